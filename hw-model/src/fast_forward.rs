@@ -98,10 +98,14 @@ pub const fn stride_packets(mtu: PathMtu) -> u32 {
 pub struct Receiver {
     /// Index in the QP context table.
     pub index: u32,
-    number: Qpn,
-    peer_number: Qpn,
-    local: Gid,
-    peer: Gid,
+    /// Its number.
+    pub number: Qpn,
+    /// The queue pair that sends.
+    pub peer_number: Qpn,
+    /// Address of this host.
+    pub local: Gid,
+    /// Address of the host that sends.
+    pub peer: Gid,
 }
 
 /// What a NIC has counted while it sent or received strides.

@@ -11,7 +11,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use ferroce_platform::pcapng::{
-    NANOSECONDS, PRIVATE, SECTION_HEADER, begin_packet, preamble, write_icrc,
+    NANOSECONDS, PRIVATE, SECTION_HEADER, begin_packet, comment_options, preamble, write_icrc,
 };
 use ferroce_platform::{fork, os};
 
@@ -76,12 +76,22 @@ impl Capture {
     /// Records a frame with the current time. `carries_icrc`: its last four bytes are already
     /// valid.
     pub fn record(&mut self, frame: &[u8], carries_icrc: bool) {
+        self.record_with(frame, carries_icrc, &[]);
+    }
+
+    /// Records a frame with a comment.
+    pub fn record_commented(&mut self, frame: &[u8], carries_icrc: bool, comment: &str) {
+        self.record_with(frame, carries_icrc, &comment_options(comment));
+    }
+
+    fn record_with(&mut self, frame: &[u8], carries_icrc: bool, options: &[u8]) {
         let time_ns = os::realtime_ns();
-        let length = begin_packet(&mut self.waiting, 0, time_ns, frame, 0);
+        let length = begin_packet(&mut self.waiting, 0, time_ns, frame, options.len());
         let data = self.waiting.len() - frame.len().next_multiple_of(4);
         if !carries_icrc {
             write_icrc(&mut self.waiting[data..data + frame.len()]);
         }
+        self.waiting.extend(options);
         self.waiting.extend(length.to_le_bytes());
         if self.waiting.len() >= FLUSH_BYTES {
             self.flush();

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ferroce_driver::DeviceConfig;
 use ferroce_driver::bus::{self, Bus, DeviceAddress};
+use ferroce_faults::Plan;
 use ferroce_model::NicConfig;
 use ferroce_platform::host::EnvironmentError;
 pub use ferroce_platform::host::{GidEntry, HostIdentity, MAX_DEVICES};
@@ -26,7 +27,7 @@ use crate::fabric::registry::{Identity, Registry};
 use crate::in_process::InProcess;
 use crate::neighbours::Neighbours;
 use crate::uplink::{Uplink, UplinkSpec};
-use crate::{background, devices, pinned, random_keys};
+use crate::{background, devices, faults, pinned, random_keys};
 
 /// Time limit for another thread that is opening.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -51,6 +52,8 @@ pub struct Options {
     pub capture: Option<PathBuf>,
     /// Its uplink.
     pub port: Option<UplinkSpec>,
+    /// What happens to the frames that it receives, and to those that it sends on its uplink.
+    pub faults: Option<Plan>,
     /// True if its driver is in another process, and rings doorbells in shared pages.
     pub is_served: bool,
 }
@@ -69,6 +72,7 @@ impl Options {
             icrc: icrc_from_environment()?,
             capture: capture.map(PathBuf::from),
             port: UplinkSpec::from_environment(device)?,
+            faults: faults::from_environment()?,
             is_served: false,
         })
     }
@@ -188,7 +192,9 @@ impl Function {
             global_atomics: !options.is_served,
             ..NicConfig::functional(place.first_qpn().value(), options.host.mac)
         };
-        let port = FabricPort::new(place, &clock, options.icrc, capture).with_uplink(uplink);
+        let port = FabricPort::new(place, &clock, options.icrc, capture)
+            .with_uplink(uplink)
+            .with_faults(options.faults.clone());
         let bus = Arc::new(InProcess::new(config, port, clock));
         let thread = background::start(bus.clone()).map_err(Error::Thread)?;
         pinned::add(&bus);

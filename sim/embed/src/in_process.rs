@@ -338,20 +338,25 @@ impl InProcess {
         let Progress { worked, rests, .. } = nic.advance(now, host, port);
         self.rests.store(rests, Ordering::Relaxed);
         port.finish(worked);
-        let next = nic.next_timeout(now).map_or(u64::MAX, Instant::as_ps);
+        let next = nic
+            .next_timeout(now)
+            .into_iter()
+            .chain(port.next_delivery())
+            .min();
+        let next = next.map_or(u64::MAX, Instant::as_ps);
         self.next_timeout.store(next, Ordering::Relaxed);
         self.check_at.store(port.check_at().0, Ordering::Relaxed);
         self.delayed_acks
             .store(nic.holds_acknowledges(), Ordering::Relaxed);
         *runs = runs.wrapping_add(1);
         if *runs % RUNS_PER_PUBLICATION == 0 {
-            self.publish_counters(nic);
+            self.publish_counters(nic, port);
         }
         worked
     }
 
     #[cold]
-    fn publish_counters(&self, nic: &Nic<FabricPort>) {
+    fn publish_counters(&self, nic: &Nic<FabricPort>, port: &FabricPort) {
         for (index, value) in nic
             .counters()
             .values()
@@ -363,6 +368,7 @@ impl InProcess {
                 .counter(self.place, index)
                 .store(*value, Ordering::Relaxed);
         }
+        port.publish_faults();
     }
 
     /// Wakes the background thread in time for work that the last run has left, when the
@@ -427,7 +433,7 @@ impl InProcess {
         };
         let has_work = model.has_work() || !model.fall_asleep();
         model.port.prune();
-        self.publish_counters(&model.nic);
+        self.publish_counters(&model.nic, &model.port);
         drop(model);
         // A thread that rang while the lock was held has left its mark, and relies on this one.
         fence(Ordering::SeqCst);

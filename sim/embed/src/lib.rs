@@ -9,6 +9,7 @@
 //! - [`uplink`]: wires that lead out of the fabric: taps, QEMU's sockets, UDP, captures.
 //! - [`devices`]: the NICs of a program. [`neighbours`]: resolution of addresses. [`capture`]:
 //!   frames of this process in a file. [`clock`]: real time for the model.
+//! - [`faults`]: plans of packet faults.
 //! - [`attached`]: devices that another crate opens instead.
 
 pub mod attached;
@@ -18,6 +19,7 @@ pub mod clock;
 pub mod devices;
 pub mod error;
 pub mod fabric;
+pub mod faults;
 pub mod function;
 pub mod in_process;
 pub mod neighbours;

@@ -151,6 +151,7 @@ fn options(directory: &Path, host: &str) -> Options {
         icrc: false,
         capture: None,
         port: None,
+        faults: None,
         is_served: false,
     }
 }

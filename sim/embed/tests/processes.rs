@@ -30,6 +30,7 @@ fn options(directory: &Path) -> Options {
         icrc: false,
         capture: None,
         port: None,
+        faults: None,
         is_served: false,
     }
 }

@@ -17,6 +17,7 @@ const INTERFACE_DESCRIPTION: u32 = 1;
 const ENHANCED_PACKET: u32 = 6;
 const LINKTYPE_ETHERNET: u16 = 1;
 const OPTION_END: u16 = 0;
+const OPTION_COMMENT: u16 = 1;
 const OPTION_APPLICATION: u16 = 4;
 const OPTION_INTERFACE_NAME: u16 = 2;
 const OPTION_TIMESTAMP_RESOLUTION: u16 = 9;
@@ -55,13 +56,22 @@ pub enum Direction {
     Outbound,
 }
 
-/// Returns the block of a frame at `interface`; `time` in units of the interface's resolution.
-pub fn packet_block(interface: u32, time: u64, direction: Direction, frame: &[u8]) -> Vec<u8> {
+/// Returns the block of a frame at `interface`, with a comment if there is one; `time` in units of the interface's resolution.
+pub fn packet_block(
+    interface: u32,
+    time: u64,
+    direction: Direction,
+    frame: &[u8],
+    comment: Option<&str>,
+) -> Vec<u8> {
     let flags: u32 = match direction {
         Direction::Inbound => 1,
         Direction::Outbound => 2,
     };
     let mut options = Vec::new();
+    if let Some(comment) = comment {
+        option(&mut options, OPTION_COMMENT, comment.as_bytes());
+    }
     option(&mut options, OPTION_PACKET_FLAGS, &flags.to_le_bytes());
     option(&mut options, OPTION_END, b"");
     let mut block = Vec::with_capacity(frame.len() + 64);
@@ -69,6 +79,14 @@ pub fn packet_block(interface: u32, time: u64, direction: Direction, frame: &[u8
     block.extend(options);
     block.extend(length.to_le_bytes());
     block
+}
+
+/// Returns the options of a frame's block that hold a comment.
+pub fn comment_options(comment: &str) -> Vec<u8> {
+    let mut options = Vec::new();
+    option(&mut options, OPTION_COMMENT, comment.as_bytes());
+    option(&mut options, OPTION_END, b"");
+    options
 }
 
 /// Writes the block of a frame up to its options; returns its whole length, which is repeated at

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use clap::Args;
 use ferroce_embed::fabric::registry::{Registry, UplinkCounter};
 use ferroce_embed::runtime_directory;
+use ferroce_faults::FaultCounter;
 use ferroce_platform::host::device_name;
 use ferroce_spec::counter::COUNTERS;
 
@@ -14,7 +15,8 @@ use super::devices::program_name;
 ///
 /// A program updates its counters every few hundred runs of its NIC, and when it becomes idle.
 ///
-/// Those of uplink_... are of its wire out of this machine (see `ferroce run --port`).
+/// Those of uplink_... are of its wire out of this machine (see `ferroce run --port`), those of
+/// fault_... of injected packet faults (see `ferroce run --faults`).
 ///
 /// The last two are not the NIC's: how often the thread that serves a program while it does not
 /// poll got a processor more than 100 ms too late (the machine is overloaded, or the program was
@@ -59,7 +61,12 @@ impl Counters {
                 let value = registry.uplink_counter(occupant.place, counter);
                 (counter.name(), value)
             });
-            for (name, value) in of_the_nic.chain(of_the_wire).chain(of_the_host) {
+            let of_faults = FaultCounter::ALL.map(|counter| {
+                let value = registry.fault_counter(occupant.place, counter);
+                (counter.name(), value)
+            });
+            let all = of_the_nic.chain(of_the_wire).chain(of_faults);
+            for (name, value) in all.chain(of_the_host) {
                 let value = value.load(Ordering::Relaxed);
                 if value != 0 || self.all {
                     println!("  {name:24} {value:>16}");

@@ -3,9 +3,10 @@
 use std::fmt::Write;
 
 use clap::{Args, ValueEnum};
-use ferroce_embed::clock::Clock;
+use ferroce_embed::clock::{Clock, Ticks};
 use ferroce_embed::fabric::registry::{DeviceFault, Injection, Occupant, Registry};
 use ferroce_embed::runtime_directory;
+use ferroce_faults::Plan;
 use ferroce_platform::host::device_name;
 
 use super::devices::program_name;
@@ -22,13 +23,22 @@ Examples:
   ferroce inject port-up                  IBV_EVENT_PORT_ACTIVE: transport continues
   ferroce inject device-fatal --pid 4711  IBV_EVENT_DEVICE_FATAL: the device is gone
   ferroce inject poisoned-data --count 3  three DMA reads fail, and their queue pairs
+  ferroce inject faults loss=1e-2,seed=3  packet faults, in place of those of `ferroce run --faults`
+  ferroce inject faults drop=ack#1-3      drops the next three ACKs of each flow
+  ferroce inject no-faults                the end of packet faults
 
 A function of `ferroce serve` has the pid of the server. `ferroce devices` shows whose port is down,
-and which devices have stopped or are removed. The book's page on faults says what programs see.")]
+and which devices have stopped or are removed. `ferroce counters` shows what packet faults have done.
+The book's page on faults says what programs see.")]
 pub struct Inject {
     /// The fault
     #[arg(value_enum)]
     fault: Fault,
+
+    /// Of `faults`: which, as for `ferroce run --faults`. Numbers and times count from now on
+    #[arg(value_name = "PLAN", value_parser = ferroce_embed::faults::read,
+          required_if_eq("fault", "faults"))]
+    plan: Option<Plan>,
 
     /// How often a fault of one access happens: to the next DMA reads, interrupts or doorbells
     #[arg(long, value_name = "N", default_value_t = 1,
@@ -74,13 +84,18 @@ enum Fault {
     Insertion,
     /// PCIe: the function is reset while it is in use
     FunctionLevelReset,
+    /// Packets that the device receives, or sends on a wire out of this machine, suffer faults
+    Faults,
+    /// Packets suffer no faults any more
+    NoFaults,
 }
 
 impl Fault {
-    /// Returns what is injected, and what it means when that was in force already.
-    fn injection(self, count: u8) -> (Injection, &'static str) {
+    /// Returns what is injected, and what it means when that was in force already; `None` for faults
+    /// of packets.
+    fn injection(self, count: u8) -> Option<(Injection, &'static str)> {
         let device = |fault, count| (Injection::Device(fault, count), "");
-        match self {
+        Some(match self {
             Fault::PortDown => (Injection::PortDown, "its port was down already"),
             Fault::PortUp => (Injection::PortUp, "its port was up already"),
             Fault::DeviceFatal => (Injection::DeviceFatal, "it had stopped already"),
@@ -93,7 +108,8 @@ impl Fault {
             Fault::StuckDoorbell => device(DeviceFault::StuckDoorbell, count),
             Fault::CommandHang => device(DeviceFault::CommandHang, 1),
             Fault::FunctionLevelReset => device(DeviceFault::FunctionLevelReset, 1),
-        }
+            Fault::Faults | Fault::NoFaults => return None,
+        })
     }
 }
 
@@ -107,14 +123,27 @@ impl Inject {
         if chosen.is_empty() {
             return Err(self.no_match(&occupants));
         }
-        let (injection, was_so) = self.fault.injection(self.count);
+        if self.plan.is_some() && !matches!(self.fault, Fault::Faults) {
+            return Err("a plan belongs to `ferroce inject faults`".to_owned());
+        }
         let now = Clock::start().ticks();
         for occupant in chosen {
-            let has_changed = registry.inject(occupant.place, injection, now);
-            let note = if has_changed { "done" } else { was_so };
+            let note = self.inject(registry, occupant.place, now);
             println!("{}: {note}", name(occupant));
         }
         Ok(())
+    }
+
+    /// Injects the fault into the device at a place; returns what has come of it.
+    fn inject(&self, registry: &Registry, place: u8, now: Ticks) -> &'static str {
+        let Some((injection, was_so)) = self.fault.injection(self.count) else {
+            registry.inject_plan(place, self.plan.as_ref(), now);
+            return "done";
+        };
+        match registry.inject(place, injection, now) {
+            true => "done",
+            false => was_so,
+        }
     }
 
     fn is_meant(&self, occupant: &Occupant) -> bool {

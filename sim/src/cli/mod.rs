@@ -6,6 +6,7 @@ mod compare;
 mod counters;
 mod device;
 mod devices;
+mod faults;
 mod inject;
 mod library;
 mod perf;

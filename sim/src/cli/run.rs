@@ -10,6 +10,7 @@ use std::process::{Command, ExitCode};
 use clap::{Args, ValueEnum};
 use ferroce_embed::capture::Capture;
 use ferroce_embed::devices;
+use ferroce_embed::faults::VARIABLE;
 use ferroce_embed::random_keys;
 use ferroce_embed::runtime_directory;
 use ferroce_embed::uplink::{SEPARATOR, UplinkSpec};
@@ -34,6 +35,7 @@ Examples:
   ferroce run -- ib_write_bw & ferroce run -- ib_write_bw 127.0.0.1
   ferroce run --capture rdma.pcapng -- ibv_rc_pingpong -g 1
   ferroce run --host a -- PROGRAM         on a separate host, with its own address
+  ferroce run --faults loss=1e-3,reorder=8paths -- PROGRAM    a bad network
   ferroce run --devices 2 -- ibv_devices  with ferroce0 and ferroce1
   ferroce run --host a --port udp:192.0.2.1:4792,192.0.2.2:4792 -- PROGRAM   between machines
   ferroce run --device vfio:0000:01:00.0 -- ibv_devinfo   on the card
@@ -42,7 +44,7 @@ Examples:
 
 Environment (what the options set; programs may also be given it directly):
   FERROCE_HOST, FERROCE_ADDRESS, FERROCE_DEVICE, FERROCE_DEVICES, FERROCE_CAPTURE,
-  FERROCE_ICRC, FERROCE_PART_ID, FERROCE_RANDOM_KEYS,
+  FERROCE_FAULTS, FERROCE_ICRC, FERROCE_PART_ID, FERROCE_RANDOM_KEYS,
   FERROCE_PORT   wires of several devices are separated by ;
   FERROCE_NEIGHBOURS  other stations on the wire of a card: IP=MAC, separated by commas
   FERROCE_DIR    where programs meet; if not set $XDG_RUNTIME_DIR/ferroce, or
@@ -65,7 +67,7 @@ pub struct Run {
     /// Use a card, or a model in another process, instead of a model in the program: vfio:BDF,
     /// vfio-user:SOCKET; several, separated by commas, become ferroce0, ferroce1. One process can
     /// use a function at a time
-    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["devices", "host", "capture", "icrc"])]
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["devices", "host", "capture", "icrc", "plan"])]
     device: Option<String>,
 
     /// Where the cable leads: shm, tap:NAME, qemu-dgram:LOCAL,REMOTE, `qemu-stream:[listen:]PATH`,
@@ -205,6 +207,9 @@ impl Run {
                 "off"
             };
             environment.push(("FERROCE_ICRC", value.into()));
+        }
+        if let Some(plan) = self.timed.faults_in_real_time() {
+            environment.push((VARIABLE, plan.to_string().into()));
         }
         if let Some(seed) = self.random_keys {
             let seed = seed.unwrap_or_else(|| {

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::faults::Faults;
 use clap::Args;
 use ferroce_embed::function::{HostIdentity, MAX_DEVICES, Options};
 use ferroce_embed::uplink::UplinkSpec;
@@ -70,6 +71,9 @@ pub struct Serve {
     /// Append every frame that they send or receive to a pcapng file
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
+
+    #[command(flatten)]
+    faults: Faults,
 }
 
 impl Serve {
@@ -120,6 +124,9 @@ impl Serve {
         }
         if self.capture.is_some() {
             options.capture.clone_from(&self.capture);
+        }
+        if self.faults.plan.is_some() {
+            options.faults.clone_from(&self.faults.plan);
         }
         Ok(options)
     }

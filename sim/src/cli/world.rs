@@ -14,6 +14,7 @@ use ferroce_world::trace::{SharedTrace, Trace};
 use ferroce_world::{Topology, WorldConfig};
 use tracing::level_filters::LevelFilter;
 
+use super::faults::Faults;
 use super::preset;
 
 /// Period of checks that the world is still running.
@@ -73,6 +74,9 @@ pub struct World {
     #[arg(long)]
     every_packet: bool,
 
+    #[command(flatten)]
+    faults: Faults,
+
     /// When the world ends, write to a file where the time of the last message of the last host
     /// went: from its post to the next one's
     #[arg(long, value_name = "FILE")]
@@ -96,6 +100,7 @@ impl World {
             seed: self.seed,
             elide_payload: self.elide_payload,
             fast_forward: !self.every_packet,
+            faults: self.faults.plan.clone(),
             topology: match (self.direct, self.switch) {
                 (true, _) => Topology::Cable,
                 (_, true) => Topology::Switch,

@@ -246,15 +246,17 @@ impl<P: ChannelOwner> CmAgents<P> {
         let agent = &mut self.agents[from];
         let frame = frame::emit(transmit, (from, to), agent.sent);
         agent.sent = agent.sent.wrapping_add(1);
-        let arrival = self.wire.send(now, (from, to), Qpn::GSI.value(), &frame);
+        let arrivals = self.wire.send(now, (from, to), Qpn::GSI.value(), &frame);
         let peer = &mut self.agents[to];
-        if peer.waiting.len() >= MAX_WAITING {
-            return;
-        }
-        let place = peer.waiting.partition_point(|(other, _)| *other <= arrival);
-        peer.waiting.insert(place, (arrival, frame));
-        if let Some(thread) = peer.thread {
-            self.waker.wake(thread, arrival);
+        for arrival in arrivals.into_iter().flatten() {
+            if peer.waiting.len() >= MAX_WAITING {
+                return;
+            }
+            let place = peer.waiting.partition_point(|(other, _)| *other <= arrival);
+            peer.waiting.insert(place, (arrival, frame.clone()));
+            if let Some(thread) = peer.thread {
+                self.waker.wake(thread, arrival);
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Configuration of a world.
 
+use ferroce_faults::Plan;
 use ferroce_model::preset::Preset;
 
 use super::Error;
@@ -38,6 +39,8 @@ pub struct WorldConfig {
     /// True if the steady middle of long messages is skipped: its payload is copied, and its time
     /// passes, in one step.
     pub fast_forward: bool,
+    /// What happens to packets on their way.
+    pub faults: Option<Plan>,
 }
 
 impl WorldConfig {
@@ -52,6 +55,7 @@ impl WorldConfig {
             icrc: false,
             elide_payload: false,
             fast_forward: false,
+            faults: None,
         }
     }
 

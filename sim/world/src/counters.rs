@@ -1,5 +1,6 @@
 //! Counters of a host's NIC, PCIe link and cable.
 
+use ferroce_faults::FaultCounters;
 use ferroce_model::Counters;
 use ferroce_model::pcie::PcieCounters;
 use ferroce_spec::counter::COUNTERS;
@@ -26,6 +27,8 @@ pub struct LinkCounters {
     pub lost_frames: u64,
     /// Largest number of frames that were on their way to the card at once.
     pub most_under_way: u64,
+    /// What faults have done to frames to the card; `None`: the world has no faults.
+    pub faults: Option<FaultCounters>,
 }
 
 impl LinkCounters {
@@ -67,6 +70,9 @@ impl HostCounters {
             ("link_waited_ns", link.waited.as_ns()),
             ("link_lost_frames", link.lost_frames),
         ]);
+        if let Some(faults) = &link.faults {
+            list.extend(faults.list());
+        }
         list
     }
 }

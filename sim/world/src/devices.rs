@@ -13,7 +13,7 @@ use ferroce_units::{Duration, Instant};
 use super::config::WorldConfig;
 use super::device_clock::DeviceClock;
 use super::event_heap::{EventHeap, Moment, Sequence};
-use super::fabric::Fabric;
+use super::fabric::{Arrivals, Fabric};
 use super::host::WorldHost;
 use super::node::Node;
 use super::recorder::SharedRecorder;
@@ -143,18 +143,18 @@ impl<T: Timing> Devices<T> {
         }
     }
 
-    /// Carries a frame between two hosts beside their cards, from `at` on; returns its arrival.
+    /// Carries a frame between two hosts beside their cards, from `at` on; returns when it arrives.
     pub fn carry_aside(
         &mut self,
         at: Instant,
         (from, to): (usize, usize),
         qpn: u32,
         frame: &[u8],
-    ) -> Instant {
+    ) -> Arrivals {
         let at = self.clock.to_device(at);
         self.fabric.select(at, from);
-        let arrival = self.fabric.carry_aside(at, to, qpn, frame);
-        self.clock.to_world(arrival)
+        let arrivals = self.fabric.carry_aside(at, to, qpn, frame);
+        arrivals.map(|arrival| arrival.map(|arrival| self.clock.to_world(arrival)))
     }
 
     /// Reads something of a NIC at `at`: `read` is called with the card's time.

@@ -13,6 +13,7 @@ use super::bus::WorldBus;
 use super::config::WorldConfig;
 use super::counters::HostCounters;
 use super::event_loop::{DeviceStop, EventLoop};
+use super::fabric::Arrivals;
 use super::recorder::SharedRecorder;
 use super::thread::{Clock, Next, ThreadId};
 
@@ -50,7 +51,7 @@ pub(super) trait Engine: Send + Sync {
     /// Lets a polling thread poll again.
     fn look_again(&self, thread: ThreadId, at: Instant);
     /// As [`super::Wire::send`].
-    fn carry_aside(&self, at: Instant, ends: (usize, usize), qpn: u32, frame: &[u8]) -> Instant;
+    fn carry_aside(&self, at: Instant, ends: (usize, usize), qpn: u32, frame: &[u8]) -> Arrivals;
     fn next_event(&self) -> Option<Instant>;
     fn has_only_rechecks(&self) -> bool;
     /// As [`EventLoop::hidden_until`].
@@ -152,7 +153,7 @@ impl<T: Timing + Send + 'static> Engine for Shared<T> {
         self.event_loop.lock().has_only_rechecks()
     }
 
-    fn carry_aside(&self, at: Instant, ends: (usize, usize), qpn: u32, frame: &[u8]) -> Instant {
+    fn carry_aside(&self, at: Instant, ends: (usize, usize), qpn: u32, frame: &[u8]) -> Arrivals {
         let mut event_loop = self.event_loop.lock();
         event_loop.devices.carry_aside(at, ends, qpn, frame)
     }

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use ferroce_faults::{Engine, FaultCounters, Plan};
 use ferroce_model::{Port, Reservation, Route};
 use ferroce_platform::numbered_hosts;
 use ferroce_units::{Duration, Instant};
@@ -13,8 +14,13 @@ use ferroce_wire::Gid;
 use super::config::{Topology, WorldConfig};
 use super::counters::LinkCounters;
 use super::frame::{Frame, FramePool};
-use super::recorder::{Activity, FrameSeen, SharedRecorder, Span};
+use super::recorder::{Activity, FaultSeen, FrameSeen, SharedRecorder, Span};
 use super::switch::Line;
+
+mod faults;
+
+/// When a frame arrives: at no time if it is lost, at two if it is duplicated.
+pub type Arrivals = [Option<Instant>; 2];
 
 /// Most frames on their way to one host; then a sender waits.
 const MAX_UNDER_WAY: usize = 4096;
@@ -47,6 +53,8 @@ pub struct Fabric {
     /// True if NICs take frames before they arrive.
     looks_ahead: bool,
     icrc: bool,
+    /// What happens to frames; `None`: nothing.
+    faults: Option<Box<Engine>>,
     /// Hosts to which frames were sent, with arrivals, until [`Fabric::next_woken`] takes them.
     woken: Vec<(usize, Instant)>,
     recorder: Option<SharedRecorder>,
@@ -56,7 +64,11 @@ impl Fabric {
     pub fn new(config: &WorldConfig, looks_ahead: bool) -> Self {
         let end = |host| End {
             line: Line::new(config.preset_of(host)),
-            ..End::default()
+            arriving: VecDeque::new(),
+            counters: LinkCounters {
+                faults: config.faults.as_ref().map(|_| FaultCounters::default()),
+                ..LinkCounters::default()
+            },
         };
         Self {
             now: Instant::ZERO,
@@ -65,8 +77,10 @@ impl Fabric {
             topology: config.topology,
             pool: FramePool::default(),
             groups: Vec::new(),
-            looks_ahead,
+            // A frame that was taken in advance could not be overtaken.
+            looks_ahead: looks_ahead && !config.faults.as_ref().is_some_and(Plan::reorders),
             icrc: config.icrc,
+            faults: config.faults.clone().map(|plan| Engine::new(plan).into()),
             woken: Vec::new(),
             recorder: None,
         }
@@ -107,12 +121,16 @@ impl Fabric {
 
     /// Carries a frame to a host that takes it beside its card, from the MAC of this one at `at`.
     /// Returns when the other side has it.
-    pub fn carry_aside(&mut self, at: Instant, to: usize, qpn: u32, frame: &[u8]) -> Instant {
+    pub fn carry_aside(&mut self, at: Instant, to: usize, qpn: u32, frame: &[u8]) -> Arrivals {
         let from = self.current;
         self.count_sent(frame.len() as u32);
         let at = self.ends[from].line.departure(at, frame.len() as u32);
-        let arrival = self.carry(at, to, qpn, frame);
-        self.ends[to].line.reception(arrival)
+        let arrivals = match self.faults {
+            None => [Some(self.carry(at, to, qpn, frame)), None],
+            Some(_) => self.carry_aside_with_faults(at, to, qpn, frame),
+        };
+        let line = &self.ends[to].line;
+        arrivals.map(|arrival| arrival.map(|arrival| line.reception(arrival)))
     }
 
     #[inline]
@@ -126,7 +144,16 @@ impl Fabric {
     /// Puts a frame on its way to the card of a host.
     #[inline]
     fn deliver(&mut self, at: Instant, to: usize, frame: Frame) {
+        if self.faults.is_some() {
+            return self.deliver_with_faults(at, to, frame);
+        }
         let arrival = self.carry(at, to, frame.qpn(), frame.as_ref());
+        self.put(arrival, to, frame);
+    }
+
+    /// Has a frame arrive at a host.
+    #[inline]
+    fn put(&mut self, arrival: Instant, to: usize, frame: Frame) {
         let end = &mut self.ends[to];
         // Frames of several senders, each on its own cable, and those of the card itself may be
         // out of order.
@@ -145,8 +172,18 @@ impl Fabric {
     /// Carries a frame to a host. Returns when its last bit is there.
     #[inline]
     fn carry(&mut self, at: Instant, to: usize, qpn: u32, frame: &[u8]) -> Instant {
+        let arrival = self.travel(at, to, frame.len() as u32);
+        if self.recorder.is_some() {
+            self.record_frame((at, arrival), to, qpn, frame, None);
+        }
+        self.count_received(to, frame.len() as u32);
+        arrival
+    }
+
+    /// Returns when the last bit of a frame is at a host.
+    #[inline]
+    fn travel(&mut self, at: Instant, to: usize, bytes: u32) -> Instant {
         let from = self.current;
-        let bytes = frame.len() as u32;
         let (arrival, waited) = if to == from {
             let arrival = self.ends[from].line.loop_back(at);
             (arrival.max(self.now), Duration::ZERO)
@@ -156,31 +193,51 @@ impl Fabric {
         } else {
             self.forward(from, to, at, bytes)
         };
-        if let Some(recorder) = &self.recorder {
-            let mut recorder = recorder.lock();
-            recorder.record(&Span {
-                host: from,
-                activity: Activity::Link,
-                start: at,
-                end: arrival,
-                qp: Some(qpn),
-                bytes,
-            });
-            recorder.frame(&FrameSeen {
-                from,
-                to,
-                sent: at,
-                arrival,
-                bytes: frame,
-            });
-        }
+        let counters = &mut self.ends[to].counters;
+        counters.waited = counters.waited + waited;
+        arrival
+    }
+
+    /// Reports a frame to the recorder.
+    #[cold]
+    fn record_frame(
+        &self,
+        (sent, arrival): (Instant, Instant),
+        to: usize,
+        qpn: u32,
+        bytes: &[u8],
+        fault: Option<FaultSeen<'_>>,
+    ) {
+        let Some(recorder) = &self.recorder else {
+            return;
+        };
+        let from = self.current;
+        let mut recorder = recorder.lock();
+        recorder.record(&Span {
+            host: from,
+            activity: Activity::Link,
+            start: sent,
+            end: arrival,
+            qp: Some(qpn),
+            bytes: bytes.len() as u32,
+        });
+        recorder.frame(&FrameSeen {
+            from,
+            to,
+            sent,
+            arrival,
+            bytes,
+            fault,
+        });
+    }
+
+    #[inline]
+    fn count_received(&mut self, to: usize, bytes: u32) {
         let end = &mut self.ends[to];
         let counters = &mut end.counters;
         counters.received_frames += 1;
         counters.received_bytes += u64::from(bytes);
         counters.received_busy = counters.received_busy + end.line.span(bytes);
-        counters.waited = counters.waited + waited;
-        arrival
     }
 
     /// Sends a frame through the switch; returns its arrival, and how long it has waited.
@@ -275,8 +332,8 @@ impl Port for Fabric {
         self.icrc
     }
 
-    fn carries_icrc(&self, _frame: &Frame) -> bool {
-        self.icrc
+    fn carries_icrc(&self, frame: &Frame) -> bool {
+        self.icrc || frame.is_checked()
     }
 
     fn join(&mut self, gid: Gid) {

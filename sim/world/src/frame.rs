@@ -12,7 +12,8 @@ struct Buffer {
     length: u32,
     destination: u32,
     qpn: u32,
-    reserved: u32,
+    /// 1: its ICRC is checked even where cards compute none.
+    is_checked: u32,
     bytes: [u8; CAPACITY],
 }
 
@@ -30,6 +31,17 @@ impl Frame {
     #[inline]
     pub fn qpn(&self) -> u32 {
         self.0.qpn
+    }
+
+    /// Returns true if its ICRC is checked even where cards compute none.
+    #[inline]
+    pub fn is_checked(&self) -> bool {
+        self.0.is_checked != 0
+    }
+
+    /// Has its ICRC checked even where cards compute none.
+    pub fn set_checked(&mut self) {
+        self.0.is_checked = 1;
     }
 
     /// Returns its length in bytes, without the frame check sequence.
@@ -84,6 +96,7 @@ impl FramePool {
         frame.0.length = length as u32;
         frame.0.destination = destination;
         frame.0.qpn = qpn;
+        frame.0.is_checked = 0;
         Some(frame)
     }
 
@@ -92,6 +105,7 @@ impl FramePool {
         let bytes = frame.as_ref();
         let mut copy = self.take(bytes.len(), frame.destination(), frame.qpn())?;
         copy.as_mut().copy_from_slice(bytes);
+        copy.0.is_checked = frame.0.is_checked;
         Some(copy)
     }
 

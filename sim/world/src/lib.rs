@@ -51,6 +51,7 @@ use std::sync::Arc;
 pub use config::{Topology, WorldConfig};
 pub use counters::{HostCounters, LinkCounters};
 use engine::{Engine, Shared, Stop};
+pub use fabric::Arrivals;
 use ferroce_driver::bus::Bus;
 use ferroce_driver::{AddressVector, Device, DeviceConfig};
 use ferroce_model::time::timing::{Functional, Timed, Timing};
@@ -59,7 +60,8 @@ use ferroce_platform::numbered_hosts;
 use ferroce_platform::served::ServedModel;
 use ferroce_units::{Duration, Instant};
 pub use recorder::{
-    Activity, FrameSeen, Observation, PcieObservation, Recorder, SharedRecorder, Span,
+    Activity, FaultSeen, FrameSeen, Observation, PcieObservation, Received, Recorder,
+    SharedRecorder, Span,
 };
 use thread::Clock;
 pub use thread::{Cpu, Next, Thread, ThreadId, Watch};
@@ -163,17 +165,19 @@ impl std::fmt::Debug for Waker {
 /// Carries frames between hosts beside their cards: of what the model has no queue pair for.
 ///
 /// Such a frame takes the time of the two MACs and of what is between them, and is captured and
-/// counted like any other. It waits for others at the port of a switch, but not in the card.
+/// counted like any other, and faults happen to it. It waits for others at the port of a switch,
+/// but not in the card.
 #[derive(Clone)]
 pub struct Wire(Arc<dyn Engine>);
 
 impl Wire {
     /// Sends a frame from one host to another, or to itself, at `at`. Returns when it has arrived;
-    /// the caller gives it to the other side then. `qpn`: the queue pair that a trace names.
+    /// the caller gives it to the other side then, twice if there are two times. `qpn`: the queue
+    /// pair that a trace names.
     ///
     /// # Panics
     /// If there is no such host.
-    pub fn send(&self, at: Instant, ends: (usize, usize), qpn: u32, frame: &[u8]) -> Instant {
+    pub fn send(&self, at: Instant, ends: (usize, usize), qpn: u32, frame: &[u8]) -> Arrivals {
         self.0.carry_aside(at, ends, qpn, frame)
     }
 }

@@ -67,6 +67,28 @@ pub struct FrameSeen<'a> {
     /// The frame without its frame check sequence. Its ICRC is zero if the world's cards compute
     /// none.
     pub bytes: &'a [u8],
+    /// What faults have done to it.
+    pub fault: Option<FaultSeen<'a>>,
+}
+
+/// What faults have done to a frame.
+#[derive(Debug, Clone, Copy)]
+pub struct FaultSeen<'a> {
+    /// A comment that says so.
+    pub comment: &'a str,
+    /// How it arrives.
+    pub received: Received<'a>,
+}
+
+/// How a frame arrives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Received<'a> {
+    /// It does not.
+    Lost,
+    /// As it was sent.
+    Intact,
+    /// With a wrong bit.
+    Damaged(&'a [u8]),
 }
 
 /// State of a host's card and slot after an event.

@@ -20,12 +20,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("vfio-user", &[]),
     ("driver", &["qp", "spec", "vfio-user"]),
     ("rdma-cm", &["cm", "units", "wire"]),
+    // What happens to packets on their way.
+    ("faults", &["units", "wire"]),
     // The device in a process, and what serves it to others.
     ("platform", &["driver", "model", "spec", "wire"]),
-    ("embed", &["driver", "model", "platform", "spec", "units", "wire"]),
+    ("embed", &["driver", "faults", "model", "platform", "spec", "units", "wire"]),
     ("serve", &["driver", "embed", "platform", "spec", "vfio-user", "wire"]),
     // Simulated time: the world, and the world of unmodified programs.
-    ("world", &["driver", "model", "platform", "spec", "transport", "units", "wire"]),
+    ("world", &["driver", "faults", "model", "platform", "spec", "transport", "units", "wire"]),
     ("timed-protocol", &[]),
     ("preload", &["timed-protocol"]),
     ("timed-client", &["driver", "embed", "model", "platform", "spec", "timed-protocol",
@@ -33,11 +35,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("timed", &["driver", "model", "platform", "rdma-cm", "serve", "spec", "timed-protocol",
         "units", "vfio-user", "wire", "world"]),
     // Measuring and checking. The self-test knows no model: it runs beside a card, too.
-    ("lab", &["driver", "model", "platform", "units", "world"]),
+    ("lab", &["driver", "faults", "model", "platform", "units", "world"]),
     ("selftest", &["driver", "spec", "wire"]),
     // What users start and load. Neither is used by anything but tests.
     ("provider", &["driver", "embed", "platform", "rdma-cm", "timed-client", "units", "wire"]),
-    ("", &["driver", "embed", "lab", "model", "platform", "selftest", "serve", "spec", "timed",
+    ("", &["driver", "embed", "faults", "lab", "model", "platform", "selftest", "serve", "spec", "timed",
         "timed-client", "units", "wire", "world"]),
     // Tests.
     ("test-support", &["wire"]),
@@ -58,6 +60,7 @@ const PURE: &[&str] = &[
     "hw-model/cm/",
     "hw-model/transport/",
     "driver/rdma-cm/",
+    "sim/faults/",
 ];
 const IMPURE: &[&str] = &[
     "std::time",

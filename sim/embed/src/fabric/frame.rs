@@ -1,4 +1,4 @@
-//! Frames as the model holds them: in a ring of this machine, or in a buffer of an uplink.
+//! Frames as the model holds them: in a ring of this machine, or in a buffer.
 
 use super::ring;
 use crate::uplink::Buffer;
@@ -8,8 +8,8 @@ use crate::uplink::Buffer;
 pub enum Frame {
     /// In a slot of a ring.
     Ring(ring::Frame),
-    /// In a buffer of the uplink.
-    Uplink(Box<Buffer>),
+    /// In a buffer: of an uplink, or held back by a fault. Its ICRC is checked.
+    Buffer(Box<Buffer>),
 }
 
 impl AsRef<[u8]> for Frame {
@@ -17,7 +17,7 @@ impl AsRef<[u8]> for Frame {
     fn as_ref(&self) -> &[u8] {
         match self {
             Self::Ring(frame) => frame.as_ref(),
-            Self::Uplink(buffer) => buffer.bytes(),
+            Self::Buffer(buffer) => buffer.bytes(),
         }
     }
 }
@@ -27,7 +27,7 @@ impl AsMut<[u8]> for Frame {
     fn as_mut(&mut self) -> &mut [u8] {
         match self {
             Self::Ring(frame) => frame.as_mut(),
-            Self::Uplink(buffer) => buffer.bytes_mut(),
+            Self::Buffer(buffer) => buffer.bytes_mut(),
         }
     }
 }

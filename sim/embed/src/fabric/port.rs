@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{Ordering, fence};
 
+use faults::FaultEnd;
 use ferroce_model::ports::port::{Port, Reservation, Route};
 use ferroce_platform::shared_memory::watched;
 use ferroce_units::Instant;
@@ -17,6 +18,7 @@ use super::ring::{self, MAX_FRAME, Receiver, RingName, Sender};
 use crate::capture::Capture;
 use crate::clock::{Clock, Ticks};
 
+mod faults;
 mod liveness;
 mod multicast;
 mod uplink;
@@ -108,6 +110,7 @@ struct Spans {
 pub struct FabricPort {
     place: Place,
     registry: &'static Registry,
+    clock: Clock,
     now: Ticks,
     spans: Spans,
     peers: Box<[Peer]>,
@@ -126,6 +129,8 @@ pub struct FabricPort {
     liveness: Liveness,
     multicast: Multicast,
     uplink: Option<Box<UplinkEnd>>,
+    /// What happens to frames on their way; `None`: nothing.
+    faults: Option<Box<FaultEnd>>,
     computes_icrc: bool,
     capture: Option<Capture>,
 }
@@ -136,6 +141,7 @@ impl FabricPort {
         Self {
             registry: place.registry(),
             place,
+            clock: *clock,
             now: Ticks(0),
             spans: Spans {
                 fresh: clock.ticks_of_ns(FRESH_NS),
@@ -156,6 +162,7 @@ impl FabricPort {
             liveness: Liveness::new(clock),
             multicast: Multicast::default(),
             uplink: None,
+            faults: None,
             computes_icrc: icrc || capture.is_some(),
             capture,
         }
@@ -173,7 +180,13 @@ impl FabricPort {
         if watched::losses() != self.losses {
             self.notice_losses();
         }
-        self.injected = self.registry.injected(self.place.number());
+        let injected = self.registry.injected(self.place.number());
+        if injected != self.injected {
+            self.change_injected(injected);
+        }
+        if self.faults.is_some() {
+            self.transmit_due();
+        }
         if let Some(uplink) = &mut self.uplink {
             uplink.begin();
         }
@@ -461,9 +474,6 @@ impl FabricPort {
             if self.burst < BURST {
                 if let Some(frame) = ring.receive() {
                     self.burst += 1;
-                    if self.capture.is_some() {
-                        self.record_received(&frame);
-                    }
                     return Some(frame);
                 }
             }
@@ -482,14 +492,58 @@ impl FabricPort {
         };
     }
 
+    /// Takes the next frame, of a ring or of the uplink.
+    #[inline]
+    fn take_frame(&mut self) -> Option<Frame> {
+        match self.receive_from_ring() {
+            Some(frame) => Some(Frame::Ring(frame)),
+            None => self.receive_from_uplink().map(Frame::Buffer),
+        }
+    }
+
     /// Records a received frame, unless it was recorded in the same file when it was sent.
     #[cold]
-    fn record_received(&mut self, frame: &ring::Frame) {
+    fn record_received(&mut self, frame: &Frame) {
+        let is_recorded = self.is_recorded(frame);
+        if let Some(capture) = self.capture.as_mut().filter(|_| !is_recorded) {
+            capture.record(frame.as_ref(), carries_icrc(frame));
+        }
+    }
+
+    /// Returns true if its sender has recorded a received frame in the file of this function.
+    fn is_recorded(&self, frame: &Frame) -> bool {
+        let capture = self.capture.as_ref().map(Capture::identity);
+        match frame {
+            Frame::Ring(frame) => {
+                frame.is_recorded() && capture == Some(self.registry.capture(frame.place()))
+            }
+            Frame::Buffer(_) => false,
+        }
+    }
+
+    /// Records a frame that is sent, unless its receiver does so in the same file, with what
+    /// faults do to it.
+    #[cold]
+    fn record_sent(&mut self, frame: &mut ring::Frame) {
+        let to = frame.place();
         if let Some(capture) = &mut self.capture {
-            if self.registry.capture(frame.place()) != capture.identity() {
-                capture.record(frame.as_ref(), frame.carries_icrc());
+            let is_left = to != 0
+                && self.registry.capture(to) == capture.identity()
+                && self.registry.are_faults_active(to);
+            if !is_left {
+                capture.record(frame.as_ref(), true);
+                frame.set_recorded();
             }
         }
+    }
+}
+
+/// Returns true if the sender of a received frame has computed its ICRC.
+#[inline]
+fn carries_icrc(frame: &Frame) -> bool {
+    match frame {
+        Frame::Ring(frame) => frame.carries_icrc(),
+        Frame::Buffer(_) => true,
     }
 }
 
@@ -566,13 +620,25 @@ impl Port for FabricPort {
 
     #[inline]
     fn transmit(&mut self, _at: Instant, frame: Frame) {
-        if let Some(capture) = &mut self.capture {
-            capture.record(frame.as_ref(), true);
-        }
         match frame {
-            Frame::Ring(frame) if frame.place() == 0 => self.transmit_multicast(frame),
-            Frame::Ring(frame) => self.hand_over(frame),
-            Frame::Uplink(buffer) => self.transmit_on_uplink(buffer),
+            Frame::Ring(mut frame) => {
+                if self.capture.is_some() {
+                    self.record_sent(&mut frame);
+                }
+                match frame.place() {
+                    0 => self.transmit_multicast(frame),
+                    _ => self.hand_over(frame),
+                }
+            }
+            Frame::Buffer(buffer) if self.faults.is_some() => {
+                self.transmit_with_faults(buffer, false);
+            }
+            Frame::Buffer(buffer) => {
+                if let Some(capture) = &mut self.capture {
+                    capture.record(buffer.bytes(), true);
+                }
+                self.transmit_on_uplink(buffer);
+            }
         }
     }
 
@@ -584,16 +650,19 @@ impl Port for FabricPort {
                     ring.cancel(frame);
                 }
             }
-            Frame::Uplink(buffer) => self.release_to_uplink(buffer),
+            Frame::Buffer(buffer) => self.release_buffer(buffer),
         }
     }
 
     #[inline]
     fn receive(&mut self, now: Instant) -> Option<(Instant, Frame)> {
-        let frame = match self.receive_from_ring() {
-            Some(frame) => Frame::Ring(frame),
-            None => Frame::Uplink(self.receive_from_uplink()?),
-        };
+        if self.faults.is_some() {
+            return Some((now, self.receive_with_faults(now)?));
+        }
+        let frame = self.take_frame()?;
+        if self.capture.is_some() {
+            self.record_received(&frame);
+        }
         Some((now, frame))
     }
 
@@ -601,7 +670,7 @@ impl Port for FabricPort {
     fn release(&mut self, frame: Frame) {
         let frame = match frame {
             Frame::Ring(frame) => frame,
-            Frame::Uplink(buffer) => return self.release_to_uplink(buffer),
+            Frame::Buffer(buffer) => return self.release_buffer(buffer),
         };
         let current = self.incoming.get_mut(self.cursor);
         if let Some(ring) = current.filter(|ring| ring.owns(&frame)) {
@@ -618,10 +687,7 @@ impl Port for FabricPort {
 
     #[inline]
     fn carries_icrc(&self, frame: &Frame) -> bool {
-        match frame {
-            Frame::Ring(frame) => frame.carries_icrc(),
-            Frame::Uplink(_) => true,
-        }
+        carries_icrc(frame)
     }
 
     fn join(&mut self, group: Gid) {

@@ -23,6 +23,7 @@ use super::ring::RingName;
 use crate::error::Error;
 
 mod device_faults;
+mod faults;
 mod groups;
 mod gsi;
 mod identity;

@@ -66,6 +66,7 @@ mod header {
 
 const LENGTH_MASK: u64 = 0xffff;
 const WITHOUT_ICRC: u64 = 1 << 31;
+const RECORDED: u64 = 1 << 30;
 
 /// A frame in a slot of a ring, owned.
 #[derive(Debug)]
@@ -75,6 +76,7 @@ pub struct Frame {
     index: u32,
     place: u8,
     carries_icrc: bool,
+    is_recorded: bool,
 }
 
 impl Frame {
@@ -88,6 +90,16 @@ impl Frame {
     #[inline]
     pub fn carries_icrc(&self) -> bool {
         self.carries_icrc
+    }
+
+    /// Returns true if its sender has recorded it in a capture.
+    pub fn is_recorded(&self) -> bool {
+        self.is_recorded
+    }
+
+    /// Notes that it is recorded in a capture of its sender.
+    pub fn set_recorded(&mut self) {
+        self.is_recorded = true;
     }
 }
 
@@ -184,6 +196,7 @@ impl Sender {
             index,
             place: self.place,
             carries_icrc: false,
+            is_recorded: false,
         })
     }
 
@@ -219,7 +232,8 @@ impl Sender {
             return;
         }
         let length = frame.buffer.as_ref().len() as u64;
-        let flags = if carries_icrc { 0 } else { WITHOUT_ICRC };
+        let flags = if carries_icrc { 0 } else { WITHOUT_ICRC }
+            | if frame.is_recorded { RECORDED } else { 0 };
         let number = u64::from(frame.index.wrapping_add(1));
         let offset = slot_offset(self.slots, frame.index);
         self.memory
@@ -369,6 +383,7 @@ impl Receiver {
             index,
             place: self.place,
             carries_icrc,
+            is_recorded: control & RECORDED != 0,
         })
     }
 

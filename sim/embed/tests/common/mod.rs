@@ -37,6 +37,7 @@ impl Rendezvous {
             icrc: false,
             capture: None,
             port: None,
+            faults: None,
             is_served: false,
         }
     }

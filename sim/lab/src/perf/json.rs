@@ -75,6 +75,9 @@ fn specification(spec: &PerfSpec, size: u32) -> Value {
         "one_address": spec.atomics.one_address,
         "device_memory": spec.atomics.device_memory,
     });
+    if let Some(faults) = &spec.faults {
+        specification["faults"] = faults.to_string().into();
+    }
     // A row exists, so that there is a plan.
     if let Ok(plan) = Plan::new(spec, size) {
         for (key, value) in planned(&plan) {

@@ -134,6 +134,7 @@ pub fn world_config(spec: &PerfSpec) -> WorldConfig {
     };
     config.seed = spec.seed;
     config.fast_forward = spec.fast_forward;
+    config.faults.clone_from(&spec.faults);
     match spec.switched {
         Some(true) => config.topology = ferroce_world::Topology::Switch,
         Some(false) => config.topology = ferroce_world::Topology::Cable,

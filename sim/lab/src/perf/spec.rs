@@ -211,6 +211,8 @@ pub struct PerfSpec {
     pub seed: u64,
     /// True if the steady middle of long messages is skipped.
     pub fast_forward: bool,
+    /// What happens to packets on their way.
+    pub faults: Option<ferroce_faults::Plan>,
 }
 
 impl PerfSpec {
@@ -253,6 +255,7 @@ impl PerfSpec {
             atomics: Atomics::default(),
             seed: 1,
             fast_forward: false,
+            faults: None,
         }
     }
 

@@ -97,7 +97,9 @@ pub fn provenance(spec: &PerfSpec) -> String {
         _ => "modelled: card, PCIe, host memory, link, the application's thread",
     };
     let seed = spec.seed;
-    format!("ferroce {version}: preset {preset}, hash {hash:016x}, seed {seed}; {modelled}")
+    let faults = spec.faults.as_ref();
+    let faults = faults.map_or_else(String::new, |plan| format!("; faults {plan}"));
+    format!("ferroce {version}: preset {preset}, hash {hash:016x}, seed {seed}; {modelled}{faults}")
 }
 
 /// Returns the options that perftest does not have.

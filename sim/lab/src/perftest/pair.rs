@@ -131,6 +131,9 @@ impl<'a> Pair<'a> {
         if real.every_packet {
             command.arg("--every-packet");
         }
+        if let Some(plan) = &spec.faults {
+            command.args(["--faults", &plan.to_string()]);
+        }
         if is_explained {
             command.arg("--explain").arg(folder.0.join(EXPLANATION));
         }

@@ -7,6 +7,7 @@ use ferroce_lab::perf::{
     Iterations, Operation, PageSize, PerfSpec, Service, Sharing, Test, Topology, Workload,
 };
 
+use super::super::faults::Faults;
 use super::super::preset;
 use super::trace::TraceArgs;
 
@@ -154,6 +155,10 @@ pub struct Perf {
     #[arg(long)]
     pub fast_forward: bool,
 
+    /// Faults.
+    #[command(flatten)]
+    pub faults: Faults,
+
     /// Run once for each value: `qps=1,2,8`, `qps=1..1024` (doubling), or any parameter of the
     /// preset; several make all combinations
     #[arg(long, value_name = "KEY=VALUES")]
@@ -300,6 +305,7 @@ impl Perf {
         spec.atomics.device_memory = self.device_memory;
         spec.seed = self.seed;
         spec.fast_forward = self.fast_forward;
+        spec.faults.clone_from(&self.faults.plan);
         Ok(spec)
     }
 

@@ -11,10 +11,12 @@ use std::time::Duration;
 
 use clap::Args;
 use ferroce_embed::runtime_directory;
+use ferroce_faults::Plan;
 use ferroce_model::preset::Preset;
 use ferroce_platform::os;
 use ferroce_timed::control::{is_alive, share_processor};
 
+use super::super::faults::Faults;
 use super::super::preset;
 
 /// Prefix of the names of world sockets.
@@ -53,6 +55,10 @@ pub struct Timed {
     /// skipped when they flow steadily: their time is taken from those before them
     #[arg(long, requires = "timed")]
     every_packet: bool,
+
+    /// In simulated time, faults belong to the world.
+    #[command(flatten)]
+    faults: Faults,
 }
 
 impl Timed {
@@ -61,9 +67,17 @@ impl Timed {
         "host", "address", "devices", "device", "port", "capture", "icrc",
     ];
 
+    /// Returns the faults of a program that runs in the time of the machine.
+    pub fn faults_in_real_time(&self) -> Option<&Plan> {
+        self.faults.plan.as_ref().filter(|_| self.timed.is_none())
+    }
+
     /// Returns the socket of the world, which is running. `None`: the time is that of the machine.
     pub fn socket(&self) -> Result<Option<PathBuf>, String> {
         if let Some(socket) = &self.world {
+            if self.faults.plan.is_some() {
+                return Err("--faults belongs to `ferroce world`, not to its programs".to_owned());
+            }
             // The program may change its working directory before it joins.
             let socket = ferroce_embed::socket_path(socket).map_err(|error| error.to_string())?;
             let socket = std::path::absolute(socket).map_err(|error| error.to_string())?;
@@ -99,9 +113,13 @@ impl Timed {
             true => "every packet",
             false => "long messages by their beginning, pace and end",
         };
+        let faults = self
+            .faults()
+            .map_or_else(String::new, |plan| format!("; faults {plan}"));
         format!(
             "ferroce {}: simulated time: preset {}, hash {:016x}, seed {}; modelled: card, PCIe, \
-             host memory, link, what verbs cost the program; its own code takes no time{payload}; {packets}",
+             host memory, link, what verbs cost the program; its own code takes no time{payload}; \
+             {packets}{faults}",
             env!("CARGO_PKG_VERSION"),
             preset.name(),
             preset.hash(),
@@ -116,7 +134,13 @@ impl Timed {
         let mut hasher = DefaultHasher::new();
         let how = (self.seed, self.elide_payload, self.every_packet);
         (preset.hash(), how).hash(&mut hasher);
+        self.faults().hash(&mut hasher);
         Ok(directory.join(format!("{PREFIX}{:016x}", hasher.finish())))
+    }
+
+    /// Returns the faults of the world as an expression.
+    fn faults(&self) -> Option<String> {
+        self.faults.plan.as_ref().map(Plan::to_string)
     }
 
     /// Starts the world at `socket`, unless it is running.
@@ -148,6 +172,9 @@ impl Timed {
                 options.push_str(option);
             }
         }
+        if let Some(plan) = self.faults() {
+            options.push_str(&format!(" --faults {plan}"));
+        }
         options
     }
 
@@ -170,6 +197,9 @@ impl Timed {
         }
         if self.every_packet {
             command.arg("--every-packet");
+        }
+        if let Some(plan) = self.faults() {
+            command.args(["--faults", &plan]);
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         command.env_remove("LD_PRELOAD").process_group(0);

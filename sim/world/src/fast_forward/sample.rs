@@ -1,11 +1,12 @@
 //! The world at the end of a stride.
 
+use ferroce_faults::{FlowKey, Run};
 use ferroce_model::Counters;
 use ferroce_model::fast_forward::{Mark, Receiver, is_plain_flow, stride_packets};
 use ferroce_model::time::timing::Timing;
 use ferroce_transport::Train;
 use ferroce_units::Duration;
-use ferroce_wire::Psn;
+use ferroce_wire::{Opcode, Operation, Position, Psn, Transport};
 
 use crate::devices::Devices;
 
@@ -24,6 +25,8 @@ pub struct Leg {
     pub rest: Train,
     /// Packets between the two.
     pub under_way: u32,
+    /// Their addresses and numbers.
+    receiver: Receiver,
 }
 
 impl Leg {
@@ -37,6 +40,49 @@ impl Leg {
     /// Returns what identifies the message: its sender, and its first PSN.
     pub fn message(&self) -> (End, Psn) {
         (self.from, self.rest.message)
+    }
+
+    /// Returns its packets as faults know them.
+    pub fn data(&self) -> Run {
+        let is_response = self.rest.is_response();
+        let key = FlowKey {
+            source: self.receiver.peer,
+            destination: self.receiver.local,
+            source_qp: None,
+            destination_qp: self.receiver.number,
+            is_response,
+        };
+        Run {
+            key,
+            first: self.rest.first,
+            // ACKs of other messages are between responses; requests come in order.
+            opcode: Opcode::new(
+                Transport::ReliableConnected,
+                Operation::RdmaReadResponse,
+                Position::Middle,
+            )
+            .filter(|_| is_response),
+        }
+    }
+
+    /// Returns the ACKs of its packets as faults know them; a READ response has none.
+    pub fn acks(&self) -> Option<Run> {
+        let key = FlowKey {
+            source: self.receiver.local,
+            destination: self.receiver.peer,
+            source_qp: None,
+            destination_qp: self.receiver.peer_number,
+            is_response: true,
+        };
+        (!self.rest.is_response()).then_some(Run {
+            key,
+            first: self.rest.first,
+            opcode: Opcode::new(
+                Transport::ReliableConnected,
+                Operation::Acknowledge,
+                Position::Only,
+            ),
+        })
     }
 
     /// Returns the number of packets before the last one that the receiver has not got.
@@ -133,5 +179,6 @@ fn leg<T: Timing>(devices: &mut Devices<T>, to: usize, receiver: &Receiver) -> O
         to: (to, receiver.index),
         rest,
         under_way: nic.packets_before(receiver.index, &rest)?,
+        receiver: *receiver,
     })
 }

@@ -93,6 +93,7 @@ impl SteadyStrides {
             true => of_legs.min(pace.strides_in(quiet_time())),
             false => 0,
         };
+        let strides = strides.min(strides_without_fault(devices, sample, strides));
         let is_refused = |leg: &Leg| self.refused == Some(leg.message());
         if strides < MIN_STRIDES
             || sample.legs.iter().any(is_refused)
@@ -116,6 +117,8 @@ impl SteadyStrides {
             if devices.nodes[from].nic.fast_forward().send(sender, train) {
                 let mut nic = devices.nodes[to].nic.fast_forward();
                 nic.receive(receiver, train);
+                let packets = u64::from(train.packets);
+                devices.fabric.leave_out(&leg.data(), packets);
             }
         }
         for (host, seen) in pace.seen.iter().enumerate() {
@@ -163,6 +166,22 @@ impl SteadyStrides {
         }
         true
     }
+}
+
+/// Returns how many of the next `strides` strides no fault happens to.
+fn strides_without_fault<T: Timing>(
+    devices: &mut Devices<T>,
+    sample: &Sample,
+    strides: u64,
+) -> u64 {
+    if strides < MIN_STRIDES || !devices.fabric.has_faults() {
+        return strides;
+    }
+    let of_leg = |leg: &Leg| {
+        let packets = devices.fabric.frames_from(&leg.data(), leg.acks().as_ref());
+        packets / u64::from(stride_packets(leg.rest.mtu))
+    };
+    sample.legs.iter().map(of_leg).min().unwrap_or(0)
 }
 
 /// Returns true if the messages of a sample are the only activity of all queue pairs of the world.

@@ -3,7 +3,8 @@
 //! Each NIC is an interface. A frame is recorded twice: outbound on the interface of its sender,
 //! when its last bit has left the card, and inbound on that of its receiver, when its last bit has
 //! arrived. Time stamps are picoseconds from the start of the simulation; the ICRC is valid even if
-//! the world's cards compute none.
+//! the world's cards compute none. What faults have done to a frame is a comment: on the outbound
+//! one if it was lost, else on the inbound one.
 
 use std::fmt;
 use std::io::{self, BufWriter, Write};
@@ -13,7 +14,7 @@ use ferroce_platform::pcapng::{Direction, create_private, packet_block, preamble
 use ferroce_units::Instant;
 
 use super::agenda::Agenda;
-use crate::FrameSeen;
+use crate::{FrameSeen, Received};
 
 /// Time stamps count units of 10^-12 s.
 const PICOSECONDS: u8 = 12;
@@ -24,6 +25,7 @@ struct Sighting {
     interface: usize,
     direction: Direction,
     frame: Vec<u8>,
+    comment: Option<String>,
 }
 
 /// A capture of all NICs of a world.
@@ -73,18 +75,32 @@ impl Packets {
     pub fn add_frame(&mut self, seen: &FrameSeen<'_>) {
         let mut frame = seen.bytes.to_vec();
         write_icrc(&mut frame);
+        let comment = seen.fault.map(|fault| fault.comment.to_owned());
+        let received = match seen.fault.map(|fault| fault.received) {
+            None | Some(Received::Intact) => Some(frame.clone()),
+            Some(Received::Damaged(bytes)) => Some(bytes.to_vec()),
+            Some(Received::Lost) => None,
+        };
+        let (on_sent, on_received) = match received {
+            None => (comment, None),
+            Some(_) => (None, comment),
+        };
         let sent = Sighting {
             interface: seen.from,
             direction: Direction::Outbound,
-            frame: frame.clone(),
-        };
-        let received = Sighting {
-            interface: seen.to,
-            direction: Direction::Inbound,
             frame,
+            comment: on_sent,
         };
         self.agenda.add(seen.sent, sent);
-        self.agenda.add(seen.arrival, received);
+        if let Some(frame) = received {
+            let received = Sighting {
+                interface: seen.to,
+                direction: Direction::Inbound,
+                frame,
+                comment: on_received,
+            };
+            self.agenda.add(seen.arrival, received);
+        }
     }
 
     /// Writes the frames before `now`, which must all be known.
@@ -114,6 +130,7 @@ impl Packets {
             time.as_ps(),
             sighting.direction,
             &sighting.frame,
+            sighting.comment.as_deref(),
         );
         match self.output.write_all(&block) {
             Ok(()) => self.frames += 1,

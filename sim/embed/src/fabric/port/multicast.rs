@@ -102,7 +102,7 @@ impl FabricPort {
             false => self.registry.gsi_members(address).unwrap_or_default(),
         };
         for to in places(members) {
-            self.copy_to(to, frame.as_ref());
+            self.copy_to(to, &frame);
         }
         if is_group {
             self.copy_to_uplink(address, frame.as_ref());
@@ -117,7 +117,7 @@ impl FabricPort {
         }
     }
 
-    fn copy_to(&mut self, to: u8, bytes: &[u8]) {
+    fn copy_to(&mut self, to: u8, frame: &ring::Frame) {
         let generation = self.registry.generation(to);
         let peer = &self.peers[usize::from(to)];
         let is_known = peer.generation == generation && peer.ring.is_some();
@@ -125,8 +125,12 @@ impl FabricPort {
             return;
         }
         let ring = self.peers[usize::from(to)].ring.as_mut();
+        let bytes = frame.as_ref();
         if let Some(mut copy) = ring.and_then(|ring| ring.reserve(bytes.len())) {
             copy.as_mut().copy_from_slice(bytes);
+            if frame.is_recorded() {
+                copy.set_recorded();
+            }
             self.hand_over(copy);
         }
     }

@@ -1,5 +1,7 @@
 //! The port of the fabric against a second one in the same process.
 
+mod faults;
+
 use std::net::Ipv4Addr;
 use std::path::Path;
 

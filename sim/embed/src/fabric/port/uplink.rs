@@ -56,7 +56,7 @@ impl FabricPort {
     pub(super) fn reserve_on_uplink(&self, gid: Gid, length: usize) -> Reservation<Frame> {
         match &self.uplink {
             Some(end) if leaves(gid) => match end.uplink.reserve(length) {
-                Reservation::Ready(buffer) => Reservation::Ready(Frame::Uplink(buffer)),
+                Reservation::Ready(buffer) => Reservation::Ready(Frame::Buffer(buffer)),
                 Reservation::Full => Reservation::Full,
                 Reservation::NoRoute => Reservation::NoRoute,
             },
@@ -70,11 +70,15 @@ impl FabricPort {
     }
 
     /// Copies a frame to a group, for its members on other machines.
-    pub(super) fn copy_to_uplink(&self, group: Gid, bytes: &[u8]) {
-        if let Some(end) = self.uplink.as_ref().filter(|_| leaves(group)) {
-            if let Reservation::Ready(mut buffer) = end.uplink.reserve(bytes.len()) {
-                buffer.bytes_mut().copy_from_slice(bytes);
-                end.uplink.transmit(buffer);
+    pub(super) fn copy_to_uplink(&mut self, group: Gid, bytes: &[u8]) {
+        let Some(end) = self.uplink.as_ref().filter(|_| leaves(group)) else {
+            return;
+        };
+        if let Reservation::Ready(mut buffer) = end.uplink.reserve(bytes.len()) {
+            buffer.bytes_mut().copy_from_slice(bytes);
+            match self.faults {
+                Some(_) => self.transmit_with_faults(buffer, true),
+                None => self.transmit_on_uplink(buffer),
             }
         }
     }
@@ -94,18 +98,16 @@ impl FabricPort {
 
     /// Takes the next frame received on the uplink.
     #[inline]
-    pub(super) fn receive_from_uplink(&mut self) -> Option<Box<Buffer>> {
-        let end = self.uplink.as_ref()?;
-        let buffer = end.uplink.receive()?;
-        if let Some(capture) = &mut self.capture {
-            capture.record(buffer.bytes(), true);
-        }
-        Some(buffer)
+    pub(super) fn receive_from_uplink(&self) -> Option<Box<Buffer>> {
+        self.uplink.as_ref()?.uplink.receive()
     }
 
-    pub(super) fn release_to_uplink(&self, buffer: Box<Buffer>) {
+    /// Releases a buffer of the uplink, or of a frame that a fault has held back.
+    pub(super) fn release_buffer(&self, buffer: Box<Buffer>) {
         if let Some(end) = &self.uplink {
             end.uplink.release(buffer);
+        } else if let Some(faults) = &self.faults {
+            faults.release(buffer);
         }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::Registry;
 use super::device_faults::DeviceFault;
+use super::faults::PLAN_UNIT;
 use super::layout::{field, place_offset};
 use crate::clock::Ticks;
 
@@ -60,6 +61,14 @@ impl Injected {
     #[must_use]
     pub fn concerns_device(self) -> bool {
         self.0 & (DEVICE_FATAL | DEVICE_FAULTS | REMOVED) != 0
+    }
+}
+
+impl Injected {
+    /// Returns the number of the plan of packet faults that was injected last.
+    #[must_use]
+    pub fn plan_number(self) -> u64 {
+        self.0 / PLAN_UNIT
     }
 }
 

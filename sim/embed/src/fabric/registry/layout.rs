@@ -1,5 +1,6 @@
 //! Layout of the file, and encoding of its values.
 
+use ferroce_faults::{FaultCounter, MAX_EXPRESSION};
 use ferroce_platform::host::MAX_GIDS;
 use ferroce_wire::{Gid, Mac};
 
@@ -58,6 +59,10 @@ pub(super) mod field {
     pub const GSI: usize = 1232;
     pub const DEVICE_FAULTS: usize = 1272;
     pub const UPLINK_COUNTERS: usize = 1280;
+    pub const FAULT_COUNTERS: usize = 1344;
+    pub const FAULTS_ACTIVE: usize = 1416;
+    pub const FAULT_PLAN_LENGTH: usize = 1424;
+    pub const FAULT_PLAN: usize = 1432;
     pub const COUNTERS: usize = 2048;
     pub const GROUPS: usize = 4096;
 }
@@ -66,7 +71,10 @@ const _: () = assert!(field::GIDS + 16 * MAX_GIDS <= field::HEARTBEAT);
 const _: () = assert!(field::ANNOUNCED + 8 * ANNOUNCE_WORDS <= field::ANNOUNCE_EPOCH);
 const _: () = assert!(field::GSI + 8 <= field::DEVICE_FAULTS);
 const _: () = assert!(field::DEVICE_FAULTS + 8 <= field::UPLINK_COUNTERS);
-const _: () = assert!(field::UPLINK_COUNTERS + 8 * UplinkCounter::ALL.len() <= field::COUNTERS);
+const _: () =
+    assert!(field::UPLINK_COUNTERS + 8 * UplinkCounter::ALL.len() <= field::FAULT_COUNTERS);
+const _: () = assert!(field::FAULT_COUNTERS + 8 * FaultCounter::ALL.len() <= field::FAULTS_ACTIVE);
+const _: () = assert!(field::FAULT_PLAN + MAX_EXPRESSION <= field::COUNTERS);
 const _: () = assert!(field::COUNTERS + 8 * MAX_COUNTERS <= field::GROUPS);
 const _: () = assert!(field::GROUPS + 16 * MAX_GROUPS <= PLACE_SIZE);
 const _: () = assert!(ferroce_spec::counter::COUNTER_COUNT <= MAX_COUNTERS);

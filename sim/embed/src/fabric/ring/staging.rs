@@ -43,6 +43,7 @@ impl Staging {
             index,
             place: 0,
             carries_icrc: false,
+            is_recorded: false,
         })
     }
 

@@ -1,0 +1,239 @@
+//! Packet faults of a function: of the frames that it receives, and of those that it sends on its
+//! uplink, where the other end has no faults of its own.
+//!
+//! Slots of a ring are returned in order. A frame that is held back or changed is copied out of
+//! its slot; a timer delivers the copy.
+
+use ferroce_faults::{Engine, FaultCounter, Held, Plan, Verdict, corrupt, write_icrc};
+use ferroce_units::Instant;
+
+use super::FabricPort;
+use crate::clock::Clock;
+use crate::fabric::frame::Frame;
+use crate::fabric::registry::Injected;
+use crate::uplink::Buffer;
+use crate::uplink::buffer::Pool;
+use ferroce_model::ports::port::Port;
+
+/// Frames that are taken in one step if none of them arrives: other work has its turn, too.
+const MAX_TAKEN: u32 = 64;
+
+/// The faults of a function, and the frames that they hold back.
+#[derive(Debug)]
+pub(super) struct FaultEnd {
+    clock: Clock,
+    /// `None`: the faults were taken back; frames may still be held.
+    engine: Option<Engine>,
+    arriving: Held<Box<Buffer>>,
+    leaving: Held<Box<Buffer>>,
+    pool: Pool,
+}
+
+impl FaultEnd {
+    fn new(clock: Clock) -> Self {
+        Self {
+            clock,
+            engine: None,
+            arriving: Held::default(),
+            leaving: Held::default(),
+            pool: Pool::default(),
+        }
+    }
+
+    fn set_plan(&mut self, plan: Option<Plan>) {
+        let counters = self.engine.as_ref().map(|engine| *engine.counters());
+        self.engine = plan.map(|plan| match counters {
+            Some(counters) => Engine::counting_from(plan, counters),
+            None => Engine::new(plan),
+        });
+    }
+
+    /// Returns what happens to a frame, and the comment on it if one is wanted.
+    fn decide(
+        &mut self,
+        now: Instant,
+        is_forward: bool,
+        frame: &[u8],
+        wants_comment: bool,
+    ) -> (Verdict, Option<String>) {
+        let Some(engine) = &mut self.engine else {
+            return (Verdict::PASS, None);
+        };
+        let verdict = engine.decide(now, is_forward, frame);
+        let has_comment = wants_comment && !verdict.is_pass();
+        (verdict, has_comment.then(|| verdict.comment(engine.plan())))
+    }
+
+    fn copy(&self, bytes: &[u8]) -> Box<Buffer> {
+        let mut buffer = self.pool.take(bytes.len());
+        buffer.bytes_mut().copy_from_slice(bytes);
+        buffer
+    }
+
+    pub(super) fn release(&self, buffer: Box<Buffer>) {
+        self.pool.give_back(buffer);
+    }
+
+    /// Holds a frame, twice if it is duplicated. One for which there is no room is lost.
+    fn hold(&mut self, now: Instant, verdict: &Verdict, frame: Box<Buffer>, is_leaving: bool) {
+        let due = now + verdict.delay;
+        let second = verdict.is_duplicated.then(|| self.copy(frame.bytes()));
+        let held = match is_leaving {
+            true => &mut self.leaving,
+            false => &mut self.arriving,
+        };
+        for frame in [Some(frame), second].into_iter().flatten() {
+            if let (Err(frame), Some(engine)) = (held.push(due, frame), &mut self.engine) {
+                engine.counters_mut().add(FaultCounter::HeldLost);
+                self.pool.give_back(frame);
+            }
+        }
+    }
+}
+
+impl FabricPort {
+    /// Gives the function faults.
+    #[must_use]
+    pub fn with_faults(mut self, plan: Option<Plan>) -> Self {
+        if plan.is_some() {
+            self.set_faults(plan);
+        }
+        self
+    }
+
+    fn set_faults(&mut self, plan: Option<Plan>) {
+        let place = self.place.number();
+        self.registry.set_faults_active(place, plan.is_some());
+        let clock = self.clock;
+        let faults = self
+            .faults
+            .get_or_insert_with(|| FaultEnd::new(clock).into());
+        faults.set_plan(plan);
+    }
+
+    /// Obeys `ferroce inject`.
+    #[cold]
+    pub(super) fn change_injected(&mut self, injected: Injected) {
+        if injected.plan_number() != self.injected.plan_number() {
+            let plan = self.registry.injected_plan(self.place.number());
+            self.set_faults(plan);
+        }
+        self.injected = injected;
+    }
+
+    /// Returns when a frame that is held back is due.
+    #[inline]
+    pub fn next_delivery(&self) -> Option<Instant> {
+        let faults = self.faults.as_ref()?;
+        let (arriving, leaving) = (faults.arriving.next(), faults.leaving.next());
+        arriving.into_iter().chain(leaving).min()
+    }
+
+    /// Publishes the counters of faults.
+    pub fn publish_faults(&self) {
+        if let Some(engine) = self
+            .faults
+            .as_ref()
+            .and_then(|faults| faults.engine.as_ref())
+        {
+            let place = self.place.number();
+            self.registry.publish_faults(place, engine.counters());
+        }
+    }
+
+    /// Takes the next frame that arrives.
+    #[cold]
+    pub(super) fn receive_with_faults(&mut self, now: Instant) -> Option<Frame> {
+        for _ in 0..MAX_TAKEN {
+            if let Some(frame) = self.faults.as_mut()?.arriving.pop(now) {
+                return Some(Frame::Buffer(frame));
+            }
+            let frame = self.take_frame()?;
+            if let Some(frame) = self.pass_faults(now, frame) {
+                return Some(frame);
+            }
+        }
+        None
+    }
+
+    /// Returns a received frame if nothing happens to it.
+    fn pass_faults(&mut self, now: Instant, frame: Frame) -> Option<Frame> {
+        let is_forward = match &frame {
+            Frame::Ring(frame) => frame.place() < self.place.number(),
+            Frame::Buffer(_) => true,
+        };
+        let wants_comment = self.capture.is_some();
+        let faults = self.faults.as_mut()?;
+        let (verdict, comment) = faults.decide(now, is_forward, frame.as_ref(), wants_comment);
+        if verdict.is_pass() {
+            if wants_comment {
+                self.record_received(&frame);
+            }
+            return Some(frame);
+        }
+        let mut copy = faults.copy(frame.as_ref());
+        match verdict.corruption {
+            Some((corruption, draw)) => {
+                corrupt(
+                    copy.bytes_mut(),
+                    corruption,
+                    draw,
+                    super::carries_icrc(&frame),
+                );
+            }
+            None if !super::carries_icrc(&frame) => write_icrc(copy.bytes_mut()),
+            None => {}
+        }
+        if let (Some(capture), Some(comment)) = (&mut self.capture, comment) {
+            capture.record_commented(copy.bytes(), true, &comment);
+        }
+        match verdict.is_dropped() {
+            true => faults.release(copy),
+            false => faults.hold(now, &verdict, copy, false),
+        }
+        self.release(frame);
+        None
+    }
+
+    /// Sends a frame on the uplink. `is_recorded`: it is in the capture already.
+    #[cold]
+    pub(super) fn transmit_with_faults(&mut self, mut buffer: Box<Buffer>, is_recorded: bool) {
+        let Some(faults) = self.faults.as_mut() else {
+            return self.transmit_on_uplink(buffer);
+        };
+        let now = faults.clock.instant(self.now);
+        let wants_comment = self.capture.is_some();
+        let (verdict, comment) = faults.decide(now, true, buffer.bytes(), wants_comment);
+        if let Some((corruption, draw)) = verdict.corruption {
+            corrupt(buffer.bytes_mut(), corruption, draw, true);
+        }
+        match (&mut self.capture, comment) {
+            (Some(capture), Some(comment)) => {
+                capture.record_commented(buffer.bytes(), true, &comment);
+            }
+            (Some(capture), None) if !is_recorded => capture.record(buffer.bytes(), true),
+            _ => {}
+        }
+        if verdict.is_dropped() {
+            self.release_buffer(buffer);
+        } else if verdict.is_duplicated || !verdict.delay.is_zero() {
+            faults.hold(now, &verdict, buffer, true);
+            self.transmit_due();
+        } else {
+            self.transmit_on_uplink(buffer);
+        }
+    }
+
+    /// Sends the frames on the uplink whose time has come.
+    #[cold]
+    pub(super) fn transmit_due(&mut self) {
+        let Some(mut faults) = self.faults.take() else {
+            return;
+        };
+        let now = faults.clock.instant(self.now);
+        while let Some(frame) = faults.leaving.pop(now) {
+            self.transmit_on_uplink(frame);
+        }
+        self.faults = Some(faults);
+    }
+}

@@ -1,0 +1,57 @@
+//! Random numbers that content fixes.
+
+use ferroce_units::random::mixed;
+
+/// A probability above 0, up to 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Probability(f64);
+
+impl Probability {
+    /// Returns the probability; `None` if the number is none, or 0.
+    pub fn new(value: f64) -> Option<Self> {
+        (value > 0.0 && value <= 1.0).then_some(Self(value))
+    }
+
+    pub fn value(self) -> f64 {
+        self.0
+    }
+
+    /// Returns true for this share of all numbers.
+    #[inline]
+    pub fn covers(self, draw: u64) -> bool {
+        // A conversion from float saturates: of 1.0 every number but one is below.
+        self.0 >= 1.0 || draw < (self.0 * 2f64.powi(64)) as u64
+    }
+}
+
+/// A stream of draws: one for each transmission of each packet.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Draws(u64);
+
+impl Draws {
+    /// Returns the draws of one fault for one flow.
+    pub fn new(seed: u64, fault: usize, flow: u64) -> Self {
+        Self(mixed(mixed(mixed(seed) ^ fault as u64) ^ flow))
+    }
+
+    /// Returns other draws of the same fault and flow.
+    pub fn other(self, purpose: u64) -> Self {
+        Self(mixed(self.0 ^ purpose))
+    }
+
+    /// Returns the draw for a transmission.
+    #[inline]
+    pub fn of(self, transmission: Transmission) -> u64 {
+        let Transmission { offset, earlier } = transmission;
+        mixed(self.0 ^ mixed(offset ^ u64::from(earlier) << 56))
+    }
+}
+
+/// One appearance of a packet of a flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Transmission {
+    /// PSNs from the first one of the flow.
+    pub offset: u64,
+    /// How often it was seen before.
+    pub earlier: u8,
+}

@@ -1,0 +1,57 @@
+//! Damages a frame so that the ICRC shows it.
+
+use std::ops::Range;
+
+use ferroce_wire::{Bth, Frame};
+
+use crate::verdict::Corruption;
+
+/// The byte of the BTH with FECN and BECN, which the ICRC does not cover (IBTA annex A17).
+const BTH_CONGESTION: usize = 4;
+
+/// Inverts one bit of a frame that `draw` chooses. Returns false, and changes nothing, if the frame
+/// is not RoCEv2.
+///
+/// A frame whose sender has not computed the ICRC (`carries_icrc`) gets it first: the receiver
+/// checks it afterwards. A CRC finds each single wrong bit.
+pub fn corrupt(frame: &mut [u8], corruption: Corruption, draw: u64, carries_icrc: bool) -> bool {
+    let Ok(parsed) = Frame::parse(frame) else {
+        return false;
+    };
+    let layout = *parsed.layout();
+    if !carries_icrc {
+        write_icrc(frame);
+    }
+    let headers = layout.bth()..layout.payload().start;
+    let place = match corruption {
+        Corruption::Payload if layout.payload().is_empty() => bit_of_headers(&headers, draw),
+        Corruption::Payload => bit_of(&layout.payload(), draw),
+        Corruption::Header => bit_of_headers(&headers, draw),
+        Corruption::Icrc => bit_of(&layout.icrc(), draw),
+    };
+    frame[place.0] ^= 1 << place.1;
+    true
+}
+
+/// Computes the ICRC of a frame and writes it; other frames are not changed.
+pub fn write_icrc(frame: &mut [u8]) {
+    if let Ok(parsed) = Frame::parse(frame) {
+        let (icrc, place) = (parsed.computed_icrc(), parsed.layout().icrc());
+        frame[place].copy_from_slice(&icrc.to_le_bytes());
+    }
+}
+
+/// Chooses a byte and a bit of a range that is not empty.
+fn bit_of(range: &Range<usize>, draw: u64) -> (usize, u32) {
+    let byte = (draw >> 3) % range.len() as u64;
+    (range.start + byte as usize, (draw & 7) as u32)
+}
+
+/// The same, of the InfiniBand headers that the ICRC covers.
+fn bit_of_headers(headers: &Range<usize>, draw: u64) -> (usize, u32) {
+    let (byte, bit) = bit_of(headers, draw);
+    match byte == headers.start + BTH_CONGESTION {
+        true => (headers.start + Bth::LENGTH - 1, bit),
+        false => (byte, bit),
+    }
+}

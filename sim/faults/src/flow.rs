@@ -1,0 +1,201 @@
+//! Flows: the packets of one PSN sequence.
+
+use std::collections::HashMap;
+
+use ferroce_units::Instant;
+use ferroce_units::random::mixed;
+use ferroce_wire::{Gid, Psn, Qpn};
+
+use crate::chance::Transmission;
+use crate::packet::Packet;
+use crate::plan::Plan;
+use crate::process::Process;
+
+/// Most flows that are known at once; then the one that was found first is forgotten.
+pub const MAX_FLOWS: usize = 1024;
+/// Most pairs of hosts whose flows are counted apart; those of all others are counted together.
+pub const MAX_HOST_PAIRS: usize = 256;
+/// PSNs before the newest one of a flow of which it is known how often they were seen.
+pub const SEEN_WINDOW: u64 = 1024;
+
+/// What the packets of a flow have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FlowKey {
+    /// Address of the sender.
+    pub source: Gid,
+    /// Address of the receiver.
+    pub destination: Gid,
+    /// The queue pair that sends: known of datagrams only.
+    pub source_qp: Option<Qpn>,
+    /// The queue pair that receives.
+    pub destination_qp: Qpn,
+    /// Requests and responses to one queue pair have separate PSNs.
+    pub is_response: bool,
+}
+
+/// A flow.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    /// Its number among those between the same two hosts and of the same direction.
+    pub number: u64,
+    /// The packet that was seen last.
+    pub last: Packet,
+    /// The PSN behind the newest one.
+    next_psn: Psn,
+    /// PSNs from the first one to that.
+    next_offset: u64,
+    /// How often each of the last PSNs was seen, by the lower bits of its offset.
+    seen: Box<[u8; SEEN_WINDOW as usize]>,
+    /// Packets older than that.
+    older: u8,
+    /// For each fault of the plan.
+    pub processes: Box<[Process]>,
+    /// No packet was delayed beyond this time by jitter: those behind it are not earlier.
+    pub in_order_from: Instant,
+    /// Up to this offset, no new packet has an event.
+    pub clear_until: u64,
+}
+
+impl Flow {
+    fn new(first: &Packet, number: u64, is_forward: bool, plan: &Plan) -> Self {
+        let class = u64::from(first.key.is_response) | u64::from(is_forward) << 1;
+        let identity = mixed(number << 2 | class);
+        let processes = plan.faults.iter().enumerate();
+        Self {
+            number,
+            last: *first,
+            next_psn: first.psn,
+            next_offset: 0,
+            seen: Box::new([0; SEEN_WINDOW as usize]),
+            older: 0,
+            processes: processes
+                .map(|(index, fault)| Process::new(fault, plan.seed, index, identity))
+                .collect(),
+            in_order_from: Instant::ZERO,
+            clear_until: 0,
+        }
+    }
+
+    /// Returns the offset that the next new packet has.
+    pub fn next_offset(&self) -> u64 {
+        self.next_offset
+    }
+
+    /// Notes that a packet was seen, and returns which transmission it is.
+    #[inline]
+    pub fn note(&mut self, packet: &Packet) -> Transmission {
+        self.last = *packet;
+        let psn = packet.psn;
+        let ahead = psn.distance_from(self.next_psn);
+        if ahead >= 0 {
+            self.move_on(ahead as u64 + 1);
+        }
+        let behind = u64::from(self.next_psn.distance_from(psn).unsigned_abs());
+        // A packet before the first one that was seen is older than the flow.
+        if behind > SEEN_WINDOW || behind > self.next_offset {
+            self.older = self.older.wrapping_add(1);
+            let offset = self.next_offset.wrapping_sub(behind);
+            let earlier = self.older;
+            return Transmission { offset, earlier };
+        }
+        let offset = self.next_offset - behind;
+        let count = &mut self.seen[(offset % SEEN_WINDOW) as usize];
+        let earlier = *count;
+        *count = count.wrapping_add(1);
+        Transmission { offset, earlier }
+    }
+
+    /// Lets `packets` new ones pass.
+    pub fn move_on(&mut self, packets: u64) {
+        let places = packets.min(SEEN_WINDOW);
+        for place in 0..places {
+            let offset = self.next_offset + packets - 1 - place;
+            self.seen[(offset % SEEN_WINDOW) as usize] = 0;
+        }
+        self.next_offset += packets;
+        self.next_psn = self.next_psn.add((packets & u64::from(u32::MAX)) as u32);
+    }
+
+    /// Returns the PSN that the next new packet has.
+    pub fn next_psn(&self) -> Psn {
+        self.next_psn
+    }
+}
+
+/// The known flows.
+#[derive(Debug, Default)]
+pub(crate) struct FlowTable {
+    flows: Vec<(FlowKey, Flow)>,
+    places: HashMap<FlowKey, usize>,
+    /// Numbers of flows, by hosts and direction.
+    numbers: HashMap<(Gid, Gid, bool, bool), u64>,
+    /// The flow of the last packet.
+    last: usize,
+    /// The place of the flow that is forgotten next.
+    oldest: usize,
+}
+
+impl FlowTable {
+    /// Returns the flow of a packet; a new one begins with it. `is_forward` separates the two
+    /// directions between queue pairs of one address.
+    #[inline]
+    pub fn find_or_add(&mut self, packet: &Packet, is_forward: bool, plan: &Plan) -> &mut Flow {
+        let key = &packet.key;
+        let is_last = self
+            .flows
+            .get(self.last)
+            .is_some_and(|(last, _)| last == key);
+        if !is_last {
+            self.last = match self.places.get(key) {
+                Some(place) => *place,
+                None => self.add(packet, is_forward, plan),
+            };
+        }
+        &mut self.flows[self.last].1
+    }
+
+    /// Returns a known flow.
+    pub fn get_mut(&mut self, key: &FlowKey) -> Option<&mut Flow> {
+        let place = *self.places.get(key)?;
+        self.flows.get_mut(place).map(|(_, flow)| flow)
+    }
+
+    /// Returns the number of known flows.
+    pub fn len(&self) -> usize {
+        self.flows.len()
+    }
+
+    #[cold]
+    fn add(&mut self, packet: &Packet, is_forward: bool, plan: &Plan) -> usize {
+        let key = &packet.key;
+        let number = self.next_number(key, is_forward);
+        let flow = Flow::new(packet, number, is_forward, plan);
+        let place = match self.flows.len() < MAX_FLOWS {
+            true => {
+                self.flows.push((*key, flow));
+                self.flows.len() - 1
+            }
+            false => {
+                let place = self.oldest;
+                self.oldest = (place + 1) % MAX_FLOWS;
+                let (forgotten, _) = std::mem::replace(&mut self.flows[place], (*key, flow));
+                self.places.remove(&forgotten);
+                place
+            }
+        };
+        self.places.insert(*key, place);
+        place
+    }
+
+    fn next_number(&mut self, key: &FlowKey, is_forward: bool) -> u64 {
+        let mut pair = (key.source, key.destination, key.is_response, is_forward);
+        if self.numbers.len() >= MAX_HOST_PAIRS && !self.numbers.contains_key(&pair) {
+            pair.0 = Gid::UNSPECIFIED;
+            pair.1 = Gid::UNSPECIFIED;
+        }
+        let next = self.numbers.entry(pair).or_default();
+        let number = *next;
+        *next += 1;
+        number
+    }
+}

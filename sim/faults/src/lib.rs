@@ -1,0 +1,33 @@
+//! Packet faults: loss, duplication, corruption, delay, reordering, failed links, partitions.
+//!
+//! A [`Plan`] lists the faults; an [`Engine`] decides what happens to each frame. The decision
+//! depends on the content of the packet, not on time or on the order of other packets: on the seed
+//! of the plan, the fault, the number of the flow, the distance of the PSN from the first PSN of
+//! the flow, and how often this PSN of this flow was seen. QPNs and first PSNs are random in each
+//! run; the same program with other ones meets the same faults.
+//!
+//! There is no clock, thread or I/O in this crate. The caller carries out the [`Verdict`].
+
+#![forbid(unsafe_code)]
+
+mod chance;
+mod corrupt;
+mod counters;
+mod engine;
+mod flow;
+mod held;
+mod packet;
+mod plan;
+mod process;
+mod verdict;
+
+pub use corrupt::{corrupt, write_icrc};
+pub use counters::{FaultCounter, FaultCounters};
+pub use engine::{Engine, MAX_LOOK_AHEAD, Run};
+pub use flow::{FlowKey, MAX_FLOWS, MAX_HOST_PAIRS, SEEN_WINDOW};
+pub use held::{Held, MAX_HELD};
+pub use packet::{Packet, PacketClass};
+pub use plan::error::PlanError;
+pub use plan::{Cause, Fault, Kind, MAX_EXPRESSION, MAX_FAULTS, MAX_PATHS, MAX_RANGES, Plan};
+pub use plan::{Selector, When};
+pub use verdict::{Corruption, Verdict};

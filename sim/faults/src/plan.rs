@@ -1,0 +1,300 @@
+//! What a plan of faults says.
+//!
+//! A plan is written as an expression, or as a TOML file:
+//!
+//! ```text
+//! loss=1e-3@ack,reorder=8paths,seed=7
+//! ```
+//!
+//! ```toml
+//! seed = 7
+//! [[fault]]
+//! kind = "loss"
+//! value = 1e-3
+//! packets = "ack"
+//! [[fault]]
+//! kind = "reorder"
+//! value = "8paths"
+//! ```
+
+pub mod error;
+mod expression;
+mod file;
+mod text;
+
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use ferroce_units::Duration;
+use ferroce_wire::Gid;
+
+use crate::chance::Probability;
+use crate::packet::{Packet, PacketClass};
+use crate::verdict::Corruption;
+use error::PlanError;
+
+/// Most faults of a plan.
+pub const MAX_FAULTS: usize = 16;
+/// Most ranges of numbers of one fault.
+pub const MAX_RANGES: usize = 8;
+/// Most paths over which packets are sprayed.
+pub const MAX_PATHS: u64 = 1024;
+/// Longest expression in bytes. Plans are passed to running programs as expressions.
+pub const MAX_EXPRESSION: usize = 512;
+/// The seed of a plan that names none.
+const DEFAULT_SEED: u64 = 1;
+
+/// Faults, and the seed that fixes what they do.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// Fixes all random decisions.
+    pub seed: u64,
+    /// The faults, in the order in which they act on a packet.
+    pub faults: Vec<Fault>,
+}
+
+impl Plan {
+    /// Reads the text of a TOML file.
+    ///
+    /// # Errors
+    /// [`PlanError`] names what is wrong.
+    pub fn from_toml(text: &str) -> Result<Self, PlanError> {
+        file::parse(text)
+    }
+
+    /// Returns true if packets can overtake each other.
+    #[must_use]
+    pub fn reorders(&self) -> bool {
+        self.faults.iter().any(|fault| fault.kind.delays())
+    }
+}
+
+impl FromStr for Plan {
+    type Err = PlanError;
+
+    /// Reads an expression.
+    fn from_str(text: &str) -> Result<Self, PlanError> {
+        expression::parse(text)
+    }
+}
+
+/// One fault.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fault {
+    /// What happens.
+    pub kind: Kind,
+    /// To which packets it may happen.
+    pub selector: Selector,
+}
+
+/// What happens to packets.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Kind {
+    /// Packets are lost.
+    Loss(When),
+    /// Packets are lost in bursts (Gilbert-Elliott).
+    Burst(Burst),
+    /// Packets arrive twice.
+    Duplicate(When),
+    /// Packets are damaged.
+    Corrupt(Corruption, When),
+    /// Packets arrive later.
+    Delay(Duration),
+    /// Packets arrive later by a random time up to this; those of a flow stay in order.
+    Jitter(Duration),
+    /// Packets arrive later by a part of `spread` that depends on the path which each takes.
+    Spray {
+        /// Number of paths.
+        paths: u64,
+        /// The longest path takes so much longer than the shortest.
+        spread: Duration,
+    },
+    /// Some packets arrive later: others overtake them.
+    Overtake {
+        /// Which.
+        when: When,
+        /// How much later.
+        delay: Duration,
+    },
+    /// The link has failed: nothing arrives.
+    Down,
+    /// Nothing passes between two hosts.
+    Partition(Gid, Gid),
+}
+
+impl Kind {
+    /// Returns its name in an expression.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Loss(_) => "loss",
+            Self::Burst(_) => "burst",
+            Self::Duplicate(_) => "dup",
+            Self::Corrupt(Corruption::Payload, _) => "corrupt",
+            Self::Corrupt(Corruption::Header, _) => "corrupt-header",
+            Self::Corrupt(Corruption::Icrc, _) => "corrupt-icrc",
+            Self::Delay(_) => "delay",
+            Self::Jitter(_) => "jitter",
+            Self::Spray { .. } | Self::Overtake { .. } => "reorder",
+            Self::Down => "down",
+            Self::Partition(..) => "partition",
+        }
+    }
+
+    /// Returns which of the selected packets it happens to; `None`: that is not all that decides.
+    #[inline]
+    pub(crate) const fn when(&self) -> Option<&When> {
+        match self {
+            Self::Loss(when)
+            | Self::Duplicate(when)
+            | Self::Corrupt(_, when)
+            | Self::Overtake { when, .. } => Some(when),
+            _ => None,
+        }
+    }
+
+    /// Returns true if it makes packets arrive later.
+    #[must_use]
+    pub const fn delays(self) -> bool {
+        matches!(
+            self,
+            Self::Delay(_) | Self::Jitter(_) | Self::Spray { .. } | Self::Overtake { .. }
+        )
+    }
+}
+
+/// To which of the selected packets a fault happens.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum When {
+    /// To each transmission with this probability.
+    Random(Cause),
+    /// To packets with these numbers: the first selected packet of a flow is number 1. Packets are
+    /// counted, not transmissions.
+    Numbered(Numbers),
+}
+
+/// A probability that a fault happens.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cause(pub(crate) Probability);
+
+impl Cause {
+    /// Returns the probability.
+    #[must_use]
+    pub fn probability(self) -> f64 {
+        self.0.value()
+    }
+}
+
+/// Ranges of numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Numbers {
+    ranges: [(u64, u64); MAX_RANGES],
+    used: usize,
+}
+
+impl Numbers {
+    /// Adds a range. Returns false if there is no room.
+    fn add(&mut self, range: (u64, u64)) -> bool {
+        let Some(place) = self.ranges.get_mut(self.used) else {
+            return false;
+        };
+        *place = range;
+        self.used += 1;
+        true
+    }
+
+    fn ranges(&self) -> &[(u64, u64)] {
+        &self.ranges[..self.used]
+    }
+
+    /// Returns true if a number is one of them.
+    #[inline]
+    pub(crate) fn has(&self, number: u64) -> bool {
+        let mut ranges = self.ranges().iter();
+        ranges.any(|(first, last)| (*first..=*last).contains(&number))
+    }
+
+    /// Returns how many numbers behind `number` are none of them.
+    pub(crate) fn gap_behind(&self, number: u64) -> u64 {
+        let next = number.saturating_add(1);
+        let ahead = self.ranges().iter().filter(|(_, last)| *last >= next);
+        let nearest = ahead.map(|(first, _)| (*first).max(next)).min();
+        nearest.map_or(u64::MAX, |nearest| nearest - next)
+    }
+}
+
+/// Loss with two states, of which the bad one loses more (Gilbert 1960, Elliott 1963). Each packet
+/// of a flow may change the state.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Burst {
+    /// From good to bad.
+    pub(crate) enter: Probability,
+    /// From bad to good.
+    pub(crate) leave: Probability,
+    /// Probability of loss in the bad state.
+    pub(crate) loss_bad: Probability,
+    /// The same in the good state; `None`: no loss.
+    pub(crate) loss_good: Option<Probability>,
+}
+
+/// Which packets a fault may happen to: those that all parts select.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Selector {
+    /// Packets of this class.
+    pub packets: Option<PacketClass>,
+    /// Packets to this queue pair.
+    pub qp: Option<u32>,
+    /// Packets of this flow: flows from one host to another count from 0, in the order of their
+    /// first packets, requests apart from responses.
+    pub flow: Option<u64>,
+    /// PSNs from the first one of the flow.
+    pub psn: Option<RangeInclusive<u64>>,
+    /// The first, second, … transmission of a packet.
+    pub tries: Option<RangeInclusive<u64>>,
+    /// Packets from this address.
+    pub from: Option<Gid>,
+    /// Packets to this address.
+    pub to: Option<Gid>,
+    /// When, since the first packet that the plan has seen.
+    pub during: Option<Span>,
+}
+
+impl Selector {
+    /// Returns true if addresses, queue pair and class of a packet are selected.
+    #[inline]
+    pub(crate) fn has_packet(&self, packet: &Packet) -> bool {
+        self.may_have(&packet.key) && self.packets.is_none_or(|class| class.has(packet))
+    }
+
+    /// Returns true if some packets of a flow may be selected.
+    #[inline]
+    pub(crate) fn may_have(&self, key: &crate::flow::FlowKey) -> bool {
+        self.packets
+            .is_none_or(|class| class.may_have(key.is_response))
+            && self.qp.is_none_or(|qp| qp == key.destination_qp.value())
+            && self.from.is_none_or(|from| from == key.source)
+            && self.to.is_none_or(|to| to == key.destination)
+    }
+}
+
+/// A span of time since the first packet that the plan has seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// Its begin.
+    pub from: Duration,
+    /// Its end, which does not belong to it; `None`: for ever.
+    pub until: Option<Duration>,
+}
+
+impl Span {
+    /// Returns true if a time belongs to it.
+    #[inline]
+    pub(crate) fn has(&self, since: Duration) -> bool {
+        since >= self.from && self.until.is_none_or(|until| since < until)
+    }
+
+    /// Returns true if it is over.
+    pub(crate) fn is_over(&self, since: Duration) -> bool {
+        self.until.is_some_and(|until| since >= until)
+    }
+}

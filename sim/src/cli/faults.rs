@@ -1,0 +1,28 @@
+//! The option that injects packet faults.
+
+use clap::Args;
+use ferroce_faults::Plan;
+
+/// Packet faults.
+#[derive(Debug, Clone, Args)]
+pub struct Faults {
+    /// Inject packet faults: an expression such as loss=1e-3,seed=7, or a TOML file. The same seed
+    /// meets the same packets
+    ///
+    ///   loss=P, dup=P, corrupt=P     lost, twice, damaged with a probability
+    ///   drop=read_response#3@qp17    the third READ response to QP 17
+    ///   burst=1e-4/0.2               loss in bursts: they begin, they end with a probability
+    ///   delay=10us, jitter=5us       late
+    ///   reorder=8paths               sprayed over paths of different length
+    ///   down=5ms..7ms                the link fails, 5 ms after the first packet
+    ///   partition=10.0.0.1-10.0.0.2  two hosts are separated
+    ///
+    /// Several are separated by commas; the chapter "Injected packet faults" has them all.
+    #[arg(
+        long = "faults",
+        value_name = "PLAN",
+        value_parser = ferroce_embed::faults::read,
+        verbatim_doc_comment
+    )]
+    pub plan: Option<Plan>,
+}

@@ -1,0 +1,141 @@
+//! Packet faults between the hosts of a world.
+
+use ferroce_faults::{FaultCounter, Run, Verdict, corrupt};
+use ferroce_units::Instant;
+
+use super::{Arrivals, Fabric, MAX_UNDER_WAY};
+use crate::frame::Frame;
+use crate::recorder::{FaultSeen, Received};
+
+impl Fabric {
+    /// Puts a frame on its way to the card of a host, if it arrives.
+    #[cold]
+    pub(super) fn deliver_with_faults(&mut self, at: Instant, to: usize, mut frame: Frame) {
+        let sent = self.recorder.as_ref().map(|_| frame.as_ref().to_vec());
+        let (arrival, verdict) = self.judge(at, to, frame.as_ref());
+        if let Some((corruption, draw)) = verdict.corruption {
+            if corrupt(frame.as_mut(), corruption, draw, self.icrc) {
+                frame.set_checked();
+            }
+        }
+        let received = match verdict {
+            _ if verdict.is_dropped() => Received::Lost,
+            _ if verdict.corruption.is_some() => Received::Damaged(frame.as_ref()),
+            _ => Received::Intact,
+        };
+        if let Some(sent) = sent {
+            self.record_verdict((at, arrival), to, frame.qpn(), &sent, &verdict, received);
+        }
+        if verdict.is_dropped() {
+            return self.pool.give_back(frame);
+        }
+        if verdict.is_duplicated {
+            if let Some(copy) = self.pool.copy(&frame) {
+                self.put_if_room(arrival, to, copy);
+            }
+        }
+        self.put_if_room(arrival, to, frame);
+    }
+
+    /// Carries a frame that a host takes beside its card. One with a wrong bit does not pass its
+    /// ICRC check.
+    #[cold]
+    pub(super) fn carry_aside_with_faults(
+        &mut self,
+        at: Instant,
+        to: usize,
+        qpn: u32,
+        frame: &[u8],
+    ) -> Arrivals {
+        let (arrival, verdict) = self.judge(at, to, frame);
+        let is_lost = verdict.is_dropped() || verdict.corruption.is_some();
+        let received = match is_lost {
+            true => Received::Lost,
+            false => Received::Intact,
+        };
+        self.record_verdict((at, arrival), to, qpn, frame, &verdict, received);
+        if is_lost {
+            return [None, None];
+        }
+        self.count_received(to, frame.len() as u32);
+        [Some(arrival), verdict.is_duplicated.then_some(arrival)]
+    }
+
+    /// Returns when a frame would arrive, and what happens to it.
+    fn judge(&mut self, at: Instant, to: usize, frame: &[u8]) -> (Instant, Verdict) {
+        let arrival = self.travel(at, to, frame.len() as u32);
+        let is_forward = self.current < to;
+        let Some(engine) = &mut self.faults else {
+            return (arrival, Verdict::PASS);
+        };
+        let verdict = engine.decide(arrival, is_forward, frame);
+        if !verdict.is_pass() {
+            if let Some(counters) = &mut self.ends[to].counters.faults {
+                verdict.count(engine.plan(), counters);
+            }
+        }
+        (arrival + verdict.delay, verdict)
+    }
+
+    fn record_verdict(
+        &self,
+        times: (Instant, Instant),
+        to: usize,
+        qpn: u32,
+        sent: &[u8],
+        verdict: &Verdict,
+        received: Received<'_>,
+    ) {
+        let engine = self.faults.as_ref().filter(|_| !verdict.is_pass());
+        let comment = engine.map(|engine| verdict.comment(engine.plan()));
+        let fault = comment
+            .as_deref()
+            .map(|comment| FaultSeen { comment, received });
+        self.record_frame(times, to, qpn, sent, fault);
+    }
+
+    /// Has a frame arrive, unless too many are on their way: copies of frames do not wait for room.
+    fn put_if_room(&mut self, arrival: Instant, to: usize, frame: Frame) {
+        let end = &mut self.ends[to];
+        if end.arriving.len() >= 2 * MAX_UNDER_WAY {
+            if let Some(counters) = &mut end.counters.faults {
+                counters.add(FaultCounter::HeldLost);
+            }
+            return self.pool.give_back(frame);
+        }
+        self.count_received(to, frame.length());
+        self.put(arrival, to, frame);
+    }
+}
+
+/// What fast-forward asks.
+impl Fabric {
+    /// Returns true if there are faults.
+    #[inline]
+    pub fn has_faults(&self) -> bool {
+        self.faults.is_some()
+    }
+
+    /// Returns how many packets of a message can be left out before something happens to one of
+    /// them, or to one of their ACKs.
+    pub fn frames_from(&mut self, data: &Run, acks: Option<&Run>) -> u64 {
+        let Some(engine) = &mut self.faults else {
+            return u64::MAX;
+        };
+        let frames = engine.frames_from(data, self.now);
+        let acknowledges = match acks {
+            None => u64::MAX,
+            // How many ACKs are left out is not known.
+            Some(acks) if engine.counts(acks) => 0,
+            Some(acks) => engine.frames_from(acks, self.now),
+        };
+        frames.min(acknowledges)
+    }
+
+    /// Notes that packets of a message are left out.
+    pub fn leave_out(&mut self, data: &Run, packets: u64) {
+        if let Some(engine) = &mut self.faults {
+            engine.leave_out(data, packets);
+        }
+    }
+}

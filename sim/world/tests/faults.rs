@@ -1,0 +1,180 @@
+//! Packet faults in simulated time.
+
+mod world_support;
+
+use ferroce_driver::{CompletionStatus, RtsAttributes, SendOperation};
+use ferroce_faults::FaultCounter;
+use ferroce_model::preset::Preset;
+use ferroce_spec::counter::Counter;
+use ferroce_test_verbs as verbs;
+use ferroce_units::Duration;
+use ferroce_world::{HostCounters, World, WorldConfig};
+use world_support::*;
+
+const GRID: Duration = Duration::from_ns(20);
+const LENGTH: usize = 5 << 20;
+/// Times differ by less than one part of so many. How long a recovery takes depends on how far
+/// the sender is ahead of its receiver, which may grow in strides that are not simulated.
+const ACCURACY: u64 = 20;
+
+fn world(faults: &str, fast_forward: bool) -> World {
+    let preset = Preset::load("cx5-100g").expect("built in");
+    let config = WorldConfig {
+        fast_forward,
+        faults: Some(faults.parse().expect("a plan")),
+        ..WorldConfig::timed(preset, 2)
+    };
+    World::new(&config).expect("small")
+}
+
+/// What was seen of some long messages.
+struct Seen {
+    took: Duration,
+    events: u64,
+    counters: [HostCounters; 2],
+}
+
+impl Seen {
+    fn counter(&self, host: usize, counter: FaultCounter) -> u64 {
+        let faults = self.counters[host].link.faults;
+        faults.expect("the world has faults").value(counter)
+    }
+
+    fn nic(&self, host: usize, counter: Counter) -> u64 {
+        self.counters[host].nic.value(counter)
+    }
+}
+
+/// Sends a WRITE from host 0 to host 1, and then a READ of host 0 of other data, and checks that
+/// the data arrived.
+fn transfer(mut world: World) -> Seen {
+    let (one, other) = pair(&world, 4 * LENGTH);
+    one.fill(1);
+    let (start, events) = (world.now(), world.events());
+    let words = LENGTH / 8;
+    let write = SendOperation::RdmaWrite(other.remote(0));
+    post(&one.qps[0], 1, write, one.segment(0, LENGTH));
+    let read = SendOperation::RdmaRead(other.remote(0));
+    post(&one.qps[0], 2, read, one.segment(2 * LENGTH, LENGTH));
+    let completions = completions(&mut world, 0, &one.cq, 2, GRID);
+    for completion in completions {
+        assert_eq!(completion.status, CompletionStatus::Success);
+    }
+    for word in 0..words {
+        assert_eq!(other.word(word), pattern(1, word), "written word {word}");
+        assert_eq!(
+            one.word(2 * words + word),
+            pattern(1, word),
+            "read word {word}"
+        );
+    }
+    Seen {
+        took: world.now() - start,
+        events: world.events() - events,
+        counters: [0, 1].map(|host| world.counters(host)),
+    }
+}
+
+/// Goal: fast-forward leaves no fault out. Method: the same faults with and without it.
+#[test]
+fn fast_forward_stops_before_each_fault() {
+    for faults in [
+        "loss=1e-3,seed=4",
+        "corrupt=1e-3,dup=2e-3,seed=5",
+        "burst=5e-4/0.3,seed=6",
+        "drop=write#700,drop=read_response#3+900,drop=ack#1",
+        "down=100us..130us",
+        "loss=1e-6",
+    ] {
+        let [every, some] = [false, true].map(|skips| transfer(world(faults, skips)));
+        for host in [0, 1] {
+            let (every, some) = (every.counters[host].link, some.counters[host].link);
+            assert_eq!(every.faults, some.faults, "{faults}");
+        }
+        let (every_ps, some_ps) = (every.took.as_ps(), some.took.as_ps());
+        let difference = every_ps.abs_diff(some_ps);
+        assert!(
+            difference < every_ps / ACCURACY,
+            "{faults}: {some_ps}, not {every_ps}"
+        );
+        assert!(
+            some.events < every.events / 2,
+            "{faults}: {} of {} events",
+            some.events,
+            every.events
+        );
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run_and_another_one_does_not() {
+    let took = |faults| transfer(world(faults, true)).took;
+    let first = took("loss=1e-2,seed=1");
+    assert_eq!(first, took("loss=1e-2,seed=1"));
+    assert_ne!(first, took("loss=1e-2,seed=2"));
+}
+
+#[test]
+fn data_survives_everything_and_faults_are_counted() {
+    let seen = transfer(world(
+        "loss=1e-3,corrupt=1e-3,corrupt-header=1e-3,corrupt-icrc=1e-3,dup=1e-2,jitter=2us,\
+         reorder=1e-3/3us,seed=3",
+        true,
+    ));
+    for counter in [
+        FaultCounter::Lost,
+        FaultCounter::Duplicated,
+        FaultCounter::Corrupted,
+        FaultCounter::Delayed,
+    ] {
+        assert!(
+            seen.counter(0, counter) > 0 && seen.counter(1, counter) > 0,
+            "{counter:?}"
+        );
+    }
+    for host in [0, 1] {
+        let refused =
+            seen.nic(host, Counter::rx_icrc_errors) + seen.nic(host, Counter::rx_malformed);
+        let lost = seen.counter(host, FaultCounter::Lost);
+        let corrupted = seen.counter(host, FaultCounter::Corrupted);
+        // A frame that is corrupted and duplicated is refused twice.
+        assert!(
+            refused >= corrupted,
+            "host {host}: {refused} of {corrupted}, {lost} lost"
+        );
+    }
+}
+
+/// Goal: a dead link is reported in the time that the retries take. Method: IBTA vol 1, 9.7.6.1.3:
+/// each time-out is between one and four times 4.096 us x 2^timeout.
+#[test]
+fn a_link_that_fails_for_good_is_reported() {
+    const ATTRIBUTES: (u8, u8) = (10, 3);
+    let mut world = world("down=1us..", true);
+    let mut peers = [0, 1].map(|host| Peer::new(&world, host, 1 << 20));
+    peers.iter_mut().for_each(Peer::add_qp);
+    let [one, other] = &peers;
+    for (peer, to) in [(one, other), (other, one)] {
+        let rtr = verbs::rtr(to.qps[0].number(), world.path(to.host));
+        let rts = RtsAttributes {
+            timeout: ATTRIBUTES.0,
+            retry_count: ATTRIBUTES.1,
+            ..verbs::rts()
+        };
+        verbs::connect(&peer.qps[0], rtr, rts);
+    }
+    let start = world.now();
+    let write = SendOperation::RdmaWrite(other.remote(0));
+    post(&one.qps[0], 1, write, one.segment(0, 1 << 19));
+    let completion = completions(&mut world, 0, &one.cq, 1, GRID)[0];
+    assert_eq!(completion.status, CompletionStatus::RetryExceededError);
+    let timeout_ns = 4096u64 << ATTRIBUTES.0;
+    let attempts = u64::from(ATTRIBUTES.1) + 1;
+    let took_ns = (world.now() - start).as_ns();
+    let least = attempts * timeout_ns;
+    let most = 4 * least + Duration::from_us(100).as_ns();
+    assert!(
+        (least..most).contains(&took_ns),
+        "{took_ns} ns, {least} at least"
+    );
+}
