@@ -109,6 +109,8 @@ counters! {
     receive_wqe_misses, Event, "Receive WQEs taken that had to be fetched first.";
     tx_descheduled, Flow, "Turns that a QP ended with more to send; of a timed model.";
     tx_work_done, Flow, "Turns that a QP ended with nothing left to send; of a timed model.";
+    rx_held, Event, "Packets held in the reorder buffer because one before them was missing.";
+    rx_hold_drops, Event, "Such packets dropped because the reorder buffer was full.";
 }
 
 /// Number of counters.
