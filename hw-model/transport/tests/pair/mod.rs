@@ -363,7 +363,17 @@ impl Node {
         MemoryAnswer::Done
     }
 
-    /// A packet that has arrived, or was held.
+    /// A packet that has arrived, and those that waited for it.
+    pub fn receive(&mut self, now: Instant, packet: &Packet) {
+        self.process(now, packet);
+        while let Some(psn) = self.qp.take_held() {
+            let held = self.held.remove(&psn.value());
+            self.process(now, &held.expect("a held packet is there"));
+        }
+        self.forget_passed();
+        self.collect();
+    }
+
     fn process(&mut self, now: Instant, packet: &Packet) {
         let length = packet.payload.len() as u32;
         let psn = packet.headers.bth.psn;
@@ -457,7 +467,7 @@ impl Node {
         }
     }
 
-    fn collect(&mut self) {
+    pub fn collect(&mut self) {
         while let Some(completion) = self.qp.poll_completion() {
             self.completions.push(completion);
         }
@@ -584,14 +594,7 @@ impl Pair {
 
     /// Delivers a packet to its receiver and executes what it requests.
     pub fn deliver(&mut self, packet: &Packet) {
-        let node = &mut self.nodes[packet.to];
-        node.process(self.now, packet);
-        while let Some(psn) = node.qp.take_held() {
-            let held = node.held.remove(&psn.value());
-            node.process(self.now, &held.expect("a held packet is there"));
-        }
-        node.forget_passed();
-        node.collect();
+        self.nodes[packet.to].receive(self.now, packet);
     }
 
     /// Returns the time of the next event.
