@@ -99,6 +99,23 @@ impl RecoveryConfig {
         adaptive_timer: false,
         reorder_buffer_bytes: 8 << 20,
     };
+
+    /// Names of the modes, as users choose them.
+    pub const MODES: [&'static str; 3] = ["go-back-n", "selective-repeat", "adaptive-routing"];
+
+    /// Returns the mode of that name, with the other values as above.
+    pub fn named(name: &str) -> Option<Self> {
+        let modes = [
+            RecoveryMode::GoBackN,
+            RecoveryMode::SelectiveRepeat,
+            RecoveryMode::AdaptiveRouting,
+        ];
+        let index = Self::MODES.iter().position(|known| *known == name)?;
+        Some(Self {
+            mode: modes[index],
+            ..Self::GO_BACK_N
+        })
+    }
 }
 
 impl NicConfig {
