@@ -1,7 +1,7 @@
 //! Every size and limit of a NIC, chosen before it is built.
 
 use ferroce_spec::wqe::MAX_INLINE;
-use ferroce_transport::{Config as TransportConfig, PathMtu};
+use ferroce_transport::{Config as TransportConfig, PathMtu, RecoveryMode};
 use ferroce_units::Duration;
 
 use crate::host_interface::event_queue::InterruptModeration;
@@ -74,6 +74,48 @@ pub struct NicConfig {
     pub interrupt_moderation: InterruptModeration,
     /// Policy of the transport.
     pub transport: TransportConfig,
+    /// Recovery of lost packets, until software changes it.
+    pub recovery: RecoveryConfig,
+}
+
+/// Recovery of lost packets: what the registers say after a reset, and the reorder buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecoveryConfig {
+    /// How lost packets are recovered.
+    pub mode: RecoveryMode,
+    /// With adaptive routing a gap counts as a loss when it is older than this.
+    pub reorder_time: Duration,
+    /// The adaptive retransmission timer takes the place of the local ACK timeout.
+    pub adaptive_timer: bool,
+    /// Bytes of packets that the card holds because one before them is missing.
+    pub reorder_buffer_bytes: u32,
+}
+
+impl RecoveryConfig {
+    /// Go-back-N; for software that chooses another mode, room for some windows of large packets.
+    pub const GO_BACK_N: Self = Self {
+        mode: RecoveryMode::GoBackN,
+        reorder_time: Duration::from_us(50),
+        adaptive_timer: false,
+        reorder_buffer_bytes: 8 << 20,
+    };
+
+    /// Names of the modes, as users choose them.
+    pub const MODES: [&'static str; 3] = ["go-back-n", "selective-repeat", "adaptive-routing"];
+
+    /// Returns the mode of that name, with the other values as above.
+    pub fn named(name: &str) -> Option<Self> {
+        let modes = [
+            RecoveryMode::GoBackN,
+            RecoveryMode::SelectiveRepeat,
+            RecoveryMode::AdaptiveRouting,
+        ];
+        let index = Self::MODES.iter().position(|known| *known == name)?;
+        Some(Self {
+            mode: modes[index],
+            ..Self::GO_BACK_N
+        })
+    }
 }
 
 impl NicConfig {
@@ -148,6 +190,7 @@ impl NicConfig {
                 local_ack_timeout_multiple: 4,
                 datagram_mtu: PathMtu::Mtu4096,
             },
+            recovery: RecoveryConfig::GO_BACK_N,
         }
     }
 }

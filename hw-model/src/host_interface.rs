@@ -1,6 +1,6 @@
 //! The card as software sees it on PCIe: BARs, doorbells, interrupts, and DMA.
 //!
-//! - [`bar`], [`registers`]: BAR0. `doorbells`, `push`: BAR2. [`device_memory`]: BAR4.
+//! - [`bar`], `recovery`, [`registers`]: BAR0. `doorbells`, `push`: BAR2. [`device_memory`]: BAR4.
 //! - [`event_queue`], [`msix`]: events and interrupts to software.
 //! - [`dma`]: accesses to host memory, counted.
 
@@ -11,11 +11,13 @@ pub(crate) mod doorbells;
 pub mod event_queue;
 pub mod msix;
 pub(crate) mod push;
+mod recovery;
 pub mod registers;
 
 use ferroce_spec::counter::Counter;
 use ferroce_spec::eqe::EventType;
 use ferroce_spec::register::FatalSyndrome;
+use ferroce_transport::Recovery;
 use ferroce_units::Instant;
 
 use crate::config::NicConfig;
@@ -72,6 +74,11 @@ impl HostInterface {
     /// Writes 8 bytes of BAR0.
     pub fn write64(&mut self, offset: u32, value: u64) {
         self.bar.write64(offset & !7, value);
+    }
+
+    /// Returns how a queue pair that goes to RTR now recovers lost packets.
+    pub fn recovery(&self, seed: u64) -> Recovery {
+        self.bar.recovery.recovery(seed)
     }
 
     /// Returns true if software has asked for a reset.

@@ -110,14 +110,15 @@ impl ProcessingUnit {
     }
 }
 
-/// Lets `qp` process one packet, with all memory operations that it needs.
+/// Lets `qp` process one packet, with all memory operations that it needs. Returns true if the
+/// packet came too early and is to be held.
 #[inline(always)]
 pub fn process_packet<F: AsRef<[u8]>, H: Host, M: TranslationTable>(
     now: Instant,
     qp: &mut QueuePair,
     packet: &Inbound<F>,
     blocks: &mut MemoryBlocks<'_, '_, H, M>,
-) {
+) -> bool {
     let bytes = PacketBytes {
         frame: packet.frame.as_ref(),
         ip: packet.ip,
@@ -127,13 +128,18 @@ pub fn process_packet<F: AsRef<[u8]>, H: Host, M: TranslationTable>(
     let mut step = qp.transport.handle_packet(now, &packet.headers, length);
     for _ in 0..MAX_STEPS_PER_PACKET {
         let Step::Memory(operation) = step else {
-            return;
+            break;
         };
         let answer = execute(operation, qp, &bytes, blocks);
         step = qp.transport.handle_memory(now, answer);
     }
     debug_assert!(
-        matches!(step, Step::Done),
+        !matches!(step, Step::Memory(_)),
         "a packet needs more steps than it can"
     );
+    if matches!(step, Step::Arrivals) {
+        let payload = &bytes.frame[bytes.payload.clone()];
+        qp.transport.handle_arrivals(now, payload);
+    }
+    matches!(step, Step::Hold)
 }

@@ -1,12 +1,14 @@
 //! From a frame to the processing unit of its queue pair.
 //!
 //! - `ingress`: the way of a frame. [`depacketizer`]: its headers. [`multicast`], [`datagram`]:
-//!   what multicast groups and datagrams need besides.
+//!   what multicast groups and datagrams need besides. [`reorder_buffer`]: packets that wait for
+//!   one that is missing.
 
 pub mod datagram;
 pub mod depacketizer;
 pub(crate) mod ingress;
 pub mod multicast;
+pub mod reorder_buffer;
 
 use ferroce_units::Instant;
 
@@ -19,6 +21,7 @@ use crate::mac::Mac;
 use crate::ports::port::Port;
 use crate::processing_unit::Inbound;
 use crate::receive::multicast::MulticastTable;
+use crate::receive::reorder_buffer::ReorderBuffer;
 use crate::time::edge::Edge;
 use crate::translation::memory_unit::MemoryUnit;
 
@@ -28,6 +31,8 @@ pub(crate) struct Receive<F> {
     /// Packets from the depacketizer to the processing units.
     inbound: Edge<Inbound<F>>,
     multicast: MulticastTable,
+    /// Packets that wait for one that is missing.
+    reorder: ReorderBuffer,
     /// How receive WQEs are fetched.
     receive_fetch: ReceiveFetch,
     /// Until this time packets stay in the receive buffer, because the host is slow to take their
@@ -57,6 +62,7 @@ impl<F> Receive<F> {
         Self {
             inbound: Edge::new(config.edge_capacity),
             multicast: MulticastTable::default(),
+            reorder: ReorderBuffer::new(config.recovery.reorder_buffer_bytes as usize),
             receive_fetch: ReceiveFetch {
                 batch: config.fetch_receives,
                 ahead: config.receives_ahead,
@@ -68,6 +74,11 @@ impl<F> Receive<F> {
     /// Returns the multicast groups, for commands on them.
     pub fn multicast(&mut self) -> &mut MulticastTable {
         &mut self.multicast
+    }
+
+    /// Drops the packets that are held for a queue pair that is reset or destroyed.
+    pub fn forget(&mut self, index: u32) {
+        self.reorder.forget(index);
     }
 
     /// Packets that wait.
@@ -85,5 +96,6 @@ impl<F> Receive<F> {
     pub fn reset<P: Port<Frame = F>>(&mut self, port: &mut P) {
         self.multicast.clear().for_each(|group| port.leave(group));
         self.inbound.clear(|packet| port.release(packet.frame));
+        self.reorder.clear();
     }
 }

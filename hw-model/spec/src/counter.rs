@@ -111,6 +111,8 @@ counters! {
     tx_work_done, Flow, "Turns that a QP ended with nothing left to send; of a timed model.";
     dma_completion_timeouts, Event, "DMA reads that ended with the completion time-out.";
     dma_poisoned, Event, "DMA reads whose data was poisoned.";
+    rx_held, Event, "Packets held in the reorder buffer because one before them was missing.";
+    rx_hold_drops, Event, "Such packets dropped because the reorder buffer was full.";
 }
 
 /// Number of counters.

@@ -28,7 +28,7 @@ pub const DEVICE_ID: u16 = 0xf10a;
 /// Version of this contract, major part: a driver refuses a card with another one.
 pub const CONTRACT_MAJOR: u16 = 1;
 /// Version of this contract, minor part: grows when something is added compatibly.
-pub const CONTRACT_MINOR: u16 = 4;
+pub const CONTRACT_MINOR: u16 = 5;
 /// Bytes of BAR4, the device's own memory: for memory regions near the port, and for software
 /// to read and write.
 pub const BAR4_SIZE: u32 = 256 << 10;
@@ -165,6 +165,20 @@ registers! {
         "Any write wakes a device that polls its doorbell pages and sleeps.";
     0x100 event_queue_doorbell: [WO<EventQueueDoorbell>; 16], reset 0,
         "Consumer index of event queue n, and whether it may interrupt.";
+    0x200 roce_accl_select: RO<RoceAcclSelect>, reset 0,
+        "ROCE_ACCL: which fields can be changed.";
+    0x204 roce_accl: RW<RoceAccl>, reset 0,
+        "ROCE_ACCL: how QPs that go to RTR from now on recover. The preset says the reset value.";
+    0x208 roce_accl_limits: RO<RoceAcclLimits>, reset 0x4100_0fa0,
+        "ROCE_ACCL: limits of the adaptive retransmission profile.";
+    0x20c roce_accl_reorder_time: RW<u32>, reset 0,
+        "Nanoseconds after which a gap counts as a loss with adaptive routing. Not of ConnectX.";
+    0x210 adp_retx_profile: RW<AdpRetxProfile>, reset 0,
+        "Adaptive retransmission profile 1.";
+    0x214 adp_retx_profile_start: RW<AdpRetxProfileStart>, reset 0,
+        "Its first timeout, and the time without progress after which a QP fails.";
+    0x220 adp_retx_range: [RW<AdpRetxRange>; 4], reset 0,
+        "Its ranges of timeouts, in order of range_low_bound.";
     block {
         magic: RO<u32>,
         contract_version: RO<u32>,
@@ -185,6 +199,15 @@ registers! {
         wake: WO<u32>,
         _reserved_058: [u32; 42],
         event_queue_doorbell: [WO<EventQueueDoorbell>; 16],
+        _reserved_140: [u32; 48],
+        roce_accl_select: RO<RoceAcclSelect>,
+        roce_accl: RW<RoceAccl>,
+        roce_accl_limits: RO<RoceAcclLimits>,
+        roce_accl_reorder_time: RW<u32>,
+        adp_retx_profile: RW<AdpRetxProfile>,
+        adp_retx_profile_start: RW<AdpRetxProfileStart>,
+        _reserved_218: [u32; 2],
+        adp_retx_range: [RW<AdpRetxRange>; 4],
     }
 }
 
@@ -203,6 +226,8 @@ word! {
         [39:32] counters, set_counters: u8, "64-bit counters at 0x1000.";
         [47:40] push_blocks, set_push_blocks: u8,
             "64-byte blocks of the longest push: 1, 2 or 4. Zero: BAR2 has no push pages.";
+        flag [61] roce_accl, set_roce_accl,
+            "The registers of ROCE_ACCL exist (from version 1.5 on).";
         flag [62] polled_doorbells, set_polled_doorbells,
             "The doorbell pages are memory that the device polls: software counts doorbells, and \
              wakes the device when it sleeps. Never set by a card.";
@@ -240,6 +265,108 @@ word! {
         flag [31] arm, set_arm,
             "Interrupt when an event at or behind the consumer index exists; one interrupt, \
              then the queue is disarmed.";
+    }
+}
+
+word! {
+    /// Fields of ROCE_ACCL that can be changed; the others are zero and ignore writes.
+    pub struct RoceAcclSelect: u32 {
+        flag [0] roce_adp_retrans_field_select, set_roce_adp_retrans_field_select,
+            "`roce_adp_retrans_en` can be changed.";
+        flag [1] roce_tx_window_field_select, set_roce_tx_window_field_select,
+            "`roce_tx_window_en` can be changed: congestion control, not implemented.";
+        flag [2] roce_slow_restart_field_select, set_roce_slow_restart_field_select,
+            "`roce_slow_restart_en` can be changed: congestion control, not implemented.";
+        flag [3] roce_slow_restart_idle_field_select, set_roce_slow_restart_idle_field_select,
+            "`roce_slow_restart_idle_en` can be changed: congestion control, not implemented.";
+        flag [4] min_ack_timeout_limit_disabled_field_select,
+            set_min_ack_timeout_limit_disabled_field_select,
+            "`min_ack_timeout_limit_disabled` can be changed: there is no such limit.";
+        flag [5] adaptive_routing_forced_en_field_select,
+            set_adaptive_routing_forced_en_field_select,
+            "`adaptive_routing_forced_en` can be changed.";
+        flag [6] selective_repeat_forced_en_field_select,
+            set_selective_repeat_forced_en_field_select,
+            "`selective_repeat_forced_en` can be changed.";
+        flag [8] cc_per_plane_en_field_select, set_cc_per_plane_en_field_select,
+            "`cc_per_plane_en` can be changed: congestion control, not implemented.";
+        flag [9] ack_dscp_force_field_select, set_ack_dscp_force_field_select,
+            "`ack_dscp_force` can be changed: not implemented.";
+        flag [10] cc_burst_size_select, set_cc_burst_size_select,
+            "`cc_burst_size` can be changed: congestion control, not implemented.";
+        flag [28] adp_retx_profile_select, set_adp_retx_profile_select,
+            "`adp_retx_profile_id` and the profile can be changed.";
+    }
+}
+
+word! {
+    /// How queue pairs recover. A queue pair takes the modes when it goes to RTR.
+    pub struct RoceAccl: u32 {
+        [30:28] adp_retx_profile_id, set_adp_retx_profile_id: u8,
+            "Profile of the adaptive retransmission timer: 0 is the built-in one (2 to 16 ms), 1 \
+             that of `adp_retx_profile`; if that is not valid, 0 applies.";
+        flag [0] roce_adp_retrans_en, set_roce_adp_retrans_en,
+            "The adaptive retransmission timer takes the place of the local ACK timeout.";
+        flag [1] roce_tx_window_en, set_roce_tx_window_en, "Zero: not implemented.";
+        flag [2] roce_slow_restart_en, set_roce_slow_restart_en, "Zero: not implemented.";
+        flag [3] roce_slow_restart_idle_en, set_roce_slow_restart_idle_en,
+            "Zero: not implemented.";
+        flag [4] min_ack_timeout_limit_disabled, set_min_ack_timeout_limit_disabled,
+            "Zero: there is no such limit.";
+        flag [5] adaptive_routing_forced_en, set_adaptive_routing_forced_en,
+            "Selective repeat on a network that reorders: WRITEs are placed in any order.";
+        flag [6] selective_repeat_forced_en, set_selective_repeat_forced_en,
+            "Selective repeat.";
+    }
+}
+
+word! {
+    /// Limits of the adaptive retransmission profile.
+    pub struct RoceAcclLimits: u32 {
+        [30:28] adp_retx_profile_max_range_num, set_adp_retx_profile_max_range_num: u8,
+            "Ranges of timeouts at most.";
+        [26:24] adp_retx_profile_max_id, set_adp_retx_profile_max_id: u8,
+            "Largest `adp_retx_profile_id`.";
+        [19:0] adp_retx_base_timeout_min, set_adp_retx_base_timeout_min: u32,
+            "Smallest `time_base`, in nanoseconds.";
+    }
+}
+
+word! {
+    /// Adaptive retransmission profile. A timeout n means `time_base` times 2^n.
+    pub struct AdpRetxProfile: u32 {
+        [15:0] time_base, set_time_base: u16, "A power of two of `time_unit`.";
+        [23:22] time_unit, set_time_unit: u8, "1: microseconds. Other values are reserved.";
+        [26:24] start_range_index, set_start_range_index: u8,
+            "The range behind the first timeout, if that is in none.";
+        [30:28] range_num, set_range_num: u8, "Ranges in use, 1 to 4.";
+        flag [31] qp_total_timeout, set_qp_total_timeout,
+            "A QP fails after its retry count times its local ACK timeout without progress; else \
+             `retx_total_timeout` says when.";
+    }
+}
+
+word! {
+    /// Begin and end of the adaptive retransmission profile.
+    pub struct AdpRetxProfileStart: u32 {
+        [7:0] timeout_init_low_bound, set_timeout_init_low_bound: u8,
+            "Smallest first timeout.";
+        [15:8] timeout_init_range_size, set_timeout_init_range_size: u8,
+            "First timeouts to choose from, at random.";
+        [31:24] retx_total_timeout, set_retx_total_timeout: u8,
+            "Time without progress after which a QP fails.";
+    }
+}
+
+word! {
+    /// A range of timeouts of the adaptive retransmission profile.
+    pub struct AdpRetxRange: u64 {
+        [7:0] range_low_bound, set_range_low_bound: u8, "Smallest timeout.";
+        [15:8] range_size, set_range_size: u8, "Number of timeouts, each twice the one before.";
+        [23:16] timeout_retry_num, set_timeout_retry_num: u8,
+            "Time-outs of each before the next one.";
+        [33:32] dec_mode, set_dec_mode: u8,
+            "What progress does: 0 back to `range_low_bound`, 1 half the timeout, 2 a quarter.";
     }
 }
 

@@ -106,6 +106,11 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
             &input,
         )
         .map_err(|(status, syndrome)| Failure { status, syndrome })?;
+        if matches!(transition, Transition::Rtr { .. }) {
+            let seed = u64::from(qp.qpn.value());
+            let recovery = self.blocks.host_interface.recovery(seed);
+            qp.transport.set_recovery(&recovery);
+        }
         qp.transport
             .modify(self.turn.now, transition)
             .map_err(|_| Failure {
@@ -206,6 +211,7 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
             return;
         };
         blocks.transmit.forget(index);
+        blocks.receive.forget(index);
         blocks.mac.forget(index);
         blocks.completions.forget(qp.qpn);
         let number = qp.qpn.value();

@@ -94,7 +94,7 @@ pub fn fail_payload(now: Instant, qp: &mut QueuePair, transmit: &Transmit) {
             qp.transport
                 .fail_read_response(now, transmit.headers.bth.psn);
         }
-        Payload::None => {}
+        Payload::None | Payload::Arrivals { .. } => {}
     }
 }
 

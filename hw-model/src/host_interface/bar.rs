@@ -13,6 +13,7 @@ use ferroce_units::Instant;
 use crate::config::NicConfig;
 use crate::counters::Counters;
 use crate::host_interface::msix::MsixTable;
+use crate::host_interface::recovery::RecoveryRegisters;
 
 /// Revision that the model reports.
 const HARDWARE_REVISION: u32 = 1;
@@ -47,6 +48,8 @@ pub struct Bar {
     pub has_event_queue_doorbells: bool,
     /// Vectors that were pending and have been unmasked.
     pub unmasked_vectors: u64,
+    /// How queue pairs recover.
+    pub recovery: RecoveryRegisters,
     /// MSI-X table.
     pub msix: MsixTable,
     /// True if the port had a link when the NIC last checked.
@@ -63,6 +66,7 @@ impl Bar {
         capability.set_ports(1);
         capability.set_counters(COUNTER_COUNT as u8);
         capability.set_push_blocks(config.push_blocks);
+        capability.set_roce_accl(true);
         capability.set_polled_doorbells(config.polled_doorbells);
         capability.set_present(true);
         let mac = config
@@ -78,6 +82,7 @@ impl Bar {
             event_queue_doorbells: [None; VECTOR_COUNT as usize],
             has_event_queue_doorbells: false,
             unmasked_vectors: 0,
+            recovery: RecoveryRegisters::new(config.recovery),
             msix: MsixTable::new(),
             link_up: true,
         }
@@ -89,6 +94,7 @@ impl Bar {
         self.fatal = FatalSyndrome::NONE;
         self.commands = CommandQueueRegisters::default();
         self.event_queue_doorbells = [None; VECTOR_COUNT as usize];
+        self.recovery.reset();
     }
 
     /// The function has stopped; only a reset helps.
@@ -147,7 +153,7 @@ impl Bar {
             // Write-only registers read as zero.
             offset::command_queue_doorbell | offset::wake => 0,
             _ if event_queue_of(at).is_some() => 0,
-            _ => UNMAPPED_READ,
+            _ => self.recovery.read32(at).unwrap_or(UNMAPPED_READ),
         }
     }
 
@@ -189,7 +195,7 @@ impl Bar {
             _ if at == offset::command_queue_base + 4 && disabled => {
                 self.commands.base = self.commands.base & 0xffff_ffff | u64::from(value) << 32;
             }
-            _ => {}
+            _ => self.recovery.write32(at, value),
         }
     }
 

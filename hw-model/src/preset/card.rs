@@ -161,6 +161,16 @@ section! {
         max_outstanding_reads: u32, "requests", Range::Between(1.0, 255.0);
         /// Local ACK timeouts after which the requester's timer expires.
         local_ack_timeout_multiple: u32, "", Range::Between(1.0, 4.0);
+        /// Selective repeat between QPs that both have it; else go-back-N.
+        selective_repeat: bool, "", range::FLAG;
+        /// Selective repeat on a network that reorders; WRITEs are placed in any order.
+        adaptive_routing: bool, "", range::FLAG;
+        /// With adaptive routing: a gap counts as a loss when it is older than this.
+        reorder_ns: f64, "ns", range::NS;
+        /// Packets that wait for one that is missing, of all QPs together.
+        reorder_buffer_bytes: u32, "bytes", range::BYTES;
+        /// The adaptive retransmission timer takes the place of the local ACK timeout.
+        adaptive_timer: bool, "", range::FLAG;
     }
 }
 

@@ -2,11 +2,11 @@
 
 use ferroce_spec::push;
 use ferroce_spec::wqe::MAX_INLINE;
-use ferroce_transport::{Config as TransportConfig, PathMtu};
+use ferroce_transport::{Config as TransportConfig, PathMtu, RecoveryMode};
 
 use super::Preset;
 use super::card::ContextCache;
-use crate::config::NicConfig;
+use crate::config::{NicConfig, RecoveryConfig};
 use crate::host_interface::event_queue::InterruptModeration;
 use crate::time::timing::clock::ClockDomain;
 use crate::time::timing::timed::nanoseconds;
@@ -56,6 +56,21 @@ impl Preset {
                 time: nanoseconds(self.interrupt.moderation_ns),
             },
             transport: self.transport_config(),
+            recovery: self.recovery_config(),
+        }
+    }
+
+    fn recovery_config(&self) -> RecoveryConfig {
+        let transport = &self.transport;
+        RecoveryConfig {
+            mode: match (transport.adaptive_routing, transport.selective_repeat) {
+                (true, _) => RecoveryMode::AdaptiveRouting,
+                (false, true) => RecoveryMode::SelectiveRepeat,
+                (false, false) => RecoveryMode::GoBackN,
+            },
+            reorder_time: nanoseconds(transport.reorder_ns),
+            adaptive_timer: transport.adaptive_timer,
+            reorder_buffer_bytes: transport.reorder_buffer_bytes,
         }
     }
 
@@ -66,7 +81,7 @@ impl Preset {
             ack_request_interval: transport.ack_request_interval,
             ack_coalesce: transport.ack_coalesce,
             ack_delay: nanoseconds(transport.ack_delay_ns),
-            local_ack_timeout_multiple: transport.local_ack_timeout_multiple,
+            local_ack_timeout_multiple: byte(transport.local_ack_timeout_multiple),
             datagram_mtu: self.path_mtu(),
         }
     }

@@ -78,7 +78,7 @@ fn functional_is_the_functional_nic() {
 #[test]
 fn nothing_costs_anything_in_functional() {
     let preset = Preset::load("functional").expect("built-in presets load");
-    let keeps_time = ["transport.ack_delay_ns"];
+    let keeps_time = ["transport.ack_delay_ns", "transport.reorder_ns"];
     for parameter in preset.parameters() {
         let is_cost = parameter.key.ends_with("_ns") || parameter.key.ends_with("_cycles");
         if is_cost && !keeps_time.contains(&parameter.key.as_str()) {

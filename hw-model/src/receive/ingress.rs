@@ -3,11 +3,11 @@
 use ferroce_spec::context::AddressEntry;
 use ferroce_spec::counter::Counter;
 use ferroce_spec::register::FatalSyndrome;
-use ferroce_units::Duration;
+use ferroce_units::{Duration, Instant};
 use ferroce_wire::{Extension, Frame, Gid, Qpn};
 
 use crate::contexts::Contexts;
-use crate::contexts::queue_pair::QueuePairs;
+use crate::contexts::queue_pair::{QueuePair, QueuePairs};
 use crate::counters::Counters;
 use crate::host_interface::event_queue::{ASYNC_EQN, Event};
 use crate::limits::MAX_GIDS;
@@ -16,6 +16,7 @@ use crate::ports::port::Port;
 use crate::processing_unit::{Inbound, process_packet};
 use crate::receive::depacketizer::{self, Parsed};
 use crate::receive::multicast::MAX_QPS_PER_GROUP;
+use crate::receive::reorder_buffer::ReorderBuffer;
 use crate::receive::{Receive, ReceivePorts};
 use crate::time::timing::{PLANNING_HORIZON, Stage, Timing, Work};
 use crate::time::turn::Turn;
@@ -209,7 +210,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
     /// Lets a queue pair process a packet.
     #[inline(always)]
     fn deliver<H: Host, T: Timing, P: Port<Frame = F>, M: TranslationTable>(
-        &self,
+        &mut self,
         turn: &mut Turn<'_, H, T>,
         index: u32,
         inbound: &Inbound<F>,
@@ -236,7 +237,10 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
             receive_fetch: self.receive_fetch,
             srq_event: None,
         };
-        process_packet(now, qp, inbound, &mut blocks);
+        let is_held = process_packet(now, qp, inbound, &mut blocks);
+        if qp.transport.is_selective() {
+            settle_window(&mut self.reorder, (now, is_held), qp, inbound, &mut blocks);
+        }
         let srq_event = blocks.srq_event;
         qp.progress.ready = dma.at;
         qp.progress.visible = dma.visible;
@@ -248,6 +252,49 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
             events.raise(turn, now, Event { eqn, kind, number });
         }
         contexts.settle(turn, index, &mut ports.results);
+    }
+}
+
+/// Holds a packet that came too early, or works on those that waited for it.
+#[cold]
+fn settle_window<F: AsRef<[u8]>, H: Host, M: TranslationTable>(
+    reorder: &mut ReorderBuffer,
+    (now, is_held): (Instant, bool),
+    qp: &mut QueuePair,
+    packet: &Inbound<F>,
+    blocks: &mut MemoryBlocks<'_, '_, H, M>,
+) {
+    let index = qp.index;
+    if is_held {
+        let payload = &packet.frame.as_ref()[packet.payload.clone()];
+        let has_room = reorder.hold(index, &packet.headers, payload);
+        let counter = match has_room {
+            true => Counter::rx_held,
+            false => Counter::rx_hold_drops,
+        };
+        blocks.dma.counters.add(counter, 1);
+        if !has_room {
+            qp.transport.drop_held(packet.headers.bth.psn);
+        }
+        return;
+    }
+    while let Some(psn) = qp.transport.take_held() {
+        let Some(held) = reorder.take(index, psn) else {
+            continue; // it will come again
+        };
+        let payload = 0..held.payload.len();
+        let inbound = Inbound {
+            qp: packet.qp,
+            headers: held.headers,
+            ip: 0,
+            payload,
+            frame: held.payload,
+        };
+        process_packet(now, qp, &inbound, blocks);
+    }
+    match qp.transport.state().accepts_requests() {
+        true => reorder.drop_before(index, qp.transport.next_receive_psn()),
+        false => reorder.forget(index),
     }
 }
 

@@ -57,7 +57,9 @@ pub fn packetize<H: Host, P: Port>(
         .emit(headers, payload_length, path.identification, bytes);
     path.identification = path.identification.wrapping_add(1);
     let destination = &mut bytes[layout.payload()];
-    if gather(
+    if let Payload::Arrivals { missing, .. } = transmit.payload {
+        qp.transport.write_arrivals(missing, destination);
+    } else if gather(
         (pd, qpn),
         &mut qp.send,
         &transmit.payload,
@@ -92,7 +94,8 @@ pub(crate) fn gather<H: Host>(
     dma: &mut Dma<'_, H>,
 ) -> Result<(), ProtectionFault> {
     match *payload {
-        Payload::None => Ok(()),
+        // A bitmap is no memory of the host.
+        Payload::None | Payload::Arrivals { .. } => Ok(()),
         Payload::Request {
             request,
             offset,

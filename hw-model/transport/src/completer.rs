@@ -4,6 +4,8 @@
 //! [`handle_read_response`] or [`handle_atomic_response`]; all first place the response relative
 //! to what is in flight.
 
+pub(crate) mod selective;
+
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::{Aeth, AtomicAckEth, NakCode, Position, Psn, RnrTimer, Syndrome};
 
@@ -49,7 +51,7 @@ pub(crate) fn handle_acknowledge(
     match aeth.syndrome {
         Syndrome::Ack { .. } => {
             if !requester.acknowledge(now, ctx, before + 1) {
-                imply_nak(requester, ctx);
+                imply_nak(requester, now, ctx);
             }
             update_credits(requester, ctx, aeth);
         }
@@ -67,10 +69,10 @@ fn update_credits(requester: &mut Requester, ctx: &mut Context, aeth: Aeth) {
 
 /// A response is missing before one that arrived: as if the responder had sent a NAK for it
 /// (IBTA vol 1, 9.7.5.2, implied NAK).
-fn imply_nak(requester: &mut Requester, ctx: &mut Context) {
+fn imply_nak(requester: &mut Requester, now: Instant, ctx: &mut Context) {
     if !ctx.fault && requester.retry.take_implied_nak() {
         ctx.statistics.sequence_naks_received += 1;
-        requester.retry(ctx);
+        requester.retry(now, ctx);
     }
 }
 
@@ -83,7 +85,7 @@ fn acknowledge_before_nak(
     before: u32,
 ) -> bool {
     if !requester.acknowledge(now, ctx, before) {
-        imply_nak(requester, ctx);
+        imply_nak(requester, now, ctx);
         return false;
     }
     !ctx.fault
@@ -117,19 +119,26 @@ fn handle_nak(
         NakCode::PsnSequenceError => {
             if requester.next != requester.oldest {
                 ctx.statistics.sequence_naks_received += 1;
-                requester.retry(ctx);
+                requester.retry(now, ctx);
             }
             return;
         }
+        code => refusal_status(code),
+    };
+    ctx.statistics.other_naks_received += 1;
+    requester.fail_front(ctx, status);
+}
+
+/// Status of a request that the responder has refused for good.
+const fn refusal_status(code: NakCode) -> CompletionStatus {
+    match code {
         NakCode::InvalidRequest | NakCode::InvalidRdRequest => {
             CompletionStatus::RemoteInvalidRequest
         }
         NakCode::RemoteAccessError => CompletionStatus::RemoteAccess,
         NakCode::RemoteOperationalError => CompletionStatus::RemoteOperation,
-        NakCode::Other(_) => CompletionStatus::BadResponse,
-    };
-    ctx.statistics.other_naks_received += 1;
-    requester.fail_front(ctx, status);
+        NakCode::PsnSequenceError | NakCode::Other(_) => CompletionStatus::BadResponse,
+    }
 }
 
 /// Acknowledges what is before a response that carries data. Whether the response is the one that
@@ -145,7 +154,7 @@ fn reaches_front(
         return false;
     };
     if !requester.acknowledge(now, ctx, before) {
-        imply_nak(requester, ctx);
+        imply_nak(requester, now, ctx);
         return false;
     }
     if ctx.fault {
@@ -237,6 +246,10 @@ pub(crate) fn finish_response(
     ctx: &mut Context,
     written: bool,
 ) {
+    if ctx.is_selective() {
+        selective::finish_response(requester, now, ctx, written);
+        return;
+    }
     if requester.started == 0 || !requester.queue.front().is_some_and(|front| front.fetches()) {
         return;
     }

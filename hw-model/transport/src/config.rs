@@ -16,13 +16,13 @@ pub struct Config {
     pub ack_delay: Duration,
     /// The requester's timer expires after this many local ACK timeouts, 1 ..= 4: any time from
     /// one to four of them is right (IBTA vol 1, 9.7.6.1.3), and a busy host wants the longer.
-    pub local_ack_timeout_multiple: u32,
+    pub local_ack_timeout_multiple: u8,
     /// Payload bytes of the longest datagram: the MTU of the port.
     pub datagram_mtu: PathMtu,
 }
 
 /// Largest [`Config::local_ack_timeout_multiple`].
-const MAX_LOCAL_ACK_TIMEOUT_MULTIPLE: u32 = 4;
+const MAX_LOCAL_ACK_TIMEOUT_MULTIPLE: u8 = 4;
 
 impl Config {
     /// A value with each bound made sane: windows, intervals and multiples are never zero.

@@ -9,6 +9,7 @@ use crate::attributes::Attributes;
 use crate::completion::Completion;
 use crate::config::Config;
 use crate::event::{Event, EventSet};
+use crate::recovery::RecoveryState;
 use crate::statistics::Statistics;
 use crate::timer::Timers;
 use crate::train::Trains;
@@ -29,6 +30,8 @@ pub(crate) struct Context {
     pub(crate) completions: VecDeque<Completion>,
     pub(crate) statistics: Statistics,
     pub(crate) trains: Trains,
+    /// Recovery beyond go-back-N.
+    pub(crate) recovery: Option<Box<RecoveryState>>,
 }
 
 impl Context {
@@ -45,6 +48,7 @@ impl Context {
             completions: VecDeque::new(),
             statistics: Statistics::default(),
             trains: Trains::default(),
+            recovery: None,
         }
     }
 
@@ -78,6 +82,14 @@ impl Context {
         if !self.fault {
             self.state = target;
         }
+    }
+
+    /// Returns true if both sides recover selectively.
+    #[inline]
+    pub(crate) fn is_selective(&self) -> bool {
+        self.recovery
+            .as_ref()
+            .is_some_and(|recovery| recovery.is_selective())
     }
 
     pub(crate) fn complete(&mut self, completion: Completion) {

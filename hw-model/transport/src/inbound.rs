@@ -21,6 +21,8 @@ pub(crate) struct Inbound {
     pub(crate) position: Position,
     pub(crate) ack_request: bool,
     pub(crate) solicited: bool,
+    /// Further packets of the message follow although this one has its own address.
+    pub(crate) more: bool,
     /// All zero if the packet has none; its opcode decides. An atomic has one in effect.
     pub(crate) reth: Reth,
     /// Operand of an atomic: what to swap in, or to add.
@@ -42,6 +44,7 @@ impl Inbound {
         position: Position::Only,
         ack_request: false,
         solicited: false,
+        more: false,
         reth: Reth {
             virtual_address: 0,
             r_key: RKey(0),
@@ -71,6 +74,7 @@ impl Inbound {
         self.ack_request = bth.ack_request;
         self.solicited = bth.solicited;
         self.payload_length = payload_length;
+        self.more = false;
         self.reth.dma_length = 0;
         self.immediate = None;
         self.invalidate = None;
@@ -160,6 +164,17 @@ impl Inbound {
 
     pub(crate) const fn is_read(&self) -> bool {
         matches!(self.operation, Operation::RdmaReadRequest)
+    }
+
+    /// Returns true if it ends a message.
+    #[inline]
+    pub(crate) const fn ends_message(&self) -> bool {
+        self.position.ends_message() && !self.more
+    }
+
+    /// Returns true if it is a WRITE that can be placed whatever came before it.
+    pub(crate) const fn is_placeable(&self) -> bool {
+        matches!(self.operation, Operation::RdmaWrite) && matches!(self.position, Position::Only)
     }
 
     /// Returns true if it is answered with data.

@@ -12,10 +12,13 @@
 //! 4. Local operations (binding a window, invalidating a key) are the caller's, but keep their
 //!    place in the send queue: [`Qp::poll_local`], [`Qp::finish_local`].
 //!
+//! 5. With [`Recovery`] beyond go-back-N: a packet for which the answer is [`Step::Hold`] is kept,
+//!    and handled again when [`Qp::take_held`] names it; [`Step::Arrivals`] wants the payload.
+//!
 //! Reading order: `qp` routes; `rc` is the reliable connected service made of `requester` (what is
 //! sent next), `completer` (what responses mean), `retry` (how often again) and `responder` (the
 //! checks of an inbound request, in order) with its `resource`s for READs and atomics; `xrc`
-//! translates for an RC machine; `unreliable` is UC and UD; `attributes` and `transition` are the
+//! translates for an RC machine; `recovery` is what goes beyond go-back-N; `unreliable` is UC and UD; `attributes` and `transition` are the
 //! control side, over the table of `ferroce_qp`.
 #![forbid(unsafe_code)]
 
@@ -30,6 +33,7 @@ mod inbound;
 mod message;
 mod qp;
 mod rc;
+mod recovery;
 mod request;
 mod requester;
 mod resource;
@@ -56,6 +60,7 @@ pub use ferroce_qp::{
     Attribute, AttributeSet, PathMtu, QpState, Service, TransitionError, check_attributes,
 };
 pub use qp::Qp;
+pub use recovery::{AdaptiveTimer, Recovery, RecoveryMode, TimeoutDecrement, TimeoutRange};
 pub use request::{
     Destination, LocalKind, MAX_MESSAGE_LENGTH, MAX_OUTSTANDING_SEND_REQUESTS, Remote, SendKind,
     SendOperation, SendRequest,

@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::context::Context;
 use crate::event::Event;
 use crate::rc::Rc;
+use crate::recovery::{Recovery, RecoveryState};
 use crate::request::SendRequest;
 use crate::statistics::Statistics;
 use crate::step::{MemoryAnswer, Step};
@@ -164,6 +165,14 @@ impl Qp {
         Ok(())
     }
 
+    /// Chooses how lost packets are recovered, before the transition to RTR; RESET forgets it. Only
+    /// the reliable services recover.
+    pub fn set_recovery(&mut self, recovery: &Recovery) {
+        if self.reliable().is_some() {
+            self.context.recovery = RecoveryState::new(recovery);
+        }
+    }
+
     /// Posts a send request. In ERR it completes at once as flushed.
     ///
     /// A request that cannot be executed (too long, READ without `max_rd_atomic`, queue full)
@@ -268,6 +277,43 @@ impl Qp {
         on_machine!(&mut self.machine, m => m.handle_memory(now, &mut self.context, answer))
     }
 
+    /// The payload of the packet for which the answer was [`Step::Arrivals`].
+    pub fn handle_arrivals(&mut self, now: Instant, payload: &[u8]) {
+        if let Some((rc, ctx)) = self.reliable_mut() {
+            rc.handle_arrivals(now, ctx, payload);
+        }
+    }
+
+    /// Returns the PSN of the held packet that is next: the caller handles it now as if it had just
+    /// arrived. To be asked after each packet until there is none.
+    #[inline]
+    pub fn take_held(&mut self) -> Option<Psn> {
+        let (rc, ctx) = self.reliable_mut()?;
+        ctx.recovery.as_ref()?;
+        rc.take_held(ctx)
+    }
+
+    /// There was no room to hold the packet: it will come again.
+    pub fn drop_held(&mut self, psn: Psn) {
+        if let Some(recovery) = &mut self.context.recovery {
+            recovery.received.drop_held(psn);
+        }
+    }
+
+    /// Returns true if both sides recover selectively.
+    #[must_use]
+    pub fn is_selective(&self) -> bool {
+        self.context.is_selective()
+    }
+
+    /// Writes the bitmap of a [`crate::Payload::Arrivals`].
+    pub fn write_arrivals(&self, missing: Psn, buffer: &mut [u8]) {
+        match &self.context.recovery {
+            Some(recovery) => recovery.received.arrivals(missing).emit(buffer),
+            None => buffer.fill(0),
+        }
+    }
+
     /// Returns true if requests were sent that no acknowledge has answered.
     #[must_use]
     pub fn has_unacknowledged(&self) -> bool {
@@ -350,7 +396,14 @@ impl Qp {
     #[inline]
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.context.timers.next_timeout()
+        let timers = self.context.timers.next_timeout();
+        match &self.context.recovery {
+            None => timers,
+            Some(recovery) => [timers, recovery.next_timeout()]
+                .into_iter()
+                .flatten()
+                .min(),
+        }
     }
 
     /// Returns true if [`Qp::poll_transmit`] would return a packet. A delayed ACK does not count

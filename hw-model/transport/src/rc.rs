@@ -3,7 +3,10 @@
 
 use ferroce_qp::QpState;
 use ferroce_units::Instant;
-use ferroce_wire::{Extension, Msn, OpcodeProperties, Operation, Psn, Transport, TransportHeaders};
+use ferroce_wire::{
+    Arrivals, Extension, Msn, OpcodeProperties, Operation, Psn, RecoveryBits, Transport,
+    TransportHeaders,
+};
 
 use crate::completer::{self, ReadResponse};
 use crate::completion::{Completion, CompletionStatus};
@@ -68,8 +71,8 @@ impl Rc {
     }
 
     /// The shared receive queue that the next request packet goes to (XRC).
-    pub(crate) fn next_srqn(&self) -> u32 {
-        self.requester.next_srqn()
+    pub(crate) fn next_srqn(&self, ctx: &Context) -> u32 {
+        self.requester.next_srqn(ctx)
     }
 
     #[inline]
@@ -84,7 +87,7 @@ impl Rc {
 
     #[inline]
     pub(crate) fn has_transmit(&self, ctx: &Context) -> bool {
-        self.responder.has_transmit() || self.requester.has_transmit(ctx)
+        self.responder.has_transmit(ctx) || self.requester.has_transmit(ctx)
     }
 }
 
@@ -93,7 +96,7 @@ impl Rc {
     pub(crate) fn modify(&mut self, _now: Instant, ctx: &mut Context, transition: &Transition) {
         match transition {
             Transition::Reset => *self = Rc::new(),
-            Transition::Rtr { attributes, .. } => self.responder.start(attributes.rq_psn),
+            Transition::Rtr { attributes, .. } => self.responder.start(attributes.rq_psn, ctx),
             Transition::Rts { attributes, .. } => self.requester.start(attributes.sq_psn, ctx),
             Transition::Update(_) => self.requester.retry.reset(&ctx.attributes),
             Transition::Drain { notify } => self.requester.begin_drain(ctx, *notify),
@@ -186,12 +189,18 @@ impl Rc {
             Some(known) if known.transport == Transport::ReliableConnected => known,
             _ => return Step::Done,
         };
+        if let Some(recovery) = &mut ctx.recovery {
+            recovery.note_peer(&headers.bth);
+        }
         let step = if properties.operation.is_response() {
             self.handle_response(now, ctx, headers, properties, payload_length)
         } else if ctx.state.accepts_requests() {
             let packet = &mut self.responder.packet;
             packet.srqn = srqn;
             if packet.read(headers, properties, payload_length) {
+                if ctx.recovery.is_some() {
+                    self.responder.read_recovery(ctx, &headers.bth);
+                }
                 self.responder.handle_packet(now, ctx)
             } else {
                 Step::Done
@@ -205,6 +214,8 @@ impl Rc {
             } else {
                 Waiting::Responder
             };
+        } else if ctx.recovery.is_some() {
+            self.responder.settle_gap(now, ctx);
         }
         self.settle(ctx);
         step
@@ -221,6 +232,10 @@ impl Rc {
     ) -> Step {
         if !ctx.state.accepts_responses() {
             return Step::Done;
+        }
+        if ctx.is_selective() {
+            let response = (headers, properties, payload_length);
+            return completer::selective::handle_response(&mut self.requester, now, ctx, response);
         }
         let psn = headers.bth.psn;
         if let (Operation::AtomicAcknowledge, Extension::AtomicAck(aeth, result)) =
@@ -279,9 +294,32 @@ impl Rc {
         };
         if matches!(step, Step::Memory(_)) {
             self.waiting = waiting;
+        } else if ctx.recovery.is_some() {
+            self.responder.settle_gap(now, ctx);
         }
         self.settle(ctx);
         step
+    }
+
+    /// The bitmap of a NAK.
+    pub(crate) fn handle_arrivals(&mut self, now: Instant, ctx: &mut Context, payload: &[u8]) {
+        if ctx.is_selective() && ctx.state.accepts_responses() {
+            let arrivals = Arrivals::parse(payload);
+            completer::selective::handle_arrivals(&mut self.requester, now, ctx, &arrivals);
+            self.settle(ctx);
+        }
+    }
+
+    /// Takes the expected packet if the caller holds it.
+    pub(crate) fn take_held(&mut self, ctx: &mut Context) -> Option<Psn> {
+        if !ctx.state.accepts_requests() || !self.is_idle() {
+            return None;
+        }
+        let expected = self.responder.expected;
+        let received = &mut ctx.recovery.as_mut()?.received;
+        let is_held = received.is_held(expected);
+        received.drop_held(expected);
+        is_held.then_some(expected)
     }
 
     pub(crate) fn has_unacknowledged(&self) -> bool {
@@ -309,7 +347,11 @@ impl Rc {
         // Its expiry is all: the requester may send again.
         let _ = ctx.timers.take_expired(Timer::RnrBackoff, now);
         if ctx.timers.take_expired(Timer::Retransmit, now) {
-            self.requester.time_out(ctx);
+            self.requester.time_out(now, ctx);
+        }
+        if ctx.recovery.is_some() {
+            self.responder.gap_time_out(now, ctx);
+            self.requester.gap_time_out(now, ctx);
         }
         self.settle(ctx);
     }
@@ -319,17 +361,17 @@ impl Rc {
 impl Rc {
     #[inline]
     pub(crate) fn poll_transmit(&mut self, now: Instant, ctx: &mut Context) -> Option<Transmit> {
-        let response_due = self.responder.has_transmit();
+        let response_due = self.responder.has_transmit(ctx);
         if !(response_due && self.response_next) {
             let request = self.requester.poll(now, ctx);
             if request.is_some() {
                 self.response_next = response_due;
-                return request;
+                return marked(request, ctx, true);
             }
         }
         self.response_next = false;
         if response_due {
-            self.responder.poll(ctx)
+            marked(self.responder.poll(ctx), ctx, false)
         } else {
             None
         }
@@ -352,9 +394,28 @@ impl Rc {
         ctx.fault = false;
         ctx.state = QpState::Err;
         ctx.timers.stop_all();
+        if let Some(recovery) = &mut ctx.recovery {
+            recovery.stop();
+        }
         self.waiting = Waiting::Idle;
         self.requester.flush(ctx);
         self.responder.enter_error(ctx);
         ctx.raise(Event::LastWqeReached);
     }
+}
+
+/// Tells the peer what this side can, if there is a mode.
+#[inline]
+fn marked(transmit: Option<Transmit>, ctx: &Context, is_request: bool) -> Option<Transmit> {
+    let (Some(recovery), Some(mut transmit)) = (&ctx.recovery, transmit) else {
+        return transmit;
+    };
+    let bth = &mut transmit.headers.bth;
+    let more = RecoveryBits::of(bth).more;
+    let bits = match is_request {
+        true => recovery.request_bits(),
+        false => recovery.response_bits(),
+    };
+    RecoveryBits { more, ..bits }.set_in(bth);
+    Some(transmit)
 }

@@ -12,6 +12,7 @@
 
 mod local;
 mod progress;
+mod selective;
 mod train;
 
 use std::collections::VecDeque;
@@ -50,6 +51,8 @@ pub(crate) struct SendEntry {
     ssn: Msn,
     /// It cannot be executed, and completes with this status when it is next in order.
     failure: Option<CompletionStatus>,
+    /// Each of its packets is a WRITE with an address of its own.
+    addressed: bool,
 }
 
 impl SendEntry {
@@ -128,13 +131,16 @@ impl Requester {
     }
 
     /// RTR→RTS.
-    pub(crate) fn start(&mut self, sq_psn: Psn, ctx: &Context) {
+    pub(crate) fn start(&mut self, sq_psn: Psn, ctx: &mut Context) {
         *self = Requester::new();
         self.oldest = sq_psn;
         self.next = sq_psn;
         self.newest = sq_psn;
         self.ack_requested = sq_psn;
         self.retry.reset(&ctx.attributes);
+        if let Some(recovery) = &mut ctx.recovery {
+            recovery.sent.begin(sq_psn);
+        }
     }
 
     /// Returns true if some request was begun and has not completed.
@@ -144,8 +150,10 @@ impl Requester {
     }
 
     /// The shared receive queue that the next packet goes to (XRC).
-    pub(crate) fn next_srqn(&self) -> u32 {
-        match self.queue.get(self.cursor).map(|e| e.request.destination) {
+    pub(crate) fn next_srqn(&self, ctx: &Context) -> u32 {
+        let repaired = self.next_repair(ctx).and_then(|psn| self.entry_of(psn));
+        let next = repaired.unwrap_or(self.cursor);
+        match self.queue.get(next).map(|e| e.request.destination) {
             Some(Destination::Xrc { srqn }) => srqn,
             _ => 0,
         }
@@ -181,6 +189,7 @@ impl Requester {
             packets,
             ssn: self.ssn,
             failure,
+            addressed: false,
         });
         if self.failing {
             self.settle_failure(ctx);
@@ -223,6 +232,7 @@ impl Requester {
                 self.cursor = index;
                 self.position = 0;
                 self.next = first_psn;
+                self.keep_repairs_before(ctx, first_psn);
             }
         }
         self.settle_failure(ctx);
@@ -291,6 +301,12 @@ impl Requester {
     /// Returns true if a packet may leave now.
     #[inline]
     pub(crate) fn has_transmit(&self, ctx: &Context) -> bool {
+        self.has_next(ctx) || ctx.recovery.is_some() && self.next_repair(ctx).is_some()
+    }
+
+    /// Returns true if the packet at `next` may leave now.
+    #[inline]
+    fn has_next(&self, ctx: &Context) -> bool {
         let Some(entry) = self.queue.get(self.cursor) else {
             return false;
         };
@@ -334,12 +350,21 @@ impl Requester {
 
     #[inline]
     pub(crate) fn poll(&mut self, now: Instant, ctx: &mut Context) -> Option<Transmit> {
-        if !self.has_transmit(ctx) {
+        if ctx.recovery.is_some() {
+            let repair = self.repair(now, ctx);
+            if repair.is_some() {
+                return repair;
+            }
+        }
+        if !self.has_next(ctx) {
             return None;
         }
         if self.cursor == self.started {
             self.queue[self.cursor].first_psn = self.next;
             self.started += 1;
+            if ctx.recovery.is_some() {
+                self.choose_form(ctx);
+            }
         }
         let transmit = match self.queue[self.cursor].request.operation {
             SendOperation::RdmaRead { remote } => self.read_request(ctx, remote),
@@ -351,6 +376,10 @@ impl Requester {
             SendOperation::FetchAdd { remote, add } => self.atomic_request(ctx, remote, add, None),
             _ => self.segment(ctx),
         };
+        if let Some(recovery) = &mut ctx.recovery {
+            recovery.sent.advance(self.oldest);
+            recovery.sent.stamp(transmit.headers.bth.psn, 1);
+        }
         self.in_flight += 1;
         if span(self.oldest, self.next) > span(self.oldest, self.newest) {
             self.newest = self.next;
@@ -366,23 +395,11 @@ impl Requester {
     /// A READ request for what is still missing of the front entry, or for all of a later one.
     fn read_request(&mut self, ctx: &Context, remote: Remote) -> Transmit {
         let entry = &self.queue[self.cursor];
-        let offset = self.position << ctx.attributes.path_mtu.shift();
-        let mut bth = ctx.bth(self.next, 0);
-        bth.ack_request = true;
-        let reth = Reth {
-            virtual_address: remote.virtual_address.wrapping_add(u64::from(offset)),
-            r_key: remote.r_key,
-            dma_length: entry.request.length - offset,
-        };
         let psns = entry.packets - self.position;
-        let request = entry.request.id;
+        let transmit = read_packet(ctx, entry, remote, self.next, (self.position, psns));
         self.advance(psns, true);
         self.fetches_in_flight += 1;
-        Transmit {
-            headers: TransportHeaders::read_request(bth, reth),
-            payload: Payload::None,
-            request: Some(request),
-        }
+        transmit
     }
 
     /// A compare and swap, or without `compare` a fetch and add.
@@ -395,55 +412,22 @@ impl Requester {
         compare: Option<u64>,
     ) -> Transmit {
         let request = self.queue[self.cursor].request.id;
-        let mut bth = ctx.bth(self.next, 0);
-        bth.ack_request = true;
-        let operands = AtomicEth {
-            virtual_address: remote.virtual_address,
-            r_key: remote.r_key,
-            swap_or_add,
-            compare: compare.unwrap_or(0),
-        };
+        let operands = (swap_or_add, compare);
+        let transmit = atomic_packet(ctx, request, remote, self.next, operands);
         self.advance(1, true);
         self.fetches_in_flight += 1;
-        Transmit {
-            headers: match compare {
-                Some(_) => TransportHeaders::compare_swap(bth, operands),
-                None => TransportHeaders::fetch_add(bth, operands),
-            },
-            payload: Payload::None,
-            request: Some(request),
-        }
+        transmit
     }
 
     /// The next packet of a SEND or WRITE.
     #[inline]
     fn segment(&mut self, ctx: &Context) -> Transmit {
         let entry = &self.queue[self.cursor];
-        let request = &entry.request;
-        let mtu = ctx.attributes.path_mtu;
         let position = Position::of(self.position, entry.packets);
-        let offset = self.position << mtu.shift();
-        let length = mtu.bytes().min(request.length - offset);
-        let mut bth = ctx.bth(self.next, length);
-        bth.solicited =
-            request.solicited && position.ends_message() && request.operation.takes_receive();
-        bth.ack_request = self.wants_acknowledge(ctx, entry, position);
-        let headers = segment::headers(bth, Connected::Reliable, request, position);
-        let payload = match length {
-            0 => Payload::None,
-            length => Payload::Request {
-                request: request.id,
-                offset,
-                length,
-            },
-        };
-        let request = Some(request.id);
-        self.advance(1, headers.bth.ack_request);
-        Transmit {
-            headers,
-            payload,
-            request,
-        }
+        let ack_request = self.wants_acknowledge(ctx, entry, position);
+        let transmit = data_packet(ctx, entry, self.next, self.position, ack_request);
+        self.advance(1, ack_request);
+        transmit
     }
 
     /// AckReq: where nothing else would bring an acknowledge in time.
@@ -490,12 +474,118 @@ impl Requester {
     pub(crate) fn start_timer(&self, now: Instant, ctx: &mut Context) {
         match ctx.attributes.timeout.duration() {
             Some(timeout) => {
+                let timeout = adapted(ctx, timeout);
                 let multiple = u64::from(ctx.config.local_ack_timeout_multiple);
                 let timeout = Duration(timeout.as_ps() * multiple);
                 ctx.timers.set(Timer::Retransmit, now + timeout);
             }
             None => ctx.timers.stop(Timer::Retransmit),
         }
+    }
+}
+
+/// The adaptive timer's timeout, if there is one, instead of that of the queue pair.
+#[inline]
+fn adapted(ctx: &Context, timeout: Duration) -> Duration {
+    match ctx
+        .recovery
+        .as_ref()
+        .and_then(|recovery| recovery.timer_ref())
+    {
+        Some(timer) => timer.delay(timeout),
+        None => timeout,
+    }
+}
+
+/// A READ request for `count` packets of the response, from the one at `index` on.
+fn read_packet(
+    ctx: &Context,
+    entry: &SendEntry,
+    remote: Remote,
+    psn: Psn,
+    (index, count): (u32, u32),
+) -> Transmit {
+    let mtu = ctx.attributes.path_mtu;
+    let offset = index << mtu.shift();
+    let rest = entry.request.length - offset;
+    let dma_length = match index + count < entry.packets {
+        true => count << mtu.shift(),
+        false => rest,
+    };
+    let mut bth = ctx.bth(psn, 0);
+    bth.ack_request = true;
+    let reth = Reth {
+        virtual_address: remote.virtual_address.wrapping_add(u64::from(offset)),
+        r_key: remote.r_key,
+        dma_length,
+    };
+    Transmit {
+        headers: TransportHeaders::read_request(bth, reth),
+        payload: Payload::None,
+        request: Some(entry.request.id),
+    }
+}
+
+/// A compare and swap, or without `compare` a fetch and add.
+fn atomic_packet(
+    ctx: &Context,
+    request: u32,
+    remote: Remote,
+    psn: Psn,
+    (swap_or_add, compare): (u64, Option<u64>),
+) -> Transmit {
+    let mut bth = ctx.bth(psn, 0);
+    bth.ack_request = true;
+    let operands = AtomicEth {
+        virtual_address: remote.virtual_address,
+        r_key: remote.r_key,
+        swap_or_add,
+        compare: compare.unwrap_or(0),
+    };
+    Transmit {
+        headers: match compare {
+            Some(_) => TransportHeaders::compare_swap(bth, operands),
+            None => TransportHeaders::fetch_add(bth, operands),
+        },
+        payload: Payload::None,
+        request: Some(request),
+    }
+}
+
+/// Packet `index` of a SEND or WRITE.
+#[inline]
+fn data_packet(
+    ctx: &Context,
+    entry: &SendEntry,
+    psn: Psn,
+    index: u32,
+    ack_request: bool,
+) -> Transmit {
+    let request = &entry.request;
+    let mtu = ctx.attributes.path_mtu;
+    let position = Position::of(index, entry.packets);
+    let offset = index << mtu.shift();
+    let length = mtu.bytes().min(request.length - offset);
+    let mut bth = ctx.bth(psn, length);
+    bth.solicited =
+        request.solicited && position.ends_message() && request.operation.takes_receive();
+    bth.ack_request = ack_request;
+    let headers = match entry.addressed {
+        true => segment::addressed_headers(bth, request, position, (offset, length)),
+        false => segment::headers(bth, Connected::Reliable, request, position),
+    };
+    let payload = match length {
+        0 => Payload::None,
+        length => Payload::Request {
+            request: request.id,
+            offset,
+            length,
+        },
+    };
+    Transmit {
+        headers,
+        payload,
+        request: Some(request.id),
     }
 }
 

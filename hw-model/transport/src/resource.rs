@@ -45,34 +45,64 @@ impl Resource {
         self.next < self.packets
     }
 
+    /// Returns true if `request` begins at packet `index` of this one.
+    fn begins_at(&self, request: &Inbound, index: u32, mtu: PathMtu) -> bool {
+        let offset = index << mtu.shift();
+        let address = self.virtual_address.wrapping_add(u64::from(offset));
+        request.reth.r_key == self.r_key && request.reth.virtual_address == address
+    }
+
     /// Returns true if `request` repeats (the rest of) the request of this one.
     fn is_of(&self, request: &Inbound, mtu: PathMtu) -> bool {
         let index = span(self.first_psn, request.psn);
-        if index >= self.packets || request.reth.r_key != self.r_key {
+        if index >= self.packets || !self.begins_at(request, index, mtu) {
             return false;
         }
-        let offset = index << mtu.shift();
-        let address = self.virtual_address.wrapping_add(u64::from(offset));
-        request.reth.virtual_address == address
-            && match self.content {
-                Content::Memory { length } => {
-                    request.is_read() && request.reth.dma_length == length - offset
-                }
-                Content::Original { operation, .. } => {
-                    request.is_atomic() && request.atomic() == operation
-                }
+        match self.content {
+            Content::Memory { length } => {
+                request.is_read() && request.reth.dma_length == length - (index << mtu.shift())
             }
+            Content::Original { operation, .. } => {
+                request.is_atomic() && request.atomic() == operation
+            }
+        }
+    }
+
+    /// Returns how many packets of the response `request` repeats, if it repeats a part of it: a
+    /// duplicate READ request may ask for any part of what the first one did (IBTA vol 1,
+    /// 9.7.5.1.4). Those that have not been sent yet are not repeated.
+    fn repeats(&self, request: &Inbound, mtu: PathMtu) -> Option<u32> {
+        let index = span(self.first_psn, request.psn);
+        if index >= self.next || !self.begins_at(request, index, mtu) {
+            return None;
+        }
+        let Content::Memory { length } = self.content else {
+            return None;
+        };
+        let rest = length - (index << mtu.shift());
+        let packets = mtu.packets(request.reth.dma_length);
+        let is_whole = request.reth.dma_length == rest
+            || request.reth.dma_length < rest
+                && request.reth.dma_length == packets << mtu.shift()
+                && packets > 0;
+        is_whole.then_some(packets.min(self.next - index))
     }
 
     /// Packet `index` of the response.
     fn packet(&self, index: u32, mtu: PathMtu) -> ResponsePacket {
+        let position = Position::of(index - self.start, self.packets - self.start);
+        self.packet_at(index, position, mtu)
+    }
+
+    /// The same, with the position that it has among those that are sent again.
+    fn packet_at(&self, index: u32, position: Position, mtu: PathMtu) -> ResponsePacket {
         let psn = self.first_psn.add(index);
         match self.content {
             Content::Memory { length } => {
                 let offset = index << mtu.shift();
                 ResponsePacket::Read {
                     psn,
-                    position: Position::of(index - self.start, self.packets - self.start),
+                    position,
                     r_key: self.r_key,
                     virtual_address: self.virtual_address.wrapping_add(u64::from(offset)),
                     length: mtu.bytes().min(length - offset),
@@ -220,6 +250,25 @@ impl Resources {
         } else {
             self.first_pending.min(position)
         };
+    }
+
+    /// Returns how many packets of a READ response a duplicate READ request asks for.
+    pub(crate) fn repeated_packets(&self, request: &Inbound, mtu: PathMtu) -> Option<u32> {
+        self.table.iter().find_map(|one| one.repeats(request, mtu))
+    }
+
+    /// Returns the packet with `psn` of a READ response, to be sent again.
+    pub(crate) fn packet_again(
+        &self,
+        psn: Psn,
+        position: Position,
+        mtu: PathMtu,
+    ) -> Option<ResponsePacket> {
+        let holds = |one: &&Resource| span(one.first_psn, psn) < one.packets;
+        let resource = self.table.iter().find(holds)?;
+        let index = span(resource.first_psn, psn);
+        matches!(resource.content, Content::Memory { .. })
+            .then(|| resource.packet_at(index, position, mtu))
     }
 
     /// PSN of the first READ or atomic behind `psn`.

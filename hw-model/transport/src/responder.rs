@@ -9,6 +9,7 @@ mod checks;
 mod refusal;
 mod response;
 mod train;
+mod window;
 
 use ferroce_qp::QpState;
 use ferroce_units::Instant;
@@ -37,6 +38,9 @@ enum Asked {
     Nothing,
     Receive,
     RemoteAccess,
+    /// Of a WRITE that is placed although others are missing before it.
+    EarlyAccess,
+    EarlyPayload,
     Payload,
     Atomic,
     Invalidate,
@@ -55,6 +59,7 @@ enum Next {
     Complete,
     Acknowledge,
     Duplicate,
+    Hold,
     Ask(Asked),
     Refuse(Refusal),
     Done,
@@ -102,7 +107,10 @@ impl Responder {
     }
 
     /// INIT→RTR.
-    pub(crate) fn start(&mut self, rq_psn: Psn) {
+    pub(crate) fn start(&mut self, rq_psn: Psn, ctx: &mut Context) {
+        if let Some(recovery) = &mut ctx.recovery {
+            recovery.received.start(rq_psn);
+        }
         *self = Responder {
             expected: rq_psn,
             credits: self.credits,
@@ -130,6 +138,9 @@ impl Responder {
             (Asked::Receive, MemoryAnswer::NoReceive) => self.refuse_for_now(ctx),
             (Asked::RemoteAccess, MemoryAnswer::Valid) => Next::Execute,
             (Asked::RemoteAccess, _) => Next::Refuse(Refusal::RemoteAccess),
+            (Asked::EarlyAccess, MemoryAnswer::Valid) => Next::Ask(Asked::EarlyPayload),
+            (Asked::EarlyPayload, MemoryAnswer::Done) => self.placed(ctx),
+            (Asked::EarlyAccess | Asked::EarlyPayload, _) => self.hold(ctx),
             (Asked::Payload, MemoryAnswer::Done) => Next::Invalidate,
             (Asked::Payload, _) if self.packet.is_send() => {
                 Next::Refuse(Refusal::ReceiveProtection)
@@ -168,6 +179,7 @@ impl Responder {
                     self.asked = asked;
                     return Step::Memory(self.memory_operation(asked));
                 }
+                Next::Hold => return Step::Hold,
                 Next::Done => return Step::Done,
             }
         }
@@ -181,6 +193,7 @@ impl Responder {
         let srqn = self.srqn;
         match asked {
             Asked::Payload => self.write_payload(),
+            Asked::EarlyAccess | Asked::EarlyPayload => self.early_operation(asked),
             Asked::RemoteAccess => MemoryOp::Validate {
                 r_key: self.packet.reth.r_key,
                 virtual_address: self.packet.reth.virtual_address,
@@ -340,7 +353,9 @@ impl Responder {
     fn complete(&mut self, ctx: &mut Context) -> Next {
         self.expected = self.expected.next();
         let total = self.message.advance(self.packet.payload_length);
-        if self.packet.position.ends_message() {
+        if self.packet.more {
+            self.pass_part(ctx);
+        } else if self.packet.position.ends_message() {
             self.end_message(ctx, total);
         }
         self.pass_train(ctx);
@@ -348,7 +363,10 @@ impl Responder {
     }
 
     #[inline]
-    fn end_message(&mut self, ctx: &mut Context, byte_length: u32) {
+    fn end_message(&mut self, ctx: &mut Context, mut byte_length: u32) {
+        if let Some(recovery) = &mut ctx.recovery {
+            byte_length = recovery.received.end_message(byte_length);
+        }
         self.msn = self.msn.next();
         self.message = Message::None;
         if let Some(receive) = self.receive.take() {
@@ -358,7 +376,7 @@ impl Responder {
 
     #[inline]
     fn acknowledge(&mut self, now: Instant, ctx: &mut Context) -> Next {
-        let ends_message = self.packet.position.ends_message();
+        let ends_message = self.packet.ends_message();
         self.acknowledger
             .note_executed(now, ctx, self.packet.ack_request, ends_message);
         Next::Done
@@ -369,7 +387,9 @@ impl Responder {
     /// READ or atomic precedes.
     fn repeat(&mut self, ctx: &mut Context) -> Next {
         ctx.statistics.duplicate_requests += 1;
-        if self.packet.fetches() {
+        if self.packet.is_read() && ctx.is_selective() {
+            self.repeat_range(ctx);
+        } else if self.packet.fetches() {
             self.resources.replay(&self.packet, ctx.attributes.path_mtu);
         } else if self.packet.is_send() || self.packet.is_write() {
             match self.resources.first_after(self.packet.psn) {
@@ -430,7 +450,7 @@ impl Responder {
     /// further responses, which fail after this one: the NAK is for the oldest PSN, because the
     /// requester waits for what is missing before it (IBTA vol 1, 9.7.5.2.8).
     pub(crate) fn fail_read_response(&mut self, ctx: &mut Context, psn: Psn) {
-        self.resources.clear();
+        self.clear_responses(ctx);
         if self.acknowledger.has_fatal_nak_up_to(psn) {
             return;
         }

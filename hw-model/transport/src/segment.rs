@@ -1,8 +1,8 @@
 //! Headers of one packet of a SEND or WRITE.
 
 use ferroce_wire::{
-    Bth, Connected, Ieth, Immediate, MessageEnd, Position, Reth, SendPart, TransportHeaders,
-    WritePart,
+    Bth, Connected, Ieth, Immediate, MessageEnd, Position, RecoveryBits, Reth, SendPart,
+    TransportHeaders, WritePart,
 };
 
 use crate::request::{SendOperation, SendRequest};
@@ -37,6 +37,34 @@ pub(crate) fn headers(
         dma_length: request.length,
     };
     TransportHeaders::write(bth, service, write_part(position, reth, immediate))
+}
+
+/// Headers of the packet at `position` of a WRITE all of whose packets carry their own address:
+/// `offset` and `length` are those of its payload in the message.
+pub(crate) fn addressed_headers(
+    mut bth: Bth,
+    request: &SendRequest,
+    position: Position,
+    (offset, length): (u32, u32),
+) -> TransportHeaders {
+    let (remote, immediate) = match request.operation {
+        SendOperation::RdmaWrite { remote } => (remote, None),
+        SendOperation::RdmaWriteImmediate { remote, immediate } => (remote, Some(immediate)),
+        _ => return headers(bth, Connected::Reliable, request, position),
+    };
+    let ends = position.ends_message();
+    let more = RecoveryBits {
+        more: !ends,
+        ..RecoveryBits::default()
+    };
+    more.set_in(&mut bth);
+    let reth = Reth {
+        virtual_address: remote.virtual_address.wrapping_add(u64::from(offset)),
+        r_key: remote.r_key,
+        dma_length: length,
+    };
+    let part = write_part(Position::Only, reth, immediate.filter(|_| ends));
+    TransportHeaders::write(bth, Connected::Reliable, part)
 }
 
 #[inline]

@@ -8,6 +8,11 @@ use ferroce_wire::RKey;
 pub enum Step {
     /// The packet is processed.
     Done,
+    /// Keep the packet: it came too early. [`crate::Qp::take_held`] says when it is to be handled
+    /// again; if there is no room for it: [`crate::Qp::drop_held`].
+    Hold,
+    /// Pass the payload to [`crate::Qp::handle_arrivals`].
+    Arrivals,
     /// Carry this out and answer with [`crate::Qp::handle_memory`].
     Memory(MemoryOp),
 }

@@ -115,11 +115,14 @@ impl Trains {
 /// Trains: packets of long messages in one step. Only the reliable services have them.
 impl Qp {
     /// Returns the packets that this queue pair sends next, up to the last packet of the message.
-    /// `None` if it is not in the middle of a message, of two (a request and a response), or sends
-    /// packets again. The train may be empty.
+    /// `None` if it is not in the middle of a message, of two (a request and a response), sends
+    /// packets again, or has a mode of recovery. The train may be empty.
     #[must_use]
     pub fn next_train(&self) -> Option<Train> {
         let (rc, ctx) = self.reliable()?;
+        if ctx.recovery.is_some() {
+            return None;
+        }
         let mtu = ctx.attributes.path_mtu;
         match (rc.requester.next_train(ctx), rc.responder.next_train(mtu)) {
             (Some(_), Some(_)) => None,

@@ -1,6 +1,6 @@
 //! A packet that leaves: headers, and where its payload is to be gathered.
 
-use ferroce_wire::{RKey, TransportHeaders};
+use ferroce_wire::{Psn, RKey, TransportHeaders};
 
 /// A packet to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +49,13 @@ pub enum Payload {
         /// XRC: the shared receive queue whose protection domain counts.
         srqn: Option<u32>,
     },
+    /// Which packets have arrived: [`crate::Qp::write_arrivals`].
+    Arrivals {
+        /// The missing packet that the NAK is for.
+        missing: Psn,
+        /// Bytes; never zero.
+        length: u32,
+    },
 }
 
 impl Payload {
@@ -57,7 +64,9 @@ impl Payload {
     pub const fn length(&self) -> u32 {
         match *self {
             Payload::None => 0,
-            Payload::Request { length, .. } | Payload::ReadResponse { length, .. } => length,
+            Payload::Request { length, .. }
+            | Payload::ReadResponse { length, .. }
+            | Payload::Arrivals { length, .. } => length,
         }
     }
 
@@ -65,7 +74,7 @@ impl Payload {
     #[must_use]
     pub const fn part(&self, start: u32, length: u32) -> Payload {
         match *self {
-            Payload::None => Payload::None,
+            Payload::None | Payload::Arrivals { .. } => *self,
             Payload::Request {
                 request, offset, ..
             } => Payload::Request {

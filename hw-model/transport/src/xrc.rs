@@ -58,7 +58,7 @@ pub(crate) fn handle_packet(
 /// The next packet to send.
 #[inline(never)]
 pub(crate) fn poll_transmit(rc: &mut Rc, now: Instant, ctx: &mut Context) -> Option<Transmit> {
-    let xrc = XrcEth::new(rc.next_srqn());
+    let xrc = XrcEth::new(rc.next_srqn(ctx));
     let transmit = rc.poll_transmit(now, ctx)?;
     let headers = transmit.headers.into_xrc(xrc);
     debug_assert!(headers.is_ok(), "an RC machine sends RC packets");

@@ -3,8 +3,9 @@
 mod pair;
 
 use ferroce_transport::{
-    CompletionStatus, Config, Destination, LocalKind, MAX_OUTSTANDING_SEND_REQUESTS, MemoryAnswer,
-    Qp, SendOperation, SendRequest, Service, Step, Transition,
+    AdaptiveTimer, CompletionStatus, Config, Destination, LocalKind, MAX_OUTSTANDING_SEND_REQUESTS,
+    MemoryAnswer, Qp, Recovery, RecoveryMode, SendOperation, SendRequest, Service, Step,
+    Transition,
 };
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::{
@@ -143,12 +144,14 @@ fn headers() -> impl Strategy<Value = TransportHeaders> {
         12 => (0u8..0x18, service).prop_map(|(operation, service)| operation | service),
         1 => any::<u8>()
     ];
-    let flags = (any::<bool>(), any::<bool>(), 0u8..40);
+    let reserved = prop_oneof![4 => Just(0x60u8), 1 => any::<u8>()];
+    let flags = (any::<bool>(), any::<bool>(), 0u8..40, reserved);
     (opcode, psn(), extension(), reth(), aeth(), flags).prop_map(
-        |(opcode, psn, extension, reth, aeth, (ack, solicited, odd))| {
+        |(opcode, psn, extension, reth, aeth, (ack, solicited, odd, reserved))| {
             let mut bth = Bth::new(Opcode(opcode), Qpn::new(0x11), psn);
             bth.ack_request = ack;
             bth.solicited = solicited;
+            bth.reserved7 = reserved & 0x7f;
             bth.p_key = if odd == 1 { PKey(1) } else { PKey::DEFAULT };
             bth.header_version = u8::from(odd == 2);
             let fitting = match bth.opcode.parse() {
@@ -216,7 +219,7 @@ fn fitting_answer(step: Step, choice: u8) -> MemoryAnswer {
     }
 }
 
-fn play(qp: &mut Qp, now: &mut Instant, setup: &Setup, input: &Input) {
+fn play(qp: &mut Qp, now: &mut Instant, setup: &Setup, recovery: &Recovery, input: &Input) {
     match input {
         Input::Packet {
             headers,
@@ -232,6 +235,14 @@ fn play(qp: &mut Qp, now: &mut Instant, setup: &Setup, input: &Input) {
                 asked += 1;
                 assert!(asked <= 3, "a packet needs three operations at most");
             }
+            let choice = answers.next().copied().unwrap_or(99);
+            match step {
+                Step::Hold if choice < 100 => qp.drop_held(headers.bth.psn),
+                Step::Arrivals => qp.handle_arrivals(*now, &[choice; 9]),
+                _ => {}
+            }
+            let held = std::iter::from_fn(|| qp.take_held()).count();
+            assert!(held <= 1, "the one that is expected");
         }
         Input::Post {
             kind,
@@ -285,6 +296,9 @@ fn play(qp: &mut Qp, now: &mut Instant, setup: &Setup, input: &Input) {
                 _ => Transition::Err,
             };
             let _ = qp.modify(*now, transition);
+            if matches!(transition, Transition::Reset) && *which > 100 {
+                qp.set_recovery(recovery);
+            }
         }
         Input::Flush => qp.flush_acknowledge(),
         Input::Local { fail } => {
@@ -320,6 +334,9 @@ fn transmit(qp: &mut Qp, now: Instant, count: u8, fail: bool) {
                 Payload::ReadResponse { .. } => {
                     qp.fail_read_response(now, packet.headers.bth.psn);
                 }
+                Payload::Arrivals { missing, length } => {
+                    qp.write_arrivals(missing, &mut vec![0; length as usize]);
+                }
                 Payload::None => {}
             }
         } else if let Some(request) = packet.request {
@@ -338,6 +355,7 @@ proptest! {
         delay_us in 0u64..3,
         window in 0u32..9,
         service in 0usize..5,
+        mode in 0usize..4,
         inputs in proptest::collection::vec(input(), 0..60),
     ) {
         let config = Config {
@@ -357,12 +375,24 @@ proptest! {
         let services = [service; 2];
         let setup = Setup { services, config, retry_count: 2, rnr_retry: 1, ..Setup::default() };
         let mut qp = Qp::new(Qpn::new(0x11), service, config);
+        let recovery = Recovery {
+            mode: [
+                RecoveryMode::GoBackN,
+                RecoveryMode::SelectiveRepeat,
+                RecoveryMode::AdaptiveRouting,
+                RecoveryMode::AdaptiveRouting,
+            ][mode],
+            reorder_time: Duration::from_us(mode as u64 / 2 * delay_us * 10),
+            adaptive_timer: (mode % 2 == 1).then_some(AdaptiveTimer::DEFAULT),
+            seed: 1,
+        };
+        qp.set_recovery(&recovery);
         let mut now = Instant::ZERO;
         for transition in bring_up(&setup, 0).into_iter().take(steps) {
             qp.modify(now, transition).expect("the way up is legal");
         }
         for input in &inputs {
-            play(&mut qp, &mut now, &setup, input);
+            play(&mut qp, &mut now, &setup, &recovery, input);
             prop_assert!(qp.outstanding_sends() <= MAX_OUTSTANDING_SEND_REQUESTS);
             prop_assert!(qp.next_timeout().is_none_or(|timeout| timeout > Instant::ZERO));
         }

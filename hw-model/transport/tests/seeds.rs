@@ -7,11 +7,11 @@ mod pair;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use ferroce_transport::{
-    Completion, CompletionStatus, Config, PathMtu, QpState, SendOperation, Service, Statistics,
-    Transmit,
+    AdaptiveTimer, Completion, CompletionStatus, Config, PathMtu, QpState, Recovery, RecoveryMode,
+    SendOperation, Service, Statistics, Transmit,
 };
 use ferroce_units::{Duration, Instant};
-use ferroce_wire::{Extension, Psn, Syndrome};
+use ferroce_wire::{Extension, Psn, RecoveryBits, Syndrome};
 use pair::link::Faults;
 use pair::program::{self, MEMORY, Outcome, Program};
 use pair::rng::Rng;
@@ -23,7 +23,7 @@ const MAX_STEPS: u32 = 300_000;
 
 /// Runs `property` for all seeds, or the one in the environment, and names the seed that fails.
 /// Gives what happened in all of them, if they were all run.
-fn for_seeds(property: fn(u64) -> Vec<Statistics>) -> Option<Statistics> {
+fn for_seeds(property: impl Fn(u64) -> Vec<Statistics>) -> Option<Statistics> {
     let mut sum = Statistics::default();
     let alone = std::env::var("FERROCE_SEED").ok();
     let seeds = match &alone {
@@ -81,7 +81,7 @@ fn random_setup(rng: &mut Rng) -> Setup {
             ack_request_interval: 1 + rng.below(16) as u32,
             ack_coalesce: 1 + rng.below(16) as u32,
             ack_delay: Duration::from_us(rng.below(3) * 4),
-            local_ack_timeout_multiple: 1 + rng.below(4) as u32,
+            local_ack_timeout_multiple: 1 + rng.below(4) as u8,
             ..Config::default()
         },
         timeout: 5,
@@ -101,6 +101,27 @@ fn random_faults(rng: &mut Rng) -> Faults {
         delay: Duration::from_ns(500 + rng.below(2000)),
         jitter: Duration::from_us(6),
         blackout: Instant::MAX,
+    }
+}
+
+/// The modes of both sides.
+type Modes = [RecoveryMode; 2];
+
+/// Sets up recovery in these modes; half of the queue pairs have the adaptive timer, too.
+fn set_recovery(rng: &mut Rng, setup: &mut Setup, faults: &mut Faults, modes: Modes) {
+    faults.loss = rng.pick(&[0, 10, 50, 100, 200]);
+    setup.hold_limit = rng.pick(&[2, 8, 1000, 1000]);
+    for (mode, recovery) in modes.into_iter().zip(&mut setup.recovery) {
+        let reorder_time = match mode {
+            RecoveryMode::AdaptiveRouting => Duration::from_us(rng.below(12)),
+            _ => Duration::ZERO,
+        };
+        *recovery = Recovery {
+            mode,
+            reorder_time,
+            adaptive_timer: rng.chance(1, 2).then_some(AdaptiveTimer::DEFAULT),
+            seed: rng.next(),
+        };
     }
 }
 
@@ -220,10 +241,13 @@ fn assert_same_memory(seen: &[u8], expected: &[u8]) {
 }
 
 /// Everything arrives in the end.
-fn arrives(seed: u64) -> Vec<Statistics> {
+fn arrives(seed: u64, modes: Option<Modes>) -> Vec<Statistics> {
     let mut rng = Rng::new(seed);
-    let setup = random_setup(&mut rng);
-    let faults = random_faults(&mut rng);
+    let mut setup = random_setup(&mut rng);
+    let mut faults = random_faults(&mut rng);
+    if let Some(modes) = modes {
+        set_recovery(&mut rng, &mut setup, &mut faults, modes);
+    }
     let programs = program::generate(&mut rng, &setup, 24);
     let mut run = Run::new(&setup, faults, programs, rng);
     let memory = [
@@ -253,19 +277,23 @@ fn arrives(seed: u64) -> Vec<Statistics> {
         assert_same_memory(&node.memory, &expected.memory[side]);
         assert_eq!(node.atomics, expected.atomics[side], "each atomic once");
         assert_eq!(node.qp.outstanding_sends(), 0);
+        assert!(node.held.is_empty(), "nothing is held for ever");
     }
     counted(run)
 }
 
 /// The link dies: one request fails, those before it succeeded, those behind it are flushed.
-fn dies(seed: u64) -> Vec<Statistics> {
+fn dies(seed: u64, modes: Option<Modes>) -> Vec<Statistics> {
     let mut rng = Rng::new(seed ^ 0xdead);
-    let setup = random_setup(&mut rng);
+    let mut setup = random_setup(&mut rng);
     let blackout = Instant::from_ns(rng.below(60_000));
-    let faults = Faults {
+    let mut faults = Faults {
         blackout,
         ..random_faults(&mut rng)
     };
+    if let Some(modes) = modes {
+        set_recovery(&mut rng, &mut setup, &mut faults, modes);
+    }
     let programs = program::generate(&mut rng, &setup, 24);
     let mut run = Run::new(&setup, faults, programs, rng);
     run.run();
@@ -432,7 +460,7 @@ fn a_quiet_link_stays_quiet() {
 
 #[test]
 fn a_lossy_link_changes_nothing() {
-    let Some(sum) = for_seeds(arrives) else {
+    let Some(sum) = for_seeds(|seed| arrives(seed, None)) else {
         return;
     };
     // The seeds have met what they are for.
@@ -455,7 +483,9 @@ fn a_lossy_link_changes_nothing() {
 
 #[test]
 fn a_dead_link_fails_one_request_and_flushes_the_rest() {
-    let Some(sum) = for_seeds(dies) else { return };
+    let Some(sum) = for_seeds(|seed| dies(seed, None)) else {
+        return;
+    };
     assert!(sum.local_ack_timeouts > 1000, "{sum:?}");
 }
 
@@ -465,4 +495,89 @@ fn a_removed_region_fails_the_request_that_meets_it() {
         return;
     };
     assert!(sum.other_naks_received > SEEDS as u32 / 10, "{sum:?}");
+}
+
+const SELECTIVE: Modes = [RecoveryMode::SelectiveRepeat; 2];
+const ADAPTIVE: Modes = [RecoveryMode::AdaptiveRouting; 2];
+
+fn survives_losses(modes: Modes) {
+    let Some(sum) = for_seeds(|seed| arrives(seed, Some(modes))) else {
+        return;
+    };
+    let rare = [
+        sum.packets_retransmitted,
+        sum.local_ack_timeouts,
+        sum.rnr_naks_sent,
+        sum.rnr_naks_received,
+        sum.sequence_naks_sent,
+        sum.sequence_naks_received,
+        sum.duplicate_requests,
+    ];
+    assert!(rare.iter().all(|count| *count > 500), "{sum:?}");
+    assert_eq!((sum.other_naks_sent, sum.other_naks_received), (0, 0));
+}
+
+#[test]
+fn selective_repeat_changes_nothing() {
+    survives_losses(SELECTIVE);
+}
+
+#[test]
+fn adaptive_routing_changes_nothing() {
+    survives_losses(ADAPTIVE);
+}
+
+#[test]
+fn peers_with_different_modes_understand_each_other() {
+    survives_losses([RecoveryMode::SelectiveRepeat, RecoveryMode::AdaptiveRouting]);
+}
+
+#[test]
+fn a_dead_link_ends_each_mode() {
+    for modes in [SELECTIVE, ADAPTIVE] {
+        let Some(sum) = for_seeds(|seed| dies(seed, Some(modes))) else {
+            return;
+        };
+        assert!(sum.local_ack_timeouts > 1000, "{sum:?}");
+    }
+}
+
+/// What one seed does with a mode on one side, or on none.
+fn sent_with(seed: u64, modes: Modes) -> Vec<(Vec<Transmit>, Vec<Completion>)> {
+    let mut rng = Rng::new(seed);
+    let setup = random_setup(&mut rng);
+    let faults = random_faults(&mut rng);
+    let programs = program::generate(&mut rng, &setup, 24);
+    let recovery = modes.map(|mode| Recovery {
+        mode,
+        reorder_time: Duration::from_us(3),
+        ..Recovery::default()
+    });
+    let setup = Setup { recovery, ..setup };
+    let mut run = Run::new(&setup, faults, programs, rng);
+    run.run();
+    let nodes = run.pair.nodes.into_iter();
+    nodes
+        .map(|mut node| {
+            for packet in &mut node.sent {
+                RecoveryBits::default().set_in(&mut packet.headers.bth);
+            }
+            assert_eq!(node.holds, 0);
+            (node.sent, node.completions)
+        })
+        .collect()
+}
+
+#[test]
+fn a_peer_without_the_mode_gets_go_back_n_packet_for_packet() {
+    let plain = RecoveryMode::GoBackN;
+    for seed in 0..SEEDS / 2 {
+        let expected = sent_with(seed, [plain; 2]);
+        for mode in [RecoveryMode::SelectiveRepeat, RecoveryMode::AdaptiveRouting] {
+            for modes in [[mode, plain], [plain, mode]] {
+                let seen = sent_with(seed, modes);
+                assert!(seen == expected, "seed {seed} with {modes:?}");
+            }
+        }
+    }
 }

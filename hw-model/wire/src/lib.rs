@@ -13,6 +13,7 @@
 //! - [`bth`], [`reth`], [`aeth`], [`deth`], [`atomic`], [`immediate`], [`xrc`]: the headers of the
 //!   transport, one file each; [`headers`]: BTH and the extension that its opcode demands.
 //! - [`frame`]: a whole frame. [`path`]: the fast way to emit frames. [`icrc`]: what protects them.
+//! - [`recovery`]: the reserved bits and the bitmap of selective repeat, Ferroce's own.
 //! - [`cm`]: management datagrams on QP 1, and the messages of communication management in them.
 //! - [`pretty`]: a frame as text. [`check`]: checks this crate against foreign frames.
 //!
@@ -43,6 +44,7 @@ pub mod operation;
 pub mod path;
 pub mod pretty;
 pub mod psn;
+pub mod recovery;
 pub mod reth;
 pub mod udp;
 pub mod vlan;
@@ -71,6 +73,7 @@ pub use operation::{Operation, Position, Transport};
 pub use path::{IcrcMode, PathTemplate, emit_frame, finish};
 pub use pretty::Pretty;
 pub use psn::{Msn, Psn};
+pub use recovery::{Arrivals, REORDER_WINDOW_PACKETS, RecoveryBits};
 pub use reth::Reth;
 pub use udp::UdpHeader;
 pub use vlan::VlanTag;

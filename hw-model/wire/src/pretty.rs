@@ -4,6 +4,7 @@ use core::fmt;
 
 use crate::frame::{Frame, FrameKind, classify};
 use crate::headers::{Extension, RequestExtension, TransportHeaders};
+use crate::recovery::RecoveryBits;
 
 /// Shows a frame as one line, whatever it is.
 ///
@@ -43,6 +44,7 @@ fn write_address(f: &mut fmt::Formatter<'_>, gid: crate::Gid) -> fmt::Result {
 impl fmt::Display for TransportHeaders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bth = &self.bth;
+        let recovery = RecoveryBits::of(bth);
         write!(f, "{} qp {} psn {}", bth.opcode, bth.dest_qp, bth.psn)?;
         let flags = [
             (bth.ack_request, " A"),
@@ -50,6 +52,9 @@ impl fmt::Display for TransportHeaders {
             (bth.migration, " M"),
             (bth.fecn, " FECN"),
             (bth.becn, " BECN"),
+            (recovery.selective, " selective"),
+            (recovery.out_of_order, " out-of-order"),
+            (recovery.more, " more"),
         ];
         for (_, name) in flags.into_iter().filter(|(set, _)| *set) {
             f.write_str(name)?;

@@ -27,7 +27,7 @@ use crate::fabric::registry::{Identity, Registry};
 use crate::in_process::InProcess;
 use crate::neighbours::Neighbours;
 use crate::uplink::{Uplink, UplinkSpec};
-use crate::{background, devices, faults, pinned, random_keys};
+use crate::{background, devices, faults, pinned, random_keys, recovery};
 
 /// Time limit for another thread that is opening.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -188,6 +188,7 @@ impl Function {
         let config = NicConfig {
             polled_doorbells: options.is_served,
             number_seed: device_config.key_seed,
+            recovery: recovery::from_environment()?,
             // Client memory is accessed as a file: no instruction of this process is atomic there.
             global_atomics: !options.is_served,
             ..NicConfig::functional(place.first_qpn().value(), options.host.mac)

@@ -26,6 +26,7 @@ pub mod neighbours;
 pub mod pinned;
 pub mod polling;
 pub mod random_keys;
+pub mod recovery;
 pub mod uplink;
 
 pub use error::Error;

@@ -2,10 +2,11 @@
 
 use ferroce_driver::bus::Bus;
 use ferroce_spec::counter::COUNTERS;
-use ferroce_spec::layout::WordTable;
+use ferroce_spec::layout::{Bits, WordTable};
 use ferroce_spec::register::{
-    BAR0_SIZE, COUNTERS_OFFSET, Capability, Control, EventQueueDoorbell, FatalSyndrome, REGISTERS,
-    RegisterAccess, Status, offset,
+    AdpRetxProfile, AdpRetxProfileStart, AdpRetxRange, BAR0_SIZE, COUNTERS_OFFSET, Capability,
+    Control, EventQueueDoorbell, FatalSyndrome, REGISTERS, RegisterAccess, RoceAccl,
+    RoceAcclLimits, RoceAcclSelect, Status, offset,
 };
 use ferroce_wire::Mac;
 
@@ -70,6 +71,12 @@ fn word_of(kind: &str) -> Option<WordTable> {
         Control::TABLE,
         Status::TABLE,
         EventQueueDoorbell::TABLE,
+        RoceAcclSelect::TABLE,
+        RoceAccl::TABLE,
+        RoceAcclLimits::TABLE,
+        AdpRetxProfile::TABLE,
+        AdpRetxProfileStart::TABLE,
+        AdpRetxRange::TABLE,
     ]
     .into_iter()
     .find(|table| kind.contains(&format!("<{}>", table.name)))
@@ -132,6 +139,60 @@ pub fn find(text: &str) -> Result<Place, PlaceError> {
             name: text.to_owned(),
         }),
     }
+}
+
+/// A field of a register.
+#[derive(Debug, Clone)]
+pub struct Field {
+    /// The register.
+    pub place: Place,
+    /// Its bits in it.
+    pub bits: Bits,
+}
+
+impl Field {
+    fn mask(&self) -> u64 {
+        u64::MAX >> (63 - (self.bits.high - self.bits.low))
+    }
+
+    /// Returns the value of the field in that of the register.
+    #[must_use]
+    pub fn of(&self, register: u64) -> u64 {
+        register >> self.bits.low & self.mask()
+    }
+
+    /// Returns the value of the register with `value` in the field; `None`: it does not fit.
+    #[must_use]
+    pub fn put(&self, register: u64, value: u64) -> Option<u64> {
+        let kept = register & !(self.mask() << self.bits.low);
+        (value <= self.mask()).then_some(kept | value << self.bits.low)
+    }
+}
+
+/// Registers that belong to a group of another name: the prefixes of their names.
+const GROUPS: [(&str, &[&str]); 1] = [("roce_accl", &["roce_accl", "adp_retx"])];
+
+/// Returns the field that `text` names, `status.ready` or `ROCE_ACCL.selective_repeat_forced_en`:
+/// a field of a register, or of any register of a group.
+#[must_use]
+pub fn find_field(text: &str) -> Option<Field> {
+    let (owner, name) = text.split_once('.')?;
+    let owner = owner.to_ascii_lowercase();
+    let group = GROUPS.iter().find(|(group, _)| *group == owner);
+    let belongs = |place: &Place| {
+        place.name == owner
+            || group.is_some_and(|(_, parts)| parts.iter().any(|part| place.name.starts_with(part)))
+    };
+    all().filter(belongs).find_map(|place| {
+        let bits = place
+            .word
+            .as_ref()?
+            .bits
+            .iter()
+            .find(|bits| bits.name == name)?;
+        let bits = *bits;
+        Some(Field { place, bits })
+    })
 }
 
 /// Returns the place at a byte of BAR0.
@@ -318,6 +379,23 @@ mod tests {
         assert_eq!(decoded("tx_frames", 12), "12");
         assert!(decoded("capability", 1 << 63 | 0x1009).contains("vectors=16"));
         assert!(decoded("status", 0xffff_ffff).contains("all ones"));
+    }
+
+    #[test]
+    fn a_field_is_found_by_its_register_and_by_its_group() {
+        let ready = find_field("status.ready").expect("a field of one bit");
+        assert_eq!((ready.of(0b1011), ready.put(0b1010, 1)), (1, Some(0b1011)));
+        assert_eq!(ready.put(0, 2), None);
+        let name = "ROCE_ACCL.selective_repeat_forced_en";
+        let forced = find_field(name).expect("a field of the group");
+        assert_eq!(forced.place.name, "roce_accl");
+        assert_eq!(forced.put(1, 1), Some(0x41));
+        let base = find_field("roce_accl.time_base").expect("in another register");
+        assert_eq!(base.place.name, "adp_retx_profile");
+        let size = find_field("adp_retx_range[2].range_size").expect("of an element");
+        assert_eq!(size.of(0x0505_0400), 4);
+        assert!(find_field("roce_accl.nothing").is_none());
+        assert!(find_field("nothing.ready").is_none());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use ferroce_driver::bus::Bus;
-use ferroce_selftest::register_names::{self, Place};
+use ferroce_selftest::register_names::{self, Field, Place};
 use ferroce_spec::register::{
     COUNTERS_OFFSET, Capability, MSIX_TABLE_OFFSET, RegisterAccess, offset,
 };
@@ -26,6 +26,8 @@ Examples:
   ferroce reg list
   ferroce reg dump --device vfio:0000:01:00.0
   ferroce reg get status
+  ferroce reg get ROCE_ACCL.roce_adp_retrans_en   a field
+  ferroce reg set ROCE_ACCL.selective_repeat_forced_en 1
   ferroce reg get 0x2000                       any dword of BAR0
   ferroce reg set control 0x2                  resets the function
   ferroce reg set event_queue_doorbell[3] 0x80000000
@@ -44,7 +46,8 @@ enum Action {
     List,
     /// Read one
     Get {
-        /// Its name, an element as in `event_queue_doorbell[3]`, or an offset in BAR0
+        /// Its name, an element as in `event_queue_doorbell[3]`, a field as in
+        /// `ROCE_ACCL.roce_adp_retrans_en`, or an offset in BAR0
         name: String,
     },
     /// Write one, and read it back
@@ -81,11 +84,23 @@ impl Reg {
     pub fn execute(self) -> Result<(), String> {
         match self.action {
             Action::List => list(),
+            Action::Get { name } if is_field(&name) => {
+                let field = find_field(&name)?;
+                let device = self.device.open()?;
+                show_field(&field, field.place.read(&*device.bus()));
+                check_presence(&*device.bus())?;
+            }
             Action::Get { name } => {
                 let place = find(&name)?;
                 let device = self.device.open()?;
                 show(&place, place.read(&*device.bus()));
                 check_presence(&*device.bus())?;
+            }
+            Action::Set { name, value, force } if is_field(&name) => {
+                let field = find_field(&name)?;
+                let value = check_field(&field, &value, force)?;
+                let device = self.device.open()?;
+                set_field(&field, value, &device);
             }
             Action::Set { name, value, force } => {
                 let place = find(&name)?;
@@ -119,6 +134,44 @@ impl Reg {
 
 fn find(name: &str) -> Result<Place, String> {
     register_names::find(name).map_err(|error| error.to_string())
+}
+
+fn is_field(name: &str) -> bool {
+    name.contains('.')
+}
+
+fn find_field(name: &str) -> Result<Field, String> {
+    register_names::find_field(name)
+        .ok_or_else(|| format!("there is no field {name:?}; `ferroce reg list` names them all"))
+}
+
+fn show_field(field: &Field, register: u64) {
+    let name = format!("{}.{}", field.place.name, field.bits.name);
+    println!("{name:42} {:#x}", field.of(register));
+}
+
+/// Returns the value to write to a field, if it may be written.
+fn check_field(field: &Field, text: &str, force: bool) -> Result<u64, String> {
+    let value = register_names::parse_number(text)
+        .ok_or_else(|| format!("{text:?} is not a number such as 10, 0x0a or 0b1010"))?;
+    if field.put(0, value).is_none() {
+        return Err(format!("{} is too small for {value:#x}", field.bits.name));
+    }
+    check(&field.place, "0", force).map(|_| value)
+}
+
+/// Writes a field, and leaves the others of its register as they are.
+fn set_field(field: &Field, value: u64, device: &OpenedDevice) {
+    let bus = device.bus();
+    let before = field.place.read(&*bus);
+    if let Some(register) = field.put(before, value) {
+        field.place.write(&*bus, register);
+    }
+    let read = field.place.read(&*bus);
+    show_field(field, read);
+    if field.of(read) != value {
+        eprintln!("ferroce: {} cannot be changed", field.bits.name);
+    }
 }
 
 fn access_name(access: RegisterAccess) -> &'static str {

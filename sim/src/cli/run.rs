@@ -12,8 +12,10 @@ use ferroce_embed::capture::Capture;
 use ferroce_embed::devices;
 use ferroce_embed::faults::VARIABLE;
 use ferroce_embed::random_keys;
+use ferroce_embed::recovery;
 use ferroce_embed::runtime_directory;
 use ferroce_embed::uplink::{SEPARATOR, UplinkSpec};
+use ferroce_model::config::RecoveryConfig;
 use ferroce_platform::host::{HostIdentity, parse_addresses, parse_devices};
 
 use super::{EXIT_FAILURE, library, program, report_error};
@@ -44,7 +46,7 @@ Examples:
 
 Environment (what the options set; programs may also be given it directly):
   FERROCE_HOST, FERROCE_ADDRESS, FERROCE_DEVICE, FERROCE_DEVICES, FERROCE_CAPTURE,
-  FERROCE_FAULTS, FERROCE_ICRC, FERROCE_PART_ID, FERROCE_RANDOM_KEYS,
+  FERROCE_FAULTS, FERROCE_ICRC, FERROCE_PART_ID, FERROCE_RANDOM_KEYS, FERROCE_RECOVERY,
   FERROCE_PORT   wires of several devices are separated by ;
   FERROCE_NEIGHBOURS  other stations on the wire of a card: IP=MAC, separated by commas
   FERROCE_DIR    where programs meet; if not set $XDG_RUNTIME_DIR/ferroce, or
@@ -110,6 +112,11 @@ pub struct Run {
     #[arg(long, value_name = "HEX")]
     part_id: Option<String>,
 
+    /// How lost packets are recovered. Both ends have to want more than go-back-n, or they do that
+    #[arg(long, value_name = "MODE", value_parser = RecoveryConfig::MODES,
+          conflicts_with_all = ["device", "world"])]
+    recovery: Option<String>,
+
     #[command(flatten)]
     timed: timed::Timed,
 
@@ -128,7 +135,10 @@ enum Switch {
 
 impl Run {
     /// Becomes the program; returns only if that fails.
-    pub fn execute(self) -> ExitCode {
+    pub fn execute(mut self) -> ExitCode {
+        if let Some(mode) = &self.recovery {
+            self.timed.recover(mode);
+        }
         let (name, arguments) = match self.program.split_first() {
             Some(parts) => parts,
             None => return report_error("no program given", EXIT_FAILURE),
@@ -218,6 +228,9 @@ impl Run {
                 seed
             });
             environment.push((random_keys::VARIABLE, seed.to_string().into()));
+        }
+        if let Some(mode) = &self.recovery {
+            environment.push((recovery::VARIABLE, mode.into()));
         }
         if let Some(text) = &self.part_id {
             let digits = text.trim_start_matches("0x");

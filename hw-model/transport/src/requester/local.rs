@@ -54,6 +54,8 @@ impl Requester {
             self.settle_failure(ctx);
             return;
         }
+        // The entries that were begun are in order of PSN.
+        self.queue[self.started].first_psn = self.next;
         if self.cursor == self.started {
             self.cursor += 1;
         }

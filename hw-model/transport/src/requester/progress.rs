@@ -60,7 +60,7 @@ impl Requester {
         if overtaken {
             self.go_back(ctx);
         }
-        self.retry.reset(&ctx.attributes);
+        self.note_progress(ctx);
         ctx.timers.stop(Timer::RnrBackoff);
         if self.next == self.oldest {
             ctx.timers.stop(Timer::Retransmit);
@@ -72,7 +72,7 @@ impl Requester {
 
     /// The front entry succeeded.
     #[inline]
-    fn retire_front(&mut self, ctx: &mut Context) {
+    pub(super) fn retire_front(&mut self, ctx: &mut Context) {
         let Some(entry) = self.queue.pop_front() else {
             return;
         };
@@ -93,7 +93,7 @@ impl Requester {
     }
 
     /// Starts a new pass at the oldest PSN.
-    fn go_back(&mut self, ctx: &mut Context) {
+    pub(super) fn go_back(&mut self, ctx: &mut Context) {
         self.cursor = 0;
         self.position = match self.queue.front() {
             Some(front) if self.started > 0 => span(front.first_psn, self.oldest),
@@ -108,13 +108,33 @@ impl Requester {
         ctx.trains.set_requester(None);
     }
 
-    /// Go-back-N after a time-out or a sequence error, as long as retries are left.
-    pub(crate) fn retry(&mut self, ctx: &mut Context) {
-        if self.retry.spend() {
+    /// All retries are left again.
+    #[inline]
+    pub(super) fn note_progress(&mut self, ctx: &mut Context) {
+        self.retry.reset(&ctx.attributes);
+        if let Some(recovery) = &mut ctx.recovery {
+            recovery.progress();
+        }
+    }
+
+    /// Go-back-N after a sequence error, as long as retries are left.
+    pub(crate) fn retry(&mut self, now: Instant, ctx: &mut Context) {
+        let is_left = self.retry.spend();
+        self.send_again(now, ctx, is_left);
+    }
+
+    /// Sends again what is not acknowledged, if retries are left.
+    fn send_again(&mut self, now: Instant, ctx: &mut Context, is_left: bool) {
+        if !is_left {
+            self.fail_front(ctx, CompletionStatus::RetryExceeded);
+            return;
+        }
+        if ctx.is_selective() {
+            self.lose_all(ctx);
+            self.start_timer(now, ctx);
+        } else {
             self.go_back(ctx);
             ctx.timers.stop(Timer::Retransmit);
-        } else {
-            self.fail_front(ctx, CompletionStatus::RetryExceeded);
         }
     }
 
@@ -130,11 +150,18 @@ impl Requester {
     }
 
     /// The local ACK timeout expired.
-    pub(crate) fn time_out(&mut self, ctx: &mut Context) {
+    pub(crate) fn time_out(&mut self, now: Instant, ctx: &mut Context) {
         if self.oldest != self.next {
             ctx.statistics.local_ack_timeouts += 1;
             self.retry.rearm_implied_nak();
-            self.retry(ctx);
+            let limit = ctx.attributes.retry_count.value();
+            let timeout = ctx.attributes.timeout.duration();
+            let adaptive = ctx.recovery.as_mut().and_then(|recovery| recovery.timer());
+            let is_left = match (adaptive, timeout) {
+                (Some(timer), Some(timeout)) => timer.expire(timeout, u32::from(limit)),
+                _ => self.retry.spend(),
+            };
+            self.send_again(now, ctx, is_left);
             // The first packet of the new pass asks for an acknowledge: silence may mean that
             // nothing had asked, because a request behind was to ask and cannot begin.
             self.since_ack_request = ctx.config.ack_request_interval;
@@ -144,7 +171,12 @@ impl Requester {
     /// Requests an acknowledge for the packets in flight although nothing follows them: they are
     /// sent again if the last packet did not request one.
     pub(super) fn solicit_acknowledge(&mut self, ctx: &mut Context) {
-        if self.next != self.oldest && self.ack_requested != self.next {
+        if self.next == self.oldest || self.ack_requested == self.next {
+            return;
+        }
+        if ctx.is_selective() {
+            self.solicit_with_last(ctx);
+        } else {
             self.go_back(ctx);
             ctx.timers.stop(Timer::Retransmit);
         }

@@ -16,6 +16,9 @@ impl Responder {
         if ahead < 0 {
             return Next::Duplicate;
         }
+        if ahead > 0 && ctx.is_selective() {
+            return self.behind_a_gap(ctx);
+        }
         if ahead > 0 {
             if !self.awaiting_retry {
                 let syndrome = Syndrome::Nak(NakCode::PsnSequenceError);
@@ -98,6 +101,9 @@ impl Responder {
     pub(super) fn refuse_for_now(&mut self, ctx: &mut Context) -> Next {
         let timer = ctx.attributes.min_rnr_timer;
         self.ask_again(ctx, self.expected, Syndrome::RnrNak { timer });
+        if let Some(recovery) = &mut ctx.recovery {
+            recovery.received.refuse_for_now();
+        }
         Next::Done
     }
 
@@ -111,7 +117,7 @@ impl Responder {
             Position::Last => 1 <= payload && payload <= mtu,
             Position::Only => payload <= mtu,
         };
-        if !fits_position {
+        if !fits_position || self.packet.more && !self.fits_part(ctx) {
             return Next::Refuse(Refusal::InvalidRequest);
         }
         if self.packet.is_send() {

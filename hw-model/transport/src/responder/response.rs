@@ -1,7 +1,8 @@
 //! What the responder sends: responses that carry data, ACKs and NAKs.
 
 use ferroce_wire::{
-    Aeth, AtomicAckEth, CreditCount, NakCode, Position, Psn, ReadPart, Syndrome, TransportHeaders,
+    Aeth, Arrivals, AtomicAckEth, CreditCount, NakCode, Position, Psn, ReadPart, Syndrome,
+    TransportHeaders,
 };
 
 use super::{Message, Responder};
@@ -11,8 +12,8 @@ use crate::transmit::{Payload, Transmit};
 
 impl Responder {
     #[inline]
-    pub(crate) const fn has_transmit(&self) -> bool {
-        self.resources.has_pending() || self.acknowledger.is_due()
+    pub(crate) fn has_transmit(&self, ctx: &Context) -> bool {
+        self.resources.has_pending() || self.acknowledger.is_due() || has_ranges(ctx)
     }
 
     #[inline]
@@ -30,6 +31,8 @@ impl Responder {
     pub(crate) fn poll(&mut self, ctx: &mut Context) -> Option<Transmit> {
         let (psn, syndrome) = if let Some(psn) = self.acknowledger.take_duplicate() {
             (psn, self.positive())
+        } else if let Some(packet) = self.next_of_range(ctx) {
+            return Some(self.response(ctx, &packet));
         } else if let Some(packet) = self.resources.next_packet(ctx.attributes.path_mtu) {
             return Some(self.response(ctx, &packet));
         } else if let Some(nak) = self.acknowledger.take_nak() {
@@ -68,11 +71,30 @@ impl Responder {
             syndrome,
             msn: self.msn,
         };
+        let payload = match syndrome {
+            Syndrome::Nak(NakCode::PsnSequenceError) => arrivals(ctx, psn),
+            _ => Payload::None,
+        };
         Transmit {
             headers: TransportHeaders::acknowledge(ctx.bth(psn, 0), aeth),
-            payload: Payload::None,
+            payload,
             request: None,
         }
+    }
+
+    /// A packet of a READ response that the requester has asked for again.
+    #[inline]
+    fn next_of_range(&self, ctx: &mut Context) -> Option<ResponsePacket> {
+        let received = &mut ctx.recovery.as_mut()?.received;
+        let mtu = ctx.attributes.path_mtu;
+        // A range whose READ is forgotten was answered in the end.
+        while let Some((psn, place)) = received.next_of_range() {
+            let packet = self.resources.packet_again(psn, place, mtu);
+            if packet.is_some() {
+                return packet;
+            }
+        }
+        None
     }
 
     fn response(&self, ctx: &Context, packet: &ResponsePacket) -> Transmit {
@@ -117,5 +139,21 @@ impl Responder {
             payload: if length == 0 { Payload::None } else { payload },
             request: None,
         }
+    }
+}
+
+fn has_ranges(ctx: &Context) -> bool {
+    ctx.recovery
+        .as_ref()
+        .is_some_and(|recovery| recovery.received.has_ranges())
+}
+
+/// What a NAK for `missing` says of the packets behind it.
+fn arrivals(ctx: &Context, missing: Psn) -> Payload {
+    let recovery = ctx.recovery.as_ref().filter(|r| r.is_selective());
+    let behind = recovery.map_or(0, |r| r.received.reported_behind(missing));
+    match Arrivals::length_to(behind) {
+        0 => Payload::None,
+        length => Payload::Arrivals { missing, length },
     }
 }

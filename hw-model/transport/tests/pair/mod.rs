@@ -11,8 +11,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use ferroce_transport::{
     AtomicOperation, AttributeUpdate, Completion, Config, Destination, Event, InitAttributes,
-    LocalAckTimeout, MemoryAnswer, MemoryOp, PathMtu, Payload, Qp, RemoteAccess, RetryCount,
-    RtrAttributes, RtsAttributes, SendRequest, Service, Statistics, Step, Transition, Transmit,
+    LocalAckTimeout, MemoryAnswer, MemoryOp, PathMtu, Payload, Qp, Recovery, RemoteAccess,
+    RetryCount, RtrAttributes, RtsAttributes, SendRequest, Service, Statistics, Step, Transition,
+    Transmit,
 };
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::{PKey, Psn, QKey, Qpn, RKey, RnrTimer};
@@ -67,6 +68,11 @@ pub struct Node {
     /// Memory that was registered once, and from when on it is not.
     pub vanishing: Option<Vanishing>,
     pub uses_credits: bool,
+    /// Packets that came too early, by PSN, and how many more the node refuses to hold.
+    pub held: BTreeMap<u32, Packet>,
+    pub hold_limit: usize,
+    /// Packets that were held.
+    pub holds: u32,
 }
 
 /// A range of memory whose region is removed while traffic flows.
@@ -94,6 +100,9 @@ pub struct Setup {
     pub max_dest_rd_atomic: u8,
     pub access: RemoteAccess,
     pub uses_credits: bool,
+    pub recovery: [Recovery; 2],
+    /// Packets that a node holds at most.
+    pub hold_limit: usize,
 }
 
 impl Default for Setup {
@@ -115,6 +124,8 @@ impl Default for Setup {
                 atomic: true,
             },
             uses_credits: false,
+            recovery: [Recovery::default(); 2],
+            hold_limit: usize::MAX,
         }
     }
 }
@@ -171,6 +182,7 @@ pub fn destination(setup: &Setup, side: usize) -> Destination {
 impl Node {
     fn new(setup: &Setup, side: usize, memory: usize) -> Node {
         let mut qp = Qp::new(qpn(side), setup.services[side], setup.config);
+        qp.set_recovery(&setup.recovery[side]);
         for transition in bring_up(setup, side) {
             qp.modify(Instant::ZERO, transition)
                 .expect("the way up is legal");
@@ -192,6 +204,9 @@ impl Node {
             broken: false,
             vanishing: None,
             uses_credits: setup.uses_credits,
+            held: BTreeMap::new(),
+            hold_limit: setup.hold_limit,
+            holds: 0,
         }
     }
 
@@ -348,6 +363,47 @@ impl Node {
         MemoryAnswer::Done
     }
 
+    /// A packet that has arrived, and those that waited for it.
+    pub fn receive(&mut self, now: Instant, packet: &Packet) {
+        self.process(now, packet);
+        while let Some(psn) = self.qp.take_held() {
+            let held = self.held.remove(&psn.value());
+            self.process(now, &held.expect("a held packet is there"));
+        }
+        self.forget_passed();
+        self.collect();
+    }
+
+    fn process(&mut self, now: Instant, packet: &Packet) {
+        let length = packet.payload.len() as u32;
+        let psn = packet.headers.bth.psn;
+        let mut step = self.qp.handle_packet(now, &packet.headers, length);
+        loop {
+            match step {
+                Step::Done => return,
+                Step::Memory(operation) => {
+                    let answer = self.execute(operation, &packet.payload);
+                    step = self.qp.handle_memory(now, answer);
+                }
+                Step::Hold if self.held.len() < self.hold_limit => {
+                    let before = self.held.insert(psn.value(), packet.clone());
+                    assert!(before.is_none(), "held once");
+                    self.holds += 1;
+                    return;
+                }
+                Step::Hold => return self.qp.drop_held(psn),
+                Step::Arrivals => return self.qp.handle_arrivals(now, &packet.payload),
+            }
+        }
+    }
+
+    /// Held packets whose PSN was passed are of no use: a hostile peer sends such.
+    fn forget_passed(&mut self) {
+        let expected = self.qp.next_receive_psn();
+        let passed = |psn: &u32| Psn::new(*psn).is_before(expected);
+        self.held.retain(|psn, _| !passed(psn));
+    }
+
     fn take_receive(&mut self) -> MemoryAnswer {
         let Some(receive) = self.receives.pop_front() else {
             return MemoryAnswer::NoReceive;
@@ -389,6 +445,11 @@ impl Node {
                 }
                 Some(self.memory[range].to_vec())
             }
+            Payload::Arrivals { missing, length } => {
+                let mut bitmap = vec![0; length as usize];
+                self.qp.write_arrivals(missing, &mut bitmap);
+                Some(bitmap)
+            }
         }
     }
 
@@ -406,7 +467,7 @@ impl Node {
         }
     }
 
-    fn collect(&mut self) {
+    pub fn collect(&mut self) {
         while let Some(completion) = self.qp.poll_completion() {
             self.completions.push(completion);
         }
@@ -533,14 +594,7 @@ impl Pair {
 
     /// Delivers a packet to its receiver and executes what it requests.
     pub fn deliver(&mut self, packet: &Packet) {
-        let node = &mut self.nodes[packet.to];
-        let length = packet.payload.len() as u32;
-        let mut step = node.qp.handle_packet(self.now, &packet.headers, length);
-        while let Step::Memory(operation) = step {
-            let answer = node.execute(operation, &packet.payload);
-            step = node.qp.handle_memory(self.now, answer);
-        }
-        node.collect();
+        self.nodes[packet.to].receive(self.now, packet);
     }
 
     /// Returns the time of the next event.

@@ -6,8 +6,8 @@
 //! once).
 
 use ferroce_transport::{
-    AtomicOperation, Completion, CompletionStatus, Destination, LocalKind, ReceiveKind, Remote,
-    SendOperation, SendRequest, Service,
+    AtomicOperation, Completion, CompletionStatus, Destination, LocalKind, ReceiveKind,
+    RecoveryMode, Remote, SendOperation, SendRequest, Service,
 };
 use ferroce_wire::{Immediate, RKey};
 
@@ -48,6 +48,9 @@ struct Generator<'r> {
     programs: [Program; 2],
     landing: [usize; 2],
     slots: [usize; 2],
+    /// WRITEs are placed in any order, so that they must not overlap.
+    is_relaxed: bool,
+    windows: [usize; 2],
 }
 
 /// Programs for both sides, of up to `count` requests each; an XRC target sends nothing.
@@ -59,6 +62,11 @@ pub fn generate(rng: &mut Rng, setup: &Setup, count: u64) -> [Program; 2] {
         programs: [Program::default(), Program::default()],
         landing: [LANDING; 2],
         slots: [SLOTS; 2],
+        is_relaxed: setup
+            .recovery
+            .iter()
+            .any(|r| r.mode == RecoveryMode::AdaptiveRouting),
+        windows: [WINDOW; 2],
     };
     for side in 0..2 {
         if setup.services[side] == Service::XrcTarget {
@@ -160,7 +168,11 @@ impl Generator<'_> {
     }
 
     fn write(&mut self, side: usize, length: u32, with_immediate: bool) {
-        let offset = WINDOW + self.rng.below((PART - length as usize) as u64) as usize;
+        let anywhere = WINDOW + self.rng.below((PART - length as usize) as u64) as usize;
+        let offset = match self.is_relaxed {
+            true => self.own_range(side, length),
+            false => anywhere,
+        };
         let remote = remote(offset);
         let operation = if with_immediate {
             self.receive(1 - side, 0);
@@ -173,6 +185,17 @@ impl Generator<'_> {
         };
         let address = self.source(length);
         self.push(side, operation, address, length);
+    }
+
+    /// A range of the window that no other request of this side touches.
+    fn own_range(&mut self, side: usize, length: u32) -> usize {
+        let offset = self.windows[side];
+        self.windows[side] += length as usize;
+        assert!(
+            self.windows[side] <= WINDOW + PART,
+            "the window is large enough"
+        );
+        offset
     }
 
     fn read_source(&mut self, side: usize, length: u32) {
@@ -190,7 +213,11 @@ impl Generator<'_> {
 
     /// Adds an atomic on bytes that WRITEs before it wrote.
     fn atomic_in_window(&mut self, side: usize) {
-        let offset = WINDOW + 8 * self.rng.below(PART as u64 / 8) as usize;
+        let anywhere = WINDOW + 8 * self.rng.below(PART as u64 / 8) as usize;
+        let offset = match self.is_relaxed {
+            true => self.own_range(side, 16).next_multiple_of(8),
+            false => anywhere,
+        };
         let remote = remote(offset);
         let operation = SendOperation::FetchAdd {
             remote,

@@ -72,6 +72,18 @@ impl Timed {
         self.faults.plan.as_ref().filter(|_| self.timed.is_none())
     }
 
+    /// Chooses how the card recovers lost packets, if the program runs in simulated time.
+    pub fn recover(&mut self, mode: &str) {
+        let parameter = match mode {
+            "selective-repeat" => "transport.selective_repeat=true",
+            "adaptive-routing" => "transport.adaptive_routing=true",
+            _ => return,
+        };
+        if self.timed.is_some() {
+            self.set.push(parameter.to_owned());
+        }
+    }
+
     /// Returns the socket of the world, which is running. `None`: the time is that of the machine.
     pub fn socket(&self) -> Result<Option<PathBuf>, String> {
         if let Some(socket) = &self.world {

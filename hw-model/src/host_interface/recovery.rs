@@ -1,0 +1,231 @@
+//! The registers of ROCE_ACCL: how queue pairs recover lost packets.
+
+use ferroce_spec::register::{
+    AdpRetxProfile, AdpRetxProfileStart, AdpRetxRange, RoceAccl, RoceAcclLimits, RoceAcclSelect,
+    offset,
+};
+use ferroce_transport::{AdaptiveTimer, Recovery, RecoveryMode, TimeoutDecrement, TimeoutRange};
+use ferroce_units::Duration;
+
+use crate::config::RecoveryConfig;
+
+/// Profiles besides the built-in one.
+const PROFILES: u8 = 1;
+/// Value of `AdpRetxProfile.time_unit`.
+const MICROSECONDS: u8 = 1;
+/// Bytes of a range.
+const RANGE_BYTES: u32 = 8;
+
+/// The registers, as software has written them.
+#[derive(Debug, Clone)]
+pub struct RecoveryRegisters {
+    config: RecoveryConfig,
+    accl: RoceAccl,
+    reorder_time_ns: u32,
+    profile: AdpRetxProfile,
+    start: AdpRetxProfileStart,
+    ranges: [AdpRetxRange; AdaptiveTimer::MAX_RANGES],
+}
+
+impl RecoveryRegisters {
+    /// Returns the registers after power-on.
+    pub fn new(config: RecoveryConfig) -> Self {
+        let mut accl = RoceAccl::default();
+        accl.set_roce_adp_retrans_en(config.adaptive_timer);
+        match config.mode {
+            RecoveryMode::GoBackN => {}
+            RecoveryMode::SelectiveRepeat => accl.set_selective_repeat_forced_en(true),
+            RecoveryMode::AdaptiveRouting => accl.set_adaptive_routing_forced_en(true),
+        }
+        let reorder_time_ns = config.reorder_time.as_ps() / 1000;
+        Self {
+            config,
+            accl,
+            reorder_time_ns: u32::try_from(reorder_time_ns).unwrap_or(u32::MAX),
+            profile: AdpRetxProfile::default(),
+            start: AdpRetxProfileStart::default(),
+            ranges: [AdpRetxRange::default(); AdaptiveTimer::MAX_RANGES],
+        }
+    }
+
+    /// Returns to the values of power-on.
+    pub fn reset(&mut self) {
+        *self = Self::new(self.config);
+    }
+
+    /// Reads 4 bytes; `None`: no register is there.
+    pub fn read32(&self, at: u32) -> Option<u32> {
+        Some(match at {
+            offset::roce_accl_select => changeable().bits(),
+            offset::roce_accl => self.accl.bits(),
+            offset::roce_accl_limits => limits().bits(),
+            offset::roce_accl_reorder_time => self.reorder_time_ns,
+            offset::adp_retx_profile => self.profile.bits(),
+            offset::adp_retx_profile_start => self.start.bits(),
+            _ => {
+                let (index, shift) = range_of(at)?;
+                (self.ranges[index].bits() >> shift) as u32
+            }
+        })
+    }
+
+    /// Writes 4 bytes; bits that cannot be changed stay zero.
+    pub fn write32(&mut self, at: u32, value: u32) {
+        match at {
+            offset::roce_accl => {
+                let written = RoceAccl::from_bits(value);
+                let mut accl = RoceAccl::default();
+                accl.set_roce_adp_retrans_en(written.roce_adp_retrans_en());
+                accl.set_selective_repeat_forced_en(written.selective_repeat_forced_en());
+                accl.set_adaptive_routing_forced_en(written.adaptive_routing_forced_en());
+                accl.set_adp_retx_profile_id(written.adp_retx_profile_id().min(PROFILES));
+                self.accl = accl;
+            }
+            offset::roce_accl_reorder_time => self.reorder_time_ns = value,
+            offset::adp_retx_profile => self.profile = AdpRetxProfile::from_bits(value),
+            offset::adp_retx_profile_start => self.start = AdpRetxProfileStart::from_bits(value),
+            _ => {
+                if let Some((index, shift)) = range_of(at) {
+                    let kept = self.ranges[index].bits() & !(u64::from(u32::MAX) << shift);
+                    let bits = kept | u64::from(value) << shift;
+                    self.ranges[index] = AdpRetxRange::from_bits(bits);
+                }
+            }
+        }
+    }
+
+    /// Returns what they mean for a queue pair.
+    pub fn recovery(&self, seed: u64) -> Recovery {
+        let accl = self.accl;
+        let mode = if accl.adaptive_routing_forced_en() {
+            RecoveryMode::AdaptiveRouting
+        } else if accl.selective_repeat_forced_en() {
+            RecoveryMode::SelectiveRepeat
+        } else {
+            RecoveryMode::GoBackN
+        };
+        let reorder_time = match mode {
+            RecoveryMode::AdaptiveRouting => Duration::from_ns(self.reorder_time_ns.into()),
+            _ => Duration::ZERO,
+        };
+        let adaptive_timer = accl.roce_adp_retrans_en().then(|| {
+            let own = self
+                .adaptive_timer()
+                .filter(|_| accl.adp_retx_profile_id() > 0);
+            own.unwrap_or(AdaptiveTimer::DEFAULT)
+        });
+        Recovery {
+            mode,
+            reorder_time,
+            adaptive_timer,
+            seed,
+        }
+    }
+
+    /// Profile 1, if it is valid.
+    fn adaptive_timer(&self) -> Option<AdaptiveTimer> {
+        let (profile, start) = (self.profile, self.start);
+        let count = usize::from(profile.range_num()).min(self.ranges.len());
+        let ranges = self.ranges.map(|range| TimeoutRange {
+            low: range.range_low_bound(),
+            size: range.range_size(),
+            retries: range.timeout_retry_num(),
+            decrement: match range.dec_mode() {
+                1 => TimeoutDecrement::Half,
+                2 => TimeoutDecrement::Quarter,
+                _ => TimeoutDecrement::Reset,
+            },
+        });
+        let total = (!profile.qp_total_timeout()).then(|| start.retx_total_timeout());
+        let first = (
+            start.timeout_init_low_bound(),
+            start.timeout_init_range_size(),
+        );
+        let base = Duration::from_us(profile.time_base().into());
+        let is_known = profile.time_unit() == MICROSECONDS;
+        AdaptiveTimer::new(
+            base,
+            first,
+            &ranges[..count],
+            profile.start_range_index(),
+            total,
+        )
+        .filter(|_| is_known)
+    }
+}
+
+/// The half of a range at byte `at`: which range, and its lowest bit.
+fn range_of(at: u32) -> Option<(usize, u32)> {
+    let place = at.checked_sub(offset::adp_retx_range)?;
+    let index = (place / RANGE_BYTES) as usize;
+    (index < AdaptiveTimer::MAX_RANGES).then_some((index, 8 * (place % RANGE_BYTES)))
+}
+
+fn changeable() -> RoceAcclSelect {
+    let mut select = RoceAcclSelect::default();
+    select.set_roce_adp_retrans_field_select(true);
+    select.set_adaptive_routing_forced_en_field_select(true);
+    select.set_selective_repeat_forced_en_field_select(true);
+    select.set_adp_retx_profile_select(true);
+    select
+}
+
+fn limits() -> RoceAcclLimits {
+    let mut limits = RoceAcclLimits::default();
+    limits.set_adp_retx_profile_max_range_num(AdaptiveTimer::MAX_RANGES as u8);
+    limits.set_adp_retx_profile_max_id(PROFILES);
+    let minimum_ns = AdaptiveTimer::MIN_BASE.as_ps() / 1000;
+    limits.set_adp_retx_base_timeout_min(minimum_ns as u32);
+    limits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONFIG: RecoveryConfig = RecoveryConfig {
+        mode: RecoveryMode::SelectiveRepeat,
+        reorder_time: Duration::from_us(50),
+        adaptive_timer: false,
+        reorder_buffer_bytes: 0,
+    };
+
+    #[test]
+    fn the_registers_choose_the_mode_until_a_reset() {
+        let mut registers = RecoveryRegisters::new(CONFIG);
+        assert_eq!(registers.recovery(0).mode, RecoveryMode::SelectiveRepeat);
+        assert_eq!(registers.recovery(0).reorder_time, Duration::ZERO);
+        registers.write32(offset::roce_accl, u32::MAX);
+        assert_eq!(registers.read32(offset::roce_accl), Some(0x1000_0061));
+        let recovery = registers.recovery(3);
+        assert_eq!(recovery.mode, RecoveryMode::AdaptiveRouting);
+        assert_eq!(recovery.reorder_time, CONFIG.reorder_time);
+        let default = Some(AdaptiveTimer::DEFAULT);
+        assert_eq!(recovery.adaptive_timer, default, "profile 1 is not valid");
+        registers.write32(offset::roce_accl, 0);
+        assert_eq!(registers.recovery(0).mode, RecoveryMode::GoBackN);
+        registers.reset();
+        assert_eq!(registers.read32(offset::roce_accl), Some(0x40));
+        assert_eq!(registers.read32(0x208), Some(0x4100_0fa0));
+        assert_eq!(registers.read32(offset::adp_retx_range + 32), None);
+    }
+
+    #[test]
+    fn a_profile_is_taken_if_it_is_valid() {
+        let mut registers = RecoveryRegisters::new(CONFIG);
+        registers.write32(offset::roce_accl, 0x1000_0001);
+        registers.write32(offset::adp_retx_profile, 0x9040_0008);
+        registers.write32(offset::adp_retx_profile_start, 0x0000_0203);
+        registers.write32(offset::adp_retx_range, 0x0003_0503);
+        registers.write32(offset::adp_retx_range + 4, 2);
+        let range = TimeoutRange {
+            low: 3,
+            size: 5,
+            retries: 3,
+            decrement: TimeoutDecrement::Quarter,
+        };
+        let expected = AdaptiveTimer::new(Duration::from_us(8), (3, 2), &[range], 0, None);
+        assert!(expected.is_some());
+        assert_eq!(registers.recovery(0).adaptive_timer, expected);
+    }
+}
