@@ -112,7 +112,12 @@ pub(crate) struct DoorbellChecks(Mutex<Vec<Weak<dyn CheckDoorbells>>>);
 impl DoorbellChecks {
     pub(crate) fn add(&self, object: &Arc<impl CheckDoorbells + 'static>) {
         let object: Weak<dyn CheckDoorbells> = Arc::downgrade(object) as _;
-        self.0.lock().push(object);
+        let mut objects = self.0.lock();
+        // Bounds the list by twice the objects that exist, also where no check runs.
+        if objects.len() == objects.capacity() {
+            objects.retain(|object| object.strong_count() > 0);
+        }
+        objects.push(object);
     }
 
     /// Checks the doorbells. Returns true if one is stuck.
@@ -156,6 +161,27 @@ mod tests {
         assert!(!mark.is_due(5), "the device knows it");
         assert!(!mark.is_due(9) && !mark.is_due(12), "it does not rest");
         assert!(mark.is_due(12));
+    }
+
+    struct Quiet;
+
+    impl CheckDoorbells for Quiet {
+        fn check_doorbells(&self) -> Result<Doorbell, Error> {
+            Ok(Doorbell::NotAsked)
+        }
+    }
+
+    #[test]
+    fn objects_that_are_gone_take_no_room() {
+        let checks = DoorbellChecks::default();
+        let kept = Arc::new(Quiet);
+        checks.add(&kept);
+        for _ in 0..1000 {
+            checks.add(&Arc::new(Quiet));
+        }
+        assert!(checks.0.lock().len() < 10);
+        assert!(!checks.run());
+        assert_eq!(checks.0.lock().len(), 1);
     }
 
     #[test]

@@ -518,6 +518,10 @@ impl QueuePair {
 
 impl CheckDoorbells for QueuePair {
     fn check_doorbells(&self) -> Result<Doorbell, Error> {
+        // During a transition to RESET, the indices of driver and device differ.
+        let Some(_control) = self.control.try_lock() else {
+            return Ok(Doorbell::NotAsked);
+        };
         let send = self.send.as_ref();
         let receive = self.receive.as_ref();
         let send_due = send.and_then(SendQueue::due_doorbell);
