@@ -67,8 +67,8 @@ fn a_program_completes_with_sprayed_packets() {
     pair.run();
 }
 
-/// Goal: a dead link ends a program in the time of its retries: 8 times 4.096 us x 2^14, IBTA vol 1,
-/// 9.7.6.1.3.
+/// Goal: a dead link ends a program in the time of its retries: 8 times 4.096 us x 2^14 (IBTA
+/// vol 1, 9.7.6.1.3).
 #[test]
 fn a_dead_link_is_reported_in_time() {
     let scratch = Scratch::new();
