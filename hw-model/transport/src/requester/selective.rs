@@ -227,18 +227,19 @@ impl Requester {
         }
     }
 
-    /// Packets are to be sent again. That of the oldest one costs a retry.
+    /// Packets are to be sent again. A transmission of the oldest one that was lost costs a retry.
     pub(crate) fn note_lost(&mut self, now: Instant, ctx: &mut Context, any: bool) {
         if !any || ctx.fault {
             return;
         }
         ctx.statistics.sequence_naks_received += 1;
-        let oldest = self.oldest;
-        let is_oldest = ctx
-            .recovery
-            .as_ref()
-            .is_some_and(|r| r.sent.is_lost(oldest));
-        if is_oldest && !self.retry.spend() {
+        let entry = self.entry_of(self.oldest);
+        let request = entry.map_or(self.oldest, |found| self.queue[found].first_psn);
+        let costs = match &mut ctx.recovery {
+            Some(recovery) => recovery.sent.charge(self.oldest, request),
+            None => false,
+        };
+        if costs && !self.retry.spend() {
             self.fail_front(ctx, CompletionStatus::RetryExceeded);
         } else {
             self.start_timer(now, ctx);
