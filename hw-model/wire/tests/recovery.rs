@@ -73,7 +73,7 @@ fn a_nak_carries_the_bitmap_where_others_have_payload() {
 }
 
 #[test]
-fn a_part_of_a_write_is_a_write_of_its_own() {
+fn a_part_of_a_write_is_a_write_only() {
     let bits = RecoveryBits {
         selective: true,
         out_of_order: true,

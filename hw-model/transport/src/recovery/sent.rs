@@ -47,7 +47,7 @@ pub(crate) struct SentWindow {
     answered: PsnSet,
     /// To be sent again.
     lost: PsnSet,
-    /// Stamp of the last transmission by PSN; 0: none of its own.
+    /// Stamp of the last transmission by PSN; 0: it has none.
     stamps: Box<[u64; REORDER_WINDOW_PACKETS as usize]>,
     transmissions: u64,
     /// One behind the newest request that is known to be executed.
@@ -251,7 +251,7 @@ impl SentWindow {
         }
     }
 
-    /// What enters the window before `psn` is lost.
+    /// Declares lost what enters the window before `psn`.
     pub(crate) fn lose_before(&mut self, psn: Psn) {
         self.lost_before = psn;
     }

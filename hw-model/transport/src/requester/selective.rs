@@ -41,7 +41,7 @@ impl Requester {
         recovery.sent.first_lost(self.next)
     }
 
-    /// Sends a lost packet again, with AckReq: whoever lost it wants to know.
+    /// Sends a lost packet again, with AckReq: its loss has delayed the acknowledge long enough.
     pub(super) fn repair(&mut self, now: Instant, ctx: &mut Context) -> Option<Transmit> {
         let psn = self.next_repair(ctx)?;
         let entry = &self.queue[self.entry_of(psn)?];
@@ -97,7 +97,7 @@ impl Requester {
         entry.addressed = is_out_of_order && is_write && entry.packets > 1;
     }
 
-    /// What begins at `psn` is sent in its turn.
+    /// Sends what begins at `psn` in its turn, not again.
     pub(super) fn keep_repairs_before(&self, ctx: &mut Context, psn: Psn) {
         if let Some(recovery) = &mut ctx.recovery {
             recovery.sent.advance(self.oldest);
