@@ -165,7 +165,7 @@ registers! {
         "Any write wakes a device that polls its doorbell pages and sleeps.";
     0x100 event_queue_doorbell: [WO<EventQueueDoorbell>; 16], reset 0,
         "Consumer index of event queue n, and whether it may interrupt.";
-    0x200 roce_accl_select: RO<RoceAcclSelect>, reset 0,
+    0x200 roce_accl_select: RO<RoceAcclSelect>, reset 0x1000_0061,
         "ROCE_ACCL: which fields can be changed.";
     0x204 roce_accl: RW<RoceAccl>, reset 0,
         "ROCE_ACCL: how QPs that go to RTR from now on recover. The preset says the reset value.";

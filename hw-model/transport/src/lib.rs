@@ -18,7 +18,8 @@
 //! Reading order: `qp` routes; `rc` is the reliable connected service made of `requester` (what is
 //! sent next), `completer` (what responses mean), `retry` (how often again) and `responder` (the
 //! checks of an inbound request, in order) with its `resource`s for READs and atomics; `xrc`
-//! translates for an RC machine; `recovery` is what goes beyond go-back-N; `unreliable` is UC and UD; `attributes` and `transition` are the
+//! translates for an RC machine; `recovery` is what goes beyond go-back-N; `unreliable` is UC and
+//! UD; `attributes` and `transition` are the
 //! control side, over the table of `ferroce_qp`.
 #![forbid(unsafe_code)]
 

@@ -363,18 +363,24 @@ impl Rc {
     pub(crate) fn poll_transmit(&mut self, now: Instant, ctx: &mut Context) -> Option<Transmit> {
         let response_due = self.responder.has_transmit(ctx);
         if !(response_due && self.response_next) {
-            let request = self.requester.poll(now, ctx);
+            let mut request = self.requester.poll(now, ctx);
             if request.is_some() {
                 self.response_next = response_due;
-                return marked(request, ctx, true);
+                if let Some(recovery) = &ctx.recovery {
+                    mark(&mut request, recovery.request_bits());
+                }
+                return request;
             }
         }
         self.response_next = false;
-        if response_due {
-            marked(self.responder.poll(ctx), ctx, false)
-        } else {
-            None
+        if !response_due {
+            return None;
         }
+        let mut response = self.responder.poll(ctx);
+        if let Some(recovery) = &ctx.recovery {
+            mark(&mut response, recovery.response_bits());
+        }
+        response
     }
 }
 
@@ -404,18 +410,12 @@ impl Rc {
     }
 }
 
-/// Tells the peer what this side can, if there is a mode.
-#[inline]
-fn marked(transmit: Option<Transmit>, ctx: &Context, is_request: bool) -> Option<Transmit> {
-    let (Some(recovery), Some(mut transmit)) = (&ctx.recovery, transmit) else {
-        return transmit;
-    };
-    let bth = &mut transmit.headers.bth;
-    let more = RecoveryBits::of(bth).more;
-    let bits = match is_request {
-        true => recovery.request_bits(),
-        false => recovery.response_bits(),
-    };
-    RecoveryBits { more, ..bits }.set_in(bth);
-    Some(transmit)
+/// Sets the bits that show the peer what this side can.
+#[inline(never)]
+fn mark(transmit: &mut Option<Transmit>, bits: RecoveryBits) {
+    if let Some(transmit) = transmit {
+        let bth = &mut transmit.headers.bth;
+        let more = RecoveryBits::of(bth).more;
+        RecoveryBits { more, ..bits }.set_in(bth);
+    }
 }

@@ -1,5 +1,5 @@
-//! Recovery beyond go-back-N: how a queue pair is told to recover, and the state that it needs for
-//! that. A queue pair without such a mode has none of it.
+//! Recovery beyond go-back-N: the modes of a queue pair, and the state that they need. A queue pair
+//! without a mode has none of it.
 //!
 //! Selective repeat. The responder keeps packets that arrive behind a gap (its caller *holds* them,
 //! [`crate::Step::Hold`]) and reports which ones it has in its NAK; the requester sends again what
@@ -43,7 +43,7 @@ pub enum RecoveryMode {
     AdaptiveRouting,
 }
 
-/// What a queue pair is told about recovery before it goes to RTR.
+/// How a queue pair recovers lost packets; chosen before it goes to RTR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Recovery {
     /// How lost packets are recovered.
@@ -118,12 +118,12 @@ impl RecoveryState {
         self.peer.out_of_order
     }
 
-    /// The bits of a request: they tell the peer what this side can.
+    /// Returns the bits of a request, which show the peer what this side can.
     pub(crate) const fn request_bits(&self) -> RecoveryBits {
         self.own
     }
 
-    /// The bits of a response: none towards a peer that has none.
+    /// Returns the bits of a response: none towards a peer that has none.
     pub(crate) const fn response_bits(&self) -> RecoveryBits {
         self.peer
     }

@@ -51,7 +51,7 @@ pub(crate) struct SendEntry {
     ssn: Msn,
     /// It cannot be executed, and completes with this status when it is next in order.
     failure: Option<CompletionStatus>,
-    /// Each of its packets is a WRITE with an address of its own.
+    /// Each of its packets is a WRITE with its own address.
     addressed: bool,
 }
 

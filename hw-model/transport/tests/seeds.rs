@@ -277,7 +277,7 @@ fn arrives(seed: u64, modes: Option<Modes>) -> Vec<Statistics> {
         assert_same_memory(&node.memory, &expected.memory[side]);
         assert_eq!(node.atomics, expected.atomics[side], "each atomic once");
         assert_eq!(node.qp.outstanding_sends(), 0);
-        assert!(node.held.is_empty(), "nothing is held for ever");
+        assert!(node.held.is_empty(), "nothing stays held");
     }
     counted(run)
 }
@@ -542,7 +542,7 @@ fn a_dead_link_ends_each_mode() {
     }
 }
 
-/// What one seed does with a mode on one side, or on none.
+/// Returns what both sides of one seed send and complete, with a mode on one side or on none.
 fn sent_with(seed: u64, modes: Modes) -> Vec<(Vec<Transmit>, Vec<Completion>)> {
     let mut rng = Rng::new(seed);
     let setup = random_setup(&mut rng);

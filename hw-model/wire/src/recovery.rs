@@ -2,7 +2,7 @@
 //! behind the AETH of a NAK.
 //!
 //! IBTA vol 1, 9.2 reserves seven bits beside AckReq: they are sent as zero and ignored when they
-//! are received, but the ICRC covers them. Ferroce uses three of them between two of its own queue
+//! are received, but the ICRC covers them. Ferroce uses three of them between two of its queue
 //! pairs; no other implementation sets or reads them.
 //!
 //! ```text

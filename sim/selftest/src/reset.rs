@@ -23,6 +23,8 @@ const KEPT: [u32; 4] = [
     offset::capability,
     offset::port_mac,
 ];
+/// Registers whose value after a reset the maker of the card chooses.
+const CHOSEN: [u32; 2] = [offset::roce_accl, offset::roce_accl_reorder_time];
 
 pub(super) fn run(bench: &mut Bench) -> Outcome {
     let bus = bench.bus.clone();
@@ -79,10 +81,14 @@ pub(super) fn reset(bench: &Bench) -> Result<Duration, Failure> {
 }
 
 fn check_registers(bus: &dyn Bus) -> Result<(), Failure> {
+    let capability = Capability::from_bits(bus.read64(offset::capability));
+    let has_roce_accl = capability.roce_accl();
     let is_checked = |register: &&Register| {
         register.access != RegisterAccess::WriteOnly
+            && (register.offset < offset::roce_accl_select || has_roce_accl)
             && register.offset != offset::clock
             && !KEPT.contains(&register.offset)
+            && !CHOSEN.contains(&register.offset)
     };
     for register in REGISTERS.iter().filter(is_checked) {
         let (expected, ignored) = if register.offset == offset::status {

@@ -227,7 +227,7 @@ fn place_read(
     let index = span(entry.first_psn, psn);
     let offset = index << mtu.shift();
     let length = mtu.bytes().min(entry.request.length - offset);
-    // A range that was asked for again ends with a Last of its own.
+    // A range that was asked for again ends with its own Last.
     let ends = index + 1 == entry.packets;
     let fits = (!ends || position.ends_message()) && payload_length == length;
     fits.then_some(MemoryOp::WriteReadResponse {

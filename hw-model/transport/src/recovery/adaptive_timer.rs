@@ -61,7 +61,7 @@ impl AdaptiveTimer {
     pub const MAX_RANGES: usize = MAX_RANGES;
     /// The shortest base.
     pub const MIN_BASE: Duration = Duration::from_us(4);
-    /// What a card without a profile of its own does: 2, 4, 8 and 16 ms, whatever the local ACK
+    /// The profile of a card whose user has set none: 2, 4, 8 and 16 ms, whatever the local ACK
     /// timeout is.
     pub const DEFAULT: AdaptiveTimer = AdaptiveTimer {
         base: Duration::from_us(4),

@@ -52,7 +52,7 @@ pub(crate) struct ReceivedWindow {
     gap: Option<Gap<Psn>>,
     /// Up to here a NAK reports.
     reported: Psn,
-    /// Bytes of a message whose packets are WRITEs of their own, as far as it was passed.
+    /// Bytes of a message each packet of which is a WRITE, as far as it was passed.
     message_bytes: u32,
     ranges: VecDeque<ReadRange>,
 }
@@ -218,7 +218,7 @@ impl ReceivedWindow {
         (end.max(0) as u32).min(REORDER_WINDOW_PACKETS - 1)
     }
 
-    /// What has arrived behind `missing`, of what a NAK reports.
+    /// Returns which packets have arrived behind `missing`, of those that a NAK reports on.
     pub(crate) fn arrivals(&self, missing: Psn) -> Arrivals {
         let expected = self.start;
         let mut arrivals = Arrivals::default();

@@ -47,7 +47,7 @@ pub(crate) struct SentWindow {
     answered: PsnSet,
     /// To be sent again.
     lost: PsnSet,
-    /// Stamp of the last transmission by PSN; 0: none of its own.
+    /// Stamp of the last transmission by PSN; 0: it has none.
     stamps: Box<[u64; REORDER_WINDOW_PACKETS as usize]>,
     transmissions: u64,
     /// One behind the newest request that is known to be executed.
@@ -60,6 +60,8 @@ pub(crate) struct SentWindow {
     gap: Option<Gap<Evidence>>,
     /// The response whose data is being written, or the NAK whose bitmap is being read.
     pub(crate) pending: Option<Psn>,
+    /// The last transmission of the oldest packet whose loss has cost a retry.
+    charged: Option<Evidence>,
     /// The last packet that was sent again because a NAK named it, without proof.
     pub(crate) named: Option<Psn>,
 }
@@ -79,6 +81,7 @@ impl SentWindow {
             latest_answer: Evidence::NONE,
             gap: None,
             pending: None,
+            charged: None,
             named: None,
         }
     }
@@ -222,6 +225,17 @@ impl SentWindow {
         is_new
     }
 
+    /// Returns true if the oldest packet is lost and this transmission of it was not charged yet;
+    /// `request` is the PSN of the request that it answers.
+    pub(crate) fn charge(&mut self, oldest: Psn, request: Psn) -> bool {
+        let transmission = Some(self.transmission(oldest, request));
+        let is_new = self.is_lost(oldest) && self.charged != transmission;
+        if is_new {
+            self.charged = transmission;
+        }
+        is_new
+    }
+
     pub(crate) fn is_lost(&self, psn: Psn) -> bool {
         is_in_window(self.start, psn) && self.lost.contains(psn)
     }
@@ -237,7 +251,7 @@ impl SentWindow {
         }
     }
 
-    /// What enters the window before `psn` is lost.
+    /// Declares lost what enters the window before `psn`.
     pub(crate) fn lose_before(&mut self, psn: Psn) {
         self.lost_before = psn;
     }

@@ -41,7 +41,7 @@ impl Requester {
         recovery.sent.first_lost(self.next)
     }
 
-    /// Sends a lost packet again, with AckReq: whoever lost it wants to know.
+    /// Sends a lost packet again, with AckReq: its loss has delayed the acknowledge long enough.
     pub(super) fn repair(&mut self, now: Instant, ctx: &mut Context) -> Option<Transmit> {
         let psn = self.next_repair(ctx)?;
         let entry = &self.queue[self.entry_of(psn)?];
@@ -97,7 +97,7 @@ impl Requester {
         entry.addressed = is_out_of_order && is_write && entry.packets > 1;
     }
 
-    /// What begins at `psn` is sent in its turn.
+    /// Sends what begins at `psn` in its turn, not again.
     pub(super) fn keep_repairs_before(&self, ctx: &mut Context, psn: Psn) {
         if let Some(recovery) = &mut ctx.recovery {
             recovery.sent.advance(self.oldest);
@@ -227,18 +227,19 @@ impl Requester {
         }
     }
 
-    /// Packets are to be sent again. That of the oldest one costs a retry.
+    /// Packets are to be sent again. A transmission of the oldest one that was lost costs a retry.
     pub(crate) fn note_lost(&mut self, now: Instant, ctx: &mut Context, any: bool) {
         if !any || ctx.fault {
             return;
         }
         ctx.statistics.sequence_naks_received += 1;
-        let oldest = self.oldest;
-        let is_oldest = ctx
-            .recovery
-            .as_ref()
-            .is_some_and(|r| r.sent.is_lost(oldest));
-        if is_oldest && !self.retry.spend() {
+        let entry = self.entry_of(self.oldest);
+        let request = entry.map_or(self.oldest, |found| self.queue[found].first_psn);
+        let costs = match &mut ctx.recovery {
+            Some(recovery) => recovery.sent.charge(self.oldest, request),
+            None => false,
+        };
+        if costs && !self.retry.spend() {
             self.fail_front(ctx, CompletionStatus::RetryExceeded);
         } else {
             self.start_timer(now, ctx);

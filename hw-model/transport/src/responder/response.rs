@@ -148,7 +148,7 @@ fn has_ranges(ctx: &Context) -> bool {
         .is_some_and(|recovery| recovery.received.has_ranges())
 }
 
-/// What a NAK for `missing` says of the packets behind it.
+/// Returns the payload of a NAK for `missing`: which packets have arrived behind it.
 fn arrivals(ctx: &Context, missing: Psn) -> Payload {
     let recovery = ctx.recovery.as_ref().filter(|r| r.is_selective());
     let behind = recovery.map_or(0, |r| r.received.reported_behind(missing));

@@ -68,8 +68,8 @@ impl Responder {
         Next::Done
     }
 
-    /// What is asked of the memory blocks for a packet that is placed early. It may belong to
-    /// another message than the one that is open.
+    /// Returns the memory operation for a packet that is placed early. It may belong to another
+    /// message than the one that is open.
     pub(super) fn early_operation(&self, asked: Asked) -> MemoryOp {
         let (reth, srqn) = (&self.packet.reth, self.packet.srqn);
         let (r_key, virtual_address) = (reth.r_key, reth.virtual_address);
@@ -91,7 +91,7 @@ impl Responder {
         }
     }
 
-    /// Returns true if a packet with an address of its own can be part of a longer message.
+    /// Returns true if a packet with its own address can be part of a longer message.
     pub(super) fn fits_part(&self, ctx: &Context) -> bool {
         let before = ctx
             .recovery
@@ -108,7 +108,7 @@ impl Responder {
         }
     }
 
-    /// A packet was handled. Passes those that were placed and whose turn has come, and says what is
+    /// After a packet: passes those that were placed and whose turn has come, and reports what is
     /// missing before the others.
     #[inline(never)]
     pub(crate) fn settle_gap(&mut self, now: Instant, ctx: &mut Context) {
