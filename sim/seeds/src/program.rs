@@ -3,6 +3,7 @@
 //! Each operation depends on the seed and its number only, so that a program with some of its
 //! operations left out is the same otherwise.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use ferroce_driver::{PathMtu, Service};
@@ -346,7 +347,7 @@ impl Program {
             operations: operations.collect(),
             connections,
         };
-        program.signal_last();
+        program.signal_some();
         program.fence_writes();
         program.separate_unreliable();
         program
@@ -375,15 +376,19 @@ impl Program {
         own.map(|o| o.target + o.length).max().unwrap_or(0).max(8)
     }
 
-    /// Has the last request of each queue pair and round signaled, so that its end is seen.
-    fn signal_last(&mut self) {
-        let mut seen = Vec::new();
+    /// Has requests signaled so that their end is seen: the last one of each queue pair and round,
+    /// and one before a queue is full of others.
+    fn signal_some(&mut self) {
+        let mut behind: BTreeMap<(usize, usize), u32> = BTreeMap::new();
         for operation in self.operations.iter_mut().rev() {
-            let key = (operation.round, operation.direction());
-            if operation.kind.is_posted() && !seen.contains(&key) {
-                seen.push(key);
-                operation.is_signaled = true;
+            if !operation.kind.is_posted() {
+                continue;
             }
+            let key = (operation.round, operation.direction());
+            let depth = self.connections[operation.connection].depth;
+            let silent = behind.entry(key).or_insert(depth - 1);
+            operation.is_signaled |= *silent == depth - 1;
+            *silent = if operation.is_signaled { 0 } else { *silent + 1 };
         }
     }
 

@@ -20,6 +20,8 @@ use crate::state::{Results, State};
 
 /// Time of a turn of a polling loop.
 const GRID: Duration = Duration::from_ns(50);
+/// Simulated time in which all writes become visible, and all credits of PCIe come back.
+const SETTLE_TIME: Duration = Duration::from_us(10);
 /// Simulated time in which local requests complete, and queue pairs come to rest.
 const LOCAL_LIMIT: Duration = Duration::from_ms(100);
 
@@ -120,6 +122,7 @@ impl<'a> Run<'a> {
             let place = |wrong: Wrong| wrong.at(format!("round {round}"));
             self.prepare(round).map_err(place)?;
             self.round().map_err(place)?;
+            self.settle();
             self.state.borrow_mut().check_round().map_err(place)?;
             self.check_levels().map_err(place)?;
             self.repair().map_err(place)?;
@@ -190,7 +193,8 @@ impl<'a> Run<'a> {
                 "all requests are complete, but events go on: {outcome:?}"
             ))),
             (false, _) => Err(Wrong::new(format!(
-                "no progress, {outcome:?}: {outstanding} requests have no completion"
+                "no progress, {outcome:?}: {outstanding} requests have no completion; the oldest: {}",
+                self.state.borrow().oldest_outstanding().join("; ")
             ))),
         }
     }
@@ -222,6 +226,18 @@ impl<'a> Run<'a> {
         levels.lock().check()?;
         let state = self.state.borrow();
         state.hosts.iter().try_for_each(|host| host.check_driver())
+    }
+
+    /// Lets the time pass in which the last writes become visible and credits of PCIe come back,
+    /// of which no event is left.
+    fn settle(&mut self) {
+        let end = self.world.now() + SETTLE_TIME;
+        let wait = move |cpu: &mut Cpu<'_>| match cpu.now() < end {
+            true => Next::At(end),
+            false => Next::Done,
+        };
+        self.world.spawn(0, Box::new(wait));
+        self.world.run(end + GRID);
     }
 
     /// Resets the queue pairs of connections that have failed, or were to fail.

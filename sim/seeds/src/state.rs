@@ -128,7 +128,16 @@ impl State {
         self.allowed(direction(connection, 0)).breaks
     }
 
-    /// Returns the requests that have no completion.
+    /// Returns the oldest request of each queue pair that has no completion.
+    pub fn oldest_outstanding(&self) -> Vec<String> {
+        let oldest = self.flows.iter().filter_map(|flow| {
+            let number = flow.outstanding.front()?;
+            Some(flow.posted[*number].operation.to_string())
+        });
+        oldest.collect()
+    }
+
+    /// Returns how many requests have no completion.
     pub fn outstanding(&self) -> usize {
         self.flows.iter().map(|flow| flow.outstanding.len()).sum()
     }
@@ -372,6 +381,10 @@ impl State {
                 self.links[connection].is_broken = true;
                 let is_taken = completion.status != CompletionStatus::WorkRequestFlushedError;
                 self.flows[number].received += usize::from(is_taken);
+            }
+            // A WRITE with immediate data to memory that was deregistered.
+            CompletionStatus::LocalAccessError if self.allowed(number).deregisters => {
+                self.links[connection].is_broken = true;
             }
             status => {
                 return Err(Wrong::new(format!(
