@@ -13,7 +13,7 @@ fn main() {
             Ok(r) => match r.unwrap() {
             Ok(r) => if a.len() > 2 { println!("{r:?}") },
             Err(f) => { bad += 1; println!("seed {seed} {} h{} {:?}: {f}", s.preset, s.hosts, s.faults.as_ref().map(|f| f.to_string()));
-                if trace > 0 { for l in &f.events { println!("{l}"); } println!("{}", f.state); } }
+                if trace > 0 { let sh = shrink(&s, f); println!("{}\n{}\nruns {}", sh.scenario, sh.failure, sh.runs); let f = run(&sh.scenario, trace).unwrap().unwrap_err(); for l in &f.events { println!("{l}"); } println!("{}", f.state); } }
         }}
         if one.elapsed().as_millis() > 300 { println!("seed {seed} slow {:?} {s}", one.elapsed()); }
     }

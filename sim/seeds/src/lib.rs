@@ -13,8 +13,10 @@ mod memory;
 mod program;
 mod run;
 mod scenario;
+mod shrink;
 mod state;
 
 pub use run::{Failure, Report, run};
 pub use scenario::{Mix, Scenario, ScenarioError};
+pub use shrink::{Shrunk, shrink};
 pub use state::Results;
