@@ -192,11 +192,24 @@ impl<'a> Run<'a> {
             (true, _) => Err(Wrong::new(format!(
                 "all requests are complete, but events go on: {outcome:?}"
             ))),
+            (false, _) if self.finds_completions() => Err(Wrong::new(format!(
+                "no progress, {outcome:?}: completions are there, but a polling thread was not \
+                 woken"
+            ))),
             (false, _) => Err(Wrong::new(format!(
                 "no progress, {outcome:?}: {outstanding} requests have no completion; the oldest: {}",
                 self.state.borrow().oldest_outstanding().join("; ")
             ))),
         }
+    }
+
+    /// Returns true if polling finds completions.
+    fn finds_completions(&self) -> bool {
+        let mut state = self.state.borrow_mut();
+        let before = state.results;
+        let hosts = 0..self.scenario.hosts;
+        let is_fine = hosts.clone().all(|host| state.poll(host).is_ok());
+        !is_fine || state.results != before
     }
 
     fn spawn(&mut self, host: usize, progress: &Rc<RefCell<Progress>>) -> ThreadId {
@@ -208,6 +221,7 @@ impl<'a> Run<'a> {
             host,
             operations: operations.collect(),
             due: self.world.now(),
+            has_commanded: false,
             state: Rc::clone(&self.state),
             progress: Rc::clone(progress),
             events: self.events.clone(),
@@ -340,6 +354,9 @@ struct Host {
     operations: VecDeque<Operation>,
     /// When the first of them is executed.
     due: Instant,
+    /// True if this step has executed a command of the device: what that has written is in memory
+    /// already, so that no write would wake a thread that waits for it.
+    has_commanded: bool,
     state: Rc<RefCell<State>>,
     progress: Rc<RefCell<Progress>>,
     events: Option<Arc<Mutex<Events>>>,
@@ -358,6 +375,9 @@ impl Host {
             progress.is_over = true;
             cpu.leave();
         }
+        if std::mem::take(&mut self.has_commanded) {
+            return Next::At(cpu.now() + GRID);
+        }
         if !self.operations.is_empty() && self.due > cpu.now() {
             cpu.set_deadline(self.due);
         }
@@ -374,6 +394,7 @@ impl Host {
             if self.due > cpu.now() || !self.state.borrow_mut().execute(operation)? {
                 return Ok(());
             }
+            self.has_commanded |= !operation.kind.is_posted();
             if let Some(events) = &self.events {
                 events.lock().note(cpu.now(), self.host, operation);
             }
