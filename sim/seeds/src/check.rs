@@ -100,7 +100,9 @@ impl State {
                 let now = peer.memory.word(offset);
                 let count = executions(before, now, shift);
                 if count > 1 || count == 0 && posted.is_done {
-                    return Err(Wrong::new(format!("{operation} was executed {count} times")));
+                    return Err(Wrong::new(format!(
+                        "{operation} was executed {count} times"
+                    )));
                 }
                 let landing = own.layout.landings[&operation.index].start;
                 let original = own.memory.word(landing);
@@ -193,7 +195,11 @@ fn apply(state: &mut [u8], posted: &Posted) {
 /// Checks the data that has come back.
 fn check_landing(posted: &Posted, before: &[u8], seen: &[u8], mtu: usize) -> Result<(), Wrong> {
     let operation = &posted.operation;
-    if posted.returned.as_deref().is_some_and(|bytes| bytes != seen) {
+    if posted
+        .returned
+        .as_deref()
+        .is_some_and(|bytes| bytes != seen)
+    {
         return Err(Wrong::new(format!(
             "the data of {operation} has changed after its completion"
         )));
@@ -228,7 +234,10 @@ fn executions(before: u64, now: u64, shift: u32) -> u64 {
 /// increased.
 fn is_between(before: u64, word: u64, now: u64, own: u32) -> bool {
     (0..u64::BITS).step_by(COUNT_BITS as usize).all(|shift| {
-        let (so_far, all) = (executions(before, word, shift), executions(before, now, shift));
+        let (so_far, all) = (
+            executions(before, word, shift),
+            executions(before, now, shift),
+        );
         match shift == own {
             true => so_far == 0,
             false => so_far <= all,

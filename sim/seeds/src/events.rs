@@ -38,7 +38,8 @@ impl Events {
         if self.lines.len() == self.most {
             self.lines.pop_front();
         }
-        self.lines.push_back(format!("{:>10} ns {text}", now.as_ns()));
+        self.lines
+            .push_back(format!("{:>10} ns {text}", now.as_ns()));
     }
 }
 

@@ -48,9 +48,16 @@ fn fault(random: &Random, hosts: usize) -> String {
     match random.below(13) {
         0 | 1 => format!("loss={probability}{class}"),
         2 => format!("drop={}#{}", pick(&CLASSES), 1 + random.below(12)),
-        3 => format!("burst={}/{}", pick(&["1e-3", "1e-2"]), pick(&["0.5", "0.2"])),
+        3 => format!(
+            "burst={}/{}",
+            pick(&["1e-3", "1e-2"]),
+            pick(&["0.5", "0.2"])
+        ),
         4 => format!("dup={}{class}", pick(&["1e-2", "1e-1", "5e-1"])),
-        5 => format!("reorder={}{class}", pick(&["1e-2/5us", "1e-1/3us", "5e-2/30us"])),
+        5 => format!(
+            "reorder={}{class}",
+            pick(&["1e-2/5us", "1e-1/3us", "5e-2/30us"])
+        ),
         6 => format!("reorder={}", pick(&["2paths/3us", "4paths", "8paths/20us"])),
         7 => format!("delay={}{class}", pick(&["200ns", "2us", "10us", "40us"])),
         8 => format!("jitter={}{class}", pick(&["500ns", "3us", "20us"])),

@@ -47,12 +47,6 @@ pub(crate) struct Allowed {
 }
 
 impl Flow {
-    /// Returns how many messages were sent.
-    pub fn messages(&self) -> usize {
-        let kinds = self.posted.iter().map(|posted| posted.operation.kind);
-        kinds.filter(|kind| kind.takes_receive()).count()
-    }
-
     /// Handles a completion: in order, once, with a status that can be. Returns the request.
     pub fn complete(
         &mut self,
@@ -131,11 +125,12 @@ fn check_success(posted: &Posted, completion: &WorkCompletion) -> Result<(), Wro
         Kind::FetchAdd => CompletionOpcode::FetchAdd,
         _ => CompletionOpcode::Send,
     };
-    let has_length =
-        !operation.kind.reads() || completion.byte_length as usize == operation.length;
+    let has_length = !operation.kind.reads() || completion.byte_length as usize == operation.length;
     match completion.opcode == opcode && has_length {
         true => Ok(()),
-        false => Err(Wrong::new(format!("request {operation} has {completion:?}"))),
+        false => Err(Wrong::new(format!(
+            "request {operation} has {completion:?}"
+        ))),
     }
 }
 
@@ -149,7 +144,11 @@ pub(crate) fn check_received(posted: &Posted, completion: &WorkCompletion) -> Re
     let immediate = operation.kind.has_immediate();
     let immediate = immediate.then(|| operation.immediate());
     let invalidated = posted.invalidates.map(|key| key.0);
-    let header = if completion.with_grh { crate::layout::GRH } else { 0 };
+    let header = if completion.with_grh {
+        crate::layout::GRH
+    } else {
+        0
+    };
     let is_right = completion.opcode == opcode
         && completion.immediate == immediate
         && completion.invalidated_key == invalidated

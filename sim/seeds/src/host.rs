@@ -136,7 +136,7 @@ impl Host {
     /// Returns a data segment of the memory.
     pub fn segment(&self, offset: usize, length: usize) -> DataSegment {
         DataSegment {
-            address: self.memory.address(offset) as u64,
+            address: self.memory.virtual_address(offset),
             length: length as u32,
             l_key: self.local.lkey().0,
         }
@@ -239,5 +239,7 @@ fn register(
     access: MemoryAccess,
 ) -> Result<Arc<MemoryRegion>, Wrong> {
     let address = memory.address(range.start);
-    MemoryRegion::register(pd, address, range.len(), address as u64, access).map_err(Wrong::of)
+    let virtual_address = memory.virtual_address(range.start);
+    let region = MemoryRegion::register(pd, address, range.len(), virtual_address, access);
+    region.map_err(Wrong::of)
 }

@@ -40,7 +40,8 @@ impl Recorder for Levels {
         };
         for (what, units) in [("reads", pcie.reads), ("posted writes", pcie.posted)] {
             if units != Default::default() {
-                self.left.push(format!("{units:?} of PCIe {what} of host {host}"));
+                self.left
+                    .push(format!("{units:?} of PCIe {what} of host {host}"));
             }
         }
     }

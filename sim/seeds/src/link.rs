@@ -13,9 +13,7 @@ use ferroce_world::World;
 
 use crate::error::Wrong;
 use crate::host::{Host, Sharing};
-use crate::program::{
-    Connection, MAX_INLINE, MAX_SEGMENTS, Transport, direction,
-};
+use crate::program::{Connection, MAX_INLINE, MAX_SEGMENTS, Transport, direction};
 
 /// The Q_Key of all datagrams.
 pub(crate) const Q_KEY: u32 = 0x1234_5678;
@@ -186,11 +184,13 @@ impl Link {
         Ok(())
     }
 
-    /// Posts the bind of a new window of a side. Returns false if it has none.
-    pub fn bind(&mut self, side: usize, host: &Host) -> Result<bool, Wrong> {
+    /// Posts the bind of a new window of a side, if it has one.
+    pub fn bind(&mut self, number: usize, side: usize, host: &Host) -> Result<(), Wrong> {
         let end = &mut self.ends[side];
-        let Some(region) = end.offered.as_ref().filter(|_| self.plan.has_window[side]) else {
-            return Ok(false);
+        let range = host.layout.targets.get(&direction(number, 1 - side));
+        let region = end.offered.as_ref().filter(|_| self.plan.has_window[side]);
+        let (Some(region), Some(range)) = (region, range) else {
+            return Ok(());
         };
         end.window = None;
         let window = MemoryWindow::alloc(&host.pd, WindowType::Two).map_err(Wrong::of)?;
@@ -201,8 +201,8 @@ impl Link {
             operation: SendOperation::BindWindow(WindowBinding {
                 r_key,
                 l_key: region.lkey(),
-                address: region.address() as u64,
-                length: region.length() as u64,
+                address: host.memory.virtual_address(range.start),
+                length: range.len() as u64,
                 access: WindowAccess {
                     remote_write: true,
                     remote_read: true,
@@ -222,7 +222,7 @@ impl Link {
         batch.ring();
         drop(batch);
         end.window = Some((window, Some(r_key)));
-        Ok(true)
+        Ok(())
     }
 
     /// Returns the address and key of the memory that a side offers, through its window if it is
@@ -234,7 +234,7 @@ impl Link {
         let window = end.window.as_ref().and_then(|(_, key)| *key);
         let region = end.offered.as_ref().map(|region| region.rkey());
         RemoteAddress {
-            virtual_address: host.memory.address(start + offset) as u64,
+            virtual_address: host.memory.virtual_address(start + offset),
             r_key: window.or(region).unwrap_or(RKey(u32::MAX)),
         }
     }

@@ -7,12 +7,15 @@ use ferroce_units::random::Random;
 
 /// Bytes of a page.
 const PAGE: usize = 4096;
+/// The memory of a host has its number in the bits of virtual addresses from this one on.
+const HOST_SHIFT: u32 = 32;
 /// The first stream of random numbers for the contents of memory.
 const STREAM: u64 = 3 << 32;
 
 /// Memory that a card reaches. It begins with a page, so that times do not depend on where the
 /// program has it.
 pub(crate) struct Memory {
+    host: usize,
     words: Box<[AtomicU64]>,
     skipped: usize,
     bytes: usize,
@@ -30,6 +33,7 @@ impl Memory {
             word.store(random.next(), Ordering::Relaxed);
         }
         Self {
+            host,
             words,
             skipped,
             bytes,
@@ -39,6 +43,11 @@ impl Memory {
     /// Returns the address of a byte, which a device may use.
     pub fn address(&self, offset: usize) -> usize {
         self.words[self.skipped..].as_ptr().expose_provenance() + offset
+    }
+
+    /// Returns the address of a byte in work requests, which is the same in each run.
+    pub fn virtual_address(&self, offset: usize) -> u64 {
+        ((self.host as u64 + 1) << HOST_SHIFT) + offset as u64
     }
 
     /// Returns the word at an offset, a multiple of 8.

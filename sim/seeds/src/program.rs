@@ -82,7 +82,11 @@ impl Connection {
         let flag = |times: u64| random.below(times) == 0;
         let hosts = scenario.hosts as u64;
         let one = random.below(hosts);
-        let distance = if flag(16) { 0 } else { 1 + random.below(hosts - 1) };
+        let distance = if flag(16) {
+            0
+        } else {
+            1 + random.below(hosts - 1)
+        };
         let transport = match random.below(8) {
             0 => Transport::Uc,
             1 => Transport::Ud,
@@ -136,20 +140,6 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Self; 11] = [
-        Self::Send,
-        Self::SendImmediate,
-        Self::SendInvalidate,
-        Self::Write,
-        Self::WriteImmediate,
-        Self::Read,
-        Self::CompareSwap,
-        Self::FetchAdd,
-        Self::WrongKey,
-        Self::Deregister,
-        Self::Fail,
-    ];
-
     pub const fn takes_receive(self) -> bool {
         matches!(
             self,
@@ -270,7 +260,15 @@ impl Operation {
 
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { index, round, connection, side, kind, length, .. } = self;
+        let Self {
+            index,
+            round,
+            connection,
+            side,
+            kind,
+            length,
+            ..
+        } = self;
         write!(f, "{index}: {kind:?} of {length} bytes, round {round}, ")?;
         write!(f, "connection {connection}, side {side}")
     }
@@ -297,6 +295,7 @@ fn kind(random: &Random, scenario: &Scenario, transport: Transport) -> Kind {
         (Some(1), _) => pick(&[Kind::Write, Kind::Write, Kind::WriteImmediate]),
         (Some(2), _) => Kind::Read,
         (Some(3), _) => pick(&[Kind::CompareSwap, Kind::FetchAdd]),
+        (Some(4), Transport::Xrc) => pick(&[Kind::WrongKey, Kind::Fail]),
         (Some(4), _) => pick(&[Kind::WrongKey, Kind::Deregister, Kind::Fail]),
         (_, Transport::Xrc) => pick(&[Kind::Send, Kind::SendImmediate]),
         _ => pick(&[Kind::Send, Kind::SendImmediate, Kind::SendInvalidate]),
@@ -388,7 +387,11 @@ impl Program {
             let depth = self.connections[operation.connection].depth;
             let silent = behind.entry(key).or_insert(depth - 1);
             operation.is_signaled |= *silent == depth - 1;
-            *silent = if operation.is_signaled { 0 } else { *silent + 1 };
+            *silent = if operation.is_signaled {
+                0
+            } else {
+                *silent + 1
+            };
         }
     }
 

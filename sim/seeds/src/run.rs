@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -26,18 +27,53 @@ const SETTLE_TIME: Duration = Duration::from_us(10);
 const LOCAL_LIMIT: Duration = Duration::from_ms(100);
 
 /// What a run has done.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     /// Results of all requests.
     pub results: Results,
     /// Frames that the cards have sent.
     pub frames: u64,
-    /// Frames to which faults have happened, by kind.
+    /// Faults that have happened to them.
     pub faults: u64,
     /// Simulated time.
     pub took: Duration,
-    /// Kinds of operations and their numbers.
-    pub kinds: Vec<(String, u64)>,
+    /// How many operations of each service and kind there were.
+    pub kinds: BTreeMap<String, u64>,
+}
+
+impl Report {
+    /// Adds another one.
+    pub fn add(&mut self, other: &Self) {
+        self.results.add(&other.results);
+        self.frames += other.frames;
+        self.faults += other.faults;
+        self.took = self.took + other.took;
+        for (kind, count) in &other.kinds {
+            *self.kinds.entry(kind.clone()).or_default() += count;
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Results {
+            posted,
+            succeeded,
+            failed,
+            flushed,
+            received,
+        } = self.results;
+        write!(
+            f,
+            "{posted} requests, {succeeded} completed, {failed} failed, "
+        )?;
+        write!(
+            f,
+            "{flushed} flushed, {received} messages received, {} frames, ",
+            self.frames
+        )?;
+        write!(f, "{} faults, {} us", self.faults, self.took.as_ns() / 1000)
+    }
 }
 
 /// What is wrong with a run.
@@ -78,7 +114,12 @@ pub fn run(scenario: &Scenario, traced: usize) -> Result<Result<Report, Failure>
         }
     };
     let events = (traced > 0).then(|| Arc::new(Mutex::new(Events::new(traced))));
-    let result = Run::start(&mut world, scenario, events.clone()).and_then(Run::finish);
+    let attempt = || Run::start(&mut world, scenario, events.clone()).and_then(Run::finish);
+    let result = catch_unwind(AssertUnwindSafe(attempt)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(Wrong::new(format!("panic: {}", text.unwrap_or_default())))
+    });
     Ok(result.map_err(|wrong| Failure {
         what: wrong.0,
         at: world.now(),
@@ -114,7 +155,8 @@ impl<'a> Run<'a> {
 
     fn record(&mut self) {
         let events = self.events.clone();
-        self.world.record(events.map(|events| events as SharedRecorder));
+        self.world
+            .record(events.map(|events| events as SharedRecorder));
     }
 
     fn finish(mut self) -> Result<Report, Wrong> {
@@ -142,7 +184,7 @@ impl<'a> Run<'a> {
             for side in 0..2 {
                 let host = &hosts[link.ends[side].host];
                 link.offer_again(number, side, host)?;
-                link.bind(side, host)?;
+                link.bind(number, side, host)?;
             }
         }
         state.begin_round(round);
@@ -161,7 +203,9 @@ impl<'a> Run<'a> {
     fn rest(&mut self) -> Result<(), Wrong> {
         let outcome = self.world.run(self.world.now() + LOCAL_LIMIT);
         if outcome != Outcome::Idle {
-            return Err(Wrong::new(format!("the cards do not come to rest: {outcome:?}")));
+            return Err(Wrong::new(format!(
+                "the cards do not come to rest: {outcome:?}"
+            )));
         }
         let mut state = self.state.borrow_mut();
         (0..self.scenario.hosts).try_for_each(|host| state.poll(host))
@@ -235,7 +279,8 @@ impl<'a> Run<'a> {
     /// Checks that no queue and no pool of a card has anything in it.
     fn check_levels(&mut self) -> Result<(), Wrong> {
         let levels = Arc::new(Mutex::new(Levels::default()));
-        self.world.record(Some(Arc::clone(&levels) as SharedRecorder));
+        self.world
+            .record(Some(Arc::clone(&levels) as SharedRecorder));
         self.record();
         levels.lock().check()?;
         let state = self.state.borrow();
@@ -298,11 +343,16 @@ impl<'a> Run<'a> {
     /// Brings everything to ERR, checks what is left, and destroys all objects.
     fn tear_down(&mut self) -> Result<(), Wrong> {
         let all: Vec<_> = (0..self.state.borrow().links.len()).collect();
-        let connected = all.into_iter().filter(|link| !self.state.borrow().links[*link].is_broken);
+        let connected = all
+            .into_iter()
+            .filter(|link| !self.state.borrow().links[*link].is_broken);
         let connected: Vec<_> = connected.collect();
         self.fail(&connected)?;
         let mut state = self.state.borrow_mut();
-        state.hosts.iter_mut().try_for_each(|host| host.check_shared())?;
+        state
+            .hosts
+            .iter_mut()
+            .try_for_each(|host| host.check_shared())?;
         for link in &mut state.links {
             for end in &mut link.ends {
                 end.window = None;
@@ -333,7 +383,7 @@ impl<'a> Run<'a> {
             frames,
             faults,
             took: self.world.now() - Instant::ZERO,
-            kinds: kinds.into_iter().collect(),
+            kinds,
         }
     }
 }

@@ -10,6 +10,7 @@ use ferroce_world::WorldConfig;
 use toml::{Table, Value};
 
 use crate::fault_plan;
+use crate::program::{Operation, Program};
 
 /// Hosts of a scenario.
 pub const HOSTS: std::ops::RangeInclusive<usize> = 2..=8;
@@ -165,9 +166,9 @@ impl Scenario {
     /// # Errors
     /// [`ScenarioError`] names what is wrong.
     pub fn from_toml(text: &str, seed: Option<u64>) -> Result<Self, ScenarioError> {
-        let table: Table = text.parse().map_err(|error: toml::de::Error| {
-            ScenarioError::Toml(error.message().to_owned())
-        })?;
+        let table: Table = text
+            .parse()
+            .map_err(|error: toml::de::Error| ScenarioError::Toml(error.message().to_owned()))?;
         let seed = match (seed, table.get("seed")) {
             (Some(seed), _) => seed,
             (None, Some(value)) => number("seed", value, 0..=u64::MAX >> 1)?,
@@ -217,6 +218,16 @@ impl Scenario {
             }
         }
         Ok(())
+    }
+
+    /// Returns the operations of its program as text.
+    pub fn operations(&self) -> Vec<String> {
+        let program = Program::of(self);
+        program
+            .operations
+            .iter()
+            .map(Operation::to_string)
+            .collect()
     }
 
     /// Returns the configuration of its world.
@@ -303,7 +314,9 @@ fn list<T>(
     value: &Value,
     read: impl Fn(&Value) -> Result<T, ScenarioError>,
 ) -> Result<Vec<T>, ScenarioError> {
-    let values = value.as_array().ok_or_else(|| wrong(key, value, "a list"))?;
+    let values = value
+        .as_array()
+        .ok_or_else(|| wrong(key, value, "a list"))?;
     values.iter().map(read).collect()
 }
 
@@ -375,7 +388,9 @@ mod tests {
             ("only = 3", "only"),
         ] {
             match Scenario::from_toml(text, None) {
-                Err(ScenarioError::Key { key: found } | ScenarioError::Value { key: found, .. }) => {
+                Err(
+                    ScenarioError::Key { key: found } | ScenarioError::Value { key: found, .. },
+                ) => {
                     assert_eq!(found, key, "{text}");
                 }
                 other => panic!("{text}: {other:?}"),

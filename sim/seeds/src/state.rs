@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use ferroce_driver::{
-    AddressVector, CompletionStatus, DataSegment, Destination, ModifyQp, RemoteAddress, SendData, SendOperation,
-    SendRequest, WorkCompletion,
+    AddressVector, CompletionStatus, DataSegment, Destination, ModifyQp, RemoteAddress, SendData,
+    SendOperation, SendRequest, WorkCompletion,
 };
 use ferroce_world::World;
 
@@ -37,6 +37,17 @@ pub struct Results {
     pub received: u64,
 }
 
+impl Results {
+    /// Adds others.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.posted += other.posted;
+        self.succeeded += other.succeeded;
+        self.failed += other.failed;
+        self.flushed += other.flushed;
+        self.received += other.received;
+    }
+}
+
 /// A program under way.
 pub(crate) struct State {
     pub program: Program,
@@ -65,7 +76,10 @@ impl State {
             .map(|(number, layout)| Host::open(world, number, scenario.seed, layout.clone()))
             .collect();
         let mut hosts = hosts?;
-        let links: Result<Vec<_>, _> = program.connections.iter().enumerate()
+        let links: Result<Vec<_>, _> = program
+            .connections
+            .iter()
+            .enumerate()
             .map(|(number, plan)| Link::create(plan, number, &mut hosts, scenario.seed))
             .collect();
         let links = links?;
@@ -113,9 +127,8 @@ impl State {
         let (connection, side) = (number / 2, number % 2);
         let transport = self.links[connection].plan.transport;
         let mut operations = self.program.round(self.round);
-        let deregisters = operations.any(|o| {
-            (o.connection, o.side, o.kind) == (connection, 1 - side, Kind::Deregister)
-        });
+        let deregisters = operations
+            .any(|o| (o.connection, o.side, o.kind) == (connection, 1 - side, Kind::Deregister));
         let is_disrupted = self.program.is_disrupted(self.round, connection);
         Allowed {
             breaks: transport.is_reliable() && (self.breaks || is_disrupted),
@@ -172,7 +185,10 @@ impl State {
         let mut posted = self.posted(operation);
         let (link, side) = (&self.links[operation.connection], operation.side);
         let (own, peer) = (link.ends[side].host, link.ends[1 - side].host);
-        let window = link.ends[1 - side].window.as_ref().and_then(|(_, key)| *key);
+        let window = link.ends[1 - side]
+            .window
+            .as_ref()
+            .and_then(|(_, key)| *key);
         posted.invalidates = window.filter(|_| operation.kind == Kind::SendInvalidate);
         let path = self.paths[peer];
         let srqn = self.hosts[peer].xrc_number();
@@ -200,7 +216,11 @@ impl State {
                 false => SendData::ScatterGather(&segments),
             },
         };
-        let mut batch = link.ends[side].qp.send_queue().expect("the side sends").lock();
+        let mut batch = link.ends[side]
+            .qp
+            .send_queue()
+            .expect("the side sends")
+            .lock();
         if is_full(batch.post(&request))? {
             return Ok(false);
         }
@@ -286,7 +306,7 @@ impl State {
                 let offset = peer.layout.counters.start + 8 * word;
                 SendOperation::FetchAdd {
                     remote: RemoteAddress {
-                        virtual_address: peer.memory.address(offset) as u64,
+                        virtual_address: peer.memory.virtual_address(offset),
                         r_key: peer.counters.rkey(),
                     },
                     add: 1 << shift,
@@ -322,8 +342,12 @@ impl State {
         loop {
             let mut sends = Vec::new();
             let mut receives = Vec::new();
-            self.hosts[host].send_cq.poll(POLL, |completion| sends.push(completion));
-            self.hosts[host].receive_cq.poll(POLL, |completion| receives.push(completion));
+            self.hosts[host]
+                .send_cq
+                .poll(POLL, |completion| sends.push(completion));
+            self.hosts[host]
+                .receive_cq
+                .poll(POLL, |completion| receives.push(completion));
             for completion in &sends {
                 self.complete_send(host, completion)?;
             }
@@ -339,7 +363,9 @@ impl State {
     fn end_of(&self, host: usize, completion: &WorkCompletion) -> Result<(usize, usize), Wrong> {
         let end = self.numbers.get(&(host, completion.qpn.0));
         end.copied().ok_or_else(|| {
-            Wrong::new(format!("host {host} has no QP of the completion {completion:?}"))
+            Wrong::new(format!(
+                "host {host} has no QP of the completion {completion:?}"
+            ))
         })
     }
 
@@ -375,7 +401,8 @@ impl State {
         let number = direction(connection, 1 - side);
         match completion.status {
             CompletionStatus::Success => self.check_message(host, number, completion)?,
-            CompletionStatus::WorkRequestFlushedError | CompletionStatus::RemoteInvalidRequestError
+            CompletionStatus::WorkRequestFlushedError
+            | CompletionStatus::RemoteInvalidRequestError
                 if self.may_break(connection) || self.links[connection].is_broken =>
             {
                 self.links[connection].is_broken = true;
@@ -399,7 +426,9 @@ impl State {
             None => &mut end.outstanding,
         };
         *outstanding = outstanding.checked_sub(1).ok_or_else(|| {
-            Wrong::new(format!("more receives complete than were posted: {completion:?}"))
+            Wrong::new(format!(
+                "more receives complete than were posted: {completion:?}"
+            ))
         })?;
         self.feed(connection, side)
     }
@@ -415,7 +444,10 @@ impl State {
         let link = &self.links[number / 2];
         let flow = &self.flows[number];
         let sender = &self.hosts[link.ends[number % 2].host];
-        let messages = flow.posted.iter().filter(|p| p.operation.kind.takes_receive());
+        let messages = flow
+            .posted
+            .iter()
+            .filter(|p| p.operation.kind.takes_receive());
         let check = |posted: &Posted| {
             check_received(posted, completion)?;
             let operation = &posted.operation;
@@ -424,7 +456,9 @@ impl State {
             }
             let header = if completion.with_grh { GRH } else { 0 };
             let start = completion.wr_id as usize + header;
-            let seen = self.hosts[host].memory.bytes(start..start + operation.length);
+            let seen = self.hosts[host]
+                .memory
+                .bytes(start..start + operation.length);
             match seen == sender.known[operation.source..][..operation.length] {
                 true => Ok(()),
                 false => Err(Wrong::new(format!("the data of {operation} is wrong"))),
@@ -457,9 +491,10 @@ impl State {
             return Ok(());
         };
         let number = direction(connection, 1 - side);
-        let expected = self.program.round(self.round).filter(|o| {
-            o.direction() == number && o.kind.takes_receive()
-        });
+        let expected = self
+            .program
+            .round(self.round)
+            .filter(|o| o.direction() == number && o.kind.takes_receive());
         let count = match link.plan.transport.is_reliable() {
             _ if link.is_broken => 0,
             true => expected.count().saturating_sub(self.flows[number].received),

@@ -22,7 +22,11 @@ fn a_responder_that_acknowledges_too_much_is_found() {
     let left = shrunk.scenario.only.as_ref().expect("it is shorter");
     assert!(left.len() <= SHORT, "{}", shrunk.scenario);
     let again = run(&shrunk.scenario, 0).expect("a possible scenario");
-    assert_eq!(again.err(), Some(shrunk.failure), "it fails the same way again");
+    assert_eq!(
+        again.err(),
+        Some(shrunk.failure),
+        "it fails the same way again"
+    );
     canary::acknowledge_too_much(false);
     let fixed = run(&shrunk.scenario, 0).expect("a possible scenario");
     assert!(fixed.is_ok(), "{fixed:?}");
