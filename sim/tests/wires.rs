@@ -19,6 +19,7 @@ use ferroce_driver::{AsyncEvent, CompletionStatus, SendOperation};
 use ferroce_embed::fabric::registry::{Registry, UplinkCounter};
 use ferroce_embed::function::Options;
 use ferroce_embed::uplink::UplinkSpec;
+use ferroce_faults::FaultCounter;
 use ferroce_test_support::eventually;
 
 fn on_wire(rendezvous: &Rendezvous, host: &str, wire: &str) -> Options {
@@ -94,6 +95,44 @@ fn rdma_over_a_stream() {
         format!("qemu-stream:{path}"),
     );
     Connected::new("stream", &near, &far).write_and_read(BUFFER);
+}
+
+/// Goal: on a wire out of this machine both directions suffer, although one end has faults only.
+/// Method: the first packets of each direction are lost, damaged, late and duplicated.
+#[test]
+fn faults_of_a_wire_have_both_directions() {
+    let rendezvous = Rendezvous::new("wire-faults");
+    let [a, b] = sockets(&rendezvous);
+    let fabrics = ["near", "far"].map(|side| Rendezvous::new(&format!("faults-{side}")));
+    let plan = "drop=write#1,corrupt=write#30,dup=write#60,reorder=write#90/1ms,\
+                drop=read_response#2,corrupt=read_response#40,dup=read_response#70";
+    let near = Node::new(&Options {
+        faults: Some(plan.parse().expect("a plan")),
+        ..on_wire(&fabrics[0], "a", &format!("qemu-dgram:{a},{b}"))
+    });
+    let far = Node::new(&on_wire(&fabrics[1], "b", &format!("qemu-dgram:{b},{a}")));
+    near.connect(&far);
+    far.connect(&near);
+    let pair = Connected { near, far, fabrics };
+    pair.write_and_read(BUFFER);
+    let registry = Registry::open(&pair.fabrics[0].0).expect("it is there");
+    let place = registry.occupants()[0].place;
+    let value = |counter| {
+        registry
+            .fault_counter(place, counter)
+            .load(Ordering::Relaxed)
+    };
+    // The function publishes its counters when it is idle.
+    eventually("the counters of all faults", TIMEOUT, || {
+        [
+            (FaultCounter::Lost, 2),
+            (FaultCounter::Corrupted, 2),
+            (FaultCounter::Duplicated, 2),
+            (FaultCounter::Delayed, 1),
+        ]
+        .iter()
+        .all(|(counter, expected)| value(*counter) == *expected)
+    });
 }
 
 #[test]

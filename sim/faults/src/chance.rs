@@ -4,23 +4,28 @@ use ferroce_units::random::mixed;
 
 /// A probability above 0, up to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Probability(f64);
+pub(crate) struct Probability {
+    value: f64,
+    /// Draws up to this one are covered.
+    last: u64,
+}
 
 impl Probability {
     /// Returns the probability; `None` if the number is none, or 0.
     pub fn new(value: f64) -> Option<Self> {
-        (value > 0.0 && value <= 1.0).then_some(Self(value))
+        // A conversion from float saturates.
+        let last = (value * 2f64.powi(64)) as u64;
+        (value > 0.0 && value <= 1.0).then_some(Self { value, last })
     }
 
     pub fn value(self) -> f64 {
-        self.0
+        self.value
     }
 
     /// Returns true for this share of all numbers.
     #[inline]
     pub fn covers(self, draw: u64) -> bool {
-        // A conversion from float saturates: of 1.0 every number but one is below.
-        self.0 >= 1.0 || draw < (self.0 * 2f64.powi(64)) as u64
+        draw <= self.last
     }
 }
 

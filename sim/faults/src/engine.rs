@@ -72,7 +72,7 @@ impl Engine {
     /// Returns what happens to a frame that would arrive at `now`. Frames that are not RoCEv2 pass.
     ///
     /// `is_forward` is to be true for one of the two directions between two ends of one address:
-    /// their flows are told apart by it.
+    /// it distinguishes their flows.
     pub fn decide(&mut self, now: Instant, is_forward: bool, frame: &[u8]) -> Verdict {
         let Some(packet) = Packet::parse(frame) else {
             return Verdict::PASS;

@@ -6,7 +6,7 @@
 //! the flow, and how often this PSN of this flow was seen. QPNs and first PSNs are random in each
 //! run; the same program with other ones meets the same faults.
 //!
-//! There is no clock, thread or I/O in this crate. The caller carries out the [`Verdict`].
+//! There is no clock, thread or I/O in this crate. The caller executes the [`Verdict`].
 
 #![forbid(unsafe_code)]
 

@@ -91,7 +91,7 @@ pub enum PacketClass {
 }
 
 impl PacketClass {
-    /// The classes with a name of their own.
+    /// The classes that have names.
     pub const NAMED: [(&'static str, Self); 13] = [
         ("any", Self::Any),
         ("request", Self::Request),

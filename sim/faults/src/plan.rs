@@ -282,7 +282,7 @@ impl Selector {
 pub struct Span {
     /// Its begin.
     pub from: Duration,
-    /// Its end, which does not belong to it; `None`: for ever.
+    /// Its end, which does not belong to it; `None`: without a limit.
     pub until: Option<Duration>,
 }
 

@@ -56,7 +56,8 @@ pub enum Direction {
     Outbound,
 }
 
-/// Returns the block of a frame at `interface`, with a comment if there is one; `time` in units of the interface's resolution.
+/// Returns the block of a frame at `interface`, with a comment if there is one; `time` in units of
+/// the interface's resolution.
 pub fn packet_block(
     interface: u32,
     time: u64,

@@ -27,8 +27,8 @@ pub struct LinkCounters {
     pub lost_frames: u64,
     /// Largest number of frames that were on their way to the card at once.
     pub most_under_way: u64,
-    /// What faults have done to frames to the card.
-    pub faults: FaultCounters,
+    /// What faults have done to frames to the card; `None`: the world has no faults.
+    pub faults: Option<FaultCounters>,
 }
 
 impl LinkCounters {
@@ -70,8 +70,8 @@ impl HostCounters {
             ("link_waited_ns", link.waited.as_ns()),
             ("link_lost_frames", link.lost_frames),
         ]);
-        if link.faults != FaultCounters::default() {
-            list.extend(link.faults.list());
+        if let Some(faults) = &link.faults {
+            list.extend(faults.list());
         }
         list
     }

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use ferroce_faults::{Engine, Plan};
+use ferroce_faults::{Engine, FaultCounters, Plan};
 use ferroce_model::{Port, Reservation, Route};
 use ferroce_platform::numbered_hosts;
 use ferroce_units::{Duration, Instant};
@@ -64,7 +64,11 @@ impl Fabric {
     pub fn new(config: &WorldConfig, looks_ahead: bool) -> Self {
         let end = |host| End {
             line: Line::new(config.preset_of(host)),
-            ..End::default()
+            arriving: VecDeque::new(),
+            counters: LinkCounters {
+                faults: config.faults.as_ref().map(|_| FaultCounters::default()),
+                ..LinkCounters::default()
+            },
         };
         Self {
             now: Instant::ZERO,

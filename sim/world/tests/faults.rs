@@ -36,7 +36,8 @@ struct Seen {
 
 impl Seen {
     fn counter(&self, host: usize, counter: FaultCounter) -> u64 {
-        self.counters[host].link.faults.value(counter)
+        let faults = self.counters[host].link.faults;
+        faults.expect("the world has faults").value(counter)
     }
 
     fn nic(&self, host: usize, counter: Counter) -> u64 {

@@ -41,8 +41,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("selftest", &["driver", "spec", "wire"]),
     // What users start and load. Neither is used by anything but tests.
     ("provider", &["driver", "embed", "platform", "rdma-cm", "timed-client", "units", "wire"]),
-    ("", &["driver", "embed", "faults", "lab", "model", "platform", "seeds", "selftest", "serve", "spec", "timed",
-        "timed-client", "units", "wire", "world"]),
+    ("", &["driver", "embed", "faults", "lab", "model", "platform", "seeds", "selftest", "serve",
+        "spec", "timed", "timed-client", "units", "wire", "world"]),
     // Tests.
     ("test-support", &["wire"]),
     ("test-verbs", &["driver"]),

@@ -10,6 +10,7 @@ use ferroce_units::Instant;
 use ferroce_wire::{Gid, Qpn};
 use liveness::{Liveness, Progress};
 use multicast::Multicast;
+use recording::carries_icrc;
 use uplink::UplinkEnd;
 
 use super::frame::Frame;
@@ -21,6 +22,7 @@ use crate::clock::{Clock, Ticks};
 mod faults;
 mod liveness;
 mod multicast;
+mod recording;
 mod uplink;
 
 /// A process that polled within this time is not woken: it checks before a wake-up could take
@@ -499,51 +501,6 @@ impl FabricPort {
             Some(frame) => Some(Frame::Ring(frame)),
             None => self.receive_from_uplink().map(Frame::Buffer),
         }
-    }
-
-    /// Records a received frame, unless it was recorded in the same file when it was sent.
-    #[cold]
-    fn record_received(&mut self, frame: &Frame) {
-        let is_recorded = self.is_recorded(frame);
-        if let Some(capture) = self.capture.as_mut().filter(|_| !is_recorded) {
-            capture.record(frame.as_ref(), carries_icrc(frame));
-        }
-    }
-
-    /// Returns true if its sender has recorded a received frame in the file of this function.
-    fn is_recorded(&self, frame: &Frame) -> bool {
-        let capture = self.capture.as_ref().map(Capture::identity);
-        match frame {
-            Frame::Ring(frame) => {
-                frame.is_recorded() && capture == Some(self.registry.capture(frame.place()))
-            }
-            Frame::Buffer(_) => false,
-        }
-    }
-
-    /// Records a frame that is sent, unless its receiver does so in the same file, with what
-    /// faults do to it.
-    #[cold]
-    fn record_sent(&mut self, frame: &mut ring::Frame) {
-        let to = frame.place();
-        if let Some(capture) = &mut self.capture {
-            let is_left = to != 0
-                && self.registry.capture(to) == capture.identity()
-                && self.registry.are_faults_active(to);
-            if !is_left {
-                capture.record(frame.as_ref(), true);
-                frame.set_recorded();
-            }
-        }
-    }
-}
-
-/// Returns true if the sender of a received frame has computed its ICRC.
-#[inline]
-fn carries_icrc(frame: &Frame) -> bool {
-    match frame {
-        Frame::Ring(frame) => frame.carries_icrc(),
-        Frame::Buffer(_) => true,
     }
 }
 

@@ -7,7 +7,8 @@
 //!
 //! | fault | value |
 //! | --- | --- |
-//! | `loss`, `drop`, `dup`, `corrupt`, `corrupt-header`, `corrupt-icrc` | `PROBABILITY`, or `CLASS#NUMBERS` |
+//! | `loss`, `drop`, `dup` | `PROBABILITY`, or `CLASS#NUMBERS` |
+//! | `corrupt`, `corrupt-header`, `corrupt-icrc` | `PROBABILITY`, or `CLASS#NUMBERS` |
 //! | `burst` | `ENTER/LEAVE[/LOSS_BAD[/LOSS_GOOD]]`, probabilities |
 //! | `delay`, `jitter` | `TIME` |
 //! | `reorder` | `Npaths[/SPREAD]`, or `PROBABILITY[/TIME]`, or `CLASS#NUMBERS[/TIME]` |

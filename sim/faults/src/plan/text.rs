@@ -1,7 +1,7 @@
 //! Numbers, times and addresses, from text and to text.
 
+use core::net::IpAddr;
 use std::fmt;
-use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use ferroce_units::Duration;

@@ -70,7 +70,9 @@ impl Fabric {
         };
         let verdict = engine.decide(arrival, is_forward, frame);
         if !verdict.is_pass() {
-            verdict.count(engine.plan(), &mut self.ends[to].counters.faults);
+            if let Some(counters) = &mut self.ends[to].counters.faults {
+                verdict.count(engine.plan(), counters);
+            }
         }
         (arrival + verdict.delay, verdict)
     }
@@ -96,7 +98,9 @@ impl Fabric {
     fn put_if_room(&mut self, arrival: Instant, to: usize, frame: Frame) {
         let end = &mut self.ends[to];
         if end.arriving.len() >= 2 * MAX_UNDER_WAY {
-            end.counters.faults.add(FaultCounter::HeldLost);
+            if let Some(counters) = &mut end.counters.faults {
+                counters.add(FaultCounter::HeldLost);
+            }
             return self.pool.give_back(frame);
         }
         self.count_received(to, frame.length());

@@ -1,5 +1,5 @@
 //! Packet faults of a function: of the frames that it receives, and of those that it sends on its
-//! uplink, where the other end has no faults of its own.
+//! uplink, where the other end has no plan.
 //!
 //! Slots of a ring are returned in order. A frame that is held back or changed is copied out of
 //! its slot; a timer delivers the copy.

@@ -33,7 +33,7 @@ impl Registry {
     }
 
     /// Returns the plan that was given to the function at a place; `None`: no faults, or another
-    /// process is writing it, which then tells so again.
+    /// process is writing it, and notifies again.
     pub fn injected_plan(&self, place: u8) -> Option<Plan> {
         let length = self.place_word(place, field::FAULT_PLAN_LENGTH);
         let length = (length.load(Ordering::Relaxed) as usize).min(MAX_EXPRESSION);
