@@ -6,7 +6,8 @@
 #                 once built, in debug builds of its own
 #   make test     every test, also those that drive programs from Debian; FERROCE_TEST_SLOW=4 gives
 #                 each process and each wait four times its time, for a slow or busy machine
-#   make soak     random verbs programs of two processes, 10,000 seeds; what takes long of the rest
+#   make soak     random verbs programs, of two processes and of simulated hosts, 10,000 seeds each;
+#                 what takes long of the rest
 #   make fuzz     each fuzz target for MINUTES=1, with inputs of SEED=1
 #   make loom     shared state in every order of its accesses
 #   make asan     the conformance suite and the hostile tests in an address-sanitizer build
@@ -70,7 +71,7 @@ test: build
 # The crates whose tests start nothing but themselves and the C compiler. What is left to `make test`:
 # the command, the C ABI against Debian's headers, all that runs programs.
 CHECK_CRATES := qp spec units wire cm transport model driver rdma-cm vfio-user platform embed serve \
-	world timed timed-protocol timed-client preload lab selftest test-support
+	world seeds timed timed-protocol timed-client preload lab selftest test-support
 
 check:
 	@rust=$$(.ci/cargo --packages); .ci/install-packages $(BUILD_PACKAGES) $$rust
@@ -82,6 +83,7 @@ check:
 
 soak: build
 	@.ci/install-packages $(TEST_PACKAGES)
+	FERROCE_SEEDS=$(SEEDS) $(CARGO) test --locked -p ferroce-seeds --test seeds
 	FERROCE_SEEDS=$(SEEDS) $(CARGO) test --locked -p ferroce-verbs-client --test random
 	FERROCE_TEST_BUS=vfio-user $(CARGO) test --locked -p ferroce-verbs-client -- --test-threads=2
 	$(CARGO) test --locked -p ferroce --test serve_driver -- --ignored

@@ -25,6 +25,8 @@
 
 mod acknowledge;
 mod attributes;
+#[cfg(feature = "canary")]
+pub mod canary;
 mod completer;
 mod completion;
 mod config;

@@ -18,6 +18,7 @@ mod report;
 mod run;
 mod selftest;
 mod serve;
+mod sim;
 mod validate;
 mod wire;
 mod world;
@@ -57,6 +58,9 @@ How fast would the card be? perftest in simulated time; model beside measurement
   ferroce validate                            every target
   ferroce report --out report                 a page with all plots
 
+Random verbs programs with packet faults, against a reference:
+  ferroce sim --seeds 1000
+
 The first bitstream:
   ferroce selftest --device vfio:0000:01:00.0 what works, and what to check where it does not
   ferroce reg dump --device vfio:0000:01:00.0 its registers by name
@@ -84,6 +88,7 @@ enum Command {
     Compare(compare::Compare),
     Report(report::Report),
     Validate(validate::Validate),
+    Sim(Box<sim::Sim>),
     #[command(name = "selftest")]
     SelfTest(selftest::SelfTest),
     Reg(reg::Reg),
@@ -111,6 +116,7 @@ impl Cli {
             Command::Compare(compare) => or_complain(compare.execute()),
             Command::Report(report) => or_complain(report.execute()),
             Command::Validate(validate) => validate.execute(),
+            Command::Sim(sim) => sim.execute(),
             Command::SelfTest(selftest) => selftest.execute(),
             Command::Reg(reg) => or_complain(reg.execute()),
             Command::Preset(preset) => or_complain(preset.execute()),

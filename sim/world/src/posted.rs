@@ -197,9 +197,10 @@ impl PostedWrites {
     }
 
     fn find_overlapping(&mut self, address: usize, length: usize, memory: &mut MemoryMap) {
+        let reached = self.reach_of(address, length);
         let mut place = 0;
         while let Some(write) = self.writes.get(place).copied() {
-            if write.overlaps(address, length) {
+            if write.overlaps(reached.start, reached.len()) {
                 self.writes.remove(place);
                 self.apply(&write, memory);
             } else {
@@ -208,6 +209,24 @@ impl PostedWrites {
         }
         if self.writes.is_empty() {
             self.pages = 0;
+        }
+    }
+
+    /// Returns a range of memory with all writes that overlap with it: those to memory that is read,
+    /// and those that other ones of them overlap with, which must not pass each other.
+    fn reach_of(&self, address: usize, length: usize) -> Range<usize> {
+        let mut reached = address..address + length;
+        loop {
+            let before = reached.clone();
+            for write in &self.writes {
+                if write.overlaps(reached.start, reached.len()) {
+                    let end = write.address + write.length as usize;
+                    reached = reached.start.min(write.address)..reached.end.max(end);
+                }
+            }
+            if reached == before {
+                return reached;
+            }
         }
     }
 
@@ -311,6 +330,19 @@ mod tests {
         assert_eq!(bench.word(0), u64::from_ne_bytes([3; 8]));
         assert_eq!(bench.posted.len(), 0);
         assert_eq!(bench.posted.small.free.len(), 3);
+    }
+
+    #[test]
+    fn a_read_of_a_part_leaves_the_order_of_writes() {
+        let mut bench = Bench::new();
+        bench.push(10, 1, &[1; 16]);
+        bench.push(11, 0, &[2; 16]);
+        let start = bench.memory.as_ptr().addr();
+        bench.posted.apply_overlapping(start, 8, &mut bench.map);
+        bench.apply(20);
+        let words = [0, 1, 2].map(|word| bench.word(word));
+        let expected = [2, 2, 1].map(|byte| u64::from_ne_bytes([byte; 8]));
+        assert_eq!(words, expected);
     }
 
     #[test]

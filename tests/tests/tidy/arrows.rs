@@ -28,6 +28,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("serve", &["driver", "embed", "platform", "spec", "vfio-user", "wire"]),
     // Simulated time: the world, and the world of unmodified programs.
     ("world", &["driver", "faults", "model", "platform", "spec", "transport", "units", "wire"]),
+    // Random programs in the world.
+    ("seeds", &["driver", "faults", "model", "platform", "units", "wire", "world"]),
     ("timed-protocol", &[]),
     ("preload", &["timed-protocol"]),
     ("timed-client", &["driver", "embed", "model", "platform", "spec", "timed-protocol",
@@ -39,8 +41,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("selftest", &["driver", "spec", "wire"]),
     // What users start and load. Neither is used by anything but tests.
     ("provider", &["driver", "embed", "platform", "rdma-cm", "timed-client", "units", "wire"]),
-    ("", &["driver", "embed", "faults", "lab", "model", "platform", "selftest", "serve", "spec",
-        "timed", "timed-client", "units", "wire", "world"]),
+    ("", &["driver", "embed", "faults", "lab", "model", "platform", "seeds", "selftest", "serve",
+        "spec", "timed", "timed-client", "units", "wire", "world"]),
     // Tests.
     ("test-support", &["wire"]),
     ("test-verbs", &["driver"]),

@@ -1,0 +1,15 @@
+//! A defect that tests switch on, to see that they find it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static ACKNOWLEDGES_TOO_MUCH: AtomicBool = AtomicBool::new(false);
+
+/// Has all responders of this process acknowledge the packet that they expect, too.
+pub fn acknowledge_too_much(is_on: bool) {
+    ACKNOWLEDGES_TOO_MUCH.store(is_on, Ordering::Relaxed);
+}
+
+/// Returns true if responders acknowledge too much.
+pub(crate) fn acknowledges_too_much() -> bool {
+    ACKNOWLEDGES_TOO_MUCH.load(Ordering::Relaxed)
+}

@@ -1,0 +1,23 @@
+//! What is wrong with a run.
+
+use std::fmt;
+
+/// What is wrong, as text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Wrong(pub String);
+
+impl Wrong {
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// Returns an error of the driver or the world.
+    pub fn of(error: impl fmt::Display) -> Self {
+        Self(error.to_string())
+    }
+
+    /// Adds where.
+    pub fn at(self, place: impl fmt::Display) -> Self {
+        Self(format!("{place}: {}", self.0))
+    }
+}

@@ -1,0 +1,126 @@
+//! Where the memory of a host has what.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::program::{Kind, MAX_LENGTH, Program, SOURCE, Transport, direction};
+
+/// Each part begins at a multiple of this.
+const ALIGNMENT: usize = 64;
+/// Bytes of the buffer of a receive: the longest message, and the IP header of a datagram.
+pub(crate) const RECEIVE: usize = (MAX_LENGTH + GRH).next_multiple_of(ALIGNMENT);
+/// Bytes in front of a datagram: room for an IP header.
+pub(crate) const GRH: usize = 40;
+/// Receives of a host beyond two for each message: some are flushed, others taken by messages that
+/// do not end.
+const SPARE_RECEIVES: usize = 8;
+/// Bits of a counter that counts how often one fetch and add was executed.
+pub(crate) const COUNT_BITS: u32 = 4;
+
+/// The parts of a host's memory.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Layout {
+    /// Constant data.
+    pub source: Range<usize>,
+    /// Words to which peers add.
+    pub counters: Range<usize>,
+    /// What peers write and read, by the number of the direction.
+    pub targets: BTreeMap<usize, Range<usize>>,
+    /// Where data comes back to, by operation.
+    pub landings: BTreeMap<usize, Range<usize>>,
+    /// Buffers of receives.
+    pub receives: Range<usize>,
+    /// All.
+    pub bytes: usize,
+}
+
+/// The word and the lowest bit that count the executions of a fetch and add.
+pub(crate) type Counter = (usize, u32);
+
+/// The memory of all hosts.
+#[derive(Debug, Clone)]
+pub(crate) struct Layouts {
+    pub hosts: Vec<Layout>,
+    /// The counters of the host at the other side, by operation.
+    pub counters: BTreeMap<usize, Counter>,
+}
+
+impl Layouts {
+    /// Returns the memory that a program needs.
+    pub fn of(program: &Program, hosts: usize) -> Self {
+        let mut layouts = Self {
+            hosts: vec![Layout::default(); hosts],
+            counters: BTreeMap::new(),
+        };
+        for (host, layout) in layouts.hosts.iter_mut().enumerate() {
+            layout.source = layout.take(SOURCE);
+            layout.add_counters(program, host, &mut layouts.counters);
+            layout.add_targets(program, host);
+            layout.add_landings(program, host);
+            layout.add_receives(program, host);
+        }
+        layouts
+    }
+}
+
+impl Layout {
+    fn take(&mut self, bytes: usize) -> Range<usize> {
+        let start = self.bytes.next_multiple_of(ALIGNMENT);
+        self.bytes = start + bytes;
+        start..self.bytes
+    }
+
+    fn add_counters(
+        &mut self,
+        program: &Program,
+        host: usize,
+        counters: &mut BTreeMap<usize, Counter>,
+    ) {
+        let per_word = u64::BITS / COUNT_BITS;
+        let mut count = 0;
+        for operation in &program.operations {
+            let connection = &program.connections[operation.connection];
+            let target = connection.hosts[1 - operation.side];
+            if operation.kind == Kind::FetchAdd && target == host {
+                let word = (count / per_word) as usize;
+                counters.insert(operation.index, (word, count % per_word * COUNT_BITS));
+                count += 1;
+            }
+        }
+        self.counters = self.take(8 * count.div_ceil(per_word).max(1) as usize);
+    }
+
+    fn add_targets(&mut self, program: &Program, host: usize) {
+        for (number, connection) in program.connections.iter().enumerate() {
+            for side in 0..2 {
+                let has_memory = connection.transport != Transport::Ud;
+                if has_memory && connection.hosts[1 - side] == host {
+                    let direction = direction(number, side);
+                    let range = self.take(program.target_bytes(direction));
+                    self.targets.insert(direction, range);
+                }
+            }
+        }
+    }
+
+    fn add_landings(&mut self, program: &Program, host: usize) {
+        for operation in &program.operations {
+            let own = program.connections[operation.connection].hosts[operation.side];
+            if operation.kind.reads() && own == host {
+                let range = self.take(operation.length);
+                self.landings.insert(operation.index, range);
+            }
+        }
+    }
+
+    fn add_receives(&mut self, program: &Program, host: usize) {
+        let ends = program.connections.iter().flat_map(|c| c.hosts);
+        let ends = ends.filter(|end| *end == host).count();
+        let messages = program.operations.iter().filter(|o| {
+            let to = program.connections[o.connection].hosts[1 - o.side];
+            o.kind.takes_receive() && to == host
+        });
+        let receives = 2 * messages.count() + SPARE_RECEIVES * (ends + 1);
+        self.receives = self.take(receives * RECEIVE);
+    }
+}

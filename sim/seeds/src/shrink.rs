@@ -1,0 +1,96 @@
+//! Makes a failing scenario shorter.
+
+use ferroce_faults::Plan;
+
+use crate::run::{Failure, run};
+use crate::scenario::{HOSTS, Scenario};
+
+/// Runs of a scenario that shrinking may take.
+const MAX_RUNS: usize = 400;
+
+/// A shorter scenario that fails, and how.
+#[derive(Debug)]
+pub struct Shrunk {
+    /// The scenario.
+    pub scenario: Scenario,
+    /// Its failure, which may be another one.
+    pub failure: Failure,
+    /// Runs that it took.
+    pub runs: usize,
+}
+
+/// Returns a short scenario that still fails: fewer hosts, operations, faults and rounds.
+pub fn shrink(scenario: &Scenario, failure: Failure) -> Shrunk {
+    let mut shrunk = Shrunk {
+        scenario: scenario.clone(),
+        failure,
+        runs: 0,
+    };
+    shrunk.fewer_hosts();
+    shrunk.fewer_operations();
+    shrunk.fewer_faults();
+    shrunk.fewer_operations();
+    shrunk
+}
+
+impl Shrunk {
+    /// Takes a scenario if it fails.
+    fn try_with(&mut self, change: impl FnOnce(&mut Scenario)) -> bool {
+        let mut scenario = self.scenario.clone();
+        change(&mut scenario);
+        if scenario == self.scenario || self.runs == MAX_RUNS {
+            return false;
+        }
+        self.runs += 1;
+        let Ok(Err(failure)) = run(&scenario, 0) else {
+            return false;
+        };
+        self.scenario = scenario;
+        self.failure = failure;
+        true
+    }
+
+    fn fewer_hosts(&mut self) {
+        for hosts in *HOSTS.start()..self.scenario.hosts {
+            if self.try_with(|scenario| scenario.hosts = hosts) {
+                return;
+            }
+        }
+    }
+
+    /// Leaves operations out: half of them, then smaller parts, then each.
+    fn fewer_operations(&mut self) {
+        let all = || (0..self.scenario.operations).collect();
+        let mut left: Vec<usize> = self.scenario.only.clone().unwrap_or_else(all);
+        let mut part = left.len().div_ceil(2);
+        while part > 0 {
+            let mut start = 0;
+            while start < left.len() {
+                let end = (start + part).min(left.len());
+                let fewer: Vec<usize> = [&left[..start], &left[end..]].concat();
+                match self.try_with(|scenario| scenario.only = Some(fewer.clone())) {
+                    true => left = fewer,
+                    false => start = end,
+                }
+            }
+            part = if part == 1 { 0 } else { part.div_ceil(2) };
+        }
+    }
+
+    fn fewer_faults(&mut self) {
+        if self.try_with(|scenario| scenario.faults = None) {
+            return;
+        }
+        let count = |scenario: &Scenario| scenario.faults.as_ref().map_or(0, |p| p.faults.len());
+        for number in (0..count(&self.scenario)).rev() {
+            self.try_with(|scenario| remove_fault(&mut scenario.faults, number));
+        }
+    }
+}
+
+/// Removes a fault from a plan that has others.
+fn remove_fault(plan: &mut Option<Plan>, number: usize) {
+    if let Some(plan) = plan.as_mut().filter(|plan| plan.faults.len() > 1) {
+        plan.faults.remove(number);
+    }
+}

@@ -1,0 +1,99 @@
+//! Random programs, those that have failed once, and what all of them together have met.
+
+use std::fs;
+use std::path::Path;
+
+use ferroce_seeds::{Scenario, run, run_many};
+
+/// Seeds of a run in `make test`.
+const SEEDS: u64 = 300;
+/// Seeds whose runs are compared.
+const COMPARED: u64 = 12;
+/// Events of a run that are compared.
+const EVENTS: usize = 1000;
+
+fn seeds() -> u64 {
+    let seeds = std::env::var("FERROCE_SEEDS").ok();
+    seeds.map_or(SEEDS, |seeds| {
+        seeds.parse().expect("FERROCE_SEEDS is a number")
+    })
+}
+
+fn check(failures: &[(u64, ferroce_seeds::Failure)]) {
+    let lines = failures
+        .iter()
+        .map(|(seed, failure)| format!("\nseed {seed} at {failure}"));
+    let lines: String = lines.collect();
+    assert!(
+        failures.is_empty(),
+        "repeat with ferroce sim --seed SEED:{lines}"
+    );
+}
+
+#[test]
+fn seeds_pass_and_leave_nothing_out() {
+    let summary = run_many(0..seeds(), |seed| Ok(Scenario::of_seed(seed))).expect("possible");
+    check(&summary.failures);
+    let passed = &summary.passed;
+    println!("{} seeds: {passed}\n{:?}", summary.runs, passed.kinds);
+    let messages = ["Send", "SendImmediate"];
+    let writes = ["Write", "WriteImmediate"];
+    let others = ["Read", "CompareSwap", "FetchAdd"];
+    let connected = [&messages[..], &writes[..]].concat();
+    let reliable = [&connected[..], &others[..], &["WrongKey", "Fail"]].concat();
+    let met = |transport: &str, kinds: &[&str]| {
+        for kind in kinds {
+            let name = format!("{transport} {kind}");
+            assert!(passed.kinds.contains_key(&name), "no program has {name}");
+        }
+    };
+    met("Rc", &reliable);
+    met("Rc", &["SendInvalidate", "Deregister"]);
+    met("Xrc", &reliable);
+    met("Uc", &connected);
+    met("Ud", &messages);
+    let results = passed.results;
+    assert!(results.failed > 0 && results.flushed > 0, "{results:?}");
+    assert!(results.succeeded > 10 * results.failed, "{results:?}");
+    assert!(passed.faults > summary.runs, "{passed}");
+}
+
+/// Goal: a defect that was found stays away. Method: a line of the file is a seed and its story.
+#[test]
+fn seeds_that_have_failed_pass() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/seeds.txt");
+    let text = fs::read_to_string(path).expect("the list of seeds");
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let seeds: Vec<u64> = lines
+        .map(|line| {
+            let (seed, story) = line.split_once(' ').expect("a seed and its story");
+            assert!(!story.trim().is_empty(), "{line}");
+            seed.parse().expect("a seed")
+        })
+        .collect();
+    assert!(!seeds.is_empty());
+    for seed in seeds {
+        let outcome = run(&Scenario::of_seed(seed), 0).expect("possible");
+        assert!(outcome.is_ok(), "seed {seed}: {outcome:?}");
+    }
+}
+
+/// Goal: a seed fixes everything, also the events of a run that fails. Method: little simulated time,
+/// so that most runs end before their programs do.
+#[test]
+fn a_seed_gives_the_same_events() {
+    let mut events = 0;
+    for seed in 0..COMPARED {
+        let scenario = Scenario::of_seed(seed);
+        let run = |scenario| run(scenario, EVENTS).expect("possible");
+        assert_eq!(run(&scenario), run(&scenario), "seed {seed}");
+        let short = Scenario {
+            limit: ferroce_units::Duration::from_us(20),
+            ..scenario.clone()
+        };
+        let first = run(&short);
+        assert_eq!(first, run(&short), "seed {seed}");
+        events += first.err().map_or(0, |failure| failure.events.len());
+    }
+    assert!(events > 100, "{events} events were compared");
+}

@@ -1,0 +1,184 @@
+//! `ferroce sim`: random verbs programs of a seed in simulated worlds.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use ferroce_seeds::{Failure, Scenario, ScenarioError, run, run_many, shrink};
+
+use super::faults::Faults;
+use super::{EXIT_FAILURE, report_error};
+
+/// Exit code when a scenario fails.
+const EXIT_WRONG: u8 = 1;
+/// Events before a failure that are printed.
+const EVENTS: usize = 80;
+/// Failures of many seeds that are printed in full.
+const FAILURES: usize = 3;
+
+/// Run random verbs programs on simulated hosts, and check memory and completions.
+///
+/// A seed fixes the program, the hosts, their cards and the faults of packets. The same seed prints
+/// the same, byte for byte. A program that fails is made shorter and printed as a scenario file.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ferroce sim --seed 7
+  ferroce sim --seeds 1000                       on all cores; prints how to repeat each failure
+  ferroce sim --scenario short.toml --trace      what happened before the failure
+  ferroce sim --seeds 100 --preset cx5-100g --faults loss=1e-2
+
+The chapter \"Faults and limits\" has the keys of a scenario file.")]
+pub struct Sim {
+    /// Run this seed
+    #[arg(long, value_name = "S", conflicts_with = "seeds")]
+    seed: Option<u64>,
+
+    /// Run so many seeds
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    seeds: Option<u64>,
+
+    /// The first of many seeds
+    #[arg(long, value_name = "S", default_value_t = 0, requires = "seeds")]
+    first: u64,
+
+    /// A TOML file; what it does not name is as the seed has it
+    #[arg(long, value_name = "FILE")]
+    scenario: Option<PathBuf>,
+
+    /// The card of all hosts, in place of the scenario's
+    #[arg(long, value_name = "NAME")]
+    preset: Option<String>,
+
+    /// Change a parameter of the preset; can be given several times
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+
+    #[command(flatten)]
+    faults: Faults,
+
+    /// Print the events before the failure, and what each part waits for
+    #[arg(long, conflicts_with = "seeds")]
+    trace: bool,
+}
+
+impl Sim {
+    /// Runs and prints what is wrong, if something is.
+    pub fn execute(self) -> ExitCode {
+        let result = match self.seeds {
+            Some(count) => self.run_many(count),
+            None => self.run_one(),
+        };
+        match result {
+            Ok(true) => ExitCode::SUCCESS,
+            Ok(false) => ExitCode::from(EXIT_WRONG),
+            Err(error) => report_error(&error, EXIT_FAILURE),
+        }
+    }
+
+    /// Returns the text of the scenario file.
+    fn file(&self) -> Result<String, String> {
+        let Some(path) = &self.scenario else {
+            return Ok(String::new());
+        };
+        std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    fn scenario(&self, file: &str, seed: Option<u64>) -> Result<Scenario, ScenarioError> {
+        let mut scenario = Scenario::from_toml(file, seed)?;
+        if let Some(preset) = &self.preset {
+            scenario.preset.clone_from(preset);
+        }
+        scenario.set.extend(self.set.iter().cloned());
+        if let Some(plan) = &self.faults.plan {
+            scenario.faults = Some(plan.clone());
+        }
+        Ok(scenario)
+    }
+
+    fn run_one(&self) -> Result<bool, String> {
+        let scenario = self.scenario(&self.file()?, self.seed);
+        let scenario = scenario.map_err(|error| error.to_string())?;
+        let events = if self.trace { EVENTS } else { 0 };
+        let outcome = run(&scenario, events).map_err(|error| error.to_string())?;
+        println!("{}", line(&scenario));
+        match outcome {
+            Ok(report) => {
+                println!("passes: {report}");
+                Ok(true)
+            }
+            Err(failure) => {
+                explain(&scenario, failure);
+                Ok(false)
+            }
+        }
+    }
+
+    fn run_many(&self, count: u64) -> Result<bool, String> {
+        let file = self.file()?;
+        let scenario = |seed| self.scenario(&file, Some(seed));
+        let end = self.first.saturating_add(count);
+        let summary = run_many(self.first..end, scenario).map_err(|error| error.to_string())?;
+        println!("{} seeds, {} fail", summary.runs, summary.failures.len());
+        println!("those that pass: {}", summary.passed);
+        for (number, (seed, failure)) in summary.failures.iter().enumerate() {
+            println!("\nrepeat with: {}", self.command(*seed));
+            if number >= FAILURES {
+                println!("fails at {failure}");
+                continue;
+            }
+            let scenario = scenario(*seed).map_err(|error| error.to_string())?;
+            explain(&scenario, failure.clone());
+        }
+        Ok(summary.failures.is_empty())
+    }
+
+    /// Returns the command that repeats a seed.
+    fn command(&self, seed: u64) -> String {
+        let mut command = format!("ferroce sim --seed {seed}");
+        let mut add = |name: &str, value: String| command += &format!(" --{name} {value}");
+        if let Some(path) = &self.scenario {
+            add("scenario", path.display().to_string());
+        }
+        if let Some(preset) = &self.preset {
+            add("preset", preset.clone());
+        }
+        for change in &self.set {
+            add("set", change.clone());
+        }
+        if let Some(plan) = &self.faults.plan {
+            add("faults", plan.to_string());
+        }
+        command
+    }
+}
+
+/// Returns what a scenario is, in a line.
+fn line(scenario: &Scenario) -> String {
+    let Scenario {
+        seed,
+        hosts,
+        preset,
+        ..
+    } = scenario;
+    let faults = scenario.faults.as_ref();
+    let faults = faults.map_or("no faults".to_owned(), |plan| format!("faults {plan}"));
+    format!("seed {seed}: {hosts} hosts, {preset}, {faults}")
+}
+
+/// Prints a failure, and a short scenario that fails.
+fn explain(scenario: &Scenario, failure: Failure) {
+    println!("fails at {failure}");
+    if !failure.events.is_empty() {
+        println!("the last events:");
+        failure.events.iter().for_each(|event| println!("{event}"));
+        println!("what each part waits for:\n{}", failure.state);
+    }
+    let shrunk = shrink(scenario, failure);
+    println!("a shorter scenario, of {} runs:\n", shrunk.runs);
+    print!("{}", shrunk.scenario);
+    for operation in shrunk.scenario.operations() {
+        println!("# {operation}");
+    }
+    println!("# fails at {}", shrunk.failure);
+}
