@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use ferroce_driver::ModifyQp;
+use ferroce_faults::FaultCounters;
 use ferroce_units::{Duration, Instant};
 use ferroce_world::{Cpu, Next, Outcome, SharedRecorder, ThreadId, Watch, World};
 use parking_lot::Mutex;
@@ -230,21 +231,21 @@ impl<'a> Run<'a> {
             return Err(wrong);
         }
         let is_over = shared.borrow().is_over;
-        let outstanding = self.state.borrow().outstanding();
-        match (is_over, outcome) {
-            (true, Outcome::Stalled) if self.world.next_event().is_none() => Ok(()),
-            (true, _) => Err(Wrong::new(format!(
-                "all requests are complete, but events go on: {outcome:?}"
-            ))),
-            (false, _) if self.finds_completions() => Err(Wrong::new(format!(
-                "no progress, {outcome:?}: completions are there, but a polling thread was not \
-                 woken"
-            ))),
-            (false, _) => Err(Wrong::new(format!(
-                "no progress, {outcome:?}: {outstanding} requests have no completion; the oldest: {}",
-                self.state.borrow().oldest_outstanding().join("; ")
-            ))),
+        let is_at_rest = outcome == Outcome::Stalled && self.world.next_event().is_none();
+        if is_over && is_at_rest {
+            return Ok(());
         }
+        let why = match is_over {
+            true => "all requests are complete, but events go on".to_owned(),
+            false if self.finds_completions() => {
+                "completions are there, but a polling thread was not woken".to_owned()
+            }
+            false => {
+                let oldest = self.state.borrow().oldest_outstanding();
+                format!("requests have no completion: {}", oldest.join("; "))
+            }
+        };
+        Err(Wrong::new(format!("{outcome:?}: {why}")))
     }
 
     /// Returns true if polling finds completions.
@@ -372,8 +373,8 @@ impl<'a> Run<'a> {
         let (mut frames, mut faults) = (0, 0);
         for link in counters {
             frames += link.sent_frames;
-            let counted = link.faults.iter().flat_map(|faults| faults.list());
-            faults += counted.map(|(_, value)| value).sum::<u64>();
+            let list = link.faults.iter().flat_map(FaultCounters::list);
+            faults += list.map(|(_, value)| value).sum::<u64>();
         }
         let mut kinds = BTreeMap::new();
         for operation in &state.program.operations {

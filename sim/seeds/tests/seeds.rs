@@ -78,8 +78,8 @@ fn seeds_that_have_failed_pass() {
     }
 }
 
-/// Goal: a seed fixes everything, also the events of a run that fails. Method: little simulated time,
-/// so that most runs end before their programs do.
+/// Goal: a seed fixes everything, also the events of a run that fails. Method: little simulated
+/// time, so that most runs end before their programs do.
 #[test]
 fn a_seed_gives_the_same_events() {
     let mut events = 0;

@@ -212,8 +212,8 @@ impl PostedWrites {
         }
     }
 
-    /// Returns a range of memory with all writes that overlap with it: those to memory that is read,
-    /// and those that other ones of them overlap with, which must not pass each other.
+    /// Returns a range of memory with all writes that overlap with it: those to memory that is
+    /// read, and those that other ones of them overlap with, which must not pass each other.
     fn reach_of(&self, address: usize, length: usize) -> Range<usize> {
         let mut reached = address..address + length;
         loop {
