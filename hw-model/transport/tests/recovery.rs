@@ -84,7 +84,7 @@ impl Bench {
         });
     }
 
-    /// What a side sends now.
+    /// Takes what a side sends now.
     fn sent(&mut self, side: usize) -> Vec<Transmit> {
         let poll = || self.nodes[side].qp.poll_transmit(self.now);
         std::iter::from_fn(poll).collect()
