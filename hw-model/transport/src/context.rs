@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use ferroce_qp::{QpState, Service};
-use ferroce_wire::{Bth, Opcode, Psn, Qpn, pad_count};
+use ferroce_wire::{Bth, Opcode, Psn, Qpn, REORDER_WINDOW_PACKETS, pad_count};
 
 use crate::attributes::Attributes;
 use crate::completion::Completion;
@@ -81,6 +81,17 @@ impl Context {
         }
         if !self.fault {
             self.state = target;
+        }
+    }
+
+    /// Returns how many request packets may be in flight: with selective repeat no more than the
+    /// responder keeps behind a gap.
+    #[inline]
+    pub(crate) fn max_unacknowledged_packets(&self) -> u32 {
+        let max = self.config.max_unacknowledged_packets;
+        match self.is_selective() {
+            true => max.min(REORDER_WINDOW_PACKETS),
+            false => max,
         }
     }
 

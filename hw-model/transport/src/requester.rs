@@ -310,7 +310,7 @@ impl Requester {
         let Some(entry) = self.queue.get(self.cursor) else {
             return false;
         };
-        self.in_flight < ctx.config.max_unacknowledged_packets
+        self.in_flight < ctx.max_unacknowledged_packets()
             && !ctx.timers.is_set(Timer::RnrBackoff)
             && entry.failure.is_none()
             && !entry.is_local()
@@ -444,7 +444,7 @@ impl Requester {
             }
         }
         self.since_ack_request + 1 >= ctx.config.ack_request_interval
-            || self.in_flight + 1 >= ctx.config.max_unacknowledged_packets
+            || self.in_flight + 1 >= ctx.max_unacknowledged_packets()
             || self.is_credit_limited(entry)
     }
 
