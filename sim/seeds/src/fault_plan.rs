@@ -1,6 +1,6 @@
 //! Random plans of packet faults.
 
-use ferroce_faults::{Kind, MAX_EXPRESSION, Plan, When};
+use ferroce_faults::{Fault, Kind, MAX_EXPRESSION, Plan, When};
 use ferroce_platform::numbered_hosts;
 use ferroce_units::random::Random;
 use ferroce_wire::Gid;
@@ -104,21 +104,14 @@ pub(crate) fn may_break_connections(plan: Option<&Plan>) -> bool {
     })
 }
 
-/// Returns true if packets are lost: what an unreliable service sends may not arrive.
-pub(crate) fn loses(plan: Option<&Plan>) -> bool {
+/// Returns true if packets are lost, arrive twice or overtake each other: what an unreliable service
+/// sends may not arrive then.
+pub(crate) fn disturbs(plan: Option<&Plan>) -> bool {
     let Some(plan) = plan else { return false };
-    let keeps = |kind: &Kind| matches!(kind, Kind::Delay(_) | Kind::Jitter(_) | Kind::Duplicate(_));
-    !plan.faults.iter().all(|fault| keeps(&fault.kind))
-}
-
-/// Returns true if packets arrive twice or out of order.
-pub(crate) fn repeats(plan: Option<&Plan>) -> bool {
-    let Some(plan) = plan else { return false };
-    let repeats = |kind: &Kind| {
-        matches!(
-            kind,
-            Kind::Duplicate(_) | Kind::Spray { .. } | Kind::Overtake { .. }
-        )
+    let is_harmless = |fault: &Fault| {
+        let delays = matches!(fault.kind, Kind::Delay(_) | Kind::Jitter(_));
+        // A delay of some packets of a flow lets others overtake them.
+        delays && fault.selector.packets.is_none()
     };
-    plan.faults.iter().any(|fault| repeats(&fault.kind))
+    !plan.faults.iter().all(is_harmless)
 }

@@ -57,8 +57,10 @@ pub(crate) struct State {
     pub layouts: Layouts,
     pub round: usize,
     pub results: Results,
+    /// The faults may exhaust the retries of a connection.
     pub breaks: bool,
-    pub loses: bool,
+    /// The faults may keep messages of unreliable services from arriving.
+    pub disturbs: bool,
     /// The connection and the side of each queue pair.
     numbers: BTreeMap<(usize, u32), (usize, usize)>,
     shared_receives: usize,
@@ -94,7 +96,7 @@ impl State {
             round: 0,
             results: Results::default(),
             breaks: fault_plan::may_break_connections(faults),
-            loses: fault_plan::loses(faults) || fault_plan::repeats(faults),
+            disturbs: fault_plan::disturbs(faults),
             shared_receives: 1 + (scenario.seed % SHARED_RECEIVES) as usize,
             paths: (0..scenario.hosts).map(|host| world.path(host)).collect(),
             program,
