@@ -104,8 +104,8 @@ pub(crate) fn may_break_connections(plan: Option<&Plan>) -> bool {
     })
 }
 
-/// Returns true if packets are lost, arrive twice or overtake each other: what an unreliable service
-/// sends may not arrive then.
+/// Returns true if packets are lost, arrive twice or overtake each other: what an unreliable
+/// service sends may not arrive then.
 pub(crate) fn disturbs(plan: Option<&Plan>) -> bool {
     let Some(plan) = plan else { return false };
     let is_harmless = |fault: &Fault| {
