@@ -108,10 +108,17 @@ pub(crate) fn may_break_connections(plan: Option<&Plan>) -> bool {
 /// service sends may not arrive then.
 pub(crate) fn disturbs(plan: Option<&Plan>) -> bool {
     let Some(plan) = plan else { return false };
-    let is_harmless = |fault: &Fault| {
-        let delays = matches!(fault.kind, Kind::Delay(_) | Kind::Jitter(_));
-        // A delay of some packets of a flow lets others overtake them.
-        delays && fault.selector.packets.is_none()
-    };
-    !plan.faults.iter().all(is_harmless)
+    let delays = |fault: &Fault| matches!(fault.kind, Kind::Delay(_) | Kind::Jitter(_));
+    !plan.faults.iter().all(delays) || reorders(Some(plan))
+}
+
+/// Returns true if packets of a flow overtake each other.
+pub(crate) fn reorders(plan: Option<&Plan>) -> bool {
+    let Some(plan) = plan else { return false };
+    plan.faults.iter().any(|fault| match fault.kind {
+        Kind::Spray { .. } | Kind::Overtake { .. } => true,
+        // Packets that are not delayed overtake those that are.
+        Kind::Delay(_) | Kind::Jitter(_) => fault.selector.packets.is_some(),
+        _ => false,
+    })
 }
