@@ -1,5 +1,5 @@
-//! Losses of captures of Linux soft-RoCE, with our cards: the same packet is dropped by a fault, and
-//! the same packets follow, in the same order, with the same opcodes and PSNs.
+//! Losses of captures of Linux soft-RoCE, with our cards: the same packet is dropped by a fault,
+//! and the same packets follow, in the same order, with the same opcodes and PSNs.
 //!
 //! Two differences are known, and ours is the one that IBTA asks for: the response to a READ that
 //! was asked for again from its middle begins with First, where soft-RoCE goes on with Middle; and
