@@ -70,7 +70,7 @@ impl State {
             let start = target.start + offset;
             let range = start..start + data.len();
             let seen = host.memory.bytes(range.clone());
-            let must_arrive = !self.loses && posted.operation.kind == Kind::Write;
+            let must_arrive = !self.disturbs && posted.operation.kind == Kind::Write;
             let is_right = match must_arrive {
                 true => seen == *data,
                 false => is_prefix(&seen, &host.known[range.clone()], data, mtu),

@@ -1,6 +1,6 @@
 //! Random plans of packet faults.
 
-use ferroce_faults::{Kind, MAX_EXPRESSION, Plan, When};
+use ferroce_faults::{Fault, Kind, MAX_EXPRESSION, Plan, When};
 use ferroce_platform::numbered_hosts;
 use ferroce_units::random::Random;
 use ferroce_wire::Gid;
@@ -104,21 +104,21 @@ pub(crate) fn may_break_connections(plan: Option<&Plan>) -> bool {
     })
 }
 
-/// Returns true if packets are lost: what an unreliable service sends may not arrive.
-pub(crate) fn loses(plan: Option<&Plan>) -> bool {
+/// Returns true if packets are lost, arrive twice or overtake each other: what an unreliable
+/// service sends may not arrive then.
+pub(crate) fn disturbs(plan: Option<&Plan>) -> bool {
     let Some(plan) = plan else { return false };
-    let keeps = |kind: &Kind| matches!(kind, Kind::Delay(_) | Kind::Jitter(_) | Kind::Duplicate(_));
-    !plan.faults.iter().all(|fault| keeps(&fault.kind))
+    let delays = |fault: &Fault| matches!(fault.kind, Kind::Delay(_) | Kind::Jitter(_));
+    !plan.faults.iter().all(delays) || reorders(Some(plan))
 }
 
-/// Returns true if packets arrive twice or out of order.
-pub(crate) fn repeats(plan: Option<&Plan>) -> bool {
+/// Returns true if packets of a flow overtake each other.
+pub(crate) fn reorders(plan: Option<&Plan>) -> bool {
     let Some(plan) = plan else { return false };
-    let repeats = |kind: &Kind| {
-        matches!(
-            kind,
-            Kind::Duplicate(_) | Kind::Spray { .. } | Kind::Overtake { .. }
-        )
-    };
-    plan.faults.iter().any(|fault| repeats(&fault.kind))
+    plan.faults.iter().any(|fault| match fault.kind {
+        Kind::Spray { .. } | Kind::Overtake { .. } => true,
+        // Packets that are not delayed overtake those that are.
+        Kind::Delay(_) | Kind::Jitter(_) => fault.selector.packets.is_some(),
+        _ => false,
+    })
 }

@@ -262,7 +262,7 @@ impl<'a> Run<'a> {
         let links = &state.links;
         let is_own = |o: &&Operation| links[o.connection].ends[o.side].host == host;
         let operations = state.program.round(state.round).filter(is_own).cloned();
-        let mut program = Host {
+        let mut program = HostProgram {
             host,
             operations: operations.collect(),
             due: self.world.now(),
@@ -401,7 +401,7 @@ struct Progress {
 }
 
 /// The program of a host: executes its operations one after the other.
-struct Host {
+struct HostProgram {
     host: usize,
     operations: VecDeque<Operation>,
     /// When the first of them is executed.
@@ -414,7 +414,7 @@ struct Host {
     events: Option<Arc<Mutex<Events>>>,
 }
 
-impl Host {
+impl HostProgram {
     fn step(&mut self, cpu: &mut Cpu<'_>) -> Next {
         let result = self.state.borrow_mut().poll(self.host);
         let result = result.and_then(|()| self.execute_due(cpu));

@@ -57,8 +57,12 @@ pub(crate) struct State {
     pub layouts: Layouts,
     pub round: usize,
     pub results: Results,
+    /// The faults may exhaust the retries of a connection.
     pub breaks: bool,
-    pub loses: bool,
+    /// The faults may keep messages of unreliable services from arriving.
+    pub disturbs: bool,
+    /// Packets of a flow overtake each other.
+    reorders: bool,
     /// The connection and the side of each queue pair.
     numbers: BTreeMap<(usize, u32), (usize, usize)>,
     shared_receives: usize,
@@ -94,7 +98,8 @@ impl State {
             round: 0,
             results: Results::default(),
             breaks: fault_plan::may_break_connections(faults),
-            loses: fault_plan::loses(faults) || fault_plan::repeats(faults),
+            disturbs: fault_plan::disturbs(faults),
+            reorders: fault_plan::reorders(faults),
             shared_receives: 1 + (scenario.seed % SHARED_RECEIVES) as usize,
             paths: (0..scenario.hosts).map(|host| world.path(host)).collect(),
             program,
@@ -126,13 +131,18 @@ impl State {
     pub fn allowed(&self, number: usize) -> Allowed {
         let (connection, side) = (number / 2, number % 2);
         let transport = self.links[connection].plan.transport;
-        let mut operations = self.program.round(self.round);
-        let deregisters = operations
-            .any(|o| (o.connection, o.side, o.kind) == (connection, 1 - side, Kind::Deregister));
+        let has = |side: usize, kind: Kind| {
+            let is_it = |o: &Operation| (o.connection, o.side, o.kind) == (connection, side, kind);
+            self.program.round(self.round).any(is_it)
+        };
+        // A READ request that was repeated, and comes after the key that it names was invalidated,
+        // is refused although the requester has got its data meanwhile.
+        let refuses = |side: usize| self.reorders && has(side, Kind::SendInvalidate);
         let is_disrupted = self.program.is_disrupted(self.round, connection);
+        let breaks = self.breaks || is_disrupted || refuses(0) || refuses(1);
         Allowed {
-            breaks: transport.is_reliable() && (self.breaks || is_disrupted),
-            deregisters,
+            breaks: transport.is_reliable() && breaks,
+            deregisters: has(1 - side, Kind::Deregister) || refuses(side),
         }
     }
 

@@ -28,7 +28,7 @@ Examples:
   ferroce sim --scenario short.toml --trace      what happened before the failure
   ferroce sim --seeds 100 --preset cx5-100g --faults loss=1e-2
 
-The chapter \"Faults and limits\" has the keys of a scenario file.")]
+The chapter \"Random programs\" has the keys of a scenario file.")]
 pub struct Sim {
     /// Run this seed
     #[arg(long, value_name = "S", conflicts_with = "seeds")]

@@ -17,7 +17,9 @@ pub trait Thread {
     /// Runs a step from `cpu.now()` on, and returns what the thread then waits for.
     ///
     /// Memory is as of the beginning of the step, however much time the step spends. To see what
-    /// happens meanwhile, a step ends with [`Next::At`] its own time.
+    /// happens meanwhile, a step ends with [`Next::At`] its own time. A command of the device takes
+    /// no time in a step, and what it writes is in memory at once: a step that has executed one
+    /// polls before it waits for a write.
     fn step(&mut self, cpu: &mut Cpu<'_>) -> Next;
 }
 
