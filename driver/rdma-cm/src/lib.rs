@@ -11,8 +11,8 @@
 //!
 //! Reading order: `abi` and `command` are what user space writes; `id` is what an id knows;
 //! `bind`, `resolve`, `connect` and `multicast` are what it goes through, `incoming` what the
-//! network adds, `event` how it is reported; `query`, `attributes` and `option` are the rest. `port_table`
-//! serves hosts that share their ports with no other process.
+//! network adds, `event` how it is reported; `query`, `attributes` and `option` are the rest.
+//! `port_table` serves hosts that share their ports with no other process.
 #![forbid(unsafe_code)]
 
 mod abi;

@@ -1,4 +1,4 @@
-//! Ports of a host: who has which, and the next ephemeral one.
+//! Ports of a host: those that are claimed, and the next ephemeral one.
 
 use std::ops::RangeInclusive;
 

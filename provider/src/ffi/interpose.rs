@@ -532,17 +532,22 @@ pub unsafe extern "C" fn lgetxattr(
     unsafe { attribute(libc::SYS_lgetxattr, path, name, value, size) }
 }
 
-/// `socket` of libc. The kernel's list of RDMA devices (`NETLINK_RDMA`) is that of other devices: with
-/// its numbers librdmacm would take the kernel's `/dev/infiniband/rdma_cm` for the right one. Without
-/// the protocol it reads sysfs, as on a kernel that lacks RDMA.
+/// `socket` of libc. The kernel's list of RDMA devices (`NETLINK_RDMA`) is that of other devices:
+/// with its numbers librdmacm would take the kernel's `/dev/infiniband/rdma_cm` for the right one.
+/// Without the protocol it reads sysfs, as on a kernel that lacks RDMA.
 #[unsafe(no_mangle)]
 pub extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     if domain == libc::AF_NETLINK && protocol == NETLINK_RDMA {
         set_errno(Errno(libc::EPROTONOSUPPORT));
         return -1;
     }
-    // SAFETY: the system call reads no memory.
-    unsafe { libc::syscall(libc::SYS_socket, domain, kind, protocol) as c_int }
+    // That of librspreload, for one, is behind this library.
+    type Socket = extern "C" fn(c_int, c_int, c_int) -> c_int;
+    match next!(socket as Socket) {
+        Some(next) => next(domain, kind, protocol),
+        // SAFETY: the system call reads no memory.
+        None => unsafe { libc::syscall(libc::SYS_socket, domain, kind, protocol) as c_int },
+    }
 }
 
 /// Narrows a system call's result, which has the width of a register, to libc's return type.

@@ -322,7 +322,7 @@ extern "C" fn disconnect_at_exit() {
     std::mem::forget(agent);
 }
 
-/// Tells the agent when the device of a link fails.
+/// Has the agent notified when the device of a link fails.
 fn report_failure(link: &Gsi, agent: &Weak<Agent>) {
     let (agent, node_guid) = (Weak::clone(agent), link.node_guid());
     link.adapter().on_fatal(move || {
@@ -347,7 +347,8 @@ fn release(agent: Arc<Agent>) {
 impl State {
     /// A device has failed: its ids end, and no id gets it any more.
     fn remove_device(&mut self, now: Instant, node_guid: u64) {
-        tracing::warn!(node_guid = %format_args!("{node_guid:016x}"), "RDMA CM: the device has failed");
+        let guid = format_args!("{node_guid:016x}");
+        tracing::warn!(node_guid = %guid, "RDMA CM: the device has failed");
         self.cm.remove_device(now, &mut self.host, node_guid);
         self.host.remove_device(node_guid);
     }

@@ -16,9 +16,9 @@ use crate::in_process::InProcess;
 
 /// Period of checks whether the application still polls.
 const POLLED_SLEEP_NS: u64 = 1_000_000;
-/// Shortest sleep while the application polls or is inside the model, even if a timer of the model is
-/// due: the application handles it. While the wire is full there always is one; and the application
-/// may need this thread's processor to get on.
+/// Shortest sleep while the application polls or is inside the model, even if a timer of the model
+/// is due: the application handles it. While the wire is full there always is one; and the
+/// application may need this thread's processor to get on.
 const LEAST_SHARED_SLEEP_NS: u64 = 100_000;
 /// Longest sleep when nothing happens.
 const IDLE_SLEEP_NS: u64 = 250_000_000;

@@ -28,8 +28,8 @@ Examples:
   ferroce inject no-faults                the end of packet faults
 
 A function of `ferroce serve` has the pid of the server. `ferroce devices` shows whose port is down,
-and which devices have stopped or are removed. `ferroce counters` shows what packet faults have done.
-The book's page on faults says what programs see.")]
+and which devices have stopped or are removed. `ferroce counters` shows what packet faults have
+done. The book's page on faults says what programs see.")]
 pub struct Inject {
     /// The fault
     #[arg(value_enum)]
@@ -91,8 +91,8 @@ enum Fault {
 }
 
 impl Fault {
-    /// Returns what is injected, and what it means when that was in force already; `None` for faults
-    /// of packets.
+    /// Returns what is injected, and what it means when that was in force already; `None` for
+    /// faults of packets.
     fn injection(self, count: u8) -> Option<(Injection, &'static str)> {
         let device = |fault, count| (Injection::Device(fault, count), "");
         Some(match self {
