@@ -165,12 +165,13 @@ verbs_tests! {
         }
         let backwards = stamps.windows(2).filter(|two| two[1].1 < two[0].1).count();
         assert_eq!(backwards, 0, "of {} completions", stamps.len());
-        // A deviation of the clocks is removed at a sixteenth of the time that passes; and neither
-        // is read better than to a microsecond.
+        // A deviation of the clocks is removed at a sixteenth of the time that passes. A wall clock
+        // time that would be in the future is the present one instead; it can be so by the error
+        // of comparing the clocks, which behind a socket takes some microseconds.
         for two in stamps.windows(2) {
             let (hardware_ns, wall_ns) = (two[1].0 - two[0].0, two[1].1 - two[0].1);
             let difference_ns = hardware_ns.abs_diff(wall_ns);
-            assert!(difference_ns <= 1_000 + hardware_ns / 8, "{two:?}");
+            assert!(difference_ns <= 10_000 + hardware_ns / 8, "{two:?}");
         }
     }
 
