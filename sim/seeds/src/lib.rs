@@ -7,13 +7,13 @@
 //!                                      └──► reference: Flow, check ◄───────┘ completions, memory
 //! ```
 //!
-//! [`run`] executes a [`Scenario`] in rounds. In a round each host executes its operations one
+//! [`run()`] executes a [`Scenario`] in rounds. In a round each host executes its operations one
 //! after the other; each completion is checked when it is polled. When all requests are complete
 //! and nothing is under way any more, memory must be in a state that the IBTA allows, and all
 //! queues, credits and buffers of the cards must be free. Connections that have failed are
 //! connected again for the next round.
 //!
-//! The same scenario gives the same events. [`shrink`] makes a failing one shorter, [`run_many`]
+//! The same scenario gives the same events. [`shrink()`] makes a failing one shorter, [`run_many`]
 //! runs many.
 
 mod check;

@@ -6,7 +6,7 @@ use super::error::PlanError;
 use super::expression::add;
 use super::{DEFAULT_SEED, MAX_EXPRESSION, Plan};
 
-/// Keys of a table [[fault]] beside `kind` and `value`, and what they are in an expression.
+/// Keys of a table `[[fault]]` beside `kind` and `value`, and what they are in an expression.
 const SELECTORS: [(&str, &str); 8] = [
     ("packets", ""),
     ("qp", "qp"),
