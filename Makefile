@@ -71,7 +71,7 @@ test: build
 # The crates whose tests start nothing but themselves and the C compiler. What is left to `make test`:
 # the command, the C ABI against Debian's headers, all that runs programs.
 CHECK_CRATES := qp spec units wire cm transport model driver rdma-cm vfio-user platform embed serve \
-	world seeds timed timed-protocol timed-client preload lab selftest test-support
+	faults world seeds timed timed-protocol timed-client preload lab selftest test-support
 
 check:
 	@rust=$$(.ci/cargo --packages); .ci/install-packages $(BUILD_PACKAGES) $$rust
