@@ -250,3 +250,17 @@ fn reordering_is_no_loss_with_a_reorder_time() {
         assert!(kept.goodput > 0.9, "{kept:?}");
     }
 }
+
+/// Goal: the sender has no more in flight than the receiver keeps behind a gap; what is behind that
+/// would be sent again. Method: a reorder time in which twice as much could leave.
+#[test]
+fn packets_in_flight_fit_into_the_window_of_a_gap() {
+    let mut setup = setup(RecoveryMode::AdaptiveRouting, Duration::from_us(100));
+    setup.config.max_unacknowledged_packets = 1024;
+    let path = Path {
+        loss: 1_000,
+        spread: Duration::ZERO,
+    };
+    let outcome = run(&setup, path, 400);
+    assert!(outcome.retransmitted < outcome.sent / 100, "{outcome:?}");
+}
