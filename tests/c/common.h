@@ -8,6 +8,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <dirent.h>
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <stdint.h>
@@ -59,6 +60,19 @@ static UNUSED void need(int condition, const char *text, const char *file, int l
 	check(condition, text, file, line);
 	if (!condition)
 		exit(1);
+}
+
+/* Counts the open descriptors of this process. */
+static UNUSED int descriptors(void)
+{
+	DIR *folder = opendir("/proc/self/fd");
+	int count = 0;
+
+	NEED(folder);
+	while (readdir(folder))
+		count++;
+	closedir(folder);
+	return count;
 }
 
 static UNUSED int64_t now_ms(void)

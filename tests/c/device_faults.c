@@ -4,7 +4,6 @@
  */
 #define GID_INDEX 0
 #include "common.h"
-#include <dirent.h>
 #include <poll.h>
 #include <pthread.h>
 
@@ -26,18 +25,6 @@ static int try_inject(const char *fault, int count)
 static void inject(const char *fault, int count)
 {
 	NEED(!try_inject(fault, count));
-}
-
-static int descriptors(void)
-{
-	int count = 0;
-	DIR *folder = opendir("/proc/self/fd");
-
-	NEED(folder);
-	while (readdir(folder))
-		count++;
-	closedir(folder);
-	return count;
 }
 
 static int write_once(struct bench *bench, uint64_t wr_id)

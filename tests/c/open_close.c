@@ -2,23 +2,10 @@
  * What a device costs while it is open, and what is left when it is closed with live objects.
  */
 #include "common.h"
-#include <dirent.h>
 #include <sys/resource.h>
 
 /* Some more than are needed; a table that is touched as a whole has thousands. */
 enum { FAULTS_MAX = 4000, RESIDENT_MAX_KB = 20000, TURNS = 5 };
-
-static int descriptors(void)
-{
-	int count = 0;
-	DIR *folder = opendir("/proc/self/fd");
-
-	NEED(folder);
-	while (readdir(folder))
-		count++;
-	closedir(folder);
-	return count;
-}
 
 static long resident_kb(void)
 {

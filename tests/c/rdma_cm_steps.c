@@ -9,7 +9,6 @@
  * the other.
  */
 #include "common.h"
-#include <dirent.h>
 #include <netdb.h>
 #include <rdma/rdma_cma.h>
 #include <signal.h>
@@ -31,18 +30,6 @@ static void step(const char *name)
 	sigemptyset(&set);
 	sigaddset(&set, SIGUSR1);
 	NEED(!sigwait(&set, &number));
-}
-
-static int descriptors(void)
-{
-	DIR *directory = opendir("/proc/self/fd");
-	int count = 0;
-
-	NEED(directory);
-	while (readdir(directory))
-		count++;
-	closedir(directory);
-	return count;
 }
 
 static long memory_kib(void)
