@@ -25,6 +25,9 @@ use crate::use_count::{Lease, UseCount};
 /// Bit of [`CqeWord::opcode`](ferroce_spec::cqe::CqeWord::opcode) that distinguishes receive from
 /// send.
 const RECEIVE_BIT: u8 = 0x80;
+/// Checks in which the device does not know of a request for an event before the event is raised
+/// here. At the first one it may be on its way.
+const CHECKS_BEFORE_EVENT: u32 = 2;
 
 /// Configuration of a CQ.
 #[derive(Clone, Default)]
@@ -527,8 +530,7 @@ impl CheckDoorbells for CompletionQueue {
         let in_device = requests.wrapping_sub(u32::from(!is_armed));
         let mut mark = self.doorbell_mark.lock();
         let outcome = mark.compare(requests, in_device);
-        // The first time, the event may be on its way.
-        if mark.lost_rings() < 2 {
+        if mark.lost_rings() < CHECKS_BEFORE_EVENT {
             return Ok(outcome);
         }
         drop(mark);
