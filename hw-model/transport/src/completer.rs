@@ -11,7 +11,7 @@ use ferroce_wire::{Aeth, AtomicAckEth, NakCode, Position, Psn, RnrTimer, Syndrom
 
 use crate::completion::CompletionStatus;
 use crate::context::Context;
-use crate::requester::{Requester, span};
+use crate::requester::{Requester, SendEntry, span};
 use crate::step::{MemoryOp, Step};
 
 /// A packet of a READ response.
@@ -222,21 +222,32 @@ fn place_read_response(
     response: &ReadResponse,
 ) -> Option<MemoryOp> {
     let front = requester.queue.front()?;
-    if !front.request.operation.is_read() {
+    let (place, ends) = place_of_packet(front, ctx, requester.oldest, response.payload_length)?;
+    // After a retry a response may start anywhere, hence First counts as Middle and Only as Last.
+    (response.position.ends_message() == ends).then_some(place)
+}
+
+/// Returns the place for the payload of a READ response with this PSN, and whether it is the last
+/// one; `None` if the request is no READ, or such a packet has another length.
+fn place_of_packet(
+    entry: &SendEntry,
+    ctx: &Context,
+    psn: Psn,
+    payload_length: u32,
+) -> Option<(MemoryOp, bool)> {
+    if !entry.request.operation.is_read() {
         return None;
     }
     let mtu = ctx.attributes.path_mtu;
-    let index = span(front.first_psn, requester.oldest);
+    let index = span(entry.first_psn, psn);
     let offset = index << mtu.shift();
-    let length = mtu.bytes().min(front.request.length - offset);
-    // After a retry a response may start anywhere, hence First counts as Middle and Only as Last.
-    let ends = index + 1 == front.packets;
-    let fits = response.position.ends_message() == ends && response.payload_length == length;
-    fits.then_some(MemoryOp::WriteReadResponse {
-        request: front.request.id,
+    let length = mtu.bytes().min(entry.request.length - offset);
+    let place = MemoryOp::WriteReadResponse {
+        request: entry.request.id,
         offset,
         length,
-    })
+    };
+    (payload_length == length).then_some((place, index + 1 == entry.packets))
 }
 
 /// The data of the expected response packet is written, or could not be.

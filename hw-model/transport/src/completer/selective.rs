@@ -9,7 +9,7 @@ use ferroce_wire::{
     TransportHeaders,
 };
 
-use super::{packets_before, refusal_status, update_credits};
+use super::{packets_before, place_of_packet, refusal_status, update_credits};
 use crate::completion::CompletionStatus;
 use crate::context::Context;
 use crate::requester::{Requester, span};
@@ -220,21 +220,9 @@ fn place_read(
     (position, payload_length): (Position, u32),
 ) -> Option<MemoryOp> {
     let entry = &requester.queue[requester.entry_of(psn)?];
-    if !entry.request.operation.is_read() {
-        return None;
-    }
-    let mtu = ctx.attributes.path_mtu;
-    let index = span(entry.first_psn, psn);
-    let offset = index << mtu.shift();
-    let length = mtu.bytes().min(entry.request.length - offset);
+    let (place, ends) = place_of_packet(entry, ctx, psn, payload_length)?;
     // A range that was asked for again ends with its own Last.
-    let ends = index + 1 == entry.packets;
-    let fits = (!ends || position.ends_message()) && payload_length == length;
-    fits.then_some(MemoryOp::WriteReadResponse {
-        request: entry.request.id,
-        offset,
-        length,
-    })
+    (!ends || position.ends_message()).then_some(place)
 }
 
 /// The data of the response is written, or could not be.
