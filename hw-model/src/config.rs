@@ -4,10 +4,6 @@ use ferroce_spec::wqe::MAX_INLINE;
 use ferroce_transport::{Config as TransportConfig, PathMtu, RecoveryMode};
 use ferroce_units::Duration;
 
-use crate::host_interface::event_queue::InterruptModeration;
-use crate::translation::cache::CacheShape;
-use crate::transmit::wqe_cache::WqeCacheShape;
-
 /// Shape and policy of one NIC function.
 #[derive(Debug, Clone)]
 pub struct NicConfig {
@@ -76,6 +72,64 @@ pub struct NicConfig {
     pub transport: TransportConfig,
     /// Recovery of lost packets, until software changes it.
     pub recovery: RecoveryConfig,
+}
+
+/// Size and shape of a cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CacheShape {
+    /// Base-2 logarithm of the number of sets.
+    pub log_sets: u8,
+    /// Entries in a set.
+    pub ways: u8,
+    /// Misses that wait for host memory at once (miss status holding registers); at least one.
+    pub mshrs: u8,
+}
+
+impl CacheShape {
+    /// Entries in the whole cache.
+    pub const fn entries(&self) -> usize {
+        (self.ways as usize) << self.log_sets
+    }
+}
+
+/// How many WQEs are kept, and how many of the others are read again at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WqeCacheShape {
+    /// WQEs; 0: of all requests in flight.
+    pub entries: u32,
+    /// WQEs that are read again at once; at least one.
+    pub mshrs: u32,
+}
+
+impl WqeCacheShape {
+    /// There is room for all.
+    pub const UNLIMITED: Self = Self {
+        entries: 0,
+        mshrs: 1,
+    };
+}
+
+/// Delay in which events are coalesced before one interrupt announces them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InterruptModeration {
+    /// Events that an interrupt announces at least, unless time is up.
+    pub count: u32,
+    /// How long the first of them waits.
+    pub time: Duration,
+}
+
+impl InterruptModeration {
+    /// Each event has its interrupt.
+    pub const NONE: Self = Self {
+        count: 1,
+        time: Duration::ZERO,
+    };
+
+    /// Returns true if there is any delay.
+    #[inline]
+    pub const fn is_on(self) -> bool {
+        self.count > 1 && !self.time.is_zero()
+    }
 }
 
 /// Recovery of lost packets: what the registers say after a reset, and the reorder buffer.

@@ -1,20 +1,14 @@
 //! State of objects that software has created, cached from its tables in host memory.
 //!
-//! - [`queue_pair`], [`work_queue`], [`path`]: QPC. [`shared_receive_queue`]: SRQC.
+//! - [`queue_pair`], [`work_queue`], `pushed_wqes`, [`path`]: QPC. [`shared_receive_queue`]: SRQC.
 //!   [`completion_queue`], [`completion_resize`]: CQC.
-//! - `settle`: what a queue pair has to report, and where it goes. `completion_writer`,
-//!   `cqe_builder`: the CQEs among it.
-//! - [`timers`], `expiry`: retransmission timers. [`numbering`]: which number a new object gets.
+//! - [`timers`]: retransmission timers.
 
 pub mod completion_queue;
 pub mod completion_resize;
-pub(crate) mod completion_writer;
-pub(crate) mod cqe_builder;
-mod expiry;
-pub mod numbering;
 pub mod path;
+pub(crate) mod pushed_wqes;
 pub mod queue_pair;
-pub(crate) mod settle;
 pub mod shared_receive_queue;
 pub mod timers;
 pub mod work_queue;
@@ -25,11 +19,10 @@ use ferroce_units::Instant;
 
 use crate::config::NicConfig;
 use crate::contexts::completion_queue::CompletionQueues;
-use crate::contexts::queue_pair::QueuePairs;
+use crate::contexts::queue_pair::{QueuePair, QueuePairs};
 use crate::contexts::shared_receive_queue::SharedReceiveQueues;
 use crate::contexts::timers::Timers;
 use crate::limits::MAX_GIDS;
-use crate::transmit::scheduler::Scheduler;
 
 /// The context tables, which all blocks look up, and what belongs to their queue pairs.
 #[derive(Debug)]
@@ -77,9 +70,16 @@ impl Contexts {
         self.delayed_acks.clear();
     }
 
-    /// Stops the timer of the queue pair at `index`.
-    pub fn stop_timer(&mut self, index: u32) {
-        self.timers.set(index, None);
+    /// Sets the timer of the queue pair at `index`; `None`: stops it.
+    #[inline]
+    pub fn set_timer(&mut self, index: u32, due: Option<Instant>) {
+        self.timers.set(index, due);
+    }
+
+    /// Takes the next queue pair whose timer is due.
+    #[inline]
+    pub fn pop_due_timer(&mut self, now: Instant) -> Option<u32> {
+        self.timers.pop_due(now)
     }
 
     /// Returns the time of the first timer, of a queue pair or of a moderated event;
@@ -98,13 +98,20 @@ impl Contexts {
         !self.delayed_acks.is_empty()
     }
 
-    /// Lets all queue pairs with a delayed ACK send it with their next turn.
-    pub fn flush_delayed_acks(&mut self, scheduler: &mut Scheduler) {
+    /// Remembers that the queue pair at `index` has a delayed ACK.
+    #[inline]
+    pub fn delay_ack(&mut self, index: u32) {
+        self.delayed_acks.push(index);
+    }
+
+    /// Lets all queue pairs with a delayed ACK send it with their next turn, which `activate` gives
+    /// them.
+    pub fn flush_delayed_acks(&mut self, mut activate: impl FnMut(&mut QueuePair)) {
         while let Some(index) = self.delayed_acks.pop() {
             if let Some(qp) = self.qps.get_mut(index) {
                 qp.holds_acknowledge = false;
                 qp.transport.flush_acknowledge();
-                scheduler.activate(qp);
+                activate(qp);
             }
         }
     }

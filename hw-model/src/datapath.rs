@@ -4,13 +4,13 @@ use ferroce_units::Instant;
 
 use crate::blocks::Blocks;
 use crate::command::CommandProcessor;
+use crate::completion::Results;
+use crate::completion::completion_writer::CompletionWriter;
 use crate::config::NicConfig;
 use crate::contexts::Contexts;
-use crate::contexts::completion_writer::CompletionWriter;
-use crate::contexts::settle::Results;
+use crate::doorbells::Doorbells;
 use crate::fast_forward::Marks;
 use crate::host_interface::HostInterface;
-use crate::host_interface::doorbells::Doorbells;
 use crate::mac::Mac;
 use crate::ports::host::Host;
 use crate::ports::port::Port;
@@ -165,8 +165,8 @@ impl<P: Port, B: Blocks> Datapath<P, B> {
     #[inline(always)]
     fn expire<H: Host, T: Timing>(&mut self, turn: &mut Turn<'_, H, T>, port: &mut P) -> bool {
         let (contexts, mut results) = self.contexts();
-        let timers = contexts.expire_timers(turn, &mut results, port);
-        let moderation = contexts.expire_moderation(turn, results.host_interface);
+        let timers = results.expire_timers(turn, contexts, port);
+        let moderation = results.expire_moderation(turn, contexts);
         timers | moderation
     }
 
@@ -179,7 +179,7 @@ impl<P: Port, B: Blocks> Datapath<P, B> {
         port: &mut P,
     ) -> bool {
         let (contexts, mut results) = self.contexts();
-        contexts.give_up_lost_peers(turn, &mut results, port)
+        results.give_up_lost_peers(turn, contexts, port)
     }
 
     /// Returns the time of the first timer or interrupt; [`Instant::MAX`]: there is none.

@@ -20,13 +20,15 @@ use crate::contexts::queue_pair::QueuePair;
 use crate::contexts::work_queue::ReceiveFetch;
 use crate::counters::Counters;
 use crate::datapath::Datapath;
-use crate::host_interface::dma::Dma;
+use crate::dma::Dma;
 use crate::nic::Nic;
 use crate::ports::host::Host;
 use crate::ports::port::Port;
 use crate::processing_unit::Inbound;
+use crate::processing_unit::responder_memory::{
+    MemoryBlocks, PacketBytes, execute, protection_domain,
+};
 use crate::time::timing::Timing;
-use crate::translation::responder_memory::{MemoryBlocks, PacketBytes, execute, protection_domain};
 use crate::transmit::egress::shared_queue_of;
 use crate::transmit::packetizer::gather;
 

@@ -1,18 +1,13 @@
-//! The card as software sees it on PCIe: BARs, doorbells, interrupts, and DMA.
+//! The card as software sees it on PCIe: BARs and interrupts.
 //!
-//! - [`bar`], `recovery`, [`registers`]: BAR0. `doorbells`, `push`: BAR2. [`device_memory`]: BAR4.
+//! - [`bar`], `recovery`: BAR0. [`device_memory`]: BAR4. BAR2 is decoded by `doorbells`.
 //! - [`event_queue`], [`msix`]: events and interrupts to software.
-//! - [`dma`]: accesses to host memory, counted.
 
 pub mod bar;
 pub mod device_memory;
-pub mod dma;
-pub(crate) mod doorbells;
 pub mod event_queue;
 pub mod msix;
-pub(crate) mod push;
 mod recovery;
-pub mod registers;
 
 use ferroce_spec::counter::Counter;
 use ferroce_spec::eqe::EventType;

@@ -18,25 +18,32 @@
 #![forbid(unsafe_code)]
 
 pub mod blocks;
+pub mod cache;
 mod command;
+mod completion;
 pub mod config;
 pub mod contexts;
 pub mod counters;
 mod datapath;
+pub mod dma;
+mod doorbells;
 pub mod fast_forward;
 pub mod host_interface;
 pub mod levels;
 pub mod limits;
 pub mod mac;
 pub mod nic;
+mod numbering;
 pub mod pcie;
 pub mod ports;
 pub mod preset;
 pub mod processing_unit;
 pub mod receive;
+pub mod scheduler;
 pub mod time;
 pub mod translation;
 pub mod transmit;
+pub mod wqe;
 
 pub use blocks::Blocks;
 pub use config::NicConfig;

@@ -121,9 +121,9 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     /// Sends delayed ACKs with the next [`Nic::advance`]. Called on an empty poll: the application
     /// will not post the requests that the ACKs were delayed for.
     pub fn flush_acknowledges(&mut self) {
-        self.blocks
-            .contexts
-            .flush_delayed_acks(self.blocks.transmit.scheduler());
+        let scheduler = self.blocks.transmit.scheduler();
+        let contexts = &mut self.blocks.contexts;
+        contexts.flush_delayed_acks(|qp| scheduler.activate(qp));
     }
 
     /// Fault injection: stops the function with DEVICE_FATAL, as an internal error would.

@@ -1,4 +1,10 @@
 //! Processing unit: runs the transport of the queue pairs that are pinned to it.
+//!
+//! - `responder_memory`: the memory operations of the packets. `global_route_header`: the header in
+//!   front of datagrams.
+
+mod global_route_header;
+pub(crate) mod responder_memory;
 
 use std::ops::Range;
 
@@ -8,10 +14,10 @@ use ferroce_wire::TransportHeaders;
 
 use crate::contexts::queue_pair::QueuePair;
 use crate::ports::host::Host;
+use crate::processing_unit::responder_memory::{MemoryBlocks, PacketBytes, execute};
 use crate::time::edge::Edge;
 use crate::time::timing::{PLANNING_HORIZON, Stage, Timing, Work};
 use crate::translation::mtt::TranslationTable;
-use crate::translation::responder_memory::{MemoryBlocks, PacketBytes, execute};
 
 /// Memory operations of one packet at most: take a receive, write header and payload, invalidate a
 /// key; and one to spare.

@@ -1,10 +1,9 @@
 //! From a frame to the processing unit of its queue pair.
 //!
-//! - `ingress`: the way of a frame. [`depacketizer`]: its headers. [`multicast`], [`datagram`]:
-//!   what multicast groups and datagrams need besides. [`reorder_buffer`]: packets that wait for
+//! - `ingress`: the way of a frame. [`depacketizer`]: its headers. [`multicast`]:
+//!   what multicast groups need besides. [`reorder_buffer`]: packets that wait for
 //!   one that is missing.
 
-pub mod datagram;
 pub mod depacketizer;
 pub(crate) mod ingress;
 pub mod multicast;
@@ -12,9 +11,9 @@ pub mod reorder_buffer;
 
 use ferroce_units::Instant;
 
+use crate::completion::Results;
 use crate::config::NicConfig;
 use crate::contexts::Contexts;
-use crate::contexts::settle::Results;
 use crate::contexts::work_queue::ReceiveFetch;
 use crate::fast_forward::Marks;
 use crate::mac::Mac;

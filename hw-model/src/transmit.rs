@@ -1,36 +1,32 @@
 //! From a doorbell to a frame.
 //!
-//! - [`scheduler`]: which queue pair is next. `wqe_fetch`, [`wqe_cache`], [`wqe`]: its work queue
-//!   elements.
-//! - `local_operation`: those that need no packet. [`scatter_list`]: where their payload is.
+//! - `wqe_fetch`: work queue elements of the queue pair that is next. `local_operation`: those that
+//!   need no packet. `datagram`: the path of each datagram.
 //! - `serve`: turns of processing units and their queue pairs. `egress`: their packets into frames,
 //!   by [`packetizer`], and what has left the card.
 
+mod datagram;
 pub(crate) mod egress;
 pub(crate) mod local_operation;
 pub mod packetizer;
-pub mod scatter_list;
-pub mod scheduler;
 mod serve;
-pub mod wqe;
-pub mod wqe_cache;
 pub(crate) mod wqe_fetch;
 
 use ferroce_units::Instant;
 
+use crate::completion::Results;
+use crate::completion::completion_writer::CompletionWriter;
 use crate::config::NicConfig;
 use crate::contexts::Contexts;
-use crate::contexts::completion_writer::CompletionWriter;
-use crate::contexts::settle::Results;
 use crate::host_interface::HostInterface;
 use crate::mac::Mac;
 use crate::ports::port::Port;
 use crate::processing_unit::ProcessingUnit;
+use crate::scheduler::Scheduler;
 use crate::time::timing::Timing;
 use crate::translation::memory_unit::MemoryUnit;
-use crate::transmit::scheduler::Scheduler;
-use crate::transmit::wqe_cache::WqeCache;
 use crate::transmit::wqe_fetch::WqeFetch;
+use crate::wqe::cache::WqeCache;
 
 /// The transmit path: scheduler, WQE fetch and processing units.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Machine, REGION_START, TestHost, all_rights, connected, run_both};
-use ferroce_model::host_interface::dma::Dma;
+use ferroce_model::dma::Dma;
 use ferroce_model::{Counters, DmaAtomic, DmaError, UntimedHost};
 use ferroce_spec::command::CommandOpcode;
 use ferroce_spec::context::{AccessRights, MemoryEntry, MemoryEntryWord, PathMtuCode};

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Machine, REGION_START, all_rights, cable, place, run_both};
-use ferroce_model::translation::cache::CacheShape;
+use ferroce_model::config::CacheShape;
 use ferroce_model::{Doorbell, NicConfig};
 use ferroce_spec::command::{CommandOpcode, CommandStatus};
 use ferroce_spec::context::{

@@ -5,7 +5,7 @@ mod common;
 
 use common::objects::{LOG_SIZE, Q_KEY, Request, TestQp, TestSrq};
 use common::{Machine, cable, place, run_both};
-use ferroce_model::translation::cache::CacheShape;
+use ferroce_model::config::CacheShape;
 use ferroce_spec::command::{
     ANY_STATE, CommandOpcode, CommandStatus, ModifyQp, MulticastGroup, QpAttributeMask,
 };

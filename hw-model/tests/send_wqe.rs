@@ -1,6 +1,6 @@
 //! Send WQEs of every operation and service, decoded; and what is refused.
 
-use ferroce_model::transmit::wqe::{SendPayload, SendWqe, WqeError, decode};
+use ferroce_model::wqe::{SendPayload, SendWqe, WqeError, decode};
 use ferroce_spec::wqe::{
     AtomicSegment, BLOCK_SIZE, BindSegment, ControlSegment, ControlWord, DataSegment,
     DatagramSegment, RemoteAddressSegment, SendOpcode,

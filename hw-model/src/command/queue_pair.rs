@@ -9,7 +9,7 @@ use ferroce_wire::Qpn;
 use crate::blocks::Blocks;
 use crate::command::modify_qp::transition;
 use crate::command::{CommandProcessor, Failure};
-use crate::contexts::cqe_builder;
+use crate::completion::cqe_builder;
 use crate::contexts::path::Path;
 use crate::contexts::queue_pair::{
     GSI_INDEX, StaticContext, completion_queues, has_receive_queue, has_send_queue, uses_srq,
@@ -173,7 +173,7 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
             self.port.set_gsi(false);
         }
         self.blocks.transmit.scheduler().remove(index);
-        self.blocks.contexts.stop_timer(index);
+        self.blocks.contexts.set_timer(index, None);
         let mut dma = self.turn.dma();
         self.blocks
             .translation
@@ -194,7 +194,7 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
     /// or may send now.
     fn settle(&mut self, index: u32) {
         let (contexts, mut results) = self.blocks.contexts();
-        contexts.settle_active(self.turn, index, &mut results);
+        results.settle_active(self.turn, contexts, index);
     }
 
     /// Sends the pending ACK of a queue pair before it is reset or destroyed.

@@ -6,13 +6,14 @@ use ferroce_spec::cqe::{Cqe, CqeStatus, owner_at};
 use ferroce_spec::eqe::EventType;
 use ferroce_units::{Duration, Instant};
 
+use crate::cache::Cache;
+use crate::config::CacheShape;
 use crate::contexts::completion_resize::{ModifyError, move_entries};
 use crate::contexts::timers::Timers;
-use crate::host_interface::dma::Dma;
+use crate::dma::Dma;
 use crate::host_interface::event_queue::{ASYNC_EQN, Event};
 use crate::limits::LOG_MAX_RING;
 use crate::ports::host::{DmaError, Host};
-use crate::translation::cache::{Cache, CacheShape};
 
 /// `CqContext.state`: overrun or DMA error; nothing more is written.
 const STATE_ERROR: u8 = 1;

@@ -4,7 +4,7 @@ use ferroce_spec::context::CqContext;
 use ferroce_spec::cqe::{Cqe, owner_at};
 use zerocopy::IntoBytes;
 
-use crate::host_interface::dma::Dma;
+use crate::dma::Dma;
 use crate::ports::host::{DmaError, Host};
 
 /// Why a completion queue could not be changed.

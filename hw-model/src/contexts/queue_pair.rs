@@ -11,13 +11,14 @@ use ferroce_transport::{Config, Qp, QpState, Service, Transmit};
 use ferroce_units::Instant;
 use ferroce_wire::Qpn;
 
-use crate::contexts::numbering::Numbering;
+use crate::cache::Cache;
+use crate::config::CacheShape;
 use crate::contexts::path::Path;
 use crate::contexts::work_queue::{ReceiveQueue, SendQueue};
-use crate::host_interface::dma::Dma;
+use crate::dma::Dma;
+use crate::numbering::Numbering;
 use crate::ports::host::{DmaError, Host};
 use crate::ports::port::Route;
-use crate::translation::cache::{Cache, CacheShape};
 
 /// One queue pair.
 #[derive(Debug)]

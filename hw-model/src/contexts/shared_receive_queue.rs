@@ -8,12 +8,13 @@ use ferroce_spec::wqe::{DataSegment, LOG_MAX_SHARED_RECEIVE_STRIDE, SharedReceiv
 use ferroce_units::Instant;
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::cache::Cache;
+use crate::config::CacheShape;
 use crate::contexts::work_queue::{ReceiveFetch, SharedOrigin};
-use crate::host_interface::dma::Dma;
+use crate::dma::Dma;
 use crate::limits::LOG_MAX_RING;
 use crate::ports::host::{DmaError, Host};
-use crate::translation::cache::{Cache, CacheShape};
-use crate::transmit::scatter_list::ScatterList;
+use crate::wqe::scatter_list::ScatterList;
 
 /// Base-2 logarithms of the stride: the head and at least one data segment.
 pub const LOG_STRIDES: core::ops::RangeInclusive<u8> = 5..=LOG_MAX_SHARED_RECEIVE_STRIDE;

@@ -7,11 +7,11 @@ use ferroce_spec::wqe::{BLOCK_SIZE, DataSegment, DatagramSegment};
 use ferroce_units::Instant;
 use zerocopy::IntoBytes;
 
-use crate::host_interface::dma::Dma;
-use crate::host_interface::push::PushedWqes;
+use crate::contexts::pushed_wqes::PushedWqes;
+use crate::dma::Dma;
 use crate::ports::host::{DmaError, Host};
-use crate::transmit::scatter_list::ScatterList;
-use crate::transmit::wqe::{SendPayload, SendWqe};
+use crate::wqe::scatter_list::ScatterList;
+use crate::wqe::{SendPayload, SendWqe};
 
 /// The send queue as the NIC sees it. Indices are free-running, in blocks of 64 bytes.
 #[derive(Debug, Default)]

@@ -5,9 +5,10 @@ use ferroce_spec::counter::Counter;
 use ferroce_spec::cqe::owner_at;
 use ferroce_spec::eqe::{Eqe, EqeWord, EventType};
 use ferroce_spec::register::{EventQueueDoorbell, VECTOR_COUNT};
-use ferroce_units::{Duration, Instant};
+use ferroce_units::Instant;
 
-use crate::host_interface::dma::Dma;
+use crate::config::InterruptModeration;
+use crate::dma::Dma;
 use crate::host_interface::msix::MsixTable;
 use crate::ports::host::{DmaError, Host};
 
@@ -27,29 +28,6 @@ pub struct Event {
 
 /// Event queue 0 takes everything that is not a completion.
 pub const ASYNC_EQN: u32 = 0;
-
-/// Delay in which events are coalesced before one interrupt announces them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InterruptModeration {
-    /// Events that an interrupt announces at least, unless time is up.
-    pub count: u32,
-    /// How long the first of them waits.
-    pub time: Duration,
-}
-
-impl InterruptModeration {
-    /// Each event has its interrupt.
-    pub const NONE: Self = Self {
-        count: 1,
-        time: Duration::ZERO,
-    };
-
-    /// Returns true if there is any delay.
-    #[inline]
-    const fn is_on(self) -> bool {
-        self.count > 1 && !self.time.is_zero()
-    }
-}
 
 /// One event queue.
 #[derive(Debug)]

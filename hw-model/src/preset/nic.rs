@@ -3,15 +3,12 @@
 use ferroce_spec::push;
 use ferroce_spec::wqe::MAX_INLINE;
 use ferroce_transport::{Config as TransportConfig, PathMtu, RecoveryMode};
+use ferroce_units::ClockDomain;
 
 use super::Preset;
 use super::card::ContextCache;
-use crate::config::{NicConfig, RecoveryConfig};
-use crate::host_interface::event_queue::InterruptModeration;
-use crate::time::timing::clock::ClockDomain;
-use crate::time::timing::timed::nanoseconds;
-use crate::translation::cache::CacheShape;
-use crate::transmit::wqe_cache::WqeCacheShape;
+use super::value::nanoseconds;
+use crate::config::{CacheShape, InterruptModeration, NicConfig, RecoveryConfig, WqeCacheShape};
 
 impl Preset {
     /// Limits, cache shapes and policy of a NIC function of this preset.

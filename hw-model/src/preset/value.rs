@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use ferroce_units::Duration;
+
 /// The value of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value {
@@ -157,3 +159,8 @@ macro_rules! scalar {
 scalar!(f64, Real);
 scalar!(u32, Count);
 scalar!(bool, Flag);
+
+/// A parameter in nanoseconds as a span of time.
+pub(crate) fn nanoseconds(ns: f64) -> Duration {
+    Duration::from_ps((ns * 1000.0).round() as u64)
+}

@@ -13,16 +13,16 @@ use crate::host_interface::event_queue::{ASYNC_EQN, Event};
 use crate::limits::MAX_GIDS;
 use crate::ports::host::Host;
 use crate::ports::port::Port;
+use crate::processing_unit::responder_memory::MemoryBlocks;
 use crate::processing_unit::{Inbound, process_packet};
 use crate::receive::depacketizer::{self, Parsed};
 use crate::receive::multicast::MAX_QPS_PER_GROUP;
 use crate::receive::reorder_buffer::ReorderBuffer;
 use crate::receive::{Receive, ReceivePorts};
+use crate::scheduler::Scheduler;
 use crate::time::timing::{PLANNING_HORIZON, Stage, Timing, Work};
 use crate::time::turn::Turn;
 use crate::translation::mtt::TranslationTable;
-use crate::translation::responder_memory::MemoryBlocks;
-use crate::transmit::scheduler::Scheduler;
 
 /// Work of the link to the host for posted writes after which packets stay in the receive buffer.
 const MAX_POSTED_BACKLOG: Duration = Duration::from_us(1);
@@ -251,7 +251,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
             let (eqn, events) = (ASYNC_EQN, &mut *ports.results.host_interface);
             events.raise(turn, now, Event { eqn, kind, number });
         }
-        contexts.settle(turn, index, &mut ports.results);
+        ports.results.settle(turn, contexts, index);
     }
 }
 

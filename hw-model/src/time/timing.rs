@@ -4,7 +4,6 @@
 //! edge that carries the result to the next block. In the *functional* model every cost is zero;
 //! it is not a second code path.
 
-pub mod clock;
 pub mod pipeline_stage;
 pub mod timed;
 

@@ -3,7 +3,7 @@
 use ferroce_units::Instant;
 
 use crate::counters::Counters;
-use crate::host_interface::dma::Dma;
+use crate::dma::Dma;
 use crate::ports::host::Host;
 use crate::time::timing::{Stage, Timing, Work};
 

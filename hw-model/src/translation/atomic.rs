@@ -5,9 +5,9 @@ use ferroce_transport::AtomicOperation;
 use ferroce_units::Duration;
 
 use crate::config::NicConfig;
-use crate::host_interface::dma::{ATOMIC_BYTES, Dma};
-use crate::host_interface::registers::Registers;
+use crate::dma::{ATOMIC_BYTES, Dma};
 use crate::ports::host::{DmaAtomic, DmaError, Host};
+use crate::time::registers::Registers;
 use crate::time::timing::pipeline_stage::PipelineStage;
 use crate::translation::memory_unit::{MemoryUnit, count_fault, is_in_host_memory};
 use crate::translation::mpt::Access;

@@ -5,15 +5,15 @@ use ferroce_spec::context::{AccessRights, MemoryEntry};
 use ferroce_spec::counter::Counter;
 
 use crate::config::NicConfig;
+use crate::dma::Dma;
 use crate::host_interface::device_memory::DeviceMemory;
-use crate::host_interface::dma::Dma;
 use crate::ports::host::Host;
 use crate::translation::atomic::AtomicsUnit;
 use crate::translation::mpt::{Access, Mpt};
 use crate::translation::mtt::{Mtt, TranslationTable};
 use crate::translation::protection::ProtectionFault;
 use crate::translation::window::BoundWindows;
-use crate::transmit::scatter_list::ScatterList;
+use crate::wqe::scatter_list::ScatterList;
 
 /// The rights word with nothing but `local_write`.
 pub fn local_write() -> AccessRights {

@@ -3,10 +3,11 @@
 use ferroce_spec::context::{AccessRights, MemoryEntry};
 use ferroce_spec::counter::Counter;
 
-use crate::contexts::numbering::Numbering;
-use crate::host_interface::dma::Dma;
+use crate::cache::Cache;
+use crate::config::CacheShape;
+use crate::dma::Dma;
+use crate::numbering::Numbering;
 use crate::ports::host::{DmaError, Host};
-use crate::translation::cache::{Cache, CacheShape};
 use crate::translation::protection::ProtectionFault;
 
 /// Bits of a key that are the variant; the others are the index in the table.

@@ -6,9 +6,10 @@ use ferroce_spec::context::{MemoryEntry, TranslationEntry};
 use ferroce_spec::counter::Counter;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::host_interface::dma::Dma;
+use crate::cache::Cache;
+use crate::config::CacheShape;
+use crate::dma::Dma;
 use crate::ports::host::Host;
-use crate::translation::cache::{Cache, CacheShape};
 use crate::translation::protection::ProtectionFault;
 
 /// MTT entries in one line of the cache: what one 64-byte DMA read brings.

@@ -10,7 +10,7 @@ use ferroce_spec::context::{AccessRights, MemoryEntry, MemoryEntryWord};
 use ferroce_spec::counter::Counter;
 use ferroce_spec::wqe::BindSegment;
 
-use crate::host_interface::dma::Dma;
+use crate::dma::Dma;
 use crate::ports::host::Host;
 use crate::translation::memory_unit::{MemoryUnit, count_fault};
 use crate::translation::mpt::{index_of, with_variant};

@@ -4,18 +4,18 @@ use ferroce_spec::counter::Counter;
 use ferroce_transport::{Payload, Transmit as Packet};
 use ferroce_units::Instant;
 
-use crate::contexts::cqe_builder;
+use crate::completion::cqe_builder;
 use crate::contexts::queue_pair::QueuePair;
 use crate::mac::{Departing, Mac, Sent};
 use crate::ports::host::Host;
 use crate::ports::port::Port;
 use crate::processing_unit::Outbound;
-use crate::receive::datagram;
+use crate::processing_unit::responder_memory::protection_domain;
 use crate::time::edge::Edge;
 use crate::time::timing::{Stage, Timing, Work};
 use crate::time::turn::Turn;
 use crate::translation::mtt::TranslationTable;
-use crate::translation::responder_memory::protection_domain;
+use crate::transmit::datagram;
 use crate::transmit::packetizer::{Packetized, packetize};
 use crate::transmit::{Transmit, TransmitPorts};
 
@@ -39,7 +39,7 @@ impl Transmit {
             // Packets that leave at the same time complete at the same time.
             if next != Some((at, sent.qp)) {
                 let (contexts, mut results) = ports.results(&mut self.scheduler);
-                contexts.settle(turn, sent.qp, &mut results);
+                results.settle(turn, contexts, sent.qp);
             }
             reported = true;
         }

@@ -5,12 +5,12 @@ use ferroce_transport::CompletionStatus;
 use ferroce_units::Instant;
 
 use crate::contexts::queue_pair::QueuePair;
-use crate::host_interface::dma::Dma;
+use crate::dma::Dma;
 use crate::ports::host::Host;
 use crate::translation::memory_unit::MemoryUnit;
 use crate::translation::mtt::TranslationTable;
 use crate::translation::window::Binder;
-use crate::transmit::wqe::SendPayload;
+use crate::wqe::SendPayload;
 
 /// Largest number of local operations of one queue pair that are executed before others are served.
 const LOCALS_PER_TURN: usize = 16;

@@ -7,14 +7,14 @@ use ferroce_wire::{IcrcMode, Qpn, finish};
 
 use crate::contexts::queue_pair::QueuePair;
 use crate::contexts::work_queue::SendQueue;
-use crate::host_interface::dma::Dma;
+use crate::dma::Dma;
 use crate::ports::host::Host;
 use crate::ports::port::{Port, Reservation};
 use crate::translation::memory_unit::MemoryUnit;
 use crate::translation::mpt::Access;
 use crate::translation::mtt::TranslationTable;
 use crate::translation::protection::ProtectionFault;
-use crate::transmit::wqe::SendPayload;
+use crate::wqe::SendPayload;
 
 /// Result of packetizing.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use ferroce_transport::QpState;
 use ferroce_units::{Duration, Instant};
 
 use crate::contexts::queue_pair::{QueuePair, QueuePairs};
-use crate::host_interface::dma::Dma;
+use crate::dma::Dma;
 use crate::limits::FLUSH_PER_TURN;
 use crate::ports::host::Host;
 use crate::ports::port::Port;
@@ -36,7 +36,7 @@ impl Transmit {
             turn.counters,
         ) {
             let (contexts, mut results) = ports.results(&mut self.scheduler);
-            contexts.settle_active(turn, index, &mut results);
+            results.settle_active(turn, contexts, index);
             worked = true;
         }
         for _ in 0..self.fetch.free() {
@@ -47,7 +47,7 @@ impl Transmit {
                 qp.fetching = false;
             }
             let (contexts, mut results) = ports.results(&mut self.scheduler);
-            contexts.settle_active(turn, index, &mut results);
+            results.settle_active(turn, contexts, index);
             worked = true;
         }
         worked
@@ -193,7 +193,7 @@ impl Transmit {
         worked |= self.packetize(turn, unit, ports);
         worked |= self.acknowledge_behind(turn, index, ports);
         let (contexts, mut results) = ports.results(&mut self.scheduler);
-        contexts.settle(turn, index, &mut results);
+        results.settle(turn, contexts, index);
         worked
     }
 

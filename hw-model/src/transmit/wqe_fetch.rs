@@ -9,17 +9,17 @@ use ferroce_transport::{CompletionStatus, Destination, QpState, SendOperation, S
 use ferroce_units::Instant;
 use ferroce_wire::Qpn;
 
+use crate::contexts::pushed_wqes::NextWqes;
 use crate::contexts::queue_pair::{QueuePair, QueuePairs};
 use crate::counters::Counters;
-use crate::host_interface::dma::Dma;
-use crate::host_interface::push::NextWqes;
+use crate::dma::Dma;
 use crate::limits::MAX_GIDS;
 use crate::ports::host::Host;
-use crate::receive::datagram;
 use crate::time::edge::Edge;
 use crate::time::timing::{Stage, Timing, Work};
-use crate::transmit::wqe::{SendPayload, SendWqe, WqeError, block_count, decode};
-use crate::transmit::wqe_cache::WqeCache;
+use crate::transmit::datagram;
+use crate::wqe::cache::WqeCache;
+use crate::wqe::{SendPayload, SendWqe, WqeError, block_count, decode};
 
 /// A fetch that is under way.
 #[derive(Debug)]
@@ -317,7 +317,7 @@ fn reject(now: Instant, qp: &mut QueuePair, status: CompletionStatus) {
         fence: false,
         destination: Destination::Connected,
     };
-    let payload = SendPayload::Memory(crate::transmit::scatter_list::ScatterList::new(&[]));
+    let payload = SendPayload::Memory(crate::wqe::scatter_list::ScatterList::new(&[]));
     let wqe = SendWqe {
         index,
         payload,

@@ -1,9 +1,9 @@
 //! The blocks of the tests' NICs: the model's, or other implementations behind the same ports.
 
 use ferroce_model::Blocks;
-use ferroce_model::host_interface::dma::Dma;
+use ferroce_model::config::CacheShape;
+use ferroce_model::dma::Dma;
 use ferroce_model::ports::host::Host;
-use ferroce_model::translation::cache::CacheShape;
 use ferroce_model::translation::mtt::{Mtt, Run, TranslationTable};
 use ferroce_model::translation::protection::ProtectionFault;
 use ferroce_spec::context::{MemoryEntry, TranslationEntry};

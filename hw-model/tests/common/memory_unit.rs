@@ -2,7 +2,7 @@
 
 use ferroce_model::Counters;
 use ferroce_model::NicConfig;
-use ferroce_model::translation::cache::CacheShape;
+use ferroce_model::config::CacheShape;
 use ferroce_model::translation::memory_unit::MemoryUnit;
 use ferroce_model::translation::mpt::Access;
 use ferroce_model::translation::mtt::TranslationTable;
@@ -36,7 +36,7 @@ pub struct Unit {
 macro_rules! on {
     ($unit:expr, |$memory:ident, $dma:ident| $body:expr) => {{
         let $memory = &mut $unit.memory;
-        let $dma = &mut ferroce_model::host_interface::dma::Dma::new(
+        let $dma = &mut ferroce_model::dma::Dma::new(
             &mut $unit.host,
             &mut $unit.counters,
             ferroce_units::Instant::ZERO,

@@ -15,7 +15,7 @@ mod templates;
 
 use common::objects::{Q_KEY, Request, TestQp, TestSrq};
 use common::{Machine, REGION_START, cable, place};
-use ferroce_model::translation::cache::CacheShape;
+use ferroce_model::config::CacheShape;
 use ferroce_model::{Doorbell, NicConfig};
 use ferroce_spec::command::{
     CommandCompletion, CommandEntry, CommandOpcode, input_size, output_size,

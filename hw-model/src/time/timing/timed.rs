@@ -1,11 +1,11 @@
 //! The costs of a card that a preset describes.
 
-use ferroce_units::{Duration, Instant};
+use ferroce_units::{ClockDomain, Duration, Instant};
 
-use super::clock::ClockDomain;
 use super::pipeline_stage::PipelineStage;
 use super::{Stage, Timing, Work};
 use crate::preset::Preset;
+use crate::preset::value::nanoseconds;
 
 /// Bytes on the wire beside those of the frame: preamble and start of frame 8, frame check
 /// sequence 4, shortest gap between two frames 12 (IEEE 802.3, 3.1.1 and 4.4.2).
@@ -110,11 +110,6 @@ impl Timed {
     fn on_wire(&self, bytes: u32) -> Duration {
         Duration::from_ps((f64::from(bytes) * self.wire_ps_per_byte).round() as u64)
     }
-}
-
-/// A parameter in nanoseconds as a span of time.
-pub fn nanoseconds(ns: f64) -> Duration {
-    Duration::from_ps((ns * 1000.0).round() as u64)
 }
 
 impl Costs {

@@ -6,9 +6,9 @@
 //! not ours, and `stack_cycles` says what is known of it.
 
 use ferroce_model::preset::Preset;
-use ferroce_model::time::timing::clock::ClockDomain;
 use ferroce_model::time::timing::pipeline_stage::PipelineStage;
 use ferroce_model::time::timing::{Stage, Timed, Timing, Work};
+use ferroce_units::ClockDomain;
 use ferroce_units::{Duration, Instant};
 
 use super::plan::Datagrams;

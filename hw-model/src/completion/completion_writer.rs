@@ -8,13 +8,13 @@ use ferroce_wire::Qpn;
 use crate::contexts::Contexts;
 use crate::contexts::completion_queue::CompletionEntry;
 use crate::contexts::queue_pair::QueuePairs;
+use crate::dma::Dma;
 use crate::host_interface::HostInterface;
-use crate::host_interface::dma::Dma;
 use crate::ports::host::Host;
 use crate::time::edge::Edge;
 use crate::time::timing::{PLANNING_HORIZON, Timing};
 use crate::time::turn::Turn;
-use crate::transmit::wqe_cache::WqeCache;
+use crate::wqe::cache::WqeCache;
 
 /// CQEs that wait to be written. A turn handles at most as many packets as the edges hold and a
 /// flush of two full rings, in pieces of [`crate::limits::FLUSH_PER_TURN`].

@@ -1,6 +1,6 @@
 //! A clock domain: what a cycle is, and where the next edge is.
 
-use ferroce_units::{Duration, Instant};
+use crate::{Duration, Instant};
 
 /// Femtoseconds in a picosecond. Periods are kept in femtoseconds: 322.265625 MHz is no whole
 /// number of picoseconds.

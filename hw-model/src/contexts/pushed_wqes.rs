@@ -1,17 +1,14 @@
-//! Push windows of BAR2: send WQEs that have come with their doorbell wait here for their turn.
+//! Send WQEs that have come with their doorbell, through a push window, and wait for their turn.
 
 use ferroce_spec::counter::Counter;
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
-use ferroce_spec::push::{self, PushWindow, WORDS_PER_BLOCK, WQE_WORDS_PER_BLOCK, starts_half};
+use ferroce_spec::push::{self, WORDS_PER_BLOCK, WQE_WORDS_PER_BLOCK};
 use ferroce_spec::wqe::{BLOCK_SIZE, ControlSegment};
 use ferroce_transport::Service;
-use ferroce_wire::Qpn;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::contexts::queue_pair::{QueuePair, QueuePairs};
 use crate::counters::Counters;
-use crate::ports::host::Doorbell;
-use crate::transmit::wqe::{block_count, decode};
+use crate::wqe::{block_count, decode};
 
 /// A pushed WQE, as it stands in the ring; behind what was pushed it is zero.
 #[derive(Debug)]
@@ -101,7 +98,7 @@ impl PushedWqes {
 
     /// Keeps `wqe`, if it comes right behind the last one, or behind all that was rung, up to
     /// `producer`. False: it is dropped.
-    fn keep(&mut self, wqe: PushedWqe, producer: u32) -> bool {
+    pub fn keep(&mut self, wqe: PushedWqe, producer: u32) -> bool {
         let (mut place, mut end, mut kept) = (&mut self.0, producer, 0);
         while let Some(earlier) = place {
             end = earlier.index.wrapping_add(earlier.blocks);
@@ -148,34 +145,4 @@ pub enum NextWqes {
     Pushed(Box<PushedWqe>),
     /// In the ring; the next pushed one lies so many blocks behind.
     InRing(u32),
-}
-
-/// Returns true if `slot`, counted over all of BAR2, is the first one of a block of the push window
-/// of a queue pair.
-pub fn is_window_of(qp: &QueuePair, slot: u32) -> bool {
-    let own = PushWindow::of_slot(qp.context.send_doorbell_slot);
-    PushWindow::of_block(slot) == Some(own)
-}
-
-/// Keeps the WQE of a write to a push page, in `words`, for its queue pair. Pushes have up to
-/// `push_blocks` blocks. `None`: the WQE is not one to be kept.
-pub fn keep_pushed(
-    qps: &mut QueuePairs,
-    push_blocks: u8,
-    doorbell: Doorbell,
-    words: &[u64],
-) -> Option<()> {
-    let longest = usize::from(push_blocks) * WORDS_PER_BLOCK;
-    let is_whole = starts_half(doorbell.slot) && words.first() == Some(&doorbell.value);
-    if !is_whole || words.len() > longest {
-        return None;
-    }
-    let number = DoorbellValue::from_bits(doorbell.value).number();
-    let qp = qps.find(Qpn::new(number))?;
-    if !is_window_of(qp, doorbell.slot) {
-        return None;
-    }
-    let wqe = PushedWqe::new(words, qp.transport.service())?;
-    let producer = qp.send.producer;
-    qp.send.pushed.keep(wqe, producer).then_some(())
 }

@@ -1,24 +1,8 @@
 //! The WQEs of requests in flight: a card keeps as many as it has room for. A request whose WQE had
 //! to make room is completed after its WQE has been read once more.
 
-use crate::host_interface::registers::Registers;
-
-/// How many WQEs are kept, and how many of the others are read again at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WqeCacheShape {
-    /// WQEs; 0: of all requests in flight.
-    pub entries: u32,
-    /// WQEs that are read again at once; at least one.
-    pub mshrs: u32,
-}
-
-impl WqeCacheShape {
-    /// There is room for all.
-    pub const UNLIMITED: Self = Self {
-        entries: 0,
-        mshrs: 1,
-    };
-}
+use crate::config::WqeCacheShape;
+use crate::time::registers::Registers;
 
 /// WQEs of a set: those of different queue pairs spread over the sets.
 const WAYS: usize = 8;

@@ -8,27 +8,10 @@ use ferroce_spec::counter::Counter;
 use ferroce_units::Instant;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::host_interface::dma::Dma;
-use crate::host_interface::registers::Registers;
+use crate::config::CacheShape;
+use crate::dma::Dma;
 use crate::ports::host::{DmaError, Host};
-
-/// Size and shape of a cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CacheShape {
-    /// Base-2 logarithm of the number of sets.
-    pub log_sets: u8,
-    /// Entries in a set.
-    pub ways: u8,
-    /// Misses that wait for host memory at once (miss status holding registers); at least one.
-    pub mshrs: u8,
-}
-
-impl CacheShape {
-    /// Entries in the whole cache.
-    pub const fn entries(&self) -> usize {
-        (self.ways as usize) << self.log_sets
-    }
-}
+use crate::time::registers::Registers;
 
 /// Tag of a line without an entry.
 const EMPTY: u32 = u32::MAX;

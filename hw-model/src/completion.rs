@@ -1,18 +1,23 @@
 //! What a queue pair has to report after it has worked, and where it goes.
+//!
+//! - `cqe_builder`, `completion_writer`: completions. `expiry`: work that a timer begins.
+
+pub(crate) mod completion_writer;
+pub(crate) mod cqe_builder;
+mod expiry;
 
 use ferroce_units::Instant;
 
+use crate::completion::completion_writer::CompletionWriter;
 use crate::contexts::Contexts;
-use crate::contexts::completion_writer::CompletionWriter;
-use crate::contexts::cqe_builder;
 use crate::contexts::queue_pair::QueuePair;
 use crate::host_interface::HostInterface;
 use crate::host_interface::event_queue::{ASYNC_EQN, Event};
 use crate::limits::FLUSH_PER_TURN;
 use crate::ports::host::Host;
+use crate::scheduler::Scheduler;
 use crate::time::timing::{Stage, Timing, Work};
 use crate::time::turn::Turn;
-use crate::transmit::scheduler::Scheduler;
 
 /// The blocks that take the results of a queue pair's work.
 pub(crate) struct Results<'a> {
@@ -24,55 +29,57 @@ pub(crate) struct Results<'a> {
     pub scheduler: &'a mut Scheduler,
 }
 
-impl Contexts {
+impl Results<'_> {
     /// Passes on the results of a queue pair's work: completions, events, its timer, its place in
     /// the scheduler.
     #[inline]
     pub fn settle<H: Host, T: Timing>(
         &mut self,
         turn: &mut Turn<'_, H, T>,
+        contexts: &mut Contexts,
         index: u32,
-        results: &mut Results<'_>,
     ) {
-        let Some(qp) = self.qps.get_mut(index) else {
+        let Some(qp) = contexts.qps.get_mut(index) else {
             return;
         };
-        let has_more = take_completions(turn, qp, results.completions);
-        while results.host_interface.takes_events() {
+        let has_more = take_completions(turn, qp, self.completions);
+        while self.host_interface.takes_events() {
             let Some(event) = qp.transport.poll_event() else {
                 break;
             };
             if let Some(kind) = cqe_builder::event_type(qp, event) {
                 let (eqn, number) = (ASYNC_EQN, qp.qpn.value());
                 let event = Event { eqn, kind, number };
-                results.host_interface.raise(turn, turn.now, event);
+                self.host_interface.raise(turn, turn.now, event);
             }
         }
         if let Some(statistics) = qp.transport.take_statistics() {
             cqe_builder::count(&statistics, turn.counters);
         }
-        self.timers.set(index, qp.transport.next_timeout());
-        if qp.transport.pending_acknowledge() && !qp.holds_acknowledge {
-            qp.holds_acknowledge = true;
-            self.delayed_acks.push(index);
-        }
+        let timeout = qp.transport.next_timeout();
+        let delays_ack = qp.transport.pending_acknowledge() && !qp.holds_acknowledge;
+        qp.holds_acknowledge |= delays_ack;
         if has_more || qp.has_work() {
-            results.scheduler.activate(qp);
+            self.scheduler.activate(qp);
+        }
+        contexts.set_timer(index, timeout);
+        if delays_ack {
+            contexts.delay_ack(index);
         }
     }
 
-    /// Does the same as [`Contexts::settle`] after a command, or after a fetch of WQEs: the queue
+    /// Does the same as [`Results::settle`] after a command, or after a fetch of WQEs: the queue
     /// pair may have been flushed, or may send now.
     pub fn settle_active<H: Host, T: Timing>(
         &mut self,
         turn: &mut Turn<'_, H, T>,
+        contexts: &mut Contexts,
         index: u32,
-        results: &mut Results<'_>,
     ) {
-        if let Some(qp) = self.qps.get_mut(index) {
-            results.scheduler.activate(qp);
+        if let Some(qp) = contexts.qps.get_mut(index) {
+            self.scheduler.activate(qp);
         }
-        self.settle(turn, index, results);
+        self.settle(turn, contexts, index);
     }
 }
 

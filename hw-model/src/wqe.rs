@@ -1,6 +1,9 @@
 //! Decoding of send WQEs: from the bytes that software wrote to what the NIC executes, or to the
 //! reason why it cannot.
 
+pub mod cache;
+pub mod scatter_list;
+
 use ferroce_spec::wqe::{
     AtomicSegment, BLOCK_SIZE, BindSegment, ControlSegment, ControlWord, DataSegment,
     DatagramSegment, InlineHeader, MAX_BLOCKS, MAX_DATA_SEGMENTS, MAX_INLINE, RemoteAddressSegment,
@@ -12,7 +15,7 @@ use ferroce_transport::{
 use ferroce_wire::{Immediate, QKey, Qpn, RKey};
 use zerocopy::FromBytes;
 
-use crate::transmit::scatter_list::ScatterList;
+use crate::wqe::scatter_list::ScatterList;
 
 /// Where the payload of a send WQE lies.
 #[derive(Debug, Clone)]

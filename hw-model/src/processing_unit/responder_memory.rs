@@ -11,15 +11,15 @@ use ferroce_wire::RKey;
 use crate::contexts::queue_pair::{QueuePair, uses_srq};
 use crate::contexts::shared_receive_queue::{SharedReceiveQueues, TakeError};
 use crate::contexts::work_queue::ReceiveFetch;
-use crate::host_interface::dma::{ATOMIC_BYTES, Dma};
+use crate::dma::{ATOMIC_BYTES, Dma};
 use crate::ports::host::Host;
-use crate::receive::datagram::{global_route_header, is_ipv4};
+use crate::processing_unit::global_route_header::{global_route_header, is_ipv4};
 use crate::translation::atomic::dma_atomic;
 use crate::translation::memory_unit::MemoryUnit;
 use crate::translation::mpt::Access;
 use crate::translation::mtt::TranslationTable;
 use crate::translation::window::Binder;
-use crate::transmit::wqe::SendPayload;
+use crate::wqe::SendPayload;
 
 /// The blocks that a processing unit asks while it works on a packet.
 pub struct MemoryBlocks<'a, 'd, H: Host, M> {

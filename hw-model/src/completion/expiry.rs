@@ -1,8 +1,7 @@
 //! Timers that are due, and peers that are lost.
 
+use crate::completion::Results;
 use crate::contexts::Contexts;
-use crate::contexts::settle::Results;
-use crate::host_interface::HostInterface;
 use crate::ports::host::Host;
 use crate::ports::port::Port;
 use crate::time::timing::Timing;
@@ -11,30 +10,30 @@ use crate::time::turn::Turn;
 /// Timers, and moderated events, that are handled in one turn.
 const EXPIRIES_PER_TURN: usize = 32;
 
-impl Contexts {
+impl Results<'_> {
     /// Handles the timers of queue pairs that are due. Returns true if there were some.
     #[inline(always)]
     pub fn expire_timers<H: Host, T: Timing, P: Port>(
         &mut self,
         turn: &mut Turn<'_, H, T>,
-        results: &mut Results<'_>,
+        contexts: &mut Contexts,
         port: &mut P,
     ) -> bool {
         let now = turn.now;
         let mut worked = false;
         for _ in 0..EXPIRIES_PER_TURN {
-            let Some(index) = self.timers.pop_due(now) else {
+            let Some(index) = contexts.pop_due_timer(now) else {
                 break;
             };
             worked = true;
-            if let Some(qp) = self.qps.get_mut(index) {
+            if let Some(qp) = contexts.qps.get_mut(index) {
                 if qp.transport.retransmission_is_due(now)
                     && qp.peer().is_some_and(|route| port.is_behind(&route))
                 {
                     qp.transport.postpone_retransmission(now);
                 }
                 qp.transport.handle_timeout(now);
-                self.settle(turn, index, results);
+                self.settle(turn, contexts, index);
             }
         }
         worked
@@ -45,16 +44,16 @@ impl Contexts {
     pub fn expire_moderation<H: Host, T: Timing>(
         &mut self,
         turn: &mut Turn<'_, H, T>,
-        host_interface: &mut HostInterface,
+        contexts: &mut Contexts,
     ) -> bool {
         let mut worked = false;
         for _ in 0..EXPIRIES_PER_TURN {
-            let Some(cqn) = self.cqs.pop_due(turn.now) else {
+            let Some(cqn) = contexts.cqs.pop_due(turn.now) else {
                 break;
             };
             worked = true;
-            if let Some(event) = self.cqs.expire(cqn, &mut turn.dma()) {
-                host_interface.raise(turn, turn.now, event);
+            if let Some(event) = contexts.cqs.expire(cqn, &mut turn.dma()) {
+                self.host_interface.raise(turn, turn.now, event);
             }
         }
         worked
@@ -66,20 +65,20 @@ impl Contexts {
     pub fn give_up_lost_peers<H: Host, T: Timing, P: Port>(
         &mut self,
         turn: &mut Turn<'_, H, T>,
-        results: &mut Results<'_>,
+        contexts: &mut Contexts,
         port: &mut P,
     ) -> bool {
         let mut worked = false;
-        let (_, used) = self.qps.all();
+        let (_, used) = contexts.qps.all();
         for index in 0..used {
-            let Some(qp) = self.qps.get_mut(index) else {
+            let Some(qp) = contexts.qps.get_mut(index) else {
                 continue;
             };
             let is_lost = qp.transport.has_unacknowledged()
                 && qp.peer().is_some_and(|route| port.is_gone(&route));
             if is_lost {
                 qp.transport.give_up();
-                self.settle(turn, index, results);
+                self.settle(turn, contexts, index);
                 worked = true;
             }
         }

@@ -1,20 +1,22 @@
 //! Doorbells of BAR2: producer indices, and arming of CQs.
 
+mod push;
+
 use ferroce_spec::counter::Counter;
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue, SLOTS};
 use ferroce_transport::QpState;
 use ferroce_units::Instant;
 use ferroce_wire::Qpn;
 
+use crate::completion::Results;
 use crate::contexts::Contexts;
 use crate::contexts::queue_pair::QueuePair;
-use crate::contexts::settle::Results;
-use crate::host_interface::push::{is_window_of, keep_pushed};
+use crate::doorbells::push::{is_window_of, keep_pushed};
 use crate::ports::host::{Doorbell, Host};
+use crate::scheduler::Scheduler;
 use crate::time::edge::Edge;
 use crate::time::timing::{Stage, Timing, Work};
 use crate::time::turn::Turn;
-use crate::transmit::scheduler::Scheduler;
 
 /// Largest number of doorbells that are drained in one step.
 const DOORBELLS_PER_STEP: usize = 256;

@@ -1,0 +1,39 @@
+//! Push windows of BAR2: a write there is a doorbell that brings its send WQE along.
+
+use ferroce_spec::doorbell::DoorbellValue;
+use ferroce_spec::push::{PushWindow, WORDS_PER_BLOCK, starts_half};
+use ferroce_wire::Qpn;
+
+use crate::contexts::pushed_wqes::PushedWqe;
+use crate::contexts::queue_pair::{QueuePair, QueuePairs};
+use crate::ports::host::Doorbell;
+
+/// Returns true if `slot`, counted over all of BAR2, is the first one of a block of the push window
+/// of a queue pair.
+pub fn is_window_of(qp: &QueuePair, slot: u32) -> bool {
+    let own = PushWindow::of_slot(qp.context.send_doorbell_slot);
+    PushWindow::of_block(slot) == Some(own)
+}
+
+/// Keeps the WQE of a write to a push page, in `words`, for its queue pair. Pushes have up to
+/// `push_blocks` blocks. `None`: the WQE is not one to be kept.
+pub fn keep_pushed(
+    qps: &mut QueuePairs,
+    push_blocks: u8,
+    doorbell: Doorbell,
+    words: &[u64],
+) -> Option<()> {
+    let longest = usize::from(push_blocks) * WORDS_PER_BLOCK;
+    let is_whole = starts_half(doorbell.slot) && words.first() == Some(&doorbell.value);
+    if !is_whole || words.len() > longest {
+        return None;
+    }
+    let number = DoorbellValue::from_bits(doorbell.value).number();
+    let qp = qps.find(Qpn::new(number))?;
+    if !is_window_of(qp, doorbell.slot) {
+        return None;
+    }
+    let wqe = PushedWqe::new(words, qp.transport.service())?;
+    let producer = qp.send.producer;
+    qp.send.pushed.keep(wqe, producer).then_some(())
+}
