@@ -3,17 +3,16 @@
 use ferroce_units::Instant;
 
 use crate::blocks::Blocks;
-use crate::command::CommandProcessor;
 use crate::completion::Results;
 use crate::completion::completion_writer::CompletionWriter;
 use crate::config::NicConfig;
 use crate::contexts::Contexts;
 use crate::doorbells::Doorbells;
-use crate::fast_forward::Marks;
 use crate::host_interface::HostInterface;
 use crate::mac::Mac;
 use crate::ports::host::Host;
 use crate::ports::port::Port;
+use crate::receive::stride_marks::Marks;
 use crate::receive::{Receive, ReceivePorts};
 use crate::time::timing::Timing;
 use crate::time::turn::Turn;
@@ -74,15 +73,14 @@ impl<P: Port, B: Blocks> Datapath<P, B> {
         self.marks.clear();
     }
 
-    /// Takes what has come from outside: frames, doorbells, register writes and commands. Returns
-    /// true if something moved, and true if registers or commands were among it.
+    /// Takes what has come from outside on the data path: frames and doorbells. Returns true if
+    /// there was something.
     #[inline(always)]
     pub fn take_input<H: Host, T: Timing>(
         &mut self,
         turn: &mut Turn<'_, H, T>,
-        config: &NicConfig,
         port: &mut P,
-    ) -> (bool, bool) {
+    ) -> bool {
         // Frames are taken off the wire before doorbells are drained: a receive WQE that was rung
         // before its SEND could arrive is seen when the SEND is processed.
         let mut worked = self.host_interface.watch_link(turn, port.link_is_up());
@@ -95,13 +93,7 @@ impl<P: Port, B: Blocks> Datapath<P, B> {
             host_interface: &mut self.host_interface,
             scheduler: self.transmit.scheduler(),
         };
-        worked |= self.doorbells.step(turn, &mut self.contexts, results);
-        let mut runs_registers = false;
-        if self.host_interface.next_command().is_some() {
-            runs_registers = CommandProcessor::new(turn, config, self, port).step();
-        }
-        runs_registers |= self.host_interface.handle_writes(turn);
-        (worked | runs_registers, runs_registers)
+        worked | self.doorbells.step(turn, &mut self.contexts, results)
     }
 
     /// Steps the blocks from the receive buffer to the wire and to host memory, in the direction of

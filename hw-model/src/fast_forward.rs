@@ -8,11 +8,10 @@
 //! they would have taken. [`FastForward::count`] then adds what was skipped to the counters.
 //!
 //! [`Nic::fast_forward`] is the entry. The other blocks know of it in one place: the receive path
-//! calls `Marks::note` for each packet that a queue pair has processed.
+//! notes the strides, `crate::receive::stride_marks`.
 
 use ferroce_spec::counter::{COUNTERS, Counter, CounterClass};
-use ferroce_transport::{MemoryAnswer, MemoryOp, PathMtu, Payload, Train};
-use ferroce_units::Instant;
+use ferroce_transport::{MemoryAnswer, MemoryOp, Payload, Train};
 use ferroce_wire::{Gid, Qpn};
 
 use crate::blocks::{Blocks, Model};
@@ -24,77 +23,16 @@ use crate::dma::Dma;
 use crate::nic::Nic;
 use crate::ports::host::Host;
 use crate::ports::port::Port;
-use crate::processing_unit::Inbound;
 use crate::processing_unit::responder_memory::{
     MemoryBlocks, PacketBytes, execute, protection_domain,
 };
+pub use crate::receive::stride_marks::{Mark, stride_packets};
 use crate::time::timing::Timing;
 use crate::transmit::egress::shared_queue_of;
 use crate::transmit::packetizer::gather;
 
-/// Packets of a stride, unless their MTU is small.
-const STRIDE_PACKETS: u32 = 64;
-/// Least bytes of a stride: what a line of the MTT cache translates, and more.
-const STRIDE_BYTES: u32 = 64 << 10;
 /// Entries of the QP context table that are searched for queue pairs that are busy.
 const MAX_QPS: u32 = 256;
-/// Messages that a NIC may receive at a time, as far as it marks them.
-const MAX_STREAMS: usize = 16;
-
-/// The end of a stride.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mark {
-    /// The queue pair that receives, as an index of the QP context table.
-    pub index: u32,
-    /// When its last packet was processed.
-    pub at: Instant,
-}
-
-/// The last mark, and the queue pairs that have come to the end of a stride.
-#[derive(Debug, Default)]
-pub(crate) struct Marks {
-    last: Option<Mark>,
-    receivers: Vec<u32>,
-}
-
-impl Marks {
-    /// A queue pair has processed a packet.
-    #[inline]
-    pub(crate) fn note<F>(&mut self, now: Instant, qp: &QueuePair, packet: &Inbound<F>) {
-        let mtu = qp.transport.attributes().path_mtu;
-        if packet.payload.len() != mtu.bytes() as usize {
-            return;
-        }
-        let received = qp.transport.packets_received(&packet.headers);
-        if received.is_some_and(|packets| packets % stride_packets(mtu) == 0) {
-            let (index, at) = (qp.index, now);
-            self.add(Mark { index, at });
-        }
-    }
-
-    #[cold]
-    fn add(&mut self, mark: Mark) {
-        self.last = Some(mark);
-        if !self.receivers.contains(&mark.index) && self.receivers.len() < MAX_STREAMS {
-            self.receivers.push(mark.index);
-        }
-    }
-
-    pub(crate) fn clear(&mut self) {
-        *self = Self::default();
-    }
-}
-
-/// Packets of a stride: a power of two.
-#[inline]
-pub const fn stride_packets(mtu: PathMtu) -> u32 {
-    let packets = STRIDE_BYTES >> mtu.shift();
-    match packets > STRIDE_PACKETS {
-        true => packets,
-        false => STRIDE_PACKETS,
-    }
-}
-
 /// A queue pair that receives.
 #[derive(Debug, Clone, Copy)]
 pub struct Receiver {
@@ -143,7 +81,7 @@ impl<P: Port, T: Timing, B: Blocks> FastForward<'_, P, T, B> {
     /// Returns the last end of a stride, if there was one since the last call.
     #[inline]
     pub fn take_mark(&mut self) -> Option<Mark> {
-        self.0.blocks.marks.last.take()
+        self.0.blocks.marks.take_last()
     }
 
     /// Returns the queue pairs that have come to the end of a stride.
@@ -151,7 +89,7 @@ impl<P: Port, T: Timing, B: Blocks> FastForward<'_, P, T, B> {
         let Datapath {
             marks, contexts, ..
         } = &mut self.0.blocks;
-        let receivers = marks.receivers.iter().filter_map(|&index| {
+        let receivers = marks.receivers().filter_map(|index| {
             let qp = contexts.qps.get_mut(index)?;
             let path = qp.path.as_ref()?;
             Some(Receiver {
@@ -167,8 +105,7 @@ impl<P: Port, T: Timing, B: Blocks> FastForward<'_, P, T, B> {
 
     /// Removes a queue pair from the receivers: there is no long message to it any more.
     pub fn forget_receiver(&mut self, index: u32) {
-        let receivers = &mut self.0.blocks.marks.receivers;
-        receivers.retain(|receiver| *receiver != index);
+        self.0.blocks.marks.forget_receiver(index);
     }
 
     /// Returns what this NIC sends next to `receiver`, if it is in the middle of a message to it,

@@ -4,6 +4,7 @@ use ferroce_spec::register::FatalSyndrome;
 use ferroce_units::{Duration, Instant};
 
 use crate::blocks::{Blocks, Model};
+use crate::command::CommandProcessor;
 use crate::config::NicConfig;
 use crate::counters::Counters;
 use crate::datapath::Datapath;
@@ -209,8 +210,13 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
             counters: &mut self.counters,
         };
         let blocks = &mut self.blocks;
-        let (mut worked, runs_registers) = blocks.take_input(turn, &self.config, port);
-        self.runs_registers = runs_registers;
+        let mut worked = blocks.take_input(turn, port);
+        self.runs_registers = false;
+        if blocks.host_interface.next_command().is_some() {
+            self.runs_registers = CommandProcessor::new(turn, &self.config, blocks, port).step();
+        }
+        self.runs_registers |= blocks.host_interface.handle_writes(turn);
+        worked |= self.runs_registers;
         if blocks.host_interface.has_stopped() {
             blocks.mac.drop_received(port);
             return worked | blocks.host_interface.write_events(turn);

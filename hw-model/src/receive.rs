@@ -2,12 +2,13 @@
 //!
 //! - `ingress`: the way of a frame. [`depacketizer`]: its headers. [`multicast`]:
 //!   what multicast groups need besides. [`reorder_buffer`]: packets that wait for
-//!   one that is missing.
+//!   one that is missing. `stride_marks`: how far long messages have come.
 
 pub mod depacketizer;
 pub(crate) mod ingress;
 pub mod multicast;
 pub mod reorder_buffer;
+pub(crate) mod stride_marks;
 
 use ferroce_units::Instant;
 
@@ -15,12 +16,12 @@ use crate::completion::Results;
 use crate::config::NicConfig;
 use crate::contexts::Contexts;
 use crate::contexts::work_queue::ReceiveFetch;
-use crate::fast_forward::Marks;
 use crate::mac::Mac;
 use crate::ports::port::Port;
 use crate::processing_unit::Inbound;
 use crate::receive::multicast::MulticastTable;
 use crate::receive::reorder_buffer::ReorderBuffer;
+use crate::receive::stride_marks::Marks;
 use crate::time::edge::Edge;
 use crate::translation::memory_unit::MemoryUnit;
 

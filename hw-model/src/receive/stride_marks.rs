@@ -1,0 +1,85 @@
+//! Ends of strides: where a simulator of time may skip what follows of a long message.
+
+use ferroce_transport::PathMtu;
+use ferroce_units::Instant;
+
+use crate::contexts::queue_pair::QueuePair;
+use crate::processing_unit::Inbound;
+
+/// Packets of a stride, unless their MTU is small.
+const STRIDE_PACKETS: u32 = 64;
+/// Least bytes of a stride: what a line of the MTT cache translates, and more.
+const STRIDE_BYTES: u32 = 64 << 10;
+/// Messages that a NIC may receive at a time, as far as it marks them.
+const MAX_STREAMS: usize = 16;
+
+/// The end of a stride.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark {
+    /// The queue pair that receives, as an index of the QP context table.
+    pub index: u32,
+    /// When its last packet was processed.
+    pub at: Instant,
+}
+
+/// The last mark, and the queue pairs that have come to the end of a stride.
+#[derive(Debug, Default)]
+pub(crate) struct Marks {
+    last: Option<Mark>,
+    receivers: Vec<u32>,
+}
+
+impl Marks {
+    /// Notes that a queue pair has processed a packet.
+    #[inline]
+    pub fn note<F>(&mut self, now: Instant, qp: &QueuePair, packet: &Inbound<F>) {
+        let mtu = qp.transport.attributes().path_mtu;
+        if packet.payload.len() != mtu.bytes() as usize {
+            return;
+        }
+        let received = qp.transport.packets_received(&packet.headers);
+        if received.is_some_and(|packets| packets % stride_packets(mtu) == 0) {
+            let (index, at) = (qp.index, now);
+            self.add(Mark { index, at });
+        }
+    }
+
+    #[cold]
+    fn add(&mut self, mark: Mark) {
+        self.last = Some(mark);
+        if !self.receivers.contains(&mark.index) && self.receivers.len() < MAX_STREAMS {
+            self.receivers.push(mark.index);
+        }
+    }
+
+    /// Returns the last mark, if there was one since the last call.
+    #[inline]
+    pub fn take_last(&mut self) -> Option<Mark> {
+        self.last.take()
+    }
+
+    /// Returns the queue pairs that have come to the end of a stride.
+    pub fn receivers(&self) -> impl Iterator<Item = u32> + '_ {
+        self.receivers.iter().copied()
+    }
+
+    /// Removes a queue pair from the receivers.
+    pub fn forget_receiver(&mut self, index: u32) {
+        self.receivers.retain(|receiver| *receiver != index);
+    }
+
+    /// Forgets all marks (reset).
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// Packets of a stride: a power of two.
+#[inline]
+pub const fn stride_packets(mtu: PathMtu) -> u32 {
+    let packets = STRIDE_BYTES >> mtu.shift();
+    match packets > STRIDE_PACKETS {
+        true => packets,
+        false => STRIDE_PACKETS,
+    }
+}
