@@ -44,17 +44,17 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     /// Appends how many items are in each of [`levels`].
     ///
     /// `read_record` reads the 32-bit word at an IOVA of host memory: how far software has come
-    /// with
-    /// a completion queue is only there.
+    /// with a completion queue is only there.
     pub fn observe(&self, read_record: impl FnMut(u64) -> Option<u32>, values: &mut Vec<u64>) {
         let blocks = &self.blocks;
         let (under_way, waiting) = blocks.transmit.fetches();
+        let (egress, ingress) = blocks.mac.levels();
         let of_nic: [usize; OF_NIC.len() - 1] = [
             blocks.doorbells.len(),
             under_way,
             waiting,
-            blocks.mac.egress.len(),
-            blocks.mac.ingress.len(),
+            egress,
+            ingress,
             blocks.receive.len(),
             blocks.completions.len(),
             blocks.host_interface.events_waiting(),

@@ -30,11 +30,11 @@ pub struct Departing<F> {
 #[derive(Debug)]
 pub struct Mac<F> {
     /// Frames from the packetizer.
-    pub egress: Edge<Departing<F>>,
+    egress: Edge<Departing<F>>,
     /// Packets that have left and are still to be reported, with the time.
-    pub left: VecDeque<(Instant, Sent)>,
+    left: VecDeque<(Instant, Sent)>,
     /// Frames to the depacketizer.
-    pub ingress: Edge<F>,
+    ingress: Edge<F>,
     /// When the last frame was received.
     received: Instant,
 }
@@ -71,6 +71,47 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
             }
             self.left.extend(departing.sent.map(|sent| (at, sent)));
         }
+    }
+
+    /// Returns true if it holds as many frames to send as it may.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.egress.is_full()
+    }
+
+    /// Returns true if it has room for less than half of these frames.
+    #[inline]
+    pub fn is_nearly_full(&self) -> bool {
+        self.egress.is_nearly_full()
+    }
+
+    /// Takes a frame that is ready at `ready`. The caller has looked at [`Mac::is_full`].
+    #[inline]
+    pub fn send(&mut self, ready: Instant, departing: Departing<F>) {
+        self.egress.push(ready, departing);
+    }
+
+    /// Takes the report of the next packet that has left.
+    #[inline]
+    pub fn take_left(&mut self) -> Option<(Instant, Sent)> {
+        self.left.pop_front()
+    }
+
+    /// Returns the report that is taken next.
+    #[inline]
+    pub fn next_left(&self) -> Option<(Instant, Sent)> {
+        self.left.front().copied()
+    }
+
+    /// Takes the next received frame, and when its last byte is there.
+    #[inline]
+    pub fn take_received(&mut self) -> Option<(Instant, F)> {
+        self.ingress.pop_ahead()
+    }
+
+    /// Returns the frames that wait on their way out, and on their way in.
+    pub fn levels(&self) -> (usize, usize) {
+        (self.egress.len(), self.ingress.len())
     }
 
     /// Drops the pending reports for the queue pair at index `qp`.

@@ -101,12 +101,14 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
 
     /// Reads the device's own memory (BAR4).
     pub fn read_device_memory(&mut self, offset: u64, destination: &mut [u8]) {
-        self.blocks.translation.device.read(offset, destination);
+        let memory = &mut self.blocks.translation;
+        memory.read_device_memory(offset, destination);
     }
 
     /// Writes the device's own memory (BAR4).
     pub fn write_device_memory(&mut self, offset: u64, source: &[u8]) {
-        self.blocks.translation.device.write(offset, source);
+        let memory = &mut self.blocks.translation;
+        memory.write_device_memory(offset, source);
     }
 
     /// Returns the counters.

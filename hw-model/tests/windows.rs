@@ -5,9 +5,9 @@ mod common;
 
 use common::memory_unit::*;
 use common::place;
+use ferroce_model::translation::memory_unit::window::Binder;
 use ferroce_model::translation::mpt::Access;
 use ferroce_model::translation::protection::ProtectionFault;
-use ferroce_model::translation::window::Binder;
 use ferroce_spec::context::{AccessRights, MemoryEntry, MemoryEntryWord};
 use ferroce_spec::wqe::BindSegment;
 
@@ -376,7 +376,7 @@ fn windows_on_direct_regions_and_device_memory_begin_where_they_say() {
         let mut found = [0];
         match device_memory {
             false => found[0] = unit.host.memory[place::DATA as usize + 0x901],
-            true => unit.memory.device.read(0x100 + 0x901, &mut found),
+            true => unit.memory.read_device_memory(0x100 + 0x901, &mut found),
         }
         assert_eq!(found, [9]);
     }

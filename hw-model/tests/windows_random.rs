@@ -120,7 +120,7 @@ proptest! {
             let of_type_2 = bound.iter().filter(|(b, w)| *b && w.word.window_type_2());
             let mut listed: Vec<_> = of_type_2.map(|(_, w)| (w.qpn, index_of(w.key))).collect();
             listed.sort_unstable();
-            prop_assert!(unit.memory.bound_windows.iter().copied().eq(listed));
+            prop_assert!(unit.memory.bound_windows().eq(listed));
         }
     }
 

@@ -9,10 +9,10 @@ use crate::host_interface::device_memory::DeviceMemory;
 use crate::ports::host::Host;
 use crate::ports::port::Port;
 use crate::time::timing::Timing;
+use crate::translation::memory_unit::registration::is_translated;
+use crate::translation::memory_unit::window::free_window;
 use crate::translation::mpt::{index_of, with_variant};
-use crate::translation::mtt::TranslationTable;
 use crate::translation::protection::ProtectionFault;
-use crate::translation::window::free_window;
 
 impl From<ProtectionFault> for Failure {
     fn from(fault: ProtectionFault) -> Self {
@@ -33,11 +33,10 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
             fresh_region(&input)
         };
         let mut dma = self.turn.dma();
-        let Some(key) = self.blocks.translation.mpt.create(fresh, &mut dma)? else {
-            return Err(Failure::new(CommandStatus::NO_RESOURCES));
-        };
-        self.forget_pages(&fresh);
-        Ok(u64::from(key))
+        match self.blocks.translation.create(fresh, &mut dma)? {
+            Some(key) => Ok(u64::from(key)),
+            None => Err(Failure::new(CommandStatus::NO_RESOURCES)),
+        }
     }
 
     /// Registers a region anew, under a key with the variant of the input's.
@@ -45,7 +44,7 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
         let input: MemoryEntry = self.input(entry)?;
         let mut dma = self.turn.dma();
         let key = existing_key(entry)?;
-        let present = *self.blocks.translation.mpt.lookup(key, &mut dma)?;
+        let present = self.blocks.translation.region(key, &mut dma)?;
         if present.word.window() {
             return Err(Failure::new(CommandStatus::NO_OBJECT));
         }
@@ -58,9 +57,8 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
             ..fresh_region(&input)
         };
         let mut dma = self.turn.dma();
-        self.blocks.translation.mpt.replace(region, &mut dma)?;
-        self.forget_pages(&present);
-        self.forget_pages(&region);
+        let memory = &mut self.blocks.translation;
+        memory.replace(&present, region, &mut dma)?;
         Ok(u64::from(region.key))
     }
 
@@ -76,14 +74,7 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
         }
         let key = existing_key(entry)?;
         let mut dma = self.turn.dma();
-        if present.word.window() {
-            self.blocks.translation.unbind(&present, key, &mut dma)?;
-        }
-        self.blocks
-            .translation
-            .mpt
-            .remove(index_of(key), &mut dma)?;
-        self.forget_pages(&present);
+        self.blocks.translation.remove(&present, key, &mut dma)?;
         Ok(0)
     }
 
@@ -92,19 +83,11 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
     fn region_or_window(&mut self, entry: &CommandEntry) -> Result<MemoryEntry, Failure> {
         let mut dma = self.turn.dma();
         let key = existing_key(entry)?;
-        let present = *self.blocks.translation.mpt.entry(key, &mut dma)?;
+        let present = self.blocks.translation.entry(key, &mut dma)?;
         if !present.word.window() && present.key != key {
             return Err(Failure::new(CommandStatus::NO_OBJECT));
         }
         Ok(present)
-    }
-
-    /// Drops what the cache holds of the pages of a region: software has written them, or may.
-    fn forget_pages(&mut self, region: &MemoryEntry) {
-        if is_translated(region) {
-            let (first, count) = (region.translation, pages(region));
-            self.blocks.translation.mtt.invalidate(first, count);
-        }
     }
 
     /// Refuses a region that cannot be: its pages must lie inside the translation table.
@@ -142,10 +125,7 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
             core::mem::offset_of!(MemoryEntry, first_page_offset),
         )?;
         require(
-            self.blocks
-                .translation
-                .mtt
-                .contains(region.translation, pages(region)),
+            self.blocks.translation.contains_pages(region),
             core::mem::offset_of!(MemoryEntry, translation),
         )
     }
@@ -176,17 +156,4 @@ fn fresh_region(input: &MemoryEntry) -> MemoryEntry {
         windows: 0,
         ..*input
     }
-}
-
-/// Returns true if the pages of a region are in the memory translation table.
-fn is_translated(region: &MemoryEntry) -> bool {
-    let word = region.word;
-    !(word.window() || word.direct() || word.null() || word.device_memory())
-}
-
-/// Pages of a region.
-fn pages(region: &MemoryEntry) -> u64 {
-    let log_page_size = region.word.log_page_size() & 63;
-    let end = region.first_page_offset.saturating_add(region.length);
-    end.div_ceil(1 << log_page_size)
 }

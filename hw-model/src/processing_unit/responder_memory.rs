@@ -14,11 +14,11 @@ use crate::contexts::work_queue::ReceiveFetch;
 use crate::dma::{ATOMIC_BYTES, Dma};
 use crate::ports::host::Host;
 use crate::processing_unit::global_route_header::{global_route_header, is_ipv4};
-use crate::translation::atomic::dma_atomic;
 use crate::translation::memory_unit::MemoryUnit;
+use crate::translation::memory_unit::atomic::dma_atomic;
+use crate::translation::memory_unit::window::Binder;
 use crate::translation::mpt::Access;
 use crate::translation::mtt::TranslationTable;
-use crate::translation::window::Binder;
 use crate::wqe::SendPayload;
 
 /// The blocks that a processing unit asks while it works on a packet.

@@ -41,7 +41,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
             if self.inbound.is_full() {
                 break;
             }
-            let Some((at, frame)) = ports.mac.ingress.pop_ahead() else {
+            let Some((at, frame)) = ports.mac.take_received() else {
                 break;
             };
             worked = true;

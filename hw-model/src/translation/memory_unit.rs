@@ -1,4 +1,11 @@
 //! Access to registered memory: protection (MPT), translation (MTT), then DMA.
+//!
+//! - [`atomic`]: AtomicOps. [`window`]: memory windows. `registration`: entries of the tables, as
+//!   commands make them.
+
+pub mod atomic;
+pub(crate) mod registration;
+pub mod window;
 
 use ferroce_spec::command::ContextTables;
 use ferroce_spec::context::{AccessRights, MemoryEntry};
@@ -8,11 +15,11 @@ use crate::config::NicConfig;
 use crate::dma::Dma;
 use crate::host_interface::device_memory::DeviceMemory;
 use crate::ports::host::Host;
-use crate::translation::atomic::AtomicsUnit;
+use crate::translation::memory_unit::atomic::AtomicsUnit;
+use crate::translation::memory_unit::window::BoundWindows;
 use crate::translation::mpt::{Access, Mpt};
 use crate::translation::mtt::{Mtt, TranslationTable};
 use crate::translation::protection::ProtectionFault;
-use crate::translation::window::BoundWindows;
 use crate::wqe::scatter_list::ScatterList;
 
 /// The rights word with nothing but `local_write`.
@@ -26,15 +33,15 @@ pub fn local_write() -> AccessRights {
 #[derive(Debug)]
 pub struct MemoryUnit<M = Mtt> {
     /// Memory protection table.
-    pub mpt: Mpt,
+    mpt: Mpt,
     /// Memory translation table.
-    pub mtt: M,
+    mtt: M,
     /// The device's own memory.
-    pub device: DeviceMemory,
+    device: DeviceMemory,
     /// Windows that belong to a queue pair.
-    pub bound_windows: BoundWindows,
+    bound_windows: BoundWindows,
     /// Atomics are PCIe AtomicOps.
-    pub atomics: AtomicsUnit,
+    atomics: AtomicsUnit,
 }
 
 impl<M: TranslationTable> MemoryUnit<M> {
@@ -60,6 +67,16 @@ impl<M: TranslationTable> MemoryUnit<M> {
         self.install_tables(&ContextTables::default());
         self.device.reset();
         self.bound_windows.clear();
+    }
+
+    /// Reads the device's own memory.
+    pub fn read_device_memory(&mut self, offset: u64, destination: &mut [u8]) {
+        self.device.read(offset, destination);
+    }
+
+    /// Writes the device's own memory.
+    pub fn write_device_memory(&mut self, offset: u64, source: &[u8]) {
+        self.device.write(offset, source);
     }
 
     /// Checks an access without touching memory.
@@ -230,7 +247,7 @@ impl<M: TranslationTable> MemoryUnit<M> {
     /// The bytes of an access to a region that does not lie in host memory, and their offset in the
     /// device's memory; `None`: a null region, which reads as zeros and forgets what is written.
     #[cold]
-    pub(crate) fn on_chip(
+    fn on_chip(
         &mut self,
         entry: &MemoryEntry,
         access: &Access,
@@ -250,12 +267,12 @@ impl<M: TranslationTable> MemoryUnit<M> {
 
 /// Returns true if the bytes of a region are reached by DMA.
 #[inline]
-pub(crate) fn is_in_host_memory(entry: &MemoryEntry) -> bool {
+fn is_in_host_memory(entry: &MemoryEntry) -> bool {
     !entry.word.null() && !entry.word.device_memory()
 }
 
 /// Counts an access that was refused.
-pub(crate) fn count_fault<T, H: Host>(
+fn count_fault<T, H: Host>(
     result: Result<T, ProtectionFault>,
     dma: &mut Dma<'_, H>,
 ) -> Result<T, ProtectionFault> {

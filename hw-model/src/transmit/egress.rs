@@ -30,12 +30,12 @@ impl Transmit {
         ports: &mut TransmitPorts<'_, P, M>,
     ) -> bool {
         let mut reported = false;
-        while let Some((at, sent)) = ports.mac.left.pop_front() {
+        while let Some((at, sent)) = ports.mac.take_left() {
             if let Some(qp) = ports.contexts.qps.get_mut(sent.qp) {
                 qp.progress.left = at.max(qp.progress.left);
                 qp.transport.packet_left(turn.now, sent.request);
             }
-            let next = ports.mac.left.front().map(|(at, sent)| (*at, sent.qp));
+            let next = ports.mac.next_left().map(|(at, sent)| (at, sent.qp));
             // Packets that leave at the same time complete at the same time.
             if next != Some((at, sent.qp)) {
                 let (contexts, mut results) = ports.results(&mut self.scheduler);
@@ -54,8 +54,8 @@ impl Transmit {
         ports: &TransmitPorts<'_, P, M>,
     ) -> bool {
         self.egress_blocked = match self.egress_blocked {
-            true => ports.mac.egress.is_nearly_full(),
-            false => ports.mac.egress.is_full(),
+            true => ports.mac.is_nearly_full(),
+            false => ports.mac.is_full(),
         };
         self.egress_blocked
     }
@@ -70,10 +70,10 @@ impl Transmit {
     ) -> bool {
         let mut worked = false;
         loop {
-            if ports.mac.egress.is_full() {
+            if ports.mac.is_full() {
                 ports.mac.transmit(turn.now, turn.timing, ports.port);
             }
-            if ports.mac.egress.is_full() {
+            if ports.mac.is_full() {
                 self.outbound_waits |= !self.units[unit].outbound.is_empty();
                 self.egress_blocked = true;
                 break;
@@ -144,7 +144,7 @@ impl Transmit {
 /// Passes a packet of `qp` that is ready at `ready` to the MAC. A packet without a frame is lost;
 /// its sender is notified in its order.
 #[inline]
-fn depart<F>(
+fn depart<F: AsRef<[u8]> + AsMut<[u8]>>(
     mac: &mut Mac<F>,
     qp: &mut QueuePair,
     ready: Instant,
@@ -162,7 +162,7 @@ fn depart<F>(
     // Packets of one queue pair leave in order.
     qp.progress.departure = ready.max(qp.progress.departure);
     let departing = Departing { frame, sent };
-    mac.egress.push(qp.progress.departure, departing);
+    mac.send(qp.progress.departure, departing);
 }
 
 /// Drops the packets behind one whose payload could not be gathered: requests behind a request,

@@ -8,8 +8,8 @@ use crate::contexts::queue_pair::QueuePair;
 use crate::dma::Dma;
 use crate::ports::host::Host;
 use crate::translation::memory_unit::MemoryUnit;
+use crate::translation::memory_unit::window::Binder;
 use crate::translation::mtt::TranslationTable;
-use crate::translation::window::Binder;
 use crate::wqe::SendPayload;
 
 /// Largest number of local operations of one queue pair that are executed before others are served.

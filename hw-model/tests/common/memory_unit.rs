@@ -4,10 +4,10 @@ use ferroce_model::Counters;
 use ferroce_model::NicConfig;
 use ferroce_model::config::CacheShape;
 use ferroce_model::translation::memory_unit::MemoryUnit;
+use ferroce_model::translation::memory_unit::window::Binder;
 use ferroce_model::translation::mpt::Access;
-use ferroce_model::translation::mtt::TranslationTable;
 use ferroce_model::translation::protection::ProtectionFault;
-use ferroce_model::translation::window::Binder;
+use ferroce_spec::command::ContextTables;
 use ferroce_spec::context::{AccessRights, MemoryEntry, MemoryEntryWord, TranslationEntry};
 use ferroce_spec::wqe::BindSegment;
 use zerocopy::IntoBytes;
@@ -61,8 +61,13 @@ impl Unit {
             ..NicConfig::functional(0, [0; 6])
         };
         let mut memory: MemoryUnit = MemoryUnit::new(&config);
-        memory.mpt.reset(place::MPT, 6);
-        memory.mtt.reset(place::MTT, 6);
+        memory.install_tables(&ContextTables {
+            mpt_base: place::MPT,
+            log_mrs: 6,
+            mtt_base: place::MTT,
+            log_mtts: 6,
+            ..ContextTables::default()
+        });
         let mut host = TestHost::new();
         for page in 0..4u64 {
             // Pages in reverse order: a window must not take them for contiguous.
@@ -78,7 +83,7 @@ impl Unit {
     }
 
     pub fn create(&mut self, entry: MemoryEntry) -> u32 {
-        on!(self, |memory, dma| memory.mpt.create(entry, dma))
+        on!(self, |memory, dma| memory.create(entry, dma))
             .expect("mapped")
             .expect("room")
     }
@@ -112,7 +117,7 @@ impl Unit {
     }
 
     pub fn entry(&mut self, key: u32) -> MemoryEntry {
-        *on!(self, |memory, dma| memory.mpt.entry(key, dma)).expect("valid")
+        on!(self, |memory, dma| memory.entry(key, dma)).expect("valid")
     }
 
     pub fn bind(&mut self, binder: Binder, segment: BindSegment) -> Result<(), ProtectionFault> {

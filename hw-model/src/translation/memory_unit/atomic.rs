@@ -4,12 +4,12 @@ use ferroce_spec::counter::Counter;
 use ferroce_transport::AtomicOperation;
 use ferroce_units::Duration;
 
+use super::{MemoryUnit, count_fault, is_in_host_memory};
 use crate::config::NicConfig;
 use crate::dma::{ATOMIC_BYTES, Dma};
 use crate::ports::host::{DmaAtomic, DmaError, Host};
 use crate::time::registers::Registers;
 use crate::time::timing::pipeline_stage::PipelineStage;
-use crate::translation::memory_unit::{MemoryUnit, count_fault, is_in_host_memory};
 use crate::translation::mpt::Access;
 use crate::translation::mtt::TranslationTable;
 use crate::translation::protection::ProtectionFault;

@@ -10,9 +10,9 @@ use ferroce_spec::context::{AccessRights, MemoryEntry, MemoryEntryWord};
 use ferroce_spec::counter::Counter;
 use ferroce_spec::wqe::BindSegment;
 
+use super::{MemoryUnit, count_fault};
 use crate::dma::Dma;
 use crate::ports::host::Host;
-use crate::translation::memory_unit::{MemoryUnit, count_fault};
 use crate::translation::mpt::{index_of, with_variant};
 use crate::translation::mtt::TranslationTable;
 use crate::translation::protection::ProtectionFault;
@@ -30,7 +30,7 @@ pub struct Binder {
 ///
 /// A queue pair that is destroyed unbinds its windows, or a later one of the same number would
 /// inherit them. A card keeps such a list as a chain through the table.
-pub type BoundWindows = BTreeSet<(u32, u32)>;
+pub(super) type BoundWindows = BTreeSet<(u32, u32)>;
 
 impl<M: TranslationTable> MemoryUnit<M> {
     /// Executes a BIND_WINDOW. Length zero: a window of type 1 is unbound, under its new key.
@@ -121,7 +121,7 @@ impl<M: TranslationTable> MemoryUnit<M> {
     }
 
     /// Makes a window free, with the key `key`, and lets go of its region.
-    pub(crate) fn unbind<H: Host>(
+    pub(super) fn unbind<H: Host>(
         &mut self,
         window: &MemoryEntry,
         key: u32,
@@ -134,6 +134,11 @@ impl<M: TranslationTable> MemoryUnit<M> {
         }
         *self.mpt.entry(key, dma)? = free_window(window, key);
         Ok(())
+    }
+
+    /// Returns the bound windows of type 2, in order: queue pair and index of the window.
+    pub fn bound_windows(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.bound_windows.iter().copied()
     }
 
     /// Unbinds the windows that belong to a queue pair which is being destroyed.
