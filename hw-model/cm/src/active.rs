@@ -9,9 +9,10 @@ use ferroce_wire::cm::{
 
 use crate::cm::{Cm, bytes, duration};
 use crate::command::{CommandError, Connect, Ece, Path, Reject};
-use crate::connection::{Connection, State};
+use crate::connection::Connection;
 use crate::event::Event;
 use crate::parameters::{QpParameters, remote_qpn};
+use crate::state::State;
 
 /// The LID of a port of RoCE.
 const ROCE_LID: u16 = 0xffff;

@@ -8,9 +8,10 @@ use ferroce_wire::{Gid, Qpn};
 
 use crate::command::{CommandError, Listen, ListenAddress, ListenerId};
 use crate::config::{Config, MAX_BACKLOG, MAX_CONNECTIONS, MAX_LISTENERS};
-use crate::connection::{Connection, MadBytes, Pending, State};
+use crate::connection::{Connection, MadBytes, Pending};
 use crate::event::Event;
 use crate::parameters::QpParameters;
+use crate::state::State;
 
 /// A datagram to send from QP 1 to QP 1.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use ferroce_wire::cm::{
 };
 use ferroce_wire::{Gid, PKey, Psn, QKey, Qpn};
 
-use crate::connection::State;
+use crate::state::State;
 
 /// The upper part of a service identifier, as RDMA CM numbers it (`enum rdma_port_space`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

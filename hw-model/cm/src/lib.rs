@@ -30,6 +30,7 @@ mod parameters;
 mod passive;
 mod release;
 mod sidr;
+mod state;
 
 pub use cm::{Cm, Disposition, Statistics, Transmit};
 pub use command::{
@@ -37,6 +38,6 @@ pub use command::{
     SidrRequest, SidrResponse,
 };
 pub use config::{Config, MAX_BACKLOG, MAX_CONNECTIONS, MAX_LISTENERS};
-pub use connection::State;
 pub use event::Event;
 pub use parameters::QpParameters;
+pub use state::State;

@@ -11,9 +11,10 @@ use ferroce_wire::cm::{
 use crate::active::{data, rejected};
 use crate::cm::{Cm, Disposition, duration};
 use crate::command::{Accept, CommandError, Ece, ListenerId};
-use crate::connection::{Connection, State};
+use crate::connection::Connection;
 use crate::event::Event;
 use crate::parameters::QpParameters;
+use crate::state::State;
 
 impl Cm {
     /// A REQ: a duplicate, the request of a peer that is being connected, or a new one.

@@ -10,8 +10,9 @@ use ferroce_wire::cm::{
 use crate::active::{data, refusal};
 use crate::cm::{Cm, Disposition, bytes, tag};
 use crate::command::{CommandError, Reject};
-use crate::connection::{MadBytes, State};
+use crate::connection::MadBytes;
 use crate::event::Event;
+use crate::state::State;
 
 impl Cm {
     /// Refuses a REQ, or a REP. [`Event::TimewaitExit`] is the last event of the connection.

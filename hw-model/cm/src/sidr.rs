@@ -7,9 +7,10 @@ use ferroce_wire::cm::{CommunicationId, Mad, MessageKind, SidrRep, SidrReq, Sidr
 use crate::active::{data, with_addresses};
 use crate::cm::{Cm, Disposition, bytes, duration};
 use crate::command::{CommandError, Ece, SidrRequest, SidrResponse};
-use crate::connection::{Connection, State};
+use crate::connection::Connection;
 use crate::event::Event;
 use crate::passive::{addresses, destination};
+use crate::state::State;
 
 impl Cm {
     /// Sends a SIDR_REQ. The only event is [`Event::SidrResponse`] or [`Event::Unreachable`].
