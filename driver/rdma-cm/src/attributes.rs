@@ -4,11 +4,12 @@ use ferroce_cm::{Path, QpParameters, State as CmState};
 use ferroce_wire::Gid;
 
 use crate::abi;
-use crate::command::{Body, Reply};
+use crate::body::{Body, Reply};
+use crate::channel::ChannelId;
 use crate::connect::UDP_Q_KEY;
 use crate::errno::Errno;
 use crate::id::{Attachment, Id, QpType, State};
-use crate::rdma_cm::{ChannelId, RdmaCm};
+use crate::rdma_cm::RdmaCm;
 
 // `enum ibv_qp_state`
 const INIT: u32 = 1;

@@ -5,11 +5,12 @@ use core::net::SocketAddr;
 use ferroce_cm::{Listen, ListenAddress, MAX_BACKLOG, PortSpace};
 
 use crate::abi;
-use crate::command::Body;
+use crate::body::Body;
+use crate::channel::ChannelId;
 use crate::errno::Errno;
 use crate::host::{Device, Host};
 use crate::id::{Attachment, Id, State};
-use crate::rdma_cm::{ChannelId, RdmaCm};
+use crate::rdma_cm::RdmaCm;
 use crate::sockaddr;
 
 impl RdmaCm {

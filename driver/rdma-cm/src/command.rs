@@ -1,12 +1,13 @@
 //! What user space writes to the device file, and the way to who handles it.
 
 use ferroce_units::Instant;
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use crate::abi;
+use crate::body::{Body, Reply};
+use crate::channel::ChannelId;
 use crate::errno::Errno;
 use crate::host::Host;
-use crate::rdma_cm::{ChannelId, RdmaCm};
+use crate::rdma_cm::RdmaCm;
 
 const CREATE_ID: u32 = 0;
 const DESTROY_ID: u32 = 1;
@@ -63,15 +64,6 @@ const NAMES: [&str; WRITE_CM_EVENT as usize + 1] = [
     "WRITE_CM_EVENT",
 ];
 
-/// What the caller writes back into the memory of the program.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Reply {
-    /// Where: the command's `response`
-    pub address: u64,
-    /// What, cut to the room that the command has named; empty if there is no response
-    pub bytes: Vec<u8>,
-}
-
 /// What the caller has to do for a command, before it passes it on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
@@ -126,78 +118,6 @@ impl Command {
         let command = Body::split(bytes).map(|(command, _)| usize::try_from(command));
         let name = command.map(|index| NAMES.get(index.unwrap_or(usize::MAX)).copied());
         name.ok().flatten().unwrap_or("unknown")
-    }
-}
-
-/// The body of a command, and the room that its response has.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Body<'a> {
-    pub(crate) input: &'a [u8],
-    pub(crate) room: usize,
-}
-
-impl<'a> Body<'a> {
-    /// Returns the number of a command, and its body.
-    ///
-    /// # Errors
-    ///
-    /// EINVAL if it is shorter than its header says, or than the header.
-    pub(crate) fn split(bytes: &'a [u8]) -> Result<(u32, Self), Errno> {
-        let header = abi::Header::read_from_prefix(bytes);
-        let (header, rest) = header.map_err(|_| Errno::EINVAL)?;
-        let input = rest.get(..usize::from(header.input));
-        let input = input.ok_or(Errno::EINVAL)?;
-        let room = usize::from(header.output);
-        Ok((header.command, Self { input, room }))
-    }
-
-    /// Returns the layout at the start. What follows is of a newer version, and not read: so does
-    /// the kernel.
-    ///
-    /// # Errors
-    ///
-    /// EINVAL if the body is shorter.
-    pub(crate) fn parse<T: FromBytes>(&self) -> Result<T, Errno> {
-        let parsed = T::read_from_prefix(self.input);
-        parsed.map(|(value, _)| value).map_err(|_| Errno::EINVAL)
-    }
-
-    /// Returns the layout at the start, of which an older version has `base_length` bytes; the rest
-    /// is zero then.
-    ///
-    /// # Errors
-    ///
-    /// EINVAL if the body is shorter than that.
-    pub(crate) fn parse_from<T>(&self, base_length: usize) -> Result<T, Errno>
-    where
-        T: FromBytes + IntoBytes + FromZeros,
-    {
-        if self.input.len() < base_length {
-            return Err(Errno::EINVAL);
-        }
-        let mut value = T::new_zeroed();
-        let bytes = value.as_mut_bytes();
-        let length = bytes.len().min(self.input.len());
-        bytes[..length].copy_from_slice(&self.input[..length]);
-        Ok(value)
-    }
-
-    /// Returns an error unless the response has room for that many bytes.
-    pub(crate) fn expect_room(&self, length: usize) -> Result<(), Errno> {
-        match self.room >= length {
-            true => Ok(()),
-            false => Err(Errno::ENOSPC),
-        }
-    }
-
-    /// Returns a response, cut to its room.
-    pub(crate) fn reply<T>(&self, address: u64, response: &T) -> Reply
-    where
-        T: IntoBytes + Immutable + ?Sized,
-    {
-        let mut bytes = response.as_bytes().to_vec();
-        bytes.truncate(self.room);
-        Reply { address, bytes }
     }
 }
 

@@ -6,10 +6,11 @@ use ferroce_wire::cm::{IpCmHeader, RejectReason, ServiceId, SidrStatus};
 use ferroce_wire::{QKey, Qpn};
 
 use crate::abi;
-use crate::command::Body;
+use crate::body::Body;
+use crate::channel::ChannelId;
 use crate::errno::Errno;
 use crate::id::{Id, QpType, State};
-use crate::rdma_cm::{ChannelId, RdmaCm};
+use crate::rdma_cm::RdmaCm;
 
 /// Q_Key of datagrams between IP addresses (`RDMA_UDP_QKEY`).
 pub(crate) const UDP_Q_KEY: u32 = 0x0123_4567;

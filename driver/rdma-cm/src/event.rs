@@ -1,13 +1,6 @@
-//! Events: how they are queued, read, moved and dropped.
-
-use std::collections::VecDeque;
-
-use zerocopy::IntoBytes;
+//! Events that user space reads.
 
 use crate::abi;
-use crate::command::{Body, Reply};
-use crate::errno::Errno;
-use crate::rdma_cm::{ChannelId, MAX_EVENTS, RdmaCm};
 
 // `enum rdma_cm_event_type`
 pub(crate) const ADDR_RESOLVED: u32 = 0;
@@ -22,11 +15,8 @@ pub(crate) const DISCONNECTED: u32 = 10;
 pub(crate) const DEVICE_REMOVAL: u32 = 11;
 pub(crate) const MULTICAST_JOIN: u32 = 12;
 pub(crate) const TIMEWAIT_EXIT: u32 = 15;
-const USER: u32 = 18;
-const INTERNAL: u32 = 19;
-
-/// Bytes of a response that every version of the ABI has: up to the parameters.
-const EVENT_BASE_LENGTH: usize = 324;
+pub(crate) const USER: u32 = 18;
+pub(crate) const INTERNAL: u32 = 19;
 
 /// An event that waits to be read.
 #[derive(Debug)]
@@ -37,155 +27,4 @@ pub(crate) struct Event {
     /// The id of a request.
     pub(crate) request: Option<u32>,
     pub(crate) response: Box<abi::EventResponse>,
-}
-
-impl RdmaCm {
-    /// Queues an event of an id. Until user space has given the id of a request its name, by
-    /// accepting it, there are none: it would not know them.
-    pub(crate) fn report(
-        &mut self,
-        handle: u32,
-        event: u32,
-        status: i32,
-        param: &[u8],
-        ece: abi::EceParam,
-    ) {
-        let Some(id) = self.ids.get(&handle) else {
-            return;
-        };
-        if id.uid == 0 {
-            return;
-        }
-        let mut response: Box<abi::EventResponse> = Box::new(abi::zeroed());
-        response.uid = id.uid;
-        response.id = handle;
-        response.event = event;
-        response.status = status;
-        response.ece = ece;
-        response.param[..param.len()].copy_from_slice(param);
-        self.queue(Event {
-            owner: handle,
-            multicast: None,
-            request: None,
-            response,
-        });
-    }
-
-    /// Queues an event on the channel of its owner.
-    pub(crate) fn queue(&mut self, event: Event) {
-        let owner = self.ids.get(&event.owner);
-        let channel = owner.and_then(|id| self.channels.get_mut(&id.channel));
-        if let Some(channel) = channel {
-            channel.events.push_back(event);
-        }
-    }
-
-    /// Returns an error if user space does not read its events.
-    ///
-    /// # Errors
-    ///
-    /// ENOMEM
-    pub(crate) fn expect_event_room(&self, channel: ChannelId) -> Result<(), Errno> {
-        match self.waiting_events(channel) < MAX_EVENTS {
-            true => Ok(()),
-            false => Err(Errno::ENOMEM),
-        }
-    }
-
-    /// GET_EVENT
-    pub(crate) fn read_event(&mut self, channel: ChannelId, body: &Body) -> Result<Reply, Errno> {
-        body.expect_room(EVENT_BASE_LENGTH)?;
-        let command: abi::GetEvent = body.parse()?;
-        let events = self.channels.get_mut(&channel).ok_or(Errno::EINVAL)?;
-        let event = events.events.pop_front().ok_or(Errno::EAGAIN)?;
-        if let Some(owner) = self.ids.get_mut(&event.owner) {
-            owner.events_reported += 1;
-            if event.request.is_some() {
-                owner.unread = owner.unread.saturating_sub(1);
-            }
-        }
-        let multicast = event.multicast.and_then(|id| self.multicasts.get_mut(&id));
-        if let Some(multicast) = multicast {
-            multicast.events_reported += 1;
-        }
-        if let Some(id) = event.request.and_then(|id| self.ids.get_mut(&id)) {
-            id.unread_of = None;
-            if let Some(communication) = id.communication {
-                self.cm.release_backlog(communication);
-            }
-        }
-        Ok(body.reply(command.response, event.response.as_bytes()))
-    }
-
-    /// Drops the events of an id that have not been read, and that of the request that it is.
-    /// Returns the ids of the requests among them.
-    pub(crate) fn purge_events(&mut self, handle: u32) -> Vec<u32> {
-        let Some(id) = self.ids.get(&handle) else {
-            return Vec::new();
-        };
-        let (channel, listener) = (id.channel, id.unread_of);
-        let mut requests = Vec::new();
-        if let Some(channel) = self.channels.get_mut(&channel) {
-            channel.events.retain(|event| {
-                let is_own = event.owner == handle;
-                requests.extend(event.request.filter(|_| is_own));
-                !is_own
-            });
-        }
-        if let Some(listener) = listener.and_then(|id| self.ids.get_mut(&id)) {
-            listener.unread = listener.unread.saturating_sub(1);
-            if let Some(channel) = self.channels.get_mut(&listener.channel) {
-                let events = &mut channel.events;
-                events.retain(|event| event.request != Some(handle));
-            }
-        }
-        requests
-    }
-
-    /// Moves an id to another channel, with its events and the ids of requests among them.
-    pub(crate) fn move_to_channel(&mut self, handle: u32, to: ChannelId) {
-        let Some(id) = self.ids.get_mut(&handle) else {
-            return;
-        };
-        let from = core::mem::replace(&mut id.channel, to);
-        let Some(source) = self.channels.get_mut(&from).filter(|_| from != to) else {
-            return;
-        };
-        let events = core::mem::take(&mut source.events).into_iter();
-        let (moved, kept): (Vec<Event>, Vec<Event>) =
-            events.partition(|event| event.owner == handle);
-        source.events = VecDeque::from(kept);
-        for request in moved.iter().filter_map(|event| event.request) {
-            if let Some(id) = self.ids.get_mut(&request) {
-                id.channel = to;
-            }
-        }
-        if let Some(destination) = self.channels.get_mut(&to) {
-            destination.events.extend(moved);
-        }
-    }
-
-    /// WRITE_CM_EVENT: an event of the program, for itself.
-    pub(crate) fn write_cm_event(&mut self, channel: ChannelId, body: &Body) -> Result<(), Errno> {
-        let command: abi::WriteCmEvent = body.parse()?;
-        if !matches!(command.event, USER | INTERNAL) {
-            return Err(Errno::EINVAL);
-        }
-        let uid = self.id(channel, command.id)?.uid;
-        self.expect_event_room(channel)?;
-        let mut response: Box<abi::EventResponse> = Box::new(abi::zeroed());
-        response.uid = uid;
-        response.id = command.id;
-        response.event = command.event;
-        response.status = command.status;
-        // The argument: eight bytes of the union.
-        response.param[..8].copy_from_slice(&command.param[..8]);
-        self.queue(Event {
-            owner: command.id,
-            multicast: None,
-            request: None,
-            response,
-        });
-        Ok(())
-    }
 }

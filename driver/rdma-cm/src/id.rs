@@ -1,17 +1,14 @@
-//! What an id knows, and its end.
+//! What an id knows.
 
 use core::net::SocketAddr;
 
 use ferroce_cm::{ListenAddress, ListenerId, Path, PortSpace};
-use ferroce_units::Instant;
 use ferroce_wire::cm::{CommunicationId, TransportService};
 use ferroce_wire::{Gid, Psn};
 
-use crate::abi;
-use crate::command::{Body, Reply};
+use crate::channel::ChannelId;
 use crate::errno::Errno;
-use crate::host::{Device, Host};
-use crate::rdma_cm::{ChannelId, MAX_IDS, RdmaCm};
+use crate::host::Device;
 
 /// How far an id has come (`enum rdma_cm_state`). Resolution takes no time here: the states in
 /// which the kernel waits for it are left out.
@@ -143,7 +140,7 @@ pub(crate) struct Id {
 }
 
 impl Id {
-    fn new(channel: ChannelId, port_space: PortSpace, qp_type: QpType) -> Self {
+    pub(crate) fn new(channel: ChannelId, port_space: PortSpace, qp_type: QpType) -> Self {
         Self {
             channel,
             uid: 0,
@@ -187,160 +184,6 @@ impl Id {
         match self.state == state {
             true => Ok(()),
             false => Err(Errno::EINVAL),
-        }
-    }
-}
-
-impl RdmaCm {
-    /// CREATE_ID
-    pub(crate) fn create_id(&mut self, channel: ChannelId, body: &Body) -> Result<Reply, Errno> {
-        body.expect_room(size_of::<u32>())?;
-        let command: abi::CreateId = body.parse()?;
-        let (port_space, qp_type) = match command.port_space {
-            0x0002 => (PortSpace::Ipoib, QpType::UD),
-            0x0106 => (PortSpace::Tcp, QpType::RC),
-            0x0111 => (PortSpace::Udp, QpType::UD),
-            0x013f => (PortSpace::Ib, QpType(command.qp_type)),
-            _ => return Err(Errno::EINVAL),
-        };
-        let handle = self.add_id(channel, port_space, qp_type)?;
-        if let Some(id) = self.ids.get_mut(&handle) {
-            id.uid = command.uid;
-        }
-        Ok(body.reply(command.response, &handle))
-    }
-
-    /// Adds an id.
-    ///
-    /// # Errors
-    ///
-    /// ENOMEM if the table is full.
-    pub(crate) fn add_id(
-        &mut self,
-        channel: ChannelId,
-        port_space: PortSpace,
-        qp_type: QpType,
-    ) -> Result<u32, Errno> {
-        if self.ids.len() >= MAX_IDS {
-            return Err(Errno::ENOMEM);
-        }
-        // There are more numbers than ids: the loop ends.
-        while self.ids.contains_key(&self.next_id) {
-            self.next_id = self.next_id.wrapping_add(1);
-        }
-        let handle = self.next_id;
-        self.next_id = handle.wrapping_add(1);
-        let mut id = Id::new(channel, port_space, qp_type);
-        id.starting_psn = self.next_psn();
-        self.ids.insert(handle, id);
-        Ok(handle)
-    }
-
-    /// Returns the id of a command.
-    ///
-    /// # Errors
-    ///
-    /// ENOENT if there is none, EINVAL if it is of another channel, ENXIO if its device has been
-    /// removed.
-    pub(crate) fn id(&mut self, channel: ChannelId, handle: u32) -> Result<&mut Id, Errno> {
-        let id = self.ids.get_mut(&handle).ok_or(Errno::ENOENT)?;
-        match id.state {
-            _ if id.channel != channel => Err(Errno::EINVAL),
-            State::DeviceRemoval => Err(Errno::ENXIO),
-            _ => Ok(id),
-        }
-    }
-
-    /// Returns the id of a command, which needs a device.
-    ///
-    /// # Errors
-    ///
-    /// Also EINVAL if it has none.
-    pub(crate) fn attached_id(
-        &mut self,
-        channel: ChannelId,
-        handle: u32,
-    ) -> Result<(&mut Id, Attachment), Errno> {
-        let id = self.id(channel, handle)?;
-        let attachment = id.attached()?;
-        Ok((id, attachment))
-    }
-
-    /// DESTROY_ID
-    pub(crate) fn destroy_id(
-        &mut self,
-        now: Instant,
-        host: &mut impl Host,
-        channel: ChannelId,
-        body: &Body,
-    ) -> Result<Reply, Errno> {
-        body.expect_room(size_of::<u32>())?;
-        let command: abi::DestroyId = body.parse()?;
-        let id = self.ids.get(&command.id).ok_or(Errno::ENOENT)?;
-        if id.channel != channel {
-            return Err(Errno::EINVAL);
-        }
-        let events_reported = self.destroy(now, host, command.id);
-        Ok(body.reply(command.response, &events_reported))
-    }
-
-    /// Ends an id: its connection, its multicast groups, its port, the events that wait, and the
-    /// ids of requests that user space has not read. Returns the number of events that it has read.
-    pub(crate) fn destroy(&mut self, now: Instant, host: &mut impl Host, handle: u32) -> u32 {
-        self.release(now, host, handle);
-        let unread = self.purge_events(handle);
-        let reported = self.ids.remove(&handle).map_or(0, |id| id.events_reported);
-        for request in unread {
-            self.destroy(now, host, request);
-        }
-        reported
-    }
-
-    /// Ends what an id does, but not the id: connection, listener, groups, port.
-    pub(crate) fn release(&mut self, now: Instant, host: &mut impl Host, handle: u32) {
-        self.leave_all(handle);
-        let Some(id) = self.ids.get_mut(&handle) else {
-            return;
-        };
-        let (port_space, claim) = (id.port_space, id.claim.take());
-        let (listener, communication) = (id.listener.take(), id.communication.take());
-        if let Some(communication) = communication {
-            self.by_communication.remove(&communication);
-            self.cm.destroy(now, communication);
-        }
-        if let Some(listener) = listener {
-            self.by_listener.remove(&listener);
-            // It is in the table as long as the id names it.
-            let _ = self.cm.stop_listening(listener);
-        }
-        if let Some((port, address)) = claim {
-            host.release_port(port_space, port, address);
-        }
-    }
-
-    /// The messages of a connection are over: its identifier will name another one.
-    pub(crate) fn forget_communication(&mut self, handle: u32) {
-        let id = self.ids.get_mut(&handle);
-        if let Some(communication) = id.and_then(|id| id.communication.take()) {
-            self.by_communication.remove(&communication);
-        }
-    }
-
-    /// DEVICE_REMOVAL to every id of a device: what they do ends, and user space destroys them.
-    pub fn remove_device(&mut self, now: Instant, host: &mut impl Host, node_guid: u64) {
-        let is_of_device = |id: &Id| {
-            id.attachment
-                .is_some_and(|attachment| attachment.node_guid == node_guid)
-        };
-        let ids = self.ids.iter().filter(|(_, id)| is_of_device(id));
-        let handles: Vec<u32> = ids.map(|(handle, _)| *handle).collect();
-        for handle in handles {
-            self.report(handle, crate::event::DEVICE_REMOVAL, 0, &[], abi::zeroed());
-            self.release(now, host, handle);
-            if let Some(id) = self.ids.get_mut(&handle) {
-                id.state = State::DeviceRemoval;
-                id.attachment = None;
-            }
         }
     }
 }

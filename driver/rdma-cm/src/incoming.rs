@@ -13,11 +13,12 @@ use zerocopy::IntoBytes;
 
 use crate::abi;
 use crate::attributes::address_handle;
+use crate::channel::ChannelId;
 use crate::errno::Errno;
 use crate::event::{self, Event};
 use crate::host::Host;
 use crate::id::{Attachment, QpType, State};
-use crate::rdma_cm::{ChannelId, RdmaCm, Rejection};
+use crate::rdma_cm::{RdmaCm, Rejection};
 
 /// A REQ or SIDR_REQ, as far as both have it.
 struct Request {

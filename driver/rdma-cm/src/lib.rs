@@ -9,22 +9,27 @@
 //! After each call take [`RdmaCm::poll_mad`] until it is empty; call [`RdmaCm::handle_timeout`]
 //! when [`RdmaCm::next_timeout`] has come.
 //!
-//! Reading order: `abi` and `command` are what user space writes; `id` is what an id knows;
-//! `bind`, `resolve`, `connect` and `multicast` are what it goes through, `incoming` what the
-//! network adds, `event` how it is reported; `query`, `attributes` and `option` are the rest.
+//! Reading order: `abi`, `body` and `command` are what user space writes; `rdma_cm` has the tables,
+//! `id` and `event` are what they hold; `lifetime`, `bind`, `resolve`, `connect` and `multicast`
+//! are what an id goes through, `incoming` what the network adds, `event_queue` how it is reported;
+//! `query`, `attributes` and `option` are the rest.
 //! `port_table` serves hosts that share their ports with no other process.
 #![forbid(unsafe_code)]
 
 mod abi;
 mod attributes;
 mod bind;
+mod body;
+mod channel;
 mod command;
 mod connect;
 mod errno;
 mod event;
+mod event_queue;
 mod host;
 mod id;
 mod incoming;
+mod lifetime;
 mod multicast;
 mod option;
 mod port_table;
@@ -34,13 +39,15 @@ mod resolve;
 mod sockaddr;
 
 pub use abi::ABI_VERSION;
-pub use command::{Command, Reply};
+pub use body::Reply;
+pub use channel::ChannelId;
+pub use command::Command;
 pub use errno::Errno;
 pub use host::{Address, Device, Host};
 pub use id::State;
 pub use port_table::{MAX_PORTS, PortTable};
 pub use rdma_cm::{
-    ChannelId, ConnectionInfo, ListenerInfo, MAX_CHANNELS, MAX_EVENTS, MAX_IDS, MAX_MULTICASTS,
+    ConnectionInfo, ListenerInfo, MAX_CHANNELS, MAX_EVENTS, MAX_IDS, MAX_MULTICASTS,
     MAX_REJECTIONS, RdmaCm, Rejection,
 };
 

@@ -9,12 +9,13 @@ use zerocopy::IntoBytes;
 
 use crate::abi;
 use crate::attributes::address_handle;
-use crate::command::{Body, Reply};
+use crate::body::{Body, Reply};
+use crate::channel::ChannelId;
 use crate::connect::UDP_Q_KEY;
 use crate::errno::Errno;
 use crate::event::{self, Event};
 use crate::id::State;
-use crate::rdma_cm::{ChannelId, MAX_MULTICASTS, RdmaCm};
+use crate::rdma_cm::{MAX_MULTICASTS, Multicast, RdmaCm};
 use crate::sockaddr;
 
 /// The LID of the event, which multicast addresses of InfiniBand begin with.
@@ -26,13 +27,6 @@ const HOP_LIMIT_IPV6: u8 = 1;
 // `join_flags`
 const FULL_MEMBER: u16 = 0;
 const SEND_ONLY_FULL_MEMBER: u16 = 1;
-
-/// A group that an id has joined.
-#[derive(Debug)]
-pub(crate) struct Multicast {
-    pub(crate) owner: u32,
-    pub(crate) events_reported: u32,
-}
 
 impl RdmaCm {
     /// JOIN_IP_MCAST

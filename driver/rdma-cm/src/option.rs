@@ -1,10 +1,11 @@
 //! SET_OPTION.
 
 use crate::abi;
-use crate::command::Body;
+use crate::body::Body;
+use crate::channel::ChannelId;
 use crate::errno::Errno;
 use crate::id::{Id, QpType, State};
-use crate::rdma_cm::{ChannelId, RdmaCm};
+use crate::rdma_cm::RdmaCm;
 
 // Levels and names
 const ID: u32 = 0;

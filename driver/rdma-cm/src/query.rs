@@ -7,10 +7,11 @@ use ferroce_wire::{Gid, PKey};
 use zerocopy::IntoBytes;
 
 use crate::abi;
-use crate::command::{Body, Reply};
+use crate::body::{Body, Reply};
+use crate::channel::ChannelId;
 use crate::errno::Errno;
 use crate::id::Id;
-use crate::rdma_cm::{ChannelId, RdmaCm};
+use crate::rdma_cm::RdmaCm;
 use crate::sockaddr::{self, AF_IB};
 
 // Options of QUERY

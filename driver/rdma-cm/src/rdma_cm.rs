@@ -11,11 +11,11 @@ use ferroce_units::random::mixed;
 use ferroce_wire::cm::{CommunicationId, Mad, Message, RejectReason, ServiceId};
 use ferroce_wire::{Gid, Psn};
 
+use crate::channel::ChannelId;
 use crate::errno::Errno;
 use crate::event::Event;
 use crate::host::Host;
 use crate::id::{Id, State};
-use crate::multicast::Multicast;
 
 /// Channels of one [`RdmaCm`].
 pub const MAX_CHANNELS: usize = 65536;
@@ -30,13 +30,16 @@ pub const MAX_EVENTS: usize = 16384;
 /// Rejections that are kept for diagnosis.
 pub const MAX_REJECTIONS: usize = 16;
 
-/// Names a channel: what one `open` of the device file has returned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ChannelId(pub u32);
-
 #[derive(Debug, Default)]
 pub(crate) struct Channel {
     pub(crate) events: VecDeque<Event>,
+}
+
+/// A group that an id has joined.
+#[derive(Debug)]
+pub(crate) struct Multicast {
+    pub(crate) owner: u32,
+    pub(crate) events_reported: u32,
 }
 
 /// Ids, channels and their events, of one process or one simulated host.

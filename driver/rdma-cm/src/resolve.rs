@@ -9,12 +9,13 @@ use ferroce_wire::cm::CmTimeout;
 
 use crate::abi;
 use crate::bind::local;
-use crate::command::Body;
+use crate::body::Body;
+use crate::channel::ChannelId;
 use crate::errno::Errno;
 use crate::event;
 use crate::host::Host;
 use crate::id::{Attachment, Id, State};
-use crate::rdma_cm::{ChannelId, RdmaCm};
+use crate::rdma_cm::RdmaCm;
 use crate::sockaddr;
 
 /// How long a packet is on its way on RoCE, as Linux has it: 4.096 us times 2 to the power of this.
