@@ -9,6 +9,7 @@ use ferroce_spec::cqe::{Cqe, CqeOpcode, CqeStatus};
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::bus::PolledQueue;
 use crate::completion::{CompletionOpcode, CompletionStatus, WorkCompletion};
 use crate::cq_ring::CqRings;
 use crate::demux::{Demux, ReceiveShadows};
@@ -537,6 +538,16 @@ impl CheckDoorbells for CompletionQueue {
         tracing::warn!(cqn = self.number.0, "the doorbell that arms a CQ was lost");
         self.device.dispatch().completion(self.number.0);
         Ok(outcome)
+    }
+}
+
+impl PolledQueue for CompletionQueue {
+    fn number(&self) -> Cqn {
+        self.number
+    }
+
+    fn is_empty(&self) -> bool {
+        !self.rings.has_entry()
     }
 }
 

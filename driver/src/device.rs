@@ -27,7 +27,7 @@ use crate::doorbell_check::DoorbellChecks;
 use crate::error::Error;
 use crate::event::{AsyncEventHandler, CqHandlers, Dispatch, EventQueue};
 use crate::health::Health;
-use crate::health_check;
+use crate::health_check::Checked;
 use crate::identifier::{Cqn, Qpn, Srqn};
 use crate::mmio;
 use crate::push::{PushWindows, QueuePush};
@@ -167,8 +167,32 @@ impl Device {
         for queue in &device.event_queues {
             queue.start()?;
         }
-        health_check::start(&device);
+        device.start_checks();
         Ok(device)
+    }
+
+    /// Lets the bus check the device until it is dropped.
+    fn start_checks(self: &Arc<Self>) {
+        let device_of_check = Arc::downgrade(self);
+        let check = move || {
+            if let Some(device) = device_of_check.upgrade() {
+                device.check();
+            }
+        };
+        self.bus.set_health_check(Some(Arc::new(check)));
+    }
+
+    fn check(&self) {
+        if self.is_dead() {
+            return;
+        }
+        let checked = Checked {
+            bus: &*self.bus,
+            dispatch: &self.dispatch,
+            event_queues: &self.event_queues,
+            doorbells: &self.doorbell_checks,
+        };
+        checked.check();
     }
 
     /// Returns limits and identity.
@@ -254,10 +278,6 @@ impl Device {
 
     pub(crate) fn dispatch(&self) -> &Dispatch {
         &self.dispatch
-    }
-
-    pub(crate) fn event_queues(&self) -> &[Arc<EventQueue>] {
-        &self.event_queues
     }
 
     pub(crate) fn doorbell_checks(&self) -> &DoorbellChecks {

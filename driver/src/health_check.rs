@@ -2,33 +2,32 @@
 
 use std::sync::Arc;
 
+use crate::bus::Bus;
 use crate::command::has_stopped;
-use crate::device::Device;
+use crate::doorbell_check::DoorbellChecks;
+use crate::event::{Dispatch, EventQueue};
 
-/// Lets the bus check the device until the device is dropped.
-pub(crate) fn start(device: &Arc<Device>) {
-    let device_of_check = Arc::downgrade(device);
-    let check = move || {
-        if let Some(device) = device_of_check.upgrade() {
-            check(&device);
-        }
-    };
-    device.bus().set_health_check(Some(Arc::new(check)));
+/// The parts of a device that are checked.
+pub(crate) struct Checked<'a> {
+    pub(crate) bus: &'a dyn Bus,
+    pub(crate) dispatch: &'a Dispatch,
+    pub(crate) event_queues: &'a [Arc<EventQueue>],
+    pub(crate) doorbells: &'a DoorbellChecks,
 }
 
-fn check(device: &Device) {
-    if device.is_dead() {
-        return;
-    }
-    if has_stopped(&**device.bus()) {
-        device.dispatch().device_gone();
-        return;
-    }
-    for queue in device.event_queues() {
-        queue.recover_interrupt();
-    }
-    if device.doorbell_checks().run() {
-        tracing::error!("the device does not take its doorbells");
-        device.dispatch().device_gone();
+impl Checked<'_> {
+    /// Checks a device that has not failed so far.
+    pub(crate) fn check(&self) {
+        if has_stopped(self.bus) {
+            self.dispatch.device_gone();
+            return;
+        }
+        for queue in self.event_queues {
+            queue.recover_interrupt();
+        }
+        if self.doorbells.run() {
+            tracing::error!("the device does not take its doorbells");
+            self.dispatch.device_gone();
+        }
     }
 }

@@ -57,6 +57,7 @@ mod srq;
 mod tags;
 mod transition;
 mod translation;
+mod translation_range;
 mod use_count;
 mod xrcd;
 

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::huge_page::log_page_size;
 use crate::identifier::{LKey, RKey};
 use crate::pd::ProtectionDomain;
-use crate::translation::TranslationRange;
+use crate::translation_range::TranslationRange;
 use crate::use_count::Lease;
 
 /// Access rights of a memory region. Reading by the local device is always allowed.

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::fmt::Debug;
 
-use crate::cq::CompletionQueue;
+use crate::identifier::Cqn;
 
 /// A function of verbs that programs poll with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +12,15 @@ pub enum PollFunction {
     PollCq,
     /// `ibv_start_poll`.
     StartPoll,
+}
+
+/// A completion queue, as far as the clock of a program looks at it.
+pub trait PolledQueue {
+    /// Returns its number.
+    fn number(&self) -> Cqn;
+
+    /// Returns true if a poll would find nothing.
+    fn is_empty(&self) -> bool;
 }
 
 /// The clock of a program whose time is not the machine's time: the verbs library reports the
@@ -25,10 +34,10 @@ pub trait ProgramClock: Debug + Send + Sync {
     fn post_receive(&self);
 
     /// Reports that the calling thread is about to poll `cq`.
-    fn before_poll(&self, cq: &CompletionQueue);
+    fn before_poll(&self, cq: &dyn PolledQueue);
 
-    /// Reports that a poll of `cq` has found `count` completions.
-    fn polled(&self, cq: &CompletionQueue, count: usize);
+    /// Reports that a poll of CQ `cqn` has found `count` completions.
+    fn polled(&self, cqn: Cqn, count: usize);
 
     /// Returns a function that programs call instead of `target`; it records its caller and
     /// continues at `target`.

@@ -24,6 +24,7 @@ mod error;
 mod inspect;
 mod interrupts;
 mod iommu;
+mod iommu_info;
 mod mappings;
 mod memlock;
 mod presence;

@@ -29,7 +29,7 @@ unsafe fn show(cq: *mut ibv_cq_ex, completion: &WorkCompletion) {
 #[inline]
 fn charge(cq: &Cq, found: bool) {
     if let Some(clock) = cq.adapter.program_clock() {
-        clock.polled(&cq.queue, usize::from(found));
+        clock.polled(cq.queue.number(), usize::from(found));
     }
 }
 
@@ -43,7 +43,7 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
             return Err(Errno::INVALID);
         }
         if let Some(clock) = body.adapter.program_clock() {
-            clock.before_poll(&body.queue);
+            clock.before_poll(&*body.queue);
         }
         if body.queue.is_empty() {
             body.queue.relax();

@@ -269,7 +269,7 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mu
             return Err(Errno::INVALID);
         }
         if let Some(clock) = cq.adapter.program_clock() {
-            clock.before_poll(&cq.queue);
+            clock.before_poll(&*cq.queue);
         }
         let mut slot = wc;
         let count = cq.queue.poll(max, |completion: WorkCompletion| {
@@ -281,7 +281,7 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mu
             }
         });
         if let Some(clock) = cq.adapter.program_clock() {
-            clock.polled(&cq.queue, count);
+            clock.polled(cq.queue.number(), count);
         }
         if count == 0 {
             cq.check_device()?;

@@ -2,7 +2,6 @@
 //! trait, so that its users can be tested without a card.
 
 use std::io;
-use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
@@ -18,6 +17,7 @@ use vfio_bindings::bindings::vfio::{
 };
 use vfio_ioctls::{VfioContainer, VfioIommufd};
 
+use super::iommu_info::IommuInfo;
 use super::type1_info;
 use crate::bus::{DmaAccess, DmaMapping};
 
@@ -37,15 +37,6 @@ const VFIO_IOMMU_UNMAP_DMA: libc::c_ulong = vfio_ioctl(14);
 // linux/iommufd.h: _IO(IOMMUFD_TYPE, IOMMUFD_CMD_IOAS_IOVA_RANGES).
 const IOMMU_IOAS_IOVA_RANGES: libc::c_ulong =
     (IOMMUFD_TYPE as libc::c_ulong) << 8 | IOMMUFD_CMD_IOAS_IOVA_RANGES as libc::c_ulong;
-
-/// Properties of an IOMMU.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct IommuInfo {
-    /// IOVAs that mappings may use. Empty: the kernel does not report them.
-    pub(super) ranges: Vec<Range<u64>>,
-    /// Maximum number of simultaneous mappings, if limited.
-    pub(super) entries: Option<u32>,
-}
 
 /// An address space of the card.
 pub(super) trait Iommu: Send + Sync {

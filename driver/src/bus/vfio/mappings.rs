@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use super::iommu::{Iommu, IommuInfo};
+use super::iommu::Iommu;
+use super::iommu_info::IommuInfo;
 use super::memlock;
 use crate::bus::{BusError, DmaMapping, PAGE_SIZE};
 

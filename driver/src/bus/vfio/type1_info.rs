@@ -8,7 +8,7 @@ use vfio_bindings::bindings::vfio::{
     vfio_iommu_type1_info,
 };
 
-use super::iommu::IommuInfo;
+use super::iommu_info::IommuInfo;
 
 /// Bytes of `vfio_info_cap_header`: id, version, offset of the next one.
 const CAP_HEADER: usize = 8;

@@ -23,8 +23,8 @@ use std::ffi::c_void;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ferroce_driver::CompletionQueue;
-use ferroce_driver::bus::{PollFunction, ProgramClock};
+use ferroce_driver::Cqn;
+use ferroce_driver::bus::{PollFunction, PolledQueue, ProgramClock};
 use ferroce_model::preset::costs::Costs;
 use ferroce_timed_protocol::page::CostsPage;
 use ferroce_timed_protocol::request::{Check, Wait};
@@ -235,7 +235,7 @@ impl Processor {
 
     /// Returns what a poll of `cq` waits for, if the queue was empty before with nothing in
     /// between.
-    fn wait_for(&self, cq: &CompletionQueue) -> Option<Wait> {
+    fn wait_for(&self, cq: &dyn PolledQueue) -> Option<Wait> {
         let (activity, now_ps) = (self.library.activity(), self.library.now_ps());
         let wait = |recent: &mut Recent| {
             if recent.activity != activity {
@@ -293,7 +293,7 @@ impl ProgramClock for Processor {
     }
 
     #[inline]
-    fn before_poll(&self, cq: &CompletionQueue) {
+    fn before_poll(&self, cq: &dyn PolledQueue) {
         match self.wait_for(cq) {
             // The wait begins now: what is there by now is found at once.
             Some(wait) => {
@@ -304,13 +304,13 @@ impl ProgramClock for Processor {
     }
 
     #[inline]
-    fn polled(&self, cq: &CompletionQueue, count: usize) {
+    fn polled(&self, cqn: Cqn, count: usize) {
         let mean = self.costs.poll_of(count as u64);
         if count > 0 {
             return self.work(Work::Poll, mean);
         }
         let time = self.recent(|recent| {
-            let queue = cq.number().0;
+            let queue = cqn.0;
             if recent.empty.len() < MAX_QUEUES && recent.place_of(queue).is_none() {
                 let caller = self.library.caller();
                 recent.empty.push(EmptyPoll { queue, caller });
