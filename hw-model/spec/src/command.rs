@@ -7,7 +7,7 @@
 //! each contiguous in IOVA space.
 
 use crate::context::{AddressEntry, CqContext, EqContext, MemoryEntry, QpContext, SrqContext};
-use crate::layout::{layout, word};
+use crate::layout::{constants, layout, word};
 
 crate::open_enum::open_enum! {
     /// What a command does.
@@ -185,8 +185,12 @@ layout! {
     }
 }
 
-/// `ModifyQp.current_state`: any state will do.
-pub const ANY_STATE: u32 = 0xff;
+constants! {
+    /// `ModifyQp.current_state`: any state will do.
+    pub const ANY_STATE: u32 = 0xff;
+    /// Base-2 logarithm of the largest mailbox in bytes.
+    pub const LOG_MAX_MAILBOX: u8 = 12;
+}
 
 layout! {
     /// Output of QUERY_DEVICE.
@@ -270,6 +274,3 @@ pub const fn output_size(opcode: CommandOpcode) -> usize {
         _ => 0,
     }
 }
-
-/// Base-2 logarithm of the largest mailbox in bytes.
-pub const LOG_MAX_MAILBOX: u8 = 12;

@@ -4,7 +4,7 @@
 //! object, and written back when they leave its cache; software writes the MTT. Software reads
 //! contexts with the QUERY commands, because the copy in the table may be older than the device's.
 
-use crate::layout::{layout, word};
+use crate::layout::{constants, layout, word};
 use crate::wqe::AddressPath;
 
 crate::open_enum::open_enum! {
@@ -45,10 +45,14 @@ crate::open_enum::open_enum! {
     }
 }
 
-/// Number of the GSI QP, and its index in the QP context table (IBTA vol 1, 3.9.4).
-pub const GSI_QPN: u32 = 1;
-/// The Q_Key of every GSI QP (IBTA vol 1, 10.2.5).
-pub const GSI_Q_KEY: u32 = 0x8001_0000;
+constants! {
+    /// Number of the GSI QP, and its index in the QP context table (IBTA vol 1, 3.9.4).
+    pub const GSI_QPN: u32 = 1;
+    /// The Q_Key of every GSI QP (IBTA vol 1, 10.2.5).
+    pub const GSI_Q_KEY: u32 = 0x8001_0000;
+    /// Pages of a memory region, at most: bounded by the memory translation table.
+    pub const LOG_MAX_PAGES: u8 = 24;
+}
 
 crate::open_enum::open_enum! {
     /// Path MTU.
@@ -274,5 +278,3 @@ impl TranslationEntry {
 
 /// Base-2 logarithms of the page sizes that a memory region may have.
 pub const LOG_PAGE_SIZES: [u8; 3] = [12, 21, 30];
-/// Pages of a memory region, at most: bounded by the memory translation table.
-pub const LOG_MAX_PAGES: u8 = 24;

@@ -19,32 +19,34 @@
 //! it sets [`SLEEPING_SLOT`] and looks at the function's summary once more. A card knows nothing of
 //! all this.
 
-use crate::layout::word;
+use crate::layout::{constants, word};
 
-/// Bytes of one doorbell page.
-pub const PAGE_SIZE: u32 = 4096;
-/// Base-2 logarithm of the number of doorbell pages.
-pub const LOG_PAGES: u8 = 9;
-/// Doorbell pages in BAR2.
-pub const PAGES: u32 = 1 << LOG_PAGES;
-/// Bytes of all doorbell pages.
-pub const DOORBELL_PAGES_SIZE: u32 = PAGES * PAGE_SIZE;
-/// Size of BAR2 in bytes: the doorbell pages, and as many push pages.
-pub const BAR2_SIZE: u32 = 2 * DOORBELL_PAGES_SIZE;
-/// Bytes of one slot.
-pub const SLOT_SIZE: u32 = 8;
-/// Slots in one page.
-pub const SLOTS_PER_PAGE: u32 = PAGE_SIZE / SLOT_SIZE;
-/// Slots at the start of each page that no queue may use: one cache line.
-pub const RESERVED_SLOTS: u32 = 8;
-/// Slot of each page that counts the doorbells of the page.
-pub const PAGE_SUMMARY_SLOT: u32 = 0;
-/// Slot of the first page that counts the doorbells of the function.
-pub const FUNCTION_SUMMARY_SLOT: u32 = 1;
-/// Slot of the first page that is not zero while the device sleeps.
-pub const SLEEPING_SLOT: u32 = 2;
-/// Slots in all doorbell pages.
-pub const SLOTS: u32 = PAGES * SLOTS_PER_PAGE;
+constants! {
+    /// Bytes of one doorbell page.
+    pub const PAGE_SIZE: u32 = 4096;
+    /// Base-2 logarithm of the number of doorbell pages.
+    pub const LOG_PAGES: u8 = 9;
+    /// Doorbell pages in BAR2.
+    pub const PAGES: u32 = 1 << LOG_PAGES;
+    /// Bytes of all doorbell pages.
+    pub const DOORBELL_PAGES_SIZE: u32 = PAGES * PAGE_SIZE;
+    /// Size of BAR2 in bytes: the doorbell pages, and as many push pages.
+    pub const BAR2_SIZE: u32 = 2 * DOORBELL_PAGES_SIZE;
+    /// Bytes of one slot.
+    pub const SLOT_SIZE: u32 = 8;
+    /// Slots in one page.
+    pub const SLOTS_PER_PAGE: u32 = PAGE_SIZE / SLOT_SIZE;
+    /// Slots at the start of each page that no queue may use: one cache line.
+    pub const RESERVED_SLOTS: u32 = 8;
+    /// Slot of each page that counts the doorbells of the page.
+    pub const PAGE_SUMMARY_SLOT: u32 = 0;
+    /// Slot of the first page that counts the doorbells of the function.
+    pub const FUNCTION_SUMMARY_SLOT: u32 = 1;
+    /// Slot of the first page that is not zero while the device sleeps.
+    pub const SLEEPING_SLOT: u32 = 2;
+    /// Slots in all doorbell pages.
+    pub const SLOTS: u32 = PAGES * SLOTS_PER_PAGE;
+}
 
 word! {
     /// The value that is written to a doorbell slot.

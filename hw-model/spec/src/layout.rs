@@ -28,6 +28,19 @@ pub struct LayoutTable {
     pub fields: &'static [Field],
 }
 
+/// A number of the contract: a size, a limit, an identity.
+#[derive(Debug, Clone, Copy)]
+pub struct Constant {
+    /// Name, as in the code.
+    pub name: &'static str,
+    /// Width of its type, in bits.
+    pub width: u32,
+    /// The number.
+    pub value: u64,
+    /// What it means.
+    pub meaning: &'static str,
+}
+
 /// A run of bits inside a word, for the generated reference.
 #[derive(Debug, Clone, Copy)]
 pub struct Bits {
@@ -52,6 +65,31 @@ pub struct WordTable {
     pub width: u32,
     /// Bit fields, in order of declaration; bits not named are reserved and zero.
     pub bits: &'static [Bits],
+}
+
+/// Declares the constants of a module, and their table.
+macro_rules! constants {
+    ( $( $( #[doc = $meaning:literal] )+ pub const $name:ident: $kind:ident = $value:expr; )+ ) => {
+        $( $( #[doc = $meaning] )+ pub const $name: $kind = $value; )+
+
+        /// The constants of this module.
+        pub const CONSTANTS: &[$crate::layout::Constant] = &[ $( $crate::layout::Constant {
+            name: stringify!($name),
+            width: $crate::layout::constant_width(stringify!($kind)),
+            value: $name as u64,
+            meaning: concat!($( $meaning ),+),
+        }, )+ ];
+    };
+}
+
+/// Bits of a constant of type `kind`: those of a register of that size; `usize` counts as 32.
+pub(crate) const fn constant_width(kind: &str) -> u32 {
+    match kind.as_bytes() {
+        b"u8" => 8,
+        b"u16" => 16,
+        b"u64" => 64,
+        _ => 32,
+    }
 }
 
 /// Declares a structure as it lies in memory (little-endian, no padding).
@@ -150,4 +188,4 @@ macro_rules! word {
     };
 }
 
-pub(crate) use {layout, word};
+pub(crate) use {constants, layout, word};

@@ -3,8 +3,8 @@
 //! Everything that both sides must agree on is declared here, once: [`register`] (BAR0),
 //! [`doorbell`] and [`push`] (BAR2), [`command`]s, [`wqe`]s, [`cqe`]s, [`eqe`]s, [`context`]s and
 //! [`counter`]s. The model decodes with these types and the driver builds with them; the
-//! programmer's reference (`README.md` beside this crate) is printed from the same declarations
-//! by [`mod@reference`].
+//! programmer's reference (`README.md` beside this crate) and the forms for other languages
+//! (`generated/`) are printed from the same declarations by [`mod@reference`] and [`export`].
 //!
 //! All integers are little-endian; all structures have no padding. Values that the other side may
 //! have written are open enums ([`open_enum`]).
@@ -19,10 +19,12 @@ compile_error!("the layouts of the contract are little-endian");
 
 pub mod command;
 pub mod context;
+pub mod contract;
 pub mod counter;
 pub mod cqe;
 pub mod doorbell;
 pub mod eqe;
+pub mod export;
 pub mod layout;
 pub mod open_enum;
 pub mod push;

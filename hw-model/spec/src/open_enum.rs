@@ -21,6 +21,8 @@ pub struct EnumTable {
     pub name: &'static str,
     /// What the type is for.
     pub meaning: &'static str,
+    /// Width in bits.
+    pub width: u32,
     /// All named values, in order.
     pub values: &'static [EnumValue],
 }
@@ -47,6 +49,7 @@ macro_rules! open_enum {
             pub const TABLE: $crate::open_enum::EnumTable = $crate::open_enum::EnumTable {
                 name: stringify!($name),
                 meaning: $meaning,
+                width: $repr::BITS,
                 values: &[ $( $crate::open_enum::EnumValue {
                     value: $value,
                     name: stringify!($value_name),

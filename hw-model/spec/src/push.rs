@@ -16,22 +16,24 @@
 
 use crate::doorbell::{BAR2_SIZE, DoorbellKind, DoorbellValue, PAGE_SIZE, SLOT_SIZE, SLOTS};
 use crate::doorbell::{DOORBELL_PAGES_SIZE, SLOTS_PER_PAGE};
-use crate::layout::layout;
+use crate::layout::{constants, layout};
 
-/// Offset of the first push page in BAR2, in bytes.
-pub const PUSH_OFFSET: u32 = DOORBELL_PAGES_SIZE;
-/// Blocks of the longest push.
-pub const MAX_BLOCKS: usize = 4;
-/// Words of 64 bits in one block, with the doorbell value.
-pub const WORDS_PER_BLOCK: usize = PushBlock::SIZE / 8;
-/// Words of a WQE that one block carries.
-pub const WQE_WORDS_PER_BLOCK: usize = WORDS_PER_BLOCK - 1;
-/// Bytes of one half of a window: the longest push.
-pub const HALF_SIZE: u32 = (MAX_BLOCKS * PushBlock::SIZE) as u32;
-/// Bytes of a window: two halves.
-pub const WINDOW_SIZE: u32 = 2 * HALF_SIZE;
-/// Windows in one push page.
-pub const WINDOWS_PER_PAGE: u32 = PAGE_SIZE / WINDOW_SIZE;
+constants! {
+    /// Offset of the first push page in BAR2, in bytes.
+    pub const PUSH_OFFSET: u32 = DOORBELL_PAGES_SIZE;
+    /// Blocks of the longest push.
+    pub const MAX_BLOCKS: usize = 4;
+    /// Words of 64 bits in one block, with the doorbell value.
+    pub const WORDS_PER_BLOCK: usize = PushBlock::SIZE / 8;
+    /// Words of a WQE that one block carries.
+    pub const WQE_WORDS_PER_BLOCK: usize = WORDS_PER_BLOCK - 1;
+    /// Bytes of one half of a window: the longest push.
+    pub const HALF_SIZE: u32 = (MAX_BLOCKS * PushBlock::SIZE) as u32;
+    /// Bytes of a window: two halves.
+    pub const WINDOW_SIZE: u32 = 2 * HALF_SIZE;
+    /// Windows in one push page.
+    pub const WINDOWS_PER_PAGE: u32 = PAGE_SIZE / WINDOW_SIZE;
+}
 
 const SLOTS_PER_BLOCK: u32 = PushBlock::SIZE as u32 / SLOT_SIZE;
 const SLOTS_PER_HALF: u32 = HALF_SIZE / SLOT_SIZE;

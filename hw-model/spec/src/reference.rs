@@ -5,10 +5,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
 
+use crate::contract::{ENUMS, LAYOUTS, WORDS};
 use crate::layout::{LayoutTable, WordTable};
 use crate::open_enum::EnumTable;
 use crate::register::{REGISTERS, Register, RegisterAccess};
-use crate::{command, context, counter, cqe, doorbell, eqe, push, register, wqe};
+use crate::{counter, register};
 
 /// One table of the reference.
 enum Table {
@@ -19,82 +20,16 @@ enum Table {
     Enum(EnumTable),
 }
 
-/// The words, in the order of the reference.
-fn words() -> [WordTable; 22] {
-    [
-        register::Capability::TABLE,
-        register::Control::TABLE,
-        register::Status::TABLE,
-        register::EventQueueDoorbell::TABLE,
-        register::RoceAcclSelect::TABLE,
-        register::RoceAccl::TABLE,
-        register::RoceAcclLimits::TABLE,
-        register::AdpRetxProfile::TABLE,
-        register::AdpRetxProfileStart::TABLE,
-        register::AdpRetxRange::TABLE,
-        doorbell::DoorbellValue::TABLE,
-        command::CommandCompletion::TABLE,
-        command::QpAttributeMask::TABLE,
-        command::DeviceFeatures::TABLE,
-        wqe::ControlWord::TABLE,
-        cqe::CqeWord::TABLE,
-        eqe::EqeWord::TABLE,
-        context::AccessRights::TABLE,
-        context::QpShape::TABLE,
-        context::RetryAttributes::TABLE,
-        context::MemoryEntryWord::TABLE,
-        context::TranslationEntry::TABLE,
-    ]
-}
-
 /// Name and contents of every table, in the order of the reference.
 fn tables() -> impl Iterator<Item = (&'static str, Table)> {
-    let layouts = [
-        command::CommandEntry::TABLE,
-        command::ContextTables::TABLE,
-        command::ModifyQp::TABLE,
-        command::MulticastGroup::TABLE,
-        command::DeviceCapabilities::TABLE,
-        push::PushBlock::TABLE,
-        wqe::ControlSegment::TABLE,
-        wqe::RemoteAddressSegment::TABLE,
-        wqe::AtomicSegment::TABLE,
-        wqe::BindSegment::TABLE,
-        wqe::SharedReceiveSegment::TABLE,
-        wqe::DatagramSegment::TABLE,
-        wqe::AddressPath::TABLE,
-        wqe::DataSegment::TABLE,
-        wqe::InlineHeader::TABLE,
-        cqe::Cqe::TABLE,
-        eqe::Eqe::TABLE,
-        context::QpContext::TABLE,
-        context::CqContext::TABLE,
-        context::SrqContext::TABLE,
-        context::EqContext::TABLE,
-        context::AddressEntry::TABLE,
-        context::MemoryEntry::TABLE,
-    ];
-    let enums = [
-        register::FatalSyndrome::TABLE,
-        doorbell::DoorbellKind::TABLE,
-        command::CommandOpcode::TABLE,
-        command::CommandStatus::TABLE,
-        wqe::SendOpcode::TABLE,
-        cqe::CqeOpcode::TABLE,
-        cqe::CqeStatus::TABLE,
-        eqe::EventType::TABLE,
-        context::QpStateCode::TABLE,
-        context::ServiceCode::TABLE,
-        context::PathMtuCode::TABLE,
-    ];
     [
         ("registers", Table::Registers),
         ("counters", Table::Counters),
     ]
     .into_iter()
-    .chain(words().into_iter().map(|t| (t.name, Table::Word(t))))
-    .chain(layouts.into_iter().map(|t| (t.name, Table::Layout(t))))
-    .chain(enums.into_iter().map(|t| (t.name, Table::Enum(t))))
+    .chain(WORDS.iter().map(|t| (t.name, Table::Word(*t))))
+    .chain(LAYOUTS.iter().map(|t| (t.name, Table::Layout(*t))))
+    .chain(ENUMS.iter().map(|t| (t.name, Table::Enum(*t))))
 }
 
 /// Replaces the body of every block `<!-- table: NAME -->` … `<!-- end -->` in `text` by the table

@@ -2,38 +2,41 @@
 
 use volatile_register::{RO, RW, WO};
 
-use crate::layout::word;
+use crate::layout::{constants, word};
 
-/// Size of BAR0 in bytes.
-pub const BAR0_SIZE: u32 = 0x4000;
-/// First byte of the counters: one 64-bit register each, in the order of [`crate::counter`].
-pub const COUNTERS_OFFSET: u32 = 0x1000;
-/// First byte of the MSI-X table (PCIe base specification, 7.7.2): 16 bytes for each vector.
-pub const MSIX_TABLE_OFFSET: u32 = 0x2000;
-/// First byte of the MSI-X pending bit array.
-pub const MSIX_PENDING_OFFSET: u32 = 0x3000;
-/// Interrupt vectors, and event queues that can exist: one event queue for each vector.
-pub const VECTOR_COUNT: u16 = 16;
-/// Bytes of one MSI-X table entry: message address (8), message data (4), vector control (4).
-pub const MSIX_ENTRY_SIZE: u32 = 16;
-/// Bit 0 of an MSI-X entry's vector control word: the vector is masked.
-pub const MSIX_VECTOR_MASKED: u32 = 1;
-
-/// What [`Bar0::magic`] reads: "FROC" in memory order.
-pub const MAGIC: u32 = u32::from_le_bytes(*b"FROC");
-/// PCI vendor ID.
-pub const VENDOR_ID: u16 = 0x1172;
-/// PCI device ID.
-pub const DEVICE_ID: u16 = 0xf10a;
-/// Version of this contract, major part: a driver refuses a card with another one.
-pub const CONTRACT_MAJOR: u16 = 1;
-/// Version of this contract, minor part: grows when something is added compatibly.
-pub const CONTRACT_MINOR: u16 = 5;
-/// Bytes of BAR4, the device's own memory: for memory regions near the port, and for software
-/// to read and write.
-pub const BAR4_SIZE: u32 = 256 << 10;
-/// What a read of an address without a register returns.
-pub const UNMAPPED_READ: u32 = 0xffff_ffff;
+constants! {
+    /// Size of BAR0 in bytes.
+    pub const BAR0_SIZE: u32 = 0x4000;
+    /// First byte of the counters: one 64-bit register each, in the order of [`crate::counter`].
+    pub const COUNTERS_OFFSET: u32 = 0x1000;
+    /// First byte of the MSI-X table (PCIe base specification, 7.7.2): 16 bytes for each vector.
+    pub const MSIX_TABLE_OFFSET: u32 = 0x2000;
+    /// First byte of the MSI-X pending bit array.
+    pub const MSIX_PENDING_OFFSET: u32 = 0x3000;
+    /// Interrupt vectors, and event queues that can exist: one event queue for each vector.
+    pub const VECTOR_COUNT: u16 = 16;
+    /// Bytes of one MSI-X table entry: message address (8), message data (4), vector control (4).
+    pub const MSIX_ENTRY_SIZE: u32 = 16;
+    /// Bit 0 of an MSI-X entry's vector control word: the vector is masked.
+    pub const MSIX_VECTOR_MASKED: u32 = 1;
+    /// What [`Bar0::magic`] reads: "FROC" in memory order.
+    pub const MAGIC: u32 = u32::from_le_bytes(*b"FROC");
+    /// PCI vendor ID.
+    pub const VENDOR_ID: u16 = 0x1172;
+    /// PCI device ID.
+    pub const DEVICE_ID: u16 = 0xf10a;
+    /// Version of this contract, major part: a driver refuses a card with another one.
+    pub const CONTRACT_MAJOR: u16 = 1;
+    /// Version of this contract, minor part: grows when something is added compatibly.
+    pub const CONTRACT_MINOR: u16 = 5;
+    /// Bytes of BAR4, the device's own memory: for memory regions near the port, and for software
+    /// to read and write.
+    pub const BAR4_SIZE: u32 = 256 << 10;
+    /// What a read of an address without a register returns.
+    pub const UNMAPPED_READ: u32 = 0xffff_ffff;
+    /// Largest value of [`offset::command_queue_log_size`].
+    pub const COMMAND_QUEUE_LOG_SIZE_MAX: u32 = 8;
+}
 
 /// How software may use a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -210,9 +213,6 @@ registers! {
         adp_retx_range: [RW<AdpRetxRange>; 4],
     }
 }
-
-/// Largest value of [`offset::command_queue_log_size`].
-pub const COMMAND_QUEUE_LOG_SIZE_MAX: u32 = 8;
 
 word! {
     /// What this function can do, readable before anything is set up.

@@ -21,20 +21,26 @@
 //! names the tag.
 
 use crate::context::AccessRights;
-use crate::layout::{layout, word};
+use crate::layout::{constants, layout, word};
 
-/// Bytes of a basic block.
-pub const BLOCK_SIZE: usize = 64;
-/// Blocks of the largest send WQE.
-pub const MAX_BLOCKS: usize = 10;
-/// Data segments that a send or receive WQE may have.
-pub const MAX_DATA_SEGMENTS: usize = 16;
-/// Bytes of the longest inline payload.
-pub const MAX_INLINE: usize = 512;
-/// Local key that ends the list of data segments of a receive WQE.
-pub const L_KEY_END: u32 = 0xffff_ffff;
-/// Bytes of the longest message: 2 GiB (IBTA vol 1, 9.4.1).
-pub const MAX_MESSAGE_LENGTH: u64 = 1 << 31;
+constants! {
+    /// Bytes of a basic block.
+    pub const BLOCK_SIZE: usize = 64;
+    /// Blocks of the largest send WQE.
+    pub const MAX_BLOCKS: usize = 10;
+    /// Data segments that a send or receive WQE may have.
+    pub const MAX_DATA_SEGMENTS: usize = 16;
+    /// Bytes of the longest inline payload.
+    pub const MAX_INLINE: usize = 512;
+    /// Local key that ends the list of data segments of a receive WQE.
+    pub const L_KEY_END: u32 = 0xffff_ffff;
+    /// Bytes of the longest message: 2 GiB (IBTA vol 1, 9.4.1).
+    pub const MAX_MESSAGE_LENGTH: u64 = 1 << 31;
+    /// VLAN field of an untagged path.
+    pub const VLAN_NONE: u16 = 0xffff;
+    /// Base-2 logarithm of the largest stride of a shared receive queue's entries, in bytes.
+    pub const LOG_MAX_SHARED_RECEIVE_STRIDE: u8 = 9;
+}
 
 crate::open_enum::open_enum! {
     /// Operation of a send WQE.
@@ -155,9 +161,6 @@ layout! {
     }
 }
 
-/// VLAN field of an untagged path.
-pub const VLAN_NONE: u16 = 0xffff;
-
 layout! {
     /// A piece of local memory.
     pub struct DataSegment: 16 {
@@ -173,9 +176,6 @@ layout! {
         0x0 length: u32, "Bytes of the payload, 0 to 512.";
     }
 }
-
-/// Base-2 logarithm of the largest stride of a shared receive queue's entries, in bytes.
-pub const LOG_MAX_SHARED_RECEIVE_STRIDE: u8 = 9;
 
 const _: () = assert!(
     SharedReceiveSegment::SIZE + MAX_DATA_SEGMENTS * DataSegment::SIZE

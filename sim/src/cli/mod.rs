@@ -19,6 +19,7 @@ mod run;
 mod selftest;
 mod serve;
 mod sim;
+mod spec;
 mod validate;
 mod wire;
 mod world;
@@ -92,6 +93,7 @@ enum Command {
     #[command(name = "selftest")]
     SelfTest(selftest::SelfTest),
     Reg(reg::Reg),
+    Spec(spec::Spec),
     #[command(subcommand)]
     Preset(preset::PresetCommand),
     #[command(subcommand)]
@@ -119,6 +121,7 @@ impl Cli {
             Command::Sim(sim) => sim.execute(),
             Command::SelfTest(selftest) => selftest.execute(),
             Command::Reg(reg) => or_complain(reg.execute()),
+            Command::Spec(spec) => or_complain(spec.execute()),
             Command::Preset(preset) => or_complain(preset.execute()),
             Command::Wire(wire) => wire.execute(),
         }

@@ -9,10 +9,12 @@ mod frames;
 pub mod loom_memory;
 mod ports;
 mod process;
+mod vectors;
 mod wait;
 
 pub use directory::{TemporaryDirectory, temporary_directory};
 pub use frames::{send_frame, write_frame};
 pub use ports::{free_port, is_listening, wait_until_listening};
 pub use process::{Ended, Process, Signal, send_signal};
+pub use vectors::{GoldenField, GoldenSegment, GoldenVector, golden_vectors};
 pub use wait::{Deadline, TIMEOUT, eventually, eventually_some, stays, time_limit};
