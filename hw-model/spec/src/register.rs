@@ -180,7 +180,7 @@ registers! {
         "Adaptive retransmission profile 1.";
     0x214 adp_retx_profile_start: RW<AdpRetxProfileStart>, reset 0,
         "Its first timeout, and the time without progress after which a QP fails.";
-    0x220 adp_retx_range: [RW<AdpRetxRange>; 4], reset 0,
+    0x218 adp_retx_range: [RW<AdpRetxRange>; 4], reset 0,
         "Its ranges of timeouts, in order of range_low_bound.";
     block {
         magic: RO<u32>,
@@ -209,7 +209,6 @@ registers! {
         roce_accl_reorder_time: RW<u32>,
         adp_retx_profile: RW<AdpRetxProfile>,
         adp_retx_profile_start: RW<AdpRetxProfileStart>,
-        _reserved_218: [u32; 2],
         adp_retx_range: [RW<AdpRetxRange>; 4],
     }
 }
@@ -349,10 +348,10 @@ word! {
 word! {
     /// Begin and end of the adaptive retransmission profile.
     pub struct AdpRetxProfileStart: u32 {
-        [7:0] timeout_init_low_bound, set_timeout_init_low_bound: u8,
-            "Smallest first timeout.";
-        [15:8] timeout_init_range_size, set_timeout_init_range_size: u8,
+        [7:0] timeout_init_range_size, set_timeout_init_range_size: u8,
             "First timeouts to choose from, at random.";
+        [15:8] timeout_init_low_bound, set_timeout_init_low_bound: u8,
+            "Smallest first timeout.";
         [31:24] retx_total_timeout, set_retx_total_timeout: u8,
             "Time without progress after which a QP fails.";
     }
@@ -360,13 +359,16 @@ word! {
 
 word! {
     /// A range of timeouts of the adaptive retransmission profile.
-    pub struct AdpRetxRange: u64 {
-        [7:0] range_low_bound, set_range_low_bound: u8, "Smallest timeout.";
-        [15:8] range_size, set_range_size: u8, "Number of timeouts, each twice the one before.";
-        [23:16] timeout_retry_num, set_timeout_retry_num: u8,
+    pub struct AdpRetxRange: u32 {
+        [7:0] range_size, set_range_size: u8, "Number of timeouts, each twice the one before.";
+        [15:8] range_low_bound, set_range_low_bound: u8, "Smallest timeout.";
+        [25:16] timeout_retry_num, set_timeout_retry_num: u16,
             "Time-outs of each before the next one.";
-        [33:32] dec_mode, set_dec_mode: u8,
-            "What progress does: 0 back to `range_low_bound`, 1 half the timeout, 2 a quarter.";
+        [27:26] dec_mode, set_dec_mode: u8,
+            "What progress does: 0 a quarter of the timeout, 1 half of it, 2 back to \
+             `range_low_bound`.";
+        [30:28] prev_range_index, set_prev_range_index: u8,
+            "The range to which progress leads from `range_low_bound`: this one or one before it.";
     }
 }
 

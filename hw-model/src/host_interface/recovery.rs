@@ -14,7 +14,7 @@ const PROFILES: u8 = 1;
 /// Value of `AdpRetxProfile.time_unit`.
 const MICROSECONDS: u8 = 1;
 /// Bytes of a range.
-const RANGE_BYTES: u32 = 8;
+const RANGE_BYTES: u32 = 4;
 
 /// The registers, as software has written them.
 #[derive(Debug, Clone)]
@@ -62,10 +62,7 @@ impl RecoveryRegisters {
             offset::roce_accl_reorder_time => self.reorder_time_ns,
             offset::adp_retx_profile => self.profile.bits(),
             offset::adp_retx_profile_start => self.start.bits(),
-            _ => {
-                let (index, shift) = range_of(at)?;
-                (self.ranges[index].bits() >> shift) as u32
-            }
+            _ => self.ranges[range_of(at)?].bits(),
         })
     }
 
@@ -85,10 +82,8 @@ impl RecoveryRegisters {
             offset::adp_retx_profile => self.profile = AdpRetxProfile::from_bits(value),
             offset::adp_retx_profile_start => self.start = AdpRetxProfileStart::from_bits(value),
             _ => {
-                if let Some((index, shift)) = range_of(at) {
-                    let kept = self.ranges[index].bits() & !(u64::from(u32::MAX) << shift);
-                    let bits = kept | u64::from(value) << shift;
-                    self.ranges[index] = AdpRetxRange::from_bits(bits);
+                if let Some(index) = range_of(at) {
+                    self.ranges[index] = AdpRetxRange::from_bits(value);
                 }
             }
         }
@@ -131,10 +126,11 @@ impl RecoveryRegisters {
             size: range.range_size(),
             retries: range.timeout_retry_num(),
             decrement: match range.dec_mode() {
+                0 => TimeoutDecrement::Quarter,
                 1 => TimeoutDecrement::Half,
-                2 => TimeoutDecrement::Quarter,
                 _ => TimeoutDecrement::Reset,
             },
+            previous: range.prev_range_index(),
         });
         let total = (!profile.qp_total_timeout()).then(|| start.retx_total_timeout());
         let first = (
@@ -154,11 +150,11 @@ impl RecoveryRegisters {
     }
 }
 
-/// The half of a range at byte `at`: which range, and its lowest bit.
-fn range_of(at: u32) -> Option<(usize, u32)> {
+/// Returns the index of the range at byte `at`.
+fn range_of(at: u32) -> Option<usize> {
     let place = at.checked_sub(offset::adp_retx_range)?;
     let index = (place / RANGE_BYTES) as usize;
-    (index < AdaptiveTimer::MAX_RANGES).then_some((index, 8 * (place % RANGE_BYTES)))
+    (index < AdaptiveTimer::MAX_RANGES).then_some(index)
 }
 
 fn changeable() -> RoceAcclSelect {
@@ -207,24 +203,33 @@ mod tests {
         registers.reset();
         assert_eq!(registers.read32(offset::roce_accl), Some(0x40));
         assert_eq!(registers.read32(0x208), Some(0x4100_0fa0));
-        assert_eq!(registers.read32(offset::adp_retx_range + 32), None);
+        assert_eq!(registers.read32(offset::adp_retx_range + 16), None);
     }
 
     #[test]
     fn a_profile_is_taken_if_it_is_valid() {
         let mut registers = RecoveryRegisters::new(CONFIG);
         registers.write32(offset::roce_accl, 0x1000_0001);
-        registers.write32(offset::adp_retx_profile, 0x9040_0008);
-        registers.write32(offset::adp_retx_profile_start, 0x0000_0203);
-        registers.write32(offset::adp_retx_range, 0x0003_0503);
-        registers.write32(offset::adp_retx_range + 4, 2);
+        registers.write32(offset::adp_retx_profile, 0xa040_0008);
+        registers.write32(offset::adp_retx_profile_start, 0x0000_0302);
+        registers.write32(offset::adp_retx_range, 0x0003_0305);
+        registers.write32(offset::adp_retx_range + 4, 0x1402_0903);
         let range = TimeoutRange {
             low: 3,
             size: 5,
             retries: 3,
             decrement: TimeoutDecrement::Quarter,
+            previous: 0,
         };
-        let expected = AdaptiveTimer::new(Duration::from_us(8), (3, 2), &[range], 0, None);
+        let behind = TimeoutRange {
+            low: 9,
+            size: 3,
+            retries: 2,
+            decrement: TimeoutDecrement::Half,
+            previous: 1,
+        };
+        let ranges = [range, behind];
+        let expected = AdaptiveTimer::new(Duration::from_us(8), (3, 2), &ranges, 0, None);
         assert!(expected.is_some());
         assert_eq!(registers.recovery(0).adaptive_timer, expected);
     }

@@ -393,7 +393,7 @@ mod tests {
         let base = find_field("roce_accl.time_base").expect("in another register");
         assert_eq!(base.place.name, "adp_retx_profile");
         let size = find_field("adp_retx_range[2].range_size").expect("of an element");
-        assert_eq!(size.of(0x0505_0400), 4);
+        assert_eq!(size.of(0x0505_0304), 4);
         assert!(find_field("roce_accl.nothing").is_none());
         assert!(find_field("nothing.ready").is_none());
     }

@@ -4,7 +4,8 @@
 //! Each timeout is `base` times a power of two; the exponent is its *granularity*. The first one is
 //! random, so that many queue pairs do not expire at once, and is used once. Then each granularity
 //! of a range is used a number of times before it grows by one; behind the last one of a range the
-//! next range follows. Progress takes it back.
+//! next range follows. Progress takes it back, and from the lowest one of a range to the last one
+//! of the range that this one names.
 
 use ferroce_units::Duration;
 use ferroce_units::random::mixed;
@@ -34,9 +35,12 @@ pub struct TimeoutRange {
     /// How many.
     pub size: u8,
     /// Time-outs of each before the next one.
-    pub retries: u8,
+    pub retries: u16,
     /// What progress does.
     pub decrement: TimeoutDecrement,
+    /// Index of the range to which progress leads from the lowest granularity: of this range, which
+    /// it does not leave then, or of one before it.
+    pub previous: u8,
 }
 
 /// A profile.
@@ -71,6 +75,7 @@ impl AdaptiveTimer {
             size: 4,
             retries: 1,
             decrement: TimeoutDecrement::Reset,
+            previous: 0,
         }; MAX_RANGES],
         range_count: 1,
         start_range: 0,
@@ -80,8 +85,8 @@ impl AdaptiveTimer {
 
     /// Returns a profile: `base` is a power of two of microseconds and at least
     /// [`AdaptiveTimer::MIN_BASE`]; `first` is the lowest first granularity and how many there are;
-    /// `ranges` are not empty and sorted, 1 to [`AdaptiveTimer::MAX_RANGES`] of them, and
-    /// `start_range` is one of them. `None` if they are not.
+    /// `ranges` are not empty and sorted, 1 to [`AdaptiveTimer::MAX_RANGES`] of them, none leads to
+    /// one behind it, and `start_range` is one of them. `None` if they are not.
     #[must_use]
     pub fn new(
         base: Duration,
@@ -95,6 +100,9 @@ impl AdaptiveTimer {
         let fits = |low: u8, size: u8| size > 0 && low.saturating_add(size - 1) <= MAX_GRANULARITY;
         let are_ranges = ranges.iter().all(|range| fits(range.low, range.size))
             && ranges.windows(2).all(|pair| pair[0].low < pair[1].low)
+            && (0..)
+                .zip(ranges)
+                .all(|(index, range)| range.previous <= index)
             && usize::from(start_range) < ranges.len()
             && ranges.len() <= MAX_RANGES;
         let is_valid = is_base
@@ -134,7 +142,7 @@ pub(crate) struct TimerState {
     /// `None`: the first timeout, which belongs to no range.
     range: Option<usize>,
     /// Time-outs of this granularity.
-    used: u8,
+    used: u16,
     /// Time-outs without progress, and how long they took.
     expiries: u32,
     waited: Duration,
@@ -227,6 +235,13 @@ impl TimerState {
         self.used = 0;
         let Some(index) = self.range else { return };
         let range = self.profile.ranges()[index];
+        let previous = usize::from(range.previous);
+        if self.granularity == range.low && previous < index {
+            let before = self.profile.ranges()[previous];
+            self.range = Some(previous);
+            self.granularity = before.low + (before.size - 1);
+            return;
+        }
         self.granularity = match range.decrement {
             TimeoutDecrement::Reset => range.low,
             TimeoutDecrement::Half => self.granularity.saturating_sub(1).max(range.low),
@@ -241,12 +256,22 @@ mod tests {
 
     const FOREVER: Duration = Duration::from_ps(u64::MAX);
 
-    fn range(low: u8, size: u8, retries: u8) -> TimeoutRange {
+    /// A range that progress does not leave.
+    fn range(low: u8, size: u8, retries: u16) -> TimeoutRange {
         TimeoutRange {
             low,
             size,
             retries,
             decrement: TimeoutDecrement::Half,
+            previous: 0,
+        }
+    }
+
+    /// A range that progress leaves to the one at `previous`.
+    fn behind(low: u8, size: u8, retries: u16, previous: u8) -> TimeoutRange {
+        TimeoutRange {
+            previous,
+            ..range(low, size, retries)
         }
     }
 
@@ -270,7 +295,7 @@ mod tests {
 
     #[test]
     fn each_timeout_is_used_as_often_as_its_range_says() {
-        let ranges = [range(2, 2, 2), range(6, 1, 3)];
+        let ranges = [range(2, 2, 2), behind(6, 1, 3, 1)];
         let profile = AdaptiveTimer::new(Duration::from_us(8), (0, 1), &ranges, 0, None);
         let mut state = TimerState::new(profile.expect("valid"), 1);
         // The first one is in no range.
@@ -281,6 +306,20 @@ mod tests {
         let profile = AdaptiveTimer::new(Duration::from_us(4), (2, 1), &ranges, 1, None);
         let mut state = TimerState::new(profile.expect("valid"), 1);
         assert_eq!(delays_us(&mut state, 4), [16, 32, 32, 256]);
+    }
+
+    #[test]
+    fn progress_leads_back_to_the_range_before() {
+        let ranges = [range(2, 3, 1), behind(6, 2, 1, 0)];
+        let profile = AdaptiveTimer::new(Duration::from_us(4), (2, 1), &ranges, 0, None);
+        let mut state = TimerState::new(profile.expect("valid"), 1);
+        assert_eq!(delays_us(&mut state, 5), [16, 32, 64, 256, 512]);
+        let mut back = Vec::new();
+        for _ in 0..5 {
+            state.progress();
+            back.push(state.delay(FOREVER).as_ps() / 1_000_000);
+        }
+        assert_eq!(back, [256, 64, 32, 16, 16]);
     }
 
     #[test]
@@ -319,5 +358,6 @@ mod tests {
         assert!(new(us(4), &[range(1, 0, 1)], 0).is_none());
         assert!(new(us(4), &[range(31, 2, 1)], 0).is_none());
         assert!(new(us(4), &[sorted[0]; 5], 0).is_none());
+        assert!(new(us(4), &[behind(1, 1, 1, 1), sorted[1]], 0).is_none());
     }
 }
