@@ -162,6 +162,27 @@ fn only_missing_packets_are_sent_again() {
     assert_eq!(bench.completed(), 1);
 }
 
+/// Goal: a network that reorders does not use up the retries. Method: all transmissions of one packet
+/// are overtaken, more often than there are retries.
+#[test]
+fn a_packet_may_be_overtaken_more_often_than_it_may_be_retried() {
+    let mut setup = setup(RecoveryMode::SelectiveRepeat);
+    setup.retry_count = 2;
+    let mut bench = Bench::new(setup);
+    bench.write(0, MTU);
+    for id in 1..20 {
+        bench.write(id, MTU);
+        let sent = bench.sent(0);
+        assert_eq!(psns(&sent), [0, id], "the first one again");
+        bench.deliver(0, &sent[1]);
+        for nak in bench.sent(1) {
+            bench.deliver(1, &nak);
+        }
+    }
+    bench.settle();
+    assert_eq!(bench.completed(), 20);
+}
+
 #[test]
 fn a_read_asks_for_what_is_missing_of_its_response() {
     let mut bench = Bench::new(setup(RecoveryMode::SelectiveRepeat));

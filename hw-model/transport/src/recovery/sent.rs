@@ -13,6 +13,11 @@ use super::psn_set::{PsnSet, is_in_window};
 use super::received::Gap;
 use crate::requester::span;
 
+/// Losses of the oldest packet without progress, beyond which the queue pair fails: only a broken
+/// peer causes more. Each loss is proven by another packet of the window that has arrived or was
+/// answered.
+const MAX_LOSSES_OF_OLDEST: u32 = 2 * REORDER_WINDOW_PACKETS;
+
 /// The latest transmission that is known to have arrived, or to have been answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Evidence {
@@ -60,8 +65,9 @@ pub(crate) struct SentWindow {
     gap: Option<Gap<Evidence>>,
     /// The response whose data is being written, or the NAK whose bitmap is being read.
     pub(crate) pending: Option<Psn>,
-    /// The last transmission of the oldest packet whose loss has cost a retry.
-    charged: Option<Evidence>,
+    /// The last transmission of the oldest packet that was lost, and how many were without progress.
+    last_loss: Option<Evidence>,
+    losses_of_oldest: u32,
     /// The last packet that was sent again because a NAK named it, without proof.
     pub(crate) named: Option<Psn>,
 }
@@ -81,7 +87,8 @@ impl SentWindow {
             latest_answer: Evidence::NONE,
             gap: None,
             pending: None,
-            charged: None,
+            last_loss: None,
+            losses_of_oldest: 0,
             named: None,
         }
     }
@@ -115,6 +122,7 @@ impl SentWindow {
             }
         }
         self.start = oldest;
+        self.losses_of_oldest = 0;
         for mark in [&mut self.executed, &mut self.lost_before] {
             if mark.is_before(oldest) {
                 *mark = oldest;
@@ -225,15 +233,15 @@ impl SentWindow {
         is_new
     }
 
-    /// Returns true if the oldest packet is lost and this transmission of it was not charged yet;
-    /// `request` is the PSN of the request that it answers.
-    pub(crate) fn charge(&mut self, oldest: Psn, request: Psn) -> bool {
+    /// Counts a transmission of the oldest packet that was lost; `request` is the PSN of the request
+    /// that it answers. Returns false when that has happened too often without progress.
+    pub(crate) fn count_loss_of(&mut self, oldest: Psn, request: Psn) -> bool {
         let transmission = Some(self.transmission(oldest, request));
-        let is_new = self.is_lost(oldest) && self.charged != transmission;
-        if is_new {
-            self.charged = transmission;
+        if self.is_lost(oldest) && self.last_loss != transmission {
+            self.last_loss = transmission;
+            self.losses_of_oldest += 1;
         }
-        is_new
+        self.losses_of_oldest <= MAX_LOSSES_OF_OLDEST
     }
 
     pub(crate) fn is_lost(&self, psn: Psn) -> bool {

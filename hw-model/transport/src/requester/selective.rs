@@ -227,7 +227,8 @@ impl Requester {
         }
     }
 
-    /// Packets are to be sent again. A transmission of the oldest one that was lost costs a retry.
+    /// Packets are to be sent again. That costs no retry: packets that were sent later arrive, and
+    /// on a network that reorders the oldest one may be overtaken again and again.
     pub(crate) fn note_lost(&mut self, now: Instant, ctx: &mut Context, any: bool) {
         if !any || ctx.fault {
             return;
@@ -235,14 +236,14 @@ impl Requester {
         ctx.statistics.sequence_naks_received += 1;
         let entry = self.entry_of(self.oldest);
         let request = entry.map_or(self.oldest, |found| self.queue[found].first_psn);
-        let costs = match &mut ctx.recovery {
-            Some(recovery) => recovery.sent.charge(self.oldest, request),
-            None => false,
+        let goes_on = match &mut ctx.recovery {
+            Some(recovery) => recovery.sent.count_loss_of(self.oldest, request),
+            None => true,
         };
-        if costs && !self.retry.spend() {
-            self.fail_front(ctx, CompletionStatus::RetryExceeded);
-        } else {
+        if goes_on {
             self.start_timer(now, ctx);
+        } else {
+            self.fail_front(ctx, CompletionStatus::RetryExceeded);
         }
     }
 
