@@ -11,7 +11,8 @@ use ferroce_wire::{Aeth, AtomicAckEth, NakCode, Position, Psn, RnrTimer, Syndrom
 
 use crate::completion::CompletionStatus;
 use crate::context::Context;
-use crate::requester::{Requester, SendEntry, span};
+use crate::requester::{Requester, SendEntry};
+use crate::span::span;
 use crate::step::{MemoryOp, Step};
 
 /// A packet of a READ response.

@@ -43,6 +43,7 @@ mod resource;
 mod responder;
 mod retry;
 mod segment;
+mod span;
 mod statistics;
 mod step;
 mod timer;

@@ -30,14 +30,9 @@ use crate::request::{
 };
 use crate::retry::Retry;
 use crate::segment;
+use crate::span::span;
 use crate::timer::Timer;
 use crate::transmit::{Payload, Transmit};
-
-/// PSNs from `from` up to `to`, the long way round if need be.
-#[inline]
-pub(crate) const fn span(from: Psn, to: Psn) -> u32 {
-    to.sub(from.value()).value()
-}
 
 /// A request and its PSNs.
 #[derive(Debug, Clone)]
@@ -591,13 +586,6 @@ fn data_packet(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn span_goes_round_the_circle() {
-        assert_eq!(span(Psn::new(0xff_fffe), Psn::new(3)), 5);
-        assert_eq!(span(Psn::new(7), Psn::new(7)), 0);
-        assert_eq!(span(Psn::new(1), Psn::new(0)), 0xff_ffff);
-    }
 
     /// A cache line and a quarter: what makes it that long are the operands of a compare and swap
     /// (24 bytes beyond a WRITE) and the destination, and to keep them elsewhere would cost each

@@ -6,7 +6,7 @@ use ferroce_qp::PathMtu;
 use ferroce_wire::{Position, Psn, RKey};
 
 use crate::inbound::Inbound;
-use crate::requester::span;
+use crate::span::span;
 use crate::step::AtomicOperation;
 use crate::train::Train;
 use crate::transmit::Payload;

@@ -17,7 +17,7 @@ use ferroce_qp::PathMtu;
 use ferroce_wire::{Psn, TransportHeaders};
 
 use crate::qp::Qp;
-use crate::requester::span;
+use crate::span::span;
 use crate::step::MemoryOp;
 use crate::transmit::Payload;
 

@@ -12,7 +12,8 @@ use ferroce_wire::{
 use super::{packets_before, place_of_packet, refusal_status, update_credits};
 use crate::completion::CompletionStatus;
 use crate::context::Context;
-use crate::requester::{Requester, span};
+use crate::requester::Requester;
+use crate::span::span;
 use crate::step::{MemoryOp, Step};
 
 /// A response packet: headers, what its opcode is made of, and bytes of payload.

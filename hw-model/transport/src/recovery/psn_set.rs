@@ -2,7 +2,7 @@
 
 use ferroce_wire::{Psn, REORDER_WINDOW_PACKETS};
 
-use crate::requester::span;
+use crate::span::span;
 
 /// Bits of a word.
 const WORD: u32 = u64::BITS;

@@ -6,7 +6,7 @@ use ferroce_units::Instant;
 use ferroce_wire::{Arrivals, Position, Psn, REORDER_WINDOW_PACKETS};
 
 use super::psn_set::{PsnSet, is_in_window};
-use crate::requester::span;
+use crate::span::span;
 
 /// Ranges of READ responses that wait to be sent again; the requester asks again for those that
 /// find no room.

@@ -11,7 +11,7 @@ use ferroce_wire::{Psn, REORDER_WINDOW_PACKETS};
 
 use super::psn_set::{PsnSet, is_in_window};
 use super::received::Gap;
-use crate::requester::span;
+use crate::span::span;
 
 /// Losses of the oldest packet without progress, beyond which the queue pair fails: only a broken
 /// peer causes more. Each loss is proven by another packet of the window that has arrived or was

@@ -3,10 +3,11 @@
 use ferroce_units::Instant;
 use ferroce_wire::Msn;
 
-use super::{Requester, span};
+use super::Requester;
 use crate::completion::{Completion, CompletionStatus};
 use crate::context::Context;
 use crate::request::SendRequest;
+use crate::span::span;
 use crate::timer::Timer;
 
 impl Requester {

@@ -5,11 +5,12 @@
 use ferroce_units::Instant;
 use ferroce_wire::{Psn, REORDER_WINDOW_PACKETS};
 
-use super::{Requester, atomic_packet, data_packet, read_packet, span};
+use super::{Requester, atomic_packet, data_packet, read_packet};
 use crate::completion::CompletionStatus;
 use crate::context::Context;
 use crate::recovery::{Evidence, SentWindow};
 use crate::request::SendOperation;
+use crate::span::span;
 use crate::timer::Timer;
 use crate::transmit::Transmit;
 

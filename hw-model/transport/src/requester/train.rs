@@ -2,8 +2,9 @@
 
 use ferroce_wire::Psn;
 
-use super::{Requester, span};
+use super::Requester;
 use crate::context::Context;
+use crate::span::span;
 use crate::step::MemoryOp;
 use crate::timer::Timer;
 use crate::train::Train;
