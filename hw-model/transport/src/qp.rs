@@ -1,5 +1,7 @@
 //! A queue pair: routes commands, inputs and outputs to the service behind it.
 
+mod train;
+
 use ferroce_qp::{QpState, Service};
 use ferroce_units::Instant;
 use ferroce_wire::{Msn, Psn, Qpn, TransportHeaders};
