@@ -2,14 +2,18 @@
 
 use crate::aeth::Aeth;
 use crate::atomic::{AtomicAckEth, AtomicEth};
+use crate::bth::Bth;
 use crate::deth::Deth;
-use crate::headers::CNP_LENGTH;
 use crate::immediate::{Ieth, Immediate};
+use crate::opcode::{Opcode, OpcodeProperties};
+use crate::operation::{Operation, Transport};
 use crate::reth::Reth;
 use crate::xrc::XrcEth;
 
 /// Bytes of the RDETH, which this crate only counts.
 const RDETH_LENGTH: usize = 4;
+/// Bytes that a congestion notification packet carries behind its BTH.
+pub(crate) const CNP_LENGTH: usize = 16;
 
 /// The headers that follow the BTH, as a set. Their order on the wire is fixed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -88,3 +92,58 @@ impl HeaderSet {
         length
     }
 }
+
+impl Opcode {
+    /// The headers that follow the BTH; None for reserved codes.
+    #[inline]
+    pub(crate) const fn headers(self) -> Option<HeaderSet> {
+        HEADERS[self.0 as usize]
+    }
+}
+
+impl OpcodeProperties {
+    /// The headers that follow the BTH.
+    #[inline]
+    pub const fn headers(self) -> HeaderSet {
+        let is_request = self.operation.is_request();
+        let is_rd = matches!(self.transport, Transport::ReliableDatagram);
+        let is_ud = matches!(self.transport, Transport::UnreliableDatagram);
+        let is_xrc = matches!(self.transport, Transport::ExtendedReliableConnected);
+        HeaderSet::NONE
+            .with_if(is_rd, HeaderSet::RDETH)
+            .with_if(is_request && (is_rd || is_ud), HeaderSet::DETH)
+            .with_if(is_request && is_xrc, HeaderSet::XRCETH)
+            .with_if(self.has_reth(), HeaderSet::RETH)
+            .with_if(self.has_atomic_eth(), HeaderSet::ATOMIC_ETH)
+            .with_if(self.has_aeth(), HeaderSet::AETH)
+            .with_if(self.has_atomic_ack_eth(), HeaderSet::ATOMIC_ACK_ETH)
+            .with_if(self.has_immediate(), HeaderSet::IMMEDIATE)
+            .with_if(
+                matches!(self.operation, Operation::SendInvalidate),
+                HeaderSet::IETH,
+            )
+            .with_if(
+                matches!(self.operation, Operation::CongestionNotification),
+                HeaderSet::CNP,
+            )
+    }
+
+    /// Bytes of BTH and the headers that follow it.
+    #[inline]
+    pub const fn header_length(self) -> usize {
+        Bth::LENGTH + self.headers().length()
+    }
+}
+
+/// The headers of each opcode, computed by the compiler from [`OpcodeProperties::headers`].
+const HEADERS: [Option<HeaderSet>; 256] = {
+    let mut headers = [None; 256];
+    let mut value = 0;
+    while value < headers.len() {
+        if let Some(properties) = Opcode(value as u8).parse() {
+            headers[value] = Some(properties.headers());
+        }
+        value += 1;
+    }
+    headers
+};

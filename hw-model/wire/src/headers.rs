@@ -8,15 +8,12 @@ use crate::atomic::{AtomicAckEth, AtomicEth};
 use crate::bth::Bth;
 use crate::deth::Deth;
 use crate::error::Error;
-use crate::header_set::HeaderSet;
+use crate::header_set::{CNP_LENGTH, HeaderSet};
 use crate::immediate::{Ieth, Immediate};
 use crate::opcode::Opcode;
 use crate::operation::{Operation, Position, Transport};
 use crate::reth::Reth;
 use crate::xrc::XrcEth;
-
-/// Bytes that a congestion notification packet carries behind its BTH.
-pub(crate) const CNP_LENGTH: usize = 16;
 
 /// The headers between BTH and payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

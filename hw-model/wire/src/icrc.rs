@@ -9,13 +9,14 @@
 use crc32fast::Hasher;
 
 use crate::bth::Bth;
-use crate::frame::{FrameLayout, IpVersion};
 use crate::ipv4;
 use crate::ipv6::{self, Ipv6Header};
+use crate::layout::{FrameLayout, ICRC_LENGTH};
+use crate::network_path::IpVersion;
 use crate::udp::{self, UdpHeader};
 
 /// Bytes of the ICRC on the wire.
-pub const LENGTH: usize = 4;
+pub const LENGTH: usize = ICRC_LENGTH;
 
 /// The CRC of eight bytes of ones.
 const CRC_OF_ONES: u32 = 0x2144_df1c;

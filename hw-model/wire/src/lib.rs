@@ -12,6 +12,7 @@
 //!   ICMP, too, which has its [`checksum`].
 //! - [`bth`], [`reth`], [`aeth`], [`deth`], [`atomic`], [`immediate`], [`xrc`]: the headers of the
 //!   transport, one file each; [`headers`]: BTH and the extension that its opcode demands.
+//! - [`network_path`]: the headers below the transport. [`layout`]: where the parts of a frame lie.
 //! - [`frame`]: a whole frame. [`path`]: the fast way to emit frames. [`icrc`]: what protects them.
 //! - [`recovery`]: the reserved bits and the bitmap of selective repeat, Ferroce's own.
 //! - [`cm`]: management datagrams on QP 1, and the messages of communication management in them.
@@ -39,6 +40,8 @@ pub mod identifiers;
 pub mod immediate;
 pub mod ipv4;
 pub mod ipv6;
+pub mod layout;
+pub mod network_path;
 pub mod opcode;
 pub mod operation;
 pub mod path;
@@ -58,7 +61,7 @@ pub use checksum::internet_checksum;
 pub use deth::Deth;
 pub use error::{Error, NotRoce};
 pub use ethernet::{EtherType, EthernetHeader};
-pub use frame::{Frame, FrameKind, FrameLayout, Ip, IpVersion, NetworkPath, classify};
+pub use frame::{Frame, FrameKind, classify};
 pub use header_set::HeaderSet;
 pub use headers::{
     Connected, Extension, MessageEnd, ReadPart, RequestExtension, SendPart, TransportHeaders,
@@ -68,6 +71,8 @@ pub use identifiers::{PKey, QKey, Qpn, RKey};
 pub use immediate::{Ieth, Immediate};
 pub use ipv4::Ipv4Header;
 pub use ipv6::Ipv6Header;
+pub use layout::FrameLayout;
+pub use network_path::{Ip, IpVersion, NetworkPath};
 pub use opcode::{Opcode, OpcodeProperties};
 pub use operation::{Operation, Position, Transport};
 pub use path::{IcrcMode, PathTemplate, emit_frame, finish};

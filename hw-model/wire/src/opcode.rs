@@ -6,7 +6,6 @@
 
 use core::fmt;
 
-use crate::header_set::HeaderSet;
 use crate::operation::{Operation, Position, Transport};
 
 /// The opcode byte: any value; [`Opcode::parse`] judges it.
@@ -73,12 +72,6 @@ impl Opcode {
     pub const fn parse(self) -> Option<OpcodeProperties> {
         TRIPLES[self.0 as usize]
     }
-
-    /// The headers that follow the BTH; None for reserved codes.
-    #[inline]
-    pub(crate) const fn headers(self) -> Option<HeaderSet> {
-        HEADERS[self.0 as usize]
-    }
 }
 
 /// SEND and RDMA WRITE have six codes each from their base: First, Middle, Last, Last with
@@ -122,19 +115,6 @@ const TRIPLES: [Option<OpcodeProperties>; 256] = {
     triples
 };
 
-/// The headers of each opcode, computed by the compiler from [`OpcodeProperties::headers`].
-const HEADERS: [Option<HeaderSet>; 256] = {
-    let mut headers = [None; 256];
-    let mut value = 0;
-    while value < headers.len() {
-        if let Some(properties) = TRIPLES[value] {
-            headers[value] = Some(properties.headers());
-        }
-        value += 1;
-    }
-    headers
-};
-
 impl fmt::Display for Opcode {
     /// The name that rdma-core gives it (`RC_SEND_LAST_WITH_IMMEDIATE`), or the number.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -163,32 +143,6 @@ pub struct OpcodeProperties {
 }
 
 impl OpcodeProperties {
-    /// The headers that follow the BTH.
-    #[inline]
-    pub const fn headers(self) -> HeaderSet {
-        let is_request = self.operation.is_request();
-        let is_rd = matches!(self.transport, Transport::ReliableDatagram);
-        let is_ud = matches!(self.transport, Transport::UnreliableDatagram);
-        let is_xrc = matches!(self.transport, Transport::ExtendedReliableConnected);
-        HeaderSet::NONE
-            .with_if(is_rd, HeaderSet::RDETH)
-            .with_if(is_request && (is_rd || is_ud), HeaderSet::DETH)
-            .with_if(is_request && is_xrc, HeaderSet::XRCETH)
-            .with_if(self.has_reth(), HeaderSet::RETH)
-            .with_if(self.has_atomic_eth(), HeaderSet::ATOMIC_ETH)
-            .with_if(self.has_aeth(), HeaderSet::AETH)
-            .with_if(self.has_atomic_ack_eth(), HeaderSet::ATOMIC_ACK_ETH)
-            .with_if(self.has_immediate(), HeaderSet::IMMEDIATE)
-            .with_if(
-                matches!(self.operation, Operation::SendInvalidate),
-                HeaderSet::IETH,
-            )
-            .with_if(
-                matches!(self.operation, Operation::CongestionNotification),
-                HeaderSet::CNP,
-            )
-    }
-
     /// Returns true if a RETH follows: READ requests, and the packet that starts an RDMA WRITE.
     #[inline]
     pub const fn has_reth(self) -> bool {
@@ -230,12 +184,6 @@ impl OpcodeProperties {
     #[inline]
     pub const fn has_payload(self) -> bool {
         self.operation.is_split_into_packets()
-    }
-
-    /// Bytes of BTH and the headers that follow it.
-    #[inline]
-    pub const fn header_length(self) -> usize {
-        crate::bth::Bth::LENGTH + self.headers().length()
     }
 
     /// Returns true if the packet travels from the requester to the responder.
@@ -285,6 +233,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::header_set::HeaderSet;
 
     /// All triples that have an opcode, by opcode.
     fn triples() -> BTreeMap<u8, OpcodeProperties> {

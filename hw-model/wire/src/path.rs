@@ -6,11 +6,12 @@
 
 use crate::bth::{Bth, pad_count};
 use crate::ethernet::EthernetHeader;
-use crate::frame::{FrameLayout, Ip, IpVersion, NetworkPath};
 use crate::headers::TransportHeaders;
 use crate::icrc;
 use crate::ipv4::Ipv4Header;
 use crate::ipv6::Ipv6Header;
+use crate::layout::FrameLayout;
+use crate::network_path::{Ip, IpVersion, NetworkPath};
 use crate::udp::UdpHeader;
 
 /// The most that stands before a BTH: tagged Ethernet, IPv6, UDP.

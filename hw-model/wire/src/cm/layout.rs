@@ -2,8 +2,6 @@
 
 use core::fmt;
 
-use super::reject::RejectReason;
-use super::service::{ServiceId, SidrStatus};
 use crate::address::Gid;
 use crate::identifiers::{PKey, QKey, Qpn};
 use crate::psn::Psn;
@@ -21,7 +19,7 @@ impl<'a> BitReader<'a> {
     }
 
     /// The next `width` bits, at most 64. Zeros follow the end of the bytes.
-    fn take(&mut self, width: usize) -> u64 {
+    pub(crate) fn take(&mut self, width: usize) -> u64 {
         let mut value = 0;
         let end = self.at + width;
         while self.at < end {
@@ -48,7 +46,7 @@ impl<'a> BitWriter<'a> {
     }
 
     /// Writes the low `width` bits of `value`, at most 64.
-    fn put(&mut self, value: u64, width: usize) {
+    pub(crate) fn put(&mut self, value: u64, width: usize) {
         let end = self.at + width;
         while self.at < end {
             let count = (8 - self.at % 8).min(end - self.at);
@@ -71,19 +69,20 @@ pub(crate) trait Field: Sized {
 /// Fields of at most 64 bits.
 macro_rules! numbers {
     ($($type:ty: $from:expr, $to:expr;)*) => {
-        $(impl Field for $type {
-            fn read(bits: &mut BitReader<'_>, width: usize) -> Self {
+        $(impl $crate::cm::layout::Field for $type {
+            fn read(bits: &mut $crate::cm::layout::BitReader<'_>, width: usize) -> Self {
                 let from: fn(u64) -> Self = $from;
                 from(bits.take(width))
             }
 
-            fn write(&self, bits: &mut BitWriter<'_>, width: usize) {
+            fn write(&self, bits: &mut $crate::cm::layout::BitWriter<'_>, width: usize) {
                 let to: fn(&Self) -> u64 = $to;
                 bits.put(to(self), width);
             }
         })*
     };
 }
+pub(crate) use numbers;
 
 numbers! {
     bool: |value| value != 0, |flag| u64::from(*flag);
@@ -96,9 +95,6 @@ numbers! {
     PKey: |value| PKey(value as u16), |key| u64::from(key.0);
     QKey: |value| QKey(value as u32), |key| u64::from(key.0);
     CommunicationId: |value| CommunicationId(value as u32), |id| u64::from(id.0);
-    RejectReason: |value| RejectReason(value as u16), |reason| u64::from(reason.0);
-    ServiceId: |value| ServiceId(value), |id| id.0;
-    SidrStatus: |value| SidrStatus(value as u8), |status| u64::from(status.0);
     CmTimeout: |value| CmTimeout::new(value as u8), |timeout| u64::from(timeout.code());
 }
 

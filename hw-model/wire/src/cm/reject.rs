@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::layout::{CmTimeout, CommunicationId, PrivateData, layout};
+use super::layout::{CmTimeout, CommunicationId, PrivateData, layout, numbers};
 
 layout! {
     /// Message receipt acknowledgment (table 107).
@@ -69,6 +69,10 @@ impl Rej {
 /// Why a connection was refused (table 109). Any number can arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RejectReason(pub u16);
+
+numbers! {
+    RejectReason: |value| RejectReason(value as u16), |reason| u64::from(reason.0);
+}
 
 /// Declares the reasons.
 macro_rules! reasons {

@@ -3,12 +3,16 @@
 
 use core::fmt;
 
-use super::layout::{CommunicationId, PrivateData, layout};
+use super::layout::{CommunicationId, PrivateData, layout, numbers};
 use crate::identifiers::{PKey, QKey, Qpn};
 
 /// What a listener listens on: 64 bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ServiceId(pub u64);
+
+numbers! {
+    ServiceId: |value| ServiceId(value), |id| id.0;
+}
 
 impl ServiceId {
     /// Returns the service of a port in the range of the RDMA IP CM service (IBTA vol 1, annex
@@ -80,6 +84,10 @@ layout! {
 /// Result of a service ID resolution. Any number can arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SidrStatus(pub u8);
+
+numbers! {
+    SidrStatus: |value| SidrStatus(value as u8), |status| u64::from(status.0);
+}
 
 impl SidrStatus {
     /// Valid: the QPN and the Q_Key may be used

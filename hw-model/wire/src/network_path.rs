@@ -1,0 +1,154 @@
+//! What is below the transport: Ethernet, IP and UDP of a connection.
+
+use crate::address::{Gid, Mac};
+use crate::error::{Error, NotRoce};
+use crate::ethernet::{EtherType, EthernetHeader};
+use crate::ipv4::Ipv4Header;
+use crate::ipv6::Ipv6Header;
+use crate::udp::UdpHeader;
+
+/// The IP header of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ip {
+    /// IPv4
+    V4(Ipv4Header),
+    /// IPv6
+    V6(Ipv6Header),
+}
+
+/// The version of IP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IpVersion {
+    /// IPv4
+    V4,
+    /// IPv6
+    V6,
+}
+
+impl Ip {
+    /// The header between two GIDs: IPv4 if both are IPv4-mapped, IPv6 otherwise.
+    pub fn between(source: Gid, destination: Gid, traffic_class: u8, hop_limit: u8) -> Self {
+        match (source.to_ipv4(), destination.to_ipv4()) {
+            (Some(source), Some(destination)) => Self::V4(Ipv4Header {
+                traffic_class,
+                identification: 0,
+                dont_fragment: true,
+                ttl: hop_limit,
+                source,
+                destination,
+            }),
+            _ => Self::V6(Ipv6Header {
+                traffic_class,
+                flow_label: 0,
+                hop_limit,
+                source: source.to_ipv6(),
+                destination: destination.to_ipv6(),
+            }),
+        }
+    }
+
+    /// Version
+    #[inline]
+    pub const fn version(&self) -> IpVersion {
+        match self {
+            Self::V4(_) => IpVersion::V4,
+            Self::V6(_) => IpVersion::V6,
+        }
+    }
+
+    /// Bytes of the header on the wire.
+    #[inline]
+    pub const fn length(&self) -> usize {
+        match self {
+            Self::V4(_) => Ipv4Header::LENGTH,
+            Self::V6(_) => Ipv6Header::LENGTH,
+        }
+    }
+
+    /// The EtherType of the frame around it.
+    #[inline]
+    pub const fn ether_type(&self) -> EtherType {
+        match self {
+            Self::V4(_) => EtherType::IPV4,
+            Self::V6(_) => EtherType::IPV6,
+        }
+    }
+
+    /// Source address as a GID.
+    pub fn source_gid(&self) -> Gid {
+        match self {
+            Self::V4(v4) => Gid::from_ipv4(v4.source),
+            Self::V6(v6) => Gid(v6.source.octets()),
+        }
+    }
+
+    /// Destination address as a GID.
+    pub fn destination_gid(&self) -> Gid {
+        match self {
+            Self::V4(v4) => Gid::from_ipv4(v4.destination),
+            Self::V6(v6) => Gid(v6.destination.octets()),
+        }
+    }
+
+    /// DSCP and ECN
+    #[inline]
+    pub const fn traffic_class(&self) -> u8 {
+        match self {
+            Self::V4(v4) => v4.traffic_class,
+            Self::V6(v6) => v6.traffic_class,
+        }
+    }
+
+    /// Time to live or hop limit
+    #[inline]
+    pub const fn hop_limit(&self) -> u8 {
+        match self {
+            Self::V4(v4) => v4.ttl,
+            Self::V6(v6) => v6.hop_limit,
+        }
+    }
+
+    /// Reads the header at the start of `bytes`; also gives the length of its payload in bytes.
+    #[inline]
+    pub(crate) fn parse(ether_type: EtherType, bytes: &[u8]) -> Result<(Self, usize), Error> {
+        match ether_type {
+            EtherType::IPV4 => Ipv4Header::parse(bytes).map(|(v4, length)| (Self::V4(v4), length)),
+            EtherType::IPV6 => Ipv6Header::parse(bytes).map(|(v6, length)| (Self::V6(v6), length)),
+            EtherType(other) => Err(Error::NotRoce(NotRoce::EtherType(other))),
+        }
+    }
+}
+
+/// Everything below the transport: the headers that one connection puts on all of its packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NetworkPath {
+    /// Ethernet
+    pub ethernet: EthernetHeader,
+    /// IP
+    pub ip: Ip,
+    /// UDP
+    pub udp: UdpHeader,
+}
+
+impl NetworkPath {
+    /// An untagged path with hop limit 64 and traffic class 0.
+    pub fn new(source: (Mac, Gid), destination: (Mac, Gid), udp: UdpHeader) -> Self {
+        const HOP_LIMIT: u8 = 64;
+        let ethernet = EthernetHeader {
+            destination: destination.0,
+            source: source.0,
+            vlan: None,
+        };
+        Self {
+            ethernet,
+            ip: Ip::between(source.1, destination.1, 0, HOP_LIMIT),
+            udp,
+        }
+    }
+
+    /// Bytes of the three headers on the wire.
+    #[inline]
+    pub const fn length(&self) -> usize {
+        self.ethernet.length() + self.ip.length() + UdpHeader::LENGTH
+    }
+}
