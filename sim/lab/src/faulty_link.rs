@@ -14,7 +14,7 @@ use crate::reference::experiment::Simulator;
 pub const CARD: &str = "cx5-100g";
 /// Each way: with 0.4 us in which the responder turns round, 10 us from the last bit of a packet
 /// to its ACK.
-const CABLE_NS: &str = "4790";
+pub const CABLE_NS: &str = "4790";
 const MESSAGE_BYTES: u32 = 1 << 20;
 const PACKETS_OF_A_MESSAGE: f64 = 1024.0;
 /// A run lasts until about so many packets are lost.
@@ -26,7 +26,7 @@ const SKIPPED_LOSS: f64 = 1e-5;
 /// The most messages then, as most packets need no simulation.
 const SKIPPED_MESSAGES: f64 = 2048.0;
 /// A figure is the mean of runs with these seeds.
-const SEEDS: std::ops::RangeInclusive<u64> = 1..=3;
+pub const SEEDS: std::ops::RangeInclusive<u64> = 1..=3;
 /// The shortest local ACK timeout that never expires before an ACK can be there: 16 us, of which
 /// the card waits four times as long.
 const SHORT_TIMEOUT: u8 = 2;
