@@ -17,14 +17,19 @@ pub const CARD: &str = "cx5-100g";
 pub const CABLE_NS: &str = "4790";
 const MESSAGE_BYTES: u32 = 1 << 20;
 const PACKETS_OF_A_MESSAGE: f64 = 1024.0;
-/// A run lasts until about so many packets are lost.
+/// Messages of a run without faults, or with a recovery that loses little. The beginning, before
+/// the cards know of each other that they have it, and the last time-out count less than 1 %.
+const MESSAGES: f64 = 256.0;
+/// A run of go-back-N ends earlier, when about so many packets are lost.
 const LOST_PACKETS: f64 = 100.0;
-/// Fewest and most messages of a run.
-const MESSAGES: (f64, f64) = (16.0, 512.0);
+/// Fewest messages then.
+const FEWEST_MESSAGES: f64 = 32.0;
+/// Messages of a run whose packets are sprayed.
+const SPRAYED_MESSAGES: u64 = 16;
 /// Up to this loss the middle of a message can be skipped without an error that counts.
 const SKIPPED_LOSS: f64 = 1e-5;
-/// The most messages then, as most packets need no simulation.
-const SKIPPED_MESSAGES: f64 = 2048.0;
+/// Messages then, as most packets need no simulation.
+const SKIPPED_MESSAGES: u64 = 2048;
 /// A figure is the mean of runs with these seeds.
 pub const SEEDS: std::ops::RangeInclusive<u64> = 1..=3;
 /// The shortest local ACK timeout that never expires before an ACK can be there: 16 us, of which
@@ -164,16 +169,14 @@ impl FaultyLink {
     }
 
     fn messages(&self) -> u64 {
-        let (fewest, most) = MESSAGES;
-        let most = if self.skips() { SKIPPED_MESSAGES } else { most };
         match self.fault {
-            // Without loss the start of a short run would count.
-            Fault::None => most as u64,
-            Fault::Spray(_) => fewest as u64,
-            Fault::Loss(probability) => {
+            Fault::Spray(_) => SPRAYED_MESSAGES,
+            Fault::Loss(_) if self.skips() => SKIPPED_MESSAGES,
+            Fault::Loss(probability) if self.recovery == Recovery::GoBackN => {
                 let messages = LOST_PACKETS / probability / PACKETS_OF_A_MESSAGE;
-                messages.clamp(fewest, most) as u64
+                messages.clamp(FEWEST_MESSAGES, MESSAGES) as u64
             }
+            Fault::None | Fault::Loss(_) => MESSAGES as u64,
         }
     }
 

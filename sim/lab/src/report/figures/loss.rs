@@ -10,8 +10,7 @@ use crate::resends::{self, Resends, Silence};
 use crate::validate::parallel;
 
 const CHAPTER: &str = "Loss and recovery";
-/// Those of the formulas' table.
-const LOSSES: &[f64] = &[1e-6, 1e-5, 1e-4, 1e-3, 5e-3, 1e-2, 5e-2, 1e-1];
+const LOSSES: &[f64] = &[1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1];
 /// perftest's local ACK timeout (`DEF_QP_TIME`).
 const DEFAULT_TIMEOUT: u8 = 14;
 /// What ConnectX-5 was seen to do: intervals of 2, 4, 8 and 16 ms (perftest, issue 251).
@@ -68,9 +67,10 @@ fn loss(simulator: &dyn Simulator) -> Result<Figure, String> {
             the link alone. In the card up to 128 packets wait for the MAC, which leave before the \
             one that is missing, and a lost retransmission waits for its time-out (65 us): \
             go-back-N is below its formula. With selective repeat the responder writes what it has \
-            held when the gap closes, and PCIe 3.0 has little to spare at this rate; with \
-            generation 4 it is at its formula. Adaptive routing writes at once, and has a longer \
-            header in each packet, 1.5 %."
+            held when the gap closes, and PCIe 3.0 can only write 12 % more than arrives; with \
+            PCIe 4.0 it is near its formula. Adaptive routing writes at once; the address in each \
+            packet costs 1.5 %. At 1e-1 its window of 512 packets fills while a packet is lost \
+            several times."
                 .to_owned(),
         x: loss_axis(),
         y: Axis::linear("share of the goodput of go-back-N without loss"),
@@ -80,21 +80,21 @@ fn loss(simulator: &dyn Simulator) -> Result<Figure, String> {
 }
 
 fn timeouts(simulator: &dyn Simulator) -> Result<Figure, String> {
-    let slow = |link: FaultyLink| link.local_ack_timeout(DEFAULT_TIMEOUT);
     let curves = [
-        curve("go-back-N, -u 2", 0, GO_BACK_N),
-        curve("go-back-N, -u 14", 3, slow(GO_BACK_N)),
-        curve("selective, -u 14", 2, slow(SELECTIVE)),
+        curve("-u 2", 0, GO_BACK_N),
+        curve("-u 8", 2, GO_BACK_N.local_ack_timeout(8)),
+        curve("-u 14", 1, GO_BACK_N.local_ack_timeout(DEFAULT_TIMEOUT)),
     ];
     Ok(Figure {
         id: String::new(),
-        title: "What the local ACK timeout costs under loss".to_owned(),
-        subtitle: "as above; -u 2 is 16 us, -u 14, perftest's default, 67 ms; the model only"
+        title: "Go-back-N: what the local ACK timeout costs under loss".to_owned(),
+        subtitle: "same link; -u 2 is 16 us, -u 8 is 1 ms, -u 14, perftest's default, 67 ms; the \
+            model only"
             .to_owned(),
         caption: "IBTA lets a responder send one NAK for a gap. When the packet that go-back-N \
             sends again is lost, too, only the time-out is left, of which this card waits four \
             times as long. With perftest's default the goodput is about zero above 1 %, as Wang et \
-            al. (ICCCN 2019) say of RoCEv2. NAKs of selective repeat go on."
+            al. (ICCCN 2019) say of RoCEv2."
             .to_owned(),
         x: loss_axis(),
         y: Axis::log("share of the goodput without loss"),
@@ -227,12 +227,7 @@ mod tests {
                 "{loss}: {base} {better:?}"
             );
         }
-        let formulas: Vec<_> = of(Kind::Limit).collect();
-        assert!(
-            formulas
-                .iter()
-                .all(|series| series.points.len() == LOSSES.len())
-        );
+        assert!(of(Kind::Limit).all(|series| series.points.len() > LOSSES.len()));
     }
 
     #[test]
