@@ -2,10 +2,13 @@
 //!
 //! - [`perf`]: perftest's loops. [`perftest`]: the real program's figures.
 //! - [`mod@reference`]: measured tables that the model is compared with.
+//! - [`faulty_link`]: what loss and reordering cost. [`resends`]: when a request is sent again.
 //! - [`validate`]: targets of the model, and whether it meets them. [`report`]: plots of both.
 
+pub mod faulty_link;
 pub mod perf;
 pub mod perftest;
 pub mod reference;
 pub mod report;
+pub mod resends;
 pub mod validate;

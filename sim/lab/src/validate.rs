@@ -18,6 +18,7 @@ pub use outcome::{Outcome, Verdict};
 pub use target::Target;
 
 use crate::reference::experiment::Simulator;
+use crate::report::cache::Cache;
 
 /// Measures the targets whose id begins with one of `only` (all, if there is none), in parallel;
 /// calls `done` after each. Outcomes are in the order of the file.
@@ -28,8 +29,10 @@ pub fn run(
 ) -> Vec<Outcome> {
     let targets = target::all();
     let chosen: Vec<_> = targets.iter().filter(|t| is_chosen(t, only)).collect();
+    // Points of several targets share runs.
+    let cache = Cache::new(simulator);
     parallel::map(&chosen, |target| {
-        let outcome = Outcome::of(simulator, target);
+        let outcome = Outcome::of(&cache, target);
         done(&outcome);
         outcome
     })

@@ -37,7 +37,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("timed", &["driver", "model", "platform", "rdma-cm", "serve", "spec", "timed-protocol",
         "units", "vfio-user", "wire", "world"]),
     // Measuring and checking. The self-test knows no model: it runs beside a card, too.
-    ("lab", &["driver", "faults", "model", "platform", "units", "world"]),
+    ("lab", &["driver", "faults", "model", "platform", "spec", "units", "world"]),
     ("selftest", &["driver", "spec", "wire"]),
     // What users start and load. Neither is used by anything but tests.
     ("provider", &["driver", "embed", "platform", "rdma-cm", "timed-client", "units", "wire"]),

@@ -10,8 +10,7 @@ use crate::perf::spec::Service;
 
 /// Q_Key of datagrams (`DEF_QKEY`).
 pub const Q_KEY: u32 = 0x1111_1111;
-/// Local ACK timeout 67 ms (`DEF_QP_TIME`), RNR NAK timer 0.64 ms, retries.
-const TIMEOUT: u8 = 14;
+/// RNR NAK timer 0.64 ms, retries.
 const RNR_TIMER: u8 = 12;
 const RETRIES: u8 = 7;
 const PORT: u8 = 1;
@@ -67,7 +66,7 @@ fn reliable(psn: u32, peer: &Peer, plan: &Plan) -> [ModifyQp; 3] {
     };
     let rts = RtsAttributes {
         sq_psn: psn,
-        timeout: TIMEOUT,
+        timeout: plan.local_ack_timeout,
         retry_count: RETRIES,
         rnr_retry: RETRIES,
         max_rd_atomic: plan.outstanding_reads,

@@ -87,7 +87,7 @@ fn specification(spec: &PerfSpec, size: u32) -> Value {
     specification
 }
 
-fn planned(plan: &Plan) -> [(&'static str, Value); 14] {
+fn planned(plan: &Plan) -> [(&'static str, Value); 15] {
     [
         ("size", plan.size.into()),
         ("service", plan.service.name().into()),
@@ -101,6 +101,7 @@ fn planned(plan: &Plan) -> [(&'static str, Value); 14] {
         ("inline_limit", plan.inline_limit.into()),
         ("mtu", plan.mtu.bytes().into()),
         ("outstanding_reads", plan.outstanding_reads.into()),
+        ("local_ack_timeout", plan.local_ack_timeout.into()),
         ("bidirectional", plan.bidirectional.into()),
         ("events", plan.events.into()),
     ]

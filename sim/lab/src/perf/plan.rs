@@ -17,6 +17,8 @@ const UNRELIABLE_RECEIVE_DEPTH: u32 = 16_000;
 /// none, unless all sizes are run (`MSG_SIZE_CQ_MOD_LIMIT`).
 const SIGNAL_EVERY: u32 = 100;
 const SIGNAL_LIMIT: u32 = 8192;
+/// Local ACK timeout 67 ms (`DEF_QP_TIME`).
+const LOCAL_ACK_TIMEOUT: u8 = 14;
 /// Inline payload of latency tests.
 const INLINE_WRITE: u32 = 220;
 const INLINE_SEND: u32 = 236;
@@ -57,6 +59,8 @@ pub struct Plan {
     pub mtu: PathMtu,
     /// Outstanding READs and atomics of a QP.
     pub outstanding_reads: u8,
+    /// Local ACK timeout of a QP: 4.096 us times two to the power of it.
+    pub local_ack_timeout: u8,
     /// True if threads sleep until there is an event of their CQ.
     pub events: bool,
     /// True if both sides send.
@@ -104,6 +108,7 @@ impl Plan {
             inline_limit: inline_limit(spec),
             mtu: mtu(spec)?,
             outstanding_reads: outstanding_reads(spec)?,
+            local_ack_timeout: spec.local_ack_timeout.unwrap_or(LOCAL_ACK_TIMEOUT),
             events: spec.events,
             bidirectional: spec.bidirectional,
             one_address: is_atomic(spec.operation) && spec.atomics.one_address,
@@ -293,6 +298,7 @@ mod tests {
         };
         refused(&|s| s.sizes = vec![0], "--size 0");
         refused(&|s| s.qps = 0, "--qps 0");
+        refused(&|s| s.local_ack_timeout = Some(32), "--qp-timeout 32");
         refused(
             &|s| s.threads = 9,
             "--threads 9: the host of the preset has 8",

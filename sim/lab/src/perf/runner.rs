@@ -9,7 +9,7 @@ use ferroce_model::preset::costs::Costs;
 use ferroce_units::random::Random;
 use ferroce_units::{Duration, Instant};
 use ferroce_world::trace::{self, SharedTrace};
-use ferroce_world::{Outcome, World};
+use ferroce_world::{Outcome, SharedRecorder, World};
 
 use crate::perf::error::Error;
 use crate::perf::plan::Plan;
@@ -54,34 +54,61 @@ pub fn run(
     stop: &AtomicBool,
     trace: Option<&SharedTrace>,
 ) -> Result<PerfRow, Error> {
-    let plan = Rc::new(Plan::new(spec, size)?);
-    let setup = Setup::new(spec, &plan, trace)?;
-    let messages = plan.iterations * setup.clients.len() as u64;
-    let mut run = Run {
-        spec,
-        plan,
-        failure: Failure::default(),
-        goal: Goal::new(messages, setup.clients.len()),
-        clients: Vec::new(),
-        servers: Vec::new(),
-        counts: Vec::new(),
-        threads: 0,
-        setup,
-    };
-    run.spawn();
-    let before = counters(&run.setup.world);
-    let start = (run.setup.world.now(), run.setup.world.events());
+    let mut run = Run::new(spec, size, trace)?;
     if let Some(trace) = trace {
         trace::start(&mut run.setup.world, trace);
     }
-    run.go(stop)?;
+    let row = run.measure(stop)?;
     if let Some(trace) = trace {
         trace::stop(&mut run.setup.world, trace);
     }
-    run.row(start, &before)
+    Ok(row)
 }
 
-impl Run<'_> {
+/// As [`run`]; `recorder` sees what happens from the first step of a thread on.
+///
+/// # Errors
+/// Any [`Error`].
+pub fn run_recorded(
+    spec: &PerfSpec,
+    size: u32,
+    stop: &AtomicBool,
+    recorder: SharedRecorder,
+) -> Result<PerfRow, Error> {
+    let mut run = Run::new(spec, size, None)?;
+    run.setup.world.record(Some(recorder));
+    run.measure(stop)
+}
+
+impl<'a> Run<'a> {
+    /// Creates hosts and threads.
+    fn new(spec: &'a PerfSpec, size: u32, trace: Option<&SharedTrace>) -> Result<Self, Error> {
+        let plan = Rc::new(Plan::new(spec, size)?);
+        let setup = Setup::new(spec, &plan, trace)?;
+        let messages = plan.iterations * setup.clients.len() as u64;
+        let mut run = Self {
+            spec,
+            plan,
+            failure: Failure::default(),
+            goal: Goal::new(messages, setup.clients.len()),
+            clients: Vec::new(),
+            servers: Vec::new(),
+            counts: Vec::new(),
+            threads: 0,
+            setup,
+        };
+        run.spawn();
+        Ok(run)
+    }
+
+    /// Runs until all threads are done.
+    fn measure(&mut self, stop: &AtomicBool) -> Result<PerfRow, Error> {
+        let before = counters(&self.setup.world);
+        let start = (self.setup.world.now(), self.setup.world.events());
+        self.go(stop)?;
+        self.row(start, &before)
+    }
+
     /// Starts the threads.
     fn spawn(&mut self) {
         let (clients, servers) = (self.setup.clients.clone(), self.setup.servers.clone());

@@ -194,6 +194,11 @@ pub struct PerfSpec {
     pub mtu_bytes: Option<u32>,
     /// Outstanding READs and atomics of a QP; `None`: the preset's.
     pub outstanding_reads: Option<u32>,
+    /// Local ACK timeout of an RC QP (`-u` of perftest): 4.096 us times two to the power
+    /// of it, 0 for never; `None`: 14.
+    pub local_ack_timeout: Option<u8>,
+    /// Registers of each card that are written before it has a QP: offset and value.
+    pub registers: Vec<(u32, u32)>,
     /// Hosts.
     pub topology: Topology,
     /// A switch between them; `None`: what the preset says.
@@ -247,6 +252,8 @@ impl PerfSpec {
             bidirectional: false,
             mtu_bytes: None,
             outstanding_reads: None,
+            local_ack_timeout: None,
+            registers: Vec::new(),
             topology: Topology::Pair,
             switched: None,
             workload: Workload::Perftest,

@@ -2,10 +2,12 @@
 //!
 //! - [`tables`]: perftest's tables: bandwidth, message rate and latency against size.
 //! - [`scaling`]: rates against QPs, regions, threads and depth.
-//! - [`pcie`]: DMA against size and window. [`formulas`]: loss, and datagrams of an FPGA card.
+//! - [`pcie`]: DMA against size and window. [`loss`]: goodput under loss, and retransmission.
+//!   [`fpga`]: datagrams of an FPGA card.
 //! - [`real`]: the real perftest, if it is there.
 
-pub mod formulas;
+pub mod fpga;
+pub mod loss;
 pub mod pcie;
 pub mod real;
 pub mod scaling;
@@ -40,8 +42,10 @@ pub enum Content {
     Pcie(pcie::Content),
     /// The real perftest.
     Real(real::Content),
-    /// Neither needs the harness.
-    Formula(fn() -> Result<Figure, String>),
+    /// A function of its own makes it.
+    Simulated(fn(&dyn Simulator) -> Result<Figure, String>),
+    /// The same, without the harness.
+    Alone(fn() -> Result<Figure, String>),
 }
 
 impl Recipe {
@@ -59,7 +63,8 @@ impl Recipe {
                 Some(real) => real::make(simulator, real, content),
                 None => Err("needs the real perftest".to_owned()),
             },
-            Content::Formula(make) => make(),
+            Content::Simulated(make) => make(simulator),
+            Content::Alone(make) => make(),
         };
         // A dump of everything that waits is of no use on a page.
         let first = |error: String| error.lines().next().unwrap_or("").to_owned();
@@ -90,7 +95,8 @@ pub fn all() -> Vec<Recipe> {
         tables::RECIPES,
         scaling::RECIPES,
         pcie::RECIPES,
-        formulas::RECIPES,
+        loss::RECIPES,
+        fpga::RECIPES,
     ];
     parts.concat()
 }

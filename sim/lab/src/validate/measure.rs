@@ -7,6 +7,7 @@ use super::datagram_echo;
 use super::plan::{Access, Figure, Perf, Run, Slot, Statistic};
 use crate::reference::experiment::{self, Simulator};
 use crate::reference::{BandwidthRow, LatencyRow, Rows};
+use crate::{faulty_link, resends};
 
 /// Accesses of a run over PCIe; enough for a 99.9th percentile.
 const PCIE_ACCESSES: u32 = 40_000;
@@ -28,6 +29,8 @@ pub fn figure(simulator: &dyn Simulator, run: &Run) -> Result<f64, String> {
             of_pcie(&far, read) - of_pcie(&parameters(*slot)?, read)
         }
         Run::Datagrams(preset, datagrams) => datagram_echo::figure(preset, *datagrams)?,
+        Run::Faulty(link, figure) => faulty_link::figure(simulator, link, *figure)?,
+        Run::Resends(resends, figure) => resends::figure(resends, *figure)?,
     })
 }
 

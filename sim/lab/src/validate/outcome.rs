@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::plan::{Expected, How, Plan, Point};
+use super::plan::{Expected, Point};
 use super::{experiments, measure, target::Target};
 use crate::reference::experiment::Simulator;
 use crate::report::figure::short;
@@ -67,15 +67,11 @@ impl Outcome {
     /// Executes the plan of `target`.
     pub fn of(simulator: &dyn Simulator, target: &Target) -> Self {
         let (points, verdict) = match experiments::plan(&target.id) {
-            None => (Vec::new(), not_covered("no experiment is planned for it")),
-            Some(Plan {
-                how: How::NotCovered(why),
-                ..
-            }) => (Vec::new(), not_covered(why)),
-            Some(Plan {
-                how: How::Points(points),
-                ..
-            }) => check_all(simulator, target, points),
+            None => {
+                let why = "no experiment is planned for it".to_owned();
+                (Vec::new(), Verdict::NotCovered(why))
+            }
+            Some(plan) => check_all(simulator, target, plan.points),
         };
         Self {
             target: target.clone(),
@@ -113,15 +109,11 @@ impl Outcome {
 
     /// Returns the preset of its first point, or what the file calls it.
     pub fn preset(&self) -> &str {
-        match experiments::plan(&self.target.id).map(|plan| &plan.how) {
-            Some(How::Points([first, ..])) => first.run.preset(),
+        match experiments::plan(&self.target.id).map(|plan| plan.points) {
+            Some([first, ..]) => first.run.preset(),
             _ => &self.target.preset,
         }
     }
-}
-
-fn not_covered(why: &str) -> Verdict {
-    Verdict::NotCovered(why.to_owned())
 }
 
 /// Returns reference or band, as in the file.
@@ -204,6 +196,7 @@ fn check(target: &Target, point: &Point, model: f64) -> Checked {
             target.high.unwrap_or(f64::MAX),
         ),
         Expected::AtMost(most) => band(f64::MIN, most),
+        Expected::AtLeast(least) => band(least, f64::MAX),
     };
     Checked {
         label: point.label,
@@ -221,10 +214,19 @@ pub(super) fn figure(value: f64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::reference::experiment::tests::Constant;
     use crate::validate::target;
+
+    /// Returns the outcome of a target for which there is no plan.
+    pub(in crate::validate) fn unplanned() -> Outcome {
+        let target = Target {
+            id: "V99".to_owned(),
+            ..target::all().remove(0)
+        };
+        Outcome::of(&constant(1.0), &target)
+    }
 
     fn outcome(id: &str, model: Constant) -> Outcome {
         let targets = target::all();
@@ -258,12 +260,12 @@ mod tests {
 
     #[test]
     fn what_is_not_covered_says_why() {
-        let loss = outcome("V21", constant(1.0));
-        let Verdict::NotCovered(why) = &loss.verdict else {
-            panic!("{loss:?}");
+        let unknown = unplanned();
+        let Verdict::NotCovered(why) = &unknown.verdict else {
+            panic!("{unknown:?}");
         };
-        assert!(why.contains("fault"), "{why}");
-        assert_eq!(loss.json()["verdict"], "not covered");
+        assert!(why.contains("no experiment"), "{why}");
+        assert_eq!(unknown.json()["verdict"], "not covered");
     }
 
     #[test]

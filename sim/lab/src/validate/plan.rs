@@ -3,24 +3,17 @@
 use ferroce_model::pcie::bench::Direction;
 use ferroce_model::preset::Preset;
 
+use crate::faulty_link::{self, FaultyLink};
 use crate::perf::{Operation, PageSize, PerfSpec, Service, Sharing, Test, Topology, Workload};
+use crate::resends::{self, Resends};
 
 /// Plan of one target.
 #[derive(Clone, Copy)]
 pub struct Plan {
     /// The target.
     pub id: &'static str,
-    /// What is measured for it.
-    pub how: How,
-}
-
-/// How a target is measured.
-#[derive(Clone, Copy)]
-pub enum How {
-    /// All points must be close enough.
-    Points(&'static [Point]),
-    /// It is not, and why.
-    NotCovered(&'static str),
+    /// What is measured for it. All points must be close enough.
+    pub points: &'static [Point],
 }
 
 /// One figure of the model, and what it must be.
@@ -49,6 +42,8 @@ pub enum Expected {
     TargetBand,
     /// Not above it.
     AtMost(f64),
+    /// Not below it.
+    AtLeast(f64),
 }
 
 /// Where a figure comes from.
@@ -64,6 +59,10 @@ pub enum Run {
     RemoteSocket(Slot),
     /// Frames between two MACs.
     Datagrams(&'static str, Datagrams),
+    /// A link that loses or reorders packets.
+    Faulty(FaultyLink, faulty_link::Figure),
+    /// Requests that are not answered in time.
+    Resends(Resends, resends::Figure),
 }
 
 impl Run {
@@ -73,6 +72,8 @@ impl Run {
             Self::Perf(perf, _) | Self::Knee(perf, _) => perf.preset,
             Self::Pcie(slot, _) | Self::RemoteSocket(slot) => slot.preset(),
             Self::Datagrams(preset, _) => preset,
+            Self::Faulty(..) => faulty_link::CARD,
+            Self::Resends(..) => resends::CARD,
         }
     }
 }

@@ -105,6 +105,11 @@ pub struct Perf {
     #[arg(short, long, value_name = "N")]
     pub outstanding_reads: Option<u32>,
 
+    /// Local ACK timeout: 4.096 us times two to the power of N; the card waits up to four times as
+    /// long [default: 14]
+    #[arg(short = 'u', long, value_name = "N")]
+    pub qp_timeout: Option<u8>,
+
     /// Hosts: all but one are clients of the last; with --loop window all send to all; one host has
     /// QPs that are connected with each other
     #[arg(long, value_name = "N", default_value_t = 2)]
@@ -292,6 +297,7 @@ impl Perf {
         spec.bidirectional = self.bidirectional;
         spec.mtu_bytes = self.mtu;
         spec.outstanding_reads = self.outstanding_reads;
+        spec.local_ack_timeout = self.qp_timeout;
         spec.workload = match self.r#loop {
             Loop::Perftest => Workload::Perftest,
             Loop::Batch => Workload::Batch,

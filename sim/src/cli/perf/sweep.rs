@@ -47,6 +47,7 @@ impl Perf {
             "signal-every" => self.signal_every = Some(number()?),
             "mtu" => self.mtu = Some(number()?),
             "outstanding-reads" => self.outstanding_reads = Some(number()?),
+            "qp-timeout" => self.qp_timeout = Some(value.parse().map_err(|_| bad())?),
             "hosts" => self.hosts = number()?,
             "vms" => self.vms = number()?,
             "seed" => self.seed = number()?.into(),
@@ -60,8 +61,8 @@ impl Perf {
             _ => {
                 return Err(format!(
                     "--sweep {key}: sweep size, iterations, qps, mrs, threads, depth, rx-depth, \
-                     inline, signal-every, mtu, outstanding-reads, hosts, vms, seed, connection, \
-                     page-size, preset, share, or a parameter of the preset as pcie.lanes"
+                     inline, signal-every, mtu, outstanding-reads, qp-timeout, hosts, vms, seed, \
+                     connection, page-size, preset, share, or a parameter of the preset as pcie.lanes"
                 ));
             }
         }

@@ -11,6 +11,9 @@ const LONGEST_MESSAGE: u32 = 1 << 30;
 /// Most work requests of a queue in a plan.
 const DEEPEST: u32 = 1 << 15;
 
+/// The largest local ACK timeout: a field of five bits.
+const LONGEST_TIMEOUT: u8 = 31;
+
 /// Returns an error that names a part of a specification.
 pub(super) fn invalid(
     what: &'static str,
@@ -83,6 +86,10 @@ fn check_counts(spec: &PerfSpec) -> Result<(), Error> {
     let (Iterations::Exactly(iterations) | Iterations::UntilSteady(iterations)) = spec.iterations;
     if iterations < 5 {
         return Err(invalid("--iterations", iterations, "at least 5"));
+    }
+    let timeout = spec.local_ack_timeout.filter(|it| *it > LONGEST_TIMEOUT);
+    if let Some(timeout) = timeout {
+        return Err(invalid("--qp-timeout", timeout, "at most 31"));
     }
     let (threads, cpus) = (spec.threads, spec.preset.host.cpus);
     if threads > cpus {

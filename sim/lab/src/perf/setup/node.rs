@@ -26,6 +26,10 @@ pub(super) struct Node {
 impl Node {
     pub fn new(world: &World, spec: &PerfSpec, plan: &Plan, host: usize) -> Result<Self, Error> {
         let device = world.open(host)?;
+        let bus = world.bus(host);
+        for (offset, value) in &spec.registers {
+            bus.write32(*offset, *value);
+        }
         let pd = device
             .alloc_pd()
             .map_err(Error::driver("protection domain"))?;

@@ -1,0 +1,245 @@
+//! What loss and reordering cost: WRITEs over a link of 10 us round trip, by how lost packets are
+//! recovered.
+//!
+//! Every figure is a run of the whole card in simulated time. Go-back-N without loss is the
+//! measure of all of them, so that what a mode costs without loss can be seen, too.
+
+use ferroce_faults::Plan;
+use ferroce_model::preset::Preset;
+
+use crate::perf::{Iterations, Operation, PerfRow, PerfSpec, Test};
+use crate::reference::experiment::Simulator;
+
+/// The card.
+pub const CARD: &str = "cx5-100g";
+/// Each way: with 0.4 us in which the responder turns round, 10 us from the last bit of a packet
+/// to its ACK.
+pub const CABLE_NS: &str = "4790";
+const MESSAGE_BYTES: u32 = 1 << 20;
+const PACKETS_OF_A_MESSAGE: f64 = 1024.0;
+/// Messages of a run without faults, or with a recovery that loses little. The beginning, before
+/// the cards know of each other that they have it, and the last time-out count less than 1 %.
+const MESSAGES: f64 = 256.0;
+/// A run of go-back-N ends earlier, when about so many packets are lost.
+const LOST_PACKETS: f64 = 100.0;
+/// Fewest messages then.
+const FEWEST_MESSAGES: f64 = 32.0;
+/// Messages of a run whose packets are sprayed.
+const SPRAYED_MESSAGES: u64 = 16;
+/// Up to this loss the middle of a message can be skipped without an error that counts.
+const SKIPPED_LOSS: f64 = 1e-5;
+/// Messages then, as most packets need no simulation.
+const SKIPPED_MESSAGES: u64 = 2048;
+/// A figure is the mean of runs with these seeds.
+pub const SEEDS: std::ops::RangeInclusive<u64> = 1..=3;
+/// The shortest local ACK timeout that never expires before an ACK can be there: 16 us, of which
+/// the card waits four times as long.
+const SHORT_TIMEOUT: u8 = 2;
+/// Reorder time with adaptive routing.
+const REORDER_NS: u32 = 5000;
+
+/// How lost packets are recovered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recovery {
+    /// From the first missing packet on everything is sent again.
+    GoBackN,
+    /// Only what is missing is sent again.
+    SelectiveRepeat,
+    /// The same, when the gap is older than the reorder time.
+    AdaptiveRouting,
+}
+
+/// What happens to packets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Fault {
+    /// Nothing.
+    None,
+    /// Each is lost with this probability.
+    Loss(f64),
+    /// Each takes one of 8 paths, of which the longest takes so many ns longer than the shortest.
+    Spray(u32),
+}
+
+/// Two cards, and a link on which something happens to packets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FaultyLink {
+    /// Data rate.
+    pub gbps: u32,
+    /// Recovery of both cards.
+    pub recovery: Recovery,
+    /// Age at which a gap counts as a loss, with adaptive routing.
+    pub reorder_ns: u32,
+    /// Local ACK timeout: 4.096 us times two to the power of it.
+    pub local_ack_timeout: u8,
+    /// What happens to packets of both directions.
+    pub fault: Fault,
+}
+
+/// What is taken from the runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Figure {
+    /// Goodput as a share of that of go-back-N without loss.
+    Goodput,
+    /// Goodput as a multiple of that of go-back-N under the same loss.
+    OverGoBackN,
+    /// Packets that are sent again, for each packet of the messages.
+    Retransmissions,
+}
+
+impl FaultyLink {
+    /// Returns a link of 100 Gb/s without faults, with the shortest timeout that is of use.
+    pub const fn new(recovery: Recovery) -> Self {
+        Self {
+            gbps: 100,
+            recovery,
+            reorder_ns: REORDER_NS,
+            local_ack_timeout: SHORT_TIMEOUT,
+            fault: Fault::None,
+        }
+    }
+
+    /// Loses packets.
+    pub const fn losing(mut self, probability: f64) -> Self {
+        self.fault = Fault::Loss(probability);
+        self
+    }
+
+    /// Sprays packets over paths that differ by so many ns.
+    pub const fn spraying(mut self, spread_ns: u32) -> Self {
+        self.fault = Fault::Spray(spread_ns);
+        self
+    }
+
+    /// Sets the data rate.
+    pub const fn rate(mut self, gbps: u32) -> Self {
+        self.gbps = gbps;
+        self
+    }
+
+    /// Sets the age at which a gap counts as a loss.
+    pub const fn reorder_time(mut self, nanoseconds: u32) -> Self {
+        self.reorder_ns = nanoseconds;
+        self
+    }
+
+    /// Sets the local ACK timeout.
+    pub const fn local_ack_timeout(mut self, exponent: u8) -> Self {
+        self.local_ack_timeout = exponent;
+        self
+    }
+
+    /// Returns the preset with the link's parameters.
+    pub fn preset(&self) -> Result<Preset, String> {
+        let is = |mode| (self.recovery == mode).to_string();
+        let changes = [
+            ("link.cable_ns", CABLE_NS.to_owned()),
+            ("mac.rate_gbps", self.gbps.to_string()),
+            ("transport.selective_repeat", is(Recovery::SelectiveRepeat)),
+            ("transport.adaptive_routing", is(Recovery::AdaptiveRouting)),
+            ("transport.reorder_ns", self.reorder_ns.to_string()),
+        ];
+        let mut preset = Preset::load(CARD).map_err(|error| error.to_string())?;
+        for (key, value) in changes {
+            preset.set(key, &value).map_err(|error| error.to_string())?;
+        }
+        Ok(preset)
+    }
+
+    /// Returns the run with the faults of `seed`.
+    fn spec(&self, seed: u64) -> Result<PerfSpec, String> {
+        let mut spec = PerfSpec::new(self.preset()?, Operation::Write, Test::Bandwidth);
+        spec.sizes = vec![MESSAGE_BYTES];
+        spec.iterations = Iterations::Exactly(self.messages());
+        spec.local_ack_timeout = Some(self.local_ack_timeout);
+        spec.fast_forward = self.skips();
+        spec.seed = seed;
+        spec.faults = self.plan(seed)?;
+        Ok(spec)
+    }
+
+    fn plan(&self, seed: u64) -> Result<Option<Plan>, String> {
+        let text = match self.fault {
+            Fault::None => return Ok(None),
+            Fault::Loss(probability) => format!("loss={probability},seed={seed}"),
+            Fault::Spray(spread_ns) => format!("reorder=8paths/{spread_ns}ns,seed={seed}"),
+        };
+        text.parse()
+            .map(Some)
+            .map_err(|error| format!("{text}: {error}"))
+    }
+
+    fn messages(&self) -> u64 {
+        match self.fault {
+            Fault::Spray(_) => SPRAYED_MESSAGES,
+            Fault::Loss(_) if self.skips() => SKIPPED_MESSAGES,
+            Fault::Loss(probability) if self.recovery == Recovery::GoBackN => {
+                let messages = LOST_PACKETS / probability / PACKETS_OF_A_MESSAGE;
+                messages.clamp(FEWEST_MESSAGES, MESSAGES) as u64
+            }
+            Fault::None | Fault::Loss(_) => MESSAGES as u64,
+        }
+    }
+
+    /// Returns true if the middle of messages is skipped; only go-back-N can be.
+    fn skips(&self) -> bool {
+        matches!(self.fault, Fault::Loss(loss) if loss <= SKIPPED_LOSS)
+            && self.recovery == Recovery::GoBackN
+    }
+
+    /// The same with go-back-N.
+    const fn going_back(mut self) -> Self {
+        self.recovery = Recovery::GoBackN;
+        self
+    }
+
+    const fn without_fault(mut self) -> Self {
+        self.fault = Fault::None;
+        self
+    }
+}
+
+/// Returns a figure of `link`: the mean of several seeds.
+pub fn figure(simulator: &dyn Simulator, link: &FaultyLink, figure: Figure) -> Result<f64, String> {
+    match figure {
+        Figure::Goodput => {
+            let clean = link.going_back().without_fault();
+            Ok(goodput(simulator, link)? / goodput(simulator, &clean)?)
+        }
+        Figure::OverGoBackN => {
+            Ok(goodput(simulator, link)? / goodput(simulator, &link.going_back())?)
+        }
+        Figure::Retransmissions => mean(simulator, link, |row| {
+            let packets = row.iterations as f64 * PACKETS_OF_A_MESSAGE;
+            Some(counter(row, "packets_retransmitted")? / packets)
+        }),
+    }
+}
+
+/// Returns the goodput in Gb/s.
+fn goodput(simulator: &dyn Simulator, link: &FaultyLink) -> Result<f64, String> {
+    mean(simulator, link, |row| {
+        Some(row.bandwidth.as_ref()?.average_gbps())
+    })
+}
+
+fn mean(
+    simulator: &dyn Simulator,
+    link: &FaultyLink,
+    value: impl Fn(&PerfRow) -> Option<f64>,
+) -> Result<f64, String> {
+    let mut sum = 0.0;
+    for seed in SEEDS {
+        let result = simulator.run(&link.spec(seed)?)?;
+        let value = result.rows.first().and_then(&value);
+        sum += value.ok_or("the run has no such figure")?;
+    }
+    Ok(sum / SEEDS.count() as f64)
+}
+
+/// Returns a counter of the host that sends.
+fn counter(row: &PerfRow, name: &str) -> Option<f64> {
+    let mut counters = row.counters.first()?.iter();
+    counters
+        .find(|(own, _)| *own == name)
+        .map(|(_, value)| *value as f64)
+}
