@@ -256,6 +256,10 @@ impl Device {
         &self.dispatch
     }
 
+    pub(crate) fn health(&self) -> &Health {
+        &self.health
+    }
+
     pub(crate) fn event_queues(&self) -> &[Arc<EventQueue>] {
         &self.event_queues
     }
