@@ -162,8 +162,8 @@ fn only_missing_packets_are_sent_again() {
     assert_eq!(bench.completed(), 1);
 }
 
-/// Goal: a network that reorders does not use up the retries. Method: all transmissions of one packet
-/// are overtaken, more often than there are retries.
+/// Goal: a network that reorders does not use up the retries. Method: all transmissions of one
+/// packet are overtaken, more often than there are retries.
 #[test]
 fn a_packet_may_be_overtaken_more_often_than_it_may_be_retried() {
     let mut setup = setup(RecoveryMode::SelectiveRepeat);
