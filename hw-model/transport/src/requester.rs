@@ -474,26 +474,25 @@ impl Requester {
     pub(crate) fn start_timer(&self, now: Instant, ctx: &mut Context) {
         match ctx.attributes.timeout.duration() {
             Some(timeout) => {
-                let timeout = adapted(ctx, timeout);
-                let multiple = u64::from(ctx.config.local_ack_timeout_multiple);
-                let timeout = Duration(timeout.as_ps() * multiple);
-                ctx.timers.set(Timer::Retransmit, now + timeout);
+                let delay = retransmission_delay(ctx, timeout);
+                ctx.timers.set(Timer::Retransmit, now + delay);
             }
             None => ctx.timers.stop(Timer::Retransmit),
         }
     }
 }
 
-/// The adaptive timer's timeout, if there is one, instead of that of the queue pair.
+/// Returns the time to wait for an acknowledgement: some local ACK timeouts, or what the adaptive
+/// timer says.
 #[inline]
-fn adapted(ctx: &Context, timeout: Duration) -> Duration {
-    match ctx
-        .recovery
-        .as_ref()
-        .and_then(|recovery| recovery.timer_ref())
-    {
+fn retransmission_delay(ctx: &Context, timeout: Duration) -> Duration {
+    let recovery = ctx.recovery.as_ref();
+    match recovery.and_then(|recovery| recovery.timer_ref()) {
         Some(timer) => timer.delay(timeout),
-        None => timeout,
+        None => {
+            let multiple = u64::from(ctx.config.local_ack_timeout_multiple);
+            Duration(timeout.as_ps() * multiple)
+        }
     }
 }
 

@@ -277,6 +277,7 @@ fn the_adaptive_timer_takes_the_place_of_the_local_ack_timeout() {
     ] {
         let mut setup = setup(mode);
         setup.timeout = timeout;
+        setup.config.local_ack_timeout_multiple = 4;
         setup.retry_count = 4;
         setup.recovery[0].adaptive_timer = Some(AdaptiveTimer::DEFAULT);
         let mut bench = Bench::new(setup);
