@@ -18,6 +18,7 @@ use crate::doorbell::Slot;
 use crate::doorbell_check::{CheckDoorbells, Doorbell, DoorbellMark};
 use crate::error::Error;
 use crate::event::{CqHandler, CqHandlers};
+use crate::health::Health;
 use crate::identifier::{Cqn, Qpn, Srqn};
 use crate::shadow::SendShadow;
 use crate::tags::TagTable;
@@ -75,6 +76,8 @@ pub struct CqState {
     demux: Demux,
     /// CQEs that named no outstanding work request.
     skipped: u64,
+    /// Of the device.
+    health: Health,
 }
 
 /// A locked CQ.
@@ -95,6 +98,29 @@ impl Iterator for Poller<'_> {
 impl CqState {
     #[inline]
     fn next(&mut self) -> Option<WorkCompletion> {
+        let completion = self.next_written();
+        if completion.is_none() && self.health.is_dead() {
+            return self.next_of_dead_device();
+        }
+        completion
+    }
+
+    /// Flushes what the device had not completed before it died.
+    #[cold]
+    fn next_of_dead_device(&mut self) -> Option<WorkCompletion> {
+        // The device may have written a CQE since, and then died. While the ring is being replaced,
+        // that is not known.
+        let written = self.next_written();
+        if written.is_some() || self.budget == 0 {
+            return written;
+        }
+        let cqe = self.demux.flush_oldest()?;
+        self.resolve(&cqe)
+    }
+
+    /// Takes the next completion that the device has written.
+    #[inline]
+    fn next_written(&mut self) -> Option<WorkCompletion> {
         // Bounds the loop for a device that writes garbage faster than it is skipped.
         for _ in 0..self.budget {
             let cqe = self.rings.current().read(self.consumer)?;
@@ -240,6 +266,7 @@ impl CompletionQueue {
             consumer: 0,
             demux: Demux::default(),
             skipped: 0,
+            health: device.health().clone(),
         };
         let cq = Arc::new(Self {
             device: Arc::clone(device),
@@ -278,6 +305,7 @@ impl CompletionQueue {
     }
 
     /// Takes up to `max` completions, calls `each` with them in order, and returns their number.
+    /// After the end of the device it flushes the work requests that have no completion.
     ///
     /// On an empty poll, it runs the bus once ([`Bus::relax`](crate::bus::Bus::relax)) and polls
     /// again. `each` runs with the CQ locked.
@@ -285,7 +313,7 @@ impl CompletionQueue {
     pub fn poll(&self, max: usize, mut each: impl FnMut(WorkCompletion)) -> usize {
         if !self.rings.has_entry() {
             self.relax();
-            if !self.rings.has_entry() {
+            if !self.rings.has_entry() && !self.device.is_dead() {
                 return 0;
             }
         }

@@ -28,10 +28,11 @@ pub(crate) struct Demux {
     shared: Vec<(u32, Arc<TagTable>)>,
 }
 
-struct QueueEntry {
-    qpn: u32,
-    send: Option<Arc<SendShadow>>,
-    receive: Option<ReceiveShadows>,
+/// One QP, with those of its queues that complete into the CQ.
+pub(crate) struct QueueEntry {
+    pub(crate) qpn: u32,
+    pub(crate) send: Option<Arc<SendShadow>>,
+    pub(crate) receive: Option<ReceiveShadows>,
 }
 
 impl Demux {
@@ -42,6 +43,12 @@ impl Demux {
             self.last = self.entries.binary_search_by_key(&qpn, |e| e.qpn).ok()?;
         }
         self.entries.get(self.last)
+    }
+
+    /// Returns all QPs, from where the last search ended.
+    pub(crate) fn queues(&self) -> impl Iterator<Item = &QueueEntry> {
+        let (before, from) = self.entries.split_at(self.last.min(self.entries.len()));
+        from.iter().chain(before)
     }
 
     /// Retires the send work request that a CQE names.

@@ -280,6 +280,10 @@ impl Device {
         &self.dispatch
     }
 
+    pub(crate) fn health(&self) -> &Health {
+        &self.health
+    }
+
     pub(crate) fn doorbell_checks(&self) -> &DoorbellChecks {
         &self.doorbell_checks
     }

@@ -35,6 +35,7 @@ mod doorbell;
 mod doorbell_check;
 mod error;
 mod event;
+mod flush;
 mod health;
 mod health_check;
 mod huge_page;

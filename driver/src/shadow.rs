@@ -113,6 +113,12 @@ impl SendShadow {
         self.retired.0.load(Ordering::Acquire) as u32
     }
 
+    /// Poller: returns the index of the oldest outstanding WQE, signaled or not.
+    pub(crate) fn oldest(&self) -> Option<u32> {
+        let retired = self.retired_index();
+        (retired != self.posted.0.load(Ordering::Acquire)).then_some(retired)
+    }
+
     /// Poller: retires the WQE that begins at `index`, which has completed, and all before it.
     /// Returns `None` when no outstanding WQE begins there.
     #[inline]
@@ -199,6 +205,12 @@ impl ReceiveShadow {
         self.retired.0.load(Ordering::Acquire)
     }
 
+    /// Poller: returns the index of the oldest outstanding entry.
+    pub(crate) fn oldest(&self) -> Option<u32> {
+        let retired = self.retired_index();
+        (retired != self.posted.0.load(Ordering::Acquire)).then_some(retired)
+    }
+
     /// Poller: retires entry `index`, which has completed, and returns its `wr_id`. Returns `None`
     /// when it is not outstanding.
     #[inline]
@@ -257,6 +269,26 @@ mod tests {
         assert_eq!(shadow.retire(0), None, "already freed");
         assert!(shadow.retire(3).is_some());
         assert_eq!(outstanding(3, shadow.retired_count()), 0);
+    }
+
+    #[test]
+    fn the_oldest_is_what_was_not_retired() {
+        let shadow = SendShadow::new(3);
+        for (index, blocks, sequence) in [(0, 2, 0), (2, 1, 1), (3, 4, 2)] {
+            send(&shadow, index, blocks, sequence);
+        }
+        for expected in [0, 2, 3] {
+            assert_eq!(shadow.oldest(), Some(expected));
+            assert!(shadow.retire(expected).is_some());
+        }
+        assert_eq!(shadow.oldest(), None);
+        let receives = ReceiveShadow::new(1);
+        receives.remember(0, 5);
+        assert_eq!(receives.oldest(), None, "not posted");
+        receives.publish(1);
+        assert_eq!(receives.oldest(), Some(0));
+        assert_eq!(receives.retire(0), Some(5));
+        assert_eq!(receives.oldest(), None);
     }
 
     #[test]

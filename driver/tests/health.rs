@@ -6,12 +6,18 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use ferroce_driver::{AsyncEvent, CompletionQueue, CompletionQueueConfig, Device, Error};
+use ferroce_driver::{
+    AsyncEvent, CompletionOpcode, CompletionQueue, CompletionQueueConfig, CompletionStatus, Device,
+    Error, QueuePair, QueuePairConfig, ReceiveSource, SharedReceiveQueue, SharedReceiveQueueConfig,
+};
+use ferroce_spec::cqe::CqeOpcode;
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::eqe::EventType;
 use parking_lot::Mutex;
 use support::HonestDevice;
-use support::verbs::{Setup, connect, poll, receive_queue, segment, setup};
+use support::verbs::{
+    Setup, connect, cqe, poll, post, qp_config, receive_queue, segment, setup, wr_ids,
+};
 
 /// More checks than a driver needs to give a device up.
 const MANY_CHECKS: u32 = 100;
@@ -83,6 +89,65 @@ fn a_device_that_was_removed() {
 fn a_device_that_others_have_reset() {
     let s = setup();
     expect_dead_after(&s, HonestDevice::function_level_reset);
+}
+
+/// Goal: everything outstanding is flushed, once, behind what the device has completed. Method: a
+/// QP with sends, of which one is completed, and a receive; the device dies, and writes a CQE more.
+#[test]
+fn a_dead_device_leaves_no_work_request_without_completion() {
+    let s = setup();
+    connect(&s.qp);
+    for wr_id in 10..14 {
+        assert_eq!(post(&s.qp, wr_id), Ok(()));
+    }
+    post_receive(&s);
+    let (cqn, qpn) = (s.cq.number().0, s.qp.number());
+    s.fake.complete(cqn, cqe(qpn, 1, CqeOpcode::RDMA_WRITE));
+    *s.fake.removed.lock() = true;
+    s.fake.check_health();
+    let done = poll(&s.cq);
+    let summary = done.iter().map(|done| (done.wr_id, done.status, done.qpn));
+    let flushed = CompletionStatus::WorkRequestFlushedError;
+    let expected = [
+        (11, CompletionStatus::Success, qpn),
+        (12, flushed, qpn),
+        (13, flushed, qpn),
+        (1, flushed, qpn),
+    ];
+    assert_eq!(summary.collect::<Vec<_>>(), expected);
+    assert_eq!(done[3].opcode, CompletionOpcode::Receive);
+    s.fake.complete(cqn, cqe(qpn, 3, CqeOpcode::RDMA_WRITE));
+    assert_eq!(poll(&s.cq), [], "each once");
+    assert_eq!(post(&s.qp, 14), Ok(()));
+    let done = s.cq.lock().next().expect("flushed, too");
+    assert_eq!((done.wr_id, done.status), (14, flushed));
+}
+
+/// Goal: what was not posted to a QP is not flushed: the receives of a shared receive queue.
+#[test]
+fn receives_of_a_shared_queue_are_not_flushed() {
+    let s = setup();
+    let config = SharedReceiveQueueConfig {
+        max_wr: 4,
+        max_sge: 1,
+        limit: 0,
+        xrc: None,
+    };
+    let queue = SharedReceiveQueue::create(&s.pd, &config).expect("small SRQ");
+    let config = QueuePairConfig {
+        receive: ReceiveSource::Shared {
+            cq: Arc::clone(&s.cq),
+            queue: Arc::clone(&queue),
+        },
+        ..qp_config(&s.cq, &s.cq)
+    };
+    let qp = QueuePair::create(&s.pd, &config).expect("small QP");
+    connect(&qp);
+    assert_eq!(queue.post(3, &[segment(8)]), Ok(()));
+    assert_eq!(post(&qp, 4), Ok(()));
+    *s.fake.removed.lock() = true;
+    s.fake.check_health();
+    assert_eq!(wr_ids(&s.cq), [4]);
 }
 
 /// Goal: a command that never ends is the end of the device for all, not only for its caller.

@@ -1,7 +1,8 @@
 //! Every size and limit of a NIC, chosen before it is built.
 
 use ferroce_spec::wqe::MAX_INLINE;
-use ferroce_transport::{Config as TransportConfig, PathMtu, RecoveryMode};
+pub use ferroce_transport::RecoveryMode;
+use ferroce_transport::{Config as TransportConfig, PathMtu};
 use ferroce_units::Duration;
 
 /// Shape and policy of one NIC function.
@@ -155,18 +156,27 @@ impl RecoveryConfig {
     };
 
     /// Names of the modes, as users choose them.
-    pub const MODES: [&'static str; 3] = ["go-back-n", "selective-repeat", "adaptive-routing"];
+    pub const MODES: [&'static str; 6] = [
+        "go-back-n",
+        "selective-repeat",
+        "adaptive-routing",
+        "go-back-n+adaptive-timer",
+        "selective-repeat+adaptive-timer",
+        "adaptive-routing+adaptive-timer",
+    ];
 
     /// Returns the mode of that name, with the other values as above.
     pub fn named(name: &str) -> Option<Self> {
-        let modes = [
-            RecoveryMode::GoBackN,
-            RecoveryMode::SelectiveRepeat,
-            RecoveryMode::AdaptiveRouting,
-        ];
-        let index = Self::MODES.iter().position(|known| *known == name)?;
+        let without_timer = name.strip_suffix("+adaptive-timer");
+        let mode = match without_timer.unwrap_or(name) {
+            "go-back-n" => RecoveryMode::GoBackN,
+            "selective-repeat" => RecoveryMode::SelectiveRepeat,
+            "adaptive-routing" => RecoveryMode::AdaptiveRouting,
+            _ => return None,
+        };
         Some(Self {
-            mode: modes[index],
+            mode,
+            adaptive_timer: without_timer.is_some(),
             ..Self::GO_BACK_N
         })
     }
@@ -246,5 +256,20 @@ impl NicConfig {
             },
             recovery: RecoveryConfig::GO_BACK_N,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_is_a_different_recovery() {
+        let named = RecoveryConfig::MODES.map(|name| RecoveryConfig::named(name).expect("a mode"));
+        for (index, recovery) in named.iter().enumerate() {
+            assert!(!named[..index].contains(recovery), "{recovery:?}");
+        }
+        assert_eq!(named[0], RecoveryConfig::GO_BACK_N);
+        assert!(RecoveryConfig::named("adaptive-timer").is_none());
     }
 }

@@ -162,8 +162,8 @@ fn only_missing_packets_are_sent_again() {
     assert_eq!(bench.completed(), 1);
 }
 
-/// Goal: a network that reorders does not use up the retries. Method: all transmissions of one packet
-/// are overtaken, more often than there are retries.
+/// Goal: a network that reorders does not use up the retries. Method: all transmissions of one
+/// packet are overtaken, more often than there are retries.
 #[test]
 fn a_packet_may_be_overtaken_more_often_than_it_may_be_retried() {
     let mut setup = setup(RecoveryMode::SelectiveRepeat);
@@ -278,6 +278,7 @@ fn the_adaptive_timer_takes_the_place_of_the_local_ack_timeout() {
     ] {
         let mut setup = setup(mode);
         setup.timeout = timeout;
+        setup.config.local_ack_timeout_multiple = 4;
         setup.retry_count = 4;
         setup.config.local_ack_timeout_multiple = 4;
         setup.recovery[0].adaptive_timer = Some(AdaptiveTimer::DEFAULT);

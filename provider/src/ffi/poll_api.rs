@@ -51,8 +51,12 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
         // SAFETY: the poller is kept in `polling`, which is dropped before the CQ, or dropped in
         // this function.
         let mut poller = unsafe { body.lock() };
-        let found = poller.next();
+        let mut found = poller.next();
         charge(body, found.is_some());
+        if found.is_none() && body.check_device().is_err() {
+            // The device may have died since: what it has not completed is flushed now.
+            found = poller.next();
+        }
         let Some(current) = found else {
             body.check_device()?;
             return Err(Errno::NO_ENTRY);

@@ -257,6 +257,41 @@ unsafe fn finish<T>(result: Result<(), Errno>, at: *mut T, bad_wr: *mut *mut T) 
     errno.0
 }
 
+/// Takes up to `max` completions to the array `wc`.
+///
+/// # Safety
+/// `wc` has room for `max` completions.
+#[inline]
+unsafe fn poll_to(cq: &Cq, max: usize, wc: *mut ibv_wc) -> usize {
+    let mut slot = wc;
+    cq.queue.poll(max, |completion: WorkCompletion| {
+        // SAFETY: the driver calls this at most `max` times, and the caller guarantees that there
+        // is room for `max` completions.
+        unsafe {
+            slot.write(to_wc(&completion));
+            slot = slot.add(1);
+        }
+    })
+}
+
+/// An empty poll. The device may have died since: what it has not completed is flushed now.
+///
+/// # Safety
+/// As for [`poll_to`].
+#[cold]
+unsafe fn poll_of_dead_device(
+    cq: &Cq,
+    max: usize,
+    wc: *mut ibv_wc,
+    errno: Errno,
+) -> Result<usize, Errno> {
+    // SAFETY: the caller's own contract.
+    match unsafe { poll_to(cq, max, wc) } {
+        0 => Err(errno),
+        count => Ok(count),
+    }
+}
+
 /// `ibv_poll_cq`: the number of completions, or a negative value.
 pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mut ibv_wc) -> c_int {
     let polled = guard(|| {
@@ -271,20 +306,17 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mu
         if let Some(clock) = cq.adapter.program_clock() {
             clock.before_poll(&*cq.queue);
         }
-        let mut slot = wc;
-        let count = cq.queue.poll(max, |completion: WorkCompletion| {
-            // SAFETY: the driver calls this at most `max` times, and the program's array has `max`
-            // entries (contract of `ibv_poll_cq`); null was refused above.
-            unsafe {
-                slot.write(to_wc(&completion));
-                slot = slot.add(1);
-            }
-        });
+        // SAFETY: the program's array has `max` entries (contract of `ibv_poll_cq`); null was
+        // refused above.
+        let mut count = unsafe { poll_to(cq, max, wc) };
         if let Some(clock) = cq.adapter.program_clock() {
             clock.polled(cq.queue.number(), count);
         }
         if count == 0 {
-            cq.check_device()?;
+            if let Err(errno) = cq.check_device() {
+                // SAFETY: as above.
+                count = unsafe { poll_of_dead_device(cq, max, wc, errno)? };
+            }
         }
         Ok(c_int::try_from(count).unwrap_or(c_int::MAX))
     });

@@ -1,5 +1,7 @@
 //! `ferroce inject`: faults for running programs.
 
+mod worlds;
+
 use std::fmt::Write;
 
 use clap::{Args, ValueEnum};
@@ -29,7 +31,9 @@ Examples:
 
 A function of `ferroce serve` has the pid of the server. `ferroce devices` shows whose port is down,
 and which devices have stopped or are removed. `ferroce counters` shows what packet faults have
-done. The book's page on faults says what programs see.")]
+done. The book's page on faults says what programs see.
+
+Programs in simulated time are not reached: their faults are those of `ferroce world --faults`.")]
 pub struct Inject {
     /// The fault
     #[arg(value_enum)]
@@ -156,6 +160,11 @@ impl Inject {
 
     /// Returns a message that no device matches, with the existing ones.
     fn no_match(&self, occupants: &[Occupant]) -> String {
+        if occupants.is_empty() || self.pid.is_some() {
+            if let Some(explanation) = worlds::explanation(self.pid) {
+                return explanation;
+            }
+        }
         if occupants.is_empty() {
             return "no program uses the device now".to_owned();
         }

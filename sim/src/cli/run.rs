@@ -112,7 +112,8 @@ pub struct Run {
     #[arg(long, value_name = "HEX")]
     part_id: Option<String>,
 
-    /// How lost packets are recovered. Both ends have to want more than go-back-n, or they do that
+    /// How lost packets are recovered. Both ends have to want more than go-back-n, or they do that.
+    /// +adaptive-timer takes the place of the program's ACK timeout
     #[arg(long, value_name = "MODE", value_parser = RecoveryConfig::MODES,
           conflicts_with_all = ["device", "world"])]
     recovery: Option<String>,
@@ -136,8 +137,8 @@ enum Switch {
 impl Run {
     /// Becomes the program; returns only if that fails.
     pub fn execute(mut self) -> ExitCode {
-        if let Some(mode) = &self.recovery {
-            self.timed.recover(mode);
+        if let Some(recovery) = self.recovery.as_deref().and_then(RecoveryConfig::named) {
+            self.timed.recover(recovery);
         }
         let (name, arguments) = match self.program.split_first() {
             Some(parts) => parts,

@@ -65,7 +65,7 @@ pub(crate) struct SentWindow {
     gap: Option<Gap<Evidence>>,
     /// The response whose data is being written, or the NAK whose bitmap is being read.
     pub(crate) pending: Option<Psn>,
-    /// The last transmission of the oldest packet that was lost, and how many were without progress.
+    /// The last transmission of the oldest packet that was lost, and how many without progress.
     last_loss: Option<Evidence>,
     losses_of_oldest: u32,
     /// The last packet that was sent again because a NAK named it, without proof.
@@ -233,8 +233,8 @@ impl SentWindow {
         is_new
     }
 
-    /// Counts a transmission of the oldest packet that was lost; `request` is the PSN of the request
-    /// that it answers. Returns false when that has happened too often without progress.
+    /// Counts a transmission of the oldest packet that was lost; `request` is the PSN of the
+    /// request that it answers. Returns false when that has happened too often without progress.
     pub(crate) fn count_loss_of(&mut self, oldest: Psn, request: Psn) -> bool {
         let transmission = Some(self.transmission(oldest, request));
         if self.is_lost(oldest) && self.last_loss != transmission {

@@ -12,6 +12,7 @@ use std::time::Duration;
 use clap::Args;
 use ferroce_embed::runtime_directory;
 use ferroce_faults::Plan;
+use ferroce_model::config::{RecoveryConfig, RecoveryMode};
 use ferroce_model::preset::Preset;
 use ferroce_platform::os;
 use ferroce_timed::control::{is_alive, share_processor};
@@ -73,14 +74,18 @@ impl Timed {
     }
 
     /// Chooses how the card recovers lost packets, if the program runs in simulated time.
-    pub fn recover(&mut self, mode: &str) {
-        let parameter = match mode {
-            "selective-repeat" => "transport.selective_repeat=true",
-            "adaptive-routing" => "transport.adaptive_routing=true",
-            _ => return,
+    pub fn recover(&mut self, recovery: RecoveryConfig) {
+        if self.timed.is_none() {
+            return;
+        }
+        let parameter = match recovery.mode {
+            RecoveryMode::GoBackN => None,
+            RecoveryMode::SelectiveRepeat => Some("transport.selective_repeat=true"),
+            RecoveryMode::AdaptiveRouting => Some("transport.adaptive_routing=true"),
         };
-        if self.timed.is_some() {
-            self.set.push(parameter.to_owned());
+        self.set.extend(parameter.map(str::to_owned));
+        if recovery.adaptive_timer {
+            self.set.push("transport.adaptive_timer=true".to_owned());
         }
     }
 

@@ -1,0 +1,37 @@
+//! Programs in simulated time, which `ferroce inject` does not reach.
+
+use std::fs;
+
+use super::super::devices::program_name;
+
+/// Where the faults of such a program come from.
+const EXPLANATION: &str = "\
+Faults of a simulated world are part of it: they happen at simulated times, so that each run is the same.
+They are given when it starts: `ferroce run --timed PRESET --faults PLAN`, `ferroce world --faults PLAN`.
+A plan can have times: loss=1e-2@5ms..7ms, down=20ms..";
+
+/// Returns a message that names the programs in simulated worlds, or only process `pid`; `None` if
+/// there are none.
+pub fn explanation(pid: Option<u32>) -> Option<String> {
+    let lines: Vec<String> = programs()
+        .filter(|(program, _)| pid.is_none_or(|pid| pid == *program))
+        .map(|(pid, world)| {
+            let program = program_name(pid);
+            format!("pid {pid}  {program}  in the simulated world {world}")
+        })
+        .collect();
+    (!lines.is_empty()).then(|| format!("{}\n{EXPLANATION}", lines.join("\n")))
+}
+
+/// Returns the programs of this user in simulated worlds, with the sockets of these.
+fn programs() -> impl Iterator<Item = (u32, String)> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.filter_map(|process| {
+        let pid = process.file_name().to_str()?.parse().ok()?;
+        // That of another user cannot be read.
+        let environment = fs::read(process.path().join("environ")).ok()?;
+        let mut variables = environment.split(|byte| *byte == 0);
+        let world = variables.find_map(|variable| variable.strip_prefix(b"FERROCE_WORLD="))?;
+        Some((pid, String::from_utf8_lossy(world).into_owned()))
+    })
+}
