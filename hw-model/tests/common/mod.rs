@@ -411,6 +411,15 @@ impl<T: Timing> Machine<T> {
         self.host
             .write(place::INPUT, input.as_bytes())
             .expect("inside of memory");
+        let entry = self.run_command(&entry);
+        match CommandStatus(entry.completion.status()) {
+            CommandStatus::SUCCESS => Ok(entry.result),
+            status => Err(status),
+        }
+    }
+
+    /// Writes an entry into the command queue and rings; returns it as the NIC gives it back.
+    pub fn run_command(&mut self, entry: &CommandEntry) -> CommandEntry {
         let slot = u64::from(self.commands) % (1 << LOG_COMMANDS);
         let iova = place::COMMANDS + slot * CommandEntry::SIZE as u64;
         self.host
@@ -420,15 +429,13 @@ impl<T: Timing> Machine<T> {
         self.nic
             .write32(offset::command_queue_doorbell, self.commands);
         self.run(1);
-        let entry: CommandEntry = self.host.read(iova);
+        let ended: CommandEntry = self.host.read(iova);
+        let opcode = entry.opcode;
         assert!(
-            !entry.completion.device_owned(),
+            !ended.completion.device_owned(),
             "{opcode:?} was not executed"
         );
-        match CommandStatus(entry.completion.status()) {
-            CommandStatus::SUCCESS => Ok(entry.result),
-            status => Err(status),
-        }
+        ended
     }
 
     fn bring_up(&mut self) {
