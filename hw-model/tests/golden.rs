@@ -3,7 +3,7 @@
 mod common;
 
 use common::{connected, place};
-use ferroce_model::transmit::wqe::{SendPayload, SendWqe, block_count, decode};
+use ferroce_model::wqe::{SendPayload, SendWqe, block_count, decode};
 use ferroce_spec::command::{CommandEntry, CommandOpcode, CommandStatus};
 use ferroce_spec::context::{AccessRights, PathMtuCode};
 use ferroce_spec::wqe::DatagramSegment;
