@@ -42,9 +42,9 @@ pub enum Content {
     Pcie(pcie::Content),
     /// The real perftest.
     Real(real::Content),
-    /// A function of its own makes it.
+    /// What a function makes with the harness.
     Simulated(fn(&dyn Simulator) -> Result<Figure, String>),
-    /// The same, without the harness.
+    /// What a function makes without it.
     Alone(fn() -> Result<Figure, String>),
 }
 

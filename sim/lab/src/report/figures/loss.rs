@@ -1,5 +1,5 @@
-//! Plots of loss: goodput of each recovery beside the formulas, the cost of time-outs, and the times
-//! at which a request is sent again.
+//! Plots of loss: goodput of each recovery beside the formulas, the cost of time-outs, and when a
+//! request is sent again.
 
 use super::{Content, Recipe, load, series};
 use crate::faulty_link::{self, FaultyLink, Recovery, SEEDS};
@@ -11,6 +11,8 @@ use crate::validate::parallel;
 
 const CHAPTER: &str = "Loss and recovery";
 const LOSSES: &[f64] = &[1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1];
+/// Those at which a lost retransmission is to be expected.
+const HIGH_LOSSES: &[f64] = &[1e-4, 1e-3, 1e-2, 1e-1];
 /// perftest's local ACK timeout (`DEF_QP_TIME`).
 const DEFAULT_TIMEOUT: u8 = 14;
 /// What ConnectX-5 was seen to do: intervals of 2, 4, 8 and 16 ms (perftest, issue 251).
@@ -54,7 +56,7 @@ fn loss(simulator: &dyn Simulator) -> Result<Figure, String> {
         curve("adaptive routing", 1, ADAPTIVE),
     ];
     let formula = |label, color, column| series(label, color, Kind::Limit, analytic(column));
-    let mut all = model(simulator, &curves)?;
+    let mut all = model(simulator, &curves, LOSSES)?;
     all.push(formula("formula, go-back-N", 0, "gbn_fraction"));
     all.push(formula("formula, selective", 2, "sr_fraction"));
     Ok(Figure {
@@ -98,7 +100,7 @@ fn timeouts(simulator: &dyn Simulator) -> Result<Figure, String> {
             .to_owned(),
         x: loss_axis(),
         y: Axis::log("share of the goodput without loss"),
-        series: model(simulator, &curves)?,
+        series: model(simulator, &curves, HIGH_LOSSES)?,
         stamp: stamp()?,
     })
 }
@@ -136,10 +138,14 @@ fn resends() -> Result<Figure, String> {
     })
 }
 
-/// Runs every point of the curves.
-fn model(simulator: &dyn Simulator, curves: &[Curve]) -> Result<Vec<Series>, String> {
+/// Runs the curves at each of these losses.
+fn model(
+    simulator: &dyn Simulator,
+    curves: &[Curve],
+    losses: &[f64],
+) -> Result<Vec<Series>, String> {
     let points: Vec<(usize, f64)> = (0..curves.len())
-        .flat_map(|curve| LOSSES.iter().map(move |loss| (curve, *loss)))
+        .flat_map(|curve| losses.iter().map(move |loss| (curve, *loss)))
         .collect();
     let goodputs = parallel::map(&points, |(curve, loss)| {
         let link = curves[*curve].link.losing(*loss);
@@ -175,7 +181,8 @@ fn stamp() -> Result<String, String> {
     let (name, hash) = (preset.name(), preset.hash() >> 32);
     let (version, first, last) = (env!("CARGO_PKG_VERSION"), SEEDS.start(), SEEDS.end());
     Ok(format!(
-        "{name} with link.cable_ns={} ({hash:08x}) · ferroce {version} · mean of seeds {first} to {last}",
+        "{name} with link.cable_ns={} ({hash:08x}) · ferroce {version} · mean of seeds {first} to \
+         {last}",
         faulty_link::CABLE_NS
     ))
 }
