@@ -3,9 +3,6 @@
 //! The test marked `ignored` is the long mode (`make soak`). `timed_kills` is the same in simulated
 //! time.
 
-use std::thread;
-use std::time::Duration;
-
 use ferroce_tests::{Pair, Scratch, TIMEOUT, eventually};
 
 const MODES: [&str; 3] = ["go-back-n", "selective-repeat", "adaptive-routing"];
@@ -26,11 +23,11 @@ fn kill(number: u64) {
     };
     let mut running = pair.start(&scratch, pair.options, pair.options);
     let client = running.client.id();
-    eventually("traffic", TIMEOUT, || {
-        scratch.counter(client, "tx_frames") > 100
-    });
     // The moment of the kill.
-    thread::sleep(Duration::from_millis(number * 37 % 300));
+    let frames = 100 + number * 3_700 % 30_000;
+    eventually("traffic", TIMEOUT, || {
+        scratch.counter(client, "tx_frames") > frames
+    });
     // The server of ib_send_bw does not look after its client: it polls for messages.
     let kills_server = number / 2 % 2 == 0 || program == "ib_send_bw";
     let (victim, mut survivor) = match kills_server {
