@@ -279,8 +279,8 @@ impl Pair<'_> {
     }
 }
 
-/// Returns the options that keep MPI out of `ucx_perftest`. Debian 13 builds it with MPI, which then
-/// has to be switched off; Debian 12 does not know the option.
+/// Returns the options that keep MPI out of `ucx_perftest`. Debian 13 builds it with MPI, which has
+/// to be switched off then; Debian 12 does not know the option.
 pub fn ucx_without_mpi(scratch: &Scratch) -> &'static [&'static str] {
     let help = scratch.finish(scratch.run(&[], "ucx_perftest", &["-h"]));
     match help.output.contains("MPI mode") {

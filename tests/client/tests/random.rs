@@ -23,7 +23,7 @@ const SEEDS: u64 = 200;
 /// How long each process may take for one seed.
 const TIMEOUT_PER_SEED: Duration = Duration::from_secs(1);
 const TIMEOUT_BASE: Duration = Duration::from_secs(60);
-/// Set in the two processes: side, first seed, number behind the last, operations, path of the socket.
+/// Set in the two processes: side, first seed, number behind the last, operations, socket.
 const INSIDE: &str = "FERROCE_RANDOM_SIDE";
 /// Operations that survive packet faults.
 const SURVIVING: &str = "surviving";
