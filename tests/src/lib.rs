@@ -279,6 +279,16 @@ impl Pair<'_> {
     }
 }
 
+/// Returns the options that keep MPI out of `ucx_perftest`. Debian 13 builds it with MPI, which has
+/// to be switched off then; Debian 12 does not know the option.
+pub fn ucx_without_mpi(scratch: &Scratch) -> &'static [&'static str] {
+    let help = scratch.finish(scratch.run(&[], "ucx_perftest", &["-h"]));
+    match help.output.contains("MPI mode") {
+        true => &["-P", "0"],
+        false => &[],
+    }
+}
+
 /// Runs a server, and a client as soon as the server listens on `port`; fails the test unless both
 /// succeed. Returns the output of server and client.
 pub fn run_pair(

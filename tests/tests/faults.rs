@@ -158,6 +158,25 @@ fn faults_are_injected_into_running_programs() {
     running.finish();
 }
 
+/// Goal: a user who wants to disturb a program in simulated time learns how.
+#[test]
+fn programs_in_simulated_time_are_named_and_not_reached() {
+    let scratch = Scratch::new();
+    let command = scratch.run(&["--timed", "cx5-100g"], "ibv_asyncwatch", &[]);
+    let watcher = Process::start(command, &scratch, "watch", PROCESS_TIMEOUT);
+    let named = format!(
+        "pid {}  ibv_asyncwatch  in the simulated world",
+        watcher.id()
+    );
+    let pid = watcher.id().to_string();
+    eventually("the program is named", TIMEOUT, || {
+        let inject = scratch.ferroce(&["inject", "faults", "loss=1e-2", "--pid", &pid]);
+        let ended = scratch.finish(inject);
+        let is_named = ended.output.contains(&named);
+        is_named && !ended.succeeded() && ended.output.contains("--faults PLAN")
+    });
+}
+
 /// Goal: datagrams of RDMA CM suffer, too. Method: the first one in each direction is lost.
 #[test]
 fn a_connection_of_rdma_cm_survives_lost_datagrams() {

@@ -20,8 +20,10 @@ const LIMIT: Duration = Duration::from_secs(60);
 const LATEST_MS: u64 = 1500;
 /// A client that has connected measures in less than this.
 const SET_UP: Duration = Duration::from_secs(2);
-/// Kills of the long mode.
-const KILLS: u64 = 100;
+/// Kills of the long mode, half of them with packet faults.
+const KILLS: u64 = 200;
+/// Faults of every other world.
+const FAULTS: [&str; 2] = ["--faults", "loss=1e-2,seed=3"];
 
 /// Programs, which do not end by themselves meanwhile.
 const TOOLS: [(&str, &[&str]); 5] = [
@@ -80,18 +82,14 @@ fn processes_of(folder: &Path) -> Vec<String> {
 fn kill(number: u64) -> Duration {
     let (tool, victim, delay) = plan(number);
     let (program, options) = TOOLS[tool];
-    let what = format!("kill {number}: {victim:?} of {program} {options:?} after {delay:?}");
+    let faults: &[&str] = if number % 2 == 1 { &FAULTS } else { &[] };
+    let what =
+        format!("kill {number}: {victim:?} of {program} {options:?} {faults:?} after {delay:?}");
     let scratch = Scratch::new();
     let socket = scratch.path("world");
     let socket_text = socket.to_string_lossy();
-    let world = scratch.ferroce(&[
-        "world",
-        "--preset",
-        "cx5-100g",
-        "--once",
-        "--socket",
-        &socket_text,
-    ]);
+    let world = ["world", "--preset", "cx5-100g", "--once", "--socket"];
+    let world = scratch.ferroce(&[&world[..], &[&*socket_text], faults].concat());
     let mut world = Process::start(world, &scratch, "world-output", LIMIT);
     eventually("the world is there", BOUND, || socket.exists());
     let port = free_port();

@@ -1,17 +1,6 @@
 //! UCX as Debian ships it: its transports over verbs, alone and under its protocols.
 
-use ferroce_tests::{Scratch, free_port, run_pair};
-
-/// Debian 13 builds `ucx_perftest` with MPI, which then has to be switched off; Debian 12 does not
-/// know the option.
-fn without_mpi(scratch: &Scratch) -> &'static str {
-    let help = scratch.finish(scratch.run(&[], "ucx_perftest", &["-h"]));
-    if help.output.contains("MPI mode") {
-        "-P 0"
-    } else {
-        ""
-    }
-}
+use ferroce_tests::{Scratch, free_port, run_pair, ucx_without_mpi};
 
 /// What UCX 1.18 says over `rc_verbs` on every device, when it ends an endpoint: that transport of
 /// its own has no remote flush.
@@ -27,7 +16,7 @@ fn run(transport: Option<&str>, both: &str, client: &str) {
 fn run_with(options: &[&str], transport: Option<&str>, both: &str, client: &str) {
     let scratch = Scratch::new();
     let port = free_port();
-    let both = format!("-p {port} {} {both}", without_mpi(&scratch));
+    let both = format!("-p {port} {} {both}", ucx_without_mpi(&scratch).join(" "));
     let arguments: Vec<_> = both.split_whitespace().collect();
     let mut server = scratch.run(options, "ucx_perftest", &arguments);
     let client = format!("127.0.0.1 {both} {client}");
@@ -167,7 +156,7 @@ transports! {
 /// its options are: in simulated time `MPI_Finalize` waits forever for a thread that it has
 /// cancelled.
 fn ends_with_mpi() -> bool {
-    let has_mpi = !without_mpi(&Scratch::new()).is_empty();
+    let has_mpi = !ucx_without_mpi(&Scratch::new()).is_empty();
     if has_mpi {
         eprintln!("not tested: pthread_cancel in simulated time (README, \"Not yet\")");
     }

@@ -88,8 +88,8 @@ fn assert_within(found_ns: u64, expected_ns: u64, mode: Mode) {
     assert!(range.contains(&found_ns), "{mode:?}: {found_ns}, {range:?}");
 }
 
-/// Goal: all operations have the right data. Method: WRITEs, SENDs, READs and atomics, each to a
-/// slot of memory of its own, over links with each kind of fault.
+/// Goal: all operations have the right data. Method: WRITEs, SENDs, READs and atomics, each in a
+/// separate slot of memory, over links with each kind of fault.
 #[test]
 fn data_is_right_over_a_lossy_link() {
     const LENGTH: usize = 50_000;

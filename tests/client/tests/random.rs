@@ -23,8 +23,20 @@ const SEEDS: u64 = 200;
 /// How long each process may take for one seed.
 const TIMEOUT_PER_SEED: Duration = Duration::from_secs(1);
 const TIMEOUT_BASE: Duration = Duration::from_secs(60);
-/// Set in the two processes: side, first seed, number behind the last, path of the socket.
+/// Set in the two processes: side, first seed, number behind the last, operations, socket.
 const INSIDE: &str = "FERROCE_RANDOM_SIDE";
+/// Operations that survive packet faults.
+const SURVIVING: &str = "surviving";
+/// Recovery modes with packet faults. Losses come with the adaptive timer: the last packet of a
+/// message is often lost, and the local ACK timeout is long.
+const FAULTS: [(&str, &str); 6] = [
+    ("go-back-n+adaptive-timer", "loss=2e-2,dup=1e-2"),
+    ("selective-repeat+adaptive-timer", "loss=2e-2,dup=1e-2"),
+    ("adaptive-routing+adaptive-timer", "loss=2e-2,dup=1e-2"),
+    ("go-back-n+adaptive-timer", "reorder=1e-2/20us,corrupt=1e-2"),
+    ("selective-repeat", "reorder=8paths,dup=1e-2"),
+    ("adaptive-routing", "reorder=8paths,dup=1e-2"),
+];
 
 fn number(variable: &str) -> Option<u64> {
     let value = env::var(variable).ok()?;
@@ -42,14 +54,15 @@ fn seeds() -> Range<u64> {
 #[test]
 fn one_side() {
     let Ok(inside) = env::var(INSIDE) else { return };
-    let words: Vec<_> = inside.splitn(4, ' ').collect();
-    let [which, first, end, path] = words[..] else {
+    let words: Vec<_> = inside.splitn(5, ' ').collect();
+    let [which, first, end, operations, path] = words[..] else {
         panic!("{INSIDE} is {inside}");
     };
     let parse = |word: &str| word.parse::<u64>().expect("a number");
     side::run(
         parse(which) as usize,
         parse(first)..parse(end),
+        operations == SURVIVING,
         Path::new(path),
     );
 }
@@ -87,7 +100,30 @@ fn plans_contain_everything() {
 /// Goal: whatever is asked for, memory and completions are those of the reference.
 #[test]
 fn random_operations_between_two_processes() {
+    run(&[], seeds(), "all");
+}
+
+/// Goal: packet faults change nothing of that, in any recovery mode. Method: operations of
+/// reliable services; a tenth of the seeds for each mode and plan.
+#[test]
+fn random_operations_survive_packet_faults() {
     let seeds = seeds();
+    let seeds = seeds.start
+        ..seeds
+            .end
+            .min(seeds.start + (seeds.end - seeds.start).div_ceil(10));
+    for (mode, plan) in FAULTS {
+        println!("--recovery {mode} --faults {plan}");
+        run(
+            &["--recovery", mode, "--faults", plan],
+            seeds.clone(),
+            SURVIVING,
+        );
+    }
+}
+
+/// Runs both processes with options of `ferroce run`.
+fn run(options: &[&str], seeds: Range<u64>, operations: &str) {
     let scratch = Scratch::new();
     let program = env::current_exe().expect("this program has a path");
     let program = program.to_string_lossy();
@@ -95,8 +131,9 @@ fn random_operations_between_two_processes() {
     let timeout = TIMEOUT_BASE + TIMEOUT_PER_SEED * (seeds.end - seeds.start) as u32;
     let start = |which: usize| {
         let arguments = ["one_side", "--exact", "--nocapture"];
-        let mut command = scratch.run(&[], &program, &arguments);
-        let inside = format!("{which} {} {} {}", seeds.start, seeds.end, socket.display());
+        let mut command = scratch.run(options, &program, &arguments);
+        let (first, end, socket) = (seeds.start, seeds.end, socket.display());
+        let inside = format!("{which} {first} {end} {operations} {socket}");
         command.env(INSIDE, inside).env("RUST_BACKTRACE", "0");
         Process::start(command, &scratch, &format!("side-{which}"), timeout)
     };
@@ -106,7 +143,7 @@ fn random_operations_between_two_processes() {
     let second = second.wait();
     assert!(
         first.succeeded() && second.succeeded(),
-        "replay with FERROCE_SEED={}\nside 0: {:?}\n{}\nside 1: {:?}\n{}",
+        "{options:?}: replay with FERROCE_SEED={}\nside 0: {:?}\n{}\nside 1: {:?}\n{}",
         side::failed_seed(&[&first.output, &second.output]),
         first.status,
         first.output,

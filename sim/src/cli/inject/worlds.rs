@@ -6,9 +6,9 @@ use super::super::devices::program_name;
 
 /// Where the faults of such a program come from.
 const EXPLANATION: &str = "\
-Faults of a simulated world are part of it: they happen at simulated times, so that each run is the same.
-They are given when it starts: `ferroce run --timed PRESET --faults PLAN`, `ferroce world --faults PLAN`.
-A plan can have times: loss=1e-2@5ms..7ms, down=20ms..";
+Faults of a simulated world are part of it: they happen at simulated times, the same in each run.
+They are given when it starts: `ferroce world --faults PLAN`, `ferroce run --timed PRESET --faults
+PLAN`. A plan can have times: loss=1e-2@5ms..7ms, down=20ms..";
 
 /// Returns a message that names the programs in simulated worlds, or only process `pid`; `None` if
 /// there are none.

@@ -149,6 +149,12 @@ impl Operation {
         was_late || status == self.status()
     }
 
+    /// Returns true if packet faults change nothing of it. An error that the responder reports may
+    /// be lost: it reports it once, and the requester's retries then end with another status.
+    pub fn survives_packet_faults(&self) -> bool {
+        self.service.is_reliable() && matches!(self.fault, Fault::None | Fault::LKey)
+    }
+
     /// Returns its status on the side that posts it, without other faults.
     fn status(&self) -> ibv_wc_status {
         match (self.fault, self.service.is_reliable()) {

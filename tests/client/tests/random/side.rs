@@ -436,8 +436,8 @@ fn check_receive(operation: &Operation, wc: &ibv_wc) {
     }
 }
 
-/// Runs the plans of these seeds.
-pub fn run(which: usize, seeds: Range<u64>, path: &Path) {
+/// Runs the plans of these seeds: all of them, or what survives packet faults.
+pub fn run(which: usize, seeds: Range<u64>, survives: bool, path: &Path) {
     let mut line = Line::open(which, path);
     for seed in seeds {
         println!("seed {seed}");
@@ -446,7 +446,8 @@ pub fn run(which: usize, seeds: Range<u64>, path: &Path) {
         let mut memory = memories(seed);
         side.restore(&memory[which]);
         line.barrier();
-        for operations in rounds(seed) {
+        for mut operations in rounds(seed) {
+            operations.retain(|operation| !survives || operation.survives_packet_faults());
             side.round(&operations, &mut memory, &mut line);
         }
         line.barrier();
