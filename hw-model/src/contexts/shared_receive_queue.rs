@@ -8,7 +8,7 @@ use ferroce_spec::wqe::{DataSegment, LOG_MAX_SHARED_RECEIVE_STRIDE, SharedReceiv
 use ferroce_units::Instant;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::contexts::work_queue::{ReceiveFetch, SharedOrigin};
+use crate::contexts::work_queue::{ReceiveFetch, SharedOrigin, is_next};
 use crate::host_interface::dma::Dma;
 use crate::limits::LOG_MAX_RING;
 use crate::ports::host::{DmaError, Host};
@@ -184,7 +184,7 @@ impl SharedReceiveQueues {
             return None;
         }
         let srq = self.get_mut(srqn, dma).ok()?;
-        let fits = producer.wrapping_sub(srq.consumer) <= 1 << srq.log_size;
+        let fits = is_next(producer, srq.producer, srq.consumer, srq.log_size);
         if srq.doorbell_slot != doorbell_slot || !fits {
             return None;
         }

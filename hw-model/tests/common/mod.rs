@@ -551,7 +551,8 @@ impl<T: Timing> Machine<T> {
             state,
             current_state: ANY_STATE,
             mask,
-            reserved: 0,
+            reserved_0c: 0,
+            reserved_10: [0; 6],
             context,
         };
         let qpn = u64::from(self.qpn);
