@@ -369,8 +369,8 @@ impl CompletionQueue {
     /// # Errors
     ///
     /// [`Error::NotSupported`] if the device has no resize, [`Error::InvalidArgument`] for a size
-    /// that the device does not have, [`Error::NoResources`], [`Error::Destroyed`], and errors of the device: [`Error::Command`] when the waiting
-    /// completions do not fit.
+    /// that it does not have, [`Error::NoResources`], [`Error::Destroyed`], and errors of the
+    /// device: [`Error::Command`] when the waiting completions do not fit.
     pub fn resize(&self, entries: u32) -> Result<(), Error> {
         if !self.device.limits().features.cq_resize() {
             let what = "resizing a CQ";

@@ -14,12 +14,6 @@ use crate::translation::protection::ProtectionFault;
 /// MTT entries in one line of the cache: what one 64-byte DMA read brings.
 const ENTRIES_PER_LINE: u64 = 8;
 
-/// Page sizes of the contract, one bit each.
-const PAGE_SIZES: u64 = {
-    let [small, large, huge] = LOG_PAGE_SIZES;
-    1 << small | 1 << large | 1 << huge
-};
-
 /// One line of the MTT cache.
 #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable)]
 #[repr(transparent)]
@@ -119,7 +113,7 @@ impl TranslationTable for Mtt {
         }
         // CREATE_MR has checked these numbers, but the entry has been in host memory since.
         let log_page_size = entry.word.log_page_size();
-        if PAGE_SIZES.checked_shr(log_page_size.into()).unwrap_or(0) & 1 == 0 {
+        if !LOG_PAGE_SIZES.contains(&log_page_size) {
             return Err(ProtectionFault::Page { address });
         }
         let position = entry.first_page_offset.wrapping_add(offset);
