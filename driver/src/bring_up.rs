@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use ferroce_spec::command::CommandOpcode;
-use ferroce_spec::register::{CONTRACT_MAJOR, Capability, Control, MAGIC, UNMAPPED_READ};
+use ferroce_spec::register::{
+    CONTRACT_MAJOR, Capability, ContractVersion, Control, MAGIC, UNMAPPED_READ,
+};
 
 use crate::bus::Bus;
 use crate::command::CommandQueue;
@@ -15,23 +17,34 @@ const TURNS_PER_CHECK: u32 = 64;
 /// Argument of the NOP with which bring-up tests the command queue.
 const NOP_ARGUMENT: u64 = 0x0123_4567_89ab_cdef;
 
-/// Checks that the device is one of ours, of this version of the contract.
-pub(crate) fn identify(bus: &dyn Bus) -> Result<Capability, Error> {
+/// What the registers say of a device before it is set up.
+pub(crate) struct Identity {
+    pub(crate) version: ContractVersion,
+    pub(crate) capability: Capability,
+}
+
+/// Checks that the device is one of ours, of a version of the contract that this driver knows.
+pub(crate) fn identify(bus: &dyn Bus) -> Result<Identity, Error> {
     let magic = mmio::MAGIC.read(bus);
     if magic != MAGIC {
         return Err(Error::NotFerroce { magic });
     }
     let version = mmio::CONTRACT_VERSION.read(bus);
-    let (major, minor) = ((version >> 16) as u16, version as u16);
-    if major != CONTRACT_MAJOR {
-        return Err(Error::WrongVersion { major, minor });
+    if version.major() != CONTRACT_MAJOR {
+        return Err(Error::WrongVersion {
+            major: version.major(),
+            minor: version.minor(),
+        });
     }
     let capability = mmio::CAPABILITY.read(bus);
     if !capability.present() {
         let what = "the capability register";
         return Err(Error::BadAnswer { what });
     }
-    Ok(capability)
+    Ok(Identity {
+        version,
+        capability,
+    })
 }
 
 /// Returns the MAC address of the port. The device need not be open; its state does not change.

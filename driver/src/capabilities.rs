@@ -1,7 +1,9 @@
 //! Capabilities of the device.
 
-use ferroce_spec::command::{ContextTables, DeviceCapabilities, DeviceFeatures};
-use ferroce_spec::register::BAR4_SIZE;
+use ferroce_spec::command::{
+    ContextTables, DeviceCapabilities, DeviceFeatures, LOG_PRIVATE_BYTES_MAX,
+};
+use ferroce_spec::register::{BAR4_SIZE, ContractVersion};
 use ferroce_spec::wqe::{MAX_BLOCKS, MAX_DATA_SEGMENTS, MAX_INLINE};
 
 use crate::error::Error;
@@ -121,7 +123,10 @@ pub struct Capabilities {
 /// Limits for the driver's own use.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
+    pub(crate) version: ContractVersion,
     pub(crate) tables: ContextTables,
+    /// Base-2 logarithm of the bytes of private area for each QP; zero: none.
+    pub(crate) log_private_bytes: u8,
     pub(crate) log_send_blocks: u8,
     pub(crate) log_receives: u8,
     pub(crate) log_cqes: u8,
@@ -141,7 +146,10 @@ impl Limits {
     /// # Errors
     ///
     /// [`Error::BadAnswer`] when a limit makes every object impossible.
-    pub(crate) fn new(answer: &DeviceCapabilities) -> Result<Self, Error> {
+    pub(crate) fn new(
+        answer: &DeviceCapabilities,
+        version: ContractVersion,
+    ) -> Result<Self, Error> {
         let tables = ContextTables {
             log_qps: answer.log_max_qps.min(LOG_QPS),
             log_cqs: answer.log_max_cqs.min(LOG_CQS),
@@ -155,8 +163,18 @@ impl Limits {
             let what = "no QPN is left";
             return Err(Error::BadAnswer { what });
         }
+        if answer.log_private_bytes > LOG_PRIVATE_BYTES_MAX {
+            let what = "the size of the private area";
+            return Err(Error::BadAnswer { what });
+        }
+        let mut features = answer.features;
+        if !version.has_cq_resize_feature() {
+            features.set_cq_resize(true);
+        }
         let limits = Self {
+            version,
             tables,
+            log_private_bytes: answer.log_private_bytes,
             log_send_blocks: answer.log_max_send_blocks.min(LOG_SEND_BLOCKS_MAX),
             log_receives: answer.log_max_receives.min(LOG_ENTRIES_MAX),
             log_cqes: answer.log_max_cqes.min(LOG_ENTRIES_MAX),
@@ -164,7 +182,7 @@ impl Limits {
             max_sge: u32::from(answer.max_data_segments).min(MAX_DATA_SEGMENTS as u32),
             max_send_blocks: u32::from(answer.max_send_blocks).min(MAX_BLOCKS as u32),
             max_inline: u32::from(answer.max_inline).min(MAX_INLINE as u32),
-            features: answer.features,
+            features,
             page_sizes: answer.page_sizes,
             max_mr_length: answer.max_mr_length,
             device_memory_length: answer.device_memory_length.min(BAR4_SIZE).into(),

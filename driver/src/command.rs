@@ -6,8 +6,8 @@ use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
 use ferroce_spec::command::{
-    CommandCompletion, CommandEntry, CommandOpcode, CommandStatus, LOG_MAX_MAILBOX, input_size,
-    output_size,
+    CommandCompletion, CommandEntry, CommandOpcode, CommandStatus, LOG_MAX_MAILBOX,
+    MAILBOX_ALIGNMENT, ShortModifyQp, input_size, output_size,
 };
 use ferroce_spec::register::UNMAPPED_READ;
 use parking_lot::Mutex;
@@ -34,6 +34,8 @@ const BUFFER_SIZE: usize = OUTPUT_OFFSET + (1 << LOG_MAX_MAILBOX);
 const COMPLETION_OFFSET: usize = offset_of!(CommandEntry, completion);
 
 const _: () = assert!(CommandEntry::SIZE << LOG_ENTRIES <= INPUT_OFFSET);
+const _: () = assert!(INPUT_OFFSET as u64 % MAILBOX_ALIGNMENT == 0);
+const _: () = assert!(OUTPUT_OFFSET as u64 % MAILBOX_ALIGNMENT == 0);
 const _: () = assert!(COMPLETION_OFFSET + 8 == CommandEntry::SIZE);
 
 /// The command queue with one input and one output mailbox.
@@ -76,7 +78,7 @@ impl CommandQueue {
     /// Executes a command without input and output structures; returns its result.
     pub(crate) fn execute(&self, opcode: CommandOpcode, argument: u64) -> Result<u64, Error> {
         debug_assert_eq!((input_size(opcode), output_size(opcode)), (0, 0));
-        self.run(opcode, argument, &mut self.ring.lock())
+        self.run(opcode, argument, 0, &mut self.ring.lock())
     }
 
     /// Executes a command with an input structure; returns its result.
@@ -86,10 +88,11 @@ impl CommandQueue {
         argument: u64,
         input: &T,
     ) -> Result<u64, Error> {
-        debug_assert_eq!(input_size(opcode), size_of::<T>());
+        let length = size_of::<T>();
+        debug_assert!(length == input_size(opcode) || length == ShortModifyQp::SIZE);
         let mut ring = self.ring.lock();
         ring.buffer.store(INPUT_OFFSET, input);
-        self.run(opcode, argument, &mut ring)
+        self.run(opcode, argument, length, &mut ring)
     }
 
     /// Executes a command that returns an output structure.
@@ -100,7 +103,7 @@ impl CommandQueue {
     ) -> Result<T, Error> {
         debug_assert_eq!(output_size(opcode), size_of::<T>());
         let mut ring = self.ring.lock();
-        self.run(opcode, argument, &mut ring)?;
+        self.run(opcode, argument, 0, &mut ring)?;
         Ok(ring.buffer.load(OUTPUT_OFFSET))
     }
 
@@ -108,14 +111,15 @@ impl CommandQueue {
         &self,
         opcode: CommandOpcode,
         argument: u64,
+        input_length: usize,
         ring: &mut CommandRing,
     ) -> Result<u64, Error> {
         if self.dispatch.health().is_dead() {
             return Err(Error::DeviceDead);
         }
         let place = (ring.posted % (1 << LOG_ENTRIES)) as usize * CommandEntry::SIZE;
-        ring.buffer
-            .store(place, &self.entry(opcode, argument, &ring.buffer));
+        let entry = entry(opcode, argument, input_length, &ring.buffer);
+        ring.buffer.store(place, &entry);
         ring.posted = ring.posted.wrapping_add(1);
         fence(Ordering::Release);
         mmio::COMMAND_QUEUE_DOORBELL.write(&*self.bus, ring.posted);
@@ -135,27 +139,6 @@ impl CommandQueue {
                 })
             }
         }
-    }
-
-    fn entry(&self, opcode: CommandOpcode, argument: u64, buffer: &DmaBuffer) -> CommandEntry {
-        let mut completion = CommandCompletion::default();
-        completion.set_device_owned(true);
-        let mut entry = CommandEntry {
-            opcode,
-            argument,
-            completion,
-            ..CommandEntry::default()
-        };
-        // Sizes of the contract's structures; all are far below the mailbox size.
-        if input_size(opcode) > 0 {
-            entry.input_iova = buffer.iova() + INPUT_OFFSET as u64;
-            entry.input_length = input_size(opcode) as u32;
-        }
-        if output_size(opcode) > 0 {
-            entry.output_iova = buffer.iova() + OUTPUT_OFFSET as u64;
-            entry.output_length = 1 << LOG_MAX_MAILBOX;
-        }
-        entry
     }
 
     /// Waits until the device gives the entry back. A device that does not is dead: it may still
@@ -190,6 +173,33 @@ impl CommandQueue {
         self.dispatch.device_gone();
         Err(Error::CommandTimeout { opcode })
     }
+}
+
+/// Returns the entry of a command with `input_length` bytes of input.
+fn entry(
+    opcode: CommandOpcode,
+    argument: u64,
+    input_length: usize,
+    buffer: &DmaBuffer,
+) -> CommandEntry {
+    let mut completion = CommandCompletion::default();
+    completion.set_device_owned(true);
+    let mut entry = CommandEntry {
+        opcode,
+        argument,
+        completion,
+        ..CommandEntry::default()
+    };
+    // Sizes of the contract's structures; all are far below the mailbox size.
+    if input_length > 0 {
+        entry.input_iova = buffer.iova() + INPUT_OFFSET as u64;
+        entry.input_length = input_length as u32;
+    }
+    if output_size(opcode) > 0 {
+        entry.output_iova = buffer.iova() + OUTPUT_OFFSET as u64;
+        entry.output_length = 1 << LOG_MAX_MAILBOX;
+    }
+    entry
 }
 
 /// Returns true if the device, which was enabled, has stopped, was reset by others, or is gone.

@@ -397,10 +397,14 @@ impl CompletionQueue {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] for a size that the device does not have, [`Error::NoResources`],
-    /// [`Error::Destroyed`], and errors of the device: [`Error::Command`] when the waiting
-    /// completions do not fit.
+    /// [`Error::NotSupported`] if the device has no resize, [`Error::InvalidArgument`] for a size
+    /// that it does not have, [`Error::NoResources`], [`Error::Destroyed`], and errors of the
+    /// device: [`Error::Command`] when the waiting completions do not fit.
     pub fn resize(&self, entries: u32) -> Result<(), Error> {
+        if !self.device.limits().features.cq_resize() {
+            let what = "resizing a CQ";
+            return Err(Error::NotSupported { what });
+        }
         let log_size = log_size(&self.device, entries)?;
         let control = self.control.lock();
         if control.destroyed {

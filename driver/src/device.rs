@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use ferroce_spec::command::{
-    CommandOpcode, ContextTables, DeviceCapabilities, ModifyQp, MulticastGroup,
+    CommandOpcode, ContextTables, DeviceCapabilities, ModifyQp, MulticastGroup, ShortModifyQp,
 };
 use ferroce_spec::context::{
     AddressEntry, CqContext, MemoryEntry, QpContext, ServiceCode, SrqContext, TranslationEntry,
@@ -16,7 +16,7 @@ use ferroce_spec::wqe::VLAN_NONE;
 use parking_lot::Mutex;
 
 use crate::attributes::GidEntry;
-use crate::bring_up::{check_commands, enable, identify, reset};
+use crate::bring_up::{Identity, check_commands, enable, identify, reset};
 use crate::bus::Bus;
 use crate::capabilities::{Capabilities, Limits};
 use crate::command::{CommandQueue, has_stopped};
@@ -76,6 +76,8 @@ struct Tables {
     _cqc: DmaBuffer,
     _srqc: DmaBuffer,
     _mpt: DmaBuffer,
+    /// Memory of the device's own use.
+    _private: Option<DmaBuffer>,
     mtt: TranslationTable,
 }
 
@@ -118,7 +120,10 @@ impl Device {
         let (commands, tables, event_queues);
 
         // 1. Check identity and version.
-        let capability = identify(&*bus)?;
+        let Identity {
+            version,
+            capability,
+        } = identify(&*bus)?;
         // 2. Reset any previous state.
         reset(&*bus, config.reset_timeout)?;
         // 3. Command queue.
@@ -131,7 +136,7 @@ impl Device {
         check_commands(&commands)?;
         // 4. Limits.
         let answer: DeviceCapabilities = commands.query(CommandOpcode::QUERY_DEVICE, 0)?;
-        let limits = Limits::new(&answer)?;
+        let limits = Limits::new(&answer, version)?;
         // 5. Context tables.
         tables = Tables::install(&limits, &space, &commands)?;
         // 6. Event queues.
@@ -426,8 +431,13 @@ impl Device {
     }
 
     pub(crate) fn modify_qp(&self, number: Qpn, input: &ModifyQp) -> Result<(), Error> {
-        let opcode = CommandOpcode::MODIFY_QP;
-        self.commands.execute_with(opcode, number.0.into(), input)?;
+        let (opcode, argument) = (CommandOpcode::MODIFY_QP, number.0.into());
+        if self.limits.version.has_aligned_modify_qp() {
+            self.commands.execute_with(opcode, argument, input)?;
+        } else {
+            let input = ShortModifyQp::from(input);
+            self.commands.execute_with(opcode, argument, &input)?;
+        }
         Ok(())
     }
 
@@ -573,12 +583,17 @@ impl Tables {
         let mpt = table(MemoryEntry::SIZE, sizes.log_mrs)?;
         let mtt = table(TranslationEntry::SIZE, sizes.log_mtts)?;
         let mtt = TranslationTable::new(mtt, sizes.log_mtts);
+        let private = match limits.log_private_bytes {
+            0 => None,
+            log => Some(table(1 << log, sizes.log_qps)?),
+        };
         let input = ContextTables {
             qpc_base: qpc.iova(),
             cqc_base: cqc.iova(),
             srqc_base: srqc.iova(),
             mpt_base: mpt.iova(),
             mtt_base: mtt.iova(),
+            private_base: private.as_ref().map_or(0, DmaBuffer::iova),
             ..*sizes
         };
         commands.execute_with(CommandOpcode::SET_CONTEXT_TABLES, 0, &input)?;
@@ -587,6 +602,7 @@ impl Tables {
             _cqc: cqc,
             _srqc: srqc,
             _mpt: mpt,
+            _private: private,
             mtt,
         })
     }

@@ -7,7 +7,7 @@
 use std::marker::PhantomData;
 
 use ferroce_spec::register::{
-    Bar0, COUNTERS_OFFSET, Capability, Control, EventQueueDoorbell, Status, offset,
+    Bar0, COUNTERS_OFFSET, Capability, ContractVersion, Control, EventQueueDoorbell, Status, offset,
 };
 use volatile_register::{RO, RW, WO};
 
@@ -28,7 +28,7 @@ const fn register<C>(offset: u32, _cell: fn(&Bar0) -> &C) -> Register<C> {
 }
 
 pub(crate) const MAGIC: Register<RO<u32>> = register(offset::magic, |b| &b.magic);
-pub(crate) const CONTRACT_VERSION: Register<RO<u32>> =
+pub(crate) const CONTRACT_VERSION: Register<RO<ContractVersion>> =
     register(offset::contract_version, |b| &b.contract_version);
 pub(crate) const DEVICE_ID: Register<RO<u32>> = register(offset::device_id, |b| &b.device_id);
 pub(crate) const HARDWARE_REVISION: Register<RO<u32>> =
@@ -85,6 +85,7 @@ macro_rules! register_value {
 
 register_value! { read32, write32:
     u32, std::convert::identity, std::convert::identity;
+    ContractVersion, ContractVersion::from_bits, ContractVersion::bits;
     Control, Control::from_bits, Control::bits;
     Status, Status::from_bits, Status::bits;
     EventQueueDoorbell, EventQueueDoorbell::from_bits, EventQueueDoorbell::bits;

@@ -237,7 +237,8 @@ pub(crate) fn input(
         state: code(to),
         current_state: from.map_or(ANY_STATE, code),
         mask: attributes.mask,
-        reserved: 0,
+        reserved_0c: 0,
+        reserved_10: [0; 6],
         context: attributes.context,
     };
     Ok((to, input))

@@ -63,9 +63,10 @@ impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
         }
     }
 
-    /// Forgets everything; the table now starts at `base`.
+    /// Forgets everything, also whose turn it is to be replaced; the table now starts at `base`.
     pub fn reset(&mut self, base: u64) {
         self.invalidate_all();
+        self.victims.fill(0);
         self.base = base;
     }
 
@@ -146,7 +147,8 @@ impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
         }
     }
 
-    /// Drops all entries without writing them back.
+    /// Drops all entries without writing them back. Victims stay in turn: which entry is replaced
+    /// next does not follow from what the cache holds.
     pub fn invalidate_all(&mut self) {
         self.keys.iter_mut().for_each(|key| key.tag = EMPTY);
     }

@@ -9,7 +9,8 @@ mod queue_pair;
 mod shared_receive_queue;
 
 use ferroce_spec::command::{
-    CommandCompletion, CommandEntry, CommandOpcode, CommandStatus, input_size, output_size,
+    CommandCompletion, CommandEntry, CommandOpcode, CommandStatus, MAILBOX_ALIGNMENT,
+    ShortModifyQp, input_size, output_size,
 };
 use ferroce_spec::counter::Counter;
 use ferroce_spec::register::FatalSyndrome;
@@ -130,6 +131,7 @@ impl<'a, 't, H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'a, 't, H,
             .wrapping_add(u64::from(slot) * CommandEntry::SIZE as u64);
         let entry: CommandEntry = self.turn.dma().read_value(iova)?;
         if !entry.completion.device_owned() {
+            self.turn.counters.add(Counter::command_errors, 1);
             return Ok(());
         }
         let outcome = self.execute(&entry);
@@ -151,9 +153,7 @@ impl<'a, 't, H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'a, 't, H,
 
     /// Checks the mailboxes of a command and runs it; the value is its result.
     fn execute(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
-        let fits = entry.input_length as usize == input_size(entry.opcode)
-            && entry.output_length as usize >= output_size(entry.opcode);
-        if !fits {
+        if !has_good_mailboxes(entry) {
             return Err(Failure::new(CommandStatus::BAD_MAILBOX));
         }
         match entry.opcode {
@@ -204,4 +204,20 @@ impl<'a, 't, H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'a, 't, H,
         self.turn.dma().write_value(entry.output_iova, value)?;
         Ok(0)
     }
+}
+
+/// Returns true if the mailboxes of a command have their sizes and their alignment.
+fn has_good_mailboxes(entry: &CommandEntry) -> bool {
+    let (input, output) = (input_size(entry.opcode), output_size(entry.opcode));
+    let aligned = |size: usize, iova: u64| size == 0 || iova % MAILBOX_ALIGNMENT == 0;
+    let length = entry.input_length as usize;
+    (length == input || is_short_modify_qp(entry))
+        && entry.output_length as usize >= output
+        && aligned(input, entry.input_iova)
+        && aligned(output, entry.output_iova)
+}
+
+/// Returns true for a MODIFY_QP of software that was written for contract 1.5 or before.
+fn is_short_modify_qp(entry: &CommandEntry) -> bool {
+    entry.opcode == CommandOpcode::MODIFY_QP && entry.input_length as usize == ShortModifyQp::SIZE
 }

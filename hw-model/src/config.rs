@@ -66,6 +66,8 @@ pub struct NicConfig {
     /// Atomics are PCIe AtomicOps, atomic also with respect to the host's processors. Else they
     /// are a read and a write, atomic among the queue pairs of this function only.
     pub global_atomics: bool,
+    /// CQs can be resized.
+    pub cq_resize: bool,
     /// Delay in which events are coalesced before one interrupt announces them; of a timed NIC
     /// only.
     pub interrupt_moderation: InterruptModeration,
@@ -245,6 +247,7 @@ impl NicConfig {
             atomic_units: u8::MAX,
             device_atomic: Duration::ZERO,
             global_atomics: true,
+            cq_resize: true,
             interrupt_moderation: InterruptModeration::NONE,
             transport: TransportConfig {
                 max_unacknowledged_packets: 512,

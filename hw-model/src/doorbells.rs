@@ -170,7 +170,7 @@ fn give_turn(scheduler: &mut Scheduler, qp: &mut QueuePair, at: Instant) {
 #[inline]
 fn ring_send_queue(qp: &mut QueuePair, slot: u32, producer: u32) -> Option<()> {
     let own = qp.context.send_doorbell_slot == slot && qp.has_send_queue();
-    if !own || !qp.send.accepts(producer) {
+    if !own || !qp.send.accepts(producer) || qp.transport.state() == QpState::Reset {
         return None;
     }
     qp.send.producer = producer;
@@ -181,7 +181,7 @@ fn ring_send_queue(qp: &mut QueuePair, slot: u32, producer: u32) -> Option<()> {
 #[inline]
 fn ring_receive_queue(qp: &mut QueuePair, slot: u32, producer: u32) -> Option<()> {
     let own = qp.context.receive_doorbell_slot == slot && qp.has_receive_queue();
-    if !own || !qp.receive.accepts(producer) {
+    if !own || !qp.receive.accepts(producer) || qp.transport.state() == QpState::Reset {
         return None;
     }
     qp.receive.producer = producer;

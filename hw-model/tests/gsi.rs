@@ -4,7 +4,7 @@
 mod common;
 
 use common::objects::{Q_KEY, Request, TestQp};
-use common::{Machine, cable, connected, run_both};
+use common::{Machine, RECEIVE_SLOT, SEND_SLOT, cable, connected, run_both};
 use ferroce_spec::command::{CommandOpcode, CommandStatus, QpAttributeMask};
 use ferroce_spec::context::{GSI_Q_KEY, GSI_QPN, PathMtuCode, QpContext, QpStateCode, ServiceCode};
 use ferroce_spec::counter::Counter;
@@ -159,6 +159,8 @@ fn there_is_one_and_no_other_queue_pair_has_its_entry() {
 fn empty_context() -> QpContext {
     let mut context = QpContext {
         service: UD,
+        send_doorbell_slot: SEND_SLOT,
+        receive_doorbell_slot: RECEIVE_SLOT,
         ..QpContext::default()
     };
     context.shape.set_log_receive_stride(4);

@@ -289,7 +289,8 @@ fn act(machine: &mut Machine, what: u8, number: u64, other: u32, bits: u32) {
                 state: other + u32::from(other > 4),
                 current_state: ANY_STATE,
                 mask: QpAttributeMask::from_bits(MASKS[bits as usize % MASKS.len()]),
-                reserved: 0,
+                reserved_0c: 0,
+                reserved_10: [0; 6],
                 context: QpContext {
                     port: 1,
                     q_key: [GSI_Q_KEY, 1][(bits >> 16) as usize % 2],

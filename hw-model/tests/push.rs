@@ -3,7 +3,7 @@
 mod common;
 
 use common::{LOG_BLOCKS, Machine, REGION_START, SEND_SLOT, cable, place, run_both};
-use ferroce_spec::context::PathMtuCode;
+use ferroce_spec::context::{PathMtuCode, QpContext};
 use ferroce_spec::counter::Counter;
 use ferroce_spec::cqe::CqeStatus;
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue, SLOTS_PER_PAGE};
@@ -344,6 +344,10 @@ fn a_push_inside_of_another_wqe_is_dropped() {
     let wqe = write_wqe(0, &b, 0, &[0x77; 60]);
     assert_eq!(blocks_of(&wqe), 2);
     write_ring(&mut a, 0, &wqe);
+    a.initialize(QpContext {
+        port: 1,
+        ..QpContext::default()
+    });
     let doorbell = DoorbellValue::new(DoorbellKind::SEND_QUEUE, a.qpn, 1);
     a.ring(SEND_SLOT, doorbell);
     a.run(1);

@@ -4,7 +4,7 @@
 mod common;
 
 use common::objects::{LOG_SIZE, Request, TestQp};
-use common::{Machine, REGION_START, cable, connected, run_both};
+use common::{Machine, RECEIVE_SLOT, REGION_START, SEND_SLOT, cable, connected, run_both};
 use ferroce_spec::command::{CommandOpcode, CommandStatus, QpAttributeMask};
 use ferroce_spec::context::{
     AccessRights, GSI_Q_KEY, PathMtuCode, QpContext, QpStateCode, RetryAttributes, ServiceCode,
@@ -310,6 +310,8 @@ fn as_many_queue_pairs_as_the_table_has() {
             shape.set_log_receive_stride(4);
             shape
         },
+        send_doorbell_slot: SEND_SLOT,
+        receive_doorbell_slot: RECEIVE_SLOT,
         ..QpContext::default()
     };
     for _ in 0..3 {

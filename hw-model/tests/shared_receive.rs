@@ -294,6 +294,7 @@ fn contexts_that_cannot_be_are_refused() {
         base: place::DATA,
         log_size: 4,
         log_stride: 5,
+        doorbell_slot: 8,
         ..SrqContext::default()
     };
     let create = |machine: &mut Machine, context: SrqContext| {

@@ -13,7 +13,8 @@ use ferroce_driver::bus::fake::FakeMemory;
 use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
 use ferroce_spec::command::{
     CommandCompletion, CommandEntry, CommandOpcode, CommandStatus, ContextTables,
-    DeviceCapabilities, DeviceFeatures, ModifyQp, MulticastGroup, input_size,
+    DeviceCapabilities, DeviceFeatures, MAILBOX_ALIGNMENT, ModifyQp, MulticastGroup, ShortModifyQp,
+    input_size,
 };
 use ferroce_spec::context::{
     AddressEntry, CqContext, EqContext, GSI_QPN, MemoryEntry, QpContext, QpStateCode, ServiceCode,
@@ -23,7 +24,7 @@ use ferroce_spec::cqe::{Cqe, owner_at};
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue, LOG_PAGES};
 use ferroce_spec::eqe::{Eqe, EqeWord, EventType};
 use ferroce_spec::register::{
-    CONTRACT_MAJOR, COUNTERS_OFFSET, Capability, Control, DEVICE_ID, EventQueueDoorbell, MAGIC,
+    COUNTERS_OFFSET, Capability, ContractVersion, Control, DEVICE_ID, EventQueueDoorbell, MAGIC,
     Status, VECTOR_COUNT, VENDOR_ID, offset,
 };
 use parking_lot::Mutex;
@@ -58,6 +59,10 @@ pub struct HonestDevice {
     pub on_relax: Mutex<Option<Box<dyn FnMut() + Send>>>,
     /// Features that the device does not have.
     pub lacks: DeviceFeatures,
+    /// Minor version of the device's contract, if not ours.
+    pub minor: Option<u16>,
+    /// Base-2 logarithm of the private area that the device wants for each QP; zero: none.
+    pub log_private_bytes: u8,
     /// Bytes of the device's own memory.
     pub device_memory: Mutex<Vec<u8>>,
     pub note_doorbells: bool,
@@ -166,6 +171,47 @@ impl HonestDevice {
             bus_push_blocks: bus,
             ..Self::noting()
         })
+    }
+
+    /// Returns a device of an older minor version of the contract, which lacks features.
+    pub fn of_version(minor: u16, lacks: DeviceFeatures) -> Arc<Self> {
+        Arc::new(Self {
+            minor: Some(minor),
+            lacks,
+            ..Self::noting()
+        })
+    }
+
+    /// Returns a device that wants `1 << log_private_bytes` bytes of memory for each QP.
+    pub fn with_private_area(log_private_bytes: u8) -> Arc<Self> {
+        Arc::new(Self {
+            log_private_bytes,
+            ..Self::noting()
+        })
+    }
+
+    fn version(&self) -> ContractVersion {
+        let mut version = ContractVersion::OURS;
+        version.set_minor(self.minor.unwrap_or(version.minor()));
+        version
+    }
+
+    /// Returns the bytes of input that the device wants for a command.
+    fn input_size(&self, opcode: CommandOpcode) -> usize {
+        match opcode {
+            CommandOpcode::MODIFY_QP if !self.version().has_aligned_modify_qp() => {
+                ShortModifyQp::SIZE
+            }
+            _ => input_size(opcode),
+        }
+    }
+
+    /// Returns the input of a MODIFY_QP.
+    fn modify_input(&self, entry: &CommandEntry) -> ModifyQp {
+        if self.version().has_aligned_modify_qp() {
+            return self.read(entry.input_iova);
+        }
+        self.read::<ShortModifyQp>(entry.input_iova).into()
     }
 
     /// Returns a device with short inline payloads.
@@ -333,7 +379,9 @@ impl HonestDevice {
             let entry: CommandEntry = self.read(iova);
             if self.strict {
                 assert!(entry.completion.device_owned());
-                assert_eq!(entry.input_length as usize, input_size(entry.opcode));
+                assert_eq!(entry.input_length as usize, self.input_size(entry.opcode));
+                assert_eq!(entry.input_iova % MAILBOX_ALIGNMENT, 0);
+                assert_eq!(entry.output_iova % MAILBOX_ALIGNMENT, 0);
             }
             let outcome = self.execute(&entry);
             let mut completion = CommandCompletion::default();
@@ -363,6 +411,7 @@ impl HonestDevice {
                 let mut answer = capabilities();
                 let features = answer.features.bits() & !self.lacks.bits();
                 answer.features = DeviceFeatures::from_bits(features);
+                answer.log_private_bytes = self.log_private_bytes;
                 if self.max_inline != 0 {
                     answer.max_inline = self.max_inline;
                 }
@@ -442,7 +491,7 @@ impl HonestDevice {
                 }
             }
             CommandOpcode::MODIFY_QP => {
-                let input: ModifyQp = self.read(entry.input_iova);
+                let input = self.modify_input(entry);
                 state.transitions.push(input);
                 let qp = state.qps.get_mut(&number).ok_or(CommandStatus::NO_OBJECT)?;
                 if input.current_state != 0xff && input.current_state != u32::from(qp.state.0) {
@@ -571,7 +620,7 @@ impl Bus for HonestDevice {
         match at {
             _ if *self.removed.lock() => u32::MAX,
             offset::magic => MAGIC,
-            offset::contract_version => u32::from(CONTRACT_MAJOR) << 16,
+            offset::contract_version => self.version().bits(),
             offset::device_id => u32::from(DEVICE_ID) << 16 | u32::from(VENDOR_ID),
             offset::hardware_revision => 3,
             offset::control => control.bits(),

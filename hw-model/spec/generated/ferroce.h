@@ -1,4 +1,4 @@
-// The contract between the Ferroce function and its software, version 1.5. Printed from the
+// The contract between the Ferroce function and its software, version 1.6. Printed from the
 // declarations in hw-model/spec by ferroce spec; changes here are lost.
 
 #ifndef FERROCE_H
@@ -48,7 +48,7 @@
 // Version of this contract, major part: a driver refuses a card with another one.
 #define FERROCE_CONTRACT_MAJOR 0x1u
 // Version of this contract, minor part: grows when something is added compatibly.
-#define FERROCE_CONTRACT_MINOR 0x5u
+#define FERROCE_CONTRACT_MINOR 0x6u
 // Bytes of BAR4, the device's own memory: for memory regions near the port, and for software to
 // read and write.
 #define FERROCE_BAR4_SIZE 0x40000u
@@ -94,6 +94,12 @@
 #define FERROCE_PUSH_WINDOW_SIZE 0x200u
 // Windows in one push page.
 #define FERROCE_PUSH_WINDOWS_PER_PAGE 0x8u
+// Alignment of a mailbox, in bytes.
+#define FERROCE_COMMAND_MAILBOX_ALIGNMENT 0x40ull
+// Alignment of the private area, in bytes.
+#define FERROCE_COMMAND_PRIVATE_ALIGNMENT 0x1000ull
+// Base-2 logarithm of the largest private area of one queue pair, in bytes.
+#define FERROCE_COMMAND_LOG_PRIVATE_BYTES_MAX 0xcu
 // ModifyQp.current_state: any state will do.
 #define FERROCE_COMMAND_ANY_STATE 0xffu
 // Base-2 logarithm of the largest mailbox in bytes.
@@ -128,11 +134,11 @@
 #define FERROCE_WIDTH_MAGIC 0x4u
 #define FERROCE_COUNT_MAGIC 0x1u
 #define FERROCE_RESET_MAGIC 0x434f5246u
-// Version of this contract: major in bits 31:16, minor in bits 15:0.
+// Version of the contract that the function implements.
 #define FERROCE_OFFSET_CONTRACT_VERSION 0x4u
 #define FERROCE_WIDTH_CONTRACT_VERSION 0x4u
 #define FERROCE_COUNT_CONTRACT_VERSION 0x1u
-#define FERROCE_RESET_CONTRACT_VERSION 0x10005u
+#define FERROCE_RESET_CONTRACT_VERSION 0x10006u
 // PCI device ID in bits 31:16, vendor ID in bits 15:0.
 #define FERROCE_OFFSET_DEVICE_ID 0x8u
 #define FERROCE_WIDTH_DEVICE_ID 0x4u
@@ -521,6 +527,14 @@
 
 // ---- Words ----
 
+// A version of this contract.
+// Minor version: grows when something is added that older software need not know.
+#define FERROCE_CONTRACT_VERSION_MINOR_SHIFT 0
+#define FERROCE_CONTRACT_VERSION_MINOR_MASK 0xffffu
+// Major version: software leaves another one alone.
+#define FERROCE_CONTRACT_VERSION_MAJOR_SHIFT 16
+#define FERROCE_CONTRACT_VERSION_MAJOR_MASK 0xffff0000u
+
 // What this function can do, readable before anything is set up.
 // Base-2 logarithm of the number of 4 KiB doorbell pages in BAR2.
 #define FERROCE_CAPABILITY_LOG_DOORBELL_PAGES_SHIFT 0
@@ -800,6 +814,9 @@
 // GSI: QP 1.
 #define FERROCE_DEVICE_FEATURES_GENERAL_SERVICE_INTERFACE_SHIFT 8
 #define FERROCE_DEVICE_FEATURES_GENERAL_SERVICE_INTERFACE_MASK 0x100u
+// MODIFY_CQ with another ring. Before contract 1.6: always, without this bit.
+#define FERROCE_DEVICE_FEATURES_CQ_RESIZE_SHIFT 9
+#define FERROCE_DEVICE_FEATURES_CQ_RESIZE_MASK 0x200u
 
 // First word of a send WQE.
 // A SendOpcode.
@@ -963,9 +980,9 @@ struct ferroce_command_entry {
     uint32_t reserved_04;
     // Number of the object, or zero.
     uint64_t argument;
-    // Input mailbox, 8-byte aligned.
+    // Input mailbox, 64-byte aligned.
     uint64_t input_iova;
-    // Output mailbox, 8-byte aligned.
+    // Output mailbox, 64-byte aligned.
     uint64_t output_iova;
     // Bytes of the input: exactly the size of its structure.
     uint32_t input_length;
@@ -1015,8 +1032,10 @@ struct ferroce_context_tables {
     uint8_t log_mtts;
     // Zero.
     uint8_t reserved_2d[3];
+    // IOVA of the private area, 4096-byte aligned; zero: none.
+    uint64_t private_base;
     // Zero.
-    uint64_t reserved_30[4];
+    uint64_t reserved_38[3];
 };
 FERROCE_ASSERT(sizeof(struct ferroce_context_tables) == 80);
 FERROCE_ASSERT(offsetof(struct ferroce_context_tables, qpc_base) == 0x0);
@@ -1030,7 +1049,8 @@ FERROCE_ASSERT(offsetof(struct ferroce_context_tables, log_srqs) == 0x2a);
 FERROCE_ASSERT(offsetof(struct ferroce_context_tables, log_mrs) == 0x2b);
 FERROCE_ASSERT(offsetof(struct ferroce_context_tables, log_mtts) == 0x2c);
 FERROCE_ASSERT(offsetof(struct ferroce_context_tables, reserved_2d) == 0x2d);
-FERROCE_ASSERT(offsetof(struct ferroce_context_tables, reserved_30) == 0x30);
+FERROCE_ASSERT(offsetof(struct ferroce_context_tables, private_base) == 0x30);
+FERROCE_ASSERT(offsetof(struct ferroce_context_tables, reserved_38) == 0x38);
 
 // Input of ATTACH_MULTICAST and DETACH_MULTICAST.
 struct ferroce_multicast_group {
@@ -1098,8 +1118,12 @@ struct ferroce_device_capabilities {
     uint32_t max_multicast_groups;
     // QPs that may be attached to one multicast group.
     uint32_t max_multicast_qps;
+    // Base-2 logarithm of the QPs that need no private area.
+    uint8_t log_resident_qps;
+    // Base-2 logarithm of the bytes of private area for each QP, 6 to 12; zero: none.
+    uint8_t log_private_bytes;
     // Zero.
-    uint32_t reserved_54;
+    uint16_t reserved_56;
     // Zero.
     uint64_t reserved_58[5];
 };
@@ -1132,7 +1156,9 @@ FERROCE_ASSERT(offsetof(struct ferroce_device_capabilities, features) == 0x44);
 FERROCE_ASSERT(offsetof(struct ferroce_device_capabilities, device_memory_length) == 0x48);
 FERROCE_ASSERT(offsetof(struct ferroce_device_capabilities, max_multicast_groups) == 0x4c);
 FERROCE_ASSERT(offsetof(struct ferroce_device_capabilities, max_multicast_qps) == 0x50);
-FERROCE_ASSERT(offsetof(struct ferroce_device_capabilities, reserved_54) == 0x54);
+FERROCE_ASSERT(offsetof(struct ferroce_device_capabilities, log_resident_qps) == 0x54);
+FERROCE_ASSERT(offsetof(struct ferroce_device_capabilities, log_private_bytes) == 0x55);
+FERROCE_ASSERT(offsetof(struct ferroce_device_capabilities, reserved_56) == 0x56);
 FERROCE_ASSERT(offsetof(struct ferroce_device_capabilities, reserved_58) == 0x58);
 
 // A block of a push: one write of 64 bytes.
@@ -1466,16 +1492,39 @@ struct ferroce_modify_qp {
     // Attributes to take from the context.
     uint32_t mask;
     // Zero.
+    uint32_t reserved_0c;
+    // Zero.
+    uint64_t reserved_10[6];
+    // The attributes.
+    struct ferroce_qp_context context;
+};
+FERROCE_ASSERT(sizeof(struct ferroce_modify_qp) == 320);
+FERROCE_ASSERT(offsetof(struct ferroce_modify_qp, state) == 0x0);
+FERROCE_ASSERT(offsetof(struct ferroce_modify_qp, current_state) == 0x4);
+FERROCE_ASSERT(offsetof(struct ferroce_modify_qp, mask) == 0x8);
+FERROCE_ASSERT(offsetof(struct ferroce_modify_qp, reserved_0c) == 0xc);
+FERROCE_ASSERT(offsetof(struct ferroce_modify_qp, reserved_10) == 0x10);
+FERROCE_ASSERT(offsetof(struct ferroce_modify_qp, context) == 0x40);
+
+// Input of MODIFY_QP up to contract 1.5.
+struct ferroce_short_modify_qp {
+    // QpStateCode to go to; the present one to change attributes only.
+    uint32_t state;
+    // QpStateCode that the QP must be in; 0xff: any.
+    uint32_t current_state;
+    // Attributes to take from the context.
+    uint32_t mask;
+    // Zero.
     uint32_t reserved;
     // The attributes.
     struct ferroce_qp_context context;
 };
-FERROCE_ASSERT(sizeof(struct ferroce_modify_qp) == 272);
-FERROCE_ASSERT(offsetof(struct ferroce_modify_qp, state) == 0x0);
-FERROCE_ASSERT(offsetof(struct ferroce_modify_qp, current_state) == 0x4);
-FERROCE_ASSERT(offsetof(struct ferroce_modify_qp, mask) == 0x8);
-FERROCE_ASSERT(offsetof(struct ferroce_modify_qp, reserved) == 0xc);
-FERROCE_ASSERT(offsetof(struct ferroce_modify_qp, context) == 0x10);
+FERROCE_ASSERT(sizeof(struct ferroce_short_modify_qp) == 272);
+FERROCE_ASSERT(offsetof(struct ferroce_short_modify_qp, state) == 0x0);
+FERROCE_ASSERT(offsetof(struct ferroce_short_modify_qp, current_state) == 0x4);
+FERROCE_ASSERT(offsetof(struct ferroce_short_modify_qp, mask) == 0x8);
+FERROCE_ASSERT(offsetof(struct ferroce_short_modify_qp, reserved) == 0xc);
+FERROCE_ASSERT(offsetof(struct ferroce_short_modify_qp, context) == 0x10);
 
 // CQ context.
 struct ferroce_cq_context {
@@ -1699,7 +1748,7 @@ FERROCE_ASSERT(offsetof(struct ferroce_memory_entry, reserved_3c) == 0x3c);
 #define FERROCE_OUTPUT_BYTES_QUERY_QP 0x100u
 #define FERROCE_INPUT_BYTES_DESTROY_QP 0x0u
 #define FERROCE_OUTPUT_BYTES_DESTROY_QP 0x0u
-#define FERROCE_INPUT_BYTES_MODIFY_QP 0x110u
+#define FERROCE_INPUT_BYTES_MODIFY_QP 0x140u
 #define FERROCE_OUTPUT_BYTES_MODIFY_QP 0x0u
 #define FERROCE_INPUT_BYTES_ATTACH_MULTICAST 0x10u
 #define FERROCE_OUTPUT_BYTES_ATTACH_MULTICAST 0x0u

@@ -1,4 +1,4 @@
-// The contract between the Ferroce function and its software, version 1.5. Printed from the
+// The contract between the Ferroce function and its software, version 1.6. Printed from the
 // declarations in hw-model/spec by ferroce spec; changes here are lost.
 //
 // A structure of n bytes is a packed struct of 8n bits; byte 0 is in bits 7:0, so that a line as it
@@ -35,7 +35,7 @@ package ferroce_pkg;
   // Version of this contract, major part: a driver refuses a card with another one.
   localparam logic [15:0] CONTRACT_MAJOR = 16'h1;
   // Version of this contract, minor part: grows when something is added compatibly.
-  localparam logic [15:0] CONTRACT_MINOR = 16'h5;
+  localparam logic [15:0] CONTRACT_MINOR = 16'h6;
   // Bytes of BAR4, the device's own memory: for memory regions near the port, and for software to
   // read and write.
   localparam logic [31:0] BAR4_SIZE = 32'h40000;
@@ -81,6 +81,12 @@ package ferroce_pkg;
   localparam logic [31:0] PUSH_WINDOW_SIZE = 32'h200;
   // Windows in one push page.
   localparam logic [31:0] PUSH_WINDOWS_PER_PAGE = 32'h8;
+  // Alignment of a mailbox, in bytes.
+  localparam logic [63:0] COMMAND_MAILBOX_ALIGNMENT = 64'h40;
+  // Alignment of the private area, in bytes.
+  localparam logic [63:0] COMMAND_PRIVATE_ALIGNMENT = 64'h1000;
+  // Base-2 logarithm of the largest private area of one queue pair, in bytes.
+  localparam logic [7:0] COMMAND_LOG_PRIVATE_BYTES_MAX = 8'hc;
   // ModifyQp.current_state: any state will do.
   localparam logic [31:0] COMMAND_ANY_STATE = 32'hff;
   // Base-2 logarithm of the largest mailbox in bytes.
@@ -113,9 +119,9 @@ package ferroce_pkg;
   // Identity: the bytes "FROC". Anything else: this is not a Ferroce function.
   localparam logic [13:0] OFFSET_MAGIC = 14'h0;
   localparam logic [31:0] RESET_MAGIC = 32'h434f5246;
-  // Version of this contract: major in bits 31:16, minor in bits 15:0.
+  // Version of the contract that the function implements.
   localparam logic [13:0] OFFSET_CONTRACT_VERSION = 14'h4;
-  localparam logic [31:0] RESET_CONTRACT_VERSION = 32'h10005;
+  localparam logic [31:0] RESET_CONTRACT_VERSION = 32'h10006;
   // PCI device ID in bits 31:16, vendor ID in bits 15:0.
   localparam logic [13:0] OFFSET_DEVICE_ID = 14'h8;
   localparam logic [31:0] RESET_DEVICE_ID = 32'hf10a1172;
@@ -606,6 +612,18 @@ package ferroce_pkg;
 
   // ---- Words ----
 
+  localparam int CONTRACT_VERSION_MINOR_LSB = 0;
+  localparam int CONTRACT_VERSION_MINOR_WIDTH = 16;
+  localparam int CONTRACT_VERSION_MAJOR_LSB = 16;
+  localparam int CONTRACT_VERSION_MAJOR_WIDTH = 16;
+  // A version of this contract.
+  typedef struct packed {
+    // 31:16: Major version: software leaves another one alone.
+    logic [15:0] major;
+    // 15:0: Minor version: grows when something is added that older software need not know.
+    logic [15:0] minor;
+  } contract_version_t;
+
   localparam int CAPABILITY_LOG_DOORBELL_PAGES_LSB = 0;
   localparam int CAPABILITY_LOG_DOORBELL_PAGES_WIDTH = 8;
   localparam int CAPABILITY_VECTORS_LSB = 8;
@@ -993,9 +1011,13 @@ package ferroce_pkg;
   localparam int DEVICE_FEATURES_GLOBAL_ATOMICS_WIDTH = 1;
   localparam int DEVICE_FEATURES_GENERAL_SERVICE_INTERFACE_LSB = 8;
   localparam int DEVICE_FEATURES_GENERAL_SERVICE_INTERFACE_WIDTH = 1;
+  localparam int DEVICE_FEATURES_CQ_RESIZE_LSB = 9;
+  localparam int DEVICE_FEATURES_CQ_RESIZE_WIDTH = 1;
   // What the device implements.
   typedef struct packed {
-    logic [22:0] reserved_9;
+    logic [21:0] reserved_10;
+    // 9: MODIFY_CQ with another ring. Before contract 1.6: always, without this bit.
+    logic cq_resize;
     // 8: GSI: QP 1.
     logic general_service_interface;
     // 7: Atomics are atomic also with respect to the host's processors (PCIe AtomicOps).
@@ -1265,9 +1287,9 @@ package ferroce_pkg;
     logic [31:0] output_length;
     // byte 0x20: Bytes of the input: exactly the size of its structure.
     logic [31:0] input_length;
-    // byte 0x18: Output mailbox, 8-byte aligned.
+    // byte 0x18: Output mailbox, 64-byte aligned.
     logic [63:0] output_iova;
-    // byte 0x10: Input mailbox, 8-byte aligned.
+    // byte 0x10: Input mailbox, 64-byte aligned.
     logic [63:0] input_iova;
     // byte 0x8: Number of the object, or zero.
     logic [63:0] argument;
@@ -1291,11 +1313,14 @@ package ferroce_pkg;
   localparam int CONTEXT_TABLES_LOG_MRS_OFFSET = 43;
   localparam int CONTEXT_TABLES_LOG_MTTS_OFFSET = 44;
   localparam int CONTEXT_TABLES_RESERVED_2D_OFFSET = 45;
-  localparam int CONTEXT_TABLES_RESERVED_30_OFFSET = 48;
+  localparam int CONTEXT_TABLES_PRIVATE_BASE_OFFSET = 48;
+  localparam int CONTEXT_TABLES_RESERVED_38_OFFSET = 56;
   // Input of SET_CONTEXT_TABLES: where the context tables lie in host memory.
   typedef struct packed {
-    // byte 0x30: Zero.
-    logic [255:0] reserved_30;
+    // byte 0x38: Zero.
+    logic [191:0] reserved_38;
+    // byte 0x30: IOVA of the private area, 4096-byte aligned; zero: none.
+    logic [63:0] private_base;
     // byte 0x2d: Zero.
     logic [23:0] reserved_2d;
     // byte 0x2c: The same of the memory translation table.
@@ -1357,14 +1382,20 @@ package ferroce_pkg;
   localparam int DEVICE_CAPABILITIES_DEVICE_MEMORY_LENGTH_OFFSET = 72;
   localparam int DEVICE_CAPABILITIES_MAX_MULTICAST_GROUPS_OFFSET = 76;
   localparam int DEVICE_CAPABILITIES_MAX_MULTICAST_QPS_OFFSET = 80;
-  localparam int DEVICE_CAPABILITIES_RESERVED_54_OFFSET = 84;
+  localparam int DEVICE_CAPABILITIES_LOG_RESIDENT_QPS_OFFSET = 84;
+  localparam int DEVICE_CAPABILITIES_LOG_PRIVATE_BYTES_OFFSET = 85;
+  localparam int DEVICE_CAPABILITIES_RESERVED_56_OFFSET = 86;
   localparam int DEVICE_CAPABILITIES_RESERVED_58_OFFSET = 88;
   // Output of QUERY_DEVICE.
   typedef struct packed {
     // byte 0x58: Zero.
     logic [319:0] reserved_58;
-    // byte 0x54: Zero.
-    logic [31:0] reserved_54;
+    // byte 0x56: Zero.
+    logic [15:0] reserved_56;
+    // byte 0x55: Base-2 logarithm of the bytes of private area for each QP, 6 to 12; zero: none.
+    logic [7:0] log_private_bytes;
+    // byte 0x54: Base-2 logarithm of the QPs that need no private area.
+    logic [7:0] log_resident_qps;
     // byte 0x50: QPs that may be attached to one multicast group.
     logic [31:0] max_multicast_qps;
     // byte 0x4c: Multicast groups to which QPs may be attached.
@@ -1745,13 +1776,36 @@ package ferroce_pkg;
     logic [7:0] state;
   } qp_context_t;
 
-  localparam int MODIFY_QP_BYTES = 272;
+  localparam int MODIFY_QP_BYTES = 320;
   localparam int MODIFY_QP_STATE_OFFSET = 0;
   localparam int MODIFY_QP_CURRENT_STATE_OFFSET = 4;
   localparam int MODIFY_QP_MASK_OFFSET = 8;
-  localparam int MODIFY_QP_RESERVED_OFFSET = 12;
-  localparam int MODIFY_QP_CONTEXT_OFFSET = 16;
+  localparam int MODIFY_QP_RESERVED_0C_OFFSET = 12;
+  localparam int MODIFY_QP_RESERVED_10_OFFSET = 16;
+  localparam int MODIFY_QP_CONTEXT_OFFSET = 64;
   // Input of MODIFY_QP.
+  typedef struct packed {
+    // byte 0x40: The attributes.
+    qp_context_t context_;
+    // byte 0x10: Zero.
+    logic [383:0] reserved_10;
+    // byte 0xc: Zero.
+    logic [31:0] reserved_0c;
+    // byte 0x8: Attributes to take from the context.
+    qp_attribute_mask_t mask;
+    // byte 0x4: QpStateCode that the QP must be in; 0xff: any.
+    logic [31:0] current_state;
+    // byte 0x0: QpStateCode to go to; the present one to change attributes only.
+    logic [31:0] state;
+  } modify_qp_t;
+
+  localparam int SHORT_MODIFY_QP_BYTES = 272;
+  localparam int SHORT_MODIFY_QP_STATE_OFFSET = 0;
+  localparam int SHORT_MODIFY_QP_CURRENT_STATE_OFFSET = 4;
+  localparam int SHORT_MODIFY_QP_MASK_OFFSET = 8;
+  localparam int SHORT_MODIFY_QP_RESERVED_OFFSET = 12;
+  localparam int SHORT_MODIFY_QP_CONTEXT_OFFSET = 16;
+  // Input of MODIFY_QP up to contract 1.5.
   typedef struct packed {
     // byte 0x10: The attributes.
     qp_context_t context_;
@@ -1763,7 +1817,7 @@ package ferroce_pkg;
     logic [31:0] current_state;
     // byte 0x0: QpStateCode to go to; the present one to change attributes only.
     logic [31:0] state;
-  } modify_qp_t;
+  } short_modify_qp_t;
 
   localparam int CQ_CONTEXT_BYTES = 64;
   localparam int CQ_CONTEXT_BASE_OFFSET = 0;
@@ -1987,7 +2041,7 @@ package ferroce_pkg;
   localparam int OUTPUT_BYTES_QUERY_QP = 256;
   localparam int INPUT_BYTES_DESTROY_QP = 0;
   localparam int OUTPUT_BYTES_DESTROY_QP = 0;
-  localparam int INPUT_BYTES_MODIFY_QP = 272;
+  localparam int INPUT_BYTES_MODIFY_QP = 320;
   localparam int OUTPUT_BYTES_MODIFY_QP = 0;
   localparam int INPUT_BYTES_ATTACH_MULTICAST = 16;
   localparam int OUTPUT_BYTES_ATTACH_MULTICAST = 0;

@@ -4,7 +4,7 @@
 //! its ownership to the device, and rings the command queue's doorbell. The device executes
 //! entries in order, writes result and status into the entry and gives it back; the last eight
 //! bytes, which hold the ownership, are written last. Larger inputs and outputs lie in mailboxes,
-//! each contiguous in IOVA space.
+//! each contiguous in IOVA space and aligned to 64 bytes.
 
 use crate::context::{AddressEntry, CqContext, EqContext, MemoryEntry, QpContext, SrqContext};
 use crate::layout::{constants, layout, word};
@@ -116,8 +116,8 @@ layout! {
         0x02 reserved_02: u16, "Zero.";
         0x04 reserved_04: u32, "Zero.";
         0x08 argument: u64, "Number of the object, or zero.";
-        0x10 input_iova: u64, "Input mailbox, 8-byte aligned.";
-        0x18 output_iova: u64, "Output mailbox, 8-byte aligned.";
+        0x10 input_iova: u64, "Input mailbox, 64-byte aligned.";
+        0x18 output_iova: u64, "Output mailbox, 64-byte aligned.";
         0x20 input_length: u32, "Bytes of the input: exactly the size of its structure.";
         0x24 output_length: u32, "Bytes of the output mailbox: at least the size of its structure.";
         0x28 reserved_28: u64, "Zero.";
@@ -140,7 +140,8 @@ layout! {
         0x2b log_mrs: u8, "The same of the memory protection table.";
         0x2c log_mtts: u8, "The same of the memory translation table.";
         0x2d reserved_2d: [u8; 3], "Zero.";
-        0x30 reserved_30: [u64; 4], "Zero.";
+        0x30 private_base: u64, "IOVA of the private area, 4096-byte aligned; zero: none.";
+        0x38 reserved_38: [u64; 3], "Zero.";
     }
 }
 
@@ -176,7 +177,19 @@ layout! {
 
 layout! {
     /// Input of MODIFY_QP.
-    pub struct ModifyQp: 272 {
+    pub struct ModifyQp: 320 {
+        0x00 state: u32, "QpStateCode to go to; the present one to change attributes only.";
+        0x04 current_state: u32, "QpStateCode that the QP must be in; 0xff: any.";
+        0x08 mask: QpAttributeMask, "Attributes to take from the context.";
+        0x0c reserved_0c: u32, "Zero.";
+        0x10 reserved_10: [u64; 6], "Zero.";
+        0x40 context: QpContext, "The attributes.";
+    }
+}
+
+layout! {
+    /// Input of MODIFY_QP up to contract 1.5.
+    pub struct ShortModifyQp: 272 {
         0x00 state: u32, "QpStateCode to go to; the present one to change attributes only.";
         0x04 current_state: u32, "QpStateCode that the QP must be in; 0xff: any.";
         0x08 mask: QpAttributeMask, "Attributes to take from the context.";
@@ -185,7 +198,37 @@ layout! {
     }
 }
 
+impl From<ShortModifyQp> for ModifyQp {
+    fn from(short: ShortModifyQp) -> Self {
+        Self {
+            state: short.state,
+            current_state: short.current_state,
+            mask: short.mask,
+            context: short.context,
+            ..Self::default()
+        }
+    }
+}
+
+impl From<&ModifyQp> for ShortModifyQp {
+    fn from(input: &ModifyQp) -> Self {
+        Self {
+            state: input.state,
+            current_state: input.current_state,
+            mask: input.mask,
+            reserved: 0,
+            context: input.context,
+        }
+    }
+}
+
 constants! {
+    /// Alignment of a mailbox, in bytes.
+    pub const MAILBOX_ALIGNMENT: u64 = 64;
+    /// Alignment of the private area, in bytes.
+    pub const PRIVATE_ALIGNMENT: u64 = 4096;
+    /// Base-2 logarithm of the largest private area of one queue pair, in bytes.
+    pub const LOG_PRIVATE_BYTES_MAX: u8 = 12;
     /// `ModifyQp.current_state`: any state will do.
     pub const ANY_STATE: u32 = 0xff;
     /// Base-2 logarithm of the largest mailbox in bytes.
@@ -224,7 +267,10 @@ layout! {
         0x48 device_memory_length: u32, "Bytes of the device's own memory (BAR4).";
         0x4c max_multicast_groups: u32, "Multicast groups to which QPs may be attached.";
         0x50 max_multicast_qps: u32, "QPs that may be attached to one multicast group.";
-        0x54 reserved_54: u32, "Zero.";
+        0x54 log_resident_qps: u8, "Base-2 logarithm of the QPs that need no private area.";
+        0x55 log_private_bytes: u8, "Base-2 logarithm of the bytes of private area for each QP, 6 \
+             to 12; zero: none.";
+        0x56 reserved_56: u16, "Zero.";
         0x58 reserved_58: [u64; 5], "Zero.";
     }
 }
@@ -242,6 +288,8 @@ word! {
         flag [7] global_atomics, set_global_atomics,
             "Atomics are atomic also with respect to the host's processors (PCIe AtomicOps).";
         flag [8] general_service_interface, set_general_service_interface, "GSI: QP 1.";
+        flag [9] cq_resize, set_cq_resize,
+            "MODIFY_CQ with another ring. Before contract 1.6: always, without this bit.";
     }
 }
 

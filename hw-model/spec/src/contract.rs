@@ -6,6 +6,7 @@ use crate::{command, context, cqe, doorbell, eqe, push, register, wqe};
 
 /// Every word made of bit fields.
 pub const WORDS: &[WordTable] = &[
+    register::ContractVersion::TABLE,
     register::Capability::TABLE,
     register::Control::TABLE,
     register::Status::TABLE,
@@ -50,6 +51,7 @@ pub const LAYOUTS: &[LayoutTable] = &[
     eqe::Eqe::TABLE,
     context::QpContext::TABLE,
     command::ModifyQp::TABLE,
+    command::ShortModifyQp::TABLE,
     context::CqContext::TABLE,
     context::SrqContext::TABLE,
     context::EqContext::TABLE,

@@ -118,4 +118,43 @@ counters! {
 /// Number of counters.
 pub const COUNTER_COUNT: usize = COUNTERS.len();
 
+/// Counters whose unit is the implementation's own: how it cuts DMA accesses, what it caches, when
+/// it sends an ACK. Tests may ask that they move, not by how much.
+pub const IMPLEMENTATION_DEFINED: &[Counter] = &[
+    Counter::tx_no_route,
+    Counter::tx_stalls,
+    Counter::wqe_fetches,
+    Counter::wqe_blocks,
+    Counter::dma_reads,
+    Counter::dma_read_bytes,
+    Counter::dma_writes,
+    Counter::dma_write_bytes,
+    Counter::qpc_hits,
+    Counter::qpc_misses,
+    Counter::cqc_hits,
+    Counter::cqc_misses,
+    Counter::mpt_hits,
+    Counter::mpt_misses,
+    Counter::mtt_hits,
+    Counter::mtt_misses,
+    Counter::acks_sent,
+    Counter::srqc_hits,
+    Counter::srqc_misses,
+    Counter::pushes_used,
+    Counter::pushes_ignored,
+    Counter::wqe_refetches,
+    Counter::receive_wqe_hits,
+    Counter::receive_wqe_misses,
+    Counter::tx_descheduled,
+    Counter::tx_work_done,
+];
+
+/// Returns true if the unit of counter number `index` is the implementation's own.
+#[must_use]
+pub fn is_implementation_defined(index: usize) -> bool {
+    IMPLEMENTATION_DEFINED
+        .iter()
+        .any(|counter| *counter as usize == index)
+}
+
 const _: () = assert!(COUNTER_COUNT * 8 <= 0x1000);

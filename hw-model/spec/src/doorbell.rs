@@ -84,6 +84,12 @@ crate::open_enum::open_enum! {
     }
 }
 
+/// Returns true if a queue may have `slot`: it is in a doorbell page, and not reserved.
+#[must_use]
+pub const fn is_slot_of_queue(slot: u32) -> bool {
+    slot < SLOTS && slot % SLOTS_PER_PAGE >= RESERVED_SLOTS
+}
+
 impl DoorbellValue {
     /// A doorbell for queue `number` with a producer or consumer `index`.
     #[inline]

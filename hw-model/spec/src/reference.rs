@@ -67,13 +67,20 @@ fn render(table: &Table) -> String {
                 .for_each(|row| line(&mut out, &register_row(row)));
         }
         Table::Counters => {
-            line(&mut out, "| offset | counter | counts |");
-            line(&mut out, "| --- | --- | --- |");
+            line(&mut out, "| offset | counter | counts | unit |");
+            line(&mut out, "| --- | --- | --- | --- |");
             for (index, row) in counter::COUNTERS.iter().enumerate() {
                 let offset = register::COUNTERS_OFFSET as usize + 8 * index;
+                let unit = match counter::is_implementation_defined(index) {
+                    true => "own",
+                    false => "",
+                };
                 line(
                     &mut out,
-                    &format!("| {offset:#06x} | {} | {} |", row.name, row.meaning),
+                    &format!(
+                        "| {offset:#06x} | {} | {} | {unit} |",
+                        row.name, row.meaning
+                    ),
                 );
             }
         }

@@ -28,7 +28,7 @@ constants! {
     /// Version of this contract, major part: a driver refuses a card with another one.
     pub const CONTRACT_MAJOR: u16 = 1;
     /// Version of this contract, minor part: grows when something is added compatibly.
-    pub const CONTRACT_MINOR: u16 = 5;
+    pub const CONTRACT_MINOR: u16 = 6;
     /// Bytes of BAR4, the device's own memory: for memory regions near the port, and for software
     /// to read and write.
     pub const BAR4_SIZE: u32 = 256 << 10;
@@ -138,8 +138,8 @@ macro_rules! registers {
 registers! {
     0x000 magic: RO<u32>, reset MAGIC as u64,
         "Identity: the bytes \"FROC\". Anything else: this is not a Ferroce function.";
-    0x004 contract_version: RO<u32>, reset (CONTRACT_MAJOR as u64) << 16 | CONTRACT_MINOR as u64,
-        "Version of this contract: major in bits 31:16, minor in bits 15:0.";
+    0x004 contract_version: RO<ContractVersion>, reset ContractVersion::OURS.bits() as u64,
+        "Version of the contract that the function implements.";
     0x008 device_id: RO<u32>, reset (DEVICE_ID as u64) << 16 | VENDOR_ID as u64,
         "PCI device ID in bits 31:16, vendor ID in bits 15:0.";
     0x00c hardware_revision: RO<u32>, reset 1,
@@ -184,7 +184,7 @@ registers! {
         "Its ranges of timeouts, in order of range_low_bound.";
     block {
         magic: RO<u32>,
-        contract_version: RO<u32>,
+        contract_version: RO<ContractVersion>,
         device_id: RO<u32>,
         hardware_revision: RO<u32>,
         capability: RO<Capability>,
@@ -210,6 +210,33 @@ registers! {
         adp_retx_profile: RW<AdpRetxProfile>,
         adp_retx_profile_start: RW<AdpRetxProfileStart>,
         adp_retx_range: [RW<AdpRetxRange>; 4],
+    }
+}
+
+word! {
+    /// A version of this contract.
+    pub struct ContractVersion: u32 {
+        [15:0] minor, set_minor: u16,
+            "Minor version: grows when something is added that older software need not know.";
+        [31:16] major, set_major: u16, "Major version: software leaves another one alone.";
+    }
+}
+
+impl ContractVersion {
+    /// The version that this crate declares.
+    pub const OURS: Self = Self::from_bits((CONTRACT_MAJOR as u32) << 16 | CONTRACT_MINOR as u32);
+
+    /// Returns true if MODIFY_QP takes [`crate::command::ModifyQp`]; else it takes
+    /// [`crate::command::ShortModifyQp`].
+    #[must_use]
+    pub fn has_aligned_modify_qp(self) -> bool {
+        self.minor() >= 6
+    }
+
+    /// Returns true if `DeviceFeatures.cq_resize` says whether CQs can be resized; else they can.
+    #[must_use]
+    pub fn has_cq_resize_feature(self) -> bool {
+        self.minor() >= 6
     }
 }
 

@@ -73,6 +73,9 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
     pub(super) fn modify_cq(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
         let cqn = self.existing_cq(entry.argument)?;
         let context: CqContext = self.input(entry)?;
+        if context.base != 0 && !self.config.cq_resize {
+            return Err(Failure::new(CommandStatus::NOT_SUPPORTED));
+        }
         check_ring(&context)?;
         let mut dma = self.turn.dma();
         self.blocks.contexts.cqs.modify(cqn, &context, &mut dma)?;

@@ -44,6 +44,7 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
         features.set_atomics(true);
         features.set_global_atomics(config.global_atomics);
         features.set_memory_windows(true);
+        features.set_cq_resize(config.cq_resize);
         DeviceCapabilities {
             firmware_version: FIRMWARE_VERSION,
             qpn_base: config.qpn_base,
@@ -73,6 +74,9 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
             device_memory_length: BAR4_SIZE,
             max_multicast_groups: MAX_GROUPS as u32,
             max_multicast_qps: MAX_QPS_PER_GROUP as u32,
+            // The transport state of every queue pair is on the chip.
+            log_resident_qps: config.log_max_qps,
+            log_private_bytes: 0,
             ..DeviceCapabilities::default()
         }
     }

@@ -1,14 +1,14 @@
 //! Commands on QPs.
 
-use ferroce_spec::command::{CommandEntry, CommandStatus, ModifyQp};
+use ferroce_spec::command::{CommandEntry, CommandStatus, ModifyQp, ShortModifyQp};
 use ferroce_spec::context::{QpContext, QpStateCode, ServiceCode};
-use ferroce_spec::doorbell::SLOTS;
+use ferroce_spec::doorbell::is_slot_of_queue;
 use ferroce_transport::{Service, Transition};
 use ferroce_wire::Qpn;
 
 use crate::blocks::Blocks;
 use crate::command::modify_qp::transition;
-use crate::command::{CommandProcessor, Failure};
+use crate::command::{CommandProcessor, Failure, is_short_modify_qp};
 use crate::completion::cqe_builder;
 use crate::contexts::path::Path;
 use crate::contexts::queue_pair::{
@@ -91,7 +91,10 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
 
     pub(super) fn modify_qp(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
         let index = self.existing_qp(entry.argument)?;
-        let input: ModifyQp = self.input(entry)?;
+        let input = match is_short_modify_qp(entry) {
+            true => self.input::<ShortModifyQp>(entry)?.into(),
+            false => self.input::<ModifyQp>(entry)?,
+        };
         let path = self.path_of(&input)?;
         if input.state == u32::from(QpStateCode::RESET.0) {
             self.flush_pending_ack(index);
@@ -249,7 +252,7 @@ fn check_send_queue(context: &QpContext) -> Result<(), Failure> {
         core::mem::offset_of!(QpContext, send_base),
     )?;
     Failure::parameter_if(
-        context.send_doorbell_slot >= SLOTS,
+        !is_slot_of_queue(context.send_doorbell_slot),
         core::mem::offset_of!(QpContext, send_doorbell_slot),
     )
 }
@@ -266,7 +269,7 @@ fn check_receive_queue(context: &QpContext) -> Result<(), Failure> {
         core::mem::offset_of!(QpContext, receive_base),
     )?;
     Failure::parameter_if(
-        context.receive_doorbell_slot >= SLOTS,
+        !is_slot_of_queue(context.receive_doorbell_slot),
         core::mem::offset_of!(QpContext, receive_doorbell_slot),
     )
 }

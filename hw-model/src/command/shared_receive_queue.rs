@@ -2,7 +2,7 @@
 
 use ferroce_spec::command::{CommandEntry, CommandStatus};
 use ferroce_spec::context::SrqContext;
-use ferroce_spec::doorbell::SLOTS;
+use ferroce_spec::doorbell::is_slot_of_queue;
 use ferroce_spec::eqe::EventType;
 
 use crate::blocks::Blocks;
@@ -99,7 +99,7 @@ fn check_new_srq(context: &SrqContext) -> Result<(), Failure> {
         core::mem::offset_of!(SrqContext, limit),
     )?;
     Failure::parameter_if(
-        context.doorbell_slot >= SLOTS,
+        !is_slot_of_queue(context.doorbell_slot),
         core::mem::offset_of!(SrqContext, doorbell_slot),
     )
 }

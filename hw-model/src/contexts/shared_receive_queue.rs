@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::cache::Cache;
 use crate::config::CacheShape;
-use crate::contexts::work_queue::{ReceiveFetch, SharedOrigin};
+use crate::contexts::work_queue::{ReceiveFetch, SharedOrigin, is_next};
 use crate::dma::Dma;
 use crate::limits::LOG_MAX_RING;
 use crate::ports::host::{DmaError, Host};
@@ -185,7 +185,7 @@ impl SharedReceiveQueues {
             return None;
         }
         let srq = self.get_mut(srqn, dma).ok()?;
-        let fits = producer.wrapping_sub(srq.consumer) <= 1 << srq.log_size;
+        let fits = is_next(producer, srq.producer, srq.consumer, srq.log_size);
         if srq.doorbell_slot != doorbell_slot || !fits {
             return None;
         }

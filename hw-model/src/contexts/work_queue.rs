@@ -13,6 +13,14 @@ use crate::ports::host::{DmaError, Host};
 use crate::wqe::scatter_list::ScatterList;
 use crate::wqe::{SendPayload, SendWqe};
 
+/// Returns true if `producer` may follow the producer index `last` in a ring of `1 << log_size`
+/// entries whose next entry to take is `consumer`. Indices are free-running.
+#[inline]
+pub fn is_next(producer: u32, last: u32, consumer: u32, log_size: u8) -> bool {
+    let ahead = producer.wrapping_sub(consumer);
+    ahead <= 1 << log_size && ahead >= last.wrapping_sub(consumer)
+}
+
 /// The send queue as the NIC sees it. Indices are free-running, in blocks of 64 bytes.
 #[derive(Debug, Default)]
 pub struct SendQueue {
@@ -53,9 +61,9 @@ impl SendQueue {
     }
 
     /// Returns true if a producer index is plausible: not behind the last one, nor more than a ring
-    /// ahead.
+    /// ahead of the next WQE to fetch.
     pub fn accepts(&self, producer: u32) -> bool {
-        producer.wrapping_sub(self.fetched) <= 1 << self.log_blocks
+        is_next(producer, self.producer, self.fetched, self.log_blocks)
     }
 
     /// Blocks of the ring.
@@ -192,9 +200,10 @@ impl ReceiveQueue {
         }
     }
 
-    /// Returns true if a producer index is plausible.
+    /// Returns true if a producer index is plausible: not behind the last one, nor more than a ring
+    /// ahead of the next WQE to use.
     pub fn accepts(&self, producer: u32) -> bool {
-        producer.wrapping_sub(self.consumer()) <= 1 << self.log_entries
+        is_next(producer, self.producer, self.consumer(), self.log_entries)
     }
 
     /// Index of the next receive WQE to use.

@@ -1,12 +1,14 @@
 //! BAR0: register decode. What needs the host is noted here and done when the NIC runs.
 
+use std::cell::Cell;
+
 use ferroce_spec::command::LOG_MAX_MAILBOX;
 use ferroce_spec::counter::COUNTER_COUNT;
 use ferroce_spec::doorbell::LOG_PAGES;
 use ferroce_spec::register::{
-    BAR0_SIZE, COMMAND_QUEUE_LOG_SIZE_MAX, CONTRACT_MAJOR, CONTRACT_MINOR, COUNTERS_OFFSET,
-    Capability, Control, DEVICE_ID, EventQueueDoorbell, FatalSyndrome, MAGIC, MSIX_ENTRY_SIZE,
-    MSIX_PENDING_OFFSET, MSIX_TABLE_OFFSET, Status, UNMAPPED_READ, VECTOR_COUNT, VENDOR_ID, offset,
+    BAR0_SIZE, COMMAND_QUEUE_LOG_SIZE_MAX, COUNTERS_OFFSET, Capability, ContractVersion, Control,
+    DEVICE_ID, EventQueueDoorbell, FatalSyndrome, MAGIC, MSIX_ENTRY_SIZE, MSIX_PENDING_OFFSET,
+    MSIX_TABLE_OFFSET, Status, UNMAPPED_READ, VECTOR_COUNT, VENDOR_ID, offset,
 };
 use ferroce_units::Instant;
 
@@ -54,6 +56,9 @@ pub struct Bar {
     pub msix: MsixTable,
     /// True if the port had a link when the NIC last checked.
     pub link_up: bool,
+    /// High half of the register whose low half was read last: its offset, and its value. Taken by
+    /// one read.
+    latch: Cell<Option<(u32, u32)>>,
 }
 
 impl Bar {
@@ -85,6 +90,7 @@ impl Bar {
             recovery: RecoveryRegisters::new(config.recovery),
             msix: MsixTable::new(),
             link_up: true,
+            latch: Cell::new(None),
         }
     }
 
@@ -95,6 +101,7 @@ impl Bar {
         self.commands = CommandQueueRegisters::default();
         self.event_queue_doorbells = [None; VECTOR_COUNT as usize];
         self.recovery.reset();
+        self.latch.set(None);
     }
 
     /// The function has stopped; only a reset helps.
@@ -111,7 +118,18 @@ impl Bar {
     /// Reads 4 bytes. Any offset has an answer.
     pub fn read32(&self, at: u32, now: Instant, counters: &Counters) -> u32 {
         let word = self.read64(at & !7, now, counters);
-        (word >> (8 * (at & 4))) as u32
+        let (low, high) = (word as u32, (word >> 32) as u32);
+        if !counts(at) {
+            return if at & 4 == 0 { low } else { high };
+        }
+        if at & 4 == 0 {
+            self.latch.set(Some((at + 4, high)));
+            return low;
+        }
+        match self.latch.take() {
+            Some((latched_at, latched)) if latched_at == at => latched,
+            _ => high,
+        }
     }
 
     /// Reads 8 bytes at a multiple of 8; registers of 4 bytes come in pairs.
@@ -142,7 +160,7 @@ impl Bar {
     fn register32(&self, at: u32) -> u32 {
         match at {
             offset::magic => MAGIC,
-            offset::contract_version => u32::from(CONTRACT_MAJOR) << 16 | u32::from(CONTRACT_MINOR),
+            offset::contract_version => ContractVersion::OURS.bits(),
             offset::device_id => u32::from(DEVICE_ID) << 16 | u32::from(VENDOR_ID),
             offset::hardware_revision => HARDWARE_REVISION,
             offset::control => self.control.bits(),
@@ -213,6 +231,11 @@ impl Bar {
             self.control.set_enable(value.enable());
         }
     }
+}
+
+/// Returns true if `at` is in a 64-bit register that changes by itself.
+fn counts(at: u32) -> bool {
+    at & !7 == offset::clock || (COUNTERS_OFFSET..MSIX_TABLE_OFFSET).contains(&at)
 }
 
 fn event_queue_of(at: u32) -> Option<u32> {

@@ -48,6 +48,7 @@ impl Preset {
             device_atomic: ClockDomain::from_mhz(self.clock.core_mhz)
                 .cycles(self.datapath.atomic_cycles),
             global_atomics: self.pcie.atomic_ops,
+            cq_resize: true,
             interrupt_moderation: InterruptModeration {
                 count: self.interrupt.moderation_count,
                 time: nanoseconds(self.interrupt.moderation_ns),

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use ferroce_spec::context::{MemoryEntry, TranslationEntry};
+use ferroce_spec::context::{LOG_PAGE_SIZES, MemoryEntry, TranslationEntry};
 use ferroce_spec::counter::Counter;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -14,9 +14,6 @@ use crate::translation::protection::ProtectionFault;
 
 /// MTT entries in one line of the cache: what one 64-byte DMA read brings.
 const ENTRIES_PER_LINE: u64 = 8;
-
-/// Page sizes are powers of two below this one, or an address could not hold them.
-const LOG_PAGE_SIZE_LIMIT: u8 = 64;
 
 /// One line of the MTT cache.
 #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable)]
@@ -116,20 +113,25 @@ impl TranslationTable for Mtt {
             });
         }
         // CREATE_MR has checked these numbers, but the entry has been in host memory since.
-        let log_page_size = entry.word.log_page_size() & (LOG_PAGE_SIZE_LIMIT - 1);
+        let log_page_size = entry.word.log_page_size();
+        if !LOG_PAGE_SIZES.contains(&log_page_size) {
+            return Err(ProtectionFault::Page { address });
+        }
         let position = entry.first_page_offset.wrapping_add(offset);
         let index = entry.translation.wrapping_add(position >> log_page_size);
         if index >= self.entries {
             return Err(ProtectionFault::Page { address });
         }
-        let in_page = position & ((1 << log_page_size) - 1);
+        let page_mask = (1 << log_page_size) - 1;
+        let in_page = position & page_mask;
         let line = self.cache.get((index / ENTRIES_PER_LINE) as u32, dma)?;
         let page = line.0[(index % ENTRIES_PER_LINE) as usize];
         if !page.present() {
             return Err(ProtectionFault::Page { address });
         }
         Ok(Run {
-            iova: page.iova().wrapping_add(in_page),
+            // Pages are aligned to their size: lower bits of the page number do not count.
+            iova: page.iova() & !page_mask | in_page,
             length: (1 << log_page_size) - in_page,
         })
     }

@@ -551,7 +551,8 @@ impl<T: Timing> Machine<T> {
             state,
             current_state: ANY_STATE,
             mask,
-            reserved: 0,
+            reserved_0c: 0,
+            reserved_10: [0; 6],
             context,
         };
         let qpn = u64::from(self.qpn);
@@ -590,11 +591,7 @@ impl<T: Timing> Machine<T> {
             },
             ..QpContext::default()
         };
-        let mut init = QpAttributeMask::default();
-        init.set_access(true);
-        init.set_p_key(true);
-        init.set_port(true);
-        self.modify(QpStateCode::INIT, init, context);
+        self.initialize(context);
         let mut rtr = QpAttributeMask::default();
         rtr.set_path(true);
         rtr.set_path_mtu(true);
@@ -610,6 +607,15 @@ impl<T: Timing> Machine<T> {
         rts.set_rnr_retry(true);
         rts.set_max_rd_atomic(true);
         self.modify(QpStateCode::RTS, rts, context);
+    }
+
+    /// Takes the QP from RESET to INIT.
+    pub fn initialize(&mut self, context: QpContext) {
+        let mut init = QpAttributeMask::default();
+        init.set_access(true);
+        init.set_p_key(true);
+        init.set_port(true);
+        self.modify(QpStateCode::INIT, init, context);
     }
 
     /// Takes the QP to RESET.

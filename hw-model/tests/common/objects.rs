@@ -263,7 +263,8 @@ impl<T: Timing> Machine<T> {
             state: u32::from(state.0),
             current_state: ANY_STATE,
             mask: bits,
-            reserved: 0,
+            reserved_0c: 0,
+            reserved_10: [0; 6],
             context,
         };
         self.command(CommandOpcode::MODIFY_QP, u64::from(qp.qpn), &input)

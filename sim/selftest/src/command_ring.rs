@@ -44,11 +44,44 @@ impl CommandRing {
         for word in &ring.buffer.words()[ring.words()..] {
             word.store(GUARD, Ordering::Relaxed);
         }
-        ring.bus
-            .write64(offset::command_queue_base, ring.buffer.iova());
-        ring.bus.write32(offset::command_queue_log_size, log_size);
-        ring.enable(bench)?;
+        ring.start(bench)?;
         Ok(ring)
+    }
+
+    /// Sets up the empty ring again, after a reset.
+    pub fn restart(&mut self, bench: &Bench) -> Result<(), Failure> {
+        self.posted = 0;
+        self.start(bench)
+    }
+
+    fn start(&self, bench: &Bench) -> Result<(), Failure> {
+        let (base, log_size) = (self.buffer.iova(), self.log_size);
+        self.bus.write64(offset::command_queue_base, base);
+        self.bus.write32(offset::command_queue_log_size, log_size);
+        self.enable(bench)
+    }
+
+    /// Writes `mark` to every word of the ring.
+    pub fn fill(&self, mark: u64) {
+        for word in &self.buffer.words()[..self.words()] {
+            word.store(mark, Ordering::Release);
+        }
+    }
+
+    /// Returns the first byte of the ring that is not of `mark`, and the word there.
+    pub fn find_other_than(&self, mark: u64) -> Option<(usize, u64)> {
+        let words = self.buffer.words()[..self.words()].iter();
+        let values = words.map(|word| word.load(Ordering::Acquire));
+        let mut others = values.enumerate().filter(|(_, value)| *value != mark);
+        others.next().map(|(index, value)| (8 * index, value))
+    }
+
+    /// Returns true if a command in the ring has not been completed.
+    pub fn is_any_waiting(&self) -> bool {
+        (0..1 << self.log_size).any(|index| {
+            let word = &self.buffer.words()[(self.place(index) + COMPLETION_OFFSET) / 8];
+            CommandCompletion::from_bits(word.load(Ordering::Acquire)).device_owned()
+        })
     }
 
     fn words(&self) -> usize {

@@ -37,6 +37,7 @@ mod pattern;
 pub mod register_names;
 mod registers;
 mod reset;
+mod reset_dma;
 mod timing;
 
 use bench::Bench;
@@ -103,6 +104,13 @@ pub const STAGES: &[Stage] = &[
                  around the end of the ring, and an unknown one is refused",
         needs: &["registers", "reset"],
         run: commands::run,
+    },
+    Stage {
+        name: "reset-dma",
+        proves: "a reset while commands are under way ends them: nothing that was read before is \
+                 executed, and nothing is written after it",
+        needs: &["commands"],
+        run: reset_dma::run,
     },
     Stage {
         name: "bring-up",

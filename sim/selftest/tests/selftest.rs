@@ -238,6 +238,14 @@ fn faults_of_the_command_queue() {
 }
 
 #[test]
+fn faults_of_a_reset_under_way() {
+    let stale = ["the command of before the reset", "epoch"];
+    expect(Fault::StaleReadAfterReset, "reset-dma", &stale);
+    let late = ["was written after the reset", "posted writes"];
+    expect(Fault::WriteAfterReset, "reset-dma", &late);
+}
+
+#[test]
 fn faults_of_dma() {
     let destination = ["was not written", "4 KiB boundary of the destination"];
     expect(Fault::WritesEndAtPage, "dma", &destination);

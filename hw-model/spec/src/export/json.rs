@@ -8,7 +8,7 @@ use core::fmt::Display;
 use super::names::plain;
 use crate::command::{CommandOpcode, input_size, output_size};
 use crate::contract::{CONSTANTS, ENUMS, Kind, LAYOUTS, WORDS};
-use crate::counter::COUNTERS;
+use crate::counter::{COUNTERS, is_implementation_defined};
 use crate::layout::{Bits, Field, LayoutTable, WordTable};
 use crate::open_enum::EnumTable;
 use crate::register::{
@@ -32,6 +32,10 @@ pub fn print() -> String {
         object(&[
             ("name", text(row.name)),
             ("offset", number(COUNTERS_OFFSET as usize + 8 * place)),
+            (
+                "implementation_defined",
+                number(is_implementation_defined(place)),
+            ),
             ("meaning", text(row.meaning)),
         ])
     });

@@ -38,6 +38,8 @@ struct Device {
     plug: LoopbackPlug,
     /// Base of the command queue, as last written.
     base: u64,
+    /// Commands posted, as last rung.
+    commands: u32,
     /// Overwritten value of `hardware_revision`.
     revision: Option<u32>,
     /// Random numbers, and a count of accesses.
@@ -65,6 +67,7 @@ impl Card {
                 host: CardHost::new(Arc::clone(&memory), fault, seed),
                 plug: LoopbackPlug::new(fault),
                 base: 0,
+                commands: 0,
                 revision: None,
                 random: SplitMix64::new(seed),
                 reads: 0,
@@ -202,10 +205,32 @@ impl Card {
             offset::hardware_revision if self.fault == Fault::WritableIdentity => {
                 device.revision = Some(value);
             }
-            offset::command_queue_doorbell => return self.fault != Fault::CommandDoorbellLost,
+            offset::command_queue_doorbell => {
+                device.commands = value;
+                return self.fault != Fault::CommandDoorbellLost;
+            }
+            offset::control if Control::from_bits(value).reset() => self.meet_reset(&mut device),
             _ => {}
         }
         true
+    }
+
+    /// Returns true if commands run later than their doorbell.
+    fn takes_time(&self) -> bool {
+        matches!(
+            self.fault,
+            Fault::StaleReadAfterReset | Fault::WriteAfterReset
+        )
+    }
+
+    /// Keeps what is under way when a reset comes.
+    fn meet_reset(&self, device: &mut Device) {
+        let done = device
+            .nic
+            .read32(self.now(), offset::command_queue_consumer);
+        if self.takes_time() && std::mem::take(&mut device.commands) != done {
+            device.host.keep_command(device.base);
+        }
     }
 
     /// Returns a dword of the configuration space.
@@ -272,7 +297,9 @@ impl Bus for Card {
         if self.accept(at, value) {
             self.device.lock().expect("no panic").nic.write32(at, value);
         }
-        self.run();
+        if at != offset::command_queue_doorbell || !self.takes_time() {
+            self.run();
+        }
     }
 
     fn write64(&self, at: u32, value: u64) {
@@ -350,6 +377,7 @@ impl Bus for Card {
     }
 
     fn relax(&self) {
+        self.device.lock().expect("no panic").host.write_late();
         self.run();
     }
 }

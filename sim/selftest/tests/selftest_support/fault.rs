@@ -47,6 +47,12 @@ pub enum Fault {
     CommandReadsLost,
     CommandWritesLost,
     WrongByteOrder,
+    /// Commands take time, and the entry that was being read when a reset came is executed after
+    /// it.
+    StaleReadAfterReset,
+    /// Commands take time, and the outcome that was on its way when a reset came is written after
+    /// it.
+    WriteAfterReset,
     NeverEnabled,
     // DMA.
     DmaRefused,

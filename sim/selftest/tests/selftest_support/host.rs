@@ -29,6 +29,10 @@ pub struct CardHost {
     /// Where the last read and the last write have begun and ended.
     last_read: Span,
     last_write: Span,
+    /// Entry of a command that was read before a reset, and where.
+    stale: Option<(u64, [u8; 64])>,
+    /// Outcome of a command that was on its way when a reset came, and where it goes.
+    late: Option<(u64, [u64; 2])>,
 }
 
 #[derive(Default)]
@@ -61,6 +65,28 @@ impl CardHost {
             random: SplitMix64::new(seed),
             last_read: Span::default(),
             last_write: Span::default(),
+            stale: None,
+            late: None,
+        }
+    }
+
+    /// Keeps the command at `iova`, as a card does that a reset does not reach.
+    pub fn keep_command(&mut self, iova: u64) {
+        let mut entry = [0; 64];
+        if self.load(iova, &mut entry).is_err() {
+            return;
+        }
+        match self.fault {
+            Fault::StaleReadAfterReset => self.stale = Some((iova, entry)),
+            Fault::WriteAfterReset => self.late = Some((iova + 0x30, [1, 0])),
+            _ => {}
+        }
+    }
+
+    /// Writes the outcome that a reset has met.
+    pub fn write_late(&mut self) {
+        if let Some((iova, words)) = self.late.take() {
+            self.memory.store_words(iova, &words);
         }
     }
 
@@ -107,6 +133,13 @@ impl UntimedHost for CardHost {
             return Err(DmaError::refused(iova, length));
         }
         self.load(iova, destination)?;
+        let length = destination.len();
+        let stale = self
+            .stale
+            .take_if(|(at, entry)| *at == iova && entry.len() == length);
+        if let Some((_, entry)) = stale {
+            destination.copy_from_slice(&entry);
+        }
         let goes_on = self.last_read.follow(iova, destination.len());
         if goes_on && self.fault == Fault::ReadsEndAtPage {
             destination.fill(0);

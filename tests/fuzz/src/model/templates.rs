@@ -234,7 +234,8 @@ fn modify_qp(side: &Side, input: &mut Input<'_>) -> ModifyQp {
             _ => ANY_STATE,
         },
         mask: QpAttributeMask::from_bits(mask),
-        reserved: 0,
+        reserved_0c: 0,
+        reserved_10: [0; 6],
         context: queue_pair(side, input),
     }
 }

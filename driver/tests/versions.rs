@@ -1,0 +1,86 @@
+//! What the driver does with a device of an older version of the contract, and with one that lacks
+//! what a small card leaves out.
+
+mod support;
+
+use ferroce_driver::Error;
+use ferroce_spec::command::{CommandOpcode, DeviceFeatures, PRIVATE_ALIGNMENT};
+use support::HonestDevice;
+use support::verbs::{connect, setup, setup_of};
+
+fn without_resize() -> DeviceFeatures {
+    let mut lacks = DeviceFeatures::default();
+    lacks.set_cq_resize(true);
+    lacks
+}
+
+/// Goal: a device of contract 1.5 gets the short MODIFY_QP, with the same content, and resizes CQs
+/// although it does not say so. Method: the device checks the length of each input.
+#[test]
+fn a_device_of_version_1_5_gets_what_it_knows() {
+    let old = setup_of(HonestDevice::of_version(5, without_resize()));
+    let new = setup();
+    connect(&old.qp);
+    connect(&new.qp);
+    let transitions =
+        |s: &support::verbs::Setup| s.fake.with_state(|state| state.transitions.clone());
+    assert_eq!(transitions(&old).len(), 3);
+    for (old, new) in transitions(&old).iter().zip(transitions(&new)) {
+        assert_eq!((old.state, old.mask), (new.state, new.mask));
+        assert_eq!(old.context.dest_qpn, new.context.dest_qpn);
+        assert_eq!(old.context.path, new.context.path);
+    }
+    assert_eq!(old.cq.resize(64), Ok(()));
+}
+
+#[test]
+fn a_device_without_resize_gets_no_such_command() {
+    let s = setup_of(HonestDevice::without(without_resize()));
+    let what = "resizing a CQ";
+    assert_eq!(s.cq.resize(64), Err(Error::NotSupported { what }));
+    let commands = s.fake.with_state(|state| state.commands.clone());
+    assert!(!commands.contains(&CommandOpcode::MODIFY_CQ));
+    assert_eq!(setup().cq.resize(64), Ok(()));
+}
+
+/// Goal: a device that wants a private area gets one for each QP, zeroed, aligned, and apart from
+/// the tables; another one gets none.
+#[test]
+fn a_device_gets_its_private_area() {
+    let log_bytes = 9;
+    let s = setup_of(HonestDevice::with_private_area(log_bytes));
+    let tables = s.fake.with_state(|state| state.tables).expect("installed");
+    let length = 1u64 << (log_bytes + tables.log_qps);
+    let base = tables.private_base;
+    assert!(base != 0 && base % PRIVATE_ALIGNMENT == 0);
+    for place in [0, length / 2, length - 8] {
+        assert_eq!(
+            s.fake.memory.load(base + place),
+            Some(0),
+            "{place:#x} is mapped"
+        );
+    }
+    let others = [
+        tables.qpc_base,
+        tables.cqc_base,
+        tables.srqc_base,
+        tables.mpt_base,
+    ];
+    assert!(
+        others
+            .iter()
+            .all(|other| !(base..base + length).contains(other))
+    );
+    let without = setup()
+        .fake
+        .with_state(|state| state.tables)
+        .expect("installed");
+    assert_eq!(without.private_base, 0);
+}
+
+/// Goal: a device that wants more than the contract allows is not opened.
+#[test]
+fn a_private_area_has_a_limit() {
+    let device = ferroce_driver::Device::open(HonestDevice::with_private_area(13));
+    assert!(matches!(device, Err(Error::BadAnswer { .. })));
+}
