@@ -42,6 +42,23 @@ fn a_failed_assertion_is_a_panic() {
     assert!(text.contains("roce_rx.sv:"), "{text}");
 }
 
+/// Goal: instances do not share what Verilator's runtime keeps for each thread. Method: they end in
+/// the order in which they began, one of them in another thread.
+#[test]
+fn instances_are_independent() {
+    let instances = [RoceRx::new(), RoceRx::new(), RoceRx::new()];
+    let [first, second, mut third] = instances;
+    drop(first);
+    drop(second);
+    let thread = std::thread::Builder::new();
+    let cycles = thread.spawn(move || {
+        third.cycle();
+        third.cycles()
+    });
+    let cycles = cycles.expect("a thread").join().expect("it ends");
+    assert_eq!(cycles, 1);
+}
+
 #[test]
 #[should_panic(expected = "s_bytes is too narrow")]
 fn a_value_beyond_the_width_of_a_port_is_refused() {

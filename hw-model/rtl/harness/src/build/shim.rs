@@ -47,15 +47,20 @@ struct Instance {
     uint64_t cycle = 0, from = 0, to = 0;
 
     Instance() {
+        context.threads(1);
         context.traceEverOn(true);
         top = new V@NAME{&context, "@NAME"};
         top->eval(); // an edge of the clock is a change since the evaluation before
     }
     ~Instance() {
+        enter();
         close();
         top->final();
         delete top;
     }
+    // Verilator's runtime finds the context by thread: that of another instance, of a deleted one,
+    // or none, until it is set.
+    void enter() { Verilated::threadContextp(&context); }
     void close() {
         if (!trace) return;
         trace->close();
@@ -73,6 +78,7 @@ void destroy(void* p) { delete static_cast<Instance*>(p); }
 
 const char* settle(void* p) {
     Instance& i = *static_cast<Instance*>(p);
+    i.enter();
     i.top->clk = 0;
     i.top->eval();
     return ferroce_take_failure();
@@ -80,6 +86,7 @@ const char* settle(void* p) {
 
 const char* edge(void* p) {
     Instance& i = *static_cast<Instance*>(p);
+    i.enter();
     i.dump(2 * i.cycle);
     i.top->clk = 1;
     i.top->eval();
@@ -90,6 +97,7 @@ const char* edge(void* p) {
 
 int trace(void* p, const char* path, uint64_t from, uint64_t to) {
     Instance& i = *static_cast<Instance*>(p);
+    i.enter();
     i.close();
     i.trace = new VerilatedFstC;
     i.top->trace(i.trace, 99);
