@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+// The blocks in RTL, where the crate beside this one runs these tests.
+#[cfg_attr(rtl_blocks, path = "../../rtl/tests/common/blocks.rs")]
 pub mod blocks;
 pub mod memory_unit;
 pub mod objects;

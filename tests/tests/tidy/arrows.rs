@@ -16,6 +16,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cm", &["units", "wire"]),
     ("transport", &["qp", "units", "wire"]),
     ("model", &["spec", "transport", "units", "wire"]),
+    // Its blocks in RTL, held against those of the model.
+    ("rtl-harness", &[]),
+    ("rtl", &["model", "rtl-harness", "spec"]),
     // The driver never sees the model.
     ("vfio-user", &[]),
     ("driver", &["qp", "spec", "vfio-user"]),

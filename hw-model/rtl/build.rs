@@ -1,0 +1,24 @@
+//! Verilated modules of `sv/`.
+
+use ferroce_rtl_harness::build::{Module, Sources, modules};
+
+fn main() {
+    let module = |name, parameters| Module {
+        name,
+        top: name,
+        parameters,
+    };
+    let sources = Sources {
+        folder: "sv",
+        packages: &["ferroce_pkg"],
+    };
+    // Small caches, so that entries are replaced; three ways: the turn has to wrap.
+    let shape: &[(&str, u64)] = &[("LOG_SETS", 3), ("WAYS", 3)];
+    let all = [
+        module("roce_rx", &[]),
+        module("mtt", shape),
+        module("mpt", shape),
+    ];
+    modules("ferroce_rtl", sources, &all);
+    println!("cargo:rustc-cfg=rtl_blocks");
+}

@@ -1,0 +1,156 @@
+//! The generated C++: the functions of a module as [`crate::Functions`].
+
+use std::fmt::Write as _;
+
+use super::header::PortOfHeader;
+
+/// What all modules share: a failed assertion is kept as text, which the next return to Rust passes
+/// on.
+pub const RUNTIME: &str = r#"
+#include <verilated.h>
+#include <string>
+
+static thread_local std::string failure;
+static thread_local bool has_failed = false;
+
+void vl_stop(const char* file, int line, const char*) VL_MT_UNSAFE {
+    failure = std::string(file) + ":" + std::to_string(line);
+    has_failed = true;
+}
+
+const char* ferroce_take_failure() {
+    if (!has_failed) return nullptr;
+    has_failed = false;
+    return failure.c_str();
+}
+
+double sc_time_stamp() { return 0; }
+"#;
+
+const TEMPLATE: &str = r#"
+#include <cstdint>
+#include <verilated.h>
+#include <verilated_fst_c.h>
+#if VM_COVERAGE
+#include <verilated_cov.h>
+#endif
+#include "V@NAME.h"
+
+const char* ferroce_take_failure();
+
+namespace {
+
+struct Instance {
+    VerilatedContext context;
+    V@NAME* top = nullptr;
+    VerilatedFstC* trace = nullptr;
+    uint64_t cycle = 0, from = 0, to = 0;
+
+    Instance() {
+        context.threads(1);
+        context.traceEverOn(true);
+        top = new V@NAME{&context, "@NAME"};
+        top->eval(); // an edge of the clock is a change since the evaluation before
+    }
+    ~Instance() {
+        enter();
+        close();
+        top->final();
+        delete top;
+    }
+    // Verilator's runtime finds the context by thread: that of another instance, of a deleted one,
+    // or none, until it is set.
+    void enter() { Verilated::threadContextp(&context); }
+    void close() {
+        if (!trace) return;
+        trace->close();
+        delete trace;
+        trace = nullptr;
+    }
+    void dump(uint64_t time) {
+        if (trace && cycle >= from && cycle < to) trace->dump(time);
+    }
+};
+
+void* create() { return new Instance; }
+
+void destroy(void* p) { delete static_cast<Instance*>(p); }
+
+const char* settle(void* p) {
+    Instance& i = *static_cast<Instance*>(p);
+    i.enter();
+    i.top->clk = 0;
+    i.top->eval();
+    return ferroce_take_failure();
+}
+
+const char* edge(void* p) {
+    Instance& i = *static_cast<Instance*>(p);
+    i.enter();
+    i.dump(2 * i.cycle);
+    i.top->clk = 1;
+    i.top->eval();
+    i.dump(2 * i.cycle + 1);
+    ++i.cycle;
+    return ferroce_take_failure();
+}
+
+int trace(void* p, const char* path, uint64_t from, uint64_t to) {
+    Instance& i = *static_cast<Instance*>(p);
+    i.enter();
+    i.close();
+    i.trace = new VerilatedFstC;
+    i.top->trace(i.trace, 99);
+    i.trace->open(path);
+    i.from = from;
+    i.to = to;
+    if (i.trace->isOpen()) return 1;
+    delete i.trace;
+    i.trace = nullptr;
+    return 0;
+}
+
+int coverage(void* p, const char* path) {
+#if VM_COVERAGE
+    static_cast<Instance*>(p)->context.coveragep()->write(path);
+    return 1;
+#else
+    (void)p;
+    (void)path;
+    return 0;
+#endif
+}
+
+void* port(void* p, uint32_t index) {
+    V@NAME* t = static_cast<Instance*>(p)->top;
+    switch (index) {
+@PORTS    default: return nullptr;
+    }
+}
+
+struct Functions {
+    void* (*create)();
+    void (*destroy)(void*);
+    const char* (*settle)(void*);
+    const char* (*edge)(void*);
+    int (*trace)(void*, const char*, uint64_t, uint64_t);
+    int (*coverage)(void*, const char*);
+    void* (*port)(void*, uint32_t);
+};
+
+const Functions functions = {create, destroy, settle, edge, trace, coverage, port};
+
+}
+
+extern "C" const void* @NAME_functions() { return &functions; }
+"#;
+
+/// Returns the C++ of the module `name`.
+pub fn print(name: &str, ports: &[PortOfHeader]) -> String {
+    let mut cases = String::new();
+    for (index, port) in ports.iter().enumerate() {
+        writeln!(cases, "    case {index}: return &t->{};", port.name)
+            .expect("writing to a String cannot fail");
+    }
+    TEMPLATE.replace("@NAME", name).replace("@PORTS", &cases)
+}

@@ -1,0 +1,125 @@
+//! Verilator: where it is, how it is called, what its output is compiled with.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::{env, fs};
+
+use super::{Module, Sources};
+
+/// What a developer does without it.
+const MISSING: &str = "Verilator 5.006 or newer is needed: `make rtl-test` installs Debian's, \
+     `apt-get install verilator g++ zlib1g-dev` does so by hand; VERILATOR names another one";
+
+/// Flags of every module. What is unknown after power-on is zero, so that a run repeats.
+const FLAGS: [&str; 10] = [
+    "--cc",
+    "-O3",
+    "-Wall",
+    "--assert",
+    "--trace-fst",
+    "--trace-structs",
+    "--x-assign",
+    "fast",
+    "--x-initial",
+    "fast",
+];
+
+/// An installed Verilator.
+pub struct Verilator {
+    program: String,
+    root: PathBuf,
+}
+
+impl Verilator {
+    /// Returns that of the environment variable `VERILATOR`, or the one in `PATH`.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn find() -> Self {
+        println!("cargo:rerun-if-env-changed=VERILATOR");
+        let program = env::var("VERILATOR").unwrap_or_else(|_| "verilator".to_owned());
+        let output = run(Command::new(&program).args(["--getenv", "VERILATOR_ROOT"]));
+        let root = String::from_utf8_lossy(&output.stdout).trim().into();
+        Self { program, root }
+    }
+
+    /// Converts a module to C++; returns the folder.
+    ///
+    /// # Panics
+    /// If Verilator refuses it.
+    pub fn convert(&self, module: &Module<'_>, sources: Sources<'_>, out: &Path) -> PathBuf {
+        let folder = out.join(format!("{}.verilated", module.name));
+        let _ = fs::remove_dir_all(&folder); // files of an older run, if there was one
+        fs::create_dir_all(&folder).expect("OUT_DIR can be written");
+        let mut command = Command::new(&self.program);
+        command.args(FLAGS);
+        if cfg!(feature = "coverage") {
+            command.arg("--coverage");
+        }
+        command
+            .args(["--prefix", &format!("V{}", module.name)])
+            .args(["--top-module", module.top, "-y", sources.folder, "-Mdir"])
+            .arg(&folder);
+        for (name, value) in module.parameters {
+            command.arg(format!("-G{name}={value}"));
+        }
+        for source in sources.packages.iter().chain([&module.top]) {
+            command.arg(Path::new(sources.folder).join(format!("{source}.sv")));
+        }
+        run(&mut command);
+        folder
+    }
+
+    /// Returns a compiler with Verilator's runtime. Its Makefile is not used: the names in it differ
+    /// between versions.
+    pub fn compiler(&self) -> cc::Build {
+        let include = self.root.join("include");
+        let mut compiler = cc::Build::new();
+        compiler
+            .cpp(true)
+            .std("c++17")
+            .opt_level(3)
+            .warnings(false)
+            .flag("-fno-strict-aliasing")
+            .flag_if_supported("-Wno-attributes")
+            .define("VL_USER_STOP", "1") // a failed assertion is a panic: see `shim::RUNTIME`
+            .define("VM_TRACE", "1")
+            .define("VM_TRACE_FST", "1")
+            .define(
+                "VM_COVERAGE",
+                Some(if cfg!(feature = "coverage") { "1" } else { "0" }),
+            )
+            .include(&include)
+            .include(include.join("vltstd"));
+        let coverage = cfg!(feature = "coverage").then_some("verilated_cov.cpp");
+        let runtime = [
+            "verilated.cpp",
+            "verilated_threads.cpp",
+            "verilated_fst_c.cpp",
+        ];
+        for file in runtime.into_iter().chain(coverage) {
+            compiler.file(include.join(file));
+        }
+        compiler
+    }
+
+    /// Links what compresses FST: zlib, and LZ4 where the runtime does not bring its own.
+    pub fn link_compression(&self) {
+        println!("cargo:rustc-link-lib=z");
+        if self.root.join("include/fstcpp").exists() {
+            println!("cargo:rustc-link-lib=lz4");
+        }
+    }
+}
+
+/// Runs a command to its end.
+///
+/// # Panics
+/// If it cannot be started or fails; with what it has printed.
+fn run(command: &mut Command) -> Output {
+    let output = command.output();
+    let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}\n{MISSING}"));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}\n{text}");
+    output
+}

@@ -1,0 +1,234 @@
+//! A Verilated module that runs.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::port::{Direction, Port, PortValue, storage_bytes};
+use crate::waves::Waves;
+
+/// The C functions of a module: the generated C++ has the same structure.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Functions {
+    new: unsafe extern "C" fn() -> *mut c_void,
+    free: unsafe extern "C" fn(*mut c_void),
+    /// Outputs follow the inputs with the clock low. Both return the text of a failed assertion.
+    settle: unsafe extern "C" fn(*mut c_void) -> *const c_char,
+    edge: unsafe extern "C" fn(*mut c_void) -> *const c_char,
+    trace: unsafe extern "C" fn(*mut c_void, *const c_char, u64, u64) -> c_int,
+    coverage: unsafe extern "C" fn(*mut c_void, *const c_char) -> c_int,
+    port: unsafe extern "C" fn(*mut c_void, u32) -> *mut c_void,
+}
+
+/// A waveform cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: a waveform cannot be written there")]
+pub struct TraceError {
+    path: PathBuf,
+}
+
+/// Files that this process has begun; their names differ by it.
+static FILES: AtomicU64 = AtomicU64::new(0);
+
+/// Returns a file name that no other simulation of a test run has.
+fn unique(name: &str, extension: &str) -> String {
+    let number = FILES.fetch_add(1, Ordering::Relaxed);
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "names of files, no part of a run"
+    )]
+    let process = std::process::id();
+    format!("{name}-{process}-{number}.{extension}")
+}
+
+/// An instance of a Verilated module: its ports and its clock.
+///
+/// A clock cycle is: set inputs, [`Simulation::settle`] if outputs depend on them, read outputs,
+/// [`Simulation::cycle`].
+pub struct Simulation {
+    name: &'static str,
+    functions: &'static Functions,
+    handle: NonNull<c_void>,
+    ports: &'static [Port],
+    addresses: Box<[NonNull<c_void>]>,
+    cycles: u64,
+}
+
+// SAFETY: a module has no thread and no thread-local state; its context belongs to it alone.
+unsafe impl Send for Simulation {}
+
+impl std::fmt::Debug for Simulation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} at cycle {}", self.name, self.cycles)
+    }
+}
+
+/// Creates a [`Simulation`] of the module whose functions the generated C function returns. Only
+/// for generated code: `$ports` is the table from which that C++ was generated.
+#[macro_export]
+macro_rules! verilated {
+    ($name:literal, $functions:ident, $ports:expr) => {{
+        unsafe extern "C" {
+            fn $functions() -> *const $crate::Functions;
+        }
+        // SAFETY: Rust and C++ are generated from one list of ports by `build::modules`.
+        #[allow(
+            unsafe_code,
+            reason = "the C++ of a module can be called in no other way"
+        )]
+        unsafe {
+            $crate::Simulation::new($name, $functions(), $ports)
+        }
+    }};
+}
+
+impl Simulation {
+    /// Creates an instance after power-on, with all inputs zero. Writes a waveform if
+    /// `FERROCE_RTL_WAVES` asks for it.
+    ///
+    /// # Safety
+    /// `functions` are those of a module with these ports, in this order.
+    ///
+    /// # Panics
+    /// If a waveform is asked for and cannot be written.
+    pub unsafe fn new(
+        name: &'static str,
+        functions: *const Functions,
+        ports: &'static [Port],
+    ) -> Self {
+        // SAFETY: the caller promises that they are functions of a module, which are static.
+        let functions = unsafe { &*functions };
+        // SAFETY: as above. `new` of C++ returns an object or ends the process.
+        let handle = unsafe { NonNull::new((functions.new)()).expect("C++ has made an object") };
+        let address = |index| {
+            // SAFETY: the caller promises that the module has a port of this index.
+            let address = unsafe { (functions.port)(handle.as_ptr(), index as u32) };
+            NonNull::new(address).expect("the index is that of a port")
+        };
+        let mut simulation = Self {
+            name,
+            functions,
+            handle,
+            ports,
+            addresses: (0..ports.len()).map(address).collect(),
+            cycles: 0,
+        };
+        if let Some(waves) = Waves::of_environment() {
+            let path = waves.folder.join(unique(name, "fst"));
+            let begun = simulation.trace(&path, waves.cycles);
+            begun.unwrap_or_else(|error| panic!("FERROCE_RTL_WAVES: {error}"));
+        }
+        simulation
+    }
+
+    /// Returns the ports.
+    pub fn ports(&self) -> &'static [Port] {
+        self.ports
+    }
+
+    /// Returns the clock cycles so far.
+    pub fn cycles(&self) -> u64 {
+        self.cycles
+    }
+
+    /// Returns the value of a port.
+    ///
+    /// # Panics
+    /// If the port is stored in another type.
+    #[inline]
+    pub fn get<T: PortValue>(&self, index: usize) -> T {
+        assert_eq!(storage_bytes(self.ports[index].bits), size_of::<T>());
+        // SAFETY: the address is that of a port, stored in this many bytes, aligned as C++ aligns
+        // the type; any bytes are a `PortValue`.
+        unsafe { self.addresses[index].cast::<T>().read() }
+    }
+
+    /// Sets an input.
+    ///
+    /// # Panics
+    /// If the port is no input, is stored in another type, or has fewer bits than the value.
+    #[inline]
+    pub fn set<T: PortValue>(&mut self, index: usize, value: T) {
+        let port = &self.ports[index];
+        assert_eq!(storage_bytes(port.bits), size_of::<T>());
+        assert_eq!(port.direction, Direction::Input);
+        assert!(value.fits(port.bits), "{} is too narrow", port.name);
+        // SAFETY: as above; Verilator wants unused bits to be zero, which was checked.
+        unsafe { self.addresses[index].cast::<T>().write(value) }
+    }
+
+    /// Lets the outputs follow the inputs, before the clock edge.
+    ///
+    /// # Panics
+    /// If an assertion of the module fails.
+    #[inline]
+    pub fn settle(&mut self) {
+        // SAFETY: the handle is that of a live object.
+        let failure = unsafe { (self.functions.settle)(self.handle.as_ptr()) };
+        self.check(failure);
+    }
+
+    /// One clock cycle: the rising edge, after which the outputs follow.
+    ///
+    /// # Panics
+    /// If an assertion of the module fails.
+    #[inline]
+    pub fn cycle(&mut self) {
+        // SAFETY: the handle is that of a live object.
+        let failure = unsafe { (self.functions.edge)(self.handle.as_ptr()) };
+        self.check(failure);
+        self.cycles += 1;
+        self.settle();
+    }
+
+    #[inline]
+    fn check(&self, failure: *const c_char) {
+        if !failure.is_null() {
+            self.report(failure);
+        }
+    }
+
+    #[cold]
+    fn report(&self, failure: *const c_char) -> ! {
+        // SAFETY: the text of C++ is static until the next call.
+        let text = unsafe { CStr::from_ptr(failure) }.to_string_lossy();
+        panic!(
+            "{}, cycle {}: assertion {text} failed",
+            self.name, self.cycles
+        );
+    }
+
+    /// Writes a waveform (FST) of these cycles from now on, instead of one that is being written.
+    ///
+    /// # Errors
+    /// If the file cannot be created.
+    pub fn trace(&mut self, path: &Path, cycles: std::ops::Range<u64>) -> Result<(), TraceError> {
+        let error = TraceError { path: path.into() };
+        let Ok(name) = CString::new(path.as_os_str().as_encoded_bytes()) else {
+            return Err(error);
+        };
+        let (from, to) = (cycles.start, cycles.end);
+        // SAFETY: the handle is that of a live object, the name a C string.
+        let begun =
+            unsafe { (self.functions.trace)(self.handle.as_ptr(), name.as_ptr(), from, to) };
+        if begun == 0 { Err(error) } else { Ok(()) }
+    }
+}
+
+impl Drop for Simulation {
+    fn drop(&mut self) {
+        if let (true, Ok(folder)) = (
+            cfg!(feature = "coverage"),
+            std::env::var("FERROCE_RTL_COVERAGE"),
+        ) {
+            let path = Path::new(&folder).join(unique(self.name, "dat"));
+            let name = CString::new(path.as_os_str().as_encoded_bytes()).unwrap_or_default();
+            // SAFETY: the handle is that of a live object, the name a C string.
+            unsafe { (self.functions.coverage)(self.handle.as_ptr(), name.as_ptr()) };
+        }
+        // SAFETY: the handle is that of a live object, which nothing uses from here on.
+        unsafe { (self.functions.free)(self.handle.as_ptr()) }
+    }
+}

@@ -1,0 +1,40 @@
+//! Which seeds a random test runs.
+
+use std::ops::Range;
+
+/// Returns the seeds of a test: `default` of them from 0 on, or as `FERROCE_RTL_SEEDS` says, which
+/// is a number of seeds or a range `FROM..TO`.
+///
+/// # Panics
+/// If the variable says something else.
+pub fn seeds(default: u64) -> Range<u64> {
+    let Ok(text) = std::env::var("FERROCE_RTL_SEEDS") else {
+        return 0..default;
+    };
+    let number = |text: &str| text.parse::<u64>().ok();
+    let range = match text.split_once("..") {
+        Some((from, to)) => number(from).zip(number(to)).map(|(from, to)| from..to),
+        None => number(&text).map(|count| 0..count),
+    };
+    range.unwrap_or_else(|| panic!("FERROCE_RTL_SEEDS={text}: neither COUNT nor FROM..TO"))
+}
+
+/// Runs `test` for each seed of [`seeds`]; says which one has failed.
+pub fn for_each_seed(default: u64, mut test: impl FnMut(u64)) {
+    for seed in seeds(default) {
+        let mut guard = Failed(Some(seed));
+        test(seed);
+        guard.0 = None;
+    }
+}
+
+/// Names the seed that was running when a test fails.
+struct Failed(Option<u64>);
+
+impl Drop for Failed {
+    fn drop(&mut self) {
+        if let (true, Some(seed)) = (std::thread::panicking(), self.0) {
+            eprintln!("seed {seed} failed: FERROCE_RTL_SEEDS={seed}..{}", seed + 1);
+        }
+    }
+}

@@ -1,0 +1,53 @@
+// Constants of the contract, printed from the declarations in hw-model/spec by 
+// `FERROCE_UPDATE=1 cargo test --test package`; changes here are lost.
+/* verilator lint_off UNUSEDPARAM */
+package ferroce_pkg;
+    localparam int MEMORY_ENTRY_BYTES = 64;
+    localparam int MEMORY_ENTRY_WORD_OFFSET = 0;
+    localparam int MEMORY_ENTRY_KEY_OFFSET = 4;
+    localparam int MEMORY_ENTRY_PD_OFFSET = 8;
+    localparam int MEMORY_ENTRY_ACCESS_OFFSET = 12;
+    localparam int MEMORY_ENTRY_START_OFFSET = 16;
+    localparam int MEMORY_ENTRY_LENGTH_OFFSET = 24;
+    localparam int MEMORY_ENTRY_TRANSLATION_OFFSET = 32;
+    localparam int MEMORY_ENTRY_FIRST_PAGE_OFFSET_OFFSET = 40;
+    localparam int MEMORY_ENTRY_REGION_KEY_OFFSET = 48;
+    localparam int MEMORY_ENTRY_QPN_OFFSET = 52;
+    localparam int MEMORY_ENTRY_WINDOWS_OFFSET = 56;
+    localparam int MEMORY_ENTRY_RESERVED_3C_OFFSET = 60;
+    localparam int ACCESS_RIGHTS_LOCAL_WRITE_LSB = 0;
+    localparam int ACCESS_RIGHTS_LOCAL_WRITE_WIDTH = 1;
+    localparam int ACCESS_RIGHTS_REMOTE_WRITE_LSB = 1;
+    localparam int ACCESS_RIGHTS_REMOTE_WRITE_WIDTH = 1;
+    localparam int ACCESS_RIGHTS_REMOTE_READ_LSB = 2;
+    localparam int ACCESS_RIGHTS_REMOTE_READ_WIDTH = 1;
+    localparam int ACCESS_RIGHTS_REMOTE_ATOMIC_LSB = 3;
+    localparam int ACCESS_RIGHTS_REMOTE_ATOMIC_WIDTH = 1;
+    localparam int ACCESS_RIGHTS_WINDOW_BIND_LSB = 4;
+    localparam int ACCESS_RIGHTS_WINDOW_BIND_WIDTH = 1;
+    localparam int ACCESS_RIGHTS_RELAXED_ORDERING_LSB = 5;
+    localparam int ACCESS_RIGHTS_RELAXED_ORDERING_WIDTH = 1;
+    localparam int ACCESS_RIGHTS_ZERO_BASED_LSB = 6;
+    localparam int ACCESS_RIGHTS_ZERO_BASED_WIDTH = 1;
+    localparam int MEMORY_ENTRY_WORD_LOG_PAGE_SIZE_LSB = 0;
+    localparam int MEMORY_ENTRY_WORD_LOG_PAGE_SIZE_WIDTH = 8;
+    localparam int MEMORY_ENTRY_WORD_VALID_LSB = 8;
+    localparam int MEMORY_ENTRY_WORD_VALID_WIDTH = 1;
+    localparam int MEMORY_ENTRY_WORD_DIRECT_LSB = 9;
+    localparam int MEMORY_ENTRY_WORD_DIRECT_WIDTH = 1;
+    localparam int MEMORY_ENTRY_WORD_WINDOW_LSB = 10;
+    localparam int MEMORY_ENTRY_WORD_WINDOW_WIDTH = 1;
+    localparam int MEMORY_ENTRY_WORD_WINDOW_TYPE_2_LSB = 11;
+    localparam int MEMORY_ENTRY_WORD_WINDOW_TYPE_2_WIDTH = 1;
+    localparam int MEMORY_ENTRY_WORD_NULL_LSB = 12;
+    localparam int MEMORY_ENTRY_WORD_NULL_WIDTH = 1;
+    localparam int MEMORY_ENTRY_WORD_DEVICE_MEMORY_LSB = 13;
+    localparam int MEMORY_ENTRY_WORD_DEVICE_MEMORY_WIDTH = 1;
+    localparam int MEMORY_ENTRY_WORD_BOUND_LSB = 14;
+    localparam int MEMORY_ENTRY_WORD_BOUND_WIDTH = 1;
+    localparam int TRANSLATION_ENTRY_PAGE_NUMBER_LSB = 12;
+    localparam int TRANSLATION_ENTRY_PAGE_NUMBER_WIDTH = 52;
+    localparam int TRANSLATION_ENTRY_PRESENT_LSB = 0;
+    localparam int TRANSLATION_ENTRY_PRESENT_WIDTH = 1;
+endpackage
+/* verilator lint_on UNUSEDPARAM */

@@ -1,0 +1,6 @@
+//! What tests of several modules share.
+
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+pub mod frames;
+pub mod host;
