@@ -5,7 +5,7 @@ mod common;
 
 use common::memory_unit::*;
 use common::{CQ_SLOT, Machine, RECEIVE_SLOT, SEND_SLOT, cable, connected, place};
-use ferroce_model::translation::mtt::TranslationTable;
+use ferroce_model::translation::mtt::{Mtt, TranslationTable};
 use ferroce_model::translation::protection::ProtectionFault;
 use ferroce_spec::command::{
     ANY_STATE, CommandCompletion, CommandEntry, CommandOpcode, CommandStatus, ModifyQp,
@@ -303,8 +303,15 @@ fn region_of_large_pages(unit: &mut Unit, log_page_size: u8) -> u32 {
     unit.host
         .write(place::MPT + index * 64, entry.as_bytes())
         .expect("mapped");
-    unit.memory.mpt.reset(place::MPT, 6);
+    unit.memory.install_tables(&tables());
     key
+}
+
+/// A translation table alone.
+fn translation_table() -> Mtt {
+    let mut mtt = Mtt::new(CACHE);
+    mtt.reset(place::MTT, 6);
+    mtt
 }
 
 fn page(unit: &mut Unit, index: u64, iova: u64) {
@@ -324,11 +331,9 @@ fn pages_are_aligned_to_their_size() {
     .expect("64 bytes");
     page(&mut unit, 0, 0x20_0000);
     page(&mut unit, 1, 0x40_0000 + 0x7000);
+    let mut mtt = translation_table();
     let mut translate = |address: u64| {
-        on!(unit, |memory, dma| memory
-            .mtt
-            .translate(&entry, address, dma))
-        .expect("present")
+        on!(unit, |_memory, dma| mtt.translate(&entry, address, dma)).expect("present")
     };
     assert_eq!(translate(0x12_3456).iova, 0x32_3456);
     let run = translate(0x20_0000 + 0x1_7010);
@@ -347,7 +352,8 @@ fn other_page_sizes_are_faults() {
         let mut word = entry.word;
         word.set_log_page_size(log_page_size);
         let entry = MemoryEntry { word, ..entry };
-        let found = on!(unit, |memory, dma| memory.mtt.translate(&entry, 0, dma));
+        let found = on!(unit, |_memory, dma| translation_table()
+            .translate(&entry, 0, dma));
         assert_eq!(
             found,
             Err(ProtectionFault::Page { address: 0 }),
@@ -373,21 +379,19 @@ fn a_reset_forgets_whose_turn_it_is() {
             ..entry
         };
         (0..64).for_each(|index| page(&mut unit, index, place::DATA + index * 4096));
-        let touch = |unit: &mut Unit, lines: &[u64]| {
+        let mut mtt = translation_table();
+        let touch = |unit: &mut Unit, mtt: &mut Mtt, lines: &[u64]| {
             for line in lines {
                 let address = line * 8 * 4096;
-                on!(unit, |memory, dma| memory
-                    .mtt
-                    .translate(&entry, address, dma))
-                .expect("present");
+                on!(unit, |_memory, dma| mtt.translate(&entry, address, dma)).expect("present");
             }
         };
         if used {
-            touch(&mut unit, &[0, 2, 4]);
-            unit.memory.mtt.reset(place::MTT, 6);
+            touch(&mut unit, &mut mtt, &[0, 2, 4]);
+            mtt.reset(place::MTT, 6);
             unit.counters = ferroce_model::Counters::new();
         }
-        touch(&mut unit, &[0, 2, 4, 0, 2]);
+        touch(&mut unit, &mut mtt, &[0, 2, 4, 0, 2]);
         unit.counters.values()[Counter::mtt_misses as usize]
     };
     assert_eq!(misses(true), misses(false));

@@ -25,6 +25,24 @@ pub const OTHER_QP: Binder = Binder {
     qpn: QPN + 1,
 };
 
+/// Caches of four lines.
+pub const CACHE: CacheShape = CacheShape {
+    log_sets: 1,
+    ways: 2,
+    mshrs: 4,
+};
+
+/// The tables in the host's memory.
+pub fn tables() -> ContextTables {
+    ContextTables {
+        mpt_base: place::MPT,
+        log_mrs: 6,
+        mtt_base: place::MTT,
+        log_mtts: 6,
+        ..ContextTables::default()
+    }
+}
+
 /// A memory unit over a host's memory.
 pub struct Unit {
     pub memory: MemoryUnit,
@@ -50,24 +68,13 @@ pub(crate) use on;
 
 impl Unit {
     pub fn new() -> Self {
-        let shape = CacheShape {
-            log_sets: 1,
-            ways: 2,
-            mshrs: 4,
-        };
         let config = NicConfig {
-            mpt_cache: shape,
-            mtt_cache: shape,
+            mpt_cache: CACHE,
+            mtt_cache: CACHE,
             ..NicConfig::functional(0, [0; 6])
         };
         let mut memory: MemoryUnit = MemoryUnit::new(&config);
-        memory.install_tables(&ContextTables {
-            mpt_base: place::MPT,
-            log_mrs: 6,
-            mtt_base: place::MTT,
-            log_mtts: 6,
-            ..ContextTables::default()
-        });
+        memory.install_tables(&tables());
         let mut host = TestHost::new();
         for page in 0..4u64 {
             // Pages in reverse order: a window must not take them for contiguous.
