@@ -7,7 +7,7 @@ use ferroce_wire::Qpn;
 
 use crate::contexts::Contexts;
 use crate::contexts::completion_queue::CompletionEntry;
-use crate::contexts::queue_pair::QueuePairs;
+use crate::contexts::queue_pair_table::QueuePairs;
 use crate::dma::Dma;
 use crate::host_interface::HostInterface;
 use crate::ports::host::Host;

@@ -7,7 +7,8 @@ use ferroce_units::{Duration, Instant};
 use ferroce_wire::{Extension, Frame, Gid, Qpn};
 
 use crate::contexts::Contexts;
-use crate::contexts::queue_pair::{QueuePair, QueuePairs};
+use crate::contexts::queue_pair::QueuePair;
+use crate::contexts::queue_pair_table::QueuePairs;
 use crate::counters::Counters;
 use crate::host_interface::event_queue::{ASYNC_EQN, Event};
 use crate::limits::MAX_GIDS;

@@ -5,7 +5,8 @@ use ferroce_spec::register::FatalSyndrome;
 use ferroce_transport::QpState;
 use ferroce_units::{Duration, Instant};
 
-use crate::contexts::queue_pair::{QueuePair, QueuePairs};
+use crate::contexts::queue_pair::QueuePair;
+use crate::contexts::queue_pair_table::QueuePairs;
 use crate::dma::Dma;
 use crate::limits::FLUSH_PER_TURN;
 use crate::ports::host::Host;
