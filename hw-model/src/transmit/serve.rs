@@ -91,14 +91,13 @@ impl Transmit {
             if ports.completions.is_nearly_full() || self.is_paused(turn, unit, ports) {
                 break;
             }
-            // Without time nothing is under way, for which a queue pair would have to wait.
-            if T::IS_TIMED && self.is_held_up(turn, unit, &ports.contexts.qps) {
+            if self.is_held_up(turn, unit, &ports.contexts.qps) {
                 break;
             }
             let Some(index) = self.scheduler.take_next(unit) else {
                 break;
             };
-            if T::IS_TIMED && self.waits_for_buffer(index, &mut ports.contexts.qps) {
+            if self.waits_for_buffer(index, &mut ports.contexts.qps) {
                 continue;
             }
             worked |= self.serve(turn, index, ports);
