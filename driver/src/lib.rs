@@ -80,6 +80,7 @@ pub use error::{Error, PostError};
 pub use event::{AsyncEvent, AsyncEventHandler, CqHandler};
 pub use ferroce_qp::{Attribute, AttributeSet, PathMtu, QpState, Service, check_attributes};
 pub use ferroce_spec::context::GSI_Q_KEY;
+pub use ferroce_spec::wqe::SendOpcode;
 pub use identifier::{Cqn, LKey, Qpn, RKey, Srqn};
 pub use mr::{MemoryAccess, MemoryRange, MemoryRegion, Reregistration, Translation};
 pub use mw::{MemoryWindow, WindowType};
@@ -92,7 +93,7 @@ pub use request::{
     WindowBinding,
 };
 pub use send_queue::{SendBatch, SendQueue};
-pub use service::Addressing;
+pub use service::{Addressing, SendOperations};
 pub use srq::{
     SharedReceiveBatch, SharedReceiveQueue, SharedReceiveQueueAttributes, SharedReceiveQueueConfig,
 };

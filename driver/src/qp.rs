@@ -24,7 +24,7 @@ use crate::qp_config::{QueuePairCapacity, QueuePairConfig, ReceiveSource, Shapes
 use crate::receive_queue::ReceiveQueue;
 use crate::ring::Ring;
 use crate::send_queue::{SendQueue, SendRules};
-use crate::service::{Addressing, Operations};
+use crate::service::Addressing;
 use crate::srq::SharedReceiveQueue;
 use crate::transition::{attributes, input};
 use crate::use_count::Lease;
@@ -233,7 +233,7 @@ impl QueuePair {
         resources.describe(&mut context);
         let rules = SendRules {
             addressing: Addressing::of(config.service),
-            operations: Operations::of(config.service, limits.features),
+            operations: device.capabilities().send_operations(config.service),
             signal_all: config.signal_all,
         };
         let (number, (send, receive)) = device.create_qp(&context, |number| {

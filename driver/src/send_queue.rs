@@ -19,7 +19,7 @@ use crate::request::{
     DataSegment, Destination, RemoteAddress, SendData, SendOperation, SendRequest, WindowBinding,
 };
 use crate::ring::{Ring, RingWriter};
-use crate::service::{Addressing, Operations};
+use crate::service::{Addressing, SendOperations};
 use crate::shadow::{PostedSend, SendShadow, outstanding};
 
 const WORDS_PER_BLOCK: usize = BLOCK_SIZE / 8;
@@ -122,7 +122,7 @@ pub struct SendState {
     shadow: Arc<SendShadow>,
     shape: SendShape,
     addressing: Addressing,
-    operations: Operations,
+    operations: SendOperations,
     signal_all: bool,
     /// True if the QP's state allows posting.
     open: bool,
@@ -146,7 +146,7 @@ pub type SendBatch<'a> = Batch<'a, SendState>;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SendRules {
     pub(crate) addressing: Addressing,
-    pub(crate) operations: Operations,
+    pub(crate) operations: SendOperations,
     pub(crate) signal_all: bool,
 }
 

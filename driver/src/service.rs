@@ -1,8 +1,9 @@
-//! Operations and addressing of each transport service.
+//! SendOperations and addressing of each transport service.
 
 use ferroce_qp::Service;
-use ferroce_spec::command::DeviceFeatures;
 use ferroce_spec::wqe::SendOpcode;
+
+use crate::capabilities::Capabilities;
 
 /// Way in which send work requests name their destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,12 +29,19 @@ impl Addressing {
 
 /// A set of send operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Operations(u64);
+pub struct SendOperations(u64);
 
-impl Operations {
+impl Capabilities {
+    /// Returns the operations that a send queue of a service takes.
+    pub fn send_operations(&self, service: Service) -> SendOperations {
+        SendOperations::of(service, self)
+    }
+}
+
+impl SendOperations {
     /// Returns the operations of a service (IBTA vol 1, table 86: transport services and
-    /// operations) that the device implements.
-    pub(crate) fn of(service: Service, features: DeviceFeatures) -> Self {
+    /// operations) that a device with these capabilities implements.
+    fn of(service: Service, capabilities: &Capabilities) -> Self {
         let mut operations = Self::default();
         let mut add = |opcodes: &[SendOpcode]| {
             for opcode in opcodes {
@@ -48,14 +56,14 @@ impl Operations {
             return operations;
         }
         add(&[SendOpcode::RDMA_WRITE, SendOpcode::RDMA_WRITE_IMMEDIATE]);
-        if features.memory_windows() {
+        if capabilities.memory_windows {
             add(&[SendOpcode::BIND_WINDOW, SendOpcode::LOCAL_INVALIDATE]);
         }
         if service == Service::UnreliableConnected {
             return operations;
         }
         add(&[SendOpcode::RDMA_READ, SendOpcode::SEND_INVALIDATE]);
-        if features.atomics() {
+        if capabilities.atomics {
             add(&[SendOpcode::COMPARE_SWAP, SendOpcode::FETCH_ADD]);
         }
         operations
@@ -63,7 +71,7 @@ impl Operations {
 
     /// Returns true if the set contains an operation.
     #[inline]
-    pub(crate) fn contains(self, opcode: SendOpcode) -> bool {
+    pub fn contains(self, opcode: SendOpcode) -> bool {
         self.0.checked_shr(opcode.0.into()).unwrap_or(0) & 1 == 1
     }
 }
@@ -74,13 +82,20 @@ mod tests {
 
     #[test]
     fn services_have_their_operations() {
-        let none = DeviceFeatures::default();
-        let all = DeviceFeatures::from_bits(!0);
-        let has = |service, features, opcode| Operations::of(service, features).contains(opcode);
+        let none = &Capabilities::default();
+        let all = &Capabilities {
+            atomics: true,
+            memory_windows: true,
+            ..Capabilities::default()
+        };
+        let has = |service, device, opcode| SendOperations::of(service, device).contains(opcode);
         let ud = Service::UnreliableDatagram;
         assert!(has(ud, none, SendOpcode::SEND) && has(ud, none, SendOpcode::SEND_IMMEDIATE));
         assert!(!has(ud, all, SendOpcode::RDMA_WRITE) && !has(ud, all, SendOpcode::BIND_WINDOW));
-        assert_eq!(Operations::of(Service::Gsi, all), Operations::of(ud, all));
+        assert_eq!(
+            SendOperations::of(Service::Gsi, all),
+            SendOperations::of(ud, all)
+        );
         let uc = Service::UnreliableConnected;
         assert!(has(uc, none, SendOpcode::RDMA_WRITE) && has(uc, all, SendOpcode::BIND_WINDOW));
         assert!(!has(uc, all, SendOpcode::RDMA_READ) && !has(uc, all, SendOpcode::SEND_INVALIDATE));
@@ -90,8 +105,8 @@ mod tests {
             assert!(has(service, all, SendOpcode::COMPARE_SWAP));
         }
         assert_eq!(
-            Operations::of(Service::XrcTarget, all),
-            Operations::default()
+            SendOperations::of(Service::XrcTarget, all),
+            SendOperations::default()
         );
         assert!(!has(ud, all, SendOpcode(0xff)));
     }

@@ -1,7 +1,7 @@
 //! State of objects that software has created, cached from its tables in host memory.
 //!
-//! - [`queue_pair`], [`work_queue`], `pushed_wqes`, [`path`]: QPC. [`shared_receive_queue`]: SRQC.
-//!   [`completion_queue`], [`completion_resize`]: CQC.
+//! - [`queue_pair_table`], [`queue_pair`], [`work_queue`], `pushed_wqes`, [`path`]: QPC.
+//!   [`shared_receive_queue`]: SRQC. [`completion_queue`], [`completion_resize`]: CQC.
 //! - [`timers`]: retransmission timers.
 
 pub mod completion_queue;
@@ -9,6 +9,7 @@ pub mod completion_resize;
 pub mod path;
 pub(crate) mod pushed_wqes;
 pub mod queue_pair;
+pub mod queue_pair_table;
 pub mod shared_receive_queue;
 pub mod timers;
 pub mod work_queue;
@@ -19,7 +20,8 @@ use ferroce_units::Instant;
 
 use crate::config::NicConfig;
 use crate::contexts::completion_queue::CompletionQueues;
-use crate::contexts::queue_pair::{QueuePair, QueuePairs};
+use crate::contexts::queue_pair::QueuePair;
+use crate::contexts::queue_pair_table::QueuePairs;
 use crate::contexts::shared_receive_queue::SharedReceiveQueues;
 use crate::contexts::timers::Timers;
 use crate::limits::MAX_GIDS;

@@ -43,7 +43,7 @@ pub struct Nic<P: Port, T: Timing = Functional, B: Blocks = Model> {
     lost_peer: bool,
     /// True if registers or commands were handled in this step.
     runs_registers: bool,
-    /// Time of the next delivery, as of the last step; of a timed NIC only.
+    /// Time of the next delivery, as of the last step.
     next: Option<Instant>,
 }
 
@@ -57,17 +57,11 @@ impl<P: Port> Nic<P> {
 impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     /// Returns a function after power-on whose blocks take the time that `timing` charges.
     pub fn with_timing(config: NicConfig, timing: T) -> Self {
-        // Without time, units would work one after the other: one does what all of them do. The
-        // lists of several cost 3 % of a message's latency.
-        let units = match T::IS_TIMED {
-            true => config.processing_units.max(1),
-            false => 1,
-        };
         Self {
             timing,
             now: Instant::ZERO,
             counters: Counters::new(),
-            blocks: Datapath::new(&config, units),
+            blocks: Datapath::new(&config),
             lost_peer: false,
             runs_registers: false,
             next: None,
@@ -180,8 +174,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         for _ in 0..MAX_STEPS {
             let worked = self.step(now, host, port);
             progress.worked |= worked;
-            // Without time another step is cheaper than the times of all edges.
-            let has_more = !T::IS_TIMED || self.has_more(now);
+            let has_more = self.has_more(now);
             if !worked || !has_more {
                 progress.rests = true;
                 break;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ferroce_driver::{
     Addressing, Capabilities, Lease, QpAccess, QpState, QueuePair, QueuePairAttributes,
-    QueuePairConfig, ReceiveSource, Service,
+    QueuePairConfig, ReceiveSource, SendOpcode, Service,
 };
 use libc::c_int;
 
@@ -32,23 +32,32 @@ pub struct Qp {
     _lease: Lease,
 }
 
-/// Returns the operations that `send_ops_flags` may request, by service (IBTA vol 1, table 86).
+/// Flags of `send_ops_flags`, and the operation that each requests.
+const SEND_OPS_FLAGS: [(u64, SendOpcode); 10] = [
+    (IBV_QP_EX_WITH_SEND, SendOpcode::SEND),
+    (IBV_QP_EX_WITH_SEND_WITH_IMM, SendOpcode::SEND_IMMEDIATE),
+    (IBV_QP_EX_WITH_SEND_WITH_INV, SendOpcode::SEND_INVALIDATE),
+    (IBV_QP_EX_WITH_RDMA_WRITE, SendOpcode::RDMA_WRITE),
+    (
+        IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM,
+        SendOpcode::RDMA_WRITE_IMMEDIATE,
+    ),
+    (IBV_QP_EX_WITH_RDMA_READ, SendOpcode::RDMA_READ),
+    (IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, SendOpcode::COMPARE_SWAP),
+    (IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, SendOpcode::FETCH_ADD),
+    (IBV_QP_EX_WITH_BIND_MW, SendOpcode::BIND_WINDOW),
+    (IBV_QP_EX_WITH_LOCAL_INV, SendOpcode::LOCAL_INVALIDATE),
+];
+
+/// Returns the operations that `send_ops_flags` may request for a type of queue pair.
 fn send_operations(qp_type: c_int, limits: &Capabilities) -> u64 {
-    const SENDS: u64 = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
-    const WRITES: u64 = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
-    const WINDOWS: u64 = IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW;
-    const ATOMICS: u64 = IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
-    let windows = if limits.max_mw == 0 { 0 } else { WINDOWS };
-    let atomics = if limits.atomics { ATOMICS } else { 0 };
-    match qp_type {
-        IBV_QPT_UD => SENDS,
-        IBV_QPT_UC => SENDS | WRITES | windows,
-        IBV_QPT_RC | IBV_QPT_XRC_SEND => {
-            let reliable = IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_SEND_WITH_INV;
-            SENDS | WRITES | windows | atomics | reliable
-        }
-        _ => 0,
-    }
+    let Ok(service) = service(qp_type) else {
+        return 0;
+    };
+    let operations = limits.send_operations(service);
+    let flags = SEND_OPS_FLAGS.iter();
+    let possible = flags.filter(|(_, opcode)| operations.contains(*opcode));
+    possible.fold(0, |flags, (flag, _)| flags | flag)
 }
 
 /// Checks the attributes that only `ibv_create_qp_ex` has. Returns true if the program requests

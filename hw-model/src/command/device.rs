@@ -10,7 +10,7 @@ use ferroce_wire::Gid;
 
 use crate::blocks::Blocks;
 use crate::command::{CommandProcessor, Failure};
-use crate::contexts::queue_pair::RESERVED_QPS;
+use crate::contexts::queue_pair_table::RESERVED_QPS;
 use crate::limits::{LOG_MAX_RING, MAX_GIDS};
 use crate::ports::host::Host;
 use crate::ports::port::Port;

@@ -12,8 +12,9 @@ use crate::command::{CommandProcessor, Failure, is_short_modify_qp};
 use crate::completion::cqe_builder;
 use crate::contexts::path::Path;
 use crate::contexts::queue_pair::{
-    GSI_INDEX, StaticContext, completion_queues, has_receive_queue, has_send_queue, uses_srq,
+    StaticContext, completion_queues, has_receive_queue, has_send_queue, uses_srq,
 };
+use crate::contexts::queue_pair_table::GSI_INDEX;
 use crate::limits::LOG_MAX_RING;
 use crate::ports::host::Host;
 use crate::ports::port::Port;

@@ -7,7 +7,7 @@ use ferroce_wire::Qpn;
 
 use crate::contexts::Contexts;
 use crate::contexts::completion_queue::CompletionEntry;
-use crate::contexts::queue_pair::QueuePairs;
+use crate::contexts::queue_pair_table::QueuePairs;
 use crate::dma::Dma;
 use crate::host_interface::HostInterface;
 use crate::ports::host::Host;
@@ -87,8 +87,7 @@ impl CompletionWriter {
         while let Some((at, mut entry)) = self.edge.pop_until(until) {
             let now = turn.now;
             let mut dma = turn.dma_planned(at);
-            // Without time every CQE is ready when it comes.
-            if T::IS_TIMED && !entry.in_order {
+            if !entry.in_order {
                 entry.in_order = true;
                 let ready = ready_in_order(at, &entry, &mut contexts.qps, wqes, &mut dma);
                 if ready > at {

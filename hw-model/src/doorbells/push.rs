@@ -5,7 +5,8 @@ use ferroce_spec::push::{PushWindow, WORDS_PER_BLOCK, starts_half};
 use ferroce_wire::Qpn;
 
 use crate::contexts::pushed_wqes::PushedWqe;
-use crate::contexts::queue_pair::{QueuePair, QueuePairs};
+use crate::contexts::queue_pair::QueuePair;
+use crate::contexts::queue_pair_table::QueuePairs;
 use crate::ports::host::Doorbell;
 
 /// Returns true if `slot`, counted over all of BAR2, is the first one of a block of the push window

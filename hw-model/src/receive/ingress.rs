@@ -7,7 +7,8 @@ use ferroce_units::{Duration, Instant};
 use ferroce_wire::{Extension, Frame, Gid, Qpn};
 
 use crate::contexts::Contexts;
-use crate::contexts::queue_pair::{QueuePair, QueuePairs};
+use crate::contexts::queue_pair::QueuePair;
+use crate::contexts::queue_pair_table::QueuePairs;
 use crate::counters::Counters;
 use crate::host_interface::event_queue::{ASYNC_EQN, Event};
 use crate::limits::MAX_GIDS;
@@ -61,12 +62,6 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
                 payload: parsed.payload,
                 frame,
             };
-            if !T::IS_TIMED {
-                // It would be taken off the edge at once: the way over it costs 3 % of a message's
-                // latency.
-                self.process_one(turn, inbound, ports);
-                continue;
-            }
             let work = Work {
                 bytes: inbound.payload.len() as u32,
                 messages: u32::from(inbound.headers.bth.opcode.begins_request()),
@@ -75,10 +70,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
             let ready = turn.reserve(at, Stage::Receive(unit), work);
             self.inbound.push(ready, inbound);
         }
-        if T::IS_TIMED {
-            worked |= self.process(turn, ports);
-        }
-        worked
+        worked | self.process(turn, ports)
     }
 
     /// Returns the destination of a packet, if it has one: the index of a queue pair, or `None` for
@@ -244,9 +236,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
         let srq_event = blocks.srq_event;
         qp.progress.ready = dma.at;
         qp.progress.visible = dma.visible;
-        if T::IS_TIMED {
-            ports.marks.note(now, qp, inbound);
-        }
+        ports.marks.note(now, qp, inbound);
         if let Some((kind, number)) = srq_event {
             let (eqn, events) = (ASYNC_EQN, &mut *ports.results.host_interface);
             events.raise(turn, now, Event { eqn, kind, number });

@@ -56,9 +56,6 @@ impl Work {
 
 /// What a card needs for its work: the clocks of all blocks.
 pub trait Timing: std::fmt::Debug {
-    /// True if anything has a cost. If not, the results of the blocks are ready at once.
-    const IS_TIMED: bool;
-
     /// Puts `work` through `stage`; returns when the result leaves it.
     ///
     /// What is to be worked on is there at `at`, which may be later than `now` when it has to be
@@ -75,8 +72,6 @@ pub trait Timing: std::fmt::Debug {
 pub struct Functional;
 
 impl Timing for Functional {
-    const IS_TIMED: bool = false;
-
     #[inline(always)]
     fn reserve(&mut self, _now: Instant, at: Instant, _stage: Stage, _work: Work) -> Instant {
         at

@@ -5,7 +5,8 @@ use ferroce_spec::register::FatalSyndrome;
 use ferroce_transport::QpState;
 use ferroce_units::{Duration, Instant};
 
-use crate::contexts::queue_pair::{QueuePair, QueuePairs};
+use crate::contexts::queue_pair::QueuePair;
+use crate::contexts::queue_pair_table::QueuePairs;
 use crate::dma::Dma;
 use crate::limits::FLUSH_PER_TURN;
 use crate::ports::host::Host;
@@ -90,14 +91,13 @@ impl Transmit {
             if ports.completions.is_nearly_full() || self.is_paused(turn, unit, ports) {
                 break;
             }
-            // Without time nothing is under way, for which a queue pair would have to wait.
-            if T::IS_TIMED && self.is_held_up(turn, unit, &ports.contexts.qps) {
+            if self.is_held_up(turn, unit, &ports.contexts.qps) {
                 break;
             }
             let Some(index) = self.scheduler.take_next(unit) else {
                 break;
             };
-            if T::IS_TIMED && self.waits_for_buffer(index, &mut ports.contexts.qps) {
+            if self.waits_for_buffer(index, &mut ports.contexts.qps) {
                 continue;
             }
             worked |= self.serve(turn, index, ports);

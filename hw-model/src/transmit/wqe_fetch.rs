@@ -10,7 +10,8 @@ use ferroce_units::Instant;
 use ferroce_wire::Qpn;
 
 use crate::contexts::pushed_wqes::NextWqes;
-use crate::contexts::queue_pair::{QueuePair, QueuePairs};
+use crate::contexts::queue_pair::QueuePair;
+use crate::contexts::queue_pair_table::QueuePairs;
 use crate::counters::Counters;
 use crate::dma::Dma;
 use crate::limits::MAX_GIDS;

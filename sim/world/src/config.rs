@@ -59,6 +59,12 @@ impl WorldConfig {
         }
     }
 
+    /// Returns true if the steady middle of long messages is skipped. Without a preset it would
+    /// take no time, and there is nothing to skip.
+    pub(crate) fn skips_strides(&self) -> bool {
+        self.fast_forward && self.preset.is_some()
+    }
+
     /// Returns a configuration in which all hosts have `preset`. Two hosts are joined by a cable
     /// unless the preset has a switch.
     pub fn timed(preset: Preset, hosts: usize) -> Self {

@@ -46,7 +46,7 @@ impl<T: Timing> Devices<T> {
             nodes: (0..hosts)
                 .map(|host| Node::new(config, host, card(host)))
                 .collect(),
-            fabric: Fabric::new(config, T::IS_TIMED),
+            fabric: Fabric::new(config),
             clock: DeviceClock::NEW,
             events: EventHeap::new(2 * hosts),
             recorder: None,

@@ -50,7 +50,7 @@ impl<T: Timing> EventLoop<T> {
             sequence: Sequence::default(),
             events: 0,
             idle_events: 0,
-            skipper: skipper(T::IS_TIMED && config.fast_forward),
+            skipper: skipper(config.skips_strides()),
             is_stepping: false,
         }
     }

@@ -61,7 +61,7 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    pub fn new(config: &WorldConfig, looks_ahead: bool) -> Self {
+    pub fn new(config: &WorldConfig) -> Self {
         let end = |host| End {
             line: Line::new(config.preset_of(host)),
             arriving: VecDeque::new(),
@@ -78,7 +78,7 @@ impl Fabric {
             pool: FramePool::default(),
             groups: Vec::new(),
             // A frame that was taken in advance could not be overtaken.
-            looks_ahead: looks_ahead && !config.faults.as_ref().is_some_and(Plan::reorders),
+            looks_ahead: !config.faults.as_ref().is_some_and(Plan::reorders),
             icrc: config.icrc,
             faults: config.faults.clone().map(|plan| Engine::new(plan).into()),
             woken: Vec::new(),

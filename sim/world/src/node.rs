@@ -16,8 +16,6 @@ use super::recorder::{Observation, PcieObservation, SharedRecorder};
 
 /// QPN of the first queue pair of each NIC, after the reserved ones.
 const FIRST_QPN: u32 = 0x100;
-/// Most calls of `advance` for one event of a functional NIC.
-const MAX_ADVANCES: u32 = 1 << 20;
 
 /// A host with its NIC.
 pub struct Node<T: Timing> {
@@ -69,17 +67,7 @@ impl<T: Timing> Node<T> {
         while let Some((register, value)) = self.host.next_register() {
             self.nic.write32(register, value);
         }
-        let mut progress = self.nic.advance(now, &mut self.host, fabric);
-        if !T::IS_TIMED && progress.worked {
-            // A functional NIC has no next event: it is advanced until it has nothing to do.
-            for _ in 0..MAX_ADVANCES {
-                if !self.nic.advance(now, &mut self.host, fabric).worked {
-                    break;
-                }
-            }
-            progress.worked = true;
-        }
-        progress
+        self.nic.advance(now, &mut self.host, fabric)
     }
 
     /// Reports levels and counters to a recorder.

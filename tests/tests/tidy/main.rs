@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 mod allowance;
 mod arrows;
+mod blocks;
 mod functions;
 mod words;
 

@@ -167,8 +167,6 @@ impl Blocks {
 }
 
 impl Timing for Timed {
-    const IS_TIMED: bool = true;
-
     #[inline]
     fn reserve(&mut self, now: Instant, at: Instant, stage: Stage, work: Work) -> Instant {
         let (block, cost) = match stage {

@@ -31,8 +31,6 @@ impl<T: Timing + Clone> Traced<T> {
 }
 
 impl<T: Timing + Clone> Timing for Traced<T> {
-    const IS_TIMED: bool = T::IS_TIMED;
-
     fn reserve(&mut self, now: Instant, at: Instant, stage: Stage, work: Work) -> Instant {
         let end = self.clocks.reserve(now, at, stage, work);
         let mut trace = self.trace.lock();

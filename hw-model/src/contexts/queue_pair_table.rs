@@ -1,0 +1,196 @@
+//! The QP context table: all queue pairs, by index and by number.
+
+use std::collections::VecDeque;
+
+use ferroce_spec::context::{GSI_QPN, QpContext, ServiceCode};
+use ferroce_spec::counter::Counter;
+use ferroce_transport::Config;
+use ferroce_units::Instant;
+use ferroce_wire::Qpn;
+
+use crate::cache::Cache;
+use crate::config::CacheShape;
+use crate::contexts::queue_pair::QueuePair;
+use crate::dma::Dma;
+use crate::numbering::Numbering;
+use crate::ports::host::{DmaError, Host};
+
+/// All queue pairs: state machines on the chip, contexts in host memory behind a cache.
+///
+/// The context in host memory holds what a restart of the QP's engine needs (attributes, PSNs,
+/// indices); a miss of the cache reads it and costs what it costs. WQEs in flight stay on the
+/// chip, as in a card with a separate table of outstanding requests.
+#[derive(Debug)]
+pub struct QueuePairs {
+    base: u32,
+    slots: Vec<Option<Box<QueuePair>>>,
+    free: VecDeque<u32>,
+    number_seed: Option<u64>,
+    /// One behind the last entry that was ever used.
+    used: u32,
+    cache: Cache<QpContext>,
+}
+
+/// Entries at the start of the table that are given to no other queue pair: QP0, which is never
+/// created, and QP1, the GSI (IBTA vol 1, 3.9.4).
+pub const RESERVED_QPS: u32 = 2;
+/// Entry of the GSI.
+pub const GSI_INDEX: u32 = GSI_QPN;
+
+const _: () = assert!(GSI_QPN == Qpn::GSI.value() && GSI_INDEX < RESERVED_QPS);
+
+impl QueuePairs {
+    /// No queue pairs; the first entry of the table is QPN `base`.
+    pub fn new(base: u32, shape: CacheShape) -> Self {
+        let cache = Cache::new(shape, Counter::qpc_hits, Counter::qpc_misses);
+        Self {
+            base,
+            slots: Vec::new(),
+            free: VecDeque::new(),
+            number_seed: None,
+            used: 0,
+            cache,
+        }
+    }
+
+    /// The same, whose entries are given in the order of a seed.
+    #[must_use]
+    pub fn with_numbers(self, number_seed: Option<u64>) -> Self {
+        Self {
+            number_seed,
+            ..self
+        }
+    }
+
+    /// The table now lies at `base` and has `1 << log_entries` entries.
+    pub fn reset(&mut self, base: u64, log_entries: u8) {
+        self.cache.reset(base);
+        let entries = if base == 0 { 0 } else { 1u32 << log_entries };
+        self.slots.clear();
+        self.slots.resize_with(entries as usize, || None);
+        let order = Numbering::new(self.number_seed, log_entries);
+        let all = (0..entries).map(|n| order.entry(n));
+        self.free = all.filter(|entry| *entry >= RESERVED_QPS).collect();
+        self.used = 0;
+    }
+
+    /// Entries of the table.
+    pub fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Creates a queue pair in RESET; `None` when the table is full, or has a GSI already. The
+    /// index that was free for longest is taken, so that late packets for an old queue pair find
+    /// none.
+    pub fn create<H: Host>(
+        &mut self,
+        context: QpContext,
+        config: Config,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<Option<Qpn>, DmaError> {
+        let is_gsi = context.service == ServiceCode::GSI;
+        let index = match is_gsi {
+            true => self.free_gsi(),
+            false => self.free.pop_front(),
+        };
+        let Some(index) = index else {
+            return Ok(None);
+        };
+        if let Err(error) = self.cache.store(index, context, dma) {
+            if !is_gsi {
+                self.free.push_front(index);
+            }
+            return Err(error);
+        }
+        let qpn = match is_gsi {
+            true => Qpn::GSI,
+            false => Qpn::new(self.base + index),
+        };
+        let qp = QueuePair::new(qpn, index, &context, config);
+        self.slots[index as usize] = Some(Box::new(qp));
+        self.used = self.used.max(index + 1);
+        Ok(Some(qpn))
+    }
+
+    /// Index of the GSI, unless there is one.
+    fn free_gsi(&self) -> Option<u32> {
+        let slot = self.slots.get(GSI_INDEX as usize)?;
+        slot.is_none().then_some(GSI_INDEX)
+    }
+
+    /// All queue pairs, and how many entries of the table have ever had one.
+    pub fn all(&self) -> (impl Iterator<Item = &QueuePair>, u32) {
+        let used = &self.slots[..self.used as usize];
+        (used.iter().flatten().map(|qp| &**qp), self.used)
+    }
+
+    /// Index of `qpn` in the table, if it can be one of ours.
+    #[inline]
+    pub fn index_of(&self, qpn: Qpn) -> Option<u32> {
+        let index = qpn.value().wrapping_sub(self.base);
+        if index >= RESERVED_QPS && (index as usize) < self.slots.len() {
+            return Some(index);
+        }
+        self.index_of_special(qpn)
+    }
+
+    /// The GSI has number 1 on every card, whatever its first number is.
+    #[cold]
+    fn index_of_special(&self, qpn: Qpn) -> Option<u32> {
+        (qpn == Qpn::GSI && GSI_QPN < self.slots.len() as u32).then_some(GSI_INDEX)
+    }
+
+    /// The queue pair at `index`.
+    #[inline]
+    pub fn get_mut(&mut self, index: u32) -> Option<&mut QueuePair> {
+        self.slots.get_mut(index as usize)?.as_deref_mut()
+    }
+
+    /// The queue pair with number `qpn`.
+    #[inline]
+    pub fn find(&mut self, qpn: Qpn) -> Option<&mut QueuePair> {
+        self.get_mut(self.index_of(qpn)?)
+    }
+
+    /// Looks the context of the queue pair at `index` up, as each packet does.
+    ///
+    /// A packet changes PSNs and indices, so that the context is written back when it makes room.
+    /// What is written then is what the last command has left; the model keeps the rest on the
+    /// chip.
+    #[inline]
+    pub fn touch<H: Host>(&mut self, index: u32, dma: &mut Dma<'_, H>) -> Result<(), DmaError> {
+        self.cache.get_mut(index, dma).map(drop)
+    }
+
+    /// Returns the time at which the context of the queue pair at `index` can be requested, if that
+    /// is after `until`: the caller waits, instead of requesting those of the next queue pairs too.
+    #[inline]
+    pub fn blocked_until(&self, index: u32, until: Instant) -> Option<Instant> {
+        self.cache.blocked_until(index, until)
+    }
+
+    /// Writes the context of the queue pair at `index` as it stands now.
+    pub fn store<H: Host>(&mut self, index: u32, dma: &mut Dma<'_, H>) -> Result<(), DmaError> {
+        let Some(qp) = self.slots.get(index as usize).and_then(Option::as_deref) else {
+            return Ok(());
+        };
+        self.cache.store(index, qp.image(), dma)
+    }
+
+    /// The GID table has changed: paths of datagrams are made anew.
+    pub fn forget_datagram_paths(&mut self) {
+        for qp in self.slots.iter_mut().flatten() {
+            qp.datagram_path = None;
+        }
+    }
+
+    /// Destroys the queue pair at `index`.
+    pub fn destroy(&mut self, index: u32) -> Option<Box<QueuePair>> {
+        let qp = self.slots.get_mut(index as usize)?.take()?;
+        self.cache.invalidate(index);
+        if index >= RESERVED_QPS {
+            self.free.push_back(index);
+        }
+        Some(qp)
+    }
+}
