@@ -75,6 +75,9 @@ fn specification(spec: &PerfSpec, size: u32) -> Value {
         "one_address": spec.atomics.one_address,
         "device_memory": spec.atomics.device_memory,
     });
+    if let Some(timeout) = spec.local_ack_timeout {
+        specification["local_ack_timeout"] = timeout.into();
+    }
     if let Some(faults) = &spec.faults {
         specification["faults"] = faults.to_string().into();
     }
@@ -87,7 +90,7 @@ fn specification(spec: &PerfSpec, size: u32) -> Value {
     specification
 }
 
-fn planned(plan: &Plan) -> [(&'static str, Value); 15] {
+fn planned(plan: &Plan) -> [(&'static str, Value); 14] {
     [
         ("size", plan.size.into()),
         ("service", plan.service.name().into()),
@@ -101,7 +104,6 @@ fn planned(plan: &Plan) -> [(&'static str, Value); 15] {
         ("inline_limit", plan.inline_limit.into()),
         ("mtu", plan.mtu.bytes().into()),
         ("outstanding_reads", plan.outstanding_reads.into()),
-        ("local_ack_timeout", plan.local_ack_timeout.into()),
         ("bidirectional", plan.bidirectional.into()),
         ("events", plan.events.into()),
     ]

@@ -1,7 +1,7 @@
 //! How each target of `validation_targets.csv` is measured: the table of all plans.
 //!
 //! Values and tolerances are those of the file; a test compares them. What a target says in words
-//! ("inside band", "must vanish") is an [`Expected`] here. [`recovery`] has those of loss.
+//! ("inside band", "must vanish") is an [`Expected`] here. `recovery` has those of loss.
 
 mod recovery;
 
