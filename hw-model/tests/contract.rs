@@ -240,7 +240,7 @@ fn doorbells_move_forward_within_the_ring() {
 
 /// Goal: a queue pair with a reserved slot, or with one behind the last page, is refused.
 #[test]
-fn queues_have_slots_of_their_own() {
+fn queues_have_separate_slots() {
     let mut machine = machine();
     let good = query_qp(&mut machine);
     for slot in [

@@ -61,7 +61,7 @@ fn check_reset(bench: &Bench, round: u32) -> Result<bool, Failure> {
     Ok(is_interrupted)
 }
 
-/// Returns an argument that distinguishes rounds, the time before and after the reset, and commands.
+/// Returns an argument that differs between rounds, before and after the reset, and commands.
 fn argument(round: u32, after: u64, index: u32) -> u64 {
     u64::from(round) << 32 | after << 16 | u64::from(index) | 0x00c0_0000_0000_0000
 }
