@@ -9,8 +9,8 @@ use crate::demux::{Demux, ReceiveShadows};
 
 impl Demux {
     /// Returns the CQE that flushes the oldest outstanding work request of a QP; `None` when there
-    /// is none. Those of a shared receive queue belong to no QP, and are not flushed (IBTA vol 1,
-    /// 10.2.9.4).
+    /// is none. Those of a shared receive queue belong to no QP, and are not flushed: they stay in
+    /// the queue, as when a QP goes to ERR.
     pub(crate) fn flush_oldest(&self) -> Option<Cqe> {
         self.queues().find_map(|queue| {
             let sends = queue.send.as_ref();

@@ -285,7 +285,7 @@ unsafe fn poll_of_dead_device(
     wc: *mut ibv_wc,
     errno: Errno,
 ) -> Result<usize, Errno> {
-    // SAFETY: the caller's own contract.
+    // SAFETY: the caller guarantees that there is room for `max` completions.
     match unsafe { poll_to(cq, max, wc) } {
         0 => Err(errno),
         count => Ok(count),
