@@ -56,6 +56,12 @@ impl Work {
 
 /// What a card needs for its work: the clocks of all blocks.
 pub trait Timing: std::fmt::Debug {
+    /// Returns true if anything has a cost, so that results are delivered later. A NIC then knows
+    /// from its edges whether another step at the same time would find work.
+    fn has_delays(&self) -> bool {
+        true
+    }
+
     /// Puts `work` through `stage`; returns when the result leaves it.
     ///
     /// What is to be worked on is there at `at`, which may be later than `now` when it has to be
@@ -72,6 +78,11 @@ pub trait Timing: std::fmt::Debug {
 pub struct Functional;
 
 impl Timing for Functional {
+    #[inline(always)]
+    fn has_delays(&self) -> bool {
+        false
+    }
+
     #[inline(always)]
     fn reserve(&mut self, _now: Instant, at: Instant, _stage: Stage, _work: Work) -> Instant {
         at
