@@ -57,11 +57,12 @@ impl<P: Port> Nic<P> {
 impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     /// Returns a function after power-on whose blocks take the time that `timing` charges.
     pub fn with_timing(config: NicConfig, timing: T) -> Self {
+        let units = timing.processing_units(config.processing_units);
         Self {
             timing,
             now: Instant::ZERO,
             counters: Counters::new(),
-            blocks: Datapath::new(&config),
+            blocks: Datapath::new(&config, units),
             lost_peer: false,
             runs_registers: false,
             next: None,
