@@ -44,14 +44,14 @@ pub(crate) struct Datapath<P: Port, B: Blocks> {
 }
 
 impl<P: Port, B: Blocks> Datapath<P, B> {
-    /// Returns the blocks after power-on.
-    pub fn new(config: &NicConfig) -> Self {
+    /// Returns the blocks after power-on, with `units` processing units.
+    pub fn new(config: &NicConfig, units: u8) -> Self {
         Self {
             host_interface: HostInterface::new(config),
             doorbells: Doorbells::new(config.push_blocks),
             contexts: Contexts::new(config),
             translation: MemoryUnit::new(config),
-            transmit: Transmit::new(config),
+            transmit: Transmit::new(config, units),
             receive: Receive::new(config),
             completions: CompletionWriter::new(),
             mac: Mac::new(config.edge_capacity, config.egress_packets.max(1)),

@@ -57,11 +57,12 @@ impl<P: Port> Nic<P> {
 impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     /// Returns a function after power-on whose blocks take the time that `timing` charges.
     pub fn with_timing(config: NicConfig, timing: T) -> Self {
+        let units = timing.processing_units(config.processing_units);
         Self {
             timing,
             now: Instant::ZERO,
             counters: Counters::new(),
-            blocks: Datapath::new(&config),
+            blocks: Datapath::new(&config, units),
             lost_peer: false,
             runs_registers: false,
             next: None,
@@ -174,14 +175,25 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         for _ in 0..MAX_STEPS {
             let worked = self.step(now, host, port);
             progress.worked |= worked;
-            let has_more = self.has_more(now);
-            if !worked || !has_more {
-                progress.rests = true;
+            progress.rests = match worked {
+                true => self.timing.has_delays() && !self.has_more(now),
+                false => self.comes_to_rest(),
+            };
+            if progress.rests {
                 break;
             }
         }
+        if !progress.rests {
+            self.next = Some(now);
+        }
         progress.stalled = self.blocks.transmit.is_stalled();
         progress
+    }
+
+    /// Notes the next delivery after a step that has moved nothing. Returns true.
+    fn comes_to_rest(&mut self) -> bool {
+        self.next = self.blocks.next_delivery(&self.timing);
+        true
     }
 
     /// Returns true if another step would find work at `now`.

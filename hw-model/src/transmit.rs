@@ -62,9 +62,8 @@ pub(crate) struct TransmitPorts<'a, P: Port, M> {
 }
 
 impl Transmit {
-    /// Returns an idle transmit path.
-    pub fn new(config: &NicConfig) -> Self {
-        let units = config.processing_units.max(1);
+    /// Returns an idle transmit path with `units` processing units.
+    pub fn new(config: &NicConfig, units: u8) -> Self {
         let capacity = config.edge_capacity;
         let unit = |number| ProcessingUnit::new(number, capacity);
         Self {

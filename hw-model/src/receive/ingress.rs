@@ -68,7 +68,10 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
             };
             let unit = unit_of(&inbound, ports.results.scheduler);
             let ready = turn.reserve(at, Stage::Receive(unit), work);
-            self.inbound.push(ready, inbound);
+            match self.inbound.is_empty() && turn.passes(ready) {
+                true => self.process_one(turn, inbound, ports),
+                false => self.inbound.push(ready, inbound),
+            }
         }
         worked | self.process(turn, ports)
     }
