@@ -161,13 +161,13 @@ fn fields_of_a_structure_differ() {
             let mut seen = BTreeMap::new();
             for leaf in leaves(&segment.kind, "", 0) {
                 let value = expected(segment, &leaf);
-                let telling =
+                let distinct =
                     leaf.bits >= 16 && matches!(&value, GoldenField::Number(n) if *n > 0xff);
                 if let Some(other) =
                     seen.insert((leaf.bits, format!("{value:?}")), leaf.name.clone())
                 {
                     let (vector, name) = (&vector.name, &leaf.name);
-                    assert!(!telling, "{vector}: {name} is equal to {other}");
+                    assert!(!distinct, "{vector}: {name} is equal to {other}");
                 }
             }
         }
