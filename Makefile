@@ -17,6 +17,11 @@
 #                 the simulation in simulated time; beside soft-RoCE in a virtual machine
 #   make qemu-vfio  the model as a PCI device of a virtual machine: the same programs through kernel VFIO
 #   make qemu-roce  the model against the RoCE of the Linux kernel in a virtual machine
+#   make rtl-test   blocks of the card in SystemVerilog against those of the model; more with
+#                 FERROCE_RTL_SEEDS=1000
+#   make rtl-lint, rtl-synth, rtl-formal, rtl-cover, rtl-mutants   warnings; LUTs, flip-flops and block
+#                 RAM against ceilings; proofs; lines and toggles that the tests reach; whether the
+#                 tests find one-line faults
 #   make install PREFIX=/usr/local
 #
 # Packages that are missing, Rust among them, are installed through apt-get (as root or with sudo), and
@@ -40,7 +45,8 @@ TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils
 # one. `make soak` runs that, too.
 VFIO_USER_TESTS := $(filter-out random,$(basename $(notdir $(wildcard tests/client/tests/*.rs))))
 
-.PHONY: all build demo check test soak fuzz fuzz-build loom asan tsan miri bench qemu-vfio qemu-roce install packages clean
+.PHONY: all build demo check test soak fuzz fuzz-build loom asan tsan miri bench qemu-vfio qemu-roce install packages clean \
+	rtl-test rtl-lint rtl-synth rtl-formal rtl-cover rtl-mutants
 
 all: build
 
@@ -124,6 +130,34 @@ qemu-vfio: build
 
 qemu-roce: build
 	@tests/scripts/qemu-roce $(RELEASE)
+
+# The RTL is a workspace beside this one; nothing else needs Verilator.
+RTL := hw-model/rtl
+RTL_PACKAGES := $(BUILD_PACKAGES) g++ verilator zlib1g-dev
+
+rtl-test:
+	@rust=$$(.ci/cargo --packages); .ci/install-packages $(RTL_PACKAGES) $$rust
+	$(CARGO) test --locked --quiet --workspace --manifest-path $(RTL)/Cargo.toml --features ferroce-rtl-harness/build
+
+rtl-lint:
+	@.ci/install-packages verilator yosys
+	@$(RTL)/lint
+
+rtl-synth:
+	@.ci/install-packages yosys bc
+	@$(RTL)/synth/run
+
+rtl-formal:
+	@.ci/install-packages yosys z3
+	@$(RTL)/formal/run
+
+rtl-cover:
+	@rust=$$(.ci/cargo --packages); .ci/install-packages $(RTL_PACKAGES) $$rust
+	@CARGO=$(CURDIR)/.ci/cargo $(RTL)/cover
+
+rtl-mutants:
+	@rust=$$(.ci/cargo --packages); .ci/install-packages $(RTL_PACKAGES) python3 $$rust
+	@CARGO=$(CURDIR)/.ci/cargo $(RTL)/mutants/run $(MUTANTS)
 
 install: build
 	install -D -m 755 $(RELEASE)/ferroce $(DESTDIR)$(PREFIX)/bin/ferroce

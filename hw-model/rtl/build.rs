@@ -8,8 +8,11 @@ fn main() {
         top: name,
         parameters,
     };
+    // mutants/run builds a copy of the sources.
+    println!("cargo:rerun-if-env-changed=FERROCE_RTL_SV");
+    let folder = std::env::var("FERROCE_RTL_SV").unwrap_or_else(|_| "sv".to_owned());
     let sources = Sources {
-        folder: "sv",
+        folder: &folder,
         packages: &["ferroce_pkg"],
     };
     // Small caches, so that entries are replaced; three ways: the turn has to wrap.

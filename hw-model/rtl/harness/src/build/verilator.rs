@@ -78,7 +78,6 @@ impl Verilator {
         compiler
             .cpp(true)
             .std("c++17")
-            .opt_level(3)
             .warnings(false)
             .flag("-fno-strict-aliasing")
             .flag_if_supported("-Wno-attributes")
