@@ -63,10 +63,9 @@ impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
         }
     }
 
-    /// Forgets everything, also whose turn it is to be replaced; the table now starts at `base`.
+    /// Forgets everything; the table now starts at `base`.
     pub fn reset(&mut self, base: u64) {
         self.invalidate_all();
-        self.victims.fill(0);
         self.base = base;
     }
 
@@ -147,9 +146,9 @@ impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
         }
     }
 
-    /// Drops all entries without writing them back. Victims stay in turn: which entry is replaced
-    /// next does not follow from what the cache holds.
+    /// Drops all entries without writing them back, and forgets whose turn it is to be replaced.
     pub fn invalidate_all(&mut self) {
+        self.victims.fill(0);
         self.keys.iter_mut().for_each(|key| key.tag = EMPTY);
     }
 

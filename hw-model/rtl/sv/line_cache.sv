@@ -7,7 +7,7 @@
 //   OP_UPDATE  puts `s_line` in the place of an entry that is cached (after OP_CHANGE)
 //   OP_STORE   writes `s_line` to host memory, then caches it
 //   OP_DROP    forgets an entry, without writing it back
-//   OP_CLEAR   forgets all entries; the table now begins at `s_base`
+//   OP_CLEAR   forgets all entries and turns; the table now begins at `s_base`
 // m_valid ends each request for one cycle, with `m_line` of the first two and `m_error`: a DMA
 // failed, or OP_UPDATE found nothing. read_* and write_* are DMA of whole lines; write_error comes
 // with write_ready. `hit` and `miss` count OP_LOOKUP and OP_CHANGE.
@@ -86,15 +86,12 @@ module line_cache #(
     logic [LOG_WAYS-1:0]      new_victim;
     logic [LOG_SETS-1:0]      key_at;
 
-    // As in the model, the turn of a set goes on across a reset.
-    initial for (int i = 0; i < SETS; i++) victims[i] = '0;
-
     always_ff @(posedge clk) begin
         if (key_we) keys[key_at] <= key_write;
         key_word <= keys[key_at];
     end
     always_ff @(posedge clk) begin
-        if (victim_we) victims[set] <= new_victim;
+        if (victim_we) victims[key_at] <= new_victim;
         last_victim <= victims[set];
     end
     always_ff @(posedge clk) begin
@@ -147,6 +144,8 @@ module line_cache #(
                 key_at = clear_at;
                 key_we = 1'b1;
                 key_write = '0;
+                victim_we = 1'b1;
+                new_victim = '0;
             end
             COMPARE: begin
                 key_we = found && (op == OP_DROP || op == OP_CHANGE);
