@@ -32,7 +32,7 @@ fn the_model_in_process_passes() {
         "in-process",
         "proves",
         "found",
-        "13 of 15 stages passed",
+        "14 of 16 stages passed",
         "not applicable: config, bars",
     ] {
         assert!(text.contains(word), "no {word}:\n{text}");
@@ -52,7 +52,7 @@ fn a_model_behind_a_socket_passes_all_stages() {
     let scratch = Scratch::new();
     let mut served = Served::start(&scratch, 1);
     let text = run(&scratch, &["selftest", "--device", &served.device(0)]).expect_success();
-    assert!(text.contains("15 of 15 stages passed"), "{text}");
+    assert!(text.contains("16 of 16 stages passed"), "{text}");
     // Twice, because the first must have left it as it was.
     let stages = [
         "selftest",
