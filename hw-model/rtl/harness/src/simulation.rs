@@ -24,9 +24,10 @@ pub struct Functions {
 
 /// A waveform cannot be written.
 #[derive(Debug, thiserror::Error)]
-#[error("{path}: a waveform cannot be written there")]
+#[error("{path}: {source}")]
 pub struct TraceError {
     path: PathBuf,
+    source: std::io::Error,
 }
 
 /// Files that this process has begun; their names differ by it.
@@ -205,15 +206,22 @@ impl Simulation {
     /// # Errors
     /// If the file cannot be created.
     pub fn trace(&mut self, path: &Path, cycles: std::ops::Range<u64>) -> Result<(), TraceError> {
-        let error = TraceError { path: path.into() };
-        let Ok(name) = CString::new(path.as_os_str().as_encoded_bytes()) else {
-            return Err(error);
+        // Verilator 5.048 does not say that it cannot open a file.
+        let error = |source| TraceError {
+            path: path.into(),
+            source,
         };
+        std::fs::File::create(path).map_err(error)?;
+        let name =
+            CString::new(path.as_os_str().as_encoded_bytes()).map_err(|e| error(e.into()))?;
         let (from, to) = (cycles.start, cycles.end);
         // SAFETY: the handle is that of a live object, the name a C string.
         let begun =
             unsafe { (self.functions.trace)(self.handle.as_ptr(), name.as_ptr(), from, to) };
-        if begun == 0 { Err(error) } else { Ok(()) }
+        match begun {
+            0 => Err(error(std::io::Error::other("Verilator cannot open it"))),
+            _ => Ok(()),
+        }
     }
 }
 

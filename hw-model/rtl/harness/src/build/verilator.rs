@@ -70,8 +70,8 @@ impl Verilator {
         folder
     }
 
-    /// Returns a compiler with Verilator's runtime. Its Makefile is not used: the names in it differ
-    /// between versions.
+    /// Returns a compiler with Verilator's runtime. Its Makefile is not used: the names in it
+    /// differ between versions.
     pub fn compiler(&self) -> cc::Build {
         let include = self.root.join("include");
         let mut compiler = cc::Build::new();
