@@ -1,6 +1,6 @@
 //! The DMA ports of modules: lines of 64 bytes, read and written in the caller's host memory.
 
-use ferroce_model::host_interface::dma::Dma;
+use ferroce_model::dma::Dma;
 use ferroce_model::ports::host::{DmaError, Host};
 
 use crate::{LINE, bytes, words};

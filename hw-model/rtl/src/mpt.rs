@@ -1,7 +1,7 @@
 //! The memory protection table in RTL. The caller chooses the numbers of entries, as the command
 //! processor of a card does; otherwise its calls are those of the model's table.
 
-use ferroce_model::host_interface::dma::Dma;
+use ferroce_model::dma::Dma;
 use ferroce_model::ports::host::{DmaError, Host};
 use ferroce_model::translation::mpt::Access;
 use ferroce_model::translation::protection::ProtectionFault;

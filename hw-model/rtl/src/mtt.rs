@@ -1,8 +1,8 @@
 //! The memory translation table in RTL, behind the trait of the model's.
 
-use ferroce_model::host_interface::dma::Dma;
+use ferroce_model::config::CacheShape;
+use ferroce_model::dma::Dma;
 use ferroce_model::ports::host::{DmaError, Host};
-use ferroce_model::translation::cache::CacheShape;
 use ferroce_model::translation::mtt::{Run, TranslationTable};
 use ferroce_model::translation::protection::ProtectionFault;
 use ferroce_spec::context::MemoryEntry;

@@ -100,15 +100,23 @@ module mtt #(
     /* verilator lint_on PINCONNECTEMPTY */
 
     // ------------------------------------------------------------------------------- pages and lines
-    logic [63:0] page_mask, page, in_page;
+    logic [63:0] page_mask, page, in_page, entry_page;
+    logic is_page_size;
     always_comb begin
+        is_page_size = 1'b1;
         case (log_page_size)
             8'd12: {page_mask, page} = {64'hfff, position >> 12};
             8'd21: {page_mask, page} = {64'h1f_ffff, position >> 21};
-            default: {page_mask, page} = {64'h3fff_ffff, position >> 30};
+            8'd30: {page_mask, page} = {64'h3fff_ffff, position >> 30};
+            default: begin
+                {page_mask, page} = {64'hfff, position >> 12};
+                is_page_size = 1'b0;
+            end
         endcase
         in_page = position & page_mask;
     end
+    // Pages are aligned to their size: an OR, no adder.
+    assign entry_page = {entry[63:PAGE_SHIFT], {PAGE_SHIFT{1'b0}}} & ~page_mask;
 
     /* verilator lint_off UNUSEDSIGNAL */
     logic [63:0] entry;                   // its reserved bits
@@ -162,8 +170,8 @@ module mtt #(
             BOUND: begin
                 line_number <= index[LOG_MAX_ENTRIES-1:3];
                 entry_number <= index[2:0];
-                m_page_fault <= is_outside;
-                step <= is_outside ? ANSWER : LOOK_UP;
+                m_page_fault <= is_outside || !is_page_size;
+                step <= is_outside || !is_page_size ? ANSWER : LOOK_UP;
             end
             LOOK_UP: if (cache_ready) step <= LOOKED_UP;
             LOOKED_UP: if (cached) begin
@@ -171,7 +179,7 @@ module mtt #(
                 step <= cache_error ? ANSWER : PICK;
             end
             PICK: begin
-                m_iova <= {entry[63:PAGE_SHIFT], {PAGE_SHIFT{1'b0}}} + in_page;
+                m_iova <= entry_page | in_page;
                 m_length <= page_mask + 64'd1 - in_page;
                 m_page_fault <= !entry[ferroce_pkg::TRANSLATION_ENTRY_PRESENT_LSB];
                 step <= ANSWER;

@@ -5,7 +5,7 @@ mod common;
 
 use common::host::{BASE, Table};
 use ferroce_model::Counters;
-use ferroce_model::host_interface::dma::Dma;
+use ferroce_model::dma::Dma;
 use ferroce_model::translation::mpt::{Access, Mpt as Model, index_of, with_variant};
 use ferroce_model::translation::protection::ProtectionFault;
 use ferroce_rtl::LINE;

@@ -5,7 +5,7 @@ mod common;
 
 use common::host::{BASE, Table};
 use ferroce_model::Counters;
-use ferroce_model::host_interface::dma::Dma;
+use ferroce_model::dma::Dma;
 use ferroce_model::translation::mtt::{Mtt as Model, TranslationTable};
 use ferroce_model::translation::protection::ProtectionFault;
 use ferroce_rtl::mtt::{Mtt, SHAPE};
@@ -100,7 +100,10 @@ impl Pair {
             first_page_offset: random.below(4096),
             ..MemoryEntry::default()
         };
-        entry.word.set_log_page_size(log_page);
+        entry.word.set_log_page_size(match random.below(50) {
+            0 => random.number() as u8,
+            _ => log_page,
+        });
         entry.word.set_direct(random.below(10) == 0);
         entry.translation = match random.below(50) {
             0 => random.number(),
