@@ -13,7 +13,7 @@ fn main() {
     let folder = std::env::var("FERROCE_RTL_SV").unwrap_or_else(|_| "sv".to_owned());
     let sources = Sources {
         folder: &folder,
-        packages: &["ferroce_pkg"],
+        packages: &["../spec/generated/ferroce_pkg.sv"],
     };
     // Small caches, so that entries are replaced; three ways: the turn has to wrap.
     let shape: &[(&str, u64)] = &[("LOG_SETS", 3), ("WAYS", 3)];

@@ -6,7 +6,6 @@
 pub mod line_port;
 pub mod mpt;
 pub mod mtt;
-pub mod package;
 pub mod roce_rx;
 pub mod seeds;
 

@@ -28,7 +28,7 @@ pub struct Module<'a> {
 pub struct Sources<'a> {
     /// Folder with one file for each module, of the module's name.
     pub folder: &'a str,
-    /// Packages in that folder, in the order in which they use each other.
+    /// Files of packages, in the order in which they use each other.
     pub packages: &'a [&'a str],
 }
 
@@ -50,7 +50,9 @@ pub fn modules(library: &str, sources: Sources<'_>, modules: &[Module<'_>]) {
     write(&runtime, shim::RUNTIME);
     compiler.file(&runtime).compile(library);
     verilator.link_compression();
-    println!("cargo:rerun-if-changed={}", sources.folder);
+    for source in sources.packages.iter().chain([&sources.folder]) {
+        println!("cargo:rerun-if-changed={source}");
+    }
 }
 
 /// Adds the C++ of a module to the library, and writes its Rust.

@@ -63,9 +63,8 @@ impl Verilator {
         for (name, value) in module.parameters {
             command.arg(format!("-G{name}={value}"));
         }
-        for source in sources.packages.iter().chain([&module.top]) {
-            command.arg(Path::new(sources.folder).join(format!("{source}.sv")));
-        }
+        command.args(sources.packages);
+        command.arg(Path::new(sources.folder).join(format!("{}.sv", module.top)));
         run(&mut command);
         folder
     }
