@@ -240,10 +240,10 @@
 #define FERROCE_COUNT_ADP_RETX_PROFILE_START 0x1u
 #define FERROCE_RESET_ADP_RETX_PROFILE_START 0x0u
 // Its ranges of timeouts, in order of range_low_bound.
-#define FERROCE_OFFSET_ADP_RETX_RANGE 0x220u
-#define FERROCE_WIDTH_ADP_RETX_RANGE 0x8u
+#define FERROCE_OFFSET_ADP_RETX_RANGE 0x218u
+#define FERROCE_WIDTH_ADP_RETX_RANGE 0x4u
 #define FERROCE_COUNT_ADP_RETX_RANGE 0x4u
-#define FERROCE_RESET_ADP_RETX_RANGE 0x0ull
+#define FERROCE_RESET_ADP_RETX_RANGE 0x0u
 
 // ---- Counters: offset in BAR0 ----
 
@@ -689,29 +689,32 @@
 #define FERROCE_ADP_RETX_PROFILE_QP_TOTAL_TIMEOUT_MASK 0x80000000u
 
 // Begin and end of the adaptive retransmission profile.
-// Smallest first timeout.
-#define FERROCE_ADP_RETX_PROFILE_START_TIMEOUT_INIT_LOW_BOUND_SHIFT 0
-#define FERROCE_ADP_RETX_PROFILE_START_TIMEOUT_INIT_LOW_BOUND_MASK 0xffu
 // First timeouts to choose from, at random.
-#define FERROCE_ADP_RETX_PROFILE_START_TIMEOUT_INIT_RANGE_SIZE_SHIFT 8
-#define FERROCE_ADP_RETX_PROFILE_START_TIMEOUT_INIT_RANGE_SIZE_MASK 0xff00u
+#define FERROCE_ADP_RETX_PROFILE_START_TIMEOUT_INIT_RANGE_SIZE_SHIFT 0
+#define FERROCE_ADP_RETX_PROFILE_START_TIMEOUT_INIT_RANGE_SIZE_MASK 0xffu
+// Smallest first timeout.
+#define FERROCE_ADP_RETX_PROFILE_START_TIMEOUT_INIT_LOW_BOUND_SHIFT 8
+#define FERROCE_ADP_RETX_PROFILE_START_TIMEOUT_INIT_LOW_BOUND_MASK 0xff00u
 // Time without progress after which a QP fails.
 #define FERROCE_ADP_RETX_PROFILE_START_RETX_TOTAL_TIMEOUT_SHIFT 24
 #define FERROCE_ADP_RETX_PROFILE_START_RETX_TOTAL_TIMEOUT_MASK 0xff000000u
 
 // A range of timeouts of the adaptive retransmission profile.
-// Smallest timeout.
-#define FERROCE_ADP_RETX_RANGE_RANGE_LOW_BOUND_SHIFT 0
-#define FERROCE_ADP_RETX_RANGE_RANGE_LOW_BOUND_MASK 0xffull
 // Number of timeouts, each twice the one before.
-#define FERROCE_ADP_RETX_RANGE_RANGE_SIZE_SHIFT 8
-#define FERROCE_ADP_RETX_RANGE_RANGE_SIZE_MASK 0xff00ull
+#define FERROCE_ADP_RETX_RANGE_RANGE_SIZE_SHIFT 0
+#define FERROCE_ADP_RETX_RANGE_RANGE_SIZE_MASK 0xffu
+// Smallest timeout.
+#define FERROCE_ADP_RETX_RANGE_RANGE_LOW_BOUND_SHIFT 8
+#define FERROCE_ADP_RETX_RANGE_RANGE_LOW_BOUND_MASK 0xff00u
 // Time-outs of each before the next one.
 #define FERROCE_ADP_RETX_RANGE_TIMEOUT_RETRY_NUM_SHIFT 16
-#define FERROCE_ADP_RETX_RANGE_TIMEOUT_RETRY_NUM_MASK 0xff0000ull
-// What progress does: 0 back to range_low_bound, 1 half the timeout, 2 a quarter.
-#define FERROCE_ADP_RETX_RANGE_DEC_MODE_SHIFT 32
-#define FERROCE_ADP_RETX_RANGE_DEC_MODE_MASK 0x300000000ull
+#define FERROCE_ADP_RETX_RANGE_TIMEOUT_RETRY_NUM_MASK 0x3ff0000u
+// What progress does: 0 a quarter of the timeout, 1 half of it, 2 back to range_low_bound.
+#define FERROCE_ADP_RETX_RANGE_DEC_MODE_SHIFT 26
+#define FERROCE_ADP_RETX_RANGE_DEC_MODE_MASK 0xc000000u
+// The range to which progress leads from range_low_bound: this one or one before it.
+#define FERROCE_ADP_RETX_RANGE_PREV_RANGE_INDEX_SHIFT 28
+#define FERROCE_ADP_RETX_RANGE_PREV_RANGE_INDEX_MASK 0x70000000u
 
 // The value that is written to a doorbell slot.
 // Send queue: producer index in 64-byte blocks. Receive queue: producer index in entries. CQ:

@@ -184,8 +184,8 @@ package ferroce_pkg;
   localparam logic [13:0] OFFSET_ADP_RETX_PROFILE_START = 14'h214;
   localparam logic [31:0] RESET_ADP_RETX_PROFILE_START = 32'h0;
   // Its ranges of timeouts, in order of range_low_bound.
-  localparam logic [13:0] OFFSET_ADP_RETX_RANGE = 14'h220;
-  localparam logic [63:0] RESET_ADP_RETX_RANGE = 64'h0;
+  localparam logic [13:0] OFFSET_ADP_RETX_RANGE = 14'h218;
+  localparam logic [31:0] RESET_ADP_RETX_RANGE = 32'h0;
   localparam int COUNT_ADP_RETX_RANGE = 4;
 
   // ---- Counters, by their number ----
@@ -851,10 +851,10 @@ package ferroce_pkg;
     logic [15:0] time_base;
   } adp_retx_profile_t;
 
-  localparam int ADP_RETX_PROFILE_START_TIMEOUT_INIT_LOW_BOUND_LSB = 0;
-  localparam int ADP_RETX_PROFILE_START_TIMEOUT_INIT_LOW_BOUND_WIDTH = 8;
-  localparam int ADP_RETX_PROFILE_START_TIMEOUT_INIT_RANGE_SIZE_LSB = 8;
+  localparam int ADP_RETX_PROFILE_START_TIMEOUT_INIT_RANGE_SIZE_LSB = 0;
   localparam int ADP_RETX_PROFILE_START_TIMEOUT_INIT_RANGE_SIZE_WIDTH = 8;
+  localparam int ADP_RETX_PROFILE_START_TIMEOUT_INIT_LOW_BOUND_LSB = 8;
+  localparam int ADP_RETX_PROFILE_START_TIMEOUT_INIT_LOW_BOUND_WIDTH = 8;
   localparam int ADP_RETX_PROFILE_START_RETX_TOTAL_TIMEOUT_LSB = 24;
   localparam int ADP_RETX_PROFILE_START_RETX_TOTAL_TIMEOUT_WIDTH = 8;
   // Begin and end of the adaptive retransmission profile.
@@ -862,32 +862,36 @@ package ferroce_pkg;
     // 31:24: Time without progress after which a QP fails.
     logic [7:0] retx_total_timeout;
     logic [7:0] reserved_16;
-    // 15:8: First timeouts to choose from, at random.
-    logic [7:0] timeout_init_range_size;
-    // 7:0: Smallest first timeout.
+    // 15:8: Smallest first timeout.
     logic [7:0] timeout_init_low_bound;
+    // 7:0: First timeouts to choose from, at random.
+    logic [7:0] timeout_init_range_size;
   } adp_retx_profile_start_t;
 
-  localparam int ADP_RETX_RANGE_RANGE_LOW_BOUND_LSB = 0;
-  localparam int ADP_RETX_RANGE_RANGE_LOW_BOUND_WIDTH = 8;
-  localparam int ADP_RETX_RANGE_RANGE_SIZE_LSB = 8;
+  localparam int ADP_RETX_RANGE_RANGE_SIZE_LSB = 0;
   localparam int ADP_RETX_RANGE_RANGE_SIZE_WIDTH = 8;
+  localparam int ADP_RETX_RANGE_RANGE_LOW_BOUND_LSB = 8;
+  localparam int ADP_RETX_RANGE_RANGE_LOW_BOUND_WIDTH = 8;
   localparam int ADP_RETX_RANGE_TIMEOUT_RETRY_NUM_LSB = 16;
-  localparam int ADP_RETX_RANGE_TIMEOUT_RETRY_NUM_WIDTH = 8;
-  localparam int ADP_RETX_RANGE_DEC_MODE_LSB = 32;
+  localparam int ADP_RETX_RANGE_TIMEOUT_RETRY_NUM_WIDTH = 10;
+  localparam int ADP_RETX_RANGE_DEC_MODE_LSB = 26;
   localparam int ADP_RETX_RANGE_DEC_MODE_WIDTH = 2;
+  localparam int ADP_RETX_RANGE_PREV_RANGE_INDEX_LSB = 28;
+  localparam int ADP_RETX_RANGE_PREV_RANGE_INDEX_WIDTH = 3;
   // A range of timeouts of the adaptive retransmission profile.
   typedef struct packed {
-    logic [29:0] reserved_34;
-    // 33:32: What progress does: 0 back to range_low_bound, 1 half the timeout, 2 a quarter.
+    logic reserved_31;
+    // 30:28: The range to which progress leads from range_low_bound: this one or one before it.
+    logic [2:0] prev_range_index;
+    // 27:26: What progress does: 0 a quarter of the timeout, 1 half of it, 2 back to
+    // range_low_bound.
     logic [1:0] dec_mode;
-    logic [7:0] reserved_24;
-    // 23:16: Time-outs of each before the next one.
-    logic [7:0] timeout_retry_num;
-    // 15:8: Number of timeouts, each twice the one before.
-    logic [7:0] range_size;
-    // 7:0: Smallest timeout.
+    // 25:16: Time-outs of each before the next one.
+    logic [9:0] timeout_retry_num;
+    // 15:8: Smallest timeout.
     logic [7:0] range_low_bound;
+    // 7:0: Number of timeouts, each twice the one before.
+    logic [7:0] range_size;
   } adp_retx_range_t;
 
   localparam int DOORBELL_VALUE_INDEX_LSB = 0;
