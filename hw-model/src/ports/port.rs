@@ -32,6 +32,9 @@ pub trait Port {
     /// copied once by the sender's DMA engine and once by the receiver's.
     type Frame: AsRef<[u8]> + AsMut<[u8]> + std::fmt::Debug;
 
+    /// True if [`Port::receive`] may give a frame before it arrives.
+    const LOOKS_AHEAD: bool = false;
+
     /// Asks for a transmit buffer of `length` bytes towards `route`.
     fn reserve(&mut self, route: &Route, length: usize) -> Reservation<Self::Frame>;
 

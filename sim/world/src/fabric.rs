@@ -282,6 +282,8 @@ impl Fabric {
 impl Port for Fabric {
     type Frame = Frame;
 
+    const LOOKS_AHEAD: bool = true;
+
     #[inline]
     fn reserve(&mut self, route: &Route, length: usize) -> Reservation<Frame> {
         let Some(destination) = self.destination(route) else {
