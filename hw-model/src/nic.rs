@@ -191,8 +191,8 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     }
 
     /// Notes the next delivery after a step that has moved nothing. Returns true. Without delays of
-    /// its own and of the cable nothing is on its way; to ask all edges costs 3 % of the latency of
-    /// a functional NIC, which does it on each empty poll.
+    /// its own and of the cable nothing is on its way, and a functional NIC, which comes here on
+    /// each empty poll, does not ask its edges.
     fn comes_to_rest(&mut self) -> bool {
         self.next = match self.timing.has_delays() || P::LOOKS_AHEAD {
             true => self.blocks.next_delivery(&self.timing),
