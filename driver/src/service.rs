@@ -1,4 +1,4 @@
-//! SendOperations and addressing of each transport service.
+//! Send operations and addressing of each transport service.
 
 use ferroce_qp::Service;
 use ferroce_spec::wqe::SendOpcode;
