@@ -7,17 +7,10 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use ferroce_tests::wait_until_listening;
-use ferroce_tests::{PROCESS_TIMEOUT, Process, Scratch, TIMEOUT, free_port, ucx_without_mpi};
-
-const MODES: [&str; 6] = [
-    "go-back-n",
-    "selective-repeat",
-    "adaptive-routing",
-    "go-back-n+adaptive-timer",
-    "selective-repeat+adaptive-timer",
-    "adaptive-routing+adaptive-timer",
-];
+use ferroce_model::config::RecoveryConfig;
+use ferroce_tests::{
+    PROCESS_TIMEOUT, Process, Scratch, TIMEOUT, free_port, ucx_without_mpi, wait_until_listening,
+};
 
 const FAULTS: [&str; 7] = [
     "loss=1e-4",
@@ -134,7 +127,7 @@ impl Case {
 }
 
 fn all() -> impl Iterator<Item = Case> {
-    let pairs = MODES
+    let pairs = RecoveryConfig::MODES
         .into_iter()
         .flat_map(|mode| FAULTS.map(|fault| (mode, fault)));
     let cases = pairs.flat_map(|(mode, fault)| {
@@ -150,7 +143,9 @@ fn all() -> impl Iterator<Item = Case> {
 /// Goal: each mode meets each fault, and nearly each program. Method: for each mode and fault one
 /// program, the next one for the next fault, and another one to begin with for the next mode.
 fn selection(mode: &str) {
-    let place = MODES.iter().position(|known| *known == mode);
+    let place = RecoveryConfig::MODES
+        .iter()
+        .position(|known| *known == mode);
     let mode_number = place.expect("one of them");
     let all: Vec<Case> = all().collect();
     for (number, fault) in FAULTS.into_iter().enumerate() {
@@ -188,7 +183,7 @@ selections! {
 #[ignore = "takes minutes"]
 fn the_whole_matrix() {
     let mut failures = Vec::new();
-    for mode in MODES {
+    for mode in RecoveryConfig::MODES {
         for fault in FAULTS {
             let mut row = String::new();
             for case in all().filter(|case| (case.mode, case.fault) == (mode, fault)) {

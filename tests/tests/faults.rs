@@ -158,7 +158,7 @@ fn faults_are_injected_into_running_programs() {
     running.finish();
 }
 
-/// Goal: a user who wants to disturb a program in simulated time learns how.
+/// Goal: `inject` on a program in simulated time fails, and its message names the options to use.
 #[test]
 fn programs_in_simulated_time_are_named_and_not_reached() {
     let scratch = Scratch::new();
