@@ -18,7 +18,7 @@ use crate::perf::{Iterations, Operation, PerfSpec, Test, runner};
 pub const CARD: &str = "cx5-100g";
 /// The host that sends requests.
 const REQUESTER: usize = 0;
-/// Fewest messages of a run.
+/// Messages of a run.
 const MESSAGES: u64 = 5;
 const READ_BYTES: u32 = 1 << 18;
 const WRITE_BYTES: u32 = 8;
