@@ -173,13 +173,14 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
             self.reset(port);
         }
         for _ in 0..MAX_STEPS {
-            let worked = self.step(now, host, port);
-            progress.worked |= worked;
-            progress.rests = match worked {
-                true => self.timing.has_delays() && !self.has_more(now),
-                false => self.comes_to_rest(),
-            };
-            if progress.rests {
+            if !self.step(now, host, port) {
+                self.note_next_delivery();
+                progress.rests = true;
+                break;
+            }
+            progress.worked = true;
+            if self.timing.has_delays() && !self.has_more(now) {
+                progress.rests = true;
                 break;
             }
         }
@@ -190,15 +191,14 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         progress
     }
 
-    /// Notes the next delivery after a step that has moved nothing. Returns true. Without delays of
-    /// its own and of the cable nothing is on its way, and a functional NIC, which comes here on
-    /// each empty poll, does not ask its edges.
-    fn comes_to_rest(&mut self) -> bool {
+    /// Notes the next delivery after a step that has moved nothing. Without delays of the NIC and of
+    /// the cable there is none; a functional NIC, which comes here on each empty poll, does not ask
+    /// its edges.
+    fn note_next_delivery(&mut self) {
         self.next = match self.timing.has_delays() || P::LOOKS_AHEAD {
             true => self.blocks.next_delivery(&self.timing),
             false => None,
         };
-        true
     }
 
     /// Returns true if another step would find work at `now`.
