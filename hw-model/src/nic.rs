@@ -191,9 +191,9 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         progress
     }
 
-    /// Notes the next delivery after a step that has moved nothing. Without delays of the NIC and of
-    /// the cable there is none; a functional NIC, which comes here on each empty poll, does not ask
-    /// its edges.
+    /// Notes the next delivery after a step that has moved nothing. Without delays of the NIC and
+    /// of the cable there is none; a functional NIC, which comes here on each empty poll, does not
+    /// ask its edges.
     fn note_next_delivery(&mut self) {
         self.next = match self.timing.has_delays() || P::LOOKS_AHEAD {
             true => self.blocks.next_delivery(&self.timing),
