@@ -11,9 +11,10 @@ fn main() {
     // mutants/run builds a copy of the sources.
     println!("cargo:rerun-if-env-changed=FERROCE_RTL_SV");
     let folder = std::env::var("FERROCE_RTL_SV").unwrap_or_else(|_| "sv".to_owned());
+    let card_package = format!("{folder}/packages/card_pkg.sv");
     let sources = Sources {
         folder: &folder,
-        packages: &["../spec/generated/ferroce_pkg.sv"],
+        packages: &["../spec/generated/ferroce_pkg.sv", &card_package],
     };
     // Small caches, so that entries are replaced; three ways: the turn has to wrap.
     let shape: &[(&str, u64)] = &[("LOG_SETS", 3), ("WAYS", 3)];

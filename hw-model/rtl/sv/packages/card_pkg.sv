@@ -1,0 +1,155 @@
+// Bundles that the blocks of the card hand to each other, and the sizes of the card.
+// What software sees is in ferroce_pkg; nothing here is part of the contract.
+/* verilator lint_off UNUSEDPARAM */
+package card_pkg;
+    // ------------------------------------------------------------------------------------- sizes
+    localparam int LOG_QPS = 8;            // entries of the QP context table, all resident
+    localparam int LOG_CQS = 8;
+    localparam int LOG_GIDS = 4;
+    localparam int LOG_OUTSTANDING = 6;    // requests of a QP that are not acknowledged
+    localparam int MAX_RD_ATOMIC = 16;
+    localparam int MAX_SEGMENTS = 16;      // data segments of a WQE
+    localparam int MAX_PIECE_BYTES = 4096; // of a piece: it does not leave a page or a packet
+    localparam logic [23:0] QPN_BASE = 24'h000100;   // QPN of entry 0: bits 7:0 are the index
+    localparam logic [15:0] DEFAULT_P_KEY = 16'hffff;
+
+    // -------------------------------------------------------------------------------- DMA of reads
+    // A tag says who asked, which of its reads it is, and after how many resets it was requested.
+    typedef enum logic [2:0] {
+        READ_COMMAND, READ_SEND_WQE, READ_RECEIVE_WQE, READ_RESPONSE_WQE, READ_PAYLOAD, READ_MPT,
+        READ_MTT, READ_COMPLETION
+    } read_client_t;
+    typedef struct packed {
+        logic         epoch;
+        read_client_t client;
+        logic [6:0]   index;
+    } read_tag_t;
+
+    // ------------------------------------------------------------------------------ a QP's context
+    typedef struct packed {
+        logic [127:0] dest_gid;            // first octet in bits 7:0, as in AddressPath
+        logic [47:0]  dest_mac;            // likewise
+        logic [15:0]  vlan;
+        logic [7:0]   source_gid_index;
+        logic [15:0]  udp_source_port;
+        logic [7:0]   traffic_class;
+        logic [7:0]   hop_limit;
+        logic [3:0]   service_level;
+        logic [19:0]  flow_label;
+    } path_t;
+
+    // What MODIFY_QP sets; the engines read it, only the command engine writes it.
+    typedef struct packed {
+        logic         exists;
+        logic [2:0]   state;               // QP_STATE_CODE_*
+        logic [2:0]   path_mtu;            // PATH_MTU_CODE_*
+        logic [23:0]  pd;
+        logic [7:0]   send_cqn;            // CQN = index
+        logic [7:0]   receive_cqn;
+        logic [63:0]  send_base;
+        logic [63:0]  receive_base;
+        logic [4:0]   log_send_blocks;
+        logic [4:0]   log_receives;
+        logic [3:0]   log_receive_stride;  // bytes
+        logic [3:0]   access;              // remote rights: AccessRights bits 3:0
+        logic [23:0]  dest_qpn;
+        logic [2:0]   retry_count;
+        logic [2:0]   rnr_retry;
+        logic [4:0]   timeout;
+        logic [4:0]   min_rnr_timer;
+        logic [4:0]   max_rd_atomic;
+        logic [4:0]   max_dest_rd_atomic;
+        path_t        path;
+    } qp_t;
+
+    // ----------------------------------------------------------- from the command engine to engines
+    typedef enum logic [1:0] {
+        CONTROL_START,                     // the QP goes to RTR (responder), to RTS (requester)
+        CONTROL_FORGET,                    // to RESET, or it is destroyed
+        CONTROL_QUERY
+    } control_op_t;
+    typedef struct packed {
+        control_op_t  op;
+        logic [LOG_QPS-1:0] qp;
+        logic [23:0]  psn;                 // START: the first one
+    } control_t;
+
+    // --------------------------------------------------------------------------------- host memory
+    // A range of a region, for memory_unit. It answers with pieces, or with a fault.
+    typedef struct packed {
+        logic [31:0]  key;
+        logic [23:0]  pd;
+        logic [23:0]  qpn;
+        logic [3:0]   rights;              // AccessRights bits that are needed
+        logic [63:0]  address;
+        logic [31:0]  length;
+        logic         check_only;          // no translation: the whole message
+    } memory_request_t;
+
+    // Bytes that lie together in I/O address space. Zero bytes with `last`: nothing.
+    typedef struct packed {
+        logic [63:0]  iova;
+        logic [12:0]  bytes;
+        logic         last;                // of its packet
+    } piece_t;
+
+    // ------------------------------------------------------------------------------------- packets
+    // What packetizer needs of a packet besides its payload, whose bytes follow as a stream.
+    // The opcode says which of the extension fields are sent.
+    typedef struct packed {
+        path_t        path;
+        logic [7:0]   opcode;
+        logic         solicited;
+        logic         ack_request;
+        logic [23:0]  dest_qpn;
+        logic [23:0]  psn;
+        logic [63:0]  address;             // RETH
+        logic [31:0]  r_key;
+        logic [31:0]  length;
+        logic [31:0]  immediate;           // ImmDt, IETH: first octet of the wire in bits 7:0
+        logic [31:0]  aeth;                // syndrome in bits 31:24, MSN in 23:0
+        logic [12:0]  payload_bytes;       // without padding
+    } tx_packet_t;
+
+    // A packet whose ICRC is right, from rx_buffer.
+    typedef struct packed {
+        logic [15:0]  number;              // of the frame: they count up
+        logic [7:0]   opcode;
+        logic         solicited;
+        logic         ack_request;
+        logic [15:0]  p_key;
+        logic [23:0]  dest_qpn;
+        logic [23:0]  psn;
+        logic         is_v6;
+        logic [127:0] source;              // as roce_rx gives it
+        logic [63:0]  address;
+        logic [31:0]  r_key;
+        logic [31:0]  length;
+        logic [31:0]  aeth;
+        logic [31:0]  immediate;           // first octet of the wire in bits 7:0
+        logic [12:0]  payload_bytes;
+    } rx_packet_t;
+
+    // -------------------------------------------------------------------------------- completions
+    typedef struct packed {
+        logic [7:0]   cqn;
+        logic [15:0]  frame;               // written only when the payload of this frame is
+        logic [23:0]  qpn;
+        logic [31:0]  wqe_index;
+        logic [31:0]  byte_count;
+        logic [31:0]  immediate;
+        logic [7:0]   opcode;              // CQE_OPCODE_*
+        logic [7:0]   status;              // CQE_STATUS_*
+        logic [7:0]   vendor_error;
+        logic         with_immediate;
+        logic         with_invalidate;
+        logic         solicited;
+    } completion_t;
+
+    typedef struct packed {
+        logic [3:0]   eqn;
+        logic [7:0]   event_type;          // EVENT_TYPE_*
+        logic [23:0]  number;
+    } event_t;
+endpackage
+/* verilator lint_on UNUSEDPARAM */
