@@ -4,8 +4,8 @@
 //! object, and written back when they leave its cache; software writes the MTT. Software reads
 //! contexts with the QUERY commands, because the copy in the table may be older than the device's.
 
+use crate::address_path::AddressPath;
 use crate::layout::{constants, layout, word};
-use crate::wqe::AddressPath;
 
 crate::open_enum::open_enum! {
     /// State of a QP (IBTA vol 1, 10.3.1).

@@ -17,6 +17,7 @@ extern crate alloc;
 #[cfg(target_endian = "big")]
 compile_error!("the layouts of the contract are little-endian");
 
+mod address_path;
 pub mod command;
 pub mod context;
 pub mod contract;

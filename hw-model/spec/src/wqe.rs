@@ -20,6 +20,7 @@
 //! in the ring is free as soon as it was taken; its completion, which may come in another order,
 //! names the tag.
 
+pub use crate::address_path::AddressPath;
 use crate::context::AccessRights;
 use crate::layout::{constants, layout, word};
 
@@ -140,24 +141,6 @@ layout! {
         0x00 q_key: u32, "Q_Key of the destination; with bit 31 set: the QP's own is sent.";
         0x04 dest_qpn: u32, "Destination QPN, 24 bits.";
         0x08 path: AddressPath, "Path to the destination.";
-    }
-}
-
-layout! {
-    /// Path to a destination: everything that Ethernet, IP and UDP headers need.
-    pub struct AddressPath: 56 {
-        0x00 dest_gid: [u8; 16], "Destination GID: an IPv6 or IPv4-mapped address.";
-        0x10 dest_mac: [u8; 6], "MAC address of the next hop.";
-        0x16 vlan: u16, "VLAN tag control information; 0xffff: no tag.";
-        0x18 source_gid_index: u16, "Index in the function's GID table.";
-        0x1a udp_source_port: u16, "UDP source port.";
-        0x1c traffic_class: u8, "IPv6 traffic class, IPv4 type of service.";
-        0x1d hop_limit: u8, "IPv6 hop limit, IPv4 time to live.";
-        0x1e service_level: u8, "Service level, 0 to 15: the Ethernet priority.";
-        0x1f reserved: u8, "Zero.";
-        0x20 flow_label: u32, "IPv6 flow label, 20 bits.";
-        0x24 static_rate: u32, "Rate limit as an ibv_rate number; zero: none.";
-        0x28 reserved_28: [u64; 2], "Zero.";
     }
 }
 
