@@ -4,10 +4,19 @@ use std::ops::Range;
 
 use ferroce_wire::{Bth, Frame};
 
-use crate::verdict::Corruption;
-
 /// The byte of the BTH with FECN and BECN, which the ICRC does not cover (IBTA annex A17).
 const BTH_CONGESTION: usize = 4;
+
+/// What of a frame is damaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Corruption {
+    /// A bit of the payload, or of the headers where there is no payload.
+    Payload,
+    /// A bit of the InfiniBand headers.
+    Header,
+    /// A bit of the ICRC.
+    Icrc,
+}
 
 /// Inverts one bit of a frame that `draw` chooses. Returns false, and changes nothing, if the frame
 /// is not RoCEv2.

@@ -7,8 +7,8 @@ use ferroce_wire::{Gid, Opcode, Psn};
 
 use crate::chance::Transmission;
 use crate::counters::FaultCounters;
-use crate::flow::{Flow, FlowKey, FlowTable};
-use crate::packet::Packet;
+use crate::flow::{Flow, FlowTable};
+use crate::packet::{FlowKey, Packet};
 use crate::plan::{Fault, Kind, Plan, When};
 use crate::verdict::Verdict;
 

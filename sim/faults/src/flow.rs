@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use ferroce_units::Instant;
 use ferroce_units::random::mixed;
-use ferroce_wire::{Gid, Psn, Qpn};
+use ferroce_wire::{Gid, Psn};
 
 use crate::chance::Transmission;
-use crate::packet::Packet;
+use crate::packet::{FlowKey, Packet};
 use crate::plan::Plan;
 use crate::process::Process;
 
@@ -17,21 +17,6 @@ pub const MAX_FLOWS: usize = 1024;
 pub const MAX_HOST_PAIRS: usize = 256;
 /// PSNs before the newest one of a flow of which it is known how often they were seen.
 pub const SEEN_WINDOW: u64 = 1024;
-
-/// What the packets of a flow have in common.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct FlowKey {
-    /// Address of the sender.
-    pub source: Gid,
-    /// Address of the receiver.
-    pub destination: Gid,
-    /// The queue pair that sends: known of datagrams only.
-    pub source_qp: Option<Qpn>,
-    /// The queue pair that receives.
-    pub destination_qp: Qpn,
-    /// Requests and responses to one queue pair have separate PSNs.
-    pub is_response: bool,
-}
 
 /// A flow.
 #[derive(Debug)]

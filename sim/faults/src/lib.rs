@@ -21,13 +21,13 @@ mod plan;
 mod process;
 mod verdict;
 
-pub use corrupt::{corrupt, write_icrc};
+pub use corrupt::{Corruption, corrupt, write_icrc};
 pub use counters::{FaultCounter, FaultCounters};
 pub use engine::{Engine, MAX_LOOK_AHEAD, Run};
-pub use flow::{FlowKey, MAX_FLOWS, MAX_HOST_PAIRS, SEEN_WINDOW};
+pub use flow::{MAX_FLOWS, MAX_HOST_PAIRS, SEEN_WINDOW};
 pub use held::{Held, MAX_HELD};
-pub use packet::{Packet, PacketClass};
+pub use packet::{FlowKey, Packet, PacketClass};
 pub use plan::error::PlanError;
 pub use plan::{Cause, Fault, Kind, MAX_EXPRESSION, MAX_FAULTS, MAX_PATHS, MAX_RANGES, Plan};
 pub use plan::{Selector, When};
-pub use verdict::{Corruption, Verdict};
+pub use verdict::Verdict;

@@ -4,7 +4,20 @@ use std::fmt;
 
 use ferroce_wire::{Extension, Frame, Gid, Opcode, Operation, Psn, Qpn, Syndrome};
 
-use crate::flow::FlowKey;
+/// What the packets of a flow have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FlowKey {
+    /// Address of the sender.
+    pub source: Gid,
+    /// Address of the receiver.
+    pub destination: Gid,
+    /// The queue pair that sends: known of datagrams only.
+    pub source_qp: Option<Qpn>,
+    /// The queue pair that receives.
+    pub destination_qp: Qpn,
+    /// Requests and responses to one queue pair have separate PSNs.
+    pub is_response: bool,
+}
 
 /// A packet of RoCEv2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -29,8 +29,8 @@ use ferroce_units::Duration;
 use ferroce_wire::Gid;
 
 use crate::chance::Probability;
-use crate::packet::{Packet, PacketClass};
-use crate::verdict::Corruption;
+use crate::corrupt::Corruption;
+use crate::packet::{FlowKey, Packet, PacketClass};
 use error::PlanError;
 
 /// Most faults of a plan.
@@ -268,7 +268,7 @@ impl Selector {
 
     /// Returns true if some packets of a flow may be selected.
     #[inline]
-    pub(crate) fn may_have(&self, key: &crate::flow::FlowKey) -> bool {
+    pub(crate) fn may_have(&self, key: &FlowKey) -> bool {
         self.packets
             .is_none_or(|class| class.may_have(key.is_response))
             && self.qp.is_none_or(|qp| qp == key.destination_qp.value())

@@ -4,19 +4,9 @@ use std::fmt::{self, Write as _};
 
 use ferroce_units::Duration;
 
+use crate::corrupt::Corruption;
 use crate::counters::{FaultCounter, FaultCounters};
 use crate::plan::{Kind, Plan};
-
-/// What of a frame is damaged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Corruption {
-    /// A bit of the payload, or of the headers where there is no payload.
-    Payload,
-    /// A bit of the InfiniBand headers.
-    Header,
-    /// A bit of the ICRC.
-    Icrc,
-}
 
 /// What the faults of a plan do to one frame.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

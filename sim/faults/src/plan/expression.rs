@@ -25,8 +25,8 @@ use super::{
     Burst, Cause, DEFAULT_SEED, Fault, Kind, MAX_EXPRESSION, MAX_FAULTS, MAX_PATHS, Numbers, Plan,
     Selector, When,
 };
+use crate::corrupt::Corruption;
 use crate::packet::PacketClass;
-use crate::verdict::Corruption;
 
 /// The spread of paths, and the delay of an overtaken packet, where none is given.
 const DEFAULT_REORDER_DELAY: Duration = Duration::from_us(10);
