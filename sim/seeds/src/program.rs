@@ -423,3 +423,11 @@ impl Program {
         operations.any(|o| o.connection == connection && o.kind.disrupts())
     }
 }
+
+impl Scenario {
+    /// Returns the operations of its program as text.
+    pub fn operations(&self) -> Vec<String> {
+        let operations = Program::of(self).operations;
+        operations.iter().map(Operation::to_string).collect()
+    }
+}

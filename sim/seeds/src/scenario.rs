@@ -10,7 +10,6 @@ use ferroce_world::WorldConfig;
 use toml::{Table, Value};
 
 use crate::fault_plan;
-use crate::program::{Operation, Program};
 
 /// Hosts of a scenario.
 pub const HOSTS: std::ops::RangeInclusive<usize> = 2..=8;
@@ -218,16 +217,6 @@ impl Scenario {
             }
         }
         Ok(())
-    }
-
-    /// Returns the operations of its program as text.
-    pub fn operations(&self) -> Vec<String> {
-        let program = Program::of(self);
-        program
-            .operations
-            .iter()
-            .map(Operation::to_string)
-            .collect()
     }
 
     /// Returns the configuration of its world.
