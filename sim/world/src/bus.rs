@@ -13,8 +13,8 @@ use ferroce_spec::register::{
 };
 use ferroce_units::Instant;
 
-use super::engine::Shared;
 use super::event_loop::EventLoop;
+use super::shared::Shared;
 
 /// Value of a register of a device that does not answer.
 const GONE: u64 = u64::MAX;

@@ -1,38 +1,19 @@
-//! The world behind a trait that hides the timing of its cards; buses and threads share it.
+//! The world behind a trait that hides the timing of its cards.
 
 use std::sync::Arc;
 
 use ferroce_driver::bus::Bus;
 use ferroce_model::time::timing::Timing;
-use ferroce_platform::interrupts::Interrupts;
 use ferroce_platform::served::ServedModel;
 use ferroce_units::{Duration, Instant};
-use parking_lot::Mutex;
 
 use super::bus::WorldBus;
-use super::config::WorldConfig;
 use super::counters::HostCounters;
-use super::event_loop::{DeviceStop, EventLoop};
+use super::event_loop::{DeviceStop, Stop};
 use super::fabric::Arrivals;
 use super::recorder::SharedRecorder;
-use super::thread::{Clock, Next, ThreadId};
-
-/// Why the world stops and returns to its caller.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Stop {
-    /// A thread has its turn; nothing becomes visible to it before `quiet_until`.
-    Thread {
-        thread: ThreadId,
-        now: Instant,
-        quiet_until: Instant,
-    },
-    /// The time limit is reached.
-    Until,
-    /// No event is pending.
-    Idle,
-    /// Events come without end, and neither time passes nor a NIC works.
-    Stalled,
-}
+use super::shared::Shared;
+use super::thread::{Next, ThreadId};
 
 /// The world, whatever the timing of its cards.
 pub(super) trait Engine: Send + Sync {
@@ -54,37 +35,13 @@ pub(super) trait Engine: Send + Sync {
     fn carry_aside(&self, at: Instant, ends: (usize, usize), qpn: u32, frame: &[u8]) -> Arrivals;
     fn next_event(&self) -> Option<Instant>;
     fn has_only_rechecks(&self) -> bool;
-    /// As [`EventLoop::hidden_until`].
+    /// As [`super::event_loop::EventLoop::hidden_until`].
     fn hidden_until(&self, thread: ThreadId) -> (Instant, Duration);
     fn now(&self) -> Instant;
     fn counters(&self, host: usize) -> HostCounters;
     fn events(&self) -> u64;
     fn record(&self, recorder: Option<SharedRecorder>);
     fn dump(&self) -> String;
-}
-
-/// A world that its buses share.
-pub(super) struct Shared<T: Timing> {
-    pub event_loop: Mutex<EventLoop<T>>,
-    pub clock: Arc<Clock>,
-    pub interrupts: Vec<Interrupts>,
-}
-
-impl<T: Timing> Shared<T> {
-    pub fn new(config: &WorldConfig, clock: &Arc<Clock>, card: impl FnMut(usize) -> T) -> Self {
-        Self {
-            event_loop: Mutex::new(EventLoop::new(config, card)),
-            clock: Arc::clone(clock),
-            interrupts: (0..config.hosts).map(|_| Interrupts::default()).collect(),
-        }
-    }
-
-    /// Calls the handlers of a host's interrupts at the world's time.
-    pub fn deliver(&self, now: Instant, host: usize, vectors: u64) {
-        self.clock.set(now);
-        self.interrupts[host].deliver(vectors);
-        self.event_loop.lock().is_stepping = false;
-    }
 }
 
 impl<T: Timing + Send + 'static> Engine for Shared<T> {

@@ -7,7 +7,6 @@ use ferroce_units::{Duration, Instant};
 
 use super::config::WorldConfig;
 use super::devices::{Devices, Due};
-use super::engine::Stop;
 use super::event_heap::Sequence;
 use super::fast_forward::{Skipper, skipper};
 use super::host::WorldHost;
@@ -30,6 +29,23 @@ pub(super) struct EventLoop<T: Timing> {
     skipper: Box<dyn Skipper<T>>,
     /// True while a thread is in a step, or an interrupt handler runs.
     pub is_stepping: bool,
+}
+
+/// Why the world stops and returns to its caller.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Stop {
+    /// A thread has its turn; nothing becomes visible to it before `quiet_until`.
+    Thread {
+        thread: ThreadId,
+        now: Instant,
+        quiet_until: Instant,
+    },
+    /// The time limit is reached.
+    Until,
+    /// No event is pending.
+    Idle,
+    /// Events come without end, and neither time passes nor a NIC works.
+    Stalled,
 }
 
 /// Why the event loop stops.

@@ -41,6 +41,7 @@ mod posted;
 pub mod recorder;
 mod schedule;
 mod served;
+mod shared;
 mod switch;
 mod thread;
 pub mod trace;
@@ -50,7 +51,8 @@ use std::sync::Arc;
 
 pub use config::{Topology, WorldConfig};
 pub use counters::{HostCounters, LinkCounters};
-use engine::{Engine, Shared, Stop};
+use engine::Engine;
+use event_loop::Stop;
 pub use fabric::Arrivals;
 use ferroce_driver::bus::Bus;
 use ferroce_driver::{AddressVector, Device, DeviceConfig};
@@ -63,6 +65,7 @@ pub use recorder::{
     Activity, FaultSeen, FrameSeen, Observation, PcieObservation, Received, Recorder,
     SharedRecorder, Span,
 };
+use shared::Shared;
 use thread::Clock;
 pub use thread::{Cpu, Next, Thread, ThreadId, Watch};
 
