@@ -51,16 +51,6 @@ pub struct Properties {
     pub rate_mbps: Option<u32>,
 }
 
-/// Reason why a [`DeviceSource`] cannot open its device.
-#[derive(Debug, thiserror::Error)]
-#[error("{reason}")]
-pub struct AttachError {
-    /// The obstacle and the remedy.
-    pub reason: String,
-    /// The errno that describes this best to a C program.
-    pub errno: i32,
-}
-
 static SOURCE: OnceLock<&'static dyn DeviceSource> = OnceLock::new();
 
 /// Sets the source to ask first from now on. A program has one source: a second one is ignored.

@@ -6,8 +6,6 @@ use std::path::PathBuf;
 use ferroce_driver::bus::OpenError;
 use ferroce_platform::host::EnvironmentError;
 
-use crate::attached::AttachError;
-
 /// Reason why this process cannot join the fabric.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -111,4 +109,14 @@ impl Error {
             Self::Environment(_) | Self::Capture { .. } => libc::EINVAL,
         }
     }
+}
+
+/// Reason why a [`DeviceSource`](crate::attached::DeviceSource) cannot open its device.
+#[derive(Debug, thiserror::Error)]
+#[error("{reason}")]
+pub struct AttachError {
+    /// The obstacle and the remedy.
+    pub reason: String,
+    /// The errno that describes this best to a C program.
+    pub errno: i32,
 }

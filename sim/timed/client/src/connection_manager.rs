@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 use ferroce_driver::bus::ProgramClock as _;
-use ferroce_embed::attached::AttachError;
+use ferroce_embed::error::AttachError;
 use ferroce_timed_protocol::cm::{ADDRESS_LENGTH, CmCall, CmMessage, INTERRUPT, result};
 use ferroce_timed_protocol::request::Wait;
 
