@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use ferroce_embed::devices;
+use ferroce_embed::identities;
 use ferroce_platform::host::HostIdentity;
 
 use crate::errno::Errno;
@@ -20,7 +20,7 @@ pub fn identities() -> Result<&'static [HostIdentity], Errno> {
     crate::log::start();
     ferroce_timed_client::install();
     // A failure is not cached: a card that another process uses may be free the next time.
-    let found = devices::identities().map_err(|error| {
+    let found = identities::of_devices().map_err(|error| {
         let what = "cannot list the RDMA devices";
         open_error::report(what, &error, error.errno())
     })?;

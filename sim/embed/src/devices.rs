@@ -2,12 +2,10 @@
 
 use ferroce_driver::bus::DeviceAddress;
 use ferroce_platform::host::EnvironmentError;
-use ferroce_platform::host::{HostIdentity, MAX_DEVICES, devices_from_environment, variable};
+use ferroce_platform::host::{MAX_DEVICES, devices_from_environment, variable};
 
-use crate::attached;
 use crate::error::Error;
 use crate::fabric::directory::socket_path;
-use crate::function::Function;
 
 /// Returns the address of each device: the list in `FERROCE_DEVICE`, or as many models in this
 /// process as `FERROCE_DEVICES` says.
@@ -35,22 +33,6 @@ pub fn address_of(device: u8) -> Result<DeviceAddress, Error> {
         return Err(Error::NoSuchDevice { device, count });
     }
     Ok(devices.swap_remove(usize::from(device)))
-}
-
-/// Returns name and addresses of each device. The MAC address of a card is read from it, which
-/// opens it.
-///
-/// # Errors
-/// Those of [`Function::open_device`].
-pub fn identities() -> Result<Vec<HostIdentity>, Error> {
-    if let Some(identities) = attached::identities()? {
-        return Ok(identities);
-    }
-    let identity = |(device, address)| match address {
-        DeviceAddress::InProcess => Ok(HostIdentity::of_device(device)?),
-        _ => Function::open_device(device).map(|function| function.host().clone()),
-    };
-    (0..).zip(from_environment()?).map(identity).collect()
 }
 
 /// Formats addresses such that [`parse`] reads them in a process with another working directory.

@@ -7,8 +7,9 @@
 //! - [`fabric`]: the functions on this machine ([`fabric::registry`]), shared-memory rings between
 //!   them ([`fabric::ring`]), and the cable that the model sees ([`fabric::port`]).
 //! - [`uplink`]: wires that lead out of the fabric: taps, QEMU's sockets, UDP, captures.
-//! - [`devices`]: the NICs of a program. [`neighbours`]: resolution of addresses. [`capture`]:
-//!   frames of this process in a file. [`clock`]: real time for the model.
+//! - [`devices`]: the NICs of a program. [`identities`]: their names and addresses.
+//!   [`neighbours`]: resolution of addresses. [`capture`]: frames of this process in a file.
+//!   [`clock`]: real time for the model.
 //! - [`faults`]: plans of packet faults.
 //! - [`attached`]: devices that another crate opens instead.
 
@@ -21,6 +22,7 @@ pub mod error;
 pub mod fabric;
 pub mod faults;
 pub mod function;
+pub mod identities;
 pub mod in_process;
 pub mod neighbours;
 pub mod pinned;

@@ -1,0 +1,27 @@
+//! Names and addresses of the devices of this process.
+
+use ferroce_driver::bus::DeviceAddress;
+use ferroce_platform::host::HostIdentity;
+
+use crate::error::Error;
+use crate::function::Function;
+use crate::{attached, devices};
+
+/// Returns name and addresses of each device. The MAC address of a card is read from it, which
+/// opens it.
+///
+/// # Errors
+/// Those of [`Function::open_device`].
+pub fn of_devices() -> Result<Vec<HostIdentity>, Error> {
+    if let Some(identities) = attached::identities()? {
+        return Ok(identities);
+    }
+    let identity = |(device, address)| match address {
+        DeviceAddress::InProcess => Ok(HostIdentity::of_device(device)?),
+        _ => Function::open_device(device).map(|function| function.host().clone()),
+    };
+    (0..)
+        .zip(devices::from_environment()?)
+        .map(identity)
+        .collect()
+}
