@@ -18,8 +18,8 @@ use ferroce_units::Instant;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::clock::{Clock, Ticks};
-use crate::fabric::port::{FRESH_NS, FabricPort};
-use crate::fabric::registry::{DeviceFault, DeviceFaults, MAX_COUNTERS, Registry};
+use crate::fabric::port::FabricPort;
+use crate::fabric::registry::{DeviceFault, DeviceFaults, FRESH_NS, MAX_COUNTERS, Registry};
 
 mod bus;
 mod faults;

@@ -38,8 +38,7 @@ use wire::{Opener, Wire};
 
 use crate::clock::Clock;
 use crate::error::Error;
-use crate::fabric::port::FRESH_NS;
-use crate::fabric::registry::{Place, Registry, UplinkCounter};
+use crate::fabric::registry::{FRESH_NS, Place, Registry, UplinkCounter};
 
 pub mod buffer;
 mod datagram;

@@ -14,7 +14,7 @@ use recording::carries_icrc;
 use uplink::UplinkEnd;
 
 use super::frame::Frame;
-use super::registry::{Injected, Injection, PLACES, Place, Registry, places};
+use super::registry::{FRESH_NS, Injected, Injection, PLACES, Place, Registry, places};
 use super::ring::{self, MAX_FRAME, Receiver, RingName, Sender};
 use crate::capture::Capture;
 use crate::clock::{Clock, Ticks};
@@ -25,9 +25,6 @@ mod multicast;
 mod recording;
 mod uplink;
 
-/// A process that polled within this time is not woken: it checks before a wake-up could take
-/// effect.
-pub const FRESH_NS: u64 = 20_000;
 /// Frames taken from one ring before the next one has its turn.
 const BURST: u32 = 16;
 /// Incoming rings that are watched at the same time.

@@ -40,6 +40,7 @@ pub use identity::{Identity, Occupant};
 pub use injection::{Injected, Injection};
 pub use layout::{ANNOUNCE_WORDS, MAX_COUNTERS, MAX_GROUPS, PLACES};
 pub use service_ports::{PortError, ServicePort};
+pub use signals::FRESH_NS;
 pub use uplink_counters::UplinkCounter;
 
 pub(super) const FILE_NAME: &str = "registry";

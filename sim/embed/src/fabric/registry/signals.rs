@@ -8,6 +8,10 @@ use super::Registry;
 use super::layout::{ANNOUNCE_WORDS, MAX_COUNTERS, field, place_offset};
 use crate::clock::Ticks;
 
+/// A process that polled within this time is not woken: it checks before a wake-up could take
+/// effect.
+pub const FRESH_NS: u64 = 20_000;
+
 impl Registry {
     /// Returns the time of the last poll of the application at a place, in ticks of the machine's
     /// counter.
