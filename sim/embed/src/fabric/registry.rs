@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 use super::ring::RingName;
 use crate::error::Error;
 
+mod counters;
 mod device_faults;
 mod faults;
 mod groups;

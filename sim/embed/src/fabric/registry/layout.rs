@@ -4,7 +4,6 @@ use ferroce_faults::{FaultCounter, MAX_EXPRESSION};
 use ferroce_platform::host::MAX_GIDS;
 use ferroce_wire::{Gid, Mac};
 
-use super::service_ports::MAX_SERVICE_PORTS;
 use super::uplink_counters::UplinkCounter;
 
 /// Places, including two that are never claimed: the QPNs of place 0 include the special QPs 0 and
@@ -14,6 +13,8 @@ pub const PLACES: usize = 255;
 pub const MAX_COUNTERS: usize = 256;
 /// Multicast groups of a place.
 pub const MAX_GROUPS: usize = 256;
+/// Ports that all processes of the machine can have at a time.
+pub(super) const MAX_SERVICE_PORTS: usize = 4096;
 /// Words of the bitmap of places that announced a ring.
 pub const ANNOUNCE_WORDS: usize = PLACES.div_ceil(64);
 

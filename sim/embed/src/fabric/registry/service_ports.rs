@@ -11,10 +11,7 @@ use bitfield::bitfield;
 use ferroce_wire::Gid;
 
 use super::Registry;
-use super::layout::{SERVICE_PORTS, header};
-
-/// Ports that all processes of the machine can have at a time.
-pub(super) const MAX_SERVICE_PORTS: usize = 4096;
+use super::layout::{MAX_SERVICE_PORTS, SERVICE_PORTS, header};
 
 /// Ports for callers that do not ask for a certain one, as Linux has them.
 const EPHEMERAL_PORTS: RangeInclusive<u16> = 32_768..=60_999;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use ferroce_platform::os;
 
 use super::Registry;
-use super::layout::{ANNOUNCE_WORDS, MAX_COUNTERS, field, place_offset};
+use super::layout::{ANNOUNCE_WORDS, field, place_offset};
 use crate::clock::Ticks;
 
 /// A process that polled within this time is not woken: it checks before a wake-up could take
@@ -48,23 +48,6 @@ impl Registry {
             let offset = place_offset(place) + field::ANNOUNCED + 8 * index;
             self.memory.word(offset).swap(0, Ordering::SeqCst)
         })
-    }
-
-    /// Returns a published counter of a place.
-    pub fn counter(&self, place: u8, index: usize) -> &AtomicU64 {
-        assert!(index < MAX_COUNTERS);
-        self.memory
-            .word(place_offset(place) + field::COUNTERS + 8 * index)
-    }
-
-    /// Returns how often the background thread at a place got its processor far too late.
-    pub fn late_wakeups(&self, place: u8) -> &AtomicU64 {
-        self.memory.word(place_offset(place) + field::LATE_WAKEUPS)
-    }
-
-    /// Returns the longest time that it had to wait for its processor, in microseconds.
-    pub fn max_late_us(&self, place: u8) -> &AtomicU64 {
-        self.memory.word(place_offset(place) + field::MAX_LATE_US)
     }
 
     /// Returns when the background thread at a place was last woken, in ticks.

@@ -1,10 +1,5 @@
 //! Counters of uplinks.
 
-use std::sync::atomic::AtomicU64;
-
-use super::Registry;
-use super::layout::{field, place_offset};
-
 /// A counter of an uplink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UplinkCounter {
@@ -48,13 +43,5 @@ impl UplinkCounter {
             Self::Answered => "uplink_answers",
             Self::LinkDowns => "uplink_link_downs",
         }
-    }
-}
-
-impl Registry {
-    /// Returns a counter of the uplink of the function at a place.
-    pub fn uplink_counter(&self, place: u8, counter: UplinkCounter) -> &AtomicU64 {
-        let offset = place_offset(place) + field::UPLINK_COUNTERS;
-        self.memory.word(offset + 8 * counter as usize)
     }
 }
