@@ -9,7 +9,7 @@
 //! ```
 //!
 //! - [`spec`]: values of `--port`. [`wire`]: the common traits of wires; [`tap`], [`datagram`],
-//!   [`stream`], [`udp`]: the wires. [`replay`]: frames of a capture.
+//!   [`stream`], [`udp`]: the wires; [`opener`] opens one. [`replay`]: frames of a capture.
 //! - [`reader`]: the thread that receives and repairs the wire. [`outgoing`]: frames to send.
 //! - [`station`]: ARP, neighbour discovery, ping. [`neighbours`]: the addresses learnt by them.
 //!
@@ -30,11 +30,12 @@ use ferroce_model::ports::port::Reservation;
 use ferroce_platform::{fork, os};
 use ferroce_wire::{Gid, Mac, Qpn};
 use neighbours::Neighbours;
+use opener::Opener;
 use outgoing::Outgoing;
 use parking_lot::Mutex;
 use replay::Gate;
 use station::Station;
-use wire::{Opener, Wire};
+use wire::Wire;
 
 use crate::clock::Clock;
 use crate::error::Error;
@@ -43,6 +44,7 @@ use crate::fabric::registry::{FRESH_NS, Place, Registry, UplinkCounter};
 pub mod buffer;
 mod datagram;
 mod neighbours;
+mod opener;
 mod outgoing;
 mod reader;
 mod replay;

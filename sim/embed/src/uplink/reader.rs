@@ -10,7 +10,8 @@ use ferroce_wire::{EtherType, EthernetHeader};
 
 use super::Shared;
 use super::buffer::Buffer;
-use super::wire::{Opener, Receive, Wire, WireError};
+use super::opener::Opener;
+use super::wire::{Receive, Wire, WireError};
 use crate::fabric::registry::UplinkCounter;
 use crate::fabric::ring::MAX_FRAME;
 

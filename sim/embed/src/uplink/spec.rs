@@ -7,7 +7,6 @@ use std::str::FromStr;
 
 use ferroce_platform::host::EnvironmentError;
 
-use super::udp::UNAUTHENTICATED;
 use crate::error::Error;
 
 /// Longest name of a network interface (IFNAMSIZ without the final zero).
@@ -18,6 +17,11 @@ const MAX_SOCKET_PATH: usize = 107;
 pub const SEPARATOR: char = ';';
 /// The fabric of this machine alone.
 const FABRIC_ONLY: &str = "shm";
+
+/// Warning for users of UDP.
+pub const UNAUTHENTICATED: &str = "it does not authenticate: any sender with the other end's address \
+     reaches memory that programs have registered for remote access; use it on a separate network, \
+     or in a tunnel";
 
 /// A wire that leads out of the fabric of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]

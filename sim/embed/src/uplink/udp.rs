@@ -9,13 +9,8 @@ use std::net::UdpSocket;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Once;
 
-use super::spec::Endpoint;
+use super::spec::{Endpoint, UNAUTHENTICATED};
 use super::wire::{Health, Receive, Transmit, Wire, WireError};
-
-/// Warning for users of this wire.
-pub const UNAUTHENTICATED: &str = "it does not authenticate: any sender with the other end's address \
-     reaches memory that programs have registered for remote access; use it on a separate network, \
-     or in a tunnel";
 
 /// Prints the warning once.
 fn warn_once(remote: &Endpoint) {
