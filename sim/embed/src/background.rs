@@ -138,7 +138,7 @@ fn serve(function: &InProcess, spin_ticks: u64, turns: &mut Turns) -> bool {
 fn sleep(function: &InProcess, limit_ns: u64, must_look: bool) -> Option<Ticks> {
     let armed = function.armed();
     armed.store(1, Ordering::SeqCst);
-    // Pairs with the fence in the sender's check: see `fabric::port`.
+    // Pairs with the fence in the sender's check: see `crate::port`.
     fence(Ordering::SeqCst);
     let (least_ns, limit_ns) = match must_look.then(|| function.may_sleep()) {
         Some(Some(false)) => (0, 0),

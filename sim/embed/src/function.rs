@@ -22,10 +22,10 @@ use crate::clock::Clock;
 use crate::error::Error;
 use crate::fabric::directory::runtime_directory;
 use crate::fabric::host_peers::HostPeers;
-use crate::fabric::port::FabricPort;
 use crate::fabric::registry::{Identity, Registry};
 use crate::in_process::InProcess;
 use crate::neighbours::Neighbours;
+use crate::port::FabricPort;
 use crate::uplink::{Uplink, UplinkSpec};
 use crate::{background, devices, faults, pinned, random_keys, recovery};
 

@@ -18,8 +18,8 @@ use ferroce_units::Instant;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::clock::{Clock, Ticks};
-use crate::fabric::port::FabricPort;
 use crate::fabric::registry::{DeviceFault, DeviceFaults, FRESH_NS, MAX_COUNTERS, Registry};
+use crate::port::FabricPort;
 
 mod bus;
 mod faults;
@@ -390,7 +390,7 @@ impl InProcess {
         let heartbeat = self.registry.heartbeat(self.place);
         heartbeat.store(0, Ordering::Relaxed);
         dozing.store(1, Ordering::SeqCst);
-        // Pairs with the fence in the sender's check: see `fabric::port`.
+        // Pairs with the fence in the sender's check: see `crate::port`.
         fence(Ordering::SeqCst);
         if let Some(mut model) = self.model.try_lock() {
             model.port.check_all(self.clock.ticks());

@@ -4,8 +4,8 @@
 //! - [`function`]: one process's NIC function, ready for a driver. Made of [`in_process`] (the bus,
 //!   and the model), [`pinned`] (memory that the program unmaps), [`polling`] (empty polls) and
 //!   [`background`] (the thread for applications that do not poll).
-//! - [`fabric`]: the functions on this machine ([`fabric::registry`]), shared-memory rings between
-//!   them ([`fabric::ring`]), and the cable that the model sees ([`fabric::port`]).
+//! - [`fabric`]: the functions on this machine ([`fabric::registry`]), and shared-memory rings
+//!   between them ([`fabric::ring`]). [`port`]: the cable that the model sees.
 //! - [`uplink`]: wires that lead out of the fabric: taps, QEMU's sockets, UDP, captures.
 //! - [`devices`]: the NICs of a program. [`identities`]: their names and addresses.
 //!   [`neighbours`]: resolution of addresses. [`capture`]: frames of this process in a file.
@@ -27,6 +27,7 @@ pub mod in_process;
 pub mod neighbours;
 pub mod pinned;
 pub mod polling;
+pub mod port;
 pub mod random_keys;
 pub mod recovery;
 pub mod uplink;

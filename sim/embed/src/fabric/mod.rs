@@ -1,8 +1,6 @@
 //! The fabric inside one machine: its functions, and the wire between them.
 
 pub mod directory;
-pub mod frame;
 pub mod host_peers;
-pub mod port;
 pub mod registry;
 pub mod ring;

@@ -1,6 +1,6 @@
 //! Frames as the model holds them: in a ring of this machine, or in a buffer.
 
-use super::ring;
+use crate::fabric::ring;
 use crate::uplink::Buffer;
 
 /// An owned frame.

@@ -7,7 +7,7 @@ use ferroce_model::ports::port::Reservation;
 use ferroce_wire::{Gid, Qpn};
 
 use super::FabricPort;
-use crate::fabric::frame::Frame;
+use super::frame::Frame;
 use crate::uplink::{Buffer, Uplink, station};
 
 /// The uplink as the model's threads see it.

@@ -1,8 +1,8 @@
 //! Which frames a function records in its capture.
 
 use super::FabricPort;
+use super::frame::Frame;
 use crate::capture::Capture;
-use crate::fabric::frame::Frame;
 use crate::fabric::ring;
 
 impl FabricPort {

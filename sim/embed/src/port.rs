@@ -8,18 +8,19 @@ use ferroce_model::ports::port::{Port, Reservation, Route};
 use ferroce_platform::shared_memory::watched;
 use ferroce_units::Instant;
 use ferroce_wire::{Gid, Qpn};
+use frame::Frame;
 use liveness::{Liveness, Progress};
 use multicast::Multicast;
 use recording::carries_icrc;
 use uplink::UplinkEnd;
 
-use super::frame::Frame;
-use super::registry::{FRESH_NS, Injected, Injection, PLACES, Place, Registry, places};
-use super::ring::{self, MAX_FRAME, Receiver, RingName, Sender};
 use crate::capture::Capture;
 use crate::clock::{Clock, Ticks};
+use crate::fabric::registry::{FRESH_NS, Injected, Injection, PLACES, Place, Registry, places};
+use crate::fabric::ring::{self, MAX_FRAME, Receiver, RingName, Sender};
 
 mod faults;
+mod frame;
 mod liveness;
 mod multicast;
 mod recording;

@@ -8,8 +8,8 @@ use ferroce_faults::{Engine, FaultCounter, Held, Plan, Verdict, corrupt, write_i
 use ferroce_units::Instant;
 
 use super::FabricPort;
+use super::frame::Frame;
 use crate::clock::Clock;
-use crate::fabric::frame::Frame;
 use crate::fabric::registry::Injected;
 use crate::uplink::Buffer;
 use crate::uplink::buffer::Pool;

@@ -6,7 +6,7 @@ use ferroce_model::ports::port::Reservation;
 use ferroce_wire::Gid;
 
 use super::FabricPort;
-use crate::fabric::frame::Frame;
+use super::frame::Frame;
 use crate::fabric::registry::{PlaceSet, places};
 use crate::fabric::ring::{self, Sender, Staging};
 
