@@ -1,11 +1,11 @@
 //! Calls of libc that change mappings, and the handling of faults: registered memory stays where a
-//! card finds it ([`ferroce_embed::pinned`]), and the fault handler stays installed
+//! card finds it ([`mapping_calls`]), and the fault handler stays installed
 //! ([`ferroce_platform::os::faults`]).
 //!
 //! Other memory and other signals are passed on unchanged. The memory calls are system calls, so
 //! that they work before any symbol is looked up, and inside of allocators.
 
-use ferroce_embed::pinned;
+use ferroce_embed::in_process::mapping_calls;
 use ferroce_platform::os::faults;
 use libc::{c_int, c_void, off_t, sigaction as Action, sighandler_t, size_t};
 
@@ -47,7 +47,7 @@ macro_rules! mmap_entries {
             offset: off_t,
         ) -> *mut c_void {
             let how = [protection as usize, flags as usize, file as usize, offset as usize];
-            pointer(pinned::mmap(address.addr(), length, how))
+            pointer(mapping_calls::mmap(address.addr(), length, how))
         }
     )*};
 }
@@ -56,7 +56,7 @@ mmap_entries!(mmap mmap64);
 /// `munmap` of libc.
 #[unsafe(no_mangle)]
 pub extern "C" fn munmap(address: *mut c_void, length: size_t) -> c_int {
-    status(pinned::munmap(address.addr(), length))
+    status(mapping_calls::munmap(address.addr(), length))
 }
 
 /// `mremap` of libc. C declares it variadic; the optional address is passed like a fifth argument
@@ -70,19 +70,25 @@ pub extern "C" fn mremap(
     flags: c_int,
     to: *mut c_void,
 ) -> *mut c_void {
-    pointer(pinned::mremap(from.addr(), old, new, flags, to.addr()))
+    pointer(mapping_calls::mremap(
+        from.addr(),
+        old,
+        new,
+        flags,
+        to.addr(),
+    ))
 }
 
 /// `madvise` of libc.
 #[unsafe(no_mangle)]
 pub extern "C" fn madvise(address: *mut c_void, length: size_t, advice: c_int) -> c_int {
-    status(pinned::madvise(address.addr(), length, advice))
+    status(mapping_calls::madvise(address.addr(), length, advice))
 }
 
 /// `mprotect` of libc.
 #[unsafe(no_mangle)]
 pub extern "C" fn mprotect(address: *mut c_void, length: size_t, protection: c_int) -> c_int {
-    status(pinned::mprotect(address.addr(), length, protection))
+    status(mapping_calls::mprotect(address.addr(), length, protection))
 }
 
 /// `sigaction` of libc.

@@ -23,11 +23,11 @@ use crate::error::Error;
 use crate::fabric::directory::runtime_directory;
 use crate::fabric::host_peers::HostPeers;
 use crate::fabric::registry::{Identity, Registry};
-use crate::in_process::InProcess;
+use crate::in_process::{InProcess, mapping_calls};
 use crate::neighbours::Neighbours;
 use crate::port::FabricPort;
 use crate::uplink::{Uplink, UplinkSpec};
-use crate::{background, devices, faults, pinned, random_keys, recovery};
+use crate::{background, devices, faults, random_keys, recovery};
 
 /// Time limit for another thread that is opening.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -198,7 +198,7 @@ impl Function {
             .with_faults(options.faults.clone());
         let bus = Arc::new(InProcess::new(config, port, clock));
         let thread = background::start(bus.clone()).map_err(Error::Thread)?;
-        pinned::add(&bus);
+        mapping_calls::add(&bus);
         // Of the place's last owner, if it was killed.
         HostPeers::new(bus.place()).withdraw();
         Ok(Arc::new(Self {
@@ -297,7 +297,7 @@ impl Drop for Model {
         }
         self.bus.linger();
         self.bus.stop();
-        pinned::remove(&self.bus);
+        mapping_calls::remove(&self.bus);
         // The last reference may be dropped by an interrupt handler on that very thread.
         if thread.thread().id() != std::thread::current().id() {
             let _ = thread.join();

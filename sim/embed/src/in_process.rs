@@ -24,7 +24,9 @@ use crate::port::FabricPort;
 mod bus;
 mod faults;
 mod health;
-pub mod pinned;
+pub mod mapping_calls;
+mod pinned;
+mod polling;
 mod served;
 
 use health::HealthCheck;

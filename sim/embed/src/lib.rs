@@ -2,8 +2,8 @@
 //! that joins the processes of a machine.
 //!
 //! - [`function`]: one process's NIC function, ready for a driver. Made of [`in_process`] (the bus,
-//!   and the model), [`pinned`] (memory that the program unmaps), [`polling`] (empty polls) and
-//!   [`background`] (the thread for applications that do not poll).
+//!   the model, and memory that the program unmaps) and [`background`] (the thread for applications
+//!   that do not poll).
 //! - [`fabric`]: the functions on this machine ([`fabric::registry`]), and shared-memory rings
 //!   between them ([`fabric::ring`]). [`port`]: the cable that the model sees.
 //! - [`uplink`]: wires that lead out of the fabric: taps, QEMU's sockets, UDP, captures.
@@ -25,8 +25,6 @@ pub mod function;
 pub mod identities;
 pub mod in_process;
 pub mod neighbours;
-pub mod pinned;
-pub mod polling;
 pub mod port;
 pub mod random_keys;
 pub mod recovery;

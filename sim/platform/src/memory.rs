@@ -2,8 +2,8 @@
 //!
 //! As behind a real IOMMU the device reaches only mapped memory, with the given rights. Unlike
 //! there, the kernel does not pin pages. Pages that the application unmaps are moved before
-//! (`embed::pinned`); if that has failed, or the unmapping was not seen, a DMA access is refused
-//! (`guarded`).
+//! (`mapping_calls` of `embed`); if that has failed, or the unmapping was not seen, a DMA access is
+//! refused (`guarded`).
 //!
 //! A function that serves another process maps memory of three kinds: memory that both processes
 //! share, which belongs to this process, too; memory of the other process that is mapped here

@@ -9,8 +9,7 @@ use ferroce_platform::mapping;
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::register::{self, MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED};
 
-use super::{GONE, InProcess, MAX_DIRECT};
-use crate::{pinned, polling};
+use super::{GONE, InProcess, MAX_DIRECT, mapping_calls, polling};
 
 /// Polls after arming a CQ that do not count as polling: the program checks once more and sleeps.
 const POLLS_AFTER_ARMING: u32 = 2;
@@ -115,7 +114,7 @@ impl Bus for InProcess {
             return Err(BusError::Disconnected);
         }
         let rights = mapping::rights_of(mapping)?;
-        pinned::register(mapping.address, mapping.length);
+        mapping_calls::register(mapping.address, mapping.length);
         let mut model = self.model.lock();
         let result =
             model
@@ -123,7 +122,7 @@ impl Bus for InProcess {
                 .map(mapping.iova, mapping.address, mapping.length as u64, rights);
         self.unlock(model);
         if result.is_err() {
-            pinned::deregister(mapping.address, mapping.length);
+            mapping_calls::deregister(mapping.address, mapping.length);
         }
         result.map_err(BusError::from)
     }
@@ -140,9 +139,9 @@ impl Bus for InProcess {
             false => Some(mappings.unmap(iova, length as u64)),
         };
         self.unlock(model);
-        let result = result.unwrap_or_else(|| pinned::unmap(self, iova, length as u64));
+        let result = result.unwrap_or_else(|| mapping_calls::unmap(self, iova, length as u64));
         if let (Ok(()), Some(address)) = (&result, address) {
-            pinned::deregister(address, length);
+            mapping_calls::deregister(address, length);
         }
         result.map_err(BusError::from)
     }

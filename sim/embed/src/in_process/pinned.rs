@@ -1,4 +1,4 @@
-//! Pages that the program unmaps while the device may use them: see [`crate::pinned`].
+//! Pages that the program unmaps while the device may use them: see [`super::mapping_calls`].
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;

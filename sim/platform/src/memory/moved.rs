@@ -1,9 +1,9 @@
 //! Registered pages that are no longer at the address of their registration.
 //!
 //! A card pins pages: when the program unmaps them, or maps something else over them, the card
-//! continues with the old ones. Here they are moved to another address before (`embed::pinned`),
-//! and their mappings follow. From then on such a mapping is described by *pieces*, each with its
-//! own address; accesses to it take the slow path.
+//! continues with the old ones. Here they are moved to another address before (`mapping_calls` of
+//! `embed`), and their mappings follow. From then on such a mapping is described by *pieces*, each
+//! with its own address; accesses to it take the slow path.
 //!
 //! Nothing in here allocates memory, except [`MemoryMap::unmap_moved`]: allocators call `munmap`
 //! themselves.

@@ -1,4 +1,5 @@
-//! System calls that change mappings, bypassing the names of libc, which lead to `embed::pinned`.
+//! System calls that change mappings, bypassing the names of libc, which lead to `mapping_calls` of
+//! `embed`.
 
 use std::io;
 
@@ -13,7 +14,7 @@ pub type Answer = Result<usize, i32>;
 pub fn system_call(number: libc::c_long, arguments: [usize; 6]) -> Answer {
     let [a, b, c, d, e, f] = arguments;
     // SAFETY: the program is responsible for the effect of its request; moved memory is kept
-    // (see `ferroce_embed::pinned`).
+    // (see `mapping_calls` of `embed`).
     match unsafe { libc::syscall(number, a, b, c, d, e, f) } {
         -1 => Err(io::Error::last_os_error()
             .raw_os_error()

@@ -23,8 +23,8 @@ use ferroce_platform::os::memory_calls::{Answer, system_call};
 use libc::c_int;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::in_process::InProcess;
-use crate::in_process::pinned::Held;
+use super::InProcess;
+use super::pinned::Held;
 
 /// Functions of this process that are considered; more than there are devices.
 const MAX_FUNCTIONS: usize = 16;

@@ -10,8 +10,8 @@ use std::cell::Cell;
 
 use ferroce_platform::os;
 
+use super::InProcess;
 use crate::clock::Ticks;
-use crate::in_process::InProcess;
 
 /// Empty polls before a thread yields.
 const POLLS_BEFORE_YIELD: u32 = 20;
