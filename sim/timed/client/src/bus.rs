@@ -7,8 +7,6 @@
 //!
 //! Memory that the program registers is shared with its world while it is registered, where that is
 //! possible ([`Registered`]).
-//!
-//! Interrupts come with the turn: the thread that gets it calls their handlers.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -29,19 +27,14 @@ use ferroce_timed_protocol::control::card_socket;
 use ferroce_timed_protocol::request::Wait;
 use ferroce_timed_protocol::store::StoreKind;
 use ferroce_units::Duration;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 
-use crate::connection_manager;
+use crate::interrupts;
 use crate::library::Library;
 use crate::processor::Processor;
 
 /// Longest time that the last acknowledgements may be in flight.
 const LINGER: Duration = Duration::from_us(20);
-
-type Handlers = [Option<InterruptHandler>; VECTOR_COUNT as usize];
-
-/// The handlers of this process, which is on one host and has one card.
-static HANDLERS: RwLock<Handlers> = RwLock::new([const { None }; VECTOR_COUNT as usize]);
 
 /// The bus to a card of a world.
 pub struct TimedBus {
@@ -69,7 +62,7 @@ impl TimedBus {
     pub fn open(library: Library, control: &Path) -> Result<Self, VfioUserError> {
         let socket = card_socket(control, library.host());
         let card = library.outside(|| VfioUser::open(&socket))?;
-        call_handlers_of(library);
+        interrupts::call_handlers_of(library);
         Ok(Self {
             library,
             processor: Arc::new(Processor::new(library)),
@@ -219,11 +212,7 @@ impl Bus for TimedBus {
         });
         self.card().set_interrupt_handler(vector, at_the_end)?;
         let is_masked = handler.is_none();
-        // Drop the old handler after the lock is released: its captures may take a lock themselves.
-        let _old = match HANDLERS.write().get_mut(usize::from(vector)) {
-            Some(place) => std::mem::replace(place, handler),
-            None => return Err(BusError::NoSuchVector),
-        };
+        let _old = interrupts::set_handler(vector, handler)?;
         // Same as the kernel's VFIO driver does to the MSI-X table of a card.
         let entry = MSIX_TABLE_OFFSET + u32::from(vector) * MSIX_ENTRY_SIZE;
         let control = if is_masked { MSIX_VECTOR_MASKED } else { 0 };
@@ -269,26 +258,6 @@ impl Drop for TimedBus {
             drop(self.card.take());
             self.registered.get_mut().clear();
         });
-    }
-}
-
-/// Has the handlers of interrupts called in this program.
-pub fn call_handlers_of(library: Library) {
-    library.on_interrupts(call_handlers);
-}
-
-/// Calls the handlers of the vectors whose bits are set.
-extern "C" fn call_handlers(_context: *mut std::ffi::c_void, vectors: u64) {
-    connection_manager::handle_interrupts(vectors);
-    for vector in 0..usize::from(VECTOR_COUNT) {
-        if vectors >> vector & 1 == 0 {
-            continue;
-        }
-        // Not called under the lock: a handler may set handlers.
-        let handler = HANDLERS.read()[vector].clone();
-        if let Some(handler) = handler {
-            handler();
-        }
     }
 }
 

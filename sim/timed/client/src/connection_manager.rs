@@ -1,20 +1,16 @@
 //! RDMA CM of this program's host: its agent lives in the world.
 
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 use ferroce_driver::bus::ProgramClock as _;
 use ferroce_embed::error::AttachError;
-use ferroce_timed_protocol::cm::{ADDRESS_LENGTH, CmCall, CmMessage, INTERRUPT, result};
+use ferroce_timed_protocol::cm::{ADDRESS_LENGTH, CmCall, CmMessage, result};
 use ferroce_timed_protocol::request::Wait;
 
-use crate::bus;
+use crate::interrupts;
 use crate::library::Library;
 use crate::membership::Membership;
 use crate::processor::Processor;
-
-/// The function that is called when events of channels have come.
-static ON_EVENTS: OnceLock<fn()> = OnceLock::new();
 
 /// The agent of this program's host.
 #[derive(Debug)]
@@ -44,8 +40,8 @@ impl ConnectionManager {
             return Ok(None);
         };
         let library = membership.library();
-        ON_EVENTS.get_or_init(|| on_events);
-        bus::call_handlers_of(library);
+        interrupts::set_on_events(on_events);
+        interrupts::call_handlers_of(library);
         Ok(Some(Self {
             library,
             processor: Processor::new(library),
@@ -145,13 +141,4 @@ fn reply_in(message: &CmMessage, length: usize) -> Option<CmReply> {
         address: u64::from_le_bytes(*address),
         bytes: bytes.to_vec(),
     })
-}
-
-/// Calls the function for events, if these interrupts say that there are some.
-pub(crate) fn handle_interrupts(interrupts: u64) {
-    if interrupts & INTERRUPT != 0
-        && let Some(on_events) = ON_EVENTS.get()
-    {
-        on_events();
-    }
 }

@@ -1,11 +1,12 @@
 //! Unmodified programs in simulated time: the side of the program.
 //!
 //! [`library`] wraps the preloaded time library, [`membership`] joins a world, [`bus`] reaches the
-//! card, [`connection_manager`] the host's agent of RDMA CM, and [`processor`] charges the costs of
-//! calls.
+//! card, `interrupts` calls the handlers of interrupts, [`connection_manager`] is the host's agent
+//! of RDMA CM, and [`processor`] charges the costs of calls.
 
 pub mod bus;
 pub mod connection_manager;
+mod interrupts;
 pub mod library;
 pub mod membership;
 pub mod processor;
