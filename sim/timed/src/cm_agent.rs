@@ -9,7 +9,6 @@
 //! A host whose programs have never listened does not answer requests, and the requester sends them
 //! again. So a client may be started before its server.
 
-mod calls;
 mod frame;
 mod host;
 

@@ -32,6 +32,8 @@ use super::shared::{Event, Shared};
 use super::stall::{Stall, Verdict};
 use super::streams::{Readable, Streams};
 
+mod cm_calls;
+
 /// Time limit of a wait in the kernel. Longer than a kernel tick: for a shorter limit the kernel
 /// reprograms its timer, which costs a virtual machine more than the wait.
 const LIMIT: RealDuration = RealDuration::from_millis(20);

@@ -1,4 +1,4 @@
-//! Calls of programs, and what programs learn of events.
+//! Calls of RDMA CM by threads of programs, and what programs learn of events.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use ferroce_timed_protocol::cm::{self, CmCall};
 use ferroce_timed_protocol::page::ThreadPage;
 use ferroce_units::Instant;
 
+use super::Common;
 use crate::program::Program;
-use crate::remote_thread::Common;
 use crate::shared::Event;
 
 impl Common {
