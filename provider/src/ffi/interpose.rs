@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use libc::{AT_FDCWD, DIR, FILE, c_char, c_int, c_long, c_uint, c_void, mode_t, size_t, ssize_t};
 
 use super::boundary::set_errno;
+use super::next::next;
 use crate::errno::Errno;
 use crate::rdma_cm::DEVICE_FILE;
 
@@ -96,35 +97,6 @@ unsafe fn redirect_candidate(path: *const c_char, room: &mut MaybeUninit<Target>
         buffer.add(root.len() + original.len()).write(0);
     }
     buffer.cast()
-}
-
-/// Looks up a function of the library behind this one.
-macro_rules! next {
-    ($name:ident as $type:ty) => {{
-        use std::sync::atomic::{AtomicPtr, Ordering};
-        static NEXT: AtomicPtr<libc::c_void> = AtomicPtr::new(std::ptr::null_mut());
-        let mut function = NEXT.load(Ordering::Relaxed);
-        if function.is_null() {
-            function = $crate::ffi::interpose::look_up(concat!(stringify!($name), "\0"));
-            NEXT.store(function, Ordering::Relaxed);
-        }
-        let function: Option<$type> = match function.is_null() {
-            true => None,
-            // SAFETY: libc's function of this name has this type in its header.
-            #[allow(unused_unsafe, reason = "some callers are in an unsafe block already")]
-            false => Some(unsafe { std::mem::transmute::<*mut libc::c_void, $type>(function) }),
-        };
-        function
-    }};
-}
-
-pub(super) use next;
-
-/// Finds a function behind this library; `name` ends with a zero.
-pub(super) fn look_up(name: &'static str) -> *mut c_void {
-    debug_assert!(name.ends_with('\0'));
-    // SAFETY: `name` ends with a zero, and `dlsym` only reads it.
-    unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr().cast()) }
 }
 
 /// Opens by system call.

@@ -22,6 +22,7 @@ mod handle;
 mod interpose;
 mod kernel_copy;
 mod memory;
+mod next;
 mod objects;
 mod ops;
 mod pinned;

@@ -10,7 +10,7 @@ use ferroce_platform::os::faults;
 use libc::{c_int, c_void, off_t, sigaction as Action, sighandler_t, size_t};
 
 use super::boundary::set_errno;
-use super::interpose::next;
+use super::next::next;
 use crate::errno::Errno;
 
 fn pointer(answer: Result<usize, i32>) -> *mut c_void {

@@ -11,7 +11,7 @@ use ferroce_rdma_cm::{ChannelId, Command};
 use libc::{c_int, c_long, c_void, size_t, ssize_t};
 
 use super::boundary::{guard, set_errno};
-use super::interpose::next;
+use super::next::next;
 use crate::errno::Errno;
 use crate::rdma_cm::DEVICE_NUMBER;
 use crate::rdma_cm::channel::{self, Channel, is_channel};
