@@ -5,6 +5,7 @@
 //! again before and after it releases it ([`Agent::run`]).
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once, Weak};
 use std::time::{Duration, Instant as WallInstant};
@@ -196,11 +197,21 @@ impl Agent {
         if agent.state.lock().links.is_empty() {
             return Err(failure);
         }
-        agent.timer.start(Arc::downgrade(&agent)).map_err(|error| {
+        agent.start_timer().map_err(|error| {
             tracing::error!(%error, "no thread for the time-outs of RDMA CM");
             Errno::NO_MEMORY
         })?;
         Ok(agent)
+    }
+
+    /// Starts the thread that runs the time-outs, and returns when it runs: a program may patch
+    /// functions of libc, as libfabric does, and a thread that is just starting would run into
+    /// that. It never runs a signal handler of the application.
+    fn start_timer(&self) -> io::Result<()> {
+        let builder = std::thread::Builder::new().name("ferroce-cm".to_owned());
+        let (timer, agent) = (Arc::clone(&self.timer), Weak::clone(&self.me));
+        os::with_signals_blocked(|| builder.spawn(move || run_time_outs(&timer, &agent)))?;
+        self.timer.wait_for_start()
     }
 
     /// Changes the state, and does what follows from it.
@@ -294,6 +305,17 @@ impl Manager for Agent {
 impl Drop for Agent {
     fn drop(&mut self) {
         self.timer.stop();
+    }
+}
+
+/// Runs the time-outs while there is an agent.
+fn run_time_outs(timer: &Timer, agent: &Weak<Agent>) {
+    timer.note_start();
+    while timer.wait() {
+        let Some(agent) = agent.upgrade() else {
+            return;
+        };
+        agent.run();
     }
 }
 

@@ -1,18 +1,14 @@
-//! The thread that runs the time-outs of communication management, while there is an agent.
+//! The earliest time-out of communication management, for the thread that waits for it.
 
 use std::io;
-use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use ferroce_platform::os;
 use parking_lot::{Condvar, Mutex};
-
-use super::agent::Agent;
 
 /// Time limit for the thread to start.
 const START_LIMIT: Duration = Duration::from_secs(5);
 
-/// The earliest time-out of an agent, and its thread.
+/// The earliest time-out of an agent, and the state of its thread.
 #[derive(Default)]
 pub struct Timer {
     state: Mutex<State>,
@@ -27,16 +23,11 @@ struct State {
 }
 
 impl Timer {
-    /// Starts the thread, and returns when it runs: a program may patch functions of libc, as
-    /// libfabric does, and a thread that is just starting would run into that. It never runs a
-    /// signal handler of the application.
+    /// Waits until the thread runs.
     ///
     /// # Errors
-    /// The error of the system.
-    pub fn start(self: &Arc<Self>, agent: Weak<Agent>) -> io::Result<()> {
-        let builder = std::thread::Builder::new().name("ferroce-cm".to_owned());
-        let timer = Arc::clone(self);
-        os::with_signals_blocked(|| builder.spawn(move || timer.run(&agent)))?;
+    /// `TimedOut` after [`START_LIMIT`].
+    pub fn wait_for_start(&self) -> io::Result<()> {
         let deadline = Instant::now() + START_LIMIT;
         let mut state = self.state.lock();
         while !state.has_started {
@@ -47,7 +38,13 @@ impl Timer {
         Ok(())
     }
 
-    /// Sets the time at which [`Agent::run`] is called next.
+    /// Notes that the thread runs.
+    pub fn note_start(&self) {
+        self.state.lock().has_started = true;
+        self.changed.notify_all();
+    }
+
+    /// Sets the next time-out.
     pub fn set(&self, due: Option<Instant>) {
         let mut state = self.state.lock();
         if state.due != due {
@@ -62,19 +59,8 @@ impl Timer {
         self.changed.notify_all();
     }
 
-    fn run(&self, agent: &Weak<Agent>) {
-        self.state.lock().has_started = true;
-        self.changed.notify_all();
-        while self.wait() {
-            let Some(agent) = agent.upgrade() else {
-                return;
-            };
-            agent.run();
-        }
-    }
-
     /// Waits for the next time-out. Returns false if the thread is to end.
-    fn wait(&self) -> bool {
+    pub fn wait(&self) -> bool {
         let mut state = self.state.lock();
         while !state.is_stopping {
             match state.due {
