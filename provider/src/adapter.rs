@@ -21,7 +21,7 @@ use crate::identity;
 use crate::open_error;
 use crate::tenancy::{End, Tenancy};
 use crate::wall_clock::{Reading, WallClock};
-use crate::xrc::DomainsByFile;
+use crate::xrc_domains::DomainsByFile;
 
 /// Destination of the async events of an object.
 #[derive(Clone)]

@@ -39,3 +39,4 @@ mod sysfs;
 mod tenancy;
 mod wall_clock;
 mod xrc;
+mod xrc_domains;

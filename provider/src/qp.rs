@@ -18,7 +18,8 @@ use crate::event::{EventQueue, Source};
 use crate::ffi::abi::*;
 use crate::identity;
 use crate::srq::Srq;
-use crate::xrc::{SharedXrcd, Xrcd};
+use crate::xrc::Xrcd;
+use crate::xrc_domains::SharedXrcd;
 
 /// A queue pair with its context. An XRC target QP may have several.
 pub struct Qp {
