@@ -24,7 +24,6 @@ mod kernel_copy;
 mod memory;
 mod next;
 mod objects;
-mod ops;
 mod pinned;
 mod poll_api;
 mod rdma_cm;

@@ -2,8 +2,11 @@
 //!
 //! The thread that has started a poll holds the CQ's lock until it ends it.
 
+use std::mem::transmute;
+
 use ferroce_driver::WorkCompletion;
-use libc::{c_int, c_uint};
+use ferroce_driver::bus::{PollFunction, ProgramClock};
+use libc::{c_int, c_uint, c_void};
 
 use super::boundary::guard;
 use super::handle::Handle;
@@ -180,4 +183,14 @@ pub(super) fn fill(cq: &mut ibv_cq_ex) {
     cq.read_slid = Some(read_slid);
     cq.read_sl = Some(read_sl);
     cq.read_dlid_path_bits = Some(read_dlid_path_bits);
+}
+
+/// In simulated time, makes `ibv_start_poll` record its callers.
+pub(super) fn note_callers(cq: &mut ibv_cq_ex, clock: &dyn ProgramClock) {
+    type StartPoll = unsafe extern "C" fn(*mut ibv_cq_ex, *mut ibv_poll_cq_attr) -> c_int;
+    let Some(target) = cq.start_poll else { return };
+    let noting = clock.noting_caller(PollFunction::StartPoll, target as *const c_void);
+    // SAFETY: `noting_caller` returns a function that continues at `target` with the same
+    // arguments, so it has the same type.
+    cq.start_poll = Some(unsafe { transmute::<*const c_void, StartPoll>(noting) });
 }

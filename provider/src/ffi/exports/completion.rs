@@ -8,7 +8,7 @@ use libc::{c_int, c_void};
 use super::super::boundary::{pointer, status};
 use super::super::handle::{Handle, zeroed};
 use super::super::objects::{Channel, Context, Cq};
-use super::super::ops;
+use super::super::poll_api;
 use crate::cq;
 use crate::domain::Domain;
 use crate::errno::Errno;
@@ -113,9 +113,9 @@ fn create(
     public.cq_context = cq_context;
     public.handle = super::next_handle();
     public.cqe = c_int::try_from(inner.queue.entries()).unwrap_or(c_int::MAX);
-    ops::fill_cq(&mut public);
+    poll_api::fill(&mut public);
     if let Some(clock) = body.adapter.program_clock() {
-        ops::note_callers_of_cq(&mut public, clock.as_ref());
+        poll_api::note_callers(&mut public, clock.as_ref());
     }
     let source = inner.source.clone();
     let cq: *mut ibv_cq_ex = Handle::give(public, Cq::new(inner, lease)).cast();
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn ibv_create_cq(
 }
 
 /// `ibv_create_cq_ex`.
-pub(in super::super) unsafe extern "C" fn create_cq_ex(
+pub(super) unsafe extern "C" fn create_cq_ex(
     context: *mut ibv_context,
     attr: *mut ibv_cq_init_attr_ex,
 ) -> *mut ibv_cq_ex {
@@ -203,10 +203,7 @@ pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, entries: c_int) -> c_int
 }
 
 /// `ibv_modify_cq`: moderation.
-pub(in super::super) unsafe extern "C" fn modify_cq(
-    cq: *mut ibv_cq,
-    attr: *mut ibv_modify_cq_attr,
-) -> c_int {
+pub(super) unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> c_int {
     status(|| {
         // SAFETY: contract of `ibv_modify_cq`: the CQ is null or a live CQ of this library, and the
         // struct null or valid; null is refused.

@@ -1,6 +1,5 @@
-//! The list of devices, contexts, and the attributes of a device.
+//! The list of devices, and the attributes of a device.
 
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::OnceLock;
 
 use ferroce_platform::host::device_name;
@@ -8,15 +7,11 @@ use libc::{c_char, c_int, size_t};
 
 use super::super::boundary::{guard, minus_one, pointer, set_errno, status};
 use super::super::handle::{Handle, zeroed};
-use super::super::objects::{Context, PRIVATE_WORDS};
-use super::super::ops;
-use crate::adapter::Adapter;
+use super::super::objects::Context;
 use crate::errno::Errno;
-use crate::event::EventQueue;
 use crate::ffi::abi::*;
 use crate::host;
 use crate::identity;
-use crate::open_error;
 
 /// Zero bytes behind the public struct of a device: libmlx5 and libefa read the table of their
 /// devices there.
@@ -65,7 +60,7 @@ fn make_device(index: u8) -> *mut ibv_device {
 ///
 /// # Safety
 /// `device` is null or a device of this library.
-unsafe fn device_index(device: *mut ibv_device) -> Result<u8, Errno> {
+pub(super) unsafe fn device_index(device: *mut ibv_device) -> Result<u8, Errno> {
     // SAFETY: the caller guarantees that `device` is null or a device of this library.
     Ok(unsafe { Handle::<ibv_device, DeviceBody>::borrow(device)? }.index)
 }
@@ -141,69 +136,6 @@ pub unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
     })
 }
 
-/// `ibv_open_device`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
-    pointer(|| {
-        // SAFETY: contract of `ibv_open_device`: the program passes null or a live device of this
-        // library; `device_index` refuses null.
-        let adapter = Adapter::open(unsafe { device_index(device)? })?;
-        let events = EventQueue::new().map_err(|Errno(errno)| {
-            let error = std::io::Error::from_raw_os_error(errno);
-            open_error::report_system("cannot make a descriptor for events", &error)
-        })?;
-        adapter.add_context(&events);
-        let null = std::fs::File::options()
-            .read(true)
-            .write(true)
-            .open("/dev/null");
-        let command_fd = OwnedFd::from(
-            null.map_err(|error| open_error::report_system("cannot open /dev/null", &error))?,
-        );
-        let mut private = Box::new([0_u64; PRIVATE_WORDS]);
-        // SAFETY: the struct has integers, pointers, `Option`s of functions, and a mutex that zeros
-        // initialise.
-        let mut public: verbs_context = unsafe { zeroed() };
-        public.sz = size_of::<verbs_context>();
-        public.r#priv = private.as_mut_ptr().cast();
-        public.context.device = device;
-        public.context.cmd_fd = command_fd.as_raw_fd();
-        public.context.async_fd = events.fd();
-        let vectors = adapter.device()?.capabilities().completion_vectors;
-        public.context.num_comp_vectors = c_int::from(vectors.min(c_int::MAX as u16));
-        // Marks a context that is the end of a `verbs_context`.
-        public.context.abi_compat = std::ptr::without_provenance_mut(usize::MAX);
-        ops::fill_context(&mut public);
-        if let Some(clock) = adapter.program_clock() {
-            ops::note_callers_of_context(&mut public, clock.as_ref());
-        }
-        let body = Context {
-            adapter,
-            events,
-            _command_fd: command_fd,
-            _private: private,
-        };
-        let context = Handle::give(public, body);
-        // SAFETY: the context was made above and is alive.
-        Ok(unsafe { &raw mut (*context).public.context })
-    })
-}
-
-/// `ibv_close_device`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
-    status(|| {
-        // SAFETY: contract of `ibv_close_device`: the context is null or one of this library, and
-        // no thread uses it any more; `claim` refuses one that is not open.
-        unsafe {
-            let claim = Handle::<verbs_context, Context>::claim(Context::outer(context))?;
-            claim.adapter.check()?;
-            claim.free();
-        }
-        Ok(())
-    })
-}
-
 /// `ibv_query_device`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_device(
@@ -226,7 +158,7 @@ pub unsafe extern "C" fn ibv_query_device(
 }
 
 /// `ibv_query_device_ex`: fills as many bytes as the program's struct has.
-pub(in super::super) unsafe extern "C" fn query_device_ex(
+pub(super) unsafe extern "C" fn query_device_ex(
     context: *mut ibv_context,
     input: *const ibv_query_device_ex_input,
     attr: *mut ibv_device_attr_ex,
@@ -252,7 +184,7 @@ pub(in super::super) unsafe extern "C" fn query_device_ex(
 }
 
 /// `ibv_query_rt_values_ex`: the device's clock, in its own units.
-pub(in super::super) unsafe extern "C" fn query_rt_values(
+pub(super) unsafe extern "C" fn query_rt_values(
     context: *mut ibv_context,
     values: *mut ibv_values_ex,
 ) -> c_int {

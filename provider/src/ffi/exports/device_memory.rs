@@ -12,7 +12,7 @@ use crate::ffi::abi::*;
 use crate::mr::Mr;
 
 /// `ibv_alloc_dm`.
-pub(in super::super) unsafe extern "C" fn alloc_dm(
+pub(super) unsafe extern "C" fn alloc_dm(
     context: *mut ibv_context,
     attr: *mut ibv_alloc_dm_attr,
 ) -> *mut ibv_dm {
@@ -33,7 +33,7 @@ pub(in super::super) unsafe extern "C" fn alloc_dm(
 }
 
 /// `ibv_free_dm`.
-pub(in super::super) unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
+pub(super) unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
     status(|| {
         // SAFETY: contract of `ibv_free_dm`: the program passes null or a memory of this library,
         // and does not use it any more if this succeeds; `claim` refuses one that is not live.
@@ -101,7 +101,7 @@ unsafe extern "C" fn memcpy_from_dm(
 }
 
 /// `ibv_reg_dm_mr`.
-pub(in super::super) unsafe extern "C" fn reg_dm_mr(
+pub(super) unsafe extern "C" fn reg_dm_mr(
     pd: *mut ibv_pd,
     dm: *mut ibv_dm,
     offset: u64,

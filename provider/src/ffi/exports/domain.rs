@@ -48,7 +48,7 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
 }
 
 /// `ibv_alloc_td`.
-pub(in super::super) unsafe extern "C" fn alloc_td(
+pub(super) unsafe extern "C" fn alloc_td(
     context: *mut ibv_context,
     attr: *mut ibv_td_init_attr,
 ) -> *mut ibv_td {
@@ -65,7 +65,7 @@ pub(in super::super) unsafe extern "C" fn alloc_td(
 }
 
 /// `ibv_dealloc_td`.
-pub(in super::super) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
+pub(super) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
     status(|| {
         // SAFETY: contract of `ibv_dealloc_td`: the program passes null or a thread domain of this
         // library, and does not use it any more if this succeeds; `claim` refuses one that is not
@@ -80,7 +80,7 @@ pub(in super::super) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
 }
 
 /// `ibv_alloc_parent_domain`.
-pub(in super::super) unsafe extern "C" fn alloc_parent_domain(
+pub(super) unsafe extern "C" fn alloc_parent_domain(
     context: *mut ibv_context,
     attr: *mut ibv_parent_domain_init_attr,
 ) -> *mut ibv_pd {

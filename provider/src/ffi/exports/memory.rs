@@ -128,7 +128,7 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
 }
 
 /// `ibv_alloc_null_mr`. It spans all addresses.
-pub(in super::super) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
+pub(super) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
     pointer(|| {
         // SAFETY: contract of `ibv_alloc_null_mr`: the program passes null or a live PD of this
         // library; `borrow` refuses null.

@@ -2,11 +2,13 @@
 
 mod address;
 mod completion;
+mod context;
 mod device;
 mod device_memory;
 mod direct_verbs;
 mod domain;
 mod memory;
+mod ops;
 mod port;
 mod queue_pair;
 mod shared_receive;
@@ -15,16 +17,7 @@ mod unsupported;
 mod window;
 mod xrc;
 
-pub(super) use completion::{create_cq_ex, modify_cq, release_channel};
-pub(super) use device::{ibv_query_device, query_device_ex, query_rt_values};
-pub(super) use device_memory::{alloc_dm, free_dm, reg_dm_mr};
-pub(super) use domain::{alloc_parent_domain, alloc_td, dealloc_td};
-pub(super) use memory::{alloc_null_mr, ibv_alloc_buf, ibv_free_buf, ibv_reg_mr_ex};
-pub(super) use port::{ibv_query_port, query_port};
-pub(super) use queue_pair::{create_qp_ex, open_qp};
-pub(super) use shared_receive::{create_srq_ex, get_srq_num};
-pub(super) use window::{alloc_mw, bind_mw, dealloc_mw};
-pub(super) use xrc::{close_xrcd, open_xrcd};
+pub(super) use completion::release_channel;
 
 use crate::errno::Errno;
 

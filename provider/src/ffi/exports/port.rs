@@ -62,7 +62,7 @@ pub unsafe extern "C" fn ibv_query_port(
 }
 
 /// `ibv_query_port` as the macro of verbs.h calls it, with the size of the program's struct.
-pub(in super::super) unsafe extern "C" fn query_port(
+pub(super) unsafe extern "C" fn query_port(
     context: *mut ibv_context,
     port: u8,
     attr: *mut ibv_port_attr,

@@ -6,7 +6,7 @@ use libc::{c_int, c_void};
 use super::super::boundary::{pointer, status};
 use super::super::handle::{Handle, zeroed};
 use super::super::objects::{Context, Cq, Qp};
-use super::super::ops;
+use super::super::send_api;
 use crate::domain::Domain;
 use crate::errno::Errno;
 use crate::ffi::abi::*;
@@ -40,7 +40,7 @@ unsafe fn give(
     base.state = QpState::Reset as c_int;
     base.qp_type = created.qp_type;
     if extended {
-        ops::fill_qp(&mut public);
+        send_api::fill(&mut public);
     }
     let source = inner.source.clone();
     let qp: *mut ibv_qp = Handle::give(public, Qp::new(inner, extended, *created)).cast();
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn ibv_create_qp(
 }
 
 /// `ibv_create_qp_ex`.
-pub(in super::super) unsafe extern "C" fn create_qp_ex(
+pub(super) unsafe extern "C" fn create_qp_ex(
     context: *mut ibv_context,
     attr: *mut ibv_qp_init_attr_ex,
 ) -> *mut ibv_qp {
@@ -165,7 +165,7 @@ fn target_attributes(qp_context: *mut c_void) -> ibv_qp_init_attr {
 }
 
 /// `ibv_open_qp`: another handle of an XRC target QP.
-pub(in super::super) unsafe extern "C" fn open_qp(
+pub(super) unsafe extern "C" fn open_qp(
     context: *mut ibv_context,
     attr: *mut ibv_qp_open_attr,
 ) -> *mut ibv_qp {

@@ -65,7 +65,7 @@ pub unsafe extern "C" fn ibv_create_srq(
 }
 
 /// `ibv_create_srq_ex`.
-pub(in super::super) unsafe extern "C" fn create_srq_ex(
+pub(super) unsafe extern "C" fn create_srq_ex(
     _context: *mut ibv_context,
     attr: *mut ibv_srq_init_attr_ex,
 ) -> *mut ibv_srq {
@@ -110,10 +110,7 @@ pub unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_att
 }
 
 /// `ibv_get_srq_num`: only SRQs for XRC have a number that a peer can use.
-pub(in super::super) unsafe extern "C" fn get_srq_num(
-    srq: *mut ibv_srq,
-    number: *mut u32,
-) -> c_int {
+pub(super) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, number: *mut u32) -> c_int {
     status(|| {
         // SAFETY: contract of `ibv_get_srq_num`: the SRQ is null or a live SRQ of this library, and
         // the pointer null or valid; null is refused.

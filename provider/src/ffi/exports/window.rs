@@ -13,7 +13,7 @@ use crate::errno::Errno;
 use crate::ffi::abi::*;
 
 /// `ibv_alloc_mw`.
-pub(in super::super) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_int) -> *mut ibv_mw {
+pub(super) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_int) -> *mut ibv_mw {
     pointer(|| {
         // SAFETY: contract of `ibv_alloc_mw`: the program passes null or a live PD of this library;
         // `borrow` refuses null.
@@ -45,7 +45,7 @@ pub(in super::super) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_int)
 }
 
 /// `ibv_dealloc_mw`, bound or not.
-pub(in super::super) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
+pub(super) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
     status(|| {
         // SAFETY: contract of `ibv_dealloc_mw`: the program passes null or a window of this
         // library, and does not use it any more if this succeeds; `claim` refuses one that is not
@@ -66,7 +66,7 @@ fn next_key(r_key: u32) -> u32 {
 }
 
 /// `ibv_bind_mw`: windows of type 1, which get a new key.
-pub(in super::super) unsafe extern "C" fn bind_mw(
+pub(super) unsafe extern "C" fn bind_mw(
     qp: *mut ibv_qp,
     mw: *mut ibv_mw,
     bind: *mut ibv_mw_bind,

@@ -10,7 +10,7 @@ use crate::ffi::abi::*;
 use crate::xrc::Xrcd;
 
 /// `ibv_open_xrcd`.
-pub(in super::super) unsafe extern "C" fn open_xrcd(
+pub(super) unsafe extern "C" fn open_xrcd(
     context: *mut ibv_context,
     attr: *mut ibv_xrcd_init_attr,
 ) -> *mut ibv_xrcd {
@@ -24,7 +24,7 @@ pub(in super::super) unsafe extern "C" fn open_xrcd(
 }
 
 /// `ibv_close_xrcd`.
-pub(in super::super) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
+pub(super) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
     status(|| {
         // SAFETY: contract of `ibv_close_xrcd`: the program passes null or a domain of this
         // library, and does not use it any more if this succeeds; `claim` refuses one that is not
