@@ -11,6 +11,7 @@ mod allowance;
 mod arrows;
 mod blocks;
 mod functions;
+mod modules;
 mod words;
 
 /// The only places where `unsafe` may stand.
