@@ -4,8 +4,11 @@
 //! - [`mod@reference`]: measured tables that the model is compared with.
 //! - [`faulty_link`]: what loss and reordering cost. [`resends`]: when a request is sent again.
 //! - [`validate`]: targets of the model, and whether it meets them. [`report`]: plots of both.
+//!   [`cache`]: each experiment runs once.
 
+pub mod cache;
 pub mod faulty_link;
+mod number_text;
 pub mod perf;
 pub mod perftest;
 pub mod reference;

@@ -2,10 +2,9 @@
 //!
 //! - [`figures`]: which plots there are. [`figure`]: what a plot shows. [`svg`], with [`axis`] and
 //!   [`labels`], draws it; [`page`] puts all of them and the validation into one file.
-//! - [`cache`]: each experiment runs once. [`json_text`]: for programs.
+//! - [`json_text`]: for programs.
 
 pub mod axis;
-pub mod cache;
 pub mod figure;
 pub mod figures;
 pub mod json_text;
@@ -17,12 +16,12 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::{fs, io};
 
-use cache::Cache;
 use ferroce_model::preset::Preset;
 use figure::Figure;
 use figures::Recipe;
 use page::{Card, Chapter};
 
+use crate::cache::Cache;
 use crate::perftest::RealPerftest;
 use crate::reference::experiment::Simulator;
 use crate::validate::{self, Outcome, parallel};

@@ -17,8 +17,8 @@ pub mod target;
 pub use outcome::{Outcome, Verdict};
 pub use target::Target;
 
+use crate::cache::Cache;
 use crate::reference::experiment::Simulator;
-use crate::report::cache::Cache;
 
 /// Measures the targets whose id begins with one of `only` (all, if there is none), in parallel;
 /// calls `done` after each. Outcomes are in the order of the file.

@@ -1,6 +1,7 @@
 //! Axes: positions of values and of ticks.
 
-use super::figure::{Axis, Scale, Unit, human_bytes, short};
+use super::figure::{Axis, Scale, Unit};
+use crate::number_text::{human_bytes, short};
 
 /// An axis with its range of values and of places.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
 
-use super::figure::short;
+use crate::number_text::short;
 
 /// Returns the text of a file. Numbers that are not whole have at most six digits.
 pub fn write(document: &Value) -> String {

@@ -6,8 +6,9 @@
 use std::fmt::Write as _;
 
 use super::axis::Mapping;
-use super::figure::{Axis, Figure, Kind, Scale, Series, Unit, human_bytes, short};
+use super::figure::{Axis, Figure, Kind, Scale, Series, Unit};
 use super::labels::{self, Label};
+use crate::number_text::{human_bytes, short};
 
 /// Colours and fonts, for a page and for a separate file.
 pub const STYLE: &str = include_str!("plot.css");

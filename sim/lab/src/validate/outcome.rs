@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::plan::{Expected, Point};
 use super::{experiments, measure, target::Target};
+use crate::number_text::short;
 use crate::reference::experiment::Simulator;
-use crate::report::figure::short;
 
 /// Verdict on a target.
 #[derive(Clone, Debug, PartialEq)]
