@@ -49,5 +49,6 @@ pub use blocks::Blocks;
 pub use config::NicConfig;
 pub use counters::Counters;
 pub use nic::{Nic, Progress};
+pub use ports::function::Function;
 pub use ports::host::{DmaAtomic, DmaError, DmaFault, Doorbell, Host, UntimedHost, WriteOrder};
 pub use ports::port::{Port, Reservation, Route};

@@ -6,6 +6,12 @@ package card_pkg;
     localparam int LOG_QPS = 8;            // entries of the QP context table, all resident
     localparam int LOG_CQS = 8;
     localparam int LOG_GIDS = 4;
+    localparam int LOG_EQS = 4;            // and vectors
+    localparam int LOG_MRS = 12;           // entries of the memory protection table
+    localparam int LOG_MTTS = 20;          // of the memory translation table
+    localparam int LOG_RING = 18;          // entries of a send queue, receive queue, CQ, event queue
+    localparam int LOG_DOORBELL_PAGES = 4; // 512 slots each
+    localparam int LOG_SLOTS = LOG_DOORBELL_PAGES + 9;
     localparam int LOG_OUTSTANDING = 6;    // requests of a QP that are not acknowledged
     localparam int MAX_RD_ATOMIC = 16;
     localparam int MAX_SEGMENTS = 16;      // data segments of a WQE
@@ -61,6 +67,7 @@ package card_pkg;
         logic [4:0]   max_dest_rd_atomic;
         path_t        path;
     } qp_t;
+    localparam int QP_BITS = 499;          // of a qp_t: yosys 0.23 has no $bits of a type
 
     // ----------------------------------------------------------- from the command engine to engines
     typedef enum logic [1:0] {
