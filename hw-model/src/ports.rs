@@ -1,5 +1,4 @@
-//! The two sides of the card, the [`host`] and the [`port`], and the card as a [`function`].
+//! The two sides of the card: the [`host`] and the [`port`].
 
-pub mod function;
 pub mod host;
 pub mod port;

@@ -12,7 +12,8 @@ use ferroce_model::ports::host::Host;
 use ferroce_model::ports::port::Port;
 use ferroce_model::{Counters, Function, NicConfig, Progress};
 use ferroce_spec::counter::COUNTER_COUNT;
-use ferroce_spec::register::{COUNTERS_OFFSET, Control, offset};
+use ferroce_rtl_harness::Waves;
+use ferroce_spec::register::{COUNTERS_OFFSET, Capability, Control, offset};
 use ferroce_units::Instant;
 use ferroce_wire::{Gid, Qpn};
 
@@ -30,6 +31,8 @@ use verilated::Card;
 
 /// Clock cycles of one call of [`Function::advance`], at most.
 pub const CYCLES_PER_ADVANCE: u64 = 2048;
+/// `FILE` or `FILE:FROM..TO`: writes a waveform of the card, or of these clock cycles.
+const WAVE_VARIABLE: &str = "FERROCE_RTL_WAVE";
 /// Cycles of the reset at power-on.
 const POWER_ON_CYCLES: u64 = 4;
 /// Entries of the card's GID table.
@@ -48,6 +51,8 @@ pub struct RtlNic<P: Port> {
     was_written: bool,
     /// True if the network is to forget the addresses of the card.
     forgets_addresses: bool,
+    /// True if the doorbell pages are memory that this process polls.
+    polls_doorbells: bool,
 }
 
 impl<P: Port> RtlNic<P> {
@@ -159,7 +164,14 @@ impl<P: Port> RtlNic<P> {
         self.rtl.set_read_valid(1);
         self.access();
         self.rtl.set_read_valid(0);
-        self.rtl.read_data()
+        let value = self.rtl.read_data();
+        if self.polls_doorbells && u32::from(at) & !7 == offset::capability {
+            let mut capability = Capability::default();
+            capability.set_polled_doorbells(true);
+            let shift = if is_wide { 0 } else { 8 * (at & 4) };
+            return value | (capability.bits() >> shift) & if is_wide { u64::MAX } else { 0xffff_ffff };
+        }
+        value
     }
 
     fn write(&mut self, at: u32, value: u64, is_wide: bool) {
@@ -178,6 +190,20 @@ impl<P: Port> RtlNic<P> {
         self.access();
         self.rtl.set_write_valid(0);
         self.was_written = true;
+    }
+
+    /// Writes the waveform that the environment asks for.
+    ///
+    /// # Panics
+    /// If it cannot be written: the run would be for nothing.
+    fn write_wave(&mut self) {
+        let Some(text) = std::env::var_os(WAVE_VARIABLE) else {
+            return;
+        };
+        let waves = text.to_str().and_then(Waves::parse);
+        let waves = waves.unwrap_or_else(|| panic!("{WAVE_VARIABLE}: not FILE[:FROM..TO]"));
+        let begun = self.rtl.trace(&waves.folder, waves.cycles);
+        begun.unwrap_or_else(|error| panic!("{WAVE_VARIABLE}: {error}"));
     }
 
     /// Sets an input for one cycle.
@@ -213,6 +239,7 @@ where
             timers: TimerClock::default(),
             was_written: true,
             forgets_addresses: false,
+            polls_doorbells: false,
         };
         let mac = config
             .mac
@@ -221,6 +248,8 @@ where
         card.rtl.set_mac(mac);
         card.rtl.set_qpn_base((config.qpn_base >> 8) as u16);
         card.rtl.set_link_up(1);
+        card.polls_doorbells = config.polled_doorbells;
+        card.write_wave();
         card.reset_at_power_on();
         card
     }
