@@ -2,5 +2,7 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub mod bundles;
 pub mod frames;
 pub mod host;
+pub mod packets;
