@@ -5,4 +5,5 @@
 pub mod bundles;
 pub mod frames;
 pub mod host;
+pub mod lines;
 pub mod packets;
