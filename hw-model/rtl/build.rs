@@ -28,7 +28,7 @@ fn main() {
         module(
             "memory_unit",
             &[
-                ("MPT_LOG_SETS", 2),
+                ("MPT_LOG_SETS", 3),
                 ("MPT_WAYS", 3),
                 ("MTT_LOG_SETS", 3),
                 ("MTT_WAYS", 3),

@@ -110,6 +110,7 @@ module memory_walk #(
             ASKED: if (found) begin
                 iova <= found_iova;
                 run <= found_length[63:32] == '0 ? found_length[31:0] : '1;
+                m_piece.iova <= '0;
                 m_piece.bytes <= '0;
                 m_piece.last <= 1'b1;
                 m_fault <= dma_fault ? FAULT_DMA : page_fault ? FAULT_PAGE : FAULT_NONE;
