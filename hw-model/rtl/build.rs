@@ -22,6 +22,18 @@ fn main() {
         module("roce_rx", &[]),
         module("mtt", shape),
         module("mpt", shape),
+        module("packetizer", &[]),
+        module("gather", &[]),
+        module("transmit", &[]),
+        module(
+            "memory_unit",
+            &[
+                ("MPT_LOG_SETS", 3),
+                ("MPT_WAYS", 3),
+                ("MTT_LOG_SETS", 3),
+                ("MTT_WAYS", 3),
+            ],
+        ),
     ];
     modules("ferroce_rtl", sources, &all);
     println!("cargo:rustc-cfg=rtl_blocks");

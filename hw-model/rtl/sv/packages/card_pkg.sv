@@ -16,6 +16,10 @@ package card_pkg;
     localparam int MAX_RD_ATOMIC = 16;
     localparam int MAX_SEGMENTS = 16;      // data segments of a WQE
     localparam int MAX_PIECE_BYTES = 4096; // of a piece: it does not leave a page or a packet
+    localparam int LOG_TX_PACKETS = 1;     // of a source, that wait for their turn
+    localparam int LOG_TX_PIECES = 6;      // of a source: those of a packet may come before it
+    localparam int LOG_TX_TURNS = 4;       // packets whose payload is being read
+    localparam int LOG_TX_LINES = 6;       // lines that are requested ahead
     localparam logic [23:0] QPN_BASE = 24'h000100;   // QPN of entry 0: bits 7:0 are the index
     localparam logic [15:0] DEFAULT_P_KEY = 16'hffff;
 
@@ -116,6 +120,7 @@ package card_pkg;
         logic [31:0]  immediate;           // ImmDt, IETH: first octet of the wire in bits 7:0
         logic [31:0]  aeth;                // syndrome in bits 31:24, MSN in 23:0
         logic [12:0]  payload_bytes;       // without padding
+        logic [LOG_QPS-1:0] qp;            // of this end: names it when its payload cannot be read
     } tx_packet_t;
 
     // A packet whose ICRC is right, from rx_buffer.
