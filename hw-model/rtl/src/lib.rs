@@ -23,6 +23,7 @@ pub mod verilated {
         )* };
     }
     modules!(roce_rx mtt mpt);
+    modules!(rx_buffer scatter completion_writer event_writer);
 }
 
 /// Bytes of a line: a beat of the data path, what one DMA read brings.
