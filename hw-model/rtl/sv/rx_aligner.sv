@@ -29,7 +29,8 @@ module rx_aligner #(
     input  logic               payload_ready,
     output logic [511:0]       payload_data,
     output logic [6:0]         payload_bytes,
-    output logic               payload_last
+    output logic               payload_last,
+    output logic               idle
 );
     // A payload of n beats takes n + 1 slots: in slot k, beat k of the frame is read, and beat k - 1
     // of the payload is put together of this beat and the one before. The last beat that is read may
@@ -67,8 +68,11 @@ module rx_aligner #(
         if (rst) reading <= 1'b0;
     end
 
+    logic valid1, valid2;
+    assign idle = !reading && !valid1 && !valid2 && !payload_valid;
+
     // ------------------------------------------------------------------- stage 1: the beat is there
-    logic       valid1, last1;
+    logic       last1;
     logic [5:0] shift1;
     logic [6:0] bytes1;
     always_ff @(posedge clk) begin
@@ -82,7 +86,7 @@ module rx_aligner #(
     end
 
     // -------------------------------------------------------------------------- stage 2: it is rotated
-    logic         valid2, last2;
+    logic         last2;
     logic [5:0]   shift2;
     logic [6:0]   bytes2;
     logic [511:0] rotated2;

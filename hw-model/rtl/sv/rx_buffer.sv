@@ -167,7 +167,7 @@ module rx_buffer #(
         .m_data({place_start, place_end, place_offset, place_bytes})
     );
 
-    logic               reading_done;
+    logic               reading_done, aligner_idle;
     logic [LOG_BEATS:0] reading_end;
     logic [LOG_BEATS-1:0] read_place;
     logic               beat_enable;
@@ -179,7 +179,8 @@ module rx_buffer #(
         .done(reading_done), .done_end(reading_end),
         .beat_enable(beat_enable), .beat_place(read_place), .beat(beat),
         .payload_valid(payload_valid), .payload_ready(payload_ready), .payload_data(payload_data),
-        .payload_bytes(payload_bytes), .payload_last(payload_last)
+        .payload_bytes(payload_bytes), .payload_last(payload_last),
+        .idle(aligner_idle)
     );
 
     // ---------------------------------------------------------------------------- the buffer's RAM
@@ -207,8 +208,8 @@ module rx_buffer #(
         end
     end
 
-    assign idle = !rx_valid && !in_frame && !judged_valid && unread == '0 && !packet_valid
-               && !payload_valid;
+    assign idle = !rx_valid && !in_frame && !judged_valid && unread == '0 && aligner_idle
+               && !packet_valid;
 
     always_ff @(posedge clk) begin
         if (!rst && verdict) assert (judged_valid);

@@ -4,3 +4,5 @@
 
 pub mod frames;
 pub mod host;
+pub mod memory;
+pub mod packed;
