@@ -111,7 +111,8 @@ impl Card {
         self.rtl.set_control_valid(1);
         self.rtl.set_control_op(op);
         self.rtl.set_control_number(eqn);
-        self.rtl.set_control_context(words(context.as_bytes(), 0xff));
+        self.rtl
+            .set_control_context(words(context.as_bytes(), 0xff));
         self.run(|rtl| rtl.control_ready() != 0);
         let answer = bytes(self.rtl.answer_context());
         self.cycle();
@@ -163,7 +164,11 @@ fn doorbell(consumer: u32, arm: bool) -> EventQueueDoorbell {
 }
 
 fn random_event(random: &mut SplitMix64) -> Event {
-    let kinds = [EventType::COMPLETION, EventType::CQ_ERROR, EventType::QP_FATAL];
+    let kinds = [
+        EventType::COMPLETION,
+        EventType::CQ_ERROR,
+        EventType::QP_FATAL,
+    ];
     Event {
         eqn: random.below(EQS) as u32,
         kind: kinds[random.below(3) as usize],
@@ -418,9 +423,16 @@ fn software_that_sleeps_gets_all_events() {
         let mut pending: Option<Event> = None;
         while left != 0 || sleepers.iter().any(|s| s.taken != s.raised) {
             now_ns += 4;
+            // The clock may stand still until something is due.
+            if card.rtl.idle() & card.rtl.deadline_valid() != 0 && random.below(4) == 0 {
+                now_ns = now_ns.max(card.rtl.deadline_ns() - 20);
+            }
             card.rtl.set_now_ns(now_ns);
             // As many as can be kept.
-            let kept: usize = sleepers.iter().map(|s| s.raised.len() - s.taken.len()).sum();
+            let kept: usize = sleepers
+                .iter()
+                .map(|s| s.raised.len() - s.taken.len())
+                .sum();
             if pending.is_none() && left != 0 && kept < PARKED && random.below(20) == 0 {
                 let eqn = random.below(4) as u32;
                 let kind = EventType::COMPLETION;

@@ -210,7 +210,10 @@ fn compare(expected: &Expected, packet: &[u32]) {
     assert_eq!(said, (bth.opcode.0.into(), bth.solicited, bth.ack_request));
     let said = (psn, dest_qpn, p_key);
     let expected = (bth.psn.value(), bth.dest_qp.value(), bth.p_key.0);
-    assert_eq!(said, (expected.0.into(), expected.1.into(), expected.2.into()));
+    assert_eq!(
+        said,
+        (expected.0.into(), expected.1.into(), expected.2.into())
+    );
     let mut raw = vec![0; 64];
     frame.headers.emit(&mut raw);
     let big = |at: usize, count: usize| {

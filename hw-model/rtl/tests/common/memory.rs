@@ -36,7 +36,11 @@ impl Memory {
     /// Writes the bytes of a line that `strobe` names.
     pub fn write_line(&mut self, iova: u64, line: &[u8; LINE], strobe: u64) {
         let mut new = self.line(iova);
-        for (i, byte) in line.iter().enumerate().filter(|(i, _)| strobe >> i & 1 != 0) {
+        for (i, byte) in line
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| strobe >> i & 1 != 0)
+        {
             new[i] = *byte;
         }
         self.lines.insert(iova, new);
