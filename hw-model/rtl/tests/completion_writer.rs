@@ -506,11 +506,21 @@ fn random_calls_have_the_effects_of_the_model() {
     assert!(cqes > 0 && overruns > 0 && events > 0);
 }
 
-/// Goal: a completion waits for the payload of its frame, and its engine's later ones for it, but not
-/// those of the other engine. Method: both engines complete, while frames are done at random times.
-#[test]
-fn completions_wait_for_their_frames_in_order() {
-    for_each_seed(SEEDS, |seed| {
+/// Two engines that complete WQEs into one CQ, while payloads are written.
+struct Engines {
+    card: Card,
+    random: SplitMix64,
+    /// Index and frame of the completions that each engine has to hand over.
+    queues: [VecDeque<(u32, u16)>; 2],
+    frames_done: u16,
+    written: usize,
+}
+
+impl Engines {
+    const CQN: u8 = 7;
+    const COMPLETIONS: u32 = 400;
+
+    fn new(seed: u64) -> Self {
         let mut card = Card::new(seed);
         let mut random = SplitMix64::new(seed ^ 1);
         let context = CqContext {
@@ -518,68 +528,92 @@ fn completions_wait_for_their_frames_in_order() {
             log_size: 18,
             ..CqContext::default()
         };
-        card.control(0, 7, &context);
-        let mut done = random.number() as u16;
-        let mut frames = [done; 2];
+        card.control(0, Self::CQN, &context);
+        let frames_done = random.number() as u16;
+        card.rtl.set_frames_done(frames_done);
         let mut queues = [VecDeque::new(), VecDeque::new()];
-        let mut index = 0;
-        for _ in 0..400 {
+        let mut frames = [frames_done; 2];
+        for index in 0..Self::COMPLETIONS {
             let engine = random.below(2) as usize;
             frames[engine] = frames[engine].wrapping_add(random.below(4) as u16);
             queues[engine].push_back((index, frames[engine]));
-            index += 1;
         }
-        let mut written = 0;
-        card.rtl.set_frames_done(done);
-        while queues.iter().any(|queue| !queue.is_empty()) {
-            for (engine, queue) in [Engine::Requester, Engine::Responder]
-                .into_iter()
-                .zip(&queues)
-            {
-                let port = queue.front().map(|(index, frame)| {
-                    let cqe = Cqe {
-                        wqe_index: *index,
-                        ..Cqe::default()
-                    };
-                    completion(7, *frame, &cqe)
-                });
-                card.offer(engine, port);
-            }
-            card.settle();
-            let ready = [
-                card.rtl.requester_completion_ready(),
-                card.rtl.responder_completion_ready(),
-            ];
-            card.cycle();
-            for (engine, _) in ready.iter().enumerate().filter(|(_, ready)| **ready != 0) {
-                let (index, frame) = queues[engine].pop_front().expect("it was offered");
-                assert!(
-                    done.wrapping_sub(frame) < 0x8000,
-                    "frame {frame}, {done} done"
-                );
-                let Some(Effect::Descriptor(iova, cqe)) = card.memory.log.get(written) else {
-                    panic!("CQE {index} is not written");
+        Self {
+            card,
+            random,
+            queues,
+            frames_done,
+            written: 0,
+        }
+    }
+
+    fn is_due(&self, frame: u16) -> bool {
+        self.frames_done.wrapping_sub(frame) < 0x8000
+    }
+
+    fn offer(&mut self) {
+        let engines = [Engine::Requester, Engine::Responder].into_iter();
+        for (engine, queue) in engines.zip(&self.queues) {
+            let port = queue.front().map(|(index, frame)| {
+                let cqe = Cqe {
+                    wqe_index: *index,
+                    ..Cqe::default()
                 };
-                assert_eq!(*iova, RINGS + 32 * written as u64);
-                assert_eq!(cqe[4..8], index.to_le_bytes());
-                written += 1;
-            }
-            if random.below(12) == 0 {
-                done = done.wrapping_add(1);
-                card.rtl.set_frames_done(done);
-            }
-            // The first of a queue that is due is written, whatever the other waits for.
-            let is_blocked = |queue: &VecDeque<(u32, u16)>| {
-                queue
-                    .front()
-                    .is_none_or(|(_, frame)| done.wrapping_sub(*frame) >= 0x8000)
-            };
-            if queues.iter().all(is_blocked) {
-                done = done.wrapping_add(1);
-                card.rtl.set_frames_done(done);
-            }
-            assert!(card.rtl.cycles() < CYCLES_MAX, "it does not end");
+                completion(Self::CQN, *frame, &cqe)
+            });
+            self.card.offer(engine, port);
         }
-        assert_eq!((written, card.memory.log.len()), (400, 400));
+    }
+
+    /// The first completion of an engine was taken.
+    fn check(&mut self, engine: usize) {
+        let (index, frame) = self.queues[engine].pop_front().expect("it was offered");
+        assert!(self.is_due(frame), "{frame}, {} done", self.frames_done);
+        let Some(Effect::Descriptor(iova, cqe)) = self.card.memory.log.get(self.written) else {
+            panic!("CQE {index} is not written");
+        };
+        assert_eq!(*iova, RINGS + 32 * self.written as u64);
+        assert_eq!(cqe[4..8], index.to_le_bytes());
+        self.written += 1;
+    }
+
+    /// The next payload is written at some time, but only when no completion is due: one that is
+    /// due does not wait for the other engine's.
+    fn write_payload(&mut self) {
+        let mut first = self.queues.iter().filter_map(|queue| queue.front());
+        if first.all(|(_, frame)| !self.is_due(*frame)) && self.random.below(12) == 0 {
+            self.frames_done = self.frames_done.wrapping_add(1);
+            self.card.rtl.set_frames_done(self.frames_done);
+        }
+    }
+}
+
+/// Goal: a completion waits for the payload of its frame, and its engine's later ones for it, but
+/// not those of the other engine.
+#[test]
+fn completions_wait_for_their_frames_in_order() {
+    for_each_seed(SEEDS, |seed| {
+        let mut engines = Engines::new(seed);
+        while engines.queues.iter().any(|queue| !queue.is_empty()) {
+            engines.offer();
+            engines.card.settle();
+            let rtl = &engines.card.rtl;
+            let ready = [
+                rtl.requester_completion_ready(),
+                rtl.responder_completion_ready(),
+            ];
+            engines.card.cycle();
+            for engine in (0..2).filter(|engine| ready[*engine] != 0) {
+                engines.check(engine);
+            }
+            engines.write_payload();
+            let cycles = engines.card.rtl.cycles();
+            assert!(cycles < CYCLES_MAX, "it does not end");
+        }
+        let count = Engines::COMPLETIONS as usize;
+        assert_eq!(
+            (engines.written, engines.card.memory.log.len()),
+            (count, count)
+        );
     });
 }

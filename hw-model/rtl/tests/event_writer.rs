@@ -1,5 +1,5 @@
-//! The event writer against the model's event queues, call by call: EQEs, interrupts, contexts; with
-//! software that sleeps until it is interrupted; and what stops it.
+//! The event writer against the model's event queues, call by call: EQEs, interrupts, contexts;
+//! with software that sleeps until it is interrupted; and what stops it.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Scatter against its rule: each byte of a piece is written once, to its place, in the order of the
-//! pieces, and nothing else is; frames are done when their writes are.
+//! Scatter against its rule: each byte of a piece is written once, to its place, in the order of
+//! the pieces, and nothing else is; frames are done when their writes are.
 
 mod common;
 
