@@ -34,6 +34,10 @@ fn main() {
                 ("MTT_WAYS", 3),
             ],
         ),
+        module("rx_buffer", &[("LOG_BEATS", 8)]),
+        module("scatter", &[]),
+        module("completion_writer", &[]),
+        module("event_writer", &[("LOG_PARKED", 5)]),
     ];
     modules("ferroce_rtl", sources, &all);
     println!("cargo:rustc-cfg=rtl_blocks");

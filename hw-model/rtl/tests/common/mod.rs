@@ -12,3 +12,5 @@ pub mod frames;
 pub mod host;
 pub mod lines;
 pub mod packets;
+pub mod memory;
+pub mod packed;
