@@ -65,6 +65,7 @@ module request_engine (
     output logic                      completion_valid,
     input  logic                      completion_ready,
     output card_pkg::completion_t     completion,
+    input  logic                      completion_written,   // the oldest one, a pulse
     output logic                      event_valid,
     input  logic                      event_ready,
     output logic [7:0]                event_type,
@@ -86,6 +87,8 @@ module request_engine (
     input  logic [7:0]                counted_answers,
     input  logic [7:0]                counted_reads,
     input  logic                      counted_repeats,
+    input  logic [7:0]                handed_packets,   // to transmit
+    input  logic [7:0]                sent_packets,
     output logic                      clear_valid,
     output logic                      clear_counts,
 
@@ -284,23 +287,45 @@ module request_engine (
     /* verilator lint_off UNUSEDSIGNAL */
     logic [15:0] newest, behind_newest, forget_frame, behind_forget;
     /* verilator lint_on UNUSEDSIGNAL */
-    logic placing, forgets, forget_placed;
+    logic placing;
     assign behind_newest = frames_done - newest;
-    assign behind_forget = frames_done - forget_frame;
     assign all_frames_done = !placing;
-    assign forgets = control_valid && control.op == card_pkg::CONTROL_FORGET;
-    logic was_forgetting;
     always_ff @(posedge clk) begin
         if (packet_valid && packet_ready) begin
             newest <= packet.number;
             placing <= 1'b1;
         end else if (!behind_newest[15]) placing <= 1'b0;
-        was_forgetting <= forgets && !control_ready;
-        if (forgets && !was_forgetting) begin
+        if (rst) placing <= 1'b0;
+    end
+
+    // A QP is forgotten when its answers have left the queue, and then everything that had been handed
+    // on at that time (of any QP) has come to its end.
+    logic        forgets, is_drained, is_placed, is_sent, is_written, may_forget;
+    logic [7:0]  completions, written, forget_completions, forget_packets;
+    /* verilator lint_off UNUSEDSIGNAL */
+    logic [7:0]  behind_completions, behind_packets;
+    /* verilator lint_on UNUSEDSIGNAL */
+    assign forgets = control_valid && control.op == card_pkg::CONTROL_FORGET;
+    assign behind_forget = frames_done - forget_frame;
+    assign behind_packets = sent_packets - forget_packets;
+    assign behind_completions = written - forget_completions;
+    assign may_forget = is_drained && is_placed && is_sent && is_written;
+    always_ff @(posedge clk) begin
+        completions <= completions + {7'd0, completion_valid && completion_ready};
+        written <= written + {7'd0, completion_written};
+        if (!behind_forget[15]) is_placed <= 1'b1;
+        if (!behind_packets[7]) is_sent <= 1'b1;
+        if (!behind_completions[7]) is_written <= 1'b1;
+        if (!forgets || control_ready) is_drained <= 1'b0;
+        else if (step == CONTROL && job == JOB_CONTROL && !is_drained && c.answers == counted_answers) begin
+            is_drained <= 1'b1;
             forget_frame <= newest;
-            forget_placed <= !placing;
-        end else if (!behind_forget[15]) forget_placed <= 1'b1;
-        if (rst) {placing, was_forgetting} <= '0;
+            forget_packets <= handed_packets;
+            forget_completions <= completions;
+            is_placed <= !placing;
+            {is_sent, is_written} <= '0;
+        end
+        if (rst) {completions, written, is_drained} <= '0;
     end
 
     logic [31:0] rung;                     // a doorbell's index
@@ -352,8 +377,7 @@ module request_engine (
 
             CONTROL: begin
                 step <= FINISH;
-                if (control.op == card_pkg::CONTROL_FORGET && !(forget_placed && was_forgetting
-                                                                && c.answers == counted_answers)) step <= IDLE;
+                if (control.op == card_pkg::CONTROL_FORGET && !may_forget) step <= IDLE;
                 else if (control.op != card_pkg::CONTROL_QUERY) begin
                     clear_valid <= 1'b1;
                     c <= '0;

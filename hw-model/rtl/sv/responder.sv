@@ -2,7 +2,8 @@
 // share the port of qp_table, and the register of events.
 //
 // Ports: as in CARD.md. memory_unit has two clients here: request_*, answer_* for what comes,
-// response_request_*, response_answer_* for READ responses. Counters are pulses.
+// response_request_*, response_answer_* for READ responses. `sent_valid` is transmit's pulse for a packet
+// of ours, payload_error_* with it. Counters are pulses.
 // Invariant: `fail_valid` is one cycle for each QP that fails here; its event or completion has been
 // handed on before.
 module responder (
@@ -70,7 +71,7 @@ module responder (
     output card_pkg::completion_t     completion,
     output logic                      event_valid,
     input  logic                      event_ready,
-    output card_pkg::event_t          event_out,
+    output card_pkg::event_t          event_data,
 
     output logic                      tx_packet_valid,
     input  logic                      tx_packet_ready,
@@ -78,6 +79,10 @@ module responder (
     output logic                      tx_piece_valid,
     input  logic                      tx_piece_ready,
     output card_pkg::piece_t          tx_piece,
+
+    input  logic                      sent_valid,
+    input  logic                      payload_error_valid,
+    input  logic [7:0]                payload_error_qp,
 
     output logic                      count_duplicate,
     output logic                      count_receive_wqe,
@@ -88,7 +93,7 @@ module responder (
     output logic                      idle
 );
     logic requests_idle, responses_idle;
-    assign idle = requests_idle && responses_idle && !event_valid;
+    assign idle = requests_idle && responses_idle && !event_valid && !completion_valid;
 
     // ------------------------------------------------------------------- the port of the QP table
     logic       response_look_valid;
@@ -119,7 +124,7 @@ module responder (
     logic [31:0] reply_key, reply_length;
     logic        counted_repeats, clear_valid, clear_counts, all_frames_done;
     logic        request_event, request_fails, response_fails, response_fail_ready;
-    logic [7:0]  response_fail_qp;
+    logic [7:0]  response_fail_qp, handed_packets, sent_packets;
     request_engine requests (
         .clk(clk), .rst(rst), .packet_valid(packet_valid), .packet_ready(packet_ready), .packet(packet),
         .packet_qp(packet_qp), .done(done), .place_valid(place_valid), .place_ready(place_ready),
@@ -135,8 +140,10 @@ module responder (
         .fetch_capacity(fetch_capacity), .segment_number(segment_number), .segment(segment),
         .request_valid(request_valid), .request_ready(request_ready), .request(request),
         .answer_valid(answer_valid), .answer_ready(answer_ready), .answer(answer),
-        .answer_fault(answer_fault), .completion_valid(completion_valid),
-        .completion_ready(completion_ready), .completion(completion), .event_valid(request_event),
+        .answer_fault(answer_fault), .completion_valid(queue_valid),
+        .completion_ready(queue_ready), .completion(queue_data),
+        .completion_written(completion_valid && completion_ready), .handed_packets(handed_packets),
+        .sent_packets(sent_packets), .event_valid(request_event),
         .event_ready(!event_valid), .event_type(event_type), .fail_valid(request_fails),
         .job_qp(job_qp), .reply_valid(reply_valid), .reply_ready(reply_ready),
         .reply_reads(reply_reads), .reply_repeats(reply_repeats), .reply_ends_qp(reply_ends_qp),
@@ -165,10 +172,21 @@ module responder (
         .piece_answer_ready(response_answer_ready), .piece_answer(response_answer),
         .piece_answer_fault(response_answer_fault), .packet_valid(tx_packet_valid),
         .packet_ready(tx_packet_ready), .packet(tx_packet), .piece_valid(tx_piece_valid),
-        .piece_ready(tx_piece_ready), .piece(tx_piece), .fail_valid(response_fails),
+        .piece_ready(tx_piece_ready), .piece(tx_piece), .sent_valid(sent_valid),
+        .payload_error(payload_error_valid), .payload_error_qp(payload_error_qp),
+        .handed_packets(handed_packets), .sent_packets(sent_packets), .fail_valid(response_fails),
         .fail_ready(response_fail_ready), .fail_qp(response_fail_qp), .count_ack(count_ack),
         .count_rnr_nak(count_rnr_nak), .count_sequence_nak(count_sequence_nak),
         .count_other_nak(count_other_nak), .idle(responses_idle)
+    );
+
+    // A CQE may wait for its payload; the next packets do not.
+    localparam int LOG_COMPLETIONS = 2;
+    logic queue_valid, queue_ready;
+    card_pkg::completion_t queue_data;
+    fifo #(.BITS($bits(queue_data)), .LOG_DEPTH(LOG_COMPLETIONS)) completions (
+        .clk(clk), .rst(rst), .s_valid(queue_valid), .s_ready(queue_ready), .s_data(queue_data),
+        .m_valid(completion_valid), .m_ready(completion_ready), .m_data(completion)
     );
 
     // ------------------------------------------------------------------------------ events, failures
@@ -179,9 +197,9 @@ module responder (
         if (event_ready) event_valid <= 1'b0;
         if (!event_valid) begin
             event_valid <= request_event || (response_fails && response_fail_ready);
-            event_out.eqn <= '0;
-            event_out.event_type <= request_event ? event_type : ferroce_pkg::EVENT_TYPE_QP_ACCESS_ERROR[7:0];
-            event_out.number <= card_pkg::QPN_BASE | {16'd0, request_event ? job_qp : response_fail_qp};
+            event_data.eqn <= '0;
+            event_data.event_type <= request_event ? event_type : ferroce_pkg::EVENT_TYPE_QP_ACCESS_ERROR[7:0];
+            event_data.number <= card_pkg::QPN_BASE | {16'd0, request_event ? job_qp : response_fail_qp};
         end
         if (rst) event_valid <= 1'b0;
     end

@@ -5,7 +5,8 @@
 // QP goes to ERR with it. look_* reads qp_table, one cycle later; look_valid has to be served at once.
 // count_qp asks how many answers (and READs) of a QP have ended, one cycle later. clear_* forgets
 // a QP that is started or reset; drop_* ends its answers. fail_* asks for the QP's way to ERR, with
-// the event, when a READ cannot be executed; `fail_ready` ends it.
+// the event, when a READ cannot be executed; `fail_ready` ends it. sent_valid is a pulse for each packet
+// that has left transmit, in order; with payload_error its payload could not be read.
 // Invariants: a packet is sent only when all its pieces are known; of a QP that is in ERR go only
 // the answers before and with the one that took it there; a READ that fails silences its QP.
 module response_engine #(
@@ -60,6 +61,12 @@ module response_engine #(
     input  logic                      piece_ready,
     output card_pkg::piece_t          piece,
 
+    input  logic                      sent_valid,       // the oldest packet in transmit has left
+    input  logic                      payload_error,    // with wrong payload
+    input  logic [7:0]                payload_error_qp,
+    output logic [7:0]                handed_packets,   // to transmit so far, modulo 2^8
+    output logic [7:0]                sent_packets,
+
     output logic                      fail_valid,
     input  logic                      fail_ready,
     output logic [7:0]                fail_qp,
@@ -74,6 +81,7 @@ module response_engine #(
                            ACKNOWLEDGE = 8'h11;
     localparam logic [7:0] NAK_SEQUENCE = 8'h60, NAK_REMOTE_ACCESS = 8'h62;
     localparam int QPS = 1 << card_pkg::LOG_QPS;
+    localparam int LOG_FLIGHT = 5;         // packets in transmit, at most
 
     typedef struct packed {
         logic        reads;
@@ -89,7 +97,7 @@ module response_engine #(
     } entry_t;
 
     typedef enum logic [3:0] {
-        IDLE, TAKE, LOOK, JUDGE, WAIT, REQUEST, ANSWER, SEND, NEXT, FAIL, REFUSE, END
+        IDLE, TAKE, LOOK, JUDGE, WAIT, REQUEST, ANSWER, SEND, NEXT, FAIL, REFUSE, LATE, LATE_JUDGE, END
     } step_t;
     step_t step;
 
@@ -130,7 +138,7 @@ module response_engine #(
         if (clear_counts) count_next = '0;
     end
     always_ff @(posedge clk) begin
-        if (step == END || clear_counts) counts[count_at] <= count_next;
+        if ((step == END && !is_late) || clear_counts) counts[count_at] <= count_next;
     end
     always_ff @(posedge clk) begin
         count <= counts[entry.qp];
@@ -143,6 +151,7 @@ module response_engine #(
     always_ff @(posedge clk) begin
         if (answer_valid && answer_ready && ends_qp) ending[answer_qp] <= 1'b1;
         if (has_failed) silent[entry.qp] <= 1'b1;
+        if (late_valid) silent[late_qp] <= 1'b1;
         if (step == JUDGE && !may_send && entry.reads) silent[entry.qp] <= 1'b1;
         if (clear_valid) begin
             ending[clear_qp] <= 1'b0;
@@ -156,6 +165,32 @@ module response_engine #(
         may_send = qp.exists && qp.state >= ferroce_pkg::QP_STATE_CODE_RTR[2:0] && !silent[entry.qp];
         if (in_error && entry.reads && !ending[entry.qp]) may_send = 1'b0;
         if (drop_valid && drop_qp == entry.qp) may_send = 1'b0;
+    end
+
+    // ----------------------------------------------------------------- packets that are in transmit
+    // One failure is kept until its NAK is sent. Another one meanwhile is as a lost packet.
+    logic [47:0] flight [1 << LOG_FLIGHT];
+    logic [47:0] left_last, late;          // PSN, MSN
+    logic        late_valid, late_found, is_late, has_place;
+    logic [7:0]  late_qp, in_transmit;
+    assign in_transmit = handed_packets - sent_packets;
+    assign has_place = in_transmit != 8'd1 << LOG_FLIGHT;
+    always_ff @(posedge clk) begin
+        if (packet_valid && packet_ready) begin
+            flight[handed_packets[LOG_FLIGHT-1:0]] <= {entry.psn, entry.msn};
+        end
+    end
+    always_ff @(posedge clk) left_last <= flight[sent_packets[LOG_FLIGHT-1:0]];
+    always_ff @(posedge clk) begin
+        if (packet_valid && packet_ready) handed_packets <= handed_packets + 1'b1;
+        if (sent_valid) sent_packets <= sent_packets + 1'b1;
+        late_found <= sent_valid && payload_error && !late_found && !late_valid;
+        if (sent_valid && payload_error && !late_found && !late_valid) late_qp <= payload_error_qp;
+        if (late_found) begin
+            late_valid <= !silent[late_qp];
+            late <= left_last;
+        end else if (step == IDLE || (clear_valid && clear_qp == late_qp)) late_valid <= 1'b0;
+        if (rst) {handed_packets, sent_packets, late_valid, late_found} <= '0;
     end
 
     // ------------------------------------------------------------------------------- READ responses
@@ -190,27 +225,41 @@ module response_engine #(
         packet.dest_qpn = qp_held.dest_qpn;
         packet.psn = entry.psn;
         packet.aeth = {entry.syndrome, entry.msn};
+        packet.qp = entry.qp;
         packet.payload_bytes = sends_data ? part : 13'd0;
         if (!sends_data) packet.opcode = ACKNOWLEDGE;
         else if (is_first) packet.opcode = is_last ? READ_ONLY : READ_FIRST;
         else packet.opcode = is_last ? READ_LAST : READ_MIDDLE;
     end
-    assign packet_valid = step == SEND && packet_pending;
+    assign packet_valid = step == SEND && packet_pending && has_place;
     assign piece_valid = step == SEND && held != 2'd0;
     assign piece = pieces[0];
 
-    assign look_valid = step == LOOK;
+    assign look_valid = step == LOOK || step == LATE;
     assign look_qp = entry.qp;
     assign has_failed = step == ANSWER && piece_answer_valid && piece_answer_fault != 3'd0;
     assign request_valid = step == REQUEST;
     assign piece_answer_ready = step == ANSWER;
     assign fail_valid = step == FAIL;
     assign fail_qp = entry.qp;
-    assign idle = step == IDLE && producer == consumer;
+    assign idle = step == IDLE && producer == consumer && in_transmit == 8'd0 && !late_found && !late_valid;
 
     always_ff @(posedge clk) begin
         case (step)
-            IDLE: if (producer != consumer) step <= TAKE;
+            IDLE: begin
+                is_late <= late_valid;
+                if (late_valid) begin
+                    entry.qp <= late_qp;
+                    {entry.psn, entry.msn} <= late;
+                    step <= LATE;
+                end else if (producer != consumer) step <= TAKE;
+            end
+            LATE: step <= LATE_JUDGE;
+            LATE_JUDGE: begin
+                qp_held <= qp;
+                if (!qp.exists || qp.state < ferroce_pkg::QP_STATE_CODE_RTR[2:0]) step <= END;
+                else step <= in_error ? REFUSE : FAIL;
+            end
             TAKE: begin
                 entry <= oldest;
                 is_first <= 1'b1;
@@ -239,7 +288,7 @@ module response_engine #(
                 else if (piece_answer.last) step <= SEND;
             end
             SEND: begin
-                if (packet_ready) packet_pending <= 1'b0;
+                if (packet_valid && packet_ready) packet_pending <= 1'b0;
                 if (piece_valid && piece_ready) begin
                     pieces[0] <= pieces[1];
                     held <= held - 1'b1;
@@ -262,7 +311,7 @@ module response_engine #(
                 step <= SEND;
             end
             END: begin
-                consumer <= consumer + 1'b1;
+                if (!is_late) consumer <= consumer + 1'b1;
                 step <= IDLE;
             end
             default: step <= IDLE;

@@ -109,6 +109,7 @@ package card_pkg;
         logic [31:0]  immediate;           // ImmDt, IETH: first octet of the wire in bits 7:0
         logic [31:0]  aeth;                // syndrome in bits 31:24, MSN in 23:0
         logic [12:0]  payload_bytes;       // without padding
+        logic [LOG_QPS-1:0] qp;            // of this end: names it when its payload cannot be read
     } tx_packet_t;
 
     // A packet whose ICRC is right, from rx_buffer.
