@@ -38,6 +38,8 @@ fn main() {
         module("scatter", &[]),
         module("completion_writer", &[]),
         module("event_writer", &[("LOG_PARKED", 5)]),
+        module("steer", &[]),
+        module("responder", &[]),
     ];
     modules("ferroce_rtl", sources, &all);
     println!("cargo:rustc-cfg=rtl_blocks");
