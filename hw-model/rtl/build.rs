@@ -22,6 +22,8 @@ fn main() {
         module("roce_rx", &[]),
         module("mtt", shape),
         module("mpt", shape),
+        module("wqe_decode", &[]),
+        module("send_engine", &[]),
     ];
     modules("ferroce_rtl", sources, &all);
     println!("cargo:rustc-cfg=rtl_blocks");

@@ -22,7 +22,7 @@ pub mod verilated {
             }
         )* };
     }
-    modules!(roce_rx mtt mpt);
+    modules!(roce_rx mtt mpt wqe_decode send_engine);
 }
 
 /// Bytes of a line: a beat of the data path, what one DMA read brings.

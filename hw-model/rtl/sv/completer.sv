@@ -134,11 +134,11 @@ module completer (
     assign state_write = step == STORE || step == INIT;
     assign state_at = step == INIT ? sweep : at;
     assign state = step == INIT ? '0 : c;
-    ram_1w1r #(.BITS($bits(card_pkg::retire_state_t)), .LOG_DEPTH(card_pkg::LOG_QPS)) states (
+    ram_1w1r #(.BITS($bits(c)), .LOG_DEPTH(card_pkg::LOG_QPS)) states (
         .clk(clk), .write_valid(state_write), .write_at(state_at), .write_data(state),
         .read_at(at), .read_data(loaded)
     );
-    ram_1w1r #(.BITS($bits(card_pkg::retire_state_t)), .LOG_DEPTH(card_pkg::LOG_QPS)) states_of_requester (
+    ram_1w1r #(.BITS($bits(c)), .LOG_DEPTH(card_pkg::LOG_QPS)) states_of_requester (
         .clk(clk), .write_valid(state_write), .write_at(state_at), .write_data(state),
         .read_at(requester_at), .read_data(retired)
     );

@@ -19,7 +19,7 @@ module packet_pieces #(
     output card_pkg::piece_t m_piece,
     output logic             idle
 );
-    localparam int BITS = $bits(card_pkg::piece_t);
+    localparam int BITS = $bits(s_piece);
     logic [BITS-1:0]    words [1 << LOG_DEPTH];
     logic [LOG_DEPTH:0] producer, committed, consumer;
 

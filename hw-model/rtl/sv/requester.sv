@@ -259,7 +259,7 @@ module requester (
 
     // -------------------------------------------------------------------------- memories and answers
     logic [7:0] sweep;                     // after a reset: every QP is empty
-    ram_1w1r #(.BITS($bits(card_pkg::send_state_t)), .LOG_DEPTH(card_pkg::LOG_QPS)) states (
+    ram_1w1r #(.BITS($bits(s)), .LOG_DEPTH(card_pkg::LOG_QPS)) states (
         .clk(clk), .write_valid(state_write), .write_at(state_at), .write_data(state),
         .read_at(at), .read_data(loaded)
     );

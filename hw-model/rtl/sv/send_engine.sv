@@ -92,8 +92,6 @@ module send_engine (
     input  logic                  completion_ready,
     output card_pkg::completion_t completion
 );
-    localparam int STATE_BITS = $bits(card_pkg::send_state_t);
-    localparam int ENTRY_BITS = $bits(card_pkg::outstanding_t);
     localparam int LOG_ENTRIES = card_pkg::LOG_QPS + card_pkg::LOG_OUTSTANDING;
     localparam logic [1:0] TIMER_STOP = 2'd0, TIMER_START = 2'd1, TIMER_START_IF_STOPPED = 2'd2;
 
@@ -115,20 +113,20 @@ module send_engine (
     /* verilator lint_on UNUSEDSIGNAL */
     card_pkg::outstanding_t table_entry, table_of_requester, table_of_completer;
     logic [31:0] producer;
-    ram_1w1r #(.BITS(STATE_BITS), .LOG_DEPTH(card_pkg::LOG_QPS)) states_of_completer (
+    ram_1w1r #(.BITS($bits(state)), .LOG_DEPTH(card_pkg::LOG_QPS)) states_of_completer (
         .clk(clk), .write_valid(state_write), .write_at(state_at), .write_data(state),
         .read_at(completer_at), .read_data(sent)
     );
-    ram_1w1r #(.BITS(STATE_BITS), .LOG_DEPTH(card_pkg::LOG_QPS)) states_of_doorbells (
+    ram_1w1r #(.BITS($bits(state)), .LOG_DEPTH(card_pkg::LOG_QPS)) states_of_doorbells (
         .clk(clk), .write_valid(state_write), .write_at(state_at), .write_data(state),
         .read_at(doorbell_at), .read_data(doorbell_state)
     );
     // The outstanding table: the requester reads where it writes.
-    ram_1w1r #(.BITS(ENTRY_BITS), .LOG_DEPTH(LOG_ENTRIES)) entries_of_requester (
+    ram_1w1r #(.BITS($bits(table_entry)), .LOG_DEPTH(LOG_ENTRIES)) entries_of_requester (
         .clk(clk), .write_valid(table_write), .write_at(table_at), .write_data(table_entry),
         .read_at(table_at), .read_data(table_of_requester)
     );
-    ram_1w1r #(.BITS(ENTRY_BITS), .LOG_DEPTH(LOG_ENTRIES)) entries_of_completer (
+    ram_1w1r #(.BITS($bits(table_entry)), .LOG_DEPTH(LOG_ENTRIES)) entries_of_completer (
         .clk(clk), .write_valid(table_write), .write_at(table_at), .write_data(table_entry),
         .read_at(completer_table_at), .read_data(table_of_completer)
     );

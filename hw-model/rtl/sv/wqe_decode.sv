@@ -45,9 +45,7 @@ module wqe_decode (
     output logic [31:0]  segment_length,
     output logic [31:0]  segment_key
 );
-    localparam int MAX_BLOCKS = int'(ferroce_pkg::WQE_MAX_BLOCKS);
     localparam int GRANULE = 16;           // bytes: all segments of a connected QP have this size
-    localparam int MAX_INLINE = int'(ferroce_pkg::WQE_MAX_INLINE);
     localparam int HEAD_BITS = 8 * 36;     // control, remote address, inline header
     localparam logic [35:0] MAX_LENGTH = 36'h8000_0000;
 
@@ -148,7 +146,7 @@ module wqe_decode (
             end
             HEAD: begin
                 read_block <= 4'd1;
-                if (head[63:32] != index || word_blocks == '0 || word_blocks > 5'(MAX_BLOCKS)
+                if (head[63:32] != index || word_blocks == '0 || {27'b0, word_blocks} > ferroce_pkg::WQE_MAX_BLOCKS
                     || {27'b0, word_blocks} > available) step <= DONE;
                 else step <= word_blocks == 5'd1 ? CHECK : REST;
             end
@@ -166,7 +164,7 @@ module wqe_decode (
                     status <= ferroce_pkg::CQE_STATUS_SUCCESS;
                 end else if (is_inline) begin
                     sum <= {4'b0, inline_length};
-                    if (inline_length > MAX_INLINE)
+                    if (inline_length > ferroce_pkg::WQE_MAX_INLINE)
                         status <= ferroce_pkg::CQE_STATUS_LOCAL_LENGTH;
                     else if (inline_end <= {1'b0, wqe_bytes}) begin
                         rejected <= 1'b0;
@@ -201,7 +199,7 @@ module wqe_decode (
     end
 
     always_ff @(posedge clk) begin
-        if (!rst && line_valid) assert (missing != '0 && line_block < 4'(MAX_BLOCKS));
+        if (!rst && line_valid) assert (missing != '0 && {28'b0, line_block} < ferroce_pkg::WQE_MAX_BLOCKS);
         if (!rst && begin_valid) assert (step == IDLE || step == DONE);
     end
 endmodule
