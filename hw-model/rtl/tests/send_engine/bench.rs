@@ -380,14 +380,21 @@ impl Bench {
             }
             let is_drop = self.rtl.place_drop() != 0;
             assert!(!piece.last || is_drop || self.placed == answer.payload.len());
+            if piece.last {
+                self.frames.push_back(answer.number);
+            }
         }
         if self.is_offered && self.rtl.answer_ready() != 0 {
             self.is_handed = true;
+            // steer announces a frame without payload.
+            let answer = self.answer.as_ref().expect("it is offered");
+            if answer.payload.is_empty() {
+                self.frames.push_back(answer.number);
+            }
         }
         if self.rtl.answer_done() != 0 {
             let answer = self.answer.take().expect("an answer was under way");
             assert_eq!(self.has_last, !answer.payload.is_empty(), "one run of places");
-            self.frames.push_back(answer.number);
         }
     }
 
@@ -440,6 +447,28 @@ impl Bench {
         }
     }
 
+    /// Says where all stand, before a test fails.
+    fn report(&self) {
+        let valid = [
+            self.rtl.read_valid(),
+            self.rtl.requester_request_valid(),
+            self.rtl.completer_request_valid(),
+            self.rtl.packet_valid(),
+            self.rtl.piece_valid(),
+            self.rtl.place_valid(),
+            self.rtl.completion_valid(),
+            self.rtl.deadline_valid(),
+            self.rtl.idle(),
+        ];
+        println!("valid {valid:?}, answer {:?}, {} ahead", self.answer, self.answers.len());
+        println!("frames done {}, {:?}", self.frames_done, self.frames);
+        for queue in &self.queues {
+            let next = queue.program.get(queue.done);
+            println!("posted {}, done {}: {next:?}", queue.posted, queue.done);
+            println!("{:?}, message {}", queue.context, queue.peer.message);
+        }
+    }
+
     fn is_quiet(&self) -> bool {
         self.rtl.idle() != 0
             && self.answers.is_empty()
@@ -454,7 +483,10 @@ impl Bench {
     pub fn run(&mut self) {
         let limit = self.rtl.cycles() + CYCLES_MAX;
         loop {
-            assert!(self.rtl.cycles() < limit, "it does not end");
+            if self.rtl.cycles() >= limit {
+                self.report();
+                panic!("it does not end");
+            }
             self.step();
             if self.random.below(40) == 0 {
                 let qp = self.random.below(self.queues.len() as u64) as u8;

@@ -26,7 +26,7 @@ fn random_queue(random: &mut SplitMix64, qp: u8, wqes: u64, conduct: Conduct) ->
         pd: random.below(1 << 24) as u32,
         send_cqn: random.number() as u8,
         send_base: 0x1000_0000 * u64::from(qp + 1) + 64 * random.below(64),
-        log_send_blocks: 4 + random.below(4) as u8,
+        log_send_blocks: 5 + random.below(3) as u8,
         dest_qpn: random.below(1 << 24) as u32,
         retry_count: 7,
         rnr_retry: 7,

@@ -40,8 +40,7 @@ pub struct Peer {
     pub message: usize,
     received: u32,
     since_ack_request: u32,
-    /// READs whose responses have been sent in part.
-    pub packets: u64,
+    is_silent: bool,
     pub duplicates: u64,
     pub rnr_naks: u64,
 }
@@ -61,7 +60,7 @@ impl Peer {
             message: 0,
             received: 0,
             since_ack_request: 0,
-            packets: 0,
+            is_silent: false,
             duplicates: 0,
             rnr_naks: 0,
         }
@@ -75,8 +74,7 @@ impl Peer {
         (opcode, psn, syndrome): (u8, u32, u32),
         payload: Vec<u8>,
     ) {
-        let is_silent = self.conduct.silent_from.is_some_and(|from| self.message >= from);
-        if is_silent || self.conduct.loss != 0 && random.below(self.conduct.loss) == 0 {
+        if self.is_silent || self.conduct.loss != 0 && random.below(self.conduct.loss) == 0 {
             return;
         }
         let answer = Answer {
@@ -99,7 +97,8 @@ impl Peer {
         (packet, payload): (TxPacket, Vec<u8>),
         answers: &mut Answers,
     ) {
-        self.packets += 1;
+        let silent_from = self.conduct.silent_from;
+        self.is_silent = silent_from.is_some_and(|from| self.message >= from);
         self.since_ack_request += 1;
         assert!(self.since_ack_request <= 16, "no packet asks for an acknowledge");
         if packet.ack_request {
