@@ -40,6 +40,8 @@ fn main() {
         module("event_writer", &[("LOG_PARKED", 5)]),
         module("steer", &[]),
         module("responder", &[]),
+        module("wqe_decode", &[]),
+        module("send_engine", &[]),
     ];
     modules("ferroce_rtl", sources, &all);
     println!("cargo:rustc-cfg=rtl_blocks");

@@ -163,5 +163,39 @@ package card_pkg;
         logic [7:0]   event_type;          // EVENT_TYPE_*
         logic [23:0]  number;
     } event_t;
+
+    // ---------------------------------------------------------------------------- the send engine
+    // A request that was begun and is not retired; `{qp, number}` is its place in the table.
+    typedef struct packed {
+        logic [31:0]  index;               // of its WQE
+        logic [23:0]  first_psn;
+        logic [23:0]  last_psn;
+        logic [31:0]  length;
+        logic [7:0]   opcode;              // CQE_OPCODE_*
+        logic [7:0]   status;              // SUCCESS, or it fails with this one when its turn comes
+        logic         is_local;            // it has no PSNs
+        logic         signaled;
+    } outstanding_t;
+
+    // State of a QP that the requester writes. Numbers of requests are free-running.
+    typedef struct packed {
+        logic [31:0]  fetched;             // index of the next WQE to begin
+        logic [23:0]  next_psn;            // of this pass over the outstanding requests
+        logic [23:0]  newest_psn;          // behind all that was ever sent
+        logic [LOG_OUTSTANDING:0] tail;    // number of the next request to begin
+        logic [LOG_OUTSTANDING:0] cursor;  // number of the request that is sent next
+        logic [7:0]   reads_sent;          // in this pass, counted from those that were done
+        logic [3:0]   since_ack_request;
+    } send_state_t;
+
+    // State of a QP that the completer writes.
+    typedef struct packed {
+        logic [23:0]  oldest_psn;          // not acknowledged
+        logic [LOG_OUTSTANDING:0] head;    // number of the oldest request that is not retired
+        logic [7:0]   reads_done;
+        logic [2:0]   retries;             // spent since the last progress
+        logic [2:0]   rnr_retries;
+        logic         implied_nak;         // one was taken since the last progress
+    } retire_state_t;
 endpackage
 /* verilator lint_on UNUSEDPARAM */
