@@ -4,7 +4,8 @@
 // next QP that wants a turn, `again_*` gives it another one. `qp_index` reads qp_table in the cycle of
 // `qp_wanted`. read_* and line_* fetch WQEs from the ring (wqe_decode). state_* and table_* are the
 // memories that the requester writes and the completer reads; `retired` is what the completer says of
-// QP `at`, as it is now. `went_back`: the first packet of a pass has left. flush_* makes the completer
+// QP `at`, as it is now. `sent_valid`: transmit has sent a packet of the requester. `went_back`: the
+// first packet of a pass has left. flush_* makes the completer
 // flush what was begun, reset_* makes it forget the QP; `settle`: the oldest request may be one that
 // ends without an answer.
 // Invariants: a request is in the table before its first packet leaves; `next_psn` never passes
@@ -86,6 +87,7 @@ module requester (
     output logic                 piece_valid,
     input  logic                 piece_ready,
     output card_pkg::piece_t     piece,
+    input  logic                 sent_valid,
 
     output logic                  completion_valid,
     input  logic                  completion_ready,
@@ -214,6 +216,13 @@ module requester (
         .commit(walked && walk_fault == '0), .rollback(walked && walk_fault != '0),
         .m_valid(piece_valid), .m_ready(piece_ready), .m_piece(piece), .idle(pieces_idle)
     );
+
+    // Packets that transmit has and has not sent: their payload may still be read.
+    logic [9:0] unsent;
+    always_ff @(posedge clk) begin
+        unsent <= unsent + {9'b0, packet_valid && packet_ready} - {9'b0, sent_valid};
+        if (rst) unsent <= '0;
+    end
 
     // ----------------------------------------------------------------------------------- the window
     logic [card_pkg::LOG_OUTSTANDING:0] outstanding;
@@ -447,7 +456,7 @@ module requester (
                 s <= loaded;
                 step <= control.op == card_pkg::CONTROL_QUERY ? CONTROL_DONE : CONTROL_DRAIN;
             end
-            CONTROL_DRAIN: if (pieces_idle && completions_idle) step <= CONTROL_RESET;
+            CONTROL_DRAIN: if (pieces_idle && completions_idle && unsent == '0) step <= CONTROL_RESET;
             CONTROL_RESET: if (reset_ready) begin
                 s <= '0;
                 if (control.op == card_pkg::CONTROL_START) s.fetched <= s.fetched;
@@ -474,5 +483,6 @@ module requester (
             assert (to_newest <= HALF_OF_PSNS[23:0]);
         end
         if (!rst && step == APPEND) assert (s.cursor == s.tail);
+        if (!rst && sent_valid) assert (unsent != '0);
     end
 endmodule

@@ -72,6 +72,7 @@ module send_engine (
     output logic                 piece_valid,
     input  logic                 piece_ready,
     output card_pkg::piece_t     piece,
+    input  logic                 sent_valid,
     input  logic                 payload_error,
     input  logic                 payload_error_responder,
     input  logic [7:0]           payload_error_qp,
@@ -215,7 +216,7 @@ module send_engine (
         .answer_ready(requester_answer_ready), .answer(requester_answer),
         .answer_fault(requester_answer_fault), .packet_valid(packet_valid),
         .packet_ready(packet_ready), .packet(packet), .piece_valid(piece_valid),
-        .piece_ready(piece_ready), .piece(piece), .completion_valid(ends_valid[0]),
+        .piece_ready(piece_ready), .piece(piece), .sent_valid(sent_valid), .completion_valid(ends_valid[0]),
         .completion_ready(ends_ready[0]), .completion(requester_completion),
         .completions_idle(!completion_valid), .frame(frame)
     );

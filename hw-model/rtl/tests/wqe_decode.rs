@@ -31,7 +31,9 @@ const OPCODES: [SendOpcode; 12] = [
 
 /// A WQE of ten blocks, as it could stand in a ring; most are right.
 fn random_wqe(random: &mut SplitMix64, index: u32) -> Vec<u8> {
-    let mut bytes: Vec<u8> = (0..MAX_BLOCKS * LINE).map(|_| random.number() as u8).collect();
+    let mut bytes: Vec<u8> = (0..MAX_BLOCKS * LINE)
+        .map(|_| random.number() as u8)
+        .collect();
     let opcode = OPCODES[random.below(12) as usize].0;
     let is_inline = random.below(3) == 0;
     let segments = random.below(18) as u32 * u32::from(random.below(2) == 0);
@@ -41,7 +43,8 @@ fn random_wqe(random: &mut SplitMix64, index: u32) -> Vec<u8> {
         _ => (32 + 16 * segments).div_ceil(64),
     };
     let flags = random.number() as u32 & 0x700;
-    let word = u32::from(opcode) | flags | u32::from(is_inline) << 11 | blocks << 16 | segments << 24;
+    let word =
+        u32::from(opcode) | flags | u32::from(is_inline) << 11 | blocks << 16 | segments << 24;
     bytes[..4].copy_from_slice(&word.to_le_bytes());
     bytes[4..8].copy_from_slice(&index.to_le_bytes());
     let has_remote = (0x08..=0x10).contains(&opcode);
@@ -72,8 +75,12 @@ type Verdict = Result<(SendRequest, Vec<DataSegment>, bool), (CqeStatus, bool)>;
 
 /// The model's verdict, but for what the card does not have.
 fn expected(bytes: &[u8], index: u32, available: u32) -> Verdict {
-    let verdict = block_count(bytes, index, available)
-        .and_then(|blocks| decode(&bytes[..usize::from(blocks) * LINE], Service::ReliableConnected));
+    let verdict = block_count(bytes, index, available).and_then(|blocks| {
+        decode(
+            &bytes[..usize::from(blocks) * LINE],
+            Service::ReliableConnected,
+        )
+    });
     let opcode = SendOpcode(bytes[0]);
     let is_missing = OPCODES[7..11].contains(&opcode);
     let is_inline_read = opcode == SendOpcode::RDMA_READ && bytes[1] & 8 != 0;
@@ -135,7 +142,10 @@ fn run(
         rtl.set_line_valid(0);
         rtl.set_read_ready(0);
     }
-    assert!(wanted.is_empty(), "it has ended before its lines were there");
+    assert!(
+        wanted.is_empty(),
+        "it has ended before its lines were there"
+    );
     was_unreadable
 }
 
@@ -190,9 +200,19 @@ fn verdicts_are_those_of_the_model() {
         for _ in 0..WQES_PER_SEED {
             let index = random.number() as u32;
             let bytes = random_wqe(&mut random, index);
-            let available = if random.below(8) == 0 { random.below(12) as u32 } else { 1 << 16 };
+            let available = if random.below(8) == 0 {
+                random.below(12) as u32
+            } else {
+                1 << 16
+            };
             let unreadable = (random.below(16) == 0).then(|| random.below(10) as u8);
-            let unread = run(&mut rtl, &mut random, &bytes, (index, available), unreadable);
+            let unread = run(
+                &mut rtl,
+                &mut random,
+                &bytes,
+                (index, available),
+                unreadable,
+            );
             let status = CqeStatus(rtl.status());
             if unread {
                 assert_eq!((status, rtl.rejected()), (CqeStatus::LOCAL_QP_OPERATION, 1));
@@ -200,11 +220,19 @@ fn verdicts_are_those_of_the_model() {
             }
             match expected(&bytes, index, available) {
                 Err((error, rejected)) => {
-                    assert_eq!((status, rtl.rejected() != 0), (error, rejected), "{bytes:02x?}");
+                    assert_eq!(
+                        (status, rtl.rejected() != 0),
+                        (error, rejected),
+                        "{bytes:02x?}"
+                    );
                     seen[usize::from(error == CqeStatus::LOCAL_LENGTH)] += 1;
                 }
                 Ok((request, list, is_inline)) => {
-                    assert_eq!((status, rtl.rejected()), (CqeStatus::SUCCESS, 0), "{bytes:02x?}");
+                    assert_eq!(
+                        (status, rtl.rejected()),
+                        (CqeStatus::SUCCESS, 0),
+                        "{bytes:02x?}"
+                    );
                     check_request(&rtl, &request);
                     assert_eq!(rtl.blocks(), bytes[2] & 0x1f);
                     let is_nop = bytes[0] == SendOpcode::NOP.0;

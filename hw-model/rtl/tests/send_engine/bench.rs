@@ -59,6 +59,10 @@ pub struct Bench {
     reads: Vec<(u64, u8)>,
     clients: [Client; 2],
     packets: VecDeque<TxPacket>,
+    /// What transmit says of packets that leave: QP, and whether the payload could not be read.
+    sent: VecDeque<(u8, bool)>,
+    /// Virtual addresses whose DMA fails.
+    pub unreadable: std::ops::Range<u64>,
     pieces: Vec<Piece>,
     payloads: VecDeque<Vec<Piece>>,
     answer: Option<Answer>,
@@ -90,6 +94,8 @@ impl Bench {
             reads: Vec::new(),
             clients: Default::default(),
             packets: VecDeque::new(),
+            sent: VecDeque::new(),
+            unreadable: 0..0,
             pieces: Vec::new(),
             payloads: VecDeque::new(),
             answer: None,
@@ -119,7 +125,10 @@ impl Bench {
 
     /// A command of the command engine, to its end.
     pub fn control(&mut self, op: u64, qp: u8, psn: u32) {
-        let words = Writer::default().put(psn.into(), 24).put(qp.into(), 8).put(op, 2);
+        let words = Writer::default()
+            .put(psn.into(), 24)
+            .put(qp.into(), 8)
+            .put(op, 2);
         let [low, high] = words.words();
         self.rtl.set_control(u64::from(high) << 32 | u64::from(low));
         self.rtl.set_control_valid(1);
@@ -226,7 +235,9 @@ impl Bench {
         self.rtl.set_place_ready(ready[5]);
         self.rtl.set_line_valid(0);
         if !self.reads.is_empty() && self.random.below(8) == 0 {
-            let (iova, index) = self.reads.swap_remove(self.random.below(self.reads.len() as u64) as usize);
+            let (iova, index) = self
+                .reads
+                .swap_remove(self.random.below(self.reads.len() as u64) as usize);
             let line = self.ring.get(&iova);
             self.rtl.set_line_valid(1);
             self.rtl.set_line_error(u8::from(line.is_none()));
@@ -235,14 +246,21 @@ impl Bench {
         }
         // What is offered to memory_unit's clients stays until it is taken.
         let (piece, fault) = self.clients[0].answers.front().copied().unwrap_or_default();
-        self.rtl.set_requester_answer_valid(u8::from(!self.clients[0].answers.is_empty()));
+        self.rtl
+            .set_requester_answer_valid(u8::from(!self.clients[0].answers.is_empty()));
         self.rtl.set_requester_answer(piece.words());
         self.rtl.set_requester_answer_fault(fault);
         let (piece, fault) = self.clients[1].answers.front().copied().unwrap_or_default();
-        self.rtl.set_completer_answer_valid(u8::from(!self.clients[1].answers.is_empty()));
+        self.rtl
+            .set_completer_answer_valid(u8::from(!self.clients[1].answers.is_empty()));
         self.rtl.set_completer_answer(piece.words());
         self.rtl.set_completer_answer_fault(fault);
         self.offer_answer();
+        let sent = self.sent.pop_front();
+        self.rtl.set_sent_valid(u8::from(sent.is_some()));
+        let (qp, is_spoiled) = sent.unwrap_or_default();
+        self.rtl.set_payload_error(u8::from(is_spoiled));
+        self.rtl.set_payload_error_qp(qp);
         let wake = self.wake.pop_front();
         self.rtl.set_wake_valid(u8::from(wake.is_some()));
         self.rtl.set_wake_qp(wake.unwrap_or(0));
@@ -254,7 +272,10 @@ impl Bench {
 
     /// The answer that steer hands over.
     fn offer_answer(&mut self) {
-        let is_due = self.answers.front().is_some_and(|(at, _)| *at <= self.rtl.cycles());
+        let is_due = self
+            .answers
+            .front()
+            .is_some_and(|(at, _)| *at <= self.rtl.cycles());
         if self.answer.is_none() && is_due {
             let (_, mut answer) = self.answers.pop_front().expect("it is due");
             self.frame = self.frame.wrapping_add(1);
@@ -271,7 +292,8 @@ impl Bench {
 
     fn take_dma(&mut self) {
         if self.rtl.read_valid() != 0 && self.ready[0] != 0 {
-            self.reads.push((self.rtl.read_iova(), self.rtl.read_index()));
+            self.reads
+                .push((self.rtl.read_iova(), self.rtl.read_index()));
         }
     }
 
@@ -318,7 +340,10 @@ impl Bench {
         }
         if is_refused {
             pieces.pop();
-            let piece = Piece { last: true, ..Piece::default() };
+            let piece = Piece {
+                last: true,
+                ..Piece::default()
+            };
             pieces.push((piece, 1 + self.random.below(7) as u8));
         }
         pieces
@@ -335,7 +360,10 @@ impl Bench {
     fn take_transmit(&mut self) {
         if self.rtl.piece_valid() != 0 && self.ready[4] != 0 {
             let piece = Piece::read(&self.rtl.piece());
-            assert!(piece.iova % PAGE + u64::from(piece.bytes) <= PAGE, "it leaves the page");
+            assert!(
+                piece.iova % PAGE + u64::from(piece.bytes) <= PAGE,
+                "it leaves the page"
+            );
             self.pieces.push(piece);
             if piece.last {
                 self.payloads.push_back(std::mem::take(&mut self.pieces));
@@ -355,16 +383,29 @@ impl Bench {
             },
         };
         self.packets.pop_front();
-        let bytes = payload.iter().flat_map(|p| p.iova..p.iova + u64::from(p.bytes));
+        let bytes = payload
+            .iter()
+            .flat_map(|p| p.iova..p.iova + u64::from(p.bytes));
+        let is_spoiled = bytes
+            .clone()
+            .any(|iova| self.unreadable.contains(&(iova ^ TRANSLATION)));
         let bytes: Vec<u8> = bytes.map(|iova| self.byte(iova)).collect();
+        self.sent.push_back((packet.qp, is_spoiled));
+        if is_spoiled {
+            return;
+        }
         assert_eq!(bytes.len() as u32, packet.payload_bytes);
         let queue = &mut self.queues[usize::from(packet.qp)];
         assert_eq!(packet.dest_qpn, queue.context.dest_qpn);
         let messages: Vec<&Wqe> = queue.program.iter().filter(|wqe| !wqe.is_nop()).collect();
         let cycle = self.rtl.cycles();
-        queue
-            .peer
-            .receive(&mut self.random, cycle, &messages, (packet, bytes), &mut self.answers);
+        queue.peer.receive(
+            &mut self.random,
+            cycle,
+            &messages,
+            (packet, bytes),
+            &mut self.answers,
+        );
     }
 
     fn take_answer(&mut self) {
@@ -394,7 +435,11 @@ impl Bench {
         }
         if self.rtl.answer_done() != 0 {
             let answer = self.answer.take().expect("an answer was under way");
-            assert_eq!(self.has_last, !answer.payload.is_empty(), "one run of places");
+            assert_eq!(
+                self.has_last,
+                !answer.payload.is_empty(),
+                "one run of places"
+            );
         }
     }
 
@@ -443,7 +488,11 @@ impl Bench {
             .flat_map(|s| s.address..s.address + u64::from(s.length));
         for (i, address) in local.enumerate() {
             let byte = content(wqe.remote.0.wrapping_add(i as u64));
-            assert_eq!(self.memory.get(&address), Some(&byte), "byte {i} of {wqe:?}");
+            assert_eq!(
+                self.memory.get(&address),
+                Some(&byte),
+                "byte {i} of {wqe:?}"
+            );
         }
     }
 
@@ -460,7 +509,11 @@ impl Bench {
             self.rtl.deadline_valid(),
             self.rtl.idle(),
         ];
-        println!("valid {valid:?}, answer {:?}, {} ahead", self.answer, self.answers.len());
+        println!(
+            "valid {valid:?}, answer {:?}, {} ahead",
+            self.answer,
+            self.answers.len()
+        );
         println!("frames done {}, {:?}", self.frames_done, self.frames);
         for queue in &self.queues {
             let next = queue.program.get(queue.done);
@@ -474,6 +527,7 @@ impl Bench {
             && self.answers.is_empty()
             && self.answer.is_none()
             && self.packets.is_empty()
+            && self.sent.is_empty()
             && self.frames.is_empty()
             && self.wake.is_empty()
     }
@@ -513,6 +567,27 @@ impl Bench {
         let qp = self.queues.len() as u8;
         let psn = queue.first_psn;
         self.queues.push(queue);
+        self.control(0, qp, psn);
+    }
+
+    /// Takes a QP through RESET, and back to RTS with another program. What is under way towards it is
+    /// lost, as steer would drop it.
+    pub fn restart(&mut self, qp: u8, queue: Queue) {
+        self.queues[usize::from(qp)].context.state = 0;
+        self.wake.push_back(qp);
+        while self.answer.as_ref().is_some_and(|answer| answer.qp == qp) {
+            self.step();
+        }
+        self.answers.retain(|(_, answer)| answer.qp != qp);
+        self.control(1, qp, 0);
+        assert!(
+            self.packets.iter().all(|packet| packet.qp != qp),
+            "a packet is under way"
+        );
+        assert_eq!(self.query(qp), (0, 0, 0, 0));
+        self.answers.retain(|(_, answer)| answer.qp != qp);
+        let psn = queue.first_psn;
+        self.queues[usize::from(qp)] = queue;
         self.control(0, qp, psn);
     }
 

@@ -66,10 +66,19 @@ pub struct Qp {
 impl Qp {
     /// The source GID index is zero, the rest of the path a pattern.
     pub fn words<const WORDS: usize>(&self) -> [u32; WORDS] {
-        let path = [(0x3_4567, 20), (5, 4), (64, 8), (9, 8), (0xc123, 16), (0, 8)];
+        let path = [
+            (0x3_4567, 20),
+            (5, 4),
+            (64, 8),
+            (9, 8),
+            (0xc123, 16),
+            (0, 8),
+        ];
         let path = path
             .into_iter()
-            .fold(Writer::default(), |writer, (value, width)| writer.put(value, width));
+            .fold(Writer::default(), |writer, (value, width)| {
+                writer.put(value, width)
+            });
         path.put(0xffff, 16)
             .put(0x0605_0403_0201, 48)
             .put(0x1122, 64)

@@ -74,7 +74,11 @@ fn check_all_done(bench: &mut Bench) {
     for qp in 0..QPS {
         let (next, oldest, producer, fetched) = bench.query(qp);
         let queue = &bench.queues[usize::from(qp)];
-        assert_eq!((queue.done, queue.has_failed), (queue.program.len(), false), "QP {qp}");
+        assert_eq!(
+            (queue.done, queue.has_failed),
+            (queue.program.len(), false),
+            "QP {qp}"
+        );
         assert_eq!((next, producer), (oldest, fetched), "QP {qp}");
     }
     assert_eq!(bench.doorbell_errors, 0);
@@ -121,12 +125,13 @@ enum Fault {
     RnrForever,
     LocalKey,
     ReadKey,
+    Payload,
     Stale,
     Ring,
     HostError,
 }
 
-const FAULTS: [Fault; 12] = [
+const FAULTS: [Fault; 13] = [
     Fault::Refused(0x61, CqeStatus::REMOTE_INVALID_REQUEST),
     Fault::Refused(0x62, CqeStatus::REMOTE_ACCESS),
     Fault::Refused(0x63, CqeStatus::REMOTE_OPERATION),
@@ -136,6 +141,7 @@ const FAULTS: [Fault; 12] = [
     Fault::RnrForever,
     Fault::LocalKey,
     Fault::ReadKey,
+    Fault::Payload,
     Fault::Stale,
     Fault::Ring,
     Fault::HostError,
@@ -150,11 +156,16 @@ fn inject(random: &mut SplitMix64, queue: &mut Queue, fault: Fault) -> Option<(u
     };
     let at = match fault {
         Fault::RnrForever => find(&|wqe| wqe.takes_receive() && !wqe.is_write())?,
-        Fault::LocalKey => find(&|wqe| !wqe.is_read() && !wqe.is_inline && wqe.length > 0)?,
+        Fault::LocalKey | Fault::Payload => {
+            find(&|wqe| !wqe.is_read() && !wqe.is_inline && wqe.length > 0)?
+        }
         Fault::ReadKey => find(&|wqe| wqe.is_read() && wqe.length > 0)?,
         _ => find(&|wqe| !wqe.is_nop())?,
     };
-    let message = queue.program[..at].iter().filter(|wqe| !wqe.is_nop()).count();
+    let message = queue.program[..at]
+        .iter()
+        .filter(|wqe| !wqe.is_nop())
+        .count();
     let conduct = &mut queue.peer.conduct;
     let status = match fault {
         Fault::Refused(syndrome, status) => {
@@ -172,12 +183,20 @@ fn inject(random: &mut SplitMix64, queue: &mut Queue, fault: Fault) -> Option<(u
             CqeStatus::RETRY_EXCEEDED
         }
         Fault::LocalKey | Fault::ReadKey => {
-            let with_bytes = queue.program[at].segments.iter_mut().filter(|s| s.length > 0);
+            let with_bytes = queue.program[at]
+                .segments
+                .iter_mut()
+                .filter(|s| s.length > 0);
             let mut with_bytes: Vec<_> = with_bytes.collect();
             let which = random.below(with_bytes.len() as u64) as usize;
-            with_bytes[which].key = if fault == Fault::ReadKey { KEY_READABLE } else { KEY_BAD };
+            with_bytes[which].key = if fault == Fault::ReadKey {
+                KEY_READABLE
+            } else {
+                KEY_BAD
+            };
             CqeStatus::LOCAL_PROTECTION
         }
+        Fault::Payload => CqeStatus::LOCAL_PROTECTION,
         Fault::Stale => {
             queue.program[at].written_index ^= 1 << random.below(32);
             queue.program.truncate(at + 1);
@@ -207,6 +226,11 @@ fn a_failure_ends_the_program_and_flushes_the_rest_in_order() {
         let Some((at, status)) = inject(&mut random, &mut queue, fault) else {
             return;
         };
+        if fault == Fault::Payload {
+            let used = queue.program[at].segments.iter().find(|s| s.length > 0);
+            let used = used.expect("it has bytes");
+            bench.unreadable = used.address..used.address + 1;
+        }
         bench.start(queue);
         bench.start(random_queue(&mut random, 1, WQES, Conduct::default()));
         if fault == Fault::HostError {
@@ -220,7 +244,11 @@ fn a_failure_ends_the_program_and_flushes_the_rest_in_order() {
         }
         bench.run();
         let queue = &bench.queues[0];
-        assert_eq!(queue.done, queue.program.len(), "{fault:?}: some WQEs have no CQE");
+        assert_eq!(
+            queue.done,
+            queue.program.len(),
+            "{fault:?}: some WQEs have no CQE"
+        );
         let failed: Vec<_> = queue.completions.iter().filter(|c| c.status != 0).collect();
         if fault != Fault::HostError {
             let first = failed.first().expect("a CQE of the failure");
@@ -230,10 +258,110 @@ fn a_failure_ends_the_program_and_flushes_the_rest_in_order() {
             assert_eq!(queue.context.state, STATE_ERR);
         }
         let flushed = &failed[usize::from(fault != Fault::HostError)..];
-        assert!(flushed.iter().all(|c| CqeStatus(c.status) == CqeStatus::WR_FLUSH));
+        assert!(
+            flushed
+                .iter()
+                .all(|c| CqeStatus(c.status) == CqeStatus::WR_FLUSH)
+        );
         assert_eq!(bench.queues[1].done, bench.queues[1].program.len());
         assert!(!bench.queues[1].has_failed);
         seen[seed as usize % FAULTS.len()] += 1;
     });
     println!("{seen:?}");
+}
+
+#[test]
+fn a_queue_pair_that_was_reset_begins_anew() {
+    for_each_seed(SEEDS, |seed| {
+        let conduct = Conduct {
+            loss: 20,
+            rnr: 8,
+            ..Conduct::default()
+        };
+        let mut bench = bench_with(seed, conduct);
+        let mut random = SplitMix64::new(seed ^ 0x99);
+        for _ in 0..6 {
+            let cycles = bench.rtl.cycles() + random.below(3000);
+            let qp = random.below(u64::from(QPS)) as u8;
+            while bench.rtl.cycles() < cycles {
+                bench.post(qp);
+                (0..20).for_each(|_| bench.step());
+            }
+            bench.restart(qp, random_queue(&mut random, qp, WQES, conduct));
+        }
+        bench.run();
+        check_all_done(&mut bench);
+    });
+}
+
+#[test]
+fn doorbells_that_go_back_or_too_far_change_nothing() {
+    let mut bench = Bench::new(0);
+    let mut random = SplitMix64::new(0);
+    bench.start(random_queue(&mut random, 0, WQES, Conduct::default()));
+    let ring = 1 << bench.queues[0].context.log_send_blocks;
+    assert!(bench.post(0));
+    let producer = bench.query(0).2;
+    assert!(producer > 0);
+    bench.ring_doorbell(0, producer);
+    assert_eq!(bench.doorbell_errors, 0, "the same index again");
+    while bench.query(0).3 != producer {
+        bench.step();
+    }
+    for wrong in [producer - 1, 0, producer + ring + 1, producer ^ 1 << 31] {
+        let before = bench.doorbell_errors;
+        bench.ring_doorbell(0, wrong);
+        bench.step();
+        assert_eq!(
+            (bench.doorbell_errors, bench.query(0).2),
+            (before + 1, producer)
+        );
+    }
+    bench.run();
+    assert_eq!(bench.queues[0].done, bench.queues[0].program.len());
+}
+
+/// Goal: the longest READ takes half of all PSNs and its whole length, and nothing is begun behind it
+/// that would take more. Method: a peer that does not answer, and retries that end.
+#[test]
+fn the_longest_read_fills_the_window() {
+    for path_mtu in 1..=5 {
+        let conduct = Conduct {
+            silent_from: Some(0),
+            ..Conduct::default()
+        };
+        let mut bench = Bench::new(u64::from(path_mtu));
+        let mut random = SplitMix64::new(5);
+        let mut queue = random_queue(&mut random, 0, 3, conduct);
+        queue.context.path_mtu = path_mtu;
+        queue.context.retry_count = 1;
+        for (at, wqe) in queue.program.iter_mut().enumerate() {
+            let segment = program::Segment {
+                address: 1 << 40,
+                length: 1 << 31,
+                key: KEY_READABLE,
+            };
+            wqe.opcode = ferroce_spec::wqe::SendOpcode::RDMA_READ;
+            (wqe.index, wqe.written_index, wqe.blocks) = (at as u32, at as u32, 1);
+            (wqe.length, wqe.is_inline, wqe.fence) = (1 << 31, false, false);
+            wqe.segments = vec![segment];
+        }
+        let (first_psn, packets) = (queue.first_psn, (1u32 << 31) >> (7 + path_mtu));
+        queue.peer = Peer::new(0, 128 << path_mtu, first_psn, conduct);
+        bench.start(queue);
+        assert!(bench.post(0));
+        (0..1000).for_each(|_| bench.step());
+        let (next, oldest, ..) = bench.query(0);
+        assert_eq!(
+            (next, oldest),
+            ((first_psn + packets) & 0xff_ffff, first_psn)
+        );
+        bench.run();
+        let statuses = bench.queues[0]
+            .completions
+            .iter()
+            .map(|c| CqeStatus(c.status));
+        let flush = CqeStatus::WR_FLUSH;
+        assert!(statuses.eq([CqeStatus::RETRY_EXCEEDED, flush, flush]));
+    }
 }

@@ -100,7 +100,10 @@ impl Peer {
         let silent_from = self.conduct.silent_from;
         self.is_silent = silent_from.is_some_and(|from| self.message >= from);
         self.since_ack_request += 1;
-        assert!(self.since_ack_request <= 16, "no packet asks for an acknowledge");
+        assert!(
+            self.since_ack_request <= 16,
+            "no packet asks for an acknowledge"
+        );
         if packet.ack_request {
             self.since_ack_request = 0;
         }
@@ -142,7 +145,13 @@ impl Peer {
         let wqe = messages[self.message];
         if let Some((_, syndrome)) = self.conduct.refuse.filter(|(at, _)| *at == self.message) {
             self.nak_out = true;
-            self.answer(random, cycle, answers, (ACK, packet.psn, syndrome), Vec::new());
+            self.answer(
+                random,
+                cycle,
+                answers,
+                (ACK, packet.psn, syndrome),
+                Vec::new(),
+            );
             return;
         }
         let is_first = self.received == 0;
@@ -174,7 +183,13 @@ impl Peer {
             self.received = 0;
         }
         if packet.ack_request {
-            self.answer(random, cycle, answers, (ACK, packet.psn, ACK_SYNDROME), Vec::new());
+            self.answer(
+                random,
+                cycle,
+                answers,
+                (ACK, packet.psn, ACK_SYNDROME),
+                Vec::new(),
+            );
         }
     }
 
@@ -184,7 +199,10 @@ impl Peer {
         let (is_first, is_last) = (self.received == 0, left <= self.mtu);
         assert_eq!(payload.len() as u32, left.min(self.mtu));
         let at = self.received as usize;
-        assert!(payload == &wqe.payload[at..at + payload.len()], "wrong payload");
+        assert!(
+            payload == &wqe.payload[at..at + payload.len()],
+            "wrong payload"
+        );
         let operation = if wqe.is_write() { 6 } else { 0 };
         let immediate = u8::from(wqe.has_immediate());
         let opcode = match (is_first, is_last) {
@@ -197,7 +215,10 @@ impl Peer {
         };
         assert_eq!(packet.opcode, opcode);
         let solicited = wqe.solicited && is_last && wqe.takes_receive();
-        assert_eq!((packet.solicited, packet.ack_request || !is_last), (solicited, true));
+        assert_eq!(
+            (packet.solicited, packet.ack_request || !is_last),
+            (solicited, true)
+        );
         if wqe.is_write() && is_first {
             assert_eq!((packet.address, packet.r_key), wqe.remote);
             assert_eq!(packet.length, wqe.length);
@@ -221,6 +242,9 @@ impl Peer {
         answers: &mut Answers,
     ) -> u32 {
         let count = packet.length.div_ceil(self.mtu).max(1);
+        if self.is_silent {
+            return count;
+        }
         for i in 0..count {
             let (begin, end) = (i * self.mtu, packet.length.min((i + 1) * self.mtu));
             let bytes = (begin..end).map(|at| content(packet.address.wrapping_add(at.into())));

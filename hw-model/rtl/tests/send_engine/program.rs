@@ -84,7 +84,11 @@ impl Wqe {
             | u32::from(self.solicited) << 9
             | u32::from(self.fence) << 10
             | u32::from(self.is_inline) << 11;
-        let count = if self.is_inline { 0 } else { self.segments.len() as u32 };
+        let count = if self.is_inline {
+            0
+        } else {
+            self.segments.len() as u32
+        };
         let word = u32::from(self.opcode.0) | flags | self.blocks << 16 | count << 24;
         let mut bytes = word.to_le_bytes().to_vec();
         bytes.extend(self.written_index.to_le_bytes());
@@ -202,7 +206,11 @@ pub fn random_wqe(random: &mut SplitMix64, (qp, number): (u64, u64), index: u32,
 }
 
 fn wqe_bytes(wqe: &Wqe) -> usize {
-    let head = if wqe.is_read() || wqe.is_write() { 32 } else { 16 };
+    let head = if wqe.is_read() || wqe.is_write() {
+        32
+    } else {
+        16
+    };
     head + match wqe.is_inline {
         true => 4 + wqe.payload.len(),
         false => 16 * wqe.segments.len(),
