@@ -5,7 +5,7 @@
 //! So it counts the card's cycles while the card runs, and the machine's time while it rests and
 //! every peer has taken what was sent to it.
 
-use ferroce_units::{Duration, Instant};
+use ferroce_units::Instant;
 
 /// Nanoseconds of a clock cycle: 250 MHz.
 const CYCLE_NS: u64 = 4;
@@ -47,14 +47,11 @@ impl TimerClock {
         self.rests_since = Some(now);
     }
 
-    /// Returns the machine's time of a deadline, if the card rests until then.
-    pub fn instant(&self, now: Instant, deadline_ns: u64) -> Instant {
-        let left_ns = deadline_ns.saturating_sub(self.now_ns);
-        let wait_ns = if self.is_behind {
-            left_ns.max(BEHIND_NS)
-        } else {
-            left_ns
-        };
-        now + Duration::from_ns(wait_ns)
+    /// Returns the machine's time that a timer takes whose rest is `left_ns`, if the card rests.
+    pub fn wall_ns(&self, left_ns: u64) -> u64 {
+        match self.is_behind {
+            true => left_ns.max(BEHIND_NS),
+            false => left_ns,
+        }
     }
 }

@@ -14,7 +14,7 @@ use ferroce_model::{Counters, Function, NicConfig, Progress};
 use ferroce_spec::counter::COUNTER_COUNT;
 use ferroce_rtl_harness::Waves;
 use ferroce_spec::register::{COUNTERS_OFFSET, Capability, Control, offset};
-use ferroce_units::Instant;
+use ferroce_units::{Duration, Instant};
 use ferroce_wire::{Gid, Qpn};
 
 use clock::TimerClock;
@@ -47,6 +47,8 @@ pub struct RtlNic<P: Port> {
     lines: Lines,
     wire: Wire<P>,
     timers: TimerClock,
+    /// The clock register, as of the last run.
+    now_ns: u64,
     /// True if registers were written since the last run.
     was_written: bool,
     /// True if the network is to forget the addresses of the card.
@@ -104,7 +106,8 @@ impl<P: Port> RtlNic<P> {
         }
         let is_behind = self.wire.peer_is_behind(port);
         self.timers.resume(now, is_behind);
-        self.rtl.set_now_ns(now.as_ns());
+        self.now_ns = now.as_ns();
+        self.rtl.set_now_ns(self.now_ns);
         self.rtl.set_link_up(u8::from(port.link_is_up()));
     }
 
@@ -135,9 +138,21 @@ impl<P: Port> RtlNic<P> {
 
     /// Returns true if another cycle would change nothing.
     fn is_quiet(&self) -> bool {
-        let is_due =
-            self.rtl.deadline_valid() != 0 && self.rtl.deadline_ns() <= self.timers.now_ns();
+        let is_due = self.wall_ns_left() == Some(0) || self.timer_ns_left() == Some(0);
         self.rtl.quiet() != 0 && self.lines.is_empty() && self.wire.is_empty() && !is_due
+    }
+
+    /// Nanoseconds until what the card does by the machine's clock: moderation of events.
+    fn wall_ns_left(&self) -> Option<u64> {
+        let is_valid = self.rtl.deadline_valid() != 0;
+        is_valid.then(|| self.rtl.deadline_ns().saturating_sub(self.now_ns))
+    }
+
+    /// Nanoseconds until the next protocol timer, by the timers' clock.
+    fn timer_ns_left(&self) -> Option<u64> {
+        let is_valid = self.rtl.timer_deadline_valid() != 0;
+        let now_ns = self.timers.now_ns();
+        is_valid.then(|| self.rtl.timer_deadline_ns().saturating_sub(now_ns))
     }
 
     /// One cycle in which nothing else happens: an access to BAR0.
@@ -237,6 +252,7 @@ where
             lines: Lines::default(),
             wire: Wire::default(),
             timers: TimerClock::default(),
+            now_ns: 0,
             was_written: true,
             forgets_addresses: false,
             polls_doorbells: false,
@@ -293,9 +309,11 @@ where
         if self.has_stopped() {
             return None;
         }
-        let deadline = (self.rtl.deadline_valid() != 0).then(|| self.rtl.deadline_ns());
-        let timer = deadline.map(|deadline_ns| self.timers.instant(now, deadline_ns));
-        timer.into_iter().chain(self.wire.next_attempt(now)).min()
+        let event = self.wall_ns_left();
+        let timer = self.timer_ns_left().map(|ns| self.timers.wall_ns(ns));
+        let waits = event.into_iter().chain(timer);
+        let instants = waits.map(|ns| now + Duration::from_ns(ns));
+        instants.chain(self.wire.next_attempt(now)).min()
     }
 
     fn holds_acknowledges(&self) -> bool {

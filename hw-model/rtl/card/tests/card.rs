@@ -61,3 +61,13 @@ fn a_reset_under_way_is_clean() {
 fn the_driver_opens_the_card() {
     expect_passed(&["bring-up"]);
 }
+
+/// Goal: RC queue pairs carry SEND, RDMA WRITE and RDMA READ through the whole card, with interrupts,
+/// doorbells and counters. Method: every stage that the card's features allow.
+#[test]
+fn queue_pairs_carry_data() {
+    for report in check(&["dma", "interrupts", "doorbells", "loopback", "counters", "timing"]) {
+        let is_good = report.verdict.is_good();
+        assert!(is_good, "{}", ferroce_selftest::text(&report));
+    }
+}

@@ -163,6 +163,7 @@ package card_pkg;
         logic [7:0]   event_type;          // EVENT_TYPE_*
         logic [23:0]  number;
     } event_t;
+    localparam int EVENT_BITS = 36;        // of an event_t
 
     // ---------------------------------------------------------------------------- the send engine
     // A request that was begun and is not retired; `{qp, number}` is its place in the table.
