@@ -78,7 +78,7 @@ module card (
     localparam int QP_COMMAND = 0, QP_DOORBELL = 1, QP_REQUESTER = 2, QP_COMPLETER = 3, QP_RESPONDER = 4, QP_STEER = 5,
                    QP_READERS = 6;
     localparam int GID_COMMAND = 0, GID_REQUESTER = 1, GID_TRANSMIT = 2, GID_READERS = 3;
-    localparam int EVENT_COMPLETION = 0, EVENT_RESPONDER = 1, EVENT_SOURCES = 2;
+    localparam int EVENT_COMPLETION = 0, EVENT_RESPONDER = 1, EVENT_COMMAND = 2, EVENT_SOURCES = 3;
     localparam int COUNTERS = ferroce_pkg::COUNTER_COUNT, AMOUNT_BITS = 16;
     localparam int QP_BITS = card_pkg::QP_BITS, EVENT_BITS = card_pkg::EVENT_BITS;
 
@@ -207,6 +207,9 @@ module card (
     );
 
     // -------------------------------------------------------------------------------------- commands
+    logic [EVENT_SOURCES-1:0]            event_valids, event_readies;
+    logic [EVENT_SOURCES*EVENT_BITS-1:0] events;
+    logic         answer_done, send_completion_valid, send_completion_ready;
     logic         commands_idle, count_command, count_command_error;
     logic         eq_control_valid, eq_control_ready, cq_control_valid, cq_control_ready;
     logic [1:0]   eq_control_op, cq_control_op;
@@ -216,6 +219,8 @@ module card (
     logic         requester_control_valid, requester_control_ready, responder_control_valid, responder_control_ready;
     card_pkg::control_t control;
     logic [23:0]  query_send_psn, query_unacknowledged_psn, query_receive_psn, query_message_sequence;
+    logic         query_drained;
+    card_pkg::event_t command_event;
     logic [31:0]  query_send_producer, query_send_fetched, query_receive_producer, query_receive_consumer;
     logic         entry_valid, entry_ready, entry_done;
     logic [2:0]   entry_op, entry_fault;
@@ -243,8 +248,11 @@ module card (
         .responder_valid(responder_control_valid), .responder_ready(responder_control_ready), .control(control),
         .query_send_psn(query_send_psn), .query_unacknowledged_psn(query_unacknowledged_psn),
         .query_send_producer(query_send_producer), .query_send_fetched(query_send_fetched),
+        .query_drained(query_drained),
         .query_receive_psn(query_receive_psn), .query_message_sequence(query_message_sequence),
         .query_receive_producer(query_receive_producer), .query_receive_consumer(query_receive_consumer),
+        .fail_valid(fail_valid), .fail_qp(fail_qp), .progress(answer_done || (send_completion_valid && send_completion_ready)),
+        .event_valid(event_valids[EVENT_COMMAND]), .event_ready(event_readies[EVENT_COMMAND]), .event_data(command_event),
         .entry_valid(entry_valid), .entry_ready(entry_ready), .entry_op(entry_op), .entry_key(entry_key),
         .entry_line(entry_line), .entry_base(entry_base), .entry_log(entry_log), .entry_done(entry_done),
         .entry_fault(entry_fault), .entry_answer(entry_answer),
@@ -290,12 +298,11 @@ module card (
     logic                  send_packet_valid, send_packet_ready, send_piece_valid, send_piece_ready;
     card_pkg::tx_packet_t  send_packet;
     card_pkg::piece_t      send_piece, answer_place;
-    logic                  handed_answer_valid, handed_answer_ready, answer_done;
+    logic                  handed_answer_valid, handed_answer_ready;
     card_pkg::rx_packet_t  handed;
     card_pkg::qp_t         handed_qp;
     logic                  answer_place_valid, answer_place_ready, answer_place_drop;
     logic [15:0]           frames_done;
-    logic                  send_completion_valid, send_completion_ready;
     card_pkg::completion_t send_completion;
     logic                  sent, sent_responder, payload_error, payload_error_responder;
     /* verilator lint_off UNUSEDSIGNAL */
@@ -307,7 +314,7 @@ module card (
         .deadline_ns(timer_deadline_ns),
         .control_valid(requester_control_valid), .control_ready(requester_control_ready), .control(control),
         .query_send_psn(query_send_psn), .query_unacknowledged_psn(query_unacknowledged_psn),
-        .query_producer(query_send_producer), .query_fetched(query_send_fetched),
+        .query_producer(query_send_producer), .query_fetched(query_send_fetched), .query_drained(query_drained),
         .doorbell_valid(ring_send_valid), .doorbell_ready(ring_send_ready), .doorbell_qp(ring_qp),
         .doorbell_index(ring_index), .doorbell_error(send_doorbell_error),
         .requester_qp_index(qp_indices[8*QP_REQUESTER +: 8]), .requester_qp(qps[QP_BITS*QP_REQUESTER +: QP_BITS]),
@@ -347,8 +354,6 @@ module card (
     logic                  response_packet_valid, response_packet_ready, response_piece_valid, response_piece_ready;
     card_pkg::tx_packet_t  response_packet;
     card_pkg::event_t      responder_event;
-    logic [EVENT_SOURCES-1:0]            event_valids, event_readies;
-    logic [EVENT_SOURCES*EVENT_BITS-1:0] events;
     logic count_duplicate, count_receive_wqe, count_ack, count_rnr_nak, count_sequence_nak, count_other_nak;
     responder receiver (
         .clk(clk), .rst(reset),
@@ -494,6 +499,7 @@ module card (
         .deadline_valid(cq_deadline_valid), .deadline_ns(cq_deadline_ns), .idle(completions_idle)
     );
     assign events[EVENT_BITS*EVENT_COMPLETION +: EVENT_BITS] = cq_event;
+    assign events[EVENT_BITS*EVENT_COMMAND +: EVENT_BITS] = command_event;
     assign events[EVENT_BITS*EVENT_RESPONDER +: EVENT_BITS] = own_event;
 
     logic             event_valid, event_ready, event_turns_idle, events_idle, count_eqe, was_stopped;

@@ -53,10 +53,18 @@ module command_engine (
     input  logic [23:0]  query_unacknowledged_psn,
     input  logic [31:0]  query_send_producer,
     input  logic [31:0]  query_send_fetched,
+    input  logic         query_drained,
     input  logic [23:0]  query_receive_psn,
     input  logic [23:0]  query_message_sequence,
     input  logic [31:0]  query_receive_producer,
     input  logic [31:0]  query_receive_consumer,
+
+    input  logic [1:0]   fail_valid,
+    input  logic [15:0]  fail_qp,
+    input  logic         progress,         // requests may have been retired
+    output logic         event_valid,
+    input  logic         event_ready,
+    output card_pkg::event_t event_data,
 
     output logic         entry_valid,
     input  logic         entry_ready,
@@ -93,6 +101,8 @@ module command_engine (
     localparam logic [2:0] DEVICE = 3'd0, EVENT_QUEUE = 3'd1, COMPLETION_QUEUE = 3'd2, QUEUE_PAIR = 3'd3, MEMORY = 3'd5;
 
     logic [15:0]   opcode;
+    logic          queue_idle, watch_idle;
+    assign idle = queue_idle && watch_idle;
     logic          known, start, done;
     logic [8:0]    wanted_in, wanted_out;
     logic [2:0]    part;
@@ -107,7 +117,7 @@ module command_engine (
     );
     command_queue #(.MAIL_LINES(MAIL_LINES), .ANSWER_LINES(ANSWER_LINES)) queue (
         .clk(clk), .rst(rst), .enabled(enabled), .hang(hang), .ring_base(ring_base), .ring_log(ring_log),
-        .posted(posted), .completed(completed), .fatal(fatal), .idle(idle),
+        .posted(posted), .completed(completed), .fatal(fatal), .idle(queue_idle),
         .read_valid(read_valid), .read_ready(read_ready), .read_iova(read_iova),
         .line_valid(line_valid), .line_error(line_error), .line(line),
         .write_valid(write_valid), .write_ready(write_ready), .write_error(write_error),
@@ -188,14 +198,32 @@ module command_engine (
         .user_valid(user_valid), .user_joins(user_joins), .user_cqn(user_cqn),
         .index(qp_index), .qp(qp), .write_valid(qp_write), .write_qp(qp_to_write),
         .slot_valid(qp_slot_valid), .slot_send(qp_slot_send), .slot_receive(slot_receive),
-        .gid_index(path_gid_index), .gid(gid), .begins(qp_begins),
-        .requester_valid(requester_valid), .requester_ready(requester_ready),
-        .responder_valid(responder_valid), .responder_ready(responder_ready), .control(control),
+        .gid_index(path_gid_index), .gid(gid), .begins(qp_begins), .drains(qp_drains),
+        .requester_valid(command_asks), .requester_ready(requester_ready && !watch_asks),
+        .responder_valid(responder_valid), .responder_ready(responder_ready), .control(qp_control),
         .query_send_psn(query_send_psn), .query_unacknowledged_psn(query_unacknowledged_psn),
         .query_send_producer(query_send_producer), .query_send_fetched(query_send_fetched),
+        .query_drained(query_drained),
         .query_receive_psn(query_receive_psn), .query_message_sequence(query_message_sequence),
         .query_receive_producer(query_receive_producer), .query_receive_consumer(query_receive_consumer)
     );
+    logic       qp_drains, command_asks, watch_asks;
+    logic [7:0] watched_qp;
+    card_pkg::control_t qp_control;
+    drain_watch drains (
+        .clk(clk), .rst(rst), .qpn_base(qpn_base), .begins(qp_drains), .ends(qp_write), .index(qp_index),
+        .fail_valid(fail_valid), .fail_qp(fail_qp), .progress(progress), .is_busy(command_asks),
+        .ask_valid(watch_asks), .ask_ready(requester_ready), .ask_qp(watched_qp), .drained(query_drained),
+        .event_valid(event_valid), .event_ready(event_ready), .event_data(event_data), .idle(watch_idle)
+    );
+    assign requester_valid = command_asks || watch_asks;
+    always_comb begin
+        control = qp_control;
+        if (watch_asks) begin
+            control.op = card_pkg::CONTROL_QUERY;
+            control.qp = watched_qp;
+        end
+    end
     assign slot_valid = cq_slot_valid || qp_slot_valid;
     assign slot_is_cq = cq_slot_valid;
     assign slot_number = cq_slot_valid ? cq_control_number : qp_index;

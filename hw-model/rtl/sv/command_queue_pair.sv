@@ -4,7 +4,7 @@
 // in `head`. `index` asks qp_table, `qp` answers in the next cycle; write_* sets a context there. user_*
 // counts the users of CQs, slot_* tells doorbell_table the slots. control_* goes to requester and
 // responder, which answer a QUERY with their ready. `gid` is the entry that `gid_index` asks for, in the same
-// cycle. `begins` pulses with `index` when a QP goes to RTR.
+// cycle. `begins` pulses with `index` when a QP goes to RTR, `drains` when it goes to SQD and wants the event.
 // Invariants: the engines are told to start when qp_table has the new state, and to forget when it
 // has RESET; a number is free again when both have forgotten it.
 module command_queue_pair (
@@ -39,6 +39,7 @@ module command_queue_pair (
     output logic [card_pkg::LOG_GIDS-1:0] gid_index,
     input  logic [127:0]  gid,
     output logic          begins,
+    output logic          drains,
 
     output logic          requester_valid,
     input  logic          requester_ready,
@@ -49,6 +50,7 @@ module command_queue_pair (
     input  logic [23:0]   query_unacknowledged_psn,
     input  logic [31:0]   query_send_producer,
     input  logic [31:0]   query_send_fetched,
+    input  logic          query_drained,
     input  logic [23:0]   query_receive_psn,
     input  logic [23:0]   query_message_sequence,
     input  logic [31:0]   query_receive_producer,
@@ -89,6 +91,7 @@ module command_queue_pair (
         .qp(stored), .slots(slot_pair), .rate(rate),
         .query_send_psn(send_psn), .query_unacknowledged_psn(unacknowledged_psn),
         .query_send_producer(send_producer), .query_send_fetched(send_fetched),
+        .query_drained(is_drained),
         .query_receive_psn(query_receive_psn), .query_message_sequence(query_message_sequence),
         .query_receive_producer(query_receive_producer), .query_receive_consumer(query_receive_consumer),
         .context_(composed)
@@ -161,12 +164,14 @@ module command_queue_pair (
         control.psn = first_psn;
     end
     assign begins = step == RESPONDER && responder_ready && starts_responder;
+    assign drains = step == WRITE && is_modify && head[64 + ferroce_pkg::QP_ATTRIBUTE_MASK_DRAINED_EVENT_LSB];
     assign done = step == ANSWER;
     assign result = is_create ? {40'b0, qpn_base, index} : '0;
 
     // ----------------------------------------------------------------------------------- the machine
     logic [23:0] send_psn, unacknowledged_psn;
     logic [31:0] send_producer, send_fetched;
+    logic        is_drained;
     always_ff @(posedge clk) begin
         case (step)
             IDLE: begin
@@ -218,6 +223,7 @@ module command_queue_pair (
             unacknowledged_psn <= query_unacknowledged_psn;
             send_producer <= query_send_producer;
             send_fetched <= query_send_fetched;
+            is_drained <= query_drained;
         end
         if (step == RESPONDER && responder_ready) answer <= composed;
         if (rst) step <= IDLE;

@@ -9,6 +9,7 @@ module qp_compose (
     input  logic [23:0]   query_unacknowledged_psn,
     input  logic [31:0]   query_send_producer,
     input  logic [31:0]   query_send_fetched,
+    input  logic          query_drained,
     input  logic [23:0]   query_receive_psn,
     input  logic [23:0]   query_message_sequence,
     input  logic [31:0]   query_receive_producer,
@@ -57,6 +58,7 @@ module qp_compose (
         whole.retry.min_rnr_timer = qp.min_rnr_timer;
         whole.max_rd_atomic = 8'(qp.max_rd_atomic);
         whole.max_dest_rd_atomic = 8'(qp.max_dest_rd_atomic);
+        whole.draining = 8'(qp.state == 3'(ferroce_pkg::QP_STATE_CODE_SQD) && !query_drained);
         whole.path = path;
         whole.send_producer = query_send_producer;
         whole.send_fetched = query_send_fetched;

@@ -70,7 +70,7 @@ module qp_modify (
         end else if (bad_at != '0) begin
             status = ferroce_pkg::COMMAND_STATUS_BAD_PARAMETER;
             syndrome = bad_at;
-        end else if (mask.drained_event) status = ferroce_pkg::COMMAND_STATUS_NOT_SUPPORTED;
+        end
     end
 
     // ------------------------------------------------------------------------------- the QP it becomes

@@ -23,6 +23,7 @@ module requester (
     output logic [23:0]        query_unacknowledged_psn,
     output logic [31:0]        query_producer,
     output logic [31:0]        query_fetched,
+    output logic               query_drained,
 
     input  logic         pick_valid,
     output logic         pick_ready,
@@ -299,6 +300,7 @@ module requester (
     assign query_unacknowledged_psn = retired.oldest_psn;
     assign query_producer = producer;
     assign query_fetched = s.fetched;
+    assign query_drained = s.tail == retired.head;
     assign timer_valid = step == TIMER && q.timeout != '0;
     assign idle = step == IDLE && pieces_idle;
 

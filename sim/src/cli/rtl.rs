@@ -32,8 +32,8 @@ impl Rtl {
             return Ok(Vec::new());
         };
         // The program may change its working directory before it opens the device.
-        let path = std::path::absolute(PathBuf::from(wave))
-            .map_err(|error| format!("--wave: {error}"))?;
+        let path =
+            std::path::absolute(PathBuf::from(wave)).map_err(|error| format!("--wave: {error}"))?;
         Ok(vec![(WAVE_VARIABLE, path.into())])
     }
 

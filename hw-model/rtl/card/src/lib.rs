@@ -11,8 +11,8 @@ mod wire;
 use ferroce_model::ports::host::Host;
 use ferroce_model::ports::port::Port;
 use ferroce_model::{Counters, Function, NicConfig, Progress};
-use ferroce_spec::counter::COUNTER_COUNT;
 use ferroce_rtl_harness::Waves;
+use ferroce_spec::counter::COUNTER_COUNT;
 use ferroce_spec::register::{COUNTERS_OFFSET, Capability, Control, offset};
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::{Gid, Qpn};
@@ -184,7 +184,8 @@ impl<P: Port> RtlNic<P> {
             let mut capability = Capability::default();
             capability.set_polled_doorbells(true);
             let shift = if is_wide { 0 } else { 8 * (at & 4) };
-            return value | (capability.bits() >> shift) & if is_wide { u64::MAX } else { 0xffff_ffff };
+            return value
+                | (capability.bits() >> shift) & if is_wide { u64::MAX } else { 0xffff_ffff };
         }
         value
     }

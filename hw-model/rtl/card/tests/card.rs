@@ -66,7 +66,14 @@ fn the_driver_opens_the_card() {
 /// doorbells and counters. Method: every stage that the card's features allow.
 #[test]
 fn queue_pairs_carry_data() {
-    for report in check(&["dma", "interrupts", "doorbells", "loopback", "counters", "timing"]) {
+    for report in check(&[
+        "dma",
+        "interrupts",
+        "doorbells",
+        "loopback",
+        "counters",
+        "timing",
+    ]) {
         let is_good = report.verdict.is_good();
         assert!(is_good, "{}", ferroce_selftest::text(&report));
     }
