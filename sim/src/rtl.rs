@@ -1,5 +1,6 @@
 //! The command `ferroce-rtl`: what `ferroce … --rtl` becomes where the device lives in its own
-//! process. The card in SystemVerilog takes the place of the model; there is no model in this program.
+//! process. The card in SystemVerilog takes the place of the model; there is no model in this
+//! program.
 
 #[path = "cli/device.rs"]
 mod device;

@@ -1,5 +1,5 @@
-//! The card in SystemVerilog as a [`Function`]: what the model's NIC is to the driver, with Verilated
-//! RTL in its place.
+//! The card in SystemVerilog as a [`Function`]: what the model's NIC is to the driver, with
+//! Verilated RTL in its place.
 //!
 //! The card has no thread: each call runs its clock, until the card says that it is quiet or the
 //! budget of the call is used up. A quiet card costs nothing.

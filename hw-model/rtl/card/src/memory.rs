@@ -89,7 +89,8 @@ impl Lines {
     }
 }
 
-/// Does the write that the card offers, or sends its MSI-X message. Returns false if the host refuses it.
+/// Does the write that the card offers, or sends its MSI-X message. Returns false if the host
+/// refuses it.
 fn write<H: Host>(rtl: &Card, now: Instant, host: &mut H) -> bool {
     let order = WriteOrder {
         at: now,

@@ -37,8 +37,8 @@ fn commands_are_executed_in_order() {
     expect_passed(&["commands"]);
 }
 
-/// Goal: a reset in the middle of reads and writes. Method: each reset comes a few cycles later than the
-/// one before; some have to meet commands under way.
+/// Goal: a reset in the middle of reads and writes. Method: each reset comes a few cycles later than
+/// the one before; some have to meet commands under way.
 #[test]
 fn a_reset_under_way_is_clean() {
     let reports = check(&["reset-dma"]);
@@ -62,8 +62,8 @@ fn the_driver_opens_the_card() {
     expect_passed(&["bring-up"]);
 }
 
-/// Goal: RC queue pairs carry SEND, RDMA WRITE and RDMA READ through the whole card, with interrupts,
-/// doorbells and counters. Method: every stage that the card's features allow.
+/// Goal: RC queue pairs carry SEND, RDMA WRITE and RDMA READ through the whole card, with
+/// interrupts, doorbells and counters. Method: every stage that the card's features allow.
 #[test]
 fn queue_pairs_carry_data() {
     for report in check(&[

@@ -1,4 +1,5 @@
-//! The card, as the driver sees it: memory of this process, and a cable whose other end is the card's own.
+//! The card, as the driver sees it: memory of this process, and a cable whose other end is the
+//! card's own.
 
 use std::collections::VecDeque;
 use std::ops::Range;
