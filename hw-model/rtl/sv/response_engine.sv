@@ -276,9 +276,10 @@ module response_engine #(
                 packet_pending <= 1'b1;
                 held <= '0;
                 if (!may_send) step <= END;
-                else step <= entry.reads ? WAIT : SEND;
+                else step <= WAIT;
             end
-            WAIT: if (is_written) step <= left == 32'd0 ? SEND : REQUEST;
+            // An ACK, too: its requester may look at the data when it comes.
+            WAIT: if (is_written) step <= !entry.reads || left == 32'd0 ? SEND : REQUEST;
             REQUEST: if (request_ready) step <= ANSWER;
             ANSWER: if (piece_answer_valid) begin
                 pieces[held[0]] <= piece_answer;
