@@ -17,6 +17,7 @@
 #                 the simulation in simulated time; beside soft-RoCE in a virtual machine
 #   make qemu-vfio  the model as a PCI device of a virtual machine: the same programs through kernel VFIO
 #   make qemu-roce  the model against the RoCE of the Linux kernel in a virtual machine
+#   make rtl        the same programs with the card in SystemVerilog, Verilated: ferroce run --rtl
 #   make rtl-test   blocks of the card in SystemVerilog against those of the model; more with
 #                 FERROCE_RTL_SEEDS=1000
 #   make rtl-lint, rtl-synth, rtl-formal, rtl-cover, rtl-mutants   warnings; LUTs, flip-flops and block
@@ -46,7 +47,7 @@ TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils
 VFIO_USER_TESTS := $(filter-out random,$(basename $(notdir $(wildcard tests/client/tests/*.rs))))
 
 .PHONY: all build demo check test soak fuzz fuzz-build loom asan tsan miri bench qemu-vfio qemu-roce install packages clean \
-	rtl-test rtl-lint rtl-synth rtl-formal rtl-cover rtl-mutants
+	rtl rtl-test rtl-lint rtl-synth rtl-formal rtl-cover rtl-mutants
 
 all: build
 
@@ -134,6 +135,16 @@ qemu-roce: build
 # The RTL is a workspace beside this one; nothing else needs Verilator.
 RTL := hw-model/rtl
 RTL_PACKAGES := $(BUILD_PACKAGES) g++ verilator zlib1g-dev
+
+# The programs and the library with the card in SystemVerilog in place of the model: `ferroce … --rtl`
+# finds them here.
+RTL_TARGET := $(CURDIR)/target/rtl
+
+rtl:
+	@rust=$$(.ci/cargo --packages); .ci/install-packages $(RTL_PACKAGES) $$rust
+	$(CARGO) build --release --locked --target-dir $(RTL_TARGET) -p ferroce --bin ferroce-rtl --features rtl
+	$(CARGO) build --release --locked --target-dir $(RTL_TARGET) -p ferroce-provider --features rtl
+	@LIBS="-lstdc++ -lz" provider/link.sh $(RTL_TARGET)/release/libferroce_provider.a $(RTL_TARGET)/release/lib
 
 rtl-test:
 	@rust=$$(.ci/cargo --packages); .ci/install-packages $(RTL_PACKAGES) $$rust

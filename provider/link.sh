@@ -6,7 +6,7 @@
 # writes OUTDIR/libibverbs.so.1 and the symlink OUTDIR/libibverbs.so. cargo cannot do this: rustc
 # passes its own version script for every cdylib, and a second one is dropped silently; and without
 # version nodes the loader rejects the library for programs that were linked against rdma-core's. CC
-# is honoured, and LDFLAGS, which are passed last.
+# is honoured, LIBS, which foreign code in STATICLIB needs, and LDFLAGS, which are passed last.
 set -eu
 
 if [ $# -ne 2 ]; then
@@ -87,12 +87,12 @@ ${CC:-cc} -c -O2 -fPIC -o "$work/stubs.o" "$work/stubs.c"
 # those of the program. -z nodelete: the driver's threads outlive a
 # dlclose.
 awk '$2 == "own" { print "-Wl,-u," $3 }' "$work/symbols" | sort -u >"$work/undefined"
-# shellcheck disable=SC2086 # LDFLAGS are several words
+# shellcheck disable=SC2086 # LDFLAGS and LIBS are several words
 ${CC:-cc} -shared -o "$work/libibverbs.so.1" \
     -Wl,-soname,libibverbs.so.1 -Wl,--version-script="$work/libibverbs.map" \
     "@$work/undefined" "$work/stubs.o" "$staticlib" \
     -Wl,--gc-sections -Wl,--as-needed -Wl,-z,defs -Wl,-z,nodelete -Wl,-z,relro \
-    -lgcc_s -lpthread -ldl -lm -lc ${LDFLAGS:-}
+    ${LIBS:-} -lgcc_s -lpthread -ldl -lm -lc ${LDFLAGS:-}
 
 # A program may have the old file mapped: replace it, never write into it.
 mv -f "$work/libibverbs.so.1" "$outdir/libibverbs.so.1"

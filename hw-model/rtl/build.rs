@@ -22,6 +22,26 @@ fn main() {
         module("roce_rx", &[]),
         module("mtt", shape),
         module("mpt", shape),
+        module("packetizer", &[]),
+        module("gather", &[]),
+        module("transmit", &[]),
+        module(
+            "memory_unit",
+            &[
+                ("MPT_LOG_SETS", 3),
+                ("MPT_WAYS", 3),
+                ("MTT_LOG_SETS", 3),
+                ("MTT_WAYS", 3),
+            ],
+        ),
+        module("rx_buffer", &[("LOG_BEATS", 8)]),
+        module("scatter", &[]),
+        module("completion_writer", &[]),
+        module("event_writer", &[("LOG_PARKED", 5)]),
+        module("steer", &[]),
+        module("responder", &[]),
+        module("wqe_decode", &[]),
+        module("send_engine", &[]),
     ];
     modules("ferroce_rtl", sources, &all);
     println!("cargo:rustc-cfg=rtl_blocks");

@@ -12,6 +12,11 @@ impl Counters {
         Self([0; COUNTER_COUNT])
     }
 
+    /// These values, in the order of the counter registers.
+    pub const fn from_values(values: [u64; COUNTER_COUNT]) -> Self {
+        Self(values)
+    }
+
     /// Counts `amount` more.
     #[inline]
     pub fn add(&mut self, counter: Counter, amount: u64) {

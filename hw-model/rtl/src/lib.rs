@@ -22,7 +22,10 @@ pub mod verilated {
             }
         )* };
     }
-    modules!(roce_rx mtt mpt);
+    modules!(
+        roce_rx mtt mpt packetizer gather transmit memory_unit rx_buffer
+        scatter completion_writer event_writer steer responder wqe_decode send_engine
+    );
 }
 
 /// Bytes of a line: a beat of the data path, what one DMA read brings.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 use ferroce_model::ports::host::DmaAtomic;
-use ferroce_model::{DmaError, Doorbell, Nic, NicConfig, Progress, UntimedHost};
+use ferroce_model::{DmaError, Doorbell, Function, NicConfig, Progress, UntimedHost};
 use ferroce_platform::doorbells::polled::PageTaker;
 use ferroce_platform::doorbells::{Doorbells, Taker};
 use ferroce_platform::interrupts::Interrupts;
@@ -43,6 +43,12 @@ const RUNS_BEFORE_ACKNOWLEDGE: u32 = 8;
 const RUNS_PER_PUBLICATION: u32 = 256;
 /// Value of registers of a device that is gone.
 const GONE: u64 = u64::MAX;
+
+/// The function: the model's NIC, or the card in SystemVerilog in its place.
+#[cfg(not(feature = "rtl"))]
+type Nic = ferroce_model::Nic<FabricPort>;
+#[cfg(feature = "rtl")]
+type Nic = ferroce_rtl_card::RtlNic<FabricPort>;
 
 /// The process as the model sees it.
 #[derive(Debug)]
@@ -127,7 +133,7 @@ impl ProcessHost {
 /// The model and its two ports.
 #[derive(Debug)]
 struct Model {
-    nic: Nic<FabricPort>,
+    nic: Nic,
     port: FabricPort,
     host: ProcessHost,
     runs: u32,
@@ -358,9 +364,8 @@ impl InProcess {
     }
 
     #[cold]
-    fn publish_counters(&self, nic: &Nic<FabricPort>, port: &FabricPort) {
-        for (index, value) in nic
-            .counters()
+    fn publish_counters(&self, nic: &mut Nic, port: &FabricPort) {
+        for (index, value) in Function::counters(nic)
             .values()
             .iter()
             .enumerate()
@@ -435,7 +440,8 @@ impl InProcess {
         };
         let has_work = model.has_work() || !model.fall_asleep();
         model.port.prune();
-        self.publish_counters(&model.nic, &model.port);
+        let Model { nic, port, .. } = &mut *model;
+        self.publish_counters(nic, port);
         drop(model);
         // A thread that rang while the lock was held has left its mark, and relies on this one.
         fence(Ordering::SeqCst);
@@ -496,14 +502,14 @@ impl InProcess {
     }
 
     /// Reads a register, under the lock.
-    fn read(&self, read: impl FnOnce(&Nic<FabricPort>, Instant) -> u64) -> u64 {
+    fn read(&self, read: impl FnOnce(&mut Nic, Instant) -> u64) -> u64 {
         if self.is_foreign() {
             return GONE;
         }
-        let model = self.model.lock();
+        let mut model = self.model.lock();
         let value = match self.is_removed() {
             true => GONE,
-            false => read(&model.nic, self.clock.now()),
+            false => read(&mut model.nic, self.clock.now()),
         };
         self.unlock(model);
         value
@@ -522,7 +528,7 @@ impl InProcess {
     }
 
     /// Writes registers, and runs the model for them.
-    fn write(&self, write: impl FnOnce(&mut Nic<FabricPort>)) {
+    fn write(&self, write: impl FnOnce(&mut Nic)) {
         if self.is_foreign() {
             return;
         }

@@ -34,7 +34,7 @@ impl DeviceArgument {
             }
             None => devices::address_of(0).map_err(|error| error.to_string())?,
         };
-        let name = address.to_string();
+        let name = name_of(&address);
         if address == DeviceAddress::InProcess {
             let options = Options::from_environment(0).map_err(|error| error.to_string())?;
             let function = Function::open_with(&options).map_err(|error| error.to_string())?;
@@ -50,6 +50,14 @@ impl DeviceArgument {
             bus,
             _function: None,
         })
+    }
+}
+
+/// Returns what a device is called in output.
+fn name_of(address: &DeviceAddress) -> String {
+    match address {
+        DeviceAddress::InProcess if cfg!(feature = "rtl") => "rtl: card.sv, Verilated".to_owned(),
+        other => other.to_string(),
     }
 }
 

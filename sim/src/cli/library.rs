@@ -7,6 +7,19 @@ const VERBS: &str = "libibverbs.so.1";
 /// File name of the library that keeps simulated time.
 const TIME: &str = "libferroce_time.so";
 
+/// Places of the libraries, seen from this command.
+const PLACES: [&str; 3] = ["lib", "../lib/ferroce", "../lib"];
+/// What makes them.
+const HINT: &str = "`make` builds it, `make install` installs it";
+/// The same of the build with the card in SystemVerilog.
+const CARD_LIBRARY_PLACES: [&str; 2] = ["../rtl/release/lib", "../lib/ferroce/rtl"];
+const CARD_HINT: &str = "`make rtl` builds it";
+/// The command of that build.
+#[cfg(not(feature = "rtl"))]
+const CARD_COMMAND: &str = "ferroce-rtl";
+#[cfg(not(feature = "rtl"))]
+const CARD_COMMAND_PLACES: [&str; 2] = ["../rtl/release", "../lib/ferroce/rtl"];
+
 /// Returns the path of the verbs library.
 pub fn verbs() -> Result<PathBuf, String> {
     find(VERBS)
@@ -17,12 +30,27 @@ pub fn time() -> Result<PathBuf, String> {
     find(TIME)
 }
 
+/// Returns the path of the verbs library with the card in SystemVerilog in place of the model.
+pub fn card_verbs() -> Result<PathBuf, String> {
+    find_below(VERBS, &CARD_LIBRARY_PLACES, CARD_HINT)
+}
+
+/// Returns the path of the command with the card in SystemVerilog in place of the model.
+#[cfg(not(feature = "rtl"))]
+pub fn card_command() -> Result<PathBuf, String> {
+    find_below(CARD_COMMAND, &CARD_COMMAND_PLACES, CARD_HINT)
+}
+
 /// Finds a library beside this command: in the build tree, or installed below the same prefix.
 fn find(name: &str) -> Result<PathBuf, String> {
+    find_below(name, &PLACES, HINT)
+}
+
+fn find_below(name: &str, places: &[&str], hint: &str) -> Result<PathBuf, String> {
     let executable =
         std::env::current_exe().map_err(|error| format!("cannot find this executable: {error}"))?;
     let folder = executable.parent().unwrap_or(Path::new("/"));
-    let candidates = candidates(folder, name);
+    let candidates = candidates(folder, places, name);
     let found = candidates.iter().find(|path| path.is_file());
     let library = found.ok_or_else(|| {
         let tried: Vec<String> = candidates
@@ -30,7 +58,7 @@ fn find(name: &str) -> Result<PathBuf, String> {
             .map(|path| format!("  {}", path.display()))
             .collect();
         let tried = tried.join("\n");
-        format!("{name} is missing; `make` builds it, `make install` installs it. Tried:\n{tried}")
+        format!("{name} is missing; {hint}. Tried:\n{tried}")
     })?;
     let library = library
         .canonicalize()
@@ -45,8 +73,7 @@ fn find(name: &str) -> Result<PathBuf, String> {
     Ok(library)
 }
 
-fn candidates(folder: &Path, name: &str) -> Vec<PathBuf> {
-    let places = ["lib", "../lib/ferroce", "../lib"];
+fn candidates(folder: &Path, places: &[&str], name: &str) -> Vec<PathBuf> {
     places
         .iter()
         .map(|place| folder.join(place).join(name))

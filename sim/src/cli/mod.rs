@@ -15,6 +15,7 @@ mod preset;
 mod program;
 mod reg;
 mod report;
+mod rtl;
 mod run;
 mod selftest;
 mod serve;

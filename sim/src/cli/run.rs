@@ -18,6 +18,7 @@ use ferroce_embed::uplink::{SEPARATOR, UplinkSpec};
 use ferroce_model::config::RecoveryConfig;
 use ferroce_platform::host::{HostIdentity, parse_addresses, parse_devices};
 
+use super::rtl::Rtl;
 use super::{EXIT_FAILURE, library, program, report_error};
 
 /// The options of the address sanitizer.
@@ -41,6 +42,7 @@ Examples:
   ferroce run --devices 2 -- ibv_devices  with ferroce0 and ferroce1
   ferroce run --host a --port udp:192.0.2.1:4792,192.0.2.2:4792 -- PROGRAM   between machines
   ferroce run --device vfio:0000:01:00.0 -- ibv_devinfo   on the card
+  ferroce run --rtl -- ibv_devinfo -v     on the card in SystemVerilog, in the program
   ferroce run --timed cx5-100g -- ib_write_lat &
   ferroce run --timed cx5-100g -- ib_write_lat 127.0.0.1  how fast the card would be
 
@@ -121,6 +123,9 @@ pub struct Run {
     #[command(flatten)]
     timed: timed::Timed,
 
+    #[command(flatten)]
+    rtl: Rtl,
+
     /// The program and its arguments
     // No `allow_hyphen_values`: a mistyped option would be taken for a program. Arguments after the
     // program's name are the program's in any case.
@@ -172,7 +177,11 @@ impl Run {
         let options = std::env::var_os(ASAN_OPTIONS);
         environment.push((ASAN_OPTIONS, behind_us(options)));
         runtime_directory().map_err(|error| error.to_string())?;
-        let mut libraries = vec![library::verbs()?];
+        environment.extend(self.rtl.variables()?);
+        let mut libraries = vec![match self.rtl.is_asked() {
+            true => library::card_verbs()?,
+            false => library::verbs()?,
+        }];
         if let Some(world) = self.timed.socket()? {
             environment.push(("FERROCE_WORLD", world.into()));
             libraries.insert(0, library::time()?);

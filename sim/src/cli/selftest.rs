@@ -9,6 +9,7 @@ use clap::Args;
 use ferroce_selftest::{Report, STAGES, Timeouts, Verdict};
 
 use super::device::DeviceArgument;
+use super::rtl::Rtl;
 use super::{EXIT_FAILURE, report_error};
 
 /// Check a device stage by stage: what an engineer runs on the first bitstream.
@@ -25,10 +26,14 @@ Examples:
   ferroce selftest                               the model in this process
   ferroce selftest --device vfio:0000:01:00.0    a card that `ferroce bind` has bound
   ferroce selftest --device vfio-user:/run/ferroce0.sock --stage dma,interrupts
+  ferroce selftest --rtl                         the card in SystemVerilog in this process
   ferroce selftest --list                        the stages")]
 pub struct SelfTest {
     #[command(flatten)]
     device: DeviceArgument,
+
+    #[command(flatten)]
+    rtl: Rtl,
 
     /// Only these stages, and those that they need
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
@@ -49,7 +54,7 @@ impl SelfTest {
             list();
             return ExitCode::SUCCESS;
         }
-        match self.check() {
+        match self.rtl.become_card().and_then(|()| self.check()) {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::FAILURE,
             Err(error) => report_error(&error, EXIT_FAILURE),

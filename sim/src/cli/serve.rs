@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::faults::Faults;
+use super::rtl::Rtl;
 use clap::Args;
 use ferroce_embed::function::{HostIdentity, MAX_DEVICES, Options};
 use ferroce_embed::uplink::UplinkSpec;
@@ -74,11 +75,15 @@ pub struct Serve {
 
     #[command(flatten)]
     faults: Faults,
+
+    #[command(flatten)]
+    rtl: Rtl,
 }
 
 impl Serve {
     /// Serves until a signal ends it.
     pub fn execute(self) -> Result<(), String> {
+        self.rtl.become_card()?;
         log::start(LevelFilter::WARN);
         if self.preset != FUNCTIONAL {
             return Err(format!(

@@ -19,6 +19,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     // Its blocks in RTL, held against those of the model.
     ("rtl-harness", &[]),
     ("rtl", &["model", "rtl-harness", "spec"]),
+    // The card in RTL where the model's NIC stands: an option of `embed`.
+    ("rtl-card", &["model", "rtl-harness", "spec", "units", "wire"]),
     // The driver never sees the model.
     ("vfio-user", &[]),
     ("driver", &["qp", "spec", "vfio-user"]),
@@ -27,7 +29,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("faults", &["units", "wire"]),
     // The device in a process, and what serves it to others.
     ("platform", &["driver", "model", "spec", "wire"]),
-    ("embed", &["driver", "faults", "model", "platform", "spec", "units", "wire"]),
+    ("embed", &["driver", "faults", "model", "platform", "rtl-card", "spec", "units", "wire"]),
     ("serve", &["driver", "embed", "platform", "spec", "vfio-user", "wire"]),
     // Simulated time: the world, and the world of unmodified programs.
     ("world", &["driver", "faults", "model", "platform", "spec", "transport", "units", "wire"]),

@@ -6,10 +6,20 @@ package card_pkg;
     localparam int LOG_QPS = 8;            // entries of the QP context table, all resident
     localparam int LOG_CQS = 8;
     localparam int LOG_GIDS = 4;
+    localparam int LOG_EQS = 4;            // and vectors
+    localparam int LOG_MRS = 12;           // entries of the memory protection table
+    localparam int LOG_MTTS = 20;          // of the memory translation table
+    localparam int LOG_RING = 18;          // entries of a send queue, receive queue, CQ, event queue
+    localparam int LOG_DOORBELL_PAGES = 4; // 512 slots each
+    localparam int LOG_SLOTS = LOG_DOORBELL_PAGES + 9;
     localparam int LOG_OUTSTANDING = 6;    // requests of a QP that are not acknowledged
     localparam int MAX_RD_ATOMIC = 16;
     localparam int MAX_SEGMENTS = 16;      // data segments of a WQE
     localparam int MAX_PIECE_BYTES = 4096; // of a piece: it does not leave a page or a packet
+    localparam int LOG_TX_PACKETS = 1;     // of a source, that wait for their turn
+    localparam int LOG_TX_PIECES = 6;      // of a source: those of a packet may come before it
+    localparam int LOG_TX_TURNS = 4;       // packets whose payload is being read
+    localparam int LOG_TX_LINES = 6;       // lines that are requested ahead
     localparam logic [23:0] QPN_BASE = 24'h000100;   // QPN of entry 0: bits 7:0 are the index
     localparam logic [15:0] DEFAULT_P_KEY = 16'hffff;
 
@@ -61,6 +71,7 @@ package card_pkg;
         logic [4:0]   max_dest_rd_atomic;
         path_t        path;
     } qp_t;
+    localparam int QP_BITS = 499;          // of a qp_t: yosys 0.23 has no $bits of a type
 
     // ----------------------------------------------------------- from the command engine to engines
     typedef enum logic [1:0] {
@@ -109,6 +120,7 @@ package card_pkg;
         logic [31:0]  immediate;           // ImmDt, IETH: first octet of the wire in bits 7:0
         logic [31:0]  aeth;                // syndrome in bits 31:24, MSN in 23:0
         logic [12:0]  payload_bytes;       // without padding
+        logic [LOG_QPS-1:0] qp;            // of this end: names it when its payload cannot be read
     } tx_packet_t;
 
     // A packet whose ICRC is right, from rx_buffer.
@@ -151,5 +163,40 @@ package card_pkg;
         logic [7:0]   event_type;          // EVENT_TYPE_*
         logic [23:0]  number;
     } event_t;
+    localparam int EVENT_BITS = 36;        // of an event_t
+
+    // ---------------------------------------------------------------------------- the send engine
+    // A request that was begun and is not retired; `{qp, number}` is its place in the table.
+    typedef struct packed {
+        logic [31:0]  index;               // of its WQE
+        logic [23:0]  first_psn;
+        logic [23:0]  last_psn;
+        logic [31:0]  length;
+        logic [7:0]   opcode;              // CQE_OPCODE_*
+        logic [7:0]   status;              // SUCCESS, or it fails with this one when its turn comes
+        logic         is_local;            // it has no PSNs
+        logic         signaled;
+    } outstanding_t;
+
+    // State of a QP that the requester writes. Numbers of requests are free-running.
+    typedef struct packed {
+        logic [31:0]  fetched;             // index of the next WQE to begin
+        logic [23:0]  next_psn;            // of this pass over the outstanding requests
+        logic [23:0]  newest_psn;          // behind all that was ever sent
+        logic [LOG_OUTSTANDING:0] tail;    // number of the next request to begin
+        logic [LOG_OUTSTANDING:0] cursor;  // number of the request that is sent next
+        logic [7:0]   reads_sent;          // in this pass, counted from those that were done
+        logic [3:0]   since_ack_request;
+    } send_state_t;
+
+    // State of a QP that the completer writes.
+    typedef struct packed {
+        logic [23:0]  oldest_psn;          // not acknowledged
+        logic [LOG_OUTSTANDING:0] head;    // number of the oldest request that is not retired
+        logic [7:0]   reads_done;
+        logic [2:0]   retries;             // spent since the last progress
+        logic [2:0]   rnr_retries;
+        logic         implied_nak;         // one was taken since the last progress
+    } retire_state_t;
 endpackage
 /* verilator lint_on UNUSEDPARAM */

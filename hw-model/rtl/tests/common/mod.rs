@@ -1,6 +1,16 @@
 //! What tests of several modules share.
 
-#![allow(dead_code, reason = "each test uses a part of it")]
+#![allow(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    reason = "each test uses a part of it"
+)]
 
+pub mod bundles;
 pub mod frames;
 pub mod host;
+pub mod lines;
+pub mod packets;
+pub mod memory;
+pub mod packed;

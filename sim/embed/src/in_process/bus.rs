@@ -5,6 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
+#[cfg(feature = "rtl")]
+use ferroce_model::Function as _; // which the model's NIC need not have in scope
 use ferroce_platform::mapping;
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::register::{self, MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED};

@@ -1,0 +1,342 @@
+//! The card in SystemVerilog as a [`Function`]: what the model's NIC is to the driver, with
+//! Verilated RTL in its place.
+//!
+//! The card has no thread: each call runs its clock, until the card says that it is quiet or the
+//! budget of the call is used up. A quiet card costs nothing.
+
+mod clock;
+mod memory;
+mod wire;
+
+use ferroce_model::ports::host::Host;
+use ferroce_model::ports::port::Port;
+use ferroce_model::{Counters, Function, NicConfig, Progress};
+use ferroce_rtl_harness::Waves;
+use ferroce_spec::counter::COUNTER_COUNT;
+use ferroce_spec::register::{COUNTERS_OFFSET, Capability, Control, offset};
+use ferroce_units::{Duration, Instant};
+use ferroce_wire::{Gid, Qpn};
+
+use clock::TimerClock;
+use memory::Lines;
+use wire::Wire;
+
+/// The Verilated card.
+#[allow(missing_docs, reason = "generated: card.sv describes its ports")]
+pub mod verilated {
+    include!(concat!(env!("OUT_DIR"), "/card.rs"));
+}
+
+use verilated::Card;
+
+/// Clock cycles of one call of [`Function::advance`], at most.
+pub const CYCLES_PER_ADVANCE: u64 = 2048;
+/// `FILE` or `FILE:FROM..TO`: writes a waveform of the card, or of these clock cycles.
+const WAVE_VARIABLE: &str = "FERROCE_RTL_WAVE";
+/// Cycles of the reset at power-on.
+const POWER_ON_CYCLES: u64 = 4;
+/// Entries of the card's GID table.
+const GIDS: usize = 16;
+/// Bytes of a line of the DMA, and of a beat of a frame.
+const LINE: usize = 64;
+
+/// The card behind a port.
+#[derive(Debug)]
+pub struct RtlNic<P: Port> {
+    rtl: Card,
+    lines: Lines,
+    wire: Wire<P>,
+    timers: TimerClock,
+    /// The clock register, as of the last run.
+    now_ns: u64,
+    /// True if registers were written since the last run.
+    was_written: bool,
+    /// True if the network is to forget the addresses of the card.
+    forgets_addresses: bool,
+    /// True if the doorbell pages are memory that this process polls.
+    polls_doorbells: bool,
+}
+
+impl<P: Port> RtlNic<P> {
+    /// Returns the module, for its clock cycles and waveforms.
+    pub fn rtl(&mut self) -> &mut Card {
+        &mut self.rtl
+    }
+
+    /// Limits the next calls of [`Function::advance`] to these cycles each, so that a test can come
+    /// between.
+    pub fn run<H: Host>(
+        &mut self,
+        now: Instant,
+        host: &mut H,
+        port: &mut P,
+        cycles: u64,
+    ) -> Progress {
+        self.begin(now, port);
+        let mut worked = std::mem::take(&mut self.was_written);
+        let end = self.rtl.cycles() + cycles;
+        loop {
+            worked |= self.offer(now, host, port);
+            self.rtl.settle();
+            if self.is_quiet() {
+                break;
+            }
+            if self.rtl.cycles() >= end {
+                return self.progress(true, false);
+            }
+            self.cycle(now, host, port);
+            worked = true;
+        }
+        self.timers.rest(now);
+        self.progress(worked, true)
+    }
+
+    fn progress(&self, worked: bool, rests: bool) -> Progress {
+        Progress {
+            worked,
+            rests,
+            stalled: self.wire.is_stalled(),
+        }
+    }
+
+    /// What the card is told before it runs.
+    fn begin(&mut self, now: Instant, port: &mut P) {
+        if std::mem::take(&mut self.forgets_addresses) {
+            (0..GIDS).for_each(|index| port.set_gid(index, Gid([0; 16])));
+        }
+        let is_behind = self.wire.peer_is_behind(port);
+        self.timers.resume(now, is_behind);
+        self.now_ns = now.as_ns();
+        self.rtl.set_now_ns(self.now_ns);
+        self.rtl.set_link_up(u8::from(port.link_is_up()));
+    }
+
+    /// Sets the inputs of a cycle. Returns true if there is something new among them.
+    fn offer<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> bool {
+        self.rtl.set_timer_ns(self.timers.now_ns());
+        let has_doorbell = self.lines.offer_doorbell(&mut self.rtl, host);
+        let has_frame = self.wire.offer(&mut self.rtl, now, port);
+        self.lines.offer_line(&mut self.rtl, now, host);
+        has_doorbell | has_frame
+    }
+
+    /// Takes the outputs of a cycle, and ends it.
+    fn cycle<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) {
+        self.lines.take(&mut self.rtl, now, host);
+        self.wire.take(&mut self.rtl, now, port);
+        if self.rtl.gid_valid() != 0 {
+            let words = self.rtl.gid();
+            let octets = core::array::from_fn(|at| words[at / 4].to_le_bytes()[at % 4]);
+            port.set_gid(self.rtl.gid_index().into(), Gid(octets));
+        }
+        if self.rtl.begins_valid() != 0 {
+            port.queue_pair_ready(Qpn::new(self.rtl.begins_qpn()));
+        }
+        self.rtl.cycle();
+        self.timers.count_cycle();
+    }
+
+    /// Returns true if another cycle would change nothing.
+    fn is_quiet(&self) -> bool {
+        let is_due = self.wall_ns_left() == Some(0) || self.timer_ns_left() == Some(0);
+        self.rtl.quiet() != 0 && self.lines.is_empty() && self.wire.is_empty() && !is_due
+    }
+
+    /// Nanoseconds until what the card does by the machine's clock: moderation of events.
+    fn wall_ns_left(&self) -> Option<u64> {
+        let is_valid = self.rtl.deadline_valid() != 0;
+        is_valid.then(|| self.rtl.deadline_ns().saturating_sub(self.now_ns))
+    }
+
+    /// Nanoseconds until the next protocol timer, by the timers' clock.
+    fn timer_ns_left(&self) -> Option<u64> {
+        let is_valid = self.rtl.timer_deadline_valid() != 0;
+        let now_ns = self.timers.now_ns();
+        is_valid.then(|| self.rtl.timer_deadline_ns().saturating_sub(now_ns))
+    }
+
+    /// One cycle in which nothing else happens: an access to BAR0.
+    fn access(&mut self) {
+        self.rtl.set_dma_read_ready(0);
+        self.rtl.set_dma_write_ready(0);
+        self.rtl.set_dma_line_valid(0);
+        self.rtl.set_doorbell_valid(0);
+        self.rtl.set_rx_valid(0);
+        self.rtl.set_tx_ready(0);
+        self.rtl.cycle();
+    }
+
+    fn read(&mut self, now: Instant, at: u32, is_wide: bool) -> u64 {
+        let Ok(at) = u16::try_from(at) else {
+            return u64::MAX;
+        };
+        if at >> 14 != 0 {
+            return u64::MAX;
+        }
+        self.rtl.set_now_ns(now.as_ns());
+        self.rtl.set_read_at(at);
+        self.rtl.set_read_wide(u8::from(is_wide));
+        self.rtl.set_read_valid(1);
+        self.access();
+        self.rtl.set_read_valid(0);
+        let value = self.rtl.read_data();
+        if self.polls_doorbells && u32::from(at) & !7 == offset::capability {
+            let mut capability = Capability::default();
+            capability.set_polled_doorbells(true);
+            let shift = if is_wide { 0 } else { 8 * (at & 4) };
+            return value
+                | (capability.bits() >> shift) & if is_wide { u64::MAX } else { 0xffff_ffff };
+        }
+        value
+    }
+
+    fn write(&mut self, at: u32, value: u64, is_wide: bool) {
+        let Some(at) = u16::try_from(at).ok().filter(|at| at >> 14 == 0) else {
+            return;
+        };
+        if u32::from(at) == offset::control && Control::from_bits(value as u32).reset() {
+            self.rtl.set_hang_commands(0);
+            self.forgets_addresses = true;
+            self.wire.reset();
+        }
+        self.rtl.set_write_at(at);
+        self.rtl.set_write_data(value);
+        self.rtl.set_write_wide(u8::from(is_wide));
+        self.rtl.set_write_valid(1);
+        self.access();
+        self.rtl.set_write_valid(0);
+        self.was_written = true;
+    }
+
+    /// Writes the waveform that the environment asks for.
+    ///
+    /// # Panics
+    /// If it cannot be written: the run would be for nothing.
+    fn write_wave(&mut self) {
+        let Some(text) = std::env::var_os(WAVE_VARIABLE) else {
+            return;
+        };
+        let waves = text.to_str().and_then(Waves::parse);
+        let waves = waves.unwrap_or_else(|| panic!("{WAVE_VARIABLE}: not FILE[:FROM..TO]"));
+        let begun = self.rtl.trace(&waves.folder, waves.cycles);
+        begun.unwrap_or_else(|error| panic!("{WAVE_VARIABLE}: {error}"));
+    }
+
+    /// Sets an input for one cycle.
+    fn pulse(&mut self, set: fn(&mut Card, u8)) {
+        set(&mut self.rtl, 1);
+        self.access();
+        set(&mut self.rtl, 0);
+        self.was_written = true;
+    }
+
+    fn reset_at_power_on(&mut self) {
+        self.rtl.set_rst(1);
+        (0..POWER_ON_CYCLES).for_each(|_| self.access());
+        self.rtl.set_rst(0);
+        self.lines = Lines::default();
+        self.wire.reset();
+        self.forgets_addresses = true;
+    }
+}
+
+impl<P: Port> Function<P> for RtlNic<P>
+where
+    P: std::fmt::Debug,
+    P::Frame: Send,
+{
+    /// Returns the card after power-on. Of the configuration it has the MAC address and the first
+    /// QPN; its sizes are those that were built.
+    fn new(config: NicConfig) -> Self {
+        let mut card = Self {
+            rtl: Card::new(),
+            lines: Lines::default(),
+            wire: Wire::default(),
+            timers: TimerClock::default(),
+            now_ns: 0,
+            was_written: true,
+            forgets_addresses: false,
+            polls_doorbells: false,
+        };
+        let mac = config
+            .mac
+            .iter()
+            .fold(0, |value, octet| value << 8 | u64::from(*octet));
+        card.rtl.set_mac(mac);
+        card.rtl.set_qpn_base((config.qpn_base >> 8) as u16);
+        card.rtl.set_link_up(1);
+        card.polls_doorbells = config.polled_doorbells;
+        card.write_wave();
+        card.reset_at_power_on();
+        card
+    }
+
+    fn read32(&mut self, now: Instant, offset: u32) -> u32 {
+        self.read(now, offset, false) as u32
+    }
+
+    fn read64(&mut self, now: Instant, offset: u32) -> u64 {
+        self.read(now, offset & !7, true)
+    }
+
+    fn write32(&mut self, offset: u32, value: u32) {
+        self.write(offset & !3, value.into(), false);
+    }
+
+    fn write64(&mut self, offset: u32, value: u64) {
+        self.write(offset & !7, value, true);
+    }
+
+    /// The card has no memory of its own: QUERY_DEVICE says so.
+    fn read_device_memory(&mut self, _offset: u64, destination: &mut [u8]) {
+        destination.fill(0xff);
+    }
+
+    fn write_device_memory(&mut self, _offset: u64, _source: &[u8]) {}
+
+    fn counters(&mut self) -> Counters {
+        let mut values = [0; COUNTER_COUNT];
+        for (at, value) in (COUNTERS_OFFSET..).step_by(8).zip(&mut values) {
+            *value = self.read(Instant::ZERO, at, true);
+        }
+        Counters::from_values(values)
+    }
+
+    fn advance<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> Progress {
+        self.run(now, host, port, CYCLES_PER_ADVANCE)
+    }
+
+    fn next_timeout(&self, now: Instant) -> Option<Instant> {
+        if self.has_stopped() {
+            return None;
+        }
+        let event = self.wall_ns_left();
+        let timer = self.timer_ns_left().map(|ns| self.timers.wall_ns(ns));
+        let waits = event.into_iter().chain(timer);
+        let instants = waits.map(|ns| now + Duration::from_ns(ns));
+        instants.chain(self.wire.next_attempt(now)).min()
+    }
+
+    fn holds_acknowledges(&self) -> bool {
+        false
+    }
+
+    fn flush_acknowledges(&mut self) {}
+
+    fn fail(&mut self, _now: Instant) {
+        self.pulse(Card::set_fail_injected);
+    }
+
+    fn hang_commands(&mut self) {
+        self.rtl.set_hang_commands(1);
+    }
+
+    fn has_stopped(&self) -> bool {
+        self.rtl.stopped() != 0
+    }
+
+    fn power_off(&mut self, now: Instant, _port: &mut P) {
+        self.reset_at_power_on();
+        self.fail(now);
+    }
+}

@@ -1,0 +1,171 @@
+//! The host's side of the card: lines of memory, interrupts, doorbells.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use ferroce_model::ports::host::{Doorbell, Host, WriteOrder};
+use ferroce_units::Instant;
+
+use crate::LINE;
+use crate::verilated::Card;
+
+/// Cycles from the request of a line to the line.
+const LINE_LATENCY_CYCLES: u64 = 16;
+/// Reads under way, at most: one for each tag.
+const MAX_READS: usize = 1 << 10;
+
+/// A read under way.
+#[derive(Debug)]
+struct Read {
+    due_cycle: u64,
+    iova: u64,
+    tag: u16,
+}
+
+/// What is under way between the card and its host.
+#[derive(Debug, Default)]
+pub struct Lines {
+    reads: VecDeque<Read>,
+    /// The read whose line the card is shown.
+    due: Option<Read>,
+    doorbell: Option<Doorbell>,
+}
+
+impl Lines {
+    /// Returns true if nothing is under way.
+    pub fn is_empty(&self) -> bool {
+        self.reads.is_empty() && self.due.is_none() && self.doorbell.is_none()
+    }
+
+    /// Shows the card the next doorbell. Returns true if there is one.
+    pub fn offer_doorbell<H: Host>(&mut self, rtl: &mut Card, host: &mut H) -> bool {
+        if self.doorbell.is_none() {
+            self.doorbell = host.next_doorbell();
+        }
+        rtl.set_doorbell_valid(u8::from(self.doorbell.is_some()));
+        if let Some(doorbell) = &self.doorbell {
+            rtl.set_doorbell_slot(doorbell.slot & 0x7_ffff);
+            rtl.set_doorbell_value(doorbell.value);
+        }
+        self.doorbell.is_some()
+    }
+
+    /// Gives the card the line that is due, if one is.
+    pub fn offer_line<H: Host>(&mut self, rtl: &mut Card, now: Instant, host: &mut H) {
+        let cycle = rtl.cycles();
+        if self.due.is_none() {
+            self.due = self.reads.pop_front_if(|read| read.due_cycle <= cycle);
+        }
+        rtl.set_dma_line_valid(u8::from(self.due.is_some()));
+        if let Some(read) = &self.due {
+            let mut line = [0xff; LINE];
+            let result = host.dma_read(now, read.iova, &mut line);
+            rtl.set_dma_line_tag(read.tag);
+            rtl.set_dma_line_error(u8::from(result.is_err()));
+            rtl.set_dma_line(words(&line));
+        }
+        rtl.set_dma_read_ready(u8::from(self.reads.len() < MAX_READS));
+        rtl.set_dma_write_ready(1);
+    }
+
+    /// Takes what the card requests and writes in this cycle. Its outputs have settled.
+    pub fn take<H: Host>(&mut self, rtl: &mut Card, now: Instant, host: &mut H) {
+        self.due = None;
+        if rtl.doorbell_ready() != 0 {
+            self.doorbell = None;
+        }
+        if rtl.dma_read_valid() != 0 && self.reads.len() < MAX_READS {
+            self.reads.push_back(Read {
+                due_cycle: rtl.cycles() + LINE_LATENCY_CYCLES,
+                iova: rtl.dma_read_iova(),
+                tag: rtl.dma_read_tag(),
+            });
+        }
+        if rtl.dma_write_valid() != 0 {
+            let is_refused = !write(rtl, now, host);
+            rtl.set_dma_write_error(u8::from(is_refused));
+            rtl.settle();
+        }
+    }
+}
+
+/// Does the write that the card offers, or sends its MSI-X message. Returns false if the host
+/// refuses it.
+fn write<H: Host>(rtl: &Card, now: Instant, host: &mut H) -> bool {
+    let order = WriteOrder {
+        at: now,
+        after: now,
+    };
+    if rtl.dma_write_message() != 0 {
+        host.interrupt(order, rtl.dma_write_vector().into());
+        return true;
+    }
+    let line = bytes(rtl.dma_write_line());
+    let iova = rtl.dma_write_iova();
+    let mut runs = Runs(rtl.dma_write_strobe());
+    runs.all(|run| write_run(iova, &line, run, order, host))
+}
+
+/// Writes a run of bytes of a line.
+fn write_run<H: Host>(
+    iova: u64,
+    line: &[u8; LINE],
+    run: Range<usize>,
+    order: WriteOrder,
+    host: &mut H,
+) -> bool {
+    let at = iova + run.start as u64;
+    let source = &line[run];
+    if at % 8 != 0 || source.len() % 8 != 0 {
+        return host.dma_write(order, at, source).is_ok();
+    }
+    // Any whole words may be a descriptor: the last one is visible last.
+    let mut words = [0; LINE / 8];
+    for (word, bytes) in words.iter_mut().zip(source.chunks_exact(8)) {
+        *word = u64::from_le_bytes(bytes.try_into().expect("chunks of eight"));
+    }
+    host.dma_write_descriptor(order, at, &words[..source.len() / 8])
+        .is_ok()
+}
+
+/// The runs of ones in a strobe, from the lowest on.
+struct Runs(u64);
+
+impl Iterator for Runs {
+    type Item = Range<usize>;
+
+    fn next(&mut self) -> Option<Range<usize>> {
+        if self.0 == 0 {
+            return None;
+        }
+        let start = self.0.trailing_zeros() as usize;
+        let length = (self.0 >> start).trailing_ones() as usize;
+        let end = start + length;
+        self.0 = if end == LINE { 0 } else { self.0 >> end << end };
+        Some(start..end)
+    }
+}
+
+/// Converts a line to words as Verilator stores it.
+pub fn words(line: &[u8; LINE]) -> [u32; LINE / 4] {
+    core::array::from_fn(|i| u32::from_le_bytes(core::array::from_fn(|byte| line[4 * i + byte])))
+}
+
+/// Converts words as Verilator stores them to a line.
+pub fn bytes(words: [u32; LINE / 4]) -> [u8; LINE] {
+    core::array::from_fn(|i| words[i / 4].to_le_bytes()[i % 4])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_a_strobe_are_in_order_and_whole() {
+        let runs = |strobe| Runs(strobe).collect::<Vec<_>>();
+        assert!(runs(0).is_empty());
+        assert_eq!(Runs(u64::MAX).next(), Some(0..64));
+        assert_eq!(Runs(0xffff << 48).next(), Some(48..64));
+        assert_eq!(runs(0b0110_1001), [0..1, 3..4, 5..7]);
+    }
+}

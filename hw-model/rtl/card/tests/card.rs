@@ -1,0 +1,80 @@
+//! The stages of `ferroce selftest` against the card: the same code that checks a board.
+
+mod card_support;
+
+use std::sync::Arc;
+
+use card_support::CardBus;
+use ferroce_selftest::{Report, Timeouts, Verdict};
+
+fn check(names: &[&str]) -> Vec<Report> {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let stages = ferroce_selftest::select(&names).expect("stages");
+    let card = Arc::new(CardBus::new());
+    let reports = ferroce_selftest::run(card.clone(), &stages, &Timeouts::default(), |report| {
+        println!("{}", ferroce_selftest::text(report));
+    });
+    assert!(card.holds_no_memory(), "memory is still mapped");
+    reports
+}
+
+fn expect_passed(names: &[&str]) {
+    for report in check(names) {
+        let is_passed = matches!(report.verdict, Verdict::Passed);
+        assert!(is_passed, "{}", ferroce_selftest::text(&report));
+    }
+}
+
+/// Goal: registers, reset and clock are those of the contract.
+#[test]
+fn registers_are_those_of_the_contract() {
+    expect_passed(&["bars", "identity", "registers", "reset", "clock"]);
+}
+
+/// Goal: the command queue works around the end of rings of several sizes.
+#[test]
+fn commands_are_executed_in_order() {
+    expect_passed(&["commands"]);
+}
+
+/// Goal: a reset in the middle of reads and writes. Method: each reset comes a few cycles later than
+/// the one before; some have to meet commands under way.
+#[test]
+fn a_reset_under_way_is_clean() {
+    let reports = check(&["reset-dma"]);
+    let report = reports.last().expect("a stage");
+    assert!(
+        matches!(report.verdict, Verdict::Passed),
+        "{}",
+        ferroce_selftest::text(report)
+    );
+    let interrupted = report
+        .figures
+        .iter()
+        .find(|figure| figure.name == "interrupted");
+    let text = format!("{:?}", interrupted.expect("a figure").value);
+    assert!(!text.contains("(0)"), "no reset has met a command: {text}");
+}
+
+/// Goal: the unmodified driver brings the card up.
+#[test]
+fn the_driver_opens_the_card() {
+    expect_passed(&["bring-up"]);
+}
+
+/// Goal: RC queue pairs carry SEND, RDMA WRITE and RDMA READ through the whole card, with
+/// interrupts, doorbells and counters. Method: every stage that the card's features allow.
+#[test]
+fn queue_pairs_carry_data() {
+    for report in check(&[
+        "dma",
+        "interrupts",
+        "doorbells",
+        "loopback",
+        "counters",
+        "timing",
+    ]) {
+        let is_good = report.verdict.is_good();
+        assert!(is_good, "{}", ferroce_selftest::text(&report));
+    }
+}

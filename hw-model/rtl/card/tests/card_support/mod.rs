@@ -1,0 +1,261 @@
+//! The card, as the driver sees it: memory of this process, and a cable whose other end is the
+//! card's own.
+
+#![expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "the card's clock is held against that of the machine"
+)]
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use std::time::Instant as Moment;
+
+use ferroce_driver::bus::fake::FakeMemory;
+use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
+use ferroce_model::ports::port::{Port, Reservation, Route};
+use ferroce_model::{DmaError, Doorbell, Function, NicConfig, Progress, UntimedHost};
+use ferroce_rtl_card::RtlNic;
+use ferroce_spec::doorbell::BAR2_SIZE;
+use ferroce_spec::register::{
+    BAR0_SIZE, BAR4_SIZE, MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED, VECTOR_COUNT,
+};
+use ferroce_units::Instant;
+
+const MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 0x42];
+const QPN_BASE: u32 = 0x1_0000;
+/// Cycles that pass with an access to a register: what is under way goes on, and does not end.
+const CYCLES_PER_ACCESS: u64 = 12;
+/// Calls in which the card is quiet, when nobody interferes.
+const RUNS_MAX: usize = 1000;
+
+/// Host memory, interrupts and doorbells.
+struct CardHost {
+    memory: Arc<FakeMemory>,
+    doorbells: VecDeque<Doorbell>,
+    raised: Vec<u16>,
+}
+
+impl UntimedHost for CardHost {
+    fn read(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
+        let length = destination.len();
+        for (place, bytes) in (iova..).step_by(8).zip(destination.chunks_mut(8)) {
+            let word = self
+                .memory
+                .load(place)
+                .ok_or(DmaError::refused(iova, length))?;
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, iova: u64, source: &[u8]) -> Result<(), DmaError> {
+        let refused = DmaError::refused(iova, source.len());
+        for (at, byte) in (iova..).zip(source) {
+            let (word, shift) = (at & !7, 8 * (at % 8));
+            let before = self.memory.load(word).ok_or(refused)?;
+            let after = before & !(0xff << shift) | u64::from(*byte) << shift;
+            self.memory
+                .store(word, after)
+                .then_some(())
+                .ok_or(refused)?;
+        }
+        Ok(())
+    }
+
+    fn write_descriptor(&mut self, iova: u64, words: &[u64]) -> Result<(), DmaError> {
+        let refused = DmaError::refused(iova, 8 * words.len());
+        self.memory
+            .store_words(iova, words)
+            .then_some(())
+            .ok_or(refused)
+    }
+
+    fn interrupt(&mut self, vector: u16) {
+        self.raised.push(vector);
+    }
+
+    fn next_doorbell(&mut self) -> Option<Doorbell> {
+        self.doorbells.pop_front()
+    }
+}
+
+/// A cable whose two ends are the same.
+#[derive(Debug, Default)]
+pub struct Loopback {
+    frames: VecDeque<Vec<u8>>,
+}
+
+impl Port for Loopback {
+    type Frame = Vec<u8>;
+
+    fn reserve(&mut self, _route: &Route, length: usize) -> Reservation<Vec<u8>> {
+        Reservation::Ready(vec![0; length])
+    }
+
+    fn transmit(&mut self, _at: Instant, frame: Vec<u8>) {
+        self.frames.push_back(frame);
+    }
+
+    fn cancel(&mut self, _frame: Vec<u8>) {}
+
+    fn receive(&mut self, now: Instant) -> Option<(Instant, Vec<u8>)> {
+        Some((now, self.frames.pop_front()?))
+    }
+
+    fn release(&mut self, _frame: Vec<u8>) {}
+
+    fn computes_icrc(&self) -> bool {
+        true
+    }
+
+    fn carries_icrc(&self, _frame: &Vec<u8>) -> bool {
+        true
+    }
+}
+
+struct Device {
+    card: RtlNic<Loopback>,
+    host: CardHost,
+    port: Loopback,
+}
+
+/// The card behind the driver's bus.
+pub struct CardBus {
+    start: Moment,
+    memory: Arc<FakeMemory>,
+    device: Mutex<Device>,
+    handlers: Mutex<Vec<Option<InterruptHandler>>>,
+}
+
+impl CardBus {
+    pub fn new() -> Self {
+        let memory = Arc::new(FakeMemory::default());
+        Self {
+            start: Moment::now(),
+            device: Mutex::new(Device {
+                card: Function::new(NicConfig::functional(QPN_BASE, MAC)),
+                host: CardHost {
+                    memory: Arc::clone(&memory),
+                    doorbells: VecDeque::new(),
+                    raised: Vec::new(),
+                },
+                port: Loopback::default(),
+            }),
+            handlers: Mutex::new(vec![None; VECTOR_COUNT.into()]),
+            memory,
+        }
+    }
+
+    /// Returns true if the driver has released all memory.
+    pub fn holds_no_memory(&self) -> bool {
+        self.memory.is_empty()
+    }
+
+    fn now(&self) -> Instant {
+        Instant::from_ns(1_000_000 + self.start.elapsed().as_nanos() as u64)
+    }
+
+    /// Acts on the card, lets it run for some cycles, and delivers interrupts.
+    fn with<T>(&self, cycles: u64, act: impl FnOnce(&mut Device) -> T) -> (T, Progress) {
+        let mut device = self.device.lock().expect("no panic");
+        let result = act(&mut device);
+        let Device { card, host, port } = &mut *device;
+        let progress = card.run(self.now(), host, port, cycles);
+        let raised = std::mem::take(&mut host.raised);
+        drop(device);
+        for vector in raised {
+            let handler = self.handlers.lock().expect("no panic")[usize::from(vector)].clone();
+            if let Some(handler) = handler {
+                handler();
+            }
+        }
+        (result, progress)
+    }
+
+    fn access<T>(&self, act: impl FnOnce(&mut RtlNic<Loopback>, Instant) -> T) -> T {
+        let now = self.now();
+        self.with(CYCLES_PER_ACCESS, |device| act(&mut device.card, now))
+            .0
+    }
+}
+
+impl Bus for CardBus {
+    fn read32(&self, offset: u32) -> u32 {
+        self.access(|card, now| card.read32(now, offset))
+    }
+
+    fn write32(&self, offset: u32, value: u32) {
+        self.access(|card, _| card.write32(offset, value));
+    }
+
+    fn read64(&self, offset: u32) -> u64 {
+        self.access(|card, now| card.read64(now, offset))
+    }
+
+    fn write64(&self, offset: u32, value: u64) {
+        self.access(|card, _| card.write64(offset, value));
+    }
+
+    fn doorbell(&self, slot: u32, value: u64) {
+        self.with(CYCLES_PER_ACCESS, |device| {
+            device.host.doorbells.push_back(Doorbell { slot, value });
+        });
+    }
+
+    fn read_device_memory(&self, offset: u64, destination: &mut [u8]) {
+        self.access(|card, _| card.read_device_memory(offset, destination));
+    }
+
+    fn write_device_memory(&self, offset: u64, source: &[u8]) {
+        self.access(|card, _| card.write_device_memory(offset, source));
+    }
+
+    fn map(&self, mapping: &DmaMapping) -> Result<(), BusError> {
+        self.memory.map(mapping)
+    }
+
+    fn unmap(&self, iova: u64, length: usize) -> Result<(), BusError> {
+        self.memory.unmap(iova, length)
+    }
+
+    fn iova_range(&self) -> Range<u64> {
+        0..1 << 40
+    }
+
+    fn set_interrupt_handler(
+        &self,
+        vector: u16,
+        handler: Option<InterruptHandler>,
+    ) -> Result<(), BusError> {
+        let is_masked = handler.is_none();
+        let mut handlers = self.handlers.lock().expect("no panic");
+        *handlers
+            .get_mut(usize::from(vector))
+            .ok_or(BusError::NoSuchVector)? = handler;
+        drop(handlers);
+        // As the kernel does to the table of a board.
+        let control = MSIX_TABLE_OFFSET + u32::from(vector) * MSIX_ENTRY_SIZE + MSIX_ENTRY_SIZE - 4;
+        self.write32(control, if is_masked { MSIX_VECTOR_MASKED } else { 0 });
+        Ok(())
+    }
+
+    fn region_size(&self, bar: u32) -> Option<u64> {
+        match bar {
+            0 => Some(BAR0_SIZE.into()),
+            2 => Some(BAR2_SIZE.into()),
+            4 => Some(BAR4_SIZE.into()),
+            _ => None,
+        }
+    }
+
+    fn relax(&self) {
+        for _ in 0..RUNS_MAX {
+            let ((), progress) = self.with(ferroce_rtl_card::CYCLES_PER_ADVANCE, |_| ());
+            if progress.rests {
+                return;
+            }
+        }
+    }
+}

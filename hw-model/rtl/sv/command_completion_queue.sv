@@ -1,0 +1,156 @@
+// Commands on CQs: CREATE_CQ, QUERY_CQ, DESTROY_CQ, MODIFY_CQ; and how many QPs use each.
+//
+// Ports: start .. answer as in command_queue; control_* is that of completion_writer, which holds the
+// contexts; slot_* tells doorbell_table the slot; `eq_exists` are the event queues. user_*: a QP begins
+// (`user_joins`) or ends to use a CQ. `exists` has a bit for each CQ.
+// Invariants: completion_writer is asked to change or to read only what exists; a CQ with users stays.
+module command_completion_queue (
+    input  logic         clk,
+    input  logic         rst,
+    input  logic         start,
+    input  logic [15:0]  opcode,
+    input  logic [63:0]  argument,
+    input  logic [511:0] mail,
+    output logic         done,
+    output logic [7:0]   status,
+    output logic [31:0]  syndrome,
+    output logic [63:0]  result,
+    output logic [511:0] answer,
+    output logic [(1 << card_pkg::LOG_CQS)-1:0] exists,
+    input  logic         has_tables,
+    input  logic [3:0]   log_cqs,
+    input  logic [15:0]  eq_exists,
+    input  logic         user_valid,
+    input  logic         user_joins,
+    input  logic [card_pkg::LOG_CQS-1:0] user_cqn,
+
+    output logic         control_valid,
+    input  logic         control_ready,
+    output logic [1:0]   control_op,
+    output logic [card_pkg::LOG_CQS-1:0] control_number,
+    output logic [511:0] control_context,
+    input  logic [511:0] answer_context,
+
+    output logic         slot_valid,
+    output logic         slot_exists,
+    output logic [card_pkg::LOG_SLOTS:0] slot
+);
+    localparam logic [1:0] CREATE = 2'd0, DESTROY = 2'd1, QUERY = 2'd2, MODIFY = 2'd3;
+    localparam int BITS = card_pkg::LOG_CQS;
+    localparam int USER_BITS = card_pkg::LOG_QPS + 2;   // a QP may use a CQ twice
+    localparam logic [7:0] LOG_MAX = 8'(card_pkg::LOG_RING);
+
+    typedef enum logic [2:0] {IDLE, COUNT, JUDGE, CONTROL, ANSWER} step_t;
+    step_t step;
+    /* verilator lint_off UNUSEDSIGNAL */
+    ferroce_pkg::cq_context_t context_;    // what the device sets, and moderation
+    /* verilator lint_on UNUSEDSIGNAL */
+    ferroce_pkg::cq_context_t found;
+    logic            is_create, is_there, is_success;
+    logic [BITS-1:0] number;
+    assign context_ = mail;
+    assign is_create = opcode == ferroce_pkg::COMMAND_OPCODE_CREATE_CQ;
+    assign is_there = argument[63:BITS] == '0 && exists[argument[BITS-1:0]];
+
+    // -------------------------------------------------------------------------------------- numbers
+    logic            free_valid, is_taken, is_given;
+    logic [BITS-1:0] free_number;
+    assign is_success = step == CONTROL && control_ready;
+    assign is_taken = is_success && control_op == CREATE;
+    assign is_given = is_success && control_op == DESTROY;
+    free_list #(.BITS(BITS)) numbers (
+        .clk(clk), .rst(rst), .capacity(has_tables ? (BITS + 1)'(1) << log_cqs : '0),
+        .free_valid(free_valid), .free_number(free_number), .take(is_taken),
+        .give_valid(is_given), .give_number(number)
+    );
+
+    // ---------------------------------------------------------------------------------------- users
+    logic [USER_BITS-1:0] users [1 << BITS];
+    logic [USER_BITS-1:0] user_count;
+    logic [BITS-1:0]      user_at;
+    logic                 user_writes;
+    assign user_at = user_valid ? user_cqn : number;
+    assign user_writes = user_valid || is_taken;
+    always_ff @(posedge clk) begin
+        if (user_writes)
+            users[user_at] <= is_taken ? '0 : user_joins ? users[user_at] + 1'b1 : users[user_at] - 1'b1;
+        user_count <= users[number];
+    end
+
+    // ----------------------------------------------------------------------------------- the checks
+    logic [7:0]  judged;
+    logic [31:0] judged_at;
+    always_comb begin
+        judged = ferroce_pkg::COMMAND_STATUS_SUCCESS;
+        judged_at = '0;
+        if (!is_create && !is_there) judged = ferroce_pkg::COMMAND_STATUS_NO_OBJECT;
+        else if (control_op == DESTROY) begin
+            if (user_count != '0) judged = ferroce_pkg::COMMAND_STATUS_BUSY;
+        end else if (control_op == QUERY) ;
+        else if (control_op == MODIFY && context_.base != '0) judged = ferroce_pkg::COMMAND_STATUS_NOT_SUPPORTED;
+        else begin
+            judged = ferroce_pkg::COMMAND_STATUS_BAD_PARAMETER;
+            if (context_.base[5:0] != '0) judged_at = 32'(ferroce_pkg::CQ_CONTEXT_BASE_OFFSET);
+            else if (context_.log_size > LOG_MAX) judged_at = 32'(ferroce_pkg::CQ_CONTEXT_LOG_SIZE_OFFSET);
+            else if (is_create && context_.consumer_record[1:0] != '0)
+                judged_at = 32'(ferroce_pkg::CQ_CONTEXT_CONSUMER_RECORD_OFFSET);
+            else if (is_create && (context_.eqn[31:card_pkg::LOG_EQS] != '0
+                                   || !eq_exists[context_.eqn[card_pkg::LOG_EQS-1:0]]))
+                judged_at = 32'(ferroce_pkg::CQ_CONTEXT_EQN_OFFSET);
+            else if (is_create && !free_valid) judged = ferroce_pkg::COMMAND_STATUS_NO_RESOURCES;
+            else judged = ferroce_pkg::COMMAND_STATUS_SUCCESS;
+        end
+    end
+
+    // ------------------------------------------------------------------------------------- execution
+    assign control_valid = step == CONTROL;
+    assign control_number = number;
+    assign control_context = mail;
+    always_comb
+        case (opcode)
+            ferroce_pkg::COMMAND_OPCODE_CREATE_CQ: control_op = CREATE;
+            ferroce_pkg::COMMAND_OPCODE_DESTROY_CQ: control_op = DESTROY;
+            ferroce_pkg::COMMAND_OPCODE_QUERY_CQ: control_op = QUERY;
+            default: control_op = MODIFY;
+        endcase
+    assign slot_valid = is_taken || is_given;
+    assign slot_exists = is_taken;
+    assign slot = {context_.doorbell_slot[31:card_pkg::LOG_SLOTS] != '0,
+                   context_.doorbell_slot[card_pkg::LOG_SLOTS-1:0]};
+    assign done = step == ANSWER;
+    assign result = is_create ? 64'(number) : '0;
+    always_comb begin
+        found = answer_context;
+        found.users = 32'(user_count);
+    end
+
+    always_ff @(posedge clk) begin
+        case (step)
+            IDLE: begin
+                number <= is_create ? free_number : argument[BITS-1:0];
+                if (start) step <= COUNT;
+            end
+            COUNT: step <= JUDGE;
+            JUDGE: begin
+                status <= judged;
+                syndrome <= judged_at;
+                step <= judged == ferroce_pkg::COMMAND_STATUS_SUCCESS ? CONTROL : ANSWER;
+            end
+            CONTROL: if (control_ready) begin
+                answer <= found;
+                if (control_op == CREATE) exists[number] <= 1'b1;
+                if (control_op == DESTROY) exists[number] <= 1'b0;
+                step <= ANSWER;
+            end
+            default: step <= IDLE;
+        endcase
+        if (rst) begin
+            step <= IDLE;
+            exists <= '0;
+        end
+    end
+
+    always_ff @(posedge clk) begin
+        if (!rst && user_valid) assert (!is_taken && exists[user_cqn]);
+    end
+endmodule

@@ -1,0 +1,235 @@
+// Commands on QPs: CREATE_QP, QUERY_QP, DESTROY_QP, MODIFY_QP.
+//
+// Ports: start .. answer as in command_queue; `mail` is the QpContext, behind the header of a ModifyQp
+// in `head`. `index` asks qp_table, `qp` answers in the next cycle; write_* sets a context there. user_*
+// counts the users of CQs, slot_* tells doorbell_table the slots. control_* goes to requester and
+// responder, which answer a QUERY with their ready. `gid` is the entry that `gid_index` asks for, in the same
+// cycle. `begins` pulses with `index` when a QP goes to RTR, `drains` when it goes to SQD and wants the event.
+// Invariants: the engines are told to start when qp_table has the new state, and to forget when it
+// has RESET; a number is free again when both have forgotten it.
+module command_queue_pair (
+    input  logic          clk,
+    input  logic          rst,
+    input  logic [23:8]   qpn_base,
+    input  logic          start,
+    input  logic [15:0]   opcode,
+    input  logic [63:0]   argument,
+    input  logic [95:0]   head,
+    input  logic [2047:0] mail,
+    output logic          done,
+    output logic [7:0]    status,
+    output logic [31:0]   syndrome,
+    output logic [63:0]   result,
+    output logic [2047:0] answer,
+
+    input  logic          has_tables,
+    input  logic [3:0]    log_qps,
+    input  logic [(1 << card_pkg::LOG_CQS)-1:0] cq_exists,
+    output logic          user_valid,
+    output logic          user_joins,
+    output logic [card_pkg::LOG_CQS-1:0] user_cqn,
+
+    output logic [card_pkg::LOG_QPS-1:0] index,
+    input  card_pkg::qp_t qp,
+    output logic          write_valid,
+    output card_pkg::qp_t write_qp,
+    output logic          slot_valid,
+    output logic [card_pkg::LOG_SLOTS:0] slot_send,
+    output logic [card_pkg::LOG_SLOTS:0] slot_receive,
+    output logic [card_pkg::LOG_GIDS-1:0] gid_index,
+    input  logic [127:0]  gid,
+    output logic          begins,
+    output logic          drains,
+
+    output logic          requester_valid,
+    input  logic          requester_ready,
+    output logic          responder_valid,
+    input  logic          responder_ready,
+    output card_pkg::control_t control,
+    input  logic [23:0]   query_send_psn,
+    input  logic [23:0]   query_unacknowledged_psn,
+    input  logic [31:0]   query_send_producer,
+    input  logic [31:0]   query_send_fetched,
+    input  logic          query_drained,
+    input  logic [23:0]   query_receive_psn,
+    input  logic [23:0]   query_message_sequence,
+    input  logic [31:0]   query_receive_producer,
+    input  logic [31:0]   query_receive_consumer
+);
+    localparam int BITS = card_pkg::LOG_QPS;
+    localparam int RATE_AT = 8 * (ferroce_pkg::QP_CONTEXT_PATH_OFFSET + ferroce_pkg::ADDRESS_PATH_STATIC_RATE_OFFSET);
+    localparam logic [2:0] RESET = 3'(ferroce_pkg::QP_STATE_CODE_RESET), RTR = 3'(ferroce_pkg::QP_STATE_CODE_RTR),
+                           RTS = 3'(ferroce_pkg::QP_STATE_CODE_RTS);
+
+    typedef enum logic [3:0] {
+        IDLE, READ, LOOK, CHECK, USE_SEND, USE_RECEIVE, WRITE, REQUESTER, RESPONDER, LEAVE_SEND,
+        LEAVE_RECEIVE, REMOVE, ANSWER
+    } step_t;
+    step_t step;
+
+    logic is_create, is_query, is_destroy, is_modify, is_number, is_reset;
+    assign is_create = opcode == ferroce_pkg::COMMAND_OPCODE_CREATE_QP;
+    assign is_query = opcode == ferroce_pkg::COMMAND_OPCODE_QUERY_QP;
+    assign is_destroy = opcode == ferroce_pkg::COMMAND_OPCODE_DESTROY_QP;
+    assign is_modify = opcode == ferroce_pkg::COMMAND_OPCODE_MODIFY_QP;
+    assign is_number = argument[63:24] == '0 && argument[23:BITS] == 16'(qpn_base);
+
+    // ------------------------------------------------------------------- the parts of the work
+    logic [7:0]            created, modified;
+    logic [31:0]           created_at, modified_at;
+    card_pkg::qp_t         fresh, changed, stored;
+    logic [2047:0]         composed;
+    qp_create creation (
+        .context_(mail), .cq_exists(cq_exists), .status(created), .syndrome(created_at), .fresh(fresh),
+        .slot_send(slot_send), .slot_receive(slot_receive)
+    );
+    qp_modify modification (
+        .head(head), .context_(mail), .qp(stored), .gid_index(gid_index), .gid(gid),
+        .status(modified), .syndrome(modified_at), .changed(changed)
+    );
+    qp_compose composition (
+        .qp(stored), .slots(slot_pair), .rate(rate),
+        .query_send_psn(send_psn), .query_unacknowledged_psn(unacknowledged_psn),
+        .query_send_producer(send_producer), .query_send_fetched(send_fetched),
+        .query_drained(is_drained),
+        .query_receive_psn(query_receive_psn), .query_message_sequence(query_message_sequence),
+        .query_receive_producer(query_receive_producer), .query_receive_consumer(query_receive_consumer),
+        .context_(composed)
+    );
+    // For QUERY_QP alone.
+    logic [63:0] slots [1 << BITS];
+    logic [31:0] rates [1 << BITS];
+    logic [63:0] slot_pair;
+    logic [31:0] rate;
+    always_ff @(posedge clk) begin
+        if (slot_valid) slots[index] <= mail[8*ferroce_pkg::QP_CONTEXT_SEND_DOORBELL_SLOT_OFFSET +: 64];
+        slot_pair <= slots[index];
+    end
+    always_ff @(posedge clk) begin
+        if (rate_valid) rates[index] <= is_create ? '0 : mail[RATE_AT +: 32];
+        rate <= rates[index];
+    end
+    logic rate_valid;
+    assign rate_valid = step == WRITE
+                     && (is_create || (is_modify && head[64 + ferroce_pkg::QP_ATTRIBUTE_MASK_PATH_LSB]));
+
+    // --------------------------------------------------------------------------------------- numbers
+    logic            free_valid, is_given;
+    logic [BITS-1:0] free_number;
+    assign is_given = step == REMOVE;
+    free_list #(.BITS(BITS)) numbers (
+        .clk(clk), .rst(rst), .capacity(has_tables ? (BITS + 1)'(1) << log_qps : '0),
+        .free_valid(free_valid), .free_number(free_number), .take(slot_valid),
+        .give_valid(is_given), .give_number(index)
+    );
+
+    // ------------------------------------------------------------------------------- to other blocks
+    logic [2:0]  to;
+    logic [23:0] first_psn;
+    logic        starts_responder, starts_requester;
+    assign to = head[2:0];
+    assign is_reset = is_destroy || (is_modify && to == RESET);
+    assign starts_responder = is_modify && to == RTR;
+    assign starts_requester = is_modify && to == RTS && stored.state == RTR;
+    assign first_psn = starts_responder ? mail[8*ferroce_pkg::QP_CONTEXT_RECEIVE_PSN_OFFSET +: 24]
+                                        : mail[8*ferroce_pkg::QP_CONTEXT_SEND_PSN_OFFSET +: 24];
+    assign slot_valid = step == WRITE && is_create;
+    assign write_valid = step == WRITE || step == REMOVE;
+    always_comb begin
+        write_qp = changed;
+        if (is_create) write_qp = fresh;
+        if (is_destroy) begin
+            write_qp = stored;
+            write_qp.exists = step != REMOVE;
+            write_qp.state = RESET;
+        end
+    end
+    assign user_valid = step == USE_SEND || step == USE_RECEIVE || step == LEAVE_SEND || step == LEAVE_RECEIVE;
+    assign user_joins = step == USE_SEND || step == USE_RECEIVE;
+    always_comb begin
+        case (step)
+            USE_SEND: user_cqn = fresh.send_cqn;
+            USE_RECEIVE: user_cqn = fresh.receive_cqn;
+            LEAVE_SEND: user_cqn = stored.send_cqn;
+            default: user_cqn = stored.receive_cqn;
+        endcase
+    end
+    assign requester_valid = step == REQUESTER;
+    assign responder_valid = step == RESPONDER;
+    always_comb begin
+        control.op = card_pkg::CONTROL_START;
+        if (is_reset) control.op = card_pkg::CONTROL_FORGET;
+        if (is_query) control.op = card_pkg::CONTROL_QUERY;
+        control.qp = index;
+        control.psn = first_psn;
+    end
+    assign begins = step == RESPONDER && responder_ready && starts_responder;
+    assign drains = step == WRITE && is_modify && head[64 + ferroce_pkg::QP_ATTRIBUTE_MASK_DRAINED_EVENT_LSB];
+    assign done = step == ANSWER;
+    assign result = is_create ? {40'b0, qpn_base, index} : '0;
+
+    // ----------------------------------------------------------------------------------- the machine
+    logic [23:0] send_psn, unacknowledged_psn;
+    logic [31:0] send_producer, send_fetched;
+    logic        is_drained;
+    always_ff @(posedge clk) begin
+        case (step)
+            IDLE: begin
+                status <= ferroce_pkg::COMMAND_STATUS_SUCCESS;
+                syndrome <= '0;
+                index <= is_create ? free_number : argument[BITS-1:0];
+                if (start) step <= READ;
+            end
+            READ: step <= LOOK;
+            LOOK: begin
+                stored <= qp;
+                step <= CHECK;
+                if (!is_create && !(is_number && qp.exists)) begin
+                    status <= ferroce_pkg::COMMAND_STATUS_NO_OBJECT;
+                    step <= ANSWER;
+                end
+            end
+            CHECK: begin
+                step <= WRITE;
+                if (is_query) step <= REQUESTER;
+                if (is_create) begin
+                    status <= created;
+                    syndrome <= created_at;
+                    step <= USE_SEND;
+                    if (created != ferroce_pkg::COMMAND_STATUS_SUCCESS) step <= ANSWER;
+                    else if (!free_valid) begin
+                        status <= ferroce_pkg::COMMAND_STATUS_NO_RESOURCES;
+                        step <= ANSWER;
+                    end
+                end
+                if (is_modify) begin
+                    status <= modified;
+                    syndrome <= modified_at;
+                    if (modified != ferroce_pkg::COMMAND_STATUS_SUCCESS) step <= ANSWER;
+                end
+            end
+            USE_SEND: step <= USE_RECEIVE;
+            USE_RECEIVE: step <= WRITE;
+            WRITE: step <= is_reset || starts_requester ? REQUESTER : starts_responder ? RESPONDER : ANSWER;
+            REQUESTER: if (requester_ready) step <= is_reset || is_query ? RESPONDER : ANSWER;
+            RESPONDER: if (responder_ready) step <= is_destroy ? LEAVE_SEND : ANSWER;
+            LEAVE_SEND: step <= LEAVE_RECEIVE;
+            LEAVE_RECEIVE: step <= REMOVE;
+            REMOVE: step <= ANSWER;
+            default: step <= IDLE;
+        endcase
+        if (step == REQUESTER && requester_ready) begin
+            send_psn <= query_send_psn;
+            unacknowledged_psn <= query_unacknowledged_psn;
+            send_producer <= query_send_producer;
+            send_fetched <= query_send_fetched;
+            is_drained <= query_drained;
+        end
+        if (step == RESPONDER && responder_ready) answer <= composed;
+        if (rst) step <= IDLE;
+    end
+
+    always_ff @(posedge clk) begin
+        if (!rst && slot_valid) assert (free_valid && free_number == index);
+    end
+endmodule

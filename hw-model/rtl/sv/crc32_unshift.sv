@@ -1,0 +1,32 @@
+// Takes zero bytes back that a CRC-32 of Ethernet (reflected) has passed over: the state before BYTES
+// of them, from the state behind them.
+//
+// Ports: combinational.
+// Invariant: the map is linear, as the CRC is; each bit of the result is a parity of the state.
+module crc32_unshift #(
+    parameter int BYTES = 4
+) (
+    input  logic [31:0] state,
+    output logic [31:0] earlier
+);
+    localparam logic [31:0] POLYNOMIAL = 32'hedb88320;
+
+    // What bit i of the state contributes stands in bits 32*i +: 32. A step of the CRC shifts right;
+    // its result has bit 31 exactly if the polynomial was added.
+    function automatic [1023:0] columns(input integer steps);
+        logic [31:0] column;
+        for (int i = 0; i < 32; i++) begin
+            column = 32'd1 << i;
+            for (int s = 0; s < steps; s++)
+                column = column[31] ? (column ^ POLYNOMIAL) << 1 | 32'd1 : column << 1;
+            columns[32*i +: 32] = column;
+        end
+    endfunction
+    localparam logic [1023:0] COLUMNS = columns(8 * BYTES);
+
+    always_comb begin
+        earlier = '0;
+        for (int i = 0; i < 32; i++)
+            if (state[i]) earlier ^= COLUMNS[32*i +: 32];
+    end
+endmodule

@@ -1,0 +1,84 @@
+// DMA writes of parts of a line, and MSI-X messages, of several clients, in the order in which they
+// were taken: posted writes.
+//
+// Ports: client n has bit n of write_valid and write_ready, its IOVA (aligned to 64 bytes), its line
+// and a strobe for each byte; `write_error` comes with write_ready: the host has no such memory. A
+// message is a write of four bytes with its vector. Outside, dma_* has `dma_write_message` for one.
+// Client LAST may still write while `stopped`: event queue 0 tells why the function stopped.
+// Invariants: clients take turns; nothing is written in a reset; what waits outside does not change.
+// `ready` follows dma_write_ready in the same cycle, so that the error does.
+module dma_write #(
+    parameter int CLIENTS = 5,
+    parameter int LAST = CLIENTS - 1
+) (
+    input  logic                   clk,
+    input  logic                   reset,
+    input  logic                   stopped,
+
+    input  logic [CLIENTS-1:0]     write_valid,
+    output logic [CLIENTS-1:0]     write_ready,
+    input  logic [64*CLIENTS-1:0]  write_iova,
+    input  logic [512*CLIENTS-1:0] write_line,
+    input  logic [64*CLIENTS-1:0]  write_strobe,
+    output logic                   write_error,
+
+    input  logic                   message_valid,
+    output logic                   message_ready,
+    /* verilator lint_off UNUSEDSIGNAL */
+    input  logic [63:0]            message_address,   // a multiple of four
+    /* verilator lint_on UNUSEDSIGNAL */
+    input  logic [31:0]            message_data,
+    input  logic [3:0]             message_vector,
+
+    output logic                   dma_write_valid,
+    input  logic                   dma_write_ready,
+    input  logic                   dma_write_error,
+    output logic [63:0]            dma_write_iova,
+    output logic [511:0]           dma_write_line,
+    output logic [63:0]            dma_write_strobe,
+    output logic                   dma_write_message,
+    output logic [3:0]             dma_write_vector
+);
+    localparam int LOG_ALL = $clog2(CLIENTS + 1);
+
+    logic [LOG_ALL-1:0] chosen;
+    logic [CLIENTS:0]   wants;             // the last one: a message
+    logic               is_any, taken;
+    always_comb begin
+        wants = {message_valid, write_valid};
+        for (int n = 0; n < CLIENTS; n++)
+            if (stopped && n != LAST) wants[n] = 1'b0;
+    end
+    turns #(.CLIENTS(CLIENTS + 1)) arbiter (
+        .clk(clk), .rst(reset || stopped), .wants(wants), .taken(taken), .chosen(chosen), .is_any(is_any)
+    );
+    assign dma_write_valid = is_any && !reset;
+    assign taken = dma_write_valid && dma_write_ready;
+    assign write_error = dma_write_error;
+    assign message_ready = taken && dma_write_message;
+    assign dma_write_vector = message_vector;
+
+    // A message is a line of which four bytes are written, wherever in it.
+    logic [511:0] message_line;
+    logic [63:0]  message_strobe;
+    always_comb begin
+        message_line = {16{message_data}};
+        message_strobe = '0;
+        message_strobe[{message_address[5:2], 2'b00} +: 4] = '1;
+    end
+
+    always_comb begin
+        write_ready = '0;
+        dma_write_message = chosen == LOG_ALL'(CLIENTS);
+        dma_write_iova = {message_address[63:6], 6'b0};
+        dma_write_line = message_line;
+        dma_write_strobe = message_strobe;
+        for (int n = 0; n < CLIENTS; n++)
+            if (chosen == LOG_ALL'(n)) begin
+                write_ready[n] = taken;
+                dma_write_iova = {write_iova[64*n + 6 +: 58], 6'b0};
+                dma_write_line = write_line[512*n +: 512];
+                dma_write_strobe = write_strobe[64*n +: 64];
+            end
+    end
+endmodule

@@ -1,0 +1,143 @@
+// Doorbells: from a write to BAR2 to the engine whose queue it is for.
+//
+// Ports: doorbell_* is a write of 8 bytes to a slot. slot_*: the command engine sets the slots of a
+// QP (send queue, receive queue) or of a CQ, or takes those of a CQ away. `qp_index` asks qp_table, `qp`
+// answers in the next cycle. send_*, receive_*, arm_* go to requester, responder and completion_writer.
+// count_doorbell and count_error pulse.
+// Invariants: a doorbell goes on only if slot, number and kind belong together and the QP is not in
+// RESET; those of one queue stay in order.
+module doorbell_table (
+    input  logic                         clk,
+    input  logic                         rst,
+    input  logic [23:8]                  qpn_base,
+
+    input  logic                         doorbell_valid,
+    output logic                         doorbell_ready,
+    input  logic [18:0]                  doorbell_slot,
+    input  logic [63:0]                  doorbell_value,
+
+    input  logic                         slot_valid,
+    input  logic                         slot_is_cq,
+    input  logic                         slot_exists,
+    input  logic [7:0]                   slot_number,
+    input  logic [card_pkg::LOG_SLOTS:0] slot_send,      // of a CQ: its own; the highest bit: none
+    input  logic [card_pkg::LOG_SLOTS:0] slot_receive,
+
+    output logic [card_pkg::LOG_QPS-1:0] qp_index,
+    /* verilator lint_off UNUSEDSIGNAL */
+    input  card_pkg::qp_t                qp,             // whether it exists, and its state
+    /* verilator lint_on UNUSEDSIGNAL */
+
+    output logic                         send_valid,
+    input  logic                         send_ready,
+    output logic                         receive_valid,
+    input  logic                         receive_ready,
+    output logic [7:0]                   ring_qp,
+    output logic [31:0]                  ring_index,
+    output logic                         arm_valid,
+    input  logic                         arm_ready,
+    output logic [7:0]                   arm_cqn,
+    output logic                         arm_solicited,
+    output logic [31:0]                  arm_consumer,
+
+    output logic                         count_doorbell,
+    output logic                         count_error,
+    output logic                         idle
+);
+    localparam int LOG_FIFO = 4;
+    localparam int SLOT_BITS = card_pkg::LOG_SLOTS + 1;
+
+    // --------------------------------------------------------------------------------- who comes next
+    logic        next_valid, next_ready;
+    logic [82:0] next_word;
+    fifo #(.BITS(83), .LOG_DEPTH(LOG_FIFO)) landed (
+        .clk(clk), .rst(rst), .s_valid(doorbell_valid), .s_ready(doorbell_ready),
+        .s_data({doorbell_slot, doorbell_value}), .m_valid(next_valid), .m_ready(next_ready), .m_data(next_word)
+    );
+    ferroce_pkg::doorbell_value_t value;
+    logic [18:0]                  slot;
+    assign slot = next_word[82:64];
+    assign value = next_word[63:0];
+
+    // ------------------------------------------------------------------------------------------ slots
+    logic [2*SLOT_BITS-1:0] qp_slots [1 << card_pkg::LOG_QPS];
+    logic [SLOT_BITS-1:0]   cq_slots [1 << card_pkg::LOG_CQS];
+    logic [2*SLOT_BITS-1:0] qp_slot;
+    logic [SLOT_BITS-1:0]   cq_slot;
+    logic [(1 << card_pkg::LOG_CQS)-1:0] cq_exists;
+    logic                   is_cq_there;
+    always_ff @(posedge clk) begin
+        if (slot_valid && !slot_is_cq) qp_slots[slot_number] <= {slot_receive, slot_send};
+        qp_slot <= qp_slots[value.number[7:0]];
+    end
+    always_ff @(posedge clk) begin
+        if (slot_valid && slot_is_cq) cq_slots[slot_number] <= slot_send;
+        cq_slot <= cq_slots[value.number[7:0]];
+    end
+    always_ff @(posedge clk) begin
+        if (slot_valid && slot_is_cq) cq_exists[slot_number] <= slot_exists;
+        is_cq_there <= cq_exists[value.number[7:0]];
+        if (rst) cq_exists <= '0;
+    end
+
+    // --------------------------------------------------------------------------------- is it allowed?
+    typedef enum logic [1:0] {LOOK, JUDGE, GIVE} step_t;
+    step_t step;
+    logic  is_slot, is_qp, is_cq, is_send, is_receive, is_arm;
+    assign qp_index = value.number[7:0];
+    assign is_slot = slot[18:card_pkg::LOG_SLOTS] == '0 && slot[8:3] != '0;
+    assign is_qp = value.number[23:8] == qpn_base && qp.exists
+                && qp.state != 3'(ferroce_pkg::QP_STATE_CODE_RESET);
+    assign is_cq = value.number[23:8] == '0 && is_cq_there
+                && cq_slot == {1'b0, slot[card_pkg::LOG_SLOTS-1:0]};
+    assign is_send = value.kind == ferroce_pkg::DOORBELL_KIND_SEND_QUEUE && is_qp
+                  && qp_slot[SLOT_BITS-1:0] == {1'b0, slot[card_pkg::LOG_SLOTS-1:0]};
+    assign is_receive = value.kind == ferroce_pkg::DOORBELL_KIND_RECEIVE_QUEUE && is_qp
+                     && qp_slot[2*SLOT_BITS-1:SLOT_BITS] == {1'b0, slot[card_pkg::LOG_SLOTS-1:0]};
+    assign is_arm = (value.kind == ferroce_pkg::DOORBELL_KIND_CQ_ARM
+                  || value.kind == ferroce_pkg::DOORBELL_KIND_CQ_ARM_SOLICITED) && is_cq;
+
+    assign ring_qp = value.number[7:0];
+    assign ring_index = value.index;
+    assign arm_cqn = value.number[7:0];
+    assign arm_consumer = value.index;
+    assign arm_solicited = value.kind == ferroce_pkg::DOORBELL_KIND_CQ_ARM_SOLICITED;
+
+    logic is_taken;
+    assign is_taken = (send_valid && send_ready) || (receive_valid && receive_ready) || (arm_valid && arm_ready);
+    assign next_ready = step == GIVE && (is_taken || !(send_valid || receive_valid || arm_valid));
+    assign idle = !next_valid;
+
+    always_ff @(posedge clk) begin
+        count_doorbell <= 1'b0;
+        count_error <= 1'b0;
+        case (step)
+            LOOK: if (next_valid) step <= JUDGE;
+            JUDGE: begin
+                send_valid <= is_slot && is_send;
+                receive_valid <= is_slot && is_receive;
+                arm_valid <= is_slot && is_arm;
+                count_doorbell <= 1'b1;
+                count_error <= !(is_slot && (is_send || is_receive || is_arm));
+                step <= GIVE;
+            end
+            default: if (next_ready) begin
+                send_valid <= 1'b0;
+                receive_valid <= 1'b0;
+                arm_valid <= 1'b0;
+                step <= LOOK;
+            end
+        endcase
+        if (rst) begin
+            step <= LOOK;
+            send_valid <= 1'b0;
+            receive_valid <= 1'b0;
+            arm_valid <= 1'b0;
+        end
+    end
+
+    always_ff @(posedge clk) begin
+        if (!rst) assert (2'(send_valid) + 2'(receive_valid) + 2'(arm_valid) <= 2'd1);
+        if (!rst && step == GIVE) assert (next_valid);
+    end
+endmodule

@@ -1,0 +1,39 @@
+// The GID table: source addresses of the function.
+//
+// Ports: write_* sets an entry; reader n asks with its part of `index` and gets GID, MAC and VLAN in
+// the same cycle, first octets in the lowest bits.
+// Invariant: after a reset no entry has an address.
+module gid_table #(
+    parameter int READERS = 3
+) (
+    input  logic                                clk,
+    input  logic                                rst,
+    input  logic                                write_valid,
+    input  logic [card_pkg::LOG_GIDS-1:0]       write_index,
+    input  logic [127:0]                        write_gid,
+    input  logic [47:0]                         write_mac,
+    input  logic [15:0]                         write_vlan,
+    input  logic [READERS*card_pkg::LOG_GIDS-1:0] index,
+    output logic [READERS*128-1:0]              gid,
+    output logic [READERS*48-1:0]               mac,
+    output logic [READERS*16-1:0]               vlan
+);
+    localparam int BITS = card_pkg::LOG_GIDS;
+    localparam int ENTRIES = 1 << BITS;
+    logic [127:0] gids [ENTRIES];
+    logic [47:0]  macs [ENTRIES];
+    logic [15:0]  vlans [ENTRIES];
+    for (genvar n = 0; n < READERS; n++) begin : g_reader
+        assign gid[128*n +: 128] = gids[index[BITS*n +: BITS]];
+        assign mac[48*n +: 48] = macs[index[BITS*n +: BITS]];
+        assign vlan[16*n +: 16] = vlans[index[BITS*n +: BITS]];
+    end
+    always_ff @(posedge clk) begin
+        for (int n = 0; n < ENTRIES; n++)
+            if (rst || (write_valid && write_index == BITS'(n))) begin
+                gids[n] <= rst ? '0 : write_gid;
+                macs[n] <= rst ? '0 : write_mac;
+                vlans[n] <= rst ? '0 : write_vlan;
+            end
+    end
+endmodule

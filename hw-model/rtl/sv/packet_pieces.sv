@@ -1,0 +1,49 @@
+// Pieces of packets, of which none leaves before its packet is complete.
+//
+// Ports: s_* takes pieces; `commit` makes those taken so far leave by m_*, `rollback` forgets those
+// taken since the last commit.
+// Invariants: pieces leave in order, each once. 2^LOG_DEPTH pieces have room, more than a packet has:
+// 16 segments, each of which crosses the end of a page once.
+module packet_pieces #(
+    parameter int LOG_DEPTH = 6
+) (
+    input  logic             clk,
+    input  logic             rst,
+    input  logic             s_valid,
+    output logic             s_ready,
+    input  card_pkg::piece_t s_piece,
+    input  logic             commit,
+    input  logic             rollback,
+    output logic             m_valid,
+    input  logic             m_ready,
+    output card_pkg::piece_t m_piece,
+    output logic             idle
+);
+    localparam int BITS = $bits(s_piece);
+    logic [BITS-1:0]    words [1 << LOG_DEPTH];
+    logic [LOG_DEPTH:0] producer, committed, consumer;
+
+    assign s_ready = producer != {!consumer[LOG_DEPTH], consumer[LOG_DEPTH-1:0]};
+    assign m_valid = consumer != committed;
+    assign m_piece = words[consumer[LOG_DEPTH-1:0]];
+    assign idle = consumer == producer;
+
+    always_ff @(posedge clk) begin
+        if (s_valid && s_ready) words[producer[LOG_DEPTH-1:0]] <= s_piece;
+    end
+    always_ff @(posedge clk) begin
+        if (s_valid && s_ready) producer <= producer + 1'b1;
+        if (rollback) producer <= committed;
+        if (commit) committed <= producer;
+        if (m_valid && m_ready) consumer <= consumer + 1'b1;
+        if (rst) begin
+            producer <= '0;
+            committed <= '0;
+            consumer <= '0;
+        end
+    end
+
+    always_ff @(posedge clk) begin
+        if (!rst && (commit || rollback)) assert (!s_valid);
+    end
+endmodule

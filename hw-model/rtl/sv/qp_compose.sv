@@ -1,0 +1,71 @@
+// QUERY_QP: the QpContext of a QP, from what commands have set and what the engines say. Combinational.
+module qp_compose (
+    /* verilator lint_off UNUSEDSIGNAL */
+    input  card_pkg::qp_t qp,
+    /* verilator lint_on UNUSEDSIGNAL */
+    input  logic [63:0]   slots,           // of the doorbells: send queue, receive queue
+    input  logic [31:0]   rate,            // static_rate of the path
+    input  logic [23:0]   query_send_psn,
+    input  logic [23:0]   query_unacknowledged_psn,
+    input  logic [31:0]   query_send_producer,
+    input  logic [31:0]   query_send_fetched,
+    input  logic          query_drained,
+    input  logic [23:0]   query_receive_psn,
+    input  logic [23:0]   query_message_sequence,
+    input  logic [31:0]   query_receive_producer,
+    input  logic [31:0]   query_receive_consumer,
+    output logic [2047:0] context_
+);
+    ferroce_pkg::qp_context_t   whole;
+    ferroce_pkg::address_path_t path;
+    always_comb begin
+        path = '0;
+        path.static_rate = rate;
+        path.flow_label = 32'(qp.path.flow_label);
+        path.service_level = 8'(qp.path.service_level);
+        path.hop_limit = qp.path.hop_limit;
+        path.traffic_class = qp.path.traffic_class;
+        path.udp_source_port = qp.path.udp_source_port;
+        path.source_gid_index = 16'(qp.path.source_gid_index);
+        path.vlan = qp.path.vlan;
+        path.dest_mac = qp.path.dest_mac;
+        path.dest_gid = qp.path.dest_gid;
+    end
+    always_comb begin
+        whole = '0;
+        whole.state = 8'(qp.state);
+        whole.path_mtu = 8'(qp.path_mtu);
+        whole.port = 8'd1;
+        whole.pd = 32'(qp.pd);
+        whole.send_cqn = 32'(qp.send_cqn);
+        whole.receive_cqn = 32'(qp.receive_cqn);
+        whole.send_base = qp.send_base;
+        whole.receive_base = qp.receive_base;
+        whole.shape.log_send_blocks = 8'(qp.log_send_blocks);
+        whole.shape.log_receives = 8'(qp.log_receives);
+        whole.shape.log_receive_stride = 8'(qp.log_receive_stride);
+        whole.send_doorbell_slot = slots[31:0];
+        whole.receive_doorbell_slot = slots[63:32];
+        whole.access.remote_write = qp.access[1];
+        whole.access.remote_read = qp.access[2];
+        whole.access.remote_atomic = qp.access[3];
+        whole.dest_qpn = 32'(qp.dest_qpn);
+        whole.send_psn = 32'(query_send_psn);
+        whole.receive_psn = 32'(query_receive_psn);
+        whole.retry.retry_count = qp.retry_count;
+        whole.retry.rnr_retry = qp.rnr_retry;
+        whole.retry.timeout = qp.timeout;
+        whole.retry.min_rnr_timer = qp.min_rnr_timer;
+        whole.max_rd_atomic = 8'(qp.max_rd_atomic);
+        whole.max_dest_rd_atomic = 8'(qp.max_dest_rd_atomic);
+        whole.draining = 8'(qp.state == 3'(ferroce_pkg::QP_STATE_CODE_SQD) && !query_drained);
+        whole.path = path;
+        whole.send_producer = query_send_producer;
+        whole.send_fetched = query_send_fetched;
+        whole.receive_producer = query_receive_producer;
+        whole.receive_consumer = query_receive_consumer;
+        whole.unacknowledged_psn = 32'(query_unacknowledged_psn);
+        whole.message_sequence = 32'(query_message_sequence);
+    end
+    assign context_ = whole;
+endmodule

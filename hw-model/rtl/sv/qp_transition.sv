@@ -1,0 +1,63 @@
+// The table of transitions of an RC queue pair, with the attributes that each needs and allows (IBTA
+// vol 1, 10.3.1; chapter 6 of the contract). Combinational.
+module qp_transition (
+    input  logic [2:0]  from,
+    input  logic [31:0] to,
+    input  logic [15:0] mask,
+    output logic        legal,             // the transition exists and may change these attributes
+    output logic        complete           // and none that it needs is missing
+);
+    localparam logic [15:0]
+        ACCESS = 16'd1 << ferroce_pkg::QP_ATTRIBUTE_MASK_ACCESS_LSB,
+        P_KEY = 16'd1 << ferroce_pkg::QP_ATTRIBUTE_MASK_P_KEY_LSB,
+        PORT = 16'd1 << ferroce_pkg::QP_ATTRIBUTE_MASK_PORT_LSB,
+        PATH = 16'd1 << ferroce_pkg::QP_ATTRIBUTE_MASK_PATH_LSB,
+        PATH_MTU = 16'd1 << ferroce_pkg::QP_ATTRIBUTE_MASK_PATH_MTU_LSB,
+        TIMEOUT = 16'd1 << ferroce_pkg::QP_ATTRIBUTE_MASK_TIMEOUT_LSB,
+        RETRY_COUNT = 16'd1 << ferroce_pkg::QP_ATTRIBUTE_MASK_RETRY_COUNT_LSB,
+        RNR_RETRY = 16'd1 << ferroce_pkg::QP_ATTRIBUTE_MASK_RNR_RETRY_LSB,
+        RECEIVE_PSN = 16'd1 << ferroce_pkg::QP_ATTRIBUTE_MASK_RECEIVE_PSN_LSB,
+        MAX_RD_ATOMIC = 16'd1 << ferroce_pkg::QP_ATTRIBUTE_MASK_MAX_RD_ATOMIC_LSB,
+        MIN_RNR_TIMER = 16'd1 << ferroce_pkg::QP_ATTRIBUTE_MASK_MIN_RNR_TIMER_LSB,
+        SEND_PSN = 16'd1 << ferroce_pkg::QP_ATTRIBUTE_MASK_SEND_PSN_LSB,
+        MAX_DEST_RD_ATOMIC = 16'd1 << ferroce_pkg::QP_ATTRIBUTE_MASK_MAX_DEST_RD_ATOMIC_LSB,
+        DEST_QPN = 16'd1 << ferroce_pkg::QP_ATTRIBUTE_MASK_DEST_QPN_LSB,
+        DRAINED_EVENT = 16'd1 << ferroce_pkg::QP_ATTRIBUTE_MASK_DRAINED_EVENT_LSB;
+    localparam logic [15:0]
+        IDENTITY = ACCESS | P_KEY | PORT,
+        CONNECTION = PATH | PATH_MTU | DEST_QPN | RECEIVE_PSN | MAX_DEST_RD_ATOMIC | MIN_RNR_TIMER,
+        SENDING = SEND_PSN | TIMEOUT | RETRY_COUNT | RNR_RETRY | MAX_RD_ATOMIC,
+        RUNNING = ACCESS | MIN_RNR_TIMER,
+        DRAINED = PATH | ACCESS | P_KEY | PORT | TIMEOUT | RETRY_COUNT | RNR_RETRY | MAX_RD_ATOMIC
+                | MAX_DEST_RD_ATOMIC | MIN_RNR_TIMER;
+    localparam logic [2:0]
+        RESET = 3'(ferroce_pkg::QP_STATE_CODE_RESET), INIT = 3'(ferroce_pkg::QP_STATE_CODE_INIT),
+        RTR = 3'(ferroce_pkg::QP_STATE_CODE_RTR), RTS = 3'(ferroce_pkg::QP_STATE_CODE_RTS),
+        SQD = 3'(ferroce_pkg::QP_STATE_CODE_SQD), ERR = 3'(ferroce_pkg::QP_STATE_CODE_ERR);
+
+    logic        exists;
+    logic [15:0] needed, optional;
+    always_comb begin
+        exists = to <= 32'(ferroce_pkg::QP_STATE_CODE_ERR);
+        needed = '0;
+        optional = '0;
+        case ({from, to[2:0]})
+            {RESET, INIT}: needed = IDENTITY;
+            {INIT, INIT}: optional = IDENTITY;
+            {INIT, RTR}: begin
+                needed = CONNECTION;
+                optional = ACCESS | P_KEY;
+            end
+            {RTR, RTS}: begin
+                needed = SENDING;
+                optional = RUNNING;
+            end
+            {RTS, RTS}, {SQD, RTS}: optional = RUNNING;
+            {RTS, SQD}: optional = DRAINED_EVENT;
+            {SQD, SQD}: optional = DRAINED;
+            default: if (to[2:0] != RESET && !(to[2:0] == ERR && from != RESET)) exists = 1'b0;
+        endcase
+    end
+    assign legal = exists && (mask & ~(needed | optional)) == '0;
+    assign complete = exists && (needed & ~mask) == '0;
+endmodule

@@ -1,0 +1,116 @@
+// Receive WQEs on the chip: one for each QP, from its fetch until the QP takes the next one.
+//
+// Ports: fetch_valid holds until fetch_ready, which ends it: the entry of 2^fetch_log_stride bytes at
+// `fetch_iova` was read; `fetch_error`: it could not be; `fetch_capacity` is the sum of its segments,
+// at most 2^32 - 1. `segment` is that of segment_qp and segment_number, one cycle later; not while a
+// WQE is fetched. read_* is DMA of lines, up to four under way.
+// Invariants: entries of less than a line lie in one line (bases are 64-byte aligned); a segment
+// counts as far as none before it ends the list.
+module receive_segments #(
+    parameter int LOG_QPS = card_pkg::LOG_QPS
+) (
+    input  logic               clk,
+    input  logic               rst,
+
+    input  logic               fetch_valid,
+    output logic               fetch_ready,
+    input  logic [LOG_QPS-1:0] fetch_qp,
+    input  logic [63:0]        fetch_iova,
+    input  logic [3:0]         fetch_log_stride,
+    output logic               fetch_error,
+    output logic [31:0]        fetch_capacity,
+
+    input  logic [LOG_QPS-1:0] segment_qp,
+    input  logic [3:0]         segment_number,
+    output logic [127:0]       segment,
+
+    output logic               read_valid,
+    input  logic               read_ready,
+    output logic [63:0]        read_iova,
+    output logic [6:0]         read_index,
+    input  logic               line_valid,
+    input  logic               line_error,
+    input  logic [6:0]         line_index,
+    input  logic [511:0]       line
+);
+    localparam int LOG_LINES = 2;              // of an entry
+    localparam int LOG_LINE_BYTES = 6, LOG_SEGMENT_BYTES = 4;
+
+    typedef enum logic [2:0] {IDLE, READ, WAIT, LOOK, LOOKED, MEASURE, DONE} step_t;
+    step_t step;
+
+    // -------------------------------------------------------------------------------------- the RAM
+    logic [511:0] lines [1 << (LOG_QPS + LOG_LINES)];
+    logic [511:0] looked_up, aligned;
+    logic [LOG_QPS-1:0] look_qp;
+    logic [3:0]   look_number;
+    logic [1:0]   looked_number;
+    assign look_qp = step == IDLE ? segment_qp : fetch_qp;
+    assign look_number = step == IDLE ? segment_number : measured[3:0];
+    // A small entry begins inside of its line.
+    assign aligned = line >> {fetch_iova[5:4], 7'd0};
+    always_ff @(posedge clk) begin
+        if (line_valid) lines[{fetch_qp, line_index[LOG_LINES-1:0]}] <= aligned;
+    end
+    always_ff @(posedge clk) begin
+        looked_up <= lines[{look_qp, look_number[3:2]}];
+        looked_number <= look_number[1:0];
+    end
+    assign segment = looked_up[{looked_number, 7'd0} +: 128];
+
+    // ------------------------------------------------------------------------------------ the fetch
+    logic [LOG_LINES:0] asked, arrived, count;   // lines
+    logic [4:0]         measured, entry_segments;
+    logic [32:0]        sum;
+    assign count = fetch_log_stride <= 4'd6 ? 3'd1 : 3'd1 << (fetch_log_stride - 4'd6);
+    assign entry_segments = 5'd1 << (fetch_log_stride - 4'd4);
+    assign sum = {1'b0, fetch_capacity} + {1'b0, segment[95:64]};
+
+    assign read_valid = step == READ;
+    assign read_iova = {fetch_iova[63:LOG_LINE_BYTES] + {{61-LOG_LINE_BYTES{1'b0}}, asked}, {LOG_LINE_BYTES{1'b0}}};
+    assign read_index = {4'd0, asked};
+    assign fetch_ready = step == DONE;
+
+    always_ff @(posedge clk) begin
+        if (line_valid) begin
+            arrived <= arrived + 1'b1;
+            fetch_error <= fetch_error || line_error;
+        end
+        case (step)
+            IDLE: begin
+                {asked, arrived} <= '0;
+                fetch_error <= 1'b0;
+                measured <= '0;
+                fetch_capacity <= '0;
+                if (fetch_valid) step <= READ;
+            end
+            READ: if (read_ready) begin
+                asked <= asked + 1'b1;
+                if (asked + 1'b1 == count) step <= WAIT;
+            end
+            WAIT: if (arrived == count) step <= fetch_error ? DONE : LOOK;
+            LOOK: step <= LOOKED;
+            LOOKED: begin
+                if (segment[127:96] == ferroce_pkg::WQE_L_KEY_END) step <= DONE;
+                else step <= MEASURE;
+            end
+            MEASURE: begin
+                fetch_capacity <= sum[32] ? '1 : sum[31:0];
+                measured <= measured + 1'b1;
+                step <= measured + 1'b1 == entry_segments ? DONE : LOOK;
+            end
+            DONE: step <= IDLE;
+            default: step <= IDLE;
+        endcase
+        if (rst) step <= IDLE;
+    end
+
+    always_ff @(posedge clk) begin
+        if (!rst && line_valid) assert (step == READ || step == WAIT);
+        if (!rst && fetch_valid) assert (fetch_log_stride >= LOG_SEGMENT_BYTES[3:0] && fetch_log_stride <= 4'd8);
+    end
+    /* verilator lint_off UNUSEDSIGNAL */
+    logic unused;
+    assign unused = |line_index[6:LOG_LINES] | |fetch_iova[3:0];
+    /* verilator lint_on UNUSEDSIGNAL */
+endmodule

@@ -1,0 +1,85 @@
+// What the responder has to know of a request packet: its operation and place in a message, and the
+// checks that need no other block (chapter 14 of the contract; IBTA vol 1, 9.7.4).
+//
+// Ports: the packet, the QP's attributes, and the message in progress: `message` is open (SEND or
+// WRITE), `received` bytes of a SEND have come, `room` is left in its receive WQE, `rest` is left of a
+// WRITE. Combinational. `packets` are the responses of a READ.
+// Invariant: no opcode of another service and no answer gets an operation.
+module request_checks (
+    input  logic [7:0]  opcode,
+    input  logic [12:0] payload_bytes,
+    input  logic [31:0] length,            // RETH
+    input  logic [3:0]  access,
+    input  logic [2:0]  path_mtu,
+
+    input  logic        in_send,
+    input  logic        in_write,
+    input  logic [31:0] received,
+    input  logic [31:0] room,
+    input  logic [31:0] rest,
+
+    output logic        is_send,
+    output logic        is_write,
+    output logic        is_read,
+    output logic        starts,
+    output logic        ends,
+    output logic        has_immediate,
+    output logic        invalidates,
+
+    output logic        in_sequence,
+    output logic        is_allowed,
+    output logic        takes_receive,
+    output logic        is_length_wrong,
+    output logic        is_too_long,       // for the receive WQE
+    output logic [23:0] packets
+);
+    localparam logic [31:0] MAX_MESSAGE_LENGTH = ferroce_pkg::WQE_MAX_MESSAGE_LENGTH[31:0];
+
+    logic [4:0] code;
+    logic       is_rc;
+    assign {is_rc, code} = {opcode[7:5] == 3'd0, opcode[4:0]};
+    always_comb begin
+        invalidates = is_rc && (code == 5'h16 || code == 5'h17);
+        is_send = is_rc && code <= 5'h05 || invalidates;
+        is_write = is_rc && code >= 5'h06 && code <= 5'h0b;
+        is_read = is_rc && code == 5'h0c;
+        starts = code == 5'h00 || (code >= 5'h04 && code <= 5'h06) || (code >= 5'h0a && code != 5'h16);
+        ends = !(code == 5'h00 || code == 5'h01 || code == 5'h06 || code == 5'h07);
+        has_immediate = is_rc && (code == 5'h03 || code == 5'h05 || code == 5'h09 || code == 5'h0b);
+    end
+
+    assign in_sequence = in_send ? !starts && is_send : in_write ? !starts && is_write : starts;
+    // Atomics are a feature that the card does not have.
+    assign is_allowed = is_send
+        || (is_write && access[ferroce_pkg::ACCESS_RIGHTS_REMOTE_WRITE_LSB])
+        || (is_read && access[ferroce_pkg::ACCESS_RIGHTS_REMOTE_READ_LSB]);
+    assign takes_receive = is_send ? starts : has_immediate;
+
+    // ------------------------------------------------------------------------------------- lengths
+    logic [12:0] mtu;
+    logic [31:0] payload, announced;
+    logic [32:0] total;
+    logic        fits_packet, is_message_wrong;
+    assign mtu = 13'd128 << path_mtu;
+    assign payload = {19'd0, payload_bytes};
+    assign total = {1'b0, received} + {1'b0, payload};
+    assign announced = starts ? length : rest;
+    always_comb begin
+        if (!ends) fits_packet = payload_bytes == mtu;
+        else fits_packet = payload_bytes <= mtu && (starts || payload_bytes != 13'd0);
+        if (is_send) is_message_wrong = total > {1'b0, MAX_MESSAGE_LENGTH};
+        else if (is_read) is_message_wrong = payload_bytes != 13'd0 || length > MAX_MESSAGE_LENGTH;
+        else is_message_wrong = announced > MAX_MESSAGE_LENGTH
+            || (ends ? payload != announced : payload >= announced);
+        is_too_long = is_send && fits_packet && payload > room;
+        is_length_wrong = !fits_packet || is_message_wrong;
+    end
+
+    logic [31:0] before_last;              // bytes before the last one
+    /* verilator lint_off UNUSEDSIGNAL */
+    logic [31:0] full;                     // packets of a message are below 2^24
+    /* verilator lint_on UNUSEDSIGNAL */
+    assign before_last = length - 32'd1;
+    assign full = before_last >> ({2'd0, path_mtu} + 5'd7);
+    assign packets = length == 32'd0 ? 24'd1 : full[23:0] + 24'd1;
+endmodule

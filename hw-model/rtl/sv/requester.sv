@@ -1,0 +1,490 @@
+// The requester: takes QPs in turn, begins their WQEs and sends request packets (contract, chapter 14).
+//
+// Ports: control_*, query_*, packet_*, piece_*, request_*, answer_*, gid_*: see CARD.md. pick_* is the
+// next QP that wants a turn, `again_*` gives it another one. `qp_index` reads qp_table in the cycle of
+// `qp_wanted`. read_* and line_* fetch WQEs from the ring (wqe_decode). state_* and table_* are the
+// memories that the requester writes and the completer reads; `retired` is what the completer says of
+// QP `at`, as it is now. `sent_valid`: transmit has sent a packet of the requester. `went_back`: the
+// first packet of a pass has left. flush_* makes the completer
+// flush what was begun, reset_* makes it forget the QP; `settle`: the oldest request may be one that
+// ends without an answer.
+// Invariants: a request is in the table before its first packet leaves; `next_psn` never passes
+// `newest_psn`; the cursor stays on a request that has failed. A turn has at most 16 packets.
+module requester (
+    input  logic         clk,
+    input  logic         rst,
+    input  logic [63:0]  now_ns,
+    output logic         idle,
+
+    input  logic               control_valid,
+    output logic               control_ready,
+    input  card_pkg::control_t control,
+    output logic [23:0]        query_send_psn,
+    output logic [23:0]        query_unacknowledged_psn,
+    output logic [31:0]        query_producer,
+    output logic [31:0]        query_fetched,
+    output logic               query_drained,
+
+    input  logic         pick_valid,
+    output logic         pick_ready,
+    input  logic [7:0]   pick_qp,
+    output logic         again_valid,
+    output logic [7:0]   again_qp,
+
+    output logic          qp_wanted,
+    output logic [7:0]    at,
+    input  card_pkg::qp_t qp,
+    input  logic [31:0]   producer,        // of QP `at`
+    output logic          forget_producer,
+    output logic [3:0]    gid_index,
+    input  logic [127:0]  gid,
+
+    output logic          state_write,
+    output logic [7:0]    state_at,
+    output card_pkg::send_state_t state,
+    output logic          table_write,
+    output logic [card_pkg::LOG_QPS+card_pkg::LOG_OUTSTANDING-1:0] table_at,
+    output card_pkg::outstanding_t table_entry,
+    input  card_pkg::outstanding_t table_read,
+
+    /* verilator lint_off UNUSEDSIGNAL */
+    input  card_pkg::retire_state_t retired,   // its retries
+    /* verilator lint_on UNUSEDSIGNAL */
+    input  logic          is_going_back,
+    input  logic          is_waiting,
+    input  logic          is_errored,
+    output logic          went_back,
+    output logic          settle,
+    output logic          flush_valid,
+    input  logic          flush_ready,
+    output logic          reset_valid,
+    input  logic          reset_ready,
+    output logic [23:0]   reset_psn,
+
+    output logic          timer_valid,
+    input  logic          timer_ready,
+    output logic [63:0]   timer_deadline,
+
+    output logic          read_valid,
+    input  logic          read_ready,
+    output logic [63:0]   read_iova,
+    output logic [3:0]    read_block,
+    input  logic          line_valid,
+    input  logic          line_error,
+    input  logic [3:0]    line_block,
+    input  logic [511:0]  line,
+
+    output logic                      request_valid,
+    input  logic                      request_ready,
+    output card_pkg::memory_request_t request,
+    input  logic                      answer_valid,
+    output logic                      answer_ready,
+    input  card_pkg::piece_t          answer,
+    input  logic [2:0]                answer_fault,
+
+    output logic                 packet_valid,
+    input  logic                 packet_ready,
+    output card_pkg::tx_packet_t packet,
+    output logic                 piece_valid,
+    input  logic                 piece_ready,
+    output card_pkg::piece_t     piece,
+    input  logic                 sent_valid,
+
+    output logic                  completion_valid,
+    input  logic                  completion_ready,
+    output card_pkg::completion_t completion,
+    input  logic                  completions_idle,
+    input  logic [15:0]           frame    // that completions wait for
+);
+    localparam int TURN_PACKETS = 16;
+    localparam int ACK_REQUEST_INTERVAL = 16;
+    localparam int LOG_WINDOW_PACKETS = 8; // packets in flight: small against the half of all PSNs
+    localparam logic [24:0] HALF_OF_PSNS = 25'h80_0000;
+
+    typedef enum logic [4:0] {
+        INIT, IDLE, LOAD, LOADED, DECIDE, ENTRY, RESUME, FETCH, FETCHING, FETCHED, BEGIN, APPEND,
+        REWRITE, SETTLE, MESSAGE, WALK, SEND, TIMER, YIELD, STORE, FLUSH, FLUSH_NEXT, FLUSH_CQE,
+        CONTROL_LOAD, CONTROL_LOADED, CONTROL_DRAIN, CONTROL_RESET, CONTROL_STORE, CONTROL_DONE
+    } step_t;
+    step_t step;
+
+    // ------------------------------------------------------------------------- what a turn is about
+    /* verilator lint_off UNUSEDSIGNAL */
+    card_pkg::qp_t q;                      // as it was when the turn began; not all of it is used
+    /* verilator lint_on UNUSEDSIGNAL */
+    card_pkg::send_state_t s, loaded;
+    card_pkg::outstanding_t e;             // the request at the cursor
+    logic [4:0] budget;                    // packets that are left of the turn
+    logic new_pass;                        // it went back, and no packet has left since
+    logic flushing;
+    logic resuming;                        // the WQE that is fetched was begun before
+    logic more;                            // of its packets are to be sent
+
+    // --------------------------------------------------------------------------------------- the WQE
+    logic have_wqe;                        // that of QP `wqe_qp` at `wqe_index` is in wqe_decode
+    logic [7:0] wqe_qp;
+    logic [31:0] wqe_index, wanted_index, wanted_available;
+    logic decode_begin, decoded, rejected, signaled, solicited, fence, is_inline;
+    logic [7:0] status, opcode;
+    logic [3:0] blocks;
+    logic [6:0] inline_at;
+    logic [31:0] immediate, remote_key, length;
+    logic [63:0] remote_address;
+    logic [4:0] segments;
+    logic [3:0] segment_number;
+    logic [63:0] segment_address;
+    logic [31:0] segment_length, segment_key;
+    assign decode_begin = step == FETCH;
+    assign wanted_index = resuming ? e.index : s.fetched;
+    assign wanted_available = resuming ? ferroce_pkg::WQE_MAX_BLOCKS : producer - s.fetched;
+
+    wqe_decode decode (
+        .clk(clk), .rst(rst), .begin_valid(decode_begin), .begin_index(wanted_index),
+        .begin_available(wanted_available), .done(decoded),
+        .read_valid(read_valid), .read_ready(read_ready), .read_block(read_block),
+        .line_valid(line_valid), .line_error(line_error), .line_block(line_block), .line(line),
+        .status(status), .rejected(rejected), .blocks(blocks), .opcode(opcode), .signaled(signaled),
+        .solicited(solicited), .fence(fence), .is_inline(is_inline), .inline_at(inline_at),
+        .immediate(immediate), .remote_address(remote_address), .remote_key(remote_key),
+        .length(length), .segments(segments), .segment_number(segment_number),
+        .segment_address(segment_address), .segment_length(segment_length), .segment_key(segment_key)
+    );
+    logic [31:0] ring_block;
+    assign ring_block = (wqe_index + {28'b0, read_block}) & ((32'd1 << q.log_send_blocks) - 32'd1);
+    assign read_iova = q.send_base + {26'b0, ring_block, 6'b0};
+
+    // ------------------------------------------------------------------------------------ the packet
+    logic [7:0] packet_opcode, cqe_opcode;
+    logic is_read, takes_receive, is_first, is_last;
+    logic [3:0] log_mtu;
+    logic [12:0] mtu, payload_bytes;
+    logic [23:0] position, psns_left;
+    logic [31:0] offset, bytes_left;
+    assign log_mtu = {1'b0, q.path_mtu} + 4'd7;
+    assign mtu = 13'd1 << log_mtu;
+    assign position = s.next_psn - e.first_psn;
+    assign psns_left = e.last_psn - s.next_psn + 24'd1;
+    assign offset = {8'b0, position} << log_mtu;
+    assign bytes_left = e.length - offset;
+    assign payload_bytes = is_read ? '0 : bytes_left < {19'b0, mtu} ? bytes_left[12:0] : mtu;
+    assign is_first = position == '0;
+    assign is_last = is_read || s.next_psn == e.last_psn;
+    send_opcode of_opcode (
+        .opcode(opcode), .is_first(is_first), .is_last(is_last), .packet_opcode(packet_opcode),
+        .cqe_opcode(cqe_opcode), .is_read(is_read), .takes_receive(takes_receive)
+    );
+
+    logic is_invalidate;
+    assign is_invalidate = opcode == ferroce_pkg::SEND_OPCODE_SEND_INVALIDATE;
+    always_comb begin
+        packet.path = q.path;
+        packet.opcode = packet_opcode;
+        packet.solicited = solicited && is_last && takes_receive;
+        packet.ack_request = is_last || s.since_ack_request == 4'(ACK_REQUEST_INTERVAL - 1);
+        packet.dest_qpn = q.dest_qpn;
+        packet.psn = s.next_psn;
+        packet.address = is_read ? remote_address + {32'b0, offset} : remote_address;
+        packet.r_key = remote_key;
+        packet.length = is_read ? bytes_left : e.length;
+        // A key is a little-endian number in the WQE and a big-endian one on the wire.
+        packet.immediate = is_invalidate
+            ? {immediate[7:0], immediate[15:8], immediate[23:16], immediate[31:24]} : immediate;
+        packet.aeth = '0;
+        packet.payload_bytes = payload_bytes;
+        packet.qp = at;
+    end
+    assign packet_valid = step == SEND;
+
+    logic walk_start, walked, walk_valid, walk_ready, pieces_idle;
+    logic [2:0] walk_fault;
+    card_pkg::piece_t walk_piece;
+    logic [23:0] qpn;
+    assign qpn = card_pkg::QPN_BASE + {16'b0, at};
+    segment_walk walk (
+        .clk(clk), .rst(rst), .start(walk_start), .offset(offset), .bytes(payload_bytes),
+        .done(walked), .fault(walk_fault), .pd(q.pd), .qpn(qpn), .rights('0),
+        .is_inline(is_inline), .inline_at(inline_at), .wqe_index(wqe_index),
+        .ring_base(q.send_base), .log_ring_blocks(q.log_send_blocks), .segments(segments),
+        .segment_number(segment_number), .segment_address(segment_address),
+        .segment_length(segment_length), .segment_key(segment_key),
+        .request_valid(request_valid), .request_ready(request_ready), .request(request),
+        .answer_valid(answer_valid), .answer_ready(answer_ready), .answer(answer),
+        .answer_fault(answer_fault),
+        .piece_valid(walk_valid), .piece_ready(walk_ready), .piece(walk_piece)
+    );
+    packet_pieces pieces (
+        .clk(clk), .rst(rst), .s_valid(walk_valid), .s_ready(walk_ready), .s_piece(walk_piece),
+        .commit(walked && walk_fault == '0), .rollback(walked && walk_fault != '0),
+        .m_valid(piece_valid), .m_ready(piece_ready), .m_piece(piece), .idle(pieces_idle)
+    );
+
+    // Packets that transmit has and has not sent: their payload may still be read.
+    logic [9:0] unsent;
+    always_ff @(posedge clk) begin
+        unsent <= unsent + {9'b0, packet_valid && packet_ready} - {9'b0, sent_valid};
+        if (rst) unsent <= '0;
+    end
+
+    // ----------------------------------------------------------------------------------- the window
+    logic [card_pkg::LOG_OUTSTANDING:0] outstanding;
+    logic [23:0] in_flight, to_newest, oldest_to_newest, psns;
+    logic [7:0] reads_in_flight;
+    logic is_overtaken, has_to_rewind, is_window_full, is_read_limited, fits;
+    assign outstanding = s.tail - retired.head;
+    assign in_flight = s.next_psn - retired.oldest_psn;
+    assign to_newest = s.newest_psn - s.next_psn;
+    assign oldest_to_newest = s.newest_psn - retired.oldest_psn;
+    // Packets of an earlier pass were acknowledged that this one has not sent yet.
+    assign is_overtaken = to_newest > oldest_to_newest;
+    assign has_to_rewind = is_overtaken || (is_going_back && !new_pass);
+    assign is_window_full = in_flight[23:LOG_WINDOW_PACKETS] != '0;
+    assign reads_in_flight = s.reads_sent - retired.reads_done;
+    assign is_read_limited = is_read && reads_in_flight >= {3'b0, q.max_rd_atomic};
+    /* verilator lint_off UNUSEDSIGNAL */
+    logic [31:0] last_packet;              // 24 bits of it
+    /* verilator lint_on UNUSEDSIGNAL */
+    assign last_packet = length == '0 ? '0 : (length - 32'd1) >> log_mtu;
+    assign psns = last_packet[23:0] + 24'd1;
+    assign fits = !is_window_full && !is_read_limited
+               && {1'b0, in_flight} + {1'b0, psns} <= HALF_OF_PSNS;
+
+    logic has_gid, is_nop, is_rts, is_err, has_work;
+    assign gid_index = q.path.source_gid_index[3:0];
+    assign has_gid = gid != '0 && q.path.source_gid_index[7:card_pkg::LOG_GIDS] == '0;
+    assign is_nop = opcode == ferroce_pkg::SEND_OPCODE_NOP;
+    assign is_rts = q.state == 3'(ferroce_pkg::QP_STATE_CODE_RTS);
+    assign is_err = q.state == 3'(ferroce_pkg::QP_STATE_CODE_ERR);
+    assign has_work = s.fetched != producer;
+
+    logic is_same;                         // as the request in the table
+    assign is_same = status == ferroce_pkg::CQE_STATUS_SUCCESS && length == e.length
+                  && cqe_opcode == e.opcode;
+    logic [7:0] begin_status;              // SUCCESS, or why the WQE fails
+    always_comb begin
+        begin_status = status;
+        if (status == ferroce_pkg::CQE_STATUS_SUCCESS && !is_nop
+            && (!has_gid || (is_read && q.max_rd_atomic == '0)))
+            begin_status = ferroce_pkg::CQE_STATUS_LOCAL_QP_OPERATION;
+    end
+
+    // -------------------------------------------------------------------------- memories and answers
+    logic [7:0] sweep;                     // after a reset: every QP is empty
+    ram_1w1r #(.BITS($bits(s)), .LOG_DEPTH(card_pkg::LOG_QPS)) states (
+        .clk(clk), .write_valid(state_write), .write_at(state_at), .write_data(state),
+        .read_at(at), .read_data(loaded)
+    );
+    logic is_in_turn;
+    assign is_in_turn = step != IDLE && step != LOAD && step != LOADED && step != CONTROL_LOAD
+                     && step != CONTROL_LOADED && step != CONTROL_DONE;
+    assign state_write = is_in_turn;
+    assign state_at = step == INIT ? sweep : at;
+    assign state = step == INIT ? '0 : s;
+    assign table_write = step == APPEND || step == REWRITE;
+    assign table_at = {at, s.cursor[card_pkg::LOG_OUTSTANDING-1:0]};
+    assign table_entry = e;
+
+    assign pick_ready = step == IDLE && !control_valid;
+    assign again_valid = step == YIELD || step == CONTROL_STORE;
+    assign again_qp = at;
+    assign qp_wanted = step == LOAD || step == CONTROL_LOAD;
+    assign walk_start = step == MESSAGE && !has_to_rewind && !is_errored && !is_waiting
+                     && budget != '0 && !is_window_full && payload_bytes != '0;
+    assign went_back = new_pass && (step == TIMER || (step == STORE && s.cursor == s.tail));
+    assign settle = step == SETTLE;
+    assign flush_valid = step == FLUSH;
+    assign reset_valid = step == CONTROL_RESET;
+    assign reset_psn = control.op == card_pkg::CONTROL_START ? control.psn : '0;
+    assign forget_producer = step == CONTROL_STORE && control.op == card_pkg::CONTROL_FORGET;
+    assign control_ready = step == CONTROL_DONE;
+    assign query_send_psn = s.newest_psn;
+    assign query_unacknowledged_psn = retired.oldest_psn;
+    assign query_producer = producer;
+    assign query_fetched = s.fetched;
+    assign query_drained = s.tail == retired.head;
+    assign timer_valid = step == TIMER && q.timeout != '0;
+    assign idle = step == IDLE && pieces_idle;
+
+    always_comb begin
+        completion = '0;                   // of a WQE that was never begun
+        completion.cqn = q.send_cqn;
+        completion.frame = frame;
+        completion.qpn = qpn;
+        completion.wqe_index = s.fetched;
+        completion.byte_count = rejected ? '0 : length;
+        completion.opcode = rejected ? ferroce_pkg::CQE_OPCODE_SEND : cqe_opcode;
+        completion.status = ferroce_pkg::CQE_STATUS_WR_FLUSH;
+    end
+    assign completion_valid = step == FLUSH_CQE;
+
+    always_ff @(posedge clk) begin
+        case (step)
+            INIT: begin
+                sweep <= sweep + 1'b1;
+                if (sweep == '1) step <= IDLE;
+            end
+            IDLE: begin
+                budget <= 5'(TURN_PACKETS);
+                new_pass <= 1'b0;
+                flushing <= 1'b0;
+                if (control_valid) begin
+                    at <= control.qp;
+                    step <= CONTROL_LOAD;
+                end else if (pick_valid) begin
+                    at <= pick_qp;
+                    step <= LOAD;
+                end
+            end
+            LOAD: step <= LOADED;
+            LOADED: begin
+                q <= qp;
+                s <= loaded;
+                step <= DECIDE;
+            end
+
+            DECIDE: begin
+                resuming <= s.cursor != s.tail;
+                if (is_err || is_errored) step <= FLUSH;
+                else if (!is_rts && q.state != 3'(ferroce_pkg::QP_STATE_CODE_SQD)) step <= STORE;
+                else if (has_to_rewind) begin
+                    s.next_psn <= retired.oldest_psn;
+                    s.cursor <= retired.head;
+                    s.reads_sent <= retired.reads_done;
+                    // The first packet of the new pass asks for an acknowledge.
+                    s.since_ack_request <= 4'(ACK_REQUEST_INTERVAL - 1);
+                    new_pass <= is_going_back;
+                end else if (is_waiting) step <= STORE;
+                else if (s.cursor != s.tail) step <= ENTRY;
+                else if (!is_rts || !has_work || outstanding[card_pkg::LOG_OUTSTANDING]) step <= STORE;
+                else step <= have_wqe && wqe_qp == at && wqe_index == s.fetched ? BEGIN : FETCH;
+            end
+            ENTRY: begin
+                e <= table_read;
+                step <= RESUME;
+            end
+            RESUME: begin
+                if (e.status != ferroce_pkg::CQE_STATUS_SUCCESS) step <= STORE;
+                else if (e.is_local) begin
+                    s.cursor <= s.cursor + 1'b1;
+                    step <= DECIDE;
+                end else step <= have_wqe && wqe_qp == at && wqe_index == e.index ? FETCHED : FETCH;
+            end
+
+            FETCH: begin
+                wqe_qp <= at;
+                wqe_index <= wanted_index;
+                have_wqe <= 1'b1;
+                step <= FETCHING;
+            end
+            FETCHING: if (decoded) step <= flushing ? FLUSH_CQE : resuming ? FETCHED : BEGIN;
+            // A WQE that was begun is the same as then, unless software has written over it.
+            FETCHED: begin
+                if (is_same) step <= MESSAGE;
+                else begin
+                    e.status <= ferroce_pkg::CQE_STATUS_LOCAL_QP_OPERATION;
+                    step <= REWRITE;
+                end
+            end
+
+            BEGIN: begin
+                e.index <= s.fetched;
+                e.first_psn <= s.next_psn;
+                e.last_psn <= s.next_psn + psns - 24'd1;
+                e.length <= rejected ? '0 : length;
+                e.opcode <= rejected ? ferroce_pkg::CQE_OPCODE_SEND : cqe_opcode;
+                e.status <= begin_status;
+                e.is_local <= is_nop;
+                e.signaled <= signaled;
+                if (begin_status != ferroce_pkg::CQE_STATUS_SUCCESS) step <= APPEND;
+                else if (fence && reads_in_flight != '0) step <= STORE;
+                else step <= is_nop || fits ? APPEND : STORE;
+            end
+            APPEND: begin
+                s.fetched <= rejected ? producer : s.fetched + {28'b0, blocks};
+                s.tail <= s.tail + 1'b1;
+                if (e.status != ferroce_pkg::CQE_STATUS_SUCCESS) step <= SETTLE;
+                else if (e.is_local) begin
+                    s.cursor <= s.cursor + 1'b1;
+                    step <= SETTLE;
+                end else step <= MESSAGE;
+            end
+            REWRITE: step <= SETTLE;
+            SETTLE: step <= e.status != ferroce_pkg::CQE_STATUS_SUCCESS ? STORE : DECIDE;
+
+            MESSAGE: begin
+                if (has_to_rewind || is_errored || is_waiting) step <= DECIDE;
+                else if (budget == '0) step <= YIELD;
+                else if (is_window_full || is_read_limited) step <= STORE;
+                else step <= payload_bytes == '0 ? SEND : WALK;
+            end
+            WALK: if (walked) begin
+                if (walk_fault != '0) e.status <= ferroce_pkg::CQE_STATUS_LOCAL_PROTECTION;
+                step <= walk_fault != '0 ? REWRITE : SEND;
+            end
+            SEND: if (packet_ready) begin
+                s.next_psn <= s.next_psn + (is_read ? psns_left : 24'd1);
+                if (to_newest < (is_read ? psns_left : 24'd1))
+                    s.newest_psn <= s.next_psn + (is_read ? psns_left : 24'd1);
+                s.since_ack_request <= packet.ack_request ? '0 : s.since_ack_request + 1'b1;
+                if (is_read) s.reads_sent <= s.reads_sent + 1'b1;
+                if (is_last) s.cursor <= s.cursor + 1'b1;
+                budget <= budget - 1'b1;
+                timer_deadline <= now_ns + (64'd4096 << q.timeout);
+                more <= !is_last;
+                step <= TIMER;
+            end
+            // `newest_psn` is in the memory when the timer starts.
+            TIMER: if (timer_ready || q.timeout == '0) begin
+                new_pass <= 1'b0;
+                step <= more ? MESSAGE : budget == '0 ? YIELD : DECIDE;
+            end
+            YIELD: step <= STORE;
+            STORE: step <= IDLE;
+
+            FLUSH: if (flush_ready) begin
+                s.cursor <= s.tail;
+                s.next_psn <= s.newest_psn;
+                flushing <= 1'b1;
+                resuming <= 1'b0;
+                step <= FLUSH_NEXT;
+            end
+            FLUSH_NEXT: step <= has_work ? FETCH : STORE;
+            FLUSH_CQE: if (completion_ready) begin
+                s.fetched <= rejected ? producer : s.fetched + {28'b0, blocks};
+                step <= YIELD;
+            end
+
+            CONTROL_LOAD: step <= CONTROL_LOADED;
+            CONTROL_LOADED: begin
+                s <= loaded;
+                step <= control.op == card_pkg::CONTROL_QUERY ? CONTROL_DONE : CONTROL_DRAIN;
+            end
+            CONTROL_DRAIN: if (pieces_idle && completions_idle && unsent == '0) step <= CONTROL_RESET;
+            CONTROL_RESET: if (reset_ready) begin
+                s <= '0;
+                if (control.op == card_pkg::CONTROL_START) s.fetched <= s.fetched;
+                s.next_psn <= reset_psn;
+                s.newest_psn <= reset_psn;
+                have_wqe <= 1'b0;
+                step <= CONTROL_STORE;
+            end
+            CONTROL_STORE: step <= CONTROL_DONE;
+            CONTROL_DONE: step <= IDLE;
+            default: step <= IDLE;
+        endcase
+        if (rst) begin
+            step <= INIT;
+            sweep <= '0;
+            have_wqe <= 1'b0;
+        end
+    end
+
+    always_ff @(posedge clk) begin
+        if (!rst && step == SEND) begin
+            assert (e.status == ferroce_pkg::CQE_STATUS_SUCCESS && !e.is_local);
+            assert (psns_left != '0 && psns_left <= HALF_OF_PSNS[23:0]);
+            assert (to_newest <= HALF_OF_PSNS[23:0]);
+        end
+        if (!rst && step == APPEND) assert (s.cursor == s.tail);
+        if (!rst && sent_valid) assert (unsent != '0);
+    end
+endmodule

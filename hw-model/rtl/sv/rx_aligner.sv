@@ -1,0 +1,123 @@
+// Reads payloads out of the receive buffer and moves them to byte 0: one beat a cycle.
+//
+// Ports: place_* says where a frame lies in the buffer (first beat, beat behind it), where in it its
+// payload begins and how long that is. beat_* reads the buffer, whose registered answer is `beat`.
+// `done` pulses with the frame's end when its last beat has been read. payload_* as of rx_buffer;
+// `beat_enable` depends on payload_ready in the same cycle.
+// Invariants: each frame gives its bytes in order, in at least one beat, the last one with `last`.
+module rx_aligner #(
+    parameter int LOG_BEATS = 10
+) (
+    input  logic               clk,
+    input  logic               rst,
+
+    input  logic               place_valid,
+    output logic               place_ready,
+    input  logic [LOG_BEATS-1:0] place_start,
+    input  logic [LOG_BEATS:0] place_end,
+    input  logic [7:0]         place_offset,
+    input  logic [12:0]        place_bytes,
+
+    output logic               done,
+    output logic [LOG_BEATS:0] done_end,
+
+    output logic               beat_enable,
+    output logic [LOG_BEATS-1:0] beat_place,
+    input  logic [511:0]       beat,
+
+    output logic               payload_valid,
+    input  logic               payload_ready,
+    output logic [511:0]       payload_data,
+    output logic [6:0]         payload_bytes,
+    output logic               payload_last,
+    output logic               idle
+);
+    // A payload of n beats takes n + 1 slots: in slot k, beat k of the frame is read, and beat k - 1
+    // of the payload is put together of this beat and the one before. The last beat that is read may
+    // lie behind the frame; nothing of it is used then.
+    logic               reading, first;    // `first`: slot 0, which gives nothing
+    logic [LOG_BEATS-1:0] at;
+    logic [LOG_BEATS:0] frame_end;
+    logic [5:0]         shift;
+    logic [12:0]        left;              // bytes from this slot on
+    logic               advance, is_last_slot;
+
+    assign advance = !payload_valid || payload_ready;
+    assign is_last_slot = reading && !first && left <= 13'd64;
+    assign place_ready = advance && (!reading || is_last_slot);
+    assign beat_enable = advance;
+    assign beat_place = at;
+    assign done = advance && is_last_slot;
+    assign done_end = frame_end;
+
+    always_ff @(posedge clk) begin
+        if (advance) begin
+            first <= 1'b0;
+            at <= at + 1'b1;
+            if (!first) left <= left - 13'd64;
+            if (is_last_slot) reading <= 1'b0;
+            if (place_ready && place_valid) begin
+                reading <= 1'b1;
+                first <= 1'b1;
+                at <= place_start + {{(LOG_BEATS-2){1'b0}}, place_offset[7:6]};
+                frame_end <= place_end;
+                shift <= place_offset[5:0];
+                left <= place_bytes;
+            end
+        end
+        if (rst) reading <= 1'b0;
+    end
+
+    logic valid1, valid2;
+    assign idle = !reading && !valid1 && !valid2 && !payload_valid;
+
+    // ------------------------------------------------------------------- stage 1: the beat is there
+    logic       last1;
+    logic [5:0] shift1;
+    logic [6:0] bytes1;
+    always_ff @(posedge clk) begin
+        if (advance) begin
+            valid1 <= reading && !first;
+            last1 <= is_last_slot;
+            shift1 <= shift;
+            bytes1 <= left > 13'd64 ? 7'd64 : left[6:0];
+        end
+        if (rst) valid1 <= 1'b0;
+    end
+
+    // -------------------------------------------------------------------------- stage 2: it is rotated
+    logic         last2;
+    logic [5:0]   shift2;
+    logic [6:0]   bytes2;
+    logic [511:0] rotated2;
+    /* verilator lint_off UNUSEDSIGNAL */
+    logic [1023:0] twice1;
+    /* verilator lint_on UNUSEDSIGNAL */
+    assign twice1 = {beat, beat} >> {shift1, 3'b000};
+    always_ff @(posedge clk) begin
+        if (advance) begin
+            valid2 <= valid1;
+            last2 <= last1;
+            shift2 <= shift1;
+            bytes2 <= bytes1;
+            rotated2 <= twice1[511:0];
+        end
+        if (rst) valid2 <= 1'b0;
+    end
+
+    // -------------------------------------------- stage 3: it is put together with the one before it
+    logic [511:0] before3;
+    always_ff @(posedge clk) begin
+        if (advance) begin
+            before3 <= rotated2;
+            payload_valid <= valid2;
+            payload_last <= last2;
+            payload_bytes <= bytes2;
+            for (int i = 0; i < 64; i++) begin
+                payload_data[8*i +: 8] <=
+                    7'(i) + {1'b0, shift2} < 7'd64 ? before3[8*i +: 8] : rotated2[8*i +: 8];
+            end
+        end
+        if (rst) payload_valid <= 1'b0;
+    end
+endmodule

@@ -1,0 +1,217 @@
+// Receive buffer: holds frames until roce_rx has judged them; right ones go on as packets, and their
+// payloads as a stream of aligned beats.
+//
+// Ports: rx_* as s_* of roce_rx, never stalled. packet_* are the right frames, numbered from 1 on.
+// payload_* is the payload of each of them, in the same order: byte 0 of the payload is byte 0 of the
+// first beat, each beat but the last has 64 bytes; a frame without payload has one beat of no bytes.
+// count_* pulse once a frame; `count_bytes` goes with `count_frame`, without FCS.
+// Invariants: a frame that is malformed, damaged or longer than a packet may be leaves no trace; one
+// that does not fit is dropped whole (`count_overflow`) and takes no number.
+module rx_buffer #(
+    parameter int LOG_BEATS = 10,          // 64 KiB
+    parameter int LOG_PACKETS = 5
+) (
+    input  logic         clk,
+    input  logic         rst,
+
+    input  logic         rx_valid,
+    input  logic [511:0] rx_data,
+    input  logic [6:0]   rx_bytes,
+    input  logic         rx_last,
+
+    output logic         packet_valid,
+    input  logic         packet_ready,
+    output card_pkg::rx_packet_t packet,
+
+    output logic         payload_valid,
+    input  logic         payload_ready,
+    output logic [511:0] payload_data,
+    output logic [6:0]   payload_bytes,
+    output logic         payload_last,
+
+    output logic         count_frame,
+    output logic [15:0]  count_bytes,
+    output logic         count_malformed,
+    output logic         count_icrc_error,
+    output logic         count_overflow,
+    output logic         idle
+);
+    localparam int LOG_IN_FLIGHT = 3;      // frames between their last beat and their verdict: 5
+    localparam int PACKET_BITS = $bits(packet);
+    localparam int PAYLOAD_BITS = LOG_BEATS + (LOG_BEATS + 1) + 8 + 13;
+
+    // ------------------------------------------------------------------------ beats into the buffer
+    // Places are free-running; one bit more than a beat's address.
+    logic [LOG_BEATS:0] written, frame_start, freed;
+    logic [15:0]        frame_bytes;
+    logic               in_frame, overflowed, has_room, lost;
+
+    assign has_room = written != {!freed[LOG_BEATS], freed[LOG_BEATS-1:0]};
+    assign lost = (in_frame && overflowed) || !has_room;
+
+    logic [16:0] frame_bytes_now;
+    assign frame_bytes_now = {1'b0, in_frame ? frame_bytes : 16'd0} + {10'b0, rx_bytes};
+
+    always_ff @(posedge clk) begin
+        if (rx_valid) begin
+            in_frame <= !rx_last;
+            overflowed <= lost;
+            frame_bytes <= frame_bytes_now[16] ? 16'hffff : frame_bytes_now[15:0];
+            written <= lost ? frame_start : written + 1'b1;
+            if (rx_last && !lost) frame_start <= written + 1'b1;
+        end
+        if (rst) begin
+            in_frame <= 1'b0;
+            written <= '0;
+            frame_start <= '0;
+        end
+    end
+
+    // ------------------------------------------------------- frames that have no verdict, in order
+    logic         verdict, malformed, icrc_ok, is_v6, ack_request;
+    logic [7:0]   opcode, payload_offset;
+    logic [15:0]  p_key, payload_length;
+    logic [23:0]  dest_qp, psn;
+    logic [127:0] source;
+    logic [63:0]  address;
+    logic [31:0]  r_key, length, aeth, immediate;
+    /* verilator lint_off UNUSEDSIGNAL */
+    logic [7:0]   flags;                   // only SE is told
+    /* verilator lint_on UNUSEDSIGNAL */
+
+    logic               judged_valid, judged_lost;
+    logic [LOG_BEATS-1:0] judged_start;
+    logic [LOG_BEATS:0] judged_end;
+    logic [15:0]        judged_bytes;
+    /* verilator lint_off PINCONNECTEMPTY */
+    fifo #(.BITS(LOG_BEATS + (LOG_BEATS + 1) + 17), .LOG_DEPTH(LOG_IN_FLIGHT)) in_flight (
+        .clk(clk), .rst(rst),
+        .s_valid(rx_valid && rx_last), .s_ready(),
+        .s_data({frame_start[LOG_BEATS-1:0], lost ? frame_start : written + 1'b1, frame_bytes_now[16] ? 16'hffff :
+                 frame_bytes_now[15:0], lost}),
+        .m_valid(judged_valid), .m_ready(verdict),
+        .m_data({judged_start, judged_end, judged_bytes, judged_lost})
+    );
+
+    roce_rx parser (
+        .clk(clk), .rst(rst),
+        .s_valid(rx_valid), .s_data(rx_data), .s_bytes(rx_bytes), .s_last(rx_last),
+        .m_valid(verdict), .m_malformed(malformed), .m_icrc_ok(icrc_ok), .m_is_v6(is_v6),
+        .m_opcode(opcode), .m_flags(flags), .m_p_key(p_key), .m_congestion(), .m_dest_qp(dest_qp),
+        .m_ack_request(ack_request), .m_reserved7(), .m_psn(psn), .m_source(source),
+        .m_destination(), .m_srqn(), .m_address(address), .m_r_key(r_key), .m_length(length),
+        .m_aeth(aeth), .m_immediate(immediate), .m_q_key(), .m_source_qp(), .m_swap_add(),
+        .m_compare(), .m_original(), .m_payload_offset(payload_offset),
+        .m_payload_length(payload_length)
+    );
+    /* verilator lint_on PINCONNECTEMPTY */
+
+    // ------------------------------------------------------------------------------- the verdict
+    logic        is_good, is_right, packets_ready, payloads_ready, accepted;
+    logic [15:0] number;                   // of the newest right frame
+    card_pkg::rx_packet_t judged;
+
+    assign is_good = !malformed && payload_length[15:13] == 3'd0;   // rx_packet_t can say no more
+    assign is_right = verdict && !judged_lost && is_good && icrc_ok;
+    assign accepted = is_right && packets_ready && payloads_ready;
+
+    always_comb begin
+        judged.number = number + 16'd1;
+        judged.opcode = opcode;
+        judged.solicited = flags[7];
+        judged.ack_request = ack_request;
+        judged.p_key = p_key;
+        judged.dest_qpn = dest_qp;
+        judged.psn = psn;
+        judged.is_v6 = is_v6;
+        judged.source = source;
+        judged.address = address;
+        judged.r_key = r_key;
+        judged.length = length;
+        judged.aeth = aeth;
+        judged.immediate = {immediate[7:0], immediate[15:8], immediate[23:16], immediate[31:24]};
+        judged.payload_bytes = payload_length[12:0];
+    end
+
+    always_ff @(posedge clk) begin
+        if (accepted) number <= number + 16'd1;
+        if (rst) number <= '0;
+    end
+
+    always_ff @(posedge clk) begin
+        count_frame <= verdict && !rst;
+        count_bytes <= judged_bytes;
+        count_overflow <= verdict && !rst && (judged_lost || (is_right && !accepted));
+        count_malformed <= verdict && !rst && !judged_lost && !is_good;
+        count_icrc_error <= verdict && !rst && !judged_lost && is_good && !icrc_ok;
+    end
+
+    block_fifo #(.BITS(PACKET_BITS), .LOG_DEPTH(LOG_PACKETS)) packets (
+        .clk(clk), .rst(rst),
+        .s_valid(accepted), .s_ready(packets_ready), .s_data(judged),
+        .m_valid(packet_valid), .m_ready(packet_ready), .m_data(packet)
+    );
+
+    // Where payloads are in the buffer. There are at most twice as many as packets: those that were
+    // handed over, and have not been placed yet.
+    logic               place_valid, place_ready;
+    logic [LOG_BEATS-1:0] place_start;
+    logic [LOG_BEATS:0] place_end;
+    logic [7:0]         place_offset;
+    logic [12:0]        place_bytes;
+    block_fifo #(.BITS(PAYLOAD_BITS), .LOG_DEPTH(LOG_PACKETS + 1)) payloads (
+        .clk(clk), .rst(rst),
+        .s_valid(accepted), .s_ready(payloads_ready),
+        .s_data({judged_start, judged_end, payload_offset, payload_length[12:0]}),
+        .m_valid(place_valid), .m_ready(place_ready),
+        .m_data({place_start, place_end, place_offset, place_bytes})
+    );
+
+    logic               reading_done, aligner_idle;
+    logic [LOG_BEATS:0] reading_end;
+    logic [LOG_BEATS-1:0] read_place;
+    logic               beat_enable;
+    logic [511:0]       beat;
+    rx_aligner #(.LOG_BEATS(LOG_BEATS)) aligner (
+        .clk(clk), .rst(rst),
+        .place_valid(place_valid), .place_ready(place_ready), .place_start(place_start),
+        .place_end(place_end), .place_offset(place_offset), .place_bytes(place_bytes),
+        .done(reading_done), .done_end(reading_end),
+        .beat_enable(beat_enable), .beat_place(read_place), .beat(beat),
+        .payload_valid(payload_valid), .payload_ready(payload_ready), .payload_data(payload_data),
+        .payload_bytes(payload_bytes), .payload_last(payload_last),
+        .idle(aligner_idle)
+    );
+
+    // ---------------------------------------------------------------------------- the buffer's RAM
+    logic [511:0] beats [1 << LOG_BEATS];
+    always_ff @(posedge clk) begin
+        if (rx_valid && !lost) beats[written[LOG_BEATS-1:0]] <= rx_data;
+    end
+    always_ff @(posedge clk) begin
+        if (beat_enable) beat <= beats[read_place];
+    end
+
+    // Room behind a frame that has been read is free, and when none is to be read, all that is
+    // judged: frames that were dropped take room until then.
+    logic [LOG_PACKETS+1:0] unread;        // accepted frames that are not read
+    logic [LOG_BEATS:0]     judged_up_to;
+    always_ff @(posedge clk) begin
+        if (verdict) judged_up_to <= judged_end;
+        unread <= unread + {{(LOG_PACKETS+1){1'b0}}, accepted} - {{(LOG_PACKETS+1){1'b0}}, reading_done};
+        if (reading_done) freed <= reading_end;
+        else if (unread == '0) freed <= judged_up_to;
+        if (rst) begin
+            judged_up_to <= '0;
+            unread <= '0;
+            freed <= '0;
+        end
+    end
+
+    assign idle = !rx_valid && !in_frame && !judged_valid && unread == '0 && aligner_idle
+               && !packet_valid;
+
+    always_ff @(posedge clk) begin
+        if (!rst && verdict) assert (judged_valid);
+    end
+endmodule

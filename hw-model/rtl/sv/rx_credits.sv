@@ -1,0 +1,29 @@
+// How many frames are between the wire and host memory: a wire that can wait, as a simulated one can,
+// gives no frame while `room` is low, and the receive buffer drops none.
+//
+// Ports: `comes` pulses with the last beat of a frame, `dropped` for one that goes no further;
+// `frames_done` is scatter's.
+// Invariant: frames that came are dropped or done, each once.
+module rx_credits #(
+    parameter int FRAMES = 8               // the longest ones fit into the receive buffer
+) (
+    input  logic        clk,
+    input  logic        rst,
+    input  logic        comes,
+    input  logic        dropped,
+    input  logic [15:0] frames_done,
+    output logic        room
+);
+    localparam int BITS = $clog2(FRAMES) + 2;
+    logic [BITS-1:0] held;
+    logic [15:0]     last_done;
+    assign room = held < BITS'(FRAMES);
+    always_ff @(posedge clk) begin
+        last_done <= frames_done;
+        held <= held + BITS'(comes) - BITS'(dropped) - BITS'(frames_done - last_done);
+        if (rst) begin
+            held <= '0;
+            last_done <= '0;
+        end
+    end
+endmodule

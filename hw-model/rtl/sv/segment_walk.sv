@@ -1,0 +1,139 @@
+// Bytes of a message to pieces: one memory request for each data segment that has some of them, or
+// pieces of the ring when the payload lies in the WQE.
+//
+// Ports: `start` takes `offset`, of the message, and `bytes` (not zero), and what of the WQE and the
+// QP is below it, which holds until `done`: a pulse, with `fault` if memory_unit has refused (its
+// code), or 7 if the segments end early. segment_* reads wqe_decode. request_* and answer_* go to
+// memory_unit, pieces leave by piece_*, the last one with `last`.
+// Invariant: without a fault the pieces have `bytes` bytes together. A fault comes after the pieces
+// before it; none of them has `last`.
+module segment_walk (
+    input  logic        clk,
+    input  logic        rst,
+
+    input  logic        start,
+    input  logic [31:0] offset,
+    input  logic [12:0] bytes,
+    output logic        done,
+    output logic [2:0]  fault,
+
+    input  logic [23:0] pd,
+    input  logic [23:0] qpn,
+    input  logic [3:0]  rights,
+    input  logic        is_inline,
+    input  logic [6:0]  inline_at,
+    input  logic [31:0] wqe_index,
+    input  logic [63:0] ring_base,
+    input  logic [4:0]  log_ring_blocks,
+    input  logic [4:0]  segments,
+
+    output logic [3:0]  segment_number,
+    input  logic [63:0] segment_address,
+    input  logic [31:0] segment_length,
+    input  logic [31:0] segment_key,
+
+    output logic                      request_valid,
+    input  logic                      request_ready,
+    output card_pkg::memory_request_t request,
+    input  logic                      answer_valid,
+    output logic                      answer_ready,
+    input  card_pkg::piece_t          answer,
+    input  logic [2:0]                answer_fault,
+
+    output logic                      piece_valid,
+    input  logic                      piece_ready,
+    output card_pkg::piece_t          piece
+);
+    localparam logic [2:0] FAULT_NO_SEGMENT = 3'd7;
+
+    typedef enum logic [2:0] {IDLE, SEGMENT, SEEK, REQUEST, ANSWER, RING, DONE} step_t;
+    step_t step;
+
+    logic [31:0] skip;                     // bytes of the segments from here on that are not wanted
+    logic [12:0] left;
+    logic [4:0]  number;
+    assign segment_number = number[3:0];
+
+    // ------------------------------------------------------------------------------------ a segment
+    logic [31:0] rest;
+    logic [12:0] part;
+    assign rest = segment_length - skip;
+    assign part = rest < {19'b0, left} ? rest[12:0] : left;
+
+    // ------------------------------------------------------------------ payload in the ring: a block
+    logic [31:0] block;
+    logic [12:0] ring_part;
+    assign block = (wqe_index + {6'b0, skip[31:6]}) & ((32'd1 << log_ring_blocks) - 32'd1);
+    assign ring_part = left < 13'd64 - {7'b0, skip[5:0]} ? left : 13'd64 - {7'b0, skip[5:0]};
+
+    logic is_last;                         // of the segments with bytes of this packet
+    assign is_last = left == request.length[12:0];
+    always_comb begin
+        if (step == RING) begin
+            piece.iova = ring_base + {26'b0, block, skip[5:0]};
+            piece.bytes = ring_part;
+            piece.last = left == ring_part;
+        end else begin
+            piece = answer;
+            piece.last = answer.last && is_last;
+        end
+    end
+    assign piece_valid = step == RING || (step == ANSWER && answer_valid && answer_fault == '0);
+    assign answer_ready = step == ANSWER && (piece_ready || answer_fault != '0);
+    assign request_valid = step == REQUEST;
+    assign done = step == DONE;
+
+    always_ff @(posedge clk) begin
+        case (step)
+            IDLE: if (start) begin
+                skip <= is_inline ? offset + {25'b0, inline_at} : offset;
+                left <= bytes;
+                number <= '0;
+                fault <= '0;
+                step <= is_inline ? RING : SEGMENT;
+            end
+            SEGMENT: begin                 // it is read
+                step <= SEEK;
+                if (number == segments) begin
+                    fault <= FAULT_NO_SEGMENT;
+                    step <= DONE;
+                end
+            end
+            SEEK: if (skip >= segment_length) begin
+                skip <= skip - segment_length;
+                number <= number + 1'b1;
+                step <= SEGMENT;
+            end else begin
+                request.key <= segment_key;
+                request.pd <= pd;
+                request.qpn <= qpn;
+                request.rights <= rights;
+                request.address <= segment_address + {32'b0, skip};
+                request.length <= {19'b0, part};
+                request.check_only <= 1'b0;
+                skip <= '0;
+                number <= number + 1'b1;
+                step <= REQUEST;
+            end
+            REQUEST: if (request_ready) step <= ANSWER;
+            ANSWER: if (answer_valid && answer_ready && answer.last) begin
+                left <= left - request.length[12:0];
+                fault <= answer_fault;
+                step <= is_last || answer_fault != '0 ? DONE : SEGMENT;
+            end
+            RING: if (piece_ready) begin
+                left <= left - ring_part;
+                skip <= skip + {19'b0, ring_part};
+                if (piece.last) step <= DONE;
+            end
+            DONE: step <= IDLE;
+            default: step <= IDLE;
+        endcase
+        if (rst) step <= IDLE;
+    end
+
+    always_ff @(posedge clk) begin
+        if (!rst && start) assert (step == IDLE && bytes != '0);
+        if (!rst && answer_valid && answer_ready && answer_fault != '0) assert (answer.last);
+    end
+endmodule

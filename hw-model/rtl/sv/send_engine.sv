@@ -1,0 +1,251 @@
+// The send side of the transport: requester, completer, their timers, doorbells and memories.
+//
+// Ports: those of the blocks requester and completer of CARD.md; `requester_*` and `completer_*` tell
+// apart what both have. `wake_*` pulses when qp_table has written the state of a QP. `packet_done`
+// pulses when an answer of steer has had its effect. Reads of the ring have bit 6 of `read_index` set
+// when they are the completer's. `deadline_*` is the earliest timer when `idle`.
+// Invariant: completions of a QP are in the order of its WQEs.
+module send_engine (
+    input  logic         clk,
+    input  logic         rst,
+    input  logic [63:0]  now_ns,
+    output logic         idle,
+    output logic         deadline_valid,
+    output logic [63:0]  deadline_ns,
+
+    // The command engine and the tables.
+    input  logic               control_valid,
+    output logic               control_ready,
+    input  card_pkg::control_t control,
+    output logic [23:0]        query_send_psn,
+    output logic [23:0]        query_unacknowledged_psn,
+    output logic [31:0]        query_producer,
+    output logic [31:0]        query_fetched,
+    output logic               query_drained,
+    input  logic               doorbell_valid,
+    output logic               doorbell_ready,
+    input  logic [7:0]         doorbell_qp,
+    input  logic [31:0]        doorbell_index,
+    output logic               doorbell_error,
+    output logic [7:0]         requester_qp_index,
+    input  card_pkg::qp_t      requester_qp,
+    output logic [7:0]         completer_qp_index,
+    input  card_pkg::qp_t      completer_qp,
+    input  logic               wake_valid,
+    input  logic [7:0]         wake_qp,
+    output logic               fail_valid,
+    output logic [7:0]         fail_qp,
+    output logic [3:0]         gid_index,
+    input  logic [127:0]       gid,
+
+    // DMA of WQEs.
+    output logic         read_valid,
+    input  logic         read_ready,
+    output logic [63:0]  read_iova,
+    output logic [6:0]   read_index,
+    input  logic         line_valid,
+    input  logic         line_error,
+    /* verilator lint_off UNUSEDSIGNAL */
+    input  logic [6:0]   line_index,           // blocks are numbered with four bits
+    /* verilator lint_on UNUSEDSIGNAL */
+    input  logic [511:0] line,
+
+    // memory_unit.
+    output logic                      requester_request_valid,
+    input  logic                      requester_request_ready,
+    output card_pkg::memory_request_t requester_request,
+    input  logic                      requester_answer_valid,
+    output logic                      requester_answer_ready,
+    input  card_pkg::piece_t          requester_answer,
+    input  logic [2:0]                requester_answer_fault,
+    output logic                      completer_request_valid,
+    input  logic                      completer_request_ready,
+    output card_pkg::memory_request_t completer_request,
+    input  logic                      completer_answer_valid,
+    output logic                      completer_answer_ready,
+    input  card_pkg::piece_t          completer_answer,
+    input  logic [2:0]                completer_answer_fault,
+
+    // transmit.
+    output logic                 packet_valid,
+    input  logic                 packet_ready,
+    output card_pkg::tx_packet_t packet,
+    output logic                 piece_valid,
+    input  logic                 piece_ready,
+    output card_pkg::piece_t     piece,
+    input  logic                 sent_valid,
+    input  logic                 payload_error,
+    input  logic                 payload_error_responder,
+    input  logic [7:0]           payload_error_qp,
+
+    // steer and scatter.
+    input  logic                 answer_valid,
+    output logic                 answer_ready,
+    input  card_pkg::rx_packet_t answer,
+    output logic                 answer_done,
+    output logic                 place_valid,
+    input  logic                 place_ready,
+    output card_pkg::piece_t     place,
+    output logic                 place_drop,
+    input  logic [15:0]          frames_done,
+
+    // completion_writer.
+    output logic                  completion_valid,
+    input  logic                  completion_ready,
+    output card_pkg::completion_t completion
+);
+    localparam int LOG_ENTRIES = card_pkg::LOG_QPS + card_pkg::LOG_OUTSTANDING;
+    localparam logic [1:0] TIMER_STOP = 2'd0, TIMER_START = 2'd1, TIMER_START_IF_STOPPED = 2'd2;
+
+    // ------------------------------------------------------------------- whose turn, and what it has
+    logic pick_valid, pick_ready, again_valid, answered_valid, rung_valid, set_empty;
+    logic [7:0] pick_qp, again_qp, answered_qp, rung_qp;
+    ready_set #(.SETS(4)) ready (
+        .clk(clk), .rst(rst), .set_valid({again_valid, answered_valid, rung_valid, wake_valid}),
+        .set_qp({again_qp, answered_qp, rung_qp, wake_qp}), .pick_valid(pick_valid),
+        .pick_ready(pick_ready), .pick_qp(pick_qp), .empty(set_empty)
+    );
+
+    logic state_write, table_write, requester_wants_qp, forget_producer;
+    logic [7:0] state_at, requester_at, completer_at, doorbell_at;
+    logic [LOG_ENTRIES-1:0] table_at, completer_table_at;
+    card_pkg::send_state_t state, sent;
+    /* verilator lint_off UNUSEDSIGNAL */
+    card_pkg::send_state_t doorbell_state;     // all but what was fetched
+    /* verilator lint_on UNUSEDSIGNAL */
+    card_pkg::outstanding_t table_entry, table_of_requester, table_of_completer;
+    logic [31:0] producer;
+    ram_1w1r #(.BITS($bits(state)), .LOG_DEPTH(card_pkg::LOG_QPS)) states_of_completer (
+        .clk(clk), .write_valid(state_write), .write_at(state_at), .write_data(state),
+        .read_at(completer_at), .read_data(sent)
+    );
+    ram_1w1r #(.BITS($bits(state)), .LOG_DEPTH(card_pkg::LOG_QPS)) states_of_doorbells (
+        .clk(clk), .write_valid(state_write), .write_at(state_at), .write_data(state),
+        .read_at(doorbell_at), .read_data(doorbell_state)
+    );
+    // The outstanding table: the requester reads where it writes.
+    ram_1w1r #(.BITS($bits(table_entry)), .LOG_DEPTH(LOG_ENTRIES)) entries_of_requester (
+        .clk(clk), .write_valid(table_write), .write_at(table_at), .write_data(table_entry),
+        .read_at(table_at), .read_data(table_of_requester)
+    );
+    ram_1w1r #(.BITS($bits(table_entry)), .LOG_DEPTH(LOG_ENTRIES)) entries_of_completer (
+        .clk(clk), .write_valid(table_write), .write_at(table_at), .write_data(table_entry),
+        .read_at(completer_table_at), .read_data(table_of_completer)
+    );
+
+    logic doorbells_idle;
+    assign requester_qp_index = requester_wants_qp ? requester_at : doorbell_at;
+    assign completer_qp_index = completer_at;
+    send_doorbells doorbells (
+        .clk(clk), .rst(rst), .idle(doorbells_idle), .doorbell_valid(doorbell_valid),
+        .doorbell_ready(doorbell_ready), .doorbell_qp(doorbell_qp), .doorbell_index(doorbell_index),
+        .doorbell_error(doorbell_error), .rung_valid(rung_valid), .rung_qp(rung_qp),
+        .table_busy(requester_wants_qp), .log_send_blocks(requester_qp.log_send_blocks),
+        .state_at(doorbell_at), .fetched(doorbell_state.fetched), .requester_at(requester_at),
+        .producer(producer), .forget(forget_producer)
+    );
+
+    // -------------------------------------------------------------------------------------- timers
+    logic [1:0] timer_valid, timer_ready;
+    logic timer_start, expired_valid, expired_ready, timers_idle;
+    logic [63:0] requester_deadline, completer_deadline;
+    logic [7:0] expired_qp;
+    timers timers_of_qps (
+        .clk(clk), .rst(rst), .now_ns(now_ns), .set_valid(timer_valid), .set_ready(timer_ready),
+        .set_op({timer_start ? TIMER_START : TIMER_STOP, TIMER_START_IF_STOPPED}),
+        .set_qp({completer_at, requester_at}),
+        .set_deadline({completer_deadline, requester_deadline}), .expired_valid(expired_valid),
+        .expired_ready(expired_ready), .expired_qp(expired_qp), .deadline_valid(deadline_valid),
+        .deadline_ns(deadline_ns), .idle(timers_idle)
+    );
+
+    // ------------------------------------------------------------- one read port, one completion port
+    logic [1:0] block_valid, block_ready, block_line;
+    logic [3:0] requester_block, completer_block;
+    logic [63:0] requester_iova, completer_iova;
+    logic chosen, last_chosen, is_held;
+    assign chosen = is_held ? last_chosen : !block_valid[0];
+    assign read_valid = block_valid != '0;
+    assign read_iova = chosen ? completer_iova : requester_iova;
+    assign read_index = {chosen, 2'b0, chosen ? completer_block : requester_block};
+    assign block_ready = {read_ready && chosen, read_ready && !chosen};
+    assign block_line = {line_valid && line_index[6], line_valid && !line_index[6]};
+    always_ff @(posedge clk) begin
+        last_chosen <= chosen;
+        is_held <= !rst && read_valid && !read_ready;
+    end
+
+    logic [1:0] ends_valid, ends_ready;
+    card_pkg::completion_t requester_completion, completer_completion;
+    logic [15:0] frame;
+    assign ends_ready[1] = !completion_valid;
+    assign ends_ready[0] = !completion_valid && !ends_valid[1];
+    always_ff @(posedge clk) begin
+        if (completion_ready) completion_valid <= 1'b0;
+        if (!completion_valid && ends_valid != '0) begin
+            completion_valid <= 1'b1;
+            completion <= ends_valid[1] ? completer_completion : requester_completion;
+        end
+        if (rst) completion_valid <= 1'b0;
+    end
+
+    // -------------------------------------------------------------------------------- the two engines
+    card_pkg::retire_state_t retired;
+    logic is_going_back, is_waiting, is_errored, went_back, settle;
+    logic flush_valid, flush_ready, reset_valid, reset_ready, requester_idle, completer_idle;
+    logic [23:0] reset_psn;
+    requester send (
+        .clk(clk), .rst(rst), .now_ns(now_ns), .idle(requester_idle),
+        .control_valid(control_valid), .control_ready(control_ready), .control(control),
+        .query_send_psn(query_send_psn), .query_unacknowledged_psn(query_unacknowledged_psn),
+        .query_producer(query_producer), .query_fetched(query_fetched), .query_drained(query_drained),
+        .pick_valid(pick_valid), .pick_ready(pick_ready), .pick_qp(pick_qp),
+        .again_valid(again_valid), .again_qp(again_qp), .qp_wanted(requester_wants_qp),
+        .at(requester_at), .qp(requester_qp), .producer(producer), .forget_producer(forget_producer),
+        .gid_index(gid_index), .gid(gid), .state_write(state_write), .state_at(state_at), .state(state),
+        .table_write(table_write), .table_at(table_at), .table_entry(table_entry),
+        .table_read(table_of_requester), .retired(retired), .is_going_back(is_going_back),
+        .is_waiting(is_waiting), .is_errored(is_errored), .went_back(went_back), .settle(settle),
+        .flush_valid(flush_valid), .flush_ready(flush_ready), .reset_valid(reset_valid),
+        .reset_ready(reset_ready), .reset_psn(reset_psn), .timer_valid(timer_valid[0]),
+        .timer_ready(timer_ready[0]), .timer_deadline(requester_deadline),
+        .read_valid(block_valid[0]), .read_ready(block_ready[0]), .read_iova(requester_iova),
+        .read_block(requester_block), .line_valid(block_line[0]), .line_error(line_error),
+        .line_block(line_index[3:0]), .line(line),
+        .request_valid(requester_request_valid), .request_ready(requester_request_ready),
+        .request(requester_request), .answer_valid(requester_answer_valid),
+        .answer_ready(requester_answer_ready), .answer(requester_answer),
+        .answer_fault(requester_answer_fault), .packet_valid(packet_valid),
+        .packet_ready(packet_ready), .packet(packet), .piece_valid(piece_valid),
+        .piece_ready(piece_ready), .piece(piece), .sent_valid(sent_valid), .completion_valid(ends_valid[0]),
+        .completion_ready(ends_ready[0]), .completion(requester_completion),
+        .completions_idle(!completion_valid), .frame(frame)
+    );
+    completer retire (
+        .clk(clk), .rst(rst), .now_ns(now_ns), .idle(completer_idle),
+        .packet_valid(answer_valid), .packet_ready(answer_ready), .packet(answer),
+        .packet_done(answer_done), .at(completer_at),
+        .qp(completer_qp), .sent(sent), .table_at(completer_table_at),
+        .table_read(table_of_completer), .requester_at(requester_at), .retired(retired),
+        .is_going_back(is_going_back), .is_waiting(is_waiting), .is_errored(is_errored),
+        .went_back(went_back), .settle(settle), .flush_valid(flush_valid), .flush_ready(flush_ready),
+        .reset_valid(reset_valid), .reset_ready(reset_ready), .reset_psn(reset_psn),
+        .again_valid(answered_valid), .again_qp(answered_qp),
+        .payload_error(payload_error && !payload_error_responder),
+        .payload_error_qp(payload_error_qp), .timer_valid(timer_valid[1]),
+        .timer_ready(timer_ready[1]), .timer_start(timer_start), .timer_deadline(completer_deadline),
+        .expired_valid(expired_valid), .expired_ready(expired_ready), .expired_qp(expired_qp),
+        .read_valid(block_valid[1]), .read_ready(block_ready[1]), .read_iova(completer_iova),
+        .read_block(completer_block), .line_valid(block_line[1]), .line_error(line_error),
+        .line_block(line_index[3:0]), .line(line),
+        .request_valid(completer_request_valid), .request_ready(completer_request_ready),
+        .request(completer_request), .answer_valid(completer_answer_valid),
+        .answer_ready(completer_answer_ready), .answer(completer_answer),
+        .answer_fault(completer_answer_fault), .place_valid(place_valid), .place_ready(place_ready),
+        .place(place), .place_drop(place_drop), .frames_done(frames_done), .frame(frame),
+        .completion_valid(ends_valid[1]), .completion_ready(ends_ready[1]),
+        .completion(completer_completion), .fail_valid(fail_valid), .fail_qp(fail_qp)
+    );
+    assign idle = set_empty && requester_idle && completer_idle && doorbells_idle && timers_idle
+               && !completion_valid && !control_valid && !answer_valid && !rung_valid && !wake_valid;
+endmodule

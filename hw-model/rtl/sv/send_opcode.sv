@@ -1,0 +1,56 @@
+// What a SendOpcode is on the wire and in a completion (IBTA vol 1, 9.2.1: RC).
+//
+// Ports: `is_first` and `is_last` are of the packet in its message. Combinational.
+// Invariant: operations that the card does not have are completed with their own code, others as SEND.
+module send_opcode (
+    input  logic [7:0] opcode,
+    input  logic       is_first,
+    input  logic       is_last,
+    output logic [7:0] packet_opcode,
+    output logic [7:0] cqe_opcode,
+    output logic       is_read,
+    output logic       takes_receive       // of the peer
+);
+    localparam logic [4:0] SEND_FIRST = 5'h00, WRITE_FIRST = 5'h06, READ_REQUEST = 5'h0c;
+    localparam logic [4:0] MIDDLE = 5'd1, LAST = 5'd2, LAST_IMMEDIATE = 5'd3, ONLY = 5'd4;
+    localparam logic [4:0] ONLY_IMMEDIATE = 5'd5;
+    localparam logic [4:0] SEND_LAST_INVALIDATE = 5'h16, SEND_ONLY_INVALIDATE = 5'h17;
+
+    logic with_immediate, is_write, is_invalidate;
+    logic [4:0] place, code;
+    assign is_read = opcode == ferroce_pkg::SEND_OPCODE_RDMA_READ;
+    assign is_write = opcode == ferroce_pkg::SEND_OPCODE_RDMA_WRITE
+                   || opcode == ferroce_pkg::SEND_OPCODE_RDMA_WRITE_IMMEDIATE;
+    assign is_invalidate = opcode == ferroce_pkg::SEND_OPCODE_SEND_INVALIDATE;
+    assign with_immediate = opcode == ferroce_pkg::SEND_OPCODE_SEND_IMMEDIATE
+                         || opcode == ferroce_pkg::SEND_OPCODE_RDMA_WRITE_IMMEDIATE;
+    assign takes_receive = with_immediate || is_invalidate || opcode == ferroce_pkg::SEND_OPCODE_SEND;
+
+    always_comb begin
+        if (is_first && is_last) place = with_immediate ? ONLY_IMMEDIATE : ONLY;
+        else if (is_last) place = with_immediate ? LAST_IMMEDIATE : LAST;
+        // The code of First is that of the operation.
+        else place = is_first ? 5'd0 : MIDDLE;
+
+        if (is_read) code = READ_REQUEST;
+        else if (is_invalidate && is_last) code = is_first ? SEND_ONLY_INVALIDATE : SEND_LAST_INVALIDATE;
+        // Only of a WRITE with immediate is 0x0b, Only without 0x0a: as those of SEND.
+        else code = (is_write ? WRITE_FIRST : SEND_FIRST) + place;
+        packet_opcode = {3'b000, code};
+    end
+
+    always_comb begin
+        case (opcode)
+            ferroce_pkg::SEND_OPCODE_NOP: cqe_opcode = ferroce_pkg::CQE_OPCODE_NOP;
+            ferroce_pkg::SEND_OPCODE_RDMA_WRITE, ferroce_pkg::SEND_OPCODE_RDMA_WRITE_IMMEDIATE:
+                cqe_opcode = ferroce_pkg::CQE_OPCODE_RDMA_WRITE;
+            ferroce_pkg::SEND_OPCODE_RDMA_READ: cqe_opcode = ferroce_pkg::CQE_OPCODE_RDMA_READ;
+            ferroce_pkg::SEND_OPCODE_COMPARE_SWAP: cqe_opcode = ferroce_pkg::CQE_OPCODE_COMPARE_SWAP;
+            ferroce_pkg::SEND_OPCODE_FETCH_ADD: cqe_opcode = ferroce_pkg::CQE_OPCODE_FETCH_ADD;
+            ferroce_pkg::SEND_OPCODE_LOCAL_INVALIDATE:
+                cqe_opcode = ferroce_pkg::CQE_OPCODE_LOCAL_INVALIDATE;
+            ferroce_pkg::SEND_OPCODE_BIND_WINDOW: cqe_opcode = ferroce_pkg::CQE_OPCODE_BIND_WINDOW;
+            default: cqe_opcode = ferroce_pkg::CQE_OPCODE_SEND;
+        endcase
+    end
+endmodule

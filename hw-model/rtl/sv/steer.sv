@@ -1,0 +1,138 @@
+// From right packets to the engine of their QP: requests to the responder, answers to the completer,
+// one at a time. Others are dropped.
+//
+// Ports: packet_* are those of rx_buffer. `request_*` and `answer_*` hand `handed`, with the context
+// of its QP, to the responder or the completer; `*_done` ends it, at the earliest with the hand-over.
+// `*_place_*` are the pieces of each engine, place_* those of all frames, to scatter: the place ports
+// pass through in the same cycle while an engine works.
+// Invariant: each frame has one run of pieces that ends with `last`. The engine that gets a frame with
+// payload makes it; all other frames get a piece of no bytes here.
+module steer (
+    input  logic                 clk,
+    input  logic                 rst,
+
+    input  logic                 packet_valid,
+    output logic                 packet_ready,
+    input  card_pkg::rx_packet_t packet,
+
+    output logic [7:0]           qp_index,
+    input  card_pkg::qp_t        qp,
+
+    output logic                 request_valid,
+    input  logic                 request_ready,
+    input  logic                 request_done,
+    output logic                 answer_valid,
+    input  logic                 answer_ready,
+    input  logic                 answer_done,
+    output card_pkg::rx_packet_t handed,
+    output card_pkg::qp_t        handed_qp,
+
+    input  logic                 request_place_valid,
+    output logic                 request_place_ready,
+    input  card_pkg::piece_t     request_place,
+    input  logic                 request_place_drop,
+    input  logic                 answer_place_valid,
+    output logic                 answer_place_ready,
+    input  card_pkg::piece_t     answer_place,
+    input  logic                 answer_place_drop,
+
+    output logic                 place_valid,
+    input  logic                 place_ready,
+    output card_pkg::piece_t     place,
+    output logic                 place_drop,
+
+    output logic                 count_no_qp,
+    output logic                 count_wrong_path,
+    output logic                 idle
+);
+    typedef enum logic [2:0] {IDLE, LOOK, JUDGE, ANNOUNCE, HAND, WORK} step_t;
+    step_t step;
+
+    // ------------------------------------------------------------------------------------ the checks
+    logic         is_rc, is_answer, is_known, receives, is_connected, has_p_key;
+    logic [127:0] peer, source;
+    logic         is_dropped;
+    assign is_rc = handed.opcode[7:5] == 3'd0;
+    assign is_answer = handed.opcode[4:0] >= 5'h0d && handed.opcode[4:0] <= 5'h12;
+    assign is_known = handed.dest_qpn[23:8] == card_pkg::QPN_BASE[23:8] && qp.exists
+        && qp.state >= ferroce_pkg::QP_STATE_CODE_RTR[2:0];
+    always_comb begin
+        for (int i = 0; i < 16; i++) peer[8*(15-i) +: 8] = qp.path.dest_gid[8*i +: 8];
+        source = handed.is_v6 ? handed.source : {80'd0, 16'hffff, handed.source[31:0]};
+    end
+    assign is_connected = peer == source;
+    // The card's key is a full member: it matches members of either kind (IBTA vol 1, 10.9.3).
+    assign has_p_key = handed.p_key[14:0] == card_pkg::DEFAULT_P_KEY[14:0];
+    always_comb begin
+        if (is_answer) receives = qp.state == ferroce_pkg::QP_STATE_CODE_RTS[2:0]
+            || qp.state == ferroce_pkg::QP_STATE_CODE_SQD[2:0];
+        else receives = qp.state != ferroce_pkg::QP_STATE_CODE_ERR[2:0];
+    end
+    assign is_dropped = !is_known || !is_connected || !is_rc || !has_p_key || !receives;
+
+    // ------------------------------------------------------------------------------------- the steps
+    logic to_answer, drops, is_done;
+    assign packet_ready = step == IDLE;
+    assign qp_index = handed.dest_qpn[7:0];
+    assign request_valid = step == HAND && !to_answer;
+    assign answer_valid = step == HAND && to_answer;
+    assign is_done = to_answer ? answer_done : request_done;
+    assign idle = step == IDLE && !packet_valid;
+
+    always_ff @(posedge clk) begin
+        count_no_qp <= 1'b0;
+        count_wrong_path <= 1'b0;
+        case (step)
+            IDLE: if (packet_valid) begin
+                handed <= packet;
+                step <= LOOK;
+            end
+            LOOK: step <= JUDGE;
+            JUDGE: begin
+                handed_qp <= qp;
+                to_answer <= is_answer;
+                drops <= is_dropped;
+                count_no_qp <= !is_known;
+                count_wrong_path <= is_known && !is_connected;
+                step <= is_dropped || handed.payload_bytes == 13'd0 ? ANNOUNCE : HAND;
+            end
+            ANNOUNCE: if (place_ready) step <= drops ? IDLE : HAND;
+            HAND: if (to_answer ? answer_ready : request_ready) step <= is_done ? IDLE : WORK;
+            WORK: if (is_done) step <= IDLE;
+            default: step <= IDLE;
+        endcase
+        if (rst) step <= IDLE;
+    end
+
+    // ------------------------------------------------------------------------------------ the pieces
+    logic works;
+    assign works = step == HAND || step == WORK;
+    assign request_place_ready = works && !to_answer && place_ready;
+    assign answer_place_ready = works && to_answer && place_ready;
+    always_comb begin
+        place = request_place;
+        place_drop = request_place_drop;
+        place_valid = works && request_place_valid;
+        if (step == ANNOUNCE) begin
+            place = '0;
+            place.last = 1'b1;
+            place_drop = drops;
+            place_valid = 1'b1;
+        end else if (to_answer) begin
+            place = answer_place;
+            place_drop = answer_place_drop;
+            place_valid = works && answer_place_valid;
+        end
+    end
+
+    // Runs of pieces, against the frames that were taken.
+    logic has_ended;
+    always_ff @(posedge clk) begin
+        if (rst || step == JUDGE) has_ended <= 1'b0;
+        else if (place_valid && place_ready) begin
+            assert (!has_ended);
+            has_ended <= place.last;
+        end
+        if (!rst && step == WORK && is_done) assert (has_ended || (place_valid && place_ready && place.last));
+    end
+endmodule

@@ -1,0 +1,205 @@
+// Fetches a send WQE, checks it and keeps it: the lines of a ring to fields and data segments.
+//
+// Ports: `begin_valid` starts with the WQE whose first block has `begin_index`, of which
+// `begin_available` blocks may exist; `done` is high from its end to the next beginning, and so long
+// all outputs hold. read_* asks for block `read_block` of the WQE, 0 to 9; line_* brings blocks in
+// any order. `status` is SUCCESS, or the CQE_STATUS_* with which the WQE fails; `rejected` says that
+// where the next WQE starts is not known. `segment_number` is answered with that segment in the next
+// cycle, once `done`. Inline payload starts at byte `inline_at` of the WQE.
+// Invariants: no more than ten blocks are read; `done` comes when every block that was asked for is
+// there. Atomics, LOCAL_INVALIDATE and BIND_WINDOW fail: the card has none of them.
+module wqe_decode (
+    input  logic         clk,
+    input  logic         rst,
+
+    input  logic         begin_valid,
+    input  logic [31:0]  begin_index,
+    input  logic [31:0]  begin_available,
+    output logic         done,
+
+    output logic         read_valid,
+    input  logic         read_ready,
+    output logic [3:0]   read_block,
+    input  logic         line_valid,
+    input  logic         line_error,
+    input  logic [3:0]   line_block,
+    input  logic [511:0] line,
+
+    output logic [7:0]   status,
+    output logic         rejected,
+    output logic [3:0]   blocks,
+    output logic [7:0]   opcode,
+    output logic         signaled,
+    output logic         solicited,
+    output logic         fence,
+    output logic         is_inline,
+    output logic [6:0]   inline_at,
+    output logic [31:0]  immediate,
+    output logic [63:0]  remote_address,
+    output logic [31:0]  remote_key,
+    output logic [31:0]  length,
+    output logic [4:0]   segments,
+
+    input  logic [3:0]   segment_number,
+    output logic [63:0]  segment_address,
+    output logic [31:0]  segment_length,
+    output logic [31:0]  segment_key
+);
+    localparam int GRANULE = 16;           // bytes: all segments of a connected QP have this size
+    localparam int HEAD_BITS = 8 * 36;     // control, remote address, inline header
+    localparam logic [35:0] MAX_LENGTH = 36'h8000_0000;
+
+    typedef enum logic [3:0] {IDLE, FIRST, FIRST_LINE, HEAD, REST, CHECK, WALK, SUM, DONE} step_t;
+    step_t step;
+
+    // ------------------------------------------------------------------------------- what is kept
+    logic [31:0] index, available;
+    logic [511:0] lines [16];              // ten are used
+    logic [3:0] missing;                   // blocks that were asked for and are not there
+    logic failed;                          // one of them could not be read
+    /* verilator lint_off UNUSEDSIGNAL */
+    logic [HEAD_BITS-1:0] head;            // its reserved bits
+    /* verilator lint_on UNUSEDSIGNAL */
+
+    // ------------------------------------------------------------------------------------ the head
+    logic [31:0] word, inline_length;
+    logic [4:0] word_blocks;
+    logic has_remote, is_supported, is_known, is_nop, is_read;
+    assign word = head[31:0];
+    assign word_blocks = word[ferroce_pkg::CONTROL_WORD_BLOCKS_LSB +: 5];
+    assign opcode = word[ferroce_pkg::CONTROL_WORD_OPCODE_LSB +: 8];
+    assign signaled = word[ferroce_pkg::CONTROL_WORD_SIGNALED_LSB];
+    assign solicited = word[ferroce_pkg::CONTROL_WORD_SOLICITED_LSB];
+    assign fence = word[ferroce_pkg::CONTROL_WORD_FENCE_LSB];
+    assign is_inline = word[ferroce_pkg::CONTROL_WORD_INLINE_LSB];
+    assign segments = word[ferroce_pkg::CONTROL_WORD_DATA_SEGMENTS_LSB +: 5];
+    assign blocks = word_blocks[3:0];
+    assign immediate = head[95:64];
+    assign remote_address = head[191:128];
+    assign remote_key = head[223:192];
+    assign is_nop = opcode == ferroce_pkg::SEND_OPCODE_NOP;
+    assign is_read = opcode == ferroce_pkg::SEND_OPCODE_RDMA_READ;
+    assign has_remote = is_read || opcode == ferroce_pkg::SEND_OPCODE_RDMA_WRITE
+                     || opcode == ferroce_pkg::SEND_OPCODE_RDMA_WRITE_IMMEDIATE;
+    assign is_supported = has_remote || is_nop || opcode == ferroce_pkg::SEND_OPCODE_SEND
+                       || opcode == ferroce_pkg::SEND_OPCODE_SEND_IMMEDIATE
+                       || opcode == ferroce_pkg::SEND_OPCODE_SEND_INVALIDATE;
+    // Operations whose WQEs are whole, but which the card does not have: the next WQE is found.
+    assign is_known = opcode == ferroce_pkg::SEND_OPCODE_COMPARE_SWAP
+                   || opcode == ferroce_pkg::SEND_OPCODE_FETCH_ADD
+                   || opcode == ferroce_pkg::SEND_OPCODE_LOCAL_INVALIDATE
+                   || opcode == ferroce_pkg::SEND_OPCODE_BIND_WINDOW;
+    assign inline_at = has_remote ? 7'd36 : 7'd20;
+    assign inline_length = has_remote ? head[287:256] : head[159:128];
+
+    logic [9:0] wqe_bytes, segments_end;
+    logic [10:0] inline_end;
+    assign wqe_bytes = {blocks, 6'b0};
+    assign segments_end = {1'b0, segments, 4'b0} + (has_remote ? 10'd32 : 10'd16);
+    assign inline_end = {1'b0, inline_length[9:0]} + {4'b0, inline_at};
+
+    // ------------------------------------------------------------------------------- the segments
+    logic [4:0] walk;
+    logic [5:0] granule;
+    logic [511:0] read_line;
+    logic [1:0] read_granule;
+    logic [8*GRANULE-1:0] segment;
+    assign granule = {1'b0, done ? {1'b0, segment_number} : walk} + (has_remote ? 6'd2 : 6'd1);
+    assign segment = read_line[{read_granule, 7'b0} +: 8*GRANULE];
+    assign segment_address = segment[63:0];
+    assign segment_length = segment[95:64];
+    assign segment_key = segment[127:96];
+
+    always_ff @(posedge clk) begin
+        if (line_valid) lines[line_block] <= line;
+    end
+    always_ff @(posedge clk) begin
+        read_line <= lines[granule[5:2]];
+        read_granule <= granule[1:0];
+    end
+
+    logic [35:0] sum;
+    assign length = sum[31:0];
+    assign done = step == DONE;
+    assign read_valid = step == FIRST || step == REST;
+
+    always_ff @(posedge clk) begin
+        if (line_valid) failed <= failed || line_error;
+        missing <= missing + {3'b0, read_valid && read_ready} - {3'b0, line_valid};
+
+        case (step)
+            IDLE, DONE: if (begin_valid) begin
+                index <= begin_index;
+                available <= begin_available;
+                status <= ferroce_pkg::CQE_STATUS_LOCAL_QP_OPERATION;
+                rejected <= 1'b1;
+                read_block <= '0;
+                failed <= 1'b0;
+                sum <= '0;
+                walk <= '0;
+                step <= FIRST;
+            end
+            FIRST: if (read_ready) step <= FIRST_LINE;
+            FIRST_LINE: if (line_valid) begin
+                head <= line[HEAD_BITS-1:0];
+                step <= line_error ? DONE : HEAD;
+            end
+            HEAD: begin
+                read_block <= 4'd1;
+                if (head[63:32] != index || word_blocks == '0 || {27'b0, word_blocks} > ferroce_pkg::WQE_MAX_BLOCKS
+                    || {27'b0, word_blocks} > available) step <= DONE;
+                else step <= word_blocks == 5'd1 ? CHECK : REST;
+            end
+            REST: if (read_ready) begin
+                read_block <= read_block + 1'b1;
+                if (read_block + 4'd1 == blocks) step <= CHECK;
+            end
+            CHECK: if (missing == '0) begin
+                step <= DONE;
+                if (failed) step <= DONE;
+                else if (is_known) rejected <= 1'b0;
+                else if (!is_supported) step <= DONE;
+                else if (is_nop) begin
+                    rejected <= 1'b0;
+                    status <= ferroce_pkg::CQE_STATUS_SUCCESS;
+                end else if (is_inline) begin
+                    sum <= {4'b0, inline_length};
+                    if (inline_length > ferroce_pkg::WQE_MAX_INLINE)
+                        status <= ferroce_pkg::CQE_STATUS_LOCAL_LENGTH;
+                    else if (inline_end <= {1'b0, wqe_bytes}) begin
+                        rejected <= 1'b0;
+                        // A READ has to put its data somewhere else than into the ring.
+                        if (!is_read) status <= ferroce_pkg::CQE_STATUS_SUCCESS;
+                    end
+                end else if (segments <= 5'(card_pkg::MAX_SEGMENTS) && segments_end <= wqe_bytes)
+                    step <= WALK;
+            end
+            // One segment in two cycles: its line is read, then its length is added.
+            WALK: begin
+                walk <= walk + 1'b1;
+                if (walk == segments) begin
+                    step <= DONE;
+                    if (sum > MAX_LENGTH) status <= ferroce_pkg::CQE_STATUS_LOCAL_LENGTH;
+                    else begin
+                        rejected <= 1'b0;
+                        status <= ferroce_pkg::CQE_STATUS_SUCCESS;
+                    end
+                end else step <= SUM;
+            end
+            SUM: begin
+                sum <= sum + {4'b0, segment_length};
+                step <= WALK;
+            end
+            default: step <= IDLE;
+        endcase
+        if (rst) begin
+            step <= IDLE;
+            missing <= '0;
+        end
+    end
+
+    always_ff @(posedge clk) begin
+        if (!rst && line_valid) assert (missing != '0 && {28'b0, line_block} < ferroce_pkg::WQE_MAX_BLOCKS);
+        if (!rst && begin_valid) assert (step == IDLE || step == DONE);
+    end
+endmodule

@@ -1,0 +1,201 @@
+//! Random packets, as bundle for the transmit path, and as the frame that the model sends.
+
+use ferroce_model::contexts::path::Path;
+use ferroce_spec::context::AddressEntry;
+use ferroce_spec::wqe::{AddressPath, VLAN_NONE};
+use ferroce_units::random::SplitMix64;
+use ferroce_wire::{
+    Aeth, Bth, Extension, IcrcMode, Ieth, Immediate, Opcode, Psn, Qpn, RKey, Reth,
+    TransportHeaders, finish,
+};
+
+use super::bundles::Bundle;
+
+/// Entries of the GID table.
+pub const GIDS: usize = 16;
+
+/// Opcodes of RC with SEND, WRITE and READ: with a payload of 1 to 4096 bytes, and without.
+const WITH_PAYLOAD: [u8; 16] = [
+    0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0d, 0x0e, 0x16, 0x17,
+];
+const WITHOUT: [u8; 10] = [0x04, 0x05, 0x0a, 0x0b, 0x0c, 0x0f, 0x10, 0x11, 0x11, 0x17];
+
+/// A packet, with its own words for what the bundle has.
+#[derive(Debug, Clone)]
+pub struct Packet {
+    pub path: AddressPath,
+    pub opcode: u8,
+    pub solicited: bool,
+    pub ack_request: bool,
+    pub dest_qpn: u32,
+    pub psn: u32,
+    pub address: u64,
+    pub r_key: u32,
+    pub length: u32,
+    pub immediate: [u8; 4],
+    pub aeth: u32,
+    pub payload: Vec<u8>,
+    pub qp: u8,
+}
+
+pub fn bytes<const N: usize>(random: &mut SplitMix64) -> [u8; N] {
+    core::array::from_fn(|_| random.number() as u8)
+}
+
+/// Returns a GID: every second one is IPv4-mapped.
+fn gid(is_v4: bool, random: &mut SplitMix64) -> [u8; 16] {
+    let mut gid = bytes::<16>(random);
+    if is_v4 {
+        gid[..10].fill(0);
+        gid[10..12].fill(0xff);
+        // Large addresses now and then, so that the carries of the checksum are carried.
+        if random.below(2) == 0 {
+            gid[12..].iter_mut().for_each(|byte| *byte |= 0xfe);
+        }
+    }
+    gid
+}
+
+/// Returns a GID table: IPv4 at even places.
+pub fn gid_table(random: &mut SplitMix64) -> [AddressEntry; GIDS] {
+    core::array::from_fn(|index| AddressEntry {
+        gid: gid(index % 2 == 0, random),
+        mac: bytes(random),
+        ..AddressEntry::default()
+    })
+}
+
+/// Returns a number of payload bytes: small ones, whole ones, any.
+fn payload_length(random: &mut SplitMix64) -> usize {
+    1 + match random.below(4) {
+        0 => random.below(4),
+        1 => random.below(200),
+        2 => [255, 511, 1023, 4095][random.below(4) as usize],
+        _ => random.below(4096),
+    } as usize
+}
+
+impl Packet {
+    pub fn random(random: &mut SplitMix64) -> Self {
+        let has_payload = random.below(4) != 0;
+        let opcodes: &[u8] = if has_payload { &WITH_PAYLOAD } else { &WITHOUT };
+        let length = if has_payload {
+            payload_length(random)
+        } else {
+            0
+        };
+        let index = random.below(GIDS as u64) as u16;
+        let mut path = AddressPath {
+            dest_gid: gid(index % 2 == 0, random),
+            dest_mac: bytes(random),
+            vlan: VLAN_NONE,
+            source_gid_index: index,
+            udp_source_port: random.number() as u16,
+            traffic_class: random.number() as u8,
+            hop_limit: random.number() as u8,
+            service_level: random.below(16) as u8,
+            flow_label: random.below(1 << 20) as u32,
+            ..AddressPath::default()
+        };
+        if random.below(3) == 0 {
+            path.vlan = random.below(0xffff) as u16;
+        }
+        Self {
+            path,
+            opcode: opcodes[random.below(opcodes.len() as u64) as usize],
+            solicited: random.below(2) == 0,
+            ack_request: random.below(2) == 0,
+            dest_qpn: random.below(1 << 24) as u32,
+            psn: random.below(1 << 24) as u32,
+            address: random.number(),
+            r_key: random.number() as u32,
+            length: random.number() as u32,
+            immediate: bytes(random),
+            aeth: random.number() as u32,
+            payload: (0..length).map(|_| random.number() as u8).collect(),
+            qp: random.number() as u8,
+        }
+    }
+
+    pub fn is_v4(&self) -> bool {
+        self.path.source_gid_index % 2 == 0
+    }
+
+    /// Returns the `tx_packet_t`.
+    pub fn bundle(&self) -> [u32; 17] {
+        let little = |bytes: &[u8]| {
+            bytes
+                .iter()
+                .rev()
+                .fold(0, |all, &b| all << 8 | u128::from(b))
+        };
+        let path = &self.path;
+        Bundle::default()
+            .member(8, self.qp.into())
+            .member(13, self.payload.len() as u128)
+            .member(32, self.aeth.into())
+            .member(32, little(&self.immediate))
+            .member(32, self.length.into())
+            .member(32, self.r_key.into())
+            .member(64, self.address.into())
+            .member(24, self.psn.into())
+            .member(24, self.dest_qpn.into())
+            .member(1, self.ack_request.into())
+            .member(1, self.solicited.into())
+            .member(8, self.opcode.into())
+            .member(20, path.flow_label.into())
+            .member(4, path.service_level.into())
+            .member(8, path.hop_limit.into())
+            .member(8, path.traffic_class.into())
+            .member(16, path.udp_source_port.into())
+            .member(8, path.source_gid_index.into())
+            .member(16, path.vlan.into())
+            .member(48, little(&path.dest_mac))
+            .member(128, little(&path.dest_gid))
+            .port()
+    }
+
+    fn headers(&self) -> TransportHeaders {
+        let bth = Bth {
+            solicited: self.solicited,
+            ack_request: self.ack_request,
+            ..Bth::new(
+                Opcode(self.opcode),
+                Qpn::new(self.dest_qpn),
+                Psn::new(self.psn),
+            )
+        };
+        let reth = Reth {
+            virtual_address: self.address,
+            r_key: RKey(self.r_key),
+            dma_length: self.length,
+        };
+        let immediate = Immediate(self.immediate);
+        let extension = match self.opcode {
+            0x06 | 0x0a | 0x0c => Extension::Reth(reth),
+            0x0b => Extension::RethImmediate(reth, immediate),
+            0x03 | 0x05 | 0x09 => Extension::Immediate(immediate),
+            0x16 | 0x17 => Extension::Invalidate(Ieth {
+                r_key: RKey(u32::from_be_bytes(self.immediate)),
+            }),
+            0x0d | 0x0f..=0x11 => {
+                Extension::Aeth(Aeth::parse(&self.aeth.to_be_bytes()).expect("four bytes"))
+            }
+            _ => Extension::None,
+        };
+        TransportHeaders::new(bth, extension).expect("the opcode has this extension")
+    }
+
+    /// Returns the frame of the model's packetizer.
+    pub fn frame(&self, gids: &[AddressEntry; GIDS], identification: u16) -> Vec<u8> {
+        let source = &gids[usize::from(self.path.source_gid_index)];
+        let path = Path::new(source, &self.path).expect("the GIDs are of the same version");
+        let headers = self.headers();
+        let mut frame = vec![0; path.template.frame_length(&headers, self.payload.len())];
+        let template = &path.template;
+        let layout = template.emit(&headers, self.payload.len(), identification, &mut frame);
+        frame[layout.payload()].copy_from_slice(&self.payload);
+        finish(&mut frame, &layout, IcrcMode::Computed);
+        frame
+    }
+}

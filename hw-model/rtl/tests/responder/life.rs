@@ -1,0 +1,429 @@
+//! A QP from RTR to RESET: its peer, its receive queue, the model's responder, and what that one did
+//! that the RTL has still to do.
+
+use std::collections::VecDeque;
+
+use ferroce_transport::{
+    AttributeUpdate, Completion, Config, Event, InitAttributes, MemoryAnswer, MemoryOp, PathMtu,
+    Payload, Qp, QpState, ReceiveKind, RemoteAccess, RtrAttributes, Service, Step, Transition,
+};
+use ferroce_units::Instant;
+use ferroce_units::random::SplitMix64;
+use ferroce_wire::{Extension, PKey, Psn, QKey, Qpn, RnrTimer};
+
+use crate::memory::{
+    KEY_BAD, KEY_GOOD, KEY_HOLES, LOCAL_WRITE, PD, Piece, REMOTE_READ, REMOTE_WRITE, Request,
+    Segment, ranges, translate,
+};
+use crate::packet::{Packet, READ};
+use crate::peer::Peer;
+
+pub const RESET: u8 = 0;
+pub const RTR: u8 = 2;
+pub const ERR: u8 = 6;
+const OPCODE_RECEIVE: u8 = 0x80;
+const OPCODE_RECEIVE_RDMA_IMMEDIATE: u8 = 0x81;
+const STATUS_FLUSH: u8 = 5;
+const L_KEY_END: u32 = 0xffff_ffff;
+
+/// An answer on the wire.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    pub opcode: u8,
+    pub psn: u32,
+    /// Syndrome and MSN; those of a middle packet are not sent.
+    pub aeth: Option<(u8, u32)>,
+    pub pieces: Vec<Piece>,
+}
+
+/// A completion; one of the flush may carry any frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Completed {
+    pub frame: Option<u16>,
+    pub wqe_index: u32,
+    pub byte_count: u32,
+    pub immediate: [u8; 4],
+    /// Opcode of a success, else the status.
+    pub result: Result<u8, u8>,
+    pub with_immediate: bool,
+    pub solicited: bool,
+}
+
+/// What is random of a QP, but for its packets.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    pub log_mtu: u32,
+    pub log_receives: u8,
+    pub log_stride: u8,
+    pub access: u8,
+    pub max_dest_rd_atomic: u8,
+    pub min_rnr_timer: u8,
+    pub psn: u32,
+    pub bad_line: u64,
+}
+
+impl Shape {
+    pub fn random(random: &mut SplitMix64) -> Self {
+        Self {
+            log_mtu: 8 + random.below(5) as u32,
+            log_receives: random.below(5) as u8,
+            log_stride: 4 + random.below(5) as u8,
+            access: [15, 15, 15, 2, 4, 0][random.below(6) as usize],
+            max_dest_rd_atomic: [16, 16, 4, 2, 1, 0][random.below(6) as usize],
+            min_rnr_timer: random.below(32) as u8,
+            // A third of them wrap soon.
+            psn: match random.below(3) {
+                0 => 0xff_fff0 + random.below(16) as u32,
+                _ => random.below(1 << 24) as u32,
+            },
+            bad_line: match random.below(6) {
+                0 => random.below(64) * 64,
+                _ => u64::MAX,
+            },
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Life {
+    pub qpn: u32,
+    pub shape: Shape,
+    pub state: u8,
+    pub model: Qp,
+    pub peer: Peer,
+    pub producer: u32,
+    pub consumer: u32,
+    /// Receive WQEs whose completion has come.
+    pub completed: u32,
+    /// WQEs in the ring.
+    pub ring: Vec<Vec<Segment>>,
+    /// Offset of a line of the ring that cannot be read.
+    pub bad_line: u64,
+    pub answers: VecDeque<(Answer, u16)>,
+    pub completions: VecDeque<Completed>,
+    pub events: VecDeque<u8>,
+    /// No packet until all answers have gone.
+    pub waits: bool,
+}
+
+impl Life {
+    pub fn new(qpn: u32, shape: Shape) -> Self {
+        Self {
+            qpn,
+            shape,
+            state: RTR,
+            model: model(qpn, &shape),
+            peer: Peer::new(shape.psn, shape.log_mtu),
+            producer: 0,
+            consumer: 0,
+            completed: 0,
+            ring: vec![Vec::new(); 1 << shape.log_receives],
+            bad_line: shape.bad_line,
+            answers: VecDeque::new(),
+            completions: VecDeque::new(),
+            events: VecDeque::new(),
+            waits: false,
+        }
+    }
+
+    pub fn is_quiet(&self) -> bool {
+        self.answers.is_empty() && self.completions.is_empty() && self.events.is_empty()
+    }
+
+    pub fn next_packet(&mut self, random: &mut SplitMix64) -> Packet {
+        self.peer.packet(self.answers.is_empty(), random)
+    }
+
+    /// Writes receive WQEs into the ring; returns the producer index.
+    pub fn post(&mut self, random: &mut SplitMix64) -> u32 {
+        let free = self.completed.wrapping_add(1 << self.shape.log_receives);
+        let room = free.wrapping_sub(self.producer);
+        let count = random.below(u64::from(room) + 1) as u32;
+        let most = 1 << (self.shape.log_stride - 4);
+        for index in self.producer..self.producer + count {
+            let segments = (0..random.below(most + 1)).map(|_| Segment {
+                address: random.number() >> 8,
+                length: match random.below(6) {
+                    0 => 0,
+                    1 => random.below(100) as u32,
+                    2 => 0x8000_0000,
+                    _ => random.below(20_000) as u32,
+                },
+                l_key: match random.below(60) {
+                    0 => KEY_BAD,
+                    1 => KEY_HOLES,
+                    _ => KEY_GOOD,
+                },
+            });
+            let slot = index as usize % self.ring.len();
+            self.ring[slot] = segments.collect();
+        }
+        self.producer + count
+    }
+
+    /// Returns the bytes at `offset` of the ring, and whether they can be read.
+    pub fn line(&self, offset: u64) -> ([u8; 64], bool) {
+        let mut line = [0; 64];
+        for (at, chunk) in (offset..).step_by(16).zip(line.chunks_exact_mut(16)) {
+            let slot = (at >> self.shape.log_stride) as usize % self.ring.len();
+            let number = (at % (1 << self.shape.log_stride) / 16) as usize;
+            let segments = &self.ring[slot];
+            let segment = segments.get(number).copied();
+            let end = number == segments.len();
+            let l_key = segment.map_or(if end { L_KEY_END } else { KEY_GOOD }, |s| s.l_key);
+            chunk[..8].copy_from_slice(&segment.map_or(7, |s| s.address).to_le_bytes());
+            chunk[8..12].copy_from_slice(&segment.map_or(9999, |s| s.length).to_le_bytes());
+            chunk[12..].copy_from_slice(&l_key.to_le_bytes());
+        }
+        (line, offset != self.bad_line)
+    }
+
+    /// Lets the model work on a packet; returns the pieces that it places.
+    pub fn handle(&mut self, packet: &Packet, frame: u16) -> Vec<Piece> {
+        let headers = packet.headers(self.qpn);
+        let mut placed = Vec::new();
+        let mut step = self.model.handle_packet(
+            Instant::ZERO,
+            &headers,
+            packet.payload.into(),
+        );
+        while let Step::Memory(operation) = step {
+            let answer = self.execute(operation, packet, &mut placed);
+            step = self.model.handle_memory(Instant::ZERO, answer);
+        }
+        self.collect(frame);
+        self.peer
+            .advance(packet, self.model.next_receive_psn().value());
+        placed
+    }
+
+    fn execute(
+        &mut self,
+        operation: MemoryOp,
+        packet: &Packet,
+        placed: &mut Vec<Piece>,
+    ) -> MemoryAnswer {
+        match operation {
+            MemoryOp::Validate { length, .. } => {
+                let rights = if packet.opcode == READ {
+                    REMOTE_READ
+                } else {
+                    REMOTE_WRITE
+                };
+                let request = self.request(packet.r_key, rights, packet.address, length, true);
+                match translate(&request).1 {
+                    None => MemoryAnswer::Valid,
+                    Some(_) => MemoryAnswer::Invalid,
+                }
+            }
+            MemoryOp::TakeReceive => self.take(packet),
+            MemoryOp::WriteRemote {
+                r_key,
+                virtual_address,
+                length,
+                ..
+            } => {
+                let request = self.request(r_key.0, REMOTE_WRITE, virtual_address, length, false);
+                place(&[request], placed)
+            }
+            MemoryOp::WriteReceive {
+                receive,
+                offset,
+                length,
+            } => {
+                let list = &self.ring[receive as usize % self.ring.len()];
+                let requests: Vec<Request> = ranges(list, offset, length)
+                    .iter()
+                    .map(|s| self.request(s.l_key, LOCAL_WRITE, s.address, s.length, false))
+                    .collect();
+                place(&requests, placed)
+            }
+            // The card has no windows.
+            MemoryOp::Invalidate { .. } => MemoryAnswer::Failed,
+            other => panic!("{other:?} is not of this card"),
+        }
+    }
+
+    fn take(&mut self, packet: &Packet) -> MemoryAnswer {
+        if self.consumer == self.producer {
+            return MemoryAnswer::NoReceive;
+        }
+        let id = self.consumer;
+        self.consumer += 1;
+        let line = u64::from(id % self.ring.len() as u32) << self.shape.log_stride;
+        let lines = 1u64 << self.shape.log_stride.saturating_sub(6);
+        let readable = (0..lines).all(|i| self.line((line & !63) + 64 * i).1);
+        if packet.is_send() && !readable {
+            return MemoryAnswer::ReceiveError;
+        }
+        let list = &self.ring[id as usize % self.ring.len()];
+        let capacity = list.iter().fold(0u32, |sum, s| sum.saturating_add(s.length));
+        MemoryAnswer::Receive { id, capacity }
+    }
+
+    fn request(&self, key: u32, rights: u8, address: u64, length: u32, check: bool) -> Request {
+        Request {
+            key,
+            pd: PD,
+            qpn: self.qpn,
+            rights,
+            address,
+            length,
+            check_only: check,
+        }
+    }
+
+    /// Takes all that the model has to say.
+    fn collect(&mut self, frame: u16) {
+        while let Some(transmit) = self.model.poll_transmit(Instant::ZERO) {
+            let (bth, psn) = (transmit.headers.bth, transmit.headers.bth.psn);
+            let mut pieces = Vec::new();
+            if let Payload::ReadResponse {
+                r_key,
+                virtual_address,
+                length,
+                ..
+            } = transmit.payload
+            {
+                let request = self.request(r_key.0, REMOTE_READ, virtual_address, length, false);
+                let (read, fault) = translate(&request);
+                if fault.is_some() {
+                    self.model.fail_read_response(Instant::ZERO, psn);
+                    continue;
+                }
+                pieces = read;
+            }
+            let aeth = match transmit.headers.extension {
+                Extension::Aeth(aeth) => Some((aeth.syndrome.to_byte(), aeth.msn.value())),
+                _ => None,
+            };
+            let answer = Answer {
+                opcode: bth.opcode.0,
+                psn: psn.value(),
+                aeth,
+                pieces,
+            };
+            self.answers.push_back((answer, frame));
+        }
+        while let Some(completion) = self.model.poll_completion() {
+            self.completions.push_back(completed(&completion, frame));
+        }
+        while let Some(event) = self.model.poll_event() {
+            self.events.extend(event_code(event));
+        }
+        if self.model.state() == QpState::Err {
+            self.flush();
+        }
+    }
+
+    /// Receive WQEs that are rung complete, in ERR.
+    pub fn flush(&mut self) {
+        while self.consumer != self.producer {
+            self.completions.push_back(Completed {
+                frame: None,
+                wqe_index: self.consumer,
+                byte_count: 0,
+                immediate: [0; 4],
+                result: Err(STATUS_FLUSH),
+                with_immediate: false,
+                solicited: false,
+            });
+            self.consumer += 1;
+        }
+    }
+
+    /// The command engine takes the QP to ERR.
+    pub fn fail(&mut self, frame: u16) {
+        self.state = ERR;
+        self.model
+            .modify(Instant::ZERO, Transition::Err)
+            .expect("RTR goes to ERR");
+        self.collect(frame);
+    }
+}
+
+fn place(requests: &[Request], placed: &mut Vec<Piece>) -> MemoryAnswer {
+    for request in requests {
+        let (pieces, fault) = translate(request);
+        placed.extend(pieces);
+        if fault.is_some() {
+            return MemoryAnswer::Failed;
+        }
+    }
+    MemoryAnswer::Done
+}
+
+fn completed(completion: &Completion, frame: u16) -> Completed {
+    let Completion::Receive {
+        receive,
+        status,
+        operation,
+        byte_length,
+        immediate,
+        solicited,
+        ..
+    } = *completion
+    else {
+        panic!("nothing is sent");
+    };
+    let opcode = match operation {
+        ReceiveKind::Send => OPCODE_RECEIVE,
+        ReceiveKind::RdmaWriteImmediate => OPCODE_RECEIVE_RDMA_IMMEDIATE,
+    };
+    let is_flushed = status as u8 == STATUS_FLUSH;
+    Completed {
+        frame: (!is_flushed).then_some(frame),
+        wqe_index: receive,
+        byte_count: byte_length,
+        immediate: immediate.map_or([0; 4], |immediate| immediate.0),
+        result: match status as u8 {
+            0 => Ok(opcode),
+            other => Err(other),
+        },
+        with_immediate: immediate.is_some(),
+        solicited,
+    }
+}
+
+fn event_code(event: Event) -> Option<u8> {
+    match event {
+        Event::CommunicationEstablished => Some(0x0b),
+        Event::RequestError => Some(0x09),
+        Event::AccessError => Some(0x0a),
+        Event::Fatal => Some(0x08),
+        Event::SqDrained | Event::LastWqeReached => None,
+    }
+}
+
+fn model(qpn: u32, shape: &Shape) -> Qp {
+    let config = Config {
+        // An ACK when the peer asks for it, and no other.
+        ack_coalesce: u32::MAX,
+        ..Config::default()
+    };
+    let mut qp = Qp::new(Qpn::new(qpn), Service::ReliableConnected, config);
+    let access = RemoteAccess {
+        write: shape.access & REMOTE_WRITE != 0,
+        read: shape.access & REMOTE_READ != 0,
+        atomic: false,
+    };
+    let init = InitAttributes {
+        p_key: PKey::DEFAULT,
+        access,
+        port: 1,
+        q_key: QKey(0),
+    };
+    let attributes = RtrAttributes {
+        path_mtu: PathMtu::from_number(shape.log_mtu - 7).expect("1 to 5"),
+        dest_qp: Qpn::new(0x99),
+        rq_psn: Psn::new(shape.psn),
+        max_dest_rd_atomic: shape.max_dest_rd_atomic,
+        min_rnr_timer: RnrTimer::new(shape.min_rnr_timer),
+    };
+    let update = AttributeUpdate::default();
+    let up = [Transition::Init(init), Transition::Rtr { attributes, update }];
+    for transition in up {
+        qp.modify(Instant::ZERO, transition).expect("the way up");
+    }
+    qp
+}

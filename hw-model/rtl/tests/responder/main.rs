@@ -1,0 +1,612 @@
+//! The responder against the model's: requests of random peers, with packets that are repeated, lost
+//! or damaged, keys and receive WQEs that fail. The same answers, pieces, completions and events come.
+
+mod bits;
+mod life;
+mod memory;
+mod packet;
+mod peer;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bits::{pack, unpack};
+use ferroce_rtl::seeds::for_each_seed;
+use ferroce_rtl::verilated::responder::Responder;
+use ferroce_rtl::words;
+use ferroce_units::random::SplitMix64;
+use life::{Answer, Completed, ERR, Life, RESET, Shape};
+use memory::{PD, Piece, Request, translate};
+use packet::{Packet, READ};
+
+const SEEDS: u64 = 12;
+const PACKETS_PER_SEED: usize = 1500;
+/// Cycles in which all that is under way comes to its end.
+const CYCLES_MAX: u64 = 200_000;
+const QPS: usize = 4;
+const QPN_BASE: u32 = 0x100;
+const RING_BASE: u64 = 1 << 40;
+const CQN: u8 = 0x5a;
+const CONTROL_START: u128 = 0;
+const CONTROL_FORGET: u128 = 1;
+const CONTROL_QUERY: u128 = 2;
+
+/// A client of memory_unit: one request at a time.
+#[derive(Debug, Default)]
+struct MemoryPort {
+    answers: VecDeque<(Piece, bool, u8)>,
+    offered: bool,
+}
+
+impl MemoryPort {
+    fn take(&mut self, words: &[u32; 6]) {
+        let [key, pd, qpn, rights, address, length, check] =
+            unpack(words, [32, 24, 24, 4, 64, 32, 1]);
+        let request = Request {
+            key: key as u32,
+            pd: pd as u32,
+            qpn: qpn as u32,
+            rights: rights as u8,
+            address: address as u64,
+            length: length as u32,
+            check_only: check == 1,
+        };
+        assert!(self.answers.is_empty() && request.length > 0 && request.qpn < 0x200);
+        let (pieces, fault) = translate(&request);
+        let last = pieces.len();
+        for (i, piece) in pieces.into_iter().enumerate() {
+            let is_last = fault.is_none() && i + 1 == last;
+            self.answers.push_back((piece, is_last, 0));
+        }
+        self.answers.extend(fault.map(|fault| ((0, 0), true, fault)));
+    }
+
+    fn offer(&mut self, random: &mut SplitMix64) -> Option<([u32; 3], u8)> {
+        self.offered |= random.below(3) == 0;
+        let &((iova, bytes), last, fault) = self.answers.front().filter(|_| self.offered)?;
+        Some((pack_piece(iova, bytes, last), fault))
+    }
+
+    fn pop(&mut self) {
+        self.answers.pop_front();
+        self.offered = false;
+    }
+}
+
+fn pack_piece(iova: u64, bytes: u16, last: bool) -> [u32; 3] {
+    pack(&[(iova.into(), 64), (bytes.into(), 13), (last.into(), 1)])
+}
+
+fn unpack_piece(words: &[u32]) -> (Piece, bool) {
+    let [iova, bytes, last] = unpack(words, [64, 13, 1]);
+    ((iova as u64, bytes as u16), last == 1)
+}
+
+/// A frame whose payload is to be placed.
+#[derive(Debug)]
+struct Frame {
+    number: u16,
+    payload: u16,
+    expected: Vec<Piece>,
+    placed: Vec<Piece>,
+    ended: bool,
+}
+
+/// What the command engine asks for.
+#[derive(Debug, Clone, Copy)]
+struct Control {
+    op: u128,
+    qp: usize,
+}
+
+struct Bench {
+    rtl: Responder,
+    random: SplitMix64,
+    lives: Vec<Life>,
+    pace: u64,
+    packet: Option<(usize, Packet)>,
+    busy: bool,
+    frames: VecDeque<Frame>,
+    number: u16,
+    frames_done: u16,
+    doorbell: Option<(usize, u32)>,
+    doorbell_errors: [u32; 2],
+    control: Option<Control>,
+    wakes: VecDeque<usize>,
+    looked: usize,
+    reads: Vec<(u64, u8)>,
+    memory: [MemoryPort; 2],
+    tx_packet: Option<(usize, Answer, bool)>,
+    tx_pieces: Vec<Piece>,
+    unsent: u32,
+    cqes: BTreeMap<u8, u32>,
+    counts: BTreeMap<&'static str, u64>,
+}
+
+impl Bench {
+    fn new(seed: u64) -> Self {
+        let mut random = SplitMix64::new(seed);
+        let lives = (0..QPS as u32).map(|i| Life::new(QPN_BASE + i, Shape::random(&mut random)));
+        let lives = lives.collect();
+        let mut rtl = Responder::new();
+        rtl.set_rst(1);
+        rtl.cycle();
+        rtl.set_rst(0);
+        rtl.settle();
+        Self {
+            rtl,
+            pace: 1 + random.below(4),
+            random,
+            lives,
+            packet: None,
+            busy: false,
+            frames: VecDeque::new(),
+            number: 0,
+            frames_done: 0,
+            doorbell: None,
+            doorbell_errors: [0; 2],
+            control: None,
+            wakes: VecDeque::new(),
+            looked: 0,
+            reads: Vec::new(),
+            memory: [MemoryPort::default(), MemoryPort::default()],
+            tx_packet: None,
+            tx_pieces: Vec::new(),
+            unsent: 0,
+            cqes: BTreeMap::new(),
+            counts: BTreeMap::new(),
+        }
+    }
+
+    fn count(&mut self, what: &'static str, amount: u64) {
+        *self.counts.entry(what).or_default() += amount;
+    }
+
+    fn is_ready(&mut self) -> bool {
+        self.random.below(self.pace) == 0
+    }
+
+    /// Returns `qp_t` of a QP.
+    fn qp(&self, index: usize) -> [u32; 16] {
+        let Some(life) = self.lives.get(index) else {
+            return [0; 16];
+        };
+        let shape = &life.shape;
+        pack(&[
+            (1, 1),
+            (life.state.into(), 3),
+            ((shape.log_mtu - 7).into(), 3),
+            (PD.into(), 24),
+            (0, 8),
+            (CQN.into(), 8),
+            (0, 64),
+            ((RING_BASE * (index as u64 + 1)).into(), 64),
+            (0, 5),
+            (shape.log_receives.into(), 5),
+            (shape.log_stride.into(), 4),
+            (shape.access.into(), 4),
+            (0x99, 24),
+            (0, 11),
+            (shape.min_rnr_timer.into(), 5),
+            (0, 5),
+            (shape.max_dest_rd_atomic.into(), 5),
+            (index as u128, 128),
+            (0, 128),
+        ])
+    }
+}
+
+/// One clock cycle: inputs, handshakes, edge.
+impl Bench {
+    fn cycle(&mut self) {
+        self.set_inputs();
+        self.rtl.settle();
+        self.take_packet();
+        self.take_control();
+        self.take_memory();
+        self.take_places();
+        self.take_answers();
+        self.take_results();
+        self.looked = self.rtl.qp_index().into();
+        self.rtl.cycle();
+        self.doorbell_errors[1] += u32::from(self.rtl.doorbell_error());
+    }
+
+    fn set_inputs(&mut self) {
+        let qp = self.qp(self.looked);
+        self.rtl.set_qp(qp);
+        self.rtl.set_frames_done(self.frames_done);
+        self.rtl.set_packet_valid(u8::from(self.packet.is_some() && !self.busy));
+        if let Some((index, packet)) = self.packet.filter(|_| !self.busy) {
+            let words = packet.pack(self.number.wrapping_add(1), self.lives[index].qpn);
+            self.rtl.set_packet(words);
+            let qp = self.qp(index);
+            self.rtl.set_packet_qp(qp);
+        }
+        self.rtl.set_doorbell_valid(u8::from(self.doorbell.is_some()));
+        if let Some((index, value)) = self.doorbell {
+            self.rtl.set_doorbell_qp(index as u8);
+            self.rtl.set_doorbell_index(value);
+        }
+        self.rtl.set_control_valid(u8::from(self.control.is_some()));
+        if let Some(Control { op, qp }) = self.control {
+            let psn = self.lives[qp].shape.psn.into();
+            let [low, high] = pack(&[(op, 2), (qp as u128, 8), (psn, 24)]);
+            self.rtl.set_control(u64::from(high) << 32 | u64::from(low));
+        }
+        let wake = self.wakes.pop_front();
+        self.rtl.set_wake_valid(u8::from(wake.is_some()));
+        self.rtl.set_wake_qp(wake.unwrap_or(0) as u8);
+        self.set_lines();
+        self.set_ready();
+    }
+
+    fn set_lines(&mut self) {
+        let ready = self.is_ready();
+        self.rtl.set_read_ready(u8::from(ready));
+        let deliver = !self.reads.is_empty() && self.random.below(4) == 0;
+        self.rtl.set_line_valid(u8::from(deliver));
+        if deliver {
+            let which = self.random.below(self.reads.len() as u64) as usize;
+            let (iova, index) = self.reads.swap_remove(which);
+            let life = &self.lives[(iova / RING_BASE) as usize - 1];
+            let (line, readable) = life.line(iova % RING_BASE);
+            self.rtl.set_line(words(&line, 0));
+            self.rtl.set_line_error(u8::from(!readable));
+            self.rtl.set_line_index(index);
+        }
+    }
+
+    fn set_ready(&mut self) {
+        for (port, memory) in self.memory.iter_mut().enumerate() {
+            let offer = memory.offer(&mut self.random);
+            let (piece, fault) = offer.unwrap_or(([0; 3], 0));
+            let ready = self.random.below(self.pace) == 0;
+            match port {
+                0 => {
+                    self.rtl.set_answer_valid(u8::from(offer.is_some()));
+                    self.rtl.set_answer(piece);
+                    self.rtl.set_answer_fault(fault);
+                    self.rtl.set_request_ready(u8::from(ready));
+                }
+                _ => {
+                    self.rtl.set_response_answer_valid(u8::from(offer.is_some()));
+                    self.rtl.set_response_answer(piece);
+                    self.rtl.set_response_answer_fault(fault);
+                    self.rtl.set_response_request_ready(u8::from(ready));
+                }
+            }
+        }
+        let mut ready = || u8::from(self.random.below(self.pace) == 0);
+        self.rtl.set_place_ready(ready());
+        self.rtl.set_completion_ready(ready());
+        self.rtl.set_event_ready(ready());
+        let (packet, piece) = (ready(), ready());
+        self.rtl.set_tx_packet_ready(packet & u8::from(self.tx_packet.is_none()));
+        self.rtl.set_tx_piece_ready(piece);
+        let sent = self.unsent > 0 && ready() == 1;
+        self.rtl.set_sent_valid(u8::from(sent));
+        self.unsent -= u32::from(sent);
+    }
+
+    fn take_packet(&mut self) {
+        if self.rtl.packet_valid() == 1 && self.rtl.packet_ready() == 1 {
+            let (index, packet) = self.packet.expect("it is offered");
+            self.busy = true;
+            self.number = self.number.wrapping_add(1);
+            let number = self.number;
+            let life = &mut self.lives[index];
+            let expected = life.handle(&packet, number);
+            let reads = life.answers.iter().filter(|(_, frame)| *frame == number).count();
+            life.waits |= packet.opcode == READ && reads > 0;
+            let fails = life.model.state() == ferroce_transport::QpState::Err;
+            life.waits &= fails || self.random.below(2) == 0 || life.shape.max_dest_rd_atomic < 16;
+            self.frames.push_back(Frame {
+                number,
+                payload: packet.payload,
+                expected,
+                placed: Vec::new(),
+                ended: packet.payload == 0,
+            });
+            self.count("packets", 1);
+        }
+        if self.rtl.done() == 1 {
+            assert!(self.busy, "a packet was handed over");
+            self.busy = false;
+            self.packet = None;
+            let frame = self.frames.back().expect("the packet's");
+            assert!(frame.ended, "the run of {frame:?} has ended");
+        }
+    }
+
+    fn take_control(&mut self) {
+        if self.rtl.doorbell_valid() == 1 && self.rtl.doorbell_ready() == 1 {
+            let (index, value) = self.doorbell.take().expect("it is offered");
+            let life = &mut self.lives[index];
+            let ahead = value.wrapping_sub(life.consumer);
+            let is_right = ahead <= 1 << life.shape.log_receives
+                && ahead >= life.producer.wrapping_sub(life.consumer);
+            match is_right {
+                true => life.producer = value,
+                false => self.doorbell_errors[0] += 1,
+            }
+            let life = &mut self.lives[index];
+            if life.model.state() == ferroce_transport::QpState::Err {
+                life.flush();
+            }
+        }
+        if self.rtl.control_ready() == 1 {
+            let Control { op, qp } = self.control.take().expect("it is offered");
+            self.end_control(op, qp);
+        }
+    }
+
+    fn end_control(&mut self, op: u128, index: usize) {
+        let life = &self.lives[index];
+        if op == CONTROL_QUERY {
+            let psn = life.model.next_receive_psn().value();
+            assert_eq!(self.rtl.query_receive_psn(), psn, "QUERY");
+            assert_eq!(self.rtl.query_message_sequence(), life.model.msn().value());
+            self.count("queries", 1);
+        } else if op == CONTROL_FORGET {
+            assert!(self.unsent == 0 || self.lives.len() > 1, "packets are sent");
+            let shape = Shape::random(&mut self.random);
+            self.lives[index] = Life::new(QPN_BASE + index as u32, shape);
+            self.control = Some(Control {
+                op: CONTROL_START,
+                qp: index,
+            });
+            self.count("lives", 1);
+        }
+    }
+
+    fn take_memory(&mut self) {
+        if self.rtl.read_valid() == 1 && self.rtl.read_ready() == 1 {
+            assert_eq!(self.rtl.read_iova() % 64, 0);
+            self.reads.push((self.rtl.read_iova(), self.rtl.read_index()));
+        }
+        if self.rtl.request_valid() == 1 && self.rtl.request_ready() == 1 {
+            self.memory[0].take(&self.rtl.request());
+        }
+        if self.rtl.answer_valid() == 1 && self.rtl.answer_ready() == 1 {
+            self.memory[0].pop();
+        }
+        if self.rtl.response_request_valid() == 1 && self.rtl.response_request_ready() == 1 {
+            self.memory[1].take(&self.rtl.response_request());
+        }
+        if self.rtl.response_answer_valid() == 1 && self.rtl.response_answer_ready() == 1 {
+            self.memory[1].pop();
+        }
+    }
+
+    fn take_places(&mut self) {
+        if self.rtl.place_valid() == 1 && self.rtl.place_ready() == 1 {
+            let (piece, last) = unpack_piece(&self.rtl.place());
+            let is_drop = self.rtl.place_drop() == 1;
+            let frame = self.frames.back_mut().expect("a frame is worked on");
+            assert!(!frame.ended, "one run for {frame:?}");
+            frame.ended = last;
+            if !is_drop {
+                frame.placed.push(piece);
+            }
+            if last {
+                assert_eq!(frame.placed, frame.expected, "{frame:?}");
+                let bytes: u32 = frame.placed.iter().map(|(_, bytes)| u32::from(*bytes)).sum();
+                assert_eq!(is_drop, bytes != frame.payload.into(), "{frame:?}");
+                self.count("pieces", 1);
+            }
+        }
+        let slow = self.random.below(8) == 0;
+        if let Some(frame) = self.frames.front().filter(|frame| frame.ended && slow) {
+            self.frames_done = frame.number;
+            if self.frames.len() > 1 || !self.busy {
+                self.frames.pop_front();
+            }
+        }
+    }
+
+    fn take_answers(&mut self) {
+        if self.rtl.tx_piece_valid() == 1 && self.rtl.tx_piece_ready() == 1 {
+            let (piece, last) = unpack_piece(&self.rtl.tx_piece());
+            self.tx_pieces.push(piece);
+            if let Some((.., complete)) = self.tx_packet.as_mut().filter(|_| last) {
+                *complete = true;
+            } else if last {
+                self.tx_pieces.push((u64::MAX, 0)); // the packet comes later
+            }
+        }
+        if self.rtl.tx_packet_valid() == 1 && self.rtl.tx_packet_ready() == 1 {
+            let (qp, mut answer, bytes) = unpack_packet(&self.rtl.tx_packet());
+            if matches!(answer.opcode, 0x0e) {
+                answer.aeth = None;
+            }
+            let complete = bytes == 0 || self.tx_pieces.last() == Some(&(u64::MAX, 0));
+            if bytes > 0 && complete {
+                self.tx_pieces.pop();
+            }
+            self.tx_packet = Some((qp, answer, complete));
+        }
+        if let Some((qp, mut answer, _)) = self.tx_packet.take_if(|packet| packet.2) {
+            answer.pieces = std::mem::take(&mut self.tx_pieces);
+            self.unsent += 1;
+            let life = &mut self.lives[qp];
+            let expected = life.answers.pop_front();
+            let Some((expected, frame)) = expected else {
+                panic!("QP {qp} has nothing to say, but {answer:x?}");
+            };
+            assert_eq!(answer, expected, "QP {qp} {life:x?}");
+            let is_read = answer.opcode != 0x11;
+            let behind = self.frames_done.wrapping_sub(frame);
+            assert!(!is_read || behind < 0x8000, "READ before frame {frame}");
+            life.waits &= !life.answers.is_empty();
+            self.count(if is_read { "responses" } else { "acknowledges" }, 1);
+        }
+    }
+
+    fn take_results(&mut self) {
+        if self.rtl.completion_valid() == 1 && self.rtl.completion_ready() == 1 {
+            let (qp, frame, mut completed) = unpack_completion(&self.rtl.completion());
+            let life = &mut self.lives[qp];
+            let expected = life.completions.pop_front();
+            if expected.is_some_and(|expected| expected.frame.is_some()) {
+                completed.frame = Some(frame);
+            }
+            assert_eq!(Some(completed), expected, "completion of QP {qp}");
+            life.completed = completed.wqe_index + 1;
+            let status = completed.result.err().unwrap_or(0);
+            *self.cqes.entry(status).or_default() += 1;
+        }
+        if self.rtl.event_valid() == 1 && self.rtl.event_ready() == 1 {
+            let data = self.rtl.event_data();
+            let (kind, number) = ((data >> 24 & 0xff) as u8, data as u32 & 0xff_ffff);
+            let life = &mut self.lives[(number - QPN_BASE) as usize];
+            assert_eq!(Some(kind), life.events.pop_front(), "event of {number:#x}");
+            self.count("events", 1);
+        }
+        if self.rtl.fail_valid() == 1 {
+            let index = usize::from(self.rtl.fail_qp());
+            let life = &mut self.lives[index];
+            assert_eq!(life.model.state(), ferroce_transport::QpState::Err, "QP {index}");
+            if life.state != RESET {
+                life.state = ERR;
+            }
+            self.wakes.push_back(index);
+        }
+    }
+}
+
+fn unpack_packet(words: &[u32]) -> (usize, Answer, u16) {
+    let [gid, _, opcode, _, dest_qpn, psn, _, _, aeth, bytes, qp] =
+        unpack(words, [128, 128, 8, 2, 24, 24, 128, 32, 32, 13, 8]);
+    assert_eq!((dest_qpn, gid), (0x99, qp));
+    let aeth = aeth as u32;
+    let answer = Answer {
+        opcode: opcode as u8,
+        psn: psn as u32,
+        aeth: Some(((aeth >> 24) as u8, aeth & 0xff_ffff)),
+        pieces: Vec::new(),
+    };
+    (qp as usize, answer, bytes as u16)
+}
+
+fn unpack_completion(words: &[u32]) -> (usize, u16, Completed) {
+    let [cqn, frame, qpn, wqe_index, byte_count, immediate, opcode, status, _, flags] =
+        unpack(words, [8, 16, 24, 32, 32, 32, 8, 8, 8, 3]);
+    assert_eq!((cqn, flags & 2), (CQN.into(), 0));
+    let completed = Completed {
+        frame: None,
+        wqe_index: wqe_index as u32,
+        byte_count: byte_count as u32,
+        immediate: (immediate as u32).to_le_bytes(),
+        result: match status as u8 {
+            0 => Ok(opcode as u8),
+            status => Err(status),
+        },
+        with_immediate: flags & 4 != 0,
+        solicited: flags & 1 != 0,
+    };
+    assert!(opcode & 0x80 != 0);
+    ((qpn as u32 - QPN_BASE) as usize, frame as u16, completed)
+}
+
+/// What happens from outside.
+impl Bench {
+    fn act(&mut self) {
+        let index = self.random.below(QPS as u64) as usize;
+        let is_controlled = self.control.is_some_and(|control| control.qp == index);
+        let life = &mut self.lives[index];
+        if is_controlled {
+            return;
+        }
+        let is_open = life.state != ERR && !life.waits;
+        match self.random.below(12) {
+            0 if self.control.is_none() && life.state == ERR => self.forget(index),
+            1 if self.control.is_none() && self.random.below(8) == 0 => {
+                let op = CONTROL_QUERY;
+                self.control = Some(Control { op, qp: index });
+            }
+            2 | 3 if self.doorbell.is_none() => {
+                let wrong = life.state != ERR && self.random.below(20) == 0;
+                let value = match (wrong, self.random.below(2)) {
+                    (true, 0) => life.producer.wrapping_sub(1),
+                    (true, _) => life.consumer.wrapping_add(1 << 20),
+                    _ => life.post(&mut self.random),
+                };
+                self.doorbell = Some((index, value));
+            }
+            4 if is_open && self.packet.is_none() && self.random.below(100) == 0 => {
+                life.fail(self.number);
+                self.wakes.push_back(index);
+            }
+            _ if is_open && self.packet.is_none() => {
+                self.packet = Some((index, life.next_packet(&mut self.random)));
+            }
+            _ => {}
+        }
+    }
+
+    /// The QP goes to RESET, whatever of it is under way.
+    fn forget(&mut self, index: usize) {
+        let life = &mut self.lives[index];
+        let is_named = self.doorbell.is_some_and(|(qp, _)| qp == index)
+            || self.packet.is_some_and(|(qp, _)| qp == index);
+        if is_named || (self.random.below(2) == 0 && !life.is_quiet()) {
+            return;
+        }
+        life.state = RESET;
+        let op = CONTROL_FORGET;
+        self.control = Some(Control { op, qp: index });
+    }
+
+    fn start(&mut self) {
+        for qp in 0..QPS {
+            let op = CONTROL_START;
+            self.control = Some(Control { op, qp });
+            self.run_until(|bench| bench.control.is_none());
+        }
+    }
+
+    fn run_until(&mut self, is_done: impl Fn(&Self) -> bool) {
+        let limit = self.rtl.cycles() + CYCLES_MAX;
+        while !is_done(self) {
+            self.cycle();
+            assert!(self.rtl.cycles() < limit, "it does not end");
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        let quiet = self.packet.is_none() && self.doorbell.is_none() && self.control.is_none();
+        quiet && self.wakes.is_empty() && self.tx_packet.is_none() && self.rtl.idle() == 1
+    }
+}
+
+#[test]
+fn random_requests_get_the_answers_of_the_model() {
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut cqes: BTreeMap<u8, u32> = BTreeMap::new();
+    for_each_seed(SEEDS, |seed| {
+        let mut bench = Bench::new(seed);
+        bench.start();
+        while bench.counts.get("packets").copied().unwrap_or(0) < PACKETS_PER_SEED as u64 {
+            bench.act();
+            bench.cycle();
+        }
+        bench.run_until(Bench::is_idle);
+        for life in &bench.lives {
+            assert!(life.is_quiet(), "{life:x?} has more to say");
+        }
+        assert_eq!(bench.doorbell_errors[0], bench.doorbell_errors[1]);
+        bench.count("cycles", bench.rtl.cycles());
+        bench.count("doorbell errors", bench.doorbell_errors[0].into());
+        for (name, count) in bench.counts {
+            *counts.entry(name).or_default() += count;
+        }
+        for (status, count) in bench.cqes {
+            *cqes.entry(status).or_default() += count;
+        }
+    });
+    println!("{counts:?}, CQEs by status {cqes:?}");
+    // Success, length, operation, protection, flush, access, invalid request.
+    for status in [0, 1, 2, 4, 5, 8, 9] {
+        assert!(cqes.contains_key(&status), "no CQE has status {status}");
+    }
+}

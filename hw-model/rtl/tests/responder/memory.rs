@@ -1,0 +1,97 @@
+//! What memory_unit would answer, by rules instead of tables: a key says what its region allows.
+
+use ferroce_units::random::mixed;
+
+/// Bytes of a page.
+const PAGE: u64 = 4096;
+/// Rights, as AccessRights has them.
+pub const LOCAL_WRITE: u8 = 1;
+pub const REMOTE_WRITE: u8 = 2;
+pub const REMOTE_READ: u8 = 4;
+/// Codes of a fault.
+const FAULT_RIGHTS: u8 = 4;
+const FAULT_PAGE: u8 = 7;
+
+/// A key whose region has all pages and rights.
+pub const KEY_GOOD: u32 = 0x100;
+/// A key that nothing allows.
+pub const KEY_BAD: u32 = 0x200;
+/// A key of whose pages one in eight is missing.
+pub const KEY_HOLES: u32 = 0x300;
+/// A key of a region that may be read by peers, and nothing else.
+pub const KEY_READ: u32 = 0x400;
+
+/// A range that is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    pub key: u32,
+    pub pd: u32,
+    pub qpn: u32,
+    pub rights: u8,
+    pub address: u64,
+    pub length: u32,
+    pub check_only: bool,
+}
+
+/// Bytes that lie together: IOVA and length.
+pub type Piece = (u64, u16);
+
+/// Returns the pieces of a range, up to a fault.
+pub fn translate(request: &Request) -> (Vec<Piece>, Option<u8>) {
+    if request.length == 0 {
+        return (vec![(0, 0)], None);
+    }
+    let allowed = match request.key {
+        KEY_GOOD | KEY_HOLES => LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ,
+        KEY_READ => REMOTE_READ,
+        _ => 0,
+    };
+    if request.rights & !allowed != 0 || request.pd != PD {
+        return (Vec::new(), Some(FAULT_RIGHTS));
+    }
+    if request.check_only {
+        return (vec![(0, 0)], None);
+    }
+    let (mut pieces, mut at) = (Vec::new(), request.address);
+    let end = at.wrapping_add(u64::from(request.length));
+    while at != end {
+        let page = at / PAGE;
+        if request.key == KEY_HOLES && mixed(page).is_multiple_of(8) {
+            return (pieces, Some(FAULT_PAGE));
+        }
+        let bytes = (PAGE - at % PAGE).min(end.wrapping_sub(at));
+        let iova = mixed(page ^ u64::from(request.key)) / PAGE * PAGE + at % PAGE;
+        pieces.push((iova, bytes as u16));
+        at = at.wrapping_add(bytes);
+    }
+    (pieces, None)
+}
+
+/// The protection domain of all QPs.
+pub const PD: u32 = 0x77;
+
+/// A data segment of a receive WQE.
+#[derive(Debug, Clone, Copy)]
+pub struct Segment {
+    pub address: u64,
+    pub length: u32,
+    pub l_key: u32,
+}
+
+/// Returns the ranges of a list that hold `length` bytes from `offset` on.
+pub fn ranges(list: &[Segment], offset: u32, length: u32) -> Vec<Segment> {
+    let (mut skip, mut left, mut ranges) = (offset, length, Vec::new());
+    for segment in list {
+        let bytes = segment.length.saturating_sub(skip).min(left);
+        if bytes > 0 {
+            ranges.push(Segment {
+                address: segment.address.wrapping_add(u64::from(skip)),
+                length: bytes,
+                l_key: segment.l_key,
+            });
+        }
+        skip = skip.saturating_sub(segment.length);
+        left -= bytes;
+    }
+    ranges
+}

@@ -1,0 +1,98 @@
+//! Request packets: as the receive buffer gives them, and as the model takes them.
+
+use ferroce_wire::{
+    AtomicEth, Bth, Extension, Ieth, Immediate, Opcode, PKey, Psn, Qpn, RKey, Reth,
+    TransportHeaders,
+};
+
+use crate::bits::pack;
+
+pub const READ: u8 = 0x0c;
+
+/// A request packet.
+#[derive(Debug, Clone, Copy)]
+pub struct Packet {
+    pub opcode: u8,
+    pub psn: u32,
+    pub solicited: bool,
+    pub ack_request: bool,
+    pub address: u64,
+    pub r_key: u32,
+    pub length: u32,
+    pub immediate: [u8; 4],
+    pub payload: u16,
+}
+
+impl Packet {
+    pub fn is_send(&self) -> bool {
+        self.opcode <= 5 || self.opcode >= 0x16
+    }
+
+    /// PSNs that it takes.
+    pub fn psns(&self, log_mtu: u32) -> u32 {
+        match self.opcode {
+            READ if self.length > 0 => (self.length - 1 >> log_mtu) + 1,
+            _ => 1,
+        }
+    }
+
+    pub fn headers(&self, qpn: u32) -> TransportHeaders {
+        let (virtual_address, r_key) = (self.address, RKey(self.r_key));
+        let reth = Reth {
+            virtual_address,
+            r_key,
+            dma_length: self.length,
+        };
+        let immediate = Immediate(self.immediate);
+        let extension = match self.opcode {
+            0x03 | 0x05 | 0x09 => Extension::Immediate(immediate),
+            0x06 | 0x0a | 0x0c => Extension::Reth(reth),
+            0x0b => Extension::RethImmediate(reth, immediate),
+            0x13 | 0x14 => Extension::AtomicEth(AtomicEth {
+                virtual_address,
+                r_key,
+                swap_or_add: 1,
+                compare: 2,
+            }),
+            0x16 | 0x17 => Extension::Invalidate(Ieth { r_key }),
+            _ => Extension::None,
+        };
+        let bth = Bth {
+            opcode: Opcode(self.opcode),
+            solicited: self.solicited,
+            migration: false,
+            pad_count: self.payload.wrapping_neg() as u8 & 3,
+            header_version: 0,
+            p_key: PKey::DEFAULT,
+            fecn: false,
+            becn: false,
+            dest_qp: Qpn::new(qpn),
+            ack_request: self.ack_request,
+            psn: Psn::new(self.psn),
+            reserved6: 0,
+            reserved7: 0,
+        };
+        TransportHeaders { bth, extension }
+    }
+
+    /// Returns it as `rx_packet_t`.
+    pub fn pack(&self, number: u16, qpn: u32) -> [u32; 14] {
+        pack(&[
+            (number.into(), 16),
+            (self.opcode.into(), 8),
+            (self.solicited.into(), 1),
+            (self.ack_request.into(), 1),
+            (0xffff, 16),
+            (qpn.into(), 24),
+            (self.psn.into(), 24),
+            (0, 1),
+            (0, 128),
+            (self.address.into(), 64),
+            (self.r_key.into(), 32),
+            (self.length.into(), 32),
+            (0, 32),
+            (u32::from_le_bytes(self.immediate).into(), 32),
+            (self.payload.into(), 13),
+        ])
+    }
+}

@@ -1,0 +1,171 @@
+//! A requester: packets of random messages, mostly right, and repeated, lost or damaged now and then.
+
+use std::collections::VecDeque;
+
+use ferroce_units::random::SplitMix64;
+
+use crate::memory::{KEY_BAD, KEY_GOOD, KEY_HOLES, KEY_READ};
+use crate::packet::{Packet, READ};
+
+/// Packets that may be repeated.
+const HISTORY: usize = 8;
+
+#[derive(Debug)]
+pub struct Peer {
+    /// PSN of the next new packet.
+    psn: u32,
+    log_mtu: u32,
+    message: VecDeque<Packet>,
+    history: VecDeque<Packet>,
+}
+
+impl Peer {
+    pub fn new(psn: u32, log_mtu: u32) -> Self {
+        Self {
+            psn,
+            log_mtu,
+            message: VecDeque::new(),
+            history: VecDeque::new(),
+        }
+    }
+
+    /// Returns a packet. `quiet`: nothing of the QP is under way.
+    pub fn packet(&mut self, quiet: bool, random: &mut SplitMix64) -> Packet {
+        if self.message.is_empty() {
+            self.message = self.messages(random);
+        }
+        let mut packet = self.message[0];
+        packet.psn = self.psn;
+        match random.below(400) {
+            0..=19 if !self.history.is_empty() => self.repeated(quiet, random).unwrap_or(packet),
+            20..=39 => {
+                packet.psn = packet.psn + 1 + random.below(5) as u32 & 0xff_ffff;
+                packet
+            }
+            40 => {
+                let opcodes = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0x13, 0x14, 0x16, 0x17];
+                packet.opcode = opcodes[random.below(17) as usize];
+                packet
+            }
+            41 => {
+                packet.payload = random.below(4097) as u16;
+                packet
+            }
+            42 => {
+                packet.length = match random.below(2) {
+                    0 => 0x8000_0001 + random.below(1000) as u32,
+                    _ => random.below(8 << self.log_mtu) as u32,
+                };
+                packet
+            }
+            _ => packet,
+        }
+    }
+
+    /// The responder expects `psn` now.
+    pub fn advance(&mut self, packet: &Packet, psn: u32) {
+        if psn == self.psn {
+            return;
+        }
+        self.psn = psn;
+        self.message.pop_front();
+        self.history.push_back(*packet);
+        if self.history.len() > HISTORY {
+            self.history.pop_front();
+        }
+        // What was acknowledged before a READ is not sent again once the READ is answered.
+        if packet.opcode == READ {
+            self.history.drain(..self.history.len() - 1);
+        }
+    }
+
+    /// An earlier packet; of a READ, perhaps the rest of it.
+    fn repeated(&self, quiet: bool, random: &mut SplitMix64) -> Option<Packet> {
+        let mut packet = self.history[random.below(self.history.len() as u64) as usize];
+        if packet.opcode != READ {
+            return Some(packet);
+        }
+        let skipped = random.below(u64::from(packet.psns(self.log_mtu))) as u32;
+        packet.psn = packet.psn + skipped & 0xff_ffff;
+        packet.address = packet.address.wrapping_add(u64::from(skipped << self.log_mtu));
+        packet.length -= skipped << self.log_mtu;
+        quiet.then_some(packet)
+    }
+
+    fn messages(&self, random: &mut SplitMix64) -> VecDeque<Packet> {
+        let mtu = 1u32 << self.log_mtu;
+        let length = match random.below(8) {
+            0 => 0,
+            1 => random.below(4) as u32 * mtu,
+            2 => random.below(6 * u64::from(mtu)) as u32,
+            _ => random.below(u64::from(mtu)) as u32,
+        };
+        let r_key = match random.below(64) {
+            0 => KEY_BAD,
+            1 => KEY_READ,
+            2 => KEY_HOLES,
+            _ => KEY_GOOD,
+        };
+        let base = Packet {
+            opcode: READ,
+            psn: 0,
+            solicited: random.below(2) == 0,
+            ack_request: true,
+            address: random.number() >> 8,
+            r_key,
+            length,
+            immediate: (random.number() as u32).to_le_bytes(),
+            payload: 0,
+        };
+        let write = match random.below(10) {
+            0..=4 => false,
+            5..=8 => true,
+            _ => return [base].into(),
+        };
+        let ending = match random.below(if write { 10 } else { 200 }) {
+            0 if !write => Ending::Invalidate,
+            0..=3 => Ending::Immediate,
+            _ => Ending::Plain,
+        };
+        cut(base, write, ending, mtu, random)
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Ending {
+    Plain,
+    Immediate,
+    Invalidate,
+}
+
+fn cut(
+    base: Packet,
+    write: bool,
+    ending: Ending,
+    mtu: u32,
+    random: &mut SplitMix64,
+) -> VecDeque<Packet> {
+    let packets = base.length.div_ceil(mtu).max(1);
+    let first = if write { 6 } else { 0 };
+    let packet = |index: u32| {
+        let last = index + 1 == packets;
+        let opcode = match (index == 0, last, ending) {
+            (true, false, _) => first,
+            (false, false, _) => first + 1,
+            (false, true, Ending::Plain) => first + 2,
+            (false, true, Ending::Immediate) => first + 3,
+            (false, true, Ending::Invalidate) => 0x16,
+            (true, true, Ending::Plain) => first + 4,
+            (true, true, Ending::Immediate) => first + 5,
+            (true, true, Ending::Invalidate) => 0x17,
+        };
+        Packet {
+            opcode,
+            solicited: base.solicited && last,
+            ack_request: last || random.below(4) == 0,
+            payload: (base.length - index * mtu).min(mtu) as u16,
+            ..base
+        }
+    };
+    (0..packets).map(packet).collect()
+}

@@ -1,0 +1,218 @@
+//! Random programs of send WQEs, and what their messages hold.
+
+use ferroce_rtl::LINE;
+use ferroce_spec::wqe::SendOpcode;
+use ferroce_units::random::{SplitMix64, mixed};
+
+/// Local keys: with and without the right to be written, and one that is refused.
+pub const KEY_WRITABLE: u32 = 0x101;
+pub const KEY_READABLE: u32 = 0x100;
+pub const KEY_BAD: u32 = 0xbad0;
+
+/// Returns a byte of local or remote memory.
+pub fn content(address: u64) -> u8 {
+    (mixed(address >> 3) >> (8 * (address & 7))) as u8
+}
+
+#[derive(Debug, Clone)]
+pub struct Segment {
+    pub address: u64,
+    pub length: u32,
+    pub key: u32,
+}
+
+/// A WQE, and what has to come of it.
+#[derive(Debug, Clone)]
+pub struct Wqe {
+    pub index: u32,
+    pub blocks: u32,
+    pub opcode: SendOpcode,
+    pub signaled: bool,
+    pub solicited: bool,
+    pub fence: bool,
+    pub segments: Vec<Segment>,
+    pub is_inline: bool,
+    pub length: u32,
+    /// Of a SEND or WRITE.
+    pub payload: Vec<u8>,
+    pub immediate: [u8; 4],
+    pub remote: (u64, u32),
+    /// What software has written as its index.
+    pub written_index: u32,
+}
+
+impl Wqe {
+    pub fn is_read(&self) -> bool {
+        self.opcode == SendOpcode::RDMA_READ
+    }
+
+    pub fn is_nop(&self) -> bool {
+        self.opcode == SendOpcode::NOP
+    }
+
+    pub fn is_write(&self) -> bool {
+        matches!(
+            self.opcode,
+            SendOpcode::RDMA_WRITE | SendOpcode::RDMA_WRITE_IMMEDIATE
+        )
+    }
+
+    pub fn has_immediate(&self) -> bool {
+        matches!(
+            self.opcode,
+            SendOpcode::SEND_IMMEDIATE | SendOpcode::RDMA_WRITE_IMMEDIATE
+        )
+    }
+
+    pub fn takes_receive(&self) -> bool {
+        !self.is_nop() && !self.is_read() && self.opcode != SendOpcode::RDMA_WRITE
+    }
+
+    /// Returns the CqeOpcode.
+    pub fn cqe_opcode(&self) -> u8 {
+        match self.opcode {
+            SendOpcode::NOP => 8,
+            SendOpcode::RDMA_READ => 3,
+            _ if self.is_write() => 2,
+            _ => 1,
+        }
+    }
+
+    /// Returns the bytes in the ring.
+    pub fn bytes(&self) -> Vec<u8> {
+        let flags = u32::from(self.signaled) << 8
+            | u32::from(self.solicited) << 9
+            | u32::from(self.fence) << 10
+            | u32::from(self.is_inline) << 11;
+        let count = if self.is_inline {
+            0
+        } else {
+            self.segments.len() as u32
+        };
+        let word = u32::from(self.opcode.0) | flags | self.blocks << 16 | count << 24;
+        let mut bytes = word.to_le_bytes().to_vec();
+        bytes.extend(self.written_index.to_le_bytes());
+        bytes.extend(self.immediate);
+        bytes.extend([0; 4]);
+        if self.is_read() || self.is_write() {
+            bytes.extend(self.remote.0.to_le_bytes());
+            bytes.extend(self.remote.1.to_le_bytes());
+            bytes.extend([0; 4]);
+        }
+        if self.is_inline {
+            bytes.extend(self.length.to_le_bytes());
+            bytes.extend(&self.payload);
+        } else {
+            for segment in &self.segments {
+                bytes.extend(segment.address.to_le_bytes());
+                bytes.extend(segment.length.to_le_bytes());
+                bytes.extend(segment.key.to_le_bytes());
+            }
+        }
+        bytes.resize(self.blocks as usize * LINE, 0);
+        bytes
+    }
+}
+
+const OPCODES: [SendOpcode; 10] = [
+    SendOpcode::NOP,
+    SendOpcode::SEND,
+    SendOpcode::SEND,
+    SendOpcode::SEND_IMMEDIATE,
+    SendOpcode::SEND_INVALIDATE,
+    SendOpcode::RDMA_WRITE,
+    SendOpcode::RDMA_WRITE,
+    SendOpcode::RDMA_WRITE_IMMEDIATE,
+    SendOpcode::RDMA_READ,
+    SendOpcode::RDMA_READ,
+];
+
+fn random_length(random: &mut SplitMix64, mtu: u32) -> u32 {
+    match random.below(12) {
+        0 => 0,
+        1 => mtu * (1 + random.below(4) as u32),
+        2 => (mtu * 40).min(40_000) + random.below(100) as u32,
+        3..6 => 1 + random.below(64) as u32,
+        _ => random.below(6 * u64::from(mtu)) as u32,
+    }
+}
+
+/// Cuts `length` bytes into up to 16 segments, some of them empty. No two overlap.
+fn random_segments(random: &mut SplitMix64, base: u64, length: u32, key: u32) -> Vec<Segment> {
+    let count = match random.below(3) {
+        0 => 1 + random.below(16) as usize,
+        _ => 1,
+    };
+    let mut cuts: Vec<u32> = (1..count)
+        .map(|_| random.below(u64::from(length) + 1) as u32)
+        .collect();
+    cuts.sort_unstable();
+    cuts.push(length);
+    let mut begin = 0;
+    let segment = |(i, end): (usize, &u32)| {
+        let address = base + ((i as u64) << 20) + random.below(0x1fff);
+        let length = end - std::mem::replace(&mut begin, *end);
+        Segment {
+            address,
+            length,
+            key,
+        }
+    };
+    cuts.iter().enumerate().map(segment).collect()
+}
+
+/// Returns WQE `number` of QP `qp`, whose first block has `index`.
+pub fn random_wqe(random: &mut SplitMix64, (qp, number): (u64, u64), index: u32, mtu: u32) -> Wqe {
+    let opcode = OPCODES[random.below(10) as usize];
+    let is_read = opcode == SendOpcode::RDMA_READ;
+    let is_nop = opcode == SendOpcode::NOP;
+    let is_inline = !is_read && !is_nop && random.below(4) == 0;
+    let length = match (is_nop, is_inline) {
+        (true, _) => 0,
+        (_, true) => random.below(513) as u32,
+        _ => random_length(random, mtu),
+    };
+    let base = 1 << 40 | qp << 36 | number << 25;
+    let key = if is_read { KEY_WRITABLE } else { KEY_READABLE };
+    let segments = match is_inline || is_nop || length == 0 && random.below(2) == 0 {
+        true => Vec::new(),
+        false => random_segments(random, base, length, key),
+    };
+    let payload = match is_inline {
+        true => (0..length).map(|_| random.number() as u8).collect(),
+        false => segments
+            .iter()
+            .flat_map(|s| (0..u64::from(s.length)).map(|i| content(s.address + i)))
+            .collect(),
+    };
+    let mut wqe = Wqe {
+        index,
+        blocks: 0,
+        opcode,
+        signaled: random.below(2) == 0,
+        solicited: random.below(2) == 0,
+        fence: random.below(8) == 0,
+        segments,
+        is_inline,
+        length,
+        payload,
+        immediate: (random.number() as u32).to_le_bytes(),
+        remote: (random.number() >> 8, random.number() as u32),
+        written_index: index,
+    };
+    let least = wqe_bytes(&wqe).div_ceil(LINE) as u32;
+    wqe.blocks = (least + u32::from(random.below(4) == 0)).min(10);
+    wqe
+}
+
+fn wqe_bytes(wqe: &Wqe) -> usize {
+    let head = if wqe.is_read() || wqe.is_write() {
+        32
+    } else {
+        16
+    };
+    head + match wqe.is_inline {
+        true => 4 + wqe.payload.len(),
+        false => 16 * wqe.segments.len(),
+    }
+}

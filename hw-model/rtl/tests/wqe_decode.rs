@@ -1,0 +1,250 @@
+//! Decoding of send WQEs against the model's: right ones, damaged ones, and lines that come in any
+//! order or not at all.
+
+use ferroce_model::wqe::{SendPayload, WqeError, block_count, decode};
+use ferroce_rtl::seeds::for_each_seed;
+use ferroce_rtl::verilated::wqe_decode::WqeDecode;
+use ferroce_rtl::{LINE, words};
+use ferroce_spec::cqe::CqeStatus;
+use ferroce_spec::wqe::{DataSegment, MAX_BLOCKS, SendOpcode};
+use ferroce_transport::{SendOperation, SendRequest, Service};
+use ferroce_units::random::SplitMix64;
+
+const SEEDS: u64 = 20;
+const WQES_PER_SEED: usize = 2000;
+const CYCLES_MAX: u64 = 1000;
+
+const OPCODES: [SendOpcode; 12] = [
+    SendOpcode::NOP,
+    SendOpcode::SEND,
+    SendOpcode::SEND_IMMEDIATE,
+    SendOpcode::SEND_INVALIDATE,
+    SendOpcode::RDMA_WRITE,
+    SendOpcode::RDMA_WRITE_IMMEDIATE,
+    SendOpcode::RDMA_READ,
+    SendOpcode::COMPARE_SWAP,
+    SendOpcode::FETCH_ADD,
+    SendOpcode::LOCAL_INVALIDATE,
+    SendOpcode::BIND_WINDOW,
+    SendOpcode(0x30),
+];
+
+/// A WQE of ten blocks, as it could stand in a ring; most are right.
+fn random_wqe(random: &mut SplitMix64, index: u32) -> Vec<u8> {
+    let mut bytes: Vec<u8> = (0..MAX_BLOCKS * LINE)
+        .map(|_| random.number() as u8)
+        .collect();
+    let opcode = OPCODES[random.below(12) as usize].0;
+    let is_inline = random.below(3) == 0;
+    let segments = random.below(18) as u32 * u32::from(random.below(2) == 0);
+    let blocks = match random.below(4) {
+        0 => random.below(13) as u32,
+        1 => 10,
+        _ => (32 + 16 * segments).div_ceil(64),
+    };
+    let flags = random.number() as u32 & 0x700;
+    let word =
+        u32::from(opcode) | flags | u32::from(is_inline) << 11 | blocks << 16 | segments << 24;
+    bytes[..4].copy_from_slice(&word.to_le_bytes());
+    bytes[4..8].copy_from_slice(&index.to_le_bytes());
+    let has_remote = (0x08..=0x10).contains(&opcode);
+    let data = if has_remote { 32 } else { 16 };
+    if is_inline {
+        let length = match random.below(8) {
+            0 => random.below(600) as u32,
+            1 => u32::MAX - random.below(40) as u32,
+            _ => random.below(64 * u64::from(blocks) + 8) as u32,
+        };
+        bytes[data..data + 4].copy_from_slice(&length.to_le_bytes());
+    } else {
+        let most = [1 << 16, 1 << 28, u32::MAX][random.below(3) as usize];
+        for segment in bytes[data..].chunks_exact_mut(16) {
+            let length = random.below(u64::from(most)) as u32;
+            segment[8..12].copy_from_slice(&length.to_le_bytes());
+        }
+    }
+    if random.below(8) == 0 {
+        let at = random.below(64) as usize;
+        bytes[at] ^= 1 << random.below(8);
+    }
+    bytes
+}
+
+/// What the card says of a WQE: its status, and for a right one the request and its segments.
+type Verdict = Result<(SendRequest, Vec<DataSegment>, bool), (CqeStatus, bool)>;
+
+/// The model's verdict, but for what the card does not have.
+fn expected(bytes: &[u8], index: u32, available: u32) -> Verdict {
+    let verdict = block_count(bytes, index, available).and_then(|blocks| {
+        decode(
+            &bytes[..usize::from(blocks) * LINE],
+            Service::ReliableConnected,
+        )
+    });
+    let opcode = SendOpcode(bytes[0]);
+    let is_missing = OPCODES[7..11].contains(&opcode);
+    let is_inline_read = opcode == SendOpcode::RDMA_READ && bytes[1] & 8 != 0;
+    match verdict {
+        Err(WqeError::Stale { .. } | WqeError::Blocks(_)) => {
+            Err((CqeStatus::LOCAL_QP_OPERATION, true))
+        }
+        _ if is_missing => Err((CqeStatus::LOCAL_QP_OPERATION, false)),
+        Err(WqeError::Length) => Err((CqeStatus::LOCAL_LENGTH, true)),
+        Err(_) => Err((CqeStatus::LOCAL_QP_OPERATION, true)),
+        Ok(_) if is_inline_read => Err((CqeStatus::LOCAL_QP_OPERATION, false)),
+        Ok((request, wqe)) => match wqe.payload {
+            SendPayload::Memory(list) => Ok((request, list.segments().to_vec(), false)),
+            _ => Ok((request, Vec::new(), true)),
+        },
+    }
+}
+
+/// Gives the WQE to the module, block by block in any order; `unreadable` is a block without data.
+fn run(
+    rtl: &mut WqeDecode,
+    random: &mut SplitMix64,
+    bytes: &[u8],
+    (index, available): (u32, u32),
+    unreadable: Option<u8>,
+) -> bool {
+    rtl.set_begin_valid(1);
+    rtl.set_begin_index(index);
+    rtl.set_begin_available(available);
+    rtl.cycle();
+    rtl.set_begin_valid(0);
+    let mut wanted: Vec<u8> = Vec::new();
+    let mut was_unreadable = false;
+    let limit = rtl.cycles() + CYCLES_MAX;
+    while rtl.done() == 0 {
+        assert!(rtl.cycles() < limit, "the module does not end");
+        let ready = random.below(2) as u8;
+        let line = match random.below(3) {
+            0 if !wanted.is_empty() => {
+                Some(wanted.swap_remove(random.below(wanted.len() as u64) as usize))
+            }
+            _ => None,
+        };
+        rtl.set_read_ready(ready);
+        rtl.set_line_valid(u8::from(line.is_some()));
+        if let Some(block) = line {
+            let at = usize::from(block) * LINE;
+            rtl.set_line_block(block);
+            rtl.set_line(words(&bytes[at..at + LINE], 0));
+            rtl.set_line_error(u8::from(unreadable == Some(block)));
+            was_unreadable |= unreadable == Some(block);
+        }
+        rtl.settle();
+        if ready != 0 && rtl.read_valid() != 0 {
+            assert!(usize::from(rtl.read_block()) < MAX_BLOCKS);
+            wanted.push(rtl.read_block());
+        }
+        rtl.cycle();
+        rtl.set_line_valid(0);
+        rtl.set_read_ready(0);
+    }
+    assert!(
+        wanted.is_empty(),
+        "it has ended before its lines were there"
+    );
+    was_unreadable
+}
+
+fn segments(rtl: &mut WqeDecode) -> Vec<DataSegment> {
+    let count = rtl.segments();
+    let read = |number| {
+        rtl.set_segment_number(number);
+        rtl.cycle();
+        DataSegment {
+            address: rtl.segment_address(),
+            length: rtl.segment_length(),
+            l_key: rtl.segment_key(),
+        }
+    };
+    (0..count).map(read).collect()
+}
+
+fn check_request(rtl: &WqeDecode, request: &SendRequest) {
+    assert_eq!(rtl.length(), request.length);
+    assert_eq!(rtl.signaled() != 0, request.signaled);
+    assert_eq!(rtl.solicited() != 0, request.solicited);
+    assert_eq!(rtl.fence() != 0, request.fence);
+    let (remote, immediate) = match request.operation {
+        SendOperation::SendImmediate(immediate) => (None, Some(immediate.0)),
+        SendOperation::SendInvalidate(key) => (None, Some(key.0.to_le_bytes())),
+        SendOperation::RdmaWriteImmediate { remote, immediate } => {
+            (Some(remote), Some(immediate.0))
+        }
+        SendOperation::RdmaWrite { remote } | SendOperation::RdmaRead { remote } => {
+            (Some(remote), None)
+        }
+        _ => (None, None),
+    };
+    if let Some(remote) = remote {
+        assert_eq!(rtl.remote_address(), remote.virtual_address);
+        assert_eq!(rtl.remote_key(), remote.r_key.0);
+    }
+    if let Some(immediate) = immediate {
+        assert_eq!(rtl.immediate().to_le_bytes(), immediate);
+    }
+}
+
+#[test]
+fn verdicts_are_those_of_the_model() {
+    let mut seen = [0u32; 3];
+    for_each_seed(SEEDS, |seed| {
+        let mut random = SplitMix64::new(seed);
+        let mut rtl = WqeDecode::new();
+        rtl.set_rst(1);
+        rtl.cycle();
+        rtl.set_rst(0);
+        for _ in 0..WQES_PER_SEED {
+            let index = random.number() as u32;
+            let bytes = random_wqe(&mut random, index);
+            let available = if random.below(8) == 0 {
+                random.below(12) as u32
+            } else {
+                1 << 16
+            };
+            let unreadable = (random.below(16) == 0).then(|| random.below(10) as u8);
+            let unread = run(
+                &mut rtl,
+                &mut random,
+                &bytes,
+                (index, available),
+                unreadable,
+            );
+            let status = CqeStatus(rtl.status());
+            if unread {
+                assert_eq!((status, rtl.rejected()), (CqeStatus::LOCAL_QP_OPERATION, 1));
+                continue;
+            }
+            match expected(&bytes, index, available) {
+                Err((error, rejected)) => {
+                    assert_eq!(
+                        (status, rtl.rejected() != 0),
+                        (error, rejected),
+                        "{bytes:02x?}"
+                    );
+                    seen[usize::from(error == CqeStatus::LOCAL_LENGTH)] += 1;
+                }
+                Ok((request, list, is_inline)) => {
+                    assert_eq!(
+                        (status, rtl.rejected()),
+                        (CqeStatus::SUCCESS, 0),
+                        "{bytes:02x?}"
+                    );
+                    check_request(&rtl, &request);
+                    assert_eq!(rtl.blocks(), bytes[2] & 0x1f);
+                    let is_nop = bytes[0] == SendOpcode::NOP.0;
+                    assert!(is_nop || is_inline == (rtl.is_inline() != 0));
+                    if !is_inline && !is_nop {
+                        assert_eq!(segments(&mut rtl), list);
+                    }
+                    seen[2] += 1;
+                }
+            }
+        }
+    });
+    println!("refused, too long, right: {seen:?}");
+    assert!(seen.iter().all(|count| *count > 100));
+}

@@ -1,0 +1,140 @@
+//! A function as the bus sees it: the model's NIC, or a card in RTL in its place.
+
+use ferroce_units::Instant;
+
+use crate::config::NicConfig;
+use crate::counters::Counters;
+use crate::nic::{Nic, Progress};
+use crate::ports::host::Host;
+use crate::ports::port::Port;
+
+/// One NIC function behind a port, without timing of its own: the caller says what time it is.
+pub trait Function<P: Port>: std::fmt::Debug + Send {
+    /// Returns a function after power-on.
+    fn new(config: NicConfig) -> Self;
+
+    /// Reads 4 bytes of BAR0.
+    fn read32(&mut self, now: Instant, offset: u32) -> u32;
+
+    /// Reads 8 bytes of BAR0.
+    fn read64(&mut self, now: Instant, offset: u32) -> u64;
+
+    /// Writes 4 bytes of BAR0. The next [`Function::advance`] acts on them.
+    fn write32(&mut self, offset: u32, value: u32);
+
+    /// Writes 8 bytes of BAR0. The next [`Function::advance`] acts on them.
+    fn write64(&mut self, offset: u32, value: u64);
+
+    /// Reads the device's own memory (BAR4).
+    fn read_device_memory(&mut self, offset: u64, destination: &mut [u8]);
+
+    /// Writes the device's own memory (BAR4).
+    fn write_device_memory(&mut self, offset: u64, source: &[u8]);
+
+    /// Returns the counters.
+    fn counters(&mut self) -> Counters;
+
+    /// Runs until nothing moves any more, or the budget of this call is used up.
+    fn advance<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> Progress;
+
+    /// Returns the time at which it has to run again if nothing else happens.
+    fn next_timeout(&self, now: Instant) -> Option<Instant>;
+
+    /// Returns true if there is a delayed ACK.
+    fn holds_acknowledges(&self) -> bool;
+
+    /// Sends delayed ACKs with the next [`Function::advance`].
+    fn flush_acknowledges(&mut self);
+
+    /// Fault injection: stops the function with DEVICE_FATAL, as an internal error would.
+    fn fail(&mut self, now: Instant);
+
+    /// Fault injection: the next command does not end, and none after it, until a reset.
+    fn hang_commands(&mut self);
+
+    /// Returns true if the function has stopped.
+    fn has_stopped(&self) -> bool;
+
+    /// Takes the power away; a reset brings the function up again.
+    fn power_off(&mut self, now: Instant, port: &mut P);
+}
+
+/// Each method is the one of the same name of [`Nic`].
+impl<P: Port + std::fmt::Debug> Function<P> for Nic<P>
+where
+    Nic<P>: Send,
+{
+    fn new(config: NicConfig) -> Self {
+        Self::new(config)
+    }
+
+    #[inline]
+    fn read32(&mut self, now: Instant, offset: u32) -> u32 {
+        Self::read32(self, now, offset)
+    }
+
+    #[inline]
+    fn read64(&mut self, now: Instant, offset: u32) -> u64 {
+        Self::read64(self, now, offset)
+    }
+
+    #[inline]
+    fn write32(&mut self, offset: u32, value: u32) {
+        Self::write32(self, offset, value);
+    }
+
+    #[inline]
+    fn write64(&mut self, offset: u32, value: u64) {
+        Self::write64(self, offset, value);
+    }
+
+    #[inline]
+    fn read_device_memory(&mut self, offset: u64, destination: &mut [u8]) {
+        Self::read_device_memory(self, offset, destination);
+    }
+
+    #[inline]
+    fn write_device_memory(&mut self, offset: u64, source: &[u8]) {
+        Self::write_device_memory(self, offset, source);
+    }
+
+    fn counters(&mut self) -> Counters {
+        Self::counters(self).clone()
+    }
+
+    #[inline(always)]
+    fn advance<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> Progress {
+        Self::advance(self, now, host, port)
+    }
+
+    #[inline]
+    fn next_timeout(&self, now: Instant) -> Option<Instant> {
+        Self::next_timeout(self, now)
+    }
+
+    #[inline]
+    fn holds_acknowledges(&self) -> bool {
+        Self::holds_acknowledges(self)
+    }
+
+    #[inline]
+    fn flush_acknowledges(&mut self) {
+        Self::flush_acknowledges(self);
+    }
+
+    fn fail(&mut self, now: Instant) {
+        Self::fail(self, now);
+    }
+
+    fn hang_commands(&mut self) {
+        Self::hang_commands(self);
+    }
+
+    fn has_stopped(&self) -> bool {
+        Self::has_stopped(self)
+    }
+
+    fn power_off(&mut self, now: Instant, port: &mut P) {
+        Self::power_off(self, now, port);
+    }
+}
