@@ -79,10 +79,10 @@ module memory_walk #(
     );
 
     // ---------------------------------------------------------------------------------- a piece
-    logic [31:0] in_page, together, bytes;
+    // A run ends with a page, or behind the range if the region is direct.
+    logic [31:0] in_page, bytes;
     assign in_page = 32'd4096 - {20'b0, iova[11:0]};
-    assign together = in_page < run ? in_page : run;
-    assign bytes = left < together ? left : together;
+    assign bytes = left < in_page ? left : in_page;
 
     logic taken;
     assign taken = step == ANSWER && m_ready[client];
@@ -133,7 +133,7 @@ module memory_walk #(
     end
 
     always_ff @(posedge clk) begin
-        if (!rst && step == CUT) assert (bytes != '0 && bytes <= 32'd4096);
+        if (!rst && step == CUT) assert (bytes != '0 && bytes <= run);
         if (!rst && s_valid && s_ready) assert (s_fault != FAULT_NONE || s_once || s_length != '0);
         if (!rst && (table_valid || drop_valid)) assert (step == IDLE);
     end

@@ -608,3 +608,63 @@ fn random_requests_get_the_answers_of_the_model() {
     println!("{cycles} cycles; answers by fault: {seen:?}");
     assert!(seen.iter().all(|&count| count > 0), "{seen:?}");
 }
+
+/// Goal: ranges are answered faster than packets of 1024 bytes leave, 18 beats each. Method: one
+/// page, and what it needs cached.
+#[test]
+fn cached_ranges_are_answered_in_less_than_eighteen_cycles() {
+    const RANGES: usize = 100;
+    let mut bench = Bench::new(0);
+    bench.pages.lines[0] = [TranslationEntry::new(5 << 12).bits().to_le_bytes(); 8]
+        .concat()
+        .try_into()
+        .expect("a line");
+    bench.entry(op::TABLE, 0, [0; 16], BASE, LOG_REGIONS);
+    bench.entry(op::PAGES_TABLE, 0, [0; 16], BASE, LOG_PAGES);
+    let mut word = MemoryEntryWord::default();
+    word.set_log_page_size(12);
+    word.set_valid(true);
+    let region = MemoryEntry {
+        word,
+        key: 0x100,
+        length: 4096,
+        ..MemoryEntry::default()
+    };
+    bench.entry(op::STORE, region.key, words(region.as_bytes(), 0), 0, 0);
+    for _ in 0..RANGES {
+        let rights = AccessRights::default();
+        let access = Access {
+            pd: 0,
+            key: region.key,
+            address: 1024,
+            length: 1024,
+            rights,
+            qpn: 0,
+        };
+        bench.waiting[0].push_back(Request {
+            access,
+            check_only: false,
+        });
+    }
+    let limit = bench.rtl.cycles() + CYCLES_MAX;
+    let mut begin = limit;
+    while bench.accepted.len() < RANGES {
+        bench.cycle();
+        assert!(
+            bench.rtl.cycles() < limit,
+            "{} accepted",
+            bench.accepted.len()
+        );
+        if !bench.accepted.is_empty() {
+            begin = begin.min(bench.rtl.cycles());
+        }
+    }
+    let cycles = (bench.rtl.cycles() - begin) as usize / (RANGES - 1);
+    bench.run_until_idle(RANGES);
+    println!("{cycles} cycles a range");
+    assert_eq!(
+        bench.answers[0],
+        vec![((5 << 12 | 1024, 1024, true), 0); RANGES]
+    );
+    assert!(cycles < 18);
+}
