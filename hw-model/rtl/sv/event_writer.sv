@@ -237,9 +237,8 @@ module event_writer #(
                         waits[eqn] <= 1'b0;
                         step <= ANNOUNCE;
                     end
-                    NEW, PARKED: if (exists && !fatal) begin
-                        step <= is_full || (has_parked[eqn] && kind == NEW) ? PARK : WRITE;
-                    end
+                    // A queue of which events are parked is full: a pass follows its doorbell at once.
+                    NEW, PARKED: if (exists && !fatal) step <= is_full ? PARK : WRITE;
                     default: if (!fatal && waits[eqn] && now_ns >= next_ns) step <= ANNOUNCE;
                     else if (waits[eqn] && (!earliest_valid || next_ns < earliest)) begin
                         earliest_valid <= 1'b1;
@@ -329,5 +328,6 @@ module event_writer #(
     always_ff @(posedge clk) begin
         if (!rst && step == STORE && exists) assert (eq.log_size < 8'd32 && eq.base[5:0] == 6'd0);
         if (!rst && step == PARK && kind == PARKED) assert (park_ready);
+        if (!rst && step == WRITE && kind == NEW) assert (!has_parked[eqn]);
     end
 endmodule

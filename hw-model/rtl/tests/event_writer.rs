@@ -497,3 +497,26 @@ fn more_events_than_can_be_kept_are_fatal() {
     card.settle();
     assert_eq!(card.rtl.fatal(), 0);
 }
+
+/// Goal: the newest doorbell of a queue counts, whatever the module is doing with the one before.
+#[test]
+fn a_newer_doorbell_is_not_lost() {
+    let mut card = Card::new(0);
+    let context = EqContext {
+        base: RINGS,
+        log_size: 4,
+        ..EqContext::default()
+    };
+    card.control(0, 0, &context);
+    for gap in 0..12 {
+        card.ring(0, doorbell(0, false));
+        for _ in 0..gap {
+            card.settle();
+            card.cycle();
+        }
+        card.ring(0, doorbell(0, true));
+        card.run_until_idle();
+        let armed = card.control(2, 0, &EqContext::default()).armed;
+        assert_eq!(armed, 1, "{gap} cycles between them");
+    }
+}

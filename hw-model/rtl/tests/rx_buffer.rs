@@ -268,24 +268,28 @@ fn right_frames_come_out_and_others_leave_no_trace() {
     assert!(total.malformed > 0 && total.wrong_icrc > 0 && total.overflown > 0);
 }
 
+/// Returns a right frame of at least so many bytes.
+fn long_frame(random: &mut SplitMix64, least: usize) -> Vec<u8> {
+    loop {
+        let frame = frames::random(random);
+        let is_right = Frame::parse(&frame).is_ok_and(|frame| frame.icrc_is_valid());
+        if is_right && frame.len() >= least {
+            return frame;
+        }
+    }
+}
+
 /// Goal: what does not fit is lost, and nothing else. Method: nothing is taken while frames come,
 /// and then as many come out as fit.
 #[test]
 fn a_full_buffer_loses_whole_frames_and_recovers() {
     let mut bench = Bench::new(1, u64::MAX, u64::MAX);
     let mut random = SplitMix64::new(1);
-    let mut frame = || loop {
-        let frame = frames::random(&mut random);
-        let is_right = Frame::parse(&frame).is_ok_and(|frame| frame.icrc_is_valid());
-        if is_right && frame.len() > 1000 {
-            return frame;
-        }
-    };
     for round in 0..20 {
         let mut beats = 0;
         (bench.packet_gap, bench.payload_gap) = (u64::MAX, u64::MAX);
         for _ in 0..100 {
-            let frame = frame();
+            let frame = long_frame(&mut random, 1000);
             let before = (bench.seen.right, bench.seen.overflown);
             let needed = frame.len().div_ceil(LINE);
             bench.send(frame, 0);
@@ -302,4 +306,20 @@ fn a_full_buffer_loses_whole_frames_and_recovers() {
         bench.finish();
     }
     assert!(bench.seen.overflown > 0);
+}
+
+/// Goal: room is free as soon as a frame is read, and reading is as fast as the wire. Method: the
+/// buffer is never empty, holds four frames at most, and many pass.
+#[test]
+fn a_stream_of_long_frames_passes_without_a_loss() {
+    let mut bench = Bench::new(1, 1, u64::MAX);
+    let mut random = SplitMix64::new(1);
+    for count in 0..200 {
+        if count == 2 {
+            bench.payload_gap = 1;
+        }
+        bench.send(long_frame(&mut random, 4000), 0);
+    }
+    bench.finish();
+    assert_eq!((bench.seen.right, bench.seen.overflown), (200, 0));
 }
