@@ -4,8 +4,8 @@
 // Ports: packet_* takes an answer from steer, `packet_done` pulses at its end; place_* says where its
 // payload goes; request_*, answer_*, completion_*, fail_*: see CARD.md. `at` names the QP that is
 // worked on: `sent` is its state of the requester, `table_read` the request at `table_at`, both a cycle
-// later. `retired` and the three bits behind it are of the QP at `requester_at`. settle, flush_* and reset_* are the requester's orders,
-// timer_* and expired_* its timer. `again_*` gives a QP another turn.
+// later. `retired` and the three bits behind it are of the QP at `requester_at`. settle, flush_* and
+// reset_* are the requester's orders, timer_* and expired_* its timer. `again_*` gives a QP another turn.
 // Invariants: requests are retired in order, each with at most one completion; every answer with
 // payload gives exactly one run of places that ends with `last`; a QP with PSNs in flight has a timer
 // that runs, if it has a local ACK timeout.

@@ -18,7 +18,8 @@ module send_doorbells (
     output logic [7:0]   rung_qp,
 
     input  logic         table_busy,
-    input  logic [4:0]   log_send_blocks,      // of the QP of the cycle before
+    input  logic [2:0]   state,                // of the QP of the cycle before
+    input  logic [4:0]   log_send_blocks,
     output logic [7:0]   state_at,
     input  logic [31:0]  fetched,
 
@@ -37,7 +38,9 @@ module send_doorbells (
     logic is_right, write_valid;
     assign forward = doorbell_index - rung;
     assign ahead = doorbell_index - fetched;
-    assign is_right = !forward[31] && ahead <= (32'd1 << log_send_blocks);
+    // A doorbell that has waited here while its QP was reset does not reach the QP's next life.
+    assign is_right = !forward[31] && ahead <= (32'd1 << log_send_blocks)
+                   && state != 3'(ferroce_pkg::QP_STATE_CODE_RESET);
 
     assign state_at = doorbell_qp;
     assign doorbell_ready = step == CHECK && !forget;

@@ -124,13 +124,9 @@ module send_engine (
         .read_at(doorbell_at), .read_data(doorbell_state)
     );
     // The outstanding table: the requester reads where it writes.
-    ram_1w1r #(.BITS($bits(table_entry)), .LOG_DEPTH(LOG_ENTRIES)) entries_of_requester (
-        .clk(clk), .write_valid(table_write), .write_at(table_at), .write_data(table_entry),
-        .read_at(table_at), .read_data(table_of_requester)
-    );
-    ram_1w1r #(.BITS($bits(table_entry)), .LOG_DEPTH(LOG_ENTRIES)) entries_of_completer (
-        .clk(clk), .write_valid(table_write), .write_at(table_at), .write_data(table_entry),
-        .read_at(completer_table_at), .read_data(table_of_completer)
+    ram_1rw1r #(.BITS($bits(table_entry)), .LOG_DEPTH(LOG_ENTRIES)) entries (
+        .clk(clk), .write_valid(table_write), .at(table_at), .write_data(table_entry),
+        .data(table_of_requester), .read_at(completer_table_at), .read_data(table_of_completer)
     );
 
     logic doorbells_idle;
@@ -140,7 +136,8 @@ module send_engine (
         .clk(clk), .rst(rst), .idle(doorbells_idle), .doorbell_valid(doorbell_valid),
         .doorbell_ready(doorbell_ready), .doorbell_qp(doorbell_qp), .doorbell_index(doorbell_index),
         .doorbell_error(doorbell_error), .rung_valid(rung_valid), .rung_qp(rung_qp),
-        .table_busy(requester_wants_qp), .log_send_blocks(requester_qp.log_send_blocks),
+        .table_busy(requester_wants_qp), .state(requester_qp.state),
+        .log_send_blocks(requester_qp.log_send_blocks),
         .state_at(doorbell_at), .fetched(doorbell_state.fetched), .requester_at(requester_at),
         .producer(producer), .forget(forget_producer)
     );

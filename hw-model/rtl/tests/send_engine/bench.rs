@@ -19,6 +19,8 @@ const TRANSLATION: u64 = 0x35 << 44;
 const NS_PER_CYCLE: u64 = 4;
 const CYCLES_MAX: u64 = 600_000;
 const LOCAL_WRITE: u8 = 1;
+/// Cycles from an RNR NAK to the last packet that had begun before it.
+const SLACK_CYCLES: u64 = 400;
 
 /// A QP: context, program, and how far it is.
 pub struct Queue {
@@ -71,6 +73,8 @@ pub struct Bench {
     has_last: bool,
     frame: u16,
     frames: VecDeque<u16>,
+    /// Payload that is placed, and in memory when its frame is done.
+    placed_bytes: VecDeque<(u16, u64, u8)>,
     frames_done: u16,
     pub wake: VecDeque<u8>,
     pub doorbell_errors: u32,
@@ -104,6 +108,7 @@ impl Bench {
             has_last: false,
             frame: 0,
             frames: VecDeque::new(),
+            placed_bytes: VecDeque::new(),
             frames_done: 0,
             wake: VecDeque::new(),
             doorbell_errors: 0,
@@ -266,6 +271,12 @@ impl Bench {
         self.rtl.set_wake_qp(wake.unwrap_or(0));
         if !self.frames.is_empty() && self.random.below(8) == 0 {
             self.frames_done = self.frames.pop_front().expect("it is not empty");
+            while let Some((_, address, byte)) = self
+                .placed_bytes
+                .pop_front_if(|(frame, ..)| *frame == self.frames_done)
+            {
+                self.memory.insert(address, byte);
+            }
         }
         self.rtl.set_frames_done(self.frames_done);
     }
@@ -398,10 +409,11 @@ impl Bench {
         let queue = &mut self.queues[usize::from(packet.qp)];
         assert_eq!(packet.dest_qpn, queue.context.dest_qpn);
         let messages: Vec<&Wqe> = queue.program.iter().filter(|wqe| !wqe.is_nop()).collect();
-        let cycle = self.rtl.cycles();
+        let now = (self.rtl.cycles(), self.now_ns);
+        queue.peer.max_rd_atomic = queue.context.max_rd_atomic.into();
         queue.peer.receive(
             &mut self.random,
-            cycle,
+            now,
             &messages,
             (packet, bytes),
             &mut self.answers,
@@ -416,7 +428,8 @@ impl Bench {
             self.has_last = piece.last;
             for i in 0..u64::from(piece.bytes) {
                 let byte = answer.payload[self.placed];
-                self.memory.insert((piece.iova + i) ^ TRANSLATION, byte);
+                let address = (piece.iova + i) ^ TRANSLATION;
+                self.placed_bytes.push_back((answer.number, address, byte));
                 self.placed += 1;
             }
             let is_drop = self.rtl.place_drop() != 0;
@@ -440,6 +453,13 @@ impl Bench {
                 !answer.payload.is_empty(),
                 "one run of places"
             );
+            let peer = &mut self.queues[usize::from(answer.qp)].peer;
+            peer.reads_answered += u32::from(matches!(answer.opcode, 0x0f | 0x10));
+            if answer.opcode == 0x11 && answer.aeth >> 29 == 1 {
+                let code = answer.aeth >> 24 & 0x1f;
+                let time_ns = u64::from(code) * 10_000; // the codes 1 to 3
+                peer.silence = Some((self.rtl.cycles() + SLACK_CYCLES, self.now_ns + time_ns));
+            }
         }
     }
 

@@ -96,6 +96,72 @@ fn programs_without_losses() {
     });
 }
 
+/// Goal: no more than 64 requests are outstanding, and RNR NAKs are obeyed to their time. Method: many
+/// short WQEs, few completions; the peer looks at its clock.
+#[test]
+fn long_rings_of_short_messages() {
+    for_each_seed(SEEDS, |seed| {
+        let conduct = Conduct {
+            rnr: [0, 20][seed as usize % 2],
+            ..Conduct::default()
+        };
+        let mut bench = Bench::new(seed);
+        let mut random = SplitMix64::new(seed ^ 0x33);
+        let mut queue = random_queue(&mut random, 0, 400, conduct);
+        queue.context.log_send_blocks = 7;
+        for (at, wqe) in queue.program.iter_mut().enumerate() {
+            (wqe.index, wqe.written_index, wqe.blocks) = (at as u32, at as u32, 1);
+            wqe.signaled = at % 100 == 99;
+            wqe.fence = random.below(50) == 0;
+            wqe.segments.truncate(1);
+            wqe.length = wqe.segments.first().map_or(0, |s| s.length);
+            (wqe.is_inline, wqe.payload) = (false, Vec::new());
+            if !wqe.is_read() {
+                wqe.segments.clear();
+                wqe.length = 0;
+            }
+        }
+        bench.start(queue);
+        bench.run();
+        assert_eq!(bench.queues[0].done, 400);
+    });
+}
+
+/// Goal: the send side is no bottleneck for long messages. Method: one QP, a host that never stalls; a
+/// packet of 4096 bytes is 66 beats of 64 bytes, one of 1024 bytes 18.
+#[test]
+fn cycles_for_each_packet() {
+    for (path_mtu, most) in [(5, 66), (3, 40)] {
+        let mut bench = Bench::new(1);
+        bench.stall = 0;
+        let mut random = SplitMix64::new(1);
+        let mut queue = random_queue(&mut random, 0, 4, Conduct::default());
+        queue.context.path_mtu = path_mtu;
+        queue.peer = Peer::new(0, 128 << path_mtu, queue.first_psn, Conduct::default());
+        for (at, wqe) in queue.program.iter_mut().enumerate() {
+            let (address, length) = ((1 << 40) + 300, 1 << 18);
+            let segment = program::Segment {
+                address,
+                length,
+                key: KEY_READABLE,
+            };
+            wqe.opcode = ferroce_spec::wqe::SendOpcode::RDMA_WRITE;
+            (wqe.index, wqe.written_index, wqe.blocks) = (at as u32, at as u32, 1);
+            (wqe.length, wqe.is_inline, wqe.fence) = (length, false, false);
+            wqe.segments = vec![segment];
+            let bytes = 0..u64::from(length);
+            wqe.payload = bytes.map(|i| program::content(address + i)).collect();
+        }
+        bench.start(queue);
+        let begin = bench.rtl.cycles();
+        bench.run();
+        let packets = 4 * (1u64 << 18) / (128 << path_mtu);
+        let cycles = (bench.rtl.cycles() - begin) / packets;
+        println!("MTU {}: {cycles} cycles a packet", 128 << path_mtu);
+        assert!(cycles <= most);
+    }
+}
+
 #[test]
 fn programs_with_losses_and_rnr_naks() {
     let mut seen = [0; 2];
@@ -126,12 +192,13 @@ enum Fault {
     LocalKey,
     ReadKey,
     Payload,
+    Garbled,
     Stale,
     Ring,
     HostError,
 }
 
-const FAULTS: [Fault; 13] = [
+const FAULTS: [Fault; 14] = [
     Fault::Refused(0x61, CqeStatus::REMOTE_INVALID_REQUEST),
     Fault::Refused(0x62, CqeStatus::REMOTE_ACCESS),
     Fault::Refused(0x63, CqeStatus::REMOTE_OPERATION),
@@ -142,6 +209,7 @@ const FAULTS: [Fault; 13] = [
     Fault::LocalKey,
     Fault::ReadKey,
     Fault::Payload,
+    Fault::Garbled,
     Fault::Stale,
     Fault::Ring,
     Fault::HostError,
@@ -159,7 +227,7 @@ fn inject(random: &mut SplitMix64, queue: &mut Queue, fault: Fault) -> Option<(u
         Fault::LocalKey | Fault::Payload => {
             find(&|wqe| !wqe.is_read() && !wqe.is_inline && wqe.length > 0)?
         }
-        Fault::ReadKey => find(&|wqe| wqe.is_read() && wqe.length > 0)?,
+        Fault::ReadKey | Fault::Garbled => find(&|wqe| wqe.is_read() && wqe.length > 0)?,
         _ => find(&|wqe| !wqe.is_nop())?,
     };
     let message = queue.program[..at]
@@ -197,6 +265,10 @@ fn inject(random: &mut SplitMix64, queue: &mut Queue, fault: Fault) -> Option<(u
             CqeStatus::LOCAL_PROTECTION
         }
         Fault::Payload => CqeStatus::LOCAL_PROTECTION,
+        Fault::Garbled => {
+            conduct.garble = Some(message);
+            CqeStatus::BAD_RESPONSE
+        }
         Fault::Stale => {
             queue.program[at].written_index ^= 1 << random.below(32);
             queue.program.truncate(at + 1);
@@ -211,6 +283,20 @@ fn inject(random: &mut SplitMix64, queue: &mut Queue, fault: Fault) -> Option<(u
         Fault::HostError => CqeStatus::WR_FLUSH,
     };
     Some((at, status))
+}
+
+/// A silent peer has seen the oldest packet once more for each retry, not before the time-out.
+fn check_passes(queue: &Queue) {
+    let passes = &queue.peer.pass_ns;
+    assert_eq!(passes.len(), usize::from(queue.context.retry_count) + 1);
+    let timeout_ns = 4096 << queue.context.timeout;
+    // The timer may have been started before, by an earlier packet; a packet takes some time.
+    let pairs = passes.windows(2).skip(1);
+    assert!(
+        pairs
+            .map(|pair| pair[1] - pair[0])
+            .all(|ns| ns + timeout_ns / 4 >= timeout_ns)
+    );
 }
 
 #[test]
@@ -256,6 +342,9 @@ fn a_failure_ends_the_program_and_flushes_the_rest_in_order() {
             assert_eq!(CqeStatus(first.status), status, "{fault:?}");
             assert_eq!(failed.len(), queue.program.len() - at, "{fault:?}");
             assert_eq!(queue.context.state, STATE_ERR);
+        }
+        if fault == Fault::Silent {
+            check_passes(queue);
         }
         let flushed = &failed[usize::from(fault != Fault::HostError)..];
         assert!(
@@ -319,6 +408,11 @@ fn doorbells_that_go_back_or_too_far_change_nothing() {
     }
     bench.run();
     assert_eq!(bench.queues[0].done, bench.queues[0].program.len());
+    // The QP is reset while a doorbell waits.
+    bench.queues[0].context.state = 0;
+    bench.ring_doorbell(0, bench.queues[0].program.len() as u32 + 1);
+    bench.control(1, 0, 0);
+    assert_eq!((bench.doorbell_errors, bench.query(0)), (5, (0, 0, 0, 0)));
 }
 
 /// Goal: the longest READ takes half of all PSNs and its whole length, and nothing is begun behind it

@@ -26,6 +26,8 @@ pub struct Conduct {
     pub refuse: Option<(usize, u32)>,
     /// Message from which on nothing is answered.
     pub silent_from: Option<usize>,
+    /// READ whose last response is not what was asked for.
+    pub garble: Option<usize>,
 }
 
 /// A responder.
@@ -41,6 +43,15 @@ pub struct Peer {
     received: u32,
     since_ack_request: u32,
     is_silent: bool,
+    /// While it is silent: the first PSN that it was sent, how often, and when the last time.
+    first_silent: Option<u32>,
+    pub pass_ns: Vec<u64>,
+    /// READs that were requested, and those whose last response has been handled.
+    reads_requested: u32,
+    pub reads_answered: u32,
+    pub max_rd_atomic: u32,
+    /// After this cycle no packet comes before this time: an RNR NAK said so.
+    pub silence: Option<(u64, u64)>,
     pub duplicates: u64,
     pub rnr_naks: u64,
 }
@@ -61,6 +72,12 @@ impl Peer {
             received: 0,
             since_ack_request: 0,
             is_silent: false,
+            first_silent: None,
+            pass_ns: Vec::new(),
+            reads_requested: 0,
+            reads_answered: 0,
+            max_rd_atomic: 0,
+            silence: None,
             duplicates: 0,
             rnr_naks: 0,
         }
@@ -92,13 +109,23 @@ impl Peer {
     pub fn receive(
         &mut self,
         random: &mut SplitMix64,
-        cycle: u64,
+        (cycle, now_ns): (u64, u64),
         messages: &[&Wqe],
         (packet, payload): (TxPacket, Vec<u8>),
         answers: &mut Answers,
     ) {
         let silent_from = self.conduct.silent_from;
         self.is_silent = silent_from.is_some_and(|from| self.message >= from);
+        if self.is_silent && packet.psn == *self.first_silent.get_or_insert(packet.psn) {
+            self.pass_ns.push(now_ns);
+        }
+        let has_losses = self.conduct.loss != 0;
+        if let Some((cycles, ns)) = self.silence.filter(|_| !has_losses) {
+            assert!(
+                cycle < cycles || now_ns >= ns,
+                "before the time of the RNR NAK is over"
+            );
+        }
         self.since_ack_request += 1;
         assert!(
             self.since_ack_request <= 16,
@@ -164,7 +191,16 @@ impl Peer {
             return;
         }
         self.nak_out = false;
+        if self.conduct.loss == 0 {
+            let reads = self.reads_requested - self.reads_answered;
+            assert!(!wqe.fence || !is_first || reads == 0, "a fence was passed");
+            assert!(
+                !wqe.is_read() || reads < self.max_rd_atomic,
+                "too many READs"
+            );
+        }
         if wqe.is_read() {
+            self.reads_requested += 1;
             assert_eq!((packet.opcode, packet.length), (0x0c, wqe.length));
             assert_eq!((packet.address, packet.r_key), wqe.remote);
             assert!(packet.ack_request && payload.is_empty());
@@ -254,8 +290,16 @@ impl Peer {
                 (false, true) => 0x0f,
                 (false, false) => 0x0e,
             };
-            let response = (opcode, packet.psn.wrapping_add(i), ACK_SYNDROME);
-            self.answer(random, cycle, answers, response, bytes.collect());
+            let mut response = (opcode, packet.psn.wrapping_add(i), ACK_SYNDROME);
+            let mut bytes: Vec<u8> = bytes.collect();
+            if i + 1 == count && self.conduct.garble == Some(self.message) {
+                match random.below(3) {
+                    0 => bytes.push(0),
+                    1 => response.0 = if count == 1 { 0x0d } else { 0x0e },
+                    _ => response.0 = 0x12,
+                }
+            }
+            self.answer(random, cycle, answers, response, bytes);
         }
         count
     }
