@@ -249,13 +249,13 @@ impl Life {
             return MemoryAnswer::NoReceive;
         }
         let id = self.consumer;
-        self.consumer += 1;
         let line = u64::from(id % self.ring.len() as u32) << self.shape.log_stride;
         let lines = 1u64 << self.shape.log_stride.saturating_sub(6);
         let readable = (0..lines).all(|i| self.line((line & !63) + 64 * i).1);
         if packet.is_send() && !readable {
             return MemoryAnswer::ReceiveError;
         }
+        self.consumer += 1;
         let list = &self.ring[id as usize % self.ring.len()];
         let capacity = list.iter().fold(0u32, |sum, s| sum.saturating_add(s.length));
         MemoryAnswer::Receive { id, capacity }
