@@ -460,7 +460,7 @@ module request_engine (
                     if (takes_receive) begin
                         c.receive_used <= 1'b1;
                         c.consumer <= c.consumer + 32'd1;
-                        count_receive_wqe <= 1'b1;
+                        count_receive_wqe <= has_immediate && is_write;
                     end
                     step <= takes_receive && is_send ? FETCH : LENGTH;
                 end
@@ -468,6 +468,7 @@ module request_engine (
             FETCH: if (fetch_ready) begin
                 refusal <= fetch_error ? RECEIVE_QUEUE : INVALID_REQUEST;
                 c.rest <= fetch_capacity;
+                count_receive_wqe <= !fetch_error;
                 if (fetch_error) begin
                     // It was not taken: it is flushed as the others, and the event reports it.
                     c.receive_used <= 1'b0;

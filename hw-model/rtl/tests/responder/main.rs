@@ -14,7 +14,7 @@ use ferroce_rtl::seeds::for_each_seed;
 use ferroce_rtl::verilated::responder::Responder;
 use ferroce_rtl::words;
 use ferroce_units::random::SplitMix64;
-use life::{Answer, Completed, ERR, Life, RESET, Shape};
+use life::{Answer, Completed, ERR, Life, RESET, RTR, Shape};
 use memory::{PD, Piece, Request, translate};
 use packet::{Packet, READ};
 
@@ -59,7 +59,8 @@ impl MemoryPort {
             let is_last = fault.is_none() && i + 1 == last;
             self.answers.push_back((piece, is_last, 0));
         }
-        self.answers.extend(fault.map(|fault| ((0, 0), true, fault)));
+        self.answers
+            .extend(fault.map(|fault| ((0, 0), true, fault)));
     }
 
     fn offer(&mut self, random: &mut SplitMix64) -> Option<([u32; 3], u8)> {
@@ -121,7 +122,8 @@ struct Bench {
     memory: [MemoryPort; 2],
     tx_packet: Option<(usize, Answer, bool)>,
     tx_pieces: Vec<Piece>,
-    unsent: u32,
+    /// Packets in transmit: QP, PSN, and whether they have payload.
+    unsent: VecDeque<(usize, u32, bool)>,
     cqes: BTreeMap<u8, u32>,
     events: BTreeMap<u8, u32>,
     counts: BTreeMap<&'static str, u64>,
@@ -157,7 +159,7 @@ impl Bench {
             memory: [MemoryPort::default(), MemoryPort::default()],
             tx_packet: None,
             tx_pieces: Vec::new(),
-            unsent: 0,
+            unsent: VecDeque::new(),
             cqes: BTreeMap::new(),
             events: BTreeMap::new(),
             counts: BTreeMap::new(),
@@ -222,14 +224,16 @@ impl Bench {
         let qp = self.qp(self.looked);
         self.rtl.set_qp(qp);
         self.rtl.set_frames_done(self.frames_done);
-        self.rtl.set_packet_valid(u8::from(self.packet.is_some() && !self.busy));
+        self.rtl
+            .set_packet_valid(u8::from(self.packet.is_some() && !self.busy));
         if let Some((index, packet)) = self.packet.filter(|_| !self.busy) {
             let words = packet.pack(self.number.wrapping_add(1), self.lives[index].qpn);
             self.rtl.set_packet(words);
             let qp = self.qp(index);
             self.rtl.set_packet_qp(qp);
         }
-        self.rtl.set_doorbell_valid(u8::from(self.doorbell.is_some()));
+        self.rtl
+            .set_doorbell_valid(u8::from(self.doorbell.is_some()));
         if let Some((index, value)) = self.doorbell {
             self.rtl.set_doorbell_qp(index as u8);
             self.rtl.set_doorbell_index(value);
@@ -276,7 +280,8 @@ impl Bench {
                     self.rtl.set_request_ready(u8::from(ready));
                 }
                 _ => {
-                    self.rtl.set_response_answer_valid(u8::from(offer.is_some()));
+                    self.rtl
+                        .set_response_answer_valid(u8::from(offer.is_some()));
                     self.rtl.set_response_answer(piece);
                     self.rtl.set_response_answer_fault(fault);
                     self.rtl.set_response_request_ready(u8::from(ready));
@@ -288,22 +293,47 @@ impl Bench {
         self.rtl.set_completion_ready(ready());
         self.rtl.set_event_ready(ready());
         let (packet, piece) = (ready(), ready());
-        self.rtl.set_tx_packet_ready(packet & u8::from(self.tx_packet.is_none()));
+        self.rtl
+            .set_tx_packet_ready(packet & u8::from(self.tx_packet.is_none()));
         self.rtl.set_tx_piece_ready(piece);
-        let sent = self.unsent > 0 && ready() == 1;
-        self.rtl.set_sent_valid(u8::from(sent));
-        self.unsent -= u32::from(sent);
+        let sends = ready() == 1;
+        let sent = if sends { self.unsent.pop_front() } else { None };
+        self.rtl.set_sent_valid(u8::from(sent.is_some()));
+        let fails = sent.is_some_and(|(qp, psn, is_read)| is_read && self.fails_to_read(qp, psn));
+        self.rtl.set_payload_error_valid(u8::from(fails));
+        self.rtl
+            .set_payload_error_qp(sent.map_or(0, |sent| sent.0 as u8));
+    }
+
+    /// The payload of the newest response of a QP cannot be read, if nothing else of it is under way.
+    fn fails_to_read(&mut self, qp: usize, psn: u32) -> bool {
+        let is_named = self.unsent.iter().any(|sent| sent.0 == qp)
+            || self.packet.is_some_and(|packet| packet.0 == qp);
+        let life = &mut self.lives[qp];
+        let is_next = life.answers.is_empty() && life.state == RTR && !is_named;
+        let fails = is_next && self.random.below(20) == 0;
+        if fails {
+            life.fail_read_response(psn, self.frames_done);
+            life.waits = true;
+            self.count("payload errors", 1);
+        }
+        fails
     }
 
     fn take_packet(&mut self) {
         if self.rtl.packet_valid() == 1 && self.rtl.packet_ready() == 1 {
             let (index, packet) = self.packet.expect("it is offered");
             self.busy = true;
+            self.lives[index].newest = Some(self.number.wrapping_add(1));
             self.number = self.number.wrapping_add(1);
             let number = self.number;
             let life = &mut self.lives[index];
             let expected = life.handle(&packet, number);
-            let reads = life.answers.iter().filter(|(_, frame)| *frame == number).count();
+            let reads = life
+                .answers
+                .iter()
+                .filter(|(_, frame)| *frame == number)
+                .count();
             life.waits |= packet.opcode == READ && reads > 0;
             let fails = life.model.state() == ferroce_transport::QpState::Err;
             life.waits &= fails || self.random.below(2) == 0 || life.shape.max_dest_rd_atomic < 16;
@@ -356,7 +386,11 @@ impl Bench {
             assert_eq!(self.rtl.query_message_sequence(), life.model.msn().value());
             self.count("queries", 1);
         } else if op == CONTROL_FORGET {
-            assert!(self.unsent == 0 || self.lives.len() > 1, "packets are sent");
+            let is_sent = self.unsent.iter().all(|packet| packet.0 != index);
+            assert!(
+                is_sent && life.placed_by(self.frames_done),
+                "FORGET waits for {life:?}"
+            );
             let shape = Shape::random(&mut self.random);
             self.lives[index] = Life::new(QPN_BASE + index as u32, shape);
             self.control = Some(Control {
@@ -370,7 +404,8 @@ impl Bench {
     fn take_memory(&mut self) {
         if self.rtl.read_valid() == 1 && self.rtl.read_ready() == 1 {
             assert_eq!(self.rtl.read_iova() % 64, 0);
-            self.reads.push((self.rtl.read_iova(), self.rtl.read_index()));
+            self.reads
+                .push((self.rtl.read_iova(), self.rtl.read_index()));
         }
         if self.rtl.request_valid() == 1 && self.rtl.request_ready() == 1 {
             self.memory[0].take(&self.rtl.request());
@@ -398,7 +433,11 @@ impl Bench {
             }
             if last {
                 assert_eq!(frame.placed, frame.expected, "{frame:?}");
-                let bytes: u32 = frame.placed.iter().map(|(_, bytes)| u32::from(*bytes)).sum();
+                let bytes: u32 = frame
+                    .placed
+                    .iter()
+                    .map(|(_, bytes)| u32::from(*bytes))
+                    .sum();
                 assert_eq!(is_drop, bytes != frame.payload.into(), "{frame:?}");
                 self.count("pieces", 1);
             }
@@ -435,7 +474,8 @@ impl Bench {
         }
         if let Some((qp, mut answer, _)) = self.tx_packet.take_if(|packet| packet.2) {
             answer.pieces = std::mem::take(&mut self.tx_pieces);
-            self.unsent += 1;
+            self.unsent
+                .push_back((qp, answer.psn, !answer.pieces.is_empty()));
             let life = &mut self.lives[qp];
             let expected = life.answers.pop_front();
             let Some((expected, frame)) = expected else {
@@ -473,7 +513,11 @@ impl Bench {
         if self.rtl.fail_valid() == 1 {
             let index = usize::from(self.rtl.fail_qp());
             let life = &mut self.lives[index];
-            assert_eq!(life.model.state(), ferroce_transport::QpState::Err, "QP {index}");
+            assert_eq!(
+                life.model.state(),
+                ferroce_transport::QpState::Err,
+                "QP {index}"
+            );
             if life.state != RESET {
                 life.state = ERR;
             }
@@ -497,8 +541,18 @@ fn unpack_packet(words: &[u32]) -> (usize, Answer, u16) {
 }
 
 fn unpack_completion(words: &[u32]) -> (usize, u16, Completed) {
-    let [cqn, frame, qpn, wqe_index, byte_count, immediate, opcode, status, _, flags] =
-        unpack(words, [8, 16, 24, 32, 32, 32, 8, 8, 8, 3]);
+    let [
+        cqn,
+        frame,
+        qpn,
+        wqe_index,
+        byte_count,
+        immediate,
+        opcode,
+        status,
+        _,
+        flags,
+    ] = unpack(words, [8, 16, 24, 32, 32, 32, 8, 8, 8, 3]);
     assert_eq!((cqn, flags & 2), (CQN.into(), 0));
     let completed = Completed {
         frame: None,
