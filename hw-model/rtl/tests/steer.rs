@@ -1,5 +1,5 @@
-//! Steering: each packet goes to the engine that its QP and opcode name, or is dropped, and each frame
-//! gets one run of pieces.
+//! Steering: each packet goes to the engine that its QP and opcode name, or is dropped, and each
+//! frame gets one run of pieces.
 
 #[path = "responder/bits.rs"]
 mod bits;

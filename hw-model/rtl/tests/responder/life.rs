@@ -1,5 +1,5 @@
-//! A QP from RTR to RESET: its peer, its receive queue, the model's responder, and what that one did
-//! that the RTL has still to do.
+//! A QP from RTR to RESET: its peer, its receive queue, the model's responder, and what that one
+//! did that the RTL has still to do.
 
 use std::collections::VecDeque;
 
@@ -346,8 +346,8 @@ impl Life {
         self.collect(frame);
     }
 
-    /// Returns true if the payload of all frames was written when that of `frames_done` was. True as
-    /// long as it is asked within 2^15 frames.
+    /// Returns true if the payload of all frames is written when that of `frames_done` is. To be
+    /// asked within 2^15 frames.
     pub fn placed_by(&self, frames_done: u16) -> bool {
         let behind = |newest| frames_done.wrapping_sub(newest) < 0x8000;
         self.newest.is_none_or(behind)

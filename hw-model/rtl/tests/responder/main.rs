@@ -1,5 +1,6 @@
-//! The responder against the model's: requests of random peers, with packets that are repeated, lost
-//! or damaged, keys and receive WQEs that fail. The same answers, pieces, completions and events come.
+//! The responder against the model's: requests of random peers, with packets that are repeated,
+//! lost or damaged, keys and receive WQEs that fail. The same answers, pieces, completions and events
+//! come.
 
 mod bits;
 mod life;
@@ -305,7 +306,8 @@ impl Bench {
             .set_payload_error_qp(sent.map_or(0, |sent| sent.0 as u8));
     }
 
-    /// The payload of the newest response of a QP cannot be read, if nothing else of it is under way.
+    /// The payload of the newest response of a QP cannot be read, if nothing else of it is under
+    /// way.
     fn fails_to_read(&mut self, qp: usize, psn: u32) -> bool {
         let is_named = self.unsent.iter().any(|sent| sent.0 == qp)
             || self.packet.is_some_and(|packet| packet.0 == qp);

@@ -1,4 +1,5 @@
-//! A requester: packets of random messages, mostly right, and repeated, lost or damaged now and then.
+//! A requester: packets of random messages, mostly right, and repeated, lost or damaged now and
+//! then.
 
 use std::collections::VecDeque;
 
