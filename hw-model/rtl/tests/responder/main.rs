@@ -1,6 +1,6 @@
 //! The responder against the model's: requests of random peers, with packets that are repeated,
-//! lost or damaged, keys and receive WQEs that fail. The same answers, pieces, completions and events
-//! come.
+//! lost or damaged, keys and receive WQEs that fail. The same answers, pieces, completions and
+//! events come.
 
 mod bits;
 mod life;
