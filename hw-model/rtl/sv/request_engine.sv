@@ -460,7 +460,7 @@ module request_engine (
                     if (takes_receive) begin
                         c.receive_used <= 1'b1;
                         c.consumer <= c.consumer + 32'd1;
-                        count_receive_wqe <= 1'b1;
+                        count_receive_wqe <= has_immediate && is_write;
                     end
                     step <= takes_receive && is_send ? FETCH : LENGTH;
                 end
@@ -468,6 +468,12 @@ module request_engine (
             FETCH: if (fetch_ready) begin
                 refusal <= fetch_error ? RECEIVE_QUEUE : INVALID_REQUEST;
                 c.rest <= fetch_capacity;
+                count_receive_wqe <= !fetch_error;
+                if (fetch_error) begin
+                    // It was not taken: it is flushed as the others, and the event reports it.
+                    c.receive_used <= 1'b0;
+                    c.consumer <= slot;
+                end
                 step <= fetch_error ? REFUSE : LENGTH;
             end
             LENGTH: begin
@@ -594,10 +600,7 @@ module request_engine (
                 completion.status <= ferroce_pkg::CQE_STATUS_LOCAL_PROTECTION[7:0];
                 event_type <= ferroce_pkg::EVENT_TYPE_QP_FATAL[7:0];
             end
-            RECEIVE_QUEUE: begin
-                completion.status <= ferroce_pkg::CQE_STATUS_LOCAL_QP_OPERATION[7:0];
-                event_type <= ferroce_pkg::EVENT_TYPE_QP_FATAL[7:0];
-            end
+            RECEIVE_QUEUE: event_type <= ferroce_pkg::EVENT_TYPE_QP_FATAL[7:0];
             RECEIVE_TOO_SHORT: begin
                 completion.status <= ferroce_pkg::CQE_STATUS_LOCAL_LENGTH[7:0];
                 event_type <= ferroce_pkg::EVENT_TYPE_QP_REQUEST_ERROR[7:0];

@@ -1,5 +1,5 @@
-//! A QP from RTR to RESET: its peer, its receive queue, the model's responder, and what that one did
-//! that the RTL has still to do.
+//! A QP from RTR to RESET: its peer, its receive queue, the model's responder, and what that one
+//! did that the RTL has still to do.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ use crate::memory::{
     Segment, ranges, translate,
 };
 use crate::packet::{Packet, READ};
-use crate::peer::Peer;
+use crate::peer::{MESSAGE_PACKETS_MAX, Peer};
 
 pub const RESET: u8 = 0;
 pub const RTR: u8 = 2;
@@ -60,16 +60,21 @@ pub struct Shape {
     pub min_rnr_timer: u8,
     pub psn: u32,
     pub bad_line: u64,
+    /// Few mistakes are made, so that it lives long.
+    pub careful: bool,
 }
 
 impl Shape {
     pub fn random(random: &mut SplitMix64) -> Self {
+        let careful = random.below(10) == 0;
         Self {
+            careful,
             log_mtu: 8 + random.below(5) as u32,
             log_receives: random.below(5) as u8,
             log_stride: 4 + random.below(5) as u8,
-            access: [15, 15, 15, 2, 4, 0][random.below(6) as usize],
-            max_dest_rd_atomic: [16, 16, 4, 2, 1, 0][random.below(6) as usize],
+            access: [15, 2, 4, 0][random.below(if careful { 1 } else { 4 }) as usize],
+            max_dest_rd_atomic: [16, 4, 2, 1, 0]
+                [random.below(if careful { 4 } else { 5 }) as usize],
             min_rnr_timer: random.below(32) as u8,
             // A third of them wrap soon.
             psn: match random.below(3) {
@@ -77,7 +82,7 @@ impl Shape {
                 _ => random.below(1 << 24) as u32,
             },
             bad_line: match random.below(6) {
-                0 => random.below(64) * 64,
+                0 if !careful => random.below(64) * 64,
                 _ => u64::MAX,
             },
         }
@@ -102,6 +107,8 @@ pub struct Life {
     pub answers: VecDeque<(Answer, u16)>,
     pub completions: VecDeque<Completed>,
     pub events: VecDeque<u8>,
+    /// The newest frame that was handed over.
+    pub newest: Option<u16>,
     /// No packet until all answers have gone.
     pub waits: bool,
 }
@@ -113,7 +120,7 @@ impl Life {
             shape,
             state: RTR,
             model: model(qpn, &shape),
-            peer: Peer::new(shape.psn, shape.log_mtu),
+            peer: Peer::new(shape.psn, shape.log_mtu, shape.careful),
             producer: 0,
             consumer: 0,
             completed: 0,
@@ -122,6 +129,7 @@ impl Life {
             answers: VecDeque::new(),
             completions: VecDeque::new(),
             events: VecDeque::new(),
+            newest: None,
             waits: false,
         }
     }
@@ -141,22 +149,22 @@ impl Life {
         let count = random.below(u64::from(room) + 1) as u32;
         let most = 1 << (self.shape.log_stride - 4);
         for index in self.producer..self.producer + count {
-            let segments = (0..random.below(most + 1)).map(|_| Segment {
-                address: random.number() >> 8,
-                length: match random.below(6) {
-                    0 => 0,
-                    1 => random.below(100) as u32,
-                    2 => 0x8000_0000,
-                    _ => random.below(20_000) as u32,
-                },
-                l_key: match random.below(60) {
-                    0 => KEY_BAD,
-                    1 => KEY_HOLES,
-                    _ => KEY_GOOD,
-                },
-            });
+            let segments = (0..random.below(most + 1)).map(|_| segment(random));
+            let mut segments: Vec<Segment> = segments.collect();
+            if self.shape.careful {
+                // The last one holds the longest message.
+                segments.truncate(most as usize - 1);
+                segments
+                    .iter_mut()
+                    .for_each(|segment| segment.l_key = KEY_GOOD);
+                segments.push(Segment {
+                    address: random.number() >> 8,
+                    length: MESSAGE_PACKETS_MAX << self.shape.log_mtu,
+                    l_key: KEY_GOOD,
+                });
+            }
             let slot = index as usize % self.ring.len();
-            self.ring[slot] = segments.collect();
+            self.ring[slot] = segments;
         }
         self.producer + count
     }
@@ -182,11 +190,9 @@ impl Life {
     pub fn handle(&mut self, packet: &Packet, frame: u16) -> Vec<Piece> {
         let headers = packet.headers(self.qpn);
         let mut placed = Vec::new();
-        let mut step = self.model.handle_packet(
-            Instant::ZERO,
-            &headers,
-            packet.payload.into(),
-        );
+        let mut step = self
+            .model
+            .handle_packet(Instant::ZERO, &headers, packet.payload.into());
         while let Step::Memory(operation) = step {
             let answer = self.execute(operation, packet, &mut placed);
             step = self.model.handle_memory(Instant::ZERO, answer);
@@ -249,15 +255,17 @@ impl Life {
             return MemoryAnswer::NoReceive;
         }
         let id = self.consumer;
-        self.consumer += 1;
         let line = u64::from(id % self.ring.len() as u32) << self.shape.log_stride;
         let lines = 1u64 << self.shape.log_stride.saturating_sub(6);
         let readable = (0..lines).all(|i| self.line((line & !63) + 64 * i).1);
         if packet.is_send() && !readable {
             return MemoryAnswer::ReceiveError;
         }
+        self.consumer += 1;
         let list = &self.ring[id as usize % self.ring.len()];
-        let capacity = list.iter().fold(0u32, |sum, s| sum.saturating_add(s.length));
+        let capacity = list
+            .iter()
+            .fold(0u32, |sum, s| sum.saturating_add(s.length));
         MemoryAnswer::Receive { id, capacity }
     }
 
@@ -332,6 +340,19 @@ impl Life {
         }
     }
 
+    /// The payload of the response `psn` could not be read.
+    pub fn fail_read_response(&mut self, psn: u32, frame: u16) {
+        self.model.fail_read_response(Instant::ZERO, Psn::new(psn));
+        self.collect(frame);
+    }
+
+    /// Returns true if the payload of all frames is written when that of `frames_done` is. To be
+    /// asked within 2^15 frames.
+    pub fn placed_by(&self, frames_done: u16) -> bool {
+        let behind = |newest| frames_done.wrapping_sub(newest) < 0x8000;
+        self.newest.is_none_or(behind)
+    }
+
     /// The command engine takes the QP to ERR.
     pub fn fail(&mut self, frame: u16) {
         self.state = ERR;
@@ -339,6 +360,24 @@ impl Life {
             .modify(Instant::ZERO, Transition::Err)
             .expect("RTR goes to ERR");
         self.collect(frame);
+    }
+}
+
+/// Returns a random segment. Now and then its key fails, always or sometimes.
+fn segment(random: &mut SplitMix64) -> Segment {
+    Segment {
+        address: random.number() >> 8,
+        length: match random.below(6) {
+            0 => 0,
+            1 => random.below(100) as u32,
+            2 => 0x8000_0000,
+            _ => random.below(20_000) as u32,
+        },
+        l_key: match random.below(60) {
+            0 => KEY_BAD,
+            1 => KEY_HOLES,
+            _ => KEY_GOOD,
+        },
     }
 }
 
@@ -421,7 +460,10 @@ fn model(qpn: u32, shape: &Shape) -> Qp {
         min_rnr_timer: RnrTimer::new(shape.min_rnr_timer),
     };
     let update = AttributeUpdate::default();
-    let up = [Transition::Init(init), Transition::Rtr { attributes, update }];
+    let up = [
+        Transition::Init(init),
+        Transition::Rtr { attributes, update },
+    ];
     for transition in up {
         qp.modify(Instant::ZERO, transition).expect("the way up");
     }

@@ -1,5 +1,6 @@
-//! The responder against the model's: requests of random peers, with packets that are repeated, lost
-//! or damaged, keys and receive WQEs that fail. The same answers, pieces, completions and events come.
+//! The responder against the model's: requests of random peers, with packets that are repeated,
+//! lost or damaged, keys and receive WQEs that fail. The same answers, pieces, completions and
+//! events come.
 
 mod bits;
 mod life;
@@ -14,7 +15,7 @@ use ferroce_rtl::seeds::for_each_seed;
 use ferroce_rtl::verilated::responder::Responder;
 use ferroce_rtl::words;
 use ferroce_units::random::SplitMix64;
-use life::{Answer, Completed, ERR, Life, RESET, Shape};
+use life::{Answer, Completed, ERR, Life, RESET, RTR, Shape};
 use memory::{PD, Piece, Request, translate};
 use packet::{Packet, READ};
 
@@ -22,6 +23,8 @@ const SEEDS: u64 = 12;
 const PACKETS_PER_SEED: usize = 1500;
 /// Cycles in which all that is under way comes to its end.
 const CYCLES_MAX: u64 = 200_000;
+/// Cycles from a doorbell that is taken to the look at its QP, at most.
+const DOORBELL_CYCLES: u64 = 20;
 const QPS: usize = 4;
 const QPN_BASE: u32 = 0x100;
 const RING_BASE: u64 = 1 << 40;
@@ -57,7 +60,8 @@ impl MemoryPort {
             let is_last = fault.is_none() && i + 1 == last;
             self.answers.push_back((piece, is_last, 0));
         }
-        self.answers.extend(fault.map(|fault| ((0, 0), true, fault)));
+        self.answers
+            .extend(fault.map(|fault| ((0, 0), true, fault)));
     }
 
     fn offer(&mut self, random: &mut SplitMix64) -> Option<([u32; 3], u8)> {
@@ -110,6 +114,8 @@ struct Bench {
     frames_done: u16,
     doorbell: Option<(usize, u32)>,
     doorbell_errors: [u32; 2],
+    /// When the last doorbell that was taken has been looked at.
+    doorbell_looked_at: u64,
     control: Option<Control>,
     wakes: VecDeque<usize>,
     looked: usize,
@@ -117,8 +123,10 @@ struct Bench {
     memory: [MemoryPort; 2],
     tx_packet: Option<(usize, Answer, bool)>,
     tx_pieces: Vec<Piece>,
-    unsent: u32,
+    /// Packets in transmit: QP, PSN, and whether they have payload.
+    unsent: VecDeque<(usize, u32, bool)>,
     cqes: BTreeMap<u8, u32>,
+    events: BTreeMap<u8, u32>,
     counts: BTreeMap<&'static str, u64>,
 }
 
@@ -144,6 +152,7 @@ impl Bench {
             frames_done: 0,
             doorbell: None,
             doorbell_errors: [0; 2],
+            doorbell_looked_at: 0,
             control: None,
             wakes: VecDeque::new(),
             looked: 0,
@@ -151,8 +160,9 @@ impl Bench {
             memory: [MemoryPort::default(), MemoryPort::default()],
             tx_packet: None,
             tx_pieces: Vec::new(),
-            unsent: 0,
+            unsent: VecDeque::new(),
             cqes: BTreeMap::new(),
+            events: BTreeMap::new(),
             counts: BTreeMap::new(),
         }
     }
@@ -215,14 +225,16 @@ impl Bench {
         let qp = self.qp(self.looked);
         self.rtl.set_qp(qp);
         self.rtl.set_frames_done(self.frames_done);
-        self.rtl.set_packet_valid(u8::from(self.packet.is_some() && !self.busy));
+        self.rtl
+            .set_packet_valid(u8::from(self.packet.is_some() && !self.busy));
         if let Some((index, packet)) = self.packet.filter(|_| !self.busy) {
             let words = packet.pack(self.number.wrapping_add(1), self.lives[index].qpn);
             self.rtl.set_packet(words);
             let qp = self.qp(index);
             self.rtl.set_packet_qp(qp);
         }
-        self.rtl.set_doorbell_valid(u8::from(self.doorbell.is_some()));
+        self.rtl
+            .set_doorbell_valid(u8::from(self.doorbell.is_some()));
         if let Some((index, value)) = self.doorbell {
             self.rtl.set_doorbell_qp(index as u8);
             self.rtl.set_doorbell_index(value);
@@ -269,7 +281,8 @@ impl Bench {
                     self.rtl.set_request_ready(u8::from(ready));
                 }
                 _ => {
-                    self.rtl.set_response_answer_valid(u8::from(offer.is_some()));
+                    self.rtl
+                        .set_response_answer_valid(u8::from(offer.is_some()));
                     self.rtl.set_response_answer(piece);
                     self.rtl.set_response_answer_fault(fault);
                     self.rtl.set_response_request_ready(u8::from(ready));
@@ -281,22 +294,48 @@ impl Bench {
         self.rtl.set_completion_ready(ready());
         self.rtl.set_event_ready(ready());
         let (packet, piece) = (ready(), ready());
-        self.rtl.set_tx_packet_ready(packet & u8::from(self.tx_packet.is_none()));
+        self.rtl
+            .set_tx_packet_ready(packet & u8::from(self.tx_packet.is_none()));
         self.rtl.set_tx_piece_ready(piece);
-        let sent = self.unsent > 0 && ready() == 1;
-        self.rtl.set_sent_valid(u8::from(sent));
-        self.unsent -= u32::from(sent);
+        let sends = ready() == 1;
+        let sent = if sends { self.unsent.pop_front() } else { None };
+        self.rtl.set_sent_valid(u8::from(sent.is_some()));
+        let fails = sent.is_some_and(|(qp, psn, is_read)| is_read && self.fails_to_read(qp, psn));
+        self.rtl.set_payload_error_valid(u8::from(fails));
+        self.rtl
+            .set_payload_error_qp(sent.map_or(0, |sent| sent.0 as u8));
+    }
+
+    /// The payload of the newest response of a QP cannot be read, if nothing else of it is under
+    /// way.
+    fn fails_to_read(&mut self, qp: usize, psn: u32) -> bool {
+        let is_named = self.unsent.iter().any(|sent| sent.0 == qp)
+            || self.packet.is_some_and(|packet| packet.0 == qp);
+        let life = &mut self.lives[qp];
+        let is_next = life.answers.is_empty() && life.state == RTR && !is_named;
+        let fails = is_next && self.random.below(20) == 0;
+        if fails {
+            life.fail_read_response(psn, self.frames_done);
+            life.waits = true;
+            self.count("payload errors", 1);
+        }
+        fails
     }
 
     fn take_packet(&mut self) {
         if self.rtl.packet_valid() == 1 && self.rtl.packet_ready() == 1 {
             let (index, packet) = self.packet.expect("it is offered");
             self.busy = true;
+            self.lives[index].newest = Some(self.number.wrapping_add(1));
             self.number = self.number.wrapping_add(1);
             let number = self.number;
             let life = &mut self.lives[index];
             let expected = life.handle(&packet, number);
-            let reads = life.answers.iter().filter(|(_, frame)| *frame == number).count();
+            let reads = life
+                .answers
+                .iter()
+                .filter(|(_, frame)| *frame == number)
+                .count();
             life.waits |= packet.opcode == READ && reads > 0;
             let fails = life.model.state() == ferroce_transport::QpState::Err;
             life.waits &= fails || self.random.below(2) == 0 || life.shape.max_dest_rd_atomic < 16;
@@ -321,6 +360,7 @@ impl Bench {
     fn take_control(&mut self) {
         if self.rtl.doorbell_valid() == 1 && self.rtl.doorbell_ready() == 1 {
             let (index, value) = self.doorbell.take().expect("it is offered");
+            self.doorbell_looked_at = self.rtl.cycles() + DOORBELL_CYCLES;
             let life = &mut self.lives[index];
             let ahead = value.wrapping_sub(life.consumer);
             let is_right = ahead <= 1 << life.shape.log_receives
@@ -348,7 +388,11 @@ impl Bench {
             assert_eq!(self.rtl.query_message_sequence(), life.model.msn().value());
             self.count("queries", 1);
         } else if op == CONTROL_FORGET {
-            assert!(self.unsent == 0 || self.lives.len() > 1, "packets are sent");
+            let is_sent = self.unsent.iter().all(|packet| packet.0 != index);
+            assert!(
+                is_sent && life.placed_by(self.frames_done),
+                "FORGET waits for {life:?}"
+            );
             let shape = Shape::random(&mut self.random);
             self.lives[index] = Life::new(QPN_BASE + index as u32, shape);
             self.control = Some(Control {
@@ -362,7 +406,8 @@ impl Bench {
     fn take_memory(&mut self) {
         if self.rtl.read_valid() == 1 && self.rtl.read_ready() == 1 {
             assert_eq!(self.rtl.read_iova() % 64, 0);
-            self.reads.push((self.rtl.read_iova(), self.rtl.read_index()));
+            self.reads
+                .push((self.rtl.read_iova(), self.rtl.read_index()));
         }
         if self.rtl.request_valid() == 1 && self.rtl.request_ready() == 1 {
             self.memory[0].take(&self.rtl.request());
@@ -390,7 +435,11 @@ impl Bench {
             }
             if last {
                 assert_eq!(frame.placed, frame.expected, "{frame:?}");
-                let bytes: u32 = frame.placed.iter().map(|(_, bytes)| u32::from(*bytes)).sum();
+                let bytes: u32 = frame
+                    .placed
+                    .iter()
+                    .map(|(_, bytes)| u32::from(*bytes))
+                    .sum();
                 assert_eq!(is_drop, bytes != frame.payload.into(), "{frame:?}");
                 self.count("pieces", 1);
             }
@@ -427,7 +476,8 @@ impl Bench {
         }
         if let Some((qp, mut answer, _)) = self.tx_packet.take_if(|packet| packet.2) {
             answer.pieces = std::mem::take(&mut self.tx_pieces);
-            self.unsent += 1;
+            self.unsent
+                .push_back((qp, answer.psn, !answer.pieces.is_empty()));
             let life = &mut self.lives[qp];
             let expected = life.answers.pop_front();
             let Some((expected, frame)) = expected else {
@@ -460,12 +510,16 @@ impl Bench {
             let (kind, number) = ((data >> 24 & 0xff) as u8, data as u32 & 0xff_ffff);
             let life = &mut self.lives[(number - QPN_BASE) as usize];
             assert_eq!(Some(kind), life.events.pop_front(), "event of {number:#x}");
-            self.count("events", 1);
+            *self.events.entry(kind).or_default() += 1;
         }
         if self.rtl.fail_valid() == 1 {
             let index = usize::from(self.rtl.fail_qp());
             let life = &mut self.lives[index];
-            assert_eq!(life.model.state(), ferroce_transport::QpState::Err, "QP {index}");
+            assert_eq!(
+                life.model.state(),
+                ferroce_transport::QpState::Err,
+                "QP {index}"
+            );
             if life.state != RESET {
                 life.state = ERR;
             }
@@ -489,8 +543,18 @@ fn unpack_packet(words: &[u32]) -> (usize, Answer, u16) {
 }
 
 fn unpack_completion(words: &[u32]) -> (usize, u16, Completed) {
-    let [cqn, frame, qpn, wqe_index, byte_count, immediate, opcode, status, _, flags] =
-        unpack(words, [8, 16, 24, 32, 32, 32, 8, 8, 8, 3]);
+    let [
+        cqn,
+        frame,
+        qpn,
+        wqe_index,
+        byte_count,
+        immediate,
+        opcode,
+        status,
+        _,
+        flags,
+    ] = unpack(words, [8, 16, 24, 32, 32, 32, 8, 8, 8, 3]);
     assert_eq!((cqn, flags & 2), (CQN.into(), 0));
     let completed = Completed {
         frame: None,
@@ -549,6 +613,7 @@ impl Bench {
         let life = &mut self.lives[index];
         let is_named = self.doorbell.is_some_and(|(qp, _)| qp == index)
             || self.packet.is_some_and(|(qp, _)| qp == index);
+        let is_named = is_named || self.rtl.cycles() < self.doorbell_looked_at;
         if is_named || (self.random.below(2) == 0 && !life.is_quiet()) {
             return;
         }
@@ -583,6 +648,7 @@ impl Bench {
 fn random_requests_get_the_answers_of_the_model() {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     let mut cqes: BTreeMap<u8, u32> = BTreeMap::new();
+    let mut events: BTreeMap<u8, u32> = BTreeMap::new();
     for_each_seed(SEEDS, |seed| {
         let mut bench = Bench::new(seed);
         bench.start();
@@ -603,10 +669,17 @@ fn random_requests_get_the_answers_of_the_model() {
         for (status, count) in bench.cqes {
             *cqes.entry(status).or_default() += count;
         }
+        for (kind, count) in bench.events {
+            *events.entry(kind).or_default() += count;
+        }
     });
-    println!("{counts:?}, CQEs by status {cqes:?}");
-    // Success, length, operation, protection, flush, access, invalid request.
-    for status in [0, 1, 2, 4, 5, 8, 9] {
+    println!("{counts:?}, CQEs by status {cqes:?}, events by type {events:?}");
+    // Success, length, protection, flush, access, invalid request.
+    for status in [0, 1, 4, 5, 8, 9] {
         assert!(cqes.contains_key(&status), "no CQE has status {status}");
+    }
+    // QP_FATAL, QP_REQUEST_ERROR, QP_ACCESS_ERROR, COMMUNICATION_ESTABLISHED.
+    for kind in [8, 9, 10, 11] {
+        assert!(events.contains_key(&kind), "no event has type {kind}");
     }
 }

@@ -1,4 +1,5 @@
-//! A requester: packets of random messages, mostly right, and repeated, lost or damaged now and then.
+//! A requester: packets of random messages, mostly right, and repeated, lost or damaged now and
+//! then.
 
 use std::collections::VecDeque;
 
@@ -9,21 +10,25 @@ use crate::packet::{Packet, READ};
 
 /// Packets that may be repeated.
 const HISTORY: usize = 8;
+/// Packets of a message.
+pub const MESSAGE_PACKETS_MAX: u32 = 6;
 
 #[derive(Debug)]
 pub struct Peer {
     /// PSN of the next new packet.
     psn: u32,
     log_mtu: u32,
+    careful: bool,
     message: VecDeque<Packet>,
     history: VecDeque<Packet>,
 }
 
 impl Peer {
-    pub fn new(psn: u32, log_mtu: u32) -> Self {
+    pub fn new(psn: u32, log_mtu: u32, careful: bool) -> Self {
         Self {
             psn,
             log_mtu,
+            careful,
             message: VecDeque::new(),
             history: VecDeque::new(),
         }
@@ -36,14 +41,16 @@ impl Peer {
         }
         let mut packet = self.message[0];
         packet.psn = self.psn;
-        match random.below(400) {
+        match random.below(if self.careful { 4000 } else { 400 }) % 1000 {
             0..=19 if !self.history.is_empty() => self.repeated(quiet, random).unwrap_or(packet),
             20..=39 => {
                 packet.psn = packet.psn + 1 + random.below(5) as u32 & 0xff_ffff;
                 packet
             }
             40 => {
-                let opcodes = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0x13, 0x14, 0x16, 0x17];
+                let opcodes = [
+                    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0x13, 0x14, 0x16, 0x17,
+                ];
                 packet.opcode = opcodes[random.below(17) as usize];
                 packet
             }
@@ -87,7 +94,9 @@ impl Peer {
         }
         let skipped = random.below(u64::from(packet.psns(self.log_mtu))) as u32;
         packet.psn = packet.psn + skipped & 0xff_ffff;
-        packet.address = packet.address.wrapping_add(u64::from(skipped << self.log_mtu));
+        packet.address = packet
+            .address
+            .wrapping_add(u64::from(skipped << self.log_mtu));
         packet.length -= skipped << self.log_mtu;
         quiet.then_some(packet)
     }
@@ -97,10 +106,11 @@ impl Peer {
         let length = match random.below(8) {
             0 => 0,
             1 => random.below(4) as u32 * mtu,
-            2 => random.below(6 * u64::from(mtu)) as u32,
+            2 => random.below(u64::from(MESSAGE_PACKETS_MAX * mtu)) as u32,
             _ => random.below(u64::from(mtu)) as u32,
         };
         let r_key = match random.below(64) {
+            _ if self.careful => KEY_GOOD,
             0 => KEY_BAD,
             1 => KEY_READ,
             2 => KEY_HOLES,
@@ -122,7 +132,7 @@ impl Peer {
             5..=8 => true,
             _ => return [base].into(),
         };
-        let ending = match random.below(if write { 10 } else { 200 }) {
+        let ending = match random.below(if write { 10 } else { 1000 }) {
             0 if !write => Ending::Invalidate,
             0..=3 => Ending::Immediate,
             _ => Ending::Plain,
