@@ -11,6 +11,6 @@ pub mod bundles;
 pub mod frames;
 pub mod host;
 pub mod lines;
-pub mod packets;
 pub mod memory;
 pub mod packed;
+pub mod packets;

@@ -42,12 +42,16 @@ pub fn modules(library: &str, sources: Sources<'_>, modules: &[Module<'_>]) {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("Cargo sets it for a build script"));
     let verilator = Verilator::find();
     let mut compiler = verilator.compiler();
+    verilator.add_runtime(&mut compiler);
+    let mut rare = verilator.compiler();
+    rare.opt_level(0);
     for module in modules {
         let folder = verilator.convert(module, sources, &out);
-        add_module(module, &folder, &out, &mut compiler);
+        add_module(module, &folder, &out, [&mut compiler, &mut rare]);
     }
     let runtime = out.join("runtime.cpp");
     write(&runtime, shim::RUNTIME);
+    compiler.objects(rare.compile_intermediates());
     compiler.file(&runtime).compile(library);
     verilator.link_compression();
     for source in sources.packages.iter().chain([&sources.folder]) {
@@ -55,8 +59,14 @@ pub fn modules(library: &str, sources: Sources<'_>, modules: &[Module<'_>]) {
     }
 }
 
-/// Adds the C++ of a module to the library, and writes its Rust.
-fn add_module(module: &Module<'_>, folder: &Path, out: &Path, compiler: &mut cc::Build) {
+/// Adds the C++ of a module to the library, and writes its Rust. The second compiler gets what runs
+/// once or only while a waveform is written; with optimization it takes most of the time.
+fn add_module(
+    module: &Module<'_>,
+    folder: &Path,
+    out: &Path,
+    [compiler, rare]: [&mut cc::Build; 2],
+) {
     let name = module.name;
     let header = read(&folder.join(format!("V{name}.h")));
     let ports: Vec<PortOfHeader> = header.lines().filter_map(PortOfHeader::parse).collect();
@@ -68,11 +78,21 @@ fn add_module(module: &Module<'_>, folder: &Path, out: &Path, compiler: &mut cc:
         &accessors::print(name, &ports),
     );
     compiler.include(folder);
+    rare.include(folder);
     let entries = fs::read_dir(folder).expect("Verilator has made it");
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     files.sort();
     let is_source = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "cpp");
-    compiler.files(files.into_iter().filter(is_source));
+    files.retain(is_source);
+    let (slow, fast): (Vec<_>, Vec<_>) = files.into_iter().partition(|path| is_rare(path));
+    rare.files(slow);
+    compiler.files(fast);
+}
+
+/// Returns true if Verilator has put code into a file that runs once, or that writes waveforms.
+fn is_rare(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.contains("__Trace__") || name.ends_with("__Slow.cpp")
 }
 
 fn read(path: &Path) -> String {

@@ -69,7 +69,7 @@ impl Verilator {
         folder
     }
 
-    /// Returns a compiler with Verilator's runtime. Its Makefile is not used: the names in it
+    /// Returns a compiler for what Verilator writes. Its Makefile is not used: the names in it
     /// differ between versions.
     pub fn compiler(&self) -> cc::Build {
         let include = self.root.join("include");
@@ -89,6 +89,12 @@ impl Verilator {
             )
             .include(&include)
             .include(include.join("vltstd"));
+        compiler
+    }
+
+    /// Adds Verilator's runtime.
+    pub fn add_runtime(&self, compiler: &mut cc::Build) {
+        let include = self.root.join("include");
         let coverage = cfg!(feature = "coverage").then_some("verilated_cov.cpp");
         let runtime = [
             "verilated.cpp",
@@ -98,7 +104,6 @@ impl Verilator {
         for file in runtime.into_iter().chain(coverage) {
             compiler.file(include.join(file));
         }
-        compiler
     }
 
     /// Links what compresses FST: zlib, and LZ4 where the runtime does not bring its own.
