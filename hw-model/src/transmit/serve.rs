@@ -72,6 +72,10 @@ impl Transmit {
             }
         }
         ports.mac.transmit(turn.now, turn.timing, ports.port);
+        if self.egress_blocked {
+            // Nothing else may wake the units when the last frame has left.
+            self.is_egress_blocked(ports);
+        }
         worked | self.report_departures(turn, ports)
     }
 
