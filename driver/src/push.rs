@@ -108,7 +108,7 @@ impl QueuePush {
 
     /// Returns the number of blocks of a push of the WQE `words`; zero when it cannot be pushed.
     pub(crate) fn blocks(&self, mut words: impl ExactSizeIterator<Item = u64>) -> usize {
-        let blocks = blocks_for(words.len());
+        let blocks = blocks_for(words.len()).unwrap_or(usize::MAX);
         let control = words.next().unwrap_or_default() as u32;
         let is_wanted = !self.inline_only || ControlWord::from_bits(control).inline();
         match blocks <= self.max_blocks && is_wanted {

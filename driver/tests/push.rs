@@ -19,7 +19,7 @@ use support::verbs::{
 
 /// Returns a device that accepts pushes of four blocks, and a connected QP with room for long WQEs.
 fn connected() -> (Setup, Arc<QueuePair>) {
-    let s = setup_of(HonestDevice::with_pushes(4, 4));
+    let s = setup_of(HonestDevice::with_pushes(5, 5));
     let qp = large_qp(&s);
     (s, qp)
 }
@@ -27,7 +27,7 @@ fn connected() -> (Setup, Arc<QueuePair>) {
 fn large_qp(s: &Setup) -> Arc<QueuePair> {
     let config = QueuePairConfig {
         max_send_wr: 8,
-        max_inline_data: 220,
+        max_inline_data: 240,
         ..qp_config(&s.cq, &s.cq)
     };
     let qp = QueuePair::create(&s.pd, &config).expect("within the limits");
@@ -86,11 +86,11 @@ fn push_is_foreseen() {
         batch.post(&request).expect("room");
         batch.push_blocks()
     };
-    for (length, blocks) in [(1, 1), (76, 2), (188, 4)] {
+    for (length, blocks) in [(1, 1), (76, 2), (188, 4), (220, 5)] {
         assert_eq!(foreseen(length), blocks, "{length} bytes");
         assert_eq!(s.fake.take_pushes()[0].1.len(), 8 * blocks);
     }
-    assert_eq!(foreseen(189), 0, "too long");
+    assert_eq!(foreseen(221), 0, "too long");
     assert_eq!(s.fake.take_doorbells().len(), 1);
     assert_eq!(
         foreseen(1),
@@ -107,9 +107,17 @@ fn pushes_carry_the_wqe_of_the_ring() {
     let window = PushWindow::of_slot(slot_of(&s, &qp));
     let mut index = 0;
     // Control, remote address and inline header take 36 bytes.
-    for (turn, (length, blocks)) in [(1, 1), (20, 1), (21, 2), (76, 2), (77, 3), (188, 4)]
-        .into_iter()
-        .enumerate()
+    for (turn, (length, blocks)) in [
+        (1, 1),
+        (20, 1),
+        (21, 2),
+        (76, 2),
+        (77, 3),
+        (188, 4),
+        (220, 5),
+    ]
+    .into_iter()
+    .enumerate()
     {
         inline_write(&qp, length);
         let pushes = s.fake.take_pushes();
@@ -134,8 +142,8 @@ fn pushes_carry_the_wqe_of_the_ring() {
         complete(&s, &qp, index);
         index += wqe_blocks;
     }
-    inline_write(&qp, 189);
-    assert!(s.fake.take_pushes().is_empty(), "five blocks are too many");
+    inline_write(&qp, 221);
+    assert!(s.fake.take_pushes().is_empty(), "more than 256 bytes");
     assert_eq!(s.fake.take_doorbells().len(), 1);
 }
 
@@ -233,13 +241,14 @@ fn the_longest_push_is_what_device_and_bus_have() {
         (1, 4, 1),
         (4, 2, 2),
         (4, 4, 4),
-        (200, u32::MAX, 4),
+        (5, 4, 4),
+        (200, u32::MAX, 5),
     ] {
         let s = setup_of(HonestDevice::with_pushes(device, bus));
         let qp = large_qp(&s);
         let mut longest = 0;
         let mut index = 0;
-        for length in [20, 76, 132, 188, 220] {
+        for length in [20, 76, 132, 188, 220, 221] {
             inline_write(&qp, length);
             for (_, words) in s.fake.take_pushes() {
                 longest = longest.max(words.len() / 8);
@@ -279,7 +288,7 @@ fn queues_that_share_a_window_do_not_wait_for_each_other() {
 
 #[test]
 fn datagrams_are_pushed_too() {
-    let s = setup_of(HonestDevice::with_pushes(4, 4));
+    let s = setup_of(HonestDevice::with_pushes(5, 5));
     let config = QueuePairConfig {
         service: Service::UnreliableDatagram,
         max_inline_data: 64,
@@ -313,7 +322,7 @@ fn inline_only_means_that_a_read_is_not_pushed() {
         push_inline_only: true,
         ..DeviceConfig::default()
     };
-    let s = setup_with(HonestDevice::with_pushes(4, 4), &config);
+    let s = setup_with(HonestDevice::with_pushes(5, 5), &config);
     let qp = large_qp(&s);
     let request = write_request(1, SendData::ScatterGather(&[]));
     send_queue(&qp).lock().post(&request).expect("room");
@@ -329,10 +338,14 @@ fn inline_only_means_that_a_read_is_not_pushed() {
 fn the_longest_inline_payload_is_the_devices() {
     let s = setup_of(HonestDevice::with_max_inline(220));
     assert_eq!(s.device.capabilities().max_inline_data, 220);
-    let config = QueuePairConfig {
-        max_inline_data: 221,
-        ..qp_config(&s.cq, &s.cq)
+    let create = |max_inline_data| {
+        let config = QueuePairConfig {
+            max_inline_data,
+            ..qp_config(&s.cq, &s.cq)
+        };
+        QueuePair::create(&s.pd, &config)
     };
-    assert!(QueuePair::create(&s.pd, &config).is_err());
-    assert_eq!(large_qp(&s).capacity().max_inline_data, 220);
+    assert!(create(221).is_err());
+    let qp = create(220).expect("within the limits");
+    assert_eq!(qp.capacity().max_inline_data, 220);
 }

@@ -1,4 +1,4 @@
-// The contract between the Ferroce function and its software, version 1.6. Printed from the
+// The contract between the Ferroce function and its software, version 1.7. Printed from the
 // declarations in hw-model/spec by ferroce spec; changes here are lost.
 
 #ifndef FERROCE_H
@@ -48,7 +48,7 @@
 // Version of this contract, major part: a driver refuses a card with another one.
 #define FERROCE_CONTRACT_MAJOR 0x1u
 // Version of this contract, minor part: grows when something is added compatibly.
-#define FERROCE_CONTRACT_MINOR 0x6u
+#define FERROCE_CONTRACT_MINOR 0x7u
 // Bytes of BAR4, the device's own memory: for memory regions near the port, and for software to
 // read and write.
 #define FERROCE_BAR4_SIZE 0x40000u
@@ -82,13 +82,17 @@
 #define FERROCE_DOORBELL_SLOTS 0x40000u
 // Offset of the first push page in BAR2, in bytes.
 #define FERROCE_PUSH_OFFSET 0x200000u
-// Blocks of the longest push.
-#define FERROCE_PUSH_MAX_BLOCKS 0x4u
+// Blocks of the longest push: a WQE of MAX_WQE_BLOCKS.
+#define FERROCE_PUSH_MAX_BLOCKS 0x5u
+// Basic blocks of the longest WQE that is pushed: as much as BlueFlame of ConnectX carries.
+#define FERROCE_PUSH_MAX_WQE_BLOCKS 0x4u
 // Words of 64 bits in one block, with the doorbell value.
 #define FERROCE_PUSH_WORDS_PER_BLOCK 0x8u
 // Words of a WQE that one block carries.
 #define FERROCE_PUSH_WQE_WORDS_PER_BLOCK 0x7u
-// Bytes of one half of a window: the longest push.
+// Blocks of one half of a window. A longer push goes on in the other half.
+#define FERROCE_PUSH_HALF_BLOCKS 0x4u
+// Bytes of one half of a window.
 #define FERROCE_PUSH_HALF_SIZE 0x100u
 // Bytes of a window: two halves.
 #define FERROCE_PUSH_WINDOW_SIZE 0x200u
@@ -138,7 +142,7 @@
 #define FERROCE_OFFSET_CONTRACT_VERSION 0x4u
 #define FERROCE_WIDTH_CONTRACT_VERSION 0x4u
 #define FERROCE_COUNT_CONTRACT_VERSION 0x1u
-#define FERROCE_RESET_CONTRACT_VERSION 0x10006u
+#define FERROCE_RESET_CONTRACT_VERSION 0x10007u
 // PCI device ID in bits 31:16, vendor ID in bits 15:0.
 #define FERROCE_OFFSET_DEVICE_ID 0x8u
 #define FERROCE_WIDTH_DEVICE_ID 0x4u
@@ -400,6 +404,7 @@
 #define FERROCE_DOORBELL_KIND_PUSH_2 0x12u
 #define FERROCE_DOORBELL_KIND_PUSH_3 0x13u
 #define FERROCE_DOORBELL_KIND_PUSH_4 0x14u
+#define FERROCE_DOORBELL_KIND_PUSH_5 0x15u
 
 // What a command does.
 #define FERROCE_COMMAND_OPCODE_NOP 0x0u
@@ -551,7 +556,8 @@
 // 64-bit counters at 0x1000.
 #define FERROCE_CAPABILITY_COUNTERS_SHIFT 32
 #define FERROCE_CAPABILITY_COUNTERS_MASK 0xff00000000ull
-// 64-byte blocks of the longest push: 1, 2 or 4. Zero: BAR2 has no push pages.
+// 64-byte blocks of the longest push, up to 5; before contract 1.7: 1, 2 or 4. Zero: BAR2 has no
+// push pages.
 #define FERROCE_CAPABILITY_PUSH_BLOCKS_SHIFT 40
 #define FERROCE_CAPABILITY_PUSH_BLOCKS_MASK 0xff0000000000ull
 // The registers of ROCE_ACCL exist (from version 1.5 on).

@@ -1,4 +1,4 @@
-// The contract between the Ferroce function and its software, version 1.6. Printed from the
+// The contract between the Ferroce function and its software, version 1.7. Printed from the
 // declarations in hw-model/spec by ferroce spec; changes here are lost.
 //
 // A structure of n bytes is a packed struct of 8n bits; byte 0 is in bits 7:0, so that a line as it
@@ -35,7 +35,7 @@ package ferroce_pkg;
   // Version of this contract, major part: a driver refuses a card with another one.
   localparam logic [15:0] CONTRACT_MAJOR = 16'h1;
   // Version of this contract, minor part: grows when something is added compatibly.
-  localparam logic [15:0] CONTRACT_MINOR = 16'h6;
+  localparam logic [15:0] CONTRACT_MINOR = 16'h7;
   // Bytes of BAR4, the device's own memory: for memory regions near the port, and for software to
   // read and write.
   localparam logic [31:0] BAR4_SIZE = 32'h40000;
@@ -69,13 +69,17 @@ package ferroce_pkg;
   localparam logic [31:0] DOORBELL_SLOTS = 32'h40000;
   // Offset of the first push page in BAR2, in bytes.
   localparam logic [31:0] PUSH_OFFSET = 32'h200000;
-  // Blocks of the longest push.
-  localparam logic [31:0] PUSH_MAX_BLOCKS = 32'h4;
+  // Blocks of the longest push: a WQE of MAX_WQE_BLOCKS.
+  localparam logic [31:0] PUSH_MAX_BLOCKS = 32'h5;
+  // Basic blocks of the longest WQE that is pushed: as much as BlueFlame of ConnectX carries.
+  localparam logic [31:0] PUSH_MAX_WQE_BLOCKS = 32'h4;
   // Words of 64 bits in one block, with the doorbell value.
   localparam logic [31:0] PUSH_WORDS_PER_BLOCK = 32'h8;
   // Words of a WQE that one block carries.
   localparam logic [31:0] PUSH_WQE_WORDS_PER_BLOCK = 32'h7;
-  // Bytes of one half of a window: the longest push.
+  // Blocks of one half of a window. A longer push goes on in the other half.
+  localparam logic [31:0] PUSH_HALF_BLOCKS = 32'h4;
+  // Bytes of one half of a window.
   localparam logic [31:0] PUSH_HALF_SIZE = 32'h100;
   // Bytes of a window: two halves.
   localparam logic [31:0] PUSH_WINDOW_SIZE = 32'h200;
@@ -121,7 +125,7 @@ package ferroce_pkg;
   localparam logic [31:0] RESET_MAGIC = 32'h434f5246;
   // Version of the contract that the function implements.
   localparam logic [13:0] OFFSET_CONTRACT_VERSION = 14'h4;
-  localparam logic [31:0] RESET_CONTRACT_VERSION = 32'h10006;
+  localparam logic [31:0] RESET_CONTRACT_VERSION = 32'h10007;
   // PCI device ID in bits 31:16, vendor ID in bits 15:0.
   localparam logic [13:0] OFFSET_DEVICE_ID = 14'h8;
   localparam logic [31:0] RESET_DEVICE_ID = 32'hf10a1172;
@@ -359,7 +363,9 @@ package ferroce_pkg;
     // The same, in three blocks.
     DOORBELL_KIND_PUSH_3 = 8'h13,
     // The same, in four blocks.
-    DOORBELL_KIND_PUSH_4 = 8'h14
+    DOORBELL_KIND_PUSH_4 = 8'h14,
+    // The same, in five blocks (contract 1.7).
+    DOORBELL_KIND_PUSH_5 = 8'h15
   } doorbell_kind_t;
 
   // What a command does.
@@ -652,7 +658,8 @@ package ferroce_pkg;
     // 61: The registers of ROCE_ACCL exist (from version 1.5 on).
     logic roce_accl;
     logic [12:0] reserved_48;
-    // 47:40: 64-byte blocks of the longest push: 1, 2 or 4. Zero: BAR2 has no push pages.
+    // 47:40: 64-byte blocks of the longest push, up to 5; before contract 1.7: 1, 2 or 4. Zero:
+    // BAR2 has no push pages.
     logic [7:0] push_blocks;
     // 39:32: 64-bit counters at 0x1000.
     logic [7:0] counters;

@@ -81,6 +81,8 @@ crate::open_enum::open_enum! {
         PUSH_3 = 0x13,
         /// The same, in four blocks.
         PUSH_4 = 0x14,
+        /// The same, in five blocks (contract 1.7).
+        PUSH_5 = 0x15,
     }
 }
 

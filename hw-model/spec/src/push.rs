@@ -21,14 +21,18 @@ use crate::layout::{constants, layout};
 constants! {
     /// Offset of the first push page in BAR2, in bytes.
     pub const PUSH_OFFSET: u32 = DOORBELL_PAGES_SIZE;
-    /// Blocks of the longest push.
-    pub const MAX_BLOCKS: usize = 4;
+    /// Blocks of the longest push: a WQE of [`MAX_WQE_BLOCKS`].
+    pub const MAX_BLOCKS: usize = 5;
+    /// Basic blocks of the longest WQE that is pushed: as much as BlueFlame of ConnectX carries.
+    pub const MAX_WQE_BLOCKS: usize = 4;
     /// Words of 64 bits in one block, with the doorbell value.
     pub const WORDS_PER_BLOCK: usize = PushBlock::SIZE / 8;
     /// Words of a WQE that one block carries.
     pub const WQE_WORDS_PER_BLOCK: usize = WORDS_PER_BLOCK - 1;
-    /// Bytes of one half of a window: the longest push.
-    pub const HALF_SIZE: u32 = (MAX_BLOCKS * PushBlock::SIZE) as u32;
+    /// Blocks of one half of a window. A longer push goes on in the other half.
+    pub const HALF_BLOCKS: usize = 4;
+    /// Bytes of one half of a window.
+    pub const HALF_SIZE: u32 = (HALF_BLOCKS * PushBlock::SIZE) as u32;
     /// Bytes of a window: two halves.
     pub const WINDOW_SIZE: u32 = 2 * HALF_SIZE;
     /// Windows in one push page.
@@ -52,6 +56,7 @@ layout! {
 const _: () = assert!(PUSH_OFFSET == 0x20_0000 && PUSH_OFFSET + DOORBELL_PAGES_SIZE == BAR2_SIZE);
 const _: () = assert!(HALF_SIZE == 0x100 && WINDOW_SIZE == 0x200 && WINDOWS_PER_PAGE == 8);
 const _: () = assert!(SLOTS == PUSH_OFFSET / SLOT_SIZE);
+const _: () = assert!(blocks_for(MAX_WQE_BLOCKS * WORDS_PER_BLOCK).unwrap() == MAX_BLOCKS);
 const _: () = {
     let second = PushWindow::of_slot(SLOTS_PER_PAGE + 9);
     assert!(second.slot(false) * SLOT_SIZE == 0x20_1200);
@@ -96,10 +101,13 @@ pub const fn starts_half(slot: u32) -> bool {
     PushWindow::of_block(slot).is_some() && slot % SLOTS_PER_HALF == 0
 }
 
-/// Blocks that a push of a WQE of `words` words needs.
+/// Blocks that a push of a WQE of `words` words needs. `None`: it is too long to be pushed.
 #[inline]
-pub const fn blocks_for(words: usize) -> usize {
-    words.div_ceil(WQE_WORDS_PER_BLOCK)
+pub const fn blocks_for(words: usize) -> Option<usize> {
+    match words <= MAX_WQE_BLOCKS * WORDS_PER_BLOCK {
+        true => Some(words.div_ceil(WQE_WORDS_PER_BLOCK)),
+        false => None,
+    }
 }
 
 impl DoorbellKind {
@@ -113,7 +121,7 @@ impl DoorbellKind {
     #[inline]
     pub const fn push_blocks(self) -> Option<usize> {
         match self {
-            Self(kind) if kind >= Self::PUSH_1.0 && kind <= Self::PUSH_4.0 => {
+            Self(kind) if kind >= Self::PUSH_1.0 && kind <= Self::PUSH_5.0 => {
                 Some((kind - Self::PUSH_1.0) as usize + 1)
             }
             _ => None,
@@ -158,10 +166,20 @@ mod tests {
     fn kinds_name_their_blocks() {
         for kind in 0..=u8::MAX {
             let blocks = DoorbellKind(kind).push_blocks();
-            assert_eq!(blocks.is_some(), (0x11..=0x14).contains(&kind));
+            assert_eq!(blocks.is_some(), (0x11..=0x15).contains(&kind));
             assert!(blocks.is_none_or(|blocks| DoorbellKind::push(blocks).0 == kind));
         }
-        assert_eq!(DoorbellKind::push(MAX_BLOCKS), DoorbellKind::PUSH_4);
-        assert_eq!([1, 7, 8, 28].map(blocks_for), [1, 1, 2, MAX_BLOCKS]);
+        assert_eq!(DoorbellKind::push(MAX_BLOCKS), DoorbellKind::PUSH_5);
+        let words = [1, 7, 8, 28, 29, 32, 33];
+        let blocks = [
+            Some(1),
+            Some(1),
+            Some(2),
+            Some(4),
+            Some(MAX_BLOCKS),
+            Some(5),
+            None,
+        ];
+        assert_eq!(words.map(blocks_for), blocks);
     }
 }

@@ -28,7 +28,7 @@ constants! {
     /// Version of this contract, major part: a driver refuses a card with another one.
     pub const CONTRACT_MAJOR: u16 = 1;
     /// Version of this contract, minor part: grows when something is added compatibly.
-    pub const CONTRACT_MINOR: u16 = 6;
+    pub const CONTRACT_MINOR: u16 = 7;
     /// Bytes of BAR4, the device's own memory: for memory regions near the port, and for software
     /// to read and write.
     pub const BAR4_SIZE: u32 = 256 << 10;
@@ -251,7 +251,8 @@ word! {
         [31:24] ports, set_ports: u8, "Ethernet ports.";
         [39:32] counters, set_counters: u8, "64-bit counters at 0x1000.";
         [47:40] push_blocks, set_push_blocks: u8,
-            "64-byte blocks of the longest push: 1, 2 or 4. Zero: BAR2 has no push pages.";
+            "64-byte blocks of the longest push, up to 5; before contract 1.7: 1, 2 or 4. Zero: BAR2 has \
+             no push pages.";
         flag [61] roce_accl, set_roce_accl,
             "The registers of ROCE_ACCL exist (from version 1.5 on).";
         flag [62] polled_doorbells, set_polled_doorbells,

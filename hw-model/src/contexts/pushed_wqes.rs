@@ -39,7 +39,7 @@ impl PushedWqe {
             place.copy_from_slice(block[1..].as_bytes());
         }
         let (control, _) = ControlSegment::read_from_prefix(&bytes).ok()?;
-        let blocks = block_count(&bytes, control.index, push::MAX_BLOCKS as u32).ok()?;
+        let blocks = block_count(&bytes, control.index, push::MAX_WQE_BLOCKS as u32).ok()?;
         let pushed = (push_blocks * payload_size).min(usize::from(blocks) * BLOCK_SIZE);
         decode(&bytes[..pushed], service).ok()?;
         let blocks = u32::from(blocks);

@@ -107,10 +107,10 @@ fn limit(entries: u32) -> u32 {
     if entries < NO_LIMIT { entries } else { 0 }
 }
 
-/// Blocks of the longest push: as many as the contract has, and a power of two.
+/// Returns the blocks of the longest push, which carries a WQE of `blocks` of 64 bytes.
 fn longest_push(blocks: u32) -> u8 {
-    let blocks = byte(blocks).min(push::MAX_BLOCKS as u8);
-    blocks.checked_ilog2().map_or(0, |log| 1 << log)
+    let words = blocks as usize * push::WORDS_PER_BLOCK;
+    push::blocks_for(words).unwrap_or(push::MAX_BLOCKS) as u8
 }
 
 fn shape(cache: &ContextCache) -> CacheShape {

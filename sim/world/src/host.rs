@@ -34,10 +34,19 @@ struct Ring {
 }
 
 /// The words of a push.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Push {
     words: [u64; MAX_PUSH_WORDS],
     length: usize,
+}
+
+impl Default for Push {
+    fn default() -> Self {
+        Self {
+            words: [0; MAX_PUSH_WORDS],
+            length: 0,
+        }
+    }
 }
 
 /// A host as its card sees it.
