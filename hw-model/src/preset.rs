@@ -8,6 +8,7 @@
 
 mod builtin;
 pub mod card;
+mod consistency;
 pub mod costs;
 pub mod error;
 mod file;
@@ -201,12 +202,15 @@ impl Preset {
         for host in parts {
             file::apply_host(&mut preset, host)?;
         }
+        preset.check()?;
         Ok(preset)
     }
 
     /// Reads a preset from the text of a file; `name` is what messages call it.
     pub fn parse(name: &str, text: &str) -> Result<Preset, PresetError> {
-        file::parse_preset(name, text)
+        let preset = file::parse_preset(name, text)?;
+        preset.check()?;
+        Ok(preset)
     }
 
     /// The presets that are built in.

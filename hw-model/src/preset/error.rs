@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 /// What is wrong with a preset.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, PartialEq, Error)]
 pub enum PresetError {
     /// There is neither a built-in preset nor a file of that name.
     #[error("no preset '{name}'{near}; built in are {known}, or give the path of a TOML file")]
@@ -102,6 +102,27 @@ pub enum PresetError {
         key: String,
         /// What it may set.
         permitted: String,
+    },
+    /// Two values are permitted alone, but not together.
+    #[error(
+        "{preset}: {wanted} is {wanted_value} {unit}, but {possible} is {possible_value} {unit}: \
+         {rule}; change one of them"
+    )]
+    Contradiction {
+        /// The preset.
+        preset: String,
+        /// What has to be so.
+        rule: &'static str,
+        /// The parameter that is too large.
+        wanted: &'static str,
+        /// Its value.
+        wanted_value: f64,
+        /// What is too small for it.
+        possible: &'static str,
+        /// The value of that.
+        possible_value: f64,
+        /// Unit of both.
+        unit: &'static str,
     },
     /// Presets inherit from each other in a circle, or from too many.
     #[error("{file}: inherits through more than {limit} files")]

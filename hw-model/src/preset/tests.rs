@@ -39,8 +39,14 @@ fn every_preset_and_host_profile_loads() {
         );
         for host in Preset::hosts() {
             let combined = format!("{name}@{host}");
-            let preset = Preset::load(&combined).unwrap_or_else(|error| panic!("{error}"));
-            assert_eq!(preset.name(), combined);
+            match Preset::load(&combined) {
+                Ok(preset) => assert_eq!(preset.name(), combined),
+                // The port of the host is faster than the card can be.
+                Err(PresetError::Contradiction { wanted, .. }) => {
+                    assert_eq!(wanted, "mac.rate_gbps", "{combined}");
+                }
+                Err(error) => panic!("{error}"),
+            }
         }
     }
 }

@@ -62,6 +62,7 @@ pub fn load(name: &str, changes: &[String]) -> Result<Preset, String> {
             .set(key.trim(), value)
             .map_err(|error| error.to_string())?;
     }
+    preset.check().map_err(|error| error.to_string())?;
     Ok(preset)
 }
 
