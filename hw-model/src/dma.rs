@@ -55,12 +55,19 @@ impl<H: Host> Dma<'_, H> {
     /// Reads `destination.len()` bytes at `iova`.
     #[inline]
     pub fn read(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
+        self.at = self.request(iova, destination)?;
+        Ok(())
+    }
+
+    /// Requests `destination.len()` bytes at `iova`, and returns when they are there. What the
+    /// block does next, it does at once: it does not wait for them.
+    #[inline]
+    pub fn request(&mut self, iova: u64, destination: &mut [u8]) -> Result<Instant, DmaError> {
         self.counters.add(Counter::dma_reads, 1);
         self.counters
             .add(Counter::dma_read_bytes, destination.len() as u64);
         let result = self.host.dma_read(self.at, iova, destination);
-        self.at = self.count_error(result)?;
-        Ok(())
+        self.count_error(result)
     }
 
     /// Writes `source` at `iova`.

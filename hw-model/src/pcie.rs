@@ -76,6 +76,8 @@ pub struct Pcie {
     relaxed_ordering: bool,
     outbound: Lane,
     inbound: Lane,
+    /// Where the DMA engine puts away what reads have brought.
+    storage: Lane,
     reads: Pool,
     /// `None` if there are as many credits as tags.
     nonposted: Option<Pool>,
@@ -106,6 +108,7 @@ impl Pcie {
             relaxed_ordering: pcie.relaxed_ordering,
             outbound: Lane::new(rate),
             inbound: Lane::new(rate),
+            storage: Lane::new(Rate::from_gbps(pcie.engine_store_gbps)),
             reads: Pool::new(Units {
                 headers: pcie.read_tags,
                 data: pcie.read_buffer_bytes,

@@ -28,8 +28,6 @@ pub struct Latencies {
     pub engine_read: Duration,
     /// DMA engine, per write.
     pub engine_write: Duration,
-    /// DMA engine, per byte of a read.
-    pub engine_store: Rate,
     /// What the LLC cannot serve.
     pub dram: Duration,
     /// What is on the other socket.
@@ -49,7 +47,6 @@ impl Latencies {
             read_return: Duration::from_ps(read(parameters, rate).as_ps() / 2),
             engine_read: ns(pcie.engine_read_ns),
             engine_write: ns(pcie.engine_write_ns),
-            engine_store: Rate::from_gbps(pcie.engine_store_gbps),
             dram: ns(memory.dram_ns),
             numa: match memory.remote_socket {
                 true => ns(memory.numa_ns),

@@ -47,7 +47,14 @@ impl Pcie {
             let stall = ordered - there;
             self.counters.read_stalled_ordering = self.counters.read_stalled_ordering + stall;
         }
-        let done = there.max(ordered) + self.latencies.engine_store.span(length);
+        let data = Tlps {
+            count: requests.count,
+            wire_bytes: length,
+        };
+        let (_, stored) = self.storage.reserve(now, data);
+        // Reads that come at the same time are put away one after the other.
+        let stored = at + (stored - now) + latency;
+        let done = stored.max(there.max(ordered) + self.storage.span(length));
         // Of several TLPs' tags some come back earlier: on average half of the time that the
         // completions take on the wire.
         let early = match requests.count {

@@ -10,6 +10,7 @@ pub mod window;
 use ferroce_spec::command::ContextTables;
 use ferroce_spec::context::{AccessRights, MemoryEntry};
 use ferroce_spec::counter::Counter;
+use ferroce_units::Instant;
 
 use crate::config::NicConfig;
 use crate::dma::Dma;
@@ -97,7 +98,19 @@ impl<M: TranslationTable> MemoryUnit<M> {
         destination: &mut [u8],
         dma: &mut Dma<'_, H>,
     ) -> Result<(), ProtectionFault> {
-        let result = self.read_checked(access, destination, dma);
+        dma.at = self.request(access, destination, dma)?;
+        Ok(())
+    }
+
+    /// Requests `destination.len()` bytes of a region, and returns when they are there.
+    #[inline]
+    fn request<H: Host>(
+        &mut self,
+        access: &Access,
+        destination: &mut [u8],
+        dma: &mut Dma<'_, H>,
+    ) -> Result<Instant, ProtectionFault> {
+        let result = self.request_checked(access, destination, dma);
         count_fault(result, dma)
     }
 
@@ -113,7 +126,8 @@ impl<M: TranslationTable> MemoryUnit<M> {
         count_fault(result, dma)
     }
 
-    /// Fills `destination` from a scatter list, starting `offset` bytes into it.
+    /// Fills `destination` from a scatter list, starting `offset` bytes into it. The pieces are
+    /// requested one after the other, none waits for the data of another.
     #[inline]
     pub fn gather<H: Host>(
         &mut self,
@@ -123,7 +137,7 @@ impl<M: TranslationTable> MemoryUnit<M> {
         destination: &mut [u8],
         dma: &mut Dma<'_, H>,
     ) -> Result<(), ProtectionFault> {
-        let mut done = 0;
+        let (mut done, mut complete) = (0, dma.at);
         for piece in list.pieces(offset, destination.len() as u32) {
             let end = done + piece.length as usize;
             let access = Access {
@@ -134,9 +148,11 @@ impl<M: TranslationTable> MemoryUnit<M> {
                 rights: AccessRights::default(),
                 qpn: 0,
             };
-            self.read(&access, &mut destination[done..end], dma)?;
+            let there = self.request(&access, &mut destination[done..end], dma)?;
+            complete = complete.max(there);
             done = end;
         }
+        dma.at = dma.at.max(complete);
         Ok(())
     }
 
@@ -193,30 +209,31 @@ impl<M: TranslationTable> MemoryUnit<M> {
         Ok(())
     }
 
-    fn read_checked<H: Host>(
+    fn request_checked<H: Host>(
         &mut self,
         access: &Access,
         destination: &mut [u8],
         dma: &mut Dma<'_, H>,
-    ) -> Result<(), ProtectionFault> {
+    ) -> Result<Instant, ProtectionFault> {
         let entry = self.mpt.check(access, dma)?;
         if !is_in_host_memory(&entry) {
             match self.on_chip(&entry, access)? {
                 Some((_, bytes)) => destination.copy_from_slice(bytes),
                 None => destination.fill(0),
             }
-            return Ok(());
+            return Ok(dma.at);
         }
-        let mut done = 0;
+        let (mut done, mut complete) = (0, dma.at);
         while done < destination.len() {
             let run = self
                 .mtt
                 .translate(&entry, access.address + done as u64, dma)?;
             let length = run.length.min((destination.len() - done) as u64) as usize;
-            dma.read(run.iova, &mut destination[done..done + length])?;
+            let there = dma.request(run.iova, &mut destination[done..done + length])?;
+            complete = complete.max(there);
             done += length;
         }
-        Ok(())
+        Ok(dma.at.max(complete))
     }
 
     fn write_checked<H: Host>(
