@@ -112,14 +112,15 @@ async fn take(job: &Job, goal: &Goal, lock: Option<&Rc<SpinLock>>) -> Result<(),
     Ok(())
 }
 
-/// Returns a random place in the thread's part of the region.
+/// Returns a random place in the thread's part of the region: a multiple of the message's size, so
+/// that atomics are aligned however many threads there are.
 fn aim(job: &Job, slot: u64) -> Message {
     let size = u64::from(job.plan.size);
     let endpoint = &job.side.endpoints[0];
     let remote = &endpoint.remote[0];
-    let part = remote.length / u64::from(job.plan.threads);
-    let start = part * u64::from(job.side.thread);
-    let place = start + job.thread.random().below((part / size).max(1)) * size;
+    let places = remote.length / u64::from(job.plan.threads) / size;
+    let first = places * u64::from(job.side.thread);
+    let place = (first + job.thread.random().below(places.max(1))) * size;
     Message {
         segment: job.side.regions[0]
             .segment(endpoint.local_base + slot * size.max(64), size as u32),
