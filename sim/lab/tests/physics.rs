@@ -1,0 +1,364 @@
+//! No result above physics: random cards in random hosts, random tests. `FERROCE_SEED=n` runs one
+//! case, `FERROCE_SEEDS=n` so many.
+
+use ferroce_lab::perf::{
+    BandwidthRow, Error, Iterations, Operation, PerfRow, PerfSpec, Service, Test, run,
+};
+use ferroce_model::preset::{Preset, Value};
+use ferroce_units::random::Random;
+
+/// Cases of `make test`; `make soak` runs more.
+const CASES: u64 = 200;
+/// Payload of a run, at most: bounds the time of a case.
+const MAX_BYTES: u64 = 2 << 20;
+/// Messages of each queue pair, at most and at least.
+const MAX_MESSAGES: u64 = 300;
+const MIN_MESSAGES: u64 = 8;
+/// Parameters that a case changes, at most.
+const MAX_CHANGES: u64 = 4;
+/// Rounding of the clocks to picoseconds.
+const ROUNDING: f64 = 1e-6;
+
+/// Least bytes of a packet beside its payload: Ethernet with FCS, preamble and gap; IPv4, UDP, BTH,
+/// ICRC.
+const PACKET_OVERHEAD_BYTES: u64 = 14 + 4 + 8 + 12 + 20 + 8 + 12 + 4;
+
+/// Parameters that are multiplied by a factor between a half and two.
+const SCALED: [&str; 16] = [
+    "pcie.read_latency_ns",
+    "pcie.write_latency_ns",
+    "pcie.mmio_write_ns",
+    "pcie.engine_read_ns",
+    "pcie.read_tags",
+    "pcie.read_buffer_bytes",
+    "clock.core_mhz",
+    "mac.rate_gbps",
+    "mac.transmit_ns",
+    "link.cable_ns",
+    "host.post_ns",
+    "host.doorbell_ns",
+    "units.transmit_cycles",
+    "units.receive_cycles",
+    "datapath.packetizer_cycles",
+    "datapath.fetch_cycles",
+];
+
+/// Parameters that take one of a few values.
+const CHOSEN: [(&str, &[&str]); 9] = [
+    ("pcie.lanes", &["4", "8", "16"]),
+    ("pcie.mps_bytes", &["128", "256", "512"]),
+    ("pcie.mrrs_bytes", &["128", "512", "4096"]),
+    ("units.count", &["1", "2", "8"]),
+    ("datapath.cut_through", &["true", "false"]),
+    ("datapath.egress_packets", &["1", "4", "64"]),
+    ("transport.ack_coalesce", &["1", "4", "32"]),
+    ("transport.max_outstanding_reads", &["1", "4", "16"]),
+    ("cache.mtt.log_sets", &["0", "4", "9"]),
+];
+
+/// Times that spread would hide what is compared.
+const STEADY: [(&str, &str); 3] = [
+    ("host.jitter_ns", "0"),
+    ("pcie.read_jitter_ns", "0"),
+    ("pcie.read_tail_probability", "0"),
+];
+
+fn pick<'a, T: ?Sized>(random: &Random, from: &[&'a T]) -> &'a T {
+    from[random.below(from.len() as u64) as usize]
+}
+
+/// Returns a card in a host, a few of its parameters changed, or `None` if they contradict.
+fn preset(random: &Random) -> Option<Preset> {
+    let names: Vec<&str> = Preset::names()
+        .filter(|name| *name != "functional")
+        .collect();
+    let hosts: Vec<&str> = Preset::hosts().collect();
+    let name = pick(random, &names);
+    let name = match random.below(3) {
+        0 => format!("{name}@{}", pick(random, &hosts)),
+        _ => name.to_owned(),
+    };
+    let mut preset = Preset::load(&name).ok()?;
+    for _ in 0..random.below(MAX_CHANGES + 1) {
+        match random.below(2) {
+            0 => scale(&mut preset, pick(random, &SCALED), random),
+            _ => {
+                let (key, values) = CHOSEN[random.below(CHOSEN.len() as u64) as usize];
+                preset.set(key, pick(random, values)).ok()?;
+            }
+        }
+    }
+    for (key, value) in STEADY {
+        preset.set(key, value).expect("a parameter");
+    }
+    preset.check().is_ok().then_some(preset)
+}
+
+/// Multiplies a parameter by a half to two; one that is then not permitted stays as it is.
+fn scale(preset: &mut Preset, key: &str, random: &Random) {
+    let found = preset.parameters().find(|parameter| parameter.key == key);
+    let factor = 0.5 + random.below(1501) as f64 / 1000.0;
+    let scaled = match found.expect(key).value {
+        Value::Real(value) => (value * factor).to_string(),
+        Value::Count(value) => (f64::from(value) * factor).round().to_string(),
+        Value::Flag(_) => return,
+    };
+    let _ = preset.set(key, &scaled);
+}
+
+/// Returns a size between 1 B and 256 KiB, often beside a power of two.
+fn size(random: &Random) -> u32 {
+    let power = 1u64 << random.below(19);
+    let size = match random.below(4) {
+        0 => power,
+        1 => power + 1,
+        2 => power.saturating_sub(1).max(1),
+        _ => power + random.below(power),
+    };
+    size as u32
+}
+
+fn specification(random: &Random, preset: Preset, test: Test) -> PerfSpec {
+    let operation = *pick(
+        random,
+        &[
+            &Operation::Write,
+            &Operation::Read,
+            &Operation::Send,
+            &Operation::FetchAdd,
+        ],
+    );
+    let mut spec = PerfSpec::new(preset, operation, test);
+    spec.service = match (operation, random.below(4)) {
+        (Operation::Write | Operation::Send, 0) => Service::Uc,
+        (Operation::Send, 1) => Service::Ud,
+        _ => Service::Rc,
+    };
+    // The port's MTU bounds a datagram.
+    let most = spec.preset.transport.path_mtu_bytes;
+    let mtu = *pick(random, &[&256u32, &1024, &4096]).min(&most);
+    spec.mtu_bytes = Some(mtu);
+    spec.sizes = vec![match (operation, spec.service) {
+        (Operation::FetchAdd, _) => 8,
+        (_, Service::Ud) => size(random).min(mtu),
+        _ => size(random),
+    }];
+    if test == Test::Bandwidth {
+        spec.qps = 1 + random.below(4) as u32;
+        spec.depth = Some(1 << random.below(8));
+        spec.signal_every = Some(1);
+        // A receiver that is slower than the sender is a result, but not one of physics.
+        spec.receive_depth = Some(MAX_MESSAGES as u32 + 1);
+    }
+    spec.iterations = Iterations::Exactly(messages(spec.sizes[0], spec.qps));
+    spec.seed = random.below(1 << 32);
+    spec
+}
+
+fn messages(size: u32, qps: u32) -> u64 {
+    (MAX_BYTES / (u64::from(size) * u64::from(qps))).clamp(MIN_MESSAGES, MAX_MESSAGES)
+}
+
+fn counter(row: &PerfRow, host: usize, name: &str) -> u64 {
+    let found = row.counters[host].iter().find(|(other, _)| *other == name);
+    found.expect("a counter of that name").1
+}
+
+/// What a case measures, for the message of a failure.
+fn text(spec: &PerfSpec) -> String {
+    let changed: Vec<String> = spec
+        .preset
+        .parameters()
+        .filter(|parameter| parameter.stated_by == "user")
+        .map(|parameter| format!("--set {}={}", parameter.key, parameter.value))
+        .collect();
+    format!(
+        "{:?} {:?} {:?} -s {} -q {} -t {:?} -m {:?} -n {:?} --preset {} {}",
+        spec.operation,
+        spec.test,
+        spec.service,
+        spec.sizes[0],
+        spec.qps,
+        spec.depth,
+        spec.mtu_bytes,
+        spec.iterations,
+        spec.preset.name(),
+        changed.join(" ")
+    )
+}
+
+fn row(spec: &PerfSpec) -> Result<PerfRow, Error> {
+    Ok(run(spec)?.rows.remove(0))
+}
+
+/// Bytes that a message takes on the wire at least, in the direction of its payload.
+fn wire_bytes(spec: &PerfSpec) -> u64 {
+    let (size, mtu) = (u64::from(spec.sizes[0]), spec.mtu_bytes.expect("given"));
+    size + size.div_ceil(u64::from(mtu)).max(1) * PACKET_OVERHEAD_BYTES
+}
+
+/// Shortest time from one card's packetizer to the other's depacketizer.
+fn flight_ns(preset: &Preset) -> f64 {
+    preset.mac.transmit_ns + preset.link.cable_ns + preset.mac.receive_ns
+}
+
+fn messages_per_ns(bandwidth: &BandwidthRow) -> f64 {
+    bandwidth.messages as f64 * 1000.0 / bandwidth.elapsed_ps as f64
+}
+
+/// Not more than the wire, the slot and the window carry.
+fn rate_is_possible(spec: &PerfSpec, row: &PerfRow) -> Result<(), String> {
+    let rate = messages_per_ns(row.bandwidth.as_ref().expect("a bandwidth test"));
+    let preset = &spec.preset;
+    let within = |name: &str, used: f64, limit: f64| match used <= limit * (1.0 + ROUNDING) {
+        true => Ok(()),
+        false => Err(format!("{name}: {used:.4} of {limit:.4}")),
+    };
+    within(
+        "wire, Gb/s",
+        rate * 8.0 * wire_bytes(spec) as f64,
+        preset.mac.rate_gbps,
+    )?;
+    within(
+        "slot, Gb/s",
+        rate * 8.0 * f64::from(spec.sizes[0]),
+        slot_gbps(preset),
+    )?;
+    if spec.service == Service::Rc {
+        let outstanding = f64::from(spec.qps * spec.depth.expect("given"));
+        let round_trip = 2.0 * flight_ns(preset);
+        within("window, messages", rate * round_trip, outstanding)?;
+    }
+    Ok(())
+}
+
+/// Raw rate of the slot.
+fn slot_gbps(preset: &Preset) -> f64 {
+    let lane = match preset.pcie.generation {
+        1 => 2.0,
+        2 => 4.0,
+        3 => 8.0 * 128.0 / 130.0,
+        4 => 16.0 * 128.0 / 130.0,
+        _ => 32.0 * 128.0 / 130.0,
+    };
+    lane * f64::from(preset.pcie.lanes)
+}
+
+/// What one side has sent, the other has received, and payload has gone through both slots.
+fn nothing_is_lost_or_made_up(spec: &PerfSpec, row: &PerfRow) -> Result<(), String> {
+    for (sender, receiver) in [(0, 1), (1, 0)] {
+        for (sent, received) in [("tx_frames", "rx_frames"), ("tx_bytes", "rx_bytes")] {
+            let (sent, received) = (counter(row, sender, sent), counter(row, receiver, received));
+            if received > sent {
+                return Err(format!("{received} received of {sent} sent"));
+            }
+        }
+    }
+    let payload = row.iterations * u64::from(spec.sizes[0]);
+    let source = usize::from(spec.operation == Operation::Read);
+    if spec.operation != Operation::FetchAdd && counter(row, source, "tx_bytes") < payload {
+        return Err(format!("less than {payload} B sent"));
+    }
+    if spec.service == Service::Rc && spec.test == Test::Bandwidth {
+        let (placed, bytes) = (1 - source, "dma_write_bytes");
+        if spec.operation != Operation::FetchAdd && counter(row, placed, bytes) < payload {
+            return Err(format!("less than {payload} B placed"));
+        }
+    }
+    match counter(row, 0, "packets_retransmitted") + counter(row, 1, "packets_retransmitted") {
+        0 => Ok(()),
+        count => Err(format!("{count} packets sent again without a loss")),
+    }
+}
+
+fn check_rate(spec: &PerfSpec) -> Result<(), String> {
+    let row = row(spec).map_err(|error| error.to_string())?;
+    rate_is_possible(spec, &row)?;
+    nothing_is_lost_or_made_up(spec, &row)
+}
+
+/// A longer message is not faster, and none is faster than its bytes on the wire.
+fn check_latency(spec: &PerfSpec, random: &Random) -> Result<(), String> {
+    let mut longer = spec.clone();
+    if spec.operation != Operation::FetchAdd {
+        let most = match spec.service {
+            Service::Ud => spec.mtu_bytes.expect("given"),
+            _ => u32::MAX,
+        };
+        let more = 1 + random.below(u64::from(spec.sizes[0]) + 64) as u32;
+        longer.sizes = vec![(spec.sizes[0] + more).min(most)];
+    }
+    let measure = |spec: &PerfSpec| {
+        let row = row(spec).map_err(|error| error.to_string())?;
+        nothing_is_lost_or_made_up(spec, &row)?;
+        let figures = row.latency.expect("a latency test");
+        let least_ns =
+            flight_ns(&spec.preset) + 8.0 * f64::from(spec.sizes[0]) / spec.preset.mac.rate_gbps;
+        match figures.min_us * 1000.0 >= least_ns * (1.0 - ROUNDING) {
+            true => Ok(figures.typical_us * 1000.0),
+            false => Err(format!("{} us, at least {least_ns} ns", figures.min_us)),
+        }
+    };
+    let (short, long) = (measure(spec)?, measure(&longer)?);
+    let named_step = step_ns(&spec.preset, spec.mtu_bytes.expect("given"));
+    match long + named_step >= short * (1.0 - ROUNDING) {
+        true => Ok(()),
+        false => Err(format!(
+            "{short:.1} ns, but {} B take {long:.1} ns",
+            longer.sizes[0]
+        )),
+    }
+}
+
+/// By how much a longer message may be faster: completions and bytes are found on the grid of a
+/// thread's polls, and an engine that stores and forwards a read has it sooner when a page boundary
+/// cuts it in two.
+fn step_ns(preset: &Preset, mtu: u32) -> f64 {
+    let (host, pcie) = (&preset.host, &preset.pcie);
+    let polls = 2.0 * host.poll_miss_ns.max(host.memory_poll_ns);
+    match pcie.engine_store_gbps {
+        0.0 => polls,
+        rate => polls + 8.0 * f64::from(mtu) / rate,
+    }
+}
+
+fn check(seed: u64) -> Result<(), String> {
+    let random = Random::new(seed, 0);
+    let Some(preset) = preset(&random) else {
+        return Ok(());
+    };
+    let test = match random.below(2) {
+        0 => Test::Bandwidth,
+        _ => Test::Latency,
+    };
+    let spec = specification(&random, preset, test);
+    let result = match test {
+        Test::Bandwidth => check_rate(&spec),
+        Test::Latency => check_latency(&spec, &random),
+    };
+    result.map_err(|error| format!("seed {seed}: {error}\n    {}", text(&spec)))
+}
+
+fn number(name: &str) -> Option<u64> {
+    let value = std::env::var(name).ok()?;
+    Some(
+        value
+            .parse()
+            .unwrap_or_else(|_| panic!("{name}={value}: no number")),
+    )
+}
+
+#[test]
+fn no_result_is_above_physics() {
+    let seeds = match number("FERROCE_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("FERROCE_SEEDS").unwrap_or(CASES),
+    };
+    let failures: Vec<String> = seeds.filter_map(|seed| check(seed).err()).collect();
+    assert!(
+        failures.is_empty(),
+        "{} cases:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
+}
