@@ -91,6 +91,7 @@ check:
 soak: build
 	@.ci/install-packages $(TEST_PACKAGES)
 	FERROCE_SEEDS=$(SEEDS) $(CARGO) test --locked -p ferroce-seeds --test seeds
+	FERROCE_SEEDS=5000 $(CARGO) test --locked -p ferroce-lab --test physics
 	FERROCE_SEEDS=$(SEEDS) $(CARGO) test --locked -p ferroce-verbs-client --test random
 	FERROCE_TEST_BUS=vfio-user $(CARGO) test --locked -p ferroce-verbs-client -- --test-threads=2
 	$(CARGO) test --locked -p ferroce --test serve_driver -- --ignored
