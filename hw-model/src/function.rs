@@ -8,7 +8,7 @@ use crate::nic::{Nic, Progress};
 use crate::ports::host::Host;
 use crate::ports::port::Port;
 
-/// One NIC function behind a port, without timing of its own: the caller says what time it is.
+/// One NIC function behind a port, without timing: the caller says what time it is.
 pub trait Function<P: Port>: std::fmt::Debug + Send {
     /// Returns a function after power-on.
     fn new(config: NicConfig) -> Self;

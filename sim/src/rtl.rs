@@ -6,7 +6,10 @@
 mod device;
 #[path = "cli/faults.rs"]
 mod faults;
-#[allow(dead_code, reason = "this is the card already: it becomes nothing else")]
+#[allow(
+    dead_code,
+    reason = "this is the card already: it becomes nothing else"
+)]
 #[path = "cli/rtl.rs"]
 mod rtl;
 #[path = "cli/selftest.rs"]

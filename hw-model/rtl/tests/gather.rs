@@ -116,7 +116,7 @@ fn random_pieces(random: &mut SplitMix64) -> Vec<Piece> {
     pieces
 }
 
-/// What a packet becomes: its bytes, and whether a line of it cannot be read.
+/// Returns the bytes of a packet, and true if a line of it cannot be read.
 fn expected(pieces: &[Piece], lines: &Lines) -> (Vec<u8>, bool) {
     let (mut payload, mut is_wrong) = (Vec::new(), false);
     for &(iova, count, _) in pieces {

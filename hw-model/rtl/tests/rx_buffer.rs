@@ -14,7 +14,7 @@ use ferroce_wire::{Extension, Frame, Ip};
 
 const SEEDS: u64 = 20;
 const FRAMES_PER_SEED: usize = 400;
-/// Payloads that `rx_packet_t` cannot tell are refused.
+/// Payloads that `rx_packet_t` cannot express are refused.
 const MAX_PAYLOAD: usize = 8191;
 
 /// A frame that has to come out.

@@ -47,7 +47,7 @@ enum Fate {
     WrongPath,
 }
 
-/// What the model's ingress and its transport do with a packet.
+/// Returns what the model's ingress and its transport do with a packet.
 fn fate(packet: &Packet, qp: &Qp) -> Fate {
     let source = match packet.is_v6 {
         true => packet.source,

@@ -251,8 +251,8 @@ word! {
         [31:24] ports, set_ports: u8, "Ethernet ports.";
         [39:32] counters, set_counters: u8, "64-bit counters at 0x1000.";
         [47:40] push_blocks, set_push_blocks: u8,
-            "64-byte blocks of the longest push, up to 5; before contract 1.7: 1, 2 or 4. Zero: BAR2 has \
-             no push pages.";
+            "64-byte blocks of the longest push, up to 5; before contract 1.7: 1, 2 or 4. Zero: \
+             BAR2 has no push pages.";
         flag [61] roce_accl, set_roce_accl,
             "The registers of ROCE_ACCL exist (from version 1.5 on).";
         flag [62] polled_doorbells, set_polled_doorbells,

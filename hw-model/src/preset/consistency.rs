@@ -110,8 +110,8 @@ fn rounded(value: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Goal: each rule is found broken by the values that it names, and by nothing less. Method: the
-    /// wanted one is raised to just above, and put back to, what the others make possible.
+    /// Goal: each rule is found broken by the values that it names, and by nothing less. Method:
+    /// the wanted one is raised to just above, and put back to, what the others make possible.
     #[test]
     fn contradictions_are_named() {
         let broken = [

@@ -164,7 +164,7 @@ fn counter(row: &PerfRow, host: usize, name: &str) -> u64 {
     found.expect("a counter of that name").1
 }
 
-/// What a case measures, for the message of a failure.
+/// Returns what a case measures, for the message of a failure.
 fn text(spec: &PerfSpec) -> String {
     let changed: Vec<String> = spec
         .preset
@@ -244,7 +244,8 @@ fn slot_gbps(preset: &Preset) -> f64 {
     lane * f64::from(preset.pcie.lanes)
 }
 
-/// What one side has sent, the other has received, and payload has gone through both slots.
+/// Checks that one side has sent what the other has received, and that payload has gone through
+/// both slots.
 fn nothing_is_lost_or_made_up(spec: &PerfSpec, row: &PerfRow) -> Result<(), String> {
     for (sender, receiver) in [(0, 1), (1, 0)] {
         for (sent, received) in [("tx_frames", "rx_frames"), ("tx_bytes", "rx_bytes")] {

@@ -1,8 +1,8 @@
 //! The clock of the card's protocol timers.
 //!
 //! A Verilated card is slower than the hardware by three orders of magnitude, and its peer may be
-//! as slow: a timer that ran with the clock of the machine would find packets lost that are still on
-//! their way.
+//! as slow: a timer that ran with the clock of the machine would find packets lost that are still
+//! on their way.
 //! So it counts the card's cycles while the card runs, and the machine's time while it rests and
 //! every peer has taken what was sent to it.
 

@@ -99,7 +99,7 @@ impl<P: Port> RtlNic<P> {
         }
     }
 
-    /// What the card is told before it runs.
+    /// Sets the inputs that hold while the card runs.
     fn begin(&mut self, now: Instant, port: &mut P) {
         if std::mem::take(&mut self.forgets_addresses) {
             (0..GIDS).for_each(|index| port.set_gid(index, Gid([0; 16])));
@@ -287,7 +287,7 @@ where
         self.write(offset & !7, value, true);
     }
 
-    /// The card has no memory of its own: QUERY_DEVICE says so.
+    /// QUERY_DEVICE says that the card has no memory.
     fn read_device_memory(&mut self, _offset: u64, destination: &mut [u8]) {
         destination.fill(0xff);
     }

@@ -37,8 +37,8 @@ fn commands_are_executed_in_order() {
     expect_passed(&["commands"]);
 }
 
-/// Goal: a reset in the middle of reads and writes. Method: each reset comes a few cycles later than
-/// the one before; some have to meet commands under way.
+/// Goal: a reset in the middle of reads and writes. Method: each reset comes a few cycles later
+/// than the one before; some have to meet commands under way.
 #[test]
 fn a_reset_under_way_is_clean() {
     let reports = check(&["reset-dma"]);

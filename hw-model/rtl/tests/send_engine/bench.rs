@@ -44,7 +44,7 @@ impl Queue {
     }
 }
 
-/// A client of memory_unit: the answers that it is owed.
+/// A client of memory_unit: the answers that are pending.
 #[derive(Default)]
 struct Client {
     answers: VecDeque<(Piece, u8)>,
@@ -552,8 +552,8 @@ impl Bench {
             && self.wake.is_empty()
     }
 
-    /// Runs until every program is done, or nothing can happen any more. The clock jumps to the next
-    /// deadline when all is quiet.
+    /// Runs until every program is done, or nothing can happen any more. The clock jumps to the
+    /// next deadline when all is quiet.
     pub fn run(&mut self) {
         let limit = self.rtl.cycles() + CYCLES_MAX;
         loop {
@@ -590,8 +590,8 @@ impl Bench {
         self.control(0, qp, psn);
     }
 
-    /// Takes a QP through RESET, and back to RTS with another program. What is under way towards it is
-    /// lost, as steer would drop it.
+    /// Takes a QP through RESET, and back to RTS with another program. What is under way towards it
+    /// is lost, as steer would drop it.
     pub fn restart(&mut self, qp: u8, queue: Queue) {
         self.queues[usize::from(qp)].context.state = 0;
         self.wake.push_back(qp);

@@ -96,8 +96,8 @@ fn programs_without_losses() {
     });
 }
 
-/// Goal: no more than 64 requests are outstanding, and RNR NAKs are obeyed to their time. Method: many
-/// short WQEs, few completions; the peer looks at its clock.
+/// Goal: no more than 64 requests are outstanding, and RNR NAKs are obeyed to their time. Method:
+/// many short WQEs, few completions; the peer looks at its clock.
 #[test]
 fn long_rings_of_short_messages() {
     for_each_seed(SEEDS, |seed| {
@@ -127,8 +127,8 @@ fn long_rings_of_short_messages() {
     });
 }
 
-/// Goal: the send side is no bottleneck for long messages. Method: one QP, a host that never stalls; a
-/// packet of 4096 bytes is 66 beats of 64 bytes, one of 1024 bytes 18.
+/// Goal: the send side is no bottleneck for long messages. Method: one QP, a host that never
+/// stalls; a packet of 4096 bytes is 66 beats of 64 bytes, one of 1024 bytes 18.
 #[test]
 fn cycles_for_each_packet() {
     for (path_mtu, most) in [(5, 66), (3, 40)] {
@@ -415,8 +415,8 @@ fn doorbells_that_go_back_or_too_far_change_nothing() {
     assert_eq!((bench.doorbell_errors, bench.query(0)), (5, (0, 0, 0, 0)));
 }
 
-/// Goal: the longest READ takes half of all PSNs and its whole length, and nothing is begun behind it
-/// that would take more. Method: a peer that does not answer, and retries that end.
+/// Goal: the longest READ takes half of all PSNs and its whole length, and nothing is begun behind
+/// it that would take more. Method: a peer that does not answer, and retries that end.
 #[test]
 fn the_longest_read_fills_the_window() {
     for path_mtu in 1..=5 {

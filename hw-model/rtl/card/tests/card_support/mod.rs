@@ -27,7 +27,7 @@ const MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 0x42];
 const QPN_BASE: u32 = 0x1_0000;
 /// Cycles that pass with an access to a register: what is under way goes on, and does not end.
 const CYCLES_PER_ACCESS: u64 = 12;
-/// Calls in which the card is quiet, when nobody interferes.
+/// Calls in which the card is quiet, when nothing else comes.
 const RUNS_MAX: usize = 1000;
 
 /// Host memory, interrupts and doorbells.
