@@ -193,7 +193,7 @@ impl Pair {
     fn new(seed: u64) -> Self {
         let mut msix = MsixTable::new();
         for vector in 0..EQS as u32 {
-            msix.write(vector * MSIX_ENTRY_SIZE as u32 + VECTOR_CONTROL, 0);
+            msix.write(vector * MSIX_ENTRY_SIZE + VECTOR_CONTROL, 0);
         }
         Self {
             random: SplitMix64::new(seed),

@@ -31,7 +31,7 @@ impl Packet {
     /// PSNs that it takes.
     pub fn psns(&self, log_mtu: u32) -> u32 {
         match self.opcode {
-            READ if self.length > 0 => (self.length - 1 >> log_mtu) + 1,
+            READ if self.length > 0 => ((self.length - 1) >> log_mtu) + 1,
             _ => 1,
         }
     }

@@ -44,7 +44,7 @@ impl Peer {
         match random.below(if self.careful { 4000 } else { 400 }) % 1000 {
             0..=19 if !self.history.is_empty() => self.repeated(quiet, random).unwrap_or(packet),
             20..=39 => {
-                packet.psn = packet.psn + 1 + random.below(5) as u32 & 0xff_ffff;
+                packet.psn = (packet.psn + 1 + random.below(5) as u32) & 0xff_ffff;
                 packet
             }
             40 => {
@@ -93,7 +93,7 @@ impl Peer {
             return Some(packet);
         }
         let skipped = random.below(u64::from(packet.psns(self.log_mtu))) as u32;
-        packet.psn = packet.psn + skipped & 0xff_ffff;
+        packet.psn = (packet.psn + skipped) & 0xff_ffff;
         packet.address = packet
             .address
             .wrapping_add(u64::from(skipped << self.log_mtu));

@@ -1,7 +1,7 @@
 //! What stands around the send engine: host memory, memory_unit, tables, transmit, steer, scatter,
 //! completion_writer. Every port stalls at random.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use ferroce_rtl::verilated::send_engine::SendEngine;
 use ferroce_rtl::{LINE, words};
@@ -56,8 +56,8 @@ pub struct Bench {
     pub queues: Vec<Queue>,
     pub now_ns: u64,
     pub answers: Answers,
-    ring: HashMap<u64, [u8; LINE]>,
-    memory: HashMap<u64, u8>,
+    ring: BTreeMap<u64, [u8; LINE]>,
+    memory: BTreeMap<u64, u8>,
     reads: Vec<(u64, u8)>,
     clients: [Client; 2],
     packets: VecDeque<TxPacket>,
@@ -93,8 +93,8 @@ impl Bench {
             queues: Vec::new(),
             now_ns: 1000,
             answers: Answers::new(),
-            ring: HashMap::new(),
-            memory: HashMap::new(),
+            ring: BTreeMap::new(),
+            memory: BTreeMap::new(),
             reads: Vec::new(),
             clients: Default::default(),
             packets: VecDeque::new(),

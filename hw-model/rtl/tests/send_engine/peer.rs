@@ -186,7 +186,7 @@ impl Peer {
         if takes_receive && self.conduct.rnr != 0 && random.below(self.conduct.rnr) == 0 {
             self.nak_out = true;
             self.rnr_naks += 1;
-            let rnr = (ACK, packet.psn, RNR_SYNDROME | 1 + random.below(3) as u32);
+            let rnr = (ACK, packet.psn, RNR_SYNDROME | (1 + random.below(3) as u32));
             self.answer(random, cycle, answers, rnr, Vec::new());
             return;
         }
