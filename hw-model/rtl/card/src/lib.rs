@@ -37,8 +37,6 @@ const WAVE_VARIABLE: &str = "FERROCE_RTL_WAVE";
 const POWER_ON_CYCLES: u64 = 4;
 /// Entries of the card's GID table.
 const GIDS: usize = 16;
-/// Bytes of a line of the DMA, and of a beat of a frame.
-const LINE: usize = 64;
 
 /// The card behind a port.
 #[derive(Debug)]
@@ -63,8 +61,7 @@ impl<P: Port> RtlNic<P> {
         &mut self.rtl
     }
 
-    /// Limits the next calls of [`Function::advance`] to these cycles each, so that a test can come
-    /// between.
+    /// Runs as [`Function::advance`] does, but at most this number of clock cycles.
     pub fn run<H: Host>(
         &mut self,
         now: Instant,
@@ -180,14 +177,19 @@ impl<P: Port> RtlNic<P> {
         self.access();
         self.rtl.set_read_valid(0);
         let value = self.rtl.read_data();
-        if self.polls_doorbells && u32::from(at) & !7 == offset::capability {
-            let mut capability = Capability::default();
-            capability.set_polled_doorbells(true);
-            let shift = if is_wide { 0 } else { 8 * (at & 4) };
-            return value
-                | (capability.bits() >> shift) & if is_wide { u64::MAX } else { 0xffff_ffff };
+        value | self.polled_doorbells(at.into(), is_wide)
+    }
+
+    /// Returns what this process adds to a register: doorbell pages that it polls for the card.
+    fn polled_doorbells(&self, at: u32, is_wide: bool) -> u64 {
+        let mut capability = Capability::default();
+        capability.set_polled_doorbells(self.polls_doorbells);
+        match (at, is_wide) {
+            (offset::capability, true) => capability.bits(),
+            (offset::capability, false) => capability.bits() & u64::from(u32::MAX),
+            (at, _) if at == offset::capability + 4 => capability.bits() >> 32,
+            _ => 0,
         }
-        value
     }
 
     fn write(&mut self, at: u32, value: u64, is_wide: bool) {
@@ -297,7 +299,7 @@ where
     fn counters(&mut self) -> Counters {
         let mut values = [0; COUNTER_COUNT];
         for (at, value) in (COUNTERS_OFFSET..).step_by(8).zip(&mut values) {
-            *value = self.read(Instant::ZERO, at, true);
+            *value = self.read(Instant::from_ns(self.now_ns), at, true);
         }
         Counters::from_values(values)
     }

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use ferroce_model::ports::host::{Doorbell, Host, WriteOrder};
+use ferroce_rtl_harness::{LINE, bytes, words};
 use ferroce_units::Instant;
 
-use crate::LINE;
 use crate::verilated::Card;
 
 /// Cycles from the request of a line to the line.
@@ -62,7 +62,7 @@ impl Lines {
             let result = host.dma_read(now, read.iova, &mut line);
             rtl.set_dma_line_tag(read.tag);
             rtl.set_dma_line_error(u8::from(result.is_err()));
-            rtl.set_dma_line(words(&line));
+            rtl.set_dma_line(words(&line, 0));
         }
         rtl.set_dma_read_ready(u8::from(self.reads.len() < MAX_READS));
         rtl.set_dma_write_ready(1);
@@ -144,16 +144,6 @@ impl Iterator for Runs {
         self.0 = if end == LINE { 0 } else { self.0 >> end << end };
         Some(start..end)
     }
-}
-
-/// Converts a line to words as Verilator stores it.
-pub fn words(line: &[u8; LINE]) -> [u32; LINE / 4] {
-    core::array::from_fn(|i| u32::from_le_bytes(core::array::from_fn(|byte| line[4 * i + byte])))
-}
-
-/// Converts words as Verilator stores them to a line.
-pub fn bytes(words: [u32; LINE / 4]) -> [u8; LINE] {
-    core::array::from_fn(|i| words[i / 4].to_le_bytes()[i % 4])
 }
 
 #[cfg(test)]

@@ -3,11 +3,10 @@
 use std::collections::VecDeque;
 
 use ferroce_model::ports::port::{Port, Reservation, Route};
+use ferroce_rtl_harness::{LINE, bytes, words};
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::Frame;
 
-use crate::LINE;
-use crate::memory::{bytes, words};
 use crate::verilated::Card;
 
 /// The longest frame: 4096 bytes of payload with all headers.
@@ -84,9 +83,7 @@ impl<P: Port> Wire<P> {
         if let Some((frame, begin)) = &self.received {
             let rest = &frame[*begin..];
             let count = rest.len().min(LINE);
-            let mut beat = [0; LINE];
-            beat[..count].copy_from_slice(&rest[..count]);
-            rtl.set_rx_data(words(&beat));
+            rtl.set_rx_data(words(&rest[..count], 0));
             rtl.set_rx_bytes(count as u8);
             rtl.set_rx_last(u8::from(count == rest.len()));
         }

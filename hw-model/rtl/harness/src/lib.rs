@@ -10,11 +10,13 @@
 
 #[cfg(feature = "build")]
 pub mod build;
+mod line;
 mod port;
 #[expect(unsafe_code, reason = "the only calls of the generated C++")]
 mod simulation;
 mod waves;
 
+pub use line::{LINE, bytes, words};
 pub use port::{Direction, Port, PortValue};
 pub use simulation::{Functions, Simulation, TraceError};
 pub use waves::Waves;
