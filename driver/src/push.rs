@@ -108,13 +108,10 @@ impl QueuePush {
 
     /// Returns the number of blocks of a push of the WQE `words`; zero when it cannot be pushed.
     pub(crate) fn blocks(&self, mut words: impl ExactSizeIterator<Item = u64>) -> usize {
-        let blocks = blocks_for(words.len()).unwrap_or(usize::MAX);
+        let blocks = blocks_for(words.len()).filter(|blocks| *blocks <= self.max_blocks);
         let control = words.next().unwrap_or_default() as u32;
         let is_wanted = !self.inline_only || ControlWord::from_bits(control).inline();
-        match blocks <= self.max_blocks && is_wanted {
-            true => blocks,
-            false => 0,
-        }
+        blocks.filter(|_| is_wanted).unwrap_or(0)
     }
 
     /// Pushes the WQE `words`, which ends at `producer`. Returns false when it cannot be pushed, or

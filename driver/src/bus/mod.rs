@@ -204,7 +204,8 @@ pub trait Bus: Send + Sync {
     }
 
     /// Writes `words`, whole blocks of a push window, to BAR2 from slot `slot` on (byte offset `8 *
-    /// slot`), and flushes the write-combining buffers.
+    /// slot`), and flushes the write-combining buffers. Blocks behind the end of the window go to
+    /// its start.
     ///
     /// Never called when [`Bus::push_blocks`] is zero.
     fn push(&self, slot: u32, words: &[u64]) {

@@ -47,7 +47,7 @@ module doorbell_table (
     localparam int LOG_FIFO = 4;
     localparam int SLOT_BITS = card_pkg::LOG_SLOTS + 1;
 
-    // --------------------------------------------------------------------------------- who comes next
+    // ------------------------------------------------------------------------ the doorbell that is next
     logic        next_valid, next_ready;
     logic [82:0] next_word;
     fifo #(.BITS(83), .LOG_DEPTH(LOG_FIFO)) landed (

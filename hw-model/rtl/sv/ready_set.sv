@@ -1,8 +1,8 @@
-// A set of QPs that want something, and whose turn it is: groups of 16 in turn, and in each group its
-// members in turn.
+// A set of QPs that have work, served in turn: groups of 16 in turn, and in each group its members in
+// turn.
 //
 // Ports: `set_valid[i]` puts `set_qp[i]` into the set; `pick_valid` and `pick_qp` offer a member,
-// which `pick_ready` takes out. `empty`: nobody is in it.
+// which `pick_ready` takes out. `empty`: it has no member.
 // Invariants: a member that is put in again while it is taken stays; every member has its turn before
 // another one has it 256 times.
 module ready_set #(

@@ -7,7 +7,8 @@
 //! slot names. A window has two halves, used in turn: while a write-combining buffer of the
 //! processor may still hold what was written to one half, the other one is filled.
 //!
-//! A push is one to [`MAX_BLOCKS`] [`PushBlock`]s from the start of a half on. The doorbell value
+//! A push is one to [`MAX_BLOCKS`] [`PushBlock`]s from the start of a half on; the fifth one is the
+//! first of the other half. The doorbell value
 //! is in front because a WQE does not name its QP, because what lands is then a doorbell like any
 //! other, and because its index distinguishes a late push from a new one. It is in every block
 //! because a block is the most that arrives in one piece (one TLP), and blocks arrive in any order.

@@ -186,7 +186,7 @@ fn crates() -> BTreeMap<String, Crate> {
     crates
 }
 
-/// The parts of a module's path, of which a group is no part of its own.
+/// Returns the parts of a module's path. A folder of [`GROUPS`] and what lies in it are one part.
 fn parts(folder: &str, module: &Path) -> Path {
     let mut parts = Path::new();
     let mut group = String::new();
