@@ -4,9 +4,11 @@ use std::collections::VecDeque;
 
 use ferroce_units::Instant;
 
+use crate::ports::host::Host;
 use crate::ports::port::Port;
 use crate::time::edge::Edge;
 use crate::time::timing::{PLANNING_HORIZON, Stage, Timing, Work};
+use crate::time::turn::Turn;
 
 /// A packet of a request that is complete when its last one has left the card (UC, UD).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,13 +65,28 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
             let Some((ready, departing)) = self.egress.pop_until(until) else {
                 break;
             };
-            let mut at = ready;
-            if let Some(frame) = departing.frame {
-                let work = Work::bytes(frame.as_ref().len() as u32);
-                at = timing.reserve(now, ready, Stage::MacTransmit, work);
-                port.transmit(at, frame);
-            }
-            self.left.extend(departing.sent.map(|sent| (at, sent)));
+            self.transmit_one(now, ready, departing, timing, port);
+        }
+    }
+
+    /// Puts a frame that is ready at `ready` on the wire.
+    #[inline(always)]
+    fn transmit_one<P: Port<Frame = F>, T: Timing>(
+        &mut self,
+        now: Instant,
+        ready: Instant,
+        departing: Departing<F>,
+        timing: &mut T,
+        port: &mut P,
+    ) {
+        let mut at = ready;
+        if let Some(frame) = departing.frame {
+            let work = Work::bytes(frame.as_ref().len() as u32);
+            at = timing.reserve(now, ready, Stage::MacTransmit, work);
+            port.transmit(at, frame);
+        }
+        if let Some(sent) = departing.sent {
+            self.left.push_back((at, sent));
         }
     }
 
@@ -86,9 +103,18 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
     }
 
     /// Takes a frame that is ready at `ready`. The caller has looked at [`Mac::is_full`].
-    #[inline]
-    pub fn send(&mut self, ready: Instant, departing: Departing<F>) {
-        self.egress.push(ready, departing);
+    #[inline(always)]
+    pub(crate) fn send<P: Port<Frame = F>, H: Host, T: Timing>(
+        &mut self,
+        turn: &mut Turn<'_, H, T>,
+        ready: Instant,
+        departing: Departing<F>,
+        port: &mut P,
+    ) {
+        match self.egress.is_empty() && turn.passes(ready) {
+            true => self.transmit_one(turn.now, ready, departing, turn.timing, port),
+            false => self.egress.push(ready, departing),
+        }
     }
 
     /// Takes the report of the next packet that has left.
@@ -101,6 +127,12 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
     #[inline]
     pub fn next_left(&self) -> Option<(Instant, Sent)> {
         self.left.front().copied()
+    }
+
+    /// Returns true if a received frame can be taken.
+    #[inline]
+    pub fn has_received(&self) -> bool {
+        !self.ingress.is_empty()
     }
 
     /// Takes the next received frame, and when its last byte is there.

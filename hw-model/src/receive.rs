@@ -86,6 +86,12 @@ impl<F> Receive<F> {
         self.inbound.len()
     }
 
+    /// Returns true if no received packet waits.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.inbound.is_empty()
+    }
+
     /// Returns the time at which [`Receive::step`] has something to do.
     pub fn next_step(&self) -> Option<Instant> {
         let ready = self.inbound.next_delivery()?;

@@ -86,7 +86,7 @@ impl<M: TranslationTable> MemoryUnit<M> {
         access: &Access,
         dma: &mut Dma<'_, H>,
     ) -> Result<(), ProtectionFault> {
-        let result = self.mpt.check(access, dma).map(drop);
+        let result = self.mpt.check(access, dma).map(|_| ());
         count_fault(result, dma)
     }
 
@@ -216,8 +216,8 @@ impl<M: TranslationTable> MemoryUnit<M> {
         dma: &mut Dma<'_, H>,
     ) -> Result<Instant, ProtectionFault> {
         let entry = self.mpt.check(access, dma)?;
-        if !is_in_host_memory(&entry) {
-            match self.on_chip(&entry, access)? {
+        if !is_in_host_memory(entry) {
+            match on_chip(&mut self.device, entry, access)? {
                 Some((_, bytes)) => destination.copy_from_slice(bytes),
                 None => destination.fill(0),
             }
@@ -227,7 +227,7 @@ impl<M: TranslationTable> MemoryUnit<M> {
         while done < destination.len() {
             let run = self
                 .mtt
-                .translate(&entry, access.address + done as u64, dma)?;
+                .translate(entry, access.address + done as u64, dma)?;
             let length = run.length.min((destination.len() - done) as u64) as usize;
             let there = dma.request(run.iova, &mut destination[done..done + length])?;
             complete = complete.max(there);
@@ -243,8 +243,8 @@ impl<M: TranslationTable> MemoryUnit<M> {
         dma: &mut Dma<'_, H>,
     ) -> Result<(), ProtectionFault> {
         let entry = self.mpt.check(access, dma)?;
-        if !is_in_host_memory(&entry) {
-            if let Some((_, bytes)) = self.on_chip(&entry, access)? {
+        if !is_in_host_memory(entry) {
+            if let Some((_, bytes)) = on_chip(&mut self.device, entry, access)? {
                 bytes.copy_from_slice(source);
             }
             return Ok(());
@@ -253,32 +253,32 @@ impl<M: TranslationTable> MemoryUnit<M> {
         while done < source.len() {
             let run = self
                 .mtt
-                .translate(&entry, access.address + done as u64, dma)?;
+                .translate(entry, access.address + done as u64, dma)?;
             let length = run.length.min((source.len() - done) as u64) as usize;
             dma.write(run.iova, &source[done..done + length])?;
             done += length;
         }
         Ok(())
     }
+}
 
-    /// The bytes of an access to a region that does not lie in host memory, and their offset in the
-    /// device's memory; `None`: a null region, which reads as zeros and forgets what is written.
-    #[cold]
-    fn on_chip(
-        &mut self,
-        entry: &MemoryEntry,
-        access: &Access,
-    ) -> Result<Option<(u64, &mut [u8])>, ProtectionFault> {
-        if entry.word.null() {
-            return Ok(None);
-        }
-        let (address, length) = (access.address, access.length);
-        let offset = entry.translation.wrapping_add(address - entry.start);
-        // CREATE_MR has checked the place, but the entry has been in host memory since.
-        match self.device.range(offset, length as usize) {
-            Some(bytes) => Ok(Some((offset, bytes))),
-            None => Err(ProtectionFault::Bounds { address, length }),
-        }
+/// The bytes of an access to a region that does not lie in host memory, and their offset in the
+/// device's memory; `None`: a null region, which reads as zeros and forgets what is written.
+#[cold]
+fn on_chip<'a>(
+    device: &'a mut DeviceMemory,
+    entry: &MemoryEntry,
+    access: &Access,
+) -> Result<Option<(u64, &'a mut [u8])>, ProtectionFault> {
+    if entry.word.null() {
+        return Ok(None);
+    }
+    let (address, length) = (access.address, access.length);
+    let offset = entry.translation.wrapping_add(address - entry.start);
+    // CREATE_MR has checked the place, but the entry has been in host memory since.
+    match device.range(offset, length as usize) {
+        Some(bytes) => Ok(Some((offset, bytes))),
+        None => Err(ProtectionFault::Bounds { address, length }),
     }
 }
 

@@ -186,12 +186,15 @@ impl Mpt {
 
     /// Checks an access in the order key, protection domain, rights, bounds, and returns the
     /// region. Rights come before bounds as in IBTA vol 1, 10.6.3.
+    ///
+    /// The entry is not copied: a copy is stored in other widths than it is loaded in, and such a
+    /// load waits until all stores before it have left the processor.
     #[inline]
     pub fn check<H: Host>(
         &mut self,
         access: &Access,
         dma: &mut Dma<'_, H>,
-    ) -> Result<MemoryEntry, ProtectionFault> {
+    ) -> Result<&MemoryEntry, ProtectionFault> {
         let entry = self.lookup(access.key, dma)?;
         if entry.pd != access.pd {
             return Err(ProtectionFault::ProtectionDomain { key: access.key });
@@ -214,7 +217,7 @@ impl Mpt {
             let (address, length) = (access.address, access.length);
             return Err(ProtectionFault::Bounds { address, length });
         }
-        Ok(*entry)
+        Ok(entry)
     }
 }
 

@@ -6,7 +6,7 @@ use ferroce_units::Instant;
 
 use crate::completion::cqe_builder;
 use crate::contexts::queue_pair::QueuePair;
-use crate::mac::{Departing, Mac, Sent};
+use crate::mac::{Departing, Sent};
 use crate::ports::host::Host;
 use crate::ports::port::Port;
 use crate::processing_unit::Outbound;
@@ -120,7 +120,12 @@ impl Transmit {
             Packetized::Frame(frame) => {
                 let work = Work::bytes(frame.as_ref().len() as u32);
                 let departure = turn.reserve(payload_read, Stage::Packetize, work);
-                depart(ports.mac, qp, departure, Some(frame), &packet);
+                let departing = Departing {
+                    frame: Some(frame),
+                    sent: report_of(qp, &packet),
+                };
+                let departure = in_order(qp, departure);
+                ports.mac.send(turn, departure, departing, ports.port);
             }
             Packetized::Full => {
                 turn.counters.add(Counter::tx_stalls, 1);
@@ -130,7 +135,14 @@ impl Transmit {
             }
             Packetized::Lost => {
                 turn.counters.add(Counter::tx_no_route, 1);
-                depart(ports.mac, qp, ready, None, &packet);
+                if let Some(sent) = report_of(qp, &packet) {
+                    let departing = Departing {
+                        frame: None,
+                        sent: Some(sent),
+                    };
+                    let departure = in_order(qp, ready);
+                    ports.mac.send(turn, departure, departing, ports.port);
+                }
             }
             Packetized::Fault => {
                 cqe_builder::fail_payload(turn.now, qp, &packet);
@@ -141,28 +153,23 @@ impl Transmit {
     }
 }
 
-/// Passes a packet of `qp` that is ready at `ready` to the MAC. A packet without a frame is lost;
-/// its sender is notified in its order.
-#[inline]
-fn depart<F: AsRef<[u8]> + AsMut<[u8]>>(
-    mac: &mut Mac<F>,
-    qp: &mut QueuePair,
-    ready: Instant,
-    frame: Option<F>,
-    packet: &Packet,
-) {
-    let request = packet.request.filter(|_| qp.is_unreliable());
-    let sent = request.map(|request| Sent {
+/// Returns when a packet of `qp` that is ready at `ready` departs: packets of one queue pair leave in
+/// order.
+#[inline(always)]
+fn in_order(qp: &mut QueuePair, ready: Instant) -> Instant {
+    qp.progress.departure = ready.max(qp.progress.departure);
+    qp.progress.departure
+}
+
+/// Returns the request to be notified when the packet has left the card. A packet that is lost
+/// before the wire notifies in its order, too.
+#[inline(always)]
+fn report_of(qp: &QueuePair, packet: &Packet) -> Option<Sent> {
+    let request = packet.request.filter(|_| qp.is_unreliable())?;
+    Some(Sent {
         qp: qp.index,
         request,
-    });
-    if frame.is_none() && sent.is_none() {
-        return;
-    }
-    // Packets of one queue pair leave in order.
-    qp.progress.departure = ready.max(qp.progress.departure);
-    let departing = Departing { frame, sent };
-    mac.send(qp.progress.departure, departing);
+    })
 }
 
 /// Drops the packets behind one whose payload could not be gathered: requests behind a request,

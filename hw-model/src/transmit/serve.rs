@@ -21,6 +21,12 @@ use crate::transmit::{Transmit, TransmitPorts, local_operation};
 const MAX_READ_BACKLOG: Duration = Duration::from_us(1);
 
 impl Transmit {
+    /// Returns true if [`Transmit::complete_fetches`] has nothing to do, now or later.
+    #[inline]
+    pub fn fetches_nothing(&self) -> bool {
+        self.fetch.is_idle()
+    }
+
     /// Completes WQE fetches whose data has arrived. Returns true if there were some.
     #[inline]
     pub fn complete_fetches<H: Host, T: Timing, P: Port, M>(

@@ -161,6 +161,12 @@ impl WqeFetch {
         self.free.len()
     }
 
+    /// Returns true if no fetch is under way, and no queue pair waits for a buffer.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.under_way.is_empty() && self.waiting.is_empty()
+    }
+
     /// Fetches that are under way.
     pub fn under_way(&self) -> usize {
         self.under_way.len()

@@ -104,16 +104,15 @@ impl UntimedHost for ProcessHost {
 
     #[inline]
     fn next_doorbell(&mut self) -> Option<Doorbell> {
-        let doorbell = self.take_doorbell();
-        if self.faults.is_empty() || doorbell.is_none() {
-            return doorbell;
+        if !self.faults.is_empty() {
+            return self.next_doorbell_with_faults();
         }
-        self.lose_doorbells(doorbell)
+        self.take_doorbell()
     }
 }
 
 impl ProcessHost {
-    #[inline]
+    #[inline(always)]
     fn take_doorbell(&mut self) -> Option<Doorbell> {
         let slot = self
             .direct

@@ -4,7 +4,7 @@ use ferroce_spec::counter::Counter;
 use ferroce_transport::AtomicOperation;
 use ferroce_units::Duration;
 
-use super::{MemoryUnit, count_fault, is_in_host_memory};
+use super::{MemoryUnit, count_fault, is_in_host_memory, on_chip};
 use crate::config::NicConfig;
 use crate::dma::{ATOMIC_BYTES, Dma};
 use crate::ports::host::{DmaAtomic, DmaError, Host};
@@ -107,8 +107,8 @@ impl<M: TranslationTable> MemoryUnit<M> {
     ) -> Result<u64, ProtectionFault> {
         let address = access.address;
         let entry = self.mpt.check(access, dma)?;
-        if !is_in_host_memory(&entry) {
-            let (offset, original) = match self.on_chip(&entry, access)? {
+        if !is_in_host_memory(entry) {
+            let (offset, original) = match on_chip(&mut self.device, entry, access)? {
                 Some((offset, bytes)) if offset % ATOMIC_BYTES as u64 == 0 => {
                     (offset, apply(operation, bytes))
                 }
@@ -120,7 +120,7 @@ impl<M: TranslationTable> MemoryUnit<M> {
         }
         // The virtual address is a multiple of eight; the region or window need not begin at one.
         // A page does, and so an aligned operand does not cross its end.
-        let run = self.mtt.translate(&entry, address, dma)?;
+        let run = self.mtt.translate(entry, address, dma)?;
         if run.iova % ATOMIC_BYTES as u64 != 0 {
             return Err(ProtectionFault::Alignment { address });
         }

@@ -42,9 +42,10 @@ impl ProcessHost {
         !self.faults.is_empty() && self.faults.take(fault)
     }
 
-    /// Returns the first doorbell, from `next` on, that is not lost.
+    /// Returns the next doorbell that is not lost.
     #[cold]
-    pub(super) fn lose_doorbells(&mut self, mut next: Option<Doorbell>) -> Option<Doorbell> {
+    pub(super) fn next_doorbell_with_faults(&mut self) -> Option<Doorbell> {
+        let mut next = self.take_doorbell();
         while next.is_some() && self.faults.take(DeviceFault::StuckDoorbell) {
             next = self.take_doorbell();
         }
