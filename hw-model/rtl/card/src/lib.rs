@@ -73,6 +73,7 @@ impl<P: Port> RtlNic<P> {
         let mut worked = std::mem::take(&mut self.was_written);
         let end = self.rtl.cycles() + cycles;
         loop {
+            host.set_cycle(self.rtl.cycles());
             worked |= self.offer(now, host, port);
             self.rtl.settle();
             if self.is_quiet() {
@@ -302,6 +303,10 @@ where
             *value = self.read(Instant::from_ns(self.now_ns), at, true);
         }
         Counters::from_values(values)
+    }
+
+    fn cycles(&self) -> Option<u64> {
+        Some(self.rtl.cycles())
     }
 
     fn advance<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> Progress {

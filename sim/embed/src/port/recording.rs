@@ -1,4 +1,6 @@
-//! Which frames a function records in its capture.
+//! Which frames a function records in its capture, and in its record.
+
+use ferroce_record::{Kind, flags};
 
 use super::FabricPort;
 use super::frame::Frame;
@@ -12,6 +14,15 @@ impl FabricPort {
         let is_recorded = self.is_recorded(frame);
         if let Some(capture) = self.capture.as_mut().filter(|_| !is_recorded) {
             capture.record(frame.as_ref(), carries_icrc(frame));
+        }
+    }
+
+    /// Writes a frame to the function's record.
+    #[cold]
+    pub(super) fn note_frame(&self, kind: Kind, frame: &Frame, has_icrc: bool) {
+        if let Some(recorder) = &self.recorder {
+            let flags = if has_icrc { 0 } else { flags::NO_ICRC };
+            recorder.record_with(kind, flags, 0, 0, frame.as_ref());
         }
     }
 
