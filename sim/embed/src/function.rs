@@ -28,7 +28,7 @@ use crate::in_process::{self, InProcess, mapping_calls};
 use crate::neighbours::Neighbours;
 use crate::port::FabricPort;
 use crate::uplink::{Uplink, UplinkSpec};
-use crate::{background, devices, faults, random_keys, recovery};
+use crate::{background, cycles, devices, faults, random_keys, recovery};
 
 /// Time limit for another thread that is opening.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -322,6 +322,7 @@ impl Drop for Model {
         self.bus.linger();
         self.bus.stop();
         mapping_calls::remove(&self.bus);
+        count_cycles(&self.bus);
         // The last reference may be dropped by an interrupt handler on that very thread.
         if thread.thread().id() != std::thread::current().id() {
             let _ = thread.join();
@@ -371,7 +372,18 @@ extern "C" fn linger_at_exit() {
     });
     for function in functions {
         function.bus.linger();
+        if let Some(bus) = function.in_process() {
+            count_cycles(bus);
+        }
         // Not dropped here: other threads may use it until the process has ended.
         std::mem::forget(function);
+    }
+    cycles::print();
+}
+
+/// Adds the clock cycles of a card in RTL to those of this process.
+fn count_cycles(bus: &InProcess) {
+    if let Some(cycles) = bus.cycles() {
+        cycles::add(cycles, bus.clock().now().as_ns());
     }
 }

@@ -266,9 +266,9 @@ impl InProcess {
         self.model.lock().nic.recorder().cloned()
     }
 
-    /// Returns the clock cycles of a card in RTL.
+    /// Returns the clock cycles of a card in RTL, unless a thread runs it.
     pub fn cycles(&self) -> Option<u64> {
-        self.model.lock().nic.cycles()
+        self.model.try_lock()?.nic.cycles()
     }
 
     /// Returns its place in the registry.

@@ -67,6 +67,10 @@ pub struct Options {
     pub strict: BTreeSet<Strict>,
     /// What is left out: one of the records does not have it.
     pub without: BTreeSet<Subject>,
+    /// True if the program's data is left out: some programs send random bytes.
+    pub without_payload: bool,
+    /// Sections that are left out.
+    pub without_sections: Vec<String>,
 }
 
 impl Options {
@@ -123,6 +127,13 @@ pub fn compare(a: &Streams, b: &Streams, options: &Options) -> Report {
     let empty = Stream::default();
     let keys: BTreeSet<&Key> = a.streams.keys().chain(b.streams.keys()).collect();
     for key in keys {
+        if options
+            .without_sections
+            .iter()
+            .any(|name| **name == *key.section)
+        {
+            continue;
+        }
         let is_alone = report
             .sections
             .iter()
@@ -312,6 +323,7 @@ impl Matches {
         let is_strict = |strict| options.strict.contains(&strict);
         match a.class {
             Class::Exact => false,
+            Class::Payload => options.without_payload || a.value == b.value,
             Class::Object if !is_strict(Strict::Numbers) => match (&a.value, &b.value) {
                 (Value::Object(_, a), Value::Object(_, b)) => a == b,
                 _ => false,
@@ -367,5 +379,6 @@ fn strictness(class: Class) -> Option<Strict> {
         Class::Detail => Strict::Details,
         Class::Acknowledge => Strict::Acknowledges,
         Class::Event => Strict::Events,
+        Class::Payload => return None,
     })
 }

@@ -711,7 +711,7 @@ fn memory_fields(offset: u64, bytes: Vec<u8>, mask: &[bool]) -> Vec<Field> {
     vec![
         Field::exact("offset", offset),
         Field::exact("bytes_written", written),
-        Field::new("content", Value::Bytes(bytes), Class::Exact),
+        Field::new("content", Value::Bytes(bytes), Class::Payload),
     ]
 }
 

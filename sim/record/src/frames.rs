@@ -176,7 +176,7 @@ fn fields_of(frame: &Frame<'_>, has_icrc: bool, is_connected: bool) -> Vec<Field
     add_extension(&mut fields, &frame.headers.extension);
     fields.push(Field::exact("payload_bytes", frame.payload_length() as u64));
     let payload = Value::Bytes(frame.payload().to_vec());
-    fields.push(Field::new("payload", payload, Class::Exact));
+    fields.push(Field::new("payload", payload, Class::Payload));
     add_path(&mut fields, frame);
     if has_icrc {
         let validity = if frame.icrc_is_valid() {

@@ -126,6 +126,8 @@ pub enum Class {
     Acknowledge,
     /// What follows from the moment at which software arms a queue.
     Event,
+    /// Data of the program.
+    Payload,
 }
 
 /// Why an entry is not compared, unless that is asked for.

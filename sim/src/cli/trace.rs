@@ -45,7 +45,7 @@ pub enum Trace {
 Examples:
   ferroce selftest --record model.rec
   ferroce selftest --rtl --record card.rec
-  ferroce trace diff model.rec card.rec
+  ferroce trace diff model.rec card.rec --without timing    which sends for a time, not a number
 
 A card: its record has what the driver sees; the frames come from a capture of the wire
   ferroce selftest --device vfio:0000:01:00.0 --record card.rec
@@ -77,6 +77,14 @@ pub struct Diff {
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     strict: Vec<String>,
 
+    /// Leave out these sections: stages of `ferroce selftest`
+    #[arg(long, value_name = "SECTION", value_delimiter = ',')]
+    without: Vec<String>,
+
+    /// Do not compare the program's data: perftest sends random bytes
+    #[arg(long)]
+    without_payload: bool,
+
     /// The frames of A: a capture (pcap, pcapng) of its wire
     #[arg(long, value_name = "FILE")]
     capture_a: Option<PathBuf>,
@@ -104,7 +112,11 @@ impl Trace {
 impl Diff {
     /// Compares. Returns true if nothing differs.
     fn execute(&self) -> Result<bool, String> {
-        let mut options = Options::default();
+        let mut options = Options {
+            without_payload: self.without_payload,
+            without_sections: self.without.clone(),
+            ..Options::default()
+        };
         for name in &self.strict {
             match Strict::named(name) {
                 Some(strict) => drop(options.strict.insert(strict)),

@@ -119,7 +119,11 @@ impl Show {
                 Subject::Commands | Subject::Completions | Subject::Events
             ) {
                 let name = key.subject.entry();
-                writeln!(output, "    {name} of {key}: {}", summary(entry))?;
+                let of = match key.subject.object() {
+                    "" => String::new(),
+                    _ => format!(" of {key}"),
+                };
+                writeln!(output, "    {name}{of}: {}", summary(entry))?;
             }
         }
         Ok(())
