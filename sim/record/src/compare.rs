@@ -112,6 +112,15 @@ pub struct Report {
     pub sections: Vec<(String, &'static str)>,
     /// The first difference of each stream that has one, in the order of B.
     pub differences: Vec<Difference>,
+    /// Streams that only one of the records has.
+    pub alone: Vec<String>,
+}
+
+impl Report {
+    /// Returns true if nothing differs.
+    pub fn is_same(&self) -> bool {
+        self.differences.is_empty() && self.alone.is_empty()
+    }
 }
 
 /// Compares two records: A is what was expected, B what has happened.
@@ -147,9 +156,12 @@ pub fn compare(a: &Streams, b: &Streams, options: &Options) -> Report {
         let difference = compare_stream(key, of_a, of_b, options, &mut report);
         report.differences.extend(difference);
     }
-    report
-        .differences
-        .sort_by_key(|difference| difference.b.or(difference.a).map(|at| at.sequence));
+    // What is in memory at the end follows from what has happened.
+    report.differences.sort_by_key(|difference| {
+        let of_b = difference.b.map_or(u64::MAX, |at| at.sequence);
+        let is_memory = difference.key.subject == Subject::Memory;
+        (is_memory, of_b, difference.a.map(|at| at.sequence))
+    });
     report
 }
 
@@ -164,8 +176,24 @@ fn compare_stream(
     let of_a = chosen(a, options, report, |counts| &mut counts.0);
     let of_b = chosen(b, options, report, |counts| &mut counts.1);
     let name = numbered(key, a, b);
+    if of_a.is_empty() != of_b.is_empty() {
+        let side = if of_b.is_empty() { "A" } else { "B" };
+        let (count, entry) = (of_a.len() + of_b.len(), key.subject.entry());
+        let of = match (key.subject.object(), &*key.section) {
+            ("", "") => String::new(),
+            ("", section) => format!(" in section {section}"),
+            _ => format!(" of {name}"),
+        };
+        report
+            .alone
+            .push(format!("only {side} has: {entry} 0 to {}{of}", count - 1));
+        return None;
+    }
     for (index, (entry_a, entry_b)) in of_a.iter().zip(&of_b).enumerate() {
         report.entries += 1;
+        if let Some(difference) = written_alone(key, &name, entry_a, entry_b) {
+            return Some(difference);
+        }
         let text = compare_entry(&mut matches, entry_a, entry_b, options);
         if !text.is_empty() {
             return Some(Difference {
@@ -189,10 +217,33 @@ fn compare_stream(
             of_a.len(),
             of_b.len(),
             entry_name(key, &name, common, rest[0]),
-            summary(rest[0]),
+            beginning(rest[0]),
         ),
         a: at_a,
         b: at_b,
+    })
+}
+
+/// Returns the difference of two lines of a region that are not the same line: the first one was
+/// written in one of the records alone.
+fn written_alone(key: &Key, name: &str, a: &Entry, b: &Entry) -> Option<Difference> {
+    let offset = |entry: &Entry| match entry.fields[0].value {
+        Value::Number(offset) if key.subject == Subject::Memory => offset,
+        _ => 0,
+    };
+    let (entry, side) = match offset(a).cmp(&offset(b)) {
+        std::cmp::Ordering::Equal => return None,
+        std::cmp::Ordering::Less => (a, "A"),
+        std::cmp::Ordering::Greater => (b, "B"),
+    };
+    Some(Difference {
+        key: key.clone(),
+        text: format!(
+            "{}: written in {side} alone",
+            entry_name(key, name, 0, entry)
+        ),
+        a: (side == "A").then_some(a.at),
+        b: (side == "B").then_some(b.at),
     })
 }
 
@@ -221,10 +272,9 @@ fn numbered(key: &Key, a: &Stream, b: &Stream) -> String {
         return key.to_string();
     }
     match (a.number, b.number) {
-        (a, b) if a == b => format!("{key} ({a:#x})"),
-        (0, b) => format!("{key} (in B {b:#x})"),
-        (a, 0) => format!("{key} (in A {a:#x})"),
-        (a, b) => format!("{key} ({a:#x}, in B {b:#x})"),
+        (Some(a), Some(b)) if a != b => format!("{key} ({a:#x}, in B {b:#x})"),
+        (Some(number), _) | (None, Some(number)) => format!("{key} ({number:#x})"),
+        (None, None) => key.to_string(),
     }
 }
 
@@ -262,6 +312,13 @@ pub fn summary(entry: &Entry) -> String {
         let _ = write!(text, "{between}{} {}", field.full_name(), field.value);
     }
     text
+}
+
+/// Returns the first fields of an entry that are not zero.
+fn beginning(entry: &Entry) -> String {
+    let mut short = entry.clone();
+    short.fields.truncate(MAX_FIELDS);
+    summary(&short)
 }
 
 /// Compares two entries field by field. Returns the differences in words; none: they are the same.
@@ -326,7 +383,8 @@ impl Matches {
             Class::Payload => options.without_payload || a.value == b.value,
             Class::Object if !is_strict(Strict::Numbers) => match (&a.value, &b.value) {
                 (Value::Object(_, a), Value::Object(_, b)) => a == b,
-                _ => false,
+                // A region whose frames were captured: it was destroyed before they are read.
+                _ => self.renames(a, b),
             },
             Class::Number if !is_strict(Strict::Numbers) => self.renames(a, b),
             Class::Path if !is_strict(Strict::Path) => self.renames(a, b),

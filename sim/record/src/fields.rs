@@ -5,7 +5,8 @@ use ferroce_spec::context;
 use ferroce_spec::contract::Kind;
 use ferroce_spec::layout::{LayoutTable, WordTable};
 use ferroce_spec::register::{
-    COUNTERS_OFFSET, MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, REGISTERS, VECTOR_COUNT,
+    COUNTERS_OFFSET, MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, REGISTERS, Register, RegisterAccess,
+    VECTOR_COUNT,
 };
 
 use crate::streams::{Class, Field, Value};
@@ -83,7 +84,7 @@ pub fn number(bytes: &[u8]) -> u64 {
 /// Returns how a field of the contract is compared.
 fn class_of(table: &str, field: &str) -> Class {
     match (table, field) {
-        ("DeviceCapabilities", _) => Class::Capability,
+        ("DeviceCapabilities" | "DeviceFeatures", _) => Class::Capability,
         ("ContextTables", name) if name.starts_with("log_") => Class::Capability,
         (_, name) if name == "base" || name.ends_with("_base") => Class::Place,
         (_, "consumer_record" | "start" | "translation" | "first_page_offset") => Class::Place,
@@ -135,13 +136,21 @@ pub fn output_of(opcode: CommandOpcode) -> Option<&'static LayoutTable> {
     })
 }
 
-/// Returns the name of a register of BAR0.
-pub fn register_name(offset: u32) -> String {
-    let found = REGISTERS.iter().find(|register| {
+fn register_at(offset: u32) -> Option<&'static Register> {
+    REGISTERS.iter().find(|register| {
         let end = register.offset + register.width * register.count;
         (register.offset..end).contains(&offset)
-    });
-    if let Some(register) = found {
+    })
+}
+
+/// Returns true if software can only read a register.
+pub fn is_read_only(offset: u32) -> bool {
+    register_at(offset).is_some_and(|register| register.access == RegisterAccess::ReadOnly)
+}
+
+/// Returns the name of a register of BAR0.
+pub fn register_name(offset: u32) -> String {
+    if let Some(register) = register_at(offset) {
         let index = (offset - register.offset) / register.width;
         let half = match (offset - register.offset) % register.width {
             0 => "",

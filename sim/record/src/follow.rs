@@ -13,7 +13,7 @@ use ferroce_spec::context::{
 };
 use ferroce_spec::cqe::{self, Cqe, CqeStatus};
 use ferroce_spec::eqe::{Eqe, EventType};
-use ferroce_spec::register::{Control, offset};
+use ferroce_spec::register::{Control, MSIX_PENDING_OFFSET, MSIX_TABLE_OFFSET, offset};
 use ferroce_units::Instant;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -610,15 +610,19 @@ fn event_entry(ring: &mut Ring, bytes: &[u8], at: Position) -> Entry {
 
 fn register_entry(record: &Record, register: u32, value: u64) -> Entry {
     let name = Value::Text(fields::register_name(register));
-    let is_address = matches!(register, offset::command_queue_base)
-        || register == offset::command_queue_base + 4;
-    let class = if is_address {
-        Class::Place
-    } else {
-        Class::Exact
+    let class = match register {
+        offset::command_queue_base => Class::Place,
+        at if at == offset::command_queue_base + 4 => Class::Place,
+        // A number of commands since the last reset.
+        offset::command_queue_doorbell => Class::Address(0),
+        // The self-test writes what it has read.
+        at if fields::is_read_only(at) => Class::Capability,
+        _ => Class::Exact,
     };
     let events = offset::event_queue_doorbell..offset::event_queue_doorbell + 64;
-    let is_event = events.contains(&register) || register == offset::wake;
+    // On a card the kernel writes the MSI-X table.
+    let is_msix = (MSIX_TABLE_OFFSET..MSIX_PENDING_OFFSET).contains(&register);
+    let is_event = events.contains(&register) || register == offset::wake || is_msix;
     Entry {
         at: record.position,
         fields: vec![
@@ -627,6 +631,22 @@ fn register_entry(record: &Record, register: u32, value: u64) -> Entry {
         ],
         rule: is_event.then_some(Rule::Events),
     }
+}
+
+/// Removes the attributes that the mask of a MODIFY_QP does not name.
+fn keep_masked(fields: &mut Vec<Field>) {
+    let is_set = |field: &&Field| field.prefix.is_empty() && field.value == Value::Number(1);
+    let mask: Vec<_> = fields
+        .iter()
+        .filter(is_set)
+        .map(|field| field.name)
+        .collect();
+    fields.retain(|field| match (field.prefix, field.name) {
+        ("path", _) => mask.contains(&"path"),
+        ("context", "p_key_index") => mask.contains(&"p_key"),
+        ("context", name) => mask.contains(&name),
+        _ => true,
+    });
 }
 
 /// Returns what a command calls the object that it creates, or is about. An event queue has the
@@ -686,11 +706,17 @@ fn command_entry(entry: &CommandEntry, input: &[u8], output: Option<&[u8]>, at: 
             _ if opcode == C::MODIFY_MR => {
                 Field::new("result", Value::Number(entry.result), Class::Peer)
             }
-            _ => Field::exact("result", entry.result),
+            _ if opcode == C::NOP => Field::exact("result", entry.result),
+            // Not defined.
+            _ => Field::new("result", Value::Number(entry.result), Class::Detail),
         });
     }
     if let Some(table) = fields::input_of(opcode, input.len()) {
-        fields.extend(fields::of_layout(table, input));
+        let mut of_input = fields::of_layout(table, input);
+        if opcode == C::MODIFY_QP {
+            keep_masked(&mut of_input);
+        }
+        fields.extend(of_input);
     }
     if let (Some(table), Some(output)) = (fields::output_of(opcode), output) {
         fields.extend(fields::of_layout(table, output));

@@ -27,11 +27,26 @@ impl Loaded {
     /// # Errors
     /// [`ReadError`].
     pub fn open(path: &Path) -> Result<Self, ReadError> {
+        Self::read(path, true)
+    }
+
+    /// Reads a file as one section: to compare it with one that has no sections.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn open_whole(path: &Path) -> Result<Self, ReadError> {
+        Self::read(path, false)
+    }
+
+    fn read(path: &Path, has_sections: bool) -> Result<Self, ReadError> {
         let mut reader = Reader::open(path)?;
         let mut follower = Follower::default();
         let mut streams = Streams::default();
         let mut last = Position::default();
         while let Some(record) = reader.next_record()? {
+            if record.kind == Kind::SECTION && !has_sections {
+                continue;
+            }
             if record.kind == Kind::SECTION {
                 let name = String::from_utf8_lossy(&record.data);
                 streams.sections.push(name.as_ref().into());

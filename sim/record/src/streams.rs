@@ -235,8 +235,8 @@ pub struct Entry {
 /// A stream.
 #[derive(Debug, Clone, Default)]
 pub struct Stream {
-    /// The number of its object, as the card knows it.
-    pub number: u32,
+    /// The number of its object, as the card knows it. `None`: it has no entries.
+    pub number: Option<u32>,
     /// Its entries, in order.
     pub entries: Vec<Entry>,
 }
@@ -264,7 +264,7 @@ pub struct Streams {
 impl Sink for Streams {
     fn entry(&mut self, key: Key, number: u32, entry: Entry) {
         let stream = self.streams.entry(key).or_default();
-        stream.number = number;
+        stream.number = Some(number);
         stream.entries.push(entry);
     }
 }

@@ -62,7 +62,8 @@ Compared by meaning, or not compared, unless --strict names it:
   details          vendor error, credits, identification of IPv4, processing unit: not
   acknowledges     positive acknowledges, which may be coalesced, and requests for them: not
   retransmissions  packets with a PSN that was sent before: not
-  events           EQEs of CQs, doorbells of event queues, which follow from when software arms: not
+  events           EQEs of CQs, doorbells of event queues, which follow from when software arms, and
+                   writes to the MSI-X table, which the kernel makes on a card: not
   queries          QUERY_QP, QUERY_CQ, QUERY_SRQ, QUERY_EQ: not")]
 pub struct Diff {
     /// What was expected
@@ -110,6 +111,22 @@ impl Trace {
 }
 
 impl Diff {
+    /// Reads both records. If one of them has no sections, as that of `ferroce serve` has none, those
+    /// of the other do not count.
+    fn load(&self) -> Result<(Loaded, Loaded), String> {
+        let open = |path: &PathBuf| Loaded::open(path).map_err(|error| named(path, &error));
+        let whole = |path: &PathBuf| Loaded::open_whole(path).map_err(|error| named(path, &error));
+        let (mut a, mut b) = (open(&self.a)?, open(&self.b)?);
+        match (a.streams.sections.is_empty(), b.streams.sections.is_empty()) {
+            (true, false) => b = whole(&self.b)?,
+            (false, true) => a = whole(&self.a)?,
+            _ => {}
+        }
+        describe(&mut a, &self.a, self.capture_a.as_deref())?;
+        describe(&mut b, &self.b, self.capture_b.as_deref())?;
+        Ok((a, b))
+    }
+
     /// Compares. Returns true if nothing differs.
     fn execute(&self) -> Result<bool, String> {
         let mut options = Options {
@@ -124,13 +141,16 @@ impl Diff {
                 None => return Err(format!("--strict {name}: {}", known_names())),
             }
         }
-        let a = load(&self.a, self.capture_a.as_deref())?;
-        let b = load(&self.b, self.capture_b.as_deref())?;
+        let (a, b) = self.load()?;
         leave_out(&mut options, &a, &b);
         let report = compare(&a.streams, &b.streams, &options);
         print(&report, &b, &self.b);
-        Ok(report.differences.is_empty())
+        Ok(report.is_same())
     }
+}
+
+fn named(path: &Path, error: &dyn std::fmt::Display) -> String {
+    format!("{}: {error}", path.display())
 }
 
 fn known_names() -> String {
@@ -138,26 +158,25 @@ fn known_names() -> String {
     format!("is not one of {}, all", names.join(", "))
 }
 
-/// Reads a record, and the capture of its wire. Says what it is.
-fn load(path: &Path, capture: Option<&Path>) -> Result<Loaded, String> {
-    let named = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-    let mut loaded = Loaded::open(path).map_err(|error| named(path, &error))?;
+/// Adds the capture of its wire to a record. Says what they are.
+fn describe(loaded: &mut Loaded, path: &Path, capture: Option<&Path>) -> Result<(), String> {
     let ending = match loaded.ending {
         Ending::Closed => "",
         Ending::Full => "; it ends where the file was full",
         Ending::Cut => "; it has no end: the program was killed, or runs",
     };
     println!("{}: {}{ending}", path.display(), loaded.source.name());
-    if let Some(path) = capture {
-        let file = File::open(path).map_err(|error| named(path, &error))?;
-        let read = for_each_frame(BufReader::new(file), &mut |captured| {
-            loaded.add_frame(captured.bytes);
-            ControlFlow::Continue(())
-        });
-        read.map_err(|error| named(path, &error))?;
-        println!("{}: {} frames", path.display(), loaded.captured());
-    }
-    Ok(loaded)
+    let Some(path) = capture else {
+        return Ok(());
+    };
+    let file = File::open(path).map_err(|error| named(path, &error))?;
+    let read = for_each_frame(BufReader::new(file), &mut |captured| {
+        loaded.add_frame(captured.bytes);
+        ControlFlow::Continue(())
+    });
+    read.map_err(|error| named(path, &error))?;
+    println!("{}: {} frames", path.display(), loaded.captured());
+    Ok(())
 }
 
 /// Leaves out what one of the records cannot have.
@@ -200,11 +219,17 @@ fn print(report: &Report, b: &Loaded, path: &Path) {
             }
         }
     }
+    if !report.alone.is_empty() {
+        println!();
+    }
+    for text in &report.alone {
+        println!("{text}");
+    }
     println!(
         "\n{} streams, {} entries compared; {} streams differ",
         report.streams,
         report.entries,
-        report.differences.len()
+        report.differences.len() + report.alone.len()
     );
     let cycle = report.differences.iter().find_map(|found| found.b?.cycle);
     if let (Some(cycle), Source::Rtl) = (cycle, b.source) {
