@@ -85,7 +85,7 @@ fn perftest_differs_by_the_message_that_is_more() {
     assert_eq!(code, Some(SAME), "{output}");
     let (output, code) = diff(&scratch, &[&a, &more, "--without-payload"]);
     assert_eq!(code, Some(DIFFERENT), "{output}");
-    let packets = 20 * 65536 / 1024;
+    let packets = 20 * 65536 / 4096;
     let expected = format!("only B has request sent {packets} of QP 1");
     assert!(output.contains(&expected), "no {expected}: {output}");
 }

@@ -95,13 +95,13 @@ impl RecordingBus {
             let output = output_size(entry.opcode).min(1 << LOG_MAX_MAILBOX);
             if output > 0 && entry.output_iova != 0 {
                 if let Some(bytes) = seen.read(entry.output_iova, output) {
-                    self.observe(seen, Kind::DMA_WRITE, entry.output_iova, &bytes);
+                    self.observe(seen, Kind::DMA_WRITE, 0, entry.output_iova, &bytes);
                 }
             }
             // The result and the completion.
             let bytes = &entry_bytes(&entry)[CommandEntry::SIZE - 16..];
             let at = iova + CommandEntry::SIZE as u64 - 16;
-            self.observe(seen, Kind::DMA_WRITE, at, bytes);
+            self.observe(seen, Kind::DMA_WRITE, 0, at, bytes);
         }
     }
 
@@ -115,17 +115,19 @@ impl RecordingBus {
                 let Some(entry) = seen.read_owned(iova, ring.entry_bytes as usize, owner) else {
                     break;
                 };
-                self.observe(seen, Kind::DMA_WRITE, iova, &entry);
+                self.observe(seen, Kind::DMA_WRITE, 0, iova, &entry);
                 next = next.wrapping_add(1);
             }
         }
     }
 
     /// Records an access of the device that was read from memory.
-    fn observe(&self, seen: &mut Seen, kind: Kind, iova: u64, data: &[u8]) {
+    fn observe(&self, seen: &mut Seen, kind: Kind, more: u8, iova: u64, data: &[u8]) {
         self.recorder
-            .record_with(kind, flags::OBSERVED, 0, iova, data);
-        seen.follow(kind, iova, data);
+            .record_with(kind, flags::OBSERVED | more, 0, iova, data);
+        if more == 0 {
+            seen.follow(kind, iova, data);
+        }
     }
 
     /// Records an access to BAR0.
@@ -150,16 +152,23 @@ impl RecordingBus {
     /// Records new entries of the command queue, and their inputs.
     fn show_commands(&self, seen: &mut Seen, posted: u32) {
         let (base, log) = seen.follower.command_queue();
+        // Places that software has used again: the commands that were there have ended.
+        while posted.wrapping_sub(seen.commands.start) > 1 << log && !seen.commands.is_empty() {
+            let place = seen.commands.start & ((1 << log) - 1);
+            let at = base + u64::from(place) * CommandEntry::SIZE as u64;
+            self.observe(seen, Kind::DMA_WRITE, flags::UNSEEN, at, &[]);
+            seen.commands.start = seen.commands.start.wrapping_add(1);
+        }
         let count = posted.wrapping_sub(seen.commands.end).min(1 << log);
         for index in (0..count).map(|back| posted.wrapping_sub(count - back)) {
             let iova = base + u64::from(index & ((1 << log) - 1)) * CommandEntry::SIZE as u64;
             let Some(entry) = seen.read_entry(iova) else {
                 continue;
             };
-            self.observe(seen, Kind::DMA_READ, iova, entry_bytes(&entry));
+            self.observe(seen, Kind::DMA_READ, 0, iova, entry_bytes(&entry));
             let length = (entry.input_length as usize).min(1 << LOG_MAX_MAILBOX);
             if let Some(input) = seen.read(entry.input_iova, length) {
-                self.observe(seen, Kind::DMA_READ, entry.input_iova, &input);
+                self.observe(seen, Kind::DMA_READ, 0, entry.input_iova, &input);
             }
         }
         if seen.commands.is_empty() {

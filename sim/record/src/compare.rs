@@ -284,7 +284,13 @@ fn entry_name(key: &Key, stream: &str, index: usize, entry: &Entry) -> String {
         return format!("memory of {stream} from {}", shown(&entry.fields[0].value));
     }
     match key.subject.object() {
-        "" => format!("{} {index} ({})", key.subject.entry(), title(entry)),
+        "" => {
+            let (of, title) = (key.subject.entry(), title(entry));
+            match &*key.section {
+                "" => format!("{of} {index} ({title})"),
+                section => format!("{of} {index} in section {section} ({title})"),
+            }
+        }
         _ => format!("{} {index} of {stream}", key.subject.entry()),
     }
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ferroce_spec::command::{
-    CommandCompletion, CommandEntry, CommandOpcode, CommandStatus, ContextTables, ModifyQp,
-    ShortModifyQp, output_size,
+    CommandCompletion, CommandEntry, CommandOpcode, CommandStatus, ContextTables, LOG_MAX_MAILBOX,
+    ModifyQp, ShortModifyQp, output_size,
 };
 use ferroce_spec::context::{
     CqContext, EqContext, MemoryEntry, QpContext, QpStateCode, TranslationEntry,
@@ -108,6 +108,9 @@ impl Follower {
             Kind::REGISTER_WRITE => self.write_register(record, sink),
             Kind::POWER_OFF => self.reset(record.position, sink),
             Kind::DMA_READ => self.image.read(*address, data),
+            Kind::DMA_WRITE if record.flags & flags::UNSEEN != 0 => {
+                self.end_unseen(*address, record.position, sink);
+            }
             Kind::DMA_WRITE => self.write_memory(record, sink),
             Kind::DMA_ATOMIC if data.len() == 16 => {
                 self.image.write(*address, &data[8..], record.position);
@@ -243,15 +246,27 @@ impl Follower {
         }
     }
 
-    fn complete(&mut self, entry: &CommandEntry, at: Position, sink: &mut dyn Sink) {
-        let input_length = (entry.input_length as usize).min(4096);
-        let input = match entry.input_length {
-            0 => Vec::new(),
-            _ => self
-                .image
-                .get(entry.input_iova, input_length)
-                .unwrap_or_default(),
+    /// Takes a command whose end was not seen.
+    fn end_unseen(&mut self, iova: u64, at: Position, sink: &mut dyn Sink) {
+        let Some(entry) = self.image.get_as::<CommandEntry>(iova) else {
+            return;
         };
+        let mut found = command_entry(&entry, &self.input_of(&entry), None, at);
+        let is_of_end = |name| matches!(name, "status" | "syndrome" | "result");
+        found.fields.retain(|field| !is_of_end(field.name));
+        self.name_objects(&mut found.fields);
+        sink.entry(self.key(Subject::Commands), 0, found);
+    }
+
+    /// Returns the input of a command as the card has read it.
+    fn input_of(&self, entry: &CommandEntry) -> Vec<u8> {
+        let length = (entry.input_length as usize).min(1 << LOG_MAX_MAILBOX);
+        let input = self.image.get(entry.input_iova, length);
+        input.filter(|_| length > 0).unwrap_or_default()
+    }
+
+    fn complete(&mut self, entry: &CommandEntry, at: Position, sink: &mut dyn Sink) {
+        let input = self.input_of(entry);
         let is_success = is_success(entry.completion);
         let output = match output_size(entry.opcode) {
             size if size > 0 && is_success => self.image.get(entry.output_iova, size),

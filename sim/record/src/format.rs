@@ -178,4 +178,7 @@ pub mod flags {
     pub const NO_ICRC: u8 = 2;
     /// Not seen on the bus, but read from memory by the driver's side.
     pub const OBSERVED: u8 = 4;
+    /// The end of a command of which the driver's side knows no more than that it has ended: its
+    /// place in the ring was used again before it was read.
+    pub const UNSEEN: u8 = 8;
 }
