@@ -173,19 +173,6 @@ impl FabricPort {
         }
     }
 
-    /// Records what the function sends and receives.
-    #[must_use]
-    pub fn with_recorder(mut self, recorder: Option<Recorder>) -> Self {
-        self.computes_icrc |= recorder.is_some();
-        self.recorder = recorder;
-        self
-    }
-
-    /// Returns the recorder.
-    pub fn recorder(&self) -> Option<&Recorder> {
-        self.recorder.as_ref()
-    }
-
     /// Returns the place in the registry.
     pub fn place(&self) -> &Place {
         &self.place
@@ -508,15 +495,6 @@ impl FabricPort {
         } else {
             0
         };
-    }
-
-    #[inline]
-    fn receive_without_faults(&mut self) -> Option<Frame> {
-        let frame = self.take_frame()?;
-        if self.capture.is_some() {
-            self.record_received(&frame);
-        }
-        Some(frame)
     }
 
     /// Takes the next frame, of a ring or of the uplink.

@@ -5,24 +5,25 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ferroce_spec::command::{
-    CommandCompletion, CommandEntry, CommandOpcode, CommandStatus, ContextTables, LOG_MAX_MAILBOX,
-    ModifyQp, ShortModifyQp, output_size,
+    CommandEntry, CommandOpcode, ContextTables, LOG_MAX_MAILBOX, ModifyQp, ShortModifyQp,
+    output_size,
 };
 use ferroce_spec::context::{
     CqContext, EqContext, MemoryEntry, QpContext, QpStateCode, TranslationEntry,
 };
-use ferroce_spec::cqe::{self, Cqe, CqeStatus};
+use ferroce_spec::cqe::{self, Cqe};
 use ferroce_spec::eqe::{Eqe, EventType};
-use ferroce_spec::register::{Control, MSIX_PENDING_OFFSET, MSIX_TABLE_OFFSET, offset};
+use ferroce_spec::register::{Control, offset};
 use ferroce_units::Instant;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::fields::{self, number};
+use crate::entries;
+use crate::fields::number;
 use crate::format::{Kind, flags};
-use crate::frames::{self, Direction};
+use crate::frames::{self, Direction, Qp};
 use crate::image::{Image, LINE};
 use crate::reader::{Position, Record};
-use crate::streams::{Class, Entry, Field, Key, Rule, Sink, Subject, Value};
+use crate::streams::{Class, Entry, Field, Key, Sink, Subject, Value};
 
 /// Largest logarithm of a ring that is followed.
 const LOG_MAX_ENTRIES: u8 = 24;
@@ -59,17 +60,6 @@ impl Ring {
     }
 }
 
-/// A queue pair, also one that was destroyed.
-#[derive(Debug, Clone)]
-pub(crate) struct Qp {
-    pub(crate) section: Arc<str>,
-    pub(crate) ordinal: u32,
-    pub(crate) qpn: u32,
-    pub(crate) is_alive: bool,
-    pub(crate) context: QpContext,
-    pub(crate) newest: BTreeMap<Subject, ferroce_wire::Psn>,
-}
-
 /// A memory region.
 #[derive(Debug, Clone)]
 struct Region {
@@ -90,7 +80,7 @@ pub struct Follower {
     counts: BTreeMap<&'static str, u32>,
     cqs: BTreeMap<u32, Ring>,
     eqs: BTreeMap<u32, Ring>,
-    pub(crate) qps: Vec<Qp>,
+    qps: Vec<Qp>,
     regions: BTreeMap<u32, Region>,
     /// Source MAC addresses of the function.
     pub(crate) macs: Vec<[u8; 6]>,
@@ -115,9 +105,32 @@ impl Follower {
             Kind::DMA_ATOMIC if data.len() == 16 => {
                 self.image.write(*address, &data[8..], record.position);
             }
-            Kind::FRAME_SENT => frames::feed(self, record, Direction::Sent, sink),
-            Kind::FRAME_RECEIVED => frames::feed(self, record, Direction::Received, sink),
+            Kind::FRAME_SENT => self.take_frame(record, Direction::Sent, sink),
+            Kind::FRAME_RECEIVED => self.take_frame(record, Direction::Received, sink),
             _ => {}
+        }
+    }
+
+    fn take_frame(&mut self, record: &Record, direction: Direction, sink: &mut dyn Sink) {
+        let Some((key, number, mut entry)) = frames::entry(&mut self.qps, record, direction) else {
+            return;
+        };
+        if key.subject == Subject::RequestsReceived {
+            self.name_own_keys(&mut entry.fields);
+        }
+        sink.entry(key, number, entry);
+    }
+
+    /// Replaces the keys of the function's own regions by what they are called.
+    fn name_own_keys(&self, fields: &mut [Field]) {
+        for field in fields.iter_mut().filter(|field| field.name == "rkey") {
+            let Value::Number(key) = field.value else {
+                continue;
+            };
+            if let Some(name) = self.region_name(key as u32) {
+                field.value = Value::Object(key, name);
+                field.class = Class::Object;
+            }
         }
     }
 
@@ -179,7 +192,7 @@ impl Follower {
         sink.entry(
             self.key(Subject::Registers),
             0,
-            register_entry(record, register, value),
+            entries::register(record, register, value),
         );
         if register == offset::control && Control::from_bits(value as u32).reset() {
             self.reset(record.position, sink);
@@ -251,7 +264,7 @@ impl Follower {
         let Some(entry) = self.image.get_as::<CommandEntry>(iova) else {
             return;
         };
-        let mut found = command_entry(&entry, &self.input_of(&entry), None, at);
+        let mut found = entries::command(&entry, &self.input_of(&entry), None, at);
         let is_of_end = |name| matches!(name, "status" | "syndrome" | "result");
         found.fields.retain(|field| !is_of_end(field.name));
         self.name_objects(&mut found.fields);
@@ -267,13 +280,13 @@ impl Follower {
 
     fn complete(&mut self, entry: &CommandEntry, at: Position, sink: &mut dyn Sink) {
         let input = self.input_of(entry);
-        let is_success = is_success(entry.completion);
+        let is_success = entries::is_success(entry.completion);
         let output = match output_size(entry.opcode) {
             size if size > 0 && is_success => self.image.get(entry.output_iova, size),
             _ => None,
         };
-        let mut found = command_entry(entry, &input, output.as_deref(), at);
-        let creates = creates(entry.opcode);
+        let mut found = entries::command(entry, &input, output.as_deref(), at);
+        let creates = entries::creates(entry.opcode);
         if is_success && creates {
             self.apply(entry, &input, at, sink);
         }
@@ -328,7 +341,7 @@ impl Follower {
     }
 
     /// Returns what the region of a key is called.
-    pub(crate) fn region_name(&self, key: u32) -> Option<String> {
+    fn region_name(&self, key: u32) -> Option<String> {
         let region = self.regions.get(&(key >> 8))?;
         Some(format!("region {}", region.key.object))
     }
@@ -470,7 +483,7 @@ impl Follower {
                     .image
                     .written(iova + begin, count as usize, region.since);
                 if let Some(written) = found {
-                    let fields = memory_fields(start + begin, written.bytes, &written.mask);
+                    let fields = entries::memory(start + begin, written.bytes, &written.mask);
                     let entry = Entry {
                         at: written.by.min(at),
                         fields,
@@ -546,214 +559,21 @@ fn write_entries(image: &Image, ring: &mut Ring, begin: u64, end: u64, at: Posit
         let is_next = iova == ring.iova_of(ring.next);
         let owner = cqe::owner_at(ring.next, ring.log_size.into());
         let mut entry = match ring.key.subject {
-            Subject::Events => event_entry(ring, &bytes, at),
-            _ => completion_entry(&bytes, at),
+            Subject::Events => entries::event(ring.sequence, &bytes, at),
+            _ => entries::completion(&bytes, at),
         };
+        if ring.key.subject == Subject::Events {
+            ring.sequence = Some(number(&bytes[4..8]) as u32);
+        }
         let is_owned = (bytes[size as usize - 1] >> 7 == 1) == owner;
-        entry.fields.push(flag("is_at_next_place", is_next));
-        entry.fields.push(flag("owner_is_right", is_owned));
+        entry
+            .fields
+            .push(entries::flag("is_at_next_place", is_next));
+        entry.fields.push(entries::flag("owner_is_right", is_owned));
         ring.next = ring.next.wrapping_add(1);
         found.push(entry);
     }
     found
-}
-
-/// A condition of the contract that has to hold.
-fn flag(name: &'static str, holds: bool) -> Field {
-    Field::new(name, Value::Text(holds.to_string()), Class::Exact)
-}
-
-fn completion_entry(bytes: &[u8], at: Position) -> Entry {
-    let status = bytes[Cqe::SIZE - 3];
-    let is_good = status == CqeStatus::SUCCESS.0;
-    let mut fields = fields::of_layout(&Cqe::TABLE, bytes);
-    fields.retain(|field| match field.name {
-        "owner" => false,
-        // Not defined when the status is an error; bit 7 of the opcode is, and is added below.
-        "opcode" | "byte_count" | "with_immediate" | "with_invalidate" => is_good,
-        _ => true,
-    });
-    let word = &bytes[Cqe::SIZE - 4..];
-    fields.push(Field::exact("is_receive", u64::from(word[0] >> 7)));
-    for field in &mut fields {
-        match (field.name, &field.value) {
-            ("opcode", Value::Number(code)) => {
-                let name = cqe::CqeOpcode(*code as u8).name();
-                field.value = Value::Code(*code, name);
-            }
-            ("status", Value::Number(code)) => {
-                field.value = Value::Code(*code, CqeStatus(*code as u8).name());
-            }
-            // Valid with its flags alone.
-            ("immediate", _) if !is_good || word[3] & 3 == 0 => field.class = Class::Detail,
-            ("immediate", _) if word[3] & 2 != 0 => {
-                field.value = Value::Number(number(&bytes[0x0c..0x10]));
-                field.class = Class::Number;
-            }
-            _ => {}
-        }
-    }
-    Entry {
-        at,
-        fields,
-        rule: None,
-    }
-}
-
-fn event_entry(ring: &mut Ring, bytes: &[u8], at: Position) -> Entry {
-    let mut fields = fields::of_layout(&Eqe::TABLE, bytes);
-    fields.retain(|field| !matches!(field.name, "owner" | "sequence"));
-    let sequence = number(&bytes[4..8]) as u32;
-    let is_next = ring
-        .sequence
-        .is_none_or(|last| sequence == last.wrapping_add(1));
-    ring.sequence = Some(sequence);
-    fields.push(flag("sequence_is_next", is_next));
-    let event = bytes[Eqe::SIZE - 4];
-    for field in &mut fields {
-        if field.name == "event" {
-            field.value = Value::Code(event.into(), EventType(event).name());
-        }
-    }
-    let is_completion = event == EventType::COMPLETION.0;
-    Entry {
-        at,
-        fields,
-        rule: is_completion.then_some(Rule::Events),
-    }
-}
-
-fn register_entry(record: &Record, register: u32, value: u64) -> Entry {
-    let name = Value::Text(fields::register_name(register));
-    let class = match register {
-        offset::command_queue_base => Class::Place,
-        at if at == offset::command_queue_base + 4 => Class::Place,
-        // A number of commands since the last reset.
-        offset::command_queue_doorbell => Class::Address(0),
-        // The self-test writes what it has read.
-        at if fields::is_read_only(at) => Class::Capability,
-        _ => Class::Exact,
-    };
-    let events = offset::event_queue_doorbell..offset::event_queue_doorbell + 64;
-    // On a card the kernel writes the MSI-X table.
-    let is_msix = (MSIX_TABLE_OFFSET..MSIX_PENDING_OFFSET).contains(&register);
-    let is_event = events.contains(&register) || register == offset::wake || is_msix;
-    Entry {
-        at: record.position,
-        fields: vec![
-            Field::new("register", name, Class::Exact),
-            Field::new("value", Value::Number(value), class),
-        ],
-        rule: is_event.then_some(Rule::Events),
-    }
-}
-
-/// Removes the attributes that the mask of a MODIFY_QP does not name.
-fn keep_masked(fields: &mut Vec<Field>) {
-    let is_set = |field: &&Field| field.prefix.is_empty() && field.value == Value::Number(1);
-    let mask: Vec<_> = fields
-        .iter()
-        .filter(is_set)
-        .map(|field| field.name)
-        .collect();
-    fields.retain(|field| match (field.prefix, field.name) {
-        ("path", _) => mask.contains(&"path"),
-        ("context", "p_key_index") => mask.contains(&"p_key"),
-        ("context", name) => mask.contains(&name),
-        _ => true,
-    });
-}
-
-/// Returns what a command calls the object that it creates, or is about. An event queue has the
-/// number that software gives it.
-fn object_of(opcode: CommandOpcode) -> Option<&'static str> {
-    use CommandOpcode as C;
-    Some(match opcode {
-        C::CREATE_CQ | C::MODIFY_CQ | C::QUERY_CQ | C::DESTROY_CQ => "cqn",
-        C::CREATE_QP | C::MODIFY_QP | C::QUERY_QP | C::DESTROY_QP => "qpn",
-        C::ATTACH_MULTICAST | C::DETACH_MULTICAST => "qpn",
-        C::CREATE_SRQ | C::MODIFY_SRQ | C::QUERY_SRQ | C::DESTROY_SRQ => "srqn",
-        C::CREATE_MR | C::MODIFY_MR | C::QUERY_MR | C::DESTROY_MR => "key",
-        _ => return None,
-    })
-}
-
-fn creates(opcode: CommandOpcode) -> bool {
-    use CommandOpcode as C;
-    matches!(
-        opcode,
-        C::CREATE_CQ | C::CREATE_QP | C::CREATE_SRQ | C::CREATE_MR
-    )
-}
-
-fn is_success(completion: CommandCompletion) -> bool {
-    completion.status() == CommandStatus::SUCCESS.0
-}
-
-fn command_entry(entry: &CommandEntry, input: &[u8], output: Option<&[u8]>, at: Position) -> Entry {
-    use CommandOpcode as C;
-    let opcode = entry.opcode;
-    let completion = entry.completion;
-    let status = completion.status();
-    let name = Value::Code(opcode.0.into(), opcode.name());
-    let argument = match object_of(opcode) {
-        Some(object) if !creates(opcode) => {
-            Field::new(object, Value::Number(entry.argument), Class::Number)
-        }
-        _ => Field::exact("argument", entry.argument),
-    };
-    let mut fields = vec![
-        Field::new("opcode", name, Class::Exact),
-        argument,
-        Field::new(
-            "status",
-            Value::Code(status.into(), CommandStatus(status).name()),
-            Class::Exact,
-        ),
-        Field::exact("syndrome", completion.syndrome().into()),
-    ];
-    if is_success(completion) {
-        fields.push(match object_of(opcode) {
-            Some(object) if creates(opcode) => {
-                Field::new(object, Value::Number(entry.result), Class::Number)
-            }
-            // A new key of the same region.
-            _ if opcode == C::MODIFY_MR => {
-                Field::new("result", Value::Number(entry.result), Class::Peer)
-            }
-            _ if opcode == C::NOP => Field::exact("result", entry.result),
-            // Not defined.
-            _ => Field::new("result", Value::Number(entry.result), Class::Detail),
-        });
-    }
-    if let Some(table) = fields::input_of(opcode, input.len()) {
-        let mut of_input = fields::of_layout(table, input);
-        if opcode == C::MODIFY_QP {
-            keep_masked(&mut of_input);
-        }
-        fields.extend(of_input);
-    }
-    if let (Some(table), Some(output)) = (fields::output_of(opcode), output) {
-        fields.extend(fields::of_layout(table, output));
-    }
-    let is_query = matches!(
-        opcode,
-        C::QUERY_EQ | C::QUERY_CQ | C::QUERY_QP | C::QUERY_SRQ
-    );
-    Entry {
-        at,
-        fields,
-        rule: is_query.then_some(Rule::Queries),
-    }
-}
-
-fn memory_fields(offset: u64, bytes: Vec<u8>, mask: &[bool]) -> Vec<Field> {
-    let written = mask.iter().filter(|is_written| **is_written).count() as u64;
-    vec![
-        Field::exact("offset", offset),
-        Field::exact("bytes_written", written),
-        Field::new("content", Value::Bytes(bytes), Class::Payload),
-    ]
 }
 
 /// Returns an entry of the command queue as it stands in memory.

@@ -107,9 +107,7 @@ const _: () = assert!(size_of::<FileHeader>() == 64);
 const _: () = assert!(RECORD_HEADER == 40);
 
 /// What a record is. Values that are not named here are skipped by readers.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, FromBytes, IntoBytes, Immutable, KnownLayout,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(transparent)]
 pub struct Kind(pub u8);
 

@@ -1,12 +1,14 @@
 //! Frames as named fields, and the queue pair to which a frame belongs.
 
-use ferroce_spec::context::ServiceCode;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ferroce_spec::context::{QpContext, ServiceCode};
 use ferroce_wire::{Extension, Frame, Gid, Ip, Operation, Psn, RequestExtension, Syndrome};
 
-use crate::follow::{Follower, Qp};
 use crate::format::flags;
 use crate::reader::Record;
-use crate::streams::{Class, Entry, Field, Key, Rule, Sink, Subject, Value};
+use crate::streams::{Class, Entry, Field, Key, Rule, Subject, Value};
 
 /// Where a frame goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,57 +19,54 @@ pub enum Direction {
     Received,
 }
 
-/// Takes a frame of a record. Frames of other protocols, and of queue pairs that no command has
-/// created, are left out.
-pub(crate) fn feed(
-    follower: &mut Follower,
+/// A queue pair, also one that was destroyed.
+#[derive(Debug, Clone)]
+pub(crate) struct Qp {
+    pub(crate) section: Arc<str>,
+    pub(crate) ordinal: u32,
+    pub(crate) qpn: u32,
+    pub(crate) is_alive: bool,
+    pub(crate) context: QpContext,
+    pub(crate) newest: BTreeMap<Subject, Psn>,
+}
+
+/// Returns the entry of a frame, its stream, and the number of the queue pair. Frames of other
+/// protocols, and of queue pairs that no command has created, have none.
+pub(crate) fn entry(
+    qps: &mut [Qp],
     record: &Record,
     direction: Direction,
-    sink: &mut dyn Sink,
-) {
-    let Ok(frame) = Frame::parse(&record.data) else {
-        return;
-    };
-    let Some(properties) = frame.headers.bth.opcode.parse() else {
-        return;
-    };
-    let is_response = properties.operation.is_response();
-    let subject = match (direction, is_response) {
+) -> Option<(Key, u32, Entry)> {
+    let frame = Frame::parse(&record.data).ok()?;
+    let properties = frame.headers.bth.opcode.parse()?;
+    let subject = match (direction, properties.operation.is_response()) {
         (Direction::Sent, false) => Subject::RequestsSent,
         (Direction::Sent, true) => Subject::ResponsesSent,
         (Direction::Received, false) => Subject::RequestsReceived,
         (Direction::Received, true) => Subject::ResponsesReceived,
     };
-    let Some(qp) = queue_pair(follower, &frame, direction) else {
-        return;
-    };
+    let qp = queue_pair(qps, &frame, direction)?;
     let is_connected = is_connected(qp);
-    let rule = rule_of(qp, subject, &frame, is_connected);
-    let (section, object, number) = (qp.section.clone(), qp.ordinal, qp.qpn);
     let has_icrc = record.flags & flags::NO_ICRC == 0;
-    let mut fields = fields_of(&frame, has_icrc, is_connected);
-    if subject == Subject::RequestsReceived {
-        name_regions(follower, &mut fields);
-    }
     let entry = Entry {
         at: record.position,
-        fields,
-        rule,
+        rule: rule_of(qp, subject, &frame, is_connected),
+        fields: fields_of(&frame, has_icrc, is_connected),
     };
     let key = Key {
-        section,
+        section: qp.section.clone(),
         subject,
-        object,
+        object: qp.ordinal,
     };
-    sink.entry(key, number, entry);
+    Some((key, qp.qpn, entry))
 }
 
-/// Returns the direction of a captured frame, by the source address of the function.
-pub(crate) fn directions(follower: &Follower, bytes: &[u8]) -> Vec<Direction> {
+/// Returns the directions of a captured frame, by the MAC addresses of the function.
+pub(crate) fn directions(macs: &[[u8; 6]], bytes: &[u8]) -> Vec<Direction> {
     let Ok(frame) = Frame::parse(bytes) else {
         return Vec::new();
     };
-    let ours = |mac: [u8; 6]| follower.macs.contains(&mac);
+    let ours = |mac: [u8; 6]| macs.contains(&mac);
     let mut found = Vec::new();
     if ours(frame.ethernet.source.0) {
         found.push(Direction::Sent);
@@ -78,19 +77,6 @@ pub(crate) fn directions(follower: &Follower, bytes: &[u8]) -> Vec<Direction> {
     found
 }
 
-/// Replaces the keys of the function's own regions by what they are called.
-fn name_regions(follower: &Follower, fields: &mut [Field]) {
-    for field in fields.iter_mut().filter(|field| field.name == "rkey") {
-        let Value::Number(key) = field.value else {
-            continue;
-        };
-        if let Some(name) = follower.region_name(key as u32) {
-            field.value = Value::Object(key, name);
-            field.class = Class::Object;
-        }
-    }
-}
-
 fn is_connected(qp: &Qp) -> bool {
     !matches!(
         qp.context.service,
@@ -98,10 +84,10 @@ fn is_connected(qp: &Qp) -> bool {
     )
 }
 
-/// Returns the queue pair of a frame: of a frame that is received, the one that it names; of a frame
-/// that is sent, the one that is connected to the one that it names. The newest one of a number.
+/// Returns the newest queue pair that a frame may belong to: of a frame that is received, the one
+/// that it names; of one that is sent, the one that is connected to it.
 fn queue_pair<'a>(
-    follower: &'a mut Follower,
+    qps: &'a mut [Qp],
     frame: &Frame<'_>,
     direction: Direction,
 ) -> Option<&'a mut Qp> {
@@ -120,8 +106,8 @@ fn queue_pair<'a>(
                 && Gid(qp.context.path.dest_gid) == dest_gid
         }
     };
-    let found = follower.qps.iter().rposition(is_it)?;
-    follower.qps.get_mut(found)
+    let found = qps.iter().rposition(is_it)?;
+    qps.get_mut(found)
 }
 
 /// Returns the rule by which a frame is not compared.

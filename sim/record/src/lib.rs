@@ -6,10 +6,12 @@
 //! - [`follow`]: reads the contract in a record: commands, queues and regions that they create.
 //!   [`image`]: host memory as the function has seen it. [`fields`]: structures of the contract as
 //!   named fields. [`frames`]: frames as named fields.
-//! - [`streams`]: what is compared, in streams. [`load`] finds them in a file. [`compare`]: the first difference of each stream.
+//! - [`streams`]: what is compared, in streams. [`load`] finds them in a file. [`compare`]: the
+//!   first difference of each stream.
 
 pub mod bus;
 pub mod compare;
+mod entries;
 pub mod fields;
 pub mod follow;
 pub mod format;

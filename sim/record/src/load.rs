@@ -67,7 +67,7 @@ impl Loaded {
     /// Adds a frame that was captured on the wire: the record's commands say whose it is. A frame
     /// of the function to itself is sent, and received.
     pub fn add_frame(&mut self, bytes: &[u8]) {
-        for direction in frames::directions(&self.follower, bytes) {
+        for direction in frames::directions(&self.follower.macs, bytes) {
             let record = Record {
                 position: Position {
                     sequence: self.captured,

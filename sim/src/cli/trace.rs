@@ -111,8 +111,8 @@ impl Trace {
 }
 
 impl Diff {
-    /// Reads both records. If one of them has no sections, as that of `ferroce serve` has none, those
-    /// of the other do not count.
+    /// Reads both records. If one of them has no sections, as that of `ferroce serve`, those of the
+    /// other do not count.
     fn load(&self) -> Result<(Loaded, Loaded), String> {
         let open = |path: &PathBuf| Loaded::open(path).map_err(|error| named(path, &error));
         let whole = |path: &PathBuf| Loaded::open_whole(path).map_err(|error| named(path, &error));
