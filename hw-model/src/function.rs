@@ -34,6 +34,11 @@ pub trait Function<P: Port>: std::fmt::Debug + Send {
     /// Returns the counters.
     fn counters(&mut self) -> Counters;
 
+    /// Returns the clock cycles since power-on. `None`: the function has no clock.
+    fn cycles(&self) -> Option<u64> {
+        None
+    }
+
     /// Runs until nothing moves any more, or the budget of this call is used up.
     fn advance<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> Progress;
 

@@ -6,6 +6,8 @@
 mod device;
 #[path = "cli/faults.rs"]
 mod faults;
+#[path = "cli/record.rs"]
+mod record;
 #[allow(
     dead_code,
     reason = "this is the card already: it becomes nothing else"

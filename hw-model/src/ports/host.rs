@@ -165,6 +165,13 @@ pub trait Host {
     fn pushed(&self) -> &[u64] {
         &[]
     }
+
+    /// The function is in this cycle of its clock. Only a card in RTL has one; only a record of its
+    /// accesses needs to know.
+    #[inline]
+    fn set_cycle(&mut self, cycle: u64) {
+        let _ = cycle;
+    }
 }
 
 /// A [`Host`] without simulated time: every access is done at once.

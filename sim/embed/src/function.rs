@@ -13,6 +13,7 @@ use ferroce_model::NicConfig;
 use ferroce_platform::host::EnvironmentError;
 pub use ferroce_platform::host::{GidEntry, HostIdentity, MAX_DEVICES};
 use ferroce_platform::{fork, os};
+use ferroce_record::{Recorder, RecordingBus, Source};
 use ferroce_wire::{Gid, Mac};
 use parking_lot::Mutex;
 
@@ -23,11 +24,11 @@ use crate::error::Error;
 use crate::fabric::directory::runtime_directory;
 use crate::fabric::host_peers::HostPeers;
 use crate::fabric::registry::{Identity, Registry};
-use crate::in_process::{InProcess, mapping_calls};
+use crate::in_process::{self, InProcess, mapping_calls};
 use crate::neighbours::Neighbours;
 use crate::port::FabricPort;
 use crate::uplink::{Uplink, UplinkSpec};
-use crate::{background, devices, faults, random_keys, recovery};
+use crate::{background, cycles, devices, faults, random_keys, recovery};
 
 /// Time limit for another thread that is opening.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -50,6 +51,8 @@ pub struct Options {
     pub icrc: bool,
     /// Its capture file.
     pub capture: Option<PathBuf>,
+    /// The record of what crosses its edges.
+    pub record: Option<PathBuf>,
     /// Its uplink.
     pub port: Option<UplinkSpec>,
     /// What happens to the frames that it receives, and to those that it sends on its uplink.
@@ -71,11 +74,29 @@ impl Options {
             host: HostIdentity::of_device(device)?,
             icrc: icrc_from_environment()?,
             capture: capture.map(PathBuf::from),
+            record: record_from_environment(),
             port: UplinkSpec::from_environment(device)?,
             faults: faults::from_environment()?,
             is_served: false,
         })
     }
+}
+
+/// Where records are written: of each function that is opened, one.
+pub const RECORD_VARIABLE: &str = "FERROCE_RECORD";
+
+fn record_from_environment() -> Option<PathBuf> {
+    let path = std::env::var_os(RECORD_VARIABLE)?;
+    (!path.is_empty()).then(|| path.into())
+}
+
+/// Creates a record.
+fn create_record(path: &Path, source: Source) -> Result<Recorder, Error> {
+    Recorder::create(path, source).map_err(|source| Error::File {
+        path: path.to_owned(),
+        action: "create the record",
+        source,
+    })
 }
 
 fn icrc_from_environment() -> Result<bool, Error> {
@@ -193,7 +214,10 @@ impl Function {
             global_atomics: !options.is_served,
             ..NicConfig::functional(place.first_qpn().value(), options.host.mac)
         };
+        let record = options.record.as_deref();
+        let recorder = record.map(|path| create_record(path, in_process::SOURCE));
         let port = FabricPort::new(place, &clock, options.icrc, capture)
+            .with_recorder(recorder.transpose()?)
             .with_uplink(uplink)
             .with_faults(options.faults.clone());
         let bus = Arc::new(InProcess::new(config, port, clock));
@@ -230,7 +254,7 @@ impl Function {
 
     /// Opens a function that is not in this process.
     fn open_card(address: &DeviceAddress, device: u8) -> Result<Arc<Self>, Error> {
-        let bus = bus::open(address)?;
+        let (bus, _) = open_bus(address, record_from_environment().as_deref())?;
         let mac = ferroce_driver::port_mac(&*bus).map_err(|error| Error::NotOurs {
             address: address.to_string(),
             reason: error.to_string(),
@@ -298,11 +322,30 @@ impl Drop for Model {
         self.bus.linger();
         self.bus.stop();
         mapping_calls::remove(&self.bus);
+        count_cycles(&self.bus);
         // The last reference may be dropped by an interrupt handler on that very thread.
         if thread.thread().id() != std::thread::current().id() {
             let _ = thread.join();
         }
     }
+}
+
+/// Opens the bus to a device in another process, or to a card. With `record`, what the driver sees
+/// of it is recorded there.
+///
+/// # Errors
+/// [`Error`] with the reason.
+pub fn open_bus(
+    address: &DeviceAddress,
+    record: Option<&Path>,
+) -> Result<(Arc<dyn Bus>, Option<Recorder>), Error> {
+    let bus = bus::open(address)?;
+    let Some(path) = record else {
+        return Ok((bus, None));
+    };
+    let recorder = create_record(path, Source::Driver)?;
+    let recorded = RecordingBus::new(bus, recorder.clone());
+    Ok((Arc::new(recorded), Some(recorder)))
 }
 
 /// Returns how the driver brings up a device with this MAC address.
@@ -329,7 +372,18 @@ extern "C" fn linger_at_exit() {
     });
     for function in functions {
         function.bus.linger();
+        if let Some(bus) = function.in_process() {
+            count_cycles(bus);
+        }
         // Not dropped here: other threads may use it until the process has ended.
         std::mem::forget(function);
+    }
+    cycles::print();
+}
+
+/// Adds the clock cycles of a card in RTL to those of this process.
+fn count_cycles(bus: &InProcess) {
+    if let Some(cycles) = bus.cycles() {
+        cycles::add(cycles, bus.clock().now().as_ns());
     }
 }

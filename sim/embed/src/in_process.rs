@@ -14,6 +14,7 @@ use ferroce_platform::doorbells::{Doorbells, Taker};
 use ferroce_platform::interrupts::Interrupts;
 use ferroce_platform::memory::MemoryMap;
 use ferroce_platform::{fork, os};
+use ferroce_record::{Recorded, Recorder, Source};
 use ferroce_units::Instant;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -46,9 +47,16 @@ const GONE: u64 = u64::MAX;
 
 /// The function: the model's NIC, or the card in SystemVerilog in its place.
 #[cfg(not(feature = "rtl"))]
-type Nic = ferroce_model::Nic<FabricPort>;
+type Card = ferroce_model::Nic<FabricPort>;
 #[cfg(feature = "rtl")]
-type Nic = ferroce_rtl_card::RtlNic<FabricPort>;
+type Card = ferroce_rtl_card::RtlNic<FabricPort>;
+/// The function, with a recorder at its edges if that is asked for.
+type Nic = Recorded<Card>;
+/// What makes the records of a function.
+pub(crate) const SOURCE: Source = match cfg!(feature = "rtl") {
+    true => Source::Rtl,
+    false => Source::Model,
+};
 
 /// The process as the model sees it.
 #[derive(Debug)]
@@ -188,6 +196,8 @@ impl InProcess {
         let registry = port.place().registry();
         let place = port.place().number();
         let is_served = config.polled_doorbells;
+        let mut nic: Nic = Function::new(config);
+        nic.attach(port.recorder().cloned());
         let host = ProcessHost {
             memory: MemoryMap::default(),
             parked: None,
@@ -207,7 +217,7 @@ impl InProcess {
             doorbells,
             interrupts: Interrupts::default(),
             model: Mutex::new(Model {
-                nic: Nic::new(config),
+                nic,
                 port,
                 host,
                 runs: 0,
@@ -248,6 +258,16 @@ impl InProcess {
     /// Returns the clock.
     pub fn clock(&self) -> &Clock {
         &self.clock
+    }
+
+    /// Returns the recorder of its accesses.
+    pub fn recorder(&self) -> Option<Recorder> {
+        self.model.lock().nic.recorder().cloned()
+    }
+
+    /// Returns the clock cycles of a card in RTL, unless a thread runs it.
+    pub fn cycles(&self) -> Option<u64> {
+        self.model.try_lock()?.nic.cycles()
     }
 
     /// Returns its place in the registry.
@@ -441,6 +461,7 @@ impl InProcess {
         model.port.prune();
         let Model { nic, port, .. } = &mut *model;
         self.publish_counters(nic, port);
+        flush(nic);
         drop(model);
         // A thread that rang while the lock was held has left its mark, and relies on this one.
         fence(Ordering::SeqCst);
@@ -533,10 +554,18 @@ impl InProcess {
         }
         let mut model = self.model.lock();
         if !self.is_removed() {
+            model.nic.set_time(|| self.clock.now());
             write(&mut model.nic);
         }
         self.run(model);
         self.notify_background();
+    }
+}
+
+/// Writes to the file what was recorded.
+fn flush(nic: &Nic) {
+    if let Some(recorder) = nic.recorder() {
+        recorder.flush();
     }
 }
 

@@ -9,7 +9,7 @@
 //! - [`uplink`]: wires that lead out of the fabric: taps, QEMU's sockets, UDP, captures.
 //! - [`devices`]: the NICs of a program. [`identities`]: their names and addresses.
 //!   [`neighbours`]: resolution of addresses. [`capture`]: frames of this process in a file.
-//!   [`clock`]: real time for the model.
+//!   [`clock`]: real time for the model. [`cycles`]: clock cycles of cards in RTL.
 //! - [`faults`]: plans of packet faults.
 //! - [`attached`]: devices that another crate opens instead.
 
@@ -17,6 +17,7 @@ pub mod attached;
 pub mod background;
 pub mod capture;
 pub mod clock;
+pub mod cycles;
 pub mod devices;
 pub mod error;
 pub mod fabric;

@@ -14,6 +14,8 @@ use multicast::Multicast;
 use recording::carries_icrc;
 use uplink::UplinkEnd;
 
+use ferroce_record::{Kind, Recorder};
+
 use crate::capture::Capture;
 use crate::clock::{Clock, Ticks};
 use crate::fabric::registry::{FRESH_NS, Injected, Injection, PLACES, Place, Registry, places};
@@ -133,6 +135,8 @@ pub struct FabricPort {
     faults: Option<Box<FaultEnd>>,
     computes_icrc: bool,
     capture: Option<Capture>,
+    /// The record of what the function sends and receives.
+    recorder: Option<Recorder>,
 }
 
 impl FabricPort {
@@ -165,6 +169,7 @@ impl FabricPort {
             faults: None,
             computes_icrc: icrc || capture.is_some(),
             capture,
+            recorder: None,
         }
     }
 
@@ -575,6 +580,9 @@ impl Port for FabricPort {
 
     #[inline]
     fn transmit(&mut self, _at: Instant, frame: Frame) {
+        if self.recorder.is_some() {
+            self.note_frame(Kind::FRAME_SENT, &frame, self.computes_icrc);
+        }
         match frame {
             Frame::Ring(mut frame) => {
                 if self.capture.is_some() {
@@ -611,12 +619,12 @@ impl Port for FabricPort {
 
     #[inline]
     fn receive(&mut self, now: Instant) -> Option<(Instant, Frame)> {
-        if self.faults.is_some() {
-            return Some((now, self.receive_with_faults(now)?));
-        }
-        let frame = self.take_frame()?;
-        if self.capture.is_some() {
-            self.record_received(&frame);
+        let frame = match self.faults.is_some() {
+            true => self.receive_with_faults(now)?,
+            false => self.receive_without_faults()?,
+        };
+        if self.recorder.is_some() {
+            self.note_frame(Kind::FRAME_RECEIVED, &frame, carries_icrc(&frame));
         }
         Some((now, frame))
     }

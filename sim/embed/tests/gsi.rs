@@ -150,6 +150,7 @@ fn options(directory: &Path, host: &str) -> Options {
         host: HostIdentity::named(host, None).expect("a name"),
         icrc: false,
         capture: None,
+        record: None,
         port: None,
         faults: None,
         is_served: false,

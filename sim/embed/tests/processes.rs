@@ -29,6 +29,7 @@ fn options(directory: &Path) -> Options {
         host: HostIdentity::named("a", None).expect("a name"),
         icrc: false,
         capture: None,
+        record: None,
         port: None,
         faults: None,
         is_served: false,

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use clap::Args;
-use ferroce_driver::bus::{self, Bus, DeviceAddress};
+use ferroce_driver::bus::{Bus, DeviceAddress};
 use ferroce_embed::devices;
-use ferroce_embed::function::{Function, Options};
+use ferroce_embed::function::{Function, Options, open_bus};
+use ferroce_record::Recorder;
+
+use super::record::RecordArgument;
 
 /// The selected device.
 #[derive(Debug, Args)]
@@ -20,6 +23,7 @@ pub struct DeviceArgument {
 pub struct OpenedDevice {
     name: String,
     bus: Arc<dyn Bus>,
+    recorder: Option<Recorder>,
     /// The model and its thread, of a device in this process.
     _function: Option<Arc<Function>>,
 }
@@ -27,6 +31,11 @@ pub struct OpenedDevice {
 impl DeviceArgument {
     /// Opens the device.
     pub fn open(&self) -> Result<OpenedDevice, String> {
+        self.open_recorded(&RecordArgument::default())
+    }
+
+    /// Opens the device, and records it if that is asked for.
+    pub fn open_recorded(&self, record: &RecordArgument) -> Result<OpenedDevice, String> {
         let address = match &self.device {
             Some(text) => {
                 let address = text.parse().map_err(|error| format!("--device: {error}"))?;
@@ -35,19 +44,24 @@ impl DeviceArgument {
             None => devices::address_of(0).map_err(|error| error.to_string())?,
         };
         let name = name_of(&address);
+        let record = record.prepare()?;
         if address == DeviceAddress::InProcess {
             let options = Options::from_environment(0).map_err(|error| error.to_string())?;
+            let options = Options { record, ..options };
             let function = Function::open_with(&options).map_err(|error| error.to_string())?;
             return Ok(OpenedDevice {
                 name,
                 bus: function.bus(),
+                recorder: function.in_process().and_then(|card| card.recorder()),
                 _function: Some(function),
             });
         }
-        let bus = bus::open(&address).map_err(|error| error.to_string())?;
+        let opened = open_bus(&address, record.as_deref());
+        let (bus, recorder) = opened.map_err(|error| error.to_string())?;
         Ok(OpenedDevice {
             name,
             bus,
+            recorder,
             _function: None,
         })
     }
@@ -70,5 +84,12 @@ impl OpenedDevice {
     /// Returns the bus to it.
     pub fn bus(&self) -> Arc<dyn Bus> {
         Arc::clone(&self.bus)
+    }
+
+    /// Begins a section of the record.
+    pub fn begin_section(&self, name: &str) {
+        if let Some(recorder) = &self.recorder {
+            recorder.begin_section(name);
+        }
     }
 }

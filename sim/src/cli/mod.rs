@@ -13,6 +13,7 @@ mod perf;
 mod perftest;
 mod preset;
 mod program;
+mod record;
 mod reg;
 mod report;
 mod rtl;
@@ -21,6 +22,7 @@ mod selftest;
 mod serve;
 mod sim;
 mod spec;
+mod trace;
 mod validate;
 mod wire;
 mod world;
@@ -66,6 +68,7 @@ Random verbs programs with packet faults, against a reference:
 The first bitstream:
   ferroce selftest --device vfio:0000:01:00.0 what works, and what to check where it does not
   ferroce reg dump --device vfio:0000:01:00.0 its registers by name
+  ferroce trace diff model.rec card.rec       where it differs from the model
 
 `ferroce help COMMAND` describes each command."
 )]
@@ -99,6 +102,8 @@ enum Command {
     Preset(preset::PresetCommand),
     #[command(subcommand)]
     Wire(wire::Wire),
+    #[command(subcommand)]
+    Trace(trace::Trace),
 }
 
 impl Cli {
@@ -125,6 +130,7 @@ impl Cli {
             Command::Spec(spec) => or_complain(spec.execute()),
             Command::Preset(preset) => or_complain(preset.execute()),
             Command::Wire(wire) => wire.execute(),
+            Command::Trace(trace) => trace.execute(),
         }
     }
 }

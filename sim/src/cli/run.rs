@@ -11,6 +11,7 @@ use clap::{Args, ValueEnum};
 use ferroce_embed::capture::Capture;
 use ferroce_embed::devices;
 use ferroce_embed::faults::VARIABLE;
+use ferroce_embed::function::RECORD_VARIABLE;
 use ferroce_embed::random_keys;
 use ferroce_embed::recovery;
 use ferroce_embed::runtime_directory;
@@ -18,6 +19,7 @@ use ferroce_embed::uplink::{SEPARATOR, UplinkSpec};
 use ferroce_model::config::RecoveryConfig;
 use ferroce_platform::host::{HostIdentity, parse_addresses, parse_devices};
 
+use super::record::RecordArgument;
 use super::rtl::Rtl;
 use super::{EXIT_FAILURE, library, program, report_error};
 
@@ -37,6 +39,7 @@ Examples:
   ferroce run -- ibv_devinfo -v
   ferroce run -- ib_write_bw & ferroce run -- ib_write_bw 127.0.0.1
   ferroce run --capture rdma.pcapng -- ibv_rc_pingpong -g 1
+  ferroce run --record a.rec -- ib_write_bw -n 20    for `ferroce trace diff`
   ferroce run --host a -- PROGRAM         on a separate host, with its own address
   ferroce run --faults loss=1e-3,reorder=8paths -- PROGRAM    a bad network
   ferroce run --devices 2 -- ibv_devices  with ferroce0 and ferroce1
@@ -48,7 +51,8 @@ Examples:
 
 Environment (what the options set; programs may also be given it directly):
   FERROCE_HOST, FERROCE_ADDRESS, FERROCE_DEVICE, FERROCE_DEVICES, FERROCE_CAPTURE,
-  FERROCE_FAULTS, FERROCE_ICRC, FERROCE_PART_ID, FERROCE_RANDOM_KEYS, FERROCE_RECOVERY,
+  FERROCE_FAULTS, FERROCE_ICRC, FERROCE_PART_ID, FERROCE_RANDOM_KEYS, FERROCE_RECORD,
+  FERROCE_RECOVERY,
   FERROCE_PORT   wires of several devices are separated by ;
   FERROCE_NEIGHBOURS  other stations on the wire of a card: IP=MAC, separated by commas
   FERROCE_DIR    where programs meet; if not set $XDG_RUNTIME_DIR/ferroce, or
@@ -124,6 +128,9 @@ pub struct Run {
     timed: timed::Timed,
 
     #[command(flatten)]
+    record: RecordArgument,
+
+    #[command(flatten)]
     rtl: Rtl,
 
     /// The program and its arguments
@@ -178,6 +185,9 @@ impl Run {
         environment.push((ASAN_OPTIONS, behind_us(options)));
         runtime_directory().map_err(|error| error.to_string())?;
         environment.extend(self.rtl.variables()?);
+        if let Some(path) = self.record.prepare()? {
+            environment.push((RECORD_VARIABLE, path.into()));
+        }
         let mut libraries = vec![match self.rtl.is_asked() {
             true => library::card_verbs()?,
             false => library::verbs()?,

@@ -9,6 +9,7 @@ use clap::Args;
 use ferroce_selftest::{Report, STAGES, Timeouts, Verdict};
 
 use super::device::DeviceArgument;
+use super::record::RecordArgument;
 use super::rtl::Rtl;
 use super::{EXIT_FAILURE, report_error};
 
@@ -27,6 +28,7 @@ Examples:
   ferroce selftest --device vfio:0000:01:00.0    a card that `ferroce bind` has bound
   ferroce selftest --device vfio-user:/run/ferroce0.sock --stage dma,interrupts
   ferroce selftest --rtl                         the card in SystemVerilog in this process
+  ferroce selftest --rtl --record card.rec       records each stage, for `ferroce trace diff`
   ferroce selftest --list                        the stages")]
 pub struct SelfTest {
     #[command(flatten)]
@@ -34,6 +36,9 @@ pub struct SelfTest {
 
     #[command(flatten)]
     rtl: Rtl,
+
+    #[command(flatten)]
+    record: RecordArgument,
 
     /// Only these stages, and those that they need
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
@@ -70,11 +75,19 @@ impl SelfTest {
             file.map_err(|error| format!("{}: {error}", path.display()))
         });
         let file = file.transpose()?;
-        let device = self.device.open()?;
+        let device = self.device.open_recorded(&self.record)?;
         println!("{}\n", device.name());
+        let mut sections = stages.iter().map(|stage| stage.name);
+        let mut begin_next = || {
+            if let Some(name) = sections.next() {
+                device.begin_section(name);
+            }
+        };
+        begin_next();
         let reports =
             ferroce_selftest::run(device.bus(), &stages, &Timeouts::default(), |report| {
                 println!("{}", ferroce_selftest::text(report));
+                begin_next();
             });
         println!("{}", summary(&reports));
         if let Some(mut file) = file {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::faults::Faults;
+use super::record::RecordArgument;
 use super::rtl::Rtl;
 use clap::Args;
 use ferroce_embed::function::{HostIdentity, MAX_DEVICES, Options};
@@ -77,6 +78,9 @@ pub struct Serve {
     faults: Faults,
 
     #[command(flatten)]
+    record: RecordArgument,
+
+    #[command(flatten)]
     rtl: Rtl,
 }
 
@@ -95,9 +99,12 @@ impl Serve {
         let termination = Termination::keep();
         raise_descriptor_limit().map_err(|error| format!("open files: {error}"))?;
         let socket = ferroce_embed::socket_path(&self.socket).map_err(|error| error.to_string())?;
+        let record = self.record.prepare()?;
         let functions = (0..self.functions).map(|number| {
             let path = socket_path(&socket, number, self.functions);
-            Ok((path, self.options(number)?))
+            let options = self.options(number)?;
+            let record = record.clone().or(options.record);
+            Ok((path, Options { record, ..options }))
         });
         let functions = functions.collect::<Result<_, String>>()?;
         let serving = Serving::start(functions).map_err(|error| error.to_string())?;

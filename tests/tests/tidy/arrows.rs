@@ -29,7 +29,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("faults", &["units", "wire"]),
     // The device in a process, and what serves it to others.
     ("platform", &["driver", "model", "spec", "wire"]),
-    ("embed", &["driver", "faults", "model", "platform", "rtl-card", "spec", "units", "wire"]),
+    // What crosses the edges of a function, and the comparison of two such records.
+    ("record", &["driver", "model", "platform", "spec", "units", "wire"]),
+    ("embed", &["driver", "faults", "model", "platform", "record", "rtl-card", "spec",
+        "units", "wire"]),
     ("serve", &["driver", "embed", "platform", "spec", "vfio-user", "wire"]),
     // Simulated time: the world, and the world of unmodified programs.
     ("world", &["driver", "faults", "model", "platform", "spec", "transport", "units", "wire"]),
@@ -46,8 +49,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("selftest", &["driver", "spec", "wire"]),
     // What users start and load. Neither is used by anything but tests.
     ("provider", &["driver", "embed", "platform", "rdma-cm", "timed-client", "units", "wire"]),
-    ("", &["driver", "embed", "faults", "lab", "model", "platform", "seeds", "selftest", "serve",
-        "spec", "timed", "timed-client", "units", "wire", "world"]),
+    ("", &["driver", "embed", "faults", "lab", "model", "platform", "record", "seeds", "selftest",
+        "serve", "spec", "timed", "timed-client", "units", "wire", "world"]),
     // Tests.
     ("test-support", &["wire"]),
     ("test-verbs", &["driver"]),

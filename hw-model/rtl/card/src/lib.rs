@@ -73,6 +73,7 @@ impl<P: Port> RtlNic<P> {
         let mut worked = std::mem::take(&mut self.was_written);
         let end = self.rtl.cycles() + cycles;
         loop {
+            host.set_cycle(self.rtl.cycles());
             worked |= self.offer(now, host, port);
             self.rtl.settle();
             if self.is_quiet() {
@@ -210,18 +211,19 @@ impl<P: Port> RtlNic<P> {
         self.was_written = true;
     }
 
-    /// Writes the waveform that the environment asks for.
-    ///
-    /// # Panics
-    /// If it cannot be written: the run would be for nothing.
+    /// Writes the waveform that the environment asks for. `ferroce` has checked that it can be
+    /// written; if it cannot, the card runs without, and says so.
     fn write_wave(&mut self) {
         let Some(text) = std::env::var_os(WAVE_VARIABLE) else {
             return;
         };
-        let waves = text.to_str().and_then(Waves::parse);
-        let waves = waves.unwrap_or_else(|| panic!("{WAVE_VARIABLE}: not FILE[:FROM..TO]"));
-        let begun = self.rtl.trace(&waves.folder, waves.cycles);
-        begun.unwrap_or_else(|error| panic!("{WAVE_VARIABLE}: {error}"));
+        let Some(waves) = text.to_str().and_then(Waves::parse) else {
+            eprintln!("{WAVE_VARIABLE}: is not FILE[:FROM..TO]; no waveform is written");
+            return;
+        };
+        if let Err(error) = self.rtl.trace(&waves.folder, waves.cycles) {
+            eprintln!("{WAVE_VARIABLE}: {error}; no waveform is written");
+        }
     }
 
     /// Sets an input for one cycle.
@@ -302,6 +304,10 @@ where
             *value = self.read(Instant::from_ns(self.now_ns), at, true);
         }
         Counters::from_values(values)
+    }
+
+    fn cycles(&self) -> Option<u64> {
+        Some(self.rtl.cycles())
     }
 
     fn advance<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> Progress {

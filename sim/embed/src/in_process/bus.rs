@@ -5,13 +5,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
-#[cfg(feature = "rtl")]
-use ferroce_model::Function as _; // which the model's NIC need not have in scope
+use ferroce_model::Function as _;
 use ferroce_platform::mapping;
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::register::{self, MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED};
 
-use super::{GONE, InProcess, MAX_DIRECT, mapping_calls, polling};
+use super::{GONE, InProcess, MAX_DIRECT, flush, mapping_calls, polling};
 
 /// Polls after arming a CQ that do not count as polling: the program checks once more and sleeps.
 const POLLS_AFTER_ARMING: u32 = 2;
@@ -224,6 +223,9 @@ impl Bus for InProcess {
             if now > end || is_quiet && !worked {
                 break;
             }
+        }
+        if let Some(model) = self.model.try_lock() {
+            flush(&model.nic);
         }
     }
 }

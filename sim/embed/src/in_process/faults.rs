@@ -2,8 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-#[cfg(feature = "rtl")]
-use ferroce_model::Function as _; // which the model's NIC need not have in scope
+use ferroce_model::Function as _;
 use ferroce_model::{DmaError, DmaFault, Doorbell};
 use ferroce_spec::register::{Control, VECTOR_COUNT, offset};
 use ferroce_units::Instant;

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-#[cfg(feature = "rtl")]
-use ferroce_model::Function as _; // which the model's NIC need not have in scope
+use ferroce_model::Function as _;
 use ferroce_platform::doorbells::polled::{DoorbellPages, PageTaker};
 use ferroce_platform::memory::MemoryMap;
 use ferroce_platform::served::ServedModel;

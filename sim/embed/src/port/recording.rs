@@ -1,4 +1,6 @@
-//! Which frames a function records in its capture.
+//! Which frames a function records in its capture, and in its record.
+
+use ferroce_record::{Kind, Recorder, flags};
 
 use super::FabricPort;
 use super::frame::Frame;
@@ -6,12 +8,43 @@ use crate::capture::Capture;
 use crate::fabric::ring;
 
 impl FabricPort {
+    /// Records what the function sends and receives.
+    #[must_use]
+    pub fn with_recorder(mut self, recorder: Option<Recorder>) -> Self {
+        self.computes_icrc |= recorder.is_some();
+        self.recorder = recorder;
+        self
+    }
+
+    /// Returns the recorder.
+    pub fn recorder(&self) -> Option<&Recorder> {
+        self.recorder.as_ref()
+    }
+
+    #[inline]
+    pub(super) fn receive_without_faults(&mut self) -> Option<Frame> {
+        let frame = self.take_frame()?;
+        if self.capture.is_some() {
+            self.record_received(&frame);
+        }
+        Some(frame)
+    }
+
     /// Records a received frame, unless it was recorded in the same file when it was sent.
     #[cold]
     pub(super) fn record_received(&mut self, frame: &Frame) {
         let is_recorded = self.is_recorded(frame);
         if let Some(capture) = self.capture.as_mut().filter(|_| !is_recorded) {
             capture.record(frame.as_ref(), carries_icrc(frame));
+        }
+    }
+
+    /// Writes a frame to the function's record.
+    #[cold]
+    pub(super) fn note_frame(&self, kind: Kind, frame: &Frame, has_icrc: bool) {
+        if let Some(recorder) = &self.recorder {
+            let flags = if has_icrc { 0 } else { flags::NO_ICRC };
+            recorder.record_with(kind, flags, 0, 0, frame.as_ref());
         }
     }
 

@@ -36,6 +36,7 @@ impl Rendezvous {
             host: HostIdentity::named_device(host, device, None).expect("a name"),
             icrc: false,
             capture: None,
+            record: None,
             port: None,
             faults: None,
             is_served: false,

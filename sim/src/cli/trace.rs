@@ -1,0 +1,243 @@
+//! `ferroce trace`: shows the record of a function, and compares two.
+
+mod show;
+
+use std::fs::File;
+use std::io::BufReader;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use ferroce_embed::capture::reader::for_each_frame;
+use ferroce_record::Source;
+use ferroce_record::compare::{Options, Report, Strict, compare};
+use ferroce_record::load::Loaded;
+use ferroce_record::reader::Ending;
+use ferroce_record::streams::{Rule, Subject};
+
+use super::report_error;
+
+/// Exit code of `ferroce trace` if a file cannot be read, as of diff(1).
+const EXIT_TROUBLE: u8 = 2;
+/// Clock cycles before and behind a difference that the waveform shows.
+const WAVE_BEFORE: u64 = 400;
+const WAVE_BEHIND: u64 = 100;
+
+/// Show and compare records of functions (`--record` of run, serve and selftest).
+#[derive(Debug, Subcommand)]
+pub enum Trace {
+    Show(show::Show),
+    Diff(Diff),
+}
+
+/// Compare two records: the first difference of each queue, in words.
+///
+/// A is what was expected, B what has happened. Compared are register writes, commands with their
+/// inputs and outputs, the CQEs of each CQ, the EQEs of each event queue, the frames of each queue
+/// pair in each direction, and what was written to each memory region; each for itself, in its
+/// order. Objects are matched in the order of their creation; what two runs that are right choose
+/// anew is compared by its meaning, or not (--strict).
+///
+/// Ends with code 0 if nothing differs, 1 if something does, 2 if a file cannot be read.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ferroce selftest --record model.rec
+  ferroce selftest --rtl --record card.rec
+  ferroce trace diff model.rec card.rec --without timing    which sends for a time, not a number
+
+A card: its record has what the driver sees; the frames come from a capture of the wire
+  ferroce selftest --device vfio:0000:01:00.0 --record card.rec
+  ferroce trace diff model.rec card.rec --capture-b wire.pcapng
+
+Compared by meaning, or not compared, unless --strict names it:
+  numbers          QPNs, CQNs, keys: objects by the order of their creation, those of the peer as
+                   one name for another
+  addresses        virtual addresses: by their distance; IOVAs: not
+  psn              by their distance; the first ones: not
+  path             MAC and IP addresses, UDP ports: one name for another
+  time             time stamps of CQEs: not
+  capabilities     of the device, doorbell slots, sizes of context tables: not
+  details          vendor error, credits, identification of IPv4, processing unit: not
+  acknowledges     positive acknowledges, which may be coalesced, and requests for them: not
+  retransmissions  packets with a PSN that was sent before: not
+  events           EQEs of CQs, doorbells of event queues, which follow from when software arms, and
+                   writes to the MSI-X table, which the kernel makes on a card: not
+  queries          QUERY_QP, QUERY_CQ, QUERY_SRQ, QUERY_EQ: not")]
+pub struct Diff {
+    /// What was expected
+    #[arg(value_name = "A")]
+    a: PathBuf,
+
+    /// What has happened
+    #[arg(value_name = "B")]
+    b: PathBuf,
+
+    /// Compare these exactly, or all
+    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
+    strict: Vec<String>,
+
+    /// Leave out these sections: stages of `ferroce selftest`
+    #[arg(long, value_name = "SECTION", value_delimiter = ',')]
+    without: Vec<String>,
+
+    /// Do not compare the program's data: perftest sends random bytes
+    #[arg(long)]
+    without_payload: bool,
+
+    /// The frames of A: a capture (pcap, pcapng) of its wire
+    #[arg(long, value_name = "FILE")]
+    capture_a: Option<PathBuf>,
+
+    /// The frames of B: a capture (pcap, pcapng) of its wire
+    #[arg(long, value_name = "FILE", visible_alias = "capture")]
+    capture_b: Option<PathBuf>,
+}
+
+impl Trace {
+    /// Executes the command.
+    pub fn execute(self) -> ExitCode {
+        let result = match self {
+            Self::Show(show) => show.execute().map(|()| true),
+            Self::Diff(diff) => diff.execute(),
+        };
+        match result {
+            Ok(true) => ExitCode::SUCCESS,
+            Ok(false) => ExitCode::FAILURE,
+            Err(error) => report_error(&error, EXIT_TROUBLE),
+        }
+    }
+}
+
+impl Diff {
+    /// Reads both records. If one of them has no sections, as that of `ferroce serve`, those of the
+    /// other do not count.
+    fn load(&self) -> Result<(Loaded, Loaded), String> {
+        let open = |path: &PathBuf| Loaded::open(path).map_err(|error| named(path, &error));
+        let whole = |path: &PathBuf| Loaded::open_whole(path).map_err(|error| named(path, &error));
+        let (mut a, mut b) = (open(&self.a)?, open(&self.b)?);
+        match (a.streams.sections.is_empty(), b.streams.sections.is_empty()) {
+            (true, false) => b = whole(&self.b)?,
+            (false, true) => a = whole(&self.a)?,
+            _ => {}
+        }
+        describe(&mut a, &self.a, self.capture_a.as_deref())?;
+        describe(&mut b, &self.b, self.capture_b.as_deref())?;
+        Ok((a, b))
+    }
+
+    /// Compares. Returns true if nothing differs.
+    fn execute(&self) -> Result<bool, String> {
+        let mut options = Options {
+            without_payload: self.without_payload,
+            without_sections: self.without.clone(),
+            ..Options::default()
+        };
+        for name in &self.strict {
+            match Strict::named(name) {
+                Some(strict) => drop(options.strict.insert(strict)),
+                None if name == "all" => options.strict.extend(Strict::ALL.map(|(_, s)| s)),
+                None => return Err(format!("--strict {name}: {}", known_names())),
+            }
+        }
+        let (a, b) = self.load()?;
+        leave_out(&mut options, &a, &b);
+        let report = compare(&a.streams, &b.streams, &options);
+        print(&report, &b, &self.b);
+        Ok(report.is_same())
+    }
+}
+
+fn named(path: &Path, error: &dyn std::fmt::Display) -> String {
+    format!("{}: {error}", path.display())
+}
+
+fn known_names() -> String {
+    let names: Vec<_> = Strict::ALL.iter().map(|(name, _)| *name).collect();
+    format!("is not one of {}, all", names.join(", "))
+}
+
+/// Adds the capture of its wire to a record. Says what they are.
+fn describe(loaded: &mut Loaded, path: &Path, capture: Option<&Path>) -> Result<(), String> {
+    let ending = match loaded.ending {
+        Ending::Closed => "",
+        Ending::Full => "; it ends where the file was full",
+        Ending::Cut => "; it has no end: the program was killed, or runs",
+    };
+    println!("{}: {}{ending}", path.display(), loaded.source.name());
+    let Some(path) = capture else {
+        return Ok(());
+    };
+    let file = File::open(path).map_err(|error| named(path, &error))?;
+    let read = for_each_frame(BufReader::new(file), &mut |captured| {
+        loaded.add_frame(captured.bytes);
+        ControlFlow::Continue(())
+    });
+    read.map_err(|error| named(path, &error))?;
+    println!("{}: {} frames", path.display(), loaded.captured());
+    Ok(())
+}
+
+/// Leaves out what one of the records cannot have.
+fn leave_out(options: &mut Options, a: &Loaded, b: &Loaded) {
+    let lacks_memory = |loaded: &Loaded| loaded.source == Source::Driver;
+    let lacks_frames = |loaded: &Loaded| lacks_memory(loaded) && loaded.captured() == 0;
+    if lacks_memory(a) || lacks_memory(b) {
+        options.without.insert(Subject::Memory);
+        println!("not compared: memory, which the driver's side does not see");
+    }
+    if lacks_frames(a) || lacks_frames(b) {
+        options.without.extend([
+            Subject::RequestsSent,
+            Subject::ResponsesSent,
+            Subject::RequestsReceived,
+            Subject::ResponsesReceived,
+        ]);
+        println!("not compared: frames, which need a capture of the wire (--capture-b)");
+    }
+}
+
+fn print(report: &Report, b: &Loaded, path: &Path) {
+    for (section, side) in &report.sections {
+        println!("not compared: section {section}, which only {side} has");
+    }
+    for (rule, (a, b)) in &report.left_out {
+        let what = match rule {
+            Rule::Acknowledges => "acknowledges",
+            Rule::Retransmissions => "retransmissions",
+            Rule::Events => "events and their doorbells",
+            Rule::Queries => "queries",
+        };
+        println!("left out: {what}: {a} in A, {b} in B");
+    }
+    for difference in &report.differences {
+        println!("\n{}", difference.text);
+        for (side, at) in [("A", difference.a), ("B", difference.b)] {
+            if let Some(at) = at {
+                println!("    {side}: {at}");
+            }
+        }
+    }
+    if !report.alone.is_empty() {
+        println!();
+    }
+    for text in &report.alone {
+        println!("{text}");
+    }
+    println!(
+        "\n{} streams, {} entries compared; {} streams differ",
+        report.streams,
+        report.entries,
+        report.differences.len() + report.alone.len()
+    );
+    let cycle = report.differences.iter().find_map(|found| found.b?.cycle);
+    if let (Some(cycle), Source::Rtl) = (cycle, b.source) {
+        println!(
+            "waveform of the first one in {}: the same command with --wave card.fst:{}..{}",
+            path.display(),
+            cycle.saturating_sub(WAVE_BEFORE),
+            cycle + WAVE_BEHIND
+        );
+    }
+}
