@@ -40,10 +40,10 @@ module card (
     output logic         dma_read_valid,
     input  logic         dma_read_ready,
     output logic [63:0]  dma_read_iova,
-    output logic [10:0]  dma_read_tag,
+    output logic [card_pkg::TAG_BITS-1:0] dma_read_tag,
     input  logic         dma_line_valid,
     input  logic         dma_line_error,
-    input  logic [10:0]  dma_line_tag,
+    input  logic [card_pkg::TAG_BITS-1:0] dma_line_tag,
     input  logic [511:0] dma_line,
     output logic         dma_write_valid,
     input  logic         dma_write_ready,
@@ -122,9 +122,9 @@ module card (
     logic [READ_CLIENTS-1:0]    read_readies, line_valids;   // but of READ_RESPONSE_WQE
     /* verilator lint_on UNUSEDSIGNAL */
     logic [64*READ_CLIENTS-1:0] read_iovas;
-    logic [7*READ_CLIENTS-1:0]  read_indices;
+    logic [card_pkg::LOG_READS*READ_CLIENTS-1:0] read_indices;
     logic                       line_error;
-    logic [6:0]                 line_index;
+    logic [card_pkg::LOG_READS-1:0] line_index;
     logic [511:0]               line;
     dma_read #(.CLIENTS(READ_CLIENTS)) reads (
         .clk(clk), .rst(rst), .reset(reset), .stopped(stopped), .drained(drained),
@@ -135,13 +135,13 @@ module card (
         .dma_line_tag(dma_line_tag), .dma_line(dma_line)
     );
     // Clients with one read at a time, and the one that the responder does not need.
-    assign read_indices[7*card_pkg::READ_COMMAND +: 7] = '0;
-    assign read_indices[7*card_pkg::READ_MPT +: 7] = '0;
-    assign read_indices[7*card_pkg::READ_MTT +: 7] = '0;
-    assign read_indices[7*card_pkg::READ_COMPLETION +: 7] = '0;
+    assign read_indices[card_pkg::LOG_READS*card_pkg::READ_COMMAND +: card_pkg::LOG_READS] = '0;
+    assign read_indices[card_pkg::LOG_READS*card_pkg::READ_MPT +: card_pkg::LOG_READS] = '0;
+    assign read_indices[card_pkg::LOG_READS*card_pkg::READ_MTT +: card_pkg::LOG_READS] = '0;
+    assign read_indices[card_pkg::LOG_READS*card_pkg::READ_COMPLETION +: card_pkg::LOG_READS] = '0;
     assign read_valids[card_pkg::READ_RESPONSE_WQE] = 1'b0;
     assign read_iovas[64*card_pkg::READ_RESPONSE_WQE +: 64] = '0;
-    assign read_indices[7*card_pkg::READ_RESPONSE_WQE +: 7] = '0;
+    assign read_indices[card_pkg::LOG_READS*card_pkg::READ_RESPONSE_WQE +: card_pkg::LOG_READS] = '0;
 
     logic [WRITE_CLIENTS-1:0]     write_valids, write_readies;
     logic [64*WRITE_CLIENTS-1:0]  write_iovas, write_strobes;
@@ -323,7 +323,7 @@ module card (
         .gid_index(gid_indices[4*GID_REQUESTER +: 4]), .gid(gids[128*GID_REQUESTER +: 128]),
         .read_valid(read_valids[card_pkg::READ_SEND_WQE]), .read_ready(read_readies[card_pkg::READ_SEND_WQE]),
         .read_iova(read_iovas[64*card_pkg::READ_SEND_WQE +: 64]),
-        .read_index(read_indices[7*card_pkg::READ_SEND_WQE +: 7]),
+        .read_index(read_indices[card_pkg::LOG_READS*card_pkg::READ_SEND_WQE +: card_pkg::LOG_READS]),
         .line_valid(line_valids[card_pkg::READ_SEND_WQE]), .line_error(line_error), .line_index(line_index), .line(line),
         .requester_request_valid(request_valids[0]), .requester_request_ready(request_readies[0]),
         .requester_request(requester_request), .requester_answer_valid(answer_valids[0]),
@@ -371,7 +371,7 @@ module card (
         .fail_valid(fail_valid[1]), .fail_qp(fail_qp[15:8]),
         .read_valid(read_valids[card_pkg::READ_RECEIVE_WQE]), .read_ready(read_readies[card_pkg::READ_RECEIVE_WQE]),
         .read_iova(read_iovas[64*card_pkg::READ_RECEIVE_WQE +: 64]),
-        .read_index(read_indices[7*card_pkg::READ_RECEIVE_WQE +: 7]),
+        .read_index(read_indices[card_pkg::LOG_READS*card_pkg::READ_RECEIVE_WQE +: card_pkg::LOG_READS]),
         .line_valid(line_valids[card_pkg::READ_RECEIVE_WQE]), .line_error(line_error), .line_index(line_index),
         .line(line),
         .request_valid(request_valids[2]), .request_ready(request_readies[2]), .request(responder_request),
@@ -408,7 +408,7 @@ module card (
         .gid_mac(macs[48*GID_TRANSMIT +: 48]),
         .read_valid(read_valids[card_pkg::READ_PAYLOAD]), .read_ready(read_readies[card_pkg::READ_PAYLOAD]),
         .read_iova(read_iovas[64*card_pkg::READ_PAYLOAD +: 64]),
-        .read_index(read_indices[7*card_pkg::READ_PAYLOAD +: 7]),
+        .read_index(read_indices[card_pkg::LOG_READS*card_pkg::READ_PAYLOAD +: card_pkg::LOG_READS]),
         .line_valid(line_valids[card_pkg::READ_PAYLOAD]), .line_error(line_error), .line_index(line_index), .line(line),
         .sent(sent), .sent_responder(sent_responder), .sent_qp(sent_qp), .payload_error(payload_error),
         .payload_error_responder(payload_error_responder), .payload_error_qp(payload_error_qp),

@@ -55,10 +55,10 @@ module completer (
     output logic         read_valid,
     input  logic         read_ready,
     output logic [63:0]  read_iova,
-    output logic [3:0]   read_block,
+    output logic [3:0]   read_slot,
     input  logic         line_valid,
     input  logic         line_error,
-    input  logic [3:0]   line_block,
+    input  logic [3:0]   line_slot,
     input  logic [511:0] line,
 
     output logic                      request_valid,
@@ -195,19 +195,22 @@ module completer (
     assign decode_begin = step == FETCH;
     /* verilator lint_off PINCONNECTEMPTY */
     wqe_decode decode (
-        .clk(clk), .rst(rst), .begin_valid(decode_begin), .begin_index(h.index),
-        .begin_available(ferroce_pkg::WQE_MAX_BLOCKS), .done(decoded),
-        .read_valid(read_valid), .read_ready(read_ready), .read_block(read_block),
-        .line_valid(line_valid), .line_error(line_error), .line_block(line_block), .line(line),
+        .clk(clk), .rst(rst), .begin_valid(decode_begin), .begin_qp(at), .begin_index(h.index),
+        .begin_available(ferroce_pkg::WQE_MAX_BLOCKS), .done(decoded), .ring_base(q.send_base),
+        .log_ring_blocks(q.log_send_blocks), .forget(resets), .ahead_valid(reads_ahead), .ahead_qp(at),
+        .ahead_block(sent.fetched), .lines_idle(lines_idle),
+        .read_valid(read_valid), .read_ready(read_ready), .read_iova(read_iova), .read_slot(read_slot),
+        .line_valid(line_valid), .line_error(line_error), .line_slot(line_slot), .line(line),
         .status(wqe_status), .rejected(), .blocks(), .opcode(opcode), .signaled(), .solicited(),
         .fence(), .is_inline(is_inline), .inline_at(), .immediate(), .remote_address(),
         .remote_key(), .length(length), .segments(segments), .segment_number(segment_number),
         .segment_address(segment_address), .segment_length(segment_length), .segment_key(segment_key)
     );
     /* verilator lint_on PINCONNECTEMPTY */
-    logic [31:0] ring_block;
-    assign ring_block = (wqe_index + {28'b0, read_block}) & ((32'd1 << q.log_send_blocks) - 32'd1);
-    assign read_iova = q.send_base + {26'b0, ring_block, 6'b0};
+    // WQEs of requests that were begun: the card's.
+    logic resets, reads_ahead, lines_idle;
+    assign resets = job == RESET && step == DECIDE;
+    assign reads_ahead = job == ANSWER && step != INIT && step != IDLE && step != LOAD && step != LOADED;
     assign is_same = wqe_status == ferroce_pkg::CQE_STATUS_SUCCESS && length == h.length && !is_inline
                   && opcode == ferroce_pkg::SEND_OPCODE_RDMA_READ;
 
@@ -294,7 +297,7 @@ module completer (
     assign expired_ready = step == IDLE && !reset_valid && !flush_valid;
     assign settle_ready = expired_ready && !expired_valid;
     assign packet_ready = settle_ready && !settle_valid;
-    assign idle = step == IDLE && settle_empty && !is_frame_pending;
+    assign idle = step == IDLE && settle_empty && lines_idle && !is_frame_pending;
 
     always_ff @(posedge clk) begin
         case (step)
@@ -341,7 +344,7 @@ module completer (
                     c <= '0;
                     c.oldest_psn <= reset_psn;
                     have_wqe <= 1'b0;
-                    step <= TIMER;
+                    step <= lines_idle ? TIMER : DECIDE;
                 end else if (job == FLUSH) step <= HEAD_READ;
                 else if (is_idle_qp) step <= STORE;
                 else if (job == EXPIRED) begin

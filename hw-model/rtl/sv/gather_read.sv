@@ -20,10 +20,10 @@ module gather_read #(
     output logic         read_valid,
     input  logic         read_ready,
     output logic [63:0]  read_iova,
-    output logic [6:0]   read_index,
+    output logic [card_pkg::LOG_READS-1:0] read_index,
     input  logic         line_valid,
     input  logic         line_error,
-    input  logic [6:0]   line_index,
+    input  logic [card_pkg::LOG_READS-1:0] line_index,
     input  logic [511:0] line,
 
     output logic         m_valid,
@@ -36,6 +36,7 @@ module gather_read #(
     output logic         idle
 );
     localparam int LINES = 1 << LOG_LINES;
+    localparam int INDEX_BITS = card_pkg::LOG_READS;
 
     // ------------------------------------------------------------------------ what the slots wait for
     logic [511:0]        lines [LINES];
@@ -61,7 +62,7 @@ module gather_read #(
     assign has_room = producer != {!consumer[LOG_LINES], old_slot};
     assign read_valid = busy && has_room && left != '0;
     assign read_iova = {number, 6'b0};
-    assign read_index = {{(7-LOG_LINES){1'b0}}, new_slot};
+    assign read_index = INDEX_BITS'(new_slot);
     assign requests = busy && has_room && (left == '0 || read_ready);
     assign piece_ready = !busy || (requests && is_last_line);
 
@@ -129,7 +130,7 @@ module gather_read #(
     assign line_age = line_slot - old_slot;
     always_ff @(posedge clk) begin
         if (!rst && line_valid) assert (!arrived[line_slot] && {1'b0, line_age} < producer - consumer);
-        if (!rst && line_valid) assert ({25'b0, line_index} < LINES);
+        if (!rst && line_valid) assert (32'(line_index) < LINES);
         if (!rst && piece_valid) assert ({19'b0, piece.bytes} <= card_pkg::MAX_PIECE_BYTES);
     end
 endmodule

@@ -68,10 +68,10 @@ module requester (
     output logic          read_valid,
     input  logic          read_ready,
     output logic [63:0]   read_iova,
-    output logic [3:0]    read_block,
+    output logic [3:0]    read_slot,
     input  logic          line_valid,
     input  logic          line_error,
-    input  logic [3:0]    line_block,
+    input  logic [3:0]    line_slot,
     input  logic [511:0]  line,
 
     output logic                      request_valid,
@@ -124,6 +124,7 @@ module requester (
     logic have_wqe;                        // that of QP `wqe_qp` at `wqe_index` is in wqe_decode
     logic [7:0] wqe_qp;
     logic [31:0] wqe_index, wanted_index, wanted_available;
+    logic reads_ahead, lines_idle;
     logic decode_begin, decoded, rejected, signaled, solicited, fence, is_inline;
     logic [7:0] status, opcode;
     logic [3:0] blocks;
@@ -139,20 +140,18 @@ module requester (
     assign wanted_available = resuming ? ferroce_pkg::WQE_MAX_BLOCKS : producer - s.fetched;
 
     wqe_decode decode (
-        .clk(clk), .rst(rst), .begin_valid(decode_begin), .begin_index(wanted_index),
-        .begin_available(wanted_available), .done(decoded),
-        .read_valid(read_valid), .read_ready(read_ready), .read_block(read_block),
-        .line_valid(line_valid), .line_error(line_error), .line_block(line_block), .line(line),
+        .clk(clk), .rst(rst), .begin_valid(decode_begin), .begin_qp(at), .begin_index(wanted_index),
+        .begin_available(wanted_available), .done(decoded), .ring_base(q.send_base),
+        .log_ring_blocks(q.log_send_blocks), .forget(step == CONTROL_RESET),
+        .ahead_valid(reads_ahead), .ahead_qp(at), .ahead_block(producer), .lines_idle(lines_idle),
+        .read_valid(read_valid), .read_ready(read_ready), .read_iova(read_iova), .read_slot(read_slot),
+        .line_valid(line_valid), .line_error(line_error), .line_slot(line_slot), .line(line),
         .status(status), .rejected(rejected), .blocks(blocks), .opcode(opcode), .signaled(signaled),
         .solicited(solicited), .fence(fence), .is_inline(is_inline), .inline_at(inline_at),
         .immediate(immediate), .remote_address(remote_address), .remote_key(remote_key),
         .length(length), .segments(segments), .segment_number(segment_number),
         .segment_address(segment_address), .segment_length(segment_length), .segment_key(segment_key)
     );
-    logic [31:0] ring_block;
-    assign ring_block = (wqe_index + {28'b0, read_block}) & ((32'd1 << q.log_send_blocks) - 32'd1);
-    assign read_iova = q.send_base + {26'b0, ring_block, 6'b0};
-
     // ------------------------------------------------------------------------------------ the packet
     logic [7:0] packet_opcode, cqe_opcode;
     logic is_read, takes_receive, is_first, is_last;
@@ -276,6 +275,8 @@ module requester (
     logic is_in_turn;
     assign is_in_turn = step != IDLE && step != LOAD && step != LOADED && step != CONTROL_LOAD
                      && step != CONTROL_LOADED && step != CONTROL_DONE;
+    // In a turn, `producer` is that of the QP; behind a command the ring may be another one.
+    assign reads_ahead = is_in_turn && step != INIT && !control_valid;
     assign state_write = is_in_turn;
     assign state_at = step == INIT ? sweep : at;
     assign state = step == INIT ? '0 : s;
@@ -302,7 +303,7 @@ module requester (
     assign query_fetched = s.fetched;
     assign query_drained = s.tail == retired.head;
     assign timer_valid = step == TIMER && q.timeout != '0;
-    assign idle = step == IDLE && pieces_idle;
+    assign idle = step == IDLE && pieces_idle && lines_idle;
 
     always_comb begin
         completion = '0;                   // of a WQE that was never begun
@@ -458,7 +459,7 @@ module requester (
                 s <= loaded;
                 step <= control.op == card_pkg::CONTROL_QUERY ? CONTROL_DONE : CONTROL_DRAIN;
             end
-            CONTROL_DRAIN: if (pieces_idle && completions_idle && unsent == '0) step <= CONTROL_RESET;
+            CONTROL_DRAIN: if (pieces_idle && lines_idle && completions_idle && unsent == '0) step <= CONTROL_RESET;
             CONTROL_RESET: if (reset_ready) begin
                 s <= '0;
                 if (control.op == card_pkg::CONTROL_START) s.fetched <= s.fetched;

@@ -2,8 +2,8 @@
 //
 // Ports: those of the blocks requester and completer of CARD.md; `requester_*` and `completer_*` tell
 // apart what both have. `wake_*` pulses when qp_table has written the state of a QP. `packet_done`
-// pulses when an answer of steer has had its effect. Reads of the ring have bit 6 of `read_index` set
-// when they are the completer's. `deadline_*` is the earliest timer when `idle`.
+// pulses when an answer of steer has had its effect. Reads of the ring have the top bit of `read_index`
+// set when they are the completer's. `deadline_*` is the earliest timer when `idle`.
 // Invariant: completions of a QP are in the order of its WQEs.
 module send_engine (
     input  logic         clk,
@@ -42,11 +42,11 @@ module send_engine (
     output logic         read_valid,
     input  logic         read_ready,
     output logic [63:0]  read_iova,
-    output logic [6:0]   read_index,
+    output logic [card_pkg::LOG_READS-1:0] read_index,
     input  logic         line_valid,
     input  logic         line_error,
     /* verilator lint_off UNUSEDSIGNAL */
-    input  logic [6:0]   line_index,           // blocks are numbered with four bits
+    input  logic [card_pkg::LOG_READS-1:0] line_index,           // blocks are numbered with four bits
     /* verilator lint_on UNUSEDSIGNAL */
     input  logic [511:0] line,
 
@@ -158,15 +158,16 @@ module send_engine (
 
     // ------------------------------------------------------------- one read port, one completion port
     logic [1:0] block_valid, block_ready, block_line;
-    logic [3:0] requester_block, completer_block;
+    logic [3:0] requester_slot, completer_slot;
     logic [63:0] requester_iova, completer_iova;
     logic chosen, last_chosen, is_held;
     assign chosen = is_held ? last_chosen : !block_valid[0];
     assign read_valid = block_valid != '0;
     assign read_iova = chosen ? completer_iova : requester_iova;
-    assign read_index = {chosen, 2'b0, chosen ? completer_block : requester_block};
+    localparam int TOP = card_pkg::LOG_READS - 1;
+    assign read_index = {chosen, {(TOP-4){1'b0}}, chosen ? completer_slot : requester_slot};
     assign block_ready = {read_ready && chosen, read_ready && !chosen};
-    assign block_line = {line_valid && line_index[6], line_valid && !line_index[6]};
+    assign block_line = {line_valid && line_index[TOP], line_valid && !line_index[TOP]};
     always_ff @(posedge clk) begin
         last_chosen <= chosen;
         is_held <= !rst && read_valid && !read_ready;
@@ -207,8 +208,8 @@ module send_engine (
         .reset_ready(reset_ready), .reset_psn(reset_psn), .timer_valid(timer_valid[0]),
         .timer_ready(timer_ready[0]), .timer_deadline(requester_deadline),
         .read_valid(block_valid[0]), .read_ready(block_ready[0]), .read_iova(requester_iova),
-        .read_block(requester_block), .line_valid(block_line[0]), .line_error(line_error),
-        .line_block(line_index[3:0]), .line(line),
+        .read_slot(requester_slot), .line_valid(block_line[0]), .line_error(line_error),
+        .line_slot(line_index[3:0]), .line(line),
         .request_valid(requester_request_valid), .request_ready(requester_request_ready),
         .request(requester_request), .answer_valid(requester_answer_valid),
         .answer_ready(requester_answer_ready), .answer(requester_answer),
@@ -233,8 +234,8 @@ module send_engine (
         .timer_ready(timer_ready[1]), .timer_start(timer_start), .timer_deadline(completer_deadline),
         .expired_valid(expired_valid), .expired_ready(expired_ready), .expired_qp(expired_qp),
         .read_valid(block_valid[1]), .read_ready(block_ready[1]), .read_iova(completer_iova),
-        .read_block(completer_block), .line_valid(block_line[1]), .line_error(line_error),
-        .line_block(line_index[3:0]), .line(line),
+        .read_slot(completer_slot), .line_valid(block_line[1]), .line_error(line_error),
+        .line_slot(line_index[3:0]), .line(line),
         .request_valid(completer_request_valid), .request_ready(completer_request_ready),
         .request(completer_request), .answer_valid(completer_answer_valid),
         .answer_ready(completer_answer_ready), .answer(completer_answer),

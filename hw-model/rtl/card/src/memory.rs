@@ -11,8 +11,8 @@ use crate::verilated::Card;
 
 /// Cycles from the request of a line to the line, unless something else is set.
 const LINE_LATENCY_CYCLES: u64 = 16;
-/// Reads under way, at most: one for each tag.
-const MAX_READS: usize = 1 << 10;
+/// Reads under way, at most: one for each tag of an epoch.
+const MAX_READS: usize = 1 << 11;
 
 /// A read under way.
 #[derive(Debug)]
