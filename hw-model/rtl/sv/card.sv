@@ -309,6 +309,8 @@ module card (
     logic [7:0]            sent_qp;
     /* verilator lint_on UNUSEDSIGNAL */
     logic [7:0]            payload_error_qp;
+    logic count_retransmitted, count_wqe_error, count_timeout, count_rnr_nak_received;
+    logic count_sequence_nak_received, count_other_nak_received, count_refetch;
     send_engine sender (
         .clk(clk), .rst(reset), .now_ns(timer_ns), .idle(send_idle), .deadline_valid(timer_deadline_valid),
         .deadline_ns(timer_deadline_ns),
@@ -341,7 +343,11 @@ module card (
         .answer_done(answer_done), .place_valid(answer_place_valid), .place_ready(answer_place_ready),
         .place(answer_place), .place_drop(answer_place_drop), .frames_done(frames_done),
         .completion_valid(send_completion_valid), .completion_ready(send_completion_ready),
-        .completion(send_completion)
+        .completion(send_completion),
+        .count_retransmitted(count_retransmitted), .count_wqe_error(count_wqe_error),
+        .count_timeout(count_timeout), .count_rnr_nak(count_rnr_nak_received),
+        .count_sequence_nak(count_sequence_nak_received), .count_other_nak(count_other_nak_received),
+        .count_refetch(count_refetch)
     );
 
     // -------------------------------------------------------------------------------------- responder
@@ -532,12 +538,17 @@ module card (
     // -------------------------------------------------------------------------------------- counters
     logic [COUNTERS-1:0]             count;
     logic [COUNTERS*AMOUNT_BITS-1:0] amounts;
-    logic                            begins_read, ends_write, ends_beat;
+    logic                            begins_read, ends_write, ends_beat, begins_stall, was_stalled;
+    logic                            fetches_wqe, is_refused;
     logic [6:0]                      strobed;   // bytes of a write
     logic [1:0]                      doorbell_errors;
     assign begins_read = dma_read_valid && dma_read_ready;
     assign ends_write = dma_write_valid && dma_write_ready;
     assign ends_beat = tx_valid && tx_ready;
+    assign begins_stall = tx_valid && !tx_ready && !was_stalled;
+    always_ff @(posedge clk) was_stalled <= tx_valid && !tx_ready;
+    assign fetches_wqe = read_valids[card_pkg::READ_SEND_WQE] && read_readies[card_pkg::READ_SEND_WQE];
+    assign is_refused = (answer_valids & answer_readies) != '0 && memory_fault != '0;
     assign doorbell_errors = 2'(count_doorbell_error) + 2'(send_doorbell_error) + 2'(receive_doorbell_error);
     always_comb begin
         strobed = '0;
@@ -548,12 +559,18 @@ module card (
               | COUNTERS'(ends_beat) << ferroce_pkg::COUNTER_TX_BYTES
               | COUNTERS'(count_frame) << ferroce_pkg::COUNTER_RX_FRAMES
               | COUNTERS'(count_frame) << ferroce_pkg::COUNTER_RX_BYTES
+              | COUNTERS'(begins_stall) << ferroce_pkg::COUNTER_TX_STALLS
+              | COUNTERS'(count_overflow) << ferroce_pkg::COUNTER_RX_OVERFLOWS
               | COUNTERS'(count_malformed) << ferroce_pkg::COUNTER_RX_MALFORMED
               | COUNTERS'(count_icrc_error) << ferroce_pkg::COUNTER_RX_ICRC_ERRORS
               | COUNTERS'(count_no_qp) << ferroce_pkg::COUNTER_RX_NO_QP
               | COUNTERS'(count_wrong_path) << ferroce_pkg::COUNTER_RX_WRONG_PATH
               | COUNTERS'(count_doorbell) << ferroce_pkg::COUNTER_DOORBELLS
               | COUNTERS'(doorbell_errors != '0) << ferroce_pkg::COUNTER_DOORBELL_ERRORS
+              | COUNTERS'(fetches_wqe) << ferroce_pkg::COUNTER_WQE_FETCHES
+              | COUNTERS'(fetches_wqe) << ferroce_pkg::COUNTER_WQE_BLOCKS
+              | COUNTERS'(count_refetch) << ferroce_pkg::COUNTER_WQE_REFETCHES
+              | COUNTERS'(count_wqe_error) << ferroce_pkg::COUNTER_WQE_ERRORS
               | COUNTERS'(count_receive_wqe) << ferroce_pkg::COUNTER_RECEIVE_WQES
               | COUNTERS'(count_cqe) << ferroce_pkg::COUNTER_CQES
               | COUNTERS'(count_overrun) << ferroce_pkg::COUNTER_CQ_OVERRUNS
@@ -571,6 +588,12 @@ module card (
               | COUNTERS'(count_mpt_miss) << ferroce_pkg::COUNTER_MPT_MISSES
               | COUNTERS'(count_mtt_hit) << ferroce_pkg::COUNTER_MTT_HITS
               | COUNTERS'(count_mtt_miss) << ferroce_pkg::COUNTER_MTT_MISSES
+              | COUNTERS'(is_refused) << ferroce_pkg::COUNTER_PROTECTION_ERRORS
+              | COUNTERS'(count_retransmitted) << ferroce_pkg::COUNTER_PACKETS_RETRANSMITTED
+              | COUNTERS'(count_timeout) << ferroce_pkg::COUNTER_LOCAL_ACK_TIMEOUTS
+              | COUNTERS'(count_rnr_nak_received) << ferroce_pkg::COUNTER_RNR_NAKS_RECEIVED
+              | COUNTERS'(count_sequence_nak_received) << ferroce_pkg::COUNTER_SEQUENCE_NAKS_RECEIVED
+              | COUNTERS'(count_other_nak_received) << ferroce_pkg::COUNTER_OTHER_NAKS_RECEIVED
               | COUNTERS'(count_rnr_nak) << ferroce_pkg::COUNTER_RNR_NAKS_SENT
               | COUNTERS'(count_sequence_nak) << ferroce_pkg::COUNTER_SEQUENCE_NAKS_SENT
               | COUNTERS'(count_other_nak) << ferroce_pkg::COUNTER_OTHER_NAKS_SENT

@@ -7,7 +7,7 @@
 // QP `at`, as it is now. `sent_valid`: transmit has sent a packet of the requester. `went_back`: the
 // first packet of a pass has left. flush_* makes the completer
 // flush what was begun, reset_* makes it forget the QP; `settle`: the oldest request may be one that
-// ends without an answer.
+// ends without an answer. `count_*` pulse.
 // Invariants: a request is in the table before its first packet leaves; `next_psn` never passes
 // `newest_psn`; the cursor stays on a request that has failed. A turn has at most 16 packets.
 module requester (
@@ -94,7 +94,10 @@ module requester (
     input  logic                  completion_ready,
     output card_pkg::completion_t completion,
     input  logic                  completions_idle,
-    input  logic [15:0]           frame    // that completions wait for
+    input  logic [15:0]           frame,   // that completions wait for
+
+    output logic                  count_retransmitted,
+    output logic                  count_wqe_error
 );
     localparam int TURN_PACKETS = 16;
     localparam int ACK_REQUEST_INTERVAL = 16;
@@ -317,6 +320,11 @@ module requester (
     end
     assign completion_valid = step == FLUSH_CQE;
 
+    logic [23:0] packet_psns;              // of the packet that is sent
+    assign packet_psns = is_read ? psns_left : 24'd1;
+    assign count_retransmitted = packet_valid && packet_ready && to_newest >= packet_psns;
+    assign count_wqe_error = step == BEGIN && status != ferroce_pkg::CQE_STATUS_SUCCESS;
+
     always_ff @(posedge clk) begin
         case (step)
             INIT: begin
@@ -422,9 +430,8 @@ module requester (
                 step <= walk_fault != '0 ? REWRITE : SEND;
             end
             SEND: if (packet_ready) begin
-                s.next_psn <= s.next_psn + (is_read ? psns_left : 24'd1);
-                if (to_newest < (is_read ? psns_left : 24'd1))
-                    s.newest_psn <= s.next_psn + (is_read ? psns_left : 24'd1);
+                s.next_psn <= s.next_psn + packet_psns;
+                if (!count_retransmitted) s.newest_psn <= s.next_psn + packet_psns;
                 s.since_ack_request <= packet.ack_request ? '0 : s.since_ack_request + 1'b1;
                 if (is_read) s.reads_sent <= s.reads_sent + 1'b1;
                 if (is_last) s.cursor <= s.cursor + 1'b1;

@@ -3,7 +3,7 @@
 // Ports: those of the blocks requester and completer of CARD.md; `requester_*` and `completer_*` tell
 // apart what both have. `wake_*` pulses when qp_table has written the state of a QP. `packet_done`
 // pulses when an answer of steer has had its effect. Reads of the ring have the top bit of `read_index`
-// set when they are the completer's. `deadline_*` is the earliest timer when `idle`.
+// set when they are the completer's. `deadline_*` is the earliest timer when `idle`. `count_*` pulse.
 // Invariant: completions of a QP are in the order of its WQEs.
 module send_engine (
     input  logic         clk,
@@ -92,7 +92,15 @@ module send_engine (
     // completion_writer.
     output logic                  completion_valid,
     input  logic                  completion_ready,
-    output card_pkg::completion_t completion
+    output card_pkg::completion_t completion,
+
+    output logic                  count_retransmitted,
+    output logic                  count_wqe_error,
+    output logic                  count_timeout,
+    output logic                  count_rnr_nak,
+    output logic                  count_sequence_nak,
+    output logic                  count_other_nak,
+    output logic                  count_refetch
 );
     localparam int LOG_ENTRIES = card_pkg::LOG_QPS + card_pkg::LOG_OUTSTANDING;
     localparam logic [1:0] TIMER_STOP = 2'd0, TIMER_START = 2'd1, TIMER_START_IF_STOPPED = 2'd2;
@@ -217,7 +225,8 @@ module send_engine (
         .packet_ready(packet_ready), .packet(packet), .piece_valid(piece_valid),
         .piece_ready(piece_ready), .piece(piece), .sent_valid(sent_valid), .completion_valid(ends_valid[0]),
         .completion_ready(ends_ready[0]), .completion(requester_completion),
-        .completions_idle(!completion_valid), .frame(frame)
+        .completions_idle(!completion_valid), .frame(frame), .count_retransmitted(count_retransmitted),
+        .count_wqe_error(count_wqe_error)
     );
     completer retire (
         .clk(clk), .rst(rst), .now_ns(now_ns), .idle(completer_idle),
@@ -242,7 +251,9 @@ module send_engine (
         .answer_fault(completer_answer_fault), .place_valid(place_valid), .place_ready(place_ready),
         .place(place), .place_drop(place_drop), .frames_done(frames_done), .frame(frame),
         .completion_valid(ends_valid[1]), .completion_ready(ends_ready[1]),
-        .completion(completer_completion), .fail_valid(fail_valid), .fail_qp(fail_qp)
+        .completion(completer_completion), .fail_valid(fail_valid), .fail_qp(fail_qp),
+        .count_timeout(count_timeout), .count_rnr_nak(count_rnr_nak), .count_sequence_nak(count_sequence_nak),
+        .count_other_nak(count_other_nak), .count_refetch(count_refetch)
     );
     assign idle = set_empty && requester_idle && completer_idle && doorbells_idle && timers_idle
                && !completion_valid && !control_valid && !answer_valid && !rung_valid && !wake_valid;

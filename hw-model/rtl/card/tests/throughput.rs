@@ -15,13 +15,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant as Moment;
 
 use ferroce_driver::{
-    CompletionQueue, CompletionStatus, Device, MemoryRegion, QueuePair,
-    SendOperation,
+    CompletionQueue, CompletionStatus, Device, MemoryRegion, QueuePair, SendOperation,
 };
+use ferroce_rtl_card::RtlNic;
 use ferroce_spec::counter::Counter;
 use ferroce_test_verbs as verbs;
-use pair_support::{CYCLE_NS, Pair};
+use pair_support::{CYCLE_NS, CableEnd};
 use verbs::Memory;
+
+type Pair = pair_support::Pair<RtlNic<CableEnd>>;
 
 /// Requests of a queue pair that are posted and not completed, as of perftest's `-t`.
 const DEPTH: u32 = 64;
@@ -69,7 +71,7 @@ struct Side {
 
 impl Side {
     fn new(device: &Arc<Device>, side: usize, load: &Load) -> Self {
-        let (gid, mac) = address(side);
+        let (gid, mac) = pair_support::address(side);
         verbs::set_gids(device, [([0; 16], mac), (gid, mac)]);
         let pd = device.alloc_pd().expect("one of many");
         let cq = verbs::new_cq(device, 4096);
@@ -86,20 +88,12 @@ impl Side {
     }
 
     fn connect(&self, peer: &Self, peer_side: usize) {
-        let (gid, mac) = address(peer_side);
+        let (gid, mac) = pair_support::address(peer_side);
         for (qp, other) in self.queue_pairs.iter().zip(&peer.queue_pairs) {
             let path = verbs::path_to(gid, mac);
             verbs::connect(qp, verbs::rtr(other.number(), path), verbs::rts());
         }
     }
-}
-
-/// Returns the GID and the MAC address of a card.
-fn address(side: usize) -> ([u8; 16], [u8; 6]) {
-    let mut gid = [0; 16];
-    gid[..2].copy_from_slice(&[0xfe, 0x80]);
-    gid[15] = side as u8 + 1;
-    (gid, pair_support::mac(side))
 }
 
 fn post(from: &Side, to: &Side, qp: usize, load: &Load) {
@@ -152,10 +146,8 @@ fn measure(load: Load) -> Figures {
         (0..DEPTH).for_each(|_| post(&sides[0], &sides[1], qp, &load));
     }
     let data_side = usize::from(load.operation == Operation::Read);
-    let read = |counter: Counter, side| {
-        let mut pair = pair.lock().expect("no panic");
-        pair.counter(side, counter as usize)
-    };
+    let read =
+        |counter: Counter, side| pair.lock().expect("no panic").counters(side).value(counter);
     run(&pair, &sides, &load, WARM_UP_CYCLES);
     let cycles = || pair.lock().expect("no panic").cycles();
     let (before, begin) = (read(Counter::tx_bytes, data_side), cycles());
@@ -185,7 +177,9 @@ fn least_bytes(load: &Load) -> f64 {
 /// 800 ns. Method: bytes a cycle at the port of the card that sends the data.
 #[test]
 fn the_card_fills_its_wire() {
-    println!("operation  message  QPs  latency  bytes a cycle (payload)  Gb/s at 250 MHz  cycles/s");
+    println!(
+        "operation  message  QPs  latency  bytes a cycle (payload)  Gb/s at 250 MHz  cycles/s"
+    );
     let mut slow = Vec::new();
     for operation in [Operation::Write, Operation::Read, Operation::Send] {
         for message_bytes in [65_536, 4096] {

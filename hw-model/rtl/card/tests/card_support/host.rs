@@ -25,13 +25,17 @@ impl CardHost {
 
 impl UntimedHost for CardHost {
     fn read(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
-        let length = destination.len();
-        for (place, bytes) in (iova..).step_by(8).zip(destination.chunks_mut(8)) {
-            let word = self
-                .memory
-                .load(place)
-                .ok_or(DmaError::refused(iova, length))?;
-            bytes.copy_from_slice(&word.to_le_bytes());
+        let refused = DmaError::refused(iova, destination.len());
+        let mut place = iova;
+        let mut rest = destination;
+        while !rest.is_empty() {
+            let from = (place % 8) as usize;
+            let word = self.memory.load(place & !7).ok_or(refused)?;
+            let count = rest.len().min(8 - from);
+            let (bytes, behind) = rest.split_at_mut(count);
+            bytes.copy_from_slice(&word.to_le_bytes()[from..from + count]);
+            place += count as u64;
+            rest = behind;
         }
         Ok(())
     }

@@ -1,23 +1,25 @@
-//! Two cards on one cable, clocked together: each behind a driver of its own.
+//! Two cards on one cable, clocked together: each behind a driver of its own. They are the card in
+//! RTL, or the model's.
 
 #[path = "../card_support/host.rs"]
 mod host;
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use ferroce_driver::Device;
 use ferroce_driver::bus::fake::FakeMemory;
 use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
 use ferroce_model::ports::port::{Port, Reservation, Route};
-use ferroce_model::{Doorbell, Function, NicConfig};
+use ferroce_model::{Counters, Doorbell, Function, Nic, NicConfig};
 use ferroce_rtl_card::RtlNic;
 use ferroce_spec::doorbell::BAR2_SIZE;
 use ferroce_spec::register::{BAR0_SIZE, BAR4_SIZE};
 use ferroce_units::{Duration, Instant};
 
-use host::CardHost;
+pub use host::CardHost;
 
 /// Nanoseconds of a clock cycle: 250 MHz.
 pub const CYCLE_NS: u64 = 4;
@@ -33,6 +35,8 @@ type Frames = Arc<Mutex<VecDeque<(Instant, Vec<u8>)>>>;
 pub struct CableEnd {
     out: Frames,
     back: Frames,
+    /// How many of the next frames are lost.
+    to_lose: Arc<AtomicU64>,
 }
 
 impl Port for CableEnd {
@@ -43,6 +47,11 @@ impl Port for CableEnd {
     }
 
     fn transmit(&mut self, at: Instant, frame: Vec<u8>) {
+        let left = self.to_lose.load(Ordering::Relaxed);
+        if left > 0 {
+            self.to_lose.store(left - 1, Ordering::Relaxed);
+            return;
+        }
         let mut out = self.out.lock().expect("no panic");
         out.push_back((at + CABLE, frame));
     }
@@ -64,19 +73,47 @@ impl Port for CableEnd {
     }
 }
 
-struct Side {
-    card: RtlNic<CableEnd>,
+/// A card that can stand at one end.
+pub trait Card: Function<CableEnd> + 'static {
+    /// Runs for a clock cycle.
+    fn cycle(&mut self, now: Instant, host: &mut CardHost, end: &mut CableEnd);
+
+    /// Host memory takes so many cycles from the request of a line to the line.
+    fn set_line_latency(&mut self, cycles: u64);
+}
+
+impl Card for RtlNic<CableEnd> {
+    fn cycle(&mut self, now: Instant, host: &mut CardHost, end: &mut CableEnd) {
+        self.run(now, host, end, 1);
+    }
+
+    fn set_line_latency(&mut self, cycles: u64) {
+        self.set_line_latency_cycles(cycles);
+    }
+}
+
+/// The functional model, which has no cycles.
+impl Card for Nic<CableEnd> {
+    fn cycle(&mut self, now: Instant, host: &mut CardHost, end: &mut CableEnd) {
+        self.advance(now, host, end);
+    }
+
+    fn set_line_latency(&mut self, _cycles: u64) {}
+}
+
+struct Side<C> {
+    card: C,
     host: CardHost,
     end: CableEnd,
 }
 
 /// Both cards and the cycles that have passed.
-pub struct Pair {
-    sides: [Side; 2],
+pub struct Pair<C> {
+    sides: [Side<C>; 2],
     cycles: u64,
 }
 
-impl Pair {
+impl<C: Card> Pair<C> {
     fn now(&self) -> Instant {
         Instant::from_ns(1_000_000 + self.cycles * CYCLE_NS)
     }
@@ -86,7 +123,7 @@ impl Pair {
         for _ in 0..cycles {
             let now = self.now();
             for Side { card, host, end } in &mut self.sides {
-                card.run(now, host, end, 1);
+                card.cycle(now, host, end);
             }
             self.cycles += 1;
         }
@@ -97,27 +134,31 @@ impl Pair {
         self.cycles
     }
 
-    /// Returns a counter register of a card.
-    pub fn counter(&mut self, side: usize, index: usize) -> u64 {
-        let now = self.now();
-        let at = ferroce_spec::register::COUNTERS_OFFSET + 8 * index as u32;
-        self.sides[side].card.read64(now, at)
+    /// Returns the counters of a card.
+    pub fn counters(&mut self, side: usize) -> Counters {
+        self.sides[side].card.counters()
+    }
+
+    /// Loses the next frames that a card sends.
+    pub fn lose(&mut self, side: usize, frames: u64) {
+        let to_lose = &self.sides[side].end.to_lose;
+        to_lose.store(frames, Ordering::Relaxed);
     }
 }
 
 /// A card of a pair, as its driver sees it.
-pub struct PairBus {
+pub struct PairBus<C> {
     side: usize,
     memory: Arc<FakeMemory>,
-    pair: Arc<Mutex<Pair>>,
+    pair: Arc<Mutex<Pair<C>>>,
 }
 
-impl PairBus {
-    fn pair(&self) -> MutexGuard<'_, Pair> {
+impl<C: Card> PairBus<C> {
+    fn pair(&self) -> MutexGuard<'_, Pair<C>> {
         self.pair.lock().expect("no panic")
     }
 
-    fn access<T>(&self, act: impl FnOnce(&mut RtlNic<CableEnd>, Instant) -> T) -> T {
+    fn access<T>(&self, act: impl FnOnce(&mut C, Instant) -> T) -> T {
         let mut pair = self.pair();
         let now = pair.now();
         let result = act(&mut pair.sides[self.side].card, now);
@@ -127,20 +168,21 @@ impl PairBus {
 }
 
 /// Returns the cards, and a driver for each. Lines of host memory take so many cycles.
-pub fn open(line_latency_cycles: u64) -> (Arc<Mutex<Pair>>, [Arc<Device>; 2]) {
+pub fn open<C: Card>(line_latency_cycles: u64) -> (Arc<Mutex<Pair<C>>>, [Arc<Device>; 2]) {
     let frames = [Frames::default(), Frames::default()];
     let memories = [(); 2].map(|()| Arc::new(FakeMemory::default()));
     let side = |index: usize| {
         let number = index as u32 + 1;
         let config = NicConfig::functional(number << 16, mac(index));
-        let mut card: RtlNic<CableEnd> = Function::new(config);
-        card.set_line_latency_cycles(line_latency_cycles);
+        let mut card = C::new(config);
+        card.set_line_latency(line_latency_cycles);
         Side {
             card,
             host: CardHost::new(&memories[index]),
             end: CableEnd {
                 out: Arc::clone(&frames[index]),
                 back: Arc::clone(&frames[1 - index]),
+                to_lose: Arc::default(),
             },
         }
     };
@@ -160,12 +202,19 @@ pub fn open(line_latency_cycles: u64) -> (Arc<Mutex<Pair>>, [Arc<Device>; 2]) {
     (pair, devices)
 }
 
-/// Returns the MAC address of a card.
-pub fn mac(side: usize) -> [u8; 6] {
+fn mac(side: usize) -> [u8; 6] {
     [0x02, 0, 0, 0, 0, 0x42 + side as u8]
 }
 
-impl Bus for PairBus {
+/// Returns the GID and the MAC address of a card.
+pub fn address(side: usize) -> ([u8; 16], [u8; 6]) {
+    let mut gid = [0; 16];
+    gid[..2].copy_from_slice(&[0xfe, 0x80]);
+    gid[15] = side as u8 + 1;
+    (gid, mac(side))
+}
+
+impl<C: Card> Bus for PairBus<C> {
     fn read32(&self, offset: u32) -> u32 {
         self.access(|card, now| card.read32(now, offset))
     }
