@@ -115,22 +115,22 @@ impl<C: Card> Bench<C> {
         let write = SendOperation::RdmaWrite(self.remote());
         let read = SendOperation::RdmaRead(self.remote());
         for bytes in [0, 1, 4096, LONG] {
-            assert_eq!(self.execute(write.clone(), bytes), Success);
-            assert_eq!(self.execute(read.clone(), bytes), Success);
+            assert_eq!(self.execute(write, bytes), Success);
+            assert_eq!(self.execute(read, bytes), Success);
             self.post_receive();
             assert_eq!(self.execute(SendOperation::Send, bytes), Success);
             assert_eq!(self.completion(1), Success);
         }
         // The only packet is lost: the local ACK timeout.
         self.pair().lose(0, 1);
-        assert_eq!(self.execute(write.clone(), 64), Success);
+        assert_eq!(self.execute(write, 64), Success);
         // The first of three packets is lost: a NAK for its PSN.
         self.pair().lose(0, 1);
-        assert_eq!(self.execute(write.clone(), LONG), Success);
+        assert_eq!(self.execute(write, LONG), Success);
         // The ACK is lost: the request comes again.
         self.settle();
         self.pair().lose(1, 1);
-        assert_eq!(self.execute(write.clone(), 64), Success);
+        assert_eq!(self.execute(write, 64), Success);
         // The first response of a READ is lost: an implied NAK.
         self.settle();
         self.pair().lose(1, 1);

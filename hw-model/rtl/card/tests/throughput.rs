@@ -28,8 +28,8 @@ type Pair = pair_support::Pair<RtlNic<CableEnd>>;
 /// Requests of a queue pair that are posted and not completed, as of perftest's `-t`.
 const DEPTH: u32 = 64;
 /// Cycles before and in the window that is measured.
-const WARM_UP_CYCLES: u64 = 16_000;
-const WINDOW_CYCLES: u64 = 40_000;
+const WARM_UP_CYCLES: u64 = 10_000;
+const WINDOW_CYCLES: u64 = 20_000;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Operation {
