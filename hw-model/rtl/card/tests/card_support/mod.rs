@@ -31,9 +31,6 @@ const MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 0x42];
 const QPN_BASE: u32 = 0x1_0000;
 /// Cycles that pass with an access to a register: what is under way goes on, and does not end.
 const CYCLES_PER_ACCESS: u64 = 12;
-/// Cycles from the request of a line of memory to the line: 400 ns, as over PCIe. A reset meets reads
-/// that are under way, and their lines come after it.
-const LINE_LATENCY_CYCLES: u64 = 100;
 /// Calls in which the card is quiet, when nothing else comes.
 const RUNS_MAX: usize = 1000;
 
@@ -86,10 +83,11 @@ pub struct CardBus {
 }
 
 impl CardBus {
-    pub fn new() -> Self {
+    /// Host memory takes so many cycles from the request of a line to the line.
+    pub fn new(line_latency_cycles: u64) -> Self {
         let memory = Arc::new(FakeMemory::default());
         let mut card: RtlNic<Loopback> = Function::new(NicConfig::functional(QPN_BASE, MAC));
-        card.set_line_latency_cycles(LINE_LATENCY_CYCLES);
+        card.set_line_latency_cycles(line_latency_cycles);
         Self {
             start: Moment::now(),
             device: Mutex::new(Device {
