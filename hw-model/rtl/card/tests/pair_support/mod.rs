@@ -1,4 +1,4 @@
-//! Two cards on one cable, clocked together: each behind a driver of its own. They are the card in
+//! Two cards on one cable, clocked together: each behind its own driver. They are the card in
 //! RTL, or the model's.
 
 #[path = "../card_support/host.rs"]
