@@ -194,7 +194,7 @@ fn the_card_fills_its_wire() {
                 let figures = measure(load);
                 let cycles = 2.0 * figures.cycles as f64;
                 println!(
-                    "{:9}  {message_bytes:7}  {queue_pairs:3}  {:7}  {:5.1} ({:5.1})  {:4.0}  {:8.0}",
+                    "{:9} {message_bytes:8} {queue_pairs:4} {:8} {:6.1} ({:5.1}) {:6.0} {:9.0}",
                     format!("{operation:?}"),
                     line_latency_cycles,
                     figures.frame_bytes,
