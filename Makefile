@@ -21,7 +21,7 @@
 #   make rtl-test   blocks of the card in SystemVerilog against those of the model; more with
 #                 FERROCE_RTL_SEEDS=1000
 #   make rtl-lint, rtl-synth, rtl-formal, rtl-cover, rtl-mutants   warnings; LUTs, flip-flops and block
-#                 RAM against ceilings; proofs; lines and toggles that the tests reach; whether the
+#                 RAM and how they change; proofs; lines that the tests reach; whether the
 #                 tests find one-line faults
 #   make install PREFIX=/usr/local
 #

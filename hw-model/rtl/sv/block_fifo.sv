@@ -1,7 +1,7 @@
 // First in, first out, in a block RAM: one clock, 2^LOG_DEPTH words and a registered read.
 //
 // Ports: s_* takes a word, m_* gives the oldest one, both with ready and valid, as in fifo. A word can
-// be given two cycles after it was taken.
+// be given two cycles after it was taken. `idle`: it is empty.
 // Invariants: words leave as they came, in order, each once; no word is taken when it is full; m_data
 // holds while m_valid waits for m_ready.
 module block_fifo #(
@@ -15,11 +15,13 @@ module block_fifo #(
     input  logic [BITS-1:0] s_data,
     output logic            m_valid,
     input  logic            m_ready,
-    output logic [BITS-1:0] m_data
+    output logic [BITS-1:0] m_data,
+    output logic            idle
 );
     logic [BITS-1:0]    words [1 << LOG_DEPTH];
     logic [LOG_DEPTH:0] producer, consumer, next_consumer;   // free-running
 
+    assign idle = producer == consumer;
     assign s_ready = producer != {!consumer[LOG_DEPTH], consumer[LOG_DEPTH-1:0]};
     assign next_consumer = m_valid && m_ready ? consumer + 1'b1 : consumer;
 

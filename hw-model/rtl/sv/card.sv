@@ -40,10 +40,10 @@ module card (
     output logic         dma_read_valid,
     input  logic         dma_read_ready,
     output logic [63:0]  dma_read_iova,
-    output logic [10:0]  dma_read_tag,
+    output logic [card_pkg::TAG_BITS-1:0] dma_read_tag,
     input  logic         dma_line_valid,
     input  logic         dma_line_error,
-    input  logic [10:0]  dma_line_tag,
+    input  logic [card_pkg::TAG_BITS-1:0] dma_line_tag,
     input  logic [511:0] dma_line,
     output logic         dma_write_valid,
     input  logic         dma_write_ready,
@@ -122,9 +122,9 @@ module card (
     logic [READ_CLIENTS-1:0]    read_readies, line_valids;   // but of READ_RESPONSE_WQE
     /* verilator lint_on UNUSEDSIGNAL */
     logic [64*READ_CLIENTS-1:0] read_iovas;
-    logic [7*READ_CLIENTS-1:0]  read_indices;
+    logic [card_pkg::LOG_READS*READ_CLIENTS-1:0] read_indices;
     logic                       line_error;
-    logic [6:0]                 line_index;
+    logic [card_pkg::LOG_READS-1:0] line_index;
     logic [511:0]               line;
     dma_read #(.CLIENTS(READ_CLIENTS)) reads (
         .clk(clk), .rst(rst), .reset(reset), .stopped(stopped), .drained(drained),
@@ -135,13 +135,13 @@ module card (
         .dma_line_tag(dma_line_tag), .dma_line(dma_line)
     );
     // Clients with one read at a time, and the one that the responder does not need.
-    assign read_indices[7*card_pkg::READ_COMMAND +: 7] = '0;
-    assign read_indices[7*card_pkg::READ_MPT +: 7] = '0;
-    assign read_indices[7*card_pkg::READ_MTT +: 7] = '0;
-    assign read_indices[7*card_pkg::READ_COMPLETION +: 7] = '0;
+    assign read_indices[card_pkg::LOG_READS*card_pkg::READ_COMMAND +: card_pkg::LOG_READS] = '0;
+    assign read_indices[card_pkg::LOG_READS*card_pkg::READ_MPT +: card_pkg::LOG_READS] = '0;
+    assign read_indices[card_pkg::LOG_READS*card_pkg::READ_MTT +: card_pkg::LOG_READS] = '0;
+    assign read_indices[card_pkg::LOG_READS*card_pkg::READ_COMPLETION +: card_pkg::LOG_READS] = '0;
     assign read_valids[card_pkg::READ_RESPONSE_WQE] = 1'b0;
     assign read_iovas[64*card_pkg::READ_RESPONSE_WQE +: 64] = '0;
-    assign read_indices[7*card_pkg::READ_RESPONSE_WQE +: 7] = '0;
+    assign read_indices[card_pkg::LOG_READS*card_pkg::READ_RESPONSE_WQE +: card_pkg::LOG_READS] = '0;
 
     logic [WRITE_CLIENTS-1:0]     write_valids, write_readies;
     logic [64*WRITE_CLIENTS-1:0]  write_iovas, write_strobes;
@@ -309,6 +309,8 @@ module card (
     logic [7:0]            sent_qp;
     /* verilator lint_on UNUSEDSIGNAL */
     logic [7:0]            payload_error_qp;
+    logic count_retransmitted, count_wqe_error, count_timeout, count_rnr_nak_received;
+    logic count_sequence_nak_received, count_other_nak_received, count_refetch;
     send_engine sender (
         .clk(clk), .rst(reset), .now_ns(timer_ns), .idle(send_idle), .deadline_valid(timer_deadline_valid),
         .deadline_ns(timer_deadline_ns),
@@ -323,7 +325,7 @@ module card (
         .gid_index(gid_indices[4*GID_REQUESTER +: 4]), .gid(gids[128*GID_REQUESTER +: 128]),
         .read_valid(read_valids[card_pkg::READ_SEND_WQE]), .read_ready(read_readies[card_pkg::READ_SEND_WQE]),
         .read_iova(read_iovas[64*card_pkg::READ_SEND_WQE +: 64]),
-        .read_index(read_indices[7*card_pkg::READ_SEND_WQE +: 7]),
+        .read_index(read_indices[card_pkg::LOG_READS*card_pkg::READ_SEND_WQE +: card_pkg::LOG_READS]),
         .line_valid(line_valids[card_pkg::READ_SEND_WQE]), .line_error(line_error), .line_index(line_index), .line(line),
         .requester_request_valid(request_valids[0]), .requester_request_ready(request_readies[0]),
         .requester_request(requester_request), .requester_answer_valid(answer_valids[0]),
@@ -341,7 +343,11 @@ module card (
         .answer_done(answer_done), .place_valid(answer_place_valid), .place_ready(answer_place_ready),
         .place(answer_place), .place_drop(answer_place_drop), .frames_done(frames_done),
         .completion_valid(send_completion_valid), .completion_ready(send_completion_ready),
-        .completion(send_completion)
+        .completion(send_completion),
+        .count_retransmitted(count_retransmitted), .count_wqe_error(count_wqe_error),
+        .count_timeout(count_timeout), .count_rnr_nak(count_rnr_nak_received),
+        .count_sequence_nak(count_sequence_nak_received), .count_other_nak(count_other_nak_received),
+        .count_refetch(count_refetch)
     );
 
     // -------------------------------------------------------------------------------------- responder
@@ -371,7 +377,7 @@ module card (
         .fail_valid(fail_valid[1]), .fail_qp(fail_qp[15:8]),
         .read_valid(read_valids[card_pkg::READ_RECEIVE_WQE]), .read_ready(read_readies[card_pkg::READ_RECEIVE_WQE]),
         .read_iova(read_iovas[64*card_pkg::READ_RECEIVE_WQE +: 64]),
-        .read_index(read_indices[7*card_pkg::READ_RECEIVE_WQE +: 7]),
+        .read_index(read_indices[card_pkg::LOG_READS*card_pkg::READ_RECEIVE_WQE +: card_pkg::LOG_READS]),
         .line_valid(line_valids[card_pkg::READ_RECEIVE_WQE]), .line_error(line_error), .line_index(line_index),
         .line(line),
         .request_valid(request_valids[2]), .request_ready(request_readies[2]), .request(responder_request),
@@ -408,7 +414,7 @@ module card (
         .gid_mac(macs[48*GID_TRANSMIT +: 48]),
         .read_valid(read_valids[card_pkg::READ_PAYLOAD]), .read_ready(read_readies[card_pkg::READ_PAYLOAD]),
         .read_iova(read_iovas[64*card_pkg::READ_PAYLOAD +: 64]),
-        .read_index(read_indices[7*card_pkg::READ_PAYLOAD +: 7]),
+        .read_index(read_indices[card_pkg::LOG_READS*card_pkg::READ_PAYLOAD +: card_pkg::LOG_READS]),
         .line_valid(line_valids[card_pkg::READ_PAYLOAD]), .line_error(line_error), .line_index(line_index), .line(line),
         .sent(sent), .sent_responder(sent_responder), .sent_qp(sent_qp), .payload_error(payload_error),
         .payload_error_responder(payload_error_responder), .payload_error_qp(payload_error_qp),
@@ -532,12 +538,17 @@ module card (
     // -------------------------------------------------------------------------------------- counters
     logic [COUNTERS-1:0]             count;
     logic [COUNTERS*AMOUNT_BITS-1:0] amounts;
-    logic                            begins_read, ends_write, ends_beat;
+    logic                            begins_read, ends_write, ends_beat, begins_stall, was_stalled;
+    logic                            fetches_wqe, is_refused;
     logic [6:0]                      strobed;   // bytes of a write
     logic [1:0]                      doorbell_errors;
     assign begins_read = dma_read_valid && dma_read_ready;
     assign ends_write = dma_write_valid && dma_write_ready;
     assign ends_beat = tx_valid && tx_ready;
+    assign begins_stall = tx_valid && !tx_ready && !was_stalled;
+    always_ff @(posedge clk) was_stalled <= tx_valid && !tx_ready;
+    assign fetches_wqe = read_valids[card_pkg::READ_SEND_WQE] && read_readies[card_pkg::READ_SEND_WQE];
+    assign is_refused = (answer_valids & answer_readies) != '0 && memory_fault != '0;
     assign doorbell_errors = 2'(count_doorbell_error) + 2'(send_doorbell_error) + 2'(receive_doorbell_error);
     always_comb begin
         strobed = '0;
@@ -548,12 +559,18 @@ module card (
               | COUNTERS'(ends_beat) << ferroce_pkg::COUNTER_TX_BYTES
               | COUNTERS'(count_frame) << ferroce_pkg::COUNTER_RX_FRAMES
               | COUNTERS'(count_frame) << ferroce_pkg::COUNTER_RX_BYTES
+              | COUNTERS'(begins_stall) << ferroce_pkg::COUNTER_TX_STALLS
+              | COUNTERS'(count_overflow) << ferroce_pkg::COUNTER_RX_OVERFLOWS
               | COUNTERS'(count_malformed) << ferroce_pkg::COUNTER_RX_MALFORMED
               | COUNTERS'(count_icrc_error) << ferroce_pkg::COUNTER_RX_ICRC_ERRORS
               | COUNTERS'(count_no_qp) << ferroce_pkg::COUNTER_RX_NO_QP
               | COUNTERS'(count_wrong_path) << ferroce_pkg::COUNTER_RX_WRONG_PATH
               | COUNTERS'(count_doorbell) << ferroce_pkg::COUNTER_DOORBELLS
               | COUNTERS'(doorbell_errors != '0) << ferroce_pkg::COUNTER_DOORBELL_ERRORS
+              | COUNTERS'(fetches_wqe) << ferroce_pkg::COUNTER_WQE_FETCHES
+              | COUNTERS'(fetches_wqe) << ferroce_pkg::COUNTER_WQE_BLOCKS
+              | COUNTERS'(count_refetch) << ferroce_pkg::COUNTER_WQE_REFETCHES
+              | COUNTERS'(count_wqe_error) << ferroce_pkg::COUNTER_WQE_ERRORS
               | COUNTERS'(count_receive_wqe) << ferroce_pkg::COUNTER_RECEIVE_WQES
               | COUNTERS'(count_cqe) << ferroce_pkg::COUNTER_CQES
               | COUNTERS'(count_overrun) << ferroce_pkg::COUNTER_CQ_OVERRUNS
@@ -571,6 +588,12 @@ module card (
               | COUNTERS'(count_mpt_miss) << ferroce_pkg::COUNTER_MPT_MISSES
               | COUNTERS'(count_mtt_hit) << ferroce_pkg::COUNTER_MTT_HITS
               | COUNTERS'(count_mtt_miss) << ferroce_pkg::COUNTER_MTT_MISSES
+              | COUNTERS'(is_refused) << ferroce_pkg::COUNTER_PROTECTION_ERRORS
+              | COUNTERS'(count_retransmitted) << ferroce_pkg::COUNTER_PACKETS_RETRANSMITTED
+              | COUNTERS'(count_timeout) << ferroce_pkg::COUNTER_LOCAL_ACK_TIMEOUTS
+              | COUNTERS'(count_rnr_nak_received) << ferroce_pkg::COUNTER_RNR_NAKS_RECEIVED
+              | COUNTERS'(count_sequence_nak_received) << ferroce_pkg::COUNTER_SEQUENCE_NAKS_RECEIVED
+              | COUNTERS'(count_other_nak_received) << ferroce_pkg::COUNTER_OTHER_NAKS_RECEIVED
               | COUNTERS'(count_rnr_nak) << ferroce_pkg::COUNTER_RNR_NAKS_SENT
               | COUNTERS'(count_sequence_nak) << ferroce_pkg::COUNTER_SEQUENCE_NAKS_SENT
               | COUNTERS'(count_other_nak) << ferroce_pkg::COUNTER_OTHER_NAKS_SENT

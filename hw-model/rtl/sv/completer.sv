@@ -6,6 +6,7 @@
 // worked on: `sent` is its state of the requester, `table_read` the request at `table_at`, both a cycle
 // later. `retired` and the three bits behind it are of the QP at `requester_at`. settle, flush_* and
 // reset_* are the requester's orders, timer_* and expired_* its timer. `again_*` gives a QP another turn.
+// `count_*` pulse.
 // Invariants: requests are retired in order, each with at most one completion; every answer with
 // payload gives exactly one run of places that ends with `last`; a QP with PSNs in flight has a timer
 // that runs, if it has a local ACK timeout.
@@ -55,10 +56,10 @@ module completer (
     output logic         read_valid,
     input  logic         read_ready,
     output logic [63:0]  read_iova,
-    output logic [3:0]   read_block,
+    output logic [3:0]   read_slot,
     input  logic         line_valid,
     input  logic         line_error,
-    input  logic [3:0]   line_block,
+    input  logic [3:0]   line_slot,
     input  logic [511:0] line,
 
     output logic                      request_valid,
@@ -80,7 +81,13 @@ module completer (
     input  logic                  completion_ready,
     output card_pkg::completion_t completion,
     output logic                  fail_valid,
-    output logic [7:0]            fail_qp
+    output logic [7:0]            fail_qp,
+
+    output logic                  count_timeout,
+    output logic                  count_rnr_nak,
+    output logic                  count_sequence_nak,
+    output logic                  count_other_nak,
+    output logic                  count_refetch
 );
     localparam logic [7:0] READ_FIRST = 8'h0d, READ_LAST = 8'h0f, READ_ONLY = 8'h10, ACK = 8'h11;
     localparam logic [2:0] KIND_ACK = 3'b000, KIND_RNR_NAK = 3'b001, KIND_NAK = 3'b011;
@@ -147,7 +154,7 @@ module completer (
     logic [23:0] distance, in_flight, left;
     logic [2:0] kind;
     logic [4:0] code;
-    logic is_ack, is_positive, is_kind_known, is_live, is_empty, is_read, is_idle_qp;
+    logic is_ack, is_positive, is_kind_known, is_live, is_empty, is_read, is_idle_qp, implies_nak;
     assign distance = p.psn - c.oldest_psn;
     assign in_flight = sent.newest_psn - c.oldest_psn;
     assign left = h.last_psn + 24'd1 - c.oldest_psn;
@@ -161,6 +168,9 @@ module completer (
     assign is_live = is_kind_known && distance < in_flight;
     assign is_empty = c.head == sent.tail;
     assign is_read = h.opcode == ferroce_pkg::CQE_OPCODE_RDMA_READ;
+    // Its data is missing: as a NAK for the first PSN of it (IBTA vol 1, 9.7.5.2).
+    assign implies_nak = !is_empty && job != FLUSH && h.status == ferroce_pkg::CQE_STATUS_SUCCESS
+                      && !h.is_local && count != '0 && is_read;
     assign table_at = {at, c.head[card_pkg::LOG_OUTSTANDING-1:0]};
 
     // -------------------------------------------------------------------------------- READ responses
@@ -195,19 +205,22 @@ module completer (
     assign decode_begin = step == FETCH;
     /* verilator lint_off PINCONNECTEMPTY */
     wqe_decode decode (
-        .clk(clk), .rst(rst), .begin_valid(decode_begin), .begin_index(h.index),
-        .begin_available(ferroce_pkg::WQE_MAX_BLOCKS), .done(decoded),
-        .read_valid(read_valid), .read_ready(read_ready), .read_block(read_block),
-        .line_valid(line_valid), .line_error(line_error), .line_block(line_block), .line(line),
+        .clk(clk), .rst(rst), .begin_valid(decode_begin), .begin_qp(at), .begin_index(h.index),
+        .begin_available(ferroce_pkg::WQE_MAX_BLOCKS), .done(decoded), .ring_base(q.send_base),
+        .log_ring_blocks(q.log_send_blocks), .forget(resets), .ahead_valid(reads_ahead), .ahead_qp(at),
+        .ahead_block(sent.fetched), .lines_idle(lines_idle),
+        .read_valid(read_valid), .read_ready(read_ready), .read_iova(read_iova), .read_slot(read_slot),
+        .line_valid(line_valid), .line_error(line_error), .line_slot(line_slot), .line(line),
         .status(wqe_status), .rejected(), .blocks(), .opcode(opcode), .signaled(), .solicited(),
         .fence(), .is_inline(is_inline), .inline_at(), .immediate(), .remote_address(),
         .remote_key(), .length(length), .segments(segments), .segment_number(segment_number),
         .segment_address(segment_address), .segment_length(segment_length), .segment_key(segment_key)
     );
     /* verilator lint_on PINCONNECTEMPTY */
-    logic [31:0] ring_block;
-    assign ring_block = (wqe_index + {28'b0, read_block}) & ((32'd1 << q.log_send_blocks) - 32'd1);
-    assign read_iova = q.send_base + {26'b0, ring_block, 6'b0};
+    // WQEs of requests that were begun: the card's.
+    logic resets, reads_ahead, lines_idle;
+    assign resets = job == RESET && step == DECIDE;
+    assign reads_ahead = job == ANSWER && step != INIT && step != IDLE && step != LOAD && step != LOADED;
     assign is_same = wqe_status == ferroce_pkg::CQE_STATUS_SUCCESS && length == h.length && !is_inline
                   && opcode == ferroce_pkg::SEND_OPCODE_RDMA_READ;
 
@@ -294,7 +307,7 @@ module completer (
     assign expired_ready = step == IDLE && !reset_valid && !flush_valid;
     assign settle_ready = expired_ready && !expired_valid;
     assign packet_ready = settle_ready && !settle_valid;
-    assign idle = step == IDLE && settle_empty && !is_frame_pending;
+    assign idle = step == IDLE && settle_empty && lines_idle && !is_frame_pending;
 
     always_ff @(posedge clk) begin
         case (step)
@@ -341,7 +354,7 @@ module completer (
                     c <= '0;
                     c.oldest_psn <= reset_psn;
                     have_wqe <= 1'b0;
-                    step <= TIMER;
+                    step <= lines_idle ? TIMER : DECIDE;
                 end else if (job == FLUSH) step <= HEAD_READ;
                 else if (is_idle_qp) step <= STORE;
                 else if (job == EXPIRED) begin
@@ -375,8 +388,7 @@ module completer (
                     step <= FAIL;
                 end else if (h.is_local) step <= h.signaled ? COMPLETE : RETIRE;
                 else if (count == '0) step <= ANSWERED;
-                else if (is_read) begin
-                    // Its data is missing: as a NAK for the first PSN of it (IBTA vol 1, 9.7.5.2).
+                else if (implies_nak) begin
                     c.implied_nak <= 1'b1;
                     step <= c.implied_nak ? TIMER : RETRY;
                 end else begin
@@ -510,6 +522,17 @@ module completer (
             have_wqe <= 1'b0;
         end
     end
+
+    // A NAK that repeats an earlier one is not counted; a response that is missing is a NAK for it.
+    logic obeys_nak;
+    assign obeys_nak = step == ANSWERED && job == ANSWER && !is_placed && is_ack && kind != KIND_ACK;
+    assign count_timeout = step == DECIDE && job == EXPIRED && !is_idle_qp && !waiting[at] && in_flight != '0
+                        && !going_back[at];
+    assign count_rnr_nak = obeys_nak && kind == KIND_RNR_NAK && !going_back[at];
+    assign count_sequence_nak = (obeys_nak && kind == KIND_NAK && code == SEQUENCE_ERROR && !going_back[at])
+                             || (step == HEAD && implies_nak && !c.implied_nak);
+    assign count_other_nak = obeys_nak && kind == KIND_NAK && code != SEQUENCE_ERROR;
+    assign count_refetch = step == FETCH;
 
     always_ff @(posedge clk) begin
         if (went_back) going_back[requester_at] <= 1'b0;

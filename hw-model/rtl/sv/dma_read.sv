@@ -19,23 +19,23 @@ module dma_read #(
     input  logic [CLIENTS-1:0]    read_valid,
     output logic [CLIENTS-1:0]    read_ready,
     input  logic [64*CLIENTS-1:0] read_iova,
-    input  logic [7*CLIENTS-1:0]  read_index,
+    input  logic [card_pkg::LOG_READS*CLIENTS-1:0] read_index,
     output logic [CLIENTS-1:0]    line_valid,
     output logic                  line_error,
-    output logic [6:0]            line_index,
+    output logic [card_pkg::LOG_READS-1:0] line_index,
     output logic [511:0]          line,
 
     output logic                  dma_read_valid,
     input  logic                  dma_read_ready,
     output logic [63:0]           dma_read_iova,
-    output logic [10:0]           dma_read_tag,
+    output logic [card_pkg::TAG_BITS-1:0] dma_read_tag,
     input  logic                  dma_line_valid,
     input  logic                  dma_line_error,
-    input  logic [10:0]           dma_line_tag,
+    input  logic [card_pkg::TAG_BITS-1:0] dma_line_tag,
     input  logic [511:0]          dma_line
 );
     localparam int LOG_CLIENTS = $clog2(CLIENTS);
-    localparam int OUT_BITS = 11;          // reads that are out in an epoch: each has its tag
+    localparam int OUT_BITS = card_pkg::LOG_READS + 4;          // reads that are out in an epoch: each has its tag
 
     logic                   epoch;
     logic [LOG_CLIENTS-1:0] client;
@@ -46,7 +46,7 @@ module dma_read #(
 
     assign dma_read_valid = is_any && !reset && !stopped;
     assign dma_read_iova = {read_iova[64*client + 6 +: 58], 6'b0};
-    assign dma_read_tag = {epoch, 3'(client), read_index[7*client +: 7]};
+    assign dma_read_tag = {epoch, 3'(client), read_index[card_pkg::LOG_READS*client +: card_pkg::LOG_READS]};
     assign begins = dma_read_valid && dma_read_ready;
     always_comb begin
         read_ready = '0;

@@ -87,11 +87,13 @@ module event_writer #(
         .s_valid(event_valid), .s_ready(event_ready), .s_data(event_data),
         .m_valid(new_valid), .m_ready(takes_new), .m_data(newest)
     );
+    /* verilator lint_off PINCONNECTEMPTY */
     block_fifo #(.BITS(EVENT_BITS), .LOG_DEPTH(LOG_PARKED)) parking (
         .clk(clk), .rst(rst),
         .s_valid(step == PARK), .s_ready(park_ready), .s_data(entry),
-        .m_valid(parked_valid), .m_ready(takes_parked), .m_data(parked)
+        .m_valid(parked_valid), .m_ready(takes_parked), .m_data(parked), .idle()
     );
+    /* verilator lint_on PINCONNECTEMPTY */
     // A pass takes each parked event once; those of `pass_eqn` are written if there is room, the others
     // and the rest are parked again, in the same order.
     logic [15:0]         has_parked;

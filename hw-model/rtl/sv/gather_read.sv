@@ -20,10 +20,10 @@ module gather_read #(
     output logic         read_valid,
     input  logic         read_ready,
     output logic [63:0]  read_iova,
-    output logic [6:0]   read_index,
+    output logic [card_pkg::LOG_READS-1:0] read_index,
     input  logic         line_valid,
     input  logic         line_error,
-    input  logic [6:0]   line_index,
+    input  logic [card_pkg::LOG_READS-1:0] line_index,
     input  logic [511:0] line,
 
     output logic         m_valid,
@@ -36,11 +36,12 @@ module gather_read #(
     output logic         idle
 );
     localparam int LINES = 1 << LOG_LINES;
+    localparam int INDEX_BITS = card_pkg::LOG_READS;
 
     // ------------------------------------------------------------------------ what the slots wait for
-    logic [511:0]        lines [LINES];
-    logic [13:0]         places [LINES];   // start, bytes, end of packet
-    logic [LINES-1:0]    arrived, failed;
+    logic [512:0]        lines [LINES];    // with a bit: it could not be read
+    logic [14:0]         places [LINES];   // start, bytes, end of packet, no line
+    logic [LINES-1:0]    arrived;
     logic [LOG_LINES:0]  producer, consumer;
     logic [LOG_LINES-1:0] new_slot, old_slot, line_slot;
     assign new_slot = producer[LOG_LINES-1:0];
@@ -61,7 +62,7 @@ module gather_read #(
     assign has_room = producer != {!consumer[LOG_LINES], old_slot};
     assign read_valid = busy && has_room && left != '0;
     assign read_iova = {number, 6'b0};
-    assign read_index = {{(7-LOG_LINES){1'b0}}, new_slot};
+    assign read_index = INDEX_BITS'(new_slot);
     assign requests = busy && has_room && (left == '0 || read_ready);
     assign piece_ready = !busy || (requests && is_last_line);
 
@@ -84,38 +85,30 @@ module gather_read #(
         end
     end
     always_ff @(posedge clk) begin
-        if (requests) places[new_slot] <= {start, bytes, ends && is_last_line};
+        if (requests) places[new_slot] <= {start, bytes, ends && is_last_line, left == '0};
     end
     always_ff @(posedge clk) begin
-        if (line_valid) lines[line_slot] <= line;
+        if (line_valid) lines[line_slot] <= {line_error, line};
     end
 
     // ----------------------------------------------------------------------------- lines, in order
-    logic gives;
+    logic gives, is_failed, is_empty;
+    assign m_error = is_failed && !is_empty;
     assign gives = arrived[old_slot] && (!m_valid || m_ready);
     always_ff @(posedge clk) begin
-        if (line_valid) begin
-            arrived[line_slot] <= 1'b1;
-            failed[line_slot] <= line_error;
-        end
-        if (requests && left == '0) begin
-            arrived[new_slot] <= 1'b1;
-            failed[new_slot] <= 1'b0;
-        end
+        if (line_valid) arrived[line_slot] <= 1'b1;
+        if (requests && left == '0) arrived[new_slot] <= 1'b1;
         if (gives) arrived[old_slot] <= 1'b0;
         if (rst) arrived <= '0;
     end
     always_ff @(posedge clk) begin
-        if (gives) m_line <= lines[old_slot];
+        if (gives) {is_failed, m_line} <= lines[old_slot];
     end
     always_ff @(posedge clk) begin
-        if (gives) {m_start, m_bytes, m_end} <= places[old_slot];
+        if (gives) {m_start, m_bytes, m_end, is_empty} <= places[old_slot];
     end
     always_ff @(posedge clk) begin
-        if (gives) begin
-            consumer <= consumer + 1'b1;
-            m_error <= failed[old_slot];
-        end
+        if (gives) consumer <= consumer + 1'b1;
         if (gives || m_ready) m_valid <= gives;
         if (rst) begin
             consumer <= '0;
@@ -129,7 +122,7 @@ module gather_read #(
     assign line_age = line_slot - old_slot;
     always_ff @(posedge clk) begin
         if (!rst && line_valid) assert (!arrived[line_slot] && {1'b0, line_age} < producer - consumer);
-        if (!rst && line_valid) assert ({25'b0, line_index} < LINES);
+        if (!rst && line_valid) assert (32'(line_index) < LINES);
         if (!rst && piece_valid) assert ({19'b0, piece.bytes} <= card_pkg::MAX_PIECE_BYTES);
     end
 endmodule

@@ -27,10 +27,10 @@ module receive_segments #(
     output logic               read_valid,
     input  logic               read_ready,
     output logic [63:0]        read_iova,
-    output logic [6:0]         read_index,
+    output logic [card_pkg::LOG_READS-1:0] read_index,
     input  logic               line_valid,
     input  logic               line_error,
-    input  logic [6:0]         line_index,
+    input  logic [card_pkg::LOG_READS-1:0] line_index,
     input  logic [511:0]       line
 );
     localparam int LOG_LINES = 2;              // of an entry
@@ -68,7 +68,7 @@ module receive_segments #(
 
     assign read_valid = step == READ;
     assign read_iova = {fetch_iova[63:LOG_LINE_BYTES] + {{61-LOG_LINE_BYTES{1'b0}}, asked}, {LOG_LINE_BYTES{1'b0}}};
-    assign read_index = {4'd0, asked};
+    assign read_index = {{card_pkg::LOG_READS-3{1'b0}}, asked};
     assign fetch_ready = step == DONE;
 
     always_ff @(posedge clk) begin
@@ -111,6 +111,6 @@ module receive_segments #(
     end
     /* verilator lint_off UNUSEDSIGNAL */
     logic unused;
-    assign unused = |line_index[6:LOG_LINES] | |fetch_iova[3:0];
+    assign unused = |line_index[card_pkg::LOG_READS-1:LOG_LINES] | |fetch_iova[3:0];
     /* verilator lint_on UNUSEDSIGNAL */
 endmodule

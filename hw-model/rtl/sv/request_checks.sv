@@ -18,21 +18,14 @@ module request_checks (
     input  logic [31:0] room,
     input  logic [31:0] rest,
 
-    output logic        is_send,
-    output logic        is_write,
-    output logic        is_read,
-    output logic        starts,
-    output logic        ends,
-    output logic        has_immediate,
-    output logic        invalidates,
-
-    output logic        in_sequence,
-    output logic        is_allowed,
-    output logic        takes_receive,
-    output logic        is_length_wrong,
-    output logic        is_too_long,       // for the receive WQE
-    output logic [23:0] packets
+    output card_pkg::request_kind_t kind
 );
+    logic is_send, is_write, is_read, starts, ends, has_immediate, invalidates;
+    logic in_sequence, is_allowed, takes_receive, is_length_wrong, is_too_long;
+    logic [23:0] packets;
+    assign kind = {is_send, is_write, is_read, starts, ends, has_immediate, invalidates, in_sequence,
+                   is_allowed, takes_receive, is_length_wrong, is_too_long, packets};
+
     localparam logic [31:0] MAX_MESSAGE_LENGTH = ferroce_pkg::WQE_MAX_MESSAGE_LENGTH[31:0];
 
     logic [4:0] code;

@@ -7,7 +7,7 @@
 // QP `at`, as it is now. `sent_valid`: transmit has sent a packet of the requester. `went_back`: the
 // first packet of a pass has left. flush_* makes the completer
 // flush what was begun, reset_* makes it forget the QP; `settle`: the oldest request may be one that
-// ends without an answer.
+// ends without an answer. `count_*` pulse.
 // Invariants: a request is in the table before its first packet leaves; `next_psn` never passes
 // `newest_psn`; the cursor stays on a request that has failed. A turn has at most 16 packets.
 module requester (
@@ -68,10 +68,10 @@ module requester (
     output logic          read_valid,
     input  logic          read_ready,
     output logic [63:0]   read_iova,
-    output logic [3:0]    read_block,
+    output logic [3:0]    read_slot,
     input  logic          line_valid,
     input  logic          line_error,
-    input  logic [3:0]    line_block,
+    input  logic [3:0]    line_slot,
     input  logic [511:0]  line,
 
     output logic                      request_valid,
@@ -94,7 +94,10 @@ module requester (
     input  logic                  completion_ready,
     output card_pkg::completion_t completion,
     input  logic                  completions_idle,
-    input  logic [15:0]           frame    // that completions wait for
+    input  logic [15:0]           frame,   // that completions wait for
+
+    output logic                  count_retransmitted,
+    output logic                  count_wqe_error
 );
     localparam int TURN_PACKETS = 16;
     localparam int ACK_REQUEST_INTERVAL = 16;
@@ -124,6 +127,7 @@ module requester (
     logic have_wqe;                        // that of QP `wqe_qp` at `wqe_index` is in wqe_decode
     logic [7:0] wqe_qp;
     logic [31:0] wqe_index, wanted_index, wanted_available;
+    logic reads_ahead, lines_idle;
     logic decode_begin, decoded, rejected, signaled, solicited, fence, is_inline;
     logic [7:0] status, opcode;
     logic [3:0] blocks;
@@ -139,20 +143,18 @@ module requester (
     assign wanted_available = resuming ? ferroce_pkg::WQE_MAX_BLOCKS : producer - s.fetched;
 
     wqe_decode decode (
-        .clk(clk), .rst(rst), .begin_valid(decode_begin), .begin_index(wanted_index),
-        .begin_available(wanted_available), .done(decoded),
-        .read_valid(read_valid), .read_ready(read_ready), .read_block(read_block),
-        .line_valid(line_valid), .line_error(line_error), .line_block(line_block), .line(line),
+        .clk(clk), .rst(rst), .begin_valid(decode_begin), .begin_qp(at), .begin_index(wanted_index),
+        .begin_available(wanted_available), .done(decoded), .ring_base(q.send_base),
+        .log_ring_blocks(q.log_send_blocks), .forget(step == CONTROL_RESET),
+        .ahead_valid(reads_ahead), .ahead_qp(at), .ahead_block(producer), .lines_idle(lines_idle),
+        .read_valid(read_valid), .read_ready(read_ready), .read_iova(read_iova), .read_slot(read_slot),
+        .line_valid(line_valid), .line_error(line_error), .line_slot(line_slot), .line(line),
         .status(status), .rejected(rejected), .blocks(blocks), .opcode(opcode), .signaled(signaled),
         .solicited(solicited), .fence(fence), .is_inline(is_inline), .inline_at(inline_at),
         .immediate(immediate), .remote_address(remote_address), .remote_key(remote_key),
         .length(length), .segments(segments), .segment_number(segment_number),
         .segment_address(segment_address), .segment_length(segment_length), .segment_key(segment_key)
     );
-    logic [31:0] ring_block;
-    assign ring_block = (wqe_index + {28'b0, read_block}) & ((32'd1 << q.log_send_blocks) - 32'd1);
-    assign read_iova = q.send_base + {26'b0, ring_block, 6'b0};
-
     // ------------------------------------------------------------------------------------ the packet
     logic [7:0] packet_opcode, cqe_opcode;
     logic is_read, takes_receive, is_first, is_last;
@@ -276,6 +278,8 @@ module requester (
     logic is_in_turn;
     assign is_in_turn = step != IDLE && step != LOAD && step != LOADED && step != CONTROL_LOAD
                      && step != CONTROL_LOADED && step != CONTROL_DONE;
+    // In a turn, `producer` is that of the QP; behind a command the ring may be another one.
+    assign reads_ahead = is_in_turn && step != INIT && !control_valid;
     assign state_write = is_in_turn;
     assign state_at = step == INIT ? sweep : at;
     assign state = step == INIT ? '0 : s;
@@ -302,7 +306,7 @@ module requester (
     assign query_fetched = s.fetched;
     assign query_drained = s.tail == retired.head;
     assign timer_valid = step == TIMER && q.timeout != '0;
-    assign idle = step == IDLE && pieces_idle;
+    assign idle = step == IDLE && pieces_idle && lines_idle;
 
     always_comb begin
         completion = '0;                   // of a WQE that was never begun
@@ -315,6 +319,11 @@ module requester (
         completion.status = ferroce_pkg::CQE_STATUS_WR_FLUSH;
     end
     assign completion_valid = step == FLUSH_CQE;
+
+    logic [23:0] packet_psns;              // of the packet that is sent
+    assign packet_psns = is_read ? psns_left : 24'd1;
+    assign count_retransmitted = packet_valid && packet_ready && to_newest >= packet_psns;
+    assign count_wqe_error = step == BEGIN && status != ferroce_pkg::CQE_STATUS_SUCCESS;
 
     always_ff @(posedge clk) begin
         case (step)
@@ -421,9 +430,8 @@ module requester (
                 step <= walk_fault != '0 ? REWRITE : SEND;
             end
             SEND: if (packet_ready) begin
-                s.next_psn <= s.next_psn + (is_read ? psns_left : 24'd1);
-                if (to_newest < (is_read ? psns_left : 24'd1))
-                    s.newest_psn <= s.next_psn + (is_read ? psns_left : 24'd1);
+                s.next_psn <= s.next_psn + packet_psns;
+                if (!count_retransmitted) s.newest_psn <= s.next_psn + packet_psns;
                 s.since_ack_request <= packet.ack_request ? '0 : s.since_ack_request + 1'b1;
                 if (is_read) s.reads_sent <= s.reads_sent + 1'b1;
                 if (is_last) s.cursor <= s.cursor + 1'b1;
@@ -458,7 +466,7 @@ module requester (
                 s <= loaded;
                 step <= control.op == card_pkg::CONTROL_QUERY ? CONTROL_DONE : CONTROL_DRAIN;
             end
-            CONTROL_DRAIN: if (pieces_idle && completions_idle && unsent == '0) step <= CONTROL_RESET;
+            CONTROL_DRAIN: if (pieces_idle && lines_idle && completions_idle && unsent == '0) step <= CONTROL_RESET;
             CONTROL_RESET: if (reset_ready) begin
                 s <= '0;
                 if (control.op == card_pkg::CONTROL_START) s.fetched <= s.fetched;

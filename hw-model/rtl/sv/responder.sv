@@ -45,10 +45,10 @@ module responder (
     output logic                      read_valid,
     input  logic                      read_ready,
     output logic [63:0]               read_iova,
-    output logic [6:0]                read_index,
+    output logic [card_pkg::LOG_READS-1:0] read_index,
     input  logic                      line_valid,
     input  logic                      line_error,
-    input  logic [6:0]                line_index,
+    input  logic [card_pkg::LOG_READS-1:0] line_index,
     input  logic [511:0]              line,
 
     output logic                      request_valid,

@@ -107,6 +107,7 @@ module rx_buffer #(
     /* verilator lint_on PINCONNECTEMPTY */
 
     // ------------------------------------------------------------------------------- the verdict
+    logic        packets_idle, payloads_idle;
     logic        is_good, is_right, packets_ready, payloads_ready, accepted;
     logic [15:0] number;                   // of the newest right frame
     card_pkg::rx_packet_t judged;
@@ -149,7 +150,7 @@ module rx_buffer #(
     block_fifo #(.BITS(PACKET_BITS), .LOG_DEPTH(LOG_PACKETS)) packets (
         .clk(clk), .rst(rst),
         .s_valid(accepted), .s_ready(packets_ready), .s_data(judged),
-        .m_valid(packet_valid), .m_ready(packet_ready), .m_data(packet)
+        .m_valid(packet_valid), .m_ready(packet_ready), .m_data(packet), .idle(packets_idle)
     );
 
     // Where payloads are in the buffer. There are at most twice as many as packets: those that were
@@ -164,7 +165,7 @@ module rx_buffer #(
         .s_valid(accepted), .s_ready(payloads_ready),
         .s_data({judged_start, judged_end, payload_offset, payload_length[12:0]}),
         .m_valid(place_valid), .m_ready(place_ready),
-        .m_data({place_start, place_end, place_offset, place_bytes})
+        .m_data({place_start, place_end, place_offset, place_bytes}), .idle(payloads_idle)
     );
 
     logic               reading_done, aligner_idle;
@@ -209,7 +210,7 @@ module rx_buffer #(
     end
 
     assign idle = !rx_valid && !in_frame && !judged_valid && unread == '0 && aligner_idle
-               && !packet_valid;
+               && packets_idle && payloads_idle;
 
     always_ff @(posedge clk) begin
         if (!rst && verdict) assert (judged_valid);

@@ -2,8 +2,8 @@
 //
 // Ports: those of the blocks requester and completer of CARD.md; `requester_*` and `completer_*` tell
 // apart what both have. `wake_*` pulses when qp_table has written the state of a QP. `packet_done`
-// pulses when an answer of steer has had its effect. Reads of the ring have bit 6 of `read_index` set
-// when they are the completer's. `deadline_*` is the earliest timer when `idle`.
+// pulses when an answer of steer has had its effect. Reads of the ring have the top bit of `read_index`
+// set when they are the completer's. `deadline_*` is the earliest timer when `idle`. `count_*` pulse.
 // Invariant: completions of a QP are in the order of its WQEs.
 module send_engine (
     input  logic         clk,
@@ -42,11 +42,11 @@ module send_engine (
     output logic         read_valid,
     input  logic         read_ready,
     output logic [63:0]  read_iova,
-    output logic [6:0]   read_index,
+    output logic [card_pkg::LOG_READS-1:0] read_index,
     input  logic         line_valid,
     input  logic         line_error,
     /* verilator lint_off UNUSEDSIGNAL */
-    input  logic [6:0]   line_index,           // blocks are numbered with four bits
+    input  logic [card_pkg::LOG_READS-1:0] line_index,           // blocks are numbered with four bits
     /* verilator lint_on UNUSEDSIGNAL */
     input  logic [511:0] line,
 
@@ -92,7 +92,15 @@ module send_engine (
     // completion_writer.
     output logic                  completion_valid,
     input  logic                  completion_ready,
-    output card_pkg::completion_t completion
+    output card_pkg::completion_t completion,
+
+    output logic                  count_retransmitted,
+    output logic                  count_wqe_error,
+    output logic                  count_timeout,
+    output logic                  count_rnr_nak,
+    output logic                  count_sequence_nak,
+    output logic                  count_other_nak,
+    output logic                  count_refetch
 );
     localparam int LOG_ENTRIES = card_pkg::LOG_QPS + card_pkg::LOG_OUTSTANDING;
     localparam logic [1:0] TIMER_STOP = 2'd0, TIMER_START = 2'd1, TIMER_START_IF_STOPPED = 2'd2;
@@ -158,15 +166,16 @@ module send_engine (
 
     // ------------------------------------------------------------- one read port, one completion port
     logic [1:0] block_valid, block_ready, block_line;
-    logic [3:0] requester_block, completer_block;
+    logic [3:0] requester_slot, completer_slot;
     logic [63:0] requester_iova, completer_iova;
     logic chosen, last_chosen, is_held;
     assign chosen = is_held ? last_chosen : !block_valid[0];
     assign read_valid = block_valid != '0;
     assign read_iova = chosen ? completer_iova : requester_iova;
-    assign read_index = {chosen, 2'b0, chosen ? completer_block : requester_block};
+    localparam int TOP = card_pkg::LOG_READS - 1;
+    assign read_index = {chosen, {(TOP-4){1'b0}}, chosen ? completer_slot : requester_slot};
     assign block_ready = {read_ready && chosen, read_ready && !chosen};
-    assign block_line = {line_valid && line_index[6], line_valid && !line_index[6]};
+    assign block_line = {line_valid && line_index[TOP], line_valid && !line_index[TOP]};
     always_ff @(posedge clk) begin
         last_chosen <= chosen;
         is_held <= !rst && read_valid && !read_ready;
@@ -207,8 +216,8 @@ module send_engine (
         .reset_ready(reset_ready), .reset_psn(reset_psn), .timer_valid(timer_valid[0]),
         .timer_ready(timer_ready[0]), .timer_deadline(requester_deadline),
         .read_valid(block_valid[0]), .read_ready(block_ready[0]), .read_iova(requester_iova),
-        .read_block(requester_block), .line_valid(block_line[0]), .line_error(line_error),
-        .line_block(line_index[3:0]), .line(line),
+        .read_slot(requester_slot), .line_valid(block_line[0]), .line_error(line_error),
+        .line_slot(line_index[3:0]), .line(line),
         .request_valid(requester_request_valid), .request_ready(requester_request_ready),
         .request(requester_request), .answer_valid(requester_answer_valid),
         .answer_ready(requester_answer_ready), .answer(requester_answer),
@@ -216,7 +225,8 @@ module send_engine (
         .packet_ready(packet_ready), .packet(packet), .piece_valid(piece_valid),
         .piece_ready(piece_ready), .piece(piece), .sent_valid(sent_valid), .completion_valid(ends_valid[0]),
         .completion_ready(ends_ready[0]), .completion(requester_completion),
-        .completions_idle(!completion_valid), .frame(frame)
+        .completions_idle(!completion_valid), .frame(frame), .count_retransmitted(count_retransmitted),
+        .count_wqe_error(count_wqe_error)
     );
     completer retire (
         .clk(clk), .rst(rst), .now_ns(now_ns), .idle(completer_idle),
@@ -233,15 +243,17 @@ module send_engine (
         .timer_ready(timer_ready[1]), .timer_start(timer_start), .timer_deadline(completer_deadline),
         .expired_valid(expired_valid), .expired_ready(expired_ready), .expired_qp(expired_qp),
         .read_valid(block_valid[1]), .read_ready(block_ready[1]), .read_iova(completer_iova),
-        .read_block(completer_block), .line_valid(block_line[1]), .line_error(line_error),
-        .line_block(line_index[3:0]), .line(line),
+        .read_slot(completer_slot), .line_valid(block_line[1]), .line_error(line_error),
+        .line_slot(line_index[3:0]), .line(line),
         .request_valid(completer_request_valid), .request_ready(completer_request_ready),
         .request(completer_request), .answer_valid(completer_answer_valid),
         .answer_ready(completer_answer_ready), .answer(completer_answer),
         .answer_fault(completer_answer_fault), .place_valid(place_valid), .place_ready(place_ready),
         .place(place), .place_drop(place_drop), .frames_done(frames_done), .frame(frame),
         .completion_valid(ends_valid[1]), .completion_ready(ends_ready[1]),
-        .completion(completer_completion), .fail_valid(fail_valid), .fail_qp(fail_qp)
+        .completion(completer_completion), .fail_valid(fail_valid), .fail_qp(fail_qp),
+        .count_timeout(count_timeout), .count_rnr_nak(count_rnr_nak), .count_sequence_nak(count_sequence_nak),
+        .count_other_nak(count_other_nak), .count_refetch(count_refetch)
     );
     assign idle = set_empty && requester_idle && completer_idle && doorbells_idle && timers_idle
                && !completion_valid && !control_valid && !answer_valid && !rung_valid && !wake_valid;

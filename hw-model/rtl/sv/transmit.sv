@@ -32,10 +32,10 @@ module transmit (
     output logic         read_valid,
     input  logic         read_ready,
     output logic [63:0]  read_iova,
-    output logic [6:0]   read_index,
+    output logic [card_pkg::LOG_READS-1:0] read_index,
     input  logic         line_valid,
     input  logic         line_error,
-    input  logic [6:0]   line_index,
+    input  logic [card_pkg::LOG_READS-1:0] line_index,
     input  logic [511:0] line,
 
     output logic         sent,
@@ -67,12 +67,12 @@ module transmit (
         .clk(clk), .rst(rst), .s_valid(responder_packet_valid), .s_ready(responder_packet_ready),
         .s_data(responder_packet), .m_valid(packets_valid[1]), .m_ready(packets_ready[1]), .m_data(packet1)
     );
-    ram_fifo #(.BITS(PIECE_BITS), .LOG_DEPTH(card_pkg::LOG_TX_PIECES)) requester_pieces (
+    block_fifo #(.BITS(PIECE_BITS), .LOG_DEPTH(card_pkg::LOG_TX_PIECES)) requester_pieces (
         .clk(clk), .rst(rst), .s_valid(requester_piece_valid), .s_ready(requester_piece_ready),
         .s_data(requester_piece), .m_valid(pieces_valid[0]), .m_ready(pieces_ready[0]), .m_data(piece0),
         .idle(pieces_idle[0])
     );
-    ram_fifo #(.BITS(PIECE_BITS), .LOG_DEPTH(card_pkg::LOG_TX_PIECES)) responder_pieces (
+    block_fifo #(.BITS(PIECE_BITS), .LOG_DEPTH(card_pkg::LOG_TX_PIECES)) responder_pieces (
         .clk(clk), .rst(rst), .s_valid(responder_piece_valid), .s_ready(responder_piece_ready),
         .s_data(responder_piece), .m_valid(pieces_valid[1]), .m_ready(pieces_ready[1]), .m_data(piece1),
         .idle(pieces_idle[1])
@@ -95,7 +95,7 @@ module transmit (
     // -------------------------------------------------- payload is read for packets that wait for it
     logic packet_valid, packet_ready, packet_responder, packets_idle;
     card_pkg::tx_packet_t packet;
-    ram_fifo #(.BITS(PACKET_BITS + 1), .LOG_DEPTH(card_pkg::LOG_TX_TURNS)) packets (
+    block_fifo #(.BITS(PACKET_BITS + 1), .LOG_DEPTH(card_pkg::LOG_TX_TURNS)) packets (
         .clk(clk), .rst(rst), .s_valid(chosen_valid), .s_ready(chosen_ready),
         .s_data({chosen_responder, chosen}),
         .m_valid(packet_valid), .m_ready(packet_ready), .m_data({packet_responder, packet}),

@@ -1,28 +1,38 @@
 // Fetches a send WQE, checks it and keeps it: the lines of a ring to fields and data segments.
 //
-// Ports: `begin_valid` starts with the WQE whose first block has `begin_index`, of which
+// Ports: `begin_valid` starts with the WQE of QP `begin_qp` whose first block has `begin_index`, of which
 // `begin_available` blocks may exist; `done` is high from its end to the next beginning, and so long
-// all outputs hold. read_* asks for block `read_block` of the WQE, 0 to 9; line_* brings blocks in
-// any order. `status` is SUCCESS, or the CQE_STATUS_* with which the WQE fails; `rejected` says that
+// all outputs hold. `ring_base` and `log_ring_blocks` say where its ring lies. ahead_*, forget, read_*, line_* are those of wqe_lines; `lines_idle` is its `idle`.
+// `status` is SUCCESS, or the CQE_STATUS_* with which the WQE fails; `rejected` says that
 // where the next WQE starts is not known. `segment_number` is answered with that segment in the next
 // cycle, once `done`. Inline payload starts at byte `inline_at` of the WQE.
-// Invariants: no more than ten blocks are read; `done` comes when every block that was asked for is
+// Invariants: of a WQE, no more than ten blocks are read; `done` comes when all of them are
 // there. Atomics, LOCAL_INVALIDATE and BIND_WINDOW fail: the card has none of them.
 module wqe_decode (
     input  logic         clk,
     input  logic         rst,
 
     input  logic         begin_valid,
+    input  logic [7:0]   begin_qp,
     input  logic [31:0]  begin_index,
     input  logic [31:0]  begin_available,
     output logic         done,
 
+    input  logic [63:0]  ring_base,
+    input  logic [4:0]   log_ring_blocks,
+    input  logic         forget,
+    input  logic         ahead_valid,
+    input  logic [7:0]   ahead_qp,
+    input  logic [31:0]  ahead_block,
+    output logic         lines_idle,
+
     output logic         read_valid,
     input  logic         read_ready,
-    output logic [3:0]   read_block,
+    output logic [63:0]  read_iova,
+    output logic [3:0]   read_slot,
     input  logic         line_valid,
     input  logic         line_error,
-    input  logic [3:0]   line_block,
+    input  logic [3:0]   line_slot,
     input  logic [511:0] line,
 
     output logic [7:0]   status,
@@ -49,14 +59,14 @@ module wqe_decode (
     localparam int HEAD_BITS = 8 * 36;     // control, remote address, inline header
     localparam logic [35:0] MAX_LENGTH = 36'h8000_0000;
 
-    typedef enum logic [3:0] {IDLE, FIRST, FIRST_LINE, HEAD, REST, CHECK, WALK, SUM, DONE} step_t;
+    typedef enum logic [2:0] {IDLE, FIRST, FIRST_LINE, HEAD, CHECK, WALK, SUM, DONE} step_t;
     step_t step;
 
     // ------------------------------------------------------------------------------- what is kept
     logic [31:0] index, available;
-    logic [511:0] lines [16];              // ten are used
-    logic [3:0] missing;                   // blocks that were asked for and are not there
-    logic failed;                          // one of them could not be read
+    logic [3:0] wanted;                    // blocks
+    logic arrived, failed;
+    logic [511:0] read_line;
     /* verilator lint_off UNUSEDSIGNAL */
     logic [HEAD_BITS-1:0] head;            // its reserved bits
     /* verilator lint_on UNUSEDSIGNAL */
@@ -101,7 +111,6 @@ module wqe_decode (
     // ------------------------------------------------------------------------------- the segments
     logic [4:0] walk;
     logic [5:0] granule;
-    logic [511:0] read_line;
     logic [1:0] read_granule;
     logic [8*GRANULE-1:0] segment;
     assign granule = {1'b0, done ? {1'b0, segment_number} : walk} + (has_remote ? 6'd2 : 6'd1);
@@ -110,51 +119,52 @@ module wqe_decode (
     assign segment_length = segment[95:64];
     assign segment_key = segment[127:96];
 
-    always_ff @(posedge clk) begin
-        if (line_valid) lines[line_block] <= line;
+    always_ff @(posedge clk) read_granule <= granule[1:0];
+
+    logic [3:0] look;
+    assign look = step == FIRST ? 4'd0 : granule[5:2];
+    always_comb begin
+        case (step)
+            FIRST, FIRST_LINE, HEAD: wanted = 4'd1;
+            CHECK: wanted = blocks;
+            default: wanted = '0;
+        endcase
     end
-    always_ff @(posedge clk) begin
-        read_line <= lines[granule[5:2]];
-        read_granule <= granule[1:0];
-    end
+    wqe_lines ring (
+        .clk(clk), .rst(rst), .idle(lines_idle), .begin_valid(begin_valid), .begin_qp(begin_qp),
+        .begin_block(begin_index), .begin_base(ring_base), .begin_log_blocks(log_ring_blocks), .forget(forget), .ahead_valid(ahead_valid), .ahead_qp(ahead_qp),
+        .ahead_block(ahead_block), .wanted(wanted), .arrived(arrived), .failed(failed), .look(look),
+        .looked_up(read_line), .read_valid(read_valid), .read_ready(read_ready), .read_iova(read_iova),
+        .read_slot(read_slot), .line_valid(line_valid), .line_error(line_error), .line_slot(line_slot),
+        .line(line)
+    );
 
     logic [35:0] sum;
     assign length = sum[31:0];
     assign done = step == DONE;
-    assign read_valid = step == FIRST || step == REST;
 
     always_ff @(posedge clk) begin
-        if (line_valid) failed <= failed || line_error;
-        missing <= missing + {3'b0, read_valid && read_ready} - {3'b0, line_valid};
-
         case (step)
             IDLE, DONE: if (begin_valid) begin
                 index <= begin_index;
                 available <= begin_available;
                 status <= ferroce_pkg::CQE_STATUS_LOCAL_QP_OPERATION;
                 rejected <= 1'b1;
-                read_block <= '0;
-                failed <= 1'b0;
                 sum <= '0;
                 walk <= '0;
                 step <= FIRST;
             end
-            FIRST: if (read_ready) step <= FIRST_LINE;
-            FIRST_LINE: if (line_valid) begin
-                head <= line[HEAD_BITS-1:0];
-                step <= line_error ? DONE : HEAD;
+            FIRST: if (arrived) step <= failed ? DONE : FIRST_LINE;
+            FIRST_LINE: begin
+                head <= read_line[HEAD_BITS-1:0];
+                step <= HEAD;
             end
             HEAD: begin
-                read_block <= 4'd1;
                 if (head[63:32] != index || word_blocks == '0 || {27'b0, word_blocks} > ferroce_pkg::WQE_MAX_BLOCKS
                     || {27'b0, word_blocks} > available) step <= DONE;
-                else step <= word_blocks == 5'd1 ? CHECK : REST;
+                else step <= CHECK;
             end
-            REST: if (read_ready) begin
-                read_block <= read_block + 1'b1;
-                if (read_block + 4'd1 == blocks) step <= CHECK;
-            end
-            CHECK: if (missing == '0) begin
+            CHECK: if (arrived) begin
                 step <= DONE;
                 if (failed) step <= DONE;
                 else if (is_known) rejected <= 1'b0;
@@ -192,14 +202,10 @@ module wqe_decode (
             end
             default: step <= IDLE;
         endcase
-        if (rst) begin
-            step <= IDLE;
-            missing <= '0;
-        end
+        if (rst) step <= IDLE;
     end
 
     always_ff @(posedge clk) begin
-        if (!rst && line_valid) assert (missing != '0 && {28'b0, line_block} < ferroce_pkg::WQE_MAX_BLOCKS);
         if (!rst && begin_valid) assert (step == IDLE || step == DONE);
     end
 endmodule

@@ -99,54 +99,61 @@ fn expected(bytes: &[u8], index: u32, available: u32) -> Verdict {
     }
 }
 
+/// The ring lies at the beginning of memory, and has a place for each index.
+const LOG_RING_BLOCKS: u8 = 31;
+
+/// A line that was asked for: its slot, its bytes, and true if it cannot be read.
+type Asked = (u8, [u32; LINE / 4], bool);
+
 /// Gives the WQE to the module, block by block in any order; `unreadable` is a block without data.
+/// The blocks behind it are read ahead, or not. Lines may be under way at the end, and come while
+/// the next WQE is fetched. Returns true if the WQE could not be read.
 fn run(
     rtl: &mut WqeDecode,
     random: &mut SplitMix64,
+    asked: &mut Vec<Asked>,
     bytes: &[u8],
     (index, available): (u32, u32),
-    unreadable: Option<u8>,
+    unreadable: Option<usize>,
 ) -> bool {
+    let ahead = random.below(2) as usize * random.below(20) as usize;
+    rtl.set_ahead_valid(u8::from(ahead != 0));
+    rtl.set_ahead_block(index.wrapping_add(ahead as u32));
     rtl.set_begin_valid(1);
     rtl.set_begin_index(index);
     rtl.set_begin_available(available);
-    rtl.cycle();
-    rtl.set_begin_valid(0);
-    let mut wanted: Vec<u8> = Vec::new();
-    let mut was_unreadable = false;
     let limit = rtl.cycles() + CYCLES_MAX;
-    while rtl.done() == 0 {
+    let mut is_first = true;
+    while is_first || rtl.done() == 0 {
         assert!(rtl.cycles() < limit, "the module does not end");
         let ready = random.below(2) as u8;
-        let line = match random.below(3) {
-            0 if !wanted.is_empty() => {
-                Some(wanted.swap_remove(random.below(wanted.len() as u64) as usize))
-            }
-            _ => None,
-        };
         rtl.set_read_ready(ready);
-        rtl.set_line_valid(u8::from(line.is_some()));
-        if let Some(block) = line {
-            let at = usize::from(block) * LINE;
-            rtl.set_line_block(block);
-            rtl.set_line(words(&bytes[at..at + LINE], 0));
-            rtl.set_line_error(u8::from(unreadable == Some(block)));
-            was_unreadable |= unreadable == Some(block);
+        rtl.set_line_valid(0);
+        if !asked.is_empty() && random.below(3) == 0 {
+            let (slot, line, is_refused) =
+                asked.swap_remove(random.below(asked.len() as u64) as usize);
+            rtl.set_line_valid(1);
+            rtl.set_line_slot(slot);
+            rtl.set_line(line);
+            rtl.set_line_error(u8::from(is_refused));
         }
         rtl.settle();
         if ready != 0 && rtl.read_valid() != 0 {
-            assert!(usize::from(rtl.read_block()) < MAX_BLOCKS);
-            wanted.push(rtl.read_block());
+            let place = (rtl.read_iova() / LINE as u64) as u32;
+            let block = place.wrapping_sub(index) as usize & ((1 << LOG_RING_BLOCKS) - 1);
+            // What was asked for in the cycle of the beginning is of the WQE before.
+            assert!(is_first || block < MAX_BLOCKS.max(ahead).min(16) || block >= 1 << 16);
+            let line = bytes.get(block * LINE..(block + 1) * LINE).unwrap_or(&[]);
+            asked.push((rtl.read_slot(), words(line, 0), unreadable == Some(block)));
         }
         rtl.cycle();
-        rtl.set_line_valid(0);
-        rtl.set_read_ready(0);
+        rtl.set_begin_valid(0);
+        is_first = false;
     }
-    assert!(
-        wanted.is_empty(),
-        "it has ended before its lines were there"
-    );
-    was_unreadable
+    rtl.set_line_valid(0);
+    rtl.set_read_ready(0);
+    let blocks = usize::from(bytes[2] & 0x1f);
+    unreadable.is_some_and(|block| block < blocks.max(1))
 }
 
 fn segments(rtl: &mut WqeDecode) -> Vec<DataSegment> {
@@ -197,6 +204,8 @@ fn verdicts_are_those_of_the_model() {
         rtl.set_rst(1);
         rtl.cycle();
         rtl.set_rst(0);
+        rtl.set_log_ring_blocks(LOG_RING_BLOCKS);
+        let mut asked = Vec::new();
         for _ in 0..WQES_PER_SEED {
             let index = random.number() as u32;
             let bytes = random_wqe(&mut random, index);
@@ -205,10 +214,11 @@ fn verdicts_are_those_of_the_model() {
             } else {
                 1 << 16
             };
-            let unreadable = (random.below(16) == 0).then(|| random.below(10) as u8);
+            let unreadable = (random.below(16) == 0).then(|| random.below(10) as usize);
             let unread = run(
                 &mut rtl,
                 &mut random,
+                &mut asked,
                 &bytes,
                 (index, available),
                 unreadable,

@@ -1,4 +1,4 @@
-// The contract between the Ferroce function and its software, version 1.7. Printed from the
+// The contract between the Ferroce function and its software, version 1.8. Printed from the
 // declarations in hw-model/spec by ferroce spec; changes here are lost.
 
 #ifndef FERROCE_H
@@ -48,7 +48,7 @@
 // Version of this contract, major part: a driver refuses a card with another one.
 #define FERROCE_CONTRACT_MAJOR 0x1u
 // Version of this contract, minor part: grows when something is added compatibly.
-#define FERROCE_CONTRACT_MINOR 0x7u
+#define FERROCE_CONTRACT_MINOR 0x8u
 // Bytes of BAR4, the device's own memory: for memory regions near the port, and for software to
 // read and write.
 #define FERROCE_BAR4_SIZE 0x40000u
@@ -142,7 +142,7 @@
 #define FERROCE_OFFSET_CONTRACT_VERSION 0x4u
 #define FERROCE_WIDTH_CONTRACT_VERSION 0x4u
 #define FERROCE_COUNT_CONTRACT_VERSION 0x1u
-#define FERROCE_RESET_CONTRACT_VERSION 0x10007u
+#define FERROCE_RESET_CONTRACT_VERSION 0x10008u
 // PCI device ID in bits 31:16, vendor ID in bits 15:0.
 #define FERROCE_OFFSET_DEVICE_ID 0x8u
 #define FERROCE_WIDTH_DEVICE_ID 0x4u
@@ -251,7 +251,7 @@
 
 // ---- Counters: offset in BAR0 ----
 
-#define FERROCE_COUNTER_COUNT 0x42u
+#define FERROCE_COUNTER_COUNT 0x43u
 // Frames sent.
 #define FERROCE_OFFSET_COUNTER_TX_FRAMES 0x1000u
 // Bytes of the frames sent, from the Ethernet header to the ICRC.
@@ -384,6 +384,8 @@
 #define FERROCE_OFFSET_COUNTER_RX_HELD 0x1200u
 // Such packets dropped because the reorder buffer was full.
 #define FERROCE_OFFSET_COUNTER_RX_HOLD_DROPS 0x1208u
+// Frames dropped because the receive buffer was full.
+#define FERROCE_OFFSET_COUNTER_RX_OVERFLOWS 0x1210u
 
 // ---- Named values ----
 

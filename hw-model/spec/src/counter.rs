@@ -113,6 +113,7 @@ counters! {
     dma_poisoned, Event, "DMA reads whose data was poisoned.";
     rx_held, Event, "Packets held in the reorder buffer because one before them was missing.";
     rx_hold_drops, Event, "Such packets dropped because the reorder buffer was full.";
+    rx_overflows, Event, "Frames dropped because the receive buffer was full.";
 }
 
 /// Number of counters.

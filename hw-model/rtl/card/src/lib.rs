@@ -61,6 +61,11 @@ impl<P: Port> RtlNic<P> {
         &mut self.rtl
     }
 
+    /// Sets how long host memory takes: cycles from the request of a line to the line.
+    pub fn set_line_latency_cycles(&mut self, cycles: u64) {
+        self.lines.set_latency_cycles(cycles);
+    }
+
     /// Runs as [`Function::advance`] does, but at most this number of clock cycles.
     pub fn run<H: Host>(
         &mut self,
@@ -238,7 +243,7 @@ impl<P: Port> RtlNic<P> {
         self.rtl.set_rst(1);
         (0..POWER_ON_CYCLES).for_each(|_| self.access());
         self.rtl.set_rst(0);
-        self.lines = Lines::default();
+        self.lines.reset();
         self.wire.reset();
         self.forgets_addresses = true;
     }

@@ -9,10 +9,10 @@ use ferroce_units::Instant;
 
 use crate::verilated::Card;
 
-/// Cycles from the request of a line to the line.
+/// Cycles from the request of a line to the line, unless something else is set.
 const LINE_LATENCY_CYCLES: u64 = 16;
-/// Reads under way, at most: one for each tag.
-const MAX_READS: usize = 1 << 10;
+/// Reads under way, at most: one for each tag of an epoch.
+const MAX_READS: usize = 1 << 11;
 
 /// A read under way.
 #[derive(Debug)]
@@ -23,15 +23,39 @@ struct Read {
 }
 
 /// What is under way between the card and its host.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Lines {
+    latency_cycles: u64,
     reads: VecDeque<Read>,
     /// The read whose line the card is shown.
     due: Option<Read>,
     doorbell: Option<Doorbell>,
 }
 
+impl Default for Lines {
+    fn default() -> Self {
+        Self {
+            latency_cycles: LINE_LATENCY_CYCLES,
+            reads: VecDeque::with_capacity(MAX_READS),
+            due: None,
+            doorbell: None,
+        }
+    }
+}
+
 impl Lines {
+    /// Sets the cycles from the request of a line to the line.
+    pub fn set_latency_cycles(&mut self, cycles: u64) {
+        self.latency_cycles = cycles;
+    }
+
+    /// Forgets what is under way.
+    pub fn reset(&mut self) {
+        self.reads.clear();
+        self.due = None;
+        self.doorbell = None;
+    }
+
     /// Returns true if nothing is under way.
     pub fn is_empty(&self) -> bool {
         self.reads.is_empty() && self.due.is_none() && self.doorbell.is_none()
@@ -76,7 +100,7 @@ impl Lines {
         }
         if rtl.dma_read_valid() != 0 && self.reads.len() < MAX_READS {
             self.reads.push_back(Read {
-                due_cycle: rtl.cycles() + LINE_LATENCY_CYCLES,
+                due_cycle: rtl.cycles() + self.latency_cycles,
                 iova: rtl.dma_read_iova(),
                 tag: rtl.dma_read_tag(),
             });

@@ -19,7 +19,9 @@ package card_pkg;
     localparam int LOG_TX_PACKETS = 1;     // of a source, that wait for their turn
     localparam int LOG_TX_PIECES = 6;      // of a source: those of a packet may come before it
     localparam int LOG_TX_TURNS = 4;       // packets whose payload is being read
-    localparam int LOG_TX_LINES = 6;       // lines that are requested ahead
+    localparam int LOG_TX_LINES = 8;       // lines that are requested ahead: a host may take 250 cycles
+    localparam int LOG_READS = 8;          // lines that a client of dma_read may ask for at a time
+    localparam int TAG_BITS = 1 + 3 + LOG_READS;   // of a read_tag_t
     localparam logic [23:0] QPN_BASE = 24'h000100;   // QPN of entry 0: bits 7:0 are the index
     localparam logic [15:0] DEFAULT_P_KEY = 16'hffff;
 
@@ -32,7 +34,7 @@ package card_pkg;
     typedef struct packed {
         logic         epoch;
         read_client_t client;
-        logic [6:0]   index;
+        logic [LOG_READS-1:0] index;
     } read_tag_t;
 
     // ------------------------------------------------------------------------------ a QP's context
@@ -164,6 +166,58 @@ package card_pkg;
         logic [23:0]  number;
     } event_t;
     localparam int EVENT_BITS = 36;        // of an event_t
+
+    // -------------------------------------------------------------------------- the request engine
+    // One job at a time; what each step does to a part of the state stands in the module of that part.
+    typedef enum logic [4:0] {
+        AT_CLEAR, AT_IDLE, AT_LOAD, AT_LOOK, AT_LOOKED, AT_CONTROL, AT_DOORBELL, AT_FLUSH, AT_PSN,
+        AT_DUPLICATE, AT_ESTABLISH, AT_CHECK, AT_FETCH, AT_LENGTH, AT_ACCESS, AT_ACCESS_WAIT, AT_EXECUTE,
+        AT_PLACE, AT_EXECUTED, AT_REFUSE, AT_FINISH
+    } request_step_t;
+    typedef enum logic [1:0] {JOB_PACKET, JOB_DOORBELL, JOB_CONTROL, JOB_FLUSH} receive_job_t;
+    typedef enum logic [2:0] {
+        INVALID_REQUEST, RECEIVE_TOO_SHORT, REMOTE_ACCESS, RECEIVE_PROTECTION, RECEIVE_QUEUE
+    } refusal_t;
+
+    // What request_checks finds in a packet.
+    typedef struct packed {
+        logic         is_send;
+        logic         is_write;
+        logic         is_read;
+        logic         starts;
+        logic         ends;
+        logic         has_immediate;
+        logic         invalidates;
+        logic         in_sequence;
+        logic         is_allowed;
+        logic         takes_receive;
+        logic         is_length_wrong;
+        logic         is_too_long;         // for the receive WQE
+        logic [23:0]  packets;             // responses of a READ
+    } request_kind_t;
+
+    // The receive side of a QP.
+    typedef struct packed {
+        logic         failed;              // a request was refused: nothing more is taken
+        logic         awaiting;            // a NAK asks for the expected packet
+        logic         established;
+        logic         in_send;             // a message is open
+        logic         in_write;
+        logic         receive_used;        // by the open message: the WQE before `consumer`
+        logic [23:0]  expected;
+        logic [23:0]  msn;
+        logic [31:0]  key;                 // WRITE: where the next packet goes
+        logic [63:0]  address;
+        logic [31:0]  so_far;              // bytes of the open message
+        logic [31:0]  rest;                // of the WRITE, or of the receive WQE
+        logic [4:0]   number;              // place in the receive WQE
+        logic [31:0]  offset;
+        logic [31:0]  producer;
+        logic [31:0]  consumer;
+        logic [7:0]   answers;             // queued so far; modulo their widths
+        logic [7:0]   reads;
+        logic         repeats;
+    } receive_state_t;
 
     // ---------------------------------------------------------------------------- the send engine
     // A request that was begun and is not retired; `{qp, number}` is its place in the table.

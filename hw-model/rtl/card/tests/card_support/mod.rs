@@ -7,6 +7,8 @@
     reason = "the card's clock is held against that of the machine"
 )]
 
+mod host;
+
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -15,7 +17,7 @@ use std::time::Instant as Moment;
 use ferroce_driver::bus::fake::FakeMemory;
 use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
 use ferroce_model::ports::port::{Port, Reservation, Route};
-use ferroce_model::{DmaError, Doorbell, Function, NicConfig, Progress, UntimedHost};
+use ferroce_model::{Doorbell, Function, NicConfig, Progress};
 use ferroce_rtl_card::RtlNic;
 use ferroce_spec::doorbell::BAR2_SIZE;
 use ferroce_spec::register::{
@@ -23,63 +25,14 @@ use ferroce_spec::register::{
 };
 use ferroce_units::Instant;
 
+use host::CardHost;
+
 const MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 0x42];
 const QPN_BASE: u32 = 0x1_0000;
 /// Cycles that pass with an access to a register: what is under way goes on, and does not end.
 const CYCLES_PER_ACCESS: u64 = 12;
 /// Calls in which the card is quiet, when nothing else comes.
 const RUNS_MAX: usize = 1000;
-
-/// Host memory, interrupts and doorbells.
-struct CardHost {
-    memory: Arc<FakeMemory>,
-    doorbells: VecDeque<Doorbell>,
-    raised: Vec<u16>,
-}
-
-impl UntimedHost for CardHost {
-    fn read(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
-        let length = destination.len();
-        for (place, bytes) in (iova..).step_by(8).zip(destination.chunks_mut(8)) {
-            let word = self
-                .memory
-                .load(place)
-                .ok_or(DmaError::refused(iova, length))?;
-            bytes.copy_from_slice(&word.to_le_bytes());
-        }
-        Ok(())
-    }
-
-    fn write(&mut self, iova: u64, source: &[u8]) -> Result<(), DmaError> {
-        let refused = DmaError::refused(iova, source.len());
-        for (at, byte) in (iova..).zip(source) {
-            let (word, shift) = (at & !7, 8 * (at % 8));
-            let before = self.memory.load(word).ok_or(refused)?;
-            let after = before & !(0xff << shift) | u64::from(*byte) << shift;
-            self.memory
-                .store(word, after)
-                .then_some(())
-                .ok_or(refused)?;
-        }
-        Ok(())
-    }
-
-    fn write_descriptor(&mut self, iova: u64, words: &[u64]) -> Result<(), DmaError> {
-        let refused = DmaError::refused(iova, 8 * words.len());
-        self.memory
-            .store_words(iova, words)
-            .then_some(())
-            .ok_or(refused)
-    }
-
-    fn interrupt(&mut self, vector: u16) {
-        self.raised.push(vector);
-    }
-
-    fn next_doorbell(&mut self) -> Option<Doorbell> {
-        self.doorbells.pop_front()
-    }
-}
 
 /// A cable whose two ends are the same.
 #[derive(Debug, Default)]
@@ -130,17 +83,16 @@ pub struct CardBus {
 }
 
 impl CardBus {
-    pub fn new() -> Self {
+    /// Host memory takes so many cycles from the request of a line to the line.
+    pub fn new(line_latency_cycles: u64) -> Self {
         let memory = Arc::new(FakeMemory::default());
+        let mut card: RtlNic<Loopback> = Function::new(NicConfig::functional(QPN_BASE, MAC));
+        card.set_line_latency_cycles(line_latency_cycles);
         Self {
             start: Moment::now(),
             device: Mutex::new(Device {
-                card: Function::new(NicConfig::functional(QPN_BASE, MAC)),
-                host: CardHost {
-                    memory: Arc::clone(&memory),
-                    doorbells: VecDeque::new(),
-                    raised: Vec::new(),
-                },
+                card,
+                host: CardHost::new(&memory),
                 port: Loopback::default(),
             }),
             handlers: Mutex::new(vec![None; VECTOR_COUNT.into()]),

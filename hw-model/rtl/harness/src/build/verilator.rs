@@ -54,7 +54,7 @@ impl Verilator {
         let mut command = Command::new(&self.program);
         command.args(FLAGS);
         if cfg!(feature = "coverage") {
-            command.arg("--coverage");
+            command.arg("--coverage-line");
         }
         command
             .args(["--prefix", &format!("V{}", module.name)])

@@ -1,0 +1,97 @@
+// What a request does to memory: the check of a whole message, and the pieces of a packet's payload. A
+// packet with payload that has none of them drops it.
+//
+// Ports: `step` and what it is about, as in request_engine. request_*, answer_* are memory_unit's, place_*
+// goes to scatter, segment_* reads receive_segments. `placed` ends the step PLACE, `place_fault` with it;
+// `next_number` and `next_offset` are the place in the receive WQE then. `has_payload`: of this packet,
+// and not placed yet. `done`: nothing is left to be dropped.
+// Invariant: a packet with payload has one run of pieces that ends with `last`.
+module request_memory (
+    input  logic                      clk,
+    input  logic                      rst,
+    input  card_pkg::request_step_t   step,
+    input  logic                      takes_payload,   // the packet that is taken has some
+    input  logic [7:0]                job_qp,
+    /* verilator lint_off UNUSEDSIGNAL */
+    input  card_pkg::rx_packet_t      p,               // what does not concern memory
+    input  card_pkg::qp_t             q,
+    input  card_pkg::request_kind_t   kind,
+    input  card_pkg::receive_state_t  c,
+    /* verilator lint_on UNUSEDSIGNAL */
+
+    output logic                      placed,
+    output logic                      place_fault,
+    output logic [4:0]                next_number,
+    output logic [31:0]               next_offset,
+    output logic                      has_payload,
+    output logic                      done,
+
+    output logic [3:0]                segment_number,
+    input  logic [127:0]              segment,
+    output logic                      request_valid,
+    input  logic                      request_ready,
+    output card_pkg::memory_request_t request,
+    input  logic                      answer_valid,
+    output logic                      answer_ready,
+    input  card_pkg::piece_t          answer,
+    input  logic [2:0]                answer_fault,
+    output logic                      place_valid,
+    input  logic                      place_ready,
+    output card_pkg::piece_t          place,
+    output logic                      place_drop
+);
+    logic place_request_valid, place_answer_ready, piece_valid;
+    card_pkg::memory_request_t place_request, access_request;
+    card_pkg::piece_t piece;
+    payload_place placer (
+        .clk(clk), .rst(rst), .start_valid(step == card_pkg::AT_PLACE), .is_send(kind.is_send),
+        .qp_index(job_qp), .pd(q.pd), .key(c.key), .address(c.address), .bytes(p.payload_bytes),
+        .first_number(c.number), .first_offset(c.offset), .done(placed), .fault(place_fault),
+        .next_number(next_number), .next_offset(next_offset), .segment_number(segment_number),
+        .segment(segment), .request_valid(place_request_valid), .request_ready(request_ready),
+        .request(place_request), .answer_valid(answer_valid), .answer_ready(place_answer_ready),
+        .answer(answer), .answer_fault(answer_fault), .place_valid(piece_valid),
+        .place_ready(place_ready), .place(piece)
+    );
+
+    // ----------------------------------------------------------------------- one port of memory_unit
+    always_comb begin
+        access_request.key = p.r_key;
+        access_request.pd = q.pd;
+        access_request.qpn = card_pkg::QPN_BASE | {16'd0, job_qp};
+        access_request.rights = kind.is_read ? 4'd1 << ferroce_pkg::ACCESS_RIGHTS_REMOTE_READ_LSB
+                                             : 4'd1 << ferroce_pkg::ACCESS_RIGHTS_REMOTE_WRITE_LSB;
+        access_request.address = p.address;
+        access_request.length = p.length;
+        access_request.check_only = 1'b1;
+    end
+    assign request_valid = step == card_pkg::AT_ACCESS || place_request_valid;
+    assign request = step == card_pkg::AT_ACCESS ? access_request : place_request;
+    assign answer_ready = step == card_pkg::AT_ACCESS_WAIT || place_answer_ready;
+
+    // -------------------------------------------------------------------- payload that goes nowhere
+    logic drop_pending;
+    assign done = !drop_pending;
+    always_ff @(posedge clk) begin
+        case (step)
+            card_pkg::AT_IDLE: begin
+                drop_pending <= 1'b0;
+                has_payload <= takes_payload;
+            end
+            card_pkg::AT_PSN: drop_pending <= has_payload;
+            card_pkg::AT_PLACE: if (placed && !place_fault) {has_payload, drop_pending} <= '0;
+            card_pkg::AT_FINISH: if (place_ready) drop_pending <= 1'b0;
+            default: ;
+        endcase
+    end
+    always_comb begin
+        place = piece;
+        place_valid = piece_valid;
+        place_drop = step == card_pkg::AT_FINISH;
+        if (step == card_pkg::AT_FINISH) begin
+            place = '0;
+            place.last = 1'b1;
+            place_valid = drop_pending;
+        end
+    end
+endmodule

@@ -1,0 +1,108 @@
+// The answer to a request, for response_engine: an ACK, a NAK, or the responses of a READ.
+//
+// Ports: `step` and what it is about, as in request_engine. reply_* is handed on in the step FINISH;
+// `answers` and `reads` pulse in the step in which such an answer is decided on (`repeats`: a duplicate
+// READ), for the counts of the QP. `done`: nothing is left to be handed on.
+// Invariant: a packet has one answer at most.
+module request_reply (
+    input  logic                     clk,
+    input  card_pkg::request_step_t  step,
+    input  card_pkg::refusal_t       refusal,
+    /* verilator lint_off UNUSEDSIGNAL */
+    input  card_pkg::rx_packet_t     p,        // not all of the four is answered
+    input  card_pkg::qp_t            q,
+    input  card_pkg::request_kind_t  kind,
+    input  card_pkg::receive_state_t c,
+    /* verilator lint_on UNUSEDSIGNAL */
+    input  logic                     is_ahead,
+    input  logic                     is_repeatable,
+    input  logic                     lacks_receive,
+
+    output logic                     answers,
+    output logic                     reads,
+    output logic                     repeats,
+
+    output logic                     reply_valid,
+    input  logic                     reply_ready,
+    output logic                     reply_reads,
+    output logic                     reply_repeats,
+    output logic                     reply_ends_qp,
+    output logic [23:0]              reply_psn,
+    output logic [7:0]               reply_syndrome,
+    output logic [23:0]              reply_msn,
+    output logic [15:0]              reply_frame,
+    output logic [63:0]              reply_address,
+    output logic [31:0]              reply_key,
+    output logic [31:0]              reply_length,
+    output logic                     done
+);
+    localparam logic [7:0] ACK = 8'h1f;    // without credits: RNR NAKs limit the peer
+    localparam logic [7:0] RNR_NAK = 8'h20, NAK_SEQUENCE = 8'h60, NAK_INVALID_REQUEST = 8'h61,
+                           NAK_REMOTE_ACCESS = 8'h62, NAK_REMOTE_OPERATION = 8'h63;
+
+    logic replies;
+    assign reply_valid = step == card_pkg::AT_FINISH && replies;
+    assign done = !replies;
+    assign reply_frame = p.number;
+    assign reply_address = p.address;
+    assign reply_key = p.r_key;
+    assign reply_length = p.length;
+
+    // ------------------------------------------------------------------------------ is there an answer
+    assign reads = step == card_pkg::AT_EXECUTE && kind.is_read;
+    assign repeats = step == card_pkg::AT_DUPLICATE && is_repeatable;
+    always_comb begin
+        case (step)
+            card_pkg::AT_PSN: answers = !c.failed && is_ahead && !c.awaiting;
+            card_pkg::AT_DUPLICATE: answers = kind.is_send || kind.is_write || is_repeatable;
+            card_pkg::AT_CHECK: answers = lacks_receive;
+            card_pkg::AT_EXECUTE: answers = kind.is_read;
+            card_pkg::AT_EXECUTED: answers = p.ack_request || kind.invalidates;
+            card_pkg::AT_REFUSE: answers = 1'b1;
+            default: answers = 1'b0;
+        endcase
+    end
+    always_ff @(posedge clk) begin
+        if (step == card_pkg::AT_IDLE || (reply_valid && reply_ready)) replies <= 1'b0;
+        if (answers) replies <= 1'b1;
+    end
+
+    // -------------------------------------------------------------------------------- what it says
+    logic [7:0] refused;
+    always_comb begin
+        case (refusal)
+            card_pkg::REMOTE_ACCESS: refused = NAK_REMOTE_ACCESS;
+            card_pkg::RECEIVE_PROTECTION, card_pkg::RECEIVE_QUEUE: refused = NAK_REMOTE_OPERATION;
+            default: refused = NAK_INVALID_REQUEST;
+        endcase
+    end
+    always_ff @(posedge clk) begin
+        case (step)
+            card_pkg::AT_PSN: begin
+                // Of a packet that is not the expected one. An RNR NAK names the expected one, too.
+                {reply_reads, reply_repeats, reply_ends_qp} <= '0;
+                {reply_psn, reply_syndrome, reply_msn} <= {c.expected, NAK_SEQUENCE, c.msn};
+            end
+            card_pkg::AT_DUPLICATE: begin
+                reply_psn <= kind.is_read ? p.psn : c.expected - 24'd1;
+                reply_syndrome <= ACK;
+                {reply_reads, reply_repeats} <= {2{kind.is_read}};
+            end
+            card_pkg::AT_CHECK: if (lacks_receive) reply_syndrome <= RNR_NAK | {3'd0, q.min_rnr_timer};
+            card_pkg::AT_EXECUTE: if (kind.is_read) begin
+                reply_reads <= 1'b1;
+                {reply_psn, reply_syndrome, reply_msn} <= {p.psn, ACK, c.msn + 24'd1};
+            end
+            card_pkg::AT_EXECUTED: begin
+                reply_ends_qp <= kind.invalidates;
+                {reply_psn, reply_syndrome} <= {p.psn, ACK};
+                reply_msn <= kind.ends ? c.msn + 24'd1 : c.msn;
+            end
+            card_pkg::AT_REFUSE: begin
+                reply_ends_qp <= 1'b1;
+                {reply_psn, reply_syndrome} <= {p.psn, refused};
+            end
+            default: ;
+        endcase
+    end
+endmodule

@@ -1,0 +1,131 @@
+// Lines of a send queue's ring on the chip: those of the WQE that is decoded, and the ones behind it,
+// which are read ahead.
+//
+// Ports: `begin_valid` names the first block of a WQE, and the ring of the QP; lines of an earlier window of the same QP stay.
+// The first `wanted` blocks of the WQE are read in any case, others while `ahead_valid` says that
+// those before `ahead_block` of `ahead_qp` belong to the card. `arrived`: all that are wanted are there; `failed`: one of them could not be read.
+// `looked_up` is block `look` of the WQE one cycle later. `forget`: the ring has changed. read_* is
+// DMA: `read_slot` names the line.
+// `idle`: no line is under way.
+// Invariants: no line is read ahead that software may still write; a slot is not asked for again
+// before its line has come.
+module wqe_lines (
+    input  logic         clk,
+    input  logic         rst,
+    output logic         idle,
+
+    input  logic         begin_valid,
+    input  logic [7:0]   begin_qp,
+    input  logic [31:0]  begin_block,
+    input  logic [63:0]  begin_base,
+    input  logic [4:0]   begin_log_blocks,
+    input  logic         forget,
+    input  logic         ahead_valid,
+    input  logic [7:0]   ahead_qp,
+    input  logic [31:0]  ahead_block,
+
+    input  logic [3:0]   wanted,
+    output logic         arrived,
+    output logic         failed,
+    input  logic [3:0]   look,
+    output logic [511:0] looked_up,
+
+    output logic         read_valid,
+    input  logic         read_ready,
+    output logic [63:0]  read_iova,
+    output logic [3:0]   read_slot,
+    input  logic         line_valid,
+    input  logic         line_error,
+    input  logic [3:0]   line_slot,
+    input  logic [511:0] line
+);
+    localparam int LINES = 16;             // a WQE has ten at most
+
+    // ---------------------------------------------------------------------------------- the window
+    logic        is_valid;                 // blocks from `first` to `asked` were asked for
+    logic [7:0]  qp;
+    logic [31:0] first, asked;
+    logic [31:0] held, left, ring_block;
+    logic [63:0] base;
+    logic [4:0]  log_blocks;
+    logic        stays;                    // the new WQE lies in the window
+    assign held = asked - first;
+    assign stays = is_valid && begin_qp == qp && begin_block - first <= held;
+
+    // --------------------------------------------------------------------------------- what is read
+    logic [LINES-1:0] flying;              // a line is under way to the slot,
+    logic [LINES-1:0] stale;               // which was asked for by an earlier window
+    logic [LINES-1:0] there, errors;
+    logic             is_wanted, is_ahead, asks;
+    logic [3:0]       slot;
+    assign left = ahead_block - asked;
+    assign is_wanted = held < {28'b0, wanted};
+    assign is_ahead = ahead_valid && ahead_qp == qp && left != '0 && !left[31] && held < LINES;
+    assign slot = asked[3:0];
+    assign asks = is_valid && (is_wanted || is_ahead) && !flying[slot] && (!read_valid || read_ready);
+    assign ring_block = asked & ((32'd1 << log_blocks) - 32'd1);
+    assign idle = flying == '0;
+
+    always_ff @(posedge clk) begin
+        if (line_valid) begin
+            flying[line_slot] <= 1'b0;
+            stale[line_slot] <= 1'b0;
+            there[line_slot] <= !stale[line_slot];
+            errors[line_slot] <= line_error;
+        end
+        if (read_ready) read_valid <= 1'b0;
+        if (asks) begin
+            read_valid <= 1'b1;
+            read_slot <= slot;
+            read_iova <= base + {26'b0, ring_block, 6'b0};
+            flying[slot] <= 1'b1;
+            there[slot] <= 1'b0;
+            asked <= asked + 1'b1;
+        end
+        if (begin_valid) begin
+            first <= begin_block;
+            qp <= begin_qp;
+            base <= begin_base;
+            log_blocks <= begin_log_blocks;
+            is_valid <= 1'b1;
+            if (!stays) begin
+                asked <= begin_block;
+                there <= '0;
+                stale <= flying;
+                if (line_valid) stale[line_slot] <= 1'b0;
+                if (asks) stale[slot] <= 1'b1;
+            end
+        end
+        if (forget) is_valid <= 1'b0;
+        if (rst) begin
+            {is_valid, read_valid} <= '0;
+            {flying, stale, there} <= '0;
+        end
+    end
+
+    // ------------------------------------------------------------------------------------- the lines
+    logic [LINES-1:0] of_wqe, missing, wrong;
+    /* verilator lint_off UNUSEDSIGNAL */
+    logic [2*LINES-1:0] missing_twice, wrong_twice;
+    /* verilator lint_on UNUSEDSIGNAL */
+    assign missing_twice = {~there, ~there} >> first[3:0];
+    assign wrong_twice = {errors, errors} >> first[3:0];
+    assign missing = missing_twice[LINES-1:0];
+    assign wrong = wrong_twice[LINES-1:0];
+    assign of_wqe = (16'd1 << wanted) - 16'd1;
+    assign arrived = !is_wanted && (missing & of_wqe) == '0;
+    assign failed = (wrong & of_wqe) != '0;
+
+    logic [511:0] lines [LINES];
+    logic [3:0]   look_slot;
+    assign look_slot = first[3:0] + look;
+    always_ff @(posedge clk) begin
+        if (line_valid) lines[line_slot] <= line;
+    end
+    always_ff @(posedge clk) looked_up <= lines[look_slot];
+
+    always_ff @(posedge clk) begin
+        if (!rst && line_valid) assert (flying[line_slot]);
+        if (!rst && !begin_valid && is_valid) assert (held <= LINES);
+    end
+endmodule
