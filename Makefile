@@ -18,6 +18,7 @@
 #   make qemu-vfio  the model as a PCI device of a virtual machine: the same programs through kernel VFIO
 #   make qemu-roce  the model against the RoCE of the Linux kernel in a virtual machine
 #   make rtl        the same programs with the card in SystemVerilog, Verilated: ferroce run --rtl
+#   make rtl-programs  programs on that card, with itself and with the model
 #   make rtl-test   blocks of the card in SystemVerilog against those of the model; more with
 #                 FERROCE_RTL_SEEDS=1000
 #   make rtl-lint, rtl-synth, rtl-formal, rtl-cover, rtl-mutants   warnings; LUTs, flip-flops and block
@@ -47,7 +48,7 @@ TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils
 VFIO_USER_TESTS := $(filter-out random,$(basename $(notdir $(wildcard tests/client/tests/*.rs))))
 
 .PHONY: all build demo check test soak fuzz fuzz-build loom asan tsan miri bench qemu-vfio qemu-roce install packages clean \
-	rtl rtl-test rtl-lint rtl-synth rtl-formal rtl-cover rtl-mutants
+	rtl rtl-programs rtl-test rtl-lint rtl-synth rtl-formal rtl-cover rtl-mutants
 
 all: build
 
@@ -88,7 +89,7 @@ check:
 	$(CARGO) test --locked --quiet -p ferroce-tests --test tidy || status=1; \
 	exit $$status
 
-soak: build
+soak: build rtl
 	@.ci/install-packages $(TEST_PACKAGES)
 	FERROCE_SEEDS=$(SEEDS) $(CARGO) test --locked -p ferroce-seeds --test seeds
 	FERROCE_SEEDS=5000 $(CARGO) test --locked -p ferroce-lab --test physics
@@ -146,6 +147,11 @@ rtl:
 	$(CARGO) build --release --locked --target-dir $(RTL_TARGET) -p ferroce --bin ferroce-rtl --features rtl
 	$(CARGO) build --release --locked --target-dir $(RTL_TARGET) -p ferroce-provider --features rtl
 	@LIBS="-lstdc++ -lz" provider/link.sh $(RTL_TARGET)/release/libferroce_provider.a $(RTL_TARGET)/release/lib
+
+# Unmodified programs on the card, with itself and with the model; see also qemu-roce, qemu-vfio.
+rtl-programs: PACKAGES := perftest ibverbs-utils tshark binutils
+rtl-programs: build rtl
+	$(CARGO) test --locked -p ferroce-tests --test rtl -- --ignored --test-threads=2
 
 rtl-test:
 	@rust=$$(.ci/cargo --packages); .ci/install-packages $(RTL_PACKAGES) $$rust

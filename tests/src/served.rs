@@ -14,9 +14,15 @@ pub struct Served<'a> {
 impl<'a> Served<'a> {
     /// Starts a server with this many functions, and waits until they can be used.
     pub fn start(scratch: &'a Scratch, functions: usize) -> Self {
+        Self::start_with(scratch, functions, &[])
+    }
+
+    /// As [`Served::start`], with further options of `ferroce serve`.
+    pub fn start_with(scratch: &'a Scratch, functions: usize, options: &[&str]) -> Self {
         let socket = scratch.path("nic").to_string_lossy().into_owned();
         let count = functions.to_string();
-        let command = scratch.ferroce(&["serve", "--socket", &socket, "--functions", &count]);
+        let mut command = scratch.ferroce(&["serve", "--socket", &socket, "--functions", &count]);
+        command.args(options);
         let mut process = Process::start(command, scratch, "serve", PROCESS_TIMEOUT);
         process.wait_for_output("the functions are served", |output| {
             (output.matches("ready vfio-user:").count() == functions).then_some(())

@@ -1,12 +1,15 @@
-//! The options `--rtl` and `--wave`: the card in SystemVerilog in place of the model.
+//! The options `--rtl`, `--wave` and `--pcie`: the card in SystemVerilog in place of the model.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use clap::Args;
+use ferroce_model::preset::Preset;
 
 /// Where the card writes its waveform; `FILE`, or `FILE:FROM..TO` for these clock cycles.
 pub const WAVE_VARIABLE: &str = "FERROCE_RTL_WAVE";
+/// The preset whose slot and host delay the lines of the card's DMA.
+pub const PCIE_VARIABLE: &str = "FERROCE_RTL_PCIE";
 
 /// The card in SystemVerilog.
 #[derive(Debug, Args)]
@@ -15,9 +18,13 @@ pub struct Rtl {
     #[arg(long)]
     rtl: bool,
 
-    /// Write a waveform of the card (FST), or of these clock cycles of it
+    /// Write a waveform of the card (FST), or of these clock cycles of it; without an end, 2^18
     #[arg(long, value_name = "FILE[:FROM..TO]", requires = "rtl")]
     wave: Option<OsString>,
+
+    /// Delay the card's DMA as the PCIe slot and host of a preset do, in cycles of its clock
+    #[arg(long, value_name = "PRESET[@HOST]", requires = "rtl")]
+    pcie: Option<String>,
 }
 
 impl Rtl {
@@ -28,13 +35,21 @@ impl Rtl {
 
     /// Returns the variables of the environment for it.
     pub fn variables(&self) -> Result<Vec<(&'static str, OsString)>, String> {
-        let Some(wave) = &self.wave else {
-            return Ok(Vec::new());
-        };
-        // The program may change its working directory before it opens the device.
-        let path =
-            std::path::absolute(PathBuf::from(wave)).map_err(|error| format!("--wave: {error}"))?;
-        Ok(vec![(WAVE_VARIABLE, path.into())])
+        let mut variables = Vec::new();
+        if let Some(wave) = &self.wave {
+            check_bounds(wave)?;
+            // The program may change its working directory before it opens the device.
+            let path = std::path::absolute(PathBuf::from(wave));
+            let path = path.map_err(|error| format!("--wave: {error}"))?;
+            let folder = path.parent().filter(|folder| folder.is_dir());
+            folder.ok_or_else(|| format!("--wave {}: there is no such folder", path.display()))?;
+            variables.push((WAVE_VARIABLE, path.into()));
+        }
+        if let Some(name) = &self.pcie {
+            Preset::load(name).map_err(|error| format!("--pcie {name}: {error}"))?;
+            variables.push((PCIE_VARIABLE, name.into()));
+        }
+        Ok(variables)
     }
 
     /// Becomes `ferroce-rtl` with the arguments of this command, if the card is asked for and this
@@ -61,5 +76,24 @@ impl Rtl {
     #[cfg(feature = "rtl")]
     pub fn become_card(&self) -> Result<(), String> {
         Ok(())
+    }
+}
+
+/// Refuses bounds that are no numbers, or none of whose cycles is written.
+fn check_bounds(wave: &OsStr) -> Result<(), String> {
+    let text = wave.to_string_lossy();
+    let Some((from, to)) = text.rsplit_once(':').and_then(|(_, b)| b.split_once("..")) else {
+        return Ok(());
+    };
+    let bound = |text: &str, open: u64| match text {
+        "" => Some(open),
+        number => number.parse().ok(),
+    };
+    let range = bound(from, 0).zip(bound(to, u64::MAX));
+    match range.filter(|(from, to)| from < to) {
+        Some(_) => Ok(()),
+        None => Err(format!(
+            "--wave {text}: FROM..TO are clock cycles, FROM before TO"
+        )),
     }
 }
