@@ -18,6 +18,7 @@
 #   make qemu-vfio  the model as a PCI device of a virtual machine: the same programs through kernel VFIO
 #   make qemu-roce  the model against the RoCE of the Linux kernel in a virtual machine
 #   make rtl        the same programs with the card in SystemVerilog, Verilated: ferroce run --rtl
+#   make demo-rtl   unmodified ib_write_bw and ibv_rc_pingpong between two of that card
 #   make rtl-programs  programs on that card, with itself and with the model
 #   make rtl-test   blocks of the card in SystemVerilog against those of the model; more with
 #                 FERROCE_RTL_SEEDS=1000
@@ -48,7 +49,7 @@ TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils
 VFIO_USER_TESTS := $(filter-out random,$(basename $(notdir $(wildcard tests/client/tests/*.rs))))
 
 .PHONY: all build demo check test soak fuzz fuzz-build loom asan tsan miri bench qemu-vfio qemu-roce install packages clean \
-	rtl rtl-programs rtl-test rtl-lint rtl-synth rtl-formal rtl-cover rtl-mutants
+	demo-rtl rtl rtl-programs rtl-test rtl-lint rtl-synth rtl-formal rtl-cover rtl-mutants
 
 all: build
 
@@ -148,8 +149,13 @@ rtl:
 	$(CARGO) build --release --locked --target-dir $(RTL_TARGET) -p ferroce-provider --features rtl
 	@LIBS="-lstdc++ -lz" provider/link.sh $(RTL_TARGET)/release/libferroce_provider.a $(RTL_TARGET)/release/lib
 
+# What `make demo` shows, with the card in place of the model.
+demo-rtl: PACKAGES := $(RTL_PACKAGES) $(DEMO_PACKAGES) ibverbs-utils
+demo-rtl: build rtl
+	@sim/scripts/demo $(RELEASE)/ferroce --rtl
+
 # Unmodified programs on the card, with itself and with the model; see also qemu-roce, qemu-vfio.
-rtl-programs: PACKAGES := perftest ibverbs-utils tshark binutils
+rtl-programs: PACKAGES := $(RTL_PACKAGES) perftest ibverbs-utils tshark binutils
 rtl-programs: build rtl
 	$(CARGO) test --locked -p ferroce-tests --test rtl -- --ignored --test-threads=2
 
