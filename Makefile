@@ -17,6 +17,7 @@
 #                 the simulation in simulated time; beside soft-RoCE in a virtual machine
 #   make qemu-vfio  the model as a PCI device of a virtual machine: the same programs through kernel VFIO
 #   make qemu-roce  the model against the RoCE of the Linux kernel in a virtual machine
+#   make qemu-rtl   both with the card in SystemVerilog in place of the model
 #   make rtl        the same programs with the card in SystemVerilog, Verilated: ferroce run --rtl
 #   make demo-rtl   unmodified ib_write_bw and ibv_rc_pingpong between two of that card
 #   make rtl-programs  programs on that card, with itself and with the model
@@ -48,7 +49,7 @@ TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils
 # one. `make soak` runs that, too.
 VFIO_USER_TESTS := $(filter-out random,$(basename $(notdir $(wildcard tests/client/tests/*.rs))))
 
-.PHONY: all build demo check test soak fuzz fuzz-build loom asan tsan miri bench qemu-vfio qemu-roce install packages clean \
+.PHONY: all build demo check test soak fuzz fuzz-build loom asan tsan miri bench qemu-vfio qemu-roce qemu-rtl install packages clean \
 	demo-rtl rtl rtl-programs rtl-test rtl-lint rtl-synth rtl-formal rtl-cover rtl-mutants
 
 all: build
@@ -134,6 +135,11 @@ qemu-vfio: build
 
 qemu-roce: build
 	@tests/scripts/qemu-roce $(RELEASE)
+
+# Both with the card in SystemVerilog in place of the model.
+qemu-rtl: build rtl
+	@tests/scripts/qemu-roce --rtl $(RELEASE)
+	@tests/scripts/qemu-vfio --rtl $(RELEASE)
 
 # The RTL is a workspace beside this one; nothing else needs Verilator.
 RTL := hw-model/rtl
