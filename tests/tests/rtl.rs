@@ -191,8 +191,8 @@ fn the_card_is_without_the_model() {
     }
 }
 
-/// Goal: without Verilator the build says what is missing. Method: a `PATH` with links to all of the
-/// machine's programs but Verilator's.
+/// Goal: without Verilator the build says what is missing. Method: a `PATH` with links to all other
+/// programs of the machine.
 #[test]
 #[ignore = "make rtl-programs"]
 fn without_verilator_the_build_says_so() {

@@ -31,7 +31,7 @@ pub struct Lines {
     /// The read whose line the card is shown.
     due: Option<Read>,
     doorbell: Option<Doorbell>,
-    /// True if the card was told that a write is taken in this cycle.
+    /// True if a write is taken in this cycle, as the card knows.
     takes_write: bool,
     link: Option<HostLink>,
 }
