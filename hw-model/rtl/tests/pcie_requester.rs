@@ -1,7 +1,7 @@
 //! The PCIe shim's requester against a host that reads its TLPs as the hard block would: what is
 //! written, in which order, and what reads bring back.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use ferroce_rtl::seeds::for_each_seed;
 use ferroce_rtl::verilated::pcie_requester::PcieRequester;
@@ -47,7 +47,7 @@ struct Host {
     reads: Vec<Read>,
     /// Beats of completions, with their last one marked.
     beats: VecDeque<(Line, bool)>,
-    used_tags: HashSet<u8>,
+    used_tags: BTreeSet<u8>,
     answered: Vec<(u8, bool)>,
 }
 
@@ -183,7 +183,7 @@ impl Bench {
                 request: Vec::new(),
                 reads: Vec::new(),
                 beats: VecDeque::new(),
-                used_tags: HashSet::new(),
+                used_tags: BTreeSet::new(),
                 answered: Vec::new(),
             },
             expected: Vec::new(),
