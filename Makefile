@@ -17,7 +17,10 @@
 #                 the simulation in simulated time; beside soft-RoCE in a virtual machine
 #   make qemu-vfio  the model as a PCI device of a virtual machine: the same programs through kernel VFIO
 #   make qemu-roce  the model against the RoCE of the Linux kernel in a virtual machine
+#   make qemu-rtl   both with the card in SystemVerilog in place of the model
 #   make rtl        the same programs with the card in SystemVerilog, Verilated: ferroce run --rtl
+#   make demo-rtl   unmodified ib_write_bw and ibv_rc_pingpong between two of that card
+#   make rtl-programs  programs on that card, with itself and with the model
 #   make rtl-test   blocks of the card in SystemVerilog against those of the model; more with
 #                 FERROCE_RTL_SEEDS=1000
 #   make rtl-lint, rtl-synth, rtl-formal, rtl-cover, rtl-mutants   warnings; LUTs, flip-flops and block
@@ -46,8 +49,8 @@ TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils
 # one. `make soak` runs that, too.
 VFIO_USER_TESTS := $(filter-out random,$(basename $(notdir $(wildcard tests/client/tests/*.rs))))
 
-.PHONY: all build demo check test soak fuzz fuzz-build loom asan tsan miri bench qemu-vfio qemu-roce install packages clean \
-	rtl rtl-test rtl-lint rtl-synth rtl-formal rtl-cover rtl-mutants
+.PHONY: all build demo check test soak fuzz fuzz-build loom asan tsan miri bench qemu-vfio qemu-roce qemu-rtl install packages clean \
+	demo-rtl rtl rtl-programs rtl-test rtl-lint rtl-synth rtl-formal rtl-cover rtl-mutants
 
 all: build
 
@@ -88,7 +91,7 @@ check:
 	$(CARGO) test --locked --quiet -p ferroce-tests --test tidy || status=1; \
 	exit $$status
 
-soak: build
+soak: build rtl
 	@.ci/install-packages $(TEST_PACKAGES)
 	FERROCE_SEEDS=$(SEEDS) $(CARGO) test --locked -p ferroce-seeds --test seeds
 	FERROCE_SEEDS=5000 $(CARGO) test --locked -p ferroce-lab --test physics
@@ -133,6 +136,11 @@ qemu-vfio: build
 qemu-roce: build
 	@tests/scripts/qemu-roce $(RELEASE)
 
+# Both with the card in SystemVerilog in place of the model.
+qemu-rtl: build rtl
+	@tests/scripts/qemu-roce --rtl $(RELEASE)
+	@tests/scripts/qemu-vfio --rtl $(RELEASE)
+
 # The RTL is a workspace beside this one; nothing else needs Verilator.
 RTL := hw-model/rtl
 RTL_PACKAGES := $(BUILD_PACKAGES) g++ verilator zlib1g-dev
@@ -146,6 +154,16 @@ rtl:
 	$(CARGO) build --release --locked --target-dir $(RTL_TARGET) -p ferroce --bin ferroce-rtl --features rtl
 	$(CARGO) build --release --locked --target-dir $(RTL_TARGET) -p ferroce-provider --features rtl
 	@LIBS="-lstdc++ -lz" provider/link.sh $(RTL_TARGET)/release/libferroce_provider.a $(RTL_TARGET)/release/lib
+
+# What `make demo` shows, with the card in place of the model.
+demo-rtl: PACKAGES := $(RTL_PACKAGES) $(DEMO_PACKAGES) ibverbs-utils
+demo-rtl: build rtl
+	@sim/scripts/demo $(RELEASE)/ferroce --rtl
+
+# Unmodified programs on the card, with itself and with the model; see also qemu-roce, qemu-vfio.
+rtl-programs: PACKAGES := $(RTL_PACKAGES) perftest ibverbs-utils tshark binutils
+rtl-programs: build rtl
+	$(CARGO) test --locked -p ferroce-tests --test rtl -- --ignored --test-threads=2
 
 rtl-test:
 	@rust=$$(.ci/cargo --packages); .ci/install-packages $(RTL_PACKAGES) $$rust

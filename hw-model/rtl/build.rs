@@ -42,6 +42,7 @@ fn main() {
         module("responder", &[]),
         module("wqe_decode", &[]),
         module("send_engine", &[]),
+        module("pcie_requester", &[("LOG_TAGS", 4)]),
     ];
     modules("ferroce_rtl", sources, &all);
     println!("cargo:rustc-cfg=rtl_blocks");

@@ -1,6 +1,7 @@
 //! Shared by the tests across crates: runs foreign programs under `ferroce run`, in pairs, with a
 //! time-out for each process.
 
+pub mod capture;
 mod rdma_cm;
 mod served;
 
@@ -197,6 +198,8 @@ const OPTIONS_OF_THE_ENVIRONMENT: &[&str] = &[
     "FERROCE_PORT",
     "FERROCE_ICRC",
     "FERROCE_PART_ID",
+    "FERROCE_RTL_PCIE",
+    "FERROCE_RTL_WAVE",
     "FERROCE_WORLD",
     "FERROCE_LOG",
     "LD_PRELOAD",

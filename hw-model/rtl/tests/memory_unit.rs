@@ -97,7 +97,7 @@ impl Model {
         if region.word.null() || region.word.device_memory() {
             return Err(ProtectionFault::InvalidKey { key: access.key });
         }
-        Ok(region)
+        Ok(*region)
     }
 
     /// Returns the answers, as the contract wants them.

@@ -1,37 +1,16 @@
-//! The options `--rtl` and `--wave`: the card in SystemVerilog in place of the model.
+//! The options `--rtl`, `--wave` and `--pcie`: the card in SystemVerilog in place of the model.
 
-use std::ffi::OsString;
-use std::fs::OpenOptions;
-use std::path::{Path, PathBuf};
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 
 use clap::Args;
 use ferroce_embed::cycles::CYCLES_VARIABLE;
+use ferroce_model::preset::Preset;
 
 /// Where the card writes its waveform; `FILE`, or `FILE:FROM..TO` for these clock cycles.
 pub const WAVE_VARIABLE: &str = "FERROCE_RTL_WAVE";
-
-/// Checks that a waveform can be written to `FILE[:FROM..TO]`.
-fn check_wave(text: &str) -> Result<(), String> {
-    let bounded = text
-        .rsplit_once(':')
-        .and_then(|(file, bounds)| Some((file, bounds.split_once("..")?)));
-    let (file, bounds) = match bounded {
-        Some((file, (from, to))) => (file, [from, to]),
-        None => (text, [""; 2]),
-    };
-    let is_bound = |text: &str| text.is_empty() || text.parse::<u64>().is_ok();
-    if !bounds.into_iter().all(is_bound) {
-        return Err("the bounds are not numbers of clock cycles: FROM..TO".to_owned());
-    }
-    let is_new = !Path::new(file).exists();
-    let opened = OpenOptions::new().append(true).create(true).open(file);
-    opened.map_err(|error| error.to_string())?;
-    if is_new {
-        // The card writes it when it runs.
-        std::fs::remove_file(file).map_err(|error| error.to_string())?;
-    }
-    Ok(())
-}
+/// The preset whose slot and host delay the lines of the card's DMA.
+pub const PCIE_VARIABLE: &str = "FERROCE_RTL_PCIE";
 
 /// The card in SystemVerilog.
 #[derive(Debug, Args)]
@@ -40,9 +19,13 @@ pub struct Rtl {
     #[arg(long)]
     rtl: bool,
 
-    /// Write a waveform of the card (FST), or of these clock cycles of it
+    /// Write a waveform of the card (FST), or of these clock cycles of it; without an end, 2^18
     #[arg(long, value_name = "FILE[:FROM..TO]", requires = "rtl")]
     wave: Option<OsString>,
+
+    /// Delay the card's DMA as the PCIe slot and host of a preset do, in cycles of its clock
+    #[arg(long, value_name = "PRESET[@HOST]", requires = "rtl")]
+    pcie: Option<String>,
 }
 
 impl Rtl {
@@ -53,22 +36,24 @@ impl Rtl {
 
     /// Returns the variables of the environment for it.
     pub fn variables(&self) -> Result<Vec<(&'static str, OsString)>, String> {
-        let Some(wave) = &self.wave else {
-            return Ok(match self.rtl {
-                true => vec![(CYCLES_VARIABLE, "1".into())],
-                false => Vec::new(),
-            });
-        };
-        let refused = |reason: String| format!("--wave {}: {reason}", wave.display());
-        // The program may change its working directory before it opens the device.
-        let path = std::path::absolute(PathBuf::from(wave));
-        let path = path.map_err(|error| refused(error.to_string()))?;
-        let text = path.to_str().ok_or("is not UTF-8".to_owned());
-        check_wave(text.map_err(refused)?).map_err(refused)?;
-        Ok(vec![
-            (CYCLES_VARIABLE, "1".into()),
-            (WAVE_VARIABLE, path.into()),
-        ])
+        let mut variables = Vec::new();
+        if self.rtl {
+            variables.push((CYCLES_VARIABLE, "1".into()));
+        }
+        if let Some(wave) = &self.wave {
+            check_bounds(wave)?;
+            // The program may change its working directory before it opens the device.
+            let path = std::path::absolute(PathBuf::from(wave));
+            let path = path.map_err(|error| format!("--wave: {error}"))?;
+            let folder = path.parent().filter(|folder| folder.is_dir());
+            folder.ok_or_else(|| format!("--wave {}: there is no such folder", path.display()))?;
+            variables.push((WAVE_VARIABLE, path.into()));
+        }
+        if let Some(name) = &self.pcie {
+            Preset::load(name).map_err(|error| format!("--pcie {name}: {error}"))?;
+            variables.push((PCIE_VARIABLE, name.into()));
+        }
+        Ok(variables)
     }
 
     /// Becomes `ferroce-rtl` with the arguments of this command, if the card is asked for and this
@@ -98,20 +83,21 @@ impl Rtl {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::check_wave;
-
-    #[test]
-    fn a_waveform_that_cannot_be_written_is_refused() {
-        let directory = ferroce_test_support::temporary_directory("wave");
-        let path = |name: &str| directory.path().join(name).display().to_string();
-        for right in ["a.fst", "a.fst:5..9", "a.fst:..9", "a:5"] {
-            assert_eq!(check_wave(&path(right)), Ok(()), "{right}");
-        }
-        assert!(!directory.path().join("a.fst").exists(), "left behind");
-        for wrong in ["no/such/folder.fst", "a.fst:x..9", ""] {
-            assert!(check_wave(&path(wrong)).is_err(), "{wrong}");
-        }
+/// Refuses bounds that are no numbers, or none of whose cycles is written.
+fn check_bounds(wave: &OsStr) -> Result<(), String> {
+    let text = wave.to_string_lossy();
+    let Some((from, to)) = text.rsplit_once(':').and_then(|(_, b)| b.split_once("..")) else {
+        return Ok(());
+    };
+    let bound = |text: &str, open: u64| match text {
+        "" => Some(open),
+        number => number.parse().ok(),
+    };
+    let range = bound(from, 0).zip(bound(to, u64::MAX));
+    match range.filter(|(from, to)| from < to) {
+        Some(_) => Ok(()),
+        None => Err(format!(
+            "--wave {text}: FROM..TO are clock cycles, FROM before TO"
+        )),
     }
 }

@@ -9,7 +9,7 @@
 use ferroce_units::Instant;
 
 /// Nanoseconds of a clock cycle: 250 MHz.
-const CYCLE_NS: u64 = 4;
+pub const CYCLE_NS: u64 = 4;
 /// Until the next look at timers while a peer is behind.
 const BEHIND_NS: u64 = 1_000_000;
 

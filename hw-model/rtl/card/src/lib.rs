@@ -5,20 +5,23 @@
 //! budget of the call is used up. A quiet card costs nothing.
 
 mod clock;
+mod host_link;
 mod memory;
+mod wave;
 mod wire;
 
 use ferroce_model::ports::host::Host;
 use ferroce_model::ports::port::Port;
 use ferroce_model::{Counters, Function, NicConfig, Progress};
-use ferroce_rtl_harness::Waves;
 use ferroce_spec::counter::COUNTER_COUNT;
 use ferroce_spec::register::{COUNTERS_OFFSET, Capability, Control, offset};
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::{Gid, Qpn};
 
 use clock::TimerClock;
+pub use host_link::HostLink;
 use memory::Lines;
+use wave::Wave;
 use wire::Wire;
 
 /// The Verilated card.
@@ -31,8 +34,6 @@ use verilated::Card;
 
 /// Clock cycles of one call of [`Function::advance`], at most.
 pub const CYCLES_PER_ADVANCE: u64 = 2048;
-/// `FILE` or `FILE:FROM..TO`: writes a waveform of the card, or of these clock cycles.
-const WAVE_VARIABLE: &str = "FERROCE_RTL_WAVE";
 /// Cycles of the reset at power-on.
 const POWER_ON_CYCLES: u64 = 4;
 /// Entries of the card's GID table.
@@ -44,6 +45,7 @@ pub struct RtlNic<P: Port> {
     rtl: Card,
     lines: Lines,
     wire: Wire<P>,
+    wave: Wave,
     timers: TimerClock,
     /// The clock register, as of the last run.
     now_ns: u64,
@@ -66,6 +68,11 @@ impl<P: Port> RtlNic<P> {
         self.lines.set_latency_cycles(cycles);
     }
 
+    /// Delays lines as this slot and host do.
+    pub fn set_host_link(&mut self, link: HostLink) {
+        self.lines.set_link(Some(link));
+    }
+
     /// Runs as [`Function::advance`] does, but at most this number of clock cycles.
     pub fn run<H: Host>(
         &mut self,
@@ -75,6 +82,7 @@ impl<P: Port> RtlNic<P> {
         cycles: u64,
     ) -> Progress {
         self.begin(now, port);
+        self.wave.report_end(self.rtl.cycles());
         let mut worked = std::mem::take(&mut self.was_written);
         let end = self.rtl.cycles() + cycles;
         loop {
@@ -216,21 +224,6 @@ impl<P: Port> RtlNic<P> {
         self.was_written = true;
     }
 
-    /// Writes the waveform that the environment asks for. `ferroce` has checked that it can be
-    /// written; if it cannot, the card runs without, and says so.
-    fn write_wave(&mut self) {
-        let Some(text) = std::env::var_os(WAVE_VARIABLE) else {
-            return;
-        };
-        let Some(waves) = text.to_str().and_then(Waves::parse) else {
-            eprintln!("{WAVE_VARIABLE}: is not FILE[:FROM..TO]; no waveform is written");
-            return;
-        };
-        if let Err(error) = self.rtl.trace(&waves.folder, waves.cycles) {
-            eprintln!("{WAVE_VARIABLE}: {error}; no waveform is written");
-        }
-    }
-
     /// Sets an input for one cycle.
     fn pulse(&mut self, set: fn(&mut Card, u8)) {
         set(&mut self.rtl, 1);
@@ -261,6 +254,7 @@ where
             rtl: Card::new(),
             lines: Lines::default(),
             wire: Wire::default(),
+            wave: Wave::default(),
             timers: TimerClock::default(),
             now_ns: 0,
             was_written: true,
@@ -275,7 +269,8 @@ where
         card.rtl.set_qpn_base((config.qpn_base >> 8) as u16);
         card.rtl.set_link_up(1);
         card.polls_doorbells = config.polled_doorbells;
-        card.write_wave();
+        card.lines.set_link(HostLink::of_environment());
+        card.wave = Wave::of_environment(&mut card.rtl);
         card.reset_at_power_on();
         card
     }

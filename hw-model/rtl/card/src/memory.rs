@@ -1,15 +1,16 @@
 //! The host's side of the card: lines of memory, interrupts, doorbells.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use ferroce_model::ports::host::{Doorbell, Host, WriteOrder};
 use ferroce_rtl_harness::{LINE, bytes, words};
 use ferroce_units::Instant;
 
+use crate::host_link::HostLink;
 use crate::verilated::Card;
 
-/// Cycles from the request of a line to the line, unless something else is set.
+/// Cycles from the request of a line to the line, without the slot of a preset.
 const LINE_LATENCY_CYCLES: u64 = 16;
 /// Reads under way, at most: one for each tag of an epoch.
 const MAX_READS: usize = 1 << 11;
@@ -17,7 +18,6 @@ const MAX_READS: usize = 1 << 11;
 /// A read under way.
 #[derive(Debug)]
 struct Read {
-    due_cycle: u64,
     iova: u64,
     tag: u16,
 }
@@ -25,20 +25,29 @@ struct Read {
 /// What is under way between the card and its host.
 #[derive(Debug)]
 pub struct Lines {
-    latency_cycles: u64,
-    reads: VecDeque<Read>,
+    /// By the cycle in which the line comes, and the order of requests.
+    reads: BTreeMap<(u64, u64), Read>,
+    requests: u64,
     /// The read whose line the card is shown.
     due: Option<Read>,
     doorbell: Option<Doorbell>,
+    /// True if a write is taken in this cycle, as the card knows.
+    takes_write: bool,
+    /// Cycles from the request of a line to the line, without a link.
+    latency_cycles: u64,
+    link: Option<HostLink>,
 }
 
 impl Default for Lines {
     fn default() -> Self {
         Self {
-            latency_cycles: LINE_LATENCY_CYCLES,
-            reads: VecDeque::with_capacity(MAX_READS),
+            reads: BTreeMap::new(),
+            requests: 0,
             due: None,
             doorbell: None,
+            takes_write: false,
+            latency_cycles: LINE_LATENCY_CYCLES,
+            link: None,
         }
     }
 }
@@ -49,11 +58,18 @@ impl Lines {
         self.latency_cycles = cycles;
     }
 
+    /// Delays lines as this slot and host do.
+    pub fn set_link(&mut self, link: Option<HostLink>) {
+        self.link = link;
+    }
+
     /// Forgets what is under way.
     pub fn reset(&mut self) {
-        self.reads.clear();
-        self.due = None;
-        self.doorbell = None;
+        *self = Self {
+            latency_cycles: self.latency_cycles,
+            link: self.link.take(),
+            ..Self::default()
+        };
     }
 
     /// Returns true if nothing is under way.
@@ -78,7 +94,9 @@ impl Lines {
     pub fn offer_line<H: Host>(&mut self, rtl: &mut Card, now: Instant, host: &mut H) {
         let cycle = rtl.cycles();
         if self.due.is_none() {
-            self.due = self.reads.pop_front_if(|read| read.due_cycle <= cycle);
+            let first = self.reads.first_entry();
+            let due = first.filter(|entry| entry.key().0 <= cycle);
+            self.due = due.map(|entry| entry.remove());
         }
         rtl.set_dma_line_valid(u8::from(self.due.is_some()));
         if let Some(read) = &self.due {
@@ -89,7 +107,8 @@ impl Lines {
             rtl.set_dma_line(words(&line, 0));
         }
         rtl.set_dma_read_ready(u8::from(self.reads.len() < MAX_READS));
-        rtl.set_dma_write_ready(1);
+        self.takes_write = self.link.as_ref().is_none_or(|link| link.is_free(cycle));
+        rtl.set_dma_write_ready(u8::from(self.takes_write));
     }
 
     /// Takes what the card requests and writes in this cycle. Its outputs have settled.
@@ -99,17 +118,41 @@ impl Lines {
             self.doorbell = None;
         }
         if rtl.dma_read_valid() != 0 && self.reads.len() < MAX_READS {
-            self.reads.push_back(Read {
-                due_cycle: rtl.cycles() + self.latency_cycles,
-                iova: rtl.dma_read_iova(),
-                tag: rtl.dma_read_tag(),
-            });
+            self.request(rtl);
         }
-        if rtl.dma_write_valid() != 0 {
+        if rtl.dma_write_valid() != 0 && self.takes_write {
             let is_refused = !write(rtl, now, host);
             rtl.set_dma_write_error(u8::from(is_refused));
             rtl.settle();
+            if let Some(link) = &mut self.link {
+                occupy(link, rtl);
+            }
         }
+    }
+
+    /// Takes the request of a line.
+    fn request(&mut self, rtl: &Card) {
+        let (cycle, iova) = (rtl.cycles(), rtl.dma_read_iova());
+        let due_cycle = match &mut self.link {
+            Some(link) => link.read(cycle, iova),
+            None => cycle + self.latency_cycles,
+        };
+        let read = Read {
+            iova,
+            tag: rtl.dma_read_tag(),
+        };
+        self.reads.insert((due_cycle, self.requests), read);
+        self.requests += 1;
+    }
+}
+
+/// The write or message that the card offers takes its time on the wire.
+fn occupy(link: &mut HostLink, rtl: &Card) {
+    if rtl.dma_write_message() != 0 {
+        link.interrupt(rtl.cycles());
+    } else {
+        let bytes = rtl.dma_write_strobe().count_ones().into();
+        link.write(rtl.cycles(), rtl.dma_write_iova(), bytes);
     }
 }
 

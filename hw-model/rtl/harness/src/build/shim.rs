@@ -68,7 +68,9 @@ struct Instance {
         trace = nullptr;
     }
     void dump(uint64_t time) {
-        if (trace && cycle >= from && cycle < to) trace->dump(time);
+        if (!trace || cycle < from) return;
+        if (cycle < to) trace->dump(time);
+        else close(); // whole from now on, however the process ends
     }
 };
 

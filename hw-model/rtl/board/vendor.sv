@@ -1,0 +1,137 @@
+// Read by lint alone: ports of what stands outside of the card on an Alveo-class board, as alveo_top
+// uses them. The IP of the vendor takes these names when it is generated in the project of the board;
+// pcie_completer is still to be written (docs/src/board.md).
+/* verilator lint_off DECLFILENAME */
+/* verilator lint_off UNUSEDSIGNAL */
+/* verilator lint_off UNDRIVEN */
+/* verilator lint_off UNUSEDPARAM */
+
+// UltraScale+ Integrated Block for PCI Express: 512 bits, 250 MHz, dword-aligned, no straddling.
+(* blackbox *)
+module pcie4_uscale_plus_0 (
+    input  logic         sys_clk,
+    input  logic         sys_clk_gt,
+    input  logic         sys_reset,
+    input  logic [15:0]  pci_exp_rxp,
+    input  logic [15:0]  pci_exp_rxn,
+    output logic [15:0]  pci_exp_txp,
+    output logic [15:0]  pci_exp_txn,
+    output logic         user_clk,
+    output logic         user_reset,
+    output logic         user_lnk_up,
+    input  logic [511:0] s_axis_rq_tdata,
+    input  logic [15:0]  s_axis_rq_tkeep,
+    input  logic         s_axis_rq_tlast,
+    input  logic [136:0] s_axis_rq_tuser,
+    input  logic         s_axis_rq_tvalid,
+    output logic         s_axis_rq_tready,
+    output logic [511:0] m_axis_rc_tdata,
+    output logic         m_axis_rc_tlast,
+    output logic [160:0] m_axis_rc_tuser,
+    output logic         m_axis_rc_tvalid,
+    input  logic         m_axis_rc_tready,
+    output logic [511:0] m_axis_cq_tdata,
+    output logic         m_axis_cq_tlast,
+    output logic [182:0] m_axis_cq_tuser,
+    output logic         m_axis_cq_tvalid,
+    input  logic         m_axis_cq_tready,
+    input  logic [511:0] s_axis_cc_tdata,
+    input  logic [15:0]  s_axis_cc_tkeep,
+    input  logic         s_axis_cc_tlast,
+    input  logic [80:0]  s_axis_cc_tuser,
+    input  logic         s_axis_cc_tvalid,
+    output logic         s_axis_cc_tready
+);
+endmodule
+
+// UltraScale+ 100G Ethernet with AXI4-Stream, 512 bits at 322.265625 MHz, FCS added and removed.
+(* blackbox *)
+module cmac_usplus_0 (
+    input  logic         gt_ref_clk_p,
+    input  logic         gt_ref_clk_n,
+    input  logic         init_clk,
+    input  logic         sys_reset,
+    input  logic [3:0]   gt_rxp_in,
+    input  logic [3:0]   gt_rxn_in,
+    output logic [3:0]   gt_txp_out,
+    output logic [3:0]   gt_txn_out,
+    output logic         gt_txusrclk2,
+    output logic         usr_tx_reset,
+    output logic         usr_rx_reset,
+    output logic         stat_rx_aligned,
+    input  logic [511:0] tx_axis_tdata,
+    input  logic [63:0]  tx_axis_tkeep,
+    input  logic         tx_axis_tlast,
+    input  logic         tx_axis_tvalid,
+    output logic         tx_axis_tready,
+    output logic [511:0] rx_axis_tdata,
+    output logic [63:0]  rx_axis_tkeep,
+    output logic         rx_axis_tlast,
+    output logic         rx_axis_tvalid
+);
+endmodule
+
+// XPM: a FIFO between two clocks. PACKET: a frame leaves when all of it has come, without a gap.
+(* blackbox *)
+module xpm_fifo_axis #(
+    parameter CLOCKING_MODE = "independent_clock",
+    parameter PACKET_FIFO = "true",
+    parameter int FIFO_DEPTH = 512,
+    parameter int TDATA_WIDTH = 512
+) (
+    input  logic         s_aclk,
+    input  logic         s_aresetn,
+    input  logic         m_aclk,
+    input  logic [511:0] s_axis_tdata,
+    input  logic [63:0]  s_axis_tkeep,
+    input  logic         s_axis_tlast,
+    input  logic         s_axis_tvalid,
+    output logic         s_axis_tready,
+    output logic [511:0] m_axis_tdata,
+    output logic [63:0]  m_axis_tkeep,
+    output logic         m_axis_tlast,
+    output logic         m_axis_tvalid,
+    input  logic         m_axis_tready
+);
+endmodule
+
+(* blackbox *)
+module IBUFDS_GTE4 (
+    input  logic I,
+    input  logic IB,
+    input  logic CEB,
+    output logic O,
+    output logic ODIV2
+);
+endmodule
+
+// BAR0 and BAR2 (CQ and CC) as the card's accesses. Not written yet.
+(* blackbox *)
+module pcie_completer (
+    input  logic         clk,
+    input  logic         rst,
+    input  logic [511:0] cq_data,
+    input  logic         cq_last,
+    input  logic [182:0] cq_user,
+    input  logic         cq_valid,
+    output logic         cq_ready,
+    output logic [511:0] cc_data,
+    output logic [15:0]  cc_keep,
+    output logic         cc_last,
+    output logic [80:0]  cc_user,
+    output logic         cc_valid,
+    input  logic         cc_ready,
+    output logic         write_valid,
+    output logic         write_wide,
+    output logic [13:0]  write_at,
+    output logic [63:0]  write_data,
+    output logic         read_valid,
+    output logic         read_wide,
+    output logic [13:0]  read_at,
+    input  logic [63:0]  read_data,
+    output logic         doorbell_valid,
+    input  logic         doorbell_ready,
+    output logic [18:0]  doorbell_slot,
+    output logic [63:0]  doorbell_value
+);
+endmodule
