@@ -190,6 +190,7 @@ fn request(random: &Random, is_lossy: bool) -> Request {
         false => pieces(random, length, MAX_DATA_SEGMENTS as u64),
     };
     let number = random.next().to_le_bytes();
+    let fence = random.below(4) == 0;
     Request {
         opcode,
         pieces: if opcode == SendOpcode::NOP {
@@ -198,12 +199,25 @@ fn request(random: &Random, is_lossy: bool) -> Request {
             pieces
         },
         is_inline,
-        remote: random.below(AREA - length) as u32,
+        remote: remote_offset(random, opcode, length, fence && !is_lossy) as u32,
         immediate: [number[0], number[1], number[2], number[3]],
         signaled: random.below(4) > 0,
         solicited: random.below(4) == 0 && opcode != SendOpcode::RDMA_READ,
-        fence: random.below(6) == 0,
+        fence,
         flaw: flaw.filter(|_| opcode != SendOpcode::NOP),
+    }
+}
+
+/// Returns where in the peer's target area a request reads or writes. READs have a half of their own,
+/// which only WRITEs with a fence write: without one, the peer may execute a WRITE before it has
+/// read what an earlier READ asks for (contract, chapter 14; IBTA vol 1, 10.8.3.3). With loss not even
+/// those: a READ whose response was lost is executed again.
+fn remote_offset(random: &Random, opcode: SendOpcode, length: u64, is_ordered: bool) -> u64 {
+    let half = AREA / 2;
+    let offset = random.below(half - length);
+    match opcode == SendOpcode::RDMA_READ || is_ordered {
+        true => offset,
+        false => half + offset,
     }
 }
 

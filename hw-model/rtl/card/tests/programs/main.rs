@@ -18,6 +18,7 @@ mod wqes;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ferroce_rtl_harness::seeds::for_each_seed;
+use ferroce_wire::Pretty;
 use machines::device::Kind;
 use program::Program;
 use run::{Outcome, run};
@@ -65,8 +66,8 @@ fn check_seeds(default: u64, loss: impl Fn(u64) -> u64) {
         for kinds in kinds(seed) {
             match check(&program, kinds) {
                 Ok(outcome) => {
-                    frames += outcome.frames;
-                    lost += outcome.lost;
+                    frames += outcome.frames.len();
+                    lost += outcome.frames.iter().filter(|frame| frame.is_lost).count();
                     completions += outcome.completions.values().map(Vec::len).sum::<usize>();
                 }
                 Err(what) => fail(&program, kinds, &what),
@@ -86,6 +87,14 @@ fn fail(program: &Program, kinds: [Kind; 2], what: &str) -> ! {
         Err(what) => what,
         Ok(_) => "a run differs from the one before".to_owned(),
     };
+    for pair in [[Kind::Model; 2], kinds] {
+        println!("{pair:?}");
+        let outcome = attempt(&smallest, pair).unwrap_or_default();
+        for sent in outcome.frames {
+            let verdict = if sent.is_lost { "LOST " } else { "" };
+            println!("{} {verdict}{}", sent.from, Pretty(&sent.bytes));
+        }
+    }
     panic!("{what}\n{smallest}");
 }
 

@@ -62,8 +62,8 @@ pub struct Outcome {
     pub windows: Vec<WindowSeen>,
     /// The data of each side at the end.
     pub memory: [Vec<u8>; 2],
-    pub frames: usize,
-    pub lost: usize,
+    /// All frames, in the order in which they were sent.
+    pub frames: Vec<Sent>,
 }
 
 /// Runs a program.
@@ -158,12 +158,14 @@ impl<'a> Run<'a> {
         run
     }
 
-    /// Fills the areas of payload.
+    /// Fills what requests send, and half of what READs read.
     fn fill(&mut self) {
         for side in 0..2 {
             for qp in 0..self.qps.len() {
-                let start = area_start(qp, Area::Source);
-                for at in (start..start + AREA).step_by(8) {
+                let source = area_start(qp, Area::Source);
+                let target = area_start(qp, Area::Target);
+                let source = (source..source + AREA).step_by(8);
+                for at in source.chain((target..target + AREA / 2).step_by(8)) {
                     let word = mixed(self.program.seed ^ at << 8 ^ side as u64).to_le_bytes();
                     let iova = self.iova(side, at);
                     self.pair.sides[side].host.store(iova, &word);
@@ -335,10 +337,10 @@ impl<'a> Run<'a> {
 
     fn look_at_frames(&mut self, seen: &mut WindowSeen) -> Result<(), String> {
         for sent in std::mem::take(&mut self.pair.frames) {
-            self.outcome.frames += 1;
-            self.outcome.lost += usize::from(sent.is_lost);
-            self.look_at_frame(seen, &sent)
-                .map_err(|what| format!("a frame of side {}: {what}", sent.from))?;
+            let from = sent.from;
+            let result = self.look_at_frame(seen, &sent);
+            self.outcome.frames.push(sent);
+            result.map_err(|what| format!("a frame of side {from}: {what}"))?;
         }
         Ok(())
     }
