@@ -5,13 +5,13 @@
 //! | repeats | a request or response whose PSN was sent before; it has to equal the first one | when a requester repeats is a matter of timers |
 //! | AckReq | the bit, but in the newest request of a window | chapter 14: where it may be left out, and where not |
 //! | acknowledges | which PSNs are acknowledged; the MSN of a PSN is compared, and the newest PSN | IBTA vol 1, 9.7.5.1.2: an ACK covers all before it |
-//! | MSN of READ responses | its value; it must not go back | chapter 14: the READ's own, or that of a later message |
+//! | MSN of READ responses, and of NAK 2, which may be of a READ | its value; it must not go back | chapter 14: the READ's own, or that of a later message |
 //! | credits | the credit count of an ACK | a card may leave flow control off: 0x1f (IBTA vol 1, 9.7.7.2) |
 //! | path | UDP source port, IPv4 identification | the path is that of the context; the identification is free |
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ferroce_wire::{Extension, Frame, Psn, Syndrome};
+use ferroce_wire::{Extension, Frame, NakCode, Psn, Syndrome};
 
 use crate::wqes::Regions;
 
@@ -61,8 +61,8 @@ pub struct Stream {
     pub acks: BTreeMap<u32, u32>,
     /// The newest PSN that an ACK or a response has acknowledged.
     pub newest_ack: Option<u32>,
-    /// Syndrome, PSN, MSN.
-    pub naks: BTreeSet<(u8, u32, u32)>,
+    /// Syndrome, PSN, MSN (but see the rules).
+    pub naks: BTreeSet<(u8, u32, Option<u32>)>,
     /// True if the newest request makes the peer answer.
     pub asks: bool,
     /// The newest MSN.
@@ -115,6 +115,8 @@ impl Stream {
         match aeth.syndrome {
             Syndrome::Ack { .. } => self.add_ack(psn, msn),
             syndrome => {
+                let may_be_of_read = syndrome == Syndrome::Nak(NakCode::RemoteAccessError);
+                let msn = (!may_be_of_read).then_some(msn);
                 self.naks.insert((syndrome.to_byte(), psn, msn));
                 Ok(())
             }

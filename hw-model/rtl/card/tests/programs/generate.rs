@@ -272,7 +272,7 @@ fn receive(random: &Random, program: &Program) -> Receive {
     let is_flawed = random.below(16) == 0 && program.loss_per_million == 0;
     let flaw = is_flawed.then(|| RECEIVE_FLAWS[random.below(3) as usize]);
     let length = match flaw {
-        Some(Flaw::Short) => random.below(200),
+        Some(Flaw::Short | Flaw::LocalBounds) => random.below(200),
         _ => MAX_SEND + random.below(2000),
     };
     Receive {

@@ -289,10 +289,17 @@ fn is_local(flow: &Flow) -> bool {
     flaw.is_some_and(Flaw::is_local)
 }
 
-/// Returns true if a SEND may not fit a receive WQE.
+/// Returns true if a SEND does not fit a receive WQE, or reaches what is wrong with it.
 fn does_not_fit(request: &Request, receive: &Receive) -> bool {
-    let is_flawed = receive.flaw.is_some_and(|flaw| flaw != Flaw::Short) && request.length() > 0;
-    request.is_send() && (is_flawed || receive.capacity() < request.length())
+    let length = request.length();
+    let last = receive.pieces.iter().rfind(|piece| piece.1 > 0);
+    let last_bytes = last.map_or(0, |piece| piece.1);
+    let reaches = match receive.flaw {
+        Some(Flaw::LocalKey) => length > receive.capacity() - last_bytes,
+        Some(Flaw::LocalBounds) => length >= receive.capacity().max(1),
+        _ => false,
+    };
+    request.is_send() && (reaches || length > receive.capacity())
 }
 
 /// Returns what a failing request may have written in part.

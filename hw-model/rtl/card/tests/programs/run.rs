@@ -44,7 +44,7 @@ pub struct QpSeen {
 /// What a window has shown.
 #[derive(Debug, Default)]
 pub struct WindowSeen {
-    /// QPs one of whose requests fails.
+    /// QPs one of whose requests fails, or has failed.
     pub failing: Vec<usize>,
     /// By QP and side.
     pub states: Vec<[QpSeen; 2]>,
@@ -224,7 +224,10 @@ impl<'a> Run<'a> {
     }
 
     fn window(&mut self, steps: &[Step], is_late: bool) -> Result<(), String> {
-        let plan = plan(self.program, &self.ends, steps, is_late);
+        let mut plan = plan(self.program, &self.ends, steps, is_late);
+        let works = |ends: &[End; 2]| ends.iter().all(|end| end.state == QpStateCode::RTS);
+        let broken = (0..self.ends.len()).filter(|qp| !works(&self.ends[*qp]));
+        plan.failing.extend(broken);
         let number = self.outcome.windows.len();
         self.execute(&plan)
             .and_then(|()| self.look(&plan))
