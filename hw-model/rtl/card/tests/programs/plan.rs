@@ -8,6 +8,7 @@
 //!   nothing in such a window: how much of that was done before is a matter of time.
 //! - With loss, no request fails at the peer: its NAK may be lost, and then it fails with another
 //!   status.
+//! - Nothing is posted behind a READ that fails when its memory is read: the peer may have executed it.
 //! - Receive WQEs come before the SENDs that take them, or when both ends rest.
 
 use std::collections::VecDeque;
@@ -230,6 +231,9 @@ impl Planner<'_> {
                 continue;
             }
             flow.steps.push(at);
+            if flow.failing.as_ref().is_some_and(fails_late) {
+                break;
+            }
         }
         flow
     }
@@ -280,6 +284,12 @@ impl Planner<'_> {
         };
         receives.extend((0..count).map(|_| (qp, side, plain_receive())));
     }
+}
+
+/// Returns true if requests behind this one may be executed although it fails: a READ whose memory
+/// cannot be read, which is found out when its turn comes.
+fn fails_late(request: &Request) -> bool {
+    request.opcode == SendOpcode::RDMA_READ && request.flaw == Some(Flaw::RemotePage)
 }
 
 /// Returns true if a flow fails at its own end.
