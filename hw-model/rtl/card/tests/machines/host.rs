@@ -32,6 +32,8 @@ pub struct TestHost {
     pub writable: Vec<Range<u64>>,
     /// Mapped writes of the function outside of it.
     pub stray_writes: Vec<Range<u64>>,
+    /// Reads and writes of the function that are not mapped: address and length.
+    pub refused: Vec<(u64, usize)>,
     pub faults: Option<DmaFaults>,
 }
 
@@ -43,6 +45,7 @@ impl TestHost {
             interrupts: 0,
             writable: Vec::new(),
             stray_writes: Vec::new(),
+            refused: Vec::new(),
             faults: None,
         }
     }
@@ -77,6 +80,15 @@ impl TestHost {
         &mut self.memory[range.start as usize..range.end as usize]
     }
 
+    /// As [`TestHost::range`], for the function.
+    fn access(&mut self, iova: u64, length: usize) -> Result<Range<usize>, DmaError> {
+        let range = self.range(iova, length);
+        if range.is_err() && self.refused.len() < MAX_KEPT {
+            self.refused.push((iova, length));
+        }
+        range
+    }
+
     fn fails(&mut self) -> bool {
         self.faults
             .as_mut()
@@ -103,7 +115,7 @@ impl UntimedHost for TestHost {
                 fault: DmaFault::Poisoned,
             });
         }
-        let range = self.range(iova, destination.len())?;
+        let range = self.access(iova, destination.len())?;
         destination.copy_from_slice(&self.memory[range]);
         Ok(())
     }
@@ -112,7 +124,7 @@ impl UntimedHost for TestHost {
         if self.fails() {
             return Err(DmaError::refused(iova, source.len()));
         }
-        let range = self.range(iova, source.len())?;
+        let range = self.access(iova, source.len())?;
         self.note_stray(range.start as u64..range.end as u64);
         self.memory[range].copy_from_slice(source);
         Ok(())

@@ -101,12 +101,17 @@ impl Machine {
             place::CQ..place::CONSUMER_RECORDS,
             place::QPC..place::MTT,
         ];
-        for (page, at) in (0..).zip(pages) {
-            let entry = TranslationEntry::new(place::DATA + at * PAGE);
-            machine.host.store(place::MTT + page * 8, entry.as_bytes());
-        }
+        machine.write_pages(pages);
         machine.bring_up();
         machine
+    }
+
+    /// Writes the translation entries of the data.
+    pub fn write_pages(&mut self, pages: &[u64]) {
+        for (page, at) in (0..).zip(pages) {
+            let entry = TranslationEntry::new(place::DATA + at * PAGE);
+            self.host.store(place::MTT + page * 8, entry.as_bytes());
+        }
     }
 
     /// Resets the function and brings it up again.
