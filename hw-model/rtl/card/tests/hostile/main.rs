@@ -30,6 +30,7 @@ fn check(salt: u64, is_bounded: bool, dma_faults: Option<u64>, attacks: &[Attack
         for kind in [Kind::Rtl, Kind::Model] {
             let mut random = SplitMix64::new(mixed(seed ^ salt << 32));
             let mut scene = Scene::new(kind);
+            let mut guard = Failed(Some(kind));
             scene.pair.sides[VICTIM].host.faults = dma_faults.map(|one_in| DmaFaults {
                 one_in,
                 random: SplitMix64::new(seed),
@@ -47,8 +48,20 @@ fn check(salt: u64, is_bounded: bool, dma_faults: Option<u64>, attacks: &[Attack
                 scene.check_accesses();
             }
             scene.check_reset();
+            guard.0 = None;
         }
     });
+}
+
+/// Names the function that was attacked when a test fails.
+struct Failed(Option<Kind>);
+
+impl Drop for Failed {
+    fn drop(&mut self) {
+        if let (true, Some(kind)) = (std::thread::panicking(), self.0) {
+            eprintln!("attacked: {kind:?}");
+        }
+    }
 }
 
 /// Good requests of the victim, and of its peer.

@@ -8,7 +8,8 @@
 //!   nothing in such a window: how much of that was done before is a matter of time.
 //! - With loss, no request fails at the peer: its NAK may be lost, and then it fails with another
 //!   status.
-//! - Nothing is posted behind a READ that fails when its memory is read: the peer may have executed it.
+//! - Nothing is posted behind a READ that fails when its memory is read or written: the peer may have
+//!   executed it.
 //! - Receive WQEs come before the SENDs that take them, or when both ends rest.
 
 use std::collections::VecDeque;
@@ -287,9 +288,13 @@ impl Planner<'_> {
 }
 
 /// Returns true if requests behind this one may be executed although it fails: a READ whose memory
-/// cannot be read, which is found out when its turn comes.
+/// cannot be read or written, which is found out when its turn comes.
 fn fails_late(request: &Request) -> bool {
-    request.opcode == SendOpcode::RDMA_READ && request.flaw == Some(Flaw::RemotePage)
+    let is_late = matches!(
+        request.flaw,
+        Some(Flaw::RemotePage | Flaw::LocalKey | Flaw::LocalBounds | Flaw::LocalDomain)
+    );
+    request.opcode == SendOpcode::RDMA_READ && is_late
 }
 
 /// Returns true if a flow fails at its own end.
