@@ -9,7 +9,7 @@
 //! - With loss, no request fails at the peer: its NAK may be lost, and then it fails with another
 //!   status.
 //! - Nothing is posted behind a READ that fails when its memory is read or written: the peer may have
-//!   executed it.
+//!   executed it; and behind a WQE that makes no sense: where the next one begins is not known.
 //! - Receive WQEs come before the SENDs that take them, or when both ends rest.
 
 use std::collections::VecDeque;
@@ -232,7 +232,7 @@ impl Planner<'_> {
                 continue;
             }
             flow.steps.push(at);
-            if flow.failing.as_ref().is_some_and(fails_late) {
+            if flow.failing.as_ref().is_some_and(leaves_rest_open) {
                 break;
             }
         }
@@ -287,14 +287,16 @@ impl Planner<'_> {
     }
 }
 
-/// Returns true if requests behind this one may be executed although it fails: a READ whose memory
-/// cannot be read or written, which is found out when its turn comes.
-fn fails_late(request: &Request) -> bool {
+/// Returns true if the contract leaves open what becomes of the requests behind this one: a READ whose
+/// memory cannot be read or written fails when its turn comes, and they may have been executed; behind
+/// a WQE that makes no sense they are flushed one by one, or with it.
+fn leaves_rest_open(request: &Request) -> bool {
     let is_late = matches!(
         request.flaw,
         Some(Flaw::RemotePage | Flaw::LocalKey | Flaw::LocalBounds | Flaw::LocalDomain)
     );
-    request.opcode == SendOpcode::RDMA_READ && is_late
+    let is_senseless = matches!(request.flaw, Some(Flaw::Opcode | Flaw::Stale));
+    is_senseless || request.opcode == SendOpcode::RDMA_READ && is_late
 }
 
 /// Returns true if a flow fails at its own end.
