@@ -57,7 +57,7 @@ impl Payload {
 pub struct Stream {
     pub requests: Vec<RequestPacket>,
     pub responses: Vec<ResponsePacket>,
-    /// MSN of each PSN that was acknowledged.
+    /// MSN of each PSN that was acknowledged, of its first ACK.
     pub acks: BTreeMap<u32, u32>,
     /// The newest PSN that an ACK or a response has acknowledged.
     pub newest_ack: Option<u32>,
@@ -118,9 +118,9 @@ impl Stream {
                 let may_be_of_read = syndrome == Syndrome::Nak(NakCode::RemoteAccessError);
                 let msn = (!may_be_of_read).then_some(msn);
                 self.naks.insert((syndrome.to_byte(), psn, msn));
-                Ok(())
             }
         }
+        Ok(())
     }
 
     fn add_request(
@@ -222,12 +222,8 @@ impl Stream {
         self.newest_ack = if is_newer { Some(psn) } else { self.newest_ack };
     }
 
-    fn add_ack(&mut self, psn: u32, msn: u32) -> Result<(), String> {
+    fn add_ack(&mut self, psn: u32, msn: u32) {
         self.note_newest(psn);
-        let known = *self.acks.entry(psn).or_insert(msn);
-        match known == msn {
-            true => Ok(()),
-            false => Err(format!("ACKs of PSN {psn:#x} with MSN {known} and {msn}")),
-        }
+        self.acks.entry(psn).or_insert(msn);
     }
 }
