@@ -214,7 +214,8 @@ impl Machine {
             Mask::set_rnr_retry,
             Mask::set_max_rd_atomic,
         ];
-        let steps: [(QpStateCode, &[fn(&mut Mask, bool)]); 3] = [
+        type Bits<'a> = &'a [fn(&mut Mask, bool)];
+        let steps: [(QpStateCode, Bits<'_>); 3] = [
             (QpStateCode::INIT, &init),
             (QpStateCode::RTR, &rtr),
             (QpStateCode::RTS, &rts),
