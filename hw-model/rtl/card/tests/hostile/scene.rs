@@ -210,7 +210,7 @@ pub fn request(
     }
 }
 
-/// What the QPs are created with.
+/// Returns with what the QPs are created.
 pub fn plan() -> QpPlan {
     let mut access = AccessRights::default();
     access.set_remote_read(true);

@@ -235,7 +235,7 @@ impl Machine {
         }
     }
 
-    /// Writes a send WQE; [`Machine::ring_send`] tells the function.
+    /// Writes a send WQE; [`Machine::ring_send`] notifies the function.
     pub fn post_send(&mut self, qp: &mut TestQp, wqe: &SendWqe) {
         for block in wqe.bytes(qp.producer).chunks(BLOCK_SIZE) {
             let slot = u64::from(qp.producer % (1 << qp.plan.log_blocks));
@@ -250,7 +250,7 @@ impl Machine {
         self.ring(qp.send_slot(), value);
     }
 
-    /// Writes a receive WQE; [`Machine::ring_receive`] tells the function.
+    /// Writes a receive WQE; [`Machine::ring_receive`] notifies the function.
     pub fn post_receive(&mut self, qp: &mut TestQp, segments: &[DataSegment]) {
         let mut entry = segments.as_bytes().to_vec();
         if entry.len() < 1 << qp.plan.log_stride {

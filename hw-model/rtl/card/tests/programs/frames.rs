@@ -1,13 +1,15 @@
-//! What the frames of one QP in one direction say, without what the contract leaves to the card.
+//! What the frames of one QP in one direction say, without what the contract leaves to the card:
 //!
-//! | rule | is left out | because |
-//! | --- | --- | --- |
-//! | repeats | a request or response whose PSN was sent before; it has to equal the first one | when a requester repeats is a matter of timers |
-//! | AckReq | the bit, but in the newest request of a window | chapter 14: where it may be left out, and where not |
-//! | acknowledges | which PSNs are acknowledged; the MSN of a PSN is compared, and the newest PSN | IBTA vol 1, 9.7.5.1.2: an ACK covers all before it |
-//! | MSN of READ responses, and of NAK 2, which may be of a READ | its value; it must not go back | chapter 14: the READ's own, or that of a later message |
-//! | credits | the credit count of an ACK | a card may leave flow control off: 0x1f (IBTA vol 1, 9.7.7.2) |
-//! | path | UDP source port, IPv4 identification | the path is that of the context; the identification is free |
+//! - *Repeats*: a request or response whose PSN was sent before is left out; it has to equal the
+//!   first one. When a requester repeats is a matter of timers.
+//! - *AckReq* counts in the newest request of a window alone (chapter 14 says where it may be left
+//!   out).
+//! - *ACKs*: which PSNs are acknowledged is left out, since an ACK covers all before it (IBTA vol 1,
+//!   9.7.5.1.2). The newest PSN is compared, and the MSN of each PSN.
+//! - *MSN of READ responses*, and of NAK 2, which may be of a READ: it must not go back. It is the
+//!   READ's own, or that of a later message (chapter 14).
+//! - *Credits*: a card may leave flow control off (IBTA vol 1, 9.7.7.2).
+//! - *UDP source port, IPv4 identification*: the one is that of the context, the other is free.
 
 use std::collections::{BTreeMap, BTreeSet};
 

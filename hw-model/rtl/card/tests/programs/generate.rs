@@ -208,10 +208,10 @@ fn request(random: &Random, is_lossy: bool) -> Request {
     }
 }
 
-/// Returns where in the peer's target area a request reads or writes. READs have a half of their own,
+/// Returns where in the peer's target area a request reads or writes. READs have one half of it,
 /// which only WRITEs with a fence write: without one, the peer may execute a WRITE before it has
-/// read what an earlier READ asks for (contract, chapter 14; IBTA vol 1, 10.8.3.3). With loss not even
-/// those: a READ whose response was lost is executed again.
+/// read what an earlier READ asks for (contract, chapter 14; IBTA vol 1, 10.8.3.3). With loss not
+/// even those: a READ whose response was lost is executed again.
 fn remote_offset(random: &Random, opcode: SendOpcode, length: u64, is_ordered: bool) -> u64 {
     let half = AREA / 2;
     let offset = random.below(half - length);

@@ -8,8 +8,9 @@
 //!   nothing in such a window: how much of that was done before is a matter of time.
 //! - With loss, no request fails at the peer: its NAK may be lost, and then it fails with another
 //!   status.
-//! - Nothing is posted behind a READ that fails when its memory is read or written: the peer may have
-//!   executed it; and behind a WQE that makes no sense: where the next one begins is not known.
+//! - Nothing is posted behind a READ that fails when its memory is read or written: the peer may
+//!   have executed it; and nothing behind a WQE that makes no sense: where the next one begins is
+//!   not known.
 //! - Receive WQEs come before the SENDs that take them, or when both ends rest.
 
 use std::collections::VecDeque;
@@ -287,9 +288,9 @@ impl Planner<'_> {
     }
 }
 
-/// Returns true if the contract leaves open what becomes of the requests behind this one: a READ whose
-/// memory cannot be read or written fails when its turn comes, and they may have been executed; behind
-/// a WQE that makes no sense they are flushed one by one, or with it.
+/// Returns true if the contract leaves open what becomes of the requests behind this one. A READ
+/// whose memory cannot be read or written fails when its turn comes, and they may have been
+/// executed; behind a WQE that makes no sense they are flushed one by one, or with it.
 fn leaves_rest_open(request: &Request) -> bool {
     let is_late = matches!(
         request.flaw,
