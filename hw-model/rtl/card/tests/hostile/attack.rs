@@ -92,11 +92,11 @@ fn segment(random: &mut SplitMix64, l_key: u32) -> DataSegment {
     let (address, length, l_key) = match random.below(12) {
         0 => (number(random), number(random) as u32, l_key),
         1 => (REGION_START, length, l_key ^ 1 << random.below(32)),
-        2 => (
-            REGION_START + REGION_LENGTH - 0x40 - random.below(3000),
-            length,
-            l_key,
-        ),
+        2 => {
+            // It ends near the end of the region, on either side of it.
+            let end = REGION_START + REGION_LENGTH - 0x80 + random.below(0x80);
+            (end - u64::from(length), length, l_key)
+        }
         _ => (
             REGION_START + random.below(REGION_LENGTH / 2),
             length,

@@ -4,8 +4,8 @@
 //!   first one. When a requester repeats is a matter of timers.
 //! - *AckReq* counts in the newest request of a window alone (chapter 14 says where it may be left
 //!   out).
-//! - *ACKs*: which PSNs are acknowledged is left out, since an ACK covers all before it (IBTA vol 1,
-//!   9.7.5.1.2). The newest PSN is compared, and the MSN of each PSN.
+//! - *ACKs*: which PSNs are acknowledged is left out, since an ACK covers all before it (IBTA vol
+//!   1, 9.7.5.1.2). The newest PSN is compared, and the MSN of each PSN.
 //! - *MSN of READ responses*, and of NAK 2, which may be of a READ: it must not go back. It is the
 //!   READ's own, or that of a later message (chapter 14).
 //! - *Credits*: a card may leave flow control off (IBTA vol 1, 9.7.7.2).

@@ -49,7 +49,7 @@ fn check(program: &Program, kinds: [Kind; 2]) -> Result<Outcome, String> {
     Ok(other)
 }
 
-/// Which functions a seed runs on, besides two models.
+/// Returns the pairs of functions that a seed runs on, besides two models.
 fn kinds(seed: u64) -> [[Kind; 2]; 2] {
     let mixed = match seed % 2 {
         0 => [Kind::Rtl, Kind::Model],
