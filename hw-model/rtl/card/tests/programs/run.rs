@@ -29,8 +29,18 @@ pub struct Completion {
     pub cq: usize,
     pub status: CqeStatus,
     pub wqe_index: u32,
-    /// Opcode, bytes (of receives and READs), immediate, solicited; of successes only.
-    pub success: Option<(CqeOpcode, Option<u32>, Option<[u8; 4]>, bool)>,
+    /// Of successes only.
+    pub success: Option<Success>,
+}
+
+/// What a CQE of a success says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Success {
+    pub opcode: CqeOpcode,
+    /// Of receives and READs.
+    pub bytes: Option<u32>,
+    pub immediate: Option<[u8; 4]>,
+    pub is_solicited: bool,
 }
 
 /// State of a QP after a window.
@@ -436,11 +446,11 @@ fn completion(window: usize, cq: usize, cqe: &Cqe) -> Completion {
         cq,
         status,
         wqe_index: cqe.wqe_index,
-        success: is_success.then_some((
+        success: is_success.then_some(Success {
             opcode,
-            has_bytes.then_some(cqe.byte_count),
-            has_immediate.then_some(cqe.immediate),
-            cqe.word.solicited(),
-        )),
+            bytes: has_bytes.then_some(cqe.byte_count),
+            immediate: has_immediate.then_some(cqe.immediate),
+            is_solicited: cqe.word.solicited(),
+        }),
     }
 }
