@@ -252,6 +252,20 @@ fn local_operations_keep_their_place_among_the_others() {
     }
 }
 
+/// Goal: a request that cannot be executed completes when the local operation before it is done,
+/// though nothing is ever sent. Found by random programs against the card in RTL.
+#[test]
+fn request_that_fails_behind_a_local_operation_completes() {
+    let (mut a, mut b, _) = scene();
+    b.post_block(SendOpcode::NOP, [0; 4], &[]);
+    b.post_block(SendOpcode(0x3f), [0; 4], &[]);
+    run_both(&mut a, &mut b, 10);
+    assert_eq!(expect(&mut b, CqeOpcode::NOP).wqe_index, 0);
+    let cqe = b.poll().expect("the CQE of the failure");
+    let found = (CqeStatus(cqe.word.status()), cqe.wqe_index);
+    assert_eq!(found, (CqeStatus::LOCAL_QP_OPERATION, 1));
+}
+
 #[test]
 fn window_goes_with_the_queue_pair_that_bound_it() {
     let (_a, mut b, region) = scene();

@@ -7,7 +7,6 @@ pub mod line_port;
 pub mod mpt;
 pub mod mtt;
 pub mod roce_rx;
-pub mod seeds;
 
 /// The Verilated modules.
 #[allow(
@@ -28,4 +27,4 @@ pub mod verilated {
     );
 }
 
-pub use ferroce_rtl_harness::{LINE, bytes, words};
+pub use ferroce_rtl_harness::{LINE, bytes, seeds, words};

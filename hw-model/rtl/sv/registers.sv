@@ -111,6 +111,9 @@ module registers (
     end
 
     // ------------------------------------------------------------------------------- command queue
+    // Nothing is rung that is not in the ring: entries that software owns are passed over one by one.
+    logic [31:0] commands_ahead;
+    assign commands_ahead = high - completed;
     always_ff @(posedge clk) begin
         if (low_valid && low_at == ferroce_pkg::OFFSET_COMMAND_QUEUE_BASE && !enabled)
             ring_base[31:0] <= {low[31:6], 6'b0};
@@ -119,7 +122,8 @@ module registers (
         if (low_valid && low_at == ferroce_pkg::OFFSET_COMMAND_QUEUE_LOG_SIZE && !enabled)
             ring_log <= low > ferroce_pkg::COMMAND_QUEUE_LOG_SIZE_MAX ? 4'(ferroce_pkg::COMMAND_QUEUE_LOG_SIZE_MAX)
                                                                       : low[3:0];
-        if (high_valid && high_at == ferroce_pkg::OFFSET_COMMAND_QUEUE_DOORBELL) posted <= high;
+        if (high_valid && high_at == ferroce_pkg::OFFSET_COMMAND_QUEUE_DOORBELL && commands_ahead <= 32'd1 << ring_log)
+            posted <= high;
         if (reset || wants_reset) begin
             ring_base <= '0;
             ring_log <= '0;

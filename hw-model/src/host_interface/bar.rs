@@ -33,6 +33,16 @@ pub struct CommandQueueRegisters {
     pub consumer: u32,
 }
 
+impl CommandQueueRegisters {
+    /// Takes a doorbell. One that counts entries which are not in the ring changes nothing.
+    fn ring(&mut self, posted: u32) {
+        let ahead = posted.wrapping_sub(self.consumer);
+        if ahead <= 1 << self.log_size {
+            self.producer = posted;
+        }
+    }
+}
+
 /// The registers of BAR0 that have state.
 #[derive(Debug)]
 pub struct Bar {
@@ -203,7 +213,7 @@ impl Bar {
         let disabled = !self.control.enable();
         match at {
             offset::control => self.write_control(Control::from_bits(value)),
-            offset::command_queue_doorbell => self.commands.producer = value,
+            offset::command_queue_doorbell => self.commands.ring(value),
             offset::command_queue_log_size if disabled => {
                 self.commands.log_size = value.min(COMMAND_QUEUE_LOG_SIZE_MAX);
             }

@@ -61,6 +61,7 @@ impl Requester {
         }
         self.started += 1;
         self.retire_locals(ctx);
+        self.settle_failure(ctx);
     }
 
     /// Completes the local operations that stand at the front and were begun.

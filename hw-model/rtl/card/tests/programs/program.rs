@@ -1,0 +1,207 @@
+//! A random program: what is created, and what is done with it.
+//!
+//! Each step stands alone: a program without some of them is a program, too. Shrinking relies on
+//! that, and the executor leaves out a step that cannot be done (a queue is full), or whose result
+//! the contract leaves to the timing of the two ends (see `plan.rs`).
+
+use std::fmt;
+
+use ferroce_spec::wqe::SendOpcode;
+
+use crate::machines::queues::QpPlan;
+
+/// QPs of a program, at most.
+pub const MAX_QPS: usize = 4;
+/// CQs of each side.
+pub const CQS: usize = 2;
+/// Bytes of each area of the data, see [`Area`].
+pub const AREA: u64 = 0x4000;
+
+/// The data of a QP's end lies in four areas, so that no two streams write the same bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Area {
+    /// Payload of SENDs and WRITEs. Nothing writes it.
+    Source,
+    /// Where READs land.
+    Landing,
+    /// Receive buffers.
+    Received,
+    /// What the peer writes and reads.
+    Target,
+}
+
+/// Returns the first byte of an area of a QP's end, as an offset of the data.
+pub fn area_start(qp: usize, area: Area) -> u64 {
+    (qp as u64 * 4 + area as u64) * AREA
+}
+
+/// What is wrong with a request or a receive WQE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flaw {
+    /// The key of a remote access: another variant.
+    RemoteKey,
+    /// It ends behind the region.
+    RemoteBounds,
+    /// The region does not allow it.
+    RemoteRights,
+    /// The region is of another protection domain.
+    RemoteDomain,
+    /// A page of the region is not present.
+    RemotePage,
+    /// The key of the last data segment: another variant.
+    LocalKey,
+    /// It ends behind the region.
+    LocalBounds,
+    /// Its region is of another protection domain.
+    LocalDomain,
+    /// There is no such operation.
+    Opcode,
+    /// The index of the WQE is that of an earlier lap.
+    Stale,
+    /// A receive WQE: it is shorter than most messages.
+    Short,
+}
+
+impl Flaw {
+    /// Returns true if the request fails before or while it is sent, not at the peer.
+    pub fn is_local(self) -> bool {
+        matches!(
+            self,
+            Flaw::LocalKey | Flaw::LocalBounds | Flaw::LocalDomain | Flaw::Opcode | Flaw::Stale
+        )
+    }
+}
+
+/// A piece of an area: offset and bytes.
+pub type Piece = (u32, u32);
+
+/// A send request.
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub opcode: SendOpcode,
+    pub pieces: Vec<Piece>,
+    pub is_inline: bool,
+    /// Offset in the peer's target area.
+    pub remote: u32,
+    pub immediate: [u8; 4],
+    pub signaled: bool,
+    pub solicited: bool,
+    pub fence: bool,
+    pub flaw: Option<Flaw>,
+}
+
+impl Request {
+    /// Returns the bytes of the message.
+    pub fn length(&self) -> u32 {
+        self.pieces.iter().map(|piece| piece.1).sum()
+    }
+
+    /// Returns true if a receive WQE is taken for it.
+    pub fn takes_receive(&self) -> bool {
+        self.is_send() || self.opcode == SendOpcode::RDMA_WRITE_IMMEDIATE
+    }
+
+    /// Returns true if its data goes where the receive WQE says.
+    pub fn is_send(&self) -> bool {
+        matches!(
+            self.opcode,
+            SendOpcode::SEND | SendOpcode::SEND_IMMEDIATE | SendOpcode::SEND_INVALIDATE
+        )
+    }
+
+    /// Returns true if it names remote memory.
+    pub fn is_remote(&self) -> bool {
+        matches!(
+            self.opcode,
+            SendOpcode::RDMA_WRITE | SendOpcode::RDMA_WRITE_IMMEDIATE | SendOpcode::RDMA_READ
+        )
+    }
+}
+
+/// A receive WQE: pieces of the area of receive buffers.
+#[derive(Debug, Clone)]
+pub struct Receive {
+    pub pieces: Vec<Piece>,
+    pub flaw: Option<Flaw>,
+}
+
+impl Receive {
+    /// Returns the bytes that fit.
+    pub fn capacity(&self) -> u32 {
+        self.pieces.iter().map(|piece| piece.1).sum()
+    }
+}
+
+/// A step of a program; `side` is the machine that does it.
+#[derive(Debug, Clone)]
+pub enum Step {
+    Send {
+        qp: usize,
+        side: usize,
+        request: Request,
+    },
+    Receive {
+        qp: usize,
+        side: usize,
+        receive: Receive,
+    },
+    /// Rings the doorbells of all send queues with new WQEs, and runs for some turns.
+    Ring { turns: usize },
+    /// Rings, runs until nothing is left to do, and polls. What is between two of these is a
+    /// window. With `is_late`, receive WQEs that are missing are posted when both ends rest.
+    Settle { is_late: bool },
+    /// Takes the end of a QP to ERR.
+    Fail { qp: usize, side: usize },
+    /// Takes both ends to RESET, and connects them again.
+    Reconnect { qp: usize },
+}
+
+/// A QP at each side, connected to each other.
+#[derive(Debug, Clone)]
+pub struct Connection {
+    pub plans: [QpPlan; 2],
+    /// Send and receive CQ of each side.
+    pub cqs: [[usize; 2]; 2],
+    /// First PSN of each side.
+    pub psns: [u32; 2],
+}
+
+/// A program.
+#[derive(Debug, Clone)]
+pub struct Program {
+    pub seed: u64,
+    pub is_v6: bool,
+    /// Of each side: its pages are in no order.
+    pub is_scattered: [bool; 2],
+    /// Base-2 logarithms of the entries of each side's CQs.
+    pub log_cqes: [[u8; CQS]; 2],
+    pub connections: Vec<Connection>,
+    /// Of a million frames, so many are lost.
+    pub loss_per_million: u64,
+    pub steps: Vec<Step>,
+}
+
+/// A line for each connection and step.
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            seed,
+            is_v6,
+            is_scattered,
+            log_cqes,
+            loss_per_million,
+            ..
+        } = self;
+        writeln!(
+            f,
+            "seed {seed}, IPv6 {is_v6}, scattered {is_scattered:?}, log CQEs {log_cqes:?}, \
+             loss {loss_per_million} of a million"
+        )?;
+        for (number, connection) in self.connections.iter().enumerate() {
+            writeln!(f, "QP {number}: {connection:x?}")?;
+        }
+        self.steps
+            .iter()
+            .try_for_each(|step| writeln!(f, "{step:?}"))
+    }
+}
