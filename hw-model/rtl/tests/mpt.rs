@@ -254,7 +254,7 @@ impl Pair {
         let access = self.access(key);
         let (expected, answer) = both!(
             self,
-            |table, dma| table.check(&access, dma),
+            |table, dma| table.check(&access, dma).copied(),
             table.check(&access, dma)
         );
         assert_eq!(answer, expected, "{access:x?}");
