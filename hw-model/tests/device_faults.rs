@@ -117,7 +117,8 @@ fn a_receive_that_cannot_be_read_fails_both_sides() {
 fn a_command_that_cannot_be_read_stops_the_function() {
     let (mut a, _b) = connected(PathMtuCode::MTU_1024);
     a.host.failing_read = Some((0, DmaFault::CompletionTimeout));
-    a.nic.write32(offset::command_queue_doorbell, u32::MAX);
+    a.nic
+        .write32(offset::command_queue_doorbell, a.commands + 1);
     a.run(1);
     assert!(status(&a).fatal());
     let syndrome = a.nic.read32(a.now, offset::fatal_syndrome);

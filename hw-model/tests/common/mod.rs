@@ -338,7 +338,7 @@ pub struct Machine<T: Timing = Functional> {
     pub producer: u32,
     pub receive_producer: u32,
     pub consumer: u32,
-    commands: u32,
+    pub commands: u32,
     rings: u32,
     events: u32,
     mac: [u8; 6],
