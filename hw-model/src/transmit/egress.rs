@@ -153,7 +153,7 @@ impl Transmit {
     }
 }
 
-/// Returns when a packet of `qp` that is ready at `ready` departs: packets of one QP leave in order.
+/// Returns when a packet that is ready at `ready` departs: packets of one QP leave in order.
 #[inline(always)]
 fn in_order(qp: &mut QueuePair, ready: Instant) -> Instant {
     qp.progress.departure = ready.max(qp.progress.departure);
