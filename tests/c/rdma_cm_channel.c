@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
+#include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/socket.h>
@@ -245,6 +246,62 @@ static void check_close_while_waiting(void)
 	join(thread);
 }
 
+static atomic_int reader;
+
+/* Reads an event, which may never come, or come and be dropped. */
+static void *read_event(void *argument)
+{
+	struct rdma_cm_event *event;
+
+	reader = gettid();
+	if (rdma_get_cm_event(argument, &event))
+		return strerror(errno);
+	rdma_ack_cm_event(event);
+	return NULL;
+}
+
+/* Returns when the thread of `read_event` sleeps. */
+static void await_sleep(void)
+{
+	char path[64], stat[64];
+	FILE *file;
+
+	for (char state = 0; state != 'S'; usleep(100)) {
+		snprintf(path, sizeof(path), "/proc/self/task/%d/stat", reader);
+		file = fopen(path, "r");
+		if (!file)
+			continue;
+		if (fgets(stat, sizeof(stat), file) && strrchr(stat, ')'))
+			state = strrchr(stat, ')')[2];
+		fclose(file);
+	}
+}
+
+/* The event wakes the thread, and may be gone with its id, and the channel with it, before it is
+ * read: the end of rping. Then the thread goes on waiting. */
+static void check_close_when_woken(void)
+{
+	for (int i = 0; i < 100; i++) {
+		struct rdma_event_channel *channel = open_channel();
+		struct rdma_event_channel kept = *channel;
+		struct rdma_cm_id *id;
+		pthread_t thread;
+		void *result;
+
+		reader = 0;
+		NEED(!pthread_create(&thread, NULL, read_event, &kept));
+		await_sleep();
+		id = raise_event(channel);
+		EQUAL(rdma_destroy_id(id), 0);
+		rdma_destroy_event_channel(channel);
+		pthread_cancel(thread);
+		result = join(thread);
+		if (result != PTHREAD_CANCELED && result)
+			printf("%s\n", (char *)result);
+		CHECK(result == PTHREAD_CANCELED || !result);
+	}
+}
+
 static int listen_at(struct rdma_event_channel *channel, struct rdma_cm_id **id)
 {
 	NEED(!rdma_create_id(channel, id, NULL, RDMA_PS_TCP));
@@ -343,5 +400,6 @@ int main(int argc, char **argv)
 	check_fork();
 	check_ports();
 	check_close_while_waiting();
+	check_close_when_woken();
 	return finish();
 }

@@ -20,6 +20,15 @@ use crate::rdma_cm::channel::{self, Channel, is_channel};
 const MAX_COMMAND: usize = 4096;
 /// Result of a GET_EVENT without an event.
 const NO_EVENT: ssize_t = -2;
+/// Result of a GET_EVENT whose channel was closed while it waited.
+const CLOSED: ssize_t = -3;
+
+/// `PTHREAD_CANCEL_DISABLE` of `<pthread.h>`, which the libc crate lacks.
+const CANCEL_DISABLE: c_int = 1;
+
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+}
 
 /// Opens the device file: a descriptor, or -1 and errno.
 pub(super) fn open(flags: c_int) -> c_int {
@@ -43,14 +52,13 @@ pub unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, count: size_t) 
             None => unsafe { libc::syscall(libc::SYS_write, fd, buffer, count) as ssize_t },
         };
     }
+    let mut reader = None;
     loop {
         // SAFETY: contract of `write`: `buffer` has `count` bytes.
-        match unsafe { command(fd, buffer, count) } {
+        match unsafe { uncancelled_command(fd, buffer, count, &mut reader) } {
             NO_EVENT => {}
+            CLOSED => sleep_forever(),
             result => return result,
-        }
-        if sleep_until_event(fd) {
-            continue;
         }
         let mut ready = libc::pollfd {
             fd,
@@ -64,29 +72,71 @@ pub unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, count: size_t) 
     }
 }
 
-/// In simulated time, waits until an event can be read. Returns false otherwise.
-#[inline(never)]
-extern "C" fn sleep_until_event(fd: c_int) -> bool {
-    guard(|| Ok(channel::find(fd)?.sleep_until_event())).unwrap_or(false)
+/// Stops the thread that reads the events of a channel which another thread has closed. Linux does
+/// so, too: the system call keeps the file, to which no event comes any more. An error instead
+/// would end rping, whose thread for events still reads when `main` closes its channel.
+fn sleep_forever() -> ! {
+    loop {
+        // SAFETY: `poll` of no descriptors; a cancellation point.
+        unsafe { libc::poll(std::ptr::null_mut(), 0, -1) };
+    }
 }
 
-/// Executes one command; [`NO_EVENT`]: wait for one and try again.
+/// [`command`] without cancellation: it uses descriptors, and so has cancellation points where Rust
+/// code has values to drop.
+///
+/// # Safety
+/// That of [`command`].
+unsafe fn uncancelled_command(
+    fd: c_int,
+    buffer: *const c_void,
+    count: size_t,
+    reader: &mut Option<ChannelId>,
+) -> ssize_t {
+    let mut state = CANCEL_DISABLE;
+    // SAFETY: the function writes to the local `state`.
+    unsafe { pthread_setcancelstate(CANCEL_DISABLE, &raw mut state) };
+    // SAFETY: the caller guarantees what `command` needs.
+    let result = unsafe { command(fd, buffer, count, reader) };
+    // SAFETY: as above; null is allowed in glibc, but not in POSIX.
+    unsafe { pthread_setcancelstate(state, &raw mut state) };
+    result
+}
+
+/// Executes one command; [`NO_EVENT`]: wait for one and try again. `reader` is the channel on
+/// which this command has found no event before.
 ///
 /// # Safety
 /// `buffer` has `count` bytes, and the memory that the command names is valid.
 #[inline(never)]
-unsafe extern "C" fn command(fd: c_int, buffer: *const c_void, count: size_t) -> ssize_t {
+unsafe extern "C" fn command(
+    fd: c_int,
+    buffer: *const c_void,
+    count: size_t,
+    reader: &mut Option<ChannelId>,
+) -> ssize_t {
     let result = guard(|| {
-        let channel = channel::find(fd)?;
+        let channel = match (channel::find(fd), *reader) {
+            (Ok(channel), None) => channel,
+            (Ok(channel), Some(id)) if channel.id() == id => channel,
+            (Err(errno), None) => return Err(errno),
+            (_, Some(_)) => return Ok(CLOSED),
+        };
         // SAFETY: the caller guarantees that `buffer` has `count` bytes.
         let bytes = unsafe { read_memory(buffer.addr() as u64, count.min(MAX_COMMAND))? };
-        // SAFETY: the caller guarantees that the memory which the command names is valid.
-        match unsafe { execute(&channel, &bytes) } {
-            Err(Errno::AGAIN) if !is_nonblocking(fd) => Ok(NO_EVENT),
-            result => {
-                let command = Command::name(&bytes);
-                tracing::debug!(fd, command, ?result, "command of RDMA CM");
-                result.map(|()| count as ssize_t)
+        loop {
+            // SAFETY: the caller guarantees that the memory which the command names is valid.
+            match unsafe { execute(&channel, &bytes) } {
+                Err(Errno::AGAIN) if !is_nonblocking(fd) => {}
+                result => {
+                    let command = Command::name(&bytes);
+                    tracing::debug!(fd, command, ?result, "command of RDMA CM");
+                    return result.map(|()| count as ssize_t);
+                }
+            }
+            if !channel.sleep_until_event() {
+                *reader = Some(channel.id());
+                return Ok(NO_EVENT);
             }
         }
     });
@@ -169,10 +219,11 @@ fn usable(address: u64, length: usize, write: bool) -> Result<usize, Errno> {
     }
 }
 
+/// Returns whether the descriptor must not wait. One that has just been closed may.
 fn is_nonblocking(fd: RawFd) -> bool {
     // SAFETY: the system call takes no pointers.
     let flags = unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFL) };
-    flags & c_long::from(libc::O_NONBLOCK) != 0
+    flags >= 0 && flags & c_long::from(libc::O_NONBLOCK) != 0
 }
 
 /// Forgets a channel before its descriptor is closed or replaced.
