@@ -98,13 +98,13 @@ unsafe fn uncancelled_command(
     unsafe { pthread_setcancelstate(CANCEL_DISABLE, &raw mut state) };
     // SAFETY: the caller guarantees what `command` needs.
     let result = unsafe { command(fd, buffer, count, reader) };
-    // SAFETY: as above; null is allowed in glibc, but not in POSIX.
+    // SAFETY: as above; the function also reads `state` by value.
     unsafe { pthread_setcancelstate(state, &raw mut state) };
     result
 }
 
-/// Executes one command; [`NO_EVENT`]: wait for one and try again. `reader` is the channel on
-/// which this command has found no event before.
+/// Executes one command; [`NO_EVENT`]: wait for one and try again; [`CLOSED`]: none can come.
+/// `reader` is the channel on which this command has found no event before.
 ///
 /// # Safety
 /// `buffer` has `count` bytes, and the memory that the command names is valid.
