@@ -41,9 +41,11 @@ pub struct Sources<'a> {
 pub fn modules(library: &str, sources: Sources<'_>, modules: &[Module<'_>]) {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("Cargo sets it for a build script"));
     let verilator = Verilator::find();
-    let mut compiler = verilator.compiler();
+    let printing = out.join("printing.h");
+    write(&printing, shim::PRINTING);
+    let mut compiler = verilator.compiler(&printing);
     verilator.add_runtime(&mut compiler);
-    let mut rare = verilator.compiler();
+    let mut rare = verilator.compiler(&printing);
     rare.opt_level(0);
     for module in modules {
         let folder = verilator.convert(module, sources, &out);

@@ -4,10 +4,19 @@ use std::fmt::Write as _;
 
 use super::header::PortOfHeader;
 
+/// Included in every C++ file: where Verilator's runtime prints.
+pub const PRINTING: &str = "\
+extern int ferroce_print(const char* format, ...);
+#define VL_PRINTF ferroce_print
+";
+
 /// What all modules share: a failed assertion is kept as text, which the next return to Rust passes
-/// on.
+/// on. It is not printed, too; what else the runtime says goes to the standard error.
 pub const RUNTIME: &str = r#"
 #include <verilated.h>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
 #include <string>
 
 static thread_local std::string failure;
@@ -16,6 +25,15 @@ static thread_local bool has_failed = false;
 void vl_stop(const char* file, int line, const char*) VL_MT_UNSAFE {
     failure = std::string(file) + ":" + std::to_string(line);
     has_failed = true;
+}
+
+int ferroce_print(const char* format, ...) {
+    char line[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    return std::strstr(line, ": Assertion failed in ") ? 0 : std::fputs(line, stderr);
 }
 
 const char* ferroce_take_failure() {

@@ -70,8 +70,8 @@ impl Verilator {
     }
 
     /// Returns a compiler for what Verilator writes. Its Makefile is not used: the names in it
-    /// differ between versions.
-    pub fn compiler(&self) -> cc::Build {
+    /// differ between versions. `prefix` is included in every file.
+    pub fn compiler(&self, prefix: &Path) -> cc::Build {
         let include = self.root.join("include");
         let mut compiler = cc::Build::new();
         compiler
@@ -80,6 +80,8 @@ impl Verilator {
             .warnings(false)
             .flag("-fno-strict-aliasing")
             .flag_if_supported("-Wno-attributes")
+            .flag("-include")
+            .flag(prefix)
             .define("VL_USER_STOP", "1") // a failed assertion is a panic: see `shim::RUNTIME`
             .define("VM_TRACE", "1")
             .define("VM_TRACE_FST", "1")
