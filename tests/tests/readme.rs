@@ -427,6 +427,32 @@ fn folders_of_the_map_are_those_of_the_workspace() {
     }
 }
 
+/// Goal: the book shows the size of the card as it was last measured. Method: its table has the
+/// line of each block.
+#[test]
+fn figures_of_the_card_are_those_of_the_synthesis() {
+    let book = read("docs/src/rtl.md");
+    let figures = read("hw-model/rtl/synth/figures.txt");
+    for figure in figures.lines().filter(|line| !line.starts_with('#')) {
+        let words: Vec<&str> = figure.split(' ').collect();
+        let &[module, luts, flip_flops, block_rams] = words.as_slice() else {
+            panic!("`{figure}` is not a block and three figures");
+        };
+        let [luts, flip_flops] = [luts, flip_flops].map(with_thousands);
+        let line = format!("| `{module}` | {luts} | {flip_flops} | {block_rams} |");
+        assert!(book.contains(&line), "the table lacks {line}");
+    }
+}
+
+/// Returns a number with a comma between its thousands.
+fn with_thousands(digits: &str) -> String {
+    let (rest, last) = digits.split_at(digits.len().saturating_sub(3));
+    match rest {
+        "" => last.to_owned(),
+        _ => format!("{},{last}", with_thousands(rest)),
+    }
+}
+
 /// Goal: no dependency without a reason. Method: each line of `[workspace.dependencies]` that is
 /// not one of our crates carries a comment.
 #[test]
