@@ -5,15 +5,16 @@
 //! - [`setup`]: hosts, queue pairs and memory, made of [`side`] (what a thread has), [`region`],
 //!   [`buffer`] and [`connect`].
 //! - [`workload`]: the loops, as simulated threads. [`processor`]: the simulated processor that
-//!   runs each. [`queue`]: the CQs that they poll or sleep on. [`ferroce_model::preset::costs`]:
-//!   the cost of a call of the driver. [`lock`]: the cost of sharing a QP, a CQ or a doorbell.
+//!   runs each. [`calls`]: what it calls of the driver, with the costs of
+//!   [`ferroce_model::preset::costs`]. [`queue`]: the CQs that they poll or sleep on. [`lock`]: the
+//!   cost of sharing a QP, a CQ or a doorbell.
 //! - [`runner`]: runs one size. [`sweep`]: many specifications at once, on all processors.
 //! - [`statistics`]: figures from exact samples, computed as perftest computes them. [`table`]:
 //!   perftest's columns. [`json`]: everything, in stable order.
 
 pub mod buffer;
+pub mod calls;
 pub mod connect;
-
 pub mod error;
 pub mod json;
 pub mod lock;

@@ -12,11 +12,11 @@ use ferroce_world::trace::{self, SharedTrace};
 use ferroce_world::{World, WorldConfig};
 use node::{Node, RegionMemory, target_memory};
 
+use crate::perf::calls::Locks;
 use crate::perf::connect::{Peer, connect};
 use crate::perf::error::Error;
 use crate::perf::lock::SpinLock;
 use crate::perf::plan::Plan;
-use crate::perf::processor::Locks;
 use crate::perf::queue::Queue;
 use crate::perf::region::{Region, RemoteRegion, buffer_bytes};
 use crate::perf::side::{Endpoint, Side, queue_pair};

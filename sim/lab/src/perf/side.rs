@@ -9,10 +9,10 @@ use ferroce_driver::{
     Service as DriverService,
 };
 
+use crate::perf::calls::Locks;
 use crate::perf::connect::Q_KEY;
 use crate::perf::error::Error;
 use crate::perf::plan::Plan;
-use crate::perf::processor::Locks;
 use crate::perf::queue::Queue;
 use crate::perf::region::{Region, RemoteRegion, place_of};
 use crate::perf::spec::{Operation, Service};
