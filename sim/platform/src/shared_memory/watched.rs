@@ -6,8 +6,6 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-use crate::os::faults;
-
 /// Mappings that are watched at a time, in the whole process.
 pub const MAX_WATCHED: usize = 8192;
 
@@ -45,12 +43,11 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Reserves an entry. Installs the handler first.
+    /// Reserves an entry. The caller has installed the handler.
     ///
     /// # Errors
-    /// The error of the system; `OutOfMemory` if [`MAX_WATCHED`] are in use.
+    /// `OutOfMemory` if [`MAX_WATCHED`] are in use.
     pub fn claim() -> io::Result<Self> {
-        faults::install()?;
         let entry = ENTRIES
             .iter()
             .position(|entry| !entry.is_taken.swap(true, Ordering::AcqRel))
