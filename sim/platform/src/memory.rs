@@ -173,6 +173,7 @@ pub struct MemoryMap {
 
 impl Default for MemoryMap {
     fn default() -> Self {
+        guarded::prepare();
         Self {
             regions: BTreeMap::new(),
             remote: BTreeMap::new(),

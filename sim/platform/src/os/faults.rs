@@ -60,7 +60,6 @@ fn program_of(signal: c_int) -> Option<&'static Program> {
 pub fn install() -> io::Result<()> {
     static RESULT: OnceLock<Option<i32>> = OnceLock::new();
     let error = RESULT.get_or_init(|| {
-        guarded::prepare();
         let installed = install_for(libc::SIGSEGV).and_then(|()| install_for(libc::SIGBUS));
         installed
             .err()

@@ -75,6 +75,12 @@ pub(super) unsafe fn compare_swap(
 /// Does nothing: there is nothing to prepare.
 pub fn prepare() {}
 
+/// Returns true: there is one way to copy.
+#[cfg(test)]
+pub fn prepare_narrower(steps: u8) -> bool {
+    steps == 0
+}
+
 /// Returns `None`: no instruction is guarded.
 pub fn landing(_instruction: usize) -> Option<usize> {
     None

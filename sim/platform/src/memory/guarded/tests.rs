@@ -48,14 +48,23 @@ fn lengths() -> impl Iterator<Item = usize> {
 }
 
 /// Goal: every byte is copied and none beside. Method: all short lengths, at each alignment of
-/// either side, up to the last mapped byte.
+/// either side, up to the last mapped byte, with registers of each width.
 #[test]
 fn copies_all_lengths_at_all_alignments() {
+    for steps in 0.. {
+        if !machine::prepare_narrower(steps) {
+            break;
+        }
+        copy_all_lengths();
+    }
     prepare();
+}
+
+fn copy_all_lengths() {
     let source: Vec<u8> = (0..5000u32).map(|n| (n * 7 + n / 251) as u8).collect();
     let edge = Edge::new();
     for length in lengths() {
-        for shift in 0..33 {
+        for shift in 0..65 {
             let mut copied = vec![0xee; 5000];
             // SAFETY: both ranges are inside of their vectors.
             let done = unsafe {

@@ -4,8 +4,11 @@
 use std::arch::global_asm;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Not zero: there are 32-byte registers; set by [`prepare`].
-static HAS_AVX: AtomicU8 = AtomicU8::new(0);
+/// The widest registers that long copies use; set by [`prepare`].
+static WIDEST: AtomicU8 = AtomicU8::new(BYTES_16);
+const BYTES_16: u8 = 0;
+const BYTES_32: u8 = 1;
+const BYTES_64: u8 = 2;
 
 // System V: destination in rdi, source in rsi, the lengths in rdx and rcx; the answer in eax.
 //
@@ -116,8 +119,12 @@ global_asm!(
     "    jmp 10b",
     // More, in registers of 32 bytes.
     "40:",
-    "    cmp byte ptr [rip + {has_avx}], 1",
-    "    jne 50f",
+    "    cmp byte ptr [rip + {widest}], {bytes_32}",
+    "    jb 50f",
+    "    je 43f",
+    "    cmp rdx, 512",
+    "    jae 45f",
+    "43:",
     "    vmovdqu ymm0, [rsi]",
     "    vmovdqu ymm4, [r9 - 128]",
     "    vmovdqu ymm5, [r9 - 96]",
@@ -151,6 +158,40 @@ global_asm!(
     "    vmovdqu [r8 - 96], ymm5",
     "    vmovdqu [r8 - 64], ymm6",
     "    vmovdqu [r8 - 32], ymm7",
+    "    vzeroupper",
+    "    jmp 10b",
+    // 512 bytes and more, in registers of 64 bytes.
+    "45:",
+    "    vmovdqu64 zmm0, [rsi]",
+    "    vmovdqu64 zmm4, [r9 - 256]",
+    "    vmovdqu64 zmm5, [r9 - 192]",
+    "    vmovdqu64 zmm6, [r9 - 128]",
+    "    vmovdqu64 zmm7, [r9 - 64]",
+    "    vmovdqu64 [rdi], zmm0",
+    "    mov r10, rdi",
+    "    and r10, 63",
+    "    sub r10, 64",
+    "    sub rdi, r10",
+    "    sub rsi, r10",
+    "    lea rdx, [r8 - 256]",
+    ".p2align 5",
+    "46:",
+    "    vmovdqu64 zmm0, [rsi]",
+    "    vmovdqu64 zmm1, [rsi + 64]",
+    "    vmovdqu64 zmm2, [rsi + 128]",
+    "    vmovdqu64 zmm3, [rsi + 192]",
+    "    add rsi, 256",
+    "    vmovdqa64 [rdi], zmm0",
+    "    vmovdqa64 [rdi + 64], zmm1",
+    "    vmovdqa64 [rdi + 128], zmm2",
+    "    vmovdqa64 [rdi + 192], zmm3",
+    "    add rdi, 256",
+    "    cmp rdi, rdx",
+    "    jb 46b",
+    "    vmovdqu64 [r8 - 256], zmm4",
+    "    vmovdqu64 [r8 - 192], zmm5",
+    "    vmovdqu64 [r8 - 128], zmm6",
+    "    vmovdqu64 [r8 - 64], zmm7",
     "    vzeroupper",
     "    jmp 10b",
     // More, in registers of 16 bytes.
@@ -236,14 +277,15 @@ global_asm!(
     ".hidden ferroce_guarded_fault",
     ".type ferroce_guarded_fault, @function",
     "ferroce_guarded_fault:",
-    "    cmp byte ptr [rip + {has_avx}], 1",
-    "    jne 70f",
+    "    cmp byte ptr [rip + {widest}], {bytes_32}",
+    "    jb 70f",
     "    vzeroupper",
     "70:",
     "    mov eax, 1",
     "    ret",
     ".size ferroce_guarded_fault, . - ferroce_guarded_fault",
-    has_avx = sym HAS_AVX,
+    widest = sym WIDEST,
+    bytes_32 = const BYTES_32,
 );
 
 unsafe extern "C" {
@@ -279,8 +321,25 @@ unsafe extern "C" {
 
 /// Detects the processor's features for copies. Called before the handler is installed.
 pub fn prepare() {
-    let has_avx = std::arch::is_x86_feature_detected!("avx");
-    HAS_AVX.store(has_avx.into(), Ordering::Relaxed);
+    // Processors that have AVX-512 without VBMI2 lower their clock for 64-byte registers.
+    let widest = if std::arch::is_x86_feature_detected!("avx512vbmi2") {
+        BYTES_64
+    } else if std::arch::is_x86_feature_detected!("avx") {
+        BYTES_32
+    } else {
+        BYTES_16
+    };
+    WIDEST.store(widest, Ordering::Relaxed);
+}
+
+/// Sets the widest registers to what this processor has less `steps`. Returns false if there is no
+/// such.
+#[cfg(test)]
+pub fn prepare_narrower(steps: u8) -> bool {
+    prepare();
+    let widest = WIDEST.load(Ordering::Relaxed).checked_sub(steps);
+    WIDEST.store(widest.unwrap_or(BYTES_16), Ordering::Relaxed);
+    widest.is_some()
 }
 
 /// Returns the address at which a thread continues after a fault of this instruction. `None`: it is
