@@ -579,29 +579,21 @@ impl Port for FabricPort {
     }
 
     #[inline]
-    fn transmit(&mut self, _at: Instant, frame: Frame) {
+    fn transmit(&mut self, _at: Instant, mut frame: Frame) {
         if self.recorder.is_some() {
             self.note_frame(Kind::FRAME_SENT, &frame, self.computes_icrc);
         }
+        if self.capture.is_some() {
+            self.record_sent(&mut frame);
+        }
+        // The frame has just been written: a copy of it here would wait for those stores.
         match frame {
-            Frame::Ring(mut frame) => {
-                if self.capture.is_some() {
-                    self.record_sent(&mut frame);
-                }
-                match frame.place() {
-                    0 => self.transmit_multicast(frame),
-                    _ => self.hand_over(frame),
-                }
-            }
+            Frame::Ring(frame) if frame.place() == 0 => self.transmit_multicast(frame),
+            Frame::Ring(frame) => self.hand_over(frame),
             Frame::Buffer(buffer) if self.faults.is_some() => {
                 self.transmit_with_faults(buffer, false);
             }
-            Frame::Buffer(buffer) => {
-                if let Some(capture) = &mut self.capture {
-                    capture.record(buffer.bytes(), true);
-                }
-                self.transmit_on_uplink(buffer);
-            }
+            Frame::Buffer(buffer) => self.transmit_on_uplink(buffer),
         }
     }
 

@@ -5,7 +5,6 @@ use ferroce_record::{Kind, Recorder, flags};
 use super::FabricPort;
 use super::frame::Frame;
 use crate::capture::Capture;
-use crate::fabric::ring;
 
 impl FabricPort {
     /// Records what the function sends and receives.
@@ -62,16 +61,24 @@ impl FabricPort {
     /// Records a frame that is sent, unless its receiver does so in the same file, with what
     /// faults do to it.
     #[cold]
-    pub(super) fn record_sent(&mut self, frame: &mut ring::Frame) {
-        let to = frame.place();
-        if let Some(capture) = &mut self.capture {
-            let is_left = to != 0
-                && self.registry.capture(to) == capture.identity()
-                && self.registry.are_faults_active(to);
-            if !is_left {
-                capture.record(frame.as_ref(), true);
-                frame.set_recorded();
+    pub(super) fn record_sent(&mut self, frame: &mut Frame) {
+        let Some(capture) = &mut self.capture else {
+            return;
+        };
+        match frame {
+            Frame::Ring(frame) => {
+                let to = frame.place();
+                let is_left = to != 0
+                    && self.registry.capture(to) == capture.identity()
+                    && self.registry.are_faults_active(to);
+                if !is_left {
+                    capture.record(frame.as_ref(), true);
+                    frame.set_recorded();
+                }
             }
+            // Recorded with what the faults do to it.
+            Frame::Buffer(_) if self.faults.is_some() => {}
+            Frame::Buffer(buffer) => capture.record(buffer.bytes(), true),
         }
     }
 }
