@@ -43,6 +43,7 @@ fn main() {
         module("wqe_decode", &[]),
         module("send_engine", &[]),
         module("pcie_requester", &[("LOG_TAGS", 4)]),
+        module("dma_read", &[]),
     ];
     modules("ferroce_rtl", sources, &all);
     println!("cargo:rustc-cfg=rtl_blocks");
