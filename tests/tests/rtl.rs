@@ -84,6 +84,31 @@ fn programs_on_the_card_use_a_server_on_the_model() {
     run_programs(&[], &["--rtl"]);
 }
 
+/// Goal: RDMA WRITE and RDMA READ move what they should and change nothing beside it; perftest does
+/// not look. Method: tests/c/payload.c, at all alignments, in up to three segments.
+#[test]
+#[ignore = "make rtl-programs"]
+fn the_payload_of_writes_and_reads_is_right() {
+    for (server, client) in [("--rtl", "--rtl"), ("--rtl", ""), ("", "--rtl")] {
+        let scratch = Scratch::new();
+        let program = scratch.compile("payload");
+        let pair = Pair {
+            program: &program,
+            arguments: &["-n", "39"],
+            options: &[],
+        };
+        let options =
+            [server, client].map(|option| Vec::from_iter((!option.is_empty()).then_some(option)));
+        let (server, client) = pair.start(&scratch, &options[0], &options[1]).finish();
+        for output in [server, client] {
+            assert!(
+                output.contains("39 rounds of RDMA WRITE and RDMA READ"),
+                "{output}"
+            );
+        }
+    }
+}
+
 /// Goal: lines that take as long as in a host change nothing but times.
 #[test]
 #[ignore = "make rtl-programs"]
