@@ -29,13 +29,8 @@ pub struct OpenedDevice {
 }
 
 impl DeviceArgument {
-    /// Opens the device.
-    pub fn open(&self) -> Result<OpenedDevice, String> {
-        self.open_recorded(&RecordArgument::default())
-    }
-
     /// Opens the device, and records it if that is asked for.
-    pub fn open_recorded(&self, record: &RecordArgument) -> Result<OpenedDevice, String> {
+    pub fn open(&self, record: &RecordArgument) -> Result<OpenedDevice, String> {
         let address = match &self.device {
             Some(text) => {
                 let address = text.parse().map_err(|error| format!("--device: {error}"))?;

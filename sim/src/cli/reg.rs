@@ -12,6 +12,7 @@ use ferroce_spec::register::{
 };
 
 use super::device::{DeviceArgument, OpenedDevice};
+use super::record::RecordArgument;
 
 /// Default of milliseconds between two reads.
 const INTERVAL_MS: u64 = 100;
@@ -82,34 +83,37 @@ enum Action {
 impl Reg {
     /// Executes the command. Invalid arguments are reported before the device is opened.
     pub fn execute(self) -> Result<(), String> {
-        match self.action {
+        // Nothing of this is worth a record.
+        let Self { device, action } = self;
+        let open = || device.open(&RecordArgument::default());
+        match action {
             Action::List => list(),
             Action::Get { name } if is_field(&name) => {
                 let field = find_field(&name)?;
-                let device = self.device.open()?;
+                let device = open()?;
                 show_field(&field, field.place.read(&*device.bus()));
                 check_presence(&*device.bus())?;
             }
             Action::Get { name } => {
                 let place = find(&name)?;
-                let device = self.device.open()?;
+                let device = open()?;
                 show(&place, place.read(&*device.bus()));
                 check_presence(&*device.bus())?;
             }
             Action::Set { name, value, force } if is_field(&name) => {
                 let field = find_field(&name)?;
                 let value = check_field(&field, &value, force)?;
-                let device = self.device.open()?;
+                let device = open()?;
                 set_field(&field, value, &device);
             }
             Action::Set { name, value, force } => {
                 let place = find(&name)?;
                 let value = check(&place, &value, force)?;
-                let device = self.device.open()?;
+                let device = open()?;
                 set(&place, value, &device);
             }
             Action::Dump { all } => {
-                let device = self.device.open()?;
+                let device = open()?;
                 dump(&*device.bus(), all);
                 check_presence(&*device.bus())?;
             }
@@ -119,7 +123,7 @@ impl Reg {
                 count,
             } => {
                 let place = find(&name)?;
-                let device = self.device.open()?;
+                let device = open()?;
                 watch(
                     &place,
                     &*device.bus(),

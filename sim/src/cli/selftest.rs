@@ -75,7 +75,7 @@ impl SelfTest {
             file.map_err(|error| format!("{}: {error}", path.display()))
         });
         let file = file.transpose()?;
-        let device = self.device.open_recorded(&self.record)?;
+        let device = self.device.open(&self.record)?;
         println!("{}\n", device.name());
         let mut sections = stages.iter().map(|stage| stage.name);
         let mut begin_next = || {
