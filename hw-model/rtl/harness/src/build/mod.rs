@@ -2,11 +2,14 @@
 
 mod accessors;
 mod header;
+mod objects;
 mod shim;
 mod verilator;
 
+use std::num::NonZero;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::{env, fs};
+use std::{env, fs, thread};
 
 use header::PortOfHeader;
 use verilator::Verilator;
@@ -43,17 +46,17 @@ pub fn modules(library: &str, sources: Sources<'_>, modules: &[Module<'_>]) {
     let verilator = Verilator::find();
     let printing = out.join("printing.h");
     write(&printing, shim::PRINTING);
+    let folders = convert_all(&verilator, sources, modules, &out);
     let mut compiler = verilator.compiler(&printing);
-    verilator.add_runtime(&mut compiler);
-    let mut rare = verilator.compiler(&printing);
-    rare.opt_level(0);
-    for module in modules {
-        let folder = verilator.convert(module, sources, &out);
-        add_module(module, &folder, &out, [&mut compiler, &mut rare]);
+    for (module, folder) in modules.iter().zip(&folders) {
+        write_interface(module, folder, &out);
+        for object in objects::of_module(&verilator, folder, &printing) {
+            compiler.object(object);
+        }
     }
     let runtime = out.join("runtime.cpp");
     write(&runtime, shim::RUNTIME);
-    compiler.objects(rare.compile_intermediates());
+    verilator.add_runtime(&mut compiler);
     compiler.file(&runtime).compile(library);
     verilator.link_compression();
     for source in sources.packages.iter().chain([&sources.folder]) {
@@ -61,14 +64,31 @@ pub fn modules(library: &str, sources: Sources<'_>, modules: &[Module<'_>]) {
     }
 }
 
-/// Adds the C++ of a module to the library, and writes its Rust. The second compiler gets what runs
-/// once or only while a waveform is written; with optimization it takes most of the time.
-fn add_module(
-    module: &Module<'_>,
-    folder: &Path,
+/// Converts the modules, as many at a time as there are processors. Returns their folders.
+fn convert_all(
+    verilator: &Verilator,
+    sources: Sources<'_>,
+    modules: &[Module<'_>],
     out: &Path,
-    [compiler, rare]: [&mut cc::Build; 2],
-) {
+) -> Vec<PathBuf> {
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let share = modules.len().div_ceil(threads).max(1);
+    let convert = |module| verilator.convert(module, sources, out);
+    thread::scope(|scope| {
+        let shares = modules.chunks(share);
+        let running: Vec<_> = shares
+            .map(|share| scope.spawn(move || share.iter().map(convert).collect::<Vec<_>>()))
+            .collect();
+        let joined = running.into_iter().flat_map(|thread| match thread.join() {
+            Ok(folders) => folders,
+            Err(panic) => resume_unwind(panic),
+        });
+        joined.collect()
+    })
+}
+
+/// Writes the shim and the Rust of a module.
+fn write_interface(module: &Module<'_>, folder: &Path, out: &Path) {
     let name = module.name;
     let header = read(&folder.join(format!("V{name}.h")));
     let ports: Vec<PortOfHeader> = header.lines().filter_map(PortOfHeader::parse).collect();
@@ -79,22 +99,6 @@ fn add_module(
         &out.join(format!("{name}.rs")),
         &accessors::print(name, &ports),
     );
-    compiler.include(folder);
-    rare.include(folder);
-    let entries = fs::read_dir(folder).expect("Verilator has made it");
-    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    files.sort();
-    let is_source = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "cpp");
-    files.retain(is_source);
-    let (slow, fast): (Vec<_>, Vec<_>) = files.into_iter().partition(|path| is_rare(path));
-    rare.files(slow);
-    compiler.files(fast);
-}
-
-/// Returns true if Verilator has put code into a file that runs once, or that writes waveforms.
-fn is_rare(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    name.contains("__Trace__") || name.ends_with("__Slow.cpp")
 }
 
 fn read(path: &Path) -> String {

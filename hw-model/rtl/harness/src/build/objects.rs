@@ -1,0 +1,84 @@
+//! The objects of a converted module. They are kept as long as Verilator writes the same C++: after a
+//! change of one module the others are not compiled again.
+
+use std::env;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+use super::verilator::Verilator;
+use super::{read, write};
+
+/// Variables of the environment that choose the compiler and its flags.
+const VARIABLES: [&str; 4] = ["OPT_LEVEL", "DEBUG", "CXX", "CXXFLAGS"];
+
+/// Returns the objects of the module in `folder`, compiled if need be. What runs once, or only while
+/// a waveform is written, is not optimized: that would take most of the time.
+pub fn of_module(verilator: &Verilator, folder: &Path, prefix: &Path) -> Vec<PathBuf> {
+    let files = files(folder);
+    let inputs = fingerprint(&files, prefix);
+    let place = folder.with_extension("objects");
+    let list = place.join("list");
+    if let Some(known) = known(&list, &inputs) {
+        return known;
+    }
+    let _ = fs::remove_dir_all(&place); // of other C++, if there are any
+    let (mut fast, mut slow) = (verilator.compiler(prefix), verilator.compiler(prefix));
+    slow.opt_level(0);
+    let sources = files.into_iter().filter(|path| has_extension(path, "cpp"));
+    let (rare, frequent): (Vec<_>, Vec<_>) = sources.partition(|path| is_rare(path));
+    fast.files(frequent);
+    slow.files(rare);
+    let mut objects = Vec::new();
+    for (compiler, name) in [(&mut fast, "fast"), (&mut slow, "slow")] {
+        compiler.include(folder).out_dir(place.join(name));
+        objects.extend(compiler.compile_intermediates());
+    }
+    let names = objects.iter().map(|object| object.to_string_lossy());
+    let lines: Vec<_> = [inputs.into()].into_iter().chain(names).collect();
+    write(&list, &lines.join("\n"));
+    objects
+}
+
+/// Returns the objects of a list, if they were made of these inputs.
+fn known(list: &Path, inputs: &str) -> Option<Vec<PathBuf>> {
+    let text = fs::read_to_string(list).ok()?;
+    let mut lines = text.lines();
+    let objects =
+        (lines.next()? == inputs).then(|| lines.map(PathBuf::from).collect::<Vec<_>>())?;
+    objects
+        .iter()
+        .all(|object| object.exists())
+        .then_some(objects)
+}
+
+/// Returns the C++ files and headers of a module, sorted.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("Verilator has made it");
+    let paths = entries.flatten().map(|entry| entry.path());
+    let is_input = |path: &PathBuf| has_extension(path, "cpp") || has_extension(path, "h");
+    let mut files: Vec<_> = paths.filter(is_input).collect();
+    files.sort();
+    files
+}
+
+fn fingerprint(files: &[PathBuf], prefix: &Path) -> String {
+    let mut hasher = DefaultHasher::new();
+    for file in files.iter().map(PathBuf::as_path).chain([prefix]) {
+        (file, read(file)).hash(&mut hasher);
+    }
+    let values = VARIABLES.map(env::var_os);
+    (values, cfg!(feature = "coverage")).hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
+fn has_extension(path: &Path, wanted: &str) -> bool {
+    path.extension()
+        .is_some_and(|extension| extension == wanted)
+}
+
+/// Returns true if Verilator has put code into a file that runs once, or that writes waveforms.
+fn is_rare(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.contains("__Trace__") || name.ends_with("__Slow.cpp")
+}
