@@ -3,6 +3,7 @@
 
 mod bench;
 mod bundles;
+mod limits;
 mod peer;
 mod program;
 

@@ -8,9 +8,9 @@ use ferroce_units::random::SplitMix64;
 use crate::bundles::{Answer, TxPacket};
 use crate::program::{Wqe, content};
 
-const PSN_MASK: u32 = 0xff_ffff;
-const ACK: u8 = 0x11;
-const ACK_SYNDROME: u32 = 0x1f;
+pub const PSN_MASK: u32 = 0xff_ffff;
+pub const ACK: u8 = 0x11;
+pub const ACK_SYNDROME: u32 = 0x1f;
 const RNR_SYNDROME: u32 = 0x20;
 const NAK_SYNDROME: u32 = 0x60;
 const DELAY_CYCLES: u64 = 60;
