@@ -47,17 +47,17 @@ pub fn modules(library: &str, sources: Sources<'_>, modules: &[Module<'_>]) {
     let printing = out.join("printing.h");
     write(&printing, shim::PRINTING);
     let folders = convert_all(&verilator, sources, modules, &out);
-    let mut compiler = verilator.compiler(&printing);
-    for (module, folder) in modules.iter().zip(&folders) {
-        write_interface(module, folder, &out);
-        for object in objects::of_module(&verilator, folder, &printing) {
-            compiler.object(object);
-        }
-    }
     let runtime = out.join("runtime.cpp");
     write(&runtime, shim::RUNTIME);
-    verilator.add_runtime(&mut compiler);
-    compiler.file(&runtime).compile(library);
+    let mut objects = objects::of_runtime(&verilator, &runtime, &printing);
+    for (module, folder) in modules.iter().zip(&folders) {
+        write_interface(module, folder, &out);
+        objects.extend(objects::of_module(&verilator, folder, &printing));
+    }
+    verilator
+        .compiler(&printing)
+        .objects(objects)
+        .compile(library);
     verilator.link_compression();
     for source in sources.packages.iter().chain([&sources.folder]) {
         println!("cargo:rerun-if-changed={source}");

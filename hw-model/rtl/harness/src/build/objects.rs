@@ -1,5 +1,5 @@
-//! The objects of a converted module. They are kept as long as Verilator writes the same C++: after a
-//! change of one module the others are not compiled again.
+//! The objects of converted modules and of the runtime. They are kept as long as Verilator writes the
+//! same C++: after a change of one module the others are not compiled again.
 
 use std::env;
 use std::fs;
@@ -16,24 +16,43 @@ const VARIABLES: [&str; 4] = ["OPT_LEVEL", "DEBUG", "CXX", "CXXFLAGS"];
 /// a waveform is written, is not optimized: that would take most of the time.
 pub fn of_module(verilator: &Verilator, folder: &Path, prefix: &Path) -> Vec<PathBuf> {
     let files = files(folder);
-    let inputs = fingerprint(&files, prefix);
-    let place = folder.with_extension("objects");
+    let inputs = fingerprint(files.iter().map(PathBuf::as_path).chain([prefix]));
+    kept(&folder.with_extension("objects"), &inputs, |place| {
+        let (mut fast, mut slow) = (verilator.compiler(prefix), verilator.compiler(prefix));
+        slow.opt_level(0);
+        let sources = files.iter().filter(|path| has_extension(path, "cpp"));
+        let (rare, frequent): (Vec<_>, Vec<_>) = sources.partition(|path| is_rare(path));
+        fast.include(folder).files(frequent);
+        slow.include(folder).files(rare);
+        let compilers = [(fast, "fast"), (slow, "slow")];
+        let objects = compilers
+            .map(|(mut compiler, name)| compiler.out_dir(place.join(name)).compile_intermediates());
+        objects.concat()
+    })
+}
+
+/// Returns the objects of Verilator's runtime and of `ours`, compiled if need be.
+pub fn of_runtime(verilator: &Verilator, ours: &Path, prefix: &Path) -> Vec<PathBuf> {
+    let mut files = verilator.runtime();
+    files.push(ours.into());
+    let inputs = fingerprint(files.iter().map(PathBuf::as_path).chain([prefix]));
+    kept(&ours.with_extension("objects"), &inputs, |place| {
+        let mut compiler = verilator.compiler(prefix);
+        compiler
+            .files(&files)
+            .out_dir(place)
+            .compile_intermediates()
+    })
+}
+
+/// Returns the objects in the folder `place`, if they were made of `inputs`; makes them otherwise.
+fn kept(place: &Path, inputs: &str, make: impl FnOnce(&Path) -> Vec<PathBuf>) -> Vec<PathBuf> {
     let list = place.join("list");
-    if let Some(known) = known(&list, &inputs) {
+    if let Some(known) = known(&list, inputs) {
         return known;
     }
-    let _ = fs::remove_dir_all(&place); // of other C++, if there are any
-    let (mut fast, mut slow) = (verilator.compiler(prefix), verilator.compiler(prefix));
-    slow.opt_level(0);
-    let sources = files.into_iter().filter(|path| has_extension(path, "cpp"));
-    let (rare, frequent): (Vec<_>, Vec<_>) = sources.partition(|path| is_rare(path));
-    fast.files(frequent);
-    slow.files(rare);
-    let mut objects = Vec::new();
-    for (compiler, name) in [(&mut fast, "fast"), (&mut slow, "slow")] {
-        compiler.include(folder).out_dir(place.join(name));
-        objects.extend(compiler.compile_intermediates());
-    }
+    let _ = fs::remove_dir_all(place); // of other C++, if there are any
+    let objects = make(place);
     let names = objects.iter().map(|object| object.to_string_lossy());
     let lines: Vec<_> = [inputs.into()].into_iter().chain(names).collect();
     write(&list, &lines.join("\n"));
@@ -62,9 +81,9 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-fn fingerprint(files: &[PathBuf], prefix: &Path) -> String {
+fn fingerprint<'a>(files: impl Iterator<Item = &'a Path>) -> String {
     let mut hasher = DefaultHasher::new();
-    for file in files.iter().map(PathBuf::as_path).chain([prefix]) {
+    for file in files {
         (file, read(file)).hash(&mut hasher);
     }
     let values = VARIABLES.map(env::var_os);

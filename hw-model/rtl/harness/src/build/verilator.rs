@@ -94,18 +94,17 @@ impl Verilator {
         compiler
     }
 
-    /// Adds Verilator's runtime.
-    pub fn add_runtime(&self, compiler: &mut cc::Build) {
-        let include = self.root.join("include");
+    /// Returns the sources of Verilator's runtime.
+    pub fn runtime(&self) -> Vec<PathBuf> {
         let coverage = cfg!(feature = "coverage").then_some("verilated_cov.cpp");
-        let runtime = [
+        let files = [
             "verilated.cpp",
             "verilated_threads.cpp",
             "verilated_fst_c.cpp",
         ];
-        for file in runtime.into_iter().chain(coverage) {
-            compiler.file(include.join(file));
-        }
+        let folder = self.root.join("include");
+        let files = files.into_iter().chain(coverage);
+        files.map(|file| folder.join(file)).collect()
     }
 
     /// Links what compresses FST: zlib, and LZ4 where the runtime does not bring its own.
