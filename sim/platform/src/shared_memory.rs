@@ -18,8 +18,6 @@ pub mod watched;
 
 use watched::Watched;
 
-use crate::os::faults;
-
 /// Creates a file of memory, all zero, whose size is sealed: other processes that map it cannot
 /// truncate it.
 ///
@@ -62,7 +60,6 @@ impl Mapping {
     /// # Errors
     /// That of fstat or mmap; `InvalidData` if the file is shorter.
     pub fn new(file: &File, length: usize) -> io::Result<Self> {
-        faults::install()?;
         let watched = Watched::claim()?;
         // An access behind the end of a file is a SIGBUS.
         if file.metadata()?.len() < length as u64 || length == 0 {

@@ -1,7 +1,7 @@
 //! Accesses to unmapped memory: SIGSEGV and SIGBUS.
 //!
 //! Two kinds are expected. A guarded copy ([`crate::memory`]) ends with an error. A truncated file
-//! of another process is replaced by memory of this process ([`crate::shared_memory::watched`]).
+//! of another process is replaced by memory of this process ([`replace_files_by`]).
 //! Every other fault is the program's: its own action for the signal is executed, as if this
 //! handler were not there. For that, the library between a program and libc's `sigaction` calls
 //! [`program_action`].
@@ -17,7 +17,6 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use libc::{c_int, c_void, sigaction, siginfo_t};
 
 use crate::memory::guarded;
-use crate::shared_memory::watched;
 
 /// The program's action for one of the signals.
 struct Program {
@@ -51,6 +50,17 @@ fn program_of(signal: c_int) -> Option<&'static Program> {
         libc::SIGBUS => Some(&SIGBUS),
         _ => None,
     }
+}
+
+/// Replaces the mapped file that contains an address, which was truncated. Returns true if there is
+/// one. It is called in a signal handler.
+type ReplaceFile = fn(usize) -> bool;
+
+static REPLACE_FILE: OnceLock<ReplaceFile> = OnceLock::new();
+
+/// Has a SIGBUS handled by `replace`, which is the same in all calls.
+pub fn replace_files_by(replace: ReplaceFile) {
+    REPLACE_FILE.get_or_init(|| replace);
 }
 
 /// Installs the handler, once in a process.
@@ -163,8 +173,9 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void
         // Not a signal sent by a process.
         if (*info).si_code > 0 {
             let address = (*info).si_addr().addr();
-            let is_expected = signal == libc::SIGBUS && watched::replace_at(address);
-            if is_expected || resume_guarded(context) {
+            let replace = REPLACE_FILE.get().filter(|_| signal == libc::SIGBUS);
+            let is_replaced = replace.is_some_and(|replace| replace(address));
+            if is_replaced || resume_guarded(context) {
                 return;
             }
         }

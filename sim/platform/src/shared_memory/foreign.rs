@@ -11,7 +11,6 @@ use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 
 use super::watched::Watched;
-use crate::os::faults;
 
 /// A mapping of a file of another process, or of a part of one.
 #[derive(Debug)]
@@ -53,7 +52,6 @@ impl ForeignFile {
             .filter(|length| (1..isize::MAX as usize).contains(length))
             .ok_or(io::ErrorKind::InvalidInput)?;
         let start = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
-        faults::install()?;
         let watched = Watched::claim()?;
         let protection = match is_writable {
             true => libc::PROT_READ | libc::PROT_WRITE,
@@ -118,6 +116,7 @@ mod tests {
 
     use super::*;
     use crate::memory::{MemoryMap, Rights};
+    use crate::os::faults;
     use crate::shared_memory::watched::MAX_WATCHED;
 
     const SIZE: u64 = 64 << 10;

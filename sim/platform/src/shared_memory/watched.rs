@@ -1,10 +1,12 @@
 //! Mapped files that other processes may truncate at any time. An access behind the end of a file
-//! is a SIGBUS, whose handler ([`crate::os::faults`]) calls this module: the whole mapping is
+//! is a SIGBUS, whose handler ([`crate::os::faults`]) calls [`replace_at`]: the whole mapping is
 //! replaced by private memory of this process, all zero. The access then succeeds, no other process
 //! sees it, and [`Watched::is_lost`] returns true.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+
+use crate::os::faults;
 
 /// Mappings that are watched at a time, in the whole process.
 pub const MAX_WATCHED: usize = 8192;
@@ -43,11 +45,13 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Reserves an entry. The caller has installed the handler.
+    /// Reserves an entry. Installs the handler first.
     ///
     /// # Errors
-    /// `OutOfMemory` if [`MAX_WATCHED`] are in use.
+    /// The error of the system; `OutOfMemory` if [`MAX_WATCHED`] are in use.
     pub fn claim() -> io::Result<Self> {
+        faults::install()?;
+        faults::replace_files_by(replace_at);
         let entry = ENTRIES
             .iter()
             .position(|entry| !entry.is_taken.swap(true, Ordering::AcqRel))

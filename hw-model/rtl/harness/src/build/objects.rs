@@ -1,5 +1,5 @@
-//! The objects of converted modules and of the runtime. They are kept as long as Verilator writes the
-//! same C++: after a change of one module the others are not compiled again.
+//! The objects of converted modules and of the runtime. They are kept as long as Verilator writes
+//! the same C++: after a change of one module the others are not compiled again.
 
 use std::env;
 use std::fs;
@@ -12,8 +12,8 @@ use super::{read, write};
 /// Variables of the environment that choose the compiler and its flags.
 const VARIABLES: [&str; 4] = ["OPT_LEVEL", "DEBUG", "CXX", "CXXFLAGS"];
 
-/// Returns the objects of the module in `folder`, compiled if need be. What runs once, or only while
-/// a waveform is written, is not optimized: that would take most of the time.
+/// Returns the objects of the module in `folder`, compiled if need be. What runs once, or only
+/// while a waveform is written, is not optimized: that would take most of the time.
 pub fn of_module(verilator: &Verilator, folder: &Path, prefix: &Path) -> Vec<PathBuf> {
     let files = files(folder);
     let inputs = fingerprint(files.iter().map(PathBuf::as_path).chain([prefix]));
