@@ -3,7 +3,7 @@
 
 use std::env;
 use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use super::verilator::Verilator;
@@ -81,8 +81,12 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
+#[expect(
+    clippy::disallowed_types,
+    reason = "another hash in another release of Rust only compiles once more"
+)]
 fn fingerprint<'a>(files: impl Iterator<Item = &'a Path>) -> String {
-    let mut hasher = DefaultHasher::new();
+    let mut hasher = std::hash::DefaultHasher::new();
     for file in files {
         (file, read(file)).hash(&mut hasher);
     }
