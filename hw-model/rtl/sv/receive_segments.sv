@@ -1,11 +1,15 @@
-// Receive WQEs on the chip: one for each QP, from its fetch until the QP takes the next one.
+// Receive WQEs on the chip: one for each QP, from its fetch until the QP takes the next one, and those
+// behind it in the same line.
 //
-// Ports: fetch_valid holds until fetch_ready, which ends it: the entry of 2^fetch_log_stride bytes at
-// `fetch_iova` was read; `fetch_error`: it could not be; `fetch_capacity` is the sum of its segments,
-// at most 2^32 - 1. `segment` is that of segment_qp and segment_number, one cycle later; not while a
-// WQE is fetched. read_* is DMA of lines, up to four under way.
-// Invariants: entries of less than a line lie in one line (bases are 64-byte aligned); a segment
-// counts as far as none before it ends the list.
+// Ports: fetch_valid holds until fetch_ready, which ends it: entry fetch_slot of 2^fetch_log_stride
+// bytes at `fetch_iova` was read, or came with an earlier one; `fetch_posted` are the entries from it
+// on that software has posted, at most 4; `fetch_error`: it could not be read; `fetch_capacity` is the
+// sum of its segments, at most 2^32 - 1. `segment` is that of segment_qp and segment_number, one cycle
+// later, of the WQE at fetch_iova; not while one is fetched. clear_* forgets a QP that is started or
+// reset. read_* is DMA of lines, up to four under way.
+// Invariants: entries of less than a line lie in one line (bases are 64-byte aligned); an entry that
+// was not posted when its line was read is read again; a segment counts as far as none before it ends
+// the list.
 module receive_segments #(
     parameter int LOG_QPS = card_pkg::LOG_QPS
 ) (
@@ -17,8 +21,13 @@ module receive_segments #(
     input  logic [LOG_QPS-1:0] fetch_qp,
     input  logic [63:0]        fetch_iova,
     input  logic [3:0]         fetch_log_stride,
+    input  logic [31:0]        fetch_slot,
+    input  logic [2:0]         fetch_posted,
     output logic               fetch_error,
     output logic [31:0]        fetch_capacity,
+
+    input  logic               clear_valid,
+    input  logic [LOG_QPS-1:0] clear_qp,
 
     input  logic [LOG_QPS-1:0] segment_qp,
     input  logic [3:0]         segment_number,
@@ -36,27 +45,51 @@ module receive_segments #(
     localparam int LOG_LINES = 2;              // of an entry
     localparam int LOG_LINE_BYTES = 6, LOG_SEGMENT_BYTES = 4;
 
-    typedef enum logic [2:0] {IDLE, READ, WAIT, LOOK, LOOKED, MEASURE, DONE} step_t;
+    typedef enum logic [2:0] {IDLE, CHECK, READ, WAIT, LOOK, LOOKED, MEASURE, DONE} step_t;
     step_t step;
 
     // -------------------------------------------------------------------------------------- the RAM
     logic [511:0] lines [1 << (LOG_QPS + LOG_LINES)];
-    logic [511:0] looked_up, aligned;
+    logic [511:0] looked_up;
     logic [LOG_QPS-1:0] look_qp;
     logic [3:0]   look_number;
-    logic [1:0]   looked_number;
+    logic [1:0]   looked_place;                // in the line, in segments
     assign look_qp = step == IDLE ? segment_qp : fetch_qp;
     assign look_number = step == IDLE ? segment_number : measured[3:0];
-    // A small entry begins inside of its line.
-    assign aligned = line >> {fetch_iova[5:4], 7'd0};
     always_ff @(posedge clk) begin
-        if (line_valid) lines[{fetch_qp, line_index[LOG_LINES-1:0]}] <= aligned;
+        if (line_valid) lines[{fetch_qp, line_index[LOG_LINES-1:0]}] <= line;
     end
     always_ff @(posedge clk) begin
         looked_up <= lines[{look_qp, look_number[3:2]}];
-        looked_number <= look_number[1:0];
+        looked_place <= fetch_iova[5:4] + look_number[1:0];
     end
-    assign segment = looked_up[{looked_number, 7'd0} +: 128];
+    assign segment = looked_up[{looked_place, 7'd0} +: 128];
+
+    // -------------------------------------------------------------- entries that came with an earlier one
+    logic [31:0] ends [1 << LOG_QPS];          // the slot behind the last of them
+    logic [(1 << LOG_QPS)-1:0] has_line;
+    logic [31:0] line_end, left;
+    logic [2:0]  in_line, present;
+    logic        is_here;
+    assign left = line_end - fetch_slot;
+    assign is_here = has_line[fetch_qp] && left != '0 && left <= 32'd4;
+    always_comb begin
+        case (fetch_log_stride)
+            4'd4: in_line = 3'd4 - {1'b0, fetch_iova[5:4]};
+            4'd5: in_line = 3'd2 - {2'b0, fetch_iova[5]};
+            default: in_line = 3'd1;
+        endcase
+        present = fetch_posted < in_line ? fetch_posted : in_line;
+    end
+    always_ff @(posedge clk) begin
+        line_end <= ends[fetch_qp];
+        if (step == WAIT) ends[fetch_qp] <= fetch_slot + {29'd0, present};
+    end
+    always_ff @(posedge clk) begin
+        if (step == WAIT) has_line[fetch_qp] <= arrived == count && !fetch_error;
+        if (clear_valid) has_line[clear_qp] <= 1'b0;
+        if (rst) has_line <= '0;
+    end
 
     // ------------------------------------------------------------------------------------ the fetch
     logic [LOG_LINES:0] asked, arrived, count;   // lines
@@ -82,8 +115,9 @@ module receive_segments #(
                 fetch_error <= 1'b0;
                 measured <= '0;
                 fetch_capacity <= '0;
-                if (fetch_valid) step <= READ;
+                if (fetch_valid) step <= CHECK;
             end
+            CHECK: step <= is_here ? LOOK : READ;
             READ: if (read_ready) begin
                 asked <= asked + 1'b1;
                 if (asked + 1'b1 == count) step <= WAIT;

@@ -51,6 +51,8 @@ module request_engine (
     output logic [7:0]                fetch_qp,
     output logic [63:0]               fetch_iova,
     output logic [3:0]                fetch_log_stride,
+    output logic [31:0]               fetch_slot,
+    output logic [2:0]                fetch_posted,
     input  logic                      fetch_error,
     input  logic [31:0]               fetch_capacity,
     output logic [3:0]                segment_number,
@@ -187,12 +189,14 @@ module request_engine (
     always_ff @(posedge clk) count_duplicate <= step == card_pkg::AT_PSN && is_behind && !c.failed;
 
     // ---------------------------------------------------------------------- receive WQEs and memory
-    logic [31:0] slot, ring_mask;
-    assign slot = c.consumer - 32'd1;
+    logic [31:0] ring_mask, behind;
+    assign fetch_slot = c.consumer - 32'd1;
+    assign behind = c.producer - c.consumer;
+    assign fetch_posted = behind >= 32'd3 ? 3'd4 : 3'd1 + {1'b0, behind[1:0]};
     assign ring_mask = (32'd1 << q.log_receives) - 32'd1;
     assign fetch_valid = step == card_pkg::AT_FETCH;
     assign fetch_qp = job_qp;
-    assign fetch_iova = q.receive_base + ({32'd0, slot & ring_mask} << q.log_receive_stride);
+    assign fetch_iova = q.receive_base + ({32'd0, fetch_slot & ring_mask} << q.log_receive_stride);
     assign fetch_log_stride = q.log_receive_stride;
 
     logic memory_done;

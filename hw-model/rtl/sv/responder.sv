@@ -101,16 +101,18 @@ module responder (
     assign qp_index = response_look_valid ? response_look_qp : look_qp;
 
     // -------------------------------------------------------------------------------------- engines
-    logic         fetch_valid, fetch_ready, fetch_error;
+    logic         fetch_valid, fetch_ready, fetch_error, clear_valid;
     logic [7:0]   fetch_qp, job_qp;
     logic [63:0]  fetch_iova;
     logic [3:0]   fetch_log_stride, segment_number;
-    logic [31:0]  fetch_capacity;
+    logic [31:0]  fetch_capacity, fetch_slot;
+    logic [2:0]   fetch_posted;
     logic [127:0] segment;
     receive_segments segments (
         .clk(clk), .rst(rst), .fetch_valid(fetch_valid), .fetch_ready(fetch_ready), .fetch_qp(fetch_qp),
-        .fetch_iova(fetch_iova), .fetch_log_stride(fetch_log_stride), .fetch_error(fetch_error),
-        .fetch_capacity(fetch_capacity), .segment_qp(job_qp), .segment_number(segment_number),
+        .fetch_iova(fetch_iova), .fetch_log_stride(fetch_log_stride), .fetch_slot(fetch_slot),
+        .fetch_posted(fetch_posted), .fetch_error(fetch_error), .fetch_capacity(fetch_capacity),
+        .clear_valid(clear_valid), .clear_qp(job_qp), .segment_qp(job_qp), .segment_number(segment_number),
         .segment(segment), .read_valid(read_valid), .read_ready(read_ready), .read_iova(read_iova),
         .read_index(read_index), .line_valid(line_valid), .line_error(line_error),
         .line_index(line_index), .line(line)
@@ -122,7 +124,7 @@ module responder (
     logic [15:0] reply_frame;
     logic [63:0] reply_address;
     logic [31:0] reply_key, reply_length;
-    logic        counted_repeats, clear_valid, clear_counts, all_frames_done;
+    logic        counted_repeats, clear_counts, all_frames_done;
     logic        request_event, request_fails, response_fails, response_fail_ready;
     logic [7:0]  response_fail_qp, handed_packets, sent_packets;
     request_engine requests (
@@ -136,9 +138,10 @@ module responder (
         .doorbell_error(doorbell_error), .wake_valid(wake_valid), .wake_qp(wake_qp),
         .look_ready(!response_look_valid), .look_qp(look_qp), .qp(qp),
         .fetch_valid(fetch_valid), .fetch_ready(fetch_ready), .fetch_qp(fetch_qp),
-        .fetch_iova(fetch_iova), .fetch_log_stride(fetch_log_stride), .fetch_error(fetch_error),
-        .fetch_capacity(fetch_capacity), .segment_number(segment_number), .segment(segment),
-        .request_valid(request_valid), .request_ready(request_ready), .request(request),
+        .fetch_iova(fetch_iova), .fetch_log_stride(fetch_log_stride), .fetch_slot(fetch_slot),
+        .fetch_posted(fetch_posted), .fetch_error(fetch_error), .fetch_capacity(fetch_capacity),
+        .segment_number(segment_number), .segment(segment), .request_valid(request_valid),
+        .request_ready(request_ready), .request(request),
         .answer_valid(answer_valid), .answer_ready(answer_ready), .answer(answer),
         .answer_fault(answer_fault), .completion_valid(queue_valid),
         .completion_ready(queue_ready), .completion(queue_data),
