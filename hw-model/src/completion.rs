@@ -43,6 +43,7 @@ impl Results<'_> {
             return;
         };
         let has_more = take_completions(turn, qp, self.completions);
+        contexts.wqe_records.give_back(qp.send.take_released());
         while self.host_interface.takes_events() {
             let Some(event) = qp.transport.poll_event() else {
                 break;
@@ -97,13 +98,10 @@ fn take_completions<H: Host, T: Timing>(
         let Some(completion) = qp.transport.poll_completion() else {
             return false;
         };
-        let mut entry = cqe_builder::completion_entry(qp, &completion);
+        let entry = cqe_builder::completion_entry(qp, &completion);
         let mut ready = qp.progress.ready.max(turn.now);
-        if completion.is_send() {
-            entry.wqe = Some(qp.send.address(entry.cqe.wqe_index));
-            if qp.is_unreliable() {
-                ready = ready.max(qp.progress.left);
-            }
+        if completion.is_send() && qp.is_unreliable() {
+            ready = ready.max(qp.progress.left);
         }
         let ready: Instant = turn.reserve(ready, Stage::Completion, Work::default());
         completions.push(ready, entry);

@@ -36,6 +36,8 @@ pub struct NicConfig {
     pub mpt_cache: CacheShape,
     /// Memory translation cache, in lines of eight entries.
     pub mtt_cache: CacheShape,
+    /// Cache of responder resources; those of more queue pairs lie in the private area.
+    pub responder_cache: CacheShape,
     /// Packets that the scheduler lets a QP send before the next QP has its turn.
     pub quantum_packets: u32,
     /// Blocks of send WQEs that one DMA read fetches at most.
@@ -47,7 +49,7 @@ pub struct NicConfig {
     /// The receive engine fetches more receive WQEs of a queue pair as soon as it has fewer than
     /// this; 0: when it needs one.
     pub receives_ahead: u32,
-    /// WQEs of requests in flight that are kept for their completion.
+    /// WQEs of READs and atomics that are kept until their response has come.
     pub wqe_cache: WqeCacheShape,
     /// Blocks of the longest push of a send WQE; 0: there are no push pages.
     pub push_blocks: u8,
@@ -61,8 +63,9 @@ pub struct NicConfig {
     pub egress_packets: usize,
     /// Atomics on different addresses that are under way at once.
     pub atomic_units: u8,
-    /// What an atomic in the device's own memory takes.
-    pub device_atomic: Duration,
+    /// How long an atomic keeps its address behind the read of the operand: execution and locked
+    /// write.
+    pub atomic_execution: Duration,
     /// Atomics are PCIe AtomicOps, atomic also with respect to the host's processors. Else they
     /// are a read and a write, atomic among the queue pairs of this function only.
     pub global_atomics: bool,
@@ -92,6 +95,11 @@ impl CacheShape {
     /// Entries in the whole cache.
     pub const fn entries(&self) -> usize {
         (self.ways as usize) << self.log_sets
+    }
+
+    /// Base-2 logarithm of the entries that it holds for certain, in whatever order they come.
+    pub const fn log_entries(&self) -> u8 {
+        self.log_sets + self.ways.ilog2() as u8
     }
 }
 
@@ -230,6 +238,12 @@ impl NicConfig {
                 ways: 4,
                 mshrs: u8::MAX,
             },
+            // All on the chip.
+            responder_cache: CacheShape {
+                log_sets: 14,
+                ways: 1,
+                mshrs: 1,
+            },
             quantum_packets: 16,
             fetch_blocks: 16,
             fetch_slots: 1,
@@ -245,7 +259,7 @@ impl NicConfig {
             edge_capacity: 32,
             egress_packets: 32,
             atomic_units: u8::MAX,
-            device_atomic: Duration::ZERO,
+            atomic_execution: Duration::ZERO,
             global_atomics: true,
             cq_resize: true,
             interrupt_moderation: InterruptModeration::NONE,

@@ -1,8 +1,8 @@
 //! State of objects that software has created, cached from its tables in host memory.
 //!
 //! - [`queue_pair_table`], [`queue_pair`], [`work_queue`], `pushed_wqes`, [`path`]: QPC.
-//!   [`shared_receive_queue`]: SRQC. [`completion_queue`], [`completion_resize`]: CQC.
-//! - [`timers`]: retransmission timers.
+//!   [`responder_resources`]: READs and atomics of peers. [`shared_receive_queue`]: SRQC. [`completion_queue`], [`completion_resize`]: CQC.
+//! - [`timers`]: retransmission timers. [`wqe_records`]: WQEs of READs and atomics in flight.
 
 pub mod completion_queue;
 pub mod completion_resize;
@@ -10,9 +10,11 @@ pub mod path;
 pub(crate) mod pushed_wqes;
 pub mod queue_pair;
 pub mod queue_pair_table;
+pub mod responder_resources;
 pub mod shared_receive_queue;
 pub mod timers;
 pub mod work_queue;
+pub mod wqe_records;
 
 use ferroce_spec::command::ContextTables;
 use ferroce_spec::context::AddressEntry;
@@ -22,8 +24,10 @@ use crate::config::NicConfig;
 use crate::contexts::completion_queue::CompletionQueues;
 use crate::contexts::queue_pair::QueuePair;
 use crate::contexts::queue_pair_table::QueuePairs;
+use crate::contexts::responder_resources::ResponderResources;
 use crate::contexts::shared_receive_queue::SharedReceiveQueues;
 use crate::contexts::timers::Timers;
+use crate::contexts::wqe_records::WqeRecords;
 use crate::limits::MAX_GIDS;
 
 /// The context tables, which all blocks look up, and what belongs to their queue pairs.
@@ -35,6 +39,10 @@ pub(crate) struct Contexts {
     pub cqs: CompletionQueues,
     /// Shared receive queues.
     pub srqs: SharedReceiveQueues,
+    /// Responder resources of the queue pairs.
+    pub responder: ResponderResources,
+    /// WQEs of READs and atomics in flight.
+    pub wqe_records: WqeRecords,
     /// Addresses of the port.
     pub gids: Box<[AddressEntry; MAX_GIDS]>,
     /// Timers of the queue pairs.
@@ -51,6 +59,8 @@ impl Contexts {
                 .with_numbers(config.number_seed),
             cqs: CompletionQueues::new(config.cqc_cache),
             srqs: SharedReceiveQueues::new(config.srqc_cache),
+            responder: ResponderResources::new(config.responder_cache),
+            wqe_records: WqeRecords::new(config.wqe_cache),
             gids: Box::new([AddressEntry::default(); MAX_GIDS]),
             timers: Timers::default(),
             delayed_acks: Vec::new(),
@@ -62,6 +72,7 @@ impl Contexts {
         self.qps.reset(tables.qpc_base, tables.log_qps);
         self.cqs.reset(tables.cqc_base, tables.log_cqs);
         self.srqs.reset(tables.srqc_base, tables.log_srqs);
+        self.responder.reset(tables.private_base, tables.log_qps);
         self.timers = Timers::new(self.qps.capacity());
     }
 
@@ -70,6 +81,7 @@ impl Contexts {
         self.install_tables(&ContextTables::default());
         *self.gids = [AddressEntry::default(); MAX_GIDS];
         self.delayed_acks.clear();
+        self.wqe_records.clear();
     }
 
     /// Sets the timer of the queue pair at `index`; `None`: stops it.

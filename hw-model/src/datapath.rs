@@ -112,9 +112,8 @@ impl<P: Port, B: Blocks> Datapath<P, B> {
         worked |= self.expire(turn, port);
         let (transmit, mut ports) = self.transmit(port);
         worked |= transmit.step(turn, &mut ports);
-        let (wqes, contexts) = (self.transmit.wqes(), &mut self.contexts);
-        let events = &mut self.host_interface;
-        worked |= self.completions.step(turn, contexts, wqes, events);
+        let (contexts, events) = (&mut self.contexts, &mut self.host_interface);
+        worked |= self.completions.step(turn, contexts, events);
         worked | events.write_events(turn)
     }
 

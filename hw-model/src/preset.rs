@@ -154,6 +154,7 @@ preset! {
         "cache.qpc" => cache.qpc,
         "cache.cqc" => cache.cqc,
         "cache.srqc" => cache.srqc,
+        "cache.responder" => cache.responder,
         "cache.mpt" => cache.mpt,
         "cache.mtt" => cache.mtt,
         "cache.wqe" => cache.wqe,

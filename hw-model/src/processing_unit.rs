@@ -108,6 +108,7 @@ impl ProcessingUnit {
             let work = Work {
                 bytes: transmit.payload.length(),
                 messages: u32::from(transmit.begins_request()),
+                continues_read: false,
             };
             let ready = timing.reserve(now, at, Stage::Transmit(self.number), work);
             let (qp, packet) = (qp.index, transmit);

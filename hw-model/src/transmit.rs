@@ -26,14 +26,12 @@ use crate::scheduler::Scheduler;
 use crate::time::timing::Timing;
 use crate::translation::memory_unit::MemoryUnit;
 use crate::transmit::wqe_fetch::WqeFetch;
-use crate::wqe::cache::WqeCache;
 
 /// The transmit path: scheduler, WQE fetch and processing units.
 #[derive(Debug)]
 pub(crate) struct Transmit {
     scheduler: Scheduler,
     fetch: WqeFetch,
-    wqes: WqeCache,
     units: Vec<ProcessingUnit>,
     /// Packets of one queue pair in one turn.
     quantum_packets: u32,
@@ -69,7 +67,6 @@ impl Transmit {
         Self {
             scheduler: Scheduler::new(usize::from(units)),
             fetch: WqeFetch::new(config.fetch_blocks, config.fetch_slots),
-            wqes: WqeCache::new(config.wqe_cache),
             units: (0..units).map(unit).collect(),
             quantum_packets: config.quantum_packets,
             is_stalled: false,
@@ -82,11 +79,6 @@ impl Transmit {
     #[inline]
     pub fn scheduler(&mut self) -> &mut Scheduler {
         &mut self.scheduler
-    }
-
-    /// Returns the WQEs that are still on the card.
-    pub fn wqes(&mut self) -> &mut WqeCache {
-        &mut self.wqes
     }
 
     /// Returns true if packets wait for room on the wire.

@@ -1,7 +1,6 @@
 //! Decoding of send WQEs: from the bytes that software wrote to what the NIC executes, or to the
 //! reason why it cannot.
 
-pub mod cache;
 pub mod scatter_list;
 
 use ferroce_spec::wqe::{
@@ -15,6 +14,7 @@ use ferroce_transport::{
 use ferroce_wire::{Immediate, QKey, Qpn, RKey};
 use zerocopy::FromBytes;
 
+use crate::contexts::wqe_records::WqeRecord;
 use crate::wqe::scatter_list::ScatterList;
 
 /// Where the payload of a send WQE lies.
@@ -82,6 +82,8 @@ pub struct SendWqe {
     pub payload: SendPayload,
     /// UD: where it goes.
     pub datagram: Option<Box<DatagramSegment>>,
+    /// Whether the response finds it on the chip.
+    pub record: WqeRecord,
 }
 
 /// Why a send WQE cannot be executed.
@@ -179,6 +181,7 @@ pub fn decode(bytes: &[u8], service: Service) -> Result<(SendRequest, SendWqe), 
         index,
         payload,
         datagram,
+        record: WqeRecord::Unneeded,
     };
     Ok((request, wqe))
 }

@@ -1,4 +1,4 @@
-// The contract between the Ferroce function and its software, version 1.8. Printed from the
+// The contract between the Ferroce function and its software, version 1.9. Printed from the
 // declarations in hw-model/spec by ferroce spec; changes here are lost.
 
 #ifndef FERROCE_H
@@ -48,7 +48,7 @@
 // Version of this contract, major part: a driver refuses a card with another one.
 #define FERROCE_CONTRACT_MAJOR 0x1u
 // Version of this contract, minor part: grows when something is added compatibly.
-#define FERROCE_CONTRACT_MINOR 0x8u
+#define FERROCE_CONTRACT_MINOR 0x9u
 // Bytes of BAR4, the device's own memory: for memory regions near the port, and for software to
 // read and write.
 #define FERROCE_BAR4_SIZE 0x40000u
@@ -142,7 +142,7 @@
 #define FERROCE_OFFSET_CONTRACT_VERSION 0x4u
 #define FERROCE_WIDTH_CONTRACT_VERSION 0x4u
 #define FERROCE_COUNT_CONTRACT_VERSION 0x1u
-#define FERROCE_RESET_CONTRACT_VERSION 0x10008u
+#define FERROCE_RESET_CONTRACT_VERSION 0x10009u
 // PCI device ID in bits 31:16, vendor ID in bits 15:0.
 #define FERROCE_OFFSET_DEVICE_ID 0x8u
 #define FERROCE_WIDTH_DEVICE_ID 0x4u
@@ -251,7 +251,7 @@
 
 // ---- Counters: offset in BAR0 ----
 
-#define FERROCE_COUNTER_COUNT 0x43u
+#define FERROCE_COUNTER_COUNT 0x45u
 // Frames sent.
 #define FERROCE_OFFSET_COUNTER_TX_FRAMES 0x1000u
 // Bytes of the frames sent, from the Ethernet header to the ICRC.
@@ -366,7 +366,7 @@
 #define FERROCE_OFFSET_COUNTER_PUSHES_USED 0x11b8u
 // Pushed WQEs that were dropped: torn, late, not the next one, or not consistent.
 #define FERROCE_OFFSET_COUNTER_PUSHES_IGNORED 0x11c0u
-// Send WQEs read again for their completion, because they had to make room.
+// Send WQEs of READs and atomics read again for their response: there was no room for them.
 #define FERROCE_OFFSET_COUNTER_WQE_REFETCHES 0x11c8u
 // Receive WQEs taken that had been fetched before.
 #define FERROCE_OFFSET_COUNTER_RECEIVE_WQE_HITS 0x11d0u
@@ -386,6 +386,10 @@
 #define FERROCE_OFFSET_COUNTER_RX_HOLD_DROPS 0x1208u
 // Frames dropped because the receive buffer was full.
 #define FERROCE_OFFSET_COUNTER_RX_OVERFLOWS 0x1210u
+// Responder resources of READs and atomics found in the cache.
+#define FERROCE_OFFSET_COUNTER_RESPONDER_HITS 0x1218u
+// Responder resources of READs and atomics read from host memory.
+#define FERROCE_OFFSET_COUNTER_RESPONDER_MISSES 0x1220u
 
 // ---- Named values ----
 

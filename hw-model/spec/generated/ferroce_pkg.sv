@@ -1,4 +1,4 @@
-// The contract between the Ferroce function and its software, version 1.8. Printed from the
+// The contract between the Ferroce function and its software, version 1.9. Printed from the
 // declarations in hw-model/spec by ferroce spec; changes here are lost.
 //
 // A structure of n bytes is a packed struct of 8n bits; byte 0 is in bits 7:0, so that a line as it
@@ -35,7 +35,7 @@ package ferroce_pkg;
   // Version of this contract, major part: a driver refuses a card with another one.
   localparam logic [15:0] CONTRACT_MAJOR = 16'h1;
   // Version of this contract, minor part: grows when something is added compatibly.
-  localparam logic [15:0] CONTRACT_MINOR = 16'h8;
+  localparam logic [15:0] CONTRACT_MINOR = 16'h9;
   // Bytes of BAR4, the device's own memory: for memory regions near the port, and for software to
   // read and write.
   localparam logic [31:0] BAR4_SIZE = 32'h40000;
@@ -125,7 +125,7 @@ package ferroce_pkg;
   localparam logic [31:0] RESET_MAGIC = 32'h434f5246;
   // Version of the contract that the function implements.
   localparam logic [13:0] OFFSET_CONTRACT_VERSION = 14'h4;
-  localparam logic [31:0] RESET_CONTRACT_VERSION = 32'h10008;
+  localparam logic [31:0] RESET_CONTRACT_VERSION = 32'h10009;
   // PCI device ID in bits 31:16, vendor ID in bits 15:0.
   localparam logic [13:0] OFFSET_DEVICE_ID = 14'h8;
   localparam logic [31:0] RESET_DEVICE_ID = 32'hf10a1172;
@@ -194,7 +194,7 @@ package ferroce_pkg;
 
   // ---- Counters, by their number ----
 
-  localparam int COUNTER_COUNT = 67;
+  localparam int COUNTER_COUNT = 69;
   // Frames sent.
   localparam logic [7:0] COUNTER_TX_FRAMES = 8'h0;
   // Bytes of the frames sent, from the Ethernet header to the ICRC.
@@ -309,7 +309,7 @@ package ferroce_pkg;
   localparam logic [7:0] COUNTER_PUSHES_USED = 8'h37;
   // Pushed WQEs that were dropped: torn, late, not the next one, or not consistent.
   localparam logic [7:0] COUNTER_PUSHES_IGNORED = 8'h38;
-  // Send WQEs read again for their completion, because they had to make room.
+  // Send WQEs of READs and atomics read again for their response: there was no room for them.
   localparam logic [7:0] COUNTER_WQE_REFETCHES = 8'h39;
   // Receive WQEs taken that had been fetched before.
   localparam logic [7:0] COUNTER_RECEIVE_WQE_HITS = 8'h3a;
@@ -329,6 +329,10 @@ package ferroce_pkg;
   localparam logic [7:0] COUNTER_RX_HOLD_DROPS = 8'h41;
   // Frames dropped because the receive buffer was full.
   localparam logic [7:0] COUNTER_RX_OVERFLOWS = 8'h42;
+  // Responder resources of READs and atomics found in the cache.
+  localparam logic [7:0] COUNTER_RESPONDER_HITS = 8'h43;
+  // Responder resources of READs and atomics read from host memory.
+  localparam logic [7:0] COUNTER_RESPONDER_MISSES = 8'h44;
 
   // ---- Named values ----
 

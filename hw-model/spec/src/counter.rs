@@ -104,7 +104,7 @@ counters! {
     pushes_ignored, Event,
         "Pushed WQEs that were dropped: torn, late, not the next one, or not consistent.";
     wqe_refetches, Event,
-        "Send WQEs read again for their completion, because they had to make room.";
+        "Send WQEs of READs and atomics read again for their response: there was no room for them.";
     receive_wqe_hits, Event, "Receive WQEs taken that had been fetched before.";
     receive_wqe_misses, Event, "Receive WQEs taken that had to be fetched first.";
     tx_descheduled, Flow, "Turns that a QP ended with more to send; of a timed model.";
@@ -114,6 +114,8 @@ counters! {
     rx_held, Event, "Packets held in the reorder buffer because one before them was missing.";
     rx_hold_drops, Event, "Such packets dropped because the reorder buffer was full.";
     rx_overflows, Event, "Frames dropped because the receive buffer was full.";
+    responder_hits, Flow, "Responder resources of READs and atomics found in the cache.";
+    responder_misses, Flow, "Responder resources of READs and atomics read from host memory.";
 }
 
 /// Number of counters.
@@ -148,6 +150,8 @@ pub const IMPLEMENTATION_DEFINED: &[Counter] = &[
     Counter::receive_wqe_misses,
     Counter::tx_descheduled,
     Counter::tx_work_done,
+    Counter::responder_hits,
+    Counter::responder_misses,
 ];
 
 /// Returns true if the unit of counter number `index` is the implementation's own.

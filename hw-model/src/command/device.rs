@@ -10,7 +10,9 @@ use ferroce_wire::Gid;
 
 use crate::blocks::Blocks;
 use crate::command::{CommandProcessor, Failure};
+use crate::config::NicConfig;
 use crate::contexts::queue_pair_table::RESERVED_QPS;
+use crate::contexts::responder_resources::LOG_LINE_BYTES;
 use crate::limits::{LOG_MAX_RING, MAX_GIDS};
 use crate::ports::host::Host;
 use crate::ports::port::Port;
@@ -25,6 +27,12 @@ const LOG_MAX_EQES: u8 = 18;
 const LOCAL_ACK_DELAY: u8 = 4;
 /// READs and atomics of one QP, in each direction.
 pub const MAX_RD_ATOMIC: u8 = 16;
+
+/// Returns the base-2 logarithm of the queue pairs whose whole state fits on the chip: responder
+/// resources are what has room for the fewest.
+fn resident_qps(config: &NicConfig) -> u8 {
+    config.responder_cache.log_entries().min(config.log_max_qps)
+}
 
 impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B> {
     pub(super) fn query_device(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
@@ -74,9 +82,11 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
             device_memory_length: BAR4_SIZE,
             max_multicast_groups: MAX_GROUPS as u32,
             max_multicast_qps: MAX_QPS_PER_GROUP as u32,
-            // The transport state of every queue pair is on the chip.
-            log_resident_qps: config.log_max_qps,
-            log_private_bytes: 0,
+            log_resident_qps: resident_qps(config),
+            log_private_bytes: match resident_qps(config) < config.log_max_qps {
+                true => LOG_LINE_BYTES,
+                false => 0,
+            },
             ..DeviceCapabilities::default()
         }
     }
@@ -110,6 +120,11 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
         ];
         if let Some((.., offset)) = sizes.iter().find(|(log, max, _)| log > max || *log < 2) {
             return Err(Failure::parameter(*offset));
+        }
+        let has_private_area = tables.private_base != 0;
+        if !has_private_area && tables.log_qps > resident_qps(&self.config) {
+            let offset = core::mem::offset_of!(ContextTables, private_base);
+            return Err(Failure::parameter(offset));
         }
         // A driver without shared receive queues gives no table.
         if tables.log_srqs > self.config.log_max_srqs {

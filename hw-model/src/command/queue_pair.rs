@@ -170,9 +170,12 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
         }
         self.flush_pending_ack(index);
         self.forget(index);
-        let Some(qp) = self.blocks.contexts.qps.destroy(index) else {
+        let Some(mut qp) = self.blocks.contexts.qps.destroy(index) else {
             return Err(Failure::new(CommandStatus::NO_OBJECT));
         };
+        qp.reset_queues();
+        let records = qp.send.take_released();
+        self.blocks.contexts.wqe_records.give_back(records);
         if index == GSI_INDEX {
             self.port.set_gsi(false);
         }

@@ -1,20 +1,15 @@
 //! Writes CQEs in the order in which the processing units are done with them.
 
-use ferroce_spec::counter::Counter;
-use ferroce_spec::wqe::BLOCK_SIZE;
 use ferroce_units::Instant;
 use ferroce_wire::Qpn;
 
 use crate::contexts::Contexts;
 use crate::contexts::completion_queue::CompletionEntry;
-use crate::contexts::queue_pair_table::QueuePairs;
-use crate::dma::Dma;
 use crate::host_interface::HostInterface;
 use crate::ports::host::Host;
 use crate::time::edge::Edge;
 use crate::time::timing::{PLANNING_HORIZON, Timing};
 use crate::time::turn::Turn;
-use crate::wqe::cache::WqeCache;
 
 /// CQEs that wait to be written. A turn handles at most as many packets as the edges hold and a
 /// flush of two full rings, in pieces of [`crate::limits::FLUSH_PER_TURN`].
@@ -79,22 +74,13 @@ impl CompletionWriter {
         &mut self,
         turn: &mut Turn<'_, H, T>,
         contexts: &mut Contexts,
-        wqes: &mut WqeCache,
         host_interface: &mut HostInterface,
     ) -> bool {
         let mut worked = false;
         let until = turn.now + PLANNING_HORIZON;
-        while let Some((at, mut entry)) = self.edge.pop_until(until) {
+        while let Some((at, entry)) = self.edge.pop_until(until) {
             let now = turn.now;
             let mut dma = turn.dma_planned(at);
-            if !entry.in_order {
-                entry.in_order = true;
-                let ready = ready_in_order(at, &entry, &mut contexts.qps, wqes, &mut dma);
-                if ready > at {
-                    self.edge.push(ready, entry);
-                    continue;
-                }
-            }
             dma.visible = entry.after;
             if let Some(event) = contexts.cqs.write(&entry, now, &mut dma) {
                 let at = dma.at;
@@ -104,41 +90,4 @@ impl CompletionWriter {
         }
         worked
     }
-}
-
-/// Returns the time at which a CQE that is ready at `at` can be written: when its WQE is there, and
-/// behind the earlier CQEs of its queue pair.
-#[inline]
-fn ready_in_order<H: Host>(
-    at: Instant,
-    entry: &CompletionEntry,
-    qps: &mut QueuePairs,
-    wqes: &mut WqeCache,
-    dma: &mut Dma<'_, H>,
-) -> Instant {
-    let Some(qp) = qps.find(Qpn::new(entry.cqe.qpn)) else {
-        return at;
-    };
-    let mut ready = at;
-    if let Some(iova) = entry.wqe.filter(|_| wqes.is_limited())
-        && !wqes.remove(qp.index, entry.cqe.wqe_index)
-    {
-        ready = read_again(wqes, iova, dma);
-    }
-    ready = ready.max(qp.progress.completed);
-    qp.progress.completed = ready;
-    ready
-}
-
-/// Reads the WQE at `iova` again and returns the time at which it is there. Its content is known,
-/// so that a failed read changes nothing.
-#[cold]
-fn read_again<H: Host>(wqes: &mut WqeCache, iova: u64, dma: &mut Dma<'_, H>) -> Instant {
-    dma.counters.add(Counter::wqe_refetches, 1);
-    let lease = wqes.registers.take(dma.begun, dma.at);
-    dma.at = lease.at;
-    let mut block = [0; BLOCK_SIZE];
-    let _ = dma.read(iova, &mut block);
-    wqes.registers.give_back(lease, dma.at);
-    dma.at
 }

@@ -74,13 +74,7 @@ pub fn completion_entry(qp: &mut QueuePair, completion: &Completion) -> Completi
     };
     cqe.word = word;
     let after = qp.progress.visible;
-    CompletionEntry {
-        cqn,
-        cqe,
-        after,
-        wqe: None,
-        in_order: false,
-    }
+    CompletionEntry { cqn, cqe, after }
 }
 
 /// Reports to the transport that the payload of a packet could not be gathered, and on which side.

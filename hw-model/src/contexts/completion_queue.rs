@@ -31,10 +31,6 @@ pub struct CompletionEntry {
     pub cqe: Cqe,
     /// When the host sees what was written for it before.
     pub after: Instant,
-    /// IOVA of the send WQE, which is needed to make the CQE; the card may have to read it again.
-    pub wqe: Option<u64>,
-    /// It has its place behind the earlier completions of its queue pair.
-    pub in_order: bool,
 }
 
 /// All completion queues: a cache in front of the CQ context table.

@@ -125,12 +125,12 @@ pub struct TimeProgress {
     pub ready: Instant,
     /// When the host sees all that was written for it.
     pub visible: Instant,
+    /// When its last atomic is over: a responder carries them out one after the other.
+    pub executed: Instant,
     /// When its last packet is ready for the MAC.
     pub departure: Instant,
     /// Time at which its last reported packet has left the card (UC, UD).
     pub left: Instant,
-    /// When its last completion is written that had to wait for its WQE.
-    pub completed: Instant,
 }
 
 impl QueuePair {

@@ -8,6 +8,7 @@ use ferroce_units::Instant;
 use zerocopy::IntoBytes;
 
 use crate::contexts::pushed_wqes::PushedWqes;
+use crate::contexts::wqe_records::WqeRecord;
 use crate::dma::Dma;
 use crate::ports::host::{DmaError, Host};
 use crate::wqe::scatter_list::ScatterList;
@@ -35,6 +36,8 @@ pub struct SendQueue {
     /// WQEs that were pushed and are still to be executed.
     pub pushed: PushedWqes,
     outstanding: VecDeque<SendWqe>,
+    /// Records of WQEs that are no longer outstanding, to be given back.
+    released: u32,
     /// Place of the WQE that was asked for last: packets of a message come one after the other.
     cursor: usize,
 }
@@ -80,8 +83,7 @@ impl SendQueue {
             if wqe.index.wrapping_sub(front.index) < size {
                 break;
             }
-            self.outstanding.pop_front();
-            self.cursor = self.cursor.saturating_sub(1);
+            self.forget_front();
         }
         self.outstanding.push_back(wqe);
     }
@@ -121,16 +123,45 @@ impl SendQueue {
             if (front.index.wrapping_sub(index) as i32) > 0 {
                 break;
             }
-            self.outstanding.pop_front();
+            self.forget_front();
+        }
+    }
+
+    #[inline]
+    fn forget_front(&mut self) {
+        if let Some(wqe) = self.outstanding.pop_front() {
+            self.released += u32::from(wqe.record == WqeRecord::Kept);
             self.cursor = self.cursor.saturating_sub(1);
         }
     }
 
+    /// Returns true if the WQE at `index` has to be read again for its response; once.
+    #[inline]
+    pub fn take_missing(&mut self, index: u32) -> bool {
+        self.find(index);
+        match self.outstanding.get_mut(self.cursor) {
+            Some(wqe) if wqe.index == index && wqe.record == WqeRecord::Missing => {
+                wqe.record = WqeRecord::Unneeded;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes the records of WQEs that are no longer outstanding.
+    #[inline]
+    pub fn take_released(&mut self) -> u32 {
+        std::mem::take(&mut self.released)
+    }
+
     /// Forgets all WQEs and starts at index 0 again (the QP goes to RESET).
     pub fn reset(&mut self) {
-        (self.producer, self.fetched, self.cursor) = (0, 0, 0);
+        (self.producer, self.fetched) = (0, 0);
         self.pushed.clear();
-        self.outstanding.clear();
+        while !self.outstanding.is_empty() {
+            self.forget_front();
+        }
+        self.cursor = 0;
     }
 }
 

@@ -34,9 +34,9 @@ section! {
 }
 
 section! {
-    /// Send WQEs of requests that are in flight, kept for their completion.
+    /// Send WQEs of READs and atomics, kept until their response has come.
     WqeCache {
-        /// Requests whose WQE stays on the card; a request beyond it fetches its WQE again.
+        /// READs and atomics whose WQE stays on the card; one beyond it fetches its WQE again.
         entries: u32, "WQEs", range::SOME;
         /// WQEs that may be fetched again at once.
         mshrs: u32, "misses", range::SOME;
@@ -62,11 +62,13 @@ pub struct Caches {
     pub cqc: ContextCache,
     /// SRQ contexts.
     pub srqc: ContextCache,
+    /// Responder resources of READs and atomics, a line for each QP.
+    pub responder: ContextCache,
     /// Memory protection table: key to region.
     pub mpt: ContextCache,
     /// Memory translation table, in lines of eight pages.
     pub mtt: ContextCache,
-    /// Send WQEs in flight.
+    /// Send WQEs of READs and atomics in flight.
     pub wqe: WqeCache,
     /// Receive WQEs.
     pub receive: ReceiveCache,
@@ -85,6 +87,8 @@ section! {
         receive_cycles: u32, "cycles", range::CYCLES;
         /// Occupancy of a unit per request message that it receives, on top of its packets.
         request_cycles: u32, "cycles", range::CYCLES;
+        /// Occupancy of a unit per packet of a READ response of several, on top of the packet.
+        response_cycles: u32, "cycles", range::CYCLES;
         /// Latency of a unit: from a WQE or packet to what it makes of it.
         latency_cycles: u32, "cycles", range::CYCLES;
         /// Packets that the scheduler lets a QP send before the next QP has its turn.
@@ -137,7 +141,7 @@ section! {
         push_blocks: u32, "blocks", Range::Between(0.0, 64.0);
         /// Several CQEs may share one 64-byte write. Not modelled yet: no effect.
         cqe_compression: bool, "", range::FLAG;
-        /// How long an atomic in the card's own memory keeps its address.
+        /// How long an atomic keeps its address behind the read of host memory: execution and write.
         atomic_cycles: u32, "cycles", range::CYCLES;
         /// Atomics on different addresses that may wait for host memory at once.
         atomic_units: u32, "atomics", range::SOME;

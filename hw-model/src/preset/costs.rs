@@ -22,6 +22,8 @@ use ferroce_units::random::Random;
 
 use crate::preset::Preset;
 
+/// Hardware threads of a core, where [`Preset::host`] says that they share it.
+const THREADS_PER_CORE: u32 = 2;
 /// Bytes of what inline copies and pushes are counted in.
 const BLOCK: u64 = 64;
 
@@ -85,6 +87,36 @@ impl Costs {
             lock: duration(host.lock_ns),
             handoff: duration(host.lock_handoff_ns),
             jitter: duration(host.jitter_ns),
+        }
+    }
+
+    /// Returns the costs of thread `number` of `threads` on a host whose threads are bound to
+    /// processors in turn, first one on each core.
+    pub fn of_thread(preset: &Preset, number: u32, threads: u32) -> Self {
+        let costs = Self::new(preset);
+        let cores = preset.host.cpus.div_ceil(THREADS_PER_CORE);
+        match number >= cores || number + cores < threads {
+            true => costs.scaled(preset.host.shared_core_factor),
+            false => costs,
+        }
+    }
+
+    /// Returns the costs with everything that the processor works on multiplied by `factor`.
+    fn scaled(self, factor: f64) -> Self {
+        let scale = |cost: Duration| Duration::from_ps((cost.as_ps() as f64 * factor) as u64);
+        Self {
+            post: scale(self.post),
+            doorbell: scale(self.doorbell),
+            push_block: scale(self.push_block),
+            inline_block: scale(self.inline_block),
+            post_receive: scale(self.post_receive),
+            poll_hit: scale(self.poll_hit),
+            poll_miss: scale(self.poll_miss),
+            memory_poll: scale(self.memory_poll),
+            system_call: scale(self.system_call),
+            cm_command: scale(self.cm_command),
+            lock: scale(self.lock),
+            ..self
         }
     }
 
@@ -161,6 +193,26 @@ mod tests {
         assert_eq!(costs.doorbell_of(3), Duration::from_ns(180));
         assert_eq!(costs.poll_of(0), Duration::from_ns(10));
         assert_eq!(costs.poll_of(16), Duration::from_ns(320));
+    }
+
+    /// Goal: threads share cores only when there are more of them than cores, and then in pairs.
+    #[test]
+    fn threads_beyond_the_cores_share_them() {
+        let mut preset = Preset::load("functional").expect("built in");
+        for (key, value) in [
+            ("host.cpus", "8"),
+            ("host.shared_core_factor", "2.5"),
+            ("host.post_ns", "40"),
+        ] {
+            preset.set(key, value).expect("a parameter");
+        }
+        let posts = |threads: u32| -> Vec<u64> {
+            let of = |number| Costs::of_thread(&preset, number, threads).post.as_ns();
+            (0..threads).map(of).collect()
+        };
+        assert_eq!(posts(4), [40; 4]);
+        assert_eq!(posts(6), [100, 100, 40, 40, 100, 100]);
+        assert_eq!(posts(8), [100; 8]);
     }
 
     #[test]

@@ -30,6 +30,7 @@ impl Preset {
             srqc_cache: shape(&cache.srqc),
             mpt_cache: shape(&cache.mpt),
             mtt_cache: shape(&cache.mtt),
+            responder_cache: shape(&cache.responder),
             quantum_packets: self.units.quantum_packets,
             fetch_blocks: self.datapath.fetch_blocks,
             fetch_slots: self.datapath.fetch_slots as usize,
@@ -45,7 +46,7 @@ impl Preset {
             edge_capacity: self.datapath.edge_items as usize,
             egress_packets: self.datapath.egress_packets as usize,
             atomic_units: byte(self.datapath.atomic_units),
-            device_atomic: ClockDomain::from_mhz(self.clock.core_mhz)
+            atomic_execution: ClockDomain::from_mhz(self.clock.core_mhz)
                 .cycles(self.datapath.atomic_cycles),
             global_atomics: self.pcie.atomic_ops,
             cq_resize: true,

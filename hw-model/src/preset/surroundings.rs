@@ -104,6 +104,8 @@ section! {
     Host {
         /// Processors, and so threads that run at once.
         cpus: u32, "threads", Range::Between(1.0, 4096.0);
+        /// Factor of a processor's times while the other thread of its core runs, too.
+        shared_core_factor: f64, "", Range::Between(1.0, 10.0);
         /// Post of one work request, without its doorbell.
         post_ns: f64, "ns", range::NS;
         /// Doorbell: record, barrier, store to the card.

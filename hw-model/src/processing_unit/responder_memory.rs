@@ -11,6 +11,7 @@ use ferroce_wire::RKey;
 use crate::contexts::queue_pair::{QueuePair, uses_srq};
 use crate::contexts::shared_receive_queue::{SharedReceiveQueues, TakeError};
 use crate::contexts::work_queue::ReceiveFetch;
+use crate::contexts::wqe_records::WqeRecords;
 use crate::dma::{ATOMIC_BYTES, Dma};
 use crate::ports::host::Host;
 use crate::processing_unit::global_route_header::{global_route_header, is_ipv4};
@@ -31,6 +32,8 @@ pub struct MemoryBlocks<'a, 'd, H: Host, M> {
     pub dma: &'a mut Dma<'d, H>,
     /// How receive WQEs are fetched.
     pub receive_fetch: ReceiveFetch,
+    /// WQEs of READs and atomics in flight.
+    pub wqe_records: &'a mut WqeRecords,
     /// What has happened to a shared receive queue: its number goes with it.
     pub srq_event: Option<(EventType, u32)>,
 }
@@ -119,7 +122,7 @@ pub fn execute<H: Host, M: TranslationTable>(
         } => {
             let place = (r_key, virtual_address, ATOMIC_BYTES as u64);
             let access = remote_access(qp, srqn, place, RemoteAccess::Atomic, blocks);
-            atomic(access, operation, blocks)
+            atomic(qp, access, operation, blocks)
         }
         MemoryOp::Invalidate { r_key, srqn } => invalidate(qp, r_key, srqn, blocks),
     }
@@ -162,17 +165,22 @@ fn remote_access<H: Host, M: TranslationTable>(
     })
 }
 
-/// Executes an atomic operation on what `access` allows.
+/// Executes an atomic operation on what `access` allows, behind earlier ones of the queue pair.
 fn atomic<H: Host, M: TranslationTable>(
+    qp: &mut QueuePair,
     access: Option<Access>,
     operation: AtomicOperation,
     blocks: &mut MemoryBlocks<'_, '_, H, M>,
 ) -> MemoryAnswer {
     let operation = dma_atomic(operation);
+    blocks.dma.at = blocks.dma.at.max(qp.progress.executed);
     let executed =
         access.and_then(|access| blocks.memory.atomic(&access, operation, blocks.dma).ok());
     match executed {
-        Some(original) => MemoryAnswer::Atomic(original),
+        Some(executed) => {
+            qp.progress.executed = executed.until;
+            MemoryAnswer::Atomic(executed.original)
+        }
         None => MemoryAnswer::Failed,
     }
 }
@@ -268,6 +276,10 @@ fn write_response<H: Host, M: TranslationTable>(
     blocks: &mut MemoryBlocks<'_, '_, H, M>,
 ) -> MemoryAnswer {
     let pd = qp.pd();
+    if qp.send.take_missing(request) {
+        let iova = qp.send.address(request);
+        blocks.wqe_records.read_again(iova, blocks.dma);
+    }
     match qp.send.payload(request) {
         Some(SendPayload::Memory(list)) => {
             let written = blocks.memory.scatter(pd, list, offset, bytes, blocks.dma);

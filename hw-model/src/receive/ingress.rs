@@ -62,9 +62,11 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
                 payload: parsed.payload,
                 frame,
             };
+            let opcode = inbound.headers.bth.opcode;
             let work = Work {
                 bytes: inbound.payload.len() as u32,
-                messages: u32::from(inbound.headers.bth.opcode.begins_request()),
+                messages: u32::from(opcode.begins_request()),
+                continues_read: opcode.is_part_of_read_response(),
             };
             let unit = unit_of(&inbound, ports.results.scheduler);
             let ready = turn.reserve(at, Stage::Receive(unit), work);
@@ -214,7 +216,11 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
         let now = turn.now;
         let mut dma = turn.dma();
         let contexts = &mut *ports.contexts;
-        if contexts.qps.touch(index, &mut dma).is_err() {
+        let mut there = contexts.qps.touch(index, &mut dma);
+        if inbound.headers.bth.opcode.takes_responder_resource() {
+            there = there.and_then(|()| contexts.responder.touch(index, &mut dma));
+        }
+        if there.is_err() {
             let syndrome = FatalSyndrome::CONTEXT_TABLE_DMA;
             let events = &mut *ports.results.host_interface;
             events.fail(now, turn.timing, syndrome);
@@ -230,6 +236,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
             srqs: &mut contexts.srqs,
             dma: &mut dma,
             receive_fetch: self.receive_fetch,
+            wqe_records: &mut contexts.wqe_records,
             srq_event: None,
         };
         let is_held = process_packet(now, qp, inbound, &mut blocks);

@@ -44,13 +44,19 @@ pub struct Work {
     pub bytes: u32,
     /// Messages, or WQEs, that begin with the item.
     pub messages: u32,
+    /// True if the item is one of several packets of a READ response.
+    pub continues_read: bool,
 }
 
 impl Work {
     /// Passing `bytes` on.
     #[inline]
     pub const fn bytes(bytes: u32) -> Self {
-        Self { bytes, messages: 0 }
+        Self {
+            bytes,
+            messages: 0,
+            continues_read: false,
+        }
     }
 }
 

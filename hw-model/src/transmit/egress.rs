@@ -107,6 +107,10 @@ impl Transmit {
             return false;
         }
         let mut dma = turn.dma_planned(ready);
+        if matches!(packet.payload, Payload::ReadResponse { .. }) {
+            // What fails here fails again with the next request, and is reported then.
+            let _ = contexts.responder.touch(index, &mut dma);
+        }
         let leaves = ports.host_interface.link_is_up()
             && (!qp.is_datagram() || datagram::aim(qp, packet.request, &contexts.gids));
         let srqn = shared_queue_of(&packet.payload);

@@ -39,9 +39,10 @@ impl Transmit {
             turn.now,
             &mut ports.contexts.qps,
             &ports.contexts.gids,
-            &mut self.wqes,
+            &mut ports.contexts.wqe_records,
             turn.counters,
         ) {
+            self.fetch_ahead(turn, index, ports);
             let (contexts, mut results) = ports.results(&mut self.scheduler);
             results.settle_active(turn, contexts, index);
             worked = true;
@@ -58,6 +59,25 @@ impl Transmit {
             worked = true;
         }
         worked
+    }
+
+    /// Fetches the next WQEs of a queue pair, if there are some: the fetch engine does not wait for
+    /// a turn of the processing unit.
+    fn fetch_ahead<H: Host, T: Timing, P: Port, M>(
+        &mut self,
+        turn: &mut Turn<'_, H, T>,
+        index: u32,
+        ports: &mut TransmitPorts<'_, P, M>,
+    ) {
+        let contexts = &mut *ports.contexts;
+        let waits = contexts.qps.get_mut(index);
+        if let Some(qp) = waits.filter(|qp| qp.send.waiting() > 0) {
+            let mut dma = Dma::new(turn.host, turn.counters, turn.now);
+            let records = &mut contexts.wqe_records;
+            let gids = &contexts.gids;
+            self.fetch
+                .fetch(turn.now, qp, gids, records, &mut dma, turn.timing);
+        }
     }
 
     /// Serves queue pairs that have work: WQE fetch, transport, packetizer, MAC. Returns true if
@@ -184,7 +204,7 @@ impl Transmit {
             now,
             qp,
             &contexts.gids,
-            &mut self.wqes,
+            &mut contexts.wqe_records,
             &mut dma,
             turn.timing,
         );

@@ -12,6 +12,7 @@ use ferroce_wire::Qpn;
 use crate::contexts::pushed_wqes::NextWqes;
 use crate::contexts::queue_pair::QueuePair;
 use crate::contexts::queue_pair_table::QueuePairs;
+use crate::contexts::wqe_records::{WqeRecord, WqeRecords};
 use crate::counters::Counters;
 use crate::dma::Dma;
 use crate::limits::MAX_GIDS;
@@ -19,7 +20,6 @@ use crate::ports::host::Host;
 use crate::time::edge::Edge;
 use crate::time::timing::{Stage, Timing, Work};
 use crate::transmit::datagram;
-use crate::wqe::cache::WqeCache;
 use crate::wqe::{SendPayload, SendWqe, WqeError, block_count, decode};
 
 /// A fetch that is under way.
@@ -67,7 +67,7 @@ impl WqeFetch {
         now: Instant,
         qp: &mut QueuePair,
         gids: &[AddressEntry; MAX_GIDS],
-        wqes: &mut WqeCache,
+        records: &mut WqeRecords,
         dma: &mut Dma<'_, H>,
         timing: &mut T,
     ) -> bool {
@@ -105,10 +105,11 @@ impl WqeFetch {
         let work = Work {
             bytes: bytes.len() as u32,
             messages: blocks,
+            continues_read: false,
         };
         let ready = timing.reserve(now, arrival, Stage::Fetch, work);
         if ready <= now {
-            accept_batch(now, qp, gids, bytes, wqes, dma.counters);
+            accept_batch(now, qp, gids, bytes, records, dma.counters);
             return true;
         }
         self.free.pop();
@@ -136,7 +137,7 @@ impl WqeFetch {
         now: Instant,
         qps: &mut QueuePairs,
         gids: &[AddressEntry; MAX_GIDS],
-        wqes: &mut WqeCache,
+        records: &mut WqeRecords,
         counters: &mut Counters,
     ) -> Option<u32> {
         let fetch = self.under_way.pop(now)?;
@@ -146,7 +147,7 @@ impl WqeFetch {
         if let Some(qp) = owner {
             qp.fetching = false;
             let bytes = &self.buffers[fetch.slot][..fetch.blocks as usize * BLOCK_SIZE];
-            accept_batch(now, qp, gids, bytes, wqes, counters);
+            accept_batch(now, qp, gids, bytes, records, counters);
         }
         Some(fetch.qp)
     }
@@ -198,17 +199,13 @@ fn accept_batch(
     qp: &mut QueuePair,
     gids: &[AddressEntry; MAX_GIDS],
     bytes: &[u8],
-    wqes: &mut WqeCache,
+    records: &mut WqeRecords,
     counters: &mut Counters,
 ) {
     let mut rest = bytes;
     while !rest.is_empty() && qp.transport.can_accept_send() {
-        let index = qp.send.fetched;
-        match accept(now, qp, gids, rest) {
-            Ok(used) => {
-                wqes.insert(qp.index, index);
-                rest = &rest[used..];
-            }
+        match accept(now, qp, gids, rest, records) {
+            Ok(used) => rest = &rest[used..],
             // The rest of this WQE was rung but lies behind the batch: next time.
             Err(WqeError::Blocks(b))
                 if usize::from(b) <= MAX_BLOCKS && b > 0 && u32::from(b) <= qp.send.waiting() =>
@@ -284,11 +281,15 @@ fn accept(
     qp: &mut QueuePair,
     gids: &[AddressEntry; MAX_GIDS],
     rest: &[u8],
+    records: &mut WqeRecords,
 ) -> Result<usize, WqeError> {
     let available = (rest.len() / BLOCK_SIZE) as u32;
     let blocks = block_count(rest, qp.send.fetched, available)?;
     let used = usize::from(blocks) * BLOCK_SIZE;
-    let (request, wqe) = decode(&rest[..used], qp.transport.service())?;
+    let (request, mut wqe) = decode(&rest[..used], qp.transport.service())?;
+    if request.operation.fetches() {
+        wqe.record = records.take();
+    }
     qp.send.fetched = qp.send.fetched.wrapping_add(u32::from(blocks));
     let goes_nowhere = wqe
         .datagram
@@ -329,6 +330,7 @@ fn reject(now: Instant, qp: &mut QueuePair, status: CompletionStatus) {
         index,
         payload,
         datagram: None,
+        record: WqeRecord::Unneeded,
     };
     post(now, qp, request, wqe);
     qp.transport.fail_send(now, index, status);

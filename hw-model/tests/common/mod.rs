@@ -312,6 +312,7 @@ pub mod place {
     pub const SRQC: u64 = 0x13_0000;
     pub const MPT: u64 = 0x14_0000;
     pub const MTT: u64 = 0x15_0000;
+    pub const PRIVATE: u64 = 0x16_0000;
     pub const DATA: u64 = 0x40_0000;
     pub const DATA_SIZE: u64 = 0x40_0000;
 }
@@ -458,6 +459,7 @@ impl<T: Timing> Machine<T> {
             srqc_base: place::SRQC,
             mpt_base: place::MPT,
             mtt_base: place::MTT,
+            private_base: place::PRIVATE,
             log_qps: LOG_TABLE,
             log_cqs: LOG_TABLE,
             log_srqs: LOG_TABLE,

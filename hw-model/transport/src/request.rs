@@ -111,7 +111,7 @@ impl SendOperation {
     }
 
     /// Returns true if the request is answered with data rather than with an acknowledge.
-    pub(crate) const fn fetches(self) -> bool {
+    pub const fn fetches(self) -> bool {
         self.is_read() || self.is_atomic()
     }
 

@@ -40,6 +40,32 @@ impl Opcode {
         }
     }
 
+    /// Returns true if it is a request that takes a responder resource (IBTA vol 1, 9.4.4).
+    #[inline]
+    #[must_use]
+    pub const fn takes_responder_resource(self) -> bool {
+        match self.parse() {
+            Some(properties) => matches!(
+                properties.operation,
+                Operation::RdmaReadRequest | Operation::CompareSwap | Operation::FetchAdd
+            ),
+            None => false,
+        }
+    }
+
+    /// Returns true if it is one of several packets of a READ response.
+    #[inline]
+    #[must_use]
+    pub const fn is_part_of_read_response(self) -> bool {
+        match self.parse() {
+            Some(properties) => {
+                matches!(properties.operation, Operation::RdmaReadResponse)
+                    && !matches!(properties.position, Position::Only)
+            }
+            None => false,
+        }
+    }
+
     /// The lower five bits; None if the operation has no such position.
     const fn within_service(operation: Operation, position: Position) -> Option<u8> {
         Some(match (operation, position) {

@@ -20,6 +20,8 @@ const GAP_BYTES: u32 = 12;
 struct Cost {
     per_item: Duration,
     per_message: Duration,
+    /// On top of that, for one of several packets of a READ response.
+    per_response: Duration,
     latency: Duration,
 }
 
@@ -118,6 +120,7 @@ impl Costs {
         let pipelined = |interval: u32, latency: u32| Cost {
             per_item: core.cycles(interval),
             per_message: Duration::ZERO,
+            per_response: Duration::ZERO,
             latency: core.cycles(latency),
         };
         Self {
@@ -129,6 +132,7 @@ impl Costs {
             transmit: Cost {
                 per_item: core.cycles(units.transmit_cycles),
                 per_message: core.cycles(units.message_cycles),
+                per_response: Duration::ZERO,
                 latency: core.cycles(units.latency_cycles + path.lookup_cycles),
             },
             packetize: pipelined(
@@ -139,6 +143,7 @@ impl Costs {
             receive: Cost {
                 per_item: core.cycles(units.receive_cycles),
                 per_message: core.cycles(units.request_cycles),
+                per_response: core.cycles(units.response_cycles),
                 latency: core.cycles(units.latency_cycles + path.lookup_cycles),
             },
             completion: pipelined(
@@ -197,6 +202,7 @@ impl Timing for Timed {
             // A fetch brings several WQEs, which are taken apart one after the other.
             Stage::Fetch => occupancy = Duration(occupancy.0 * u64::from(work.messages)),
             _ if work.messages > 0 => occupancy = occupancy + cost.per_message,
+            _ if work.continues_read => occupancy = occupancy + cost.per_response,
             _ => {}
         }
         let begin = block.reserve(now, self.core.edge(at), occupancy);

@@ -2,7 +2,7 @@
 
 use ferroce_spec::counter::Counter;
 use ferroce_transport::AtomicOperation;
-use ferroce_units::Duration;
+use ferroce_units::{Duration, Instant};
 
 use super::{MemoryUnit, count_fault, is_in_host_memory, on_chip};
 use crate::config::NicConfig;
@@ -18,13 +18,23 @@ use crate::translation::protection::ProtectionFault;
 /// which are under way at once seldom share a lock: a card compares addresses.
 const LOCKS: usize = 4096;
 
+/// An atomic that was carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Executed {
+    /// What was in memory before. The flow has it before `until`.
+    pub original: u64,
+    /// When the new value is written: until then no other atomic of the queue pair, or on this
+    /// address, begins.
+    pub until: Instant,
+}
+
 /// The unit that carries atomics out, one after the other on the same address.
 #[derive(Debug)]
 pub struct AtomicsUnit {
     /// With PCIe AtomicOps; see [`NicConfig::global_atomics`].
     global: bool,
-    /// What an atomic in the device's own memory takes.
-    device_atomic: Duration,
+    /// How long an operand that is there keeps its address: execution and locked write.
+    execution: Duration,
     /// By hash of the address: one atomic at a time.
     locks: Box<[PipelineStage]>,
     /// For the atomics that are under way.
@@ -36,33 +46,47 @@ impl AtomicsUnit {
     pub fn new(config: &NicConfig) -> Self {
         Self {
             global: config.global_atomics,
-            device_atomic: config.device_atomic,
+            execution: config.atomic_execution,
             locks: vec![PipelineStage::default(); LOCKS].into_boxed_slice(),
             registers: Registers::new(usize::from(config.atomic_units)),
         }
     }
 
     /// An atomic in host memory: behind those on the same address, and as soon as there is room.
+    ///
+    /// The flow goes on when the operand has been read, because the response carries what was there
+    /// before. The address stays locked until the new value is written.
     fn execute<H: Host>(
         &mut self,
         iova: u64,
         operation: DmaAtomic,
         dma: &mut Dma<'_, H>,
-    ) -> Result<u64, DmaError> {
+    ) -> Result<Executed, DmaError> {
+        let execution = self.execution_behind_read();
         let lease = self.registers.take(dma.begun, dma.at);
         let lock = &mut self.locks[lock_of(iova)];
         dma.at = lock.wait(dma.begun, lease.at);
         let start = dma.at;
         let original = dma.atomic(iova, operation, self.global)?;
-        lock.reserve(dma.begun, start, dma.at - start);
-        self.registers.give_back(lease, dma.at);
-        Ok(original)
+        let until = dma.at + execution;
+        lock.reserve(dma.begun, start, until - start);
+        self.registers.give_back(lease, until);
+        Ok(Executed { original, until })
     }
 
     /// An atomic in the device's memory: moves the flow to when it is over.
     fn execute_on_chip<H: Host>(&mut self, offset: u64, dma: &mut Dma<'_, H>) {
         let lock = &mut self.locks[lock_of(offset)];
-        dma.at = lock.reserve(dma.begun, dma.at, self.device_atomic) + self.device_atomic;
+        dma.at = lock.reserve(dma.begun, dma.at, self.execution) + self.execution;
+    }
+
+    /// Returns how long an address of host memory is locked behind its read. With PCIe AtomicOps
+    /// the host executes.
+    fn execution_behind_read(&self) -> Duration {
+        match self.global {
+            true => Duration::ZERO,
+            false => self.execution,
+        }
     }
 }
 
@@ -82,7 +106,7 @@ pub fn dma_atomic(operation: AtomicOperation) -> DmaAtomic {
 }
 
 impl<M: TranslationTable> MemoryUnit<M> {
-    /// Carries an atomic operation out; returns what was in memory before.
+    /// Carries an atomic operation out.
     ///
     /// The access is of eight bytes. Memory holds the value in the host's byte order, also the
     /// device's own memory: the program on the host reads it. A null region always holds zero.
@@ -91,7 +115,7 @@ impl<M: TranslationTable> MemoryUnit<M> {
         access: &Access,
         operation: DmaAtomic,
         dma: &mut Dma<'_, H>,
-    ) -> Result<u64, ProtectionFault> {
+    ) -> Result<Executed, ProtectionFault> {
         let result = self.atomic_checked(access, operation, dma);
         if result.is_ok() {
             dma.counters.add(Counter::atomics, 1);
@@ -104,7 +128,7 @@ impl<M: TranslationTable> MemoryUnit<M> {
         access: &Access,
         operation: DmaAtomic,
         dma: &mut Dma<'_, H>,
-    ) -> Result<u64, ProtectionFault> {
+    ) -> Result<Executed, ProtectionFault> {
         let address = access.address;
         let entry = self.mpt.check(access, dma)?;
         if !is_in_host_memory(entry) {
@@ -113,10 +137,14 @@ impl<M: TranslationTable> MemoryUnit<M> {
                     (offset, apply(operation, bytes))
                 }
                 Some(_) => return Err(ProtectionFault::Alignment { address }),
-                None => return Ok(0),
+                None => {
+                    let (original, until) = (0, dma.at);
+                    return Ok(Executed { original, until });
+                }
             };
             self.atomics.execute_on_chip(offset, dma);
-            return Ok(original);
+            let until = dma.at;
+            return Ok(Executed { original, until });
         }
         // The virtual address is a multiple of eight; the region or window need not begin at one.
         // A page does, and so an aligned operand does not cross its end.

@@ -131,7 +131,7 @@ impl<'a> Run<'a> {
         Job {
             thread: SimThread::new(
                 (side.thread, self.plan.threads == 1),
-                Costs::new(&self.spec.preset),
+                Costs::of_thread(&self.spec.preset, side.thread, self.plan.threads),
                 random,
             ),
             side: Rc::clone(side),
