@@ -74,8 +74,8 @@ fn every_parameter_has_an_origin_and_a_source() {
     }
 }
 
-/// Returns what is wrong with the first lines of a preset: the description and the first line of its
-/// file, of which both or none begin with `guessed:`.
+/// Returns what is wrong with the first lines of a preset: the description, and the first line of
+/// its file. Both or none begin with `guessed:`.
 fn wrong_first_lines(preset: &Preset, text: &str) -> Option<String> {
     let share = preset.guessed_share();
     let name = preset.name();
