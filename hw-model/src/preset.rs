@@ -31,6 +31,9 @@ use section::Section;
 use surroundings::{Host, Iommu, Link, Memory, Pcie};
 pub use value::{Kind, Range, Value};
 
+/// A preset of whose values more than this share is guessed says so in its first line: `guessed:`.
+pub const MOSTLY_GUESSED: f64 = 0.6;
+
 /// Where a value comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
@@ -237,6 +240,12 @@ impl Preset {
     /// Returns its description, in one line.
     pub fn about(&self) -> &str {
         &self.about
+    }
+
+    /// Returns the share of its values for which no source is known.
+    pub fn guessed_share(&self) -> f64 {
+        let guesses = |one: &Parameter<'_>| one.origin == Origin::Guess;
+        self.parameters().filter(guesses).count() as f64 / self.parameters().count() as f64
     }
 
     /// All parameters, in the order of declaration.

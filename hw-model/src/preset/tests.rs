@@ -74,6 +74,41 @@ fn every_parameter_has_an_origin_and_a_source() {
     }
 }
 
+/// Returns what is wrong with the first lines of a preset: the description, and the first line of
+/// its file. Both or none begin with `guessed:`.
+fn wrong_first_lines(preset: &Preset, text: &str) -> Option<String> {
+    let share = preset.guessed_share();
+    let name = preset.name();
+    let about = preset.about().starts_with("guessed: ");
+    let first = text.starts_with("# guessed: ");
+    if about != first {
+        return Some(format!("{name}: `about` and first line differ"));
+    }
+    if share > MOSTLY_GUESSED && !about {
+        let limit = MOSTLY_GUESSED;
+        return Some(format!("{name}: {share:.2} is guessed, limit {limit}"));
+    }
+    None
+}
+
+/// Goal: a list of the presets shows which cards are guessed. Method: every preset of the project;
+/// then one without the word, and one with it on the first line only.
+#[test]
+fn a_preset_that_is_mostly_guessed_says_so_in_its_first_line() {
+    for (name, text) in builtin::PRESETS {
+        let preset = Preset::load(name).expect("built-in presets load");
+        assert_eq!(wrong_first_lines(&preset, text), None);
+    }
+    let text = builtin::find(builtin::PRESETS, "bf3-400g").expect("it is built in");
+    let silent = text.replace("guessed: ", "");
+    let half = text.replace("about = \"guessed: ", "about = \"");
+    for (text, problem) in [(&silent, "is guessed, limit"), (&half, "differ")] {
+        let preset = Preset::parse("silent", text).expect("it is valid but for the word");
+        let wrong = wrong_first_lines(&preset, text).expect("the word is missing");
+        assert!(wrong.contains(problem), "{wrong}");
+    }
+}
+
 #[test]
 fn functional_is_the_functional_nic() {
     let preset = Preset::load("functional").expect("built-in presets load");

@@ -7,6 +7,7 @@
 //! - [`wire_limit`]: what the headers leave of a link.
 //! - [`experiment`]: what to run on the model to repeat a measurement.
 //!   [`comparison`]: a table beside the figures of the model.
+//! - [`pairs`]: the preset that each built-in table is compared with.
 //!
 //! [`parse`] reads any of these formats.
 
@@ -14,6 +15,7 @@ pub mod builtin;
 pub mod comparison;
 pub mod csv;
 pub mod experiment;
+pub mod pairs;
 pub mod perftest;
 pub mod perftest_json;
 pub mod table;

@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use ferroce_lab::reference::comparison::{self, Comparison};
+use ferroce_lab::reference::comparison::{self, Comparison, Line};
 use ferroce_lab::reference::experiment::Harness;
-use ferroce_lab::reference::{self, Table, builtin};
+use ferroce_lab::reference::{self, Table, builtin, pairs};
 use ferroce_lab::report::json_text;
 use ferroce_lab::validate::parallel;
 use ferroce_model::preset::Preset;
@@ -13,7 +13,7 @@ use ferroce_model::preset::Preset;
 #[derive(Debug, clap::Args)]
 pub struct Compare {
     /// Preset, perhaps with a host profile: `cx5-100g`, `cx5-100g@k8s-1ghz`
-    #[arg(required_unless_present = "list")]
+    #[arg(required_unless_present_any = ["list", "all"])]
     preset: Option<String>,
     /// Names of built-in tables: `cx3_qdr40_ib_write_bw`
     tables: Vec<String>,
@@ -26,6 +26,9 @@ pub struct Compare {
     /// Lists the built-in tables
     #[arg(long)]
     list: bool,
+    /// Compares every built-in table with its preset, one line for each
+    #[arg(long, conflicts_with_all = ["preset", "tables", "measured", "list", "json"])]
+    all: bool,
 }
 
 impl Compare {
@@ -33,6 +36,9 @@ impl Compare {
         if self.list {
             list();
             return Ok(());
+        }
+        if self.all {
+            return all();
         }
         let name = self.preset.as_deref().unwrap_or_default();
         let preset = Preset::load(name).map_err(|error| error.to_string())?;
@@ -78,6 +84,46 @@ pub(super) fn tables_of_file(file: &str) -> Result<Vec<Table>, String> {
     let text = fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
     let name = file.rsplit('/').next().unwrap_or(file);
     reference::parse(name, &text).map_err(|error| format!("{file}: {error}"))
+}
+
+/// Prints the errors of every table that is compared, and why others are not.
+fn all() -> Result<(), String> {
+    let mut work = Vec::new();
+    for (table, pair) in pairs::PAIRS {
+        match pair {
+            Ok(name) => {
+                let preset = Preset::load(name).map_err(|error| error.to_string())?;
+                let tables = builtin::find(table).into_iter();
+                work.extend(tables.map(|table| (*name, preset.clone(), table)));
+            }
+            Err(reason) => println!("{table:<44} not compared: {reason}"),
+        }
+    }
+    let lines = parallel::map(&work, |(name, preset, table)| {
+        let comparison = comparison::compare(&Harness, preset, table);
+        comparison.map(|comparison| line_of(name, &comparison))
+    });
+    let lines = lines.into_iter().collect::<Result<Vec<_>, _>>()?;
+    println!(
+        "{:<44} {:<24} {:>5} {:>8} {:>8}  at bytes",
+        "table", "preset", "sizes", "median", "largest"
+    );
+    for line in lines {
+        println!("{line}");
+    }
+    Ok(())
+}
+
+/// Returns one line: table, preset, number of sizes, median of the errors' magnitudes, and the
+/// largest error with its sign and size.
+fn line_of(preset: &str, comparison: &Comparison) -> String {
+    let (median, _) = comparison.summary();
+    let magnitude = |line: &&Line| line.error_percent().abs();
+    let worst = comparison.lines.iter();
+    let worst = worst.max_by(|a, b| magnitude(a).total_cmp(&magnitude(b)));
+    let (largest, bytes) = worst.map_or((0.0, 0), |line| (line.error_percent(), line.bytes));
+    let (table, count) = (&comparison.table, comparison.lines.len());
+    format!("{table:<44} {preset:<24} {count:>5} {median:>6.1} % {largest:>+6.1} %  {bytes}")
 }
 
 fn list() {
