@@ -6,7 +6,8 @@
 //! - [`builtin`]: the tables of `sim/lab/reference`, which are part of the binary.
 //! - [`wire_limit`]: what the headers leave of a link.
 //! - [`experiment`]: what to run on the model to repeat a measurement.
-//!   [`comparison`]: a table beside the figures of the model.
+//!   [`comparison`]: a table beside the figures of the model; [`size_class`]: its errors for small,
+//!   middle and large messages.
 //!
 //! [`parse`] reads any of these formats.
 
@@ -16,6 +17,7 @@ pub mod csv;
 pub mod experiment;
 pub mod perftest;
 pub mod perftest_json;
+pub mod size_class;
 pub mod table;
 pub mod table_csv;
 pub mod wire_limit;
