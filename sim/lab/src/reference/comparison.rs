@@ -284,8 +284,8 @@ mod tests {
             [SizeClass::Small, SizeClass::Knee, SizeClass::Plateau]
         );
         let text = bandwidth.text();
-        assert!(text.contains("\n  small    2 to 512: 9 sizes"), "{text}");
-        assert!(text.contains("\n  plateau  4 KiB to 8 MiB"), "{text}");
+        assert!(text.contains("\n  small    2 to 128: 7 sizes"), "{text}");
+        assert!(text.contains("\n  plateau  2 KiB to 8 MiB"), "{text}");
         let json = bandwidth.json();
         assert_eq!(json["classes"][1]["class"], "knee", "{json}");
         assert_eq!(json["sizes"][0]["class"], "small", "{json}");
