@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use super::figure::Figure;
 use super::svg::{self, escape};
+use crate::validate::basis::Kind;
 use crate::validate::listing::{self, Line};
+use crate::validate::tally::Tally;
 use crate::validate::{Outcome, Verdict};
 
 const STYLE: &str = include_str!("page.css");
@@ -70,15 +72,19 @@ fn introduction(chapters: &[Chapter], outcomes: &[Outcome]) -> String {
          and widths and latencies, \
          and are the same in all plots of a card; the host around it has its own profile.</p>\n",
     );
-    let (passed, covered) = listing::tally(outcomes);
+    let tally = Tally::of(outcomes);
     let drawn = chapters.iter().flat_map(|chapter| &chapter.figures);
     let (plots, median) = plots_and_error(drawn);
     text.push_str("<ul class=\"facts\">\n");
-    if covered > 0 {
-        let _ = writeln!(
-            text,
-            "<li><b>{passed} of {covered}</b>targets within tolerance</li>"
-        );
+    for kind in Kind::ALL {
+        let count = tally.count(kind);
+        if count.all > 0 {
+            let _ = writeln!(
+                text,
+                "<li><b>{} of {}</b>{kind} targets within tolerance</li>",
+                count.passed, count.all
+            );
+        }
     }
     let _ = writeln!(text, "<li><b>{plots}</b>plots</li>");
     if let Some(median) = median {
@@ -166,6 +172,7 @@ fn validation_section(page: &mut String, outcomes: &[Outcome]) {
         page.push_str("<p>Not run; <code>ferroce validate</code> does it.</p>\n</section>\n");
         return;
     }
+    let tally = Tally::of(outcomes);
     let _ = writeln!(
         page,
         "<p>{}. A target with several points passes if all of them do.</p>\n<div \
@@ -174,7 +181,7 @@ fn validation_section(page: &mut String, outcomes: &[Outcome]) {
          class=\"number\">Tolerance</th>\
          <th class=\"number\">Model</th><th \
          class=\"number\">Error</th><th></th></tr></thead>\n<tbody>",
-        escape(&listing::summary(outcomes))
+        escape(tally.text().trim_end()).replace("\n", "<br>")
     );
     for line in listing::lines(outcomes) {
         validation_row(page, &line);

@@ -23,7 +23,7 @@ fn datagrams() -> Result<Figure, String> {
     let limit = csv.series(&[], "payload_bytes", "theoretical_gbps");
     let mut model = Vec::new();
     for (bytes, _) in &measured {
-        let goodput = datagram_echo::figure(U280, Datagrams::Goodput(*bytes as u32))?;
+        let goodput = datagram_echo::figure(&preset, Datagrams::Goodput(*bytes as u32))?;
         model.push((*bytes, goodput));
     }
     Ok(Figure {
