@@ -3,6 +3,7 @@
 //! - [`target`]: the file. [`plan`]: how a target is measured, as data, and [`experiments`]: the
 //!   table of all plans. [`measure`]: executes them. [`outcome`]: target beside model;
 //!   [`listing`]: as a table; [`tally`]: how many pass.
+//! - [`perturb`]: which targets depend on a single value.
 //! - [`basis`]: what a target is to the model: predicted, fitted or identity.
 //! - [`datagram_echo`]: frames between two MACs, for the targets of the FPGA card.
 
@@ -13,6 +14,7 @@ pub mod listing;
 pub mod measure;
 pub mod outcome;
 pub mod parallel;
+pub mod perturb;
 pub mod plan;
 pub mod tally;
 pub mod target;

@@ -7,14 +7,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use ferroce_lab::reference::experiment::Harness;
 use ferroce_lab::report::json_text;
 use ferroce_lab::validate::tally::Tally;
-use ferroce_lab::validate::{self, Outcome, listing};
+use ferroce_lab::validate::{self, Outcome, listing, perturb};
+use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
 /// Checks every target that was measured on real cards, and prints the model's deviation.
 ///
 /// Predictions are counted apart from targets of which a value of the preset was made (fitted,
 /// identity). Ends with code 1 if a prediction or an identity is missed, or an excused target by
-/// more than its bound; a fitted target that is missed is only printed.
+/// more than its bound; a fitted target that is missed is only printed. With --perturb, ends with
+/// code 1 if a prediction depends on a single value.
 #[derive(Debug, clap::Args)]
 pub struct Validate {
     /// Only targets whose number begins with this: `V01`, `V04a`
@@ -26,25 +28,98 @@ pub struct Validate {
     /// Prints CSV, a line for each point
     #[arg(long)]
     csv: bool,
+    /// Moves each value by 10 %, and prints which targets are then missed; takes minutes
+    #[arg(long)]
+    perturb: bool,
 }
 
 impl Validate {
     pub fn execute(self) -> ExitCode {
+        let result = match self.perturb {
+            true => self.perturb(),
+            false => self.validate(),
+        };
+        match result {
+            Ok(is_failure) => ExitCode::from(u8::from(is_failure)),
+            Err(error) => super::report_error(&error, super::EXIT_FAILURE),
+        }
+    }
+
+    fn validate(&self) -> Result<bool, String> {
         let count = validate::count(&self.only);
         if count == 0 {
-            return super::report_error("no target has such a number", super::EXIT_FAILURE);
+            return Err(NO_TARGET.to_owned());
         }
         let progress = Progress::new(count);
         let outcomes = validate::run(&Harness, &self.only, |_| progress.advance());
         progress.clear();
-        if self.json {
-            print!("{}", json_text::write(&json(&outcomes)));
-        } else if self.csv {
-            print!("{}", listing::csv(&outcomes));
-        } else {
-            print!("{}", listing::text(&outcomes));
+        self.print(
+            || json(&outcomes),
+            || listing::csv(&outcomes),
+            || listing::text(&outcomes),
+        );
+        Ok(Tally::of(&outcomes).is_failure())
+    }
+
+    fn perturb(&self) -> Result<bool, String> {
+        if validate::count(&self.only) == 0 {
+            return Err(NO_TARGET.to_owned());
         }
-        ExitCode::from(u8::from(Tally::of(&outcomes).is_failure()))
+        let bar = Bar::new();
+        let result = perturb::run(&Harness, &self.only, &bar);
+        bar.0.finish_and_clear();
+        let result = result?;
+        self.print(
+            || perturb::listing::json(&result),
+            || perturb::listing::csv(&result),
+            || perturb::listing::text(&result),
+        );
+        Ok(!result.fragile().is_empty())
+    }
+
+    fn print(
+        &self,
+        json: impl FnOnce() -> Value,
+        csv: impl FnOnce() -> String,
+        text: impl FnOnce() -> String,
+    ) {
+        let output = match (self.json, self.csv) {
+            (true, _) => json_text::write(&json()),
+            (false, true) => csv(),
+            (false, false) => text(),
+        };
+        print!("{output}");
+    }
+}
+
+const NO_TARGET: &str = "no target has such a number";
+
+/// What a step does, how far it is, and how long it will take.
+const BAR: &str = "{msg:>20} {wide_bar} {pos}/{len} {eta}";
+
+/// A bar for each step of a long run.
+struct Bar(ProgressBar);
+
+impl Bar {
+    fn new() -> Self {
+        if !stderr().is_terminal() {
+            return Self(ProgressBar::hidden());
+        }
+        let style = ProgressStyle::with_template(BAR);
+        let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+        Self(ProgressBar::new(0).with_style(style))
+    }
+}
+
+impl perturb::Listener for Bar {
+    fn begin(&self, what: &str, count: usize) {
+        self.0.reset();
+        self.0.set_length(count as u64);
+        self.0.set_message(what.to_owned());
+    }
+
+    fn advance(&self) {
+        self.0.inc(1);
     }
 }
 

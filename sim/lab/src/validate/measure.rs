@@ -1,10 +1,10 @@
 //! Executes plans.
 
 use ferroce_model::pcie::{Parameters, bench};
-use ferroce_model::preset::{Origin, Parameter, Preset};
+use ferroce_model::preset::{Origin, Preset};
 
-use super::datagram_echo;
 use super::plan::{Access, Figure, Perf, Run, Slot, Statistic};
+use super::{datagram_echo, perturb};
 use crate::perf::{PerfResult, PerfSpec};
 use crate::reference::experiment::{self, Simulator};
 use crate::reference::{BandwidthRow, LatencyRow, Rows};
@@ -17,17 +17,10 @@ const PCIE_WINDOW_BYTES: u64 = 8 << 10;
 /// Share of the best bandwidth that a knee has.
 const KNEE_SHARE: f64 = 0.95;
 
-/// Returns the figure that `run` gives, with the preset as it is or changed.
-pub fn figure(
-    simulator: &dyn Simulator,
-    run: &Run,
-    changes: Option<&Changes>,
-) -> Result<f64, String> {
-    let changed = Changed {
-        simulator,
-        changes: changes.cloned().unwrap_or_default(),
-    };
-    let parameters = |slot| parameters_with(slot, &changed.changes);
+/// Returns the figure that `run` gives, with these changes of its preset.
+pub fn figure(simulator: &dyn Simulator, run: &Run, changes: &Changes) -> Result<f64, String> {
+    let parameters = |slot| parameters_with(slot, changes);
+    let changed = Changed { simulator, changes };
     Ok(match run {
         Run::Perf(perf, figure) => of_perf(&changed, perf, *figure)?,
         Run::Knee(perf, depths) => knee(&changed, perf, depths)?,
@@ -40,35 +33,50 @@ pub fn figure(
             of_pcie(&far, read) - of_pcie(&near, read)
         }
         Run::Datagrams(preset, datagrams) => {
-            datagram_echo::figure(&load(preset, &changed.changes)?, *datagrams)?
+            datagram_echo::figure(&load(preset, changes)?, *datagrams)?
         }
         Run::Faulty(link, figure) => faulty_link::figure(&changed, link, *figure)?,
         Run::Resends(resends, figure) => resends::figure(resends, *figure)?,
     })
 }
 
-/// Parameters of a preset with other values.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Changes(pub Vec<(String, String)>);
+/// A value that is moved to its neighbour.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// The parameter.
+    pub key: String,
+    /// To a larger value.
+    pub up: bool,
+}
+
+/// Values of a preset that are moved.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes(pub Vec<Move>);
 
 impl Changes {
-    /// Changes `preset`. What an experiment has set itself stays.
-    pub fn apply(&self, preset: &mut Preset) -> Result<(), String> {
-        for (key, value) in &self.0 {
-            let is_own = |own: &Parameter<'_>| own.key == *key && own.origin == Origin::User;
-            let is_set_already = preset.parameters().any(|own| is_own(&own));
-            if !is_set_already {
-                preset.set(key, value).map_err(|error| error.to_string())?;
+    /// Changes `preset`. What an experiment has set itself stays, and what has no neighbour.
+    fn apply(&self, preset: &mut Preset) -> Result<(), String> {
+        for Move { key, up } in &self.0 {
+            let mut parameters = preset.parameters();
+            let own = parameters.find(|own| own.key == *key && own.origin != Origin::User);
+            let value = own.and_then(|own| perturb::moved(&own, *up));
+            drop(parameters);
+            if let Some(value) = value {
+                let changed = preset.set(key, &value.to_string());
+                changed.map_err(|error| error.to_string())?;
             }
         }
-        Ok(())
+        match self.0.is_empty() {
+            true => Ok(()),
+            false => preset.check().map_err(|error| error.to_string()),
+        }
     }
 }
 
 /// A simulator that changes the preset of each experiment.
 struct Changed<'a> {
     simulator: &'a dyn Simulator,
-    changes: Changes,
+    changes: &'a Changes,
 }
 
 impl Simulator for Changed<'_> {

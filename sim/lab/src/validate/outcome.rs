@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use super::basis::{Basis, Excuse, Kind};
+use super::measure::{self, Changes};
 use super::plan::{Expected, Point};
-use super::{experiments, measure, target::Target};
+use super::{experiments, target::Target};
 use crate::number_text::short;
 use crate::reference::experiment::Simulator;
 
@@ -228,7 +229,7 @@ fn check_all(
     points: &[Point],
 ) -> Result<Vec<Checked>, String> {
     let checked = points.iter().map(|point| {
-        let model = measure::figure(simulator, &point.run, None)?;
+        let model = measure::figure(simulator, &point.run, &Changes::default())?;
         let basis = experiments::basis(&target.id, point.label);
         let basis = basis.ok_or_else(|| format!("{} has no basis", target.id))?;
         Ok(check(target, point.label, point.expected, basis, model))
