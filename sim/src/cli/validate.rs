@@ -1,15 +1,21 @@
 //! `ferroce validate`: checks the model against its targets.
 
 use std::io::{IsTerminal, Write, stderr};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use clap::Parser;
+use ferroce_lab::perf::PerfSpec;
 use ferroce_lab::reference::experiment::Harness;
 use ferroce_lab::report::json_text;
+use ferroce_lab::validate::blind::{self, Folder};
 use ferroce_lab::validate::tally::Tally;
 use ferroce_lab::validate::{self, Outcome, listing, perturb};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
+
+use super::perf::Perf;
 
 /// Checks every target that was measured on real cards, and prints the model's deviation.
 ///
@@ -20,24 +26,34 @@ use serde_json::{Value, json};
 #[derive(Debug, clap::Args)]
 pub struct Validate {
     /// Only targets whose number begins with this: `V01`, `V04a`
-    #[arg(long, value_name = "ID", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "ID",
+        value_delimiter = ',',
+        conflicts_with = "blind"
+    )]
     only: Vec<String>,
     /// Prints JSON
     #[arg(long, conflicts_with = "csv")]
     json: bool,
     /// Prints CSV, a line for each point
-    #[arg(long)]
+    #[arg(long, conflicts_with = "blind")]
     csv: bool,
     /// Moves each value by 10 %, and prints which targets are then missed; takes minutes
-    #[arg(long)]
+    #[arg(long, conflicts_with = "blind")]
     perturb: bool,
+    /// Judges the model by a folder of measurements instead: `targets.csv`, and `tables.toml` that
+    /// names outputs of perftest; docs/src/connectx.md has the format
+    #[arg(long, value_name = "DIR")]
+    blind: Option<PathBuf>,
 }
 
 impl Validate {
     pub fn execute(self) -> ExitCode {
-        let result = match self.perturb {
-            true => self.perturb(),
-            false => self.validate(),
+        let result = match (&self.blind, self.perturb) {
+            (Some(folder), _) => self.blind(folder),
+            (None, true) => self.perturb(),
+            (None, false) => self.validate(),
         };
         match result {
             Ok(is_failure) => ExitCode::from(u8::from(is_failure)),
@@ -77,6 +93,15 @@ impl Validate {
         Ok(!result.fragile().is_empty())
     }
 
+    fn blind(&self, folder: &Path) -> Result<bool, String> {
+        let folder = Folder::read(folder, &command_line)?;
+        let progress = Progress::new(folder.count());
+        let judgement = blind::run(&Harness, &folder, || progress.advance());
+        progress.clear();
+        self.print(|| judgement.json(), String::new, || judgement.text());
+        Ok(judgement.is_failure())
+    }
+
     fn print(
         &self,
         json: impl FnOnce() -> Value,
@@ -90,6 +115,31 @@ impl Validate {
         };
         print!("{output}");
     }
+}
+
+/// A command line of `ferroce perf`, without its first two words.
+#[derive(Debug, Parser)]
+#[command(no_binary_name = true, disable_help_flag = true)]
+struct PerfLine {
+    #[command(flatten)]
+    perf: Perf,
+}
+
+/// Reads a command line of `ferroce perf`, of which a target may have the options that say what is
+/// run.
+pub(super) fn command_line(words: &[String]) -> Result<PerfSpec, String> {
+    let line = PerfLine::try_parse_from(words).map_err(|error| {
+        let text = error.to_string();
+        text.lines().next().unwrap_or("").to_owned()
+    })?;
+    let perf = line.perf;
+    if perf.size.is_some() || perf.all {
+        return Err("-s and -a: sizes stand in column sizes".to_owned());
+    }
+    if perf.json.is_some() || !perf.sweep.is_empty() || perf.trace.is_wanted() {
+        return Err("--json, --sweep and traces do not say what is run".to_owned());
+    }
+    perf.spec()
 }
 
 const NO_TARGET: &str = "no target has such a number";
