@@ -10,8 +10,8 @@
 //! | latency | small | up to the last size within 20 % of the shortest latency |
 //! | | long | all others |
 //!
-//! Two sizes at least have to be near the best bandwidth or rate: one alone is an edge of the table,
-//! not a flat part of its curve. A table of fewer than three sizes has no classes.
+//! Two sizes at least have to be near the best bandwidth or rate: one alone is an edge of the
+//! table, not a flat part of its curve. A table of fewer than three sizes has no classes.
 
 use serde_json::{Value, json};
 
@@ -108,6 +108,9 @@ fn largest(values: impl Iterator<Item = f64>) -> f64 {
     values.fold(0.0, f64::max)
 }
 
+/// Bytes, class, and error in percent of a size.
+pub type Sized = (u64, Option<SizeClass>, f64);
+
 /// Errors of the sizes of one class.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassErrors {
@@ -124,9 +127,8 @@ pub struct ClassErrors {
 }
 
 impl ClassErrors {
-    /// Returns the errors of each class that has sizes: bytes, class, and error in percent of each
-    /// size.
-    pub fn of(sizes: &[(u64, Option<SizeClass>, f64)]) -> Vec<Self> {
+    /// Returns the errors of each class that has sizes.
+    pub fn of(sizes: &[Sized]) -> Vec<Self> {
         let of_class = SizeClass::ALL.into_iter().map(|class| {
             let own = sizes.iter().filter(|(_, own, _)| *own == Some(class));
             let bytes: Vec<_> = own.clone().map(|(bytes, ..)| *bytes).collect();

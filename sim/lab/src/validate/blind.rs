@@ -1,8 +1,9 @@
 //! A folder of measurements that is not part of the project, to judge the model by.
 //!
 //! The folder has `targets.csv` ([`targets`]), or `tables.toml` ([`index`]), which names files with
-//! measured tables and what to compare each with, or both; and presets, if the card is not built in.
-//! docs/src/connectx.md has the format. [`Folder::read`] refuses what is wrong before anything runs.
+//! measured tables and what to compare each with, or both; and presets, if the card is not built
+//! in. docs/src/connectx.md has the format. [`Folder::read`] refuses what is wrong before anything
+//! runs.
 
 pub mod index;
 pub mod targets;
@@ -233,7 +234,6 @@ pub fn run(simulator: &dyn Simulator, folder: &Folder, done: impl Fn() + Sync) -
 
 impl BlindTarget {
     fn outcome(&self, simulator: &dyn Simulator) -> Outcome {
-        let preset = self.spec.preset.name();
         let figure = experiment::run(simulator, &self.spec).and_then(|rows| {
             let figure = measure::of_rows(&rows, self.figure, self.hosts(), self.spec.threads);
             figure.ok_or_else(|| format!("the run has no {:?}", self.figure))
@@ -248,7 +248,7 @@ impl BlindTarget {
                 model,
             )]
         });
-        Outcome::new(&self.target, preset, points, None)
+        Outcome::new(&self.target, &self.target.preset, points, None)
     }
 }
 

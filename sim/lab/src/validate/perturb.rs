@@ -1,13 +1,14 @@
-//! Which targets depend on a single value: each value is moved by 10 %, and the targets are measured
-//! again.
+//! Which targets depend on a single value: each value is moved by 10 %, and the targets are
+//! measured again.
 //!
 //! A prediction that holds only because of one value is a fit that its author has not noticed.
 //!
 //! Which values are moved: of a fitted target and of an identity, those that were chosen from its
 //! figure. Of a prediction, every value of card and host that is a guess or derived, without those
 //! of what no target uses ([`UNUSED`]); of targets on lossy links, whose runs are long, only those
-//! of link, MAC and transport. Flags, and values of which only powers of two or a few are permitted,
-//! have no neighbour at 10 %. A base-2 logarithm moves by one, which halves or doubles what it is of.
+//! of link, MAC and transport. Flags, and values of which only powers of two or a few are
+//! permitted, have no neighbour at 10 %. A base-2 logarithm moves by one, which halves or doubles
+//! what it is of.
 //!
 //! Runs repeat exactly. So all values of a section are moved at once first, up and then down: if no
 //! digit of a figure changes, none of them matters to it, and they are not moved one by one.
@@ -473,7 +474,7 @@ mod tests {
     /// Goal: a prediction near its tolerance is found with the value that carries it over.
     #[test]
     fn the_value_that_carries_a_target_over_its_tolerance_is_named() {
-        // 1.2 + 0.431 + 0.09 = 1.721 us: 8.9 % above V04a's 1.58; 10 % more of the read is too much.
+        // 1.2 + 0.431 + 0.09 = 1.721 us: 8.9 % above V04a's 1.58. 10 % more of the read miss.
         let (perturbation, steps) = perturbed(&["V04a"]);
         assert_eq!(perturbation.fragile(), [("V04a", "pcie.read_latency_ns")]);
         let flip = &perturbation.flips[0];

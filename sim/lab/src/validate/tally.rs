@@ -65,7 +65,9 @@ impl Tally {
     pub fn text(&self) -> String {
         let mut text = String::new();
         for (kind, count) in Kind::ALL.into_iter().zip(self.kinds) {
-            let _ = writeln!(text, "{kind:<9} {}", count.text());
+            if count.all > 0 || kind == Kind::Predicted {
+                let _ = writeln!(text, "{kind:<9} {}", count.text());
+            }
         }
         if !self.stale.is_empty() {
             let _ = writeln!(

@@ -2,7 +2,7 @@
 
 use super::{Content, Recipe, load, series, stamp};
 use crate::reference::builtin::Other;
-use crate::report::figure::{Axis, Figure, Kind, Scale, Unit};
+use crate::report::figure::{Axis, Figure, Kind, Scale, Sizes, Unit};
 use crate::validate::datagram_echo;
 use crate::validate::plan::Datagrams;
 
@@ -41,6 +41,7 @@ fn datagrams() -> Result<Figure, String> {
             series("UDP", 0, Kind::Measured, measured),
             series("UDP", 0, Kind::Model, model),
         ],
+        sizes: Sizes::None,
         stamp: stamp(&[&preset]),
     })
 }

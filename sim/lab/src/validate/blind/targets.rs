@@ -1,4 +1,5 @@
-//! `targets.csv` of a blind folder: the columns of `validation_targets.csv`, and how to measure each.
+//! `targets.csv` of a blind folder: the columns of `validation_targets.csv`, and how to measure
+//! each.
 
 use super::{CommandLine, Folder};
 use crate::perf::{PerfSpec, Test, Topology};
@@ -168,13 +169,12 @@ fn target(
         return Err(TableError::new(row.line, problem, remedy));
     }
     let metric = match text("metric") {
-        metric if metric.is_empty() => [
-            test,
-            text("sizes"),
-            text("options"),
-            statistic.name.to_owned(),
-        ]
-        .join(" "),
+        metric if metric.is_empty() => {
+            let statistic = statistic.name.to_owned();
+            let mut words = vec![test, text("sizes"), text("options"), statistic];
+            words.retain(|word| !word.is_empty());
+            words.join(" ")
+        }
         metric => metric,
     };
     let target = Target {

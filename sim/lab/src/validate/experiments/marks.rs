@@ -248,7 +248,7 @@ pub(super) const MARKS: &[Mark] = &[
     ),
     identity(
         "V17b",
-        "pcie.engine_read_ns and engine_store_gbps have the first and the last size as their source",
+        "pcie.engine_read_ns and engine_store_gbps are of the first and the last size",
         &[
             PCIE_BENCH_READ,
             from("pcie.engine_read_ns", "LAT_DMA_RD 547"),
@@ -270,7 +270,7 @@ pub(super) const MARKS: &[Mark] = &[
     ),
     identity(
         "V19a",
-        "pcie.read_tags has the small window as its source, iommu.walk_ns and walkers the large one",
+        "pcie.read_tags is of the small window, iommu.walk_ns and walkers of the large one",
         &[
             PCIE_BENCH_TAGS,
             from("iommu.walk_ns", "693 ns with 4 KiB pages"),
@@ -303,7 +303,7 @@ pub(super) const MARKS: &[Mark] = &[
         "128 B",
         fitted(
             "V20b",
-            "the five cycles of two beats (stack_cycles in validate/datagram_echo.rs) are this figure",
+            "stack_cycles of validate/datagram_echo.rs has five cycles for two beats from it",
             &[],
         ),
     ),

@@ -111,7 +111,7 @@ fn chosen_values_say_so_in_their_source() {
     }
 }
 
-/// Goal: when a preset begins to choose a value from a predicted figure, the mark has to be changed.
+/// Goal: when a preset begins to choose a value from a predicted figure, the mark has to change.
 #[test]
 fn no_source_names_a_prediction() {
     let targets = target::all();
@@ -225,8 +225,8 @@ impl Quantity {
     }
 }
 
-/// Returns the numbers of `text` that have a unit. `M` with a word behind it, as in `1.17 M READs/s`,
-/// is a rate.
+/// Returns the numbers of `text` that have a unit. `M` with a word behind it is a rate, as in
+/// `1.17 M READs/s`.
 fn quantities(text: &str) -> Vec<Quantity> {
     let trimmed = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_owned();
     let words: Vec<_> = text.split_whitespace().map(trimmed).collect();
