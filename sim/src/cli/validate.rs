@@ -39,7 +39,8 @@ pub struct Validate {
     /// Prints CSV, a line for each point
     #[arg(long, conflicts_with = "blind")]
     csv: bool,
-    /// Moves each value by 10 %, and prints which targets are then missed; takes minutes
+    /// Moves each value by 10 %, and prints which targets are then missed; takes minutes. Targets
+    /// of loss are examined only with --only
     #[arg(long, conflicts_with = "blind")]
     perturb: bool,
     /// Judges the model by a folder of measurements instead: `targets.csv`, and `tables.toml` that

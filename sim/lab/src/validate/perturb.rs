@@ -5,10 +5,10 @@
 //!
 //! Which values are moved: of a fitted target and of an identity, those that were chosen from its
 //! figure. Of a prediction, every value of card and host that is a guess or derived, without those
-//! of what no target uses ([`UNUSED`]); of targets on lossy links, whose runs are long, only those
-//! of link, MAC and transport. Flags, and values of which only powers of two or a few are
-//! permitted, have no neighbour at 10 %. A base-2 logarithm moves by one, which halves or doubles
-//! what it is of.
+//! of what no target uses ([`UNUSED`]). Targets on lossy links, whose runs are long, are examined
+//! only if they are asked for, with the values of link, MAC and transport. Flags, and values of
+//! which only powers of two or a few are permitted, have no neighbour at 10 %. A base-2 logarithm
+//! moves by one, which halves or doubles what it is of.
 //!
 //! Runs repeat exactly. So all values of a section are moved at once first, up and then down: if no
 //! digit of a figure changes, none of them matters to it, and they are not moved one by one.
@@ -207,8 +207,8 @@ enum Effect {
     Refused(String),
 }
 
-/// Measures the targets whose id begins with one of `only` (all, if there is none) with each value
-/// moved.
+/// Measures the targets whose id begins with one of `only` (all but those on lossy links, if there
+/// is none) with each value moved.
 ///
 /// # Errors
 /// If a target cannot be run with the presets as they are.
@@ -218,10 +218,11 @@ pub fn run(
     listener: &dyn Listener,
 ) -> Result<Perturbation, String> {
     let targets = target::all();
-    let chosen: Vec<_> = targets
-        .iter()
-        .filter(|t| super::is_chosen(t, only))
-        .collect();
+    let is_wanted = |target: &&target::Target| match only.is_empty() {
+        true => !is_on_lossy_link(&target.id),
+        false => super::is_chosen(target, only),
+    };
+    let chosen: Vec<_> = targets.iter().filter(is_wanted).collect();
     let cache = Cache::new(simulator);
     listener.begin("targets as they are", chosen.len());
     let subjects = parallel::map(&chosen, |target| {
@@ -355,7 +356,7 @@ fn keys(plan: &Plan) -> Result<Vec<String>, String> {
         let Some(preset) = preset(&point.run) else {
             continue;
         };
-        let is_lossy = matches!(point.run, Run::Faulty(..) | Run::Resends(..));
+        let is_lossy = is_lossy(&point.run);
         let is_wanted = |parameter: &Parameter<'_>| match basis.kind {
             Kind::Predicted => is_uncertain(parameter, is_lossy),
             Kind::Fitted | Kind::Identity => basis
@@ -373,6 +374,16 @@ fn keys(plan: &Plan) -> Result<Vec<String>, String> {
         }
     }
     Ok(keys)
+}
+
+/// Returns true if a target is about loss: its runs are long.
+fn is_on_lossy_link(id: &str) -> bool {
+    let plan = experiments::plan(id);
+    plan.is_some_and(|plan| plan.points.iter().any(|point| is_lossy(&point.run)))
+}
+
+fn is_lossy(run: &Run) -> bool {
+    matches!(run, Run::Faulty(..) | Run::Resends(..))
 }
 
 fn is_uncertain(parameter: &Parameter<'_>, is_lossy: bool) -> bool {
@@ -487,6 +498,14 @@ mod tests {
         assert!(examined.parameters > 40, "{examined:?}");
         let (begun, done) = (steps.begun.into_inner(), steps.done.into_inner());
         assert!(begun == done && done > 10, "{done} of {begun}");
+    }
+
+    #[test]
+    fn targets_of_loss_are_examined_when_they_are_asked_for() {
+        let lossy = |id: &&str| is_on_lossy_link(id);
+        let ids = ["V04a", "V18", "V21", "L1", "L5"];
+        let found: Vec<_> = ids.iter().filter(|id| lossy(id)).collect();
+        assert_eq!(found, [&"V21", &"L1", &"L5"]);
     }
 
     #[test]

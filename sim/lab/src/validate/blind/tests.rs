@@ -131,7 +131,7 @@ fn what_is_wrong_in_targets_is_named_with_its_line() {
         (with("ib_write_lat", "ib_lat"), 3, "no test lat"),
         (with("T2,", "T1,"), 4, "each target has another one"),
         (
-            with("read_lat,64,,typical", "read_lat,64,,rate"),
+            with("read_lat,64,,typical,1,,2,us", "read_lat,64,,rate,1,,2,"),
             6,
             "of this test there are typical",
         ),
