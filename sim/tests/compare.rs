@@ -58,8 +58,13 @@ fn targets_that_need_no_hosts_pass() {
     let shown = text(&done.stdout);
     assert!(done.status.success(), "{shown}");
     assert!(
-        shown.contains("\"passed\": 6") && shown.contains("\"covered\": 6"),
+        shown.contains("\"predicted\": {\n") && shown.contains("\"failures\": []"),
         "{shown}"
+    );
+    let csv = text(&ferroce(&["validate", "--only", "V17c", "--csv"]).stdout);
+    assert!(
+        csv.lines().count() == 4 && csv.contains(",identity,"),
+        "{csv}"
     );
 }
 
@@ -75,4 +80,82 @@ fn a_report_of_one_plot_is_a_page_and_two_files() {
             .len();
         assert!(length > 1000, "{file}: {length} bytes");
     }
+}
+
+/// Returns a folder with measurements of a made-up card.
+fn blind_folder(targets: &str) -> ferroce_test_support::TemporaryDirectory {
+    let folder = temporary_directory("blind");
+    let perftest = std::fs::read_to_string(fixture("ib_atomic_bw")).expect("a fixture");
+    let files = [
+        (
+            "card.toml",
+            "about = \"A made-up card\"\ninherits = \"fpga-100g\"\n\n[mac]\n\
+             transmit_ns = { value = 100.0, origin = \"measured\", source = \"our lab\" }\n",
+        ),
+        ("targets.csv", targets),
+        (
+            "tables.toml",
+            "about = \"Our lab\"\n\n[[table]]\nfile = \"atomic.txt\"\npreset = \"card.toml\"\n",
+        ),
+        ("atomic.txt", &perftest),
+    ];
+    for (name, text) in files {
+        std::fs::write(folder.join(name), text).expect("a file in a temporary folder");
+    }
+    folder
+}
+
+const COLUMNS: &str = "id,preset,test,sizes,options,statistic,low,reference,high,unit,tolerance\n";
+
+#[test]
+fn a_blind_folder_is_judged_and_reported() {
+    let line = "T1,card.toml@switched,write_lat,2,-c UC --set host.post_ns=70,typical,0.5,,9,us,\n";
+    let folder = blind_folder(&format!("{COLUMNS}{line}"));
+    let name = folder.to_string_lossy().into_owned();
+    let done = ferroce(&["validate", "--blind", &name]);
+    let shown = text(&done.stdout);
+    assert!(done.status.success(), "{shown}{}", text(&done.stderr));
+    for part in ["Our lab", "atomic.txt on ", "predicted 1 of 1 targets"] {
+        assert!(shown.contains(part), "{part}\n{shown}");
+    }
+    let missed = blind_folder(&format!("{COLUMNS}{}", line.replace("0.5,,9", "8,,9")));
+    let name = missed.to_string_lossy().into_owned();
+    let done = ferroce(&["validate", "--blind", &name, "--json"]);
+    assert_eq!(done.status.code(), Some(1), "{done:?}");
+    assert!(text(&done.stdout).contains("\"failure\": true"), "{done:?}");
+    let page = folder.join("page");
+    let page = page.to_string_lossy().into_owned();
+    let done = ferroce(&["report", "--out", &page, "--blind", &name]);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    let html = std::fs::read_to_string(format!("{page}/index.html")).expect("it was written");
+    assert!(html.contains("Our lab") && html.contains(">T1<"), "{html}");
+}
+
+#[test]
+fn options_of_a_blind_target_are_those_of_perf() {
+    for (options, words) in [
+        ("--speed 9", "--speed"),
+        ("-s 64", "sizes stand in column sizes"),
+        ("--sweep qps=1..4", "do not say what is run"),
+        ("--set host.post=7", "host.post"),
+    ] {
+        let line = format!("T1,card.toml,write_lat,2,{options},typical,,1,,us,10 %\n");
+        let folder = blind_folder(&format!("{COLUMNS}{line}"));
+        let refused = ferroce(&["validate", "--blind", &folder.to_string_lossy()]);
+        let error = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(125), "{error}");
+        assert!(error.contains("targets.csv: line 2: "), "{error}");
+        assert!(error.contains(words), "{words}: {error}");
+    }
+}
+
+#[test]
+fn moved_values_are_examined() {
+    let done = ferroce(&["validate", "--perturb", "--only", "V17", "--json"]);
+    let shown = text(&done.stdout);
+    assert!(done.status.success(), "{shown}");
+    assert!(
+        shown.contains("\"parameters\": 2") && shown.contains("\"effective\": 2"),
+        "{shown}"
+    );
 }

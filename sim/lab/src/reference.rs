@@ -6,7 +6,8 @@
 //! - [`builtin`]: the tables of `sim/lab/reference`, which are part of the binary.
 //! - [`wire_limit`]: what the headers leave of a link.
 //! - [`experiment`]: what to run on the model to repeat a measurement.
-//!   [`comparison`]: a table beside the figures of the model.
+//!   [`comparison`]: a table beside the figures of the model; [`size_class`]: its errors for small,
+//!   middle and large messages.
 //! - [`pairs`]: the preset that each built-in table is compared with.
 //!
 //! [`parse`] reads any of these formats.
@@ -18,6 +19,7 @@ pub mod experiment;
 pub mod pairs;
 pub mod perftest;
 pub mod perftest_json;
+pub mod size_class;
 pub mod table;
 pub mod table_csv;
 pub mod wire_limit;

@@ -24,6 +24,7 @@ use page::{Card, Chapter};
 use crate::cache::Cache;
 use crate::perftest::RealPerftest;
 use crate::reference::experiment::Simulator;
+use crate::validate::blind::{self, Folder};
 use crate::validate::{self, Outcome, parallel};
 
 /// Results of [`make`].
@@ -136,6 +137,33 @@ pub fn make(simulator: &dyn Simulator, choice: &Choice, done: impl Fn() + Sync) 
     report
 }
 
+/// Makes the report of a folder of measurements that is not part of the project; calls `done` after
+/// each step.
+pub fn make_blind(simulator: &dyn Simulator, folder: &Folder, done: impl Fn() + Sync) -> Report {
+    let cache = Cache::new(simulator);
+    let judgement = blind::run(&cache, folder, done);
+    let tables: Vec<_> = folder.tables.iter().enumerate().collect();
+    // The runs are in the cache.
+    let figures = parallel::map(&tables, |(index, table)| {
+        let named = |error: String| format!("{}: {error}", table.file);
+        let id = format!("table-{}", index + 1);
+        let mut figure = figures::blind::make(&cache, id, table).map_err(named)?;
+        let verdict = judgement.tables[*index].verdict();
+        figure.caption.push_str(&format!(" Verdict: {verdict}."));
+        Ok(figure)
+    });
+    let title = match judgement.about.is_empty() {
+        true => "Measured tables".to_owned(),
+        false => judgement.about,
+    };
+    let chapter = Chapter { title, figures };
+    Report {
+        chapters: Vec::from_iter((!chapter.figures.is_empty()).then_some(chapter)),
+        outcomes: judgement.outcomes,
+        cards: cards(),
+    }
+}
+
 /// Returns every plot; those of the real perftest only if that is run.
 fn recipes(has_real: bool) -> Vec<Recipe> {
     let real = has_real.then_some(figures::of_real_perftest());
@@ -179,7 +207,7 @@ impl Report {
                 match found {
                     Some(chapter) => chapter.figures.push(figure),
                     None => self.chapters.push(Chapter {
-                        title: recipe.chapter,
+                        title: recipe.chapter.to_owned(),
                         figures: vec![figure],
                     }),
                 }

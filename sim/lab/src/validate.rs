@@ -2,16 +2,23 @@
 //!
 //! - [`target`]: the file. [`plan`]: how a target is measured, as data, and [`experiments`]: the
 //!   table of all plans. [`measure`]: executes them. [`outcome`]: target beside model;
-//!   [`listing`]: as a table.
+//!   [`listing`]: as a table; [`tally`]: how many pass.
+//! - [`blind`]: targets and tables from a folder that is not part of the project.
+//! - [`perturb`]: which targets depend on a single value.
+//! - [`basis`]: what a target is to the model: predicted, fitted or identity.
 //! - [`datagram_echo`]: frames between two MACs, for the targets of the FPGA card.
 
+pub mod basis;
+pub mod blind;
 pub mod datagram_echo;
 pub mod experiments;
 pub mod listing;
 pub mod measure;
 pub mod outcome;
 pub mod parallel;
+pub mod perturb;
 pub mod plan;
+pub mod tally;
 pub mod target;
 
 pub use outcome::{Outcome, Verdict};
@@ -42,11 +49,6 @@ pub fn run(
 pub fn count(only: &[String]) -> usize {
     let targets = target::all().into_iter();
     targets.filter(|target| is_chosen(target, only)).count()
-}
-
-/// Returns true if the cause is known why `target` is missed.
-pub fn is_explained(target: &Target) -> bool {
-    experiments::cause(&target.id).is_some()
 }
 
 fn is_chosen(target: &Target, only: &[String]) -> bool {

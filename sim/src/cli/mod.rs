@@ -60,6 +60,7 @@ How fast would the card be? perftest in simulated time; model beside measurement
   ferroce compare cx3-40g@xeon-qdr cx3_qdr40_ib_write_bw
   ferroce compare cx5-100g --measured my_ib_write_bw.txt
   ferroce validate                            every target
+  ferroce validate --blind DIR                targets and tables that you have measured
   ferroce report --out report                 a page with all plots
 
 Random verbs programs with packet faults, against a reference:

@@ -1,13 +1,14 @@
 //! `ferroce report`: plots of model and measurement on one page.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ferroce_lab::perftest::RealPerftest;
 use ferroce_lab::reference::experiment::Harness;
 use ferroce_lab::report::{self, Choice};
+use ferroce_lab::validate::blind::Folder;
 use ferroce_model::preset::Preset;
 
-use super::validate::Progress;
+use super::validate::{Progress, command_line};
 
 /// Runs the model for every measured table and writes a page with the plots: `index.html`, which is
 /// self-contained, and each plot as SVG and CSV.
@@ -25,10 +26,21 @@ pub struct Report {
     /// Plots of the real perftest in simulated time, too; it must be installed
     #[arg(long)]
     perftest: bool,
+    /// A folder of measurements, as of `ferroce validate --blind`, instead of those that are built
+    /// in
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["preset", "plot", "perftest"])]
+    blind: Option<PathBuf>,
 }
 
 impl Report {
     pub fn execute(self) -> Result<(), String> {
+        if let Some(folder) = &self.blind {
+            let folder = Folder::read(folder, &command_line)?;
+            let progress = Progress::new(folder.count());
+            let report = report::make_blind(&Harness, &folder, || progress.advance());
+            progress.clear();
+            return write(&report, &self.out);
+        }
         for preset in &self.preset {
             Preset::load(preset).map_err(|error| error.to_string())?;
         }
@@ -48,16 +60,21 @@ impl Report {
         let progress = Progress::new(report::count(&choice));
         let report = report::make(&Harness, &choice, || progress.advance());
         progress.clear();
-        let folder = self.out.display();
-        report
-            .write(&self.out)
-            .map_err(|error| format!("{folder}: {error}"))?;
-        println!("{folder}/index.html, {} plots", report.figures().count());
-        let problems: Vec<_> = report.problems().collect();
-        if problems.is_empty() {
-            Ok(())
-        } else {
-            Err(format!("not drawn:\n  {}", problems.join("\n  ")))
-        }
+        write(&report, &self.out)
+    }
+}
+
+/// Writes the page; fails if a plot could not be made.
+fn write(report: &report::Report, out: &Path) -> Result<(), String> {
+    let folder = out.display();
+    report
+        .write(out)
+        .map_err(|error| format!("{folder}: {error}"))?;
+    println!("{folder}/index.html, {} plots", report.figures().count());
+    let problems: Vec<_> = report.problems().collect();
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("not drawn:\n  {}", problems.join("\n  ")))
     }
 }

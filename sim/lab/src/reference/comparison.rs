@@ -6,6 +6,7 @@ use ferroce_model::preset::Preset;
 use serde_json::{Value, json};
 
 use super::experiment::{self, Simulator};
+use super::size_class::{self, ClassErrors, SizeClass};
 use super::{BandwidthRow, LatencyRow, Rows, Table};
 
 /// One message size.
@@ -19,6 +20,8 @@ pub struct Line {
     pub model: f64,
     /// Message rates of a bandwidth table, or 99th percentiles of a latency table that has them.
     pub second: Option<(f64, f64)>,
+    /// What limits the measurement at this size; none if there are too few sizes to see it.
+    pub class: Option<SizeClass>,
 }
 
 impl Line {
@@ -67,13 +70,28 @@ pub fn beside(preset: &Preset, table: &Table, model: &Rows) -> Comparison {
         table: table.name.clone(),
         latency: table.is_latency(),
         preset: preset.clone(),
-        lines: lines(&table.rows, model),
+        lines: lines(table, model),
         notes: table.warnings.clone(),
     }
 }
 
-/// Sizes that both have.
-fn lines(measured: &Rows, model: &Rows) -> Vec<Line> {
+/// Sizes that both have, each with its class among those of the table.
+fn lines(table: &Table, model: &Rows) -> Vec<Line> {
+    let mut lines = lines_without_class(&table.rows, model);
+    let points = table.points();
+    let classes = match table.is_latency() {
+        true => size_class::of_latencies(&points),
+        false => size_class::of_bandwidths(&points),
+    };
+    for line in &mut lines {
+        let mut classes = points.iter().zip(&classes);
+        let own = classes.find(|((bytes, _), _)| *bytes == line.bytes);
+        line.class = own.and_then(|(_, class)| *class);
+    }
+    lines
+}
+
+fn lines_without_class(measured: &Rows, model: &Rows) -> Vec<Line> {
     match (measured, model) {
         (Rows::Bandwidth(measured), Rows::Bandwidth(model)) => pair(measured, model, |r| r.bytes)
             .map(|(measured, model)| bandwidth_line(measured, model))
@@ -103,6 +121,7 @@ fn bandwidth_line(measured: &BandwidthRow, model: &BandwidthRow) -> Line {
         measured: measured.message_rate_mpps * measured.bytes as f64 * 8e-3,
         model: model.average_gbps,
         second: Some((measured.message_rate_mpps, model.message_rate_mpps)),
+        class: None,
     }
 }
 
@@ -117,21 +136,24 @@ fn latency_line(measured: &LatencyRow, model: &LatencyRow) -> Line {
         measured: measured.value_us(),
         model: model_us,
         second: measured.p99_us.zip(model.p99_us),
+        class: None,
     }
 }
 
 impl Comparison {
     /// Returns the median and the largest of the errors, without their sign.
     pub fn summary(&self) -> (f64, f64) {
-        let mut errors: Vec<_> = self.lines.iter().map(|l| l.error_percent().abs()).collect();
-        errors.sort_by(f64::total_cmp);
-        let middle = errors.len() / 2;
-        let median = match errors.len() {
-            0 => f64::NAN,
-            count if count % 2 == 1 => errors[middle],
-            _ => (errors[middle - 1] + errors[middle]) / 2.0,
-        };
-        (median, errors.last().copied().unwrap_or(f64::NAN))
+        let errors: Vec<_> = self.lines.iter().map(|l| l.error_percent().abs()).collect();
+        let largest = errors.iter().copied().max_by(f64::total_cmp);
+        let median = size_class::median(errors);
+        (median.unwrap_or(f64::NAN), largest.unwrap_or(f64::NAN))
+    }
+
+    /// Returns the errors by class of sizes.
+    pub fn class_errors(&self) -> Vec<ClassErrors> {
+        let sizes = self.lines.iter();
+        let sizes = sizes.map(|line| (line.bytes, line.class, line.error_percent()));
+        ClassErrors::of(&sizes.collect::<Vec<_>>())
     }
 
     /// Returns the comparison as text, for a terminal.
@@ -142,7 +164,7 @@ impl Comparison {
             ("Gb/s", "M messages/s")
         };
         let mut text = format!(
-            "{} on {} ({})\n{:>9}  {:>10} {:>10} {:>8}   {second}: measured, model\n",
+            "{} on {} ({})\n{:>9}  {:>10} {:>10} {:>8}  {:<7}   {second}: measured, model\n",
             self.table,
             self.preset.name(),
             hash(&self.preset),
@@ -150,22 +172,21 @@ impl Comparison {
             "measured",
             "model",
             "error",
+            "",
         );
         for line in &self.lines {
-            let _ = write!(
-                text,
-                "{:>9}  {:>10} {:>10} {:>+7.1}%",
+            let mut row = format!(
+                "{:>9}  {:>10} {:>10} {:>+7.1}%  {:<7}",
                 line.bytes,
                 figure(line.measured),
                 figure(line.model),
                 line.error_percent(),
+                line.class.map_or("", SizeClass::word),
             );
-            let _ = match line.second {
-                Some((measured, model)) => {
-                    writeln!(text, "   {:>9} {:>9}", figure(measured), figure(model))
-                }
-                None => writeln!(text),
-            };
+            if let Some((measured, model)) = line.second {
+                let _ = write!(row, "   {:>9} {:>9}", figure(measured), figure(model));
+            }
+            let _ = writeln!(text, "{}", row.trim_end());
         }
         let (median, max) = self.summary();
         let _ = writeln!(
@@ -173,6 +194,9 @@ impl Comparison {
             "{unit}; error of {} sizes: median {median:.1} %, largest {max:.1} %",
             self.lines.len()
         );
+        for errors in self.class_errors() {
+            let _ = writeln!(text, "  {}", errors.text());
+        }
         for note in &self.notes {
             let _ = writeln!(text, "note: {note}");
         }
@@ -193,14 +217,17 @@ impl Comparison {
                 measured: line.measured,
                 model: line.model,
                 "error_percent": line.error_percent(),
+                "class": line.class.map(SizeClass::word),
             })
         });
+        let classes = self.class_errors();
         json!({
             "table": self.table,
             "preset": self.preset.name(),
             "preset_hash": hash(&self.preset),
             "error_median_percent": median,
             "error_max_percent": max,
+            "classes": classes.iter().map(ClassErrors::json).collect::<Value>(),
             "sizes": lines.collect::<Value>(),
         })
     }
@@ -249,6 +276,22 @@ mod tests {
     }
 
     #[test]
+    fn errors_stand_by_class_of_sizes() {
+        let bandwidth = compared("cx3_qdr40_ib_write_bw");
+        let classes: Vec<_> = bandwidth.class_errors().iter().map(|e| e.class).collect();
+        assert_eq!(
+            classes,
+            [SizeClass::Small, SizeClass::Knee, SizeClass::Plateau]
+        );
+        let text = bandwidth.text();
+        assert!(text.contains("\n  small    2 to 128: 7 sizes"), "{text}");
+        assert!(text.contains("\n  plateau  2 KiB to 8 MiB"), "{text}");
+        let json = bandwidth.json();
+        assert_eq!(json["classes"][1]["class"], "knee", "{json}");
+        assert_eq!(json["sizes"][0]["class"], "small", "{json}");
+    }
+
+    #[test]
     fn the_median_is_the_middle() {
         let mut comparison = compared("cx3_qdr40_ib_write_lat");
         let line = |model| Line {
@@ -256,6 +299,7 @@ mod tests {
             measured: 100.0,
             model,
             second: None,
+            class: None,
         };
         comparison.lines = [90.0, 101.0, 103.0].map(line).to_vec();
         let (median, max) = comparison.summary();

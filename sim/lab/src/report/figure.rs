@@ -1,6 +1,7 @@
 //! Contents of a plot, before it is drawn.
 
 use crate::number_text::short;
+use crate::reference::size_class::{self, ClassErrors};
 
 /// Which kind of line or point a series is drawn as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +58,18 @@ pub enum Unit {
     Number,
     /// Fractions below one: 1e-6.
     Probability,
+}
+
+/// What the measured points are, as far as their errors have classes of message sizes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sizes {
+    /// Bandwidth against message size.
+    Bandwidth,
+    /// Latency against message size.
+    Latency,
+    /// Anything else, or points that another figure has.
+    #[default]
+    None,
 }
 
 /// One axis.
@@ -118,6 +131,8 @@ pub struct Figure {
     pub y: Axis,
     /// What is drawn.
     pub series: Vec<Series>,
+    /// What the measured points are.
+    pub sizes: Sizes,
     /// Preset, its hash, host profile, version, seed.
     pub stamp: String,
 }
@@ -142,6 +157,39 @@ impl Figure {
                 .collect();
             if !points.is_empty() {
                 errors.push((measured.color, points));
+            }
+        }
+        errors
+    }
+
+    /// Returns the errors by class of message sizes. The classes are those of each measured curve.
+    pub fn class_errors(&self) -> Vec<ClassErrors> {
+        ClassErrors::of(&self.classed_errors())
+    }
+
+    /// Returns size, class and error in percent of each measured point that the model has, too.
+    pub fn classed_errors(&self) -> Vec<size_class::Sized> {
+        let classes = match self.sizes {
+            Sizes::Bandwidth => size_class::of_bandwidths,
+            Sizes::Latency => size_class::of_latencies,
+            Sizes::None => return Vec::new(),
+        };
+        let mut errors = Vec::new();
+        for (color, own) in self.errors() {
+            let is_measured =
+                |series: &&Series| series.kind == Kind::Measured && series.color == color;
+            let Some(measured) = self.series.iter().find(is_measured) else {
+                continue;
+            };
+            let points = measured.points.iter();
+            let points: Vec<_> = points
+                .map(|(bytes, value)| (*bytes as u64, *value))
+                .collect();
+            let classes = classes(&points);
+            for (bytes, percent) in own {
+                let index = points.iter().position(|point| point.0 == bytes as u64);
+                let class = index.and_then(|index| classes[index]);
+                errors.push((bytes as u64, class, percent));
             }
         }
         errors
@@ -194,6 +242,7 @@ mod tests {
                 series(Kind::Measured, &[(2.0, 10.0), (4.0, 10.0)]),
                 series(Kind::Model, &[(2.0, 9.0), (3.0, 1.0)]),
             ],
+            sizes: Sizes::None,
             stamp: String::new(),
         };
         let errors = figure.errors();
@@ -201,5 +250,45 @@ mod tests {
         assert!((errors[0].1[0].1 + 10.0).abs() < 1e-9);
         assert_eq!(errors[0].1.len(), 1);
         assert!(figure.csv().ends_with("WRITE,model,3,1\n"));
+    }
+    #[test]
+    fn errors_have_the_classes_of_their_measured_curve() {
+        let series = |kind, values: [f64; 4]| Series {
+            label: "WRITE".into(),
+            color: 0,
+            kind,
+            points: [64.0, 128.0, 256.0, 512.0]
+                .into_iter()
+                .zip(values)
+                .collect(),
+        };
+        let mut figure = Figure {
+            id: "x".into(),
+            title: "t".into(),
+            subtitle: "s".into(),
+            caption: String::new(),
+            x: Axis::bytes("message"),
+            y: Axis::log("Gb/s"),
+            series: vec![
+                series(Kind::Measured, [5.0, 10.0, 18.0, 18.0]),
+                series(Kind::Model, [5.5, 10.0, 18.0, 17.1]),
+            ],
+            sizes: Sizes::Bandwidth,
+            stamp: String::new(),
+        };
+        let words: Vec<_> = figure
+            .class_errors()
+            .iter()
+            .map(ClassErrors::text)
+            .collect();
+        assert_eq!(
+            words,
+            [
+                "small    64 to 128: 2 sizes, median 5.0 %, largest +10.0 %",
+                "plateau  256 to 512: 2 sizes, median 2.5 %, largest -5.0 %"
+            ]
+        );
+        figure.sizes = Sizes::None;
+        assert!(figure.class_errors().is_empty());
     }
 }

@@ -4,8 +4,10 @@
 //! - [`scaling`]: rates against QPs, regions, threads and depth.
 //! - [`pcie`]: DMA against size and window. [`loss`]: goodput under loss, and retransmission.
 //!   [`fpga`]: datagrams of an FPGA card.
-//! - [`real`]: the real perftest, if it is there.
+//! - [`real`]: the real perftest, if it is there. [`blind`]: tables of a folder outside of the
+//!   project.
 
+pub mod blind;
 pub mod fpga;
 pub mod loss;
 pub mod pcie;

@@ -2,9 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::figure::Figure;
+use super::figure::{Figure, Sizes};
 use super::svg::{self, escape};
+use crate::reference::size_class::{self, ClassErrors, SizeClass};
+use crate::validate::basis::Kind;
 use crate::validate::listing::{self, Line};
+use crate::validate::tally::Tally;
 use crate::validate::{Outcome, Verdict};
 
 const STYLE: &str = include_str!("page.css");
@@ -12,7 +15,7 @@ const STYLE: &str = include_str!("page.css");
 /// A heading with its plots; one that could not be made is its reason.
 pub struct Chapter {
     /// The heading.
-    pub title: &'static str,
+    pub title: String,
     /// What stands below it.
     pub figures: Vec<Result<Figure, String>>,
 }
@@ -32,6 +35,7 @@ pub fn page(chapters: &[Chapter], outcomes: &[Outcome], cards: &[Card]) -> Strin
     let mut page = head();
     page.push_str(&introduction(chapters, outcomes));
     page.push_str("<main>\n");
+    missed_section(&mut page, outcomes);
     for (index, chapter) in chapters.iter().enumerate() {
         chapter_section(&mut page, index, chapter);
     }
@@ -66,33 +70,43 @@ fn introduction(chapters: &[Chapter], outcomes: &[Outcome]) -> String {
          measured on real cards. Points \
          are measured, lines are the model, dashed lines are formulas, such as what headers leave \
          of the wire. The strip \
-         below a plot is the error of the model. Parameters of a preset come from causes, clocks \
+         below a plot is the error of the model; an arrow at its edge with a number is an error \
+         beyond it. Parameters of a preset come from causes, clocks \
          and widths and latencies, \
-         and are the same in all plots of a card; the host around it has its own profile.</p>\n",
+         and are the same in all plots of a card; the host around it has its own profile. A \
+         <em>predicted</em> target is one from which no value of the preset was chosen; of a \
+         <em>fitted</em> one a value was, and an <em>identity</em> is such a value in another \
+         unit.</p>\n",
     );
-    let (passed, covered) = listing::tally(outcomes);
-    let drawn = chapters.iter().flat_map(|chapter| &chapter.figures);
-    let (plots, median) = plots_and_error(drawn);
+    let tally = Tally::of(outcomes);
+    let figures: Vec<_> = chapters
+        .iter()
+        .flat_map(|chapter| &chapter.figures)
+        .flatten()
+        .collect();
     text.push_str("<ul class=\"facts\">\n");
-    if covered > 0 {
-        let _ = writeln!(
-            text,
-            "<li><b>{passed} of {covered}</b>targets within tolerance</li>"
-        );
+    for kind in Kind::ALL {
+        let count = tally.count(kind);
+        if count.all > 0 {
+            let _ = writeln!(
+                text,
+                "<li><b>{} of {}</b>{kind} targets within tolerance</li>",
+                count.passed, count.all
+            );
+        }
     }
-    let _ = writeln!(text, "<li><b>{plots}</b>plots</li>");
-    if let Some(median) = median {
-        let _ = writeln!(
-            text,
-            "<li><b>{median:.1} %</b>median error of all points</li>"
-        );
+    let _ = writeln!(text, "<li><b>{}</b>plots</li>", figures.len());
+    text.push_str("</ul>\n");
+    class_facts(&mut text, &figures);
+    text.push_str("<nav>\n");
+    if !outcomes.is_empty() {
+        text.push_str("<a href=\"#missed\">Missed targets</a>\n");
     }
-    text.push_str("</ul>\n<nav>\n");
     for (index, chapter) in chapters.iter().enumerate() {
         let _ = writeln!(
             text,
             "<a href=\"#part{index}\">{}</a>",
-            escape(chapter.title)
+            escape(&chapter.title)
         );
     }
     text.push_str("<a href=\"#validation\">Validation</a>\n<a href=\"#presets\">Presets</a>\n");
@@ -100,13 +114,58 @@ fn introduction(chapters: &[Chapter], outcomes: &[Outcome]) -> String {
     text
 }
 
-/// Returns the number of plots, and the median of all their errors.
-fn plots_and_error<'a>(
-    figures: impl Iterator<Item = &'a Result<Figure, String>>,
-) -> (usize, Option<f64>) {
-    let figures: Vec<_> = figures.flatten().collect();
-    let errors = figures.iter().flat_map(|figure| error_values(figure));
-    (figures.len(), median(errors.collect()))
+/// Writes the errors of all tables of perftest by class of message sizes.
+fn class_facts(text: &mut String, figures: &[&Figure]) {
+    let of = |sizes: Sizes| {
+        let own = figures.iter().filter(|figure| figure.sizes == sizes);
+        let errors: Vec<_> = own.flat_map(|figure| figure.classed_errors()).collect();
+        ClassErrors::of(&errors)
+    };
+    let kinds = [("bandwidth", Sizes::Bandwidth), ("latency", Sizes::Latency)];
+    let all = kinds.map(|(name, sizes)| (name, of(sizes)));
+    if all.iter().all(|(_, errors)| errors.is_empty()) {
+        return;
+    }
+    text.push_str("<ul class=\"facts\">\n");
+    for (name, errors) in &all {
+        for class in errors {
+            let _ = writeln!(
+                text,
+                "<li><b>{:.1} %</b>{name}, {}: median error of {} points<br>largest {:+.0} %</li>",
+                class.median_percent,
+                class_name(class.class),
+                class.count,
+                class.worst_percent
+            );
+        }
+    }
+    text.push_str("</ul>\n");
+}
+
+fn class_name(class: SizeClass) -> &'static str {
+    match class {
+        SizeClass::Small => "small messages",
+        SizeClass::Knee => "knee",
+        SizeClass::Plateau => "plateau",
+        SizeClass::Long => "longer messages",
+    }
+}
+
+/// Returns the errors of a figure in one sentence, by class of sizes if it has them.
+fn error_text(figure: &Figure) -> Option<String> {
+    let classes = figure.class_errors();
+    if classes.is_empty() {
+        let median = size_class::median(error_values(figure))?;
+        return Some(format!("Median error {median:.1} %."));
+    }
+    let parts = classes.iter().map(|own| {
+        let (word, median) = (own.class.word(), own.median_percent);
+        format!("{word} {median:.1} %")
+    });
+    Some(format!(
+        "Median error: {}.",
+        parts.collect::<Vec<_>>().join(", ")
+    ))
 }
 
 fn error_values(figure: &Figure) -> Vec<f64> {
@@ -114,13 +173,8 @@ fn error_values(figure: &Figure) -> Vec<f64> {
     errors.map(|(_, percent)| percent.abs()).collect()
 }
 
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
-}
-
 fn chapter_section(page: &mut String, index: usize, chapter: &Chapter) {
-    let title = escape(chapter.title);
+    let title = escape(&chapter.title);
     let _ = writeln!(
         page,
         "<section id=\"part{index}\">\n<h2>{title}</h2>\n<div class=\"plots\">"
@@ -148,8 +202,8 @@ fn figure_element(page: &mut String, figure: &Figure) {
         svg::element(figure)
     );
     let _ = write!(page, "<figcaption>{}", escape(&figure.caption));
-    if let Some(median) = median(error_values(figure)) {
-        let _ = write!(page, " Median error {median:.1} %.");
+    if let Some(text) = error_text(figure) {
+        let _ = write!(page, " {text}");
     }
     let _ = writeln!(
         page,
@@ -160,40 +214,87 @@ fn figure_element(page: &mut String, figure: &Figure) {
     );
 }
 
+/// Returns the outcomes with those first that fail, then those that are excused.
+fn worst_first(outcomes: &[Outcome]) -> Vec<Outcome> {
+    let mut sorted = outcomes.to_vec();
+    sorted.sort_by_key(|outcome| match outcome.verdict {
+        Verdict::Fail(_) if outcome.is_failure() => 0,
+        Verdict::Fail(_) => 1,
+        Verdict::Excused(_) => 2,
+        Verdict::NotCovered(_) => 3,
+        Verdict::Pass => 4,
+    });
+    sorted
+}
+
+/// Shows the targets that are missed, before all else.
+fn missed_section(page: &mut String, outcomes: &[Outcome]) {
+    if outcomes.is_empty() {
+        return;
+    }
+    page.push_str("<section id=\"missed\">\n<h2>Missed targets</h2>\n");
+    let is_missed =
+        |outcome: &Outcome| matches!(outcome.verdict, Verdict::Fail(_) | Verdict::Excused(_));
+    let mut missed = worst_first(outcomes);
+    missed.retain(is_missed);
+    if missed.is_empty() {
+        page.push_str("<p>None: every target is within its tolerance.</p>\n");
+    } else {
+        outcome_table(page, &missed);
+    }
+    page.push_str("</section>\n");
+}
+
 fn validation_section(page: &mut String, outcomes: &[Outcome]) {
     page.push_str("<section id=\"validation\">\n<h2>Validation</h2>\n");
     if outcomes.is_empty() {
         page.push_str("<p>Not run; <code>ferroce validate</code> does it.</p>\n</section>\n");
         return;
     }
+    let tally = Tally::of(outcomes);
     let _ = writeln!(
         page,
-        "<p>{}. A target with several points passes if all of them do.</p>\n<div \
-        class=\"wide\"><table>\n<thead><tr>\
-         <th></th><th>Preset</th><th>What</th><th></th><th class=\"number\">Target</th><th \
-         class=\"number\">Tolerance</th>\
-         <th class=\"number\">Model</th><th \
-         class=\"number\">Error</th><th></th></tr></thead>\n<tbody>",
-        escape(&listing::summary(outcomes))
+        "<p>{}. A target with several points passes if all of them do; one whose points differ in \
+         their basis counts under each.</p>",
+        escape(tally.text().trim_end()).replace('\n', "<br>")
+    );
+    outcome_table(page, &worst_first(outcomes));
+    page.push_str("</section>\n");
+}
+
+fn outcome_table(page: &mut String, outcomes: &[Outcome]) {
+    page.push_str(
+        "<div class=\"wide\"><table>\n<thead><tr><th></th><th>Preset</th><th>What</th><th></th>\
+         <th>Basis</th><th class=\"number\">Target</th><th class=\"number\">Tolerance</th>\
+         <th class=\"number\">Model</th><th class=\"number\">Error</th><th></th></tr></thead>\n\
+         <tbody>",
     );
     for line in listing::lines(outcomes) {
         validation_row(page, &line);
     }
-    page.push_str("</tbody></table></div>\n</section>\n");
+    page.push_str("</tbody></table></div>\n");
 }
 
 fn validation_row(page: &mut String, line: &Line) {
     let class = if line.id.is_empty() { "" } else { "first" };
     let verdict = match line.verdict.as_str() {
         word if word == Verdict::Pass.word() => "pass",
-        "not covered" => "none",
+        "not covered" | "excused" => "none",
         _ => "fail",
     };
-    let _ = write!(page, "<tr class=\"{class}\"><td>{}</td>", escape(&line.id));
+    // Why a target is predicted stands under the pointer; why it is not, below it.
+    let is_predicted = line.basis == Kind::Predicted.word();
+    let title = match is_predicted {
+        true => format!(" title=\"{}\"", escape(&line.reason)),
+        false => String::new(),
+    };
+    let id = escape(&line.id);
+    let _ = write!(page, "<tr class=\"{class}\"{title}><td>{id}</td>");
     for (class, text) in [
         ("", &line.preset),
         ("text", &line.metric),
         ("", &line.point),
+        ("", &line.basis),
         ("number free", &line.target),
         ("number free", &line.tolerance),
         ("number", &line.model),
@@ -203,12 +304,18 @@ fn validation_row(page: &mut String, line: &Line) {
         let _ = write!(page, "<td class=\"{class}\">{}</td>", escape(text));
     }
     page.push_str("</tr>\n");
-    if !line.cause.is_empty() {
-        let cause = escape(&line.cause);
-        let _ = writeln!(
-            page,
-            "<tr><td></td><td class=\"cause\" colspan=\"8\">{cause}</td></tr>"
-        );
+    let basis = match is_predicted || line.reason.is_empty() {
+        true => String::new(),
+        false => format!("{}: {}", line.basis, line.reason),
+    };
+    for text in [&basis, &line.cause] {
+        if !text.is_empty() {
+            let text = escape(text);
+            let _ = writeln!(
+                page,
+                "<tr><td></td><td class=\"cause\" colspan=\"9\">{text}</td></tr>"
+            );
+        }
     }
 }
 
@@ -236,7 +343,8 @@ fn cards_section(page: &mut String, cards: &[Card]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::figure::Axis;
+    use crate::reference::experiment::tests::Constant;
+    use crate::report::figure::{Axis, Kind as Drawn};
 
     #[test]
     fn a_page_is_complete_and_needs_nothing_else() {
@@ -248,10 +356,11 @@ mod tests {
             x: Axis::bytes("size"),
             y: Axis::log("Gb/s"),
             series: Vec::new(),
+            sizes: Sizes::None,
             stamp: "stamp".into(),
         };
         let chapter = Chapter {
-            title: "Part",
+            title: "Part".into(),
             figures: vec![Ok(figure), Err("two: no world".into())],
         };
         let page = page(&[chapter], &[], &[]);
@@ -268,5 +377,73 @@ mod tests {
                 + page.matches(&format!("<{tag} ")).count();
             assert_eq!(open, page.matches(&format!("</{tag}>")).count(), "{tag}");
         }
+    }
+    fn outcomes(ids: &[&str], latency_us: f64) -> Vec<Outcome> {
+        let model = Constant {
+            rate_mpps: 7.0,
+            latency_us,
+        };
+        let ids: Vec<_> = ids.iter().map(|id| (*id).to_owned()).collect();
+        crate::validate::run(&model, &ids, |_| {})
+    }
+
+    #[test]
+    fn failing_targets_come_first_with_their_basis() {
+        let outcomes = outcomes(&["V03a", "V04a", "V04b", "V04c"], 1.72);
+        let page = page(&[], &outcomes, &[]);
+        let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}\n{page}"));
+        assert!(at("id=\"missed\"") < at("id=\"validation\""));
+        let missed = &page[at("id=\"missed\"")..at("id=\"validation\"")];
+        assert!(missed.contains("<td>V04c</td>") && !missed.contains("<td>V04a</td>"));
+        assert!(missed.contains("fitted: mac.transmit_ns"), "{missed}");
+        let table = &page[at("id=\"validation\"")..];
+        let order = ["V04c", "V03a", "V04a", "V04b"].map(|id| {
+            let cell = format!("<td>{id}</td>");
+            table.find(&cell).expect("each target has a row")
+        });
+        assert!(order.is_sorted(), "{order:?}");
+        assert!(page.contains("<b>2 of 2</b>predicted"), "{page}");
+        assert!(page.contains("<b>0 of 1</b>fitted"), "{page}");
+    }
+
+    #[test]
+    fn the_headline_has_errors_by_class_of_sizes() {
+        let points = |factor: f64| {
+            let values = [5.0, 10.0, 20.0, 30.0, 38.0, 40.0, 40.0];
+            let values = values.into_iter().enumerate();
+            let points = values.map(|(n, y)| (64.0 * 2.0_f64.powi(n as i32), y * factor));
+            points.collect::<Vec<_>>()
+        };
+        let series = |kind, factor| crate::report::figure::Series {
+            label: "WRITE".into(),
+            color: 0,
+            kind,
+            points: points(factor),
+        };
+        let figure = Figure {
+            id: "bw".into(),
+            title: "Bandwidth".into(),
+            subtitle: String::new(),
+            caption: String::new(),
+            x: Axis::bytes("size"),
+            y: Axis::log("Gb/s"),
+            series: vec![series(Drawn::Measured, 1.0), series(Drawn::Model, 1.25)],
+            sizes: Sizes::Bandwidth,
+            stamp: "stamp".into(),
+        };
+        let chapter = Chapter {
+            title: "Part".into(),
+            figures: vec![Ok(figure)],
+        };
+        let page = page(&[chapter], &[], &[]);
+        for part in ["small messages", "knee", "plateau"] {
+            let fact = format!("<li><b>25.0 %</b>bandwidth, {part}: median error of");
+            assert!(page.contains(&fact), "{part}\n{page}");
+        }
+        assert!(!page.contains("median error of all points"));
+        assert!(
+            page.contains("small 25.0 %, knee 25.0 %, plateau 25.0 %."),
+            "{page}"
+        );
     }
 }

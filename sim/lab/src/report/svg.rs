@@ -25,6 +25,13 @@ const STRIP_HEIGHT: f64 = 62.0;
 const STRIP_GAP: f64 = 22.0;
 /// Errors beyond it are drawn at the edge.
 const STRIP_PERCENT: f64 = 40.0;
+/// Half of the width of the arrow of an error beyond it, and its height.
+const CLIP_ARROW: f64 = 4.0;
+/// Rows of the values of such errors at each edge, and their distance.
+const CLIP_ROWS: usize = 3;
+const CLIP_LINE: f64 = 9.0;
+/// Their size as a share of that of labels.
+const CLIP_TEXT_SHARE: f64 = 0.75;
 /// Errors below it are drawn on a band.
 const STRIP_BAND_PERCENT: f64 = 10.0;
 
@@ -63,6 +70,15 @@ fn wrapped(stamp: &str) -> Vec<String> {
         }
     }
     lines
+}
+
+/// Returns an error that is beyond the strip, in few characters.
+fn clipped_text(percent: f64) -> String {
+    let sign = if percent < 0.0 { '−' } else { '+' };
+    match percent.abs() {
+        share if share < 1000.0 => format!("{sign}{share:.0} %"),
+        share => format!("×{:.0}", share / 100.0 + 1.0),
+    }
 }
 
 struct Drawing<'a> {
@@ -262,6 +278,7 @@ impl<'a> Drawing<'a> {
         self.text(RIGHT + 12.0, middle + 11.0, "axis", "", "measurement");
         let errors = self.errors.clone();
         let middle_index = (errors.len() as f64 - 1.0) / 2.0;
+        let mut clipped = Vec::new();
         for (index, (color, points)) in errors.into_iter().enumerate() {
             let color = color % COLORS;
             // Side by side, so that none hides another.
@@ -270,8 +287,50 @@ impl<'a> Drawing<'a> {
                 let (at, y) = (self.x.place(x) + aside, place(percent));
                 let hover = format!("{}: {percent:+.1} %", self.x_text(x));
                 self.stroke(&format!("stem c{color}"), (at, middle), (at, y));
-                self.point(&format!("dot c{color}"), (at, y), 2.6, &hover);
+                if percent.abs() > STRIP_PERCENT {
+                    self.clip_marker(color, (at, y), percent > 0.0, &hover);
+                    clipped.push((at, percent, color));
+                } else {
+                    self.point(&format!("dot c{color}"), (at, y), 2.6, &hover);
+                }
             }
+        }
+        self.clipped_values(clipped, (top, bottom));
+    }
+
+    /// Draws an arrow at the edge of the strip, for an error that is beyond it.
+    fn clip_marker(&mut self, color: usize, at: (f64, f64), is_above: bool, hover: &str) {
+        let tip = if is_above { -CLIP_ARROW } else { CLIP_ARROW };
+        let hover = escape(hover);
+        self.line(format!(
+            "<path class=\"dot clip c{color}\" d=\"M{:.1} {:.1}l{CLIP_ARROW} 0l-{CLIP_ARROW} \
+            {tip}l-{CLIP_ARROW} {}z\"><title>{hover}</title></path>",
+            at.0, at.1, -tip
+        ));
+    }
+
+    /// Writes the errors that are beyond the strip at its edges, in as many rows as they need; what
+    /// has no room is left to the text under the pointer.
+    fn clipped_values(&mut self, mut values: Vec<(f64, f64, usize)>, (top, bottom): (f64, f64)) {
+        values.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut ends = [[f64::MIN; CLIP_ROWS]; 2];
+        for (at, percent, color) in values {
+            let is_above = percent > 0.0;
+            let text = clipped_text(percent);
+            let half = labels::width(&text) * CLIP_TEXT_SHARE / 2.0;
+            let center = at.clamp(LEFT + half, RIGHT - half);
+            let rows = &mut ends[usize::from(is_above)];
+            let Some(row) = rows.iter().position(|end| *end < center - half) else {
+                continue;
+            };
+            rows[row] = center + half + 1.0;
+            let inside = 12.0 + CLIP_LINE * row as f64;
+            let y = match is_above {
+                true => top + inside,
+                false => bottom - inside + 6.0,
+            };
+            let class = format!("clip-value c{color}");
+            self.text(center, y, &class, "text-anchor=\"middle\"", &text);
         }
     }
 
@@ -414,6 +473,7 @@ mod tests {
                 series("WRITE", 0, Kind::Model, 1.1),
                 series("wire", 5, Kind::Limit, 2.0),
             ],
+            sizes: crate::report::figure::Sizes::None,
             stamp: "functional · seed 1".into(),
         }
     }
@@ -438,6 +498,46 @@ mod tests {
             "{drawn}"
         );
         assert!(drawn.contains("<title>1 KiB: +10.0 %</title>"), "{drawn}");
+    }
+
+    #[test]
+    fn errors_beyond_the_strip_have_a_marker_and_their_value() {
+        assert!(!element(&figure()).contains("clip"), "10 % are inside");
+        let mut far = figure();
+        far.series[1].points[0].1 = 1.5;
+        far.series[1].points[1].1 = 0.5;
+        far.series[1].points[2].1 = 300.0;
+        let drawn = element(&far);
+        assert_eq!(drawn.matches("class=\"dot clip c0\"").count(), 3, "{drawn}");
+        for value in [">+50 %<", ">−75 %<", ">×100<"] {
+            assert!(drawn.contains(value), "{value}\n{drawn}");
+        }
+        assert!(drawn.contains("<title>2 B: +50.0 %</title>"), "{drawn}");
+    }
+
+    /// Goal: values that would stand over each other are in rows, and no more than there is room.
+    #[test]
+    fn values_beyond_the_strip_do_not_overlap() {
+        let mut far = figure();
+        for point in &mut far.series[1].points {
+            point.1 *= 10.0;
+        }
+        let drawn = element(&far);
+        let values = drawn.lines().filter(|line| line.contains("clip-value"));
+        let mut places: Vec<(String, f64)> = values
+            .map(|line| {
+                let after = |key: &str| {
+                    let (_, rest) = line.split_once(key).expect("an attribute");
+                    rest.split('"').next().expect("its end").to_owned()
+                };
+                (after("y=\""), after("x=\"").parse().expect("a number"))
+            })
+            .collect();
+        assert!(places.len() > 15, "{drawn}");
+        places.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        for pair in places.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
+            assert!(pair[1].1 - pair[0].1 > 20.0, "{pair:?}");
+        }
     }
 
     #[test]

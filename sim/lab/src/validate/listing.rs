@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::experiments;
-use super::outcome::{Checked, Outcome, Verdict, figure, target_text};
-use super::plan::{Expected, Point};
+use super::basis::Kind;
+use super::outcome::{Outcome, figure, target_text};
+use super::tally::Tally;
 
 /// One line: a point of a target. What is the same as in the line above is empty.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -17,6 +17,10 @@ pub struct Line {
     pub metric: String,
     /// What distinguishes the point.
     pub point: String,
+    /// What the point is to the model: predicted, fitted or identity.
+    pub basis: String,
+    /// Why; empty if it is that of the line above.
+    pub reason: String,
     /// The target.
     pub target: String,
     /// The tolerance.
@@ -25,7 +29,7 @@ pub struct Line {
     pub model: String,
     /// Its error.
     pub error: String,
-    /// Pass, fail or not covered.
+    /// Pass, excused, fail or not covered.
     pub verdict: String,
     /// Why it does not pass.
     pub cause: String,
@@ -40,7 +44,7 @@ fn of_outcome(outcome: &Outcome) -> Vec<Line> {
     let target = &outcome.target;
     let mut first = Line {
         id: target.id.clone(),
-        preset: outcome.preset().to_owned(),
+        preset: outcome.preset.clone(),
         metric: format!("{}, {}", target.metric, target.unit),
         target: target_text(target),
         tolerance: target.tolerance.clone(),
@@ -48,20 +52,23 @@ fn of_outcome(outcome: &Outcome) -> Vec<Line> {
         cause: outcome.verdict.cause().unwrap_or("").to_owned(),
         ..Line::default()
     };
-    let Some(plan) = experiments::plan(&target.id) else {
-        return vec![first];
-    };
-    let single = plan.points.len() == 1;
     let mut lines = Vec::new();
-    for (point, checked) in plan.points.iter().zip(&outcome.points) {
-        let (expected, tolerance) = expected_text(outcome, point);
+    let mut shown = None;
+    for checked in &outcome.points {
+        // The reason stands once, where it begins to hold.
+        let is_new = shown.replace(&checked.basis) != Some(&checked.basis);
         let line = Line {
-            point: point.label.to_owned(),
-            target: expected,
-            tolerance,
+            point: checked.label.clone(),
+            basis: checked.basis.kind.word().to_owned(),
+            reason: match is_new {
+                true => checked.basis.reason.clone().into_owned(),
+                false => String::new(),
+            },
+            target: checked.expected.clone(),
+            tolerance: checked.tolerance.clone(),
             model: figure(checked.model),
             error: checked.error.clone(),
-            verdict: point_verdict(outcome, checked, single),
+            verdict: outcome.point_verdict(checked).to_owned(),
             ..std::mem::take(&mut first)
         };
         lines.push(line);
@@ -72,70 +79,20 @@ fn of_outcome(outcome: &Outcome) -> Vec<Line> {
     lines
 }
 
-/// Returns the verdict of a point: a target of several points shows which of them fail.
-fn point_verdict(outcome: &Outcome, checked: &Checked, single: bool) -> String {
-    match (single, checked.is_within) {
-        (true, _) => outcome.verdict.word().to_owned(),
-        (false, true) => Verdict::Pass.word().to_owned(),
-        (false, false) => Verdict::Fail(String::new()).word().to_owned(),
-    }
-}
-
-fn expected_text(outcome: &Outcome, point: &Point) -> (String, String) {
-    let target = &outcome.target;
-    let value = |index: usize| {
-        target
-            .values()
-            .get(index)
-            .map_or(String::new(), |v| figure(*v))
-    };
-    let band = |low: f64, high: f64| (format!("{low} … {high}"), "inside".to_owned());
-    match point.expected {
-        Expected::Near(index, percent) => (value(index), format!("{percent} %")),
-        Expected::Octaves(index, octaves) => (value(index), format!("{octaves} octave")),
-        Expected::Value(value, percent) => (figure(value), format!("{percent} %")),
-        Expected::Band(low, high) => band(low, high),
-        Expected::TargetBand => band(
-            target.low.unwrap_or(f64::MIN),
-            target.high.unwrap_or(f64::MAX),
-        ),
-        Expected::AtMost(most) => (format!("at most {most}"), "inside".to_owned()),
-        Expected::AtLeast(least) => (format!("at least {least}"), "inside".to_owned()),
-    }
-}
-
-/// Returns the number of targets that are covered, and of those that pass.
-pub fn tally(outcomes: &[Outcome]) -> (usize, usize) {
-    let is_covered = |outcome: &&Outcome| !matches!(outcome.verdict, Verdict::NotCovered(_));
-    let passed = outcomes
-        .iter()
-        .filter(|outcome| outcome.verdict == Verdict::Pass);
-    (passed.count(), outcomes.iter().filter(is_covered).count())
-}
-
-/// Returns the last line: `44 of 46 targets within tolerance (96 %), 1 not covered`.
-pub fn summary(outcomes: &[Outcome]) -> String {
-    let (passed, covered) = tally(outcomes);
-    let percent = 100.0 * passed as f64 / covered.max(1) as f64;
-    let uncovered = outcomes.len() - covered;
-    format!(
-        "{passed} of {covered} targets within tolerance ({percent:.0} %), {uncovered} not covered"
-    )
-}
-
 /// Returns the table for a terminal.
 pub fn text(outcomes: &[Outcome]) -> String {
     let mut text = format!(
-        "{:<5} {:<36} {:<44} {:<22} {:>14} {:>10} {:>9} {:>10}\n",
-        "", "preset", "metric", "", "target", "tolerance", "model", "error"
+        "{:<5} {:<36} {:<44} {:<22} {:<9} {:>14} {:>10} {:>9} {:>10}\n",
+        "", "preset", "metric", "", "basis", "target", "tolerance", "model", "error"
     );
     for line in lines(outcomes) {
         let row = format!(
-            "{:<5} {:<36} {:<44} {:<22} {:>14} {:>10} {:>9} {:>10}  {}",
+            "{:<5} {:<36} {:<44} {:<22} {:<9} {:>14} {:>10} {:>9} {:>10}  {}",
             line.id,
             line.preset,
             shortened(&line.metric, 44),
             line.point,
+            line.basis,
             shortened(&line.target, 14),
             shortened(&line.tolerance, 10),
             line.model,
@@ -143,12 +100,83 @@ pub fn text(outcomes: &[Outcome]) -> String {
             line.verdict
         );
         let _ = writeln!(text, "{}", row.trim_end());
+        if !line.reason.is_empty() && line.basis != Kind::Predicted.word() {
+            let _ = writeln!(text, "{:<5} {}: {}", "", line.basis, line.reason);
+        }
         if !line.cause.is_empty() {
             let _ = writeln!(text, "{:<5} {}", "", line.cause);
         }
     }
-    let _ = writeln!(text, "\n{}", summary(outcomes));
+    let _ = write!(text, "\n{}", Tally::of(outcomes).text());
     text
+}
+
+/// Returns the points as CSV, with the reason of each basis.
+pub fn csv(outcomes: &[Outcome]) -> String {
+    let mut rows = csv::Writer::from_writer(Vec::new());
+    let mut add = |row: &[&str]| rows.write_record(row).expect("a vector takes any bytes");
+    add(&[
+        "id",
+        "preset",
+        "metric",
+        "unit",
+        "point",
+        "basis",
+        "target",
+        "tolerance",
+        "model",
+        "error",
+        "error_percent",
+        "verdict",
+        "basis_reason",
+        "cause",
+    ]);
+    for outcome in outcomes {
+        let target = &outcome.target;
+        let cause = outcome.verdict.cause().unwrap_or("");
+        if outcome.points.is_empty() {
+            let kinds: Vec<_> = outcome.kinds().into_iter().map(Kind::word).collect();
+            let (kinds, expected) = (kinds.join(" "), target_text(target));
+            add(&[
+                &target.id,
+                &outcome.preset,
+                &target.metric,
+                &target.unit,
+                "",
+                &kinds,
+                &expected,
+                &target.tolerance,
+                "",
+                "",
+                "",
+                outcome.verdict.word(),
+                "",
+                cause,
+            ]);
+        }
+        for point in &outcome.points {
+            let (model, percent) = (figure(point.model), format!("{:.2}", point.error_percent));
+            let cause = if point.is_within { "" } else { cause };
+            add(&[
+                &target.id,
+                &outcome.preset,
+                &target.metric,
+                &target.unit,
+                &point.label,
+                point.basis.kind.word(),
+                &point.expected,
+                &point.tolerance,
+                &model,
+                &point.error,
+                &percent,
+                outcome.point_verdict(point),
+                &point.basis.reason,
+                cause,
+            ]);
+        }
+    }
+    let text = rows.into_inner().expect("a vector takes any bytes");
+    String::from_utf8(text).expect("labels and numbers are UTF-8")
 }
 
 fn shortened(text: &str, width: usize) -> String {
@@ -174,21 +202,39 @@ mod tests {
     }
 
     #[test]
-    fn points_have_lines_and_the_sum_counts_targets() {
-        let mut outcomes = outcomes(&["V03a", "V04a", "V04c", "V17b"]);
+    fn points_have_lines_with_basis_and_verdict() {
+        let mut outcomes = outcomes(&["V03a", "V04a", "V04c", "V17b", "V19b"]);
         outcomes.push(super::super::outcome::tests::unplanned());
-        let text = text(&outcomes);
-        assert!(
-            text.ends_with("3 of 4 targets within tolerance (75 %), 1 not covered\n"),
-            "{text}"
-        );
         let lines = lines(&outcomes);
         let of = |verdict| lines.iter().filter(|line| line.verdict == verdict).count();
+        let text = text(&outcomes);
         assert_eq!(
             (of("pass"), of("FAIL"), of("not covered")),
-            (5, 1, 1),
+            (7, 1, 1),
             "{text}"
         );
         assert_eq!(lines[4].id, "", "the second point of V17b");
+        let kinds = |id: &str| {
+            let from = lines.iter().position(|line| line.id == id);
+            let own = &lines[from.expect("a target")..];
+            [own[0].basis.clone(), own[1].basis.clone()]
+        };
+        assert_eq!(kinds("V17b"), ["identity", "identity"]);
+        assert_eq!(kinds("V19b"), ["fitted", "predicted"]);
+        assert!(text.contains("fitted: mac.transmit_ns"), "{text}");
+        assert!(text.ends_with("1 is not covered\n"), "{text}");
+    }
+
+    #[test]
+    fn csv_has_a_line_for_each_point() {
+        let outcomes = outcomes(&["V04c", "V19b"]);
+        let csv = csv(&outcomes);
+        assert_eq!(csv.lines().count(), 4, "{csv}");
+        let fitted = csv.lines().nth(1).expect("V04c");
+        assert!(fitted.starts_with("V04c,cx5-100g@k8s-1ghz,"), "{csv}");
+        assert!(
+            fitted.contains(",fitted,2.690,10 %,1.600,-40.5 %,-40.52,FAIL,"),
+            "{csv}"
+        );
     }
 }

@@ -1,10 +1,11 @@
 //! Executes plans.
 
 use ferroce_model::pcie::{Parameters, bench};
-use ferroce_model::preset::Preset;
+use ferroce_model::preset::{Origin, Preset};
 
-use super::datagram_echo;
 use super::plan::{Access, Figure, Perf, Run, Slot, Statistic};
+use super::{datagram_echo, perturb};
+use crate::perf::{PerfResult, PerfSpec};
 use crate::reference::experiment::{self, Simulator};
 use crate::reference::{BandwidthRow, LatencyRow, Rows};
 use crate::{faulty_link, resends};
@@ -16,35 +17,98 @@ const PCIE_WINDOW_BYTES: u64 = 8 << 10;
 /// Share of the best bandwidth that a knee has.
 const KNEE_SHARE: f64 = 0.95;
 
-/// Returns the figure that `run` gives.
-pub fn figure(simulator: &dyn Simulator, run: &Run) -> Result<f64, String> {
+/// Returns the figure that `run` gives, with these changes of its preset.
+pub fn figure(simulator: &dyn Simulator, run: &Run, changes: &Changes) -> Result<f64, String> {
+    let parameters = |slot| parameters_with(slot, changes);
+    let changed = Changed { simulator, changes };
     Ok(match run {
-        Run::Perf(perf, figure) => of_perf(simulator, perf, *figure)?,
-        Run::Knee(perf, depths) => knee(simulator, perf, depths)?,
+        Run::Perf(perf, figure) => of_perf(&changed, perf, *figure)?,
+        Run::Knee(perf, depths) => knee(&changed, perf, depths)?,
         Run::Pcie(slot, access) => of_pcie(&parameters(*slot)?, *access),
         Run::RemoteSocket(slot) => {
             let read = Access::Latency(64, PCIE_WINDOW_BYTES, Statistic::Median);
-            let mut far = parameters(*slot)?;
+            let near = parameters(*slot)?;
+            let mut far = near.clone();
             far.memory.remote_socket = true;
-            of_pcie(&far, read) - of_pcie(&parameters(*slot)?, read)
+            of_pcie(&far, read) - of_pcie(&near, read)
         }
-        Run::Datagrams(preset, datagrams) => datagram_echo::figure(preset, *datagrams)?,
-        Run::Faulty(link, figure) => faulty_link::figure(simulator, link, *figure)?,
+        Run::Datagrams(preset, datagrams) => {
+            datagram_echo::figure(&load(preset, changes)?, *datagrams)?
+        }
+        Run::Faulty(link, figure) => faulty_link::figure(&changed, link, *figure)?,
         Run::Resends(resends, figure) => resends::figure(resends, *figure)?,
     })
 }
 
-fn of_perf(simulator: &dyn Simulator, perf: &Perf, figure: Figure) -> Result<f64, String> {
-    let rows = experiment::run(simulator, &perf.spec()?)?;
-    let value = match &rows {
-        Rows::Bandwidth(rows) => of_bandwidth(rows, figure, perf),
-        Rows::Latency(rows) => of_latency(rows, figure),
-    };
-    value.ok_or_else(|| format!("the run has no {figure:?}"))
+/// A value that is moved to its neighbour.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// The parameter.
+    pub key: String,
+    /// To a larger value.
+    pub up: bool,
 }
 
-fn of_bandwidth(rows: &[BandwidthRow], figure: Figure, perf: &Perf) -> Option<f64> {
-    let rate = rows.last()?.message_rate_mpps / f64::from(perf.requesting_hosts());
+/// Values of a preset that are moved.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes(pub Vec<Move>);
+
+impl Changes {
+    /// Changes `preset`. What an experiment has set itself stays, and what has no neighbour.
+    fn apply(&self, preset: &mut Preset) -> Result<(), String> {
+        for Move { key, up } in &self.0 {
+            let mut parameters = preset.parameters();
+            let own = parameters.find(|own| own.key == *key && own.origin != Origin::User);
+            let value = own.and_then(|own| perturb::moved(&own, *up));
+            drop(parameters);
+            if let Some(value) = value {
+                let changed = preset.set(key, &value.to_string());
+                changed.map_err(|error| error.to_string())?;
+            }
+        }
+        match self.0.is_empty() {
+            true => Ok(()),
+            false => preset.check().map_err(|error| error.to_string()),
+        }
+    }
+}
+
+/// A simulator that changes the preset of each experiment.
+struct Changed<'a> {
+    simulator: &'a dyn Simulator,
+    changes: &'a Changes,
+}
+
+impl Simulator for Changed<'_> {
+    fn run(&self, spec: &PerfSpec) -> Result<PerfResult, String> {
+        let mut spec = spec.clone();
+        self.changes.apply(&mut spec.preset)?;
+        self.simulator.run(&spec)
+    }
+}
+
+fn load(name: &str, changes: &Changes) -> Result<Preset, String> {
+    let mut preset = Preset::load(name).map_err(|error| error.to_string())?;
+    changes.apply(&mut preset)?;
+    Ok(preset)
+}
+
+fn of_perf(simulator: &dyn Simulator, perf: &Perf, figure: Figure) -> Result<f64, String> {
+    let rows = experiment::run(simulator, &perf.spec()?)?;
+    of_rows(&rows, figure, perf.requesting_hosts(), perf.threads())
+        .ok_or_else(|| format!("the run has no {figure:?}"))
+}
+
+/// Returns a figure of the rows of a run with so many requesting hosts, and threads of each.
+pub fn of_rows(rows: &Rows, figure: Figure, hosts: u32, threads: u32) -> Option<f64> {
+    match rows {
+        Rows::Bandwidth(rows) => of_bandwidth(rows, figure, hosts, threads),
+        Rows::Latency(rows) => of_latency(rows, figure),
+    }
+}
+
+fn of_bandwidth(rows: &[BandwidthRow], figure: Figure, hosts: u32, threads: u32) -> Option<f64> {
+    let rate = rows.last()?.message_rate_mpps / f64::from(hosts);
     let best = rows.iter().map(|row| row.average_gbps).fold(0.0, f64::max);
     match figure {
         Figure::Goodput => {
@@ -63,7 +127,7 @@ fn of_bandwidth(rows: &[BandwidthRow], figure: Figure, perf: &Perf) -> Option<f6
             let rates = rows.iter().map(|row| row.message_rate_mpps);
             rates.max_by(|a, b| distance(a).total_cmp(&distance(b)))
         }
-        Figure::LoopTime => Some(f64::from(perf.threads()) / rate),
+        Figure::LoopTime => Some(f64::from(threads) / rate),
         Figure::Typical | Figure::Mean | Figure::Tail | Figure::Step => None,
     }
 }
@@ -99,10 +163,13 @@ fn knee(simulator: &dyn Simulator, perf: &Perf, depths: &[u32]) -> Result<f64, S
 
 /// Returns the parameters of a slot, with card and host.
 pub fn parameters(slot: Slot) -> Result<Parameters, String> {
-    let load = |name| Preset::load(name).map_err(|error| error.to_string());
+    parameters_with(slot, &Changes::default())
+}
+
+fn parameters_with(slot: Slot, changes: &Changes) -> Result<Parameters, String> {
     Ok(match slot {
-        Slot::Engine(name) => Parameters::from(&load(name)?),
-        Slot::Command(name) => Parameters::from(&load(name)?).by_command(),
+        Slot::Engine(name) => Parameters::from(&load(name, changes)?),
+        Slot::Command(name) => Parameters::from(&load(name, changes)?).by_command(),
         Slot::Link(generation, lanes, mps_bytes, mrrs_bytes) => {
             Parameters::link_alone(generation, lanes, mps_bytes, mrrs_bytes)
         }

@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 
+use super::basis::{Basis, Excuse, Kind};
+use super::measure::{self, Changes};
 use super::plan::{Expected, Point};
-use super::{experiments, measure, target::Target};
+use super::{experiments, target::Target};
 use crate::number_text::short;
 use crate::reference::experiment::Simulator;
 
@@ -12,7 +14,9 @@ use crate::reference::experiment::Simulator;
 pub enum Verdict {
     /// Every point is close enough.
     Pass,
-    /// One is not; the cause, if it is known.
+    /// One is not, the cause is known, and the error is not larger than the cause explains.
+    Excused(String),
+    /// One is not; why, as far as that is known.
     Fail(String),
     /// It is not measured, and why.
     NotCovered(String),
@@ -23,6 +27,7 @@ impl Verdict {
     pub fn word(&self) -> &'static str {
         match self {
             Self::Pass => "pass",
+            Self::Excused(_) => "excused",
             Self::Fail(_) => "FAIL",
             Self::NotCovered(_) => "not covered",
         }
@@ -32,7 +37,7 @@ impl Verdict {
     pub fn cause(&self) -> Option<&str> {
         match self {
             Self::Pass => None,
-            Self::Fail(cause) | Self::NotCovered(cause) => Some(cause),
+            Self::Excused(cause) | Self::Fail(cause) | Self::NotCovered(cause) => Some(cause),
         }
     }
 }
@@ -41,15 +46,30 @@ impl Verdict {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checked {
     /// What distinguishes it from others of its target.
-    pub label: &'static str,
+    pub label: String,
+    /// What it is to the model.
+    pub basis: Basis,
+    /// What it must be, as text.
+    pub expected: String,
+    /// How closely, as text.
+    pub tolerance: String,
     /// The figure of the model.
     pub model: f64,
     /// The value to compare with, if there is one.
     pub reference: Option<f64>,
     /// Error of the model, as text.
     pub error: String,
+    /// Error in percent of the value, or of the violated end of the band.
+    pub error_percent: f64,
     /// True if it is within the tolerance.
     pub is_within: bool,
+}
+
+impl Checked {
+    /// Returns true if it is missed by no more than `excuse` explains.
+    fn is_excused(&self, excuse: Option<&Excuse>) -> bool {
+        excuse.is_some_and(|excuse| self.error_percent.abs() <= excuse.bound_percent)
+    }
 }
 
 /// Outcome of one target.
@@ -57,8 +77,12 @@ pub struct Checked {
 pub struct Outcome {
     /// The target.
     pub target: Target,
+    /// Preset of its first point, or what the file calls it.
+    pub preset: String,
     /// Figures of the model.
     pub points: Vec<Checked>,
+    /// Why it may be missed, if that is known.
+    pub excuse: Option<Excuse>,
     /// The verdict.
     pub verdict: Verdict,
 }
@@ -66,17 +90,90 @@ pub struct Outcome {
 impl Outcome {
     /// Executes the plan of `target`.
     pub fn of(simulator: &dyn Simulator, target: &Target) -> Self {
-        let (points, verdict) = match experiments::plan(&target.id) {
-            None => {
-                let why = "no experiment is planned for it".to_owned();
-                (Vec::new(), Verdict::NotCovered(why))
+        let Some(plan) = experiments::plan(&target.id) else {
+            let why = "no experiment is planned for it".to_owned();
+            return Self {
+                target: target.clone(),
+                preset: target.preset.clone(),
+                points: Vec::new(),
+                excuse: None,
+                verdict: Verdict::NotCovered(why),
+            };
+        };
+        let preset = plan.points.first().map(|point| point.run.preset());
+        let points = check_all(simulator, target, plan.points);
+        let excuse = experiments::excuse(&target.id).copied();
+        Self::new(target, preset.unwrap_or(&target.preset), points, excuse)
+    }
+
+    /// Judges `target` by its points; an error says why they cannot be measured.
+    pub fn new(
+        target: &Target,
+        preset: &str,
+        points: Result<Vec<Checked>, String>,
+        excuse: Option<Excuse>,
+    ) -> Self {
+        let (points, verdict) = match points {
+            Ok(points) => {
+                let verdict = verdict(&points, excuse.as_ref());
+                (points, verdict)
             }
-            Some(plan) => check_all(simulator, target, plan.points),
+            Err(error) => {
+                let first = error.lines().next().unwrap_or("");
+                (Vec::new(), Verdict::Fail(format!("cannot be run: {first}")))
+            }
         };
         Self {
             target: target.clone(),
+            preset: preset.to_owned(),
             points,
+            excuse,
             verdict,
+        }
+    }
+
+    /// Returns the kinds of its points, each once; none if it is not covered.
+    pub fn kinds(&self) -> Vec<Kind> {
+        let mut kinds: Vec<_> = self.points.iter().map(|point| point.basis.kind).collect();
+        if kinds.is_empty() && matches!(self.verdict, Verdict::Fail(_)) {
+            let planned = experiments::basis(&self.target.id, "");
+            kinds.push(planned.map_or(Kind::Predicted, |basis| basis.kind));
+        }
+        kinds.sort_unstable();
+        kinds.dedup();
+        kinds
+    }
+
+    /// Returns the word of the verdict on a point.
+    pub fn point_verdict(&self, point: &Checked) -> &'static str {
+        match point.is_within {
+            true => Verdict::Pass.word(),
+            false if point.is_excused(self.excuse.as_ref()) => {
+                Verdict::Excused(String::new()).word()
+            }
+            false => Verdict::Fail(String::new()).word(),
+        }
+    }
+
+    /// Returns the points of this kind that are missed and not excused.
+    pub fn missed(&self, kind: Kind) -> impl Iterator<Item = &Checked> {
+        let excuse = self.excuse.as_ref();
+        self.points.iter().filter(move |point| {
+            point.basis.kind == kind && !point.is_within && !point.is_excused(excuse)
+        })
+    }
+
+    /// Returns true if the validation fails because of it: a prediction or an identity is missed,
+    /// an excused target is beyond its bound, or it cannot be run.
+    pub fn is_failure(&self) -> bool {
+        let is_run = !self.points.is_empty();
+        match &self.verdict {
+            Verdict::Fail(_) if is_run && self.excuse.is_none() => {
+                let mut kinds = Kind::ALL.into_iter().filter(|kind| kind.is_decisive());
+                kinds.any(|kind| self.missed(kind).next().is_some())
+            }
+            Verdict::Fail(_) => true,
+            Verdict::Pass | Verdict::Excused(_) | Verdict::NotCovered(_) => false,
         }
     }
 
@@ -85,34 +182,32 @@ impl Outcome {
         let points = self.points.iter().map(|point| {
             json!({
                 "what": point.label,
+                "basis": point.basis.kind.word(),
+                "basis_reason": point.basis.reason,
                 "reference": point.reference,
+                "expected": point.expected,
                 "model": point.model,
                 "error": point.error,
                 "within": point.is_within,
+                "verdict": self.point_verdict(point).to_ascii_lowercase(),
             })
         });
         let target = &self.target;
         json!({
             "id": target.id,
             "about": target.preset,
-            "preset": self.preset(),
+            "preset": self.preset,
             "metric": target.metric,
             "condition": target.condition,
             "target": target_text(target),
             "unit": target.unit,
             "tolerance": target.tolerance,
+            "basis": self.kinds().into_iter().map(Kind::word).collect::<Value>(),
             "points": points.collect::<Value>(),
             "verdict": self.verdict.word().to_ascii_lowercase(),
+            "excused_up_to_percent": self.excuse.map(|excuse| excuse.bound_percent),
             "cause": self.verdict.cause(),
         })
-    }
-
-    /// Returns the preset of its first point, or what the file calls it.
-    pub fn preset(&self) -> &str {
-        match experiments::plan(&self.target.id).map(|plan| plan.points) {
-            Some([first, ..]) => first.run.preset(),
-            _ => &self.target.preset,
-        }
     }
 }
 
@@ -132,78 +227,122 @@ fn check_all(
     simulator: &dyn Simulator,
     target: &Target,
     points: &[Point],
-) -> (Vec<Checked>, Verdict) {
-    let mut checked = Vec::new();
-    for point in points {
-        match measure::figure(simulator, &point.run) {
-            Ok(model) => checked.push(check(target, point, model)),
-            Err(error) => {
-                let first = error.lines().next().unwrap_or("");
-                return (checked, Verdict::Fail(format!("cannot be run: {first}")));
-            }
-        }
-    }
-    let verdict = if checked.iter().all(|point| point.is_within) {
-        Verdict::Pass
-    } else {
-        let cause = experiments::cause(&target.id).unwrap_or("not explained yet");
-        Verdict::Fail(cause.to_owned())
-    };
-    (checked, verdict)
+) -> Result<Vec<Checked>, String> {
+    let checked = points.iter().map(|point| {
+        let model = measure::figure(simulator, &point.run, &Changes::default())?;
+        let basis = experiments::basis(&target.id, point.label);
+        let basis = basis.ok_or_else(|| format!("{} has no basis", target.id))?;
+        Ok(check(target, point.label, point.expected, basis, model))
+    });
+    checked.collect()
 }
 
-fn check(target: &Target, point: &Point, model: f64) -> Checked {
-    let reference = |index: usize| target.values().get(index).copied().unwrap_or(f64::NAN);
-    let near = |value: f64, percent: f64| {
-        let error = (model / value - 1.0) * 100.0;
-        (
-            Some(value),
-            format!("{error:+.1} %"),
-            error.abs() <= percent,
-        )
-    };
+fn verdict(points: &[Checked], excuse: Option<&Excuse>) -> Verdict {
+    let missed: Vec<_> = points.iter().filter(|point| !point.is_within).collect();
+    match excuse {
+        _ if missed.is_empty() => Verdict::Pass,
+        None => Verdict::Fail("not explained yet".to_owned()),
+        Some(excuse) if missed.iter().all(|point| point.is_excused(Some(excuse))) => {
+            Verdict::Excused(format!(
+                "excused up to {} %: {}",
+                excuse.bound_percent, excuse.cause
+            ))
+        }
+        Some(excuse) => Verdict::Fail(format!(
+            "beyond {} %, up to which it is excused: {}",
+            excuse.bound_percent, excuse.cause
+        )),
+    }
+}
+
+/// Returns the figure `model` of a point beside what it must be.
+pub fn check(
+    target: &Target,
+    label: &str,
+    expected: Expected,
+    basis: Basis,
+    model: f64,
+) -> Checked {
     // A source that prints whole nanoseconds has no finer resolution.
     let model = if target.unit == "ns" && target.low.is_some() {
         model.round()
     } else {
         model
     };
-    let band = |low: f64, high: f64| {
-        let word = if model < low {
-            format!("{} below", figure(low - model))
-        } else if model > high {
-            format!("{} above", figure(model - high))
-        } else {
-            "in band".to_owned()
-        };
-        (None, word, (low..=high).contains(&model))
+    let (text, tolerance) = expected_text(target, expected);
+    let reference = match expected {
+        Expected::Near(index, _) | Expected::Octaves(index, _) => {
+            Some(target.values().get(index).copied().unwrap_or(f64::NAN))
+        }
+        Expected::Value(value, _) => Some(value),
+        _ => None,
     };
-    let (reference, error, is_within) = match point.expected {
-        Expected::Near(index, percent) => near(reference(index), percent),
-        Expected::Value(value, percent) => near(value, percent),
-        Expected::Octaves(index, octaves) => {
-            let value = reference(index);
+    let percent = |value: f64| (model / value - 1.0) * 100.0;
+    let (error, error_percent, is_within) = match (expected, reference) {
+        (Expected::Octaves(_, octaves), Some(value)) => {
             let error = (model / value).log2();
             (
-                Some(value),
                 format!("{error:+.0} octave"),
+                percent(value),
                 error.abs() <= octaves,
             )
         }
-        Expected::Band(low, high) => band(low, high),
-        Expected::TargetBand => band(
-            target.low.unwrap_or(f64::MIN),
-            target.high.unwrap_or(f64::MAX),
-        ),
-        Expected::AtMost(most) => band(f64::MIN, most),
-        Expected::AtLeast(least) => band(least, f64::MAX),
+        (Expected::Near(_, within) | Expected::Value(_, within), Some(value)) => {
+            let error = percent(value);
+            (format!("{error:+.1} %"), error, error.abs() <= within)
+        }
+        (expected, _) => {
+            let (low, high) = band(target, expected);
+            let (word, error) = match model {
+                model if model < low => (format!("{} below", figure(low - model)), percent(low)),
+                model if model > high => (format!("{} above", figure(model - high)), percent(high)),
+                _ => ("in band".to_owned(), 0.0),
+            };
+            (word, error, (low..=high).contains(&model))
+        }
     };
     Checked {
-        label: point.label,
+        label: label.to_owned(),
+        basis,
+        expected: text,
+        tolerance,
         model,
         reference,
         error,
+        error_percent,
         is_within,
+    }
+}
+
+/// Returns the lowest and the highest figure that a condition without a value permits.
+fn band(target: &Target, expected: Expected) -> (f64, f64) {
+    match expected {
+        Expected::Band(low, high) => (low, high),
+        Expected::AtMost(most) => (f64::MIN, most),
+        Expected::AtLeast(least) => (least, f64::MAX),
+        _ => (
+            target.low.unwrap_or(f64::MIN),
+            target.high.unwrap_or(f64::MAX),
+        ),
+    }
+}
+
+fn expected_text(target: &Target, expected: Expected) -> (String, String) {
+    let inside = || "inside".to_owned();
+    let value = |index: usize| {
+        let value = target.values().get(index).copied();
+        value.map_or(String::new(), figure)
+    };
+    match expected {
+        Expected::Near(index, percent) => (value(index), format!("{percent} %")),
+        Expected::Octaves(index, octaves) => (value(index), format!("{octaves} octave")),
+        Expected::Value(value, percent) => (figure(value), format!("{percent} %")),
+        Expected::AtMost(most) => (format!("at most {most}"), inside()),
+        Expected::AtLeast(least) => (format!("at least {least}"), inside()),
+        Expected::Band(..) | Expected::TargetBand => {
+            let (low, high) = band(target, expected);
+            (format!("{low} … {high}"), inside())
+        }
     }
 }
 
@@ -259,6 +398,69 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn predictions_and_identities_decide_and_fits_do_not() {
+        assert!(outcome("V04a", constant(2.0)).is_failure(), "predicted");
+        let slow = Constant {
+            rate_mpps: 1.0,
+            latency_us: 1.0,
+        };
+        assert!(outcome("V15c", slow).is_failure(), "identity");
+        let fitted = outcome("V07a", constant(2.0));
+        assert_eq!(fitted.kinds(), [Kind::Fitted]);
+        assert!(matches!(fitted.verdict, Verdict::Fail(_)) && !fitted.is_failure());
+    }
+
+    #[test]
+    fn an_excuse_ends_at_its_bound() {
+        let target = outcome("V04a", constant(1.6)).target;
+        let excuse = Excuse {
+            id: "V04a",
+            cause: "a known one",
+            bound_percent: 20.0,
+        };
+        let judged = |kind, us| {
+            let basis = Basis {
+                kind,
+                ..Basis::foreign()
+            };
+            let point = check(&target, "", Expected::Near(0, 10.0), basis, us);
+            Outcome::new(&target, "x", Ok(vec![point]), Some(excuse))
+        };
+        let within = judged(Kind::Predicted, 1.58 * 1.15);
+        assert_eq!(
+            (within.verdict.word(), within.is_failure()),
+            ("excused", false)
+        );
+        let cause = within.verdict.cause().expect("it says why").to_owned();
+        assert!(
+            cause.contains("up to 20 %") && cause.contains("a known one"),
+            "{cause}"
+        );
+        for kind in Kind::ALL {
+            let beyond = judged(kind, 1.58 * 1.25);
+            assert_eq!((beyond.verdict.word(), beyond.is_failure()), ("FAIL", true));
+        }
+        assert_eq!(judged(Kind::Fitted, 1.6).verdict, Verdict::Pass);
+    }
+
+    #[test]
+    fn what_cannot_be_run_fails_whatever_it_is() {
+        let target = outcome("V07a", constant(1.0)).target;
+        let outcome = Outcome::new(&target, "x", Err("no world\nmore".to_owned()), None);
+        assert!(outcome.is_failure());
+        assert_eq!(outcome.verdict.cause(), Some("cannot be run: no world"));
+    }
+
+    #[test]
+    fn a_figure_outside_of_a_band_has_an_error_in_percent() {
+        let target = outcome("V06b", constant(1.0)).target;
+        let basis = Basis::foreign();
+        let point = check(&target, "", Expected::Band(10.0, 20.0), basis, 25.0);
+        assert_eq!((point.error_percent, point.is_within), (25.0, false));
+        assert_eq!(point.error, "5.000 above");
+    }
+
+    #[test]
     fn what_is_not_covered_says_why() {
         let unknown = unplanned();
         let Verdict::NotCovered(why) = &unknown.verdict else {
@@ -266,6 +468,7 @@ pub(super) mod tests {
         };
         assert!(why.contains("no experiment"), "{why}");
         assert_eq!(unknown.json()["verdict"], "not covered");
+        assert!(!unknown.is_failure());
     }
 
     #[test]

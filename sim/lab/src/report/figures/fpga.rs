@@ -2,7 +2,7 @@
 
 use super::{Content, Recipe, load, series, stamp};
 use crate::reference::builtin::Other;
-use crate::report::figure::{Axis, Figure, Kind, Scale, Unit};
+use crate::report::figure::{Axis, Figure, Kind, Scale, Sizes, Unit};
 use crate::validate::datagram_echo;
 use crate::validate::plan::Datagrams;
 
@@ -23,7 +23,7 @@ fn datagrams() -> Result<Figure, String> {
     let limit = csv.series(&[], "payload_bytes", "theoretical_gbps");
     let mut model = Vec::new();
     for (bytes, _) in &measured {
-        let goodput = datagram_echo::figure(U280, Datagrams::Goodput(*bytes as u32))?;
+        let goodput = datagram_echo::figure(&preset, Datagrams::Goodput(*bytes as u32))?;
         model.push((*bytes, goodput));
     }
     Ok(Figure {
@@ -41,6 +41,7 @@ fn datagrams() -> Result<Figure, String> {
             series("UDP", 0, Kind::Measured, measured),
             series("UDP", 0, Kind::Model, model),
         ],
+        sizes: Sizes::None,
         stamp: stamp(&[&preset]),
     })
 }

@@ -5,7 +5,7 @@ use super::{Content, Recipe, load, series};
 use crate::faulty_link::{self, FaultyLink, Recovery, SEEDS};
 use crate::reference::builtin::Other;
 use crate::reference::experiment::Simulator;
-use crate::report::figure::{Axis, Figure, Kind, Scale, Series, Unit};
+use crate::report::figure::{Axis, Figure, Kind, Scale, Series, Sizes, Unit};
 use crate::resends::{self, Resends, Silence};
 use crate::validate::parallel;
 
@@ -77,6 +77,7 @@ fn loss(simulator: &dyn Simulator) -> Result<Figure, String> {
         x: loss_axis(),
         y: Axis::linear("share of the goodput of go-back-N without loss"),
         series: all,
+        sizes: Sizes::None,
         stamp: stamp()?,
     })
 }
@@ -101,6 +102,7 @@ fn timeouts(simulator: &dyn Simulator) -> Result<Figure, String> {
         x: loss_axis(),
         y: Axis::log("share of the goodput without loss"),
         series: model(simulator, &curves, HIGH_LOSSES)?,
+        sizes: Sizes::None,
         stamp: stamp()?,
     })
 }
@@ -134,6 +136,7 @@ fn resends() -> Result<Figure, String> {
             series("request", 0, Kind::Measured, RESENT_MS.to_vec()),
             series("request", 0, Kind::Model, model.collect()),
         ],
+        sizes: Sizes::None,
         stamp: super::stamp(&[&card]),
     })
 }

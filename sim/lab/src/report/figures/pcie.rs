@@ -4,7 +4,7 @@ use ferroce_model::pcie::bench::Direction;
 
 use super::{Recipe, load, series, stamp};
 use crate::reference::builtin::Other;
-use crate::report::figure::{Axis, Figure, Kind, Unit};
+use crate::report::figure::{Axis, Figure, Kind, Sizes, Unit};
 use crate::validate::measure;
 use crate::validate::plan::{Access, Slot, Statistic};
 
@@ -163,6 +163,7 @@ pub(super) fn make(content: &Content) -> Result<Figure, String> {
             Unit::Number,
         ),
         series: Vec::new(),
+        sizes: Sizes::None,
         stamp: String::new(),
     };
     let mut presets = Vec::new();

@@ -5,7 +5,7 @@ use crate::perf::{Operation, PageSize};
 use crate::reference::Rows;
 use crate::reference::builtin::Other;
 use crate::reference::experiment::{self, Simulator};
-use crate::report::figure::{Axis, Figure, Kind};
+use crate::report::figure::{Axis, Figure, Kind, Sizes};
 use crate::validate::parallel;
 use crate::validate::plan::Perf;
 
@@ -268,6 +268,7 @@ pub(super) fn make(simulator: &dyn Simulator, content: &Content) -> Result<Figur
         x: Axis::count(content.x),
         y: Axis::log("M messages/s"),
         series: Vec::new(),
+        sizes: Sizes::None,
         stamp: String::new(),
     };
     let mut presets = Vec::new();

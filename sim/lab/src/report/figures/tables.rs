@@ -5,7 +5,7 @@ use ferroce_model::preset::Preset;
 use super::{Recipe, load, series, stamp};
 use crate::reference::experiment::{self, Simulator};
 use crate::reference::{Rows, Table, builtin, wire_limit};
-use crate::report::figure::{Axis, Figure, Kind, Series};
+use crate::report::figure::{Axis, Figure, Kind, Series, Sizes};
 
 /// The rate of longer messages is that of the wire, and small.
 const RATE_BYTES_MAX: u64 = 64 << 10;
@@ -238,6 +238,7 @@ pub(super) fn make(simulator: &dyn Simulator, content: &Content) -> Result<Figur
         title: content.title.to_owned(),
         subtitle: content.subtitle.to_owned(),
         caption: content.caption.to_owned(),
+        sizes: sizes(content.column),
         ..axes(content.column)
     };
     let mut presets = Vec::new();
@@ -266,7 +267,7 @@ pub(super) fn make(simulator: &dyn Simulator, content: &Content) -> Result<Figur
 }
 
 /// Returns an empty plot of a column.
-pub(super) fn axes(column: Column) -> Figure {
+pub(in crate::report) fn axes(column: Column) -> Figure {
     Figure {
         id: String::new(),
         title: String::new(),
@@ -279,7 +280,17 @@ pub(super) fn axes(column: Column) -> Figure {
             Column::Latency => "us",
         }),
         series: Vec::new(),
+        sizes: Sizes::None,
         stamp: String::new(),
+    }
+}
+
+/// Returns which errors of a column are of the card: a rate is a bandwidth in another unit.
+pub(in crate::report) fn sizes(column: Column) -> Sizes {
+    match column {
+        Column::Bandwidth => Sizes::Bandwidth,
+        Column::Rate => Sizes::None,
+        Column::Latency => Sizes::Latency,
     }
 }
 
@@ -288,7 +299,7 @@ pub(super) fn table(curve: &Curve) -> Result<Table, String> {
     found.ok_or_else(|| format!("there is no table {}", curve.table))
 }
 
-pub(super) fn points(rows: &Rows, column: Column) -> Vec<(f64, f64)> {
+pub(in crate::report) fn points(rows: &Rows, column: Column) -> Vec<(f64, f64)> {
     match (rows, column) {
         (Rows::Bandwidth(rows), Column::Rate) => {
             let rows = rows.iter().filter(|row| row.bytes <= RATE_BYTES_MAX);
@@ -314,7 +325,7 @@ pub(super) fn points(rows: &Rows, column: Column) -> Vec<(f64, f64)> {
 
 /// Returns the limit of the wire: bandwidth or rate of the first curve's link, or the time of a
 /// message on it.
-pub(super) fn limit(table: &Table, preset: &Preset, column: Column) -> Option<Series> {
+pub(in crate::report) fn limit(table: &Table, preset: &Preset, column: Column) -> Option<Series> {
     let link = preset.mac.rate_gbps;
     let mtu = table
         .setup

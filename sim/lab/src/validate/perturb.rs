@@ -1,0 +1,518 @@
+//! Which targets depend on a single value: each value is moved by 10 %, and the targets are
+//! measured again.
+//!
+//! A prediction that holds only because of one value is a fit that its author has not noticed.
+//!
+//! Which values are moved: of a fitted target and of an identity, those that were chosen from its
+//! figure. Of a prediction, every value of card and host that is a guess or derived, without those
+//! of what no target uses ([`UNUSED`]). Targets on lossy links, whose runs are long, are examined
+//! only if they are asked for, with the values of link, MAC and transport. Flags, and values of
+//! which only powers of two or a few are permitted, have no neighbour at 10 %. A base-2 logarithm
+//! moves by one, which halves or doubles what it is of.
+//!
+//! Runs repeat exactly. So all values of a section are moved at once first, up and then down: if no
+//! digit of a figure changes, none of them matters to it, and they are not moved one by one.
+//!
+//! [`listing`]: the result as text, CSV and JSON.
+
+pub mod listing;
+
+use std::collections::BTreeSet;
+
+use ferroce_model::preset::{Origin, Parameter, Preset, Range, Value};
+
+use super::basis::Kind;
+use super::measure::{self, Changes, Move};
+use super::outcome::{self, Checked};
+use super::plan::{Plan, Run};
+use super::{experiments, parallel, target};
+use crate::cache::Cache;
+use crate::reference::experiment::Simulator;
+
+/// What a value is multiplied by on its way up, less one.
+const SHARE: f64 = 0.1;
+
+/// Parameters, or sections, of what no target uses: interrupts, RDMA CM, sizes of tables.
+const UNUSED: &[&str] = &[
+    "identity.",
+    "interrupt.",
+    "limits.",
+    "host.cm_command_ns",
+    "host.cm_mad_ns",
+    "host.interrupt_ns",
+    "host.syscall_ns",
+];
+
+/// Sections that are moved for targets on lossy links.
+const LOSSY: &[&str] = &["link.", "mac.", "transport."];
+
+/// Returns the value of `parameter` moved up or down; none if there is no permitted neighbour.
+pub fn moved(parameter: &Parameter<'_>, up: bool) -> Option<Value> {
+    let range = parameter.declaration.range;
+    let value = match (parameter.value, range) {
+        (_, Range::OneOf(_) | Range::PowerOfTwo(..)) | (Value::Flag(_), _) => return None,
+        (Value::Real(real), _) if real == 0.0 => return None,
+        (Value::Real(real), _) if up => Value::Real(real * (1.0 + SHARE)),
+        (Value::Real(real), _) => Value::Real(real * (1.0 - SHARE)),
+        (Value::Count(count), _) => {
+            let step = ((f64::from(count) * SHARE).round() as u32).max(1);
+            Value::Count(match up {
+                true => count.checked_add(step)?,
+                false => count.checked_sub(step)?,
+            })
+        }
+    };
+    range.contains(value).then_some(value)
+}
+
+/// Follows the work.
+pub trait Listener: Sync {
+    /// So many steps of this begin.
+    fn begin(&self, what: &str, count: usize);
+    /// One is done.
+    fn advance(&self);
+}
+
+/// A value that was moved, and a point that passes with the old value but not with the new one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Flip {
+    /// The target.
+    pub id: String,
+    /// The point with the moved value.
+    pub point: Checked,
+    /// The parameter.
+    pub key: String,
+    /// Where its value comes from.
+    pub origin: Origin,
+    /// The value in the preset.
+    pub from: Value,
+    /// The value that it was moved to.
+    pub to: Value,
+}
+
+/// A target, and what was done to it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Examined {
+    /// The target.
+    pub id: String,
+    /// The kinds of its points.
+    pub kinds: Vec<Kind>,
+    /// Parameters whose values were moved.
+    pub parameters: usize,
+    /// Those of them that change a figure of it.
+    pub effective: usize,
+    /// Points that pass with the preset as it is; only these can flip.
+    pub passing: usize,
+    /// All points.
+    pub points: usize,
+    /// Moves that no run was possible with, and why.
+    pub refused: Vec<String>,
+}
+
+/// Result of [`run`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Perturbation {
+    /// By target.
+    pub examined: Vec<Examined>,
+    /// By target and parameter.
+    pub flips: Vec<Flip>,
+}
+
+impl Perturbation {
+    /// Returns the predictions that depend on a single value: target and parameter.
+    pub fn fragile(&self) -> Vec<(&str, &str)> {
+        let flips = self.flips.iter();
+        let mut fragile: Vec<_> = flips
+            .filter(|flip| flip.point.basis.kind == Kind::Predicted)
+            .map(|flip| (flip.id.as_str(), flip.key.as_str()))
+            .collect();
+        fragile.dedup();
+        fragile
+    }
+}
+
+/// One target with what is known of it before anything is moved.
+struct Subject {
+    plan: &'static Plan,
+    target: target::Target,
+    /// Its points with the presets as they are.
+    base: Vec<Checked>,
+    keys: Vec<String>,
+}
+
+impl Subject {
+    fn new(simulator: &dyn Simulator, target: &target::Target) -> Result<Self, String> {
+        let plan = experiments::plan(&target.id);
+        let plan = plan.ok_or_else(|| format!("{}: no experiment is planned", target.id))?;
+        Ok(Self {
+            plan,
+            target: target.clone(),
+            base: measured(simulator, plan, target, &Changes::default())?,
+            keys: keys(plan)?,
+        })
+    }
+
+    /// Returns the groups of parameters that are moved at once: those of a section.
+    fn sections(&self) -> Vec<Vec<String>> {
+        let mut sections: Vec<Vec<String>> = Vec::new();
+        let section = |key: &str| key.rsplit_once('.').map(|(section, _)| section.to_owned());
+        for key in &self.keys {
+            let same = |group: &&mut Vec<String>| section(&group[0]) == section(key);
+            match sections.iter_mut().find(same) {
+                Some(group) => group.push(key.clone()),
+                None => sections.push(vec![key.clone()]),
+            }
+        }
+        sections
+    }
+
+    fn changed(&self, simulator: &dyn Simulator, keys: &[String], up: bool) -> Effect {
+        let moves = keys.iter().map(|key| Move {
+            key: key.clone(),
+            up,
+        });
+        let changes = Changes(moves.collect());
+        match measured(simulator, self.plan, &self.target, &changes) {
+            Ok(points) if self.is_same(&points) => Effect::None,
+            Ok(points) => Effect::Some(points),
+            Err(error) => Effect::Refused(error.lines().next().unwrap_or("").to_owned()),
+        }
+    }
+
+    fn is_same(&self, points: &[Checked]) -> bool {
+        let bits = |points: &[Checked]| -> Vec<u64> {
+            points.iter().map(|point| point.model.to_bits()).collect()
+        };
+        bits(&self.base) == bits(points)
+    }
+
+    /// Returns the first preset of the target that has the parameter, to say what was moved.
+    fn parameter(&self, key: &str, up: bool) -> Option<(Origin, Value, Value)> {
+        presets(self.plan).into_iter().find_map(|preset| {
+            let mut parameters = preset.parameters();
+            let parameter = parameters.find(|parameter| parameter.key == key)?;
+            let to = moved(&parameter, up)?;
+            Some((parameter.origin, parameter.value, to))
+        })
+    }
+}
+
+/// What a move has done to a target.
+enum Effect {
+    /// Its figures are the same, digit by digit.
+    None,
+    /// Its points.
+    Some(Vec<Checked>),
+    /// It cannot be run.
+    Refused(String),
+}
+
+/// Measures the targets whose id begins with one of `only` (all but those on lossy links, if there
+/// is none) with each value moved.
+///
+/// # Errors
+/// If a target cannot be run with the presets as they are.
+pub fn run(
+    simulator: &dyn Simulator,
+    only: &[String],
+    listener: &dyn Listener,
+) -> Result<Perturbation, String> {
+    let targets = target::all();
+    let is_wanted = |target: &&target::Target| match only.is_empty() {
+        true => !is_on_lossy_link(&target.id),
+        false => super::is_chosen(target, only),
+    };
+    let chosen: Vec<_> = targets.iter().filter(is_wanted).collect();
+    let cache = Cache::new(simulator);
+    listener.begin("targets as they are", chosen.len());
+    let subjects = parallel::map(&chosen, |target| {
+        let subject = Subject::new(&cache, target);
+        listener.advance();
+        subject
+    });
+    let subjects = subjects.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let mut jobs = effective(&cache, &subjects, listener);
+    // Runs that are equal are next to each other, so that each thread finds them in the cache.
+    jobs.sort_by(|a, b| (&a.1, a.2, a.0).cmp(&(&b.1, b.2, b.0)));
+    listener.begin("values moved", jobs.len());
+    let effects = parallel::map(&jobs, |(subject, key, up)| {
+        let effect = subjects[*subject].changed(&cache, std::slice::from_ref(key), *up);
+        listener.advance();
+        effect
+    });
+    let mut results: Vec<_> = jobs.into_iter().zip(effects).collect();
+    results.sort_by(|(a, _), (b, _)| (a.0, &a.1, a.2).cmp(&(b.0, &b.1, b.2)));
+    Ok(summed_up(&subjects, &results))
+}
+
+/// A subject, a parameter and a direction.
+type Job = (usize, String, bool);
+
+/// Returns the moves of single values that can have an effect: those of sections that have one.
+fn effective(cache: &Cache<'_>, subjects: &[Subject], listener: &dyn Listener) -> Vec<Job> {
+    let mut groups = Vec::new();
+    for (index, subject) in subjects.iter().enumerate() {
+        groups.extend(subject.sections().into_iter().map(|keys| (index, keys)));
+    }
+    listener.begin("sections moved", groups.len());
+    let has_effect = parallel::map(&groups, |(subject, keys)| {
+        // One value alone is moved in the next step anyway.
+        let is_moved = |up| !matches!(subjects[*subject].changed(cache, keys, up), Effect::None);
+        let has_effect = keys.len() == 1 || is_moved(true) || is_moved(false);
+        listener.advance();
+        has_effect
+    });
+    let groups = groups.into_iter().zip(has_effect);
+    groups
+        .filter(|(_, has_effect)| *has_effect)
+        .flat_map(|((subject, keys), _)| {
+            let directions = |key: String| [true, false].map(|up| (subject, key.clone(), up));
+            keys.into_iter().flat_map(directions).collect::<Vec<_>>()
+        })
+        .filter(|(subject, key, up)| subjects[*subject].parameter(key, *up).is_some())
+        .collect()
+}
+
+fn summed_up(subjects: &[Subject], results: &[(Job, Effect)]) -> Perturbation {
+    let mut perturbation = Perturbation::default();
+    for (index, subject) in subjects.iter().enumerate() {
+        let id = &subject.target.id;
+        let mut effective = BTreeSet::new();
+        let mut refused = Vec::new();
+        for ((_, key, up), effect) in results.iter().filter(|(job, _)| job.0 == index) {
+            match effect {
+                Effect::None => {}
+                Effect::Refused(why) => {
+                    let direction = if *up { "up" } else { "down" };
+                    refused.push(format!("{key} {direction}: {why}"));
+                }
+                Effect::Some(points) => {
+                    effective.insert(key);
+                    perturbation.flips.extend(flips(subject, key, *up, points));
+                }
+            }
+        }
+        let mut kinds: Vec<_> = subject.base.iter().map(|point| point.basis.kind).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        perturbation.examined.push(Examined {
+            id: id.clone(),
+            kinds,
+            parameters: subject.keys.len(),
+            effective: effective.len(),
+            passing: subject.base.iter().filter(|point| point.is_within).count(),
+            points: subject.base.len(),
+            refused,
+        });
+    }
+    perturbation
+}
+
+fn flips(subject: &Subject, key: &str, up: bool, points: &[Checked]) -> Vec<Flip> {
+    let Some((origin, from, to)) = subject.parameter(key, up) else {
+        return Vec::new();
+    };
+    let pairs = subject.base.iter().zip(points);
+    let flipped = pairs.filter(|(base, point)| base.is_within && !point.is_within);
+    flipped
+        .map(|(_, point)| Flip {
+            id: subject.target.id.clone(),
+            point: point.clone(),
+            key: key.to_owned(),
+            origin,
+            from,
+            to,
+        })
+        .collect()
+}
+
+fn measured(
+    simulator: &dyn Simulator,
+    plan: &Plan,
+    target: &target::Target,
+    changes: &Changes,
+) -> Result<Vec<Checked>, String> {
+    let points = plan.points.iter().map(|point| {
+        let model = measure::figure(simulator, &point.run, changes)?;
+        let basis = experiments::basis(plan.id, point.label);
+        let basis = basis.ok_or_else(|| format!("{} has no basis", plan.id))?;
+        Ok(outcome::check(
+            target,
+            point.label,
+            point.expected,
+            basis,
+            model,
+        ))
+    });
+    points.collect()
+}
+
+/// Returns the parameters that are moved for a target, each once.
+fn keys(plan: &Plan) -> Result<Vec<String>, String> {
+    let mut keys: Vec<String> = Vec::new();
+    for point in plan.points {
+        let basis = experiments::basis(plan.id, point.label);
+        let basis = basis.ok_or_else(|| format!("{} has no basis", plan.id))?;
+        let Some(preset) = preset(&point.run) else {
+            continue;
+        };
+        let is_lossy = is_lossy(&point.run);
+        let is_wanted = |parameter: &Parameter<'_>| match basis.kind {
+            Kind::Predicted => is_uncertain(parameter, is_lossy),
+            Kind::Fitted | Kind::Identity => basis
+                .chosen
+                .iter()
+                .any(|chosen| chosen.key == parameter.key),
+        };
+        for parameter in preset.parameters().filter(is_wanted) {
+            let is_movable = [true, false]
+                .iter()
+                .any(|up| moved(&parameter, *up).is_some());
+            if is_movable && !keys.contains(&parameter.key) {
+                keys.push(parameter.key);
+            }
+        }
+    }
+    Ok(keys)
+}
+
+/// Returns true if a target is about loss: its runs are long.
+fn is_on_lossy_link(id: &str) -> bool {
+    let plan = experiments::plan(id);
+    plan.is_some_and(|plan| plan.points.iter().any(|point| is_lossy(&point.run)))
+}
+
+fn is_lossy(run: &Run) -> bool {
+    matches!(run, Run::Faulty(..) | Run::Resends(..))
+}
+
+fn is_uncertain(parameter: &Parameter<'_>, is_lossy: bool) -> bool {
+    let is_in = |list: &[&str]| list.iter().any(|begin| parameter.key.starts_with(begin));
+    matches!(parameter.origin, Origin::Guess | Origin::Derived)
+        && !is_in(UNUSED)
+        && (!is_lossy || is_in(LOSSY))
+}
+
+/// Returns the presets of a target's points, each once.
+fn presets(plan: &Plan) -> Vec<Preset> {
+    let mut presets: Vec<Preset> = Vec::new();
+    for point in plan.points {
+        let preset = preset(&point.run);
+        let is_new = |preset: &Preset| presets.iter().all(|own| own.name() != preset.name());
+        presets.extend(preset.filter(is_new));
+    }
+    presets
+}
+
+/// Returns the preset of a run, if it has one.
+fn preset(run: &Run) -> Option<Preset> {
+    Preset::load(run.preset()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::perf::{PerfResult, PerfSpec};
+    use crate::reference::experiment::tests::Constant;
+
+    /// A model whose only parameters are two of the preset.
+    struct Sum;
+
+    impl Simulator for Sum {
+        fn run(&self, spec: &PerfSpec) -> Result<PerfResult, String> {
+            let preset = &spec.preset;
+            let us = (preset.pcie.read_latency_ns + preset.mac.transmit_ns) / 1000.0;
+            Constant {
+                rate_mpps: 1.0,
+                latency_us: us + 1.2,
+            }
+            .run(spec)
+        }
+    }
+
+    #[derive(Default)]
+    struct Steps {
+        begun: AtomicUsize,
+        done: AtomicUsize,
+    }
+
+    impl Listener for Steps {
+        fn begin(&self, _: &str, count: usize) {
+            self.begun.fetch_add(count, Ordering::Relaxed);
+        }
+
+        fn advance(&self) {
+            self.done.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn perturbed(ids: &[&str]) -> (Perturbation, Steps) {
+        let steps = Steps::default();
+        let ids: Vec<_> = ids.iter().map(|id| (*id).to_owned()).collect();
+        (run(&Sum, &ids, &steps).expect("it can be run"), steps)
+    }
+
+    fn value(key: &str, up: bool) -> Option<Value> {
+        let preset = Preset::load("cx5-100g").expect("built in");
+        let mut parameters = preset.parameters();
+        let parameter = parameters.find(|parameter| parameter.key == key);
+        moved(&parameter.expect("a parameter"), up)
+    }
+
+    #[test]
+    fn values_move_by_a_tenth_or_by_one() {
+        let expected = 90.0 * 1.1;
+        assert_eq!(value("mac.transmit_ns", true), Some(Value::Real(expected)));
+        assert_eq!(value("host.cpus", true), Some(Value::Count(26)));
+        assert_eq!(value("units.receive_cycles", false), Some(Value::Count(5)));
+        assert_eq!(value("cache.qpc.log_sets", true), Some(Value::Count(9)));
+        assert_eq!(
+            value("datapath.doorbell_interval_cycles", false),
+            Some(Value::Count(0))
+        );
+        for key in [
+            "transport.ack_delay_ns",
+            "datapath.width_bits",
+            "pcie.lanes",
+        ] {
+            assert_eq!(value(key, true), None, "{key}");
+        }
+        assert_eq!(value("datapath.cut_through", true), None);
+    }
+
+    /// Goal: a prediction near its tolerance is found with the value that carries it over.
+    #[test]
+    fn the_value_that_carries_a_target_over_its_tolerance_is_named() {
+        // 1.2 + 0.431 + 0.09 = 1.721 us: 8.9 % above V04a's 1.58. 10 % more of the read miss.
+        let (perturbation, steps) = perturbed(&["V04a"]);
+        assert_eq!(perturbation.fragile(), [("V04a", "pcie.read_latency_ns")]);
+        let flip = &perturbation.flips[0];
+        assert_eq!(
+            (flip.from, flip.origin),
+            (Value::Real(431.0), Origin::Derived)
+        );
+        let examined = &perturbation.examined[0];
+        assert_eq!((examined.effective, examined.refused.len()), (2, 0));
+        assert!(examined.parameters > 40, "{examined:?}");
+        let (begun, done) = (steps.begun.into_inner(), steps.done.into_inner());
+        assert!(begun == done && done > 10, "{done} of {begun}");
+    }
+
+    #[test]
+    fn targets_of_loss_are_examined_when_they_are_asked_for() {
+        let lossy = |id: &&str| is_on_lossy_link(id);
+        let ids = ["V04a", "V18", "V21", "L1", "L5"];
+        let found: Vec<_> = ids.iter().filter(|id| lossy(id)).collect();
+        assert_eq!(found, [&"V21", &"L1", &"L5"]);
+    }
+
+    #[test]
+    fn what_is_not_predicted_moves_with_what_was_chosen_from_it() {
+        let (perturbation, _) = perturbed(&["V04c", "V15a", "L3"]);
+        let parameters: Vec<_> = perturbation.examined.iter().map(|e| e.parameters).collect();
+        assert_eq!(parameters, [2, 1, 0]);
+        assert!(perturbation.fragile().is_empty());
+    }
+}
