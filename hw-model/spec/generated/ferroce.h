@@ -1,4 +1,4 @@
-// The contract between the Ferroce function and its software, version 1.8. Printed from the
+// The contract between the Ferroce function and its software, version 1.9. Printed from the
 // declarations in hw-model/spec by ferroce spec; changes here are lost.
 
 #ifndef FERROCE_H
@@ -48,7 +48,7 @@
 // Version of this contract, major part: a driver refuses a card with another one.
 #define FERROCE_CONTRACT_MAJOR 0x1u
 // Version of this contract, minor part: grows when something is added compatibly.
-#define FERROCE_CONTRACT_MINOR 0x8u
+#define FERROCE_CONTRACT_MINOR 0x9u
 // Bytes of BAR4, the device's own memory: for memory regions near the port, and for software to
 // read and write.
 #define FERROCE_BAR4_SIZE 0x40000u
@@ -142,7 +142,7 @@
 #define FERROCE_OFFSET_CONTRACT_VERSION 0x4u
 #define FERROCE_WIDTH_CONTRACT_VERSION 0x4u
 #define FERROCE_COUNT_CONTRACT_VERSION 0x1u
-#define FERROCE_RESET_CONTRACT_VERSION 0x10008u
+#define FERROCE_RESET_CONTRACT_VERSION 0x10009u
 // PCI device ID in bits 31:16, vendor ID in bits 15:0.
 #define FERROCE_OFFSET_DEVICE_ID 0x8u
 #define FERROCE_WIDTH_DEVICE_ID 0x4u
@@ -736,6 +736,14 @@
 #define FERROCE_DOORBELL_VALUE_KIND_SHIFT 56
 #define FERROCE_DOORBELL_VALUE_KIND_MASK 0xff00000000000000ull
 
+// Argument of CREATE_CQ, CREATE_QP, CREATE_SRQ and CREATE_MR.
+// CQN, QPN or SRQN that the object gets; of a memory region or window, bits 31:8 of its key.
+#define FERROCE_NEW_NUMBER_NUMBER_SHIFT 0
+#define FERROCE_NEW_NUMBER_NUMBER_MASK 0xffffffffull
+// One: software has chosen the number (needs chosen_numbers). Zero: the device chooses.
+#define FERROCE_NEW_NUMBER_CHOSEN_SHIFT 32
+#define FERROCE_NEW_NUMBER_CHOSEN_MASK 0x100000000ull
+
 // Last eight bytes of a command queue entry.
 // A CommandStatus, written by the device.
 #define FERROCE_COMMAND_COMPLETION_STATUS_SHIFT 0
@@ -828,6 +836,9 @@
 // MODIFY_CQ with another ring. Before contract 1.6: always, without this bit.
 #define FERROCE_DEVICE_FEATURES_CQ_RESIZE_SHIFT 9
 #define FERROCE_DEVICE_FEATURES_CQ_RESIZE_MASK 0x200u
+// Software may choose the numbers of new objects (contract 1.9).
+#define FERROCE_DEVICE_FEATURES_CHOSEN_NUMBERS_SHIFT 10
+#define FERROCE_DEVICE_FEATURES_CHOSEN_NUMBERS_MASK 0x400u
 
 // First word of a send WQE.
 // A SendOpcode.
@@ -989,7 +1000,7 @@ struct ferroce_command_entry {
     uint16_t reserved_02;
     // Zero.
     uint32_t reserved_04;
-    // Number of the object, or zero.
+    // Number of the object, NewNumber, or zero.
     uint64_t argument;
     // Input mailbox, 64-byte aligned.
     uint64_t input_iova;
