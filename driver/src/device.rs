@@ -14,6 +14,7 @@ use ferroce_spec::counter::COUNTERS;
 use ferroce_spec::register::{Capability, VECTOR_COUNT};
 use ferroce_spec::wqe::VLAN_NONE;
 use parking_lot::Mutex;
+use zerocopy::{Immutable, IntoBytes};
 
 use crate::attributes::GidEntry;
 use crate::bring_up::{Identity, check_commands, enable, identify, reset};
@@ -30,6 +31,7 @@ use crate::health::Health;
 use crate::health_check::Checked;
 use crate::identifier::{Cqn, Qpn, Srqn};
 use crate::mmio;
+use crate::numbers::{AllNumbers, Numbers};
 use crate::push::{PushWindows, QueuePush};
 use crate::range::RangeAllocator;
 use crate::translation::TranslationTable;
@@ -61,8 +63,8 @@ pub struct Device {
     key_variant: AtomicU8,
     key_seed: Option<u64>,
     /// Held while a number is created or destroyed and while the driver and the CQs record that, so
-    /// that a number that the device reuses is never mistaken for its previous owner.
-    numbering: Mutex<()>,
+    /// that a number that is used again is never mistaken for its previous owner.
+    numbers: Mutex<AllNumbers>,
     doorbell_checks: DoorbellChecks,
     health: Health,
     bus: Arc<dyn Bus>,
@@ -162,7 +164,7 @@ impl Device {
             mapped_regions: UseCount::default(),
             key_variant: AtomicU8::new(0),
             key_seed: config.key_seed,
-            numbering: Mutex::new(()),
+            numbers: Mutex::new(AllNumbers::new(&limits, &answer)),
             doorbell_checks: DoorbellChecks::default(),
             health,
             space,
@@ -363,9 +365,9 @@ impl Device {
         context: &CqContext,
         handlers: &Arc<CqHandlers>,
     ) -> Result<Cqn, Error> {
-        let _numbering = self.numbering.lock();
-        let opcode = CommandOpcode::CREATE_CQ;
-        let number = Cqn(number(self.commands.execute_with(opcode, 0, context)?)?);
+        let mut numbers = self.numbers.lock();
+        let result = self.create(CommandOpcode::CREATE_CQ, &mut numbers.cqs, context)?;
+        let number = Cqn(number(result)?);
         if self.dispatch.add_cq(number, handlers) {
             Ok(number)
         } else {
@@ -375,9 +377,10 @@ impl Device {
     }
 
     pub(crate) fn destroy_cq(&self, number: Cqn) -> Result<(), Error> {
-        let _numbering = self.numbering.lock();
+        let mut numbers = self.numbers.lock();
         self.destroy(CommandOpcode::DESTROY_CQ, number.0.into())?;
         self.dispatch.remove_cq(number);
+        numbers.cqs.give_back(number.0);
         Ok(())
     }
 
@@ -392,10 +395,15 @@ impl Device {
         context: &QpContext,
         connect: impl FnOnce(Qpn) -> T,
     ) -> Result<(Qpn, T), Error> {
-        let _numbering = self.numbering.lock();
+        let mut numbers = self.numbers.lock();
         let opcode = CommandOpcode::CREATE_QP;
-        let number = Qpn(number(self.commands.execute_with(opcode, 0, context)?)?);
-        if context.service == ServiceCode::GSI && number != Qpn::GSI {
+        let is_gsi = context.service == ServiceCode::GSI;
+        let result = match is_gsi {
+            true => self.commands.execute_with(opcode, 0, context)?,
+            false => self.create(opcode, &mut numbers.qps, context)?,
+        };
+        let number = Qpn(number(result)?);
+        if is_gsi && number != Qpn::GSI {
             let what = "the QPN of the GSI";
             return Err(Error::BadAnswer { what });
         }
@@ -409,10 +417,11 @@ impl Device {
 
     /// Destroys a QP; `disconnect` removes it from its CQs before the number is used again.
     pub(crate) fn destroy_qp(&self, number: Qpn, disconnect: impl FnOnce()) -> Result<(), Error> {
-        let _numbering = self.numbering.lock();
+        let mut numbers = self.numbers.lock();
         self.destroy(CommandOpcode::DESTROY_QP, number.0.into())?;
         self.dispatch.remove_qp(number);
         disconnect();
+        numbers.qps.give_back(number.0);
         Ok(())
     }
 
@@ -476,9 +485,9 @@ impl Device {
         context: &SrqContext,
         connect: impl FnOnce(Srqn),
     ) -> Result<Srqn, Error> {
-        let _numbering = self.numbering.lock();
-        let opcode = CommandOpcode::CREATE_SRQ;
-        let number = Srqn(number(self.commands.execute_with(opcode, 0, context)?)?);
+        let mut numbers = self.numbers.lock();
+        let result = self.create(CommandOpcode::CREATE_SRQ, &mut numbers.srqs, context)?;
+        let number = Srqn(number(result)?);
         if self.dispatch.add_srq(number) {
             connect(number);
             Ok(number)
@@ -491,10 +500,11 @@ impl Device {
     /// Destroys a shared receive queue; `disconnect` removes it from its CQ before the number is
     /// used again.
     pub(crate) fn destroy_srq(&self, number: Srqn, disconnect: impl FnOnce()) -> Result<(), Error> {
-        let _numbering = self.numbering.lock();
+        let mut numbers = self.numbers.lock();
         self.destroy(CommandOpcode::DESTROY_SRQ, number.0.into())?;
         self.dispatch.remove_srq(number);
         disconnect();
+        numbers.srqs.give_back(number.0);
         Ok(())
     }
 
@@ -521,17 +531,34 @@ impl Device {
         u32::try_from(key).map_err(|_| Error::BadAnswer { what: "memory key" })
     }
 
-    /// Creates a memory region; returns its key.
+    /// Creates a memory region or window; returns its key.
     pub(crate) fn create_mr(&self, entry: &MemoryEntry) -> Result<u32, Error> {
-        let key = self
-            .commands
-            .execute_with(CommandOpcode::CREATE_MR, 0, entry)?;
+        let mut numbers = self.numbers.lock();
+        let key = self.create(CommandOpcode::CREATE_MR, &mut numbers.keys, entry)?;
         u32::try_from(key).map_err(|_| Error::BadAnswer { what: "memory key" })
+    }
+
+    /// Destroys a memory region or window.
+    pub(crate) fn destroy_mr(&self, key: u32) -> Result<(), Error> {
+        let mut numbers = self.numbers.lock();
+        self.destroy(CommandOpcode::DESTROY_MR, key.into())?;
+        numbers.keys.give_back(key);
+        Ok(())
+    }
+
+    /// Creates an object with the next of `numbers`; returns the result of the command.
+    fn create<I: IntoBytes + Immutable>(
+        &self,
+        opcode: CommandOpcode,
+        numbers: &mut Numbers,
+        input: &I,
+    ) -> Result<u64, Error> {
+        numbers.create(|argument| self.commands.execute_with(opcode, argument.bits(), input))
     }
 
     /// Destroys an object. On a dead device this succeeds: the device cannot access the memory once
     /// it is unmapped.
-    pub(crate) fn destroy(&self, opcode: CommandOpcode, number: u64) -> Result<(), Error> {
+    fn destroy(&self, opcode: CommandOpcode, number: u64) -> Result<(), Error> {
         match self.commands.execute(opcode, number) {
             Err(error) if !self.health.is_dead() => Err(error),
             _ => Ok(()),

@@ -43,6 +43,7 @@ mod identifier;
 mod mmio;
 mod mr;
 mod mw;
+mod numbers;
 mod pd;
 mod push;
 mod qp;

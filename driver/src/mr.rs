@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use ferroce_spec::command::CommandOpcode;
 use ferroce_spec::context::{AccessRights, MemoryEntry, MemoryEntryWord};
 use parking_lot::Mutex;
 
@@ -457,7 +456,7 @@ impl MemoryRegion {
             return Err(Error::Destroyed);
         }
         let key = self.key.load(Ordering::Relaxed);
-        self.device.destroy(CommandOpcode::DESTROY_MR, key.into())?;
+        self.device.destroy_mr(key)?;
         *state = None;
         Ok(())
     }

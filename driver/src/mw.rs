@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use ferroce_spec::command::CommandOpcode;
 use ferroce_spec::context::{MemoryEntry, MemoryEntryWord};
 use parking_lot::Mutex;
 
@@ -89,8 +88,7 @@ impl MemoryWindow {
         if lease.is_none() {
             return Err(Error::Destroyed);
         }
-        let opcode = CommandOpcode::DESTROY_MR;
-        self.pd.device().destroy(opcode, self.key.into())?;
+        self.pd.device().destroy_mr(self.key)?;
         *lease = None;
         Ok(())
     }

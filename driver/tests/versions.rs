@@ -3,10 +3,10 @@
 
 mod support;
 
-use ferroce_driver::Error;
-use ferroce_spec::command::{CommandOpcode, DeviceFeatures, PRIVATE_ALIGNMENT};
-use support::HonestDevice;
-use support::verbs::{connect, setup, setup_of};
+use ferroce_driver::{Error, QueuePair};
+use ferroce_spec::command::{CommandOpcode, CommandStatus, DeviceFeatures, PRIVATE_ALIGNMENT};
+use support::verbs::{connect, cq_of, qp_config, setup, setup_of};
+use support::{HonestDevice, QPN_BASE};
 
 fn without_resize() -> DeviceFeatures {
     let mut lacks = DeviceFeatures::default();
@@ -83,4 +83,43 @@ fn a_device_gets_its_private_area() {
 fn a_private_area_has_a_limit() {
     let device = ferroce_driver::Device::open(HonestDevice::with_private_area(13));
     assert!(matches!(device, Err(Error::BadAnswer { .. })));
+}
+
+/// Goal: on a device that lets the driver choose, numbers come in the driver's order, which is the
+/// same on every device: QPNs as late as possible again, other numbers at once.
+#[test]
+fn the_driver_chooses_numbers_where_it_may() {
+    let s = setup_of(HonestDevice::with_chosen_numbers());
+    // Entries 0 and 1 of the QP context table are reserved on this device.
+    assert_eq!((s.cq.number().0, s.qp.number().0), (0, QPN_BASE + 2));
+    let cq = cq_of(&s.device, 16);
+    let qp = || QueuePair::create(&s.pd, &qp_config(&s.cq, &cq)).expect("small QP");
+    assert_eq!(cq.number().0, 1);
+    let first = qp();
+    assert_eq!(first.number().0, QPN_BASE + 3);
+    first.destroy().expect("unused");
+    assert_eq!(qp().number().0, QPN_BASE + 4);
+    drop(first);
+    cq.destroy().expect("unused");
+    assert_eq!(cq_of(&s.device, 16).number().0, 1);
+}
+
+/// Goal: a number that the device says is taken is passed over; its command fails as any other.
+#[test]
+fn a_number_that_is_taken_is_passed_over() {
+    let s = setup_of(HonestDevice::with_chosen_numbers());
+    *s.fake.refuse.lock() = Some(CommandStatus::BUSY);
+    let config = qp_config(&s.cq, &s.cq);
+    let error = QueuePair::create(&s.pd, &config).err().expect("taken");
+    assert_eq!(error.errno(), libc::EBUSY);
+    let qp = QueuePair::create(&s.pd, &config).expect("small QP");
+    assert_eq!(qp.number().0, QPN_BASE + 4);
+}
+
+/// Goal: a device without the feature gets no numbers. Method: the strict device panics if a create
+/// has an argument.
+#[test]
+fn a_device_that_chooses_gets_no_numbers() {
+    let s = setup_of(HonestDevice::of_version(8, DeviceFeatures::default()));
+    assert_eq!((s.cq.number().0, s.qp.number().0), (1, QPN_BASE));
 }

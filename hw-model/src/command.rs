@@ -9,7 +9,7 @@ mod queue_pair;
 mod shared_receive_queue;
 
 use ferroce_spec::command::{
-    CommandCompletion, CommandEntry, CommandOpcode, CommandStatus, MAILBOX_ALIGNMENT,
+    CommandCompletion, CommandEntry, CommandOpcode, CommandStatus, MAILBOX_ALIGNMENT, NewNumber,
     ShortModifyQp, input_size, output_size,
 };
 use ferroce_spec::counter::Counter;
@@ -20,6 +20,7 @@ use crate::blocks::Blocks;
 use crate::config::NicConfig;
 use crate::datapath::Datapath;
 use crate::host_interface::bar::CommandQueueRegisters;
+use crate::numbering::CreateError;
 use crate::ports::host::{DmaError, Host};
 use crate::ports::port::Port;
 use crate::time::timing::Timing;
@@ -77,6 +78,16 @@ impl Failure {
 impl From<DmaError> for Failure {
     fn from(_: DmaError) -> Self {
         Self::new(CommandStatus::DMA_ERROR)
+    }
+}
+
+impl From<CreateError> for Failure {
+    fn from(error: CreateError) -> Self {
+        match error {
+            CreateError::Taken => Self::new(CommandStatus::BUSY),
+            CreateError::NoNumber => Self::new(CommandStatus::NO_RESOURCES),
+            CreateError::Dma(error) => error.into(),
+        }
     }
 }
 
@@ -215,6 +226,13 @@ fn has_good_mailboxes(entry: &CommandEntry) -> bool {
         && entry.output_length as usize >= output
         && aligned(input, entry.input_iova)
         && aligned(output, entry.output_iova)
+}
+
+/// Returns the number that software has chosen for a new object. A card that draws its numbers does
+/// not have that feature.
+fn chosen_number(config: &NicConfig, entry: &CommandEntry) -> Option<u32> {
+    let choice = NewNumber::from_bits(entry.argument).choice();
+    choice.filter(|_| config.has_chosen_numbers())
 }
 
 /// Returns true for a MODIFY_QP of software that was written for contract 1.5 or before.

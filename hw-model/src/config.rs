@@ -193,6 +193,12 @@ impl RecoveryConfig {
 }
 
 impl NicConfig {
+    /// Returns true if software may choose the numbers of objects: unless the card draws them, which
+    /// is to show programs that rely on an order.
+    pub fn has_chosen_numbers(&self) -> bool {
+        self.number_seed.is_none()
+    }
+
     /// The functional preset: costs nothing, caches as large as a mid-size card.
     ///
     /// The ACK delay is longer than an application needs to answer a message that it sees arrive

@@ -34,7 +34,7 @@ pub mod levels;
 pub mod limits;
 pub mod mac;
 pub mod nic;
-mod numbering;
+pub mod numbering;
 pub mod pcie;
 pub mod ports;
 pub mod preset;

@@ -1,9 +1,76 @@
-//! The order in which entries of a table, and so QPNs and keys, are given.
+//! The entries of a table that are free, and the order in which they, and so QPNs and keys, are
+//! given when software does not choose.
 //!
 //! Ascending as in most cards; or drawn, so that programs are found that rely on an order, or on a
 //! peer that has the same numbers as they have.
 
+use std::collections::VecDeque;
+use std::ops::Range;
+
 use ferroce_units::random::mixed;
+
+use crate::ports::host::DmaError;
+
+/// Why an object was not created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CreateError {
+    /// The number that software has chosen is taken.
+    Taken,
+    /// No number is free, or the table does not have the one that software has chosen.
+    NoNumber,
+    /// Its context was not written.
+    Dma(DmaError),
+}
+
+impl From<DmaError> for CreateError {
+    fn from(error: DmaError) -> Self {
+        Self::Dma(error)
+    }
+}
+
+/// Numbers that are free; the first one is given next.
+#[derive(Debug, Default)]
+pub struct FreeNumbers {
+    numbers: VecDeque<u32>,
+    table: Range<u32>,
+}
+
+impl FreeNumbers {
+    /// All `numbers`, which are those of `table` in some order.
+    pub fn new(table: Range<u32>, numbers: impl IntoIterator<Item = u32>) -> Self {
+        let numbers = numbers.into_iter().collect();
+        Self { numbers, table }
+    }
+
+    /// The number that software has chosen, or the next one. The search is short
+    /// for software that chooses in the same order.
+    pub fn take(&mut self, chosen: Option<u32>) -> Result<u32, CreateError> {
+        let Some(chosen) = chosen else {
+            return self.numbers.pop_front().ok_or(CreateError::NoNumber);
+        };
+        if !self.table.contains(&chosen) {
+            return Err(CreateError::NoNumber);
+        }
+        let place = self.numbers.iter().position(|number| *number == chosen);
+        self.numbers.remove(place.ok_or(CreateError::Taken)?);
+        Ok(chosen)
+    }
+
+    /// Makes `number` the one that is given next.
+    pub fn put_first(&mut self, number: u32) {
+        self.numbers.push_front(number);
+    }
+
+    /// Makes `number` the one that is given last.
+    pub fn put_last(&mut self, number: u32) {
+        self.numbers.push_back(number);
+    }
+
+    /// How many are free.
+    pub fn count(&self) -> usize {
+        self.numbers.len()
+    }
+}
 
 /// An order of the entries of a table with `1 << bits` entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +145,23 @@ mod tests {
             .map(|w| i64::from(w[1]) - i64::from(w[0]))
             .collect();
         assert!(steps.windows(2).all(|pair| pair[0] != pair[1]), "{drawn:?}");
+    }
+
+    #[test]
+    fn software_chooses_among_the_free_numbers() {
+        let mut free = FreeNumbers::new(2..6, 2..6);
+        assert_eq!(free.take(Some(4)), Ok(4));
+        assert_eq!(free.take(Some(4)), Err(CreateError::Taken));
+        assert_eq!(free.take(Some(1)), Err(CreateError::NoNumber));
+        assert_eq!(free.take(Some(6)), Err(CreateError::NoNumber));
+        assert_eq!([2, 3, 5].map(|_| free.take(None)), [Ok(2), Ok(3), Ok(5)]);
+        assert_eq!(free.take(None), Err(CreateError::NoNumber));
+        free.put_last(3);
+        free.put_last(2);
+        free.put_first(5);
+        assert_eq!(free.take(Some(2)), Ok(2));
+        assert_eq!([5, 3].map(|_| free.take(None)), [Ok(5), Ok(3)]);
+        assert_eq!(free.count(), 0);
     }
 
     #[test]

@@ -13,8 +13,8 @@ use ferroce_driver::bus::fake::FakeMemory;
 use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
 use ferroce_spec::command::{
     CommandCompletion, CommandEntry, CommandOpcode, CommandStatus, ContextTables,
-    DeviceCapabilities, DeviceFeatures, MAILBOX_ALIGNMENT, ModifyQp, MulticastGroup, ShortModifyQp,
-    input_size,
+    DeviceCapabilities, DeviceFeatures, MAILBOX_ALIGNMENT, ModifyQp, MulticastGroup, NewNumber,
+    ShortModifyQp, input_size,
 };
 use ferroce_spec::context::{
     AddressEntry, CqContext, EqContext, GSI_QPN, MemoryEntry, QpContext, QpStateCode, ServiceCode,
@@ -71,6 +71,8 @@ pub struct HonestDevice {
     pub bus_push_blocks: u32,
     /// Bytes of the longest inline payload, unless zero.
     pub max_inline: u16,
+    /// True if the driver may choose the numbers of objects.
+    pub takes_numbers: bool,
     /// True if the device panics when the driver breaks the contract.
     pub strict: bool,
 }
@@ -178,6 +180,14 @@ impl HonestDevice {
         Arc::new(Self {
             minor: Some(minor),
             lacks,
+            ..Self::noting()
+        })
+    }
+
+    /// Returns a device whose objects have the numbers that the driver chooses.
+    pub fn with_chosen_numbers() -> Arc<Self> {
+        Arc::new(Self {
+            takes_numbers: true,
             ..Self::noting()
         })
     }
@@ -411,6 +421,7 @@ impl HonestDevice {
                 let mut answer = capabilities();
                 let features = answer.features.bits() & !self.lacks.bits();
                 answer.features = DeviceFeatures::from_bits(features);
+                answer.features.set_chosen_numbers(self.takes_numbers);
                 answer.log_private_bytes = self.log_private_bytes;
                 if self.max_inline != 0 {
                     answer.max_inline = self.max_inline;
@@ -434,7 +445,7 @@ impl HonestDevice {
                 state.eqs.insert(number, Queue::new(context));
             }
             CommandOpcode::CREATE_CQ => {
-                let cqn = free_number(&state.cqs, 1);
+                let cqn = self.number(entry, &state.cqs, 1)?;
                 let context = self.read(entry.input_iova);
                 state.cqs.insert(cqn, Queue::new(context));
                 return Ok(cqn.into());
@@ -446,14 +457,14 @@ impl HonestDevice {
                         return Err(CommandStatus::NO_RESOURCES);
                     }
                     ServiceCode::GSI => GSI_QPN,
-                    _ => free_number(&state.qps, QPN_BASE),
+                    _ => self.number(entry, &state.qps, QPN_BASE)?,
                 };
                 state.qps.insert(qpn, context);
                 return Ok(qpn.into());
             }
             CommandOpcode::MODIFY_CQ => return self.modify_cq(&mut state, entry),
             CommandOpcode::CREATE_SRQ => {
-                let srqn = free_number(&state.srqs, SRQN_BASE);
+                let srqn = self.number(entry, &state.srqs, SRQN_BASE)?;
                 state.srqs.insert(srqn, self.read(entry.input_iova));
                 return Ok(srqn.into());
             }
@@ -469,7 +480,9 @@ impl HonestDevice {
             CommandOpcode::CREATE_MR => {
                 let region: MemoryEntry = self.read(entry.input_iova);
                 let newest = state.mrs.keys().next_back().map_or(0, |key| key >> 8);
-                let key = (newest + 1) << 8 | region.key & 0xff;
+                let indices = state.mrs.keys().map(|key| (key >> 8, ())).collect();
+                let index = self.number(entry, &indices, newest + 1)?;
+                let key = index << 8 | region.key & 0xff;
                 state.mrs.insert(key, region);
                 return Ok(key.into());
             }
@@ -529,6 +542,25 @@ impl HonestDevice {
             _ => return Err(CommandStatus::BAD_OPCODE),
         }
         Ok(0)
+    }
+
+    /// Returns the number of a new object: the one that the driver has chosen, or the first free one
+    /// from `first` on.
+    fn number<V>(
+        &self,
+        entry: &CommandEntry,
+        objects: &BTreeMap<u32, V>,
+        first: u32,
+    ) -> Result<u32, CommandStatus> {
+        if !self.takes_numbers {
+            assert!(!self.strict || entry.argument == 0, "{entry:?}");
+        }
+        match NewNumber::from_bits(entry.argument).choice() {
+            Some(number) if !self.takes_numbers => panic!("{number:#x} was chosen"),
+            Some(number) if objects.contains_key(&number) => Err(CommandStatus::BUSY),
+            Some(number) => Ok(number),
+            None => Ok(free_number(objects, first)),
+        }
     }
 
     /// Moves a CQ to another ring, or changes its moderation.

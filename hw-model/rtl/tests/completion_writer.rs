@@ -292,8 +292,8 @@ impl Pair {
             ..CqContext::default()
         };
         let mut dma = Dma::new(&mut self.host, &mut self.counters, self.now);
-        let Some(cqn) = self.model.create(context, &mut dma).expect("memory") else {
-            return;
+        let Ok(cqn) = self.model.create(context, None, &mut dma) else {
+            return; // the table is full
         };
         self.card.control(0, number(cqn), &context);
         self.queues.push(Queue {

@@ -6,6 +6,7 @@ mod common;
 use common::host::{BASE, Table};
 use ferroce_model::Counters;
 use ferroce_model::dma::Dma;
+use ferroce_model::numbering::CreateError;
 use ferroce_model::translation::mpt::{Access, Mpt as Model, index_of, with_variant};
 use ferroce_model::translation::protection::ProtectionFault;
 use ferroce_rtl::LINE;
@@ -148,18 +149,19 @@ impl Pair {
         let entry = self.region();
         // The model chooses the number; the command processor of a card gives it to its table.
         let (model, table, counters) = &mut self.model;
-        let created = model.create(entry, &mut Dma::new(table, counters, Instant::ZERO));
-        let index = match created {
-            Ok(Some(key)) => {
+        let created = model.create(entry, None, &mut Dma::new(table, counters, Instant::ZERO));
+        let (index, expected) = match created {
+            Ok(key) => {
                 self.keys.push(key);
-                index_of(key)
+                (index_of(key), Ok(()))
             }
             // An entry that could not be created was written first of all.
-            Err(_) => {
+            Err(CreateError::Dma(error)) => {
                 let (iova, _) = self.model.1.accesses.first().expect("it was written");
-                ((iova - BASE) / LINE as u64) as u32
+                let index = ((iova - BASE) / LINE as u64) as u32;
+                (index, Err(ProtectionFault::from(error)))
             }
-            Ok(None) => return,
+            Err(CreateError::NoNumber | CreateError::Taken) => return,
         };
         let key = with_variant(index, entry.key);
         let (rtl, table, counters) = &mut self.rtl;
@@ -167,7 +169,6 @@ impl Pair {
             MemoryEntry { key, ..entry },
             &mut Dma::new(table, counters, Instant::ZERO),
         );
-        let expected = created.map(drop).map_err(ProtectionFault::from);
         assert_eq!(stored, expected, "create {key:#x}");
     }
 

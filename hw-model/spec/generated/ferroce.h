@@ -740,6 +740,14 @@
 #define FERROCE_DOORBELL_VALUE_KIND_SHIFT 56
 #define FERROCE_DOORBELL_VALUE_KIND_MASK 0xff00000000000000ull
 
+// Argument of CREATE_CQ, CREATE_QP, CREATE_SRQ and CREATE_MR.
+// CQN, QPN or SRQN that the object gets; of a memory region or window, bits 31:8 of its key.
+#define FERROCE_NEW_NUMBER_NUMBER_SHIFT 0
+#define FERROCE_NEW_NUMBER_NUMBER_MASK 0xffffffffull
+// One: software has chosen the number (needs chosen_numbers). Zero: the device chooses.
+#define FERROCE_NEW_NUMBER_CHOSEN_SHIFT 32
+#define FERROCE_NEW_NUMBER_CHOSEN_MASK 0x100000000ull
+
 // Last eight bytes of a command queue entry.
 // A CommandStatus, written by the device.
 #define FERROCE_COMMAND_COMPLETION_STATUS_SHIFT 0
@@ -832,6 +840,9 @@
 // MODIFY_CQ with another ring. Before contract 1.6: always, without this bit.
 #define FERROCE_DEVICE_FEATURES_CQ_RESIZE_SHIFT 9
 #define FERROCE_DEVICE_FEATURES_CQ_RESIZE_MASK 0x200u
+// Software may choose the numbers of new objects (contract 1.9).
+#define FERROCE_DEVICE_FEATURES_CHOSEN_NUMBERS_SHIFT 10
+#define FERROCE_DEVICE_FEATURES_CHOSEN_NUMBERS_MASK 0x400u
 
 // First word of a send WQE.
 // A SendOpcode.
@@ -993,7 +1004,7 @@ struct ferroce_command_entry {
     uint16_t reserved_02;
     // Zero.
     uint32_t reserved_04;
-    // Number of the object, or zero.
+    // Number of the object, NewNumber, or zero.
     uint64_t argument;
     // Input mailbox, 64-byte aligned.
     uint64_t input_iova;

@@ -394,7 +394,7 @@ package ferroce_pkg;
     COMMAND_OPCODE_DESTROY_EQ = 16'h12,
     // Changes moderation of an event queue. Argument: number. Input: EqContext.
     COMMAND_OPCODE_MODIFY_EQ = 16'h13,
-    // Creates a CQ. Input: CqContext. Result: CQN.
+    // Creates a CQ. Argument: NewNumber. Input: CqContext. Result: CQN.
     COMMAND_OPCODE_CREATE_CQ = 16'h20,
     // Reads a CQ. Argument: CQN. Output: CqContext.
     COMMAND_OPCODE_QUERY_CQ = 16'h21,
@@ -402,7 +402,7 @@ package ferroce_pkg;
     COMMAND_OPCODE_DESTROY_CQ = 16'h22,
     // Changes ring (unless base is zero) and moderation. Argument: CQN. Input: CqContext.
     COMMAND_OPCODE_MODIFY_CQ = 16'h23,
-    // Creates a QP in state RESET. Input: QpContext. Result: QPN.
+    // Creates a QP in state RESET. Argument: NewNumber. Input: QpContext. Result: QPN.
     COMMAND_OPCODE_CREATE_QP = 16'h30,
     // Reads a QP. Argument: QPN. Output: QpContext.
     COMMAND_OPCODE_QUERY_QP = 16'h31,
@@ -414,7 +414,7 @@ package ferroce_pkg;
     COMMAND_OPCODE_ATTACH_MULTICAST = 16'h34,
     // Detaches a UD QP from a multicast group. Argument: QPN. Input: MulticastGroup.
     COMMAND_OPCODE_DETACH_MULTICAST = 16'h35,
-    // Creates a shared receive queue. Input: SrqContext. Result: SRQN.
+    // Creates a shared receive queue. Argument: NewNumber. Input: SrqContext. Result: SRQN.
     COMMAND_OPCODE_CREATE_SRQ = 16'h40,
     // Reads a shared receive queue. Argument: SRQN. Output: SrqContext.
     COMMAND_OPCODE_QUERY_SRQ = 16'h41,
@@ -423,7 +423,7 @@ package ferroce_pkg;
     // Changes the limit of a shared receive queue, and nothing else. Argument: SRQN. Input:
     // SrqContext.
     COMMAND_OPCODE_MODIFY_SRQ = 16'h43,
-    // Creates a memory region or an unbound window. Input: MemoryEntry. Result: the key.
+    // Creates a region or an unbound window. Argument: NewNumber. Input: MemoryEntry. Result: key.
     COMMAND_OPCODE_CREATE_MR = 16'h50,
     // Reads a memory region, or a window (any variant of its key). Output: MemoryEntry.
     COMMAND_OPCODE_QUERY_MR = 16'h51,
@@ -447,9 +447,9 @@ package ferroce_pkg;
     COMMAND_STATUS_BAD_STATE = 8'h4,
     // The number does not name an object.
     COMMAND_STATUS_NO_OBJECT = 8'h5,
-    // The object is in use.
+    // The object, or the number that a new one should get, is in use.
     COMMAND_STATUS_BUSY = 8'h6,
-    // No object of this kind is left.
+    // No object of this kind is left, or its table has no such number.
     COMMAND_STATUS_NO_RESOURCES = 8'h7,
     // A mailbox is missing, too short or too long.
     COMMAND_STATUS_BAD_MAILBOX = 8'h8,
@@ -924,6 +924,20 @@ package ferroce_pkg;
     logic [31:0] index;
   } doorbell_value_t;
 
+  localparam int NEW_NUMBER_NUMBER_LSB = 0;
+  localparam int NEW_NUMBER_NUMBER_WIDTH = 32;
+  localparam int NEW_NUMBER_CHOSEN_LSB = 32;
+  localparam int NEW_NUMBER_CHOSEN_WIDTH = 1;
+  // Argument of CREATE_CQ, CREATE_QP, CREATE_SRQ and CREATE_MR.
+  typedef struct packed {
+    logic [30:0] reserved_33;
+    // 32: One: software has chosen the number (needs chosen_numbers). Zero: the device chooses.
+    logic chosen;
+    // 31:0: CQN, QPN or SRQN that the object gets; of a memory region or window, bits 31:8 of its
+    // key.
+    logic [31:0] number;
+  } new_number_t;
+
   localparam int COMMAND_COMPLETION_STATUS_LSB = 0;
   localparam int COMMAND_COMPLETION_STATUS_WIDTH = 8;
   localparam int COMMAND_COMPLETION_SYNDROME_LSB = 8;
@@ -1030,9 +1044,13 @@ package ferroce_pkg;
   localparam int DEVICE_FEATURES_GENERAL_SERVICE_INTERFACE_WIDTH = 1;
   localparam int DEVICE_FEATURES_CQ_RESIZE_LSB = 9;
   localparam int DEVICE_FEATURES_CQ_RESIZE_WIDTH = 1;
+  localparam int DEVICE_FEATURES_CHOSEN_NUMBERS_LSB = 10;
+  localparam int DEVICE_FEATURES_CHOSEN_NUMBERS_WIDTH = 1;
   // What the device implements.
   typedef struct packed {
-    logic [21:0] reserved_10;
+    logic [20:0] reserved_11;
+    // 10: Software may choose the numbers of new objects (contract 1.9).
+    logic chosen_numbers;
     // 9: MODIFY_CQ with another ring. Before contract 1.6: always, without this bit.
     logic cq_resize;
     // 8: GSI: QP 1.
@@ -1308,7 +1326,7 @@ package ferroce_pkg;
     logic [63:0] output_iova;
     // byte 0x10: Input mailbox, 64-byte aligned.
     logic [63:0] input_iova;
-    // byte 0x8: Number of the object, or zero.
+    // byte 0x8: Number of the object, NewNumber, or zero.
     logic [63:0] argument;
     // byte 0x4: Zero.
     logic [31:0] reserved_04;

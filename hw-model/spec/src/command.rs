@@ -30,7 +30,7 @@ crate::open_enum::open_enum! {
         DESTROY_EQ = 0x12,
         /// Changes moderation of an event queue. Argument: number. Input: EqContext.
         MODIFY_EQ = 0x13,
-        /// Creates a CQ. Input: CqContext. Result: CQN.
+        /// Creates a CQ. Argument: NewNumber. Input: CqContext. Result: CQN.
         CREATE_CQ = 0x20,
         /// Reads a CQ. Argument: CQN. Output: CqContext.
         QUERY_CQ = 0x21,
@@ -38,7 +38,7 @@ crate::open_enum::open_enum! {
         DESTROY_CQ = 0x22,
         /// Changes ring (unless base is zero) and moderation. Argument: CQN. Input: CqContext.
         MODIFY_CQ = 0x23,
-        /// Creates a QP in state RESET. Input: QpContext. Result: QPN.
+        /// Creates a QP in state RESET. Argument: NewNumber. Input: QpContext. Result: QPN.
         CREATE_QP = 0x30,
         /// Reads a QP. Argument: QPN. Output: QpContext.
         QUERY_QP = 0x31,
@@ -50,7 +50,7 @@ crate::open_enum::open_enum! {
         ATTACH_MULTICAST = 0x34,
         /// Detaches a UD QP from a multicast group. Argument: QPN. Input: MulticastGroup.
         DETACH_MULTICAST = 0x35,
-        /// Creates a shared receive queue. Input: SrqContext. Result: SRQN.
+        /// Creates a shared receive queue. Argument: NewNumber. Input: SrqContext. Result: SRQN.
         CREATE_SRQ = 0x40,
         /// Reads a shared receive queue. Argument: SRQN. Output: SrqContext.
         QUERY_SRQ = 0x41,
@@ -58,7 +58,7 @@ crate::open_enum::open_enum! {
         DESTROY_SRQ = 0x42,
         /// Changes the limit of a shared receive queue, and nothing else. Argument: SRQN. Input: SrqContext.
         MODIFY_SRQ = 0x43,
-        /// Creates a memory region or an unbound window. Input: MemoryEntry. Result: the key.
+        /// Creates a region or an unbound window. Argument: NewNumber. Input: MemoryEntry. Result: key.
         CREATE_MR = 0x50,
         /// Reads a memory region, or a window (any variant of its key). Output: MemoryEntry.
         QUERY_MR = 0x51,
@@ -84,9 +84,9 @@ crate::open_enum::open_enum! {
         BAD_STATE = 0x04,
         /// The number does not name an object.
         NO_OBJECT = 0x05,
-        /// The object is in use.
+        /// The object, or the number that a new one should get, is in use.
         BUSY = 0x06,
-        /// No object of this kind is left.
+        /// No object of this kind is left, or its table has no such number.
         NO_RESOURCES = 0x07,
         /// A mailbox is missing, too short or too long.
         BAD_MAILBOX = 0x08,
@@ -109,13 +109,43 @@ word! {
     }
 }
 
+word! {
+    /// Argument of CREATE_CQ, CREATE_QP, CREATE_SRQ and CREATE_MR.
+    pub struct NewNumber: u64 {
+        [31:0] number, set_number: u32,
+            "CQN, QPN or SRQN that the object gets; of a memory region or window, bits 31:8 of its key.";
+        flag [32] chosen, set_chosen,
+            "One: software has chosen the number (needs `chosen_numbers`). Zero: the device chooses.";
+    }
+}
+
+impl NewNumber {
+    /// The device chooses.
+    pub const ANY: Self = Self::from_bits(0);
+
+    /// Software has chosen `number`.
+    #[must_use]
+    pub fn of(number: u32) -> Self {
+        let mut argument = Self::ANY;
+        argument.set_number(number);
+        argument.set_chosen(true);
+        argument
+    }
+
+    /// Returns the number if software has chosen it.
+    #[must_use]
+    pub fn choice(self) -> Option<u32> {
+        self.chosen().then(|| self.number())
+    }
+}
+
 layout! {
     /// Command queue entry.
     pub struct CommandEntry: 64 {
         0x00 opcode: CommandOpcode, "What to do.";
         0x02 reserved_02: u16, "Zero.";
         0x04 reserved_04: u32, "Zero.";
-        0x08 argument: u64, "Number of the object, or zero.";
+        0x08 argument: u64, "Number of the object, NewNumber, or zero.";
         0x10 input_iova: u64, "Input mailbox, 64-byte aligned.";
         0x18 output_iova: u64, "Output mailbox, 64-byte aligned.";
         0x20 input_length: u32, "Bytes of the input: exactly the size of its structure.";
@@ -290,6 +320,8 @@ word! {
         flag [8] general_service_interface, set_general_service_interface, "GSI: QP 1.";
         flag [9] cq_resize, set_cq_resize,
             "MODIFY_CQ with another ring. Before contract 1.6: always, without this bit.";
+        flag [10] chosen_numbers, set_chosen_numbers,
+            "Software may choose the numbers of new objects (contract 1.9).";
     }
 }
 

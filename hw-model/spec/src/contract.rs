@@ -18,6 +18,7 @@ pub const WORDS: &[WordTable] = &[
     register::AdpRetxProfileStart::TABLE,
     register::AdpRetxRange::TABLE,
     doorbell::DoorbellValue::TABLE,
+    command::NewNumber::TABLE,
     command::CommandCompletion::TABLE,
     command::QpAttributeMask::TABLE,
     command::DeviceFeatures::TABLE,

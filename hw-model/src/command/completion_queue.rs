@@ -6,7 +6,7 @@ use ferroce_spec::eqe::EventType;
 use ferroce_spec::register::VECTOR_COUNT;
 
 use crate::blocks::Blocks;
-use crate::command::{CommandProcessor, Failure};
+use crate::command::{CommandProcessor, Failure, chosen_number};
 use crate::contexts::completion_resize::ModifyError;
 use crate::limits::LOG_MAX_RING;
 use crate::ports::host::Host;
@@ -44,10 +44,9 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
             return Err(Failure::parameter(core::mem::offset_of!(CqContext, eqn)));
         }
         let mut dma = self.turn.dma();
-        match self.blocks.contexts.cqs.create(context, &mut dma)? {
-            Some(cqn) => Ok(u64::from(cqn)),
-            None => Err(Failure::new(CommandStatus::NO_RESOURCES)),
-        }
+        let cqs = &mut self.blocks.contexts.cqs;
+        let cqn = cqs.create(context, chosen_number(self.config, entry), &mut dma)?;
+        Ok(u64::from(cqn))
     }
 
     pub(super) fn query_cq(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {

@@ -4,7 +4,7 @@ use ferroce_spec::command::{CommandEntry, CommandStatus};
 use ferroce_spec::context::{LOG_PAGE_SIZES, MemoryEntry};
 
 use crate::blocks::Blocks;
-use crate::command::{CommandProcessor, Failure};
+use crate::command::{CommandProcessor, Failure, chosen_number};
 use crate::host_interface::device_memory::DeviceMemory;
 use crate::ports::host::Host;
 use crate::ports::port::Port;
@@ -33,10 +33,9 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
             fresh_region(&input)
         };
         let mut dma = self.turn.dma();
-        match self.blocks.translation.create(fresh, &mut dma)? {
-            Some(key) => Ok(u64::from(key)),
-            None => Err(Failure::new(CommandStatus::NO_RESOURCES)),
-        }
+        let memory = &mut self.blocks.translation;
+        let key = memory.create(fresh, chosen_number(self.config, entry), &mut dma)?;
+        Ok(u64::from(key))
     }
 
     /// Registers a region anew, under a key with the variant of the input's.

@@ -8,7 +8,7 @@ use ferroce_wire::Qpn;
 
 use crate::blocks::Blocks;
 use crate::command::modify_qp::transition;
-use crate::command::{CommandProcessor, Failure, is_short_modify_qp};
+use crate::command::{CommandProcessor, Failure, chosen_number, is_short_modify_qp};
 use crate::completion::cqe_builder;
 use crate::contexts::path::Path;
 use crate::contexts::queue_pair::{
@@ -43,14 +43,9 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
         }
         let units = u32::from(self.config.processing_units);
         let mut dma = self.turn.dma();
-        let Some(qpn) =
-            self.blocks
-                .contexts
-                .qps
-                .create(context, self.config.transport, &mut dma)?
-        else {
-            return Err(Failure::new(CommandStatus::NO_RESOURCES));
-        };
+        let chosen = chosen_number(self.config, entry);
+        let qps = &mut self.blocks.contexts.qps;
+        let qpn = qps.create(context, chosen, self.config.transport, &mut dma)?;
         for cqn in completion_queues(&known) {
             self.blocks.contexts.cqs.add_user(cqn, &mut dma)?;
         }

@@ -6,7 +6,7 @@ use ferroce_spec::doorbell::is_slot_of_queue;
 use ferroce_spec::eqe::EventType;
 
 use crate::blocks::Blocks;
-use crate::command::{CommandProcessor, Failure};
+use crate::command::{CommandProcessor, Failure, chosen_number};
 use crate::contexts::shared_receive_queue::LOG_STRIDES;
 use crate::limits::LOG_MAX_RING;
 use crate::ports::host::Host;
@@ -22,9 +22,8 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
             return Err(Failure::parameter(core::mem::offset_of!(SrqContext, cqn)));
         }
         let mut dma = self.turn.dma();
-        let Some(srqn) = self.blocks.contexts.srqs.create(&context, &mut dma)? else {
-            return Err(Failure::new(CommandStatus::NO_RESOURCES));
-        };
+        let srqs = &mut self.blocks.contexts.srqs;
+        let srqn = srqs.create(&context, chosen_number(self.config, entry), &mut dma)?;
         if is_xrc {
             self.blocks.contexts.cqs.add_user(context.cqn, &mut dma)?;
         }

@@ -13,6 +13,7 @@ use crate::contexts::timers::Timers;
 use crate::dma::Dma;
 use crate::host_interface::event_queue::{ASYNC_EQN, Event};
 use crate::limits::LOG_MAX_RING;
+use crate::numbering::{CreateError, FreeNumbers};
 use crate::ports::host::{DmaError, Host};
 
 /// `CqContext.state`: overrun or DMA error; nothing more is written.
@@ -38,7 +39,7 @@ pub struct CompletionEntry {
 pub struct CompletionQueues {
     cache: Cache<CqContext>,
     created: Vec<bool>,
-    free: Vec<u32>,
+    free: FreeNumbers,
     /// Events that wait for more CQEs (moderation), by CQN.
     moderated: Timers,
 }
@@ -50,7 +51,7 @@ impl CompletionQueues {
         Self {
             cache,
             created: Vec::new(),
-            free: Vec::new(),
+            free: FreeNumbers::default(),
             moderated: Timers::default(),
         }
     }
@@ -60,19 +61,19 @@ impl CompletionQueues {
         self.cache.reset(base);
         let entries = if base == 0 { 0 } else { 1u32 << log_entries };
         self.created = vec![false; entries as usize];
-        self.free = (0..entries).rev().collect();
+        self.free = FreeNumbers::new(0..entries, 0..entries);
         self.moderated = Timers::new(entries as usize);
     }
 
-    /// Creates a queue; returns its number, or `None` when the table is full.
+    /// Creates a queue, with the number that software has chosen or with the one that was given back
+    /// last; returns its number.
     pub fn create<H: Host>(
         &mut self,
         context: CqContext,
+        chosen: Option<u32>,
         dma: &mut Dma<'_, H>,
-    ) -> Result<Option<u32>, DmaError> {
-        let Some(cqn) = self.free.pop() else {
-            return Ok(None);
-        };
+    ) -> Result<u32, CreateError> {
+        let cqn = self.free.take(chosen)?;
         let fresh = CqContext {
             base: context.base,
             consumer_record: context.consumer_record,
@@ -84,11 +85,11 @@ impl CompletionQueues {
             ..CqContext::default()
         };
         if let Err(error) = self.cache.store(cqn, fresh, dma) {
-            self.free.push(cqn);
-            return Err(error);
+            self.free.put_first(cqn);
+            return Err(error.into());
         }
         self.created[cqn as usize] = true;
-        Ok(Some(cqn))
+        Ok(cqn)
     }
 
     /// Returns true if queue `cqn` exists.
@@ -109,7 +110,7 @@ impl CompletionQueues {
     /// CQEs that software has not taken yet, of all queues whose contexts are in the cache.
     /// `read_record` reads a consumer record.
     pub fn entries_waiting(&self, mut read_record: impl FnMut(u64) -> Option<u32>) -> u64 {
-        let count = self.created.len() - self.free.len();
+        let count = self.created.len() - self.free.count();
         let created = (0u32..).zip(&self.created).filter(|(_, created)| **created);
         let contexts = created
             .take(count)
@@ -145,7 +146,7 @@ impl CompletionQueues {
         self.cache.invalidate(cqn);
         self.created[cqn as usize] = false;
         self.moderated.set(cqn, None);
-        self.free.push(cqn);
+        self.free.put_first(cqn);
     }
 
     /// Writes a CQE; returns the event that it raises.

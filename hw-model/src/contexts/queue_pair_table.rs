@@ -1,7 +1,5 @@
 //! The QP context table: all queue pairs, by index and by number.
 
-use std::collections::VecDeque;
-
 use ferroce_spec::context::{GSI_QPN, QpContext, ServiceCode};
 use ferroce_spec::counter::Counter;
 use ferroce_transport::Config;
@@ -12,7 +10,7 @@ use crate::cache::Cache;
 use crate::config::CacheShape;
 use crate::contexts::queue_pair::QueuePair;
 use crate::dma::Dma;
-use crate::numbering::Numbering;
+use crate::numbering::{CreateError, FreeNumbers, Numbering};
 use crate::ports::host::{DmaError, Host};
 
 /// All queue pairs: state machines on the chip, contexts in host memory behind a cache.
@@ -24,7 +22,7 @@ use crate::ports::host::{DmaError, Host};
 pub struct QueuePairs {
     base: u32,
     slots: Vec<Option<Box<QueuePair>>>,
-    free: VecDeque<u32>,
+    free: FreeNumbers,
     number_seed: Option<u64>,
     /// One behind the last entry that was ever used.
     used: u32,
@@ -46,7 +44,7 @@ impl QueuePairs {
         Self {
             base,
             slots: Vec::new(),
-            free: VecDeque::new(),
+            free: FreeNumbers::default(),
             number_seed: None,
             used: 0,
             cache,
@@ -70,7 +68,8 @@ impl QueuePairs {
         self.slots.resize_with(entries as usize, || None);
         let order = Numbering::new(self.number_seed, log_entries);
         let all = (0..entries).map(|n| order.entry(n));
-        self.free = all.filter(|entry| *entry >= RESERVED_QPS).collect();
+        let others = all.filter(|entry| *entry >= RESERVED_QPS);
+        self.free = FreeNumbers::new(RESERVED_QPS..entries, others);
         self.used = 0;
     }
 
@@ -79,28 +78,28 @@ impl QueuePairs {
         self.slots.len()
     }
 
-    /// Creates a queue pair in RESET; `None` when the table is full, or has a GSI already. The
-    /// index that was free for longest is taken, so that late packets for an old queue pair find
-    /// none.
+    /// Creates a queue pair in RESET, with the QPN that software has chosen. If it has not, the index
+    /// that was free for longest is taken, so that late packets for an old queue pair find none.
     pub fn create<H: Host>(
         &mut self,
         context: QpContext,
+        chosen: Option<u32>,
         config: Config,
         dma: &mut Dma<'_, H>,
-    ) -> Result<Option<Qpn>, DmaError> {
+    ) -> Result<Qpn, CreateError> {
         let is_gsi = context.service == ServiceCode::GSI;
         let index = match is_gsi {
-            true => self.free_gsi(),
-            false => self.free.pop_front(),
-        };
-        let Some(index) = index else {
-            return Ok(None);
+            true => self.free_gsi(chosen)?,
+            // A QPN below the first one has no index.
+            false => self
+                .free
+                .take(chosen.map(|qpn| qpn.checked_sub(self.base).unwrap_or(u32::MAX)))?,
         };
         if let Err(error) = self.cache.store(index, context, dma) {
             if !is_gsi {
-                self.free.push_front(index);
+                self.free.put_first(index);
             }
-            return Err(error);
+            return Err(error.into());
         }
         let qpn = match is_gsi {
             true => Qpn::GSI,
@@ -109,13 +108,19 @@ impl QueuePairs {
         let qp = QueuePair::new(qpn, index, &context, config);
         self.slots[index as usize] = Some(Box::new(qp));
         self.used = self.used.max(index + 1);
-        Ok(Some(qpn))
+        Ok(qpn)
     }
 
     /// Index of the GSI, unless there is one.
-    fn free_gsi(&self) -> Option<u32> {
-        let slot = self.slots.get(GSI_INDEX as usize)?;
-        slot.is_none().then_some(GSI_INDEX)
+    fn free_gsi(&self, chosen: Option<u32>) -> Result<u32, CreateError> {
+        if chosen.is_some_and(|qpn| qpn != GSI_QPN) {
+            return Err(CreateError::NoNumber);
+        }
+        match self.slots.get(GSI_INDEX as usize) {
+            Some(None) => Ok(GSI_INDEX),
+            Some(Some(_)) if chosen.is_some() => Err(CreateError::Taken),
+            _ => Err(CreateError::NoNumber),
+        }
     }
 
     /// All queue pairs, and how many entries of the table have ever had one.
@@ -189,7 +194,7 @@ impl QueuePairs {
         let qp = self.slots.get_mut(index as usize)?.take()?;
         self.cache.invalidate(index);
         if index >= RESERVED_QPS {
-            self.free.push_back(index);
+            self.free.put_last(index);
         }
         Some(qp)
     }

@@ -13,6 +13,7 @@ use crate::config::CacheShape;
 use crate::contexts::work_queue::{ReceiveFetch, SharedOrigin, is_next};
 use crate::dma::Dma;
 use crate::limits::LOG_MAX_RING;
+use crate::numbering::{CreateError, FreeNumbers};
 use crate::ports::host::{DmaError, Host};
 use crate::wqe::scatter_list::ScatterList;
 
@@ -69,7 +70,7 @@ pub struct SharedReceiveQueues {
     slots: Vec<Slot>,
     /// By number: entries from the consumer index on.
     fetched: Vec<VecDeque<Fetched>>,
-    free: Vec<u32>,
+    free: FreeNumbers,
 }
 
 impl SharedReceiveQueues {
@@ -79,7 +80,7 @@ impl SharedReceiveQueues {
             cache: Cache::new(shape, Counter::srqc_hits, Counter::srqc_misses),
             slots: Vec::new(),
             fetched: Vec::new(),
-            free: Vec::new(),
+            free: FreeNumbers::default(),
         }
     }
 
@@ -91,18 +92,18 @@ impl SharedReceiveQueues {
         self.fetched.clear();
         self.fetched.resize_with(entries as usize, VecDeque::new);
         // 0 is nobody's number: where a field may name a queue it means none.
-        self.free = (1..entries).rev().collect();
+        self.free = FreeNumbers::new(1..entries, 1..entries);
     }
 
-    /// Creates a queue; returns its number, or `None` when the table is full.
+    /// Creates a queue, with the number that software has chosen or with the one that was given back
+    /// last; returns its number.
     pub fn create<H: Host>(
         &mut self,
         context: &SrqContext,
+        chosen: Option<u32>,
         dma: &mut Dma<'_, H>,
-    ) -> Result<Option<u32>, DmaError> {
-        let Some(srqn) = self.free.pop() else {
-            return Ok(None);
-        };
+    ) -> Result<u32, CreateError> {
+        let srqn = self.free.take(chosen)?;
         let fresh = SrqContext {
             producer: 0,
             consumer: 0,
@@ -110,11 +111,11 @@ impl SharedReceiveQueues {
             ..*context
         };
         if let Err(error) = self.cache.store(srqn, fresh, dma) {
-            self.free.push(srqn);
-            return Err(error);
+            self.free.put_first(srqn);
+            return Err(error.into());
         }
         self.slots[srqn as usize] = Slot::Live;
-        Ok(Some(srqn))
+        Ok(srqn)
     }
 
     /// Returns true if queue `srqn` exists.
@@ -170,7 +171,7 @@ impl SharedReceiveQueues {
         self.cache.invalidate(srqn);
         self.slots[srqn as usize] = Slot::Free;
         self.fetched[srqn as usize].clear();
-        self.free.push(srqn);
+        self.free.put_first(srqn);
     }
 
     /// Takes a doorbell: the new producer index; `None`: it does not belong to the queue.

@@ -6,7 +6,7 @@ use ferroce_spec::counter::Counter;
 use crate::cache::Cache;
 use crate::config::CacheShape;
 use crate::dma::Dma;
-use crate::numbering::Numbering;
+use crate::numbering::{CreateError, Numbering};
 use crate::ports::host::{DmaError, Host};
 use crate::translation::protection::ProtectionFault;
 
@@ -112,22 +112,41 @@ impl Mpt {
         None
     }
 
-    /// Creates an entry; returns its key, or `None` when the table is full.
+    /// Takes the index that software has chosen.
+    fn chosen_index(&mut self, chosen: u32) -> Result<u32, CreateError> {
+        if chosen == 0 || chosen >= self.entries {
+            return Err(CreateError::NoNumber);
+        }
+        // Software may jump over entries that were never given.
+        while self.next_unused <= chosen {
+            let index = self.order.entry(self.next_unused);
+            self.next_unused += 1;
+            if index != 0 {
+                self.free.push(index);
+            }
+        }
+        let place = self.free.iter().rposition(|index| *index == chosen);
+        Ok(self.free.swap_remove(place.ok_or(CreateError::Taken)?))
+    }
+
+    /// Creates an entry, at the index that software has chosen or at the next one; returns its key.
     pub fn create<H: Host>(
         &mut self,
         mut entry: MemoryEntry,
+        chosen: Option<u32>,
         dma: &mut Dma<'_, H>,
-    ) -> Result<Option<u32>, DmaError> {
-        let Some(index) = self.next_index() else {
-            return Ok(None);
+    ) -> Result<u32, CreateError> {
+        let index = match chosen {
+            Some(chosen) => self.chosen_index(chosen)?,
+            None => self.next_index().ok_or(CreateError::NoNumber)?,
         };
         entry.key = with_variant(index, entry.key);
         entry.word.set_valid(true);
         if let Err(error) = self.cache.store(index, entry, dma) {
             self.free.push(index);
-            return Err(error);
+            return Err(error.into());
         }
-        Ok(Some(entry.key))
+        Ok(entry.key)
     }
 
     /// Puts another entry in the place of a valid one.

@@ -90,9 +90,7 @@ impl Unit {
     }
 
     pub fn create(&mut self, entry: MemoryEntry) -> u32 {
-        on!(self, |memory, dma| memory.create(entry, dma))
-            .expect("mapped")
-            .expect("room")
+        on!(self, |memory, dma| memory.create(entry, None, dma)).expect("room, mapped")
     }
 
     /// A region of pages whose first byte lies 0x800 behind the start of a page.

@@ -324,7 +324,7 @@ pub const LOG_CQES: u8 = 6;
 pub const SEND_SLOT: u32 = 8;
 pub const RECEIVE_SLOT: u32 = 9;
 pub const CQ_SLOT: u32 = 10;
-const LOG_TABLE: u8 = 8;
+pub const LOG_TABLE: u8 = 8;
 const LOG_COMMANDS: u32 = 2;
 
 /// A machine: NIC, memory, one end of a cable, and the state of its software.

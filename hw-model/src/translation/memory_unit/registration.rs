@@ -4,22 +4,23 @@ use ferroce_spec::context::MemoryEntry;
 
 use super::MemoryUnit;
 use crate::dma::Dma;
+use crate::numbering::CreateError;
 use crate::ports::host::{DmaError, Host};
 use crate::translation::mpt::index_of;
 use crate::translation::mtt::TranslationTable;
 use crate::translation::protection::ProtectionFault;
 
 impl<M: TranslationTable> MemoryUnit<M> {
-    /// Creates a region or a window and returns its key; `None`: the table is full.
+    /// Creates a region or a window, at the index that software has chosen or at the next one, and
+    /// returns its key.
     pub fn create<H: Host>(
         &mut self,
         entry: MemoryEntry,
+        chosen: Option<u32>,
         dma: &mut Dma<'_, H>,
-    ) -> Result<Option<u32>, DmaError> {
-        let key = self.mpt.create(entry, dma)?;
-        if key.is_some() {
-            self.forget_pages(&entry);
-        }
+    ) -> Result<u32, CreateError> {
+        let key = self.mpt.create(entry, chosen, dma)?;
+        self.forget_pages(&entry);
         Ok(key)
     }
 

@@ -16,7 +16,9 @@ const VARIABLES: [&str; 4] = ["OPT_LEVEL", "DEBUG", "CXX", "CXXFLAGS"];
 /// while a waveform is written, is not optimized: that would take most of the time.
 pub fn of_module(verilator: &Verilator, folder: &Path, prefix: &Path) -> Vec<PathBuf> {
     let files = files(folder);
-    let inputs = fingerprint(files.iter().map(PathBuf::as_path).chain([prefix]));
+    let version = verilator.version_header(); // of the headers that the module includes
+    let others = [prefix, &version];
+    let inputs = fingerprint(files.iter().map(PathBuf::as_path).chain(others));
     kept(&folder.with_extension("objects"), &inputs, |place| {
         let (mut fast, mut slow) = (verilator.compiler(prefix), verilator.compiler(prefix));
         slow.opt_level(0);

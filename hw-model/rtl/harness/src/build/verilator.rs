@@ -107,6 +107,11 @@ impl Verilator {
         files.map(|file| folder.join(file)).collect()
     }
 
+    /// Returns the header that states the version of Verilator.
+    pub fn version_header(&self) -> PathBuf {
+        self.root.join("include/verilated_config.h")
+    }
+
     /// Links what compresses FST: zlib, and LZ4 where the runtime does not bring its own.
     pub fn link_compression(&self) {
         println!("cargo:rustc-link-lib=z");
