@@ -5,7 +5,7 @@
 //! leave the cache.
 
 use ferroce_spec::counter::Counter;
-use ferroce_units::Instant;
+use ferroce_units::{Duration, Instant};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::config::CacheShape;
@@ -72,6 +72,11 @@ impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
     /// Entries that it can hold.
     pub fn capacity(&self) -> usize {
         self.keys.len()
+    }
+
+    /// Returns its miss status holding registers, and the times together for which each was in use.
+    pub fn miss_registers(&self) -> (usize, Duration) {
+        self.registers.usage()
     }
 
     /// Returns the entry at `index`, read from host memory if it is not cached.

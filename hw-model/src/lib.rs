@@ -44,6 +44,7 @@ pub mod scheduler;
 pub mod time;
 pub mod translation;
 pub mod transmit;
+pub mod usage;
 pub mod wqe;
 
 pub use blocks::Blocks;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use ferroce_units::Instant;
+use ferroce_units::{Duration, Instant};
 
 use crate::ports::host::Host;
 use crate::ports::port::Port;
@@ -39,6 +39,9 @@ pub struct Mac<F> {
     ingress: Edge<F>,
     /// When the last frame was received.
     received: Instant,
+    /// Sums of the times, in picoseconds, at which frames came to wait on their way out, and at
+    /// which they went on. Only their difference counts: they may wrap.
+    waiting: (u64, u64),
 }
 
 impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
@@ -49,6 +52,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
             left: VecDeque::new(),
             ingress: Edge::new(edge_capacity),
             received: Instant::ZERO,
+            waiting: (0, 0),
         }
     }
 
@@ -65,6 +69,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
             let Some((ready, departing)) = self.egress.pop_until(until) else {
                 break;
             };
+            self.waiting.1 = self.waiting.1.wrapping_add(now.as_ps());
             self.transmit_one(now, ready, departing, timing, port);
         }
     }
@@ -113,7 +118,10 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
     ) {
         match self.egress.is_empty() && turn.passes(ready) {
             true => self.transmit_one(turn.now, ready, departing, turn.timing, port),
-            false => self.egress.push(ready, departing),
+            false => {
+                self.waiting.0 = self.waiting.0.wrapping_add(turn.now.as_ps());
+                self.egress.push(ready, departing);
+            }
         }
     }
 
@@ -146,6 +154,15 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
         (self.egress.len(), self.ingress.len())
     }
 
+    /// Returns the room for frames on their way out, and the times together up to `now` for which
+    /// a place of it was taken.
+    pub fn egress_usage(&self, now: Instant) -> (usize, Duration) {
+        let (came, went) = self.waiting;
+        let still_there = now.as_ps().wrapping_mul(self.egress.len() as u64);
+        let held = went.wrapping_add(still_there).wrapping_sub(came);
+        (self.egress.capacity(), Duration::from_ps(held))
+    }
+
     /// Drops the pending reports for the queue pair at index `qp`.
     pub fn forget(&mut self, qp: u32) {
         self.egress.for_each_mut(|departing| {
@@ -163,6 +180,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
             }
         });
         self.left.clear();
+        self.waiting = (0, 0);
         self.drop_received(port);
     }
 

@@ -70,6 +70,11 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         }
     }
 
+    /// Returns the clocks of all blocks.
+    pub(crate) fn timing(&self) -> &T {
+        &self.timing
+    }
+
     /// Reads 4 bytes of BAR0.
     pub fn read32(&self, now: Instant, offset: u32) -> u32 {
         self.blocks

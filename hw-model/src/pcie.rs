@@ -24,6 +24,7 @@
 //! | `latencies`, `spread` | fixed latencies, and the distribution of host read latency |
 //! | `iommu` | IOTLB and page table walkers |
 //! | `memory` | LLC, DDIO |
+//! | `usage` | how long each part was in use |
 //! | `bench` | pcie-bench: random accesses, their bandwidth and latency |
 //! | `hosts` | the hosts on which pcie-bench was measured |
 
@@ -40,6 +41,7 @@ mod pool;
 mod requests;
 mod spread;
 mod tlp;
+mod usage;
 
 pub use counters::PcieCounters;
 use ferroce_units::{Duration, Instant};

@@ -12,6 +12,7 @@ mod consistency;
 pub mod costs;
 pub mod error;
 mod file;
+pub mod group;
 mod near;
 mod nic;
 mod pcie;
@@ -26,6 +27,7 @@ use std::fmt;
 
 use card::{Caches, Clock, Datapath, Identity, Interrupt, Limits, Mac, Transport, Units};
 pub use error::PresetError;
+pub use group::Group;
 pub use section::Declaration;
 use section::Section;
 use surroundings::{Host, Iommu, Link, Memory, Pcie};
@@ -98,6 +100,13 @@ pub struct Parameter<'a> {
     pub source: &'a str,
     /// The preset or host profile that states the value.
     pub stated_by: &'a str,
+}
+
+impl Parameter<'_> {
+    /// Returns what the designer of a card decides with it.
+    pub fn group(&self) -> Group {
+        Group::of(&self.key)
+    }
 }
 
 /// Declares [`Preset`] and the order of its sections.

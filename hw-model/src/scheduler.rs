@@ -5,6 +5,11 @@ use std::collections::VecDeque;
 
 use crate::contexts::queue_pair::QueuePair;
 
+/// Fibonacci hashing: the integer nearest to 2^64 divided by the golden ratio.
+const BLOCK_HASH: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Bits of the hash that are used: more than there are units.
+const HASH_BITS: u32 = 16;
+
 /// The queue pairs that have work, a list for each processing unit.
 #[derive(Debug)]
 pub struct Scheduler {
@@ -22,13 +27,18 @@ impl Scheduler {
         }
     }
 
-    /// Returns the processing unit to which the queue pair at `index` is pinned.
+    /// Returns the processing unit to which the queue pair at `index` is pinned: neighbours to
+    /// different ones, and those at equal distances, as the queue pairs of different threads are, in
+    /// no pattern.
     #[inline]
     pub fn unit_of(&self, index: u32) -> usize {
-        match self.active.len() {
-            1 => 0,
-            units => index as usize % units,
+        let units = self.active.len();
+        if units == 1 {
+            return 0;
         }
+        let block = (index as usize / units) as u64;
+        let turn = block.wrapping_mul(BLOCK_HASH) >> (u64::BITS - HASH_BITS);
+        (index as usize + turn as usize) % units
     }
 
     /// Puts a queue pair at the end of the list of its unit, once.

@@ -12,7 +12,7 @@ pub mod packetizer;
 mod serve;
 pub(crate) mod wqe_fetch;
 
-use ferroce_units::Instant;
+use ferroce_units::{Duration, Instant};
 
 use crate::completion::Results;
 use crate::completion::completion_writer::CompletionWriter;
@@ -120,6 +120,11 @@ impl Transmit {
         };
         let units = self.units.iter().filter(waits);
         units.map(|unit| unit.next_turn(timing)).min()
+    }
+
+    /// Returns the fetches that may be under way, and the times for which each was.
+    pub fn fetch_usage(&self) -> (usize, Duration) {
+        self.fetch.usage()
     }
 
     /// Returns fetches of WQEs that are under way, and queue pairs that wait for one.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use ferroce_model::preset::{Origin, Preset};
+use ferroce_model::preset::{Group, Origin, Preset};
 
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/presets/README.md");
 const END: &str = "<!-- end -->";
@@ -19,6 +19,8 @@ fn tables_of_the_readme_are_those_of_the_code() {
     let tables = [
         ("presets", presets()),
         ("hosts", hosts()),
+        ("posting", posting()),
+        ("groups", groups()),
         ("parameters", parameters()),
     ];
     let fresh = tables.iter().fold(old.clone(), |text, (name, table)| {
@@ -89,12 +91,49 @@ fn hosts() -> String {
     table
 }
 
+/// Returns the cost of a post on each host profile that states one.
+fn posting() -> String {
+    let mut table = "| profile | pushed, ns | with a doorbell, ns | origin | source |\n".to_owned();
+    table += "| --- | --: | --: | --- | --- |\n";
+    for name in Preset::hosts() {
+        let preset = load(&format!("functional@{name}"));
+        let mut parameters = preset.parameters();
+        let post = parameters.find(|parameter| parameter.key == "host.post_ns");
+        let post = post.expect("it is declared");
+        if post.stated_by != name {
+            continue;
+        }
+        let host = &preset.host;
+        let (pushed, rung) = (host.post_ns + host.push_ns, host.post_ns + host.doorbell_ns);
+        let (origin, source) = (post.origin, post.source);
+        writeln!(
+            table,
+            "| {name} | {pushed} | {rung} | {origin} | {source} |"
+        )
+        .expect("a string takes all");
+    }
+    table
+}
+
+fn groups() -> String {
+    let preset = load("functional");
+    let mut table = "| group | is | parameters |\n| --- | --- | --: |\n".to_owned();
+    for group in Group::all() {
+        let of_group = preset.parameters().filter(|one| one.group() == group);
+        let (about, count) = (group.about(), of_group.count());
+        writeln!(table, "| {group} | {about} | {count} |").expect("a string takes all");
+    }
+    table
+}
+
 fn parameters() -> String {
-    let mut table = "| parameter | unit | permitted | is |\n| --- | --- | --- | --- |\n".to_owned();
+    let mut table = "| parameter | group | unit | permitted | is |\n".to_owned();
+    table += "| --- | --- | --- | --- | --- |\n";
     for parameter in load("functional").parameters() {
-        let (key, declared) = (&parameter.key, parameter.declaration);
+        let (key, group, declared) = (&parameter.key, parameter.group(), parameter.declaration);
         let (unit, range, doc) = (declared.unit, declared.range, declared.doc);
-        writeln!(table, "| {key} | {unit} | {range} | {doc} |").expect("a string takes all");
+        writeln!(table, "| {key} | {group} | {unit} | {range} | {doc} |")
+            .expect("a string takes all");
     }
     table
 }

@@ -23,8 +23,8 @@ fn stdout(output: &Output) -> &str {
 fn rows(text: &str) -> Vec<&str> {
     let rows = text.lines().skip_while(|line| !line.contains("#bytes"));
     rows.skip(1)
+        .take_while(|line| !line.starts_with('-'))
         .filter_map(|line| line.split_whitespace().next())
-        .filter(|first| !first.starts_with('-'))
         .collect()
 }
 
@@ -94,6 +94,13 @@ fn bad_input_is_refused_by_name() {
             "--preset cx5-100g -c UD",
             "--connection UD: this operation has RC, UC",
         ),
+        ("--preset cx5-100g --sge 17", "--sge 17: 1 to 16"),
+        ("--preset cx5-100g --align 4K", "--align 4096: below 4096"),
+        (
+            "--preset cx5-100g --loop batch --threads 7 --region 64K",
+            "--region 65536: each of the 7 threads",
+        ),
+        ("--preset cx5-100g --sweep loss=0.6", "--sweep loss"),
         ("--preset cx5-100g --sweep pigs=1..2", "--sweep pigs"),
         (
             "--preset cx5-100g --sweep qps",
@@ -114,6 +121,107 @@ fn bad_input_is_refused_by_name() {
         assert!(error.contains(words), "{bad}: {error}");
         assert!(output.stdout.is_empty(), "{bad}: nothing has run");
     }
+}
+
+/// Returns the line under the table.
+fn bottleneck(text: &str) -> &str {
+    let line = text.lines().find(|line| line.starts_with(" Bottleneck"));
+    line.unwrap_or_else(|| panic!("no bottleneck: {text}"))
+}
+
+/// Goal: each output names what limits the figures.
+#[test]
+fn the_bottleneck_is_named_in_each_output() {
+    let output = perf("write_bw --preset cx5-100g -n 200 --sweep size=64,64K --csv -");
+    let text = stdout(&output);
+    let line = bottleneck(text);
+    assert!(
+        line.contains("size=64: host 0, program's thread ("),
+        "{line}"
+    );
+    assert!(line.contains("size=64K: host 0, MAC, transmit ("), "{line}");
+    let csv: Vec<&str> = text.lines().filter(|line| line.contains(',')).collect();
+    assert!(
+        csv.iter().any(|line| line.starts_with("size,bytes,")),
+        "{text}"
+    );
+    let limits = |part: &str| csv.iter().any(|line| line.contains(part));
+    assert!(
+        limits(",host_thread,server,0,") && limits(",mac_transmit,server,0,"),
+        "{text}"
+    );
+    let output = perf("write_bw --preset cx5-100g -s 64 -n 200 --json -");
+    let document = stdout(&output);
+    for words in [
+        "\"bottleneck\": {",
+        "\"part\": \"host_thread\"",
+        "\"utilisation\": [",
+        "\"part\": \"pcie_tags\"",
+    ] {
+        assert!(document.contains(words), "{words}");
+    }
+    let functional = perf("write_bw --preset functional -n 50");
+    assert!(
+        !stdout(&functional).contains("Bottleneck"),
+        "nothing takes time"
+    );
+}
+
+#[test]
+fn sensitivity_ranks_the_parameters() {
+    let output = perf("write_bw --preset cx5-100g -s 64K -n 60 --sensitivity");
+    let text = stdout(&output);
+    let first = text
+        .lines()
+        .skip_while(|line| !line.starts_with(" parameter"))
+        .nth(1);
+    assert!(
+        first.is_some_and(|line| line.starts_with(" mac.rate_gbps")),
+        "{text}"
+    );
+    assert!(
+        text.contains("have no effect (less than 0.05 %)."),
+        "{text}"
+    );
+    let output = perf("write_bw --preset cx5-100g -a --sensitivity");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("one size"), "{error}");
+}
+
+/// Goal: a host is fitted to what a slower one has printed, and the output says so.
+#[test]
+fn a_host_is_calibrated_by_the_output_of_perftest() {
+    let scratch = std::env::temp_dir().join(format!("ferroce-host-{}", std::process::id()));
+    let printed = [2, 32, 64, 4096].map(|size| {
+        let slow = "write_bw --preset cx5-100g --set host.post_ns=300 -n 1000";
+        let output = perf(&format!("{slow} -s {size}"));
+        let lines: Vec<String> = stdout(&output).lines().map(str::to_owned).collect();
+        let columns = lines.iter().position(|line| line.contains("#bytes"));
+        lines[columns.expect("column names")..][..2].join("\n")
+    });
+    let title = "                    RDMA_Write BW Test";
+    let rows: Vec<&str> = printed
+        .iter()
+        .filter_map(|text| text.lines().nth(1))
+        .collect();
+    let columns = printed[0].lines().next().unwrap_or_default();
+    let table = format!("{title}\n{columns}\n{}\n", rows.join("\n"));
+    std::fs::write(&scratch, table).expect("the folder can be written");
+    let file = scratch.display();
+    let fitted = perf(&format!(
+        "write_bw --preset cx5-100g -s 64 -n 500 --calibrate-host {file}"
+    ));
+    let _ = std::fs::remove_file(&scratch);
+    let text = stdout(&fitted);
+    assert!(fitted.status.success(), "{fitted:?}");
+    assert!(text.contains("host calibrated by"), "{text}");
+    assert!(text.contains("32, 64 B: "), "{text}");
+    let value = text
+        .split("host.post_ns = ")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next());
+    let value: f64 = value.expect("a value").parse().expect("a number");
+    assert!((value - 300.0).abs() < 6.0, "{text}");
 }
 
 /// Goal: an interrupt from the terminal ends a sweep soon, in order. Method: the first row shows

@@ -45,6 +45,11 @@ pub struct CompletionQueues {
 }
 
 impl CompletionQueues {
+    /// Returns the registers for misses, and the times together for which each was in use.
+    pub fn miss_registers(&self) -> (usize, Duration) {
+        self.cache.miss_registers()
+    }
+
     /// No queues.
     pub fn new(shape: CacheShape) -> Self {
         let cache = Cache::new(shape, Counter::cqc_hits, Counter::cqc_misses);

@@ -3,7 +3,7 @@
 use ferroce_spec::context::{GSI_QPN, QpContext, ServiceCode};
 use ferroce_spec::counter::Counter;
 use ferroce_transport::Config;
-use ferroce_units::Instant;
+use ferroce_units::{Duration, Instant};
 use ferroce_wire::Qpn;
 
 use crate::cache::Cache;
@@ -38,6 +38,11 @@ pub const GSI_INDEX: u32 = GSI_QPN;
 const _: () = assert!(GSI_QPN == Qpn::GSI.value() && GSI_INDEX < RESERVED_QPS);
 
 impl QueuePairs {
+    /// Returns the registers for misses, and the times together for which each was in use.
+    pub fn miss_registers(&self) -> (usize, Duration) {
+        self.cache.miss_registers()
+    }
+
     /// No queue pairs; the first entry of the table is QPN `base`.
     pub fn new(base: u32, shape: CacheShape) -> Self {
         let cache = Cache::new(shape, Counter::qpc_hits, Counter::qpc_misses);

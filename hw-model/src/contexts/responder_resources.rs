@@ -6,6 +6,7 @@
 //! WRITEs.
 
 use ferroce_spec::counter::Counter;
+use ferroce_units::Duration;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::cache::Cache;
@@ -50,6 +51,12 @@ impl ResponderResources {
             cache.reset(base);
             cache
         });
+    }
+
+    /// Returns its miss status holding registers, and the times for which each was in use.
+    pub fn miss_registers(&self) -> (usize, Duration) {
+        let cache = self.cache.as_ref();
+        cache.map_or((0, Duration::ZERO), Cache::miss_registers)
     }
 
     /// Looks up those of the queue pair at `index` for a change, as each READ and atomic does.

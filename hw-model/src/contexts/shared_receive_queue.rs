@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use ferroce_spec::context::SrqContext;
 use ferroce_spec::counter::Counter;
 use ferroce_spec::wqe::{DataSegment, LOG_MAX_SHARED_RECEIVE_STRIDE, SharedReceiveSegment};
-use ferroce_units::Instant;
+use ferroce_units::{Duration, Instant};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::cache::Cache;
@@ -74,6 +74,11 @@ pub struct SharedReceiveQueues {
 }
 
 impl SharedReceiveQueues {
+    /// Returns the registers for misses, and the times together for which each was in use.
+    pub fn miss_registers(&self) -> (usize, Duration) {
+        self.cache.miss_registers()
+    }
+
     /// No queues.
     pub fn new(shape: CacheShape) -> Self {
         Self {

@@ -7,6 +7,8 @@
 use ferroce_spec::counter::Counter;
 use ferroce_spec::wqe::BLOCK_SIZE;
 
+use ferroce_units::Duration;
+
 use crate::config::WqeCacheShape;
 use crate::dma::Dma;
 use crate::ports::host::Host;
@@ -58,6 +60,11 @@ impl WqeRecords {
     #[inline]
     pub fn give_back(&mut self, count: u32) {
         self.in_use -= count;
+    }
+
+    /// Returns the registers for WQEs that are read again, and the times for which each was in use.
+    pub fn miss_registers(&self) -> (usize, Duration) {
+        self.registers.usage()
     }
 
     /// Frees all records (reset).

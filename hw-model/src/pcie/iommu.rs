@@ -102,6 +102,12 @@ impl Iommu {
         self.misses
     }
 
+    /// Returns the number of walkers, and the times together for which each has walked.
+    pub fn walkers(&self) -> (usize, Duration) {
+        let walked = self.walk.as_ps().saturating_mul(self.misses);
+        (self.walkers.len(), Duration::from_ps(walked))
+    }
+
     /// Returns the total time that requests have waited for a walker.
     pub fn waited(&self) -> Duration {
         self.waited

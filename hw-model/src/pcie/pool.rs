@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use ferroce_units::Instant;
+use ferroce_units::{Duration, Instant};
 
 /// An amount of each of a pool's two kinds of things.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub struct Pool {
     free: Units,
     granted: Instant,
     leases: VecDeque<Lease>,
+    /// Sum of what was held, times how long, in picoseconds.
+    held: [u128; 2],
 }
 
 impl Pool {
@@ -55,6 +57,7 @@ impl Pool {
             free: capacity,
             granted: Instant::ZERO,
             leases: VecDeque::with_capacity(capacity.headers.min(Self::FIRST_LEASES) as usize),
+            held: [0; 2],
         }
     }
 
@@ -91,12 +94,24 @@ impl Pool {
     /// Says when units that [`Pool::take`] has handed out come back.
     #[inline]
     pub fn give_back(&mut self, until: Instant, units: Units) {
+        let time = u128::from(until.saturating_since(self.granted).as_ps());
+        self.held[0] += time * u128::from(units.headers);
+        self.held[1] += time * u128::from(units.data);
         let mut place = self.leases.len();
         self.leases.push_back(Lease { until, units });
         while place > 0 && self.leases[place - 1].until > until {
             self.leases.swap(place - 1, place);
             place -= 1;
         }
+    }
+
+    /// Returns the time for which all of the headers would have been in use, were they used at
+    /// once, and the same of the data.
+    pub fn busy(&self) -> [Duration; 2] {
+        let Units { headers, data } = self.capacity;
+        let [of_headers, of_data] = self.held;
+        [(of_headers, headers), (of_data, data)]
+            .map(|(held, capacity)| Duration::from_ps((held / u128::from(capacity)) as u64))
     }
 
     /// Returns the units in use at `now`.
@@ -136,6 +151,9 @@ mod tests {
         }
         assert_eq!(pool.in_use(Instant::from_ns(450)).headers, 2);
         assert_eq!(pool.in_use(Instant::from_us(1)).headers, 1);
+        let [headers, data] = pool.busy();
+        assert_eq!(headers, Duration::from_ns((10_000 + 5 * 100) / 2));
+        assert_eq!(data, Duration::from_ns(64 * (10_000 + 5 * 100) / 1000));
     }
 
     #[test]

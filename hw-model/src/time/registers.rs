@@ -1,6 +1,6 @@
 //! Registers for what is under way at once: a miss, a WQE that is read again, an atomic.
 
-use ferroce_units::Instant;
+use ferroce_units::{Duration, Instant};
 
 /// A number of registers, each in use until an instant. They are given in turn: the one that was
 /// given first is the next to be free.
@@ -11,6 +11,7 @@ use ferroce_units::Instant;
 pub struct Registers {
     free_at: Box<[Instant]>,
     next: usize,
+    busy: Duration,
 }
 
 impl Registers {
@@ -19,6 +20,7 @@ impl Registers {
         Self {
             free_at: vec![Instant::ZERO; count.max(1)].into_boxed_slice(),
             next: 0,
+            busy: Duration::ZERO,
         }
     }
 
@@ -46,9 +48,16 @@ impl Registers {
     /// the flow had to wait for nothing else.
     #[inline]
     pub fn give_back(&mut self, lease: Lease, until: Instant) -> Instant {
-        let free_at = lease.reserved + (until - lease.at);
+        let held = until - lease.at;
+        let free_at = lease.reserved + held;
+        self.busy = self.busy + held;
         self.free_at[lease.register] = free_at;
         free_at
+    }
+
+    /// Returns the number of registers, and the times together for which each has been in use.
+    pub fn usage(&self) -> (usize, Duration) {
+        (self.free_at.len(), self.busy)
     }
 }
 

@@ -82,6 +82,9 @@ pub trait Timing: std::fmt::Debug {
 
     /// Returns the time at which `stage` can accept more work.
     fn free_at(&self, stage: Stage) -> Instant;
+
+    /// Calls `each` with each block, and how long it has been occupied in all.
+    fn visit_busy(&self, _each: &mut dyn FnMut(Stage, Duration)) {}
 }
 
 /// Nothing costs anything: the model shows what a card does, not when.

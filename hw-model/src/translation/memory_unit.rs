@@ -10,7 +10,7 @@ pub mod window;
 use ferroce_spec::command::ContextTables;
 use ferroce_spec::context::{AccessRights, MemoryEntry};
 use ferroce_spec::counter::Counter;
-use ferroce_units::Instant;
+use ferroce_units::{Duration, Instant};
 
 use crate::config::NicConfig;
 use crate::dma::Dma;
@@ -55,6 +55,17 @@ impl<M: TranslationTable> MemoryUnit<M> {
             bound_windows: BoundWindows::new(),
             atomics: AtomicsUnit::new(config),
         }
+    }
+
+    /// Returns the registers for misses of MPT and MTT, and the times for which each was in use.
+    pub fn miss_registers(&self) -> ((usize, Duration), (usize, Duration)) {
+        (self.mpt.miss_registers(), self.mtt.miss_registers())
+    }
+
+    /// Returns the atomics that may be under way, with the times for which each was, and how long
+    /// the busiest address was in use.
+    pub fn atomics_usage(&self) -> ((usize, Duration), Duration) {
+        self.atomics.usage()
     }
 
     /// Places the tables in host memory.

@@ -2,6 +2,7 @@
 
 use ferroce_spec::context::{AccessRights, MemoryEntry};
 use ferroce_spec::counter::Counter;
+use ferroce_units::Duration;
 
 use crate::cache::Cache;
 use crate::config::CacheShape;
@@ -64,6 +65,11 @@ pub struct Mpt {
 }
 
 impl Mpt {
+    /// Returns the registers for misses, and the times together for which each was in use.
+    pub fn miss_registers(&self) -> (usize, Duration) {
+        self.cache.miss_registers()
+    }
+
     /// A table without entries.
     pub fn new(shape: CacheShape) -> Self {
         let cache = Cache::new(shape, Counter::mpt_hits, Counter::mpt_misses);

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use ferroce_spec::context::{LOG_PAGE_SIZES, MemoryEntry, TranslationEntry};
 use ferroce_spec::counter::Counter;
+use ferroce_units::Duration;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::cache::Cache;
@@ -55,6 +56,11 @@ pub trait TranslationTable: Debug {
         address: u64,
         dma: &mut Dma<'_, H>,
     ) -> Result<Run, ProtectionFault>;
+
+    /// Returns the registers for misses, and the times together for which each was in use.
+    fn miss_registers(&self) -> (usize, Duration) {
+        (0, Duration::ZERO)
+    }
 }
 
 /// The memory translation table: a cache in front of the table in host memory.
@@ -134,5 +140,9 @@ impl TranslationTable for Mtt {
             iova: page.iova() & !page_mask | in_page,
             length: (1 << log_page_size) - in_page,
         })
+    }
+
+    fn miss_registers(&self) -> (usize, Duration) {
+        self.cache.miss_registers()
     }
 }

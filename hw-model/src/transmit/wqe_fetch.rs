@@ -6,7 +6,7 @@ use ferroce_spec::context::AddressEntry;
 use ferroce_spec::counter::Counter;
 use ferroce_spec::wqe::{BLOCK_SIZE, MAX_BLOCKS};
 use ferroce_transport::{CompletionStatus, Destination, QpState, SendOperation, SendRequest};
-use ferroce_units::Instant;
+use ferroce_units::{Duration, Instant};
 use ferroce_wire::Qpn;
 
 use crate::contexts::pushed_wqes::NextWqes;
@@ -44,6 +44,8 @@ pub struct WqeFetch {
     under_way: Edge<Fetch>,
     /// Queue pairs that wait for a buffer.
     waiting: VecDeque<u32>,
+    /// The times together that fetches have taken.
+    busy: Duration,
 }
 
 impl WqeFetch {
@@ -57,6 +59,7 @@ impl WqeFetch {
             free: (0..slots).collect(),
             under_way: Edge::new(slots),
             waiting: VecDeque::new(),
+            busy: Duration::ZERO,
         }
     }
 
@@ -113,6 +116,7 @@ impl WqeFetch {
             return true;
         }
         self.free.pop();
+        self.busy = self.busy + (ready - now);
         qp.fetching = true;
         let fetch = Fetch {
             qp: qp.index,
@@ -166,6 +170,11 @@ impl WqeFetch {
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.under_way.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Returns the number of buffers, and the times together that fetches have taken.
+    pub fn usage(&self) -> (usize, Duration) {
+        (self.buffers.len(), self.busy)
     }
 
     /// Fetches that are under way.

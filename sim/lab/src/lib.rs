@@ -2,11 +2,13 @@
 //!
 //! - [`perf`]: perftest's loops. [`perftest`]: the real program's figures.
 //! - [`mod@reference`]: measured tables that the model is compared with.
+//! - [`calibrate`]: the host's cost of a post, from a measured table.
 //! - [`faulty_link`]: what loss and reordering cost. [`resends`]: when a request is sent again.
 //! - [`validate`]: targets of the model, and whether it meets them. [`report`]: plots of both.
 //!   [`cache`]: each experiment runs once.
 
 pub mod cache;
+pub mod calibrate;
 pub mod faulty_link;
 mod number_text;
 pub mod perf;

@@ -9,12 +9,16 @@
 //!   [`ferroce_model::preset::costs`]. [`queue`]: the CQs that they poll or sleep on. [`lock`]: the
 //!   cost of sharing a QP, a CQ or a doorbell.
 //! - [`runner`]: runs one size. [`sweep`]: many specifications at once, on all processors.
+//! - [`utilisation`]: how much of the time each part was in use, and which one limits the figure.
+//! - [`sensitivity`]: which parameters move a figure.
 //! - [`statistics`]: figures from exact samples, computed as perftest computes them. [`table`]:
-//!   perftest's columns. [`json`]: everything, in stable order.
+//!   perftest's columns. [`json`]: everything, in stable order; [`csv`]:
+//!   a line for each row.
 
 pub mod buffer;
 pub mod calls;
 pub mod connect;
+pub mod csv;
 pub mod error;
 pub mod json;
 pub mod lock;
@@ -24,12 +28,14 @@ pub mod queue;
 pub mod region;
 pub mod result;
 pub mod runner;
+pub mod sensitivity;
 pub mod setup;
 pub mod side;
 pub mod spec;
 pub mod statistics;
 pub mod sweep;
 pub mod table;
+pub mod utilisation;
 pub mod workload;
 
 pub use error::Error;

@@ -2,12 +2,18 @@
 
 use std::fs;
 
+use ferroce_lab::calibrate::{self, Calibration};
 use ferroce_lab::reference::comparison::{self, Comparison, Line};
 use ferroce_lab::reference::experiment::Harness;
 use ferroce_lab::reference::{self, Table, builtin, pairs};
 use ferroce_lab::report::json_text;
 use ferroce_lab::validate::parallel;
 use ferroce_model::preset::Preset;
+
+use super::perf::calibration::table_of_file;
+
+/// The value of `--calibrate-host` for the tables that are compared.
+const MEASURED: &str = "measured";
 
 /// Runs the model as a table was measured, and prints both with their error.
 #[derive(Debug, clap::Args)]
@@ -20,6 +26,11 @@ pub struct Compare {
     /// A measured table: the output of perftest, its JSON, or CSV as in sim/lab/reference
     #[arg(long, value_name = "FILE")]
     measured: Vec<String>,
+    /// Fit the host's cost of a post to the smallest messages of a measured file first;
+    /// `measured`: of the first table of a bandwidth that is compared, whose rows then do not
+    /// count as predicted
+    #[arg(long, value_name = "FILE|measured")]
+    calibrate_host: Option<String>,
     /// Prints JSON
     #[arg(long)]
     json: bool,
@@ -43,10 +54,14 @@ impl Compare {
         let name = self.preset.as_deref().unwrap_or_default();
         let preset = Preset::load(name).map_err(|error| error.to_string())?;
         let tables = self.tables()?;
+        let (preset, calibration) = self.calibrated(preset, &tables)?;
         let comparisons = parallel::map(&tables, |table| {
             comparison::compare(&Harness, &preset, table)
         });
-        let comparisons = comparisons.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let mut comparisons = comparisons.into_iter().collect::<Result<Vec<_>, _>>()?;
+        for comparison in &mut comparisons {
+            self.note_host(&preset, calibration.as_ref(), comparison);
+        }
         if self.json {
             let document = comparisons.iter().map(Comparison::json).collect();
             print!("{}", json_text::write(&document));
@@ -55,6 +70,49 @@ impl Compare {
             print!("{}", texts.join("\n"));
         }
         Ok(())
+    }
+
+    /// Returns the preset with the host of a measured table, if one is given, and what that table
+    /// has said.
+    fn calibrated(
+        &self,
+        preset: Preset,
+        tables: &[Table],
+    ) -> Result<(Preset, Option<Calibration>), String> {
+        let table = match self.calibrate_host.as_deref() {
+            None => return Ok((preset, None)),
+            Some(MEASURED) => {
+                let mut of_bandwidth = tables.iter().filter(|table| !table.is_latency());
+                of_bandwidth.next().cloned().ok_or(
+                    "--calibrate-host measured: no table of a bandwidth is compared; a latency \
+                     does not separate host, PCIe and card",
+                )?
+            }
+            Some(file) => table_of_file(file)?,
+        };
+        let (preset, calibration) = calibrate::calibrate(&Harness, &preset, &table)?;
+        Ok((preset, Some(calibration)))
+    }
+
+    /// Notes what is known of the host, and takes the sizes out that it was fitted to.
+    fn note_host(
+        &self,
+        preset: &Preset,
+        calibration: Option<&Calibration>,
+        comparison: &mut Comparison,
+    ) {
+        let notes = &mut comparison.notes;
+        let Some(calibration) = calibration else {
+            notes.extend(calibrate::uncalibrated(preset));
+            return;
+        };
+        notes.extend(calibration.text().lines().map(str::to_owned));
+        let is_own = self.calibrate_host.as_deref() == Some(MEASURED);
+        if is_own && comparison.table == calibration.table {
+            let fitted = |bytes: &u64| calibration.sizes.contains(bytes);
+            comparison.lines.retain(|line| !fitted(&line.bytes));
+            notes.push("these sizes are fitted, not predicted, and are left out".to_owned());
+        }
     }
 
     fn tables(&self) -> Result<Vec<Table>, String> {

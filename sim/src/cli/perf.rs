@@ -1,13 +1,16 @@
 //! `ferroce perf`: perftest on simulated hosts.
 
 mod arguments;
+pub mod calibration;
 mod output;
+mod sensitivity;
 mod sweep;
 mod trace;
 
 use std::process::ExitCode;
 
 pub use arguments::Perf;
+use ferroce_lab::calibrate::Calibration;
 use ferroce_lab::perf::Error;
 use ferroce_lab::perf::plan::Plan;
 use ferroce_lab::perf::sweep::{Job, run, workers};
@@ -23,7 +26,7 @@ const EXIT_INTERRUPTED: u8 = 130;
 impl Perf {
     /// Measures and prints.
     pub fn execute(self) -> ExitCode {
-        let jobs = match self.jobs() {
+        let (jobs, calibrations) = match self.calibrated_jobs() {
             Ok(jobs) => jobs,
             Err(error) => return report_error(&error, EXIT_FAILURE),
         };
@@ -43,21 +46,41 @@ impl Perf {
                 Err(error) => report_error(&error, EXIT_FAILURE),
             };
         }
+        if self.sensitivity {
+            return match self.sensitivity(&jobs, os::note_interrupt()) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => report_error(&error, EXIT_FAILURE),
+            };
+        }
         let mut output = match Output::new(&jobs, self.json.as_deref()) {
             Ok(output) => output,
             Err(error) => return report_error(&error, EXIT_FAILURE),
         };
         output.begin();
+        output.calibrated(calibrations);
         let workers = self.jobs.map_or_else(workers, |jobs| jobs as usize);
         let result = run(&jobs, workers, os::note_interrupt(), &mut output);
         output.end();
         match result.map_err(|error| (error.to_string(), code(&error))) {
             Err((error, code)) => report_error(&error, code),
-            Ok(()) => match output.write_json() {
+            Ok(()) => match output
+                .write_json()
+                .and_then(|()| output.write_csv(self.csv.as_deref()))
+            {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => report_error(&error, EXIT_FAILURE),
             },
         }
+    }
+}
+
+impl Perf {
+    /// Returns all measurements, with the host of a measured table if one is given, and what that
+    /// table has said.
+    pub fn calibrated_jobs(&self) -> Result<(Vec<Job>, Vec<Calibration>), String> {
+        let mut jobs = self.jobs()?;
+        let found = calibration::calibrate(&mut jobs, self.calibrate_host.as_deref())?;
+        Ok((jobs, found))
     }
 }
 

@@ -60,6 +60,10 @@ pub struct Perftest {
 const MODELLED: &str = "modelled: card, PCIe, host memory, link, what verbs cost; other code of the \
                         program takes no time";
 
+/// Why a standard deviation is missing.
+const NO_DEVIATION: &str = " t_stdev -: perftest squares differences from the mean in an int, \
+                            which overflows above 46 ms; `ferroce perf` computes it";
+
 impl Perftest {
     /// Measures and prints.
     pub fn execute(self) -> ExitCode {
@@ -70,12 +74,15 @@ impl Perftest {
     }
 
     fn measure(&self) -> Result<(), String> {
-        let jobs = self.perf.jobs()?;
+        let (jobs, calibrations) = self.perf.calibrated_jobs()?;
         if self.perf.trace.only_explains() {
             return self.explain(&jobs);
         }
         if self.perf.trace.is_wanted() {
             return Err("--waveform, --pcap and --counters belong to `ferroce perf`".to_owned());
+        }
+        if self.perf.sensitivity {
+            return Err("--sensitivity belongs to `ferroce perf`".to_owned());
         }
         let tables = self.tables()?;
         // Options that perftest does not have are refused before anything runs.
@@ -85,6 +92,10 @@ impl Perftest {
         let mut output = Output::new(&jobs, self.perf.json.as_deref())?;
         let real = self.real()?;
         output.begin_with(&self.header(&jobs)?);
+        for calibration in &calibrations {
+            output.print(&format!(" {}", calibration.text().replace('\n', "\n ")));
+        }
+        output.calibrated(calibrations);
         let mut measured = Vec::new();
         let mut index = 0;
         for points in runs(&jobs) {
@@ -97,10 +108,14 @@ impl Perftest {
             measured.push((points[0].spec.clone(), rows));
         }
         output.end();
+        if output.has_table() && measured.iter().any(|(_, rows)| has_no_deviation(rows)) {
+            println!("{NO_DEVIATION}");
+        }
         if output.has_table() {
             self.print_comparisons(&tables, &measured)?;
         }
-        output.write_json()
+        output.write_json()?;
+        output.write_csv(self.perf.csv.as_deref())
     }
 
     fn real(&self) -> Result<RealPerftest, String> {
@@ -186,6 +201,12 @@ impl Perftest {
         }
         Ok(tables)
     }
+}
+
+/// Returns true if perftest could not compute a standard deviation.
+fn has_no_deviation(rows: &[PerfRow]) -> bool {
+    let latencies = rows.iter().filter_map(|row| row.latency.as_ref());
+    latencies.into_iter().any(|row| row.stdev_us.is_nan())
 }
 
 /// Returns how the output of perftest and the parts of the time relate.

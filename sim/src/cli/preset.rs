@@ -1,7 +1,7 @@
 //! `ferroce preset`: the parameters of a card and its surroundings, and the source of each value.
 
 use clap::{Args, Subcommand};
-use ferroce_model::preset::{Parameter, Preset};
+use ferroce_model::preset::{Group, Parameter, Preset};
 
 /// Show the presets: every parameter of a card, with the source of its value.
 #[derive(Debug, Subcommand)]
@@ -11,7 +11,8 @@ pub enum PresetCommand {
     Diff(Diff),
 }
 
-/// List the presets and the host profiles that can be put behind one, as in cx6-200g@epyc-hdr.
+/// List the presets, the host profiles that can be put behind one, as in cx6-200g@epyc-hdr, and the
+/// groups of parameters.
 #[derive(Debug, Args)]
 pub struct List {}
 
@@ -23,6 +24,10 @@ pub struct Show {
     /// Print only parameters whose name begins with this: `pcie`, `cache.mtt`.
     #[arg(default_value = "", hide_default_value = true)]
     section: String,
+    /// Print only parameters of this group, by what the designer of a card decides with them:
+    /// `clocking`, `memory`, `units`, `pipelines`, `pcie`, `mac`, `protocol`, `software`, `host`
+    #[arg(long, value_name = "GROUP", value_parser = group)]
+    group: Option<Group>,
     /// Change a parameter first; can be given several times.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -81,7 +86,18 @@ fn list() -> Result<(), String> {
         })
         .collect();
     print_aligned(&rows);
+    println!("\ngroups of parameters, for ferroce preset show --group");
+    let rows: Vec<_> = Group::all()
+        .map(|group| [format!("  {group}"), group.about().to_owned()])
+        .collect();
+    print_aligned(&rows);
     Ok(())
+}
+
+/// Reads the name of a group.
+fn group(name: &str) -> Result<Group, String> {
+    let names: Vec<String> = Group::all().map(|group| group.to_string()).collect();
+    Group::from_name(name).ok_or_else(|| format!("the groups are {}", names.join(", ")))
 }
 
 impl Show {
@@ -95,12 +111,18 @@ impl Show {
             };
             [key, value, unit, origin, source]
         };
-        let chosen = |parameter: &Parameter<'_>| is_below(&parameter.key, &self.section);
+        let chosen = |parameter: &Parameter<'_>| {
+            let group = self.group.unwrap_or(parameter.group());
+            is_below(&parameter.key, &self.section) && parameter.group() == group
+        };
         let rows: Vec<_> = preset.parameters().filter(chosen).map(row).collect();
         if rows.is_empty() {
             let section = &self.section;
+            let of = self
+                .group
+                .map_or(String::new(), |group| format!("{group} of "));
             return Err(format!(
-                "no parameter of {} begins with {section}",
+                "no parameter of {of}{} begins with {section}",
                 self.preset
             ));
         }
@@ -196,6 +218,13 @@ mod tests {
         assert!(find("pcie.rcb_bytes").starts_with("cx5-100g: "));
         assert!(find("pcie.read_latency_ns").starts_with("epyc-hdr: "));
         assert!(find("mac.rate_gbps").starts_with("ConnectX-6"));
+    }
+
+    #[test]
+    fn a_group_is_named() {
+        assert_eq!(group("units"), Ok(Group::Units));
+        let refused = group("unit").expect_err("no group");
+        assert!(refused.contains("clocking, memory, units"), "{refused}");
     }
 
     #[test]

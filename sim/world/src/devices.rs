@@ -228,6 +228,11 @@ impl<T: Timing> Devices<T> {
         self.nodes.iter().all(is_quiet)
     }
 
+    /// Converts a time of the world to one of the devices.
+    pub fn device_time(&self, world: Instant) -> Instant {
+        self.clock.to_device(world)
+    }
+
     /// Lets time pass in the world, but not for the devices.
     pub fn skip_time(&mut self, time: Duration) {
         self.clock.skip(time);

@@ -14,6 +14,7 @@ use super::fabric::Arrivals;
 use super::recorder::SharedRecorder;
 use super::shared::Shared;
 use super::thread::{Next, ThreadId};
+use super::usage::HostUsage;
 
 /// The world, whatever the timing of its cards.
 pub(super) trait Engine: Send + Sync {
@@ -39,6 +40,8 @@ pub(super) trait Engine: Send + Sync {
     fn hidden_until(&self, thread: ThreadId) -> (Instant, Duration);
     fn now(&self) -> Instant;
     fn counters(&self, host: usize) -> HostCounters;
+    /// As [`super::World::usage`].
+    fn usage(&self, host: usize) -> HostUsage;
     fn events(&self) -> u64;
     fn record(&self, recorder: Option<SharedRecorder>);
     fn dump(&self) -> String;
@@ -135,6 +138,15 @@ impl<T: Timing + Send + 'static> Engine for Shared<T> {
             pcie: node.host.pcie.as_ref().map(|pcie| pcie.counters()),
             link: event_loop.devices.fabric.counters(host),
         }
+    }
+
+    fn usage(&self, host: usize) -> HostUsage {
+        let event_loop = self.event_loop.lock();
+        let now = event_loop.devices.device_time(event_loop.now);
+        let node = &event_loop.devices.nodes[host];
+        let slot = node.host.pcie.as_ref().map(|pcie| pcie.usage());
+        let received = event_loop.devices.fabric.counters(host).received_busy;
+        HostUsage::new(now, node.nic.usage(now), slot, received)
     }
 
     fn events(&self) -> u64 {

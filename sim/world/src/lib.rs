@@ -45,6 +45,7 @@ mod shared;
 mod switch;
 mod thread;
 pub mod trace;
+mod usage;
 mod watch;
 
 use std::sync::Arc;
@@ -68,6 +69,7 @@ pub use recorder::{
 use shared::Shared;
 use thread::Clock;
 pub use thread::{Cpu, Next, Thread, ThreadId, Watch};
+pub use usage::HostUsage;
 
 /// Index of the GID that the hosts of a world use: the IPv4 address.
 const GID_INDEX: usize = 1;
@@ -398,6 +400,12 @@ impl World {
     /// Returns the counters of a host's NIC, PCIe link and cable.
     pub fn counters(&self, host: usize) -> HostCounters {
         self.engine.counters(host)
+    }
+
+    /// Returns how long each part of a host's card, slot and cable was in use; nothing in a world
+    /// without time.
+    pub fn usage(&self, host: usize) -> HostUsage {
+        self.engine.usage(host)
     }
 
     /// Returns the number of events so far: a measure of work, and of use to tests of determinism.

@@ -6,6 +6,7 @@ use ferroce_units::{Duration, Instant};
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PipelineStage {
     free_at: Instant,
+    busy: Duration,
 }
 
 impl PipelineStage {
@@ -19,6 +20,7 @@ impl PipelineStage {
     pub fn reserve(&mut self, now: Instant, at: Instant, occupancy: Duration) -> Instant {
         let start = self.free_at.max(now);
         self.free_at = start + occupancy;
+        self.busy = self.busy + occupancy;
         start.max(at)
     }
 
@@ -32,6 +34,11 @@ impl PipelineStage {
     #[inline]
     pub const fn free_at(&self) -> Instant {
         self.free_at
+    }
+
+    /// Returns how long it has been occupied in all.
+    pub const fn busy(&self) -> Duration {
+        self.busy
     }
 }
 
@@ -61,5 +68,6 @@ mod tests {
             begin = block.reserve(Instant::ZERO, Instant::from_ns(50), Duration::from_ns(3));
         }
         assert_eq!(begin, Instant::from_ns(3 * 999));
+        assert_eq!(block.busy(), Duration::from_ns(3 * 1000));
     }
 }

@@ -220,6 +220,23 @@ impl Timing for Timed {
             _ => Instant::ZERO,
         }
     }
+
+    fn visit_busy(&self, each: &mut dyn FnMut(Stage, Duration)) {
+        let blocks = &self.blocks;
+        each(Stage::Doorbell, blocks.doorbell.busy());
+        each(Stage::Fetch, blocks.fetch.busy());
+        for (unit, block) in (0..).zip(&blocks.transmit) {
+            each(Stage::Transmit(unit), block.busy());
+        }
+        each(Stage::Packetize, blocks.packetize.busy());
+        each(Stage::MacTransmit, blocks.mac.busy());
+        each(Stage::MacReceive, blocks.depacketize.busy());
+        for (unit, block) in (0..).zip(&blocks.receive) {
+            each(Stage::Receive(unit), block.busy());
+        }
+        each(Stage::Completion, blocks.completion.busy());
+        each(Stage::Event, blocks.event.busy());
+    }
 }
 
 impl Timed {

@@ -52,6 +52,13 @@ impl AtomicsUnit {
         }
     }
 
+    /// Returns the atomics that may be under way, with the times for which each was, and how long
+    /// the busiest address was in use.
+    pub fn usage(&self) -> ((usize, Duration), Duration) {
+        let busiest = self.locks.iter().map(PipelineStage::busy).max();
+        (self.registers.usage(), busiest.unwrap_or(Duration::ZERO))
+    }
+
     /// An atomic in host memory: behind those on the same address, and as soon as there is room.
     ///
     /// The flow goes on when the operand has been read, because the response carries what was there

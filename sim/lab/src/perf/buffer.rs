@@ -14,16 +14,16 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Maps `length` bytes that begin at a multiple of `alignment`, a power of two, and whose last
-    /// aligned piece is whole.
-    pub fn new(length: usize, alignment: usize) -> std::io::Result<Self> {
-        let length = length.next_multiple_of(alignment);
-        let mapping = Mapping::anonymous(length + alignment)?;
+    /// Maps `length` bytes that begin `offset` behind a multiple of `alignment`, a power of two,
+    /// and whose last aligned piece is whole.
+    pub fn new(length: usize, alignment: usize, offset: usize) -> std::io::Result<Self> {
+        let whole = (offset + length).next_multiple_of(alignment);
+        let mapping = Mapping::anonymous(whole + alignment)?;
         let base = std::ptr::from_ref(mapping.word(0)) as usize;
         Ok(Self {
-            offset: base.next_multiple_of(alignment) - base,
+            offset: base.next_multiple_of(alignment) - base + offset,
             mapping,
-            length,
+            length: whole - offset,
         })
     }
 
@@ -65,10 +65,10 @@ mod tests {
 
     #[test]
     fn memory_is_aligned_and_keeps_bytes() {
-        for alignment in [4096, 2 << 20] {
-            let buffer = Buffer::new(5000, alignment).expect("memory");
-            assert_eq!(buffer.address() % alignment, 0);
-            assert_eq!(buffer.length() % alignment, 0);
+        for (alignment, offset) in [(4096, 0), (4096, 4001), (2 << 20, 64)] {
+            let buffer = Buffer::new(5000, alignment, offset).expect("memory");
+            assert_eq!(buffer.address() % alignment, offset);
+            assert_eq!((buffer.length() + offset) % alignment, 0);
             assert!(buffer.length() >= 5000);
             buffer.store(3, 7);
             buffer.store(4, 9);

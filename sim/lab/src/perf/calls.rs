@@ -97,7 +97,10 @@ impl SimThread {
             false => cq.poll(max, each),
         };
         let cost = self.costs().poll_of(count as u64);
-        self.work(Activity::Poll, cost, None, 0).await;
+        match count {
+            0 => self.miss(cost).await,
+            _ => self.work(Activity::Poll, cost, None, 0).await,
+        }
         count
     }
 

@@ -72,6 +72,9 @@ pub enum Error {
         /// What each thread waits for.
         dump: String,
     },
+    /// There were too few messages for a figure.
+    #[error("too few messages for a figure: more --iterations are needed")]
+    NoFigure,
     /// It was interrupted.
     #[error("interrupted")]
     Interrupted,

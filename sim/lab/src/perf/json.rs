@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::perf::plan::Plan;
 use crate::perf::result::{BandwidthRow, LatencyRow, PerfRow};
 use crate::perf::spec::{Iterations, Operation, PageSize, PerfSpec, Test, Topology};
+use crate::perf::utilisation::{Bottleneck, Part};
 
 /// A measured row, and its specification.
 pub struct Measured<'a> {
@@ -55,6 +56,8 @@ fn measured(measured: &Measured<'_>) -> Value {
         "specification": specification(measured.spec, row.size),
         "preset": preset(measured.spec),
         "result": result(row),
+        "bottleneck": row.utilisation.as_ref().map(|it| bottleneck(&it.bottleneck)),
+        "utilisation": row.utilisation.as_ref().map(|it| utilisation(&it.parts)),
         "counters": row.counters.iter().map(|host| counters(host)).collect::<Value>(),
     })
 }
@@ -72,6 +75,7 @@ fn specification(spec: &PerfSpec, size: u32) -> Value {
         "threads_per_qp": spec.sharing.threads_per_qp,
         "doorbells": spec.sharing.doorbells.unwrap_or(spec.preset.host.doorbells),
         "region_bytes": spec.region_bytes,
+        "align": spec.offset_bytes,
         "one_address": spec.atomics.one_address,
         "device_memory": spec.atomics.device_memory,
     });
@@ -90,7 +94,7 @@ fn specification(spec: &PerfSpec, size: u32) -> Value {
     specification
 }
 
-fn planned(plan: &Plan) -> [(&'static str, Value); 14] {
+fn planned(plan: &Plan) -> [(&'static str, Value); 15] {
     [
         ("size", plan.size.into()),
         ("service", plan.service.name().into()),
@@ -102,6 +106,7 @@ fn planned(plan: &Plan) -> [(&'static str, Value); 14] {
         ("receive_depth", plan.receive_depth.into()),
         ("signal_every", plan.signal_every.into()),
         ("inline_limit", plan.inline_limit.into()),
+        ("sge", plan.segments.into()),
         ("mtu", plan.mtu.bytes().into()),
         ("outstanding_reads", plan.outstanding_reads.into()),
         ("bidirectional", plan.bidirectional.into()),
@@ -134,6 +139,40 @@ fn result(row: &PerfRow) -> Value {
         "simulated_ps": row.simulated_ps,
         "events": row.events,
     })
+}
+
+/// Returns what limits the figure: a part, or the time of a request.
+fn bottleneck(bottleneck: &Bottleneck) -> Value {
+    let mut value = part(bottleneck.busiest());
+    value["text"] = bottleneck.to_string().into();
+    if let Bottleneck::Latency { window, .. } = bottleneck {
+        value["limit"] = "latency".into();
+        value["outstanding"] = window.count.into();
+        value["outstanding_of"] = window.of.into();
+        value["outstanding_by"] = window.by.into();
+    } else {
+        value["limit"] = "part".into();
+    }
+    value
+}
+
+/// Returns the parts that were in use.
+fn utilisation(parts: &[Part]) -> Value {
+    let used = parts.iter().filter(|part| part.share > 0.0);
+    used.map(part).collect()
+}
+
+fn part(part: &Part) -> Value {
+    let mut value = json!({
+        "host": part.host,
+        "part": part.name,
+        "kind": part.kind.name(),
+        "share": part.share,
+    });
+    if let Some(unit) = part.unit {
+        value["unit"] = unit.into();
+    }
+    value
 }
 
 fn bandwidth(row: &BandwidthRow) -> Value {

@@ -29,6 +29,9 @@ pub struct SpinLock {
     /// When its last holder released it, which may be later than world time.
     free_at: Cell<Instant>,
     last_holder: Cell<Option<u32>>,
+    /// When its holder got it, and how long it was held in all, hand-overs included.
+    taken_at: Cell<Instant>,
+    held: Cell<Duration>,
     /// Threads that want it, in the order in which they came.
     waiting: RefCell<VecDeque<u32>>,
 }
@@ -49,6 +52,7 @@ impl SpinLock {
 
     /// Waits for the lock, and for the hand-over.
     pub async fn acquire(&self, thread: &SimThread, number: u32) {
+        let asked = thread.now();
         thread.catch_up().await;
         self.waiting.borrow_mut().push_back(number);
         loop {
@@ -72,6 +76,8 @@ impl SpinLock {
         }
         self.waiting.borrow_mut().pop_front();
         self.is_held.set(true);
+        thread.count_spin(thread.now().saturating_since(asked));
+        self.taken_at.set(thread.now());
         let cost = thread.costs().lock + self.hand_over(thread.costs().handoff, number);
         self.last_holder.set(Some(number));
         thread.compute(cost).await;
@@ -94,6 +100,13 @@ impl SpinLock {
     pub fn release(&self, thread: &SimThread) {
         self.is_held.set(false);
         self.free_at.set(thread.now());
+        let held = thread.now().saturating_since(self.taken_at.get());
+        self.held.set(self.held.get() + held);
+    }
+
+    /// Returns how long it was held in all.
+    pub fn held(&self) -> Duration {
+        self.held.get()
     }
 }
 

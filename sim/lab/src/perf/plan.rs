@@ -55,10 +55,14 @@ pub struct Plan {
     pub signal_every: u32,
     /// The longest inline payload.
     pub inline_limit: u32,
+    /// Segments of a message's gather list.
+    pub segments: u32,
     /// Path MTU.
     pub mtu: PathMtu,
     /// Outstanding READs and atomics of a QP.
     pub outstanding_reads: u8,
+    /// Request packets of a QP that may be unacknowledged.
+    pub unacknowledged_packets: u32,
     /// Local ACK timeout of a QP: 4.096 us times two to the power of it.
     pub local_ack_timeout: u8,
     /// True if threads sleep until there is an event of their CQ.
@@ -106,8 +110,10 @@ impl Plan {
             receive_depth: receive_depth(spec, least),
             signal_every: signal_every(spec, size).min(depth),
             inline_limit: inline_limit(spec),
+            segments: spec.segments,
             mtu: mtu(spec)?,
             outstanding_reads: outstanding_reads(spec)?,
+            unacknowledged_packets: spec.preset.transport.max_unacknowledged_packets,
             local_ack_timeout: spec.local_ack_timeout.unwrap_or(LOCAL_ACK_TIMEOUT),
             events: spec.events,
             bidirectional: spec.bidirectional,
@@ -125,7 +131,7 @@ impl Plan {
 
     /// Returns true if the payload goes into the WQE.
     pub fn is_inline(&self) -> bool {
-        self.size <= self.inline_limit
+        self.segments == 1 && self.size <= self.inline_limit
     }
 
     /// Returns true if receives are posted.
@@ -179,6 +185,9 @@ fn signal_every(spec: &PerfSpec, size: u32) -> u32 {
 }
 
 fn inline_limit(spec: &PerfSpec) -> u32 {
+    if spec.segments > 1 {
+        return 0;
+    }
     let default = match (spec.test, spec.operation, spec.service) {
         (Test::Latency, Operation::Write, _) => INLINE_WRITE,
         (Test::Latency, Operation::Send, Service::Ud) => INLINE_SEND_UD,
@@ -322,6 +331,25 @@ mod tests {
             "--share qp: needs --loop batch",
         );
         refused(&|s| s.topology = Topology::Clients(0), "--hosts 1");
+        refused(&|s| s.segments = 0, "--sge 0: 1 to 16");
+        refused(&|s| s.segments = 17, "--sge 17: 1 to 16");
+        refused(
+            &|s| (s.segments, s.sizes) = (4, vec![3]),
+            "--sge 4: a message of 3 B",
+        );
+        refused(
+            &|s| (s.segments, s.inline_bytes) = (2, Some(64)),
+            "--inline 64: a gather list",
+        );
+        refused(
+            &|s| (s.operation, s.sizes, s.segments) = (Operation::FetchAdd, vec![8], 2),
+            "--sge 2: an atomic has one",
+        );
+        refused(&|s| s.offset_bytes = 4096, "--align 4096: below 4096");
+        refused(
+            &|s| (s.operation, s.sizes, s.offset_bytes) = (Operation::FetchAdd, vec![8], 4),
+            "--align 4: a multiple of 8",
+        );
         refused(
             &|s| (s.events, s.test) = (true, Test::Latency),
             "--events of write_lat: it polls memory",

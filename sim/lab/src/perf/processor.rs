@@ -46,6 +46,10 @@ pub struct SimThread {
     now: Cell<Instant>,
     /// When the step began.
     begun: Cell<Instant>,
+    /// How long it has worked.
+    worked: Cell<Duration>,
+    /// How long it has waited for locks, spinning.
+    spun: Cell<Duration>,
     /// True if host memory is as of `now`.
     is_fresh: Cell<bool>,
     request: RefCell<Option<Request>>,
@@ -62,6 +66,8 @@ impl SimThread {
             random,
             now: Cell::new(Instant::ZERO),
             begun: Cell::new(Instant::ZERO),
+            worked: Cell::new(Duration::ZERO),
+            spun: Cell::new(Duration::ZERO),
             is_fresh: Cell::new(false),
             request: RefCell::default(),
         })
@@ -76,6 +82,21 @@ impl SimThread {
     #[inline]
     pub fn now(&self) -> Instant {
         self.now.get()
+    }
+
+    /// Returns how long the thread has worked: all calls but empty polls.
+    pub fn worked(&self) -> Duration {
+        self.worked.get()
+    }
+
+    /// Returns how long the thread has waited for locks.
+    pub fn spun(&self) -> Duration {
+        self.spun.get()
+    }
+
+    /// Counts time that it has waited for a lock.
+    pub fn count_spin(&self, time: Duration) {
+        self.spun.set(self.spun.get() + time);
     }
 
     /// Returns the random numbers of this thread.
@@ -111,6 +132,7 @@ impl SimThread {
         if time.is_zero() {
             return;
         }
+        self.worked.set(self.worked.get() + time);
         self.ask(Request::Work {
             activity,
             time,
@@ -118,6 +140,13 @@ impl SimThread {
             bytes,
         })
         .await;
+    }
+
+    /// Lets `mean` pass, spread, in which the thread polls a CQ that is empty.
+    pub(super) async fn miss(&self, mean: Duration) {
+        let before = self.worked.get();
+        self.work(Activity::Poll, mean, None, 0).await;
+        self.worked.set(before);
     }
 
     /// Computes for `mean`, spread.

@@ -40,18 +40,18 @@ pub struct Region {
 }
 
 impl Region {
-    /// Registers `length` bytes of host memory with these pages.
+    /// Registers `length` bytes of host memory with these pages, from an offset in the first one.
     ///
     /// # Errors
     /// [`Error::Driver`], [`Error::Memory`].
     pub fn new(
         pd: &Arc<ProtectionDomain>,
         length: u64,
-        page_size: PageSize,
+        (page_size, offset): (PageSize, u32),
     ) -> Result<Self, Error> {
         let memory = |source| Error::Memory { length, source };
-        let alignment = page_size.alignment();
-        let buffer = Buffer::new(length as usize, alignment).map_err(memory)?;
+        let alignment = page_size.bytes() as usize;
+        let buffer = Buffer::new(length as usize, alignment, offset as usize).map_err(memory)?;
         let address = buffer.address();
         let range = MemoryRange {
             address,
@@ -127,7 +127,8 @@ impl RemoteRegion {
 }
 
 impl PageSize {
-    fn alignment(self) -> usize {
+    /// Returns the bytes of a page; of physical memory, those of its alignment.
+    pub fn bytes(self) -> u64 {
         match self {
             Self::Small | Self::Physical => 4096,
             Self::Huge2M => 2 << 20,

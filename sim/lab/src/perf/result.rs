@@ -1,5 +1,7 @@
 //! Results of a measurement.
 
+use crate::perf::utilisation::Utilisation;
+
 /// A row of a bandwidth test.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BandwidthRow {
@@ -33,7 +35,7 @@ pub struct LatencyRow {
     pub typical_us: f64,
     /// Mean.
     pub average_us: f64,
-    /// Standard deviation.
+    /// Standard deviation; NaN: perftest has printed none.
     pub stdev_us: f64,
     /// 99th percentile.
     pub p99_us: f64,
@@ -59,6 +61,9 @@ pub struct PerfRow {
     /// Counters of each host's card, slot and cable during the run: name and value, always in the
     /// same order. Means and extremes are those since power-on.
     pub counters: Vec<Vec<(&'static str, u64)>>,
+    /// Use of all parts, and the one that limits the figure; `None`: nothing takes time, or the
+    /// figures are those of another program.
+    pub utilisation: Option<Utilisation>,
     /// Simulated time from the first step of a thread to the last.
     pub simulated_ps: u64,
     /// Events that the world has handled.

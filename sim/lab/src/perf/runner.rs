@@ -9,7 +9,7 @@ use ferroce_model::preset::costs::Costs;
 use ferroce_units::random::Random;
 use ferroce_units::{Duration, Instant};
 use ferroce_world::trace::{self, SharedTrace};
-use ferroce_world::{Outcome, SharedRecorder, World};
+use ferroce_world::{HostUsage, Outcome, SharedRecorder, World};
 
 use crate::perf::error::Error;
 use crate::perf::plan::Plan;
@@ -19,6 +19,7 @@ use crate::perf::setup::Setup;
 use crate::perf::side::Side;
 use crate::perf::spec::{Operation, PerfSpec, Test, Workload};
 use crate::perf::statistics::{Timeline, bandwidth, latency, rate, sum};
+use crate::perf::utilisation::{self, Observed, Utilisation};
 use crate::perf::workload::batch::Goal;
 use crate::perf::workload::{self, Job, Record};
 
@@ -41,6 +42,8 @@ struct Run<'a> {
     counts: Vec<Rc<Cell<u64>>>,
     /// Threads so far: each has its own random numbers.
     threads: u64,
+    /// The threads, with their hosts.
+    running: Vec<(usize, Rc<SimThread>)>,
 }
 
 /// Measures messages of `size` bytes, until `stop` is set. `trace` records everything from the
@@ -95,6 +98,7 @@ impl<'a> Run<'a> {
             servers: Vec::new(),
             counts: Vec::new(),
             threads: 0,
+            running: Vec::new(),
             setup,
         };
         run.spawn();
@@ -104,9 +108,12 @@ impl<'a> Run<'a> {
     /// Runs until all threads are done.
     fn measure(&mut self, stop: &AtomicBool) -> Result<PerfRow, Error> {
         let before = counters(&self.setup.world);
+        let used = usage(&self.setup.world);
         let start = (self.setup.world.now(), self.setup.world.events());
         self.go(stop)?;
-        self.row(start, &before)
+        let mut row = self.row(start, &before)?;
+        row.utilisation = self.utilisation(start.0, &used);
+        Ok(row)
     }
 
     /// Starts the threads.
@@ -153,6 +160,7 @@ impl<'a> Run<'a> {
                 failure.borrow_mut().get_or_insert(error);
             }
         };
+        self.running.push((host, Rc::clone(thread)));
         self.setup.world.spawn(host, Program::new(thread, body));
     }
 
@@ -302,10 +310,40 @@ impl<'a> Run<'a> {
             bandwidth,
             latency,
             counters: differences(before, &counters(world)),
+            utilisation: None,
             simulated_ps: world.now().saturating_since(start.0).as_ps(),
             events: world.events() - start.1,
             last_message_ps: self.last_message(),
         })
+    }
+
+    /// Returns how much of the time since `start` each part was in use.
+    fn utilisation(&self, start: Instant, before: &[HostUsage]) -> Option<Utilisation> {
+        let world = &self.setup.world;
+        let observed = before.iter().enumerate().map(|(host, before)| {
+            let after = world.usage(host);
+            Observed {
+                program: self.program(host),
+                elapsed: after.now.saturating_since(before.now),
+                usage: after.since(before),
+            }
+        });
+        let observed: Vec<Observed> = observed.collect();
+        let elapsed = world.now().saturating_since(start);
+        Utilisation::new(&self.plan, self.spec.workload, &observed, elapsed)
+    }
+
+    /// Returns what the threads of a host have done.
+    fn program(&self, host: usize) -> utilisation::Program {
+        let of_host = self.running.iter().filter(|(other, _)| *other == host);
+        let times = of_host.map(|(_, thread)| (thread.worked(), thread.spun()));
+        let busiest = times.max_by_key(|(worked, spun)| *worked + *spun);
+        let (worked, spun) = busiest.unwrap_or_default();
+        utilisation::Program {
+            worked,
+            spun,
+            lock: self.setup.most_held(host),
+        }
     }
 
     /// Returns when the last measured message was posted, and when it ended.
@@ -338,6 +376,10 @@ impl<'a> Run<'a> {
             false => Some(clients),
         }
     }
+}
+
+fn usage(world: &World) -> Vec<HostUsage> {
+    (0..world.hosts()).map(|host| world.usage(host)).collect()
 }
 
 fn counters(world: &World) -> Vec<Vec<(&'static str, u64)>> {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use ferroce_driver::QueuePair;
 use ferroce_model::preset::Preset;
+use ferroce_units::Duration;
 use ferroce_units::random::Random;
 use ferroce_world::trace::{self, SharedTrace};
 use ferroce_world::{World, WorldConfig};
@@ -23,12 +24,12 @@ use crate::perf::side::{Endpoint, Side, queue_pair};
 use crate::perf::spec::{PerfSpec, Service, Topology, Workload};
 
 /// Target regions of `Batch` (of a host) and `Window` (of a thread).
-const BATCH_REGION: u64 = 1 << 30;
-const WINDOW_REGION: u64 = 2 << 20;
+pub(super) const BATCH_REGION: u64 = 1 << 30;
+pub(super) const WINDOW_REGION: u64 = 2 << 20;
 /// Local buffers of a thread of `Batch`, of a line or a message each.
 const BATCH_BUFFERS: u64 = 64;
-const LINE: u64 = 64;
-const PAGE: u64 = 4096;
+pub(super) const LINE: u64 = 64;
+pub(super) const PAGE: u64 = 4096;
 /// Streams of random numbers: PSNs here, then one for each thread.
 const PSN_STREAM: u64 = 0;
 /// PSNs have 24 bits.
@@ -98,6 +99,19 @@ impl Setup {
             setup.post_receives(plan)?;
         }
         Ok(setup)
+    }
+
+    /// Returns how long the busiest lock of a host's threads was held.
+    pub fn most_held(&self, host: usize) -> Duration {
+        let sides = self.clients.iter().chain(&self.servers);
+        let of_host = sides.filter(|side| side.host == host);
+        let endpoints = of_host.flat_map(|side| &side.endpoints);
+        let locks = endpoints.flat_map(|endpoint| [&endpoint.locks.qp, &endpoint.locks.doorbell]);
+        let of_cqs = self.clients.iter().zip(&self.cq_locks);
+        let of_cqs = of_cqs.filter(|(side, _)| side.host == host);
+        let all = locks.chain(of_cqs.map(|(_, lock)| lock));
+        let held = all.flatten().map(|lock| lock.held()).max();
+        held.unwrap_or(Duration::ZERO)
     }
 
     /// Fills the receive queues, before time counts.
@@ -323,14 +337,13 @@ impl<'a> Builder<'a> {
                     true => self.batch_bytes() * u64::from(plan.threads),
                     false => spec.region_bytes.unwrap_or(BATCH_REGION),
                 };
-                let page_size = spec.page_size;
-                let memory = RegionMemory::Host(page_size);
+                let memory = RegionMemory::Host(spec.page_size, spec.offset_bytes);
                 let region = self.nodes[host].shared_region(is_client, length, memory)?;
                 return Ok(vec![region]);
             }
         };
         (0..plan.regions_per_thread)
-            .map(|_| Region::new(&pd, length, spec.page_size))
+            .map(|_| Region::new(&pd, length, (spec.page_size, spec.offset_bytes)))
             .collect()
     }
 

@@ -166,6 +166,18 @@ impl Side {
     }
 }
 
+/// Returns the pieces of a message that follow each other: `count` of the same length, of which the
+/// last ones are a byte shorter if need be.
+pub fn pieces(whole: DataSegment, count: u32) -> impl Iterator<Item = DataSegment> {
+    let count = count.max(1);
+    let (each, longer) = (whole.length / count, whole.length % count);
+    (0..count).map(move |index| DataSegment {
+        address: whole.address + u64::from(index * each + index.min(longer)),
+        length: each + u32::from(index < longer),
+        l_key: whole.l_key,
+    })
+}
+
 /// Returns a QP for `depth` sends outstanding.
 ///
 /// # Errors
@@ -195,9 +207,34 @@ pub fn queue_pair(
             max_sge: 1,
         },
         max_send_wr: depth,
-        max_send_sge: 1,
+        max_send_sge: plan.segments,
         max_inline_data: plan.inline_limit,
         signal_all: false,
     };
     QueuePair::create(pd, &config).map_err(Error::driver("queue pair"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_the_whole_message_without_gap() {
+        for (length, count) in [(4096, 1), (4096, 3), (13, 13), (100, 7), (1 << 30, 13)] {
+            let whole = DataSegment {
+                address: 0x1_0000_0fff,
+                length,
+                l_key: 7,
+            };
+            let pieces: Vec<_> = pieces(whole, count).collect();
+            assert_eq!(pieces.len(), count as usize);
+            let mut next = whole.address;
+            for piece in &pieces {
+                assert_eq!((piece.address, piece.l_key), (next, 7));
+                assert!(piece.length.abs_diff(length / count) <= 1);
+                next += u64::from(piece.length);
+            }
+            assert_eq!(next, whole.address + u64::from(length));
+        }
+    }
 }

@@ -184,6 +184,10 @@ pub struct PerfSpec {
     /// Payload up to which messages are inline; `None`: 0 for bandwidth; 220 (WRITE), 236 (SEND) or
     /// 188 (SEND over UD) for latency, and never more than the preset has.
     pub inline_bytes: Option<u32>,
+    /// Segments of the gather list of a message; WRITE, READ and SEND. More than one is not inline.
+    pub segments: u32,
+    /// Offset of the memory regions from the beginning of their first page.
+    pub offset_bytes: u32,
     /// CQ moderation: one signaled work request every so many; `None`: as perftest.
     pub signal_every: Option<u32>,
     /// True if threads sleep until there is an event of their CQ, instead of polling.
@@ -247,6 +251,8 @@ impl PerfSpec {
             depth: None,
             receive_depth: None,
             inline_bytes: None,
+            segments: 1,
+            offset_bytes: 0,
             signal_every: None,
             events: false,
             bidirectional: false,

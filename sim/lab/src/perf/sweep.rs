@@ -47,6 +47,43 @@ pub fn run(
     stop: &AtomicBool,
     listener: &mut impl Listener,
 ) -> Result<(), Error> {
+    let results = |results| in_order(results, listener);
+    spread(jobs, workers, stop, Failures::End, results)
+}
+
+/// As [`run`], but runs all jobs, whether others fail or not, and calls `each` with the index and
+/// the result of each, in any order.
+pub fn run_each(
+    jobs: &[Job],
+    workers: usize,
+    stop: &AtomicBool,
+    each: &mut dyn FnMut(usize, Result<PerfRow, Error>),
+) {
+    let results = |results: mpsc::Receiver<_>| {
+        for (index, result) in results {
+            each(index, result);
+        }
+    };
+    spread(jobs, workers, stop, Failures::Count, results);
+}
+
+/// What a failed job means for those that have not begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Failures {
+    /// They are not run.
+    End,
+    /// Nothing.
+    Count,
+}
+
+/// Runs jobs on several threads, and `take` on this one, which gets their results.
+fn spread<R>(
+    jobs: &[Job],
+    workers: usize,
+    stop: &AtomicBool,
+    failures: Failures,
+    take: impl FnOnce(mpsc::Receiver<(usize, Result<PerfRow, Error>)>) -> R,
+) -> R {
     let next = AtomicUsize::new(0);
     let failed = AtomicBool::new(false);
     let (sender, receiver) = mpsc::channel();
@@ -60,7 +97,7 @@ pub fn run(
                     let Some(job) = jobs.get(index) else {
                         break;
                     };
-                    if failed.load(Ordering::Relaxed) {
+                    if failures == Failures::End && failed.load(Ordering::Relaxed) {
                         break;
                     }
                     let result = match stop.load(Ordering::Relaxed) {
@@ -76,7 +113,7 @@ pub fn run(
             });
         }
         drop(sender);
-        in_order(receiver, listener)
+        take(receiver)
     })
 }
 
@@ -159,6 +196,17 @@ mod tests {
                 .starts_with("--size 0")
         );
         assert_eq!(seen.sizes, [(0, 2)]);
+    }
+
+    #[test]
+    fn all_run_although_one_fails() {
+        let mut seen = Vec::new();
+        let jobs = jobs(&[2, 0, 4]);
+        run_each(&jobs, 2, &AtomicBool::new(false), &mut |index, result| {
+            seen.push((index, result.is_ok()));
+        });
+        seen.sort();
+        assert_eq!(seen, [(0, true), (1, false), (2, true)]);
     }
 
     #[test]

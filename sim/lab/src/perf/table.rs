@@ -6,6 +6,7 @@ use std::fmt::Write;
 use crate::perf::plan::Plan;
 use crate::perf::result::{BandwidthRow, LatencyRow, PerfRow};
 use crate::perf::spec::{Operation, PerfSpec, Test, Topology, Workload};
+use crate::perf::utilisation::Bottleneck;
 
 /// `RESULT_LINE`.
 pub const LINE: &str =
@@ -119,6 +120,12 @@ fn beyond_perftest(spec: &PerfSpec, plan: &Plan) -> Option<String> {
         Workload::Batch => parts.push(format!("batches of {}", plan.depth)),
         Workload::Window => parts.push(format!("windows of {}", plan.depth)),
     }
+    if plan.segments > 1 {
+        parts.push(format!("gather lists of {} segments", plan.segments));
+    }
+    if spec.offset_bytes > 0 {
+        parts.push(format!("buffers {} B behind a page", spec.offset_bytes));
+    }
     if spec.sharing.threads_per_qp > 1 {
         parts.push(format!(
             "{} threads share a QP",
@@ -149,6 +156,29 @@ pub fn row(row: &PerfRow) -> String {
     line
 }
 
+/// Returns the line under the table: what limits the figures, for each row in turn, by the label of
+/// the row. Rows next to each other that have the same bottleneck share one entry. `None`: nothing
+/// takes time.
+pub fn bottleneck(rows: &[(String, &PerfRow)]) -> Option<String> {
+    let limits: Vec<(&str, &Bottleneck)> = rows
+        .iter()
+        .filter_map(|(label, row)| Some((label.as_str(), &row.utilisation.as_ref()?.bottleneck)))
+        .collect();
+    let same =
+        |one: &(&str, &Bottleneck), next: &(&str, &Bottleneck)| one.1.text() == next.1.text();
+    let groups: Vec<&[(&str, &Bottleneck)]> = limits.chunk_by(same).collect();
+    let texts = groups.iter().map(|group| {
+        let (first, last) = (group[0], group[group.len() - 1]);
+        match (groups.len(), group.len()) {
+            (1, _) => last.1.to_string(),
+            (_, 1) => format!("{}: {}", last.0, last.1),
+            (_, _) => format!("{} to {}: {}", first.0, last.0, last.1),
+        }
+    });
+    let texts: Vec<String> = texts.collect();
+    (!texts.is_empty()).then(|| format!(" Bottleneck      : {}", texts.join("; ")))
+}
+
 /// Formats a row as `REPORT_FMT`.
 fn bandwidth(row: &PerfRow, figures: &BandwidthRow) -> String {
     format!(
@@ -163,8 +193,12 @@ fn bandwidth(row: &PerfRow, figures: &BandwidthRow) -> String {
 
 /// Formats a row as `REPORT_FMT_LAT`.
 fn latency(row: &PerfRow, figures: &LatencyRow) -> String {
+    let deviation = match figures.stdev_us.is_nan() {
+        true => "-".to_owned(),
+        false => format!("{:.2}", figures.stdev_us),
+    };
     format!(
-        " {:<7} {}          {:<7.2}        {:<7.2}      {:<7.2}  \t       {:<7.2}     \t{:<7.2}\
+        " {:<7} {}          {:<7.2}        {:<7.2}      {:<7.2}  \t       {:<7.2}     \t{:<7}\
          \t\t{:<7.2} \t\t{:<7.2}",
         row.size,
         row.iterations,
@@ -172,7 +206,7 @@ fn latency(row: &PerfRow, figures: &LatencyRow) -> String {
         figures.max_us,
         figures.typical_us,
         figures.average_us,
-        figures.stdev_us,
+        deviation,
         figures.p99_us,
         figures.p999_us,
     )
@@ -181,8 +215,10 @@ fn latency(row: &PerfRow, figures: &LatencyRow) -> String {
 #[cfg(test)]
 mod tests {
     use ferroce_model::preset::Preset;
+    use ferroce_model::usage::Kind;
 
     use super::*;
+    use crate::perf::utilisation::{Part, Utilisation};
 
     const BANDWIDTH: &str = include_str!("../reference/fixtures/ib_write_bw_all.txt");
     const LATENCY: &str = include_str!("../reference/fixtures/ib_read_lat_all.txt");
@@ -257,5 +293,45 @@ mod tests {
             ..PerfRow::default()
         };
         assert!(printed.contains(&row(&ours).as_str()), "{}", row(&ours));
+        let mut without = ours;
+        without.latency.as_mut().expect("it has").stdev_us = f64::NAN;
+        let words: Vec<_> = row(&without)
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect();
+        assert_eq!(words[6], "-", "{words:?}");
+    }
+
+    #[test]
+    fn rows_with_the_same_bottleneck_share_an_entry() {
+        let limited = |size, name: &'static str, share| PerfRow {
+            size,
+            utilisation: Some(Utilisation {
+                parts: Vec::new(),
+                bottleneck: Bottleneck::Part(Part {
+                    host: 0,
+                    name,
+                    unit: None,
+                    kind: Kind::Server,
+                    share,
+                }),
+            }),
+            ..PerfRow::default()
+        };
+        let rows = [
+            limited(64, "host_thread", 0.99),
+            limited(128, "host_thread", 0.97),
+            limited(4096, "mac_transmit", 1.0),
+        ];
+        let rows: Vec<_> = rows
+            .iter()
+            .map(|row| (format!("{} B", row.size), row))
+            .collect();
+        let line = " Bottleneck      : 64 B to 128 B: host 0, program's thread (97 %); \
+                    4096 B: host 0, MAC, transmit (100 %)";
+        assert_eq!(bottleneck(&rows).as_deref(), Some(line));
+        let one = " Bottleneck      : host 0, program's thread (97 %)";
+        assert_eq!(bottleneck(&rows[..2]).as_deref(), Some(one));
+        assert_eq!(bottleneck(&[]), None);
     }
 }

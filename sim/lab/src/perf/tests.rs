@@ -1,5 +1,8 @@
 //! The whole harness, with presets that take time and one that does not.
 
+mod limits;
+mod memory;
+
 use std::sync::atomic::AtomicBool;
 
 use ferroce_model::preset::Preset;

@@ -16,15 +16,19 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use ferroce_driver::{CompletionStatus, SendData, WorkCompletion};
+use ferroce_spec::wqe::{DataSegment, MAX_DATA_SEGMENTS};
 
 use crate::perf::error::Error;
 use crate::perf::plan::Plan;
 use crate::perf::processor::SimThread;
-use crate::perf::side::{Message, Side};
+use crate::perf::side::{Message, Side, pieces};
 use crate::perf::statistics::Timeline;
 
 /// Completions that a loop of bandwidth tests takes at once (`CTX_POLL_BATCH`).
 pub const POLL_BATCH: usize = 16;
+
+/// Bytes of a segment in a WQE.
+const SEGMENT_BYTES: u64 = size_of::<DataSegment>() as u64;
 
 /// A thread and its work.
 pub struct Job {
@@ -89,11 +93,23 @@ impl Job {
                 .post_send(place, &request, length, plan.size)
                 .await
         } else {
-            let segments = [message.segment];
-            let data = SendData::ScatterGather(&segments);
+            let mut segments = [message.segment; MAX_DATA_SEGMENTS];
+            let pieces = pieces(message.segment, plan.segments);
+            let count = segments
+                .iter_mut()
+                .zip(pieces)
+                .fold(0, |count, (place, piece)| {
+                    *place = piece;
+                    count + 1
+                });
+            let data = SendData::ScatterGather(&segments[..count]);
             let mut request = side.request(plan, index, message, data, signaled);
             request.wr_id = wr_id;
-            self.thread.post_send(place, &request, 0, plan.size).await
+            // The processor writes further segments to the WQE as it does inline payload.
+            let further = (count as u64 - 1) * SEGMENT_BYTES;
+            self.thread
+                .post_send(place, &request, further, plan.size)
+                .await
         };
         posted.map_err(|source| self.post_error(source))
     }

@@ -52,6 +52,9 @@ fn check(spec: &PerfSpec) -> Result<(), String> {
     if spec.memory_regions != 1 || spec.page_size != PageSize::Small {
         return refused("choice of memory regions and their pages");
     }
+    if spec.segments != 1 || spec.offset_bytes != 0 {
+        return refused("--sge and --align");
+    }
     if spec.atomics != Atomics::default() || spec.region_bytes.is_some() {
         return refused("choice of where atomics go");
     }
@@ -115,6 +118,7 @@ fn options(spec: &PerfSpec) -> Vec<String> {
     option("-Q", spec.signal_every.map(u64::from));
     option("-m", spec.mtu_bytes.map(u64::from));
     option("-o", spec.outstanding_reads.map(u64::from));
+    option("-u", spec.local_ack_timeout.map(u64::from));
     let service = match spec.service {
         Service::Rc => None,
         other => Some(other.name()),
@@ -171,7 +175,8 @@ mod tests {
         more.all_sizes = true;
         (more.qps, more.depth, more.outstanding_reads) = (8, Some(16), Some(4));
         (more.events, more.bidirectional, more.mtu_bytes) = (true, true, Some(1024));
-        let options = "ib_read_bw -F -n 1000 -q 8 -t 16 -m 1024 -o 4 -e -b -s";
+        more.local_ack_timeout = Some(10);
+        let options = "ib_read_bw -F -n 1000 -q 8 -t 16 -m 1024 -o 4 -u 10 -e -b -s";
         assert_eq!(
             lines(&more),
             [format!("{options} 64"), format!("{options} 4096")]
@@ -191,6 +196,7 @@ mod tests {
         refused(&|spec| spec.threads = 2, "threads");
         refused(&|spec| spec.workload = Workload::Batch, "loop");
         refused(&|spec| spec.page_size = PageSize::Huge2M, "pages");
+        refused(&|spec| spec.segments = 2, "--sge");
         refused(&|spec| spec.atomics.one_address = true, "atomics");
         refused(
             &|spec| spec.iterations = Iterations::UntilSteady(5000),

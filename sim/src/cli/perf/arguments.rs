@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use ferroce_faults::Plan;
 use ferroce_lab::perf::{
     Iterations, Operation, PageSize, PerfSpec, Service, Sharing, Test, Topology, Workload,
 };
@@ -24,6 +25,7 @@ Examples:
   ferroce perf write_lat --preset cx5-100g -s 1K --explain
   ferroce perf write_bw --preset irdma-10g -s 64 --sweep qps=1..1024 --json qps.json
   ferroce perf write_lat --preset cx5-100g --sweep pcie.read_latency_ns=300,400,500
+  ferroce perf write_bw --preset fpga-100g -s 4K --sensitivity
   ferroce perf read_bw --preset cx6-200g@xeon-6240r -s 8 --loop batch --depth 8 --threads 96
   ferroce perf read_bw --preset cx3-40g@apt-fdr -s 32 --loop window --hosts 11 --threads 8
 
@@ -84,6 +86,18 @@ pub struct Perf {
     /// Longest payload that is inlined into the work request, as far as the preset supports it
     #[arg(short = 'I', long, value_name = "BYTES")]
     pub inline: Option<u32>,
+
+    /// Segments of each message's gather list, at most 16; the message is cut into equal parts
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub sge: u32,
+
+    /// Offset of the buffers from the beginning of a page, so that messages cross pages
+    #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "0")]
+    pub align: u32,
+
+    /// Packets that are lost, as 1e-4: short for --faults loss=RATE
+    #[arg(long, value_name = "RATE", conflicts_with = "plan", value_parser = loss)]
+    pub loss: Option<f64>,
 
     /// CQ moderation: one signaled work request in this many
     #[arg(short = 'Q', long, value_name = "N")]
@@ -169,6 +183,16 @@ pub struct Perf {
     #[arg(long, value_name = "KEY=VALUES")]
     pub sweep: Vec<String>,
 
+    /// Move each parameter of the preset by a tenth, one after the other, and rank them by what
+    /// that does to the figure: of one size, in some 250 runs. Fewer messages (-n) are faster
+    #[arg(long)]
+    pub sensitivity: bool,
+
+    /// Fit the host's cost of a post to a measured table first: the output of perftest, its JSON,
+    /// or CSV as in sim/lab/reference. Its smallest messages say what a post costs
+    #[arg(long, value_name = "FILE")]
+    pub calibrate_host: Option<String>,
+
     /// Worlds that run at once; the default is the number of processors
     #[arg(short, long, value_name = "N")]
     pub jobs: Option<u32>,
@@ -176,6 +200,10 @@ pub struct Perf {
     /// Write everything to a file as JSON, `-` for standard output instead of the table
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+
+    /// Write a line for each row to a file as CSV, with what limits it
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
 
     /// Traces.
     #[command(flatten)]
@@ -257,6 +285,9 @@ pub fn bytes(text: &str) -> Result<u32, String> {
     bytes.ok_or_else(|| "write a number of bytes below 4G, such as 64, 4K or 8M".to_owned())
 }
 
+/// With such a loss most messages fail: retries are exhausted.
+const MOST_LOSS: f64 = 0.5;
+
 impl Perf {
     /// Returns the specification, without its sweeps.
     pub fn spec(&self) -> Result<PerfSpec, String> {
@@ -311,8 +342,23 @@ impl Perf {
         spec.atomics.device_memory = self.device_memory;
         spec.seed = self.seed;
         spec.fast_forward = self.fast_forward;
-        spec.faults.clone_from(&self.faults.plan);
+        spec.segments = self.sge;
+        spec.offset_bytes = self.align;
+        spec.faults = self.fault_plan()?;
         Ok(spec)
+    }
+
+    /// Returns the faults: those of `--faults`, or the loss of `--loss`.
+    fn fault_plan(&self) -> Result<Option<Plan>, String> {
+        let Some(rate) = self.loss else {
+            return Ok(self.faults.plan.clone());
+        };
+        if rate == 0.0 {
+            return Ok(None);
+        }
+        let plan = format!("loss={rate}").parse::<Plan>();
+        plan.map(Some)
+            .map_err(|error| format!("--loss {rate}: {error}"))
     }
 
     fn operation(&self) -> (Operation, Test) {
@@ -365,6 +411,18 @@ impl Perf {
     }
 }
 
+/// Parses a probability of loss.
+pub fn loss(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok();
+    let rate = rate.filter(|rate| (0.0..MOST_LOSS).contains(rate));
+    rate.ok_or_else(|| {
+        format!(
+            "write a probability from 0 to below {MOST_LOSS}, such as 1e-4: with more loss no \
+                 message arrives"
+        )
+    })
+}
+
 /// Parses a number of messages, or as many as are needed.
 fn iterations(text: &str, default: Iterations) -> Result<Iterations, String> {
     if text == "auto" {
@@ -409,6 +467,29 @@ mod tests {
             (PageSize::Huge2M, Some(true))
         );
         assert_eq!((spec.sharing.doorbells, spec.seed), (Some(16), 7));
+    }
+
+    #[test]
+    fn loss_is_a_fault() {
+        let faults = |rest: &str| {
+            let line = format!("write_bw --preset functional {rest}");
+            let spec = parsed(&line).spec().expect("legal");
+            spec.faults.map(|plan| plan.to_string())
+        };
+        assert_eq!(faults("--loss 1e-4"), faults("--faults loss=1e-4"));
+        assert_eq!(faults("--loss 0"), None);
+        for bad in ["0.5", "-1", "x", "nan", "1e-4%"] {
+            assert!(loss(bad).is_err(), "{bad}");
+        }
+        let both = "ferroce perf write_bw --preset functional --loss 0.1 --faults loss=0.1";
+        assert!(crate::cli::Cli::try_parse_from(both.split(' ')).is_err());
+    }
+
+    #[test]
+    fn gather_lists_and_offsets_are_specified() {
+        let spec = parsed("write_bw --preset functional --sge 4 --align 2K").spec();
+        let spec = spec.expect("legal");
+        assert_eq!((spec.segments, spec.offset_bytes), (4, 2048));
     }
 
     #[test]

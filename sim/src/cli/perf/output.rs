@@ -4,13 +4,17 @@ use std::fs;
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
 
+use ferroce_lab::calibrate::Calibration;
 use ferroce_lab::perf::PerfRow;
+use ferroce_lab::perf::csv;
 use ferroce_lab::perf::json::{Measured, document};
 use ferroce_lab::perf::plan::Plan;
 use ferroce_lab::perf::sweep::{Job, Listener};
 use ferroce_lab::perf::table;
 use ferroce_lab::report::json_text;
 use indicatif::{ProgressBar, ProgressStyle};
+
+use super::calibration::uncalibrated;
 
 /// Least width of a column of swept values.
 const LEAST_WIDTH: usize = 6;
@@ -22,6 +26,7 @@ const BAR: &str = "{wide_bar} {pos}/{len} {elapsed} ";
 pub struct Output<'a> {
     jobs: &'a [Job],
     rows: Vec<PerfRow>,
+    calibrations: Vec<Calibration>,
     json: Option<PathBuf>,
     has_table: bool,
     /// Width of each column of swept values.
@@ -36,6 +41,7 @@ impl<'a> Output<'a> {
         Ok(Self {
             jobs,
             rows: Vec::new(),
+            calibrations: Vec::new(),
             has_table,
             json: json.map(Path::to_owned),
             widths: widths(jobs),
@@ -64,10 +70,34 @@ impl<'a> Output<'a> {
         self.print(&format!("{}{columns}", self.swept(keys)));
     }
 
+    /// Keeps what a measured table has said of the host, for the footer and for JSON.
+    pub fn calibrated(&mut self, calibrations: Vec<Calibration>) {
+        self.calibrations = calibrations;
+    }
+
     /// Prints the footer.
     pub fn end(&self) {
         self.bar.finish_and_clear();
         self.print(table::LINE);
+        let rows = self.jobs.iter().zip(&self.rows);
+        let labelled: Vec<_> = rows.map(|(job, row)| (label(job), row)).collect();
+        if let Some(line) = table::bottleneck(&labelled) {
+            self.print(&line);
+            self.print_host();
+            self.print(table::LINE);
+        }
+    }
+
+    /// Prints what is known of the host's costs.
+    fn print_host(&self) {
+        for calibration in &self.calibrations {
+            self.print(&format!(" {}", calibration.text().replace('\n', "\n ")));
+        }
+        let first = self.jobs.first();
+        let warning = first.and_then(|job| uncalibrated(&job.spec.preset, &self.rows));
+        if let Some(warning) = warning {
+            self.print(&format!(" {warning}"));
+        }
     }
 
     /// Returns true if a table is printed.
@@ -84,7 +114,7 @@ impl<'a> Output<'a> {
     }
 
     /// Prints a line of the table without damaging the bar.
-    fn print(&self, line: &str) {
+    pub fn print(&self, line: &str) {
         if self.has_table {
             self.bar.suspend(|| {
                 // A closed standard output ends the printing.
@@ -93,20 +123,39 @@ impl<'a> Output<'a> {
         }
     }
 
+    /// Returns the rows with their specifications.
+    fn measured(&self) -> Vec<Measured<'_>> {
+        let pairs = self.jobs.iter().zip(&self.rows);
+        let rows = pairs.map(|(job, row)| Measured {
+            spec: &job.spec,
+            point: &job.point,
+            row,
+        });
+        rows.collect()
+    }
+
     /// Writes the JSON file, if one is requested.
     pub fn write_json(&self) -> Result<(), String> {
-        let Some(path) = &self.json else {
+        match &self.json {
+            Some(path) => {
+                let mut document = document(&self.measured());
+                if !self.calibrations.is_empty() {
+                    let all = self.calibrations.iter().map(Calibration::json);
+                    document["calibrations"] = all.collect();
+                }
+                write_file(path, &json_text::write(&document))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the CSV file, if one is requested.
+    pub fn write_csv(&self, path: Option<&Path>) -> Result<(), String> {
+        let Some(path) = path else {
             return Ok(());
         };
-        let pairs = self.jobs.iter().zip(&self.rows);
-        let rows: Vec<Measured<'_>> = pairs
-            .map(|(job, row)| Measured {
-                spec: &job.spec,
-                point: &job.point,
-                row,
-            })
-            .collect();
-        write_json(path, &json_text::write(&document(&rows)))
+        let text = csv::text(&self.measured()).map_err(|error| error.to_string())?;
+        write_file(path, &text)
     }
 }
 
@@ -114,13 +163,13 @@ impl<'a> Output<'a> {
 pub fn prepare_json(json: Option<&Path>) -> Result<bool, String> {
     match json {
         Some(path) if is_stdout(path) => Ok(false),
-        Some(path) => write_json(path, "").map(|()| true),
+        Some(path) => write_file(path, "").map(|()| true),
         None => Ok(true),
     }
 }
 
-/// Writes a JSON file, or to standard output.
-pub fn write_json(path: &Path, text: &str) -> Result<(), String> {
+/// Writes a file, or to standard output.
+pub fn write_file(path: &Path, text: &str) -> Result<(), String> {
     match is_stdout(path) {
         true => write!(stdout(), "{text}").map_err(|error| error.to_string()),
         false => fs::write(path, text).map_err(|error| format!("{}: {error}", path.display())),
@@ -142,6 +191,18 @@ impl Listener for Output<'_> {
     }
 }
 
+/// Returns what the row of a job is called: its swept values, or its size.
+fn label(job: &Job) -> String {
+    let values = job
+        .point
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"));
+    match job.point.is_empty() {
+        true => format!("{} B", job.size),
+        false => values.collect::<Vec<_>>().join(" "),
+    }
+}
+
 fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }
@@ -157,7 +218,7 @@ fn widths(jobs: &[Job]) -> Vec<usize> {
 }
 
 /// Returns a bar on standard error, if that is a terminal and the run takes long.
-fn bar(jobs: usize) -> ProgressBar {
+pub(super) fn bar(jobs: usize) -> ProgressBar {
     if jobs < 2 || !stderr().is_terminal() {
         return ProgressBar::hidden();
     }

@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use ferroce_lab::perf::sweep::Job;
 
 use super::Perf;
-use super::arguments::{Connection, Pages, bytes};
+use super::arguments::{Connection, Pages, bytes, loss};
 
 /// Most points of all sweeps together.
 const MOST_POINTS: usize = 100_000;
@@ -44,6 +44,9 @@ impl Perf {
             "depth" => self.depth = Some(number()?),
             "rx-depth" => self.rx_depth = Some(number()?),
             "inline" => self.inline = Some(number()?),
+            "sge" => self.sge = number()?,
+            "align" => self.align = bytes(value).map_err(|_| bad())?,
+            "loss" => self.loss = Some(loss(value).map_err(|_| bad())?),
             "signal-every" => self.signal_every = Some(number()?),
             "mtu" => self.mtu = Some(number()?),
             "outstanding-reads" => self.outstanding_reads = Some(number()?),
@@ -61,8 +64,9 @@ impl Perf {
             _ => {
                 return Err(format!(
                     "--sweep {key}: sweep size, iterations, qps, mrs, threads, depth, rx-depth, \
-                     inline, signal-every, mtu, outstanding-reads, qp-timeout, hosts, vms, seed, \
-                     connection, page-size, preset, share, or a parameter of the preset as pcie.lanes"
+                     inline, sge, align, loss, signal-every, mtu, outstanding-reads, qp-timeout, \
+                     hosts, vms, seed, connection, page-size, preset, share, or a parameter of the \
+                     preset as pcie.lanes"
                 ));
             }
         }

@@ -17,7 +17,7 @@ use ferroce_world::trace::packets::Packets;
 use ferroce_world::trace::waveform::Waveform;
 use ferroce_world::trace::{SharedTrace, Trace};
 
-use super::output::{prepare_json, write_json};
+use super::output::{prepare_json, write_file};
 
 /// Messages of a trace without an explicit number: caches are full by then.
 const MESSAGES: u64 = 16;
@@ -96,6 +96,9 @@ impl TraceArgs {
             println!("{}", table::columns(plan.test));
             println!("{}", table::row(&row));
             println!("{}", table::LINE);
+            if let Some(line) = table::bottleneck(&[(String::new(), &row)]) {
+                println!("{line}\n{}", table::LINE);
+            }
         }
         let explanation = self
             .explain
@@ -117,7 +120,7 @@ impl TraceArgs {
                 Some(explanation) => json::explained(&measured, explanation),
                 None => json::document(&[measured]),
             };
-            write_json(path, &json_text::write(&document))
+            write_file(path, &json_text::write(&document))
         })
     }
 

@@ -1,7 +1,7 @@
 //! The timing of a card, with a trace of it.
 
 use ferroce_model::time::timing::{Stage, Timing, Work};
-use ferroce_units::Instant;
+use ferroce_units::{Duration, Instant};
 
 use super::SharedTrace;
 use super::step::{Kind, Step};
@@ -53,5 +53,9 @@ impl<T: Timing + Clone> Timing for Traced<T> {
 
     fn free_at(&self, stage: Stage) -> Instant {
         self.clocks.free_at(stage)
+    }
+
+    fn visit_busy(&self, each: &mut dyn FnMut(Stage, Duration)) {
+        self.clocks.visit_busy(each);
     }
 }

@@ -1,7 +1,10 @@
 //! Checks of a specification; an error says what is permitted.
 
+use ferroce_spec::wqe::MAX_DATA_SEGMENTS;
+
 use crate::perf::error::Error;
-use crate::perf::plan::{is_atomic, mtu};
+use crate::perf::plan::{SEND_DEPTH, is_atomic, mtu};
+use crate::perf::setup::{BATCH_REGION, LINE, PAGE, WINDOW_REGION};
 use crate::perf::spec::{
     Iterations, Operation, PerfSpec, Service, Sharing, Test, Topology, Workload,
 };
@@ -11,6 +14,10 @@ const LONGEST_MESSAGE: u32 = 1 << 30;
 /// Most work requests of a queue in a plan.
 const DEEPEST: u32 = 1 << 15;
 
+/// Most segments of a gather list.
+const MOST_SEGMENTS: u32 = MAX_DATA_SEGMENTS as u32;
+/// An atomic is of eight bytes at a multiple of eight.
+const ATOMIC_ALIGNMENT: u32 = 8;
 /// The largest local ACK timeout: a field of five bits.
 const LONGEST_TIMEOUT: u8 = 31;
 
@@ -32,8 +39,44 @@ pub(super) fn check(spec: &PerfSpec, size: u32) -> Result<(), Error> {
     check_service(spec)?;
     check_size(spec, size)?;
     check_counts(spec)?;
+    check_memory(spec, size)?;
     check_events(spec)?;
-    check_topology(spec)
+    check_topology(spec)?;
+    check_region(spec, size)
+}
+
+/// Checks that each thread finds room in the region that `Batch` and `Window` access.
+fn check_region(spec: &PerfSpec, size: u32) -> Result<(), Error> {
+    let (size, depth) = (u64::from(size), u64::from(spec.depth.unwrap_or(SEND_DEPTH)));
+    let threads = u64::from(spec.threads);
+    let (region, needed, reason) = match spec.workload {
+        Workload::Perftest => return Ok(()),
+        Workload::Batch if spec.atomics.one_address => return Ok(()),
+        Workload::Batch => {
+            let region = match spec.atomics.device_memory {
+                true => PAGE,
+                false => spec.region_bytes.unwrap_or(BATCH_REGION),
+            };
+            let reason = format!("each of the {threads} threads has a part of it");
+            (region, threads * size, reason)
+        }
+        Workload::Window => {
+            let head = (depth * size).next_multiple_of(LINE);
+            let reason = format!("a thread has --depth {depth} own messages in front");
+            (
+                spec.region_bytes.unwrap_or(WINDOW_REGION),
+                head + size,
+                reason,
+            )
+        }
+    };
+    match region < needed {
+        false => Ok(()),
+        true => {
+            let reason = format!("{reason}; {size} B need at least {needed} bytes");
+            Err(invalid("--region", region, reason))
+        }
+    }
 }
 
 fn check_size(spec: &PerfSpec, size: u32) -> Result<(), Error> {
@@ -102,6 +145,38 @@ fn check_counts(spec: &PerfSpec) -> Result<(), Error> {
     }
     if spec.test == Test::Latency && (threads > 1 || spec.qps > 1) {
         return Err(invalid("--threads, --qps", "of a latency test", "1"));
+    }
+    Ok(())
+}
+
+/// Checks the gather list, and where the regions begin.
+fn check_memory(spec: &PerfSpec, size: u32) -> Result<(), Error> {
+    let (segments, offset) = (spec.segments, spec.offset_bytes);
+    if segments == 0 || segments > MOST_SEGMENTS {
+        return Err(invalid("--sge", segments, format!("1 to {MOST_SEGMENTS}")));
+    }
+    if segments > 1 && is_atomic(spec.operation) {
+        return Err(invalid("--sge", segments, "an atomic has one segment"));
+    }
+    if segments > size {
+        let reason = format!("a message of {size} B has no more segments than bytes");
+        return Err(invalid("--sge", segments, reason));
+    }
+    if let Some(inline) = spec.inline_bytes.filter(|bytes| segments > 1 && *bytes > 0) {
+        let reason = "a gather list of several segments is not inline: without --sge, or 0";
+        return Err(invalid("--inline", inline, reason));
+    }
+    let page = spec.page_size.bytes();
+    if u64::from(offset) >= page {
+        let reason = format!("below {page}, the page of the regions (--page-size)");
+        return Err(invalid("--align", offset, reason));
+    }
+    if offset % ATOMIC_ALIGNMENT != 0 && is_atomic(spec.operation) {
+        return Err(invalid("--align", offset, "a multiple of 8 for atomics"));
+    }
+    if offset > 0 && spec.atomics.device_memory {
+        let reason = "the card's memory has no pages of the host: without --device-memory";
+        return Err(invalid("--align", offset, reason));
     }
     Ok(())
 }

@@ -73,7 +73,7 @@ impl Node {
             return Ok(region.clone());
         }
         let region = match memory {
-            RegionMemory::Host(page_size) => Region::new(&self.pd, length, page_size)?,
+            RegionMemory::Host(pages, offset) => Region::new(&self.pd, length, (pages, offset))?,
             RegionMemory::Card => Region::of_card(&self.pd, length)?,
         };
         *place = Some(region.clone());
@@ -84,7 +84,9 @@ impl Node {
 /// Memory of a region.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum RegionMemory {
-    Host(PageSize),
+    /// These pages, and the offset in the first one.
+    Host(PageSize, u32),
+    /// The card's.
     Card,
 }
 
@@ -92,7 +94,7 @@ pub(super) enum RegionMemory {
 pub(super) fn target_memory(spec: &PerfSpec) -> RegionMemory {
     match spec.atomics.device_memory {
         true => RegionMemory::Card,
-        false => RegionMemory::Host(spec.page_size),
+        false => RegionMemory::Host(spec.page_size, spec.offset_bytes),
     }
 }
 

@@ -118,9 +118,14 @@ fn aim(job: &Job, slot: u64) -> Message {
     let size = u64::from(job.plan.size);
     let endpoint = &job.side.endpoints[0];
     let remote = &endpoint.remote[0];
-    let places = remote.length / u64::from(job.plan.threads) / size;
-    let first = places * u64::from(job.side.thread);
-    let place = (first + job.thread.random().below(places.max(1))) * size;
+    let place = match job.plan.one_address {
+        true => 0,
+        false => {
+            let places = remote.length / u64::from(job.plan.threads) / size;
+            let first = places * u64::from(job.side.thread);
+            (first + job.thread.random().below(places.max(1))) * size
+        }
+    };
     Message {
         segment: job.side.regions[0]
             .segment(endpoint.local_base + slot * size.max(64), size as u32),

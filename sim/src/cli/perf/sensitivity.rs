@@ -1,0 +1,45 @@
+//! `--sensitivity`: which parameters move a figure.
+
+use std::sync::atomic::AtomicBool;
+
+use ferroce_lab::perf::plan::Plan;
+use ferroce_lab::perf::sensitivity::{self, report};
+use ferroce_lab::perf::sweep::{Job, workers};
+use ferroce_lab::perf::table;
+use ferroce_lab::report::json_text;
+
+use super::Perf;
+use super::output::{bar, prepare_json, write_file};
+
+impl Perf {
+    /// Measures the only one of `jobs` with each parameter moved, and prints what that does.
+    pub(super) fn sensitivity(&self, jobs: &[Job], stop: &AtomicBool) -> Result<(), String> {
+        let [job] = jobs else {
+            return Err("--sensitivity is of one size, without --all and --sweep".to_owned());
+        };
+        let (spec, size) = (&job.spec, job.size);
+        let prints = prepare_json(self.json.as_deref())?;
+        let plan = Plan::new(spec, size).map_err(|error| error.to_string())?;
+        let bar = bar(sensitivity::runs(spec));
+        let workers = self.jobs.map_or_else(workers, |jobs| jobs as usize);
+        let found = sensitivity::run(spec, size, workers, stop, &mut || bar.inc(1));
+        bar.finish_and_clear();
+        let found = found.map_err(|error| error.to_string())?;
+        if prints {
+            print!("{}", table::header(spec, &plan));
+            println!(" Message         : {size}[B]");
+            print!("{}", report::text(&found));
+            println!("{}", table::LINE);
+        }
+        if let Some(path) = &self.csv {
+            write_file(
+                path,
+                &report::csv(&found).map_err(|error| error.to_string())?,
+            )?;
+        }
+        match &self.json {
+            Some(path) => write_file(path, &json_text::write(&report::json(&found))),
+            None => Ok(()),
+        }
+    }
+}
