@@ -61,6 +61,8 @@ pub(super) const HOSTS: &[(&str, &str)] = files![
     "t630-e5",
     "uar-per-thread",
     "xeon-6240r",
+    "xeon-8360y",
+    "xeon-8360y",
     "xeon-qdr",
 ];
 

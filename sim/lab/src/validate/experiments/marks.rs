@@ -69,11 +69,19 @@ const MAC: &[Chosen] = &[
     from("mac.transmit_ns", "READ less loopback READ"),
     from("mac.receive_ns", "as transmit_ns"),
 ];
+const MAC_AND_READ: &[Chosen] = &[
+    from("mac.transmit_ns", "READ less loopback READ"),
+    from("mac.receive_ns", "as transmit_ns"),
+    from("pcie.read_latency_ns", "ib_read_lat less ib_write_lat"),
+];
 const CX6_LATENCY: &[Chosen] = &[CX6_READ, CX6_PUSH];
 const SMART_READ: &[Chosen] = &[
-    from("cache.wqe.entries", "fitted to V12 (SMART, READ"),
-    from("cache.wqe.mshrs", "fitted to V12 (SMART, READ"),
-    from("datapath.fetch_interval_cycles", "fitted to V12"),
+    from(
+        "cache.wqe.entries",
+        "fitted to V12a (SMART, ConnectX-6, READ",
+    ),
+    from("cache.wqe.mshrs", "fitted to V12a (SMART, ConnectX-6, READ"),
+    from("host.shared_core_factor", "a READ more in a batch"),
 ];
 const PCIE_BENCH_READ: Chosen = from(
     "pcie.read_latency_ns",
@@ -118,12 +126,13 @@ pub(super) const MARKS: &[Mark] = &[
     ),
     fitted(
         "V04c",
-        "mac.transmit_ns and receive_ns chosen from V04c less V04g",
-        MAC,
+        "mac.transmit_ns and receive_ns chosen from V04c less V04g, pcie.read_latency_ns from V04c \
+         less V04a",
+        MAC_AND_READ,
     ),
     predicted(
         "V04d",
-        "pcie.read_latency_ns is of the rate of atomics (V15a), not of their latency",
+        "pcie.read_latency_ns is of READs and WRITEs, no value is of an atomic of this card",
     ),
     fitted(
         "V04e",
@@ -178,20 +187,21 @@ pub(super) const MARKS: &[Mark] = &[
     predicted("V07c", SLOPE),
     fitted(
         "V09",
-        "cache.qpc.ways and cache.qpc.mshrs chosen from this figure",
+        "cache.responder.* and cache.qpc.mshrs chosen from this figure",
         &[
-            from("cache.qpc.ways", "fitted to V09"),
+            from("cache.responder.log_sets", "fitted to V09"),
+            from("cache.responder.ways", "fitted to V09"),
             from("cache.qpc.mshrs", "1.17 M READs/s of 792 QPs"),
         ],
     ),
     fitted(
         "V12a",
-        "cache.wqe.* and datapath.fetch_interval_cycles chosen from this figure",
+        "cache.wqe.* chosen from this figure, host.shared_core_factor from those below depth 16",
         SMART_READ,
     ),
     predicted(
         "V12b",
-        "cache.wqe.* are of READ (V12a); no value is of WRITE",
+        "host.shared_core_factor is of READs (V12a); no value is of WRITE",
     ),
     predicted(
         "V13a",
@@ -209,21 +219,13 @@ pub(super) const MARKS: &[Mark] = &[
         "V13c",
         "PCIe times are guesses from other hosts, posts are of batches",
     ),
-    identity(
+    predicted(
         "V15a",
-        "pcie.read_latency_ns has this figure as its source",
-        &[from(
-            "pcie.read_latency_ns",
-            "2.17 M/s is one PCIe read each",
-        )],
+        "pcie.read_latency_ns is of latencies, datapath.atomic_cycles of the card's own memory",
     ),
-    identity(
+    predicted(
         "V15c",
-        "pcie.read_latency_ns has this figure as its source",
-        &[from(
-            "pcie.read_latency_ns",
-            "2.447 M/s is one PCIe read each",
-        )],
+        "pcie.read_latency_ns is of ib_write_lat, datapath.atomic_cycles of ConnectX-5",
     ),
     identity(
         "V17a",
@@ -306,6 +308,19 @@ pub(super) const MARKS: &[Mark] = &[
             "stack_cycles of validate/datagram_echo.rs has five cycles for two beats from it",
             &[],
         ),
+    ),
+    fitted(
+        "V22a",
+        "units.response_cycles chosen from this figure",
+        &[from("units.response_cycles", "10.65 M responses/s")],
+    ),
+    predicted(
+        "V22b",
+        "units.response_cycles is of ConnectX-5 (V22a), other values are guesses from it",
+    ),
+    predicted(
+        "V23",
+        "cache.wqe.* are of another host with ConnectX-6 (V12a); no value is of this one",
     ),
     predicted("V21", LOSS),
     identity(
