@@ -203,14 +203,14 @@ mod tests {
 
     #[test]
     fn points_have_lines_with_basis_and_verdict() {
-        let mut outcomes = outcomes(&["V03a", "V04a", "V04c", "V17b", "V19b"]);
+        let mut outcomes = outcomes(&["V03a", "V04a", "V04c", "V17b", "V20b"]);
         outcomes.push(super::super::outcome::tests::unplanned());
         let lines = lines(&outcomes);
         let of = |verdict| lines.iter().filter(|line| line.verdict == verdict).count();
         let text = text(&outcomes);
         assert_eq!(
             (of("pass"), of("FAIL"), of("not covered")),
-            (7, 1, 1),
+            (19, 1, 1),
             "{text}"
         );
         assert_eq!(lines[4].id, "", "the second point of V17b");
@@ -220,7 +220,7 @@ mod tests {
             [own[0].basis.clone(), own[1].basis.clone()]
         };
         assert_eq!(kinds("V17b"), ["identity", "identity"]);
-        assert_eq!(kinds("V19b"), ["fitted", "predicted"]);
+        assert_eq!(kinds("V20b"), ["predicted", "fitted"]);
         assert!(text.contains("fitted: mac.transmit_ns"), "{text}");
         assert!(text.ends_with("1 is not covered\n"), "{text}");
     }

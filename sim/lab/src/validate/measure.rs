@@ -28,7 +28,7 @@ pub fn figure(simulator: &dyn Simulator, run: &Run, changes: &Changes) -> Result
         Run::RemoteSocket(slot) => {
             let read = Access::Latency(64, PCIE_WINDOW_BYTES, Statistic::Median);
             let near = parameters(*slot)?;
-            let mut far = near.clone();
+            let mut far = near;
             far.memory.remote_socket = true;
             of_pcie(&far, read) - of_pcie(&near, read)
         }

@@ -171,16 +171,16 @@ mod tests {
 
     #[test]
     fn each_kind_is_counted_apart() {
-        let tally = tally(&["V03a", "V04a", "V04b", "V04c", "V19b"], 1.6);
+        let tally = tally(&["V03a", "V04a", "V04b", "V04c", "V20b"], 1.6);
         let of = |kind| {
             let count = tally.count(kind);
             (count.all, count.passed, count.failed)
         };
-        assert_eq!(of(Kind::Predicted), (3, 3, 0), "V04a, V04b, part of V19b");
+        assert_eq!(of(Kind::Predicted), (3, 3, 0), "V04a, V04b, part of V20b");
         assert_eq!(
             of(Kind::Fitted),
             (2, 1, 1),
-            "V04c is missed, part of V19b is not"
+            "V04c is missed, part of V20b is not"
         );
         assert_eq!(of(Kind::Identity), (1, 1, 0));
         assert_eq!(tally.stale, ["V04c"]);

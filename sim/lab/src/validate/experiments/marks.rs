@@ -281,15 +281,8 @@ pub(super) const MARKS: &[Mark] = &[
     ),
     fitted(
         "V19b",
-        "pcie.read_tags chosen from the small window",
+        "pcie.read_tags chosen from the small window; --perturb shows that the large one needs it",
         &[PCIE_BENCH_TAGS],
-    ),
-    at(
-        "64 MiB",
-        predicted(
-            "V19b",
-            "memory.dram_ns is of latencies; no value is of this bandwidth",
-        ),
     ),
     identity(
         "V19c",
