@@ -225,19 +225,22 @@ impl<P: Port, T: Timing, B: Blocks> FastForward<'_, P, T, B> {
     }
 
     /// Counts what is skipped as strides that were seen were counted: `strides`, of which this NIC
-    /// sends `packets` packets.
+    /// sends and receives so many packets.
     ///
-    /// Packets are sent in bursts and ahead as far as there is room, so that those of some strides
-    /// are not the same number of strides.
-    pub fn count(&mut self, seen: &SeenStrides, strides: u64, packets: u64) {
-        let [frames, acks] = [Counter::tx_frames, Counter::acks_sent].map(|c| seen.counts.value(c));
-        let sent = frames.saturating_sub(acks);
-        self.0.counters.add_part(&seen.counts, |number| {
-            match packets > 0 && COUNTERS[number].class == CounterClass::Sent {
-                true => (packets, sent),
-                false => (strides, seen.strides),
-            }
-        });
+    /// Packets are sent in bursts and ahead as far as there is room, and they wait in the receive
+    /// buffer, so that those of some strides are not the same number of strides.
+    pub fn count(&mut self, seen: &SeenStrides, strides: u64, (sent, received): (u64, u64)) {
+        let value = |counter| seen.counts.value(counter);
+        let seen_sent = value(Counter::tx_frames).saturating_sub(value(Counter::acks_sent));
+        let seen_received = value(Counter::rx_frames);
+        self.0
+            .counters
+            .add_part(&seen.counts, |number| match COUNTERS[number].class {
+                CounterClass::Sent if sent > 0 => (sent, seen_sent),
+                // What it sends itself is acknowledged, in frames that are no part of the run.
+                CounterClass::Received if sent == 0 && received > 0 => (received, seen_received),
+                _ => (strides, seen.strides),
+            });
     }
 }
 

@@ -5,7 +5,9 @@
 pub enum CounterClass {
     /// The packets that are sent: a steady flow of packets counts equal amounts for each.
     Sent,
-    /// The flow of packets in another way: packets received, ACKs, lookups, stalls. A steady flow
+    /// The packets that are received, which may come faster than they are worked on.
+    Received,
+    /// The flow of packets in another way: ACKs, lookups, stalls. A steady flow
     /// of packets counts equal amounts in equal times.
     Flow,
     /// Something else, which a steady flow of packets does not cause.
@@ -49,8 +51,8 @@ counters! {
     tx_bytes, Sent, "Bytes of the frames sent, from the Ethernet header to the ICRC.";
     tx_no_route, Event, "Frames lost because no function has the destination address and QPN.";
     tx_stalls, Flow, "Times a frame waited because the wire was full.";
-    rx_frames, Flow, "Frames received.";
-    rx_bytes, Flow, "Bytes of the frames received.";
+    rx_frames, Received, "Frames received.";
+    rx_bytes, Received, "Bytes of the frames received.";
     rx_malformed, Event, "Frames dropped: not RoCEv2, or a header that makes no sense.";
     rx_icrc_errors, Event, "Frames dropped: invariant CRC wrong.";
     rx_no_qp, Event, "Frames dropped: no such QP, or in a state that does not receive.";

@@ -62,7 +62,6 @@ pub(super) const HOSTS: &[(&str, &str)] = files![
     "uar-per-thread",
     "xeon-6240r",
     "xeon-8360y",
-    "xeon-8360y",
     "xeon-qdr",
 ];
 

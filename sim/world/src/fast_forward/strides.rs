@@ -122,10 +122,13 @@ impl SteadyStrides {
             }
         }
         for (host, seen) in pace.seen.iter().enumerate() {
-            let own = skipped.iter().filter(|skipped| skipped.leg.from.0 == host);
-            let packets = own.map(|skipped| u64::from(skipped.train.packets)).sum();
+            let packets = |of: fn(&Leg) -> usize| {
+                let own = skipped.iter().filter(|skipped| of(&skipped.leg) == host);
+                own.map(|skipped| u64::from(skipped.train.packets)).sum()
+            };
+            let counted = (packets(|leg| leg.from.0), packets(|leg| leg.to.0));
             let mut nic = devices.nodes[host].nic.fast_forward();
-            nic.count(seen, strides, packets);
+            nic.count(seen, strides, counted);
         }
         Some(pace.time_of(strides))
     }

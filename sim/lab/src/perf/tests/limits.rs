@@ -50,7 +50,9 @@ fn assert_limit(spec: &PerfSpec, host: usize, name: &str) {
 fn wires() {
     let write = spec("cx5-100g", Operation::Write, Test::Bandwidth, 65_536);
     assert_limit(&changed(write.clone(), &[]), 0, "mac_transmit");
-    let read = spec("cx5-100g", Operation::Read, Test::Bandwidth, 65_536);
+    let mut read = spec("cx5-100g", Operation::Read, Test::Bandwidth, 65_536);
+    assert_limit(&changed(read.clone(), &[]), 0, "receive"); // one queue pair, one unit
+    read.qps = 4;
     assert_limit(&changed(read, &[]), 1, "mac_transmit");
     let narrow = changed(write, &[("pcie.generation", "3"), ("pcie.lanes", "8")]);
     let utilisation = utilisation(&narrow);

@@ -23,11 +23,12 @@ const fn named(id: &'static str, key: &'static str, reason: &'static str) -> Nam
     }
 }
 
-const READ_ONLY: &str = "fitted to the READs of V12a; V12b is of WRITEs";
 const NAMED: &[Named] = &[
-    named("V12b", "cache.wqe.entries", READ_ONLY),
-    named("V12b", "cache.wqe.mshrs", READ_ONLY),
-    named("V12b", "datapath.fetch_interval_cycles", READ_ONLY),
+    named(
+        "V04a",
+        "pcie.read_latency_ns",
+        "chosen from READ less WRITE, and no inline WRITE waits for a read",
+    ),
     named(
         "V13c",
         "transport.ack_delay_ns",
