@@ -21,8 +21,8 @@ pub const QP_SLOTS: u32 = 8;
 /// First slot of CQs.
 pub const CQ_SLOTS: u32 = 40;
 
-/// Numbers that software chooses, the same on all functions: entries 0 and 1 of the QP context table
-/// are reserved on some.
+/// Numbers that software chooses, the same on all functions: entries 0 and 1 of the QP context
+/// table are reserved on some.
 const FIRST_INDEX: u32 = 2;
 const FIRST_CQN: u32 = 0;
 
