@@ -104,8 +104,8 @@ impl Numbers {
     /// Creates an object: `create` runs the command with the argument that it is given, and returns
     /// the command's result.
     ///
-    /// A number that the device says is in use is not tried again. When the driver has none left the
-    /// device chooses: it knows best whether that is true.
+    /// A number that the device says is in use is not tried again. When the driver has none left,
+    /// the device chooses: it knows best whether that is true.
     ///
     /// # Errors
     ///

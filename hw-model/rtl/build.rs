@@ -44,6 +44,7 @@ fn main() {
         module("send_engine", &[]),
         module("pcie_requester", &[("LOG_TAGS", 4)]),
         module("dma_read", &[]),
+        module("number_table", &[("BITS", 4), ("FIRST", 2)]),
     ];
     modules("ferroce_rtl", sources, &all);
     println!("cargo:rustc-cfg=rtl_blocks");

@@ -193,8 +193,8 @@ impl RecoveryConfig {
 }
 
 impl NicConfig {
-    /// Returns true if software may choose the numbers of objects: unless the card draws them, which
-    /// is to show programs that rely on an order.
+    /// Returns true if software may choose the numbers of objects: unless the card draws them,
+    /// which shows programs that rely on an order.
     pub fn has_chosen_numbers(&self) -> bool {
         self.number_seed.is_none()
     }

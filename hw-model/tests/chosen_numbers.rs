@@ -139,8 +139,8 @@ fn a_number_outside_of_the_table_is_refused() {
     }
 }
 
-/// Goal: both ways of choosing see the same free numbers. Method: some are chosen, in any order, the
-/// card chooses until it has no more, and each number was given once.
+/// Goal: both ways of choosing see the same free numbers. Method: some are chosen, in any order,
+/// the card chooses until it has no more, and each number was given once.
 #[test]
 fn the_card_chooses_among_the_others() {
     let mut machine = machine();

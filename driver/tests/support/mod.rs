@@ -544,8 +544,8 @@ impl HonestDevice {
         Ok(0)
     }
 
-    /// Returns the number of a new object: the one that the driver has chosen, or the first free one
-    /// from `first` on.
+    /// Returns the number of a new object: the one that the driver has chosen, or the first free
+    /// one from `first` on.
     fn number<V>(
         &self,
         entry: &CommandEntry,

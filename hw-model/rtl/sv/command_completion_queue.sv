@@ -40,7 +40,7 @@ module command_completion_queue (
     localparam int USER_BITS = card_pkg::LOG_QPS + 2;   // a QP may use a CQ twice
     localparam logic [7:0] LOG_MAX = 8'(card_pkg::LOG_RING);
 
-    typedef enum logic [2:0] {IDLE, COUNT, JUDGE, CONTROL, ANSWER} step_t;
+    typedef enum logic [2:0] {IDLE, NUMBER, COUNT, JUDGE, CONTROL, ANSWER} step_t;
     step_t step;
     /* verilator lint_off UNUSEDSIGNAL */
     ferroce_pkg::cq_context_t context_;    // what the device sets, and moderation
@@ -53,15 +53,20 @@ module command_completion_queue (
     assign is_there = argument[63:BITS] == '0 && exists[argument[BITS-1:0]];
 
     // -------------------------------------------------------------------------------------- numbers
-    logic            free_valid, is_taken, is_given;
+    logic            is_numbered, is_taken, is_given;
+    logic [7:0]      number_status;
     logic [BITS-1:0] free_number;
+    /* verilator lint_off UNUSEDSIGNAL */
+    ferroce_pkg::new_number_t choice;      // its reserved bits
+    /* verilator lint_on UNUSEDSIGNAL */
+    assign choice = argument;
     assign is_success = step == CONTROL && control_ready;
     assign is_taken = is_success && control_op == CREATE;
     assign is_given = is_success && control_op == DESTROY;
-    free_list #(.BITS(BITS)) numbers (
+    number_table #(.BITS(BITS)) numbers (
         .clk(clk), .rst(rst), .capacity(has_tables ? (BITS + 1)'(1) << log_cqs : '0),
-        .free_valid(free_valid), .free_number(free_number), .take(is_taken),
-        .give_valid(is_given), .give_number(number)
+        .ask(start && is_create), .chosen(choice.chosen), .wanted(choice.number), .answered(is_numbered),
+        .status(number_status), .number(free_number), .take(is_taken), .give_valid(is_given), .give_number(number)
     );
 
     // ---------------------------------------------------------------------------------------- users
@@ -97,8 +102,7 @@ module command_completion_queue (
             else if (is_create && (context_.eqn[31:card_pkg::LOG_EQS] != '0
                                    || !eq_exists[context_.eqn[card_pkg::LOG_EQS-1:0]]))
                 judged_at = 32'(ferroce_pkg::CQ_CONTEXT_EQN_OFFSET);
-            else if (is_create && !free_valid) judged = ferroce_pkg::COMMAND_STATUS_NO_RESOURCES;
-            else judged = ferroce_pkg::COMMAND_STATUS_SUCCESS;
+            else judged = is_create ? number_status : ferroce_pkg::COMMAND_STATUS_SUCCESS;
         end
     end
 
@@ -127,8 +131,12 @@ module command_completion_queue (
     always_ff @(posedge clk) begin
         case (step)
             IDLE: begin
-                number <= is_create ? free_number : argument[BITS-1:0];
-                if (start) step <= COUNT;
+                number <= argument[BITS-1:0];
+                if (start) step <= is_create ? NUMBER : COUNT;
+            end
+            NUMBER: if (is_numbered) begin
+                number <= free_number;
+                step <= COUNT;
             end
             COUNT: step <= JUDGE;
             JUDGE: begin

@@ -81,6 +81,7 @@ module command_device (
         capabilities.local_ack_delay = LOCAL_ACK_DELAY;
         capabilities.max_path_mtu = ferroce_pkg::PATH_MTU_CODE_MTU_4096;
         capabilities.features[ferroce_pkg::DEVICE_FEATURES_RELIABLE_CONNECTED_LSB] = 1'b1;
+        capabilities.features[ferroce_pkg::DEVICE_FEATURES_CHOSEN_NUMBERS_LSB] = 1'b1;
         capabilities.log_resident_qps = 8'(card_pkg::LOG_QPS);
     end
     always_comb begin

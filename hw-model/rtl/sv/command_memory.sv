@@ -35,7 +35,7 @@ module command_memory (
     localparam logic [2:0] FAULT_NONE = 3'd0, FAULT_DMA = 3'd6;   // of mpt
 
     typedef enum logic [3:0] {
-        IDLE, LOOK, LOOKED, SUM, PAGES, JUDGE, CHANGE, CHANGED, DROP_OLD, OLD_DROPPED, DROP_NEW, NEW_DROPPED, ANSWER
+        IDLE, NUMBER, LOOK, LOOKED, SUM, PAGES, JUDGE, CHANGE, CHANGED, DROP_OLD, OLD_DROPPED, DROP_NEW, NEW_DROPPED, ANSWER
     } step_t;
     step_t step;
 
@@ -48,15 +48,21 @@ module command_memory (
     assign asked = mail;
 
     // --------------------------------------------------------------------------------------- numbers
-    logic            free_valid, is_taken, is_given, succeeds;
+    logic            is_numbered, is_taken, is_given, succeeds;
+    logic [7:0]      number_status;
+    /* verilator lint_off UNUSEDSIGNAL */
+    ferroce_pkg::new_number_t choice;      // its reserved bits
+    /* verilator lint_on UNUSEDSIGNAL */
+    assign choice = argument;
     logic [BITS-1:0] free_number;
     logic [31:0]     key;
     assign succeeds = step == CHANGED && entry_done && entry_fault == FAULT_NONE;
     assign is_taken = succeeds && is_create;
     assign is_given = succeeds && is_destroy;
-    free_list #(.BITS(BITS), .FIRST(1)) numbers (
+    number_table #(.BITS(BITS), .FIRST(1)) numbers (
         .clk(clk), .rst(rst), .capacity(has_tables ? (BITS + 1)'(1) << log_mrs : '0),
-        .free_valid(free_valid), .free_number(free_number), .take(is_taken),
+        .ask(start && is_create), .chosen(choice.chosen), .wanted(choice.number), .answered(is_numbered),
+        .status(number_status), .number(free_number), .take(is_taken),
         .give_valid(is_given), .give_number(argument[8 +: BITS])
     );
     assign key = is_create ? {{(24 - BITS){1'b0}}, free_number, asked.key[7:0]} : {argument[31:8], asked.key[7:0]};
@@ -118,8 +124,7 @@ module command_memory (
         else if (!is_offset) judged_at = 32'(ferroce_pkg::MEMORY_ENTRY_FIRST_PAGE_OFFSET_OFFSET);
         else if (behind > 65'd1 << log_mtts) judged_at = 32'(ferroce_pkg::MEMORY_ENTRY_TRANSLATION_OFFSET);
         else judged = ferroce_pkg::COMMAND_STATUS_SUCCESS;
-        if (judged == ferroce_pkg::COMMAND_STATUS_SUCCESS && is_create && !free_valid)
-            judged = ferroce_pkg::COMMAND_STATUS_NO_RESOURCES;
+        if (judged == ferroce_pkg::COMMAND_STATUS_SUCCESS && is_create) judged = number_status;
     end
 
     // -------------------------------------------------------------------------------- to memory_unit
@@ -164,12 +169,13 @@ module command_memory (
                 status <= ferroce_pkg::COMMAND_STATUS_SUCCESS;
                 syndrome <= '0;
                 result <= '0;
-                if (start) step <= is_create ? SUM : LOOK;
+                if (start) step <= is_create ? NUMBER : LOOK;
                 if (start && !is_create && !is_key) begin
                     status <= ferroce_pkg::COMMAND_STATUS_NO_OBJECT;
                     step <= ANSWER;
                 end
             end
+            NUMBER: if (is_numbered) step <= SUM;
             LOOK: if (entry_ready) step <= LOOKED;
             LOOKED: if (entry_done) begin
                 present <= entry_answer;

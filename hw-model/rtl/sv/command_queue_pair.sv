@@ -62,7 +62,7 @@ module command_queue_pair (
                            RTS = 3'(ferroce_pkg::QP_STATE_CODE_RTS);
 
     typedef enum logic [3:0] {
-        IDLE, READ, LOOK, CHECK, USE_SEND, USE_RECEIVE, WRITE, REQUESTER, RESPONDER, LEAVE_SEND,
+        IDLE, NUMBER, READ, LOOK, CHECK, USE_SEND, USE_RECEIVE, WRITE, REQUESTER, RESPONDER, LEAVE_SEND,
         LEAVE_RECEIVE, REMOVE, ANSWER
     } step_t;
     step_t step;
@@ -114,13 +114,20 @@ module command_queue_pair (
                      && (is_create || (is_modify && head[64 + ferroce_pkg::QP_ATTRIBUTE_MASK_PATH_LSB]));
 
     // --------------------------------------------------------------------------------------- numbers
-    logic            free_valid, is_given;
+    logic            is_numbered, is_given;
+    logic [7:0]      number_status;
     logic [BITS-1:0] free_number;
+    logic [31:0]     wanted;               // an index; a QPN of another card has none
+    /* verilator lint_off UNUSEDSIGNAL */
+    ferroce_pkg::new_number_t choice;      // its reserved bits
+    /* verilator lint_on UNUSEDSIGNAL */
+    assign choice = argument;
+    assign wanted = {choice.number[31:BITS] == 24'(qpn_base) ? 24'd0 : 24'hff_ffff, choice.number[BITS-1:0]};
     assign is_given = step == REMOVE;
-    free_list #(.BITS(BITS)) numbers (
+    number_table #(.BITS(BITS)) numbers (
         .clk(clk), .rst(rst), .capacity(has_tables ? (BITS + 1)'(1) << log_qps : '0),
-        .free_valid(free_valid), .free_number(free_number), .take(slot_valid),
-        .give_valid(is_given), .give_number(index)
+        .ask(start && is_create), .chosen(choice.chosen), .wanted(wanted), .answered(is_numbered),
+        .status(number_status), .number(free_number), .take(slot_valid), .give_valid(is_given), .give_number(index)
     );
 
     // ------------------------------------------------------------------------------- to other blocks
@@ -177,8 +184,12 @@ module command_queue_pair (
             IDLE: begin
                 status <= ferroce_pkg::COMMAND_STATUS_SUCCESS;
                 syndrome <= '0;
-                index <= is_create ? free_number : argument[BITS-1:0];
-                if (start) step <= READ;
+                index <= argument[BITS-1:0];
+                if (start) step <= is_create ? NUMBER : READ;
+            end
+            NUMBER: if (is_numbered) begin
+                index <= free_number;
+                step <= READ;
             end
             READ: step <= LOOK;
             LOOK: begin
@@ -197,8 +208,8 @@ module command_queue_pair (
                     syndrome <= created_at;
                     step <= USE_SEND;
                     if (created != ferroce_pkg::COMMAND_STATUS_SUCCESS) step <= ANSWER;
-                    else if (!free_valid) begin
-                        status <= ferroce_pkg::COMMAND_STATUS_NO_RESOURCES;
+                    else if (number_status != ferroce_pkg::COMMAND_STATUS_SUCCESS) begin
+                        status <= number_status;
                         step <= ANSWER;
                     end
                 end
@@ -230,6 +241,6 @@ module command_queue_pair (
     end
 
     always_ff @(posedge clk) begin
-        if (!rst && slot_valid) assert (free_valid && free_number == index);
+        if (!rst && slot_valid) assert (!qp.exists && free_number == index);
     end
 endmodule

@@ -423,7 +423,7 @@ package ferroce_pkg;
     // Changes the limit of a shared receive queue, and nothing else. Argument: SRQN. Input:
     // SrqContext.
     COMMAND_OPCODE_MODIFY_SRQ = 16'h43,
-    // Creates a region or an unbound window. Argument: NewNumber. Input: MemoryEntry. Result: key.
+    // Creates an MR or unbound window. Argument: NewNumber. Input: MemoryEntry. Result: key.
     COMMAND_OPCODE_CREATE_MR = 16'h50,
     // Reads a memory region, or a window (any variant of its key). Output: MemoryEntry.
     COMMAND_OPCODE_QUERY_MR = 16'h51,

@@ -58,7 +58,7 @@ crate::open_enum::open_enum! {
         DESTROY_SRQ = 0x42,
         /// Changes the limit of a shared receive queue, and nothing else. Argument: SRQN. Input: SrqContext.
         MODIFY_SRQ = 0x43,
-        /// Creates a region or an unbound window. Argument: NewNumber. Input: MemoryEntry. Result: key.
+        /// Creates an MR or unbound window. Argument: NewNumber. Input: MemoryEntry. Result: key.
         CREATE_MR = 0x50,
         /// Reads a memory region, or a window (any variant of its key). Output: MemoryEntry.
         QUERY_MR = 0x51,
@@ -113,9 +113,11 @@ word! {
     /// Argument of CREATE_CQ, CREATE_QP, CREATE_SRQ and CREATE_MR.
     pub struct NewNumber: u64 {
         [31:0] number, set_number: u32,
-            "CQN, QPN or SRQN that the object gets; of a memory region or window, bits 31:8 of its key.";
+            "CQN, QPN or SRQN that the object gets; of a memory region or window, bits 31:8 of its \
+             key.";
         flag [32] chosen, set_chosen,
-            "One: software has chosen the number (needs `chosen_numbers`). Zero: the device chooses.";
+            "One: software has chosen the number (needs `chosen_numbers`). Zero: the device \
+             chooses.";
     }
 }
 

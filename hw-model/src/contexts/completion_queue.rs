@@ -70,8 +70,8 @@ impl CompletionQueues {
         self.moderated = Timers::new(entries as usize);
     }
 
-    /// Creates a queue, with the number that software has chosen or with the one that was given back
-    /// last; returns its number.
+    /// Creates a queue, with the number that software has chosen or with the one that was given
+    /// back last; returns its number.
     pub fn create<H: Host>(
         &mut self,
         context: CqContext,

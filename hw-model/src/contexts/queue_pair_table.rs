@@ -83,8 +83,9 @@ impl QueuePairs {
         self.slots.len()
     }
 
-    /// Creates a queue pair in RESET, with the QPN that software has chosen. If it has not, the index
-    /// that was free for longest is taken, so that late packets for an old queue pair find none.
+    /// Creates a queue pair in RESET, with the QPN that software has chosen. If it has not, the
+    /// index that was free for longest is taken, so that late packets for an old queue pair find
+    /// none.
     pub fn create<H: Host>(
         &mut self,
         context: QpContext,

@@ -100,8 +100,8 @@ impl SharedReceiveQueues {
         self.free = FreeNumbers::new(1..entries, 1..entries);
     }
 
-    /// Creates a queue, with the number that software has chosen or with the one that was given back
-    /// last; returns its number.
+    /// Creates a queue, with the number that software has chosen or with the one that was given
+    /// back last; returns its number.
     pub fn create<H: Host>(
         &mut self,
         context: &SrqContext,

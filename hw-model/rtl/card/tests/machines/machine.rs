@@ -3,7 +3,7 @@
 use ferroce_model::{Doorbell, NicConfig};
 use ferroce_spec::command::{
     ANY_STATE, CommandCompletion, CommandEntry, CommandOpcode, CommandStatus, ContextTables,
-    DeviceCapabilities, ModifyQp, QpAttributeMask, input_size, output_size,
+    DeviceCapabilities, ModifyQp, NewNumber, QpAttributeMask, input_size, output_size,
 };
 use ferroce_spec::context::{
     AccessRights, AddressEntry, EqContext, MemoryEntry, MemoryEntryWord, QpContext, QpStateCode,
@@ -48,9 +48,9 @@ pub const PAGE: u64 = 4096;
 pub const PAGES: u64 = place::DATA_SIZE / PAGE;
 const LOG_COMMANDS: u32 = 2;
 const LOG_EQES: u32 = 7;
-const LOG_QPS: u8 = 5;
-const LOG_CQS: u8 = 4;
-const LOG_MRS: u8 = 6;
+pub const LOG_QPS: u8 = 5;
+pub const LOG_CQS: u8 = 4;
+pub const LOG_MRS: u8 = 6;
 const LOG_MTTS: u8 = 8;
 /// Calls of `advance` until a command has ended, at most.
 pub const COMMAND_CALLS_MAX: usize = 64;
@@ -75,8 +75,12 @@ pub struct Machine {
     pub now: Instant,
     pub mac: [u8; 6],
     pub gid: Gid,
+    /// QPN of the first entry of the QP context table.
+    pub qpn_base: u32,
     commands: u32,
     events: u32,
+    /// Keys that were chosen.
+    keys: u32,
 }
 
 impl Machine {
@@ -92,8 +96,10 @@ impl Machine {
             now: Instant::from_us(1),
             mac,
             gid,
+            qpn_base: 0,
             commands: 0,
             events: 0,
+            keys: 0,
         };
         machine.host.writable = vec![
             place::COMMANDS..place::INPUT,
@@ -117,7 +123,7 @@ impl Machine {
     /// Resets the function and brings it up again.
     pub fn bring_up(&mut self) {
         self.reset();
-        (self.commands, self.events) = (0, 0);
+        (self.commands, self.events, self.keys) = (0, 0, 0);
         self.host.bytes_mut(place::COMMANDS..place::INPUT).fill(0);
         self.host.bytes_mut(place::EQ..place::EQ + 0x1000).fill(0);
         self.device
@@ -129,6 +135,8 @@ impl Machine {
         self.device.write32(offset::control, enable.bits());
         self.expect(CommandOpcode::QUERY_DEVICE, 0, &[0u8; 0]);
         let capabilities: DeviceCapabilities = self.host.load(place::OUTPUT);
+        assert!(capabilities.features.chosen_numbers());
+        self.qpn_base = capabilities.qpn_base;
         let tables = ContextTables {
             qpc_base: place::QPC,
             cqc_base: place::CQC,
@@ -262,7 +270,9 @@ impl Machine {
             first_page_offset: if plan.is_direct { 0 } else { in_page },
             ..MemoryEntry::default()
         };
-        self.expect(CommandOpcode::CREATE_MR, 0, &entry) as u32
+        self.keys += 1;
+        let number = NewNumber::of(self.keys);
+        self.expect(CommandOpcode::CREATE_MR, number.bits(), &entry) as u32
     }
 
     /// Changes the state of a QP.

@@ -1,6 +1,6 @@
 //! Queue pairs and completion queues of a machine: rings, WQEs, CQEs.
 
-use ferroce_spec::command::{CommandOpcode, QpAttributeMask};
+use ferroce_spec::command::{CommandOpcode, NewNumber, QpAttributeMask};
 use ferroce_spec::context::{
     AccessRights, CqContext, PathMtuCode, QpContext, QpShape, QpStateCode, RetryAttributes,
     ServiceCode,
@@ -20,6 +20,11 @@ use super::machine::{Machine, place};
 pub const QP_SLOTS: u32 = 8;
 /// First slot of CQs.
 pub const CQ_SLOTS: u32 = 40;
+
+/// Numbers that software chooses, the same on all functions: entries 0 and 1 of the QP context
+/// table are reserved on some.
+const FIRST_INDEX: u32 = 2;
+const FIRST_CQN: u32 = 0;
 
 /// What a QP is created and connected with.
 #[derive(Debug, Clone, Copy)]
@@ -143,8 +148,9 @@ impl Machine {
             doorbell_slot: CQ_SLOTS + number,
             ..CqContext::default()
         };
+        let chosen = NewNumber::of(FIRST_CQN + number);
         TestCq {
-            cqn: self.expect(CommandOpcode::CREATE_CQ, 0, &context) as u32,
+            cqn: self.expect(CommandOpcode::CREATE_CQ, chosen.bits(), &context) as u32,
             number,
             log_size,
             consumer: 0,
@@ -190,7 +196,8 @@ impl Machine {
             receive_doorbell_slot: qp.send_slot() + 1,
             ..QpContext::default()
         };
-        qp.qpn = self.expect(CommandOpcode::CREATE_QP, 0, &context) as u32;
+        let chosen = NewNumber::of(self.qpn_base + FIRST_INDEX + number);
+        qp.qpn = self.expect(CommandOpcode::CREATE_QP, chosen.bits(), &context) as u32;
         qp
     }
 
