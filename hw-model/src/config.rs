@@ -92,6 +92,13 @@ pub struct CacheShape {
 }
 
 impl CacheShape {
+    /// Entries for all queue pairs of the functional preset.
+    const ONE_WAY_OF_2_14: Self = Self {
+        log_sets: 14,
+        ways: 1,
+        mshrs: 1,
+    };
+
     /// Entries in the whole cache.
     pub const fn entries(&self) -> usize {
         (self.ways as usize) << self.log_sets
@@ -245,11 +252,7 @@ impl NicConfig {
                 mshrs: u8::MAX,
             },
             // All on the chip.
-            responder_cache: CacheShape {
-                log_sets: 14,
-                ways: 1,
-                mshrs: 1,
-            },
+            responder_cache: CacheShape::ONE_WAY_OF_2_14,
             quantum_packets: 16,
             fetch_blocks: 16,
             fetch_slots: 1,

@@ -1,7 +1,8 @@
 //! State of objects that software has created, cached from its tables in host memory.
 //!
 //! - [`queue_pair_table`], [`queue_pair`], [`work_queue`], `pushed_wqes`, [`path`]: QPC.
-//!   [`responder_resources`]: READs and atomics of peers. [`shared_receive_queue`]: SRQC. [`completion_queue`], [`completion_resize`]: CQC.
+//!   [`responder_resources`]: READs and atomics of peers. [`shared_receive_queue`]: SRQC.
+//!   [`completion_queue`], [`completion_resize`]: CQC.
 //! - [`timers`]: retransmission timers. [`wqe_records`]: WQEs of READs and atomics in flight.
 
 pub mod completion_queue;

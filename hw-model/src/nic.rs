@@ -1,5 +1,7 @@
 //! One NIC function: its time and counters, and the calls from outside.
 
+mod usage;
+
 use ferroce_spec::register::FatalSyndrome;
 use ferroce_units::{Duration, Instant};
 

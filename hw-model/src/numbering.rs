@@ -66,7 +66,7 @@ impl FreeNumbers {
         self.numbers.push_back(number);
     }
 
-    /// How many are free.
+    /// Returns the numbers that are free.
     pub fn count(&self) -> usize {
         self.numbers.len()
     }

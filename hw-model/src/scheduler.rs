@@ -28,8 +28,8 @@ impl Scheduler {
     }
 
     /// Returns the processing unit to which the queue pair at `index` is pinned: neighbours to
-    /// different ones, and those at equal distances, as the queue pairs of different threads are, in
-    /// no pattern.
+    /// different ones; those at equal distances, as the queue pairs of different threads are, in no
+    /// pattern.
     #[inline]
     pub fn unit_of(&self, index: u32) -> usize {
         let units = self.active.len();

@@ -5,12 +5,7 @@
 //! each held until something else is done: tags, registers for misses. All of it is also held when
 //! items wait for a slower part behind it, so that a pool limits the rate only if no server does.
 
-use ferroce_units::{Duration, Instant};
-
-use crate::blocks::Blocks;
-use crate::nic::Nic;
-use crate::ports::port::Port;
-use crate::time::timing::{Stage, Timing};
+use ferroce_units::Duration;
 
 /// WQE fetches that are under way: at most one of each queue pair.
 pub const FETCHES: &str = "fetches";
@@ -85,53 +80,5 @@ impl Usage {
     /// A pool of which so much was in use as if all of it had been for `busy`.
     pub(crate) const fn whole_pool(name: &'static str, busy: Duration) -> Self {
         Self::pool(name, (1, busy))
-    }
-}
-
-/// Returns the name of a block, and its processing unit. `MacReceive` is the depacketizer, which
-/// keeps the time of both: the wire has spread what the MAC receives.
-const fn name(stage: Stage) -> (&'static str, Option<u8>) {
-    match stage {
-        Stage::Doorbell => ("doorbell", None),
-        Stage::Fetch => ("fetch", None),
-        Stage::Transmit(unit) => ("transmit", Some(unit)),
-        Stage::Packetize => ("packetizer", None),
-        Stage::MacTransmit => ("mac_transmit", None),
-        Stage::MacReceive => ("depacketizer", None),
-        Stage::Receive(unit) => ("receive", Some(unit)),
-        Stage::Completion => ("completion", None),
-        Stage::Event => ("event", None),
-    }
-}
-
-impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
-    /// Returns the use of the card's parts up to `now`: blocks in the way of the data, then pools.
-    pub fn usage(&self, now: Instant) -> Vec<Usage> {
-        let mut parts = Vec::new();
-        self.timing().visit_busy(&mut |stage, busy| {
-            let (name, unit) = name(stage);
-            parts.push(Usage {
-                unit,
-                ..Usage::server(name, busy)
-            });
-        });
-        let blocks = &self.blocks;
-        let (atomics, address) = blocks.translation.atomics_usage();
-        parts.push(Usage::server("atomic_address", address));
-        let (mpt, mtt) = blocks.translation.miss_registers();
-        let contexts = &blocks.contexts;
-        parts.extend([
-            Usage::pool(FETCHES, blocks.transmit.fetch_usage()),
-            Usage::pool("atomic_units", atomics),
-            Usage::pool("qpc_mshrs", contexts.qps.miss_registers()),
-            Usage::pool("cqc_mshrs", contexts.cqs.miss_registers()),
-            Usage::pool("srqc_mshrs", contexts.srqs.miss_registers()),
-            Usage::pool("responder_mshrs", contexts.responder.miss_registers()),
-            Usage::pool("mpt_mshrs", mpt),
-            Usage::pool("mtt_mshrs", mtt),
-            Usage::pool("wqe_mshrs", contexts.wqe_records.miss_registers()),
-            Usage::pool("egress_packets", blocks.mac.egress_usage(now)),
-        ]);
-        parts
     }
 }

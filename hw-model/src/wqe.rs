@@ -14,7 +14,6 @@ use ferroce_transport::{
 use ferroce_wire::{Immediate, QKey, Qpn, RKey};
 use zerocopy::FromBytes;
 
-use crate::contexts::wqe_records::WqeRecord;
 use crate::wqe::scatter_list::ScatterList;
 
 /// Where the payload of a send WQE lies.
@@ -71,6 +70,18 @@ impl InlinePayload {
             InlinePayload::Long(bytes) => bytes,
         }
     }
+}
+
+/// Where the WQE of a request is when its response comes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum WqeRecord {
+    /// No response needs it.
+    #[default]
+    Unneeded,
+    /// It is on the chip.
+    Kept,
+    /// It has to be read again.
+    Missing,
 }
 
 /// A send WQE on the chip, from fetch to retirement.

@@ -177,7 +177,7 @@ fn the_card_chooses_among_the_others() {
     }
 }
 
-/// Goal: a create that fails takes no number, and the fault of its input is the one that is told.
+/// Goal: a create that fails takes no number, and returns the fault of its input.
 #[test]
 fn a_create_that_fails_leaves_the_number_free() {
     let mut machine = machine();

@@ -53,7 +53,7 @@ impl Bench {
         self.newest = FIRST - 1;
     }
 
-    /// What a search has to find.
+    /// Returns what a search has to find.
     fn expected(&self, chosen: Option<u32>) -> Result<u32, CommandStatus> {
         let table = FIRST..self.capacity;
         match chosen {

@@ -123,7 +123,7 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
             return Err(Failure::parameter(*offset));
         }
         let has_private_area = tables.private_base != 0;
-        if !has_private_area && tables.log_qps > resident_qps(&self.config) {
+        if !has_private_area && tables.log_qps > resident_qps(self.config) {
             let offset = core::mem::offset_of!(ContextTables, private_base);
             return Err(Failure::parameter(offset));
         }

@@ -8,11 +8,10 @@ use ferroce_units::Instant;
 use zerocopy::IntoBytes;
 
 use crate::contexts::pushed_wqes::PushedWqes;
-use crate::contexts::wqe_records::WqeRecord;
 use crate::dma::Dma;
 use crate::ports::host::{DmaError, Host};
 use crate::wqe::scatter_list::ScatterList;
-use crate::wqe::{SendPayload, SendWqe};
+use crate::wqe::{SendPayload, SendWqe, WqeRecord};
 
 /// Returns true if `producer` may follow the producer index `last` in a ring of `1 << log_size`
 /// entries whose next entry to take is `consumer`. Indices are free-running.

@@ -1,30 +1,18 @@
 //! WQEs of READs and atomics that stay on the chip until their response has come.
 //!
-//! A WRITE or SEND is complete when it is acknowledged: the queue pair knows its index and its CQ. A
-//! response needs the scatter list, and so the WQE. A card has room for so many; a request that finds
-//! none reads its WQE again when the response comes.
+//! A WRITE or SEND is complete when it is acknowledged: the queue pair knows its index and its CQ.
+//! A response needs the scatter list, and so the WQE. A card has room for so many; a request that
+//! finds none reads its WQE again when the response comes.
 
 use ferroce_spec::counter::Counter;
 use ferroce_spec::wqe::BLOCK_SIZE;
-
 use ferroce_units::Duration;
 
 use crate::config::WqeCacheShape;
 use crate::dma::Dma;
 use crate::ports::host::Host;
 use crate::time::registers::Registers;
-
-/// Where the WQE of a request is when its response comes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum WqeRecord {
-    /// No response needs it.
-    #[default]
-    Unneeded,
-    /// It is on the chip.
-    Kept,
-    /// It has to be read again.
-    Missing,
-}
+use crate::wqe::WqeRecord;
 
 /// The room for WQEs of READs and atomics.
 #[derive(Debug)]

@@ -147,7 +147,7 @@ mod tests {
             let (start, units, shortage) = pool.take(now, ONE);
             assert_eq!(start, Instant::from_ns(100 * turn));
             assert_eq!(shortage.is_some(), turn > 0);
-            pool.give_back(start + ferroce_units::Duration::from_ns(100), units);
+            pool.give_back(start + Duration::from_ns(100), units);
         }
         assert_eq!(pool.in_use(Instant::from_ns(450)).headers, 2);
         assert_eq!(pool.in_use(Instant::from_us(1)).headers, 1);

@@ -141,7 +141,7 @@ section! {
         push_blocks: u32, "blocks", Range::Between(0.0, 64.0);
         /// Several CQEs may share one 64-byte write. Not modelled yet: no effect.
         cqe_compression: bool, "", range::FLAG;
-        /// How long an atomic keeps its address behind the read of host memory: execution and write.
+        /// How long an atomic keeps its address behind its read of host memory, until its write.
         atomic_cycles: u32, "cycles", range::CYCLES;
         /// Atomics on different addresses that may wait for host memory at once.
         atomic_units: u32, "atomics", range::SOME;

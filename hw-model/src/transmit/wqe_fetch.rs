@@ -12,7 +12,7 @@ use ferroce_wire::Qpn;
 use crate::contexts::pushed_wqes::NextWqes;
 use crate::contexts::queue_pair::QueuePair;
 use crate::contexts::queue_pair_table::QueuePairs;
-use crate::contexts::wqe_records::{WqeRecord, WqeRecords};
+use crate::contexts::wqe_records::WqeRecords;
 use crate::counters::Counters;
 use crate::dma::Dma;
 use crate::limits::MAX_GIDS;
@@ -20,7 +20,7 @@ use crate::ports::host::Host;
 use crate::time::edge::Edge;
 use crate::time::timing::{Stage, Timing, Work};
 use crate::transmit::datagram;
-use crate::wqe::{SendPayload, SendWqe, WqeError, block_count, decode};
+use crate::wqe::{SendPayload, SendWqe, WqeError, WqeRecord, block_count, decode};
 
 /// A fetch that is under way.
 #[derive(Debug)]

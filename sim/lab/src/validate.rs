@@ -4,12 +4,13 @@
 //!   table of all plans. [`measure`]: executes them. [`outcome`]: target beside model;
 //!   [`listing`]: as a table; [`tally`]: how many pass.
 //! - [`blind`]: targets and tables from a folder that is not part of the project.
-//! - [`perturb`]: which targets depend on a single value.
+//! - [`perturb`]: which targets depend on a single value; [`changes`]: how it is moved.
 //! - [`basis`]: what a target is to the model: predicted, fitted or identity.
 //! - [`datagram_echo`]: frames between two MACs, for the targets of the FPGA card.
 
 pub mod basis;
 pub mod blind;
+pub mod changes;
 pub mod datagram_echo;
 pub mod experiments;
 pub mod listing;

@@ -1,16 +1,14 @@
 //! `ferroce compare`: measured tables beside the model.
 
-use std::fs;
-
 use ferroce_lab::calibrate::{self, Calibration};
 use ferroce_lab::reference::comparison::{self, Comparison, Line};
 use ferroce_lab::reference::experiment::Harness;
-use ferroce_lab::reference::{self, Table, builtin, pairs};
+use ferroce_lab::reference::{Table, builtin, pairs};
 use ferroce_lab::report::json_text;
 use ferroce_lab::validate::parallel;
 use ferroce_model::preset::Preset;
 
-use super::perf::calibration::table_of_file;
+use super::measured::{table_of_file, tables_of_file};
 
 /// The value of `--calibrate-host` for the tables that are compared.
 const MEASURED: &str = "measured";
@@ -135,13 +133,6 @@ impl Compare {
         }
         Ok(tables)
     }
-}
-
-/// Reads measured tables.
-pub(super) fn tables_of_file(file: &str) -> Result<Vec<Table>, String> {
-    let text = fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
-    let name = file.rsplit('/').next().unwrap_or(file);
-    reference::parse(name, &text).map_err(|error| format!("{file}: {error}"))
 }
 
 /// Prints the errors of every table that is compared, and why others are not.

@@ -9,6 +9,7 @@ mod devices;
 mod faults;
 mod inject;
 mod library;
+mod measured;
 mod perf;
 mod perftest;
 mod preset;

@@ -11,7 +11,7 @@ use ferroce_lab::reference::experiment::{self, Harness, Simulator};
 use ferroce_lab::reference::{Table, Verb, builtin, comparison};
 use ferroce_model::preset::Preset;
 
-use super::compare::tables_of_file;
+use super::measured::tables_of_file;
 use super::perf::{ONE_SIZE, Output, Perf, alone};
 use super::{EXIT_FAILURE, report_error};
 

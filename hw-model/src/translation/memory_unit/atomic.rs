@@ -18,7 +18,7 @@ use crate::translation::protection::ProtectionFault;
 /// which are under way at once seldom share a lock: a card compares addresses.
 const LOCKS: usize = 4096;
 
-/// An atomic that was carried out.
+/// An atomic that was executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Executed {
     /// What was in memory before. The flow has it before `until`.

@@ -15,7 +15,13 @@ use crate::perf::spec::PageSize;
 /// The part of a buffer through which the addresses of small messages cycle, and the unit in which
 /// they advance (`cycle_buffer`, `cache_line_size` of perftest).
 const CYCLE: u64 = 4096;
-const LINE: u64 = 64;
+pub(super) const LINE: u64 = 64;
+/// Page of a host.
+pub(super) const PAGE: u64 = 4096;
+/// Target region of a host in a `Batch`.
+pub(super) const BATCH_REGION: u64 = 1 << 30;
+/// Target region of a thread in a `Window`.
+pub(super) const WINDOW_REGION: u64 = 2 << 20;
 /// Bytes before a datagram's payload: room for the GRH.
 pub const GRH: u64 = 40;
 

@@ -19,17 +19,14 @@ use crate::perf::error::Error;
 use crate::perf::lock::SpinLock;
 use crate::perf::plan::Plan;
 use crate::perf::queue::Queue;
-use crate::perf::region::{Region, RemoteRegion, buffer_bytes};
+use crate::perf::region::{
+    BATCH_REGION, LINE, PAGE, Region, RemoteRegion, WINDOW_REGION, buffer_bytes,
+};
 use crate::perf::side::{Endpoint, Side, queue_pair};
 use crate::perf::spec::{PerfSpec, Service, Topology, Workload};
 
-/// Target regions of `Batch` (of a host) and `Window` (of a thread).
-pub(super) const BATCH_REGION: u64 = 1 << 30;
-pub(super) const WINDOW_REGION: u64 = 2 << 20;
 /// Local buffers of a thread of `Batch`, of a line or a message each.
 const BATCH_BUFFERS: u64 = 64;
-pub(super) const LINE: u64 = 64;
-pub(super) const PAGE: u64 = 4096;
 /// Streams of random numbers: PSNs here, then one for each thread.
 const PSN_STREAM: u64 = 0;
 /// PSNs have 24 bits.

@@ -1,10 +1,12 @@
 //! Executes plans.
 
 use ferroce_model::pcie::{Parameters, bench};
-use ferroce_model::preset::{Origin, Preset};
+use ferroce_model::preset::Preset;
 
+use super::changes::Changes;
+use super::datagram_echo;
 use super::plan::{Access, Figure, Perf, Run, Slot, Statistic};
-use super::{datagram_echo, perturb};
+
 use crate::perf::{PerfResult, PerfSpec};
 use crate::reference::experiment::{self, Simulator};
 use crate::reference::{BandwidthRow, LatencyRow, Rows};
@@ -38,39 +40,6 @@ pub fn figure(simulator: &dyn Simulator, run: &Run, changes: &Changes) -> Result
         Run::Faulty(link, figure) => faulty_link::figure(&changed, link, *figure)?,
         Run::Resends(resends, figure) => resends::figure(resends, *figure)?,
     })
-}
-
-/// A value that is moved to its neighbour.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Move {
-    /// The parameter.
-    pub key: String,
-    /// To a larger value.
-    pub up: bool,
-}
-
-/// Values of a preset that are moved.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changes(pub Vec<Move>);
-
-impl Changes {
-    /// Changes `preset`. What an experiment has set itself stays, and what has no neighbour.
-    fn apply(&self, preset: &mut Preset) -> Result<(), String> {
-        for Move { key, up } in &self.0 {
-            let mut parameters = preset.parameters();
-            let own = parameters.find(|own| own.key == *key && own.origin != Origin::User);
-            let value = own.and_then(|own| perturb::moved(&own, *up));
-            drop(parameters);
-            if let Some(value) = value {
-                let changed = preset.set(key, &value.to_string());
-                changed.map_err(|error| error.to_string())?;
-            }
-        }
-        match self.0.is_empty() {
-            true => Ok(()),
-            false => preset.check().map_err(|error| error.to_string()),
-        }
-    }
 }
 
 /// A simulator that changes the preset of each experiment.

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::basis::{Basis, Excuse, Kind};
-use super::measure::{self, Changes};
+use super::changes::Changes;
+use super::measure;
 use super::plan::{Expected, Point};
 use super::{experiments, target::Target};
 use crate::number_text::short;

@@ -19,18 +19,16 @@ pub mod listing;
 
 use std::collections::BTreeSet;
 
-use ferroce_model::preset::{Origin, Parameter, Preset, Range, Value};
+use ferroce_model::preset::{Origin, Parameter, Preset, Value};
 
 use super::basis::Kind;
-use super::measure::{self, Changes, Move};
+use super::changes::{Changes, Move, moved};
+use super::measure;
 use super::outcome::{self, Checked};
 use super::plan::{Plan, Run};
 use super::{experiments, parallel, target};
 use crate::cache::Cache;
 use crate::reference::experiment::Simulator;
-
-/// What a value is multiplied by on its way up, less one.
-const SHARE: f64 = 0.1;
 
 /// Parameters, or sections, of what no target uses: interrupts, RDMA CM, sizes of tables.
 const UNUSED: &[&str] = &[
@@ -45,25 +43,6 @@ const UNUSED: &[&str] = &[
 
 /// Sections that are moved for targets on lossy links.
 const LOSSY: &[&str] = &["link.", "mac.", "transport."];
-
-/// Returns the value of `parameter` moved up or down; none if there is no permitted neighbour.
-pub fn moved(parameter: &Parameter<'_>, up: bool) -> Option<Value> {
-    let range = parameter.declaration.range;
-    let value = match (parameter.value, range) {
-        (_, Range::OneOf(_) | Range::PowerOfTwo(..)) | (Value::Flag(_), _) => return None,
-        (Value::Real(0.0), _) => return None,
-        (Value::Real(real), _) if up => Value::Real(real * (1.0 + SHARE)),
-        (Value::Real(real), _) => Value::Real(real * (1.0 - SHARE)),
-        (Value::Count(count), _) => {
-            let step = ((f64::from(count) * SHARE).round() as u32).max(1);
-            Value::Count(match up {
-                true => count.checked_add(step)?,
-                false => count.checked_sub(step)?,
-            })
-        }
-    };
-    range.contains(value).then_some(value)
-}
 
 /// Follows the work.
 pub trait Listener: Sync {

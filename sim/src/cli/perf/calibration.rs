@@ -6,11 +6,10 @@ use ferroce_lab::calibrate::{self, Calibration};
 use ferroce_lab::perf::PerfRow;
 use ferroce_lab::perf::sweep::Job;
 use ferroce_lab::perf::utilisation::THREAD;
-use ferroce_lab::reference::Table;
 use ferroce_lab::reference::experiment::Harness;
 use ferroce_model::preset::Preset;
 
-use super::super::compare::tables_of_file;
+use super::super::measured::table_of_file;
 
 /// Fits the hosts of `jobs` to a measured file; returns what was found for each preset.
 pub fn calibrate(jobs: &mut [Job], file: Option<&str>) -> Result<Vec<Calibration>, String> {
@@ -33,13 +32,6 @@ pub fn calibrate(jobs: &mut [Job], file: Option<&str>) -> Result<Vec<Calibration
         found.push(calibration);
     }
     Ok(found)
-}
-
-/// Returns the table of a file that says what a post costs: the first of a bandwidth.
-pub fn table_of_file(file: &str) -> Result<Table, String> {
-    let mut tables = tables_of_file(file)?;
-    let place = tables.iter().position(|table| !table.is_latency());
-    Ok(tables.swap_remove(place.unwrap_or_default()))
 }
 
 /// Returns a warning if the cost of a post is a guess, and limits one of `rows`.

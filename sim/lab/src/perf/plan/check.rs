@@ -4,7 +4,7 @@ use ferroce_spec::wqe::MAX_DATA_SEGMENTS;
 
 use crate::perf::error::Error;
 use crate::perf::plan::{SEND_DEPTH, is_atomic, mtu};
-use crate::perf::setup::{BATCH_REGION, LINE, PAGE, WINDOW_REGION};
+use crate::perf::region::{BATCH_REGION, LINE, PAGE, WINDOW_REGION};
 use crate::perf::spec::{
     Iterations, Operation, PerfSpec, Service, Sharing, Test, Topology, Workload,
 };

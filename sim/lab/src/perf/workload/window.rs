@@ -3,12 +3,10 @@
 //! another host and a random line of a thread's region there.
 
 use crate::perf::error::Error;
+use crate::perf::region::LINE;
 use crate::perf::side::Message;
 use crate::perf::workload::batch::Goal;
 use crate::perf::workload::{Job, note_failure};
-
-/// Alignment of messages.
-const LINE: u64 = 64;
 
 /// Works until the goal is reached.
 ///
