@@ -156,9 +156,11 @@ pub(crate) fn command(
     let status = completion.status();
     let name = Value::Code(opcode.0.into(), opcode.name());
     let argument = match object_of(opcode) {
-        Some(object) if !creates(opcode) => {
-            Field::new(object, Value::Number(entry.argument), Class::Number)
+        // The number that software chooses, if the card lets it: the result has it.
+        _ if creates(opcode) => {
+            Field::new("argument", Value::Number(entry.argument), Class::Detail)
         }
+        Some(object) => Field::new(object, Value::Number(entry.argument), Class::Number),
         _ => Field::exact("argument", entry.argument),
     };
     let mut fields = vec![
