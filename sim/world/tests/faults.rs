@@ -96,8 +96,9 @@ fn fast_forward_stops_before_each_fault() {
             difference < every_ps / ACCURACY,
             "{faults}: {some_ps}, not {every_ps}"
         );
+        // Bursts leave few steady stretches.
         assert!(
-            some.events < every.events / 2,
+            some.events * 5 < every.events * 3,
             "{faults}: {} of {} events",
             some.events,
             every.events
