@@ -34,11 +34,19 @@ use clap::{Parser, Subcommand};
 /// Exit code of a failure of this command, as in env(1) and timeout(1).
 const EXIT_FAILURE: u8 = 125;
 
+/// Version of the command, and revision of its sources.
+const VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    " (",
+    env!("FERROCE_REVISION"),
+    ")"
+);
+
 /// An RDMA NIC without the hardware: runs unmodified RDMA programs on a model of a card.
 #[derive(Debug, Parser)]
 #[command(
     name = "ferroce",
-    version,
+    version = VERSION,
     after_help = "\
 Two terminals, one machine, no RDMA hardware, no root:
   ferroce run -- ib_write_bw                  the server
