@@ -3,12 +3,14 @@
 mod bind;
 mod cm;
 mod compare;
+mod completions;
 mod counters;
 mod device;
 mod devices;
 mod faults;
 mod inject;
 mod library;
+mod man;
 mod perf;
 mod perftest;
 mod preset;
@@ -29,7 +31,7 @@ mod world;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Exit code of a failure of this command, as in env(1) and timeout(1).
 const EXIT_FAILURE: u8 = 125;
@@ -113,6 +115,8 @@ enum Command {
     Wire(wire::Wire),
     #[command(subcommand)]
     Trace(trace::Trace),
+    Completions(completions::Completions),
+    Man(man::Man),
 }
 
 impl Cli {
@@ -140,6 +144,8 @@ impl Cli {
             Command::Preset(preset) => or_complain(preset.execute()),
             Command::Wire(wire) => wire.execute(),
             Command::Trace(trace) => trace.execute(),
+            Command::Completions(completions) => completions.execute(Self::command()),
+            Command::Man(man) => or_complain(man.execute(Self::command())),
         }
     }
 }

@@ -1,5 +1,6 @@
-//! What users get: the version of the command.
+//! What users get: version, man pages and completions.
 
+mod documents;
 mod version;
 
 use std::path::{Path, PathBuf};
@@ -10,6 +11,18 @@ use ferroce_tests::Scratch;
 /// Returns a path of the project.
 fn project(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+}
+
+/// Returns true if a program is there; otherwise says what is not tested.
+fn is_here(program: &str, what: &str) -> bool {
+    let found = Command::new("sh")
+        .args(["-c", "command -v \"$1\"", "sh", program])
+        .output()
+        .is_ok_and(|output| output.status.success());
+    if !found {
+        eprintln!("SKIPPED: {what}: no {program} here");
+    }
+    found
 }
 
 /// Runs a command to its end; fails the test unless it succeeds. Returns its output.
