@@ -1,16 +1,32 @@
-//! What users get: version, man pages and completions.
+//! What users get: version, man pages, completions, installation and packages.
 
 mod documents;
+mod files;
+mod install;
 mod version;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ferroce_tests::Scratch;
+use ferroce_tests::{Scratch, ferroce};
 
 /// Returns a path of the project.
 fn project(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+}
+
+/// Returns a script of `packaging/`.
+fn packaging(script: &str) -> Command {
+    Command::new(project("packaging").join(script))
+}
+
+/// Returns the folder of the build, as `target/release`.
+fn release() -> PathBuf {
+    let command = ferroce();
+    command
+        .parent()
+        .expect("a command is in a folder")
+        .to_owned()
 }
 
 /// Returns true if a program is there; otherwise says what is not tested.
