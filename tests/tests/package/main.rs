@@ -1,9 +1,10 @@
-//! What users get: version, man pages, completions, installation and packages.
+//! What users get: version, man pages, completions, installation, packages, and CI files.
 
 mod documents;
 mod files;
 mod install;
 mod version;
+mod workflows;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
