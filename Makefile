@@ -26,7 +26,9 @@
 #   make rtl-lint, rtl-synth, rtl-formal, rtl-cover, rtl-mutants   warnings; LUTs, flip-flops and block
 #                 RAM and how they change; proofs; lines that the tests reach; whether the
 #                 tests find one-line faults
-#   make install PREFIX=/usr/local
+#   make install PREFIX=/usr/local      stripped, with man pages and completions; DESTDIR=… below a folder
+#   make uninstall  removes what `make install` with the same PREFIX has put there
+#   make package    a tarball and a Debian package in target/package; the same build gives the same bytes
 #
 # Packages that are missing, Rust among them, are installed through apt-get (as root or with sudo), and
 # named. .ci/cargo finds a toolchain that is new enough; CARGO=… names another.
@@ -43,13 +45,14 @@ BUILD_PACKAGES := gcc libc6-dev ca-certificates
 DEMO_PACKAGES := perftest
 BENCH_PACKAGES := perftest libibverbs-dev rdmacm-utils
 TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils tshark binutils iproute2 valgrind \
-	rdmacm-utils librdmacm1 librdmacm-dev qperf fio libfabric-bin
+	rdmacm-utils librdmacm1 librdmacm-dev qperf fio libfabric-bin \
+	bash zsh fish groff-base shellcheck python3-yaml
 
 # The conformance suite's files that `make test` runs a second time, over a socket: all but the long
 # one. `make soak` runs that, too.
 VFIO_USER_TESTS := $(filter-out random,$(basename $(notdir $(wildcard tests/client/tests/*.rs))))
 
-.PHONY: all build demo check test soak fuzz fuzz-build loom asan tsan miri bench qemu-vfio qemu-roce qemu-rtl install packages clean \
+.PHONY: all build demo check test soak fuzz fuzz-build loom asan tsan miri bench qemu-vfio qemu-roce qemu-rtl install uninstall package packages clean \
 	demo-rtl rtl rtl-programs rtl-test rtl-lint rtl-synth rtl-formal rtl-cover rtl-mutants
 
 all: build
@@ -190,10 +193,16 @@ rtl-mutants:
 	@CARGO=$(CURDIR)/.ci/cargo $(RTL)/mutants/run $(MUTANTS)
 
 install: build
-	install -D -m 755 $(RELEASE)/ferroce $(DESTDIR)$(PREFIX)/bin/ferroce
-	install -D -m 755 $(LIBRARY) $(DESTDIR)$(PREFIX)/lib/ferroce/libibverbs.so.1
-	ln -sf libibverbs.so.1 $(DESTDIR)$(PREFIX)/lib/ferroce/libibverbs.so
-	install -D -m 755 $(RELEASE)/lib/libferroce_time.so $(DESTDIR)$(PREFIX)/lib/ferroce/libferroce_time.so
+	@DESTDIR="$(DESTDIR)" packaging/install $(RELEASE) "$(PREFIX)"
+
+# What `make install` with the same PREFIX and DESTDIR has put there, and nothing else.
+uninstall:
+	@DESTDIR="$(DESTDIR)" packaging/uninstall "$(PREFIX)"
+
+# A tarball and a Debian package in target/package.
+package: build
+	@.ci/install-packages binutils dpkg tar gzip xz-utils
+	@packaging/package $(RELEASE) $(CURDIR)/target/package
 
 clean:
 	$(CARGO) clean

@@ -26,9 +26,17 @@ use clap::{Parser, Subcommand};
 /// Exit code of a failure of this command, as in env(1) and timeout(1).
 const EXIT_FAILURE: u8 = 125;
 
+/// Version of the command, and revision of its sources.
+const VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    " (",
+    env!("FERROCE_REVISION"),
+    ")"
+);
+
 /// The commands of `ferroce` with the card in SystemVerilog, Verilated, in place of the model.
 #[derive(Debug, Parser)]
-#[command(name = "ferroce-rtl", version)]
+#[command(name = "ferroce-rtl", version = VERSION)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -3,12 +3,14 @@
 mod bind;
 mod cm;
 mod compare;
+mod completions;
 mod counters;
 mod device;
 mod devices;
 mod faults;
 mod inject;
 mod library;
+mod man;
 mod measured;
 mod perf;
 mod perftest;
@@ -30,16 +32,24 @@ mod world;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Exit code of a failure of this command, as in env(1) and timeout(1).
 const EXIT_FAILURE: u8 = 125;
+
+/// Version of the command, and revision of its sources.
+const VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    " (",
+    env!("FERROCE_REVISION"),
+    ")"
+);
 
 /// An RDMA NIC without the hardware: runs unmodified RDMA programs on a model of a card.
 #[derive(Debug, Parser)]
 #[command(
     name = "ferroce",
-    version,
+    version = VERSION,
     after_help = "\
 Two terminals, one machine, no RDMA hardware, no root:
   ferroce run -- ib_write_bw                  the server
@@ -106,6 +116,8 @@ enum Command {
     Wire(wire::Wire),
     #[command(subcommand)]
     Trace(trace::Trace),
+    Completions(completions::Completions),
+    Man(man::Man),
 }
 
 impl Cli {
@@ -133,6 +145,8 @@ impl Cli {
             Command::Preset(preset) => or_complain(preset.execute()),
             Command::Wire(wire) => wire.execute(),
             Command::Trace(trace) => trace.execute(),
+            Command::Completions(completions) => completions.execute(Self::command()),
+            Command::Man(man) => or_complain(man.execute(Self::command())),
         }
     }
 }
