@@ -312,9 +312,9 @@ const PLANS: &[Plan] = plans! {
         Near(0, 5.0),
     )],
     "V22b": [
-        point("READ, 1 QP", Run::Perf(cx7(Read, 1), Goodput), Near(0, 10.0)),
-        point("READ, 2 QPs", Run::Perf(cx7(Read, 2), Goodput), Near(1, 10.0)),
-        point("WRITE, 1 QP", Run::Perf(cx7(Write, 1), Goodput), Near(2, 10.0)),
+        point("READ, 1 QP", Run::Perf(cx7(Read, 1), Goodput), Near(0, 20.0)),
+        point("READ, 2 QPs", Run::Perf(cx7(Read, 2), Goodput), Near(1, 20.0)),
+        point("WRITE, 1 QP", Run::Perf(cx7(Write, 1), Goodput), Near(2, 20.0)),
     ],
     "V23": [
         point("WRITE, 64 QPs", many_queue_pairs(Write, 64), Near(0, 25.0)),
