@@ -415,8 +415,6 @@ impl Pair {
             cqn,
             cqe,
             after: self.now,
-            wqe: None,
-            in_order: true,
         };
         let mut dma = Dma::new(&mut self.host, &mut self.counters, self.now);
         let event = self.model.write(&entry, self.now, &mut dma);
