@@ -4,7 +4,10 @@
 mod common;
 
 use common::objects::{LOG_SIZE, Request, TestQp};
-use common::{Machine, RECEIVE_SLOT, REGION_START, SEND_SLOT, cable, connected, run_both};
+use common::{
+    Machine, RECEIVE_SLOT, REGION_START, SEND_SLOT, cable, connected, context_tables, place,
+    run_both,
+};
 use ferroce_spec::command::{CommandOpcode, CommandStatus, QpAttributeMask};
 use ferroce_spec::context::{
     AccessRights, GSI_Q_KEY, PathMtuCode, QpContext, QpStateCode, RetryAttributes, ServiceCode,
@@ -353,4 +356,25 @@ fn unsignaled_requests_without_end_do_not_pile_up() {
         (CqeStatus(cqe.word.status()), cqe.wqe_index),
         (CqeStatus::SUCCESS, 500)
     );
+}
+
+/// Goal: a card that does not keep the responder resources of all queue pairs takes no tables
+/// without a private area, nor one that is not aligned; one with room for all needs none.
+#[test]
+fn a_small_card_needs_the_private_area() {
+    let mut small = Machine::with(1, cable().0, |config| {
+        config.responder_cache.log_sets = 4;
+    });
+    let mut large = Machine::new(2, cable().0);
+    let set = |machine: &mut Machine, private_base| {
+        machine.reset_and_enable();
+        let mut tables = context_tables();
+        tables.private_base = private_base;
+        machine.command(CommandOpcode::SET_CONTEXT_TABLES, 0, &tables)
+    };
+    let refused = Err(CommandStatus::BAD_PARAMETER);
+    assert_eq!(set(&mut small, 0), refused);
+    assert_eq!(set(&mut small, place::PRIVATE + 64), refused);
+    assert_eq!(set(&mut small, place::PRIVATE), Ok(0));
+    assert_eq!(set(&mut large, 0), Ok(0));
 }

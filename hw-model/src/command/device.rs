@@ -25,6 +25,8 @@ const FIRMWARE_VERSION: [u8; 16] = *b"0.1.0-model\0\0\0\0\0";
 const LOG_MAX_EQES: u8 = 18;
 /// Local ACK delay code: 4.096 us x 2^4 covers the ACK delay and a busy host.
 const LOCAL_ACK_DELAY: u8 = 4;
+/// Alignment of the private area of the queue pairs.
+const PRIVATE_ALIGNMENT: u64 = 4096;
 /// READs and atomics of one QP, in each direction.
 pub const MAX_RD_ATOMIC: u8 = 16;
 
@@ -122,8 +124,9 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
         if let Some((.., offset)) = sizes.iter().find(|(log, max, _)| log > max || *log < 2) {
             return Err(Failure::parameter(*offset));
         }
-        let has_private_area = tables.private_base != 0;
-        if !has_private_area && tables.log_qps > resident_qps(self.config) {
+        let needs_private_area = tables.log_qps > resident_qps(self.config);
+        let is_aligned = tables.private_base % PRIVATE_ALIGNMENT == 0;
+        if !is_aligned || needs_private_area && tables.private_base == 0 {
             let offset = core::mem::offset_of!(ContextTables, private_base);
             return Err(Failure::parameter(offset));
         }

@@ -327,6 +327,24 @@ pub const CQ_SLOT: u32 = 10;
 pub const LOG_TABLE: u8 = 8;
 const LOG_COMMANDS: u32 = 2;
 
+/// Returns tables in the memory of a test, with a private area.
+pub fn context_tables() -> ContextTables {
+    ContextTables {
+        qpc_base: place::QPC,
+        cqc_base: place::CQC,
+        srqc_base: place::SRQC,
+        mpt_base: place::MPT,
+        mtt_base: place::MTT,
+        private_base: place::PRIVATE,
+        log_qps: LOG_TABLE,
+        log_cqs: LOG_TABLE,
+        log_srqs: LOG_TABLE,
+        log_mrs: LOG_TABLE,
+        log_mtts: 12,
+        ..ContextTables::default()
+    }
+}
+
 /// A machine: NIC, memory, one end of a cable, and the state of its software.
 pub struct Machine<T: Timing = Functional> {
     pub nic: Nic<Cable, T, TestBlocks>,
@@ -442,32 +460,8 @@ impl<T: Timing> Machine<T> {
     }
 
     fn bring_up(&mut self) {
-        let mut reset = Control::default();
-        reset.set_reset(true);
-        self.nic.write32(offset::control, reset.bits());
-        self.run(1);
-        self.nic
-            .write64(offset::command_queue_base, place::COMMANDS);
-        self.nic
-            .write32(offset::command_queue_log_size, LOG_COMMANDS);
-        let mut enable = Control::default();
-        enable.set_enable(true);
-        self.nic.write32(offset::control, enable.bits());
-        let tables = ContextTables {
-            qpc_base: place::QPC,
-            cqc_base: place::CQC,
-            srqc_base: place::SRQC,
-            mpt_base: place::MPT,
-            mtt_base: place::MTT,
-            private_base: place::PRIVATE,
-            log_qps: LOG_TABLE,
-            log_cqs: LOG_TABLE,
-            log_srqs: LOG_TABLE,
-            log_mrs: LOG_TABLE,
-            log_mtts: 12,
-            ..ContextTables::default()
-        };
-        self.command(CommandOpcode::SET_CONTEXT_TABLES, 0, &tables)
+        self.reset_and_enable();
+        self.command(CommandOpcode::SET_CONTEXT_TABLES, 0, &context_tables())
             .expect("first time");
         self.port.own = Gid::from_ipv4(self.address);
         let entry = AddressEntry {
@@ -487,6 +481,22 @@ impl<T: Timing> Machine<T> {
         self.command(CommandOpcode::CREATE_EQ, 0, &eq)
             .expect("free");
         self.create_objects();
+    }
+
+    /// Resets the function and starts its command queue.
+    pub fn reset_and_enable(&mut self) {
+        self.commands = 0;
+        let mut reset = Control::default();
+        reset.set_reset(true);
+        self.nic.write32(offset::control, reset.bits());
+        self.run(1);
+        self.nic
+            .write64(offset::command_queue_base, place::COMMANDS);
+        self.nic
+            .write32(offset::command_queue_log_size, LOG_COMMANDS);
+        let mut enable = Control::default();
+        enable.set_enable(true);
+        self.nic.write32(offset::control, enable.bits());
     }
 
     fn create_objects(&mut self) {
