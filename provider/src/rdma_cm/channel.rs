@@ -158,11 +158,15 @@ impl Channel {
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        // In a child made by fork the channel belongs to the parent.
         if self.manager.is_current() {
             // A thread that waits in GET_EVENT is not woken: Linux does not, either, and rping
             // takes an error there for a failure.
             self.manager.close_channel(self.id);
+        } else {
+            // In a child made by fork the channel belongs to the parent. The manager is never
+            // dropped there: a thread of the parent may have held its locks or changed its state
+            // at that moment.
+            std::mem::forget(Arc::clone(&self.manager));
         }
     }
 }

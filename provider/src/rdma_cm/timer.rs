@@ -1,14 +1,17 @@
 //! The earliest time-out of communication management, for the thread that waits for it.
 
 use std::io;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-use parking_lot::{Condvar, Mutex};
 
 /// Time limit for the thread to start.
 const START_LIMIT: Duration = Duration::from_secs(5);
 
 /// The earliest time-out of an agent, and the state of its thread.
+///
+/// Its locks are those of the standard library, which have no state but their own. `parking_lot`
+/// keeps all threads that wait in one table: a child that was forked while this thread began or
+/// ended to wait would find a part of that table locked.
 #[derive(Default)]
 pub struct Timer {
     state: Mutex<State>,
@@ -28,25 +31,26 @@ impl Timer {
     /// # Errors
     /// `TimedOut` after [`START_LIMIT`].
     pub fn wait_for_start(&self) -> io::Result<()> {
-        let deadline = Instant::now() + START_LIMIT;
-        let mut state = self.state.lock();
-        while !state.has_started {
-            if self.changed.wait_until(&mut state, deadline).timed_out() {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
+        let is_waiting = |state: &mut State| !state.has_started;
+        let state = self.state();
+        let waited = self
+            .changed
+            .wait_timeout_while(state, START_LIMIT, is_waiting);
+        match waited.unwrap_or_else(PoisonError::into_inner) {
+            (_, result) if result.timed_out() => Err(io::ErrorKind::TimedOut.into()),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Notes that the thread runs.
     pub fn note_start(&self) {
-        self.state.lock().has_started = true;
+        self.state().has_started = true;
         self.changed.notify_all();
     }
 
     /// Sets the next time-out.
     pub fn set(&self, due: Option<Instant>) {
-        let mut state = self.state.lock();
+        let mut state = self.state();
         if state.due != due {
             state.due = due;
             self.changed.notify_all();
@@ -55,23 +59,35 @@ impl Timer {
 
     /// Ends the thread.
     pub fn stop(&self) {
-        self.state.lock().is_stopping = true;
+        self.state().is_stopping = true;
         self.changed.notify_all();
     }
 
     /// Waits for the next time-out. Returns false if the thread is to end.
     pub fn wait(&self) -> bool {
-        let mut state = self.state.lock();
+        let mut state = self.state();
         while !state.is_stopping {
-            match state.due {
-                Some(due) if due <= Instant::now() => {
+            let now = Instant::now();
+            state = match state.due {
+                Some(due) if due <= now => {
                     state.due = None;
                     return true;
                 }
-                Some(due) => drop(self.changed.wait_until(&mut state, due)),
-                None => self.changed.wait(&mut state),
-            }
+                Some(due) => {
+                    let waited = self.changed.wait_timeout(state, due - now);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => {
+                    let waited = self.changed.wait(state);
+                    waited.unwrap_or_else(PoisonError::into_inner)
+                }
+            };
         }
         false
+    }
+
+    /// Each change of the state is one assignment: it is whole after a panic, too.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
