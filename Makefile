@@ -6,6 +6,7 @@
 #                 once built, in debug builds of its own
 #   make test     every test, also those that drive programs from Debian; FERROCE_TEST_SLOW=4 gives
 #                 each process and each wait four times its time, for a slow or busy machine
+#   make python-test  data frames, plots and the notebook of the Python package
 #   make soak     random verbs programs, of two processes and of simulated hosts, 10,000 seeds each;
 #                 what takes long of the rest
 #   make fuzz     each fuzz target for MINUTES=1, with inputs of SEED=1
@@ -43,16 +44,17 @@ LIBRARY := $(RELEASE)/lib/libibverbs.so.1
 
 BUILD_PACKAGES := gcc libc6-dev ca-certificates
 DEMO_PACKAGES := perftest
+PYTHON_PACKAGES := python3 python3-pandas python3-matplotlib
 BENCH_PACKAGES := perftest libibverbs-dev rdmacm-utils
 TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils tshark binutils iproute2 valgrind \
 	rdmacm-utils librdmacm1 librdmacm-dev qperf fio libfabric-bin \
-	bash zsh fish groff-base shellcheck python3-yaml
+	bash zsh fish groff-base shellcheck python3-yaml python3-jsonschema
 
 # The conformance suite's files that `make test` runs a second time, over a socket: all but the long
 # one. `make soak` runs that, too.
 VFIO_USER_TESTS := $(filter-out random,$(basename $(notdir $(wildcard tests/client/tests/*.rs))))
 
-.PHONY: all build demo check test soak fuzz fuzz-build loom asan tsan miri bench qemu-vfio qemu-roce qemu-rtl install uninstall package packages clean \
+.PHONY: all build demo check test python-test soak fuzz fuzz-build loom asan tsan miri bench qemu-vfio qemu-roce qemu-rtl install uninstall package packages clean \
 	demo-rtl rtl rtl-programs rtl-test rtl-lint rtl-synth rtl-formal rtl-cover rtl-mutants
 
 all: build
@@ -60,6 +62,7 @@ all: build
 # What a target needs later is named with what its build needs: all in one sentence.
 demo: PACKAGES := $(DEMO_PACKAGES)
 test soak: PACKAGES := $(TEST_PACKAGES)
+python-test: PACKAGES := $(PYTHON_PACKAGES)
 bench: PACKAGES := $(BENCH_PACKAGES)
 
 build:
@@ -71,6 +74,11 @@ build:
 demo: build
 	@.ci/install-packages $(DEMO_PACKAGES)
 	@sim/scripts/demo $(RELEASE)/ferroce
+
+# Data frames, plots and the notebook of the Python package; `make test` has the rest of it.
+python-test: build
+	@cd python && PYTHONDONTWRITEBYTECODE=1 FERROCE_BIN=$(RELEASE)/ferroce \
+	    /usr/bin/python3 -m unittest -v tests.test_frames
 
 test: build
 	@.ci/install-packages $(TEST_PACKAGES)

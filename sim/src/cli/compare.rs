@@ -4,10 +4,11 @@ use ferroce_lab::calibrate::{self, Calibration};
 use ferroce_lab::reference::comparison::{self, Comparison, Line};
 use ferroce_lab::reference::experiment::Harness;
 use ferroce_lab::reference::{Table, builtin, pairs};
-use ferroce_lab::report::json_text;
 use ferroce_lab::validate::parallel;
 use ferroce_model::preset::Preset;
+use serde_json::{Value, json};
 
+use super::json::JsonOption;
 use super::measured::{table_of_file, tables_of_file};
 
 /// The value of `--calibrate-host` for the tables that are compared.
@@ -29,25 +30,27 @@ pub struct Compare {
     /// count as predicted
     #[arg(long, value_name = "FILE|measured")]
     calibrate_host: Option<String>,
-    /// Prints JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: JsonOption,
     /// Lists the built-in tables
     #[arg(long)]
     list: bool,
     /// Compares every built-in table with its preset, one line for each
-    #[arg(long, conflicts_with_all = ["preset", "tables", "measured", "list", "json"])]
+    #[arg(long, conflicts_with_all = ["preset", "tables", "measured", "list"])]
     all: bool,
 }
 
 impl Compare {
     pub fn execute(self) -> Result<(), String> {
+        let prints_text = self.json.prepare()?;
         if self.list {
-            list();
-            return Ok(());
+            if prints_text {
+                list();
+            }
+            return self.json.write("compare", tables_json);
         }
         if self.all {
-            return all();
+            return self.all(prints_text);
         }
         let name = self.preset.as_deref().unwrap_or_default();
         let preset = Preset::load(name).map_err(|error| error.to_string())?;
@@ -60,14 +63,11 @@ impl Compare {
         for comparison in &mut comparisons {
             self.note_host(&preset, calibration.as_ref(), comparison);
         }
-        if self.json {
-            let document = comparisons.iter().map(Comparison::json).collect();
-            print!("{}", json_text::write(&document));
-        } else {
+        if prints_text {
             let texts: Vec<_> = comparisons.iter().map(Comparison::text).collect();
             print!("{}", texts.join("\n"));
         }
-        Ok(())
+        self.json.write("compare", || document(&comparisons, &[]))
     }
 
     /// Returns the preset with the host of a measured table, if one is given, and what that table
@@ -113,6 +113,30 @@ impl Compare {
         }
     }
 
+    /// Compares every table that has a preset.
+    fn all(&self, prints_text: bool) -> Result<(), String> {
+        let (mut work, mut left_out) = (Vec::new(), Vec::new());
+        for (table, pair) in pairs::PAIRS {
+            match pair {
+                Ok(name) => {
+                    let preset = Preset::load(name).map_err(|error| error.to_string())?;
+                    let tables = builtin::find(table).into_iter();
+                    work.extend(tables.map(|table| (preset.clone(), table)));
+                }
+                Err(reason) => left_out.push((*table, *reason)),
+            }
+        }
+        let comparisons = parallel::map(&work, |(preset, table)| {
+            comparison::compare(&Harness, preset, table)
+        });
+        let comparisons = comparisons.into_iter().collect::<Result<Vec<_>, _>>()?;
+        if prints_text {
+            print_all(&comparisons, &left_out);
+        }
+        self.json
+            .write("compare", || document(&comparisons, &left_out))
+    }
+
     fn tables(&self) -> Result<Vec<Table>, String> {
         let mut tables = Vec::new();
         for name in &self.tables {
@@ -135,37 +159,34 @@ impl Compare {
     }
 }
 
-/// Prints the errors of every table that is compared, and why others are not.
-fn all() -> Result<(), String> {
-    let mut work = Vec::new();
-    for (table, pair) in pairs::PAIRS {
-        match pair {
-            Ok(name) => {
-                let preset = Preset::load(name).map_err(|error| error.to_string())?;
-                let tables = builtin::find(table).into_iter();
-                work.extend(tables.map(|table| (*name, preset.clone(), table)));
-            }
-            Err(reason) => println!("{table:<44} not compared: {reason}"),
-        }
+/// Prints the errors of tables that were compared, and why others were not.
+fn print_all(comparisons: &[Comparison], left_out: &[(&str, &str)]) {
+    for (table, reason) in left_out {
+        println!("{table:<44} not compared: {reason}");
     }
-    let lines = parallel::map(&work, |(name, preset, table)| {
-        let comparison = comparison::compare(&Harness, preset, table);
-        comparison.map(|comparison| line_of(name, &comparison))
-    });
-    let lines = lines.into_iter().collect::<Result<Vec<_>, _>>()?;
     println!(
         "{:<44} {:<24} {:>5} {:>8} {:>8}  at bytes",
         "table", "preset", "sizes", "median", "largest"
     );
-    for line in lines {
-        println!("{line}");
+    for comparison in comparisons {
+        println!("{}", line_of(comparison));
     }
-    Ok(())
+}
+
+/// Returns the document: tables that were compared, and others with the reason.
+fn document(comparisons: &[Comparison], left_out: &[(&str, &str)]) -> Value {
+    let left_out = left_out.iter();
+    let left_out = left_out.map(|(table, reason)| json!({ "table": table, "reason": reason }));
+    json!({
+        "comparisons": comparisons.iter().map(Comparison::json).collect::<Value>(),
+        "not_compared": left_out.collect::<Value>(),
+    })
 }
 
 /// Returns one line: table, preset, number of sizes, median of the errors' magnitudes, and the
 /// largest error with its sign and size.
-fn line_of(preset: &str, comparison: &Comparison) -> String {
+fn line_of(comparison: &Comparison) -> String {
+    let preset = comparison.preset.name();
     let (median, _) = comparison.summary();
     let magnitude = |line: &&Line| line.error_percent().abs();
     let worst = comparison.lines.iter();
@@ -181,4 +202,16 @@ fn list() {
         let nic = table.note("nic").unwrap_or("");
         println!("{:<44} {:<6} {kind:<3} {nic}", table.name, table.setup.verb);
     }
+}
+
+fn tables_json() -> Value {
+    let tables = builtin::tables().into_iter().map(|table| {
+        json!({
+            "name": table.name,
+            "verb": table.setup.verb.to_string(),
+            "kind": if table.is_latency() { "latency" } else { "bandwidth" },
+            "nic": table.note("nic"),
+        })
+    });
+    json!({ "tables": tables.collect::<Value>() })
 }

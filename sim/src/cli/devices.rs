@@ -8,10 +8,16 @@ use ferroce_embed::fabric::registry::{Injected, Occupant, Registry};
 use ferroce_embed::runtime_directory;
 use ferroce_platform::host::{HostIdentity, device_name, devices_from_environment};
 use ferroce_wire::{Gid, Mac};
+use serde_json::{Value, json};
+
+use super::json::JsonOption;
 
 /// List the devices, the hosts of the fabric and the programs on them.
 #[derive(Debug, Args)]
-pub struct Devices {}
+pub struct Devices {
+    #[command(flatten)]
+    json: JsonOption,
+}
 
 /// A device of a host, as each program there sees it.
 struct Device {
@@ -53,7 +59,6 @@ impl Devices {
         let directory = runtime_directory().map_err(|error| error.to_string())?;
         let registry = Registry::open(&directory).map_err(|error| error.to_string())?;
         let count = devices_from_environment().map_err(|error| error.to_string())?;
-        println!("fabric {}", directory.display());
         let occupants = registry.occupants();
         let mut devices: Vec<_> = (0..count)
             .map(HostIdentity::of_device)
@@ -73,23 +78,69 @@ impl Devices {
         let this = devices[0].host.clone();
         // Stable: this host stays in front, with its devices in order.
         devices.sort_by_key(|device| (device.host != this, device.host.clone(), device.number));
-        let mut host = None;
-        for device in &devices {
-            if host != Some(&device.host) {
-                host = Some(&device.host);
-                let mark = if device.host == this {
-                    "  (this one)"
-                } else {
-                    ""
-                };
-                println!("\nhost {}{mark}", device.host);
-            }
-            print_device(device, &occupants, registry);
+        if self.json.prepare()? {
+            println!("fabric {}", directory.display());
+            print(&this, &devices, &occupants, registry);
         }
-        if occupants.is_empty() {
-            println!("\nNo program uses the device now. Start one: ferroce run -- PROGRAM");
+        let result = || {
+            let devices = devices.iter();
+            let devices = devices.map(|device| described(device, &occupants, registry));
+            json!({
+                "fabric": directory.to_string_lossy(),
+                "this_host": this,
+                "devices": devices.collect::<Value>(),
+            })
+        };
+        self.json.write("devices", result)
+    }
+}
+
+fn print(this: &str, devices: &[Device], occupants: &[Occupant], registry: &Registry) {
+    let mut host = None;
+    for device in devices {
+        if host != Some(&device.host) {
+            host = Some(&device.host);
+            let mark = match device.host == this {
+                true => "  (this one)",
+                false => "",
+            };
+            println!("\nhost {}{mark}", device.host);
         }
-        Ok(())
+        print_device(device, occupants, registry);
+    }
+    if occupants.is_empty() {
+        println!("\nNo program uses the device now. Start one: ferroce run -- PROGRAM");
+    }
+}
+
+/// Returns a device and its programs as JSON.
+fn described(device: &Device, occupants: &[Occupant], registry: &Registry) -> Value {
+    let users = occupants.iter();
+    let users = users.filter(|occupant| device.is_used_by(occupant));
+    let programs = users.map(|occupant| {
+        json!({
+            "pid": occupant.pid,
+            "program": program_name(occupant.pid),
+            "first_qpn": u32::from(occupant.place) << 16,
+            "fault": fault(registry.injected(occupant.place)),
+        })
+    });
+    let gids = device.gids.iter().map(|gid| address(*gid));
+    json!({
+        "host": device.host,
+        "device": device_name(device.number),
+        "mac": device.mac.to_string(),
+        "gids": gids.collect::<Vec<_>>(),
+        "programs": programs.collect::<Value>(),
+    })
+}
+
+fn fault(injected: Injected) -> Option<&'static str> {
+    match injected {
+        _ if injected.is_removed() => Some("removed"),
+        _ if injected.is_device_fatal() => Some("stopped"),
+        _ if injected.is_port_down() => Some("port down"),
+        _ => None,
     }
 }
 
@@ -114,12 +165,7 @@ fn line(occupant: &Occupant, injected: Injected) -> String {
     let first = u32::from(occupant.place) << 16;
     let last = first | 0xffff;
     let pid = occupant.pid;
-    let fault = match injected {
-        _ if injected.is_removed() => "  removed",
-        _ if injected.is_device_fatal() => "  stopped",
-        _ if injected.is_port_down() => "  port down",
-        _ => "",
-    };
+    let fault = fault(injected).map_or(String::new(), |fault| format!("  {fault}"));
     format!(
         "pid {pid}  {}  QPNs {first:#08x}-{last:#08x}{fault}",
         program_name(pid)

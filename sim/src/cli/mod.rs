@@ -9,6 +9,7 @@ mod device;
 mod devices;
 mod faults;
 mod inject;
+mod json;
 mod library;
 mod man;
 mod measured;
@@ -21,6 +22,7 @@ mod reg;
 mod report;
 mod rtl;
 mod run;
+mod schema;
 mod selftest;
 mod serve;
 mod sim;
@@ -74,6 +76,10 @@ How fast would the card be? perftest in simulated time; model beside measurement
   ferroce validate --blind DIR                targets and tables that you have measured
   ferroce report --out report                 a page with all plots
 
+Results for programs:
+  ferroce compare cx3-40g@xeon-qdr cx3_qdr40_ib_write_bw --json
+  ferroce schema compare                      the keys of that
+
 Random verbs programs with packet faults, against a reference:
   ferroce sim --seeds 1000
 
@@ -110,6 +116,7 @@ enum Command {
     SelfTest(selftest::SelfTest),
     Reg(reg::Reg),
     Spec(spec::Spec),
+    Schema(schema::Schema),
     #[command(subcommand)]
     Preset(preset::PresetCommand),
     #[command(subcommand)]
@@ -142,6 +149,7 @@ impl Cli {
             Command::SelfTest(selftest) => selftest.execute(),
             Command::Reg(reg) => or_complain(reg.execute()),
             Command::Spec(spec) => or_complain(spec.execute()),
+            Command::Schema(schema) => or_complain(schema.execute()),
             Command::Preset(preset) => or_complain(preset.execute()),
             Command::Wire(wire) => wire.execute(),
             Command::Trace(trace) => trace.execute(),

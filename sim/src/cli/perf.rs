@@ -36,12 +36,10 @@ impl Perf {
         }
         if self.trace.is_wanted() {
             let all_messages = self.iterations.is_some();
-            return match self.trace.execute(
-                &jobs,
-                all_messages,
-                self.json.as_deref(),
-                os::note_interrupt(),
-            ) {
+            return match self
+                .trace
+                .execute(&jobs, all_messages, &self.json, os::note_interrupt())
+            {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => report_error(&error, EXIT_FAILURE),
             };
@@ -52,7 +50,7 @@ impl Perf {
                 Err(error) => report_error(&error, EXIT_FAILURE),
             };
         }
-        let mut output = match Output::new(&jobs, self.json.as_deref()) {
+        let mut output = match Output::new(&jobs, &self.json) {
             Ok(output) => output,
             Err(error) => return report_error(&error, EXIT_FAILURE),
         };
@@ -64,7 +62,7 @@ impl Perf {
         match result.map_err(|error| (error.to_string(), code(&error))) {
             Err((error, code)) => report_error(&error, code),
             Ok(()) => match output
-                .write_json()
+                .write_json("perf")
                 .and_then(|()| output.write_csv(self.csv.as_deref()))
             {
                 Ok(()) => ExitCode::SUCCESS,

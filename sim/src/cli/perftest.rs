@@ -89,7 +89,7 @@ impl Perftest {
         for points in runs(&jobs) {
             command::runs(&points[0].spec)?;
         }
-        let mut output = Output::new(&jobs, self.perf.json.as_deref())?;
+        let mut output = Output::new(&jobs, &self.perf.json)?;
         let real = self.real()?;
         output.begin_with(&self.header(&jobs)?);
         for calibration in &calibrations {
@@ -114,7 +114,7 @@ impl Perftest {
         if output.has_table() {
             self.print_comparisons(&tables, &measured)?;
         }
-        output.write_json()?;
+        output.write_json("perftest")?;
         output.write_csv(self.perf.csv.as_deref())
     }
 
@@ -139,7 +139,7 @@ impl Perftest {
         alone(&mut job.spec)?;
         let spec = job.spec.clone();
         let jobs = [job];
-        let mut output = Output::new(&jobs, self.perf.json.as_deref())?;
+        let mut output = Output::new(&jobs, &self.perf.json)?;
         output.begin_with(&self.header(&jobs)?);
         let explained = self.real()?.explain(&spec)?;
         output.row(0, explained.row.clone());
@@ -148,7 +148,7 @@ impl Perftest {
             println!("\n{}", explained.text);
             println!("{}", conclusion(&explained, ways(&spec)));
         }
-        output.write_json()
+        output.write_json("perftest")
     }
 
     /// Returns the header: the command and the model.

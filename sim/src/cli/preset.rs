@@ -1,7 +1,10 @@
 //! `ferroce preset`: the parameters of a card and its surroundings, and the source of each value.
 
 use clap::{Args, Subcommand};
-use ferroce_model::preset::{Group, Parameter, Preset};
+use ferroce_model::preset::{Group, Parameter, Preset, Value};
+use serde_json::json;
+
+use super::json::JsonOption;
 
 /// Show the presets: every parameter of a card, with the source of its value.
 #[derive(Debug, Subcommand)]
@@ -14,7 +17,10 @@ pub enum PresetCommand {
 /// List the presets, the host profiles that can be put behind one, as in cx6-200g@epyc-hdr, and the
 /// groups of parameters.
 #[derive(Debug, Args)]
-pub struct List {}
+pub struct List {
+    #[command(flatten)]
+    json: JsonOption,
+}
 
 /// Print the parameters of a preset: value, unit, origin and source.
 #[derive(Debug, Args)]
@@ -34,6 +40,9 @@ pub struct Show {
     /// Print the meaning of each parameter, instead of the source of its value.
     #[arg(long)]
     explain: bool,
+
+    #[command(flatten)]
+    json: JsonOption,
 }
 
 /// Print the parameters in which two presets differ.
@@ -43,13 +52,16 @@ pub struct Diff {
     left: String,
     /// Another.
     right: String,
+
+    #[command(flatten)]
+    json: JsonOption,
 }
 
 impl PresetCommand {
     /// Prints the requested list.
     pub fn execute(self) -> Result<(), String> {
         match self {
-            PresetCommand::List(_) => list(),
+            PresetCommand::List(list) => list.execute(),
             PresetCommand::Show(show) => show.execute(),
             PresetCommand::Diff(diff) => diff.execute(),
         }
@@ -71,27 +83,49 @@ pub fn load(name: &str, changes: &[String]) -> Result<Preset, String> {
     Ok(preset)
 }
 
-fn list() -> Result<(), String> {
-    println!("presets");
-    let mut rows = Vec::new();
-    for name in Preset::names() {
-        rows.push([format!("  {name}"), load(name, &[])?.about().to_owned()]);
-    }
-    print_aligned(&rows);
-    println!("\nhost profiles, to be put behind a preset: cx6-200g@epyc-hdr");
-    let rows: Vec<_> = Preset::hosts()
-        .map(|name| {
+impl List {
+    fn execute(self) -> Result<(), String> {
+        let mut presets = Vec::new();
+        for name in Preset::names() {
+            presets.push([name.to_owned(), load(name, &[])?.about().to_owned()]);
+        }
+        let hosts = Preset::hosts().map(|name| {
             let about = Preset::about_host(name).unwrap_or_default();
-            [format!("  {name}"), about]
-        })
-        .collect();
-    print_aligned(&rows);
-    println!("\ngroups of parameters, for ferroce preset show --group");
-    let rows: Vec<_> = Group::all()
-        .map(|group| [format!("  {group}"), group.about().to_owned()])
-        .collect();
-    print_aligned(&rows);
-    Ok(())
+            [name.to_owned(), about]
+        });
+        let hosts: Vec<_> = hosts.collect();
+        let groups = Group::all().map(|group| [group.to_string(), group.about().to_owned()]);
+        let groups: Vec<_> = groups.collect();
+        if self.json.prepare()? {
+            println!("presets");
+            print_indented(&presets);
+            println!("\nhost profiles, to be put behind a preset: cx6-200g@epyc-hdr");
+            print_indented(&hosts);
+            println!("\ngroups of parameters, for ferroce preset show --group");
+            print_indented(&groups);
+        }
+        let result = || {
+            json!({
+                "presets": named(&presets),
+                "hosts": named(&hosts),
+                "groups": named(&groups),
+            })
+        };
+        self.json.write("preset list", result)
+    }
+}
+
+/// Returns names with what they are, as JSON.
+fn named(rows: &[[String; 2]]) -> serde_json::Value {
+    let rows = rows.iter();
+    rows.map(|[name, about]| json!({ "name": name, "about": about }))
+        .collect()
+}
+
+fn print_indented(rows: &[[String; 2]]) {
+    let rows = rows.iter();
+    let rows = rows.map(|[name, about]| [format!("  {name}"), about.clone()]);
+    print_aligned(&rows.collect::<Vec<_>>());
 }
 
 /// Reads the name of a group.
@@ -103,11 +137,11 @@ fn group(name: &str) -> Result<Group, String> {
 impl Show {
     fn execute(self) -> Result<(), String> {
         let preset = load(&self.preset, &self.set)?;
-        let row = |parameter: Parameter<'_>| {
-            let [key, value, unit] = value_columns(&parameter);
+        let row = |parameter: &Parameter<'_>| {
+            let [key, value, unit] = value_columns(parameter);
             let (origin, source) = match self.explain {
                 true => (String::new(), parameter.declaration.doc.to_owned()),
-                false => (parameter.origin.to_string(), source(&parameter, &preset)),
+                false => (parameter.origin.to_string(), source(parameter, &preset)),
             };
             [key, value, unit, origin, source]
         };
@@ -115,8 +149,8 @@ impl Show {
             let group = self.group.unwrap_or(parameter.group());
             is_below(&parameter.key, &self.section) && parameter.group() == group
         };
-        let rows: Vec<_> = preset.parameters().filter(chosen).map(row).collect();
-        if rows.is_empty() {
+        let parameters: Vec<_> = preset.parameters().filter(chosen).collect();
+        if parameters.is_empty() {
             let section = &self.section;
             let of = self
                 .group
@@ -126,30 +160,86 @@ impl Show {
                 self.preset
             ));
         }
-        println!("{}: {}", preset.name(), preset.about());
-        println!("hash {:016x}\n", preset.hash());
-        print_aligned(&rows);
-        Ok(())
+        let result = || {
+            json!({
+                "name": preset.name(),
+                "about": preset.about(),
+                "hash": format!("{:016x}", preset.hash()),
+                "parameters": parameters.iter().map(described).collect::<serde_json::Value>(),
+            })
+        };
+        if self.json.prepare()? {
+            println!("{}: {}", preset.name(), preset.about());
+            println!("hash {:016x}\n", preset.hash());
+            let rows = parameters.iter().map(row);
+            print_aligned(&rows.collect::<Vec<_>>());
+        }
+        self.json.write("preset show", result)
+    }
+}
+
+/// Returns a parameter as JSON.
+fn described(parameter: &Parameter<'_>) -> serde_json::Value {
+    json!({
+        "key": parameter.key,
+        "value": json_of(parameter.value),
+        "unit": parameter.declaration.unit,
+        "group": parameter.group().to_string(),
+        "origin": parameter.origin.to_string(),
+        "source": parameter.source,
+        "stated_by": parameter.stated_by,
+        "about": parameter.declaration.doc,
+    })
+}
+
+fn json_of(value: Value) -> serde_json::Value {
+    match value {
+        Value::Real(value) => value.into(),
+        Value::Count(value) => value.into(),
+        Value::Flag(value) => value.into(),
     }
 }
 
 impl Diff {
     fn execute(self) -> Result<(), String> {
         let (left, right) = (load(&self.left, &[])?, load(&self.right, &[])?);
-        let heads = ["parameter", left.name(), right.name(), "unit"];
-        let mut rows = vec![heads.map(str::to_owned)];
         // Presets have the same parameters, in the same order.
-        for (left, right) in left.parameters().zip(right.parameters()) {
-            if left.value != right.value {
-                let [key, value, unit] = value_columns(&left);
-                rows.push([key, value, right.value.to_string(), unit]);
-            }
+        let both = left.parameters().zip(right.parameters());
+        let different: Vec<_> = both
+            .filter(|(left, right)| left.value != right.value)
+            .collect();
+        if self.json.prepare()? {
+            print_different([left.name(), right.name()], &different);
         }
-        match rows.len() {
-            1 => println!("{} and {} are the same", left.name(), right.name()),
-            _ => print_aligned(&rows),
-        }
-        Ok(())
+        let differences = different.iter().map(|(left, right)| {
+            json!({
+                "key": left.key,
+                "left": json_of(left.value),
+                "right": json_of(right.value),
+                "unit": left.declaration.unit,
+            })
+        });
+        let result = || {
+            json!({
+                "left": left.name(),
+                "right": right.name(),
+                "differences": differences.collect::<serde_json::Value>(),
+            })
+        };
+        self.json.write("preset diff", result)
+    }
+}
+
+fn print_different(names: [&str; 2], different: &[(Parameter<'_>, Parameter<'_>)]) {
+    let [left, right] = names;
+    let mut rows = vec![["parameter", left, right, "unit"].map(str::to_owned)];
+    rows.extend(different.iter().map(|(left, right)| {
+        let [key, value, unit] = value_columns(left);
+        [key, value, right.value.to_string(), unit]
+    }));
+    match rows.len() {
+        1 => println!("{left} and {right} are the same"),
+        _ => print_aligned(&rows),
     }
 }
 

@@ -1,14 +1,12 @@
 //! `ferroce selftest`: the staged check of a device.
 
-use std::fs::File;
-use std::io::Write;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 use ferroce_selftest::{Report, STAGES, Timeouts, Verdict};
 
 use super::device::DeviceArgument;
+use super::json::JsonOption;
 use super::record::RecordArgument;
 use super::rtl::Rtl;
 use super::{EXIT_FAILURE, report_error};
@@ -44,9 +42,8 @@ pub struct SelfTest {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     stage: Vec<String>,
 
-    /// Also writes the results to a file, as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    json: JsonOption,
 
     /// Only lists the stages
     #[arg(long)]
@@ -70,13 +67,11 @@ impl SelfTest {
     fn check(&self) -> Result<bool, String> {
         let stages = ferroce_selftest::select(&self.stage).map_err(|error| error.to_string())?;
         // A file that cannot be written is reported before the device is accessed.
-        let file = self.json.as_ref().map(|path| {
-            let file = File::create(path);
-            file.map_err(|error| format!("{}: {error}", path.display()))
-        });
-        let file = file.transpose()?;
+        let prints_text = self.json.prepare()?;
         let device = self.device.open(&self.record)?;
-        println!("{}\n", device.name());
+        if prints_text {
+            println!("{}\n", device.name());
+        }
         let mut sections = stages.iter().map(|stage| stage.name);
         let mut begin_next = || {
             if let Some(name) = sections.next() {
@@ -86,15 +81,16 @@ impl SelfTest {
         begin_next();
         let reports =
             ferroce_selftest::run(device.bus(), &stages, &Timeouts::default(), |report| {
-                println!("{}", ferroce_selftest::text(report));
+                if prints_text {
+                    println!("{}", ferroce_selftest::text(report));
+                }
                 begin_next();
             });
-        println!("{}", summary(&reports));
-        if let Some(mut file) = file {
-            let json = format!("{:#}\n", ferroce_selftest::json(device.name(), &reports));
-            let written = file.write_all(json.as_bytes());
-            written.map_err(|error| format!("the results cannot be written: {error}"))?;
+        if prints_text {
+            println!("{}", summary(&reports));
         }
+        let result = || ferroce_selftest::json(device.name(), &reports);
+        self.json.write("selftest", result)?;
         Ok(reports.iter().all(|report| report.verdict.is_good()))
     }
 }

@@ -4,9 +4,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use ferroce_seeds::{Failure, Scenario, ScenarioError, run, run_many, shrink};
+use ferroce_seeds::{Failure, Scenario, ScenarioError, Summary, run, run_many, shrink};
+use serde_json::{Value, json};
 
 use super::faults::Faults;
+use super::json::JsonOption;
 use super::{EXIT_FAILURE, report_error};
 
 /// Exit code when a scenario fails.
@@ -60,6 +62,9 @@ pub struct Sim {
     /// Print the events before the failure, and what each part waits for
     #[arg(long, conflicts_with = "seeds")]
     trace: bool,
+
+    #[command(flatten)]
+    json: JsonOption,
 }
 
 impl Sim {
@@ -97,30 +102,63 @@ impl Sim {
     }
 
     fn run_one(&self) -> Result<bool, String> {
+        let prints_text = self.json.prepare()?;
         let scenario = self.scenario(&self.file()?, self.seed);
         let scenario = scenario.map_err(|error| error.to_string())?;
         let events = if self.trace { EVENTS } else { 0 };
         let outcome = run(&scenario, events).map_err(|error| error.to_string())?;
-        println!("{}", line(&scenario));
-        match outcome {
-            Ok(report) => {
-                println!("passes: {report}");
-                Ok(true)
-            }
-            Err(failure) => {
-                explain(&scenario, failure);
-                Ok(false)
+        let passes = outcome.is_ok();
+        let (passed, failures) = match &outcome {
+            Ok(report) => (report.to_string(), json!([])),
+            Err(failure) => (String::new(), json!([self.failed(scenario.seed, failure)])),
+        };
+        if prints_text {
+            println!("{}", line(&scenario));
+            match outcome {
+                Ok(report) => println!("passes: {report}"),
+                Err(failure) => explain(&scenario, failure),
             }
         }
+        let result = || json!({ "runs": 1, "passed": passed, "failures": failures });
+        self.json.write("sim", result)?;
+        Ok(passes)
+    }
+
+    /// Returns the failure of a seed as JSON.
+    fn failed(&self, seed: u64, failure: &Failure) -> Value {
+        json!({ "seed": seed, "at": failure.to_string(), "repeat": self.command(seed) })
     }
 
     fn run_many(&self, count: u64) -> Result<bool, String> {
+        let prints_text = self.json.prepare()?;
         let file = self.file()?;
         let scenario = |seed| self.scenario(&file, Some(seed));
         let end = self.first.saturating_add(count);
         let summary = run_many(self.first..end, scenario).map_err(|error| error.to_string())?;
-        println!("{} seeds, {} fail", summary.runs, summary.failures.len());
-        println!("those that pass: {}", summary.passed);
+        if prints_text {
+            println!("{} seeds, {} fail", summary.runs, summary.failures.len());
+            println!("those that pass: {}", summary.passed);
+            self.print_failures(&summary, scenario)?;
+        }
+        let failures = summary.failures.iter();
+        let failures = failures.map(|(seed, failure)| self.failed(*seed, failure));
+        let result = || {
+            json!({
+                "runs": summary.runs,
+                "passed": summary.passed.to_string(),
+                "failures": failures.collect::<Value>(),
+            })
+        };
+        self.json.write("sim", result)?;
+        Ok(summary.failures.is_empty())
+    }
+
+    /// Prints the first failures in full, the others in a line.
+    fn print_failures(
+        &self,
+        summary: &Summary,
+        scenario: impl Fn(u64) -> Result<Scenario, ScenarioError>,
+    ) -> Result<(), String> {
         for (number, (seed, failure)) in summary.failures.iter().enumerate() {
             println!("\nrepeat with: {}", self.command(*seed));
             if number >= FAILURES {
@@ -130,7 +168,7 @@ impl Sim {
             let scenario = scenario(*seed).map_err(|error| error.to_string())?;
             explain(&scenario, failure.clone());
         }
-        Ok(summary.failures.is_empty())
+        Ok(())
     }
 
     /// Returns the command that repeats a seed.

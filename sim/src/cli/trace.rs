@@ -13,9 +13,11 @@ use ferroce_embed::capture::reader::for_each_frame;
 use ferroce_record::Source;
 use ferroce_record::compare::{Options, Report, Strict, compare};
 use ferroce_record::load::Loaded;
-use ferroce_record::reader::Ending;
+use ferroce_record::reader::{Ending, Position};
 use ferroce_record::streams::{Rule, Subject};
+use serde_json::{Value, json};
 
+use super::json::JsonOption;
 use super::report_error;
 
 /// Exit code of `ferroce trace` if a file cannot be read, as of diff(1).
@@ -93,6 +95,9 @@ pub struct Diff {
     /// The frames of B: a capture (pcap, pcapng) of its wire
     #[arg(long, value_name = "FILE", visible_alias = "capture")]
     capture_b: Option<PathBuf>,
+
+    #[command(flatten)]
+    json: JsonOption,
 }
 
 impl Trace {
@@ -122,13 +127,28 @@ impl Diff {
             (false, true) => a = whole(&self.a)?,
             _ => {}
         }
-        describe(&mut a, &self.a, self.capture_a.as_deref())?;
-        describe(&mut b, &self.b, self.capture_b.as_deref())?;
+        for (loaded, path, capture) in [
+            (&mut a, &self.a, &self.capture_a),
+            (&mut b, &self.b, &self.capture_b),
+        ] {
+            let prints_text = self.json.prints_text();
+            if prints_text {
+                describe(loaded, path);
+            }
+            let Some(capture) = capture else {
+                continue;
+            };
+            add_capture(loaded, capture)?;
+            if prints_text {
+                println!("{}: {} frames", capture.display(), loaded.captured());
+            }
+        }
         Ok((a, b))
     }
 
     /// Compares. Returns true if nothing differs.
     fn execute(&self) -> Result<bool, String> {
+        self.json.prepare()?;
         let mut options = Options {
             without_payload: self.without_payload,
             without_sections: self.without.clone(),
@@ -142,9 +162,16 @@ impl Diff {
             }
         }
         let (a, b) = self.load()?;
-        leave_out(&mut options, &a, &b);
+        let left_out = leave_out(&mut options, &a, &b);
         let report = compare(&a.streams, &b.streams, &options);
-        print(&report, &b, &self.b);
+        if self.json.prints_text() {
+            for what in &left_out {
+                println!("not compared: {what}");
+            }
+            print(&report, &b, &self.b);
+        }
+        self.json
+            .write("trace diff", || document(&report, &left_out))?;
         Ok(report.is_same())
     }
 }
@@ -158,34 +185,34 @@ fn known_names() -> String {
     format!("is not one of {}, all", names.join(", "))
 }
 
-/// Adds the capture of its wire to a record. Says what they are.
-fn describe(loaded: &mut Loaded, path: &Path, capture: Option<&Path>) -> Result<(), String> {
+/// Says what a record is.
+fn describe(loaded: &Loaded, path: &Path) {
     let ending = match loaded.ending {
         Ending::Closed => "",
         Ending::Full => "; it ends where the file was full",
         Ending::Cut => "; it has no end: the program was killed, or runs",
     };
     println!("{}: {}{ending}", path.display(), loaded.source.name());
-    let Some(path) = capture else {
-        return Ok(());
-    };
+}
+
+/// Adds the capture of its wire to a record.
+fn add_capture(loaded: &mut Loaded, path: &Path) -> Result<(), String> {
     let file = File::open(path).map_err(|error| named(path, &error))?;
     let read = for_each_frame(BufReader::new(file), &mut |captured| {
         loaded.add_frame(captured.bytes);
         ControlFlow::Continue(())
     });
-    read.map_err(|error| named(path, &error))?;
-    println!("{}: {} frames", path.display(), loaded.captured());
-    Ok(())
+    read.map_err(|error| named(path, &error))
 }
 
-/// Leaves out what one of the records cannot have.
-fn leave_out(options: &mut Options, a: &Loaded, b: &Loaded) {
+/// Leaves out what one of the records cannot have. Returns what that is.
+fn leave_out(options: &mut Options, a: &Loaded, b: &Loaded) -> Vec<&'static str> {
+    let mut left_out = Vec::new();
     let lacks_memory = |loaded: &Loaded| loaded.source == Source::Driver;
     let lacks_frames = |loaded: &Loaded| lacks_memory(loaded) && loaded.captured() == 0;
     if lacks_memory(a) || lacks_memory(b) {
         options.without.insert(Subject::Memory);
-        println!("not compared: memory, which the driver's side does not see");
+        left_out.push("memory, which the driver's side does not see");
     }
     if lacks_frames(a) || lacks_frames(b) {
         options.without.extend([
@@ -194,8 +221,51 @@ fn leave_out(options: &mut Options, a: &Loaded, b: &Loaded) {
             Subject::RequestsReceived,
             Subject::ResponsesReceived,
         ]);
-        println!("not compared: frames, which need a capture of the wire (--capture-b)");
+        left_out.push("frames, which need a capture of the wire (--capture-b)");
     }
+    left_out
+}
+
+fn described(rule: Rule) -> &'static str {
+    match rule {
+        Rule::Acknowledges => "acknowledges",
+        Rule::Retransmissions => "retransmissions",
+        Rule::Events => "events and their doorbells",
+        Rule::Queries => "queries",
+    }
+}
+
+/// Returns the result as JSON.
+fn document(report: &Report, left_out: &[&str]) -> Value {
+    let rules = report.left_out.iter();
+    let rules = rules.map(|(rule, (a, b))| json!({ "what": described(*rule), "a": a, "b": b }));
+    let sections = report.sections.iter();
+    let sections = sections.map(|(section, side)| json!({ "section": section, "only": side }));
+    let differences = report
+        .differences
+        .iter()
+        .map(|found| json!({ "text": found.text, "a": position(found.a), "b": position(found.b) }));
+    json!({
+        "same": report.is_same(),
+        "streams": report.streams,
+        "entries": report.entries,
+        "not_compared": left_out,
+        "sections_of_one": sections.collect::<Value>(),
+        "left_out": rules.collect::<Value>(),
+        "differences": differences.collect::<Value>(),
+        "streams_of_one": report.alone,
+    })
+}
+
+fn position(at: Option<Position>) -> Value {
+    at.map_or(Value::Null, |at| {
+        json!({
+            "number": at.sequence,
+            "time_ns": at.time_ns,
+            "cycle": at.cycle,
+            "is_of_capture": at.is_captured,
+        })
+    })
 }
 
 fn print(report: &Report, b: &Loaded, path: &Path) {
@@ -203,13 +273,7 @@ fn print(report: &Report, b: &Loaded, path: &Path) {
         println!("not compared: section {section}, which only {side} has");
     }
     for (rule, (a, b)) in &report.left_out {
-        let what = match rule {
-            Rule::Acknowledges => "acknowledges",
-            Rule::Retransmissions => "retransmissions",
-            Rule::Events => "events and their doorbells",
-            Rule::Queries => "queries",
-        };
-        println!("left out: {what}: {a} in A, {b} in B");
+        println!("left out: {}: {a} in A, {b} in B", described(*rule));
     }
     for difference in &report.differences {
         println!("\n{}", difference.text);

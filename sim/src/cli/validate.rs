@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use clap::Parser;
 use ferroce_lab::perf::PerfSpec;
 use ferroce_lab::reference::experiment::Harness;
-use ferroce_lab::report::json_text;
 use ferroce_lab::validate::blind::{self, Folder};
 use ferroce_lab::validate::tally::Tally;
 use ferroce_lab::validate::{self, Outcome, listing, perturb};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
+use super::json::JsonOption;
 use super::perf::Perf;
 
 /// Checks every target that was measured on real cards, and prints the model's deviation.
@@ -33,11 +33,10 @@ pub struct Validate {
         conflicts_with = "blind"
     )]
     only: Vec<String>,
-    /// Prints JSON
-    #[arg(long, conflicts_with = "csv")]
-    json: bool,
+    #[command(flatten)]
+    json: JsonOption,
     /// Prints CSV, a line for each point
-    #[arg(long, conflicts_with = "blind")]
+    #[arg(long, conflicts_with_all = ["blind", "json"])]
     csv: bool,
     /// Moves each value by 10 %, and prints which targets are then missed; takes minutes. Targets
     /// of loss are examined only with --only
@@ -51,12 +50,12 @@ pub struct Validate {
 
 impl Validate {
     pub fn execute(self) -> ExitCode {
-        let result = match (&self.blind, self.perturb) {
+        let run = || match (&self.blind, self.perturb) {
             (Some(folder), _) => self.blind(folder),
             (None, true) => self.perturb(),
             (None, false) => self.validate(),
         };
-        match result {
+        match self.json.prepare().and_then(|_| run()) {
             Ok(is_failure) => ExitCode::from(u8::from(is_failure)),
             Err(error) => super::report_error(&error, super::EXIT_FAILURE),
         }
@@ -74,7 +73,7 @@ impl Validate {
             || json(&outcomes),
             || listing::csv(&outcomes),
             || listing::text(&outcomes),
-        );
+        )?;
         Ok(Tally::of(&outcomes).is_failure())
     }
 
@@ -87,10 +86,10 @@ impl Validate {
         bar.0.finish_and_clear();
         let result = result?;
         self.print(
-            || perturb::listing::json(&result),
+            || json!({ "perturbation": perturb::listing::json(&result) }),
             || perturb::listing::csv(&result),
             || perturb::listing::text(&result),
-        );
+        )?;
         Ok(!result.fragile().is_empty())
     }
 
@@ -99,7 +98,7 @@ impl Validate {
         let progress = Progress::new(folder.count());
         let judgement = blind::run(&Harness, &folder, || progress.advance());
         progress.clear();
-        self.print(|| judgement.json(), String::new, || judgement.text());
+        self.print(|| judgement.json(), String::new, || judgement.text())?;
         Ok(judgement.is_failure())
     }
 
@@ -108,13 +107,13 @@ impl Validate {
         json: impl FnOnce() -> Value,
         csv: impl FnOnce() -> String,
         text: impl FnOnce() -> String,
-    ) {
-        let output = match (self.json, self.csv) {
-            (true, _) => json_text::write(&json()),
-            (false, true) => csv(),
-            (false, false) => text(),
-        };
-        print!("{output}");
+    ) -> Result<(), String> {
+        match (self.json.prints_text(), self.csv) {
+            (true, true) => print!("{}", csv()),
+            (true, false) => print!("{}", text()),
+            (false, _) => {}
+        }
+        self.json.write("validate", json)
     }
 }
 
@@ -137,7 +136,7 @@ pub(super) fn command_line(words: &[String]) -> Result<PerfSpec, String> {
     if perf.size.is_some() || perf.all {
         return Err("-s and -a: sizes stand in column sizes".to_owned());
     }
-    if perf.json.is_some() || !perf.sweep.is_empty() || perf.trace.is_wanted() {
+    if perf.json.is_given() || !perf.sweep.is_empty() || perf.trace.is_wanted() {
         return Err("--json, --sweep and traces do not say what is run".to_owned());
     }
     perf.spec()

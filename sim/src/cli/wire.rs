@@ -9,7 +9,9 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use ferroce_embed::capture::reader::{Captured, for_each_frame};
 use ferroce_wire::check::Checker;
+use serde_json::{Map, Value, json};
 
+use super::json::JsonOption;
 use super::{EXIT_FAILURE, report_error};
 
 /// Check frames on the wire.
@@ -28,27 +30,39 @@ pub struct Check {
     /// Captures
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
+
+    #[command(flatten)]
+    json: JsonOption,
 }
 
 impl Wire {
     /// Executes the command.
     pub fn execute(self) -> ExitCode {
-        let Self::Check(Check { files }) = self;
-        let mut is_clean = true;
-        for path in files {
-            match check(&path) {
-                Ok(found) => is_clean &= report(&path, &found),
-                Err(error) => {
-                    let message = format!("{}: {error}", path.display());
-                    return report_error(&message, EXIT_FAILURE);
-                }
+        let Self::Check(check) = self;
+        match check.execute() {
+            Ok(true) => ExitCode::SUCCESS,
+            Ok(false) => ExitCode::FAILURE,
+            Err(error) => report_error(&error, EXIT_FAILURE),
+        }
+    }
+}
+
+impl Check {
+    /// Checks the files. Returns true if there was no difference.
+    fn execute(&self) -> Result<bool, String> {
+        let prints_text = self.json.prepare()?;
+        let (mut is_clean, mut documents) = (true, Vec::new());
+        for path in &self.files {
+            let found = check(path).map_err(|error| format!("{}: {error}", path.display()))?;
+            if prints_text {
+                report(path, &found);
             }
+            is_clean &= found.checker.is_clean();
+            documents.push(document(path, &found));
         }
-        if is_clean {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::from(1)
-        }
+        let result = || json!({ "clean": is_clean, "files": documents });
+        self.json.write("wire check", result)?;
+        Ok(is_clean)
     }
 }
 
@@ -92,8 +106,33 @@ fn check(path: &Path) -> Result<Found, String> {
     }
 }
 
-/// Prints the result. Returns true if there was no difference.
-fn report(path: &Path, found: &Found) -> bool {
+/// Returns the result of one file as JSON.
+fn document(path: &Path, found: &Found) -> Value {
+    let Found { checker, cut } = found;
+    let counts = |counts: &mut dyn Iterator<Item = (String, u64)>| -> Map<String, Value> {
+        counts.map(|(name, count)| (name, count.into())).collect()
+    };
+    let named = |(name, count): (&dyn std::fmt::Display, u64)| (name.to_string(), count);
+    let mut opcodes = checker.opcodes().map(|(it, n)| named((&it, n)));
+    let mut messages = checker.messages().map(|(it, n)| named((&it, n)));
+    let mut others = checker.others().map(|(it, n)| named((&it, n)));
+    json!({
+        "file": path.to_string_lossy(),
+        "clean": checker.is_clean(),
+        "frames": checker.frames(),
+        "roce_frames": checker.roce_frames(),
+        "opcodes": counts(&mut opcodes),
+        "cm_messages": counts(&mut messages),
+        "not_roce": counts(&mut others),
+        "cut": cut,
+        "malformed": checker.malformed(),
+        "different": checker.differences(),
+        "bad_icrc": checker.icrc_failures(),
+    })
+}
+
+/// Prints the result.
+fn report(path: &Path, found: &Found) {
     let Found { checker, cut } = found;
     let (frames, roce) = (checker.frames(), checker.roce_frames());
     println!("{}: {frames} frames, {roce} of RoCEv2", path.display());
@@ -135,5 +174,4 @@ fn report(path: &Path, found: &Found) -> bool {
             first.expected,
         );
     }
-    checker.is_clean()
 }

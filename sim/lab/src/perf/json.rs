@@ -3,7 +3,7 @@
 
 use ferroce_model::preset;
 use ferroce_world::trace::explain::Explanation;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::perf::plan::Plan;
 use crate::perf::result::{BandwidthRow, LatencyRow, PerfRow};
@@ -20,17 +20,13 @@ pub struct Measured<'a> {
     pub row: &'a PerfRow,
 }
 
-/// Returns the document of a run.
-pub fn document(rows: &[Measured<'_>]) -> Value {
-    json!({
-        "program": "ferroce perf",
-        "version": env!("CARGO_PKG_VERSION"),
-        "rows": rows.iter().map(measured).collect::<Value>(),
-    })
+/// Returns the rows of a run.
+pub fn rows(rows: &[Measured<'_>]) -> Value {
+    rows.iter().map(measured).collect()
 }
 
-/// Returns the document of one measurement, with where the time of its last message went.
-pub fn explained(row: &Measured<'_>, explanation: &Explanation) -> Value {
+/// Returns where the time of the last message went.
+pub fn explanation(explanation: &Explanation) -> Value {
     let parts = explanation.rows.iter().map(|part| {
         json!({
             "start_ps": (part.start - explanation.start).as_ps(),
@@ -41,12 +37,10 @@ pub fn explained(row: &Measured<'_>, explanation: &Explanation) -> Value {
             "count": part.count,
         })
     });
-    let mut document = document(std::slice::from_ref(row));
-    document["explanation"] = json!({
+    json!({
         "total_ps": explanation.total().as_ps(),
         "parts": parts.collect::<Value>(),
-    });
-    document
+    })
 }
 
 fn measured(measured: &Measured<'_>) -> Value {
@@ -126,7 +120,7 @@ fn preset(spec: &PerfSpec) -> Value {
     json!({
         "name": spec.preset.name(),
         "hash": format!("{:016x}", spec.preset.hash()),
-        "parameters": parameters.collect::<serde_json::Map<_, _>>(),
+        "parameters": parameters.collect::<Map<_, _>>(),
     })
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use ferroce_model::preset::Preset;
 
-use super::json::{Measured, document};
+use super::json::{self, Measured};
 use super::sweep::{Job, Listener};
 use super::*;
 use crate::report::json_text;
@@ -300,7 +300,7 @@ fn the_same_bytes_of_json_ten_times() {
             point: &job.point,
             row,
         });
-        json_text::write(&document(&measured.collect::<Vec<_>>()))
+        json_text::write(&json::rows(&measured.collect::<Vec<_>>()))
     };
     let first = text(1);
     assert!(first.contains("\"message_rate_mpps\"") && first.contains("\"qpc_hits\""));

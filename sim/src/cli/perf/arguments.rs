@@ -9,6 +9,7 @@ use ferroce_lab::perf::{
 };
 
 use super::super::faults::Faults;
+use super::super::json::JsonOption;
 use super::super::preset;
 use super::trace::TraceArgs;
 
@@ -197,9 +198,9 @@ pub struct Perf {
     #[arg(short, long, value_name = "N")]
     pub jobs: Option<u32>,
 
-    /// Write everything to a file as JSON, `-` for standard output instead of the table
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    /// JSON.
+    #[command(flatten)]
+    pub json: JsonOption,
 
     /// Write a line for each row to a file as CSV, with what limits it
     #[arg(long, value_name = "FILE")]

@@ -1,20 +1,20 @@
 //! The table while the measurements run, and the JSON file afterwards.
 
-use std::fs;
 use std::io::{IsTerminal, Write, stderr, stdout};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ferroce_lab::calibrate::Calibration;
 use ferroce_lab::perf::PerfRow;
 use ferroce_lab::perf::csv;
-use ferroce_lab::perf::json::{Measured, document};
+use ferroce_lab::perf::json::{self, Measured};
 use ferroce_lab::perf::plan::Plan;
 use ferroce_lab::perf::sweep::{Job, Listener};
 use ferroce_lab::perf::table;
-use ferroce_lab::report::json_text;
 use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
 
 use super::calibration::uncalibrated;
+use crate::cli::json::{JsonOption, write_file};
 
 /// Least width of a column of swept values.
 const LEAST_WIDTH: usize = 6;
@@ -27,7 +27,7 @@ pub struct Output<'a> {
     jobs: &'a [Job],
     rows: Vec<PerfRow>,
     calibrations: Vec<Calibration>,
-    json: Option<PathBuf>,
+    json: &'a JsonOption,
     has_table: bool,
     /// Width of each column of swept values.
     widths: Vec<usize>,
@@ -36,14 +36,14 @@ pub struct Output<'a> {
 
 impl<'a> Output<'a> {
     /// Creates the output for `jobs`, of which there is at least one.
-    pub fn new(jobs: &'a [Job], json: Option<&Path>) -> Result<Self, String> {
-        let has_table = prepare_json(json)?;
+    pub fn new(jobs: &'a [Job], json: &'a JsonOption) -> Result<Self, String> {
+        let has_table = json.prepare()?;
         Ok(Self {
             jobs,
             rows: Vec::new(),
             calibrations: Vec::new(),
             has_table,
-            json: json.map(Path::to_owned),
+            json,
             widths: widths(jobs),
             bar: bar(jobs.len()),
         })
@@ -135,18 +135,15 @@ impl<'a> Output<'a> {
     }
 
     /// Writes the JSON file, if one is requested.
-    pub fn write_json(&self) -> Result<(), String> {
-        match &self.json {
-            Some(path) => {
-                let mut document = document(&self.measured());
-                if !self.calibrations.is_empty() {
-                    let all = self.calibrations.iter().map(Calibration::json);
-                    document["calibrations"] = all.collect();
-                }
-                write_file(path, &json_text::write(&document))
+    pub fn write_json(&self, command: &str) -> Result<(), String> {
+        self.json.write(command, || {
+            let mut result = json!({ "rows": json::rows(&self.measured()) });
+            if !self.calibrations.is_empty() {
+                let all = self.calibrations.iter().map(Calibration::json);
+                result["calibrations"] = all.collect();
             }
-            None => Ok(()),
-        }
+            result
+        })
     }
 
     /// Writes the CSV file, if one is requested.
@@ -156,23 +153,6 @@ impl<'a> Output<'a> {
         };
         let text = csv::text(&self.measured()).map_err(|error| error.to_string())?;
         write_file(path, &text)
-    }
-}
-
-/// Checks that a JSON file can be written, before a long run. Returns true if a table is printed.
-pub fn prepare_json(json: Option<&Path>) -> Result<bool, String> {
-    match json {
-        Some(path) if is_stdout(path) => Ok(false),
-        Some(path) => write_file(path, "").map(|()| true),
-        None => Ok(true),
-    }
-}
-
-/// Writes a file, or to standard output.
-pub fn write_file(path: &Path, text: &str) -> Result<(), String> {
-    match is_stdout(path) {
-        true => write!(stdout(), "{text}").map_err(|error| error.to_string()),
-        false => fs::write(path, text).map_err(|error| format!("{}: {error}", path.display())),
     }
 }
 
@@ -201,10 +181,6 @@ fn label(job: &Job) -> String {
         true => format!("{} B", job.size),
         false => values.collect::<Vec<_>>().join(" "),
     }
-}
-
-fn is_stdout(path: &Path) -> bool {
-    path == Path::new("-")
 }
 
 fn widths(jobs: &[Job]) -> Vec<usize> {

@@ -6,10 +6,11 @@ use ferroce_lab::perf::plan::Plan;
 use ferroce_lab::perf::sensitivity::{self, report};
 use ferroce_lab::perf::sweep::{Job, workers};
 use ferroce_lab::perf::table;
-use ferroce_lab::report::json_text;
+use serde_json::json;
 
 use super::Perf;
-use super::output::{bar, prepare_json, write_file};
+use super::output::bar;
+use crate::cli::json::write_file;
 
 impl Perf {
     /// Measures the only one of `jobs` with each parameter moved, and prints what that does.
@@ -18,7 +19,7 @@ impl Perf {
             return Err("--sensitivity is of one size, without --all and --sweep".to_owned());
         };
         let (spec, size) = (&job.spec, job.size);
-        let prints = prepare_json(self.json.as_deref())?;
+        let prints = self.json.prepare()?;
         let plan = Plan::new(spec, size).map_err(|error| error.to_string())?;
         let bar = bar(sensitivity::runs(spec));
         let workers = self.jobs.map_or_else(workers, |jobs| jobs as usize);
@@ -37,9 +38,7 @@ impl Perf {
                 &report::csv(&found).map_err(|error| error.to_string())?,
             )?;
         }
-        match &self.json {
-            Some(path) => write_file(path, &json_text::write(&report::json(&found))),
-            None => Ok(()),
-        }
+        self.json
+            .write("perf", || json!({ "sensitivity": report::json(&found) }))
     }
 }

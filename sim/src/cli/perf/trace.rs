@@ -9,15 +9,15 @@ use ferroce_lab::perf::plan::Plan;
 use ferroce_lab::perf::setup::world_config;
 use ferroce_lab::perf::sweep::Job;
 use ferroce_lab::perf::{Iterations, PerfRow, PerfSpec, Test, runner, table};
-use ferroce_lab::report::json_text;
 use ferroce_units::Instant;
 use ferroce_world::trace::explain::Explanation;
 use ferroce_world::trace::neohost::{self, Counted};
 use ferroce_world::trace::packets::Packets;
 use ferroce_world::trace::waveform::Waveform;
 use ferroce_world::trace::{SharedTrace, Trace};
+use serde_json::json;
 
-use super::output::{prepare_json, write_file};
+use crate::cli::json::JsonOption;
 
 /// Messages of a trace without an explicit number: caches are full by then.
 const MESSAGES: u64 = 16;
@@ -66,18 +66,18 @@ impl TraceArgs {
     }
 
     /// Measures the only one of `jobs`, with traces. `all_messages`: as many as the specification
-    /// says. `json`: file for the measurement, and its explanation.
+    /// says. `json`: what is written of the measurement and its explanation.
     pub fn execute(
         &self,
         jobs: &[Job],
         all_messages: bool,
-        json: Option<&Path>,
+        json: &JsonOption,
         stop: &AtomicBool,
     ) -> Result<(), String> {
         let [job] = jobs else {
             return Err(ONE_SIZE.to_owned());
         };
-        let prints = prepare_json(json)?;
+        let prints = json.prepare()?;
         let mut spec = job.spec.clone();
         if self.is_short() && !all_messages {
             spec.iterations = Iterations::Exactly(MESSAGES);
@@ -115,12 +115,12 @@ impl TraceArgs {
             point: &job.point,
             row: &row,
         };
-        json.map_or(Ok(()), |path| {
-            let document = match &explanation {
-                Some(explanation) => json::explained(&measured, explanation),
-                None => json::document(&[measured]),
-            };
-            write_file(path, &json_text::write(&document))
+        json.write("perf", || {
+            let mut result = json!({ "rows": json::rows(&[measured]) });
+            if let Some(explanation) = &explanation {
+                result["explanation"] = json::explanation(explanation);
+            }
+            result
         })
     }
 
@@ -212,7 +212,12 @@ mod tests {
             pcap: None,
             counters: true,
         };
-        arguments.execute(&jobs, false, None, &AtomicBool::new(false))
+        arguments.execute(
+            &jobs,
+            false,
+            &JsonOption::default(),
+            &AtomicBool::new(false),
+        )
     }
 
     #[test]

@@ -1,0 +1,131 @@
+"""Every command writes with --json what its published schema says, and the package reads it."""
+
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+import jsonschema
+
+import ferroce
+from ferroce.command import SCHEMA
+
+#: Commands with a schema, and arguments that show their keys.
+COMMANDS = {
+    "perf": [
+        "write_bw --preset cx5-100g --sweep size=64,4K -n 200",
+        "write_lat --preset cx5-100g -s 64 --explain",
+        "read_bw --preset cx5-100g -s 64 -n 100 --counters",
+        "write_bw --preset functional -s 64 -n 50",
+        "write_bw --preset fpga-100g -s 4K -n 20 --sensitivity",
+    ],
+    "perftest": ["write_bw --preset cx5-100g -s 64 -n 200"],
+    "compare": ["--list", "cx3-40g@xeon-qdr cx3_qdr40_ib_write_lat"],
+    "validate": ["--only V17"],
+    "selftest": ["", "--stage dma"],
+    "devices": [""],
+    "preset list": [""],
+    "preset show": ["cx5-100g", "irdma-10g pcie"],
+    "preset diff": ["cx5-100g cx6-200g", "cx5-100g cx5-100g"],
+    "sim": ["--seed 1", "--seeds 3"],
+    "wire check": ["capture.pcapng"],
+    "trace diff": ["a.rec b.rec", "a.rec b.rec --strict all --without dma"],
+}
+
+#: Commands that need a running program to have something to say.
+OF_RUNNING_PROGRAMS = ["cm"]
+
+#: Longest time of one command.
+TIMEOUT_S = 300
+
+
+def checked(command, line):
+    """Runs a command and checks its document; a difference (1) is no failure."""
+    document = ferroce.run(*command.split(), *line.split(), accept=(0, 1), timeout_s=TIMEOUT_S)
+    schema = ferroce.schema(*command.split())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.Draft202012Validator(schema).validate(document)
+    return document
+
+
+class Documents(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.home = os.getcwd()
+        os.chdir(cls.folder.name)
+        for record in ("a.rec", "b.rec"):
+            ferroce.run("selftest", "--record", record, "--stage", "dma", timeout_s=TIMEOUT_S)
+        words = ["perf", "write_bw", "--preset", "cx5-100g", "-s", "64", "-n", "50"]
+        ferroce.run(*words, "--pcap", "capture.pcapng", timeout_s=TIMEOUT_S)
+
+    @classmethod
+    def tearDownClass(cls):
+        os.chdir(cls.home)
+        cls.folder.cleanup()
+
+    def test_every_command_keeps_its_schema(self):
+        for command, lines in COMMANDS.items():
+            for line in lines:
+                with self.subTest(command=command, line=line):
+                    document = checked(command, line)
+                    self.assertEqual(document["program"], f"ferroce {command}")
+                    self.assertEqual(document["schema"], SCHEMA)
+
+    def test_every_schema_is_tried(self):
+        listed = subprocess.run(
+            [ferroce.command.binary(), "schema"], capture_output=True, text=True, check=True
+        )
+        self.assertEqual(
+            sorted(listed.stdout.splitlines()), sorted([*COMMANDS, *OF_RUNNING_PROGRAMS])
+        )
+
+    def test_a_file_and_the_text(self):
+        done = subprocess.run(
+            [ferroce.command.binary(), "preset", "list", "--json", "list.json"],
+            capture_output=True, text=True, check=True,
+        )
+        self.assertIn("host profiles", done.stdout)
+        document = json.loads(Path("list.json").read_text())
+        self.assertIn("cx5-100g", [preset["name"] for preset in document["presets"]])
+
+    def test_a_file_that_cannot_be_written_is_refused_first(self):
+        with self.assertRaises(subprocess.CalledProcessError) as refused:
+            subprocess.run(
+                [ferroce.command.binary(), "validate", "--json", "/no/such/folder/x"],
+                capture_output=True, text=True, check=True, timeout=TIMEOUT_S,
+            )
+        self.assertIn("/no/such/folder/x", refused.exception.stderr)
+
+
+class Package(unittest.TestCase):
+    def test_a_sweep_has_a_row_for_each_combination(self):
+        sweep = ferroce.sweep("write_bw", "cx5-100g", size=["64", "4K"], qps=[1, 2])
+        rows = list(sweep.rows())
+        self.assertEqual([(row["size"], row["qps"]) for row in rows],
+                         [(64, 1), (64, 2), (4096, 1), (4096, 2)])
+        self.assertTrue(all(row["average_gbps"] > 0 for row in rows))
+        self.assertTrue(all(row["bottleneck"] for row in rows))
+
+    def test_a_comparison_has_the_errors(self):
+        (comparison,) = ferroce.compare("cx3-40g@xeon-qdr", "cx3_qdr40_ib_write_lat")
+        rows = list(comparison.rows())
+        self.assertEqual(comparison.table, "cx3_qdr40_ib_write_lat")
+        for row in rows:
+            expected = (row["model"] / row["measured"] - 1) * 100
+            self.assertAlmostEqual(row["error_percent"], expected, delta=0.1)
+
+    def test_a_parameter_is_found_by_its_name(self):
+        self.assertEqual(ferroce.preset("cx5-100g")["pcie.lanes"], 16)
+        with self.assertRaises(KeyError):
+            ferroce.preset("cx5-100g")["pcie.wheels"]
+
+    def test_what_is_wrong_is_said_by_the_command(self):
+        with self.assertRaisesRegex(ferroce.CommandError, "cx9-800g"):
+            ferroce.perf("write_bw", "cx9-800g")
+
+
+if __name__ == "__main__":
+    unittest.main()

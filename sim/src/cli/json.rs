@@ -1,0 +1,88 @@
+//! `--json [FILE]`: what a command prints, for programs.
+//!
+//! Each document has the keys `program`, `version` and `schema` in front. `docs/src/json.md`
+//! describes the convention, `docs/schema` has a JSON Schema for each command, and `ferroce schema`
+//! prints them.
+
+use std::fs;
+use std::io::{Write, stdout};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use ferroce_lab::report::json_text;
+use serde_json::{Map, Value};
+
+/// Version of the schemas: it changes when a key is removed or gets another meaning. Keys may be
+/// added without that.
+const SCHEMA: u32 = 1;
+
+/// Option `--json`.
+#[derive(Debug, Clone, Default, Args)]
+pub struct JsonOption {
+    /// Write the result as JSON: to a file beside the text, without one (or with `-`) to standard
+    /// output in place of it. `ferroce schema` has the keys
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    json: Option<PathBuf>,
+}
+
+impl JsonOption {
+    /// Returns true if the option is given.
+    pub fn is_given(&self) -> bool {
+        self.json.is_some()
+    }
+
+    /// Returns true if the text is printed: standard output is not wanted for JSON.
+    pub fn prints_text(&self) -> bool {
+        !self.json.as_deref().is_some_and(is_stdout)
+    }
+
+    /// Checks that the file can be written, before a long run. Returns true if the text is printed.
+    ///
+    /// # Errors
+    /// The file and why it cannot be written.
+    pub fn prepare(&self) -> Result<bool, String> {
+        match &self.json {
+            Some(path) if !is_stdout(path) => write_file(path, "").map(|()| true),
+            _ => Ok(self.prints_text()),
+        }
+    }
+
+    /// Writes the result of `command` (`compare`), if the option is given.
+    ///
+    /// # Errors
+    /// The file and why it cannot be written.
+    pub fn write(&self, command: &str, result: impl FnOnce() -> Value) -> Result<(), String> {
+        match &self.json {
+            Some(path) => write_file(path, &json_text::write(&document(command, result()))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Returns the document of a command; the keys of a result that is an object are its own.
+fn document(command: &str, result: Value) -> Value {
+    let mut document = Map::new();
+    document.insert("program".to_owned(), format!("ferroce {command}").into());
+    document.insert("version".to_owned(), env!("CARGO_PKG_VERSION").into());
+    document.insert("schema".to_owned(), SCHEMA.into());
+    match result {
+        Value::Object(keys) => document.extend(keys),
+        result => drop(document.insert("result".to_owned(), result)),
+    }
+    document.into()
+}
+
+/// Writes a file, or to standard output.
+///
+/// # Errors
+/// The file and why it cannot be written.
+pub fn write_file(path: &Path, text: &str) -> Result<(), String> {
+    match is_stdout(path) {
+        true => write!(stdout(), "{text}").map_err(|error| error.to_string()),
+        false => fs::write(path, text).map_err(|error| format!("{}: {error}", path.display())),
+    }
+}
+
+fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
+}

@@ -1,0 +1,76 @@
+//! `ferroce schema`: the keys of the documents that `--json` writes.
+
+use clap::Args;
+
+/// The schemas by command; each is a file of `docs/schema`.
+const SCHEMAS: &[(&str, &str)] = &[
+    ("cm", include_str!("../../../docs/schema/cm.json")),
+    ("compare", include_str!("../../../docs/schema/compare.json")),
+    ("devices", include_str!("../../../docs/schema/devices.json")),
+    ("perf", include_str!("../../../docs/schema/perf.json")),
+    (
+        "perftest",
+        include_str!("../../../docs/schema/perftest.json"),
+    ),
+    (
+        "preset diff",
+        include_str!("../../../docs/schema/preset-diff.json"),
+    ),
+    (
+        "preset list",
+        include_str!("../../../docs/schema/preset-list.json"),
+    ),
+    (
+        "preset show",
+        include_str!("../../../docs/schema/preset-show.json"),
+    ),
+    (
+        "selftest",
+        include_str!("../../../docs/schema/selftest.json"),
+    ),
+    ("sim", include_str!("../../../docs/schema/sim.json")),
+    (
+        "trace diff",
+        include_str!("../../../docs/schema/trace-diff.json"),
+    ),
+    (
+        "validate",
+        include_str!("../../../docs/schema/validate.json"),
+    ),
+    (
+        "wire check",
+        include_str!("../../../docs/schema/wire-check.json"),
+    ),
+];
+
+/// Print the JSON Schema of what a command writes with --json; without one, list the commands.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ferroce schema
+  ferroce schema perf > perf.schema.json
+  ferroce schema preset show")]
+pub struct Schema {
+    /// The command, in one or two words
+    #[arg(value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+impl Schema {
+    /// Prints it.
+    pub fn execute(self) -> Result<(), String> {
+        let command = self.command.join(" ");
+        let names = SCHEMAS.iter().map(|(name, _)| *name);
+        if command.is_empty() {
+            names.for_each(|name| println!("{name}"));
+            return Ok(());
+        }
+        let found = SCHEMAS.iter().find(|(name, _)| *name == command);
+        let (_, text) = found.ok_or_else(|| {
+            let names: Vec<_> = names.collect();
+            format!("{command} has no schema; these have: {}", names.join(", "))
+        })?;
+        print!("{text}");
+        Ok(())
+    }
+}
