@@ -1,6 +1,7 @@
 //! Programs under test, each with a time limit.
 
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -79,12 +80,8 @@ impl Process {
             .try_clone()
             .expect("a file descriptor can be duplicated");
         let what = format!("{command:?}");
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(file)
-            .stderr(errors)
-            .spawn()
-            .unwrap_or_else(|error| panic!("{what}: {error}"));
+        command.stdin(Stdio::null()).stdout(file).stderr(errors);
+        let child = spawn(&mut command).unwrap_or_else(|error| panic!("{what}: {error}"));
         let started = Instant::now();
         Self {
             child,
@@ -181,6 +178,19 @@ impl Drop for Process {
         self.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Starts a program. One that this process has just written may be open for writing still: in a
+/// child that another thread has forked and that has not executed its own program yet.
+fn spawn(command: &mut Command) -> io::Result<Child> {
+    eventually_some(
+        "the end of writing to the program",
+        TIMEOUT,
+        || match command.spawn() {
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => None,
+            result => Some(result),
+        },
+    )
 }
 
 /// Sends a signal to a process.
