@@ -1,6 +1,6 @@
 //! Frames as other tools decode them: tshark and `ferroce wire check` on our captures.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -128,6 +128,80 @@ fn captures_with_loss_are_right_in_each_recovery_mode() {
         let are_right = bits.iter().all(|bits| bits & !more == expected);
         assert!(are_right && bits.len() > 40, "{mode}: {bits:?}");
     }
+}
+
+/// Returns the values of fields that tshark shows, without duplicates.
+fn values(scratch: &Scratch, file: &str, options: &[&str], fields: &[&str]) -> BTreeSet<String> {
+    let fields = fields.iter().flat_map(|field| ["-e", field]);
+    let arguments: Vec<_> = options
+        .iter()
+        .copied()
+        .chain(["-T", "fields"])
+        .chain(fields)
+        .collect();
+    let shown = tshark(scratch, file, &arguments);
+    let lines = shown.lines().filter(|line| !line.starts_with("Running as"));
+    lines.map(str::to_owned).collect()
+}
+
+/// Goal: a reader sees which process has sent a frame, and what it answers or repeats. Method: two
+/// processes with loss in one file, read by tshark with our script.
+#[test]
+fn interfaces_directions_and_what_is_between_the_packets() {
+    const SCRIPT: &str = concat!(
+        "lua_script:",
+        env!("CARGO_MANIFEST_DIR"),
+        "/../packaging/wireshark/ferroce.lua"
+    );
+    let scratch = Scratch::new();
+    let file = "between.pcapng";
+    let capture = scratch.path(file);
+    let capture = capture.to_str().expect("our own name");
+    let pair = Pair {
+        program: "ib_write_bw",
+        arguments: &["-F", "-n", "200", "-u", "10"],
+        options: &["--faults", "loss=2e-2,seed=5", "--capture", capture],
+    };
+    pair.run_in(&scratch);
+    let interfaces = values(&scratch, file, &[], &["frame.interface_name"]);
+    let named = |name: &String| name.starts_with("ferroce0 pid ");
+    assert!(
+        interfaces.len() == 2 && interfaces.iter().all(named),
+        "{interfaces:?}"
+    );
+    let about = values(&scratch, file, &[], &["frame.interface_description"]);
+    assert!(
+        about
+            .iter()
+            .all(|about| about.starts_with("ib_write_bw on host ")),
+        "{about:?}"
+    );
+    let directions = values(&scratch, file, &[], &["frame.packet_flags_direction"]);
+    assert!(
+        !directions.contains("") && !directions.is_empty(),
+        "{directions:?}"
+    );
+    // Each frame is there once, so that a PSN comes twice only when it is sent twice.
+    let filter = |filter| ["-X", SCRIPT, "-2", "-Y", filter];
+    let lost = values(&scratch, file, &filter("frame.comment"), &["frame.number"]);
+    let resent = filter("ferroce.retransmission && infiniband.bth.opcode <= 12");
+    let resent = values(
+        &scratch,
+        file,
+        &resent,
+        &["frame.number", "ferroce.first_in"],
+    );
+    let answers = filter("ferroce.acknowledges && infiniband.bth.opcode == 17");
+    let answers = values(&scratch, file, &answers, &["ferroce.response_time"]);
+    assert!(
+        !lost.is_empty() && !resent.is_empty(),
+        "{lost:?} {resent:?}"
+    );
+    let is_time = |time: &String| time.parse().is_ok_and(|time: f64| time >= 0.0);
+    assert!(
+        !answers.is_empty() && answers.iter().all(is_time),
+        "{answers:?}"
+    );
 }
 
 /// Goal: a capture of both sides holds each frame once, decodes, and has valid ICRCs. Method:

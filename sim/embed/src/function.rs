@@ -18,7 +18,7 @@ use ferroce_wire::{Gid, Mac};
 use parking_lot::Mutex;
 
 use crate::attached::{self, Attached, Properties};
-use crate::capture::Capture;
+use crate::capture::{self, Capture};
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::fabric::directory::runtime_directory;
@@ -185,8 +185,7 @@ impl Function {
         let capture = options
             .capture
             .as_deref()
-            .map(Path::new)
-            .map(Capture::open)
+            .map(|path| Capture::open(Path::new(path), &capture::interface(&options.host)))
             .transpose()?;
         let place = registry.claim(&Identity {
             host: options.host.name.clone(),

@@ -13,13 +13,15 @@ pub const PRIVATE: u32 = 0o600;
 /// Type of the block that begins a section.
 pub const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
-const INTERFACE_DESCRIPTION: u32 = 1;
+/// Type of the block that describes an interface.
+pub const INTERFACE_DESCRIPTION: u32 = 1;
 const ENHANCED_PACKET: u32 = 6;
 const LINKTYPE_ETHERNET: u16 = 1;
 const OPTION_END: u16 = 0;
 const OPTION_COMMENT: u16 = 1;
 const OPTION_APPLICATION: u16 = 4;
 const OPTION_INTERFACE_NAME: u16 = 2;
+const OPTION_INTERFACE_ABOUT: u16 = 3;
 const OPTION_TIMESTAMP_RESOLUTION: u16 = 9;
 const OPTION_PACKET_FLAGS: u16 = 2;
 /// Timestamps count units of 10^-9 s.
@@ -65,6 +67,16 @@ pub fn packet_block(
     frame: &[u8],
     comment: Option<&str>,
 ) -> Vec<u8> {
+    let options = packet_options(direction, comment);
+    let mut block = Vec::with_capacity(frame.len() + 64);
+    let length = begin_packet(&mut block, interface, time, frame, options.len());
+    block.extend(options);
+    block.extend(length.to_le_bytes());
+    block
+}
+
+/// Returns the options of a frame's block: its direction, and a comment if there is one.
+pub fn packet_options(direction: Direction, comment: Option<&str>) -> Vec<u8> {
     let flags: u32 = match direction {
         Direction::Inbound => 1,
         Direction::Outbound => 2,
@@ -74,18 +86,6 @@ pub fn packet_block(
         option(&mut options, OPTION_COMMENT, comment.as_bytes());
     }
     option(&mut options, OPTION_PACKET_FLAGS, &flags.to_le_bytes());
-    option(&mut options, OPTION_END, b"");
-    let mut block = Vec::with_capacity(frame.len() + 64);
-    let length = begin_packet(&mut block, interface, time, frame, options.len());
-    block.extend(options);
-    block.extend(length.to_le_bytes());
-    block
-}
-
-/// Returns the options of a frame's block that hold a comment.
-pub fn comment_options(comment: &str) -> Vec<u8> {
-    let mut options = Vec::new();
-    option(&mut options, OPTION_COMMENT, comment.as_bytes());
     option(&mut options, OPTION_END, b"");
     options
 }
@@ -117,9 +117,19 @@ pub fn begin_packet(
     length
 }
 
-/// Returns the section header and the descriptions of interfaces whose time stamps count units of
-/// 10^-`resolution` s.
-pub fn preamble(interfaces: &[&str], resolution: u8) -> Vec<u8> {
+/// An interface of a capture.
+#[derive(Debug, Clone)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// What it is, if there is more to say.
+    pub about: Option<String>,
+    /// Its time stamps count units of 10^-`resolution` s.
+    pub resolution: u8,
+}
+
+/// Returns the header of a section.
+pub fn section_header() -> Vec<u8> {
     let mut section = Vec::new();
     section.extend(BYTE_ORDER_MAGIC.to_le_bytes());
     section.extend(1u16.to_le_bytes()); // version 1.0
@@ -127,18 +137,24 @@ pub fn preamble(interfaces: &[&str], resolution: u8) -> Vec<u8> {
     section.extend(u64::MAX.to_le_bytes()); // length of the section: not specified
     option(&mut section, OPTION_APPLICATION, b"Ferroce");
     option(&mut section, OPTION_END, b"");
-    let mut bytes = block(SECTION_HEADER, &section);
-    for name in interfaces {
-        let mut interface = Vec::new();
-        interface.extend(LINKTYPE_ETHERNET.to_le_bytes());
-        interface.extend(0u16.to_le_bytes()); // reserved
-        interface.extend(0u32.to_le_bytes()); // no limit of the captured length
-        option(&mut interface, OPTION_INTERFACE_NAME, name.as_bytes());
-        option(&mut interface, OPTION_TIMESTAMP_RESOLUTION, &[resolution]);
-        option(&mut interface, OPTION_END, b"");
-        bytes.extend(block(INTERFACE_DESCRIPTION, &interface));
+    block(SECTION_HEADER, &section)
+}
+
+/// Returns the description of an interface; its number is that of descriptions before it in the
+/// section.
+pub fn interface_description(interface: &Interface) -> Vec<u8> {
+    let mut body = Vec::new();
+    body.extend(LINKTYPE_ETHERNET.to_le_bytes());
+    body.extend(0u16.to_le_bytes()); // reserved
+    body.extend(0u32.to_le_bytes()); // no limit of the captured length
+    option(&mut body, OPTION_INTERFACE_NAME, interface.name.as_bytes());
+    if let Some(about) = &interface.about {
+        option(&mut body, OPTION_INTERFACE_ABOUT, about.as_bytes());
     }
-    bytes
+    let resolution = [interface.resolution];
+    option(&mut body, OPTION_TIMESTAMP_RESOLUTION, &resolution);
+    option(&mut body, OPTION_END, b"");
+    block(INTERFACE_DESCRIPTION, &body)
 }
 
 fn option(block: &mut Vec<u8>, code: u16, value: &[u8]) {

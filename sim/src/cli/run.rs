@@ -227,7 +227,7 @@ impl Run {
         if let Some(path) = &self.capture {
             // The program may change its working directory before it opens the device.
             let path = std::path::absolute(path).map_err(|error| error.to_string())?;
-            Capture::open(&path).map_err(|error| error.to_string())?;
+            Capture::check(&path).map_err(|error| error.to_string())?;
             environment.push(("FERROCE_CAPTURE", path.into()));
         }
         if let Some(icrc) = self.icrc {

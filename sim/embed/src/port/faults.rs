@@ -5,6 +5,7 @@
 //! its slot; a timer delivers the copy.
 
 use ferroce_faults::{Engine, FaultCounter, Held, Plan, Verdict, corrupt, write_icrc};
+use ferroce_platform::pcapng::Direction;
 use ferroce_units::Instant;
 
 use super::FabricPort;
@@ -185,7 +186,7 @@ impl FabricPort {
             None => {}
         }
         if let (Some(capture), Some(comment)) = (&mut self.capture, comment) {
-            capture.record_commented(copy.bytes(), true, &comment);
+            capture.record_commented(Direction::Inbound, copy.bytes(), &comment);
         }
         match verdict.is_dropped() {
             true => faults.release(copy),
@@ -209,9 +210,11 @@ impl FabricPort {
         }
         match (&mut self.capture, comment) {
             (Some(capture), Some(comment)) => {
-                capture.record_commented(buffer.bytes(), true, &comment);
+                capture.record_commented(Direction::Outbound, buffer.bytes(), &comment);
             }
-            (Some(capture), None) if !is_recorded => capture.record(buffer.bytes(), true),
+            (Some(capture), None) if !is_recorded => {
+                capture.record(Direction::Outbound, buffer.bytes(), true);
+            }
             _ => {}
         }
         if verdict.is_dropped() {

@@ -1,5 +1,6 @@
 //! Which frames a function records in its capture, and in its record.
 
+use ferroce_platform::pcapng::Direction;
 use ferroce_record::{Kind, Recorder, flags};
 
 use super::FabricPort;
@@ -34,7 +35,7 @@ impl FabricPort {
     pub(super) fn record_received(&mut self, frame: &Frame) {
         let is_recorded = self.is_recorded(frame);
         if let Some(capture) = self.capture.as_mut().filter(|_| !is_recorded) {
-            capture.record(frame.as_ref(), carries_icrc(frame));
+            capture.record(Direction::Inbound, frame.as_ref(), carries_icrc(frame));
         }
     }
 
@@ -72,13 +73,13 @@ impl FabricPort {
                     && self.registry.capture(to) == capture.identity()
                     && self.registry.are_faults_active(to);
                 if !is_left {
-                    capture.record(frame.as_ref(), true);
+                    capture.record(Direction::Outbound, frame.as_ref(), true);
                     frame.set_recorded();
                 }
             }
             // Recorded with what the faults do to it.
             Frame::Buffer(_) if self.faults.is_some() => {}
-            Frame::Buffer(buffer) => capture.record(buffer.bytes(), true),
+            Frame::Buffer(buffer) => capture.record(Direction::Outbound, buffer.bytes(), true),
         }
     }
 }

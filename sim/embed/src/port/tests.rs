@@ -5,6 +5,7 @@ mod faults;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
+use ferroce_platform::pcapng::{Interface, NANOSECONDS};
 use ferroce_test_support::{TemporaryDirectory, send_frame, temporary_directory};
 use ferroce_wire::{Frame as WireFrame, Mac};
 
@@ -28,6 +29,14 @@ fn port(directory: &Path, clock: &Clock, capture: Option<Capture>, icrc: bool) -
         icrc,
         capture,
     )
+}
+
+fn interface() -> Interface {
+    Interface {
+        name: "test".to_owned(),
+        about: None,
+        resolution: NANOSECONDS,
+    }
 }
 
 fn route(to: &FabricPort) -> Route {
@@ -363,7 +372,7 @@ fn a_capture_completes_frames_of_a_sender_that_computes_none() {
     let clock = Clock::start();
     let path = directory.path().join("c.pcapng");
     let mut one = port(directory.path(), &clock, None, false);
-    let capture = Capture::open(&path).expect("new");
+    let capture = Capture::open(&path, &interface()).expect("new");
     let mut other = port(directory.path(), &clock, Some(capture), false);
     let there = route(&other);
     let bytes = send_frame(there.mac, there.qpn, b"payload");
@@ -372,7 +381,8 @@ fn a_capture_completes_frames_of_a_sender_that_computes_none() {
     assert_eq!(take(&mut other), Some(bytes.clone()));
     other.finish(true);
     let content = std::fs::read(&path).expect("written");
-    let start = content.len() - 4 - bytes.len().next_multiple_of(4);
+    // Behind the frame: the direction, the end of the options, the length of the block.
+    let start = content.len() - (8 + 4 + 4) - bytes.len().next_multiple_of(4);
     let recorded = WireFrame::parse(&content[start..]).expect("RoCEv2");
     assert!(recorded.icrc_is_valid());
 }
@@ -382,7 +392,7 @@ fn a_frame_is_captured_once() {
     let directory = temporary_directory("once");
     let clock = Clock::start();
     let path = directory.path().join("c.pcapng");
-    let capture = || Some(Capture::open(&path).expect("usable"));
+    let capture = || Some(Capture::open(&path, &interface()).expect("usable"));
     let mut one = port(directory.path(), &clock, capture(), false);
     let mut other = port(directory.path(), &clock, capture(), false);
     let there = route(&other);

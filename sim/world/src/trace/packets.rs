@@ -10,7 +10,10 @@ use std::fmt;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use ferroce_platform::pcapng::{Direction, create_private, packet_block, preamble, write_icrc};
+use ferroce_platform::pcapng::{
+    Direction, Interface, create_private, interface_description, packet_block, section_header,
+    write_icrc,
+};
 use ferroce_units::Instant;
 
 use super::agenda::Agenda;
@@ -60,9 +63,15 @@ impl Packets {
     /// Of the output.
     pub fn new(output: Box<dyn Write + Send>, hosts: usize) -> io::Result<Self> {
         let mut output = BufWriter::new(output);
-        let names: Vec<String> = (0..hosts).map(|host| format!("host{host}")).collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        output.write_all(&preamble(&names, PICOSECONDS))?;
+        output.write_all(&section_header())?;
+        for host in 0..hosts {
+            let interface = Interface {
+                name: format!("host{host}"),
+                about: None,
+                resolution: PICOSECONDS,
+            };
+            output.write_all(&interface_description(&interface))?;
+        }
         Ok(Self {
             output,
             agenda: Agenda::default(),

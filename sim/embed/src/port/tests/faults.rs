@@ -118,7 +118,7 @@ fn a_shared_capture_has_comments() {
     let directory = temporary_directory("comments");
     let path = directory.path().join("both.pcapng");
     let clock = Clock::start();
-    let capture = || Some(Capture::open(&path).expect("ours"));
+    let capture = || Some(Capture::open(&path, &interface()).expect("ours"));
     let mut one = port(directory.path(), &clock, capture(), false);
     let other = port(directory.path(), &clock, capture(), false);
     let mut other = other.with_faults(Some(plan("drop=send#2,dup=send#3,delay=1ns@psn3")));
