@@ -181,6 +181,9 @@ impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
     #[cold]
     fn fill<H: Host>(&mut self, index: u32, dma: &mut Dma<'_, H>) -> Result<usize, DmaError> {
         let lease = self.registers.take(dma.begun, dma.at);
+        if lease.at > dma.at {
+            dma.stands_until = lease.at;
+        }
         dma.at = lease.at;
         let value = dma.read_value(self.address(index))?;
         let ready = self.registers.give_back(lease, dma.at);

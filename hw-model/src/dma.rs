@@ -29,6 +29,9 @@ pub struct Dma<'a, H: Host> {
     pub at: Instant,
     /// When the host sees what this flow has written so far.
     pub visible: Instant,
+    /// When the flow had a miss register that it had to wait for. Until then the pipeline in front
+    /// of the cache stands.
+    pub stands_until: Instant,
 }
 
 impl<'a, H: Host> Dma<'a, H> {
@@ -47,6 +50,7 @@ impl<'a, H: Host> Dma<'a, H> {
             begun: now,
             at,
             visible: Instant::ZERO,
+            stands_until: Instant::ZERO,
         }
     }
 }

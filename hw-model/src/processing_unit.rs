@@ -56,6 +56,8 @@ pub struct ProcessingUnit {
     pub outbound: Edge<Outbound>,
     /// Until then its next queue pair cannot have its context, or enough payload is on its way.
     pub resumes_at: Instant,
+    /// Until then its newest packet waits for a register of a cache, and those behind it with it.
+    pub stands_until: Instant,
 }
 
 impl ProcessingUnit {
@@ -65,6 +67,7 @@ impl ProcessingUnit {
             number,
             outbound: Edge::new(edge_capacity),
             resumes_at: Instant::ZERO,
+            stands_until: Instant::ZERO,
         }
     }
 
@@ -74,9 +77,22 @@ impl ProcessingUnit {
         timing.free_at(Stage::Transmit(self.number)) > now + PLANNING_HORIZON
     }
 
+    /// Returns true if its packets wait for a register of a cache.
+    ///
+    /// A pipeline does not pass a miss that found no register. If it did, the reads behind all
+    /// those misses would take the link's time now, long before they are issued, and the misses
+    /// that are issued earlier would be slow: the rate would fall with the load.
+    #[inline]
+    pub fn stands(&self, now: Instant) -> bool {
+        self.stands_until > now + PLANNING_HORIZON
+    }
+
     /// Returns the time at which it is no longer busy.
     pub fn next_turn<T: Timing>(&self, timing: &T) -> Instant {
-        let free_at = timing.free_at(Stage::Transmit(self.number)) - PLANNING_HORIZON;
+        let free_at = timing
+            .free_at(Stage::Transmit(self.number))
+            .max(self.stands_until);
+        let free_at = free_at - PLANNING_HORIZON;
         match self.outbound.is_empty() {
             true => free_at.max(self.resumes_at),
             false => free_at,

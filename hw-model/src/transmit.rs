@@ -93,6 +93,7 @@ impl Transmit {
         self.fetch.clear();
         for unit in &mut self.units {
             unit.outbound.clear(drop);
+            unit.stands_until = Instant::ZERO;
         }
         self.is_stalled = false;
     }

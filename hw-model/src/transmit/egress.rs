@@ -78,6 +78,10 @@ impl Transmit {
                 self.egress_blocked = true;
                 break;
             }
+            if self.units[unit].stands(turn.now) {
+                self.outbound_waits |= !self.units[unit].outbound.is_empty();
+                break;
+            }
             let Some((ready, outbound)) = self.units[unit].outbound.pop_ahead() else {
                 break;
             };
@@ -107,7 +111,7 @@ impl Transmit {
             return false;
         }
         let mut dma = turn.dma_planned(ready);
-        if matches!(packet.payload, Payload::ReadResponse { .. }) {
+        if begins_read_response(&packet) {
             // What fails here fails again with the next request, and is reported then.
             let _ = contexts.responder.touch(index, &mut dma);
         }
@@ -119,7 +123,8 @@ impl Transmit {
             Some(pd) => packetize(qp, &packet, pd, ports.translation, ports.port, &mut dma),
             None => Packetized::Fault,
         };
-        let payload_read = dma.at;
+        let (payload_read, stands_until) = (dma.at, dma.stands_until);
+        self.units[unit].stands_until = self.units[unit].stands_until.max(stands_until);
         match packetized {
             Packetized::Frame(frame) => {
                 let work = Work::bytes(frame.as_ref().len() as u32);
@@ -155,6 +160,15 @@ impl Transmit {
         }
         true
     }
+}
+
+/// Returns true for the packet with which the responder turns to a READ: where its memory lies is
+/// read from the resource once, not for each packet of the response.
+#[inline(always)]
+fn begins_read_response(packet: &Packet) -> bool {
+    let is_response = matches!(packet.payload, Payload::ReadResponse { .. });
+    let opcode = packet.headers.bth.opcode.parse();
+    is_response && opcode.is_some_and(|opcode| opcode.position.starts_message())
 }
 
 /// Returns when a packet that is ready at `ready` departs: packets of one QP leave in order.

@@ -11,6 +11,7 @@ use crate::dma::Dma;
 use crate::limits::FLUSH_PER_TURN;
 use crate::ports::host::Host;
 use crate::ports::port::Port;
+use crate::processing_unit::ProcessingUnit;
 use crate::time::timing::{PLANNING_HORIZON, Timing};
 use crate::time::turn::Turn;
 use crate::translation::mtt::TranslationTable;
@@ -135,7 +136,7 @@ impl Transmit {
         worked
     }
 
-    /// Returns true if a processing unit waits for its clock, or for the MAC.
+    /// Returns true if a processing unit waits for its clock, a register or the MAC.
     #[inline]
     fn is_paused<H: Host, T: Timing, P: Port, M>(
         &mut self,
@@ -143,7 +144,9 @@ impl Transmit {
         unit: usize,
         ports: &TransmitPorts<'_, P, M>,
     ) -> bool {
-        self.is_egress_blocked(ports) || self.units[unit].is_busy(turn.now, turn.timing)
+        let is_busy =
+            |unit: &ProcessingUnit| unit.is_busy(turn.now, turn.timing) || unit.stands(turn.now);
+        self.is_egress_blocked(ports) || is_busy(&self.units[unit])
     }
 
     /// Returns true if a processing unit waits for the context of its next queue pair, or for

@@ -1,7 +1,7 @@
 //! What READs, WRITEs and atomics cost differently: one test for each mechanism, on a card whose
 //! times do not spread.
 
-use ferroce_lab::perf::{Iterations, Operation, PerfRow, PerfSpec, Test, run};
+use ferroce_lab::perf::{Iterations, Operation, PerfRow, PerfSpec, Test, Topology, Workload, run};
 use ferroce_model::preset::Preset;
 
 const STEADY: [(&str, &str); 3] = [
@@ -144,4 +144,54 @@ fn threads_that_share_cores_post_more_slowly() {
     };
     let (alone, shared) = (of_threads(2), of_threads(96));
     assert!(shared < 0.6 * alone, "{shared} {alone} M/s of a thread");
+}
+
+/// Goal: more load does not cost rate where the misses of the MTT limit it. Method: READs at random
+/// places of a region far larger than the cache, from one host and from four, with more and more
+/// outstanding: none is below the best of those with less. Packets behind a miss without a register
+/// once took the link's time at once, so that misses before them were slow: 24 of 34 M/s were left.
+#[test]
+fn more_load_on_a_full_mtt_costs_no_rate() {
+    let of_load = |clients, depth| {
+        let mut preset = Preset::load("cx6-200g@xeon-6240r@uar-per-thread").expect("built in");
+        for (key, value) in STEADY {
+            preset.set(key, value).expect(key);
+        }
+        let mut spec = PerfSpec::new(preset, Operation::Read, Test::Bandwidth);
+        (spec.sizes, spec.threads, spec.qps) = (vec![8], 24, 24);
+        (spec.workload, spec.depth) = (Workload::Batch, Some(depth));
+        spec.topology = match clients {
+            1 => Topology::Pair,
+            _ => Topology::Clients(clients),
+        };
+        spec.iterations = Iterations::Exactly(300);
+        rate(&row(&spec))
+    };
+    let mut best: f64 = 0.0;
+    for (clients, depth) in [(1, 4), (1, 8), (1, 16), (1, 32), (4, 8), (4, 16)] {
+        let rate = of_load(clients, depth);
+        let what = format!("{clients} clients, depth {depth}: {rate} M/s, before {best}");
+        assert!(rate > 0.95 * best, "{what}");
+        best = best.max(rate);
+    }
+    assert!(best > 30.0, "{best} M/s");
+}
+
+/// Goal: a responder reads its resource once for a READ, however many packets the response has.
+#[test]
+fn a_read_looks_its_resource_up_twice_whatever_its_length() {
+    let few_lines = [
+        ("cache.responder.log_sets", "0"),
+        ("cache.responder.ways", "4"),
+    ];
+    let look_ups = |size| {
+        let row = row(&bandwidth(Operation::Read, size, &few_lines));
+        let all = counter(&row, "responder_hits") + counter(&row, "responder_misses");
+        all as f64 / 400.0
+    };
+    // One as the request comes, one as the response begins.
+    for size in [64, 64 << 10] {
+        let found = look_ups(size);
+        assert!((found - 2.0).abs() < 0.1, "{size} B: {found}");
+    }
 }

@@ -363,3 +363,59 @@ fn no_result_is_above_physics() {
         failures.join("\n")
     );
 }
+
+/// Returns a case of the generator's kind: messages of one service, one after the other.
+fn plain(service: Service, size: u32) -> PerfSpec {
+    let mut preset = Preset::load("cx5-100g").expect("built in");
+    for (key, value) in STEADY {
+        preset.set(key, value).expect("a parameter");
+    }
+    let mut spec = PerfSpec::new(preset, Operation::Send, Test::Bandwidth);
+    spec.service = service;
+    spec.mtu_bytes = Some(1024);
+    (spec.sizes, spec.depth, spec.signal_every) = (vec![size], Some(32), Some(1));
+    spec.receive_depth = Some(MAX_MESSAGES as u32 + 1);
+    spec.iterations = Iterations::Exactly(MAX_MESSAGES);
+    spec
+}
+
+/// Goal: the checks find results of cards with the defects that they are there for. Method: the
+/// record of a sound run, changed to what the defect leaves behind.
+#[test]
+fn a_result_above_physics_is_found() {
+    for (service, size) in [(Service::Uc, 4096), (Service::Ud, 1024)] {
+        let spec = plain(service, size);
+        let sound = row(&spec).expect("it runs");
+        assert_eq!(rate_is_possible(&spec, &sound), Ok(()));
+        assert_eq!(nothing_is_lost_or_made_up(&spec, &sound), Ok(()));
+
+        // Sends that complete when their packets are made: as fast as the slot brings payload.
+        let mut early = sound.clone();
+        let bytes = early.iterations * u64::from(size);
+        let bandwidth = early.bandwidth.as_mut().expect("a bandwidth test");
+        bandwidth.elapsed_ps = (8000.0 * bytes as f64 / slot_gbps(&spec.preset)) as u64;
+        let found = rate_is_possible(&spec, &early).expect_err("above the wire");
+        assert!(found.starts_with("wire"), "{found}");
+
+        // A sender that stalls has counted its messages, but not sent all of them.
+        let mut stalled = sound.clone();
+        change(&mut stalled, 0, "tx_bytes", |bytes| bytes / 2);
+        change(&mut stalled, 1, "rx_bytes", |bytes| bytes / 2);
+        assert!(nothing_is_lost_or_made_up(&spec, &stalled).is_err());
+
+        let mut made_up = sound.clone();
+        change(&mut made_up, 1, "rx_frames", |frames| 2 * frames);
+        assert!(nothing_is_lost_or_made_up(&spec, &made_up).is_err());
+
+        let mut repeated = sound;
+        change(&mut repeated, 0, "packets_retransmitted", |_| 1);
+        assert!(nothing_is_lost_or_made_up(&spec, &repeated).is_err());
+    }
+}
+
+fn change(row: &mut PerfRow, host: usize, name: &str, to: impl Fn(u64) -> u64) {
+    let mut counters = row.counters[host].iter_mut();
+    let found = counters.find(|(other, _)| *other == name);
+    let value = &mut found.expect("a counter of that name").1;
+    *value = to(*value);
+}
