@@ -81,7 +81,7 @@ fn leaks_of_the_program_are_found() {
 }
 
 /// Goal: a sanitizer that the user has preloaded is first, and works. Method: without its order it
-/// ends the program, when it is told to check that.
+/// ends the program, when it has to check that.
 #[test]
 fn a_preloaded_sanitizer_stays_first() {
     let scratch = Scratch::new();

@@ -32,8 +32,8 @@ pub fn time() -> Result<PathBuf, String> {
     find(TIME)
 }
 
-/// Returns the path of a file that names what a tool should not report. `None`: the tool will report
-/// it, or it cannot be told a path with a space.
+/// Returns the path of a file that names what a tool should not report. `None`: there is no such
+/// file, or its path has a character that separates options.
 pub fn suppressions(name: &str) -> Option<PathBuf> {
     find_below(name, &SUPPRESSION_PLACES, HINT).ok()
 }

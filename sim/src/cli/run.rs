@@ -13,6 +13,7 @@ use ferroce_embed::capture::Capture;
 use ferroce_embed::devices;
 use ferroce_embed::faults::VARIABLE;
 use ferroce_embed::function::RECORD_VARIABLE;
+use ferroce_embed::port::patient;
 use ferroce_embed::random_keys;
 use ferroce_embed::recovery;
 use ferroce_embed::runtime_directory;
@@ -49,8 +50,8 @@ Examples:
 
 Environment (what the options set; programs may also be given it directly):
   FERROCE_HOST, FERROCE_ADDRESS, FERROCE_DEVICE, FERROCE_DEVICES, FERROCE_CAPTURE,
-  FERROCE_FAULTS, FERROCE_ICRC, FERROCE_PART_ID, FERROCE_RANDOM_KEYS, FERROCE_RECORD,
-  FERROCE_RECOVERY,
+  FERROCE_FAULTS, FERROCE_ICRC, FERROCE_PART_ID, FERROCE_PATIENT, FERROCE_RANDOM_KEYS,
+  FERROCE_RECORD, FERROCE_RECOVERY,
   FERROCE_PORT   wires of several devices are separated by ;
   FERROCE_NEIGHBOURS  other stations on the wire of a card: IP=MAC, separated by commas
   FERROCE_DIR    where programs meet; if not set $XDG_RUNTIME_DIR/ferroce, or
@@ -121,6 +122,11 @@ pub struct Run {
     #[arg(long, value_name = "MODE", value_parser = RecoveryConfig::MODES,
           conflicts_with_all = ["device", "world"])]
     recovery: Option<String>,
+
+    /// Stretch the time-outs of acknowledges towards peers that live, or that are beyond a wire:
+    /// for a machine that is busier than the program allows for. FERROCE_LOG=info says when it did
+    #[arg(long, conflicts_with_all = ["device", "timed", "world", "rtl"])]
+    patient: bool,
 
     #[command(flatten)]
     timed: timed::Timed,
@@ -249,6 +255,9 @@ impl Run {
         if let Some(mode) = &self.recovery {
             environment.push((recovery::VARIABLE, mode.into()));
         }
+        if self.patient {
+            environment.push((patient::VARIABLE, "on".into()));
+        }
         if let Some(text) = &self.part_id {
             let digits = text.trim_start_matches("0x");
             if u32::from_str_radix(digits, 16).is_err() {
@@ -309,6 +318,7 @@ mod tests {
             "on",
             "--part-id",
             "0x1017",
+            "--patient",
             "--port",
             "shm",
             "--port",
@@ -323,6 +333,7 @@ mod tests {
             ("FERROCE_DEVICES", "2"),
             ("FERROCE_PORT", "shm;qemu-dgram:/a,/b"),
             ("FERROCE_ICRC", "on"),
+            ("FERROCE_PATIENT", "on"),
             ("FERROCE_PART_ID", "1017"),
         ];
         assert_eq!(

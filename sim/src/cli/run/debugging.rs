@@ -1,9 +1,10 @@
 //! What sanitizers and valgrind have to know about Ferroce's libraries.
 //!
-//! A sanitizer's run-time library that the program needs is left where the linker has put it, behind
-//! Ferroce's: what both define, Ferroce's passes on. Preloading it as well would put it into each
-//! program that this one starts, and those without instrumentation fail in it: `sort`, `perl` and
-//! `gcc` do with that of ASan. One that the user has preloaded is there already, and stays first.
+//! A sanitizer's run-time library that the program needs is left where the linker has put it,
+//! behind Ferroce's: what both define, Ferroce's passes on. Preloading it as well would put it into
+//! each program that this one starts, and those without instrumentation fail in it: `sort`, `perl`
+//! and `gcc` do with that of ASan. One that the user has preloaded is there already, and stays
+//! first.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
