@@ -46,7 +46,7 @@ BUILD_PACKAGES := gcc libc6-dev ca-certificates
 DEMO_PACKAGES := perftest
 PYTHON_PACKAGES := python3 python3-pandas python3-matplotlib
 BENCH_PACKAGES := perftest libibverbs-dev rdmacm-utils
-TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils tshark binutils iproute2 valgrind \
+TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils tshark binutils iproute2 valgrind gdb strace \
 	rdmacm-utils librdmacm1 librdmacm-dev qperf fio libfabric-bin \
 	bash zsh fish groff-base shellcheck python3-yaml python3-jsonschema
 
@@ -70,6 +70,8 @@ build:
 	$(CARGO) build --release --locked
 	@provider/link.sh $(RELEASE)/libferroce_provider.a $(RELEASE)/lib
 	@install -m 755 $(RELEASE)/libferroce_time.so $(RELEASE)/lib/libferroce_time.so
+	@install -d $(RELEASE)/share/ferroce
+	@install -m 644 packaging/suppressions/*.supp $(RELEASE)/share/ferroce
 
 demo: build
 	@.ci/install-packages $(DEMO_PACKAGES)

@@ -187,6 +187,19 @@ impl Scratch {
     }
 }
 
+impl Scratch {
+    /// Returns the path of the library that a program needs, whose file name begins with `name`.
+    pub fn needed(&self, program: &str, name: &str) -> String {
+        let mut command = Command::new("ldd");
+        command.arg(program);
+        let output = self.finish(command).expect_success();
+        let line = output.lines().find(|line| line.trim().starts_with(name));
+        let path = line.and_then(|line| line.split_whitespace().nth(2));
+        path.unwrap_or_else(|| panic!("{program} does not need {name}:\n{output}"))
+            .to_owned()
+    }
+}
+
 /// Variables of the caller that would change the behaviour of the programs under test.
 const OPTIONS_OF_THE_ENVIRONMENT: &[&str] = &[
     "FERROCE_HOST",
@@ -198,6 +211,7 @@ const OPTIONS_OF_THE_ENVIRONMENT: &[&str] = &[
     "FERROCE_PORT",
     "FERROCE_ICRC",
     "FERROCE_PART_ID",
+    "FERROCE_PATIENT",
     "FERROCE_RTL_PCIE",
     "FERROCE_RTL_WAVE",
     "FERROCE_WORLD",

@@ -1,8 +1,25 @@
-//! Tools with which people look for errors in their programs: the address sanitizer, valgrind.
+//! Tools with which people look for errors in their programs: sanitizers, valgrind, gdb, strace.
 
-use ferroce_tests::{Scratch, free_port, run_pair};
+use ferroce_tests::{Ended, Scratch, free_port, run_pair};
 
 const SANITIZED: &[&str] = &["-fsanitize=address", "-fno-omit-frame-pointer"];
+/// Of GCC 12 and newer, about what the program is there for.
+const USES_FREED_MEMORY: &str = "-Wno-error=use-after-free";
+
+/// Fails the test unless the program ended with an error status and printed all of `words`.
+fn expect_report(ended: &Ended, words: &[&str]) {
+    let (what, output) = (&ended.what, &ended.output);
+    assert!(!ended.expect_end().success(), "{what}: {output}");
+    for word in words {
+        assert!(output.contains(word), "{what}: no {word:?} in:\n{output}");
+    }
+}
+
+/// Compiles `debugged` for a sanitizer.
+fn debugged(scratch: &Scratch, options: &[&str]) -> String {
+    let all: Vec<&str> = options.iter().copied().chain([USES_FREED_MEMORY]).collect();
+    scratch.compile_with("debugged", &all)
+}
 
 /// Goal: a sanitized program runs, finds nothing in this library, and keeps its own handlers.
 #[test]
@@ -26,13 +43,65 @@ fn the_sanitizer_finds_errors_of_the_program() {
     let scratch = Scratch::new();
     let program = scratch.compile_with("overflow", SANITIZED);
     let ended = scratch.finish(scratch.run(&[], &program, &[]));
-    assert!(
-        ended.status.is_some_and(|status| !status.success()),
-        "{}",
-        ended.output
+    expect_report(&ended, &["heap-buffer-overflow"]);
+}
+
+/// Goal: each sanitizer runs, however it is linked, is silent about a program without an error, and
+/// finds the error that it is made for. Method: the same program with and without one.
+#[test]
+fn each_sanitizer_finds_its_errors_and_no_others() {
+    let races = ("race", "ThreadSanitizer: data race", "debugged.c");
+    let freed = ("use-after-free", "heap-use-after-free", "use_after_free");
+    for (options, (error, report, place)) in [
+        (&["-fsanitize=address"][..], freed),
+        (&["-fsanitize=address", "-static-libasan"], freed),
+        (&["-fsanitize=address,undefined"], freed),
+        (&["-fsanitize=thread"], races),
+        (&["-fsanitize=thread", "-static-libtsan"], races),
+        (&["-fsanitize=thread"], freed),
+    ] {
+        let scratch = Scratch::new();
+        let program = debugged(&scratch, options);
+        let clean = scratch.finish(scratch.run(&[], &program, &[]));
+        assert_eq!(clean.expect_success(), "0 failures\n", "{options:?}");
+        let ended = scratch.finish(scratch.run(&[], &program, &[error]));
+        expect_report(&ended, &[report, place]);
+    }
+}
+
+/// Goal: leaks of the program are found, and only those. Method: LSan's exit code.
+#[test]
+fn leaks_of_the_program_are_found() {
+    let scratch = Scratch::new();
+    let program = debugged(&scratch, &["-fsanitize=leak"]);
+    let clean = scratch.finish(scratch.run(&[], &program, &[]));
+    assert_eq!(clean.expect_success(), "0 failures\n");
+    let ended = scratch.finish(scratch.run(&[], &program, &["leak"]));
+    expect_report(&ended, &["321 byte(s) leaked in 1 allocation(s)"]);
+}
+
+/// Goal: a sanitizer that the user has preloaded is first, and works. Method: without its order it
+/// ends the program, when it has to check that.
+#[test]
+fn a_preloaded_sanitizer_stays_first() {
+    let scratch = Scratch::new();
+    let program = debugged(&scratch, SANITIZED);
+    let run = |preloaded: Option<&str>, arguments: &[&str]| {
+        let mut command = scratch.run(&[], &program, arguments);
+        command.env("ASAN_OPTIONS", "verify_asan_link_order=1");
+        if let Some(name) = preloaded {
+            command.env("LD_PRELOAD", name);
+        }
+        scratch.finish(command)
+    };
+    let runtime = scratch.needed(&program, "libasan.so");
+    let clean = run(Some(&runtime), &[]);
+    assert_eq!(clean.expect_success(), "0 failures\n");
+    expect_report(
+        &run(Some(&runtime), &["use-after-free"]),
+        &["heap-use-after-free"],
     );
-    let found = ended.output.contains("heap-buffer-overflow");
-    assert!(found, "{}", ended.output);
+    expect_report(&run(None, &[]), &["does not come first"]);
 }
 
 /// Goal: valgrind has nothing to report. Method: it ends the program with a separate code if it
@@ -52,4 +121,88 @@ fn valgrind_has_nothing_to_report() {
     for output in [server, client] {
         assert!(output.contains("ERROR SUMMARY: 0 errors"), "{output}");
     }
+}
+
+/// Goal: valgrind's search for leaks shows those of the program alone, and its errors. Method: all
+/// kinds of leaks count as errors, and have an exit code.
+#[test]
+fn valgrind_finds_errors_of_the_program_alone() {
+    let scratch = Scratch::new();
+    let program = debugged(&scratch, &[]);
+    let run = |arguments: &[&str]| {
+        let mut all = "--leak-check=full --show-leak-kinds=all --errors-for-leak-kinds=all"
+            .split_whitespace()
+            .chain(["--error-exitcode=9", &program])
+            .collect::<Vec<_>>();
+        all.extend(arguments);
+        scratch.finish(scratch.run(&[], "valgrind", &all))
+    };
+    let output = run(&[]).expect_success();
+    assert!(output.contains("ERROR SUMMARY: 0 errors"), "{output}");
+    expect_report(&run(&["use-after-free"]), &["Invalid read of size 1"]);
+    expect_report(&run(&["leak"]), &["321 bytes in 1 blocks are definitely"]);
+}
+
+/// Goal: gdb stops in the program and in the verbs library, and the program goes on. Method: a
+/// transcript.
+#[test]
+fn gdb_stops_in_program_and_library() {
+    let scratch = Scratch::new();
+    let program = debugged(&scratch, &[]);
+    let commands = [
+        "set width 0",
+        "set debuginfod enabled off",
+        "break send_round",
+        "run",
+        "backtrace 2",
+        "print round",
+        "delete 1",
+        "break ibv_dereg_mr",
+        "continue",
+        "backtrace",
+        "continue",
+    ];
+    let mut arguments = vec!["-nx", "-batch"];
+    arguments.extend(commands.iter().flat_map(|command| ["-ex", command]));
+    arguments.extend(["--args", &program]);
+    let ended = scratch.finish(scratch.run(&[], "gdb", &arguments));
+    let transcript = ended.expect_success();
+    let mut rest = transcript.as_str();
+    for expected in [
+        "hit Breakpoint 1",
+        "send_round (round=",
+        "in write_and_poll ()",
+        "$1 = 0",
+        "hit Breakpoint 2",
+        "ibv_dereg_mr",
+        "in close_bench (",
+        "0 failures",
+        "exited normally",
+    ] {
+        let at = rest.find(expected);
+        let at = at.unwrap_or_else(|| panic!("no {expected:?} in order:\n{transcript}"));
+        rest = &rest[at + expected.len()..];
+    }
+}
+
+/// Goal: a program that the debugger stops is not a failed peer. Method: one end of a connection,
+/// whose 7 retries of 4 x 67 ms would be over in 1.9 s, stands at a breakpoint for longer.
+#[test]
+fn a_peer_at_a_breakpoint_is_waited_for() {
+    let scratch = Scratch::new();
+    let port = free_port();
+    let port_text = port.to_string();
+    let mut ping = "-g 1 -n 50 -p".split_whitespace().collect::<Vec<_>>();
+    ping.push(&port_text);
+    let mut gdb = "-nx -batch -ex".split_whitespace().collect::<Vec<_>>();
+    gdb.extend(["break ibv_get_cq_event"]);
+    gdb.extend(["-ex", "run", "-ex", "shell sleep 3", "-ex", "delete"]);
+    gdb.extend(["-ex", "continue", "--args", "ibv_rc_pingpong", "-e"]);
+    gdb.extend(&ping);
+    let server = scratch.run(&[], "gdb", &gdb);
+    ping.push("127.0.0.1");
+    let client = scratch.run(&[], "ibv_rc_pingpong", &ping);
+    let (server, client) = run_pair(&scratch, port, server, client);
+    assert!(server.contains("hit Breakpoint"), "{server}");
+    assert!(client.contains("50 iters in"), "{client}");
 }

@@ -26,7 +26,7 @@ use crate::fabric::host_peers::HostPeers;
 use crate::fabric::registry::{Identity, Registry};
 use crate::in_process::{self, InProcess, mapping_calls};
 use crate::neighbours::Neighbours;
-use crate::port::FabricPort;
+use crate::port::{FabricPort, patient};
 use crate::uplink::{Uplink, UplinkSpec};
 use crate::{background, cycles, devices, faults, random_keys, recovery};
 
@@ -57,6 +57,8 @@ pub struct Options {
     pub port: Option<UplinkSpec>,
     /// What happens to the frames that it receives, and to those that it sends on its uplink.
     pub faults: Option<Plan>,
+    /// True if time-outs are stretched, for a busy machine.
+    pub is_patient: bool,
     /// True if its driver is in another process, and rings doorbells in shared pages.
     pub is_served: bool,
 }
@@ -77,6 +79,7 @@ impl Options {
             record: record_from_environment(),
             port: UplinkSpec::from_environment(device)?,
             faults: faults::from_environment()?,
+            is_patient: patient::from_environment()?,
             is_served: false,
         })
     }
@@ -218,7 +221,9 @@ impl Function {
         let port = FabricPort::new(place, &clock, options.icrc, capture)
             .with_recorder(recorder.transpose()?)
             .with_uplink(uplink)
-            .with_faults(options.faults.clone());
+            .with_faults(options.faults.clone())
+            // The card in RTL asks all the time whether a peer is slow, not when a timer is due.
+            .with_patient_mode(options.is_patient && !cfg!(feature = "rtl"));
         let bus = Arc::new(InProcess::new(config, port, clock));
         let thread = background::start(bus.clone()).map_err(Error::Thread)?;
         mapping_calls::add(&bus);

@@ -11,6 +11,7 @@ use ferroce_wire::{Gid, Qpn};
 use frame::Frame;
 use liveness::{Liveness, Progress};
 use multicast::Multicast;
+use patient::PatientMode;
 use recording::carries_icrc;
 use uplink::UplinkEnd;
 
@@ -25,6 +26,7 @@ mod faults;
 mod frame;
 mod liveness;
 mod multicast;
+pub mod patient;
 mod recording;
 mod uplink;
 
@@ -129,6 +131,8 @@ pub struct FabricPort {
     is_cut_off: bool,
     injected: Injected,
     liveness: Liveness,
+    /// In patient mode.
+    patient: Option<Box<PatientMode>>,
     multicast: Multicast,
     uplink: Option<Box<UplinkEnd>>,
     /// What happens to frames on their way; `None`: nothing.
@@ -164,6 +168,7 @@ impl FabricPort {
             is_cut_off: false,
             injected: Injected::default(),
             liveness: Liveness::new(clock),
+            patient: None,
             multicast: Multicast::default(),
             uplink: None,
             faults: None,
@@ -673,7 +678,7 @@ impl Port for FabricPort {
     }
 
     fn is_behind(&mut self, route: &Route) -> bool {
-        self.peer_is_behind(route)
+        self.peer_is_behind(route) || self.is_patient_with(route)
     }
 
     fn queue_pair_ready(&mut self, qpn: Qpn) {

@@ -153,6 +153,7 @@ fn options(directory: &Path, host: &str) -> Options {
         record: None,
         port: None,
         faults: None,
+        is_patient: false,
         is_served: false,
     }
 }

@@ -32,6 +32,7 @@ fn options(directory: &Path) -> Options {
         record: None,
         port: None,
         faults: None,
+        is_patient: false,
         is_served: false,
     }
 }

@@ -11,6 +11,8 @@ const TIME: &str = "libferroce_time.so";
 const PLACES: [&str; 3] = ["lib", "../lib/ferroce", "../lib"];
 /// What makes them.
 const HINT: &str = "`make` builds it, `make install` installs it";
+/// Places of the files that name what tools should not report.
+const SUPPRESSION_PLACES: [&str; 2] = ["share/ferroce", "../share/ferroce"];
 /// The same of the build with the card in SystemVerilog.
 const CARD_LIBRARY_PLACES: [&str; 2] = ["../rtl/release/lib", "../lib/ferroce/rtl"];
 const CARD_HINT: &str = "`make rtl` builds it";
@@ -28,6 +30,12 @@ pub fn verbs() -> Result<PathBuf, String> {
 /// Returns the path of the library that keeps simulated time.
 pub fn time() -> Result<PathBuf, String> {
     find(TIME)
+}
+
+/// Returns the path of a file that names what a tool should not report. `None`: there is no such
+/// file, or its path has a character that separates options.
+pub fn suppressions(name: &str) -> Option<PathBuf> {
+    find_below(name, &SUPPRESSION_PLACES, HINT).ok()
 }
 
 /// Returns the path of the verbs library with the card in SystemVerilog in place of the model.

@@ -1,8 +1,9 @@
 //! `ferroce run`: a program with Ferroce's verbs library in place of the system's.
 
+mod debugging;
 mod timed;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -12,6 +13,7 @@ use ferroce_embed::capture::Capture;
 use ferroce_embed::devices;
 use ferroce_embed::faults::VARIABLE;
 use ferroce_embed::function::RECORD_VARIABLE;
+use ferroce_embed::port::patient;
 use ferroce_embed::random_keys;
 use ferroce_embed::recovery;
 use ferroce_embed::runtime_directory;
@@ -22,9 +24,6 @@ use ferroce_platform::host::{HostIdentity, parse_addresses, parse_devices};
 use super::record::RecordArgument;
 use super::rtl::Rtl;
 use super::{EXIT_FAILURE, library, program, report_error};
-
-/// The options of the address sanitizer.
-const ASAN_OPTIONS: &str = "ASAN_OPTIONS";
 
 /// Variables of the environment.
 type Variables = Vec<(&'static str, OsString)>;
@@ -51,8 +50,8 @@ Examples:
 
 Environment (what the options set; programs may also be given it directly):
   FERROCE_HOST, FERROCE_ADDRESS, FERROCE_DEVICE, FERROCE_DEVICES, FERROCE_CAPTURE,
-  FERROCE_FAULTS, FERROCE_ICRC, FERROCE_PART_ID, FERROCE_RANDOM_KEYS, FERROCE_RECORD,
-  FERROCE_RECOVERY,
+  FERROCE_FAULTS, FERROCE_ICRC, FERROCE_PART_ID, FERROCE_PATIENT, FERROCE_RANDOM_KEYS,
+  FERROCE_RECORD, FERROCE_RECOVERY,
   FERROCE_PORT   wires of several devices are separated by ;
   FERROCE_NEIGHBOURS  other stations on the wire of a card: IP=MAC, separated by commas
   FERROCE_DIR    where programs meet; if not set $XDG_RUNTIME_DIR/ferroce, or
@@ -124,6 +123,11 @@ pub struct Run {
           conflicts_with_all = ["device", "world"])]
     recovery: Option<String>,
 
+    /// Stretch the time-outs of acknowledges towards peers that live, or that are beyond a wire:
+    /// for a machine that is busier than the program allows for. FERROCE_LOG=info says when it did
+    #[arg(long, conflicts_with_all = ["device", "timed", "world", "rtl"])]
+    patient: bool,
+
     #[command(flatten)]
     timed: timed::Timed,
 
@@ -171,7 +175,7 @@ impl Run {
             .envs(environment)
             .env(
                 "LD_PRELOAD",
-                preload(&libraries, std::env::var_os("LD_PRELOAD")),
+                debugging::preload(&libraries, std::env::var_os("LD_PRELOAD")),
             )
             .exec();
         report_error(&format!("{}: {error}", path.display()), 126)
@@ -181,8 +185,7 @@ impl Run {
     /// is running then.
     fn prepare(&self) -> Result<(Variables, Vec<PathBuf>), String> {
         let mut environment = self.environment()?;
-        let options = std::env::var_os(ASAN_OPTIONS);
-        environment.push((ASAN_OPTIONS, behind_us(options)));
+        environment.extend(debugging::variables());
         runtime_directory().map_err(|error| error.to_string())?;
         environment.extend(self.rtl.variables()?);
         if let Some(path) = self.record.prepare()? {
@@ -252,6 +255,9 @@ impl Run {
         if let Some(mode) = &self.recovery {
             environment.push((recovery::VARIABLE, mode.into()));
         }
+        if self.patient {
+            environment.push((patient::VARIABLE, "on".into()));
+        }
         if let Some(text) = &self.part_id {
             let digits = text.trim_start_matches("0x");
             if u32::from_str_radix(digits, 16).is_err() {
@@ -285,31 +291,6 @@ fn wires(texts: &[String]) -> Result<String, String> {
     Ok(wires?.join(&SEPARATOR.to_string()))
 }
 
-/// Returns options for the address sanitizer of a program, and of its children: its run-time
-/// library is not the first one. It refuses that without this option; the symbols that both define
-/// are passed on by Ferroce's library.
-fn behind_us(existing: Option<OsString>) -> OsString {
-    const CHECK: &str = "verify_asan_link_order";
-    let existing = existing.unwrap_or_default();
-    if existing.to_string_lossy().contains(CHECK) {
-        return existing;
-    }
-    let mut options = existing;
-    if !options.is_empty() {
-        options.push(":");
-    }
-    options.push(CHECK);
-    options.push("=0");
-    options
-}
-
-/// Puts Ferroce's libraries first: the first library that defines a symbol provides it.
-fn preload(libraries: &[PathBuf], existing: Option<OsString>) -> OsString {
-    let mut parts: Vec<OsString> = libraries.iter().map(OsString::from).collect();
-    parts.extend(existing.filter(|list| !list.is_empty()));
-    parts.join(OsStr::new(":"))
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser;
@@ -337,6 +318,7 @@ mod tests {
             "on",
             "--part-id",
             "0x1017",
+            "--patient",
             "--port",
             "shm",
             "--port",
@@ -351,6 +333,7 @@ mod tests {
             ("FERROCE_DEVICES", "2"),
             ("FERROCE_PORT", "shm;qemu-dgram:/a,/b"),
             ("FERROCE_ICRC", "on"),
+            ("FERROCE_PATIENT", "on"),
             ("FERROCE_PART_ID", "1017"),
         ];
         assert_eq!(
@@ -376,22 +359,5 @@ mod tests {
                 "{bad:?}"
             );
         }
-    }
-
-    #[test]
-    fn options_of_the_sanitizer_are_kept() {
-        assert_eq!(behind_us(None), "verify_asan_link_order=0");
-        let both = behind_us(Some("detect_leaks=0".into()));
-        assert_eq!(both, "detect_leaks=0:verify_asan_link_order=0");
-        let chosen = "verify_asan_link_order=1";
-        assert_eq!(behind_us(Some(chosen.into())), chosen);
-    }
-
-    #[test]
-    fn what_was_preloaded_stays_preloaded() {
-        let libraries = ["/l/libferroce_time.so", "/l/libibverbs.so.1"].map(PathBuf::from);
-        assert_eq!(preload(&libraries[1..], None), "/l/libibverbs.so.1");
-        let all = preload(&libraries, Some("/x.so /y.so".into()));
-        assert_eq!(all, "/l/libferroce_time.so:/l/libibverbs.so.1:/x.so /y.so");
     }
 }

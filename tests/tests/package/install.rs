@@ -64,6 +64,8 @@ fn uninstall_removes_what_install_has_put_there() {
         "share/zsh/site-functions/_ferroce",
         "share/fish/vendor_completions.d/ferroce.fish",
         "share/doc/ferroce/LICENSE-MIT",
+        "share/ferroce/tsan.supp",
+        "share/ferroce/valgrind.supp",
     ] {
         assert!(prefix.join(file).is_file(), "{file} is missing");
     }

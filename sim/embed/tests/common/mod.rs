@@ -39,6 +39,7 @@ impl Rendezvous {
             record: None,
             port: None,
             faults: None,
+            is_patient: false,
             is_served: false,
         }
     }
