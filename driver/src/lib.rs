@@ -79,7 +79,9 @@ pub use dm::DeviceMemory;
 pub use dma::{DmaBuffer, DmaSpace, Keeper};
 pub use error::{Error, PostError};
 pub use event::{AsyncEvent, AsyncEventHandler, CqHandler};
-pub use ferroce_qp::{Attribute, AttributeSet, PathMtu, QpState, Service, check_attributes};
+pub use ferroce_qp::{
+    Attribute, AttributeSet, PathMtu, QpState, Service, TransitionError, check_attributes,
+};
 pub use ferroce_spec::context::GSI_Q_KEY;
 pub use ferroce_spec::wqe::SendOpcode;
 pub use identifier::{Cqn, LKey, Qpn, RKey, Srqn};

@@ -13,7 +13,7 @@ use ferroce_platform::host::HostIdentity;
 use parking_lot::Mutex;
 
 use crate::address::Neighbours;
-use crate::errno::Errno;
+use crate::errno::{Errno, Right};
 use crate::event::{EventQueue, Source, Subject};
 use crate::ffi::abi::*;
 use crate::ffi::{Generation, ProcessLock};
@@ -95,7 +95,7 @@ impl Adapter {
                     device,
                     "cannot open the NIC: another thread is still closing it"
                 );
-                return Err(Errno::BUSY);
+                return Err(Errno::BUSY.because("another thread is still closing the device"));
             }
         }
     }
@@ -195,7 +195,9 @@ impl Adapter {
     #[inline]
     pub fn check_world(&self) -> Result<(), Errno> {
         match self.program_clock() {
-            Some(clock) if clock.has_failed() => Err(Errno::IO),
+            Some(clock) if clock.has_failed() => {
+                Err(Errno::IO.because("the simulated world has ended"))
+            }
             _ => Ok(()),
         }
     }
@@ -229,7 +231,7 @@ impl Adapter {
         if self.generation.is_current() {
             Ok(())
         } else {
-            Err(Errno::IO)
+            Err(Errno::IO.because("the object belongs to the parent process, which has forked"))
         }
     }
 
@@ -247,9 +249,10 @@ impl Adapter {
     /// limit.
     pub fn address_handle(&self) -> Result<Lease, Errno> {
         let limit = self.device()?.capabilities().max_ah;
-        self.address_handles
-            .acquire_below(limit)
-            .ok_or(Errno::NO_MEMORY)
+        self.address_handles.acquire_below(limit).ok_or_else(|| {
+            let count = u64::from(limit) + 1;
+            Errno::NO_MEMORY.argument("address handles", count, Right::AtMost(limit.into()))
+        })
     }
 
     /// Returns the XRC domains that were opened with a file.

@@ -3,7 +3,7 @@
 use ferroce_driver::AddressVector;
 use ferroce_platform::host::GidEntry;
 
-use crate::errno::Errno;
+use crate::errno::{Errno, ONE_PORT, at_most};
 use crate::ffi::abi::{ibv_ah_attr, ibv_gid, ibv_global_route};
 
 /// Flow labels have 20 bits.
@@ -33,18 +33,21 @@ pub fn parse(
     host: &dyn Neighbours,
 ) -> Result<AddressVector, Errno> {
     let route = &attr.grh;
-    if attr.is_global == 0
-        || attr.port_num != 1
-        || usize::from(route.sgid_index) >= host.gid_count()
-    {
-        return Err(Errno::INVALID);
+    if attr.is_global == 0 {
+        let right = "1, RoCE needs a GRH (ibverbs programs: -g or --gid-idx)";
+        return Err(Errno::wrong("ah_attr.is_global", attr.is_global, right));
     }
+    if attr.port_num != 1 {
+        return Err(Errno::wrong("ah_attr.port_num", attr.port_num, ONE_PORT));
+    }
+    let last = (host.gid_count() as u64).saturating_sub(1);
+    at_most("ah_attr.grh.sgid_index", route.sgid_index, last)?;
     if route.dgid.raw == [0; 16] {
-        return Err(Errno::INVALID);
+        return Err(Errno::INVALID.because("ah_attr.grh.dgid is zero"));
     }
     let dest_mac = multicast_mac(&route.dgid.raw)
         .or_else(|| host.resolve_mac(route.dgid.raw))
-        .ok_or(Errno::HOST_UNREACHABLE)?;
+        .ok_or_else(|| Errno::unreachable(route.dgid.raw))?;
     let flow_label = route.flow_label & FLOW_LABEL_MASK;
     Ok(AddressVector {
         dest_gid: route.dgid.raw,
@@ -126,7 +129,7 @@ pub fn reply(header: &[u8; 40], gids: &[GidEntry]) -> Result<ibv_ah_attr, Errno>
         .iter()
         .position(|entry| entry.gid == route.destination)
         .or_else(|| answering_gid(&route.destination, gids))
-        .ok_or(Errno::INVALID)?;
+        .ok_or(Errno::INVALID.because("the datagram was not for a GID of this host"))?;
     Ok(ibv_ah_attr {
         grh: ibv_global_route {
             dgid: ibv_gid { raw: route.source },

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use ferroce_driver::bus::ProgramClock;
 use ferroce_driver::{
-    AddressVector, DataSegment, Destination, Qpn, SendBatch, SendData, SendOperation, SendRequest,
-    Srqn,
+    AddressVector, DataSegment, Destination, PostError, Qpn, SendBatch, SendData, SendOperation,
+    SendRequest, Srqn,
 };
 
 use crate::errno::Errno;
@@ -151,19 +151,21 @@ impl Builder {
             return;
         };
         let destination = self.target.destination();
-        let posted = batch.post(&request(
+        let request = request(
             pending.wr_id,
             pending.flags,
             pending.operation,
             destination,
             data,
-        ));
+        );
+        let posted = batch.post(&request);
+        let posted = posted.map_err(|error| refusal(error, &request));
         if self.addressed {
             self.target = Target::Unnamed;
         }
         match posted {
             Ok(()) => charge(self.clock.as_ref(), data),
-            Err(error) => self.fail(error.into()),
+            Err(errno) => self.fail(errno),
         }
     }
 
@@ -198,6 +200,32 @@ impl Builder {
                 Err(errno)
             }
         }
+    }
+}
+
+/// Returns the error of a work request that the queue refuses.
+#[cold]
+pub fn refusal(error: PostError, request: &SendRequest<'_>) -> Errno {
+    let size = match request.data {
+        SendData::Inline(pieces) => pieces.iter().map(|piece| piece.len()).sum(),
+        SendData::ScatterGather(list) => list.len(),
+    };
+    Errno::post(error, Some(operation_name(&request.operation)), size)
+}
+
+/// Returns the name of an operation in verbs.h.
+fn operation_name(operation: &SendOperation) -> &'static str {
+    match operation {
+        SendOperation::Send => "IBV_WR_SEND",
+        SendOperation::SendImmediate(_) => "IBV_WR_SEND_WITH_IMM",
+        SendOperation::SendInvalidate(_) => "IBV_WR_SEND_WITH_INV",
+        SendOperation::RdmaWrite(_) => "IBV_WR_RDMA_WRITE",
+        SendOperation::RdmaWriteImmediate(..) => "IBV_WR_RDMA_WRITE_WITH_IMM",
+        SendOperation::RdmaRead(_) => "IBV_WR_RDMA_READ",
+        SendOperation::CompareSwap { .. } => "IBV_WR_ATOMIC_CMP_AND_SWP",
+        SendOperation::FetchAdd { .. } => "IBV_WR_ATOMIC_FETCH_AND_ADD",
+        SendOperation::BindWindow(_) => "IBV_WR_BIND_MW",
+        SendOperation::LocalInvalidate(_) => "IBV_WR_LOCAL_INV",
     }
 }
 

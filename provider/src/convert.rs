@@ -2,19 +2,23 @@
 
 use ferroce_driver::{
     AddressVector, InitAttributes, InitUpdate, ModifyQp, PathMtu, QpAccess, QpState, Qpn,
-    RtrAttributes, RtsAttributes, RtsUpdate, Service, SqdUpdate, UcRtr, UcRts, UdInit, UdRtr,
-    UdRts, XrcTargetRts, check_attributes,
+    RtrAttributes, RtsAttributes, RtsUpdate, Service, SqdUpdate, TransitionError, UcRtr, UcRts,
+    UdInit, UdRtr, UdRts, XrcTargetRts, check_attributes,
 };
 use libc::c_int;
 
 use crate::address::{self, Neighbours};
-use crate::errno::Errno;
+use crate::errno::{Errno, ONE_PORT, at_most, within};
 use crate::ffi::abi::*;
 
 mod mask;
 
+pub use mask::flag_name;
+
 /// PSNs have 24 bits.
 const PSN_MASK: u32 = 0xff_ffff;
+/// Queue pair numbers have 24 bits.
+const MAX_QPN: u32 = 0xff_ffff;
 
 /// States that a program may assert as the QP's current one, by `IBV_QP_CUR_STATE`.
 const ASSERTABLE_STATES: [QpState; 4] = [QpState::Rtr, QpState::Rts, QpState::Sqd, QpState::Sqe];
@@ -53,28 +57,29 @@ pub fn modify_qp(
     let from = around.state;
     // An asserted state must be the QP's actual state.
     if has(IBV_QP_CUR_STATE)
-        && (!ASSERTABLE_STATES.contains(&from) || state(attr.cur_qp_state)? != from)
+        && (!ASSERTABLE_STATES.contains(&from) || state("cur_qp_state", attr.cur_qp_state)? != from)
     {
-        return Err(Errno::INVALID);
+        let right = "the state that the QP is in, from RTR on";
+        return Err(Errno::wrong("attr->cur_qp_state", attr.cur_qp_state, right));
     }
     let to = match has(IBV_QP_STATE) {
-        true => state(attr.qp_state)?,
+        true => state("attr->qp_state", attr.qp_state)?,
         false => from,
     };
     let given = mask::attributes(mask)?;
-    check_attributes(around.service, from, to, given).map_err(|_| Errno::INVALID)?;
+    check_attributes(around.service, from, to, given)?;
     if has(IBV_QP_ALT_PATH) || has(IBV_QP_PATH_MIG_STATE) && attr.path_mig_state != IBV_MIG_MIGRATED
     {
-        return Err(Errno::NOT_SUPPORTED);
+        return Err(Errno::NOT_SUPPORTED.because("path migration is not supported"));
     }
     let transition = Parser { attr, mask, around }.transition(from, to)?;
     Ok((to, transition))
 }
 
 /// Parses `enum ibv_qp_state`.
-fn state(number: c_int) -> Result<QpState, Errno> {
-    let number = u32::try_from(number).map_err(|_| Errno::INVALID)?;
-    required(QpState::from_number(number))
+fn state(name: &'static str, number: c_int) -> Result<QpState, Errno> {
+    let known = u32::try_from(number).ok().and_then(QpState::from_number);
+    known.ok_or_else(|| Errno::wrong(name, number, "a state of enum ibv_qp_state"))
 }
 
 /// Reads single attributes, each checked if it is in the mask.
@@ -106,7 +111,7 @@ impl Parser<'_> {
             (QpState::Sqd, QpState::Sqd) => ModifyQp::SqdUpdate(self.sqd_update()?),
             (QpState::Sqd, QpState::Rts) => ModifyQp::SqdToRts(self.rts_update()?),
             (QpState::Sqe, QpState::Rts) => ModifyQp::SqeToRts(self.rts_update()?),
-            _ => return Err(Errno::INVALID),
+            _ => return Err(TransitionError::Illegal { from, to }.into()),
         })
     }
 
@@ -222,24 +227,32 @@ impl Parser<'_> {
     }
 
     /// Returns a small number, checked against its maximum, if it is in the mask.
-    fn small(&self, bit: c_int, value: u8, largest: u8) -> Result<Option<u8>, Errno> {
+    fn small(
+        &self,
+        bit: c_int,
+        name: &'static str,
+        value: u8,
+        largest: u8,
+    ) -> Result<Option<u8>, Errno> {
         match self.has(bit) {
-            true if value > largest => Err(Errno::INVALID),
-            given => Ok(given.then_some(value)),
+            true => at_most(name, value, largest).map(|()| Some(value)),
+            false => Ok(None),
         }
     }
 
     /// Returns the path MTU, which the port must support.
     fn path_mtu(&self) -> Result<PathMtu, Errno> {
-        let number = u32::try_from(self.attr.path_mtu).map_err(|_| Errno::INVALID)?;
-        if number > u32::from(self.around.max_path_mtu) {
-            return Err(Errno::INVALID);
-        }
-        required(PathMtu::from_number(number))
+        const NAME: &str = "attr->path_mtu";
+        let given = self.attr.path_mtu;
+        let number = u32::try_from(given).unwrap_or_default();
+        at_most(NAME, number, self.around.max_path_mtu)?;
+        let mtu = PathMtu::from_number(number);
+        mtu.ok_or_else(|| Errno::wrong(NAME, given, "a value of enum ibv_mtu"))
     }
 
     fn dest_qpn(&self) -> Result<Qpn, Errno> {
-        Ok(Qpn(within(self.attr.dest_qp_num, 0xff_ffff)?))
+        at_most("attr->dest_qp_num", self.attr.dest_qp_num, MAX_QPN)?;
+        Ok(Qpn(self.attr.dest_qp_num))
     }
 
     fn q_key(&self) -> Option<u32> {
@@ -249,14 +262,20 @@ impl Parser<'_> {
     /// Returns the P_Key index; the port has one P_Key.
     fn p_key_index(&self) -> Result<Option<u16>, Errno> {
         match self.has(IBV_QP_PKEY_INDEX) {
-            true if self.attr.pkey_index != 0 => Err(Errno::INVALID),
+            true if self.attr.pkey_index != 0 => Err(Errno::above(
+                "attr->pkey_index",
+                self.attr.pkey_index,
+                0_u64,
+            )),
             given => Ok(given.then_some(self.attr.pkey_index)),
         }
     }
 
     fn port(&self) -> Result<Option<u8>, Errno> {
         match self.has(IBV_QP_PORT) {
-            true if self.attr.port_num != 1 => Err(Errno::INVALID),
+            true if self.attr.port_num != 1 => {
+                Err(Errno::wrong("attr->port_num", self.attr.port_num, ONE_PORT))
+            }
             given => Ok(given.then_some(self.attr.port_num)),
         }
     }
@@ -276,9 +295,12 @@ impl Parser<'_> {
             return Ok(None);
         }
         let flags = self.attr.qp_access_flags;
-        if flags & !(RIGHTS | IGNORED) != 0 {
-            return Err(Errno::INVALID);
-        }
+        within(
+            Errno::INVALID,
+            "attr->qp_access_flags",
+            flags,
+            RIGHTS | IGNORED,
+        )?;
         Ok(Some(QpAccess {
             remote_write: flags & IBV_ACCESS_REMOTE_WRITE != 0,
             remote_read: flags & IBV_ACCESS_REMOTE_READ != 0,
@@ -295,24 +317,30 @@ impl Parser<'_> {
     }
 
     fn timeout(&self) -> Result<Option<u8>, Errno> {
-        self.small(IBV_QP_TIMEOUT, self.attr.timeout, 31)
+        self.small(IBV_QP_TIMEOUT, "attr->timeout", self.attr.timeout, 31)
     }
 
     fn retry_count(&self) -> Result<Option<u8>, Errno> {
-        self.small(IBV_QP_RETRY_CNT, self.attr.retry_cnt, 7)
+        self.small(IBV_QP_RETRY_CNT, "attr->retry_cnt", self.attr.retry_cnt, 7)
     }
 
     fn rnr_retry(&self) -> Result<Option<u8>, Errno> {
-        self.small(IBV_QP_RNR_RETRY, self.attr.rnr_retry, 7)
+        self.small(IBV_QP_RNR_RETRY, "attr->rnr_retry", self.attr.rnr_retry, 7)
     }
 
     fn min_rnr_timer(&self) -> Result<Option<u8>, Errno> {
-        self.small(IBV_QP_MIN_RNR_TIMER, self.attr.min_rnr_timer, 31)
+        self.small(
+            IBV_QP_MIN_RNR_TIMER,
+            "attr->min_rnr_timer",
+            self.attr.min_rnr_timer,
+            31,
+        )
     }
 
     fn max_rd_atomic(&self) -> Result<Option<u8>, Errno> {
         self.small(
             IBV_QP_MAX_QP_RD_ATOMIC,
+            "attr->max_rd_atomic",
             self.attr.max_rd_atomic,
             self.around.max_rd_atomic,
         )
@@ -321,22 +349,16 @@ impl Parser<'_> {
     fn max_dest_rd_atomic(&self) -> Result<Option<u8>, Errno> {
         self.small(
             IBV_QP_MAX_DEST_RD_ATOMIC,
+            "attr->max_dest_rd_atomic",
             self.attr.max_dest_rd_atomic,
             self.around.max_dest_rd_atomic,
         )
     }
 }
 
+/// Returns an attribute that the transition requires; `check_attributes` has seen it in the mask.
 fn required<T>(value: Option<T>) -> Result<T, Errno> {
-    value.ok_or(Errno::INVALID)
-}
-
-fn within(value: u32, largest: u32) -> Result<u32, Errno> {
-    if value > largest {
-        Err(Errno::INVALID)
-    } else {
-        Ok(value)
-    }
+    value.ok_or(Errno::INVALID.because("attr_mask lacks an attribute"))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use ferroce_driver::{
 };
 
 use crate::adapter::{Adapter, Object};
-use crate::errno::Errno;
+use crate::errno::{Errno, Shown, at_most, within};
 use crate::event::{EventQueue, Source, Subject};
 use crate::ffi::abi::*;
 
@@ -35,10 +35,9 @@ impl Cq {
         let device = adapter.device()?;
         let capabilities = device.capabilities();
         check_entries(entries, capabilities.max_cqe)?;
-        let vector = u16::try_from(vector).map_err(|_| Errno::INVALID)?;
-        if vector >= capabilities.completion_vectors {
-            return Err(Errno::INVALID);
-        }
+        let last = capabilities.completion_vectors.saturating_sub(1);
+        at_most("comp_vector", vector, last)?;
+        let vector = u16::try_from(vector).unwrap_or(last);
         let source = Arc::new(Source::default());
         let on_event = channel.clone().map(|channel| {
             let source = source.clone();
@@ -79,7 +78,9 @@ impl Cq {
     pub fn modify(&self, attr: &ibv_modify_cq_attr) -> Result<(), Errno> {
         self.adapter.check()?;
         if attr.attr_mask != IBV_CQ_ATTR_MODERATE {
-            return Err(Errno::INVALID);
+            let mask = Shown::Bits(attr.attr_mask.into());
+            let right = "IBV_CQ_ATTR_MODERATE";
+            return Err(Errno::wrong("attr->attr_mask", mask, right));
         }
         let moderation = attr.moderate;
         let (count, period_us) = (moderation.cq_count, moderation.cq_period);
@@ -95,7 +96,7 @@ impl Cq {
     pub fn check_device(&self) -> Result<(), Errno> {
         self.adapter.check_world()?;
         match self.queue.device().is_dead() || self.queue.has_failed() {
-            true => Err(Errno::IO),
+            true => Err(Errno::IO.because("the device has stopped, or the CQ has overflowed")),
             false => Ok(()),
         }
     }
@@ -117,10 +118,10 @@ impl Cq {
 }
 
 fn check_entries(entries: u32, largest: u32) -> Result<(), Errno> {
-    if entries == 0 || entries > largest {
-        return Err(Errno::INVALID);
+    if entries == 0 {
+        return Err(Errno::wrong("cqe", entries, "at least 1"));
     }
-    Ok(())
+    at_most("cqe", entries, largest)
 }
 
 /// Checks the extended attributes of `ibv_create_cq_ex`. The caller checks the parent domain.
@@ -132,26 +133,22 @@ fn check_entries(entries: u32, largest: u32) -> Result<(), Errno> {
 pub fn check_extended(attr: &ibv_cq_init_attr_ex) -> Result<(), Errno> {
     const MASK: u32 = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
     const FLAGS: u32 = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
-    if attr.comp_mask & !MASK != 0 || attr.wc_flags & !IBV_CREATE_CQ_SUP_WC_FLAGS != 0 {
-        return Err(Errno::INVALID);
-    }
+    let invalid = Errno::INVALID;
+    within(invalid, "cq_attr->comp_mask", attr.comp_mask, MASK)?;
+    let defined = IBV_CREATE_CQ_SUP_WC_FLAGS;
+    within(invalid, "cq_attr->wc_flags", attr.wc_flags, defined)?;
     let reported = IBV_WC_STANDARD_FLAGS
         | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP
         | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
-    if attr.wc_flags & !reported != 0 {
-        return Err(Errno::NOT_SUPPORTED);
-    }
+    let lacking = Errno::NOT_SUPPORTED;
+    within(lacking, "cq_attr->wc_flags", attr.wc_flags, reported)?;
     if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS == 0 {
         return Ok(());
     }
-    if attr.flags & !FLAGS != 0 {
-        return Err(Errno::INVALID);
-    }
+    within(invalid, "cq_attr->flags", attr.flags, FLAGS)?;
     // A CQ with a lock is valid for a single thread. Overwriting completions is not supported.
-    match attr.flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN {
-        0 => Ok(()),
-        _ => Err(Errno::NOT_SUPPORTED),
-    }
+    let possible = IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
+    within(lacking, "cq_attr->flags", attr.flags, possible)
 }
 
 /// Returns the `wc_flags` of a completion.

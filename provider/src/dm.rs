@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ferroce_driver::{DeviceMemory, Lease, UseCount};
 
 use crate::adapter::Adapter;
-use crate::errno::Errno;
+use crate::errno::{Errno, Right, at_most, within};
 use crate::ffi::abi::ibv_alloc_dm_attr;
 
 /// The device's memory is copied in words of this many bytes.
@@ -31,14 +31,16 @@ impl Dm {
         let device = adapter.device()?;
         let largest = device.capabilities().device_memory_length;
         if largest == 0 {
-            return Err(Errno::NOT_SUPPORTED);
+            return Err(Errno::NOT_SUPPORTED.because("the device has no memory"));
         }
         let length = attr.length as u64;
         let log_alignment = attr.log_align_req;
-        let fits = (1..=largest).contains(&length) && log_alignment <= LOG_MAX_ALIGNMENT;
-        if attr.comp_mask != 0 || !fits {
-            return Err(Errno::INVALID);
+        within(Errno::INVALID, "attr->comp_mask", attr.comp_mask, 0_u64)?;
+        if length == 0 {
+            return Err(Errno::wrong("attr->length", length, "at least 1"));
         }
+        at_most("attr->length", length, largest)?;
+        at_most("attr->log_align_req", log_alignment, LOG_MAX_ALIGNMENT)?;
         Ok(Self {
             adapter: adapter.clone(),
             memory: DeviceMemory::alloc(device, length, log_alignment)?,
@@ -59,7 +61,11 @@ impl Dm {
     pub fn check_range(&self, offset: u64, length: u64) -> Result<(), Errno> {
         match offset.checked_add(length) {
             Some(end) if end <= self.length => Ok(()),
-            _ => Err(Errno::INVALID),
+            _ => Err(Errno::above(
+                "dm_offset + length",
+                offset.saturating_add(length),
+                self.length,
+            )),
         }
     }
 
@@ -70,9 +76,13 @@ impl Dm {
     pub fn check_copy(&self, offset: u64, length: usize) -> Result<(), Errno> {
         self.adapter.check()?;
         let length = length as u64;
-        self.check_range(offset, length).map_err(|_| Errno::FAULT)?;
+        if self.check_range(offset, length).is_err() {
+            let (end, limit) = (offset.saturating_add(length), Right::AtMost(self.length));
+            return Err(Errno::FAULT.argument("dm_offset + length", end, limit));
+        }
         if (offset | length) % COPY_ALIGNMENT != 0 {
-            return Err(Errno::INVALID);
+            let right = "a multiple of 4, as is dm_offset";
+            return Err(Errno::wrong("length", length, right));
         }
         Ok(())
     }
@@ -94,7 +104,7 @@ impl Dm {
     pub fn free(&self) -> Result<(), Errno> {
         self.adapter.check()?;
         if self.users.is_used() {
-            return Err(Errno::BUSY);
+            return Err(Errno::BUSY.because("memory regions lie on the device memory"));
         }
         Ok(self.memory.free()?)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ferroce_driver::{Device, Lease, ProtectionDomain, UseCount};
 
 use crate::adapter::Adapter;
-use crate::errno::Errno;
+use crate::errno::{Errno, within};
 use crate::event::EventQueue;
 use crate::ffi::abi::{
     IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS, IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT,
@@ -75,7 +75,9 @@ impl Domain {
     pub fn deallocate(&self) -> Result<(), Errno> {
         self.adapter.check()?;
         if self.users.is_used() {
-            return Err(Errno::BUSY);
+            return Err(
+                Errno::BUSY.because("the PD has MRs, QPs, SRQs, windows or address handles")
+            );
         }
         match self.origin {
             Some(_) => Ok(()),
@@ -97,7 +99,7 @@ impl ThreadDomain {
     /// `EBUSY` while a parent domain uses it.
     pub fn check_unused(&self) -> Result<(), Errno> {
         if self.users.is_used() {
-            return Err(Errno::BUSY);
+            return Err(Errno::BUSY.because("a parent domain uses the thread domain"));
         }
         Ok(())
     }
@@ -110,8 +112,9 @@ pub fn check_parent(comp_mask: u32, has_alloc: bool, has_free: bool) -> Result<(
     const KNOWN: u32 =
         IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
     let allocators = comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS != 0;
-    if comp_mask & !KNOWN != 0 || allocators && !(has_alloc && has_free) {
-        return Err(Errno::INVALID);
+    within(Errno::INVALID, "attr->comp_mask", comp_mask, KNOWN)?;
+    if allocators && !(has_alloc && has_free) {
+        return Err(Errno::INVALID.because("attr->alloc and attr->free come in pairs"));
     }
     Ok(())
 }

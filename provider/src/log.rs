@@ -5,6 +5,9 @@ use std::sync::Once;
 use ferroce_platform::log;
 use tracing::level_filters::LevelFilter;
 
+/// Target of the lines about refused verbs.
+pub const REFUSED: &str = "ferroce::refused";
+
 /// Starts logging as `FERROCE_LOG` requests; without it, only the reasons why a device cannot be
 /// used.
 ///

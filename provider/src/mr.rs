@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use crate::adapter::Adapter;
 use crate::dm::Dm;
 use crate::domain::Domain;
-use crate::errno::Errno;
+use crate::errno::{Errno, Shown, within};
 use crate::ffi::abi::*;
 use crate::ffi::populate;
 
@@ -110,7 +110,8 @@ impl Mr {
         domain.adapter.check()?;
         let access = access(flags)?;
         if flags & IBV_ACCESS_ZERO_BASED == 0 {
-            return Err(Errno::INVALID);
+            let right = "with IBV_ACCESS_ZERO_BASED, device memory has no address";
+            return Err(Errno::wrong("access", Shown::Bits(flags.into()), right));
         }
         memory.check_range(offset, length as u64)?;
         let region = MemoryRegion::register_device_memory(
@@ -135,14 +136,18 @@ impl Mr {
     pub fn change(&self, change: &Change<'_>) -> Result<(), Errno> {
         self.adapter.check()?;
         if self.kind != Kind::Memory {
-            return Err(Errno::NOT_SUPPORTED);
+            let text = "the region is not one of the program's memory";
+            return Err(Errno::NOT_SUPPORTED.because(text));
         }
         let mut changeable = self.changeable.lock();
         let access = change.flags.map(access).transpose()?;
         let zero_based = change.flags.map_or(changeable.zero_based, |flags| {
             flags & IBV_ACCESS_ZERO_BASED != 0
         });
-        let old = self.region.range().ok_or(Errno::INVALID)?;
+        let old = self
+            .region
+            .range()
+            .ok_or(Errno::INVALID.because("the region was deregistered"))?;
         let (address, length) = change.range.unwrap_or((old.address, old.length));
         check_range(address as u64, length)?;
         if change.range.is_some() || access.is_some() {
@@ -188,15 +193,14 @@ impl Mr {
 pub fn access(flags: u32) -> Result<MemoryAccess, Errno> {
     let required = flags & !IBV_ACCESS_OPTIONAL_RANGE;
     if required & NOT_SUPPORTED != 0 {
-        return Err(Errno::NOT_SUPPORTED);
+        within(Errno::NOT_SUPPORTED, "access", required, KNOWN)?;
     }
-    if required & !KNOWN != 0 {
-        return Err(Errno::INVALID);
-    }
+    within(Errno::INVALID, "access", required, KNOWN)?;
     let has = |bit: u32| flags & bit != 0;
     let writes = has(IBV_ACCESS_REMOTE_WRITE) || has(IBV_ACCESS_REMOTE_ATOMIC);
     if writes && !has(IBV_ACCESS_LOCAL_WRITE) {
-        return Err(Errno::INVALID);
+        let right = "remote write and atomic with IBV_ACCESS_LOCAL_WRITE only";
+        return Err(Errno::wrong("access", Shown::Bits(flags.into()), right));
     }
     Ok(MemoryAccess {
         local_write: has(IBV_ACCESS_LOCAL_WRITE),
@@ -212,7 +216,10 @@ pub fn access(flags: u32) -> Result<MemoryAccess, Errno> {
 pub fn check_range(start: u64, length: usize) -> Result<(), Errno> {
     match start.checked_add(length as u64) {
         Some(_) => Ok(()),
-        None => Err(Errno::INVALID),
+        None => {
+            let right = "an end below 2^64";
+            Err(Errno::wrong("length", length, right))
+        }
     }
 }
 

@@ -13,7 +13,7 @@ pub fn report(what: &str, error: &dyn Display, errno: i32) -> Errno {
         Some(advice) => tracing::error!("{what}: {error}; {advice}"),
         None => tracing::error!("{what}: {error}"),
     }
-    Errno(errno)
+    Errno::new(errno).because("the line before says why")
 }
 
 /// Like [`report`], for an error of the operating system.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ferroce_driver::{
     Addressing, Capabilities, Lease, QpAccess, QpState, QueuePair, QueuePairAttributes,
-    QueuePairConfig, ReceiveSource, SendOpcode, Service,
+    QueuePairConfig, ReceiveQueue, ReceiveSource, SendOpcode, SendQueue, Service,
 };
 use libc::c_int;
 
@@ -13,7 +13,7 @@ use crate::address;
 use crate::convert::{self, Surroundings};
 use crate::cq::Cq;
 use crate::domain::Domain;
-use crate::errno::Errno;
+use crate::errno::{Errno, Right, Shown, at_most, within};
 use crate::event::{EventQueue, Source};
 use crate::ffi::abi::*;
 use crate::identity;
@@ -74,19 +74,26 @@ pub fn check_extended(attr: &ibv_qp_init_attr_ex, limits: &Capabilities) -> Resu
         | IBV_QP_INIT_ATTR_CREATE_FLAGS
         | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     let has = |bit: u32| attr.comp_mask & bit != 0;
-    if attr.comp_mask & !KNOWN != 0 {
-        return Err(Errno::NOT_SUPPORTED);
-    }
+    let refusal = Errno::NOT_SUPPORTED;
+    within(refusal, "attr->comp_mask", attr.comp_mask, KNOWN)?;
     let is_target = attr.qp_type == IBV_QPT_XRC_RECV;
     if has(IBV_QP_INIT_ATTR_XRCD) != is_target || !is_target && !has(IBV_QP_INIT_ATTR_PD) {
-        return Err(Errno::INVALID);
+        let right = "IBV_QP_INIT_ATTR_PD, or of an XRC target IBV_QP_INIT_ATTR_XRCD instead";
+        let mask = Shown::Bits(attr.comp_mask.into());
+        return Err(Errno::wrong("attr->comp_mask", mask, right));
     }
-    if has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr.create_flags != 0 {
-        return Err(Errno::NOT_SUPPORTED);
+    if has(IBV_QP_INIT_ATTR_CREATE_FLAGS) {
+        within(refusal, "attr->create_flags", attr.create_flags, 0_u64)?;
     }
     let extended = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS);
-    if extended && attr.send_ops_flags & !send_operations(attr.qp_type, limits) != 0 {
-        return Err(Errno::NOT_SUPPORTED);
+    if extended {
+        let possible = send_operations(attr.qp_type, limits);
+        within(
+            refusal,
+            "attr->send_ops_flags",
+            attr.send_ops_flags,
+            possible,
+        )?;
     }
     Ok(extended)
 }
@@ -99,32 +106,43 @@ pub fn check_open(attr: &ibv_qp_open_attr) -> Result<(), Errno> {
     const REQUIRED: u32 = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
     let known = REQUIRED | IBV_QP_OPEN_ATTR_CONTEXT;
     let complete = attr.comp_mask & REQUIRED == REQUIRED && attr.comp_mask & !known == 0;
-    if !complete || attr.qp_type != IBV_QPT_XRC_RECV {
-        return Err(Errno::INVALID);
+    if !complete {
+        let mask = Shown::Bits(attr.comp_mask.into());
+        let right = "IBV_QP_OPEN_ATTR_NUM, _XRCD and _TYPE, and no unknown flag";
+        return Err(Errno::wrong("attr->comp_mask", mask, right));
+    }
+    if attr.qp_type != IBV_QPT_XRC_RECV {
+        let right = "IBV_QPT_XRC_RECV";
+        return Err(Errno::wrong("attr->qp_type", attr.qp_type, right));
     }
     Ok(())
 }
 
 /// Parses `enum ibv_qp_type`.
 fn service(qp_type: c_int) -> Result<Service, Errno> {
+    const NAME: &str = "attr->qp_type";
+    const TYPES: &str = "IBV_QPT_RC (2), _UC (3), _UD (4) or _XRC_SEND (9)";
     match qp_type {
         IBV_QPT_RC => Ok(Service::ReliableConnected),
         IBV_QPT_UC => Ok(Service::UnreliableConnected),
         IBV_QPT_UD => Ok(Service::UnreliableDatagram),
         IBV_QPT_XRC_SEND => Ok(Service::XrcInitiator),
-        IBV_QPT_RAW_PACKET | IBV_QPT_DRIVER => Err(Errno::NOT_SUPPORTED),
+        IBV_QPT_RAW_PACKET | IBV_QPT_DRIVER => {
+            Err(Errno::NOT_SUPPORTED.argument(NAME, qp_type, Right::Text(TYPES)))
+        }
         // A target has no PD, so only `ibv_create_qp_ex` creates it.
-        _ => Err(Errno::INVALID),
+        _ => Err(Errno::wrong(NAME, qp_type, TYPES)),
     }
 }
 
 fn check_capacity(cap: &ibv_qp_cap, limits: &Capabilities) -> Result<(), Errno> {
-    let fits = cap.max_send_wr <= limits.max_qp_wr
-        && cap.max_recv_wr <= limits.max_qp_wr
-        && cap.max_send_sge <= limits.max_sge
-        && cap.max_recv_sge <= limits.max_sge
-        && cap.max_inline_data <= limits.max_inline_data;
-    if fits { Ok(()) } else { Err(Errno::INVALID) }
+    let (wr, sge) = (limits.max_qp_wr, limits.max_sge);
+    at_most("attr->cap.max_send_wr", cap.max_send_wr, wr)?;
+    at_most("attr->cap.max_recv_wr", cap.max_recv_wr, wr)?;
+    at_most("attr->cap.max_send_sge", cap.max_send_sge, sge)?;
+    at_most("attr->cap.max_recv_sge", cap.max_recv_sge, sge)?;
+    let inline = limits.max_inline_data;
+    at_most("attr->cap.max_inline_data", cap.max_inline_data, inline)
 }
 
 /// The queues of a new QP.
@@ -137,9 +155,14 @@ pub struct Queues<'a> {
 
 impl Queues<'_> {
     fn receive_source(&self, cap: &ibv_qp_cap) -> Result<ReceiveSource, Errno> {
-        let cq = self.receive_cq.ok_or(Errno::INVALID)?.queue.clone();
+        let cq = self
+            .receive_cq
+            .ok_or_else(|| Errno::null("attr->recv_cq"))?;
+        let cq = cq.queue.clone();
         Ok(match self.srq {
-            Some(srq) if srq.is_xrc => return Err(Errno::INVALID),
+            Some(srq) if srq.is_xrc => {
+                return Err(Errno::INVALID.because("attr->srq is one for XRC"));
+            }
             Some(srq) => ReceiveSource::Shared {
                 cq,
                 queue: srq.queue.clone(),
@@ -242,6 +265,28 @@ impl Qp {
         }
     }
 
+    /// Returns the send queue.
+    ///
+    /// # Errors
+    /// `EINVAL`: an XRC target has none.
+    #[inline]
+    pub fn send_queue(&self) -> Result<&SendQueue, Errno> {
+        let queue = self.pair.send_queue();
+        queue.ok_or(Errno::INVALID.because("an XRC target has no send queue"))
+    }
+
+    /// Returns the receive queue.
+    ///
+    /// # Errors
+    /// `EINVAL`: the receives come from an SRQ, or the QP has none.
+    #[inline]
+    pub fn receive_queue(&self) -> Result<&ReceiveQueue, Errno> {
+        let text = "the QP takes its receives from an SRQ, or has none";
+        self.pair
+            .receive_queue()
+            .ok_or(Errno::INVALID.because(text))
+    }
+
     /// `ibv_modify_qp`; returns the new state of the QP.
     pub fn modify(&self, attr: &ibv_qp_attr, mask: c_int) -> Result<QpState, Errno> {
         let limits = self.adapter.device()?.capabilities();
@@ -273,8 +318,11 @@ impl Qp {
     /// that the QP is not in; `ENOMEM` when the group is full.
     pub fn set_multicast(&self, group: [u8; 16], attached: bool) -> Result<(), Errno> {
         self.adapter.check()?;
-        if self.pair.service() != Service::UnreliableDatagram || !address::is_multicast(&group) {
-            return Err(Errno::INVALID);
+        if self.pair.service() != Service::UnreliableDatagram {
+            return Err(Errno::INVALID.because("the QP is not of type IBV_QPT_UD"));
+        }
+        if !address::is_multicast(&group) {
+            return Err(Errno::INVALID.because("gid is no multicast address"));
         }
         if attached {
             Ok(self.pair.attach_multicast(group)?)
@@ -300,8 +348,11 @@ impl Qp {
     pub fn set_enhancements(&self, ece: &ibv_ece) -> Result<(), Errno> {
         self.adapter.check()?;
         let ours = ece.vendor_id == identity::VENDOR_ID;
-        if ece.comp_mask != 0 || ece.options != 0 && !ours {
-            return Err(Errno::INVALID);
+        within(Errno::INVALID, "ece->comp_mask", ece.comp_mask, 0_u64)?;
+        if ece.options != 0 && !ours {
+            let vendor = Shown::Bits(ece.vendor_id.into());
+            let right = "the vendor of ibv_query_ece, or no options";
+            return Err(Errno::wrong("ece->vendor_id", vendor, right));
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use libc::c_int;
 use crate::adapter::{Adapter, Object};
 use crate::cq::Cq;
 use crate::domain::Domain;
-use crate::errno::Errno;
+use crate::errno::{Errno, QueueLimits, at_most, within};
 use crate::event::Source;
 use crate::ffi::abi::*;
 use crate::xrc::Xrcd;
@@ -37,12 +37,13 @@ impl Srq {
     ) -> Result<Self, Errno> {
         let limits = domain.adapter.device()?.capabilities();
         if limits.max_srq == 0 {
-            return Err(Errno::NOT_SUPPORTED);
+            return Err(Errno::NOT_SUPPORTED.because("the device has no SRQs"));
         }
-        let fits = attr.max_wr <= limits.max_srq_wr && attr.max_sge <= limits.max_srq_sge;
-        if attr.max_wr == 0 || !fits {
-            return Err(Errno::INVALID);
+        if attr.max_wr == 0 {
+            return Err(Errno::wrong("attr.max_wr", attr.max_wr, "at least 1"));
         }
+        at_most("attr.max_wr", attr.max_wr, limits.max_srq_wr)?;
+        at_most("attr.max_sge", attr.max_sge, limits.max_srq_sge)?;
         let config = SharedReceiveQueueConfig {
             max_wr: attr.max_wr,
             max_sge: attr.max_sge,
@@ -72,13 +73,24 @@ impl Srq {
     /// (`IBV_DEVICE_SRQ_RESIZE`).
     pub fn modify(&self, attr: &ibv_srq_attr, mask: c_int) -> Result<(), Errno> {
         self.adapter.check()?;
-        if mask & !IBV_SRQ_LIMIT != 0 {
-            return Err(Errno::INVALID);
-        }
+        let possible = IBV_SRQ_LIMIT as u32;
+        within(Errno::INVALID, "srq_attr_mask", mask as u32, possible)?;
         if mask & IBV_SRQ_LIMIT != 0 {
+            at_most("attr->srq_limit", attr.srq_limit, self.queue.max_wr())?;
             self.queue.modify_limit(attr.srq_limit)?;
         }
         Ok(())
+    }
+
+    /// Returns the sizes of the queue, for messages.
+    #[cold]
+    pub fn limits(&self) -> QueueLimits {
+        QueueLimits {
+            max_wr: self.queue.max_wr(),
+            max_sge: self.queue.max_sge(),
+            max_inline: 0,
+            state: None,
+        }
     }
 
     /// `ibv_query_srq`.
@@ -127,15 +139,24 @@ pub fn check_extended(attr: &ibv_srq_init_attr_ex) -> Result<Kind, Errno> {
     } else {
         IBV_SRQT_BASIC
     };
-    if attr.comp_mask & !KNOWN != 0 || kind == IBV_SRQT_TM {
-        return Err(Errno::NOT_SUPPORTED);
+    let lacking = Errno::NOT_SUPPORTED;
+    within(lacking, "attr->comp_mask", attr.comp_mask, KNOWN)?;
+    if kind == IBV_SRQT_TM {
+        return Err(lacking.because("tag matching is not supported"));
     }
     if !has(IBV_SRQ_INIT_ATTR_PD) {
-        return Err(Errno::INVALID);
+        return Err(Errno::INVALID.because("attr->comp_mask lacks IBV_SRQ_INIT_ATTR_PD"));
     }
     match kind {
         IBV_SRQT_BASIC => Ok(Kind::Basic),
         IBV_SRQT_XRC if has(IBV_SRQ_INIT_ATTR_XRCD) && has(IBV_SRQ_INIT_ATTR_CQ) => Ok(Kind::Xrc),
-        _ => Err(Errno::INVALID),
+        IBV_SRQT_XRC => {
+            let text = "attr->comp_mask lacks IBV_SRQ_INIT_ATTR_XRCD or IBV_SRQ_INIT_ATTR_CQ";
+            Err(Errno::INVALID.because(text))
+        }
+        _ => {
+            let right = "IBV_SRQT_BASIC or IBV_SRQT_XRC";
+            Err(Errno::wrong("attr->srq_type", kind, right))
+        }
     }
 }

@@ -61,7 +61,7 @@ pub fn root() -> Option<&'static CString> {
     ROOT.get_or_init(|| {
         let made = host::identities().and_then(|hosts| {
             let directory =
-                ferroce_embed::runtime_directory().map_err(|error| Errno(error.errno()))?;
+                ferroce_embed::runtime_directory().map_err(|error| Errno::new(error.errno()))?;
             make(&directory, hosts).map_err(|_| Errno::IO)
         });
         let path = made

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ferroce_driver::{Lease, QueuePair, UseCount};
 
 use crate::adapter::Adapter;
-use crate::errno::Errno;
+use crate::errno::{Errno, Shown};
 use crate::ffi::FileIdentity;
 use crate::ffi::abi::*;
 use crate::xrc_domains::SharedXrcd;
@@ -26,7 +26,9 @@ impl Xrcd {
     pub fn open(adapter: &Arc<Adapter>, attr: &ibv_xrcd_init_attr) -> Result<Self, Errno> {
         const REQUIRED: u32 = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
         if attr.comp_mask != REQUIRED {
-            return Err(Errno::INVALID);
+            let mask = Shown::Bits(attr.comp_mask.into());
+            let right = "IBV_XRCD_INIT_ATTR_FD and IBV_XRCD_INIT_ATTR_OFLAGS";
+            return Err(Errno::wrong("attr->comp_mask", mask, right));
         }
         let device = adapter.device()?;
         let shared = if attr.fd == -1 {
@@ -55,7 +57,7 @@ impl Xrcd {
     pub fn close(&self) -> Result<(), Errno> {
         self.adapter.check()?;
         if self.users.is_used() {
-            return Err(Errno::BUSY);
+            return Err(Errno::BUSY.because("the domain has QPs or SRQs"));
         }
         self.adapter.xrc_domains().close(&self.shared)
     }
@@ -65,6 +67,7 @@ impl Xrcd {
     /// # Errors
     /// `EINVAL` when the domain has none.
     pub fn target(&self, number: u32) -> Result<Arc<QueuePair>, Errno> {
-        self.shared.target(number).ok_or(Errno::INVALID)
+        let found = self.shared.target(number);
+        found.ok_or_else(|| Errno::wrong("attr->qp_num", number, "a target QP of this domain"))
     }
 }

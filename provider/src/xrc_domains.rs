@@ -38,9 +38,13 @@ impl DomainsByFile {
         let mut domains = self.0.lock();
         let found = domains.get(&file).and_then(Weak::upgrade);
         match found {
-            Some(_) if flags & libc::O_EXCL != 0 => Err(Errno::INVALID),
+            Some(_) if flags & libc::O_EXCL != 0 => {
+                Err(Errno::INVALID.because("the file has a domain, and oflags has O_EXCL"))
+            }
             Some(shared) => Ok(shared),
-            None if flags & libc::O_CREAT == 0 => Err(Errno::AGAIN),
+            None if flags & libc::O_CREAT == 0 => {
+                Err(Errno::AGAIN.because("the file has no domain, and oflags lacks O_CREAT"))
+            }
             None => {
                 let shared = SharedXrcd::allocate(device, Some(file))?;
                 domains.insert(file, Arc::downgrade(&shared));

@@ -3,31 +3,59 @@
 use ferroce_driver::{Attribute, AttributeSet, Service};
 use libc::c_int;
 
-use crate::errno::Errno;
+use crate::errno::{Errno, within};
 use crate::ffi::abi::*;
 
 /// Attributes of IBTA and their bits. Of the others, `IBV_QP_STATE` is the transition itself, and
 /// the device cannot change `IBV_QP_CAP` and `IBV_QP_RATE_LIMIT`.
-const BITS: [(c_int, Attribute); 19] = [
-    (IBV_QP_CUR_STATE, Attribute::CurrentState),
-    (IBV_QP_EN_SQD_ASYNC_NOTIFY, Attribute::DrainNotification),
-    (IBV_QP_ACCESS_FLAGS, Attribute::Access),
-    (IBV_QP_PKEY_INDEX, Attribute::PKey),
-    (IBV_QP_PORT, Attribute::Port),
-    (IBV_QP_QKEY, Attribute::QKey),
-    (IBV_QP_AV, Attribute::Path),
-    (IBV_QP_PATH_MTU, Attribute::PathMtu),
-    (IBV_QP_TIMEOUT, Attribute::Timeout),
-    (IBV_QP_RETRY_CNT, Attribute::RetryCount),
-    (IBV_QP_RNR_RETRY, Attribute::RnrRetry),
-    (IBV_QP_RQ_PSN, Attribute::ReceivePsn),
-    (IBV_QP_MAX_QP_RD_ATOMIC, Attribute::MaxRdAtomic),
-    (IBV_QP_ALT_PATH, Attribute::AlternatePath),
-    (IBV_QP_MIN_RNR_TIMER, Attribute::MinRnrTimer),
-    (IBV_QP_SQ_PSN, Attribute::SendPsn),
-    (IBV_QP_MAX_DEST_RD_ATOMIC, Attribute::MaxDestRdAtomic),
-    (IBV_QP_PATH_MIG_STATE, Attribute::MigrationState),
-    (IBV_QP_DEST_QPN, Attribute::DestQp),
+const BITS: [(c_int, Attribute, &str); 19] = [
+    (
+        IBV_QP_CUR_STATE,
+        Attribute::CurrentState,
+        "IBV_QP_CUR_STATE",
+    ),
+    (
+        IBV_QP_EN_SQD_ASYNC_NOTIFY,
+        Attribute::DrainNotification,
+        "IBV_QP_EN_SQD_ASYNC_NOTIFY",
+    ),
+    (
+        IBV_QP_ACCESS_FLAGS,
+        Attribute::Access,
+        "IBV_QP_ACCESS_FLAGS",
+    ),
+    (IBV_QP_PKEY_INDEX, Attribute::PKey, "IBV_QP_PKEY_INDEX"),
+    (IBV_QP_PORT, Attribute::Port, "IBV_QP_PORT"),
+    (IBV_QP_QKEY, Attribute::QKey, "IBV_QP_QKEY"),
+    (IBV_QP_AV, Attribute::Path, "IBV_QP_AV"),
+    (IBV_QP_PATH_MTU, Attribute::PathMtu, "IBV_QP_PATH_MTU"),
+    (IBV_QP_TIMEOUT, Attribute::Timeout, "IBV_QP_TIMEOUT"),
+    (IBV_QP_RETRY_CNT, Attribute::RetryCount, "IBV_QP_RETRY_CNT"),
+    (IBV_QP_RNR_RETRY, Attribute::RnrRetry, "IBV_QP_RNR_RETRY"),
+    (IBV_QP_RQ_PSN, Attribute::ReceivePsn, "IBV_QP_RQ_PSN"),
+    (
+        IBV_QP_MAX_QP_RD_ATOMIC,
+        Attribute::MaxRdAtomic,
+        "IBV_QP_MAX_QP_RD_ATOMIC",
+    ),
+    (IBV_QP_ALT_PATH, Attribute::AlternatePath, "IBV_QP_ALT_PATH"),
+    (
+        IBV_QP_MIN_RNR_TIMER,
+        Attribute::MinRnrTimer,
+        "IBV_QP_MIN_RNR_TIMER",
+    ),
+    (IBV_QP_SQ_PSN, Attribute::SendPsn, "IBV_QP_SQ_PSN"),
+    (
+        IBV_QP_MAX_DEST_RD_ATOMIC,
+        Attribute::MaxDestRdAtomic,
+        "IBV_QP_MAX_DEST_RD_ATOMIC",
+    ),
+    (
+        IBV_QP_PATH_MIG_STATE,
+        Attribute::MigrationState,
+        "IBV_QP_PATH_MIG_STATE",
+    ),
+    (IBV_QP_DEST_QPN, Attribute::DestQp, "IBV_QP_DEST_QPN"),
 ];
 
 /// Returns the attributes that a mask names.
@@ -37,12 +65,16 @@ const BITS: [(c_int, Attribute); 19] = [
 pub fn attributes(mask: c_int) -> Result<AttributeSet, Errno> {
     let known = BITS
         .iter()
-        .fold(IBV_QP_STATE, |known, (bit, _)| known | bit);
-    if mask & !known != 0 {
-        return Err(Errno::INVALID);
-    }
-    let given = BITS.iter().filter(|(bit, _)| mask & bit != 0);
-    Ok(given.map(|(_, attribute)| *attribute).collect())
+        .fold(IBV_QP_STATE, |known, (bit, ..)| known | bit);
+    within(Errno::INVALID, "attr_mask", mask as u32, known as u32)?;
+    let given = BITS.iter().filter(|(bit, ..)| mask & bit != 0);
+    Ok(given.map(|(_, attribute, _)| *attribute).collect())
+}
+
+/// Returns the flag that names an attribute.
+pub fn flag_name(attribute: Attribute) -> &'static str {
+    let named = BITS.iter().find(|(_, other, _)| *other == attribute);
+    named.map_or("an attribute", |(.., name)| name)
 }
 
 /// Returns the attributes of the other half of an XRC connection. Programs set both halves'

@@ -72,7 +72,7 @@ pub unsafe extern "C" fn ibv_get_async_event(
 /// Returns the descriptor of a channel, or -1 and errno.
 #[inline(never)]
 extern "C" fn channel_fd(channel: *mut ibv_comp_channel) -> c_int {
-    super::boundary::minus_one(|| {
+    super::boundary::minus_one("ibv_get_cq_event", || {
         // SAFETY: contract of `channel_fd`: the program passes null or a live channel of this
         // library; `borrow` refuses null.
         let channel = unsafe { Handle::<ibv_comp_channel, Channel>::borrow(channel)? };
@@ -84,7 +84,7 @@ extern "C" fn channel_fd(channel: *mut ibv_comp_channel) -> c_int {
 /// Returns the descriptor of a context's async queue, or -1 and errno.
 #[inline(never)]
 extern "C" fn context_fd(context: *mut ibv_context) -> c_int {
-    super::boundary::minus_one(|| {
+    super::boundary::minus_one("ibv_get_async_event", || {
         // SAFETY: contract of `context_fd`: the program passes null or an open context of this
         // library; `borrow` refuses null.
         let context = unsafe { Context::borrow(context)? };
@@ -135,7 +135,7 @@ extern "C" fn take_completion_event(
     cq: *mut *mut ibv_cq,
     cq_context: *mut *mut c_void,
 ) -> c_int {
-    super::boundary::minus_one(|| {
+    super::boundary::minus_one("ibv_get_cq_event", || {
         // SAFETY: contract of `ibv_get_cq_event`: the program passes null or a live channel of
         // this library; `borrow` refuses null.
         let channel = unsafe { Handle::<ibv_comp_channel, Channel>::borrow(channel)? };
@@ -159,11 +159,11 @@ extern "C" fn take_completion_event(
 
 #[inline(never)]
 extern "C" fn take_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
-    super::boundary::minus_one(|| {
+    super::boundary::minus_one("ibv_get_async_event", || {
         // SAFETY: contract of `ibv_get_async_event`: the context is null or an open context of this
         // library, and the struct null or valid; null is refused.
         let (context, event) = unsafe { (Context::borrow(context)?, event.as_mut()) };
-        let event = event.ok_or(Errno::INVALID)?;
+        let event = event.ok_or_else(|| Errno::null("event"))?;
         let (kind, element) = match context.events.take() {
             Some(Subject::Object(kind, source)) => {
                 let object = std::ptr::with_exposed_provenance_mut(source.address());
@@ -268,7 +268,7 @@ pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
 pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     let mut reported = [0_u32; 2];
     if stop_cq(cq, &mut reported) != 0 {
-        return last_errno().0;
+        return last_errno().number();
     }
     // SAFETY: the step before has accepted the CQ, which is alive until `free_cq`.
     unsafe {
@@ -292,7 +292,7 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
 
 #[inline(never)]
 extern "C" fn stop_cq(cq: *mut ibv_cq, reported: &mut [u32; 2]) -> c_int {
-    status(|| {
+    status("ibv_destroy_cq", || {
         // SAFETY: contract of `ibv_destroy_cq`: the program passes null or a CQ of this library;
         // `claim` refuses one that is not live.
         let claim = unsafe { Handle::<ibv_cq_ex, Cq>::claim(cq)? };
@@ -308,7 +308,7 @@ extern "C" fn stop_cq(cq: *mut ibv_cq, reported: &mut [u32; 2]) -> c_int {
 
 #[inline(never)]
 extern "C" fn free_cq(cq: *mut ibv_cq) {
-    status(|| {
+    status("ibv_destroy_cq", || {
         // SAFETY: the claim was kept by the first step of this destruction; the CQ is destroyed on
         // the device, and every event of it is acknowledged, so no thread uses it (contract of
         // `ibv_destroy_*`).
@@ -325,7 +325,7 @@ extern "C" fn free_cq(cq: *mut ibv_cq) {
 pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     let mut reported = 0_u32;
     if stop_qp(qp, &mut reported) != 0 {
-        return last_errno().0;
+        return last_errno().number();
     }
     // SAFETY: the step before has accepted the QP, which is alive until `free_qp`.
     unsafe {
@@ -338,7 +338,7 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
 
 #[inline(never)]
 extern "C" fn stop_qp(qp: *mut ibv_qp, reported: &mut u32) -> c_int {
-    status(|| {
+    status("ibv_destroy_qp", || {
         // SAFETY: contract of `ibv_destroy_qp`: the program passes null or a QP of this library;
         // `claim` refuses one that is not live.
         let claim = unsafe { Handle::<ibv_qp_ex, Qp>::claim(qp)? };
@@ -351,7 +351,7 @@ extern "C" fn stop_qp(qp: *mut ibv_qp, reported: &mut u32) -> c_int {
 
 #[inline(never)]
 extern "C" fn free_qp(qp: *mut ibv_qp) {
-    status(|| {
+    status("ibv_destroy_qp", || {
         // SAFETY: the claim was kept by the first step of this destruction; the QP is destroyed on
         // the device, and every event of it is acknowledged, so no thread uses it (contract of
         // `ibv_destroy_*`).
@@ -365,7 +365,7 @@ extern "C" fn free_qp(qp: *mut ibv_qp) {
 pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
     let mut reported = 0_u32;
     if stop_srq(srq, &mut reported) != 0 {
-        return last_errno().0;
+        return last_errno().number();
     }
     // SAFETY: the step before has accepted the SRQ, which is alive until `free_srq`.
     unsafe {
@@ -378,7 +378,7 @@ pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
 
 #[inline(never)]
 extern "C" fn stop_srq(srq: *mut ibv_srq, reported: &mut u32) -> c_int {
-    status(|| {
+    status("ibv_destroy_srq", || {
         // SAFETY: contract of `ibv_destroy_srq`: the program passes null or a SRQ of this library;
         // `claim` refuses one that is not live.
         let claim = unsafe { Handle::<ibv_srq, Srq>::claim(srq)? };
@@ -391,7 +391,7 @@ extern "C" fn stop_srq(srq: *mut ibv_srq, reported: &mut u32) -> c_int {
 
 #[inline(never)]
 extern "C" fn free_srq(srq: *mut ibv_srq) {
-    status(|| {
+    status("ibv_destroy_srq", || {
         // SAFETY: the claim was kept by the first step of this destruction; the SRQ is destroyed on
         // the device, and every event of it is acknowledged, so no thread uses it (contract of
         // `ibv_destroy_*`).

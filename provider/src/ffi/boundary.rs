@@ -5,17 +5,38 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use libc::c_int;
 
 use crate::errno::Errno;
+use crate::log;
 
 /// Returns the calling thread's errno.
 pub(super) fn last_errno() -> Errno {
     // SAFETY: the pointer to this thread's errno is always valid.
-    Errno(unsafe { *libc::__errno_location() })
+    Errno::new(unsafe { *libc::__errno_location() })
 }
 
 /// Sets the calling thread's errno.
 pub(super) fn set_errno(errno: Errno) {
     // SAFETY: the pointer to this thread's errno is always valid.
-    unsafe { *libc::__errno_location() = errno.0 };
+    unsafe { *libc::__errno_location() = errno.number() };
+}
+
+/// What a panic becomes.
+const PANIC: Errno = Errno::IO.because("the library has failed; this is a fault of Ferroce");
+
+/// Says once at level info why a verb is refused, for `FERROCE_LOG` and `--explain-errors`.
+#[cold]
+pub(super) fn refused(verb: &str, errno: Errno) {
+    if !errno.is_usual() {
+        tracing::info!(target: log::REFUSED, "{verb}: {errno}");
+    }
+}
+
+/// Sets errno for a verb that is refused.
+#[cold]
+pub(super) fn fail(verb: &str, errno: Errno) -> c_int {
+    refused(verb, errno);
+    // What the diagnostics have done to it is over.
+    set_errno(errno);
+    errno.number()
 }
 
 /// Runs a verb; a panic in it is an I/O error.
@@ -23,33 +44,30 @@ pub(super) fn set_errno(errno: Errno) {
 pub(super) fn guard<R>(body: impl FnOnce() -> Result<R, Errno>) -> Result<R, Errno> {
     // Locks that do not poison protect the state after a panic, in objects that stay consistent
     // word by word.
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Errno::IO))
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(PANIC))
 }
 
 /// Runs a verb that returns a pointer: null and errno on failure.
-pub(super) fn pointer<T>(body: impl FnOnce() -> Result<*mut T, Errno>) -> *mut T {
+pub(super) fn pointer<T>(verb: &str, body: impl FnOnce() -> Result<*mut T, Errno>) -> *mut T {
     guard(body).unwrap_or_else(|errno| {
-        set_errno(errno);
+        fail(verb, errno);
         std::ptr::null_mut()
     })
 }
 
 /// Runs a verb that returns 0 or the errno itself.
 #[inline]
-pub(super) fn status(body: impl FnOnce() -> Result<(), Errno>) -> c_int {
+pub(super) fn status(verb: &str, body: impl FnOnce() -> Result<(), Errno>) -> c_int {
     match guard(body) {
         Ok(()) => 0,
-        Err(errno) => {
-            set_errno(errno);
-            errno.0
-        }
+        Err(errno) => fail(verb, errno),
     }
 }
 
 /// Runs a verb that returns a value, or -1 and errno.
-pub(super) fn minus_one(body: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
+pub(super) fn minus_one(verb: &str, body: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
     guard(body).unwrap_or_else(|errno| {
-        set_errno(errno);
+        fail(verb, errno);
         -1
     })
 }

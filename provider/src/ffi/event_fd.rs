@@ -83,7 +83,7 @@ impl EventFd {
         };
         read == 8
             || (read < 0
-                && super::boundary::last_errno().0 == libc::EOPNOTSUPP
+                && super::boundary::last_errno().number() == libc::EOPNOTSUPP
                 && self.poll_and_take())
     }
 

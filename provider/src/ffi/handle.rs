@@ -58,7 +58,7 @@ impl<Public, Body: 'static> Handle<Public, Body> {
                 kind = std::any::type_name::<Public>(),
                 "a verb tried to destroy an object that does not exist (destroyed twice?)"
             );
-            Errno::INVALID
+            Errno::INVALID.because("the object does not exist; it may have been destroyed before")
         })?;
         Ok(Claim {
             pointer: pointer.cast(),
@@ -74,7 +74,7 @@ impl<Public, Body: 'static> Handle<Public, Body> {
     #[inline]
     pub(super) unsafe fn borrow<'a, P>(pointer: *mut P) -> Result<&'a Body, Errno> {
         if pointer.is_null() {
-            return Err(Errno::INVALID);
+            return Err(Errno::null(kind_of::<Public>()));
         }
         // SAFETY: the pointer is not null, so by the contract of this function it is a live `Self`
         // (`# Safety`). `repr(C)` puts the public part at the start, so the addresses are equal.
@@ -133,6 +133,26 @@ impl<Public, Body> Deref for Claim<Public, Body> {
 impl<Public, Body> Drop for Claim<Public, Body> {
     fn drop(&mut self) {
         with_live(|live| live.insert(self.pointer.addr(), TypeId::of::<Body>()));
+    }
+}
+
+/// Returns the name of a public struct in verbs.h, for messages.
+#[cold]
+fn kind_of<Public>() -> &'static str {
+    let name = std::any::type_name::<Public>();
+    let name = name.rsplit("::").next().unwrap_or(name);
+    match name {
+        "ibv_cq_ex" => "the CQ (struct ibv_cq *)",
+        "ibv_qp_ex" => "the QP (struct ibv_qp *)",
+        "ibv_pd" => "the PD (struct ibv_pd *)",
+        "ibv_srq" => "the SRQ (struct ibv_srq *)",
+        "ibv_ah" => "the address handle (struct ibv_ah *)",
+        "ibv_mw" => "the window (struct ibv_mw *)",
+        "ibv_mr" => "the MR (struct ibv_mr *)",
+        "ibv_comp_channel" => "the channel (struct ibv_comp_channel *)",
+        "verbs_context" | "ibv_context" => "the context (struct ibv_context *)",
+        "ibv_device" => "the device (struct ibv_device *)",
+        _ => name,
     }
 }
 

@@ -192,7 +192,7 @@ unsafe fn open_stream(next: Option<Fopen>, path: *const c_char, mode: *const c_c
 
 /// Fails a call that the library behind this one does not have.
 fn missing<T>() -> *mut T {
-    set_errno(Errno(libc::ENOSYS));
+    set_errno(Errno::new(libc::ENOSYS));
     std::ptr::null_mut()
 }
 
@@ -510,7 +510,7 @@ pub unsafe extern "C" fn lgetxattr(
 #[unsafe(no_mangle)]
 pub extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     if domain == libc::AF_NETLINK && protocol == NETLINK_RDMA {
-        set_errno(Errno(libc::EPROTONOSUPPORT));
+        set_errno(Errno::new(libc::EPROTONOSUPPORT));
         return -1;
     }
     // That of librspreload, for one, is behind this library.

@@ -3,7 +3,7 @@
 use libc::c_void;
 
 use super::boundary::last_errno;
-use crate::errno::Errno;
+use crate::errno::{Errno, Right, Shown};
 
 /// Returns the granularity of mappings.
 fn page_size() -> usize {
@@ -25,7 +25,7 @@ pub(crate) fn populate(address: usize, length: usize, writable: bool) -> Result<
     let end = address
         .checked_add(length)
         .and_then(|end| end.checked_next_multiple_of(page));
-    let end = end.ok_or(Errno::INVALID)?;
+    let end = end.ok_or_else(|| Errno::wrong("length", length, "an end below 2^64"))?;
     let advice = if writable {
         libc::MADV_POPULATE_WRITE
     } else {
@@ -36,8 +36,15 @@ pub(crate) fn populate(address: usize, length: usize, writable: bool) -> Result<
     if unsafe { libc::madvise(pointer, end - start, advice) } == 0 {
         return Ok(());
     }
-    match last_errno().0 {
-        libc::EFAULT | libc::ENOMEM => Err(Errno::FAULT),
+    match last_errno().number() {
+        libc::EFAULT | libc::ENOMEM => {
+            let address = Shown::Bits(address as u64);
+            let right = match writable {
+                true => Right::Text("mapped memory that may be written"),
+                false => Right::Text("mapped memory"),
+            };
+            Err(Errno::FAULT.argument("addr", address, right))
+        }
         // A kernel before 5.14 does not support the advice, and special mappings refuse it: the
         // result is then unknown.
         _ => Ok(()),
@@ -56,7 +63,7 @@ impl Mapping {
             .checked_next_multiple_of(page_size())
             .ok_or(Errno::NO_MEMORY)?;
         if length == 0 {
-            return Err(Errno::INVALID);
+            return Err(Errno::wrong("size", length, "at least 1"));
         }
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;

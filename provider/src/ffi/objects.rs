@@ -13,7 +13,7 @@ use libc::c_int;
 use super::handle::Handle;
 use crate::adapter::Adapter;
 use crate::builder::Builder;
-use crate::errno::Errno;
+use crate::errno::{Errno, QueueLimits};
 use crate::event::EventQueue;
 use crate::ffi::abi::*;
 
@@ -193,13 +193,31 @@ impl Qp {
         }
     }
 
+    /// Returns sizes and state of the send queue, for messages.
+    #[cold]
+    pub(super) fn send_limits(&self) -> QueueLimits {
+        QueueLimits::of_sends(self.pair.capacity(), self.state())
+    }
+
+    /// Returns sizes and state of the receive queue, for messages.
+    #[cold]
+    pub(super) fn receive_limits(&self) -> QueueLimits {
+        QueueLimits::of_receives(self.pair.capacity(), self.state())
+    }
+
+    /// Returns the state that the device reports.
+    fn state(&self) -> c_int {
+        let queried = self.pair.query();
+        queried.map_or(c_int::MAX, |attributes| attributes.state as c_int)
+    }
+
     /// Locks the send queue for as long as the object lives.
     ///
     /// # Safety
     /// The batch is dropped before the object: it is kept in `posting` or dropped by the caller.
     #[inline]
     pub(super) unsafe fn lock(&self) -> Result<SendBatch<'static>, Errno> {
-        let queue = self.inner.pair.send_queue().ok_or(Errno::INVALID)?;
+        let queue = self.send_queue()?;
         // SAFETY: only the lifetime changes. The queue is behind an `Arc` of this object, and this
         // object is on the heap until it is destroyed.
         Ok(unsafe { std::mem::transmute::<SendBatch<'_>, SendBatch<'static>>(queue.lock()) })

@@ -17,7 +17,7 @@ fn pointer(answer: Result<usize, i32>) -> *mut c_void {
     match answer {
         Ok(address) => std::ptr::with_exposed_provenance_mut(address),
         Err(errno) => {
-            set_errno(Errno(errno));
+            set_errno(Errno::new(errno));
             libc::MAP_FAILED
         }
     }
@@ -27,7 +27,7 @@ fn status(answer: Result<usize, i32>) -> c_int {
     match answer {
         Ok(_) => 0,
         Err(errno) => {
-            set_errno(Errno(errno));
+            set_errno(Errno::new(errno));
             -1
         }
     }

@@ -8,7 +8,7 @@ use ferroce_driver::WorkCompletion;
 use ferroce_driver::bus::{PollFunction, ProgramClock};
 use libc::{c_int, c_uint, c_void};
 
-use super::boundary::guard;
+use super::boundary::{guard, refused};
 use super::handle::Handle;
 use super::objects::{Cq, Polling};
 use crate::cq::{flags, immediate, opcode_number, service_level, status_number};
@@ -36,6 +36,15 @@ fn charge(cq: &Cq, found: bool) {
     }
 }
 
+/// Returns the errno of a call that has no completion.
+#[inline]
+fn failed(verb: &str, errno: Errno) -> c_int {
+    if !errno.is_usual() {
+        refused(verb, errno);
+    }
+    errno.number()
+}
+
 unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
     let found = guard(|| {
         // SAFETY: contract of `ibv_start_poll`: `cq` is null or a live CQ of this library, and the
@@ -43,7 +52,8 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
         let (body, attr) = unsafe { (Handle::<ibv_cq_ex, Cq>::borrow(cq)?, attr.as_ref()) };
         body.adapter.check()?;
         if attr.is_some_and(|attr| attr.comp_mask != 0) {
-            return Err(Errno::INVALID);
+            let mask = attr.map_or(0, |attr| attr.comp_mask);
+            return Err(Errno::wrong("attr->comp_mask", mask, "0"));
         }
         if let Some(clock) = body.adapter.program_clock() {
             clock.before_poll(&*body.queue);
@@ -74,7 +84,7 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
         Ok(())
     });
     // An empty CQ does not set errno.
-    found.map_or_else(|errno| errno.0, |()| 0)
+    found.map_or_else(|errno| failed("ibv_start_poll", errno), |()| 0)
 }
 
 unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
@@ -86,7 +96,7 @@ unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
         // CQ, and no other reference to the cell is in use.
         let polling = unsafe { body.polling.get() }
             .as_mut()
-            .ok_or(Errno::INVALID)?;
+            .ok_or(Errno::INVALID.because("ibv_start_poll was not called, or was refused"))?;
         polling.current = polling.poller.next().ok_or(Errno::NO_ENTRY)?;
         charge(body, true);
         // SAFETY: `borrow` has accepted the CQ, which is alive during the call (contract of
@@ -94,7 +104,7 @@ unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
         unsafe { show(cq, &polling.current) };
         Ok(())
     });
-    found.map_or_else(|errno| errno.0, |()| 0)
+    found.map_or_else(|errno| failed("ibv_next_poll", errno), |()| 0)
 }
 
 unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {

@@ -32,9 +32,9 @@ unsafe extern "C" {
 
 /// Opens the device file: a descriptor, or -1 and errno.
 pub(super) fn open(flags: c_int) -> c_int {
-    super::boundary::minus_one(|| {
+    super::boundary::minus_one("open of /dev/infiniband/rdma_cm", || {
         channel::open(flags).inspect_err(|errno| {
-            let error = std::io::Error::from_raw_os_error(errno.0);
+            let error = std::io::Error::from_raw_os_error(errno.number());
             tracing::warn!(%error, "cannot open /dev/infiniband/rdma_cm");
         })
     })
@@ -127,7 +127,7 @@ unsafe extern "C" fn command(
         loop {
             // SAFETY: the caller guarantees that the memory which the command names is valid.
             match unsafe { execute(&channel, &bytes) } {
-                Err(Errno::AGAIN) if !is_nonblocking(fd) => {}
+                Err(errno) if errno == Errno::AGAIN && !is_nonblocking(fd) => {}
                 result => {
                     let command = Command::name(&bytes);
                     tracing::debug!(fd, command, ?result, "command of RDMA CM");

@@ -10,7 +10,7 @@ use ferroce_driver::{
 use super::handle::Handle;
 use super::objects::{Ah, Mw, Qp};
 use crate::builder::Target;
-use crate::errno::Errno;
+use crate::errno::{Errno, within};
 use crate::ffi::abi::*;
 use crate::mr::Mr;
 
@@ -45,12 +45,20 @@ pub(super) unsafe fn scatter_list<'a>(
         return Ok(&[]);
     }
     if list.is_null() || count > MAX_ELEMENTS {
-        return Err(Errno::INVALID);
+        return Err(bad_list(list, count));
     }
     // SAFETY: the caller guarantees that `list` points to `count` elements that stay unchanged for
     // `'a`, unless `count` is zero or larger than [`MAX_ELEMENTS`]; the layouts are equal by the
     // assertions above, and both are plain integers.
     Ok(unsafe { std::slice::from_raw_parts(list.cast(), count) })
+}
+
+#[cold]
+fn bad_list(list: *const ibv_sge, count: usize) -> Errno {
+    match list.is_null() {
+        true => Errno::null("wr->sg_list"),
+        false => Errno::above("wr->num_sge", count, MAX_ELEMENTS as u64),
+    }
 }
 
 /// Returns memory of the program that is copied now. More than a device accepts is refused before
@@ -64,7 +72,13 @@ pub(super) unsafe fn piece<'a>(address: u64, length: usize) -> Result<&'a [u8], 
     match length {
         0 => return Ok(&[]),
         1..=MAX_PIECE => {}
-        _ => return Err(Errno::INVALID),
+        _ => {
+            return Err(Errno::above(
+                "inline data of one element",
+                length,
+                MAX_PIECE as u64,
+            ));
+        }
     }
     // SAFETY: the caller guarantees that `address` is readable for `length` bytes, which stay
     // unchanged for `'a`, unless `length` is zero or larger than [`MAX_PIECE`]; the address is one
@@ -85,7 +99,11 @@ pub(super) fn with_pieces<'a, R>(
         return post(&[piece(0)?]);
     }
     if count > MAX_INLINE_PIECES {
-        return Err(Errno::INVALID);
+        return Err(Errno::above(
+            "elements of inline data",
+            count,
+            MAX_INLINE_PIECES as u64,
+        ));
     }
     let mut pieces: [&[u8]; MAX_INLINE_PIECES] = [&[]; MAX_INLINE_PIECES];
     for (index, slot) in pieces.iter_mut().take(count).enumerate() {
@@ -125,7 +143,7 @@ pub(super) unsafe fn datagram(
         .pd()
         .is_some_and(|pd| Arc::ptr_eq(pd, &ah.protection))
     {
-        return Err(Errno::INVALID);
+        return Err(Errno::INVALID.because("the address handle is of another PD than the QP"));
     }
     Ok(Target::Datagram {
         path: ah.path,
@@ -170,8 +188,13 @@ pub(super) unsafe fn binding(
     let has = |bit: u32| flags & bit != 0;
     let no_region = region.is_none() && (info.length != 0 || info.addr != 0);
     let based = has(IBV_ACCESS_ZERO_BASED) && window.kind == IBV_MW_TYPE_1;
-    if no_region || based || flags & !RIGHTS != 0 {
-        return Err(Errno::INVALID);
+    within(Errno::INVALID, "mw_access_flags", flags, RIGHTS)?;
+    if no_region {
+        return Err(Errno::null("bind_info.mr"));
+    }
+    if based {
+        let text = "a window of type 1 cannot have IBV_ACCESS_ZERO_BASED";
+        return Err(Errno::INVALID.because(text));
     }
     Ok(SendOperation::BindWindow(WindowBinding {
         r_key: RKey(bound_key(window, r_key)),
@@ -203,7 +226,7 @@ pub(super) unsafe fn binding_of_type_2(
     // other thread uses the window meanwhile.
     let window = unsafe { Handle::<ibv_mw, Mw>::borrow(mw)? };
     if window.kind != IBV_MW_TYPE_2 {
-        return Err(Errno::INVALID);
+        return Err(Errno::INVALID.because("the window is of type 1, which ibv_bind_mw binds"));
     }
     // SAFETY: the caller guarantees that window and region are null or objects of this library; no
     // other thread uses the window meanwhile.

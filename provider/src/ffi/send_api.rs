@@ -90,8 +90,11 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
     });
 }
 
+/// Why `ibv_wr_complete` finds nothing to post.
+const NO_SECTION: &str = "ibv_wr_start was not called, or was refused";
+
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
-    status(|| {
+    status("ibv_wr_complete", || {
         // SAFETY: contract of `ibv_wr_complete`: the program passes null or a live QP of this
         // library; `borrow` refuses null.
         let qp = unsafe { Handle::<ibv_qp_ex, Qp>::borrow(qp)? };
@@ -99,12 +102,13 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
         // SAFETY: contract of `ibv_wr_complete`: this thread called `wr_start`, which locked the
         // send queue, and no other reference to the cell is in use.
         let Posting { batch, builder } =
-            unsafe { qp.posting.get().take() }.ok_or(Errno::INVALID)?;
+            unsafe { qp.posting.get().take() }.ok_or(Errno::INVALID.because(NO_SECTION))?;
         if let Err(errno) = qp.adapter.check_world() {
             batch.abort();
             return Err(errno);
         }
-        builder.complete(batch)
+        let posted = builder.complete(batch);
+        posted.map_err(|errno| errno.of_queue(qp.send_limits()))
     })
 }
 
@@ -215,7 +219,7 @@ unsafe extern "C" fn wr_bind_mw(
     // null or valid; null is refused.
     unsafe {
         step(qp, |Posting { batch, builder }| {
-            let info = info.as_ref().ok_or(Errno::INVALID)?;
+            let info = info.as_ref().ok_or_else(|| Errno::null("info"))?;
             let operation = binding_of_type_2(mw, r_key, info)?;
             builder.local(batch, (*qp).wr_id, (*qp).wr_flags, operation);
             Ok(())
@@ -295,7 +299,7 @@ unsafe extern "C" fn wr_set_inline_data_list(
     unsafe {
         step(qp, |Posting { batch, builder }| {
             if count != 0 && list.is_null() {
-                return Err(Errno::INVALID);
+                return Err(Errno::null("buf_list"));
             }
             let buffer = |index| {
                 let buffer: ibv_data_buf = *list.add(index);

@@ -10,13 +10,13 @@ use ferroce_driver::{
 };
 use libc::c_int;
 
-use super::boundary::{guard, set_errno, status};
+use super::boundary::{fail, guard, status};
 use super::handle::Handle;
 use super::objects::{Cq, Qp};
 use super::request::{binding_of_type_2, datagram, piece, remote, scatter_list, with_pieces};
-use crate::builder::{charge, request};
+use crate::builder::{charge, refusal, request};
 use crate::cq::to_wc;
-use crate::errno::Errno;
+use crate::errno::{Errno, Right};
 use crate::ffi::abi::*;
 use crate::srq::Srq;
 
@@ -58,8 +58,19 @@ unsafe fn operation(wr: &ibv_send_wr) -> Result<SendOperation, Errno> {
         // SAFETY: the caller guarantees that the objects that the work request names are of this
         // library.
         IBV_WR_BIND_MW => unsafe { bind_type_2(&wr.bind_mw) },
-        IBV_WR_TSO | IBV_WR_FLUSH | IBV_WR_ATOMIC_WRITE => Err(Errno::NOT_SUPPORTED),
-        _ => Err(Errno::INVALID),
+        other => Err(unknown_operation(other)),
+    }
+}
+
+/// Returns the error of an operation that the device does not have.
+#[cold]
+fn unknown_operation(opcode: c_int) -> Errno {
+    match opcode {
+        IBV_WR_TSO | IBV_WR_FLUSH | IBV_WR_ATOMIC_WRITE => {
+            let right = Right::Text("no segmentation, remote flush or atomic write");
+            Errno::NOT_SUPPORTED.argument("wr->opcode", opcode, right)
+        }
+        _ => Errno::wrong("wr->opcode", opcode, "a value of enum ibv_wr_opcode"),
     }
 }
 
@@ -73,6 +84,12 @@ unsafe fn bind_type_2(bind: &ibv_wr_bind_mw) -> Result<SendOperation, Errno> {
     // SAFETY: the caller guarantees the conditions of `binding_of_type_2`: window and region are
     // null or of this library, and no other thread uses the window meanwhile.
     unsafe { binding_of_type_2(bind.mw, bind.rkey, &bind.bind_info) }
+}
+
+/// Returns the number of elements of a scatter list.
+#[inline]
+fn sge_count(count: c_int) -> Result<usize, Errno> {
+    usize::try_from(count).map_err(|_| Errno::wrong("wr->num_sge", count, "not negative"))
 }
 
 /// Posts one work request to the batch.
@@ -115,13 +132,14 @@ unsafe fn post_to(
     // SAFETY: the caller guarantees that the scatter list and, with inline, the memory that it
     // names are readable, and the objects that the work request names are of this library.
     let operation = unsafe { operation(wr)? };
-    let count = usize::try_from(wr.num_sge).map_err(|_| Errno::INVALID)?;
+    let count = sge_count(wr.num_sge)?;
     // SAFETY: the caller guarantees that the scatter list and, with inline, the memory that it
     // names are readable, and the objects that the work request names are of this library.
     let list = unsafe { scatter_list(wr.sg_list, count)? };
     let mut post = |data: SendData<'_>| {
         let request = request(wr.wr_id, wr.send_flags, operation, destination, data);
-        batch.post(&request)?;
+        let posted = batch.post(&request);
+        posted.map_err(|error| refusal(error, &request))?;
         charge(qp.adapter.program_clock(), data);
         Ok(())
     };
@@ -150,7 +168,7 @@ pub(super) unsafe extern "C" fn post_send(
         let qp = unsafe { Handle::<ibv_qp_ex, Qp>::borrow(qp)? };
         qp.adapter.check()?;
         qp.adapter.check_world()?;
-        let mut batch = qp.pair.send_queue().ok_or(Errno::INVALID)?.lock();
+        let mut batch = qp.send_queue()?.lock();
         let mut result = Ok(());
         // SAFETY: contract of `ibv_post_send`: the program passes a list of valid work requests
         // that ends with null and stays unchanged during the call.
@@ -158,7 +176,8 @@ pub(super) unsafe extern "C" fn post_send(
             // SAFETY: contract of `ibv_post_send`: the scatter list of each work request and, with
             // inline, the memory that it names are readable, and its objects are of this library.
             result = unsafe { post_one(qp, &mut batch, wr) };
-            if result.is_err() {
+            if let Err(errno) = result {
+                result = Err(errno.of_queue(qp.send_limits()));
                 break;
             }
             next = wr.next;
@@ -168,7 +187,7 @@ pub(super) unsafe extern "C" fn post_send(
         result
     });
     // SAFETY: contract of `ibv_post_send`: `bad_wr` is null or writable.
-    unsafe { finish(result, next, bad_wr) }
+    unsafe { finish("ibv_post_send", result, next, bad_wr) }
 }
 
 /// Posts a list of receives; sets `next` to the one that failed.
@@ -184,11 +203,12 @@ unsafe fn post_receives(
     // SAFETY: the caller guarantees that `next` is a list of work requests that ends with null,
     // with readable scatter lists.
     while let Some(wr) = unsafe { next.as_ref() } {
-        let count = usize::try_from(wr.num_sge).map_err(|_| Errno::INVALID)?;
+        let count = sge_count(wr.num_sge)?;
         // SAFETY: the caller guarantees that `next` is a list of work requests that ends with null,
         // with readable scatter lists.
         let list = unsafe { scatter_list(wr.sg_list, count)? };
-        post(wr.wr_id, list)?;
+        let posted = post(wr.wr_id, list);
+        posted.map_err(|error| Errno::post(error, None, count))?;
         if let Some(clock) = clock {
             clock.post_receive();
         }
@@ -210,14 +230,15 @@ pub(super) unsafe extern "C" fn post_recv(
         // library; `borrow` refuses null.
         let qp = unsafe { Handle::<ibv_qp_ex, Qp>::borrow(qp)? };
         qp.adapter.check()?;
-        let mut batch = qp.pair.receive_queue().ok_or(Errno::INVALID)?.lock();
+        let mut batch = qp.receive_queue()?.lock();
         let post = |wr_id, list: &[DataSegment]| batch.post(wr_id, list);
         // SAFETY: contract of `ibv_post_recv`: the program passes null or a list of valid work
         // requests that ends with null, whose scatter lists are readable.
-        unsafe { post_receives(qp.adapter.program_clock(), &mut next, post) }
+        let posted = unsafe { post_receives(qp.adapter.program_clock(), &mut next, post) };
+        posted.map_err(|errno| errno.of_queue(qp.receive_limits()))
     });
     // SAFETY: contract of `ibv_post_recv`: `bad_wr` is null or writable.
-    unsafe { finish(result, next, bad_wr) }
+    unsafe { finish("ibv_post_recv", result, next, bad_wr) }
 }
 
 /// `ibv_post_srq_recv`.
@@ -236,10 +257,11 @@ pub(super) unsafe extern "C" fn post_srq_recv(
         let post = |wr_id, list: &[DataSegment]| batch.post(wr_id, list);
         // SAFETY: contract of `ibv_post_srq_recv`: the program passes null or a list of valid work
         // requests that ends with null, whose scatter lists are readable.
-        unsafe { post_receives(srq.adapter.program_clock(), &mut next, post) }
+        let posted = unsafe { post_receives(srq.adapter.program_clock(), &mut next, post) };
+        posted.map_err(|errno| errno.of_queue(srq.limits()))
     });
     // SAFETY: contract of `ibv_post_srq_recv`: `bad_wr` is null or writable.
-    unsafe { finish(result, next, bad_wr) }
+    unsafe { finish("ibv_post_srq_recv", result, next, bad_wr) }
 }
 
 /// Returns the result of posting: the errno. Stores the failed request in `bad_wr`.
@@ -247,14 +269,18 @@ pub(super) unsafe extern "C" fn post_srq_recv(
 /// # Safety
 /// `bad_wr` is null or writable.
 #[inline]
-unsafe fn finish<T>(result: Result<(), Errno>, at: *mut T, bad_wr: *mut *mut T) -> c_int {
+unsafe fn finish<T>(
+    verb: &str,
+    result: Result<(), Errno>,
+    at: *mut T,
+    bad_wr: *mut *mut T,
+) -> c_int {
     let Err(errno) = result else { return 0 };
     // SAFETY: the caller guarantees that `bad_wr` is null or writable.
     if let Some(bad_wr) = unsafe { bad_wr.as_mut() } {
         *bad_wr = at;
     }
-    set_errno(errno);
-    errno.0
+    fail(verb, errno)
 }
 
 /// Takes up to `max` completions to the array `wc`.
@@ -299,9 +325,10 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mu
         // `borrow` refuses null.
         let cq = unsafe { Handle::<ibv_cq_ex, Cq>::borrow(cq)? };
         cq.adapter.check()?;
-        let max = usize::try_from(entries).map_err(|_| Errno::INVALID)?;
+        let max = usize::try_from(entries)
+            .map_err(|_| Errno::wrong("num_entries", entries, "not negative"))?;
         if max != 0 && wc.is_null() {
-            return Err(Errno::INVALID);
+            return Err(Errno::null("wc"));
         }
         if let Some(clock) = cq.adapter.program_clock() {
             clock.before_poll(&*cq.queue);
@@ -320,15 +347,12 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mu
         }
         Ok(c_int::try_from(count).unwrap_or(c_int::MAX))
     });
-    polled.unwrap_or_else(|errno| {
-        set_errno(errno);
-        -errno.0
-    })
+    polled.unwrap_or_else(|errno| -fail("ibv_poll_cq", errno))
 }
 
 /// `ibv_req_notify_cq`.
 pub(super) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
-    status(|| {
+    status("ibv_req_notify_cq", || {
         // SAFETY: contract of `ibv_req_notify_cq`: the program passes null or a live CQ of this
         // library; `borrow` refuses null.
         let cq = unsafe { Handle::<ibv_cq_ex, Cq>::borrow(cq)? };

@@ -150,7 +150,7 @@ impl Agent {
     fn create(adapters: Vec<Arc<Adapter>>) -> Result<Arc<Self>, Errno> {
         let peers = adapters.first().and_then(|adapter| adapter.host_peers());
         let tag = peers.map_or(ONLY_PROCESS, |peers| peers.number());
-        let mut failure = Errno(libc::ENODEV);
+        let mut failure = Errno::new(libc::ENODEV);
         let agent = Arc::new_cyclic(|me: &Weak<Self>| {
             let mut links = Vec::new();
             for adapter in adapters {
@@ -263,7 +263,10 @@ impl Manager for Agent {
 
     fn open_channel(&self, fd: Arc<EventFd>) -> Result<ChannelId, Errno> {
         self.with(|state, _| {
-            let id = state.cm.open_channel().map_err(|errno| Errno(errno.0))?;
+            let id = state
+                .cm
+                .open_channel()
+                .map_err(|errno| Errno::new(errno.0))?;
             state.announced.insert(id, Announced::new(fd));
             Ok(id)
         })
@@ -281,7 +284,7 @@ impl Manager for Agent {
             let reply = state
                 .cm
                 .command(now, &mut state.host, channel, bytes, option);
-            reply.map_err(|errno| Errno(errno.0))
+            reply.map_err(|errno| Errno::new(errno.0))
         })
     }
 
@@ -293,7 +296,7 @@ impl Manager for Agent {
     ) -> Result<Reply, Errno> {
         self.with(|state, _| {
             let reply = state.cm.migrate(channel, bytes, source);
-            reply.map_err(|errno| Errno(errno.0))
+            reply.map_err(|errno| Errno::new(errno.0))
         })
     }
 

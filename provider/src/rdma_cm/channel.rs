@@ -75,7 +75,7 @@ pub fn open(flags: i32) -> Result<RawFd, Errno> {
 pub fn find(fd: RawFd) -> Result<Arc<Channel>, Errno> {
     let _no_fork = ProcessLock::enter();
     let channel = CHANNELS.lock().get(&fd).cloned();
-    let channel = channel.ok_or(Errno(libc::EBADF))?;
+    let channel = channel.ok_or(Errno::new(libc::EBADF))?;
     match channel.manager.is_current() {
         true => Ok(channel),
         false => Err(Errno::IO),
@@ -97,7 +97,7 @@ pub fn duplicate(fd: RawFd, copy: RawFd) {
 
 fn register(fd: RawFd, channel: Arc<Channel>) -> Result<(), Errno> {
     let Some(word) = IS_CHANNEL.get(fd as u32 as usize / 64) else {
-        return Err(Errno(libc::EMFILE));
+        return Err(Errno::new(libc::EMFILE));
     };
     let _no_fork = ProcessLock::enter();
     CHANNELS.lock().insert(fd, channel);

@@ -220,7 +220,7 @@ impl Gsi {
             dest_mac: self
                 .adapter
                 .resolve_mac(to.0)
-                .ok_or(Errno::HOST_UNREACHABLE)?,
+                .ok_or_else(|| Errno::unreachable(to.0))?,
             source_gid_index: self.gid_index(from).ok_or(Errno::INVALID)?,
             hop_limit: HOP_LIMIT,
             udp_source_port: address::udp_source_port(0),

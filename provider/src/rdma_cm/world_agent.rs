@@ -59,7 +59,7 @@ impl WorldAgent {
 
     fn reply(&self, result: Result<CmReply, i32>) -> Result<Reply, Errno> {
         self.show_events();
-        let CmReply { address, bytes } = result.map_err(Errno)?;
+        let CmReply { address, bytes } = result.map_err(Errno::new)?;
         Ok(Reply { address, bytes })
     }
 }
@@ -77,7 +77,7 @@ impl Manager for WorldAgent {
     }
 
     fn open_channel(&self, fd: Arc<EventFd>) -> Result<ChannelId, Errno> {
-        let channel = self.manager.open_channel().map_err(Errno)?;
+        let channel = self.manager.open_channel().map_err(Errno::new)?;
         self.announced.lock().insert(channel, Announced::new(fd));
         Ok(ChannelId(channel))
     }

@@ -7,7 +7,7 @@ use super::super::handle::Handle;
 use super::super::objects::{Ah, Context};
 use crate::address::{self, Neighbours};
 use crate::domain::Domain;
-use crate::errno::Errno;
+use crate::errno::{Errno, ONE_PORT};
 use crate::ffi::abi::*;
 
 /// VLAN of an untagged path in `ibv_resolve_eth_l2_from_gid`.
@@ -16,12 +16,12 @@ const NO_VLAN: u16 = 0xffff;
 /// `ibv_create_ah`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
-    pointer(|| {
+    pointer("ibv_create_ah", || {
         // SAFETY: contract of `ibv_create_ah`: `pd` is null or a live domain of this library, and
         // `attr` null or valid; null is refused.
         let (body, attr) = unsafe { (Handle::<ibv_pd, Domain>::borrow(pd)?, attr.as_ref()) };
         body.adapter.check()?;
-        let path = address::parse(attr.ok_or(Errno::INVALID)?, 0, &*body.adapter)?;
+        let path = address::parse(attr.ok_or_else(|| Errno::null("attr"))?, 0, &*body.adapter)?;
         // SAFETY: `borrow` has accepted the PD, which is alive during the call (contract of
         // `ibv_create_ah`).
         let context = unsafe { (*pd).context };
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) 
 /// `ibv_destroy_ah`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
-    status(|| {
+    status("ibv_destroy_ah", || {
         // SAFETY: contract of `ibv_destroy_ah`: `ah` is null or a handle of this library, and no
         // thread uses it any more; `claim` refuses one that is not live.
         unsafe {
@@ -71,9 +71,15 @@ unsafe fn from_completion(
         )
     };
     context.adapter.check()?;
-    let (wc, header) = (wc.ok_or(Errno::INVALID)?, header.ok_or(Errno::INVALID)?);
-    if port != 1 || wc.wc_flags & IBV_WC_GRH == 0 {
-        return Err(Errno::INVALID);
+    let (wc, header) = (
+        wc.ok_or_else(|| Errno::null("wc"))?,
+        header.ok_or_else(|| Errno::null("header"))?,
+    );
+    if port != 1 {
+        return Err(Errno::wrong("port_num", port, ONE_PORT));
+    }
+    if wc.wc_flags & IBV_WC_GRH == 0 {
+        return Err(Errno::INVALID.because("wc->wc_flags lacks IBV_WC_GRH"));
     }
     address::reply(header, &context.adapter.host().gids)
 }
@@ -87,12 +93,12 @@ pub unsafe extern "C" fn ibv_init_ah_from_wc(
     grh: *mut ibv_grh,
     attr: *mut ibv_ah_attr,
 ) -> c_int {
-    minus_one(|| {
+    minus_one("ibv_init_ah_from_wc", || {
         // SAFETY: contract of `ibv_init_ah_from_wc`: the program's objects are null or live objects
         // of this library, and its structs null or valid; null is refused.
         unsafe {
             let result = from_completion(context, port, wc, grh)?;
-            *attr.as_mut().ok_or(Errno::INVALID)? = result;
+            *attr.as_mut().ok_or_else(|| Errno::null("attr"))? = result;
         }
         Ok(0)
     })
@@ -106,7 +112,7 @@ pub unsafe extern "C" fn ibv_create_ah_from_wc(
     grh: *mut ibv_grh,
     port: u8,
 ) -> *mut ibv_ah {
-    let attr = pointer(|| {
+    let attr = pointer("ibv_create_ah_from_wc", || {
         // SAFETY: contract of `ibv_create_ah_from_wc`: the program's objects are null or live
         // objects of this library, and its structs null or valid; null is refused.
         unsafe {
@@ -132,7 +138,7 @@ pub unsafe extern "C" fn ibv_resolve_eth_l2_from_gid(
     mac: *mut u8,
     vlan: *mut u16,
 ) -> c_int {
-    minus_one(|| {
+    minus_one("ibv_resolve_eth_l2_from_gid", || {
         // SAFETY: contract of `ibv_resolve_eth_l2_from_gid`: the context is null or an open context
         // of this library, and the pointers are null or valid, the address for six bytes; null is
         // refused.
@@ -145,12 +151,12 @@ pub unsafe extern "C" fn ibv_resolve_eth_l2_from_gid(
             )
         };
         context.adapter.check()?;
-        let gid = attr.ok_or(Errno::INVALID)?.grh.dgid.raw;
+        let gid = attr.ok_or_else(|| Errno::null("attr"))?.grh.dgid.raw;
         let found = context
             .adapter
             .resolve_mac(gid)
-            .ok_or(Errno::HOST_UNREACHABLE)?;
-        *mac.ok_or(Errno::INVALID)? = found;
+            .ok_or_else(|| Errno::unreachable(gid))?;
+        *mac.ok_or_else(|| Errno::null("mac"))? = found;
         if let Some(vlan) = vlan {
             *vlan = NO_VLAN;
         }

@@ -20,7 +20,7 @@ use crate::ffi::abi::*;
 pub unsafe extern "C" fn ibv_create_comp_channel(
     context: *mut ibv_context,
 ) -> *mut ibv_comp_channel {
-    pointer(|| {
+    pointer("ibv_create_comp_channel", || {
         // SAFETY: contract of `ibv_create_comp_channel`: the program passes null or an open context
         // of this library; `borrow` refuses null.
         let body = unsafe { Context::borrow(context)? };
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn ibv_create_comp_channel(
 /// `ibv_destroy_comp_channel`: `EBUSY` while CQs use it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
-    status(|| {
+    status("ibv_destroy_comp_channel", || {
         // SAFETY: contract of `ibv_destroy_comp_channel`: the program passes null or a channel of
         // this library, and does not use it any more if this succeeds; `claim` refuses one that is
         // not live.
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel
             let claim = Handle::<ibv_comp_channel, Channel>::claim(channel)?;
             claim.adapter.check()?;
             if users(channel).load(Ordering::Acquire) != 0 {
-                return Err(Errno::BUSY);
+                return Err(Errno::BUSY.because("CQs use the channel"));
             }
             claim.free();
         }
@@ -81,6 +81,11 @@ pub(in super::super) unsafe fn release_channel(channel: *mut ibv_comp_channel) {
         // alive.
         unsafe { users(channel) }.fetch_sub(1, Ordering::AcqRel);
     }
+}
+
+/// Returns an argument that verbs.h declares as `int` and that is never negative.
+fn unsigned(name: &'static str, value: c_int) -> Result<u32, Errno> {
+    u32::try_from(value).map_err(|_| Errno::wrong(name, value, "not negative"))
 }
 
 fn create(
@@ -137,9 +142,9 @@ pub unsafe extern "C" fn ibv_create_cq(
     channel: *mut ibv_comp_channel,
     vector: c_int,
 ) -> *mut ibv_cq {
-    pointer(|| {
-        let entries = u32::try_from(entries).map_err(|_| Errno::INVALID)?;
-        let vector = u32::try_from(vector).map_err(|_| Errno::INVALID)?;
+    pointer("ibv_create_cq", || {
+        let entries = unsigned("cqe", entries)?;
+        let vector = unsigned("comp_vector", vector)?;
         Ok(create(context, entries, vector, channel, cq_context, None)?.cast())
     })
 }
@@ -149,9 +154,9 @@ pub(super) unsafe extern "C" fn create_cq_ex(
     context: *mut ibv_context,
     attr: *mut ibv_cq_init_attr_ex,
 ) -> *mut ibv_cq_ex {
-    pointer(|| {
+    pointer("ibv_create_cq_ex", || {
         // SAFETY: contract of `ibv_create_cq_ex`: the struct is null or valid; null is refused.
-        let attr = unsafe { attr.as_ref() }.ok_or(Errno::INVALID)?;
+        let attr = unsafe { attr.as_ref() }.ok_or_else(|| Errno::null("attr"))?;
         cq::check_extended(attr)?;
         let lease = match attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD {
             0 => None,
@@ -183,18 +188,18 @@ unsafe fn parent_lease(pd: *mut ibv_pd) -> Result<Lease, Errno> {
     if domain.is_parent() {
         Ok(domain.lease())
     } else {
-        Err(Errno::INVALID)
+        Err(Errno::INVALID.because("cq_attr->parent_domain is no parent domain"))
     }
 }
 
 /// `ibv_resize_cq`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, entries: c_int) -> c_int {
-    status(|| {
+    status("ibv_resize_cq", || {
         // SAFETY: contract of `ibv_resize_cq`: the program passes null or a live CQ of this
         // library; `borrow` refuses null.
         let body = unsafe { Handle::<ibv_cq_ex, Cq>::borrow(cq)? };
-        let entries = body.resize(u32::try_from(entries).map_err(|_| Errno::INVALID)?)?;
+        let entries = body.resize(unsigned("cqe", entries)?)?;
         // SAFETY: `borrow` has accepted the CQ, which is alive during the call (contract of
         // `ibv_resize_cq`).
         unsafe { (*cq).cqe = c_int::try_from(entries).unwrap_or(c_int::MAX) };
@@ -204,10 +209,10 @@ pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, entries: c_int) -> c_int
 
 /// `ibv_modify_cq`: moderation.
 pub(super) unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> c_int {
-    status(|| {
+    status("ibv_modify_cq", || {
         // SAFETY: contract of `ibv_modify_cq`: the CQ is null or a live CQ of this library, and the
         // struct null or valid; null is refused.
         let (body, attr) = unsafe { (Handle::<ibv_cq_ex, Cq>::borrow(cq)?, attr.as_ref()) };
-        body.modify(attr.ok_or(Errno::INVALID)?)
+        body.modify(attr.ok_or_else(|| Errno::null("attr"))?)
     })
 }

@@ -10,7 +10,6 @@ use super::super::objects::{Context, PRIVATE_WORDS};
 use super::device::device_index;
 use super::ops;
 use crate::adapter::Adapter;
-use crate::errno::Errno;
 use crate::event::EventQueue;
 use crate::ffi::abi::*;
 use crate::open_error;
@@ -18,12 +17,12 @@ use crate::open_error;
 /// `ibv_open_device`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
-    pointer(|| {
+    pointer("ibv_open_device", || {
         // SAFETY: contract of `ibv_open_device`: the program passes null or a live device of this
         // library; `device_index` refuses null.
         let adapter = Adapter::open(unsafe { device_index(device)? })?;
-        let events = EventQueue::new().map_err(|Errno(errno)| {
-            let error = std::io::Error::from_raw_os_error(errno);
+        let events = EventQueue::new().map_err(|errno| {
+            let error = std::io::Error::from_raw_os_error(errno.number());
             open_error::report_system("cannot make a descriptor for events", &error)
         })?;
         adapter.add_context(&events);
@@ -66,7 +65,7 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
 /// `ibv_close_device`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
-    status(|| {
+    status("ibv_close_device", || {
         // SAFETY: contract of `ibv_close_device`: the context is null or one of this library, and
         // no thread uses it any more; `claim` refuses one that is not open.
         unsafe {

@@ -68,7 +68,7 @@ pub(super) unsafe fn device_index(device: *mut ibv_device) -> Result<u8, Errno> 
 /// `ibv_get_device_list`. The number of devices is stored in front of the returned pointers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device {
-    pointer(|| {
+    pointer("ibv_get_device_list", || {
         crate::sysfs::root();
         let devices = devices()?;
         let mut list: Vec<*mut ibv_device> = Vec::with_capacity(devices.len() + 2);
@@ -117,7 +117,9 @@ pub unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const 
 pub unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int {
     // SAFETY: contract of `ibv_get_device_index`: the program passes null or a live device of this
     // library; `device_index` refuses null.
-    minus_one(|| Ok(identity::device_index(unsafe { device_index(device)? })))
+    minus_one("ibv_get_device_index", || {
+        Ok(identity::device_index(unsafe { device_index(device)? }))
+    })
 }
 
 /// `ibv_get_device_guid`, in network byte order; 0 and errno when the host has none.
@@ -128,7 +130,9 @@ pub unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
         // this library; `device_index` refuses null.
         let index = unsafe { device_index(device)? };
         let host = host::identities()?.get(usize::from(index));
-        Ok(u64::from_ne_bytes(host.ok_or(Errno::INVALID)?.node_guid))
+        Ok(u64::from_ne_bytes(
+            host.ok_or_else(|| Errno::null("host"))?.node_guid,
+        ))
     });
     guid.unwrap_or_else(|errno| {
         set_errno(errno);
@@ -142,7 +146,7 @@ pub unsafe extern "C" fn ibv_query_device(
     context: *mut ibv_context,
     attr: *mut ibv_device_attr,
 ) -> c_int {
-    status(|| {
+    status("ibv_query_device", || {
         // SAFETY: contract of `ibv_query_device`: the context is null or an open context of this
         // library, and the struct null or valid; null is refused.
         let (context, attr) = unsafe { (Context::borrow(context)?, attr.as_mut()) };
@@ -152,7 +156,7 @@ pub unsafe extern "C" fn ibv_query_device(
             context.adapter.host(),
             context.adapter.part_id(),
         );
-        *attr.ok_or(Errno::INVALID)? = attributes;
+        *attr.ok_or_else(|| Errno::null("attr"))? = attributes;
         Ok(())
     })
 }
@@ -164,13 +168,14 @@ pub(super) unsafe extern "C" fn query_device_ex(
     attr: *mut ibv_device_attr_ex,
     size: size_t,
 ) -> c_int {
-    status(|| {
+    status("ibv_query_device_ex", || {
         // SAFETY: contract of `ibv_query_device_ex`: the context is null or an open context of this
         // library, and the struct null or valid; null is refused.
         let (context, input) = unsafe { (Context::borrow(context)?, input.as_ref()) };
         // A program cannot request less than the plain attributes.
         if size < size_of::<ibv_device_attr>() || input.is_some_and(|input| input.comp_mask != 0) {
-            return Err(Errno::INVALID);
+            let least = "the size of struct ibv_device_attr, and no flag in input";
+            return Err(Errno::wrong("attr_size", size, least));
         }
         let device = context.adapter.device()?;
         let attributes = identity::device_attributes_ex(
@@ -188,12 +193,12 @@ pub(super) unsafe extern "C" fn query_rt_values(
     context: *mut ibv_context,
     values: *mut ibv_values_ex,
 ) -> c_int {
-    status(|| {
+    status("ibv_query_rt_values_ex", || {
         // SAFETY: contract of `ibv_query_rt_values_ex`: the context is null or an open context of
         // this library, and the struct null or valid; null is refused.
         let (context, values) = unsafe { (Context::borrow(context)?, values.as_mut()) };
         let device = context.adapter.device()?;
-        let values = values.ok_or(Errno::INVALID)?;
+        let values = values.ok_or_else(|| Errno::null("values"))?;
         // Unknown values are not returned; the mask names those that are.
         values.comp_mask &= IBV_VALUES_MASK_RAW_CLOCK;
         if values.comp_mask != 0 {

@@ -16,11 +16,11 @@ pub(super) unsafe extern "C" fn alloc_dm(
     context: *mut ibv_context,
     attr: *mut ibv_alloc_dm_attr,
 ) -> *mut ibv_dm {
-    pointer(|| {
+    pointer("ibv_alloc_dm", || {
         // SAFETY: contract of `ibv_alloc_dm`: the context is null or an open context of this
         // library, and the struct null or valid; null is refused.
         let (body, attr) = unsafe { (Context::borrow(context)?, attr.as_ref()) };
-        let memory = Dm::allocate(&body.adapter, attr.ok_or(Errno::INVALID)?)?;
+        let memory = Dm::allocate(&body.adapter, attr.ok_or_else(|| Errno::null("attr"))?)?;
         let public = ibv_dm {
             context,
             memcpy_to_dm: Some(memcpy_to_dm),
@@ -34,7 +34,7 @@ pub(super) unsafe extern "C" fn alloc_dm(
 
 /// `ibv_free_dm`.
 pub(super) unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
-    status(|| {
+    status("ibv_free_dm", || {
         // SAFETY: contract of `ibv_free_dm`: the program passes null or a memory of this library,
         // and does not use it any more if this succeeds; `claim` refuses one that is not live.
         unsafe {
@@ -53,7 +53,7 @@ unsafe extern "C" fn memcpy_to_dm(
     source: *const c_void,
     length: size_t,
 ) -> c_int {
-    status(|| {
+    status("ibv_memcpy_to_dm", || {
         // SAFETY: contract of `ibv_memcpy_to_dm`: `dm` is null or a live memory of this library;
         // `borrow` refuses null.
         let memory = unsafe { Handle::<ibv_dm, Dm>::borrow(dm)? };
@@ -62,7 +62,7 @@ unsafe extern "C" fn memcpy_to_dm(
             return Ok(());
         }
         if source.is_null() {
-            return Err(Errno::INVALID);
+            return Err(Errno::null("host_addr"));
         }
         // SAFETY: contract of `ibv_memcpy_to_dm`: the program has `length` readable bytes at
         // `source`, unchanged during the call.
@@ -78,7 +78,7 @@ unsafe extern "C" fn memcpy_from_dm(
     offset: u64,
     length: size_t,
 ) -> c_int {
-    status(|| {
+    status("ibv_memcpy_from_dm", || {
         // SAFETY: contract of `ibv_memcpy_from_dm`: `dm` is null or a live memory of this library;
         // `borrow` refuses null.
         let memory = unsafe { Handle::<ibv_dm, Dm>::borrow(dm)? };
@@ -87,7 +87,7 @@ unsafe extern "C" fn memcpy_from_dm(
             return Ok(());
         }
         if destination.is_null() {
-            return Err(Errno::INVALID);
+            return Err(Errno::null("host_addr"));
         }
         let destination: *mut u8 = destination.cast();
         // SAFETY: contract of `ibv_memcpy_from_dm`: the program has `length` writable bytes at
@@ -108,7 +108,7 @@ pub(super) unsafe extern "C" fn reg_dm_mr(
     length: size_t,
     access: c_uint,
 ) -> *mut ibv_mr {
-    pointer(|| {
+    pointer("ibv_reg_dm_mr", || {
         // SAFETY: contract of `ibv_reg_dm_mr`: the program's objects are null or live objects of
         // this library; null is refused where an object is required.
         let (domain, memory) = unsafe {

@@ -28,17 +28,18 @@ pub unsafe extern "C" fn mlx5dv_query_device(
     context: *mut ibv_context,
     answer: *mut mlx5dv_context,
 ) -> c_int {
-    status(|| {
+    status("mlx5dv_query_device", || {
         // SAFETY: contract of `mlx5dv_query_device`: `context` is null or an open context, and
         // every context of this process is one of this library; null is refused.
         let context = unsafe { Context::borrow(context)? };
         if !identity::is_mlx5_part(context.adapter.part_id()) {
-            return Err(Errno::NOT_SUPPORTED);
+            let text = "direct verbs of libmlx5 are not there; this is no ConnectX";
+            return Err(Errno::NOT_SUPPORTED.because(text));
         }
         // SAFETY: contract of `mlx5dv_query_device`: the struct is null or has at least this head;
         // null is refused.
         let answer = unsafe { answer.as_mut() };
-        *answer.ok_or(Errno::INVALID)? = mlx5dv_context {
+        *answer.ok_or_else(|| Errno::null("answer"))? = mlx5dv_context {
             version: 0,
             flags: 0,
             comp_mask: 0,

@@ -6,7 +6,7 @@ use super::super::boundary::{pointer, status};
 use super::super::handle::Handle;
 use super::super::objects::Context;
 use crate::domain::{self, Domain, ThreadDomain};
-use crate::errno::Errno;
+use crate::errno::{Errno, within};
 use crate::ffi::abi::*;
 
 /// Creates the program's handle of a domain.
@@ -21,7 +21,7 @@ fn give(context: *mut ibv_context, domain: Domain) -> *mut ibv_pd {
 /// `ibv_alloc_pd`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
-    pointer(|| {
+    pointer("ibv_alloc_pd", || {
         // SAFETY: contract of `ibv_alloc_pd`: the program passes null or an open context of this
         // library; `borrow` refuses null.
         let body = unsafe { Context::borrow(context)? };
@@ -35,7 +35,7 @@ pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd 
 /// `ibv_dealloc_pd`, also for parent domains.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
-    status(|| {
+    status("ibv_dealloc_pd", || {
         // SAFETY: contract of `ibv_dealloc_pd`: the program passes null or a PD of this library,
         // and does not use it any more if this succeeds; `claim` refuses one that is not live.
         unsafe {
@@ -52,21 +52,20 @@ pub(super) unsafe extern "C" fn alloc_td(
     context: *mut ibv_context,
     attr: *mut ibv_td_init_attr,
 ) -> *mut ibv_td {
-    pointer(|| {
+    pointer("ibv_alloc_td", || {
         // SAFETY: contract of `ibv_alloc_td`: the context is null or an open context of this
         // library, and the struct null or valid; null is refused.
         let (body, attr) = unsafe { (Context::borrow(context)?, attr.as_ref()) };
         body.adapter.check()?;
-        if attr.ok_or(Errno::INVALID)?.comp_mask != 0 {
-            return Err(Errno::INVALID);
-        }
+        let attr = attr.ok_or_else(|| Errno::null("attr"))?;
+        within(Errno::INVALID, "attr->comp_mask", attr.comp_mask, 0_u64)?;
         Ok(Handle::give(ibv_td { context }, ThreadDomain::default()).cast())
     })
 }
 
 /// `ibv_dealloc_td`.
 pub(super) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
-    status(|| {
+    status("ibv_dealloc_td", || {
         // SAFETY: contract of `ibv_dealloc_td`: the program passes null or a thread domain of this
         // library, and does not use it any more if this succeeds; `claim` refuses one that is not
         // live.
@@ -84,10 +83,10 @@ pub(super) unsafe extern "C" fn alloc_parent_domain(
     context: *mut ibv_context,
     attr: *mut ibv_parent_domain_init_attr,
 ) -> *mut ibv_pd {
-    pointer(|| {
+    pointer("ibv_alloc_parent_domain", || {
         // SAFETY: contract of `ibv_alloc_parent_domain`: the struct is null or valid; null is
         // refused.
-        let attr = unsafe { attr.as_ref() }.ok_or(Errno::INVALID)?;
+        let attr = unsafe { attr.as_ref() }.ok_or_else(|| Errno::null("attr"))?;
         domain::check_parent(attr.comp_mask, attr.alloc.is_some(), attr.free.is_some())?;
         // SAFETY: contract of `ibv_alloc_parent_domain`: the program's objects are null or live
         // objects of this library; null is refused where an object is required.

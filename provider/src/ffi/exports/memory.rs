@@ -2,11 +2,11 @@
 
 use libc::{c_int, c_uint, c_void, size_t};
 
-use super::super::boundary::{guard, pointer, set_errno, status};
+use super::super::boundary::{guard, pointer, refused, set_errno, status};
 use super::super::handle::Handle;
 use super::super::memory::Mapping;
 use crate::domain::Domain;
-use crate::errno::Errno;
+use crate::errno::{Errno, Shown};
 use crate::ffi::abi::*;
 use crate::mr::{Change, Mr};
 
@@ -54,7 +54,9 @@ pub unsafe extern "C" fn ibv_reg_mr(
     length: size_t,
     access: c_int,
 ) -> *mut ibv_mr {
-    pointer(|| register(pd, address, length, address.addr() as u64, access as c_uint))
+    pointer("ibv_reg_mr", || {
+        register(pd, address, length, address.addr() as u64, access as c_uint)
+    })
 }
 
 /// `ibv_reg_mr_iova` as a function.
@@ -66,7 +68,9 @@ pub unsafe extern "C" fn ibv_reg_mr_iova(
     iova: u64,
     access: c_int,
 ) -> *mut ibv_mr {
-    pointer(|| register(pd, address, length, iova, access as c_uint))
+    pointer("ibv_reg_mr_iova", || {
+        register(pd, address, length, iova, access as c_uint)
+    })
 }
 
 /// `ibv_reg_mr_iova2`: called by the macros of verbs.h for optional access flags.
@@ -78,7 +82,9 @@ pub unsafe extern "C" fn ibv_reg_mr_iova2(
     iova: u64,
     access: c_uint,
 ) -> *mut ibv_mr {
-    pointer(|| register(pd, address, length, iova, access))
+    pointer("ibv_reg_mr_iova2", || {
+        register(pd, address, length, iova, access)
+    })
 }
 
 /// `ibv_reg_mr_ex`.
@@ -88,15 +94,18 @@ pub unsafe extern "C" fn ibv_reg_mr_ex(
     attr: *mut ibv_mr_init_attr,
 ) -> *mut ibv_mr {
     const KNOWN: u64 = (IBV_REG_MR_MASK_BUF << 1) - 1;
-    pointer(|| {
+    pointer("ibv_reg_mr_ex", || {
         // SAFETY: contract of `ibv_reg_mr_ex`: the struct is null or valid; null is refused.
-        let attr = unsafe { attr.as_ref() }.ok_or(Errno::INVALID)?;
+        let attr = unsafe { attr.as_ref() }.ok_or_else(|| Errno::null("attr"))?;
         let has = |bit: u64| attr.comp_mask & bit != 0;
         if attr.comp_mask & !KNOWN != 0 || has(IBV_REG_MR_MASK_FD) == has(IBV_REG_MR_MASK_ADDR) {
-            return Err(Errno::INVALID);
+            let right = "IBV_REG_MR_MASK_ADDR or IBV_REG_MR_MASK_FD, and no unknown flag";
+            let mask = Shown::Bits(attr.comp_mask);
+            return Err(Errno::wrong("mr_init_attr->comp_mask", mask, right));
         }
         if has(IBV_REG_MR_MASK_FD) || has(IBV_REG_MR_MASK_FD_OFFSET) || has(IBV_REG_MR_MASK_DMAH) {
-            return Err(Errno::NOT_SUPPORTED);
+            let text = "files and DMA handles are not supported";
+            return Err(Errno::NOT_SUPPORTED.because(text));
         }
         if has(IBV_REG_MR_MASK_BUF) {
             // SAFETY: contract of `ibv_reg_mr_ex`: the program passes null or a live buffer of this
@@ -115,7 +124,7 @@ pub unsafe extern "C" fn ibv_reg_mr_ex(
 /// `ibv_dereg_mr`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
-    status(|| {
+    status("ibv_dereg_mr", || {
         // SAFETY: contract of `ibv_dereg_mr`: the program passes null or a MR of this library, and
         // does not use it any more if this succeeds; `claim` refuses one that is not live.
         unsafe {
@@ -129,12 +138,25 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
 
 /// `ibv_alloc_null_mr`. It spans all addresses.
 pub(super) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
-    pointer(|| {
+    pointer("ibv_alloc_null_mr", || {
         // SAFETY: contract of `ibv_alloc_null_mr`: the program passes null or a live PD of this
         // library; `borrow` refuses null.
         let region = Mr::null(unsafe { Handle::<ibv_pd, Domain>::borrow(pd)? })?;
         Ok(give(pd, std::ptr::null_mut(), size_t::MAX, region))
     })
+}
+
+/// Describes why the arguments of `ibv_rereg_mr` contradict each other.
+#[cold]
+fn bad_change(flags: c_int, empty: bool, stray_access: bool) -> Errno {
+    if empty {
+        return Errno::INVALID.because("addr is null or length zero");
+    }
+    if stray_access {
+        return Errno::INVALID.because("access without IBV_REREG_MR_CHANGE_ACCESS");
+    }
+    let right = "one or more of enum ibv_rereg_mr_flags";
+    Errno::wrong("flags", Shown::Bits(flags as u64), right)
 }
 
 /// Reregisters a region and updates its public struct.
@@ -156,7 +178,7 @@ unsafe fn change(
     let empty = moves && (length == 0 || address.is_null());
     let stray_access = access != 0 && !has(IBV_REREG_MR_CHANGE_ACCESS);
     if flags == 0 || flags & !KNOWN != 0 || empty || stray_access {
-        return Err(Errno::INVALID);
+        return Err(bad_change(flags, empty, stray_access));
     }
     // SAFETY: the caller guarantees that `mr` and, when the flags name it, `pd` are null or objects
     // of this library.
@@ -205,6 +227,7 @@ pub unsafe extern "C" fn ibv_rereg_mr(
     match changed {
         Ok(()) => 0,
         Err(errno) => {
+            refused("ibv_rereg_mr", errno);
             set_errno(errno);
             IBV_REREG_MR_ERR_INPUT
         }
@@ -224,12 +247,12 @@ pub unsafe extern "C" fn ibv_alloc_buf(
     size: size_t,
     buffer: *mut *mut c_void,
 ) -> *mut c_void {
-    pointer(|| {
+    pointer("ibv_alloc_buf", || {
         // SAFETY: contract of `ibv_alloc_buf`: `pd` is null or a live domain of this library, and
         // the pointer null or valid; null is refused.
         let buffer = unsafe {
             Handle::<ibv_pd, Domain>::borrow(pd)?.adapter.check()?;
-            buffer.as_mut().ok_or(Errno::INVALID)?
+            buffer.as_mut().ok_or_else(|| Errno::null("buffer"))?
         };
         let memory = Mapping::new(size)?;
         let address = memory.address();
@@ -261,7 +284,7 @@ unsafe fn check_buffer(
     // SAFETY: the caller guarantees that `buffer` is null or came from `ibv_alloc_buf`.
     match unsafe { buffer.cast::<Buffer>().as_ref() } {
         Some(buffer) if buffer.pd == pd && buffer.memory.contains(address, length) => Ok(()),
-        _ => Err(Errno::INVALID),
+        _ => Err(Errno::INVALID.because("the range is not in the buffer, or of another PD")),
     }
 }
 
@@ -274,7 +297,7 @@ pub unsafe extern "C" fn ibv_reg_buf_mr(
     length: size_t,
     access: c_int,
 ) -> *mut ibv_mr {
-    pointer(|| {
+    pointer("ibv_reg_buf_mr", || {
         // SAFETY: contract of `ibv_reg_buf_mr`: the program passes null or a live buffer of this
         // library; null is refused.
         unsafe { check_buffer(pd, buffer, address, length)? };

@@ -35,7 +35,7 @@ fn next_handle() -> u32 {
 /// `destination` has `size` writable bytes; `T` is plain data without padding that matters.
 unsafe fn copy_sized<T: Copy>(destination: *mut T, value: &T, size: usize) -> Result<(), Errno> {
     if destination.is_null() {
-        return Err(Errno::INVALID);
+        return Err(Errno::null("attr"));
     }
     let known = size.min(size_of::<T>());
     let destination: *mut u8 = destination.cast();

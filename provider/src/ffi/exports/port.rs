@@ -3,9 +3,9 @@
 use ferroce_platform::host::GidEntry;
 use libc::{c_int, c_uint, size_t, ssize_t};
 
-use super::super::boundary::{guard, minus_one, status};
+use super::super::boundary::{guard, minus_one, refused, status};
 use super::super::objects::Context;
-use crate::errno::Errno;
+use crate::errno::{Errno, ONE_PORT, Shown, at_most, within};
 use crate::ffi::abi::*;
 use crate::host;
 use crate::identity;
@@ -14,10 +14,17 @@ use crate::identity;
 fn gid(context: &Context, port: u32, index: usize) -> Result<Option<&GidEntry>, Errno> {
     let capabilities = context.adapter.device()?.capabilities();
     let host = context.adapter.host();
-    if port != 1 || index >= identity::gid_table_length(capabilities, host) {
-        return Err(Errno::INVALID);
-    }
+    check_port(port)?;
+    let last = identity::gid_table_length(capabilities, host).saturating_sub(1);
+    at_most("index", index as u64, last as u64)?;
     Ok(host.gids.get(index))
+}
+
+fn check_port(port: u32) -> Result<(), Errno> {
+    match port {
+        1 => Ok(()),
+        _ => Err(Errno::wrong("port_num", port, ONE_PORT)),
+    }
 }
 
 fn gid_entry(entry: &GidEntry, index: usize) -> ibv_gid_entry {
@@ -35,9 +42,7 @@ fn attributes(context: *mut ibv_context, port: u8) -> Result<ibv_port_attr, Errn
     // `borrow` refuses null.
     let context = unsafe { Context::borrow(context)? };
     let device = context.adapter.device()?;
-    if port != 1 {
-        return Err(Errno::INVALID);
-    }
+    check_port(port.into())?;
     let capabilities = device.capabilities();
     Ok(identity::port_attributes(
         capabilities,
@@ -68,7 +73,7 @@ pub(super) unsafe extern "C" fn query_port(
     attr: *mut ibv_port_attr,
     size: size_t,
 ) -> c_int {
-    status(|| {
+    status("ibv_query_port", || {
         let attributes = attributes(context, port)?;
         // SAFETY: contract of `ibv_query_port`: the program's struct has `size` bytes.
         unsafe { super::copy_sized(attr, &attributes, size) }
@@ -82,14 +87,15 @@ pub unsafe extern "C" fn ibv_query_port_speed(
     port: u32,
     speed: *mut u64,
 ) -> c_int {
-    status(|| {
-        attributes(context, u8::try_from(port).map_err(|_| Errno::INVALID)?)?;
+    status("ibv_query_port_speed", || {
+        attributes(context, u8::try_from(port).unwrap_or(u8::MAX))?;
         // SAFETY: contract of `ibv_query_port_speed`: the program passes null or an open context of
         // this library; `borrow` refuses null.
         let context = unsafe { Context::borrow(context)? };
         // SAFETY: contract of `ibv_query_port_speed`: the pointer is null or valid; null is
         // refused.
-        *unsafe { speed.as_mut() }.ok_or(Errno::INVALID)? = context.adapter.speed_100mbps();
+        *unsafe { speed.as_mut() }.ok_or_else(|| Errno::null("speed"))? =
+            context.adapter.speed_100mbps();
         Ok(())
     })
 }
@@ -102,14 +108,14 @@ pub unsafe extern "C" fn ibv_query_gid(
     index: c_int,
     result: *mut ibv_gid,
 ) -> c_int {
-    minus_one(|| {
+    minus_one("ibv_query_gid", || {
         // SAFETY: contract of `ibv_query_gid`: the context is null or an open context of this
         // library, and the struct null or valid; null is refused.
         let (context, result) = unsafe { (Context::borrow(context)?, result.as_mut()) };
-        let index = usize::try_from(index).map_err(|_| Errno::INVALID)?;
+        let index = usize::try_from(index).unwrap_or(usize::MAX);
         let entry = gid(context, u32::from(port), index)?;
         let raw = entry.map_or([0; 16], |entry| entry.gid);
-        *result.ok_or(Errno::INVALID)? = ibv_gid { raw };
+        *result.ok_or_else(|| Errno::null("result"))? = ibv_gid { raw };
         Ok(0)
     })
 }
@@ -124,13 +130,11 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
     flags: u32,
     entry_size: size_t,
 ) -> c_int {
-    status(|| {
+    status("ibv_query_gid_ex", || {
         // SAFETY: contract of `ibv_query_gid_ex`: the program passes null or an open context of
         // this library; `borrow` refuses null.
         let context = unsafe { Context::borrow(context)? };
-        if flags != 0 {
-            return Err(Errno::NOT_SUPPORTED);
-        }
+        within(Errno::NOT_SUPPORTED, "flags", flags, 0_u64)?;
         let index = index as usize;
         let entry = gid(context, port, index)?.ok_or(Errno::NO_DATA)?;
         let entry = gid_entry(entry, index);
@@ -153,12 +157,11 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
         // this library; `borrow` refuses null.
         let context = unsafe { Context::borrow(context)? };
         context.adapter.check()?;
-        if flags != 0 {
-            return Err(Errno::NOT_SUPPORTED);
-        }
+        within(Errno::NOT_SUPPORTED, "flags", flags, 0_u64)?;
         let gids = &context.adapter.host().gids;
         if max_entries < gids.len() || entries.is_null() {
-            return Err(Errno::INVALID);
+            let needed = "an array with room for all GIDs";
+            return Err(Errno::wrong("max_entries", max_entries, needed));
         }
         for (index, entry) in gids.iter().enumerate() {
             let slot = entries.wrapping_byte_add(index * entry_size);
@@ -168,7 +171,10 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
         }
         Ok(gids.len() as ssize_t)
     });
-    count.unwrap_or_else(|errno| -(errno.0 as ssize_t))
+    count.unwrap_or_else(|errno| {
+        refused("ibv_query_gid_table", errno);
+        -(errno.number() as ssize_t)
+    })
 }
 
 /// `ibv_query_gid_type`, private to rdma-core and used by its tools: 0, or -1 and errno.
@@ -179,12 +185,12 @@ pub unsafe extern "C" fn ferroce_ibv_query_gid_type(
     index: c_uint,
     kind: *mut c_int,
 ) -> c_int {
-    minus_one(|| {
+    minus_one("ibv_query_gid_type", || {
         // SAFETY: contract of `ibv_query_gid_type`: the context is null or an open context of this
         // library, and the pointer null or valid; null is refused.
         let (context, kind) = unsafe { (Context::borrow(context)?, kind.as_mut()) };
         gid(context, u32::from(port), index as usize)?.ok_or(Errno::NO_DATA)?;
-        *kind.ok_or(Errno::INVALID)? = IBV_GID_TYPE_SYSFS_ROCE_V2;
+        *kind.ok_or_else(|| Errno::null("kind"))? = IBV_GID_TYPE_SYSFS_ROCE_V2;
         Ok(0)
     })
 }
@@ -197,15 +203,16 @@ pub unsafe extern "C" fn ibv_query_pkey(
     index: c_int,
     p_key: *mut u16,
 ) -> c_int {
-    minus_one(|| {
+    minus_one("ibv_query_pkey", || {
         // SAFETY: contract of `ibv_query_pkey`: the context is null or an open context of this
         // library, and the pointer null or valid; null is refused.
         let (context, p_key) = unsafe { (Context::borrow(context)?, p_key.as_mut()) };
         context.adapter.check()?;
-        if port != 1 || index != 0 {
-            return Err(Errno::INVALID);
+        check_port(port.into())?;
+        if index != 0 {
+            return Err(Errno::wrong("index", index, "0, the port has one P_Key"));
         }
-        *p_key.ok_or(Errno::INVALID)? = identity::P_KEY.to_be();
+        *p_key.ok_or_else(|| Errno::null("p_key"))? = identity::P_KEY.to_be();
         Ok(0)
     })
 }
@@ -217,14 +224,21 @@ pub unsafe extern "C" fn ibv_get_pkey_index(
     port: u8,
     p_key: u16,
 ) -> c_int {
-    minus_one(|| {
+    minus_one("ibv_get_pkey_index", || {
         // SAFETY: contract of `ibv_get_pkey_index`: the program passes null or an open context of
         // this library; `borrow` refuses null.
         unsafe { Context::borrow(context)? }.adapter.check()?;
-        if port == 1 && u16::from_be(p_key) == identity::P_KEY {
-            Ok(0)
-        } else {
-            Err(Errno::INVALID)
+        check_port(port.into())?;
+        match u16::from_be(p_key) == identity::P_KEY {
+            true => Ok(0),
+            false => {
+                let given = Shown::Bits(u16::from_be(p_key).into());
+                Err(Errno::wrong(
+                    "pkey",
+                    given,
+                    "0xffff, the port has one P_Key",
+                ))
+            }
         }
     })
 }

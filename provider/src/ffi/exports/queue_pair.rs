@@ -94,10 +94,10 @@ pub unsafe extern "C" fn ibv_create_qp(
     pd: *mut ibv_pd,
     attr: *mut ibv_qp_init_attr,
 ) -> *mut ibv_qp {
-    pointer(|| {
+    pointer("ibv_create_qp", || {
         // SAFETY: contract of `ibv_create_qp`: the program's objects are null or live objects of
         // this library, and its struct null or valid; null is refused.
-        unsafe { create(pd, attr.as_mut().ok_or(Errno::INVALID)?, false) }
+        unsafe { create(pd, attr.as_mut().ok_or_else(|| Errno::null("attr"))?, false) }
     })
 }
 
@@ -106,11 +106,11 @@ pub(super) unsafe extern "C" fn create_qp_ex(
     context: *mut ibv_context,
     attr: *mut ibv_qp_init_attr_ex,
 ) -> *mut ibv_qp {
-    pointer(|| {
+    pointer("ibv_create_qp_ex", || {
         // SAFETY: contract of `ibv_create_qp_ex`: the context is null or an open context of this
         // library, and the struct null or valid; null is refused.
         let (body, attr) = unsafe { (Context::borrow(context)?, attr.as_mut()) };
-        let attr = attr.ok_or(Errno::INVALID)?;
+        let attr = attr.ok_or_else(|| Errno::null("attr"))?;
         let limits = body.adapter.device()?.capabilities();
         let extended = qp::check_extended(attr, limits)?;
         let mut plain = ibv_qp_init_attr {
@@ -169,11 +169,11 @@ pub(super) unsafe extern "C" fn open_qp(
     context: *mut ibv_context,
     attr: *mut ibv_qp_open_attr,
 ) -> *mut ibv_qp {
-    pointer(|| {
+    pointer("ibv_open_qp", || {
         // SAFETY: contract of `ibv_open_qp`: the context is null or an open context of this
         // library, and the struct null or valid; null is refused.
         let (body, attr) = unsafe { (Context::borrow(context)?, attr.as_ref()) };
-        let attr = attr.ok_or(Errno::INVALID)?;
+        let attr = attr.ok_or_else(|| Errno::null("attr"))?;
         qp::check_open(attr)?;
         // SAFETY: contract of `ibv_open_qp`: the XRC domain is null or an open domain of this
         // library; `borrow` refuses null.
@@ -202,11 +202,11 @@ pub unsafe extern "C" fn ibv_modify_qp(
     attr: *mut ibv_qp_attr,
     mask: c_int,
 ) -> c_int {
-    status(|| {
+    status("ibv_modify_qp", || {
         // SAFETY: contract of `ibv_modify_qp`: the QP is null or a live QP of this library, and the
         // struct null or valid; null is refused.
         let (body, attr) = unsafe { (Handle::<ibv_qp_ex, Qp>::borrow(qp)?, attr.as_ref()) };
-        let state = body.modify(attr.ok_or(Errno::INVALID)?, mask)?;
+        let state = body.modify(attr.ok_or_else(|| Errno::null("attr"))?, mask)?;
         // SAFETY: `borrow` has accepted the QP, which is alive during the call (contract of
         // `ibv_modify_qp`).
         unsafe { (*qp).state = state as c_int };
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn ibv_query_qp(
     _mask: c_int,
     init_attr: *mut ibv_qp_init_attr,
 ) -> c_int {
-    status(|| {
+    status("ibv_query_qp", || {
         // SAFETY: contract of `ibv_query_qp`: the QP is null or a live QP of this library, and the
         // structs are null or valid; null is refused.
         let (body, attr, init_attr) = unsafe {
@@ -236,7 +236,7 @@ pub unsafe extern "C" fn ibv_query_qp(
         // SAFETY: `borrow` has accepted the QP, which is alive during the call (contract of
         // `ibv_query_qp`).
         unsafe { (*qp).state = now.qp_state };
-        *attr.ok_or(Errno::INVALID)? = now;
+        *attr.ok_or_else(|| Errno::null("attr"))? = now;
         if let Some(init_attr) = init_attr {
             *init_attr = body.created;
         }
@@ -257,22 +257,22 @@ pub unsafe extern "C" fn ibv_query_qp_data_in_order(
 /// `ibv_set_ece`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_set_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
-    status(|| {
+    status("ibv_set_ece", || {
         // SAFETY: contract of `ibv_set_ece`: the QP is null or a live QP of this library, and the
         // struct null or valid; null is refused.
         let (body, ece) = unsafe { (Handle::<ibv_qp_ex, Qp>::borrow(qp)?, ece.as_ref()) };
-        body.set_enhancements(ece.ok_or(Errno::INVALID)?)
+        body.set_enhancements(ece.ok_or_else(|| Errno::null("ece"))?)
     })
 }
 
 /// `ibv_query_ece`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
-    status(|| {
+    status("ibv_query_ece", || {
         // SAFETY: contract of `ibv_query_ece`: the QP is null or a live QP of this library, and the
         // struct null or valid; null is refused.
         let (body, ece) = unsafe { (Handle::<ibv_qp_ex, Qp>::borrow(qp)?, ece.as_mut()) };
-        *ece.ok_or(Errno::INVALID)? = body.enhancements()?;
+        *ece.ok_or_else(|| Errno::null("ece"))? = body.enhancements()?;
         Ok(())
     })
 }
@@ -281,12 +281,17 @@ pub unsafe extern "C" fn ibv_query_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_
 ///
 /// # Safety
 /// `qp` is null or a live QP of this library, and `group` is null or valid.
-unsafe fn set_multicast(qp: *mut ibv_qp, group: *const ibv_gid, attached: bool) -> c_int {
-    status(|| {
+unsafe fn set_multicast(
+    verb: &str,
+    qp: *mut ibv_qp,
+    group: *const ibv_gid,
+    attached: bool,
+) -> c_int {
+    status(verb, || {
         // SAFETY: the caller guarantees that `qp` is null or a live QP of this library, and `group`
         // null or valid; null is refused.
         let (body, group) = unsafe { (Handle::<ibv_qp_ex, Qp>::borrow(qp)?, group.as_ref()) };
-        body.set_multicast(group.ok_or(Errno::INVALID)?.raw, attached)
+        body.set_multicast(group.ok_or_else(|| Errno::null("group"))?.raw, attached)
     })
 }
 
@@ -299,7 +304,7 @@ pub unsafe extern "C" fn ibv_attach_mcast(
 ) -> c_int {
     // SAFETY: contract of `ibv_attach_mcast`: the QP is null or a live QP of this library, and the
     // GID null or valid; null is refused.
-    unsafe { set_multicast(qp, group, true) }
+    unsafe { set_multicast("ibv_attach_mcast", qp, group, true) }
 }
 
 /// `ibv_detach_mcast`.
@@ -311,5 +316,5 @@ pub unsafe extern "C" fn ibv_detach_mcast(
 ) -> c_int {
     // SAFETY: contract of `ibv_detach_mcast`: the QP is null or a live QP of this library, and the
     // GID null or valid; null is refused.
-    unsafe { set_multicast(qp, group, false) }
+    unsafe { set_multicast("ibv_detach_mcast", qp, group, false) }
 }

@@ -54,11 +54,11 @@ pub unsafe extern "C" fn ibv_create_srq(
     pd: *mut ibv_pd,
     attr: *mut ibv_srq_init_attr,
 ) -> *mut ibv_srq {
-    pointer(|| {
+    pointer("ibv_create_srq", || {
         // SAFETY: contract of `ibv_create_srq`: the PD is null or a live domain of this library,
         // and the struct null or valid; null is refused.
         unsafe {
-            let attr = attr.as_mut().ok_or(Errno::INVALID)?;
+            let attr = attr.as_mut().ok_or_else(|| Errno::null("attr"))?;
             create(pd, attr.srq_context, None, &mut attr.attr)
         }
     })
@@ -69,9 +69,9 @@ pub(super) unsafe extern "C" fn create_srq_ex(
     _context: *mut ibv_context,
     attr: *mut ibv_srq_init_attr_ex,
 ) -> *mut ibv_srq {
-    pointer(|| {
+    pointer("ibv_create_srq_ex", || {
         // SAFETY: contract of `ibv_create_srq_ex`: the struct is null or valid; null is refused.
-        let attr = unsafe { attr.as_mut() }.ok_or(Errno::INVALID)?;
+        let attr = unsafe { attr.as_mut() }.ok_or_else(|| Errno::null("attr"))?;
         let xrc = match srq::check_extended(attr)? {
             Kind::Basic => None,
             Kind::Xrc => Some((attr.xrcd, attr.cq)),
@@ -89,37 +89,37 @@ pub unsafe extern "C" fn ibv_modify_srq(
     attr: *mut ibv_srq_attr,
     mask: c_int,
 ) -> c_int {
-    status(|| {
+    status("ibv_modify_srq", || {
         // SAFETY: contract of `ibv_modify_srq`: the SRQ is null or a live SRQ of this library, and
         // the struct null or valid; null is refused.
         let (body, attr) = unsafe { (Handle::<ibv_srq, Srq>::borrow(srq)?, attr.as_ref()) };
-        body.modify(attr.ok_or(Errno::INVALID)?, mask)
+        body.modify(attr.ok_or_else(|| Errno::null("attr"))?, mask)
     })
 }
 
 /// `ibv_query_srq`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -> c_int {
-    status(|| {
+    status("ibv_query_srq", || {
         // SAFETY: contract of `ibv_query_srq`: the SRQ is null or a live SRQ of this library, and
         // the struct null or valid; null is refused.
         let (body, attr) = unsafe { (Handle::<ibv_srq, Srq>::borrow(srq)?, attr.as_mut()) };
-        *attr.ok_or(Errno::INVALID)? = body.query()?;
+        *attr.ok_or_else(|| Errno::null("attr"))? = body.query()?;
         Ok(())
     })
 }
 
 /// `ibv_get_srq_num`: only SRQs for XRC have a number that a peer can use.
 pub(super) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, number: *mut u32) -> c_int {
-    status(|| {
+    status("ibv_get_srq_num", || {
         // SAFETY: contract of `ibv_get_srq_num`: the SRQ is null or a live SRQ of this library, and
         // the pointer null or valid; null is refused.
         let (body, number) = unsafe { (Handle::<ibv_srq, Srq>::borrow(srq)?, number.as_mut()) };
         body.adapter.check()?;
         if !body.is_xrc {
-            return Err(Errno::INVALID);
+            return Err(Errno::INVALID.because("the SRQ is not one for XRC"));
         }
-        *number.ok_or(Errno::INVALID)? = body.queue.number().0;
+        *number.ok_or_else(|| Errno::null("number"))? = body.queue.number().0;
         Ok(())
     })
 }

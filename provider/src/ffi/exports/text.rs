@@ -7,7 +7,7 @@ use std::path::Path;
 
 use libc::{c_char, c_int, c_void, size_t};
 
-use super::super::boundary::{minus_one, set_errno};
+use super::super::boundary::{minus_one, refused, set_errno};
 use crate::errno::Errno;
 use crate::ffi::abi::IBV_FORK_UNNEEDED;
 use crate::strings;
@@ -74,16 +74,16 @@ pub unsafe extern "C" fn ibv_read_sysfs_file(
     buffer: *mut c_char,
     size: size_t,
 ) -> c_int {
-    minus_one(|| {
+    minus_one("ibv_read_sysfs_file", || {
         if directory.is_null() || file.is_null() || buffer.is_null() {
-            return Err(Errno::INVALID);
+            return Err(Errno::null("dir, file or buf"));
         }
         // SAFETY: contract of `ibv_read_sysfs_file`: both are C strings.
         let (directory, file) = unsafe { (CStr::from_ptr(directory), CStr::from_ptr(file)) };
         let name = |text: &CStr| OsStr::from_bytes(text.to_bytes()).to_owned();
         let path = Path::new(&name(directory)).join(name(file));
         let opened = std::fs::File::open(path);
-        let io = |error: std::io::Error| Errno(error.raw_os_error().unwrap_or(libc::EIO));
+        let io = |error: std::io::Error| Errno::new(error.raw_os_error().unwrap_or(libc::EIO));
         let mut text = Vec::new();
         opened
             .map_err(io)?
@@ -135,5 +135,8 @@ pub extern "C" fn ibv_dofork_range(_base: *mut c_void, _size: size_t) -> c_int {
 /// `ibv_register_driver`, historical: drivers of rdma-core cannot be used here.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_register_driver(_name: *const c_char, _init: *mut c_void) {
-    set_errno(Errno::NOT_SUPPORTED);
+    let text = "drivers of rdma-core cannot be used here";
+    let refusal = Errno::NOT_SUPPORTED.because(text);
+    refused("ibv_register_driver", refusal);
+    set_errno(refusal);
 }

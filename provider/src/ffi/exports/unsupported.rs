@@ -7,13 +7,16 @@ use libc::{c_int, c_void};
 use super::super::boundary::{minus_one, pointer, status};
 use crate::errno::Errno;
 
+/// What all of them say.
+const LACKING: Errno = Errno::NOT_SUPPORTED.because("the device does not have this verb");
+
 /// Declares entries that return null and ignore their arguments.
 macro_rules! null {
     ($($name:ident)*) => {$(
         #[doc = concat!("`", stringify!($name), "`: null and `EOPNOTSUPP`.")]
         #[unsafe(no_mangle)]
         pub extern "C" fn $name() -> *mut c_void {
-            pointer(|| Err(Errno::NOT_SUPPORTED))
+            pointer(stringify!($name), || Err(LACKING))
         }
     )*};
 }
@@ -24,7 +27,7 @@ macro_rules! errno {
         #[doc = concat!("`", stringify!($name), "`: `EOPNOTSUPP`.")]
         #[unsafe(no_mangle)]
         pub extern "C" fn $name() -> c_int {
-            status(|| Err(Errno::NOT_SUPPORTED))
+            status(stringify!($name), || Err(LACKING))
         }
     )*};
 }
@@ -35,7 +38,7 @@ macro_rules! descriptor {
         #[doc = concat!("`", stringify!($name), "`: -1 and `EOPNOTSUPP`.")]
         #[unsafe(no_mangle)]
         pub extern "C" fn $name() -> c_int {
-            minus_one(|| Err(Errno::NOT_SUPPORTED))
+            minus_one(stringify!($name), || Err(LACKING))
         }
     )*};
 }

@@ -14,7 +14,7 @@ use crate::ffi::abi::*;
 
 /// `ibv_alloc_mw`.
 pub(super) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_int) -> *mut ibv_mw {
-    pointer(|| {
+    pointer("ibv_alloc_mw", || {
         // SAFETY: contract of `ibv_alloc_mw`: the program passes null or a live PD of this library;
         // `borrow` refuses null.
         let domain = unsafe { Handle::<ibv_pd, Domain>::borrow(pd)? };
@@ -22,7 +22,10 @@ pub(super) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_int) -> *mut i
         let window_type = match kind {
             IBV_MW_TYPE_1 => WindowType::One,
             IBV_MW_TYPE_2 => WindowType::Two,
-            _ => return Err(Errno::INVALID),
+            _ => {
+                let right = "IBV_MW_TYPE_1 or IBV_MW_TYPE_2";
+                return Err(Errno::wrong("type", kind, right));
+            }
         };
         let window = MemoryWindow::alloc(&domain.protection, window_type)?;
         let public = ibv_mw {
@@ -46,7 +49,7 @@ pub(super) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_int) -> *mut i
 
 /// `ibv_dealloc_mw`, bound or not.
 pub(super) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
-    status(|| {
+    status("ibv_dealloc_mw", || {
         // SAFETY: contract of `ibv_dealloc_mw`: the program passes null or a window of this
         // library, and does not use it any more if this succeeds; `claim` refuses one that is not
         // live.
@@ -65,25 +68,28 @@ fn next_key(r_key: u32) -> u32 {
     r_key & !0xff | r_key.wrapping_add(1) & 0xff
 }
 
+/// Why `ibv_bind_mw` refuses a window.
+const OTHER_TYPE: &str = "the window is of type 2, which IBV_WR_BIND_MW binds";
+
 /// `ibv_bind_mw`: windows of type 1, which get a new key.
 pub(super) unsafe extern "C" fn bind_mw(
     qp: *mut ibv_qp,
     mw: *mut ibv_mw,
     bind: *mut ibv_mw_bind,
 ) -> c_int {
-    status(|| {
+    status("ibv_bind_mw", || {
         // SAFETY: contract of `ibv_bind_mw`: the program's objects are null or live objects of this
         // library, and its struct null or valid; null is refused.
         let (body, window, bind) = unsafe {
             (
                 Handle::<ibv_qp_ex, Qp>::borrow(qp)?,
                 Handle::<ibv_mw, Mw>::borrow(mw)?,
-                bind.as_ref().ok_or(Errno::INVALID)?,
+                bind.as_ref().ok_or_else(|| Errno::null("bind"))?,
             )
         };
         body.adapter.check()?;
         if window.kind != IBV_MW_TYPE_1 {
-            return Err(Errno::INVALID);
+            return Err(Errno::INVALID.because(OTHER_TYPE));
         }
         // SAFETY: `borrow` has accepted the window, which is alive during the call (contract of
         // `ibv_bind_mw`).
@@ -93,14 +99,16 @@ pub(super) unsafe extern "C" fn bind_mw(
         let operation = unsafe { binding(mw, r_key, &bind.bind_info)? };
         let no_data = SendData::ScatterGather(&[]);
         let unused_destination = Destination::Connected;
-        let mut batch = body.pair.send_queue().ok_or(Errno::INVALID)?.lock();
-        batch.post(&request(
-            bind.wr_id,
-            bind.send_flags,
-            operation,
-            unused_destination,
-            no_data,
-        ))?;
+        let mut batch = body.send_queue()?.lock();
+        batch
+            .post(&request(
+                bind.wr_id,
+                bind.send_flags,
+                operation,
+                unused_destination,
+                no_data,
+            ))
+            .map_err(|error| Errno::post(error, Some("IBV_WR_BIND_MW"), 0))?;
         // SAFETY: `borrow` has accepted the window, and a program that binds it from two threads
         // must serialise the calls (contract of `ibv_bind_mw`).
         unsafe { (*mw).rkey = r_key };

@@ -14,18 +14,18 @@ pub(super) unsafe extern "C" fn open_xrcd(
     context: *mut ibv_context,
     attr: *mut ibv_xrcd_init_attr,
 ) -> *mut ibv_xrcd {
-    pointer(|| {
+    pointer("ibv_open_xrcd", || {
         // SAFETY: contract of `ibv_open_xrcd`: the context is null or an open context of this
         // library, and the struct null or valid; null is refused.
         let (body, attr) = unsafe { (Context::borrow(context)?, attr.as_ref()) };
-        let xrcd = Xrcd::open(&body.adapter, attr.ok_or(Errno::INVALID)?)?;
+        let xrcd = Xrcd::open(&body.adapter, attr.ok_or_else(|| Errno::null("attr"))?)?;
         Ok(Handle::give(ibv_xrcd { context }, xrcd).cast())
     })
 }
 
 /// `ibv_close_xrcd`.
 pub(super) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
-    status(|| {
+    status("ibv_close_xrcd", || {
         // SAFETY: contract of `ibv_close_xrcd`: the program passes null or a domain of this
         // library, and does not use it any more if this succeeds; `claim` refuses one that is not
         // live.
