@@ -1,6 +1,6 @@
 //! Work completions in the form that callers get.
 
-use ferroce_spec::cqe::CqeStatus;
+use ferroce_spec::cqe::{CqeStatus, VendorError};
 
 use crate::identifier::{Qpn, Srqn};
 
@@ -58,6 +58,50 @@ impl From<CqeStatus> for CompletionStatus {
             CqeStatus::RNR_RETRY_EXCEEDED => Self::RnrRetryExceededError,
             CqeStatus::FATAL => Self::FatalError,
             _ => Self::GeneralError,
+        }
+    }
+}
+
+/// Target of the lines about failed completions.
+const FAILED: &str = "ferroce::failed";
+
+impl CompletionStatus {
+    /// Returns the name of the status in verbs.h.
+    #[must_use]
+    pub fn verbs_name(self) -> &'static str {
+        match self {
+            Self::Success => "IBV_WC_SUCCESS",
+            Self::LocalLengthError => "IBV_WC_LOC_LEN_ERR",
+            Self::LocalQpOperationError => "IBV_WC_LOC_QP_OP_ERR",
+            Self::LocalProtectionError => "IBV_WC_LOC_PROT_ERR",
+            Self::WorkRequestFlushedError => "IBV_WC_WR_FLUSH_ERR",
+            Self::MemoryWindowBindError => "IBV_WC_MW_BIND_ERR",
+            Self::BadResponseError => "IBV_WC_BAD_RESP_ERR",
+            Self::LocalAccessError => "IBV_WC_LOC_ACCESS_ERR",
+            Self::RemoteInvalidRequestError => "IBV_WC_REM_INV_REQ_ERR",
+            Self::RemoteAccessError => "IBV_WC_REM_ACCESS_ERR",
+            Self::RemoteOperationError => "IBV_WC_REM_OP_ERR",
+            Self::RetryExceededError => "IBV_WC_RETRY_EXC_ERR",
+            Self::RnrRetryExceededError => "IBV_WC_RNR_RETRY_EXC_ERR",
+            Self::FatalError => "IBV_WC_FATAL_ERR",
+            Self::GeneralError => "IBV_WC_GENERAL_ERR",
+        }
+    }
+
+    /// Says what a completion in error means, in one line: at level info, or at level debug when it
+    /// was flushed because of another one.
+    #[cold]
+    pub(crate) fn explain(self, detail: VendorError, wr_id: u64, qpn: u32) {
+        let (name, code) = (self.verbs_name(), detail.0);
+        let mut known = VendorError::TABLE.values.iter();
+        let meaning = known
+            .find(|known| known.value == u64::from(code))
+            .map_or("the device says no more", |known| known.meaning.trim());
+        match self {
+            Self::WorkRequestFlushedError => tracing::debug!(target: FAILED, wr_id, qpn,
+                "{name}, vendor_err {code:#04x}: {meaning}"),
+            _ => tracing::info!(target: FAILED, wr_id, qpn,
+                "{name}, vendor_err {code:#04x}: {meaning}"),
         }
     }
 }

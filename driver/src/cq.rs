@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
 use ferroce_spec::context::CqContext;
-use ferroce_spec::cqe::{Cqe, CqeOpcode, CqeStatus};
+use ferroce_spec::cqe::{Cqe, CqeOpcode, CqeStatus, VendorError};
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -155,9 +155,13 @@ impl CqState {
             let wr_id = self.demux.retire_receive(cqe)?;
             (wr_id, receive_opcode(word.opcode()), None)
         };
+        let status = CompletionStatus::from(CqeStatus(word.status()));
+        if status != CompletionStatus::Success {
+            status.explain(VendorError(word.vendor_error()), wr_id, cqe.qpn);
+        }
         Some(WorkCompletion {
             wr_id,
-            status: CompletionStatus::from(CqeStatus(word.status())),
+            status,
             vendor_error: u32::from(word.vendor_error()),
             opcode,
             byte_length: cqe.byte_count,

@@ -3,10 +3,12 @@
 //! - [`queue_pair_table`], [`queue_pair`], [`work_queue`], `pushed_wqes`, [`path`]: QPC.
 //!   [`responder_resources`]: READs and atomics of peers. [`shared_receive_queue`]: SRQC.
 //!   [`completion_queue`], [`completion_resize`]: CQC.
+//! - [`fault_log`]: why a completion is one in error.
 //! - [`timers`]: retransmission timers. [`wqe_records`]: WQEs of READs and atomics in flight.
 
 pub mod completion_queue;
 pub mod completion_resize;
+pub mod fault_log;
 pub mod path;
 pub(crate) mod pushed_wqes;
 pub mod queue_pair;

@@ -8,9 +8,9 @@ pub(crate) mod responder_memory;
 
 use std::ops::Range;
 
-use ferroce_transport::{Step, Transmit};
+use ferroce_transport::{QpState, Step, Transmit};
 use ferroce_units::Instant;
-use ferroce_wire::TransportHeaders;
+use ferroce_wire::{Opcode, TransportHeaders};
 
 use crate::contexts::queue_pair::QueuePair;
 use crate::ports::host::Host;
@@ -148,6 +148,7 @@ pub fn process_packet<F: AsRef<[u8]>, H: Host, M: TranslationTable>(
         payload: packet.payload.clone(),
     };
     let length = bytes.payload.len() as u32;
+    let before = qp.transport.state();
     let mut step = qp.transport.handle_packet(now, &packet.headers, length);
     for _ in 0..MAX_STEPS_PER_PACKET {
         let Step::Memory(operation) = step else {
@@ -155,6 +156,9 @@ pub fn process_packet<F: AsRef<[u8]>, H: Host, M: TranslationTable>(
         };
         let answer = execute(operation, qp, &bytes, blocks);
         step = qp.transport.handle_memory(now, answer);
+    }
+    if qp.transport.state() == QpState::Err && before != QpState::Err {
+        note_end(qp, packet.headers.bth.opcode);
     }
     debug_assert!(
         !matches!(step, Step::Memory(_)),
@@ -165,4 +169,14 @@ pub fn process_packet<F: AsRef<[u8]>, H: Host, M: TranslationTable>(
         qp.transport.handle_arrivals(now, payload);
     }
     matches!(step, Step::Hold)
+}
+
+/// Notes that a packet has ended its queue pair; says why if it was a request, and nothing else has
+/// said it.
+#[cold]
+fn note_end(qp: &mut QueuePair, opcode: Opcode) {
+    if opcode.parse().is_some_and(|opcode| opcode.is_request()) {
+        let access = qp.transport.attributes().access;
+        qp.faults.note_refusal(qp.qpn.value(), opcode, access);
+    }
 }

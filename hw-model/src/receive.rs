@@ -11,6 +11,7 @@ pub mod reorder_buffer;
 pub(crate) mod stride_marks;
 
 use ferroce_units::Instant;
+use ferroce_wire::Qpn;
 
 use crate::completion::Results;
 use crate::config::NicConfig;
@@ -38,6 +39,8 @@ pub(crate) struct Receive<F> {
     /// Until this time packets stay in the receive buffer, because the host is slow to take their
     /// data.
     resumes_at: Instant,
+    /// The last QPN of which was said that there is no such queue pair.
+    missing_said: Option<Qpn>,
 }
 
 /// The blocks that the receive path uses.
@@ -68,6 +71,7 @@ impl<F> Receive<F> {
                 ahead: config.receives_ahead,
             },
             resumes_at: Instant::ZERO,
+            missing_said: None,
         }
     }
 

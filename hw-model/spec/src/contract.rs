@@ -69,6 +69,7 @@ pub const ENUMS: &[EnumTable] = &[
     wqe::SendOpcode::TABLE,
     cqe::CqeOpcode::TABLE,
     cqe::CqeStatus::TABLE,
+    cqe::VendorError::TABLE,
     eqe::EventType::TABLE,
     context::QpStateCode::TABLE,
     context::ServiceCode::TABLE,

@@ -66,13 +66,83 @@ crate::open_enum::open_enum! {
     }
 }
 
+crate::open_enum::open_enum! {
+    /// Detail of a completion in error: `vendor_err` of verbs. A device may report zero.
+    pub enum VendorError: u8 {
+        /// Nothing more is known.
+        NONE = 0x00,
+        /// The lkey names no memory region, or one that was deregistered.
+        LOCAL_KEY = 0x10,
+        /// The lkey belongs to another protection domain than the QP.
+        LOCAL_DOMAIN = 0x11,
+        /// An element of the scatter list begins before or ends behind its memory region.
+        LOCAL_BOUNDS = 0x12,
+        /// The memory region lacks IBV_ACCESS_LOCAL_WRITE, or for a bind IBV_ACCESS_MW_BIND.
+        LOCAL_RIGHTS = 0x13,
+        /// A page of the memory is gone, or the host refused the DMA.
+        LOCAL_PAGE = 0x14,
+        /// The window cannot be bound, or the key not invalidated, so or now.
+        LOCAL_BINDING = 0x15,
+        /// The window of type 2 is bound to another QP.
+        LOCAL_QUEUE_PAIR = 0x16,
+        /// The work request does not make sense for this QP.
+        WQE_FORMAT = 0x20,
+        /// The message is longer than 2 GiB, or, of a datagram, than the path MTU.
+        WQE_LENGTH = 0x21,
+        /// The work queue could not be read.
+        WQE_FETCH = 0x22,
+        /// The address handle's source GID does not exist, or is of the other IP version.
+        WQE_ROUTE = 0x23,
+        /// The message is longer than the receive buffers.
+        RECEIVE_LENGTH = 0x30,
+        /// The receive queue could not be read, or its entry makes no sense.
+        RECEIVE_FETCH = 0x31,
+        /// The peer's rkey names no memory region or window here, or one that is gone.
+        REQUEST_KEY = 0x40,
+        /// The peer's rkey belongs to another protection domain than this QP.
+        REQUEST_DOMAIN = 0x41,
+        /// The peer's access begins before or ends behind the memory region.
+        REQUEST_BOUNDS = 0x42,
+        /// The memory region lacks the right for the peer's access.
+        REQUEST_RIGHTS = 0x43,
+        /// A page that the peer's request needs is gone, or the host refused the DMA.
+        REQUEST_PAGE = 0x44,
+        /// The key cannot be invalidated by the peer.
+        REQUEST_BINDING = 0x45,
+        /// The peer's rkey is of a window of type 2 that is bound to another QP.
+        REQUEST_QUEUE_PAIR = 0x46,
+        /// The peer's atomic does not lie at a multiple of eight bytes.
+        REQUEST_ALIGNMENT = 0x47,
+        /// The peer's request does not fit: order, length, or too many READs and atomics.
+        REQUEST_INVALID = 0x48,
+        /// qp_access_flags of this QP do not allow the peer's operation.
+        REQUEST_QP_RIGHTS = 0x49,
+        /// The peer answers "invalid request": its QP lacks the right, or its receive the room.
+        NAK_INVALID_REQUEST = 0x50,
+        /// The peer answers "remote access error": rkey, bounds or rights of its memory.
+        NAK_ACCESS = 0x51,
+        /// The peer answers "remote operational error": its receive buffer is wrong.
+        NAK_OPERATION = 0x52,
+        /// The peer's answer makes no sense.
+        RESPONSE = 0x53,
+        /// No answer in all retries: the peer's QP is not in RTR or RTS, or not connected to us.
+        NO_ANSWER = 0x58,
+        /// No answer: no host has the address of the path, or no program there the QP.
+        NO_STATION = 0x59,
+        /// The peer had no receive posted, in all retries (rnr_retry).
+        NO_RECEIVE = 0x5a,
+        /// The QP was in the error state already; the completion before it says why.
+        FLUSH = 0x60,
+    }
+}
+
 word! {
     /// Last word of a CQE.
     pub struct CqeWord: u32 {
         [7:0] opcode, set_opcode: u8, "A CqeOpcode. Not defined when the status is an error, \
              except that bit 7 distinguishes receive from send.";
         [15:8] status, set_status: u8, "A CqeStatus.";
-        [23:16] vendor_error, set_vendor_error: u8, "Detail of an error.";
+        [23:16] vendor_error, set_vendor_error: u8, "Detail of an error: a VendorError, as far as the device knows it.";
         flag [24] with_immediate, set_with_immediate, "The immediate field is valid.";
         flag [25] with_invalidate, set_with_invalidate,
             "The immediate field holds the remote key that was invalidated (little-endian).";

@@ -16,7 +16,12 @@ use crate::counters::Counters;
 #[inline]
 pub fn completion_entry(qp: &mut QueuePair, completion: &Completion) -> CompletionEntry {
     let mut word = CqeWord::default();
-    word.set_status(status_code(completion.status()).0);
+    let status = status_code(completion.status());
+    word.set_status(status.0);
+    if status != CqeStatus::SUCCESS {
+        let detail = qp.faults.take(status, completion.is_send());
+        word.set_vendor_error(detail.0);
+    }
     let mut cqe = Cqe {
         qpn: qp.qpn.value(),
         ..Cqe::default()

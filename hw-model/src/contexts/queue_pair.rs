@@ -8,6 +8,7 @@ use ferroce_transport::{Config, Qp, QpState, Service, Transmit};
 use ferroce_units::Instant;
 use ferroce_wire::Qpn;
 
+use crate::contexts::fault_log::FaultLog;
 use crate::contexts::path::Path;
 use crate::contexts::work_queue::{ReceiveQueue, SendQueue};
 use crate::ports::port::Route;
@@ -43,6 +44,8 @@ pub struct QueuePair {
     pub stalled: VecDeque<Transmit>,
     /// True if a fetch of WQEs is in progress.
     pub fetching: bool,
+    /// Why its next completion in error is one.
+    pub faults: FaultLog,
     /// How far in simulated time its parts have come.
     pub progress: TimeProgress,
 }
@@ -162,6 +165,7 @@ impl QueuePair {
             header_is_ipv4: false,
             stalled: VecDeque::new(),
             fetching: false,
+            faults: FaultLog::default(),
             progress: TimeProgress::default(),
         }
     }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use ferroce_spec::context::AccessRights;
 use ferroce_spec::counter::Counter;
 use ferroce_spec::eqe::EventType;
+use ferroce_spec::wqe::DataSegment;
 use ferroce_transport::{Access as RemoteAccess, AtomicOperation, MemoryAnswer, MemoryOp};
 use ferroce_wire::RKey;
 
@@ -20,7 +21,9 @@ use crate::translation::memory_unit::atomic::dma_atomic;
 use crate::translation::memory_unit::window::Binder;
 use crate::translation::mpt::Access;
 use crate::translation::mtt::TranslationTable;
+use crate::translation::protection::ProtectionFault;
 use crate::wqe::SendPayload;
+use crate::wqe::scatter_list::ScatterList;
 
 /// The blocks that a processing unit asks while it works on a packet.
 pub struct MemoryBlocks<'a, 'd, H: Host, M> {
@@ -74,10 +77,14 @@ pub fn execute<H: Host, M: TranslationTable>(
         } => {
             let place = (r_key, virtual_address, u64::from(length));
             match remote_access(qp, srqn, place, access, blocks) {
-                Some(access) if blocks.memory.validate(&access, blocks.dma).is_ok() => {
-                    MemoryAnswer::Valid
-                }
-                _ => MemoryAnswer::Invalid,
+                Some(access) => match blocks.memory.validate(&access, blocks.dma) {
+                    Ok(()) => MemoryAnswer::Valid,
+                    Err(fault) => {
+                        refuse(qp, &access, &fault, blocks.memory);
+                        MemoryAnswer::Invalid
+                    }
+                },
+                None => MemoryAnswer::Invalid,
             }
         }
         MemoryOp::TakeReceive if uses_srq(&qp.context) => take_shared(qp, qp.context.srqn, blocks),
@@ -97,8 +104,14 @@ pub fn execute<H: Host, M: TranslationTable>(
         } => {
             let place = (r_key, virtual_address, u64::from(length));
             let access = remote_access(qp, srqn, place, RemoteAccess::Write, blocks);
-            let (memory, dma) = (&mut *blocks.memory, &mut *blocks.dma);
-            done(access.is_some_and(|access| memory.write(&access, packet.payload(), dma).is_ok()))
+            let Some(access) = access else {
+                return MemoryAnswer::Failed;
+            };
+            let written = blocks.memory.write(&access, packet.payload(), blocks.dma);
+            if let Err(fault) = &written {
+                refuse(qp, &access, fault, blocks.memory);
+            }
+            done(written.is_ok())
         }
         MemoryOp::WriteReceive {
             receive, offset, ..
@@ -174,20 +187,24 @@ fn atomic<H: Host, M: TranslationTable>(
 ) -> MemoryAnswer {
     let operation = dma_atomic(operation);
     blocks.dma.at = blocks.dma.at.max(qp.progress.executed);
-    let executed =
-        access.and_then(|access| blocks.memory.atomic(&access, operation, blocks.dma).ok());
-    match executed {
-        Some(executed) => {
+    let Some(access) = access else {
+        return MemoryAnswer::Failed;
+    };
+    match blocks.memory.atomic(&access, operation, blocks.dma) {
+        Ok(executed) => {
             qp.progress.executed = executed.until;
             MemoryAnswer::Atomic(executed.original)
         }
-        None => MemoryAnswer::Failed,
+        Err(fault) => {
+            refuse(qp, &access, &fault, blocks.memory);
+            MemoryAnswer::Failed
+        }
     }
 }
 
 /// Invalidates a key because the peer asks for it.
 fn invalidate<H: Host, M: TranslationTable>(
-    qp: &QueuePair,
+    qp: &mut QueuePair,
     r_key: RKey,
     srqn: Option<u32>,
     blocks: &mut MemoryBlocks<'_, '_, H, M>,
@@ -200,6 +217,17 @@ fn invalidate<H: Host, M: TranslationTable>(
     let invalidated = blocks
         .memory
         .invalidate_remotely(binder, r_key.0, blocks.dma);
+    if let Err(fault) = &invalidated {
+        let access = Access {
+            pd,
+            key: r_key.0,
+            address: 0,
+            length: 0,
+            rights: AccessRights::default(),
+            qpn,
+        };
+        refuse(qp, &access, fault, blocks.memory);
+    }
     done(invalidated.is_ok())
 }
 
@@ -250,7 +278,7 @@ fn take_shared<H: Host, M: TranslationTable>(
 /// Writes to the buffers of a receive WQE, with the protection domain that they belong to.
 #[inline]
 fn write_receive<H: Host, M: TranslationTable>(
-    qp: &QueuePair,
+    qp: &mut QueuePair,
     receive: u32,
     offset: u32,
     bytes: &[u8],
@@ -263,6 +291,11 @@ fn write_receive<H: Host, M: TranslationTable>(
     let written = blocks
         .memory
         .scatter(pd, &wqe.list, offset, bytes, blocks.dma);
+    if let Err(fault) = &written {
+        let piece = piece_of(&wqe.list, fault);
+        let region = piece.and_then(|piece| blocks.memory.known_bounds(piece.l_key));
+        qp.faults.note_local(qp.qpn.value(), fault, piece, region);
+    }
     done(written.is_ok())
 }
 
@@ -283,10 +316,42 @@ fn write_response<H: Host, M: TranslationTable>(
     match qp.send.payload(request) {
         Some(SendPayload::Memory(list)) => {
             let written = blocks.memory.scatter(pd, list, offset, bytes, blocks.dma);
+            if let Err(fault) = &written {
+                let piece = piece_of(list, fault);
+                let region = piece.and_then(|piece| blocks.memory.known_bounds(piece.l_key));
+                qp.faults.note_local(qp.qpn.value(), fault, piece, region);
+            }
             done(written.is_ok())
         }
         _ => MemoryAnswer::Failed,
     }
+}
+
+/// Notes that a request of the peer is refused.
+#[cold]
+fn refuse<M: TranslationTable>(
+    qp: &mut QueuePair,
+    access: &Access,
+    fault: &ProtectionFault,
+    memory: &MemoryUnit<M>,
+) {
+    let region = memory.known_bounds(access.key);
+    qp.faults.note_request(access, fault, region);
+}
+
+/// Returns the element of a scatter list that a fault is about, for messages.
+#[cold]
+pub(crate) fn piece_of(list: &ScatterList, fault: &ProtectionFault) -> Option<DataSegment> {
+    let is_meant = |piece: &DataSegment| match *fault {
+        ProtectionFault::InvalidKey { key }
+        | ProtectionFault::ProtectionDomain { key }
+        | ProtectionFault::Rights { key } => piece.l_key == key,
+        ProtectionFault::Bounds { address, .. } | ProtectionFault::Page { address } => {
+            address.wrapping_sub(piece.address) < u64::from(piece.length)
+        }
+        _ => false,
+    };
+    list.pieces(0, list.length()).find(is_meant)
 }
 
 fn done(success: bool) -> MemoryAnswer {

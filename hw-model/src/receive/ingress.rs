@@ -82,7 +82,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
     /// a multicast group.
     #[inline(always)]
     fn steer(
-        &self,
+        &mut self,
         parsed: &Parsed,
         contexts: &mut Contexts,
         counters: &mut Counters,
@@ -92,7 +92,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
             return self.steer_multicast(parsed, counters);
         }
         let Some(qp) = contexts.qps.find(dest_qp) else {
-            counters.add(Counter::rx_no_qp, 1);
+            self.note_missing(parsed, counters);
             return None;
         };
         let recipient = Some(qp.index);
@@ -100,7 +100,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
             _ if qp.is_datagram() => is_own_address(&contexts.gids, parsed.destination),
             Some(path) => path.peer == parsed.source && path.local == parsed.destination,
             None => {
-                counters.add(Counter::rx_no_qp, 1);
+                self.note_missing(parsed, counters);
                 return None;
             }
         };
@@ -109,6 +109,17 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
             return None;
         }
         Some(recipient)
+    }
+
+    /// Counts a packet for a queue pair that is not there, or not connected; says it once in a row.
+    #[cold]
+    fn note_missing(&mut self, parsed: &Parsed, counters: &mut Counters) {
+        counters.add(Counter::rx_no_qp, 1);
+        let dest_qp = parsed.headers.bth.dest_qp;
+        if self.missing_said.replace(dest_qp) != Some(dest_qp) {
+            tracing::info!(target: "ferroce::fault", qpn = dest_qp.value(),
+                "packets came for a QP that does not exist here, or is not in RTR or RTS");
+        }
     }
 
     #[cold]

@@ -91,6 +91,12 @@ impl<M: TranslationTable> MemoryUnit<M> {
         self.device.write(offset, source);
     }
 
+    /// Returns first byte and length of the region that `key` names, if it is known without DMA.
+    #[cold]
+    pub fn known_bounds(&self, key: u32) -> Option<(u64, u64)> {
+        self.mpt.known_bounds(key)
+    }
+
     /// Checks an access without touching memory.
     pub fn validate<H: Host>(
         &mut self,

@@ -209,6 +209,14 @@ impl Mpt {
         Ok(entry)
     }
 
+    /// Returns first byte and length of the region that `key` names, if its entry is cached, for
+    /// messages: nothing is counted.
+    #[cold]
+    pub fn known_bounds(&self, key: u32) -> Option<(u64, u64)> {
+        let entry = self.cache.peek(index_of(key))?;
+        Some((entry.start, entry.length))
+    }
+
     /// Checks an access in the order key, protection domain, rights, bounds, and returns the
     /// region. Rights come before bounds as in IBTA vol 1, 10.6.3.
     ///

@@ -10,14 +10,17 @@ use crate::mac::{Departing, Sent};
 use crate::ports::host::Host;
 use crate::ports::port::Port;
 use crate::processing_unit::Outbound;
-use crate::processing_unit::responder_memory::protection_domain;
+use crate::processing_unit::responder_memory::{piece_of, protection_domain};
 use crate::time::edge::Edge;
 use crate::time::timing::{Stage, Timing, Work};
 use crate::time::turn::Turn;
+use crate::translation::memory_unit::MemoryUnit;
 use crate::translation::mtt::TranslationTable;
+use crate::translation::protection::ProtectionFault;
 use crate::transmit::datagram;
-use crate::transmit::packetizer::{Packetized, packetize};
+use crate::transmit::packetizer::{Packetized, packetize, response_access};
 use crate::transmit::{Transmit, TransmitPorts};
+use crate::wqe::SendPayload;
 
 impl Transmit {
     /// Reports to queue pairs of the unreliable services which of their packets have left the card.
@@ -121,7 +124,7 @@ impl Transmit {
         let packetized = match protection_domain(qp, srqn, &mut contexts.srqs, &mut dma) {
             _ if !leaves => Packetized::Lost,
             Some(pd) => packetize(qp, &packet, pd, ports.translation, ports.port, &mut dma),
-            None => Packetized::Fault,
+            None => Packetized::Fault(ProtectionFault::InvalidKey { key: 0 }),
         };
         let (payload_read, stands_until) = (dma.at, dma.stands_until);
         self.units[unit].stands_until = self.units[unit].stands_until.max(stands_until);
@@ -144,6 +147,7 @@ impl Transmit {
             }
             Packetized::Lost => {
                 turn.counters.add(Counter::tx_no_route, 1);
+                note_lost(qp, &packet);
                 if let Some(sent) = report_of(qp, &packet) {
                     let departing = Departing {
                         frame: None,
@@ -153,7 +157,8 @@ impl Transmit {
                     ports.mac.send(turn, departure, departing, ports.port);
                 }
             }
-            Packetized::Fault => {
+            Packetized::Fault(fault) => {
+                note_fault(qp, &packet, &fault, ports.translation);
                 cqe_builder::fail_payload(turn.now, qp, &packet);
                 drop_behind(qp, &packet, &mut self.units[unit].outbound);
             }
@@ -187,6 +192,47 @@ fn report_of(qp: &QueuePair, packet: &Packet) -> Option<Sent> {
         qp: qp.index,
         request,
     })
+}
+
+/// Notes that a packet has no destination.
+#[cold]
+fn note_lost(qp: &mut QueuePair, packet: &Packet) {
+    if let Some(path) = &qp.path {
+        let dest_qp = packet.headers.bth.dest_qp.value();
+        qp.faults.note_lost(qp.qpn.value(), dest_qp, path.peer.0);
+    }
+}
+
+/// Notes that the payload of a packet could not be gathered.
+#[cold]
+fn note_fault<M: TranslationTable>(
+    qp: &mut QueuePair,
+    packet: &Packet,
+    fault: &ProtectionFault,
+    memory: &MemoryUnit<M>,
+) {
+    let (pd, qpn) = (qp.pd(), qp.qpn);
+    match packet.payload {
+        Payload::ReadResponse {
+            r_key,
+            virtual_address,
+            length,
+            srqn: _,
+        } => {
+            let access = response_access((pd, qpn), r_key.0, virtual_address, length);
+            let region = memory.known_bounds(access.key);
+            qp.faults.note_request(&access, fault, region);
+        }
+        Payload::Request { request, .. } => {
+            let piece = match qp.send.payload(request) {
+                Some(SendPayload::Memory(list)) => piece_of(list, fault),
+                _ => None,
+            };
+            let region = piece.and_then(|piece| memory.known_bounds(piece.l_key));
+            qp.faults.note_local(qpn.value(), fault, piece, region);
+        }
+        Payload::None | Payload::Arrivals { .. } => {}
+    }
 }
 
 /// Drops the packets behind one whose payload could not be gathered: requests behind a request,

@@ -45,15 +45,21 @@ fn execute_one<H: Host>(
         pd: qp.pd(),
         qpn: qp.qpn.value(),
     };
-    match qp.send.payload(id) {
-        Some(SendPayload::Bind(segment)) => memory
-            .bind(binder, segment, dma)
-            .map_err(|_| CompletionStatus::WindowBind),
-        // The verbs have no status for memory management errors (IBTA vol 1, 11.6.2).
-        Some(SendPayload::Invalidate(key)) => memory
-            .invalidate(binder, *key, dma)
-            .map_err(|_| CompletionStatus::LocalQpOperation),
-        Some(_) => Ok(()),
-        None => Err(CompletionStatus::LocalQpOperation),
-    }
+    // The verbs have no status for memory management errors (IBTA vol 1, 11.6.2).
+    let (executed, status) = match qp.send.payload(id) {
+        Some(SendPayload::Bind(segment)) => {
+            let bound = memory.bind(binder, segment, dma);
+            (bound, CompletionStatus::WindowBind)
+        }
+        Some(SendPayload::Invalidate(key)) => {
+            let invalidated = memory.invalidate(binder, *key, dma);
+            (invalidated, CompletionStatus::LocalQpOperation)
+        }
+        Some(_) => return Ok(()),
+        None => return Err(CompletionStatus::LocalQpOperation),
+    };
+    executed.map_err(|fault| {
+        qp.faults.note_local(binder.qpn, &fault, None, None);
+        status
+    })
 }

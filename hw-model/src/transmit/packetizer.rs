@@ -26,7 +26,7 @@ pub enum Packetized<F> {
     /// The destination does not exist: the frame left and is lost.
     Lost,
     /// The payload could not be gathered.
-    Fault,
+    Fault(ProtectionFault),
 }
 
 /// Makes a frame of a packet of `qp`. Its payload is read with the protection domain `pd`.
@@ -59,18 +59,16 @@ pub fn packetize<H: Host, P: Port>(
     let destination = &mut bytes[layout.payload()];
     if let Payload::Arrivals { missing, .. } = transmit.payload {
         qp.transport.write_arrivals(missing, destination);
-    } else if gather(
+    } else if let Err(fault) = gather(
         (pd, qpn),
         &mut qp.send,
         &transmit.payload,
         destination,
         memory,
         dma,
-    )
-    .is_err()
-    {
+    ) {
         port.cancel(frame);
-        return Packetized::Fault;
+        return Packetized::Fault(fault);
     }
     let mode = if port.computes_icrc() {
         IcrcMode::Computed
@@ -115,18 +113,28 @@ pub(crate) fn gather<H: Host>(
             length,
             srqn: _,
         } => {
-            let mut rights = AccessRights::default();
-            rights.set_remote_read(true);
-            let (address, length) = (virtual_address, u64::from(length));
-            let access = Access {
-                pd,
-                key: r_key.0,
-                address,
-                length,
-                rights,
-                qpn: qpn.value(),
-            };
+            let access = response_access((pd, qpn), r_key.0, virtual_address, length);
             memory.read(&access, destination, dma)
         }
+    }
+}
+
+/// Returns the access of a READ response.
+#[inline]
+pub(crate) fn response_access(
+    (pd, qpn): (u32, Qpn),
+    key: u32,
+    address: u64,
+    length: u32,
+) -> Access {
+    let mut rights = AccessRights::default();
+    rights.set_remote_read(true);
+    Access {
+        pd,
+        key,
+        address,
+        length: u64::from(length),
+        rights,
+        qpn: qpn.value(),
     }
 }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use ferroce_spec::context::AddressEntry;
 use ferroce_spec::counter::Counter;
+use ferroce_spec::cqe::VendorError;
 use ferroce_spec::wqe::{BLOCK_SIZE, MAX_BLOCKS};
 use ferroce_transport::{CompletionStatus, Destination, QpState, SendOperation, SendRequest};
 use ferroce_units::{Duration, Instant};
@@ -102,6 +103,7 @@ impl WqeFetch {
         };
         let arrival = std::mem::replace(&mut dma.at, start);
         if is_read.is_err() {
+            qp.faults.note_wqe(VendorError::WQE_FETCH);
             reject(now, qp, CompletionStatus::LocalQpOperation);
             return true;
         }
@@ -307,6 +309,7 @@ fn accept(
     let id = request.id;
     post(now, qp, request, wqe);
     if goes_nowhere {
+        qp.faults.note_wqe(VendorError::WQE_ROUTE);
         qp.transport
             .fail_send(now, id, CompletionStatus::LocalQpOperation);
     }

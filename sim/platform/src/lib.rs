@@ -7,12 +7,14 @@
 //! - [`served`]: a model that another process uses as its card.
 //! - [`host`]: name and addresses of a host; [`numbered_hosts`]: the same for a host with only a
 //!   number.
+//! - [`explain`]: refused verbs and failed completions, counted for the end of a program.
 //! - [`pcapng`]: blocks of captures. [`fork`]: restrictions of a child process. [`log`]:
 //!   diagnostics. [`os`]: system calls.
 //!
 //! `unsafe` is in [`memory`], [`shared_memory`] and [`os`] only.
 
 pub mod doorbells;
+pub mod explain;
 pub mod fork;
 pub mod host;
 pub mod interrupts;

@@ -1,13 +1,20 @@
 //! `ferroce counters`: the counters of the NICs of running programs.
 
+mod linux_names;
+
+use std::fmt::Write as _;
+use std::io::{Write as _, stdout};
 use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
 
 use clap::Args;
-use ferroce_embed::fabric::registry::{Registry, UplinkCounter};
+use ferroce_embed::fabric::registry::{Occupant, Registry, UplinkCounter};
 use ferroce_embed::runtime_directory;
 use ferroce_faults::FaultCounter;
 use ferroce_platform::host::device_name;
 use ferroce_spec::counter::COUNTERS;
+use serde_json::{Map, Value, json};
 
 use super::devices::program_name;
 
@@ -22,6 +29,11 @@ use super::devices::program_name;
 /// poll got a processor more than 100 ms too late (the machine is overloaded, or the program was
 /// stopped; peers then see timeouts), and the longest time in microseconds that it ever waited.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ferroce counters --watch 2             a table each two seconds
+  ferroce counters --json | jq '.functions[0].hw_counters'
+  ferroce counters --prometheus > /var/lib/node_exporter/ferroce.prom")]
 pub struct Counters {
     /// Only those of this process
     #[arg(long)]
@@ -30,6 +42,103 @@ pub struct Counters {
     /// Also counters that are zero
     #[arg(long)]
     all: bool,
+
+    /// Print JSON: all counters under their own names, and under those of Linux (mlx5, rxe) in
+    /// port_counters and hw_counters
+    #[arg(long, conflicts_with_all = ["all", "prometheus"])]
+    json: bool,
+
+    /// Print the text format of Prometheus, for the textfile collector of node_exporter
+    #[arg(long, conflicts_with = "all")]
+    prometheus: bool,
+
+    /// Print them again each second, or each SECONDS, until interrupted; with --json a line each
+    /// time
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1",
+          value_parser = interval)]
+    watch: Option<Duration>,
+}
+
+/// Parses the time between two tables.
+fn interval(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|interval| !interval.is_zero())
+        .ok_or_else(|| "not above zero".to_owned())
+}
+
+/// The counters of one function.
+struct Function {
+    pid: u32,
+    program: String,
+    device: String,
+    host: String,
+    /// Name and value, in the order in which they are printed.
+    counters: Vec<(&'static str, u64)>,
+}
+
+impl Function {
+    fn read(registry: &Registry, occupant: &Occupant) -> Self {
+        let place = occupant.place;
+        let of_the_nic = COUNTERS.iter().enumerate().map(|(index, counter)| {
+            let value = registry.counter(place, index);
+            (counter.name, value)
+        });
+        let of_the_host = [
+            ("late_wakeups", registry.late_wakeups(place)),
+            ("max_late_us", registry.max_late_us(place)),
+        ];
+        let of_the_wire = UplinkCounter::ALL.map(|counter| {
+            let value = registry.uplink_counter(place, counter);
+            (counter.name(), value)
+        });
+        let of_faults = FaultCounter::ALL.map(|counter| {
+            let value = registry.fault_counter(place, counter);
+            (counter.name(), value)
+        });
+        let all = of_the_nic.chain(of_the_wire).chain(of_faults);
+        Self {
+            pid: occupant.pid,
+            program: program_name(occupant.pid),
+            device: device_name(occupant.identity.device),
+            host: occupant.identity.host.clone(),
+            counters: all
+                .chain(of_the_host)
+                .map(|(name, value)| (name, value.load(Ordering::Relaxed)))
+                .collect(),
+        }
+    }
+
+    fn json(&self) -> Value {
+        let object = |pairs: &mut dyn Iterator<Item = (&'static str, u64)>| {
+            let pairs = pairs.map(|(name, value)| (name.to_owned(), value.into()));
+            Value::Object(pairs.collect::<Map<_, _>>())
+        };
+        json!({
+            "pid": self.pid,
+            "program": self.program,
+            "device": self.device,
+            "host": self.host,
+            "counters": object(&mut self.counters.iter().copied()),
+            "port_counters": object(&mut linux_names::port_counters(&self.counters)),
+            "hw_counters": object(&mut linux_names::hw_counters(&self.counters)),
+        })
+    }
+
+    fn print(&self, text: &mut String, all: bool) {
+        let Self {
+            pid,
+            program,
+            device,
+            host,
+            counters,
+        } = self;
+        *text += &format!("pid {pid}  {program}  {device} on host {host}\n");
+        for (name, value) in counters.iter().filter(|(_, value)| *value != 0 || all) {
+            *text += &format!("  {name:24} {value:>16}\n");
+        }
+    }
 }
 
 impl Counters {
@@ -37,42 +146,141 @@ impl Counters {
     pub fn execute(self) -> Result<(), String> {
         let directory = runtime_directory().map_err(|error| error.to_string())?;
         let registry = Registry::open(&directory).map_err(|error| error.to_string())?;
-        let mut occupants = registry.occupants();
-        occupants.retain(|occupant| self.pid.is_none_or(|pid| pid == occupant.pid));
-        if occupants.is_empty() {
-            return Err(match self.pid {
-                Some(pid) => format!("process {pid} does not use the device"),
-                None => "no program uses the device now".to_owned(),
-            });
-        }
-        for occupant in occupants {
-            let (pid, host) = (occupant.pid, &occupant.identity.host);
-            let device = device_name(occupant.identity.device);
-            println!("pid {pid}  {}  {device} on host {host}", program_name(pid));
-            let of_the_nic = COUNTERS.iter().enumerate().map(|(index, counter)| {
-                let value = registry.counter(occupant.place, index);
-                (counter.name, value)
-            });
-            let of_the_host = [
-                ("late_wakeups", registry.late_wakeups(occupant.place)),
-                ("max_late_us", registry.max_late_us(occupant.place)),
-            ];
-            let of_the_wire = UplinkCounter::ALL.map(|counter| {
-                let value = registry.uplink_counter(occupant.place, counter);
-                (counter.name(), value)
-            });
-            let of_faults = FaultCounter::ALL.map(|counter| {
-                let value = registry.fault_counter(occupant.place, counter);
-                (counter.name(), value)
-            });
-            let all = of_the_nic.chain(of_the_wire).chain(of_faults);
-            for (name, value) in all.chain(of_the_host) {
-                let value = value.load(Ordering::Relaxed);
-                if value != 0 || self.all {
-                    println!("  {name:24} {value:>16}");
-                }
+        loop {
+            let functions = self.read(registry);
+            if functions.is_empty() && self.watch.is_none() && !self.prometheus {
+                return Err(match self.pid {
+                    Some(pid) => format!("process {pid} does not use the device"),
+                    None => "no program uses the device now".to_owned(),
+                });
+            }
+            let text = self.text(&functions)?;
+            let mut output = stdout().lock();
+            let written = output.write_all(text.as_bytes());
+            written
+                .and_then(|()| output.flush())
+                .map_err(|error| error.to_string())?;
+            match self.watch {
+                // The interval that the user has chosen.
+                Some(interval) => thread::sleep(interval),
+                None => return Ok(()),
             }
         }
-        Ok(())
+    }
+
+    fn read(&self, registry: &Registry) -> Vec<Function> {
+        let mut occupants = registry.occupants();
+        occupants.retain(|occupant| self.pid.is_none_or(|pid| pid == occupant.pid));
+        let read = |occupant| Function::read(registry, occupant);
+        occupants.iter().map(read).collect()
+    }
+
+    fn text(&self, functions: &[Function]) -> Result<String, String> {
+        let mut text = String::new();
+        if self.prometheus {
+            return Ok(prometheus(functions));
+        }
+        if self.json {
+            let functions: Vec<_> = functions.iter().map(Function::json).collect();
+            let value = json!({ "functions": functions });
+            let printed = match self.watch {
+                Some(_) => serde_json::to_string(&value),
+                None => serde_json::to_string_pretty(&value),
+            };
+            return Ok(printed.map_err(|error| error.to_string())? + "\n");
+        }
+        for function in functions {
+            function.print(&mut text, self.all);
+        }
+        Ok(text)
+    }
+}
+
+/// Returns the counters in the text format of Prometheus, version 0.0.4: the functions of a counter
+/// stand together.
+fn prometheus(functions: &[Function]) -> String {
+    let mut text = String::new();
+    let Some(first) = functions.first() else {
+        return text;
+    };
+    for (index, (name, _)) in first.counters.iter().enumerate() {
+        let row = COUNTERS.iter().find(|row| row.name == *name);
+        let kind = match *name {
+            "max_late_us" => "gauge",
+            _ => "counter",
+        };
+        // Writing to a string does not fail.
+        if let Some(row) = row {
+            let _ = writeln!(text, "# HELP ferroce_{name} {}", row.meaning);
+        }
+        let _ = writeln!(text, "# TYPE ferroce_{name} {kind}");
+        for function in functions {
+            let Some((_, value)) = function.counters.get(index) else {
+                continue;
+            };
+            let labels = [
+                ("device", function.device.clone()),
+                ("host", function.host.clone()),
+                ("pid", function.pid.to_string()),
+                ("program", function.program.clone()),
+            ];
+            let labels = labels.map(|(label, value)| format!("{label}=\"{}\"", escaped(&value)));
+            let _ = writeln!(text, "ferroce_{name}{{{}}} {value}", labels.join(","));
+        }
+    }
+    text
+}
+
+/// Returns the value of a label.
+fn escaped(text: &str) -> String {
+    let text = text.replace('\\', "\\\\").replace('"', "\\\"");
+    text.replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn function(program: &str) -> Function {
+        Function {
+            pid: 7,
+            program: program.to_owned(),
+            device: "ferroce0".to_owned(),
+            host: "a".to_owned(),
+            counters: vec![("tx_frames", 3), ("tx_bytes", 400), ("max_late_us", 0)],
+        }
+    }
+
+    #[test]
+    fn prometheus_has_a_line_for_each_function() {
+        let text = prometheus(&[function("a"), function("b\"c")]);
+        let labels = "device=\"ferroce0\",host=\"a\",pid=\"7\",program";
+        let expected = format!(
+            "# HELP ferroce_tx_frames Frames sent.\n# TYPE ferroce_tx_frames counter\n\
+             ferroce_tx_frames{{{labels}=\"a\"}} 3\nferroce_tx_frames{{{labels}=\"b\\\"c\"}} 3\n"
+        );
+        assert!(text.starts_with(&expected), "{text}");
+        assert!(
+            text.contains("# TYPE ferroce_max_late_us gauge\n"),
+            "{text}"
+        );
+        assert_eq!(prometheus(&[]), "");
+    }
+
+    #[test]
+    fn json_has_typed_values_and_the_names_of_linux() {
+        let value = function("a").json();
+        assert_eq!(value["counters"]["tx_bytes"], 400);
+        assert_eq!(value["port_counters"]["port_xmit_data"], 100);
+        assert_eq!(value["port_counters"]["port_xmit_packets"], 3);
+        assert_eq!(value["hw_counters"]["sent_pkts"], 3);
+    }
+
+    #[test]
+    fn an_interval_is_above_zero() {
+        assert_eq!(interval("0.5"), Ok(Duration::from_millis(500)));
+        for bad in ["0", "-1", "x", "1e300"] {
+            assert!(interval(bad).is_err(), "{bad}");
+        }
     }
 }

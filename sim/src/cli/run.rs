@@ -1,10 +1,11 @@
 //! `ferroce run`: a program with Ferroce's verbs library in place of the system's.
 
 mod debugging;
+mod explain;
 mod timed;
 
 use std::ffi::OsString;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
@@ -20,6 +21,9 @@ use ferroce_embed::runtime_directory;
 use ferroce_embed::uplink::{SEPARATOR, UplinkSpec};
 use ferroce_model::config::RecoveryConfig;
 use ferroce_platform::host::{HostIdentity, parse_addresses, parse_devices};
+use ferroce_platform::os::note_interrupt;
+
+use self::explain::Explanations;
 
 use super::record::RecordArgument;
 use super::rtl::Rtl;
@@ -39,6 +43,7 @@ Examples:
   ferroce run -- ib_write_bw & ferroce run -- ib_write_bw 127.0.0.1
   ferroce run --capture rdma.pcapng -- ibv_rc_pingpong -g 1
   ferroce run --record a.rec -- ib_write_bw -n 20    for `ferroce trace diff`
+  ferroce run --explain-errors -- PROGRAM   why did my verb fail?
   ferroce run --host a -- PROGRAM         on a separate host, with its own address
   ferroce run --faults loss=1e-3,reorder=8paths -- PROGRAM    a bad network
   ferroce run --devices 2 -- ibv_devices  with ferroce0 and ferroce1
@@ -128,6 +133,11 @@ pub struct Run {
     #[arg(long, conflicts_with_all = ["device", "timed", "world", "rtl"])]
     patient: bool,
 
+    /// After the program has ended, print each refused verb, each failed completion and what the
+    /// model knows of it, with their counts. The program is a child then
+    #[arg(long)]
+    explain_errors: bool,
+
     #[command(flatten)]
     timed: timed::Timed,
 
@@ -165,19 +175,26 @@ impl Run {
             Ok(path) => path,
             Err(refusal) => return report_error(&refusal.message, refusal.code),
         };
+        let explanations = match self.explain_errors.then(Explanations::prepare).transpose() {
+            Ok(explanations) => explanations,
+            Err(error) => return report_error(&error, EXIT_FAILURE),
+        };
         let (environment, libraries) = match self.prepare() {
             Ok(prepared) => prepared,
             Err(error) => return report_error(&error, EXIT_FAILURE),
         };
-        let error = Command::new(&path)
-            .arg0(name)
-            .args(arguments)
-            .envs(environment)
-            .env(
-                "LD_PRELOAD",
-                debugging::preload(&libraries, std::env::var_os("LD_PRELOAD")),
-            )
-            .exec();
+        let mut command = Command::new(&path);
+        command.arg0(name).args(arguments).envs(environment).env(
+            "LD_PRELOAD",
+            debugging::preload(&libraries, std::env::var_os("LD_PRELOAD")),
+        );
+        let error = match explanations {
+            None => command.exec(),
+            Some(explanations) => match wait(&mut command, explanations) {
+                Ok(code) => return code,
+                Err(error) => error,
+            },
+        };
         report_error(&format!("{}: {error}", path.display()), 126)
     }
 
@@ -269,6 +286,33 @@ impl Run {
         }
         Ok(environment)
     }
+}
+
+/// Runs the program as a child, and says at its end what went wrong. An interrupt from the terminal
+/// ends the program, not this process.
+///
+/// # Errors
+/// If the program cannot be started.
+fn wait(command: &mut Command, explanations: Explanations) -> std::io::Result<ExitCode> {
+    let (variable, directory) = explanations.variable();
+    let started = command.env(variable, directory).spawn();
+    let mut child = match started {
+        Ok(child) => child,
+        Err(error) => {
+            explanations.remove();
+            return Err(error);
+        }
+    };
+    note_interrupt();
+    let status = child.wait()?;
+    explanations.report();
+    let by_signal = || {
+        status
+            .signal()
+            .map_or(i32::from(EXIT_FAILURE), |signal| 128 + signal)
+    };
+    let code = status.code().unwrap_or_else(by_signal);
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(EXIT_FAILURE)))
 }
 
 /// Returns the wires of the devices, for a program that may change its working directory before it

@@ -1,0 +1,275 @@
+//! What a queue pair remembers of a fault until the completion that reports it: the detail of the
+//! CQE. Each kind of fault of a queue pair is said once, in words, at level info.
+
+use ferroce_spec::context::AccessRights;
+use ferroce_spec::cqe::{CqeStatus, VendorError};
+use ferroce_spec::wqe::DataSegment;
+use ferroce_transport::RemoteAccess;
+use ferroce_wire::{Opcode, Operation};
+
+use crate::translation::mpt::Access;
+use crate::translation::protection::ProtectionFault;
+
+/// Target of the lines.
+const TARGET: &str = "ferroce::fault";
+
+/// First byte and bytes of a memory region.
+pub type Region = (u64, u64);
+
+/// The fault of a queue pair that no completion has reported yet.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct FaultLog {
+    /// `NONE`: the status says all that is known.
+    detail: VendorError,
+    /// The last one that was said.
+    said: VendorError,
+    /// True if a packet had no destination.
+    is_lost: bool,
+}
+
+impl FaultLog {
+    /// Notes that memory of a WQE of this queue pair cannot be used.
+    #[cold]
+    pub fn note_local(
+        &mut self,
+        qpn: u32,
+        fault: &ProtectionFault,
+        piece: Option<DataSegment>,
+        region: Option<Region>,
+    ) {
+        let detail = match fault {
+            ProtectionFault::InvalidKey { .. } => VendorError::LOCAL_KEY,
+            ProtectionFault::ProtectionDomain { .. } => VendorError::LOCAL_DOMAIN,
+            ProtectionFault::Bounds { .. } => VendorError::LOCAL_BOUNDS,
+            ProtectionFault::Rights { .. } => VendorError::LOCAL_RIGHTS,
+            ProtectionFault::Binding { .. } | ProtectionFault::Alignment { .. } => {
+                VendorError::LOCAL_BINDING
+            }
+            ProtectionFault::QueuePair { .. } => VendorError::LOCAL_QUEUE_PAIR,
+            ProtectionFault::Page { .. } | ProtectionFault::Dma(_) => VendorError::LOCAL_PAGE,
+        };
+        let is_new = self.note(detail);
+        if !is_new {
+            return;
+        }
+        let key = piece.map_or(0, |piece| piece.l_key);
+        match *fault {
+            ProtectionFault::Bounds { address, length } => {
+                let outside = outside((address, length), region);
+                tracing::info!(target: TARGET, qpn,
+                    "scatter list: {length} bytes at {address:#x}, lkey {key:#x}: {outside}");
+            }
+            fault => {
+                let place = piece.map(|piece| {
+                    let (address, length) = (piece.address, piece.length);
+                    format!(" ({length} bytes at {address:#x})")
+                });
+                let place = place.unwrap_or_default();
+                tracing::info!(target: TARGET, qpn, "memory of this side: {fault}{place}");
+            }
+        }
+    }
+
+    /// Notes that a request of the peer is refused because of the memory that it names.
+    #[cold]
+    pub fn note_request(
+        &mut self,
+        access: &Access,
+        fault: &ProtectionFault,
+        region: Option<Region>,
+    ) {
+        let detail = match fault {
+            ProtectionFault::InvalidKey { .. } => VendorError::REQUEST_KEY,
+            ProtectionFault::ProtectionDomain { .. } => VendorError::REQUEST_DOMAIN,
+            ProtectionFault::Bounds { .. } => VendorError::REQUEST_BOUNDS,
+            ProtectionFault::Rights { .. } => VendorError::REQUEST_RIGHTS,
+            ProtectionFault::Binding { .. } => VendorError::REQUEST_BINDING,
+            ProtectionFault::QueuePair { .. } => VendorError::REQUEST_QUEUE_PAIR,
+            ProtectionFault::Alignment { .. } => VendorError::REQUEST_ALIGNMENT,
+            ProtectionFault::Page { .. } | ProtectionFault::Dma(_) => VendorError::REQUEST_PAGE,
+        };
+        if !self.note(detail) {
+            return;
+        }
+        let operation = operation(access.rights);
+        let (length, address, key) = (access.length, access.address, access.key);
+        let why = match fault {
+            ProtectionFault::Bounds { .. } => outside((address, length), region),
+            ProtectionFault::Rights { .. } => {
+                format!("the region has no {}", right(access.rights))
+            }
+            fault => fault.to_string(),
+        };
+        tracing::info!(target: TARGET, qpn = access.qpn,
+            "the peer's {operation} of {length} bytes at {address:#x}, rkey {key:#x}: {why}");
+    }
+
+    /// Notes that a request of the peer has ended the queue pair before any memory was looked at.
+    #[cold]
+    pub fn note_refusal(&mut self, qpn: u32, opcode: Opcode, access: RemoteAccess) {
+        if self.detail != VendorError::NONE {
+            return;
+        }
+        let Some(opcode) = opcode.parse() else {
+            return;
+        };
+        let missing = missing_right(opcode.operation, access);
+        let detail = match missing {
+            Some(_) => VendorError::REQUEST_QP_RIGHTS,
+            None => VendorError::REQUEST_INVALID,
+        };
+        if !self.note(detail) {
+            return;
+        }
+        match missing {
+            Some(right) => {
+                tracing::info!(target: TARGET, qpn,
+                    "the peer's {opcode}: qp_access_flags of this QP lack {right}");
+            }
+            None => {
+                tracing::info!(target: TARGET, qpn,
+                    "the peer's {opcode} does not fit: order, length, alignment, receive \
+                     buffer, or more READs and atomics than max_dest_rd_atomic");
+            }
+        }
+    }
+
+    /// Notes the detail of a WQE that is not executed.
+    #[cold]
+    pub fn note_wqe(&mut self, detail: VendorError) {
+        self.note(detail);
+    }
+
+    /// Notes that a packet has no destination: no station has its address, or none there its QPN.
+    #[cold]
+    pub fn note_lost(&mut self, qpn: u32, dest_qp: u32, gid: [u8; 16]) {
+        if self.is_lost {
+            return;
+        }
+        self.is_lost = true;
+        let address = std::net::Ipv6Addr::from(gid);
+        let address = match address.to_ipv4_mapped() {
+            Some(address) => address.to_string(),
+            None => address.to_string(),
+        };
+        tracing::info!(target: TARGET, qpn,
+            "packets to QP {:#x} at {address} are lost: no host has that address, or no program \
+             there such a QP", dest_qp);
+    }
+
+    /// Remembers a detail; returns true if it was not said yet.
+    fn note(&mut self, detail: VendorError) -> bool {
+        self.detail = detail;
+        std::mem::replace(&mut self.said, detail) != detail
+    }
+
+    /// Takes the detail of a completion in error.
+    #[cold]
+    pub fn take(&mut self, status: CqeStatus, is_send: bool) -> VendorError {
+        let known = match status {
+            CqeStatus::WR_FLUSH => return VendorError::FLUSH,
+            CqeStatus::REMOTE_INVALID_REQUEST if is_send => VendorError::NAK_INVALID_REQUEST,
+            CqeStatus::REMOTE_ACCESS => VendorError::NAK_ACCESS,
+            CqeStatus::REMOTE_OPERATION => VendorError::NAK_OPERATION,
+            CqeStatus::BAD_RESPONSE => VendorError::RESPONSE,
+            CqeStatus::RETRY_EXCEEDED if self.is_lost => VendorError::NO_STATION,
+            CqeStatus::RETRY_EXCEEDED => VendorError::NO_ANSWER,
+            CqeStatus::RNR_RETRY_EXCEEDED => VendorError::NO_RECEIVE,
+            CqeStatus::LOCAL_LENGTH if is_send => VendorError::WQE_LENGTH,
+            CqeStatus::LOCAL_LENGTH => VendorError::RECEIVE_LENGTH,
+            _ => VendorError::NONE,
+        };
+        let noted = std::mem::take(&mut self.detail);
+        match known {
+            VendorError::NONE if noted != VendorError::NONE => noted,
+            VendorError::NONE if is_send => VendorError::WQE_FORMAT,
+            VendorError::NONE => VendorError::RECEIVE_FETCH,
+            known => known,
+        }
+    }
+}
+
+/// Returns the right that a queue pair does not give to its peer.
+fn missing_right(operation: Operation, access: RemoteAccess) -> Option<&'static str> {
+    use Operation::{CompareSwap, FetchAdd, RdmaReadRequest, RdmaWrite, RdmaWriteImmediate};
+    match operation {
+        RdmaWrite | RdmaWriteImmediate if !access.write => Some("IBV_ACCESS_REMOTE_WRITE"),
+        RdmaReadRequest if !access.read => Some("IBV_ACCESS_REMOTE_READ"),
+        CompareSwap | FetchAdd if !access.atomic => Some("IBV_ACCESS_REMOTE_ATOMIC"),
+        _ => None,
+    }
+}
+
+/// Says where an access leaves its region.
+fn outside((address, length): (u64, u64), region: Option<Region>) -> String {
+    let Some((start, size)) = region else {
+        return "outside of the memory region".to_owned();
+    };
+    let (end, limit) = (
+        u128::from(address) + u128::from(length),
+        u128::from(start) + u128::from(size),
+    );
+    match address < start {
+        true => format!(
+            "begins {} bytes before the region of {size} bytes at {start:#x}",
+            start - address
+        ),
+        false => format!(
+            "ends {} bytes beyond the region of {size} bytes at {start:#x}",
+            end.saturating_sub(limit)
+        ),
+    }
+}
+
+/// Returns the operation that needs a right.
+fn operation(rights: AccessRights) -> &'static str {
+    match () {
+        () if rights.remote_write() => "RDMA WRITE",
+        () if rights.remote_read() => "RDMA READ",
+        () if rights.remote_atomic() => "atomic",
+        () => "SEND with invalidate",
+    }
+}
+
+/// Returns the flag of verbs.h for a right.
+fn right(rights: AccessRights) -> &'static str {
+    match () {
+        () if rights.remote_write() => "IBV_ACCESS_REMOTE_WRITE",
+        () if rights.remote_read() => "IBV_ACCESS_REMOTE_READ",
+        () => "IBV_ACCESS_REMOTE_ATOMIC",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_outside_is_counted() {
+        let region = Some((0x1000, 100));
+        let said = |access| outside(access, region);
+        assert!(said((0x1000, 132)).starts_with("ends 32 bytes beyond"));
+        assert!(said((0x0ff0, 8)).starts_with("begins 16 bytes before"));
+        assert!(said((u64::MAX, 1)).contains("beyond"));
+    }
+
+    /// Goal: a detail is reported once, and only by a status of its side.
+    #[test]
+    fn a_detail_goes_with_the_completion_of_its_side() {
+        let mut log = FaultLog::default();
+        log.note_wqe(VendorError::WQE_FETCH);
+        let status = CqeStatus::LOCAL_QP_OPERATION;
+        assert_eq!(log.take(CqeStatus::WR_FLUSH, true), VendorError::FLUSH);
+        assert_eq!(log.take(status, true), VendorError::WQE_FETCH);
+        assert_eq!(log.take(status, true), VendorError::WQE_FORMAT);
+        log.note_wqe(VendorError::REQUEST_KEY);
+        assert_eq!(
+            log.take(CqeStatus::REMOTE_ACCESS, true),
+            VendorError::NAK_ACCESS
+        );
+        let retry = CqeStatus::RETRY_EXCEEDED;
+        assert_eq!(log.take(retry, true), VendorError::NO_ANSWER);
+        log.note_lost(1, 2, [0; 16]);
+        assert_eq!(log.take(retry, true), VendorError::NO_STATION);
+    }
+}

@@ -1,0 +1,250 @@
+//! What a program is to hear after its end: refused verbs, failed completions and the reasons that
+//! the model knows, each line once with its count.
+//!
+//! A process counts in a file of its own in the directory that [`VARIABLE`] names, one line of a
+//! fixed length for each text, so that the counts are there even if the process is killed.
+//! `ferroce run --explain-errors` reads the files when the program has ended.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::Context;
+
+/// The directory of the files.
+pub const VARIABLE: &str = "FERROCE_EXPLAIN";
+
+/// Bytes of a line of such a file, with its end.
+const LINE_BYTES: usize = 512;
+/// Digits of a count.
+const COUNT_DIGITS: usize = 20;
+/// Different texts of one process; further ones are not counted.
+const MAX_TEXTS: usize = 1000;
+/// End of the names of the files.
+const EXTENSION: &str = "errors";
+
+/// Where a line comes from, as the target of its event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// A verb that was refused.
+    Refused,
+    /// A completion in error.
+    Failed,
+    /// The model: why.
+    Fault,
+}
+
+impl Source {
+    const ALL: [Self; 3] = [Self::Refused, Self::Failed, Self::Fault];
+
+    /// Returns the target of its events.
+    #[must_use]
+    pub const fn target(self) -> &'static str {
+        match self {
+            Self::Refused => "ferroce::refused",
+            Self::Failed => "ferroce::failed",
+            Self::Fault => "ferroce::fault",
+        }
+    }
+
+    fn of_target(target: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.target() == target)
+    }
+}
+
+/// Returns the events that a [`Recorder`] takes.
+pub(crate) fn targets() -> Targets {
+    Source::ALL.iter().fold(Targets::new(), |targets, source| {
+        targets.with_target(source.target(), LevelFilter::DEBUG)
+    })
+}
+
+/// The file of this process, and the place and count of each text.
+struct Counts {
+    process: u32,
+    file: File,
+    texts: BTreeMap<String, (u64, u64)>,
+}
+
+/// Counts the lines of this process.
+pub(crate) struct Recorder {
+    directory: PathBuf,
+    counts: Mutex<Option<Counts>>,
+}
+
+impl Recorder {
+    /// Returns one if `ferroce run --explain-errors` has started this process.
+    pub(crate) fn from_environment() -> Option<Self> {
+        let directory = std::env::var_os(VARIABLE)?;
+        Some(Self::new(directory.into()))
+    }
+
+    fn new(directory: PathBuf) -> Self {
+        Self {
+            directory,
+            counts: Mutex::new(None),
+        }
+    }
+
+    /// Counts a text. Errors of the file are not reported: this is itself a report.
+    fn count(&self, text: &str) -> io::Result<()> {
+        let process = std::process::id();
+        let mut counts = self.counts.lock();
+        // A child made by fork counts in a file of its own.
+        if counts
+            .as_ref()
+            .is_none_or(|counts| counts.process != process)
+        {
+            let path = self.directory.join(format!("{process}.{EXTENSION}"));
+            *counts = Some(Counts {
+                process,
+                file: File::create(path)?,
+                texts: BTreeMap::new(),
+            });
+        }
+        let Some(counts) = counts.as_mut() else {
+            return Ok(());
+        };
+        let next = counts.texts.len() as u64;
+        if !counts.texts.contains_key(text) && counts.texts.len() >= MAX_TEXTS {
+            return Ok(());
+        }
+        let (place, count) = counts.texts.entry(text.to_owned()).or_insert((next, 0));
+        *count += 1;
+        let line = line(*count, text);
+        counts.file.write_all_at(&line, *place * LINE_BYTES as u64)
+    }
+}
+
+/// Returns a line of the file: count, text, spaces up to its length.
+fn line(count: u64, text: &str) -> Vec<u8> {
+    let mut line = format!("{count:0COUNT_DIGITS$} {text}").into_bytes();
+    line.retain(|byte| *byte != b'\n');
+    line.resize(LINE_BYTES - 1, b' ');
+    line.push(b'\n');
+    line
+}
+
+/// Takes the text of an event, without its other fields, which differ from time to time.
+#[derive(Default)]
+struct Message(String);
+
+impl Visit for Message {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            // Writing to a string does not fail.
+            let _ = write!(self.0, "{value:?}");
+        }
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Recorder {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut message = Message::default();
+        event.record(&mut message);
+        let target = event.metadata().target();
+        let _ = self.count(&format!("{target} {}", message.0));
+    }
+}
+
+/// One line of the summary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Counted {
+    /// Where it comes from.
+    pub source: Source,
+    /// What happened.
+    pub text: String,
+    /// How often, in all processes.
+    pub count: u64,
+}
+
+/// Reads the files of all processes: refused verbs first, then failed completions, then reasons,
+/// each in the order in which a process met them.
+///
+/// # Errors
+/// If the directory cannot be read.
+pub fn read(directory: &Path) -> io::Result<Vec<Counted>> {
+    let mut all: Vec<Counted> = Vec::new();
+    let mut files: Vec<PathBuf> = fs::read_dir(directory)?
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|end| end == EXTENSION))
+        .collect();
+    files.sort();
+    for path in files {
+        let text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
+        for counted in text.lines().filter_map(parse) {
+            let known = all
+                .iter_mut()
+                .find(|one| one.source == counted.source && one.text == counted.text);
+            match known {
+                Some(known) => known.count += counted.count,
+                None => all.push(counted),
+            }
+        }
+    }
+    all.sort_by_key(|counted| counted.source);
+    Ok(all)
+}
+
+fn parse(line: &str) -> Option<Counted> {
+    let (count, rest) = line.split_once(' ')?;
+    let (target, text) = rest.trim_end().split_once(' ')?;
+    Some(Counted {
+        source: Source::of_target(target)?,
+        text: text.to_owned(),
+        count: count.parse().ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: every occurrence is counted, in all processes. Method: texts of this process, and the
+    /// file of another one.
+    #[test]
+    fn lines_are_counted_in_all_processes() {
+        let directory = ferroce_test_support::temporary_directory("explain");
+        let recorder = Recorder::new(directory.path().to_owned());
+        let texts = [
+            "ferroce::failed b",
+            "ferroce::refused a",
+            "ferroce::failed b",
+        ];
+        for text in texts {
+            recorder.count(text).expect("the directory is there");
+        }
+        let other = directory.path().join("1.errors");
+        fs::write(other, line(40, "ferroce::failed b")).expect("writable");
+        let read = read(directory.path()).expect("readable");
+        let shown: Vec<_> = read
+            .iter()
+            .map(|one| (one.source, one.text.as_str(), one.count))
+            .collect();
+        let expected = [(Source::Refused, "a", 1), (Source::Failed, "b", 42)];
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn long_and_broken_texts_stay_one_line() {
+        let text = line(
+            7,
+            &format!("ferroce::fault x\ny{}", "z".repeat(2 * LINE_BYTES)),
+        );
+        assert_eq!(text.len(), LINE_BYTES);
+        assert_eq!(text.iter().filter(|byte| **byte == b'\n').count(), 1);
+        let text = String::from_utf8(text).expect("ASCII");
+        let parsed = parse(text.trim_end_matches('\n')).expect("a line");
+        assert_eq!((parsed.source, parsed.count), (Source::Fault, 7));
+    }
+}

@@ -1,0 +1,126 @@
+//! `ferroce run --explain-errors`: what is said about twenty refused verbs and ten failed
+//! completions, and the page of the book that shows it.
+
+use std::fs;
+use std::path::PathBuf;
+
+use ferroce_spec::cqe::VendorError;
+use ferroce_tests::Scratch;
+
+/// The page.
+const PAGE: &str = "docs/src/errors.md";
+
+fn page() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(PAGE)
+}
+
+/// Returns what is said about a program of `tests/c`; lines of other programs are not there.
+fn said_about(name: &str) -> String {
+    let scratch = Scratch::new();
+    let program = scratch.compile(name);
+    let command = scratch.run(&["--explain-errors"], &program, &[]);
+    let output = scratch.finish(command).expect_success();
+    assert!(output.contains("0 failures\n"), "{output}");
+    let lines = output.lines().filter(|line| *line != "0 failures");
+    lines
+        .map(|line| format!("{}\n", without_numbers(line)))
+        .collect()
+}
+
+/// Replaces keys and QPNs, which depend on what has run before.
+fn without_numbers(line: &str) -> String {
+    let (mut shown, mut rest) = (String::new(), line);
+    while let Some(start) = ["key 0x", "QP 0x"]
+        .iter()
+        .filter_map(|name| Some(rest.find(name)? + name.len()))
+        .min()
+    {
+        shown += &rest[..start];
+        shown.push('…');
+        rest = rest[start..].trim_start_matches(|c: char| c.is_ascii_hexdigit());
+    }
+    shown + rest
+}
+
+/// Returns how often the lines with `word` were said.
+fn count(said: &str, word: &str) -> u64 {
+    let lines = said.lines().filter(|line| line.contains(word));
+    let counts =
+        lines.filter_map(|line| line.trim_start().split(" x ").next()?.parse::<u64>().ok());
+    counts.sum()
+}
+
+/// Returns a part of the page between two comments, with its place.
+fn part<'a>(text: &'a str, name: &str) -> (usize, &'a str) {
+    let begin = format!("<!-- {name} -->\n");
+    let start = text.find(&begin).expect("the page has the part") + begin.len();
+    let length = text[start..].find("<!-- end -->").expect("it has an end");
+    (start, &text[start..start + length])
+}
+
+/// Compares a part of the page, or writes it with `FERROCE_UPDATE=1`.
+fn compare(name: &str, fresh: &str) {
+    let text = fs::read_to_string(page()).expect("the page exists");
+    let (start, old) = part(&text, name);
+    if std::env::var_os("FERROCE_UPDATE").is_some() {
+        let end = start + old.len();
+        let new = [&text[..start], fresh, &text[end..]].concat();
+        fs::write(page(), new).expect("the page can be written");
+        return;
+    }
+    for (old, fresh) in old.lines().zip(fresh.lines()) {
+        assert_eq!(old, fresh, "{PAGE}, {name} (FERROCE_UPDATE=1 mends it)");
+    }
+    assert_eq!(old.lines().count(), fresh.lines().count(), "{fresh}");
+}
+
+/// Goal: the page lists each vendor_err. Method: the table is printed from the contract.
+#[test]
+fn the_table_of_vendor_err_is_that_of_the_contract() {
+    let mut table = "| vendor_err | name | meaning |\n| --- | --- | --- |\n".to_owned();
+    for value in VendorError::TABLE.values {
+        let (number, name, meaning) = (value.value, value.name, value.meaning.trim());
+        table += &format!("| {number:#04x} | `{name}` | {meaning} |\n");
+    }
+    compare("vendor_err", &table);
+}
+
+#[test]
+fn twenty_wrong_verbs_are_named_with_argument_value_and_limit() {
+    let said = said_about("refused");
+    assert_eq!(count(&said, " x ibv_"), 20, "{said}");
+    compare("refused", &format!("```text\n{said}```\n"));
+}
+
+#[test]
+fn ten_failed_completions_are_explained() {
+    let said = said_about("failed");
+    assert!(count(&said, " x IBV_WC_") >= 10, "{said}");
+    compare("failed", &format!("```text\n{said}```\n"));
+}
+
+/// Goal: the same lines come while the program runs, one for each refused verb, through the usual
+/// diagnostics.
+#[test]
+fn each_refused_verb_has_one_line_at_level_info() {
+    let scratch = Scratch::new();
+    let program = scratch.compile("refused");
+    let mut command = scratch.run(&[], &program, &[]);
+    command.env("FERROCE_LOG", "ferroce::refused=info");
+    let output = scratch.finish(command).expect_success();
+    let lines = output
+        .lines()
+        .filter(|line| line.contains("ferroce::refused: ibv_"));
+    assert_eq!(lines.count(), 20, "{output}");
+}
+
+/// Goal: the end of the program is that of the command. Method: a status, and a signal.
+#[test]
+fn the_status_of_the_program_is_passed_on() {
+    let scratch = Scratch::new();
+    for (script, expected) in [("exit 7", 7), ("kill -9 $$", 128 + 9)] {
+        let command = scratch.run(&["--explain-errors"], "sh", &["-c", script]);
+        let ended = scratch.finish(command);
+        assert_eq!(ended.expect_end().code(), Some(expected), "{script}");
+    }
+}
