@@ -44,7 +44,7 @@ LIBRARY := $(RELEASE)/lib/libibverbs.so.1
 BUILD_PACKAGES := gcc libc6-dev ca-certificates
 DEMO_PACKAGES := perftest
 BENCH_PACKAGES := perftest libibverbs-dev rdmacm-utils
-TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils tshark binutils iproute2 valgrind gdb \
+TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils tshark binutils iproute2 valgrind gdb strace \
 	rdmacm-utils librdmacm1 librdmacm-dev qperf fio libfabric-bin \
 	bash zsh fish groff-base shellcheck python3-yaml
 
