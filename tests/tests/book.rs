@@ -39,7 +39,7 @@ const REASONS: [&str; 10] = [
     "needs the kernel's permission",
 ];
 /// Blocks that are not run. Fewer are better; more want a reason in the commit.
-const NOT_RUN_MAX: usize = 30;
+const NOT_RUN_MAX: usize = 29;
 
 /// How a block is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
