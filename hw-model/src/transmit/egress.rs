@@ -111,7 +111,7 @@ impl Transmit {
             return false;
         }
         let mut dma = turn.dma_planned(ready);
-        if begins_read_response(&packet) {
+        if matches!(packet.payload, Payload::ReadResponse { .. }) {
             // What fails here fails again with the next request, and is reported then.
             let _ = contexts.responder.touch(index, &mut dma);
         }
@@ -160,15 +160,6 @@ impl Transmit {
         }
         true
     }
-}
-
-/// Returns true for the packet with which the responder turns to a READ: where its memory lies is
-/// read from the resource once, not for each packet of the response.
-#[inline(always)]
-fn begins_read_response(packet: &Packet) -> bool {
-    let is_response = matches!(packet.payload, Payload::ReadResponse { .. });
-    let opcode = packet.headers.bth.opcode.parse();
-    is_response && opcode.is_some_and(|opcode| opcode.position.starts_message())
 }
 
 /// Returns when a packet that is ready at `ready` departs: packets of one QP leave in order.
