@@ -118,7 +118,10 @@ impl Transmit {
         let leaves = ports.host_interface.link_is_up()
             && (!qp.is_datagram() || datagram::aim(qp, packet.request, &contexts.gids));
         let srqn = shared_queue_of(&packet.payload);
-        let packetized = match protection_domain(qp, srqn, &mut contexts.srqs, &mut dma) {
+        let domain = protection_domain(qp, srqn, &mut contexts.srqs, &mut dma);
+        // While a queue pair waits for its state, others are served; translation is one pipeline.
+        dma.stands_until = Instant::ZERO;
+        let packetized = match domain {
             _ if !leaves => Packetized::Lost,
             Some(pd) => packetize(qp, &packet, pd, ports.translation, ports.port, &mut dma),
             None => Packetized::Fault,
