@@ -114,14 +114,17 @@ impl Transmit {
             return false;
         }
         let mut dma = turn.dma_planned(ready);
-        if begins_read_response(&packet) {
+        if matches!(packet.payload, Payload::ReadResponse { .. }) {
             // What fails here fails again with the next request, and is reported then.
             let _ = contexts.responder.touch(index, &mut dma);
         }
         let leaves = ports.host_interface.link_is_up()
             && (!qp.is_datagram() || datagram::aim(qp, packet.request, &contexts.gids));
         let srqn = shared_queue_of(&packet.payload);
-        let packetized = match protection_domain(qp, srqn, &mut contexts.srqs, &mut dma) {
+        let domain = protection_domain(qp, srqn, &mut contexts.srqs, &mut dma);
+        // While a queue pair waits for its state, others are served; translation is one pipeline.
+        dma.stands_until = Instant::ZERO;
+        let packetized = match domain {
             _ if !leaves => Packetized::Lost,
             Some(pd) => packetize(qp, &packet, pd, ports.translation, ports.port, &mut dma),
             None => Packetized::Fault(ProtectionFault::InvalidKey { key: 0 }),
@@ -165,15 +168,6 @@ impl Transmit {
         }
         true
     }
-}
-
-/// Returns true for the packet with which the responder turns to a READ: where its memory lies is
-/// read from the resource once, not for each packet of the response.
-#[inline(always)]
-fn begins_read_response(packet: &Packet) -> bool {
-    let is_response = matches!(packet.payload, Payload::ReadResponse { .. });
-    let opcode = packet.headers.bth.opcode.parse();
-    is_response && opcode.is_some_and(|opcode| opcode.position.starts_message())
 }
 
 /// Returns when a packet that is ready at `ready` departs: packets of one QP leave in order.

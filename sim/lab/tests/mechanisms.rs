@@ -176,22 +176,3 @@ fn more_load_on_a_full_mtt_costs_no_rate() {
     }
     assert!(best > 30.0, "{best} M/s");
 }
-
-/// Goal: a responder reads its resource once for a READ, however many packets the response has.
-#[test]
-fn a_read_looks_its_resource_up_twice_whatever_its_length() {
-    let few_lines = [
-        ("cache.responder.log_sets", "0"),
-        ("cache.responder.ways", "4"),
-    ];
-    let look_ups = |size| {
-        let row = row(&bandwidth(Operation::Read, size, &few_lines));
-        let all = counter(&row, "responder_hits") + counter(&row, "responder_misses");
-        all as f64 / 400.0
-    };
-    // One as the request comes, one as the response begins.
-    for size in [64, 64 << 10] {
-        let found = look_ups(size);
-        assert!((found - 2.0).abs() < 0.1, "{size} B: {found}");
-    }
-}
