@@ -115,10 +115,11 @@ pub unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const 
 /// `ibv_get_device_index`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int {
-    // SAFETY: contract of `ibv_get_device_index`: the program passes null or a live device of this
-    // library; `device_index` refuses null.
     minus_one("ibv_get_device_index", || {
-        Ok(identity::device_index(unsafe { device_index(device)? }))
+        // SAFETY: contract of `ibv_get_device_index`: the program passes null or a live device of
+        // this library; `device_index` refuses null.
+        let index = unsafe { device_index(device)? };
+        Ok(identity::device_index(index))
     })
 }
 
