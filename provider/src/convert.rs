@@ -13,8 +13,6 @@ use crate::ffi::abi::*;
 
 mod mask;
 
-pub use mask::flag_name;
-
 /// PSNs have 24 bits.
 const PSN_MASK: u32 = 0xff_ffff;
 /// Queue pair numbers have 24 bits.
@@ -67,13 +65,23 @@ pub fn modify_qp(
         false => from,
     };
     let given = mask::attributes(mask)?;
-    check_attributes(around.service, from, to, given)?;
+    check_attributes(around.service, from, to, given).map_err(refused)?;
     if has(IBV_QP_ALT_PATH) || has(IBV_QP_PATH_MIG_STATE) && attr.path_mig_state != IBV_MIG_MIGRATED
     {
         return Err(Errno::NOT_SUPPORTED.because("path migration is not supported"));
     }
     let transition = Parser { attr, mask, around }.transition(from, to)?;
     Ok((to, transition))
+}
+
+/// Returns the error of a transition, in the names of verbs.h.
+fn refused(error: TransitionError) -> Errno {
+    let flag = match error {
+        TransitionError::Missing { attribute, .. } => mask::flag_name(attribute),
+        TransitionError::Attribute { attribute, .. } => mask::flag_name(attribute),
+        TransitionError::Illegal { .. } => "",
+    };
+    Errno::transition(error, flag)
 }
 
 /// Parses `enum ibv_qp_state`.
@@ -111,7 +119,7 @@ impl Parser<'_> {
             (QpState::Sqd, QpState::Sqd) => ModifyQp::SqdUpdate(self.sqd_update()?),
             (QpState::Sqd, QpState::Rts) => ModifyQp::SqdToRts(self.rts_update()?),
             (QpState::Sqe, QpState::Rts) => ModifyQp::SqeToRts(self.rts_update()?),
-            _ => return Err(TransitionError::Illegal { from, to }.into()),
+            _ => return Err(refused(TransitionError::Illegal { from, to })),
         })
     }
 

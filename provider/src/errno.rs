@@ -5,8 +5,6 @@ use std::fmt;
 use ferroce_driver::{PostError, QpState, QueuePairCapacity, TransitionError};
 use libc::c_int;
 
-use crate::convert::flag_name;
-
 /// What would be right for the number of a port.
 pub const ONE_PORT: &str = "1, the device has one port";
 
@@ -59,7 +57,8 @@ enum Reason {
     },
     /// No station has this address.
     Unreachable([u8; 16]),
-    Transition(TransitionError),
+    /// With the flag of `attr_mask` for the attribute that it names.
+    Transition(TransitionError, &'static str),
     Driver(ferroce_driver::Error),
     Post(Post),
 }
@@ -186,6 +185,15 @@ impl Errno {
         }
     }
 
+    /// `EINVAL`: a transition that does not exist, or that has a wrong attribute; `flag` is that of
+    /// `attr_mask` for the attribute.
+    pub fn transition(error: TransitionError, flag: &'static str) -> Self {
+        Self {
+            reason: Reason::Transition(error, flag),
+            ..Self::INVALID
+        }
+    }
+
     /// The error of posting a work request: `operation` is `None` for a receive, and `size` the
     /// number of its scatter/gather elements, or of its inline bytes.
     #[cold]
@@ -303,7 +311,7 @@ impl fmt::Display for Reason {
                 }
                 f.write_str("; no host has that address")
             }
-            Self::Transition(error) => describe(f, error),
+            Self::Transition(error, flag) => describe(f, error, flag),
             Self::Driver(error) => write!(f, "{error}"),
             Self::Post(post) => write!(f, "{post}"),
         }
@@ -360,7 +368,7 @@ impl fmt::Display for Errno {
 }
 
 /// Writes what is wrong with a transition, in the names of verbs.h.
-fn describe(f: &mut fmt::Formatter<'_>, error: &TransitionError) -> fmt::Result {
+fn describe(f: &mut fmt::Formatter<'_>, error: &TransitionError, flag: &str) -> fmt::Result {
     match *error {
         TransitionError::Illegal { from, to } => {
             write!(
@@ -368,23 +376,13 @@ fn describe(f: &mut fmt::Formatter<'_>, error: &TransitionError) -> fmt::Result 
                 "attr->qp_state is {to}; right: a state that follows {from}"
             )
         }
-        TransitionError::Missing {
-            attribute,
-            from,
-            to,
-        } => {
-            let name = flag_name(attribute);
-            write!(f, "attr_mask lacks {name}, which {from} to {to} requires")
+        TransitionError::Missing { from, to, .. } => {
+            write!(f, "attr_mask lacks {flag}, which {from} to {to} requires")
         }
-        TransitionError::Attribute {
-            attribute,
-            from,
-            to,
-        } => {
-            let name = flag_name(attribute);
+        TransitionError::Attribute { from, to, .. } => {
             write!(
                 f,
-                "attr_mask has {name}, which {from} to {to} does not allow"
+                "attr_mask has {flag}, which {from} to {to} does not allow"
             )
         }
     }
@@ -431,14 +429,5 @@ impl From<ferroce_driver::Error> for Errno {
 impl From<PostError> for Errno {
     fn from(error: PostError) -> Self {
         Self::post(error, None, 0)
-    }
-}
-
-impl From<TransitionError> for Errno {
-    fn from(error: TransitionError) -> Self {
-        Self {
-            reason: Reason::Transition(error),
-            ..Self::INVALID
-        }
     }
 }

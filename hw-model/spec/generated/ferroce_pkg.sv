@@ -543,6 +543,74 @@ package ferroce_pkg;
     CQE_STATUS_FATAL = 8'h13
   } cqe_status_t;
 
+  // Detail of a completion in error: vendor_err of verbs. A device may report zero.
+  typedef enum logic [7:0] {
+    // Nothing more is known.
+    VENDOR_ERROR_NONE = 8'h0,
+    // The lkey names no memory region, or one that was deregistered.
+    VENDOR_ERROR_LOCAL_KEY = 8'h10,
+    // The lkey belongs to another protection domain than the QP.
+    VENDOR_ERROR_LOCAL_DOMAIN = 8'h11,
+    // An element of the scatter list begins before or ends behind its memory region.
+    VENDOR_ERROR_LOCAL_BOUNDS = 8'h12,
+    // The memory region lacks IBV_ACCESS_LOCAL_WRITE, or for a bind IBV_ACCESS_MW_BIND.
+    VENDOR_ERROR_LOCAL_RIGHTS = 8'h13,
+    // A page of the memory is gone, or the host refused the DMA.
+    VENDOR_ERROR_LOCAL_PAGE = 8'h14,
+    // The window cannot be bound, or the key not invalidated, so or now.
+    VENDOR_ERROR_LOCAL_BINDING = 8'h15,
+    // The window of type 2 is bound to another QP.
+    VENDOR_ERROR_LOCAL_QUEUE_PAIR = 8'h16,
+    // The work request does not make sense for this QP.
+    VENDOR_ERROR_WQE_FORMAT = 8'h20,
+    // The message is longer than 2 GiB, or, of a datagram, than the path MTU.
+    VENDOR_ERROR_WQE_LENGTH = 8'h21,
+    // The work queue could not be read.
+    VENDOR_ERROR_WQE_FETCH = 8'h22,
+    // The address handle's source GID does not exist, or is of the other IP version.
+    VENDOR_ERROR_WQE_ROUTE = 8'h23,
+    // The message is longer than the receive buffers.
+    VENDOR_ERROR_RECEIVE_LENGTH = 8'h30,
+    // The receive queue could not be read, or its entry makes no sense.
+    VENDOR_ERROR_RECEIVE_FETCH = 8'h31,
+    // The peer's rkey names no memory region or window here, or one that is gone.
+    VENDOR_ERROR_REQUEST_KEY = 8'h40,
+    // The peer's rkey belongs to another protection domain than this QP.
+    VENDOR_ERROR_REQUEST_DOMAIN = 8'h41,
+    // The peer's access begins before or ends behind the memory region.
+    VENDOR_ERROR_REQUEST_BOUNDS = 8'h42,
+    // The memory region lacks the right for the peer's access.
+    VENDOR_ERROR_REQUEST_RIGHTS = 8'h43,
+    // A page that the peer's request needs is gone, or the host refused the DMA.
+    VENDOR_ERROR_REQUEST_PAGE = 8'h44,
+    // The key cannot be invalidated by the peer.
+    VENDOR_ERROR_REQUEST_BINDING = 8'h45,
+    // The peer's rkey is of a window of type 2 that is bound to another QP.
+    VENDOR_ERROR_REQUEST_QUEUE_PAIR = 8'h46,
+    // The peer's atomic does not lie at a multiple of eight bytes.
+    VENDOR_ERROR_REQUEST_ALIGNMENT = 8'h47,
+    // The peer's request does not fit: order, length, or too many READs and atomics.
+    VENDOR_ERROR_REQUEST_INVALID = 8'h48,
+    // qp_access_flags of this QP do not allow the peer's operation.
+    VENDOR_ERROR_REQUEST_QP_RIGHTS = 8'h49,
+    // The peer answers "invalid request": its QP lacks the right, or its receive the room.
+    VENDOR_ERROR_NAK_INVALID_REQUEST = 8'h50,
+    // The peer answers "remote access error": rkey, bounds or rights of its memory.
+    VENDOR_ERROR_NAK_ACCESS = 8'h51,
+    // The peer answers "remote operational error": its receive buffer is wrong.
+    VENDOR_ERROR_NAK_OPERATION = 8'h52,
+    // The peer's answer makes no sense.
+    VENDOR_ERROR_RESPONSE = 8'h53,
+    // No answer in all retries: the peer's QP is not in RTR or RTS, or not connected to us.
+    VENDOR_ERROR_NO_ANSWER = 8'h58,
+    // No answer: no host has the address of the path, or no program there the QP.
+    VENDOR_ERROR_NO_STATION = 8'h59,
+    // The peer had no receive posted, in all retries (rnr_retry).
+    VENDOR_ERROR_NO_RECEIVE = 8'h5a,
+    // The QP was in the error state already; the completion before it says why.
+    VENDOR_ERROR_FLUSH = 8'h60
+  } vendor_error_t;
+
   // What has happened.
   typedef enum logic [7:0] {
     // A CQ that was armed has a new CQE. Number: CQN.
@@ -1145,7 +1213,7 @@ package ferroce_pkg;
     logic with_invalidate;
     // 24: The immediate field is valid.
     logic with_immediate;
-    // 23:16: Detail of an error.
+    // 23:16: Detail of an error: a VendorError, as far as the device knows it.
     logic [7:0] vendor_error;
     // 15:8: A CqeStatus.
     logic [7:0] status;

@@ -142,7 +142,8 @@ word! {
         [7:0] opcode, set_opcode: u8, "A CqeOpcode. Not defined when the status is an error, \
              except that bit 7 distinguishes receive from send.";
         [15:8] status, set_status: u8, "A CqeStatus.";
-        [23:16] vendor_error, set_vendor_error: u8, "Detail of an error: a VendorError, as far as the device knows it.";
+        [23:16] vendor_error, set_vendor_error: u8, "Detail of an error: a VendorError, \
+             as far as the device knows it.";
         flag [24] with_immediate, set_with_immediate, "The immediate field is valid.";
         flag [25] with_invalidate, set_with_invalidate,
             "The immediate field holds the remote key that was invalidated (little-endian).";

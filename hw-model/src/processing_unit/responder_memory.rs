@@ -76,16 +76,8 @@ pub fn execute<H: Host, M: TranslationTable>(
             srqn,
         } => {
             let place = (r_key, virtual_address, u64::from(length));
-            match remote_access(qp, srqn, place, access, blocks) {
-                Some(access) => match blocks.memory.validate(&access, blocks.dma) {
-                    Ok(()) => MemoryAnswer::Valid,
-                    Err(fault) => {
-                        refuse(qp, &access, &fault, blocks.memory);
-                        MemoryAnswer::Invalid
-                    }
-                },
-                None => MemoryAnswer::Invalid,
-            }
+            let access = remote_access(qp, srqn, place, access, blocks);
+            validate(qp, access, blocks)
         }
         MemoryOp::TakeReceive if uses_srq(&qp.context) => take_shared(qp, qp.context.srqn, blocks),
         MemoryOp::TakeReceive => take_own(qp, blocks),
@@ -104,14 +96,7 @@ pub fn execute<H: Host, M: TranslationTable>(
         } => {
             let place = (r_key, virtual_address, u64::from(length));
             let access = remote_access(qp, srqn, place, RemoteAccess::Write, blocks);
-            let Some(access) = access else {
-                return MemoryAnswer::Failed;
-            };
-            let written = blocks.memory.write(&access, packet.payload(), blocks.dma);
-            if let Err(fault) = &written {
-                refuse(qp, &access, fault, blocks.memory);
-            }
-            done(written.is_ok())
+            write_remote(qp, access, packet.payload(), blocks)
         }
         MemoryOp::WriteReceive {
             receive, offset, ..
@@ -139,6 +124,43 @@ pub fn execute<H: Host, M: TranslationTable>(
         }
         MemoryOp::Invalidate { r_key, srqn } => invalidate(qp, r_key, srqn, blocks),
     }
+}
+
+/// Checks the access of a peer without touching memory.
+#[inline]
+fn validate<H: Host, M: TranslationTable>(
+    qp: &mut QueuePair,
+    access: Option<Access>,
+    blocks: &mut MemoryBlocks<'_, '_, H, M>,
+) -> MemoryAnswer {
+    let Some(access) = access else {
+        return MemoryAnswer::Invalid;
+    };
+    match blocks.memory.validate(&access, blocks.dma) {
+        Ok(()) => MemoryAnswer::Valid,
+        Err(fault) => {
+            refuse(qp, &access, &fault, blocks.memory);
+            MemoryAnswer::Invalid
+        }
+    }
+}
+
+/// Writes what a peer sends to its memory here.
+#[inline]
+fn write_remote<H: Host, M: TranslationTable>(
+    qp: &mut QueuePair,
+    access: Option<Access>,
+    bytes: &[u8],
+    blocks: &mut MemoryBlocks<'_, '_, H, M>,
+) -> MemoryAnswer {
+    let Some(access) = access else {
+        return MemoryAnswer::Failed;
+    };
+    let written = blocks.memory.write(&access, bytes, blocks.dma);
+    if let Err(fault) = &written {
+        refuse(qp, &access, fault, blocks.memory);
+    }
+    done(written.is_ok())
 }
 
 /// The protection domain in which a request of the peer is executed: that of the queue pair, or

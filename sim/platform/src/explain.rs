@@ -1,7 +1,7 @@
 //! What a program is to hear after its end: refused verbs, failed completions and the reasons that
 //! the model knows, each line once with its count.
 //!
-//! A process counts in a file of its own in the directory that [`VARIABLE`] names, one line of a
+//! Each process counts in its own file in the directory that [`VARIABLE`] names, one line of a
 //! fixed length for each text, so that the counts are there even if the process is killed.
 //! `ferroce run --explain-errors` reads the files when the program has ended.
 
@@ -99,7 +99,7 @@ impl Recorder {
     fn count(&self, text: &str) -> io::Result<()> {
         let process = std::process::id();
         let mut counts = self.counts.lock();
-        // A child made by fork counts in a file of its own.
+        // A child made by fork counts in its own file.
         if counts
             .as_ref()
             .is_none_or(|counts| counts.process != process)

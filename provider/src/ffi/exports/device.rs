@@ -118,7 +118,8 @@ pub unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int 
     minus_one("ibv_get_device_index", || {
         // SAFETY: contract of `ibv_get_device_index`: the program passes null or a live device of
         // this library; `device_index` refuses null.
-        Ok(identity::device_index(unsafe { device_index(device)? }))
+        let index = unsafe { device_index(device)? };
+        Ok(identity::device_index(index))
     })
 }
 
