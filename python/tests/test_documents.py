@@ -35,7 +35,7 @@ COMMANDS = {
 }
 
 #: Commands that need a running program to have something to say.
-OF_RUNNING_PROGRAMS = ["cm"]
+OF_RUNNING_PROGRAMS = ["cm", "counters"]
 
 #: Longest time of one command.
 TIMEOUT_S = 300

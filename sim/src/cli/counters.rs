@@ -17,6 +17,7 @@ use ferroce_spec::counter::COUNTERS;
 use serde_json::{Map, Value, json};
 
 use super::devices::program_name;
+use super::json::{JsonOption, document};
 
 /// Show the counters of the NIC functions of running programs.
 ///
@@ -43,13 +44,11 @@ pub struct Counters {
     #[arg(long)]
     all: bool,
 
-    /// Print JSON: all counters under their own names, and under those of Linux (mlx5, rxe) in
-    /// port_counters and hw_counters
-    #[arg(long, conflicts_with_all = ["all", "prometheus"])]
-    json: bool,
+    #[command(flatten)]
+    json: JsonOption,
 
     /// Print the text format of Prometheus, for the textfile collector of node_exporter
-    #[arg(long, conflicts_with = "all")]
+    #[arg(long, conflicts_with_all = ["all", "json"])]
     prometheus: bool,
 
     /// Print them again each second, or each SECONDS, until interrupted; with --json a line each
@@ -154,12 +153,7 @@ impl Counters {
                     None => "no program uses the device now".to_owned(),
                 });
             }
-            let text = self.text(&functions)?;
-            let mut output = stdout().lock();
-            let written = output.write_all(text.as_bytes());
-            written
-                .and_then(|()| output.flush())
-                .map_err(|error| error.to_string())?;
+            self.print(&functions)?;
             match self.watch {
                 // The interval that the user has chosen.
                 Some(interval) => thread::sleep(interval),
@@ -175,24 +169,35 @@ impl Counters {
         occupants.iter().map(read).collect()
     }
 
-    fn text(&self, functions: &[Function]) -> Result<String, String> {
-        let mut text = String::new();
+    fn print(&self, functions: &[Function]) -> Result<(), String> {
+        let result =
+            || json!({ "functions": functions.iter().map(Function::json).collect::<Value>() });
+        let is_line_each_time = self.watch.is_some() && !self.json.prints_text();
+        let text = match (is_line_each_time, self.json.prints_text()) {
+            (true, _) => format!("{}\n", document("counters", result())),
+            (false, true) => self.text(functions),
+            (false, false) => String::new(),
+        };
+        let mut output = stdout().lock();
+        let written = output.write_all(text.as_bytes());
+        written
+            .and_then(|()| output.flush())
+            .map_err(|error| error.to_string())?;
+        match is_line_each_time {
+            true => Ok(()),
+            false => self.json.write("counters", result),
+        }
+    }
+
+    fn text(&self, functions: &[Function]) -> String {
         if self.prometheus {
-            return Ok(prometheus(functions));
+            return prometheus(functions);
         }
-        if self.json {
-            let functions: Vec<_> = functions.iter().map(Function::json).collect();
-            let value = json!({ "functions": functions });
-            let printed = match self.watch {
-                Some(_) => serde_json::to_string(&value),
-                None => serde_json::to_string_pretty(&value),
-            };
-            return Ok(printed.map_err(|error| error.to_string())? + "\n");
-        }
+        let mut text = String::new();
         for function in functions {
             function.print(&mut text, self.all);
         }
-        Ok(text)
+        text
     }
 }
 

@@ -60,7 +60,7 @@ impl JsonOption {
 }
 
 /// Returns the document of a command; the keys of a result that is an object are its own.
-fn document(command: &str, result: Value) -> Value {
+pub fn document(command: &str, result: Value) -> Value {
     let mut document = Map::new();
     document.insert("program".to_owned(), format!("ferroce {command}").into());
     document.insert("version".to_owned(), env!("CARGO_PKG_VERSION").into());

@@ -6,6 +6,10 @@ use clap::Args;
 const SCHEMAS: &[(&str, &str)] = &[
     ("cm", include_str!("../../../docs/schema/cm.json")),
     ("compare", include_str!("../../../docs/schema/compare.json")),
+    (
+        "counters",
+        include_str!("../../../docs/schema/counters.json"),
+    ),
     ("devices", include_str!("../../../docs/schema/devices.json")),
     ("perf", include_str!("../../../docs/schema/perf.json")),
     (
