@@ -151,11 +151,9 @@ impl Transmit {
             Packetized::Lost => {
                 turn.counters.add(Counter::tx_no_route, 1);
                 note_lost(qp, &packet);
-                if let Some(sent) = report_of(qp, &packet) {
-                    let departing = Departing {
-                        frame: None,
-                        sent: Some(sent),
-                    };
+                let sent = report_of(qp, &packet);
+                if sent.is_some() {
+                    let departing = Departing { frame: None, sent };
                     let departure = in_order(qp, ready);
                     ports.mac.send(turn, departure, departing, ports.port);
                 }
