@@ -93,17 +93,20 @@ impl CompletionStatus {
     #[cold]
     pub(crate) fn explain(self, detail: VendorError, wr_id: u64, qpn: u32) {
         let (name, code) = (self.verbs_name(), detail.0);
-        let mut known = VendorError::TABLE.values.iter();
-        let meaning = known
-            .find(|known| known.value == u64::from(code))
-            .map_or("the device says no more", |known| known.meaning.trim());
         match self {
             Self::WorkRequestFlushedError => tracing::debug!(target: FAILED, wr_id, qpn,
-                "{name}, vendor_err {code:#04x}: {meaning}"),
+                "{name}, vendor_err {code:#04x}: {}", meaning(detail)),
             _ => tracing::info!(target: FAILED, wr_id, qpn,
-                "{name}, vendor_err {code:#04x}: {meaning}"),
+                "{name}, vendor_err {code:#04x}: {}", meaning(detail)),
         }
     }
+}
+
+fn meaning(detail: VendorError) -> &'static str {
+    let mut known = VendorError::TABLE.values.iter();
+    known
+        .find(|known| known.value == u64::from(detail.0))
+        .map_or("the device says no more", |known| known.meaning.trim())
 }
 
 /// Kind of the completed operation. The numbers are those of `enum ibv_wc_opcode`.

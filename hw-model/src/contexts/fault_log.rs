@@ -10,8 +10,8 @@ use ferroce_wire::{Opcode, Operation};
 use crate::translation::mpt::Access;
 use crate::translation::protection::ProtectionFault;
 
-/// Target of the lines.
-const TARGET: &str = "ferroce::fault";
+/// Target of the lines that say why.
+pub(crate) const TARGET: &str = "ferroce::fault";
 
 /// First byte and bytes of a memory region.
 pub type Region = (u64, u64);

@@ -236,6 +236,7 @@ impl QueuePair {
         self.receive.reset();
         self.stalled.clear();
         self.fetching = false;
+        self.faults = FaultLog::default();
         self.path = None;
         self.datagram_path = None;
     }

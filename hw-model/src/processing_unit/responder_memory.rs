@@ -7,8 +7,9 @@ use ferroce_spec::counter::Counter;
 use ferroce_spec::eqe::EventType;
 use ferroce_spec::wqe::DataSegment;
 use ferroce_transport::{Access as RemoteAccess, AtomicOperation, MemoryAnswer, MemoryOp};
-use ferroce_wire::RKey;
+use ferroce_wire::{Qpn, RKey};
 
+use crate::contexts::fault_log::FaultLog;
 use crate::contexts::queue_pair::{QueuePair, uses_srq};
 use crate::contexts::shared_receive_queue::{SharedReceiveQueues, TakeError};
 use crate::contexts::work_queue::ReceiveFetch;
@@ -314,9 +315,7 @@ fn write_receive<H: Host, M: TranslationTable>(
         .memory
         .scatter(pd, &wqe.list, offset, bytes, blocks.dma);
     if let Err(fault) = &written {
-        let piece = piece_of(&wqe.list, fault);
-        let region = piece.and_then(|piece| blocks.memory.known_bounds(piece.l_key));
-        qp.faults.note_local(qp.qpn.value(), fault, piece, region);
+        note_list(&mut qp.faults, qp.qpn, &wqe.list, fault, blocks.memory);
     }
     done(written.is_ok())
 }
@@ -339,9 +338,7 @@ fn write_response<H: Host, M: TranslationTable>(
         Some(SendPayload::Memory(list)) => {
             let written = blocks.memory.scatter(pd, list, offset, bytes, blocks.dma);
             if let Err(fault) = &written {
-                let piece = piece_of(list, fault);
-                let region = piece.and_then(|piece| blocks.memory.known_bounds(piece.l_key));
-                qp.faults.note_local(qp.qpn.value(), fault, piece, region);
+                note_list(&mut qp.faults, qp.qpn, list, fault, blocks.memory);
             }
             done(written.is_ok())
         }
@@ -361,9 +358,22 @@ fn refuse<M: TranslationTable>(
     qp.faults.note_request(access, fault, region);
 }
 
-/// Returns the element of a scatter list that a fault is about, for messages.
+/// Notes that memory of a scatter list of this side cannot be used.
 #[cold]
-pub(crate) fn piece_of(list: &ScatterList, fault: &ProtectionFault) -> Option<DataSegment> {
+pub(crate) fn note_list<M: TranslationTable>(
+    faults: &mut FaultLog,
+    qpn: Qpn,
+    list: &ScatterList,
+    fault: &ProtectionFault,
+    memory: &MemoryUnit<M>,
+) {
+    let piece = piece_of(list, fault);
+    let region = piece.and_then(|piece| memory.known_bounds(piece.l_key));
+    faults.note_local(qpn.value(), fault, piece, region);
+}
+
+/// Returns the element of a scatter list that a fault is about, for messages.
+fn piece_of(list: &ScatterList, fault: &ProtectionFault) -> Option<DataSegment> {
     let is_meant = |piece: &DataSegment| match *fault {
         ProtectionFault::InvalidKey { key }
         | ProtectionFault::ProtectionDomain { key }

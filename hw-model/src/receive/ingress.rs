@@ -7,6 +7,7 @@ use ferroce_units::{Duration, Instant};
 use ferroce_wire::{Extension, Frame, Gid, Qpn};
 
 use crate::contexts::Contexts;
+use crate::contexts::fault_log::TARGET;
 use crate::contexts::queue_pair::QueuePair;
 use crate::contexts::queue_pair_table::QueuePairs;
 use crate::counters::Counters;
@@ -117,7 +118,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
         counters.add(Counter::rx_no_qp, 1);
         let dest_qp = parsed.headers.bth.dest_qp;
         if self.missing_said.replace(dest_qp) != Some(dest_qp) {
-            tracing::info!(target: "ferroce::fault", qpn = dest_qp.value(),
+            tracing::info!(target: TARGET, qpn = dest_qp.value(),
                 "packets came for a QP that does not exist here, or is not in RTR or RTS");
         }
     }

@@ -10,7 +10,7 @@ use crate::mac::{Departing, Sent};
 use crate::ports::host::Host;
 use crate::ports::port::Port;
 use crate::processing_unit::Outbound;
-use crate::processing_unit::responder_memory::{piece_of, protection_domain};
+use crate::processing_unit::responder_memory::{note_list, protection_domain};
 use crate::time::edge::Edge;
 use crate::time::timing::{Stage, Timing, Work};
 use crate::time::turn::Turn;
@@ -127,7 +127,7 @@ impl Transmit {
         let packetized = match domain {
             _ if !leaves => Packetized::Lost,
             Some(pd) => packetize(qp, &packet, pd, ports.translation, ports.port, &mut dma),
-            None => Packetized::Fault(ProtectionFault::InvalidKey { key: 0 }),
+            None => Packetized::Fault(None),
         };
         let (payload_read, stands_until) = (dma.at, dma.stands_until);
         self.units[unit].stands_until = self.units[unit].stands_until.max(stands_until);
@@ -135,10 +135,8 @@ impl Transmit {
             Packetized::Frame(frame) => {
                 let work = Work::bytes(frame.as_ref().len() as u32);
                 let departure = turn.reserve(payload_read, Stage::Packetize, work);
-                let departing = Departing {
-                    frame: Some(frame),
-                    sent: report_of(qp, &packet),
-                };
+                let (frame, sent) = (Some(frame), report_of(qp, &packet));
+                let departing = Departing { frame, sent };
                 let departure = in_order(qp, departure);
                 ports.mac.send(turn, departure, departing, ports.port);
             }
@@ -150,7 +148,9 @@ impl Transmit {
             }
             Packetized::Lost => {
                 turn.counters.add(Counter::tx_no_route, 1);
-                note_lost(qp, &packet);
+                if leaves {
+                    note_lost(qp, &packet);
+                }
                 let sent = report_of(qp, &packet);
                 if sent.is_some() {
                     let departing = Departing { frame: None, sent };
@@ -159,7 +159,7 @@ impl Transmit {
                 }
             }
             Packetized::Fault(fault) => {
-                note_fault(qp, &packet, &fault, ports.translation);
+                note_fault(qp, &packet, fault, ports.translation);
                 cqe_builder::fail_payload(turn.now, qp, &packet);
                 drop_behind(qp, &packet, &mut self.units[unit].outbound);
             }
@@ -195,14 +195,18 @@ fn note_lost(qp: &mut QueuePair, packet: &Packet) {
     }
 }
 
-/// Notes that the payload of a packet could not be gathered.
+/// Notes that the payload of a packet could not be gathered; `None`: the shared receive queue of a
+/// READ is gone, which no completion reports.
 #[cold]
 fn note_fault<M: TranslationTable>(
     qp: &mut QueuePair,
     packet: &Packet,
-    fault: &ProtectionFault,
+    fault: Option<ProtectionFault>,
     memory: &MemoryUnit<M>,
 ) {
+    let Some(fault) = &fault else {
+        return;
+    };
     let (pd, qpn) = (qp.pd(), qp.qpn);
     match packet.payload {
         Payload::ReadResponse {
@@ -216,12 +220,9 @@ fn note_fault<M: TranslationTable>(
             qp.faults.note_request(&access, fault, region);
         }
         Payload::Request { request, .. } => {
-            let piece = match qp.send.payload(request) {
-                Some(SendPayload::Memory(list)) => piece_of(list, fault),
-                _ => None,
-            };
-            let region = piece.and_then(|piece| memory.known_bounds(piece.l_key));
-            qp.faults.note_local(qpn.value(), fault, piece, region);
+            if let Some(SendPayload::Memory(list)) = qp.send.payload(request) {
+                note_list(&mut qp.faults, qpn, list, fault, memory);
+            }
         }
         Payload::None | Payload::Arrivals { .. } => {}
     }

@@ -25,8 +25,8 @@ pub enum Packetized<F> {
     Full,
     /// The destination does not exist: the frame left and is lost.
     Lost,
-    /// The payload could not be gathered.
-    Fault(ProtectionFault),
+    /// The payload could not be gathered; `None`: because of the queue that its request names.
+    Fault(Option<ProtectionFault>),
 }
 
 /// Makes a frame of a packet of `qp`. Its payload is read with the protection domain `pd`.
@@ -68,7 +68,7 @@ pub fn packetize<H: Host, P: Port>(
         dma,
     ) {
         port.cancel(frame);
-        return Packetized::Fault(fault);
+        return Packetized::Fault(Some(fault));
     }
     let mode = if port.computes_icrc() {
         IcrcMode::Computed
