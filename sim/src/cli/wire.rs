@@ -1,5 +1,6 @@
 //! `ferroce wire check`: checks captures against Ferroce's RoCEv2 formats.
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io::BufReader;
 use std::ops::ControlFlow;
@@ -109,26 +110,26 @@ fn check(path: &Path) -> Result<Found, String> {
 /// Returns the result of one file as JSON.
 fn document(path: &Path, found: &Found) -> Value {
     let Found { checker, cut } = found;
-    let counts = |counts: &mut dyn Iterator<Item = (String, u64)>| -> Map<String, Value> {
-        counts.map(|(name, count)| (name, count.into())).collect()
-    };
-    let named = |(name, count): (&dyn std::fmt::Display, u64)| (name.to_string(), count);
-    let mut opcodes = checker.opcodes().map(|(it, n)| named((&it, n)));
-    let mut messages = checker.messages().map(|(it, n)| named((&it, n)));
-    let mut others = checker.others().map(|(it, n)| named((&it, n)));
     json!({
         "file": path.to_string_lossy(),
         "clean": checker.is_clean(),
         "frames": checker.frames(),
         "roce_frames": checker.roce_frames(),
-        "opcodes": counts(&mut opcodes),
-        "cm_messages": counts(&mut messages),
-        "not_roce": counts(&mut others),
+        "opcodes": counts(checker.opcodes()),
+        "cm_messages": counts(checker.messages()),
+        "not_roce": counts(checker.others()),
         "cut": cut,
         "malformed": checker.malformed(),
         "different": checker.differences(),
         "bad_icrc": checker.icrc_failures(),
     })
+}
+
+/// Returns counts by their names, as JSON.
+fn counts<N: Display>(counts: impl Iterator<Item = (N, u64)>) -> Map<String, Value> {
+    counts
+        .map(|(name, count)| (name.to_string(), count.into()))
+        .collect()
 }
 
 /// Prints the result.
