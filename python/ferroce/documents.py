@@ -9,9 +9,16 @@ def _pandas():
     return pandas
 
 
-def _axes(axes):
-    if axes is not None:
-        return axes
+def _axes(axes, x, y):
+    """Returns axes with labels, of which the first has powers of two; new ones without `axes`."""
+    axes = axes if axes is not None else _new_axes()
+    axes.set_xscale("log", base=2)
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    return axes
+
+
+def _new_axes():
     try:
         from matplotlib import pyplot
     except ImportError as error:
@@ -53,11 +60,8 @@ class Perf:
         """Plots a figure over the size or a swept parameter; returns the axes of matplotlib."""
         rows = list(self.rows())
         y = y or ("average_gbps" if "average_gbps" in rows[0] else "typical_us")
-        axes = _axes(axes)
+        axes = _axes(axes, x, y)
         axes.plot([row[x] for row in rows], [row[y] for row in rows], marker="o")
-        axes.set_xscale("log", base=2)
-        axes.set_xlabel(x)
-        axes.set_ylabel(y)
         return axes
 
 
@@ -97,13 +101,10 @@ class Comparison:
     def plot(self, axes=None):
         """Plots measurement and model; returns the axes of matplotlib."""
         rows = list(self.rows())
-        axes = _axes(axes)
+        axes = _axes(axes, "bytes", rows[0]["unit"])
         sizes = [row["bytes"] for row in rows]
         axes.plot(sizes, [row["measured"] for row in rows], marker="o", label="measured")
         axes.plot(sizes, [row["model"] for row in rows], marker="x", label="model")
-        axes.set_xscale("log", base=2)
-        axes.set_xlabel("bytes")
-        axes.set_ylabel(rows[0]["unit"])
         axes.set_title(f"{self.table} on {self.document['preset']}")
         axes.legend()
         return axes
