@@ -6,6 +6,8 @@
 mod device;
 #[path = "cli/faults.rs"]
 mod faults;
+#[path = "cli/json.rs"]
+mod json;
 #[path = "cli/record.rs"]
 mod record;
 #[allow(
