@@ -6,6 +6,10 @@
 mod device;
 #[path = "cli/faults.rs"]
 mod faults;
+#[expect(
+    dead_code,
+    reason = "selftest needs less of it than the commands of `ferroce` do"
+)]
 #[path = "cli/json.rs"]
 mod json;
 #[path = "cli/record.rs"]
