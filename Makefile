@@ -162,10 +162,15 @@ RTL_PACKAGES := $(BUILD_PACKAGES) g++ verilator zlib1g-dev
 # finds them here.
 RTL_TARGET := $(CURDIR)/target/rtl
 
-rtl:
+# What does not know the card is built once for both: the archive is copied, then `build` puts its own
+# back.
+rtl: build
 	@rust=$$(.ci/cargo --packages); .ci/install-packages $(RTL_PACKAGES) $$rust
-	$(CARGO) build --release --locked --target-dir $(RTL_TARGET) -p ferroce --bin ferroce-rtl --features rtl
-	$(CARGO) build --release --locked --target-dir $(RTL_TARGET) -p ferroce-provider --features rtl
+	$(CARGO) build --release --locked -p ferroce --bin ferroce-rtl --features rtl
+	$(CARGO) build --release --locked -p ferroce-provider --features rtl
+	@install -d $(RTL_TARGET)/release
+	@install $(RELEASE)/ferroce-rtl $(RELEASE)/libferroce_provider.a $(RTL_TARGET)/release
+	$(CARGO) build --release --locked --quiet
 	@LIBS="-lstdc++ -lz" provider/link.sh $(RTL_TARGET)/release/libferroce_provider.a $(RTL_TARGET)/release/lib
 
 # What `make demo` shows, with the card in place of the model.
