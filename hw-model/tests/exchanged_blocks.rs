@@ -1,28 +1,26 @@
 //! Tests of whole NICs once more, with other implementations of the exchangeable blocks behind the
 //! same ports: see `common/blocks.rs`.
 
-#![expect(
-    clippy::duplicate_mod,
-    reason = "each file of tests has the harness as a module"
-)]
+#[path = "common/mod.rs"]
+mod common;
 
-#[path = "datagrams.rs"]
+#[path = "nic/datagrams.rs"]
 mod datagrams;
-#[path = "operations.rs"]
+#[path = "nic/operations.rs"]
 mod operations;
-#[path = "queue_pairs.rs"]
+#[path = "nic/queue_pairs.rs"]
 mod queue_pairs;
-#[path = "regions.rs"]
+#[path = "nic/regions.rs"]
 mod regions;
-#[path = "send_wqe.rs"]
+#[path = "nic/send_wqe.rs"]
 mod send_wqe;
-#[path = "shared_receive.rs"]
+#[path = "nic/shared_receive.rs"]
 mod shared_receive;
-#[path = "unreliable.rs"]
+#[path = "nic/unreliable.rs"]
 mod unreliable;
-#[path = "vanishing.rs"]
+#[path = "nic/vanishing.rs"]
 mod vanishing;
-#[path = "window_operations.rs"]
+#[path = "nic/window_operations.rs"]
 mod window_operations;
-#[path = "xrc.rs"]
+#[path = "nic/xrc.rs"]
 mod xrc;

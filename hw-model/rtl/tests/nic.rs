@@ -1,28 +1,26 @@
 //! Tests of whole NICs of the model, whose memory translation table is the one in RTL: the files
 //! are those of hw-model's tests.
 
-#![expect(
-    clippy::duplicate_mod,
-    reason = "each file of tests has the harness as a module"
-)]
+#[path = "../../tests/common/mod.rs"]
+mod common;
 
-#[path = "../../tests/datagrams.rs"]
+#[path = "../../tests/nic/datagrams.rs"]
 mod datagrams;
-#[path = "../../tests/operations.rs"]
+#[path = "../../tests/nic/operations.rs"]
 mod operations;
-#[path = "../../tests/queue_pairs.rs"]
+#[path = "../../tests/nic/queue_pairs.rs"]
 mod queue_pairs;
-#[path = "../../tests/regions.rs"]
+#[path = "../../tests/nic/regions.rs"]
 mod regions;
-#[path = "../../tests/send_wqe.rs"]
+#[path = "../../tests/nic/send_wqe.rs"]
 mod send_wqe;
-#[path = "../../tests/shared_receive.rs"]
+#[path = "../../tests/nic/shared_receive.rs"]
 mod shared_receive;
-#[path = "../../tests/unreliable.rs"]
+#[path = "../../tests/nic/unreliable.rs"]
 mod unreliable;
-#[path = "../../tests/vanishing.rs"]
+#[path = "../../tests/nic/vanishing.rs"]
 mod vanishing;
-#[path = "../../tests/window_operations.rs"]
+#[path = "../../tests/nic/window_operations.rs"]
 mod window_operations;
-#[path = "../../tests/xrc.rs"]
+#[path = "../../tests/nic/xrc.rs"]
 mod xrc;

@@ -1,9 +1,7 @@
 //! A driver that scribbles over the context tables, which lie in its own memory: the device never
 //! computes with what it finds there before it has looked at it.
 
-mod common;
-
-use common::{Machine, REGION_START, all_rights, cable, place, run_both};
+use crate::common::{Machine, REGION_START, all_rights, cable, place, run_both};
 use ferroce_model::config::CacheShape;
 use ferroce_model::{Doorbell, NicConfig};
 use ferroce_spec::command::{CommandOpcode, CommandStatus};

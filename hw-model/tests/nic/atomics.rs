@@ -1,8 +1,6 @@
 //! Atomics from a requester's WQE to a responder's memory and back.
 
-mod common;
-
-use common::{Machine, REGION_START, TestHost, all_rights, connected, run_both};
+use crate::common::{self, Machine, REGION_START, TestHost, all_rights, connected, run_both};
 use ferroce_model::dma::Dma;
 use ferroce_model::{Counters, DmaAtomic, DmaError, UntimedHost};
 use ferroce_spec::command::CommandOpcode;

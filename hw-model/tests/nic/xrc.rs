@@ -1,9 +1,7 @@
 //! XRC: requests name a shared receive queue of the peer; who may use it is a matter of domains.
 
-mod common;
-
-use common::objects::{PD, Request, TestCq, TestQp, TestSrq};
-use common::{Machine, REGION_START, connected};
+use crate::common::objects::{PD, Request, TestCq, TestQp, TestSrq};
+use crate::common::{self, Machine, REGION_START, connected};
 use ferroce_spec::command::{CommandOpcode, CommandStatus};
 use ferroce_spec::context::{
     MemoryEntry, MemoryEntryWord, PathMtuCode, QpStateCode, ServiceCode, SrqContext,

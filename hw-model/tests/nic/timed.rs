@@ -1,8 +1,6 @@
 //! A NIC with clocks: it says when it has to run again, everything ends, and times add up.
 
-mod common;
-
-use common::{Cable, Machine, REGION_START, cable};
+use crate::common::{Cable, Machine, REGION_START, cable};
 use ferroce_model::preset::Preset;
 use ferroce_model::time::timing::Timed;
 use ferroce_model::{Nic, NicConfig};

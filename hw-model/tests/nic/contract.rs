@@ -1,10 +1,8 @@
 //! Rules that contract 1.6 states for hardware: mailboxes, command entries, doorbells, registers of
 //! 64 bits, pages.
 
-mod common;
-
-use common::memory_unit::*;
-use common::{CQ_SLOT, Machine, RECEIVE_SLOT, SEND_SLOT, cable, connected, place};
+use crate::common::memory_unit::*;
+use crate::common::{self, CQ_SLOT, Machine, RECEIVE_SLOT, SEND_SLOT, cable, connected, place};
 use ferroce_model::translation::mtt::{Mtt, TranslationTable};
 use ferroce_model::translation::protection::ProtectionFault;
 use ferroce_spec::command::{

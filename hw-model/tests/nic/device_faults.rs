@@ -1,10 +1,8 @@
 //! Faults of the card and of its PCIe link: reads that fail, commands that hang, power that goes,
 //! and a reset in the midst of traffic.
 
-mod common;
-
-use common::objects::{Request, TestQp};
-use common::{Machine, REGION_START, cable, connected, place, run_both};
+use crate::common::objects::{Request, TestQp};
+use crate::common::{self, Machine, REGION_START, cable, connected, place, run_both};
 use ferroce_model::preset::Preset;
 use ferroce_model::time::timing::Timed;
 use ferroce_model::{DmaFault, Nic};

@@ -2,9 +2,9 @@
 //! taken or not in the table, free again after the object, and mixed with numbers that the card
 //! chooses.
 
-mod common;
-
-use common::{LOG_TABLE, Machine, RECEIVE_SLOT, REGION_START, SEND_SLOT, all_rights, cable, place};
+use crate::common::{
+    LOG_TABLE, Machine, RECEIVE_SLOT, REGION_START, SEND_SLOT, all_rights, cable, place,
+};
 use ferroce_spec::command::{CommandOpcode, CommandStatus, DeviceCapabilities, NewNumber};
 use ferroce_spec::context::{
     CqContext, GSI_QPN, MemoryEntry, MemoryEntryWord, QpContext, ServiceCode, SrqContext,

@@ -1,11 +1,9 @@
 //! Whole NICs on a cable that loses and reorders frames, in each mode of recovery: with time and
 //! without, chosen by the registers or by the configuration.
 
-mod common;
-
 use std::collections::VecDeque;
 
-use common::{Cable, Machine, REGION_START, cable};
+use crate::common::{Cable, Machine, REGION_START, cable};
 use ferroce_model::config::RecoveryConfig;
 use ferroce_model::preset::Preset;
 use ferroce_model::time::timing::{Functional, Timed, Timing};

@@ -1,10 +1,8 @@
 //! GSI: QP 1 is there once, has its number and Q_Key whatever software says, and is otherwise a
 //! datagram queue pair.
 
-mod common;
-
-use common::objects::{Q_KEY, Request, TestQp};
-use common::{Machine, RECEIVE_SLOT, SEND_SLOT, cable, connected, run_both};
+use crate::common::objects::{Q_KEY, Request, TestQp};
+use crate::common::{Machine, RECEIVE_SLOT, SEND_SLOT, cable, connected, run_both};
 use ferroce_spec::command::{CommandOpcode, CommandStatus, QpAttributeMask};
 use ferroce_spec::context::{GSI_Q_KEY, GSI_QPN, PathMtuCode, QpContext, QpStateCode, ServiceCode};
 use ferroce_spec::counter::Counter;

@@ -1,8 +1,6 @@
 //! Binds and invalidations as work requests: what they complete with, and what peers can do then.
 
-mod common;
-
-use common::{Machine, REGION_START, all_rights, connected, place, run_both};
+use crate::common::{Machine, REGION_START, all_rights, connected, place, run_both};
 use ferroce_spec::command::CommandOpcode;
 use ferroce_spec::context::{AccessRights, MemoryEntry, MemoryEntryWord, PathMtuCode};
 use ferroce_spec::counter::Counter;

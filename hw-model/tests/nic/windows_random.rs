@@ -1,9 +1,7 @@
 //! Random binds and invalidations, also over a memory protection table that software overwrites.
 
-mod common;
-
-use common::memory_unit::*;
-use common::place;
+use crate::common::memory_unit::*;
+use crate::common::place;
 use ferroce_model::translation::mpt::index_of;
 use ferroce_spec::context::AccessRights;
 use ferroce_spec::wqe::BindSegment;

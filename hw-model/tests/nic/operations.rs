@@ -1,8 +1,6 @@
 //! Two NICs on a cable, driven by the contract alone: operations move the right bytes.
 
-mod common;
-
-use common::{CQ_SLOT, Machine, REGION_START, all_rights, connected, run_both};
+use crate::common::{self, CQ_SLOT, Machine, REGION_START, all_rights, connected, run_both};
 use ferroce_spec::context::PathMtuCode;
 use ferroce_spec::counter::Counter;
 use ferroce_spec::cqe::{Cqe, CqeOpcode, CqeStatus};

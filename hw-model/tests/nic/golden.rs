@@ -1,10 +1,8 @@
 //! The golden vectors of the contract: the model decodes what they mean.
 
-mod common;
-
 use std::collections::BTreeSet;
 
-use common::{connected, place};
+use crate::common::{connected, place};
 use ferroce_model::wqe::{SendPayload, SendWqe, block_count, decode};
 use ferroce_spec::command::{CommandEntry, CommandOpcode, CommandStatus};
 use ferroce_spec::context::{AccessRights, PathMtuCode};

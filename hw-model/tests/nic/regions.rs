@@ -1,8 +1,6 @@
 //! Memory regions of every kind, made and changed by commands and reached by a peer.
 
-mod common;
-
-use common::{Machine, REGION_START, all_rights, connected, place, run_both};
+use crate::common::{Machine, REGION_START, all_rights, connected, place, run_both};
 use ferroce_spec::command::{CommandOpcode, CommandStatus};
 use ferroce_spec::context::{
     AccessRights, MemoryEntry, MemoryEntryWord, PathMtuCode, TranslationEntry,

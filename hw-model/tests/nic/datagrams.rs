@@ -1,12 +1,10 @@
 //! UD: from any queue pair to any other, with a header in front, and never an error for the
 //! sender's peer.
 
-mod common;
-
 use std::net::Ipv6Addr;
 
-use common::objects::{PATH_MTU, Q_KEY, Request, TestQp};
-use common::{Machine, connected};
+use crate::common::objects::{PATH_MTU, Q_KEY, Request, TestQp};
+use crate::common::{self, Machine, connected};
 use ferroce_spec::command::{CommandOpcode, QpAttributeMask};
 use ferroce_spec::context::{AddressEntry, PathMtuCode, QpContext, QpStateCode, ServiceCode};
 use ferroce_spec::counter::Counter;

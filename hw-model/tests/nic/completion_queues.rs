@@ -1,9 +1,7 @@
 //! Completion queues beyond CQEs: resize, moderation, overrun; and the events of the port.
 
-mod common;
-
-use common::objects::{Request, TestCq, TestQp};
-use common::{Machine, connected, place, run_both};
+use crate::common::objects::{Request, TestCq, TestQp};
+use crate::common::{self, Machine, connected, place, run_both};
 use ferroce_spec::command::{CommandOpcode, CommandStatus};
 use ferroce_spec::context::{CqContext, PathMtuCode, ServiceCode};
 use ferroce_spec::counter::Counter;

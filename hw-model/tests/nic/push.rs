@@ -1,8 +1,6 @@
 //! Pushed WQEs: executed without a DMA read of the ring, or ignored without harm.
 
-mod common;
-
-use common::{LOG_BLOCKS, Machine, REGION_START, SEND_SLOT, cable, place, run_both};
+use crate::common::{LOG_BLOCKS, Machine, REGION_START, SEND_SLOT, cable, place, run_both};
 use ferroce_spec::context::{PathMtuCode, QpContext};
 use ferroce_spec::counter::Counter;
 use ferroce_spec::cqe::CqeStatus;

@@ -1,10 +1,8 @@
 //! Hostile software around queues of all services: rings, contexts and commands full of random
 //! bytes never crash the model, and its objects can still be destroyed.
 
-mod common;
-
-use common::objects::{LOG_SIZE, Q_KEY, Request, TestQp, TestSrq};
-use common::{Machine, cable, place, run_both};
+use crate::common::objects::{LOG_SIZE, Q_KEY, Request, TestQp, TestSrq};
+use crate::common::{self, Machine, cable, place, run_both};
 use ferroce_model::config::CacheShape;
 use ferroce_spec::command::{
     ANY_STATE, CommandOpcode, CommandStatus, ModifyQp, MulticastGroup, QpAttributeMask,

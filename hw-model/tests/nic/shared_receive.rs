@@ -1,10 +1,8 @@
 //! Shared receive queues: any queue pair takes WQEs, limits are reported once, errors stay inside.
 
-mod common;
-
-use common::objects::Request;
-use common::objects::{TestQp, TestSrq};
-use common::{Machine, connected, place, run_both};
+use crate::common::objects::Request;
+use crate::common::objects::{TestQp, TestSrq};
+use crate::common::{self, Machine, connected, place, run_both};
 use ferroce_spec::command::{CommandOpcode, CommandStatus};
 use ferroce_spec::context::{PathMtuCode, QpStateCode, ServiceCode, SrqContext};
 use ferroce_spec::cqe::{CqeOpcode, CqeStatus};

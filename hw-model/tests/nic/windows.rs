@@ -1,10 +1,8 @@
 //! Memory windows as the memory unit sees them: which queue pair may bind and invalidate which
 //! window, and what an access through one may do.
 
-mod common;
-
-use common::memory_unit::*;
-use common::place;
+use crate::common::memory_unit::*;
+use crate::common::place;
 use ferroce_model::translation::memory_unit::window::Binder;
 use ferroce_model::translation::mpt::Access;
 use ferroce_model::translation::protection::ProtectionFault;

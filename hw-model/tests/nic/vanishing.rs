@@ -1,9 +1,7 @@
 //! A region that is destroyed while its bytes are on the way: the request that meets it fails with
 //! the status that says whose region it was, and the rest is flushed, without a time-out.
 
-mod common;
-
-use common::{Machine, REGION_START, all_rights, connected};
+use crate::common::{Machine, REGION_START, all_rights, connected};
 use ferroce_spec::command::CommandOpcode;
 use ferroce_spec::context::PathMtuCode;
 use ferroce_spec::counter::Counter;

@@ -1,9 +1,7 @@
 //! Multicast: a datagram to a group reaches every queue pair in it but the one that sent it.
 
-mod common;
-
-use common::objects::{Q_KEY, Request, TestQp};
-use common::{Machine, connected};
+use crate::common::objects::{Q_KEY, Request, TestQp};
+use crate::common::{self, Machine, connected};
 use ferroce_spec::command::{CommandOpcode, CommandStatus};
 use ferroce_spec::context::{PathMtuCode, ServiceCode};
 use ferroce_spec::counter::Counter;

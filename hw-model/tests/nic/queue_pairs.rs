@@ -1,10 +1,8 @@
 //! The life of queue pairs: every transition of every service, destroy and reset with work
 //! outstanding, a queue pair that talks to itself, and as many of them as there are.
 
-mod common;
-
-use common::objects::{LOG_SIZE, Request, TestQp};
-use common::{
+use crate::common::objects::{LOG_SIZE, Request, TestQp};
+use crate::common::{
     Machine, RECEIVE_SLOT, REGION_START, SEND_SLOT, cable, connected, context_tables, place,
     run_both,
 };

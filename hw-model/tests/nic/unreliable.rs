@@ -1,9 +1,7 @@
 //! UC: messages arrive whole or are dropped in silence; a send error stops the send queue only.
 
-mod common;
-
-use common::objects::{Request, TestQp};
-use common::{Machine, REGION_START, connected};
+use crate::common::objects::{Request, TestQp};
+use crate::common::{self, Machine, REGION_START, connected};
 use ferroce_spec::context::{PathMtuCode, QpContext, QpStateCode, ServiceCode};
 use ferroce_spec::counter::Counter;
 use ferroce_spec::cqe::{Cqe, CqeOpcode, CqeStatus};

@@ -1,9 +1,7 @@
 //! A hostile driver and a hostile peer never crash the model, and never make it write outside of
 //! what they may write.
 
-mod common;
-
-use common::{Machine, REGION_START, cable, connected, place};
+use crate::common::{self, Machine, REGION_START, cable, connected, place};
 use ferroce_model::Doorbell;
 use ferroce_spec::context::PathMtuCode;
 use ferroce_spec::doorbell::SLOTS;

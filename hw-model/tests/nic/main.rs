@@ -1,0 +1,32 @@
+//! Whole NICs, driven by the contract alone. One program: the model is compiled once for all of them.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod atomics;
+mod chosen_numbers;
+mod completion_queues;
+mod contract;
+mod datagrams;
+mod departures;
+mod device_faults;
+mod golden;
+mod gsi;
+mod hostile;
+mod hostile_contexts;
+mod hostile_queues;
+mod multicast;
+mod operations;
+mod push;
+mod queue_pairs;
+mod recovery;
+mod regions;
+mod send_wqe;
+mod shared_receive;
+mod timed;
+mod unreliable;
+mod vanishing;
+mod window_operations;
+mod windows;
+mod windows_random;
+mod xrc;
