@@ -1,9 +1,11 @@
 //! The golden vectors of the contract: the driver writes their bytes, and reads their meaning.
 
-mod support;
-
 use std::sync::Arc;
 
+use crate::support::verbs::{
+    Setup, poll, post, qp_config, receive_queue, segment, send_queue, setup, setup_of,
+};
+use crate::support::{HonestDevice, QPN_BASE};
 use ferroce_driver::{
     AddressVector, CompletionOpcode, CompletionStatus, DataSegment, Destination, LKey, ModifyQp,
     Qpn, QueuePair, QueuePairConfig, RKey, ReceiveSource, RemoteAddress, SendData, SendOperation,
@@ -12,10 +14,6 @@ use ferroce_driver::{
 use ferroce_spec::cqe::{Cqe, CqeStatus};
 use ferroce_spec::wqe::VLAN_NONE;
 use ferroce_test_support::{GoldenSegment, GoldenVector, golden_vectors};
-use support::verbs::{
-    Setup, poll, post, qp_config, receive_queue, segment, send_queue, setup, setup_of,
-};
-use support::{HonestDevice, QPN_BASE};
 use zerocopy::FromBytes;
 
 /// A QP of a service that takes requests, with room for every vector.

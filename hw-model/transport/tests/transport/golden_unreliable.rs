@@ -3,9 +3,8 @@
 //!
 //! One bit differs: soft-RoCE sets AckReq in packets that are never acknowledged.
 
-mod captures;
-
-use captures::Captured;
+use crate::captures;
+use crate::captures::Captured;
 use ferroce_transport::{
     AttributeUpdate, Completion, CompletionStatus, Config, Destination, InitAttributes,
     MemoryAnswer, MemoryOp, PathMtu, Qp, Remote, RemoteAccess, RtrAttributes, RtsAttributes,

@@ -1,17 +1,15 @@
 //! Trains of packets in long messages, on links that lose other packets: memory and completions are
 //! as if each packet had been sent.
 
-mod pair;
-
+use crate::pair::link::Faults;
+use crate::pair::rng::Rng;
+use crate::pair::script::request;
+use crate::pair::{BASE, Pair, R_KEY, Receive, Setup};
 use ferroce_transport::{
     Completion, CompletionStatus, Config, MemoryAnswer, Payload, Remote, SendOperation,
     SendRequest, Train,
 };
 use ferroce_units::{Duration, Instant};
-use pair::link::Faults;
-use pair::rng::Rng;
-use pair::script::request;
-use pair::{BASE, Pair, R_KEY, Receive, Setup};
 
 const MEMORY: usize = 1 << 17;
 const LENGTH: u32 = 50_000;

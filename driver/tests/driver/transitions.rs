@@ -1,17 +1,15 @@
 //! Transitions of each service: the commands for the device, and refused transitions.
 
-mod support;
-
 use std::sync::Arc;
 
+use crate::support::HonestDevice;
+use crate::support::verbs::{Setup, post, qp_config, setup, setup_of};
 use ferroce_driver::{
     AddressVector, Error, InitAttributes, InitUpdate, ModifyQp, PathMtu, QpAccess, QpState, Qpn,
     QueuePair, QueuePairConfig, ReceiveSource, RtrAttributes, RtsAttributes, RtsUpdate, Service,
     SqdUpdate, UcRtr, UcRts, UdInit, UdRtr, UdRts, XrcDomain, XrcTargetRts,
 };
 use ferroce_spec::command::{DeviceFeatures, QpAttributeMask};
-use support::HonestDevice;
-use support::verbs::{Setup, post, qp_config, setup, setup_of};
 
 const SERVICES: [Service; 6] = [
     Service::ReliableConnected,

@@ -5,19 +5,19 @@
 //! Messages do not overlap at their destination and each one has its own bytes, so that a completed
 //! receive can be held against the message that its immediate data, or its first bytes, name.
 
-mod pair;
-
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use crate::pair::link::Faults;
+use crate::pair::rng::Rng;
+use crate::pair::{
+    self, BASE, GRH_BYTE, GRH_LENGTH, Pair, R_KEY, Receive, Setup, destination, qpn,
+};
 use ferroce_transport::{
     Completion, CompletionStatus, PathMtu, QpState, ReceiveKind, Remote, SendOperation,
     SendRequest, Service, Statistics,
 };
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::{Immediate, Psn};
-use pair::link::Faults;
-use pair::rng::Rng;
-use pair::{BASE, GRH_BYTE, GRH_LENGTH, Pair, R_KEY, Receive, Setup, destination, qpn};
 
 const SEEDS: u64 = 1000;
 /// Messages of a seed at most.

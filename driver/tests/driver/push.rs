@@ -1,10 +1,12 @@
 //! Pushes: which work requests are pushed, and the data that the device gets, over an honest
 //! device.
 
-mod support;
-
 use std::sync::Arc;
 
+use crate::support::HonestDevice;
+use crate::support::verbs::{
+    Setup, connect, cqe, poll, qp_config, segment, send_queue, setup_of, setup_with, write_request,
+};
 use ferroce_driver::{
     AddressVector, Destination, DeviceConfig, ModifyQp, Qpn, QueuePair, QueuePairConfig, SendData,
     SendOperation, SendRequest, Service,
@@ -12,10 +14,6 @@ use ferroce_driver::{
 use ferroce_spec::cqe::CqeOpcode;
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::push::PushWindow;
-use support::HonestDevice;
-use support::verbs::{
-    Setup, connect, cqe, poll, qp_config, segment, send_queue, setup_of, setup_with, write_request,
-};
 
 /// Returns a device that accepts pushes of four blocks, and a connected QP with room for long WQEs.
 fn connected() -> (Setup, Arc<QueuePair>) {

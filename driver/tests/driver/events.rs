@@ -1,19 +1,17 @@
 //! Events, and a device that stops, over an honest device.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::support::HonestDevice;
+use crate::support::verbs::{cq_of, open, setup};
 use ferroce_driver::{
     AsyncEvent, CompletionQueue, CompletionQueueConfig, Device, DeviceConfig, Error,
 };
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::eqe::EventType;
 use parking_lot::Mutex;
-use support::HonestDevice;
-use support::verbs::{cq_of, open, setup};
 
 #[test]
 fn completion_events() {

@@ -1,7 +1,7 @@
 //! Rules of the responder, one script each.
 
-mod pair;
-
+use crate::pair::Setup;
+use crate::pair::script::{IMMEDIATE, SEND, Script, WRITE, reth};
 use ferroce_transport::{
     Access, Completion, CompletionStatus, Config, Event, MAX_MESSAGE_LENGTH, MemoryAnswer,
     MemoryOp, Payload, QpState, ReceiveKind, RemoteAccess, Step,
@@ -12,8 +12,6 @@ use ferroce_wire::{
     Aeth, Bth, CreditCount, Extension, NakCode, Opcode, Operation, PKey, Position, RKey, RnrTimer,
     SendPart, Syndrome, TransportHeaders, WritePart,
 };
-use pair::Setup;
-use pair::script::{IMMEDIATE, SEND, Script, WRITE, reth};
 
 const ACK: Syndrome = Syndrome::ACK_UNLIMITED;
 

@@ -1,9 +1,9 @@
 //! Memory regions of all kinds, reregistration, windows and device memory, over an honest device.
 
-mod support;
-
 use std::sync::Arc;
 
+use crate::support::verbs::open;
+use crate::support::{DEVICE_MEMORY, HonestDevice};
 use ferroce_driver::bus::DmaAccess;
 use ferroce_driver::{
     DeviceMemory, Error, MemoryAccess, MemoryRange, MemoryRegion, MemoryWindow, Reregistration,
@@ -11,8 +11,6 @@ use ferroce_driver::{
 };
 use ferroce_spec::command::{CommandStatus, DeviceFeatures};
 use ferroce_spec::context::MemoryEntry;
-use support::verbs::open;
-use support::{DEVICE_MEMORY, HonestDevice};
 
 const READ: MemoryAccess = MemoryAccess {
     local_write: false,

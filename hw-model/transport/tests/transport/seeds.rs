@@ -2,20 +2,18 @@
 //! completions are those of the reference interpreter; above it, exactly one request fails and the
 //! rest is flushed in order. `FERROCE_SEED=n` replays seed n alone.
 
-mod pair;
-
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use crate::pair::link::Faults;
+use crate::pair::program::{self, MEMORY, Outcome, Program};
+use crate::pair::rng::Rng;
+use crate::pair::{Pair, Setup, Vanishing};
 use ferroce_transport::{
     AdaptiveTimer, Completion, CompletionStatus, Config, PathMtu, QpState, Recovery, RecoveryMode,
     SendOperation, Service, Statistics, Transmit,
 };
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::{Extension, Psn, RecoveryBits, Syndrome};
-use pair::link::Faults;
-use pair::program::{self, MEMORY, Outcome, Program};
-use pair::rng::Rng;
-use pair::{Pair, Setup, Vanishing};
 
 const SEEDS: u64 = 1000;
 /// Steps after which a seed is declared to hang.

@@ -1,7 +1,7 @@
 //! Rules of UC and UD, one script each.
 
-mod pair;
-
+use crate::pair::script::{FETCH_ADD, IMMEDIATE, READ, SEND, Script, WRITE, request, reth};
+use crate::pair::{Q_KEY, Setup};
 use CompletionStatus::{LocalLength, LocalProtection, LocalQpOperation, Success, WrFlush};
 use ferroce_transport::{
     Access, AttributeUpdate, Completion, CompletionStatus, Destination, Event, LocalKind,
@@ -12,8 +12,6 @@ use ferroce_wire::{
     Connected, Deth, Extension, Operation, Position, QKey, Qpn, RKey, SendPart, Transport,
     TransportHeaders, WritePart,
 };
-use pair::script::{FETCH_ADD, IMMEDIATE, READ, SEND, Script, WRITE, request, reth};
-use pair::{Q_KEY, Setup};
 
 const RECEIVE: MemoryAnswer = MemoryAnswer::Receive {
     id: 5,

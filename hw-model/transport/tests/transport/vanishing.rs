@@ -2,16 +2,14 @@
 //! request whose memory was removed completes with the status that names whose memory it was, those
 //! before it succeed, those behind it are flushed, and neither side needs a time-out to detect it.
 
-mod pair;
-
+use crate::pair::program::sent;
+use crate::pair::{BASE, Pair, R_KEY, Receive, Setup, Vanishing, destination};
 use ferroce_transport::{
     Completion, CompletionStatus, Config, Event, PathMtu, QpState, Remote, SendOperation,
     SendRequest, Service,
 };
 use ferroce_units::Duration;
 use ferroce_wire::{Immediate, RKey};
-use pair::program::sent;
-use pair::{BASE, Pair, R_KEY, Receive, Setup, Vanishing, destination};
 
 /// Bytes of a node's memory.
 const MEMORY: usize = 1 << 16;

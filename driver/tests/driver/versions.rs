@@ -1,12 +1,10 @@
 //! What the driver does with a device of an older version of the contract, and with one that lacks
 //! what a small card leaves out.
 
-mod support;
-
+use crate::support::verbs::{connect, cq_of, qp_config, setup, setup_of};
+use crate::support::{self, HonestDevice, QPN_BASE};
 use ferroce_driver::{Error, QueuePair};
 use ferroce_spec::command::{CommandOpcode, CommandStatus, DeviceFeatures, PRIVATE_ALIGNMENT};
-use support::verbs::{connect, cq_of, qp_config, setup, setup_of};
-use support::{HonestDevice, QPN_BASE};
 
 fn without_resize() -> DeviceFeatures {
     let mut lacks = DeviceFeatures::default();

@@ -1,7 +1,7 @@
 //! Whatever arrives, in whatever state: no panic, no endless output, no lie in `has_transmit`.
 
-mod pair;
-
+use crate::pair::script::{FETCH_ADD, READ, SEND, WRITE, request};
+use crate::pair::{Q_KEY, Setup, bring_up, destination};
 use ferroce_transport::{
     AdaptiveTimer, CompletionStatus, Config, Destination, LocalKind, MAX_OUTSTANDING_SEND_REQUESTS,
     MemoryAnswer, Qp, Recovery, RecoveryMode, SendOperation, SendRequest, Service, Step,
@@ -13,8 +13,6 @@ use ferroce_wire::{
     OpcodeProperties, Operation, PKey, Psn, QKey, Qpn, RKey, RequestExtension, Reth, Syndrome,
     Transport, TransportHeaders, XrcEth,
 };
-use pair::script::{FETCH_ADD, READ, SEND, WRITE, request};
-use pair::{Q_KEY, Setup, bring_up, destination};
 use proptest::prelude::*;
 
 /// Something that can happen to a queue pair.

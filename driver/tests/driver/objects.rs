@@ -1,15 +1,13 @@
 //! Objects over an honest device: bring-up, sizes, transitions, teardown.
 
-mod support;
-
+use crate::support::verbs::{
+    connect, cq_of, open, own_receives, post, qp_config, receive_queue, segment, setup,
+};
 use ferroce_driver::{
     CompletionQueue, CompletionQueueConfig, Error, GidEntry, InitAttributes, InitUpdate,
     MemoryAccess, MemoryRegion, ModifyQp, PostError, QpAccess, QpState, QueuePair, QueuePairConfig,
 };
 use ferroce_spec::command::CommandStatus;
-use support::verbs::{
-    connect, cq_of, open, own_receives, post, qp_config, receive_queue, segment, setup,
-};
 
 #[test]
 fn bring_up_and_teardown() {

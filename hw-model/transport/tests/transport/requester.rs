@@ -1,7 +1,7 @@
 //! Rules of the requester and completer, one script each.
 
-mod pair;
-
+use crate::pair::Setup;
+use crate::pair::script::{READ, SEND, Script, WRITE, request};
 use CompletionStatus::{Success, WrFlush};
 use ferroce_transport::{
     CompletionStatus, Config, MAX_MESSAGE_LENGTH, MAX_OUTSTANDING_SEND_REQUESTS, MemoryAnswer,
@@ -9,8 +9,6 @@ use ferroce_transport::{
 };
 use ferroce_units::Duration;
 use ferroce_wire::{CreditCount, Extension, NakCode, Operation, Position, RnrTimer, Syndrome};
-use pair::Setup;
-use pair::script::{READ, SEND, Script, WRITE, request};
 
 fn script() -> Script {
     Script::new(Setup::default())

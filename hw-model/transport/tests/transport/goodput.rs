@@ -1,17 +1,15 @@
 //! What loss and reordering cost each mode: WRITEs over a link of 100 Gb/s with a round trip of
 //! 10 us, against the analytic curves of go-back-N and selective repeat under independent loss.
 
-mod pair;
-
 use std::collections::BTreeMap;
 
+use crate::pair::link::{Faults, Packet};
+use crate::pair::rng::Rng;
+use crate::pair::{BASE, Node, Pair, R_KEY, Setup, destination};
 use ferroce_transport::{
     Config, PathMtu, Recovery, RecoveryMode, Remote, SendOperation, SendRequest, Transmit,
 };
 use ferroce_units::{Duration, Instant};
-use pair::link::{Faults, Packet};
-use pair::rng::Rng;
-use pair::{BASE, Node, Pair, R_KEY, Setup, destination};
 
 /// Payload bytes of a packet, and all bytes that it takes on the wire.
 const PAYLOAD: u64 = 1024;

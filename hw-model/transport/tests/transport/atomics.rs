@@ -1,7 +1,9 @@
 //! Atomics, SEND with invalidate and local operations, one script each.
 
-mod pair;
-
+use crate::pair::Setup;
+use crate::pair::script::{
+    FETCH_ADD, ORIGINAL, READ, REMOTE, SEND, Script, WRITE, atomic_eth, request, reth,
+};
 use CompletionStatus::{LocalLength, LocalProtection, LocalQpOperation, Success, WrFlush};
 use ferroce_transport::{
     Access, AtomicOperation, CompletionStatus, Event, LocalKind, MemoryAnswer, MemoryOp, QpState,
@@ -12,10 +14,6 @@ use ferroce_units::{Duration, Instant};
 use ferroce_wire::{
     Aeth, AtomicAckEth, AtomicEth, Extension, Ieth, MessageEnd, Msn, NakCode, Operation, Position,
     RKey, SendPart, Syndrome, TransportHeaders,
-};
-use pair::Setup;
-use pair::script::{
-    FETCH_ADD, ORIGINAL, READ, REMOTE, SEND, Script, WRITE, atomic_eth, request, reth,
 };
 
 fn script() -> Script {

@@ -1,7 +1,7 @@
 //! What XRC has beyond RC.
 
-mod pair;
-
+use crate::pair::script::{READ, SEND, Script, WRITE, request, reth};
+use crate::pair::{SRQN, Setup};
 use ferroce_transport::{
     Completion, CompletionStatus, Destination, LocalKind, MemoryAnswer, MemoryOp, Payload, QpState,
     SendOperation, SendRequest, Service, Step,
@@ -10,8 +10,6 @@ use ferroce_wire::{
     Aeth, Connected, Extension, Msn, NakCode, Operation, RKey, RequestExtension, SendPart,
     Syndrome, Transport, TransportHeaders, WritePart, XrcEth,
 };
-use pair::script::{READ, SEND, Script, WRITE, request, reth};
-use pair::{SRQN, Setup};
 
 fn script(service: Service) -> Script {
     Script::new(Setup {

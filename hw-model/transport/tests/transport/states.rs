@@ -1,15 +1,13 @@
 //! States: what each one accepts, draining, errors, and a second life after RESET.
 
-mod pair;
-
+use crate::pair::script::{READ, SEND, Script, WRITE, request};
+use crate::pair::{Setup, bring_up};
 use CompletionStatus::{Success, WrFlush};
 use ferroce_transport::{
     AttributeUpdate, CompletionStatus, Config, Event, LocalAckTimeout, MemoryAnswer, MemoryOp,
     ModifyError, Qp, QpState, RetryCount, Service, Step, Transition, TransitionError,
 };
 use ferroce_wire::{Position, Qpn, SendPart};
-use pair::script::{READ, SEND, Script, WRITE, request};
-use pair::{Setup, bring_up};
 
 fn script() -> Script {
     Script::new(Setup::default())

@@ -1,10 +1,12 @@
 //! Shared receive queues and XRC over an honest device, and CQEs that name the wrong ones.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::support::verbs::{
+    Setup, connect, cq_of, cqe, poll, qp_config, receive_queue, segment, setup, wr_ids,
+};
+use crate::support::{HonestDevice, SRQN_BASE};
 use ferroce_driver::{
     AsyncEvent, CompletionOpcode, CompletionStatus, DataSegment, Error, InitAttributes, ModifyQp,
     PostError, QpAccess, Qpn, QueuePair, QueuePairConfig, ReceiveSource, Service,
@@ -17,10 +19,6 @@ use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::eqe::EventType;
 use ferroce_spec::wqe::{L_KEY_END, SharedReceiveSegment};
 use parking_lot::Mutex;
-use support::verbs::{
-    Setup, connect, cq_of, cqe, poll, qp_config, receive_queue, segment, setup, wr_ids,
-};
-use support::{HonestDevice, SRQN_BASE};
 
 fn srq_config(max_wr: u32, max_sge: u32) -> SharedReceiveQueueConfig {
     SharedReceiveQueueConfig {

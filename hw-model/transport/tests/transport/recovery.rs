@@ -1,15 +1,13 @@
 //! Selective repeat, step by step: what is sent again after which loss, and when.
 
-mod pair;
-
+use crate::pair::link::{Faults, Packet};
+use crate::pair::{BASE, Node, Pair, R_KEY, Receive, Setup, destination};
 use ferroce_transport::{
     AdaptiveTimer, CompletionStatus, Payload, QpState, Recovery, RecoveryMode, Remote,
     SendOperation, SendRequest, Transmit,
 };
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::{Extension, Operation, Psn, RecoveryBits, Syndrome};
-use pair::link::{Faults, Packet};
-use pair::{BASE, Node, Pair, R_KEY, Receive, Setup, destination};
 
 const MTU: u32 = 256;
 

@@ -1,20 +1,18 @@
 //! Completions over an honest device.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::support::verbs::{
+    connect, cq_of, cqe, poll, post, qp_config, receive_queue, segment, send_queue, setup, wr_ids,
+    write_request,
+};
 use ferroce_driver::{
     CompletionOpcode, CompletionStatus, Error, ModifyQp, PostError, Qpn, QueuePair, SendData,
 };
 use ferroce_spec::cqe::{CqeOpcode, CqeStatus};
 use ferroce_spec::doorbell::DoorbellValue;
 use parking_lot::Mutex;
-use support::verbs::{
-    connect, cq_of, cqe, poll, post, qp_config, receive_queue, segment, send_queue, setup, wr_ids,
-    write_request,
-};
 
 #[test]
 fn completions_free_the_queue() {

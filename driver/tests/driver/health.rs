@@ -1,11 +1,13 @@
 //! The check of the device: what it finds, over an honest device with one fault at a time. The
 //! tests call the check, which a bus calls once in each period.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::support::HonestDevice;
+use crate::support::verbs::{
+    Setup, connect, cqe, poll, post, qp_config, receive_queue, segment, setup, wr_ids,
+};
 use ferroce_driver::{
     AsyncEvent, CompletionOpcode, CompletionQueue, CompletionQueueConfig, CompletionStatus, Device,
     Error, QueuePair, QueuePairConfig, ReceiveSource, SharedReceiveQueue, SharedReceiveQueueConfig,
@@ -14,10 +16,6 @@ use ferroce_spec::cqe::CqeOpcode;
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::eqe::EventType;
 use parking_lot::Mutex;
-use support::HonestDevice;
-use support::verbs::{
-    Setup, connect, cqe, poll, post, qp_config, receive_queue, segment, setup, wr_ids,
-};
 
 /// More checks than a driver needs to give a device up.
 const MANY_CHECKS: u32 = 100;

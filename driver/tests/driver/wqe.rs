@@ -1,9 +1,12 @@
 //! WQEs byte by byte, and doorbells, over an honest device.
 
-mod support;
-
 use std::sync::Arc;
 
+use crate::support::verbs::{
+    REMOTE, Setup, connect, cq_of, cqe, poll, qp_config, receive_queue, segment, send_queue, setup,
+    write_request,
+};
+use crate::support::{HonestDevice, QPN_BASE};
 use ferroce_driver::{
     AddressVector, CompletionOpcode, DataSegment, Destination, Device, LKey, ModifyQp, PostError,
     Qpn, QueuePair, QueuePairConfig, RKey, ReceiveSource, SendData, SendOperation, SendRequest,
@@ -16,11 +19,6 @@ use ferroce_spec::wqe::{
     BindSegment, ControlSegment, ControlWord, DatagramSegment, L_KEY_END, RemoteAddressSegment,
     SendOpcode,
 };
-use support::verbs::{
-    REMOTE, Setup, connect, cq_of, cqe, poll, qp_config, receive_queue, segment, send_queue, setup,
-    write_request,
-};
-use support::{HonestDevice, QPN_BASE};
 
 /// Returns the bytes of block `index` of the QP's send ring.
 fn block(s: &Setup, index: u64) -> [u8; 64] {

@@ -1,15 +1,13 @@
 //! CQs that change: their rings, their moderation, and concurrent arming by two threads.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use crate::support::verbs::{Setup, connect, cqe, poll, post, qp_config, setup, wr_ids};
 use ferroce_driver::{Error, QueuePair};
 use ferroce_spec::command::CommandStatus;
 use ferroce_spec::cqe::CqeOpcode;
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
-use support::verbs::{Setup, connect, cqe, poll, post, qp_config, setup, wr_ids};
 
 /// Posts and completes one write, whose WQE has this index.
 fn complete(s: &Setup, index: u32) {

@@ -4,11 +4,10 @@
 //! One difference is known and ours is the one that IBTA asks for: the response to a READ that was
 //! asked for again from its middle begins with First, where soft-RoCE goes on with Middle.
 
-mod captures;
-
+use crate::captures;
 use std::collections::BTreeMap;
 
-use captures::Captured;
+use crate::captures::Captured;
 use ferroce_transport::{
     AtomicOperation, AttributeUpdate, Config, InitAttributes, MemoryAnswer, MemoryOp, PathMtu, Qp,
     RemoteAccess, RtrAttributes, Service, Step, Transition,
