@@ -1,4 +1,5 @@
-//! Whole NICs, driven by the contract alone. One program: the model is compiled once for all of them.
+//! Whole NICs, driven by the contract alone. One program: the model is compiled once for all of
+//! them.
 
 #[path = "../common/mod.rs"]
 mod common;
