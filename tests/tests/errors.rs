@@ -1,18 +1,12 @@
 //! `ferroce run --explain-errors`: what is said about twenty refused verbs and ten failed
 //! completions, and the page of the book that shows it.
 
-use std::fs;
-use std::path::PathBuf;
-
 use ferroce_spec::cqe::VendorError;
 use ferroce_tests::Scratch;
+use ferroce_tests::page::compare_part;
 
 /// The page.
 const PAGE: &str = "docs/src/errors.md";
-
-fn page() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(PAGE)
-}
 
 /// Returns what is said about a program of `tests/c`; lines of other programs are not there.
 fn said_about(name: &str) -> String {
@@ -50,30 +44,6 @@ fn count(said: &str, word: &str) -> u64 {
     counts.sum()
 }
 
-/// Returns a part of the page between two comments, with its place.
-fn part<'a>(text: &'a str, name: &str) -> (usize, &'a str) {
-    let begin = format!("<!-- {name} -->\n");
-    let start = text.find(&begin).expect("the page has the part") + begin.len();
-    let length = text[start..].find("<!-- end -->").expect("it has an end");
-    (start, &text[start..start + length])
-}
-
-/// Compares a part of the page, or writes it with `FERROCE_UPDATE=1`.
-fn compare(name: &str, fresh: &str) {
-    let text = fs::read_to_string(page()).expect("the page exists");
-    let (start, old) = part(&text, name);
-    if std::env::var_os("FERROCE_UPDATE").is_some() {
-        let end = start + old.len();
-        let new = [&text[..start], fresh, &text[end..]].concat();
-        fs::write(page(), new).expect("the page can be written");
-        return;
-    }
-    for (old, fresh) in old.lines().zip(fresh.lines()) {
-        assert_eq!(old, fresh, "{PAGE}, {name} (FERROCE_UPDATE=1 mends it)");
-    }
-    assert_eq!(old.lines().count(), fresh.lines().count(), "{fresh}");
-}
-
 /// Goal: the page lists each vendor_err. Method: the table is printed from the contract.
 #[test]
 fn the_table_of_vendor_err_is_that_of_the_contract() {
@@ -82,21 +52,21 @@ fn the_table_of_vendor_err_is_that_of_the_contract() {
         let (number, name, meaning) = (value.value, value.name, value.meaning.trim());
         table += &format!("| {number:#04x} | `{name}` | {meaning} |\n");
     }
-    compare("vendor_err", &table);
+    compare_part(PAGE, "vendor_err", &table);
 }
 
 #[test]
 fn twenty_wrong_verbs_are_named_with_argument_value_and_limit() {
     let said = said_about("refused");
     assert_eq!(count(&said, " x ibv_"), 20, "{said}");
-    compare("refused", &format!("```text\n{said}```\n"));
+    compare_part(PAGE, "refused", &format!("```text\n{said}```\n"));
 }
 
 #[test]
 fn ten_failed_completions_are_explained() {
     let said = said_about("failed");
     assert!(count(&said, " x IBV_WC_") >= 10, "{said}");
-    compare("failed", &format!("```text\n{said}```\n"));
+    compare_part(PAGE, "failed", &format!("```text\n{said}```\n"));
 }
 
 /// Goal: the same lines come while the program runs, one for each refused verb, through the usual

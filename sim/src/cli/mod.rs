@@ -17,6 +17,7 @@ mod perf;
 mod perftest;
 mod preset;
 mod program;
+mod progress;
 mod record;
 mod reg;
 mod report;
@@ -91,6 +92,10 @@ The first bitstream:
 `ferroce help COMMAND` describes each command."
 )]
 pub struct Cli {
+    /// Print results and errors only: no progress bar, no notes
+    #[arg(long, global = true)]
+    quiet: bool,
+
     #[command(subcommand)]
     command: Command,
 }
@@ -130,6 +135,9 @@ enum Command {
 impl Cli {
     /// Executes the command; errors go to standard error.
     pub fn execute(self) -> ExitCode {
+        if self.quiet {
+            progress::be_quiet();
+        }
         match self.command {
             Command::Run(run) => run.execute(),
             Command::Serve(serve) => or_complain(serve.execute()),

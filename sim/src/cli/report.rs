@@ -8,7 +8,8 @@ use ferroce_lab::report::{self, Choice};
 use ferroce_lab::validate::blind::Folder;
 use ferroce_model::preset::Preset;
 
-use super::validate::{Progress, command_line};
+use super::progress::{Bar, say};
+use super::validate::command_line;
 
 /// Runs the model for every measured table and writes a page with the plots: `index.html`, which is
 /// self-contained, and each plot as SVG and CSV.
@@ -36,9 +37,9 @@ impl Report {
     pub fn execute(self) -> Result<(), String> {
         if let Some(folder) = &self.blind {
             let folder = Folder::read(folder, &command_line)?;
-            let progress = Progress::new(folder.count());
-            let report = report::make_blind(&Harness, &folder, || progress.advance());
-            progress.clear();
+            let bar = Bar::new("measurements", folder.count());
+            let report = report::make_blind(&Harness, &folder, || bar.advance());
+            bar.clear();
             return write(&report, &self.out);
         }
         for preset in &self.preset {
@@ -57,9 +58,9 @@ impl Report {
             }),
         };
         choice.check()?;
-        let progress = Progress::new(report::count(&choice));
-        let report = report::make(&Harness, &choice, || progress.advance());
-        progress.clear();
+        let bar = Bar::new("plots", report::count(&choice));
+        let report = report::make(&Harness, &choice, || bar.advance());
+        bar.clear();
         write(&report, &self.out)
     }
 }
@@ -70,7 +71,10 @@ fn write(report: &report::Report, out: &Path) -> Result<(), String> {
     report
         .write(out)
         .map_err(|error| format!("{folder}: {error}"))?;
-    println!("{folder}/index.html, {} plots", report.figures().count());
+    say(&format!(
+        "{folder}/index.html, {} plots",
+        report.figures().count()
+    ));
     let problems: Vec<_> = report.problems().collect();
     if problems.is_empty() {
         Ok(())

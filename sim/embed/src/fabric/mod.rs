@@ -4,3 +4,4 @@ pub mod directory;
 pub mod host_peers;
 pub mod registry;
 pub mod ring;
+pub mod shown_qps;
