@@ -28,6 +28,7 @@ mod selftest;
 mod serve;
 mod sim;
 mod spec;
+mod top;
 mod trace;
 mod validate;
 mod wire;
@@ -61,6 +62,7 @@ Two terminals, one machine, no RDMA hardware, no root:
 While they run:
   ferroce devices                             the programs on the fabric
   ferroce counters                            the counters of their NICs
+  ferroce top                                 their queue pairs, rates and errors, live
   ferroce cm                                  their RDMA CM listeners and connections
   ferroce inject port-down                    pulls their cables
 
@@ -107,6 +109,7 @@ enum Command {
     World(world::World),
     Devices(devices::Devices),
     Counters(counters::Counters),
+    Top(top::Top),
     Cm(cm::Cm),
     Inject(inject::Inject),
     Bind(bind::Bind),
@@ -144,6 +147,7 @@ impl Cli {
             Command::World(world) => or_complain(world.execute()),
             Command::Devices(devices) => or_complain(devices.execute()),
             Command::Counters(counters) => or_complain(counters.execute()),
+            Command::Top(top) => or_complain(top.execute()),
             Command::Cm(cm) => or_complain(cm.execute()),
             Command::Inject(inject) => or_complain(inject.execute()),
             Command::Bind(bind) => or_complain(bind.execute()),
