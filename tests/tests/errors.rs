@@ -94,3 +94,26 @@ fn the_status_of_the_program_is_passed_on() {
         assert_eq!(ended.expect_end().code(), Some(expected), "{script}");
     }
 }
+
+/// Goal: a program that is linked against libmlx5 hears which of its calls are not there. Method:
+/// calls of several kinds on a device that is no ConnectX.
+#[test]
+fn calls_of_libmlx5_are_refused_by_name() {
+    let scratch = Scratch::new();
+    let program = scratch.compile_with("direct_verbs", &["-Wl,--no-as-needed", "-lmlx5"]);
+    let command = scratch.run(&["--explain-errors"], &program, &[]);
+    let output = scratch.finish(command).expect_success();
+    assert!(output.contains("0 failures\n"), "{output}");
+    for name in [
+        "open_device",
+        "query_device",
+        "create_qp",
+        "devx_alloc_uar",
+        "dr_domain_create",
+        "devx_query_eqn",
+        "init_obj",
+    ] {
+        let line = format!("1 x mlx5dv_{name}: direct verbs of libmlx5 are not there");
+        assert!(output.contains(&line), "no {line}:\n{output}");
+    }
+}
