@@ -215,8 +215,8 @@ unsafe fn open_stream(next: Option<Fopen>, path: *const c_char, mode: *const c_c
 /// # Safety
 /// `path` is null or a C string, `mode` is a C string.
 unsafe fn counter_stream(path: *const c_char, mode: *const c_char) -> Option<*mut FILE> {
-    // SAFETY: the caller guarantees that `mode` is a C string.
     let is_read = !mode.is_null() && {
+        // SAFETY: the caller guarantees that `mode` is a C string.
         let mode = unsafe { CStr::from_ptr(mode) }.to_bytes();
         mode.starts_with(b"r") && !mode.contains(&b'+')
     };
