@@ -104,7 +104,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Run(run::Run),
+    Run(Box<run::Run>),
     Serve(serve::Serve),
     World(world::World),
     Devices(devices::Devices),

@@ -340,7 +340,7 @@ mod tests {
     fn parsed(arguments: &[&str]) -> Run {
         let all = ["ferroce", "run"].iter().chain(arguments);
         match crate::cli::Cli::try_parse_from(all).expect("legal").command {
-            crate::cli::Command::Run(run) => run,
+            crate::cli::Command::Run(run) => *run,
             other => panic!("{other:?}"),
         }
     }
