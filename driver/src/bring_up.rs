@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ferroce_spec::command::CommandOpcode;
+use ferroce_spec::counter::COUNTERS;
 use ferroce_spec::register::{
     CONTRACT_MAJOR, Capability, ContractVersion, Control, MAGIC, UNMAPPED_READ,
 };
@@ -57,6 +58,19 @@ pub fn port_mac(bus: &dyn Bus) -> Result<[u8; 6], Error> {
     identify(bus)?;
     let [_, _, mac @ ..] = mmio::PORT_MAC.read(bus).to_be_bytes();
     Ok(mac)
+}
+
+/// Reads the counters of the device behind a bus, in the order of their registers.
+///
+/// # Errors
+///
+/// As [`port_mac`].
+pub fn read_counters(bus: &dyn Bus) -> Result<Vec<u64>, Error> {
+    let count = u32::from(identify(bus)?.capability.counters());
+    let counters = (0..count).take(COUNTERS.len());
+    Ok(counters
+        .map(|index| mmio::read_counter(bus, index))
+        .collect())
 }
 
 /// Resets the function.

@@ -69,7 +69,7 @@ pub use attributes::{
     XrcTargetRts,
 };
 pub use batch::{Batch, QueueState};
-pub use bring_up::port_mac;
+pub use bring_up::{port_mac, read_counters};
 pub use capabilities::Capabilities;
 pub use completion::{CompletionOpcode, CompletionStatus, WorkCompletion};
 pub use cq::{CompletionQueue, CompletionQueueConfig, Poller};

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use ferroce_driver::bus::ProgramClock;
 use ferroce_driver::{AsyncEvent, Cqn, Device, GidEntry, Lease, Qpn, Srqn, UseCount};
 use ferroce_embed::fabric::host_peers::HostPeers;
+use ferroce_embed::fabric::shown_qps::ShownQps;
 use ferroce_embed::function::Function;
 use ferroce_platform::host::HostIdentity;
 use parking_lot::Mutex;
@@ -59,6 +60,8 @@ pub struct Adapter {
     xrc_domains: DomainsByFile,
     address_handles: UseCount,
     wall_clock: WallClock,
+    /// Where `ferroce top` finds the QPs; `None`: the device is not on the fabric.
+    pub shown_qps: Option<ShownQps>,
 }
 
 /// An adapter of this process while it is in use, and its end: when all its resources have been
@@ -151,6 +154,7 @@ impl Adapter {
         Ok(Arc::new(Self {
             generation: Generation::current(),
             clock: function.bus().program_clock(),
+            shown_qps: function.shown_qps(),
             device,
             function,
             listeners,

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use ferroce_driver::{
-    CompletionOpcode, CompletionQueue, CompletionQueueConfig, CompletionStatus, WorkCompletion,
+    CompletionOpcode, CompletionQueue, CompletionQueueConfig, CompletionStatus, QpState,
+    WorkCompletion,
 };
 
 use crate::adapter::{Adapter, Object};
@@ -149,6 +150,16 @@ pub fn check_extended(attr: &ibv_cq_init_attr_ex) -> Result<(), Errno> {
     // A CQ with a lock is valid for a single thread. Overwriting completions is not supported.
     let possible = IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
     within(lacking, "cq_attr->flags", attr.flags, possible)
+}
+
+impl Cq {
+    /// Shows the QP of a completion in error as failed.
+    #[cold]
+    pub fn show_failed(&self, completion: &WorkCompletion) {
+        if let Some(shown) = &self.adapter.shown_qps {
+            shown.change(completion.qpn.0, QpState::Err, None);
+        }
+    }
 }
 
 /// Returns the `wc_flags` of a completion.

@@ -16,6 +16,7 @@ mod adapter;
 mod address;
 mod builder;
 mod convert;
+mod counter_files;
 mod cq;
 mod dm;
 mod domain;

@@ -221,7 +221,7 @@ impl Qp {
             lease: domain.lease(),
             xrcd: None,
         };
-        Ok(Self::new(owner, pair))
+        Ok(Self::new(owner, pair).shown())
     }
 
     /// Creates an XRC target QP in RESET, which has neither PD nor queues.
@@ -229,7 +229,7 @@ impl Qp {
         xrcd.adapter.check()?;
         let pair = QueuePair::create_xrc_target(&xrcd.shared.domain)?;
         xrcd.shared.add_target(&pair);
-        Ok(Self::of_target(xrcd, events, pair))
+        Ok(Self::of_target(xrcd, events, pair).shown())
     }
 
     /// `ibv_open_qp`: another handle of a target QP. Each handle gets its events.
@@ -263,6 +263,14 @@ impl Qp {
             xrcd: owner.xrcd.map(|xrcd| xrcd.shared.clone()),
             _lease: owner.lease,
         }
+    }
+
+    /// Shows a QP that was created just now to `ferroce top`.
+    fn shown(self) -> Self {
+        if let Some(shown) = &self.adapter.shown_qps {
+            shown.add(self.pair.number().0, self.pair.service());
+        }
+        self
     }
 
     /// Returns the send queue.
@@ -302,6 +310,10 @@ impl Qp {
         };
         let (state, transition) = convert::modify_qp(attr, mask, &around)?;
         self.pair.modify(&transition)?;
+        if let Some(shown) = &self.adapter.shown_qps {
+            let peer = (mask & IBV_QP_DEST_QPN != 0).then_some(attr.dest_qp_num);
+            shown.change(self.pair.number().0, state, peer);
+        }
         Ok(state)
     }
 
@@ -360,9 +372,12 @@ impl Qp {
     /// Destroys the QP, or releases a target that has other handles, and purges unread events.
     pub fn destroy(&self) -> Result<(), Errno> {
         self.adapter.check()?;
-        match &self.xrcd {
+        let is_last = match &self.xrcd {
             Some(xrcd) => xrcd.release_target(&self.pair)?,
-            None => self.pair.destroy()?,
+            None => self.pair.destroy().map(|()| true)?,
+        };
+        if let (true, Some(shown)) = (is_last, &self.adapter.shown_qps) {
+            shown.remove(self.pair.number().0);
         }
         let object = Object::QueuePair(self.pair.number());
         self.adapter.remove(object, &self.source);

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use ferroce_platform::host::{HostIdentity, device_name};
 
+use crate::counter_files;
 use crate::errno::Errno;
 use crate::host;
 use crate::identity::{self, PCI_DEVICE_ID, VENDOR_ID, uverbs_name};
@@ -315,6 +316,10 @@ fn port(tree: &mut Tree, port: &str, host: &HostIdentity) {
     add("sm_lid".into(), "0x0");
     add("sm_sl".into(), "0");
     add("cap_mask".into(), "0x04010000");
+    // Without a value: what a program opens is made at that moment.
+    for name in counter_files::names() {
+        add(name, "");
+    }
     add("pkeys/0".into(), &format!("{:#06x}", identity::P_KEY));
     for (index, entry) in host.gids.iter().enumerate() {
         add(format!("gids/{index}"), &groups(&entry.gid));

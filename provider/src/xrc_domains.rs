@@ -94,14 +94,15 @@ impl SharedXrcd {
         targets.insert(pair.number().0, Arc::downgrade(pair));
     }
 
-    /// Releases a target QP; the last handle destroys it.
-    pub fn release_target(&self, pair: &Arc<QueuePair>) -> Result<(), Errno> {
+    /// Releases a target QP; the last handle destroys it. Returns true if it did.
+    pub fn release_target(&self, pair: &Arc<QueuePair>) -> Result<bool, Errno> {
         let mut targets = self.targets.lock();
         // The lock prevents another open meanwhile.
-        if Arc::strong_count(pair) == 1 {
+        let is_last = Arc::strong_count(pair) == 1;
+        if is_last {
             pair.destroy()?;
             targets.remove(&pair.number().0);
         }
-        Ok(())
+        Ok(is_last)
     }
 }

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -98,6 +99,19 @@ class Documents(unittest.TestCase):
                 capture_output=True, text=True, check=True, timeout=TIMEOUT_S,
             )
         self.assertIn("/no/such/folder/x", refused.exception.stderr)
+
+    @unittest.skipUnless(shutil.which("ibv_devinfo"), "needs ibverbs-utils")
+    def test_counters_after_the_end_of_a_program(self):
+        subprocess.run(
+            [ferroce.command.binary(), "run", "--counters-on-exit", "exit.json", "--",
+             "ibv_devinfo"],
+            capture_output=True, check=True, timeout=TIMEOUT_S,
+        )
+        document = json.loads(Path("exit.json").read_text())
+        jsonschema.Draft202012Validator(ferroce.schema("counters")).validate(document)
+        (function,) = document["functions"]
+        self.assertEqual(function["program"], "ibv_devinfo")
+        self.assertGreater(function["counters"]["commands"], 0)
 
 
 class Package(unittest.TestCase):

@@ -2,6 +2,7 @@
 //! time-out for each process.
 
 pub mod capture;
+pub mod page;
 mod rdma_cm;
 mod served;
 

@@ -1,18 +1,12 @@
 //! `ferroce run --explain-errors`: what is said about twenty refused verbs and ten failed
 //! completions, and the page of the book that shows it.
 
-use std::fs;
-use std::path::PathBuf;
-
 use ferroce_spec::cqe::VendorError;
 use ferroce_tests::Scratch;
+use ferroce_tests::page::compare_part;
 
 /// The page.
 const PAGE: &str = "docs/src/errors.md";
-
-fn page() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(PAGE)
-}
 
 /// Returns what is said about a program of `tests/c`; lines of other programs are not there.
 fn said_about(name: &str) -> String {
@@ -50,30 +44,6 @@ fn count(said: &str, word: &str) -> u64 {
     counts.sum()
 }
 
-/// Returns a part of the page between two comments, with its place.
-fn part<'a>(text: &'a str, name: &str) -> (usize, &'a str) {
-    let begin = format!("<!-- {name} -->\n");
-    let start = text.find(&begin).expect("the page has the part") + begin.len();
-    let length = text[start..].find("<!-- end -->").expect("it has an end");
-    (start, &text[start..start + length])
-}
-
-/// Compares a part of the page, or writes it with `FERROCE_UPDATE=1`.
-fn compare(name: &str, fresh: &str) {
-    let text = fs::read_to_string(page()).expect("the page exists");
-    let (start, old) = part(&text, name);
-    if std::env::var_os("FERROCE_UPDATE").is_some() {
-        let end = start + old.len();
-        let new = [&text[..start], fresh, &text[end..]].concat();
-        fs::write(page(), new).expect("the page can be written");
-        return;
-    }
-    for (old, fresh) in old.lines().zip(fresh.lines()) {
-        assert_eq!(old, fresh, "{PAGE}, {name} (FERROCE_UPDATE=1 mends it)");
-    }
-    assert_eq!(old.lines().count(), fresh.lines().count(), "{fresh}");
-}
-
 /// Goal: the page lists each vendor_err. Method: the table is printed from the contract.
 #[test]
 fn the_table_of_vendor_err_is_that_of_the_contract() {
@@ -82,21 +52,21 @@ fn the_table_of_vendor_err_is_that_of_the_contract() {
         let (number, name, meaning) = (value.value, value.name, value.meaning.trim());
         table += &format!("| {number:#04x} | `{name}` | {meaning} |\n");
     }
-    compare("vendor_err", &table);
+    compare_part(PAGE, "vendor_err", &table);
 }
 
 #[test]
 fn twenty_wrong_verbs_are_named_with_argument_value_and_limit() {
     let said = said_about("refused");
     assert_eq!(count(&said, " x ibv_"), 20, "{said}");
-    compare("refused", &format!("```text\n{said}```\n"));
+    compare_part(PAGE, "refused", &format!("```text\n{said}```\n"));
 }
 
 #[test]
 fn ten_failed_completions_are_explained() {
     let said = said_about("failed");
     assert!(count(&said, " x IBV_WC_") >= 10, "{said}");
-    compare("failed", &format!("```text\n{said}```\n"));
+    compare_part(PAGE, "failed", &format!("```text\n{said}```\n"));
 }
 
 /// Goal: the same lines come while the program runs, one for each refused verb, through the usual
@@ -122,5 +92,28 @@ fn the_status_of_the_program_is_passed_on() {
         let command = scratch.run(&["--explain-errors"], "sh", &["-c", script]);
         let ended = scratch.finish(command);
         assert_eq!(ended.expect_end().code(), Some(expected), "{script}");
+    }
+}
+
+/// Goal: a program that is linked against libmlx5 hears which of its calls are not there. Method:
+/// calls of several kinds on a device that is no ConnectX.
+#[test]
+fn calls_of_libmlx5_are_refused_by_name() {
+    let scratch = Scratch::new();
+    let program = scratch.compile_with("direct_verbs", &["-Wl,--no-as-needed", "-lmlx5"]);
+    let command = scratch.run(&["--explain-errors"], &program, &[]);
+    let output = scratch.finish(command).expect_success();
+    assert!(output.contains("0 failures\n"), "{output}");
+    for name in [
+        "open_device",
+        "query_device",
+        "create_qp",
+        "devx_alloc_uar",
+        "dr_domain_create",
+        "devx_query_eqn",
+        "init_obj",
+    ] {
+        let line = format!("1 x mlx5dv_{name}: direct verbs of libmlx5 are not there");
+        assert!(output.contains(&line), "no {line}:\n{output}");
     }
 }

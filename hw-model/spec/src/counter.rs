@@ -1,4 +1,6 @@
-//! Counters: 64-bit registers from 0x1000 on, in this order.
+//! Counters: 64-bit registers from 0x1000 on, in this order; [`linux`] has the names of the kernel.
+
+pub mod linux;
 
 /// What makes a counter grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

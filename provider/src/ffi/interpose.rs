@@ -3,7 +3,8 @@
 //! There is no kernel driver, so `/sys/class/infiniband` has no `ferroce0`. Programs that read it
 //! find a directory tree of this library instead (`sysfs.rs`); every other path is passed on
 //! unchanged, at the cost of comparing its first bytes. The tree consists of real directories, so
-//! opening relative to it and listing it need no further support.
+//! opening relative to it and listing it need no further support; only counters, whose values
+//! change, are opened by `counter_file.rs`.
 //!
 //! Calls that are one system call are made as such, so they do not depend on the order in which
 //! libraries are found; the others are looked up behind this library. The standard library of this
@@ -17,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use libc::{AT_FDCWD, DIR, FILE, c_char, c_int, c_long, c_uint, c_void, mode_t, size_t, ssize_t};
 
 use super::boundary::set_errno;
+use super::counter_file;
 use super::next::next;
 use crate::errno::Errno;
 use crate::rdma_cm::DEVICE_FILE;
@@ -99,6 +101,16 @@ unsafe fn redirect_candidate(path: *const c_char, room: &mut MaybeUninit<Target>
     buffer.cast()
 }
 
+/// Opens the file of a counter: see [`counter_file::open`].
+///
+/// # Safety
+/// `path` is null or a C string.
+unsafe fn open_counter(directory: c_int, path: *const c_char, flags: c_int) -> Option<c_int> {
+    let is_root_used = ROOT_USED.load(Ordering::Relaxed);
+    // SAFETY: the caller guarantees that `path` is null or a C string.
+    unsafe { counter_file::open(directory, path, flags, is_root_used) }
+}
+
 /// Opens by system call.
 ///
 /// # Safety
@@ -107,6 +119,10 @@ unsafe fn open_at(directory: c_int, path: *const c_char, flags: c_int, mode: mod
     // SAFETY: the caller guarantees that `path` is null or a C string.
     if unsafe { is_device_file(path) } {
         return super::rdma_cm::open(flags);
+    }
+    // SAFETY: the caller guarantees that `path` is null or a C string.
+    if let Some(fd) = unsafe { open_counter(directory, path, flags) } {
+        return fd;
     }
     let mut room = room();
     // SAFETY: the caller guarantees that `path` is null or a C string.
@@ -181,6 +197,10 @@ type Fopen = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut FILE;
 /// # Safety
 /// `path` and `mode` are C strings, `next` is libc's `fopen`.
 unsafe fn open_stream(next: Option<Fopen>, path: *const c_char, mode: *const c_char) -> *mut FILE {
+    // SAFETY: the caller guarantees that `path` and `mode` are C strings.
+    if let Some(stream) = unsafe { counter_stream(path, mode) } {
+        return stream;
+    }
     let mut room = room();
     match next {
         // SAFETY: the caller guarantees that `path` and `mode` are C strings, `next` is libc's
@@ -188,6 +208,30 @@ unsafe fn open_stream(next: Option<Fopen>, path: *const c_char, mode: *const c_c
         Some(next) => unsafe { next(redirect(path, &mut room), mode) },
         None => missing(),
     }
+}
+
+/// Opens the file of a counter as a stream. `None`: it is not the path of a counter.
+///
+/// # Safety
+/// `path` is null or a C string, `mode` is a C string.
+unsafe fn counter_stream(path: *const c_char, mode: *const c_char) -> Option<*mut FILE> {
+    let is_read = !mode.is_null() && {
+        // SAFETY: the caller guarantees that `mode` is a C string.
+        let mode = unsafe { CStr::from_ptr(mode) }.to_bytes();
+        mode.starts_with(b"r") && !mode.contains(&b'+')
+    };
+    let flags = if is_read {
+        libc::O_RDONLY | libc::O_CLOEXEC
+    } else {
+        libc::O_RDWR
+    };
+    // SAFETY: the caller guarantees that `path` is null or a C string.
+    let fd = unsafe { open_counter(AT_FDCWD, path, flags) }?;
+    if fd < 0 {
+        return Some(std::ptr::null_mut());
+    }
+    // SAFETY: the descriptor is open and belongs to the stream from now on; `mode` is a C string.
+    Some(unsafe { libc::fdopen(fd, mode) })
 }
 
 /// Fails a call that the library behind this one does not have.

@@ -14,6 +14,7 @@ pub mod abi;
 
 mod blocking;
 mod boundary;
+mod counter_file;
 mod descriptor;
 pub(crate) mod event_fd;
 mod exports;

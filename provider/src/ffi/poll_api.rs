@@ -4,8 +4,8 @@
 
 use std::mem::transmute;
 
-use ferroce_driver::WorkCompletion;
 use ferroce_driver::bus::{PollFunction, ProgramClock};
+use ferroce_driver::{CompletionStatus, WorkCompletion};
 use libc::{c_int, c_uint, c_void};
 
 use super::boundary::{guard, refused};
@@ -33,6 +33,14 @@ unsafe fn show(cq: *mut ibv_cq_ex, completion: &WorkCompletion) {
 fn charge(cq: &Cq, found: bool) {
     if let Some(clock) = cq.adapter.program_clock() {
         clock.polled(cq.queue.number(), usize::from(found));
+    }
+}
+
+/// Shows the QP of a completion in error as failed.
+#[inline]
+fn note_failure(cq: &Cq, completion: &WorkCompletion) {
+    if completion.status != CompletionStatus::Success {
+        cq.show_failed(completion);
     }
 }
 
@@ -74,6 +82,7 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
             body.check_device()?;
             return Err(Errno::NO_ENTRY);
         };
+        note_failure(body, &current);
         // SAFETY: `borrow` has accepted the CQ, which is alive during the call (contract of
         // `ibv_start_poll`), and `poller` holds its lock, so no other reference to the cell is in
         // use.
@@ -99,6 +108,7 @@ unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
             .ok_or(Errno::INVALID.because("ibv_start_poll was not called, or was refused"))?;
         polling.current = polling.poller.next().ok_or(Errno::NO_ENTRY)?;
         charge(body, true);
+        note_failure(body, &polling.current);
         // SAFETY: `borrow` has accepted the CQ, which is alive during the call (contract of
         // `ibv_next_poll`).
         unsafe { show(cq, &polling.current) };

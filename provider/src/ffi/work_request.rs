@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use ferroce_driver::bus::ProgramClock;
 use ferroce_driver::{
-    Addressing, DataSegment, Destination, PostError, RKey, SendBatch, SendData, SendOperation,
-    Srqn, WorkCompletion,
+    Addressing, CompletionStatus, DataSegment, Destination, PostError, RKey, SendBatch, SendData,
+    SendOperation, Srqn, WorkCompletion,
 };
 use libc::c_int;
 
@@ -291,6 +291,9 @@ unsafe fn finish<T>(
 unsafe fn poll_to(cq: &Cq, max: usize, wc: *mut ibv_wc) -> usize {
     let mut slot = wc;
     cq.queue.poll(max, |completion: WorkCompletion| {
+        if completion.status != CompletionStatus::Success {
+            cq.show_failed(&completion);
+        }
         // SAFETY: the driver calls this at most `max` times, and the caller guarantees that there
         // is room for `max` completions.
         unsafe {

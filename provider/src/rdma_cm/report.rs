@@ -1,9 +1,8 @@
 //! What `ferroce cm` shows of this process: listeners, connections, rejections.
 
-use std::fmt::Write as _;
-
+use ferroce_embed::fabric::cm_report::CmEntry;
 use ferroce_embed::fabric::host_peers::HostPeers;
-use ferroce_rdma_cm::{PortSpace, RdmaCm, Rejection};
+use ferroce_rdma_cm::{PortSpace, RdmaCm};
 use ferroce_units::{Duration, Instant};
 
 /// A file is written at most once in this time, however many connections come and go.
@@ -49,54 +48,36 @@ impl Drop for Report {
 }
 
 fn text(cm: &RdmaCm) -> String {
-    let mut text = String::new();
-    for listener in cm.listeners() {
-        let (space, address) = (space_name(listener.port_space), listener.address);
-        let unread = listener.unread;
-        let _ = writeln!(
-            text,
-            "listener   {space} {address}, {unread} requests unread"
-        );
-    }
-    for connection in cm.connections().take(MAX_LISTED) {
-        let space = space_name(connection.port_space);
-        let name = |address: Option<_>| {
-            address.map_or("-".to_owned(), |it: std::net::SocketAddr| it.to_string())
-        };
-        let (address, peer) = (name(connection.address), name(connection.peer));
-        let _ = writeln!(
-            text,
-            "connection {space} {address} {peer} {:?}",
-            connection.state
-        );
-    }
+    let listeners = cm.listeners().map(|listener| CmEntry::Listener {
+        port_space: space_name(listener.port_space).to_owned(),
+        address: listener.address.to_string(),
+        unread: listener.unread as u64,
+    });
+    let connections = cm.connections().take(MAX_LISTED);
+    let connections = connections.map(|connection| CmEntry::Connection {
+        port_space: space_name(connection.port_space).to_owned(),
+        address: connection.address.map(|address| address.to_string()),
+        peer: connection.peer.map(|peer| peer.to_string()),
+        state: format!("{:?}", connection.state),
+    });
     let others = cm.connections().count().saturating_sub(MAX_LISTED);
-    if others != 0 {
-        let _ = writeln!(text, "connection and {others} more");
-    }
-    for Rejection {
-        from,
-        to,
-        service,
-        reason,
-    } in cm.rejections()
-    {
-        let name = reason.name().unwrap_or("unknown reason");
-        let service = service.0;
-        let _ = writeln!(
-            text,
-            "rejected   {from} to {to}, service {service:#x}: {name} ({})",
-            reason.0
-        );
-    }
-    text
+    let others = (others != 0).then_some(CmEntry::Others(others as u64));
+    let rejections = cm.rejections().map(|rejection| CmEntry::Rejection {
+        from: rejection.from.to_string(),
+        to: rejection.to.to_string(),
+        service: rejection.service.0,
+        reason: rejection.reason.0,
+        name: rejection.reason.name().map(str::to_owned),
+    });
+    let entries = listeners.chain(connections).chain(others).chain(rejections);
+    entries.map(|entry| entry.to_line() + "\n").collect()
 }
 
 fn space_name(space: PortSpace) -> &'static str {
     match space {
-        PortSpace::Tcp => "tcp  ",
-        PortSpace::Udp => "udp  ",
-        PortSpace::Ib => "ib   ",
+        PortSpace::Tcp => "tcp",
+        PortSpace::Udp => "udp",
+        PortSpace::Ib => "ib",
         PortSpace::Ipoib => "ipoib",
     }
 }

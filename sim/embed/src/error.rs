@@ -68,6 +68,12 @@ pub enum Error {
         /// Number of devices.
         count: u8,
     },
+    /// The device is not in this process, and this process has not opened it.
+    #[error("ferroce{device} is elsewhere, and this process has not opened it")]
+    NotOpen {
+        /// The device.
+        device: u8,
+    },
     /// The capture file cannot be used.
     #[error("capture file {path}: {reason}", path = .path.display())]
     Capture {
@@ -103,7 +109,7 @@ impl Error {
             Self::Directory { .. } => libc::EACCES,
             Self::Layout { .. } => libc::EPROTO,
             Self::Full(_) | Self::OpeningInterrupted => libc::EAGAIN,
-            Self::NoSuchDevice { .. } | Self::NotOurs { .. } => libc::ENODEV,
+            Self::NoSuchDevice { .. } | Self::NotOurs { .. } | Self::NotOpen { .. } => libc::ENODEV,
             Self::Bus(error) => error.errno(),
             Self::Attached(error) => error.errno,
             Self::Environment(_) | Self::Capture { .. } => libc::EINVAL,

@@ -10,7 +10,7 @@ use ferroce_driver::DeviceConfig;
 use ferroce_driver::bus::{self, Bus, DeviceAddress};
 use ferroce_faults::Plan;
 use ferroce_model::NicConfig;
-use ferroce_platform::host::EnvironmentError;
+use ferroce_platform::host::{EnvironmentError, device_name};
 pub use ferroce_platform::host::{GidEntry, HostIdentity, MAX_DEVICES};
 use ferroce_platform::{fork, os};
 use ferroce_record::{Recorder, RecordingBus, Source};
@@ -24,6 +24,7 @@ use crate::error::Error;
 use crate::fabric::directory::runtime_directory;
 use crate::fabric::host_peers::HostPeers;
 use crate::fabric::registry::{Identity, Registry};
+use crate::fabric::shown_qps::ShownQps;
 use crate::in_process::{self, InProcess, mapping_calls};
 use crate::neighbours::Neighbours;
 use crate::port::{FabricPort, patient};
@@ -32,6 +33,13 @@ use crate::{background, cycles, devices, faults, random_keys, recovery};
 
 /// Time limit for another thread that is opening.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The same for a thread that only reads counters: perhaps it is a signal handler of the one that
+/// is opening.
+const READ_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// How long the last publication of counters waits for another thread.
+const END_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A function of this process while it is in use, and the fork generation that opened it.
 type Current = Option<(u32, Weak<Function>)>;
@@ -87,6 +95,20 @@ impl Options {
 
 /// Where records are written: of each function that is opened, one.
 pub const RECORD_VARIABLE: &str = "FERROCE_RECORD";
+
+/// The number of a run of `ferroce run`, under which it finds the functions of its program.
+pub const RUN_VARIABLE: &str = "FERROCE_RUN";
+
+/// Returns the name of this program, as the kernel lists it.
+fn program_name() -> String {
+    let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
+    name.trim_end().to_owned()
+}
+
+fn run_from_environment() -> u64 {
+    let text = std::env::var(RUN_VARIABLE);
+    text.ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+}
 
 fn record_from_environment() -> Option<PathBuf> {
     let path = std::env::var_os(RECORD_VARIABLE)?;
@@ -202,6 +224,7 @@ impl Function {
                 .collect(),
             capture: capture.as_ref().map_or(0, Capture::identity),
         })?;
+        registry.describe(place.number(), &program_name(), run_from_environment());
         let uplink = options
             .port
             .as_ref()
@@ -241,6 +264,29 @@ impl Function {
             config: device_config,
             properties: Properties::default(),
         }))
+    }
+
+    /// Returns a device of this process that is open.
+    pub fn in_use(device: u8) -> Option<Arc<Self>> {
+        let current = CURRENT.try_lock_for(READ_TIMEOUT)?;
+        current.get(usize::from(device)).and_then(shared)
+    }
+
+    /// Returns the counters of a device that is not in this process. `None`: it is, and its
+    /// counters are published now.
+    ///
+    /// # Errors
+    /// [`Error::NotOurs`].
+    pub fn registers(&self) -> Result<Option<Vec<u64>>, Error> {
+        if let Some(bus) = self.in_process() {
+            bus.publish(Duration::ZERO);
+            return Ok(None);
+        }
+        let counters = ferroce_driver::read_counters(&*self.bus);
+        counters.map(Some).map_err(|error| Error::NotOurs {
+            address: device_name(self.host.device),
+            reason: error.to_string(),
+        })
     }
 
     /// Wraps a function that another crate has opened.
@@ -292,6 +338,11 @@ impl Function {
         Some(HostPeers::new(model.place()))
     }
 
+    /// Returns where queue pairs are shown, for a function on the fabric.
+    pub fn shown_qps(&self) -> Option<ShownQps> {
+        Some(ShownQps::new(self.in_process()?.place()))
+    }
+
     /// Returns how the driver brings it up.
     pub fn device_config(&self) -> DeviceConfig {
         self.config
@@ -325,6 +376,7 @@ impl Drop for Model {
         }
         self.bus.linger();
         self.bus.stop();
+        self.bus.publish(END_TIMEOUT);
         mapping_calls::remove(&self.bus);
         count_cycles(&self.bus);
         // The last reference may be dropped by an interrupt handler on that very thread.
@@ -377,6 +429,7 @@ extern "C" fn linger_at_exit() {
     for function in functions {
         function.bus.linger();
         if let Some(bus) = function.in_process() {
+            bus.publish(END_TIMEOUT);
             count_cycles(bus);
         }
         // Not dropped here: other threads may use it until the process has ended.

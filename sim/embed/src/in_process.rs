@@ -6,9 +6,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use std::time::Duration;
 
 use ferroce_model::ports::host::DmaAtomic;
-use ferroce_model::{DmaError, Doorbell, Function, NicConfig, Progress, UntimedHost};
+use ferroce_model::{Counters, DmaError, Doorbell, Function, NicConfig, Progress, UntimedHost};
 use ferroce_platform::doorbells::polled::PageTaker;
 use ferroce_platform::doorbells::{Doorbells, Taker};
 use ferroce_platform::interrupts::Interrupts;
@@ -28,9 +29,11 @@ mod health;
 pub mod mapping_calls;
 mod pinned;
 mod polling;
+mod published;
 mod served;
 
 use health::HealthCheck;
+use published::Published;
 
 /// Doorbells that wait under the lock; more go through the bitmap.
 const MAX_DIRECT: usize = 64;
@@ -144,6 +147,7 @@ struct Model {
     port: FabricPort,
     host: ProcessHost,
     runs: u32,
+    published: Published,
     /// True if the NIC has stopped because it had to, and was not reset since.
     was_stopped: bool,
 }
@@ -221,6 +225,7 @@ impl InProcess {
                 port,
                 host,
                 runs: 0,
+                published: Published::default(),
                 was_stopped: false,
             }),
             inside: AtomicUsize::new(0),
@@ -360,6 +365,7 @@ impl InProcess {
             port,
             host,
             runs,
+            published,
             ..
         } = model;
         let Progress { worked, rests, .. } = nic.advance(now, host, port);
@@ -377,24 +383,46 @@ impl InProcess {
             .store(nic.holds_acknowledges(), Ordering::Relaxed);
         *runs = runs.wrapping_add(1);
         if *runs % RUNS_PER_PUBLICATION == 0 {
-            self.publish_counters(nic, port);
+            self.publish_counters(nic, port, published);
         }
         worked
     }
 
     #[cold]
-    fn publish_counters(&self, nic: &mut Nic, port: &FabricPort) {
-        for (index, value) in Function::counters(nic)
-            .values()
-            .iter()
-            .enumerate()
-            .take(MAX_COUNTERS)
-        {
+    fn publish_counters(&self, nic: &mut Nic, port: &FabricPort, published: &mut Published) {
+        let counters = published.counters(&Function::counters(nic));
+        let values = counters.iter().flat_map(Counters::values);
+        for (index, value) in values.enumerate().take(MAX_COUNTERS) {
             self.registry
                 .counter(self.place, index)
                 .store(*value, Ordering::Relaxed);
         }
         port.publish_faults();
+    }
+
+    /// Publishes the counters now. It waits for a thread inside the model so long at most: the
+    /// caller may be a signal handler on that very thread.
+    pub fn publish(&self, limit: Duration) {
+        if let Some(mut model) = self.model.try_lock_for(limit) {
+            self.publish_all(&mut model);
+        }
+    }
+
+    fn publish_all(&self, model: &mut Model) {
+        let Model {
+            nic,
+            port,
+            published,
+            ..
+        } = model;
+        self.publish_counters(nic, port, published);
+    }
+
+    /// Publishes the counters, which the function is about to lose.
+    #[cold]
+    fn keep_counters(&self, model: &mut Model) {
+        self.publish_all(model);
+        model.published.reset(&Function::counters(&mut model.nic));
     }
 
     /// Wakes the background thread in time for work that the last run has left, when the
@@ -459,9 +487,8 @@ impl InProcess {
         };
         let has_work = model.has_work() || !model.fall_asleep();
         model.port.prune();
-        let Model { nic, port, .. } = &mut *model;
-        self.publish_counters(nic, port);
-        flush(nic);
+        self.publish_all(&mut model);
+        flush(&model.nic);
         drop(model);
         // A thread that rang while the lock was held has left its mark, and relies on this one.
         fence(Ordering::SeqCst);
@@ -548,14 +575,14 @@ impl InProcess {
     }
 
     /// Writes registers, and runs the model for them.
-    fn write(&self, write: impl FnOnce(&mut Nic)) {
+    fn write(&self, write: impl FnOnce(&mut Model)) {
         if self.is_foreign() {
             return;
         }
         let mut model = self.model.lock();
         if !self.is_removed() {
             model.nic.set_time(|| self.clock.now());
-            write(&mut model.nic);
+            write(&mut model);
         }
         self.run(model);
         self.notify_background();

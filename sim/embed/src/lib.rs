@@ -10,13 +10,14 @@
 //! - [`devices`]: the NICs of a program. [`identities`]: their names and addresses.
 //!   [`neighbours`]: resolution of addresses. [`capture`]: frames of this process in a file.
 //!   [`clock`]: real time for the model. [`cycles`]: clock cycles of cards in RTL.
-//! - [`faults`]: plans of packet faults.
+//! - [`faults`]: plans of packet faults. [`counters`]: what devices of this process have counted.
 //! - [`attached`]: devices that another crate opens instead.
 
 pub mod attached;
 pub mod background;
 pub mod capture;
 pub mod clock;
+pub mod counters;
 pub mod cycles;
 pub mod devices;
 pub mod error;

@@ -1,7 +1,8 @@
 //! The report: plots of model and measurement, and the page that shows them.
 //!
-//! - [`figures`]: which plots there are. [`figure`]: what a plot shows. [`svg`], with [`axis`] and
-//!   [`labels`], draws it; [`page`] puts all of them and the validation into one file.
+//! - [`figures`]: which plots there are. [`figure`]: what a plot shows. [`svg`], with [`axis`],
+//!   [`labels`] and [`layout`], draws it; [`page`] puts all of them and the validation into one
+//!   file.
 //! - [`json_text`]: for programs.
 
 pub mod axis;
@@ -9,6 +10,7 @@ pub mod figure;
 pub mod figures;
 pub mod json_text;
 pub mod labels;
+pub mod layout;
 pub mod page;
 pub mod svg;
 
@@ -19,6 +21,8 @@ use std::{fs, io};
 use ferroce_model::preset::Preset;
 use figure::Figure;
 use figures::Recipe;
+use figures::against::{self, Cards};
+use figures::runs::{self, Run};
 use page::{Card, Chapter};
 
 use crate::cache::Cache;
@@ -72,8 +76,8 @@ impl Choice {
             if !recipes.iter().any(|recipe| recipe.is_about(one)) {
                 return Err(format!(
                     "--preset {preset}: no plot is about it; plots are about these cards: \
-                     {cards}. A preset of your own goes beside a measured table with \
-                     `ferroce compare {preset} TABLE`"
+                     {cards}. A preset of your own goes beside one of them with `--against`, and \
+                     beside a measured table with `ferroce compare {preset} TABLE`"
                 ));
             }
         }
@@ -148,6 +152,12 @@ pub fn make_blind(simulator: &dyn Simulator, folder: &Folder, done: impl Fn() + 
         let named = |error: String| format!("{}: {error}", table.file);
         let id = format!("table-{}", index + 1);
         let mut figure = figures::blind::make(&cache, id, table).map_err(named)?;
+        let preset = table.preset.name();
+        let file = folder.path.join(&table.file);
+        figure.commands = vec![format!(
+            "ferroce compare {preset} --measured {}",
+            file.display()
+        )];
         let verdict = judgement.tables[*index].verdict();
         figure.caption.push_str(&format!(" Verdict: {verdict}."));
         Ok(figure)
@@ -162,6 +172,50 @@ pub fn make_blind(simulator: &dyn Simulator, folder: &Folder, done: impl Fn() + 
         outcomes: judgement.outcomes,
         cards: cards(),
     }
+}
+
+/// Makes the report of one card beside another; calls `done` after each plot.
+pub fn make_against(simulator: &dyn Simulator, cards: &Cards, done: impl Fn() + Sync) -> Report {
+    let cache = Cache::new(simulator);
+    let figures = parallel::map(&against::RECIPES, |recipe| {
+        let figure = recipe.make(&cache, cards);
+        done();
+        figure
+    });
+    let [line, baseline] = [&cards.line, &cards.baseline].map(|(_, preset)| preset);
+    let chapter = Chapter {
+        title: format!("{} beside {}", line.name(), baseline.name()),
+        figures,
+    };
+    let shown = [line, baseline].map(|preset| card(preset.clone()));
+    Report {
+        chapters: vec![chapter],
+        outcomes: Vec::new(),
+        cards: shown.into(),
+    }
+}
+
+/// Number of plots of [`make_against`].
+pub const AGAINST_COUNT: usize = against::RECIPES.len();
+
+/// Makes the report of two runs; `command` is the one that does that.
+///
+/// # Errors
+/// The runs have no point in common.
+pub fn make_of_runs(a: &Run, b: &Run, command: &str) -> Result<Report, String> {
+    let mut figures = runs::make(a, b)?;
+    for figure in &mut figures {
+        figure.commands = vec![command.to_owned()];
+    }
+    let chapter = Chapter {
+        title: format!("{} beside {}", b.name, a.name),
+        figures: figures.into_iter().map(Ok).collect(),
+    };
+    Ok(Report {
+        chapters: vec![chapter],
+        outcomes: Vec::new(),
+        cards: Vec::new(),
+    })
 }
 
 /// Returns every plot; those of the real perftest only if that is run.
@@ -189,12 +243,15 @@ fn jobs(choice: &Choice) -> Vec<Job> {
 
 fn cards() -> Vec<Card> {
     let presets = Preset::names().filter_map(|name| Preset::load(name).ok());
-    let card = |preset: Preset| Card {
+    presets.map(card).collect()
+}
+
+fn card(preset: Preset) -> Card {
+    Card {
         name: preset.name().to_owned(),
         about: preset.about().to_owned(),
         hash: preset.hash(),
-    };
-    presets.map(card).collect()
+    }
 }
 
 impl Report {

@@ -16,6 +16,7 @@ pub mod limits;
 pub mod memory_calls;
 pub mod network;
 pub mod service;
+pub mod signals;
 pub mod time_stamp;
 
 pub use ferroce_driver::bus::with_signals_blocked;

@@ -1,10 +1,11 @@
 //! `ferroce cm`: what running programs do with RDMA CM.
 
 use clap::Args;
+use ferroce_embed::fabric::cm_report::CmEntry;
 use ferroce_embed::fabric::host_peers;
 use ferroce_embed::fabric::registry::Registry;
 use ferroce_embed::runtime_directory;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::devices::program_name;
 use super::json::JsonOption;
@@ -41,15 +42,93 @@ impl Cm {
             let (program, host) = (program_name(pid), &occupant.identity.host);
             if prints_text {
                 println!("pid {pid}  {program}  on host {host}");
-                report.lines().for_each(|line| println!("  {line}"));
+                report.iter().for_each(|entry| println!("  {entry}"));
             }
-            let lines: Vec<_> = report.lines().collect();
-            processes.push(json!({ "pid": pid, "program": program, "host": host, "lines": lines }));
+            let mut process = described(&report);
+            process["pid"] = pid.into();
+            process["program"] = program.into();
+            process["host"] = host.as_str().into();
+            processes.push(process);
         }
         match (processes.is_empty(), self.pid) {
             (false, _) => self.json.write("cm", || json!({ "processes": processes })),
             (true, Some(pid)) => Err(format!("process {pid} does not use RDMA CM")),
             (true, None) => Err("no program uses RDMA CM now".to_owned()),
         }
+    }
+}
+
+/// Returns what a process has published, as JSON.
+fn described(report: &[CmEntry]) -> Value {
+    let (mut listeners, mut connections, mut rejections) = (Vec::new(), Vec::new(), Vec::new());
+    let mut unlisted = 0;
+    for entry in report {
+        match entry {
+            CmEntry::Listener {
+                port_space,
+                address,
+                unread,
+            } => listeners.push(json!({
+                "port_space": port_space,
+                "address": address,
+                "unread_requests": unread,
+            })),
+            CmEntry::Connection {
+                port_space,
+                address,
+                peer,
+                state,
+            } => connections.push(json!({
+                "port_space": port_space,
+                "address": address,
+                "peer": peer,
+                "state": state,
+            })),
+            CmEntry::Others(count) => unlisted = *count,
+            CmEntry::Rejection {
+                from,
+                to,
+                service,
+                reason,
+                name,
+            } => rejections.push(json!({
+                "from": from,
+                "to": to,
+                "service_id": service,
+                "reason": reason,
+                "reason_name": name,
+            })),
+        }
+    }
+    json!({
+        "listeners": listeners,
+        "connections": connections,
+        "unlisted_connections": unlisted,
+        "rejections": rejections,
+        "lines": report.iter().map(ToString::to_string).collect::<Value>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_has_typed_values() {
+        let lines = [
+            "listener\ttcp\t0.0.0.0:7471\t1",
+            "connection\ttcp\t127.0.0.1:7471\t-\tConnected",
+            "others\t3",
+            "rejection\t::1\t::2\t17178671\t28\tconsumer defined",
+        ];
+        let report: Option<Vec<_>> = lines.into_iter().map(CmEntry::parse).collect();
+        let json = described(&report.expect("lines"));
+        assert_eq!(json["listeners"][0]["unread_requests"], 1);
+        assert_eq!(json["connections"][0]["state"], "Connected");
+        assert!(json["connections"][0]["peer"].is_null());
+        assert_eq!(json["unlisted_connections"], 3);
+        assert_eq!(json["rejections"][0]["reason"], 28);
+        assert_eq!(json["rejections"][0]["reason_name"], "consumer defined");
+        assert_eq!(json["lines"][2], "connection and 3 more");
     }
 }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::json::JsonOption;
 use super::measured::{table_of_file, tables_of_file};
+use super::progress::Bar;
 
 /// The value of `--calibrate-host` for the tables that are compared.
 const MEASURED: &str = "measured";
@@ -56,9 +57,13 @@ impl Compare {
         let preset = Preset::load(name).map_err(|error| error.to_string())?;
         let tables = self.tables()?;
         let (preset, calibration) = self.calibrated(preset, &tables)?;
+        let bar = Bar::new("tables", tables.len());
         let comparisons = parallel::map(&tables, |table| {
-            comparison::compare(&Harness, &preset, table)
+            let compared = comparison::compare(&Harness, &preset, table);
+            bar.advance();
+            compared
         });
+        bar.clear();
         let mut comparisons = comparisons.into_iter().collect::<Result<Vec<_>, _>>()?;
         for comparison in &mut comparisons {
             self.note_host(&preset, calibration.as_ref(), comparison);
@@ -126,9 +131,13 @@ impl Compare {
                 Err(reason) => left_out.push((*table, *reason)),
             }
         }
+        let bar = Bar::new("tables", work.len());
         let comparisons = parallel::map(&work, |(preset, table)| {
-            comparison::compare(&Harness, preset, table)
+            let compared = comparison::compare(&Harness, preset, table);
+            bar.advance();
+            compared
         });
+        bar.clear();
         let comparisons = comparisons.into_iter().collect::<Result<Vec<_>, _>>()?;
         if prints_text {
             print_all(&comparisons, &left_out);

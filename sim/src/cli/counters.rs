@@ -1,22 +1,18 @@
 //! `ferroce counters`: the counters of the NICs of running programs.
 
-mod linux_names;
+pub mod function;
 
 use std::fmt::Write as _;
 use std::io::{Write as _, stdout};
-use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use ferroce_embed::fabric::registry::{Occupant, Registry, UplinkCounter};
+use ferroce_embed::fabric::registry::Registry;
 use ferroce_embed::runtime_directory;
-use ferroce_faults::FaultCounter;
-use ferroce_platform::host::device_name;
 use ferroce_spec::counter::COUNTERS;
-use serde_json::{Map, Value, json};
 
-use super::devices::program_name;
+use self::function::{Function, result};
 use super::json::{JsonOption, document};
 
 /// Show the counters of the NIC functions of running programs.
@@ -59,85 +55,12 @@ pub struct Counters {
 }
 
 /// Parses the time between two tables.
-fn interval(text: &str) -> Result<Duration, String> {
+pub fn interval(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     Duration::try_from_secs_f64(seconds)
         .ok()
         .filter(|interval| !interval.is_zero())
         .ok_or_else(|| "not above zero".to_owned())
-}
-
-/// The counters of one function.
-struct Function {
-    pid: u32,
-    program: String,
-    device: String,
-    host: String,
-    /// Name and value, in the order in which they are printed.
-    counters: Vec<(&'static str, u64)>,
-}
-
-impl Function {
-    fn read(registry: &Registry, occupant: &Occupant) -> Self {
-        let place = occupant.place;
-        let of_the_nic = COUNTERS.iter().enumerate().map(|(index, counter)| {
-            let value = registry.counter(place, index);
-            (counter.name, value)
-        });
-        let of_the_host = [
-            ("late_wakeups", registry.late_wakeups(place)),
-            ("max_late_us", registry.max_late_us(place)),
-        ];
-        let of_the_wire = UplinkCounter::ALL.map(|counter| {
-            let value = registry.uplink_counter(place, counter);
-            (counter.name(), value)
-        });
-        let of_faults = FaultCounter::ALL.map(|counter| {
-            let value = registry.fault_counter(place, counter);
-            (counter.name(), value)
-        });
-        let all = of_the_nic.chain(of_the_wire).chain(of_faults);
-        Self {
-            pid: occupant.pid,
-            program: program_name(occupant.pid),
-            device: device_name(occupant.identity.device),
-            host: occupant.identity.host.clone(),
-            counters: all
-                .chain(of_the_host)
-                .map(|(name, value)| (name, value.load(Ordering::Relaxed)))
-                .collect(),
-        }
-    }
-
-    fn json(&self) -> Value {
-        let object = |pairs: &mut dyn Iterator<Item = (&'static str, u64)>| {
-            let pairs = pairs.map(|(name, value)| (name.to_owned(), value.into()));
-            Value::Object(pairs.collect::<Map<_, _>>())
-        };
-        json!({
-            "pid": self.pid,
-            "program": self.program,
-            "device": self.device,
-            "host": self.host,
-            "counters": object(&mut self.counters.iter().copied()),
-            "port_counters": object(&mut linux_names::port_counters(&self.counters)),
-            "hw_counters": object(&mut linux_names::hw_counters(&self.counters)),
-        })
-    }
-
-    fn print(&self, text: &mut String, all: bool) {
-        let Self {
-            pid,
-            program,
-            device,
-            host,
-            counters,
-        } = self;
-        *text += &format!("pid {pid}  {program}  {device} on host {host}\n");
-        for (name, value) in counters.iter().filter(|(_, value)| *value != 0 || all) {
-            *text += &format!("  {name:24} {value:>16}\n");
-        }
-    }
 }
 
 impl Counters {
@@ -170,8 +93,7 @@ impl Counters {
     }
 
     fn print(&self, functions: &[Function]) -> Result<(), String> {
-        let result =
-            || json!({ "functions": functions.iter().map(Function::json).collect::<Value>() });
+        let result = || result(functions);
         let is_line_each_time = self.watch.is_some() && !self.json.prints_text();
         let text = match (is_line_each_time, self.json.prints_text()) {
             (true, _) => format!("{}\n", document("counters", result())),
@@ -195,7 +117,7 @@ impl Counters {
         }
         let mut text = String::new();
         for function in functions {
-            function.print(&mut text, self.all);
+            text += &function.text(self.all);
         }
         text
     }
@@ -247,13 +169,10 @@ mod tests {
     use super::*;
 
     fn function(program: &str) -> Function {
-        Function {
-            pid: 7,
-            program: program.to_owned(),
-            device: "ferroce0".to_owned(),
-            host: "a".to_owned(),
-            counters: vec![("tx_frames", 3), ("tx_bytes", 400), ("max_late_us", 0)],
-        }
+        function::example(
+            program,
+            &[("tx_frames", 3), ("tx_bytes", 400), ("max_late_us", 0)],
+        )
     }
 
     #[test]
@@ -270,15 +189,6 @@ mod tests {
             "{text}"
         );
         assert_eq!(prometheus(&[]), "");
-    }
-
-    #[test]
-    fn json_has_typed_values_and_the_names_of_linux() {
-        let value = function("a").json();
-        assert_eq!(value["counters"]["tx_bytes"], 400);
-        assert_eq!(value["port_counters"]["port_xmit_data"], 100);
-        assert_eq!(value["port_counters"]["port_xmit_packets"], 3);
-        assert_eq!(value["hw_counters"]["sent_pkts"], 3);
     }
 
     #[test]

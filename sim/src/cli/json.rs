@@ -9,7 +9,7 @@ use std::io::{Write, stdout};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ferroce_lab::report::json_text;
+pub use ferroce_lab::report::json_text;
 use serde_json::{Map, Value};
 
 /// Version of the schemas: it changes when a key is removed or gets another meaning. Keys may be

@@ -17,6 +17,7 @@ mod perf;
 mod perftest;
 mod preset;
 mod program;
+mod progress;
 mod record;
 mod reg;
 mod report;
@@ -27,6 +28,7 @@ mod selftest;
 mod serve;
 mod sim;
 mod spec;
+mod top;
 mod trace;
 mod validate;
 mod wire;
@@ -60,6 +62,7 @@ Two terminals, one machine, no RDMA hardware, no root:
 While they run:
   ferroce devices                             the programs on the fabric
   ferroce counters                            the counters of their NICs
+  ferroce top                                 their queue pairs, rates and errors, live
   ferroce cm                                  their RDMA CM listeners and connections
   ferroce inject port-down                    pulls their cables
 
@@ -91,17 +94,22 @@ The first bitstream:
 `ferroce help COMMAND` describes each command."
 )]
 pub struct Cli {
+    /// Print results and errors only: no progress bar, no notes
+    #[arg(long, global = true)]
+    quiet: bool,
+
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Run(run::Run),
+    Run(Box<run::Run>),
     Serve(serve::Serve),
     World(world::World),
     Devices(devices::Devices),
     Counters(counters::Counters),
+    Top(top::Top),
     Cm(cm::Cm),
     Inject(inject::Inject),
     Bind(bind::Bind),
@@ -130,12 +138,16 @@ enum Command {
 impl Cli {
     /// Executes the command; errors go to standard error.
     pub fn execute(self) -> ExitCode {
+        if self.quiet {
+            progress::be_quiet();
+        }
         match self.command {
             Command::Run(run) => run.execute(),
             Command::Serve(serve) => or_complain(serve.execute()),
             Command::World(world) => or_complain(world.execute()),
             Command::Devices(devices) => or_complain(devices.execute()),
             Command::Counters(counters) => or_complain(counters.execute()),
+            Command::Top(top) => or_complain(top.execute()),
             Command::Cm(cm) => or_complain(cm.execute()),
             Command::Inject(inject) => or_complain(inject.execute()),
             Command::Bind(bind) => or_complain(bind.execute()),

@@ -2,6 +2,7 @@
 
 mod arguments;
 pub mod calibration;
+mod linux_names;
 mod output;
 mod sensitivity;
 mod sweep;

@@ -1,11 +1,13 @@
 //! `ferroce run`: a program with Ferroce's verbs library in place of the system's.
 
+mod child;
+mod counted;
 mod debugging;
 mod explain;
 mod timed;
 
 use std::ffi::OsString;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
@@ -21,10 +23,12 @@ use ferroce_embed::runtime_directory;
 use ferroce_embed::uplink::{SEPARATOR, UplinkSpec};
 use ferroce_model::config::RecoveryConfig;
 use ferroce_platform::host::{HostIdentity, parse_addresses, parse_devices};
-use ferroce_platform::os::note_interrupt;
 
+use self::child::AfterEnd;
+use self::counted::Counted;
 use self::explain::Explanations;
 
+use super::progress::note;
 use super::record::RecordArgument;
 use super::rtl::Rtl;
 use super::{EXIT_FAILURE, library, program, report_error};
@@ -44,6 +48,7 @@ Examples:
   ferroce run --capture rdma.pcapng -- ibv_rc_pingpong -g 1
   ferroce run --record a.rec -- ib_write_bw -n 20    for `ferroce trace diff`
   ferroce run --explain-errors -- PROGRAM   why did my verb fail?
+  ferroce run --counters-on-exit counters.json -- PROGRAM    what did its NIC do?
   ferroce run --host a -- PROGRAM         on a separate host, with its own address
   ferroce run --faults loss=1e-3,reorder=8paths -- PROGRAM    a bad network
   ferroce run --devices 2 -- ibv_devices  with ferroce0 and ferroce1
@@ -138,6 +143,11 @@ pub struct Run {
     #[arg(long)]
     explain_errors: bool,
 
+    /// After the program has ended, write the counters of its functions to FILE, as `ferroce
+    /// counters --json` does. The program is a child then
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["device", "timed", "world"])]
+    counters_on_exit: Option<PathBuf>,
+
     #[command(flatten)]
     timed: timed::Timed,
 
@@ -175,8 +185,8 @@ impl Run {
             Ok(path) => path,
             Err(refusal) => return report_error(&refusal.message, refusal.code),
         };
-        let explanations = match self.explain_errors.then(Explanations::prepare).transpose() {
-            Ok(explanations) => explanations,
+        let after_end = match self.after_end() {
+            Ok(after_end) => after_end,
             Err(error) => return report_error(&error, EXIT_FAILURE),
         };
         let (environment, libraries) = match self.prepare() {
@@ -188,14 +198,25 @@ impl Run {
             "LD_PRELOAD",
             debugging::preload(&libraries, std::env::var_os("LD_PRELOAD")),
         );
-        let error = match explanations {
+        let error = match after_end {
             None => command.exec(),
-            Some(explanations) => match wait(&mut command, explanations) {
+            Some(after_end) => match after_end.run(&mut command) {
                 Ok(code) => return code,
                 Err(error) => error,
             },
         };
         report_error(&format!("{}: {error}", path.display()), 126)
+    }
+
+    /// Returns what is said after the end of the program, if anything.
+    fn after_end(&self) -> Result<Option<AfterEnd>, String> {
+        let counters = self.counters_on_exit.clone().map(Counted::prepare);
+        let counters = counters.transpose()?;
+        let explanations = self
+            .explain_errors
+            .then(Explanations::prepare)
+            .transpose()?;
+        Ok(AfterEnd::new(explanations, counters))
     }
 
     /// Returns the variables for the program, and the libraries to preload. A world of the program
@@ -264,7 +285,9 @@ impl Run {
         if let Some(seed) = self.random_keys {
             let seed = seed.unwrap_or_else(|| {
                 let seed = random_keys::new_seed();
-                eprintln!("ferroce: --random-keys={seed} makes this run again");
+                note(&format!(
+                    "ferroce: --random-keys={seed} makes this run again"
+                ));
                 seed
             });
             environment.push((random_keys::VARIABLE, seed.to_string().into()));
@@ -288,33 +311,6 @@ impl Run {
     }
 }
 
-/// Runs the program as a child, and says at its end what went wrong. An interrupt from the terminal
-/// ends the program, not this process.
-///
-/// # Errors
-/// If the program cannot be started.
-fn wait(command: &mut Command, explanations: Explanations) -> std::io::Result<ExitCode> {
-    let (variable, directory) = explanations.variable();
-    let started = command.env(variable, directory).spawn();
-    let mut child = match started {
-        Ok(child) => child,
-        Err(error) => {
-            explanations.remove();
-            return Err(error);
-        }
-    };
-    note_interrupt();
-    let status = child.wait()?;
-    explanations.report();
-    let by_signal = || {
-        status
-            .signal()
-            .map_or(i32::from(EXIT_FAILURE), |signal| 128 + signal)
-    };
-    let code = status.code().unwrap_or_else(by_signal);
-    Ok(ExitCode::from(u8::try_from(code).unwrap_or(EXIT_FAILURE)))
-}
-
 /// Returns the wires of the devices, for a program that may change its working directory before it
 /// opens them.
 fn wires(texts: &[String]) -> Result<String, String> {
@@ -323,7 +319,7 @@ fn wires(texts: &[String]) -> Result<String, String> {
         match UplinkSpec::parse(text).map_err(|error| refused(&error))? {
             Some(spec) => {
                 if let Some(caveat) = spec.caveat() {
-                    eprintln!("ferroce: --port {text}: {caveat}");
+                    note(&format!("ferroce: --port {text}: {caveat}"));
                 }
                 let spec = spec.absolute().map_err(|error| refused(&error))?;
                 Ok(spec.to_string())
@@ -344,7 +340,7 @@ mod tests {
     fn parsed(arguments: &[&str]) -> Run {
         let all = ["ferroce", "run"].iter().chain(arguments);
         match crate::cli::Cli::try_parse_from(all).expect("legal").command {
-            crate::cli::Command::Run(run) => run,
+            crate::cli::Command::Run(run) => *run,
             other => panic!("{other:?}"),
         }
     }

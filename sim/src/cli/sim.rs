@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::faults::Faults;
 use super::json::JsonOption;
+use super::progress::Bar;
 use super::{EXIT_FAILURE, report_error};
 
 /// Exit code when a scenario fails.
@@ -134,7 +135,14 @@ impl Sim {
         let file = self.file()?;
         let scenario = |seed| self.scenario(&file, Some(seed));
         let end = self.first.saturating_add(count);
-        let summary = run_many(self.first..end, scenario).map_err(|error| error.to_string())?;
+        let bar = Bar::new("seeds", usize::try_from(count).unwrap_or(usize::MAX));
+        let counted = |seed| {
+            bar.advance();
+            scenario(seed)
+        };
+        let summary = run_many(self.first..end, counted);
+        bar.clear();
+        let summary = summary.map_err(|error| error.to_string())?;
         if prints_text {
             println!("{} seeds, {} fail", summary.runs, summary.failures.len());
             println!("those that pass: {}", summary.passed);

@@ -1,9 +1,7 @@
 //! `ferroce validate`: checks the model against its targets.
 
-use std::io::{IsTerminal, Write, stderr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::Parser;
 use ferroce_lab::perf::PerfSpec;
@@ -11,11 +9,11 @@ use ferroce_lab::reference::experiment::Harness;
 use ferroce_lab::validate::blind::{self, Folder};
 use ferroce_lab::validate::tally::Tally;
 use ferroce_lab::validate::{self, Outcome, listing, perturb};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
 use super::json::JsonOption;
 use super::perf::Perf;
+use super::progress::Bar;
 
 /// Checks every target that was measured on real cards, and prints the model's deviation.
 ///
@@ -66,9 +64,9 @@ impl Validate {
         if count == 0 {
             return Err(NO_TARGET.to_owned());
         }
-        let progress = Progress::new(count);
-        let outcomes = validate::run(&Harness, &self.only, |_| progress.advance());
-        progress.clear();
+        let bar = Bar::new("targets", count);
+        let outcomes = validate::run(&Harness, &self.only, |_| bar.advance());
+        bar.clear();
         self.print(
             || json(&outcomes),
             || listing::csv(&outcomes),
@@ -81,9 +79,9 @@ impl Validate {
         if validate::count(&self.only) == 0 {
             return Err(NO_TARGET.to_owned());
         }
-        let bar = Bar::new();
+        let bar = Bar::of_many();
         let result = perturb::run(&Harness, &self.only, &bar);
-        bar.0.finish_and_clear();
+        bar.clear();
         let result = result?;
         self.print(
             || json!({ "perturbation": perturb::listing::json(&result) }),
@@ -95,9 +93,9 @@ impl Validate {
 
     fn blind(&self, folder: &Path) -> Result<bool, String> {
         let folder = Folder::read(folder, &command_line)?;
-        let progress = Progress::new(folder.count());
-        let judgement = blind::run(&Harness, &folder, || progress.advance());
-        progress.clear();
+        let bar = Bar::new("measurements", folder.count());
+        let judgement = blind::run(&Harness, &folder, || bar.advance());
+        bar.clear();
         self.print(|| judgement.json(), String::new, || judgement.text())?;
         Ok(judgement.is_failure())
     }
@@ -144,70 +142,9 @@ pub(super) fn command_line(words: &[String]) -> Result<PerfSpec, String> {
 
 const NO_TARGET: &str = "no target has such a number";
 
-/// What a step does, how far it is, and how long it will take.
-const BAR: &str = "{msg:>20} {wide_bar} {pos}/{len} {eta}";
-
-/// A bar for each step of a long run.
-struct Bar(ProgressBar);
-
-impl Bar {
-    fn new() -> Self {
-        if !stderr().is_terminal() {
-            return Self(ProgressBar::hidden());
-        }
-        let style = ProgressStyle::with_template(BAR);
-        let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
-        Self(ProgressBar::new(0).with_style(style))
-    }
-}
-
-impl perturb::Listener for Bar {
-    fn begin(&self, what: &str, count: usize) {
-        self.0.reset();
-        self.0.set_length(count as u64);
-        self.0.set_message(what.to_owned());
-    }
-
-    fn advance(&self) {
-        self.0.inc(1);
-    }
-}
-
 fn json(outcomes: &[Outcome]) -> Value {
     json!({
         "summary": Tally::of(outcomes).json(),
         "targets": outcomes.iter().map(Outcome::json).collect::<Value>(),
     })
-}
-
-/// A progress line on the terminal.
-pub(super) struct Progress {
-    count: usize,
-    done: AtomicUsize,
-    is_shown: bool,
-}
-
-impl Progress {
-    pub(super) fn new(count: usize) -> Self {
-        Self {
-            count,
-            done: AtomicUsize::new(0),
-            is_shown: stderr().is_terminal(),
-        }
-    }
-
-    pub(super) fn advance(&self) {
-        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
-        if self.is_shown {
-            let filled = 30 * done / self.count.max(1);
-            let (full, empty) = ("█".repeat(filled), "░".repeat(30 - filled.min(30)));
-            let _ = write!(stderr(), "\r{full}{empty} {done} of {}", self.count);
-        }
-    }
-
-    pub(super) fn clear(&self) {
-        if self.is_shown {
-            let _ = write!(stderr(), "\r\x1b[K");
-        }
-    }
 }

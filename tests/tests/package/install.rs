@@ -365,4 +365,20 @@ fn the_package_has_its_documents() {
     }
     let text = fs::read_to_string(usr.join("share/doc/ferroce/copyright")).expect("UTF-8");
     assert!(text.contains("License: MIT or Apache-2.0"), "{text}");
+    // Of what is linked into it, not of what builds it or tests it.
+    for (name, is_linked) in [
+        ("clap-", true),
+        ("libc-", true),
+        ("syn-", false),
+        ("loom-", false),
+    ] {
+        let stanza = format!("\nFiles: crates/{name}");
+        assert_eq!(text.contains(&stanza), is_linked, "{name}: {text}");
+    }
+    // Each licence of a stanza has its text.
+    for licence in ["MIT", "Apache-2.0", "BSD-3-Clause", "Zlib"] {
+        let heading = format!("\nLicense: {licence}\n");
+        let mut texts = text.split(heading.as_str()).skip(1);
+        assert!(texts.any(|text| text.starts_with(' ')), "{licence}: {text}");
+    }
 }

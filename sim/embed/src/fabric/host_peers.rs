@@ -4,6 +4,7 @@ use std::{fs, io};
 
 use ferroce_wire::Gid;
 
+use super::cm_report::CmEntry;
 use super::registry::{PortError, Registry, ServicePort, places, report};
 
 /// One process of a host, and its view of the others.
@@ -115,6 +116,7 @@ impl HostPeers {
 }
 
 /// Returns what the process at a place has published. `None`: nothing.
-pub fn read_report(registry: &Registry, place: u8) -> Option<String> {
-    fs::read_to_string(report::path(registry.directory(), place)).ok()
+pub fn read_report(registry: &Registry, place: u8) -> Option<Vec<CmEntry>> {
+    let text = fs::read_to_string(report::path(registry.directory(), place)).ok()?;
+    Some(text.lines().filter_map(CmEntry::parse).collect())
 }

@@ -30,16 +30,19 @@ mod gsi;
 mod identity;
 mod injection;
 mod layout;
+mod qps;
 pub(super) mod report;
 mod service_ports;
 mod signals;
+mod totals;
 mod uplink_counters;
 
 pub use device_faults::{DeviceFault, DeviceFaults};
 pub use groups::{PlaceSet, places};
 pub use identity::{Identity, Occupant};
 pub use injection::{Injected, Injection};
-pub use layout::{ANNOUNCE_WORDS, MAX_COUNTERS, MAX_GROUPS, PLACES};
+pub use layout::{ANNOUNCE_WORDS, MAX_COUNTERS, MAX_GROUPS, MAX_QPS, PLACES};
+pub use qps::ShownQp;
 pub use service_ports::{PortError, ServicePort};
 pub use signals::FRESH_NS;
 pub use uplink_counters::UplinkCounter;
@@ -167,6 +170,7 @@ impl Registry {
                 .fetch_add(1, Ordering::Relaxed)
                 .wrapping_add(1)
                 .max(1);
+            self.keep_counters(number);
             self.write_identity(number, generation, identity);
             self.groups_changed();
             self.sweep();

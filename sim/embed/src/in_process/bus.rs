@@ -8,7 +8,9 @@ use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
 use ferroce_model::Function as _;
 use ferroce_platform::mapping;
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
-use ferroce_spec::register::{self, MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED};
+use ferroce_spec::register::{
+    self, Control, MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED,
+};
 
 use super::{GONE, InProcess, MAX_DIRECT, flush, mapping_calls, polling};
 
@@ -31,7 +33,13 @@ impl Bus for InProcess {
         if offset == register::offset::wake && self.is_served {
             return self.wake();
         }
-        self.write(|nic| nic.write32(offset, value));
+        let is_reset = offset == register::offset::control && Control::from_bits(value).reset();
+        self.write(|model| {
+            if is_reset {
+                self.keep_counters(model);
+            }
+            model.nic.write32(offset, value);
+        });
     }
 
     fn read64(&self, offset: u32) -> u64 {
@@ -39,7 +47,7 @@ impl Bus for InProcess {
     }
 
     fn write64(&self, offset: u32, value: u64) {
-        self.write(|nic| nic.write64(offset, value));
+        self.write(|model| model.nic.write64(offset, value));
     }
 
     #[inline]

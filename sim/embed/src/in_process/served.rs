@@ -96,6 +96,7 @@ impl InProcess {
     /// Resets the function: everything but mappings and the MSI-X table is as after power-on.
     pub fn reset(&self) {
         let mut model = self.model.lock();
+        self.keep_counters(&mut model);
         model.request_reset();
         for _ in 0..RESET_RUNS {
             self.run(model);

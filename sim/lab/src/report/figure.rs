@@ -8,6 +8,8 @@ use crate::reference::size_class::{self, ClassErrors};
 pub enum Kind {
     /// Points: measured values.
     Measured,
+    /// Points: what the line is compared with, another card or another run.
+    Baseline,
     /// A line: values of the model.
     Model,
     /// A dashed line: a formula, such as what headers leave of a link.
@@ -15,10 +17,16 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Returns true if it is drawn as points, and others are compared with it.
+    pub fn is_points(self) -> bool {
+        matches!(self, Self::Measured | Self::Baseline)
+    }
+
     /// Returns the word for the legend and the files of figures.
     pub fn name(self) -> &'static str {
         match self {
             Self::Measured => "measured",
+            Self::Baseline => "baseline",
             Self::Model => "model",
             Self::Limit => "formula",
         }
@@ -114,6 +122,15 @@ impl Axis {
     }
 }
 
+/// Names of two cards or runs that are compared.
+#[derive(Clone, Debug)]
+pub struct Compared {
+    /// The one that is drawn as a line.
+    pub line: String,
+    /// The one that is drawn as points.
+    pub baseline: String,
+}
+
 /// One plot.
 #[derive(Clone, Debug)]
 pub struct Figure {
@@ -133,16 +150,35 @@ pub struct Figure {
     pub series: Vec<Series>,
     /// What the measured points are.
     pub sizes: Sizes,
+    /// Of a comparison of two cards or runs: their names.
+    pub compared: Option<Compared>,
+    /// Commands that make it, or its parts.
+    pub commands: Vec<String>,
     /// Preset, its hash, host profile, version, seed.
     pub stamp: String,
 }
 
 impl Figure {
+    /// Returns true if its points are another card or run, not a measurement.
+    pub fn has_baseline(&self) -> bool {
+        let mut kinds = self.series.iter().map(|series| series.kind);
+        kinds.any(|kind| kind == Kind::Baseline)
+    }
+
+    /// Returns the name of a kind of series in the legend.
+    pub fn kind_name(&self, kind: Kind) -> &str {
+        match (&self.compared, kind) {
+            (Some(compared), Kind::Model) => &compared.line,
+            (Some(compared), Kind::Baseline) => &compared.baseline,
+            _ => kind.name(),
+        }
+    }
+
     /// Returns colours that have both measured points and a model, each with its errors in percent.
     pub fn errors(&self) -> Vec<(usize, Vec<(f64, f64)>)> {
         let of_kind = |kind| self.series.iter().filter(move |series| series.kind == kind);
         let mut errors = Vec::new();
-        for measured in of_kind(Kind::Measured) {
+        for measured in self.series.iter().filter(|series| series.kind.is_points()) {
             let same = |model: &&Series| model.color == measured.color;
             let Some(model) = of_kind(Kind::Model).find(same) else {
                 continue;
@@ -243,6 +279,8 @@ mod tests {
                 series(Kind::Model, &[(2.0, 9.0), (3.0, 1.0)]),
             ],
             sizes: Sizes::None,
+            commands: Vec::new(),
+            compared: None,
             stamp: String::new(),
         };
         let errors = figure.errors();
@@ -274,6 +312,8 @@ mod tests {
                 series(Kind::Model, [5.5, 10.0, 18.0, 17.1]),
             ],
             sizes: Sizes::Bandwidth,
+            commands: Vec::new(),
+            compared: None,
             stamp: String::new(),
         };
         let words: Vec<_> = figure

@@ -5,13 +5,15 @@
 //! - [`pcie`]: DMA against size and window. [`loss`]: goodput under loss, and retransmission.
 //!   [`fpga`]: datagrams of an FPGA card.
 //! - [`real`]: the real perftest, if it is there. [`blind`]: tables of a folder outside of the
-//!   project.
+//!   project. [`against`]: one card beside another. [`runs`]: two runs of `ferroce perf`.
 
+pub mod against;
 pub mod blind;
 pub mod fpga;
 pub mod loss;
 pub mod pcie;
 pub mod real;
+pub mod runs;
 pub mod scaling;
 pub mod tables;
 
@@ -73,7 +75,17 @@ impl Recipe {
         let figure = figure.map_err(|error| format!("{}: {}", self.id, first(error)));
         let mut figure = figure?;
         self.id.clone_into(&mut figure.id);
+        figure.commands.insert(0, self.command());
         Ok(figure)
+    }
+
+    /// Returns the command that makes the plot alone.
+    fn command(&self) -> String {
+        let real = match self.content {
+            Content::Real(_) => " --perftest",
+            _ => "",
+        };
+        format!("ferroce report --plot {}{real} --out report", self.id)
     }
 
     /// Returns true if it is about one of the `presets`, or if there are none.

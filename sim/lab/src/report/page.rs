@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::figure::{Figure, Sizes};
+use super::layout;
 use super::svg::{self, escape};
 use crate::reference::size_class::{self, ClassErrors, SizeClass};
 use crate::validate::basis::Kind;
@@ -39,8 +40,13 @@ pub fn page(chapters: &[Chapter], outcomes: &[Outcome], cards: &[Card]) -> Strin
     for (index, chapter) in chapters.iter().enumerate() {
         chapter_section(&mut page, index, chapter);
     }
-    validation_section(&mut page, outcomes);
-    cards_section(&mut page, cards);
+    let has_measurements = has_measurements(chapters);
+    if has_measurements {
+        validation_section(&mut page, outcomes);
+    }
+    if !cards.is_empty() {
+        cards_section(&mut page, cards);
+    }
     page.push_str("</main>\n");
     let version = env!("CARGO_PKG_VERSION");
     let _ = writeln!(
@@ -63,9 +69,8 @@ fn head() -> String {
     )
 }
 
-fn introduction(chapters: &[Chapter], outcomes: &[Outcome]) -> String {
-    let mut text = String::from(
-        "<header>\n<h1>Ferroce: model and measurement</h1>\n\
+/// What a page of models and measurements is.
+const ABOUT_MEASUREMENTS: &str = "<header>\n<h1>Ferroce: model and measurement</h1>\n\
          <p>What the model of an RDMA NIC predicts in simulated time, beside what others have \
          measured on real cards. Points \
          are measured, lines are the model, dashed lines are formulas, such as what headers leave \
@@ -76,8 +81,25 @@ fn introduction(chapters: &[Chapter], outcomes: &[Outcome]) -> String {
          and are the same in all plots of a card; the host around it has its own profile. A \
          <em>predicted</em> target is one from which no value of the preset was chosen; of a \
          <em>fitted</em> one a value was, and an <em>identity</em> is such a value in another \
-         unit.</p>\n",
-    );
+         unit.</p>\n";
+
+/// What a page of two cards or runs is.
+const ABOUT_BASELINES: &str = "<header>\n<h1>Ferroce: one beside the other</h1>\n\
+    <p>Lines are the card or the run in question, points are the one that it is compared with; the \
+    strip below a plot is the difference in percent, and an arrow at its edge with a number is one \
+    beyond it. Both are figures of the model, in simulated time.</p>\n";
+
+/// Returns true unless all plots compare two cards or runs.
+fn has_measurements(chapters: &[Chapter]) -> bool {
+    let mut figures = chapters.iter().flat_map(|chapter| &chapter.figures);
+    !figures.any(|figure| figure.as_ref().is_ok_and(Figure::has_baseline))
+}
+
+fn introduction(chapters: &[Chapter], outcomes: &[Outcome]) -> String {
+    let mut text = String::from(match has_measurements(chapters) {
+        true => ABOUT_MEASUREMENTS,
+        false => ABOUT_BASELINES,
+    });
     let tally = Tally::of(outcomes);
     let figures: Vec<_> = chapters
         .iter()
@@ -109,7 +131,9 @@ fn introduction(chapters: &[Chapter], outcomes: &[Outcome]) -> String {
             escape(&chapter.title)
         );
     }
-    text.push_str("<a href=\"#validation\">Validation</a>\n<a href=\"#presets\">Presets</a>\n");
+    if has_measurements(chapters) {
+        text.push_str("<a href=\"#validation\">Validation</a>\n<a href=\"#presets\">Presets</a>\n");
+    }
     text.push_str("</nav>\n</header>\n");
     text
 }
@@ -156,6 +180,9 @@ fn error_text(figure: &Figure) -> Option<String> {
     let classes = figure.class_errors();
     if classes.is_empty() {
         let median = size_class::median(error_values(figure))?;
+        if figure.has_baseline() {
+            return Some(format!("Median difference {median:.1} %."));
+        }
         return Some(format!("Median error {median:.1} %."));
     }
     let parts = classes.iter().map(|own| {
@@ -195,11 +222,13 @@ fn chapter_section(page: &mut String, index: usize, chapter: &Chapter) {
 }
 
 fn figure_element(page: &mut String, figure: &Figure) {
+    // One of the two is shown: see the style.
     let _ = write!(
         page,
-        "<figure id=\"{}\">\n{}",
+        "<figure id=\"{}\">\n<div class=\"on-wide\">{}</div>\n<div class=\"on-narrow\">{}</div>\n",
         figure.id,
-        svg::element(figure)
+        svg::element(figure, &layout::WIDE),
+        svg::element(figure, &layout::NARROW)
     );
     let _ = write!(page, "<figcaption>{}", escape(&figure.caption));
     if let Some(text) = error_text(figure) {
@@ -208,10 +237,13 @@ fn figure_element(page: &mut String, figure: &Figure) {
     let _ = writeln!(
         page,
         " <span class=\"files\"><a href=\"{0}.svg\">SVG</a> · <a \
-        href=\"{0}.csv\">CSV</a></span></figcaption>\n\
-         </figure>",
+        href=\"{0}.csv\">CSV</a></span>",
         figure.id
     );
+    for command in &figure.commands {
+        let _ = writeln!(page, "<code class=\"command\">{}</code>", escape(command));
+    }
+    page.push_str("</figcaption>\n</figure>\n");
 }
 
 /// Returns the outcomes with those first that fail, then those that are excused.
@@ -290,18 +322,27 @@ fn validation_row(page: &mut String, line: &Line) {
     };
     let id = escape(&line.id);
     let _ = write!(page, "<tr class=\"{class}\"{title}><td>{id}</td>");
-    for (class, text) in [
-        ("", &line.preset),
-        ("text", &line.metric),
-        ("", &line.point),
-        ("", &line.basis),
-        ("number free", &line.target),
-        ("number free", &line.tolerance),
-        ("number", &line.model),
-        ("number", &line.error),
-        (verdict, &line.verdict),
+    for (class, text, name) in [
+        ("", &line.preset, "preset"),
+        ("text", &line.metric, ""),
+        ("", &line.point, "at"),
+        ("", &line.basis, "basis"),
+        ("number free", &line.target, "target"),
+        ("number free", &line.tolerance, "tolerance"),
+        ("number", &line.model, "model"),
+        ("number", &line.error, "error"),
+        (verdict, &line.verdict, ""),
     ] {
-        let _ = write!(page, "<td class=\"{class}\">{}</td>", escape(text));
+        // Where a row is a block, on a phone, the name of the column stands before the value.
+        let name = match text.is_empty() {
+            true => "",
+            false => name,
+        };
+        let _ = write!(
+            page,
+            "<td class=\"{class}\" data-name=\"{name}\">{}</td>",
+            escape(text)
+        );
     }
     page.push_str("</tr>\n");
     let basis = match is_predicted || line.reason.is_empty() {
@@ -357,6 +398,8 @@ mod tests {
             y: Axis::log("Gb/s"),
             series: Vec::new(),
             sizes: Sizes::None,
+            commands: Vec::new(),
+            compared: None,
             stamp: "stamp".into(),
         };
         let chapter = Chapter {
@@ -429,6 +472,8 @@ mod tests {
             y: Axis::log("Gb/s"),
             series: vec![series(Drawn::Measured, 1.0), series(Drawn::Model, 1.25)],
             sizes: Sizes::Bandwidth,
+            commands: Vec::new(),
+            compared: None,
             stamp: "stamp".into(),
         };
         let chapter = Chapter {

@@ -8,44 +8,46 @@ use std::fmt::Write as _;
 use super::axis::Mapping;
 use super::figure::{Axis, Figure, Kind, Scale, Series, Unit};
 use super::labels::{self, Label};
+use super::layout::{self, Heading, Layout, wrapped};
 use crate::number_text::{human_bytes, short};
 
 /// Colours and fonts, for a page and for a separate file.
 pub const STYLE: &str = include_str!("plot.css");
 
+/// Class of what is there for the pointer only.
+const HOVER: &str = "hover";
+
 /// Colours of the palette.
 pub const COLORS: usize = 6;
 
-const WIDTH: f64 = 640.0;
-const LEFT: f64 = 54.0;
-const RIGHT: f64 = 522.0;
-const TOP: f64 = 84.0;
-const MAIN_HEIGHT: f64 = 250.0;
 const STRIP_HEIGHT: f64 = 62.0;
 const STRIP_GAP: f64 = 22.0;
 /// Errors beyond it are drawn at the edge.
 const STRIP_PERCENT: f64 = 40.0;
 /// Half of the width of the arrow of an error beyond it, and its height.
 const CLIP_ARROW: f64 = 4.0;
-/// Rows of the values of such errors at each edge, and their distance.
-const CLIP_ROWS: usize = 3;
-const CLIP_LINE: f64 = 9.0;
-/// Their size as a share of that of labels.
-const CLIP_TEXT_SHARE: f64 = 0.75;
+/// Most rows of the values of such errors at each edge, the distance of rows, and the room between
+/// two values.
+const CLIP_ROWS: usize = 2;
+const CLIP_ROOM: f64 = 5.0;
+const CLIP_LINE: f64 = 11.0;
 /// Errors below it are drawn on a band.
 const STRIP_BAND_PERCENT: f64 = 10.0;
 
-/// Characters of small print that fit into a line.
-const STAMP_CHARACTERS: usize = 112;
+/// Distance of the lines of names below a plot, and of the small print.
+const NAME_LINE: f64 = 16.0;
+const STAMP_LINE: f64 = 14.0;
+/// Characters of a name in the legend.
+const LEGEND_CHARACTERS: usize = 18;
 
 /// Returns the figure as an element for a page, which has [`STYLE`] once.
-pub fn element(figure: &Figure) -> String {
-    Drawing::new(figure).draw()
+pub fn element(figure: &Figure, layout: &'static Layout) -> String {
+    Drawing::new(figure, layout).draw()
 }
 
 /// Returns the figure as a file that needs nothing else.
 pub fn file(figure: &Figure) -> String {
-    let drawn = element(figure);
+    let drawn = element(figure, &layout::WIDE);
     let (open, rest) = drawn
         .split_once('\n')
         .expect("the first line is the opening tag");
@@ -56,20 +58,6 @@ pub fn file(figure: &Figure) -> String {
 pub fn escape(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;");
     text.replace('>', "&gt;").replace('"', "&quot;")
-}
-
-/// Splits the small print at commas into lines that fit.
-fn wrapped(stamp: &str) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for part in stamp.split_inclusive(", ") {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + part.chars().count() <= STAMP_CHARACTERS => {
-                line.push_str(part);
-            }
-            _ => lines.push(part.to_owned()),
-        }
-    }
-    lines
 }
 
 /// Returns an error that is beyond the strip, in few characters.
@@ -83,6 +71,8 @@ fn clipped_text(percent: f64) -> String {
 
 struct Drawing<'a> {
     figure: &'a Figure,
+    layout: &'static Layout,
+    heading: Heading,
     x: Mapping,
     y: Mapping,
     errors: Vec<(usize, Vec<(f64, f64)>)>,
@@ -90,19 +80,28 @@ struct Drawing<'a> {
 }
 
 impl<'a> Drawing<'a> {
-    fn new(figure: &'a Figure) -> Self {
+    fn new(figure: &'a Figure, layout: &'static Layout) -> Self {
+        let heading = layout.heading(figure);
+        let (left, right, top) = (layout.left, layout.right, heading.top);
         let points = || figure.series.iter().flat_map(|series| &series.points);
         Self {
             figure,
-            x: Mapping::new(&figure.x, points().map(|point| point.0), (LEFT, RIGHT)),
+            x: Mapping::new(&figure.x, points().map(|point| point.0), (left, right)),
             y: Mapping::new(
                 &figure.y,
                 points().map(|point| point.1),
-                (TOP + MAIN_HEIGHT, TOP),
+                (top + layout.main_height, top),
             ),
             errors: figure.errors(),
+            layout,
+            heading,
             out: String::new(),
         }
+    }
+
+    /// Returns the lowest position of the plot itself.
+    fn main_bottom(&self) -> f64 {
+        self.heading.top + self.layout.main_height
     }
 
     /// Returns the lowest position of the plots.
@@ -112,31 +111,45 @@ impl<'a> Drawing<'a> {
         } else {
             STRIP_GAP + STRIP_HEIGHT
         };
-        TOP + MAIN_HEIGHT + strip
+        self.main_bottom() + strip
     }
 
     fn draw(mut self) -> String {
-        let stamp = wrapped(&self.figure.stamp);
-        let height = self.bottom() + 50.0 + 12.0 * stamp.len() as f64;
+        let stamp = wrapped(&self.figure.stamp, self.layout.stamp_characters, ", ");
+        let names = match self.layout.has_names_below {
+            true => NAME_LINE * self.wanted_labels().len() as f64,
+            false => 0.0,
+        };
+        let height = self.bottom() + 52.0 + names + STAMP_LINE * stamp.len() as f64;
+        let width = self.layout.width;
         let title = escape(&self.figure.title);
         self.line(format!(
-            "<svg class=\"plot\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} \
+            "<svg class=\"plot\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} \
             {height}\" \
              role=\"img\" aria-label=\"{title}\">"
         ));
         self.line(format!(
-            "<rect class=\"paper\" width=\"{WIDTH}\" height=\"{height}\"/>"
+            "<rect class=\"paper\" width=\"{width}\" height=\"{height}\"/>"
         ));
-        self.heading();
+        self.draw_heading();
         self.vertical_axis();
         self.horizontal_axis();
         if !self.errors.is_empty() {
             self.error_strip();
         }
         self.all_series();
-        self.labels();
+        match self.layout.has_names_below {
+            true => self.names_below(),
+            false => self.labels(),
+        }
         for (index, line) in stamp.iter().rev().enumerate() {
-            self.text(12.0, height - 10.0 - 12.0 * index as f64, "stamp", "", line);
+            self.text(
+                12.0,
+                height - 10.0 - STAMP_LINE * index as f64,
+                "stamp",
+                "",
+                line,
+            );
         }
         self.out.push_str("</svg>\n");
         self.out
@@ -161,26 +174,34 @@ impl<'a> Drawing<'a> {
         ));
     }
 
-    fn heading(&mut self) {
+    fn draw_heading(&mut self) {
+        let (title, note) = (
+            std::mem::take(&mut self.heading.title),
+            std::mem::take(&mut self.heading.note),
+        );
+        for (class, lines) in [("title", title), ("note", note)] {
+            for (y, text) in lines {
+                self.text(12.0, y, class, "", text.trim_end());
+            }
+        }
         let figure = self.figure;
-        self.text(12.0, 24.0, "title", "", &figure.title);
-        self.text(12.0, 42.0, "note", "", &figure.subtitle);
-        self.text(12.0, TOP - 12.0, "axis", "", &figure.y.label);
+        self.text(12.0, self.heading.axis, "axis", "", &figure.y.label);
         self.legend();
     }
 
     /// Draws the legend of points, lines and dashes, at the right above the plot.
     fn legend(&mut self) {
-        let kinds = [Kind::Measured, Kind::Model, Kind::Limit];
+        let kinds = [Kind::Measured, Kind::Baseline, Kind::Model, Kind::Limit];
         let present = |kind: &Kind| self.figure.series.iter().any(|series| series.kind == *kind);
         let present: Vec<_> = kinds.into_iter().filter(present).collect();
-        let mut x = RIGHT;
+        let mut x = self.layout.right;
         for kind in present.into_iter().rev() {
-            let y = TOP - 12.0;
-            x -= labels::width(kind.name());
-            self.text(x, y, "axis", "", kind.name());
+            let y = self.heading.legend;
+            let name = cut(self.figure.kind_name(kind), LEGEND_CHARACTERS);
+            x -= labels::width(&name);
+            self.text(x, y, "axis", "", &name);
             match kind {
-                Kind::Measured => {
+                Kind::Measured | Kind::Baseline => {
                     self.line(format!(
                         "<circle class=\"key\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3.4\"/>",
                         x - 10.0,
@@ -208,10 +229,11 @@ impl<'a> Drawing<'a> {
             } else {
                 "grid minor"
             };
-            self.stroke(class, (LEFT, tick.place), (RIGHT, tick.place));
+            let (left, right) = (self.layout.left, self.layout.right);
+            self.stroke(class, (left, tick.place), (right, tick.place));
             if let Some(text) = tick.text {
                 self.text(
-                    LEFT - 8.0,
+                    left - 8.0,
                     tick.place + 4.0,
                     "axis",
                     "text-anchor=\"end\"",
@@ -222,10 +244,11 @@ impl<'a> Drawing<'a> {
     }
 
     fn horizontal_axis(&mut self) {
-        let bottom = self.bottom();
+        let (bottom, main_bottom) = (self.bottom(), self.main_bottom());
+        let top = self.heading.top;
         for tick in self.x.ticks() {
-            self.stroke("grid", (tick.place, TOP), (tick.place, TOP + MAIN_HEIGHT));
-            if bottom > TOP + MAIN_HEIGHT {
+            self.stroke("grid", (tick.place, top), (tick.place, main_bottom));
+            if bottom > main_bottom {
                 let top = bottom - STRIP_HEIGHT;
                 self.stroke("grid", (tick.place, top), (tick.place, bottom));
             }
@@ -240,12 +263,14 @@ impl<'a> Drawing<'a> {
             }
         }
         let label = self.figure.x.label.clone();
-        self.text(RIGHT, bottom + 33.0, "axis", "text-anchor=\"end\"", &label);
+        let right = self.layout.right;
+        self.text(right, bottom + 33.0, "axis", "text-anchor=\"end\"", &label);
     }
 
     /// Draws the error of the model, in percent, below the plot and on its x axis.
     fn error_strip(&mut self) {
         let (bottom, top) = (self.bottom(), self.bottom() - STRIP_HEIGHT);
+        let (left, right) = (self.layout.left, self.layout.right);
         let middle = (top + bottom) / 2.0;
         let place = |percent: f64| {
             let share = percent.clamp(-STRIP_PERCENT, STRIP_PERCENT) / STRIP_PERCENT;
@@ -256,26 +281,25 @@ impl<'a> Drawing<'a> {
             place(-STRIP_BAND_PERCENT) - place(STRIP_BAND_PERCENT),
         );
         self.line(format!(
-            "<rect class=\"band\" x=\"{LEFT}\" y=\"{band_top:.1}\" width=\"{}\" \
+            "<rect class=\"band\" x=\"{left}\" y=\"{band_top:.1}\" width=\"{}\" \
             height=\"{band_height:.1}\"/>",
-            RIGHT - LEFT
+            right - left
         ));
         for (percent, text) in [
             (STRIP_PERCENT, "+40 %"),
             (0.0, "0"),
             (-STRIP_PERCENT, "−40 %"),
         ] {
-            self.stroke("grid", (LEFT, place(percent)), (RIGHT, place(percent)));
+            self.stroke("grid", (left, place(percent)), (right, place(percent)));
             self.text(
-                LEFT - 8.0,
+                left - 8.0,
                 place(percent) + 4.0,
                 "axis",
                 "text-anchor=\"end\"",
                 text,
             );
         }
-        self.text(RIGHT + 12.0, middle - 3.0, "axis", "", "model against");
-        self.text(RIGHT + 12.0, middle + 11.0, "axis", "", "measurement");
+        self.strip_name(top, middle);
         let errors = self.errors.clone();
         let middle_index = (errors.len() as f64 - 1.0) / 2.0;
         let mut clipped = Vec::new();
@@ -298,6 +322,21 @@ impl<'a> Drawing<'a> {
         self.clipped_values(clipped, (top, bottom));
     }
 
+    /// Says what the strip shows.
+    fn strip_name(&mut self, top: f64, middle: f64) {
+        let (what, against) = match self.figure.has_baseline() {
+            true => ("line against", "points"),
+            false => ("model against", "measurement"),
+        };
+        if self.layout.has_names_below {
+            let text = format!("{what} {against}");
+            return self.text(self.layout.left, top - 7.0, "axis", "", &text);
+        }
+        let x = self.layout.right + 12.0;
+        self.text(x, middle - 3.0, "axis", "", what);
+        self.text(x, middle + 11.0, "axis", "", against);
+    }
+
     /// Draws an arrow at the edge of the strip, for an error that is beyond it.
     fn clip_marker(&mut self, color: usize, at: (f64, f64), is_above: bool, hover: &str) {
         let tip = if is_above { -CLIP_ARROW } else { CLIP_ARROW };
@@ -317,13 +356,13 @@ impl<'a> Drawing<'a> {
         for (at, percent, color) in values {
             let is_above = percent > 0.0;
             let text = clipped_text(percent);
-            let half = labels::width(&text) * CLIP_TEXT_SHARE / 2.0;
-            let center = at.clamp(LEFT + half, RIGHT - half);
-            let rows = &mut ends[usize::from(is_above)];
+            let half = labels::width(&text) / 2.0;
+            let center = at.clamp(self.layout.left + half, self.layout.right - half);
+            let rows = &mut ends[usize::from(is_above)][..self.layout.clip_rows.min(CLIP_ROWS)];
             let Some(row) = rows.iter().position(|end| *end < center - half) else {
                 continue;
             };
-            rows[row] = center + half + 1.0;
+            rows[row] = center + half + CLIP_ROOM;
             let inside = 12.0 + CLIP_LINE * row as f64;
             let y = match is_above {
                 true => top + inside,
@@ -335,6 +374,15 @@ impl<'a> Drawing<'a> {
     }
 
     fn point(&mut self, class: &str, at: (f64, f64), radius: f64, hover: &str) {
+        if !self.layout.has_pointer {
+            if class != HOVER {
+                self.line(format!(
+                    "<circle class=\"{class}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"{radius}\"/>",
+                    at.0, at.1
+                ));
+            }
+            return;
+        }
         let hover = escape(hover);
         self.line(format!(
             "<circle class=\"{class}\" cx=\"{:.1}\" cy=\"{:.1}\" \
@@ -353,7 +401,7 @@ impl<'a> Drawing<'a> {
 
     /// Draws lines first, so that points are visible.
     fn all_series(&mut self) {
-        for kind in [Kind::Limit, Kind::Model, Kind::Measured] {
+        for kind in [Kind::Limit, Kind::Model, Kind::Baseline, Kind::Measured] {
             for series in &self.figure.series {
                 if series.kind == kind {
                     self.series(series);
@@ -374,7 +422,7 @@ impl<'a> Drawing<'a> {
     fn series(&mut self, series: &Series) {
         let points = self.drawn_points(series);
         let color = series.color % COLORS;
-        if series.kind != Kind::Measured && points.len() > 1 {
+        if !series.kind.is_points() && points.len() > 1 {
             let mut path = String::new();
             for (index, (x, y)) in points.iter().enumerate() {
                 let command = if index == 0 { 'M' } else { 'L' };
@@ -392,14 +440,14 @@ impl<'a> Drawing<'a> {
             self.line(format!("<path class=\"{class}{color}\" d=\"{path}\"/>"));
         }
         let (class, radius) = match series.kind {
-            Kind::Measured => (format!("dot c{color}"), 3.6),
-            _ => ("hover".to_owned(), 6.0),
+            kind if kind.is_points() => (format!("dot c{color}"), 3.6),
+            _ => (HOVER.to_owned(), 6.0),
         };
         for (x, y) in points {
             let hover = format!(
                 "{} {}, {}: {} {}",
                 series.label,
-                series.kind.name(),
+                self.figure.kind_name(series.kind),
                 self.x_text(x),
                 short((y * 1e4).round() / 1e4),
                 self.figure.y.label
@@ -409,8 +457,8 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    /// Draws the name of each colour at the end of its line, without overlap.
-    fn labels(&mut self) {
+    /// Returns the name of each colour, and the end of its line.
+    fn wanted_labels(&self) -> Vec<Label> {
         let mut wanted: Vec<Label> = Vec::new();
         for series in self.figure.series.iter().rev() {
             let Some(last) = self.drawn_points(series).last().copied() else {
@@ -436,15 +484,42 @@ impl<'a> Drawing<'a> {
                 y: 0.0,
             });
         }
-        labels::spread(&mut wanted, TOP, TOP + MAIN_HEIGHT);
+        wanted
+    }
+
+    /// Draws the name of each colour at the end of its line, without overlap.
+    fn labels(&mut self) {
+        let mut wanted = self.wanted_labels();
+        let (right, top) = (self.layout.right, self.heading.top);
+        labels::spread(&mut wanted, top, top + self.layout.main_height);
         for label in wanted {
             let near = (label.from.0 + 5.0, label.from.1);
-            let far = (RIGHT + 9.0, label.y);
+            let far = (right + 9.0, label.y);
             if (near.1 - far.1).abs() > 2.0 || far.0 - near.0 > 12.0 {
                 self.stroke("leader", near, far);
             }
-            self.text(RIGHT + 12.0, label.y + 4.0, &label.class, "", &label.text);
+            self.text(right + 12.0, label.y + 4.0, &label.class, "", &label.text);
         }
+    }
+
+    /// Writes the name of each colour in a line below the plot, in the order of the lines.
+    fn names_below(&mut self) {
+        let mut wanted = self.wanted_labels();
+        wanted.sort_by(|a, b| a.from.1.total_cmp(&b.from.1));
+        let first = self.bottom() + 52.0;
+        for (index, label) in wanted.into_iter().enumerate() {
+            let (x, y) = (self.layout.left, first + NAME_LINE * index as f64);
+            // A square of the colour of the text.
+            self.text(x, y, &label.class, "", &format!("■ {}", label.text));
+        }
+    }
+}
+
+/// Returns the beginning of a text.
+fn cut(text: &str, characters: usize) -> String {
+    match text.char_indices().nth(characters) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", &text[..end]),
     }
 }
 
@@ -474,6 +549,8 @@ mod tests {
                 series("wire", 5, Kind::Limit, 2.0),
             ],
             sizes: crate::report::figure::Sizes::None,
+            commands: Vec::new(),
+            compared: None,
             stamp: "functional · seed 1".into(),
         }
     }
@@ -492,7 +569,7 @@ mod tests {
 
     #[test]
     fn points_have_titles_and_errors_a_strip() {
-        let drawn = element(&figure());
+        let drawn = element(&figure(), &layout::WIDE);
         assert!(
             drawn.contains("<title>WRITE measured, 1 KiB: 10 Gb/s</title>"),
             "{drawn}"
@@ -502,12 +579,15 @@ mod tests {
 
     #[test]
     fn errors_beyond_the_strip_have_a_marker_and_their_value() {
-        assert!(!element(&figure()).contains("clip"), "10 % are inside");
+        assert!(
+            !element(&figure(), &layout::WIDE).contains("clip"),
+            "10 % are inside"
+        );
         let mut far = figure();
         far.series[1].points[0].1 = 1.5;
         far.series[1].points[1].1 = 0.5;
         far.series[1].points[2].1 = 300.0;
-        let drawn = element(&far);
+        let drawn = element(&far, &layout::WIDE);
         assert_eq!(drawn.matches("class=\"dot clip c0\"").count(), 3, "{drawn}");
         for value in [">+50 %<", ">−75 %<", ">×100<"] {
             assert!(drawn.contains(value), "{value}\n{drawn}");
@@ -522,7 +602,7 @@ mod tests {
         for point in &mut far.series[1].points {
             point.1 *= 10.0;
         }
-        let drawn = element(&far);
+        let drawn = element(&far, &layout::WIDE);
         let values = drawn.lines().filter(|line| line.contains("clip-value"));
         let mut places: Vec<(String, f64)> = values
             .map(|line| {
@@ -547,6 +627,6 @@ mod tests {
             .series
             .iter_mut()
             .for_each(|series| series.points.clear());
-        assert!(element(&empty).contains("</svg>"));
+        assert!(element(&empty, &layout::WIDE).contains("</svg>"));
     }
 }

@@ -39,7 +39,8 @@ pub type CommandLine<'a> = &'a dyn Fn(&[String]) -> Result<PerfSpec, String>;
 /// What a folder has.
 #[derive(Debug)]
 pub struct Folder {
-    path: PathBuf,
+    /// Where it is.
+    pub path: PathBuf,
     /// What its index says about it.
     pub about: String,
     targets: Vec<BlindTarget>,

@@ -1,6 +1,6 @@
 //! The table while the measurements run, and the JSON file afterwards.
 
-use std::io::{IsTerminal, Write, stderr, stdout};
+use std::io::{Write, stdout};
 use std::path::Path;
 
 use ferroce_lab::calibrate::Calibration;
@@ -10,17 +10,14 @@ use ferroce_lab::perf::json::{self, Measured};
 use ferroce_lab::perf::plan::Plan;
 use ferroce_lab::perf::sweep::{Job, Listener};
 use ferroce_lab::perf::table;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use super::calibration::uncalibrated;
 use crate::cli::json::{JsonOption, write_file};
+use crate::cli::progress::Bar;
 
 /// Least width of a column of swept values.
 const LEAST_WIDTH: usize = 6;
-
-/// The bar on standard error.
-const BAR: &str = "{wide_bar} {pos}/{len} {elapsed} ";
 
 /// Prints rows as they come, and keeps them for JSON.
 pub struct Output<'a> {
@@ -31,7 +28,7 @@ pub struct Output<'a> {
     has_table: bool,
     /// Width of each column of swept values.
     widths: Vec<usize>,
-    bar: ProgressBar,
+    bar: Bar,
 }
 
 impl<'a> Output<'a> {
@@ -45,7 +42,7 @@ impl<'a> Output<'a> {
             has_table,
             json,
             widths: widths(jobs),
-            bar: bar(jobs.len()),
+            bar: Bar::new("sizes", jobs.len()),
         })
     }
 
@@ -77,7 +74,7 @@ impl<'a> Output<'a> {
 
     /// Prints the footer.
     pub fn end(&self) {
-        self.bar.finish_and_clear();
+        self.bar.clear();
         self.print(table::LINE);
         let rows = self.jobs.iter().zip(&self.rows);
         let labelled: Vec<_> = rows.map(|(job, row)| (label(job), row)).collect();
@@ -158,7 +155,7 @@ impl<'a> Output<'a> {
 
 impl Listener for Output<'_> {
     fn progress(&mut self) {
-        self.bar.inc(1);
+        self.bar.advance();
     }
 
     fn row(&mut self, index: usize, row: PerfRow) {
@@ -191,13 +188,4 @@ fn widths(jobs: &[Job]) -> Vec<usize> {
         longest.unwrap_or_default().max(LEAST_WIDTH)
     };
     (0..columns).map(width).collect()
-}
-
-/// Returns a bar on standard error, if that is a terminal and the run takes long.
-pub(super) fn bar(jobs: usize) -> ProgressBar {
-    if jobs < 2 || !stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template(BAR).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(jobs as u64).with_style(style)
 }

@@ -9,8 +9,8 @@ use ferroce_lab::perf::table;
 use serde_json::json;
 
 use super::Perf;
-use super::output::bar;
 use crate::cli::json::write_file;
+use crate::cli::progress::Bar;
 
 impl Perf {
     /// Measures the only one of `jobs` with each parameter moved, and prints what that does.
@@ -21,10 +21,10 @@ impl Perf {
         let (spec, size) = (&job.spec, job.size);
         let prints = self.json.prepare()?;
         let plan = Plan::new(spec, size).map_err(|error| error.to_string())?;
-        let bar = bar(sensitivity::runs(spec));
+        let bar = Bar::new("runs", sensitivity::runs(spec));
         let workers = self.jobs.map_or_else(workers, |jobs| jobs as usize);
-        let found = sensitivity::run(spec, size, workers, stop, &mut || bar.inc(1));
-        bar.finish_and_clear();
+        let found = sensitivity::run(spec, size, workers, stop, &mut || bar.advance());
+        bar.clear();
         let found = found.map_err(|error| error.to_string())?;
         if prints {
             print!("{}", table::header(spec, &plan));

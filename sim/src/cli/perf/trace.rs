@@ -17,6 +17,7 @@ use ferroce_world::trace::waveform::Waveform;
 use ferroce_world::trace::{SharedTrace, Trace};
 use serde_json::json;
 
+use super::linux_names;
 use crate::cli::json::JsonOption;
 
 /// Messages of a trace without an explicit number: caches are full by then.
@@ -42,8 +43,8 @@ pub struct TraceArgs {
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
 
-    /// Print the counters of cards and slots, under the names of NVIDIA NeoHost, then under
-    /// Ferroce's
+    /// Print the counters of cards and slots, under the names of NVIDIA NeoHost, of Linux and of
+    /// Ferroce
     #[arg(long)]
     counters: bool,
 }
@@ -185,6 +186,7 @@ fn print_counters(row: &PerfRow, spec: &PerfSpec) {
         })
         .collect();
     println!("\nNames of NVIDIA NeoHost:\n{}", neohost::table(&hosts));
+    println!("{}", linux_names::table(&row.counters));
     println!("{}", neohost::own_table(&row.counters));
 }
 

@@ -19,6 +19,7 @@ use ferroce_timed::control::{is_alive, share_processor};
 
 use super::super::faults::Faults;
 use super::super::preset;
+use super::super::progress::note;
 
 /// Prefix of the names of world sockets.
 const PREFIX: &str = "world-";
@@ -115,7 +116,7 @@ impl Timed {
         if !is_alive(&socket) {
             warn_of_others(&socket);
         }
-        eprintln!("{}", self.provenance(&preset));
+        note(&self.provenance(&preset));
         self.find_or_start(name, &socket)?;
         Ok(Some(socket))
     }
@@ -256,11 +257,11 @@ fn warn_of_others(socket: &Path) {
             "" => "other options",
             options => options,
         };
-        eprintln!(
+        note(&format!(
             "ferroce run: warning: another simulated world of this user runs, with {options}; this \
              program does not join it and starts a separate world. Programs that are to meet need the \
              same options. If this is meant, FERROCE_DIR=DIRECTORY keeps the two apart"
-        );
+        ));
     }
 }
 

@@ -7,8 +7,14 @@ use ferroce_wire::{Gid, Mac};
 
 use super::Registry;
 use super::layout::{
-    PLACE_SIZE, field, gid_to_words, mac_to_word, place_offset, word_to_mac, words_to_gid,
+    MAX_PROGRAM_NAME, PLACE_SIZE, PLACES, field, gid_to_words, mac_to_word, place_offset,
+    text_to_words, word_to_mac, words_to_gid, words_to_text,
 };
+
+/// Words of a host's name.
+pub(super) const NAME_WORDS: usize = MAX_HOST_NAME / 8;
+/// Words of a program's name.
+const PROGRAM_WORDS: usize = MAX_PROGRAM_NAME / 8;
 
 /// Data that a process publishes about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,16 +59,8 @@ impl Registry {
             word(field::GIDS + 16 * index).store(high, Ordering::Relaxed);
             word(field::GIDS + 16 * index + 8).store(low, Ordering::Relaxed);
         }
-        let mut name = [0; MAX_HOST_NAME];
-        let length = (0..=identity.host.len().min(MAX_HOST_NAME))
-            .rfind(|length| identity.host.is_char_boundary(*length))
-            .unwrap_or(0);
-        name[..length].copy_from_slice(&identity.host.as_bytes()[..length]);
-        for (index, bytes) in name.chunks_exact(8).enumerate() {
-            let value = bytes
-                .iter()
-                .rev()
-                .fold(0, |value, byte| value << 8 | u64::from(*byte));
+        let name: [u64; NAME_WORDS] = text_to_words(&identity.host);
+        for (index, value) in name.into_iter().enumerate() {
             word(field::NAME + 8 * index).store(value, Ordering::Relaxed);
         }
         word(field::INJECTED).store(0, Ordering::Relaxed);
@@ -76,8 +74,15 @@ impl Registry {
 
     /// Returns the owner of a place. `None`: it is free, or changed while it was read.
     pub fn occupant(&self, place: u8) -> Option<Occupant> {
+        let found = self.last_occupant(place)?;
+        (found.generation != 0).then_some(found)
+    }
+
+    /// Returns the owner of a place, or the last one if it is free. `None`: the place changed while
+    /// it was read.
+    pub(super) fn last_occupant(&self, place: u8) -> Option<Occupant> {
         let generation = self.generation(place);
-        if generation == 0 || place == 0 {
+        if place == 0 {
             return None;
         }
         let word = |offset| {
@@ -88,12 +93,9 @@ impl Registry {
         let gids = (0..self.gid_count(place))
             .map(|index| self.gid(place, index))
             .collect();
-        let name: Vec<u8> = (0..MAX_HOST_NAME / 8)
-            .flat_map(|index| word(field::NAME + 8 * index).to_le_bytes())
-            .take_while(|byte| *byte != 0)
-            .collect();
+        let name = (0..NAME_WORDS).map(|index| word(field::NAME + 8 * index));
         let identity = Identity {
-            host: String::from_utf8_lossy(&name).into_owned(),
+            host: words_to_text(name),
             device: word(field::DEVICE) as u8,
             mac: word_to_mac(word(field::MAC)),
             gids,
@@ -106,6 +108,37 @@ impl Registry {
             generation,
             identity,
         })
+    }
+
+    /// Publishes the name of the program at a place, and the run of `ferroce run` to which it
+    /// belongs; 0: none.
+    pub fn describe(&self, place: u8, program: &str, run: u64) {
+        let word = |offset| self.memory.word(place_offset(place) + offset);
+        let name: [u64; PROGRAM_WORDS] = text_to_words(program);
+        for (index, value) in name.into_iter().enumerate() {
+            word(field::PROGRAM + 8 * index).store(value, Ordering::Relaxed);
+        }
+        word(field::RUN).store(run, Ordering::Relaxed);
+    }
+
+    /// Returns the name of the program at a place, also after its end.
+    pub fn program(&self, place: u8) -> String {
+        let word = |index| place_offset(place) + field::PROGRAM + 8 * index;
+        let words = (0..PROGRAM_WORDS).map(|index| self.memory.word(word(index)));
+        words_to_text(words.map(|word| word.load(Ordering::Relaxed)))
+    }
+
+    /// Returns the functions of a run, those that have ended, too: until others have taken their
+    /// places.
+    pub fn of_run(&self, run: u64) -> Vec<Occupant> {
+        let is_of_run = |place: &u8| {
+            let word = self.memory.word(place_offset(*place) + field::RUN);
+            run != 0 && word.load(Ordering::Relaxed) == run
+        };
+        let places = (1..PLACES as u8).filter(is_of_run);
+        places
+            .filter_map(|place| self.last_occupant(place))
+            .collect()
     }
 
     fn gid_count(&self, place: u8) -> usize {

@@ -10,7 +10,9 @@ use super::uplink_counters::UplinkCounter;
 /// 1, and the last QPN of place 255, which has pages, too, is that of multicast.
 pub const PLACES: usize = 255;
 /// Counters of a place.
-pub const MAX_COUNTERS: usize = 256;
+pub const MAX_COUNTERS: usize = 128;
+/// Queue pairs of a place that are shown.
+pub const MAX_QPS: usize = 127;
 /// Multicast groups of a place.
 pub const MAX_GROUPS: usize = 256;
 /// Ports that all processes of the machine can have at a time.
@@ -19,12 +21,20 @@ pub(super) const MAX_SERVICE_PORTS: usize = 4096;
 pub const ANNOUNCE_WORDS: usize = PLACES.div_ceil(64);
 
 /// Incremented with every change of this file's or of the rings' layout.
-pub(super) const LAYOUT_VERSION: u64 = 5;
+pub(super) const LAYOUT_VERSION: u64 = 6;
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"Ferroce\n");
 pub(super) const PLACE_SIZE: usize = 8192;
 /// Behind the pages of every 8-bit number: ports of RDMA CM.
 pub(super) const SERVICE_PORTS: usize = PLACE_SIZE * 256;
-pub(super) const FILE_SIZE: usize = SERVICE_PORTS + 8 * MAX_SERVICE_PORTS;
+/// Behind them: counters of functions that have ended, a row for each device.
+pub(super) const TOTALS: usize = SERVICE_PORTS + 8 * MAX_SERVICE_PORTS;
+/// Devices whose ended functions are counted.
+pub(super) const MAX_TOTALS: usize = 64;
+/// A row: the device, then its counters.
+pub(super) const TOTALS_SIZE: usize = 8 + 8 * MAX_COUNTERS;
+pub(super) const FILE_SIZE: usize = TOTALS + MAX_TOTALS * TOTALS_SIZE;
+/// Bytes of a program's name, as the kernel cuts it.
+pub(super) const MAX_PROGRAM_NAME: usize = 16;
 
 /// The header takes the pages of place 0.
 pub(super) mod header {
@@ -35,6 +45,9 @@ pub(super) mod header {
     /// Every sender of multicast reads it, few write it: a separate cache line.
     pub const GROUP_EPOCH: usize = 128;
     pub const NEXT_SERVICE_PORT: usize = 192;
+    /// Odd while counters move from a place to the totals.
+    pub const TOTALS_EPOCH: usize = 256;
+    pub const NEXT_TOTALS: usize = 264;
 }
 
 /// A place's pages. Words written by different processors are on different cache lines.
@@ -58,6 +71,8 @@ pub(super) mod field {
     pub const LATE_WAKEUPS: usize = 1216;
     pub const MAX_LATE_US: usize = 1224;
     pub const GSI: usize = 1232;
+    pub const RUN: usize = 1240;
+    pub const PROGRAM: usize = 1248;
     pub const DEVICE_FAULTS: usize = 1272;
     pub const UPLINK_COUNTERS: usize = 1280;
     pub const FAULT_COUNTERS: usize = 1344;
@@ -65,24 +80,47 @@ pub(super) mod field {
     pub const FAULT_PLAN_LENGTH: usize = 1424;
     pub const FAULT_PLAN: usize = 1432;
     pub const COUNTERS: usize = 2048;
+    pub const QP_COUNT: usize = 3072;
+    pub const QPS: usize = 3080;
     pub const GROUPS: usize = 4096;
 }
 
 const _: () = assert!(field::GIDS + 16 * MAX_GIDS <= field::HEARTBEAT);
 const _: () = assert!(field::ANNOUNCED + 8 * ANNOUNCE_WORDS <= field::ANNOUNCE_EPOCH);
-const _: () = assert!(field::GSI + 8 <= field::DEVICE_FAULTS);
+const _: () = assert!(field::PROGRAM + MAX_PROGRAM_NAME <= field::DEVICE_FAULTS);
 const _: () = assert!(field::DEVICE_FAULTS + 8 <= field::UPLINK_COUNTERS);
 const _: () =
     assert!(field::UPLINK_COUNTERS + 8 * UplinkCounter::ALL.len() <= field::FAULT_COUNTERS);
 const _: () = assert!(field::FAULT_COUNTERS + 8 * FaultCounter::ALL.len() <= field::FAULTS_ACTIVE);
 const _: () = assert!(field::FAULT_PLAN + MAX_EXPRESSION <= field::COUNTERS);
-const _: () = assert!(field::COUNTERS + 8 * MAX_COUNTERS <= field::GROUPS);
+const _: () = assert!(field::COUNTERS + 8 * MAX_COUNTERS <= field::QP_COUNT);
+const _: () = assert!(field::QPS + 8 * MAX_QPS <= field::GROUPS);
 const _: () = assert!(field::GROUPS + 16 * MAX_GROUPS <= PLACE_SIZE);
 const _: () = assert!(ferroce_spec::counter::COUNTER_COUNT <= MAX_COUNTERS);
 const _: () = assert!(ferroce_model::receive::multicast::MAX_GROUPS <= MAX_GROUPS);
 
 pub(super) fn place_offset(place: u8) -> usize {
     usize::from(place) * PLACE_SIZE
+}
+
+/// Returns a text, cut at a character, as so many words with zeros behind it.
+pub(super) fn text_to_words<const WORDS: usize>(text: &str) -> [u64; WORDS] {
+    let length = (0..=text.len().min(8 * WORDS))
+        .rfind(|length| text.is_char_boundary(*length))
+        .unwrap_or(0);
+    let bytes = &text.as_bytes()[..length];
+    let mut words = [0; WORDS];
+    for (word, bytes) in words.iter_mut().zip(bytes.chunks(8)) {
+        let little = bytes.iter().rev();
+        *word = little.fold(0, |value, byte| value << 8 | u64::from(*byte));
+    }
+    words
+}
+
+pub(super) fn words_to_text(words: impl Iterator<Item = u64>) -> String {
+    let bytes = words.flat_map(u64::to_le_bytes);
+    let bytes: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 pub(super) fn mac_to_word(mac: Mac) -> u64 {

@@ -42,6 +42,8 @@ fn datagrams() -> Result<Figure, String> {
             series("UDP", 0, Kind::Model, model),
         ],
         sizes: Sizes::None,
+        commands: Vec::new(),
+        compared: None,
         stamp: stamp(&[&preset]),
     })
 }

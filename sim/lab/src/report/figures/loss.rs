@@ -78,6 +78,8 @@ fn loss(simulator: &dyn Simulator) -> Result<Figure, String> {
         y: Axis::linear("share of the goodput of go-back-N without loss"),
         series: all,
         sizes: Sizes::None,
+        commands: Vec::new(),
+        compared: None,
         stamp: stamp()?,
     })
 }
@@ -103,6 +105,8 @@ fn timeouts(simulator: &dyn Simulator) -> Result<Figure, String> {
         y: Axis::log("share of the goodput without loss"),
         series: model(simulator, &curves, HIGH_LOSSES)?,
         sizes: Sizes::None,
+        commands: Vec::new(),
+        compared: None,
         stamp: stamp()?,
     })
 }
@@ -137,6 +141,8 @@ fn resends() -> Result<Figure, String> {
             series("request", 0, Kind::Model, model.collect()),
         ],
         sizes: Sizes::None,
+        commands: Vec::new(),
+        compared: None,
         stamp: super::stamp(&[&card]),
     })
 }

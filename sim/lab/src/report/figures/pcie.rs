@@ -164,6 +164,8 @@ pub(super) fn make(content: &Content) -> Result<Figure, String> {
         ),
         series: Vec::new(),
         sizes: Sizes::None,
+        commands: Vec::new(),
+        compared: None,
         stamp: String::new(),
     };
     let mut presets = Vec::new();

@@ -269,6 +269,8 @@ pub(super) fn make(simulator: &dyn Simulator, content: &Content) -> Result<Figur
         y: Axis::log("M messages/s"),
         series: Vec::new(),
         sizes: Sizes::None,
+        commands: Vec::new(),
+        compared: None,
         stamp: String::new(),
     };
     let mut presets = Vec::new();

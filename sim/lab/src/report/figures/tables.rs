@@ -260,6 +260,9 @@ pub(super) fn make(simulator: &dyn Simulator, content: &Content) -> Result<Figur
         figure
             .series
             .push(series(curve.label, color, Kind::Model, model));
+        let (preset, table) = (curve.preset, curve.table);
+        let command = format!("ferroce compare {preset} {table}");
+        figure.commands.push(command);
         presets.push(spec.preset);
     }
     figure.stamp = stamp(&presets.iter().collect::<Vec<_>>());
@@ -281,6 +284,8 @@ pub(in crate::report) fn axes(column: Column) -> Figure {
         }),
         series: Vec::new(),
         sizes: Sizes::None,
+        commands: Vec::new(),
+        compared: None,
         stamp: String::new(),
     }
 }

@@ -1,0 +1,82 @@
+//! Opens the files of counters: each opening is a file in memory with the value of that moment.
+
+use std::ffi::CStr;
+use std::os::unix::ffi::OsStrExt;
+
+use libc::{AT_FDCWD, c_char, c_int};
+
+use super::boundary::{guard, last_errno, set_errno};
+use crate::counter_files::CounterFile;
+use crate::errno::Errno;
+use crate::sysfs;
+
+/// Opens the counter at a path, which may be relative to a directory of the tree. `None`: it is not
+/// the path of a counter. -1 and errno: it cannot be opened so.
+///
+/// # Safety
+/// `path` is null or a C string.
+pub(super) unsafe fn open(
+    directory: c_int,
+    path: *const c_char,
+    flags: c_int,
+    is_root_used: bool,
+) -> Option<c_int> {
+    if path.is_null() {
+        return None;
+    }
+    // SAFETY: the caller guarantees that `path` is a C string.
+    let path = unsafe { CStr::from_ptr(path) }.to_bytes();
+    let is_absolute = path.starts_with(b"/sys/");
+    let is_relative = is_root_used && directory != AT_FDCWD && !path.starts_with(b"/");
+    if !is_absolute && !is_relative {
+        return None;
+    }
+    let opened = guard(|| match find(directory, path, is_absolute) {
+        Some(file) => open_file(file, flags).map(Some),
+        None => Ok(None),
+    });
+    opened.unwrap_or_else(|errno| {
+        set_errno(errno);
+        Some(-1)
+    })
+}
+
+fn find(directory: c_int, path: &[u8], is_absolute: bool) -> Option<CounterFile> {
+    if is_absolute {
+        return sysfs::is_ours(path)
+            .then(|| CounterFile::at(path))
+            .flatten();
+    }
+    let below = std::fs::read_link(format!("/proc/self/fd/{directory}")).ok()?;
+    let below = below.as_os_str().as_bytes();
+    let root = sysfs::root()?.as_bytes();
+    let rest = below.strip_prefix(root)?;
+    CounterFile::at(&[rest, b"/", path].concat())
+}
+
+/// Returns a descriptor of a file with the counter's value.
+fn open_file(file: CounterFile, flags: c_int) -> Result<c_int, Errno> {
+    if flags & libc::O_ACCMODE != libc::O_RDONLY {
+        return Err(Errno::new(libc::EACCES));
+    }
+    let text = file.text()?;
+    let close = if flags & libc::O_CLOEXEC != 0 {
+        libc::MFD_CLOEXEC
+    } else {
+        0
+    };
+    // SAFETY: the name is a C string.
+    let fd = unsafe { libc::memfd_create(c"counter".as_ptr(), close) };
+    if fd < 0 {
+        return Err(last_errno());
+    }
+    // SAFETY: the text has so many bytes. The position of the descriptor stays at the beginning.
+    let written = unsafe { libc::pwrite(fd, text.as_ptr().cast(), text.len(), 0) };
+    if usize::try_from(written) != Ok(text.len()) {
+        let errno = last_errno();
+        // SAFETY: the descriptor is ours, and no other code has it yet.
+        unsafe { libc::close(fd) };
+        return Err(errno);
+    }
+    Ok(fd)
+}

@@ -1,0 +1,35 @@
+//! Counters of the devices of this process, as files of sysfs show them.
+
+use ferroce_driver::bus::DeviceAddress;
+use ferroce_platform::host::HostIdentity;
+pub use ferroce_spec::counter::linux::{LINUX_COUNTERS, LinuxCounter};
+
+use crate::error::Error;
+use crate::fabric::directory::runtime_directory;
+use crate::fabric::registry::Registry;
+use crate::function::Function;
+use crate::{attached, devices};
+
+/// Returns the counters of a device in the order of their registers.
+///
+/// Those of a model in the processes of its host are the sums of all functions that it has had on
+/// this machine. Those of any other device are its registers, which are read while this process has
+/// it open.
+///
+/// # Errors
+/// [`Error::NotOpen`], and those of [`Function::open_device`].
+pub fn of_device(device: u8) -> Result<Vec<u64>, Error> {
+    let open = Function::in_use(device);
+    if let Some(function) = &open {
+        if let Some(counters) = function.registers()? {
+            return Ok(counters);
+        }
+    } else if attached::identities()?.is_some()
+        || devices::address_of(device)? != DeviceAddress::InProcess
+    {
+        return Err(Error::NotOpen { device });
+    }
+    let host = HostIdentity::of_device(device)?;
+    let registry = Registry::open(&runtime_directory()?)?;
+    Ok(registry.device_counters(&host.name, device).to_vec())
+}

@@ -1,0 +1,164 @@
+//! Queue pairs as their program shows them to `ferroce top`: a word each.
+//!
+//! The state is the one of the last ibv_modify_qp(), or ERR after a completion in error.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ferroce_driver::{QpState, Service};
+use ferroce_spec::context::{QpStateCode, ServiceCode};
+use ferroce_wire::Qpn;
+
+use super::Registry;
+use super::layout::{MAX_QPS, field, place_offset};
+
+/// A queue pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShownQp {
+    /// Its number.
+    pub qpn: Qpn,
+    /// Its transport service.
+    pub service: Service,
+    /// Its state.
+    pub state: QpState,
+    /// The QP to which it is connected; 0: to none.
+    pub peer: Qpn,
+}
+
+/// Marks a word in use.
+const USED: u64 = 1 << 63;
+const STATE_SHIFT: u32 = 56;
+const SERVICE_SHIFT: u32 = 48;
+const PEER_SHIFT: u32 = 24;
+const NUMBER_MASK: u64 = 0xff_ffff;
+
+impl ShownQp {
+    fn to_word(self) -> u64 {
+        USED | u64::from(QpStateCode::from(self.state).0) << STATE_SHIFT
+            | u64::from(ServiceCode::from(self.service).0) << SERVICE_SHIFT
+            | u64::from(self.peer.value()) << PEER_SHIFT
+            | u64::from(self.qpn.value())
+    }
+
+    /// Returns the queue pair of a word. `None`: the word is free, or not ours.
+    fn of_word(word: u64) -> Option<Self> {
+        if word & USED == 0 {
+            return None;
+        }
+        let number = |shift: u32| Qpn::new((word >> shift & NUMBER_MASK) as u32);
+        Some(Self {
+            qpn: number(0),
+            service: Service::try_from(ServiceCode((word >> SERVICE_SHIFT) as u8)).ok()?,
+            state: QpState::try_from(QpStateCode((word >> STATE_SHIFT) as u8 & 0x7f)).ok()?,
+            peer: number(PEER_SHIFT),
+        })
+    }
+}
+
+impl Registry {
+    /// Shows a new queue pair of a place. The first [`MAX_QPS`] have a word; all are counted.
+    pub fn add_qp(&self, place: u8, qp: ShownQp) {
+        self.qp_counter(place).fetch_add(1, Ordering::Relaxed);
+        let new = qp.to_word();
+        let take = |word: &&AtomicU64| {
+            word.compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+        };
+        // Without a free word it is counted only.
+        let _word = self.qp_words(place).find(take);
+    }
+
+    /// Shows the new state of a queue pair, and its peer if it has one now.
+    pub fn change_qp(&self, place: u8, qpn: Qpn, state: QpState, peer: Option<Qpn>) {
+        let Some(word) = self.qp_word(place, qpn) else {
+            return;
+        };
+        if let Some(old) = ShownQp::of_word(word.load(Ordering::Relaxed)) {
+            let peer = peer.unwrap_or(old.peer);
+            let new = ShownQp { state, peer, ..old };
+            word.store(new.to_word(), Ordering::Relaxed);
+        }
+    }
+
+    /// Shows a queue pair of a place no longer.
+    pub fn forget_qp(&self, place: u8, qpn: Qpn) {
+        self.qp_counter(place).fetch_sub(1, Ordering::Relaxed);
+        if let Some(word) = self.qp_word(place, qpn) {
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the number of queue pairs of a place, and those that are shown.
+    pub fn qps(&self, place: u8) -> (u64, Vec<ShownQp>) {
+        let words = self.qp_words(place);
+        let shown = words.filter_map(|word| ShownQp::of_word(word.load(Ordering::Relaxed)));
+        let count = self.qp_counter(place).load(Ordering::Relaxed);
+        (count, shown.collect())
+    }
+
+    fn qp_counter(&self, place: u8) -> &AtomicU64 {
+        self.memory.word(place_offset(place) + field::QP_COUNT)
+    }
+
+    fn qp_words(&self, place: u8) -> impl Iterator<Item = &AtomicU64> {
+        let first = place_offset(place) + field::QPS;
+        (0..MAX_QPS).map(move |index| self.memory.word(first + 8 * index))
+    }
+
+    fn qp_word(&self, place: u8, qpn: Qpn) -> Option<&AtomicU64> {
+        let is_it = |word: &&AtomicU64| {
+            let word = word.load(Ordering::Relaxed);
+            word & USED != 0 && word & NUMBER_MASK == u64::from(qpn.value())
+        };
+        self.qp_words(place).find(is_it)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ferroce_test_support::temporary_directory;
+    use ferroce_wire::Mac;
+
+    use super::super::Identity;
+    use super::*;
+
+    #[test]
+    fn queue_pairs_are_shown_from_their_creation_to_their_end() {
+        let directory = temporary_directory("qps");
+        let registry = Registry::open(directory.path()).expect("new");
+        let identity = Identity {
+            host: "a".to_owned(),
+            device: 0,
+            mac: Mac([2; 6]),
+            gids: Vec::new(),
+            capture: 0,
+        };
+        let owner = registry.claim(&identity).expect("a place is free");
+        let place = owner.number();
+        let qp = |number| ShownQp {
+            qpn: Qpn::new(number),
+            service: Service::XrcTarget,
+            state: QpState::Reset,
+            peer: Qpn::new(0),
+        };
+        let all = MAX_QPS as u32 + 3;
+        for number in 0..all {
+            registry.add_qp(place, qp(number));
+        }
+        let (count, shown) = registry.qps(place);
+        assert_eq!((count, shown.len()), (u64::from(all), MAX_QPS));
+        let peer = Qpn::new(0xff_fffe);
+        registry.change_qp(place, Qpn::new(5), QpState::Rtr, Some(peer));
+        registry.change_qp(place, Qpn::new(5), QpState::Err, None);
+        let found = registry.qps(place).1[5];
+        let expected = ShownQp {
+            state: QpState::Err,
+            peer,
+            ..qp(5)
+        };
+        assert_eq!(found, expected);
+        for number in 0..all {
+            registry.forget_qp(place, Qpn::new(number));
+        }
+        assert_eq!(registry.qps(place), (0, Vec::new()));
+    }
+}

@@ -1,0 +1,42 @@
+//! The queue pairs of this process, shown to `ferroce top`.
+
+use ferroce_driver::{QpState, Service};
+use ferroce_wire::Qpn;
+
+use super::registry::{Registry, ShownQp};
+
+/// Where a function on the fabric shows its queue pairs.
+#[derive(Debug)]
+pub struct ShownQps {
+    registry: &'static Registry,
+    place: u8,
+}
+
+impl ShownQps {
+    pub(crate) fn new((registry, place): (&'static Registry, u8)) -> Self {
+        Self { registry, place }
+    }
+
+    /// Shows a new queue pair.
+    pub fn add(&self, qpn: u32, service: Service) {
+        let qp = ShownQp {
+            qpn: Qpn::new(qpn),
+            service,
+            state: QpState::Reset,
+            peer: Qpn::new(0),
+        };
+        self.registry.add_qp(self.place, qp);
+    }
+
+    /// Shows the new state of a queue pair, and its peer if it has one now.
+    pub fn change(&self, qpn: u32, state: QpState, peer: Option<u32>) {
+        let peer = peer.map(Qpn::new);
+        self.registry
+            .change_qp(self.place, Qpn::new(qpn), state, peer);
+    }
+
+    /// Shows a queue pair no longer.
+    pub fn remove(&self, qpn: u32) {
+        self.registry.forget_qp(self.place, Qpn::new(qpn));
+    }
+}

@@ -1,0 +1,54 @@
+//! Counters of the cards of a measurement under the names of Linux, as sysfs has them.
+
+use std::fmt::Write as _;
+
+use ferroce_spec::counter::COUNTERS;
+use ferroce_spec::counter::linux::LINUX_COUNTERS;
+
+/// Width of a name, as in the tables above it.
+const NAME_WIDTH: usize = 63;
+
+/// Returns the counters of several hosts beside each other, without those that are zero on all. The
+/// counters of each host begin with those of the card.
+pub fn table(hosts: &[Vec<(&'static str, u64)>]) -> String {
+    let mut text = String::from("Names of Linux, without those that are zero:\n");
+    let registers = hosts.iter().map(|host| {
+        let values = host.iter().take(COUNTERS.len());
+        values.map(|(_, value)| *value).collect::<Vec<_>>()
+    });
+    let registers: Vec<_> = registers.collect();
+    for counter in LINUX_COUNTERS {
+        let values = registers.iter().map(|host| counter.value(host));
+        let values: Vec<u64> = values.collect();
+        if values.iter().all(|value| *value == 0) {
+            continue;
+        }
+        let name = format!("{}/{}", counter.folder.name(), counter.name);
+        // Writing to a string does not fail.
+        let _ = write!(text, "{name:<NAME_WIDTH$}");
+        for value in values {
+            let _ = write!(text, " {value:>22}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_stand_beside_each_other_under_the_names_of_linux() {
+        let host = |bytes: u64| {
+            let counter = |name| (name, if name == "tx_bytes" { bytes } else { 0 });
+            let rows = COUNTERS.iter().map(|row| counter(row.name));
+            rows.chain([("pcie_reads", 9)]).collect::<Vec<_>>()
+        };
+        let text = table(&[host(400), host(0)]);
+        let lines: Vec<&str> = text.lines().skip(1).collect();
+        assert_eq!(lines.len(), 1, "{text}");
+        let words: Vec<&str> = lines[0].split_whitespace().collect();
+        assert_eq!(words, ["counters/port_xmit_data", "100", "0"]);
+    }
+}
