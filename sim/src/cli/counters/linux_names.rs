@@ -17,7 +17,7 @@ const PORT: [Row; 7] = [
     ("multicast_rcv_packets", &["rx_multicast"], 1),
 ];
 
-const HARDWARE: [Row; 13] = [
+const HARDWARE: [Row; 16] = [
     // mlx5.
     ("duplicate_request", &["duplicate_requests"], 1),
     ("local_ack_timeout_err", &["local_ack_timeouts"], 1),
@@ -27,6 +27,13 @@ const HARDWARE: [Row; 13] = [
         &["sequence_naks_sent", "rx_out_of_sequence"],
         1,
     ),
+    (
+        "np_ecn_marked_roce_packets",
+        &["np_ecn_marked_roce_packets"],
+        1,
+    ),
+    ("np_cnp_sent", &["np_cnp_sent"], 1),
+    ("rp_cnp_handled", &["rp_cnp_handled"], 1),
     ("packet_seq_err", &["sequence_naks_received"], 1),
     ("rnr_nak_retry_err", &["rnr_naks_received"], 1),
     ("rx_atomic_requests", &["atomics"], 1),
