@@ -14,6 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use super::calibration::uncalibrated;
+use crate::cli::fabric;
 use crate::cli::json::{JsonOption, write_file};
 
 /// Least width of a column of swept values.
@@ -167,6 +168,9 @@ impl Listener for Output<'_> {
             .iter()
             .map(|(_, value)| value.as_str());
         self.print(&format!("{}{}", self.swept(values), table::row(&row)));
+        if let Some(traffic) = &row.traffic {
+            self.print(&fabric::text(traffic));
+        }
         self.rows.push(row);
     }
 }
