@@ -1,9 +1,9 @@
 //! Congestion control: what a card does when switches mark its packets.
 //!
-//! - [`notification_point`]: the receiver of a marked packet tells its sender, with a congestion
+//! - [`notification_point`]: the receiver of a marked packet notifies its sender, with a congestion
 //!   notification packet (CNP; IBTA annex A17).
-//! - [`reaction_point`]: the sender of the packet then sends slower, each queue pair at a rate of
-//!   its own. How fast is for a [`RateControl`] to say: [`dcqcn`] is one. Another algorithm is a file
+//! - [`reaction_point`]: the sender of the packet then sends slower, each queue pair at its own
+//!   rate. How fast is for a [`RateControl`] to say: [`dcqcn`] is one. Another algorithm is a file
 //!   with another implementation, and a variant of [`Algorithm`].
 //!
 //! A card without congestion control answers no mark, and its packets cannot be marked: they are
@@ -66,7 +66,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// Returns the control of a queue pair that is told of congestion for the first time; `None`:
+    /// Returns the control of a queue pair that is notified of congestion for the first time; `None`:
     /// it does not react.
     fn start(&self, now: Instant, line_rate_mbps: f64) -> Option<Box<dyn RateControl>> {
         match self {
@@ -135,7 +135,7 @@ pub(crate) fn is_marked(frame: &[u8], ip: usize) -> bool {
     class & ECN_MASK == ECN_MARKED
 }
 
-/// Returns true if a sender of such packets is told that they were marked: they carry payload.
+/// Returns true if the sender of such packets is notified of marks: they carry payload.
 pub(crate) fn is_answered(opcode: Opcode) -> bool {
     opcode.parse().is_some_and(|packet| {
         packet.is_request() || packet.operation == Operation::RdmaReadResponse

@@ -1,4 +1,4 @@
-//! The reaction point: queue pairs that were told of congestion send at rates of their own.
+//! The reaction point: queue pairs that were notified of congestion send at their own rates.
 //!
 //! A queue pair whose time has not come stays out of the scheduler's lists until it has.
 
@@ -12,7 +12,7 @@ const WIRE_OVERHEAD_BYTES: u32 = 24;
 /// A queue pair that had its turn late makes up for no more than this.
 const MOST_LATE: Duration = Duration::from_us(1);
 
-/// A queue pair with a rate of its own.
+/// A queue pair with its own rate.
 #[derive(Debug)]
 struct Limit {
     control: Box<dyn RateControl>,
@@ -20,7 +20,7 @@ struct Limit {
     next_send: Instant,
 }
 
-/// The queue pairs with rates of their own.
+/// The queue pairs with their own rates.
 #[derive(Debug)]
 pub(crate) struct ReactionPoint {
     algorithm: Algorithm,
@@ -73,7 +73,7 @@ impl ReactionPoint {
         waits
     }
 
-    /// Returns true if the queue pair at `index` has a rate of its own.
+    /// Returns true if the queue pair at `index` has its own rate.
     #[inline]
     pub fn is_limited(&self, index: u32) -> bool {
         self.limits.get(index as usize).is_some_and(Option::is_some)

@@ -171,7 +171,7 @@ impl Transmit {
     }
 }
 
-/// Tells congestion control, if there is any, that a queue pair has sent a frame of `bytes`.
+/// Notifies congestion control, if there is any, that a queue pair has sent a frame of `bytes`.
 #[inline(always)]
 fn charge(congestion: Option<&mut Congestion>, now: Instant, index: u32, bytes: u32) {
     if let Some(congestion) = congestion {

@@ -4,7 +4,7 @@ use ferroce_faults::Plan;
 use ferroce_model::preset::Preset;
 
 use super::Error;
-use super::fabric::plan::{FabricError, FabricPlan};
+use super::fabric_plan::{FabricError, FabricPlan};
 
 /// Hosts have numbers of 16 bits in their addresses.
 pub(super) const MAX_HOSTS: usize = 1 << 16;

@@ -4,8 +4,10 @@
 //! is sent, so that the receiving NIC can take it in advance.
 //!
 //! That is so while a cable or a single switch without a buffer joins the hosts ([`Line`]). Where
-//! the world has a [`plan::FabricPlan`], frames go through a [`network`] instead, whose switches are
-//! parts of the event queue: `switched`.
+//! the world has a [`FabricPlan`], frames go through a [`network`] instead, whose switches
+//! are parts of the event queue: `switched`.
+//!
+//! [`FabricPlan`]: crate::FabricPlan
 
 use std::collections::VecDeque;
 
@@ -17,11 +19,11 @@ use ferroce_wire::Gid;
 
 use super::config::{Topology, WorldConfig};
 use super::counters::LinkCounters;
+use super::fabric_plan::FabricError;
 use super::frame::{Frame, FramePool};
 use super::recorder::{Activity, FaultSeen, FrameSeen, SharedRecorder, Span};
 use super::switch::Line;
 use network::Network;
-use plan::FabricError;
 
 pub mod buffer;
 pub mod channel;
@@ -29,7 +31,6 @@ pub mod ecn;
 mod faults;
 pub mod network;
 pub mod packet;
-pub mod plan;
 pub mod report;
 pub mod routing;
 mod switched;

@@ -32,6 +32,7 @@ mod engine;
 mod event_heap;
 mod event_loop;
 mod fabric;
+pub mod fabric_plan;
 mod fast_forward;
 mod frame;
 mod host;
@@ -57,11 +58,11 @@ use engine::Engine;
 use event_loop::Stop;
 pub use fabric::Arrivals;
 pub use fabric::channel::QueueSample;
-pub use fabric::plan::{
-    self as fabric_plan, FabricError, FabricPlan, LinkPlan, MarkCurve, Node as FabricNode,
-    PathChoice, PauseStorm, PfcPlan, SwitchPlan,
-};
 pub use fabric::report::{FabricReport, PortReport};
+pub use fabric_plan::{
+    FabricError, FabricPlan, LinkPlan, MarkCurve, Node as FabricNode, PathChoice, PauseStorm,
+    PfcPlan, SwitchPlan,
+};
 use ferroce_driver::bus::Bus;
 use ferroce_driver::{AddressVector, Device, DeviceConfig};
 use ferroce_model::time::timing::{Functional, Timed, Timing};

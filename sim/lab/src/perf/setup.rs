@@ -234,7 +234,7 @@ impl<'a> Builder<'a> {
         Ok(sides)
     }
 
-    /// Returns the threads of a client that have QPs of their own.
+    /// Returns the threads of a client that have their own QPs.
     fn qps_of_threads(&self) -> u32 {
         self.plan.threads / self.spec.sharing.threads_per_qp.min(self.plan.threads)
     }

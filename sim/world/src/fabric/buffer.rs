@@ -10,7 +10,7 @@
 //! is already on its way then goes to the headroom, which is set aside for each cable and priority
 //! with PFC, and is lost only if that is too small.
 
-use super::packet::PRIORITIES;
+use crate::fabric_plan::PRIORITIES;
 
 /// Thresholds are `alpha` in units of 2^-16 of the free bytes.
 const ALPHA_BITS: u32 = 16;
@@ -151,7 +151,7 @@ impl Pfc {
 struct Held {
     shared: u64,
     headroom: u64,
-    /// True if the sender was told to pause, and not yet to go on.
+    /// True if the sender was paused, and may not go on yet.
     is_paused: bool,
 }
 

@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 use ferroce_units::{Duration, Instant};
 
 use super::buffer::{Ingress, Part};
-use super::packet::{Class, PRIORITIES};
+use super::packet::Class;
+use crate::fabric_plan::{Node, PRIORITIES};
 use crate::rate::Rate;
 
 /// Priorities from here on are strict: network control and CNPs (7, 6) go before all others.
@@ -14,15 +15,6 @@ const STRICT: u8 = 0b1100_0000;
 /// Bytes that a priority may send in its turn: no less than the longest frame, so that each turn
 /// sends something.
 const QUANTUM_BYTES: u64 = 4500;
-
-/// One end of a link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Node {
-    /// A host.
-    Host(usize),
-    /// A switch, by its place in the list.
-    Switch(usize),
-}
 
 /// A packet on its way through the network.
 #[derive(Debug)]
@@ -272,7 +264,7 @@ pub struct Channel<F> {
     pub free_at: Instant,
     /// Queues of the sending port, if it is a switch's.
     pub egress: Egress<F>,
-    /// What the receiving port has told the sending one to pause.
+    /// The priorities of the sending port that the receiving one has paused.
     pub pauses: Pauses,
     /// Packets that the receiving switch will have forwarded to a port at that time.
     pub under_way: VecDeque<(Instant, Packet<F>)>,

@@ -2,23 +2,14 @@
 //!
 //! The curve is that of RED: none below `kmin`, all above `kmax`, and between them a share that
 //! rises from nothing to `pmax`. A packet is judged when it leaves the queue, by what is in the
-//! queue then, so that the mark tells what the next packets meet.
+//! queue then, so that the mark says what the next packets meet.
 
 use ferroce_units::random::Random;
 
+use crate::fabric_plan::MarkCurve;
+
 /// Probabilities are numbers of this many bits.
 const PROBABILITY_BITS: u32 = 32;
-
-/// The curve of a port.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct MarkCurve {
-    /// Bytes in the queue up to which no packet is marked.
-    pub kmin_bytes: u64,
-    /// Bytes in the queue from which on all packets are marked.
-    pub kmax_bytes: u64,
-    /// Share of the packets that are marked just below `kmax_bytes`.
-    pub pmax: f64,
-}
 
 impl MarkCurve {
     /// Returns the probability of a mark with `queued` bytes in the queue.

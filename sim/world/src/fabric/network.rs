@@ -2,7 +2,7 @@
 //!
 //! Each direction of a link is a [`Channel`]. What can happen next on one is the arrival of its
 //! first packet at a switch, or the turn of its sending port when the wire is free again; pause
-//! frames have a queue of their own, because they pass all others. A packet costs one event for
+//! frames have a separate queue, because they pass all others. A packet costs one event for
 //! each switch that it comes to, and one more for each port where it has to wait. On the last wire
 //! it costs none: nothing can stop it there, and its arrival is known when it leaves the switch.
 //!
@@ -17,12 +17,11 @@ use ferroce_units::random::{Random, mixed};
 use ferroce_units::{Duration, Instant};
 
 use super::buffer::{Alpha, Buffer, DropReason, Ingress, Part, PauseAt, Pfc};
-use super::channel::{Channel, Egress, Node, Packet, Pauses, QueueSample, Totals};
-use super::ecn::MarkCurve;
+use super::channel::{Channel, Egress, Packet, Pauses, QueueSample, Totals};
 use super::packet::{Class, mark};
-use super::plan::{FabricError, FabricPlan, PathChoice, SwitchPlan};
 use super::routing::{Ends, Routes, refuse_loops, reverse};
 use crate::event_heap::{EventHeap, Sequence};
+use crate::fabric_plan::{FabricError, FabricPlan, MarkCurve, Node, PathChoice, SwitchPlan};
 use crate::rate::{Rate, wire_bytes};
 
 /// Length of a pause frame without its frame check sequence (IEEE 802.3, annex 31B).

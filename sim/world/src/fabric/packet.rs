@@ -3,9 +3,6 @@
 use ferroce_units::random::mixed;
 use ferroce_wire::internet_checksum;
 
-/// Priorities of Ethernet (IEEE 802.1Q, 3 bits).
-pub const PRIORITIES: usize = 8;
-
 /// Both MAC addresses.
 const ADDRESSES_BYTES: usize = 12;
 const VLAN_BYTES: usize = 4;

@@ -2,8 +2,9 @@
 
 use ferroce_units::{Duration, Instant};
 
-use super::channel::{Channel, Node};
+use super::channel::Channel;
 use super::network::Network;
+use crate::fabric_plan::Node;
 
 /// Counters of a port that sends: one direction of a link.
 #[derive(Debug, Clone, PartialEq)]

@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::channel::Node;
-use super::plan::{FabricError, FabricPlan};
+use crate::fabric_plan::{FabricError, FabricPlan, Node};
 
 /// Returns the channel in the other direction of the same link.
 pub fn reverse(channel: usize) -> usize {
@@ -217,8 +216,8 @@ fn find_cycle(next: &[Vec<usize>]) -> Option<Vec<usize>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::{LinkPlan, SwitchPlan};
     use super::*;
+    use crate::fabric_plan::{LinkPlan, SwitchPlan};
 
     /// Returns a ring of switches with a host each.
     fn ring(switches: usize) -> FabricPlan {

@@ -1,9 +1,9 @@
 //! The network by itself, with hosts that send as fast as their cables let them.
 
 use super::super::packet::tests::frame;
-use super::super::plan::{LinkPlan, PauseStorm, PfcPlan};
 use super::super::report::FabricReport;
 use super::*;
+use crate::fabric_plan::{LinkPlan, PauseStorm, PfcPlan};
 
 const CABLE: Duration = Duration::from_ns(50);
 const SWITCH: Duration = Duration::from_ns(300);
@@ -352,7 +352,7 @@ fn a_pause_storm_spreads_and_ends() {
     assert_eq!(bench.report().delivered, 60_000);
 }
 
-/// Goal: whatever the fabric, frames are conserved, and a tree never stops for ever. Method: random
+/// Goal: whatever the fabric, frames are conserved, and a tree never deadlocks. Method: random
 /// two-tier fabrics and chains with random buffers, rates, priorities and flows; PFC on for some
 /// priorities. `FERROCE_SEEDS` says how many.
 #[test]

@@ -92,7 +92,7 @@ pub enum FabricError {
     },
     /// Pauses can wait for each other in a circle.
     #[error(
-        "PFC can stop this fabric for ever: full buffers can wait for each other around a loop of \
+        "PFC can deadlock this fabric: full buffers can wait for each other around a loop of \
          switches ({switches}); take a link out, or switch PFC off there"
     )]
     Loop {

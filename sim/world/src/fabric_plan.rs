@@ -11,14 +11,33 @@ use ferroce_model::congestion::dcqcn::DcqcnParameters;
 use ferroce_model::congestion::{Algorithm, CongestionConfig, NotificationConfig};
 use ferroce_units::{Duration, Instant};
 
-pub use super::channel::Node;
-pub use super::ecn::MarkCurve;
-use super::packet::PRIORITIES;
+/// Priorities of Ethernet (IEEE 802.1Q, 3 bits).
+pub const PRIORITIES: usize = 8;
 
 /// Most switches of a fabric.
 pub const MAX_SWITCHES: usize = 1024;
 /// Most links of a fabric.
 pub const MAX_LINKS: usize = 1 << 16;
+
+/// One end of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Node {
+    /// A host.
+    Host(usize),
+    /// A switch, by its place in the list.
+    Switch(usize),
+}
+
+/// The curve of a port.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MarkCurve {
+    /// Bytes in the queue up to which no packet is marked.
+    pub kmin_bytes: u64,
+    /// Bytes in the queue from which on all packets are marked.
+    pub kmax_bytes: u64,
+    /// Share of the packets that are marked just below `kmax_bytes`.
+    pub pmax: f64,
+}
 
 /// A fabric: switches and links between the hosts of a world.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,7 +78,7 @@ pub struct SwitchPlan {
     pub alpha: f64,
     /// Marks; `None`: it marks nothing.
     pub ecn: Option<MarkCurve>,
-    /// PFC; `None`: it pauses nobody.
+    /// PFC; `None`: it pauses no sender.
     pub pfc: Option<PfcPlan>,
 }
 
