@@ -5,6 +5,8 @@ pub use ferroce_transport::RecoveryMode;
 use ferroce_transport::{Config as TransportConfig, PathMtu};
 use ferroce_units::Duration;
 
+use crate::congestion::CongestionConfig;
+
 /// Shape and policy of one NIC function.
 #[derive(Debug, Clone)]
 pub struct NicConfig {
@@ -78,6 +80,10 @@ pub struct NicConfig {
     pub transport: TransportConfig,
     /// Recovery of lost packets, until software changes it.
     pub recovery: RecoveryConfig,
+    /// What it does about congestion; `None`: nothing.
+    pub congestion: Option<CongestionConfig>,
+    /// Rate of the line, to which congestion control compares its own.
+    pub line_rate_mbps: u32,
 }
 
 /// Size and shape of a cache.
@@ -281,6 +287,8 @@ impl NicConfig {
                 datagram_mtu: PathMtu::Mtu4096,
             },
             recovery: RecoveryConfig::GO_BACK_N,
+            congestion: None,
+            line_rate_mbps: 100_000,
         }
     }
 }

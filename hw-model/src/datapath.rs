@@ -6,6 +6,7 @@ use crate::blocks::Blocks;
 use crate::completion::Results;
 use crate::completion::completion_writer::CompletionWriter;
 use crate::config::NicConfig;
+use crate::congestion::Congestion;
 use crate::contexts::Contexts;
 use crate::doorbells::Doorbells;
 use crate::host_interface::HostInterface;
@@ -41,6 +42,8 @@ pub(crate) struct Datapath<P: Port, B: Blocks> {
     pub mac: Mac<P::Frame>,
     /// Stride ends of long messages.
     pub marks: Marks,
+    /// Congestion control; `None`: the card has none.
+    pub congestion: Option<Box<Congestion>>,
 }
 
 impl<P: Port, B: Blocks> Datapath<P, B> {
@@ -56,6 +59,10 @@ impl<P: Port, B: Blocks> Datapath<P, B> {
             completions: CompletionWriter::new(),
             mac: Mac::new(config.edge_capacity, config.egress_packets.max(1)),
             marks: Marks::default(),
+            congestion: config.congestion.as_ref().map(|congestion| {
+                let line_rate_mbps = f64::from(config.line_rate_mbps);
+                Box::new(Congestion::new(congestion, line_rate_mbps))
+            }),
         }
     }
 
@@ -71,6 +78,9 @@ impl<P: Port, B: Blocks> Datapath<P, B> {
         self.completions.clear();
         self.mac.reset(now, port);
         self.marks.clear();
+        if let Some(congestion) = &mut self.congestion {
+            congestion.reset();
+        }
     }
 
     /// Takes what has come from outside on the data path: frames and doorbells. Returns true if
@@ -131,6 +141,7 @@ impl<P: Port, B: Blocks> Datapath<P, B> {
             results,
             mac: &mut self.mac,
             marks: &mut self.marks,
+            congestion: self.congestion.as_deref_mut(),
             port,
         };
         self.receive.step(turn, ports)
@@ -148,6 +159,7 @@ impl<P: Port, B: Blocks> Datapath<P, B> {
             completions: &mut self.completions,
             host_interface: &mut self.host_interface,
             mac: &mut self.mac,
+            congestion: self.congestion.as_deref_mut(),
             port,
         };
         (&mut self.transmit, ports)
@@ -170,7 +182,25 @@ impl<P: Port, B: Blocks> Datapath<P, B> {
         let (contexts, mut results) = self.contexts();
         let timers = results.expire_timers(turn, contexts, port);
         let moderation = results.expire_moderation(turn, contexts);
-        timers | moderation
+        timers | moderation | self.resume_limited(turn.now)
+    }
+
+    /// Gives a turn to queue pairs whose rate lets them send again. Returns true if there were
+    /// some.
+    #[inline(always)]
+    fn resume_limited(&mut self, now: Instant) -> bool {
+        let Some(congestion) = &mut self.congestion else {
+            return false;
+        };
+        let mut worked = false;
+        while let Some(index) = congestion.reaction.pop_due(now) {
+            if let Some(qp) = self.contexts.qps.get_mut(index) {
+                qp.scheduled = false;
+                self.transmit.scheduler().activate(qp);
+                worked = true;
+            }
+        }
+        worked
     }
 
     /// Fails what queue pairs have sent to functions that no longer exist. Returns true if there
@@ -189,8 +219,11 @@ impl<P: Port, B: Blocks> Datapath<P, B> {
     #[inline]
     pub fn next_timer(&self) -> Instant {
         let interrupt = self.host_interface.next_interrupt();
+        let congestion = self.congestion.as_ref();
+        let limited = congestion.and_then(|congestion| congestion.reaction.next_due());
         let first = self.contexts.next_timeout();
-        first.min(interrupt.unwrap_or(Instant::MAX))
+        let first = first.min(interrupt.unwrap_or(Instant::MAX));
+        first.min(limited.unwrap_or(Instant::MAX))
     }
 
     /// Returns the time of the next delivery on an edge, or at which a block may continue.

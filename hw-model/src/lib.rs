@@ -22,6 +22,7 @@ pub mod cache;
 mod command;
 mod completion;
 pub mod config;
+pub mod congestion;
 pub mod contexts;
 pub mod counters;
 mod datapath;

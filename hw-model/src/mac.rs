@@ -29,8 +29,17 @@ pub struct Departing<F> {
 }
 
 /// Frames on their way out and in.
+///
+/// Notifications go before all other frames, and are never paused. A frame whose priority the other
+/// end of the cable has paused stays, and those of other priorities pass it.
 #[derive(Debug)]
 pub struct Mac<F> {
+    /// Notifications of congestion.
+    notifications: VecDeque<(Instant, F)>,
+    /// While frames are paused and stay: when the next one that is not is ready, if there is one.
+    paused: Option<Option<Instant>>,
+    /// Frames that were ready while paused are sent from here on, not when they were ready.
+    not_before: Instant,
     /// Frames from the packetizer.
     egress: Edge<Departing<F>>,
     /// Packets that have left and are still to be reported, with the time.
@@ -48,6 +57,9 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
     /// An idle MAC.
     pub fn new(edge_capacity: usize, egress_packets: usize) -> Self {
         Self {
+            notifications: VecDeque::new(),
+            paused: None,
+            not_before: Instant::ZERO,
             egress: Edge::new(egress_packets),
             left: VecDeque::new(),
             ingress: Edge::new(edge_capacity),
@@ -65,13 +77,73 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
         port: &mut P,
     ) {
         let until = now + PLANNING_HORIZON;
+        if self.paused.take().is_some() {
+            self.not_before = now;
+        }
         while timing.free_at(Stage::MacTransmit) <= until {
-            let Some((ready, departing)) = self.egress.pop_until(until) else {
+            if !self.notifications.is_empty() && self.notify(now, until, timing, port) {
+                continue;
+            }
+            let next = match port.is_paused() {
+                false => self.egress.pop_until(until),
+                true => self.pop_unpaused(until, port),
+            };
+            let Some((ready, departing)) = next else {
                 break;
             };
             self.waiting.1 = self.waiting.1.wrapping_add(now.as_ps());
             self.transmit_one(now, ready, departing, timing, port);
         }
+    }
+
+    /// Takes the next frame whose priority is not paused.
+    #[cold]
+    fn pop_unpaused<P: Port<Frame = F>>(
+        &mut self,
+        until: Instant,
+        port: &P,
+    ) -> Option<(Instant, Departing<F>)> {
+        let passes = |departing: &Departing<F>| {
+            !departing
+                .frame
+                .as_ref()
+                .is_some_and(|frame| port.pauses(frame))
+        };
+        match self.egress.pop_past(until, passes) {
+            Ok(next) => Some(next),
+            Err(ready) => {
+                self.paused = Some(ready);
+                None
+            }
+        }
+    }
+
+    /// Puts the next notification on the wire, if it is due. Returns true if it was.
+    #[cold]
+    fn notify<P: Port<Frame = F>, T: Timing>(
+        &mut self,
+        now: Instant,
+        until: Instant,
+        timing: &mut T,
+        port: &mut P,
+    ) -> bool {
+        let next = self
+            .notifications
+            .pop_front_if(|(ready, _)| *ready <= until);
+        let Some((ready, frame)) = next else {
+            return false;
+        };
+        let departing = Departing {
+            frame: Some(frame),
+            sent: None,
+        };
+        self.transmit_one(now, ready, departing, timing, port);
+        true
+    }
+
+    /// Takes a notification of congestion that is ready at `ready`.
+    pub fn send_notification(&mut self, ready: Instant, frame: F) {
+        self.notifications.push_back((ready, frame));
     }
 
     /// Puts a frame that is ready at `ready` on the wire.
@@ -84,10 +156,10 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
         timing: &mut T,
         port: &mut P,
     ) {
-        let mut at = ready;
+        let mut at = ready.max(self.not_before);
         if let Some(frame) = departing.frame {
             let work = Work::bytes(frame.as_ref().len() as u32);
-            at = timing.reserve(now, ready, Stage::MacTransmit, work);
+            at = timing.reserve(now, at, Stage::MacTransmit, work);
             port.transmit(at, frame);
         }
         if let Some(sent) = departing.sent {
@@ -179,7 +251,11 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
                 port.transmit(now, frame);
             }
         });
+        for (_, frame) in self.notifications.drain(..) {
+            port.transmit(now, frame);
+        }
         self.left.clear();
+        self.paused = None;
         self.waiting = (0, 0);
         self.drop_received(port);
     }
@@ -192,7 +268,16 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
     /// Returns the time at which [`Mac::transmit`] has to be called again.
     pub fn next_transmit<T: Timing>(&self, timing: &T) -> Option<Instant> {
         let free_at = timing.free_at(Stage::MacTransmit);
-        let ready = self.egress.next_delivery()?;
+        // The end of a pause wakes the NIC.
+        let frame = match self.paused {
+            None => self.egress.next_delivery(),
+            Some(unpaused) => unpaused,
+        };
+        let notification = self.notifications.front().map(|(ready, _)| *ready);
+        let ready = match (frame, notification) {
+            (Some(frame), Some(notification)) => frame.min(notification),
+            (frame, notification) => frame.or(notification)?,
+        };
         Some(ready.max(free_at) - PLANNING_HORIZON)
     }
 

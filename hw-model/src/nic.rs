@@ -118,6 +118,11 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         &self.counters
     }
 
+    /// Returns true if it has congestion control.
+    pub fn controls_congestion(&self) -> bool {
+        self.blocks.congestion.is_some()
+    }
+
     /// Returns true if there is a delayed ACK.
     pub fn holds_acknowledges(&self) -> bool {
         self.blocks.contexts.has_delayed_acks()

@@ -15,6 +15,7 @@ use ferroce_wire::Qpn;
 
 use crate::completion::Results;
 use crate::config::NicConfig;
+use crate::congestion::Congestion;
 use crate::contexts::Contexts;
 use crate::contexts::work_queue::ReceiveFetch;
 use crate::mac::Mac;
@@ -55,6 +56,8 @@ pub(crate) struct ReceivePorts<'a, P: Port, M> {
     pub mac: &'a mut Mac<P::Frame>,
     /// Stride ends of long messages.
     pub marks: &'a mut Marks,
+    /// Congestion control, if the card has any.
+    pub congestion: Option<&'a mut Congestion>,
     /// The cable: frames go back to it.
     pub port: &'a mut P,
 }

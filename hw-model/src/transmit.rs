@@ -17,6 +17,7 @@ use ferroce_units::{Duration, Instant};
 use crate::completion::Results;
 use crate::completion::completion_writer::CompletionWriter;
 use crate::config::NicConfig;
+use crate::congestion::Congestion;
 use crate::contexts::Contexts;
 use crate::host_interface::HostInterface;
 use crate::mac::Mac;
@@ -55,6 +56,8 @@ pub(crate) struct TransmitPorts<'a, P: Port, M> {
     pub host_interface: &'a mut HostInterface,
     /// Frames.
     pub mac: &'a mut Mac<P::Frame>,
+    /// Congestion control, if the card has any.
+    pub congestion: Option<&'a mut Congestion>,
     /// The cable: where frames are made.
     pub port: &'a mut P,
 }

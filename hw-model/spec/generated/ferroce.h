@@ -1,4 +1,4 @@
-// The contract between the Ferroce function and its software, version 1.9. Printed from the
+// The contract between the Ferroce function and its software, version 1.10. Printed from the
 // declarations in hw-model/spec by ferroce spec; changes here are lost.
 
 #ifndef FERROCE_H
@@ -48,7 +48,7 @@
 // Version of this contract, major part: a driver refuses a card with another one.
 #define FERROCE_CONTRACT_MAJOR 0x1u
 // Version of this contract, minor part: grows when something is added compatibly.
-#define FERROCE_CONTRACT_MINOR 0x9u
+#define FERROCE_CONTRACT_MINOR 0xau
 // Bytes of BAR4, the device's own memory: for memory regions near the port, and for software to
 // read and write.
 #define FERROCE_BAR4_SIZE 0x40000u
@@ -142,7 +142,7 @@
 #define FERROCE_OFFSET_CONTRACT_VERSION 0x4u
 #define FERROCE_WIDTH_CONTRACT_VERSION 0x4u
 #define FERROCE_COUNT_CONTRACT_VERSION 0x1u
-#define FERROCE_RESET_CONTRACT_VERSION 0x10009u
+#define FERROCE_RESET_CONTRACT_VERSION 0x1000au
 // PCI device ID in bits 31:16, vendor ID in bits 15:0.
 #define FERROCE_OFFSET_DEVICE_ID 0x8u
 #define FERROCE_WIDTH_DEVICE_ID 0x4u
@@ -251,7 +251,7 @@
 
 // ---- Counters: offset in BAR0 ----
 
-#define FERROCE_COUNTER_COUNT 0x45u
+#define FERROCE_COUNTER_COUNT 0x48u
 // Frames sent.
 #define FERROCE_OFFSET_COUNTER_TX_FRAMES 0x1000u
 // Bytes of the frames sent, from the Ethernet header to the ICRC.
@@ -390,6 +390,12 @@
 #define FERROCE_OFFSET_COUNTER_RESPONDER_HITS 0x1218u
 // Responder resources of READs and atomics read from host memory.
 #define FERROCE_OFFSET_COUNTER_RESPONDER_MISSES 0x1220u
+// Packets received that a switch has marked: congestion experienced.
+#define FERROCE_OFFSET_COUNTER_NP_ECN_MARKED_ROCE_PACKETS 0x1228u
+// Congestion notification packets sent.
+#define FERROCE_OFFSET_COUNTER_NP_CNP_SENT 0x1230u
+// Congestion notification packets received, and reacted to.
+#define FERROCE_OFFSET_COUNTER_RP_CNP_HANDLED 0x1238u
 
 // ---- Named values ----
 

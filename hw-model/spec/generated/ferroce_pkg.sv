@@ -1,4 +1,4 @@
-// The contract between the Ferroce function and its software, version 1.9. Printed from the
+// The contract between the Ferroce function and its software, version 1.10. Printed from the
 // declarations in hw-model/spec by ferroce spec; changes here are lost.
 //
 // A structure of n bytes is a packed struct of 8n bits; byte 0 is in bits 7:0, so that a line as it
@@ -35,7 +35,7 @@ package ferroce_pkg;
   // Version of this contract, major part: a driver refuses a card with another one.
   localparam logic [15:0] CONTRACT_MAJOR = 16'h1;
   // Version of this contract, minor part: grows when something is added compatibly.
-  localparam logic [15:0] CONTRACT_MINOR = 16'h9;
+  localparam logic [15:0] CONTRACT_MINOR = 16'ha;
   // Bytes of BAR4, the device's own memory: for memory regions near the port, and for software to
   // read and write.
   localparam logic [31:0] BAR4_SIZE = 32'h40000;
@@ -125,7 +125,7 @@ package ferroce_pkg;
   localparam logic [31:0] RESET_MAGIC = 32'h434f5246;
   // Version of the contract that the function implements.
   localparam logic [13:0] OFFSET_CONTRACT_VERSION = 14'h4;
-  localparam logic [31:0] RESET_CONTRACT_VERSION = 32'h10009;
+  localparam logic [31:0] RESET_CONTRACT_VERSION = 32'h1000a;
   // PCI device ID in bits 31:16, vendor ID in bits 15:0.
   localparam logic [13:0] OFFSET_DEVICE_ID = 14'h8;
   localparam logic [31:0] RESET_DEVICE_ID = 32'hf10a1172;
@@ -194,7 +194,7 @@ package ferroce_pkg;
 
   // ---- Counters, by their number ----
 
-  localparam int COUNTER_COUNT = 69;
+  localparam int COUNTER_COUNT = 72;
   // Frames sent.
   localparam logic [7:0] COUNTER_TX_FRAMES = 8'h0;
   // Bytes of the frames sent, from the Ethernet header to the ICRC.
@@ -333,6 +333,12 @@ package ferroce_pkg;
   localparam logic [7:0] COUNTER_RESPONDER_HITS = 8'h43;
   // Responder resources of READs and atomics read from host memory.
   localparam logic [7:0] COUNTER_RESPONDER_MISSES = 8'h44;
+  // Packets received that a switch has marked: congestion experienced.
+  localparam logic [7:0] COUNTER_NP_ECN_MARKED_ROCE_PACKETS = 8'h45;
+  // Congestion notification packets sent.
+  localparam logic [7:0] COUNTER_NP_CNP_SENT = 8'h46;
+  // Congestion notification packets received, and reacted to.
+  localparam logic [7:0] COUNTER_RP_CNP_HANDLED = 8'h47;
 
   // ---- Named values ----
 

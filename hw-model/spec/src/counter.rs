@@ -120,6 +120,10 @@ counters! {
     rx_overflows, Event, "Frames dropped because the receive buffer was full.";
     responder_hits, Flow, "Responder resources of READs and atomics found in the cache.";
     responder_misses, Flow, "Responder resources of READs and atomics read from host memory.";
+    np_ecn_marked_roce_packets, Event,
+        "Packets received that a switch has marked: congestion experienced.";
+    np_cnp_sent, Event, "Congestion notification packets sent.";
+    rp_cnp_handled, Event, "Congestion notification packets received, and reacted to.";
 }
 
 /// Number of counters.

@@ -10,6 +10,7 @@ use crate::blocks::Blocks;
 use crate::command::modify_qp::transition;
 use crate::command::{CommandProcessor, Failure, chosen_number, is_short_modify_qp};
 use crate::completion::cqe_builder;
+use crate::congestion::ECN_CAPABLE;
 use crate::contexts::path::Path;
 use crate::contexts::queue_pair::{
     StaticContext, completion_queues, has_receive_queue, has_send_queue, uses_srq,
@@ -143,7 +144,10 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
         if !input.mask.path() {
             return Ok(None);
         }
-        let path = &input.context.path;
+        let mut path = input.context.path;
+        if self.blocks.congestion.is_some() {
+            path.traffic_class |= ECN_CAPABLE;
+        }
         let offset =
             core::mem::offset_of!(ModifyQp, context) + core::mem::offset_of!(QpContext, path);
         let source = self
@@ -151,7 +155,7 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
             .contexts
             .gids
             .get(usize::from(path.source_gid_index));
-        match source.and_then(|source| Path::new(source, path)) {
+        match source.and_then(|source| Path::new(source, &path)) {
             Some(path) => Ok(Some(path)),
             None => Err(Failure::parameter(offset)),
         }
@@ -215,6 +219,9 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
         blocks.transmit.forget(index);
         blocks.receive.forget(index);
         blocks.mac.forget(index);
+        if let Some(congestion) = &mut blocks.congestion {
+            congestion.forget(index);
+        }
         blocks.completions.forget(qp.qpn);
         let number = qp.qpn.value();
         let events = &mut blocks.host_interface;

@@ -38,6 +38,16 @@ pub trait Port {
     /// Asks for a transmit buffer of `length` bytes towards `route`.
     fn reserve(&mut self, route: &Route, length: usize) -> Reservation<Self::Frame>;
 
+    /// Returns true if the other end of the cable has paused some priority of this one (PFC).
+    fn is_paused(&self) -> bool {
+        false
+    }
+
+    /// Returns true if the priority of a frame is paused. Asked only while [`Port::is_paused`].
+    fn pauses(&self, _frame: &Self::Frame) -> bool {
+        false
+    }
+
     /// Sends a frame whose last bit leaves the MAC at `at`.
     ///
     /// A NIC without timing transmits frames to one destination in the order in which they were

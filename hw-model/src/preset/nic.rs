@@ -56,6 +56,8 @@ impl Preset {
             },
             transport: self.transport_config(),
             recovery: self.recovery_config(),
+            congestion: None,
+            line_rate_mbps: (self.mac.rate_gbps * 1000.0).round() as u32,
         }
     }
 

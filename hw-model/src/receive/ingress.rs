@@ -3,18 +3,23 @@
 use ferroce_spec::context::AddressEntry;
 use ferroce_spec::counter::Counter;
 use ferroce_spec::register::FatalSyndrome;
+use ferroce_spec::wqe::AddressPath;
 use ferroce_units::{Duration, Instant};
-use ferroce_wire::{Extension, Frame, Gid, Qpn};
+use ferroce_wire::{
+    Bth, Extension, Frame, Gid, IcrcMode, Opcode, Psn, Qpn, TransportHeaders, finish,
+};
 
+use crate::congestion::{is_answered, is_marked};
 use crate::contexts::Contexts;
 use crate::contexts::fault_log::TARGET;
+use crate::contexts::path::Path;
 use crate::contexts::queue_pair::QueuePair;
 use crate::contexts::queue_pair_table::QueuePairs;
 use crate::counters::Counters;
 use crate::host_interface::event_queue::{ASYNC_EQN, Event};
 use crate::limits::MAX_GIDS;
 use crate::ports::host::Host;
-use crate::ports::port::Port;
+use crate::ports::port::{Port, Reservation};
 use crate::processing_unit::responder_memory::MemoryBlocks;
 use crate::processing_unit::{Inbound, process_packet};
 use crate::receive::depacketizer::{self, Parsed};
@@ -226,6 +231,9 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
         ports: &mut ReceivePorts<'_, P, M>,
     ) {
         let now = turn.now;
+        if ports.congestion.is_some() && self.answer_congestion(turn, index, inbound, ports) {
+            return;
+        }
         let mut dma = turn.dma();
         let contexts = &mut *ports.contexts;
         let mut there = contexts.qps.touch(index, &mut dma);
@@ -265,6 +273,79 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
         }
         ports.results.settle(turn, contexts, index);
     }
+}
+
+/// Congestion.
+impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
+    /// Answers a marked packet with a notification, and reacts to a notification. Returns true if
+    /// it was one: the transport has no part in it.
+    fn answer_congestion<H: Host, T: Timing, P: Port<Frame = F>, M: TranslationTable>(
+        &mut self,
+        turn: &mut Turn<'_, H, T>,
+        index: u32,
+        inbound: &Inbound<F>,
+        ports: &mut ReceivePorts<'_, P, M>,
+    ) -> bool {
+        let Some(congestion) = &mut ports.congestion else {
+            return false;
+        };
+        let opcode = inbound.headers.bth.opcode;
+        if opcode == Opcode::CNP {
+            turn.counters.add(Counter::rp_cnp_handled, 1);
+            congestion.reaction.congested(turn.now, index);
+            return true;
+        }
+        if !is_marked(inbound.frame.as_ref(), inbound.ip) || !is_answered(opcode) {
+            return false;
+        }
+        turn.counters.add(Counter::np_ecn_marked_roce_packets, 1);
+        if congestion.notification.take_turn(turn.now, index) {
+            let traffic_class = congestion.notification.traffic_class();
+            send_notification(turn, index, traffic_class, ports);
+        }
+        false
+    }
+}
+
+/// Sends a notification of congestion to the peer of a queue pair.
+#[cold]
+fn send_notification<H: Host, T: Timing, P: Port, M>(
+    turn: &mut Turn<'_, H, T>,
+    index: u32,
+    traffic_class: u8,
+    ports: &mut ReceivePorts<'_, P, M>,
+) {
+    let contexts = &mut *ports.contexts;
+    let Some(qp) = contexts.qps.get_mut(index) else {
+        return;
+    };
+    let address = AddressPath {
+        traffic_class,
+        ..qp.context.path
+    };
+    let source = contexts.gids.get(usize::from(address.source_gid_index));
+    let path = source.and_then(|source| Path::new(source, &address));
+    // A datagram has no path back, and the card has none to wait for room on the wire.
+    let (Some(route), Some(path)) = (qp.peer(), path) else {
+        return;
+    };
+    let bth = Bth::new(Opcode::CNP, route.qpn, Psn::new(0));
+    let headers = TransportHeaders::congestion_notification(bth);
+    let length = path.template.frame_length(&headers, 0);
+    let Reservation::Ready(mut frame) = ports.port.reserve(&route, length) else {
+        return;
+    };
+    let layout = path.template.emit(&headers, 0, 0, frame.as_mut());
+    let mode = match ports.port.computes_icrc() {
+        true => IcrcMode::Computed,
+        false => IcrcMode::Zero,
+    };
+    finish(frame.as_mut(), &layout, mode);
+    turn.counters.add(Counter::np_cnp_sent, 1);
+    turn.counters.add(Counter::tx_frames, 1);
+    turn.counters.add(Counter::tx_bytes, length as u64);
+    let ready = turn.reserve(turn.now, Stage::Packetize, Work::bytes(length as u32));
+    ports.mac.send_notification(ready, frame);
 }
 
 /// Holds a packet that came too early, or works on those that waited for it.

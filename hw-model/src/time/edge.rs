@@ -93,6 +93,21 @@ impl<T> Edge<T> {
         }
     }
 
+    /// As [`Edge::pop_until`], but the first item that the block behind takes, past those that it
+    /// does not. Without one, the error is the time at which one will be there.
+    pub fn pop_past(
+        &mut self,
+        until: Instant,
+        takes: impl Fn(&T) -> bool,
+    ) -> Result<(Instant, T), Option<Instant>> {
+        let place = self.items.iter().position(|(_, item)| takes(item));
+        let place = place.ok_or(None)?;
+        match self.items.get(place) {
+            Some((ready, _)) if *ready > until => Err(Some(*ready)),
+            _ => self.items.remove(place).ok_or(None),
+        }
+    }
+
     /// As [`Edge::pop`], but leaves an item that `takes` refuses: the block behind pushes back.
     #[inline]
     pub fn pop_if(&mut self, now: Instant, takes: impl FnOnce(&T) -> bool) -> Option<T> {

@@ -5,6 +5,7 @@ use ferroce_transport::{Payload, Transmit as Packet};
 use ferroce_units::Instant;
 
 use crate::completion::cqe_builder;
+use crate::congestion::Congestion;
 use crate::contexts::queue_pair::QueuePair;
 use crate::mac::{Departing, Sent};
 use crate::ports::host::Host;
@@ -134,11 +135,13 @@ impl Transmit {
         match packetized {
             Packetized::Frame(frame) => {
                 let work = Work::bytes(frame.as_ref().len() as u32);
-                let departure = turn.reserve(payload_read, Stage::Packetize, work);
+                charge(ports.congestion.as_deref_mut(), turn.now, index, work.bytes);
+                let ready = turn.reserve(payload_read, Stage::Packetize, work);
                 let (frame, sent) = (Some(frame), report_of(qp, &packet));
                 let departing = Departing { frame, sent };
-                let departure = in_order(qp, departure);
-                ports.mac.send(turn, departure, departing, ports.port);
+                ports
+                    .mac
+                    .send(turn, in_order(qp, ready), departing, ports.port);
             }
             Packetized::Full => {
                 turn.counters.add(Counter::tx_stalls, 1);
@@ -165,6 +168,14 @@ impl Transmit {
             }
         }
         true
+    }
+}
+
+/// Notifies congestion control, if there is any, that a queue pair has sent a frame of `bytes`.
+#[inline(always)]
+fn charge(congestion: Option<&mut Congestion>, now: Instant, index: u32, bytes: u32) {
+    if let Some(congestion) = congestion {
+        congestion.reaction.sent(now, index, bytes);
     }
 }
 

@@ -128,7 +128,9 @@ impl Transmit {
             let Some(index) = self.scheduler.take_next(unit) else {
                 break;
             };
-            if self.waits_for_buffer(index, &mut ports.contexts.qps) {
+            if self.waits_for_buffer(index, &mut ports.contexts.qps)
+                || waits_for_rate(turn.now, index, ports)
+            {
                 continue;
             }
             worked |= self.serve(turn, index, ports);
@@ -216,7 +218,12 @@ impl Transmit {
         let at = dma.at;
         qp.progress.ready = at;
         let unit = self.scheduler.unit_of(index);
-        self.units[unit].transmit(now, at, qp, self.quantum_packets, turn.timing);
+        let congestion = ports.congestion.as_ref();
+        let quantum = match congestion.is_some_and(|c| c.reaction.is_limited(index)) {
+            true => 1,
+            false => self.quantum_packets,
+        };
+        self.units[unit].transmit(now, at, qp, quantum, turn.timing);
         let has_more = !qp.stalled.is_empty() || qp.transport.has_transmit();
         let counter = match has_more {
             true => Counter::tx_descheduled,
@@ -266,6 +273,20 @@ impl Transmit {
                 ports.mac.transmit(turn.now, turn.timing, ports.port);
             }
         }
+    }
+}
+
+/// Returns true if the rate of a queue pair does not let it send yet. It stays out of the lists of
+/// the scheduler until it does.
+#[inline(always)]
+fn waits_for_rate<P: Port, M>(
+    now: Instant,
+    index: u32,
+    ports: &mut TransmitPorts<'_, P, M>,
+) -> bool {
+    match &mut ports.congestion {
+        None => false,
+        Some(congestion) => congestion.reaction.waits(now, index),
     }
 }
 

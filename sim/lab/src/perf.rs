@@ -9,6 +9,7 @@
 //!   [`ferroce_model::preset::costs`]. [`queue`]: the CQs that they poll or sleep on. [`lock`]: the
 //!   cost of sharing a QP, a CQ or a doorbell.
 //! - [`runner`]: runs one size. [`sweep`]: many specifications at once, on all processors.
+//! - [`traffic`]: how flows between many hosts share a fabric.
 //! - [`utilisation`]: how much of the time each part was in use, and which one limits the figure.
 //! - [`sensitivity`]: which parameters move a figure.
 //! - [`statistics`]: figures from exact samples, computed as perftest computes them. [`table`]:
@@ -35,6 +36,7 @@ pub mod spec;
 pub mod statistics;
 pub mod sweep;
 pub mod table;
+pub mod traffic;
 pub mod utilisation;
 pub mod workload;
 

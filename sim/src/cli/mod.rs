@@ -7,6 +7,7 @@ mod completions;
 mod counters;
 mod device;
 mod devices;
+mod fabric;
 mod faults;
 mod inject;
 mod json;

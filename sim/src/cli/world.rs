@@ -11,9 +11,10 @@ use ferroce_timed::TimedWorld;
 use ferroce_timed::control::share_processor;
 use ferroce_world::trace::explain::Explanation;
 use ferroce_world::trace::{SharedTrace, Trace};
-use ferroce_world::{Topology, WorldConfig};
+use ferroce_world::{FabricPlan, Topology, WorldConfig};
 use tracing::level_filters::LevelFilter;
 
+use super::fabric::Fabric;
 use super::faults::Faults;
 use super::preset;
 
@@ -49,7 +50,7 @@ pub struct World {
     #[arg(long, value_name = "PATH")]
     socket: PathBuf,
 
-    /// Hosts; a cable joins two, unless the preset has a switch
+    /// Hosts; a cable joins two, unless the preset has a switch. A file of --fabric says how many
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     hosts: u16,
 
@@ -75,6 +76,9 @@ pub struct World {
     every_packet: bool,
 
     #[command(flatten)]
+    fabric: Fabric,
+
+    #[command(flatten)]
     faults: Faults,
 
     /// When the world ends, write to a file where the time of the last message of the last host
@@ -95,12 +99,17 @@ impl World {
         let termination = Termination::keep_with(&[libc::SIGUSR1]);
         raise_descriptor_limit().map_err(|error| format!("open files: {error}"))?;
         let name = preset.name().to_owned();
-        let timed = WorldConfig::timed(preset, usize::from(self.hosts));
+        let fabric = self.fabric.plan(usize::from(self.hosts))?;
+        let hosts = fabric
+            .as_ref()
+            .map_or(usize::from(self.hosts), FabricPlan::hosts);
+        let timed = WorldConfig::timed(preset, hosts);
         let config = WorldConfig {
             seed: self.seed,
             elide_payload: self.elide_payload,
             fast_forward: !self.every_packet,
             faults: self.faults.plan.clone(),
+            fabric,
             topology: match (self.direct, self.switch) {
                 (true, _) => Topology::Cable,
                 (_, true) => Topology::Switch,
@@ -115,7 +124,7 @@ impl World {
         let trace = self.explain.as_ref().map(|_| Trace::of_steps().shared());
         let world = TimedWorld::start_recorded(config, &socket, self.once, trace.clone());
         let world = world.map_err(|error| error.to_string())?;
-        self.announce(&socket, &name)
+        self.announce(&socket, &name, hosts)
             .map_err(|error| error.to_string())?;
         while !world.has_ended() {
             match termination.next(SUPERVISION_PERIOD) {
@@ -131,9 +140,9 @@ impl World {
         }
     }
 
-    fn announce(&self, socket: &Path, preset: &str) -> std::io::Result<()> {
+    fn announce(&self, socket: &Path, preset: &str, hosts: usize) -> std::io::Result<()> {
         let mut output = std::io::stdout().lock();
-        let (socket, hosts) = (socket.display(), self.hosts);
+        let socket = socket.display();
         writeln!(output, "world {socket} hosts {hosts} preset {preset}")?;
         output.flush()
     }

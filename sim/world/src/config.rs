@@ -4,6 +4,7 @@ use ferroce_faults::Plan;
 use ferroce_model::preset::Preset;
 
 use super::Error;
+use super::fabric_plan::{FabricError, FabricPlan};
 
 /// Hosts have numbers of 16 bits in their addresses.
 pub(super) const MAX_HOSTS: usize = 1 << 16;
@@ -41,6 +42,8 @@ pub struct WorldConfig {
     pub fast_forward: bool,
     /// What happens to packets on their way.
     pub faults: Option<Plan>,
+    /// Switches and links between the hosts, in place of `topology`; not in a functional world.
+    pub fabric: Option<FabricPlan>,
 }
 
 impl WorldConfig {
@@ -56,13 +59,14 @@ impl WorldConfig {
             elide_payload: false,
             fast_forward: false,
             faults: None,
+            fabric: None,
         }
     }
 
     /// Returns true if the steady middle of long messages is skipped. Without a preset it would
-    /// take no time, and there is nothing to skip.
+    /// take no time, and there is nothing to skip; in a network, flows are not steady.
     pub(crate) fn skips_strides(&self) -> bool {
-        self.fast_forward && self.preset.is_some()
+        self.fast_forward && self.preset.is_some() && self.fabric.is_none()
     }
 
     /// Returns a configuration in which all hosts have `preset`. Two hosts are joined by a cable
@@ -79,6 +83,9 @@ impl WorldConfig {
         let hosts = self.hosts;
         if !(1..=MAX_HOSTS).contains(&hosts) {
             return Err(Error::Hosts { hosts });
+        }
+        if self.fabric.is_some() && self.faults.is_some() {
+            return Err(FabricError::Faults.into());
         }
         if self.topology == Topology::Cable && hosts > 2 {
             return Err(Error::Cable { hosts });

@@ -3,8 +3,15 @@
 use ferroce_faults::FaultCounters;
 use ferroce_model::Counters;
 use ferroce_model::pcie::PcieCounters;
-use ferroce_spec::counter::COUNTERS;
+use ferroce_spec::counter::{COUNTERS, Counter};
 use ferroce_units::{Duration, Instant};
+
+/// Counters that stay zero without congestion control, and are not listed then.
+const CONGESTION: [Counter; 3] = [
+    Counter::np_ecn_marked_roce_packets,
+    Counter::np_cnp_sent,
+    Counter::rp_cnp_handled,
+];
 
 /// Counters of a host's line, as its card sees it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -25,6 +32,8 @@ pub struct LinkCounters {
     pub waited: Duration,
     /// Frames without a destination.
     pub lost_frames: u64,
+    /// Frames to the card that switches have dropped.
+    pub dropped_frames: u64,
     /// Largest number of frames that were on their way to the card at once.
     pub most_under_way: u64,
     /// What faults have done to frames to the card; `None`: the world has no faults.
@@ -45,6 +54,8 @@ impl LinkCounters {
 pub struct HostCounters {
     /// The NIC's own counters.
     pub nic: Counters,
+    /// True if the NIC has congestion control.
+    pub controls_congestion: bool,
     /// The slot; `None` in a functional world.
     pub pcie: Option<PcieCounters>,
     /// The cable.
@@ -54,8 +65,14 @@ pub struct HostCounters {
 impl HostCounters {
     /// Returns all counters by name, those of the NIC first.
     pub fn list(&self) -> Vec<(&'static str, u64)> {
-        let nic = COUNTERS.iter().zip(self.nic.values());
-        let mut list: Vec<_> = nic.map(|(row, value)| (row.name, *value)).collect();
+        let is_listed = |number: &usize| {
+            self.controls_congestion || !CONGESTION.iter().any(|one| *one as usize == *number)
+        };
+        let listed = (0..COUNTERS.len()).filter(is_listed);
+        let values = self.nic.values();
+        let mut list: Vec<_> = listed
+            .map(|number| (COUNTERS[number].name, values[number]))
+            .collect();
         if let Some(pcie) = &self.pcie {
             list.extend(pcie_list(pcie));
         }

@@ -14,6 +14,7 @@ use super::config::WorldConfig;
 use super::device_clock::DeviceClock;
 use super::event_heap::{EventHeap, Moment, Sequence};
 use super::fabric::{Arrivals, Fabric};
+use super::fabric_plan::FabricError;
 use super::host::WorldHost;
 use super::node::Node;
 use super::recorder::SharedRecorder;
@@ -26,6 +27,8 @@ pub(super) enum Due {
     Nic(usize),
     /// Interrupts of a host arrive.
     Interrupts(usize),
+    /// The network between the hosts.
+    Network,
 }
 
 /// Hosts, NICs and what is between them.
@@ -33,24 +36,27 @@ pub(super) struct Devices<T: Timing> {
     pub nodes: Vec<Node<T>>,
     pub fabric: Fabric,
     clock: DeviceClock,
-    /// NICs, then the interrupts of the hosts; at device times.
+    /// NICs, then the interrupts of the hosts, then the network; at device times.
     events: EventHeap,
     recorder: Option<SharedRecorder>,
 }
 
 /// Events.
 impl<T: Timing> Devices<T> {
-    pub fn new(config: &WorldConfig, mut card: impl FnMut(usize) -> T) -> Self {
+    pub fn new(
+        config: &WorldConfig,
+        mut card: impl FnMut(usize) -> T,
+    ) -> Result<Self, FabricError> {
         let hosts = config.hosts;
-        Self {
+        Ok(Self {
             nodes: (0..hosts)
                 .map(|host| Node::new(config, host, card(host)))
                 .collect(),
-            fabric: Fabric::new(config),
+            fabric: Fabric::new(config)?,
             clock: DeviceClock::NEW,
-            events: EventHeap::new(2 * hosts),
+            events: EventHeap::new(2 * hosts + 1),
             recorder: None,
-        }
+        })
     }
 
     /// Returns the next event.
@@ -59,7 +65,8 @@ impl<T: Timing> Devices<T> {
         let (moment, part) = self.events.first()?;
         let due = match part.checked_sub(self.nodes.len()) {
             None => Due::Nic(part),
-            Some(host) => Due::Interrupts(host),
+            Some(host) if host < self.nodes.len() => Due::Interrupts(host),
+            Some(_) => Due::Network,
         };
         let time = self.clock.to_world(moment.time);
         Some((Moment { time, ..moment }, due))
@@ -93,7 +100,30 @@ impl<T: Timing> Devices<T> {
         };
         let next = next.map(|next| sequence.moment(next.max(now)));
         self.events.set(host, next);
+        self.schedule_network(sequence);
         worked
+    }
+
+    /// Lets the network handle what is due, and schedules the NICs that get frames of it, or may
+    /// send again.
+    pub fn step_network(&mut self, now: Instant, sequence: &mut Sequence) {
+        let now = self.clock.to_device(now);
+        self.fabric.step_network(now);
+        while let Some((host, at)) = self.fabric.next_woken() {
+            self.events.lower(host, sequence.moment(at.max(now)));
+        }
+        self.schedule_network(sequence);
+    }
+
+    /// Schedules the next event of the network.
+    #[inline]
+    fn schedule_network(&mut self, sequence: &mut Sequence) {
+        let part = 2 * self.nodes.len();
+        let next = self.fabric.next_network_event();
+        if next != self.events.time_of(part) {
+            let moment = next.map(|time| sequence.moment(time));
+            self.events.set(part, moment);
+        }
     }
 
     /// Calls `wake` for the threads of a host to which something becomes visible earlier than was
@@ -200,7 +230,7 @@ impl<T: Timing> Devices<T> {
     /// Returns the times of all events of devices, and whether they are visible to a host at once.
     pub fn event_times(&self, own: usize) -> impl Iterator<Item = (Instant, bool)> {
         let interrupts = self.nodes.len() + own;
-        (0..2 * self.nodes.len()).filter_map(move |part| {
+        (0..=2 * self.nodes.len()).filter_map(move |part| {
             let time = self.events.time_of(part)?;
             Some((self.clock.to_world(time), part == interrupts))
         })

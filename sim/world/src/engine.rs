@@ -11,6 +11,8 @@ use super::bus::WorldBus;
 use super::counters::HostCounters;
 use super::event_loop::{DeviceStop, Stop};
 use super::fabric::Arrivals;
+use super::fabric::channel::QueueSample;
+use super::fabric::report::FabricReport;
 use super::recorder::SharedRecorder;
 use super::shared::Shared;
 use super::thread::{Next, ThreadId};
@@ -40,6 +42,10 @@ pub(super) trait Engine: Send + Sync {
     fn hidden_until(&self, thread: ThreadId) -> (Instant, Duration);
     fn now(&self) -> Instant;
     fn counters(&self, host: usize) -> HostCounters;
+    /// As [`super::World::fabric`].
+    fn fabric(&self) -> Option<FabricReport>;
+    /// As [`super::World::sample_fabric`].
+    fn sample_fabric(&self) -> Option<Vec<QueueSample>>;
     /// As [`super::World::usage`].
     fn usage(&self, host: usize) -> HostUsage;
     fn events(&self) -> u64;
@@ -135,9 +141,22 @@ impl<T: Timing + Send + 'static> Engine for Shared<T> {
         let node = &event_loop.devices.nodes[host];
         HostCounters {
             nic: node.nic.counters().clone(),
+            controls_congestion: node.nic.controls_congestion(),
             pcie: node.host.pcie.as_ref().map(|pcie| pcie.counters()),
             link: event_loop.devices.fabric.counters(host),
         }
+    }
+
+    fn fabric(&self) -> Option<FabricReport> {
+        let event_loop = self.event_loop.lock();
+        let now = event_loop.devices.device_time(event_loop.now);
+        event_loop.devices.fabric.report(now)
+    }
+
+    fn sample_fabric(&self) -> Option<Vec<QueueSample>> {
+        let mut event_loop = self.event_loop.lock();
+        let now = event_loop.devices.device_time(event_loop.now);
+        event_loop.devices.fabric.sample(now)
     }
 
     fn usage(&self, host: usize) -> HostUsage {

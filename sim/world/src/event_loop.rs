@@ -5,6 +5,7 @@ use ferroce_model::fast_forward::Mark;
 use ferroce_model::time::timing::Timing;
 use ferroce_units::{Duration, Instant};
 
+use super::Error;
 use super::config::WorldConfig;
 use super::devices::{Devices, Due};
 use super::event_heap::Sequence;
@@ -58,17 +59,17 @@ pub(super) enum DeviceStop {
 }
 
 impl<T: Timing> EventLoop<T> {
-    pub fn new(config: &WorldConfig, card: impl FnMut(usize) -> T) -> Self {
-        Self {
+    pub fn new(config: &WorldConfig, card: impl FnMut(usize) -> T) -> Result<Self, Error> {
+        Ok(Self {
             now: Instant::ZERO,
-            devices: Devices::new(config, card),
+            devices: Devices::new(config, card)?,
             schedule: Schedule::default(),
             sequence: Sequence::default(),
             events: 0,
             idle_events: 0,
             skipper: skipper(config.skips_strides()),
             is_stepping: false,
-        }
+        })
     }
 
     /// Adds a thread of `host`, which is stepped now.
@@ -103,6 +104,7 @@ impl<T: Timing> EventLoop<T> {
                     return DeviceStop::Thread(thread);
                 }
                 Some(Due::Interrupts(host)) => return DeviceStop::Interrupts(host),
+                Some(Due::Network) => self.devices.step_network(self.now, &mut self.sequence),
                 Some(Due::Nic(host)) => {
                     self.advance_nic(host);
                     if let Some(mark) = self.devices.take_mark(host) {
@@ -377,6 +379,7 @@ impl<T: Timing> EventLoop<T> {
         match event {
             Some((moment, due)) if moment.time <= self.now => match due {
                 Due::Interrupts(host) => interrupts = Some((host, self.take_interrupts(host))),
+                Due::Network => self.devices.step_network(self.now, &mut self.sequence),
                 Due::Nic(host) => self.advance_nic(host),
             },
             _ => {}

@@ -2,6 +2,12 @@
 //!
 //! There is one fabric; it acts as the port of host `current`. A frame's arrival is known when it
 //! is sent, so that the receiving NIC can take it in advance.
+//!
+//! That is so while a cable or a single switch without a buffer joins the hosts ([`Line`]). Where
+//! the world has a [`FabricPlan`], frames go through a [`network`] instead, whose switches
+//! are parts of the event queue: `switched`.
+//!
+//! [`FabricPlan`]: crate::FabricPlan
 
 use std::collections::VecDeque;
 
@@ -13,11 +19,21 @@ use ferroce_wire::Gid;
 
 use super::config::{Topology, WorldConfig};
 use super::counters::LinkCounters;
+use super::fabric_plan::FabricError;
 use super::frame::{Frame, FramePool};
 use super::recorder::{Activity, FaultSeen, FrameSeen, SharedRecorder, Span};
 use super::switch::Line;
+use network::Network;
 
+pub mod buffer;
+pub mod channel;
+pub mod ecn;
 mod faults;
+pub mod network;
+pub mod packet;
+pub mod report;
+pub mod routing;
+mod switched;
 
 /// When a frame arrives: at no time if it is lost, at two if it is duplicated.
 pub type Arrivals = [Option<Instant>; 2];
@@ -53,6 +69,8 @@ pub struct Fabric {
     /// True if NICs take frames before they arrive.
     looks_ahead: bool,
     icrc: bool,
+    /// Switches and links; `None`: a cable, or a switch that never fills.
+    network: Option<Box<Network<Frame>>>,
     /// What happens to frames; `None`: nothing.
     faults: Option<Box<Engine>>,
     /// Hosts to which frames were sent, with arrivals, until [`Fabric::next_woken`] takes them.
@@ -61,7 +79,7 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    pub fn new(config: &WorldConfig) -> Self {
+    pub fn new(config: &WorldConfig) -> Result<Self, FabricError> {
         let end = |host| End {
             line: Line::new(config.preset_of(host)),
             arriving: VecDeque::new(),
@@ -70,7 +88,7 @@ impl Fabric {
                 ..LinkCounters::default()
             },
         };
-        Self {
+        Ok(Self {
             now: Instant::ZERO,
             current: 0,
             ends: (0..config.hosts).map(end).collect(),
@@ -80,10 +98,11 @@ impl Fabric {
             // A frame that was taken in advance could not be overtaken.
             looks_ahead: !config.faults.as_ref().is_some_and(Plan::reorders),
             icrc: config.icrc,
+            network: switched::network(config)?,
             faults: config.faults.clone().map(|plan| Engine::new(plan).into()),
             woken: Vec::new(),
             recorder: None,
-        }
+        })
     }
 
     /// Begins an event at `now`: until the next one this is the port of `host`.
@@ -125,9 +144,10 @@ impl Fabric {
         let from = self.current;
         self.count_sent(frame.len() as u32);
         let at = self.ends[from].line.departure(at, frame.len() as u32);
-        let arrivals = match self.faults {
-            None => [Some(self.carry(at, to, qpn, frame)), None],
-            Some(_) => self.carry_aside_with_faults(at, to, qpn, frame),
+        let arrivals = match (&self.network, &self.faults) {
+            (Some(_), _) => [Some(self.carry_past_network(at, to, qpn, frame)), None],
+            (_, None) => [Some(self.carry(at, to, qpn, frame)), None],
+            (_, Some(_)) => self.carry_aside_with_faults(at, to, qpn, frame),
         };
         let line = &self.ends[to].line;
         arrivals.map(|arrival| arrival.map(|arrival| line.reception(arrival)))
@@ -144,6 +164,9 @@ impl Fabric {
     /// Puts a frame on its way to the card of a host.
     #[inline]
     fn deliver(&mut self, at: Instant, to: usize, frame: Frame) {
+        if self.network.is_some() && to != self.current {
+            return self.send_through_network(at, to, frame);
+        }
         if self.faults.is_some() {
             return self.deliver_with_faults(at, to, frame);
         }
@@ -174,7 +197,7 @@ impl Fabric {
     fn carry(&mut self, at: Instant, to: usize, qpn: u32, frame: &[u8]) -> Instant {
         let arrival = self.travel(at, to, frame.len() as u32);
         if self.recorder.is_some() {
-            self.record_frame((at, arrival), to, qpn, frame, None);
+            self.record_frame((at, arrival), (self.current, to), qpn, frame, None);
         }
         self.count_received(to, frame.len() as u32);
         arrival
@@ -203,7 +226,7 @@ impl Fabric {
     fn record_frame(
         &self,
         (sent, arrival): (Instant, Instant),
-        to: usize,
+        (from, to): (usize, usize),
         qpn: u32,
         bytes: &[u8],
         fault: Option<FaultSeen<'_>>,
@@ -211,7 +234,6 @@ impl Fabric {
         let Some(recorder) = &self.recorder else {
             return;
         };
-        let from = self.current;
         let mut recorder = recorder.lock();
         recorder.record(&Span {
             host: from,
@@ -290,7 +312,11 @@ impl Port for Fabric {
             self.ends[self.current].counters.lost_frames += 1;
             return Reservation::NoRoute;
         };
-        let end = self.ends.get(destination as usize);
+        // In a network, only the own cable stops a sender.
+        let end = self
+            .ends
+            .get(destination as usize)
+            .filter(|_| self.network.is_none());
         if end.is_some_and(|end| end.arriving.len() >= MAX_UNDER_WAY) {
             return Reservation::Full;
         }
@@ -298,6 +324,19 @@ impl Port for Fabric {
             Some(frame) => Reservation::Ready(frame),
             None => Reservation::NoRoute,
         }
+    }
+
+    #[inline]
+    fn is_paused(&self) -> bool {
+        match &self.network {
+            None => false,
+            Some(network) => network.paused(self.current) != 0,
+        }
+    }
+
+    fn pauses(&self, frame: &Frame) -> bool {
+        let network = self.network.as_ref();
+        network.is_some_and(|network| network.is_paused(self.current, frame.as_ref()))
     }
 
     #[inline]

@@ -32,12 +32,14 @@ mod engine;
 mod event_heap;
 mod event_loop;
 mod fabric;
+pub mod fabric_plan;
 mod fast_forward;
 mod frame;
 mod host;
 mod identity;
 mod node;
 mod posted;
+mod rate;
 pub mod recorder;
 mod schedule;
 mod served;
@@ -55,6 +57,12 @@ pub use counters::{HostCounters, LinkCounters};
 use engine::Engine;
 use event_loop::Stop;
 pub use fabric::Arrivals;
+pub use fabric::channel::QueueSample;
+pub use fabric::report::{FabricReport, PortReport};
+pub use fabric_plan::{
+    FabricError, FabricPlan, LinkPlan, MarkCurve, Node as FabricNode, PathChoice, PauseStorm,
+    PfcPlan, SwitchPlan,
+};
 use ferroce_driver::bus::Bus;
 use ferroce_driver::{AddressVector, Device, DeviceConfig};
 use ferroce_model::time::timing::{Functional, Timed, Timing};
@@ -93,6 +101,9 @@ pub enum Error {
         /// The number of hosts that was requested.
         hosts: usize,
     },
+    /// The fabric cannot be built.
+    #[error("the fabric: {0}")]
+    Fabric(#[from] FabricError),
     /// A preset is for a host that does not exist.
     #[error("there is no host {host}")]
     NoSuchHost {
@@ -235,7 +246,7 @@ impl World {
         config.check()?;
         let clock = Arc::new(Clock::default());
         Ok(Self {
-            engine: Arc::new(Shared::new(config, &clock, card)),
+            engine: Arc::new(Shared::new(config, &clock, card)?),
             clock,
             identities: (0..config.hosts).map(numbered_hosts::of_host).collect(),
             pushes_inline_only: (0..config.hosts)
@@ -400,6 +411,17 @@ impl World {
     /// Returns the counters of a host's NIC, PCIe link and cable.
     pub fn counters(&self, host: usize) -> HostCounters {
         self.engine.counters(host)
+    }
+
+    /// Returns what has happened in the network between the hosts; `None`: the world has no fabric.
+    pub fn fabric(&self) -> Option<FabricReport> {
+        self.engine.fabric()
+    }
+
+    /// Samples the queues of the ports of switches, in the order of
+    /// [`FabricReport::switch_ports`]; `None`: the world has no fabric.
+    pub fn sample_fabric(&mut self) -> Option<Vec<QueueSample>> {
+        self.engine.sample_fabric()
     }
 
     /// Returns how long each part of a host's card, slot and cable was in use; nothing in a world

@@ -40,6 +40,13 @@ impl<T: Timing> Node<T> {
             || NicConfig::functional(FIRST_QPN, mac),
             |preset| preset.nic_config(FIRST_QPN, mac),
         );
+        let nic_config = NicConfig {
+            congestion: config
+                .fabric
+                .as_ref()
+                .and_then(|fabric| fabric.congestion.clone()),
+            ..nic_config
+        };
         // A separate sequence of random numbers for each host.
         let seed = config
             .seed

@@ -7,6 +7,7 @@ use ferroce_platform::interrupts::Interrupts;
 use ferroce_units::Instant;
 use parking_lot::Mutex;
 
+use super::Error;
 use super::config::WorldConfig;
 use super::event_loop::EventLoop;
 use super::thread::Clock;
@@ -19,12 +20,16 @@ pub(super) struct Shared<T: Timing> {
 }
 
 impl<T: Timing> Shared<T> {
-    pub fn new(config: &WorldConfig, clock: &Arc<Clock>, card: impl FnMut(usize) -> T) -> Self {
-        Self {
-            event_loop: Mutex::new(EventLoop::new(config, card)),
+    pub fn new(
+        config: &WorldConfig,
+        clock: &Arc<Clock>,
+        card: impl FnMut(usize) -> T,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            event_loop: Mutex::new(EventLoop::new(config, card)?),
             clock: Arc::clone(clock),
             interrupts: (0..config.hosts).map(|_| Interrupts::default()).collect(),
-        }
+        })
     }
 
     /// Calls the handlers of a host's interrupts at the world's time.

@@ -3,11 +3,7 @@
 use ferroce_model::preset::Preset;
 use ferroce_units::{Duration, Instant};
 
-/// Bytes on the wire beside those of the frame: preamble 8, frame check sequence 4, gap 12
-/// (IEEE 802.3, 3.1.1 and 4.4.2).
-const OVERHEAD_BYTES: u32 = 8 + 4 + 12;
-/// Shortest frame without its frame check sequence.
-const LEAST_BYTES: u32 = 60;
+use crate::rate::Rate;
 
 /// The cable at a host's port, and the port of the switch at its other end.
 #[derive(Debug, Clone, Default)]
@@ -18,15 +14,12 @@ pub struct Line {
     /// The same, in.
     receive: Duration,
     switch: Duration,
-    /// Time of a byte on the wire, in 2^-20 ps.
-    per_byte: u64,
+    rate: Rate,
     /// Time at which the output queue of the switch will be empty.
     free_at: Instant,
 }
 
 impl Line {
-    const FRACTION_BITS: u32 = 20;
-
     /// Returns the line of a host with this preset; without one, nothing takes time.
     pub fn new(preset: Option<&Preset>) -> Self {
         let ns = |ns: f64| Duration::from_ps((ns * 1000.0).round() as u64);
@@ -35,8 +28,7 @@ impl Line {
             transmit: ns(preset.mac.transmit_ns),
             receive: ns(preset.mac.receive_ns),
             switch: ns(preset.link.switch_ns),
-            per_byte: (8000.0 / preset.mac.rate_gbps * f64::from(1 << Self::FRACTION_BITS)).round()
-                as u64,
+            rate: Rate::from_gbps(preset.mac.rate_gbps),
             free_at: Instant::ZERO,
         })
     }
@@ -44,8 +36,7 @@ impl Line {
     /// Returns the time of a frame of `bytes` on the wire.
     #[inline]
     pub fn span(&self, bytes: u32) -> Duration {
-        let bytes = u64::from(bytes.max(LEAST_BYTES) + OVERHEAD_BYTES);
-        Duration::from_ps((bytes * self.per_byte) >> Self::FRACTION_BITS)
+        self.rate.span(bytes)
     }
 
     /// Returns when the last bit of a frame leaves the card, if its first bit is at the MAC at
@@ -93,6 +84,7 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rate::OVERHEAD_BYTES;
 
     const NS: fn(u64) -> Instant = Instant::from_ns;
 
@@ -103,7 +95,7 @@ mod tests {
             transmit: Duration::ZERO,
             receive: Duration::ZERO,
             switch: Duration::from_ns(switch_ns),
-            per_byte: (ns_per_byte * 1000) << Line::FRACTION_BITS,
+            rate: Rate::from_gbps(8.0 / ns_per_byte as f64),
             free_at: Instant::ZERO,
         }
     }
@@ -134,10 +126,5 @@ mod tests {
         assert_eq!(there, NS(6000), "the first bit came at 4000");
         let (there, _) = fast.clone().forward(&slow, NS(5000), frame);
         assert_eq!(there, NS(5000));
-    }
-
-    #[test]
-    fn short_frames_take_the_shortest_slot() {
-        assert_eq!(line(0, 0, 1).span(1), Duration::from_ns(84));
     }
 }

@@ -118,6 +118,12 @@ pub const LINUX_COUNTERS: &[LinuxCounter] = &[
         "out_of_sequence",
         &[Counter::sequence_naks_sent, Counter::rx_out_of_sequence],
     ),
+    mlx5(
+        "np_ecn_marked_roce_packets",
+        &[Counter::np_ecn_marked_roce_packets],
+    ),
+    mlx5("np_cnp_sent", &[Counter::np_cnp_sent]),
+    mlx5("rp_cnp_handled", &[Counter::rp_cnp_handled]),
     mlx5("packet_seq_err", &[Counter::sequence_naks_received]),
     mlx5("rnr_nak_retry_err", &[Counter::rnr_naks_received]),
     mlx5("rx_atomic_requests", &[Counter::atomics]),

@@ -1,6 +1,8 @@
 //! Everything that went in and came out, as JSON: keys always in the same order, times in whole
 //! picoseconds, the same bytes for the same preset and seed on every machine.
 
+mod traffic_json;
+
 use ferroce_model::preset;
 use ferroce_world::trace::explain::Explanation;
 use serde_json::{Map, Value, json};
@@ -45,7 +47,7 @@ pub fn explanation(explanation: &Explanation) -> Value {
 
 fn measured(measured: &Measured<'_>) -> Value {
     let row = measured.row;
-    json!({
+    let mut value = json!({
         "point": measured.point.iter().cloned().collect::<Value>(),
         "specification": specification(measured.spec, row.size),
         "preset": preset(measured.spec),
@@ -53,7 +55,11 @@ fn measured(measured: &Measured<'_>) -> Value {
         "bottleneck": row.utilisation.as_ref().map(|it| bottleneck(&it.bottleneck)),
         "utilisation": row.utilisation.as_ref().map(|it| utilisation(&it.parts)),
         "counters": row.counters.iter().map(|host| counters(host)).collect::<Value>(),
-    })
+    });
+    if let Some(traffic) = &row.traffic {
+        value["traffic"] = traffic_json::value(traffic);
+    }
+    value
 }
 
 fn specification(spec: &PerfSpec, size: u32) -> Value {
@@ -78,6 +84,13 @@ fn specification(spec: &PerfSpec, size: u32) -> Value {
     }
     if let Some(faults) = &spec.faults {
         specification["faults"] = faults.to_string().into();
+    }
+    if let Some(fabric) = &spec.fabric {
+        specification["fabric"] = json!({
+            "switches": fabric.switches.len(),
+            "links": fabric.links.len(),
+            "congestion_control": fabric.congestion.is_some(),
+        });
     }
     // A row exists, so that there is a plan.
     if let Ok(plan) = Plan::new(spec, size) {
@@ -228,6 +241,7 @@ fn topology(topology: Topology) -> Value {
         Topology::Pair => ("pair", 2),
         Topology::Clients(clients) => ("clients", clients + 1),
         Topology::AllToAll { hosts, .. } => ("all to all", hosts),
+        Topology::Flows { hosts, pattern } => (pattern.name(), hosts),
         Topology::Loopback => ("loopback", 1),
     };
     json!({ "kind": kind, "count": hosts })

@@ -1,5 +1,6 @@
 //! Results of a measurement.
 
+use crate::perf::traffic::Traffic;
 use crate::perf::utilisation::Utilisation;
 
 /// A row of a bandwidth test.
@@ -71,6 +72,8 @@ pub struct PerfRow {
     /// Start and end of the last measured message, in picoseconds of simulated time. The end is the
     /// post of the next one in a latency test, else the completion.
     pub last_message_ps: Option<(u64, u64)>,
+    /// How flows have shared what is between many hosts; `None`: it is not asked for.
+    pub traffic: Option<Traffic>,
 }
 
 /// Result of a measurement.

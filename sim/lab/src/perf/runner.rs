@@ -15,16 +15,19 @@ use crate::perf::error::Error;
 use crate::perf::plan::Plan;
 use crate::perf::processor::{Program, SimThread};
 use crate::perf::result::{BandwidthRow, PerfRow};
-use crate::perf::setup::Setup;
+use crate::perf::setup::{Setup, flows};
 use crate::perf::side::Side;
-use crate::perf::spec::{Operation, PerfSpec, Test, Workload};
+use crate::perf::spec::{Operation, PerfSpec, Test, Topology, Workload};
 use crate::perf::statistics::{Timeline, bandwidth, latency, rate, sum};
+use crate::perf::traffic::{Sample, Traffic};
 use crate::perf::utilisation::{self, Observed, Utilisation};
 use crate::perf::workload::batch::Goal;
 use crate::perf::workload::{self, Job, Record};
 
 /// Simulated time between two checks whether the run is to end.
 const SLICE: Duration = Duration::from_us(200);
+/// Simulated time between two samples of the queues of a fabric.
+const SAMPLE_PERIOD: Duration = Duration::from_us(10);
 
 /// The error of the first thread that fails.
 type Failure = Rc<RefCell<Option<Error>>>;
@@ -44,6 +47,8 @@ struct Run<'a> {
     threads: u64,
     /// The threads, with their hosts.
     running: Vec<(usize, Rc<SimThread>)>,
+    /// Queues of the fabric, at regular times.
+    samples: Vec<Sample>,
 }
 
 /// Measures messages of `size` bytes, until `stop` is set. `trace` records everything from the
@@ -99,6 +104,7 @@ impl<'a> Run<'a> {
             counts: Vec::new(),
             threads: 0,
             running: Vec::new(),
+            samples: Vec::new(),
             setup,
         };
         run.spawn();
@@ -244,9 +250,18 @@ impl<'a> Run<'a> {
 
     /// Runs the world until all threads are done.
     fn go(&mut self, stop: &AtomicBool) -> Result<(), Error> {
+        let slice = match self.spec.fabric {
+            None => SLICE,
+            Some(_) => SAMPLE_PERIOD,
+        };
         loop {
-            let until = self.setup.world.now() + SLICE;
-            let outcome = self.setup.world.run(until);
+            let world = &mut self.setup.world;
+            let until = world.now() + slice;
+            let outcome = world.run(until);
+            if let Some(queues) = world.sample_fabric() {
+                let at = world.now();
+                self.samples.push(Sample { at, queues });
+            }
             if let Some(error) = self.failure.take() {
                 return Err(error);
             }
@@ -314,6 +329,7 @@ impl<'a> Run<'a> {
             simulated_ps: world.now().saturating_since(start.0).as_ps(),
             events: world.events() - start.1,
             last_message_ps: self.last_message(),
+            traffic: self.traffic(),
         })
     }
 
@@ -331,6 +347,31 @@ impl<'a> Run<'a> {
         let observed: Vec<Observed> = observed.collect();
         let elapsed = world.now().saturating_since(start);
         Utilisation::new(&self.plan, self.spec.workload, &observed, elapsed)
+    }
+
+    /// Returns how the flows have shared the fabric, where there are several.
+    fn traffic(&self) -> Option<Traffic> {
+        let is_asked = matches!(self.spec.topology, Topology::Flows { .. });
+        if !is_asked && self.spec.fabric.is_none() {
+            return None;
+        }
+        let flows = flows(self.spec.topology);
+        let per_flow = (self.clients.len() / flows.len()).max(1);
+        let repeated = |flow: (u32, u32)| std::iter::repeat_n(flow, per_flow);
+        let ends: Vec<_> = flows.into_iter().flat_map(repeated).collect();
+        let timelines: Vec<Timeline> = self
+            .clients
+            .iter()
+            .map(|record| record.timeline.borrow().clone())
+            .collect();
+        Traffic::new(
+            &self.spec.preset,
+            (self.plan.size, self.plan.mtu.bytes()),
+            &ends,
+            &timelines,
+            self.setup.world.fabric(),
+            &self.samples,
+        )
     }
 
     /// Returns what the threads of a host have done.

@@ -2,6 +2,7 @@
 
 mod node;
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -24,6 +25,7 @@ use crate::perf::region::{
 };
 use crate::perf::side::{Endpoint, Side, queue_pair};
 use crate::perf::spec::{PerfSpec, Service, Topology, Workload};
+use crate::perf::traffic::Pattern;
 
 /// Local buffers of a thread of `Batch`, of a line or a message each.
 const BATCH_BUFFERS: u64 = 64;
@@ -57,8 +59,19 @@ fn hosts(topology: Topology) -> usize {
     match topology {
         Topology::Pair => 2,
         Topology::Clients(clients) => clients as usize + 1,
-        Topology::AllToAll { hosts, .. } => hosts as usize,
+        Topology::AllToAll { hosts, .. } | Topology::Flows { hosts, .. } => hosts as usize,
         Topology::Loopback => 1,
+    }
+}
+
+/// Returns the hosts that send, and to which.
+pub fn flows(topology: Topology) -> Vec<(u32, u32)> {
+    match topology {
+        Topology::Loopback => vec![(0, 0)],
+        Topology::Pair => vec![(0, 1)],
+        Topology::Clients(clients) => Pattern::Incast.flows(clients + 1),
+        Topology::Flows { hosts, pattern } => pattern.flows(hosts),
+        Topology::AllToAll { hosts, .. } => Pattern::AllToAll.flows(hosts),
     }
 }
 
@@ -146,6 +159,7 @@ pub fn world_config(spec: &PerfSpec) -> WorldConfig {
     config.seed = spec.seed;
     config.fast_forward = spec.fast_forward;
     config.faults.clone_from(&spec.faults);
+    config.fabric.clone_from(&spec.fabric);
     match spec.switched {
         Some(true) => config.topology = ferroce_world::Topology::Switch,
         Some(false) => config.topology = ferroce_world::Topology::Cable,
@@ -171,28 +185,58 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// Connects thread `t` of each client with a thread of the server, the last host.
+    /// Connects thread `t` of each client with a thread of its server.
     fn clients_and_servers(&mut self) -> Result<(Vec<Side>, Vec<Side>), Error> {
-        let server = self.nodes.len() - 1;
-        let clients = match self.spec.topology {
-            Topology::Loopback => 1,
-            _ => server,
-        };
+        let flows = flows(self.spec.topology);
+        // A host that sends and receives has its servers first, as they are started first.
+        let mut servers = VecDeque::new();
+        if matches!(self.spec.topology, Topology::Flows { .. }) {
+            servers = self.sides_of(flows.iter().map(|(_, to)| *to), false)?;
+        }
         let mut pairs = (Vec::new(), Vec::new());
-        for host in 0..clients {
-            let qps = self.plan.threads / self.spec.sharing.threads_per_qp.min(self.plan.threads);
-            for thread in 0..qps {
-                let mut client = self.side(host, thread, true)?;
-                let there = host as u32 * self.plan.threads + thread;
-                let mut target = self.side(server, there, false)?;
+        let mut clients = vec![0; self.nodes.len()];
+        let mut targets = clients.clone();
+        for (host, server) in flows {
+            let (host, server) = (host as usize, server as usize);
+            let first = clients[host];
+            clients[host] += self.plan.threads;
+            for thread in 0..self.qps_of_threads() {
+                let mut client = self.side(host, first + thread, true)?;
+                let mut target = match servers.pop_front() {
+                    Some(server) => server,
+                    None => self.side(server, targets[server] + thread, false)?,
+                };
                 for index in 0..client.endpoints.len() {
                     self.join(&mut client, index, &mut target, index)?;
                 }
                 pairs.0.push(client);
                 pairs.1.push(target);
             }
+            targets[server] += self.plan.threads;
         }
         Ok(pairs)
+    }
+
+    /// Creates the threads of one end of each flow, in order.
+    fn sides_of(
+        &mut self,
+        hosts: impl Iterator<Item = u32>,
+        is_client: bool,
+    ) -> Result<VecDeque<Side>, Error> {
+        let mut sides = VecDeque::new();
+        let mut threads = vec![0; self.nodes.len()];
+        for host in hosts.map(|host| host as usize) {
+            for thread in 0..self.qps_of_threads() {
+                sides.push_back(self.side(host, threads[host] + thread, is_client)?);
+            }
+            threads[host] += self.plan.threads;
+        }
+        Ok(sides)
+    }
+
+    /// Returns the threads of a client that have their own QPs.
+    fn qps_of_threads(&self) -> u32 {
+        self.plan.threads / self.spec.sharing.threads_per_qp.min(self.plan.threads)
     }
 
     /// Connects thread `t` of each host with thread `t` of each other.

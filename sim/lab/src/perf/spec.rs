@@ -1,6 +1,9 @@
 //! Specification of a measurement.
 
 use ferroce_model::preset::Preset;
+use ferroce_world::FabricPlan;
+
+use crate::perf::traffic::Pattern;
 
 /// The verb that is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,6 +96,13 @@ pub enum Topology {
         hosts: u32,
         /// QPs of a thread to each host.
         virtual_machines: u32,
+    },
+    /// So many hosts; some send to some others. Each sender has its own threads for each of them.
+    Flows {
+        /// Hosts.
+        hosts: u32,
+        /// Which send to which.
+        pattern: Pattern,
     },
     /// One host whose QPs are connected to each other.
     Loopback,
@@ -222,6 +232,8 @@ pub struct PerfSpec {
     pub fast_forward: bool,
     /// What happens to packets on their way.
     pub faults: Option<ferroce_faults::Plan>,
+    /// Switches and links between the hosts; `None`: a cable, or a switch that never fills.
+    pub fabric: Option<FabricPlan>,
 }
 
 impl PerfSpec {
@@ -269,6 +281,7 @@ impl PerfSpec {
             seed: 1,
             fast_forward: false,
             faults: None,
+            fabric: None,
         }
     }
 

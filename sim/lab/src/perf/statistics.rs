@@ -65,11 +65,13 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    fn start(&self) -> Option<u64> {
+    /// Returns when the first message was posted.
+    pub fn start(&self) -> Option<u64> {
         self.posted.first().copied()
     }
 
-    fn end(&self) -> Option<u64> {
+    /// Returns when the last completion was found.
+    pub fn end(&self) -> Option<u64> {
         self.completed.last().map(|&(_, at)| at)
     }
 

@@ -113,6 +113,9 @@ fn beyond_perftest(spec: &PerfSpec, plan: &Plan) -> Option<String> {
         Topology::Pair => {}
         Topology::Clients(clients) => parts.push(format!("{clients} clients to one server")),
         Topology::AllToAll { hosts, .. } => parts.push(format!("{hosts} hosts, all to all")),
+        Topology::Flows { hosts, pattern } => {
+            parts.push(format!("{hosts} hosts, {}", pattern.name()));
+        }
         Topology::Loopback => parts.push("loopback on one card".to_owned()),
     }
     match spec.workload {

@@ -148,7 +148,9 @@ fn run_classes(simulator: &dyn Simulator, spec: &PerfSpec) -> Result<Vec<PerfRow
 /// the work, but each fills and empties its queues several times.
 fn for_each_thread(spec: &PerfSpec, count: u64) -> u64 {
     let hosts = match spec.topology {
-        Topology::AllToAll { hosts, .. } | Topology::Clients(hosts) => hosts,
+        Topology::AllToAll { hosts, .. }
+        | Topology::Flows { hosts, .. }
+        | Topology::Clients(hosts) => hosts,
         Topology::Pair | Topology::Loopback => 1,
     };
     let qps = match spec.workload {

@@ -1,9 +1,11 @@
 //! How each target of `validation_targets.csv` is measured: the table of all plans.
 //!
 //! Values and tolerances are those of the file; a test compares them. What a target says in words
-//! ("inside band", "must vanish") is an [`Expected`] here. `recovery` has those of loss; `marks`
+//! ("inside band", "must vanish") is an [`Expected`] here. `recovery` has those of loss,
+//! `congestion` those of full cables; `marks`
 //! says what is predicted and what is not.
 
+mod congestion;
 mod marks;
 mod recovery;
 
@@ -22,7 +24,7 @@ pub fn plan(id: &str) -> Option<&'static Plan> {
 }
 
 fn all() -> impl Iterator<Item = &'static Plan> {
-    PLANS.iter().chain(recovery::PLANS)
+    PLANS.iter().chain(recovery::PLANS).chain(congestion::PLANS)
 }
 
 /// Returns what a point of a target is to the model: the mark of the point, or of its target.

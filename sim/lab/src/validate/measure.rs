@@ -10,7 +10,7 @@ use super::plan::{Access, Figure, Perf, Run, Slot, Statistic};
 use crate::perf::{PerfResult, PerfSpec};
 use crate::reference::experiment::{self, Simulator};
 use crate::reference::{BandwidthRow, LatencyRow, Rows};
-use crate::{faulty_link, resends};
+use crate::{faulty_link, incast, resends};
 
 /// Accesses of a run over PCIe; enough for a 99.9th percentile.
 const PCIE_ACCESSES: u32 = 40_000;
@@ -38,6 +38,7 @@ pub fn figure(simulator: &dyn Simulator, run: &Run, changes: &Changes) -> Result
             datagram_echo::figure(&load(preset, changes)?, *datagrams)?
         }
         Run::Faulty(link, figure) => faulty_link::figure(&changed, link, *figure)?,
+        Run::Incast(incast, figure) => incast::figure(&changed, incast, *figure)?,
         Run::Resends(resends, figure) => resends::figure(resends, *figure)?,
     })
 }

@@ -4,6 +4,7 @@ use ferroce_model::pcie::bench::Direction;
 use ferroce_model::preset::Preset;
 
 use crate::faulty_link::{self, FaultyLink};
+use crate::incast::{self, Incast};
 use crate::perf::{Operation, PageSize, PerfSpec, Service, Sharing, Test, Topology, Workload};
 use crate::resends::{self, Resends};
 
@@ -61,6 +62,8 @@ pub enum Run {
     Datagrams(&'static str, Datagrams),
     /// A link that loses or reorders packets.
     Faulty(FaultyLink, faulty_link::Figure),
+    /// Hosts that all send to one.
+    Incast(Incast, incast::Figure),
     /// Requests that are not answered in time.
     Resends(Resends, resends::Figure),
 }
@@ -74,6 +77,7 @@ impl Run {
             Self::Datagrams(preset, _) => preset,
             Self::Faulty(..) => faulty_link::CARD,
             Self::Resends(..) => resends::CARD,
+            Self::Incast(..) => incast::CARD,
         }
     }
 }
@@ -369,7 +373,9 @@ impl Perf {
     /// Returns the number of requesting hosts, whose rates the harness adds up.
     pub fn requesting_hosts(&self) -> u32 {
         match self.topology {
-            Topology::AllToAll { hosts, .. } | Topology::Clients(hosts) => hosts,
+            Topology::AllToAll { hosts, .. }
+            | Topology::Flows { hosts, .. }
+            | Topology::Clients(hosts) => hosts,
             Topology::Pair | Topology::Loopback => 1,
         }
     }

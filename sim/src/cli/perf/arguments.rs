@@ -4,10 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use ferroce_faults::Plan;
+use ferroce_lab::perf::traffic::Pattern;
 use ferroce_lab::perf::{
     Iterations, Operation, PageSize, PerfSpec, Service, Sharing, Test, Topology, Workload,
 };
 
+use super::super::fabric::Fabric;
 use super::super::faults::Faults;
 use super::super::json::JsonOption;
 use super::super::preset;
@@ -29,6 +31,7 @@ Examples:
   ferroce perf write_bw --preset fpga-100g -s 4K --sensitivity
   ferroce perf read_bw --preset cx6-200g@xeon-6240r -s 8 --loop batch --depth 8 --threads 96
   ferroce perf read_bw --preset cx3-40g@apt-fdr -s 32 --loop window --hosts 11 --threads 8
+  ferroce perf write_bw --preset cx5-100g --hosts 9 --pattern incast --fabric star
 
 `ferroce preset list` shows the presets, `ferroce preset show NAME` what is in them.")]
 pub struct Perf {
@@ -129,6 +132,14 @@ pub struct Perf {
     /// QPs that are connected with each other
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub hosts: u32,
+
+    /// Which hosts send to which
+    #[arg(long, value_enum)]
+    pub pattern: Option<PatternName>,
+
+    /// Fabric.
+    #[command(flatten)]
+    pub fabric: Fabric,
 
     /// QPs of each thread to each host, with --loop window
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -231,6 +242,30 @@ pub enum TestName {
     SendLat,
     /// Latency of atomics
     AtomicLat,
+}
+
+/// Which hosts send to which.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PatternName {
+    /// All to the last one
+    Incast,
+    /// Each to one other, half of the hosts further on
+    Permutation,
+    /// Each to all others
+    AllToAll,
+    /// Each other host to the next one
+    Pairs,
+}
+
+impl From<PatternName> for Pattern {
+    fn from(name: PatternName) -> Self {
+        match name {
+            PatternName::Incast => Self::Incast,
+            PatternName::Permutation => Self::Permutation,
+            PatternName::AllToAll => Self::AllToAll,
+            PatternName::Pairs => Self::Pairs,
+        }
+    }
 }
 
 /// Transport services.
@@ -346,6 +381,7 @@ impl Perf {
         spec.segments = self.sge;
         spec.offset_bytes = self.align;
         spec.faults = self.fault_plan()?;
+        spec.fabric = self.fabric.plan(self.hosts as usize)?;
         Ok(spec)
     }
 
@@ -380,6 +416,10 @@ impl Perf {
     }
 
     fn topology(&self) -> Result<Topology, String> {
+        if let Some(pattern) = self.pattern {
+            let (hosts, pattern) = (self.hosts, pattern.into());
+            return Ok(Topology::Flows { hosts, pattern });
+        }
         match (self.hosts, self.r#loop) {
             (0, _) => Err("--hosts 0: at least 1".to_owned()),
             (1, _) => Ok(Topology::Loopback),

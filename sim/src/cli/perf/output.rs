@@ -13,6 +13,7 @@ use ferroce_lab::perf::table;
 use serde_json::json;
 
 use super::calibration::uncalibrated;
+use crate::cli::fabric;
 use crate::cli::json::{JsonOption, write_file};
 use crate::cli::progress::Bar;
 
@@ -164,6 +165,9 @@ impl Listener for Output<'_> {
             .iter()
             .map(|(_, value)| value.as_str());
         self.print(&format!("{}{}", self.swept(values), table::row(&row)));
+        if let Some(traffic) = &row.traffic {
+            self.print(&fabric::text(traffic));
+        }
         self.rows.push(row);
     }
 }

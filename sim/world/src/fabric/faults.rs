@@ -91,7 +91,7 @@ impl Fabric {
         let fault = comment
             .as_deref()
             .map(|comment| FaultSeen { comment, received });
-        self.record_frame(times, to, qpn, sent, fault);
+        self.record_frame(times, (self.current, to), qpn, sent, fault);
     }
 
     /// Has a frame arrive, unless too many are on their way: copies of frames do not wait for room.

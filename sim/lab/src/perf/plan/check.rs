@@ -230,6 +230,15 @@ fn check_topology(spec: &PerfSpec) -> Result<(), Error> {
             }
             Ok(())
         }
+        Topology::Flows { hosts, .. } if hosts < 2 => Err(invalid("--hosts", hosts, "at least 2")),
+        Topology::Flows { pattern, .. }
+            if spec.test == Test::Latency
+                || spec.bidirectional
+                || workload != Workload::Perftest =>
+        {
+            let reason = "for bandwidth with perftest's loop, not bidirectional";
+            Err(invalid("--pattern", pattern.name(), reason))
+        }
         Topology::Clients(0) => Err(invalid("--hosts", 1, "at least 2")),
         Topology::Clients(_) if spec.test == Test::Latency || spec.bidirectional => {
             let reason = "2 for a latency or bidirectional test";

@@ -21,7 +21,9 @@ impl BlindTarget {
     /// Returns the number of hosts whose rates the harness adds up.
     pub(super) fn hosts(&self) -> u32 {
         match self.spec.topology {
-            Topology::AllToAll { hosts, .. } | Topology::Clients(hosts) => hosts,
+            Topology::AllToAll { hosts, .. }
+            | Topology::Flows { hosts, .. }
+            | Topology::Clients(hosts) => hosts,
             Topology::Pair | Topology::Loopback => 1,
         }
     }

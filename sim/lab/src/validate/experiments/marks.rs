@@ -57,6 +57,8 @@ const fn from(key: &'static str, words: &'static str) -> Chosen {
 const WIRE: &str = "headers and link rate are of standards and data sheets";
 const SLOPE: &str = "widths, rates and store-and-forward make the slope; datapath.cut_through, a \
                      yes or no, was chosen from the shape of this curve";
+const CONGESTION: &str =
+    "rules of switch and card, and published parameters; none was chosen from a measured share";
 const LOSS: &str = "rules of the recovery; no value was chosen from a measured loss";
 
 /// Host reads of ConnectX-6's table.
@@ -328,6 +330,9 @@ pub(super) const MARKS: &[Mark] = &[
     ),
     predicted("L5", LOSS),
     predicted("L6", LOSS),
+    predicted("L11", CONGESTION),
+    predicted("L12", CONGESTION),
+    predicted("L13", CONGESTION),
     predicted("L8", LOSS),
 ];
 

@@ -1,0 +1,143 @@
+//! Congestion control: what a card does when switches mark its packets.
+//!
+//! - [`notification_point`]: the receiver of a marked packet notifies its sender, with a congestion
+//!   notification packet (CNP; IBTA annex A17).
+//! - [`reaction_point`]: the sender of the packet then sends slower, each queue pair at its own
+//!   rate. How fast is for a [`RateControl`] to say: [`dcqcn`] is one. Another algorithm is a file
+//!   with another implementation, and a variant of [`Algorithm`].
+//!
+//! A card without congestion control answers no mark, and its packets cannot be marked: they are
+//! not ECN-capable.
+
+pub mod dcqcn;
+pub(crate) mod notification_point;
+pub(crate) mod reaction_point;
+
+use std::fmt;
+
+use ferroce_units::{Duration, Instant};
+use ferroce_wire::{Opcode, Operation};
+
+use dcqcn::{Dcqcn, DcqcnParameters};
+use notification_point::NotificationPoint;
+use reaction_point::ReactionPoint;
+
+/// The two ECN bits of a traffic class (RFC 3168).
+const ECN_MASK: u8 = 0b11;
+/// The packet can be marked: ECT(0).
+pub(crate) const ECN_CAPABLE: u8 = 0b10;
+/// Congestion experienced.
+const ECN_MARKED: u8 = 0b11;
+
+/// What a card does about congestion.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CongestionConfig {
+    /// The receiver's part.
+    pub notification: NotificationConfig,
+    /// The sender's part.
+    pub algorithm: Algorithm,
+}
+
+/// What the receiver of marked packets does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotificationConfig {
+    /// Shortest time between two CNPs of a queue pair.
+    pub min_time_between_cnps: Duration,
+    /// DSCP of CNPs.
+    pub cnp_dscp: u8,
+}
+
+impl NotificationConfig {
+    /// What a ConnectX-5 says by default (`mlxconfig`: `MIN_TIME_BETWEEN_CNPS`, `CNP_DSCP`). Other
+    /// firmware has 0 or 4 us.
+    pub const CONNECTX: Self = Self {
+        min_time_between_cnps: Duration::from_us(2),
+        cnp_dscp: 48,
+    };
+}
+
+/// How a sender finds its rate.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Algorithm {
+    /// It stays as fast as it is; receivers still send CNPs.
+    None,
+    /// DCQCN (SIGCOMM 2015), with the parameters of a ConnectX.
+    Dcqcn(DcqcnParameters),
+}
+
+impl Algorithm {
+    /// Returns the control of a queue pair that is notified of congestion for the first time; `None`:
+    /// it does not react.
+    fn start(&self, now: Instant, line_rate_mbps: f64) -> Option<Box<dyn RateControl>> {
+        match self {
+            Self::None => None,
+            Self::Dcqcn(parameters) => Some(Box::new(Dcqcn::new(
+                parameters.clone(),
+                now,
+                line_rate_mbps,
+            ))),
+        }
+    }
+}
+
+/// Finds the rate of one queue pair.
+///
+/// Nothing is called at regular times: an implementation works off what has become due whenever it
+/// is asked, so that an idle queue pair costs nothing.
+pub trait RateControl: fmt::Debug + Send {
+    /// A CNP has come.
+    fn congested(&mut self, now: Instant);
+
+    /// `bytes` were sent.
+    fn sent(&mut self, now: Instant, bytes: u32);
+
+    /// Returns the rate in Mb/s; `None`: that of the line.
+    fn rate_mbps(&mut self, now: Instant) -> Option<f64>;
+}
+
+/// Congestion control of a card.
+#[derive(Debug)]
+pub(crate) struct Congestion {
+    /// The receiver's part.
+    pub notification: NotificationPoint,
+    /// The sender's part.
+    pub reaction: ReactionPoint,
+}
+
+impl Congestion {
+    pub fn new(config: &CongestionConfig, line_rate_mbps: f64) -> Self {
+        Self {
+            notification: NotificationPoint::new(config.notification),
+            reaction: ReactionPoint::new(config.algorithm.clone(), line_rate_mbps),
+        }
+    }
+
+    /// Forgets the queue pair at `index`.
+    pub fn forget(&mut self, index: u32) {
+        self.notification.forget(index);
+        self.reaction.forget(index);
+    }
+
+    /// Forgets all queue pairs (reset).
+    pub fn reset(&mut self) {
+        self.notification.reset();
+        self.reaction.reset();
+    }
+}
+
+/// Returns true if a packet with the IP header at `ip` was marked by a switch.
+#[inline]
+pub(crate) fn is_marked(frame: &[u8], ip: usize) -> bool {
+    let class = match frame[ip] >> 4 {
+        4 => frame[ip + 1],
+        _ => frame[ip + 1] >> 4,
+    };
+    class & ECN_MASK == ECN_MARKED
+}
+
+/// Returns true if the sender of such packets is notified of marks: they carry payload.
+pub(crate) fn is_answered(opcode: Opcode) -> bool {
+    opcode.parse().is_some_and(|packet| {
+        packet.is_request() || packet.operation == Operation::RdmaReadResponse
+    })
+}

@@ -1,0 +1,268 @@
+//! Flows between many hosts: how they share what is between them.
+//!
+//! A flow is what one thread of a host sends to another host. Rates and queues are those of the
+//! second half of the time in which all flows send: the first half is for congestion control to
+//! settle.
+
+use ferroce_model::preset::Preset;
+use ferroce_units::{Duration, Instant};
+use ferroce_world::{FabricNode, FabricReport, QueueSample};
+
+use crate::perf::statistics::Timeline;
+
+/// Ethernet, IPv4, UDP, BTH and ICRC of a packet in the middle of a message, and what Ethernet adds
+/// on the wire.
+const OVERHEAD_BYTES: f64 = (14 + 20 + 8 + 12 + 4 + 24) as f64;
+
+/// Which hosts send to which.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pattern {
+    /// All to the last one.
+    Incast,
+    /// Each to one other, half of the hosts further on.
+    Permutation,
+    /// Each to all others.
+    AllToAll,
+    /// Each other host to the next one.
+    Pairs,
+}
+
+impl Pattern {
+    /// Returns its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Incast => "incast",
+            Self::Permutation => "permutation",
+            Self::AllToAll => "all-to-all",
+            Self::Pairs => "pairs",
+        }
+    }
+
+    /// Returns the hosts that send, and to which, among `hosts` hosts.
+    pub fn flows(self, hosts: u32) -> Vec<(u32, u32)> {
+        let all = 0..hosts;
+        match self {
+            Self::Incast => (0..hosts.saturating_sub(1))
+                .map(|from| (from, hosts - 1))
+                .collect(),
+            Self::Permutation => all.map(|from| (from, (from + hosts / 2) % hosts)).collect(),
+            Self::Pairs => (0..hosts / 2)
+                .map(|pair| (2 * pair, 2 * pair + 1))
+                .collect(),
+            Self::AllToAll => all
+                .flat_map(|from| (1..hosts).map(move |step| (from, (from + step) % hosts)))
+                .collect(),
+        }
+    }
+}
+
+/// A flow.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Flow {
+    /// The host that sends.
+    pub from: u32,
+    /// The host that receives.
+    pub to: u32,
+    /// Payload in the window, in Gb/s.
+    pub gbps: f64,
+    /// From the first post to the last completion.
+    pub completion_ps: u64,
+}
+
+/// The queues of the ports of switches at a time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    /// The time.
+    pub at: Instant,
+    /// The ports, always in the same order.
+    pub queues: Vec<QueueSample>,
+}
+
+/// The queue of the port that was fullest in the window.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Queue {
+    /// The port: from where to where.
+    pub port: (FabricNode, FabricNode),
+    /// Most bytes that waited.
+    pub most_bytes: u64,
+    /// Bytes that waited in the mean.
+    pub mean_bytes: f64,
+}
+
+/// How flows have shared what is between them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Traffic {
+    /// The flows.
+    pub flows: Vec<Flow>,
+    /// Start and end of the window, in picoseconds of simulated time.
+    pub window_ps: (u64, u64),
+    /// Payload of all flows, of what the cables of the hosts that receive can carry.
+    pub utilisation: f64,
+    /// Jain's index of fairness: 1 if all flows have the same rate.
+    pub jain: f64,
+    /// The rate of the slowest flow, of that of the fastest.
+    pub least_of_most: f64,
+    /// Median and 99th percentile of the times in which flows complete.
+    pub completion_ps: (u64, u64),
+    /// The fullest queue; `None`: there is no fabric.
+    pub queue: Option<Queue>,
+    /// What has happened in the fabric, of the whole run.
+    pub fabric: Option<FabricReport>,
+}
+
+impl Traffic {
+    /// Returns how the flows `ends` have shared the fabric: each has sent messages of `size` bytes
+    /// at these times.
+    pub fn new(
+        preset: &Preset,
+        (size, mtu): (u32, u32),
+        ends: &[(u32, u32)],
+        timelines: &[Timeline],
+        fabric: Option<FabricReport>,
+        samples: &[Sample],
+    ) -> Option<Self> {
+        let start = timelines.iter().filter_map(Timeline::start).max()?;
+        let end = timelines.iter().filter_map(Timeline::end).min()?;
+        let window = (start + end.saturating_sub(start) / 2, end);
+        let flows: Vec<Flow> = ends
+            .iter()
+            .zip(timelines)
+            .map(|(&(from, to), timeline)| Flow {
+                from,
+                to,
+                gbps: gbps(size, timeline, window),
+                completion_ps: timeline.end().unwrap_or(0) - timeline.start().unwrap_or(0),
+            })
+            .collect();
+        let rates: Vec<f64> = flows.iter().map(|flow| flow.gbps).collect();
+        let (least, most) = rates
+            .iter()
+            .fold((f64::INFINITY, 0.0), |(least, most), rate| {
+                (rate.min(least), rate.max(most))
+            });
+        let mut receivers: Vec<u32> = flows.iter().map(|flow| flow.to).collect();
+        receivers.sort_unstable();
+        receivers.dedup();
+        let payload = f64::from(mtu) / (f64::from(mtu) + OVERHEAD_BYTES);
+        let capacity = preset.mac.rate_gbps * payload * receivers.len() as f64;
+        Some(Self {
+            window_ps: window,
+            utilisation: rates.iter().sum::<f64>() / capacity,
+            jain: jain(&rates),
+            least_of_most: match most > 0.0 {
+                true => least / most,
+                false => 0.0,
+            },
+            completion_ps: percentiles(&flows),
+            queue: fabric
+                .as_ref()
+                .and_then(|fabric| fullest(fabric, samples, window)),
+            fabric,
+            flows,
+        })
+    }
+}
+
+/// Returns the rate of a flow in a window, in Gb/s of payload.
+fn gbps(size: u32, timeline: &Timeline, (start, end): (u64, u64)) -> f64 {
+    let messages = messages_at(timeline, end) - messages_at(timeline, start);
+    messages * f64::from(size) * 8.0 * 1000.0 / (end - start).max(1) as f64
+}
+
+/// Returns the messages that have completed by `at`, with the part of the next one that the time
+/// since the last one says.
+fn messages_at(timeline: &Timeline, at: u64) -> f64 {
+    let next = timeline.completed.partition_point(|(_, time)| *time <= at);
+    let first = (0, timeline.start().unwrap_or(0));
+    let before = match next {
+        0 => first,
+        _ => timeline.completed[next - 1],
+    };
+    let Some(after) = timeline.completed.get(next) else {
+        return before.0 as f64;
+    };
+    let share = (at.max(before.1) - before.1) as f64 / (after.1 - before.1).max(1) as f64;
+    before.0 as f64 + (after.0 - before.0) as f64 * share
+}
+
+/// Returns Jain's index (Jain, Chiu, Hawe, DEC-TR-301, 1984).
+fn jain(rates: &[f64]) -> f64 {
+    let sum: f64 = rates.iter().sum();
+    let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
+    match squares > 0.0 {
+        true => sum * sum / (rates.len() as f64 * squares),
+        false => 0.0,
+    }
+}
+
+fn percentiles(flows: &[Flow]) -> (u64, u64) {
+    let mut times: Vec<u64> = flows.iter().map(|flow| flow.completion_ps).collect();
+    times.sort_unstable();
+    let at = |percent: usize| {
+        let rank = (times.len() * percent).div_ceil(100).max(1);
+        times.get(rank - 1).copied().unwrap_or(0)
+    };
+    (at(50), at(99))
+}
+
+/// Returns the queue that was fullest in the mean of a window.
+fn fullest(fabric: &FabricReport, samples: &[Sample], (start, end): (u64, u64)) -> Option<Queue> {
+    let is_inside = |sample: &&Sample| (start..=end).contains(&sample.at.as_ps());
+    let inside: Vec<&Sample> = samples.iter().filter(is_inside).collect();
+    let (first, last) = (inside.first()?, inside.last()?);
+    let time = last.at.saturating_since(first.at);
+    if time == Duration::ZERO {
+        return None;
+    }
+    let queues = fabric.switch_ports().enumerate().map(|(index, port)| {
+        let area = last.queues[index].area - first.queues[index].area;
+        let later = &inside[1..];
+        Queue {
+            port: (port.from, port.to),
+            most_bytes: later
+                .iter()
+                .map(|s| s.queues[index].most_bytes)
+                .max()
+                .unwrap_or(0),
+            mean_bytes: area as f64 / time.as_ps() as f64,
+        }
+    });
+    queues.max_by(|one, other| one.mean_bytes.total_cmp(&other.mean_bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_name_their_flows() {
+        assert_eq!(Pattern::Incast.flows(3), [(0, 2), (1, 2)]);
+        assert_eq!(
+            Pattern::Permutation.flows(4),
+            [(0, 2), (1, 3), (2, 0), (3, 1)]
+        );
+        assert_eq!(Pattern::Pairs.flows(5), [(0, 1), (2, 3)]);
+        assert_eq!(Pattern::AllToAll.flows(3).len(), 6);
+    }
+
+    #[test]
+    fn jains_index_is_one_for_equal_rates() {
+        assert_eq!(jain(&[5.0, 5.0, 5.0]), 1.0);
+        assert_eq!(jain(&[1.0, 0.0, 0.0, 0.0]), 0.25);
+        assert_eq!(jain(&[]), 0.0);
+    }
+
+    #[test]
+    fn a_rate_counts_parts_of_messages() {
+        let timeline = Timeline {
+            posted: vec![0],
+            completed: vec![(1, 1_000_000), (3, 2_000_000)],
+        };
+        assert_eq!(messages_at(&timeline, 500_000), 0.5);
+        assert_eq!(messages_at(&timeline, 1_500_000), 2.0);
+        assert_eq!(messages_at(&timeline, 9_000_000), 3.0);
+        // Two messages of 1000 bytes in a microsecond.
+        let found = gbps(1000, &timeline, (1_000_000, 2_000_000));
+        assert!((found - 16.0).abs() < 1e-9, "{found}");
+    }
+}

@@ -1,0 +1,343 @@
+//! One direction of a link: the queues of the port that sends, the wire, and what the port that
+//! receives still holds of it.
+
+use std::collections::VecDeque;
+
+use ferroce_units::{Duration, Instant};
+
+use super::buffer::{Ingress, Part};
+use super::packet::Class;
+use crate::fabric_plan::{Node, PRIORITIES};
+use crate::rate::Rate;
+
+/// Priorities from here on are strict: network control and CNPs (7, 6) go before all others.
+const STRICT: u8 = 0b1100_0000;
+/// Bytes that a priority may send in its turn: no less than the longest frame, so that each turn
+/// sends something.
+const QUANTUM_BYTES: u64 = 4500;
+
+/// A packet on its way through the network.
+#[derive(Debug)]
+pub struct Packet<F> {
+    /// Its frame.
+    pub frame: F,
+    /// Length of the frame.
+    pub bytes: u32,
+    /// Host that has sent it, and when its last bit left the card.
+    pub from: (usize, Instant),
+    /// Host to which it goes.
+    pub to: usize,
+    /// What switches see of it.
+    pub class: Class,
+    /// Channel on which it leaves the switch that it comes to, or is in.
+    pub egress: usize,
+    /// Channel by which it came into the switch, and the part of the buffer where it lies.
+    pub place: (usize, Part),
+}
+
+/// The queues of a sending port, one for each priority.
+///
+/// Priorities 7 and 6 are strict; the others share the wire by bytes (deficit round robin).
+#[derive(Debug)]
+pub struct Egress<F> {
+    queues: [VecDeque<Packet<F>>; PRIORITIES],
+    bytes: [u64; PRIORITIES],
+    /// Priorities with packets, a bit each.
+    waiting: u8,
+    turn: usize,
+    deficits: [u64; PRIORITIES],
+    levels: Levels,
+}
+
+/// How full the queues of a port were.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Levels {
+    bytes: u64,
+    most: u64,
+    /// The same, since it was last asked for.
+    recent_most: u64,
+    /// Bytes times picoseconds up to `since`.
+    area: u128,
+    since: Instant,
+}
+
+impl Levels {
+    #[inline]
+    fn change(&mut self, now: Instant, bytes: u64) {
+        let time = now.saturating_since(self.since).as_ps();
+        self.area += u128::from(self.bytes) * u128::from(time);
+        self.since = self.since.max(now);
+        self.bytes = bytes;
+        self.most = self.most.max(bytes);
+        self.recent_most = self.recent_most.max(bytes);
+    }
+
+    /// Returns the most bytes that waited at once.
+    pub fn most(&self) -> u64 {
+        self.most
+    }
+
+    /// Returns the bytes times picoseconds that have waited up to `now`.
+    pub fn area(&self, now: Instant) -> u128 {
+        let time = now.saturating_since(self.since).as_ps();
+        self.area + u128::from(self.bytes) * u128::from(time)
+    }
+}
+
+impl<F> Default for Egress<F> {
+    fn default() -> Self {
+        Self {
+            queues: Default::default(),
+            bytes: [0; PRIORITIES],
+            waiting: 0,
+            turn: 0,
+            deficits: [0; PRIORITIES],
+            levels: Levels::default(),
+        }
+    }
+}
+
+impl<F> Egress<F> {
+    /// Returns the bytes that wait in the queue of a priority.
+    #[inline]
+    pub fn queued(&self, priority: u8) -> u64 {
+        self.bytes[usize::from(priority)]
+    }
+
+    /// Returns how full the queues were.
+    pub fn levels(&self) -> &Levels {
+        &self.levels
+    }
+
+    /// Returns the most bytes that waited at once since the last call.
+    pub fn take_recent_most(&mut self) -> u64 {
+        std::mem::replace(&mut self.levels.recent_most, self.levels.bytes)
+    }
+
+    /// Returns true if a packet waits.
+    #[inline]
+    pub fn has_packets(&self) -> bool {
+        self.waiting != 0
+    }
+
+    /// Returns the number of packets that wait.
+    pub fn len(&self) -> usize {
+        self.queues.iter().map(VecDeque::len).sum()
+    }
+
+    /// Puts a packet at the end of its queue.
+    #[inline]
+    pub fn push(&mut self, now: Instant, packet: Packet<F>) {
+        let priority = usize::from(packet.class.priority);
+        let bytes = u64::from(packet.bytes);
+        self.bytes[priority] += bytes;
+        self.waiting |= 1 << priority;
+        self.queues[priority].push_back(packet);
+        self.levels.change(now, self.levels.bytes + bytes);
+    }
+
+    /// Takes the next packet of a priority that is not paused, and says how many bytes were in its
+    /// queue, its own included.
+    #[inline]
+    pub fn take(&mut self, now: Instant, paused: u8) -> Option<(Packet<F>, u64)> {
+        let priority = self.next(paused)?;
+        let queue = &mut self.queues[priority];
+        let packet = queue.pop_front()?;
+        let bytes = u64::from(packet.bytes);
+        if queue.is_empty() {
+            self.waiting &= !(1 << priority);
+            self.deficits[priority] = 0;
+        }
+        let queued = self.bytes[priority];
+        self.bytes[priority] -= bytes;
+        self.levels.change(now, self.levels.bytes - bytes);
+        Some((packet, queued))
+    }
+
+    /// Returns the priority whose turn it is.
+    #[inline]
+    fn next(&mut self, paused: u8) -> Option<usize> {
+        let ready = self.waiting & !paused;
+        let strict = ready & STRICT;
+        if strict != 0 {
+            return Some(strict.ilog2() as usize);
+        }
+        match ready.count_ones() {
+            0 => None,
+            1 => Some(ready.ilog2() as usize),
+            _ => Some(self.next_in_turn(ready)),
+        }
+    }
+
+    /// Returns the next of several priorities that share the wire.
+    fn next_in_turn(&mut self, ready: u8) -> usize {
+        loop {
+            let priority = self.turn;
+            let front = self.queues[priority].front();
+            let bytes = front.map_or(0, |packet| u64::from(packet.bytes));
+            let is_ready = ready & 1 << priority != 0;
+            if is_ready && self.deficits[priority] >= bytes {
+                self.deficits[priority] -= bytes;
+                return priority;
+            }
+            self.turn = (priority + 1) % PRIORITIES;
+            if ready & 1 << self.turn != 0 {
+                self.deficits[self.turn] += QUANTUM_BYTES;
+            }
+        }
+    }
+}
+
+/// The queues of a port at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueSample {
+    /// Bytes that have waited so far, times picoseconds.
+    pub area: u128,
+    /// Most bytes that waited at once since the last sample.
+    pub most_bytes: u64,
+}
+
+/// When which priorities of a channel were paused.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Pauses {
+    /// The priorities that are paused, a bit each.
+    bits: u8,
+    since: Instant,
+    time: Duration,
+}
+
+impl Pauses {
+    /// Returns the priorities that are paused, a bit each.
+    #[inline]
+    pub fn bits(&self) -> u8 {
+        self.bits
+    }
+
+    /// Pauses a priority, or ends its pause.
+    pub fn set(&mut self, now: Instant, priority: u8, is_paused: bool) {
+        self.time = self.time(now);
+        self.since = now;
+        match is_paused {
+            true => self.bits |= 1 << priority,
+            false => self.bits &= !(1 << priority),
+        }
+    }
+
+    /// Returns how long at least one priority was paused, up to `now`.
+    pub fn time(&self, now: Instant) -> Duration {
+        match self.bits {
+            0 => self.time,
+            _ => self.time + now.saturating_since(self.since),
+        }
+    }
+}
+
+/// What has happened on a channel.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Frames that went onto the wire.
+    pub frames: u64,
+    /// Bytes of these frames.
+    pub bytes: u64,
+    /// Frames that were marked: congestion experienced.
+    pub marked: u64,
+    /// Frames that the sending port dropped: its queue was longer than its share of the buffer.
+    pub queue_drops: u64,
+    /// Frames that the receiving port dropped: its headroom was full.
+    pub headroom_drops: u64,
+    /// Pause frames of the receiving port; those that end a pause are not counted.
+    pub pauses: u64,
+}
+
+/// One direction of a link.
+#[derive(Debug)]
+pub struct Channel<F> {
+    /// The node that sends.
+    pub from: Node,
+    /// The node that receives.
+    pub to: Node,
+    /// Rate of the wire.
+    pub rate: Rate,
+    /// Time of a bit from one end to the other.
+    pub cable: Duration,
+    /// When the sending port can begin another frame.
+    pub free_at: Instant,
+    /// Queues of the sending port, if it is a switch's.
+    pub egress: Egress<F>,
+    /// The priorities of the sending port that the receiving one has paused.
+    pub pauses: Pauses,
+    /// Packets that the receiving switch will have forwarded to a port at that time.
+    pub under_way: VecDeque<(Instant, Packet<F>)>,
+    /// What the receiving switch still holds.
+    pub ingress: Ingress,
+    /// What has happened.
+    pub totals: Totals,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(priority: u8, bytes: u32) -> Packet<u32> {
+        Packet {
+            frame: bytes,
+            bytes,
+            from: (0, Instant::ZERO),
+            to: 1,
+            class: Class {
+                priority,
+                can_be_marked: false,
+                flow: 0,
+            },
+            egress: 0,
+            place: (0, Part::Shared),
+        }
+    }
+
+    #[test]
+    fn priorities_share_the_wire_by_bytes_behind_the_strict_ones() {
+        let mut egress = Egress::default();
+        for _ in 0..1000 {
+            egress.push(Instant::ZERO, packet(0, 1000));
+            egress.push(Instant::ZERO, packet(3, 250));
+        }
+        egress.push(Instant::ZERO, packet(6, 80));
+        egress.push(Instant::ZERO, packet(7, 80));
+        let mut sent = [0; PRIORITIES];
+        let mut order = Vec::new();
+        for _ in 0..600 {
+            let (packet, _) = egress.take(Instant::ZERO, 0).expect("a packet");
+            sent[usize::from(packet.class.priority)] += packet.bytes;
+            order.push(packet.class.priority);
+        }
+        assert_eq!(&order[..2], &[7, 6]);
+        let share = f64::from(sent[0]) / f64::from(sent[3]);
+        assert!((0.9..1.1).contains(&share), "{sent:?}");
+        let paused = 1 << 0;
+        let (next, queued) = egress.take(Instant::ZERO, paused).expect("of priority 3");
+        assert_eq!(next.class.priority, 3);
+        assert_eq!(queued, egress.queued(3) + 250);
+    }
+
+    #[test]
+    fn the_mean_is_weighted_with_time() {
+        let mut egress = Egress::default();
+        egress.push(Instant(100), packet(0, 50));
+        egress.push(Instant(200), packet(0, 70));
+        egress.take(Instant(300), 0).expect("a packet");
+        assert_eq!(egress.levels().most(), 120);
+        let area = 50 * 100 + 120 * 100 + 70 * 50;
+        assert_eq!(egress.levels().area(Instant(350)), area);
+    }
+
+    #[test]
+    fn pauses_of_several_priorities_count_once() {
+        let mut pauses = Pauses::default();
+        pauses.set(Instant(100), 3, true);
+        pauses.set(Instant(150), 4, true);
+        pauses.set(Instant(200), 3, false);
+        pauses.set(Instant(300), 4, false);
+        assert_eq!(pauses.time(Instant(900)), Duration(200));
+        assert_eq!(pauses.bits(), 0);
+    }
+}

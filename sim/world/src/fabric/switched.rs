@@ -1,0 +1,133 @@
+//! The fabric of a world with switches: what the hosts send goes through the network.
+
+use ferroce_model::time::timing::PLANNING_HORIZON;
+use ferroce_units::{Duration, Instant};
+
+use super::Fabric;
+use super::channel::{Packet, QueueSample};
+use super::network::{HostPort, Network, Output};
+use super::report::FabricReport;
+use crate::config::WorldConfig;
+use crate::fabric_plan::FabricError;
+use crate::frame::Frame;
+use crate::rate::Rate;
+use crate::recorder::{FaultSeen, Received};
+
+/// Builds the network of a world that has one.
+pub(super) fn network(config: &WorldConfig) -> Result<Option<Box<Network<Frame>>>, FabricError> {
+    let Some(plan) = &config.fabric else {
+        return Ok(None);
+    };
+    let ports = (0..config.hosts).map(|host| {
+        let preset = config.preset_of(host).ok_or(FabricError::Functional)?;
+        let ns = |ns: f64| Duration::from_ps((ns * 1000.0).round() as u64);
+        Ok(HostPort {
+            rate: Rate::from_gbps(preset.mac.rate_gbps),
+            cable: ns(preset.link.cable_ns),
+            switch: ns(preset.link.switch_ns),
+            // A card plans ahead; what it has planned leaves in spite of a pause.
+            response: PLANNING_HORIZON + ns(preset.mac.transmit_ns),
+        })
+    });
+    let ports = ports.collect::<Result<Vec<_>, _>>()?;
+    Network::new(plan, &ports, config.seed).map(|network| Some(Box::new(network)))
+}
+
+impl Fabric {
+    /// Returns the time of the next event of the network.
+    #[inline]
+    pub fn next_network_event(&self) -> Option<Instant> {
+        self.network.as_ref()?.next_event()
+    }
+
+    /// Handles the events of the network up to `now`.
+    pub fn step_network(&mut self, now: Instant) {
+        let Some(mut network) = self.network.take() else {
+            return;
+        };
+        network.step(now);
+        while let Some(output) = network.next_output() {
+            match output {
+                Output::Delivered(arrival, packet) => {
+                    let ends = (packet.from.0, packet.to);
+                    let idle = network.idle_latency(ends, packet.bytes);
+                    self.take_delivered(arrival, packet, idle);
+                }
+                Output::Dropped(at, packet) => self.take_dropped(at, packet),
+                Output::Resumed(host) => self.woken.push((host, now)),
+            }
+        }
+        self.network = Some(network);
+    }
+
+    /// Puts a frame on the cable of the current host, to another one.
+    pub(super) fn send_through_network(&mut self, at: Instant, to: usize, frame: Frame) {
+        let (now, ends) = (self.now, (self.current, to));
+        if let Some(network) = &mut self.network {
+            network.send(now, at, ends, frame);
+        }
+    }
+
+    fn take_delivered(&mut self, arrival: Instant, packet: Packet<Frame>, idle: Duration) {
+        let Packet {
+            frame, from, to, ..
+        } = packet;
+        let counters = &mut self.ends[to].counters;
+        let waited = arrival.saturating_since(from.1 + idle);
+        counters.waited = counters.waited + waited;
+        if self.recorder.is_some() {
+            let (times, ends) = ((from.1, arrival), (from.0, to));
+            self.record_frame(times, ends, frame.qpn(), frame.as_ref(), None);
+        }
+        self.count_received(to, frame.length());
+        self.put(arrival, to, frame);
+    }
+
+    #[cold]
+    fn take_dropped(&mut self, at: Instant, packet: Packet<Frame>) {
+        let Packet {
+            frame, from, to, ..
+        } = packet;
+        self.ends[to].counters.dropped_frames += 1;
+        let fault = FaultSeen {
+            comment: "dropped by a switch: its buffer was full",
+            received: Received::Lost,
+        };
+        let (times, ends) = ((from.1, at), (from.0, to));
+        self.record_frame(times, ends, frame.qpn(), frame.as_ref(), Some(fault));
+        self.pool.give_back(frame);
+    }
+
+    /// Carries a frame of a host's kernel to another one as through an idle network: it is not in
+    /// the queues.
+    pub(super) fn carry_past_network(
+        &mut self,
+        at: Instant,
+        to: usize,
+        qpn: u32,
+        frame: &[u8],
+    ) -> Instant {
+        let from = self.current;
+        let idle = match &self.network {
+            Some(network) if from != to => network.idle_latency((from, to), frame.len() as u32),
+            _ => return self.carry(at, to, qpn, frame),
+        };
+        let arrival = at + idle;
+        self.record_frame((at, arrival), (from, to), qpn, frame, None);
+        self.count_received(to, frame.len() as u32);
+        arrival
+    }
+
+    /// Samples the queues of the ports of switches.
+    pub fn sample(&mut self, now: Instant) -> Option<Vec<QueueSample>> {
+        let network = self.network.as_mut()?;
+        Some(network.sample(now))
+    }
+
+    /// Returns what has happened in the network; `None`: there is none.
+    pub fn report(&self, now: Instant) -> Option<FabricReport> {
+        self.network
+            .as_ref()
+            .map(|network| FabricReport::new(network, now))
+    }
+}

@@ -1,0 +1,307 @@
+//! What a fabric consists of: hosts, switches and links, and what the cards do about congestion.
+//!
+//! A plan is written as a TOML file ([`FabricPlan::from_toml`]); [`FabricPlan::star`] and
+//! [`FabricPlan::two_tier`] make the usual ones.
+
+mod error;
+mod file;
+
+pub use error::FabricError;
+use ferroce_model::congestion::dcqcn::DcqcnParameters;
+use ferroce_model::congestion::{Algorithm, CongestionConfig, NotificationConfig};
+use ferroce_units::{Duration, Instant};
+
+/// Priorities of Ethernet (IEEE 802.1Q, 3 bits).
+pub const PRIORITIES: usize = 8;
+
+/// Most switches of a fabric.
+pub const MAX_SWITCHES: usize = 1024;
+/// Most links of a fabric.
+pub const MAX_LINKS: usize = 1 << 16;
+
+/// One end of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Node {
+    /// A host.
+    Host(usize),
+    /// A switch, by its place in the list.
+    Switch(usize),
+}
+
+/// The curve of a port.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MarkCurve {
+    /// Bytes in the queue up to which no packet is marked.
+    pub kmin_bytes: u64,
+    /// Bytes in the queue from which on all packets are marked.
+    pub kmax_bytes: u64,
+    /// Share of the packets that are marked just below `kmax_bytes`.
+    pub pmax: f64,
+}
+
+/// A fabric: switches and links between the hosts of a world.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FabricPlan {
+    /// The switches.
+    pub switches: Vec<SwitchPlan>,
+    /// The links; each host has one.
+    pub links: Vec<LinkPlan>,
+    /// How a packet chooses one of several shortest paths.
+    pub path_choice: PathChoice,
+    /// What the cards do about congestion; `None`: nothing, and their packets cannot be marked.
+    pub congestion: Option<CongestionConfig>,
+    /// Hosts that pause their switch by mistake.
+    pub storms: Vec<PauseStorm>,
+}
+
+/// How a packet chooses one of several shortest paths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PathChoice {
+    /// By a hash of addresses and UDP ports: all packets of a flow take one path (ECMP).
+    #[default]
+    Flow,
+    /// At random, each packet for itself.
+    Packet,
+}
+
+/// A switch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SwitchPlan {
+    /// Its name.
+    pub name: String,
+    /// Latency of a frame through an idle switch, without the wires; `None`: the preset's
+    /// (`link.switch_ns`).
+    pub latency: Option<Duration>,
+    /// Buffer of all ports.
+    pub buffer_bytes: u64,
+    /// A queue of a priority without PFC may hold this share of what is free.
+    pub alpha: f64,
+    /// Marks; `None`: it marks nothing.
+    pub ecn: Option<MarkCurve>,
+    /// PFC; `None`: it pauses no sender.
+    pub pfc: Option<PfcPlan>,
+}
+
+impl SwitchPlan {
+    /// Returns a switch with the default settings, which the book lists with their sources.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            latency: None,
+            buffer_bytes: 32 << 20,
+            alpha: 1.0,
+            ecn: Some(DEFAULT_ECN),
+            pfc: Some(PfcPlan::default()),
+        }
+    }
+}
+
+/// The curve with which HPCC (SIGCOMM 2019) simulates DCQCN at 100 Gb/s.
+pub const DEFAULT_ECN: MarkCurve = MarkCurve {
+    kmin_bytes: 400_000,
+    kmax_bytes: 1_600_000,
+    pmax: 0.2,
+};
+
+/// The curve of the DCQCN paper's public validation code (SIGCOMM 2015), at 40 Gb/s.
+pub const SIGCOMM_2015_ECN: MarkCurve = MarkCurve {
+    kmin_bytes: 10_000,
+    kmax_bytes: 100_000,
+    pmax: 0.01,
+};
+
+/// PFC of a switch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PfcPlan {
+    /// The priorities that it protects.
+    pub priorities: Vec<u8>,
+    /// Bytes from one cable and priority at which its sender is paused; `None`: `alpha` times what
+    /// is free.
+    pub xoff_bytes: Option<u64>,
+    /// See `xoff_bytes`.
+    pub alpha: f64,
+    /// The sender goes on when so many bytes less are there.
+    pub xon_offset_bytes: u64,
+    /// Room of each cable and priority for what is on its way when the sender is paused; `None`: as
+    /// much as can be.
+    pub headroom_bytes: Option<u64>,
+}
+
+impl Default for PfcPlan {
+    fn default() -> Self {
+        Self {
+            priorities: vec![0, 3],
+            xoff_bytes: None,
+            alpha: 0.125,
+            xon_offset_bytes: 2 * 4500,
+            headroom_bytes: None,
+        }
+    }
+}
+
+/// A link.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LinkPlan {
+    /// Its ends.
+    pub ends: [Node; 2],
+    /// Its rate; `None`: that of the card, or of the first host's card between switches. The rate
+    /// of a host's link is always that of its card.
+    pub rate_gbps: Option<f64>,
+    /// Latency of the cable; `None`: the preset's (`link.cable_ns`).
+    pub cable: Option<Duration>,
+}
+
+impl LinkPlan {
+    /// Returns a link with the rate and cable of the preset.
+    pub fn new(ends: [Node; 2]) -> Self {
+        Self {
+            ends,
+            rate_gbps: None,
+            cable: None,
+        }
+    }
+}
+
+/// A host that pauses its switch by mistake: a card that has failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PauseStorm {
+    /// The host.
+    pub host: usize,
+    /// The priority that it pauses.
+    pub priority: u8,
+    /// When it begins.
+    pub from: Instant,
+    /// When it ends.
+    pub until: Instant,
+}
+
+impl FabricPlan {
+    /// Returns a fabric of one switch with `hosts` hosts.
+    pub fn star(hosts: usize) -> Self {
+        let links = (0..hosts).map(|host| LinkPlan::new([Node::Host(host), Node::Switch(0)]));
+        Self {
+            switches: vec![SwitchPlan::new("switch")],
+            links: links.collect(),
+            path_choice: PathChoice::Flow,
+            congestion: None,
+            storms: Vec::new(),
+        }
+    }
+
+    /// Returns a fabric of `leaves` switches with `hosts_per_leaf` hosts each, all of which are
+    /// joined to each of `spines` others.
+    pub fn two_tier(leaves: usize, hosts_per_leaf: usize, spines: usize) -> Self {
+        let leaf = |number| SwitchPlan::new(format!("leaf{number}"));
+        let spine = |number| SwitchPlan::new(format!("spine{number}"));
+        let hosts = (0..leaves * hosts_per_leaf)
+            .map(|host| [Node::Host(host), Node::Switch(host / hosts_per_leaf)]);
+        let trunks = (0..leaves).flat_map(|leaf| {
+            (0..spines).map(move |spine| [Node::Switch(leaf), Node::Switch(leaves + spine)])
+        });
+        Self {
+            switches: (0..leaves)
+                .map(leaf)
+                .chain((0..spines).map(spine))
+                .collect(),
+            links: hosts.chain(trunks).map(LinkPlan::new).collect(),
+            ..Self::star(0)
+        }
+    }
+
+    /// Returns the same fabric with cards that have DCQCN as a ConnectX has it by default.
+    #[must_use]
+    pub fn with_dcqcn(self) -> Self {
+        let congestion = CongestionConfig {
+            notification: NotificationConfig::CONNECTX,
+            algorithm: Algorithm::Dcqcn(DcqcnParameters::CONNECTX),
+        };
+        Self {
+            congestion: Some(congestion),
+            ..self
+        }
+    }
+
+    /// Reads the text of a TOML file.
+    ///
+    /// # Errors
+    /// [`FabricError`] names the line and what is wrong.
+    pub fn from_toml(text: &str) -> Result<Self, FabricError> {
+        file::parse(text)
+    }
+
+    /// Returns the number of hosts that are linked.
+    pub fn hosts(&self) -> usize {
+        let ends = self.links.iter().flat_map(|link| link.ends);
+        let numbers = ends.filter_map(|end| match end {
+            Node::Host(host) => Some(host + 1),
+            Node::Switch(_) => None,
+        });
+        numbers.max().unwrap_or(0)
+    }
+
+    /// Changes all switches.
+    pub fn for_each_switch(&mut self, change: impl FnMut(&mut SwitchPlan)) {
+        self.switches.iter_mut().for_each(change);
+    }
+
+    /// Checks that it can be built; routes are checked when they are made.
+    pub(crate) fn check(&self) -> Result<(), FabricError> {
+        if self.switches.len() > MAX_SWITCHES || self.links.len() > MAX_LINKS {
+            return Err(FabricError::TooLarge);
+        }
+        let mut links_of = vec![0; self.hosts()];
+        for link in &self.links {
+            match link.ends {
+                [Node::Host(_), Node::Host(_)] => return Err(FabricError::HostToHost),
+                [one, other] if one == other => return Err(FabricError::ToItself),
+                ends => {
+                    for end in ends {
+                        match end {
+                            Node::Host(host) => links_of[host] += 1,
+                            Node::Switch(switch) if switch < self.switches.len() => {}
+                            Node::Switch(_) => return Err(FabricError::NoSwitch),
+                        }
+                    }
+                }
+            }
+        }
+        match links_of.iter().position(|links| *links != 1) {
+            Some(host) => Err(FabricError::LinksOfHost {
+                host,
+                links: links_of[host],
+            }),
+            None => self.switches.iter().try_for_each(SwitchPlan::check),
+        }
+    }
+}
+
+impl SwitchPlan {
+    fn check(&self) -> Result<(), FabricError> {
+        let wrong = |what| {
+            let switch = self.name.clone();
+            Err(FabricError::Setting { switch, what })
+        };
+        let is_alpha = |alpha: f64| (1.0 / 1024.0..=64.0).contains(&alpha);
+        if !is_alpha(self.alpha) {
+            return wrong("alpha is not from 1/1024 to 64");
+        }
+        if let Some(ecn) = &self.ecn {
+            if ecn.kmin_bytes > ecn.kmax_bytes {
+                return wrong("ecn.kmin_bytes is more than ecn.kmax_bytes");
+            }
+            if !(0.0..=1.0).contains(&ecn.pmax) {
+                return wrong("ecn.pmax is not from 0 to 1");
+            }
+        }
+        if let Some(pfc) = &self.pfc {
+            let is_priority = |priority: &u8| usize::from(*priority) < PRIORITIES;
+            if !pfc.priorities.iter().all(is_priority) {
+                return wrong("pfc.priorities are not from 0 to 7");
+            }
+            if !is_alpha(pfc.alpha) {
+                return wrong("pfc.alpha is not from 1/1024 to 64");
+            }
+        }
+        Ok(())
+    }
+}
