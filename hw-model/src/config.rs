@@ -288,7 +288,7 @@ impl NicConfig {
             },
             recovery: RecoveryConfig::GO_BACK_N,
             congestion: None,
-            line_rate_mbps: 100_000,
+            line_rate_mbps: 10_000_000,
         }
     }
 }

@@ -66,8 +66,8 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// Returns the control of a queue pair that is notified of congestion for the first time; `None`:
-    /// it does not react.
+    /// Returns the control of a queue pair that is notified of congestion for the first time;
+    /// `None`: it does not react.
     fn start(&self, now: Instant, line_rate_mbps: f64) -> Option<Box<dyn RateControl>> {
         match self {
             Self::None => None,

@@ -139,9 +139,8 @@ impl Transmit {
                 let ready = turn.reserve(payload_read, Stage::Packetize, work);
                 let (frame, sent) = (Some(frame), report_of(qp, &packet));
                 let departing = Departing { frame, sent };
-                ports
-                    .mac
-                    .send(turn, in_order(qp, ready), departing, ports.port);
+                let departure = in_order(qp, ready);
+                ports.mac.send(turn, departure, departing, ports.port);
             }
             Packetized::Full => {
                 turn.counters.add(Counter::tx_stalls, 1);
@@ -154,8 +153,7 @@ impl Transmit {
                 if leaves {
                     note_lost(qp, &packet);
                 }
-                let sent = report_of(qp, &packet);
-                if sent.is_some() {
+                if let sent @ Some(_) = report_of(qp, &packet) {
                     let departing = Departing { frame: None, sent };
                     let departure = in_order(qp, ready);
                     ports.mac.send(turn, departure, departing, ports.port);

@@ -8,7 +8,8 @@ use ferroce_units::Duration;
 use ferroce_world::fabric_plan::{DEFAULT_ECN, SIGCOMM_2015_ECN};
 use ferroce_world::{FabricPlan, MarkCurve};
 
-use crate::perf::traffic::{Pattern, Traffic};
+use crate::perf::pattern::Pattern;
+use crate::perf::traffic::Traffic;
 use crate::perf::{Iterations, Operation, PerfSpec, Test, Topology};
 use crate::reference::experiment::Simulator;
 

@@ -9,7 +9,7 @@
 //!   [`ferroce_model::preset::costs`]. [`queue`]: the CQs that they poll or sleep on. [`lock`]: the
 //!   cost of sharing a QP, a CQ or a doorbell.
 //! - [`runner`]: runs one size. [`sweep`]: many specifications at once, on all processors.
-//! - [`traffic`]: how flows between many hosts share a fabric.
+//! - [`pattern`]: which hosts send to which. [`traffic`]: how these flows share a fabric.
 //! - [`utilisation`]: how much of the time each part was in use, and which one limits the figure.
 //! - [`sensitivity`]: which parameters move a figure.
 //! - [`statistics`]: figures from exact samples, computed as perftest computes them. [`table`]:
@@ -23,6 +23,7 @@ pub mod csv;
 pub mod error;
 pub mod json;
 pub mod lock;
+pub mod pattern;
 pub mod plan;
 pub mod processor;
 pub mod queue;
@@ -36,6 +37,7 @@ pub mod spec;
 pub mod statistics;
 pub mod sweep;
 pub mod table;
+pub mod timeline;
 pub mod traffic;
 pub mod utilisation;
 pub mod workload;

@@ -53,5 +53,13 @@ pub fn count(only: &[String]) -> usize {
 }
 
 fn is_chosen(target: &Target, only: &[String]) -> bool {
-    only.is_empty() || only.iter().any(|id| target.id.starts_with(id.as_str()))
+    only.is_empty() || only.iter().any(|begin| begins_with(&target.id, begin))
+}
+
+/// Returns true if an identifier begins with `begin`, which is no part of a number: L1 is not the
+/// beginning of L11.
+fn begins_with(id: &str, begin: &str) -> bool {
+    let is_digit = |text: char| text.is_ascii_digit();
+    id.strip_prefix(begin)
+        .is_some_and(|rest| !(begin.ends_with(is_digit) && rest.starts_with(is_digit)))
 }

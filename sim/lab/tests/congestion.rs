@@ -1,6 +1,7 @@
 //! Congestion in the timed world: flows of many hosts through switches, with real cards.
 
-use ferroce_lab::perf::traffic::{Pattern, Traffic};
+use ferroce_lab::perf::pattern::Pattern;
+use ferroce_lab::perf::traffic::Traffic;
 use ferroce_lab::perf::{self, Iterations, Operation, PerfRow, PerfSpec, Test, Topology};
 use ferroce_model::congestion::dcqcn::DcqcnParameters;
 use ferroce_model::congestion::{Algorithm, CongestionConfig, NotificationConfig};

@@ -18,6 +18,7 @@ use crate::perf::calls::Locks;
 use crate::perf::connect::{Peer, connect};
 use crate::perf::error::Error;
 use crate::perf::lock::SpinLock;
+use crate::perf::pattern::Pattern;
 use crate::perf::plan::Plan;
 use crate::perf::queue::Queue;
 use crate::perf::region::{
@@ -25,7 +26,6 @@ use crate::perf::region::{
 };
 use crate::perf::side::{Endpoint, Side, queue_pair};
 use crate::perf::spec::{PerfSpec, Service, Topology, Workload};
-use crate::perf::traffic::Pattern;
 
 /// Local buffers of a thread of `Batch`, of a line or a message each.
 const BATCH_BUFFERS: u64 = 64;

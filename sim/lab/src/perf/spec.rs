@@ -3,7 +3,7 @@
 use ferroce_model::preset::Preset;
 use ferroce_world::FabricPlan;
 
-use crate::perf::traffic::Pattern;
+use crate::perf::pattern::Pattern;
 
 /// The verb that is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,6 +5,7 @@
 //! `int`, so that its standard deviation is that of whole microseconds.
 
 use crate::perf::result::{BandwidthRow, LatencyRow};
+use crate::perf::timeline::Timeline;
 
 /// Largest samples that perftest omits (`LAT_MEASURE_TAIL`).
 const DROPPED: usize = 2;
@@ -51,47 +52,6 @@ fn median(sorted: &[u64]) -> f64 {
     match sorted.len() % 2 {
         0 => ((sorted[middle] + sorted[middle - 1]) / 2) as f64,
         _ => sorted[middle] as f64,
-    }
-}
-
-/// Times in picoseconds at which one thread has posted messages and polled their completions, in
-/// its order.
-#[derive(Debug, Clone, Default)]
-pub struct Timeline {
-    /// Message `i` was about to be posted.
-    pub posted: Vec<u64>,
-    /// Completions were found that bring the count of completed messages to `.0`, at `.1`.
-    pub completed: Vec<(u64, u64)>,
-}
-
-impl Timeline {
-    /// Returns when the first message was posted.
-    pub fn start(&self) -> Option<u64> {
-        self.posted.first().copied()
-    }
-
-    /// Returns when the last completion was found.
-    pub fn end(&self) -> Option<u64> {
-        self.completed.last().map(|&(_, at)| at)
-    }
-
-    fn messages(&self) -> u64 {
-        self.completed.last().map_or(0, |&(count, _)| count)
-    }
-
-    /// Returns the least time per message between any post and any later completion.
-    fn least_ps_per_message(&self) -> Option<f64> {
-        let mut least = f64::INFINITY;
-        for (first, &posted) in self.posted.iter().enumerate() {
-            let later = self
-                .completed
-                .partition_point(|&(count, _)| count <= first as u64);
-            for &(count, at) in &self.completed[later..] {
-                let messages = count - first as u64;
-                least = least.min((at - posted) as f64 / messages as f64);
-            }
-        }
-        least.is_finite().then_some(least)
     }
 }
 

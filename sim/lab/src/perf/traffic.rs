@@ -8,53 +8,11 @@ use ferroce_model::preset::Preset;
 use ferroce_units::{Duration, Instant};
 use ferroce_world::{FabricNode, FabricReport, QueueSample};
 
-use crate::perf::statistics::Timeline;
+use crate::perf::timeline::Timeline;
 
 /// Ethernet, IPv4, UDP, BTH and ICRC of a packet in the middle of a message, and what Ethernet adds
 /// on the wire.
 const OVERHEAD_BYTES: f64 = (14 + 20 + 8 + 12 + 4 + 24) as f64;
-
-/// Which hosts send to which.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pattern {
-    /// All to the last one.
-    Incast,
-    /// Each to one other, half of the hosts further on.
-    Permutation,
-    /// Each to all others.
-    AllToAll,
-    /// Each other host to the next one.
-    Pairs,
-}
-
-impl Pattern {
-    /// Returns its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Incast => "incast",
-            Self::Permutation => "permutation",
-            Self::AllToAll => "all-to-all",
-            Self::Pairs => "pairs",
-        }
-    }
-
-    /// Returns the hosts that send, and to which, among `hosts` hosts.
-    pub fn flows(self, hosts: u32) -> Vec<(u32, u32)> {
-        let all = 0..hosts;
-        match self {
-            Self::Incast => (0..hosts.saturating_sub(1))
-                .map(|from| (from, hosts - 1))
-                .collect(),
-            Self::Permutation => all.map(|from| (from, (from + hosts / 2) % hosts)).collect(),
-            Self::Pairs => (0..hosts / 2)
-                .map(|pair| (2 * pair, 2 * pair + 1))
-                .collect(),
-            Self::AllToAll => all
-                .flat_map(|from| (1..hosts).map(move |step| (from, (from + step) % hosts)))
-                .collect(),
-        }
-    }
-}
 
 /// A flow.
 #[derive(Debug, Clone, PartialEq)]
@@ -233,17 +191,6 @@ fn fullest(fabric: &FabricReport, samples: &[Sample], (start, end): (u64, u64)) 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn patterns_name_their_flows() {
-        assert_eq!(Pattern::Incast.flows(3), [(0, 2), (1, 2)]);
-        assert_eq!(
-            Pattern::Permutation.flows(4),
-            [(0, 2), (1, 3), (2, 0), (3, 1)]
-        );
-        assert_eq!(Pattern::Pairs.flows(5), [(0, 1), (2, 3)]);
-        assert_eq!(Pattern::AllToAll.flows(3).len(), 6);
-    }
 
     #[test]
     fn jains_index_is_one_for_equal_rates() {

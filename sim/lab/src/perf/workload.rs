@@ -22,7 +22,7 @@ use crate::perf::error::Error;
 use crate::perf::plan::Plan;
 use crate::perf::processor::SimThread;
 use crate::perf::side::{Message, Side, pieces};
-use crate::perf::statistics::Timeline;
+use crate::perf::timeline::Timeline;
 
 /// Completions that a loop of bandwidth tests takes at once (`CTX_POLL_BATCH`).
 pub const POLL_BATCH: usize = 16;

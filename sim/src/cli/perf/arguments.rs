@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use ferroce_faults::Plan;
-use ferroce_lab::perf::traffic::Pattern;
+use ferroce_lab::perf::pattern::Pattern;
 use ferroce_lab::perf::{
     Iterations, Operation, PageSize, PerfSpec, Service, Sharing, Test, Topology, Workload,
 };
