@@ -240,7 +240,7 @@ fn qp_lines(now: &Sample) -> Vec<Line> {
             0 => "-".to_owned(),
             peer => format!("{peer:#08x}"),
         };
-        let (service, state) = (service_name(qp.service), state_name(qp.state));
+        let (service, state) = (service_name(qp.service), qp.state.to_string());
         let number = format!("{:#08x}", qp.qpn.value());
         let (pid, program) = (function.pid, &function.program);
         Line {
@@ -262,18 +262,6 @@ fn service_name(service: Service) -> &'static str {
         Service::XrcInitiator => "XRCI",
         Service::XrcTarget => "XRCT",
         Service::Gsi => "GSI",
-    }
-}
-
-fn state_name(state: QpState) -> &'static str {
-    match state {
-        QpState::Reset => "RESET",
-        QpState::Init => "INIT",
-        QpState::Rtr => "RTR",
-        QpState::Rts => "RTS",
-        QpState::Sqd => "SQD",
-        QpState::Sqe => "SQE",
-        QpState::Err => "ERR",
     }
 }
 

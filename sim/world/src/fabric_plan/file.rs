@@ -1,5 +1,6 @@
 //! Fabrics as TOML files. A message names the line that is wrong.
 
+use std::fmt;
 use std::ops::{Range, RangeInclusive};
 
 use ferroce_model::congestion::dcqcn::DcqcnParameters;
@@ -285,7 +286,7 @@ impl Reader<'_> {
             };
             storms.push(PauseStorm {
                 host,
-                priority: self.number("priority", &text.priority, 0..=7)? as u8,
+                priority: self.within("priority", &text.priority, &(0..=7))? as u8,
                 from: Instant::from_us(text.from_us),
                 until: Instant::from_us(text.until_us),
             });
@@ -296,7 +297,7 @@ impl Reader<'_> {
     fn congestion(&self, text: &CongestionText) -> Result<CongestionConfig, FabricError> {
         let number = |key, value: &Option<Spanned<u64>>, range: RangeInclusive<u64>, usual: u64| {
             let value = value.as_ref();
-            value.map_or(Ok(usual), |value| self.number(key, value, range))
+            value.map_or(Ok(usual), |value| self.within(key, value, &range))
         };
         let (usual, gap) = match text.profile {
             ProfileText::ConnectX => (
@@ -338,14 +339,14 @@ impl Reader<'_> {
         macro_rules! counts {
             ($( $key:ident, $range:expr => $field:ident; )+) => {
                 $( if let Some(value) = &text.$key {
-                    found.$field = self.number(stringify!($key), value, $range)? as _;
+                    found.$field = self.within(stringify!($key), value, &$range)? as _;
                 } )+
             };
         }
         macro_rules! times {
             ($( $key:ident => $field:ident; )+) => {
                 $( if let Some(value) = &text.$key {
-                    let us = self.number(stringify!($key), value, TIME)?;
+                    let us = self.within(stringify!($key), value, &TIME)?;
                     found.$field = Duration::from_us(us);
                 } )+
             };
@@ -368,7 +369,7 @@ impl Reader<'_> {
             rate_reduce_monitor_period => rate_reduce_monitor_period;
         }
         if let Some(value) = &text.rpg_byte_reset {
-            let bytes = self.number("rpg_byte_reset", value, 0..=u64::from(u32::MAX))?;
+            let bytes = self.within("rpg_byte_reset", value, &(0..=u64::from(u32::MAX)))?;
             found.byte_reset = (bytes > 0).then_some(bytes);
         }
         found.clamp_tgt_rate = text.clamp_tgt_rate.unwrap_or(found.clamp_tgt_rate);
@@ -383,29 +384,13 @@ impl Reader<'_> {
         Ok(Duration::from_ps((ns * 1000.0).round() as u64))
     }
 
-    fn within(
+    /// Returns a number, if it is inside of its range.
+    fn within<T: Copy + PartialOrd + fmt::Display>(
         &self,
         key: &str,
-        value: &Spanned<f64>,
-        range: &RangeInclusive<f64>,
-    ) -> Result<f64, FabricError> {
-        let number = *value.get_ref();
-        if range.contains(&number) {
-            return Ok(number);
-        }
-        let (low, high) = (range.start(), range.end());
-        self.wrong(
-            &value.span(),
-            format!("{key} = {number} is not from {low} to {high}"),
-        )
-    }
-
-    fn number(
-        &self,
-        key: &str,
-        value: &Spanned<u64>,
-        range: RangeInclusive<u64>,
-    ) -> Result<u64, FabricError> {
+        value: &Spanned<T>,
+        range: &RangeInclusive<T>,
+    ) -> Result<T, FabricError> {
         let number = *value.get_ref();
         if range.contains(&number) {
             return Ok(number);
