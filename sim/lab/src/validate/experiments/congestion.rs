@@ -38,6 +38,8 @@ pub const PLANS: &[Plan] = &[
                 Band(400.0, 1600.0),
             ),
             point("8:1 drops", run(8, Hpcc, Drops), NONE),
+            point("8:1 share", run(8, Hpcc, Unfairness), FAIR),
+            point("8:1 utilisation", run(8, Hpcc, Utilisation), FULL),
         ],
     },
     Plan {
