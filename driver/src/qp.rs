@@ -40,6 +40,7 @@ pub struct QueuePair {
     parents: Parents,
     send: Option<SendQueue>,
     receive: Option<ReceiveQueue>,
+    /// Locked before the queues: a thread that has locked one of those must not wait for it.
     control: Mutex<Control>,
 }
 

@@ -193,22 +193,22 @@ impl Qp {
         }
     }
 
-    /// Returns sizes and state of the send queue, for messages.
+    /// Returns sizes and state of the send queue, for messages. Not while the queue is locked: the
+    /// lock of the state comes before those of the queues.
     #[cold]
     pub(super) fn send_limits(&self) -> QueueLimits {
         QueueLimits::of_sends(self.pair.capacity(), self.state())
     }
 
-    /// Returns sizes and state of the receive queue, for messages.
+    /// Returns sizes and state of the receive queue, for messages. Not while the queue is locked.
     #[cold]
     pub(super) fn receive_limits(&self) -> QueueLimits {
         QueueLimits::of_receives(self.pair.capacity(), self.state())
     }
 
-    /// Returns the state that the device reports.
+    /// Returns the state that the program has requested, by which the driver accepts requests.
     fn state(&self) -> c_int {
-        let queried = self.pair.query();
-        queried.map_or(c_int::MAX, |attributes| attributes.state as c_int)
+        self.pair.software_state() as c_int
     }
 
     /// Locks the send queue for as long as the object lives.

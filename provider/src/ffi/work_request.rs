@@ -176,15 +176,14 @@ pub(super) unsafe extern "C" fn post_send(
             // SAFETY: contract of `ibv_post_send`: the scatter list of each work request and, with
             // inline, the memory that it names are readable, and its objects are of this library.
             result = unsafe { post_one(qp, &mut batch, wr) };
-            if let Err(errno) = result {
-                result = Err(errno.of_queue(qp.send_limits()));
+            if result.is_err() {
                 break;
             }
             next = wr.next;
         }
         // Requests before the failing one are posted: the drop of the batch rings the doorbell.
         drop(batch);
-        result
+        result.map_err(|errno| errno.of_queue(qp.send_limits()))
     });
     // SAFETY: contract of `ibv_post_send`: `bad_wr` is null or writable.
     unsafe { finish("ibv_post_send", result, next, bad_wr) }
@@ -235,6 +234,7 @@ pub(super) unsafe extern "C" fn post_recv(
         // SAFETY: contract of `ibv_post_recv`: the program passes null or a list of valid work
         // requests that ends with null, whose scatter lists are readable.
         let posted = unsafe { post_receives(qp.adapter.program_clock(), &mut next, post) };
+        drop(batch);
         posted.map_err(|errno| errno.of_queue(qp.receive_limits()))
     });
     // SAFETY: contract of `ibv_post_recv`: `bad_wr` is null or writable.
