@@ -1,6 +1,7 @@
 //! Counters where tools look: in sysfs, after the end of a program, and the table of their names.
 
 use std::fs;
+use std::process::Command;
 
 use ferroce_spec::counter::linux;
 use ferroce_tests::page::compare_part;
@@ -98,6 +99,7 @@ fn signals_reach_the_program_and_counters_are_written_nevertheless() {
         let (file, ready) = (scratch.path(FILE), scratch.path("ready"));
         let options = ["--counters-on-exit", file.to_str().expect("plain")];
         let command = scratch.run(&options, &program, &[ready.to_str().expect("plain")]);
+        let command = with_default_signals(&command);
         let running = Process::start(command, &scratch, "killed", PROCESS_TIMEOUT);
         eventually("the program has counted", TIMEOUT, || ready.exists());
         send_signal(running.id(), signal);
@@ -112,6 +114,21 @@ fn signals_reach_the_program_and_counters_are_written_nevertheless() {
         let frames = values(&scratch, "tx_frames");
         assert!(frames.len() == 1 && frames[0] >= 28, "{frames:?}");
     }
+}
+
+/// Returns the command, run by env(1). A shell's background job ignores SIGINT, and passes that on
+/// to the tests that it runs.
+fn with_default_signals(command: &Command) -> Command {
+    let mut wrapped = Command::new("env");
+    wrapped.arg("--default-signal").arg(command.get_program());
+    wrapped.args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => wrapped.env(name, value),
+            None => wrapped.env_remove(name),
+        };
+    }
+    wrapped
 }
 
 #[test]

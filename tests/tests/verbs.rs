@@ -22,8 +22,8 @@ fn refused_posts_and_statuses_of_completions() {
     run("completions");
 }
 
-/// Goal: refused posts take no lock in an order of their own. Method: another thread holds the lock
-/// of the QP's state meanwhile.
+/// Goal: a refused post waits for no lock while it holds another. Method: another thread holds the
+/// lock of the QP's state meanwhile.
 #[test]
 fn refused_posts_beside_a_thread_that_modifies_the_qp() {
     run("refused_and_modified");
