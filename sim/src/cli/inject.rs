@@ -12,6 +12,7 @@ use ferroce_faults::Plan;
 use ferroce_platform::host::device_name;
 
 use super::devices::program_name;
+use super::progress;
 
 /// Inject a fault into devices in use.
 ///
@@ -133,7 +134,7 @@ impl Inject {
         let now = Clock::start().ticks();
         for occupant in chosen {
             let note = self.inject(registry, occupant.place, now);
-            println!("{}: {note}", name(occupant));
+            progress::say(&format!("{}: {note}", name(occupant)));
         }
         Ok(())
     }

@@ -303,8 +303,12 @@ impl<'a> Steps<'a> {
         result.map_err(|error| failed("write", path, &error))
     }
 
+    /// Prints a line: what would be done is the result of a dry run.
     fn print(&self, line: &str) {
-        self.system.print(line);
+        match self.dry_run {
+            true => self.system.print(line),
+            false => self.system.say(line),
+        }
     }
 
     fn say(&self, what: &str, command: &str) {

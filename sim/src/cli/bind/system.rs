@@ -9,6 +9,8 @@ use std::process::Command;
 use ferroce_driver::bus::pci::Roots;
 use ferroce_platform::os;
 
+use crate::cli::progress;
+
 /// A machine that can be changed.
 pub trait System {
     /// Returns the paths of its sysfs and its device nodes.
@@ -17,8 +19,11 @@ pub trait System {
     /// Returns true if this process may change it.
     fn is_root(&self) -> bool;
 
-    /// Prints a line for the user.
+    /// Prints a result.
     fn print(&self, line: &str);
+
+    /// Prints what is done to the machine, unless the user has asked for quiet.
+    fn say(&self, line: &str);
 
     /// Writes a file of sysfs.
     fn write(&self, path: &Path, text: &str) -> io::Result<()>;
@@ -59,6 +64,10 @@ impl System for Machine {
 
     fn print(&self, line: &str) {
         println!("{line}");
+    }
+
+    fn say(&self, line: &str) {
+        progress::say(line);
     }
 
     fn write(&self, path: &Path, text: &str) -> io::Result<()> {

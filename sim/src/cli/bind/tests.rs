@@ -152,6 +152,10 @@ impl System for FakeMachine {
         self.said.borrow_mut().push(line.to_owned());
     }
 
+    fn say(&self, line: &str) {
+        self.print(line);
+    }
+
     fn write(&self, path: &Path, text: &str) -> io::Result<()> {
         if path.ends_with("drivers_probe") {
             self.probe(text);
