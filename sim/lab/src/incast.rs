@@ -17,11 +17,15 @@ use crate::reference::experiment::Simulator;
 pub const CARD: &str = "cx5-100g";
 const MTU_BYTES: u32 = 4096;
 const MESSAGE_BYTES: u32 = 64 << 10;
-/// Messages of all senders together for each of them: the shares of DCQCN are fair in the mean of
-/// some ten milliseconds.
+/// Messages of each sender: the shares of DCQCN are fair in the mean of some ten milliseconds.
 const MESSAGES: u64 = 4000;
+/// With HPCC's parameters: rates that were cut too far come back by 50 to 100 Mb/s in 900 us, so
+/// that fair shares take some hundred milliseconds.
+const HPCC_MESSAGES: u64 = 32_000;
 /// DCQCN in the paper: a CNP in 50 us at most.
 const PAPER_CNP_GAP: Duration = Duration::from_us(50);
+/// HPCC's simulations: each marked packet is answered by an ACK with the notification in it.
+const HPCC_CNP_GAP: Duration = Duration::ZERO;
 
 /// Parameters of switch and cards that were published together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +64,7 @@ impl Source {
     fn congestion(self) -> CongestionConfig {
         let (parameters, gap) = match self {
             Self::Paper => (DcqcnParameters::SIGCOMM_2015, PAPER_CNP_GAP),
-            Self::Hpcc => (DcqcnParameters::HPCC, Duration::from_us(4)),
+            Self::Hpcc => (DcqcnParameters::HPCC, HPCC_CNP_GAP),
             Self::ConnectX => (
                 DcqcnParameters::CONNECTX,
                 NotificationConfig::CONNECTX.min_time_between_cnps,
@@ -72,6 +76,13 @@ impl Source {
                 ..NotificationConfig::CONNECTX
             },
             algorithm: Algorithm::Dcqcn(parameters),
+        }
+    }
+
+    fn messages(self) -> u64 {
+        match self {
+            Self::Hpcc => HPCC_MESSAGES,
+            Self::Paper | Self::ConnectX => MESSAGES,
         }
     }
 
@@ -96,7 +107,7 @@ impl Incast {
         let mut spec = PerfSpec::new(preset, Operation::Write, Test::Bandwidth);
         spec.sizes = vec![MESSAGE_BYTES];
         spec.mtu_bytes = Some(MTU_BYTES);
-        spec.iterations = Iterations::Exactly(MESSAGES);
+        spec.iterations = Iterations::Exactly(self.source.messages());
         spec.topology = Topology::Flows {
             hosts,
             pattern: Pattern::Incast,
@@ -106,12 +117,18 @@ impl Incast {
     }
 }
 
+/// Returns how hosts that send to one have shared its cable.
+pub fn traffic(simulator: &dyn Simulator, incast: &Incast) -> Result<Traffic, String> {
+    let result = simulator.run(&incast.spec()?)?;
+    let row = result.rows.into_iter().next();
+    let traffic = row.and_then(|row| row.traffic);
+    traffic.ok_or_else(|| "the run has no flows".to_owned())
+}
+
 /// Returns a figure of hosts that send to one.
 pub fn figure(simulator: &dyn Simulator, incast: &Incast, figure: Figure) -> Result<f64, String> {
-    let result = simulator.run(&incast.spec()?)?;
-    let traffic = result.rows.first().and_then(|row| row.traffic.as_ref());
-    let found = traffic.and_then(|traffic| of(traffic, figure));
-    found.ok_or_else(|| format!("the run has no {figure:?}"))
+    let traffic = traffic(simulator, incast)?;
+    of(&traffic, figure).ok_or_else(|| format!("the run has no {figure:?}"))
 }
 
 fn of(traffic: &Traffic, figure: Figure) -> Option<f64> {

@@ -371,13 +371,21 @@ const fn read_latency(preset: &'static str, window: u64) -> Run {
 }
 
 /// Targets that are missed: why, and up to which error.
-const EXCUSES: &[Excuse] = &[Excuse {
-    id: "V12b",
-    cause: "beyond 1152 WRITEs in flight the card falls to 63 M/s at any depth, as if each WQE \
+const EXCUSES: &[Excuse] = &[
+    Excuse {
+        id: "V12b",
+        cause: "beyond 1152 WRITEs in flight the card falls to 63 M/s at any depth, as if each WQE \
                 were read twice; another ConnectX-6 keeps 122 M/s with 16,384 in flight \
                 (rc_scaling_cx6_8360y.csv), so that it is not the card alone",
-    bound_percent: 90.0,
-}];
+        bound_percent: 90.0,
+    },
+    Excuse {
+        id: "L12",
+        cause: "nothing is marked for 900 us after a cut, in which the queue falls far below Kmin; \
+                with a timer of 300 us its mean is 478 KB, with 55 us 612 KB",
+        bound_percent: 40.0,
+    },
+];
 
 #[cfg(test)]
 mod tests {
