@@ -19,6 +19,7 @@
 pub mod buffer;
 pub mod calls;
 pub mod connect;
+pub mod course;
 pub mod csv;
 pub mod error;
 pub mod json;

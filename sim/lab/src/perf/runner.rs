@@ -11,6 +11,7 @@ use ferroce_units::{Duration, Instant};
 use ferroce_world::trace::{self, SharedTrace};
 use ferroce_world::{HostUsage, Outcome, SharedRecorder, World};
 
+use crate::perf::course::Sample;
 use crate::perf::error::Error;
 use crate::perf::plan::Plan;
 use crate::perf::processor::{Program, SimThread};
@@ -20,7 +21,7 @@ use crate::perf::side::Side;
 use crate::perf::spec::{Operation, PerfSpec, Test, Topology, Workload};
 use crate::perf::statistics::{bandwidth, latency, rate, sum};
 use crate::perf::timeline::Timeline;
-use crate::perf::traffic::{Sample, Traffic};
+use crate::perf::traffic::Traffic;
 use crate::perf::utilisation::{self, Observed, Utilisation};
 use crate::perf::workload::batch::Goal;
 use crate::perf::workload::{self, Job, Record};

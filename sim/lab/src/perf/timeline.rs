@@ -40,4 +40,44 @@ impl Timeline {
         }
         least.is_finite().then_some(least)
     }
+
+    /// Returns the messages that have completed by `at`, with the part of the next one that the
+    /// time since the last one says.
+    fn messages_at(&self, at: u64) -> f64 {
+        let next = self.completed.partition_point(|(_, time)| *time <= at);
+        let before = match next {
+            0 => (0, self.start().unwrap_or(0)),
+            _ => self.completed[next - 1],
+        };
+        let Some(after) = self.completed.get(next) else {
+            return before.0 as f64;
+        };
+        let share = (at.max(before.1) - before.1) as f64 / (after.1 - before.1).max(1) as f64;
+        before.0 as f64 + (after.0 - before.0) as f64 * share
+    }
+
+    /// Returns the rate between two times in Gb/s of payload, of messages of `size` bytes.
+    pub fn gbps(&self, size: u32, (start, end): (u64, u64)) -> f64 {
+        let messages = self.messages_at(end) - self.messages_at(start);
+        messages * f64::from(size) * 8.0 * 1000.0 / (end - start).max(1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_counts_parts_of_messages() {
+        let timeline = Timeline {
+            posted: vec![0],
+            completed: vec![(1, 1_000_000), (3, 2_000_000)],
+        };
+        assert_eq!(timeline.messages_at(500_000), 0.5);
+        assert_eq!(timeline.messages_at(1_500_000), 2.0);
+        assert_eq!(timeline.messages_at(9_000_000), 3.0);
+        // Two messages of 1000 bytes in a microsecond.
+        let found = timeline.gbps(1000, (1_000_000, 2_000_000));
+        assert!((found - 16.0).abs() < 1e-9, "{found}");
+    }
 }

@@ -5,9 +5,10 @@
 //! settle.
 
 use ferroce_model::preset::Preset;
-use ferroce_units::{Duration, Instant};
-use ferroce_world::{FabricNode, FabricReport, QueueSample};
+use ferroce_units::Duration;
+use ferroce_world::{FabricNode, FabricReport};
 
+use crate::perf::course::{Course, Sample};
 use crate::perf::timeline::Timeline;
 
 /// Ethernet, IPv4, UDP, BTH and ICRC of a packet in the middle of a message, and what Ethernet adds
@@ -25,15 +26,6 @@ pub struct Flow {
     pub gbps: f64,
     /// From the first post to the last completion.
     pub completion_ps: u64,
-}
-
-/// The queues of the ports of switches at a time.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Sample {
-    /// The time.
-    pub at: Instant,
-    /// The ports, always in the same order.
-    pub queues: Vec<QueueSample>,
 }
 
 /// The queue of the port that was fullest in the window.
@@ -66,6 +58,8 @@ pub struct Traffic {
     pub queue: Option<Queue>,
     /// What has happened in the fabric, of the whole run.
     pub fabric: Option<FabricReport>,
+    /// Rates and the fullest queue over time.
+    pub course: Course,
 }
 
 impl Traffic {
@@ -88,7 +82,7 @@ impl Traffic {
             .map(|(&(from, to), timeline)| Flow {
                 from,
                 to,
-                gbps: gbps(size, timeline, window),
+                gbps: timeline.gbps(size, window),
                 completion_ps: timeline.end().unwrap_or(0) - timeline.start().unwrap_or(0),
             })
             .collect();
@@ -101,6 +95,10 @@ impl Traffic {
         let mut receivers: Vec<u32> = flows.iter().map(|flow| flow.to).collect();
         receivers.sort_unstable();
         receivers.dedup();
+        let queue = fabric
+            .as_ref()
+            .and_then(|fabric| fullest(fabric, samples, window));
+        let port = queue.as_ref().map(|(port, _)| *port);
         let payload = f64::from(mtu) / (f64::from(mtu) + OVERHEAD_BYTES);
         let capacity = preset.mac.rate_gbps * payload * receivers.len() as f64;
         Some(Self {
@@ -112,35 +110,12 @@ impl Traffic {
                 false => 0.0,
             },
             completion_ps: percentiles(&flows),
-            queue: fabric
-                .as_ref()
-                .and_then(|fabric| fullest(fabric, samples, window)),
+            queue: queue.map(|(_, queue)| queue),
             fabric,
+            course: Course::new(size, timelines, samples, port)?,
             flows,
         })
     }
-}
-
-/// Returns the rate of a flow in a window, in Gb/s of payload.
-fn gbps(size: u32, timeline: &Timeline, (start, end): (u64, u64)) -> f64 {
-    let messages = messages_at(timeline, end) - messages_at(timeline, start);
-    messages * f64::from(size) * 8.0 * 1000.0 / (end - start).max(1) as f64
-}
-
-/// Returns the messages that have completed by `at`, with the part of the next one that the time
-/// since the last one says.
-fn messages_at(timeline: &Timeline, at: u64) -> f64 {
-    let next = timeline.completed.partition_point(|(_, time)| *time <= at);
-    let first = (0, timeline.start().unwrap_or(0));
-    let before = match next {
-        0 => first,
-        _ => timeline.completed[next - 1],
-    };
-    let Some(after) = timeline.completed.get(next) else {
-        return before.0 as f64;
-    };
-    let share = (at.max(before.1) - before.1) as f64 / (after.1 - before.1).max(1) as f64;
-    before.0 as f64 + (after.0 - before.0) as f64 * share
 }
 
 /// Returns Jain's index (Jain, Chiu, Hawe, DEC-TR-301, 1984).
@@ -163,8 +138,12 @@ fn percentiles(flows: &[Flow]) -> (u64, u64) {
     (at(50), at(99))
 }
 
-/// Returns the queue that was fullest in the mean of a window.
-fn fullest(fabric: &FabricReport, samples: &[Sample], (start, end): (u64, u64)) -> Option<Queue> {
+/// Returns the queue that was fullest in the mean of a window, and which of the ports has it.
+fn fullest(
+    fabric: &FabricReport,
+    samples: &[Sample],
+    (start, end): (u64, u64),
+) -> Option<(usize, Queue)> {
     let is_inside = |sample: &&Sample| (start..=end).contains(&sample.at.as_ps());
     let inside: Vec<&Sample> = samples.iter().filter(is_inside).collect();
     let (first, last) = (inside.first()?, inside.last()?);
@@ -175,17 +154,15 @@ fn fullest(fabric: &FabricReport, samples: &[Sample], (start, end): (u64, u64)) 
     let queues = fabric.switch_ports().enumerate().map(|(index, port)| {
         let area = last.queues[index].area - first.queues[index].area;
         let later = &inside[1..];
-        Queue {
+        let most = later.iter().map(|sample| sample.queues[index].most_bytes);
+        let queue = Queue {
             port: (port.from, port.to),
-            most_bytes: later
-                .iter()
-                .map(|s| s.queues[index].most_bytes)
-                .max()
-                .unwrap_or(0),
+            most_bytes: most.max().unwrap_or(0),
             mean_bytes: area as f64 / time.as_ps() as f64,
-        }
+        };
+        (index, queue)
     });
-    queues.max_by(|one, other| one.mean_bytes.total_cmp(&other.mean_bytes))
+    queues.max_by(|(_, one), (_, other)| one.mean_bytes.total_cmp(&other.mean_bytes))
 }
 
 #[cfg(test)]
@@ -197,19 +174,5 @@ mod tests {
         assert_eq!(jain(&[5.0, 5.0, 5.0]), 1.0);
         assert_eq!(jain(&[1.0, 0.0, 0.0, 0.0]), 0.25);
         assert_eq!(jain(&[]), 0.0);
-    }
-
-    #[test]
-    fn a_rate_counts_parts_of_messages() {
-        let timeline = Timeline {
-            posted: vec![0],
-            completed: vec![(1, 1_000_000), (3, 2_000_000)],
-        };
-        assert_eq!(messages_at(&timeline, 500_000), 0.5);
-        assert_eq!(messages_at(&timeline, 1_500_000), 2.0);
-        assert_eq!(messages_at(&timeline, 9_000_000), 3.0);
-        // Two messages of 1000 bytes in a microsecond.
-        let found = gbps(1000, &timeline, (1_000_000, 2_000_000));
-        assert!((found - 16.0).abs() < 1e-9, "{found}");
     }
 }

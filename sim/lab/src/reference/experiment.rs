@@ -227,7 +227,10 @@ pub(crate) mod tests {
 
     impl Simulator for Constant {
         fn run(&self, spec: &PerfSpec) -> Result<PerfResult, String> {
-            let rows = spec.sizes.iter().map(|size| self.row(spec.test, *size));
+            let rows = spec.sizes.iter().map(|size| PerfRow {
+                traffic: matches!(spec.topology, Topology::Flows { .. }).then(traffic),
+                ..self.row(spec.test, *size)
+            });
             Ok(PerfResult {
                 rows: rows.collect(),
             })
@@ -262,6 +265,27 @@ pub(crate) mod tests {
                 latency: (test == Test::Latency).then_some(latency),
                 ..PerfRow::default()
             }
+        }
+    }
+
+    /// Two flows that have shared a cable, and were complete after 10 and 20 ms.
+    fn traffic() -> perf::traffic::Traffic {
+        let rates = vec![50.0; 100];
+        perf::traffic::Traffic {
+            flows: Vec::new(),
+            window_ps: (0, 1),
+            utilisation: 1.0,
+            jain: 1.0,
+            least_of_most: 1.0,
+            completion_ps: (10_000_000_000, 20_000_000_000),
+            queue: None,
+            fabric: None,
+            course: perf::course::Course {
+                start_ps: 0,
+                interval_ps: 100_000_000,
+                flows_gbps: vec![rates.clone(), rates.clone()],
+                queue_bytes: rates,
+            },
         }
     }
 

@@ -3,12 +3,13 @@
 //! - [`tables`]: perftest's tables: bandwidth, message rate and latency against size.
 //! - [`scaling`]: rates against QPs, regions, threads and depth.
 //! - [`pcie`]: DMA against size and window. [`loss`]: goodput under loss, and retransmission.
-//!   [`fpga`]: datagrams of an FPGA card.
+//!   [`congestion`]: hosts that send to one. [`fpga`]: datagrams of an FPGA card.
 //! - [`real`]: the real perftest, if it is there. [`blind`]: tables of a folder outside of the
 //!   project. [`against`]: one card beside another. [`runs`]: two runs of `ferroce perf`.
 
 pub mod against;
 pub mod blind;
+pub mod congestion;
 pub mod fpga;
 pub mod loss;
 pub mod pcie;
@@ -110,6 +111,7 @@ pub fn all() -> Vec<Recipe> {
         scaling::RECIPES,
         pcie::RECIPES,
         loss::RECIPES,
+        congestion::RECIPES,
         fpga::RECIPES,
     ];
     parts.concat()

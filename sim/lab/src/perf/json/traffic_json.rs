@@ -18,6 +18,12 @@ pub fn value(traffic: &Traffic) -> Value {
         "completion_p99_ps": traffic.completion_ps.1,
         "queue": traffic.queue.as_ref().map(queue),
         "fabric": traffic.fabric.as_ref().map(fabric),
+        "course": {
+            "start_ps": traffic.course.start_ps,
+            "interval_ps": traffic.course.interval_ps,
+            "flows_gbps": traffic.course.flows_gbps,
+            "queue_bytes": traffic.course.queue_bytes,
+        },
     })
 }
 
