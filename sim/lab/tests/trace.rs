@@ -7,8 +7,9 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
+use ferroce_lab::perf::pattern::Pattern;
 use ferroce_lab::perf::setup::world_config;
-use ferroce_lab::perf::{Operation, PerfRow, PerfSpec, Test};
+use ferroce_lab::perf::{Iterations, Operation, PerfRow, PerfSpec, Test, Topology};
 use ferroce_test_support::temporary_directory;
 use ferroce_units::Instant;
 use ferroce_wire::check::Checker;
@@ -17,6 +18,7 @@ use ferroce_world::trace::packets::Packets;
 use ferroce_world::trace::path::{What, parts};
 use ferroce_world::trace::waveform::Waveform;
 use ferroce_world::trace::{Trace, neohost};
+use ferroce_world::{FabricNode, FabricPlan};
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
 use trace_support::{Signals, counter, run, spec};
@@ -122,7 +124,7 @@ fn a_waveform_shows_what_the_counters_have_counted() {
     let directory = temporary_directory("waveform");
     let path = directory.path().join("w.fst");
     let mut spec = spec("cx5-100g", Operation::Write, Test::Bandwidth, 4096);
-    (spec.depth, spec.iterations) = (Some(16), ferroce_lab::perf::Iterations::Exactly(64));
+    (spec.depth, spec.iterations) = (Some(16), Iterations::Exactly(64));
     let waveform = Waveform::create(&path, &world_config(&spec)).expect("new file");
     let trace = Trace {
         waveform: Some(waveform),
@@ -198,6 +200,47 @@ fn a_capture_has_each_frame_at_both_ends() {
         2 * (1 + 4),
         "a request, and four responses of 1024 B"
     );
+}
+
+/// Goal: pause frames of a switch are captured at the cards that they stop. Method: two hosts fill
+/// a small switch; its pauses are compared with the frames, by the bytes of IEEE 802.3, annex 31D.
+#[test]
+fn a_capture_has_the_pause_frames() {
+    let directory = temporary_directory("pauses");
+    let path = directory.path().join("p.pcapng");
+    let mut spec = spec("cx5-100g", Operation::Write, Test::Bandwidth, 65536);
+    let mut fabric = FabricPlan::star(3);
+    fabric.congestion = None;
+    fabric.for_each_switch(|switch| switch.buffer_bytes = 1 << 20);
+    spec.fabric = Some(fabric);
+    spec.topology = Topology::Flows {
+        hosts: 3,
+        pattern: Pattern::Incast,
+    };
+    (spec.depth, spec.signal_every) = (None, None);
+    spec.iterations = Iterations::Exactly(100);
+    let trace = Trace {
+        packets: Some(Packets::create(&path, 3).expect("new file")),
+        ..Trace::default()
+    }
+    .shared();
+    let row = run(&spec, Some(&trace));
+    trace.lock().finish().expect("written");
+    let fabric = row.traffic.and_then(|traffic| traffic.fabric);
+    let ports = fabric.expect("a fabric").ports;
+    let sightings = read_capture(&path);
+    for host in 0..2 {
+        let port = ports
+            .iter()
+            .find(|port| port.from == FabricNode::Host(host));
+        let pauses = sightings.iter().filter(|seen| {
+            let is_here = (seen.interface, seen.flags) == (host as u32, 1);
+            is_here && seen.bytes[12..20] == [0x88, 0x08, 0x01, 0x01, 0x00, 0x01, 0xff, 0xff]
+        });
+        let counted = port.expect("a port of each host").pauses;
+        assert!(counted > 0, "host {host}");
+        assert_eq!(pauses.count() as u64, counted, "host {host}");
+    }
 }
 
 /// A frame at an interface.

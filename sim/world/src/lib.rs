@@ -38,6 +38,7 @@ mod frame;
 mod host;
 mod identity;
 mod node;
+mod pause_frame;
 mod posted;
 mod rate;
 pub mod recorder;
@@ -70,6 +71,7 @@ use ferroce_platform::host::HostIdentity;
 use ferroce_platform::numbered_hosts;
 use ferroce_platform::served::ServedModel;
 use ferroce_units::{Duration, Instant};
+pub use pause_frame::PauseFrame;
 pub use recorder::{
     Activity, FaultSeen, FrameSeen, Observation, PcieObservation, Received, Recorder,
     SharedRecorder, Span,

@@ -7,6 +7,8 @@ use ferroce_model::pcie::{PcieCounters, Units};
 use ferroce_units::Instant;
 use parking_lot::Mutex;
 
+use crate::pause_frame::PauseFrame;
+
 /// What a thread, a card, PCIe or a cable did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Activity {
@@ -128,6 +130,9 @@ pub trait Recorder {
 
     /// Receives a frame that was sent.
     fn frame(&mut self, _frame: &FrameSeen<'_>) {}
+
+    /// Receives a pause frame of a switch that has arrived at a card.
+    fn pause(&mut self, _at: Instant, _frame: &PauseFrame) {}
 
     /// Returns true if [`Recorder::observe`] is to be called.
     fn observes(&self) -> bool {

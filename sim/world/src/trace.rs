@@ -24,12 +24,14 @@ pub mod waveform;
 use std::sync::Arc;
 
 use ferroce_model::time::timing::Timed;
+use ferroce_units::Instant;
 use packets::Packets;
 use parking_lot::Mutex;
 use step::Step;
 use traced::Traced;
 use waveform::Waveform;
 
+use crate::pause_frame::PauseFrame;
 use crate::{Error, FrameSeen, Observation, Recorder, SharedRecorder, Span, World, WorldConfig};
 
 /// A trace that the parts of a world share.
@@ -110,6 +112,12 @@ impl Recorder for Trace {
         }
         if let Some(packets) = &mut self.packets {
             packets.add_frame(frame);
+        }
+    }
+
+    fn pause(&mut self, at: Instant, frame: &PauseFrame) {
+        if let Some(packets) = &mut self.packets {
+            packets.add_pause(at, frame);
         }
     }
 

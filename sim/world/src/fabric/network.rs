@@ -22,6 +22,7 @@ use super::packet::{Class, mark};
 use super::routing::{Ends, Routes, refuse_loops, reverse};
 use crate::event_heap::{EventHeap, Sequence};
 use crate::fabric_plan::{FabricError, FabricPlan, MarkCurve, Node, PathChoice, SwitchPlan};
+use crate::pause_frame::PauseFrame;
 use crate::rate::{Rate, wire_bytes};
 
 /// Length of a pause frame without its frame check sequence (IEEE 802.3, annex 31B).
@@ -52,8 +53,8 @@ pub enum Output<F> {
     Delivered(Instant, Packet<F>),
     /// A packet was dropped at a channel.
     Dropped(Instant, Packet<F>),
-    /// A host may send packets of a priority again.
-    Resumed(usize),
+    /// A pause frame is at the card of a host, at that time.
+    Paused(Instant, PauseFrame),
 }
 
 /// A switch.
@@ -541,11 +542,16 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Network<F> {
         };
         let channel = &mut self.channels[signal.channel];
         channel.pauses.set(now, signal.priority, signal.is_pause);
-        if signal.is_pause {
-            return;
-        }
         match channel.from {
-            Node::Host(host) => self.outputs.push_back(Output::Resumed(host)),
+            Node::Host(host) => {
+                let frame = PauseFrame {
+                    host,
+                    priority: signal.priority,
+                    is_pause: signal.is_pause,
+                };
+                self.outputs.push_back(Output::Paused(now, frame));
+            }
+            Node::Switch(_) if signal.is_pause => {}
             Node::Switch(_) => self.send_next(now, signal.channel),
         }
     }

@@ -10,6 +10,7 @@ use super::report::FabricReport;
 use crate::config::WorldConfig;
 use crate::fabric_plan::FabricError;
 use crate::frame::Frame;
+use crate::pause_frame::PauseFrame;
 use crate::rate::Rate;
 use crate::recorder::{FaultSeen, Received};
 
@@ -54,7 +55,7 @@ impl Fabric {
                     self.take_delivered(arrival, packet, idle);
                 }
                 Output::Dropped(at, packet) => self.take_dropped(at, packet),
-                Output::Resumed(host) => self.woken.push((host, now)),
+                Output::Paused(at, frame) => self.take_pause(at, frame),
             }
         }
         self.network = Some(network);
@@ -96,6 +97,16 @@ impl Fabric {
         let (times, ends) = ((from.1, at), (from.0, to));
         self.record_frame(times, ends, frame.qpn(), frame.as_ref(), Some(fault));
         self.pool.give_back(frame);
+    }
+
+    /// A card has received a pause frame. After the end of a pause it goes on.
+    fn take_pause(&mut self, at: Instant, frame: PauseFrame) {
+        if !frame.is_pause {
+            self.woken.push((frame.host, at));
+        }
+        if let Some(recorder) = &self.recorder {
+            recorder.lock().pause(at, &frame);
+        }
     }
 
     /// Carries a frame of a host's kernel to another one as through an idle network: it is not in

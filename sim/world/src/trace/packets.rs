@@ -4,7 +4,7 @@
 //! when its last bit has left the card, and inbound on that of its receiver, when its last bit has
 //! arrived. Time stamps are picoseconds from the start of the simulation; the ICRC is valid even if
 //! the world's cards compute none. What faults have done to a frame is a comment: on the outbound
-//! one if it was lost, else on the inbound one.
+//! one if it was lost, else on the inbound one. Pause frames of switches are inbound only.
 
 use std::fmt;
 use std::io::{self, BufWriter, Write};
@@ -17,6 +17,7 @@ use ferroce_platform::pcapng::{
 use ferroce_units::Instant;
 
 use super::agenda::Agenda;
+use crate::pause_frame::PauseFrame;
 use crate::{FrameSeen, Received};
 
 /// Time stamps count units of 10^-12 s.
@@ -110,6 +111,17 @@ impl Packets {
             };
             self.agenda.add(seen.arrival, received);
         }
+    }
+
+    /// Adds a pause frame, which only its receiver has seen: switches have no interface.
+    pub fn add_pause(&mut self, at: Instant, pause: &PauseFrame) {
+        let received = Sighting {
+            interface: pause.host,
+            direction: Direction::Inbound,
+            frame: pause.bytes().to_vec(),
+            comment: None,
+        };
+        self.agenda.add(at, received);
     }
 
     /// Writes the frames before `now`, which must all be known.

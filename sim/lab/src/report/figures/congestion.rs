@@ -69,9 +69,9 @@ fn time() -> Axis {
 fn rates_of_connectx(simulator: &dyn Simulator) -> Result<Figure, String> {
     let texts = Texts {
         title: "4 hosts that send to one: rate of each flow",
-        subtitle: "ConnectX-5 with its defaults; Kmin 400 KB, Kmax 1.6 MB, Pmax 0.2; the model only",
-        caption: "The first notifications cut the rates every 4 us by up to one half. A step of the \
-            timer (300 us) takes back half of the way, and steps of 5 and 50 Mb/s follow.",
+        subtitle: "ConnectX-5, its defaults; Kmin 400 KB, Kmax 1.6 MB, Pmax 0.2; the model only",
+        caption: "The first notifications cut the rates every 4 us by up to one half. A step of \
+            the timer (300 us) takes back half of the way, and steps of 5 and 50 Mb/s follow.",
     };
     rates(simulator, Source::ConnectX, texts)
 }
