@@ -4,12 +4,13 @@
 mod common;
 
 use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
 
 use common::frames;
 use ferroce_rtl::roce_rx::{Parser, Verdict};
 use ferroce_rtl::seeds::for_each_seed;
 use ferroce_units::random::SplitMix64;
-use ferroce_wire::{Extension, Frame, Gid, Ip};
+use ferroce_wire::{Extension, Frame, Gid, Ip, internet_checksum};
 
 const SEEDS: u64 = 40;
 const FRAMES_PER_SEED: usize = 300;
@@ -194,6 +195,38 @@ fn each_bit_of_a_small_frame_matters_as_the_wire_crate_says() {
             let verdict = parser.verdict_on(&frame).expect("one verdict");
             compare(&frame, &verdict);
             frame[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+}
+
+/// Bytes of the Ethernet header, and of an IPv4 header without options.
+const ETHERNET: usize = 14;
+const IPV4: usize = 20;
+/// Where the checksum of the IPv4 header is.
+const CHECKSUM: Range<usize> = ETHERNET + 10..ETHERNET + 12;
+
+/// Goal: the fields of the IPv4 header are checked, not only their checksum: fragments, for one.
+/// Method: each bit of the header is flipped, and the checksum corrected.
+#[test]
+fn each_bit_of_an_ipv4_header_matters_as_the_wire_crate_says() {
+    let mut random = SplitMix64::new(2);
+    let mut parser = Parser::new();
+    let mut frames = 0;
+    while frames < 4 {
+        let good = frames::random(&mut random);
+        let is_good = Frame::parse(&good).is_ok_and(|frame| frame.icrc_is_valid());
+        if !is_good || good.len() > 140 || good[12..14] != [0x08, 0x00] {
+            continue;
+        }
+        frames += 1;
+        for bit in 0..8 * IPV4 {
+            let mut frame = good.clone();
+            frame[ETHERNET + bit / 8] ^= 1 << (bit % 8);
+            frame[CHECKSUM].fill(0);
+            let checksum = internet_checksum(&[&frame[ETHERNET..ETHERNET + IPV4]]);
+            frame[CHECKSUM].copy_from_slice(&checksum.to_be_bytes());
+            let verdict = parser.verdict_on(&frame).expect("one verdict");
+            compare(&frame, &verdict);
         }
     }
 }
