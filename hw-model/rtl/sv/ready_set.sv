@@ -3,8 +3,8 @@
 //
 // Ports: `set_valid[i]` puts `set_qp[i]` into the set; `pick_valid` and `pick_qp` offer a member,
 // which `pick_ready` takes out. `empty`: it has no member.
-// Invariants: a member that is put in again while it is taken stays; every member has its turn before
-// another one has it 256 times.
+// Invariants: a member that is put in again while it is taken stays; an offer stays until it is
+// taken; every member has its turn before another one has it 256 times.
 module ready_set #(
     parameter int SETS = 2
 ) (
@@ -61,7 +61,12 @@ module ready_set #(
         end
     end
 
+    logic was_offering;
+    logic [7:0] last_qp;
     always_ff @(posedge clk) begin
+        was_offering <= !rst && pick_valid && !pick_ready;
+        last_qp <= pick_qp;
         if (!rst && pick_valid) assert (members[pick_qp]);
+        if (!rst && was_offering) assert (pick_valid && pick_qp == last_qp);
     end
 endmodule
