@@ -1,7 +1,8 @@
-//! Pause frames as bytes, for captures.
+//! Pause frames: their length, and their bytes for captures.
 
-/// Bytes of a frame without its frame check sequence: the shortest of Ethernet.
-const LENGTH: usize = 60;
+/// Bytes of a frame without its frame check sequence: the shortest of Ethernet (IEEE 802.3, annex
+/// 31B).
+pub const LENGTH: usize = 60;
 /// Where the headers end: Ethernet, opcode, the vector of priorities.
 const TIMES_AT: usize = 14 + 2 + 2;
 

@@ -22,11 +22,9 @@ use super::packet::{Class, mark};
 use super::routing::{Ends, Routes, refuse_loops, reverse};
 use crate::event_heap::{EventHeap, Sequence};
 use crate::fabric_plan::{FabricError, FabricPlan, MarkCurve, Node, PathChoice, SwitchPlan};
-use crate::pause_frame::PauseFrame;
+use crate::pause_frame::{self, PauseFrame};
 use crate::rate::{Rate, wire_bytes};
 
-/// Length of a pause frame without its frame check sequence (IEEE 802.3, annex 31B).
-const PAUSE_BYTES: u32 = 60;
 /// Longest frame: MTU 4096 with all headers, for the headroom.
 const LONGEST_BYTES: u32 = 4096 + 250;
 /// Streams of random numbers of the fabric, far from those of the hosts.
@@ -198,7 +196,7 @@ fn headroom_bytes<F>(channel: &Channel<F>, hosts: &[HostPort]) -> u64 {
     };
     let latency = hosts.iter().map(|host| host.switch).max();
     let time = channel.cable + channel.cable + response + latency.unwrap_or(Duration::ZERO);
-    let time = time + channel.rate.span(PAUSE_BYTES);
+    let time = time + channel.rate.span(pause_frame::LENGTH as u32);
     let bits = channel.rate.gbps() * time.as_ps() as f64 / 1000.0;
     let on_wire = (bits / 8.0).ceil() as u64;
     on_wire + 3 * u64::from(wire_bytes(LONGEST_BYTES))
@@ -524,7 +522,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Network<F> {
     /// that wait, behind the one that is being sent.
     fn signal(&mut self, now: Instant, against: usize, priority: u8, is_pause: bool) {
         let channel = &mut self.channels[reverse(against)];
-        let sent = channel.free_at.max(now) + channel.rate.span(PAUSE_BYTES);
+        let sent = channel.free_at.max(now) + channel.rate.span(pause_frame::LENGTH as u32);
         channel.free_at = sent;
         let at = sent + channel.cable;
         self.plan_signal(at, against, priority, is_pause);

@@ -131,7 +131,7 @@ impl Packets {
         }
     }
 
-    /// Writes the rest; returns how many frames were captured in all, each twice.
+    /// Writes the rest; returns how many sightings of frames were captured.
     ///
     /// # Errors
     /// The first error of the output.
