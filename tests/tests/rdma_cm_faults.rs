@@ -162,20 +162,26 @@ fn a_request_of_a_killed_client_is_accepted() {
 }
 
 /// Goal: the failure of a device is an event of each of its ids. Method: `ferroce inject` fails the
-/// device of a connected client, then that of the server.
+/// device of one end of a connection, of another connection for each end: a server ends when it
+/// has learned that its client is gone, maybe before its device fails.
 #[test]
 fn a_failed_device_is_removed() {
     let steps = Steps::new();
-    let mut server = steps.server("server", "-");
-    let mut client = steps.start("client", "client", "stay", "1");
-    server.expect_output("RDMA_CM_EVENT_ESTABLISHED");
-    client.expect_output("RDMA_CM_EVENT_ESTABLISHED");
-    for process in [client, server] {
-        let pid = process.id().to_string();
+    for fails_at in ["client", "server"] {
+        let mut server = steps.server("server", "-");
+        let mut client = steps.start("client", "client", "stay", "1");
+        server.expect_output("RDMA_CM_EVENT_ESTABLISHED");
+        client.expect_output("RDMA_CM_EVENT_ESTABLISHED");
+        let (failing, other) = match fails_at {
+            "client" => (client, server),
+            _ => (server, client),
+        };
+        let pid = failing.id().to_string();
         let inject = ["inject", "device-fatal", "--pid", &pid];
         let injected = steps.scratch.finish(steps.scratch.ferroce(&inject));
         injected.expect_success();
-        expect_last_event(&process.wait(), &["DEVICE_REMOVAL"]);
+        expect_last_event(&failing.wait(), &["DEVICE_REMOVAL"]);
+        expect_last_event(&other.wait(), &["DISCONNECTED"]);
     }
     steps.expect_usable();
 }

@@ -33,7 +33,7 @@ pub enum Strict {
     Retransmissions,
     /// Events of CQs, and doorbells of event queues.
     Events,
-    /// Commands that query objects.
+    /// Commands that query objects, and doorbells of the command queue.
     Queries,
 }
 

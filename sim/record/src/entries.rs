@@ -88,14 +88,20 @@ pub(crate) fn register(record: &Record, register: u32, value: u64) -> Entry {
     let events = offset::event_queue_doorbell..offset::event_queue_doorbell + 64;
     // On a card the kernel writes the MSI-X table.
     let is_msix = (MSIX_TABLE_OFFSET..MSIX_PENDING_OFFSET).contains(&register);
-    let is_event = events.contains(&register) || register == offset::wake || is_msix;
+    let rule = match register {
+        // Of a command, which is compared itself.
+        offset::command_queue_doorbell => Some(Rule::Queries),
+        offset::wake => Some(Rule::Events),
+        at if events.contains(&at) || is_msix => Some(Rule::Events),
+        _ => None,
+    };
     Entry {
         at: record.position,
         fields: vec![
             Field::new("register", name, Class::Exact),
             Field::new("value", Value::Number(value), class),
         ],
-        rule: is_event.then_some(Rule::Events),
+        rule,
     }
 }
 

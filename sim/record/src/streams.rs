@@ -139,7 +139,8 @@ pub enum Rule {
     Retransmissions,
     /// An event of a CQ, a doorbell of an event queue: they follow from the moment of arming.
     Events,
-    /// A command that asks for the state of an object: it follows from the moment.
+    /// A command that asks for the state of an object, which follows from the moment; a doorbell of
+    /// the command queue, because queries ring it too.
     Queries,
 }
 

@@ -66,7 +66,8 @@ Compared by meaning, or not compared, unless --strict names it:
   retransmissions  packets with a PSN that was sent before: not
   events           EQEs of CQs, doorbells of event queues, which follow from when software arms, and
                    writes to the MSI-X table, which the kernel makes on a card: not
-  queries          QUERY_QP, QUERY_CQ, QUERY_SRQ, QUERY_EQ: not")]
+  queries          QUERY_QP, QUERY_CQ, QUERY_SRQ, QUERY_EQ, and doorbells of the command queue,
+                   which they ring too: not")]
 pub struct Diff {
     /// What was expected
     #[arg(value_name = "A")]
@@ -231,7 +232,7 @@ fn described(rule: Rule) -> &'static str {
         Rule::Acknowledges => "acknowledges",
         Rule::Retransmissions => "retransmissions",
         Rule::Events => "events and their doorbells",
-        Rule::Queries => "queries",
+        Rule::Queries => "queries, and doorbells of commands",
     }
 }
 
