@@ -119,6 +119,28 @@ fn pfc_alone_loses_nothing_and_pauses() {
     assert!(traffic.utilisation > 0.95, "{}", traffic.utilisation);
 }
 
+/// Goal: packet faults meet what switches deliver. Method: an incast with loss; no switch drops a
+/// packet, all messages arrive, and a second run is the same.
+#[test]
+fn packet_faults_meet_what_switches_deliver() {
+    let mut spec = spec(Test::Bandwidth);
+    spec.topology = Topology::Flows {
+        hosts: 3,
+        pattern: Pattern::Incast,
+    };
+    spec.iterations = Iterations::Exactly(100);
+    spec.local_ack_timeout = Some(4);
+    spec.fabric = Some(FabricPlan::star(3));
+    spec.faults = Some("loss=1e-2,seed=3".parse().expect("a plan"));
+    let run = || perf::run(&spec).expect("it runs").rows.remove(0);
+    let row = run();
+    let report = traffic(&row).fabric.as_ref().expect("a fabric");
+    assert!(report.dropped == 0 && report.is_conserved(), "{report:?}");
+    let lost = sum(&row, "fault_dropped_loss");
+    assert!(lost > 0 && sum(&row, "packets_retransmitted") >= lost / 2);
+    assert_eq!(row.counters, run().counters);
+}
+
 #[test]
 fn without_pfc_packets_are_lost_and_sent_again() {
     let mut fabric = FabricPlan::star(5);

@@ -4,7 +4,7 @@ use ferroce_faults::Plan;
 use ferroce_model::preset::Preset;
 
 use super::Error;
-use super::fabric_plan::{FabricError, FabricPlan};
+use super::fabric_plan::FabricPlan;
 
 /// Hosts have numbers of 16 bits in their addresses.
 pub(super) const MAX_HOSTS: usize = 1 << 16;
@@ -83,9 +83,6 @@ impl WorldConfig {
         let hosts = self.hosts;
         if !(1..=MAX_HOSTS).contains(&hosts) {
             return Err(Error::Hosts { hosts });
-        }
-        if self.fabric.is_some() && self.faults.is_some() {
-            return Err(FabricError::Faults.into());
         }
         if self.topology == Topology::Cable && hosts > 2 {
             return Err(Error::Cable { hosts });

@@ -144,10 +144,11 @@ impl Fabric {
         let from = self.current;
         self.count_sent(frame.len() as u32);
         let at = self.ends[from].line.departure(at, frame.len() as u32);
-        let arrivals = match (&self.network, &self.faults) {
-            (Some(_), _) => [Some(self.carry_past_network(at, to, qpn, frame)), None],
-            (_, None) => [Some(self.carry(at, to, qpn, frame)), None],
-            (_, Some(_)) => self.carry_aside_with_faults(at, to, qpn, frame),
+        let arrival = self.arrival_aside(at, to, frame.len() as u32);
+        let times = (at, arrival);
+        let arrivals = match self.faults {
+            Some(_) => self.carry_aside_with_faults(times, to, qpn, frame),
+            None => [Some(self.note_arrival(times, to, qpn, frame)), None],
         };
         let line = &self.ends[to].line;
         arrivals.map(|arrival| arrival.map(|arrival| line.reception(arrival)))
@@ -196,11 +197,23 @@ impl Fabric {
     #[inline]
     fn carry(&mut self, at: Instant, to: usize, qpn: u32, frame: &[u8]) -> Instant {
         let arrival = self.travel(at, to, frame.len() as u32);
+        self.note_arrival((at, arrival), to, qpn, frame)
+    }
+
+    /// Records and counts a frame that arrives; returns when.
+    #[inline]
+    fn note_arrival(
+        &mut self,
+        times: (Instant, Instant),
+        to: usize,
+        qpn: u32,
+        frame: &[u8],
+    ) -> Instant {
         if self.recorder.is_some() {
-            self.record_frame((at, arrival), (self.current, to), qpn, frame, None);
+            self.record_frame(times, (self.current, to), qpn, frame, None);
         }
         self.count_received(to, frame.len() as u32);
-        arrival
+        times.1
     }
 
     /// Returns when the last bit of a frame is at a host.

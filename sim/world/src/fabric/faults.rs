@@ -10,9 +10,23 @@ use crate::recorder::{FaultSeen, Received};
 impl Fabric {
     /// Puts a frame on its way to the card of a host, if it arrives.
     #[cold]
-    pub(super) fn deliver_with_faults(&mut self, at: Instant, to: usize, mut frame: Frame) {
+    pub(super) fn deliver_with_faults(&mut self, at: Instant, to: usize, frame: Frame) {
+        let arrival = self.travel(at, to, frame.length());
+        self.arrive_with_faults((at, arrival), (self.current, to), frame);
+    }
+
+    /// Has a frame arrive at the card of a host, if no fault prevents it. `times`: when it was sent,
+    /// and when it would arrive.
+    #[cold]
+    pub(super) fn arrive_with_faults(
+        &mut self,
+        times: (Instant, Instant),
+        ends: (usize, usize),
+        mut frame: Frame,
+    ) {
         let sent = self.recorder.as_ref().map(|_| frame.as_ref().to_vec());
-        let (arrival, verdict) = self.judge(at, to, frame.as_ref());
+        let verdict = self.judge(times.1, ends, frame.as_ref());
+        let times = (times.0, times.1 + verdict.delay);
         if let Some((corruption, draw)) = verdict.corruption {
             if corrupt(frame.as_mut(), corruption, draw, self.icrc) {
                 frame.set_checked();
@@ -24,11 +38,12 @@ impl Fabric {
             _ => Received::Intact,
         };
         if let Some(sent) = sent {
-            self.record_verdict((at, arrival), to, frame.qpn(), &sent, &verdict, received);
+            self.record_verdict(times, ends, frame.qpn(), &sent, &verdict, received);
         }
         if verdict.is_dropped() {
             return self.pool.give_back(frame);
         }
+        let (arrival, to) = (times.1, ends.1);
         if verdict.is_duplicated {
             if let Some(copy) = self.pool.copy(&frame) {
                 self.put_if_room(arrival, to, copy);
@@ -37,23 +52,25 @@ impl Fabric {
         self.put_if_room(arrival, to, frame);
     }
 
-    /// Carries a frame that a host takes beside its card. One with a wrong bit does not pass its
-    /// ICRC check.
+    /// Carries a frame that a host takes beside its card and that would arrive at `arrival`. One
+    /// with a wrong bit does not pass its ICRC check.
     #[cold]
     pub(super) fn carry_aside_with_faults(
         &mut self,
-        at: Instant,
+        (at, arrival): (Instant, Instant),
         to: usize,
         qpn: u32,
         frame: &[u8],
     ) -> Arrivals {
-        let (arrival, verdict) = self.judge(at, to, frame);
+        let ends = (self.current, to);
+        let verdict = self.judge(arrival, ends, frame);
+        let arrival = arrival + verdict.delay;
         let is_lost = verdict.is_dropped() || verdict.corruption.is_some();
         let received = match is_lost {
             true => Received::Lost,
             false => Received::Intact,
         };
-        self.record_verdict((at, arrival), to, qpn, frame, &verdict, received);
+        self.record_verdict((at, arrival), ends, qpn, frame, &verdict, received);
         if is_lost {
             return [None, None];
         }
@@ -61,26 +78,24 @@ impl Fabric {
         [Some(arrival), verdict.is_duplicated.then_some(arrival)]
     }
 
-    /// Returns when a frame would arrive, and what happens to it.
-    fn judge(&mut self, at: Instant, to: usize, frame: &[u8]) -> (Instant, Verdict) {
-        let arrival = self.travel(at, to, frame.len() as u32);
-        let is_forward = self.current < to;
+    /// Returns what happens to a frame that would arrive at `arrival`.
+    fn judge(&mut self, arrival: Instant, (from, to): (usize, usize), frame: &[u8]) -> Verdict {
         let Some(engine) = &mut self.faults else {
-            return (arrival, Verdict::PASS);
+            return Verdict::PASS;
         };
-        let verdict = engine.decide(arrival, is_forward, frame);
+        let verdict = engine.decide(arrival, from < to, frame);
         if !verdict.is_pass() {
             if let Some(counters) = &mut self.ends[to].counters.faults {
                 verdict.count(engine.plan(), counters);
             }
         }
-        (arrival + verdict.delay, verdict)
+        verdict
     }
 
     fn record_verdict(
         &self,
         times: (Instant, Instant),
-        to: usize,
+        ends: (usize, usize),
         qpn: u32,
         sent: &[u8],
         verdict: &Verdict,
@@ -91,7 +106,7 @@ impl Fabric {
         let fault = comment
             .as_deref()
             .map(|comment| FaultSeen { comment, received });
-        self.record_frame(times, (self.current, to), qpn, sent, fault);
+        self.record_frame(times, ends, qpn, sent, fault);
     }
 
     /// Has a frame arrive, unless too many are on their way: copies of frames do not wait for room.

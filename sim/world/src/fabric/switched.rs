@@ -76,8 +76,11 @@ impl Fabric {
         let counters = &mut self.ends[to].counters;
         let waited = arrival.saturating_since(from.1 + idle);
         counters.waited = counters.waited + waited;
+        let (times, ends) = ((from.1, arrival), (from.0, to));
+        if self.faults.is_some() {
+            return self.arrive_with_faults(times, ends, frame);
+        }
         if self.recorder.is_some() {
-            let (times, ends) = ((from.1, arrival), (from.0, to));
             self.record_frame(times, ends, frame.qpn(), frame.as_ref(), None);
         }
         self.count_received(to, frame.length());
@@ -109,24 +112,14 @@ impl Fabric {
         }
     }
 
-    /// Carries a frame of a host's kernel to another one as through an idle network: it is not in
-    /// the queues.
-    pub(super) fn carry_past_network(
-        &mut self,
-        at: Instant,
-        to: usize,
-        qpn: u32,
-        frame: &[u8],
-    ) -> Instant {
+    /// Returns when a frame of a host's kernel arrives at another one, as through an idle network:
+    /// it is not in the queues.
+    pub(super) fn arrival_aside(&mut self, at: Instant, to: usize, bytes: u32) -> Instant {
         let from = self.current;
-        let idle = match &self.network {
-            Some(network) if from != to => network.idle_latency((from, to), frame.len() as u32),
-            _ => return self.carry(at, to, qpn, frame),
-        };
-        let arrival = at + idle;
-        self.record_frame((at, arrival), (from, to), qpn, frame, None);
-        self.count_received(to, frame.len() as u32);
-        arrival
+        match &self.network {
+            Some(network) if from != to => at + network.idle_latency((from, to), bytes),
+            _ => self.travel(at, to, bytes),
+        }
     }
 
     /// Samples the queues of the ports of switches.

@@ -79,9 +79,6 @@ pub enum FabricError {
     /// Nothing takes time in the world.
     #[error("a functional world has no fabric: in it, nothing takes time; choose a timed preset")]
     Functional,
-    /// Packet faults are injected between hosts without a fabric.
-    #[error("packet faults and a fabric do not go together")]
-    Faults,
     /// Two hosts are not joined.
     #[error("there is no path from switch {switch} to host n{host}")]
     NoPath {

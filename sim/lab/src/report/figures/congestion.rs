@@ -41,7 +41,7 @@ fn run(simulator: &dyn Simulator, senders: u32, source: Source) -> Result<Traffi
 
 /// What stands around the lines of a plot.
 struct Texts {
-    title: &'static str,
+    title: String,
     subtitle: &'static str,
     caption: &'static str,
 }
@@ -49,7 +49,7 @@ struct Texts {
 fn figure(texts: Texts, (x, y): (Axis, Axis), series: Vec<Series>) -> Result<Figure, String> {
     Ok(Figure {
         id: String::new(),
-        title: texts.title.to_owned(),
+        title: texts.title,
         subtitle: texts.subtitle.to_owned(),
         caption: texts.caption.to_owned(),
         x,
@@ -68,7 +68,7 @@ fn time() -> Axis {
 
 fn rates_of_connectx(simulator: &dyn Simulator) -> Result<Figure, String> {
     let texts = Texts {
-        title: "4 hosts that send to one: rate of each flow",
+        title: format!("{FLOWS} hosts that send to one: rate of each flow"),
         subtitle: "ConnectX-5, its defaults; Kmin 400 KB, Kmax 1.6 MB, Pmax 0.2; the model only",
         caption: "The first notifications cut the rates every 4 us by up to one half. A step of \
             the timer (300 us) takes back half of the way, and steps of 5 and 50 Mb/s follow.",
@@ -78,7 +78,7 @@ fn rates_of_connectx(simulator: &dyn Simulator) -> Result<Figure, String> {
 
 fn rates_of_paper(simulator: &dyn Simulator) -> Result<Figure, String> {
     let texts = Texts {
-        title: "4 hosts that send to one, with the DCQCN paper's parameters",
+        title: format!("{FLOWS} hosts that send to one, with the DCQCN paper's parameters"),
         subtitle: "ConnectX-5 with them; Kmin 10 KB, Kmax 100 KB, Pmax 0.01; the model only",
         caption: "A cut comes in 50 us at most, and five steps of the timer (50 us) bring the rate \
             back.",
@@ -108,7 +108,7 @@ fn queue(simulator: &dyn Simulator) -> Result<Figure, String> {
         lines.push(series(label, color, Kind::Model, points));
     }
     let texts = Texts {
-        title: "4 hosts that send to one: the queue of the switch",
+        title: format!("{FLOWS} hosts that send to one: the queue of the switch"),
         subtitle: "means of a hundredth of the run; WRITE 64 KiB, MTU 4096; the model only",
         caption: "The switch marks from 400 KB on behind ConnectX's parameters, and from 10 KB on \
             behind those of the paper. Neither drops a packet.",
@@ -119,11 +119,11 @@ fn queue(simulator: &dyn Simulator) -> Result<Figure, String> {
 fn fairness(simulator: &dyn Simulator) -> Result<Figure, String> {
     let lines = over_senders(simulator, ("", 0), |traffic| traffic.least_of_most)?;
     let texts = Texts {
-        title: "Hosts that send to one: the slowest flow beside the fastest",
+        title: "Hosts that send to one: the slowest flow beside the fastest".to_owned(),
         subtitle: "in the second half of the time in which all send; WRITE 64 KiB, MTU 4096; the \
             model only",
         caption: "1 is fair. Rates that were cut too far come back by some Mb/s a step: more flows \
-            need more time than these 4,000 messages each.",
+            need more time than this run has.",
     };
     let y = Axis::linear("rate of the slowest flow, of that of the fastest");
     figure(texts, (Axis::count("senders"), y), lines)
@@ -136,8 +136,8 @@ fn completion(simulator: &dyn Simulator) -> Result<Figure, String> {
         ms(it.completion_ps.1)
     })?;
     let texts = Texts {
-        title: "Hosts that send to one: time until a flow is complete",
-        subtitle: "4,000 WRITEs of 64 KiB each, MTU 4096; the model only",
+        title: "Hosts that send to one: time until a flow is complete".to_owned(),
+        subtitle: "as many WRITEs of 64 KiB of each flow, MTU 4096; the model only",
         caption: "A median far below the 99th percentile: some flows had more than their share.",
     };
     let axes = (Axis::count("senders"), Axis::log("ms"));
