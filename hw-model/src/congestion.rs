@@ -22,6 +22,8 @@ use dcqcn::{Dcqcn, DcqcnParameters};
 use notification_point::NotificationPoint;
 use reaction_point::ReactionPoint;
 
+pub use reaction_point::LimitedRates;
+
 /// The two ECN bits of a traffic class (RFC 3168).
 const ECN_MASK: u8 = 0b11;
 /// The packet can be marked: ECT(0).

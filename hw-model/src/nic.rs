@@ -8,6 +8,7 @@ use ferroce_units::{Duration, Instant};
 use crate::blocks::{Blocks, Model};
 use crate::command::CommandProcessor;
 use crate::config::NicConfig;
+use crate::congestion::LimitedRates;
 use crate::counters::Counters;
 use crate::datapath::Datapath;
 use crate::ports::host::Host;
@@ -116,6 +117,13 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     /// Returns the counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// Returns the rates of the queue pairs that were notified of congestion; `None`: it has no
+    /// congestion control.
+    pub fn limited_rates(&self) -> Option<LimitedRates> {
+        let congestion = self.blocks.congestion.as_ref()?;
+        Some(congestion.reaction.limited())
     }
 
     /// Returns true if it has congestion control.

@@ -18,6 +18,18 @@ struct Limit {
     control: Box<dyn RateControl>,
     /// When it may send its next packet.
     next_send: Instant,
+    /// Rate at which it has sent its last one; that of the line before.
+    paced_mbps: f64,
+}
+
+/// Queue pairs with their own rates, as a recorder sees them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LimitedRates {
+    /// Their number.
+    pub queue_pairs: usize,
+    /// Rate of the slowest one, at which it has sent its last packet; without one, that of the
+    /// line.
+    pub lowest_mbps: f64,
 }
 
 /// The queue pairs with their own rates.
@@ -50,8 +62,11 @@ impl ReactionPoint {
         let limit = &mut self.limits[index as usize];
         if limit.is_none() {
             let control = self.algorithm.start(now, self.line_rate_mbps);
-            let next_send = now;
-            *limit = control.map(|control| Limit { control, next_send });
+            *limit = control.map(|control| Limit {
+                control,
+                next_send: now,
+                paced_mbps: self.line_rate_mbps,
+            });
         }
         if let Some(limit) = limit {
             limit.control.congested(now);
@@ -88,6 +103,7 @@ impl ReactionPoint {
         let bytes = bytes + WIRE_OVERHEAD_BYTES;
         limit.control.sent(now, bytes);
         let rate_mbps = limit.control.rate_mbps(now).unwrap_or(self.line_rate_mbps);
+        limit.paced_mbps = rate_mbps;
         // A byte takes 8 * 10^6 / rate picoseconds.
         let time = (f64::from(bytes) * 8e6 / rate_mbps).round() as u64;
         limit.next_send = limit.next_send.max(now - MOST_LATE) + Duration::from_ps(time);
@@ -98,6 +114,15 @@ impl ReactionPoint {
     pub fn rate_mbps(&mut self, now: Instant, index: u32) -> Option<f64> {
         let limit = self.limits.get_mut(index as usize)?.as_mut()?;
         limit.control.rate_mbps(now)
+    }
+
+    /// Returns the rates of the queue pairs that have their own.
+    pub fn limited(&self) -> LimitedRates {
+        let paced = self.limits.iter().flatten().map(|limit| limit.paced_mbps);
+        LimitedRates {
+            queue_pairs: paced.clone().count(),
+            lowest_mbps: paced.fold(self.line_rate_mbps, f64::min),
+        }
     }
 
     /// Returns when the first of the queue pairs that wait may send.

@@ -13,6 +13,7 @@ use ferroce_lab::perf::{Iterations, Operation, PerfRow, PerfSpec, Test, Topology
 use ferroce_test_support::temporary_directory;
 use ferroce_units::Instant;
 use ferroce_wire::check::Checker;
+use ferroce_world::fabric_plan::SIGCOMM_2015_ECN;
 use ferroce_world::trace::explain::Explanation;
 use ferroce_world::trace::packets::Packets;
 use ferroce_world::trace::path::{What, parts};
@@ -155,6 +156,50 @@ fn a_waveform_shows_what_the_counters_have_counted() {
     let limit = u64::from(spec.preset.pcie.read_tags);
     assert!(tags.iter().all(|tags| *tags <= limit), "{tags:?}");
     assert!(signals.rises("world.host0.caches.mtt_hit") > 0);
+}
+
+/// Goal: a waveform shows the ports of switches and the rates of cards. Method: three hosts send to
+/// one behind a switch that marks; the longest queue is that of the report.
+#[test]
+fn a_waveform_shows_the_ports_of_switches_and_rates() {
+    let directory = temporary_directory("fabric-waveform");
+    let path = directory.path().join("w.fst");
+    let mut spec = spec("cx5-100g", Operation::Write, Test::Bandwidth, 65_536);
+    (spec.mtu_bytes, spec.iterations) = (Some(4096), Iterations::Exactly(100));
+    let (hosts, pattern) = (4, Pattern::Incast);
+    spec.topology = Topology::Flows { hosts, pattern };
+    let mut fabric = FabricPlan::star(4).with_dcqcn();
+    fabric.for_each_switch(|switch| switch.ecn = Some(SIGCOMM_2015_ECN));
+    spec.fabric = Some(fabric);
+    let waveform = Waveform::create(&path, &world_config(&spec)).expect("new file");
+    let trace = Trace {
+        waveform: Some(waveform),
+        ..Trace::default()
+    }
+    .shared();
+    let row = run(&spec, Some(&trace));
+    trace.lock().finish().expect("written");
+    let report = row.traffic.and_then(|traffic| traffic.fabric);
+    let report = report.expect("a fabric");
+    let signals = Signals::read(&path);
+    for (number, port) in report.switch_ports().enumerate() {
+        let name = format!("world.fabric.switch.port{number}_to_n{number}.queued_bytes");
+        let most = signals.values(&name).into_iter().max().unwrap_or(0);
+        // A packet that is sent at once does not wait.
+        let longest_frame = 4096 + 250;
+        let counted = port.queue_most_bytes;
+        assert!(most.abs_diff(counted) < longest_frame, "{most}, {counted}");
+    }
+    let last = signals.values("world.fabric.switch.port3_to_n3.queued_bytes");
+    assert!(last.iter().any(|bytes| *bytes > 100_000), "{last:?}");
+    let rates = signals.values("world.host0.congestion.lowest_rate_mbps");
+    assert!(rates.contains(&100_000), "the line's first: {rates:?}");
+    assert!(
+        rates.iter().any(|rate| (1..50_000).contains(rate)),
+        "{rates:?}"
+    );
+    let limited = signals.values("world.host0.congestion.limited_qps");
+    assert_eq!(limited.iter().max(), Some(&1));
 }
 
 /// Method: capture, and read the capture with another crate: each frame is there twice, in the

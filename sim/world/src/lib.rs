@@ -73,8 +73,8 @@ use ferroce_platform::served::ServedModel;
 use ferroce_units::{Duration, Instant};
 pub use pause_frame::PauseFrame;
 pub use recorder::{
-    Activity, FaultSeen, FrameSeen, Observation, PcieObservation, Received, Recorder,
-    SharedRecorder, Span,
+    Activity, FaultSeen, FrameSeen, Observation, PcieObservation, PortObservation, Received,
+    Recorder, SharedRecorder, Span,
 };
 use shared::Shared;
 use thread::Clock;

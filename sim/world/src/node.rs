@@ -104,6 +104,7 @@ impl<T: Timing> Node<T> {
             levels: &levels,
             counters: nic.counters(),
             pcie,
+            rates: nic.limited_rates(),
         });
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ferroce_model::Counters;
+use ferroce_model::congestion::LimitedRates;
 use ferroce_model::pcie::{PcieCounters, Units};
 use ferroce_units::Instant;
 use parking_lot::Mutex;
@@ -108,6 +109,18 @@ pub struct Observation<'a> {
     pub counters: &'a Counters,
     /// The slot; `None` in a functional world.
     pub pcie: Option<PcieObservation>,
+    /// Rates of the queue pairs that were notified of congestion; `None`: the card has no
+    /// congestion control.
+    pub rates: Option<LimitedRates>,
+}
+
+/// State of a port of a switch after an event of the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PortObservation {
+    /// Bytes that wait.
+    pub queued_bytes: u64,
+    /// Priorities that its neighbour has paused, a bit each.
+    pub paused: u8,
 }
 
 /// State of a PCIe link after an event.
@@ -141,6 +154,10 @@ pub trait Recorder {
 
     /// Receives the state of a host after its NIC has handled an event.
     fn observe(&mut self, _observation: &Observation<'_>) {}
+
+    /// Receives the state of all ports of switches, in the order of the links, after an event of
+    /// the network.
+    fn observe_ports(&mut self, _now: Instant, _ports: &[PortObservation]) {}
 }
 
 /// A recorder that the parts of the world share.

@@ -32,7 +32,10 @@ use traced::Traced;
 use waveform::Waveform;
 
 use crate::pause_frame::PauseFrame;
-use crate::{Error, FrameSeen, Observation, Recorder, SharedRecorder, Span, World, WorldConfig};
+use crate::{
+    Error, FrameSeen, Observation, PortObservation, Recorder, SharedRecorder, Span, World,
+    WorldConfig,
+};
 
 /// A trace that the parts of a world share.
 pub type SharedTrace = Arc<Mutex<Trace>>;
@@ -123,6 +126,12 @@ impl Recorder for Trace {
 
     fn observes(&self) -> bool {
         self.waveform.is_some() || self.packets.is_some()
+    }
+
+    fn observe_ports(&mut self, now: Instant, ports: &[PortObservation]) {
+        if let Some(waveform) = &mut self.waveform {
+            waveform.observe_ports(now, ports);
+        }
     }
 
     fn observe(&mut self, observation: &Observation<'_>) {

@@ -9,6 +9,7 @@ use super::buffer::{Ingress, Part};
 use super::packet::Class;
 use crate::fabric_plan::{Node, PRIORITIES};
 use crate::rate::Rate;
+use crate::recorder::PortObservation;
 
 /// Priorities from here on are strict: network control and CNPs (7, 6) go before all others.
 const STRICT: u8 = 0b1100_0000;
@@ -272,6 +273,16 @@ pub struct Channel<F> {
     pub ingress: Ingress,
     /// What has happened.
     pub totals: Totals,
+}
+
+impl<F> Channel<F> {
+    /// Returns the state of its sending port.
+    pub fn observation(&self) -> PortObservation {
+        PortObservation {
+            queued_bytes: self.egress.levels().bytes,
+            paused: self.pauses.bits(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -316,6 +316,12 @@ impl<F> Network<F> {
         samples.collect()
     }
 
+    /// Returns the ports of switches: the channels that they send on.
+    pub fn switch_ports(&self) -> impl Iterator<Item = &Channel<F>> {
+        let is_switch = |channel: &&Channel<F>| matches!(channel.from, Node::Switch(_));
+        self.channels.iter().filter(is_switch)
+    }
+
     /// Returns all channels.
     pub fn channels(&self) -> &[Channel<F>] {
         &self.channels

@@ -36,7 +36,8 @@ impl Ends {
         self.channels().filter(from).map(|(channel, _)| channel)
     }
 
-    fn to(&self, channel: usize) -> Node {
+    /// Returns the node that receives on a channel.
+    pub fn to(&self, channel: usize) -> Node {
         self.0[channel][1]
     }
 }

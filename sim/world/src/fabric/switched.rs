@@ -4,7 +4,7 @@ use ferroce_model::time::timing::PLANNING_HORIZON;
 use ferroce_units::{Duration, Instant};
 
 use super::Fabric;
-use super::channel::{Packet, QueueSample};
+use super::channel::{Channel, Packet, QueueSample};
 use super::network::{HostPort, Network, Output};
 use super::report::FabricReport;
 use crate::config::WorldConfig;
@@ -12,7 +12,7 @@ use crate::fabric_plan::FabricError;
 use crate::frame::Frame;
 use crate::pause_frame::PauseFrame;
 use crate::rate::Rate;
-use crate::recorder::{FaultSeen, Received};
+use crate::recorder::{FaultSeen, Received, SharedRecorder};
 
 /// Builds the network of a world that has one.
 pub(super) fn network(config: &WorldConfig) -> Result<Option<Box<Network<Frame>>>, FabricError> {
@@ -32,6 +32,16 @@ pub(super) fn network(config: &WorldConfig) -> Result<Option<Box<Network<Frame>>
     });
     let ports = ports.collect::<Result<Vec<_>, _>>()?;
     Network::new(plan, &ports, config.seed).map(|network| Some(Box::new(network)))
+}
+
+/// Reports the ports of switches to a recorder.
+#[cold]
+fn observe(network: &Network<Frame>, now: Instant, recorder: &SharedRecorder) {
+    let mut recorder = recorder.lock();
+    if recorder.observes() {
+        let ports: Vec<_> = network.switch_ports().map(Channel::observation).collect();
+        recorder.observe_ports(now, &ports);
+    }
 }
 
 impl Fabric {
@@ -57,6 +67,9 @@ impl Fabric {
                 Output::Dropped(at, packet) => self.take_dropped(at, packet),
                 Output::Paused(at, frame) => self.take_pause(at, frame),
             }
+        }
+        if let Some(recorder) = &self.recorder {
+            observe(&network, now, recorder);
         }
         self.network = Some(network);
     }

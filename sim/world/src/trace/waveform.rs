@@ -8,6 +8,9 @@
 //!            .pcie        both directions of the link; tags, bytes and credits in use
 //!            .link        both directions of the cable
 //!            .processor   what the programs do
+//!            .congestion  queue pairs with their own rates, and the lowest of these rates
+//!      .fabric.SWITCH.portP_to_NODE
+//!                         bytes that wait in a port of a switch, priorities that are paused
 //! ```
 //!
 //! Busy lines are exact to a cycle of the clock. Levels, tags and credits are as of the last event
@@ -21,12 +24,12 @@ use fst_writer::{FstBodyWriter, FstFileType, FstHeaderWriter, FstInfo, FstWriteE
 
 use super::agenda::Agenda;
 use super::step::Step;
-use crate::{FrameSeen, Observation, WorldConfig};
+use crate::{FrameSeen, Observation, PortObservation, WorldConfig};
 
 mod lines;
 mod signals;
 
-use lines::{HostLines, Line};
+use lines::{HostLines, Line, PortLines};
 use signals::Declaration;
 
 /// A seekable output.
@@ -53,6 +56,7 @@ enum Change {
 pub struct Waveform {
     body: FstBodyWriter<BufWriter<Box<dyn Output>>>,
     hosts: Vec<HostLines>,
+    ports: Vec<PortLines>,
     signals: Vec<Signal>,
     agenda: Agenda<Change>,
     time: Instant,
@@ -101,11 +105,12 @@ impl Waveform {
         };
         let mut header = FstHeaderWriter::new(BufWriter::new(output), &info)?;
         let mut declaration = Declaration::new(&mut header);
-        let hosts = declaration.world(config)?;
+        let (hosts, ports) = declaration.world(config)?;
         let signals = declaration.signals();
         let mut waveform = Self {
             body: header.finish()?,
             hosts,
+            ports,
             signals,
             agenda: Agenda::default(),
             time: Instant::ZERO,
@@ -160,6 +165,19 @@ impl Waveform {
         }
         for (line, from, until) in busy {
             self.busy(line, from, until);
+        }
+    }
+
+    /// Adds the state of the ports of switches, in the order of the links.
+    pub fn observe_ports(&mut self, now: Instant, seen: &[PortObservation]) {
+        for (lines, seen) in self.ports.iter_mut().zip(seen) {
+            if lines.seen != *seen {
+                lines.seen = *seen;
+                let queued = Change::Set(lines.queued_bytes, seen.queued_bytes);
+                self.agenda.add(now, queued);
+                let paused = Change::Set(lines.paused, seen.paused.into());
+                self.agenda.add(now, paused);
+            }
         }
     }
 

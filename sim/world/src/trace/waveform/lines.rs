@@ -6,7 +6,7 @@ use ferroce_spec::counter::Counter;
 use ferroce_units::{Duration, Instant};
 
 use crate::trace::step::Kind;
-use crate::{Activity, Observation};
+use crate::{Activity, Observation, PortObservation};
 
 /// Number of a line of a waveform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +65,17 @@ pub struct Usage {
     pub posted_data: Line,
 }
 
+/// Lines of a port of a switch, and what was seen last.
+#[derive(Debug)]
+pub struct PortLines {
+    /// Bytes that wait.
+    pub queued_bytes: Line,
+    /// Priorities that are paused.
+    pub paused: Line,
+    /// What was seen last.
+    pub seen: PortObservation,
+}
+
 /// Lines of a host, and the values that were seen last.
 #[derive(Debug)]
 pub struct HostLines {
@@ -80,6 +91,7 @@ pub struct HostLines {
     /// The way from there.
     pub receive: Line,
     processor: Vec<Line>,
+    congestion: Vec<Line>,
     ps_per_byte: f64,
     /// Hits and misses of each cache so far.
     counted: [u64; 2 * CACHES.len()],
@@ -103,6 +115,7 @@ impl HostLines {
         usage: Usage,
         link: Vec<Line>,
         processor: Vec<Line>,
+        congestion: Vec<Line>,
         gbps: f64,
     ) -> Self {
         Self {
@@ -116,6 +129,7 @@ impl HostLines {
             on_cable: link[1],
             receive: link[2],
             processor,
+            congestion,
             ps_per_byte: f64::from(u8::BITS) * 1000.0 / gbps,
             counted: [0; 2 * CACHES.len()],
             lanes: [(Duration::ZERO, Instant::ZERO); 2],
@@ -171,6 +185,10 @@ impl HostLines {
             set(self.usage.read_bytes, pcie.reads.data.into());
             set(self.usage.posted_headers, pcie.posted.headers.into());
             set(self.usage.posted_data, pcie.posted.data.into());
+        }
+        if let (Some(rates), [limited, lowest]) = (&seen.rates, &*self.congestion) {
+            set(*limited, rates.queue_pairs as u64);
+            set(*lowest, rates.lowest_mbps.round() as u64);
         }
     }
 

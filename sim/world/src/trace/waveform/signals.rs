@@ -8,13 +8,20 @@ use fst_writer::{
 };
 
 use super::Signal;
-use super::lines::{CACHES, HostLines, Line, Units, Usage};
-use crate::WorldConfig;
+use super::lines::{CACHES, HostLines, Line, PortLines, Units, Usage};
+use crate::fabric::routing::Ends;
+use crate::fabric_plan::{Node, PRIORITIES};
+use crate::{FabricPlan, PortObservation, WorldConfig};
 
 /// Bits of a number of items.
 const COUNT_BITS: u32 = 16;
 /// Bits of a number of bytes.
 const BYTES_BITS: u32 = 32;
+/// Bits of a rate in Mb/s.
+const RATE_BITS: u32 = 24;
+
+/// Lines of the hosts of a world, and of the ports of its switches.
+pub type WorldLines = (Vec<HostLines>, Vec<PortLines>);
 
 /// Builder of a file's header.
 pub struct Declaration<'a, W: Write + Seek> {
@@ -34,15 +41,52 @@ impl<'a, W: Write + Seek> Declaration<'a, W> {
         self.signals
     }
 
-    /// Declares all lines of a world.
-    pub fn world(&mut self, config: &WorldConfig) -> Result<Vec<HostLines>, FstWriteError> {
+    /// Declares all lines of a world: those of its hosts, and of the ports of its switches.
+    pub fn world(&mut self, config: &WorldConfig) -> Result<WorldLines, FstWriteError> {
         self.scope("world", |world| {
-            (0..config.hosts)
-                .map(|host| {
-                    let name = format!("host{host}");
-                    world.scope(&name, |scope| scope.host(config, host))
-                })
-                .collect()
+            let hosts = (0..config.hosts).map(|host| {
+                let name = format!("host{host}");
+                world.scope(&name, |scope| scope.host(config, host))
+            });
+            let hosts = hosts.collect::<Result<_, _>>()?;
+            let ports = match &config.fabric {
+                None => Vec::new(),
+                Some(plan) => world.scope("fabric", |fabric| fabric.ports(plan))?,
+            };
+            Ok((hosts, ports))
+        })
+    }
+
+    /// Declares the lines of the ports of switches; returns them in the order of the links.
+    fn ports(&mut self, plan: &FabricPlan) -> Result<Vec<PortLines>, FstWriteError> {
+        let ends = Ends::of(plan);
+        let mut declared = Vec::new();
+        for (number, switch) in plan.switches.iter().enumerate() {
+            self.scope(&switch.name, |scope| {
+                for (port, channel) in ends.from(Node::Switch(number)).enumerate() {
+                    let to = match ends.to(channel) {
+                        Node::Host(host) => format!("n{host}"),
+                        Node::Switch(other) => plan.switches[other].name.clone(),
+                    };
+                    let name = format!("port{port}_to_{to}");
+                    let lines = scope.scope(&name, Self::port)?;
+                    declared.push((channel, lines));
+                }
+                Ok(())
+            })?;
+        }
+        declared.sort_by_key(|(channel, _)| *channel);
+        Ok(declared.into_iter().map(|(_, lines)| lines).collect())
+    }
+
+    fn port(&mut self) -> Result<PortLines, FstWriteError> {
+        Ok(PortLines {
+            queued_bytes: self.line("queued_bytes", BYTES_BITS)?,
+            paused: self.line("paused", PRIORITIES as u32)?,
+            seen: PortObservation {
+                queued_bytes: 0,
+                paused: 0,
+            },
         })
     }
 
@@ -89,8 +133,12 @@ impl<'a, W: Write + Seek> Declaration<'a, W> {
         })?;
         let link = self.group("link", &["tx_busy", "frame_on_cable", "rx_busy"], 1)?;
         let processor = self.group("processor", &["post", "poll", "compute"], 1)?;
+        let congestion = match &config.fabric {
+            Some(_) => self.group("congestion", &RATES, RATE_BITS)?,
+            None => Vec::new(),
+        };
         Ok(HostLines::new(
-            queues, blocks, requests, busy, caches, usage, link, processor, gbps,
+            queues, blocks, requests, busy, caches, usage, link, processor, congestion, gbps,
         ))
     }
 
@@ -137,6 +185,9 @@ const BLOCKS: [&str; 6] = [
 ];
 /// PCIe requests under way, in the order of [`HostLines`].
 const REQUESTS: [&str; 5] = ["reads", "writes", "atomics", "interrupts", "stores"];
+
+/// Queue pairs with their own rates, in the order of [`HostLines`].
+const RATES: [&str; 2] = ["limited_qps", "lowest_rate_mbps"];
 
 fn names_of(units: u8, unit: Option<u8>) -> Vec<&'static str> {
     let of_unit = levels(units).filter(|level| level.unit == unit);
