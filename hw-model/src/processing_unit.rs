@@ -114,11 +114,7 @@ impl ProcessingUnit {
             if self.outbound.is_full() || self.is_busy(now, timing) {
                 return;
             }
-            let next = match qp.stalled.is_empty() {
-                true => qp.transport.poll_transmit(now),
-                false => qp.stalled.pop_front(),
-            };
-            let Some(transmit) = next else {
+            let Some(transmit) = qp.transport.poll_transmit(now) else {
                 return;
             };
             let work = Work {

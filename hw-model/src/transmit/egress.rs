@@ -94,6 +94,31 @@ impl Transmit {
         worked
     }
 
+    /// Makes frames of the packets of a queue pair that have waited for room on the wire, in their
+    /// order. Returns true if one has left.
+    #[cold]
+    pub(super) fn packetize_stalled<H: Host, T: Timing, P: Port, M: TranslationTable>(
+        &mut self,
+        turn: &mut Turn<'_, H, T>,
+        unit: usize,
+        index: u32,
+        ports: &mut TransmitPorts<'_, P, M>,
+    ) -> bool {
+        let mut worked = false;
+        while !ports.mac.is_full() && !self.units[unit].stands(turn.now) {
+            let qp = ports.contexts.qps.get_mut(index);
+            let Some(packet) = qp.and_then(|qp| qp.stalled.pop_front()) else {
+                break;
+            };
+            let now = turn.now;
+            if !self.make_frame(turn, unit, now, Outbound { qp: index, packet }, ports) {
+                break;
+            }
+            worked = true;
+        }
+        worked
+    }
+
     /// Makes a frame of a packet that is there at `ready`. Returns true if the packet has left the
     /// processing unit.
     #[inline(always)]
@@ -114,6 +139,24 @@ impl Transmit {
             qp.stalled.push_back(packet);
             return false;
         }
+        self.make_frame(turn, unit, ready, Outbound { qp: index, packet }, ports)
+    }
+
+    /// Makes a frame of the next packet of its queue pair. Returns true if the packet has left the
+    /// processing unit; otherwise it is the first that waits for the wire.
+    #[inline(always)]
+    fn make_frame<H: Host, T: Timing, P: Port, M: TranslationTable>(
+        &mut self,
+        turn: &mut Turn<'_, H, T>,
+        unit: usize,
+        ready: Instant,
+        Outbound { qp: index, packet }: Outbound,
+        ports: &mut TransmitPorts<'_, P, M>,
+    ) -> bool {
+        let contexts = &mut *ports.contexts;
+        let Some(qp) = contexts.qps.get_mut(index) else {
+            return false;
+        };
         let mut dma = turn.dma_planned(ready);
         if matches!(packet.payload, Payload::ReadResponse { .. }) {
             // What fails here fails again with the next request, and is reported then.
@@ -145,7 +188,7 @@ impl Transmit {
             Packetized::Full => {
                 turn.counters.add(Counter::tx_stalls, 1);
                 self.is_stalled = true;
-                qp.stalled.push_back(packet);
+                qp.stalled.push_front(packet);
                 return false;
             }
             Packetized::Lost => {

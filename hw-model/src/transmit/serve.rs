@@ -223,13 +223,19 @@ impl Transmit {
             true => 1,
             false => self.quantum_packets,
         };
-        self.units[unit].transmit(now, at, qp, quantum, turn.timing);
-        let has_more = !qp.stalled.is_empty() || qp.transport.has_transmit();
+        let waits_for_wire = !qp.stalled.is_empty();
+        if !waits_for_wire {
+            self.units[unit].transmit(now, at, qp, quantum, turn.timing);
+        }
+        let has_more = waits_for_wire || qp.transport.has_transmit();
         let counter = match has_more {
             true => Counter::tx_descheduled,
             false => Counter::tx_work_done,
         };
         turn.counters.add(counter, 1);
+        if waits_for_wire {
+            worked |= self.packetize_stalled(turn, unit, index, ports);
+        }
         worked |= self.packetize(turn, unit, ports);
         worked |= self.acknowledge_behind(turn, index, ports);
         let (contexts, mut results) = ports.results(&mut self.scheduler);
