@@ -1,8 +1,13 @@
 //! No result above physics: random cards in random hosts, random tests. `FERROCE_SEED=n` runs one
 //! case, `FERROCE_SEEDS=n` so many.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
 use ferroce_lab::perf::{
-    BandwidthRow, Error, Iterations, Operation, PerfRow, PerfSpec, Service, Test, run,
+    BandwidthRow, Error, Iterations, Operation, PerfRow, PerfSpec, Service, Test, runner,
 };
 use ferroce_model::preset::{Preset, Value};
 use ferroce_units::random::Random;
@@ -11,6 +16,8 @@ use ferroce_units::random::Random;
 const CASES: u64 = 200;
 /// Payload of a run, at most: bounds the time of a case.
 const MAX_BYTES: u64 = 2 << 20;
+/// Time limit of a run, which takes a fraction of a second.
+const RUN_TIMEOUT: Duration = Duration::from_secs(120);
 /// Messages of each queue pair, at most and at least.
 const MAX_MESSAGES: u64 = 300;
 const MIN_MESSAGES: u64 = 8;
@@ -187,8 +194,20 @@ fn text(spec: &PerfSpec) -> String {
     )
 }
 
+/// Runs a case. One that does not end is interrupted, which is an error.
 fn row(spec: &PerfSpec) -> Result<PerfRow, Error> {
-    Ok(run(spec)?.rows.remove(0))
+    let stop = AtomicBool::new(false);
+    let (ended, end) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        let stop = &stop;
+        scope.spawn(move || {
+            let is_late = end.recv_timeout(RUN_TIMEOUT) == Err(RecvTimeoutError::Timeout);
+            stop.store(is_late, Ordering::Relaxed);
+        });
+        let row = runner::run(spec, spec.sizes[0], stop, None);
+        drop(ended);
+        row
+    })
 }
 
 /// Bytes that a message takes on the wire at least, in the direction of its payload.
