@@ -10,6 +10,8 @@ use ferroce_world::{FabricNode, FabricPlan, FabricReport};
 /// Flows that are printed one by one; of more, only what they have in common.
 const MOST_FLOWS: usize = 16;
 const PS_PER_US: f64 = 1e6;
+/// Most hosts of a file: they have numbers of 16 bits.
+const MOST_HOSTS: usize = 1 << 16;
 
 /// A fabric between the hosts.
 #[derive(Debug, Clone, Args)]
@@ -22,8 +24,8 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// Reads the fabric, for `hosts` hosts where it does not say how many.
-    pub fn plan(&self, hosts: usize) -> Result<Option<FabricPlan>, String> {
+    /// Reads the fabric, for `hosts` hosts where it does not say how many, and for at most `most`.
+    pub fn plan(&self, hosts: usize, most: usize) -> Result<Option<FabricPlan>, String> {
         let Some(name) = &self.file else {
             return Ok(None);
         };
@@ -33,10 +35,23 @@ impl Fabric {
             None => {
                 let text = std::fs::read_to_string(Path::new(name));
                 let text = text.map_err(|error| wrong(error.to_string()))?;
-                FabricPlan::from_toml(&text).map_err(|error| wrong(error.to_string()))?
+                FabricPlan::from_toml(&text, most).map_err(|error| wrong(error.to_string()))?
             }
         };
         Ok(Some(plan))
+    }
+
+    /// Reads the fabric of a command that measures whole hosts.
+    pub fn plan_of_hosts(&self, hosts: usize) -> Result<Option<FabricPlan>, String> {
+        let plan = self.plan(hosts, MOST_HOSTS)?;
+        let several = plan.iter().flat_map(|plan| &plan.multi_function).next();
+        match several {
+            Some(several) => Err(format!(
+                "--fabric: host n{} has several functions, which only `ferroce world` knows",
+                several.number
+            )),
+            None => Ok(plan),
+        }
     }
 }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::Args;
 use ferroce_platform::log;
 use ferroce_platform::os::service::{Termination, raise_descriptor_limit};
-use ferroce_timed::TimedWorld;
 use ferroce_timed::control::share_processor;
+use ferroce_timed::{MAX_PROGRAMS, TimedWorld};
 use ferroce_world::trace::explain::Explanation;
 use ferroce_world::trace::{SharedTrace, Trace};
 use ferroce_world::{FabricPlan, Topology, WorldConfig};
@@ -99,7 +99,7 @@ impl World {
         let termination = Termination::keep_with(&[libc::SIGUSR1]);
         raise_descriptor_limit().map_err(|error| format!("open files: {error}"))?;
         let name = preset.name().to_owned();
-        let fabric = self.fabric.plan(usize::from(self.hosts))?;
+        let fabric = self.fabric.plan(usize::from(self.hosts), MAX_PROGRAMS)?;
         let hosts = fabric
             .as_ref()
             .map_or(usize::from(self.hosts), FabricPlan::hosts);

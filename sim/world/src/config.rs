@@ -26,7 +26,7 @@ pub struct WorldConfig {
     pub preset: Option<Preset>,
     /// Presets of single hosts, in place of `preset`. Ignored in a functional world.
     pub presets: Vec<(usize, Preset)>,
-    /// Number of hosts.
+    /// Number of hosts; each function of a card with several counts.
     pub hosts: usize,
     /// Seed of all random numbers.
     pub seed: u64,
@@ -91,6 +91,13 @@ impl WorldConfig {
             Some(&(host, _)) => Err(Error::NoSuchHost { host }),
             None => Ok(()),
         }
+    }
+
+    /// Returns the number by which a host is called, and which function of its card it is; `None`:
+    /// the card has only one.
+    pub fn place_of(&self, host: usize) -> (usize, Option<usize>) {
+        let fabric = self.fabric.as_ref();
+        fabric.map_or((host, None), |fabric| fabric.place_of(host))
     }
 
     /// Returns the preset of a host; `None` in a functional world.

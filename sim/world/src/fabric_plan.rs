@@ -5,11 +5,13 @@
 
 mod error;
 mod file;
+mod functions;
 
 pub use error::FabricError;
 use ferroce_model::congestion::dcqcn::DcqcnParameters;
 use ferroce_model::congestion::{Algorithm, CongestionConfig, NotificationConfig};
 use ferroce_units::{Duration, Instant};
+pub use functions::{MAX_FUNCTIONS, MultiFunctionHost};
 
 /// Priorities of Ethernet (IEEE 802.1Q, 3 bits).
 pub const PRIORITIES: usize = 8;
@@ -22,7 +24,7 @@ pub const MAX_LINKS: usize = 1 << 16;
 /// One end of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Node {
-    /// A host.
+    /// A host, or one function of a host that has several.
     Host(usize),
     /// A switch, by its place in the list.
     Switch(usize),
@@ -46,6 +48,8 @@ pub struct FabricPlan {
     pub switches: Vec<SwitchPlan>,
     /// The links; each host has one.
     pub links: Vec<LinkPlan>,
+    /// Hosts whose cards have several functions, in the order of their numbers.
+    pub multi_function: Vec<MultiFunctionHost>,
     /// How a packet chooses one of several shortest paths.
     pub path_choice: PathChoice,
     /// What the cards do about congestion; `None`: nothing, and their packets cannot be marked.
@@ -182,6 +186,7 @@ impl FabricPlan {
         Self {
             switches: vec![SwitchPlan::new("switch")],
             links: links.collect(),
+            multi_function: Vec::new(),
             path_choice: PathChoice::Flow,
             congestion: None,
             storms: Vec::new(),
@@ -221,15 +226,16 @@ impl FabricPlan {
         }
     }
 
-    /// Reads the text of a TOML file.
+    /// Reads the text of a TOML file, of a fabric with at most `most` hosts. Each function of a
+    /// card with several counts.
     ///
     /// # Errors
     /// [`FabricError`] names the line and what is wrong.
-    pub fn from_toml(text: &str) -> Result<Self, FabricError> {
-        file::parse(text)
+    pub fn from_toml(text: &str, most: usize) -> Result<Self, FabricError> {
+        file::parse(text, most)
     }
 
-    /// Returns the number of hosts that are linked.
+    /// Returns the number of hosts that are linked; each function of a host counts.
     pub fn hosts(&self) -> usize {
         let ends = self.links.iter().flat_map(|link| link.ends);
         let numbers = ends.filter_map(|end| match end {

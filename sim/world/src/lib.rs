@@ -61,8 +61,8 @@ pub use fabric::Arrivals;
 pub use fabric::channel::QueueSample;
 pub use fabric::report::{FabricReport, PortReport};
 pub use fabric_plan::{
-    FabricError, FabricPlan, LinkPlan, MarkCurve, Node as FabricNode, PathChoice, PauseStorm,
-    PfcPlan, SwitchPlan,
+    FabricError, FabricPlan, LinkPlan, MAX_FUNCTIONS, MarkCurve, MultiFunctionHost,
+    Node as FabricNode, PathChoice, PauseStorm, PfcPlan, SwitchPlan,
 };
 use ferroce_driver::bus::Bus;
 use ferroce_driver::{AddressVector, Device, DeviceConfig};

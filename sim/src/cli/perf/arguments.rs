@@ -381,7 +381,7 @@ impl Perf {
         spec.segments = self.sge;
         spec.offset_bytes = self.align;
         spec.faults = self.fault_plan()?;
-        spec.fabric = self.fabric.plan(self.hosts as usize)?;
+        spec.fabric = self.fabric.plan_of_hosts(self.hosts as usize)?;
         Ok(spec)
     }
 

@@ -53,6 +53,8 @@ pub enum Output<F> {
     Dropped(Instant, Packet<F>),
     /// A pause frame is at the card of a host, at that time.
     Paused(Instant, PauseFrame),
+    /// The switch in the card of a function lets it go on.
+    GoesOn(Instant, usize),
 }
 
 /// A switch.
@@ -63,6 +65,8 @@ struct Switch {
     alpha: Alpha,
     ecn: Option<MarkCurve>,
     pfc: Option<Pfc>,
+    /// True if it is a part of a card: there is no cable between it and the functions.
+    is_embedded: bool,
     /// Makes it choose among paths in another way than its neighbours.
     salt: u64,
 }
@@ -121,7 +125,12 @@ impl<F> Network<F> {
             let ports = ends.from(Node::Switch(number)).count();
             let inward = channels.iter().filter(|c| c.to == Node::Switch(number));
             let headroom = inward.map(|channel| headroom_bytes(channel, hosts)).max();
-            Switch::new(switch, (number, ports), hosts, headroom.unwrap_or(0))
+            let is_embedded = plan.host_of_switch(number).is_some();
+            let switch = Switch::new(switch, (number, ports), hosts, headroom.unwrap_or(0));
+            switch.map(|switch| Switch {
+                is_embedded,
+                ..switch
+            })
         });
         let mut network = Self {
             switches: switches.collect::<Result<_, _>>()?,
@@ -143,9 +152,9 @@ impl<F> Network<F> {
 
     fn plan_storms(&mut self, plan: &FabricPlan) -> Result<(), FabricError> {
         for storm in &plan.storms {
-            let uplink = self.uplinks.get(storm.host);
-            let uplink = uplink.ok_or(FabricError::NoStormHost { host: storm.host })?;
-            let downlink = reverse(*uplink);
+            let cable = self.cable_of(storm.host);
+            let cable = cable.ok_or(FabricError::NoStormHost { host: storm.host })?;
+            let downlink = reverse(cable);
             self.plan_signal(storm.from, downlink, storm.priority, true);
             self.plan_signal(storm.until, downlink, storm.priority, false);
         }
@@ -153,17 +162,17 @@ impl<F> Network<F> {
     }
 }
 
-/// Makes the two channels of each link.
+/// Makes the two channels of each link. A cable of a card has its rate.
 fn channels<F>(plan: &FabricPlan, hosts: &[HostPort]) -> Result<Vec<Channel<F>>, FabricError> {
     let mut channels = Vec::new();
     for link in &plan.links {
-        let host = link.ends.iter().find_map(|end| match end {
-            Node::Host(host) => Some(*host),
-            Node::Switch(_) => None,
-        });
-        let port = hosts[host.unwrap_or(0)];
-        let rate = match (host, link.rate_gbps) {
-            (Some(host), Some(_)) => return Err(FabricError::RateOfHost { host }),
+        let card = link.ends.iter().find_map(|end| plan.card_at(*end));
+        let port = hosts[card.unwrap_or(0)];
+        let rate = match (card, link.rate_gbps) {
+            (Some(card), Some(_)) => {
+                let (host, _) = plan.place_of(card);
+                return Err(FabricError::RateOfHost { host });
+            }
             (None, Some(gbps)) => Rate::from_gbps(gbps),
             (_, None) => port.rate,
         };
@@ -238,6 +247,7 @@ impl Switch {
             alpha: Alpha::new(plan.alpha),
             ecn: plan.ecn,
             pfc,
+            is_embedded: false,
             salt: mixed(number as u64),
         })
     }
@@ -277,6 +287,20 @@ impl<F> Network<F> {
     #[inline]
     pub fn paused(&self, host: usize) -> u8 {
         self.channels[self.uplinks[host]].pauses.bits()
+    }
+
+    /// Returns the channel from a host to its cable: for a function, that of its whole card.
+    fn cable_of(&self, host: usize) -> Option<usize> {
+        let uplink = *self.uplinks.get(host)?;
+        match self.channels[uplink].to {
+            Node::Switch(switch) if self.switches[switch].is_embedded => {
+                let from_card = |channel: &Channel<F>| {
+                    channel.from == Node::Switch(switch) && matches!(channel.to, Node::Switch(_))
+                };
+                self.channels.iter().position(from_card)
+            }
+            _ => Some(uplink),
+        }
     }
 
     /// Returns the time of the next event.
@@ -546,7 +570,13 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Network<F> {
         };
         let channel = &mut self.channels[signal.channel];
         channel.pauses.set(now, signal.priority, signal.is_pause);
+        let is_in_card = match channel.to {
+            Node::Switch(switch) => self.switches[switch].is_embedded,
+            Node::Host(_) => false,
+        };
         match channel.from {
+            Node::Host(_) if is_in_card && signal.is_pause => {}
+            Node::Host(host) if is_in_card => self.outputs.push_back(Output::GoesOn(now, host)),
             Node::Host(host) => {
                 let frame = PauseFrame {
                     host,

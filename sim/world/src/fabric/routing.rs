@@ -81,6 +81,7 @@ impl Routes {
                 let range = begin..routes.choices.len() as u32;
                 if range.is_empty() {
                     let switch = plan.switches[switch].name.clone();
+                    let (host, _) = plan.place_of(host);
                     return Err(FabricError::NoPath { switch, host });
                 }
                 routes.ranges[switch * hosts + host] = range;

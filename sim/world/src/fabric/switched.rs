@@ -66,6 +66,7 @@ impl Fabric {
                 }
                 Output::Dropped(at, packet) => self.take_dropped(at, packet),
                 Output::Paused(at, frame) => self.take_pause(at, frame),
+                Output::GoesOn(at, host) => self.woken.push((host, at)),
             }
         }
         if let Some(recorder) = &self.recorder {

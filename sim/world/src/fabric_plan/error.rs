@@ -39,6 +39,21 @@ pub enum FabricError {
         /// Its links.
         links: usize,
     },
+    /// More functions than a world has room for.
+    #[error(
+        "line {line}: with {name} the fabric has {places} hosts and functions; there is room \
+         for {most}"
+    )]
+    Places {
+        /// The line.
+        line: usize,
+        /// The host at which the room ends.
+        name: String,
+        /// Hosts and functions up to it.
+        places: usize,
+        /// Most of them.
+        most: usize,
+    },
     /// The rate of a host's link is not that of its card.
     #[error("the link of host n{host} has the rate of its card, which the preset says")]
     RateOfHost {

@@ -10,9 +10,11 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::{
-    DEFAULT_ECN, FabricError, FabricPlan, LinkPlan, MarkCurve, Node, PathChoice, PauseStorm,
-    PfcPlan, SwitchPlan,
+    DEFAULT_ECN, FabricError, FabricPlan, LinkPlan, MAX_FUNCTIONS, MarkCurve, Node, PathChoice,
+    PauseStorm, PfcPlan, SwitchPlan,
 };
+
+mod hosts;
 
 /// Highest number of a host in a file.
 const MAX_HOST: usize = 65_535;
@@ -30,6 +32,8 @@ struct FileText {
     switches: Vec<SwitchText>,
     #[serde(default)]
     links: Vec<LinkText>,
+    #[serde(default)]
+    hosts: Vec<HostText>,
     congestion: Option<CongestionText>,
     #[serde(default)]
     storms: Vec<StormText>,
@@ -98,6 +102,14 @@ struct LinkText {
     cable_ns: Option<Spanned<f64>>,
 }
 
+/// What is particular about some hosts.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HostText {
+    name: Spanned<String>,
+    functions: Spanned<u64>,
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StormText {
@@ -154,15 +166,18 @@ struct Reader<'a> {
     text: &'a str,
 }
 
-/// Reads the text of a file.
-pub(super) fn parse(text: &str) -> Result<FabricPlan, FabricError> {
+/// Reads the text of a file, of a fabric with room for `most` hosts and functions.
+pub(super) fn parse(text: &str, most: usize) -> Result<FabricPlan, FabricError> {
     let file: FileText = toml::from_str(text).map_err(|error| FabricError::File {
         message: error.to_string().trim_end().to_owned(),
     })?;
     let reader = Reader { text };
+    let several = reader.functions(&file)?;
+    reader.check_hosts(&file, &several, most)?;
     let plan = FabricPlan {
         switches: reader.switches(&file)?,
         links: reader.links(&file)?,
+        multi_function: Vec::new(),
         path_choice: match file.path_choice {
             PathText::Flow => PathChoice::Flow,
             PathText::Packet => PathChoice::Packet,
@@ -175,14 +190,22 @@ pub(super) fn parse(text: &str) -> Result<FabricPlan, FabricError> {
         storms: reader.storms(&file)?,
     };
     plan.check()?;
-    Ok(plan)
+    let several = several.iter().filter(|(_, several)| several.count > 1);
+    Ok(several.fold(plan, |plan, (number, several)| {
+        plan.with_functions(*number, several.count)
+    }))
 }
 
 impl Reader<'_> {
     fn wrong<T>(&self, span: &Range<usize>, what: String) -> Result<T, FabricError> {
-        let before = self.text.get(..span.start).unwrap_or(self.text);
-        let line = before.matches('\n').count() + 1;
+        let line = self.line(span);
         Err(FabricError::Line { line, what })
+    }
+
+    /// Returns the line in which a part of the text begins.
+    fn line(&self, span: &Range<usize>) -> usize {
+        let before = self.text.get(..span.start).unwrap_or(self.text);
+        before.matches('\n').count() + 1
     }
 
     fn switches(&self, file: &FileText) -> Result<Vec<SwitchPlan>, FabricError> {
@@ -238,10 +261,7 @@ impl Reader<'_> {
         let mut links = Vec::new();
         for (switch, text) in file.switches.iter().enumerate() {
             for hosts in &text.hosts {
-                let Some(numbers) = host_numbers(hosts.get_ref()) else {
-                    let what = format!("{:?} is no host, such as n0, or n0-n7", hosts.get_ref());
-                    return self.wrong(&hosts.span(), what);
-                };
+                let numbers = self.host_numbers(hosts)?;
                 let ends = numbers.map(|host| [Node::Host(host), Node::Switch(switch)]);
                 links.extend(ends.map(LinkPlan::new));
             }
@@ -440,7 +460,7 @@ fn host_number(name: &str) -> Option<usize> {
     (number <= MAX_HOST).then_some(number)
 }
 
-/// Returns the hosts that nNUMBER, or nFIRST-nLAST, names.
+/// Returns the numbers of the hosts that nNUMBER, or nFIRST-nLAST, names.
 fn host_numbers(name: &str) -> Option<RangeInclusive<usize>> {
     let (first, last) = name.split_once('-').unwrap_or((name, name));
     let (first, last) = (host_number(first)?, host_number(last)?);
@@ -449,7 +469,12 @@ fn host_numbers(name: &str) -> Option<RangeInclusive<usize>> {
 
 #[cfg(test)]
 mod tests {
+    use ferroce_model::preset::Preset;
+
     use super::*;
+    use crate::{World, WorldConfig};
+
+    const ROOM: usize = 64;
 
     const TWO_TIER: &str = r#"
 path_choice = "packet"
@@ -493,7 +518,7 @@ until_us = 20
 
     #[test]
     fn a_file_says_what_the_plan_is() {
-        let plan = parse(TWO_TIER).expect("a fabric");
+        let plan = parse(TWO_TIER, ROOM).expect("a fabric");
         assert_eq!((plan.hosts(), plan.links.len()), (4, 6));
         assert_eq!(plan.path_choice, PathChoice::Packet);
         let [leaf0, leaf1, spine] = &plan.switches[..] else {
@@ -545,10 +570,7 @@ until_us = 20
                 ("priority = 3", "priority = 8"),
                 "line 36: priority = 8 is not from 0 to 7",
             ),
-            (
-                ("n3\"]", "n4\"]"),
-                "host n3 has 0 links; each host from n0 on has one",
-            ),
+            (("n3\"]", "n4\"]"), "line 35: no switch names n3"),
             (
                 ("pmax = 0.5", "pmax = 2.0"),
                 "switch leaf1: ecn.pmax is not from 0 to 1",
@@ -556,14 +578,158 @@ until_us = 20
         ];
         for ((old, new), expected) in cases {
             let text = TWO_TIER.replacen(old, new, 1);
-            let error = parse(&text).expect_err(new);
+            let error = parse(&text, ROOM).expect_err(new);
             assert_eq!(error.to_string(), expected);
         }
         let unknown = TWO_TIER.replace("kmin_bytes", "kmin");
-        let error = parse(&unknown).expect_err("an unknown key").to_string();
+        let error = parse(&unknown, ROOM)
+            .expect_err("an unknown key")
+            .to_string();
         assert!(
             error.contains("line 15") && error.contains("kmin_bytes"),
             "{error}"
+        );
+    }
+
+    /// Two hosts with several functions, and two plain ones.
+    const FUNCTIONS: &str = r#"
+[[hosts]]
+name = "n1"
+functions = 3
+
+[[hosts]]
+name = "n3"
+functions = 2
+
+[[switches]]
+name = "leaf"
+hosts = ["n0-n2"]
+
+[[links]]
+ends = ["leaf", "n3"]
+cable_ns = 70
+
+[[storms]]
+host = "n3"
+priority = 3
+from_us = 10
+until_us = 20
+"#;
+
+    #[test]
+    fn functions_are_hosts_behind_an_embedded_switch() {
+        let plan = parse(FUNCTIONS, ROOM).expect("a fabric");
+        assert_eq!(plan.hosts(), 7);
+        let places: Vec<_> = (0..7).map(|host| plan.place_of(host)).collect();
+        let (several, one) = (|number, function| (number, Some(function)), None);
+        assert_eq!(
+            places,
+            [
+                (0, one),
+                several(1, 0),
+                several(1, 1),
+                several(1, 2),
+                (2, one),
+                several(3, 0),
+                several(3, 1),
+            ]
+        );
+        let names = plan.switches.iter().map(|switch| &switch.name[..]);
+        assert_eq!(names.collect::<Vec<_>>(), ["leaf", "n1", "n3"]);
+        let ends: Vec<_> = plan.links.iter().map(|link| link.ends).collect();
+        let (host, switch) = (Node::Host, Node::Switch);
+        assert_eq!(
+            ends,
+            [
+                [host(0), switch(0)],
+                [switch(1), switch(0)],
+                [host(4), switch(0)],
+                [switch(0), switch(2)],
+                [host(1), switch(1)],
+                [host(2), switch(1)],
+                [host(3), switch(1)],
+                [host(5), switch(2)],
+                [host(6), switch(2)],
+            ]
+        );
+        assert_eq!(plan.links[4].cable, Some(Duration::ZERO));
+        assert_eq!(plan.links[3].cable, Some(Duration::from_ns(70)));
+        assert_eq!(plan.storms[0].host, 5);
+        // A number of one changes nothing.
+        let one = FUNCTIONS.replace("functions = 3", "functions = 1");
+        let one = parse(&one, ROOM).expect("a fabric");
+        assert_eq!((one.hosts(), one.place_of(1)), (5, (1, None)));
+    }
+
+    #[test]
+    fn messages_about_functions_name_the_line() {
+        let cases = [
+            (
+                ("functions = 3", "functions = 33"),
+                "line 4: functions = 33 is not from 1 to 32",
+            ),
+            (
+                ("functions = 3", "functions = 0"),
+                "line 4: functions = 0 is not from 1 to 32",
+            ),
+            (
+                ("name = \"n1\"", "name = \"leaf\""),
+                "line 3: \"leaf\" is no host, such as n0, or n0-n7",
+            ),
+            (
+                ("name = \"n1\"", "name = \"n3\""),
+                "line 7: the functions of n3 are given twice",
+            ),
+            (
+                ("name = \"n1\"", "name = \"n4\""),
+                "line 3: no switch names n4",
+            ),
+            (
+                ("host = \"n3\"", "host = \"n4\""),
+                "line 19: no switch names n4",
+            ),
+            (
+                ("n0-n2", "n0-n3"),
+                "host n3 has 2 links; each host from n0 on has one",
+            ),
+            (
+                ("\"leaf\", \"n3\"", "\"n2\", \"n3\""),
+                "a link joins two hosts; in a fabric, a host is joined to a switch",
+            ),
+        ];
+        for ((old, new), expected) in cases {
+            let text = FUNCTIONS.replacen(old, new, 1);
+            let error = parse(&text, ROOM).expect_err(new);
+            assert_eq!(error.to_string(), expected);
+        }
+        for (room, expected) in [
+            (
+                6,
+                "line 15: with n3 the fabric has 7 hosts and functions; there is room for 6",
+            ),
+            (
+                3,
+                "line 12: with n1 the fabric has 4 hosts and functions; there is room for 3",
+            ),
+        ] {
+            let error = parse(FUNCTIONS, room).expect_err("too many");
+            assert_eq!(error.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn the_cable_of_functions_has_the_rate_of_the_card() {
+        let text = FUNCTIONS.replace("cable_ns = 70", "rate_gbps = 40");
+        let plan = parse(&text, ROOM).expect("it depends on the card");
+        let preset = Preset::load("cx5-100g").expect("built in");
+        let config = WorldConfig {
+            fabric: Some(plan.clone()),
+            ..WorldConfig::timed(preset, plan.hosts())
+        };
+        let error = World::new(&config).expect_err("another rate");
+        assert_eq!(
+            error.to_string(),
+            "the fabric: the link of host n3 has the rate of its card, which the preset says"
         );
     }
 }

@@ -352,6 +352,83 @@ fn a_pause_storm_spreads_and_ends() {
     assert_eq!(bench.report().delivered, 60_000);
 }
 
+/// Returns a star without marks, in which the last of nine hosts has eight functions.
+fn eight_functions() -> FabricPlan {
+    star(9, true).with_functions(8, 8)
+}
+
+/// Returns the share of the time in which a cable with `frames` frames was busy.
+fn busy_share(bench: &Bench, frames: u64) -> f64 {
+    let busy = Rate::from_gbps(GBPS).span(1082).as_ps() * frames;
+    busy as f64 / bench.now.as_ps() as f64
+}
+
+#[test]
+fn an_embedded_switch_takes_no_time() {
+    for (from, to) in [(0, 11), (11, 0)] {
+        let mut bench = Bench::new(&eight_functions(), vec![Flow::new(from, to, 1)]);
+        bench.run(Instant::MAX);
+        let span = Rate::from_gbps(GBPS).span(1082);
+        let (_, _, at) = bench.delivered[0];
+        assert_eq!(at, Instant::ZERO + span + CABLE + SWITCH + CABLE);
+    }
+}
+
+/// Goal: functions share their cable, in both directions, evenly and without loss. Method: eight
+/// functions receive from eight hosts, and send to them.
+#[test]
+fn functions_share_one_cable() {
+    let inward: Vec<_> = (0..8).map(|n| Flow::new(n, 8 + n, 4000)).collect();
+    let outward: Vec<_> = (0..8).map(|n| Flow::new(8 + n, n, 4000)).collect();
+    for flows in [inward, outward] {
+        let mut bench = Bench::new(&eight_functions(), flows);
+        let whole = Rate::from_gbps(GBPS).span(1082).as_ps() * 32_000;
+        bench.run(Instant(whole / 2));
+        let bytes = (0..8).map(|flow| bench.bytes_of(flow));
+        let (least, most) = (bytes.clone().min(), bytes.max().unwrap_or(0));
+        assert!(least > Some(most * 9 / 10), "{least:?} of {most}");
+        bench.run(Instant::MAX);
+        let report = bench.report();
+        assert_eq!((report.dropped, report.delivered), (0, 32_000));
+        let share = busy_share(&bench, 32_000);
+        assert!((0.99..=1.0).contains(&share), "{share}");
+    }
+}
+
+#[test]
+fn functions_of_one_card_do_not_need_its_cable() {
+    let flows = vec![
+        Flow::new(8, 9, 4000),
+        Flow::new(10, 0, 4000),
+        Flow::new(1, 11, 4000),
+    ];
+    let mut bench = Bench::new(&eight_functions(), flows);
+    bench.run(Instant::MAX);
+    assert_eq!(bench.report().delivered, 12_000);
+    assert!(
+        busy_share(&bench, 4000) > 0.99,
+        "each has a wire for itself"
+    );
+}
+
+#[test]
+fn a_pause_storm_of_a_card_stops_what_comes_to_all_its_functions() {
+    let mut plan = star(9, true);
+    plan.storms = vec![PauseStorm {
+        host: 8,
+        priority: 0,
+        from: Instant::ZERO,
+        until: Instant::from_us(100),
+    }];
+    let plan = plan.with_functions(0, 2).with_functions(8, 8);
+    let flows = (9..17).map(|function| Flow::new(2, function, 10));
+    let mut bench = Bench::new(&plan, flows.collect());
+    bench.run(Instant::from_us(100));
+    assert_eq!(bench.report().delivered, 0);
+    bench.run(Instant::MAX);
+    assert_eq!(bench.report().delivered, 80);
+}
+
 /// Goal: whatever the fabric, frames are conserved, and a tree never deadlocks. Method: random
 /// two-tier fabrics and chains with random buffers, rates, priorities and flows; PFC on for some
 /// priorities. `FERROCE_SEEDS` says how many.
@@ -426,6 +503,11 @@ fn random_fabric(random: &Random) -> FabricPlan {
             ..PfcPlan::default()
         });
     });
+    for host in 0..plan.hosts() {
+        if random.below(4) == 0 {
+            plan = plan.with_functions(host, 2 + random.below(5) as usize);
+        }
+    }
     plan
 }
 
