@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ferroce_driver::bus::vfio_user::{VfioUser, VfioUserError};
 use ferroce_driver::bus::{
@@ -42,6 +43,8 @@ pub struct TimedBus {
     processor: Arc<Processor>,
     /// `None` only while it is dropped.
     card: Option<Arc<VfioUser>>,
+    /// True from the first reset on: before, the card has nothing in flight for this program.
+    is_in_use: AtomicBool,
     /// Memory shared with the world, by IOVA.
     registered: Mutex<BTreeMap<u64, Registered>>,
 }
@@ -67,6 +70,7 @@ impl TimedBus {
             library,
             processor: Arc::new(Processor::new(library)),
             card: Some(Arc::new(card)),
+            is_in_use: AtomicBool::new(false),
             registered: Mutex::default(),
         })
     }
@@ -98,7 +102,8 @@ impl TimedBus {
     }
 
     fn write(&self, at: u32, value: u32) {
-        if at == offset::control && Control::from_bits(value).reset() {
+        let is_reset = at == offset::control && Control::from_bits(value).reset();
+        if is_reset && self.is_in_use.swap(true, Ordering::Relaxed) {
             self.linger();
         }
         if is_event_queue_doorbell(at) {
@@ -145,7 +150,7 @@ impl Bus for TimedBus {
 
     fn push_blocks(&self) -> u32 {
         let blocks = &self.library.program().push_blocks;
-        blocks.load(std::sync::atomic::Ordering::Relaxed)
+        blocks.load(Ordering::Relaxed)
     }
 
     #[inline]
