@@ -413,7 +413,7 @@ fn a_world_says_what_each_thread_waits_for() {
     let server = scratch.run(&["--world", &socket_text], "ib_write_lat", &arguments);
     let mut server = Process::start(server, &scratch, "server", PROCESS_TIMEOUT);
     wait_until_listening(port, &mut server);
-    let line = format!("process {} on host 0, page 0", server.id());
+    let line = format!("process {} on host n0, page 0", server.id());
     // The world may not know its program yet: it is asked until it does.
     eventually("the world says it", PROCESS_TIMEOUT, || {
         world.signal(Signal::USR1);

@@ -23,6 +23,7 @@ use ferroce_embed::runtime_directory;
 use ferroce_embed::uplink::{SEPARATOR, UplinkSpec};
 use ferroce_model::config::RecoveryConfig;
 use ferroce_platform::host::{HostIdentity, parse_addresses, parse_devices};
+use ferroce_timed::host_name::VARIABLE as HOST_VARIABLE;
 
 use self::child::AfterEnd;
 use self::counted::Counted;
@@ -57,6 +58,7 @@ Examples:
   ferroce run --rtl -- ibv_devinfo -v     on the card in SystemVerilog, in the program
   ferroce run --timed cx5-100g -- ib_write_lat &
   ferroce run --timed cx5-100g -- ib_write_lat 127.0.0.1  how fast the card would be
+  ferroce run --world lab --host n3 -- PROGRAM    on a host of `ferroce world`
 
 Environment (what the options set; programs may also be given it directly):
   FERROCE_HOST, FERROCE_ADDRESS, FERROCE_DEVICE, FERROCE_DEVICES, FERROCE_CAPTURE,
@@ -68,7 +70,9 @@ Environment (what the options set; programs may also be given it directly):
                  /dev/shm/ferroce-UID where there is no such directory
   FERROCE_LOG    what to print on standard error: error, warn, info, debug, or a filter")]
 pub struct Run {
-    /// Put the program on another host of the fabric, with its own MAC and IP address
+    /// Put the program on another host of the fabric, with its own MAC and IP address. In simulated
+    /// time: on this host of the world, n0, n1 and so on, or on one function of its card, n8.3;
+    /// without it on the first that is free
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
 
@@ -233,11 +237,23 @@ impl Run {
             true => library::card_verbs()?,
             false => library::verbs()?,
         }];
-        if let Some(world) = self.timed.socket()? {
+        if let Some(world) = self.timed.socket(self.wanted_host())? {
             environment.push(("FERROCE_WORLD", world.into()));
             libraries.insert(0, library::time()?);
         }
         Ok((environment, libraries))
+    }
+
+    /// Returns the host for the program, and what has named it.
+    fn wanted_host(&self) -> Option<(&'static str, String)> {
+        let of_environment = || std::env::var(HOST_VARIABLE).ok();
+        match &self.host {
+            Some(name) => Some(("--host ", name.clone())),
+            None => Some((
+                "FERROCE_HOST=",
+                of_environment().filter(|name| !name.is_empty())?,
+            )),
+        }
     }
 
     /// Returns the variables for the options.
@@ -251,8 +267,10 @@ impl Run {
             if name.is_empty() {
                 return Err("--host needs a name".to_owned());
             }
-            HostIdentity::named(name, None).map_err(|error| error.to_string())?;
-            environment.push(("FERROCE_HOST", name.into()));
+            if !self.timed.is_asked() {
+                HostIdentity::named(name, None).map_err(|error| error.to_string())?;
+            }
+            environment.push((HOST_VARIABLE, name.into()));
         }
         if let Some(text) = &self.devices {
             parse_devices(text).map_err(|error| error.to_string())?;

@@ -1,6 +1,6 @@
 //! `ferroce world`: a simulated world that programs join.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use clap::Args;
 use ferroce_platform::log;
 use ferroce_platform::os::service::{Termination, raise_descriptor_limit};
 use ferroce_timed::control::share_processor;
-use ferroce_timed::{MAX_PROGRAMS, TimedWorld};
+use ferroce_timed::{Lifetime, MAX_PROGRAMS, TimedWorld};
 use ferroce_world::trace::explain::Explanation;
 use ferroce_world::trace::{SharedTrace, Trace};
-use ferroce_world::{FabricPlan, Topology, WorldConfig};
+use ferroce_world::{Topology, WorldConfig};
 use tracing::level_filters::LevelFilter;
 
 use super::fabric::Fabric;
@@ -24,15 +24,18 @@ const SUPERVISION_PERIOD: Duration = Duration::from_millis(20);
 /// Simulate hosts for programs that join from other processes: `ferroce run --world PATH`.
 ///
 /// The programs run unmodified, and their time is that of the simulation. When they can join, a
-/// line says so. SIGINT and SIGTERM end the world; SIGUSR1 prints what all threads wait for.
+/// line says so. SIGINT and SIGTERM end the world; SIGUSR1 prints what all threads wait for,
+/// and which hosts are free.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   ferroce world --preset cx5-100g --socket lab
   ferroce run --world lab -- ib_write_lat
   ferroce run --world lab -- ib_write_lat 127.0.0.1
+  ferroce run --world lab --host n1 -- ib_write_lat      on a certain host
 
-Programs get hosts in the order in which they join; a host is free again when its program has ended.
+Programs get hosts in the order in which they join, unless `ferroce run --host` names one; a host is
+free again when its program has ended. A file of --fabric can give a host several functions.
 `ferroce run --timed PRESET` starts a world of two hosts by itself.
 
 Environment: FERROCE_LOG as for `ferroce run`")]
@@ -86,6 +89,11 @@ pub struct World {
     #[arg(long, value_name = "FILE")]
     explain: Option<PathBuf>,
 
+    /// Hold the clock until N programs have joined: then the figures do not depend on when each was
+    /// started. Servers accept connections meanwhile, clients connect and wait
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    programs: u16,
+
     /// End when the last program has ended
     #[arg(long)]
     once: bool,
@@ -102,7 +110,7 @@ impl World {
         let fabric = self.fabric.plan(usize::from(self.hosts), MAX_PROGRAMS)?;
         let hosts = fabric
             .as_ref()
-            .map_or(usize::from(self.hosts), FabricPlan::hosts);
+            .map_or(usize::from(self.hosts), |fabric| fabric.hosts());
         let timed = WorldConfig::timed(preset, hosts);
         let config = WorldConfig {
             seed: self.seed,
@@ -122,10 +130,15 @@ impl World {
             share_processor(&socket);
         }
         let trace = self.explain.as_ref().map(|_| Trace::of_steps().shared());
-        let world = TimedWorld::start_recorded(config, &socket, self.once, trace.clone());
+        let lifetime = Lifetime {
+            is_once: self.once,
+            held_for: usize::from(self.programs),
+        };
+        let place = |host| config.place_of(host);
+        let places: Vec<_> = (0..hosts).map(place).collect();
+        let world = TimedWorld::start_recorded(config, &socket, lifetime, trace.clone());
         let world = world.map_err(|error| error.to_string())?;
-        self.announce(&socket, &name, hosts)
-            .map_err(|error| error.to_string())?;
+        announce(&socket, &name, &places).map_err(|error| error.to_string())?;
         while !world.has_ended() {
             match termination.next(SUPERVISION_PERIOD) {
                 None => {}
@@ -139,13 +152,22 @@ impl World {
             _ => Ok(()),
         }
     }
+}
 
-    fn announce(&self, socket: &Path, preset: &str, hosts: usize) -> std::io::Result<()> {
-        let mut output = std::io::stdout().lock();
-        let socket = socket.display();
-        writeln!(output, "world {socket} hosts {hosts} preset {preset}")?;
-        output.flush()
-    }
+/// Says that programs can join. `places`: the number of each host, and of its function.
+fn announce(socket: &Path, preset: &str, places: &[(usize, Option<usize>)]) -> io::Result<()> {
+    let hosts = places.last().map_or(0, |(last, _)| last + 1);
+    let functions = match places.len() {
+        functions if functions == hosts => String::new(),
+        functions => format!(" functions {functions}"),
+    };
+    let mut output = io::stdout().lock();
+    let socket = socket.display();
+    writeln!(
+        output,
+        "world {socket} hosts {hosts}{functions} preset {preset}"
+    )?;
+    output.flush()
 }
 
 /// Writes where the time of the last message went.

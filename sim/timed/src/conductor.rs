@@ -4,6 +4,10 @@
 //! program, or a thread waits for something that the world does not model, they pass at the pace of
 //! the machine. Otherwise watchdogs and retries would expire before the other program is there.
 //! When a program has gone, those that are left wait for another one only for a limited time.
+//!
+//! A world can hold its clock until a number of programs have joined. Meanwhile each program runs
+//! up to its first wait: a server accepts connections, a client has made one and waits for the
+//! answer. So all begin at the same time, whenever they were started.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,6 +15,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration as RealDuration, Instant as RealInstant};
 
 use ferroce_model::preset::Preset;
+use ferroce_timed_protocol::host_name::HostName;
 use ferroce_timed_protocol::page::Turn;
 use ferroce_units::{Duration, Instant};
 use ferroce_world::{Cpu, Outcome, World};
@@ -40,8 +45,12 @@ pub struct Conductor {
     world: World,
     common: Rc<Common>,
     shared: Arc<Shared>,
+    /// What the hosts are called.
+    names: Vec<HostName>,
     /// For each host, true if it has a program.
     is_taken: Vec<bool>,
+    /// The clock stands still until so many hosts have programs; zero: it runs.
+    held_for: usize,
     idle_since: Option<RealInstant>,
     /// Iterations of polling threads since then, with nothing under way.
     idle_polls: u32,
@@ -53,13 +62,21 @@ pub struct Conductor {
 }
 
 impl Conductor {
-    /// Creates the conductor of a new world, whose hosts have these presets.
-    pub fn new(world: World, presets: &[Preset], shared: &Arc<Shared>) -> Self {
+    /// Creates the conductor of a new world, whose hosts have these names and presets. The clock
+    /// stands still until `held_for` programs have joined.
+    pub fn new(
+        world: World,
+        (names, presets): (Vec<HostName>, &[Preset]),
+        shared: &Arc<Shared>,
+        held_for: usize,
+    ) -> Self {
         let cm_agents = CmAgents::new(presets, world.wire(), world.waker());
         Self {
             common: Rc::new(Common::new(shared, world.waker(), cm_agents)),
             shared: Arc::clone(shared),
+            names,
             is_taken: vec![false; world.hosts()],
+            held_for,
             idle_since: None,
             idle_polls: 0,
             has_explained: false,
@@ -120,6 +137,7 @@ impl Conductor {
         }
         self.is_taken[program.host] = true;
         self.lost_at = None;
+        program.set_held(self.held_for > 0);
         let partner_of_lost = self
             .partner_of_lost
             .take_if(|partner_of_lost| partner_of_lost.id != program.id);
@@ -127,11 +145,17 @@ impl Conductor {
         let bus = self.world.bus(program.host);
         let thread = RemoteThread::new(&self.common, Arc::clone(&program), number, bus);
         let thread = self.world.spawn(program.host, Box::new(thread));
-        self.common.places.borrow_mut().push(Outsider {
+        let mut places = self.common.places.borrow_mut();
+        // In the order of hosts: what follows does not depend on which program was faster.
+        let key = |place: &Outsider| (place.program.host, place.number);
+        let before = (program.host, number);
+        let place = places.partition_point(|place| key(place) < before);
+        let outsider = Outsider {
             thread,
             program,
             number,
-        });
+        };
+        places.insert(place, outsider);
     }
 
     fn remove(&mut self, program: &Arc<Program>) {
@@ -179,7 +203,7 @@ impl Conductor {
             "ferroce world: process {} on host {} has gone without exit (it was killed, or has \
              crashed); process {} on host {} cannot finish what the two have begun: its polls and \
              posts fail",
-            program.pid, program.host, partner.pid, partner.host
+            program.pid, program.name, partner.pid, partner.name
         );
         partner.set_lost_partner(true);
         self.partner_of_lost = Some(Arc::clone(partner));
@@ -197,6 +221,9 @@ impl Conductor {
 
     fn go_on(&mut self) {
         let now = self.world.now();
+        if self.held_for > 0 {
+            return self.hold(now);
+        }
         let Some(next) = self.world.next_event() else {
             return self.wait_for_anything();
         };
@@ -213,6 +240,48 @@ impl Conductor {
         if outcome == Outcome::Stalled && self.world.next_event().is_some() {
             self.explain("its threads run without time passing");
         }
+    }
+
+    /// Runs what happens without time passing. Starts the clock when all programs are there and
+    /// wait.
+    fn hold(&mut self, now: Instant) {
+        if self.world.next_event().is_some_and(|next| next <= now) {
+            self.world.run(now);
+            return;
+        }
+        let joined = self.is_taken.iter().filter(|is_taken| **is_taken).count();
+        if joined >= self.held_for {
+            return self.release();
+        }
+        let since = *self.idle_since.get_or_insert_with(RealInstant::now);
+        if joined > 0 && since.elapsed() > DEADLOCK_LIMIT && !self.has_explained {
+            self.has_explained = true;
+            eprintln!(
+                "ferroce world: time begins with {} programs, and {joined} have joined; free: {}",
+                self.held_for,
+                self.free_hosts()
+            );
+        }
+        self.shared.wait(self.wait_limit());
+    }
+
+    /// Starts the clock.
+    fn release(&mut self) {
+        self.held_for = 0;
+        self.idle_since = None;
+        self.lost_at = None;
+        for place in &*self.common.places.borrow() {
+            place.program.set_held(false);
+        }
+        self.world.order_by_host();
+    }
+
+    /// Returns the names of the hosts without programs.
+    fn free_hosts(&self) -> String {
+        let hosts = self.names.iter().zip(&self.is_taken);
+        let free = hosts.filter(|(_, is_taken)| !**is_taken);
+        let names: Vec<String> = free.map(|(name, _)| name.to_string()).collect();
+        names.join(", ")
     }
 
     /// Lets an idle time pass at the pace of the machine, until an event.
@@ -266,9 +335,9 @@ impl Conductor {
     /// Reports once why threads poll.
     fn explain_polls(&mut self) {
         let free = self.is_taken.iter().position(|is_taken| !is_taken);
-        match free {
-            Some(host) => self.explain(&format!(
-                "threads poll, and nothing is under way; host {host} has no program: it joins \
+        match free.map(|host| self.names[host]) {
+            Some(name) => self.explain(&format!(
+                "threads poll, and nothing is under way; host {name} has no program: it joins \
                  with the same --timed PRESET (and --seed, --set), or the same --world SOCKET"
             )),
             None => self.explain("threads poll for something that will not happen"),
@@ -320,14 +389,18 @@ impl Conductor {
 
     fn dump(&self) -> String {
         let mut text = self.world.dump();
+        if self.held_for > 0 {
+            text.push_str(&format!("time begins with {} programs\n", self.held_for));
+        }
+        text.push_str(&format!("free hosts: {}\n", self.free_hosts()));
         for place in &*self.common.places.borrow() {
-            let Program { host, pid, .. } = *place.program;
+            let Program { name, pid, .. } = *place.program;
             let (thread, number) = (place.thread, place.number);
             let page = place.program.page(number);
             let turns = page.turns.load(Ordering::Relaxed);
             let call = page.last_call.get();
             text.push_str(&format!(
-                "{thread:?}: process {pid} on host {host}, page {number}, {turns} turns, last call \
+                "{thread:?}: process {pid} on host {name}, page {number}, {turns} turns, last call \
                  {call}\n"
             ));
         }

@@ -5,7 +5,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::time::Duration;
 
+use ferroce_timed_protocol::VERSION;
 use ferroce_timed_protocol::control::{Message, Refusal};
+use ferroce_timed_protocol::host_name::HostName;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
@@ -21,7 +23,30 @@ const NO_VERSION: u32 = 0;
 
 /// Returns true if a world listens at `control` and accepts programs.
 pub fn is_alive(control: &Path) -> bool {
-    matches!(asked(control), Ok(Some(Refusal::Version)))
+    let question = Message::Find {
+        version: NO_VERSION,
+        host: None,
+    };
+    let answer = asked(control, question);
+    matches!(
+        answer,
+        Ok(Some(Message::Refused {
+            reason: Refusal::Version
+        }))
+    )
+}
+
+/// Returns why a program cannot have this host of the world at `control`; `None`: it can, unless
+/// another one is faster, or the world does not answer.
+pub fn refusal(control: &Path, host: HostName) -> Option<Refusal> {
+    let question = Message::Find {
+        version: VERSION,
+        host: Some(host),
+    };
+    match asked(control, question) {
+        Ok(Some(Message::Refused { reason })) => Some(reason),
+        _ => None,
+    }
 }
 
 /// Binds the calling thread, and those that it starts, to the one processor that all of the world
@@ -42,8 +67,8 @@ pub fn share_processor(control: &Path) {
     }
 }
 
-/// Joins with a version that no world has, and returns the refusal.
-fn asked(control: &Path) -> Result<Option<Refusal>, Errno> {
+/// Asks the world, and returns its answer. `None`: it hangs up.
+fn asked(control: &Path, question: Message) -> Result<Option<Message>, Errno> {
     let socket = socket_with(
         AddressFamily::UNIX,
         SocketType::SEQPACKET,
@@ -51,10 +76,6 @@ fn asked(control: &Path) -> Result<Option<Refusal>, Errno> {
         None,
     )?;
     connect(&socket, &SocketAddrUnix::new(control)?)?;
-    let question = Message::Join {
-        version: NO_VERSION,
-        pid: std::process::id(),
-    };
     send(&socket, &question.to_bytes(), SendFlags::NOSIGNAL)?;
     let timeout = Timespec::try_from(TIMEOUT).map_err(|_| Errno::INVAL)?;
     let mut ready = [PollFd::new(&socket, PollFlags::IN)];
@@ -63,10 +84,7 @@ fn asked(control: &Path) -> Result<Option<Refusal>, Errno> {
     }
     let mut answer = [0; Message::LENGTH];
     let (_, length) = recv(&socket, &mut answer[..], RecvFlags::empty())?;
-    match answer.get(..length).and_then(Message::of_bytes) {
-        Some(Message::Refused { reason }) => Ok(Some(reason)),
-        _ => Ok(None),
-    }
+    Ok(answer.get(..length).and_then(Message::of_bytes))
 }
 
 #[cfg(test)]

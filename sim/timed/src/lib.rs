@@ -18,5 +18,5 @@ mod shared;
 mod stall;
 mod streams;
 
-pub use ferroce_timed_protocol::MAX_PROGRAMS;
-pub use server::TimedWorld;
+pub use ferroce_timed_protocol::{MAX_PROGRAMS, host_name};
+pub use server::{Lifetime, TimedWorld};

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use ferroce_driver::bus::Peer;
 use ferroce_timed_protocol::VERSION;
 use ferroce_timed_protocol::control::{Message, Refusal};
+use ferroce_timed_protocol::host_name::HostName;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{Mode, fchmod};
 use rustix::io::{Errno, IoSlice};
@@ -174,7 +175,12 @@ impl Listener {
         };
         let message = Message::of_bytes(&bytes[..length]);
         let is_happy = match (message, connection.program.clone()) {
-            (Some(Message::Join { version, .. }), None) => self.join(place, version),
+            (Some(Message::Join { version, host, .. }), None) => {
+                self.join(place, self.find(version, host))
+            }
+            (Some(Message::Find { version, host }), None) => {
+                self.answer(place, self.find(version, host))
+            }
             (Some(Message::Thread { tid }), Some(program)) => self.add_thread(place, &program, tid),
             _ => false,
         };
@@ -183,21 +189,64 @@ impl Listener {
         }
     }
 
-    fn join(&mut self, place: usize, version: u32) -> bool {
-        let refuse = |reason| (Message::Refused { reason }, None);
-        let host = self.is_taken.iter().position(|is_taken| !is_taken);
-        let (message, file) = match (version, host) {
-            (VERSION, Some(host)) => match self.admit(place, host) {
-                Ok(file) => (Message::Joined { host: host as u32 }, Some(file)),
-                Err(error) => {
-                    tracing::warn!(%error, "a program cannot join");
-                    return false;
-                }
-            },
-            (VERSION, None) => refuse(Refusal::NoHost),
-            _ => refuse(Refusal::Version),
+    fn join(&mut self, place: usize, host: Result<usize, Refusal>) -> bool {
+        let host = match host {
+            Ok(host) => host,
+            Err(reason) => {
+                self.send(place, Message::Refused { reason }, None);
+                return false;
+            }
         };
-        self.send(place, message, file.as_ref()) && file.is_some()
+        match self.admit(place, host) {
+            Ok(file) => self.send(place, Message::Joined { host: host as u32 }, Some(&file)),
+            Err(error) => {
+                tracing::warn!(%error, "a program cannot join");
+                false
+            }
+        }
+    }
+
+    /// Answers a launcher. Returns false: it has no further question.
+    fn answer(&self, place: usize, host: Result<usize, Refusal>) -> bool {
+        let message = match host {
+            Ok(host) => Message::Found { host: host as u32 },
+            Err(reason) => Message::Refused { reason },
+        };
+        self.send(place, message, None);
+        false
+    }
+
+    /// Returns the first free host that is `wanted`, if any is, for a program of this version.
+    fn find(&self, version: u32, wanted: Option<HostName>) -> Result<usize, Refusal> {
+        if version != VERSION {
+            return Err(Refusal::Version);
+        }
+        let mut free = (0..self.facts.len()).filter(|host| !self.is_taken[*host]);
+        let Some(wanted) = wanted else {
+            return free.next().ok_or(Refusal::NoHost);
+        };
+        let is_wanted = |host: &usize| self.facts[*host].name.is_within(wanted);
+        free.find(is_wanted).ok_or_else(|| self.refusal(wanted))
+    }
+
+    /// Returns why a program cannot have a host.
+    fn refusal(&self, wanted: HostName) -> Refusal {
+        let programs = self.connections.iter();
+        let mut programs = programs.filter_map(|connection| connection.program.as_ref());
+        if let Some(program) = programs.find(|program| program.name.is_within(wanted)) {
+            return Refusal::Taken { pid: program.pid };
+        }
+        let names = || self.facts.iter().map(|facts| facts.name);
+        match names().filter(|name| name.host == wanted.host).count() {
+            0 => {
+                let last = names().map(|name| u32::from(name.host)).max();
+                let hosts = last.map_or(0, |last| last + 1);
+                Refusal::NoSuchHost { hosts }
+            }
+            functions => Refusal::NoSuchFunction {
+                functions: functions as u32,
+            },
+        }
     }
 
     fn admit(&mut self, place: usize, host: usize) -> io::Result<OwnedFd> {

@@ -6,6 +6,7 @@ use std::{fmt, io};
 
 use ferroce_model::preset::Preset;
 use ferroce_model::preset::costs::Costs;
+use ferroce_timed_protocol::host_name::HostName;
 use ferroce_timed_protocol::map::SharedPages;
 use ferroce_timed_protocol::page::{CostsPage, ProgramPage, ThreadPage};
 use ferroce_timed_protocol::{MAX_THREADS, VERSION};
@@ -17,6 +18,8 @@ use super::cm_agent::ChannelOwner;
 /// Facts about a host for its program.
 #[derive(Debug, Clone)]
 pub struct HostFacts {
+    /// The host, and which function of its card the program gets.
+    pub name: HostName,
     /// Costs of calls.
     pub costs: Costs,
     /// Seed of the spread of the costs.
@@ -39,8 +42,14 @@ pub struct HostFacts {
 
 impl HostFacts {
     /// Returns the facts of a host with this preset, one of `hosts`.
-    pub fn new(preset: &Preset, hosts: usize, seed: u64, push_blocks: u32) -> Self {
+    pub fn new(
+        name: HostName,
+        preset: &Preset,
+        hosts: usize,
+        (seed, push_blocks): (u64, u32),
+    ) -> Self {
         Self {
+            name,
             costs: Costs::new(preset),
             seed,
             hosts: hosts as u32,
@@ -98,8 +107,10 @@ impl HostFacts {
 pub struct Program {
     /// Unique number.
     pub id: u64,
-    /// Host of the program.
+    /// Host of the program: a number for each function of a card.
     pub host: usize,
+    /// What the host is called.
+    pub name: HostName,
     /// Process ID, as the kernel reports it.
     pub pid: u32,
     pages: SharedPages,
@@ -129,6 +140,7 @@ impl Program {
         let program = Self {
             id,
             host,
+            name: facts.name,
             pid,
             pages,
             used: Mutex::new(0),
@@ -192,6 +204,12 @@ impl Program {
             .store(has_lost_partner.into(), Ordering::SeqCst);
     }
 
+    /// Records whether the clock stands still until more programs have joined.
+    pub fn set_held(&self, is_held: bool) {
+        let page = &self.pages.pages().program;
+        page.is_held.store(is_held.into(), Ordering::SeqCst);
+    }
+
     /// Ends the program: no thread of it gets a turn any more.
     pub fn end(&self) {
         let _used = self.used.lock();
@@ -233,7 +251,7 @@ mod tests {
 
     fn program() -> Program {
         let preset = Preset::load("cx5-100g").expect("built in");
-        let facts = HostFacts::new(&preset, 2, 7, 4);
+        let facts = HostFacts::new(HostName::of_host(1), &preset, 2, (7, 4));
         Program::new(1, (1, &facts), 77).expect("memory").0
     }
 

@@ -220,19 +220,19 @@ impl RemoteThread {
 
     /// Reports a thread that computes while time stands still.
     fn report_stall(&self, stall: &Stall) {
-        let Program { host, pid, .. } = *self.program;
+        let Program { name, pid, .. } = *self.program;
         eprintln!(
-            "ferroce world: process {pid} on host {host} computes for long without a call, or runs \
+            "ferroce world: process {pid} on host {name} computes for long without a call, or runs \
              a loop that cannot be proven to wait for memory; time waits for it: {stall}"
         );
     }
 
     /// Reports calls that continue while the clock stands still.
     fn report_standing_clock(&self, page: &ThreadPage, stall: &Stall) {
-        let Program { host, pid, .. } = *self.program;
+        let Program { name, pid, .. } = *self.program;
         let clock = Instant(page.clock_ps.load(Ordering::Relaxed));
         eprintln!(
-            "ferroce world: process {pid} on host {host} makes call after call, and its clock stands at \
+            "ferroce world: process {pid} on host {name} makes call after call, and its clock stands at \
              {} ps; the last call is {}; time waits for it, also for a thread that it may wait for: \
              {stall}",
             clock.as_ps(),
@@ -243,11 +243,11 @@ impl RemoteThread {
     /// Says once why the world continues without the thread.
     fn explain(&mut self) {
         if !std::mem::replace(&mut self.has_explained, true) {
-            let Program { host, pid, .. } = *self.program;
+            let Program { name, pid, .. } = *self.program;
             let tid = self.program.page(self.number).tid.load(Ordering::Relaxed);
             let stall = Stall::new(pid, tid, RealInstant::now());
             eprintln!(
-                "ferroce world: process {pid} on host {host} waits for something that its \
+                "ferroce world: process {pid} on host {name} waits for something that its \
                  world does not model, and time continues without it: {stall}"
             );
         }
@@ -282,8 +282,8 @@ impl RemoteThread {
                 return Back::Ended;
             }
             self.common.shared.dump_if_wanted(|| {
-                let (host, pid) = (self.program.host, self.program.pid);
-                format!("waiting for a thread of process {pid} on host {host}: {stall}\n")
+                let (name, pid) = (self.program.name, self.program.pid);
+                format!("waiting for a thread of process {pid} on host {name}: {stall}\n")
             });
             turn = page.sleep_while(Turn::Thread, LIMIT);
         }
@@ -300,9 +300,9 @@ impl RemoteThread {
                 next
             }
             Err(error) => {
-                let Program { host, pid, .. } = *self.program;
+                let Program { name, pid, .. } = *self.program;
                 eprintln!(
-                    "ferroce world: process {pid} on host {host} has invalid pages: {error}; it \
+                    "ferroce world: process {pid} on host {name} has invalid pages: {error}; it \
                      gets no more turns"
                 );
                 self.program.end();

@@ -15,6 +15,7 @@ use ferroce_serve::device::ServedDevice;
 use ferroce_serve::{ServeError, bind};
 use ferroce_timed_protocol::MAX_PROGRAMS;
 use ferroce_timed_protocol::control::card_socket;
+use ferroce_timed_protocol::host_name::HostName;
 use ferroce_vfio_user::{Server, Stop};
 use ferroce_world::trace::{self, SharedTrace};
 use ferroce_world::{World, WorldConfig};
@@ -32,6 +33,15 @@ const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 const PREDECESSOR: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// When the clock of a world begins, and when the world ends.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Lifetime {
+    /// True if the world ends with its last program.
+    pub is_once: bool,
+    /// The clock stands still until so many programs have joined; 0: it runs from the start.
+    pub held_for: usize,
+}
+
 /// The cards of all hosts.
 type Models = Vec<Arc<dyn ServedModel>>;
 
@@ -44,6 +54,14 @@ pub enum Error {
     /// More programs than a world has room for.
     #[error("a world that programs join has at most {MAX_PROGRAMS} hosts")]
     Hosts,
+    /// The clock would never start.
+    #[error("time is to begin with {programs} programs, and the world has room for {hosts}")]
+    HeldForever {
+        /// Programs that are waited for.
+        programs: usize,
+        /// Hosts of the world.
+        hosts: usize,
+    },
     /// Programs need a preset to run in simulated time.
     #[error("programs need a preset: a card in simulated time")]
     Functional,
@@ -74,12 +92,11 @@ pub struct TimedWorld {
 
 impl TimedWorld {
     /// Starts a world with a control socket at `path`, and the sockets of its cards beside it.
-    /// `is_once`: the world ends with its last program.
     ///
     /// # Errors
     /// [`enum@Error`]; no socket is left then.
-    pub fn start(config: WorldConfig, path: &Path, is_once: bool) -> Result<Self, Error> {
-        Self::start_recorded(config, path, is_once, None)
+    pub fn start(config: WorldConfig, path: &Path, lifetime: Lifetime) -> Result<Self, Error> {
+        Self::start_recorded(config, path, lifetime, None)
     }
 
     /// Does the same as [`TimedWorld::start`], and records all events with `record`.
@@ -89,26 +106,40 @@ impl TimedWorld {
     pub fn start_recorded(
         config: WorldConfig,
         path: &Path,
-        is_once: bool,
+        lifetime: Lifetime,
         record: Option<SharedTrace>,
     ) -> Result<Self, Error> {
-        if config.hosts > MAX_PROGRAMS {
+        let Lifetime { is_once, held_for } = lifetime;
+        let hosts = config.hosts;
+        if hosts > MAX_PROGRAMS {
             return Err(Error::Hosts);
+        }
+        if held_for > hosts {
+            let programs = held_for;
+            return Err(Error::HeldForever { programs, hosts });
         }
         let presets: Option<Vec<Preset>> = (0..config.hosts)
             .map(|host| config.preset_of(host).cloned())
             .collect();
         let presets = presets.ok_or(Error::Functional)?;
+        let names: Vec<HostName> = (0..config.hosts).map(|host| name(&config, host)).collect();
         let shared = Arc::new(Shared::new(config.hosts));
         let seed = config.seed;
         let is_recorded = record.is_some();
-        let (models, conductor) = start_conductor((config, presets.clone()), &shared, record)?;
-        let facts = presets.iter().zip(&models).enumerate();
-        let facts = facts.map(|(host, (preset, model))| {
+        let conducted = Conducted {
+            config,
+            names: names.clone(),
+            presets: presets.clone(),
+            held_for,
+        };
+        let (models, conductor) = start_conductor(conducted, &shared, record)?;
+        let facts = names.into_iter().zip(&presets).zip(&models).enumerate();
+        let facts = facts.map(|(host, ((name, preset), model))| {
             let seed = seed.wrapping_add(host as u64).wrapping_mul(SEED_STEP);
+            let own = (seed, model.push_blocks());
             HostFacts {
                 is_recorded,
-                ..HostFacts::new(preset, presets.len(), seed, model.push_blocks())
+                ..HostFacts::new(name, preset, presets.len(), own)
             }
         });
         let mut world = Self {
@@ -179,6 +210,15 @@ impl Drop for TimedWorld {
     }
 }
 
+/// Returns what a host of a world is called.
+fn name(config: &WorldConfig, host: usize) -> HostName {
+    let (host, function) = config.place_of(host);
+    HostName {
+        host: host as u16,
+        function: function.map(|function| function as u8),
+    }
+}
+
 /// Listens on the socket of a card. The socket of an earlier world may exist for a moment.
 fn bind_card(path: &Path) -> Result<Server, ServeError> {
     let start = Instant::now();
@@ -193,15 +233,29 @@ fn bind_card(path: &Path) -> Result<Server, ServeError> {
     }
 }
 
+/// What the thread of the world needs to know.
+struct Conducted {
+    config: WorldConfig,
+    names: Vec<HostName>,
+    presets: Vec<Preset>,
+    held_for: usize,
+}
+
 /// Creates the world, in its thread.
 fn start_conductor(
-    (config, presets): (WorldConfig, Vec<Preset>),
+    conducted: Conducted,
     shared: &Arc<Shared>,
     record: Option<SharedTrace>,
 ) -> Result<(Models, JoinHandle<()>), Error> {
     let (sender, receiver) = mpsc::channel();
     let shared = Arc::clone(shared);
     let conduct = move || {
+        let Conducted {
+            config,
+            names,
+            presets,
+            held_for,
+        } = conducted;
         let world = match new_world(&config, record.as_ref()) {
             Ok(world) => world,
             Err(error) => {
@@ -212,7 +266,7 @@ fn start_conductor(
         };
         let models = (0..config.hosts).map(|host| world.served(host)).collect();
         if sender.send(Ok(models)).is_ok() {
-            Conductor::new(world, &presets, &shared).run();
+            Conductor::new(world, (names, &presets), &shared, held_for).run();
         }
     };
     let thread = Builder::new().name("ferroce-world".to_owned());

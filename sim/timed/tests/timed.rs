@@ -12,14 +12,16 @@ use ferroce_driver::{
     QueuePairConfig, RemoteAddress, RtsAttributes, SendOperation, WorkCompletion,
 };
 use ferroce_platform::numbered_hosts;
-use ferroce_test_support::{TIMEOUT, eventually};
+use ferroce_test_support::{TIMEOUT, eventually, stays};
 use ferroce_test_verbs::{self as verbs, Memory};
+use ferroce_timed::control::refusal;
+use ferroce_timed::{Lifetime, TimedWorld};
 use ferroce_timed_protocol::control::Refusal;
 use ferroce_timed_protocol::page::{NEVER_PS, Turn};
 use ferroce_timed_protocol::request::{Check, Wait};
 use ferroce_timed_protocol::store::StoreKind;
 use ferroce_timed_protocol::{STREAM_LATENCY_PS, VERSION};
-use ferroce_world::WorldConfig;
+use ferroce_world::{FabricPlan, WorldConfig};
 use timed_support::*;
 
 const US: u64 = 1_000_000;
@@ -69,6 +71,73 @@ fn programs_get_hosts_in_their_order_and_give_them_back() {
     eventually("an invalid program is removed", TIMEOUT, || {
         try_join(&world.path, VERSION).is_ok()
     });
+}
+
+#[test]
+fn a_program_gets_the_host_that_it_names() {
+    let config = config(5);
+    let fabric = FabricPlan::star(3).with_functions(1, 3);
+    let config = WorldConfig {
+        fabric: Some(fabric),
+        ..config
+    };
+    let world = TestWorld::start("names", false, config);
+    let join_host = |host| join_host(&world.path, host);
+    let place = |host| join_host(host).map(|program| (program.host, program));
+    let (host, _last) = place("n2").expect("it is free");
+    assert_eq!(host, 4);
+    let (host, function) = place("n1.1").expect("it is free");
+    assert_eq!(host, 2);
+    let pid = std::process::id();
+    let taken = Some(Refusal::Taken { pid });
+    assert_eq!(place("n1.1").err(), taken);
+    let others = ["n1", "n1"].map(|name| place(name).expect("the next function"));
+    assert_eq!(others.each_ref().map(|(host, _)| *host), [1, 3]);
+    assert_eq!(place("n1").err(), taken);
+    let functions = Refusal::NoSuchFunction { functions: 3 };
+    assert_eq!(place("n1.3").err(), Some(functions));
+    assert_eq!(place("n3").err(), Some(Refusal::NoSuchHost { hosts: 3 }));
+    let question = |name: &str| refusal(&world.path, name.parse().expect("a name"));
+    assert_eq!((question("n2"), question("n0")), (taken, None));
+    assert_eq!(join(&world.path).host, 0, "the first free one");
+    drop(function);
+    eventually("it is free again", TIMEOUT, || question("n1").is_none());
+}
+
+/// Goal: time does not pass before all programs are there. Method: one sleeps, and wakes when
+/// another one has joined.
+#[test]
+fn a_clock_is_held_until_all_programs_are_there() {
+    let lifetime = Lifetime {
+        held_for: 2,
+        ..Lifetime::default()
+    };
+    let world = TestWorld::start_for("held", lifetime, config(3));
+    let one = join(&world.path);
+    let thread = one.thread();
+    assert!(thread.await_turn());
+    assert_eq!(thread.now(), 0);
+    thread.give(&Wait::At { time_ps: US });
+    let is_held = || thread.page().turn() == Turn::World;
+    assert!(
+        stays(Duration::from_millis(50), is_held),
+        "time stands still"
+    );
+    let other = join(&world.path);
+    let second = other.thread();
+    assert!(second.await_turn());
+    assert_eq!(second.now(), 0);
+    second.give(&Wait::At { time_ps: 2 * US });
+    assert!(thread.await_turn() && thread.now() == US);
+    thread.give(&Wait::At { time_ps: 3 * US });
+    assert!(second.await_turn() && second.now() == 2 * US);
+    let path = world.path.with_extension("other");
+    let lifetime = Lifetime {
+        held_for: 4,
+        ..lifetime
+    };
+    let error = TimedWorld::start(config(3), &path, lifetime).expect_err("too many");
+    assert!(error.to_string().contains("room for 3"), "{error}");
 }
 
 /// Bytes of the memory of each host.

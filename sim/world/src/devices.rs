@@ -227,6 +227,12 @@ impl<T: Timing> Devices<T> {
         visible.map(|time| self.clock.to_world(time))
     }
 
+    /// Gives events at the same time the order of their hosts.
+    pub fn order_by_host(&mut self, sequence: &mut Sequence) {
+        let parts = 2 * self.nodes.len() + 1;
+        self.events.order_by(parts, |part| part, sequence);
+    }
+
     /// Returns the times of all events of devices, and whether they are visible to a host at once.
     pub fn event_times(&self, own: usize) -> impl Iterator<Item = (Instant, bool)> {
         let interrupts = self.nodes.len() + own;

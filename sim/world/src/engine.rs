@@ -36,6 +36,8 @@ pub(super) trait Engine: Send + Sync {
     fn look_again(&self, thread: ThreadId, at: Instant);
     /// As [`super::Wire::send`].
     fn carry_aside(&self, at: Instant, ends: (usize, usize), qpn: u32, frame: &[u8]) -> Arrivals;
+    /// As [`super::World::order_by_host`].
+    fn order_by_host(&self);
     fn next_event(&self) -> Option<Instant>;
     fn has_only_rechecks(&self) -> bool;
     /// As [`super::event_loop::EventLoop::hidden_until`].
@@ -122,6 +124,10 @@ impl<T: Timing + Send + 'static> Engine for Shared<T> {
     fn carry_aside(&self, at: Instant, ends: (usize, usize), qpn: u32, frame: &[u8]) -> Arrivals {
         let mut event_loop = self.event_loop.lock();
         event_loop.devices.carry_aside(at, ends, qpn, frame)
+    }
+
+    fn order_by_host(&self) {
+        self.event_loop.lock().order_by_host();
     }
 
     fn next_event(&self) -> Option<Instant> {

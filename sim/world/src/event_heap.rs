@@ -50,6 +50,22 @@ impl EventHeap {
         Some((moment, part as usize))
     }
 
+    /// Gives events at the same time the order of `key`, which is different for each of `parts`, in
+    /// place of the order in which they were scheduled.
+    pub fn order_by<K: Ord>(
+        &mut self,
+        parts: usize,
+        key: impl Fn(usize) -> K,
+        sequence: &mut Sequence,
+    ) {
+        let due = (0..parts).filter_map(|part| Some((self.time_of(part)?, key(part), part)));
+        let mut due: Vec<_> = due.collect();
+        due.sort_unstable();
+        for (time, _, part) in due {
+            self.set(part, Some(sequence.moment(time)));
+        }
+    }
+
     /// Returns the time of the event of `part`.
     pub fn time_of(&self, part: usize) -> Option<Instant> {
         self.0.get(part as u32).map(|moment| moment.time)
@@ -77,6 +93,21 @@ impl EventHeap {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn events_at_the_same_time_can_be_ordered() {
+        let (mut heap, mut sequence) = (EventHeap::new(4), Sequence::default());
+        for (part, time) in [(2, 5), (0, 5), (1, 4), (3, 5)] {
+            heap.set(part, Some(sequence.moment(Instant(time))));
+        }
+        heap.order_by(4, |part| [7, 0, 9, 1][part], &mut sequence);
+        let mut order = Vec::new();
+        while let Some((_, part)) = heap.first() {
+            heap.set(part, None);
+            order.push(part);
+        }
+        assert_eq!(order, [1, 3, 0, 2]);
+    }
 
     #[test]
     fn events_come_in_order_after_any_changes() {

@@ -222,6 +222,12 @@ impl<T: Timing> EventLoop<T> {
         }
     }
 
+    /// Gives events at the same time the order of their hosts, those of devices first.
+    pub fn order_by_host(&mut self) {
+        self.devices.order_by_host(&mut self.sequence);
+        self.schedule.order_by_host(&mut self.sequence);
+    }
+
     /// Returns true if no events are pending but rechecks of polling threads.
     pub fn has_only_rechecks(&self) -> bool {
         self.devices.next_event().is_none() && self.schedule.has_only_rechecks()

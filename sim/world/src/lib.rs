@@ -350,6 +350,12 @@ impl World {
         self.engine.wake(thread, at);
     }
 
+    /// Gives events at the same time the order of their hosts, in place of the order in which they
+    /// were scheduled. Threads of one host keep theirs.
+    pub fn order_by_host(&mut self) {
+        self.engine.order_by_host();
+    }
+
     /// Returns the time of the next event; `None` if no event is pending.
     pub fn next_event(&self) -> Option<Instant> {
         self.engine.next_event()

@@ -70,6 +70,13 @@ impl Schedule {
         self.entries[thread].state = State::Done;
     }
 
+    /// Gives threads that wake at the same time the order of their hosts.
+    pub fn order_by_host(&mut self, sequence: &mut Sequence) {
+        let Self { entries, turns } = self;
+        let key = |thread: usize| (entries[thread].host, thread);
+        turns.order_by(entries.len(), key, sequence);
+    }
+
     /// Returns when a thread wakes for more than a recheck.
     pub fn wakes_at(&self, thread: usize) -> Option<Instant> {
         let at = self.turns.time_of(thread)?;

@@ -1,5 +1,6 @@
 //! `ferroce run --timed`: the simulated world in which a program runs, joined or started.
 
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{BufRead, BufReader};
@@ -15,7 +16,8 @@ use ferroce_faults::Plan;
 use ferroce_model::config::{RecoveryConfig, RecoveryMode};
 use ferroce_model::preset::Preset;
 use ferroce_platform::os;
-use ferroce_timed::control::{is_alive, share_processor};
+use ferroce_timed::control::{is_alive, refusal, share_processor};
+use ferroce_timed::host_name::HostName;
 
 use super::super::faults::Faults;
 use super::super::preset;
@@ -64,10 +66,14 @@ pub struct Timed {
 }
 
 impl Timed {
-    /// A host of a world has its own name, addresses and card.
-    const NOT_BESIDE: [&'static str; 7] = [
-        "host", "address", "devices", "device", "port", "capture", "icrc",
-    ];
+    /// A host of a world has its own addresses and card.
+    const NOT_BESIDE: [&'static str; 6] =
+        ["address", "devices", "device", "port", "capture", "icrc"];
+
+    /// Returns true if the program runs in simulated time.
+    pub fn is_asked(&self) -> bool {
+        self.timed.is_some() || self.world.is_some()
+    }
 
     /// Returns the faults of a program that runs in the time of the machine.
     pub fn faults_in_real_time(&self) -> Option<&Plan> {
@@ -90,8 +96,30 @@ impl Timed {
         }
     }
 
-    /// Returns the socket of the world, which is running. `None`: the time is that of the machine.
-    pub fn socket(&self) -> Result<Option<PathBuf>, String> {
+    /// Returns the socket of the world, which is running, and has this host free for the program.
+    /// `host`: what has named it, and its name. `None`: the time is that of the machine.
+    pub fn socket(&self, host: Option<(&str, String)>) -> Result<Option<PathBuf>, String> {
+        if !self.is_asked() {
+            return Ok(None);
+        }
+        let Some((by, name)) = host else {
+            return self.running();
+        };
+        let wrong = |error: &dyn Display| Err(format!("{by}{name}: {error}"));
+        let host: HostName = match name.parse() {
+            Ok(host) => host,
+            Err(error) => return wrong(&error),
+        };
+        let socket = self.running()?;
+        let refusal = socket.as_deref().and_then(|world| refusal(world, host));
+        match refusal {
+            Some(refusal) => wrong(&refusal),
+            None => Ok(socket),
+        }
+    }
+
+    /// Returns the socket of the world, which is running.
+    fn running(&self) -> Result<Option<PathBuf>, String> {
         if let Some(socket) = &self.world {
             if self.faults.plan.is_some() {
                 return Err("--faults belongs to `ferroce world`, not to its programs".to_owned());

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ferroce_timed_protocol::VERSION;
 use ferroce_timed_protocol::cm::CmMessage;
+use ferroce_timed_protocol::control::Refusal;
+use ferroce_timed_protocol::host_name::NoHostName;
 use ferroce_timed_protocol::page::ProgramPage;
 use ferroce_timed_protocol::request::Wait;
 use ferroce_timed_protocol::store::{StoreKind, Work};
@@ -51,6 +53,12 @@ pub enum JoinError {
         "every host of the world has a program already: one program can be on a host at a time"
     )]
     NoHost,
+    /// The name of the wanted host is none.
+    #[error(transparent)]
+    HostName(#[from] NoHostName),
+    /// The wanted host is not there, or has a program.
+    #[error(transparent)]
+    Host(Refusal),
     /// No room for another thread.
     #[error("the program has too many threads")]
     NoThread,
@@ -60,8 +68,13 @@ pub enum JoinError {
 }
 
 impl JoinError {
-    fn of_errno(errno: i32) -> Self {
+    /// `refusal`: the last answer of the world, for the errors that are one.
+    fn of_errno(errno: i32, refusal: u64) -> Self {
         match errno {
+            libc::EADDRINUSE | libc::EADDRNOTAVAIL => {
+                let words = [(refusal >> 32) as u32, refusal as u32];
+                Refusal::of_words(words).map_or(Self::HostName(NoHostName), Self::Host)
+            }
             libc::ENOENT | libc::ECONNREFUSED | libc::ECONNRESET => Self::NoWorld,
             libc::EPROTO => Self::WorldVersion,
             libc::EUSERS => Self::NoHost,
@@ -77,6 +90,9 @@ impl JoinError {
             Self::OtherUser { .. } => libc::EACCES,
             Self::LibraryVersion | Self::WorldVersion => libc::EPROTO,
             Self::NoHost => libc::EUSERS,
+            Self::HostName(_) => libc::EINVAL,
+            Self::Host(Refusal::Taken { .. }) => libc::EBUSY,
+            Self::Host(_) => libc::ENODEV,
             Self::NoThread => libc::EAGAIN,
             Self::Os(errno) => errno,
         }
@@ -95,7 +111,7 @@ impl Library {
         }
         match (table.join)() {
             0 => {}
-            errno => return Err(JoinError::of_errno(errno)),
+            errno => return Err(JoinError::of_errno(errno, (table.refusal)())),
         }
         let program = (table.program)().ok_or(JoinError::NoWorld)?;
         Ok(Self { table, program })

@@ -14,6 +14,7 @@ use ferroce_embed::attached::{Attached, DeviceSource, Properties};
 use ferroce_embed::error::AttachError;
 use ferroce_platform::host::HostIdentity;
 use ferroce_platform::numbered_hosts;
+use ferroce_timed_protocol::host_name;
 use ferroce_wire::{Gid, Mac};
 
 use crate::bus::TimedBus;
@@ -38,7 +39,8 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// Joins the world whose control socket `FERROCE_WORLD` names, if this program has not joined.
+    /// Joins the world whose control socket `FERROCE_WORLD` names, on the host that `FERROCE_HOST`
+    /// names, if this program has not joined. Without a name it gets the first free host.
     /// Returns `None` if the variable is not set: the program has the time of the machine.
     ///
     /// # Errors
@@ -50,10 +52,7 @@ impl Membership {
         };
         match Library::join() {
             Ok(library) => Ok(Some(Self { library, socket })),
-            Err(error) => {
-                let error = with_users(error, &socket);
-                Err(failure(&socket, &error, error.errno()))
-            }
+            Err(error) => Err(not_joined(&socket, with_users(error, &socket))),
         }
     }
 
@@ -118,6 +117,18 @@ fn failure(socket: &Path, error: &dyn Display, errno: i32) -> AttachError {
     AttachError {
         reason: format!("FERROCE_WORLD={}: {error}", socket.display()),
         errno,
+    }
+}
+
+/// Returns the error of a program that cannot join; it names the host, if that is the reason.
+fn not_joined(socket: &Path, error: JoinError) -> AttachError {
+    let is_host = matches!(error, JoinError::Host(_) | JoinError::HostName(_));
+    match std::env::var(host_name::VARIABLE).ok().filter(|_| is_host) {
+        Some(name) => {
+            let reason = format!("{}={name}: {error}", host_name::VARIABLE);
+            failure(socket, &reason, error.errno())
+        }
+        None => failure(socket, &error, error.errno()),
     }
 }
 

@@ -13,6 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use ferroce_timed_protocol::control::{Message, Refusal};
+use ferroce_timed_protocol::host_name::{self, HostName};
 use ferroce_timed_protocol::map::SharedPages;
 use ferroce_timed_protocol::page::{ProgramPages, ThreadPage, Turn};
 use ferroce_timed_protocol::request::Wait;
@@ -53,6 +54,12 @@ static THREADS: AtomicU32 = AtomicU32::new(0);
 /// One more than the key of the C library whose destructor reports the end of a thread; zero: not
 /// created yet.
 static KEY: AtomicU32 = AtomicU32::new(0);
+
+/// Why the world has refused the program or a thread, the last time: [`Refusal::to_words`], the
+/// number of the reason in the upper half.
+static REFUSAL: AtomicU64 = AtomicU64::new(NO_REFUSAL);
+/// The program has not been refused by a world.
+const NO_REFUSAL: u64 = u64::MAX;
 
 /// Printed when the world ends before the program.
 const ENDED: &[u8] =
@@ -110,15 +117,28 @@ pub fn is_recorded() -> bool {
     pages().is_some_and(|pages| pages.program.is_recorded.load(Ordering::Relaxed) != 0)
 }
 
+/// Returns true if the clock of the world stands still until more programs have joined.
+pub fn is_held() -> bool {
+    pages().is_some_and(|pages| pages.program.is_held.load(Ordering::Relaxed) != 0)
+}
+
 /// Returns the number of threads of the program that have joined and not left.
 pub fn thread_count() -> u32 {
     THREADS.load(Ordering::Relaxed)
 }
 
-/// Joins the world that `FERROCE_WORLD` names, and takes a turn.
+/// Returns the reason of the last refusal.
+pub fn refusal() -> u64 {
+    REFUSAL.load(Ordering::Relaxed)
+}
+
+/// Joins the world that `FERROCE_WORLD` names, on the host that `FERROCE_HOST` names, and takes a
+/// turn.
 ///
 /// # Errors
-/// The reason: `ENODEV` if the variable is not set, `EPERM` if the world belongs to another user.
+/// The reason: `ENODEV` if the variable is not set, `EPERM` if the world belongs to another user,
+/// `EADDRNOTAVAIL` if there is no such host, or no host has such a name, `EADDRINUSE` if it has a
+/// program.
 pub fn join() -> Result<(), Errno> {
     loop {
         match STAGE.compare_exchange(NOT_JOINED, JOINING, Ordering::Acquire, Ordering::Relaxed) {
@@ -180,6 +200,7 @@ fn take_thread_time() {
 
 fn connect_to_world() -> Result<(), Errno> {
     let path = std::env::var_os("FERROCE_WORLD").ok_or(Errno::NODEV)?;
+    let host = wanted_host()?;
     let address = SocketAddrUnix::new(path.as_os_str())?;
     let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
     let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
@@ -189,7 +210,7 @@ fn connect_to_world() -> Result<(), Errno> {
     }
     let pid = getpid().as_raw_nonzero().get() as u32;
     let version = VERSION;
-    let (answer, file) = exchange(socket.as_fd(), Message::Join { version, pid })?;
+    let (answer, file) = exchange(socket.as_fd(), Message::Join { version, pid, host })?;
     match answer {
         Message::Joined { .. } => {}
         Message::Refused { reason } => return Err(errno_of(reason)),
@@ -208,6 +229,16 @@ fn connect_to_world() -> Result<(), Errno> {
     ENDED_AT_NS.store(0, Ordering::Relaxed);
     CONNECTION.store(socket.into_raw_fd(), Ordering::Release);
     Ok(())
+}
+
+/// Returns the host that the environment names, if it names one.
+fn wanted_host() -> Result<Option<HostName>, Errno> {
+    let name = std::env::var_os(host_name::VARIABLE).filter(|name| !name.is_empty());
+    let name = name.map(|name| name.to_str().map_or(Err(host_name::NoHostName), str::parse));
+    name.transpose().map_err(|_| {
+        REFUSAL.store(NO_REFUSAL, Ordering::Relaxed);
+        Errno::ADDRNOTAVAIL
+    })
 }
 
 /// Returns true if the world belongs to this user, or to root. Its pages are mapped, it controls
@@ -305,10 +336,15 @@ pub fn keep_asking() {
 }
 
 fn errno_of(reason: Refusal) -> Errno {
+    let [number, detail] = reason.to_words();
+    let words = u64::from(number) << 32 | u64::from(detail);
+    REFUSAL.store(words, Ordering::Relaxed);
     match reason {
         Refusal::Version => Errno::PROTO,
         Refusal::NoHost => Errno::USERS,
         Refusal::NoThread => Errno::AGAIN,
+        Refusal::NoSuchHost { .. } | Refusal::NoSuchFunction { .. } => Errno::ADDRNOTAVAIL,
+        Refusal::Taken { .. } => Errno::ADDRINUSE,
     }
 }
 

@@ -35,6 +35,7 @@ static TABLE: TimeTable = TimeTable {
     thread_count,
     work,
     cm_message,
+    refusal,
 };
 
 /// Returns the table.
@@ -77,6 +78,10 @@ extern "C" fn caller() -> u64 {
 
 extern "C" fn thread_count() -> u32 {
     session::thread_count()
+}
+
+extern "C" fn refusal() -> u64 {
+    session::refusal()
 }
 
 extern "C" fn join() -> i32 {

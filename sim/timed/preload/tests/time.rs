@@ -169,6 +169,8 @@ fn a_refused_program_has_real_time() {
         (Refusal::Version, libc::EPROTO),
         (Refusal::NoHost, libc::EUSERS),
         (Refusal::NoThread, libc::EAGAIN),
+        (Refusal::NoSuchHost { hosts: 2 }, libc::EADDRNOTAVAIL),
+        (Refusal::Taken { pid: 7 }, libc::EADDRINUSE),
     ] {
         let world = World::start_with("refused", Some(refusal));
         let output = finish(start("refused", Some(&world)));

@@ -8,6 +8,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::host_name::HostName;
+
 /// A message of the control socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Message {
@@ -17,6 +19,20 @@ pub enum Message {
         version: u32,
         /// Process ID of the program.
         pid: u32,
+        /// The host that it wants. `None`: the first free one.
+        host: Option<HostName>,
+    },
+    /// A launcher asks whether a host is free; it gets none.
+    Find {
+        /// [`crate::VERSION`].
+        version: u32,
+        /// The host. `None`: the first free one.
+        host: Option<HostName>,
+    },
+    /// The host is free.
+    Found {
+        /// Its number.
+        host: u32,
     },
     /// The program has a host; the descriptor of its pages is attached.
     Joined {
@@ -49,23 +65,87 @@ pub enum Refusal {
     /// Every host has a program.
     #[error("every host of the world has a program already")]
     NoHost,
+    /// The world has no such host.
+    #[error("there is no such host: the world has {}", hosts_text(*hosts))]
+    NoSuchHost {
+        /// Hosts of the world.
+        hosts: u32,
+    },
+    /// The host has no such function.
+    #[error("there is no such function: the card of this host has {}", functions_text(*functions))]
+    NoSuchFunction {
+        /// Functions of the host's card.
+        functions: u32,
+    },
+    /// The host, or the function, has a program.
+    #[error("process {pid} is on it")]
+    Taken {
+        /// Process ID of a program on it.
+        pid: u32,
+    },
     /// No page is free.
     #[error("the program has too many threads")]
     NoThread,
 }
 
+impl Refusal {
+    /// Returns the number of the reason, and what else is said.
+    pub fn to_words(self) -> [u32; 2] {
+        match self {
+            Self::Version => [0, 0],
+            Self::NoHost => [1, 0],
+            Self::NoThread => [2, 0],
+            Self::NoSuchHost { hosts } => [3, hosts],
+            Self::NoSuchFunction { functions } => [4, functions],
+            Self::Taken { pid } => [5, pid],
+        }
+    }
+
+    /// Returns the reason with this number. `None`: there is none.
+    pub fn of_words([number, detail]: [u32; 2]) -> Option<Self> {
+        Some(match number {
+            0 => Self::Version,
+            1 => Self::NoHost,
+            2 => Self::NoThread,
+            3 => Self::NoSuchHost { hosts: detail },
+            4 => Self::NoSuchFunction { functions: detail },
+            5 => Self::Taken { pid: detail },
+            _ => return None,
+        })
+    }
+}
+
+fn hosts_text(hosts: u32) -> String {
+    match hosts {
+        0 | 1 => "only n0".to_owned(),
+        hosts => format!("n0 to n{}", hosts - 1),
+    }
+}
+
+fn functions_text(functions: u32) -> String {
+    match functions {
+        0 | 1 => "only one, without a number".to_owned(),
+        functions => format!("0 to {}", functions - 1),
+    }
+}
+
 impl Message {
     /// Length of a message in bytes.
-    pub const LENGTH: usize = 12;
+    pub const LENGTH: usize = 16;
 
     /// Encodes the message.
     pub fn to_bytes(self) -> [u8; Self::LENGTH] {
-        let words: [u32; 3] = match self {
-            Self::Join { version, pid } => [1, version, pid],
-            Self::Joined { host } => [2, host, 0],
-            Self::Refused { reason } => [3, reason as u32, 0],
-            Self::Thread { tid } => [4, tid, 0],
-            Self::ThreadNumber { number } => [5, number, 0],
+        let words: [u32; 4] = match self {
+            Self::Join { version, pid, host } => [1, version, pid, HostName::to_word(host)],
+            Self::Joined { host } => [2, host, 0, 0],
+            Self::Refused { reason } => {
+                let [reason, detail] = reason.to_words();
+                [3, reason, detail, 0]
+            }
+            Self::Thread { tid } => [4, tid, 0, 0],
+            Self::ThreadNumber { number } => [5, number, 0, 0],
+            Self::Find { version, host } => [6, version, 0, HostName::to_word(host)],
+            Self::Found { host } => [7, host, 0, 0],
         };
         let mut bytes = [0; Self::LENGTH];
         for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
@@ -85,18 +165,19 @@ impl Message {
             1 => Self::Join {
                 version: word(1),
                 pid: word(2),
+                host: HostName::of_word(word(3)).ok()?,
             },
             2 => Self::Joined { host: word(1) },
             3 => Self::Refused {
-                reason: match word(1) {
-                    0 => Refusal::Version,
-                    1 => Refusal::NoHost,
-                    2 => Refusal::NoThread,
-                    _ => return None,
-                },
+                reason: Refusal::of_words([word(1), word(2)])?,
             },
             4 => Self::Thread { tid: word(1) },
             5 => Self::ThreadNumber { number: word(1) },
+            6 => Self::Find {
+                version: word(1),
+                host: HostName::of_word(word(3)).ok()?,
+            },
+            7 => Self::Found { host: word(1) },
             _ => return None,
         })
     }
@@ -115,13 +196,27 @@ mod tests {
 
     #[test]
     fn messages_come_as_they_were_sent() {
-        let refused = [Refusal::Version, Refusal::NoHost, Refusal::NoThread];
+        let refused = [
+            Refusal::Version,
+            Refusal::NoHost,
+            Refusal::NoThread,
+            Refusal::NoSuchHost { hosts: 9 },
+            Refusal::NoSuchFunction { functions: 8 },
+            Refusal::Taken { pid: 4711 },
+        ];
         let refused = refused.map(|reason| Message::Refused { reason });
+        let host = "n8.3".parse().ok();
         let others = [
             Message::Join {
                 version: 1,
                 pid: 77,
+                host,
             },
+            Message::Find {
+                version: 1,
+                host: None,
+            },
+            Message::Found { host: 11 },
             Message::Joined { host: 3 },
             Message::Thread { tid: 78 },
             Message::ThreadNumber { number: 63 },

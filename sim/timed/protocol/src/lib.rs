@@ -22,10 +22,12 @@
 //! - [`store`]: the stores of a thread during its turn.
 //! - [`cm`]: commands of RDMA CM.
 //! - [`control`]: the socket over which programs join.
+//! - [`host_name`]: the names of hosts and of their functions.
 //! - [`table`]: functions of the time library for the verbs library.
 
 pub mod cm;
 pub mod control;
+pub mod host_name;
 pub mod map;
 pub mod page;
 pub mod request;
@@ -34,7 +36,7 @@ pub mod store;
 pub mod table;
 
 /// Version of everything here; both sides have the same one or do not talk.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// Most programs of a world.
 pub const MAX_PROGRAMS: usize = 64;

@@ -110,6 +110,8 @@ pub struct ProgramPage {
     pub has_exited: AtomicU32,
     /// Not zero: the only other program was killed, and none has joined since.
     pub has_lost_partner: AtomicU32,
+    /// Not zero: the clock of the world stands still until more programs have joined.
+    pub is_held: AtomicU32,
     /// Events that wait in each channel of RDMA CM, by number: see [`crate::cm`].
     pub cm_events: [AtomicU32; MAX_CHANNELS],
 }

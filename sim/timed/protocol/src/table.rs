@@ -82,4 +82,8 @@ pub struct TimeTable {
     pub work: extern "C" fn(work: Work, time_ps: u64),
     /// Returns the message of the calling thread. `None`: it does not belong to the world.
     pub cm_message: extern "C" fn() -> Option<&'static CmMessage>,
+    /// Returns why the world has refused the program: the two words of
+    /// [`crate::control::Refusal::to_words`], the first one in the upper half. All bits are set if
+    /// no world has been asked: the name of the wanted host is none.
+    pub refusal: extern "C" fn() -> u64,
 }

@@ -15,9 +15,10 @@ use ferroce_spec::register::{VECTOR_COUNT, offset};
 use ferroce_test_support::{
     Deadline, TIMEOUT, TemporaryDirectory, temporary_directory, time_limit,
 };
-use ferroce_timed::TimedWorld;
+use ferroce_timed::{Lifetime, TimedWorld};
 use ferroce_timed_protocol::VERSION;
 use ferroce_timed_protocol::control::{Message, Refusal, card_socket};
+use ferroce_timed_protocol::host_name::HostName;
 use ferroce_timed_protocol::map::SharedPages;
 use ferroce_timed_protocol::page::{NEVER_PS, ProgramPages, ThreadPage, Turn};
 use ferroce_timed_protocol::request::Wait;
@@ -47,9 +48,17 @@ impl TestWorld {
     }
 
     pub fn start(name: &str, is_once: bool, config: WorldConfig) -> Self {
+        let lifetime = Lifetime {
+            is_once,
+            ..Lifetime::default()
+        };
+        Self::start_for(name, lifetime, config)
+    }
+
+    pub fn start_for(name: &str, lifetime: Lifetime, config: WorldConfig) -> Self {
         let folder = temporary_directory(name);
         let path = folder.join("world");
-        let world = TimedWorld::start(config, &path, is_once).expect("a world");
+        let world = TimedWorld::start(config, &path, lifetime).expect("a world");
         Self {
             world: Some(world),
             path,
@@ -114,9 +123,18 @@ fn ask(socket: &OwnedFd, message: Message) -> Option<(Message, Option<OwnedFd>)>
 }
 
 pub fn try_join(path: &Path, version: u32) -> Result<Program, Option<Refusal>> {
+    try_join_host(path, version, None)
+}
+
+pub fn try_join_host(
+    path: &Path,
+    version: u32,
+    host: Option<HostName>,
+) -> Result<Program, Option<Refusal>> {
     let socket = open(path);
     let pid = std::process::id();
-    match ask(&socket, Message::Join { version, pid }) {
+    let question = Message::Join { version, pid, host };
+    match ask(&socket, question) {
         Some((Message::Joined { host }, Some(file))) => Ok(Program {
             socket,
             pages: Arc::new(SharedPages::map(&file).expect("sealed")),
@@ -128,6 +146,13 @@ pub fn try_join(path: &Path, version: u32) -> Result<Program, Option<Refusal>> {
         None => Err(None),
         Some(other) => panic!("{other:?}"),
     }
+}
+
+/// Joins on a certain host.
+pub fn join_host(path: &Path, host: &str) -> Result<Program, Refusal> {
+    let host = host.parse().expect("a name");
+    let joined = try_join_host(path, VERSION, Some(host));
+    joined.map_err(|refusal| refusal.expect("an answer"))
 }
 
 pub fn join(path: &Path) -> Program {

@@ -3,8 +3,7 @@
 //! They have the time of the machine, so that the arrival of their bytes has no simulated time:
 //! they are refused, with a message on standard error. The world identifies them: it has
 //! no report of their connection. While no program of the world connects, a connection that stays
-//! in the
-//! kernel's backlog is one of theirs.
+//! in the kernel's backlog is one of theirs.
 
 #![expect(unsafe_code, reason = "system calls about a descriptor by its number")]
 
@@ -15,7 +14,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use rustix::event::PollFlags;
 
 use crate::descriptor::Descriptor;
-use crate::os;
+use crate::{os, session};
 
 /// Printed once.
 const REFUSED: &[u8] =
@@ -55,7 +54,8 @@ pub fn check() {
     let Some(listener) = Descriptor::new(number) else {
         return;
     };
-    if listener.ready(PollFlags::IN).is_empty() {
+    // While the clock is held, connections of the world's programs do not arrive either.
+    if session::is_held() || listener.ready(PollFlags::IN).is_empty() {
         return SEEN.store(0, Ordering::Relaxed);
     }
     if SEEN.fetch_add(1, Ordering::Relaxed) + 1 < CHECKS {

@@ -271,7 +271,7 @@ impl Core {
 
     fn answer(&mut self, place: usize, message: Message) {
         match message {
-            Message::Join { version, pid } => {
+            Message::Join { version, pid, .. } => {
                 assert_eq!(version, VERSION);
                 let file = SharedPages::create().unwrap();
                 let pages = SharedPages::map(&file).unwrap();
