@@ -15,8 +15,8 @@ impl Fabric {
         self.arrive_with_faults((at, arrival), (self.current, to), frame);
     }
 
-    /// Has a frame arrive at the card of a host, if no fault prevents it. `times`: when it was sent,
-    /// and when it would arrive.
+    /// Has a frame arrive at the card of a host, if no fault prevents it. `times`: when it was
+    /// sent, and when it would arrive.
     #[cold]
     pub(super) fn arrive_with_faults(
         &mut self,
