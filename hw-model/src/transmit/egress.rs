@@ -89,7 +89,7 @@ impl Transmit {
             let Some((ready, outbound)) = self.units[unit].outbound.pop_ahead() else {
                 break;
             };
-            worked |= self.packetize_one(turn, unit, ready, outbound, ports);
+            worked |= self.packetize_one(turn, unit, (ready, outbound), false, ports);
         }
         worked
     }
@@ -110,8 +110,8 @@ impl Transmit {
             let Some(packet) = qp.and_then(|qp| qp.stalled.pop_front()) else {
                 break;
             };
-            let now = turn.now;
-            if !self.make_frame(turn, unit, now, Outbound { qp: index, packet }, ports) {
+            let (now, packet) = (turn.now, Outbound { qp: index, packet });
+            if !self.packetize_one(turn, unit, (now, packet), true, ports) {
                 break;
             }
             worked = true;
@@ -119,15 +119,16 @@ impl Transmit {
         worked
     }
 
-    /// Makes a frame of a packet that is there at `ready`. Returns true if the packet has left the
-    /// processing unit.
+    /// Makes a frame of a packet that is there at `ready`. `has_waited`: it was the first of its
+    /// queue pair that waited for the wire. Returns true if the packet has left the processing
+    /// unit.
     #[inline(always)]
     fn packetize_one<H: Host, T: Timing, P: Port, M: TranslationTable>(
         &mut self,
         turn: &mut Turn<'_, H, T>,
         unit: usize,
-        ready: Instant,
-        Outbound { qp: index, packet }: Outbound,
+        (ready, Outbound { qp: index, packet }): (Instant, Outbound),
+        has_waited: bool,
         ports: &mut TransmitPorts<'_, P, M>,
     ) -> bool {
         let contexts = &mut *ports.contexts;
@@ -135,28 +136,10 @@ impl Transmit {
             return false;
         };
         // A packet behind one that waits for the wire waits too.
-        if !qp.stalled.is_empty() {
+        if !has_waited && !qp.stalled.is_empty() {
             qp.stalled.push_back(packet);
             return false;
         }
-        self.make_frame(turn, unit, ready, Outbound { qp: index, packet }, ports)
-    }
-
-    /// Makes a frame of the next packet of its queue pair. Returns true if the packet has left the
-    /// processing unit; otherwise it is the first that waits for the wire.
-    #[inline(always)]
-    fn make_frame<H: Host, T: Timing, P: Port, M: TranslationTable>(
-        &mut self,
-        turn: &mut Turn<'_, H, T>,
-        unit: usize,
-        ready: Instant,
-        Outbound { qp: index, packet }: Outbound,
-        ports: &mut TransmitPorts<'_, P, M>,
-    ) -> bool {
-        let contexts = &mut *ports.contexts;
-        let Some(qp) = contexts.qps.get_mut(index) else {
-            return false;
-        };
         let mut dma = turn.dma_planned(ready);
         if matches!(packet.payload, Payload::ReadResponse { .. }) {
             // What fails here fails again with the next request, and is reported then.
