@@ -320,6 +320,8 @@ impl CompletionQueue {
             if !self.rings.has_entry() && !self.device.is_dead() {
                 return 0;
             }
+        } else {
+            self.note_poll();
         }
         let mut state = self.state.lock();
         let mut count = 0;
@@ -357,6 +359,12 @@ impl CompletionQueue {
     #[inline]
     pub fn relax(&self) {
         self.device.bus().relax();
+    }
+
+    /// Notes a poll that is not empty, other than [`Self::poll`].
+    #[inline]
+    pub fn note_poll(&self) {
+        self.device.bus().note_poll();
     }
 
     /// Requests one event for the next completion, or for one that is present and unpolled.

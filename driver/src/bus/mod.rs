@@ -305,6 +305,12 @@ pub trait Bus: Send + Sync {
     /// Hardware needs no more than a spin hint; a model in this process runs here. The caller
     /// holds no lock of a CQ.
     fn relax(&self);
+
+    /// Notes a poll of a CQ that has found completions. The driver calls it for each: a model in
+    /// this process then knows that the program is polling, though it does not run.
+    #[inline]
+    fn note_poll(&self) {}
+
     /// Waits until outstanding packets have left, before the function or the process ends.
     fn linger(&self) {}
 

@@ -18,7 +18,8 @@ use crate::in_process::InProcess;
 const POLLED_SLEEP_NS: u64 = 1_000_000;
 /// Shortest sleep while the application polls or is inside the model, even if a timer of the model
 /// is due: the application handles it. While the wire is full there always is one; and the
-/// application may need this thread's processor to get on.
+/// application may need this thread's processor to get on. The time doubles, up to
+/// [`POLLED_SLEEP_NS`], each time that the application still polls.
 const LEAST_SHARED_SLEEP_NS: u64 = 100_000;
 /// Longest sleep when nothing happens.
 const IDLE_SLEEP_NS: u64 = 250_000_000;
@@ -53,12 +54,17 @@ fn run(function: &InProcess) {
         processors: os::Processors::of_this_thread(),
         has_moved: false,
     };
+    let mut least_ns = LEAST_SHARED_SLEEP_NS;
     while !function.is_stopping() {
         function.check_health(clock.ticks());
         if function.is_polled(clock.ticks()) {
-            sleep(function, POLLED_SLEEP_NS, false);
-        } else if serve(function, spin_ticks, &mut turns) {
-            match sleep(function, IDLE_SLEEP_NS, true) {
+            sleep(function, least_ns, POLLED_SLEEP_NS, false);
+            least_ns = (2 * least_ns).min(POLLED_SLEEP_NS);
+            continue;
+        }
+        least_ns = LEAST_SHARED_SLEEP_NS;
+        if serve(function, spin_ticks, &mut turns) {
+            match sleep(function, least_ns, IDLE_SLEEP_NS, true) {
                 Some(woken_at) => turns.note(function, woken_at),
                 None => turns.reset(),
             }
@@ -119,7 +125,7 @@ impl Turns {
 fn serve(function: &InProcess, spin_ticks: u64, turns: &mut Turns) -> bool {
     let mut last_work = function.clock().ticks();
     loop {
-        let worked = function.try_run();
+        let worked = function.try_run_once();
         let now = function.clock().ticks();
         function.check_health(now);
         if function.is_polled(now) || function.is_stopping() {
@@ -133,9 +139,10 @@ fn serve(function: &InProcess, spin_ticks: u64, turns: &mut Turns) -> bool {
     }
 }
 
-/// Sleeps. `must_look`: the application does not poll, so this thread alone sees frames that came
-/// before it could be woken for them. Returns the time of a wake-up, if it was woken.
-fn sleep(function: &InProcess, limit_ns: u64, must_look: bool) -> Option<Ticks> {
+/// Sleeps, at least `shared_ns` if the application is in charge of the model. `must_look`: the
+/// application does not poll, so this thread alone sees frames that came before it could be woken
+/// for them. Returns the time of a wake-up, if it was woken.
+fn sleep(function: &InProcess, shared_ns: u64, limit_ns: u64, must_look: bool) -> Option<Ticks> {
     let armed = function.armed();
     armed.store(1, Ordering::SeqCst);
     // Pairs with the fence in the sender's check: see `crate::port`.
@@ -144,8 +151,8 @@ fn sleep(function: &InProcess, limit_ns: u64, must_look: bool) -> Option<Ticks> 
         Some(Some(false)) => (0, 0),
         Some(Some(true)) => (0, limit_ns),
         // The application is inside the model: it handles what is due, and may leave work.
-        Some(None) => (LEAST_SHARED_SLEEP_NS, POLLED_SLEEP_NS),
-        None => (LEAST_SHARED_SLEEP_NS, limit_ns),
+        Some(None) => (shared_ns, POLLED_SLEEP_NS),
+        None => (shared_ns, limit_ns),
     };
     let time_ns = match limit_ns {
         0 => 0,

@@ -40,11 +40,16 @@ const MAX_DIRECT: usize = 64;
 /// Runs of the model in one empty poll, unless it is idle before: then a peer sends as fast as this
 /// process works, and the program has its turn.
 const MAX_RUNS_PER_POLL: u32 = 64;
+/// Runs of the model by one thread for doorbells that others have left to it, before they have to
+/// do it themselves.
+const MAX_RUNS_FOR_OTHERS: u32 = 64;
 /// Runs of the model without work before ACKs are no longer delayed. Longer than the gap between
 /// two frames of the peer that belong together, shorter than the ACK delay.
 const RUNS_BEFORE_ACKNOWLEDGE: u32 = 8;
 /// Runs of the model between two publications of its counters.
 const RUNS_PER_PUBLICATION: u32 = 256;
+/// Polls after arming a CQ that do not count as polling: the program checks once more and sleeps.
+const POLLS_AFTER_ARMING: u32 = 2;
 /// Value of registers of a device that is gone.
 const GONE: u64 = u64::MAX;
 
@@ -184,6 +189,10 @@ pub struct InProcess {
     wake_at: AtomicU64,
     /// Polls that are still expected before the program sleeps.
     polls_after_arming: AtomicU32,
+    /// Time of the last doorbell of those that were rung without a poll a moment before.
+    last_doorbell: AtomicU64,
+    /// True if the last poll has found nothing.
+    last_poll_was_empty: AtomicBool,
     is_stopping: AtomicBool,
     /// True if the card is pulled out.
     is_removed: AtomicBool,
@@ -234,7 +243,10 @@ impl InProcess {
             delayed_acks: AtomicBool::new(false),
             check_at: AtomicU64::new(u64::MAX),
             wake_at: AtomicU64::new(0),
-            polls_after_arming: AtomicU32::new(0),
+            // It has not polled yet.
+            polls_after_arming: AtomicU32::new(POLLS_AFTER_ARMING),
+            last_doorbell: AtomicU64::new(0),
+            last_poll_was_empty: AtomicBool::new(true),
             is_stopping: AtomicBool::new(false),
             is_removed: AtomicBool::new(false),
             health_check: HealthCheck::default(),
@@ -253,6 +265,13 @@ impl InProcess {
     pub fn is_polled(&self, now: Ticks) -> bool {
         let heartbeat = self.registry.heartbeat(self.place).load(Ordering::Relaxed);
         now.since(Ticks(heartbeat)) < self.fresh_ticks
+    }
+
+    /// Returns true for a doorbell at `now` that follows another one, of a program that polls: it
+    /// will poll again when it has posted its requests.
+    fn is_in_series(&self, now: Ticks) -> bool {
+        let last = Ticks(self.last_doorbell.swap(now.0, Ordering::Relaxed));
+        now.since(last) < self.fresh_ticks && self.polls_after_arming.load(Ordering::Relaxed) == 0
     }
 
     /// Returns true if another process uses the function.
@@ -285,6 +304,16 @@ impl InProcess {
     pub fn try_run(&self) -> bool {
         match self.model.try_lock() {
             Some(model) => self.run(model),
+            None => false,
+        }
+    }
+
+    /// Runs the model unless another thread does, for the background thread: doorbells that the
+    /// application leaves meanwhile do not keep it there, so that it notices that the application
+    /// polls. Returns true if something moved.
+    pub fn try_run_once(&self) -> bool {
+        match self.model.try_lock() {
+            Some(model) => self.run_once(model),
             None => false,
         }
     }
@@ -323,25 +352,12 @@ impl InProcess {
         false
     }
 
-    /// Runs the model, releases the lock, and delivers interrupts.
+    /// Runs the model, and again for what other threads have left to this one.
     #[inline]
     fn run<'a>(&'a self, mut model: MutexGuard<'a, Model>) -> bool {
         let mut worked = false;
-        loop {
-            self.inside
-                .store(pinned::stack_pointer(), Ordering::Relaxed);
-            worked |= self.advance(&mut model);
-            self.inside.store(0, Ordering::Relaxed);
-            let raised = std::mem::take(&mut model.host.raised);
-            drop(model);
-            if worked {
-                // Another thread may be waiting for what has moved.
-                self.registry.wake_dozing(self.place);
-            }
-            self.interrupts.deliver(raised);
-            // A thread that rang while the lock was held has left its mark before it tried the
-            // lock: with this fence, either it got the lock or the mark is visible here.
-            fence(Ordering::SeqCst);
+        for _ in 0..MAX_RUNS_FOR_OTHERS {
+            worked |= self.run_once(model);
             if self.doorbells.is_empty() {
                 return worked;
             }
@@ -350,6 +366,33 @@ impl InProcess {
                 None => return worked,
             }
         }
+        // The threads that have rung meanwhile go on with it.
+        if !self.is_polled(self.clock.ticks()) {
+            self.registry
+                .wake_background(self.place, self.clock.ticks());
+        }
+        worked
+    }
+
+    /// Runs the model, releases the lock, and delivers interrupts. The doorbells that other threads
+    /// have left to this one can be seen afterwards.
+    #[inline]
+    fn run_once<'a>(&'a self, mut model: MutexGuard<'a, Model>) -> bool {
+        self.inside
+            .store(pinned::stack_pointer(), Ordering::Relaxed);
+        let worked = self.advance(&mut model);
+        self.inside.store(0, Ordering::Relaxed);
+        let raised = std::mem::take(&mut model.host.raised);
+        drop(model);
+        if worked {
+            // Another thread may be waiting for what has moved.
+            self.registry.wake_dozing(self.place);
+        }
+        self.interrupts.deliver(raised);
+        // A thread that rang while the lock was held has left its mark before it tried the lock:
+        // with this fence, either it got the lock or the mark is visible here.
+        fence(Ordering::SeqCst);
+        worked
     }
 
     #[inline]
@@ -602,7 +645,7 @@ mod tests {
 
     use ferroce_driver::bus::Bus;
     use ferroce_platform::doorbells::polled::DoorbellPages;
-    use ferroce_spec::doorbell::SLEEPING_SLOT;
+    use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue, SLEEPING_SLOT};
     use ferroce_test_support::temporary_directory;
     use ferroce_wire::Mac;
 
@@ -654,6 +697,41 @@ mod tests {
         drop(model);
         assert_eq!(function.may_sleep(), Some(false), "nothing is left");
     }
+
+    /// Goal: the background thread leaves the model to a program that finds completions with
+    /// each poll, or posts for long, but not to one that sleeps. Method: what the thread asks, after calls that the
+    /// program makes without an empty poll.
+    #[test]
+    fn polls_with_completions_and_doorbells_in_series_count_as_polling() {
+        let directory = temporary_directory("series");
+        let function = function(directory.path(), false);
+        let mut arm = DoorbellValue::default();
+        arm.set_kind(DoorbellKind::CQ_ARM.0);
+        let is_polled_after = |call: &dyn Fn()| {
+            let heartbeat = function.registry.heartbeat(function.place);
+            heartbeat.store(0, Ordering::Relaxed);
+            call();
+            heartbeat.load(Ordering::Relaxed) != 0
+        };
+        let ring = || function.doorbell(9, 1);
+        let twice = |call: &dyn Fn()| {
+            call();
+            call();
+        };
+
+        assert!(!is_polled_after(&|| twice(&ring)), "it has never polled");
+        twice(&|| function.relax());
+        assert!(is_polled_after(&|| function.relax()));
+        assert!(!is_polled_after(&|| function.note_poll()), "only one");
+        assert!(is_polled_after(&|| function.note_poll()));
+        // A processor that is taken away between two doorbells makes two series of them.
+        assert!((0..1000).any(|_| is_polled_after(&|| twice(&ring))));
+
+        function.doorbell(9, arm.bits());
+        assert!(!is_polled_after(&|| twice(&ring)), "it is about to sleep");
+        assert!(!is_polled_after(&|| twice(&|| function.note_poll())));
+    }
+
     /// Goal: the first doorbell on new pages is not lost. Method: the background thread falls
     /// asleep before there are pages, as it does while the function is unused.
     #[test]

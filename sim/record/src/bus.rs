@@ -343,6 +343,10 @@ impl Bus for RecordingBus {
         self.bus.relax();
     }
 
+    fn note_poll(&self) {
+        self.bus.note_poll();
+    }
+
     fn linger(&self) {
         self.bus.linger();
         self.look(&mut self.seen.lock());

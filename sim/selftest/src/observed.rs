@@ -124,4 +124,8 @@ impl Bus for Observed {
     fn relax(&self) {
         self.bus.relax();
     }
+
+    fn note_poll(&self) {
+        self.bus.note_poll();
+    }
 }
