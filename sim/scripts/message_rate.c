@@ -1,13 +1,15 @@
 /*
  * Message rate of RDMA WRITEs from one process, or several, to a peer process that only listens.
- *   message_rate THREADS QPS PROCESSES SIZE SECONDS
- * Each of PROCESSES has THREADS threads, each with a CQ of its own and QPS QPs of its own, and one
- * peer process. Prints millions of messages per second: of all, of the slowest and of the fastest
- * thread. Linked against the distribution's libibverbs, run under `ferroce run`.
+ *   message_rate THREADS QPS PROCESSES SIZE SECONDS [loopback]
+ * Each of PROCESSES has THREADS threads, each with a CQ and QPS QPs that no other thread uses, and
+ * one peer process; with `loopback` each QP is connected to itself instead, so that the receiver
+ * takes no processor. Prints millions of messages per second: of all, of the slowest and of the
+ * fastest thread. Linked against the distribution's libibverbs, run under `ferroce run`.
  */
 #define _GNU_SOURCE
 #include <infiniband/verbs.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,6 +63,7 @@ struct side {
 };
 
 static int threads, qps, processes;
+static bool is_loopback;
 static uint32_t size;
 static double duration;
 static pthread_barrier_t start_line;
@@ -75,6 +78,10 @@ static double now(void)
 
 static void exchange(int socket, const struct address *own, struct address *other)
 {
+	if (is_loopback) {
+		*other = *own;
+		return;
+	}
 	NEED(write(socket, own, sizeof *own) == sizeof *own);
 	NEED(read(socket, other, sizeof *other) == sizeof *other);
 }
@@ -213,25 +220,32 @@ static void *post_and_poll(void *argument)
 	return NULL;
 }
 
-/* One requester process; tells the rates of its threads through `result`. */
-static void request(int result)
+/* Starts a process that listens until the requester is gone. Returns the socket to it. */
+static int start_peer(pid_t *peer)
 {
 	int sockets[2];
-	pid_t peer;
 	char byte;
 
 	NEED(!socketpair(AF_UNIX, SOCK_STREAM, 0, sockets));
-	peer = fork();
-	NEED(peer >= 0);
-	if (!peer) {
-		/* Listens until the requester is gone. */
+	*peer = fork();
+	NEED(*peer >= 0);
+	if (!*peer) {
 		close(sockets[0]);
 		open_side(sockets[1]);
 		NEED(read(sockets[1], &byte, 1) == 0);
 		_exit(0);
 	}
 	close(sockets[1]);
-	requester = open_side(sockets[0]);
+	return sockets[0];
+}
+
+/* One requester process; tells the rates of its threads through `result`. */
+static void request(int result)
+{
+	pid_t peer = 0;
+	int socket = is_loopback ? -1 : start_peer(&peer);
+
+	requester = open_side(socket);
 	NEED(!pthread_barrier_init(&start_line, NULL, threads));
 	for (int t = 0; t < threads; t++) {
 		struct thread *thread = &requester->threads[t];
@@ -246,8 +260,10 @@ static void request(int result)
 		rate = thread->messages / thread->seconds;
 		NEED(write(result, &rate, sizeof rate) == sizeof rate);
 	}
-	close(sockets[0]);
-	waitpid(peer, NULL, 0);
+	if (!is_loopback) {
+		close(socket);
+		waitpid(peer, NULL, 0);
+	}
 	_exit(0);
 }
 
@@ -256,7 +272,8 @@ int main(int count, char **arguments)
 	double sum = 0, slowest = 1e12, fastest = 0;
 	int pipes[2];
 
-	NEED(count == 6);
+	is_loopback = count == 7 && !strcmp(arguments[6], "loopback");
+	NEED(count == 6 || is_loopback);
 	threads = atoi(arguments[1]);
 	qps = atoi(arguments[2]);
 	processes = atoi(arguments[3]);
