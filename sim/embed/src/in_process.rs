@@ -152,6 +152,8 @@ struct Model {
     port: FabricPort,
     host: ProcessHost,
     runs: u32,
+    /// True if the last run has found nothing to do.
+    is_at_rest: bool,
     published: Published,
     /// True if the NIC has stopped because it had to, and was not reset since.
     was_stopped: bool,
@@ -161,6 +163,14 @@ impl Model {
     /// Returns true if a frame or a doorbell waits (the bitmap of doorbells may hold more).
     fn has_work(&self) -> bool {
         self.port.has_work() || !self.host.direct.is_empty() || !self.host.taker.is_idle()
+    }
+
+    /// Returns true if a run would find nothing to do but what its time brings.
+    #[inline]
+    fn stays_at_rest(&self) -> bool {
+        // The card in RTL moves with each clock cycle.
+        let runs_on_demand = !cfg!(feature = "rtl") && self.port.is_plain();
+        self.is_at_rest && runs_on_demand && self.host.pages.is_none() && !self.has_work()
     }
 }
 
@@ -234,6 +244,7 @@ impl InProcess {
                 port,
                 host,
                 runs: 0,
+                is_at_rest: false,
                 published: Published::default(),
                 was_stopped: false,
             }),
@@ -318,16 +329,38 @@ impl InProcess {
         }
     }
 
-    /// For an empty poll: runs the model until it is idle, and sends ACKs that are delayed for what
-    /// the application might post. Returns the number of runs if nothing moved, otherwise `None`.
+    /// Runs the model at `now` unless another thread does, or there is nothing to do: most polls
+    /// find nothing, and the time of such a poll adds to the latency of the frame that comes next.
+    /// Returns true if something moved.
     #[inline]
-    fn run_until_rest(&self) -> Option<u32> {
-        let mut worked = false;
-        for _ in 0..MAX_RUNS_PER_POLL {
-            worked |= self.try_run();
+    fn try_run_for_poll(&self, now: Ticks) -> bool {
+        let Some(mut model) = self.model.try_lock() else {
+            return false;
+        };
+        model.runs = model.runs.wrapping_add(1);
+        let publishes = model.runs % RUNS_PER_PUBLICATION == 0;
+        if publishes
+            || !model.stays_at_rest()
+            || now.0 >= self.check_at.load(Ordering::Relaxed)
+            || self.clock.instant(now).as_ps() >= self.next_timeout.load(Ordering::Relaxed)
+        {
+            return self.run(model);
+        }
+        self.unlock(model);
+        false
+    }
+
+    /// For an empty poll at `now`: runs the model until it is idle, and sends ACKs that are delayed
+    /// for what the application might post. Returns the number of runs if nothing moved, otherwise
+    /// `None`.
+    #[inline]
+    fn run_until_rest(&self, now: Ticks) -> Option<u32> {
+        let mut worked = self.try_run_for_poll(now);
+        for _ in 1..MAX_RUNS_PER_POLL {
             if self.rests.load(Ordering::Relaxed) {
                 break;
             }
+            worked |= self.try_run();
         }
         match worked {
             true => None,
@@ -408,11 +441,13 @@ impl InProcess {
             port,
             host,
             runs,
+            is_at_rest,
             published,
             ..
         } = model;
         let Progress { worked, rests, .. } = nic.advance(now, host, port);
         self.rests.store(rests, Ordering::Relaxed);
+        *is_at_rest = rests && !worked;
         port.finish(worked);
         let next = nic
             .next_timeout(now)
@@ -625,6 +660,7 @@ impl InProcess {
         let mut model = self.model.lock();
         if !self.is_removed() {
             model.nic.set_time(|| self.clock.now());
+            model.is_at_rest = false;
             write(&mut model);
         }
         self.run(model);

@@ -247,6 +247,14 @@ impl FabricPort {
         self.injected
     }
 
+    /// Returns true if nothing but rings is attached and no fault of the device is in force, so that
+    /// a run of the model without work has no effect.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        let is_alone = self.uplink.is_none() && self.faults.is_none() && self.capture.is_none();
+        is_alone && !self.injected.concerns_device()
+    }
+
     /// Returns true if a frame waits, a fault was injected since the model last ran, or the link of
     /// the uplink has changed.
     pub fn has_work(&self) -> bool {

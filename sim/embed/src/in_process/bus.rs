@@ -200,7 +200,7 @@ impl Bus for InProcess {
             self.polls_after_arming
                 .store(about_to_sleep - 1, Ordering::Relaxed);
         }
-        let empty_runs = self.run_until_rest();
+        let empty_runs = self.run_until_rest(now);
         if about_to_sleep != 0 {
             self.notify_background();
         } else if self.wake_at.load(Ordering::Relaxed)
