@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use self::pages::Pages;
-use crate::bus::{Bus, BusError, DmaAccess, DmaFile, DmaMapping, PAGE_SIZE};
+use crate::bus::{Bus, BusError, DmaAccess, DmaMapping, PAGE_SIZE};
 use crate::error::Error;
 use crate::range::RangeAllocator;
 
@@ -55,32 +55,18 @@ impl DmaSpace {
         })
     }
 
-    /// Maps page-aligned memory at an IOVA of the allocator's choice, which is congruent to
-    /// `address` modulo `alignment`.
-    fn map(
-        &self,
-        address: usize,
-        length: usize,
-        access: DmaAccess,
-        alignment: u64,
-        file: Option<DmaFile>,
-    ) -> Result<u64, Error> {
-        let length64 = length as u64;
+    /// Maps page-aligned memory at an IOVA of the allocator's choice, which is congruent to its
+    /// address modulo `alignment`.
+    fn map(&self, mapping: DmaMapping, alignment: u64) -> Result<u64, Error> {
+        let length = mapping.length as u64;
         let iova = self
             .allocator
-            .allocate(length64, alignment, address as u64)
+            .allocate(length, alignment, mapping.address as u64)
             .ok_or(Error::NoResources { what: "IOVA space" })?;
-        let mapping = DmaMapping {
-            iova,
-            address,
-            length,
-            access,
-            file,
-        };
-        match self.bus.map(&mapping) {
+        match self.bus.map(&DmaMapping { iova, ..mapping }) {
             Ok(()) => Ok(iova),
             Err(error) => {
-                self.allocator.release(iova, length64);
+                self.allocator.release(iova, length);
                 Err(Error::Bus(error))
             }
         }
@@ -146,13 +132,15 @@ impl DmaBuffer {
                 Some(errno) => BusError::Os(errno).into(),
             }
         })?;
-        let iova = space.map(
-            pages.address().as_ptr() as usize,
+        let mapping = DmaMapping {
+            iova: 0,
+            address: pages.address().as_ptr() as usize,
             length,
-            DmaAccess::ReadWrite,
-            alignment_for(length),
-            pages.file(),
-        )?;
+            access: DmaAccess::ReadWrite,
+            is_buffer: true,
+            file: pages.file(),
+        };
+        let iova = space.map(mapping, alignment_for(length))?;
         pages.close_file();
         Ok(Self {
             address: pages.address(),
@@ -252,7 +240,15 @@ impl UserMapping {
             .ok_or(invalid)?;
         let mapped_length = end - start;
         let alignment = alignment_for(mapped_length).max(page_size as u64);
-        let iova = space.map(start, mapped_length, access, alignment, None)?;
+        let mapping = DmaMapping {
+            iova: 0,
+            address: start,
+            length: mapped_length,
+            access,
+            is_buffer: false,
+            file: None,
+        };
+        let iova = space.map(mapping, alignment)?;
         Ok(Self {
             iova,
             length: mapped_length,

@@ -65,6 +65,7 @@ impl FakeMemory {
             address: memory.address().as_ptr() as usize,
             length,
             access: DmaAccess::ReadWrite,
+            is_buffer: false,
             file: None,
         };
         self.map(&mapping)

@@ -233,6 +233,7 @@ impl Device for Served {
             address,
             length,
             access,
+            is_buffer: false,
             file: None,
         };
         self.fake.memory.map(&mapping).map_err(|_| Errno::EXIST)

@@ -21,6 +21,7 @@ pub fn rights_of(mapping: &DmaMapping) -> Result<Rights, BusError> {
         address,
         length,
         access,
+        is_buffer,
         file: _,
     } = *mapping;
     let page = PAGE_SIZE as u64;
@@ -34,7 +35,7 @@ pub fn rights_of(mapping: &DmaMapping) -> Result<Rights, BusError> {
         DmaAccess::Read => (Rights::Read, false),
         DmaAccess::ReadWrite => (Rights::ReadWrite, true),
     };
-    match os::memory_is_usable(address, length, write) {
+    match is_buffer || os::memory_is_usable(address, length, write) {
         true => Ok(rights),
         false => Err(BusError::BadAddress),
     }

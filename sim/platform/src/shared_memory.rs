@@ -54,12 +54,25 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `length` bytes of `file`, which must be at least that long. When it is truncated later,
-    /// the mapping is replaced by private memory of this process ([`Self::is_lost`]).
+    /// Maps `length` bytes of `file`, which must be at least that long, and populates them. When it
+    /// is truncated later, the mapping is replaced by private memory of this process
+    /// ([`Self::is_lost`]).
     ///
     /// # Errors
     /// That of fstat or mmap; `InvalidData` if the file is shorter.
     pub fn new(file: &File, length: usize) -> io::Result<Self> {
+        Self::of_file(file, length, libc::MAP_POPULATE)
+    }
+
+    /// The same without populating: most pages are never used.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn sparse(file: &File, length: usize) -> io::Result<Self> {
+        Self::of_file(file, length, 0)
+    }
+
+    fn of_file(file: &File, length: usize, flags: libc::c_int) -> io::Result<Self> {
         let watched = Watched::claim()?;
         // An access behind the end of a file is a SIGBUS.
         if file.metadata()?.len() < length as u64 || length == 0 {
@@ -68,8 +81,7 @@ impl Mapping {
                 "file is too short",
             ));
         }
-        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
-        let mut mapping = Self::map(length, flags, file.as_raw_fd())?;
+        let mut mapping = Self::map(length, libc::MAP_SHARED | flags, file.as_raw_fd())?;
         watched.watch(mapping.base.as_ptr().expose_provenance(), length);
         mapping.watched = Some(watched);
         Ok(mapping)

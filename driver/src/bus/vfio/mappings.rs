@@ -248,6 +248,7 @@ mod tests {
             address: 0x7000_0000_0000,
             length: pages * PAGE_SIZE,
             access: DmaAccess::ReadWrite,
+            is_buffer: false,
             file: None,
         }
     }

@@ -199,6 +199,7 @@ mod tests {
             address: address + page * PAGE_SIZE,
             length: PAGE_SIZE,
             access,
+            is_buffer: false,
             file: None,
         };
         let page = PAGE_SIZE as u64;

@@ -347,7 +347,7 @@ fn prepare(file: &File, path: &Path) -> Result<Mapping, Error> {
         return Err(failed("use another user's file")(source));
     }
     if metadata.len() >= FILE_SIZE as u64 {
-        let memory = Mapping::new(file, FILE_SIZE).map_err(failed("map"))?;
+        let memory = Mapping::sparse(file, FILE_SIZE).map_err(failed("map"))?;
         let found = version(&memory);
         if found == LAYOUT_VERSION {
             return Ok(memory);
@@ -360,7 +360,7 @@ fn prepare(file: &File, path: &Path) -> Result<Mapping, Error> {
     os::allocate_file(file, FILE_SIZE as u64)
         .inspect_err(|_| drop(file.set_len(0)))
         .map_err(failed("allocate 2 MiB for"))?;
-    let memory = Mapping::new(file, FILE_SIZE).map_err(failed("map"))?;
+    let memory = Mapping::sparse(file, FILE_SIZE).map_err(failed("map"))?;
     memory
         .word(header::VERSION)
         .store(LAYOUT_VERSION, Ordering::Relaxed);
