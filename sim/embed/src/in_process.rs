@@ -43,6 +43,9 @@ const MAX_RUNS_PER_POLL: u32 = 64;
 /// Runs of the model by one thread for doorbells that others have left to it, before they have to
 /// do it themselves.
 const MAX_RUNS_FOR_OTHERS: u32 = 64;
+/// As what an empty poll counts that finds another thread in the model. That thread does all there
+/// is to do, and may have lost its processor.
+const RUNS_OF_ANOTHER_THREAD: u32 = 10;
 /// Runs of the model without work before ACKs are no longer delayed. Longer than the gap between
 /// two frames of the peer that belong together, shorter than the ACK delay.
 const RUNS_BEFORE_ACKNOWLEDGE: u32 = 8;
@@ -329,25 +332,23 @@ impl InProcess {
         }
     }
 
-    /// Runs the model at `now` unless another thread does, or there is nothing to do: most polls
-    /// find nothing, and the time of such a poll adds to the latency of the frame that comes next.
-    /// Returns true if something moved.
+    /// Runs the model at `now` if there is something to do: most polls find nothing, and the time of
+    /// such a poll adds to the latency of the frame that comes next. Returns true if something
+    /// moved; `None`: another thread runs the model.
     #[inline]
-    fn try_run_for_poll(&self, now: Ticks) -> bool {
-        let Some(mut model) = self.model.try_lock() else {
-            return false;
-        };
-        model.runs = model.runs.wrapping_add(1);
-        let publishes = model.runs % RUNS_PER_PUBLICATION == 0;
-        if publishes
+    fn try_run_for_poll(&self, now: Ticks) -> Option<bool> {
+        let mut model = self.model.try_lock()?;
+        let runs = model.runs.wrapping_add(1);
+        if runs % RUNS_PER_PUBLICATION == 0
             || !model.stays_at_rest()
             || now.0 >= self.check_at.load(Ordering::Relaxed)
             || self.clock.instant(now).as_ps() >= self.next_timeout.load(Ordering::Relaxed)
         {
-            return self.run(model);
+            return Some(self.run(model));
         }
+        model.runs = runs;
         self.unlock(model);
-        false
+        Some(false)
     }
 
     /// For an empty poll at `now`: runs the model until it is idle, and sends ACKs that are delayed
@@ -355,7 +356,9 @@ impl InProcess {
     /// `None`.
     #[inline]
     fn run_until_rest(&self, now: Ticks) -> Option<u32> {
-        let mut worked = self.try_run_for_poll(now);
+        let Some(mut worked) = self.try_run_for_poll(now) else {
+            return Some(RUNS_OF_ANOTHER_THREAD);
+        };
         for _ in 1..MAX_RUNS_PER_POLL {
             if self.rests.load(Ordering::Relaxed) {
                 break;
