@@ -59,7 +59,7 @@ pub struct DmaMapping {
     pub length: usize,
     /// Accesses that the device may make.
     pub access: DmaAccess,
-    /// True for memory that the driver has allocated itself: nobody has to check that it is there.
+    /// True for memory that the driver has allocated itself, which needs no check that it is there.
     pub is_buffer: bool,
     /// The file mapped at `address`, if another process could map the memory:
     /// [`BufferMemory::Shared`].

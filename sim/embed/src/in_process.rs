@@ -332,9 +332,9 @@ impl InProcess {
         }
     }
 
-    /// Runs the model at `now` if there is something to do: most polls find nothing, and the time of
-    /// such a poll adds to the latency of the frame that comes next. Returns true if something
-    /// moved; `None`: another thread runs the model.
+    /// Runs the model at `now` if there is something to do: most polls find nothing, and the time
+    /// of such a poll adds to the latency of the frame that comes next. Returns true if
+    /// something moved; `None`: another thread runs the model.
     #[inline]
     fn try_run_for_poll(&self, now: Ticks) -> Option<bool> {
         let mut model = self.model.try_lock()?;
@@ -737,9 +737,9 @@ mod tests {
         assert_eq!(function.may_sleep(), Some(false), "nothing is left");
     }
 
-    /// Goal: the background thread leaves the model to a program that finds completions with
-    /// each poll, or posts for long, but not to one that sleeps. Method: what the thread asks, after calls that the
-    /// program makes without an empty poll.
+    /// Goal: the background thread leaves the model to a program that finds completions with each
+    /// poll, or posts for long, but not to one that sleeps. Method: what the thread asks, after
+    /// calls that the program makes without an empty poll.
     #[test]
     fn polls_with_completions_and_doorbells_in_series_count_as_polling() {
         let directory = temporary_directory("series");

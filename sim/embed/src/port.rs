@@ -29,6 +29,7 @@ mod multicast;
 pub mod patient;
 mod recording;
 mod uplink;
+mod work;
 
 /// Frames taken from one ring before the next one has its turn.
 const BURST: u32 = 16;
@@ -245,33 +246,6 @@ impl FabricPort {
     #[inline]
     pub fn injected(&self) -> Injected {
         self.injected
-    }
-
-    /// Returns true if nothing but rings is attached and no fault of the device is in force, so that
-    /// a run of the model without work has no effect.
-    #[inline]
-    pub fn is_plain(&self) -> bool {
-        let is_alone = self.uplink.is_none() && self.faults.is_none() && self.capture.is_none();
-        is_alone && !self.injected.concerns_device()
-    }
-
-    /// Returns true if a frame waits, a fault was injected since the model last ran, or the link of
-    /// the uplink has changed.
-    pub fn has_work(&self) -> bool {
-        self.registry.injected(self.place.number()) != self.injected
-            || self.liveness.has_loss()
-            || watched::losses() != self.losses
-            || self.has_frame()
-            || self.uplink.as_ref().is_some_and(|uplink| uplink.has_work())
-    }
-
-    /// Returns true if a frame waits.
-    pub fn has_frame(&self) -> bool {
-        let epoch = self
-            .registry
-            .announce_epoch(self.place.number())
-            .load(Ordering::Acquire);
-        epoch != self.announce_epoch || self.incoming.iter().any(Receiver::has_frame)
     }
 
     /// Removes rings whose senders are gone. Not urgent.
