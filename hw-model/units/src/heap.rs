@@ -89,7 +89,7 @@ impl<K: Copy + Ord> IndexedHeap<K> {
         let entry = self.heap[at];
         while at > 0 {
             let parent = (at - 1) / 2;
-            if self.heap[parent] <= entry {
+            if !is_before(entry, self.heap[parent]) {
                 break;
             }
             self.place(at, self.heap[parent]);
@@ -107,10 +107,11 @@ impl<K: Copy + Ord> IndexedHeap<K> {
             if child >= length {
                 break;
             }
-            if child + 1 < length && self.heap[child + 1] < self.heap[child] {
-                child += 1;
+            // Which of the two is first is as good as random: a branch would be mispredicted.
+            if child + 1 < length {
+                child += usize::from(is_before(self.heap[child + 1], self.heap[child]));
             }
-            if entry <= self.heap[child] {
+            if !is_before(self.heap[child], entry) {
                 break;
             }
             self.place(at, self.heap[child]);
@@ -124,6 +125,12 @@ impl<K: Copy + Ord> IndexedHeap<K> {
         self.heap[at] = entry;
         self.positions[entry.1 as usize] = at as u32;
     }
+}
+
+/// Returns true if an entry comes before another one; without branches.
+#[inline]
+fn is_before<K: Ord>(one: (K, u32), other: (K, u32)) -> bool {
+    (one.0 < other.0) | ((one.0 == other.0) & (one.1 < other.1))
 }
 
 #[cfg(test)]
