@@ -9,6 +9,8 @@ use crate::contexts::queue_pair::QueuePair;
 const BLOCK_HASH: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Bits of the hash that are used: more than there are units.
 const HASH_BITS: u32 = 16;
+/// Words with a bit for each unit that there can be.
+const WORDS: usize = 256 / u64::BITS as usize;
 
 /// The queue pairs that have work, a list for each processing unit.
 #[derive(Debug)]
@@ -16,6 +18,9 @@ pub struct Scheduler {
     active: Vec<VecDeque<u32>>,
     /// Queue pairs in all lists.
     count: usize,
+    /// Units whose list is not empty, a bit each: each event asks for all units, and the lists
+    /// themselves lie in as many lines of the processor's cache.
+    waiting: [u64; WORDS],
 }
 
 impl Scheduler {
@@ -24,6 +29,7 @@ impl Scheduler {
         Self {
             active: vec![VecDeque::new(); units.max(1)],
             count: 0,
+            waiting: [0; WORDS],
         }
     }
 
@@ -49,7 +55,16 @@ impl Scheduler {
             let unit = self.unit_of(qp.index);
             self.active[unit].push_back(qp.index);
             self.count += 1;
+            let (word, bit) = place_of(unit);
+            self.waiting[word] |= bit;
         }
+    }
+
+    /// Returns true if a queue pair of `unit` has work.
+    #[inline]
+    pub fn has_work(&self, unit: usize) -> bool {
+        let (word, bit) = place_of(unit);
+        self.waiting[word] & bit != 0
     }
 
     /// Returns the index of the next queue pair of `unit` and leaves it in the list.
@@ -63,6 +78,7 @@ impl Scheduler {
     pub fn take_next(&mut self, unit: usize) -> Option<u32> {
         let index = self.active[unit].pop_front()?;
         self.count -= 1;
+        self.note_empty(unit);
         Some(index)
     }
 
@@ -85,11 +101,28 @@ impl Scheduler {
         self.count -= list.len();
         list.retain(|active| *active != index);
         self.count += list.len();
+        self.note_empty(unit);
+    }
+
+    #[inline]
+    fn note_empty(&mut self, unit: usize) {
+        if self.active[unit].is_empty() {
+            let (word, bit) = place_of(unit);
+            self.waiting[word] &= !bit;
+        }
     }
 
     /// Clears all lists (reset).
     pub fn clear(&mut self) {
         self.active.iter_mut().for_each(VecDeque::clear);
         self.count = 0;
+        self.waiting = [0; WORDS];
     }
+}
+
+/// Returns the word and the bit of a unit.
+#[inline]
+fn place_of(unit: usize) -> (usize, u64) {
+    let bits = u64::BITS as usize;
+    (unit / bits, 1 << (unit % bits))
 }

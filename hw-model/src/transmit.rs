@@ -119,11 +119,12 @@ impl Transmit {
         if self.is_stalled || self.egress_blocked || is_idle {
             return None;
         }
-        let waits = |unit: &&ProcessingUnit| {
-            self.scheduler.len(usize::from(unit.number)) > 0 || !unit.outbound.is_empty()
+        let waits = |unit: &usize| {
+            let outbound_waits = self.outbound_waits && !self.units[*unit].outbound.is_empty();
+            outbound_waits || self.scheduler.has_work(*unit)
         };
-        let units = self.units.iter().filter(waits);
-        units.map(|unit| unit.next_turn(timing)).min()
+        let units = (0..self.units.len()).filter(waits);
+        units.map(|unit| self.units[unit].next_turn(timing)).min()
     }
 
     /// Returns the fetches that may be under way, and the times for which each was.

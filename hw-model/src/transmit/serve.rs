@@ -93,9 +93,11 @@ impl Transmit {
         self.is_stalled = false;
         let has_work = !self.scheduler.is_idle() || self.outbound_waits;
         if has_work && !self.is_egress_blocked(ports) {
-            self.outbound_waits = false;
+            let outbound_waits = std::mem::take(&mut self.outbound_waits);
             for unit in 0..self.units.len() {
-                worked |= self.serve_unit(turn, unit, ports);
+                if outbound_waits || self.scheduler.has_work(unit) {
+                    worked |= self.serve_unit(turn, unit, ports);
+                }
             }
         }
         ports.mac.transmit(turn.now, turn.timing, ports.port);
