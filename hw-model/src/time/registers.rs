@@ -11,6 +11,8 @@ use ferroce_units::{Duration, Instant};
 pub struct Registers {
     free_at: Box<[Instant]>,
     next: usize,
+    /// When the next one is free, beside the state of the block that asks with each packet.
+    next_free_at: Instant,
     busy: Duration,
 }
 
@@ -20,6 +22,7 @@ impl Registers {
         Self {
             free_at: vec![Instant::ZERO; count.max(1)].into_boxed_slice(),
             next: 0,
+            next_free_at: Instant::ZERO,
             busy: Duration::ZERO,
         }
     }
@@ -29,6 +32,7 @@ impl Registers {
     pub fn take(&mut self, now: Instant, at: Instant) -> Lease {
         let register = self.next;
         self.next = (register + 1) % self.free_at.len();
+        self.next_free_at = self.free_at[self.next];
         let reserved = self.free_at[register].max(now);
         Lease {
             register,
@@ -40,7 +44,7 @@ impl Registers {
     /// Returns the time at which the next register is free.
     #[inline]
     pub fn free_at(&self) -> Instant {
-        self.free_at[self.next]
+        self.next_free_at
     }
 
     /// The flow is done with the register at `until`. Returns when the register is free: `until`,
@@ -52,6 +56,7 @@ impl Registers {
         let free_at = lease.reserved + held;
         self.busy = self.busy + held;
         self.free_at[lease.register] = free_at;
+        self.next_free_at = self.free_at[self.next];
         free_at
     }
 
