@@ -43,9 +43,6 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Room for leases that is taken from the start; more are taken when they are needed.
-    const FIRST_LEASES: u32 = 1024;
-
     /// A pool of `capacity`, at least one of each kind.
     pub fn new(capacity: Units) -> Self {
         let capacity = Units {
@@ -56,7 +53,9 @@ impl Pool {
             capacity,
             free: capacity,
             granted: Instant::ZERO,
-            leases: VecDeque::with_capacity(capacity.headers.min(Self::FIRST_LEASES) as usize),
+            // It takes memory as it needs: a ring with room for all credits that holds a few
+            // leases would sweep the processor's cache.
+            leases: VecDeque::new(),
             held: [0; 2],
         }
     }
@@ -69,6 +68,7 @@ impl Pool {
             headers: units.headers.min(self.capacity.headers),
             data: units.data.min(self.capacity.data),
         };
+        self.take_back(now);
         let mut start = self.granted.max(now);
         let mut shortage = None;
         while self.free.headers < units.headers || self.free.data < units.data {
@@ -89,6 +89,16 @@ impl Pool {
         self.free.data -= units.data;
         self.granted = start;
         (start, units, shortage)
+    }
+
+    /// Takes back what is free again at `now`: the leases that are kept then are few, and stay in
+    /// few lines of the processor's cache.
+    #[inline]
+    fn take_back(&mut self, now: Instant) {
+        while let Some(lease) = self.leases.pop_front_if(|lease| lease.until <= now) {
+            self.free.headers += lease.units.headers;
+            self.free.data += lease.units.data;
+        }
     }
 
     /// Says when units that [`Pool::take`] has handed out come back.

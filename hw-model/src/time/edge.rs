@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 
 use ferroce_units::Instant;
 
-/// Items for which an edge has memory from the beginning.
-const FIRST_CAPACITY: usize = 32;
+/// Items for which an edge has memory from the beginning: few, because a ring goes around in all of
+/// its memory.
+const FIRST_CAPACITY: usize = 4;
 
 /// A bounded queue of items, each with the instant at which it is delivered.
 ///
