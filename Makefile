@@ -14,8 +14,9 @@
 #   make asan     the conformance suite and the hostile tests in an address-sanitizer build
 #   make tsan     threads of driver, vfio-user, platform and embed in a thread-sanitizer build
 #   make miri     undefined behaviour in units, qp, spec, wire and transport; both want the sources of Rust
-#   make bench    speed of this machine's build: ICRC off and on, one and several QPs and threads; of
-#                 the simulation in simulated time; beside soft-RoCE in a virtual machine
+#   make bench    speed of this machine's build, beside what the machine can do and beside TCP, UCX and
+#                 soft-RoCE; of the simulation in simulated time. BASE=REV builds another revision, and
+#                 measures both by turns; RUNS=9 of each row; ROWS=PATTERN only those rows
 #   make qemu-vfio  the model as a PCI device of a virtual machine: the same programs through kernel VFIO
 #   make qemu-roce  the model against the RoCE of the Linux kernel in a virtual machine
 #   make qemu-rtl   both with the card in SystemVerilog in place of the model
@@ -45,10 +46,10 @@ LIBRARY := $(RELEASE)/lib/libibverbs.so.1
 BUILD_PACKAGES := gcc libc6-dev ca-certificates
 DEMO_PACKAGES := perftest
 PYTHON_PACKAGES := python3 python3-pandas python3-matplotlib
-BENCH_PACKAGES := perftest libibverbs-dev rdmacm-utils
+BENCH_PACKAGES := python3 perftest libibverbs-dev rdmacm-utils ucx-utils qperf
 TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils tshark binutils iproute2 valgrind gdb strace \
 	rdmacm-utils librdmacm1 librdmacm-dev qperf fio libfabric-bin \
-	bash zsh fish groff-base shellcheck python3-yaml python3-jsonschema
+	bash zsh fish groff-base shellcheck python3-yaml python3-jsonschema git
 
 # The conformance suite's files that `make test` runs a second time, over a socket: all but the long
 # one. `make soak` runs that, too.
@@ -138,10 +139,9 @@ tsan miri:
 
 bench: build
 	@.ci/install-packages $(BENCH_PACKAGES)
-	@sim/scripts/bench $(RELEASE)/ferroce
-	@echo; echo "beside soft-RoCE, both in a virtual machine with one processor and without KVM"
-	@tests/scripts/qemu-rates $(RELEASE) || [ $$? -eq 77 ]
-	$(CARGO) bench --locked -p ferroce-world --bench world
+	@/usr/bin/python3 sim/scripts/bench --build $(RELEASE) --base "$$BASE" --runs "$$RUNS" --rows "$$ROWS" \
+	    --history docs/speed-history.csv $(if $(ROWS),,--soft-roce)
+	$(if $(ROWS),,$(CARGO) bench --locked -p ferroce-world --bench world)
 
 qemu-vfio: build
 	@tests/scripts/qemu-vfio $(RELEASE)

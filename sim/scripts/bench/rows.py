@@ -1,0 +1,223 @@
+"""What is measured: each experiment is one run of programs, with a row for each of its figures."""
+
+import contextlib
+import re
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import alternatives
+import limits
+import processes
+from limits import Bound
+from processes import Failed
+
+CONNECTIONS = 500
+RATE_SECONDS = "0.5"
+# perftest's MB/sec are MiB/s.
+MIB_PER_S_IN_GB_PER_S = 0.001048576
+
+
+@dataclass(frozen=True)
+class Row:
+    """A figure."""
+
+    name: str
+    unit: str
+    less_is_better: bool
+    key: str = "figure"  # among the figures of a run
+    bound: Bound | None = None
+    alternatives: tuple = ()
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One run of programs for a build, which returns a figure for each key."""
+
+    section: str
+    measure: Callable
+    rows: tuple
+    needs: tuple = ()  # programs
+
+
+class Tools:
+    """Folders of the run, and the programs that are compiled for it."""
+
+    SOURCES = Path(__file__).resolve().parents[1]
+    LIBRARIES = {"message_rate": ["-libverbs", "-lpthread"]}
+
+    def __init__(self, folder):
+        self.folder = Path(folder)
+        for name in ("message_rate", "descriptor_cost", "machine_limits"):
+            try:
+                processes.run(["cc", "-O2", "-Wall", "-Wextra", "-o", self.program(name),
+                               self.SOURCES / f"{name}.c", *self.LIBRARIES.get(name, [])])
+            except Failed as failed:
+                raise SystemExit(f"bench: {name}.c: {failed}") from None
+
+    def program(self, name):
+        """Returns the path of a compiled program."""
+        return str(self.folder / name)
+
+    def environment(self, build):
+        """Returns the environment of a build's programs: builds do not share a fabric."""
+        fabric = self.folder / f"fabric-{build.label}"
+        fabric.mkdir(exist_ok=True)
+        return processes.environment(fabric)
+
+    def run(self, build, *arguments, options=()):
+        """Returns what a program prints under `ferroce run`."""
+        command = [build.ferroce, "run", *options, "--", *arguments]
+        return processes.run(command, self.environment(build))
+
+
+def _pair(build, tools, program, on_server, on_client, column, scale):
+    port = processes.free_port()
+    command = [*program, "-F", "-p", str(port)]
+    waiting = [build.ferroce, "run", *on_server, "--", *command]
+    with processes.server(waiting, partial(processes.is_listening, port),
+                          tools.environment(build)):
+        output = tools.run(build, *command, "127.0.0.1", options=on_client)
+    rows = [line.split() for line in output.splitlines() if re.match(r" *[0-9]+ ", line)]
+    rows = [row for row in rows if len(row) >= 5]
+    if not rows:
+        raise Failed(f"{program[0]} printed no result")
+    return {"figure": float(rows[-1][column]) * scale}
+
+
+def _in_process(icrc, program, column, scale, build, tools):
+    options = ["--icrc", icrc]
+    return _pair(build, tools, program, options, options, column, scale)
+
+
+def _vfio_user(program, column, scale, build, tools):
+    """The same over `ferroce serve`, with a function for each process."""
+    with tempfile.TemporaryDirectory(dir=tools.folder) as folder:
+        ready = Path(folder) / "ready"
+        command = [build.ferroce, "serve", "--socket", f"{folder}/nic", "--functions", "2"]
+        with open(ready, "w", encoding="utf-8") as output, processes.server(
+                command, lambda: ready.read_text().count("ready ") == 2,
+                tools.environment(build), output=output):
+            devices = [["--device", f"vfio-user:{folder}/nic.{number}"] for number in (0, 1)]
+            return _pair(build, tools, program, *devices, column, scale)
+
+
+def _connections(build, tools):
+    """Steps of connections that are made at once, per connection. cmtime's server never ends."""
+    port = processes.free_port()
+
+    def is_ready():
+        with contextlib.suppress(Failed):
+            listed = processes.run([build.ferroce, "cm"], tools.environment(build))
+            return re.search(rf"listener.*:{port},", listed) is not None
+        return False
+
+    serving = [build.ferroce, "run", "--", "cmtime", "-b", "127.0.0.1", "-p", str(port)]
+    with processes.server(serving, is_ready, tools.environment(build)):
+        output = tools.run(build, "cmtime", "-s", "127.0.0.1", "-p", str(port),
+                           "-c", str(CONNECTIONS))
+    steps = re.findall(r"^(resolve \w+|create qp|connect|disconnect) *:(?: *[0-9.]+)* +([0-9.]+)$",
+                       output, re.M)
+    return {step: float(us) for step, us in steps}
+
+
+def _rates(arguments, build, tools):
+    printed = tools.run(build, tools.program("message_rate"), *arguments)
+    return dict(zip(("figure", "slowest", "fastest"), map(float, printed.split()), strict=True))
+
+
+def _descriptors(build, tools):
+    return limits.descriptor_costs(tools, [build.ferroce, "run", "--"])
+
+
+def _perftest():
+    """(name, program, column, scale, unit, less is better, bound, alternatives) for each row."""
+    latency, rate, bandwidth = ("us", True), ("M/s", False), ("GB/s", False)
+    gb = (3, MIB_PER_S_IN_GB_PER_S)
+    one_way, round_trip = limits.hops(1), limits.hops(2)
+    small = alternatives.LATENCY
+    large = alternatives.BANDWIDTH
+    return [
+        ("ib_write_lat 2 B", "ib_write_lat -s 2 -n 2000", (4, 1), latency, one_way,
+         (small["UCX put"], small["TCP"])),
+        ("ib_send_lat 2 B", "ib_send_lat -s 2 -n 2000", (4, 1), latency, one_way,
+         (small["UCX tag"], small["TCP"])),
+        ("ib_read_lat 2 B", "ib_read_lat -s 2 -n 2000", (4, 1), latency, round_trip, ()),
+        ("ib_write_bw 64 B", "ib_write_bw -s 64 -n 100000", (4, 1), rate,
+         limits.copies_of_lines(1), (alternatives.UCX_RATE,)),
+        ("ib_write_bw 64 KiB", "ib_write_bw -s 65536 -n 5000", gb, bandwidth, limits.COPY,
+         (large["UCX put"], large["TCP"])),
+        ("ib_read_bw 64 KiB", "ib_read_bw -s 65536 -n 5000", gb, bandwidth, limits.COPY, ()),
+    ]
+
+
+def _pairs():
+    in_process, served = [], []
+    for name, program, parse, (unit, less), bound, others in _perftest():
+        row = Row(name, unit, less, bound=bound, alternatives=others)
+        words = program.split()
+        for icrc in ("off", "on"):
+            in_process.append(Experiment(
+                "perftest between two processes, the model in them",
+                partial(_in_process, icrc, words, *parse),
+                (replace(row, name=f"{name}, ICRC {icrc}",
+                         alternatives=others if icrc == "off" else ()),),
+                (words[0],)))
+        # The doorbell goes to the server, the payload from there to the peer.
+        bound = limits.hops(2) if unit == "us" else bound
+        # A message takes longer: fewer of them.
+        *words, count = words
+        words.append(str(int(count) // 4))
+        served.append(Experiment(
+            "the same behind sockets: `ferroce serve`, a function for each process",
+            partial(_vfio_user, words, *parse),
+            (replace(row, name=f"vfio-user: {name}", bound=bound, alternatives=()),),
+            (words[0],)))
+    return in_process, served
+
+
+def _message_rates():
+    section = ("RDMA WRITE of 64 bytes, 128 in flight on each QP; the QPs of a process share its "
+               "NIC: all together, the slowest, the fastest")
+    # Name, threads, QPs of a thread, processes, whether the QPs are connected to themselves.
+    shapes = [("1 thread, loopback", 1, 1, 1, True), ("2 threads, loopback", 2, 1, 1, True)]
+    shapes += [(f"1 thread, {count} QPs", 1, count, 1, False) for count in (1, 2, 4)]
+    shapes += [(f"{count} threads", count, 1, 1, False) for count in (2, 4)]
+    shapes += [(f"{count} processes", 1, 1, count, False) for count in (2, 4)]
+    for name, threads, qps, count, is_loopback in shapes:
+        arguments = [threads, qps, count, 64, RATE_SECONDS] + ["loopback"] * is_loopback
+        whole = Row(name, "M/s", False,
+                    bound=limits.copies_of_lines(threads * count))
+        rows = [whole]
+        if threads * count > 1:
+            rows += [replace(whole, name=f"{name}, {which}", key=which, bound=None)
+                     for which in ("slowest", "fastest")]
+        yield Experiment(section, partial(_rates, list(map(str, arguments))), tuple(rows))
+
+
+def experiments():
+    """Returns everything that can be measured, in the order of the page."""
+    in_process, served = _pairs()
+    steps = [Row(f"RDMA CM: {step}", "us", True, key=step, bound=limits.SWITCHES)
+             for step in ("resolve addr", "resolve route", "create qp", "connect", "disconnect")]
+    connections = Experiment(
+        f"RDMA CM between two processes: {CONNECTIONS} connections at once, us of one (cmtime)",
+        _connections, tuple(steps), ("cmtime",))
+    descriptors = Experiment(
+        "calls on descriptors that are none of the library's, under it",
+        _descriptors,
+        (Row("write to /dev/null", "ns", True, key="write", bound=limits.PLAIN_WRITE),
+         Row("close of no descriptor", "ns", True, key="close", bound=limits.PLAIN_CLOSE)))
+    return [*in_process, connections, *served, *_message_rates(), descriptors]
+
+
+def selected(pattern):
+    """Returns the experiments with the rows whose names match a regular expression."""
+    found = []
+    for experiment in experiments():
+        rows = tuple(row for row in experiment.rows if re.search(pattern, row.name, re.I))
+        if rows:
+            found.append(replace(experiment, rows=rows))
+    return found
