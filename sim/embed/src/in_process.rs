@@ -274,20 +274,6 @@ impl InProcess {
         self.fork_generation != fork::generation()
     }
 
-    /// Returns true if the application polled a moment ago.
-    #[inline]
-    pub fn is_polled(&self, now: Ticks) -> bool {
-        let heartbeat = self.registry.heartbeat(self.place).load(Ordering::Relaxed);
-        now.since(Ticks(heartbeat)) < self.fresh_ticks
-    }
-
-    /// Returns true for a doorbell at `now` that follows another one, of a program that polls: it
-    /// will poll again when it has posted its requests.
-    fn is_in_series(&self, now: Ticks) -> bool {
-        let last = Ticks(self.last_doorbell.swap(now.0, Ordering::Relaxed));
-        now.since(last) < self.fresh_ticks && self.polls_after_arming.load(Ordering::Relaxed) == 0
-    }
-
     /// Returns true if another process uses the function.
     pub fn is_served(&self) -> bool {
         self.is_served

@@ -14,9 +14,6 @@ use ferroce_spec::register::{
 
 use super::{GONE, InProcess, MAX_DIRECT, POLLS_AFTER_ARMING, flush, mapping_calls, polling};
 
-/// A background thread that sleeps longer than this must be notified when the application polls.
-const LONG_SLEEP_PS: u64 = 5_000_000_000;
-
 /// Time limit of the wait for the last delayed ACKs when leaving.
 const LINGER_NS: u64 = 500_000;
 /// A timer later than this is not waited for when leaving.
@@ -63,7 +60,7 @@ impl Bus for InProcess {
                 .store(0, Ordering::Relaxed);
         }
         let now = self.clock.ticks();
-        let is_polled = self.is_polled(now) || self.is_in_series(now);
+        let is_polled = self.is_polled(now) || self.begins_series(now);
         if is_polled {
             // A long list of requests takes longer to post than the time without polls that the
             // background thread allows; it would take over and contend for the lock.
@@ -203,16 +200,8 @@ impl Bus for InProcess {
         let empty_runs = self.run_until_rest(now);
         if about_to_sleep != 0 {
             self.notify_background();
-        } else if self.wake_at.load(Ordering::Relaxed)
-            > self
-                .clock
-                .instant(now)
-                .as_ps()
-                .saturating_add(LONG_SLEEP_PS)
-        {
-            // It then sleeps for short times, to notice soon when polling stops.
-            self.registry
-                .wake_background(self.place, self.clock.ticks());
+        } else {
+            self.keep_background_near(now);
         }
         polling::after_poll(self, empty_runs, now);
     }
@@ -227,6 +216,7 @@ impl Bus for InProcess {
             self.registry
                 .heartbeat(self.place)
                 .store(now.0, Ordering::Relaxed);
+            self.keep_background_near(now);
         }
     }
 

@@ -1,12 +1,13 @@
-//! Behaviour of a thread on empty polls.
+//! Whether a program polls, and the behaviour of a thread on empty polls.
 //!
-//! It spins for a moment, because the answer may come within a microsecond. Then it yields, so that
-//! on a loaded machine the peer has its turn. Yielding is bad beside a process that spins without
-//! ever yielding: the processor comes back when that process has used up its time slice, after
-//! milliseconds. So a thread that has yielded to such a process sleeps instead, for some time, and
-//! a sender wakes it: a woken thread gets the processor at once.
+//! A polling thread spins for a moment, because the answer may come within a microsecond. Then it
+//! yields, so that on a loaded machine the peer has its turn. Yielding is bad beside a process that
+//! spins without ever yielding: the processor comes back when that process has used up its time
+//! slice, after milliseconds. So a thread that has yielded to such a process sleeps instead, for
+//! some time, and a sender wakes it: a woken thread gets the processor at once.
 
 use std::cell::Cell;
+use std::sync::atomic::Ordering;
 
 use ferroce_platform::os;
 
@@ -24,6 +25,9 @@ const MIN_DOZING_NS: u64 = 3_000_000;
 const MAX_DOZING_NS: u64 = 200_000_000;
 /// Length of a single sleep.
 const DOZE_NS: u64 = 200_000;
+
+/// A background thread that sleeps longer than this must be notified when the application polls.
+const LONG_SLEEP_PS: u64 = 5_000_000_000;
 
 /// Poll history of a thread.
 struct PollHistory {
@@ -60,6 +64,41 @@ pub fn after_poll(function: &InProcess, empty_runs: Option<u32>, now: Ticks) {
             history.step_back(function, now);
         }
     });
+}
+
+impl InProcess {
+    /// Returns true if the application polled a moment ago.
+    #[inline]
+    pub fn is_polled(&self, now: Ticks) -> bool {
+        let heartbeat = self.registry.heartbeat(self.place).load(Ordering::Relaxed);
+        now.since(Ticks(heartbeat)) < self.fresh_ticks
+    }
+
+    /// Returns true for the second of some doorbells of a program that polls: it will poll again
+    /// when it has posted its requests. For the others [`Self::is_polled`] is true.
+    pub(super) fn begins_series(&self, now: Ticks) -> bool {
+        let last = Ticks(self.last_doorbell.swap(now.0, Ordering::Relaxed));
+        let polls = self.polls_after_arming.load(Ordering::Relaxed) == 0;
+        let begins = polls && now.since(last) < self.fresh_ticks;
+        if begins {
+            self.keep_background_near(now);
+        }
+        begins
+    }
+
+    /// Lets the background thread sleep for short times only, when the application begins to poll:
+    /// it has to notice soon when polling stops.
+    #[inline]
+    pub(super) fn keep_background_near(&self, now: Ticks) {
+        let long = self
+            .clock
+            .instant(now)
+            .as_ps()
+            .saturating_add(LONG_SLEEP_PS);
+        if self.wake_at.load(Ordering::Relaxed) > long {
+            self.registry.wake_background(self.place, now);
+        }
+    }
 }
 
 impl PollHistory {
