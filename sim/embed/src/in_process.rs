@@ -37,6 +37,10 @@ use published::Published;
 
 /// Doorbells that wait under the lock; more go through the bitmap.
 const MAX_DIRECT: usize = 64;
+/// Doorbells without a poll after which some wait for each other.
+const LONG_SERIES: u32 = 4;
+/// Doorbells of a long series for which the model runs once.
+const DOORBELLS_TOGETHER: u32 = 8;
 /// Runs of the model in one empty poll, unless it is idle before: then a peer sends as fast as this
 /// process works, and the program has its turn.
 const MAX_RUNS_PER_POLL: u32 = 64;
@@ -155,6 +159,8 @@ struct Model {
     port: FabricPort,
     host: ProcessHost,
     runs: u32,
+    /// Doorbells since the last poll that ran the model.
+    series: u32,
     /// True if the last run has found nothing to do.
     is_at_rest: bool,
     published: Published,
@@ -166,6 +172,14 @@ impl Model {
     /// Returns true if a frame or a doorbell waits (the bitmap of doorbells may hold more).
     fn has_work(&self) -> bool {
         self.port.has_work() || !self.host.direct.is_empty() || !self.host.taker.is_idle()
+    }
+
+    /// Returns true for a doorbell of a long series that waits for the ones behind it. Requests that
+    /// go together are fetched and acknowledged together.
+    #[inline]
+    fn waits_for_more(&mut self) -> bool {
+        self.series = self.series.wrapping_add(1);
+        self.series > LONG_SERIES && self.series % DOORBELLS_TOGETHER != 0
     }
 
     /// Returns true if a run would find nothing to do but what its time brings.
@@ -247,6 +261,7 @@ impl InProcess {
                 port,
                 host,
                 runs: 0,
+                series: 0,
                 is_at_rest: false,
                 published: Published::default(),
                 was_stopped: false,
@@ -324,6 +339,7 @@ impl InProcess {
     #[inline]
     fn try_run_for_poll(&self, now: Ticks) -> Option<bool> {
         let mut model = self.model.try_lock()?;
+        model.series = 0;
         let runs = model.runs.wrapping_add(1);
         if runs % RUNS_PER_PUBLICATION == 0
             || !model.stays_at_rest()

@@ -81,12 +81,12 @@ impl Bus for InProcess {
             self.mark(slot);
         }
         // A polling program submits its receive WQEs to the model with its next poll, and no frame
-        // is processed before.
+        // is processed before. Of a long series of requests, some go together.
         let is_receive = matches!(
             kind,
             DoorbellKind::RECEIVE_QUEUE | DoorbellKind::SHARED_RECEIVE_QUEUE
         );
-        if is_receive && is_polled {
+        if is_polled && (is_receive || model.waits_for_more()) {
             return;
         }
         self.run(model);
