@@ -174,8 +174,8 @@ impl Model {
         self.port.has_work() || !self.host.direct.is_empty() || !self.host.taker.is_idle()
     }
 
-    /// Returns true for a doorbell of a long series that waits for the ones behind it. Requests that
-    /// go together are fetched and acknowledged together.
+    /// Returns true for a doorbell of a long series that waits for the ones behind it. Requests
+    /// that go together are fetched and acknowledged together.
     #[inline]
     fn waits_for_more(&mut self) -> bool {
         self.series = self.series.wrapping_add(1);
@@ -771,6 +771,29 @@ mod tests {
         function.doorbell(9, arm.bits());
         assert!(!is_polled_after(&|| twice(&ring)), "it is about to sleep");
         assert!(!is_polled_after(&|| twice(&|| function.note_poll())));
+    }
+
+    /// Goal: doorbells of a long series wait for each other, but not for long. Method: what waits
+    /// after each of them, and after a poll.
+    #[test]
+    fn doorbells_of_a_long_series_go_together() {
+        let directory = temporary_directory("together");
+        let function = function(directory.path(), false);
+        let waiting = || function.model.lock().host.direct.len();
+        let ring = || {
+            // The program has just polled, even if this thread was without a processor.
+            let heartbeat = function.registry.heartbeat(function.place);
+            heartbeat.store(function.clock.ticks().0, Ordering::Relaxed);
+            function.doorbell(9, 1);
+            waiting()
+        };
+        function.relax();
+        assert!((0..LONG_SERIES).all(|_| ring() == 0), "a short series");
+        let waited: Vec<_> = (0..100 * DOORBELLS_TOGETHER).map(|_| ring()).collect();
+        let most = waited.into_iter().max();
+        assert!(most >= Some(2) && most < Some(DOORBELLS_TOGETHER as usize));
+        function.relax();
+        assert_eq!(waiting(), 0, "after a poll");
     }
 
     /// Goal: the first doorbell on new pages is not lost. Method: the background thread falls
