@@ -7,20 +7,13 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { BATCHES = 401, CALLS = 1000 };
+#include "median.h"
+
+enum { CALLS = 1000 };
 
 static int null;
-
-static double now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1e9 + now.tv_nsec;
-}
 
 static void write_null(void)
 {
@@ -34,31 +27,10 @@ static void close_none(void)
 		exit(1);
 }
 
-static int compare(const void *a, const void *b)
-{
-	const double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double median_ns(void (*call)(void))
-{
-	double batch[BATCHES];
-
-	for (int b = 0; b < BATCHES; b++) {
-		const double begun = now_ns();
-
-		for (int i = 0; i < CALLS; i++)
-			call();
-		batch[b] = (now_ns() - begun) / CALLS;
-	}
-	qsort(batch, BATCHES, sizeof *batch, compare);
-	return batch[BATCHES / 2];
-}
-
 int main(void)
 {
 	null = open("/dev/null", O_WRONLY);
-	printf("%.1f %.1f\n", median_ns(write_null), median_ns(close_none));
+	printf("%.1f %.1f\n", median_ns(write_null, CALLS),
+	       median_ns(close_none, CALLS));
 	return 0;
 }

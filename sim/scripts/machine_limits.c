@@ -22,11 +22,11 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <signal.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "median.h"
+
 enum {
-	BATCHES = 201,
 	LINE = 64,
 	LINES = 64,
 	L2_BLOCK = 64 << 10,
@@ -50,37 +50,6 @@ struct shared {
 };
 
 static struct shared *shared;
-
-static double now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1e9 + now.tv_nsec;
-}
-
-static int compare(const void *a, const void *b)
-{
-	const double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-/* Returns the median of what `count` calls take, each. */
-static double median_ns(void (*call)(void), int count)
-{
-	double batch[BATCHES];
-
-	for (int b = 0; b < BATCHES; b++) {
-		const double begun = now_ns();
-
-		for (int i = 0; i < count; i++)
-			call();
-		batch[b] = (now_ns() - begun) / count;
-	}
-	qsort(batch, BATCHES, sizeof *batch, compare);
-	return batch[BATCHES / 2];
-}
 
 static void read_clock(void)
 {
