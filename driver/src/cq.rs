@@ -361,7 +361,7 @@ impl CompletionQueue {
         self.device.bus().relax();
     }
 
-    /// Notes a poll that is not empty, other than [`Self::poll`].
+    /// Notes a poll that is not empty. [`Self::poll`] does so itself.
     #[inline]
     pub fn note_poll(&self) {
         self.device.bus().note_poll();

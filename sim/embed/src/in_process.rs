@@ -37,7 +37,7 @@ use published::Published;
 
 /// Doorbells that wait under the lock; more go through the bitmap.
 const MAX_DIRECT: usize = 64;
-/// Doorbells without a poll after which some wait for each other.
+/// Doorbells without an empty poll after which some wait for each other.
 const LONG_SERIES: u32 = 4;
 /// Doorbells of a long series for which the model runs once.
 const DOORBELLS_TOGETHER: u32 = 8;
@@ -159,7 +159,7 @@ struct Model {
     port: FabricPort,
     host: ProcessHost,
     runs: u32,
-    /// Doorbells since the last poll that ran the model.
+    /// Doorbells since the last empty poll.
     series: u32,
     /// True if the last run has found nothing to do.
     is_at_rest: bool,
@@ -665,7 +665,6 @@ impl InProcess {
         let mut model = self.model.lock();
         if !self.is_removed() {
             model.nic.set_time(|| self.clock.now());
-            model.is_at_rest = false;
             write(&mut model);
         }
         self.run(model);
