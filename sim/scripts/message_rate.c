@@ -3,7 +3,7 @@
  *   message_rate THREADS QPS PROCESSES SIZE SECONDS [loopback]
  * Each of PROCESSES has THREADS threads, each with a CQ and QPS QPs that no other thread uses, and
  * one peer process; with `loopback` each QP is connected to itself instead, so that the receiver
- * takes no processor. Prints millions of messages per second: of all, of the slowest and of the
+ * takes no processor. Threads take turns with the devices, if there are several. Prints millions of messages per second: of all, of the slowest and of the
  * fastest thread. Linked against the distribution's libibverbs, run under `ferroce run`.
  */
 #define _GNU_SOURCE
@@ -23,6 +23,7 @@ enum {
 	THREADS_MAX = 64,
 	QPS_MAX = 64,
 	PROCESSES_MAX = 16,
+	DEVICES_MAX = 8,
 	DEPTH = 128,
 	SIGNAL_EVERY = 16,
 	POLL_MAX = 16,
@@ -46,6 +47,7 @@ struct address {
 
 struct thread {
 	pthread_t thread;
+	struct device *device;
 	struct ibv_cq *cq;
 	struct ibv_qp *qp[QPS_MAX];
 	struct address peer[QPS_MAX];
@@ -53,12 +55,16 @@ struct thread {
 	double seconds;
 };
 
-struct side {
+struct device {
 	struct ibv_context *context;
 	struct ibv_pd *pd;
 	struct ibv_mr *mr;
-	char *buffer;
 	union ibv_gid gid;
+};
+
+struct side {
+	struct device devices[DEVICES_MAX];
+	char *buffer;
 	struct thread threads[THREADS_MAX];
 };
 
@@ -123,28 +129,38 @@ static void connect_qp(struct ibv_qp *qp, const struct address *peer)
 					       IBV_QP_MAX_QP_RD_ATOMIC));
 }
 
-/* Device, QPs, connections; both sides are ready when it returns. */
+static void open_device(struct device *device, struct ibv_device *entry, char *buffer, size_t length)
+{
+	device->context = ibv_open_device(entry);
+	NEED(device->context);
+	device->pd = ibv_alloc_pd(device->context);
+	NEED(device->pd);
+	device->mr = ibv_reg_mr(device->pd, buffer, length,
+				IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	NEED(device->mr && !ibv_query_gid(device->context, 1, 1, &device->gid));
+}
+
+/* Devices, QPs, connections; both sides are ready when it returns. */
 static struct side *open_side(int socket)
 {
 	struct side *side = calloc(1, sizeof *side);
 	struct address ready = { 0 };
 	size_t length = (size_t)threads * qps * SLOT;
-	struct ibv_device **list = ibv_get_device_list(NULL);
+	int devices;
+	struct ibv_device **list = ibv_get_device_list(&devices);
 
-	NEED(side && list && list[0]);
-	side->context = ibv_open_device(list[0]);
-	NEED(side->context);
-	side->pd = ibv_alloc_pd(side->context);
+	NEED(side && list && devices > 0 && devices <= DEVICES_MAX);
 	side->buffer = aligned_alloc(SLOT, length);
-	NEED(side->pd && side->buffer);
+	NEED(side->buffer);
 	memset(side->buffer, 1, length);
-	side->mr = ibv_reg_mr(side->pd, side->buffer, length,
-			      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-	NEED(side->mr && !ibv_query_gid(side->context, 1, 1, &side->gid));
+	for (int d = 0; d < devices; d++)
+		open_device(&side->devices[d], list[d], side->buffer, length);
 	for (int t = 0; t < threads; t++) {
 		struct thread *thread = &side->threads[t];
+		struct device *device = &side->devices[t % devices];
 
-		thread->cq = ibv_create_cq(side->context, DEPTH * qps, NULL, NULL, 0);
+		thread->device = device;
+		thread->cq = ibv_create_cq(device->context, DEPTH * qps, NULL, NULL, 0);
 		NEED(thread->cq);
 		for (int q = 0; q < qps; q++) {
 			struct ibv_qp_init_attr attr = {
@@ -155,12 +171,12 @@ static struct side *open_side(int socket)
 				.qp_type = IBV_QPT_RC,
 			};
 			struct address own = {
-				.rkey = side->mr->rkey,
+				.rkey = device->mr->rkey,
 				.buffer = (uintptr_t)side->buffer + (size_t)(t * qps + q) * SLOT,
-				.gid = side->gid,
+				.gid = device->gid,
 			};
 
-			thread->qp[q] = ibv_create_qp(side->pd, &attr);
+			thread->qp[q] = ibv_create_qp(device->pd, &attr);
 			NEED(thread->qp[q]);
 			own.qpn = thread->qp[q]->qp_num;
 			exchange(socket, &own, &thread->peer[q]);
@@ -191,7 +207,7 @@ static void *post_and_poll(void *argument)
 		for (int q = 0; q < qps; q++) {
 			struct ibv_sge sge = {
 				(uintptr_t)requester->buffer + (size_t)(index * qps + q) * SLOT,
-				size, requester->mr->lkey,
+				size, thread->device->mr->lkey,
 			};
 			struct ibv_send_wr *bad, wr = {
 				.wr_id = q,

@@ -121,8 +121,9 @@ def _connections(build, tools):
     return {step: float(us) for step, us in steps}
 
 
-def _rates(arguments, build, tools):
-    printed = tools.run(build, tools.program("message_rate"), *arguments)
+def _rates(devices, arguments, build, tools):
+    printed = tools.run(build, tools.program("message_rate"), *arguments,
+                        options=["--devices", str(devices)])
     return dict(zip(("figure", "slowest", "fastest"), map(float, printed.split()), strict=True))
 
 
@@ -178,14 +179,17 @@ def _pairs():
 
 
 def _message_rates():
-    section = ("RDMA WRITE of 64 bytes, 128 in flight on each QP; the QPs of a process share its "
-               "NIC: all together, the slowest, the fastest")
-    # Name, threads, QPs of a thread, processes, whether the QPs are connected to themselves.
-    shapes = [("1 thread, loopback", 1, 1, 1, True), ("2 threads, loopback", 2, 1, 1, True)]
-    shapes += [(f"1 thread, {count} QPs", 1, count, 1, False) for count in (1, 2, 4)]
-    shapes += [(f"{count} threads", count, 1, 1, False) for count in (2, 4)]
-    shapes += [(f"{count} processes", 1, 1, count, False) for count in (2, 4)]
-    for name, threads, qps, count, is_loopback in shapes:
+    section = ("RDMA WRITE of 64 bytes, 128 in flight on each QP; one thread for a process or a "
+               "device, if not said otherwise: all together, the slowest, the fastest")
+    # Name, threads, QPs of a thread, processes, devices, whether a QP is connected to itself.
+    shapes = [(name, threads, 1, 1, devices, True) for name, threads, devices in (
+        ("1 thread, loopback", 1, 1), ("2 threads, loopback", 2, 1),
+        ("2 devices, loopback", 2, 2), ("16 threads, loopback", 16, 1))]
+    shapes += [(f"1 thread, {count} QPs", 1, count, 1, 1, False) for count in (1, 2, 4)]
+    shapes += [(f"{count} threads", count, 1, 1, 1, False) for count in (2, 4)]
+    shapes += [("2 devices", 2, 1, 1, 2, False)]
+    shapes += [(f"{count} processes", 1, 1, count, 1, False) for count in (2, 4)]
+    for name, threads, qps, count, devices, is_loopback in shapes:
         arguments = [threads, qps, count, 64, RATE_SECONDS] + ["loopback"] * is_loopback
         whole = Row(name, "M/s", False,
                     bound=limits.copies_of_lines(threads * count))
@@ -193,7 +197,7 @@ def _message_rates():
         if threads * count > 1:
             rows += [replace(whole, name=f"{name}, {which}", key=which, bound=None)
                      for which in ("slowest", "fastest")]
-        yield Experiment(section, partial(_rates, list(map(str, arguments))), tuple(rows))
+        yield Experiment(section, partial(_rates, devices, list(map(str, arguments))), tuple(rows))
 
 
 def experiments():
