@@ -7,6 +7,8 @@
  *   machine_limits hop            ns of a cache line from a processor to another, one way
  *   machine_limits copy-line      ns of a copy of 64 bytes within the L1 cache
  *   machine_limits copy-l2        GB/s of copies of 64 KiB by one thread, within the L2 cache
+ *   machine_limits copy-across    GB/s of copies of 4 KiB into a ring in shared memory by one
+ *                                 processor, and out of it by another
  *   machine_limits copy-memory    GB/s of copies by one thread from memory to memory
  */
 #define _GNU_SOURCE
@@ -30,6 +32,8 @@ enum {
 	LINE = 64,
 	LINES = 64,
 	L2_BLOCK = 64 << 10,
+	SLOT = 4 << 10,
+	SLOTS = 128,
 	/* Both buffers together are larger than a cache of a common machine. */
 	MEMORY_BLOCK_MIN = 64 << 20,
 	MEMORY_BLOCK_MAX = 256 << 20,
@@ -50,6 +54,15 @@ struct shared {
 };
 
 static struct shared *shared;
+
+/* Slots that one process fills and another empties; both numbers only grow. */
+struct ring {
+	_Alignas(2 * LINE) _Atomic uint32_t filled;
+	_Alignas(2 * LINE) _Atomic uint32_t emptied;
+	_Alignas(2 * LINE) char slots[SLOTS][SLOT];
+};
+
+static struct ring *ring;
 
 static void read_clock(void)
 {
@@ -83,15 +96,20 @@ static void copy_lines(void)
 	}
 }
 
-static double copy_ns(void (*copy)(void), size_t block_bytes, size_t step_bytes, int count)
+static void allocate(size_t block_bytes)
 {
 	block = block_bytes;
-	step = step_bytes;
 	from = aligned_alloc(4096, block);
 	to = aligned_alloc(4096, block);
 	NEED(from && to);
 	memset(from, 1, block);
 	memset(to, 1, block);
+}
+
+static double copy_ns(void (*copy)(void), size_t block_bytes, size_t step_bytes, int count)
+{
+	allocate(block_bytes);
+	step = step_bytes;
 	return median_ns(copy, count);
 }
 
@@ -153,14 +171,54 @@ static void answer_by_futex(void)
 	give_turn(0);
 }
 
-/* Returns half of a round trip between this process and one on processor `other`. */
-static double one_way_ns(void (*ask)(void), void (*answer)(void), int other, int count)
+/* Copies a block into slots. */
+static void fill_slots(void)
+{
+	static uint32_t emptied;
+
+	for (size_t done = 0; done < block; done += SLOT) {
+		const uint32_t filled = atomic_load_explicit(&ring->filled, memory_order_relaxed);
+
+		while (filled - emptied == SLOTS)
+			emptied = atomic_load_explicit(&ring->emptied, memory_order_acquire);
+		memcpy(ring->slots[filled % SLOTS], from + done, SLOT);
+		atomic_store_explicit(&ring->filled, filled + 1, memory_order_release);
+	}
+}
+
+/* Copies a block out of slots. */
+static void empty_slots(void)
+{
+	static uint32_t filled;
+
+	for (size_t done = 0; done < block; done += SLOT) {
+		const uint32_t emptied = atomic_load_explicit(&ring->emptied, memory_order_relaxed);
+
+		while (filled == emptied)
+			filled = atomic_load_explicit(&ring->filled, memory_order_acquire);
+		memcpy(to + done, ring->slots[emptied % SLOTS], SLOT);
+		atomic_store_explicit(&ring->emptied, emptied + 1, memory_order_release);
+	}
+}
+
+static void *share(size_t bytes)
+{
+	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	NEED(memory != MAP_FAILED);
+	return memory;
+}
+
+/* Returns what `ask` takes here, beside a process on processor `other` that answers. */
+static double beside_ns(void (*ask)(void), void (*answer)(void), int other, int count)
 {
 	pid_t child;
-	double round_trip;
+	double time;
 
-	shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	NEED(shared != MAP_FAILED);
+	if (other && sysconf(_SC_NPROCESSORS_ONLN) < 2) {
+		fprintf(stderr, "this needs two processors\n");
+		exit(1);
+	}
 	child = fork();
 	NEED(child >= 0);
 	if (!child) {
@@ -174,10 +232,24 @@ static double one_way_ns(void (*ask)(void), void (*answer)(void), int other, int
 		exit(1);
 	}
 	ask();
-	round_trip = median_ns(ask, count);
+	time = median_ns(ask, count);
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
-	return round_trip / 2;
+	return time;
+}
+
+/* Returns half of a round trip between this process and one on processor `other`. */
+static double one_way_ns(void (*ask)(void), void (*answer)(void), int other, int count)
+{
+	shared = share(sizeof *shared);
+	return beside_ns(ask, answer, other, count) / 2;
+}
+
+static double copy_across_ns(void)
+{
+	ring = share(sizeof *ring);
+	allocate(L2_BLOCK);
+	return beside_ns(fill_slots, empty_slots, 1, 10);
 }
 
 static size_t memory_block(void)
@@ -202,15 +274,13 @@ int main(int count, char **arguments)
 	} else if (!strcmp(name, "switch")) {
 		result = one_way_ns(ask_by_futex, answer_by_futex, 0, 50);
 	} else if (!strcmp(name, "hop")) {
-		if (sysconf(_SC_NPROCESSORS_ONLN) < 2) {
-			fprintf(stderr, "a hop needs two processors\n");
-			return 1;
-		}
 		result = one_way_ns(ask_by_line, answer_by_line, 1, 200);
 	} else if (!strcmp(name, "copy-line")) {
 		result = copy_ns(copy_lines, LINES * LINE, LINE, 50) / LINES;
 	} else if (!strcmp(name, "copy-l2")) {
 		result = L2_BLOCK / copy_ns(copy, L2_BLOCK, L2_BLOCK, 10);
+	} else if (!strcmp(name, "copy-across")) {
+		result = L2_BLOCK / copy_across_ns();
 	} else if (!strcmp(name, "copy-memory")) {
 		result = MEMORY_STEP / copy_ns(copy, memory_block(), MEMORY_STEP, 1);
 	} else {
