@@ -47,9 +47,6 @@ const MAX_RUNS_PER_POLL: u32 = 64;
 /// Runs of the model by one thread for doorbells that others have left to it, before they have to
 /// do it themselves.
 const MAX_RUNS_FOR_OTHERS: u32 = 64;
-/// As what an empty poll counts that finds another thread in the model. That thread does all there
-/// is to do, and may have lost its processor.
-const RUNS_OF_ANOTHER_THREAD: u32 = 10;
 /// Runs of the model without work before ACKs are no longer delayed. Longer than the gap between
 /// two frames of the peer that belong together, shorter than the ACK delay.
 const RUNS_BEFORE_ACKNOWLEDGE: u32 = 8;
@@ -359,7 +356,8 @@ impl InProcess {
     #[inline]
     fn run_until_rest(&self, now: Ticks) -> Option<u32> {
         let Some(mut worked) = self.try_run_for_poll(now) else {
-            return Some(RUNS_OF_ANOTHER_THREAD);
+            // Another thread does all there is to do, and may need this processor.
+            return Some(polling::POLLS_BEFORE_YIELD);
         };
         for _ in 1..MAX_RUNS_PER_POLL {
             if self.rests.load(Ordering::Relaxed) {

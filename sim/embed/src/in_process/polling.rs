@@ -15,7 +15,7 @@ use super::InProcess;
 use crate::clock::Ticks;
 
 /// Empty polls before a thread yields.
-const POLLS_BEFORE_YIELD: u32 = 40;
+pub(super) const POLLS_BEFORE_YIELD: u32 = 40;
 /// A yield that took longer than this was to a process that does not yield.
 const LONG_YIELD_NS: u64 = 500_000;
 /// How long a thread sleeps instead of yielding then, before it tries to yield again. Doubled each
