@@ -23,6 +23,7 @@ use crate::clock::{Clock, Ticks};
 use crate::fabric::registry::{DeviceFault, DeviceFaults, FRESH_NS, MAX_COUNTERS, Registry};
 use crate::port::FabricPort;
 
+mod activity;
 mod bus;
 mod faults;
 mod health;
@@ -32,6 +33,7 @@ mod polling;
 mod published;
 mod served;
 
+use activity::Activity;
 use health::HealthCheck;
 use published::Published;
 
@@ -52,8 +54,6 @@ const MAX_RUNS_FOR_OTHERS: u32 = 64;
 const RUNS_BEFORE_ACKNOWLEDGE: u32 = 8;
 /// Runs of the model between two publications of its counters.
 const RUNS_PER_PUBLICATION: u32 = 256;
-/// Polls after arming a CQ that do not count as polling: the program checks once more and sleeps.
-const POLLS_AFTER_ARMING: u32 = 2;
 /// Value of registers of a device that is gone.
 const GONE: u64 = u64::MAX;
 
@@ -195,7 +195,6 @@ pub struct InProcess {
     clock: Clock,
     registry: &'static Registry,
     place: u8,
-    fresh_ticks: u64,
     doorbells: Arc<Doorbells>,
     interrupts: Interrupts,
     model: Mutex<Model>,
@@ -211,12 +210,7 @@ pub struct InProcess {
     check_at: AtomicU64,
     /// End of the background thread's sleep; 0 while it is awake.
     wake_at: AtomicU64,
-    /// Polls that are still expected before the program sleeps.
-    polls_after_arming: AtomicU32,
-    /// Time of the last doorbell of those that were rung without a poll a moment before.
-    last_doorbell: AtomicU64,
-    /// True if the last poll has found nothing.
-    last_poll_was_empty: AtomicBool,
+    activity: Activity,
     is_stopping: AtomicBool,
     /// True if the card is pulled out.
     is_removed: AtomicBool,
@@ -250,7 +244,6 @@ impl InProcess {
             clock,
             registry,
             place,
-            fresh_ticks: clock.ticks_of_ns(FRESH_NS),
             doorbells,
             interrupts: Interrupts::default(),
             model: Mutex::new(Model {
@@ -269,10 +262,7 @@ impl InProcess {
             delayed_acks: AtomicBool::new(false),
             check_at: AtomicU64::new(u64::MAX),
             wake_at: AtomicU64::new(0),
-            // It has not polled yet.
-            polls_after_arming: AtomicU32::new(POLLS_AFTER_ARMING),
-            last_doorbell: AtomicU64::new(0),
-            last_poll_was_empty: AtomicBool::new(true),
+            activity: Activity::new(registry.heartbeat(place), clock.ticks_of_ns(FRESH_NS)),
             is_stopping: AtomicBool::new(false),
             is_removed: AtomicBool::new(false),
             health_check: HealthCheck::default(),
@@ -522,8 +512,7 @@ impl InProcess {
     pub fn doze(&self, limit_ns: u64) {
         let dozing = self.registry.dozing(self.place);
         // Senders must not assume that this thread polls.
-        let heartbeat = self.registry.heartbeat(self.place);
-        heartbeat.store(0, Ordering::Relaxed);
+        self.activity.note_sleep();
         dozing.store(1, Ordering::SeqCst);
         // Pairs with the fence in the sender's check: see `crate::port`.
         fence(Ordering::SeqCst);
@@ -546,7 +535,7 @@ impl InProcess {
             os::yield_processor();
         }
         dozing.store(0, Ordering::Relaxed);
-        heartbeat.store(self.clock.ticks().0, Ordering::Relaxed);
+        self.activity.note_polling(self.clock.ticks());
     }
 
     /// Returns when the model has to run again, or peers have to be checked.

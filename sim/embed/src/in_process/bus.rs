@@ -12,7 +12,7 @@ use ferroce_spec::register::{
     self, Control, MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED,
 };
 
-use super::{GONE, InProcess, MAX_DIRECT, POLLS_AFTER_ARMING, flush, mapping_calls, polling};
+use super::{GONE, InProcess, MAX_DIRECT, flush, mapping_calls, polling};
 
 /// Time limit of the wait for the last delayed ACKs when leaving.
 const LINGER_NS: u64 = 500_000;
@@ -53,20 +53,9 @@ impl Bus for InProcess {
         let kind = DoorbellKind(DoorbellValue::from_bits(value).kind());
         let is_arming = matches!(kind, DoorbellKind::CQ_ARM | DoorbellKind::CQ_ARM_SOLICITED);
         if is_arming {
-            self.polls_after_arming
-                .store(POLLS_AFTER_ARMING, Ordering::Relaxed);
-            self.registry
-                .heartbeat(self.place)
-                .store(0, Ordering::Relaxed);
+            self.activity.note_arming();
         }
-        let now = self.clock.ticks();
-        let is_polled = self.is_polled(now) || self.begins_series(now);
-        if is_polled {
-            // A long list of requests takes longer to post than the time without polls that the
-            // background thread allows; it would take over and contend for the lock.
-            let heartbeat = self.registry.heartbeat(self.place);
-            heartbeat.store(now.0, Ordering::Relaxed);
-        }
+        let is_polled = self.is_polled_after_doorbell(self.clock.ticks());
         let Some(mut model) = self.model.try_lock() else {
             self.mark(slot);
             // The holder may have checked for marks just before this one.
@@ -187,21 +176,12 @@ impl Bus for InProcess {
             return;
         }
         let now = self.clock.ticks();
-        self.last_poll_was_empty.store(true, Ordering::Relaxed);
-        let about_to_sleep = self.polls_after_arming.load(Ordering::Relaxed);
-        if about_to_sleep == 0 {
-            self.registry
-                .heartbeat(self.place)
-                .store(now.0, Ordering::Relaxed);
-        } else {
-            self.polls_after_arming
-                .store(about_to_sleep - 1, Ordering::Relaxed);
-        }
+        let polls_on = self.activity.note_empty_poll(now);
         let empty_runs = self.run_until_rest(now);
-        if about_to_sleep != 0 {
-            self.notify_background();
-        } else {
+        if polls_on {
             self.keep_background_near(now);
+        } else {
+            self.notify_background();
         }
         polling::after_poll(self, empty_runs, now);
     }
@@ -209,13 +189,9 @@ impl Bus for InProcess {
     /// A single poll between two empty ones, as in a latency test, costs no look at the clock.
     #[inline]
     fn note_poll(&self) {
-        if self.last_poll_was_empty.load(Ordering::Relaxed) {
-            self.last_poll_was_empty.store(false, Ordering::Relaxed);
-        } else if self.polls_after_arming.load(Ordering::Relaxed) == 0 && !self.is_foreign() {
+        if self.activity.note_full_poll() && !self.is_foreign() {
             let now = self.clock.ticks();
-            self.registry
-                .heartbeat(self.place)
-                .store(now.0, Ordering::Relaxed);
+            self.activity.note_polling(now);
             self.keep_background_near(now);
         }
     }

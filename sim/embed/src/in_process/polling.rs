@@ -70,20 +70,25 @@ impl InProcess {
     /// Returns true if the application polled a moment ago.
     #[inline]
     pub fn is_polled(&self, now: Ticks) -> bool {
-        let heartbeat = self.registry.heartbeat(self.place).load(Ordering::Relaxed);
-        now.since(Ticks(heartbeat)) < self.fresh_ticks
+        self.activity.is_polling(now)
     }
 
-    /// Returns true for the second of some doorbells of a program that polls: it will poll again
-    /// when it has posted its requests. For the others [`Self::is_polled`] is true.
-    pub(super) fn begins_series(&self, now: Ticks) -> bool {
-        let last = Ticks(self.last_doorbell.swap(now.0, Ordering::Relaxed));
-        let polls = self.polls_after_arming.load(Ordering::Relaxed) == 0;
-        let begins = polls && now.since(last) < self.fresh_ticks;
-        if begins {
-            self.keep_background_near(now);
+    /// Returns true if the application will poll soon after a doorbell at `now`.
+    #[inline]
+    pub(super) fn is_polled_after_doorbell(&self, now: Ticks) -> bool {
+        let is_polled = self.activity.is_polling(now) || {
+            let begins = self.activity.begins_series(now);
+            if begins {
+                self.keep_background_near(now);
+            }
+            begins
+        };
+        if is_polled {
+            // A long list of requests takes longer to post than the time without polls that the
+            // background thread allows; it would take over and contend for the lock.
+            self.activity.note_polling(now);
         }
-        begins
+        is_polled
     }
 
     /// Lets the background thread sleep for short times only, when the application begins to poll:
