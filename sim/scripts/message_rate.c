@@ -3,8 +3,9 @@
  *   message_rate THREADS QPS PROCESSES SIZE SECONDS [loopback]
  * Each of PROCESSES has THREADS threads, each with a CQ and QPS QPs that no other thread uses, and
  * one peer process; with `loopback` each QP is connected to itself instead, so that the receiver
- * takes no processor. Threads take turns with the devices, if there are several. Prints millions of messages per second: of all, of the slowest and of the
- * fastest thread. Linked against the distribution's libibverbs, run under `ferroce run`.
+ * takes no processor. Threads take turns with the devices, if there are several. Prints millions
+ * of messages per second: of all, of the slowest and of the fastest thread. Linked against the
+ * distribution's libibverbs, run under `ferroce run`.
  */
 #define _GNU_SOURCE
 #include <infiniband/verbs.h>
@@ -129,7 +130,8 @@ static void connect_qp(struct ibv_qp *qp, const struct address *peer)
 					       IBV_QP_MAX_QP_RD_ATOMIC));
 }
 
-static void open_device(struct device *device, struct ibv_device *entry, char *buffer, size_t length)
+static void open_device(struct device *device, struct ibv_device *entry, char *buffer,
+			size_t length)
 {
 	device->context = ibv_open_device(entry);
 	NEED(device->context);
