@@ -75,8 +75,8 @@ impl Activity {
         left == 0
     }
 
-    /// Notes a poll with completions. Returns true if it shows that the program polls: one alone may
-    /// follow an event.
+    /// Notes a poll with completions. Returns true if it shows that the program polls: one alone
+    /// may follow an event.
     #[inline]
     pub fn note_full_poll(&self) -> bool {
         if self.last_poll_was_empty.load(Ordering::Relaxed) {
