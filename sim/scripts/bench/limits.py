@@ -65,16 +65,17 @@ def _percent(figure, limit):
 HOP = Limit("a cache line's hop, one way", "ns", partial(machine_limit, "hop"))
 SWITCH = Limit("a switch of threads by futex", "ns", partial(machine_limit, "switch"))
 COPY_LINE = Limit("a copy of 64 bytes in L1", "ns", partial(machine_limit, "copy-line"))
+COPY_L2 = Limit("one thread's copy in L2", "GB/s", partial(machine_limit, "copy-l2"))
 COPY_ACROSS = Limit("copies across a shared ring", "GB/s", partial(machine_limit, "copy-across"))
 # No figure is a multiple of these: they are shown for themselves.
 OTHERS = (
-    Limit("one thread's copy in L2", "GB/s", partial(machine_limit, "copy-l2")),
     Limit("one thread's copy of memory", "GB/s", partial(machine_limit, "copy-memory")),
     Limit("the cheapest system call", "ns", partial(machine_limit, "system-call")),
     Limit("a reading of the clock", "ns", partial(machine_limit, "clock")),
 )
 
-COPY = Bound(COPY_ACROSS, _percent, "% of copies in and out", "at most 100")
+COPY = Bound(COPY_L2, _percent, "% of a copy", "at most 100")
+COPIES_ACROSS = Bound(COPY_ACROSS, _percent, "% of copies in and out", "at most 100")
 # A wake-up of the peer may serve many connections that are made at once: the least is none.
 SWITCHES = Bound(SWITCH, _multiple_of_us, "switches", "at least 0")
 PLAIN_WRITE = Bound(Limit("without the library", "ns", partial(_descriptor_cost, "write")),

@@ -136,7 +136,7 @@ def _perftest():
     latency, rate, bandwidth = ("us", True), ("M/s", False), ("GB/s", False)
     # Its MB/sec are MiB/s.
     gb = (3, alternatives.MIB_PER_S_IN_GB_PER_S)
-    one_way, round_trip = limits.hops(1), limits.hops(2)
+    one_way, round_trip, across = limits.hops(1), limits.hops(2), limits.COPIES_ACROSS
     small = alternatives.LATENCY
     large = alternatives.BANDWIDTH
     return [
@@ -147,9 +147,9 @@ def _perftest():
         ("ib_read_lat 2 B", "ib_read_lat -s 2 -n 2000", (4, 1), latency, round_trip, ()),
         ("ib_write_bw 64 B", "ib_write_bw -s 64 -n 100000", (4, 1), rate,
          limits.copies_of_lines(1), (alternatives.UCX_RATE,)),
-        ("ib_write_bw 64 KiB", "ib_write_bw -s 65536 -n 5000", gb, bandwidth, limits.COPY,
+        ("ib_write_bw 64 KiB", "ib_write_bw -s 65536 -n 5000", gb, bandwidth, across,
          (large["UCX put"], large["TCP"])),
-        ("ib_read_bw 64 KiB", "ib_read_bw -s 65536 -n 5000", gb, bandwidth, limits.COPY, ()),
+        ("ib_read_bw 64 KiB", "ib_read_bw -s 65536 -n 5000", gb, bandwidth, across, ()),
     ]
 
 
@@ -165,8 +165,8 @@ def _pairs():
                 (replace(row, name=f"{name}, ICRC {icrc}",
                          alternatives=others if icrc == "off" else ()),),
                 (words[0],)))
-        # The doorbell goes to the server, the payload from there to the peer.
-        bound = limits.hops(2) if unit == "us" else bound
+        # The doorbell goes to the server, the payload from there to the peer: no ring is needed.
+        bound = {"us": limits.hops(2), "GB/s": limits.COPY}.get(unit, bound)
         # A message takes longer: fewer of them.
         *words, count = words
         words.append(str(int(count) // 4))
