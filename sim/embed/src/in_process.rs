@@ -768,8 +768,7 @@ mod tests {
         let waiting = || function.model.lock().host.direct.len();
         let ring = || {
             // The program has just polled, even if this thread was without a processor.
-            let heartbeat = function.registry.heartbeat(function.place);
-            heartbeat.store(function.clock.ticks().0, Ordering::Relaxed);
+            function.activity.note_polling(function.clock.ticks());
             function.doorbell(9, 1);
             waiting()
         };

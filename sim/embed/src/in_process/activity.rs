@@ -48,7 +48,7 @@ impl Activity {
         self.heartbeat.store(now.0, Ordering::Relaxed);
     }
 
-    /// Notes that a thread of the program sleeps: no other thread has to be polling.
+    /// Notes that the program, or one of its threads, is about to sleep.
     #[inline]
     pub fn note_sleep(&self) {
         self.heartbeat.store(0, Ordering::Relaxed);
