@@ -23,6 +23,7 @@ use remote::RemoteRegion;
 use scattered::Access;
 use zerocopy::IntoBytes;
 
+mod copy;
 pub mod guarded;
 mod lost;
 mod moved;

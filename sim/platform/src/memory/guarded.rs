@@ -28,8 +28,8 @@ pub(super) struct Fault;
 /// Copies `length` bytes.
 ///
 /// # Safety
-/// One of the two ranges must be valid for its access. The other one may be any range: if something
-/// is mapped there, it must be memory that may be read or written. They do not overlap.
+/// What is mapped in the two ranges must be memory that may be read, and written; nothing need be
+/// mapped there. They do not overlap.
 #[inline]
 pub(super) unsafe fn copy(
     destination: *mut u8,

@@ -380,3 +380,74 @@ fn memory_of_an_owner_has_its_addresses() {
         );
     }
 }
+
+#[test]
+fn memory_is_copied_from_map_to_map() {
+    const BYTES: usize = 3 * 4096 + 40;
+    let words = BYTES / size_of::<u64>();
+    let (source, from) = memory(words);
+    let (target, to) = memory(words);
+    for (number, word) in (1..).zip(&source) {
+        word.store(number, Ordering::Relaxed);
+    }
+    let maps = |cut: u64, owner: usize, far: Option<Arc<Far>>| {
+        let mut map = MemoryMap::default();
+        map.map(IOVA, owner, cut, Rights::ReadWrite).expect("free");
+        let (rest, behind) = (BYTES as u64 - cut, IOVA + cut);
+        match far {
+            _ if rest == 0 => {}
+            None => map
+                .map(behind, owner + cut as usize, rest, Rights::ReadWrite)
+                .expect("free"),
+            Some(far) => map
+                .map_remote(behind, rest, Rights::ReadWrite, far, 0)
+                .expect("free"),
+        }
+        map
+    };
+    for (cut, is_far) in [(BYTES as u64, false), (4096, false), (4096, true)] {
+        target
+            .iter()
+            .for_each(|word| word.store(0, Ordering::Relaxed));
+        let mut one = maps(BYTES as u64, from, None);
+        let mut other = maps(cut, to, is_far.then(|| far(BYTES)));
+        let (offset, length) = (24, BYTES - 32);
+        other
+            .copy_from(IOVA + offset, (&mut one, IOVA + 16), length)
+            .expect("mapped");
+        let mut copied = vec![0; BYTES];
+        other.read(IOVA, &mut copied).expect("mapped");
+        let mut expected = vec![0; BYTES];
+        one.read(IOVA + 16, &mut expected[24..][..length])
+            .expect("mapped");
+        assert_eq!(copied, expected, "cut at {cut}, far: {is_far}");
+    }
+}
+
+#[test]
+fn a_copy_needs_both_rights_and_may_overlap() {
+    let (words, address) = memory(16);
+    let mut one = MemoryMap::default();
+    one.map(IOVA, address, 64, Rights::Write).expect("free");
+    one.map(IOVA + 64, address + 64, 64, Rights::Read)
+        .expect("free");
+    let mut other = MemoryMap::default();
+    other
+        .map(IOVA, address, 128, Rights::ReadWrite)
+        .expect("free");
+    assert!(other.copy_from(IOVA, (&mut one, IOVA), 8).is_err());
+    assert!(one.copy_from(IOVA + 64, (&mut other, IOVA), 8).is_err());
+    assert!(one.copy_from(IOVA + 60, (&mut other, IOVA), 8).is_err());
+    words[8].store(7, Ordering::Relaxed);
+    let source = (&mut one, IOVA + 64);
+    other.copy_from(IOVA + 8, source, 64).expect("mapped");
+    assert_eq!(words[1].load(Ordering::Relaxed), 7);
+    other.copy_within(IOVA + 96, IOVA + 8, 8).expect("mapped");
+    assert_eq!(words[12].load(Ordering::Relaxed), 7);
+    // The same memory in both maps.
+    other
+        .copy_from(IOVA + 8, (&mut one, IOVA + 64), 8)
+        .expect("mapped");
+    let source = (&mut one, IOVA + 64);
+    other.copy_from(IOVA + 66, source, 8).expect("overlapping");
+}

@@ -1,52 +1,106 @@
-//! Bulk access to a host's memory that takes no time: fast-forward copies payload with it.
+//! Payload that is copied in one step from the memory of one host to that of another: fast-forward
+//! lets both NICs name its places, and copies from place to place.
 
+use std::ops::Range;
+
+use ferroce_model::time::timing::Timing;
 use ferroce_model::{DmaAtomic, DmaError, UntimedHost};
 
+use crate::devices::Devices;
 use crate::host::WorldHost;
 
-/// A host to which accesses take no time. It has no doorbells, and drops interrupts.
-pub struct Bulk<'a> {
-    host: &'a mut WorldHost,
-    /// True if data is written; false if it is only checked whether it could be.
-    writes_data: bool,
+/// Bytes of host memory that follow each other.
+#[derive(Debug, Clone, Copy)]
+struct Area {
+    iova: u64,
+    length: u64,
+    /// Its bytes are not moved.
+    is_elided: bool,
 }
 
-impl<'a> Bulk<'a> {
-    pub fn new(host: &'a mut WorldHost) -> Self {
-        let writes_data = true;
-        Self { host, writes_data }
+/// Where payload is in the memory of a host, in its order.
+#[derive(Debug, Default)]
+pub struct Places(Vec<Area>);
+
+impl Places {
+    pub fn clear(&mut self) {
+        self.0.clear();
     }
 
-    /// Returns a view that checks writes of data and does not perform them.
-    pub fn checking(host: &'a mut WorldHost) -> Self {
-        let writes_data = false;
-        Self { host, writes_data }
+    /// Bytes of payload.
+    pub fn length(&self) -> u64 {
+        self.0.iter().map(|area| area.length).sum()
     }
-}
 
-impl UntimedHost for Bulk<'_> {
-    fn read(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
-        let host = &mut *self.host;
-        let place = host.memory.place_to_read(iova, destination.len())?;
-        host.posted
-            .apply_overlapping(place.address, destination.len(), &mut host.memory);
-        if host.elided(&place, destination.len()) == 0 {
-            host.memory.read(iova, destination)?;
+    fn add(&mut self, area: Area) {
+        if let Some(last) = self.0.last_mut()
+            && last.iova + last.length == area.iova
+            && last.is_elided == area.is_elided
+        {
+            last.length += area.length;
+            return;
         }
+        self.0.push(area);
+    }
+
+    /// Removes the first `bytes` bytes.
+    pub fn skip(&mut self, mut bytes: u64) {
+        let whole = |area: &&Area| {
+            let is_whole = area.length <= bytes;
+            bytes -= if is_whole { area.length } else { 0 };
+            is_whole
+        };
+        let count = self.0.iter().take_while(whole).count();
+        self.0.drain(..count);
+        if let Some(first) = self.0.first_mut() {
+            first.iova += bytes;
+            first.length -= bytes;
+        }
+    }
+}
+
+/// A host that takes no time, and that notes where payload is instead of moving it. It has no
+/// doorbells, and drops interrupts.
+pub struct PlacesOf<'a> {
+    pub host: &'a mut WorldHost,
+    pub places: &'a mut Places,
+    /// Where the card would read payload to. It reads contexts and translations to other places.
+    pub payload: Range<*const u8>,
+}
+
+impl PlacesOf<'_> {
+    fn add(&mut self, iova: u64, length: usize, elided: usize) {
+        self.places.add(Area {
+            iova,
+            length: length as u64,
+            is_elided: elided > 0,
+        });
+    }
+}
+
+impl UntimedHost for PlacesOf<'_> {
+    fn read(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
+        let (host, length) = (&mut *self.host, destination.len());
+        let place = host.memory.place_to_read(iova, length)?;
+        host.posted
+            .apply_overlapping(place.address, length, &mut host.memory);
+        if !self.payload.contains(&destination.as_ptr()) {
+            return host.memory.read(iova, destination);
+        }
+        let elided = host.elided(&place, length);
+        self.add(iova, length, elided);
         Ok(())
     }
 
     /// Fails where a polling thread watches: it would have seen each part at its time.
     fn write(&mut self, iova: u64, source: &[u8]) -> Result<(), DmaError> {
-        let host = &mut *self.host;
-        let length = source.len();
+        let (host, length) = (&mut *self.host, source.len());
         let place = host.memory.place_to_write(iova, length)?;
         if host.watchers.watches(place.address, length) {
             return Err(DmaError::refused(iova, length));
         }
-        if self.writes_data && host.elided(&place, length) == 0 {
-            host.memory.write(iova, source)?;
-        }
+        let elided = host.elided(&place, length);
+        self.add(iova, length, elided);
         Ok(())
     }
 
@@ -56,5 +110,60 @@ impl UntimedHost for Bulk<'_> {
 
     fn atomic(&mut self, iova: u64, operation: DmaAtomic) -> Result<u64, DmaError> {
         self.host.memory.atomic(iova, operation)
+    }
+}
+
+/// Copies payload from its places in host `from` to its places in host `to`.
+///
+/// # Errors
+/// [`DmaError`] if not all of it can be read and written. A part may be copied then.
+pub fn copy<T: Timing>(
+    devices: &mut Devices<T>,
+    (from, sources): (usize, &Places),
+    (to, targets): (usize, &Places),
+) -> Result<(), DmaError> {
+    let mut sources = sources.0.iter().copied();
+    let mut source = sources.next();
+    for target in &targets.0 {
+        let mut done = 0;
+        while let Some(area) = source.filter(|_| done < target.length) {
+            let length = area.length.min(target.length - done);
+            if !area.is_elided && !target.is_elided {
+                copy_area(
+                    devices,
+                    (from, area.iova),
+                    (to, target.iova + done),
+                    length as usize,
+                )?;
+            }
+            done += length;
+            source = match area.length - length {
+                0 => sources.next(),
+                rest => Some(Area {
+                    iova: area.iova + length,
+                    length: rest,
+                    ..area
+                }),
+            };
+        }
+    }
+    Ok(())
+}
+
+fn copy_area<T: Timing>(
+    devices: &mut Devices<T>,
+    (from, source): (usize, u64),
+    (to, target): (usize, u64),
+    length: usize,
+) -> Result<(), DmaError> {
+    match devices.nodes.get_disjoint_mut([from, to]) {
+        Ok([sender, receiver]) => {
+            let source = (&mut sender.host.memory, source);
+            receiver.host.memory.copy_from(target, source, length)
+        }
+        Err(_) => {
+            let memory = &mut devices.nodes[to].host.memory;
+            memory.copy_within(target, source, length)
+        }
     }
 }

@@ -6,10 +6,10 @@ use ferroce_units::Duration;
 use super::sample::{End, Sample};
 
 /// Strides that must be alike before the next ones are skipped.
-const MIN_ALIKE: u64 = 3;
+const MIN_ALIKE: u64 = 12;
 /// Strides are alike if their times differ by less than one part of so many: two clocks whose
 /// cycles beat.
-const LIKENESS: u64 = 512;
+const LIKENESS: u64 = 128;
 /// Paces that are remembered.
 const MAX_PACES: usize = 64;
 

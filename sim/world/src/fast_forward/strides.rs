@@ -16,7 +16,7 @@ use ferroce_units::Duration;
 use ferroce_wire::Psn;
 
 use super::Skipper;
-use super::bulk::Bulk;
+use super::bulk::{self, Places, PlacesOf};
 use super::pace::{Pace, Paces};
 use super::sample::{End, Leg, Sample};
 use crate::devices::Devices;
@@ -26,7 +26,7 @@ use crate::node::Node;
 const MAX_HOSTS: usize = 8;
 /// Fewest strides that are worth skipping.
 const MIN_STRIDES: u64 = 2;
-/// Bytes that are copied at a time.
+/// Bytes whose places are noted at a time.
 const PIECE_BYTES: u32 = 64 << 10;
 
 /// A message of which packets are to be skipped.
@@ -45,6 +45,9 @@ pub struct SteadyStrides {
     refused: Option<(End, Psn)>,
     paces: Paces,
     piece: Vec<u8>,
+    /// Where the payload of a train is, and where it goes.
+    sources: Places,
+    targets: Places,
 }
 
 impl<T: Timing> Skipper<T> for SteadyStrides {
@@ -133,41 +136,49 @@ impl SteadyStrides {
         Some(pace.time_of(strides))
     }
 
-    /// Copies the payload of a train. Returns false if not all of it can be read or written, or if
-    /// a thread watches it or the packets under way in front of it; the copied bytes are then
-    /// written again by the packets themselves.
+    /// Copies the payload of a train. Returns false, and copies nothing or a part that the packets
+    /// themselves write again, if not all of it can be read or written, or if a thread watches it
+    /// or the packets under way in front of it.
     fn copy<T: Timing>(&mut self, devices: &mut Devices<T>, skipped: &Skipped) -> bool {
         let Skipped { leg, train, target } = skipped;
-        let end = target.length();
-        let under_way = end - train.bytes();
-        self.piece.resize(PIECE_BYTES as usize, 0);
-        let mut at = 0;
-        while at < end {
-            let is_under_way = at < under_way;
-            let stop = if is_under_way { under_way } else { end };
-            let length = (stop - at).min(PIECE_BYTES);
-            let bytes = &mut self.piece[..length as usize];
-            let is_read = is_under_way || {
-                let ((from, sender), source) = (leg.from, train.payload);
-                let Node { nic, host, .. } = &mut devices.nodes[from];
-                let source = source.part(at - under_way, length);
-                let mut host = Bulk::new(host);
-                nic.fast_forward().read(sender, &source, bytes, &mut host)
-            };
-            let (to, receiver) = leg.to;
-            let Node { nic, host, .. } = &mut devices.nodes[to];
-            let mut host = match is_under_way {
-                true => Bulk::checking(host),
-                false => Bulk::new(host),
-            };
-            let target = target.part(at, length);
-            let mut nic = nic.fast_forward();
-            if !is_read || !nic.write(receiver, target, bytes, &mut host) {
-                return false;
-            }
-            at += length;
-        }
-        true
+        let ((from, sender), (to, receiver)) = (leg.from, leg.to);
+        let (sources, targets) = (&mut self.sources, &mut self.targets);
+        sources.clear();
+        targets.clear();
+        // The places of each piece are noted; its bytes are not.
+        let piece = &mut self.piece;
+        piece.resize(PIECE_BYTES as usize, 0);
+        let payload = piece.as_ptr_range();
+        let mut each_piece = |bytes: u32, note: &mut dyn FnMut(u32, &mut [u8]) -> bool| {
+            let mut pieces = (0..bytes).step_by(PIECE_BYTES as usize);
+            pieces.all(|at| note(at, &mut piece[..(bytes - at).min(PIECE_BYTES) as usize]))
+        };
+        let Node { nic, host, .. } = &mut devices.nodes[from];
+        let mut host = PlacesOf {
+            host,
+            places: sources,
+            payload: payload.clone(),
+        };
+        let is_read = each_piece(train.bytes(), &mut |at, piece| {
+            let source = train.payload.part(at, piece.len() as u32);
+            nic.fast_forward().read(sender, &source, piece, &mut host)
+        });
+        let Node { nic, host, .. } = &mut devices.nodes[to];
+        let mut host = PlacesOf {
+            host,
+            places: targets,
+            payload,
+        };
+        let is_written = is_read
+            && each_piece(target.length(), &mut |at, piece| {
+                let target = target.part(at, piece.len() as u32);
+                nic.fast_forward().write(receiver, target, piece, &mut host)
+            });
+        let under_way = u64::from(target.length() - train.bytes());
+        targets.skip(under_way);
+        is_written
+            && sources.length() == targets.length()
+            && bulk::copy(devices, (from, sources), (to, targets)).is_ok()
     }
 }
 
