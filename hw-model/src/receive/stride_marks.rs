@@ -10,8 +10,6 @@ use crate::processing_unit::Inbound;
 const STRIDE_PACKETS: u32 = 16;
 /// Least bytes of a stride.
 const STRIDE_BYTES: u32 = 16 << 10;
-/// Strides of a message before the first mark: until then it may not be steady.
-const UNMARKED_STRIDES: u32 = 4;
 /// Messages that a NIC may receive at a time, as far as it marks them.
 const MAX_STREAMS: usize = 16;
 
@@ -40,9 +38,7 @@ impl Marks {
             return;
         }
         let received = qp.transport.packets_received(&packet.headers);
-        let stride = stride_packets(mtu);
-        let is_end = |packets| packets % stride == 0 && packets >= UNMARKED_STRIDES * stride;
-        if received.is_some_and(is_end) {
+        if received.is_some_and(|packets| packets % stride_packets(mtu) == 0) {
             let (index, at) = (qp.index, now);
             self.add(Mark { index, at });
         }

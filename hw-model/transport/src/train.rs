@@ -38,6 +38,12 @@ impl Train {
         }
     }
 
+    /// Packets of the message in front of it.
+    #[must_use]
+    pub fn packets_before(&self) -> u32 {
+        span(self.message, self.first)
+    }
+
     /// Bytes of payload.
     #[must_use]
     pub const fn bytes(&self) -> u32 {
@@ -54,8 +60,7 @@ impl Train {
     /// message and not behind the first one of the train.
     pub(crate) fn packets_from(&self, expected: Psn) -> Option<u32> {
         let before = span(expected, self.first);
-        let all = span(self.message, self.first);
-        (before < all && before <= MAX_PACKETS_BEFORE).then_some(before)
+        (before < self.packets_before() && before <= MAX_PACKETS_BEFORE).then_some(before)
     }
 }
 

@@ -78,7 +78,8 @@ impl Pace {
 pub struct Paces(Vec<Pace>);
 
 impl Paces {
-    /// Adds a stride to its pace; returns the pace if enough strides were alike.
+    /// Adds a stride to its pace, unless it is of the beginning of a message; returns the pace if
+    /// enough strides were alike, and it is like them.
     pub fn add(&mut self, stride: Duration, before: &Sample, after: &Sample) -> Option<&Pace> {
         let Self(paces) = self;
         let place = paces.iter().position(|pace| pace.is_of(after));
@@ -90,10 +91,15 @@ impl Paces {
             paces.len() - 1
         });
         let pace = &mut paces[place];
-        if !pace.is_like(stride) {
-            *pace = Pace::new(after);
+        let is_like = pace.is_like(stride);
+        if after.is_settled() {
+            if !is_like {
+                *pace = Pace::new(after);
+            }
+            pace.add(stride, before, after);
+        } else if !is_like {
+            return None;
         }
-        pace.add(stride, before, after);
         (pace.strides >= MIN_ALIKE).then_some(&*pace)
     }
 }

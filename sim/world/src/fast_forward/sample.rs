@@ -12,6 +12,8 @@ use crate::devices::Devices;
 
 /// Packets by which a sender may fall back from one mark to the next: two bursts.
 const BURST_PACKETS: u32 = 32;
+/// Strides of a message after which it is steady.
+const UNSTEADY_STRIDES: u32 = 4;
 
 /// A queue pair: its host, and its index there.
 pub type End = (usize, u32);
@@ -90,6 +92,12 @@ impl Leg {
         self.rest.packets + self.under_way
     }
 
+    /// Returns true if the stride that has ended is behind the beginning of the message.
+    fn is_settled(&self) -> bool {
+        let received = self.rest.packets_before() - self.under_way;
+        received > UNSTEADY_STRIDES * stride_packets(self.rest.mtu)
+    }
+
     /// Returns the number of whole strides that have not left; the last one is simulated.
     pub fn strides(&self) -> u64 {
         let packets = self.rest.packets + 1;
@@ -148,6 +156,11 @@ impl Sample {
     pub fn received_by(&self, end: End) -> Option<&Train> {
         let leg = self.legs.iter().find(|leg| leg.to == end);
         leg.map(|leg| &leg.rest)
+    }
+
+    /// Returns true if all messages are behind their beginnings, which may be slower or faster.
+    pub fn is_settled(&self) -> bool {
+        self.legs.iter().all(Leg::is_settled)
     }
 
     /// Returns the time of the stride from `before` to here, if it was plain, all messages have
