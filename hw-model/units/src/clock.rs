@@ -12,13 +12,20 @@ const FS_PER_US: f64 = 1e9;
 #[derive(Debug, Clone, Copy)]
 pub struct ClockDomain {
     period_fs: u64,
+    /// 2^64 divided by the period, rounded down: the first edge is asked for with each packet in
+    /// each block, and a division takes long.
+    reciprocal: u64,
 }
 
 impl ClockDomain {
     /// A clock of `mhz`, a positive number.
     pub fn from_mhz(mhz: f64) -> Self {
         let period_fs = ((FS_PER_US / mhz).round() as u64).max(1);
-        Self { period_fs }
+        let reciprocal = u64::MAX / period_fs;
+        Self {
+            period_fs,
+            reciprocal,
+        }
     }
 
     /// Returns the duration of `cycles`.
@@ -32,15 +39,47 @@ impl ClockDomain {
         let Some(at_fs) = at.as_ps().checked_mul(FS_PER_PS) else {
             return at;
         };
-        let edges = at_fs.div_ceil(self.period_fs);
+        let edges = self.periods_in(at_fs);
         // Rounded down: what is on an edge stays there.
         Instant(edges * self.period_fs / FS_PER_PS)
+    }
+
+    /// Returns the number of periods in a time, rounded up.
+    #[inline]
+    const fn periods_in(&self, time_fs: u64) -> u64 {
+        // Rounded down, and at most one too few.
+        let product = time_fs as u128 * self.reciprocal as u128;
+        let periods = (product >> u64::BITS) as u64;
+        let rest = time_fs - periods * self.period_fs;
+        periods + (rest > 0) as u64 + (rest > self.period_fs) as u64
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn periods_are_rounded_up() {
+        let mut random = crate::random::SplitMix64::new(1);
+        for mhz in [1e-3, 1.0, 156.25, 250.0, 322.265_625, 1e3, 1e9] {
+            let clock = ClockDomain::from_mhz(mhz);
+            let period = clock.period_fs;
+            let near = |periods: u64| {
+                let time = period.saturating_mul(periods);
+                [time - 1, time, time.saturating_add(1)]
+            };
+            let times = (0..1000).flat_map(|_| near(1 + random.below(u64::MAX / period)));
+            let ends = [0, 1, period, u64::MAX];
+            for time in times.chain(ends) {
+                assert_eq!(
+                    clock.periods_in(time),
+                    time.div_ceil(period),
+                    "{mhz} {time}"
+                );
+            }
+        }
+    }
 
     #[test]
     fn edges_do_not_drift_from_their_clock() {
