@@ -110,7 +110,8 @@ impl Timed {
     /// Returns the time that `bytes` take on the wire.
     #[inline]
     fn on_wire(&self, bytes: u32) -> Duration {
-        Duration::from_ps((f64::from(bytes) * self.wire_ps_per_byte).round() as u64)
+        // Rounded: `f64::round` is a call of the C library.
+        Duration::from_ps((f64::from(bytes) * self.wire_ps_per_byte + 0.5) as u64)
     }
 }
 
