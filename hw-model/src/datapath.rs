@@ -239,6 +239,6 @@ impl<P: Port, B: Blocks> Datapath<P, B> {
             self.mac.next_transmit(timing),
             self.transmit.next_step(timing).filter(|_| completes),
         ];
-        times.into_iter().flatten().min()
+        Instant::first(times)
     }
 }

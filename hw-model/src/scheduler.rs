@@ -67,6 +67,20 @@ impl Scheduler {
         self.waiting[word] & bit != 0
     }
 
+    /// Returns the units of which a queue pair has work, in their order.
+    #[inline]
+    pub fn units_with_work(&self) -> impl Iterator<Item = usize> {
+        let words = self.waiting.iter().enumerate();
+        words.flat_map(|(word, bits)| {
+            let mut rest = *bits;
+            std::iter::from_fn(move || {
+                let bit = rest.trailing_zeros();
+                rest &= rest.wrapping_sub(1);
+                (bit < u64::BITS).then_some(word * u64::BITS as usize + bit as usize)
+            })
+        })
+    }
+
     /// Returns the index of the next queue pair of `unit` and leaves it in the list.
     #[inline]
     pub fn next(&self, unit: usize) -> Option<u32> {

@@ -119,12 +119,13 @@ impl Transmit {
         if self.is_stalled || self.egress_blocked || is_idle {
             return None;
         }
-        let waits = |unit: &usize| {
-            let outbound_waits = self.outbound_waits && !self.units[*unit].outbound.is_empty();
-            outbound_waits || self.scheduler.has_work(*unit)
-        };
-        let units = (0..self.units.len()).filter(waits);
-        units.map(|unit| self.units[unit].next_turn(timing)).min()
+        let turn = |unit: usize| self.units[unit].next_turn(timing);
+        if !self.outbound_waits {
+            return self.scheduler.units_with_work().map(turn).min();
+        }
+        let waits =
+            |unit: &usize| !self.units[*unit].outbound.is_empty() || self.scheduler.has_work(*unit);
+        (0..self.units.len()).filter(waits).map(turn).min()
     }
 
     /// Returns the fetches that may be under way, and the times for which each was.

@@ -47,6 +47,16 @@ impl Instant {
         self.0 / PS_PER_NS
     }
 
+    /// Returns the first of the times that there are. Without branches: in a simulation, which one
+    /// is first is as good as random.
+    #[inline]
+    #[must_use]
+    pub fn first<const N: usize>(times: [Option<Instant>; N]) -> Option<Instant> {
+        let first = times.map(|time| time.unwrap_or(Instant::MAX));
+        let first = first.into_iter().fold(Instant::MAX, Instant::min);
+        (first != Instant::MAX).then_some(first)
+    }
+
     /// Returns the duration from `earlier` to `self`; zero if `self` is not later.
     #[must_use]
     pub const fn saturating_since(self, earlier: Instant) -> Duration {
@@ -147,6 +157,14 @@ impl Sub for Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_time_is_found_among_those_that_there_are() {
+        let [early, late] = [3, 7].map(|ns| Some(Instant::from_ns(ns)));
+        assert_eq!(Instant::first([late, None, early]), early);
+        assert_eq!(Instant::first([None, None]), None);
+        assert_eq!(Instant::first([]), None);
+    }
 
     #[test]
     fn arithmetic_saturates_at_both_ends() {

@@ -114,7 +114,7 @@ impl<T: Timing> Node<T> {
         let inside = self.nic.next_timeout(now);
         let store = self.host.next_store();
         let arrival = fabric.next_arrival(number, now);
-        [inside, store, arrival].into_iter().flatten().min()
+        Instant::first([inside, store, arrival])
     }
 
     /// Returns true if the driver waits for a command.
