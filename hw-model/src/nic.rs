@@ -4,11 +4,13 @@ mod usage;
 
 use ferroce_spec::register::FatalSyndrome;
 use ferroce_units::{Duration, Instant};
+use ferroce_wire::Qpn;
 
 use crate::blocks::{Blocks, Model};
 use crate::command::CommandProcessor;
 use crate::config::NicConfig;
 use crate::congestion::LimitedRates;
+use crate::contexts::queue_pair::QueuePair;
 use crate::counters::Counters;
 use crate::datapath::Datapath;
 use crate::ports::host::Host;
@@ -112,6 +114,12 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     pub fn write_device_memory(&mut self, offset: u64, source: &[u8]) {
         let memory = &mut self.blocks.translation;
         memory.write_device_memory(offset, source);
+    }
+
+    /// Returns the queue pair with number `qpn`.
+    #[inline]
+    pub fn queue_pair(&self, qpn: Qpn) -> Option<&QueuePair> {
+        self.blocks.contexts.qps.get(qpn)
     }
 
     /// Returns the counters.

@@ -157,6 +157,13 @@ impl QueuePairs {
         self.slots.get_mut(index as usize)?.as_deref_mut()
     }
 
+    /// The queue pair with number `qpn`, to look at.
+    #[inline]
+    pub fn get(&self, qpn: Qpn) -> Option<&QueuePair> {
+        let index = self.index_of(qpn)?;
+        self.slots.get(index as usize)?.as_deref()
+    }
+
     /// The queue pair with number `qpn`.
     #[inline]
     pub fn find(&mut self, qpn: Qpn) -> Option<&mut QueuePair> {

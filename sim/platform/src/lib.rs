@@ -9,9 +9,9 @@
 //!   number.
 //! - [`explain`]: refused verbs and failed completions, counted for the end of a program.
 //! - [`pcapng`]: blocks of captures. [`fork`]: restrictions of a child process. [`log`]:
-//!   diagnostics. [`os`]: system calls.
+//!   diagnostics. [`os`]: system calls. [`prefetch`]: of the processor's cache.
 //!
-//! `unsafe` is in [`memory`], [`shared_memory`] and [`os`] only.
+//! `unsafe` is in [`memory`], [`shared_memory`], [`prefetch`] and [`os`] only.
 
 pub mod doorbells;
 pub mod explain;
@@ -24,5 +24,6 @@ pub mod memory;
 pub mod numbered_hosts;
 pub mod os;
 pub mod pcapng;
+pub mod prefetch;
 pub mod served;
 pub mod shared_memory;

@@ -23,6 +23,8 @@ use remote::RemoteRegion;
 use scattered::Access;
 use zerocopy::IntoBytes;
 
+use crate::prefetch::{LINE_BYTES, line_to_read, line_to_write};
+
 mod copy;
 pub mod guarded;
 mod lost;
@@ -36,7 +38,6 @@ const CACHE_PAGE_SHIFT: u32 = 12;
 /// Bytes that are prefetched at a time: a packet. For longer copies the processor prefetches
 /// itself.
 const PREFETCHED: RangeInclusive<usize> = 256..=4096;
-const CACHE_LINE_BYTES: usize = 64;
 /// The physical address of a mapping as large as this is a multiple of it.
 const HUGE_PAGE: u64 = 2 << 20;
 
@@ -471,7 +472,7 @@ impl MemoryMap {
         };
         // The next packet may be built from the following bytes.
         let length = destination.len();
-        self.prefetch(iova..iova + length as u64, length, prefetch_to_read);
+        self.prefetch(iova..iova + length as u64, length, line_to_read);
         let address = address as *const u8;
         // SAFETY: the caller of `map` guarantees that the range is readable memory, and the
         // destination is a separate slice. The application may write at the same time, as during a
@@ -487,7 +488,7 @@ impl MemoryMap {
     /// Prefetches memory to which `length` bytes will be written soon.
     #[inline]
     pub fn expect_write(&self, iova: u64, length: usize) {
-        self.prefetch(iova..iova, length, prefetch_to_write);
+        self.prefetch(iova..iova, length, line_to_write);
     }
 
     /// Prefetches `length` bytes behind a range, if all of them are in a recently used mapping.
@@ -499,7 +500,7 @@ impl MemoryMap {
         let line = &self.cache[cache_index(iovas.start)];
         let before = (iovas.end - iovas.start) as usize;
         if let Some(start) = line.resolve(iovas.start, before + length) {
-            for at in (before..before + length).step_by(CACHE_LINE_BYTES) {
+            for at in (before..before + length).step_by(LINE_BYTES) {
                 prefetch(start + at);
             }
         }
@@ -612,30 +613,6 @@ unsafe fn store_all(address: *mut u8, source: &[u8]) -> Result<(), guarded::Faul
     // SAFETY: the caller keeps the contract of `copy_and_store`; `tail_start` chose a length to
     // which the end, and so the start of the tail, is aligned.
     unsafe { guarded::copy_and_store(address, source.as_ptr(), head, tail) }
-}
-
-#[inline]
-fn prefetch_to_read(address: usize) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch has no effect that a program can see, at any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(address as *const i8) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
-}
-
-#[inline]
-fn prefetch_to_write(address: usize) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-        // SAFETY: a prefetch has no effect that a program can see, at any address.
-        unsafe { _mm_prefetch::<_MM_HINT_ET0>(address as *const i8) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
 }
 
 #[inline]

@@ -18,6 +18,8 @@ pub mod watched;
 
 use watched::Watched;
 
+use crate::prefetch;
+
 /// Creates a file of memory, all zero, whose size is sealed: other processes that map it cannot
 /// truncate it.
 ///
@@ -186,22 +188,16 @@ impl Mapping {
     /// Prefetches the cache line at `offset` for writing.
     #[inline]
     pub fn prefetch_for_write(&self, offset: usize) {
-        #[cfg(target_arch = "x86_64")]
         if offset < self.length {
-            use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-            // SAFETY: a prefetch has no effect that a program can see, at any address.
-            unsafe { _mm_prefetch::<_MM_HINT_ET0>(self.base.as_ptr().add(offset).cast()) };
+            prefetch::line_to_write(self.base.addr().get() + offset);
         }
     }
 
     /// Prefetches the cache line at `offset`.
     #[inline]
     pub fn prefetch(&self, offset: usize) {
-        #[cfg(target_arch = "x86_64")]
         if offset < self.length {
-            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: a prefetch has no effect that a program can see, at any address.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.base.as_ptr().add(offset).cast()) };
+            prefetch::line_to_read(self.base.addr().get() + offset);
         }
     }
 }

@@ -7,11 +7,12 @@ use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
 use ferroce_model::Doorbell;
 use ferroce_model::time::timing::Timing;
 use ferroce_platform::mapping;
-use ferroce_spec::doorbell::SLOTS;
+use ferroce_spec::doorbell::{DoorbellValue, SLOTS};
 use ferroce_spec::register::{
     MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED, VECTOR_COUNT, offset,
 };
 use ferroce_units::Instant;
+use ferroce_wire::Qpn;
 
 use super::event_loop::EventLoop;
 use super::shared::Shared;
@@ -120,6 +121,7 @@ impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
         let mut event_loop = self.shared.event_loop.lock();
         let time = self.time(&event_loop);
         let doorbell = Doorbell { slot, value };
+        event_loop.devices.nodes[self.host].expect(qp_of(value));
         event_loop.store(self.host, time, |host, now, time| {
             host.ring(now, time, doorbell)
         });
@@ -133,6 +135,9 @@ impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
     fn push(&self, slot: u32, words: &[u64]) {
         let mut event_loop = self.shared.event_loop.lock();
         let time = self.time(&event_loop);
+        if let Some(value) = words.first() {
+            event_loop.devices.nodes[self.host].expect(qp_of(*value));
+        }
         event_loop.store(self.host, time, |host, now, time| {
             host.push(now, time, slot, words)
         });
@@ -208,4 +213,10 @@ impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
 fn is_event_queue_doorbell(at: u32) -> bool {
     let first = offset::event_queue_doorbell;
     (first..first + 4 * u32::from(VECTOR_COUNT)).contains(&at)
+}
+
+/// Returns the number in a doorbell: that of the queue pair, if it is not one of another queue.
+#[inline]
+fn qp_of(value: u64) -> Qpn {
+    Qpn::new(DoorbellValue::from_bits(value).number())
 }

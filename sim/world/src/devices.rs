@@ -13,7 +13,7 @@ use ferroce_units::{Duration, Instant};
 use super::config::WorldConfig;
 use super::device_clock::DeviceClock;
 use super::event_heap::{EventHeap, Moment, Sequence};
-use super::fabric::{Arrivals, Fabric};
+use super::fabric::{Arrivals, Fabric, Woken};
 use super::fabric_plan::FabricError;
 use super::host::WorldHost;
 use super::node::Node;
@@ -85,13 +85,12 @@ impl<T: Timing> Devices<T> {
             node.observe(now, host, recorder);
         }
         let mut own = None;
-        while let Some((to, arrival)) = self.fabric.next_woken() {
-            if to == host {
-                own = Some(arrival.max(now));
+        while let Some(woken) = self.fabric.next_woken() {
+            if woken.host == host {
+                own = Some(woken.at.max(now));
                 continue;
             }
-            let moment = sequence.moment(arrival.max(now));
-            self.events.lower(to, moment);
+            self.wake(now, woken, sequence);
         }
         let next = self.nodes[host].next_event(now, &self.fabric, host);
         let next = match (next, own) {
@@ -109,10 +108,20 @@ impl<T: Timing> Devices<T> {
     pub fn step_network(&mut self, now: Instant, sequence: &mut Sequence) {
         let now = self.clock.to_device(now);
         self.fabric.step_network(now);
-        while let Some((host, at)) = self.fabric.next_woken() {
-            self.events.lower(host, sequence.moment(at.max(now)));
+        while let Some(woken) = self.fabric.next_woken() {
+            self.wake(now, woken, sequence);
         }
         self.schedule_network(sequence);
+    }
+
+    /// Schedules the event of a NIC to which a frame was sent, or that may send again.
+    #[inline]
+    fn wake(&mut self, now: Instant, woken: Woken, sequence: &mut Sequence) {
+        let Woken { host, at, qpn } = woken;
+        if let Some(qpn) = qpn {
+            self.nodes[host].expect(qpn);
+        }
+        self.events.lower(host, sequence.moment(at.max(now)));
     }
 
     /// Schedules the next event of the network.

@@ -15,7 +15,7 @@ use ferroce_faults::{Engine, FaultCounters, Plan};
 use ferroce_model::{Port, Reservation, Route};
 use ferroce_platform::numbered_hosts;
 use ferroce_units::{Duration, Instant};
-use ferroce_wire::Gid;
+use ferroce_wire::{Gid, Qpn};
 
 use super::config::{Topology, WorldConfig};
 use super::counters::LinkCounters;
@@ -37,6 +37,15 @@ mod switched;
 
 /// When a frame arrives: at no time if it is lost, at two if it is duplicated.
 pub type Arrivals = [Option<Instant>; 2];
+
+/// A host whose NIC has something to do.
+#[derive(Debug, Clone, Copy)]
+pub struct Woken {
+    pub host: usize,
+    pub at: Instant,
+    /// The queue pair of which a frame arrives.
+    pub qpn: Option<Qpn>,
+}
 
 /// Most frames on their way to one host; then a sender waits.
 const MAX_UNDER_WAY: usize = 4096;
@@ -73,8 +82,8 @@ pub struct Fabric {
     network: Option<Box<Network<Frame>>>,
     /// What happens to frames; `None`: nothing.
     faults: Option<Box<Engine>>,
-    /// Hosts to which frames were sent, with arrivals, until [`Fabric::next_woken`] takes them.
-    woken: Vec<(usize, Instant)>,
+    /// Hosts to which frames were sent, until [`Fabric::next_woken`] takes them.
+    woken: Vec<Woken>,
     recorder: Option<SharedRecorder>,
 }
 
@@ -125,9 +134,9 @@ impl Fabric {
         self.ends[host].arriving.len()
     }
 
-    /// Takes the next host to which a frame was sent, and its arrival.
+    /// Takes the next host to which a frame was sent, or that may send again.
     #[inline]
-    pub fn next_woken(&mut self) -> Option<(usize, Instant)> {
+    pub fn next_woken(&mut self) -> Option<Woken> {
         self.woken.pop()
     }
 
@@ -178,6 +187,7 @@ impl Fabric {
     /// Has a frame arrive at a host.
     #[inline]
     fn put(&mut self, arrival: Instant, to: usize, frame: Frame) {
+        let qpn = Some(Qpn::new(frame.qpn()));
         let end = &mut self.ends[to];
         // Frames of several senders, each on its own cable, and those of the card itself may be
         // out of order.
@@ -190,7 +200,11 @@ impl Fabric {
         }
         let counters = &mut end.counters;
         counters.most_under_way = counters.most_under_way.max(end.arriving.len() as u64);
-        self.woken.push((to, arrival));
+        self.woken.push(Woken {
+            host: to,
+            at: arrival,
+            qpn,
+        });
     }
 
     /// Carries a frame to a host. Returns when its last bit is there.

@@ -5,9 +5,11 @@ use ferroce_model::pcie::{Parameters, Pcie};
 use ferroce_model::time::timing::Timing;
 use ferroce_model::{NicConfig, Progress};
 use ferroce_platform::numbered_hosts;
+use ferroce_platform::prefetch::prefetch;
 use ferroce_spec::push::MAX_BLOCKS;
 use ferroce_spec::register::offset;
 use ferroce_units::{Duration, Instant};
+use ferroce_wire::Qpn;
 
 use super::config::WorldConfig;
 use super::fabric::Fabric;
@@ -75,6 +77,15 @@ impl<T: Timing> Node<T> {
             self.nic.write32(register, value);
         }
         self.nic.advance(now, &mut self.host, fabric)
+    }
+
+    /// A doorbell or a packet of a queue pair is on its way to the NIC. Brings its state into the
+    /// processor's cache: where there are many, each line of it is a miss, one after the other.
+    #[inline]
+    pub fn expect(&self, qpn: Qpn) {
+        if let Some(qp) = self.nic.queue_pair(qpn) {
+            prefetch(qp);
+        }
     }
 
     /// Reports levels and counters to a recorder.

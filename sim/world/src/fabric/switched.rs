@@ -3,10 +3,10 @@
 use ferroce_model::time::timing::PLANNING_HORIZON;
 use ferroce_units::{Duration, Instant};
 
-use super::Fabric;
 use super::channel::{Channel, Packet, QueueSample};
 use super::network::{HostPort, Network, Output};
 use super::report::FabricReport;
+use super::{Fabric, Woken};
 use crate::config::WorldConfig;
 use crate::fabric_plan::FabricError;
 use crate::frame::Frame;
@@ -66,7 +66,7 @@ impl Fabric {
                 }
                 Output::Dropped(at, packet) => self.take_dropped(at, packet),
                 Output::Paused(at, frame) => self.take_pause(at, frame),
-                Output::GoesOn(at, host) => self.woken.push((host, at)),
+                Output::GoesOn(at, host) => self.wake(host, at),
             }
         }
         if let Some(recorder) = &self.recorder {
@@ -116,10 +116,16 @@ impl Fabric {
         self.pool.give_back(frame);
     }
 
+    /// A card may send again.
+    fn wake(&mut self, host: usize, at: Instant) {
+        let qpn = None;
+        self.woken.push(Woken { host, at, qpn });
+    }
+
     /// A card has received a pause frame. After the end of a pause it goes on.
     fn take_pause(&mut self, at: Instant, frame: PauseFrame) {
         if !frame.is_pause {
-            self.woken.push((frame.host, at));
+            self.wake(frame.host, at);
         }
         if let Some(recorder) = &self.recorder {
             recorder.lock().pause(at, &frame);
