@@ -32,6 +32,8 @@ pub struct Node<T: Timing> {
     /// True if the device no longer answers: the driver has waited for it while no event was
     /// pending.
     pub is_dead: bool,
+    /// The queue pair that was prefetched last.
+    expected: Option<Qpn>,
 }
 
 impl<T: Timing> Node<T> {
@@ -66,6 +68,7 @@ impl<T: Timing> Node<T> {
             sleepers: Vec::new(),
             commands: 0,
             is_dead: false,
+            expected: None,
         }
     }
 
@@ -82,7 +85,10 @@ impl<T: Timing> Node<T> {
     /// A doorbell or a packet of a queue pair is on its way to the NIC. Brings its state into the
     /// processor's cache: where there are many, each line of it is a miss, one after the other.
     #[inline]
-    pub fn expect(&self, qpn: Qpn) {
+    pub fn expect(&mut self, qpn: Qpn) {
+        if self.expected.replace(qpn) == Some(qpn) {
+            return;
+        }
         if let Some(qp) = self.nic.queue_pair(qpn) {
             prefetch(qp);
         }
