@@ -5,8 +5,9 @@ use ferroce_units::Duration;
 
 use super::sample::{End, Sample};
 
-/// Strides that must be alike before the next ones are skipped.
-const MIN_ALIKE: u64 = 12;
+/// Strides that must be alike before the next ones are skipped. Their mean is the pace: clocks whose
+/// cycles beat change single strides, those that are seen between skips in the same way.
+const ALIKE_STRIDES: u64 = 64;
 /// Strides are alike if their times differ by less than one part of so many: two clocks whose
 /// cycles beat.
 const LIKENESS: u64 = 128;
@@ -96,10 +97,12 @@ impl Paces {
             if !is_like {
                 *pace = Pace::new(after);
             }
-            pace.add(stride, before, after);
+            if pace.strides < ALIKE_STRIDES {
+                pace.add(stride, before, after);
+            }
         } else if !is_like {
             return None;
         }
-        (pace.strides >= MIN_ALIKE).then_some(&*pace)
+        (pace.strides == ALIKE_STRIDES).then_some(&*pace)
     }
 }
