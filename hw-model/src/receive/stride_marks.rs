@@ -7,9 +7,9 @@ use crate::contexts::queue_pair::QueuePair;
 use crate::processing_unit::Inbound;
 
 /// Packets of a stride, unless their MTU is small.
-const STRIDE_PACKETS: u32 = 16;
+const STRIDE_PACKETS: u32 = 8;
 /// Least bytes of a stride.
-const STRIDE_BYTES: u32 = 16 << 10;
+const STRIDE_BYTES: u32 = 8 << 10;
 /// Messages that a NIC may receive at a time, as far as it marks them.
 const MAX_STREAMS: usize = 16;
 

@@ -13,6 +13,8 @@ use world_support::*;
 
 const GRID: Duration = Duration::from_ns(20);
 const BUFFER: usize = 8 << 20;
+/// Messages of a test. The pace of the first ones is measured, the last one is judged.
+const MESSAGES: u64 = 3;
 /// A message of many strides, of no round length.
 const START: usize = 4096 + 64;
 const LENGTH: usize = (5 << 20) + 808;
@@ -37,7 +39,16 @@ fn assert_close(every: Instant, some: Instant) {
     assert!(difference < every / ACCURACY, "{some}, not {every}");
 }
 
-/// Sends a message; returns when it has arrived, and the number of events.
+/// Writes messages whose pace is measured.
+fn measure(world: &mut World, one: &Peer, other: &Peer) {
+    for number in 1..MESSAGES {
+        let write = SendOperation::RdmaWrite(other.remote(0));
+        post(&one.qps[0], number, write, one.segment(0, LENGTH));
+        completions(world, 0, &one.cq, 1, GRID);
+    }
+}
+
+/// Sends messages; returns how long the last one took, and the number of its events.
 fn send(world: &mut World, number: u64) -> (Instant, u64) {
     let (one, other) = pair(world, BUFFER);
     let (source, target) = (START, START + 72);
@@ -52,11 +63,14 @@ fn send(world: &mut World, number: u64) -> (Instant, u64) {
     };
     let receives = other.qps[0].receive_queue().expect("its own");
     let buffer = [other.segment(target, LENGTH)];
-    receives.post(9, &buffer).expect("room");
-    from.fill(number + 1);
-    let (start, events) = (world.now(), world.events());
-    post(&one.qps[0], 1, operation, segment);
-    completions(world, 0, &one.cq, 1, GRID);
+    let (mut start, mut events) = (world.now(), world.events());
+    for seed in (0..MESSAGES).rev().map(|ahead| number + 1 + ahead) {
+        receives.post(9, &buffer).expect("room");
+        from.fill(seed);
+        (start, events) = (world.now(), world.events());
+        post(&one.qps[0], seed, operation, segment);
+        completions(world, 0, &one.cq, 1, GRID);
+    }
     let took = world.now() - start;
     let words = LENGTH / size_of::<u64>();
     for word in 0..words {
@@ -92,6 +106,7 @@ fn threads_wake_up_at_their_times() {
     const PERIOD: Duration = Duration::from_us(70);
     let times = worlds("cx5-100g").map(|mut world| {
         let (one, other) = pair(&world, BUFFER);
+        measure(&mut world, &one, &other);
         let times = Rc::new(RefCell::new(Vec::new()));
         let shared = Rc::clone(&times);
         let start = world.now();
@@ -124,6 +139,7 @@ fn threads_wake_up_at_their_times() {
 fn a_thread_that_watches_the_middle_of_a_message_sees_it_arrive() {
     let seen = worlds("cx5-100g").map(|mut world| {
         let (one, other) = pair(&world, BUFFER);
+        measure(&mut world, &one, &other);
         one.fill(1);
         let start = world.now();
         let at = Rc::new(RefCell::new(Instant::ZERO));
@@ -172,21 +188,28 @@ fn streams_that_share_a_link_come_to_their_ends() {
                 ferroce_driver::PathMtu::Mtu1024,
             );
         }
-        one.fill(1);
-        let start = world.now();
+        let (mut start, mut events) = (world.now(), world.events());
         let half = BUFFER / 2;
-        for (number, length) in [(0, half), (1, half / 2)] {
-            let place = number * half;
-            let write = SendOperation::RdmaWrite(other.remote(place));
-            post(&one.qps[number], 1, write, one.segment(place, length));
+        for seed in (1..=MESSAGES).rev() {
+            one.fill(seed);
+            (start, events) = (world.now(), world.events());
+            for (number, length) in [(0, half), (1, half / 2)] {
+                let place = number * half;
+                let write = SendOperation::RdmaWrite(other.remote(place));
+                post(&one.qps[number], seed, write, one.segment(place, length));
+            }
+            completions(&mut world, 0, &one.cq, 2, GRID);
         }
-        completions(&mut world, 0, &one.cq, 2, GRID);
         for word in (0..half / 8).chain(half / 8..(half + half / 2) / 8) {
             assert_eq!(other.word(word), pattern(1, word));
         }
-        Instant::ZERO + (world.now() - start)
+        (
+            Instant::ZERO + (world.now() - start),
+            world.events() - events,
+        )
     });
-    assert_close(took[0], took[1]);
+    assert_close(took[0].0, took[1].0);
+    assert!(took[1].1 < took[0].1, "{took:?}: packets were skipped");
 }
 
 /// Goal: rechecks do not keep the world from skipping packets, and stay on the thread's grid.
@@ -197,6 +220,7 @@ fn rechecks_are_put_off_to_a_turn_of_their_grid() {
     const END: Duration = Duration::from_us(600);
     let runs = worlds("cx5-100g").map(|mut world| {
         let (one, other) = pair(&world, BUFFER);
+        measure(&mut world, &one, &other);
         let start = world.now();
         let steps = Rc::new(RefCell::new(Vec::new()));
         let (shared, address) = (Rc::clone(&steps), other.address(BUFFER - 8));

@@ -96,9 +96,9 @@ fn fast_forward_stops_before_each_fault() {
             difference < every_ps / ACCURACY,
             "{faults}: {some_ps}, not {every_ps}"
         );
-        // Bursts leave few steady stretches.
+        // The pace is measured first, and bursts leave few steady stretches.
         assert!(
-            some.events * 5 < every.events * 3,
+            some.events * 3 < every.events * 2,
             "{faults}: {} of {} events",
             some.events,
             every.events

@@ -5,9 +5,10 @@ use ferroce_units::Duration;
 
 use super::sample::{End, Sample};
 
-/// Strides that must be alike before the next ones are skipped. Their mean is the pace: clocks whose
-/// cycles beat change single strides, those that are seen between skips in the same way.
-const ALIKE_STRIDES: u64 = 64;
+/// Bytes of strides that must be alike before the next ones are skipped. The mean of their times is
+/// the pace: clocks whose cycles beat change single strides, and those that are seen between skips
+/// all in the same way.
+const ALIKE_BYTES: u64 = 2 << 20;
 /// Strides are alike if their times differ by less than one part of so many: two clocks whose
 /// cycles beat.
 const LIKENESS: u64 = 128;
@@ -21,10 +22,13 @@ pub struct Pace {
     lead: End,
     /// Senders of all messages.
     senders: Vec<End>,
+    /// Strides of which the time is measured.
     strides: u64,
+    /// So many of them are needed.
+    needed: u64,
     time: Duration,
-    /// Counter differences of each NIC. They need several strides: not each has an acknowledge, and
-    /// bursts do not end with strides.
+    /// Counter differences of each NIC, of all strides that are seen: not each has an acknowledge,
+    /// and bursts do not end with strides.
     pub seen: Vec<SeenStrides>,
 }
 
@@ -35,6 +39,7 @@ impl Pace {
             lead: sample.lead(),
             senders: sample.senders().collect(),
             strides: 0,
+            needed: sample.strides_in(ALIKE_BYTES),
             time: Duration::ZERO,
             seen: vec![SeenStrides::default(); sample.counters.len()],
         }
@@ -51,8 +56,10 @@ impl Pace {
 
     /// Adds the stride from `before` to `after`.
     fn add(&mut self, stride: Duration, before: &Sample, after: &Sample) {
-        self.strides += 1;
-        self.time = self.time + stride;
+        if self.strides < self.needed {
+            self.strides += 1;
+            self.time = self.time + stride;
+        }
         let counters = before.counters.iter().zip(&after.counters);
         for (seen, (before, after)) in self.seen.iter_mut().zip(counters) {
             seen.strides += 1;
@@ -97,12 +104,10 @@ impl Paces {
             if !is_like {
                 *pace = Pace::new(after);
             }
-            if pace.strides < ALIKE_STRIDES {
-                pace.add(stride, before, after);
-            }
+            pace.add(stride, before, after);
         } else if !is_like {
             return None;
         }
-        (pace.strides == ALIKE_STRIDES).then_some(&*pace)
+        (pace.strides == pace.needed).then_some(&*pace)
     }
 }

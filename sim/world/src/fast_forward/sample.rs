@@ -4,16 +4,19 @@ use ferroce_faults::{FlowKey, Run};
 use ferroce_model::Counters;
 use ferroce_model::fast_forward::{Mark, Receiver, is_plain_flow, stride_packets};
 use ferroce_model::time::timing::Timing;
+use ferroce_spec::counter::Counter;
 use ferroce_transport::Train;
 use ferroce_units::Duration;
 use ferroce_wire::{Opcode, Operation, Position, Psn, Transport};
 
 use crate::devices::Devices;
 
+/// Most bytes of a frame without payload, as ACKs and READ requests are.
+const FRAME_BYTES_WITHOUT_PAYLOAD: u64 = 128;
 /// Packets by which a sender may fall back from one mark to the next: two bursts.
 const BURST_PACKETS: u32 = 32;
 /// Strides of a message after which it is steady.
-const UNSTEADY_STRIDES: u32 = 4;
+const UNSTEADY_STRIDES: u32 = 8;
 
 /// A queue pair: its host, and its index there.
 pub type End = (usize, u32);
@@ -158,6 +161,13 @@ impl Sample {
         leg.map(|leg| &leg.rest)
     }
 
+    /// Returns the number of strides of the marked message in so many bytes.
+    pub fn strides_in(&self, bytes: u64) -> u64 {
+        let marked = self.received_by(self.lead());
+        let stride = marked.map_or(1, |train| stride_packets(train.mtu) << train.mtu.shift());
+        bytes / u64::from(stride)
+    }
+
     /// Returns true if all messages are behind their beginnings, which may be slower or faster.
     pub fn is_settled(&self) -> bool {
         self.legs.iter().all(Leg::is_settled)
@@ -170,6 +180,9 @@ impl Sample {
         let is_plain = self.lead() == before.lead()
             && self.legs.len() == before.legs.len()
             && counters.all(|(after, before)| is_plain_flow(before, after));
+        // What a sender has left behind its last message is still on its way out.
+        let is_plain =
+            is_plain && (0..self.counters.len()).all(|host| self.is_sender_or_quiet(host, before));
         let mut legs = self.legs.iter().zip(&before.legs);
         let goes_on = |(after, before): (&Leg, &Leg)| {
             after.continues(before)
@@ -178,6 +191,17 @@ impl Sample {
         };
         let is_steady = is_plain && legs.all(goes_on);
         is_steady.then(|| self.lead.1.at - before.lead.1.at)
+    }
+
+    /// Returns true if a host sends one of the messages, or has sent no payload since `before`.
+    fn is_sender_or_quiet(&self, host: usize, before: &Sample) -> bool {
+        let counted = |counter| {
+            let value = |sample: &Sample| sample.counters[host].value(counter);
+            value(self).saturating_sub(value(before))
+        };
+        self.senders().any(|(sender, _)| sender == host)
+            || counted(Counter::tx_bytes)
+                <= counted(Counter::tx_frames) * FRAME_BYTES_WITHOUT_PAYLOAD
     }
 }
 
