@@ -100,14 +100,13 @@ impl Paces {
         });
         let pace = &mut paces[place];
         let is_like = pace.is_like(stride);
-        if after.is_settled() {
-            if !is_like {
-                *pace = Pace::new(after);
-            }
-            pace.add(stride, before, after);
-        } else if !is_like {
-            return None;
+        if !is_like && !after.may_be_beginning() {
+            *pace = Pace::new(after);
         }
-        (pace.strides == pace.needed).then_some(&*pace)
+        let is_measured = is_like || pace.strides == 0;
+        if is_measured && !after.is_beginning() {
+            pace.add(stride, before, after);
+        }
+        (is_like && pace.strides == pace.needed).then_some(&*pace)
     }
 }

@@ -15,8 +15,10 @@ use crate::devices::Devices;
 const FRAME_BYTES_WITHOUT_PAYLOAD: u64 = 128;
 /// Packets by which a sender may fall back from one mark to the next: two bursts.
 const BURST_PACKETS: u32 = 32;
-/// Strides of a message after which it is steady.
-const UNSTEADY_STRIDES: u32 = 8;
+/// Strides of a message that are never measured: it begins slower or faster than it goes on.
+const BEGINNING_STRIDES: u32 = 8;
+/// Strides of a message after which it is steady at the latest.
+const MAX_BEGINNING_STRIDES: u32 = 32;
 
 /// A queue pair: its host, and its index there.
 pub type End = (usize, u32);
@@ -95,10 +97,10 @@ impl Leg {
         self.rest.packets + self.under_way
     }
 
-    /// Returns true if the stride that has ended is behind the beginning of the message.
-    fn is_settled(&self) -> bool {
+    /// Returns true if the stride that has ended is behind the first `strides` of the message.
+    fn is_behind(&self, strides: u32) -> bool {
         let received = self.rest.packets_before() - self.under_way;
-        received > UNSTEADY_STRIDES * stride_packets(self.rest.mtu)
+        received > strides * stride_packets(self.rest.mtu)
     }
 
     /// Returns the number of whole strides that have not left; the last one is simulated.
@@ -168,9 +170,15 @@ impl Sample {
         bytes / u64::from(stride)
     }
 
-    /// Returns true if all messages are behind their beginnings, which may be slower or faster.
-    pub fn is_settled(&self) -> bool {
-        self.legs.iter().all(Leg::is_settled)
+    /// Returns true if the last stride is of the beginning of a message for sure.
+    pub fn is_beginning(&self) -> bool {
+        !self.legs.iter().all(|leg| leg.is_behind(BEGINNING_STRIDES))
+    }
+
+    /// Returns true if the last stride may be of the beginning of a message.
+    pub fn may_be_beginning(&self) -> bool {
+        let is_behind = |leg: &Leg| leg.is_behind(MAX_BEGINNING_STRIDES);
+        !self.legs.iter().all(is_behind)
     }
 
     /// Returns the time of the stride from `before` to here, if it was plain, all messages have
