@@ -602,6 +602,14 @@ fn copy_in(region: &Region, iova: u64, source: &[u8]) -> Result<(), guarded::Fau
     unsafe { store_all(address as *mut u8, source) }
 }
 
+/// Copies from one range, mapped for reading, to another one, mapped for writing. They do not
+/// overlap.
+fn copy_across(to: usize, from: usize, length: usize) -> Result<(), guarded::Fault> {
+    // SAFETY: the contract of `guarded::copy`: both ranges are inside of what `map`'s callers
+    // guarantee. See `MemoryMap::read` about the application and about broken guarantees.
+    unsafe { guarded::copy(to as *mut u8, from as *const u8, length) }
+}
+
 /// Stores at least one byte, the last ones last and by one store.
 ///
 /// # Safety

@@ -2,7 +2,7 @@
 
 use ferroce_model::ports::host::DmaError;
 
-use super::{MemoryMap, guarded};
+use super::{MemoryMap, copy_across};
 
 /// Bytes that are copied at a time through a buffer.
 const BUFFER_BYTES: usize = 4096;
@@ -23,11 +23,8 @@ impl MemoryMap {
         if let (Ok(read), Ok(written)) = places
             && read.abs_diff(written) >= length
         {
-            // SAFETY: the callers of `map` guarantee that the ranges are readable and writable
-            // memory, and they do not overlap. See `read` about the application and about broken
-            // guarantees.
-            let copied = unsafe { guarded::copy(written as *mut u8, read as *const u8, length) };
-            if copied.is_ok() {
+            // What has faulted is read and written again, each with its own reason.
+            if copy_across(written, read, length).is_ok() {
                 return Ok(());
             }
         }
