@@ -5,8 +5,9 @@ mod world_support;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use ferroce_driver::SendOperation;
+use ferroce_driver::{DeviceMemory, MemoryAccess, MemoryRegion, PathMtu, SendOperation};
 use ferroce_model::preset::Preset;
+use ferroce_test_verbs as verbs;
 use ferroce_units::{Duration, Instant};
 use ferroce_world::{Cpu, Next, Watch, World, WorldConfig};
 use world_support::*;
@@ -180,13 +181,7 @@ fn streams_that_share_a_link_come_to_their_ends() {
         other.add_qp();
         for (sender, receiver, to) in [(&one, &other, 1), (&other, &one, 0)] {
             let (sender, receiver) = (&sender.qps[1], &receiver.qps[1]);
-            connect(
-                &world,
-                sender,
-                to,
-                receiver,
-                ferroce_driver::PathMtu::Mtu1024,
-            );
+            connect(&world, sender, to, receiver, PathMtu::Mtu1024);
         }
         let (mut start, mut events) = (world.now(), world.events());
         let half = BUFFER / 2;
@@ -250,4 +245,36 @@ fn rechecks_are_put_off_to_a_turn_of_their_grid() {
     assert!(some.len() > 2, "and made again behind what was skipped");
     let is_on_grid = |step: &u64| step % GRID.as_ps() == 0;
     assert!(every.iter().chain(&some).all(is_on_grid));
+}
+
+/// The bytes of device memory have no place in host memory from which they could be copied.
+#[test]
+fn messages_between_device_memories_arrive_whole() {
+    const BYTES: usize = 256 << 10;
+    /// Enough for their pace to be known: a message has 32 strides.
+    const MANY: u8 = 24;
+    let [_, mut world] = worlds("cx5-100g");
+    let (mut one, mut other) = (Peer::new(&world, 0, 4096), Peer::new(&world, 1, 4096));
+    join(&world, &mut one, &mut other, PathMtu::Mtu256);
+    let [(from, source), (to, target)] = [&one, &other].map(|peer| {
+        let memory = DeviceMemory::alloc(&peer.device, BYTES as u64, 12).expect("empty");
+        let access = MemoryAccess {
+            local_write: true,
+            remote_write: true,
+            ..MemoryAccess::default()
+        };
+        let region = MemoryRegion::register_device_memory(&peer.pd, &memory, 0, BYTES, 0, access);
+        (memory, region.expect("inside"))
+    });
+    for message in 0..MANY {
+        let sent: Vec<u8> = (0..BYTES).map(|at| (at >> 10) as u8 ^ message).collect();
+        from.copy_in(0, &sent).expect("inside");
+        let segment = verbs::segment(&source, 0, BYTES);
+        let write = SendOperation::RdmaWrite(verbs::remote(&target, 0));
+        post(&one.qps[0], message.into(), write, segment);
+        completions(&mut world, 0, &one.cq, 1, GRID);
+        let mut arrived = vec![0; BYTES];
+        to.copy_out(0, &mut arrived).expect("inside");
+        assert!(arrived == sent, "message {message}");
+    }
 }

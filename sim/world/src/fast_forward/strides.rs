@@ -163,21 +163,24 @@ impl SteadyStrides {
             let source = train.payload.part(at, piece.len() as u32);
             nic.fast_forward().read(sender, &source, piece, &mut host)
         });
+        // The bytes of device memory and of null regions have no place in host memory.
+        let payload_bytes = u64::from(train.bytes());
+        if !is_read || sources.length() != payload_bytes {
+            return false;
+        }
         let Node { nic, host, .. } = &mut devices.nodes[to];
         let mut host = PlacesOf {
             host,
             places: targets,
             payload,
         };
-        let is_written = is_read
-            && each_piece(target.length(), &mut |at, piece| {
-                let target = target.part(at, piece.len() as u32);
-                nic.fast_forward().write(receiver, target, piece, &mut host)
-            });
-        let under_way = u64::from(target.length() - train.bytes());
-        targets.skip(under_way);
+        let is_written = each_piece(target.length(), &mut |at, piece| {
+            let target = target.part(at, piece.len() as u32);
+            nic.fast_forward().write(receiver, target, piece, &mut host)
+        });
+        targets.skip(u64::from(target.length() - train.bytes()));
         is_written
-            && sources.length() == targets.length()
+            && targets.length() == payload_bytes
             && bulk::copy(devices, (from, sources), (to, targets)).is_ok()
     }
 }
