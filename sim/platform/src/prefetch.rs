@@ -16,24 +16,28 @@ pub fn prefetch<T>(value: &T) {
 /// Prefetches the line at an address, to read it. Nothing need be mapped there.
 #[inline]
 pub fn line_to_read(address: usize) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch has no effect that a program can see, at any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(address as *const i8) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
+    line::<false>(address);
 }
 
 /// Prefetches the line at an address, to write it. Nothing need be mapped there.
 #[inline]
 pub fn line_to_write(address: usize) {
+    line::<true>(address);
+}
+
+#[inline]
+fn line<const TO_WRITE: bool>(address: usize) {
     #[cfg(target_arch = "x86_64")]
     {
-        use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        use core::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
+        let address = address as *const i8;
         // SAFETY: a prefetch has no effect that a program can see, at any address.
-        unsafe { _mm_prefetch::<_MM_HINT_ET0>(address as *const i8) };
+        unsafe {
+            match TO_WRITE {
+                true => _mm_prefetch::<_MM_HINT_ET0>(address),
+                false => _mm_prefetch::<_MM_HINT_T0>(address),
+            }
+        }
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;
