@@ -16,7 +16,7 @@ const LIKENESS: u64 = 128;
 const MAX_PACES: usize = 64;
 
 /// Alike strides of the same queue pairs, in a row or apart.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Pace {
     /// The queue pair that marks them.
     lead: End,

@@ -68,11 +68,13 @@ impl<T: Timing> Skipper<T> for SteadyStrides {
         if leads_other || sample.received_by(lead).is_none() {
             return None;
         }
+        let mut paces = std::mem::take(&mut self.paces);
         let skipped = self.last.take().and_then(|last| {
             let stride = sample.stride_since(&last)?;
-            let pace = self.paces.add(stride, &last, &sample)?.clone();
-            self.skip(devices, &sample, &pace, quiet_time)
+            let pace = paces.add(stride, &last, &sample)?;
+            self.skip(devices, &sample, pace, quiet_time)
         });
+        self.paces = paces;
         self.last = Some(match skipped {
             Some(_) => Sample::take(devices, stride),
             None => sample,
