@@ -2,8 +2,8 @@
 //! steadily is a sequence of equal strides.
 //!
 //! The NIC marks the end of each stride that it receives, [`FastForward::take_mark`]. A world in
-//! which strides follow each other in equal times may skip the next ones: it copies their bytes
-//! from [`FastForward::read`] to [`FastForward::write`], lets the sender and the receiver count
+//! which strides follow each other in equal times may skip the next ones: it moves their bytes from
+//! where [`FastForward::read`] reads to where [`FastForward::write`] writes, lets both sides count
 //! their packets ([`FastForward::send`], [`FastForward::receive`]), and advances its time by what
 //! they would have taken. [`FastForward::count`] then adds what was skipped to the counters.
 //!

@@ -185,12 +185,12 @@ impl Sample {
     /// advanced by a stride, and no sender has fallen back.
     pub fn stride_since(&self, before: &Sample) -> Option<Duration> {
         let mut counters = self.counters.iter().zip(&before.counters);
+        let mut hosts = 0..self.counters.len();
         let is_plain = self.lead() == before.lead()
             && self.legs.len() == before.legs.len()
-            && counters.all(|(after, before)| is_plain_flow(before, after));
-        // What a sender has left behind its last message is still on its way out.
-        let is_plain =
-            is_plain && (0..self.counters.len()).all(|host| self.is_sender_or_quiet(host, before));
+            && counters.all(|(after, before)| is_plain_flow(before, after))
+            // What a sender has left of its last message may still be on its way out.
+            && hosts.all(|host| self.is_sender_or_quiet(host, before));
         let mut legs = self.legs.iter().zip(&before.legs);
         let goes_on = |(after, before): (&Leg, &Leg)| {
             after.continues(before)
