@@ -225,20 +225,20 @@ impl Processors {
         unsafe { libc::sched_setaffinity(0, size_of_val(&self.0), &raw const self.0) };
     }
 
-    /// Lets the calling thread run on all of them but its current one, if there is another.
-    pub fn leave_this_one(&self) {
+    /// Lets the calling thread run on all of them but its current one. Returns false if there is no
+    /// other.
+    pub fn leave_this_one(&self) -> bool {
         let mut others = self.0;
         // SAFETY: sched_getcpu has no preconditions.
         let current = unsafe { libc::sched_getcpu() };
         let Ok(current) = usize::try_from(current) else {
-            return;
+            return false;
         };
         // SAFETY: CPU_CLR and CPU_COUNT stay inside the set; the kernel only reads it.
         unsafe {
             libc::CPU_CLR(current, &mut others);
-            if libc::CPU_COUNT(&others) > 0 {
-                libc::sched_setaffinity(0, size_of_val(&others), &raw const others);
-            }
+            libc::CPU_COUNT(&others) > 0
+                && libc::sched_setaffinity(0, size_of_val(&others), &raw const others) == 0
         }
     }
 }
