@@ -20,7 +20,7 @@ use ferroce_units::Instant;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::clock::{Clock, Ticks};
-use crate::fabric::registry::{DeviceFault, DeviceFaults, FRESH_NS, MAX_COUNTERS, Registry};
+use crate::fabric::registry::{DeviceFault, DeviceFaults, MAX_COUNTERS, Registry};
 use crate::port::FabricPort;
 
 mod activity;
@@ -54,6 +54,8 @@ const MAX_RUNS_FOR_OTHERS: u32 = 64;
 const RUNS_BEFORE_ACKNOWLEDGE: u32 = 8;
 /// Runs of the model between two publications of its counters.
 const RUNS_PER_PUBLICATION: u32 = 256;
+/// The time of a run that is due whatever the time is.
+const AT_ONCE: u64 = 0;
 /// Value of registers of a device that is gone.
 const GONE: u64 = u64::MAX;
 
@@ -200,7 +202,8 @@ pub struct InProcess {
     model: Mutex<Model>,
     /// Stack address of the thread that runs the model; 0 while none does.
     inside: AtomicUsize,
-    /// Time at which the model has to run again, as of its last run.
+    /// Time at which the model has to run again, as of its last run; [`AT_ONCE`] if that has left
+    /// frames which the function has sent to itself.
     next_timeout: AtomicU64,
     /// True if the last run has left nothing to do.
     rests: AtomicBool,
@@ -262,7 +265,7 @@ impl InProcess {
             delayed_acks: AtomicBool::new(false),
             check_at: AtomicU64::new(u64::MAX),
             wake_at: AtomicU64::new(0),
-            activity: Activity::new(registry.heartbeat(place), clock.ticks_of_ns(FRESH_NS)),
+            activity: Activity::new(registry.heartbeat(place), &clock),
             is_stopping: AtomicBool::new(false),
             is_removed: AtomicBool::new(false),
             health_check: HealthCheck::default(),
@@ -378,6 +381,17 @@ impl InProcess {
         false
     }
 
+    /// Receives frames that the function has sent to itself, as far as one call may take. Waking
+    /// the background thread for them would take longer; on the only processor it would also keep
+    /// a program that polls from polling.
+    fn receive_own_frames(&self) {
+        for _ in 0..MAX_RUNS_PER_POLL {
+            if self.next_timeout.load(Ordering::Relaxed) != AT_ONCE || !self.try_run() {
+                break;
+            }
+        }
+    }
+
     /// Runs the model, and again for what other threads have left to this one.
     #[inline]
     fn run<'a>(&'a self, mut model: MutexGuard<'a, Model>) -> bool {
@@ -447,7 +461,10 @@ impl InProcess {
             .into_iter()
             .chain(port.next_delivery())
             .min();
-        let next = next.map_or(u64::MAX, Instant::as_ps);
+        let next = match port.holds_own_frames() {
+            true => AT_ONCE,
+            false => next.map_or(u64::MAX, Instant::as_ps),
+        };
         self.next_timeout.store(next, Ordering::Relaxed);
         self.check_at.store(port.check_at().0, Ordering::Relaxed);
         self.delayed_acks
@@ -757,6 +774,19 @@ mod tests {
         function.doorbell(9, arm.bits());
         assert!(!is_polled_after(&|| twice(&ring)), "it is about to sleep");
         assert!(!is_polled_after(&|| twice(&|| function.note_poll())));
+    }
+
+    /// Goal: a program that posts to itself counts as polling although its CQ is never empty.
+    /// Method: polls with completions alone.
+    #[test]
+    fn polls_without_an_empty_one_count_as_polling() {
+        let directory = temporary_directory("full");
+        let function = function(directory.path(), false);
+        let heartbeat = function.registry.heartbeat(function.place);
+        function.note_poll();
+        assert_eq!(heartbeat.load(Ordering::Relaxed), 0, "one may be the last");
+        function.note_poll();
+        assert_ne!(heartbeat.load(Ordering::Relaxed), 0);
     }
 
     /// Goal: doorbells of a long series wait for each other, but not for long. Method: what waits

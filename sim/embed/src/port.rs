@@ -121,6 +121,8 @@ pub struct FabricPort {
     peers: Box<[Peer]>,
     /// Places of the watched peers.
     watched: Vec<u8>,
+    /// The function has sent frames to itself.
+    sends_to_itself: bool,
     check_at: Ticks,
     incoming: Vec<Receiver>,
     cursor: usize,
@@ -160,6 +162,7 @@ impl FabricPort {
             },
             peers: (0..=u8::MAX).map(|_| Peer::NONE).collect(),
             watched: Vec::new(),
+            sends_to_itself: false,
             check_at: Ticks(u64::MAX),
             incoming: Vec::new(),
             cursor: 0,
@@ -225,6 +228,15 @@ impl FabricPort {
         if let Some(capture) = &mut self.capture {
             capture.flush();
         }
+    }
+
+    /// Returns true if the function has sent itself frames, and has not yet received them and then
+    /// found nothing more to do. Nothing wakes it for them: the thread that runs the model goes on,
+    /// or leaves them to another one.
+    #[inline]
+    pub fn holds_own_frames(&self) -> bool {
+        let own = &self.peers[usize::from(self.place.number())];
+        self.sends_to_itself && own.ring.as_ref().is_some_and(|ring| !ring.is_drained())
     }
 
     /// Checks all peers with pending frames: the caller is about to sleep.
@@ -418,6 +430,10 @@ impl FabricPort {
         let peer = &mut self.peers[usize::from(to)];
         if let Some(ring) = &mut peer.ring {
             ring.transmit(frame, self.computes_icrc);
+        }
+        if to == self.place.number() {
+            self.sends_to_itself = true;
+            return;
         }
         if !peer.is_watched {
             peer.is_watched = true;

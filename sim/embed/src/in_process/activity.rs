@@ -3,10 +3,17 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use crate::clock::Ticks;
+use crate::clock::{Clock, Ticks};
+use crate::fabric::registry::FRESH_NS;
 
 /// Polls after arming a CQ that do not count as polling: the program checks once more and sleeps.
 const POLLS_AFTER_ARMING: u32 = 2;
+
+/// Value of the number of these polls before the program's first poll.
+const NEVER_POLLED: u32 = u32::MAX;
+/// Two doorbells within this time are of one series. On the only processor, the background thread
+/// may have run between them: that alone must not let it run again.
+const SERIES_NS: u64 = 100_000;
 
 /// What the last calls of the program were.
 #[derive(Debug)]
@@ -15,6 +22,7 @@ pub(super) struct Activity {
     heartbeat: &'static AtomicU64,
     /// A heartbeat older than this says nothing.
     fresh_ticks: u64,
+    series_ticks: u64,
     /// Polls that are still expected before the program sleeps.
     polls_after_arming: AtomicU32,
     /// Time of the last doorbell of those that were rung without a poll a moment before.
@@ -25,11 +33,12 @@ pub(super) struct Activity {
 
 impl Activity {
     /// Returns that of a program that has not polled yet.
-    pub fn new(heartbeat: &'static AtomicU64, fresh_ticks: u64) -> Self {
+    pub fn new(heartbeat: &'static AtomicU64, clock: &Clock) -> Self {
         Self {
             heartbeat,
-            fresh_ticks,
-            polls_after_arming: AtomicU32::new(POLLS_AFTER_ARMING),
+            fresh_ticks: clock.ticks_of_ns(FRESH_NS),
+            series_ticks: clock.ticks_of_ns(SERIES_NS),
+            polls_after_arming: AtomicU32::new(NEVER_POLLED),
             last_doorbell: AtomicU64::new(0),
             last_poll_was_empty: AtomicBool::new(true),
         }
@@ -67,6 +76,7 @@ impl Activity {
     pub fn note_empty_poll(&self, now: Ticks) -> bool {
         self.last_poll_was_empty.store(true, Ordering::Relaxed);
         let left = self.polls_after_arming.load(Ordering::Relaxed);
+        let left = left.min(POLLS_AFTER_ARMING);
         if left == 0 {
             self.note_polling(now);
         } else {
@@ -83,6 +93,10 @@ impl Activity {
             self.last_poll_was_empty.store(false, Ordering::Relaxed);
             return false;
         }
+        // A program that posts to itself may never see an empty CQ.
+        if self.polls_after_arming.load(Ordering::Relaxed) == NEVER_POLLED {
+            self.polls_after_arming.store(0, Ordering::Relaxed);
+        }
         !self.is_about_to_sleep()
     }
 
@@ -91,7 +105,7 @@ impl Activity {
     #[inline]
     pub fn begins_series(&self, now: Ticks) -> bool {
         let last = Ticks(self.last_doorbell.swap(now.0, Ordering::Relaxed));
-        !self.is_about_to_sleep() && now.since(last) < self.fresh_ticks
+        !self.is_about_to_sleep() && now.since(last) < self.series_ticks
     }
 
     #[inline]

@@ -80,6 +80,7 @@ impl Bus for InProcess {
         }
         self.run(model);
         if !is_polled {
+            self.receive_own_frames();
             self.notify_background();
         }
     }

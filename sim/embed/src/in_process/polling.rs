@@ -76,17 +76,16 @@ impl InProcess {
     /// Returns true if the application will poll soon after a doorbell at `now`.
     #[inline]
     pub(super) fn is_polled_after_doorbell(&self, now: Ticks) -> bool {
-        let is_polled = self.activity.is_polling(now) || {
-            let begins = self.activity.begins_series(now);
-            if begins {
-                self.keep_background_near(now);
-            }
-            begins
-        };
+        let has_polled = self.activity.is_polling(now);
+        let is_polled = has_polled || self.activity.begins_series(now);
         if is_polled {
             // A long list of requests takes longer to post than the time without polls that the
             // background thread allows; it would take over and contend for the lock.
             self.activity.note_polling(now);
+        }
+        if is_polled && !has_polled {
+            // It looks at once whether the program polls.
+            self.keep_background_near(now);
         }
         is_polled
     }

@@ -191,6 +191,30 @@ fn only_a_silent_peer_is_woken() {
     assert_eq!(one.check_at(), one.liveness.check_at());
 }
 
+/// Goal: the thread that runs the model receives the function's own frames; waking another one
+/// would only take its processor. Method: a function that seems to sleep sends to itself.
+#[test]
+fn frames_to_oneself_wake_no_thread() {
+    let (_directory, clock, mut one, other) = two("own");
+    let registry = one.registry;
+    let armed = registry.armed(one.place.number());
+    armed.store(1, Ordering::SeqCst);
+    one.begin(clock.ticks());
+    let there = route(&other);
+    assert!(send(&mut one, &there, b"x"));
+    assert!(!one.holds_own_frames(), "that frame is the other's");
+    let here = route(&one);
+    assert!(send(&mut one, &here, b"x"));
+    one.finish(true);
+    assert!(one.holds_own_frames());
+    one.check_all(Ticks(clock.ticks().0 + 1000 * one.spans.fresh));
+    assert_eq!(armed.load(Ordering::SeqCst), 1, "woken");
+    one.begin(clock.ticks());
+    assert!(take(&mut one).is_some());
+    one.finish(false);
+    assert!(!one.holds_own_frames(), "all are received");
+}
+
 fn multicast_route(number: u8) -> Route {
     Route {
         mac: Mac([1, 0, 0x5e, 0, 0, number]),
