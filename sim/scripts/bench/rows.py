@@ -124,7 +124,10 @@ def _connections(build, tools):
 def _rates(devices, arguments, build, tools):
     printed = tools.run(build, tools.program("message_rate"), *arguments,
                         options=["--devices", str(devices)])
-    return dict(zip(("figure", "slowest", "fastest"), map(float, printed.split()), strict=True))
+    rates = dict(zip(("figure", "slowest", "fastest"), map(float, printed.split()), strict=True))
+    # There is no ratio to a rate of 0.
+    return {key: rate or Failed("no message in the time of the run")
+            for key, rate in rates.items()}
 
 
 def _descriptors(build, tools):
@@ -182,9 +185,11 @@ def _message_rates():
     section = ("RDMA WRITE of 64 bytes, 128 in flight on each QP; one thread for a process or a "
                "device, if not said otherwise: all together, the slowest, the fastest")
     # Name, threads, QPs of a thread, processes, devices, whether a QP is connected to itself.
-    shapes = [(name, threads, 1, 1, devices, True) for name, threads, devices in (
-        ("1 thread, loopback", 1, 1), ("2 threads, loopback", 2, 1),
-        ("2 devices, loopback", 2, 2), ("16 threads, loopback", 16, 1))]
+    # Two processes in loopback share nothing: they are the limit of two threads.
+    shapes = [(name, threads, 1, count, devices, True) for name, threads, count, devices in (
+        ("1 thread, loopback", 1, 1, 1), ("2 threads, loopback", 2, 1, 1),
+        ("2 devices, loopback", 2, 1, 2), ("2 processes, loopback", 1, 2, 1),
+        ("16 threads, loopback", 16, 1, 1))]
     shapes += [(f"1 thread, {count} QPs", 1, count, 1, 1, False) for count in (1, 2, 4)]
     shapes += [(f"{count} threads", count, 1, 1, 1, False) for count in (2, 4)]
     shapes += [("2 devices", 2, 1, 1, 2, False)]
