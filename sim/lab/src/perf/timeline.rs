@@ -27,15 +27,21 @@ impl Timeline {
     }
 
     /// Returns the least time per message between any post and any later completion.
+    ///
+    /// A post that a line from a completion to another post passes above has less time per message
+    /// with no completion. Those that are left are the upper hull of all posts, along which the
+    /// time per message falls and then rises.
     pub fn least_ps_per_message(&self) -> Option<f64> {
+        let mut posts = self.posted.iter().zip(0..).peekable();
+        let mut hull = Vec::new();
         let mut least = f64::INFINITY;
-        for (first, &posted) in self.posted.iter().enumerate() {
-            let later = self
-                .completed
-                .partition_point(|&(count, _)| count <= first as u64);
-            for &(count, at) in &self.completed[later..] {
-                let messages = count - first as u64;
-                least = least.min((at - posted) as f64 / messages as f64);
+        for &completed in &self.completed {
+            while let Some((&at, first)) = posts.next_if(|(_, first)| *first < completed.0) {
+                extend_hull(&mut hull, (first, at));
+            }
+            if let Some(posted) = closest_on_hull(&hull, completed) {
+                let messages = completed.0 - posted.0;
+                least = least.min((completed.1 - posted.1) as f64 / messages as f64);
             }
         }
         least.is_finite().then_some(least)
@@ -63,9 +69,79 @@ impl Timeline {
     }
 }
 
+/// A count of messages, and a time.
+type Point = (u64, u64);
+
+/// Returns true if the time per message from `one` to `end` is less than from `other`.
+fn takes_less(one: Point, other: Point, end: Point) -> bool {
+    let product = |time: Point, count: Point| {
+        i128::from(end.1.abs_diff(time.1)) * i128::from(end.0 - count.0)
+    };
+    product(one, other) < product(other, one)
+}
+
+/// Adds a point to the right of an upper hull.
+fn extend_hull(hull: &mut Vec<Point>, point: Point) {
+    while let [.., before, last] = hull[..] {
+        if takes_less(last, before, point) {
+            break;
+        }
+        hull.pop();
+    }
+    hull.push(point);
+}
+
+/// Returns the point of an upper hull with the least time per message until `end`, which is to the
+/// right of it.
+fn closest_on_hull(hull: &[Point], end: Point) -> Option<Point> {
+    let mut low = 0;
+    let mut high = hull.len().checked_sub(1)?;
+    while low < high {
+        let middle = (low + high) / 2;
+        match takes_less(hull[middle + 1], hull[middle], end) {
+            true => low = middle + 1,
+            false => high = middle,
+        }
+    }
+    Some(hull[low])
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// The time per message from each post to each later completion.
+    fn least_of_all(timeline: &Timeline) -> Option<f64> {
+        let posts = || timeline.posted.iter().zip(0u64..);
+        let pairs = timeline.completed.iter().flat_map(|&(count, at)| {
+            let earlier = posts().filter(move |(_, first)| *first < count);
+            earlier.map(move |(posted, first)| (at - posted) as f64 / (count - first) as f64)
+        });
+        pairs.min_by(f64::total_cmp)
+    }
+
+    proptest! {
+        #[test]
+        fn the_least_time_is_that_of_all_pairs(
+            gaps in prop::collection::vec((0u64..1000, 1u64..5, 0u64..3000), 0..60),
+        ) {
+            let mut timeline = Timeline::default();
+            let (mut posted, mut count, mut at) = (0, 0, 0);
+            for (gap, messages, latency) in gaps {
+                for _ in 0..messages {
+                    posted += gap;
+                    timeline.posted.push(posted);
+                }
+                count += messages;
+                at = (posted + latency).max(at);
+                timeline.completed.push((count, at));
+            }
+            let least = timeline.least_ps_per_message();
+            prop_assert_eq!(least, least_of_all(&timeline));
+        }
+    }
 
     #[test]
     fn a_rate_counts_parts_of_messages() {
