@@ -31,6 +31,8 @@
 #   make install PREFIX=/usr/local      stripped, with man pages and completions; DESTDIR=… below a folder
 #   make uninstall  removes what `make install` with the same PREFIX has put there
 #   make package    a tarball and a Debian package in target/package; the same build gives the same bytes
+#   PGO=1           with these two: profile-guided optimisation. An instrumented build runs programs, and what
+#                 it counts optimises the next build, in target/pgo
 #
 # Packages that are missing, Rust among them, are installed through apt-get (as root or with sudo), and
 # named. .ci/cargo finds a toolchain that is new enough; CARGO=… names another.
@@ -55,7 +57,7 @@ TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils
 # one. `make soak` runs that, too.
 VFIO_USER_TESTS := $(filter-out random,$(basename $(notdir $(wildcard tests/client/tests/*.rs))))
 
-.PHONY: all build demo check test python-test soak fuzz fuzz-build loom asan tsan miri bench qemu-vfio qemu-roce qemu-rtl install uninstall package packages clean \
+.PHONY: all build demo check test python-test soak fuzz fuzz-build loom asan tsan miri bench profile qemu-vfio qemu-roce qemu-rtl install uninstall package packages clean \
 	demo-rtl rtl rtl-programs rtl-test rtl-lint rtl-synth rtl-formal rtl-cover rtl-mutants
 
 all: build
@@ -66,9 +68,29 @@ test soak: PACKAGES := $(TEST_PACKAGES)
 python-test: PACKAGES := $(PYTHON_PACKAGES)
 bench: PACKAGES := $(BENCH_PACKAGES)
 
+ifdef PGO
+PGO_FOLDER := $(CURDIR)/target/pgo
+PROFILE := $(PGO_FOLDER)/ferroce.profdata
+INSTRUMENTED := $(PGO_FOLDER)/instrumented
+PGO_PACKAGES := rust-web-llvm perftest
+RELEASE := $(PGO_FOLDER)/release
+OPTIMISED := CARGO_TARGET_DIR=$(PGO_FOLDER) RUSTFLAGS="$(RUSTFLAGS) -Cprofile-use=$(PROFILE)"
+
+# A profile of other sources must not stay in what cargo calls fresh. The counters of build scripts and
+# macros go to a folder that nothing reads.
+build: profile
+profile:
+	@rust=$$(.ci/cargo --packages); .ci/install-packages $(BUILD_PACKAGES) $$rust $(PGO_PACKAGES)
+	@rm -rf $(RELEASE)
+	@$(MAKE) --no-print-directory PGO= RELEASE=$(INSTRUMENTED)/release CARGO_TARGET_DIR=$(INSTRUMENTED) \
+	    RUSTFLAGS="$(RUSTFLAGS) -Cprofile-generate=$(INSTRUMENTED)/counters" \
+	    LDFLAGS="$(LDFLAGS) -Wl,-u,__llvm_profile_runtime" build
+	packaging/profile $(INSTRUMENTED)/release $(PROFILE)
+endif
+
 build:
 	@rust=$$(.ci/cargo --packages); .ci/install-packages $(BUILD_PACKAGES) $$rust $(PACKAGES)
-	$(CARGO) build --release --locked
+	$(OPTIMISED) $(CARGO) build --release --locked
 	@provider/link.sh $(RELEASE)/libferroce_provider.a $(RELEASE)/lib
 	@install -m 755 $(RELEASE)/libferroce_time.so $(RELEASE)/lib/libferroce_time.so
 	@install -d $(RELEASE)/share/ferroce

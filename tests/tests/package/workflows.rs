@@ -145,6 +145,7 @@ fn scripts_of_packages_are_clean() {
         "uninstall",
         "package",
         "glibc-floor",
+        "profile",
         "action",
     ] {
         check_script(&scratch, &project("packaging").join(name));
