@@ -42,7 +42,7 @@ const MAX_DIRECT: usize = 64;
 /// Doorbells without an empty poll after which some wait for each other.
 const LONG_SERIES: u32 = 4;
 /// Doorbells of a long series for which the model runs once.
-const DOORBELLS_TOGETHER: u32 = 8;
+const DOORBELLS_TOGETHER: u32 = 16;
 /// Runs of the model in one empty poll, unless it is idle before: then a peer sends as fast as this
 /// process works, and the program has its turn.
 const MAX_RUNS_PER_POLL: u32 = 64;
