@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ferroce_driver::{
     AddressVector, CompletionOpcode, CompletionQueue, CompletionQueueConfig, CompletionStatus,
     DataSegment, Destination, LKey, MemoryAccess, MemoryRegion, ModifyQp, Qpn, QueuePair,
-    QueuePairConfig, ReceiveSource, SendData, SendOperation, SendRequest, Service, UdInit, UdRtr,
-    UdRts,
+    QueuePairCapacity, QueuePairConfig, ReceiveSource, SendData, SendOperation, SendRequest,
+    Service, UdInit, UdRtr, UdRts,
 };
 use ferroce_wire::cm::Mad;
 use ferroce_wire::{Gid, QKey};
@@ -20,6 +20,9 @@ use crate::errno::Errno;
 const RECEIVES: u32 = 256;
 /// Datagrams on their way out; further ones are lost, and sent again after a time-out.
 const SENDS: u32 = 256;
+/// Completions that wait to be taken. Queues become up to twice as long as asked for, and a CQ that
+/// has overrun delivers nothing any more.
+const COMPLETIONS: u32 = 2 * (RECEIVES + SENDS);
 /// Bytes in front of a received datagram: its network header (IBTA vol 1, 11.4.1.2).
 const HEADER_SIZE: usize = 40;
 /// Bytes of a receive.
@@ -74,8 +77,11 @@ impl Gsi {
         let device = adapter.device()?;
         let pd = device.alloc_pd()?;
         let config = CompletionQueueConfig {
-            entries: RECEIVES + SENDS,
+            entries: COMPLETIONS,
             on_event: Some(on_event),
+            on_error: Some(Arc::new(|| {
+                tracing::error!("the CQ of QP 1 has failed: RDMA CM of this process hears nothing");
+            })),
             ..CompletionQueueConfig::default()
         };
         let cq = CompletionQueue::create(device, config)?;
@@ -102,6 +108,15 @@ impl Gsi {
             signal_all: true,
         };
         let qp = QueuePair::create(&pd, &config)?;
+        let QueuePairCapacity {
+            max_send_wr,
+            max_recv_wr,
+            ..
+        } = qp.capacity();
+        if max_send_wr + max_recv_wr > cq.entries() {
+            tracing::error!(max_send_wr, max_recv_wr, "QP 1 could overrun its CQ");
+            return Err(Errno::NO_MEMORY);
+        }
         let gsi = Self {
             adapter,
             qp,

@@ -98,14 +98,26 @@ fn rping_is_refused_without_a_listener() {
 }
 
 /// Its server never ends.
-#[test]
-fn cmtime_of_100_connections() {
+fn cmtime(connections: u32) {
     let scratch = Scratch::new();
-    let server = "cmtime -b 127.0.0.1 -p PORT -c 100";
-    let output = with_server(&scratch, server, "cmtime -s 127.0.0.1 -p PORT -c 100");
+    let server = "cmtime -b 127.0.0.1 -p PORT";
+    let client = format!("cmtime -s 127.0.0.1 -p PORT -c {connections}");
+    let output = with_server(&scratch, server, &client);
     for step in ["connect", "disconnect", "destroy"] {
         assert!(output.contains(step), "{output}");
     }
+}
+
+#[test]
+fn cmtime_of_100_connections() {
+    cmtime(100);
+}
+
+/// Goal: more datagrams than QP 1 has work requests are lost and sent again, but never overrun its
+/// CQ, after which the process would hear nothing.
+#[test]
+fn cmtime_of_3000_connections() {
+    cmtime(3000);
 }
 
 /// Goal: a message to a group reaches the member. Method: `mckey` prints that it has joined when
