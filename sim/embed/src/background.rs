@@ -29,8 +29,8 @@ const SPIN_NS: u64 = 40_000;
 const LATE_NS: u64 = 200_000;
 /// A yield that takes longer than this has let another thread run.
 const SWITCH_NS: u64 = 1_500;
-/// As many of them in this time show that the processor is shared with a thread that yields, too:
-/// the peer's, which polls. Each of its requests takes two switches.
+/// Yields with a switch, within [`SHARED_WINDOW_NS`], that show that the processor is shared with a
+/// thread that yields, too: the peer's, which polls. Each of its requests takes two switches.
 const SHARED_YIELDS: u32 = 16;
 const SHARED_WINDOW_NS: u64 = 1_000_000;
 /// What does not pay is not tried again for this time, and for twice the time if it does not pay
@@ -56,17 +56,7 @@ fn run(function: &InProcess) {
     os::faults::allow();
     let clock = function.clock();
     let spin_ticks = clock.ticks_of_ns(SPIN_NS);
-    let mut turns = Turns {
-        late_ticks: clock.ticks_of_ns(LATE_NS),
-        switch_ticks: clock.ticks_of_ns(SWITCH_NS),
-        no_yields: Pause::new(clock),
-        no_moves: Pause::new(clock),
-        window_ticks: clock.ticks_of_ns(SHARED_WINDOW_NS),
-        window_begin: Ticks(0),
-        shared_yields: 0,
-        processors: os::Processors::of_this_thread(),
-        has_moved: false,
-    };
+    let mut turns = Turns::new(clock);
     let mut least_ns = LEAST_SHARED_SLEEP_NS;
     while !function.is_stopping() {
         function.check_health(clock.ticks());
@@ -78,7 +68,7 @@ fn run(function: &InProcess) {
         least_ns = LEAST_SHARED_SLEEP_NS;
         if serve(function, spin_ticks, &mut turns) {
             match sleep(function, least_ns, IDLE_SLEEP_NS, true) {
-                Some(woken_at) => turns.note(function, woken_at),
+                Some(woken_at) => turns.note(woken_at, clock.ticks()),
                 None => turns.reset(),
             }
         }
@@ -141,9 +131,22 @@ struct Turns {
 }
 
 impl Turns {
-    /// Notes that this thread has a processor now and could have had it at `since`.
-    fn note(&mut self, function: &InProcess, since: Ticks) {
-        let now = function.clock().ticks();
+    fn new(clock: &Clock) -> Self {
+        Self {
+            late_ticks: clock.ticks_of_ns(LATE_NS),
+            switch_ticks: clock.ticks_of_ns(SWITCH_NS),
+            no_yields: Pause::new(clock),
+            no_moves: Pause::new(clock),
+            window_ticks: clock.ticks_of_ns(SHARED_WINDOW_NS),
+            window_begin: Ticks(0),
+            shared_yields: 0,
+            processors: os::Processors::of_this_thread(),
+            has_moved: false,
+        }
+    }
+
+    /// Notes that this thread has a processor at `now` and could have had it at `since`.
+    fn note(&mut self, since: Ticks, now: Ticks) {
         if now.since(since) > self.late_ticks && !self.try_move(now) {
             self.no_yields.begin(now);
         }
@@ -156,8 +159,9 @@ impl Turns {
         }
         os::yield_processor();
         diagnose(function, now);
-        self.note(function, now);
-        self.note_switch(now, function.clock().ticks());
+        let back = function.clock().ticks();
+        self.note(now, back);
+        self.note_switch(now, back);
         true
     }
 
