@@ -121,8 +121,6 @@ pub struct FabricPort {
     peers: Box<[Peer]>,
     /// Places of the watched peers.
     watched: Vec<u8>,
-    /// The function has sent frames to itself.
-    sends_to_itself: bool,
     check_at: Ticks,
     incoming: Vec<Receiver>,
     cursor: usize,
@@ -162,7 +160,6 @@ impl FabricPort {
             },
             peers: (0..=u8::MAX).map(|_| Peer::NONE).collect(),
             watched: Vec::new(),
-            sends_to_itself: false,
             check_at: Ticks(u64::MAX),
             incoming: Vec::new(),
             cursor: 0,
@@ -236,7 +233,7 @@ impl FabricPort {
     #[inline]
     pub fn holds_own_frames(&self) -> bool {
         let own = &self.peers[usize::from(self.place.number())];
-        self.sends_to_itself && own.ring.as_ref().is_some_and(|ring| !ring.is_drained())
+        own.ring.as_ref().is_some_and(|ring| !ring.is_drained())
     }
 
     /// Checks all peers with pending frames: the caller is about to sleep.
@@ -432,7 +429,6 @@ impl FabricPort {
             ring.transmit(frame, self.computes_icrc);
         }
         if to == self.place.number() {
-            self.sends_to_itself = true;
             return;
         }
         if !peer.is_watched {
