@@ -8,8 +8,7 @@ use crate::fabric::registry::FRESH_NS;
 
 /// Polls after arming a CQ that do not count as polling: the program checks once more and sleeps.
 const POLLS_AFTER_ARMING: u32 = 2;
-
-/// Value of the number of these polls before the program's first poll.
+/// In place of the polls that are left after arming: the program has never polled.
 const NEVER_POLLED: u32 = u32::MAX;
 /// Two doorbells within this time are of one series. On the only processor, the background thread
 /// may have run between them: that alone must not let it run again.
@@ -23,7 +22,7 @@ pub(super) struct Activity {
     /// A heartbeat older than this says nothing.
     fresh_ticks: u64,
     series_ticks: u64,
-    /// Polls that are still expected before the program sleeps.
+    /// Polls that are still expected before the program sleeps, or [`NEVER_POLLED`].
     polls_after_arming: AtomicU32,
     /// Time of the last doorbell of those that were rung without a poll a moment before.
     last_doorbell: AtomicU64,
@@ -76,7 +75,7 @@ impl Activity {
     pub fn note_empty_poll(&self, now: Ticks) -> bool {
         self.last_poll_was_empty.store(true, Ordering::Relaxed);
         let left = self.polls_after_arming.load(Ordering::Relaxed);
-        let left = left.min(POLLS_AFTER_ARMING);
+        let left = left.min(POLLS_AFTER_ARMING); // also if it has never polled
         if left == 0 {
             self.note_polling(now);
         } else {

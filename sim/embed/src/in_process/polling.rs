@@ -76,18 +76,18 @@ impl InProcess {
     /// Returns true if the application will poll soon after a doorbell at `now`.
     #[inline]
     pub(super) fn is_polled_after_doorbell(&self, now: Ticks) -> bool {
-        let has_polled = self.activity.is_polling(now);
-        let is_polled = has_polled || self.activity.begins_series(now);
-        if is_polled {
-            // A long list of requests takes longer to post than the time without polls that the
-            // background thread allows; it would take over and contend for the lock.
-            self.activity.note_polling(now);
+        let was_polled = self.activity.is_polling(now);
+        if !was_polled && !self.activity.begins_series(now) {
+            return false;
         }
-        if is_polled && !has_polled {
-            // It looks at once whether the program polls.
+        // A long list of requests takes longer to post than the time without polls that the
+        // background thread allows; it would take over and contend for the lock.
+        self.activity.note_polling(now);
+        if !was_polled {
+            // After the note: the thread that this wakes looks at once whether the program polls.
             self.keep_background_near(now);
         }
-        is_polled
+        true
     }
 
     /// Lets the background thread sleep for short times only, when the application begins to poll:
