@@ -80,7 +80,7 @@ impl Gsi {
             entries: COMPLETIONS,
             on_event: Some(on_event),
             on_error: Some(Arc::new(|| {
-                tracing::error!("the CQ of QP 1 has failed: RDMA CM of this process hears nothing");
+                tracing::error!("the CQ of QP 1 has failed: RDMA CM receives no more datagrams");
             })),
             ..CompletionQueueConfig::default()
         };

@@ -114,7 +114,7 @@ fn cmtime_of_100_connections() {
 }
 
 /// Goal: more datagrams than QP 1 has work requests are lost and sent again, but never overrun its
-/// CQ, after which the process would hear nothing.
+/// CQ, after which the process would receive none.
 #[test]
 fn cmtime_of_3000_connections() {
     cmtime(3000);
