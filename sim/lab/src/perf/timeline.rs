@@ -28,9 +28,8 @@ impl Timeline {
 
     /// Returns the least time per message between any post and any later completion.
     ///
-    /// A post that a line from a completion to another post passes above has less time per message
-    /// with no completion. Those that are left are the upper hull of all posts, along which the
-    /// time per message falls and then rises.
+    /// Only posts on the upper hull of all, as points of count and time, can have the least time
+    /// per message until a completion; along the hull that time falls and then rises.
     pub fn least_ps_per_message(&self) -> Option<f64> {
         let mut posts = self.posted.iter().zip(0..).peekable();
         let mut hull = Vec::new();
@@ -74,10 +73,10 @@ type Point = (u64, u64);
 
 /// Returns true if the time per message from `one` to `end` is less than from `other`.
 fn takes_less(one: Point, other: Point, end: Point) -> bool {
-    let product = |time: Point, count: Point| {
-        i128::from(end.1.abs_diff(time.1)) * i128::from(end.0 - count.0)
-    };
-    product(one, other) < product(other, one)
+    // Both fractions, multiplied by both of their counts.
+    let scaled =
+        |point: Point, by: Point| u128::from(end.1.abs_diff(point.1)) * u128::from(end.0 - by.0);
+    scaled(one, other) < scaled(other, one)
 }
 
 /// Adds a point to the right of an upper hull.
