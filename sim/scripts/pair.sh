@@ -1,12 +1,14 @@
 # Two processes of an unmodified program on Ferroce, the server and its client. Sourced by scripts, which set
 # $ferroce: the command
 # $options: words for `ferroce run`, if any
+# $work is a folder that goes with the script.
 
 limit_s=120 # of a process
 port=$((20000 + $(od -An -N2 -tu2 /dev/urandom) % 20000))
 server=''
-log=$(mktemp)
-trap 'kill "$server" 2>/dev/null || true; rm -f "$log"' EXIT
+work=$(mktemp -d)
+log=$work/server.log
+trap 'kill "$server" 2>/dev/null || true; rm -rf "$work"' EXIT
 
 run() { # PROGRAM ARGUMENT...
     # shellcheck disable=SC2086,SC2154 # of the script; no word, or several
