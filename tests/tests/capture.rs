@@ -12,6 +12,7 @@ mod opcode {
     pub const SEND_FIRST: u8 = 0x00;
     pub const SEND_MIDDLE: u8 = 0x01;
     pub const SEND_LAST: u8 = 0x02;
+    pub const SEND_ONLY: u8 = 0x04;
     pub const WRITE_FIRST: u8 = 0x06;
     pub const WRITE_MIDDLE: u8 = 0x07;
     pub const WRITE_LAST: u8 = 0x08;
@@ -128,6 +129,45 @@ fn captures_with_loss_are_right_in_each_recovery_mode() {
         let are_right = bits.iter().all(|bits| bits & !more == expected);
         assert!(are_right && bits.len() > 40, "{mode}: {bits:?}");
     }
+}
+
+/// Goal: a program that an event wakes for an answer finds the completion of its request, as with
+/// a NIC that acknowledges at once. Method: the server acknowledges each SEND before it answers.
+#[test]
+fn an_event_acknowledges_before_the_answer() {
+    let scratch = Scratch::new();
+    let file = "events.pcapng";
+    let pair = Pair {
+        program: "ib_send_lat",
+        arguments: &["-F", "-e", "-n", "1000"],
+        options: &[],
+    };
+    let path = scratch.path(file);
+    let capture = ["--capture", path.to_str().expect("our own name")];
+    pair.start(&scratch, &[], &capture).finish();
+    let fields = ["infiniband.bth.destqp", "infiniband.bth.opcode"];
+    let fields = fields.iter().flat_map(|field| ["-e", field]);
+    let arguments: Vec<_> = ["-T", "fields"].into_iter().chain(fields).collect();
+    let frames = tshark(&scratch, file, &arguments);
+    let mut frames = frames.lines().filter_map(|line| {
+        let (destination, opcode) = line.split_once('\t')?;
+        Some((destination, opcode.parse::<u8>().ok()?))
+    });
+    let (server, first) = frames.next().expect("frames");
+    assert_eq!(first, opcode::SEND_ONLY);
+    let (mut is_acknowledged, mut answers) = (false, 0);
+    for (destination, opcode) in frames {
+        match (destination == server, opcode) {
+            (true, opcode::SEND_ONLY) => is_acknowledged = false,
+            (false, opcode::ACKNOWLEDGE) => is_acknowledged = true,
+            (false, opcode::SEND_ONLY) => {
+                assert!(is_acknowledged, "answer {answers} came before the ACK");
+                answers += 1;
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(answers, 1000);
 }
 
 /// Returns the values of fields that tshark shows, without duplicates.
