@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 
 use ferroce_platform::os;
 
-use crate::clock::Ticks;
+use crate::clock::{Clock, Ticks};
 use crate::in_process::InProcess;
 
 /// Period of checks whether the application still polls.
@@ -27,8 +27,17 @@ const IDLE_SLEEP_NS: u64 = 250_000_000;
 const SPIN_NS: u64 = 40_000;
 /// A processor that comes later than this is shared with a process that does not yield.
 const LATE_NS: u64 = 200_000;
-/// How long the thread does not yield then.
-const YIELD_PAUSE_NS: u64 = 50_000_000;
+/// A yield that takes longer than this has let another thread run.
+const SWITCH_NS: u64 = 1_500;
+/// Yields with a switch, within [`SHARED_WINDOW_NS`], that show that the processor is shared with a
+/// thread that yields, too: the peer's, which polls. Each of its requests takes two switches.
+const SHARED_YIELDS: u32 = 16;
+const SHARED_WINDOW_NS: u64 = 1_000_000;
+/// What does not pay is not tried again for this time, and for twice the time if it does not pay
+/// again soon after. A program that starts on this processor makes it late once; it should not
+/// cost each request of its peers a wake-up for long.
+const FIRST_PAUSE_NS: u64 = 1_000_000;
+const LONGEST_PAUSE_NS: u64 = 50_000_000;
 /// A processor that comes later than this is reported to the user: peers see timeouts.
 const FAR_TOO_LATE_US: u64 = 100_000;
 
@@ -47,13 +56,7 @@ fn run(function: &InProcess) {
     os::faults::allow();
     let clock = function.clock();
     let spin_ticks = clock.ticks_of_ns(SPIN_NS);
-    let mut turns = Turns {
-        late_ticks: clock.ticks_of_ns(LATE_NS),
-        pause_ticks: clock.ticks_of_ns(YIELD_PAUSE_NS),
-        yields_from: Ticks(0),
-        processors: os::Processors::of_this_thread(),
-        has_moved: false,
-    };
+    let mut turns = Turns::new(clock);
     let mut least_ns = LEAST_SHARED_SLEEP_NS;
     while !function.is_stopping() {
         function.check_health(clock.ticks());
@@ -65,10 +68,44 @@ fn run(function: &InProcess) {
         least_ns = LEAST_SHARED_SLEEP_NS;
         if serve(function, spin_ticks, &mut turns) {
             match sleep(function, least_ns, IDLE_SLEEP_NS, true) {
-                Some(woken_at) => turns.note(function, woken_at),
+                Some(woken_at) => turns.note(woken_at, clock.ticks()),
                 None => turns.reset(),
             }
         }
+    }
+}
+
+/// A time in which something is not tried. It doubles, up to a limit, with each pause that begins
+/// soon after the last one.
+struct Pause {
+    first_ticks: u64,
+    longest_ticks: u64,
+    last_ticks: u64,
+    ends_at: Ticks,
+}
+
+impl Pause {
+    fn new(clock: &Clock) -> Self {
+        Self {
+            first_ticks: clock.ticks_of_ns(FIRST_PAUSE_NS),
+            longest_ticks: clock.ticks_of_ns(LONGEST_PAUSE_NS),
+            last_ticks: 0,
+            ends_at: Ticks(0),
+        }
+    }
+
+    fn begin(&mut self, now: Ticks) {
+        let is_soon = now.since(self.ends_at) < self.longest_ticks;
+        self.last_ticks = if is_soon {
+            (2 * self.last_ticks).clamp(self.first_ticks, self.longest_ticks)
+        } else {
+            self.first_ticks
+        };
+        self.ends_at = Ticks(now.0.saturating_add(self.last_ticks));
+    }
+
+    fn has_ended(&self, now: Ticks) -> bool {
+        now >= self.ends_at
     }
 }
 
@@ -76,38 +113,83 @@ fn run(function: &InProcess) {
 ///
 /// Beside a program that spins without sleeping (on memory, for example) it may have to wait until
 /// that program has used up its time slice, which takes milliseconds: when it yields, and often
-/// when it is woken. Then another processor is better.
+/// when it is woken. Beside one that yields, each turn takes a switch. Then another processor is
+/// better.
 struct Turns {
     late_ticks: u64,
-    pause_ticks: u64,
-    /// No yield before this time: sleeping is better.
-    yields_from: Ticks,
+    switch_ticks: u64,
+    /// Sleeping is better.
+    no_yields: Pause,
+    /// Another processor may be no better.
+    no_moves: Pause,
+    window_ticks: u64,
+    window_begin: Ticks,
+    /// Yields since then that have let another thread run.
+    shared_yields: u32,
     processors: Option<os::Processors>,
     has_moved: bool,
 }
 
 impl Turns {
-    /// Notes that this thread has a processor now and could have had it at `since`.
-    fn note(&mut self, function: &InProcess, since: Ticks) {
-        let now = function.clock().ticks();
-        if now.since(since) <= self.late_ticks {
-            return;
+    fn new(clock: &Clock) -> Self {
+        Self {
+            late_ticks: clock.ticks_of_ns(LATE_NS),
+            switch_ticks: clock.ticks_of_ns(SWITCH_NS),
+            no_yields: Pause::new(clock),
+            no_moves: Pause::new(clock),
+            window_ticks: clock.ticks_of_ns(SHARED_WINDOW_NS),
+            window_begin: Ticks(0),
+            shared_yields: 0,
+            processors: os::Processors::of_this_thread(),
+            has_moved: false,
         }
-        self.yields_from = Ticks(now.0.saturating_add(self.pause_ticks));
-        if let Some(processors) = &self.processors {
-            processors.leave_this_one();
-            self.has_moved = true;
+    }
+
+    /// Notes that this thread has a processor at `now` and could have had it at `since`.
+    fn note(&mut self, since: Ticks, now: Ticks) {
+        if now.since(since) > self.late_ticks && !self.try_move(now) {
+            self.no_yields.begin(now);
         }
     }
 
     /// Yields, if that pays.
     fn try_yield(&mut self, function: &InProcess, now: Ticks) -> bool {
-        if now < self.yields_from {
+        if !self.no_yields.has_ended(now) {
             return false;
         }
         os::yield_processor();
         diagnose(function, now);
-        self.note(function, now);
+        let back = function.clock().ticks();
+        self.note(now, back);
+        self.note_switch(now, back);
+        true
+    }
+
+    /// Notes a yield from `since` until `now`.
+    fn note_switch(&mut self, since: Ticks, now: Ticks) {
+        if now.since(since) <= self.switch_ticks {
+            return;
+        }
+        if now.since(self.window_begin) > self.window_ticks {
+            self.window_begin = now;
+            self.shared_yields = 0;
+        }
+        self.shared_yields += 1;
+        if self.shared_yields >= SHARED_YIELDS && self.try_move(now) {
+            self.shared_yields = 0;
+        }
+    }
+
+    /// Moves to another processor, if there is one and the last move was not a moment ago.
+    fn try_move(&mut self, now: Ticks) -> bool {
+        let Some(processors) = &self.processors else {
+            return false;
+        };
+        if !self.no_moves.has_ended(now) || !processors.leave_this_one() {
+            return false;
+        }
+        self.no_moves.begin(now);
+        self.has_moved = true;
         true
     }
 
@@ -193,5 +275,33 @@ fn diagnose(function: &InProcess, since: Ticks) {
              late: the machine is overloaded, or the program was stopped; peers may see timeouts \
              (said once; `ferroce counters` shows late_wakeups)"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a pause is short after one late turn, and long while it is late again and again.
+    #[test]
+    fn pauses_double_up_to_a_limit() {
+        let clock = Clock::start();
+        let first_ticks = clock.ticks_of_ns(FIRST_PAUSE_NS);
+        let longest_ticks = clock.ticks_of_ns(LONGEST_PAUSE_NS);
+        let mut pause = Pause::new(&clock);
+        let mut now = clock.ticks();
+        assert!(pause.has_ended(now));
+        let mut expected = first_ticks;
+        for _ in 0..10 {
+            pause.begin(now);
+            assert_eq!(pause.last_ticks, expected);
+            assert!(!pause.has_ended(now));
+            now = pause.ends_at;
+            assert!(pause.has_ended(now));
+            expected = (2 * expected).min(longest_ticks);
+        }
+        assert_eq!(pause.last_ticks, longest_ticks);
+        pause.begin(Ticks(now.0 + longest_ticks));
+        assert_eq!(pause.last_ticks, first_ticks);
     }
 }
