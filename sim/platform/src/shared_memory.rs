@@ -18,6 +18,7 @@ pub mod watched;
 
 use watched::Watched;
 
+use crate::os::memory_calls;
 use crate::prefetch;
 
 /// Creates a file of memory, all zero, whose size is sealed: other processes that map it cannot
@@ -104,22 +105,11 @@ impl Mapping {
 
     fn map(length: usize, flags: libc::c_int, descriptor: RawFd) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: without `MAP_FIXED` the kernel chooses a free address, so no existing mapping is
-        // replaced.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                length,
-                protection,
-                flags,
-                descriptor,
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let (protection, flags) = (protection as usize, flags as usize);
+        let arguments = [0, length, protection, flags, descriptor as usize, 0];
+        let base = memory_calls::map_apart(arguments).map_err(io::Error::from_raw_os_error)?;
+        let base = std::ptr::with_exposed_provenance_mut(base);
+        let base = NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?;
         let id = NEXT_MAPPING.fetch_add(1, Ordering::Relaxed);
         Ok(Self {
             base,
@@ -212,9 +202,9 @@ impl Drop for Mapping {
             if let Some(watched) = &watched {
                 watched.forget();
             }
-            // SAFETY: `new` has mapped the range; no buffer points into it any more, and no
-            // reference can, because it would borrow `self`.
-            unsafe { libc::munmap(self.base.as_ptr().cast(), self.length) };
+            // `map` has mapped the range; no buffer points into it any more, and no reference can,
+            // because it would borrow `self`.
+            let _ = memory_calls::unmap(self.base.addr().get(), self.length);
         }
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
 use ferroce_model::Function as _;
 use ferroce_platform::mapping;
+use ferroce_platform::os::memory_calls;
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::register::{
     self, Control, MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED,
@@ -108,7 +109,7 @@ impl Bus for InProcess {
             return Err(BusError::Disconnected);
         }
         let rights = mapping::rights_of(mapping)?;
-        mapping_calls::register(mapping.address, mapping.length);
+        memory_calls::register(mapping.address, mapping.length);
         let mut model = self.model.lock();
         let result =
             model
@@ -116,7 +117,7 @@ impl Bus for InProcess {
                 .map(mapping.iova, mapping.address, mapping.length as u64, rights);
         self.unlock(model);
         if result.is_err() {
-            mapping_calls::deregister(mapping.address, mapping.length);
+            memory_calls::deregister(mapping.address, mapping.length);
         }
         result.map_err(BusError::from)
     }
@@ -135,7 +136,7 @@ impl Bus for InProcess {
         self.unlock(model);
         let result = result.unwrap_or_else(|| mapping_calls::unmap(self, iova, length as u64));
         if let (Ok(()), Some(address)) = (&result, address) {
-            mapping_calls::deregister(address, length);
+            memory_calls::deregister(address, length);
         }
         result.map_err(BusError::from)
     }

@@ -14,12 +14,13 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use ferroce_platform::fork;
 use ferroce_platform::memory::{MapError, MemoryMap};
-use ferroce_platform::os::memory_calls::{Answer, system_call};
+use ferroce_platform::os::memory_calls::{
+    self, Answer, map_apart, may_be_registered, register, system_call,
+};
 use libc::c_int;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -30,16 +31,7 @@ use super::pinned::Held;
 const MAX_FUNCTIONS: usize = 16;
 /// Time limit for another thread that is changing mappings.
 const TIMEOUT: Duration = Duration::from_millis(200);
-/// Size of a chunk of the address space: the table's unit.
-const CHUNK_SHIFT: u32 = 16;
-/// Chunks in the table; those whose numbers are congruent share an entry.
-const CHUNKS: usize = 1 << 16;
 const PAGE: usize = 4096;
-/// Addresses that are tried for memory that the model maps.
-const PLACES: usize = 8;
-
-/// Registrations by chunk.
-static REGISTERED: [AtomicU32; CHUNKS] = [const { AtomicU32::new(0) }; CHUNKS];
 
 /// The functions, and the process to which they belong: not its children.
 struct Functions {
@@ -80,34 +72,6 @@ fn lock() -> Option<MutexGuard<'static, Functions>> {
     FUNCTIONS.try_lock_for(TIMEOUT)
 }
 
-fn chunks(address: usize, length: usize) -> impl Iterator<Item = &'static AtomicU32> {
-    let first = address >> CHUNK_SHIFT;
-    let last = address.saturating_add(length.saturating_sub(1)) >> CHUNK_SHIFT;
-    // Once around the table is all of it.
-    let last = last.min(first + CHUNKS - 1);
-    (first..=last).map(|chunk| &REGISTERED[chunk % CHUNKS])
-}
-
-/// Begins a registration.
-pub fn register(address: usize, length: usize) {
-    for count in chunks(address, length) {
-        count.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-/// Ends a registration.
-pub fn deregister(address: usize, length: usize) {
-    for count in chunks(address, length) {
-        count.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-/// Returns true if memory in a range may be registered.
-#[inline]
-pub fn may_be_registered(address: usize, length: usize) -> bool {
-    length > 0 && chunks(address, length).any(|count| count.load(Ordering::Relaxed) != 0)
-}
-
 /// All mappings of this process.
 struct All<'a> {
     held: [Option<Held<'a>>; MAX_FUNCTIONS],
@@ -120,11 +84,12 @@ impl<'a> All<'a> {
         if functions.generation != fork::generation() {
             return None;
         }
+        // Before any is held: the holder of another one may do the same.
+        if functions.list.iter().any(|function| function.is_caller()) {
+            return None;
+        }
         let mut held = [const { None }; MAX_FUNCTIONS];
         for (place, function) in held.iter_mut().zip(&functions.list) {
-            if function.is_caller() {
-                return None;
-            }
             *place = Some(function.hold()?);
         }
         Some(Self { held })
@@ -232,7 +197,7 @@ fn move_pages(range: &Range<usize>, stays: bool) -> Answer {
         false => move_with(MOVE),
     });
     if moved.is_err() {
-        let _ = system_call(libc::SYS_munmap, [place, length, 0, 0, 0, 0]);
+        let _ = memory_calls::unmap(place, length);
     }
     moved
 }
@@ -277,7 +242,7 @@ fn after_eviction(address: usize, length: usize, call: impl FnOnce() -> Answer) 
 /// # Errors
 /// The errno.
 pub fn munmap(address: usize, length: usize) -> Answer {
-    let call = || system_call(libc::SYS_munmap, [address, length, 0, 0, 0, 0]);
+    let call = || memory_calls::unmap(address, length);
     after_eviction(address, length, call)
 }
 
@@ -289,38 +254,26 @@ pub fn mmap(address: usize, length: usize, how: [usize; 4]) -> Answer {
     let [protection, flags, file, offset] = how;
     let arguments = [address, length, protection, flags, file, offset];
     let call = || system_call(libc::SYS_mmap, arguments);
-    if flags as c_int & libc::MAP_FIXED == 0 {
-        let found = call()?;
-        if !may_be_registered(found, length) {
-            return Ok(found);
+    if flags as c_int & libc::MAP_FIXED != 0 {
+        return after_eviction(address, length, call);
+    }
+    let found = call()?;
+    if !may_be_registered(found, length) {
+        return Ok(found);
+    }
+    // The registered memory below a new mapping was unmapped unseen.
+    let is_reported = with_all(|all| all.map(|all| all.lose(&pages_of(found, length))));
+    if is_reported.is_some() {
+        return Ok(found);
+    }
+    // The model allocates memory, and cannot be notified that other memory is gone.
+    match map_apart(arguments) {
+        Ok(apart) => {
+            let _ = memory_calls::unmap(found, length);
+            Ok(apart)
         }
-        // The registered memory below a new mapping was unmapped unseen.
-        let is_reported = with_all(|all| all.map(|all| all.lose(&pages_of(found, length))));
-        return match is_reported {
-            Some(()) => Ok(found),
-            None => elsewhere(found, length, call),
-        };
+        Err(_) => Ok(found),
     }
-    after_eviction(address, length, call)
-}
-
-/// Maps where nothing is registered, if possible: the model itself maps, and cannot be notified
-/// that memory is gone.
-fn elsewhere(found: usize, length: usize, call: impl Fn() -> Answer) -> Answer {
-    let unmap = |place: usize| system_call(libc::SYS_munmap, [place, length, 0, 0, 0, 0]);
-    let mut places = [found; PLACES];
-    let mut used = 1;
-    while used < PLACES && may_be_registered(places[used - 1], length) {
-        match call() {
-            Ok(place) => places[used] = place,
-            Err(_) => break,
-        }
-        used += 1;
-    }
-    for place in &places[..used - 1] {
-        let _ = unmap(*place);
-    }
-    Ok(places[used - 1])
 }
 
 /// Makes `mremap`: registered pages move with the program's.
@@ -423,7 +376,7 @@ pub fn unmap(function: &InProcess, iova: u64, length: u64) -> Result<(), MapErro
     }
     for place in left {
         // On failure the pages stay mapped, at an address that no program uses.
-        let _ = system_call(libc::SYS_munmap, [place.start, place.len(), 0, 0, 0, 0]);
+        let _ = memory_calls::unmap(place.start, place.len());
     }
     Ok(())
 }
