@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::thread::JoinHandle;
 
-use ferroce_platform::os;
+use ferroce_platform::os::{self, TimeSlices};
 
 use crate::clock::{Clock, Ticks};
 use crate::in_process::InProcess;
@@ -51,7 +51,7 @@ pub fn start(function: Arc<InProcess>) -> io::Result<JoinHandle<()>> {
 }
 
 fn run(function: &InProcess) {
-    os::prefer_short_turns();
+    os::request_time_slices(TimeSlices::Short);
     // The memory that it accesses may be unmapped.
     os::faults::allow();
     let clock = function.clock();
@@ -113,8 +113,8 @@ impl Pause {
 ///
 /// Beside a program that spins without sleeping (on memory, for example) it may have to wait until
 /// that program has used up its time slice, which takes milliseconds: when it yields, and often
-/// when it is woken. Beside one that yields, each turn takes a switch. Then another processor is
-/// better.
+/// when it is woken. Short time slices help. Beside one that yields, each turn takes a switch, and
+/// many yields with short time slices. Then another processor is better.
 struct Turns {
     late_ticks: u64,
     switch_ticks: u64,
@@ -126,6 +126,7 @@ struct Turns {
     window_begin: Ticks,
     /// Yields since then that have let another thread run.
     shared_yields: u32,
+    slices: TimeSlices,
     processors: Option<os::Processors>,
     has_moved: bool,
 }
@@ -140,6 +141,7 @@ impl Turns {
             window_ticks: clock.ticks_of_ns(SHARED_WINDOW_NS),
             window_begin: Ticks(0),
             shared_yields: 0,
+            slices: TimeSlices::Short,
             processors: os::Processors::of_this_thread(),
             has_moved: false,
         }
@@ -147,7 +149,11 @@ impl Turns {
 
     /// Notes that this thread has a processor at `now` and could have had it at `since`.
     fn note(&mut self, since: Ticks, now: Ticks) {
-        if now.since(since) > self.late_ticks && !self.try_move(now) {
+        if now.since(since) <= self.late_ticks {
+            return;
+        }
+        self.request(TimeSlices::Short);
+        if !self.try_move(now) {
             self.no_yields.begin(now);
         }
     }
@@ -175,8 +181,19 @@ impl Turns {
             self.shared_yields = 0;
         }
         self.shared_yields += 1;
-        if self.shared_yields >= SHARED_YIELDS && self.try_move(now) {
-            self.shared_yields = 0;
+        if self.shared_yields < SHARED_YIELDS {
+            return;
+        }
+        self.shared_yields = 0;
+        if !self.try_move(now) {
+            self.request(TimeSlices::Normal);
+        }
+    }
+
+    fn request(&mut self, slices: TimeSlices) {
+        if self.slices != slices {
+            self.slices = slices;
+            os::request_time_slices(slices);
         }
     }
 
@@ -195,6 +212,7 @@ impl Turns {
 
     /// Nothing has happened for long: any processor will do.
     fn reset(&mut self) {
+        self.request(TimeSlices::Short);
         if let Some(processors) = self.processors.as_ref().filter(|_| self.has_moved) {
             processors.allow_all();
             self.has_moved = false;

@@ -164,13 +164,22 @@ pub fn yield_processor() {
     unsafe { libc::sched_yield() };
 }
 
-/// Requests short time slices for this thread, which come sooner.
-///
-/// When a frame wakes the thread beside a program that spins without ever sleeping, a kernel that
-/// supports this request (Linux 6.12) runs it at once; others ignore it.
-pub fn prefer_short_turns() {
+/// Time slices of a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeSlices {
+    /// Those of other threads. A yield lets a thread with such slices run, too.
+    Normal,
+    /// Short ones, which come sooner. When a frame wakes the thread beside a program that spins
+    /// without ever sleeping, a kernel that supports them (Linux 6.12) runs it at once. Such a
+    /// thread has to yield once for each of them that fits into a slice of the other thread.
+    Short,
+}
+
+/// Requests time slices for this thread. Kernels that do not support that ignore it.
+pub fn request_time_slices(slices: TimeSlices) {
     /// The shortest that the kernel grants.
-    const TURN_NS: u64 = 100_000;
+    const SHORT_NS: u64 = 100_000;
+    const NORMAL: u64 = 0;
     /// struct sched_attr of the kernel, first version.
     #[repr(C)]
     #[derive(Default)]
@@ -195,7 +204,10 @@ pub fn prefer_short_turns() {
     if got != 0 || attributes.policy != libc::SCHED_OTHER as u32 {
         return;
     }
-    attributes.runtime_ns = TURN_NS;
+    attributes.runtime_ns = match slices {
+        TimeSlices::Normal => NORMAL,
+        TimeSlices::Short => SHORT_NS,
+    };
     // SAFETY: the kernel only reads `attributes`.
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
 }
