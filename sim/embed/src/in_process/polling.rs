@@ -9,13 +9,17 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
-use ferroce_platform::os;
+use ferroce_platform::os::{self, TimeSlices};
 
 use super::InProcess;
 use crate::clock::Ticks;
 
 /// Empty polls before a thread yields.
 pub(super) const POLLS_BEFORE_YIELD: u32 = 40;
+/// The same after a yield that has let another thread run.
+const POLLS_BEFORE_SWITCH: u32 = 4;
+/// A yield that takes longer than this has let another thread run.
+const SWITCH_NS: u64 = 700;
 /// A yield that took longer than this was to a process that does not yield.
 const LONG_YIELD_NS: u64 = 500_000;
 /// How long a thread sleeps instead of yielding then, before it tries to yield again. Doubled each
@@ -32,19 +36,22 @@ const LONG_SLEEP_PS: u64 = 5_000_000_000;
 /// Poll history of a thread.
 struct PollHistory {
     empty_polls: Cell<u32>,
+    /// Empty polls before the next yield.
+    polls_before_yield: Cell<u32>,
     /// No yield before this time.
     dozes_until: Cell<Ticks>,
     dozing_ns: Cell<u64>,
-    has_short_turns: Cell<bool>,
+    has_short_slices: Cell<bool>,
 }
 
 thread_local! {
     static HISTORY: PollHistory = const {
         PollHistory {
             empty_polls: Cell::new(0),
+            polls_before_yield: Cell::new(POLLS_BEFORE_YIELD),
             dozes_until: Cell::new(Ticks(0)),
             dozing_ns: Cell::new(MIN_DOZING_NS),
-            has_short_turns: Cell::new(false),
+            has_short_slices: Cell::new(false),
         }
     };
 }
@@ -55,7 +62,7 @@ thread_local! {
 pub fn after_poll(function: &InProcess, empty_runs: Option<u32>, now: Ticks) {
     HISTORY.with(|history| match empty_runs {
         None => history.empty_polls.set(0),
-        Some(runs) if history.empty_polls.get() < POLLS_BEFORE_YIELD => {
+        Some(runs) if history.empty_polls.get() < history.polls_before_yield.get() => {
             history.empty_polls.set(history.empty_polls.get() + runs);
             std::hint::spin_loop();
         }
@@ -111,19 +118,28 @@ impl PollHistory {
         if now < self.dozes_until.get() {
             return function.doze(DOZE_NS);
         }
-        os::yield_processor();
         let clock = function.clock();
+        let begin = clock.ticks();
+        os::yield_processor();
         let back = clock.ticks();
-        if back.since(now) <= clock.ticks_of_ns(LONG_YIELD_NS) {
+        let took = back.since(begin);
+        if took <= clock.ticks_of_ns(SWITCH_NS) {
             self.dozing_ns.set(MIN_DOZING_NS);
+            self.polls_before_yield.set(POLLS_BEFORE_YIELD);
+            return;
+        }
+        if took <= clock.ticks_of_ns(LONG_YIELD_NS) {
+            self.dozing_ns.set(MIN_DOZING_NS);
+            self.polls_before_yield.set(POLLS_BEFORE_SWITCH);
             return;
         }
         let dozing_ns = self.dozing_ns.get();
         self.dozing_ns.set((2 * dozing_ns).min(MAX_DOZING_NS));
         self.dozes_until
             .set(Ticks(back.0.saturating_add(clock.ticks_of_ns(dozing_ns))));
-        if !self.has_short_turns.replace(true) {
-            os::prefer_short_turns();
+        self.polls_before_yield.set(POLLS_BEFORE_YIELD);
+        if !self.has_short_slices.replace(true) {
+            os::request_time_slices(TimeSlices::Short);
         }
     }
 }
