@@ -76,8 +76,6 @@ OTHERS = (
 
 COPY = Bound(COPY_L2, _percent, "% of a copy", "at most 100")
 COPIES_ACROSS = Bound(COPY_ACROSS, _percent, "% of copies in and out", "at most 100")
-# A wake-up of the peer may serve many connections that are made at once: the least is none.
-SWITCHES = Bound(SWITCH, _multiple_of_us, "switches", "at least 0")
 PLAIN_WRITE = Bound(Limit("without the library", "ns", partial(_descriptor_cost, "write")),
                     _share, "plain calls", "at least 1")
 PLAIN_CLOSE = Bound(Limit("without the library", "ns", partial(_descriptor_cost, "close")),
@@ -87,6 +85,11 @@ PLAIN_CLOSE = Bound(Limit("without the library", "ns", partial(_descriptor_cost,
 def hops(least):
     """Returns the bound of a latency: something has to cross between processors so often."""
     return Bound(HOP, _multiple_of_us, "hops", f"at least {least}")
+
+
+def switches(least):
+    """Returns the bound of what another thread has to answer."""
+    return Bound(SWITCH, _multiple_of_us, "switches", f"at least {least}")
 
 
 def copies_of_lines(threads):

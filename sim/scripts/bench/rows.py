@@ -1,6 +1,7 @@
 """What is measured: each experiment is one run of programs, with a row for each of its figures."""
 
 import contextlib
+import os
 import re
 import tempfile
 from collections.abc import Callable
@@ -81,7 +82,7 @@ def _pair(build, tools, program, on_server, on_client, column, scale):
     rows = [line.split() for line in output.splitlines() if re.match(r" *[0-9]+ ", line)]
     rows = [row for row in rows if len(row) >= 5]
     if not rows:
-        raise Failed(f"{program[0]} printed no result")
+        raise Failed(f"{' '.join(program)} printed no result")
     return {"figure": float(rows[-1][column]) * scale}
 
 
@@ -157,7 +158,8 @@ def _perftest():
 
 
 def _pairs():
-    in_process, served = [], []
+    in_process, pinned, served = [], [], []
+    processor = str(min(os.sched_getaffinity(0)))
     for name, program, parse, (unit, less), bound, others in _perftest():
         row = Row(name, unit, less, bound=bound, alternatives=others)
         words = program.split()
@@ -168,6 +170,14 @@ def _pairs():
                 (replace(row, name=f"{name}, ICRC {icrc}",
                          alternatives=others if icrc == "off" else ()),),
                 (words[0],)))
+        if unit == "us":
+            # Each message needs a switch to the process that answers it, a READ another one back.
+            switches = limits.switches(2 if "read" in name else 1)
+            pinned.append(Experiment(
+                "the same with both processes on one processor",
+                partial(_in_process, "off", ["taskset", "-c", processor, *words], *parse),
+                (replace(row, name=f"pinned: {name}", bound=switches, alternatives=()),),
+                ("taskset", words[0])))
         # The doorbell goes to the server, the payload from there to the peer: no ring is needed.
         bound = {"us": limits.hops(2), "GB/s": limits.COPY}.get(unit, bound)
         # A message takes longer: fewer of them.
@@ -178,7 +188,7 @@ def _pairs():
             partial(_vfio_user, words, *parse),
             (replace(row, name=f"vfio-user: {name}", bound=bound, alternatives=()),),
             (words[0],)))
-    return in_process, served
+    return in_process, pinned, served
 
 
 def _message_rates():
@@ -207,8 +217,9 @@ def _message_rates():
 
 def experiments():
     """Returns everything that can be measured, in the order of the page."""
-    in_process, served = _pairs()
-    steps = [Row(f"RDMA CM: {step}", "us", True, key=step, bound=limits.SWITCHES)
+    in_process, pinned, served = _pairs()
+    # A wake-up of the peer may serve many connections that are made at once: the least is none.
+    steps = [Row(f"RDMA CM: {step}", "us", True, key=step, bound=limits.switches(0))
              for step in ("resolve addr", "resolve route", "create qp", "connect", "disconnect")]
     connections = Experiment(
         f"RDMA CM between two processes: {CONNECTIONS} connections at once, us of one (cmtime)",
@@ -218,7 +229,7 @@ def experiments():
         _descriptors,
         (Row("write to /dev/null", "ns", True, key="write", bound=limits.PLAIN_WRITE),
          Row("close of no descriptor", "ns", True, key="close", bound=limits.PLAIN_CLOSE)))
-    return [*in_process, connections, *served, *_message_rates(), descriptors]
+    return [*in_process, *pinned, connections, *served, *_message_rates(), descriptors]
 
 
 def selected(pattern):
