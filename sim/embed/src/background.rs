@@ -33,6 +33,9 @@ const SWITCH_NS: u64 = 1_500;
 /// thread that yields, too: the peer's, which polls. Each of its requests takes two switches.
 const SHARED_YIELDS: u32 = 16;
 const SHARED_WINDOW_NS: u64 = 1_000_000;
+/// Work in as many turns, up to which it is better to let the other thread run soon: a request in
+/// each, for which a peer waits. Peers that send many have more of them ready in a later turn.
+const BRIEF_WORK_NS: u64 = 3_000 * SHARED_YIELDS as u64;
 /// What does not pay is not tried again for this time, and for twice the time if it does not pay
 /// again soon after. A program that starts on this processor makes it late once; it should not
 /// cost each request of its peers a wake-up for long.
@@ -126,6 +129,12 @@ struct Turns {
     window_begin: Ticks,
     /// Yields since then that have let another thread run.
     shared_yields: u32,
+    turn_begin: Ticks,
+    /// End of the last work.
+    worked_until: Ticks,
+    /// Work in the turns that these yields have ended.
+    work_ticks: u64,
+    brief_ticks: u64,
     slices: TimeSlices,
     processors: Option<os::Processors>,
     has_moved: bool,
@@ -141,6 +150,10 @@ impl Turns {
             window_ticks: clock.ticks_of_ns(SHARED_WINDOW_NS),
             window_begin: Ticks(0),
             shared_yields: 0,
+            turn_begin: Ticks(0),
+            worked_until: Ticks(0),
+            work_ticks: 0,
+            brief_ticks: clock.ticks_of_ns(BRIEF_WORK_NS),
             slices: TimeSlices::Short,
             processors: os::Processors::of_this_thread(),
             has_moved: false,
@@ -179,14 +192,21 @@ impl Turns {
         if now.since(self.window_begin) > self.window_ticks {
             self.window_begin = now;
             self.shared_yields = 0;
+            self.work_ticks = 0;
         }
         self.shared_yields += 1;
+        self.work_ticks += self.worked_until.since(self.turn_begin);
+        self.turn_begin = now;
         if self.shared_yields < SHARED_YIELDS {
             return;
         }
         self.shared_yields = 0;
+        let is_brief = std::mem::take(&mut self.work_ticks) <= self.brief_ticks;
         if !self.try_move(now) {
-            self.request(TimeSlices::Normal);
+            self.request(match is_brief {
+                true => TimeSlices::Normal,
+                false => TimeSlices::Short,
+            });
         }
     }
 
@@ -232,6 +252,7 @@ fn serve(function: &InProcess, spin_ticks: u64, turns: &mut Turns) -> bool {
             return false;
         }
         if worked {
+            turns.worked_until = now;
             last_work = now;
         } else if now.since(last_work) > spin_ticks || !turns.try_yield(function, now) {
             return true;
