@@ -420,9 +420,16 @@ impl InProcess {
     fn run_once<'a>(&'a self, mut model: MutexGuard<'a, Model>) -> bool {
         self.inside
             .store(pinned::stack_pointer(), Ordering::Relaxed);
-        let worked = self.advance(&mut model);
-        if model.host.raised != 0 && model.nic.holds_acknowledges() {
-            self.acknowledge_events(&mut model);
+        let mut worked = false;
+        // The ACK of a request must not come behind the answer of an application that an interrupt
+        // wakes: other NICs send the ACK at once, and a program that waits for events looks for the
+        // completion of its request once, when it is woken for the answer (`ib_send_lat -e`).
+        for _ in 0..2 {
+            worked |= self.advance(&mut model);
+            if model.host.raised == 0 || !model.nic.holds_acknowledges() {
+                break;
+            }
+            model.nic.flush_acknowledges();
         }
         self.inside.store(0, Ordering::Relaxed);
         let raised = std::mem::take(&mut model.host.raised);
@@ -436,16 +443,6 @@ impl InProcess {
         // with this fence, either it got the lock or the mark is visible here.
         fence(Ordering::SeqCst);
         worked
-    }
-
-    /// Sends delayed ACKs before interrupts are delivered. The ACK of a request must not come
-    /// behind the answer of an application that is woken for it: other NICs send the ACK at once,
-    /// and a program that waits for events looks for the completion of its request when it is
-    /// woken for the answer, once (`ib_send_lat -e`).
-    #[cold]
-    fn acknowledge_events(&self, model: &mut Model) {
-        model.nic.flush_acknowledges();
-        self.advance(model);
     }
 
     #[inline]
