@@ -49,6 +49,8 @@ const MAX_RUNS_PER_POLL: u32 = 64;
 /// Runs of the model by one thread for doorbells that others have left to it, before they have to
 /// do it themselves.
 const MAX_RUNS_FOR_OTHERS: u32 = 64;
+/// Calls of the model before interrupts: one, and one more if ACKs have to leave before them.
+const ADVANCES_BEFORE_INTERRUPTS: u32 = 2;
 /// Runs of the model without work before ACKs are no longer delayed. Longer than the gap between
 /// two frames of the peer that belong together, shorter than the ACK delay.
 const RUNS_BEFORE_ACKNOWLEDGE: u32 = 8;
@@ -424,7 +426,7 @@ impl InProcess {
         // The ACK of a request must not come behind the answer of an application that an interrupt
         // wakes: other NICs send the ACK at once, and a program that waits for events looks for the
         // completion of its request once, when it is woken for the answer (`ib_send_lat -e`).
-        for _ in 0..2 {
+        for _ in 0..ADVANCES_BEFORE_INTERRUPTS {
             worked |= self.advance(&mut model);
             if model.host.raised == 0 || !model.nic.holds_acknowledges() {
                 break;
