@@ -69,7 +69,7 @@ class Page:
 
     def subjects(self, experiment):
         """Returns what takes turns: the builds, then limits and alternatives of all rows."""
-        found = {build.label: partial(experiment.measure, build, self.tools)
+        found = {build.label: partial(self.measure_copy, experiment, build)
                  for build in self.builds}
         for row in experiment.rows:
             if row.bound:
@@ -77,6 +77,11 @@ class Page:
             for other in row.alternatives:
                 found[other] = other.measure
         return found
+
+    def measure_copy(self, experiment, build):
+        """Returns the figures of a run of a build, from files that no other run uses."""
+        with build.copied() as copy:
+            return experiment.measure(copy, self.tools)
 
     def measure(self, experiment):
         """Prints the lines of an experiment."""

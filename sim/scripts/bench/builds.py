@@ -1,14 +1,21 @@
 """The builds that are measured: this one, and another revision's."""
 
+import contextlib
 import os
 import re
+import shutil
 import subprocess
-from dataclasses import dataclass
+import tempfile
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[3]
 # One folder for all revisions, so that only what differs is built again.
 OTHER = PROJECT / "target" / "bench" / "base"
+# Not in /dev/shm, which has 64 MB in a container.
+COPIES = PROJECT / "target" / "bench"
+# What a build consists of, beside `ferroce`.
+PARTS = ("lib", "share")
 BUILD_LIMIT_S = 3600
 # What make passes on to its children, and would be taken for options of the other build.
 OF_MAKE = ("MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "MAKELEVEL", "MAKEFILES", "CARGO_TARGET_DIR")
@@ -25,6 +32,22 @@ class Build:
     @property
     def ferroce(self):
         return str(self.folder / "ferroce")
+
+    @contextlib.contextmanager
+    def copied(self):
+        """Returns a copy of the build, until the end of the block.
+
+        Where the system puts a program's file in memory decides up to a tenth of its speed. A file
+        stays there for all runs; a copy gets another place.
+        """
+        COPIES.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f"copy-{self.label}.", dir=COPIES) as folder:
+            copy = replace(self, folder=Path(folder))
+            shutil.copy2(self.ferroce, copy.ferroce)
+            for part in PARTS:
+                if (self.folder / part).is_dir():
+                    shutil.copytree(self.folder / part, copy.folder / part, symlinks=True)
+            yield copy
 
 
 def _git(*arguments, folder=PROJECT):

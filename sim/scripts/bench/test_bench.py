@@ -73,6 +73,22 @@ class Turns(unittest.TestCase):
         self.assertEqual((len(tried), len(found["A"])), (2, 9))
 
 
+class Builds(unittest.TestCase):
+    def test_each_copy_is_a_file_of_its_own(self):
+        with tempfile.TemporaryDirectory() as folder:
+            build = Build("A", Path(folder), "aaa")
+            (build.folder / "lib").mkdir()
+            for name in ("ferroce", "lib/libibverbs.so.1"):
+                (build.folder / name).write_text(name)
+            (build.folder / "lib" / "libibverbs.so").symlink_to("libibverbs.so.1")
+            with build.copied() as copy:
+                library = copy.folder / "lib" / "libibverbs.so"
+                self.assertEqual(Path(copy.ferroce).read_text(), "ferroce")
+                self.assertEqual(library.read_text(), "lib/libibverbs.so.1")
+                self.assertFalse(library.samefile(build.folder / "lib" / "libibverbs.so"))
+            self.assertFalse(copy.folder.exists())
+
+
 class Programs(unittest.TestCase):
     def test_the_reason_of_a_failure_is_named(self):
         with self.assertRaisesRegex(processes.Failed, "sh: status 3: why"):
