@@ -9,13 +9,13 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from processes import Failed
+
 PROJECT = Path(__file__).resolve().parents[3]
 # One folder for all revisions, so that only what differs is built again.
 OTHER = PROJECT / "target" / "bench" / "base"
 # Not in /dev/shm, which has 64 MB in a container.
 COPIES = PROJECT / "target" / "bench"
-# What a build consists of, beside `ferroce`.
-PARTS = ("lib", "share")
 BUILD_LIMIT_S = 3600
 # What make passes on to its children, and would be taken for options of the other build.
 OF_MAKE = ("MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "MAKELEVEL", "MAKEFILES", "CARGO_TARGET_DIR")
@@ -43,10 +43,11 @@ class Build:
         COPIES.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f"copy-{self.label}.", dir=COPIES) as folder:
             copy = replace(self, folder=Path(folder))
-            shutil.copy2(self.ferroce, copy.ferroce)
-            for part in PARTS:
-                if (self.folder / part).is_dir():
-                    shutil.copytree(self.folder / part, copy.folder / part, symlinks=True)
+            try:
+                shutil.copy2(self.ferroce, copy.ferroce)
+                shutil.copytree(self.folder / "lib", copy.folder / "lib", symlinks=True)
+            except OSError as error:
+                raise Failed(f"no copy of {self.folder} in {COPIES}: {error}") from None
             yield copy
 
 

@@ -88,6 +88,12 @@ class Builds(unittest.TestCase):
                 self.assertFalse(library.samefile(build.folder / "lib" / "libibverbs.so"))
             self.assertFalse(copy.folder.exists())
 
+    def test_a_build_that_cannot_be_copied_is_named(self):
+        build = Build("A", Path("/no/such/build"), "aaa")
+        with self.assertRaisesRegex(processes.Failed, "no copy of /no/such/build in "):
+            with build.copied():
+                pass
+
 
 class Programs(unittest.TestCase):
     def test_the_reason_of_a_failure_is_named(self):
