@@ -8,25 +8,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::time::Duration;
 
-use ferroce_model::ports::host::DmaAtomic;
-use ferroce_model::{Counters, DmaError, Doorbell, Function, NicConfig, Progress, UntimedHost};
-use ferroce_platform::doorbells::polled::PageTaker;
-use ferroce_platform::doorbells::{Doorbells, Taker};
+use ferroce_model::{Counters, Function, NicConfig, Progress};
+use ferroce_platform::doorbells::Doorbells;
 use ferroce_platform::interrupts::Interrupts;
-use ferroce_platform::memory::MemoryMap;
 use ferroce_platform::{fork, os};
 use ferroce_record::{Recorded, Recorder, Source};
 use ferroce_units::Instant;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::clock::{Clock, Ticks};
-use crate::fabric::registry::{DeviceFault, DeviceFaults, MAX_COUNTERS, Registry};
+use crate::fabric::registry::{MAX_COUNTERS, Registry};
 use crate::port::FabricPort;
 
 mod activity;
 mod bus;
 mod faults;
 mod health;
+mod host;
 pub mod mapping_calls;
 mod pinned;
 mod polling;
@@ -35,10 +33,9 @@ mod served;
 
 use activity::Activity;
 use health::HealthCheck;
+use host::ProcessHost;
 use published::Published;
 
-/// Doorbells that wait under the lock; more go through the bitmap.
-const MAX_DIRECT: usize = 64;
 /// Doorbells without an empty poll after which some wait for each other.
 const LONG_SERIES: u32 = 4;
 /// Doorbells of a long series for which the model runs once.
@@ -73,85 +70,6 @@ pub(crate) const SOURCE: Source = match cfg!(feature = "rtl") {
     true => Source::Rtl,
     false => Source::Model,
 };
-
-/// The process as the model sees it.
-#[derive(Debug)]
-struct ProcessHost {
-    memory: MemoryMap,
-    /// Mappings while the device may not be bus master; `memory` is empty meanwhile.
-    parked: Option<MemoryMap>,
-    doorbells: Arc<Doorbells>,
-    taker: Taker,
-    /// Doorbells of another process.
-    pages: Option<PageTaker>,
-    /// Slots written while the lock was held.
-    direct: Vec<u32>,
-    /// Vectors raised since the lock was taken, a bit each.
-    raised: u64,
-    /// Injected faults of this link that have not happened yet.
-    faults: DeviceFaults,
-}
-
-impl UntimedHost for ProcessHost {
-    #[inline]
-    fn read(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
-        if !self.faults.is_empty() {
-            self.fail_read(iova, destination.len())?;
-        }
-        self.memory.read(iova, destination)
-    }
-
-    #[inline]
-    fn write(&mut self, iova: u64, source: &[u8]) -> Result<(), DmaError> {
-        self.memory.write(iova, source)
-    }
-
-    #[inline]
-    fn write_descriptor(&mut self, iova: u64, words: &[u64]) -> Result<(), DmaError> {
-        self.memory.write_descriptor(iova, words)
-    }
-
-    fn atomic(&mut self, iova: u64, operation: DmaAtomic) -> Result<u64, DmaError> {
-        if !self.faults.is_empty() {
-            self.fail_read(iova, size_of::<u64>())?;
-        }
-        self.memory.atomic(iova, operation)
-    }
-
-    #[inline]
-    fn interrupt(&mut self, vector: u16) {
-        // An interrupt is a memory write, too.
-        if self.parked.is_none() && !self.loses(DeviceFault::LostInterrupt) {
-            self.raised |= 1u64.checked_shl(u32::from(vector)).unwrap_or(0);
-        }
-    }
-
-    #[inline]
-    fn next_doorbell(&mut self) -> Option<Doorbell> {
-        if !self.faults.is_empty() {
-            return self.next_doorbell_with_faults();
-        }
-        self.take_doorbell()
-    }
-}
-
-impl ProcessHost {
-    #[inline(always)]
-    fn take_doorbell(&mut self) -> Option<Doorbell> {
-        let slot = self
-            .direct
-            .pop()
-            .or_else(|| self.taker.next(&self.doorbells));
-        let Some(slot) = slot else {
-            let (slot, value) = self.pages.as_mut()?.next_doorbell()?;
-            return Some(Doorbell { slot, value });
-        };
-        Some(Doorbell {
-            slot,
-            value: self.doorbells.value(slot),
-        })
-    }
-}
 
 /// The model and its two ports.
 #[derive(Debug)]
@@ -234,16 +152,7 @@ impl InProcess {
         let is_served = config.polled_doorbells;
         let mut nic: Nic = Function::new(config);
         nic.attach(port.recorder().cloned());
-        let host = ProcessHost {
-            memory: MemoryMap::default(),
-            parked: None,
-            doorbells: doorbells.clone(),
-            taker: Taker::default(),
-            pages: None,
-            direct: Vec::with_capacity(MAX_DIRECT),
-            raised: 0,
-            faults: DeviceFaults::default(),
-        };
+        let host = ProcessHost::new(doorbells.clone());
         Self {
             fork_generation: fork::generation(),
             clock,

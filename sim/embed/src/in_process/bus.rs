@@ -13,7 +13,8 @@ use ferroce_spec::register::{
     self, Control, MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED,
 };
 
-use super::{GONE, InProcess, MAX_DIRECT, flush, mapping_calls, polling};
+use super::host::MAX_DIRECT;
+use super::{GONE, InProcess, flush, mapping_calls, polling};
 
 /// Time limit of the wait for the last delayed ACKs when leaving.
 const LINGER_NS: u64 = 500_000;

@@ -7,7 +7,8 @@ use ferroce_model::{DmaError, DmaFault, Doorbell};
 use ferroce_spec::register::{Control, VECTOR_COUNT, offset};
 use ferroce_units::Instant;
 
-use super::{InProcess, Model, ProcessHost};
+use super::host::ProcessHost;
+use super::{InProcess, Model};
 use crate::fabric::registry::{DeviceFault, DeviceFaults};
 
 /// Every vector, a bit each.

@@ -1,0 +1,107 @@
+//! The process of the application, as the model sees it: its memory, doorbells and interrupts.
+
+use std::sync::Arc;
+
+use ferroce_model::ports::host::DmaAtomic;
+use ferroce_model::{DmaError, Doorbell, UntimedHost};
+use ferroce_platform::doorbells::polled::PageTaker;
+use ferroce_platform::doorbells::{Doorbells, Taker};
+use ferroce_platform::memory::MemoryMap;
+
+use crate::fabric::registry::{DeviceFault, DeviceFaults};
+
+/// Doorbells that wait under the lock; more go through the bitmap.
+pub(super) const MAX_DIRECT: usize = 64;
+
+/// The process as the model sees it.
+#[derive(Debug)]
+pub(super) struct ProcessHost {
+    pub(super) memory: MemoryMap,
+    /// Mappings while the device may not be bus master; `memory` is empty meanwhile.
+    pub(super) parked: Option<MemoryMap>,
+    pub(super) doorbells: Arc<Doorbells>,
+    pub(super) taker: Taker,
+    /// Doorbells of another process.
+    pub(super) pages: Option<PageTaker>,
+    /// Slots written while the lock was held.
+    pub(super) direct: Vec<u32>,
+    /// Vectors raised since the lock was taken, a bit each.
+    pub(super) raised: u64,
+    /// Injected faults of this link that have not happened yet.
+    pub(super) faults: DeviceFaults,
+}
+
+impl UntimedHost for ProcessHost {
+    #[inline]
+    fn read(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
+        if !self.faults.is_empty() {
+            self.fail_read(iova, destination.len())?;
+        }
+        self.memory.read(iova, destination)
+    }
+
+    #[inline]
+    fn write(&mut self, iova: u64, source: &[u8]) -> Result<(), DmaError> {
+        self.memory.write(iova, source)
+    }
+
+    #[inline]
+    fn write_descriptor(&mut self, iova: u64, words: &[u64]) -> Result<(), DmaError> {
+        self.memory.write_descriptor(iova, words)
+    }
+
+    fn atomic(&mut self, iova: u64, operation: DmaAtomic) -> Result<u64, DmaError> {
+        if !self.faults.is_empty() {
+            self.fail_read(iova, size_of::<u64>())?;
+        }
+        self.memory.atomic(iova, operation)
+    }
+
+    #[inline]
+    fn interrupt(&mut self, vector: u16) {
+        // An interrupt is a memory write, too.
+        if self.parked.is_none() && !self.loses(DeviceFault::LostInterrupt) {
+            self.raised |= 1u64.checked_shl(u32::from(vector)).unwrap_or(0);
+        }
+    }
+
+    #[inline]
+    fn next_doorbell(&mut self) -> Option<Doorbell> {
+        if !self.faults.is_empty() {
+            return self.next_doorbell_with_faults();
+        }
+        self.take_doorbell()
+    }
+}
+
+impl ProcessHost {
+    /// Returns a process that has registered no memory.
+    pub(super) fn new(doorbells: Arc<Doorbells>) -> Self {
+        Self {
+            memory: MemoryMap::default(),
+            parked: None,
+            doorbells,
+            taker: Taker::default(),
+            pages: None,
+            direct: Vec::with_capacity(MAX_DIRECT),
+            raised: 0,
+            faults: DeviceFaults::default(),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn take_doorbell(&mut self) -> Option<Doorbell> {
+        let slot = self
+            .direct
+            .pop()
+            .or_else(|| self.taker.next(&self.doorbells));
+        let Some(slot) = slot else {
+            let (slot, value) = self.pages.as_mut()?.next_doorbell()?;
+            return Some(Doorbell { slot, value });
+        };
+        Some(Doorbell {
+            slot,
+            value: self.doorbells.value(slot),
+        })
+    }
+}
