@@ -46,8 +46,6 @@ const MAX_RUNS_PER_POLL: u32 = 64;
 /// Runs of the model by one thread for doorbells that others have left to it, before they have to
 /// do it themselves.
 const MAX_RUNS_FOR_OTHERS: u32 = 64;
-/// Calls of the model before interrupts: one, and one more if ACKs have to leave before them.
-const ADVANCES_BEFORE_INTERRUPTS: u32 = 2;
 /// Runs of the model without work before ACKs are no longer delayed. Longer than the gap between
 /// two frames of the peer that belong together, shorter than the ACK delay.
 const RUNS_BEFORE_ACKNOWLEDGE: u32 = 8;
@@ -85,6 +83,9 @@ struct Model {
     published: Published,
     /// True if the NIC has stopped because it had to, and was not reset since.
     was_stopped: bool,
+    /// True if delayed ACKs leave before interrupts: once, so that a peer that goes on sending does
+    /// not hold the interrupts back.
+    has_flushed: bool,
 }
 
 impl Model {
@@ -169,6 +170,7 @@ impl InProcess {
                 is_at_rest: false,
                 published: Published::default(),
                 was_stopped: false,
+                has_flushed: false,
             }),
             inside: AtomicUsize::new(0),
             next_timeout: AtomicU64::new(u64::MAX),
@@ -331,21 +333,18 @@ impl InProcess {
     fn run_once<'a>(&'a self, mut model: MutexGuard<'a, Model>) -> bool {
         self.inside
             .store(pinned::stack_pointer(), Ordering::Relaxed);
-        let mut worked = false;
-        // The ACK of a request must not come behind the answer of an application that an interrupt
-        // wakes: other NICs send the ACK at once, and a program that waits for events looks for the
-        // completion of its request once, when it is woken for the answer (`ib_send_lat -e`).
-        for _ in 0..ADVANCES_BEFORE_INTERRUPTS {
-            worked |= self.advance(&mut model);
-            if model.host.raised == 0 || !model.nic.holds_acknowledges() {
-                break;
-            }
-            model.nic.flush_acknowledges();
+        let worked = self.advance(&mut model);
+        if model.host.raised != 0
+            && !std::mem::take(&mut model.has_flushed)
+            && model.nic.holds_acknowledges()
+        {
+            self.acknowledge_events(model);
+            return true;
         }
         self.inside.store(0, Ordering::Relaxed);
         let raised = std::mem::take(&mut model.host.raised);
         drop(model);
-        if worked {
+        if worked || raised != 0 {
             // Another thread may be waiting for what has moved.
             self.registry.wake_dozing(self.place);
         }
@@ -354,6 +353,21 @@ impl InProcess {
         // with this fence, either it got the lock or the mark is visible here.
         fence(Ordering::SeqCst);
         worked
+    }
+
+    /// Sends delayed ACKs before interrupts are delivered. The ACK of a request must not come
+    /// behind the answer of an application that an interrupt wakes: other NICs send the ACK at
+    /// once, and a program that waits for events looks for the completion of its request once, when
+    /// it is woken for the answer (`ib_send_lat -e`).
+    ///
+    /// It runs the model again instead of a second call of `advance` there: with that, even in a
+    /// loop, the rate of small messages between processes is 5 % lower.
+    #[cold]
+    #[inline(never)]
+    fn acknowledge_events<'a>(&'a self, mut model: MutexGuard<'a, Model>) {
+        model.nic.flush_acknowledges();
+        model.has_flushed = true;
+        self.run_once(model);
     }
 
     #[inline]
