@@ -123,39 +123,57 @@ impl Counters {
     }
 }
 
-/// Returns the counters in the text format of Prometheus, version 0.0.4: the functions of a counter
-/// stand together.
+/// Returns the counters in the text format of Prometheus, version 0.0.4: the lines of a counter
+/// stand together. Functions of one device in one process have the same labels, and one line.
 fn prometheus(functions: &[Function]) -> String {
     let mut text = String::new();
     let Some(first) = functions.first() else {
         return text;
     };
+    let series = by_labels(functions);
     for (index, (name, _)) in first.counters.iter().enumerate() {
         let row = COUNTERS.iter().find(|row| row.name == *name);
-        let kind = match *name {
-            "max_late_us" => "gauge",
-            _ => "counter",
-        };
+        let is_gauge = *name == "max_late_us";
+        let kind = if is_gauge { "gauge" } else { "counter" };
         // Writing to a string does not fail.
         if let Some(row) = row {
             let _ = writeln!(text, "# HELP ferroce_{name} {}", row.meaning);
         }
         let _ = writeln!(text, "# TYPE ferroce_{name} {kind}");
-        for function in functions {
-            let Some((_, value)) = function.counters.get(index) else {
-                continue;
+        for (labels, functions) in &series {
+            let values = functions.iter().map(|function| function.value(index));
+            let value: u64 = match is_gauge {
+                true => values.max().unwrap_or(0),
+                false => values.sum(),
             };
-            let labels = [
-                ("device", function.device.clone()),
-                ("host", function.host.clone()),
-                ("pid", function.pid.to_string()),
-                ("program", function.program.clone()),
-            ];
-            let labels = labels.map(|(label, value)| format!("{label}=\"{}\"", escaped(&value)));
-            let _ = writeln!(text, "ferroce_{name}{{{}}} {value}", labels.join(","));
+            let _ = writeln!(text, "ferroce_{name}{{{labels}}} {value}");
         }
     }
     text
+}
+
+/// Returns the functions by their labels, in the order of the first of each.
+fn by_labels(functions: &[Function]) -> Vec<(String, Vec<&Function>)> {
+    let mut series: Vec<(String, Vec<&Function>)> = Vec::new();
+    for function in functions {
+        let labels = labels_of(function);
+        match series.iter_mut().find(|(known, _)| *known == labels) {
+            Some((_, same)) => same.push(function),
+            None => series.push((labels, vec![function])),
+        }
+    }
+    series
+}
+
+fn labels_of(function: &Function) -> String {
+    let labels = [
+        ("device", function.device.clone()),
+        ("host", function.host.clone()),
+        ("pid", function.pid.to_string()),
+        ("program", function.program.clone()),
+    ];
+    let labels = labels.map(|(label, value)| format!("{label}=\"{}\"", escaped(&value)));
+    labels.join(",")
 }
 
 /// Returns the value of a label.
@@ -189,6 +207,11 @@ mod tests {
             "{text}"
         );
         assert_eq!(prometheus(&[]), "");
+        let same = prometheus(&[function("a"), function("a")]);
+        assert!(
+            same.contains(&format!("\nferroce_tx_frames{{{labels}=\"a\"}} 6\n# ")),
+            "{same}"
+        );
     }
 
     #[test]

@@ -53,6 +53,11 @@ impl Function {
         }
     }
 
+    /// Returns a counter by its place in the order.
+    pub fn value(&self, index: usize) -> u64 {
+        self.counters.get(index).map_or(0, |(_, value)| *value)
+    }
+
     /// Returns them under the names of Linux.
     fn under_linux(&self, folder: Folder) -> impl Iterator<Item = (&'static str, u64)> {
         let registers = self.counters.iter().map(|(_, value)| *value);
