@@ -1,5 +1,5 @@
-//! The NICs of this process: one function and one driver each, shared by all contexts that the
-//! program opens.
+//! The NICs of this process: functions with a driver each, shared by the contexts that the program
+//! opens.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use ferroce_driver::bus::ProgramClock;
 use ferroce_driver::{AsyncEvent, Cqn, Device, GidEntry, Lease, Qpn, Srqn, UseCount};
+use ferroce_embed::devices;
 use ferroce_embed::fabric::host_peers::HostPeers;
 use ferroce_embed::fabric::shown_qps::ShownQps;
 use ferroce_embed::function::Function;
@@ -50,14 +51,15 @@ struct Listeners {
     on_fatal: Vec<Arc<dyn Fn() + Send + Sync>>,
 }
 
-/// The opened NIC.
+/// An opened function of a NIC.
 pub struct Adapter {
     generation: Generation,
     clock: Option<Arc<dyn ProgramClock>>,
     device: Arc<Device>,
     function: Arc<Tenancy>,
     listeners: Arc<Mutex<Listeners>>,
-    xrc_domains: DomainsByFile,
+    /// Of the device: the same for all its functions.
+    xrc_domains: Arc<DomainsByFile>,
     address_handles: UseCount,
     wall_clock: WallClock,
     /// Where `ferroce top` finds the QPs; `None`: the device is not on the fabric.
@@ -72,24 +74,67 @@ struct Opened {
     end: End,
 }
 
-/// The adapters of this process, by device.
-static SHARED: Mutex<BTreeMap<u8, Opened>> = Mutex::new(BTreeMap::new());
+impl Opened {
+    /// Returns the adapter if this process has it open.
+    fn current(&self) -> Option<Arc<Adapter>> {
+        let is_ours = self.generation.is_current();
+        is_ours.then(|| self.adapter.upgrade()).flatten()
+    }
+
+    /// Returns the end to wait for while the adapter is being closed.
+    fn closing(&self) -> Option<&End> {
+        let is_open = self.adapter.strong_count() > 0;
+        (self.generation.is_current() && !is_open && !self.end.is_over()).then_some(&self.end)
+    }
+
+    /// Returns how busy the function is: whether it is being closed, and how many users it has.
+    fn load(&self) -> (bool, usize) {
+        match self.generation.is_current() {
+            true => (self.closing().is_some(), self.adapter.strong_count()),
+            false => (false, 0),
+        }
+    }
+}
+
+/// The adapters of this process, by device and function.
+type Adapters = BTreeMap<(u8, u8), Opened>;
+
+static SHARED: Mutex<Adapters> = Mutex::new(BTreeMap::new());
 
 /// Time that opening a device waits for the end of its last use: longer than it takes to give up a
 /// device that no longer answers.
 const CLOSING_LIMIT: Duration = Duration::from_secs(30);
+const CANNOT_OPEN: &str = "cannot open the NIC";
 
 impl Adapter {
-    /// Opens a NIC, or shares the one that this process has open.
+    /// Opens a function of a NIC for a context, the one with the fewest users: a context that has a
+    /// function for itself contends with no other. With a single function all contexts share it.
     ///
     /// # Errors
     /// The error of the function or the device; `EBUSY` when another thread has closed the device
     /// and has not finished.
     pub fn open(device: u8) -> Result<Arc<Self>, Errno> {
+        Self::open_one_of(device, |adapters, count| {
+            least_used(adapters, device, count)
+        })
+    }
+
+    /// Opens the first function of a NIC, or shares the one that this process has open.
+    ///
+    /// # Errors
+    /// Those of [`Self::open`].
+    pub fn open_first(device: u8) -> Result<Arc<Self>, Errno> {
+        Self::open_one_of(device, |_, _| 0)
+    }
+
+    /// Opens the function that `choose` returns, given those in use and the number of functions.
+    fn open_one_of(device: u8, choose: impl Fn(&Adapters, u8) -> u8) -> Result<Arc<Self>, Errno> {
         crate::log::start();
+        let count = devices::functions_of(device)
+            .map_err(|error| open_error::report(CANNOT_OPEN, &error, error.errno()))?;
         let deadline = Instant::now() + CLOSING_LIMIT;
         loop {
-            let closing = match Self::try_open(device)? {
+            let closing = match Self::try_open(device, |adapters| choose(adapters, count))? {
                 Ok(adapter) => return Ok(adapter),
                 Err(closing) => closing,
             };
@@ -103,41 +148,44 @@ impl Adapter {
         }
     }
 
-    /// Opens or shares a NIC, unless its last context is being closed: then returns the end to wait
-    /// for.
-    fn try_open(device: u8) -> Result<Result<Arc<Self>, End>, Errno> {
+    /// Opens or shares a function, unless its last context is being closed: then returns the end to
+    /// wait for.
+    fn try_open(
+        device: u8,
+        choose: impl FnOnce(&Adapters) -> u8,
+    ) -> Result<Result<Arc<Self>, End>, Errno> {
         // Prevents a fork while the device comes up: the child would inherit SHARED locked.
         let _no_fork = ProcessLock::enter();
         let mut shared = SHARED.lock();
-        let ours = shared
-            .get(&device)
-            .filter(|opened| opened.generation.is_current());
-        if let Some(opened) = ours {
-            if let Some(adapter) = opened.adapter.upgrade() {
+        let key = (device, choose(&shared));
+        if let Some(opened) = shared.get(&key) {
+            if let Some(adapter) = opened.current() {
                 return Ok(Ok(adapter));
             }
-            if !opened.end.is_over() {
-                return Ok(Err(opened.end.clone()));
+            if let Some(closing) = opened.closing() {
+                return Ok(Err(closing.clone()));
             }
         }
-        let adapter = Self::bring_up(device)?;
+        let adapter = Self::bring_up(key, xrc_domains(&shared, device))?;
         let opened = Opened {
             generation: adapter.generation,
             adapter: Arc::downgrade(&adapter),
             end: adapter.function.end(),
         };
-        shared.insert(device, opened);
+        shared.insert(key, opened);
         Ok(Ok(adapter))
     }
 
-    fn bring_up(device: u8) -> Result<Arc<Self>, Errno> {
-        let cannot_open = "cannot open the NIC";
-        let function = Function::open_device(device)
-            .map_err(|error| open_error::report(cannot_open, &error, error.errno()))?;
+    fn bring_up(
+        (device, number): (u8, u8),
+        xrc_domains: Arc<DomainsByFile>,
+    ) -> Result<Arc<Self>, Errno> {
+        let function = Function::open_function(device, number)
+            .map_err(|error| open_error::report(CANNOT_OPEN, &error, error.errno()))?;
         let function = Tenancy::of(function);
         let config = function.device_config();
         let device = Device::open_kept(function.bus(), &config, Some(function.clone()))
-            .map_err(|error| open_error::report(cannot_open, &error, error.errno()))?;
+            .map_err(|error| open_error::report(CANNOT_OPEN, &error, error.errno()))?;
         for (index, entry) in (0..).zip(&function.host().gids) {
             device.set_gid(
                 index,
@@ -158,7 +206,7 @@ impl Adapter {
             device,
             function,
             listeners,
-            xrc_domains: DomainsByFile::default(),
+            xrc_domains,
             address_handles: UseCount::default(),
             wall_clock: WallClock::default(),
         }))
@@ -259,7 +307,7 @@ impl Adapter {
         })
     }
 
-    /// Returns the XRC domains that were opened with a file.
+    /// Returns the XRC domains of the device that were opened with a file.
     pub fn xrc_domains(&self) -> &DomainsByFile {
         &self.xrc_domains
     }
@@ -311,6 +359,23 @@ impl Adapter {
             queue.purge(&source);
         }
     }
+}
+
+/// Returns the number of the function with the fewest users, of `count`.
+fn least_used(adapters: &Adapters, device: u8, count: u8) -> u8 {
+    let load = |number: &u8| {
+        let opened = adapters.get(&(device, *number));
+        opened.map_or((false, 0), Opened::load)
+    };
+    (0..count).min_by_key(load).unwrap_or(0)
+}
+
+/// Returns the XRC domains of a device, which its functions share.
+fn xrc_domains(adapters: &Adapters, device: u8) -> Arc<DomainsByFile> {
+    let functions = adapters.range((device, 0)..=(device, u8::MAX));
+    let mut open = functions.filter_map(|(_, opened)| opened.current());
+    open.next()
+        .map_or_else(Arc::default, |adapter| adapter.xrc_domains.clone())
 }
 
 impl Neighbours for Adapter {

@@ -22,7 +22,8 @@ impl Xrcd {
     ///
     /// # Errors
     /// `EINVAL` when an attribute is missing, or when `O_EXCL` finds a domain; `EBADF` for an
-    /// invalid descriptor; `EAGAIN` when there is no domain and `O_CREAT` is not given.
+    /// invalid descriptor; `EAGAIN` when there is no domain and `O_CREAT` is not given;
+    /// `EOPNOTSUPP` when the domain of the file is on another function of the device.
     pub fn open(adapter: &Arc<Adapter>, attr: &ibv_xrcd_init_attr) -> Result<Self, Errno> {
         const REQUIRED: u32 = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
         if attr.comp_mask != REQUIRED {

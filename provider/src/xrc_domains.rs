@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use crate::errno::Errno;
 use crate::ffi::FileIdentity;
 
-/// Domains of an adapter that were opened with a file, by file: opens of the same file share the
-/// domain. Other processes have other NIC functions, and so other domains.
+/// Domains of a device that were opened with a file, by file: opens of the same file share the
+/// domain, which is on one function. Other processes have other functions, and so other domains.
 #[derive(Default)]
 pub struct DomainsByFile(Mutex<BTreeMap<FileIdentity, Weak<SharedXrcd>>>);
 
@@ -28,7 +28,7 @@ impl DomainsByFile {
     ///
     /// # Errors
     /// `EINVAL` when `O_EXCL` finds a domain; `EAGAIN` when there is none and `O_CREAT` is not
-    /// given.
+    /// given; `EOPNOTSUPP` when it is on another function than `device`.
     pub fn open(
         &self,
         device: &Arc<Device>,
@@ -40,6 +40,10 @@ impl DomainsByFile {
         match found {
             Some(_) if flags & libc::O_EXCL != 0 => {
                 Err(Errno::INVALID.because("the file has a domain, and oflags has O_EXCL"))
+            }
+            Some(shared) if !Arc::ptr_eq(shared.domain.device(), device) => {
+                let text = "the domain of the file is on another function of the device";
+                Err(Errno::NOT_SUPPORTED.because(text))
             }
             Some(shared) => Ok(shared),
             None if flags & libc::O_CREAT == 0 => {

@@ -322,10 +322,12 @@ fn run_time_outs(timer: &Timer, agent: &Weak<Agent>) {
     }
 }
 
-/// Opens all devices of this process.
+/// Opens the first function of all devices of this process: QP 1 is there.
 fn open_adapters() -> Result<Vec<Arc<Adapter>>, Errno> {
     let devices = 0..crate::host::identities()?.len();
-    devices.map(|index| Adapter::open(index as u8)).collect()
+    devices
+        .map(|index| Adapter::open_first(index as u8))
+        .collect()
 }
 
 /// Ends the connections of a program that exits without closing its channels, as the kernel closes

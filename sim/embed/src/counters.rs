@@ -20,12 +20,14 @@ use crate::{attached, devices};
 /// [`Error::NotOpen`], and those of [`Function::open_device`].
 pub fn of_device(device: u8) -> Result<Vec<u64>, Error> {
     let open = Function::in_use(device);
-    if let Some(function) = &open {
+    for function in &open {
         if let Some(counters) = function.registers()? {
             return Ok(counters);
         }
-    } else if attached::identities()?.is_some()
-        || devices::address_of(device)? != DeviceAddress::InProcess
+    }
+    if open.is_empty()
+        && (attached::identities()?.is_some()
+            || devices::address_of(device)? != DeviceAddress::InProcess)
     {
         return Err(Error::NotOpen { device });
     }

@@ -2,10 +2,14 @@
 
 use ferroce_driver::bus::DeviceAddress;
 use ferroce_platform::host::EnvironmentError;
-use ferroce_platform::host::{MAX_DEVICES, devices_from_environment, variable};
+use ferroce_platform::host::{
+    FUNCTIONS_VARIABLE, MAX_DEVICES, devices_from_environment, functions_from_environment, variable,
+};
 
+use crate::attached;
 use crate::error::Error;
 use crate::fabric::directory::socket_path;
+use crate::uplink::UplinkSpec;
 
 /// Returns the address of each device: the list in `FERROCE_DEVICE`, or as many models in this
 /// process as `FERROCE_DEVICES` says.
@@ -33,6 +37,31 @@ pub fn address_of(device: u8) -> Result<DeviceAddress, Error> {
         return Err(Error::NoSuchDevice { device, count });
     }
     Ok(devices.swap_remove(usize::from(device)))
+}
+
+/// Returns how many functions a device has, over which the contexts of a program are spread.
+///
+/// # Errors
+/// [`Error::Environment`] for several functions of a device that can have only one: a card, a model
+/// in another process, the card of a simulated host, and a model whose cable leads out of this
+/// machine. Those of [`address_of`].
+pub fn functions_of(device: u8) -> Result<u8, Error> {
+    let count = functions_from_environment()?;
+    if count == 1 {
+        return Ok(1);
+    }
+    let is_ours = attached::identities()?.is_none()
+        && address_of(device)? == DeviceAddress::InProcess
+        && UplinkSpec::from_environment(device)?.is_none();
+    match is_ours {
+        true => Ok(count),
+        false => Err(Error::Environment(EnvironmentError {
+            name: FUNCTIONS_VARIABLE,
+            value: count.to_string(),
+            reason: "only a device in the program, on the fabric of this machine, has several"
+                .to_owned(),
+        })),
+    }
 }
 
 /// Formats addresses such that [`parse`] reads them in a process with another working directory.

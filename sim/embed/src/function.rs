@@ -11,7 +11,7 @@ use ferroce_driver::bus::{self, Bus, DeviceAddress};
 use ferroce_faults::Plan;
 use ferroce_model::NicConfig;
 use ferroce_platform::host::{EnvironmentError, device_name};
-pub use ferroce_platform::host::{GidEntry, HostIdentity, MAX_DEVICES};
+pub use ferroce_platform::host::{GidEntry, HostIdentity, MAX_DEVICES, MAX_FUNCTIONS};
 use ferroce_platform::{fork, os};
 use ferroce_record::{Recorder, RecordingBus, Source};
 use ferroce_wire::{Gid, Mac};
@@ -44,9 +44,12 @@ const END_TIMEOUT: Duration = Duration::from_millis(100);
 /// A function of this process while it is in use, and the fork generation that opened it.
 type Current = Option<(u32, Weak<Function>)>;
 
+/// The functions of a device.
+type Functions = [Current; MAX_FUNCTIONS as usize];
+
 /// The functions of this process, by device.
-static CURRENT: Mutex<[Current; MAX_DEVICES as usize]> =
-    Mutex::new([const { None }; MAX_DEVICES as usize]);
+static CURRENT: Mutex<[Functions; MAX_DEVICES as usize]> =
+    Mutex::new([const { [const { None }; MAX_FUNCTIONS as usize] }; MAX_DEVICES as usize]);
 
 /// How a function joins the fabric.
 #[derive(Debug, Clone)]
@@ -172,17 +175,30 @@ impl Function {
         Self::open_device(0)
     }
 
-    /// Opens a device of this process: created by the first call, shared by later ones. A child
-    /// made by fork gets its own.
+    /// Opens the first function of a device of this process.
+    ///
+    /// # Errors
+    /// Those of [`Self::open_function`].
+    pub fn open_device(device: u8) -> Result<Arc<Self>, Error> {
+        Self::open_function(device, 0)
+    }
+
+    /// Opens a function of a device of this process: created by the first call, shared by later
+    /// ones. A child made by fork gets its own.
     ///
     /// # Errors
     /// [`Error`] with the reason.
-    pub fn open_device(device: u8) -> Result<Arc<Self>, Error> {
+    pub fn open_function(device: u8, number: u8) -> Result<Arc<Self>, Error> {
         let mut current = CURRENT
             .try_lock_for(OPEN_TIMEOUT)
             .ok_or(Error::OpeningInterrupted)?;
-        let index = usize::from(device);
-        if let Some(function) = current.get(index).and_then(shared) {
+        let is_first = current.iter().flatten().all(Option::is_none);
+        let functions = current.get_mut(usize::from(device));
+        let Some(place) = functions.and_then(|all| all.get_mut(usize::from(number))) else {
+            let count = devices::from_environment()?.len() as u8;
+            return Err(Error::NoSuchDevice { device, count });
+        };
+        if let Some(function) = shared(place) {
             return Ok(function);
         }
         let function = match attached::open(device)? {
@@ -192,10 +208,10 @@ impl Function {
                 address => Self::open_card(&address, device)?,
             },
         };
-        if current.iter().all(Option::is_none) {
+        if is_first {
             os::at_exit(linger_at_exit);
         }
-        current[index] = Some((function.fork_generation, Arc::downgrade(&function)));
+        *place = Some((function.fork_generation, Arc::downgrade(&function)));
         Ok(function)
     }
 
@@ -266,10 +282,13 @@ impl Function {
         }))
     }
 
-    /// Returns a device of this process that is open.
-    pub fn in_use(device: u8) -> Option<Arc<Self>> {
-        let current = CURRENT.try_lock_for(READ_TIMEOUT)?;
-        current.get(usize::from(device)).and_then(shared)
+    /// Returns the functions of a device of this process that are open.
+    pub fn in_use(device: u8) -> Vec<Arc<Self>> {
+        let Some(current) = CURRENT.try_lock_for(READ_TIMEOUT) else {
+            return Vec::new();
+        };
+        let functions = current.get(usize::from(device)).into_iter().flatten();
+        functions.filter_map(shared).collect()
     }
 
     /// Returns the counters of a device that is not in this process. `None`: it is, and its
@@ -424,7 +443,7 @@ fn shared(current: &Current) -> Option<Arc<Function>> {
 /// left.
 extern "C" fn linger_at_exit() {
     let functions: Vec<_> = CURRENT.try_lock().map_or_else(Vec::new, |current| {
-        current.iter().filter_map(shared).collect()
+        current.iter().flatten().filter_map(shared).collect()
     });
     for function in functions {
         function.bus.linger();

@@ -26,6 +26,10 @@ pub struct EnvironmentError {
 
 /// Devices that a host can have.
 pub const MAX_DEVICES: u8 = 8;
+/// Functions that a device can have in a process (PCIe 6.0, 2.2.6.2: of a device without ARI).
+pub const MAX_FUNCTIONS: u8 = 8;
+/// The variable with the number of functions of each device.
+pub const FUNCTIONS_VARIABLE: &str = "FERROCE_FUNCTIONS";
 
 /// One entry of the GID table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -195,13 +199,40 @@ pub fn devices_from_environment() -> Result<u8, EnvironmentError> {
 /// # Errors
 /// [`EnvironmentError`] if it is not a number from 1 to [`MAX_DEVICES`].
 pub fn parse_devices(text: &str) -> Result<u8, EnvironmentError> {
+    let reason = || format!("a host has 1 to {MAX_DEVICES} devices");
+    parse_count("FERROCE_DEVICES", text, MAX_DEVICES, reason)
+}
+
+/// Returns how many functions of each device the environment requests: `FERROCE_FUNCTIONS`, or one.
+///
+/// # Errors
+/// [`EnvironmentError`] if it is not a number from 1 to [`MAX_FUNCTIONS`].
+pub fn functions_from_environment() -> Result<u8, EnvironmentError> {
+    variable(FUNCTIONS_VARIABLE).map_or(Ok(1), |text| parse_functions(&text))
+}
+
+/// Parses a number of functions.
+///
+/// # Errors
+/// [`EnvironmentError`] if it is not a number from 1 to [`MAX_FUNCTIONS`].
+pub fn parse_functions(text: &str) -> Result<u8, EnvironmentError> {
+    let reason = || format!("a device has 1 to {MAX_FUNCTIONS} functions");
+    parse_count(FUNCTIONS_VARIABLE, text, MAX_FUNCTIONS, reason)
+}
+
+fn parse_count(
+    name: &'static str,
+    text: &str,
+    most: u8,
+    reason: impl FnOnce() -> String,
+) -> Result<u8, EnvironmentError> {
     let count = text.trim().parse().ok();
     count
-        .filter(|count| (1..=MAX_DEVICES).contains(count))
+        .filter(|count| (1..=most).contains(count))
         .ok_or_else(|| EnvironmentError {
-            name: "FERROCE_DEVICES",
+            name,
             value: text.to_owned(),
-            reason: format!("a host has 1 to {MAX_DEVICES} devices"),
+            reason: reason(),
         })
 }
 

@@ -22,7 +22,9 @@ use ferroce_embed::recovery;
 use ferroce_embed::runtime_directory;
 use ferroce_embed::uplink::{SEPARATOR, UplinkSpec};
 use ferroce_model::config::RecoveryConfig;
-use ferroce_platform::host::{HostIdentity, parse_addresses, parse_devices};
+use ferroce_platform::host::{
+    FUNCTIONS_VARIABLE, HostIdentity, parse_addresses, parse_devices, parse_functions,
+};
 use ferroce_timed::host_name::VARIABLE as HOST_VARIABLE;
 
 use self::child::AfterEnd;
@@ -62,8 +64,8 @@ Examples:
 
 Environment (what the options set; programs may also be given it directly):
   FERROCE_HOST, FERROCE_ADDRESS, FERROCE_DEVICE, FERROCE_DEVICES, FERROCE_CAPTURE,
-  FERROCE_FAULTS, FERROCE_ICRC, FERROCE_PART_ID, FERROCE_PATIENT, FERROCE_RANDOM_KEYS,
-  FERROCE_RECORD, FERROCE_RECOVERY,
+  FERROCE_FAULTS, FERROCE_FUNCTIONS, FERROCE_ICRC, FERROCE_PART_ID, FERROCE_PATIENT,
+  FERROCE_RANDOM_KEYS, FERROCE_RECORD, FERROCE_RECOVERY,
   FERROCE_PORT   wires of several devices are separated by ;
   FERROCE_NEIGHBOURS  other stations on the wire of a card: IP=MAC, separated by commas
   FERROCE_DIR    where programs meet; if not set $XDG_RUNTIME_DIR/ferroce, or
@@ -84,6 +86,11 @@ pub struct Run {
     /// has a separate address: 127.0.0.2 is that of ferroce1, unless the host has a name
     #[arg(long, value_name = "N")]
     devices: Option<String>,
+
+    /// Functions of each device, 1 to 8: contexts that the program opens use the one with the fewest
+    /// users. Each function has its own lock; for programs whose threads open the device each
+    #[arg(long, value_name = "N", conflicts_with_all = ["device", "port", "timed", "world"])]
+    functions: Option<String>,
 
     /// Use a card, or a model in another process, instead of a model in the program: vfio:BDF,
     /// vfio-user:SOCKET; several, separated by commas, become ferroce0, ferroce1. One process can
@@ -256,8 +263,8 @@ impl Run {
         }
     }
 
-    /// Returns the variables for the options.
-    fn environment(&self) -> Result<Variables, String> {
+    /// Returns the variables for the options that say which devices the program has.
+    fn devices(&self) -> Result<Variables, String> {
         let mut environment = Variables::new();
         if let Some(text) = &self.address {
             parse_addresses(text).map_err(|error| error.to_string())?;
@@ -276,6 +283,10 @@ impl Run {
             parse_devices(text).map_err(|error| error.to_string())?;
             environment.push(("FERROCE_DEVICES", text.into()));
         }
+        if let Some(text) = &self.functions {
+            parse_functions(text).map_err(|error| error.to_string())?;
+            environment.push((FUNCTIONS_VARIABLE, text.into()));
+        }
         if let Some(text) = &self.device {
             let devices = devices::parse(text).map_err(|error| error.to_string())?;
             environment.push(("FERROCE_DEVICE", devices::format(&devices)?.into()));
@@ -283,6 +294,12 @@ impl Run {
         if !self.port.is_empty() {
             environment.push(("FERROCE_PORT", wires(&self.port)?.into()));
         }
+        Ok(environment)
+    }
+
+    /// Returns the variables for the options.
+    fn environment(&self) -> Result<Variables, String> {
+        let mut environment = self.devices()?;
         if let Some(path) = &self.capture {
             // The program may change its working directory before it opens the device.
             let path = std::path::absolute(path).map_err(|error| error.to_string())?;
@@ -402,6 +419,18 @@ mod tests {
     }
 
     #[test]
+    fn functions_are_those_of_a_device_in_the_program() {
+        let run = parsed(&["--functions", "2", "p"]);
+        let environment = run.environment().expect("legal");
+        assert_eq!(environment, [("FERROCE_FUNCTIONS", "2".into())]);
+        for other in ["--device=vfio-user:/s", "--port=shm", "--timed=cx5-100g"] {
+            let arguments = ["ferroce", "run", "--functions", "2", other, "p"];
+            let refused = crate::cli::Cli::try_parse_from(arguments);
+            assert!(refused.is_err(), "{other}");
+        }
+    }
+
+    #[test]
     fn bad_values_are_refused() {
         for bad in [
             ["--address", "10.1"],
@@ -409,6 +438,8 @@ mod tests {
             ["--host", ""],
             ["--devices", "0"],
             ["--devices", "9"],
+            ["--functions", "0"],
+            ["--functions", "9"],
             ["--port", "eth0"],
             ["--port", "udp:10.0.0.1"],
         ] {
