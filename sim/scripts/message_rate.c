@@ -1,11 +1,11 @@
 /*
  * Message rate of RDMA WRITEs from one process, or several, to a peer process that only listens.
  *   message_rate THREADS QPS PROCESSES SIZE SECONDS [loopback]
- * Each of PROCESSES has THREADS threads, each with a CQ and QPS QPs that no other thread uses, and
- * one peer process; with `loopback` each QP is connected to itself instead, so that the receiver
- * takes no processor. Threads take turns with the devices, if there are several. Prints millions
- * of messages per second: of all, of the slowest and of the fastest thread. Linked against the
- * distribution's libibverbs, run under `ferroce run`.
+ * Each of PROCESSES has THREADS threads, each with a context, a CQ and QPS QPs that no other thread
+ * uses, and one peer process; with `loopback` each QP is connected to itself instead, so that the
+ * receiver takes no processor. Threads take turns with the devices, if there are several. Prints
+ * millions of messages per second: of all, of the slowest and of the fastest thread. Linked against
+ * the distribution's libibverbs, run under `ferroce run`.
  */
 #define _GNU_SOURCE
 #include <infiniband/verbs.h>
@@ -24,7 +24,6 @@ enum {
 	THREADS_MAX = 64,
 	QPS_MAX = 64,
 	PROCESSES_MAX = 16,
-	DEVICES_MAX = 8,
 	DEPTH = 128,
 	SIGNAL_EVERY = 16,
 	POLL_MAX = 16,
@@ -48,7 +47,11 @@ struct address {
 
 struct thread {
 	pthread_t thread;
-	struct device *device;
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	char *buffer;
+	struct ibv_mr *mr;
+	union ibv_gid gid;
 	struct ibv_cq *cq;
 	struct ibv_qp *qp[QPS_MAX];
 	struct address peer[QPS_MAX];
@@ -56,16 +59,7 @@ struct thread {
 	double seconds;
 };
 
-struct device {
-	struct ibv_context *context;
-	struct ibv_pd *pd;
-	struct ibv_mr *mr;
-	union ibv_gid gid;
-};
-
 struct side {
-	struct device devices[DEVICES_MAX];
-	char *buffer;
 	struct thread threads[THREADS_MAX];
 };
 
@@ -130,40 +124,37 @@ static void connect_qp(struct ibv_qp *qp, const struct address *peer)
 					       IBV_QP_MAX_QP_RD_ATOMIC));
 }
 
-static void open_device(struct device *device, struct ibv_device *entry, char *buffer,
-			size_t length)
+static void open_device(struct thread *thread, struct ibv_device *device)
 {
-	device->context = ibv_open_device(entry);
-	NEED(device->context);
-	device->pd = ibv_alloc_pd(device->context);
-	NEED(device->pd);
-	device->mr = ibv_reg_mr(device->pd, buffer, length,
+	const size_t length = (size_t)qps * SLOT;
+
+	thread->buffer = aligned_alloc(SLOT, length);
+	NEED(thread->buffer);
+	memset(thread->buffer, 1, length);
+	thread->context = ibv_open_device(device);
+	NEED(thread->context);
+	thread->pd = ibv_alloc_pd(thread->context);
+	NEED(thread->pd);
+	thread->mr = ibv_reg_mr(thread->pd, thread->buffer, length,
 				IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-	NEED(device->mr && !ibv_query_gid(device->context, 1, 1, &device->gid));
+	NEED(thread->mr && !ibv_query_gid(thread->context, 1, 1, &thread->gid));
+	thread->cq = ibv_create_cq(thread->context, DEPTH * qps, NULL, NULL, 0);
+	NEED(thread->cq);
 }
 
-/* Devices, QPs, connections; both sides are ready when it returns. */
+/* Contexts, QPs, connections; both sides are ready when it returns. */
 static struct side *open_side(int socket)
 {
 	struct side *side = calloc(1, sizeof *side);
 	struct address ready = { 0 };
-	size_t length = (size_t)threads * qps * SLOT;
 	int devices;
 	struct ibv_device **list = ibv_get_device_list(&devices);
 
-	NEED(side && list && devices > 0 && devices <= DEVICES_MAX);
-	side->buffer = aligned_alloc(SLOT, length);
-	NEED(side->buffer);
-	memset(side->buffer, 1, length);
-	for (int d = 0; d < devices; d++)
-		open_device(&side->devices[d], list[d], side->buffer, length);
+	NEED(side && list && devices > 0);
 	for (int t = 0; t < threads; t++) {
 		struct thread *thread = &side->threads[t];
-		struct device *device = &side->devices[t % devices];
 
-		thread->device = device;
-		thread->cq = ibv_create_cq(device->context, DEPTH * qps, NULL, NULL, 0);
-		NEED(thread->cq);
+		open_device(thread, list[t % devices]);
 		for (int q = 0; q < qps; q++) {
 			struct ibv_qp_init_attr attr = {
 				.send_cq = thread->cq,
@@ -173,12 +164,12 @@ static struct side *open_side(int socket)
 				.qp_type = IBV_QPT_RC,
 			};
 			struct address own = {
-				.rkey = device->mr->rkey,
-				.buffer = (uintptr_t)side->buffer + (size_t)(t * qps + q) * SLOT,
-				.gid = device->gid,
+				.rkey = thread->mr->rkey,
+				.buffer = (uintptr_t)thread->buffer + (size_t)q * SLOT,
+				.gid = thread->gid,
 			};
 
-			thread->qp[q] = ibv_create_qp(device->pd, &attr);
+			thread->qp[q] = ibv_create_qp(thread->pd, &attr);
 			NEED(thread->qp[q]);
 			own.qpn = thread->qp[q]->qp_num;
 			exchange(socket, &own, &thread->peer[q]);
@@ -195,7 +186,6 @@ static struct side *requester;
 static void *post_and_poll(void *argument)
 {
 	struct thread *thread = argument;
-	const int index = thread - requester->threads;
 	uint32_t posted[QPS_MAX] = { 0 }, done[QPS_MAX] = { 0 };
 	double begin, end;
 
@@ -208,8 +198,8 @@ static void *post_and_poll(void *argument)
 
 		for (int q = 0; q < qps; q++) {
 			struct ibv_sge sge = {
-				(uintptr_t)requester->buffer + (size_t)(index * qps + q) * SLOT,
-				size, thread->device->mr->lkey,
+				(uintptr_t)thread->buffer + (size_t)q * SLOT,
+				size, thread->mr->lkey,
 			};
 			struct ibv_send_wr *bad, wr = {
 				.wr_id = q,

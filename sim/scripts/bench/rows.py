@@ -122,8 +122,10 @@ def _connections(build, tools):
     return {step: float(us) for step, us in steps}
 
 
-def _rates(devices, arguments, build, tools):
-    printed = tools.run(build, tools.program("message_rate"), *arguments,
+def _rates(devices, functions, arguments, build, tools):
+    # A variable: builds that do not know it have one function, and a figure.
+    printed = tools.run(build, "env", f"FERROCE_FUNCTIONS={functions}",
+                        tools.program("message_rate"), *arguments,
                         options=["--devices", str(devices)])
     rates = dict(zip(("figure", "slowest", "fastest"), map(float, printed.split()), strict=True))
     # There is no ratio to a rate of 0.
@@ -192,19 +194,20 @@ def _pairs():
 
 
 def _message_rates():
-    section = ("RDMA WRITE of 64 bytes, 128 in flight on each QP; one thread for a process or a "
+    section = ("RDMA WRITE of 64 bytes, 128 in flight on each QP; a context for each thread, one "
                "device, if not said otherwise: all together, the slowest, the fastest")
-    # Name, threads, QPs of a thread, processes, devices, whether a QP is connected to itself.
-    # Two processes in loopback share nothing: they are the limit of two threads.
-    shapes = [(name, threads, 1, count, devices, True) for name, threads, count, devices in (
-        ("1 thread, loopback", 1, 1, 1), ("2 threads, loopback", 2, 1, 1),
-        ("2 devices, loopback", 2, 1, 2), ("2 processes, loopback", 1, 2, 1),
-        ("16 threads, loopback", 16, 1, 1))]
-    shapes += [(f"1 thread, {count} QPs", 1, count, 1, 1, False) for count in (1, 2, 4)]
-    shapes += [(f"{count} threads", count, 1, 1, 1, False) for count in (2, 4)]
-    shapes += [("2 devices", 2, 1, 1, 2, False)]
-    shapes += [(f"{count} processes", 1, 1, count, 1, False) for count in (2, 4)]
-    for name, threads, qps, count, devices, is_loopback in shapes:
+    # Name, threads, QPs of a thread, processes, devices, their functions, whether a QP is connected
+    # to itself. Two processes in loopback share nothing: they are the limit of two threads.
+    shapes = [(name, threads, 1, count, devices, functions, True)
+              for name, threads, count, devices, functions in (
+                  ("1 thread, loopback", 1, 1, 1, 1), ("2 threads, loopback", 2, 1, 1, 1),
+                  ("2 functions, loopback", 2, 1, 1, 2), ("2 devices, loopback", 2, 1, 2, 1),
+                  ("2 processes, loopback", 1, 2, 1, 1), ("16 threads, loopback", 16, 1, 1, 1))]
+    shapes += [(f"1 thread, {count} QPs", 1, count, 1, 1, 1, False) for count in (1, 2, 4)]
+    shapes += [(f"{count} threads", count, 1, 1, 1, 1, False) for count in (2, 4)]
+    shapes += [("2 functions", 2, 1, 1, 1, 2, False), ("2 devices", 2, 1, 1, 2, 1, False)]
+    shapes += [(f"{count} processes", 1, 1, count, 1, 1, False) for count in (2, 4)]
+    for name, threads, qps, count, devices, functions, is_loopback in shapes:
         arguments = [threads, qps, count, 64, RATE_SECONDS] + ["loopback"] * is_loopback
         whole = Row(name, "M/s", False,
                     bound=limits.copies_of_lines(threads * count))
@@ -212,7 +215,8 @@ def _message_rates():
         if threads * count > 1:
             rows += [replace(whole, name=f"{name}, {which}", key=which, bound=None)
                      for which in ("slowest", "fastest")]
-        yield Experiment(section, partial(_rates, devices, list(map(str, arguments))), tuple(rows))
+        yield Experiment(section, partial(_rates, devices, functions, list(map(str, arguments))),
+                         tuple(rows))
 
 
 def experiments():
