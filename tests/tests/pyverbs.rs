@@ -65,14 +65,14 @@ fn list(scratch: &Scratch, folder: &str) -> BTreeMap<String, Vec<String>> {
 /// Returns outcome and reason of each test of one file, and all that it printed.
 fn run(
     scratch: &Scratch,
-    folder: &str,
-    path: &str,
+    options: &[&str],
+    (folder, path): (&str, &str),
     module: &str,
 ) -> (BTreeMap<String, [String; 2]>, String) {
     let script = project("pyverbs/run.py");
     let script = script.to_string_lossy();
     let arguments = [&script, folder, "--dev", "ferroce0", "--gid", "1", module];
-    let mut command = scratch.run(&[], PYTHON, &arguments);
+    let mut command = scratch.run(options, PYTHON, &arguments);
     command.env("PATH", path);
     let ended = Process::start(command, scratch, module, MODULE_TIMEOUT).wait();
     let mut outcomes = BTreeMap::new();
@@ -115,6 +115,18 @@ fn judge(outcome: Option<&[String; 2]>, required: bool, excused: bool) -> Option
 /// `pyverbs/required.txt` pass, others may be skipped if `pyverbs-skips.md` says why.
 #[test]
 fn pyverbs_passes_or_says_why_not() {
+    run_all(&[]);
+}
+
+/// Goal: a program need not know that its contexts are on different functions. Method: the same
+/// tests, of which many open the device twice.
+#[test]
+fn pyverbs_passes_with_several_functions() {
+    run_all(&["--functions", "4"]);
+}
+
+/// Runs every test of the suite, with options of `ferroce run`.
+fn run_all(options: &[&str]) {
     let scratch = Scratch::new();
     let folder = unpack(&scratch);
     let path = commands(&scratch);
@@ -129,7 +141,7 @@ fn pyverbs_passes_or_says_why_not() {
     let mut seen = BTreeSet::new();
     let mut wrong = Vec::new();
     for (module, tests) in &modules {
-        let (outcomes, output) = run(&scratch, &folder, &path, module);
+        let (outcomes, output) = run(&scratch, options, (&folder, &path), module);
         let before = wrong.len();
         for test in tests {
             seen.insert(test.clone());
