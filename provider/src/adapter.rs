@@ -114,9 +114,10 @@ impl Adapter {
     /// The error of the function or the device; `EBUSY` when another thread has closed the device
     /// and has not finished.
     pub fn open(device: u8) -> Result<Arc<Self>, Errno> {
-        Self::open_one_of(device, |adapters, count| {
-            least_used(adapters, device, count)
-        })
+        crate::log::start();
+        let count = devices::functions_of(device)
+            .map_err(|error| open_error::report(CANNOT_OPEN, &error, error.errno()))?;
+        Self::open_one_of(device, count)
     }
 
     /// Opens the first function of a NIC, or shares the one that this process has open.
@@ -124,17 +125,15 @@ impl Adapter {
     /// # Errors
     /// Those of [`Self::open`].
     pub fn open_first(device: u8) -> Result<Arc<Self>, Errno> {
-        Self::open_one_of(device, |_, _| 0)
+        crate::log::start();
+        Self::open_one_of(device, 1)
     }
 
-    /// Opens the function that `choose` returns, given those in use and the number of functions.
-    fn open_one_of(device: u8, choose: impl Fn(&Adapters, u8) -> u8) -> Result<Arc<Self>, Errno> {
-        crate::log::start();
-        let count = devices::functions_of(device)
-            .map_err(|error| open_error::report(CANNOT_OPEN, &error, error.errno()))?;
+    /// Opens the function with the fewest users of the first `count`.
+    fn open_one_of(device: u8, count: u8) -> Result<Arc<Self>, Errno> {
         let deadline = Instant::now() + CLOSING_LIMIT;
         loop {
-            let closing = match Self::try_open(device, |adapters| choose(adapters, count))? {
+            let closing = match Self::try_open(device, count)? {
                 Ok(adapter) => return Ok(adapter),
                 Err(closing) => closing,
             };
@@ -150,14 +149,11 @@ impl Adapter {
 
     /// Opens or shares a function, unless its last context is being closed: then returns the end to
     /// wait for.
-    fn try_open(
-        device: u8,
-        choose: impl FnOnce(&Adapters) -> u8,
-    ) -> Result<Result<Arc<Self>, End>, Errno> {
+    fn try_open(device: u8, count: u8) -> Result<Result<Arc<Self>, End>, Errno> {
         // Prevents a fork while the device comes up: the child would inherit SHARED locked.
         let _no_fork = ProcessLock::enter();
         let mut shared = SHARED.lock();
-        let key = (device, choose(&shared));
+        let key = (device, least_used(&shared, device, count));
         if let Some(opened) = shared.get(&key) {
             if let Some(adapter) = opened.current() {
                 return Ok(Ok(adapter));
