@@ -39,38 +39,34 @@ static void talk(struct bench *from, struct bench *to)
 	CHECK(!memcmp(to->buffer + WRITE_AT, from->buffer, BYTES));
 }
 
-static void open_domain(struct bench *bench, FILE *file, int expected)
+static struct ibv_xrcd *open_domain(struct bench *bench, FILE *file)
 {
 	struct ibv_xrcd_init_attr attr = {
 		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
 		.fd = fileno(file),
 		.oflags = O_CREAT,
 	};
-	struct ibv_xrcd *domain = ibv_open_xrcd(bench->context, &attr);
 
-	EQUAL(domain ? 0 : errno, expected);
-	if (domain)
-		EQUAL(ibv_close_xrcd(domain), 0);
+	return ibv_open_xrcd(bench->context, &attr);
 }
 
-/* Contexts on one function share the XRC domain of a file, others cannot. */
+/* Contexts on one function share the XRC domain of a file, others cannot while it is open. */
 static void share_domain(struct bench *first, struct bench *other, int expected)
 {
 	FILE *file = tmpfile();
-	struct ibv_xrcd_init_attr attr = {
-		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
-		.oflags = O_CREAT,
-	};
-	struct ibv_xrcd *domain;
+	struct ibv_xrcd *domain, *shared;
 
 	NEED(file);
-	attr.fd = fileno(file);
-	domain = ibv_open_xrcd(first->context, &attr);
+	domain = open_domain(first, file);
 	NEED(domain);
-	open_domain(other, file, expected);
+	shared = open_domain(other, file);
+	EQUAL(shared ? 0 : errno, expected);
+	if (shared)
+		EQUAL(ibv_close_xrcd(shared), 0);
 	EQUAL(ibv_close_xrcd(domain), 0);
-	/* The file has no domain any more. */
-	open_domain(other, file, 0);
+	domain = open_domain(other, file);
+	NEED(domain);
+	EQUAL(ibv_close_xrcd(domain), 0);
 	fclose(file);
 }
 
