@@ -59,10 +59,6 @@ struct thread {
 	double seconds;
 };
 
-struct side {
-	struct thread threads[THREADS_MAX];
-};
-
 static int threads, qps, processes;
 static bool is_loopback;
 static uint32_t size;
@@ -143,16 +139,16 @@ static void open_device(struct thread *thread, struct ibv_device *device)
 }
 
 /* Contexts, QPs, connections; both sides are ready when it returns. */
-static struct side *open_side(int socket)
+static struct thread *open_side(int socket)
 {
-	struct side *side = calloc(1, sizeof *side);
+	struct thread *side = calloc(threads, sizeof *side);
 	struct address ready = { 0 };
 	int devices;
 	struct ibv_device **list = ibv_get_device_list(&devices);
 
 	NEED(side && list && devices > 0);
 	for (int t = 0; t < threads; t++) {
-		struct thread *thread = &side->threads[t];
+		struct thread *thread = &side[t];
 
 		open_device(thread, list[t % devices]);
 		for (int q = 0; q < qps; q++) {
@@ -180,7 +176,7 @@ static struct side *open_side(int socket)
 	return side;
 }
 
-static struct side *requester;
+static struct thread *requester;
 
 /* Keeps all QPs of a thread full for a while. */
 static void *post_and_poll(void *argument)
@@ -256,12 +252,12 @@ static void request(int result)
 	requester = open_side(socket);
 	NEED(!pthread_barrier_init(&start_line, NULL, threads));
 	for (int t = 0; t < threads; t++) {
-		struct thread *thread = &requester->threads[t];
+		struct thread *thread = &requester[t];
 
 		NEED(!pthread_create(&thread->thread, NULL, post_and_poll, thread));
 	}
 	for (int t = 0; t < threads; t++) {
-		struct thread *thread = &requester->threads[t];
+		struct thread *thread = &requester[t];
 		double rate;
 
 		pthread_join(thread->thread, NULL);
