@@ -1,9 +1,10 @@
 /*
  * Message rate of RDMA WRITEs from one process, or several, to a peer process that only listens.
- *   message_rate THREADS QPS PROCESSES SIZE SECONDS [loopback]
+ *   message_rate THREADS QPS PROCESSES SIZE SECONDS DEPTH [loopback]
  * Each of PROCESSES has THREADS threads, each with a context, a CQ and QPS QPs that no other thread
  * uses, and one peer process; with `loopback` each QP is connected to itself instead, so that the
- * receiver takes no processor. Threads take turns with the devices, if there are several. Prints
+ * receiver takes no processor. A QP has DEPTH requests in flight; one in SIGNAL_EVERY of them has a
+ * completion, or each if DEPTH is smaller. Threads take turns with the devices, if there are several. Prints
  * millions of messages per second: of all, of the slowest and of the fastest thread. Linked against
  * the distribution's libibverbs, run under `ferroce run`.
  */
@@ -24,7 +25,7 @@ enum {
 	THREADS_MAX = 64,
 	QPS_MAX = 64,
 	PROCESSES_MAX = 16,
-	DEPTH = 128,
+	DEPTH_MAX = 128,
 	SIGNAL_EVERY = 16,
 	POLL_MAX = 16,
 	/* Each QP writes to a place of its own. */
@@ -60,6 +61,7 @@ struct thread {
 };
 
 static int threads, qps, processes;
+static uint32_t depth, signal_every;
 static bool is_loopback;
 static uint32_t size;
 static double duration;
@@ -134,7 +136,7 @@ static void open_device(struct thread *thread, struct ibv_device *device)
 	thread->mr = ibv_reg_mr(thread->pd, thread->buffer, length,
 				IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	NEED(thread->mr && !ibv_query_gid(thread->context, 1, 1, &thread->gid));
-	thread->cq = ibv_create_cq(thread->context, DEPTH * qps, NULL, NULL, 0);
+	thread->cq = ibv_create_cq(thread->context, depth * qps, NULL, NULL, 0);
 	NEED(thread->cq);
 }
 
@@ -155,7 +157,7 @@ static struct thread *open_side(int socket)
 			struct ibv_qp_init_attr attr = {
 				.send_cq = thread->cq,
 				.recv_cq = thread->cq,
-				.cap = { .max_send_wr = DEPTH, .max_recv_wr = 1,
+				.cap = { .max_send_wr = depth, .max_recv_wr = 1,
 					 .max_send_sge = 1, .max_recv_sge = 1 },
 				.qp_type = IBV_QPT_RC,
 			};
@@ -205,8 +207,8 @@ static void *post_and_poll(void *argument)
 				.wr.rdma = { thread->peer[q].buffer, thread->peer[q].rkey },
 			};
 
-			while (posted[q] - done[q] < DEPTH) {
-				wr.send_flags = ++posted[q] % SIGNAL_EVERY ? 0 : IBV_SEND_SIGNALED;
+			while (posted[q] - done[q] < depth) {
+				wr.send_flags = ++posted[q] % signal_every ? 0 : IBV_SEND_SIGNALED;
 				NEED(!ibv_post_send(thread->qp[q], &wr, &bad));
 			}
 		}
@@ -214,8 +216,8 @@ static void *post_and_poll(void *argument)
 		NEED(found >= 0);
 		for (int i = 0; i < found; i++) {
 			NEED(wc[i].status == IBV_WC_SUCCESS);
-			done[wc[i].wr_id] += SIGNAL_EVERY;
-			thread->messages += SIGNAL_EVERY;
+			done[wc[i].wr_id] += signal_every;
+			thread->messages += signal_every;
 		}
 		if (found && now() > end)
 			break;
@@ -276,13 +278,16 @@ int main(int count, char **arguments)
 	double sum = 0, slowest = 1e12, fastest = 0;
 	int pipes[2];
 
-	is_loopback = count == 7 && !strcmp(arguments[6], "loopback");
-	NEED(count == 6 || is_loopback);
+	is_loopback = count == 8 && !strcmp(arguments[7], "loopback");
+	NEED(count == 7 || is_loopback);
 	threads = atoi(arguments[1]);
 	qps = atoi(arguments[2]);
 	processes = atoi(arguments[3]);
 	size = atoi(arguments[4]);
 	duration = atof(arguments[5]);
+	depth = atoi(arguments[6]);
+	NEED(depth > 0 && depth <= DEPTH_MAX);
+	signal_every = depth < SIGNAL_EVERY ? 1 : SIGNAL_EVERY;
 	NEED(threads > 0 && threads <= THREADS_MAX && qps > 0 && qps <= QPS_MAX);
 	NEED(processes > 0 && processes <= PROCESSES_MAX && size <= SLOT && !pipe(pipes));
 	for (int p = 0; p < processes; p++) {

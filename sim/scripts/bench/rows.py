@@ -41,6 +41,25 @@ class Experiment:
     needs: tuple = ()  # programs
 
 
+@dataclass(frozen=True)
+class RateShape:
+    """Programs of message_rate, and the devices that they have."""
+
+    name: str
+    threads: int = 1
+    qps: int = 1  # of each thread
+    processes: int = 1
+    devices: int = 1
+    functions: int = 1  # of each device
+    depth: int = 128  # requests in flight on each QP
+    is_loopback: bool = False  # each QP is connected to itself
+
+    def arguments(self):
+        """Returns those of message_rate."""
+        numbers = [self.threads, self.qps, self.processes, 64, RATE_SECONDS, self.depth]
+        return [*map(str, numbers), *["loopback"] * self.is_loopback]
+
+
 class Tools:
     """Folders of the run, and the programs that are compiled for it."""
 
@@ -122,11 +141,11 @@ def _connections(build, tools):
     return {step: float(us) for step, us in steps}
 
 
-def _rates(devices, functions, arguments, build, tools):
+def _rates(shape, build, tools):
     # A variable: builds that do not know it have one function, and a figure.
-    printed = tools.run(build, "env", f"FERROCE_FUNCTIONS={functions}",
-                        tools.program("message_rate"), *arguments,
-                        options=["--devices", str(devices)])
+    printed = tools.run(build, "env", f"FERROCE_FUNCTIONS={shape.functions}",
+                        tools.program("message_rate"), *shape.arguments(),
+                        options=["--devices", str(shape.devices)])
     rates = dict(zip(("figure", "slowest", "fastest"), map(float, printed.split()), strict=True))
     # There is no ratio to a rate of 0.
     return {key: rate or Failed("no message in the time of the run")
@@ -193,30 +212,41 @@ def _pairs():
     return in_process, pinned, served
 
 
+RATE_SHAPES = [
+    RateShape("1 thread, loopback", is_loopback=True),
+    RateShape("2 threads, loopback", threads=2, is_loopback=True),
+    RateShape("2 functions, loopback", threads=2, functions=2, is_loopback=True),
+    RateShape("2 devices, loopback", threads=2, devices=2, is_loopback=True),
+    # They share nothing: they are the limit of two threads.
+    RateShape("2 processes, loopback", processes=2, is_loopback=True),
+    RateShape("16 threads, loopback", threads=16, is_loopback=True),
+    RateShape("1 thread, 1 QPs"),
+    RateShape("1 thread, 2 QPs", qps=2),
+    RateShape("1 thread, 4 QPs", qps=4),
+    RateShape("2 threads", threads=2),
+    RateShape("4 threads", threads=4),
+    RateShape("16 threads", threads=16),
+    RateShape("2 threads, depth 1", threads=2, depth=1),
+    RateShape("4 threads, depth 1", threads=4, depth=1),
+    RateShape("2 functions", threads=2, functions=2),
+    RateShape("2 devices", threads=2, devices=2),
+    RateShape("2 processes", processes=2),
+    RateShape("4 processes", processes=4),
+]
+
+
 def _message_rates():
-    section = ("RDMA WRITE of 64 bytes, 128 in flight on each QP; a context for each thread, one "
-               "device, if not said otherwise: all together, the slowest, the fastest")
-    # Name, threads, QPs of a thread, processes, devices, their functions, whether a QP is connected
-    # to itself. Two processes in loopback share nothing: they are the limit of two threads.
-    shapes = [(name, threads, 1, count, devices, functions, True)
-              for name, threads, count, devices, functions in (
-                  ("1 thread, loopback", 1, 1, 1, 1), ("2 threads, loopback", 2, 1, 1, 1),
-                  ("2 functions, loopback", 2, 1, 1, 2), ("2 devices, loopback", 2, 1, 2, 1),
-                  ("2 processes, loopback", 1, 2, 1, 1), ("16 threads, loopback", 16, 1, 1, 1))]
-    shapes += [(f"1 thread, {count} QPs", 1, count, 1, 1, 1, False) for count in (1, 2, 4)]
-    shapes += [(f"{count} threads", count, 1, 1, 1, 1, False) for count in (2, 4)]
-    shapes += [("2 functions", 2, 1, 1, 1, 2, False), ("2 devices", 2, 1, 1, 2, 1, False)]
-    shapes += [(f"{count} processes", 1, 1, count, 1, 1, False) for count in (2, 4)]
-    for name, threads, qps, count, devices, functions, is_loopback in shapes:
-        arguments = [threads, qps, count, 64, RATE_SECONDS] + ["loopback"] * is_loopback
-        whole = Row(name, "M/s", False,
-                    bound=limits.copies_of_lines(threads * count))
+    section = ("RDMA WRITE of 64 bytes, 128 in flight on each QP (depth 1: one); a context for "
+               "each thread, one device, if not said otherwise: all together, the slowest, the "
+               "fastest")
+    for shape in RATE_SHAPES:
+        workers = shape.threads * shape.processes
+        whole = Row(shape.name, "M/s", False, bound=limits.copies_of_lines(workers))
         rows = [whole]
-        if threads * count > 1:
-            rows += [replace(whole, name=f"{name}, {which}", key=which, bound=None)
+        if workers > 1:
+            rows += [replace(whole, name=f"{shape.name}, {which}", key=which, bound=None)
                      for which in ("slowest", "fastest")]
-        yield Experiment(section, partial(_rates, devices, functions, list(map(str, arguments))),
-                         tuple(rows))
+        yield Experiment(section, partial(_rates, shape), tuple(rows))
 
 
 def experiments():
