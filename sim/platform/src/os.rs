@@ -164,6 +164,14 @@ pub fn yield_processor() {
     unsafe { libc::sched_yield() };
 }
 
+/// Returns the processor on which this thread runs, or ran a moment ago; `None` if the system does
+/// not say.
+#[inline]
+pub fn current_processor() -> Option<usize> {
+    // SAFETY: sched_getcpu has no preconditions.
+    usize::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
+
 /// Time slices of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeSlices {
@@ -241,9 +249,7 @@ impl Processors {
     /// other.
     pub fn leave_this_one(&self) -> bool {
         let mut others = self.0;
-        // SAFETY: sched_getcpu has no preconditions.
-        let current = unsafe { libc::sched_getcpu() };
-        let Ok(current) = usize::try_from(current) else {
+        let Some(current) = current_processor() else {
             return false;
         };
         // SAFETY: CPU_CLR and CPU_COUNT stay inside the set; the kernel only reads it.
