@@ -27,6 +27,8 @@ const IDLE_SLEEP_NS: u64 = 250_000_000;
 const SPIN_NS: u64 = 40_000;
 /// A processor that comes later than this is shared with a process that does not yield.
 const LATE_NS: u64 = 200_000;
+/// Yields without work between them after which the thread is idle.
+const IDLE_YIELDS: u32 = 8;
 /// A yield that takes longer than this has let another thread run.
 const SWITCH_NS: u64 = 1_500;
 /// Yields with a switch, within [`SHARED_WINDOW_NS`], that show that the processor is shared with a
@@ -71,7 +73,10 @@ fn run(function: &InProcess) {
         least_ns = LEAST_SHARED_SLEEP_NS;
         if serve(function, spin_ticks, &mut turns) {
             match sleep(function, least_ns, IDLE_SLEEP_NS, true) {
-                Some(woken_at) => turns.note(woken_at, clock.ticks()),
+                Some(woken_at) => {
+                    let now = clock.ticks();
+                    turns.note(function.yields().foreign_ticks_since(woken_at, now), now);
+                }
                 None => turns.reset(),
             }
         }
@@ -135,6 +140,8 @@ struct Turns {
     /// Work in the turns that these yields have ended.
     work_ticks: u64,
     brief_ticks: u64,
+    /// Yields since the last work.
+    idle_yields: u32,
     slices: TimeSlices,
     processors: Option<os::Processors>,
     has_moved: bool,
@@ -154,15 +161,17 @@ impl Turns {
             worked_until: Ticks(0),
             work_ticks: 0,
             brief_ticks: clock.ticks_of_ns(BRIEF_WORK_NS),
+            idle_yields: 0,
             slices: TimeSlices::Short,
             processors: os::Processors::of_this_thread(),
             has_moved: false,
         }
     }
 
-    /// Notes that this thread has a processor at `now` and could have had it at `since`.
-    fn note(&mut self, since: Ticks, now: Ticks) {
-        if now.since(since) <= self.late_ticks {
+    /// Notes that this thread has a processor at `now`, which another program had for the ticks
+    /// before.
+    fn note(&mut self, foreign_ticks: u64, now: Ticks) {
+        if foreign_ticks <= self.late_ticks {
             return;
         }
         self.request(TimeSlices::Short);
@@ -176,12 +185,22 @@ impl Turns {
         if !self.no_yields.has_ended(now) {
             return false;
         }
-        os::yield_processor();
+        self.idle_yields += 1;
+        if self.idle_yields == IDLE_YIELDS && function.yields().are_noted() {
+            // With short ones it would have many turns for each one of a thread that works.
+            self.request(TimeSlices::Normal);
+        }
+        let yielded = function.yields().yield_processor();
         diagnose(function, now);
-        let back = function.clock().ticks();
-        self.note(now, back);
-        self.note_switch(now, back);
+        self.note(yielded.foreign_ticks, yielded.ended);
+        self.note_switch(now, yielded.ended);
         true
+    }
+
+    /// Notes that the model has worked until `now`.
+    fn note_work(&mut self, now: Ticks) {
+        self.worked_until = now;
+        self.idle_yields = 0;
     }
 
     /// Notes a yield from `since` until `now`.
@@ -252,7 +271,8 @@ fn serve(function: &InProcess, spin_ticks: u64, turns: &mut Turns) -> bool {
             return false;
         }
         if worked {
-            turns.worked_until = now;
+            turns.note_work(now);
+            function.yields().note(now);
             last_work = now;
         } else if now.since(last_work) > spin_ticks || !turns.try_yield(function, now) {
             return true;

@@ -22,6 +22,7 @@ use crate::port::FabricPort;
 
 mod activity;
 mod bus;
+mod dozing;
 mod faults;
 mod health;
 mod host;
@@ -30,11 +31,13 @@ mod pinned;
 mod polling;
 mod published;
 mod served;
+mod yields;
 
 use activity::Activity;
 use health::HealthCheck;
 use host::ProcessHost;
 use published::Published;
+use yields::Yields;
 
 /// Doorbells without an empty poll after which some wait for each other.
 const LONG_SERIES: u32 = 4;
@@ -135,6 +138,7 @@ pub struct InProcess {
     /// End of the background thread's sleep; 0 while it is awake.
     wake_at: AtomicU64,
     activity: Activity,
+    yields: Yields,
     is_stopping: AtomicBool,
     /// True if the card is pulled out.
     is_removed: AtomicBool,
@@ -179,6 +183,7 @@ impl InProcess {
             check_at: AtomicU64::new(u64::MAX),
             wake_at: AtomicU64::new(0),
             activity: Activity::new(registry.heartbeat(place), &clock),
+            yields: Yields::new(registry, clock, is_served),
             is_stopping: AtomicBool::new(false),
             is_removed: AtomicBool::new(false),
             health_check: HealthCheck::default(),
@@ -200,6 +205,11 @@ impl InProcess {
     /// Returns the clock.
     pub fn clock(&self) -> &Clock {
         &self.clock
+    }
+
+    /// Returns what is known of the processors of its threads.
+    pub fn yields(&self) -> &Yields {
+        &self.yields
     }
 
     /// Returns the recorder of its accesses.

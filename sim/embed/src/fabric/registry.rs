@@ -30,6 +30,7 @@ mod gsi;
 mod identity;
 mod injection;
 mod layout;
+mod processors;
 mod qps;
 pub(super) mod report;
 mod service_ports;

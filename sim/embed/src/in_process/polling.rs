@@ -1,17 +1,14 @@
 //! Whether a program polls, and the behaviour of a thread on empty polls.
 //!
 //! A polling thread spins for a moment, because the answer may come within a microsecond. Then it
-//! yields, so that on a loaded machine the peer has its turn. Yielding is bad beside a process that
-//! spins without ever yielding: the processor comes back when that process has used up its time
-//! slice, after milliseconds. So a thread that has yielded to such a process sleeps instead, for
-//! some time, and a sender wakes it: a woken thread gets the processor at once.
+//! yields, so that on a loaded machine the peer has its turn; or sleeps, as [`super::dozing`] says,
+//! and a sender wakes it.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
-use ferroce_platform::os::{self, TimeSlices};
-
 use super::InProcess;
+use super::dozing::Dozing;
 use crate::clock::Ticks;
 
 /// Empty polls before a thread yields.
@@ -20,13 +17,6 @@ pub(super) const POLLS_BEFORE_YIELD: u32 = 40;
 const POLLS_BEFORE_SWITCH: u32 = 4;
 /// A yield that takes longer than this has let another thread run.
 const SWITCH_NS: u64 = 700;
-/// A yield that took longer than this was to a process that does not yield.
-const LONG_YIELD_NS: u64 = 500_000;
-/// How long a thread sleeps instead of yielding then, before it tries to yield again. Doubled each
-/// time that the next try takes long, too.
-const MIN_DOZING_NS: u64 = 3_000_000;
-/// Upper limit of that time.
-const MAX_DOZING_NS: u64 = 200_000_000;
 /// Length of a single sleep.
 const DOZE_NS: u64 = 200_000;
 
@@ -38,10 +28,7 @@ struct PollHistory {
     empty_polls: Cell<u32>,
     /// Empty polls before the next yield.
     polls_before_yield: Cell<u32>,
-    /// No yield before this time.
-    dozes_until: Cell<Ticks>,
-    dozing_ns: Cell<u64>,
-    has_short_slices: Cell<bool>,
+    dozing: Dozing,
 }
 
 thread_local! {
@@ -49,9 +36,7 @@ thread_local! {
         PollHistory {
             empty_polls: Cell::new(0),
             polls_before_yield: Cell::new(POLLS_BEFORE_YIELD),
-            dozes_until: Cell::new(Ticks(0)),
-            dozing_ns: Cell::new(MIN_DOZING_NS),
-            has_short_slices: Cell::new(false),
+            dozing: Dozing::new(),
         }
     };
 }
@@ -60,6 +45,7 @@ thread_local! {
 /// not empty.
 #[inline]
 pub fn after_poll(function: &InProcess, empty_runs: Option<u32>, now: Ticks) {
+    function.yields.note(now);
     HISTORY.with(|history| match empty_runs {
         None => history.empty_polls.set(0),
         Some(runs) if history.empty_polls.get() < history.polls_before_yield.get() => {
@@ -115,31 +101,16 @@ impl InProcess {
 impl PollHistory {
     #[cold]
     fn step_back(&self, function: &InProcess, now: Ticks) {
-        if now < self.dozes_until.get() {
+        if self.dozing.is_due(now) {
             return function.doze(DOZE_NS);
         }
-        let clock = function.clock();
-        let begin = clock.ticks();
-        os::yield_processor();
-        let back = clock.ticks();
-        let took = back.since(begin);
-        if took <= clock.ticks_of_ns(SWITCH_NS) {
-            self.dozing_ns.set(MIN_DOZING_NS);
-            self.polls_before_yield.set(POLLS_BEFORE_YIELD);
-            return;
-        }
-        if took <= clock.ticks_of_ns(LONG_YIELD_NS) {
-            self.dozing_ns.set(MIN_DOZING_NS);
-            self.polls_before_yield.set(POLLS_BEFORE_SWITCH);
-            return;
-        }
-        let dozing_ns = self.dozing_ns.get();
-        self.dozing_ns.set((2 * dozing_ns).min(MAX_DOZING_NS));
-        self.dozes_until
-            .set(Ticks(back.0.saturating_add(clock.ticks_of_ns(dozing_ns))));
-        self.polls_before_yield.set(POLLS_BEFORE_YIELD);
-        if !self.has_short_slices.replace(true) {
-            os::request_time_slices(TimeSlices::Short);
-        }
+        let yielded = function.yields.yield_processor();
+        self.dozing.note(&yielded, &function.clock);
+        let is_switch = yielded.ticks() > function.clock.ticks_of_ns(SWITCH_NS);
+        self.polls_before_yield
+            .set(match is_switch && !self.dozing.is_due(yielded.ended) {
+                true => POLLS_BEFORE_SWITCH,
+                false => POLLS_BEFORE_YIELD,
+            });
     }
 }
