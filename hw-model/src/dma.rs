@@ -67,9 +67,7 @@ impl<H: Host> Dma<'_, H> {
     /// block does next, it does at once: it does not wait for them.
     #[inline]
     pub fn request(&mut self, iova: u64, destination: &mut [u8]) -> Result<Instant, DmaError> {
-        self.counters.add(Counter::dma_reads, 1);
-        self.counters
-            .add(Counter::dma_read_bytes, destination.len() as u64);
+        self.count_read(destination.len());
         let result = self.host.dma_read(self.at, iova, destination);
         self.count_error(result)
     }
@@ -77,10 +75,26 @@ impl<H: Host> Dma<'_, H> {
     /// Writes `source` at `iova`.
     #[inline]
     pub fn write(&mut self, iova: u64, source: &[u8]) -> Result<(), DmaError> {
-        self.counters.add(Counter::dma_writes, 1);
-        self.counters
-            .add(Counter::dma_write_bytes, source.len() as u64);
+        self.count_write(source.len());
         let result = self.host.dma_write(self.order(), iova, source);
+        self.visible = self.count_error(result)?;
+        Ok(())
+    }
+
+    /// Reads `scratch.len()` bytes at `iova` as [`Dma::read`] does, and uses none of them.
+    #[inline]
+    pub fn read_unused(&mut self, iova: u64, scratch: &mut [u8]) -> Result<(), DmaError> {
+        self.count_read(scratch.len());
+        let result = self.host.dma_read_unused(self.at, iova, scratch);
+        self.at = self.count_error(result)?;
+        Ok(())
+    }
+
+    /// Writes `scratch.len()` bytes at `iova` as [`Dma::write`] does: those that are there.
+    #[inline]
+    pub fn write_unchanged(&mut self, iova: u64, scratch: &mut [u8]) -> Result<(), DmaError> {
+        self.count_write(scratch.len());
+        let result = self.host.dma_write_unchanged(self.order(), iova, scratch);
         self.visible = self.count_error(result)?;
         Ok(())
     }
@@ -109,12 +123,8 @@ impl<H: Host> Dma<'_, H> {
             self.write(iova, &operation.apply(original).to_ne_bytes())?;
             return Ok(original);
         }
-        self.counters.add(Counter::dma_reads, 1);
-        self.counters
-            .add(Counter::dma_read_bytes, ATOMIC_BYTES as u64);
-        self.counters.add(Counter::dma_writes, 1);
-        self.counters
-            .add(Counter::dma_write_bytes, ATOMIC_BYTES as u64);
+        self.count_read(ATOMIC_BYTES);
+        self.count_write(ATOMIC_BYTES);
         let result = self.host.dma_atomic(self.at, iova, operation);
         let (original, at) = self.count_error(result)?;
         self.at = at;
@@ -148,15 +158,25 @@ impl<H: Host> Dma<'_, H> {
         descriptor: &T,
     ) -> Result<(), DmaError> {
         const { assert!(size_of::<T>() % 8 == 0 && size_of::<T>() <= 8 * MAX_DESCRIPTOR_WORDS) };
-        self.counters.add(Counter::dma_writes, 1);
-        self.counters
-            .add(Counter::dma_write_bytes, size_of::<T>() as u64);
+        self.count_write(size_of::<T>());
         let mut words = [0u64; MAX_DESCRIPTOR_WORDS];
         let words = &mut words[..size_of::<T>() / 8];
         words.as_mut_bytes().copy_from_slice(descriptor.as_bytes());
         let result = self.host.dma_write_descriptor(self.order(), iova, words);
         self.visible = self.count_error(result)?;
         Ok(())
+    }
+
+    #[inline]
+    fn count_read(&mut self, bytes: usize) {
+        self.counters.add(Counter::dma_reads, 1);
+        self.counters.add(Counter::dma_read_bytes, bytes as u64);
+    }
+
+    #[inline]
+    fn count_write(&mut self, bytes: usize) {
+        self.counters.add(Counter::dma_writes, 1);
+        self.counters.add(Counter::dma_write_bytes, bytes as u64);
     }
 
     #[inline]

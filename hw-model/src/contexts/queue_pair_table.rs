@@ -6,7 +6,7 @@ use ferroce_transport::Config;
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::Qpn;
 
-use crate::cache::Cache;
+use crate::cache::{Cache, OnChip};
 use crate::config::CacheShape;
 use crate::contexts::queue_pair::QueuePair;
 use crate::dma::Dma;
@@ -26,7 +26,7 @@ pub struct QueuePairs {
     number_seed: Option<u64>,
     /// One behind the last entry that was ever used.
     used: u32,
-    cache: Cache<QpContext>,
+    cache: Cache<OnChip<QpContext>>,
 }
 
 /// Entries at the start of the table that are given to no other queue pair: QP0, which is never

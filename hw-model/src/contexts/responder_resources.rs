@@ -9,7 +9,7 @@ use ferroce_spec::counter::Counter;
 use ferroce_units::Duration;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::cache::Cache;
+use crate::cache::{Cache, OnChip};
 use crate::config::CacheShape;
 use crate::dma::Dma;
 use crate::ports::host::{DmaError, Host};
@@ -33,7 +33,7 @@ impl Default for Line {
 pub struct ResponderResources {
     shape: CacheShape,
     /// `None`: all are on the chip.
-    cache: Option<Cache<Line>>,
+    cache: Option<Cache<OnChip<Line>>>,
 }
 
 impl ResponderResources {

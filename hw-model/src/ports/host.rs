@@ -113,6 +113,34 @@ pub trait Host {
         source: &[u8],
     ) -> Result<Instant, DmaError>;
 
+    /// As [`Host::dma_read`], for bytes that the NIC does not use: `scratch`, which is as long, may
+    /// or may not contain them afterwards.
+    #[inline]
+    fn dma_read_unused(
+        &mut self,
+        at: Instant,
+        iova: u64,
+        scratch: &mut [u8],
+    ) -> Result<Instant, DmaError> {
+        self.dma_read(at, iova, scratch)
+    }
+
+    /// As [`Host::dma_write`], of what host memory contains already: nothing changes. `scratch` is
+    /// as long, and may or may not contain it afterwards.
+    #[inline]
+    fn dma_write_unchanged(
+        &mut self,
+        order: WriteOrder,
+        iova: u64,
+        scratch: &mut [u8],
+    ) -> Result<Instant, DmaError> {
+        self.peek(iova, scratch)?;
+        self.dma_write(order, iova, scratch)
+    }
+
+    /// Reads host memory as software does, without an access of the NIC: it takes no time.
+    fn peek(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError>;
+
     /// Writes a descriptor whose last word carries an owner bit.
     ///
     /// `iova` is 8-byte aligned. Words become visible in order, each one whole, and the last one is
@@ -179,6 +207,11 @@ pub trait UntimedHost {
     /// As [`Host::dma_read`].
     fn read(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError>;
 
+    /// As [`Host::peek`].
+    fn peek(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
+        self.read(iova, destination)
+    }
+
     /// As [`Host::dma_write`].
     fn write(&mut self, iova: u64, source: &[u8]) -> Result<(), DmaError>;
 
@@ -228,6 +261,11 @@ impl<T: UntimedHost> Host for T {
     ) -> Result<Instant, DmaError> {
         self.write(iova, source)?;
         Ok(order.at)
+    }
+
+    #[inline]
+    fn peek(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
+        UntimedHost::peek(self, iova, destination)
     }
 
     #[inline]

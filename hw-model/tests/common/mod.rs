@@ -137,6 +137,10 @@ impl Host for TestHost {
         Ok(order.at)
     }
 
+    fn peek(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
+        self.load(iova, destination)
+    }
+
     fn dma_write_descriptor(
         &mut self,
         order: WriteOrder,

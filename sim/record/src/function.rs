@@ -222,6 +222,32 @@ impl<H: Host> Host for RecordingHost<'_, H> {
         result
     }
 
+    /// A record has the bytes, also if the card does not use them.
+    fn dma_read_unused(
+        &mut self,
+        at: Instant,
+        iova: u64,
+        scratch: &mut [u8],
+    ) -> Result<Instant, DmaError> {
+        self.dma_read(at, iova, scratch)
+    }
+
+    fn dma_write_unchanged(
+        &mut self,
+        order: WriteOrder,
+        iova: u64,
+        scratch: &mut [u8],
+    ) -> Result<Instant, DmaError> {
+        let result = self.host.dma_write_unchanged(order, iova, scratch);
+        let bytes = result.and_then(|_| self.host.peek(iova, scratch));
+        self.note(Kind::DMA_WRITE, iova, scratch, bytes);
+        result
+    }
+
+    fn peek(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
+        self.host.peek(iova, destination)
+    }
+
     fn dma_write_descriptor(
         &mut self,
         order: WriteOrder,
@@ -281,5 +307,79 @@ impl<H: Host> Host for RecordingHost<'_, H> {
 
     fn set_cycle(&mut self, cycle: u64) {
         self.recorder.set_cycle(cycle);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ferroce_model::UntimedHost;
+    use ferroce_test_support::temporary_directory;
+
+    use super::*;
+    use crate::format::Source;
+    use crate::reader::Reader;
+
+    const SIZE: usize = 16;
+
+    /// Host memory whose bytes are their addresses.
+    struct Memory;
+
+    impl UntimedHost for Memory {
+        fn read(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
+            let length = destination.len();
+            if iova as usize + length > SIZE {
+                return Err(DmaError::refused(iova, length));
+            }
+            for (address, byte) in (iova as u8..).zip(destination) {
+                *byte = address;
+            }
+            Ok(())
+        }
+
+        fn write(&mut self, iova: u64, source: &[u8]) -> Result<(), DmaError> {
+            let mut bytes = vec![0; source.len()];
+            self.read(iova, &mut bytes)?;
+            assert_eq!(source, bytes, "nothing changes");
+            Ok(())
+        }
+
+        fn write_descriptor(&mut self, _iova: u64, _words: &[u64]) -> Result<(), DmaError> {
+            unreachable!("no descriptors")
+        }
+
+        fn interrupt(&mut self, _vector: u16) {}
+    }
+
+    /// Goal: a record does not depend on whether the card uses the bytes of an access.
+    #[test]
+    fn accesses_without_use_are_recorded_with_their_bytes() {
+        let directory = temporary_directory("unused");
+        let path = directory.path().join("a.rec");
+        let recorder = Recorder::create(&path, Source::Model).expect("new");
+        let mut host = RecordingHost {
+            host: &mut Memory,
+            recorder: &recorder,
+        };
+        let (at, order) = (Instant::ZERO, WriteOrder::default());
+        let scratch = &mut [0xff; 4];
+        for iova in [4, SIZE as u64] {
+            let read = host.dma_read_unused(at, iova, scratch);
+            scratch.fill(0xff);
+            let written = host.dma_write_unchanged(order, iova, scratch);
+            assert_eq!(read, written);
+        }
+        drop(recorder);
+        let mut reader = Reader::open(&path).expect("a record");
+        let mut next = || {
+            let record = reader.next_record().expect("whole").expect("one more");
+            (record.kind, record.flags, record.address, record.data)
+        };
+        let length = 4u64.to_le_bytes().to_vec();
+        for kind in [Kind::DMA_READ, Kind::DMA_WRITE] {
+            assert_eq!(next(), (kind, 0, 4, vec![4, 5, 6, 7]));
+        }
+        for kind in [Kind::DMA_READ, Kind::DMA_WRITE] {
+            assert_eq!(next(), (kind, flags::FAILED, SIZE as u64, length.clone()));
+        }
     }
 }

@@ -300,25 +300,33 @@ impl WorldHost {
             Kind::Data => self.elided(&place, bytes.len()),
             Kind::Descriptor => 0,
         };
+        let visible = self.post(order, kind, &place, bytes.len());
+        if self.pcie.is_some() {
+            let moved = (iova + elided as u64, place.address + elided);
+            self.memory.expect_write(moved.0, bytes.len() - elided);
+            self.posted.push(visible, kind, moved, &bytes[elided..]);
+        }
+        Ok(visible)
+    }
+
+    /// Sends a write over PCIe. Returns when the processor sees it.
+    #[inline]
+    fn post(&mut self, order: WriteOrder, kind: Kind, place: &Place, length: usize) -> Instant {
         let Place {
             address, physical, ..
-        } = place;
+        } = *place;
         let Some(pcie) = &mut self.pcie else {
-            self.watchers.note(order.at, kind, address, bytes.len());
-            return Ok(order.at);
+            self.watchers.note(order.at, kind, address, length);
+            return order.at;
         };
-        let length = bytes.len() as u64;
         let visible = match kind {
-            Kind::Data => pcie.write(order.at, physical, length),
-            Kind::Descriptor => pcie.write_ordered(order.at, physical, length),
+            Kind::Data => pcie.write(order.at, physical, length as u64),
+            Kind::Descriptor => pcie.write_ordered(order.at, physical, length as u64),
         };
         let visible = visible.max(order.after);
-        let moved = (iova + elided as u64, address + elided);
-        self.memory.expect_write(moved.0, bytes.len() - elided);
-        self.posted.push(visible, kind, moved, &bytes[elided..]);
-        self.watchers.note(visible, kind, address, bytes.len());
-        self.record_span(Activity::PcieWrite, order.at, visible, bytes.len());
-        Ok(visible)
+        self.watchers.note(visible, kind, address, length);
+        self.record_span(Activity::PcieWrite, order.at, visible, length);
+        visible
     }
 }
 
@@ -366,6 +374,41 @@ impl Host for WorldHost {
             self.memory.write(iova, source)?;
         }
         Ok(visible)
+    }
+
+    #[inline]
+    fn dma_read_unused(
+        &mut self,
+        at: Instant,
+        iova: u64,
+        scratch: &mut [u8],
+    ) -> Result<Instant, DmaError> {
+        let length = scratch.len();
+        let Place { physical, .. } = self.memory.place_to_read(iova, length)?;
+        let Some(pcie) = &mut self.pcie else {
+            return Ok(at);
+        };
+        let done = pcie.read(at, physical, length as u64);
+        self.record_span(Activity::PcieRead, at, done, length);
+        Ok(done)
+    }
+
+    #[inline]
+    fn dma_write_unchanged(
+        &mut self,
+        order: WriteOrder,
+        iova: u64,
+        scratch: &mut [u8],
+    ) -> Result<Instant, DmaError> {
+        let place = self.memory.place_to_write(iova, scratch.len())?;
+        Ok(self.post(order, Kind::Data, &place, scratch.len()))
+    }
+
+    fn peek(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
+        let Place { address, .. } = self.memory.place_to_read(iova, destination.len())?;
+        self.posted
+            .apply_overlapping(address, destination.len(), &mut self.memory);
+        self.memory.read(iova, destination)
     }
 
     #[inline]

@@ -40,6 +40,11 @@ impl UntimedHost for ProcessHost {
         self.memory.read(iova, destination)
     }
 
+    /// Without injected faults: they are of the link.
+    fn peek(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
+        self.memory.read(iova, destination)
+    }
+
     #[inline]
     fn write(&mut self, iova: u64, source: &[u8]) -> Result<(), DmaError> {
         self.memory.write(iova, source)
