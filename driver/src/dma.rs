@@ -19,8 +19,7 @@ use crate::bus::{Bus, BusError, DmaAccess, DmaMapping, PAGE_SIZE};
 use crate::error::Error;
 use crate::range::RangeAllocator;
 
-/// Size of a huge page; IOVAs of large mappings are congruent to their addresses modulo this, so
-/// that an IOMMU can use huge pages too.
+/// Size of a huge page. See [`Bus::has_congruent_iovas`].
 const HUGE_PAGE_SIZE: u64 = 2 << 20;
 
 /// The function's I/O virtual address space: its allocator, and the bus that maps it.
@@ -55,13 +54,17 @@ impl DmaSpace {
         })
     }
 
-    /// Maps page-aligned memory at an IOVA of the allocator's choice, which is congruent to its
-    /// address modulo `alignment`.
+    /// Maps page-aligned memory at an IOVA of the allocator's choice, which is a multiple of
+    /// `alignment` or congruent to its address modulo it.
     fn map(&self, mapping: DmaMapping, alignment: u64) -> Result<u64, Error> {
         let length = mapping.length as u64;
+        let residue = match self.bus.has_congruent_iovas() {
+            true => mapping.address as u64,
+            false => 0,
+        };
         let iova = self
             .allocator
-            .allocate(length, alignment, mapping.address as u64)
+            .allocate(length, alignment, residue)
             .ok_or(Error::NoResources { what: "IOVA space" })?;
         match self.bus.map(&DmaMapping { iova, ..mapping }) {
             Ok(()) => Ok(iova),

@@ -255,6 +255,13 @@ pub trait Bus: Send + Sync {
     /// Returns the I/O virtual addresses that mappings may use.
     fn iova_range(&self) -> Range<u64>;
 
+    /// Returns true if IOVAs of large mappings are congruent to their addresses modulo a huge page,
+    /// so that an IOMMU can use huge pages, too. Simulated hosts have IOVAs that depend on no
+    /// address: the system chooses addresses at random, and results would depend on them.
+    fn has_congruent_iovas(&self) -> bool {
+        true
+    }
+
     /// Sets or clears (`None`) the handler of an interrupt vector and unmasks or masks it.
     ///
     /// After clearing, a call that has already begun may still be running.

@@ -71,6 +71,8 @@ pub struct HonestDevice {
     pub bus_push_blocks: u32,
     /// Bytes of the longest inline payload, unless zero.
     pub max_inline: u16,
+    /// See [`Bus::has_congruent_iovas`].
+    pub has_congruent_iovas: bool,
     /// True if the driver may choose the numbers of objects.
     pub takes_numbers: bool,
     /// True if the device panics when the driver breaks the contract.
@@ -188,6 +190,14 @@ impl HonestDevice {
     pub fn with_chosen_numbers() -> Arc<Self> {
         Arc::new(Self {
             takes_numbers: true,
+            ..Self::noting()
+        })
+    }
+
+    /// Returns a device whose IOVAs are congruent to addresses, or depend on none.
+    pub fn with_iovas(has_congruent_iovas: bool) -> Arc<Self> {
+        Arc::new(Self {
+            has_congruent_iovas,
             ..Self::noting()
         })
     }
@@ -761,6 +771,10 @@ impl Bus for HonestDevice {
 
     fn iova_range(&self) -> Range<u64> {
         0..1 << 39
+    }
+
+    fn has_congruent_iovas(&self) -> bool {
+        self.has_congruent_iovas
     }
 
     fn set_interrupt_handler(

@@ -307,6 +307,10 @@ impl Bus for RecordingBus {
         self.bus.iova_range()
     }
 
+    fn has_congruent_iovas(&self) -> bool {
+        self.bus.has_congruent_iovas()
+    }
+
     fn set_interrupt_handler(
         &self,
         vector: u16,

@@ -87,6 +87,10 @@ impl Bus for Card {
         self.model.iova_range()
     }
 
+    fn has_congruent_iovas(&self) -> bool {
+        self.model.has_congruent_iovas()
+    }
+
     fn set_interrupt_handler(
         &self,
         vector: u16,

@@ -179,6 +179,10 @@ impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
         mapping::IOVAS
     }
 
+    fn has_congruent_iovas(&self) -> bool {
+        false
+    }
+
     fn set_interrupt_handler(
         &self,
         vector: u16,

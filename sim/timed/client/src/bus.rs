@@ -201,6 +201,10 @@ impl Bus for TimedBus {
         self.card().iova_range()
     }
 
+    fn has_congruent_iovas(&self) -> bool {
+        false
+    }
+
     fn set_interrupt_handler(
         &self,
         vector: u16,
