@@ -4,6 +4,7 @@
 //! Otherwise it runs the model until nothing has moved for a while, then sleeps until a peer wakes
 //! it, a timer of the model is due, or the application has left work.
 
+use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -140,6 +141,8 @@ struct Turns {
     /// Work in the turns that these yields have ended.
     work_ticks: u64,
     brief_ticks: u64,
+    /// When this thread has noted its processor last.
+    noted_at: Cell<Ticks>,
     /// Yields since the last work.
     idle_yields: u32,
     slices: TimeSlices,
@@ -161,6 +164,7 @@ impl Turns {
             worked_until: Ticks(0),
             work_ticks: 0,
             brief_ticks: clock.ticks_of_ns(BRIEF_WORK_NS),
+            noted_at: Cell::new(Ticks(0)),
             idle_yields: 0,
             slices: TimeSlices::Short,
             processors: os::Processors::of_this_thread(),
@@ -190,8 +194,9 @@ impl Turns {
             // With short ones it would have many turns for each one of a thread that works.
             self.request(TimeSlices::Normal);
         }
-        let yielded = function.yields().yield_processor();
+        let yielded = function.yields().yield_processor(now);
         diagnose(function, now);
+        self.noted_at.set(yielded.ended);
         self.note(yielded.foreign_ticks, yielded.ended);
         self.note_switch(now, yielded.ended);
         true
@@ -272,7 +277,7 @@ fn serve(function: &InProcess, spin_ticks: u64, turns: &mut Turns) -> bool {
         }
         if worked {
             turns.note_work(now);
-            function.yields().note(now);
+            function.yields().note(now, &turns.noted_at);
             last_work = now;
         } else if now.since(last_work) > spin_ticks || !turns.try_yield(function, now) {
             return true;

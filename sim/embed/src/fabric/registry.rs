@@ -43,6 +43,7 @@ pub use groups::{PlaceSet, places};
 pub use identity::{Identity, Occupant};
 pub use injection::{Injected, Injection};
 pub use layout::{ANNOUNCE_WORDS, MAX_COUNTERS, MAX_GROUPS, MAX_QPS, PLACES};
+pub use processors::Processor;
 pub use qps::ShownQp;
 pub use service_ports::{PortError, ServicePort};
 pub use signals::FRESH_NS;

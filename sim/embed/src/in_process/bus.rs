@@ -196,7 +196,7 @@ impl Bus for InProcess {
             let now = self.clock.ticks();
             self.activity.note_polling(now);
             self.keep_background_near(now);
-            self.yields.note(now);
+            polling::after_full_poll(self, now);
         }
     }
 

@@ -26,6 +26,8 @@ const LONG_SLEEP_PS: u64 = 5_000_000_000;
 /// Poll history of a thread.
 struct PollHistory {
     empty_polls: Cell<u32>,
+    /// When the thread has noted its processor last.
+    noted_at: Cell<Ticks>,
     /// Empty polls before the next yield.
     polls_before_yield: Cell<u32>,
     dozing: Dozing,
@@ -35,6 +37,7 @@ thread_local! {
     static HISTORY: PollHistory = const {
         PollHistory {
             empty_polls: Cell::new(0),
+            noted_at: Cell::new(Ticks(0)),
             polls_before_yield: Cell::new(POLLS_BEFORE_YIELD),
             dozing: Dozing::new(),
         }
@@ -45,9 +48,12 @@ thread_local! {
 /// not empty.
 #[inline]
 pub fn after_poll(function: &InProcess, empty_runs: Option<u32>, now: Ticks) {
-    function.yields.note(now);
     HISTORY.with(|history| match empty_runs {
-        None => history.empty_polls.set(0),
+        None => {
+            history.empty_polls.set(0);
+            function.yields.note(now, &history.noted_at);
+        }
+        // It notes its processor when it yields.
         Some(runs) if history.empty_polls.get() < history.polls_before_yield.get() => {
             history.empty_polls.set(history.empty_polls.get() + runs);
             std::hint::spin_loop();
@@ -57,6 +63,11 @@ pub fn after_poll(function: &InProcess, empty_runs: Option<u32>, now: Ticks) {
             history.step_back(function, now);
         }
     });
+}
+
+/// Called after a poll at `now` that has found completions, like the one before.
+pub fn after_full_poll(function: &InProcess, now: Ticks) {
+    HISTORY.with(|history| function.yields.note(now, &history.noted_at));
 }
 
 impl InProcess {
@@ -104,7 +115,9 @@ impl PollHistory {
         if self.dozing.is_due(now) {
             return function.doze(DOZE_NS);
         }
-        let yielded = function.yields.yield_processor();
+        let began = function.clock.ticks();
+        let yielded = function.yields.yield_processor(began);
+        self.noted_at.set(yielded.ended);
         self.dozing.note(&yielded, &function.clock);
         let is_switch = yielded.ticks() > function.clock.ticks_of_ns(SWITCH_NS);
         self.polls_before_yield

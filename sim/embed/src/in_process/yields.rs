@@ -9,17 +9,13 @@ use std::cell::Cell;
 use ferroce_platform::os;
 
 use crate::clock::{Clock, Ticks};
-use crate::fabric::registry::Registry;
+use crate::fabric::registry::{Processor, Registry};
 
 /// How often a thread that polls notes that it has its processor.
 const NOTE_NS: u64 = 100_000;
 /// Between two notes of threads that yield, a processor had another program if they are further
 /// apart.
 const FOREIGN_NS: u64 = 200_000;
-
-thread_local! {
-    static NOTED_AT: Cell<Ticks> = const { Cell::new(Ticks(0)) };
-}
 
 /// What a function knows of the processors on which its threads run.
 #[derive(Debug)]
@@ -67,19 +63,29 @@ impl Yields {
         self.are_noted
     }
 
-    /// Notes that this thread has its processor at `now`, unless it did so a moment ago.
+    /// Notes that this thread has its processor at `now`, unless it did so a moment ago, at
+    /// `noted_at`.
     #[inline]
-    pub fn note(&self, now: Ticks) {
-        if now.since(NOTED_AT.get()) > self.note_ticks {
-            self.note_on(os::current_processor(), now);
+    pub fn note(&self, now: Ticks, noted_at: &Cell<Ticks>) {
+        if now.since(noted_at.get()) > self.note_ticks {
+            noted_at.set(now);
+            self.note_at(now);
         }
     }
 
-    /// Yields this processor.
-    pub fn yield_processor(&self) -> Yield {
+    #[cold]
+    fn note_at(&self, now: Ticks) {
+        if let Some(processor) = self.processor(os::current_processor()) {
+            processor.note(now);
+        }
+    }
+
+    /// Yields this processor at `began`.
+    pub fn yield_processor(&self, began: Ticks) -> Yield {
         let before = os::current_processor();
-        let began = self.clock.ticks();
-        self.note_on(before, began);
+        if let Some(processor) = self.processor(before) {
+            processor.note(began);
+        }
         os::yield_processor();
         let ended = self.clock.ticks();
         let after = os::current_processor();
@@ -99,23 +105,17 @@ impl Yields {
         self.foreign_ticks(os::current_processor(), since, now)
     }
 
-    fn foreign_ticks(&self, processor: Option<usize>, since: Ticks, now: Ticks) -> u64 {
-        NOTED_AT.set(now);
-        let processor = processor.and_then(|number| self.registry.processor(number));
-        let noted =
-            processor.map(|processor| processor.note_wait(since, now, self.foreign_threshold));
-        match noted {
-            Some(ticks) if self.are_noted => ticks,
-            _ => now.since(since),
+    fn foreign_ticks(&self, number: Option<usize>, since: Ticks, now: Ticks) -> u64 {
+        match self.processor(number) {
+            Some(processor) => processor.note_wait(since, now, self.foreign_threshold),
+            None => now.since(since),
         }
     }
 
-    #[cold]
-    fn note_on(&self, processor: Option<usize>, now: Ticks) {
-        NOTED_AT.set(now);
-        let processor = processor.and_then(|number| self.registry.processor(number));
-        if let Some(processor) = processor {
-            processor.note(now);
-        }
+    /// Returns what is noted of a processor; `None`: nothing.
+    #[inline]
+    fn processor(&self, number: Option<usize>) -> Option<Processor<'static>> {
+        let number = number.filter(|_| self.are_noted)?;
+        self.registry.processor(number)
     }
 }
