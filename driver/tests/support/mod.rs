@@ -71,8 +71,8 @@ pub struct HonestDevice {
     pub bus_push_blocks: u32,
     /// Bytes of the longest inline payload, unless zero.
     pub max_inline: u16,
-    /// See [`Bus::has_congruent_iovas`].
-    pub has_congruent_iovas: bool,
+    /// True if IOVAs depend on no address, as those of simulated hosts.
+    pub has_independent_iovas: bool,
     /// True if the driver may choose the numbers of objects.
     pub takes_numbers: bool,
     /// True if the device panics when the driver breaks the contract.
@@ -194,10 +194,10 @@ impl HonestDevice {
         })
     }
 
-    /// Returns a device whose IOVAs are congruent to addresses, or depend on none.
-    pub fn with_iovas(has_congruent_iovas: bool) -> Arc<Self> {
+    /// Returns a device whose IOVAs depend on no address.
+    pub fn with_independent_iovas() -> Arc<Self> {
         Arc::new(Self {
-            has_congruent_iovas,
+            has_independent_iovas: true,
             ..Self::noting()
         })
     }
@@ -774,7 +774,7 @@ impl Bus for HonestDevice {
     }
 
     fn has_congruent_iovas(&self) -> bool {
-        self.has_congruent_iovas
+        !self.has_independent_iovas
     }
 
     fn set_interrupt_handler(
