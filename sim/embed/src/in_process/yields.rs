@@ -23,7 +23,7 @@ pub struct Yields {
     registry: &'static Registry,
     clock: Clock,
     note_ticks: u64,
-    foreign_threshold: u64,
+    least_foreign_ticks: u64,
     /// False if threads of another process use the function, too: they note nothing.
     are_noted: bool,
 }
@@ -47,13 +47,13 @@ impl Yield {
 }
 
 impl Yields {
-    /// Returns what is known by now: nothing.
+    /// Returns that of a function whose threads have not run yet.
     pub(super) fn new(registry: &'static Registry, clock: Clock, is_served: bool) -> Self {
         Self {
             registry,
             clock,
             note_ticks: clock.ticks_of_ns(NOTE_NS),
-            foreign_threshold: clock.ticks_of_ns(FOREIGN_NS),
+            least_foreign_ticks: clock.ticks_of_ns(FOREIGN_NS),
             are_noted: !is_served,
         }
     }
@@ -107,7 +107,7 @@ impl Yields {
 
     fn foreign_ticks(&self, number: Option<usize>, since: Ticks, now: Ticks) -> u64 {
         match self.processor(number) {
-            Some(processor) => processor.note_wait(since, now, self.foreign_threshold),
+            Some(processor) => processor.note_wait(since, now, self.least_foreign_ticks),
             None => now.since(since),
         }
     }

@@ -49,19 +49,24 @@ impl Processor<'_> {
 
     /// Notes that a thread is on it which has waited for it since `since`. Returns for how long
     /// another program had it meanwhile. All threads that have waited see the same time, although
-    /// only the first of them comes directly behind that program.
-    pub fn note_wait(&self, since: Ticks, now: Ticks, long_ticks: u64) -> u64 {
+    /// only the first of them comes directly behind that program; it had the processor between two
+    /// notes that are more than `least_ticks` apart.
+    pub fn note_wait(&self, since: Ticks, now: Ticks, least_ticks: u64) -> u64 {
         let last_seen = Ticks(self.last_seen.load(Ordering::Relaxed)).max(since);
         self.note(now);
         let ticks = now.since(last_seen);
-        if ticks > long_ticks {
+        if ticks > least_ticks {
             self.foreign_end.store(now.0, Ordering::Relaxed);
             self.foreign_ticks.store(ticks, Ordering::Relaxed);
             return ticks;
         }
         let foreign_end = Ticks(self.foreign_end.load(Ordering::Relaxed));
         match foreign_end > since {
-            true => self.foreign_ticks.load(Ordering::Relaxed),
+            // This thread may have begun to wait in the middle of it.
+            true => self
+                .foreign_ticks
+                .load(Ordering::Relaxed)
+                .min(now.since(since)),
             false => ticks,
         }
     }
@@ -73,7 +78,7 @@ mod tests {
 
     use super::*;
 
-    const LONG: u64 = 100;
+    const LEAST_TICKS: u64 = 100;
 
     /// Goal: threads that yield are no other program to each other, and one that does not yield is
     /// one to all that have waited for it. Method: the notes of two threads.
@@ -82,7 +87,7 @@ mod tests {
         let directory = temporary_directory("processors");
         let registry = Registry::open(directory.path()).expect("new");
         let processor = registry.processor(3).expect("there is room");
-        let wait = |since, now| processor.note_wait(Ticks(since), Ticks(now), LONG);
+        let wait = |since, now| processor.note_wait(Ticks(since), Ticks(now), LEAST_TICKS);
         // The other one had the processor from 1000 on, and noted that it still has it.
         processor.note(Ticks(1000));
         processor.note(Ticks(1900));
@@ -95,6 +100,8 @@ mod tests {
         assert_eq!(wait(4010, 4020), 10);
         // Nor does the time in which no thread has waited.
         assert_eq!(wait(9000, 9020), 20);
+        // A thread that was woken while the program had the processor has waited for a part of it.
+        assert_eq!(wait(3500, 4015), 515);
     }
 
     #[test]
