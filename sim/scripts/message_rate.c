@@ -4,9 +4,9 @@
  * Each of PROCESSES has THREADS threads, each with a context, a CQ and QPS QPs that no other thread
  * uses, and one peer process; with `loopback` each QP is connected to itself instead, so that the
  * receiver takes no processor. A QP has DEPTH requests in flight; one in SIGNAL_EVERY of them has a
- * completion, or each if DEPTH is smaller. Threads take turns with the devices, if there are several. Prints
- * millions of messages per second: of all, of the slowest and of the fastest thread. Linked against
- * the distribution's libibverbs, run under `ferroce run`.
+ * completion, or each if DEPTH is smaller. Threads take turns with the devices, if there are
+ * several. Prints millions of messages per second: of all, of the slowest and of the fastest
+ * thread. Linked against the distribution's libibverbs, run under `ferroce run`.
  */
 #define _GNU_SOURCE
 #include <infiniband/verbs.h>
