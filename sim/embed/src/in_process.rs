@@ -5,7 +5,7 @@
 //! background thread takes over when the application does not poll.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::time::Duration;
 
 use ferroce_model::{Counters, Function, NicConfig, Progress};
@@ -19,39 +19,25 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::clock::{Clock, Ticks};
 use crate::fabric::registry::{MAX_COUNTERS, Registry};
 use crate::port::FabricPort;
+use crate::schedule::poller::Calls;
+use crate::schedule::shared::{Words, publish_work};
+use crate::schedule::tunables::{
+    RUNS_BEFORE_ACKNOWLEDGE, RUNS_PER_CALL, Spans, WATCH_SHARED_NS, after,
+};
 
-mod activity;
 mod bus;
-mod dozing;
 mod faults;
 mod health;
 mod host;
 pub mod mapping_calls;
 mod pinned;
-mod polling;
 mod published;
 mod served;
-mod yields;
 
-use activity::Activity;
 use health::HealthCheck;
 use host::ProcessHost;
 use published::Published;
-use yields::Yields;
 
-/// Doorbells without an empty poll after which some wait for each other.
-const LONG_SERIES: u32 = 4;
-/// Doorbells of a long series for which the model runs once.
-const DOORBELLS_TOGETHER: u32 = 16;
-/// Runs of the model in one empty poll, unless it is idle before: then a peer sends as fast as this
-/// process works, and the program has its turn.
-const MAX_RUNS_PER_POLL: u32 = 64;
-/// Runs of the model by one thread for doorbells that others have left to it, before they have to
-/// do it themselves.
-const MAX_RUNS_FOR_OTHERS: u32 = 64;
-/// Runs of the model without work before ACKs are no longer delayed. Longer than the gap between
-/// two frames of the peer that belong together, shorter than the ACK delay.
-const RUNS_BEFORE_ACKNOWLEDGE: u32 = 8;
 /// Runs of the model between two publications of its counters.
 const RUNS_PER_PUBLICATION: u32 = 256;
 /// The time of a run that is due whatever the time is.
@@ -79,8 +65,6 @@ struct Model {
     port: FabricPort,
     host: ProcessHost,
     runs: u32,
-    /// Doorbells since the last empty poll.
-    series: u32,
     /// True if the last run has found nothing to do.
     is_at_rest: bool,
     published: Published,
@@ -95,14 +79,6 @@ impl Model {
     /// Returns true if a frame or a doorbell waits (the bitmap of doorbells may hold more).
     fn has_work(&self) -> bool {
         self.port.has_work() || !self.host.direct.is_empty() || !self.host.taker.is_idle()
-    }
-
-    /// Returns true for a doorbell of a long series that waits for the ones behind it. Requests
-    /// that go together are fetched and acknowledged together.
-    #[inline]
-    fn waits_for_more(&mut self) -> bool {
-        self.series = self.series.wrapping_add(1);
-        self.series > LONG_SERIES && self.series % DOORBELLS_TOGETHER != 0
     }
 
     /// Returns true if a run would find nothing to do but what its time brings.
@@ -137,8 +113,9 @@ pub struct InProcess {
     check_at: AtomicU64,
     /// End of the background thread's sleep; 0 while it is awake.
     wake_at: AtomicU64,
-    activity: Activity,
-    yields: Yields,
+    words: Words<'static>,
+    spans: Spans,
+    calls: Calls,
     is_stopping: AtomicBool,
     /// True if the card is pulled out.
     is_removed: AtomicBool,
@@ -155,6 +132,7 @@ impl InProcess {
         let registry = port.place().registry();
         let place = port.place().number();
         let is_served = config.polled_doorbells;
+        let (words, spans) = (registry.words(place), Spans::new(&clock));
         let mut nic: Nic = Function::new(config);
         nic.attach(port.recorder().cloned());
         let host = ProcessHost::new(doorbells.clone());
@@ -170,7 +148,6 @@ impl InProcess {
                 port,
                 host,
                 runs: 0,
-                series: 0,
                 is_at_rest: false,
                 published: Published::default(),
                 was_stopped: false,
@@ -182,8 +159,9 @@ impl InProcess {
             delayed_acks: AtomicBool::new(false),
             check_at: AtomicU64::new(u64::MAX),
             wake_at: AtomicU64::new(0),
-            activity: Activity::new(registry.heartbeat(place), &clock),
-            yields: Yields::new(registry, clock, is_served),
+            words,
+            spans,
+            calls: Calls::new(words, &spans),
             is_stopping: AtomicBool::new(false),
             is_removed: AtomicBool::new(false),
             health_check: HealthCheck::default(),
@@ -207,9 +185,33 @@ impl InProcess {
         &self.clock
     }
 
-    /// Returns what is known of the processors of its threads.
-    pub fn yields(&self) -> &Yields {
-        &self.yields
+    /// Returns the tunables of its schedule that are times.
+    pub fn spans(&self) -> &Spans {
+        &self.spans
+    }
+
+    /// Returns the words by which it wakes its threads, and others do.
+    pub fn words(&self) -> &Words<'static> {
+        &self.words
+    }
+
+    /// Returns what the calls of the program have said.
+    pub fn calls(&self) -> &Calls {
+        &self.calls
+    }
+
+    /// Returns true if requests wait for acknowledgements. Where ACKs of this function are delayed,
+    /// too, that is not known.
+    #[inline]
+    fn has_requests_in_flight(&self) -> bool {
+        self.next_timeout.load(Ordering::Relaxed) != u64::MAX
+            && !self.delayed_acks.load(Ordering::Relaxed)
+    }
+
+    /// Returns true if the program polls at `now`.
+    #[inline]
+    pub fn polls(&self, now: Ticks) -> bool {
+        self.calls.polls(now)
     }
 
     /// Returns the recorder of its accesses.
@@ -252,7 +254,6 @@ impl InProcess {
     #[inline]
     fn try_run_for_poll(&self, now: Ticks) -> Option<bool> {
         let mut model = self.model.try_lock()?;
-        model.series = 0;
         let runs = model.runs.wrapping_add(1);
         if runs % RUNS_PER_PUBLICATION == 0
             || !model.stays_at_rest()
@@ -273,20 +274,28 @@ impl InProcess {
     fn run_until_rest(&self, now: Ticks) -> Option<u32> {
         let Some(mut worked) = self.try_run_for_poll(now) else {
             // Another thread does all there is to do, and may need this processor.
-            return Some(polling::POLLS_BEFORE_YIELD);
+            return Some(Self::polls_of_a_busy_model());
         };
-        for _ in 1..MAX_RUNS_PER_POLL {
-            if self.rests.load(Ordering::Relaxed) {
-                break;
-            }
-            worked |= self.try_run();
-        }
+        worked |= self.run_to_rest();
         match worked {
             true => None,
             false if !self.delayed_acks.load(Ordering::Relaxed) => Some(1),
             // These runs count towards yielding: the peer may need this processor.
             false => (!self.flush_acknowledges()).then_some(1 + RUNS_BEFORE_ACKNOWLEDGE),
         }
+    }
+
+    /// Runs the model until it rests, as often as one call may. Returns true if something moved.
+    #[inline]
+    fn run_to_rest(&self) -> bool {
+        let mut worked = false;
+        for _ in 1..RUNS_PER_CALL {
+            if self.rests.load(Ordering::Relaxed) {
+                break;
+            }
+            worked |= self.try_run();
+        }
+        worked
     }
 
     /// Sends delayed ACKs, unless new work arrives in a moment. Returns true if it arrived.
@@ -308,7 +317,7 @@ impl InProcess {
     /// the background thread for them would take longer; on the only processor it would also keep
     /// a program that polls from polling.
     fn receive_own_frames(&self) {
-        for _ in 0..MAX_RUNS_PER_POLL {
+        for _ in 0..RUNS_PER_CALL {
             if self.next_timeout.load(Ordering::Relaxed) != AT_ONCE || !self.try_run() {
                 break;
             }
@@ -319,7 +328,7 @@ impl InProcess {
     #[inline]
     fn run<'a>(&'a self, mut model: MutexGuard<'a, Model>) -> bool {
         let mut worked = false;
-        for _ in 0..MAX_RUNS_FOR_OTHERS {
+        for _ in 0..RUNS_PER_CALL {
             worked |= self.run_once(model);
             if self.doorbells.is_empty() {
                 return worked;
@@ -330,10 +339,7 @@ impl InProcess {
             }
         }
         // The threads that have rung meanwhile go on with it.
-        if !self.is_polled(self.clock.ticks()) {
-            self.registry
-                .wake_background(self.place, self.clock.ticks());
-        }
+        self.words.wake_background(self.clock.ticks());
         worked
     }
 
@@ -356,7 +362,7 @@ impl InProcess {
         drop(model);
         if worked || raised != 0 {
             // Another thread may be waiting for what has moved.
-            self.registry.wake_dozing(self.place);
+            self.words.dozing.wake();
         }
         self.interrupts.deliver(raised);
         // A thread that rang while the lock was held has left its mark before it tried the lock:
@@ -461,23 +467,29 @@ impl InProcess {
     /// Wakes the background thread in time for work that the last run has left, when the
     /// application does not poll.
     fn notify_background(&self) {
-        fence(Ordering::SeqCst);
-        let wake_at = self.wake_at.load(Ordering::SeqCst);
-        if self.next_timeout.load(Ordering::Relaxed) < wake_at {
-            self.registry
-                .wake_background(self.place, self.clock.ticks());
+        publish_work();
+        if self.next_run() < self.wake_at.load(Ordering::SeqCst) {
+            self.words.wake_background(self.clock.ticks());
+        }
+    }
+
+    /// Wakes the background thread if it sleeps for long, when the application begins to poll: it
+    /// has to notice soon when polling stops.
+    #[inline]
+    fn keep_background_near(&self, now: Ticks) {
+        let wake_at = self.wake_at.load(Ordering::Relaxed);
+        let long_ps = 2 * 1000 * WATCH_SHARED_NS;
+        if wake_at > self.clock.instant(now).as_ps().saturating_add(long_ps) {
+            self.words.wake_background(now);
         }
     }
 
     /// Lets a polling thread sleep until a frame comes or something has moved, at most `limit_ns`.
     #[cold]
-    pub fn doze(&self, limit_ns: u64) {
-        let dozing = self.registry.dozing(self.place);
+    pub(crate) fn doze(&self, limit_ns: u64) {
         // Senders must not assume that this thread polls.
-        self.activity.note_sleep();
-        dozing.store(1, Ordering::SeqCst);
-        // Pairs with the fence in the sender's check: see `crate::port`.
-        fence(Ordering::SeqCst);
+        self.words.set_polls_until(Ticks(0));
+        self.words.dozing.announce();
         if let Some(mut model) = self.model.try_lock() {
             model.port.check_all(self.clock.ticks());
             self.check_at
@@ -490,14 +502,15 @@ impl InProcess {
             let now = self.clock.now().as_ps();
             let time_ns = limit_ns.min(self.next_run().saturating_sub(now) / 1000);
             if !has_work && time_ns > 0 {
-                os::futex_wait(dozing, 1, time_ns);
+                self.words.dozing.sleep(time_ns);
             }
         } else {
             // Another thread is inside the model, or lost its processor there.
             os::yield_processor();
         }
-        dozing.store(0, Ordering::Relaxed);
-        self.activity.note_polling(self.clock.ticks());
+        self.words.dozing.end();
+        let until = after(self.clock.ticks(), self.spans.fresh);
+        self.words.set_polls_until(until);
     }
 
     /// Returns when the model has to run again, or peers have to be checked.
@@ -527,20 +540,15 @@ impl InProcess {
         Some(!has_work && self.doorbells.is_empty())
     }
 
-    /// Returns the word on which the background thread sleeps.
-    pub fn armed(&self) -> &'static AtomicU32 {
-        self.registry.armed(self.place)
-    }
-
     /// Returns how long the background thread may sleep: until a timer of the model is due, but
     /// `least_ns` at least and `limit_ns` at most. Records the end of the sleep.
     pub fn sleep_time_ns(&self, least_ns: u64, limit_ns: u64) -> u64 {
         let now = self.clock.now().as_ps();
         let until = now.saturating_add(limit_ns.saturating_mul(1000));
         self.wake_at.store(until, Ordering::SeqCst);
-        // Pairs with the fence in `notify_background`: either it sees the end of the sleep, or this
-        // thread sees what it would have been notified of.
-        fence(Ordering::SeqCst);
+        // Pairs with `notify_background`: either it sees the end of the sleep, or this thread sees
+        // what it would have been notified of.
+        publish_work();
         let least = now.saturating_add(least_ns.saturating_mul(1000));
         let until = until.min(self.next_run().max(least));
         self.wake_at.store(until, Ordering::SeqCst);
@@ -555,11 +563,6 @@ impl InProcess {
         }
     }
 
-    /// Returns when the background thread was last woken.
-    pub fn woken_at(&self) -> Ticks {
-        Ticks(self.registry.woken_at(self.place).load(Ordering::Relaxed))
-    }
-
     /// Returns true if the background thread has to end.
     pub fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::SeqCst)
@@ -568,10 +571,10 @@ impl InProcess {
     /// Ends the background thread.
     pub fn stop(&self) {
         self.is_stopping.store(true, Ordering::SeqCst);
-        let woken_at = self.registry.woken_at(self.place);
-        woken_at.store(self.clock.ticks().0, Ordering::Relaxed);
-        self.armed().store(0, Ordering::SeqCst);
-        os::futex_wake_all(self.armed());
+        self.words
+            .woken_at
+            .store(self.clock.ticks().0, Ordering::Relaxed);
+        self.words.background.wake_always();
     }
 
     /// Marks a slot: its doorbell is not urgent, or the lock was not free.
@@ -634,7 +637,7 @@ mod tests {
 
     use ferroce_driver::bus::Bus;
     use ferroce_platform::doorbells::polled::DoorbellPages;
-    use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue, SLEEPING_SLOT};
+    use ferroce_spec::doorbell::SLEEPING_SLOT;
     use ferroce_test_support::temporary_directory;
     use ferroce_wire::Mac;
 
@@ -687,73 +690,46 @@ mod tests {
         assert_eq!(function.may_sleep(), Some(false), "nothing is left");
     }
 
-    /// Goal: the background thread leaves the model to a program that finds completions with each
-    /// poll, or posts for long, but not to one that sleeps. Method: what the thread asks, after
-    /// calls that the program makes without an empty poll.
+    /// Goal: nothing is left of requests, whether the program polls or not. Method: what waits after
+    /// each doorbell of a program that has polled before, and then only posts.
     #[test]
-    fn polls_with_completions_and_doorbells_in_series_count_as_polling() {
-        let directory = temporary_directory("series");
+    fn the_model_runs_for_each_request() {
+        let directory = temporary_directory("requests");
         let function = function(directory.path(), false);
-        let mut arm = DoorbellValue::default();
-        arm.set_kind(DoorbellKind::CQ_ARM.0);
-        let is_polled_after = |call: &dyn Fn()| {
-            let heartbeat = function.registry.heartbeat(function.place);
-            heartbeat.store(0, Ordering::Relaxed);
-            call();
-            heartbeat.load(Ordering::Relaxed) != 0
-        };
-        let ring = || function.doorbell(9, 1);
-        let twice = |call: &dyn Fn()| {
-            call();
-            call();
-        };
-
-        assert!(!is_polled_after(&|| twice(&ring)), "it has never polled");
-        twice(&|| function.relax());
-        assert!(is_polled_after(&|| function.relax()));
-        assert!(!is_polled_after(&|| function.note_poll()), "only one");
-        assert!(is_polled_after(&|| function.note_poll()));
-        // A processor that is taken away between two doorbells makes two series of them.
-        assert!((0..1000).any(|_| is_polled_after(&|| twice(&ring))));
-
-        function.doorbell(9, arm.bits());
-        assert!(!is_polled_after(&|| twice(&ring)), "it is about to sleep");
-        assert!(!is_polled_after(&|| twice(&|| function.note_poll())));
+        for _ in 0..4 {
+            function.relax();
+        }
+        for _ in 0..100 {
+            function.doorbell(9, 1);
+            assert!(function.model.lock().host.direct.is_empty());
+        }
     }
 
-    /// Goal: a program that posts to itself counts as polling although its CQ is never empty.
-    /// Method: polls with completions alone.
+    /// Goal: requests of a program that streams wait for each other, but only where the background
+    /// thread shares its processor. Method: rounds of eight requests and a poll that finds
+    /// completions.
     #[test]
-    fn polls_without_an_empty_one_count_as_polling() {
-        let directory = temporary_directory("full");
-        let function = function(directory.path(), false);
-        let heartbeat = function.registry.heartbeat(function.place);
-        function.note_poll();
-        assert_eq!(heartbeat.load(Ordering::Relaxed), 0, "one may be the last");
-        function.note_poll();
-        assert_ne!(heartbeat.load(Ordering::Relaxed), 0);
-    }
-
-    /// Goal: doorbells of a long series wait for each other, but not for long. Method: what waits
-    /// after each of them, and after a poll.
-    #[test]
-    fn doorbells_of_a_long_series_go_together() {
+    fn requests_of_a_stream_go_together() {
         let directory = temporary_directory("together");
         let function = function(directory.path(), false);
-        let waiting = || function.model.lock().host.direct.len();
-        let ring = || {
-            // The program has just polled, even if this thread was without a processor.
-            function.activity.note_polling(function.clock.ticks());
-            function.doorbell(9, 1);
-            waiting()
+        let most_left = || {
+            let round = || {
+                let left = (0..8).map(|_| {
+                    function.doorbell(9, 1);
+                    function.model.lock().host.direct.len()
+                });
+                let most = left.max();
+                function.note_poll();
+                most
+            };
+            (0..20).filter_map(|_| round()).max()
         };
+        assert_eq!(most_left(), Some(0), "helped");
+        function.calls.set_helped(false);
+        let most = most_left();
+        assert!(most >= Some(2) && most < Some(8), "{most:?}");
         function.relax();
-        assert!((0..LONG_SERIES).all(|_| ring() == 0), "a short series");
-        let waited: Vec<_> = (0..100 * DOORBELLS_TOGETHER).map(|_| ring()).collect();
-        let most = waited.into_iter().max();
-        assert!(most >= Some(2) && most < Some(DOORBELLS_TOGETHER as usize));
-        function.relax();
-        assert_eq!(waiting(), 0, "after a poll");
+        assert!(function.model.lock().host.direct.is_empty(), "after a poll");
     }
 
     /// Goal: the first doorbell on new pages is not lost. Method: the background thread falls

@@ -1,7 +1,7 @@
 //! The cable of a function: shared-memory rings to and from the other functions of this machine,
 //! and the uplink, if it has one.
 
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 
 use faults::FaultEnd;
 use ferroce_model::ports::port::{Port, Reservation, Route};
@@ -19,8 +19,10 @@ use ferroce_record::{Kind, Recorder};
 
 use crate::capture::Capture;
 use crate::clock::{Clock, Ticks};
-use crate::fabric::registry::{FRESH_NS, Injected, Injection, PLACES, Place, Registry, places};
+use crate::fabric::registry::{Injected, Injection, PLACES, Place, Registry, places};
 use crate::fabric::ring::{self, MAX_FRAME, Receiver, RingName, Sender};
+use crate::schedule::shared::{Words, publish_work};
+use crate::schedule::tunables::FRESH_NS;
 
 mod faults;
 mod frame;
@@ -452,7 +454,8 @@ impl FabricPort {
         while let Some(&place) = self.watched.get(index) {
             let peer = &mut self.peers[usize::from(place)];
             if peer.check_at <= self.now {
-                check_peer(peer, place, self.registry, self.now, self.spans.fresh);
+                let words = self.registry.words(place);
+                check_peer(peer, words, self.now, self.spans.fresh);
             }
             if peer.is_watched {
                 check_at = check_at.min(peer.check_at);
@@ -507,23 +510,20 @@ impl FabricPort {
 }
 
 /// Wakes one peer if necessary, and sets the time of the next check.
-fn check_peer(peer: &mut Peer, place: u8, registry: &Registry, now: Ticks, fresh: u64) {
-    // Frames published before this fence are seen by the peer's thread after it has armed itself,
-    // or this thread sees that it is armed: the peer has a matching fence.
-    fence(Ordering::SeqCst);
-    let heartbeat = Ticks(registry.heartbeat(place).load(Ordering::Relaxed)).min(now);
-    peer.is_silent = now.since(heartbeat) >= fresh;
+fn check_peer(peer: &mut Peer, words: Words<'_>, now: Ticks, fresh: u64) {
+    publish_work();
+    peer.is_silent = !words.polls(now);
     let Some(ring) = peer.ring.as_ref().filter(|ring| !ring.is_drained()) else {
         peer.is_watched = false;
         return;
     };
     if !peer.is_silent {
-        peer.check_at = Ticks(heartbeat.0.saturating_add(fresh));
+        peer.check_at = words.polls_until();
         peer.wake_ups = 0;
         return;
     }
     let consumed = ring.consumed();
-    if registry.wake(place, now) || peer.consumed != consumed {
+    if words.wake(now) || peer.consumed != consumed {
         peer.consumed = consumed;
         peer.wake_ups = 0;
     }

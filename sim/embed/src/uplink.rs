@@ -21,7 +21,7 @@
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,8 @@ use wire::Wire;
 
 use crate::clock::Clock;
 use crate::error::Error;
-use crate::fabric::registry::{FRESH_NS, Place, Registry, UplinkCounter};
+use crate::fabric::registry::{Place, Registry, UplinkCounter};
+use crate::schedule::shared::publish_work;
 
 pub mod buffer;
 mod datagram;
@@ -104,15 +105,12 @@ impl NearEnd {
     /// Wakes the threads that have to check, unless the application polls: then the background
     /// thread checks when it stops, at the latest. Returns false in that case.
     fn wake(&self) -> bool {
-        // Pairs with the fences of a thread that goes to sleep: it sees the frame, or this thread
-        // sees that it sleeps.
-        fence(Ordering::SeqCst);
-        let now = self.clock.ticks();
-        let heartbeat = self.registry.heartbeat(self.place).load(Ordering::Relaxed);
-        if now.0.saturating_sub(heartbeat) < self.clock.ticks_of_ns(FRESH_NS) {
+        publish_work();
+        let (words, now) = (self.registry.words(self.place), self.clock.ticks());
+        if words.polls(now) {
             return false;
         }
-        self.registry.wake(self.place, now);
+        words.wake(now);
         true
     }
 }

@@ -164,30 +164,12 @@ pub fn yield_processor() {
     unsafe { libc::sched_yield() };
 }
 
-/// Returns the processor on which this thread runs, or ran a moment ago; `None` if the system does
-/// not say.
-#[inline]
-pub fn current_processor() -> Option<usize> {
-    // SAFETY: sched_getcpu has no preconditions.
-    usize::try_from(unsafe { libc::sched_getcpu() }).ok()
-}
-
-/// Time slices of a thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TimeSlices {
-    /// Those of other threads. A yield lets a thread with such slices run, too.
-    Normal,
-    /// Short ones, which come sooner. When a frame wakes the thread beside a program that spins
-    /// without ever sleeping, a kernel that supports them (Linux 6.12) runs it at once. Such a
-    /// thread has to yield once for each of them that fits into a slice of the other thread.
-    Short,
-}
-
-/// Requests time slices for this thread. Kernels that do not support that ignore it.
-pub fn request_time_slices(slices: TimeSlices) {
+/// Requests short time slices for this thread, which come sooner: when a frame wakes it beside a
+/// program that spins without ever sleeping, a kernel that supports them (Linux 6.12) runs it at
+/// once. Older kernels ignore it.
+pub fn request_short_time_slices() {
     /// The shortest that the kernel grants.
     const SHORT_NS: u64 = 100_000;
-    const NORMAL: u64 = 0;
     /// struct sched_attr of the kernel, first version.
     #[repr(C)]
     #[derive(Default)]
@@ -208,16 +190,39 @@ pub fn request_time_slices(slices: TimeSlices) {
     };
     // SAFETY: the kernel writes at most `size` bytes into the local `attributes`.
     let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
-    // A real-time application keeps the policy that it chose for its threads.
     if got != 0 || attributes.policy != libc::SCHED_OTHER as u32 {
         return;
     }
-    attributes.runtime_ns = match slices {
-        TimeSlices::Normal => NORMAL,
-        TimeSlices::Short => SHORT_NS,
-    };
+    attributes.runtime_ns = SHORT_NS;
     // SAFETY: the kernel only reads `attributes`.
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+}
+
+/// Lets timed sleeps of this thread end when they are due, not up to 50 us later (prctl(2),
+/// PR_SET_TIMERSLACK).
+pub fn request_exact_timers() {
+    const SLACK_NS: libc::c_ulong = 1;
+    // SAFETY: this option only reads its number.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, SLACK_NS) };
+}
+
+/// Gives this thread a real-time priority above that of the program, if it has one: beside a thread
+/// of the same priority that spins on every processor it would never run. Returns false if the
+/// program has the highest one, or the system refuses.
+pub fn outrank_program() -> bool {
+    let mut parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: both calls access the local `parameters` only; 0 is this thread.
+    unsafe {
+        let policy = libc::sched_getscheduler(0);
+        if !matches!(policy, libc::SCHED_FIFO | libc::SCHED_RR) {
+            return true;
+        }
+        if libc::sched_getparam(0, &raw mut parameters) != 0 {
+            return false;
+        }
+        parameters.sched_priority += 1;
+        libc::sched_setscheduler(0, policy, &raw const parameters) == 0
+    }
 }
 
 /// Lets a write to a closed pipe end this process silently, as in other command-line tools.
@@ -249,7 +254,8 @@ impl Processors {
     /// other.
     pub fn leave_this_one(&self) -> bool {
         let mut others = self.0;
-        let Some(current) = current_processor() else {
+        // SAFETY: sched_getcpu has no preconditions.
+        let Ok(current) = usize::try_from(unsafe { libc::sched_getcpu() }) else {
             return false;
         };
         // SAFETY: CPU_CLR and CPU_COUNT stay inside the set; the kernel only reads it.

@@ -14,7 +14,8 @@ use ferroce_spec::register::{
 };
 
 use super::host::MAX_DIRECT;
-use super::{GONE, InProcess, flush, mapping_calls, polling};
+use super::{GONE, InProcess, flush, mapping_calls};
+use crate::schedule::policy::Call;
 
 /// Time limit of the wait for the last delayed ACKs when leaving.
 const LINGER_NS: u64 = 500_000;
@@ -52,16 +53,12 @@ impl Bus for InProcess {
         if self.is_foreign() || !self.doorbells.store(slot, value) {
             return;
         }
-        let kind = DoorbellKind(DoorbellValue::from_bits(value).kind());
-        let is_arming = matches!(kind, DoorbellKind::CQ_ARM | DoorbellKind::CQ_ARM_SOLICITED);
-        if is_arming {
-            self.activity.note_arming();
-        }
-        let is_polled = self.is_polled_after_doorbell(self.clock.ticks());
+        let call = call_of(value);
+        let polls = self.calls.note(call, self.clock.ticks());
         let Some(mut model) = self.model.try_lock() else {
             self.mark(slot);
             // The holder may have checked for marks just before this one.
-            if self.try_run() && !is_polled {
+            if self.try_run() && !polls {
                 self.notify_background();
             }
             return;
@@ -71,17 +68,12 @@ impl Bus for InProcess {
         } else {
             self.mark(slot);
         }
-        // A polling program submits its receive WQEs to the model with its next poll, and no frame
-        // is processed before. Of a long series of requests, some go together.
-        let is_receive = matches!(
-            kind,
-            DoorbellKind::RECEIVE_QUEUE | DoorbellKind::SHARED_RECEIVE_QUEUE
-        );
-        if is_polled && (is_receive || model.waits_for_more()) {
-            return;
+        if self.calls.leaves(call, polls) {
+            return self.unlock(model);
         }
         self.run(model);
-        if !is_polled {
+        self.run_to_rest();
+        if !polls {
             self.receive_own_frames();
             self.notify_background();
         }
@@ -179,24 +171,25 @@ impl Bus for InProcess {
             return;
         }
         let now = self.clock.ticks();
-        let polls_on = self.activity.note_empty_poll(now);
+        let polls = self.calls.note(Call::EmptyPoll, now);
         let empty_runs = self.run_until_rest(now);
-        if polls_on {
+        if polls {
             self.keep_background_near(now);
         } else {
             self.notify_background();
         }
-        polling::after_poll(self, empty_runs, now);
+        self.end_empty_poll(empty_runs, now);
     }
 
-    /// A single poll between two empty ones, as in a latency test, costs no look at the clock.
     #[inline]
     fn note_poll(&self) {
-        if self.activity.note_full_poll() && !self.is_foreign() {
-            let now = self.clock.ticks();
-            self.activity.note_polling(now);
+        if self.is_foreign() {
+            return;
+        }
+        let now = self.clock.ticks();
+        let in_flight = self.has_requests_in_flight();
+        if self.calls.note(Call::FullPoll { in_flight }, now) {
             self.keep_background_near(now);
-            polling::after_full_poll(self, now);
         }
     }
 
@@ -217,5 +210,15 @@ impl Bus for InProcess {
         if let Some(model) = self.model.try_lock() {
             flush(&model.nic);
         }
+    }
+}
+
+/// Returns what the program has called when it rings a doorbell.
+#[inline]
+fn call_of(value: u64) -> Call {
+    match DoorbellKind(DoorbellValue::from_bits(value).kind()) {
+        DoorbellKind::CQ_ARM | DoorbellKind::CQ_ARM_SOLICITED => Call::Arm,
+        DoorbellKind::RECEIVE_QUEUE | DoorbellKind::SHARED_RECEIVE_QUEUE => Call::Receive,
+        _ => Call::Request,
     }
 }

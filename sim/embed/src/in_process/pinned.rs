@@ -30,8 +30,7 @@ impl Held<'_> {
         std::sync::atomic::fence(Ordering::SeqCst);
         // Not run here: that could allocate memory. A polling program runs the model itself.
         if !function.doorbells.is_empty() {
-            let now = function.clock.ticks();
-            function.registry.wake_background(function.place, now);
+            function.words.wake_background(function.clock.ticks());
         }
     }
 }

@@ -88,8 +88,7 @@ impl InProcess {
     /// background thread check for more.
     pub fn wake(&self) {
         self.model.lock().wake_up();
-        self.registry
-            .wake_background(self.place, self.clock.ticks());
+        self.words.wake_background(self.clock.ticks());
         self.try_run();
     }
 

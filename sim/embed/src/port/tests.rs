@@ -168,10 +168,11 @@ fn only_a_silent_peer_is_woken() {
     let there = route(&other);
     let registry = one.registry;
     let place = other.place.number();
-    let armed = || registry.armed(place).load(Ordering::SeqCst) == 1;
-    registry.armed(place).store(1, Ordering::SeqCst);
+    let words = registry.words(place);
+    let armed = || words.background.is_announced();
+    words.background.announce();
     let now = clock.ticks();
-    registry.heartbeat(place).store(now.0, Ordering::SeqCst);
+    words.set_polls_until(Ticks(now.0 + one.spans.fresh));
     one.begin(now);
     assert!(send(&mut one, &there, b"x"));
     one.finish(true);
@@ -181,7 +182,7 @@ fn only_a_silent_peer_is_woken() {
     one.finish(false);
     assert!(!armed(), "it has not polled for long");
 
-    registry.armed(place).store(1, Ordering::SeqCst);
+    words.background.announce();
     other.begin(clock.ticks());
     assert!(take(&mut other).is_some());
     other.finish(false);
@@ -197,8 +198,8 @@ fn only_a_silent_peer_is_woken() {
 fn frames_to_oneself_wake_no_thread() {
     let (_directory, clock, mut one, other) = two("own");
     let registry = one.registry;
-    let armed = registry.armed(one.place.number());
-    armed.store(1, Ordering::SeqCst);
+    let background = registry.words(one.place.number()).background;
+    background.announce();
     one.begin(clock.ticks());
     let there = route(&other);
     assert!(send(&mut one, &there, b"x"));
@@ -208,7 +209,7 @@ fn frames_to_oneself_wake_no_thread() {
     one.finish(true);
     assert!(one.holds_own_frames());
     one.check_all(Ticks(clock.ticks().0 + 1000 * one.spans.fresh));
-    assert_eq!(armed.load(Ordering::SeqCst), 1, "woken");
+    assert!(background.is_announced(), "woken");
     one.begin(clock.ticks());
     assert!(take(&mut one).is_some());
     one.finish(false);

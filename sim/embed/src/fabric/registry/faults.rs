@@ -29,7 +29,7 @@ impl Registry {
         length.store(bytes.len() as u64, Ordering::Relaxed);
         let injected = self.place_word(place, field::INJECTED);
         injected.fetch_add(PLAN_UNIT, Ordering::SeqCst);
-        self.wake(place, now);
+        self.words(place).wake(now);
     }
 
     /// Returns the plan that was given to the function at a place; `None`: no faults, or another

@@ -99,7 +99,7 @@ impl Registry {
                 (!before, REMOVED)
             }
         };
-        self.wake(place, now);
+        self.words(place).wake(now);
         before & bit == 0
     }
 

@@ -21,7 +21,7 @@ pub(super) const MAX_SERVICE_PORTS: usize = 4096;
 pub const ANNOUNCE_WORDS: usize = PLACES.div_ceil(64);
 
 /// Incremented with every change of this file's or of the rings' layout.
-pub(super) const LAYOUT_VERSION: u64 = 7;
+pub(super) const LAYOUT_VERSION: u64 = 8;
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"Ferroce\n");
 pub(super) const PLACE_SIZE: usize = 8192;
 /// Behind the pages of every 8-bit number: ports of RDMA CM.
@@ -32,12 +32,7 @@ pub(super) const TOTALS: usize = SERVICE_PORTS + 8 * MAX_SERVICE_PORTS;
 pub(super) const MAX_TOTALS: usize = 64;
 /// A row: the device, then its counters.
 pub(super) const TOTALS_SIZE: usize = 8 + 8 * MAX_COUNTERS;
-/// Behind them: a cache line for each processor of the machine.
-pub(super) const PROCESSORS: usize = TOTALS + MAX_TOTALS * TOTALS_SIZE;
-/// Processors whose threads are noted.
-pub(super) const MAX_PROCESSORS: usize = 1024;
-pub(super) const PROCESSOR_SIZE: usize = 64;
-pub(super) const FILE_SIZE: usize = PROCESSORS + MAX_PROCESSORS * PROCESSOR_SIZE;
+pub(super) const FILE_SIZE: usize = TOTALS + MAX_TOTALS * TOTALS_SIZE;
 /// Bytes of a program's name, as the kernel cuts it.
 pub(super) const MAX_PROGRAM_NAME: usize = 16;
 
@@ -90,7 +85,6 @@ pub(super) mod field {
     pub const GROUPS: usize = 4096;
 }
 
-const _: () = assert!(PROCESSORS % PROCESSOR_SIZE == 0);
 const _: () = assert!(field::GIDS + 16 * MAX_GIDS <= field::HEARTBEAT);
 const _: () = assert!(field::ANNOUNCED + 8 * ANNOUNCE_WORDS <= field::ANNOUNCE_EPOCH);
 const _: () = assert!(field::PROGRAM + MAX_PROGRAM_NAME <= field::DEVICE_FAULTS);

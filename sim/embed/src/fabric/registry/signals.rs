@@ -1,29 +1,22 @@
 //! Words by which functions notify each other.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
-use ferroce_platform::os;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::Registry;
 use super::layout::{ANNOUNCE_WORDS, field, place_offset};
-use crate::clock::Ticks;
-
-/// A process that polled within this time is not woken: it checks before a wake-up could take
-/// effect.
-pub const FRESH_NS: u64 = 20_000;
+use crate::schedule::shared::Words;
 
 impl Registry {
-    /// Returns the time of the last poll of the application at a place, in ticks of the machine's
-    /// counter.
+    /// Returns the words by which the function at a place, and others, wake its threads.
     #[inline]
-    pub fn heartbeat(&self, place: u8) -> &AtomicU64 {
-        self.memory.word(place_offset(place) + field::HEARTBEAT)
-    }
-
-    /// Returns the word on which the background thread at a place sleeps: 1 while it does.
-    #[inline]
-    pub fn armed(&self, place: u8) -> &AtomicU32 {
-        self.memory.half_word(place_offset(place) + field::ARMED)
+    pub fn words(&self, place: u8) -> Words<'_> {
+        let offset = place_offset(place);
+        Words::new(
+            self.memory.word(offset + field::HEARTBEAT),
+            self.memory.half_word(offset + field::ARMED),
+            self.memory.word(offset + field::WOKEN_AT),
+            self.memory.half_word(offset + field::DOZING),
+        )
     }
 
     /// Returns the count of rings announced to a place.
@@ -48,48 +41,5 @@ impl Registry {
             let offset = place_offset(place) + field::ANNOUNCED + 8 * index;
             self.memory.word(offset).swap(0, Ordering::SeqCst)
         })
-    }
-
-    /// Returns when the background thread at a place was last woken, in ticks.
-    pub fn woken_at(&self, place: u8) -> &AtomicU64 {
-        self.memory.word(place_offset(place) + field::WOKEN_AT)
-    }
-
-    /// Returns the word on which polling threads of the application at a place doze: 1 while one
-    /// does.
-    #[inline]
-    pub fn dozing(&self, place: u8) -> &AtomicU32 {
-        self.memory.half_word(place_offset(place) + field::DOZING)
-    }
-
-    /// Wakes the application's dozing threads at a place, or if there is none the background thread
-    /// if it sleeps. Returns true if a thread was woken.
-    pub fn wake(&self, place: u8, now: Ticks) -> bool {
-        self.wake_dozing(place) || self.wake_background(place, now)
-    }
-
-    /// Wakes the application's dozing threads at a place.
-    #[inline]
-    pub fn wake_dozing(&self, place: u8) -> bool {
-        let dozing = self.dozing(place);
-        let is_asleep = dozing.load(Ordering::SeqCst) == 1 && dozing.swap(0, Ordering::SeqCst) == 1;
-        if is_asleep {
-            os::futex_wake_all(dozing);
-        }
-        is_asleep
-    }
-
-    /// Wakes the background thread at a place if it sleeps. Returns true if it did.
-    pub fn wake_background(&self, place: u8, now: Ticks) -> bool {
-        let armed = self.armed(place);
-        if armed.load(Ordering::SeqCst) != 1 {
-            return false;
-        }
-        self.woken_at(place).store(now.0, Ordering::Relaxed);
-        let is_asleep = armed.swap(0, Ordering::SeqCst) == 1;
-        if is_asleep {
-            os::futex_wake_all(armed);
-        }
-        is_asleep
     }
 }
