@@ -5,6 +5,11 @@ use libc::c_void;
 use super::boundary::last_errno;
 use crate::errno::{Errno, Right, Shown};
 
+/// Pages that are looked up at a time.
+const PART_PAGES: usize = 1024;
+/// To look up fewer pages takes longer than to bring them in when they are there.
+const LEAST_PAGES: usize = 8;
+
 /// Returns the granularity of mappings.
 fn page_size() -> usize {
     // SAFETY: `sysconf` takes no pointers.
@@ -12,10 +17,12 @@ fn page_size() -> usize {
     usize::try_from(size).unwrap_or(4096)
 }
 
-/// Touches every page of a range, like pinning in the kernel. The range may be empty.
+/// Brings the pages of a range into memory that are not there, like pinning in the kernel. The
+/// range may be empty. Of pages that are there it is not checked whether they may be written: the
+/// bus checks that.
 ///
 /// # Errors
-/// `EFAULT` when a page is not mapped, or `writable` is set and a page is not writable.
+/// `EFAULT` when a page is not mapped, or does not exist: behind the end of a file.
 pub(crate) fn populate(address: usize, length: usize, writable: bool) -> Result<(), Errno> {
     if length == 0 {
         return Ok(());
@@ -26,29 +33,62 @@ pub(crate) fn populate(address: usize, length: usize, writable: bool) -> Result<
         .checked_add(length)
         .and_then(|end| end.checked_next_multiple_of(page));
     let end = end.ok_or_else(|| Errno::wrong("length", length, "an end below 2^64"))?;
+    let part_bytes = PART_PAGES * page;
+    for part in (start..end).step_by(part_bytes) {
+        let pages = (end - part).min(part_bytes) / page;
+        match populate_part(part, pages, page, writable) {
+            Ok(()) => {}
+            Err(libc::EFAULT | libc::ENOMEM) => {
+                let address = Shown::Bits(address as u64);
+                let right = match writable {
+                    true => Right::Text("mapped memory that may be written"),
+                    false => Right::Text("mapped memory"),
+                };
+                return Err(Errno::FAULT.argument("addr", address, right));
+            }
+            // A kernel before 5.14 does not support the advice, and special mappings refuse it: the
+            // result is then unknown.
+            Err(_) => return Ok(()),
+        }
+    }
+    Ok(())
+}
+
+/// Brings in `pages` pages from `start` on, at most [`PART_PAGES`], if one of them is not in
+/// memory; many that are there are only looked up. The advice takes thirty times as long for pages
+/// that are there, and a fault for each that the process cannot write yet: of a file that it has
+/// just mapped, the page of zeros, and pages that a fork has shared. Nothing needs that fault
+/// before the first access: the model uses the addresses of the process, and a kernel driver pins
+/// by itself.
+///
+/// # Errors
+/// The errno of the system call.
+fn populate_part(start: usize, pages: usize, page: usize, writable: bool) -> Result<(), i32> {
+    let pointer: *mut c_void = std::ptr::with_exposed_provenance_mut(start);
+    let length = pages * page;
+    if pages >= LEAST_PAGES && is_resident(pointer, pages, page) {
+        return Ok(());
+    }
     let advice = if writable {
         libc::MADV_POPULATE_WRITE
     } else {
         libc::MADV_POPULATE_READ
     };
-    let pointer: *mut c_void = std::ptr::with_exposed_provenance_mut(start);
     // SAFETY: the call only brings pages in; a range that is not mapped is an error, not an access.
-    if unsafe { libc::madvise(pointer, end - start, advice) } == 0 {
-        return Ok(());
+    match unsafe { libc::madvise(pointer, length, advice) } {
+        0 => Ok(()),
+        _ => Err(last_errno().number()),
     }
-    match last_errno().number() {
-        libc::EFAULT | libc::ENOMEM => {
-            let address = Shown::Bits(address as u64);
-            let right = match writable {
-                true => Right::Text("mapped memory that may be written"),
-                false => Right::Text("mapped memory"),
-            };
-            Err(Errno::FAULT.argument("addr", address, right))
-        }
-        // A kernel before 5.14 does not support the advice, and special mappings refuse it: the
-        // result is then unknown.
-        _ => Ok(()),
-    }
+}
+
+/// Returns true if at most [`PART_PAGES`] pages from `start` on are all in memory.
+fn is_resident(start: *mut c_void, pages: usize, page: usize) -> bool {
+    let mut resident = [0u8; PART_PAGES];
+    let resident = &mut resident[..pages];
+    // SAFETY: the kernel writes one byte for each page, of which `resident` has as many; a hole is
+    // an error.
+    let is_known = unsafe { libc::mincore(start, pages * page, resident.as_mut_ptr()) } == 0;
+    is_known && resident.iter().all(|flags| flags & 1 != 0)
 }
 
 /// Separate anonymous memory, page aligned.

@@ -1,6 +1,11 @@
-//! Memory regions: rights, ranges, keys, rereg, null, device memory, paging.
+//! Memory regions: rights, ranges, keys, pages, rereg, null, device memory, paging.
+
+use std::fs::File;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::fs::FileExt;
 
 use ferroce_verbs_client::bench::{BUFFER, Bench, Service, TARGET, pattern};
+use ferroce_verbs_client::harness::is_served;
 use ferroce_verbs_client::memory::{ALL_ACCESS, Buffer, Mr};
 use ferroce_verbs_client::sys::*;
 use ferroce_verbs_client::verbs_tests;
@@ -31,6 +36,37 @@ fn read_into(bench: &Bench, mr: &Mr, address: u64) -> u32 {
             .remote(source, key),
     );
     bench.send_cq.next().status
+}
+
+/// Bytes of a region whose pages are looked up before they are written.
+const LARGE: usize = 8 << 20;
+const PAGE: usize = 4096;
+
+/// Maps a file in memory, of `pages` pages, in place of a buffer's pages. The pages are there, but
+/// have not been accessed by the buffer's addresses.
+fn map_file(buffer: &Buffer, pages: usize) -> File {
+    // SAFETY: the name ends with NUL; the file has no other owner.
+    let file = unsafe { File::from_raw_fd(libc::memfd_create(c"mr".as_ptr(), libc::MFD_CLOEXEC)) };
+    file.write_all_at(&vec![0; pages * PAGE], 0)
+        .expect("room for the pages");
+    let (address, length) = (buffer.address(0) as *mut _, buffer.length());
+    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+    // SAFETY: the pages of the buffer, which is accessed through copies only.
+    let mapped = unsafe { libc::mmap(address, length, rights, flags, file.as_raw_fd(), 0) };
+    assert_eq!(mapped, address);
+    file
+}
+
+/// Returns the page faults of this thread so far.
+fn faults() -> usize {
+    // SAFETY: all zero is a valid value; the kernel fills in the structure.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        assert_eq!(libc::getrusage(libc::RUSAGE_THREAD, &mut usage), 0);
+        usage
+    };
+    usage.ru_minflt as usize
 }
 
 verbs_tests! {
@@ -73,6 +109,29 @@ verbs_tests! {
         let bench = Bench::new();
         assert!(bench.pd.register_raw(0x1000, 4096, IBV_ACCESS_LOCAL_WRITE).is_null());
         assert_eq!(ferroce_verbs_client::object::errno(), libc::EFAULT);
+    }
+
+    /// Goal: pages that are in memory cost no fault when they are registered, and are those that
+    /// the device writes. Method: pages of a file, each of which costs a fault with its first
+    /// access.
+    fn pages_that_are_there_cost_no_fault() {
+        if is_served() {
+            return;
+        }
+        let bench = Bench::new();
+        let buffer = Buffer::new(LARGE);
+        let file = map_file(&buffer, LARGE / PAGE);
+        let before = faults();
+        let mr = bench.pd.register(&buffer, ALL_ACCESS).expect("reg_mr");
+        let count = faults() - before;
+        // Some are in the driver and its tables.
+        assert!(count < LARGE / PAGE / 8, "{count} faults");
+        bench.buffer.write(0, &pattern(64, 5));
+        let at = LARGE - 64;
+        assert_eq!(write(&bench, buffer.address(at), mr.rkey(), 64), IBV_WC_SUCCESS);
+        let mut bytes = [0; 64];
+        file.read_exact_at(&mut bytes, at as u64).expect("the end of the file");
+        assert_eq!(bytes[..], pattern(64, 5));
     }
 
     /// Each right alone, and what each operation says to it.
