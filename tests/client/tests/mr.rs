@@ -1,6 +1,7 @@
 //! Memory regions: rights, ranges, keys, pages, rereg, null, device memory, paging.
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::FileExt;
 
@@ -111,6 +112,32 @@ verbs_tests! {
         assert_eq!(ferroce_verbs_client::object::errno(), libc::EFAULT);
     }
 
+    /// Goal: a large region is refused for each page that does not allow the access, although the
+    /// pages before it are there.
+    fn large_memory_that_is_not_there_is_refused() {
+        let bench = Bench::new();
+        let register = |buffer, access| bench.pd.register(buffer, access).err();
+        let short = Buffer::new(LARGE);
+        let _file = map_file(&short, LARGE / PAGE - 1);
+        for access in [0, ALL_ACCESS] {
+            let result = register(&short, access);
+            assert_eq!(result, Some(libc::EFAULT), "the end of the file");
+        }
+        let buffer = Buffer::new(LARGE);
+        let protect = |rights| {
+            let last = buffer.address(LARGE - PAGE) as *mut _;
+            // SAFETY: a page of the buffer, which is not accessed before it may be written again.
+            assert_eq!(unsafe { libc::mprotect(last, PAGE, rights) }, 0);
+        };
+        protect(libc::PROT_NONE);
+        assert_eq!(register(&buffer, 0), Some(libc::EFAULT), "no rights");
+        protect(libc::PROT_READ);
+        assert_eq!(register(&buffer, 0), None);
+        assert_eq!(register(&buffer, ALL_ACCESS), Some(libc::EFAULT), "read only");
+        protect(libc::PROT_READ | libc::PROT_WRITE);
+        assert_eq!(register(&buffer, ALL_ACCESS), None);
+    }
+
     /// Goal: pages that are in memory cost no fault when they are registered, and are those that
     /// the device writes. Method: pages of a file, each of which costs a fault with its first
     /// access.
@@ -132,6 +159,26 @@ verbs_tests! {
         let mut bytes = [0; 64];
         file.read_exact_at(&mut bytes, at as u64).expect("the end of the file");
         assert_eq!(bytes[..], pattern(64, 5));
+    }
+
+    /// Goal: pages that are not in memory are there after registration, like those that a card
+    /// pins.
+    fn pages_that_are_not_there_are_brought_in() {
+        let bench = Bench::new();
+        let buffer = Buffer::new(LARGE);
+        let (address, half) = (buffer.address(0) as *mut _, LARGE / 2);
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+        // SAFETY: new pages in place of the buffer's, which is accessed through copies only.
+        assert_eq!(unsafe { libc::mmap(address, LARGE, rights, flags, -1, 0) }, address);
+        let touch = |part: Range<usize>| part.step_by(PAGE).for_each(|at| buffer.write(at, &[1]));
+        touch(0..half);
+        let mr = bench.pd.register(&buffer, ALL_ACCESS).expect("reg_mr");
+        let before = faults();
+        touch(half..LARGE);
+        let count = faults() - before;
+        assert!(count < half / PAGE / 8, "{count} faults");
+        mr.destroy().expect("dereg_mr");
     }
 
     /// Each right alone, and what each operation says to it.
