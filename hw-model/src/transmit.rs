@@ -36,8 +36,8 @@ pub(crate) struct Transmit {
     units: Vec<ProcessingUnit>,
     /// Packets of one queue pair in one turn.
     quantum_packets: u32,
-    /// True if packets wait for room on the wire.
-    is_stalled: bool,
+    /// Packets that have found no room on the wire in this step.
+    refused: u32,
     /// True if the MAC holds as many frames to send as it may: no more are made.
     egress_blocked: bool,
     /// True if a processing unit has packets that are not frames yet.
@@ -72,7 +72,7 @@ impl Transmit {
             fetch: WqeFetch::new(config.fetch_blocks, config.fetch_slots),
             units: (0..units).map(unit).collect(),
             quantum_packets: config.quantum_packets,
-            is_stalled: false,
+            refused: 0,
             egress_blocked: false,
             outbound_waits: false,
         }
@@ -87,7 +87,7 @@ impl Transmit {
     /// Returns true if packets wait for room on the wire.
     #[inline]
     pub fn is_stalled(&self) -> bool {
-        self.is_stalled
+        self.refused > 0
     }
 
     /// Forgets all work (reset).
@@ -98,7 +98,7 @@ impl Transmit {
             unit.outbound.clear(drop);
             unit.stands_until = Instant::ZERO;
         }
-        self.is_stalled = false;
+        self.refused = 0;
     }
 
     /// Drops the packets of a queue pair that is reset or destroyed.
@@ -116,7 +116,7 @@ impl Transmit {
     /// Returns the time at which the next processing unit with something to send may continue.
     pub fn next_step(&self, timing: &impl Timing) -> Option<Instant> {
         let is_idle = self.scheduler.is_idle() && !self.outbound_waits;
-        if self.is_stalled || self.egress_blocked || is_idle {
+        if self.is_stalled() || self.egress_blocked || is_idle {
             return None;
         }
         let turn = |unit: usize| self.units[unit].next_turn(timing);

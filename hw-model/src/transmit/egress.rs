@@ -170,7 +170,7 @@ impl Transmit {
             }
             Packetized::Full => {
                 turn.counters.add(Counter::tx_stalls, 1);
-                self.is_stalled = true;
+                self.refused += 1;
                 qp.stalled.push_front(packet);
                 return false;
             }

@@ -20,6 +20,11 @@ use crate::transmit::{Transmit, TransmitPorts, local_operation};
 /// Backlog of reads on the link from the host above which processing units request no more payload:
 /// a small read, such as a translation, waits behind it.
 const MAX_READ_BACKLOG: Duration = Duration::from_us(1);
+/// Packets of different queue pairs that one processing unit finds no room for on the wire before
+/// it ends its step. The next step goes on behind them: if each step tried all queue pairs that
+/// wait, one packet from each would take a time that is quadratic in their number. The first one
+/// does not end the step, because other packets may go where there is room.
+const MAX_REFUSED: u32 = 16;
 
 impl Transmit {
     /// Returns true if [`Transmit::complete_fetches`] has nothing to do, now or later.
@@ -90,7 +95,7 @@ impl Transmit {
         ports: &mut TransmitPorts<'_, P, M>,
     ) -> bool {
         let mut worked = false;
-        self.is_stalled = false;
+        self.refused = 0;
         let has_work = !self.scheduler.is_idle() || self.outbound_waits;
         if has_work && !self.is_egress_blocked(ports) {
             let outbound_waits = std::mem::take(&mut self.outbound_waits);
@@ -120,8 +125,12 @@ impl Transmit {
         if !self.units[unit].outbound.is_empty() {
             worked |= self.packetize(turn, unit, ports);
         }
+        let refused = self.refused;
         for _ in 0..self.scheduler.len(unit) {
             if ports.completions.is_nearly_full() || self.is_paused(turn, unit, ports) {
+                break;
+            }
+            if self.refused - refused >= MAX_REFUSED {
                 break;
             }
             if self.is_held_up(turn, unit, &ports.contexts.qps) {

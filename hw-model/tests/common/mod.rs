@@ -184,7 +184,7 @@ impl Host for TestHost {
     }
 }
 
-/// Frames that a cable holds.
+/// Frames that a cable holds unless a test says otherwise.
 const CABLE_CAPACITY: usize = 64;
 
 type Queue = Rc<RefCell<VecDeque<Vec<u8>>>>;
@@ -197,6 +197,8 @@ pub struct Cable {
     pub into: Queue,
     pub own: Gid,
     pub groups: Vec<Gid>,
+    /// Frames that it holds.
+    pub capacity: usize,
     /// Frames to QP 1 are wanted.
     pub gsi: bool,
     pub link_up: bool,
@@ -220,6 +222,7 @@ impl Cable {
             arrivals: (arrivals.0.clone(), arrivals.1.clone()),
             own: Gid::UNSPECIFIED,
             groups: Vec::new(),
+            capacity: CABLE_CAPACITY,
             gsi: false,
             link_up: true,
             reserved: VecDeque::new(),
@@ -241,7 +244,7 @@ impl Port for Cable {
     type Frame = Vec<u8>;
 
     fn reserve(&mut self, route: &Route, length: usize) -> Reservation<Vec<u8>> {
-        if self.out.borrow().len() >= CABLE_CAPACITY {
+        if self.out.borrow().len() >= self.capacity {
             return Reservation::Full;
         }
         self.reserved.push_back(route.gid);

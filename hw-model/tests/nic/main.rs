@@ -16,6 +16,7 @@ mod gsi;
 mod hostile;
 mod hostile_contexts;
 mod hostile_queues;
+mod many_queue_pairs;
 mod multicast;
 mod operations;
 mod push;
