@@ -25,8 +25,15 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* Returns the median of values, which it sorts. */
+static inline double median(double *values, int count)
+{
+	qsort(values, count, sizeof *values, compare);
+	return values[count / 2];
+}
+
 /* Returns the median of what `count` calls take, each. */
-static double median_ns(void (*call)(void), int count)
+static inline double median_ns(void (*call)(void), int count)
 {
 	double batch[BATCHES];
 
@@ -37,8 +44,7 @@ static double median_ns(void (*call)(void), int count)
 			call();
 		batch[b] = (now_ns() - begun) / count;
 	}
-	qsort(batch, BATCHES, sizeof *batch, compare);
-	return batch[BATCHES / 2];
+	return median(batch, BATCHES);
 }
 
 #endif

@@ -9,17 +9,13 @@
  * thread. Linked against the distribution's libibverbs, run under `ferroce run`.
  */
 #define _GNU_SOURCE
-#include <infiniband/verbs.h>
 #include <pthread.h>
 #include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
+
+#include "connect.h"
 
 enum {
 	THREADS_MAX = 64,
@@ -31,13 +27,6 @@ enum {
 	/* Each QP writes to a place of its own. */
 	SLOT = 4096,
 };
-
-#define NEED(condition) do { \
-	if (!(condition)) { \
-		fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-		_exit(1); \
-	} \
-} while (0)
 
 /* What each side tells the other about one QP. */
 struct address {
@@ -85,43 +74,6 @@ static void exchange(int socket, const struct address *own, struct address *othe
 	NEED(read(socket, other, sizeof *other) == sizeof *other);
 }
 
-static void connect_qp(struct ibv_qp *qp, const struct address *peer)
-{
-	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_INIT,
-		.port_num = 1,
-		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE,
-	};
-
-	NEED(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX |
-					       IBV_QP_ACCESS_FLAGS));
-	attr = (struct ibv_qp_attr){
-		.qp_state = IBV_QPS_RTR,
-		.path_mtu = IBV_MTU_4096,
-		.dest_qp_num = peer->qpn,
-		.max_dest_rd_atomic = 1,
-		.min_rnr_timer = 12,
-		.ah_attr = {
-			.is_global = 1,
-			.port_num = 1,
-			.grh = { .dgid = peer->gid, .sgid_index = 1, .hop_limit = 64 },
-		},
-	};
-	NEED(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-					       IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-					       IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
-	attr = (struct ibv_qp_attr){
-		.qp_state = IBV_QPS_RTS,
-		.timeout = 18,
-		.retry_cnt = 7,
-		.rnr_retry = 7,
-		.max_rd_atomic = 1,
-	};
-	NEED(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-					       IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-					       IBV_QP_MAX_QP_RD_ATOMIC));
-}
-
 static void open_device(struct thread *thread, struct ibv_device *device)
 {
 	const size_t length = (size_t)qps * SLOT;
@@ -135,7 +87,7 @@ static void open_device(struct thread *thread, struct ibv_device *device)
 	NEED(thread->pd);
 	thread->mr = ibv_reg_mr(thread->pd, thread->buffer, length,
 				IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-	NEED(thread->mr && !ibv_query_gid(thread->context, 1, 1, &thread->gid));
+	NEED(thread->mr && !ibv_query_gid(thread->context, 1, GID_INDEX, &thread->gid));
 	thread->cq = ibv_create_cq(thread->context, depth * qps, NULL, NULL, 0);
 	NEED(thread->cq);
 }
@@ -171,7 +123,7 @@ static struct thread *open_side(int socket)
 			NEED(thread->qp[q]);
 			own.qpn = thread->qp[q]->qp_num;
 			exchange(socket, &own, &thread->peer[q]);
-			connect_qp(thread->qp[q], &thread->peer[q]);
+			connect_qp(thread->qp[q], thread->peer[q].qpn, &thread->peer[q].gid);
 		}
 	}
 	exchange(socket, &ready, &ready);

@@ -24,6 +24,12 @@ def _descriptor_cost(call, tools):
     return descriptor_costs(tools)[call]
 
 
+def _hand_over(spinning, tools):
+    """Returns what two threads take for a flag, in us, beside programs that never pause."""
+    with processes.spinning(spinning):
+        return float(processes.run([tools.program("handoff"), "flag"]))
+
+
 @dataclass(frozen=True)
 class Limit:
     """A limit of the machine."""
@@ -80,6 +86,13 @@ PLAIN_WRITE = Bound(Limit("without the library", "ns", partial(_descriptor_cost,
                     _share, "plain calls", "at least 1")
 PLAIN_CLOSE = Bound(Limit("without the library", "ns", partial(_descriptor_cost, "close")),
                     _share, "plain calls", "at least 1")
+
+
+def hand_overs(spinning):
+    """Returns the bound of a wait for another thread, beside programs that never pause."""
+    name = "a flag between threads" + (", busy" if spinning else "")
+    return Bound(Limit(name, "us", partial(_hand_over, spinning)), _share, "hand-overs",
+                 "at least 1")
 
 
 def hops(least):

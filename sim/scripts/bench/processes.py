@@ -81,6 +81,14 @@ def server(arguments, is_ready, env=None, limit_s=LIMIT_S, output=subprocess.DEV
         end(process)
 
 
+@contextlib.contextmanager
+def spinning(count):
+    """Runs `count` programs that never pause to the end of the block."""
+    command = ["sh", "-c", "while :; do :; done"]
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(server(command, lambda: True)) for _ in range(count)]
+
+
 def free_port():
     """Returns a port that no process uses."""
     with socket.socket() as probe:

@@ -17,6 +17,8 @@ from processes import Failed
 
 CONNECTIONS = 500
 RATE_SECONDS = "0.5"
+# Programs beside the busy rows: they leave no processor idle if there are two.
+SPINNING = 2
 
 
 @dataclass(frozen=True)
@@ -64,14 +66,15 @@ class Tools:
     """Folders of the run, and the programs that are compiled for it."""
 
     SOURCES = Path(__file__).resolve().parents[1]
-    LIBRARIES = {"message_rate": ["-libverbs", "-lpthread"]}
+    VERBS = ("message_rate", "handoff", "one_sided")
 
     def __init__(self, folder):
         self.folder = Path(folder)
-        for name in ("message_rate", "descriptor_cost", "machine_limits"):
+        for name in (*self.VERBS, "descriptor_cost", "machine_limits"):
+            libraries = ["-libverbs", "-lpthread"] if name in self.VERBS else []
             try:
                 processes.run(["cc", "-O2", "-Wall", "-Wextra", "-o", self.program(name),
-                               self.SOURCES / f"{name}.c", *self.LIBRARIES.get(name, [])])
+                               self.SOURCES / f"{name}.c", *libraries])
             except Failed as failed:
                 raise SystemExit(f"bench: {name}.c: {failed}") from None
 
@@ -150,6 +153,16 @@ def _rates(shape, build, tools):
     # There is no ratio to a rate of 0.
     return {key: rate or Failed("no message in the time of the run")
             for key, rate in rates.items()}
+
+
+def _hand_over(spinning, build, tools):
+    with processes.spinning(spinning):
+        return {"figure": float(tools.run(build, tools.program("handoff"), "read"))}
+
+
+def _one_sided(build, tools):
+    printed = tools.run(build, tools.program("one_sided"))
+    return dict(zip(("first", "last"), map(float, printed.split()), strict=True))
 
 
 def _descriptors(build, tools):
@@ -249,6 +262,22 @@ def _message_rates():
         yield Experiment(section, partial(_rates, shape), tuple(rows))
 
 
+def _waits():
+    """Threads that post and do not poll."""
+    for name, spinning in (("hand-over: READ 1 MiB", 0), ("hand-over: READ 1 MiB, busy", SPINNING)):
+        yield Experiment(
+            "a thread that posts and waits for a flag, beside one that polls; busy: and beside "
+            f"{SPINNING} programs that never pause",
+            partial(_hand_over, spinning),
+            (Row(name, "us", True, bound=limits.hand_overs(spinning)),))
+    yield Experiment(
+        "10 WRITEs of 8 bytes, posted one by one by a program that then watches memory: from a "
+        "post to its arrival",
+        _one_sided,
+        (Row("one-sided: WRITE 1 of 10", "us", True, key="first"),
+         Row("one-sided: WRITE 10 of 10", "us", True, key="last")))
+
+
 def experiments():
     """Returns everything that can be measured, in the order of the page."""
     in_process, pinned, served = _pairs()
@@ -263,7 +292,8 @@ def experiments():
         _descriptors,
         (Row("write to /dev/null", "ns", True, key="write", bound=limits.PLAIN_WRITE),
          Row("close of no descriptor", "ns", True, key="close", bound=limits.PLAIN_CLOSE)))
-    return [*in_process, *pinned, connections, *served, *_message_rates(), descriptors]
+    return [*in_process, *pinned, connections, *served, *_message_rates(), *_waits(),
+            descriptors]
 
 
 def selected(pattern):

@@ -111,6 +111,12 @@ class Programs(unittest.TestCase):
             self.assertIsNone(server.poll())
         self.assertIsNotNone(server.poll())
 
+    def test_programs_that_spin_end_with_their_block(self):
+        with processes.spinning(2) as programs:
+            self.assertEqual([program.poll() for program in programs], [None, None])
+        for program in programs:
+            self.assertIsNotNone(program.poll())
+
 
 class Pages(unittest.TestCase):
     def test_numbers_have_three_digits(self):
