@@ -14,6 +14,7 @@ use common::{BUFFER, Node, Rendezvous, two};
 use ferroce_driver::{
     AsyncEvent, CompletionOpcode, CompletionStatus, RemoteAddress, SendOperation,
 };
+use ferroce_embed::clock::Ticks;
 use ferroce_embed::fabric::registry::Registry;
 use ferroce_embed::function::{Function, Options};
 use ferroce_test_support::stays;
@@ -112,20 +113,20 @@ fn posting_between_two_polls_counts_as_polling() {
     let node = Node::new(&rendezvous.options("a"));
     node.connect(&node);
     let registry = Registry::open(&rendezvous.0).expect("usable");
-    let heartbeat = registry.heartbeat(registry.occupants()[0].place);
+    let words = registry.words(registry.occupants()[0].place);
     // Any single post may come too late on a loaded machine.
     let counts = (0..1000).any(|_| {
         node.cq.relax();
-        let before = heartbeat.load(Ordering::Relaxed);
+        let before = words.polls_until();
         node.post(SendOperation::RdmaWrite(node.remote()), 8);
-        let after = heartbeat.load(Ordering::Relaxed);
+        let after = words.polls_until();
         node.wait();
         after > before
     });
     assert!(counts);
     node.cq.arm(false);
     node.post(SendOperation::RdmaWrite(node.remote()), 8);
-    assert_eq!(heartbeat.load(Ordering::Relaxed), 0);
+    assert_eq!(words.polls_until(), Ticks(0));
 }
 
 /// Goal: atomics of peers are atomic with those of this process. Method: both add to one word.

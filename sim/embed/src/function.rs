@@ -28,9 +28,8 @@ use crate::fabric::shown_qps::ShownQps;
 use crate::in_process::{self, InProcess, mapping_calls};
 use crate::neighbours::Neighbours;
 use crate::port::{FabricPort, patient};
-use crate::schedule::background;
 use crate::uplink::{Uplink, UplinkSpec};
-use crate::{cycles, devices, faults, random_keys, recovery};
+use crate::{background, cycles, devices, faults, random_keys, recovery};
 
 /// Time limit for another thread that is opening.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);

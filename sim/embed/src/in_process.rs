@@ -19,7 +19,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::clock::{Clock, Ticks};
 use crate::fabric::registry::{MAX_COUNTERS, Registry};
 use crate::port::FabricPort;
-use crate::schedule::poller::Calls;
+use crate::schedule::calls::Calls;
 use crate::schedule::shared::{Words, publish_work};
 use crate::schedule::tunables::{
     RUNS_BEFORE_ACKNOWLEDGE, RUNS_PER_CALL, Spans, WATCH_SHARED_NS, after,
@@ -33,6 +33,7 @@ pub mod mapping_calls;
 mod pinned;
 mod published;
 mod served;
+mod waiting;
 
 use health::HealthCheck;
 use host::ProcessHost;
@@ -690,8 +691,8 @@ mod tests {
         assert_eq!(function.may_sleep(), Some(false), "nothing is left");
     }
 
-    /// Goal: nothing is left of requests, whether the program polls or not. Method: what waits after
-    /// each doorbell of a program that has polled before, and then only posts.
+    /// Goal: nothing is left of requests, whether the program polls or not. Method: what waits
+    /// after each doorbell of a program that has polled before, and then only posts.
     #[test]
     fn the_model_runs_for_each_request() {
         let directory = temporary_directory("requests");

@@ -2,8 +2,8 @@
 //! that joins the processes of a machine.
 //!
 //! - [`function`]: one process's NIC function, ready for a driver. Made of [`in_process`] (the bus,
-//!   the model, and memory that the program unmaps).
-//! - [`schedule`]: when the model runs, on the threads of the program and on the background thread.
+//!   the model, and memory that the program unmaps) and [`background`] (the thread for applications
+//!   that do not poll). [`schedule`]: when the model runs, on which of its threads.
 //! - [`fabric`]: the functions on this machine ([`fabric::registry`]), and shared-memory rings
 //!   between them ([`fabric::ring`]). [`port`]: the cable that the model sees.
 //! - [`uplink`]: wires that lead out of the fabric: taps, QEMU's sockets, UDP, captures.
@@ -14,6 +14,7 @@
 //! - [`attached`]: devices that another crate opens instead.
 
 pub mod attached;
+pub mod background;
 pub mod capture;
 pub mod clock;
 pub mod counters;

@@ -1,14 +1,12 @@
-//! When the model runs, who runs it, and who sleeps: see the table in `schedule/README.md`.
+//! When the model runs, who runs it, and who sleeps: see the tables in `schedule/README.md`.
 //!
-//! [`policy`] decides; [`poller`] and [`background`] do it, on the program's threads and on the
-//! background thread; [`tunables`] has the numbers, and [`shared`] the words by which processes wake
-//! each other.
+//! [`policy`] decides. The program's threads (`in_process/bus.rs`, `in_process/waiting.rs`) and the
+//! background thread (`background.rs`) do what it says. [`tunables`] has the numbers, [`calls`]
+//! what the program has called, and [`shared`] the words by which processes wake each other.
 
-pub mod background;
+pub mod calls;
 pub mod policy;
-pub mod poller;
 pub mod shared;
-pub mod tunables;
-
 #[cfg(all(test, not(loom)))]
 mod simulation;
+pub mod tunables;

@@ -202,8 +202,9 @@ pub fn request_short_time_slices() {
 /// PR_SET_TIMERSLACK).
 pub fn request_exact_timers() {
     const SLACK_NS: libc::c_ulong = 1;
-    // SAFETY: this option only reads its number.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, SLACK_NS) };
+    const NONE: libc::c_ulong = 0;
+    // SAFETY: this option only reads its number; the C library passes five words on.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, SLACK_NS, NONE, NONE, NONE) };
 }
 
 /// Gives this thread a real-time priority above that of the program, if it has one: beside a thread

@@ -1,5 +1,5 @@
 //! When the model runs and how its threads wait, as a pure state machine: no clock, no atomics, no
-//! system calls. [`super::poller`] and [`super::background`] do what it says.
+//! system calls. The program's threads and the background thread do what it says.
 //!
 //! - [`Attention`]: what a call of the program says about the next one.
 //! - [`Waiting`]: what a thread of the program does after a poll that has found nothing.
@@ -64,8 +64,9 @@ impl Attention {
     }
 }
 
-/// Requests of a program that streams: it posts several between two polls, or finds completions while
-/// others are in flight. Its next poll is due when it has posted as many as before the last one.
+/// Requests of a program that streams: it posts several between two polls, or finds completions
+/// while others are in flight. Its next poll is due when it has posted as many as before the last
+/// one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stream {
     /// Requests since the last poll.
@@ -140,9 +141,9 @@ impl Stream {
     }
 }
 
-/// Whether a thread gains from yields. Beside threads that yield, too, it does. A program that spins
-/// without yielding keeps the processor for its time slice; then sleep is better, because a thread
-/// that is woken gets the processor at once.
+/// Whether a thread gains from yields. Beside threads that yield, too, it does. A program that
+/// spins without yielding keeps the processor for its time slice; then sleep is better, because a
+/// thread that is woken gets the processor at once.
 #[derive(Debug)]
 struct Yields {
     late_turns: u32,
@@ -285,8 +286,8 @@ impl Background {
         stays_until: Ticks(0),
     };
 
-    /// Returns what the thread does at `now`. `polls`: the program polls. `streams`: it streams, and
-    /// this thread takes its requests if it has a processor for itself.
+    /// Returns what the thread does at `now`. `polls`: the program polls. `streams`: it streams,
+    /// and this thread takes its requests if it has a processor for itself.
     pub fn next(&mut self, now: Ticks, polls: bool, streams: bool, spans: &Spans) -> Step {
         let helps = streams && self.is_alone(now) && self.last != Last::Slept;
         if polls && !helps {

@@ -1,9 +1,9 @@
 //! The words that processes share to wake each other, and the one protocol of their fences.
 //!
-//! A thread that is about to sleep stores 1 in its word, and then looks for work once more. A thread
-//! that has published work looks at the word afterwards. Between store and look both have a fence,
-//! so that at least one of them sees what the other one has stored: work never waits for a thread
-//! that sleeps. `loom_tests` has both sides in every order.
+//! A thread that is about to sleep stores 1 in its word, and then looks for work once more. A
+//! thread that has published work looks at the word afterwards. Between store and look both have a
+//! fence, so that at least one of them sees what the other one has stored: work never waits for a
+//! thread that sleeps. `loom_tests` has both sides in every order.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -41,7 +41,8 @@ impl Bell for AtomicU32 {
     }
 }
 
-/// Announces that this thread is about to sleep. What it looks at after that decides whether it may.
+/// Announces that this thread is about to sleep. What it looks at after that decides whether it
+/// may.
 fn announce_sleep<B: Bell>(bell: &B) {
     bell.set(1);
     B::fence();
@@ -202,7 +203,7 @@ mod loom_tests {
         }
     }
 
-    /// A word, and work that is published without an order of its own, as frames are.
+    /// A word, and work that is published without any order, as frames are.
     #[derive(Default)]
     struct Shared {
         bell: AtomicU32,

@@ -2,7 +2,7 @@
 //! that spin, and threads that are stopped for a while, as a limit of a cgroup stops them.
 //!
 //! The kernel is the worst one that is fair: it is first come, first served, and a thread that is
-//! woken overtakes nobody. Executors are those of `poller.rs` and `background.rs`, without the
+//! woken overtakes no other. Executors are those of `in_process` and `background.rs`, without the
 //! model: a function has requests and frames, and takes all of them when it runs.
 
 use std::collections::VecDeque;
@@ -188,10 +188,6 @@ impl Kernel {
         }
     }
 
-    fn ticks(&self) -> Ticks {
-        Ticks(self.now)
-    }
-
     fn is_stopped(&self, thread: usize) -> bool {
         self.stopped
             .is_some_and(|(function, _)| function == self.threads[thread].function)
@@ -348,7 +344,7 @@ impl Kernel {
         worked
     }
 
-    /// What the port does for a peer that has not taken all frames.
+    /// Wakes the peer if it has not taken all frames, as the port does.
     fn check_peer(&mut self, number: usize) {
         let peer = 1 - number;
         if self.functions[number].check_at > self.now {
@@ -356,7 +352,7 @@ impl Kernel {
         }
         self.functions[number].check_at = match self.functions[peer] {
             ref peer if peer.frames.is_empty() && peer.acks == 0 => u64::MAX,
-            ref peer if self.ticks() < peer.polls_until => peer.polls_until.0,
+            ref peer if Ticks(self.now) < peer.polls_until => peer.polls_until.0,
             _ => {
                 if !self.wake_dozing(peer) {
                     self.wake_background(peer);
@@ -395,7 +391,7 @@ impl Kernel {
 
     /// Notes a call. Returns true if the program polls.
     fn note(&mut self, number: usize, call: Call) -> bool {
-        let (now, spans) = (self.ticks(), self.spans);
+        let (now, spans) = (Ticks(self.now), self.spans);
         let function = &mut self.functions[number];
         function.stream = function.stream.after(call);
         let (attention, promise) = function.attention.after(call);
@@ -448,7 +444,7 @@ impl Kernel {
         if !polls {
             self.notify_background(number);
         }
-        let now = self.ticks();
+        let now = Ticks(self.now);
         let Role::Program {
             ref mut waiting, ..
         } = self.threads[thread].role
@@ -463,7 +459,7 @@ impl Kernel {
     }
 
     fn act_as_program(&mut self, processor: usize, thread: usize) {
-        let (now, spans) = (self.ticks(), self.spans);
+        let (now, spans) = (Ticks(self.now), self.spans);
         let number = self.threads[thread].function;
         let pending = std::mem::replace(&mut self.threads[thread].pending, Pending::Next);
         let Role::Program {
@@ -532,7 +528,7 @@ impl Kernel {
     }
 
     fn act_in_background(&mut self, processor: usize, thread: usize) {
-        let (now, spans) = (self.ticks(), self.spans);
+        let (now, spans) = (Ticks(self.now), self.spans);
         let number = self.threads[thread].function;
         let was_woken = self.threads[thread].was_woken;
         let pending = std::mem::replace(&mut self.threads[thread].pending, Pending::Next);

@@ -2,17 +2,17 @@
 //!
 //! A value is *derived* (from what it is compared with), or *measured* (against which revision, on
 //! which machine). Machine V: two processors of an AMD EPYC in a virtual machine, Linux 6.18;
-//! ratios are those of `make bench`, in `docs/speed-history.csv`. Every one of them was taken out or
-//! moved by itself and is here because a row that a user notices had lost 10 % or more.
+//! ratios are those of `make bench`, in `docs/speed-history.csv`. Every one of them was taken out
+//! or moved by itself and is here because a row that a user notices had lost 10 % or more.
 
 use crate::clock::{Clock, Ticks};
 
 /// A program that has polled within this time polls on: nothing is run for it, and it is not woken.
 /// Derived: it is the bound of the guarantee, and longer than the gap between two polls of a loop.
 pub const FRESH_NS: u64 = 5_000;
-/// The same of a program whose thread yields: it polls when it has its turn again. Derived: the turns
-/// of a few threads that yield, too, are shorter; behind a program that does not yield its peers
-/// wake the background thread, which gets the processor sooner.
+/// The same of a program whose thread yields: it polls when it has its turn again. Derived: the
+/// turns of a few threads that yield, too, are shorter; behind a program that does not yield its
+/// peers wake the background thread, which gets the processor sooner.
 pub const YIELD_FRESH_NS: u64 = 30_000;
 /// Polls after arming a CQ that say nothing: the program checks once more, finds the event's
 /// completion, and sleeps. Derived from ibv_get_cq_event(3).
@@ -29,8 +29,8 @@ pub const POLLS_BEFORE_SWITCH: u32 = 4;
 /// Runs of the model without work before ACKs are no longer delayed. Derived: longer than the gap
 /// between two frames of the peer that belong together, shorter than the ACK delay of 2 us.
 pub const RUNS_BEFORE_ACKNOWLEDGE: u32 = 8;
-/// Runs of the model in one call, for this thread or for others. Derived: a bound only; work that is
-/// left is the background thread's.
+/// Runs of the model in one call, for this thread or for others. Derived: a bound only; work that
+/// is left is the background thread's.
 pub const RUNS_PER_CALL: u32 = 64;
 /// A yield that takes longer has let another thread run. Derived: sched_yield alone takes 0.3 us on
 /// V, a switch there and back 2 us.

@@ -1,5 +1,5 @@
 //! The background thread of a function: it runs the model while the program does not poll, as
-//! [`super::policy`] says.
+//! [`crate::schedule::policy`] says.
 
 use std::io;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use std::thread::JoinHandle;
 
 use ferroce_platform::os::{self, Processors};
 
-use super::policy::{Background, Step};
-use super::tunables::IDLE_NS;
 use crate::clock::Ticks;
 use crate::in_process::InProcess;
+use crate::schedule::policy::{Background, Step};
+use crate::schedule::tunables::IDLE_NS;
 
 /// A processor that comes later than this is reported to the user: peers see timeouts.
 const FAR_TOO_LATE_US: u64 = 100_000;
@@ -64,14 +64,15 @@ fn run(function: &InProcess) {
     }
 }
 
-/// Prepares this thread: it has to get a processor soon after it is woken, whatever the program does.
+/// Prepares this thread: it has to get a processor soon after it is woken, whatever the program
+/// does.
 fn prepare_thread() {
     os::request_short_time_slices();
     os::request_exact_timers();
     if !os::outrank_program() {
         tracing::warn!(
-            "the program has the highest real-time priority, so that the thread which serves the NIC \
-             while the program does not poll cannot have a higher one: give the program less than 99"
+            "the program has the highest real-time priority, so that the thread which serves the \
+             NIC while it does not poll cannot have a higher one: use a priority below 99"
         );
     }
     // The memory that it accesses may be unmapped.
@@ -80,8 +81,8 @@ fn prepare_thread() {
 
 /// Sleeps, at most `limit_ns`. Returns the time of a wake-up, if it was woken. With `busy_ns` the
 /// program does not poll, so that this thread alone sees what came before it could be woken for it:
-/// it sleeps only if there is nothing to do, and for `busy_ns` if a thread is inside the model, which
-/// may leave work.
+/// it sleeps only if there is nothing to do, and for `busy_ns` if a thread is inside the model,
+/// which may leave work.
 fn sleep(function: &InProcess, limit_ns: u64, busy_ns: Option<u64>) -> Option<Ticks> {
     let words = function.words();
     words.background.announce();
