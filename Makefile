@@ -102,6 +102,7 @@ demo: build
 
 # Data frames, plots and the notebook of the Python package; `make test` has the rest of it.
 python-test: build
+	@.ci/install-packages $(PYTHON_PACKAGES)
 	@cd python && PYTHONDONTWRITEBYTECODE=1 FERROCE_BIN=$(RELEASE)/ferroce \
 	    /usr/bin/python3 -m unittest -v tests.test_frames
 
