@@ -22,7 +22,7 @@ use crate::port::FabricPort;
 use crate::schedule::calls::Calls;
 use crate::schedule::shared::{Words, publish_work};
 use crate::schedule::tunables::{
-    RUNS_BEFORE_ACKNOWLEDGE, RUNS_PER_CALL, Spans, WATCH_SHARED_NS, after,
+    POLLS_BEFORE_YIELD, RUNS_BEFORE_ACKNOWLEDGE, RUNS_PER_CALL, Spans, WATCH_SHARED_NS, after,
 };
 
 mod bus;
@@ -275,7 +275,7 @@ impl InProcess {
     fn run_until_rest(&self, now: Ticks) -> Option<u32> {
         let Some(mut worked) = self.try_run_for_poll(now) else {
             // Another thread does all there is to do, and may need this processor.
-            return Some(Self::polls_of_a_busy_model());
+            return Some(POLLS_BEFORE_YIELD);
         };
         worked |= self.run_to_rest();
         match worked {

@@ -8,7 +8,7 @@ use ferroce_platform::os;
 use super::InProcess;
 use crate::clock::Ticks;
 use crate::schedule::policy::{Wait, Waiting};
-use crate::schedule::tunables::{DOZE_NS, POLLS_BEFORE_YIELD, after};
+use crate::schedule::tunables::{DOZE_NS, after};
 
 thread_local! {
     static WAITING: RefCell<Waiting> = const { RefCell::new(Waiting::NEW) };
@@ -50,11 +50,5 @@ impl InProcess {
                 waiting.yielded(began, ended, spans);
             }
         });
-    }
-
-    /// Returns the polls as which one counts that has found another thread inside the model: that
-    /// one does all there is to do, and may need this processor.
-    pub(super) const fn polls_of_a_busy_model() -> u32 {
-        POLLS_BEFORE_YIELD
     }
 }

@@ -47,7 +47,7 @@ pub enum Promise {
 pub struct Attention(pub u32);
 
 impl Attention {
-    /// That of a program that has not polled yet.
+    /// A program that has not polled yet.
     pub const NEW: Self = Self(POLLS_AFTER_ARMING);
 
     /// Returns that after a call, and what the call says.
@@ -78,7 +78,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// That of a program that has not called yet.
+    /// A program that has not called yet.
     pub const NEW: Self = Self {
         requests: 0,
         expected: 0,
@@ -130,7 +130,7 @@ impl Stream {
         u32::from_le_bytes([self.requests, self.expected, self.rounds, 0])
     }
 
-    /// Returns that of a word.
+    /// Returns what [`Self::to_bits`] has made a word of.
     pub fn from_bits(bits: u32) -> Self {
         let [requests, expected, rounds, _] = bits.to_le_bytes();
         Self {
@@ -199,7 +199,7 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// That of a thread that has not polled yet.
+    /// A thread that has not polled yet.
     pub const NEW: Self = Self {
         empty_polls: 0,
         polls_before_yield: POLLS_BEFORE_YIELD,
@@ -275,7 +275,7 @@ pub struct Background {
 }
 
 impl Background {
-    /// That of a thread that has just started.
+    /// A thread that has just started.
     pub const NEW: Self = Self {
         last: Last::Slept,
         last_work: Ticks(0),
@@ -366,5 +366,69 @@ impl Background {
 
     fn is_crowded(&self) -> bool {
         self.shared_turns >= SHARED_TURNS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPANS: fn() -> Spans = || Spans::with(|ns| ns);
+
+    /// Yields of a thread, of which each takes the given time, with `gap` between them. Returns
+    /// what it does after the last one.
+    fn after_yields(count: u32, took: u64, gap: u64) -> Wait {
+        let (mut waiting, mut now) = (Waiting::NEW, 1_000_000_000);
+        for _ in 0..count {
+            waiting.yielded(Ticks(now), Ticks(now + took), &SPANS());
+            now += took + gap;
+        }
+        (0..=POLLS_BEFORE_YIELD)
+            .map(|_| waiting.found_nothing(1, Ticks(now)))
+            .find(|wait| *wait != Wait::Spin)
+            .expect("it yields or sleeps after some polls")
+    }
+
+    /// Goal: a thread sleeps beside a program that goes on spinning, and yields beside others.
+    #[test]
+    fn repeated_late_turns_make_a_thread_sleep() {
+        let (late, pause) = (2 * SPANS().late, SPANS().pause);
+        assert_eq!(after_yields(LATE_TURNS, late, pause / 4), Wait::Doze);
+        assert_eq!(after_yields(LATE_TURNS - 1, late, pause / 4), Wait::Yield);
+        assert_eq!(
+            after_yields(10, late, 2 * pause),
+            Wait::Yield,
+            "now and then"
+        );
+        assert_eq!(after_yields(10, SPANS().late, 0), Wait::Yield, "in time");
+    }
+
+    /// Goal: the calls of a program that polls say that it polls on, with or without an empty poll;
+    /// those after arming do not.
+    #[test]
+    fn polls_count_but_for_those_after_arming() {
+        let full = Call::FullPoll { in_flight: false };
+        let mut attention = Attention::NEW;
+        let mut promise = |call| {
+            let (next, promise) = attention.after(call);
+            attention = next;
+            promise
+        };
+        assert_eq!(
+            promise(Call::Request),
+            Promise::Continues,
+            "it has never polled"
+        );
+        assert_eq!([full; 2].map(&mut promise), [Promise::Continues; 2]);
+        assert_eq!(
+            [full, Call::EmptyPoll, Call::Request].map(&mut promise),
+            [Promise::Polls; 3]
+        );
+        assert_eq!(promise(Call::Arm), Promise::Sleeps);
+        assert_eq!(
+            [Call::EmptyPoll, full].map(&mut promise),
+            [Promise::Continues; 2]
+        );
+        assert_eq!(promise(full), Promise::Polls);
     }
 }

@@ -66,7 +66,7 @@ impl Registry {
         word(field::INJECTED).store(0, Ordering::Relaxed);
         word(field::GROUP_COUNT).store(0, Ordering::Relaxed);
         // Clear the last owner's words: a sleeping thread of it would be woken for us.
-        for offset in (field::HEARTBEAT..PLACE_SIZE).step_by(8) {
+        for offset in (field::POLLS_UNTIL..PLACE_SIZE).step_by(8) {
             word(offset).store(0, Ordering::Relaxed);
         }
         word(field::GENERATION).store(generation, Ordering::Release);

@@ -62,7 +62,7 @@ pub(super) mod field {
     pub const GROUP_COUNT: usize = 56;
     pub const NAME: usize = 64;
     pub const GIDS: usize = 128;
-    pub const HEARTBEAT: usize = 1024;
+    pub const POLLS_UNTIL: usize = 1024;
     pub const ARMED: usize = 1088;
     pub const DOZING: usize = 1092;
     pub const WOKEN_AT: usize = 1096;
@@ -85,7 +85,7 @@ pub(super) mod field {
     pub const GROUPS: usize = 4096;
 }
 
-const _: () = assert!(field::GIDS + 16 * MAX_GIDS <= field::HEARTBEAT);
+const _: () = assert!(field::GIDS + 16 * MAX_GIDS <= field::POLLS_UNTIL);
 const _: () = assert!(field::ANNOUNCED + 8 * ANNOUNCE_WORDS <= field::ANNOUNCE_EPOCH);
 const _: () = assert!(field::PROGRAM + MAX_PROGRAM_NAME <= field::DEVICE_FAULTS);
 const _: () = assert!(field::DEVICE_FAULTS + 8 <= field::UPLINK_COUNTERS);

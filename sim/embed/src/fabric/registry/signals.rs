@@ -12,7 +12,7 @@ impl Registry {
     pub fn words(&self, place: u8) -> Words<'_> {
         let offset = place_offset(place);
         Words::new(
-            self.memory.word(offset + field::HEARTBEAT),
+            self.memory.word(offset + field::POLLS_UNTIL),
             self.memory.half_word(offset + field::ARMED),
             self.memory.word(offset + field::WOKEN_AT),
             self.memory.half_word(offset + field::DOZING),
