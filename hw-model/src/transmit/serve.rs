@@ -21,7 +21,7 @@ use crate::transmit::{Transmit, TransmitPorts, local_operation};
 /// a small read, such as a translation, waits behind it.
 const MAX_READ_BACKLOG: Duration = Duration::from_us(1);
 /// Packets of different queue pairs that one processing unit finds no room for on the wire before
-/// it ends its step. The next step goes on behind them: if each step tried all queue pairs that
+/// it ends its step. The next step continues after them: if each step tried all queue pairs that
 /// wait, one packet from each would take a time that is quadratic in their number. The first one
 /// does not end the step, because other packets may go where there is room.
 const MAX_REFUSED: u32 = 16;

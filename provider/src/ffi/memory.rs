@@ -22,7 +22,7 @@ fn page_size() -> usize {
 /// bus checks that.
 ///
 /// # Errors
-/// `EFAULT` when a page is not mapped, or does not exist: behind the end of a file.
+/// `EFAULT` when a page is not mapped, or does not exist: beyond the end of a file.
 pub(crate) fn populate(address: usize, length: usize, writable: bool) -> Result<(), Errno> {
     if length == 0 {
         return Ok(());
