@@ -11,7 +11,6 @@ use ferroce_platform::os::{self, Processors};
 use crate::clock::Ticks;
 use crate::in_process::InProcess;
 use crate::schedule::policy::{Background, Step};
-use crate::schedule::tunables::IDLE_NS;
 
 /// A processor that comes later than this is reported to the user: peers see timeouts.
 const FAR_TOO_LATE_US: u64 = 100_000;
@@ -49,11 +48,11 @@ fn run(function: &InProcess) {
             }
             Step::Leave => has_left |= processors.as_ref().is_some_and(Processors::leave_this_one),
             Step::Watch(time_ns) => {
-                let woken_at = sleep(function, time_ns, None);
+                let woken_at = sleep(function, || Some((time_ns, time_ns)));
                 policy.slept(woken_at, clock.ticks(), &spans);
             }
             Step::Sleep => {
-                let woken_at = sleep(function, IDLE_NS, Some(policy.watch_ns()));
+                let woken_at = sleep(function, || policy.sleeps_ns(function.outlook()));
                 policy.slept(woken_at, clock.ticks(), &spans);
                 if woken_at.is_none() && std::mem::take(&mut has_left) {
                     // Nothing has happened for long: any processor will do.
@@ -79,24 +78,12 @@ fn prepare_thread() {
     os::faults::allow();
 }
 
-/// Sleeps, at most `limit_ns`. Returns the time of a wake-up, if it was woken. With `busy_ns` the
-/// program does not poll, so that this thread alone sees what came before it could be woken for it:
-/// it sleeps only if there is nothing to do, and for `busy_ns` if a thread is inside the model,
-/// which may leave work.
-fn sleep(function: &InProcess, limit_ns: u64, busy_ns: Option<u64>) -> Option<Ticks> {
+/// Sleeps between the least and the longest time that `times_ns` finds after the sleep is announced;
+/// `None`: not at all. Returns the time of a wake-up, if it was woken.
+fn sleep(function: &InProcess, times_ns: impl FnOnce() -> Option<(u64, u64)>) -> Option<Ticks> {
     let words = function.words();
     words.background.announce();
-    let limit_ns = match busy_ns.map(|busy_ns| (function.may_sleep(), busy_ns)) {
-        None | Some((Some(true), _)) => limit_ns,
-        Some((Some(false), _)) => 0,
-        Some((None, busy_ns)) => busy_ns,
-    };
-    let polls = busy_ns.is_none();
-    let time_ns = match limit_ns {
-        0 => 0,
-        // A timer that is due is the program's while it polls.
-        limit_ns => function.sleep_time_ns(if polls { limit_ns } else { 0 }, limit_ns),
-    };
+    let time_ns = times_ns().map_or(0, |(least, longest)| function.sleep_time_ns(least, longest));
     let clock = function.clock();
     let due = Ticks(clock.ticks().0.saturating_add(clock.ticks_of_ns(time_ns)));
     if time_ns > 0 && !function.is_stopping() {

@@ -20,6 +20,7 @@ use crate::clock::{Clock, Ticks};
 use crate::fabric::registry::{MAX_COUNTERS, Registry};
 use crate::port::FabricPort;
 use crate::schedule::calls::Calls;
+use crate::schedule::policy::Outlook;
 use crate::schedule::shared::{Words, publish_work};
 use crate::schedule::tunables::{
     POLLS_BEFORE_YIELD, RUNS_BEFORE_ACKNOWLEDGE, RUNS_PER_CALL, Spans, WATCH_SHARED_NS, after,
@@ -523,13 +524,16 @@ impl InProcess {
         self.next_timeout.load(Ordering::Relaxed).min(check_at)
     }
 
-    /// Returns whether there is nothing to do, so that the background thread may sleep. Also
-    /// publishes the counters and removes dead peers.
-    pub fn may_sleep(&self) -> Option<bool> {
-        // Unlike this process, a client does not check again after leaving the model.
-        let mut model = match self.is_served {
-            true => self.model.lock(),
-            false => self.model.try_lock()?,
+    /// Returns whether the background thread has something to do. Also publishes the counters and
+    /// removes dead peers.
+    pub fn outlook(&self) -> Outlook {
+        let model = match self.is_served {
+            // Unlike this process, a client does not check again after leaving the model.
+            true => Some(self.model.lock()),
+            false => self.model.try_lock(),
+        };
+        let Some(mut model) = model else {
+            return Outlook::Occupied;
         };
         let has_work = model.has_work() || !model.fall_asleep();
         model.port.prune();
@@ -538,7 +542,10 @@ impl InProcess {
         drop(model);
         // A thread that rang while the lock was held has left its mark, and relies on this one.
         fence(Ordering::SeqCst);
-        Some(!has_work && self.doorbells.is_empty())
+        match has_work || !self.doorbells.is_empty() {
+            true => Outlook::Work,
+            false => Outlook::Nothing,
+        }
     }
 
     /// Returns how long the background thread may sleep: until a timer of the model is due, but
@@ -688,7 +695,7 @@ mod tests {
         let model = function.model.lock();
         ring();
         drop(model);
-        assert_eq!(function.may_sleep(), Some(false), "nothing is left");
+        assert_eq!(function.outlook(), Outlook::Work, "a doorbell is left");
     }
 
     /// Goal: nothing is left of requests, whether the program polls or not. Method: what waits
@@ -739,7 +746,7 @@ mod tests {
     fn a_device_that_sleeps_when_it_gets_pages_says_so() {
         let directory = temporary_directory("new-pages");
         let function = function(directory.path(), true);
-        assert_eq!(function.may_sleep(), Some(true));
+        assert_eq!(function.outlook(), Outlook::Nothing);
         let pages = Arc::new(DoorbellPages::new().expect("memory"));
         function.set_doorbell_pages(Some(pages.clone()));
         assert_eq!(pages.value(SLEEPING_SLOT), 1);

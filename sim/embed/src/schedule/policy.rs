@@ -6,8 +6,8 @@
 //! - [`Background`]: what the background thread does next.
 
 use super::tunables::{
-    LATE_TURNS, POLLS_AFTER_ARMING, POLLS_BEFORE_SWITCH, POLLS_BEFORE_YIELD, REQUESTS_TOGETHER,
-    SHARED_TURNS, STREAM_ROUNDS, Spans, WATCH_ALONE_NS, WATCH_SHARED_NS, after,
+    IDLE_NS, LATE_TURNS, POLLS_AFTER_ARMING, POLLS_BEFORE_SWITCH, POLLS_BEFORE_YIELD,
+    REQUESTS_TOGETHER, SHARED_TURNS, STREAM_ROUNDS, Spans, WATCH_ALONE_NS, WATCH_SHARED_NS, after,
 };
 use crate::clock::Ticks;
 
@@ -251,6 +251,17 @@ pub enum Step {
     Sleep,
 }
 
+/// What the background thread finds when it has announced that it sleeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outlook {
+    /// Something to do now.
+    Work,
+    /// Nothing before a timer of the model is due.
+    Nothing,
+    /// Another thread is inside the model, and may leave work when it leaves.
+    Occupied,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Last {
     Worked,
@@ -319,6 +330,18 @@ impl Background {
         match self.is_shared {
             true => WATCH_SHARED_NS,
             false => WATCH_ALONE_NS,
+        }
+    }
+
+    /// Returns the least and the longest time for which it sleeps, in nanoseconds; in between it
+    /// ends with the model's next timer. `None`: it does not sleep.
+    pub fn sleeps_ns(&self, outlook: Outlook) -> Option<(u64, u64)> {
+        match outlook {
+            Outlook::Work => None,
+            Outlook::Nothing => Some((0, IDLE_NS)),
+            // Timers that are due are the other thread's as well, which may need this processor to
+            // leave the model.
+            Outlook::Occupied => Some((self.watch_ns(), self.watch_ns())),
         }
     }
 
@@ -401,6 +424,19 @@ mod tests {
             "now and then"
         );
         assert_eq!(after_yields(10, SPANS().late, 0), Wait::Yield, "in time");
+    }
+
+    /// Goal: beside a thread that has lost its processor inside the model, the background thread
+    /// gives its own away, also while a timer is due that it cannot serve.
+    #[test]
+    fn it_sleeps_while_another_thread_is_inside_the_model() {
+        let mut background = Background::NEW;
+        for is_shared in [false, true] {
+            background.is_shared = is_shared;
+            let (least_ns, _) = background.sleeps_ns(Outlook::Occupied).expect("it sleeps");
+            assert_eq!(least_ns, background.watch_ns());
+        }
+        assert_eq!(background.sleeps_ns(Outlook::Work), None);
     }
 
     /// Goal: the calls of a program that polls say that it polls on, with or without an empty poll;
