@@ -1,8 +1,8 @@
 //! Event queues behind a pollable file descriptor: completion channels and the async queue of a
 //! context.
 //!
-//! The descriptor is a semaphore eventfd whose count is the number of queued events minus the
-//! readers that have taken a count and not yet their event. So it is level-triggered, `O_NONBLOCK`
+//! The descriptor is readable while its count is not zero; the count is the number of queued events
+//! minus the readers that have read one and not yet taken it. So it is level-triggered, `O_NONBLOCK`
 //! set by the program works, and a blocking reader is a plain `read`. An event counts as reported
 //! only when it is taken; events still queued when their object is destroyed are purged.
 
@@ -135,11 +135,14 @@ impl EventQueue {
         fd.post();
     }
 
-    /// Takes the event that belongs to a count read from the descriptor, and counts it as reported.
+    /// Takes the event that belongs to one read from the descriptor, and counts it as reported.
     ///
     /// `None`: it has been purged meanwhile; the caller reads again.
     pub fn take(&self) -> Option<Subject> {
         let mut events = self.events.lock();
+        if let Some(fd) = self.fd.lock().as_ref() {
+            fd.refill();
+        }
         let subject = events.pop_front()?;
         if let Some(source) = subject.source() {
             source.queued.fetch_sub(1, Ordering::Relaxed);
@@ -183,7 +186,7 @@ mod tests {
 
     #[test]
     fn reported_counts_what_was_taken_and_purge_removes_the_rest() {
-        let queue = EventQueue::new().expect("eventfd");
+        let queue = EventQueue::new().expect("descriptors");
         let (first, second) = (Arc::new(Source::default()), Arc::new(Source::default()));
         queue.push(Subject::Completion(first.clone()));
         queue.push(Subject::Object(1, first.clone()));
@@ -211,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_closed_queue_has_no_descriptor_and_takes_nothing() {
-        let queue = EventQueue::new().expect("eventfd");
+        let queue = EventQueue::new().expect("descriptors");
         let source = Arc::new(Source::default());
         queue.push(Subject::Completion(source.clone()));
         queue.close();
@@ -223,7 +226,7 @@ mod tests {
 
     #[test]
     fn an_unread_source_does_not_grow_the_queue() {
-        let queue = EventQueue::new().expect("eventfd");
+        let queue = EventQueue::new().expect("descriptors");
         let source = Arc::new(Source::default());
         for _ in 0..2 * MAX_QUEUED_PER_SOURCE {
             queue.push(Subject::Completion(source.clone()));

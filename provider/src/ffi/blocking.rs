@@ -7,6 +7,7 @@
 use libc::{c_int, c_uint, c_void, pthread_cond_t, pthread_mutex_t};
 
 use super::boundary::{last_errno, status};
+use super::event_fd::EVENT_BYTES;
 use super::handle::{Claim, Handle};
 use super::objects::{Channel, Context, Cq, Qp};
 use crate::adapter::Adapter;
@@ -27,15 +28,15 @@ pub unsafe extern "C" fn ibv_get_cq_event(
     cq: *mut *mut ibv_cq,
     cq_context: *mut *mut c_void,
 ) -> c_int {
-    let mut count = 0_u64;
+    let mut bytes = [0_u8; EVENT_BYTES];
     loop {
         let fd = channel_fd(channel);
         if fd < 0 {
             return -1;
         }
         sleep_on_channel(channel, fd);
-        // SAFETY: the kernel writes at most eight bytes to the local `count`, which has that size.
-        if unsafe { libc::read(fd, (&raw mut count).cast(), size_of::<u64>()) } != 8 {
+        // SAFETY: the kernel writes at most eight bytes to the local `bytes`, which has that size.
+        if unsafe { libc::read(fd, bytes.as_mut_ptr().cast(), EVENT_BYTES) } < 0 {
             return -1;
         }
         match take_completion_event(channel, cq, cq_context) {
@@ -51,15 +52,15 @@ pub unsafe extern "C" fn ibv_get_async_event(
     context: *mut ibv_context,
     event: *mut ibv_async_event,
 ) -> c_int {
-    let mut count = 0_u64;
+    let mut bytes = [0_u8; EVENT_BYTES];
     loop {
         let fd = context_fd(context);
         if fd < 0 {
             return -1;
         }
         sleep_on_context(context, fd);
-        // SAFETY: the kernel writes at most eight bytes to the local `count`, which has that size.
-        if unsafe { libc::read(fd, (&raw mut count).cast(), size_of::<u64>()) } != 8 {
+        // SAFETY: the kernel writes at most eight bytes to the local `bytes`, which has that size.
+        if unsafe { libc::read(fd, bytes.as_mut_ptr().cast(), EVENT_BYTES) } < 0 {
             return -1;
         }
         match take_async_event(context, event) {

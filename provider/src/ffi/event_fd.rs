@@ -1,23 +1,62 @@
-//! A semaphore eventfd.
+//! A count of events that can be polled.
 
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::fs::{File, OpenOptions};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ferroce_timed_client::event_mark::{EVENT_MARK, SET_SIGNAL};
 
 use crate::errno::Errno;
 
-/// A count of posts; each take subtracts one. Readable while the count is not zero.
+/// An event in the pipe; the kernel's `struct ib_uverbs_comp_event_desc` has the same size. The
+/// event itself is in the queue of the object.
+type Event = u64;
+/// Its bytes.
+pub(crate) const EVENT_BYTES: usize = size_of::<Event>();
+
+/// A count of posts; each take subtracts one. Its descriptor is readable while the count is not
+/// zero, and never writable, as the kernel's event descriptors are: a program that waits for both
+/// directions sleeps until an event comes. (An eventfd is writable always.)
+///
+/// It is the end of a pipe that is read; each event is [`EVENT_BYTES`] bytes in it. What the pipe
+/// has no room for is counted, and follows.
 #[derive(Debug)]
-pub(crate) struct EventFd(OwnedFd);
+pub(crate) struct EventFd {
+    /// The end that programs read; blocks unless the program sets `O_NONBLOCK`.
+    reader: OwnedFd,
+    /// Both ends, in an open file of its own that never blocks.
+    own: File,
+    /// Events that the pipe had no room for.
+    waiting: AtomicU64,
+}
 
 impl EventFd {
-    /// Creates a count of zero. The descriptor blocks unless the program sets `O_NONBLOCK`.
+    /// Creates a count of zero.
+    ///
+    /// # Errors
+    /// Those of `pipe2`, and of opening the pipe again in `/proc`.
     pub(crate) fn new() -> Result<Self, Errno> {
-        // SAFETY: the system call takes no pointers.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_SEMAPHORE) };
-        if fd < 0 {
+        let mut ends = [-1; 2];
+        // SAFETY: the kernel writes two descriptors to the local `ends`.
+        if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } < 0 {
             return Err(super::boundary::last_errno());
         }
-        // SAFETY: `eventfd` has just returned the descriptor, so nothing else owns it.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+        // SAFETY: `pipe2` has just returned both descriptors, so nothing else owns them.
+        let [reader, _writer] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
+        // SAFETY: the system call takes no pointers.
+        unsafe { libc::syscall(libc::SYS_fcntl, reader.as_raw_fd(), SET_SIGNAL, EVENT_MARK) };
+        let own = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(format!("/proc/self/fd/{}", reader.as_raw_fd()))
+            .map_err(|error| Errno::new(error.raw_os_error().unwrap_or(libc::EIO)))?;
+        Ok(Self {
+            reader,
+            own,
+            waiting: AtomicU64::new(0),
+        })
     }
 
     /// Returns another descriptor of this count. `flags` as for `open`: `O_CLOEXEC`, `O_NONBLOCK`.
@@ -39,83 +78,100 @@ impl EventFd {
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 
-    pub(crate) fn number(&self) -> i32 {
-        self.0.as_raw_fd()
+    pub(crate) fn number(&self) -> RawFd {
+        self.reader.as_raw_fd()
     }
 
     /// Adds one.
-    ///
-    /// Uses a system call: `write` of libc is a cancellation point, and this runs inside calls that
-    /// are not.
     pub(crate) fn post(&self) {
-        let one = 1_u64;
-        // SAFETY: the kernel reads eight bytes of the local `one`. The call can neither block nor
-        // fail below 2^64 - 1 events.
-        unsafe {
-            libc::syscall(
-                libc::SYS_write,
-                self.number(),
-                &raw const one,
-                size_of::<u64>(),
-            )
-        };
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        self.refill();
     }
 
-    /// Takes one if there is one, whether or not the descriptor blocks.
+    /// Takes one if there is one, without waiting.
     pub(crate) fn try_take(&self) -> bool {
-        let mut count = 0_u64;
-        let buffer = libc::iovec {
-            iov_base: (&raw mut count).cast(),
-            iov_len: size_of::<u64>(),
-        };
-        // SAFETY: the kernel writes at most eight bytes to the local `count`, through the local
-        // `buffer`. Offset -1 (both halves) means: not positioned.
+        let mut event: Event = 0;
+        // SAFETY: the kernel writes at most eight bytes to the local `event`.
         let read = unsafe {
             libc::syscall(
-                libc::SYS_preadv2,
-                self.number(),
-                &raw const buffer,
-                1,
-                -1_i64,
-                -1_i64,
-                libc::RWF_NOWAIT,
+                libc::SYS_read,
+                self.own.as_raw_fd(),
+                &raw mut event,
+                EVENT_BYTES,
             )
         };
-        read == 8
-            || (read < 0
-                && super::boundary::last_errno().number() == libc::EOPNOTSUPP
-                && self.poll_and_take())
+        self.refill();
+        read == EVENT_BYTES as i64
     }
 
-    /// Like [`Self::try_take`], for kernels before 5.8, whose eventfd does not support
-    /// `RWF_NOWAIT`.
-    fn poll_and_take(&self) -> bool {
-        let mut count = 0_u64;
-        let mut ready = libc::pollfd {
-            fd: self.number(),
-            events: libc::POLLIN,
+    /// Moves events into the pipe that it had no room for. Also called when a program has read.
+    pub(crate) fn refill(&self) {
+        let claim = |waiting: u64| waiting.checked_sub(1);
+        while self
+            .waiting
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, claim)
+            .is_ok()
+        {
+            let event: Event = 1;
+            // By system call: `write` of libc is a cancellation point, and this runs inside calls
+            // that are not.
+            // SAFETY: the kernel reads eight bytes of the local `event`.
+            let written = unsafe {
+                libc::syscall(
+                    libc::SYS_write,
+                    self.own.as_raw_fd(),
+                    &raw const event,
+                    EVENT_BYTES,
+                )
+            };
+            if written != EVENT_BYTES as i64 {
+                self.waiting.fetch_add(1, Ordering::AcqRel);
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns what `poll` says of a descriptor.
+    fn polled(fd: RawFd) -> i16 {
+        let events = libc::POLLIN | libc::POLLOUT;
+        let mut polled = libc::pollfd {
+            fd,
+            events,
             revents: 0,
         };
-        let no_wait = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        // SAFETY: `poll` writes to the local `pollfd`, and the read to a local of eight bytes.
-        unsafe {
-            libc::syscall(
-                libc::SYS_ppoll,
-                &raw mut ready,
-                1,
-                &raw const no_wait,
-                std::ptr::null::<u8>(),
-                0,
-            ) == 1
-                && libc::syscall(
-                    libc::SYS_read,
-                    self.number(),
-                    &raw mut count,
-                    size_of::<u64>(),
-                ) == 8
-        }
+        // SAFETY: the kernel writes to the local `polled`.
+        unsafe { libc::poll(&raw mut polled, 1, 0) };
+        polled.revents
+    }
+
+    #[test]
+    fn it_is_readable_while_events_wait_and_never_writable() {
+        let events = EventFd::new().expect("descriptors");
+        assert_eq!(polled(events.number()), 0);
+        events.post();
+        events.post();
+        assert_eq!(polled(events.number()), libc::POLLIN);
+        assert!(events.try_take() && events.try_take());
+        assert!(!events.try_take());
+        assert_eq!(polled(events.number()), 0);
+    }
+
+    /// Goal: no event is lost. Method: more than a pipe has room for.
+    #[test]
+    fn events_beyond_the_room_of_a_pipe_follow() {
+        const EVENTS: usize = 20_000;
+        let events = EventFd::new().expect("descriptors");
+        (0..EVENTS).for_each(|_| events.post());
+        assert_ne!(
+            events.waiting.load(Ordering::Relaxed),
+            0,
+            "the pipe has room for all"
+        );
+        assert_eq!((0..).take_while(|_| events.try_take()).count(), EVENTS);
     }
 }

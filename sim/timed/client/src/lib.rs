@@ -13,6 +13,8 @@ pub mod processor;
 #[expect(unsafe_code, reason = "a symbol of another library")]
 mod time_table;
 
+pub use ferroce_timed_protocol::event_mark;
+
 pub use connection_manager::{CmReply, ConnectionManager};
 pub use membership::{Membership, WorldSource};
 

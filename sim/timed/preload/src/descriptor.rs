@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
+use ferroce_timed_protocol::event_mark::{EVENT_MARK, GET_SIGNAL};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, OFlags, fcntl_getfl, fcntl_setfl, fstat, readlinkat_raw};
 use rustix::io::{Errno, retry_on_intr};
@@ -152,8 +153,17 @@ impl Descriptor {
             b"anon_inode:[eventfd]" | b"anon_inode:[timerfd]" | b"anon_inode:[eventpoll]" => {
                 Kind::Event
             }
+            pipe if pipe.starts_with(b"pipe:") && self.is_marked() => Kind::Event,
             _ => Kind::Other,
         }
+    }
+
+    /// Returns true for the descriptor of an event queue of the verbs library.
+    fn is_marked(self) -> bool {
+        // SAFETY: the call takes no pointers.
+        #[expect(unsafe_code, reason = "rustix has no F_GETSIG")]
+        let signal = unsafe { libc::fcntl(self.number(), GET_SIGNAL) };
+        signal == EVENT_MARK
     }
 
     /// Returns the path of its entry in this folder of `/proc/self`.

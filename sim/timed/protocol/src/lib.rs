@@ -24,9 +24,11 @@
 //! - [`control`]: the socket over which programs join.
 //! - [`host_name`]: the names of hosts and of their functions.
 //! - [`table`]: functions of the time library for the verbs library.
+//! - [`event_mark`]: the mark on descriptors of the verbs library.
 
 pub mod cm;
 pub mod control;
+pub mod event_mark;
 pub mod host_name;
 pub mod map;
 pub mod page;
