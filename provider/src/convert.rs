@@ -167,7 +167,7 @@ impl Parser<'_> {
                 sq_psn,
                 timeout: required(self.timeout()?)?,
                 access: self.access()?,
-                min_rnr_timer: self.min_rnr_timer()?,
+                min_rnr_timer: self.min_rnr_timer(),
             }),
             _ => ModifyQp::ToRts(self.rts()?),
         })
@@ -187,7 +187,7 @@ impl Parser<'_> {
             dest_qpn: self.dest_qpn()?,
             rq_psn: self.attr.rq_psn & PSN_MASK,
             max_dest_rd_atomic: required(self.max_dest_rd_atomic()?)?,
-            min_rnr_timer: required(self.min_rnr_timer()?)?,
+            min_rnr_timer: required(self.min_rnr_timer())?,
             path: required(self.path()?)?,
             access: self.access()?,
             p_key_index: self.p_key_index()?,
@@ -202,14 +202,14 @@ impl Parser<'_> {
             rnr_retry: required(self.rnr_retry()?)?,
             max_rd_atomic: required(self.max_rd_atomic()?)?,
             access: self.access()?,
-            min_rnr_timer: self.min_rnr_timer()?,
+            min_rnr_timer: self.min_rnr_timer(),
         })
     }
 
     fn rts_update(&self) -> Result<RtsUpdate, Errno> {
         Ok(RtsUpdate {
             access: self.access()?,
-            min_rnr_timer: self.min_rnr_timer()?,
+            min_rnr_timer: self.min_rnr_timer(),
             q_key: self.q_key(),
         })
     }
@@ -225,7 +225,7 @@ impl Parser<'_> {
             rnr_retry: self.rnr_retry()?,
             max_rd_atomic: self.max_rd_atomic()?,
             max_dest_rd_atomic: self.max_dest_rd_atomic()?,
-            min_rnr_timer: self.min_rnr_timer()?,
+            min_rnr_timer: self.min_rnr_timer(),
             q_key: self.q_key(),
         })
     }
@@ -336,13 +336,21 @@ impl Parser<'_> {
         self.small(IBV_QP_RNR_RETRY, "attr->rnr_retry", self.attr.rnr_retry, 7)
     }
 
-    fn min_rnr_timer(&self) -> Result<Option<u8>, Errno> {
-        self.small(
-            IBV_QP_MIN_RNR_TIMER,
-            "attr->min_rnr_timer",
-            self.attr.min_rnr_timer,
-            31,
-        )
+    /// Returns the timer, which has five bits: mlx5 and rxe ignore the others, and programs set
+    /// them.
+    fn min_rnr_timer(&self) -> Option<u8> {
+        const BITS: u8 = 0x1f;
+        let given = self.attr.min_rnr_timer;
+        self.has(IBV_QP_MIN_RNR_TIMER).then(|| {
+            if given > BITS {
+                tracing::warn!(
+                    given,
+                    used = given & BITS,
+                    "attr->min_rnr_timer is above 31: its low five bits are used, as other NICs do"
+                );
+            }
+            given & BITS
+        })
     }
 
     fn max_rd_atomic(&self) -> Result<Option<u8>, Errno> {

@@ -112,7 +112,8 @@ pub fn check_parent(comp_mask: u32, has_alloc: bool, has_free: bool) -> Result<(
     const KNOWN: u32 =
         IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
     let allocators = comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS != 0;
-    within(Errno::INVALID, "attr->comp_mask", comp_mask, KNOWN)?;
+    // Programs go on without a parent domain after this errno.
+    within(Errno::NOT_SUPPORTED, "attr->comp_mask", comp_mask, KNOWN)?;
     if allocators && !(has_alloc && has_free) {
         return Err(Errno::INVALID.because("attr->alloc and attr->free come in pairs"));
     }

@@ -219,9 +219,9 @@ impl Errno {
         self
     }
 
-    /// Returns true if this is no refusal but the usual answer: nothing is there yet.
+    /// Returns true if this is no refusal but the usual answer: nothing is there, or not yet.
     pub fn is_usual(&self) -> bool {
-        let number = matches!(self.number, libc::EAGAIN | libc::ENOENT);
+        let number = matches!(self.number, libc::EAGAIN | libc::ENOENT | libc::ENODATA);
         number && matches!(self.reason, Reason::Plain)
     }
 }

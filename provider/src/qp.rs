@@ -135,12 +135,15 @@ fn service(qp_type: c_int) -> Result<Service, Errno> {
     }
 }
 
-fn check_capacity(cap: &ibv_qp_cap, limits: &Capabilities) -> Result<(), Errno> {
+/// Checks the sizes of queues. Those of a receive queue mean nothing with an SRQ: ibv_create_qp(3).
+fn check_capacity(cap: &ibv_qp_cap, has_srq: bool, limits: &Capabilities) -> Result<(), Errno> {
     let (wr, sge) = (limits.max_qp_wr, limits.max_sge);
     at_most("attr->cap.max_send_wr", cap.max_send_wr, wr)?;
-    at_most("attr->cap.max_recv_wr", cap.max_recv_wr, wr)?;
     at_most("attr->cap.max_send_sge", cap.max_send_sge, sge)?;
-    at_most("attr->cap.max_recv_sge", cap.max_recv_sge, sge)?;
+    if !has_srq {
+        at_most("attr->cap.max_recv_wr", cap.max_recv_wr, wr)?;
+        at_most("attr->cap.max_recv_sge", cap.max_recv_sge, sge)?;
+    }
     let inline = limits.max_inline_data;
     at_most("attr->cap.max_inline_data", cap.max_inline_data, inline)
 }
@@ -199,7 +202,7 @@ impl Qp {
     ) -> Result<Self, Errno> {
         let limits = domain.adapter.device()?.capabilities();
         let service = service(attr.qp_type)?;
-        check_capacity(&attr.cap, limits)?;
+        check_capacity(&attr.cap, queues.srq.is_some(), limits)?;
         let receive = match service {
             Service::XrcInitiator => ReceiveSource::None,
             _ => queues.receive_source(&attr.cap)?,

@@ -251,7 +251,6 @@ verbs_tests! {
         refuse("MTU 0", mask, ibv_qp_attr { path_mtu: 0, ..attr });
         refuse("MTU 6", mask, ibv_qp_attr { path_mtu: 6, ..attr });
         refuse("max_dest_rd_atomic", mask, ibv_qp_attr { max_dest_rd_atomic: 255, ..attr });
-        refuse("min_rnr_timer", mask, ibv_qp_attr { min_rnr_timer: 32, ..attr });
         let mut path = attr;
         path.ah_attr.is_global = 0;
         refuse("no GRH", mask, path);

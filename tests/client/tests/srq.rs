@@ -109,6 +109,15 @@ verbs_tests! {
         assert_eq!(b.post_receive(&receive(&bench, 0)), Err(libc::EINVAL));
     }
 
+    /// ibv_create_qp(3): `max_recv_wr` and `max_recv_sge` are ignored then.
+    fn the_receive_capacity_of_a_qp_with_an_srq_is_ignored() {
+        let bench = Bench::new();
+        let srq = srq(&bench, 4);
+        let mut config = QpConfig { srq: Some(&srq), ..bench.config(IBV_QPT_RC) };
+        (config.cap.max_recv_wr, config.cap.max_recv_sge) = (u32::MAX, u32::MAX);
+        bench.context.create_qp(&config).expect("a QP with an SRQ");
+    }
+
     fn an_srq_in_use_is_busy() {
         let bench = Bench::new();
         let srq = srq(&bench, 4);
