@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
@@ -201,6 +202,61 @@ static void *join(pthread_t thread)
 	deadline.tv_sec += WAIT_MS / 1000;
 	NEED(!pthread_timedjoin_np(thread, &result, &deadline));
 	return result;
+}
+
+static atomic_int signals;
+
+static void count_signal(int number)
+{
+	(void)number;
+	signals++;
+}
+
+static void *get_event(void *argument)
+{
+	struct rdma_cm_event *event;
+
+	if (rdma_get_cm_event(argument, &event))
+		return (void *)(long)errno;
+	rdma_ack_cm_event(event);
+	return NULL;
+}
+
+/* Starts a thread that waits for an event, and signals it some times while it does. */
+static pthread_t signal_while_waiting(struct rdma_event_channel *channel, int flags)
+{
+	struct sigaction action = { .sa_handler = count_signal, .sa_flags = flags };
+	pthread_t thread;
+
+	NEED(!sigaction(SIGUSR1, &action, NULL));
+	NEED(!pthread_create(&thread, NULL, get_event, channel));
+	for (int i = 1; i <= 5 && !(i > 1 && !(flags & SA_RESTART)); i++) {
+		int before = signals;
+
+		usleep(20000);
+		EQUAL(pthread_kill(thread, SIGUSR1), 0);
+		while (signals == before)
+			usleep(100);
+	}
+	return thread;
+}
+
+/* A signal ends the wait unless its handler has SA_RESTART, as it does in Linux. */
+static void check_signals(void)
+{
+	struct rdma_event_channel *channel = open_channel();
+	struct rdma_cm_id *id;
+	pthread_t thread = signal_while_waiting(channel, SA_RESTART);
+	void *result;
+
+	id = raise_event(channel);
+	NEED(!pthread_join(thread, &result));
+	EQUAL((long)result, 0);
+	thread = signal_while_waiting(channel, 0);
+	NEED(!pthread_join(thread, &result));
+	EQUAL((long)result, EINTR);
+	EQUAL(rdma_destroy_id(id), 0);
+	rdma_destroy_event_channel(channel);
 }
 
 /* It waits in the device file, or is about to: either is a cancellation point. */
@@ -410,6 +466,7 @@ int main(int argc, char **argv)
 	check_duplicates();
 	check_waiting();
 	check_cancel();
+	check_signals();
 	check_threads();
 	check_ports();
 	check_fork();

@@ -37,13 +37,12 @@ impl EventFd {
     /// # Errors
     /// Those of `pipe2`, and of opening the pipe again in `/proc`.
     pub(crate) fn new() -> Result<Self, Errno> {
-        let mut ends = [-1; 2];
-        // SAFETY: the kernel writes two descriptors to the local `ends`.
-        if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } < 0 {
-            return Err(super::boundary::last_errno());
-        }
-        // SAFETY: `pipe2` has just returned both descriptors, so nothing else owns them.
-        let [reader, _writer] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
+        let [reader, _writer] = pipe()?;
+        Self::around(reader)
+    }
+
+    /// Returns the count in a pipe with this end.
+    fn around(reader: OwnedFd) -> Result<Self, Errno> {
         // SAFETY: the system call takes no pointers.
         unsafe { libc::syscall(libc::SYS_fcntl, reader.as_raw_fd(), SET_SIGNAL, EVENT_MARK) };
         let own = OpenOptions::new()
@@ -130,6 +129,45 @@ impl EventFd {
             }
         }
     }
+}
+
+/// Where threads wait for an event without taking it.
+///
+/// A thread that waits copies the event (`tee`) into this pipe. The copy waits as the kernel's
+/// commands do: a signal whose handler has `SA_RESTART` does not end it, as one would end `poll`.
+pub(crate) struct WaitingRoom {
+    copies: EventFd,
+    /// The end that is written; it blocks.
+    writer: OwnedFd,
+}
+
+impl WaitingRoom {
+    /// Creates the room.
+    ///
+    /// # Errors
+    /// Those of [`EventFd::new`].
+    pub(crate) fn new() -> Result<Self, Errno> {
+        let [reader, writer] = pipe()?;
+        let copies = EventFd::around(reader)?;
+        Ok(Self { copies, writer })
+    }
+
+    /// Returns the descriptor to which the next event is copied. Earlier copies are gone.
+    pub(crate) fn enter(&self) -> RawFd {
+        while self.copies.try_take() {}
+        self.writer.as_raw_fd()
+    }
+}
+
+/// Returns the ends of a new pipe: to read, and to write.
+fn pipe() -> Result<[OwnedFd; 2], Errno> {
+    let mut ends = [-1; 2];
+    // SAFETY: the kernel writes two descriptors to the local `ends`.
+    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } < 0 {
+        return Err(super::boundary::last_errno());
+    }
+    // SAFETY: `pipe2` has just returned both descriptors, so nothing else owns them.
+    Ok(ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) }))
 }
 
 #[cfg(test)]

@@ -2,15 +2,17 @@
 //!
 //! Every `write` and `close` of the program comes through here, so the test whether it concerns a
 //! channel is one load. All other descriptors go to libc's function, which is a cancellation point;
-//! so is the wait in GET_EVENT, a plain frame around `poll` (see [`super::blocking`]).
+//! so is the wait in GET_EVENT, a plain frame (see [`super::blocking`]).
 
 use std::os::fd::RawFd;
+use std::sync::OnceLock;
 
 use ferroce_platform::os;
 use ferroce_rdma_cm::{ChannelId, Command};
 use libc::{c_int, c_long, c_void, size_t, ssize_t};
 
-use super::boundary::{guard, set_errno};
+use super::boundary::{guard, last_errno, set_errno};
+use super::event_fd::{EVENT_BYTES, WaitingRoom};
 use super::next::next;
 use crate::errno::Errno;
 use crate::rdma_cm::DEVICE_NUMBER;
@@ -60,16 +62,20 @@ pub unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, count: size_t) 
             CLOSED => sleep_forever(),
             result => return result,
         }
-        let mut ready = libc::pollfd {
-            fd,
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // SAFETY: `poll` writes to the local `pollfd`.
-        if unsafe { libc::poll(&raw mut ready, 1, -1) } < 0 {
+        // SAFETY: the call takes no pointers.
+        let shown = unsafe { libc::tee(fd, waiting_room(), EVENT_BYTES, 0) };
+        if shown < 0 && last_errno().number() != libc::EBADF {
             return -1;
         }
     }
+}
+
+/// Returns the descriptor to which a thread copies the event that it waits for; -1: there is none.
+#[inline(never)]
+extern "C" fn waiting_room() -> c_int {
+    static ROOM: OnceLock<Option<WaitingRoom>> = OnceLock::new();
+    let room = ROOM.get_or_init(|| WaitingRoom::new().ok());
+    room.as_ref().map_or(-1, WaitingRoom::enter)
 }
 
 /// Stops the thread that reads the events of a channel which another thread has closed. Linux does
