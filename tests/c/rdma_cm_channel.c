@@ -366,6 +366,28 @@ static int listen_at(struct rdma_event_channel *channel, struct rdma_cm_id **id)
 	return rdma_listen(*id, 1) ? errno : 0;
 }
 
+/* Listeners for each family have the same port; one for every address has not (tgtd with iSER). */
+static void check_families(void)
+{
+	struct rdma_event_channel *channel = open_channel();
+	struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = address.sin_port };
+	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_port = address.sin_port };
+	struct sockaddr *addresses[2] = { (struct sockaddr *)&v4, (struct sockaddr *)&v6 };
+	struct rdma_cm_id *ids[2], *third;
+
+	for (int i = 0, only = 1; i < 2; i++) {
+		NEED(!rdma_create_id(channel, &ids[i], NULL, RDMA_PS_TCP));
+		EQUAL(rdma_set_option(ids[i], RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &only, sizeof only), 0);
+		EQUAL(rdma_bind_addr(ids[i], addresses[i]), 0);
+		EQUAL(rdma_listen(ids[i], 1), 0);
+	}
+	EQUAL(listen_at(channel, &third), EADDRNOTAVAIL);
+	EQUAL(rdma_destroy_id(third), 0);
+	for (int i = 0; i < 2; i++)
+		EQUAL(rdma_destroy_id(ids[i]), 0);
+	rdma_destroy_event_channel(channel);
+}
+
 /* The child's channel is dead, its closing ends nothing of the parent, and it may open its own. */
 static int in_child(struct rdma_event_channel *channel)
 {
@@ -469,6 +491,7 @@ int main(int argc, char **argv)
 	check_signals();
 	check_threads();
 	check_ports();
+	check_families();
 	check_fork();
 	check_ports();
 	check_close_while_waiting();

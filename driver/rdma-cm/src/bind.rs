@@ -103,7 +103,10 @@ impl RdmaCm {
         let address = listen_address(id, &source);
         // Ids that share a port can be bound, but only one that has it alone can listen.
         if is_reuse && self.is_port_shared(handle, (port, claimed)) {
-            return Err(Errno::EADDRINUSE);
+            return Err(match claimed {
+                ListenAddress::Gid(_) => Errno::EADDRINUSE,
+                _ => Errno::EADDRNOTAVAIL,
+            });
         }
         let listener = self.cm.listen(&Listen {
             port_space,

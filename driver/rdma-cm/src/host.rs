@@ -40,9 +40,9 @@ pub trait Host {
     ///
     /// # Errors
     ///
-    /// [`Errno::EADDRINUSE`] if another claim excludes this one: one of the same address, or either
-    /// is for every address of the version of IP, and not both have `share`.
-    /// [`Errno::EADDRNOTAVAIL`] if there is no ephemeral port. [`Errno::EACCES`] for a port that
+    /// If another claim excludes this one, and not both have `share`: [`Errno::EADDRINUSE`] for one
+    /// of the same address, [`Errno::EADDRNOTAVAIL`] if either is for every address of the version
+    /// of IP. [`Errno::EADDRNOTAVAIL`] also if there is no ephemeral port. [`Errno::EACCES`] for a port that
     /// needs a privilege.
     fn claim_port(
         &mut self,

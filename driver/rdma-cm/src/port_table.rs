@@ -61,8 +61,9 @@ impl PortTable {
     ///
     /// # Errors
     ///
-    /// `EADDRINUSE` if another claim excludes this one, `EADDRNOTAVAIL` if there is no ephemeral
-    /// port or if there are [`MAX_PORTS`] claims.
+    /// `EADDRINUSE` if another claim has the address, `EADDRNOTAVAIL` if one excludes this one
+    /// because either is for every address, if there is no ephemeral port, or if there are
+    /// [`MAX_PORTS`] claims.
     pub fn claim(
         &mut self,
         space: PortSpace,
@@ -82,7 +83,7 @@ impl PortTable {
         for _ in EPHEMERAL_PORTS {
             let port = self.next_ephemeral();
             match self.insert(claim(port)) {
-                Err(Errno::EADDRINUSE) => {}
+                Err(Errno::EADDRINUSE | Errno::EADDRNOTAVAIL) if !self.is_full() => {}
                 result => return result,
             }
         }
@@ -106,14 +107,22 @@ impl PortTable {
     }
 
     fn insert(&mut self, claim: Claim) -> Result<u16, Errno> {
-        if self.claims.len() >= MAX_PORTS {
+        if self.is_full() {
             return Err(Errno::EADDRNOTAVAIL);
         }
-        if self.claims.iter().any(|other| other.excludes(&claim)) {
-            return Err(Errno::EADDRINUSE);
+        if let Some(other) = self.claims.iter().find(|other| other.excludes(&claim)) {
+            // As `cma_check_port` of Linux says it.
+            return Err(match (other.address, claim.address) {
+                (ListenAddress::Gid(_), ListenAddress::Gid(_)) => Errno::EADDRINUSE,
+                _ => Errno::EADDRNOTAVAIL,
+            });
         }
         self.claims.push(claim);
         Ok(claim.port)
+    }
+
+    fn is_full(&self) -> bool {
+        self.claims.len() >= MAX_PORTS
     }
 
     fn next_ephemeral(&mut self) -> u16 {
@@ -154,10 +163,11 @@ mod tests {
             table.claim(PortSpace::Udp, PORT, address(1), false),
             Ok(7174)
         );
-        let excluded = [address(1), ListenAddress::AnyIpv4, ListenAddress::Any];
-        for address in excluded {
-            let claimed = table.claim(SPACE, PORT, address, true);
-            assert_eq!(claimed, Err(Errno::EADDRINUSE), "{address:?}");
+        let claimed = table.claim(SPACE, PORT, address(1), true);
+        assert_eq!(claimed, Err(Errno::EADDRINUSE));
+        for any in [ListenAddress::AnyIpv4, ListenAddress::Any] {
+            let claimed = table.claim(SPACE, PORT, any, true);
+            assert_eq!(claimed, Err(Errno::EADDRNOTAVAIL), "{any:?}");
         }
         assert_eq!(
             table.claim(SPACE, PORT, ListenAddress::AnyIpv6, false),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ferroce_embed::fabric::host_peers::{HostPeers, Receivers};
-use ferroce_embed::fabric::registry::{PortError, ServicePort};
+use ferroce_embed::fabric::registry::{PortAddress, PortError, ServicePort};
 use ferroce_rdma_cm::{Address, Device, Errno, Host, ListenAddress, PortSpace, PortTable};
 use ferroce_wire::Gid;
 use ferroce_wire::cm::ServiceId;
@@ -89,7 +89,8 @@ impl Host for ProcessHost {
         };
         claimed.map_err(|error| match error {
             PortError::InUse => Errno::EADDRINUSE,
-            PortError::Full => Errno::EADDRNOTAVAIL,
+            // As `cma_check_port` of Linux says it.
+            PortError::InUseOnAny | PortError::Full => Errno::EADDRNOTAVAIL,
         })
     }
 
@@ -136,8 +137,10 @@ fn service_port(
         space: space as u16,
         port,
         address: match address {
-            ListenAddress::Gid(gid) => Some(gid),
-            ListenAddress::AnyIpv4 | ListenAddress::AnyIpv6 | ListenAddress::Any => None,
+            ListenAddress::Gid(gid) => PortAddress::One(gid),
+            ListenAddress::AnyIpv4 => PortAddress::AnyIpv4,
+            ListenAddress::AnyIpv6 => PortAddress::AnyIpv6,
+            ListenAddress::Any => PortAddress::Any,
         },
         is_shared,
     }

@@ -43,7 +43,7 @@ pub use identity::{Identity, Occupant};
 pub use injection::{Injected, Injection};
 pub use layout::{ANNOUNCE_WORDS, MAX_COUNTERS, MAX_GROUPS, MAX_QPS, PLACES};
 pub use qps::ShownQp;
-pub use service_ports::{PortError, ServicePort};
+pub use service_ports::{PortAddress, PortError, ServicePort};
 pub use uplink_counters::UplinkCounter;
 
 pub(super) const FILE_NAME: &str = "registry";

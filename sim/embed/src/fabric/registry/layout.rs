@@ -21,7 +21,7 @@ pub(super) const MAX_SERVICE_PORTS: usize = 4096;
 pub const ANNOUNCE_WORDS: usize = PLACES.div_ceil(64);
 
 /// Incremented with every change of this file's or of the rings' layout.
-pub(super) const LAYOUT_VERSION: u64 = 8;
+pub(super) const LAYOUT_VERSION: u64 = 9;
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"Ferroce\n");
 pub(super) const PLACE_SIZE: usize = 8192;
 /// Behind the pages of every 8-bit number: ports of RDMA CM.

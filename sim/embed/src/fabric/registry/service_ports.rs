@@ -27,8 +27,25 @@ bitfield! {
     /// Low four bits of the port space, which are different in all of them.
     u8, space, set_space: 23, 20;
     is_shared, set_is_shared: 19;
-    /// Zero: every address of the host.
-    u32, address, set_address: 18, 0;
+    /// True if IPv4 addresses are among those of the port.
+    has_ipv4, set_has_ipv4: 18;
+    /// True if other addresses are.
+    has_ipv6, set_has_ipv6: 17;
+    /// Zero: every address of the host, of these families.
+    u32, address, set_address: 16, 0;
+}
+
+/// The addresses of a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PortAddress {
+    /// One address.
+    One(Gid),
+    /// Every IPv4 address of the host.
+    AnyIpv4,
+    /// Every address of the host but those of IPv4.
+    AnyIpv6,
+    /// Every address of the host.
+    Any,
 }
 
 /// A port of a host.
@@ -38,8 +55,8 @@ pub struct ServicePort {
     pub space: u16,
     /// Port.
     pub port: u16,
-    /// Address; `None`: every address of the host.
-    pub address: Option<Gid>,
+    /// Addresses.
+    pub address: PortAddress,
     /// True if others that say the same may have it, too (`RDMA_OPTION_ID_REUSEADDR`).
     pub is_shared: bool,
 }
@@ -47,9 +64,12 @@ pub struct ServicePort {
 /// Reason why a port cannot be claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PortError {
-    /// A process of this host has it.
+    /// A process of this host has it, on the same address.
     #[error("a process of this host has the port")]
     InUse,
+    /// A process of this host has it, and one of the two is for every address.
+    #[error("a process of this host has the port, and one of both wants every address")]
+    InUseOnAny,
     /// All ports of [`MAX_SERVICE_PORTS`], or all ephemeral ones, are in use.
     #[error("the processes of this machine have {MAX_SERVICE_PORTS} ports")]
     Full,
@@ -62,9 +82,7 @@ impl Registry {
     /// [`PortError`].
     pub fn claim_port(&self, place: u8, port: &ServicePort) -> Result<(), PortError> {
         let entry = self.entry(place, port);
-        if self.conflict(place, entry, MAX_SERVICE_PORTS) {
-            return Err(PortError::InUse);
-        }
+        self.check(place, entry, MAX_SERVICE_PORTS)?;
         let words = || self.port_words().enumerate();
         // Whether a process is alive takes a system call, so empty entries come first.
         let empty = words().filter(|(_, word)| word.load(Ordering::SeqCst) == 0);
@@ -78,11 +96,11 @@ impl Registry {
             if swapped.is_err() {
                 continue;
             }
-            if self.conflict(place, entry, index) {
+            let checked = self.check(place, entry, index);
+            if checked.is_err() {
                 word.store(0, Ordering::SeqCst);
-                return Err(PortError::InUse);
             }
-            return Ok(());
+            return checked;
         }
         Err(PortError::Full)
     }
@@ -101,7 +119,7 @@ impl Registry {
                 ..*port
             };
             match self.claim_port(place, &port) {
-                Err(PortError::InUse) => {}
+                Err(PortError::InUse | PortError::InUseOnAny) => {}
                 claimed => return claimed.map(|()| port.port),
             }
         }
@@ -129,7 +147,7 @@ impl Registry {
         let port = ServicePort {
             space,
             port,
-            address: Some(address),
+            address: PortAddress::One(address),
             is_shared: false,
         };
         let wanted = self.entry(0, &port);
@@ -156,19 +174,37 @@ impl Registry {
         entry.set_port(port.port);
         entry.set_space(port.space as u8 & 0xf);
         entry.set_is_shared(port.is_shared);
-        entry.set_address(port.address.map_or(0, fold));
+        let (has_ipv4, has_ipv6, address) = match port.address {
+            PortAddress::One(gid) => (gid.to_ipv4().is_some(), gid.to_ipv4().is_none(), fold(gid)),
+            PortAddress::AnyIpv4 => (true, false, 0),
+            PortAddress::AnyIpv6 => (false, true, 0),
+            PortAddress::Any => (true, true, 0),
+        };
+        entry.set_has_ipv4(has_ipv4);
+        entry.set_has_ipv6(has_ipv6);
+        entry.set_address(address);
         entry
     }
 
-    /// Returns true if an entry below `end` keeps the function at `place` from having `entry`.
-    fn conflict(&self, place: u8, entry: Entry, end: usize) -> bool {
-        self.port_words().take(end).any(|word| {
-            let other = Entry(word.load(Ordering::SeqCst));
-            overlaps(other, entry)
+    /// Returns an error if an entry below `end` keeps the function at `place` from having `entry`.
+    fn check(&self, place: u8, entry: Entry, end: usize) -> Result<(), PortError> {
+        let mut entries = self
+            .port_words()
+            .take(end)
+            .map(|word| Entry(word.load(Ordering::SeqCst)));
+        let conflict = entries.find(|other| {
+            overlaps(*other, entry)
                 && !(other.is_shared() && entry.is_shared())
-                && self.is_held(other)
+                && self.is_held(*other)
                 && self.are_on_one_host(other.place(), place)
-        })
+        });
+        match conflict {
+            None => Ok(()),
+            Some(other) if other.address() == 0 || entry.address() == 0 => {
+                Err(PortError::InUseOnAny)
+            }
+            Some(_) => Err(PortError::InUse),
+        }
     }
 
     /// Returns true if the process of an entry is alive.
@@ -186,15 +222,16 @@ impl Registry {
 /// Returns true if two entries of one host name a common address.
 fn overlaps(a: Entry, b: Entry) -> bool {
     let is_common = a.address() == b.address() || a.address() == 0 || b.address() == 0;
-    is_common && a.port() == b.port() && a.space() == b.space()
+    let has_common_family = a.has_ipv4() && b.has_ipv4() || a.has_ipv6() && b.has_ipv6();
+    is_common && has_common_family && a.port() == b.port() && a.space() == b.space()
 }
 
-/// Returns an address in 19 bits, never zero. The few addresses of one host are different in them.
+/// Returns an address in 17 bits, never zero. The few addresses of one host are different in them.
 fn fold(address: Gid) -> u32 {
     let hash = address.0.iter().fold(0x811c_9dc5_u32, |hash, byte| {
         (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
     });
-    ((hash ^ hash >> 19) & 0x7_ffff).max(1)
+    ((hash ^ hash >> 17) & 0x1_ffff).max(1)
 }
 
 #[cfg(test)]
@@ -229,7 +266,7 @@ mod tests {
         ServicePort {
             space: TCP,
             port,
-            address: None,
+            address: PortAddress::Any,
             is_shared: false,
         }
     }
@@ -246,9 +283,9 @@ mod tests {
         let other_host = place(registry, "b", 2);
         registry.claim_port(a.number(), &any(7)).expect("is free");
         let refused = registry.claim_port(b.number(), &any(7));
-        assert_eq!(refused, Err(PortError::InUse));
+        assert_eq!(refused, Err(PortError::InUseOnAny));
         let refused = registry.claim_port(a.number(), &any(7));
-        assert_eq!(refused, Err(PortError::InUse));
+        assert_eq!(refused, Err(PortError::InUseOnAny));
         let elsewhere = registry.claim_port(other_host.number(), &any(7));
         assert_eq!(elsewhere, Ok(()));
         let datagrams = ServicePort {
@@ -269,13 +306,17 @@ mod tests {
         let registry = registry("port-address");
         let (a, b) = (place(registry, "a", 1), place(registry, "a", 1));
         let at = |last| ServicePort {
-            address: Some(address(last)),
+            address: PortAddress::One(address(last)),
             ..any(7)
         };
         assert_eq!(registry.claim_port(a.number(), &at(1)), Ok(()));
         assert_eq!(registry.claim_port(b.number(), &at(2)), Ok(()));
         let refused = registry.claim_port(b.number(), &any(7));
-        assert_eq!(refused, Err(PortError::InUse));
+        assert_eq!(refused, Err(PortError::InUseOnAny));
+        assert_eq!(
+            registry.claim_port(b.number(), &at(1)),
+            Err(PortError::InUse)
+        );
         let shared = |last| ServicePort {
             port: 8,
             is_shared: true,
@@ -284,7 +325,24 @@ mod tests {
         assert_eq!(registry.claim_port(a.number(), &shared(1)), Ok(()));
         assert_eq!(registry.claim_port(b.number(), &shared(1)), Ok(()));
         let refused = registry.claim_port(b.number(), &any(8));
-        assert_eq!(refused, Err(PortError::InUse));
+        assert_eq!(refused, Err(PortError::InUseOnAny));
+    }
+
+    /// Goal: a listener for every IPv4 address and one for the others have the same port (tgtd).
+    #[test]
+    fn families_have_ports_of_their_own() {
+        let registry = registry("port-family");
+        let a = place(registry, "a", 1);
+        let of = |address| ServicePort { address, ..any(7) };
+        let [v4, v6] = [PortAddress::AnyIpv4, PortAddress::AnyIpv6].map(of);
+        assert_eq!(registry.claim_port(a.number(), &v4), Ok(()));
+        assert_eq!(registry.claim_port(a.number(), &v6), Ok(()));
+        let refused = registry.claim_port(a.number(), &any(7));
+        assert_eq!(refused, Err(PortError::InUseOnAny));
+        let refused = registry.claim_port(a.number(), &of(PortAddress::One(address(1))));
+        assert_eq!(refused, Err(PortError::InUseOnAny));
+        registry.release_port(a.number(), &v4);
+        assert_eq!(registry.port_owner(TCP, 7, address(1)), None);
     }
 
     #[test]
