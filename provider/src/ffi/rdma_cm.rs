@@ -25,6 +25,9 @@ const NO_EVENT: ssize_t = -2;
 /// Result of a GET_EVENT whose channel was closed while it waited.
 const CLOSED: ssize_t = -3;
 
+/// Where threads wait for events. It is there before the first channel.
+static WAITING_ROOM: OnceLock<WaitingRoom> = OnceLock::new();
+
 /// `PTHREAD_CANCEL_DISABLE` of `<pthread.h>`, which the libc crate lacks.
 const CANCEL_DISABLE: c_int = 1;
 
@@ -35,11 +38,21 @@ unsafe extern "C" {
 /// Opens the device file: a descriptor, or -1 and errno.
 pub(super) fn open(flags: c_int) -> c_int {
     super::boundary::minus_one("open of /dev/infiniband/rdma_cm", || {
-        channel::open(flags).inspect_err(|errno| {
-            let error = std::io::Error::from_raw_os_error(errno.number());
-            tracing::warn!(%error, "cannot open /dev/infiniband/rdma_cm");
-        })
+        prepare_waiting_room()
+            .and_then(|()| channel::open(flags))
+            .inspect_err(|errno| {
+                let error = std::io::Error::from_raw_os_error(errno.number());
+                tracing::warn!(%error, "cannot open /dev/infiniband/rdma_cm");
+            })
     })
+}
+
+fn prepare_waiting_room() -> Result<(), Errno> {
+    if WAITING_ROOM.get().is_none() {
+        // Of two threads that come here at once, one room stays.
+        let _ = WAITING_ROOM.set(WaitingRoom::new()?);
+    }
+    Ok(())
 }
 
 /// `write` of libc.
@@ -63,19 +76,19 @@ pub unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, count: size_t) 
             result => return result,
         }
         // SAFETY: the call takes no pointers.
-        let shown = unsafe { libc::tee(fd, waiting_room(), EVENT_BYTES, 0) };
-        if shown < 0 && last_errno().number() != libc::EBADF {
-            return -1;
+        if unsafe { libc::tee(fd, waiting_room(), EVENT_BYTES, 0) } < 0 {
+            match last_errno().number() {
+                libc::EBADF => sleep_forever(),
+                _ => return -1,
+            }
         }
     }
 }
 
-/// Returns the descriptor to which a thread copies the event that it waits for; -1: there is none.
+/// Returns the descriptor to which a thread copies the event that it waits for.
 #[inline(never)]
 extern "C" fn waiting_room() -> c_int {
-    static ROOM: OnceLock<Option<WaitingRoom>> = OnceLock::new();
-    let room = ROOM.get_or_init(|| WaitingRoom::new().ok());
-    room.as_ref().map_or(-1, WaitingRoom::enter)
+    WAITING_ROOM.get().map_or(-1, WaitingRoom::enter)
 }
 
 /// Stops the thread that reads the events of a channel which another thread has closed. Linux does
