@@ -2,9 +2,10 @@
 //! context.
 //!
 //! The descriptor is readable while its count is not zero; the count is the number of queued events
-//! minus the readers that have read one and not yet taken it. So it is level-triggered, `O_NONBLOCK`
-//! set by the program works, and a blocking reader is a plain `read`. An event counts as reported
-//! only when it is taken; events still queued when their object is destroyed are purged.
+//! minus the readers that have read one and not yet taken it. So it is level-triggered,
+//! `O_NONBLOCK` set by the program works, and a blocking reader is a plain `read`. An event counts
+//! as reported only when it is taken; events still queued when their object is destroyed are
+//! purged.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

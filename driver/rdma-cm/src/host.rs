@@ -42,7 +42,7 @@ pub trait Host {
     ///
     /// If another claim excludes this one, and not both have `share`: [`Errno::EADDRINUSE`] for one
     /// of the same address, [`Errno::EADDRNOTAVAIL`] if either is for every address of the version
-    /// of IP. [`Errno::EADDRNOTAVAIL`] also if there is no ephemeral port. [`Errno::EACCES`] for a port that
+    /// of IP. The latter also if there is no ephemeral port. [`Errno::EACCES`] for a port that
     /// needs a privilege.
     fn claim_port(
         &mut self,

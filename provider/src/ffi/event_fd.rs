@@ -25,7 +25,7 @@ pub(crate) const EVENT_BYTES: usize = size_of::<Event>();
 pub(crate) struct EventFd {
     /// The end that programs read; blocks unless the program sets `O_NONBLOCK`.
     reader: OwnedFd,
-    /// Both ends, in an open file of its own that never blocks.
+    /// Both ends, in a separate open file that never blocks.
     own: File,
     /// Events that the pipe had no room for.
     waiting: AtomicU64,

@@ -78,8 +78,8 @@ fn prepare_thread() {
     os::faults::allow();
 }
 
-/// Sleeps between the least and the longest time that `times_ns` finds after the sleep is announced;
-/// `None`: not at all. Returns the time of a wake-up, if it was woken.
+/// Sleeps between the least and the longest time that `times_ns` finds after the sleep is
+/// announced; `None`: not at all. Returns the time of a wake-up, if it was woken.
 fn sleep(function: &InProcess, times_ns: impl FnOnce() -> Option<(u64, u64)>) -> Option<Ticks> {
     let words = function.words();
     words.background.announce();

@@ -1,5 +1,5 @@
-//! Descriptors of events in the hands of event loops: readable while an event waits, never writable,
-//! as those of the kernel's uverbs are.
+//! Descriptors of events in the hands of event loops: readable while an event waits, never
+//! writable, as those of the kernel's uverbs are.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;

@@ -330,7 +330,7 @@ mod tests {
 
     /// Goal: a listener for every IPv4 address and one for the others have the same port (tgtd).
     #[test]
-    fn families_have_ports_of_their_own() {
+    fn each_family_has_its_own_ports() {
         let registry = registry("port-family");
         let a = place(registry, "a", 1);
         let of = |address| ServicePort { address, ..any(7) };
