@@ -475,7 +475,7 @@ static void memory(void)
 
 	parent_attr.td = ibv_alloc_td(context, &td_attr);
 	parent_attr.comp_mask = 4;
-	CHECK(REFUSED(EINVAL, !ibv_alloc_parent_domain(context, &parent_attr)));
+	CHECK(REFUSED(EOPNOTSUPP, !ibv_alloc_parent_domain(context, &parent_attr)));
 	parent_attr.comp_mask = 0;
 	parent = ibv_alloc_parent_domain(context, &parent_attr);
 	CHECK(parent && ibv_dealloc_td(parent_attr.td) == EBUSY && ibv_dealloc_pd(pd) == EBUSY);
