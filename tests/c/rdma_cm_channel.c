@@ -204,61 +204,6 @@ static void *join(pthread_t thread)
 	return result;
 }
 
-static atomic_int signals;
-
-static void count_signal(int number)
-{
-	(void)number;
-	signals++;
-}
-
-static void *get_event(void *argument)
-{
-	struct rdma_cm_event *event;
-
-	if (rdma_get_cm_event(argument, &event))
-		return (void *)(long)errno;
-	rdma_ack_cm_event(event);
-	return NULL;
-}
-
-/* Starts a thread that waits for an event, and signals it some times while it does. */
-static pthread_t signal_while_waiting(struct rdma_event_channel *channel, int flags)
-{
-	struct sigaction action = { .sa_handler = count_signal, .sa_flags = flags };
-	pthread_t thread;
-
-	NEED(!sigaction(SIGUSR1, &action, NULL));
-	NEED(!pthread_create(&thread, NULL, get_event, channel));
-	for (int i = 1; i <= 5 && !(i > 1 && !(flags & SA_RESTART)); i++) {
-		int before = signals;
-
-		usleep(20000);
-		EQUAL(pthread_kill(thread, SIGUSR1), 0);
-		while (signals == before)
-			usleep(100);
-	}
-	return thread;
-}
-
-/* A signal ends the wait unless its handler has SA_RESTART, as it does in Linux. */
-static void check_signals(void)
-{
-	struct rdma_event_channel *channel = open_channel();
-	struct rdma_cm_id *id;
-	pthread_t thread = signal_while_waiting(channel, SA_RESTART);
-	void *result;
-
-	id = raise_event(channel);
-	NEED(!pthread_join(thread, &result));
-	EQUAL((long)result, 0);
-	thread = signal_while_waiting(channel, 0);
-	NEED(!pthread_join(thread, &result));
-	EQUAL((long)result, EINTR);
-	EQUAL(rdma_destroy_id(id), 0);
-	rdma_destroy_event_channel(channel);
-}
-
 /* It waits in the device file, or is about to: either is a cancellation point. */
 static void check_cancel(void)
 {
@@ -331,6 +276,53 @@ static void await_sleep(void)
 			state = strrchr(stat, ')')[2];
 		fclose(file);
 	}
+}
+
+static atomic_int signals;
+
+static void count_signal(int number)
+{
+	(void)number;
+	signals++;
+}
+
+/* Starts a thread that waits for an event, with a handler for SIGUSR1. */
+static pthread_t read_with_handler(struct rdma_event_channel *channel, int flags)
+{
+	struct sigaction action = { .sa_handler = count_signal, .sa_flags = flags };
+	pthread_t thread;
+
+	NEED(!sigaction(SIGUSR1, &action, NULL));
+	reader = 0;
+	NEED(!pthread_create(&thread, NULL, read_event, channel));
+	return thread;
+}
+
+/* A signal ends the wait unless its handler has SA_RESTART, as it does in Linux. */
+static void check_signals(void)
+{
+	struct rdma_event_channel *channel = open_channel();
+	pthread_t thread = read_with_handler(channel, SA_RESTART);
+	struct rdma_cm_id *id;
+	void *result;
+
+	for (int sent = 1; sent <= 5; sent++) {
+		await_sleep();
+		EQUAL(pthread_kill(thread, SIGUSR1), 0);
+		while (signals < sent)
+			usleep(100);
+	}
+	id = raise_event(channel);
+	CHECK(!join(thread));
+	thread = read_with_handler(channel, 0);
+	/* One that comes before the wait does not end it. */
+	while (pthread_tryjoin_np(thread, &result)) {
+		pthread_kill(thread, SIGUSR1);
+		usleep(1000);
+	}
+	CHECK(result && !strcmp(result, strerror(EINTR)));
+	EQUAL(rdma_destroy_id(id), 0);
+	rdma_destroy_event_channel(channel);
 }
 
 /* The event wakes the thread, and may be gone with its id, and the channel with it, before it is
