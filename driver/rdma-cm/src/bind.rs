@@ -10,6 +10,7 @@ use crate::channel::ChannelId;
 use crate::errno::Errno;
 use crate::host::{Device, Host};
 use crate::id::{Attachment, Id, State};
+use crate::port_table::in_use;
 use crate::rdma_cm::RdmaCm;
 use crate::sockaddr;
 
@@ -103,10 +104,7 @@ impl RdmaCm {
         let address = listen_address(id, &source);
         // Ids that share a port can be bound, but only one that has it alone can listen.
         if is_reuse && self.is_port_shared(handle, (port, claimed)) {
-            return Err(match claimed {
-                ListenAddress::Gid(_) => Errno::EADDRINUSE,
-                _ => Errno::EADDRNOTAVAIL,
-            });
+            return Err(in_use(claimed, claimed));
         }
         let listener = self.cm.listen(&Listen {
             port_space,

@@ -30,6 +30,15 @@ impl Claim {
     }
 }
 
+/// Returns the error for two claims of a port that exclude each other, as `cma_check_port` of Linux
+/// does.
+pub(crate) fn in_use(one: ListenAddress, other: ListenAddress) -> Errno {
+    match (one, other) {
+        (ListenAddress::Gid(_), ListenAddress::Gid(_)) => Errno::EADDRINUSE,
+        _ => Errno::EADDRNOTAVAIL,
+    }
+}
+
 fn have_common_address(one: ListenAddress, other: ListenAddress) -> bool {
     use ListenAddress::{Any, AnyIpv4, AnyIpv6, Gid};
     match (one, other) {
@@ -111,11 +120,7 @@ impl PortTable {
             return Err(Errno::EADDRNOTAVAIL);
         }
         if let Some(other) = self.claims.iter().find(|other| other.excludes(&claim)) {
-            // As `cma_check_port` of Linux says it.
-            return Err(match (other.address, claim.address) {
-                (ListenAddress::Gid(_), ListenAddress::Gid(_)) => Errno::EADDRINUSE,
-                _ => Errno::EADDRNOTAVAIL,
-            });
+            return Err(in_use(other.address, claim.address));
         }
         self.claims.push(claim);
         Ok(claim.port)

@@ -13,6 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use ferroce_timed_protocol::control::{Message, Refusal};
+use ferroce_timed_protocol::event_mark::SET_SIGNAL;
 use ferroce_timed_protocol::host_name::{self, HostName};
 use ferroce_timed_protocol::map::SharedPages;
 use ferroce_timed_protocol::page::{ProgramPages, ThreadPage, Turn};
@@ -273,8 +274,7 @@ struct Owner {
     id: libc::pid_t,
 }
 
-/// `F_SETSIG`, `F_SETOWN_EX` and `F_OWNER_TID` of the kernel.
-const SET_SIGNAL: c_int = 10;
+/// `F_SETOWN_EX` and `F_OWNER_TID` of the kernel.
 const SET_OWNER: c_int = 15;
 const OWNER_IS_THREAD: c_int = 0;
 
