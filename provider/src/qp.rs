@@ -135,7 +135,7 @@ fn service(qp_type: c_int) -> Result<Service, Errno> {
     }
 }
 
-/// Checks the sizes of queues. Those of a receive queue mean nothing with an SRQ: ibv_create_qp(3).
+/// Checks the sizes of the queues. With an SRQ the receive sizes are ignored: ibv_create_qp(3).
 fn check_capacity(cap: &ibv_qp_cap, has_srq: bool, limits: &Capabilities) -> Result<(), Errno> {
     let (wr, sge) = (limits.max_qp_wr, limits.max_sge);
     at_most("attr->cap.max_send_wr", cap.max_send_wr, wr)?;

@@ -35,7 +35,7 @@ impl EventFd {
     /// Creates a count of zero.
     ///
     /// # Errors
-    /// Those of `pipe2`, and of opening the pipe again in `/proc`.
+    /// The errors of `pipe2`, and of opening the pipe again in `/proc`.
     pub(crate) fn new() -> Result<Self, Errno> {
         let [reader, _writer] = pipe()?;
         Self::around(reader)
@@ -145,7 +145,7 @@ impl WaitingRoom {
     /// Creates the room.
     ///
     /// # Errors
-    /// Those of [`EventFd::new`].
+    /// The errors of [`EventFd::new`].
     pub(crate) fn new() -> Result<Self, Errno> {
         let [reader, writer] = pipe()?;
         let copies = EventFd::around(reader)?;

@@ -1,5 +1,5 @@
-//! Descriptors of events in the hands of event loops: readable while an event waits, never
-//! writable, as those of the kernel's uverbs are.
+//! Event descriptors in event loops: readable while an event waits, never writable, like the
+//! kernel's uverbs descriptors.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;

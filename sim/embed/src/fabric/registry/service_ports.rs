@@ -27,9 +27,9 @@ bitfield! {
     /// Low four bits of the port space, which are different in all of them.
     u8, space, set_space: 23, 20;
     is_shared, set_is_shared: 19;
-    /// True if IPv4 addresses are among those of the port.
+    /// True if the port includes IPv4 addresses.
     has_ipv4, set_has_ipv4: 18;
-    /// True if other addresses are.
+    /// True if it includes IPv6 addresses.
     has_ipv6, set_has_ipv6: 17;
     /// Zero: every address of the host, of these families.
     u32, address, set_address: 16, 0;
@@ -42,7 +42,7 @@ pub enum PortAddress {
     One(Gid),
     /// Every IPv4 address of the host.
     AnyIpv4,
-    /// Every address of the host but those of IPv4.
+    /// Every IPv6 address of the host.
     AnyIpv6,
     /// Every address of the host.
     Any,
