@@ -42,6 +42,14 @@ impl CounterFile {
     }
 }
 
+/// Returns true if a path ends like that of one of these files: most paths do not.
+pub fn is_name_of_one(path: &[u8]) -> bool {
+    let name = path.rsplit(|byte| *byte == b'/').next();
+    LINUX_COUNTERS
+        .iter()
+        .any(|counter| Some(counter.name.as_bytes()) == name)
+}
+
 /// Returns the names of the files, below the directory of the port.
 pub fn names() -> impl Iterator<Item = String> {
     let name = |counter: &LinuxCounter| format!("{}/{}", counter.folder.name(), counter.name);

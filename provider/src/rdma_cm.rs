@@ -1,7 +1,7 @@
 //! RDMA CM: the device file `/dev/infiniband/rdma_cm` of the kernel, in this process.
 //!
 //! The distribution's librdmacm opens the file, writes commands to it and polls it.
-//! `ffi/interpose.rs` takes the calls, [`channel`] finds the channel of a descriptor, and the
+//! `ffi/interpose` takes the calls, [`channel`] finds the channel of a descriptor, and the
 //! [`agent`] of the process executes the command: `ferroce_rdma_cm` does what the kernel's modules
 //! do, over QP 1 of each device ([`gsi`]). In simulated time the agent of the host does it, in the
 //! world ([`world_agent`]).

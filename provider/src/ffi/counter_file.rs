@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use libc::{AT_FDCWD, c_char, c_int};
 
 use super::boundary::{guard, last_errno, set_errno};
-use crate::counter_files::CounterFile;
+use crate::counter_files::{self, CounterFile};
 use crate::errno::Errno;
 use crate::sysfs;
 
@@ -15,23 +15,16 @@ use crate::sysfs;
 ///
 /// # Safety
 /// `path` is null or a C string.
-pub(super) unsafe fn open(
-    directory: c_int,
-    path: *const c_char,
-    flags: c_int,
-    is_root_used: bool,
-) -> Option<c_int> {
+pub(super) unsafe fn open(directory: c_int, path: *const c_char, flags: c_int) -> Option<c_int> {
     if path.is_null() {
         return None;
     }
     // SAFETY: the caller guarantees that `path` is a C string.
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-    let is_absolute = path.starts_with(b"/sys/");
-    let is_relative = is_root_used && directory != AT_FDCWD && !path.starts_with(b"/");
-    if !is_absolute && !is_relative {
+    if !counter_files::is_name_of_one(path) {
         return None;
     }
-    let opened = guard(|| match find(directory, path, is_absolute) {
+    let opened = guard(|| match find(directory, path) {
         Some(file) => open_file(file, flags).map(Some),
         None => Ok(None),
     });
@@ -41,16 +34,22 @@ pub(super) unsafe fn open(
     })
 }
 
-fn find(directory: c_int, path: &[u8], is_absolute: bool) -> Option<CounterFile> {
-    if is_absolute {
+fn find(directory: c_int, path: &[u8]) -> Option<CounterFile> {
+    if path.starts_with(b"/") {
+        let mut normal = [0; libc::PATH_MAX as usize];
+        let length = sysfs::normalize(path, &mut normal)?;
+        let path = &normal[..length];
         return sysfs::is_ours(path)
             .then(|| CounterFile::at(path))
             .flatten();
     }
-    let below = std::fs::read_link(format!("/proc/self/fd/{directory}")).ok()?;
-    let below = below.as_os_str().as_bytes();
+    let below = match directory {
+        AT_FDCWD => std::fs::read_link("/proc/self/cwd"),
+        fd => std::fs::read_link(format!("/proc/self/fd/{fd}")),
+    };
+    let below = below.ok()?;
     let root = sysfs::root()?.as_bytes();
-    let rest = below.strip_prefix(root)?;
+    let rest = below.as_os_str().as_bytes().strip_prefix(root)?;
     CounterFile::at(&[rest, b"/", path].concat())
 }
 

@@ -1,0 +1,98 @@
+//! What Ferroce stands in for: the page of the book, the symbols of the libraries, and each call.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use ferroce_tests::{Scratch, library};
+
+type Names = BTreeSet<String>;
+
+fn text(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Returns the calls in the page's table of this name.
+fn on_page(table: &str) -> Names {
+    let page = text("docs/src/interfaces.md");
+    let (_, rest) = page
+        .split_once(&format!("<!-- calls: {table} -->"))
+        .expect("the page has the table");
+    let rows = rest.trim_start().lines().skip(2);
+    let rows = rows.take_while(|row| row.starts_with('|'));
+    let calls = rows.map(|row| row.split('|').nth(1).expect("a cell"));
+    let names = calls.flat_map(|calls| calls.split(','));
+    let names: Vec<_> = names
+        .map(|name| name.trim().trim_matches('`').to_owned())
+        .collect();
+    let set: Names = names.iter().cloned().collect();
+    assert_eq!(
+        set.len(),
+        names.len(),
+        "{table} has a call twice: {names:?}"
+    );
+    set
+}
+
+/// Goal: the page has every call that the libraries take from libc, and no other.
+#[test]
+fn the_page_has_the_symbols_of_the_libraries() {
+    let symbols = text("provider/symbols.txt");
+    let rows = symbols.lines().filter(|row| row.starts_with("GLIBC_"));
+    let names = rows.filter_map(|row| row.split(' ').nth(2));
+    let taken: Names = names.map(str::to_owned).collect();
+    let listed: Names = &on_page("files") | &on_page("rest");
+    assert_eq!(listed, taken);
+
+    let time = library().with_file_name("libferroce_time.so");
+    let mut nm = Command::new("nm");
+    let output = nm.args(["-D", "--defined-only"]).arg(time).output();
+    let output = output.expect("nm runs (binutils)");
+    let output = String::from_utf8_lossy(&output.stdout);
+    let names = output.lines().filter_map(|row| row.split(' ').nth(2));
+    let names = names.filter(|name| !name.starts_with("ferroce_"));
+    assert_eq!(on_page("time"), names.map(str::to_owned).collect());
+}
+
+/// Goal: each call of libc that takes a path and only reads finds the device.
+#[test]
+fn each_call_with_a_path_finds_the_device() {
+    let scratch = Scratch::new();
+    let program = scratch.compile("paths");
+    let output = scratch
+        .finish(scratch.run(&[], &program, &[]))
+        .expect_success();
+    assert!(output.ends_with("0 failures\n"), "{output}");
+    let tried = output
+        .lines()
+        .filter_map(|line| line.strip_prefix("works: "));
+    assert_eq!(on_page("files"), tried.map(str::to_owned).collect());
+}
+
+/// Goal: the first tools that people type find the device.
+#[test]
+fn tools_list_the_device() {
+    let scratch = Scratch::new();
+    let prints = |program: &str, arguments: &[&str], expected: &[&str]| {
+        let ended = scratch.finish(scratch.run(&[], program, arguments));
+        let output = ended.expect_success();
+        for words in expected {
+            assert!(
+                output.contains(words),
+                "{program}: no {words:?} in {output}"
+            );
+        }
+    };
+    let port = ["CA 'ferroce0'", "State: Active", "Link layer: Ethernet"];
+    prints("/usr/sbin/ibstat", &[], &port);
+    prints("/usr/sbin/ibstat", &["-l"], &["ferroce0"]);
+    prints("/usr/sbin/ibstat", &["-p"], &["0x"]);
+    let status = ["'ferroce0' port 1", "4: ACTIVE", "100 Gb/sec"];
+    prints("/usr/sbin/ibstatus", &[], &status);
+    let card = ["f10a:00:00.0 Infiniband controller", "Altera"];
+    prints("/usr/bin/lspci", &["-v", "-d", "1172:"], &card);
+    let place = ["f10a:00:00.0", "OpenFabrics \"ferroce0\""];
+    prints("/usr/bin/lstopo-no-graphics", &[], &place);
+}
