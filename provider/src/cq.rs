@@ -7,6 +7,8 @@ use ferroce_driver::{
     WorkCompletion,
 };
 
+use ferroce_embed::fabric::shown_qps::QpChange;
+
 use crate::adapter::{Adapter, Object};
 use crate::errno::{Errno, Shown, at_most, within};
 use crate::event::{EventQueue, Source, Subject};
@@ -157,7 +159,7 @@ impl Cq {
     #[cold]
     pub fn show_failed(&self, completion: &WorkCompletion) {
         if let Some(shown) = &self.adapter.shown_qps {
-            shown.change(completion.qpn.0, QpState::Err, None);
+            shown.change(completion.qpn.0, QpState::Err, QpChange::default());
         }
     }
 }

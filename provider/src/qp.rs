@@ -6,6 +6,8 @@ use ferroce_driver::{
     Addressing, Capabilities, Lease, QpAccess, QpState, QueuePair, QueuePairAttributes,
     QueuePairConfig, ReceiveQueue, ReceiveSource, SendOpcode, SendQueue, Service,
 };
+use ferroce_embed::fabric::shown_qps::QpChange;
+use ferroce_wire::{Psn, Qpn};
 use libc::c_int;
 
 use crate::adapter::{Adapter, Object};
@@ -314,8 +316,13 @@ impl Qp {
         let (state, transition) = convert::modify_qp(attr, mask, &around)?;
         self.pair.modify(&transition)?;
         if let Some(shown) = &self.adapter.shown_qps {
-            let peer = (mask & IBV_QP_DEST_QPN != 0).then_some(attr.dest_qp_num);
-            shown.change(self.pair.number().0, state, peer);
+            let given = |flag, value: u32| (mask & flag != 0).then_some(value);
+            let change = QpChange {
+                peer: given(IBV_QP_DEST_QPN, attr.dest_qp_num).map(Qpn::new),
+                sq_psn: given(IBV_QP_SQ_PSN, attr.sq_psn).map(Psn::new),
+                rq_psn: given(IBV_QP_RQ_PSN, attr.rq_psn).map(Psn::new),
+            };
+            shown.change(self.pair.number().0, state, change);
         }
         Ok(state)
     }

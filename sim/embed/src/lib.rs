@@ -28,6 +28,7 @@ pub mod identities;
 pub mod in_process;
 pub mod neighbours;
 pub mod port;
+pub mod queue_pairs;
 pub mod random_keys;
 pub mod recovery;
 pub mod schedule;

@@ -42,7 +42,7 @@ pub use groups::{PlaceSet, places};
 pub use identity::{Identity, Occupant};
 pub use injection::{Injected, Injection};
 pub use layout::{ANNOUNCE_WORDS, MAX_COUNTERS, MAX_GROUPS, MAX_QPS, PLACES};
-pub use qps::ShownQp;
+pub use qps::{QpChange, ShownQp};
 pub use service_ports::{PortAddress, PortError, ServicePort};
 pub use uplink_counters::UplinkCounter;
 

@@ -1,8 +1,9 @@
 //! The queue pairs of this process, shown to `ferroce top`.
 
 use ferroce_driver::{QpState, Service};
-use ferroce_wire::Qpn;
+use ferroce_wire::{Psn, Qpn};
 
+pub use super::registry::QpChange;
 use super::registry::{Registry, ShownQp};
 
 /// Where a function on the fabric shows its queue pairs.
@@ -24,15 +25,16 @@ impl ShownQps {
             service,
             state: QpState::Reset,
             peer: Qpn::new(0),
+            sq_psn: Psn::new(0),
+            rq_psn: Psn::new(0),
         };
         self.registry.add_qp(self.place, qp);
     }
 
-    /// Shows the new state of a queue pair, and its peer if it has one now.
-    pub fn change(&self, qpn: u32, state: QpState, peer: Option<u32>) {
-        let peer = peer.map(Qpn::new);
+    /// Shows the new state of a queue pair, and what else changes with it.
+    pub fn change(&self, qpn: u32, state: QpState, change: QpChange) {
         self.registry
-            .change_qp(self.place, Qpn::new(qpn), state, peer);
+            .change_qp(self.place, Qpn::new(qpn), state, change);
     }
 
     /// Shows a queue pair no longer.

@@ -271,7 +271,7 @@ mod tests {
 
     use ferroce_embed::fabric::registry::ShownQp;
     use ferroce_spec::counter::COUNTERS;
-    use ferroce_wire::Qpn;
+    use ferroce_wire::{Psn, Qpn};
 
     use super::*;
     use crate::cli::counters::function::example;
@@ -291,6 +291,8 @@ mod tests {
                 QpState::Rts
             },
             peer: Qpn::new(0x2_0000 + number),
+            sq_psn: Psn::new(0),
+            rq_psn: Psn::new(0),
         };
         Shown {
             claim: 1,

@@ -21,9 +21,9 @@ pub(super) const MAX_SERVICE_PORTS: usize = 4096;
 pub const ANNOUNCE_WORDS: usize = PLACES.div_ceil(64);
 
 /// Incremented with every change of this file's or of the rings' layout.
-pub(super) const LAYOUT_VERSION: u64 = 9;
+pub(super) const LAYOUT_VERSION: u64 = 10;
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"Ferroce\n");
-pub(super) const PLACE_SIZE: usize = 8192;
+pub(super) const PLACE_SIZE: usize = 12288;
 /// Behind the pages of every 8-bit number: ports of RDMA CM.
 pub(super) const SERVICE_PORTS: usize = PLACE_SIZE * 256;
 /// Behind them: counters of functions that have ended, a row for each device.
@@ -83,6 +83,7 @@ pub(super) mod field {
     pub const QP_COUNT: usize = 3072;
     pub const QPS: usize = 3080;
     pub const GROUPS: usize = 4096;
+    pub const QP_PSNS: usize = 8192;
 }
 
 const _: () = assert!(field::GIDS + 16 * MAX_GIDS <= field::POLLS_UNTIL);
@@ -95,7 +96,8 @@ const _: () = assert!(field::FAULT_COUNTERS + 8 * FaultCounter::ALL.len() <= fie
 const _: () = assert!(field::FAULT_PLAN + MAX_EXPRESSION <= field::COUNTERS);
 const _: () = assert!(field::COUNTERS + 8 * MAX_COUNTERS <= field::QP_COUNT);
 const _: () = assert!(field::QPS + 8 * MAX_QPS <= field::GROUPS);
-const _: () = assert!(field::GROUPS + 16 * MAX_GROUPS <= PLACE_SIZE);
+const _: () = assert!(field::GROUPS + 16 * MAX_GROUPS <= field::QP_PSNS);
+const _: () = assert!(field::QP_PSNS + 8 * MAX_QPS <= PLACE_SIZE);
 const _: () = assert!(ferroce_spec::counter::COUNTER_COUNT <= MAX_COUNTERS);
 const _: () = assert!(ferroce_model::receive::multicast::MAX_GROUPS <= MAX_GROUPS);
 

@@ -1,12 +1,13 @@
-//! Queue pairs as their program shows them to `ferroce top`: a word each.
+//! Queue pairs as their program shows them to `ferroce top` and `rdma resource`: two words each.
 //!
-//! The state is the one of the last ibv_modify_qp(), or ERR after a completion in error.
+//! State and PSNs are those of the last ibv_modify_qp(); the state is ERR after a completion in
+//! error.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ferroce_driver::{QpState, Service};
 use ferroce_spec::context::{QpStateCode, ServiceCode};
-use ferroce_wire::Qpn;
+use ferroce_wire::{Psn, Qpn};
 
 use super::Registry;
 use super::layout::{MAX_QPS, field, place_offset};
@@ -22,6 +23,21 @@ pub struct ShownQp {
     pub state: QpState,
     /// The QP to which it is connected; 0: to none.
     pub peer: Qpn,
+    /// PSN of its first request.
+    pub sq_psn: Psn,
+    /// PSN of the first request that it expects.
+    pub rq_psn: Psn,
+}
+
+/// What changes of a queue pair, besides its state.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct QpChange {
+    /// The QP to which it is connected now.
+    pub peer: Option<Qpn>,
+    /// The PSN of its first request.
+    pub sq_psn: Option<Psn>,
+    /// The PSN of the first request that it expects.
+    pub rq_psn: Option<Psn>,
 }
 
 /// Marks a word in use.
@@ -29,6 +45,8 @@ const USED: u64 = 1 << 63;
 const STATE_SHIFT: u32 = 56;
 const SERVICE_SHIFT: u32 = 48;
 const PEER_SHIFT: u32 = 24;
+/// In the second word.
+const RQ_PSN_SHIFT: u32 = 24;
 const NUMBER_MASK: u64 = 0xff_ffff;
 
 impl ShownQp {
@@ -39,17 +57,25 @@ impl ShownQp {
             | u64::from(self.qpn.value())
     }
 
-    /// Returns the queue pair of a word. `None`: the word is free, or not ours.
-    fn of_word(word: u64) -> Option<Self> {
+    /// Returns the second word.
+    fn psns(self) -> u64 {
+        u64::from(self.rq_psn.value()) << RQ_PSN_SHIFT | u64::from(self.sq_psn.value())
+    }
+
+    /// Returns the queue pair of its words. `None`: they are free, or not ours.
+    fn of_words((word, psns): (u64, u64)) -> Option<Self> {
         if word & USED == 0 {
             return None;
         }
         let number = |shift: u32| Qpn::new((word >> shift & NUMBER_MASK) as u32);
+        let psn = |shift: u32| Psn::new((psns >> shift & NUMBER_MASK) as u32);
         Some(Self {
             qpn: number(0),
             service: Service::try_from(ServiceCode((word >> SERVICE_SHIFT) as u8)).ok()?,
             state: QpState::try_from(QpStateCode((word >> STATE_SHIFT) as u8 & 0x7f)).ok()?,
             peer: number(PEER_SHIFT),
+            sq_psn: psn(0),
+            rq_psn: psn(RQ_PSN_SHIFT),
         })
     }
 }
@@ -59,30 +85,38 @@ impl Registry {
     pub fn add_qp(&self, place: u8, qp: ShownQp) {
         self.qp_counter(place).fetch_add(1, Ordering::Relaxed);
         let new = qp.to_word();
-        let take = |word: &&AtomicU64| {
+        let take = |(word, _): &(&AtomicU64, &AtomicU64)| {
             word.compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
         };
-        // Without a free word it is counted only.
-        let _word = self.qp_words(place).find(take);
+        // Without free words it is counted only.
+        if let Some((_, psns)) = self.qp_words(place).find(take) {
+            psns.store(qp.psns(), Ordering::Relaxed);
+        }
     }
 
-    /// Shows the new state of a queue pair, and its peer if it has one now.
-    pub fn change_qp(&self, place: u8, qpn: Qpn, state: QpState, peer: Option<Qpn>) {
-        let Some(word) = self.qp_word(place, qpn) else {
+    /// Shows the new state of a queue pair, and what else changes with it.
+    pub fn change_qp(&self, place: u8, qpn: Qpn, state: QpState, change: QpChange) {
+        let Some(words) = self.words_of(place, qpn) else {
             return;
         };
-        if let Some(old) = ShownQp::of_word(word.load(Ordering::Relaxed)) {
-            let peer = peer.unwrap_or(old.peer);
-            let new = ShownQp { state, peer, ..old };
-            word.store(new.to_word(), Ordering::Relaxed);
+        if let Some(old) = ShownQp::of_words(loaded(words)) {
+            let new = ShownQp {
+                state,
+                peer: change.peer.unwrap_or(old.peer),
+                sq_psn: change.sq_psn.unwrap_or(old.sq_psn),
+                rq_psn: change.rq_psn.unwrap_or(old.rq_psn),
+                ..old
+            };
+            words.0.store(new.to_word(), Ordering::Relaxed);
+            words.1.store(new.psns(), Ordering::Relaxed);
         }
     }
 
     /// Shows a queue pair of a place no longer.
     pub fn forget_qp(&self, place: u8, qpn: Qpn) {
         self.qp_counter(place).fetch_sub(1, Ordering::Relaxed);
-        if let Some(word) = self.qp_word(place, qpn) {
+        if let Some((word, _)) = self.words_of(place, qpn) {
             word.store(0, Ordering::Relaxed);
         }
     }
@@ -90,7 +124,7 @@ impl Registry {
     /// Returns the number of queue pairs of a place, and those that are shown.
     pub fn qps(&self, place: u8) -> (u64, Vec<ShownQp>) {
         let words = self.qp_words(place);
-        let shown = words.filter_map(|word| ShownQp::of_word(word.load(Ordering::Relaxed)));
+        let shown = words.filter_map(|words| ShownQp::of_words(loaded(words)));
         let count = self.qp_counter(place).load(Ordering::Relaxed);
         (count, shown.collect())
     }
@@ -99,18 +133,23 @@ impl Registry {
         self.memory.word(place_offset(place) + field::QP_COUNT)
     }
 
-    fn qp_words(&self, place: u8) -> impl Iterator<Item = &AtomicU64> {
-        let first = place_offset(place) + field::QPS;
-        (0..MAX_QPS).map(move |index| self.memory.word(first + 8 * index))
+    fn qp_words(&self, place: u8) -> impl Iterator<Item = (&AtomicU64, &AtomicU64)> {
+        let word = move |field, index| self.memory.word(place_offset(place) + field + 8 * index);
+        (0..MAX_QPS).map(move |index| (word(field::QPS, index), word(field::QP_PSNS, index)))
     }
 
-    fn qp_word(&self, place: u8, qpn: Qpn) -> Option<&AtomicU64> {
-        let is_it = |word: &&AtomicU64| {
+    fn words_of(&self, place: u8, qpn: Qpn) -> Option<(&AtomicU64, &AtomicU64)> {
+        let is_it = |(word, _): &(&AtomicU64, &AtomicU64)| {
             let word = word.load(Ordering::Relaxed);
             word & USED != 0 && word & NUMBER_MASK == u64::from(qpn.value())
         };
         self.qp_words(place).find(is_it)
     }
+}
+
+/// Reads the words of a queue pair.
+fn loaded((word, psns): (&AtomicU64, &AtomicU64)) -> (u64, u64) {
+    (word.load(Ordering::Relaxed), psns.load(Ordering::Relaxed))
 }
 
 #[cfg(test)]
@@ -139,6 +178,8 @@ mod tests {
             service: Service::XrcTarget,
             state: QpState::Reset,
             peer: Qpn::new(0),
+            sq_psn: Psn::new(0),
+            rq_psn: Psn::new(0),
         };
         let all = MAX_QPS as u32 + 3;
         for number in 0..all {
@@ -147,12 +188,25 @@ mod tests {
         let (count, shown) = registry.qps(place);
         assert_eq!((count, shown.len()), (u64::from(all), MAX_QPS));
         let peer = Qpn::new(0xff_fffe);
-        registry.change_qp(place, Qpn::new(5), QpState::Rtr, Some(peer));
-        registry.change_qp(place, Qpn::new(5), QpState::Err, None);
+        let (sq_psn, rq_psn) = (Psn::new(0xff_ffff), Psn::new(0x12_3456));
+        let connected = QpChange {
+            peer: Some(peer),
+            rq_psn: Some(rq_psn),
+            ..QpChange::default()
+        };
+        let sends = QpChange {
+            sq_psn: Some(sq_psn),
+            ..QpChange::default()
+        };
+        registry.change_qp(place, Qpn::new(5), QpState::Rtr, connected);
+        registry.change_qp(place, Qpn::new(5), QpState::Rts, sends);
+        registry.change_qp(place, Qpn::new(5), QpState::Err, QpChange::default());
         let found = registry.qps(place).1[5];
         let expected = ShownQp {
             state: QpState::Err,
             peer,
+            sq_psn,
+            rq_psn,
             ..qp(5)
         };
         assert_eq!(found, expected);
