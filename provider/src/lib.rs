@@ -31,6 +31,7 @@ mod host;
 mod identity;
 mod log;
 mod mr;
+mod netlink;
 mod open_error;
 mod qp;
 mod rdma_cm;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use ferroce_tests::{Scratch, library};
+use ferroce_tests::{PROCESS_TIMEOUT, Process, Scratch, TIMEOUT, eventually, free_port, library};
 
 type Names = BTreeSet<String>;
 
@@ -95,4 +95,37 @@ fn tools_list_the_device() {
     prints("/usr/bin/lspci", &["-v", "-d", "1172:"], &card);
     let place = ["f10a:00:00.0", "OpenFabrics \"ferroce0\""];
     prints("/usr/bin/lstopo-no-graphics", &[], &place);
+}
+
+/// Goal: iproute2's `rdma`, with which rdma-core's newest tests begin, lists device, link and queue
+/// pairs. Method: a second program has queue pairs meanwhile.
+#[test]
+fn rdma_lists_devices_links_and_queue_pairs() {
+    let scratch = Scratch::new();
+    let rdma = |arguments: &[&str]| scratch.finish(scratch.run(&[], "/usr/bin/rdma", arguments));
+    let link = rdma(&["link", "show", "-j"]).expect_success();
+    for words in [
+        "\"ifname\":\"ferroce0\"",
+        "\"port\":1",
+        "\"state\":\"ACTIVE\"",
+    ] {
+        assert!(link.contains(words), "no {words} in {link}");
+    }
+    let device = rdma(&["dev", "show", "ferroce0"]).expect_success();
+    assert!(device.contains("node_type ca"), "{device}");
+    let port = free_port().to_string();
+    let server = scratch.run(&[], "ibv_rc_pingpong", &["-g", "0", "-p", &port]);
+    let _server = Process::start(server, &scratch, "server", PROCESS_TIMEOUT);
+    eventually(
+        "the queue pair of ibv_rc_pingpong in the list",
+        TIMEOUT,
+        || {
+            let qps = rdma(&["resource", "show", "qp"]).expect_success();
+            qps.contains("type RC state INIT") && qps.contains("comm ibv_rc_pingpong")
+        },
+    );
+    let summary = rdma(&["resource", "show", "ferroce0"]).expect_success();
+    assert!(summary.contains("qp 1"), "{summary}");
+    let ended = rdma(&["resource", "show", "cq"]);
+    assert!(ended.output.contains("not supported"), "{}", ended.output);
 }

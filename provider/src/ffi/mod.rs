@@ -23,6 +23,7 @@ mod handle;
 mod interpose;
 mod kernel_copy;
 mod memory;
+mod netlink;
 mod next;
 mod objects;
 mod pinned;

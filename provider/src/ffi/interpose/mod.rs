@@ -19,7 +19,6 @@
 mod names;
 mod open;
 mod redirect;
-mod socket;
 mod status;
 mod walk;
 
