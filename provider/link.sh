@@ -48,9 +48,9 @@ awk '
         empty = 0
         print "    " $3 ";"
     }
-    # Symbols in no node are local. The pattern is in a node without stubs, because it would hide
-    # them.
-    END { print "  local: *;"; close_node() }' "$work/symbols" >"$work/libibverbs.map"
+    # Symbols in no node are local. The pattern is in a node without symbols, because it would hide
+    # the stubs of its node.
+    END { close_node(); print "FERROCE_LOCAL { local: *; };" }' "$work/symbols" >"$work/libibverbs.map"
 
 # The stubs. Of a name in several nodes, the newest is the default (@@). A forward passes six
 # integer registers on, which is enough for the calls of this kind.

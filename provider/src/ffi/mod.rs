@@ -22,6 +22,7 @@ mod fork;
 mod handle;
 mod interpose;
 mod kernel_copy;
+mod loading;
 mod memory;
 mod netlink;
 mod next;

@@ -12,6 +12,7 @@ use libc::{c_int, c_long, c_void, size_t, sockaddr, socklen_t, ssize_t};
 
 use super::boundary::{guard, last_errno, minus_one, set_errno};
 use super::descriptor::FileIdentity;
+use super::loading::check_at_exit;
 use super::next::next;
 use crate::errno::Errno;
 use crate::netlink::{MAX_REQUEST, answers};
@@ -60,6 +61,7 @@ fn open(kind: c_int) -> Result<c_int, Errno> {
         }
         sockets.push(identity);
     }
+    check_at_exit();
     OPENED.fetch_add(1, Ordering::Release);
     Ok(fd)
 }

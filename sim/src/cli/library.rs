@@ -1,5 +1,6 @@
 //! Finds the libraries that belong to this command.
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 /// File name of the verbs library: the SONAME that programs ask for.
@@ -47,6 +48,18 @@ pub fn card_verbs() -> Result<PathBuf, String> {
 #[cfg(not(feature = "rtl"))]
 pub fn card_command() -> Result<PathBuf, String> {
     find_below(CARD_COMMAND, &CARD_COMMAND_PLACES, CARD_HINT)
+}
+
+/// Returns the list for `LD_LIBRARY_PATH` with the folder of the libraries first: a library that a
+/// program loads into a namespace (`dlmopen`) finds the verbs library there, where the preload does
+/// not reach.
+pub fn search_path(libraries: &[PathBuf], existing: Option<OsString>) -> OsString {
+    let folder = libraries.last().and_then(|library| library.parent());
+    let folder = folder.unwrap_or(Path::new("/")).as_os_str();
+    match existing.filter(|existing| !existing.is_empty()) {
+        None => folder.to_owned(),
+        Some(existing) => [folder, &existing].join(OsStr::new(":")),
+    }
 }
 
 /// Finds a library beside this command: in the build tree, or installed below the same prefix.

@@ -205,10 +205,14 @@ impl Run {
             Err(error) => return report_error(&error, EXIT_FAILURE),
         };
         let mut command = Command::new(&path);
-        command.arg0(name).args(arguments).envs(environment).env(
-            "LD_PRELOAD",
-            debugging::preload(&libraries, std::env::var_os("LD_PRELOAD")),
-        );
+        let preload = debugging::preload(&libraries, std::env::var_os("LD_PRELOAD"));
+        let folders = library::search_path(&libraries, std::env::var_os("LD_LIBRARY_PATH"));
+        command
+            .arg0(name)
+            .args(arguments)
+            .envs(environment)
+            .env("LD_PRELOAD", preload)
+            .env("LD_LIBRARY_PATH", folders);
         let error = match after_end {
             None => command.exec(),
             Some(after_end) => match after_end.run(&mut command) {

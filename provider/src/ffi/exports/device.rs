@@ -7,6 +7,7 @@ use libc::{c_char, c_int, size_t};
 
 use super::super::boundary::{guard, minus_one, pointer, set_errno, status};
 use super::super::handle::{Handle, zeroed};
+use super::super::loading;
 use super::super::objects::Context;
 use crate::errno::Errno;
 use crate::ffi::abi::*;
@@ -69,6 +70,7 @@ pub(super) unsafe fn device_index(device: *mut ibv_device) -> Result<u8, Errno> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device {
     pointer("ibv_get_device_list", || {
+        loading::note_use();
         crate::sysfs::root();
         let devices = devices()?;
         let mut list: Vec<*mut ibv_device> = Vec::with_capacity(devices.len() + 2);

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use libc::c_char;
 
 use crate::ffi::boundary::guard;
+use crate::ffi::loading;
 use crate::sysfs;
 
 /// Bytes of the longest path, with its zero, that the kernel takes.
@@ -70,7 +71,9 @@ fn redirect_candidate(path: &CStr, room: &mut MaybeUninit<Target>) -> Option<*co
     if root.len() + length >= PATH_MAX {
         return None;
     }
-    ROOT_USED.store(true, Ordering::Relaxed);
+    if !ROOT_USED.swap(true, Ordering::Relaxed) {
+        loading::check_at_exit();
+    }
     target.copy_within(..length, root.len());
     target[..root.len()].copy_from_slice(root);
     target[root.len() + length] = 0;

@@ -1,0 +1,44 @@
+//! Ways to load libibverbs: by each the program gets this library, or hears that it did not.
+
+use std::fs;
+
+use ferroce_tests::Scratch;
+
+/// Name that a Python wheel would give its copy of the library.
+const COPY: &str = "libibverbs-1a2b3c4d.so.1.14.44.0";
+
+/// Compiles `loading` as a program and as a plugin, and copies Debian's library as a wheel would.
+fn prepare(scratch: &Scratch) -> (String, [String; 2]) {
+    let plugin = scratch.compile_with("loading", &["-shared", "-fPIC"]);
+    let renamed = scratch.path("plugin.so");
+    fs::rename(plugin, &renamed).expect("it was made");
+    let program = scratch.compile("loading");
+    let copy = scratch.path(COPY);
+    fs::copy(scratch.needed(&program, "libibverbs.so.1"), &copy).expect("the library is there");
+    let names = [copy, renamed].map(|path| path.to_string_lossy().into_owned());
+    (program, names)
+}
+
+#[test]
+fn every_way_to_load_libibverbs_gets_ours() {
+    let scratch = Scratch::new();
+    let (program, [copy, plugin]) = prepare(&scratch);
+    let ended = scratch.finish(scratch.run(&[], &program, &[&copy, &plugin]));
+    let output = ended.expect_success();
+    assert!(output.ends_with("0 failures\n"), "{output}");
+    assert!(!output.contains("another libibverbs"), "{output}");
+}
+
+/// Goal: a program that uses another libibverbs all the same says so. Method: that one is preloaded
+/// beside ours, without a call of `dlopen`; the program only looks into sysfs.
+#[test]
+fn another_libibverbs_is_named() {
+    let scratch = Scratch::new();
+    let (_, [copy, _]) = prepare(&scratch);
+    let scratch = scratch.preload(std::path::Path::new(&copy));
+    let ended = scratch.finish(scratch.run(&[], "/bin/ls", &["/sys/class/infiniband"]));
+    let output = ended.expect_success();
+    assert!(output.contains("ferroce0"), "{output}");
+    let line = format!("another libibverbs was loaded, which finds no device of Ferroce: {copy}");
+    assert!(output.contains(&line), "{output}");
+}
