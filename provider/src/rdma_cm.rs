@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use ferroce_driver::bus::Slept;
 use ferroce_rdma_cm::{ChannelId, Reply};
 
 use crate::errno::Errno;
@@ -62,7 +63,7 @@ pub trait Manager: Send + Sync {
         source: Result<ChannelId, ferroce_rdma_cm::Errno>,
     ) -> Result<Reply, Errno>;
 
-    /// In simulated time, waits until an event can be read. Returns false if the program has the
-    /// time of the machine, and its descriptor shows events.
-    fn sleep_until_event(&self, channel: ChannelId) -> bool;
+    /// In simulated time, waits until an event can be read, or a signal ends the wait. `None`: the
+    /// program has the time of the machine, and its descriptor shows events.
+    fn sleep_until_event(&self, channel: ChannelId) -> Option<Slept>;
 }

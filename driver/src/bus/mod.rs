@@ -35,7 +35,7 @@ pub use address::{AddressError, DeviceAddress};
 pub use eventfds::with_signals_blocked;
 pub use open::{OpenError, open};
 pub use peer::{Peer, own_user};
-pub use program_clock::{PollFunction, PolledQueue, ProgramClock};
+pub use program_clock::{PollFunction, PolledQueue, ProgramClock, Slept};
 
 /// Accesses of the device to mapped memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -23,6 +23,16 @@ pub trait PolledQueue {
     fn is_empty(&self) -> bool;
 }
 
+/// How a sleep has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Slept {
+    /// With an event.
+    Found,
+    /// With a signal, whose handler has run, and after which calls do not continue.
+    Interrupted,
+}
+
 /// The clock of a program whose time is not the machine's time: the verbs library reports the
 /// program's calls, and the clock advances by their cost.
 pub trait ProgramClock: Debug + Send + Sync {
@@ -46,8 +56,8 @@ pub trait ProgramClock: Debug + Send + Sync {
     /// Makes the device's results up to the current time visible.
     fn catch_up(&self);
 
-    /// Sleeps until `is_there` returns true: an event has come.
-    fn sleep_until(&self, is_there: &mut dyn FnMut() -> bool);
+    /// Sleeps until `is_there` returns true, because an event has come, or a signal ends the sleep.
+    fn sleep_until(&self, is_there: &mut dyn FnMut() -> bool) -> Slept;
 
     /// Returns true if polls and posts fail from now on, because the program's measurements are not
     /// valid.

@@ -4,9 +4,10 @@
 //! to drop does not survive, so these are plain frames: one system call of libc, and helpers that
 //! are `extern "C"` and not inlined, so that they add no clean-up to the caller.
 
+use ferroce_driver::bus::Slept;
 use libc::{c_int, c_uint, c_void, pthread_cond_t, pthread_mutex_t};
 
-use super::boundary::{last_errno, status};
+use super::boundary::{guard, last_errno, set_errno, status};
 use super::event_fd::EVENT_BYTES;
 use super::handle::{Claim, Handle};
 use super::objects::{Channel, Context, Cq, Qp};
@@ -34,7 +35,9 @@ pub unsafe extern "C" fn ibv_get_cq_event(
         if fd < 0 {
             return -1;
         }
-        sleep_on_channel(channel, fd);
+        if sleep_on_channel(channel, fd) < 0 {
+            return -1;
+        }
         // SAFETY: the kernel writes at most eight bytes to the local `bytes`, which has that size.
         if unsafe { libc::read(fd, bytes.as_mut_ptr().cast(), EVENT_BYTES) } < 0 {
             return -1;
@@ -58,7 +61,9 @@ pub unsafe extern "C" fn ibv_get_async_event(
         if fd < 0 {
             return -1;
         }
-        sleep_on_context(context, fd);
+        if sleep_on_context(context, fd) < 0 {
+            return -1;
+        }
         // SAFETY: the kernel writes at most eight bytes to the local `bytes`, which has that size.
         if unsafe { libc::read(fd, bytes.as_mut_ptr().cast(), EVENT_BYTES) } < 0 {
             return -1;
@@ -94,39 +99,49 @@ extern "C" fn context_fd(context: *mut ibv_context) -> c_int {
     })
 }
 
-/// In simulated time, waits until an event can be read.
+/// In simulated time, waits until an event can be read: 0, or -1 and errno.
 #[inline(never)]
-extern "C" fn sleep_on_channel(channel: *mut ibv_comp_channel, fd: c_int) {
-    let _ = super::boundary::guard(|| {
+extern "C" fn sleep_on_channel(channel: *mut ibv_comp_channel, fd: c_int) -> c_int {
+    or_errno(|| {
         // SAFETY: contract of `ibv_get_cq_event`: the program passes null or a live channel of this
         // library; `borrow` refuses null.
         let channel = unsafe { Handle::<ibv_comp_channel, Channel>::borrow(channel)? };
-        sleep_until_event(&channel.adapter, &channel.events, fd);
-        Ok(())
-    });
+        sleep_until_event(&channel.adapter, &channel.events, fd)
+    })
 }
 
 /// Like [`sleep_on_channel`], for the async events of a context.
 #[inline(never)]
-extern "C" fn sleep_on_context(context: *mut ibv_context, fd: c_int) {
-    let _ = super::boundary::guard(|| {
+extern "C" fn sleep_on_context(context: *mut ibv_context, fd: c_int) -> c_int {
+    or_errno(|| {
         // SAFETY: contract of `ibv_get_async_event`: the program passes null or an open context of
         // this library; `borrow` refuses null.
         let context = unsafe { Context::borrow(context)? };
-        sleep_until_event(&context.adapter, &context.events, fd);
-        Ok(())
-    });
+        sleep_until_event(&context.adapter, &context.events, fd)
+    })
 }
 
-fn sleep_until_event(adapter: &Adapter, events: &EventQueue, fd: c_int) {
+/// Returns -1 and errno of a wait that has failed: a signal is no refusal that needs a reason.
+fn or_errno(wait: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
+    guard(wait).unwrap_or_else(|errno| {
+        set_errno(errno);
+        -1
+    })
+}
+
+fn sleep_until_event(adapter: &Adapter, events: &EventQueue, fd: c_int) -> Result<c_int, Errno> {
     let Some(clock) = adapter.program_clock() else {
-        return;
+        return Ok(0);
     };
     // SAFETY: the system call takes no pointers.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
-    match flags & libc::O_NONBLOCK {
-        0 => clock.sleep_until(&mut || !events.is_empty()),
-        _ => clock.catch_up(),
+    if flags & libc::O_NONBLOCK != 0 {
+        clock.catch_up();
+        return Ok(0);
+    }
+    match clock.sleep_until(&mut || !events.is_empty()) {
+        Slept::Found => Ok(0),
+        Slept::Interrupted => Err(Errno::new(libc::EINTR)),
     }
 }
 

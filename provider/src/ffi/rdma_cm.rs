@@ -7,6 +7,7 @@
 use std::os::fd::RawFd;
 use std::sync::OnceLock;
 
+use ferroce_driver::bus::Slept;
 use ferroce_platform::os;
 use ferroce_rdma_cm::{ChannelId, Command};
 use libc::{c_int, c_long, c_void, size_t, ssize_t};
@@ -158,9 +159,13 @@ unsafe extern "C" fn command(
                     return result.map(|()| count as ssize_t);
                 }
             }
-            if !channel.sleep_until_event() {
-                *reader = Some(channel.id());
-                return Ok(NO_EVENT);
+            match channel.sleep_until_event() {
+                Some(Slept::Found) => {}
+                Some(Slept::Interrupted) => return Err(Errno::new(libc::EINTR)),
+                None => {
+                    *reader = Some(channel.id());
+                    return Ok(NO_EVENT);
+                }
             }
         }
     });

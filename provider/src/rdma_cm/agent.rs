@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once, Weak};
 use std::time::{Duration, Instant as WallInstant};
 
+use ferroce_driver::bus::Slept;
 use ferroce_platform::os;
 use ferroce_rdma_cm::{ChannelId, Config, Disposition, RdmaCm, Reply, Transmit};
 use ferroce_units::Instant;
@@ -300,8 +301,8 @@ impl Manager for Agent {
         })
     }
 
-    fn sleep_until_event(&self, _channel: ChannelId) -> bool {
-        false
+    fn sleep_until_event(&self, _channel: ChannelId) -> Option<Slept> {
+        None
     }
 }
 

@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use ferroce_driver::bus::Slept;
 use ferroce_rdma_cm::{ChannelId, Reply};
 use parking_lot::Mutex;
 
@@ -149,9 +150,9 @@ impl Channel {
         self.manager.migrate(self.id, bytes, source)
     }
 
-    /// In simulated time, waits until an event can be read. Returns false if the program has the
-    /// time of the machine.
-    pub fn sleep_until_event(&self) -> bool {
+    /// In simulated time, waits until an event can be read, or a signal ends the wait. `None`: the
+    /// program has the time of the machine.
+    pub fn sleep_until_event(&self) -> Option<Slept> {
         self.manager.sleep_until_event(self.id)
     }
 }

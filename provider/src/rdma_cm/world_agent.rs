@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use ferroce_driver::bus::Slept;
 use ferroce_rdma_cm::{ChannelId, Command, Reply};
 use ferroce_timed_client::{CmReply, ConnectionManager};
 use parking_lot::Mutex;
@@ -109,8 +110,7 @@ impl Manager for WorldAgent {
         self.reply(self.manager.migrate(channel.0, bytes, source))
     }
 
-    fn sleep_until_event(&self, channel: ChannelId) -> bool {
-        self.manager.sleep_until_event(channel.0);
-        true
+    fn sleep_until_event(&self, channel: ChannelId) -> Option<Slept> {
+        Some(self.manager.sleep_until_event(channel.0))
     }
 }

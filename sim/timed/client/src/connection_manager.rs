@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use ferroce_driver::bus::ProgramClock as _;
+use ferroce_driver::bus::{ProgramClock as _, Slept};
 use ferroce_embed::error::AttachError;
 use ferroce_timed_protocol::cm::{ADDRESS_LENGTH, CmCall, CmMessage, result};
 use ferroce_timed_protocol::request::Wait;
@@ -109,9 +109,9 @@ impl ConnectionManager {
     }
 
     /// Sleeps until an event waits in a channel.
-    pub fn sleep_until_event(&self, channel: u32) {
+    pub fn sleep_until_event(&self, channel: u32) -> Slept {
         self.processor
-            .sleep_until(&mut || self.events(channel) != 0);
+            .sleep_until(&mut || self.events(channel) != 0)
     }
 
     fn exchange(&self, call: CmCall, bytes: &[u8], option: &[u8]) -> Result<CmReply, i32> {

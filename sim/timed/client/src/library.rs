@@ -189,6 +189,11 @@ impl Library {
         (self.table.activity)()
     }
 
+    /// Returns how many signals have ended calls of the calling thread.
+    pub fn interruptions(&self) -> u32 {
+        (self.table.interruptions)()
+    }
+
     /// Returns the address of a function that records the poller and calls `target`.
     pub fn noting_caller(&self, entry: Entry, target: *const c_void) -> *const c_void {
         (self.table.noting_caller)(entry, target)

@@ -24,7 +24,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ferroce_driver::Cqn;
-use ferroce_driver::bus::{PollFunction, PolledQueue, ProgramClock};
+use ferroce_driver::bus::{PollFunction, PolledQueue, ProgramClock, Slept};
 use ferroce_model::preset::costs::Costs;
 use ferroce_timed_protocol::page::CostsPage;
 use ferroce_timed_protocol::request::{Check, Wait};
@@ -336,10 +336,16 @@ impl ProgramClock for Processor {
         self.library.catch_up();
     }
 
-    fn sleep_until(&self, is_there: &mut dyn FnMut() -> bool) {
+    fn sleep_until(&self, is_there: &mut dyn FnMut() -> bool) -> Slept {
         self.library.catch_up();
+        let interruptions = self.library.interruptions();
         let mut has_slept = false;
+        let mut slept = Slept::Found;
         while !is_there() && !self.library.has_ended() {
+            if self.library.interruptions() != interruptions {
+                slept = Slept::Interrupted;
+                break;
+            }
             // Interrupts of other event queues wake no thread here: events are seen at once.
             self.library.wait(&Wait::OnInterrupt { wake_up_ps: 0 });
             has_slept = true;
@@ -347,6 +353,7 @@ impl ProgramClock for Processor {
         if has_slept {
             self.work(Work::WakeUp, self.costs.wake_up);
         }
+        slept
     }
 
     #[inline]

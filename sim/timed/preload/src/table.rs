@@ -14,6 +14,7 @@ use ferroce_timed_protocol::table::{Entry, InterruptFunction, TimeTable};
 use crate::clock;
 use crate::session;
 use crate::thread::state;
+use crate::timers;
 use crate::turn::Inside;
 
 static TABLE: TimeTable = TimeTable {
@@ -29,6 +30,7 @@ static TABLE: TimeTable = TimeTable {
     set_interrupts,
     outside,
     activity,
+    interruptions: timers::interruptions,
     card_memory,
     noting_caller,
     caller,

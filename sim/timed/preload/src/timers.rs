@@ -27,12 +27,15 @@ use table::TIMERS;
 /// Signals raised in a thread.
 struct Raised {
     count: AtomicU32,
+    /// Those after which calls do not continue.
+    interruptions: AtomicU32,
     restarts: AtomicBool,
 }
 
 static RAISED: [Raised; MAX_THREADS] = [const {
     Raised {
         count: AtomicU32::new(0),
+        interruptions: AtomicU32::new(0),
         restarts: AtomicBool::new(true),
     }
 }; MAX_THREADS];
@@ -52,6 +55,11 @@ fn raised() -> Option<&'static Raised> {
 /// Returns how many signals with handlers have been raised in the calling thread.
 pub fn delivered() -> u32 {
     raised().map_or(0, |raised| raised.count.load(Ordering::Relaxed))
+}
+
+/// Returns how many of them were without `SA_RESTART`.
+pub extern "C" fn interruptions() -> u32 {
+    raised().map_or(0, |raised| raised.interruptions.load(Ordering::Relaxed))
 }
 
 /// Returns true if calls continue after the last of them.
@@ -81,9 +89,12 @@ pub fn after_turn() {
             continue;
         }
         if let (Some(raised), true) = (RAISED.get(place), signals::has_handler(due.signal)) {
+            let restarts = signals::restarts(due.signal);
+            raised.restarts.store(restarts, Ordering::Relaxed);
+            let interrupts = u32::from(!restarts);
             raised
-                .restarts
-                .store(signals::restarts(due.signal), Ordering::Relaxed);
+                .interruptions
+                .fetch_add(interrupts, Ordering::Relaxed);
             raised.count.fetch_add(1, Ordering::Relaxed);
         }
         let information = due.timer.map(|timer| {

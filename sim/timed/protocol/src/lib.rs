@@ -38,7 +38,7 @@ pub mod store;
 pub mod table;
 
 /// Version of everything here; both sides have the same one or do not talk.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// Most programs of a world.
 pub const MAX_PROGRAMS: usize = 64;

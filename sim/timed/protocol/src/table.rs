@@ -67,6 +67,9 @@ pub struct TimeTable {
     /// Returns a number that changes whenever the thread has done something that the library
     /// observes and that is no call of this table: read the time, used a socket, slept.
     pub activity: extern "C" fn() -> u64,
+    /// Returns how many signals with a handler the thread has had after which calls do not continue
+    /// (without `SA_RESTART`).
+    pub interruptions: extern "C" fn() -> u32,
     /// Announces that the card may write to this many bytes from this address on.
     pub card_memory: extern "C" fn(start: usize, length: usize),
     /// Returns a function to be called in place of `target`: it records the caller and calls
