@@ -1,5 +1,6 @@
 //! Loops of programs that wait without a call that waits: in simulated time they end, when what
 //! they wait for has happened, and after the same time in every run. `tests/c/progress.c` has them.
+//! And calls that wait, which signals end.
 
 use ferroce_tests::Scratch;
 
@@ -87,4 +88,17 @@ fn a_loop_that_counts_in_memory_ends() {
 #[test]
 fn a_thread_that_polls_under_a_lock_releases_it() {
     take(&["poll-lock"], 12_000, 1_000_000);
+}
+
+/// Goal: a signal ends a wait for an event in either time, unless its handler has `SA_RESTART`.
+#[test]
+fn a_signal_ends_a_wait_for_an_event() {
+    let scratch = Scratch::new();
+    let program = scratch.compile("interrupted");
+    for options in [&[][..], &["--timed", PRESET]] {
+        let output = scratch
+            .finish(scratch.run(options, &program, &[]))
+            .expect_success();
+        assert!(output.ends_with("0 failures\n"), "{options:?}: {output}");
+    }
 }
