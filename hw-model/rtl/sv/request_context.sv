@@ -127,9 +127,9 @@ module request_context (
                 c.address <= c.address + {32'd0, payload};
                 c.in_send <= kind.is_send && !kind.ends;
                 c.in_write <= kind.is_write && !kind.ends;
-                c.msn <= kind.ends ? c.msn + 24'd1 : c.msn;
+                c.msn <= kind.ends && !kind.invalidates ? c.msn + 24'd1 : c.msn;
                 c.receive_used <= c.receive_used && !kind.ends;
-                // A region cannot be invalidated by a peer: an error of ours alone (IBTA vol 1, 9.9.3).
+                // A region cannot be invalidated by a peer (IBTA vol 1, 9.9.3, class J).
                 c.failed <= kind.invalidates;
             end
             card_pkg::AT_REFUSE: begin

@@ -57,7 +57,8 @@ module request_reply (
             card_pkg::AT_DUPLICATE: answers = kind.is_send || kind.is_write || is_repeatable;
             card_pkg::AT_CHECK: answers = lacks_receive;
             card_pkg::AT_EXECUTE: answers = kind.is_read;
-            card_pkg::AT_EXECUTED: answers = p.ack_request || kind.invalidates;
+            // A key that cannot be invalidated is an error of ours alone (IBTA vol 1, 9.9.3, class J).
+            card_pkg::AT_EXECUTED: answers = p.ack_request && !kind.invalidates;
             card_pkg::AT_REFUSE: answers = 1'b1;
             default: answers = 1'b0;
         endcase
@@ -94,7 +95,6 @@ module request_reply (
                 {reply_psn, reply_syndrome, reply_msn} <= {p.psn, ACK, c.msn + 24'd1};
             end
             card_pkg::AT_EXECUTED: begin
-                reply_ends_qp <= kind.invalidates;
                 {reply_psn, reply_syndrome} <= {p.psn, ACK};
                 reply_msn <= kind.ends ? c.msn + 24'd1 : c.msn;
             end

@@ -6,7 +6,7 @@ use ferroce_wire::{Psn, Syndrome};
 use crate::context::Context;
 use crate::timer::Timer;
 
-/// A negative acknowledge, RNR NAK included; or the last acknowledge of a queue pair that ends.
+/// A negative acknowledge, RNR NAK included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Nak {
     pub(crate) psn: Psn,

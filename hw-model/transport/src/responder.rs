@@ -330,10 +330,11 @@ impl Responder {
         }
     }
 
-    /// Fails a SEND whose key cannot be invalidated: a fault of class J (IBTA vol 1, 9.9.3). The
-    /// SEND itself was executed, so that it is acknowledged and no NAK reports the key; its receive
-    /// WQE completes in error, with the status that soft-RoCE gives it, and the queue pair goes to
-    /// ERR.
+    /// Fails a SEND whose key cannot be invalidated: a fault of class J (IBTA vol 1, 9.9.3), which
+    /// is reported to the responder alone. The receive WQE completes in error, with the status
+    /// that soft-RoCE gives it, and the queue pair goes to ERR. The requester gets neither an ACK
+    /// nor a NAK of this packet, and finds out by its time-outs; what was executed before it is
+    /// acknowledged.
     fn fail_invalidate(&mut self, ctx: &mut Context) -> Next {
         let status = CompletionStatus::RemoteInvalidRequest;
         if let Some(receive) = self.receive.take() {
@@ -341,9 +342,6 @@ impl Responder {
             ctx.complete(failed);
         }
         self.message = Message::None;
-        self.msn = self.msn.next();
-        let syndrome = self.positive();
-        self.say_last(ctx, self.packet.psn, syndrome);
         ctx.fault = true;
         Next::Done
     }

@@ -287,17 +287,46 @@ verbs_tests! {
         }
     }
 
-    /// A peer may not invalidate a key of another QP.
-    fn send_with_a_wrong_key_to_invalidate() {
+    /// IBTA vol 1, 9.9.3, class J: the responder alone reports it. The receive completes in error
+    /// and its QP ends; the requester gets no answer, and its retries run out.
+    fn send_with_a_key_that_the_peer_may_not_invalidate() {
+        let bench = Bench::new();
+        let [one, two, free] = [IBV_MW_TYPE_1, IBV_MW_TYPE_2, IBV_MW_TYPE_2]
+            .map(|of| bench.pd.alloc_mw(of).expect("alloc_mw"));
+        let binder = bench.pair(Service::Rc);
+        bind_1(&bench, &binder, &one, &target(&bench, REMOTE));
+        let of_another = bind_2(&bench, &binder, &two, target(&bench, REMOTE));
+        for (what, key) in [
+            ("no key at all", bench.mr.rkey() ^ 0x5a5a_5a00),
+            ("a region", bench.mr.rkey()),
+            ("a window of type 1", one.rkey()),
+            ("a window that is not bound", free.rkey()),
+            ("a window of another QP", of_another),
+        ] {
+            let pair = bench.pair(Service::Rc);
+            pair.post_receive(8, bench.sge(8192, 64));
+            let wr = SendWr::new(9, IBV_WR_SEND_WITH_INV).sge(bench.sge(0, 8));
+            pair.post(wr.immediate(key));
+            bench.receive_cq.expect(8, IBV_WC_REM_INV_REQ_ERR);
+            assert_eq!(pair.b.state(), IBV_QPS_ERR, "{what}");
+            bench.send_cq.expect(9, IBV_WC_RETRY_EXC_ERR);
+        }
+        assert_eq!(write(&bench, &binder, 0, of_another), IBV_WC_SUCCESS, "it is bound still");
+    }
+
+    /// What was executed before it is acknowledged.
+    fn send_before_one_that_may_not_invalidate_its_key() {
         let bench = Bench::new();
         let pair = bench.pair(Service::Rc);
-        pair.post_receive(8, bench.sge(8192, 64));
-        let wr = SendWr::new(9, IBV_WR_SEND_WITH_INV).sge(bench.sge(0, 8));
-        pair.post(wr.immediate(bench.mr.rkey() ^ 0x5a5a_5a00));
-        // IBTA vol 1, 9.9.3, class J: no NAK; the receive reports it, and its QP ends.
-        bench.send_cq.expect(9, IBV_WC_SUCCESS);
-        bench.receive_cq.expect(8, IBV_WC_REM_INV_REQ_ERR);
-        assert_eq!(pair.b.state(), IBV_QPS_ERR);
+        pair.post_receive(1, bench.sge(8192, 64));
+        pair.post_receive(2, bench.sge(8192, 64));
+        pair.post(SendWr::new(3, IBV_WR_SEND).sge(bench.sge(0, 8)));
+        let wr = SendWr::new(4, IBV_WR_SEND_WITH_INV).sge(bench.sge(0, 8));
+        pair.post(wr.immediate(bench.mr.rkey()));
+        bench.receive_cq.expect(1, IBV_WC_SUCCESS);
+        bench.receive_cq.expect(2, IBV_WC_REM_INV_REQ_ERR);
+        bench.send_cq.expect(3, IBV_WC_SUCCESS);
+        bench.send_cq.expect(4, IBV_WC_RETRY_EXC_ERR);
     }
 
     /// IBTA vol 1, o10-37.2.40: only windows of type 1 are unbound by a bind of no bytes.

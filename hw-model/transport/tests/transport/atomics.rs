@@ -356,9 +356,32 @@ fn a_key_that_cannot_be_invalidated_ends_the_queue_pair() {
     let failed = CompletionStatus::RemoteInvalidRequest;
     assert_eq!(s.statuses(), [(1, failed)]);
     assert_eq!(s.qp.state(), QpState::Err);
-    // Class J: the SEND was executed, and no NAK reports the key.
-    assert_eq!(s.responses(), [(0, Syndrome::ACK_UNLIMITED)]);
+    // Class J: only this side learns of it.
+    assert_eq!(s.responses(), []);
     assert_eq!(s.events(), [Event::LastWqeReached]);
+}
+
+/// Goal: what was executed before the SEND that fails is acknowledged, in the middle of a message
+/// as well.
+#[test]
+fn what_comes_before_a_key_that_cannot_be_invalidated_is_acknowledged() {
+    let mut s = Script::new(Setup {
+        config: Config {
+            ack_coalesce: 8,
+            ..Config::default()
+        },
+        ..Setup::default()
+    });
+    s.good_send(0, 0);
+    let step = s.send_part(1, SendPart::First, 256);
+    s.execute(step, 3, 600);
+    let step = send_invalidate(&mut s, 2, MessageEnd::Last, 4);
+    assert!(matches!(step, Step::Memory(MemoryOp::WriteReceive { .. })));
+    let step = s.answer(MemoryAnswer::Done);
+    assert!(matches!(step, Step::Memory(MemoryOp::Invalidate { .. })));
+    assert_eq!(s.answer(MemoryAnswer::Failed), Step::Done);
+    assert_eq!(s.qp.state(), QpState::Err);
+    assert_eq!(s.responses(), [(1, Syndrome::ACK_UNLIMITED)]);
 }
 
 // --- local operations ---

@@ -272,7 +272,7 @@ impl Planner<'_> {
         let is_refused = match request.opcode {
             SendOpcode::RDMA_READ => !access.remote_read(),
             SendOpcode::RDMA_WRITE | SendOpcode::RDMA_WRITE_IMMEDIATE => !access.remote_write(),
-            _ => request.opcode == SendOpcode::SEND_INVALIDATE,
+            _ => false,
         };
         let is_local = request.opcode == SendOpcode::NOP;
         let has_peer = self.ends[qp][1 - side].state == QpStateCode::RTS;

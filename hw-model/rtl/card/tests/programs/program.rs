@@ -103,10 +103,7 @@ impl Request {
 
     /// Returns true if its data goes where the receive WQE says.
     pub fn is_send(&self) -> bool {
-        matches!(
-            self.opcode,
-            SendOpcode::SEND | SendOpcode::SEND_IMMEDIATE | SendOpcode::SEND_INVALIDATE
-        )
+        matches!(self.opcode, SendOpcode::SEND | SendOpcode::SEND_IMMEDIATE)
     }
 
     /// Returns true if it names remote memory.
