@@ -529,7 +529,7 @@ package ferroce_pkg;
     CQE_STATUS_LOCAL_PROTECTION = 8'h4,
     // The QP was in the error state: the WQE was not executed.
     CQE_STATUS_WR_FLUSH = 8'h5,
-    // Memory window bind error.
+    // Memory management operation error: of a bind or a local invalidate.
     CQE_STATUS_WINDOW_BIND = 8'h6,
     // The responder's answer was not consistent.
     CQE_STATUS_BAD_RESPONSE = 8'h7,

@@ -45,7 +45,7 @@ crate::open_enum::open_enum! {
         LOCAL_PROTECTION = 0x04,
         /// The QP was in the error state: the WQE was not executed.
         WR_FLUSH = 0x05,
-        /// Memory window bind error.
+        /// Memory management operation error: of a bind or a local invalidate.
         WINDOW_BIND = 0x06,
         /// The responder's answer was not consistent.
         BAD_RESPONSE = 0x07,

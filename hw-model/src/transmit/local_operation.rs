@@ -45,21 +45,16 @@ fn execute_one<H: Host>(
         pd: qp.pd(),
         qpn: qp.qpn.value(),
     };
-    // The verbs have no status for memory management errors (IBTA vol 1, 11.6.2).
-    let (executed, status) = match qp.send.payload(id) {
-        Some(SendPayload::Bind(segment)) => {
-            let bound = memory.bind(binder, segment, dma);
-            (bound, CompletionStatus::WindowBind)
-        }
-        Some(SendPayload::Invalidate(key)) => {
-            let invalidated = memory.invalidate(binder, *key, dma);
-            (invalidated, CompletionStatus::LocalQpOperation)
-        }
+    let executed = match qp.send.payload(id) {
+        Some(SendPayload::Bind(segment)) => memory.bind(binder, segment, dma),
+        Some(SendPayload::Invalidate(key)) => memory.invalidate(binder, *key, dma),
         Some(_) => return Ok(()),
         None => return Err(CompletionStatus::LocalQpOperation),
     };
     executed.map_err(|fault| {
         qp.faults.note_local(binder.qpn, &fault, None, None);
-        status
+        // Of both: IBTA's memory management operation error (vol 1, 11.6.2) is what
+        // `ibv_wc_status_str` says of IBV_WC_MW_BIND_ERR.
+        CompletionStatus::WindowBind
     })
 }

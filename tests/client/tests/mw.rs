@@ -258,15 +258,22 @@ verbs_tests! {
     /// A key that is none, and windows of type 1, which only a bind invalidates.
     fn local_invalidate_of_something_else_fails() {
         let bench = Bench::new();
-        let pair = bench.pair(Service::Rc);
-        let wr = SendWr::new(6, IBV_WR_LOCAL_INV).immediate(0xdead_be00);
-        assert_ne!(status_on_b(&bench, &pair, &wr), IBV_WC_SUCCESS);
-        assert_eq!(pair.b.state(), IBV_QPS_ERR);
-        let pair = bench.pair(Service::Rc);
         let window = bench.pd.alloc_mw(IBV_MW_TYPE_1).expect("alloc_mw");
-        bind_1(&bench, &pair, &window, &target(&bench, REMOTE));
-        let wr = SendWr::new(7, IBV_WR_LOCAL_INV).immediate(window.rkey());
-        assert_ne!(status_on_b(&bench, &pair, &wr), IBV_WC_SUCCESS);
+        let binder = bench.pair(Service::Rc);
+        bind_1(&bench, &binder, &window, &target(&bench, REMOTE));
+        let other = bench.context.alloc_pd().expect("a PD");
+        let foreign = other.alloc_mw(IBV_MW_TYPE_2).expect("alloc_mw");
+        for (what, key) in [
+            ("no key at all", 0xdead_be00),
+            ("a region", bench.mr.rkey()),
+            ("a window of type 1", window.rkey()),
+            ("a window of another PD", foreign.rkey()),
+        ] {
+            let pair = bench.pair(Service::Rc);
+            let wr = SendWr::new(6, IBV_WR_LOCAL_INV).immediate(key);
+            assert_eq!(status_on_b(&bench, &pair, &wr), IBV_WC_MW_BIND_ERR, "{what}");
+            assert_eq!(pair.b.state(), IBV_QPS_ERR, "{what}");
+        }
     }
 
     fn send_with_invalidate() {
@@ -371,10 +378,21 @@ verbs_tests! {
         let window = bench.pd.alloc_mw(IBV_MW_TYPE_2).expect("alloc_mw");
         let key = bind_2(&bench, &pair, &window, target(&bench, REMOTE));
         let wr = SendWr::new(6, IBV_WR_LOCAL_INV).immediate(key);
-        assert_eq!(status_on_b(&bench, &other, &wr), IBV_WC_LOC_QP_OP_ERR);
+        assert_eq!(status_on_b(&bench, &other, &wr), IBV_WC_MW_BIND_ERR);
         assert_eq!(other.b.state(), IBV_QPS_ERR);
         assert_eq!(write(&bench, &pair, 0, key), IBV_WC_SUCCESS, "it is bound still");
         assert_eq!(status_on_b(&bench, &pair, &wr), IBV_WC_SUCCESS);
+    }
+
+    /// IBTA vol 1, C10-72.
+    fn a_window_of_another_pd_is_not_bound() {
+        let bench = Bench::new();
+        let pair = bench.pair(Service::Rc);
+        let other = bench.context.alloc_pd().expect("a PD");
+        let window = other.alloc_mw(IBV_MW_TYPE_2).expect("alloc_mw");
+        let wr = SendWr::new(5, IBV_WR_BIND_MW);
+        let wr = wr.bind(&window, window.next_rkey(), target(&bench, REMOTE));
+        assert_eq!(status_on_b(&bench, &pair, &wr), IBV_WC_MW_BIND_ERR);
     }
 
     fn zero_based_windows() {
