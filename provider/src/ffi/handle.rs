@@ -9,15 +9,70 @@ use parking_lot::Mutex;
 
 use super::fork::ProcessLock;
 use crate::errno::Errno;
+use crate::ffi::abi::*;
 
 /// A verbs object on the heap. Its address is that of the public struct, and it never moves:
 /// programs and their inline calls read the public part, which contains the mutex and the condition
 /// variable.
 #[repr(C)]
-pub(super) struct Handle<Public, Body> {
-    pub(super) public: Public,
+pub(super) struct Handle<P, Body> {
+    pub(super) public: P,
     pub(super) body: Body,
+    /// What the `handle` field of the public struct was when it was given to the program.
+    number: u32,
 }
+
+/// A struct of verbs.h that begins an object.
+pub(super) trait Public {
+    /// Returns the `handle` field, by which the kernel finds the object; zero without one.
+    ///
+    /// # Safety
+    /// `public` is alive. The program may write to it, so that it is not borrowed.
+    unsafe fn number(public: *const Self) -> u32;
+}
+
+macro_rules! public {
+    ($($name:ident: $($field:ident).+;)*) => {
+        $(
+            impl Public for $name {
+                unsafe fn number(public: *const Self) -> u32 {
+                    // SAFETY: the caller guarantees that the struct is alive; the field is an
+                    // integer, and no reference is made.
+                    unsafe { (&raw const (*public).$($field).+).read() }
+                }
+            }
+        )*
+    };
+}
+
+macro_rules! without_number {
+    ($($name:ident)*) => {
+        $(
+            impl Public for $name {
+                unsafe fn number(_public: *const Self) -> u32 {
+                    0
+                }
+            }
+        )*
+    };
+}
+
+public! {
+    ibv_pd: handle;
+    ibv_mr: handle;
+    ibv_mw: handle;
+    ibv_ah: handle;
+    ibv_srq: handle;
+    ibv_cq_ex: handle;
+    ibv_qp_ex: qp_base.handle;
+    ibv_dm: handle;
+}
+
+// The kernel finds a channel by its descriptor, of which a program may make duplicates.
+without_number! { ibv_device verbs_context ibv_comp_channel ibv_td ibv_xrcd }
+
+/// Why a control verb does not find an object.
+const OVERWRITTEN: &str = "the `handle` field of the object was overwritten";
 
 /// Type of the object at each address: all objects made by [`Handle::give`] and not yet destroyed.
 /// Read where objects are made and destroyed, never where they are used.
@@ -30,10 +85,16 @@ fn with_live<R>(action: impl FnOnce(&mut BTreeMap<usize, TypeId>) -> R) -> R {
     action(&mut LIVE.lock())
 }
 
-impl<Public, Body: 'static> Handle<Public, Body> {
+impl<P: Public, Body: 'static> Handle<P, Body> {
     /// Moves an object to the heap and returns its address for the program.
-    pub(super) fn give(public: Public, body: Body) -> *mut Self {
-        let given = Box::into_raw(Box::new(Self { public, body }));
+    pub(super) fn give(public: P, body: Body) -> *mut Self {
+        // SAFETY: `public` is alive.
+        let number = unsafe { P::number(&raw const public) };
+        let given = Box::into_raw(Box::new(Self {
+            public,
+            body,
+            number,
+        }));
         with_live(|live| live.insert(given.addr(), TypeId::of::<Body>()));
         given
     }
@@ -42,24 +103,35 @@ impl<Public, Body: 'static> Handle<Public, Body> {
     ///
     /// # Errors
     /// `EINVAL`: there is no object of this type at the address. It was destroyed before, or never
-    /// existed.
+    /// existed. `ENOENT`, as by the kernel's look-up: the program has overwritten its handle.
     ///
     /// # Safety
     /// The object is destroyed only through its claim.
-    pub(super) unsafe fn claim<P>(pointer: *mut P) -> Result<Claim<Public, Body>, Errno> {
+    pub(super) unsafe fn claim<T>(pointer: *mut T) -> Result<Claim<P, Body>, Errno> {
         let address = pointer.addr();
-        let is_ours = with_live(|live| {
+        let found = with_live(|live| {
             let is_ours = live.get(&address) == Some(&TypeId::of::<Body>());
-            is_ours.then(|| live.remove(&address))
+            // SAFETY: it is on the list of live objects, with this type; nothing is destroyed
+            // while the list is locked.
+            let is_found = is_ours && unsafe { Self::has_its_number(pointer.cast()) };
+            if is_found {
+                live.remove(&address);
+            }
+            (is_ours, is_found)
         });
-        is_ours.ok_or_else(|| {
-            tracing::error!(
-                address,
-                kind = std::any::type_name::<Public>(),
-                "a verb tried to destroy an object that does not exist (destroyed twice?)"
-            );
-            Errno::INVALID.because("the object does not exist; it may have been destroyed before")
-        })?;
+        match found {
+            (_, true) => {}
+            (true, false) => return Err(Errno::NO_ENTRY.because(OVERWRITTEN)),
+            (false, false) => {
+                tracing::error!(
+                    address,
+                    kind = std::any::type_name::<P>(),
+                    "a verb tried to destroy an object that does not exist (destroyed twice?)"
+                );
+                let why = "the object does not exist; it may have been destroyed before";
+                return Err(Errno::INVALID.because(why));
+            }
+        }
         Ok(Claim {
             pointer: pointer.cast(),
             owned: PhantomData,
@@ -72,24 +144,52 @@ impl<Public, Body: 'static> Handle<Public, Body> {
     /// `pointer` is null, or [`Handle::give`] of this very type returned it and the object is not
     /// destroyed during `'a`.
     #[inline]
-    pub(super) unsafe fn borrow<'a, P>(pointer: *mut P) -> Result<&'a Body, Errno> {
+    pub(super) unsafe fn borrow<'a, T>(pointer: *mut T) -> Result<&'a Body, Errno> {
         if pointer.is_null() {
-            return Err(Errno::null(kind_of::<Public>()));
+            return Err(Errno::null(kind_of::<P>()));
         }
         // SAFETY: the pointer is not null, so by the contract of this function it is a live `Self`
         // (`# Safety`). `repr(C)` puts the public part at the start, so the addresses are equal.
         // Only the body is borrowed: the program writes to the public part.
         Ok(unsafe { &(*pointer.cast::<Self>()).body })
     }
+
+    /// Returns the object behind a pointer from the program, for a verb that the kernel executes:
+    /// that one finds it by its handle. Posting and polling do not.
+    ///
+    /// # Errors
+    /// `EINVAL`: null, or the program has overwritten the handle.
+    ///
+    /// # Safety
+    /// As for [`Handle::borrow`].
+    pub(super) unsafe fn look_up<'a, T>(pointer: *mut T) -> Result<&'a Body, Errno> {
+        // SAFETY: the caller guarantees what `borrow` asks for, which then has found it alive.
+        unsafe {
+            let body = Self::borrow(pointer)?;
+            match Self::has_its_number(pointer.cast()) {
+                true => Ok(body),
+                false => Err(Errno::INVALID.because(OVERWRITTEN)),
+            }
+        }
+    }
+
+    /// Returns true if the program has left the public handle as it was.
+    ///
+    /// # Safety
+    /// The object is alive.
+    unsafe fn has_its_number(object: *const Self) -> bool {
+        // SAFETY: the caller guarantees that the object is alive; `number` is never written.
+        unsafe { P::number(&raw const (*object).public) == (*object).number }
+    }
 }
 
 /// An object that a verb is about to destroy. Dropping the claim leaves the object alive.
-pub(super) struct Claim<Public, Body: 'static> {
-    pointer: *mut Handle<Public, Body>,
-    owned: PhantomData<Handle<Public, Body>>,
+pub(super) struct Claim<P, Body: 'static> {
+    pointer: *mut Handle<P, Body>,
+    owned: PhantomData<Handle<P, Body>>,
 }
 
-impl<Public, Body> Claim<Public, Body> {
+impl<P, Body> Claim<P, Body> {
     /// Keeps the claim until [`Claim::resume`].
     pub(super) fn keep(self) {
         std::mem::forget(self);
@@ -99,7 +199,7 @@ impl<Public, Body> Claim<Public, Body> {
     ///
     /// # Safety
     /// The object was claimed, and the claim was kept by [`Claim::keep`] and not resumed since.
-    pub(super) unsafe fn resume<P>(pointer: *mut P) -> Self {
+    pub(super) unsafe fn resume<T>(pointer: *mut T) -> Self {
         Self {
             pointer: pointer.cast(),
             owned: PhantomData,
@@ -120,7 +220,7 @@ impl<Public, Body> Claim<Public, Body> {
     }
 }
 
-impl<Public, Body> Deref for Claim<Public, Body> {
+impl<P, Body> Deref for Claim<P, Body> {
     type Target = Body;
 
     fn deref(&self) -> &Body {
@@ -130,7 +230,7 @@ impl<Public, Body> Deref for Claim<Public, Body> {
     }
 }
 
-impl<Public, Body> Drop for Claim<Public, Body> {
+impl<P, Body> Drop for Claim<P, Body> {
     fn drop(&mut self) {
         with_live(|live| live.insert(self.pointer.addr(), TypeId::of::<Body>()));
     }
@@ -138,14 +238,15 @@ impl<Public, Body> Drop for Claim<Public, Body> {
 
 /// Returns the name of a public struct in verbs.h, for messages.
 #[cold]
-fn kind_of<Public>() -> &'static str {
-    let name = std::any::type_name::<Public>();
+fn kind_of<P>() -> &'static str {
+    let name = std::any::type_name::<P>();
     let name = name.rsplit("::").next().unwrap_or(name);
     match name {
         "ibv_cq_ex" => "the CQ (struct ibv_cq *)",
         "ibv_qp_ex" => "the QP (struct ibv_qp *)",
         "ibv_pd" => "the PD (struct ibv_pd *)",
         "ibv_srq" => "the SRQ (struct ibv_srq *)",
+        "ibv_dm" => "the device memory (struct ibv_dm *)",
         "ibv_ah" => "the address handle (struct ibv_ah *)",
         "ibv_mw" => "the window (struct ibv_mw *)",
         "ibv_mr" => "the MR (struct ibv_mr *)",

@@ -357,8 +357,8 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mu
 pub(super) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
     status("ibv_req_notify_cq", || {
         // SAFETY: contract of `ibv_req_notify_cq`: the program passes null or a live CQ of this
-        // library; `borrow` refuses null.
-        let cq = unsafe { Handle::<ibv_cq_ex, Cq>::borrow(cq)? };
+        // library; `look_up` refuses null.
+        let cq = unsafe { Handle::<ibv_cq_ex, Cq>::look_up(cq)? };
         cq.adapter.check()?;
         cq.check_device()?;
         cq.queue.arm(solicited_only != 0);

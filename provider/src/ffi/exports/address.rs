@@ -19,10 +19,10 @@ pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) 
     pointer("ibv_create_ah", || {
         // SAFETY: contract of `ibv_create_ah`: `pd` is null or a live domain of this library, and
         // `attr` null or valid; null is refused.
-        let (body, attr) = unsafe { (Handle::<ibv_pd, Domain>::borrow(pd)?, attr.as_ref()) };
+        let (body, attr) = unsafe { (Handle::<ibv_pd, Domain>::look_up(pd)?, attr.as_ref()) };
         body.adapter.check()?;
         let path = address::parse(attr.ok_or_else(|| Errno::null("attr"))?, 0, &*body.adapter)?;
-        // SAFETY: `borrow` has accepted the PD, which is alive during the call (contract of
+        // SAFETY: `look_up` has accepted the PD, which is alive during the call (contract of
         // `ibv_create_ah`).
         let context = unsafe { (*pd).context };
         let public = ibv_ah {
@@ -116,7 +116,7 @@ pub unsafe extern "C" fn ibv_create_ah_from_wc(
         // SAFETY: contract of `ibv_create_ah_from_wc`: the program's objects are null or live
         // objects of this library, and its structs null or valid; null is refused.
         unsafe {
-            Handle::<ibv_pd, Domain>::borrow(pd)?;
+            Handle::<ibv_pd, Domain>::look_up(pd)?;
             let attr = from_completion((*pd).context, port, wc, grh)?;
             Ok(Box::into_raw(Box::new(attr)))
         }

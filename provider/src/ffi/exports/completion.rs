@@ -184,7 +184,7 @@ pub(super) unsafe extern "C" fn create_cq_ex(
 /// `pd` is null or a domain of this library.
 unsafe fn parent_lease(pd: *mut ibv_pd) -> Result<Lease, Errno> {
     // SAFETY: the caller guarantees that `pd` is null or a domain of this library.
-    let domain = unsafe { Handle::<ibv_pd, Domain>::borrow(pd)? };
+    let domain = unsafe { Handle::<ibv_pd, Domain>::look_up(pd)? };
     if domain.is_parent() {
         Ok(domain.lease())
     } else {
@@ -197,10 +197,10 @@ unsafe fn parent_lease(pd: *mut ibv_pd) -> Result<Lease, Errno> {
 pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, entries: c_int) -> c_int {
     status("ibv_resize_cq", || {
         // SAFETY: contract of `ibv_resize_cq`: the program passes null or a live CQ of this
-        // library; `borrow` refuses null.
-        let body = unsafe { Handle::<ibv_cq_ex, Cq>::borrow(cq)? };
+        // library; `look_up` refuses null.
+        let body = unsafe { Handle::<ibv_cq_ex, Cq>::look_up(cq)? };
         let entries = body.resize(unsigned("cqe", entries)?)?;
-        // SAFETY: `borrow` has accepted the CQ, which is alive during the call (contract of
+        // SAFETY: `look_up` has accepted the CQ, which is alive during the call (contract of
         // `ibv_resize_cq`).
         unsafe { (*cq).cqe = c_int::try_from(entries).unwrap_or(c_int::MAX) };
         Ok(())
@@ -212,7 +212,7 @@ pub(super) unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify
     status("ibv_modify_cq", || {
         // SAFETY: contract of `ibv_modify_cq`: the CQ is null or a live CQ of this library, and the
         // struct null or valid; null is refused.
-        let (body, attr) = unsafe { (Handle::<ibv_cq_ex, Cq>::borrow(cq)?, attr.as_ref()) };
+        let (body, attr) = unsafe { (Handle::<ibv_cq_ex, Cq>::look_up(cq)?, attr.as_ref()) };
         body.modify(attr.ok_or_else(|| Errno::null("attr"))?)
     })
 }

@@ -113,8 +113,8 @@ pub(super) unsafe extern "C" fn reg_dm_mr(
         // this library; null is refused where an object is required.
         let (domain, memory) = unsafe {
             (
-                Handle::<ibv_pd, Domain>::borrow(pd)?,
-                Handle::<ibv_dm, Dm>::borrow(dm)?,
+                Handle::<ibv_pd, Domain>::look_up(pd)?,
+                Handle::<ibv_dm, Dm>::look_up(dm)?,
             )
         };
         let region = Mr::of_device_memory(domain, memory, offset, length, access)?;

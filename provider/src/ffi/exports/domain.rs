@@ -95,7 +95,7 @@ pub(super) unsafe extern "C" fn alloc_parent_domain(
                 true => None,
                 false => Some(Handle::<ibv_td, ThreadDomain>::borrow(attr.td)?),
             };
-            (Handle::<ibv_pd, Domain>::borrow(attr.pd)?, thread)
+            (Handle::<ibv_pd, Domain>::look_up(attr.pd)?, thread)
         };
         Ok(give(context, domain.parent(thread)?))
     })

@@ -18,7 +18,7 @@ pub(super) fn give(
     region: Mr,
 ) -> *mut ibv_mr {
     let public = ibv_mr {
-        // SAFETY: `borrow` has accepted the PD, which is alive during the call (contract of
+        // SAFETY: `look_up` has accepted the PD, which is alive during the call (contract of
         // `give`).
         context: unsafe { (*pd).context },
         pd,
@@ -40,8 +40,8 @@ fn register(
     flags: c_uint,
 ) -> Result<*mut ibv_mr, Errno> {
     // SAFETY: contract of `ibv_reg_mr`: the program passes null or a live PD of this library;
-    // `borrow` refuses null.
-    let domain = unsafe { Handle::<ibv_pd, Domain>::borrow(pd)? };
+    // `look_up` refuses null.
+    let domain = unsafe { Handle::<ibv_pd, Domain>::look_up(pd)? };
     let region = Mr::register(domain, address.expose_provenance(), length, iova, flags)?;
     Ok(give(pd, address, length, region))
 }
@@ -140,8 +140,8 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
 pub(super) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
     pointer("ibv_alloc_null_mr", || {
         // SAFETY: contract of `ibv_alloc_null_mr`: the program passes null or a live PD of this
-        // library; `borrow` refuses null.
-        let region = Mr::null(unsafe { Handle::<ibv_pd, Domain>::borrow(pd)? })?;
+        // library; `look_up` refuses null.
+        let region = Mr::null(unsafe { Handle::<ibv_pd, Domain>::look_up(pd)? })?;
         Ok(give(pd, std::ptr::null_mut(), size_t::MAX, region))
     })
 }
@@ -184,17 +184,17 @@ unsafe fn change(
     // of this library.
     let (body, domain) = unsafe {
         let domain = match has(IBV_REREG_MR_CHANGE_PD) {
-            true => Some(Handle::<ibv_pd, Domain>::borrow(pd)?),
+            true => Some(Handle::<ibv_pd, Domain>::look_up(pd)?),
             false => None,
         };
-        (Handle::<ibv_mr, Mr>::borrow(mr)?, domain)
+        (Handle::<ibv_mr, Mr>::look_up(mr)?, domain)
     };
     body.change(&Change {
         domain,
         range: moves.then(|| (address.expose_provenance(), length)),
         flags: has(IBV_REREG_MR_CHANGE_ACCESS).then_some(access as c_uint),
     })?;
-    // SAFETY: `borrow` has accepted the region and the new PD, which are alive during the call.
+    // SAFETY: `look_up` has accepted the region and the new PD, which are alive during the call.
     unsafe {
         if domain.is_some() {
             (*mr).pd = pd;
@@ -251,7 +251,7 @@ pub unsafe extern "C" fn ibv_alloc_buf(
         // SAFETY: contract of `ibv_alloc_buf`: `pd` is null or a live domain of this library, and
         // the pointer null or valid; null is refused.
         let buffer = unsafe {
-            Handle::<ibv_pd, Domain>::borrow(pd)?.adapter.check()?;
+            Handle::<ibv_pd, Domain>::look_up(pd)?.adapter.check()?;
             buffer.as_mut().ok_or_else(|| Errno::null("buffer"))?
         };
         let memory = Mapping::new(size)?;

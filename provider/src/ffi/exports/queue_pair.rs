@@ -69,22 +69,22 @@ unsafe fn create(
     let (domain, queues) = unsafe {
         let receive_cq = match attr.recv_cq.is_null() {
             true => None,
-            false => Some(&**Handle::<ibv_cq_ex, Cq>::borrow(attr.recv_cq)?),
+            false => Some(&**Handle::<ibv_cq_ex, Cq>::look_up(attr.recv_cq)?),
         };
         let srq = match attr.srq.is_null() {
             true => None,
-            false => Some(Handle::<ibv_srq, Srq>::borrow(attr.srq)?),
+            false => Some(Handle::<ibv_srq, Srq>::look_up(attr.srq)?),
         };
         let queues = Queues {
-            send_cq: Handle::<ibv_cq_ex, Cq>::borrow(attr.send_cq)?,
+            send_cq: Handle::<ibv_cq_ex, Cq>::look_up(attr.send_cq)?,
             receive_cq,
             srq,
         };
-        (Handle::<ibv_pd, Domain>::borrow(pd)?, queues)
+        (Handle::<ibv_pd, Domain>::look_up(pd)?, queues)
     };
     let inner = qp::Qp::create(domain, &queues, attr)?;
     // SAFETY: the caller guarantees that `pd` and the queues are objects of this library, and
-    // `borrow` has accepted them.
+    // `look_up` has accepted them.
     Ok(unsafe { give((*pd).context, pd, inner, extended, attr) })
 }
 
@@ -205,9 +205,9 @@ pub unsafe extern "C" fn ibv_modify_qp(
     status("ibv_modify_qp", || {
         // SAFETY: contract of `ibv_modify_qp`: the QP is null or a live QP of this library, and the
         // struct null or valid; null is refused.
-        let (body, attr) = unsafe { (Handle::<ibv_qp_ex, Qp>::borrow(qp)?, attr.as_ref()) };
+        let (body, attr) = unsafe { (Handle::<ibv_qp_ex, Qp>::look_up(qp)?, attr.as_ref()) };
         let state = body.modify(attr.ok_or_else(|| Errno::null("attr"))?, mask)?;
-        // SAFETY: `borrow` has accepted the QP, which is alive during the call (contract of
+        // SAFETY: `look_up` has accepted the QP, which is alive during the call (contract of
         // `ibv_modify_qp`).
         unsafe { (*qp).state = state as c_int };
         Ok(())
@@ -227,13 +227,13 @@ pub unsafe extern "C" fn ibv_query_qp(
         // structs are null or valid; null is refused.
         let (body, attr, init_attr) = unsafe {
             (
-                Handle::<ibv_qp_ex, Qp>::borrow(qp)?,
+                Handle::<ibv_qp_ex, Qp>::look_up(qp)?,
                 attr.as_mut(),
                 init_attr.as_mut(),
             )
         };
         let now = body.query()?;
-        // SAFETY: `borrow` has accepted the QP, which is alive during the call (contract of
+        // SAFETY: `look_up` has accepted the QP, which is alive during the call (contract of
         // `ibv_query_qp`).
         unsafe { (*qp).state = now.qp_state };
         *attr.ok_or_else(|| Errno::null("attr"))? = now;
@@ -260,7 +260,7 @@ pub unsafe extern "C" fn ibv_set_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_in
     status("ibv_set_ece", || {
         // SAFETY: contract of `ibv_set_ece`: the QP is null or a live QP of this library, and the
         // struct null or valid; null is refused.
-        let (body, ece) = unsafe { (Handle::<ibv_qp_ex, Qp>::borrow(qp)?, ece.as_ref()) };
+        let (body, ece) = unsafe { (Handle::<ibv_qp_ex, Qp>::look_up(qp)?, ece.as_ref()) };
         body.set_enhancements(ece.ok_or_else(|| Errno::null("ece"))?)
     })
 }
@@ -271,7 +271,7 @@ pub unsafe extern "C" fn ibv_query_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_
     status("ibv_query_ece", || {
         // SAFETY: contract of `ibv_query_ece`: the QP is null or a live QP of this library, and the
         // struct null or valid; null is refused.
-        let (body, ece) = unsafe { (Handle::<ibv_qp_ex, Qp>::borrow(qp)?, ece.as_mut()) };
+        let (body, ece) = unsafe { (Handle::<ibv_qp_ex, Qp>::look_up(qp)?, ece.as_mut()) };
         *ece.ok_or_else(|| Errno::null("ece"))? = body.enhancements()?;
         Ok(())
     })
@@ -290,7 +290,7 @@ unsafe fn set_multicast(
     status(verb, || {
         // SAFETY: the caller guarantees that `qp` is null or a live QP of this library, and `group`
         // null or valid; null is refused.
-        let (body, group) = unsafe { (Handle::<ibv_qp_ex, Qp>::borrow(qp)?, group.as_ref()) };
+        let (body, group) = unsafe { (Handle::<ibv_qp_ex, Qp>::look_up(qp)?, group.as_ref()) };
         body.set_multicast(group.ok_or_else(|| Errno::null("group"))?.raw, attached)
     })
 }

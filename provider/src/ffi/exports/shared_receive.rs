@@ -27,16 +27,16 @@ unsafe fn create(
         let xrc = match xrc {
             Some((xrcd, cq)) => Some((
                 Handle::<ibv_xrcd, Xrcd>::borrow(xrcd)?,
-                &**Handle::<ibv_cq_ex, Cq>::borrow(cq)?,
+                &**Handle::<ibv_cq_ex, Cq>::look_up(cq)?,
             )),
             None => None,
         };
-        (Handle::<ibv_pd, Domain>::borrow(pd)?, xrc)
+        (Handle::<ibv_pd, Domain>::look_up(pd)?, xrc)
     };
     let inner = Srq::create(domain, xrc, attr)?;
     // SAFETY: the struct has integers, pointers, and mutex and condition, which zeros initialise.
     let mut public: ibv_srq = unsafe { zeroed() };
-    // SAFETY: `borrow` has accepted the PD, which is alive during the call (contract of
+    // SAFETY: `look_up` has accepted the PD, which is alive during the call (contract of
     // `ibv_create_srq`).
     public.context = unsafe { (*pd).context };
     public.srq_context = srq_context;
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn ibv_modify_srq(
     status("ibv_modify_srq", || {
         // SAFETY: contract of `ibv_modify_srq`: the SRQ is null or a live SRQ of this library, and
         // the struct null or valid; null is refused.
-        let (body, attr) = unsafe { (Handle::<ibv_srq, Srq>::borrow(srq)?, attr.as_ref()) };
+        let (body, attr) = unsafe { (Handle::<ibv_srq, Srq>::look_up(srq)?, attr.as_ref()) };
         body.modify(attr.ok_or_else(|| Errno::null("attr"))?, mask)
     })
 }
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_att
     status("ibv_query_srq", || {
         // SAFETY: contract of `ibv_query_srq`: the SRQ is null or a live SRQ of this library, and
         // the struct null or valid; null is refused.
-        let (body, attr) = unsafe { (Handle::<ibv_srq, Srq>::borrow(srq)?, attr.as_mut()) };
+        let (body, attr) = unsafe { (Handle::<ibv_srq, Srq>::look_up(srq)?, attr.as_mut()) };
         *attr.ok_or_else(|| Errno::null("attr"))? = body.query()?;
         Ok(())
     })
@@ -114,7 +114,7 @@ pub(super) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, number: *mut u32)
     status("ibv_get_srq_num", || {
         // SAFETY: contract of `ibv_get_srq_num`: the SRQ is null or a live SRQ of this library, and
         // the pointer null or valid; null is refused.
-        let (body, number) = unsafe { (Handle::<ibv_srq, Srq>::borrow(srq)?, number.as_mut()) };
+        let (body, number) = unsafe { (Handle::<ibv_srq, Srq>::look_up(srq)?, number.as_mut()) };
         body.adapter.check()?;
         if !body.is_xrc {
             return Err(Errno::INVALID.because("the SRQ is not one for XRC"));

@@ -16,8 +16,8 @@ use crate::ffi::abi::*;
 pub(super) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_int) -> *mut ibv_mw {
     pointer("ibv_alloc_mw", || {
         // SAFETY: contract of `ibv_alloc_mw`: the program passes null or a live PD of this library;
-        // `borrow` refuses null.
-        let domain = unsafe { Handle::<ibv_pd, Domain>::borrow(pd)? };
+        // `look_up` refuses null.
+        let domain = unsafe { Handle::<ibv_pd, Domain>::look_up(pd)? };
         domain.adapter.check()?;
         let window_type = match kind {
             IBV_MW_TYPE_1 => WindowType::One,
@@ -29,7 +29,7 @@ pub(super) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_int) -> *mut i
         };
         let window = MemoryWindow::alloc(&domain.protection, window_type)?;
         let public = ibv_mw {
-            // SAFETY: `borrow` has accepted the PD, which is alive during the call (contract of
+            // SAFETY: `look_up` has accepted the PD, which is alive during the call (contract of
             // `ibv_alloc_mw`).
             context: unsafe { (*pd).context },
             pd,
