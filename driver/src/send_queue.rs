@@ -60,7 +60,8 @@ impl SendShape {
             return None;
         }
         let head = head_size(limits.addressing);
-        let blocks = blocks_per_wqe(head, max_sge, max_inline);
+        let operands = operands_size(limits.addressing);
+        let blocks = blocks_per_wqe(head, operands, max_sge, max_inline);
         if blocks > limits.max_blocks_per_wqe.min(MAX_BLOCKS) {
             return None;
         }
@@ -73,7 +74,7 @@ impl SendShape {
             return None;
         }
         let room = blocks as usize * BLOCK_SIZE - head;
-        let sge = (room / DataSegment::SIZE).min(MAX_DATA_SEGMENTS) as u32;
+        let sge = ((room - operands) / DataSegment::SIZE).min(MAX_DATA_SEGMENTS) as u32;
         let inline = (room - InlineHeader::SIZE).min(MAX_INLINE) as u32;
         Some(Self {
             max_wr: if max_wr == 0 { 0 } else { ring / blocks },
@@ -84,8 +85,8 @@ impl SendShape {
     }
 }
 
-/// Returns the size of the largest segments before the data of a WQE. (Those of local operations
-/// and atomics, which have no such data, fit one block.)
+/// Returns the size of the largest segments before the inline data of a WQE. (Those of local
+/// operations, which have no data, fit one block.)
 fn head_size(addressing: Addressing) -> usize {
     let address = match addressing {
         Addressing::Datagram => DatagramSegment::SIZE,
@@ -94,17 +95,24 @@ fn head_size(addressing: Addressing) -> usize {
     ControlSegment::SIZE + address
 }
 
+/// Returns the size of what an atomic has between head and data. Its result may be scattered over
+/// as many elements as other requests have.
+fn operands_size(addressing: Addressing) -> usize {
+    match addressing {
+        Addressing::Datagram => 0,
+        Addressing::Connected | Addressing::Xrc => AtomicSegment::SIZE,
+    }
+}
+
 /// Returns the number of blocks of the largest WQE with these sizes.
-fn blocks_per_wqe(head: usize, max_sge: u32, max_inline: u32) -> u32 {
-    let gathered = max_sge as usize * DataSegment::SIZE;
+fn blocks_per_wqe(head: usize, operands: usize, max_sge: u32, max_inline: u32) -> u32 {
+    let elements = operands + max_sge.max(1) as usize * DataSegment::SIZE;
     let inline = if max_inline == 0 {
         0
     } else {
         InlineHeader::SIZE + max_inline as usize
     };
-    let atomic = AtomicSegment::SIZE + DataSegment::SIZE;
-    let payload = gathered.max(inline).max(atomic);
-    (head + payload).div_ceil(BLOCK_SIZE) as u32
+    (head + elements.max(inline)).div_ceil(BLOCK_SIZE) as u32
 }
 
 const _: () = assert!(ControlSegment::SIZE + BindSegment::SIZE <= BLOCK_SIZE);
@@ -271,10 +279,8 @@ enum Middle<'a> {
 enum Payload {
     /// Sent to the peer, so the data may be inline.
     Sent,
-    /// Received from the peer.
+    /// Received from the peer: what a READ reads, the original value of an atomic.
     Received,
-    /// Original value of an atomic: one segment at most.
-    Original,
     /// No data: the operation is local.
     None,
 }
@@ -329,11 +335,11 @@ impl<'a> Plan<'a> {
                 compare,
                 swap,
             } => {
-                let (middle, payload) = (Middle::Atomic(remote, swap, compare), Payload::Original);
+                let (middle, payload) = (Middle::Atomic(remote, swap, compare), Payload::Received);
                 plan(Op::COMPARE_SWAP, Done::CompareSwap, [0; 4], middle, payload)
             }
             SendOperation::FetchAdd { remote, add } => {
-                let (middle, payload) = (Middle::Atomic(remote, add, 0), Payload::Original);
+                let (middle, payload) = (Middle::Atomic(remote, add, 0), Payload::Received);
                 plan(Op::FETCH_ADD, Done::FetchAdd, [0; 4], middle, payload)
             }
             SendOperation::LocalInvalidate(key) => {
@@ -476,9 +482,6 @@ impl SendState {
         match request.data {
             SendData::ScatterGather(segments) => {
                 if segments.len() > self.shape.max_sge as usize {
-                    return Err(PostError::TooManySegments);
-                }
-                if plan.payload == Payload::Original && segments.len() > 1 {
                     return Err(PostError::TooManySegments);
                 }
                 Ok(segments.len() * DataSegment::SIZE)

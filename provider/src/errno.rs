@@ -330,13 +330,6 @@ impl fmt::Display for Post {
                 let wr = queue.max_wr;
                 write!(f, "the queue is full; {name} is {wr}")
             }
-            PostError::TooManySegments if self.size <= u64::from(queue.max_sge) => {
-                write!(
-                    f,
-                    "wr->num_sge is {}; right: {operation} has one",
-                    self.size
-                )
-            }
             PostError::TooManySegments => {
                 let (size, most) = (self.size, queue.max_sge);
                 write!(f, "wr->num_sge is {size}; right: at most {most}")

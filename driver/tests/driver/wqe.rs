@@ -72,7 +72,7 @@ fn wqe_bytes_of_an_inline_send() {
     assert_eq!(bytes[..4], [0x01, 0x0a, 0x01, 0x00]);
     assert_eq!(bytes[16..20], [11, 0, 0, 0]);
     assert_eq!(&bytes[20..31], b"hello world");
-    let long: [&[u8]; 1] = [&[0; 29]];
+    let long: [&[u8]; 1] = [&[0; 93]];
     let too_long = write_request(1, SendData::Inline(&long));
     let mut batch = send_queue(&s.qp).lock();
     assert_eq!(batch.post(&too_long), Err(PostError::InlineTooLong));
@@ -81,7 +81,7 @@ fn wqe_bytes_of_an_inline_send() {
         ..write_request(1, SendData::Inline(&[b"x"]))
     };
     assert_eq!(batch.post(&read), Err(PostError::InvalidOperation));
-    let segments = [segment(1); 3];
+    let segments = [segment(1); 6];
     let many = write_request(1, SendData::ScatterGather(&segments));
     assert_eq!(batch.post(&many), Err(PostError::TooManySegments));
 }
@@ -121,12 +121,12 @@ fn wqes_of_all_operations() {
                 swap,
             },
             SendOpcode::COMPARE_SWAP,
-            1,
+            2,
         ),
         (
             SendOperation::FetchAdd { remote, add },
             SendOpcode::FETCH_ADD,
-            1,
+            16,
         ),
     ];
     let mut index = 0;
@@ -153,7 +153,7 @@ fn wqes_of_all_operations() {
         }
         index += u64::from(control.control.blocks());
     }
-    assert_eq!(index, 3 + 5 + 5 + 2);
+    assert_eq!(index, 3 + 5 + 5 + 2 + 5);
 }
 
 #[test]

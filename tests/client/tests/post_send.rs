@@ -228,6 +228,65 @@ verbs_tests! {
         }
     }
 
+    /// As with mlx5 and soft-RoCE; what lies behind the eighth byte stays as it is.
+    fn the_result_of_an_atomic_is_scattered() {
+        let bench = Bench::new();
+        for side in reliable(&bench) {
+            let (address, key) = bench.remote(TARGET);
+            for (lengths, places) in [([4, 4, 0], [0, 100, 200]), ([3, 0, 9], [300, 400, 500])] {
+                bench.buffer.write(0, &[0x5a; 600]);
+                bench.buffer.write(TARGET, &pattern(8, 9));
+                let mut wr = SendWr::new(1, IBV_WR_ATOMIC_FETCH_AND_ADD).remote(address, key);
+                wr.sges = (0..3).map(|i| bench.sge(places[i], lengths[i])).collect();
+                side.post(wr.operands(1, 0));
+                let wc = bench.send_cq.expect(1, IBV_WC_SUCCESS);
+                assert_eq!((wc.opcode, wc.byte_len), (IBV_WC_FETCH_ADD, 8), "{}", side.what());
+                let mut expected = [0x5a; 600];
+                let mut result = pattern(8, 9).into_iter();
+                for (place, length) in places.into_iter().zip(lengths) {
+                    for (byte, value) in expected[place..place + length].iter_mut().zip(&mut result) {
+                        *byte = value;
+                    }
+                }
+                assert_eq!(bench.buffer.read(0, 600), expected, "{lengths:?}, {}", side.what());
+            }
+        }
+    }
+
+    /// An atomic may have as many elements as the queue was created for, and each request of a full
+    /// queue. Less than eight bytes in all are a length error.
+    fn an_atomic_with_the_longest_list() {
+        let bench = Bench::new();
+        let most = bench.context.query_device().expect("query_device").max_sge as u32;
+        let (address, key) = bench.remote(TARGET);
+        for max_send_sge in [1, 2, 3, 6, 7, most] {
+            let cap = ibv_qp_cap { max_send_sge, ..CAP };
+            let config = QpConfig { cap, ..bench.config(IBV_QPT_RC) };
+            let pair = bench.pair_of(Service::Rc, &config);
+            let granted = pair.a.query().expect("query_qp").1.cap;
+            assert!(granted.max_send_sge >= max_send_sge);
+            let count = granted.max_send_sge as usize;
+            bench.buffer.write_u64(TARGET, 0x0102_0304_0506_0708);
+            for id in 0..u64::from(granted.max_send_wr) {
+                let mut wr = SendWr::new(id, IBV_WR_ATOMIC_CMP_AND_SWP).remote(address, key);
+                wr.sges = vec![bench.sge(0, 0); count - 1];
+                wr.sges.push(bench.sge(64, 8));
+                pair.post(wr);
+            }
+            for id in 0..u64::from(granted.max_send_wr) {
+                bench.send_cq.expect(id, IBV_WC_SUCCESS);
+            }
+            assert_eq!(bench.buffer.read_u64(64), 0x0102_0304_0506_0708);
+            let mut wr = SendWr::new(1, IBV_WR_ATOMIC_FETCH_AND_ADD).remote(address, key);
+            wr.sges = vec![bench.sge(0, 8); count + 1];
+            assert_eq!(pair.try_post(wr.clone()), Err(libc::EINVAL), "{count} elements");
+            wr.sges = vec![bench.sge(0, 0); count - 1];
+            wr.sges.push(bench.sge(0, 7));
+            pair.post(wr);
+            bench.send_cq.expect(1, IBV_WC_LOC_LEN_ERR);
+        }
+    }
+
     /// Data goes into the request itself: its buffer is free when the post returns, and needs no
     /// key.
     fn inline_data() {
