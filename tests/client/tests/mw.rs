@@ -303,19 +303,23 @@ verbs_tests! {
         let binder = bench.pair(Service::Rc);
         bind_1(&bench, &binder, &one, &target(&bench, REMOTE));
         let of_another = bind_2(&bench, &binder, &two, target(&bench, REMOTE));
-        for (what, key) in [
+        let keys = [
             ("no key at all", bench.mr.rkey() ^ 0x5a5a_5a00),
             ("a region", bench.mr.rkey()),
             ("a window of type 1", one.rkey()),
             ("a window that is not bound", free.rkey()),
             ("a window of another QP", of_another),
-        ] {
+        ];
+        let pairs = keys.map(|(what, key)| {
             let pair = bench.pair(Service::Rc);
             pair.post_receive(8, bench.sge(8192, 64));
             let wr = SendWr::new(9, IBV_WR_SEND_WITH_INV).sge(bench.sge(0, 8));
             pair.post(wr.immediate(key));
             bench.receive_cq.expect(8, IBV_WC_REM_INV_REQ_ERR);
             assert_eq!(pair.b.state(), IBV_QPS_ERR, "{what}");
+            pair
+        });
+        for _ in &pairs {
             bench.send_cq.expect(9, IBV_WC_RETRY_EXC_ERR);
         }
         assert_eq!(write(&bench, &binder, 0, of_another), IBV_WC_SUCCESS, "it is bound still");
