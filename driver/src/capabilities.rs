@@ -114,6 +114,8 @@ pub struct Capabilities {
     pub shared_receive_queues: bool,
     /// True if the device has memory windows of types 1 and 2B.
     pub memory_windows: bool,
+    /// True if a member of a multicast group gets what it sends there, and can be left out.
+    pub own_multicast: bool,
     /// True if the device has unreliable datagrams.
     pub unreliable_datagram: bool,
     /// True if the device has unreliable connections.
@@ -256,6 +258,7 @@ impl Limits {
             extended_reliable_connected: features.extended_reliable_connected(),
             shared_receive_queues: srqs,
             memory_windows: features.memory_windows(),
+            own_multicast: features.own_multicast(),
             ..Capabilities::default()
         }
     }

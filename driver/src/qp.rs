@@ -232,6 +232,8 @@ impl QueuePair {
         let resources = Resources::new(device, shapes)?;
         let mut context = parents.context(config.service);
         resources.describe(&mut context);
+        let blocks_own_multicast = config.blocks_own_multicast;
+        context.shape.set_blocks_own_multicast(blocks_own_multicast);
         let rules = SendRules {
             addressing: Addressing::of(config.service),
             operations: device.capabilities().send_operations(config.service),

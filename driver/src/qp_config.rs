@@ -60,6 +60,8 @@ pub struct QueuePairConfig {
     pub max_inline_data: u32,
     /// True if all send work requests are signaled.
     pub signal_all: bool,
+    /// UD: true if the QP does not get the datagrams to groups that it has sent itself.
+    pub blocks_own_multicast: bool,
 }
 
 /// Actual capacity of a QP: at least the requested one.
@@ -84,6 +86,13 @@ impl QueuePairConfig {
         if !device.limits().features.has(self.service) {
             let what = "the transport service";
             return Err(Error::NotSupported { what });
+        }
+        if self.blocks_own_multicast {
+            let is_datagram = self.service == Service::UnreliableDatagram;
+            if !is_datagram || !device.capabilities().own_multicast {
+                let what = "leaving out a QP's own datagrams to groups";
+                return Err(Error::NotSupported { what });
+            }
         }
         let same = |cq: &CompletionQueue| Arc::ptr_eq(cq.device(), device);
         let is_initiator = self.service == Service::XrcInitiator;

@@ -63,14 +63,22 @@ fn send_operations(qp_type: c_int, limits: &Capabilities) -> u64 {
     possible.fold(0, |flags, (flag, _)| flags | flag)
 }
 
-/// Checks the attributes that only `ibv_create_qp_ex` has. Returns true if the program requests
-/// `ibv_wr_*`.
+/// What a program asks for with attributes that only `ibv_create_qp_ex` has.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Extras {
+    /// True if it posts by `ibv_wr_*`, too.
+    pub has_send_api: bool,
+    /// `IBV_QP_CREATE_BLOCK_SELF_MCAST_LB`: no datagrams to groups that the QP has sent itself.
+    pub blocks_own_multicast: bool,
+}
+
+/// Checks the attributes that only `ibv_create_qp_ex` has.
 ///
 /// # Errors
 /// `EINVAL` without a PD, or for an XRC target without a domain, `EOPNOTSUPP` for any attribute,
 /// flag or operation that this device lacks: a program with such a QP would call an empty entry of
 /// its table.
-pub fn check_extended(attr: &ibv_qp_init_attr_ex, limits: &Capabilities) -> Result<bool, Errno> {
+pub fn check_extended(attr: &ibv_qp_init_attr_ex, limits: &Capabilities) -> Result<Extras, Errno> {
     const KNOWN: u32 = IBV_QP_INIT_ATTR_PD
         | IBV_QP_INIT_ATTR_XRCD
         | IBV_QP_INIT_ATTR_CREATE_FLAGS
@@ -84,11 +92,17 @@ pub fn check_extended(attr: &ibv_qp_init_attr_ex, limits: &Capabilities) -> Resu
         let mask = Shown::Bits(attr.comp_mask.into());
         return Err(Errno::wrong("attr->comp_mask", mask, right));
     }
+    let mut create_flags = 0;
     if has(IBV_QP_INIT_ATTR_CREATE_FLAGS) {
-        within(refusal, "attr->create_flags", attr.create_flags, 0_u64)?;
+        create_flags = attr.create_flags;
+        let allowed = match attr.qp_type {
+            IBV_QPT_UD if limits.own_multicast => IBV_QP_CREATE_BLOCK_SELF_MCAST_LB,
+            _ => 0,
+        };
+        within(refusal, "attr->create_flags", create_flags, allowed)?;
     }
-    let extended = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS);
-    if extended {
+    let has_send_api = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS);
+    if has_send_api {
         let possible = send_operations(attr.qp_type, limits);
         within(
             refusal,
@@ -97,7 +111,10 @@ pub fn check_extended(attr: &ibv_qp_init_attr_ex, limits: &Capabilities) -> Resu
             possible,
         )?;
     }
-    Ok(extended)
+    Ok(Extras {
+        has_send_api,
+        blocks_own_multicast: create_flags & IBV_QP_CREATE_BLOCK_SELF_MCAST_LB != 0,
+    })
 }
 
 /// Checks that `ibv_open_qp` names a target QP of a domain.
@@ -201,6 +218,7 @@ impl Qp {
         domain: &Domain,
         queues: &Queues<'_>,
         attr: &mut ibv_qp_init_attr,
+        extras: Extras,
     ) -> Result<Self, Errno> {
         let limits = domain.adapter.device()?.capabilities();
         let service = service(attr.qp_type)?;
@@ -217,6 +235,7 @@ impl Qp {
             max_send_sge: attr.cap.max_send_sge,
             max_inline_data: attr.cap.max_inline_data,
             signal_all: attr.sq_sig_all != 0,
+            blocks_own_multicast: extras.blocks_own_multicast,
         };
         let pair = QueuePair::create(&domain.protection, &config)?;
         attr.cap = capacity(&pair);

@@ -197,6 +197,7 @@ fn create_qp(objects: &Objects, rng: &mut Rng) -> Option<Arc<QueuePair>> {
         max_send_sge: rng.below(18) as u32,
         max_inline_data: rng.below(200) as u32,
         signal_all: rng.one_in(2),
+        blocks_own_multicast: service == Service::UnreliableDatagram && rng.one_in(2),
     };
     QueuePair::create(pick(&objects.pds, rng)?, &config).ok()
 }

@@ -1,4 +1,4 @@
-// The contract between the Ferroce function and its software, version 1.10. Printed from the
+// The contract between the Ferroce function and its software, version 1.11. Printed from the
 // declarations in hw-model/spec by ferroce spec; changes here are lost.
 
 #ifndef FERROCE_H
@@ -48,7 +48,7 @@
 // Version of this contract, major part: a driver refuses a card with another one.
 #define FERROCE_CONTRACT_MAJOR 0x1u
 // Version of this contract, minor part: grows when something is added compatibly.
-#define FERROCE_CONTRACT_MINOR 0xau
+#define FERROCE_CONTRACT_MINOR 0xbu
 // Bytes of BAR4, the device's own memory: for memory regions near the port, and for software to
 // read and write.
 #define FERROCE_BAR4_SIZE 0x40000u
@@ -142,7 +142,7 @@
 #define FERROCE_OFFSET_CONTRACT_VERSION 0x4u
 #define FERROCE_WIDTH_CONTRACT_VERSION 0x4u
 #define FERROCE_COUNT_CONTRACT_VERSION 0x1u
-#define FERROCE_RESET_CONTRACT_VERSION 0x1000au
+#define FERROCE_RESET_CONTRACT_VERSION 0x1000bu
 // PCI device ID in bits 31:16, vendor ID in bits 15:0.
 #define FERROCE_OFFSET_DEVICE_ID 0x8u
 #define FERROCE_WIDTH_DEVICE_ID 0x4u
@@ -883,6 +883,10 @@
 // Software may choose the numbers of new objects (contract 1.9).
 #define FERROCE_DEVICE_FEATURES_CHOSEN_NUMBERS_SHIFT 10
 #define FERROCE_DEVICE_FEATURES_CHOSEN_NUMBERS_MASK 0x400u
+// A member of a multicast group gets what it sends there, unless its QpShape says otherwise
+// (contract 1.11).
+#define FERROCE_DEVICE_FEATURES_OWN_MULTICAST_SHIFT 11
+#define FERROCE_DEVICE_FEATURES_OWN_MULTICAST_MASK 0x800u
 
 // First word of a send WQE.
 // A SendOpcode.
@@ -981,6 +985,9 @@
 // Base-2 logarithm of the bytes of one receive entry, 4 to 8.
 #define FERROCE_QP_SHAPE_LOG_RECEIVE_STRIDE_SHIFT 16
 #define FERROCE_QP_SHAPE_LOG_RECEIVE_STRIDE_MASK 0xff0000u
+// UD: it does not get the datagrams to groups that it sent itself (contract 1.11).
+#define FERROCE_QP_SHAPE_BLOCKS_OWN_MULTICAST_SHIFT 30
+#define FERROCE_QP_SHAPE_BLOCKS_OWN_MULTICAST_MASK 0x40000000u
 // Receives come from the shared receive queue.
 #define FERROCE_QP_SHAPE_USES_SRQ_SHIFT 31
 #define FERROCE_QP_SHAPE_USES_SRQ_MASK 0x80000000u

@@ -1,4 +1,4 @@
-// The contract between the Ferroce function and its software, version 1.10. Printed from the
+// The contract between the Ferroce function and its software, version 1.11. Printed from the
 // declarations in hw-model/spec by ferroce spec; changes here are lost.
 //
 // A structure of n bytes is a packed struct of 8n bits; byte 0 is in bits 7:0, so that a line as it
@@ -35,7 +35,7 @@ package ferroce_pkg;
   // Version of this contract, major part: a driver refuses a card with another one.
   localparam logic [15:0] CONTRACT_MAJOR = 16'h1;
   // Version of this contract, minor part: grows when something is added compatibly.
-  localparam logic [15:0] CONTRACT_MINOR = 16'ha;
+  localparam logic [15:0] CONTRACT_MINOR = 16'hb;
   // Bytes of BAR4, the device's own memory: for memory regions near the port, and for software to
   // read and write.
   localparam logic [31:0] BAR4_SIZE = 32'h40000;
@@ -125,7 +125,7 @@ package ferroce_pkg;
   localparam logic [31:0] RESET_MAGIC = 32'h434f5246;
   // Version of the contract that the function implements.
   localparam logic [13:0] OFFSET_CONTRACT_VERSION = 14'h4;
-  localparam logic [31:0] RESET_CONTRACT_VERSION = 32'h1000a;
+  localparam logic [31:0] RESET_CONTRACT_VERSION = 32'h1000b;
   // PCI device ID in bits 31:16, vendor ID in bits 15:0.
   localparam logic [13:0] OFFSET_DEVICE_ID = 14'h8;
   localparam logic [31:0] RESET_DEVICE_ID = 32'hf10a1172;
@@ -1120,9 +1120,14 @@ package ferroce_pkg;
   localparam int DEVICE_FEATURES_CQ_RESIZE_WIDTH = 1;
   localparam int DEVICE_FEATURES_CHOSEN_NUMBERS_LSB = 10;
   localparam int DEVICE_FEATURES_CHOSEN_NUMBERS_WIDTH = 1;
+  localparam int DEVICE_FEATURES_OWN_MULTICAST_LSB = 11;
+  localparam int DEVICE_FEATURES_OWN_MULTICAST_WIDTH = 1;
   // What the device implements.
   typedef struct packed {
-    logic [20:0] reserved_11;
+    logic [19:0] reserved_12;
+    // 11: A member of a multicast group gets what it sends there, unless its QpShape says otherwise
+    // (contract 1.11).
+    logic own_multicast;
     // 10: Software may choose the numbers of new objects (contract 1.9).
     logic chosen_numbers;
     // 9: MODIFY_CQ with another ring. Before contract 1.6: always, without this bit.
@@ -1280,13 +1285,17 @@ package ferroce_pkg;
   localparam int QP_SHAPE_LOG_RECEIVES_WIDTH = 8;
   localparam int QP_SHAPE_LOG_RECEIVE_STRIDE_LSB = 16;
   localparam int QP_SHAPE_LOG_RECEIVE_STRIDE_WIDTH = 8;
+  localparam int QP_SHAPE_BLOCKS_OWN_MULTICAST_LSB = 30;
+  localparam int QP_SHAPE_BLOCKS_OWN_MULTICAST_WIDTH = 1;
   localparam int QP_SHAPE_USES_SRQ_LSB = 31;
   localparam int QP_SHAPE_USES_SRQ_WIDTH = 1;
   // Shape of a QP's rings.
   typedef struct packed {
     // 31: Receives come from the shared receive queue.
     logic uses_srq;
-    logic [6:0] reserved_24;
+    // 30: UD: it does not get the datagrams to groups that it sent itself (contract 1.11).
+    logic blocks_own_multicast;
+    logic [5:0] reserved_24;
     // 23:16: Base-2 logarithm of the bytes of one receive entry, 4 to 8.
     logic [7:0] log_receive_stride;
     // 15:8: Base-2 logarithm of the receive queue, in entries.

@@ -324,6 +324,9 @@ word! {
             "MODIFY_CQ with another ring. Before contract 1.6: always, without this bit.";
         flag [10] chosen_numbers, set_chosen_numbers,
             "Software may choose the numbers of new objects (contract 1.9).";
+        flag [11] own_multicast, set_own_multicast,
+            "A member of a multicast group gets what it sends there, unless its QpShape says \
+             otherwise (contract 1.11).";
     }
 }
 

@@ -92,6 +92,8 @@ word! {
             "Base-2 logarithm of the receive queue, in entries.";
         [23:16] log_receive_stride, set_log_receive_stride: u8,
             "Base-2 logarithm of the bytes of one receive entry, 4 to 8.";
+        flag [30] blocks_own_multicast, set_blocks_own_multicast,
+            "UD: it does not get the datagrams to groups that it sent itself (contract 1.11).";
         flag [31] uses_srq, set_uses_srq, "Receives come from the shared receive queue.";
     }
 }

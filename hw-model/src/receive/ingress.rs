@@ -192,7 +192,8 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
         blocked.is_some()
     }
 
-    /// Gives a datagram to all queue pairs of a group but the one that sent it.
+    /// Gives a datagram to all queue pairs of a group, also to the one that sent it unless that was
+    /// created to be left out.
     #[cold]
     fn fan_out<H: Host, T: Timing, P: Port<Frame = F>, M: TranslationTable>(
         &mut self,
@@ -210,12 +211,16 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
         };
         let group = frame.ip.destination_gid();
         let is_ours = is_own_address(&ports.contexts.gids, frame.ip.source_gid());
-        let sender = ports.contexts.qps.index_of(sender).filter(|_| is_ours);
+        let qps = &mut ports.contexts.qps;
+        let left_out = qps.index_of(sender).filter(|index| {
+            let qp = qps.get_mut(*index);
+            is_ours && qp.is_some_and(|qp| qp.context.shape.blocks_own_multicast())
+        });
         for position in 0..MAX_QPS_PER_GROUP {
             let Some(index) = self.multicast.members(group).get(position).copied() else {
                 break;
             };
-            if Some(index) != sender {
+            if Some(index) != left_out {
                 self.deliver(turn, index, inbound, ports);
             }
         }

@@ -1,4 +1,4 @@
-//! Multicast: a datagram to a group reaches every queue pair in it but the one that sent it.
+//! Multicast: a datagram to a group reaches every queue pair in it, also the one that sent it.
 
 use crate::common::objects::{Q_KEY, Request, TestQp};
 use crate::common::{self, Machine, connected};
@@ -21,7 +21,11 @@ fn group() -> Gid {
 
 /// A UD QP with two receives.
 fn datagram_qp(machine: &mut Machine) -> TestQp {
-    let mut qp = machine.create_qp(UD, |_| ());
+    let qp = machine.create_qp(UD, |_| ());
+    with_receives(machine, qp)
+}
+
+fn with_receives(machine: &mut Machine, mut qp: TestQp) -> TestQp {
     machine.bring_to_rts(&qp, Gid::UNSPECIFIED, 0);
     for _ in 0..2 {
         let place = u64::from(qp.qpn & 0xff) << 12;
@@ -61,10 +65,10 @@ fn only_the_group_gets_it() {
     }
     b.multicast(ATTACH, &far[1], group()).expect("room");
     assert_eq!(a.port.groups, [group()], "the port joins once");
-    // From a member: to the others, here and there.
+    // From a member: to all, here and there.
     send(&mut a, &mut qps[0], group());
     common::run_both(&mut a, &mut b, 20);
-    assert_eq!(receivers(&mut a), [qps[1].qpn]);
+    assert_eq!(receivers(&mut a), [qps[0].qpn, qps[1].qpn]);
     assert_eq!(receivers(&mut b), [far[1].qpn]);
     // From outside: to all members.
     send(&mut a, &mut qps[2], group());
@@ -76,6 +80,24 @@ fn only_the_group_gets_it() {
     send(&mut a, &mut qps[2], Gid::from_ipv4([224, 1, 2, 4].into()));
     common::run_both(&mut a, &mut b, 20);
     assert!(receivers(&mut b).is_empty());
+}
+
+/// Goal: the flag leaves out what the queue pair has sent itself, and nothing else.
+#[test]
+fn sender_that_blocks_its_own_gets_only_that_of_others() {
+    let (mut a, mut b) = connected(PathMtuCode::MTU_1024);
+    let blocking = a.create_qp(UD, |context| context.shape.set_blocks_own_multicast(true));
+    let mut blocking = with_receives(&mut a, blocking);
+    let mut other = datagram_qp(&mut a);
+    for qp in [&blocking, &other] {
+        a.multicast(ATTACH, qp, group()).expect("room");
+    }
+    send(&mut a, &mut blocking, group());
+    common::run_both(&mut a, &mut b, 20);
+    assert_eq!(receivers(&mut a), [other.qpn]);
+    send(&mut a, &mut other, group());
+    common::run_both(&mut a, &mut b, 20);
+    assert_eq!(receivers(&mut a), [blocking.qpn, other.qpn]);
 }
 
 #[test]

@@ -106,6 +106,7 @@ impl Gsi {
             max_send_sge: 1,
             max_inline_data: Mad::LENGTH as u32,
             signal_all: true,
+            blocks_own_multicast: false,
         };
         let qp = QueuePair::create(&pd, &config)?;
         let QueuePairCapacity {

@@ -289,6 +289,7 @@ fn queue_pair(
         max_send_sge: MAX_SEGMENTS as u32,
         max_inline_data: MAX_INLINE as u32,
         signal_all: false,
+        blocks_own_multicast: false,
     };
     QueuePair::create(&host.pd, &config).map_err(Wrong::of)
 }

@@ -85,6 +85,7 @@ impl Pair {
             max_send_sge: SEGMENTS.min(limits.max_sge),
             max_inline_data: 64.min(limits.max_inline_data),
             signal_all: true,
+            blocks_own_multicast: false,
         };
         Ok(Self {
             requester: QueuePair::create(&opened.pd, &config)?,

@@ -42,6 +42,8 @@ pub struct QpConfig<'a> {
     pub sq_sig_all: bool,
     /// Operations of the new send API, if it is wanted.
     pub send_ops: Option<u64>,
+    /// `IBV_QP_CREATE_*`, if there are to be any.
+    pub create_flags: Option<u32>,
 }
 
 /// The sizes that tests get along with.
@@ -66,6 +68,7 @@ impl<'a> QpConfig<'a> {
             cap: CAP,
             sq_sig_all: false,
             send_ops: None,
+            create_flags: None,
         }
     }
 
@@ -83,7 +86,8 @@ impl<'a> QpConfig<'a> {
 impl Context {
     /// Calls `ibv_create_qp`, or `ibv_create_qp_ex` where more is wanted. Also what was granted.
     pub fn create_qp(&self, config: &QpConfig) -> Outcome<(Qp, ibv_qp_cap)> {
-        if config.send_ops.is_none() && config.xrcd.is_none() {
+        let flags = config.create_flags;
+        if config.send_ops.is_none() && config.xrcd.is_none() && flags.is_none() {
             return self.create_plain_qp(config);
         }
         let mut attr = ibv_qp_init_attr_ex {
@@ -96,12 +100,14 @@ impl Context {
             pd: config.pd.map_or(null_mut(), Pd::raw),
             xrcd: config.xrcd.map_or(null_mut(), Xrcd::raw),
             send_ops_flags: config.send_ops.unwrap_or(0),
+            create_flags: flags.unwrap_or(0),
             ..Default::default()
         };
         for (there, bit) in [
             (config.pd.is_some(), IBV_QP_INIT_ATTR_PD),
             (config.xrcd.is_some(), IBV_QP_INIT_ATTR_XRCD),
             (config.send_ops.is_some(), IBV_QP_INIT_ATTR_SEND_OPS_FLAGS),
+            (flags.is_some(), IBV_QP_INIT_ATTR_CREATE_FLAGS),
         ] {
             attr.comp_mask |= if there { bit } else { 0 };
         }

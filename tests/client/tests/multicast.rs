@@ -3,7 +3,7 @@
 use ferroce_verbs_client::address::path_to;
 use ferroce_verbs_client::bench::{Bench, GRH, TARGET, pattern};
 use ferroce_verbs_client::context::gid_of;
-use ferroce_verbs_client::qp::{Q_KEY, Qp};
+use ferroce_verbs_client::qp::{Q_KEY, Qp, QpConfig};
 use ferroce_verbs_client::sys::*;
 use ferroce_verbs_client::verbs_tests;
 use ferroce_verbs_client::work_request::{ReceiveWr, SendWr};
@@ -61,6 +61,56 @@ verbs_tests! {
         ids.sort_unstable();
         assert_eq!(ids, [0, 1, 2]);
         bench.receive_cq.expect_nothing();
+    }
+
+    /// As `man mckey` and rdma-core#1100 say of members that send. A QP that was created with
+    /// `IBV_QP_CREATE_BLOCK_SELF_MCAST_LB` is left out of what it sends itself, and no other is.
+    fn a_member_gets_what_it_sends() {
+        let bench = Bench::new();
+        let block = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB;
+        let [member, unflagged, blocking] = [None, Some(0), Some(block)].map(|create_flags| {
+            let config = QpConfig { create_flags, ..bench.config(IBV_QPT_UD) };
+            let qp = bench.context.create_qp(&config).expect("a UD QP").0;
+            qp.connect(bench.gid, 0);
+            qp.attach(&group(1), 0).expect("attach_mcast");
+            qp
+        });
+        for (sender, expected) in [
+            (&member, vec![1, 2, 3]),
+            (&unflagged, vec![1, 2, 3]),
+            (&blocking, vec![1, 2]),
+        ] {
+            for (id, qp) in [(1, &member), (2, &unflagged), (3, &blocking)] {
+                receive(&bench, qp, id);
+            }
+            send(&bench, sender, group(1), 8);
+            let mut ids: Vec<_> = expected.iter().map(|_| bench.receive_cq.next()).collect();
+            assert!(ids.iter().all(|wc| wc.status == IBV_WC_SUCCESS));
+            assert!(ids.iter().all(|wc| wc.src_qp == sender.number()));
+            ids.sort_by_key(|wc| wc.wr_id);
+            let ids: Vec<_> = ids.into_iter().map(|wc| wc.wr_id).collect();
+            assert_eq!(ids, expected);
+            bench.receive_cq.expect_nothing();
+        }
+    }
+
+    /// The flag is for UD QPs, and others there are not.
+    fn flags_of_creation_are_refused() {
+        let bench = Bench::new();
+        let block = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB;
+        for (qp_type, flags) in [
+            (IBV_QPT_RC, block),
+            (IBV_QPT_UC, block),
+            (IBV_QPT_UD, block | IBV_QP_CREATE_SCATTER_FCS),
+            (IBV_QPT_UD, IBV_QP_CREATE_CVLAN_STRIPPING),
+            (IBV_QPT_UD, IBV_QP_CREATE_SOURCE_QPN),
+            (IBV_QPT_UD, 1 << 31),
+        ] {
+            let create_flags = Some(flags);
+            let config = QpConfig { create_flags, ..bench.config(qp_type) };
+            let refused = bench.context.create_qp(&config).err();
+            assert_eq!(refused, Some(libc::EOPNOTSUPP), "type {qp_type}, {flags:#x}");
+        }
     }
 
     fn a_member_that_has_left_gets_nothing() {

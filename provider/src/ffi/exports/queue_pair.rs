@@ -10,7 +10,7 @@ use super::super::send_api;
 use crate::domain::Domain;
 use crate::errno::Errno;
 use crate::ffi::abi::*;
-use crate::qp::{self, Queues};
+use crate::qp::{self, Extras, Queues};
 use crate::srq::Srq;
 use crate::xrc::Xrcd;
 
@@ -55,7 +55,7 @@ unsafe fn give(
 unsafe fn create(
     pd: *mut ibv_pd,
     attr: &mut ibv_qp_init_attr,
-    extended: bool,
+    extras: Extras,
 ) -> Result<*mut ibv_qp, Errno> {
     if attr.qp_type == IBV_QPT_XRC_SEND {
         // It has no receives; the program's CQ is ignored.
@@ -82,10 +82,10 @@ unsafe fn create(
         };
         (Handle::<ibv_pd, Domain>::look_up(pd)?, queues)
     };
-    let inner = qp::Qp::create(domain, &queues, attr)?;
+    let inner = qp::Qp::create(domain, &queues, attr, extras)?;
     // SAFETY: the caller guarantees that `pd` and the queues are objects of this library, and
     // `look_up` has accepted them.
-    Ok(unsafe { give((*pd).context, pd, inner, extended, attr) })
+    Ok(unsafe { give((*pd).context, pd, inner, extras.has_send_api, attr) })
 }
 
 /// `ibv_create_qp`.
@@ -97,7 +97,10 @@ pub unsafe extern "C" fn ibv_create_qp(
     pointer("ibv_create_qp", || {
         // SAFETY: contract of `ibv_create_qp`: the program's objects are null or live objects of
         // this library, and its struct null or valid; null is refused.
-        unsafe { create(pd, attr.as_mut().ok_or_else(|| Errno::null("attr"))?, false) }
+        unsafe {
+            let attr = attr.as_mut().ok_or_else(|| Errno::null("attr"))?;
+            create(pd, attr, Extras::default())
+        }
     })
 }
 
@@ -112,7 +115,7 @@ pub(super) unsafe extern "C" fn create_qp_ex(
         let (body, attr) = unsafe { (Context::borrow(context)?, attr.as_mut()) };
         let attr = attr.ok_or_else(|| Errno::null("attr"))?;
         let limits = body.adapter.device()?.capabilities();
-        let extended = qp::check_extended(attr, limits)?;
+        let extras = qp::check_extended(attr, limits)?;
         let mut plain = ibv_qp_init_attr {
             qp_context: attr.qp_context,
             send_cq: attr.send_cq,
@@ -139,7 +142,7 @@ pub(super) unsafe extern "C" fn create_qp_ex(
         }
         // SAFETY: contract of `ibv_create_qp_ex`: the program's objects are null or live objects of
         // this library; null is refused where an object is required.
-        let qp = unsafe { create(attr.pd, &mut plain, extended)? };
+        let qp = unsafe { create(attr.pd, &mut plain, extras)? };
         attr.cap = plain.cap;
         Ok(qp)
     })

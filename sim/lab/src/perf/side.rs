@@ -210,6 +210,7 @@ pub fn queue_pair(
         max_send_sge: plan.segments,
         max_inline_data: plan.inline_limit,
         signal_all: false,
+        blocks_own_multicast: false,
     };
     QueuePair::create(pd, &config).map_err(Error::driver("queue pair"))
 }

@@ -139,6 +139,7 @@ pub fn qp_config(cq: &Arc<CompletionQueue>, depth: u32) -> QueuePairConfig {
         max_send_sge: 1,
         max_inline_data: 0,
         signal_all: false,
+        blocks_own_multicast: false,
     }
 }
 
