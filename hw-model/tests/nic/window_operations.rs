@@ -215,7 +215,7 @@ fn send_that_would_invalidate_what_it_must_not_ends_its_receive() {
         a.post_send_invalidate(window + u32::from(!type_2), data);
         run_both(&mut a, &mut b, 10);
         // A fault of class J: the receive reports that the key was not invalidated, and nothing
-        // tells the requester.
+        // notifies the requester.
         assert!(a.poll().is_none());
         assert_eq!(status(&mut b), CqeStatus::REMOTE_INVALID_REQUEST);
         assert_eq!(b.data(0x2000, 32), [3; 32]);

@@ -325,7 +325,7 @@ verbs_tests! {
         assert_eq!(write(&bench, &binder, 0, of_another), IBV_WC_SUCCESS, "it is bound still");
     }
 
-    /// What was executed before it is acknowledged.
+    /// The SEND before it was executed, and is acknowledged.
     fn send_before_one_that_may_not_invalidate_its_key() {
         let bench = Bench::new();
         let pair = bench.pair(Service::Rc);

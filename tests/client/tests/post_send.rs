@@ -244,9 +244,8 @@ verbs_tests! {
                 let mut expected = [0x5a; 600];
                 let mut result = pattern(8, 9).into_iter();
                 for (place, length) in places.into_iter().zip(lengths) {
-                    for (byte, value) in expected[place..place + length].iter_mut().zip(&mut result) {
-                        *byte = value;
-                    }
+                    let element = expected[place..place + length].iter_mut();
+                    element.zip(&mut result).for_each(|(byte, value)| *byte = value);
                 }
                 assert_eq!(bench.buffer.read(0, 600), expected, "{lengths:?}, {}", side.what());
             }
