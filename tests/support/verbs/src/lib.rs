@@ -136,7 +136,7 @@ pub fn qp_config(cq: &Arc<CompletionQueue>, depth: u32) -> QueuePairConfig {
         send_cq: Arc::clone(cq),
         receive: own_receives(cq, depth),
         max_send_wr: depth,
-        max_send_sge: 1,
+        max_send_sge: 2,
         max_inline_data: 0,
         signal_all: false,
         blocks_own_multicast: false,
