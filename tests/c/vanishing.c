@@ -196,6 +196,66 @@ static void by_mprotect(void)
 	CHECK(is_all(memory + AT, 7, LENGTH));
 }
 
+/* Shared pages cannot be written through /proc/self/mem. Page by page, more often than there is room. */
+static void by_mprotect_of(char *shared)
+{
+	EQUAL(ibv_dereg_mr(mr), 0);
+	register_it(shared);
+	EQUAL(mprotect(memory + PAGE, 3 * PAGE, PROT_READ), 0);
+	EQUAL(mprotect(memory + 8 * PAGE, 8 * PAGE, PROT_NONE), 0);
+	for (int i = 0; i < 50; i++)
+		for (int page = 0; page < PAGES; page += 2)
+			EQUAL(mprotect(memory + page * PAGE, PAGE, i % 2 ? PROT_READ : PROT_NONE), 0);
+	reaches_old_pages();
+	EQUAL(mprotect(memory, SIZE, RIGHTS), 0);
+	CHECK(is_all(memory + AT, 7, LENGTH));
+	/* Both see what the other one writes from then on. */
+	memset(memory, 3, SIZE);
+	EQUAL(operate(IBV_WR_RDMA_READ, 0, SIZE), IBV_WC_SUCCESS);
+	CHECK(is_all(bench.buffer, 3, SIZE));
+	memset(bench.buffer, 4, SIZE);
+	EQUAL(operate(IBV_WR_RDMA_WRITE, 0, SIZE), IBV_WC_SUCCESS);
+	CHECK(is_all(memory, 4, SIZE));
+}
+
+static void by_mprotect_of_shared(void)
+{
+	by_mprotect_of(pages(MAP_SHARED | MAP_ANONYMOUS, -1));
+}
+
+static void by_mprotect_of_memfd(void)
+{
+	int file = memfd_create("registered", 0);
+
+	NEED(file >= 0 && !ftruncate(file, SIZE));
+	by_mprotect_of(pages(MAP_SHARED, file));
+	close(file);
+}
+
+/* One registration of private, shared, private and other shared pages; a second one begins inside. */
+static void by_mprotect_of_mixed(void)
+{
+	char *mixed = pages(PRIVATE, -1);
+	struct ibv_mr *inside;
+
+	for (int page = 4; page < PAGES; page += 12)
+		NEED(mmap(mixed + page * PAGE, 8 * PAGE, RIGHTS,
+			  MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED);
+	inside = ibv_reg_mr(bench.pd, mixed + 6 * PAGE + 8, 4 * PAGE, ACCESS);
+	NEED(inside);
+	/* Atomics do not reach private pages that are protected: the first page stays as it is. */
+	EQUAL(ibv_dereg_mr(mr), 0);
+	register_it(mixed);
+	EQUAL(mprotect(memory + PAGE, SIZE - PAGE, PROT_READ), 0);
+	reaches_old_pages();
+	EQUAL(munmap(memory + 2 * PAGE, 8 * PAGE), 0);
+	EQUAL(operate(IBV_WR_RDMA_READ, AT, LENGTH), IBV_WC_SUCCESS);
+	CHECK(is_all(bench.buffer, 7, LENGTH));
+	EQUAL(ibv_dereg_mr(inside), 0);
+	EQUAL(operate(IBV_WR_RDMA_READ, AT, LENGTH), IBV_WC_SUCCESS);
+	CHECK(is_all(bench.buffer, 7, LENGTH));
+}
+
 /* The same pages are registered twice, in part; each registration ends on its own. */
 static void by_munmap_of_two(void)
 {
@@ -376,6 +436,9 @@ static const struct {
 	{ "shrinking", by_shrinking },
 	{ "madvise", by_madvise },
 	{ "mprotect", by_mprotect },
+	{ "mprotect-shared", by_mprotect_of_shared },
+	{ "mprotect-memfd", by_mprotect_of_memfd },
+	{ "mprotect-mixed", by_mprotect_of_mixed },
 	{ "munmap-of-two", by_munmap_of_two },
 	{ "given-back", places_are_given_back },
 	{ "system-call", by_system_call },

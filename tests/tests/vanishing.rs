@@ -29,6 +29,9 @@ fn pages_that_the_program_unmaps_stay() {
         "shrinking",
         "madvise",
         "mprotect",
+        "mprotect-shared",
+        "mprotect-memfd",
+        "mprotect-mixed",
         "munmap-of-two",
         "given-back",
     ] {

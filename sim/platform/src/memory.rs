@@ -135,6 +135,11 @@ impl Region {
         has_reported_loss: false,
     };
 
+    /// Returns its addresses in this process.
+    fn addresses(&self) -> Range<usize> {
+        self.address..self.address + (self.end - self.start) as usize
+    }
+
     /// Returns the offset of `iova` in the region, if all of `length` bytes are inside.
     #[inline]
     fn offset(&self, iova: u64, length: usize) -> Option<usize> {

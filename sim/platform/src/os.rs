@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+pub mod areas;
 pub mod faults;
 pub mod limits;
 pub mod memory_calls;

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use ferroce_platform::fork;
 use ferroce_platform::memory::{MapError, MemoryMap};
+use ferroce_platform::os::areas;
 use ferroce_platform::os::memory_calls::{
     self, Answer, map_apart, may_be_registered, register, system_call,
 };
@@ -125,6 +126,31 @@ impl<'a> All<'a> {
             self.move_away(run.clone(), stays);
             rest.start = run.end;
         }
+    }
+
+    /// Gives the device its own addresses for the registered pages of a range that belong to shared
+    /// mappings: no other way leads to such pages once the program may not write them. Of each
+    /// registration all pages in the same mapping of the kernel, so that it is done once.
+    fn keep_shared(&mut self, range: &Range<usize>) {
+        areas::each_shared(range, |area| {
+            let part = range.start.max(area.start)..range.end.min(area.end);
+            let wholes = self.each().filter_map(|map| map.whole(&part));
+            let whole =
+                wholes.reduce(|one, other| one.start.min(other.start)..one.end.max(other.end));
+            let Some(whole) = whole else { return };
+            let part = whole.start.max(area.start)..whole.end.min(area.end);
+            if self.each().any(|map| !map.has_room_to_cut(&part)) || !self.cut_out(&part) {
+                return;
+            }
+            let mut rest = part;
+            while let Some(run) = self.next_run(&rest) {
+                if let Ok(place) = memory_calls::map_again(&run) {
+                    let maps = self.each();
+                    maps.for_each(|map| map.retarget(&run, Some(place), true));
+                }
+                rest.start = run.end;
+            }
+        });
     }
 
     /// Marks registrations in a range as lost.
@@ -358,6 +384,7 @@ pub fn mprotect(address: usize, length: usize, protection: c_int) -> Answer {
         if let Some(all) = all {
             let range = pages_of(address, length);
             all.each().for_each(|map| map.force(&range));
+            all.keep_shared(&range);
         }
         call()
     })

@@ -46,7 +46,37 @@ impl MemoryMap {
                 return Ok(());
             }
         }
+        if self.is_only_protected(iova) {
+            self.report_protection(iova, length);
+        }
         Err(self.report_loss(iova, length, Access::Write))
+    }
+
+    /// Returns true if the memory at `iova` is there, but out of reach for writes: shared memory
+    /// whose rights the program has removed, and that could not be mapped a second time
+    /// (`mapping_calls` of `embed`).
+    fn is_only_protected(&self, iova: u64) -> bool {
+        let address = self.forced(iova).and_then(|region| region.resolve(iova, 1));
+        let memory = OpenOptions::new().read(true).open("/proc/self/mem");
+        let (Some(address), Ok(memory)) = (address, memory) else {
+            return false;
+        };
+        memory.read_exact_at(&mut [0], address as u64).is_ok()
+    }
+
+    /// Reports a write that the program's own protection has stopped, in place of a loss.
+    fn report_protection(&mut self, iova: u64, length: usize) {
+        let below = self.regions.range_mut(..=iova).next_back();
+        let Some((_, region)) = below.filter(|(_, region)| !region.has_reported_loss) else {
+            return;
+        };
+        region.has_reported_loss = true;
+        tracing::error!(
+            "the card cannot write {length} bytes at {:#x}: the program has removed its own right \
+             to write there (mprotect), and this memory (huge pages, or too many parts of \
+             registrations) cannot be reached despite that, as a card would",
+            region.owner_address as u64 + (iova - region.start),
+        );
     }
 
     /// Returns the mapping at `iova`, if the program has removed rights from its memory. Then it is

@@ -15,6 +15,9 @@ use super::{MapError, MemoryMap, Region};
 /// Pieces of mappings in use at a time. Memory that needs more is lost.
 pub const MAX_PIECES: usize = 1024;
 
+/// Pieces that a mapping or a piece becomes at most when a range is cut out of it.
+const MOST_OF_A_CUT: usize = 3;
+
 /// A part of a mapping: IOVAs `start..end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Piece {
@@ -122,8 +125,8 @@ impl MemoryMap {
     /// are any.
     pub fn cut_out(&mut self, range: &Range<usize>) -> bool {
         for region in self.regions.values_mut() {
-            let end = region.address + (region.end - region.start) as usize;
-            if region.is_moved || region.is_remote || !overlap(&(region.address..end), range) {
+            let is_there = overlap(&region.addresses(), range);
+            if region.is_moved || region.is_remote || !is_there {
                 continue;
             }
             region.is_moved = true;
@@ -144,6 +147,30 @@ impl MemoryMap {
         self.moved.cut(range.start);
         self.moved.cut(range.end);
         self.moved.pieces.iter().any(|piece| piece.is_inside(range))
+    }
+
+    /// Returns the memory of mappings, or of their pieces, that overlaps a range; not what is at
+    /// addresses that only this module uses.
+    fn overlapping(&self, range: &Range<usize>) -> impl Iterator<Item = Range<usize>> {
+        let unmoved = self.regions.values();
+        let unmoved = unmoved.filter(|region| !region.is_moved && !region.is_remote);
+        let pieces = self.moved.pieces.iter().filter(|piece| !piece.is_ours);
+        let all = unmoved
+            .map(Region::addresses)
+            .chain(pieces.map(Piece::addresses));
+        all.filter(|addresses| overlap(addresses, range))
+    }
+
+    /// Returns the addresses from the first to the last of all mappings with memory in `range`.
+    pub fn whole(&self, range: &Range<usize>) -> Option<Range<usize>> {
+        self.overlapping(range)
+            .reduce(|one, other| one.start.min(other.start)..one.end.max(other.end))
+    }
+
+    /// Returns true if [`Self::cut_out`] loses nothing.
+    pub fn has_room_to_cut(&self, range: &Range<usize>) -> bool {
+        let room = MAX_PIECES - self.moved.pieces.len();
+        self.overlapping(range).count() * MOST_OF_A_CUT <= room
     }
 
     /// Returns the lowest addresses in `range` at which there are pieces, after [`Self::cut_out`].
@@ -181,10 +208,9 @@ impl MemoryMap {
     /// Lets the device reach mapped memory in `range` even where the program may not (`is_forced`).
     pub fn force(&mut self, range: &Range<usize>) {
         let is_there = |region: &Region, pieces: &[Piece]| {
-            let end = region.address + (region.end - region.start) as usize;
             let of_region = |piece: &&Piece| region.start <= piece.start && piece.end <= region.end;
             match region.is_moved {
-                false => overlap(&(region.address..end), range),
+                false => overlap(&region.addresses(), range),
                 true => pieces
                     .iter()
                     .filter(of_region)

@@ -2,6 +2,7 @@
 //! `embed`; and where memory may be registered, which such calls must not touch unseen.
 
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Size of a chunk of the address space: the unit of the table.
@@ -84,6 +85,26 @@ pub fn map_apart(arguments: [usize; 6]) -> Answer {
         let _ = unmap(place, length);
     }
     Ok(place)
+}
+
+/// Maps pages of a shared mapping a second time, with the rights that the first one has now.
+/// Returns the address. All of them must be in one mapping of the kernel.
+///
+/// # Errors
+/// The errno; EINVAL for private pages, and huge ones.
+pub fn map_again(pages: &Range<usize>) -> Answer {
+    /// mremap(2): with an old size of zero, the new mapping is of the same pages.
+    const NOTHING_OF_THE_OLD_ONE: usize = 0;
+    let flags = libc::MREMAP_MAYMOVE as usize;
+    let arguments = [
+        pages.start,
+        NOTHING_OF_THE_OLD_ONE,
+        pages.len(),
+        flags,
+        0,
+        0,
+    ];
+    system_call(libc::SYS_mremap, arguments)
 }
 
 /// Unmaps memory of our own.
