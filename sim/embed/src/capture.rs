@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use ferroce_platform::host::{HostIdentity, device_name};
 use ferroce_platform::pcapng::{
     Direction, INTERFACE_DESCRIPTION, Interface, NANOSECONDS, PRIVATE, SECTION_HEADER,
-    begin_packet, interface_description, packet_options, section_header, write_icrc,
+    begin_packet, interface_description, packet_options, refuse_of_others, section_header,
+    write_icrc,
 };
 use ferroce_platform::{fork, os};
 
@@ -157,6 +158,7 @@ fn open_locked<R>(
         let mut options = OpenOptions::new();
         options.read(true).append(true).create(true).mode(PRIVATE);
         let mut file = options.open(path)?;
+        refuse_of_others(&file)?;
         os::lock_file(&file)?;
         let result = work(&mut file);
         os::unlock_file(&file);
@@ -353,6 +355,26 @@ mod tests {
         let created = directory.path().join("created");
         drop(create_private(&created).expect("new"));
         assert_eq!(mode(&created), 0o600);
+    }
+
+    /// Goal: nobody who has laid out a file that others may write gets what programs send.
+    #[test]
+    fn a_file_of_another_user_is_refused_and_left_alone() {
+        use std::os::unix::fs::{PermissionsExt, chown};
+        const NOBODY: u32 = 65534;
+        let directory = temporary_directory("capture-owner");
+        let path = directory.path().join("c.pcapng");
+        fs::write(&path, "theirs").expect("new");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("ours");
+        if chown(&path, Some(NOBODY), None).is_err() {
+            eprintln!("NOT TESTED: only root can create files of another user");
+            return;
+        }
+        let appended = Capture::open(&path, &named("a")).expect_err("not ours");
+        assert!(appended.to_string().contains("user 65534"), "{appended}");
+        let created = create_private(&path).expect_err("not ours");
+        assert_eq!(created.kind(), ErrorKind::PermissionDenied);
+        assert_eq!(fs::read(&path).expect("there"), b"theirs");
     }
 
     #[test]

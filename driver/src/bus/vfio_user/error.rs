@@ -24,8 +24,8 @@ pub enum VfioUserError {
     /// The server runs as another user and would get the program's data.
     #[error(
         "the server at {path} is of user {server}, this program of user {client}: a program gives \
-         its memory only to a server of the same user or of root; start `ferroce serve` as user \
-         {client}, or the program as user {server}",
+         its memory only to a server of the same user or of root; start a `ferroce serve` as user \
+         {client} for it, at another socket",
         path = .path.display()
     )]
     OtherUser {

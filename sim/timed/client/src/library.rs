@@ -37,7 +37,7 @@ pub enum JoinError {
     /// The world belongs to another user: joining would give that user the program's data.
     #[error(
         "the world is of user {world}, this program of user {program}: a program joins only a world of \
-         its own user or of root; start `ferroce world` as user {program}, or the program as user {world}"
+         its own user or of root; start a `ferroce world` as user {program} for it, at another socket"
     )]
     OtherUser {
         /// User of the process that made the socket.
