@@ -2,6 +2,7 @@
 //! opens.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -12,6 +13,7 @@ use ferroce_embed::fabric::host_peers::HostPeers;
 use ferroce_embed::fabric::shown_qps::ShownQps;
 use ferroce_embed::function::Function;
 use ferroce_platform::host::HostIdentity;
+use ferroce_platform::os;
 use parking_lot::Mutex;
 
 use crate::address::Neighbours;
@@ -279,7 +281,7 @@ impl Adapter {
         if self.generation.is_current() {
             Ok(())
         } else {
-            Err(Errno::IO.because("the object belongs to the parent process, which has forked"))
+            Err(of_the_parent())
         }
     }
 
@@ -355,6 +357,24 @@ impl Adapter {
             queue.purge(&source);
         }
     }
+}
+
+/// Returns the error of a verb with an object that this process has inherited, and tells the user
+/// at the first such verb: a program that worked with a kernel driver does not look for it.
+#[cold]
+fn of_the_parent() -> Errno {
+    static TOLD: AtomicU32 = AtomicU32::new(0);
+    let process = std::process::id();
+    if TOLD.swap(process, Ordering::Relaxed) != process {
+        let line = format!(
+            "ferroce: process {process} was made by fork and uses a device that its parent has \
+             opened: such calls fail with EIO. Open the device after fork, in the process that \
+             uses it\n"
+        );
+        // Not by `tracing`: another thread of the parent may have held its locks in the fork.
+        os::write_to_stderr(&line);
+    }
+    Errno::IO.because("the object belongs to the parent process, which has forked")
 }
 
 /// Returns the number of the function with the fewest users, of `count`.

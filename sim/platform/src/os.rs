@@ -113,6 +113,12 @@ pub fn free_space(file: &File) -> io::Result<u64> {
     Ok(statistics.f_bavail.saturating_mul(statistics.f_frsize))
 }
 
+/// Writes to standard error without a lock of this process. A lost line is not reported.
+pub fn write_to_stderr(line: &str) {
+    // SAFETY: the bytes are those of a string; the kernel only reads them.
+    unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
+}
+
 /// Takes the whole-file lock between processes that append to the same file; waits.
 pub fn lock_file(file: &File) -> io::Result<()> {
     loop {
