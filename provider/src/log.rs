@@ -2,7 +2,7 @@
 
 use std::sync::Once;
 
-use ferroce_platform::log;
+use ferroce_platform::{explain, log};
 use tracing::level_filters::LevelFilter;
 
 /// Target of the lines about refused verbs.
@@ -15,4 +15,6 @@ pub const REFUSED: &str = "ferroce::refused";
 pub fn start() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| log::start(LevelFilter::ERROR));
+    // Of a child made by fork, too.
+    explain::open_file();
 }

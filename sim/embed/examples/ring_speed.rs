@@ -19,8 +19,8 @@ fn ring(directory: &Path, from: u8, to: u8) -> (Sender, Receiver) {
         to,
         generation: 1,
     };
-    let sender = Sender::create(directory, name, 1).expect("room for a ring");
-    let receiver = Receiver::attach(directory, name).expect("just made");
+    let sender = Sender::create(directory, None, name, 1).expect("room for a ring");
+    let receiver = Receiver::attach(directory, None, name).expect("just made");
     (sender, receiver)
 }
 

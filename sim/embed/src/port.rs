@@ -13,13 +13,14 @@ use liveness::{Liveness, Progress};
 use multicast::Multicast;
 use patient::PatientMode;
 use recording::carries_icrc;
+use rings::{complain, new_ring};
 use uplink::UplinkEnd;
 
 use ferroce_record::{Kind, Recorder};
 
 use crate::capture::Capture;
 use crate::clock::{Clock, Ticks};
-use crate::fabric::registry::{Injected, Injection, PLACES, Place, Registry, places};
+use crate::fabric::registry::{Injected, Injection, PLACES, Place, Registry};
 use crate::fabric::ring::{self, MAX_FRAME, Receiver, RingName, Sender};
 use crate::schedule::shared::{Words, publish_work};
 use crate::schedule::tunables::FRESH_NS;
@@ -30,6 +31,7 @@ mod liveness;
 mod multicast;
 pub mod patient;
 mod recording;
+mod rings;
 mod uplink;
 mod work;
 
@@ -306,25 +308,6 @@ impl FabricPort {
         self.registry.inject(place, Injection::PortDown, self.now);
     }
 
-    #[cold]
-    fn attach_announced(&mut self) {
-        self.prune();
-        let to = self.place.number();
-        let generation = self.place.generation();
-        for from in places(self.registry.take_announced(to)) {
-            let name = RingName {
-                from,
-                to,
-                generation,
-            };
-            match Receiver::attach(self.registry.directory(), name) {
-                _ if self.incoming.len() >= MAX_RINGS => {}
-                Ok(ring) => self.incoming.push(ring),
-                Err(error) => tracing::warn!(%error, %name, "cannot attach to a ring"),
-            }
-        }
-    }
-
     /// Updates the state of a peer. Returns true if frames can be sent there, and to its address
     /// `gid` for unicast.
     #[cold]
@@ -366,19 +349,12 @@ impl FabricPort {
                 to,
                 generation,
             };
-            match Sender::create(registry.directory(), name, self.place.generation()) {
+            match new_ring(registry, name, self.place.generation()) {
                 Ok(ring) => peer.ring = Some(ring),
                 Err(error) => {
-                    if peer.has_complained {
-                        return false;
+                    if !std::mem::replace(&mut peer.has_complained, true) {
+                        complain(registry, &error);
                     }
-                    peer.has_complained = true;
-                    let directory = registry.directory().display();
-                    tracing::error!(
-                        "no ring to a peer can be made in {directory}, frames to it are lost: \
-                         {error}; if there is no space, end programs, enlarge it (docker run \
-                         --shm-size), or set FERROCE_DIR to another directory"
-                    );
                     return false;
                 }
             }

@@ -11,6 +11,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use tracing::field::{Field, Visit};
@@ -76,44 +77,62 @@ struct Counts {
 }
 
 /// Counts the lines of this process.
-pub(crate) struct Recorder {
+#[derive(Clone)]
+pub(crate) struct Recorder(Arc<Inner>);
+
+struct Inner {
     directory: PathBuf,
     counts: Mutex<Option<Counts>>,
+}
+
+static STARTED: OnceLock<Recorder> = OnceLock::new();
+
+/// Opens the file of this process, if it counts: later it may have another user, and no right to.
+/// Without it there are no counts, and nobody to tell: this is itself a report.
+pub fn open_file() {
+    if let Some(Recorder(inner)) = STARTED.get() {
+        let _ = inner.open(&mut inner.counts.lock());
+    }
+}
+
+impl Inner {
+    /// Opens a new file, unless this process has one. A child made by fork counts in its own.
+    fn open<'a>(&self, counts: &'a mut Option<Counts>) -> io::Result<&'a mut Counts> {
+        let process = std::process::id();
+        let current = counts.take().filter(|counts| counts.process == process);
+        let current = match current {
+            Some(current) => current,
+            None => Counts {
+                process,
+                file: File::create(self.directory.join(format!("{process}.{EXTENSION}")))?,
+                texts: BTreeMap::new(),
+            },
+        };
+        Ok(counts.insert(current))
+    }
 }
 
 impl Recorder {
     /// Returns one if `ferroce run --explain-errors` has started this process.
     pub(crate) fn from_environment() -> Option<Self> {
         let directory = std::env::var_os(VARIABLE)?;
-        Some(Self::new(directory.into()))
+        let recorder = STARTED.get_or_init(|| Self::new(directory.into()));
+        open_file();
+        Some(recorder.clone())
     }
 
     fn new(directory: PathBuf) -> Self {
-        Self {
+        Self(Arc::new(Inner {
             directory,
             counts: Mutex::new(None),
-        }
+        }))
     }
 
     /// Counts a text. Errors of the file are not reported: this is itself a report.
     fn count(&self, text: &str) -> io::Result<()> {
-        let process = std::process::id();
-        let mut counts = self.counts.lock();
-        // A child made by fork counts in its own file.
-        if counts
-            .as_ref()
-            .is_none_or(|counts| counts.process != process)
-        {
-            let path = self.directory.join(format!("{process}.{EXTENSION}"));
-            *counts = Some(Counts {
-                process,
-                file: File::create(path)?,
-                texts: BTreeMap::new(),
-            });
-        }
-        let Some(counts) = counts.as_mut() else {
-            return Ok(());
-        };
+        let Self(inner) = self;
+        let mut counts = inner.counts.lock();
+        let counts = inner.open(&mut counts)?;
         let next = counts.texts.len() as u64;
         if !counts.texts.contains_key(text) && counts.texts.len() >= MAX_TEXTS {
             return Ok(());

@@ -95,10 +95,16 @@ pub fn is_any_byte_locked(file: &File) -> io::Result<bool> {
 /// Makes the file `length` bytes long with its pages allocated, so that no later access through
 /// a mapping can end in SIGBUS because the file system is full.
 pub fn allocate_file(file: &File, length: u64) -> io::Result<()> {
+    allocate_part(file, 0..length)
+}
+
+/// Does the same as [`allocate_file`] for a part of the file, which becomes longer if need be.
+pub fn allocate_part(file: &File, part: Range<u64>) -> io::Result<()> {
     const MAX_ATTEMPTS: u32 = 100;
+    let (start, length) = (part.start as libc::off_t, part.end - part.start);
     for _ in 0..MAX_ATTEMPTS {
         // SAFETY: the descriptor is open; posix_fallocate returns the error number.
-        match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length as libc::off_t) } {
+        match unsafe { libc::posix_fallocate(file.as_raw_fd(), start, length as libc::off_t) } {
             0 => return Ok(()),
             libc::EINTR => {}
             number => return Err(io::Error::from_raw_os_error(number)),

@@ -37,7 +37,7 @@ pub fn sealed_file(name: &str, length: u64) -> io::Result<File> {
 
 static NEXT_MAPPING: AtomicU32 = AtomicU32::new(1);
 
-/// A shared mapping of a whole file.
+/// A shared mapping of a file, or of a part of it.
 #[derive(Debug)]
 pub struct Mapping {
     base: NonNull<u8>,
@@ -64,7 +64,15 @@ impl Mapping {
     /// # Errors
     /// That of fstat or mmap; `InvalidData` if the file is shorter.
     pub fn new(file: &File, length: usize) -> io::Result<Self> {
-        Self::of_file(file, length, libc::MAP_POPULATE)
+        Self::of_file(file, 0, length, libc::MAP_POPULATE)
+    }
+
+    /// The same for the part of the file from `offset` on, a multiple of the page size.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn part(file: &File, offset: u64, length: usize) -> io::Result<Self> {
+        Self::of_file(file, offset, length, libc::MAP_POPULATE)
     }
 
     /// The same without populating: most pages are never used.
@@ -72,19 +80,19 @@ impl Mapping {
     /// # Errors
     /// As [`Self::new`].
     pub fn sparse(file: &File, length: usize) -> io::Result<Self> {
-        Self::of_file(file, length, 0)
+        Self::of_file(file, 0, length, 0)
     }
 
-    fn of_file(file: &File, length: usize, flags: libc::c_int) -> io::Result<Self> {
+    fn of_file(file: &File, offset: u64, length: usize, flags: libc::c_int) -> io::Result<Self> {
         let watched = Watched::claim()?;
         // An access behind the end of a file is a SIGBUS.
-        if file.metadata()?.len() < length as u64 || length == 0 {
+        if file.metadata()?.len() < offset.saturating_add(length as u64) || length == 0 {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 "file is too short",
             ));
         }
-        let mut mapping = Self::map(length, libc::MAP_SHARED | flags, file.as_raw_fd())?;
+        let mut mapping = Self::map(length, libc::MAP_SHARED | flags, (file.as_raw_fd(), offset))?;
         watched.watch(mapping.base.as_ptr().expose_provenance(), length);
         mapping.watched = Some(watched);
         Ok(mapping)
@@ -100,13 +108,18 @@ impl Mapping {
     /// # Errors
     /// That of mmap.
     pub fn anonymous(length: usize) -> io::Result<Self> {
-        Self::map(length, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
+        Self::map(length, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, (-1, 0))
     }
 
-    fn map(length: usize, flags: libc::c_int, descriptor: RawFd) -> io::Result<Self> {
+    fn map(
+        length: usize,
+        flags: libc::c_int,
+        (descriptor, offset): (RawFd, u64),
+    ) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let (protection, flags) = (protection as usize, flags as usize);
-        let arguments = [0, length, protection, flags, descriptor as usize, 0];
+        let offset = offset as usize;
+        let arguments = [0, length, protection, flags, descriptor as usize, offset];
         let base = memory_calls::map_apart(arguments).map_err(io::Error::from_raw_os_error)?;
         let base = std::ptr::with_exposed_provenance_mut(base);
         let base = NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?;

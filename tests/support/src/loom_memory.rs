@@ -76,6 +76,12 @@ impl Mapping {
     }
 
     /// # Errors
+    /// `Unsupported`, always: loom checks no files.
+    pub fn part(_file: &File, _offset: u64, _length: usize) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// # Errors
     /// None.
     pub fn anonymous(_length: usize) -> io::Result<Self> {
         Ok(Self::default())

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use ferroce_platform::os;
+use parking_lot::Mutex;
 
 use super::registry::FILE_NAME;
 use crate::error::Error;
@@ -43,10 +44,10 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 pub fn runtime_directory() -> Result<PathBuf, Error> {
     static CHOSEN: OnceLock<PathBuf> = OnceLock::new();
     if let Some(path) = variable("FERROCE_DIR") {
-        return prepared(&path, WRITE_ACCESS);
+        return prepared_before(path, WRITE_ACCESS);
     }
     if let Some(chosen) = CHOSEN.get() {
-        return prepared(chosen, ANY_ACCESS);
+        return prepared_before(chosen.clone(), ANY_ACCESS);
     }
     let chosen = choose(&candidates())?;
     Ok(CHOSEN.get_or_init(|| chosen).clone())
@@ -149,6 +150,37 @@ fn has_life(directory: &Path) -> bool {
         .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
         .open(directory.join(FILE_NAME));
     file.is_ok_and(|file| os::is_any_byte_locked(&file).unwrap_or(false))
+}
+
+/// A directory that this process uses, by the name that it was given.
+struct Used {
+    name: PathBuf,
+    path: PathBuf,
+    user: u32,
+}
+
+/// Does the same as [`prepared`]. A process that has given up its user keeps the directory in which
+/// it has met others before: it has its files open.
+fn prepared_before(name: PathBuf, forbidden: u32) -> Result<PathBuf, Error> {
+    static USED: Mutex<Vec<Used>> = Mutex::new(Vec::new());
+    let (found, user) = (prepared(&name, forbidden), os::user_id());
+    // A child made by fork may find it locked for good.
+    let Some(mut used) = USED.try_lock() else {
+        return found;
+    };
+    let before = used.iter().find(|one| one.name == name);
+    match (found, before) {
+        (Err(_), Some(before)) if before.user != user => Ok(before.path.clone()),
+        (Ok(path), None) => {
+            used.push(Used {
+                name,
+                path: path.clone(),
+                user,
+            });
+            Ok(path)
+        }
+        (found, _) => found,
+    }
 }
 
 fn prepared(path: &Path, forbidden: u32) -> Result<PathBuf, Error> {

@@ -6,3 +6,4 @@ pub mod host_peers;
 pub mod registry;
 pub mod ring;
 pub mod shown_qps;
+pub mod spare;

@@ -20,6 +20,7 @@ use layout::{FILE_SIZE, LAYOUT_VERSION, MAGIC, field, header, place_offset};
 use parking_lot::Mutex;
 
 use super::ring::RingName;
+use super::spare::Spare;
 use crate::error::Error;
 
 mod counters;
@@ -59,6 +60,8 @@ pub struct Registry {
     /// Kept open: closing any descriptor of the file would release this process's locks.
     file: File,
     memory: Mapping,
+    /// `None`: it cannot be opened, and is missed only by processes that change their user.
+    spare: Option<Spare>,
     /// 1 + the fork generation in which this process claimed the place; 0: it has not.
     ours: Box<[AtomicU32]>,
 }
@@ -121,6 +124,9 @@ impl Registry {
             directory: directory.to_owned(),
             file,
             memory: memory?,
+            spare: Spare::open(directory)
+                .inspect_err(|error| tracing::debug!(%error, "no spare room for rings"))
+                .ok(),
             ours,
         })
     }
@@ -128,6 +134,30 @@ impl Registry {
     /// Returns the directory, which also contains the rings.
     pub fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// Returns the room for rings of processes that cannot use the directory any more.
+    pub fn spare(&self) -> Option<&Spare> {
+        self.spare.as_ref()
+    }
+
+    /// Returns true if this process can use the directory: it may have given up its user.
+    pub fn is_within_reach(&self) -> bool {
+        fs::symlink_metadata(self.directory.join(FILE_NAME)).is_ok()
+    }
+
+    /// Returns true if the function at a place opens no files any more: rings to it have to be in
+    /// spare room.
+    pub fn opens_no_files(&self, place: u8) -> bool {
+        let offset = place_offset(place) + field::OPENS_NO_FILES;
+        self.memory.word(offset).load(Ordering::Acquire) != 0
+    }
+
+    /// Records whether the function at a place opens no files any more.
+    pub fn set_opens_no_files(&self, place: u8, opens_none: bool) {
+        let offset = place_offset(place) + field::OPENS_NO_FILES;
+        let value = u64::from(opens_none);
+        self.memory.word(offset).store(value, Ordering::Release);
     }
 
     /// Returns true if the file was truncated, and this process has a private registry since.
@@ -170,6 +200,7 @@ impl Registry {
                 .wrapping_add(1)
                 .max(1);
             self.keep_counters(number);
+            self.set_opens_no_files(number, false);
             self.write_identity(number, generation, identity);
             self.groups_changed();
             self.sweep();
@@ -205,6 +236,11 @@ impl Registry {
 
     /// Removes rings whose receiver no longer exists, and what processes that have ended published.
     fn sweep(&self) {
+        if let Some(spare) = self.spare().filter(|spare| !spare.is_unused()) {
+            let places = 1..PLACES as u8;
+            let dead = places.filter(|place| !self.is_alive(*place));
+            dead.for_each(|place| spare.forget(place));
+        }
         let Ok(entries) = fs::read_dir(&self.directory) else {
             return;
         };
@@ -290,6 +326,9 @@ impl Drop for Place {
         self.registry.memory.word(offset).store(0, Ordering::SeqCst);
         self.registry.groups_changed();
         self.registry.remove_rings_to(self.number);
+        if let Some(spare) = self.registry.spare() {
+            spare.forget(self.number);
+        }
         os::unlock_byte(&self.registry.file, u64::from(self.number));
         self.registry.ours[usize::from(self.number)].store(0, Ordering::Release);
     }

@@ -25,6 +25,8 @@ use {
     loom::sync::atomic::AtomicU32,
 };
 
+use super::spare::{self, Spare};
+
 mod staging;
 
 pub use staging::Staging;
@@ -52,6 +54,7 @@ const DATA_OFFSET: usize = 10;
 const MAGIC: u64 = u64::from_le_bytes(*b"RoCEring");
 
 const _: () = assert!(DATA_OFFSET + MAX_FRAME <= STRIDE && STRIDE % 64 == 0);
+const _: () = assert!(HEADER_SIZE + SLOTS as usize * STRIDE <= spare::ROOM);
 const _: () = assert!(SLOTS.is_power_of_two() && MIN_SLOTS.is_power_of_two());
 
 /// Offsets in the ring's header.
@@ -60,6 +63,8 @@ mod header {
     pub const SLOTS: usize = 8;
     pub const STRIDE: usize = 12;
     pub const SENDER_GENERATION: usize = 16;
+    /// Distinguishes a ring from an earlier one in the same spare room.
+    pub const RECEIVER_GENERATION: usize = 24;
     /// Written by the receiver, on a separate cache line.
     pub const CONSUMED: usize = 128;
 }
@@ -127,14 +132,30 @@ pub struct Sender {
     produced: u32,
     /// Slots that the receiver had returned at the last check.
     consumed: u32,
+    is_spare: bool,
 }
 
 impl Sender {
-    /// Creates the ring. The receiver does not know of it until it is announced.
+    /// Creates the ring in a file of its own, or in `spare` where this process cannot create files.
+    /// The receiver does not know of it until it is announced.
     ///
     /// # Errors
     /// `StorageFull` if there is no room even for a small ring, or the error of the system.
-    pub fn create(directory: &Path, name: RingName, sender_generation: u64) -> io::Result<Self> {
+    pub fn create(
+        directory: &Path,
+        spare: Option<&Spare>,
+        name: RingName,
+        sender_generation: u64,
+    ) -> io::Result<Self> {
+        match (Self::in_file(directory, name, sender_generation), spare) {
+            (Err(error), Some(spare)) if is_out_of_reach(&error) => {
+                Self::in_spare(spare, name, sender_generation)
+            }
+            (made, _) => made,
+        }
+    }
+
+    fn in_file(directory: &Path, name: RingName, sender_generation: u64) -> io::Result<Self> {
         let path = directory.join(name.to_string());
         let unfinished = directory.join(format!("{name}.new"));
         for stale in [&unfinished, &path] {
@@ -146,7 +167,9 @@ impl Sender {
             .create_new(true)
             .mode(0o600)
             .open(&unfinished)?;
-        let made = Self::initialise(&file, name.to, sender_generation)
+        let made = allocate(&file, 0)
+            .and_then(|slots| Ok((slots, Mapping::new(&file, ring_size(slots))?)))
+            .map(|(slots, memory)| Self::initialise(memory, slots, name, sender_generation))
             .and_then(|sender| fs::rename(&unfinished, &path).map(|()| sender));
         if made.is_err() {
             let _ = fs::remove_file(&unfinished);
@@ -154,9 +177,22 @@ impl Sender {
         made
     }
 
-    fn initialise(file: &File, place: u8, sender_generation: u64) -> io::Result<Self> {
-        let slots = allocate(file)?;
-        let memory = Mapping::new(file, ring_size(slots))?;
+    /// Creates the ring in `spare`: its receiver cannot open files.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub fn in_spare(spare: &Spare, name: RingName, sender_generation: u64) -> io::Result<Self> {
+        let offset = Spare::offset(name.from, name.to);
+        let slots = allocate(spare.file(), offset)?;
+        let memory = cleared(spare, name, slots)?;
+        let ring = Self::initialise(memory, slots, name, sender_generation);
+        Ok(Self {
+            is_spare: true,
+            ..ring
+        })
+    }
+
+    fn initialise(memory: Mapping, slots: u32, name: RingName, sender_generation: u64) -> Self {
         memory
             .half_word(header::SLOTS)
             .store(slots, Ordering::Relaxed);
@@ -166,14 +202,54 @@ impl Sender {
         memory
             .word(header::SENDER_GENERATION)
             .store(sender_generation, Ordering::Relaxed);
+        memory
+            .word(header::RECEIVER_GENERATION)
+            .store(name.generation, Ordering::Relaxed);
         memory.word(header::MAGIC).store(MAGIC, Ordering::Release);
-        Ok(Self {
+        Self {
             memory,
             slots,
-            place,
+            place: name.to,
             produced: 0,
             consumed: 0,
-        })
+            is_spare: false,
+        }
+    }
+
+    /// Returns true if it is in spare room.
+    pub fn is_spare(&self) -> bool {
+        self.is_spare
+    }
+
+    /// Moves a ring to which its receiver could not attach into spare room, with its frames. On
+    /// failure it is as before.
+    ///
+    /// # Errors
+    /// As [`Self::create`]; `ResourceBusy` while a frame is being written.
+    pub fn move_to_spare(
+        &mut self,
+        directory: &Path,
+        spare: &Spare,
+        name: RingName,
+    ) -> io::Result<()> {
+        if self.memory.has_outstanding() {
+            return Err(io::ErrorKind::ResourceBusy.into());
+        }
+        let length = ring_size(self.slots);
+        let offset = Spare::offset(name.from, name.to);
+        spare.allocate(offset..offset + length as u64)?;
+        let mut memory = cleared(spare, name, self.slots)?;
+        let (from, mut to) = (
+            self.memory.take_buffer(0, length),
+            memory.take_buffer(0, length),
+        );
+        to.as_mut().copy_from_slice(from.as_ref());
+        self.memory.give_back(from);
+        memory.give_back(to);
+        self.memory = memory;
+        self.is_spare = true;
+        let _ = fs::remove_file(directory.join(name.to_string()));
+        Ok(())
     }
 
     /// Reserves the next slot for a frame of `length` bytes (at most [`MAX_FRAME`]). `None` if
@@ -286,11 +362,25 @@ pub struct Receiver {
 
 impl Receiver {
     /// Attaches to a ring and removes its name: no other process may attach, and no file stays
-    /// behind when both ends die.
+    /// behind when both ends die. Without such a file, to one in `spare`.
     ///
     /// # Errors
-    /// The error of the system; `InvalidData` if the file is not a ring of this version.
-    pub fn attach(directory: &Path, name: RingName) -> io::Result<Self> {
+    /// The error of the system, [`is_out_of_reach`] among them; `InvalidData` if the file is not a
+    /// ring of this version.
+    pub fn attach(directory: &Path, spare: Option<&Spare>, name: RingName) -> io::Result<Self> {
+        match (Self::of_file(directory, name), spare) {
+            (Err(error), Some(spare)) if is_out_of_reach(&error) => {
+                let part = |length| {
+                    let offset = Spare::offset(name.from, name.to);
+                    Mapping::part(spare.file(), offset, length)
+                };
+                Self::of_memory(part, name).map_err(|_| error)
+            }
+            (found, _) => found,
+        }
+    }
+
+    fn of_file(directory: &Path, name: RingName) -> io::Result<Self> {
         let path = directory.join(name.to_string());
         let file = OpenOptions::new()
             .read(true)
@@ -298,18 +388,27 @@ impl Receiver {
             .custom_flags(libc::O_NOFOLLOW)
             .open(&path)?;
         let _ = fs::remove_file(&path);
-        let invalid = |what: &'static str| io::Error::new(io::ErrorKind::InvalidData, what);
         if file.metadata()?.uid() != os::user_id() {
             return Err(invalid("the ring belongs to another user"));
         }
-        let head = Mapping::new(&file, HEADER_SIZE)?;
+        Self::of_memory(|length| Mapping::new(&file, length), name)
+    }
+
+    fn of_memory(map: impl Fn(usize) -> io::Result<Mapping>, name: RingName) -> io::Result<Self> {
+        let head = map(HEADER_SIZE)?;
         let slots = head.half_word(header::SLOTS).load(Ordering::Relaxed);
         let stride = head.half_word(header::STRIDE).load(Ordering::Relaxed);
         let is_ring = head.word(header::MAGIC).load(Ordering::Acquire) == MAGIC;
         if !is_ring || stride as usize != STRIDE || !slots.is_power_of_two() || slots > MAX_SLOTS {
             return Err(invalid("not a ring, or one of another version"));
         }
-        let memory = Mapping::new(&file, ring_size(slots))?;
+        let receiver = head.word(header::RECEIVER_GENERATION);
+        if receiver.load(Ordering::Relaxed) != name.generation {
+            return Err(invalid("a ring to an earlier owner of this place"));
+        }
+        let memory = map(ring_size(slots))?;
+        // Spare room has no name that could be removed.
+        memory.word(header::MAGIC).store(0, Ordering::Relaxed);
         Ok(Self {
             sender_generation: memory
                 .word(header::SENDER_GENERATION)
@@ -478,19 +577,49 @@ fn slots_for(free: u64) -> u32 {
     slots
 }
 
-/// Sets the size of the file, with memory behind every page. Returns the number of slots.
-fn allocate(file: &File) -> io::Result<u32> {
+/// Puts memory behind every page of a ring at `offset` in a file. Returns the number of slots.
+fn allocate(file: &File, offset: u64) -> io::Result<u32> {
     let mut slots = slots_for(os::free_space(file).unwrap_or(u64::MAX));
     loop {
-        match os::allocate_file(file, ring_size(slots) as u64) {
+        let end = offset + ring_size(slots) as u64;
+        match os::allocate_part(file, offset..end) {
             Ok(()) => return Ok(slots),
             Err(error) if slots == MIN_SLOTS => return Err(error),
             Err(_) => {
                 slots /= 2;
-                file.set_len(0)?;
+                // Spare room is given back with its place.
+                if offset == 0 {
+                    file.set_len(0)?;
+                }
             }
         }
     }
+}
+
+/// Maps allocated spare room of a ring, all zero: an earlier ring may have been there.
+fn cleared(spare: &Spare, name: RingName, slots: u32) -> io::Result<Mapping> {
+    let length = ring_size(slots);
+    let offset = Spare::offset(name.from, name.to);
+    let mut memory = Mapping::part(spare.file(), offset, length)?;
+    let mut bytes = memory.take_buffer(0, length);
+    bytes.as_mut().fill(0);
+    memory.give_back(bytes);
+    Ok(memory)
+}
+
+/// Returns true for an error of a process that has changed its user, or its root directory, since
+/// it opened the rendezvous directory.
+pub fn is_out_of_reach(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::PermissionDenied
+            | io::ErrorKind::NotFound
+            | io::ErrorKind::ReadOnlyFilesystem
+    )
+}
+
+fn invalid(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
 #[cfg(test)]
@@ -507,8 +636,8 @@ mod tests {
 
     fn pair(test: &str) -> (TemporaryDirectory, Sender, Receiver) {
         let directory = temporary_directory(test);
-        let sender = Sender::create(directory.path(), NAME, 8).expect("room");
-        let receiver = Receiver::attach(directory.path(), NAME).expect("just made");
+        let sender = Sender::create(directory.path(), None, NAME, 8).expect("room");
+        let receiver = Receiver::attach(directory.path(), None, NAME).expect("just made");
         (directory, sender, receiver)
     }
 
@@ -612,7 +741,7 @@ mod tests {
         let path = directory.path().join(NAME.to_string());
         for content in [vec![], vec![0; HEADER_SIZE], vec![0xff; 3 * HEADER_SIZE]] {
             fs::write(&path, content).expect("writable");
-            let refused = Receiver::attach(directory.path(), NAME).expect_err("no ring");
+            let refused = Receiver::attach(directory.path(), None, NAME).expect_err("no ring");
             assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
         }
     }

@@ -74,6 +74,61 @@ fn two(name: &str) -> (TemporaryDirectory, Clock, FabricPort, FabricPort) {
     (directory, clock, one, other)
 }
 
+/// Goal: frames sent before the receiver has given up its user arrive, and those after that.
+/// Method: the receiver asks for the ring to be moved before it attaches, as it does when it cannot
+/// open the file.
+#[test]
+fn a_ring_that_its_receiver_cannot_open_moves_with_its_frames() {
+    let (directory, clock, mut one, mut other) = two("moves");
+    let files = || std::fs::read_dir(directory.path()).expect("there").count();
+    let before = files();
+    let there = route(&other);
+    assert!(send(&mut one, &there, b"first") && send(&mut one, &there, b"second"));
+    assert_eq!(files(), before + 1, "a file of its own");
+    let (from, to) = (other.place.number(), one.place.number());
+    one.registry.set_opens_no_files(from, true);
+    one.registry.ask_to_move(from, to);
+    one.begin(clock.ticks());
+    assert_eq!(files(), before, "no file of its own");
+    assert!(send(&mut one, &there, b"third"));
+    // Asked a second time, it stays.
+    one.registry.ask_to_move(from, to);
+    one.begin(clock.ticks());
+    other.begin(clock.ticks());
+    for bytes in [b"first".as_slice(), b"second", b"third"] {
+        assert_eq!(take(&mut other).as_deref(), Some(bytes));
+    }
+    // Its own ring to the first one is in a file: it can create one.
+    let back = route(&one);
+    assert!(send(&mut other, &back, b"back"));
+    assert_eq!(files(), before + 1);
+    one.begin(clock.ticks());
+    assert_eq!(take(&mut one).as_deref(), Some(b"back".as_slice()));
+}
+
+/// Goal: a ring to a place of which it is known that it opens no files is never in one, and its
+/// memory is given back when the place is released.
+#[test]
+fn spare_room_is_used_where_it_is_needed_and_given_back() {
+    use std::os::unix::fs::MetadataExt;
+    let (directory, clock, mut one, mut other) = two("spare");
+    let blocks = || {
+        let spare = std::fs::metadata(directory.path().join("spare"));
+        spare.expect("opened with the registry").blocks()
+    };
+    assert_eq!(blocks(), 0);
+    one.registry.set_opens_no_files(other.place.number(), true);
+    let there = route(&other);
+    assert!(send(&mut one, &there, b"to spare room") && blocks() > 0);
+    other.begin(clock.ticks());
+    assert_eq!(
+        take(&mut other).as_deref(),
+        Some(b"to spare room".as_slice())
+    );
+    drop(other);
+    assert_eq!(blocks(), 0, "given back");
+}
+
 #[test]
 fn frames_go_by_qpn_and_address_also_to_oneself() {
     let (_directory, clock, mut one, mut other) = two("route");

@@ -52,16 +52,16 @@ impl MemoryMap {
         Err(self.report_loss(iova, length, Access::Write))
     }
 
-    /// Returns true if the memory at `iova` is there, but out of reach for writes: shared memory
-    /// whose rights the program has removed, and that could not be mapped a second time
-    /// (`mapping_calls` of `embed`).
+    /// Returns true if the memory at `iova` is there, but out of reach for writes: the program has
+    /// removed its rights, and it could not be mapped a second time (`mapping_calls` of `embed`).
     fn is_only_protected(&self, iova: u64) -> bool {
         let address = self.forced(iova).and_then(|region| region.resolve(iova, 1));
         let memory = OpenOptions::new().read(true).open("/proc/self/mem");
-        let (Some(address), Ok(memory)) = (address, memory) else {
-            return false;
-        };
-        memory.read_exact_at(&mut [0], address as u64).is_ok()
+        address.is_some_and(|address| match memory {
+            Ok(memory) => memory.read_exact_at(&mut [0], address as u64).is_ok(),
+            // A process that has changed its user may not open it; nothing else is known.
+            Err(_) => true,
+        })
     }
 
     /// Reports a write that the program's own protection has stopped, in place of a loss.
@@ -73,8 +73,9 @@ impl MemoryMap {
         region.has_reported_loss = true;
         tracing::error!(
             "the card cannot write {length} bytes at {:#x}: the program has removed its own right \
-             to write there (mprotect), and this memory (huge pages, or too many parts of \
-             registrations) cannot be reached despite that, as a card would",
+             to write there (mprotect), and this memory cannot be reached despite that, as a card \
+             would: it is of huge pages, in too many parts, or private in a program that has \
+             changed its user",
             region.owner_address as u64 + (iova - region.start),
         );
     }

@@ -66,8 +66,10 @@ pub(super) mod field {
     pub const ARMED: usize = 1088;
     pub const DOZING: usize = 1092;
     pub const WOKEN_AT: usize = 1096;
+    pub const ASKED_TO_MOVE: usize = 1104;
     pub const ANNOUNCED: usize = 1152;
     pub const ANNOUNCE_EPOCH: usize = 1184;
+    pub const OPENS_NO_FILES: usize = 1192;
     pub const LATE_WAKEUPS: usize = 1216;
     pub const MAX_LATE_US: usize = 1224;
     pub const GSI: usize = 1232;
@@ -87,6 +89,7 @@ pub(super) mod field {
 }
 
 const _: () = assert!(field::GIDS + 16 * MAX_GIDS <= field::POLLS_UNTIL);
+const _: () = assert!(field::ASKED_TO_MOVE + 8 * ANNOUNCE_WORDS <= field::ANNOUNCED);
 const _: () = assert!(field::ANNOUNCED + 8 * ANNOUNCE_WORDS <= field::ANNOUNCE_EPOCH);
 const _: () = assert!(field::PROGRAM + MAX_PROGRAM_NAME <= field::DEVICE_FAULTS);
 const _: () = assert!(field::DEVICE_FAULTS + 8 <= field::UPLINK_COUNTERS);

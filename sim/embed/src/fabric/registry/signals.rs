@@ -28,7 +28,16 @@ impl Registry {
 
     /// Announces the ring from place `from` to place `to`.
     pub fn announce(&self, from: u8, to: u8) {
-        let offset = place_offset(to) + field::ANNOUNCED + 8 * usize::from(from / 64);
+        self.signal(field::ANNOUNCED, from, to);
+    }
+
+    /// Asks place `to` to move its ring to place `from` into spare room.
+    pub fn ask_to_move(&self, from: u8, to: u8) {
+        self.signal(field::ASKED_TO_MOVE, from, to);
+    }
+
+    fn signal(&self, bitmap: usize, from: u8, to: u8) {
+        let offset = place_offset(to) + bitmap + 8 * usize::from(from / 64);
         self.memory
             .word(offset)
             .fetch_or(1 << (from % 64), Ordering::SeqCst);
@@ -37,8 +46,17 @@ impl Registry {
 
     /// Takes the announcements for a place: one bit per place that has a new ring for it.
     pub fn take_announced(&self, place: u8) -> [u64; ANNOUNCE_WORDS] {
+        self.take_signals(field::ANNOUNCED, place)
+    }
+
+    /// Takes what a place is asked by [`Self::ask_to_move`]: one bit per place that asks.
+    pub fn take_asked_to_move(&self, place: u8) -> [u64; ANNOUNCE_WORDS] {
+        self.take_signals(field::ASKED_TO_MOVE, place)
+    }
+
+    fn take_signals(&self, bitmap: usize, place: u8) -> [u64; ANNOUNCE_WORDS] {
         std::array::from_fn(|index| {
-            let offset = place_offset(place) + field::ANNOUNCED + 8 * index;
+            let offset = place_offset(place) + bitmap + 8 * index;
             self.memory.word(offset).swap(0, Ordering::SeqCst)
         })
     }
