@@ -23,6 +23,7 @@ use crate::ffi::abi::*;
 use crate::ffi::{Generation, ProcessLock};
 use crate::identity;
 use crate::open_error;
+use crate::opening_thread;
 use crate::tenancy::{End, Tenancy};
 use crate::wall_clock::{Reading, WallClock};
 use crate::xrc_domains::DomainsByFile;
@@ -164,7 +165,8 @@ impl Adapter {
                 return Ok(Err(closing.clone()));
             }
         }
-        let adapter = Self::bring_up(key, xrc_domains(&shared, device))?;
+        let xrc_domains = xrc_domains(&shared, device);
+        let adapter = opening_thread::run(|| Self::bring_up(key, xrc_domains))?;
         let opened = Opened {
             generation: adapter.generation,
             adapter: Arc::downgrade(&adapter),

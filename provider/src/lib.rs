@@ -33,6 +33,7 @@ mod log;
 mod mr;
 mod netlink;
 mod open_error;
+mod opening_thread;
 mod qp;
 mod rdma_cm;
 mod srq;

@@ -14,6 +14,17 @@ fn opening_is_cheap_and_closing_leaves_no_descriptor() {
     assert!(output.ends_with("0 failures\n"), "{output}");
 }
 
+/// Goal: a program may use verbs in a fiber. Method: all of them, opening and closing included, on
+/// 16 KiB of stack; one more page ends the program.
+#[test]
+fn verbs_need_no_more_than_16_kib_of_stack() {
+    let scratch = Scratch::new();
+    let program = scratch.compile("small_stack");
+    let output = scratch.finish(scratch.run(&[], &program, &[]));
+    let output = output.expect_success();
+    assert!(output.ends_with("0 failures\n"), "{output}");
+}
+
 /// Goal: each context has a function for itself while there are enough, and contexts on different
 /// functions talk to each other as those of different programs do. Method: QPNs name the function.
 #[test]
