@@ -69,6 +69,30 @@ fn each_sanitizer_finds_its_errors_and_no_others() {
     }
 }
 
+/// Goal: the thread sanitizer has nothing to report about a program that reads and acknowledges
+/// events of every kind of object.
+#[test]
+fn the_thread_sanitizer_has_nothing_to_report() {
+    const OPTION: &str = "-fsanitize=thread";
+    let scratch = Scratch::new();
+    let empty = scratch.path("empty.c");
+    std::fs::write(&empty, "int main(void) { return 0; }\n").expect("our own folder");
+    let mut compiler = scratch.program("cc".as_ref());
+    let binary = scratch.path("empty");
+    compiler.arg(OPTION).arg("-o").arg(&binary).arg(&empty);
+    let runs = scratch.finish(compiler).succeeded() && {
+        let empty = scratch.program(&binary);
+        scratch.finish(empty).succeeded()
+    };
+    if !runs {
+        eprintln!("NOT TESTED: the compiler has no thread sanitizer, or its programs do not run");
+        return;
+    }
+    let program = scratch.compile_with("sanitized", &[OPTION]);
+    let output = scratch.finish(scratch.run(&[], &program, &[]));
+    assert_eq!(output.expect_success(), "0 failures\n");
+}
+
 /// Goal: leaks of the program are found, and only those. Method: LSan's exit code.
 #[test]
 fn leaks_of_the_program_are_found() {
