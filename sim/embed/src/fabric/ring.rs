@@ -808,6 +808,7 @@ mod loom_tests {
             place: 0,
             produced: 0,
             consumed: 0,
+            is_spare: false,
         };
         let receiver = Receiver {
             memory,
