@@ -361,13 +361,13 @@ impl Adapter {
     }
 }
 
-/// Returns the error of a verb with an object that this process has inherited, and tells the user
-/// at the first such verb: a program that worked with a kernel driver does not look for it.
+/// Returns the error of a verb with an object that this process has inherited, and prints the
+/// reason at the first such verb: with a kernel driver the same program works.
 #[cold]
 fn of_the_parent() -> Errno {
-    static TOLD: AtomicU32 = AtomicU32::new(0);
+    static PRINTED_BY: AtomicU32 = AtomicU32::new(0);
     let process = std::process::id();
-    if TOLD.swap(process, Ordering::Relaxed) != process {
+    if PRINTED_BY.swap(process, Ordering::Relaxed) != process {
         let line = format!(
             "ferroce: process {process} was made by fork and uses a device that its parent has \
              opened: such calls fail with EIO. Open the device after fork, in the process that \

@@ -18,7 +18,7 @@ const STACK_BYTES: usize = 512 << 10;
 /// one waits for another.
 const WORLD: &str = "FERROCE_WORLD";
 
-/// Runs `open` in a thread of its own; in this one in simulated time, or if there cannot be another
+/// Runs `open` in a separate thread; in this one in simulated time, or if there cannot be another
 /// one.
 pub fn run<T: Send>(open: impl FnOnce() -> T + Send) -> T {
     if variable(WORLD).is_some() {

@@ -1,4 +1,5 @@
-//! Programs that give up root after they have opened the device, as daemons do: `tests/c/dropped.c`.
+//! Programs that give up root after they have opened the device, as daemons do:
+//! `tests/c/dropped.c`.
 
 use ferroce_tests::{Scratch, is_root};
 

@@ -2,22 +2,22 @@
 
 use ferroce_tests::Scratch;
 
-/// Goal: who comes from a kernel driver, where a child may use what its parent has opened, is told
-/// at the first verb why it fails, and what to do. Once, whichever verb comes first.
+/// Goal: a user who comes from a kernel driver, where a child may use what its parent has opened,
+/// reads at the first verb why it fails, and what to do. Once, whichever verb comes first.
 #[test]
-fn a_child_that_uses_its_parents_device_is_told_once() {
+fn a_child_that_uses_its_parents_device_prints_why_it_fails_once() {
     for verb in ["alloc_pd", "poll", "post_send", "post_recv", "modify"] {
         let scratch = Scratch::new();
         let program = scratch.compile("forked");
         let command = scratch.run(&[], &program, &[verb]);
         let output = scratch.finish(command).expect_success();
-        let told: Vec<_> = output
+        let printed: Vec<_> = output
             .lines()
             .filter(|line| line.contains("fork"))
             .collect();
-        assert_eq!(told.len(), 1, "{verb}: {output}");
+        assert_eq!(printed.len(), 1, "{verb}: {output}");
         for words in ["its parent", "Open the device after fork", "EIO"] {
-            assert!(told[0].contains(words), "{verb}: {output}");
+            assert!(printed[0].contains(words), "{verb}: {output}");
         }
         assert!(output.ends_with("0 failures\n"), "{verb}: {output}");
     }

@@ -216,9 +216,9 @@ unsafe fn acknowledge(
     }
 }
 
-/// Unlocks a mutex by a call that returns here. The thread sanitizer leaves out what a library calls
-/// that was built without it, by the address of return: a jump at the end of an exported function
-/// would return to the program, and be an unlock without a lock.
+/// Unlocks a mutex by a call that returns here. The thread sanitizer leaves out the calls of a
+/// library that was built without it, by the address of return: a jump at the end of an exported
+/// function would return to the program, and be an unlock without a lock.
 ///
 /// # Safety
 /// The contract of `pthread_mutex_unlock`.

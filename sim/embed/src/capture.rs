@@ -357,16 +357,16 @@ mod tests {
         assert_eq!(mode(&created), 0o600);
     }
 
-    /// Goal: nobody who has laid out a file that others may write gets what programs send.
+    /// Goal: a user who has laid out a file that others may write does not get what programs send.
     #[test]
     fn a_file_of_another_user_is_refused_and_left_alone() {
         use std::os::unix::fs::{PermissionsExt, chown};
-        const NOBODY: u32 = 65534;
+        const OTHER_USER: u32 = 65534;
         let directory = temporary_directory("capture-owner");
         let path = directory.path().join("c.pcapng");
         fs::write(&path, "theirs").expect("new");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("ours");
-        if chown(&path, Some(NOBODY), None).is_err() {
+        if chown(&path, Some(OTHER_USER), None).is_err() {
             eprintln!("NOT TESTED: only root can create files of another user");
             return;
         }

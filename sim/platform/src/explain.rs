@@ -88,7 +88,7 @@ struct Inner {
 static STARTED: OnceLock<Recorder> = OnceLock::new();
 
 /// Opens the file of this process, if it counts: later it may have another user, and no right to.
-/// Without it there are no counts, and nobody to tell: this is itself a report.
+/// An error is not reported: this is itself a report.
 pub fn open_file() {
     if let Some(Recorder(inner)) = STARTED.get() {
         let _ = inner.open(&mut inner.counts.lock());

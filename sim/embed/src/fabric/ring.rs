@@ -136,7 +136,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Creates the ring in a file of its own, or in `spare` where this process cannot create files.
+    /// Creates the ring in a separate file, or in `spare` where this process cannot create files.
     /// The receiver does not know of it until it is announced.
     ///
     /// # Errors

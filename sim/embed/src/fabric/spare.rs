@@ -3,7 +3,7 @@
 //!
 //! It is one file, which every process opens together with the registry and keeps open; only its
 //! used parts have memory behind them. A process that can use the directory makes no ring in it for
-//! another one that can: such a ring is in a file of its own, which no third process can reach.
+//! another one that can: such a ring is in a separate file, which no third process can reach.
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -1,4 +1,4 @@
-//! Where the rings are made: each in a file of its own; in spare room if one of the two processes
+//! Where the rings are made: each in a separate file; in spare room if one of the two processes
 //! can no longer open files in the rendezvous directory, because it has given up its user since.
 
 use std::io;

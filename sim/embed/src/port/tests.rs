@@ -84,12 +84,12 @@ fn a_ring_that_its_receiver_cannot_open_moves_with_its_frames() {
     let before = files();
     let there = route(&other);
     assert!(send(&mut one, &there, b"first") && send(&mut one, &there, b"second"));
-    assert_eq!(files(), before + 1, "a file of its own");
+    assert_eq!(files(), before + 1, "a separate file");
     let (from, to) = (other.place.number(), one.place.number());
     one.registry.set_opens_no_files(from, true);
     one.registry.ask_to_move(from, to);
     one.begin(clock.ticks());
-    assert_eq!(files(), before, "no file of its own");
+    assert_eq!(files(), before, "no separate file");
     assert!(send(&mut one, &there, b"third"));
     // Asked a second time, it stays.
     one.registry.ask_to_move(from, to);

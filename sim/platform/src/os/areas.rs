@@ -66,8 +66,8 @@ fn push(number: &mut usize, digit: u8) {
     *number = number.wrapping_shl(4) | value as usize;
 }
 
-/// Calls `found` for each shared mapping that overlaps `range`, with all of that mapping. Those are
-/// left out that the kernel does not tell.
+/// Calls `found` for each shared mapping that overlaps `range`, with all of that mapping. Without
+/// the kernel's list, for none.
 pub fn each_shared(range: &Range<usize>, mut found: impl FnMut(Range<usize>)) {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     // Not through libc's `open`, which the library answers for the program.
