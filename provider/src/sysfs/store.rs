@@ -11,7 +11,7 @@ use ferroce_platform::host::HostIdentity;
 use super::node::{Node, Tree};
 use super::tree::tree;
 
-/// Prefix of the names of trees that are being created; the process ID follows.
+/// Prefix of the names of trees that are being created; the process ID and a number follow.
 const UNFINISHED: &str = ".sysfs-";
 /// A tree that has been in creation for longer than this is abandoned, if its process does not
 /// exist.
@@ -28,6 +28,7 @@ fn sweep(directory: &Path) {
     for entry in entries.flatten() {
         let name = entry.file_name();
         let process = name.to_str().and_then(|name| name.strip_prefix(UNFINISHED));
+        let process = process.map(|rest| rest.split_once('-').map_or(rest, |(id, _)| id));
         let Some(process) = process.and_then(|process| process.parse::<u32>().ok()) else {
             continue;
         };
@@ -53,7 +54,7 @@ pub(super) fn make(directory: &Path, hosts: &[HostIdentity]) -> io::Result<PathB
     }
     // Created under another name and moved into place at once, because other processes may be
     // reading or creating it.
-    let aside = directory.join(format!("{UNFINISHED}{}", std::process::id()));
+    let aside = unfinished(directory)?;
     let made = write_tree(&aside, &tree).and_then(|()| std::fs::rename(&aside, &root));
     if made.is_err() {
         let _ = std::fs::remove_dir_all(&aside);
@@ -63,6 +64,22 @@ pub(super) fn make(directory: &Path, hosts: &[HostIdentity]) -> io::Result<PathB
     } else {
         made.map(|()| root)
     }
+}
+
+/// Creates a directory for a tree that is being created. Processes of several containers may have
+/// the same ID.
+fn unfinished(directory: &Path) -> io::Result<PathBuf> {
+    /// Processes of one ID that create trees at a time.
+    const SAME_ID_LIMIT: u32 = 256;
+    let process = std::process::id();
+    for number in 0..SAME_ID_LIMIT {
+        let path = directory.join(format!("{UNFINISHED}{process}-{number}"));
+        match std::fs::create_dir(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            created => return created.map(|()| path),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
 }
 
 fn write_tree(root: &Path, tree: &Tree) -> io::Result<()> {
@@ -116,12 +133,12 @@ mod tests {
     #[test]
     fn what_killed_processes_have_left_is_removed() {
         let parent = std::env::temp_dir().join(format!("ferroce-sweep-{}", std::process::id()));
-        let own = std::process::id().to_string();
+        let own = format!("{}-0", std::process::id());
         // The kernel gives no process this number.
         let names =
-            ["4194305", "4194306", &own, "x"].map(|process| format!("{UNFINISHED}{process}"));
+            ["4194305-7", "4194306-0", &own, "x"].map(|process| format!("{UNFINISHED}{process}"));
         for name in &names {
-            std::fs::create_dir_all(parent.join(name).join("sys")).expect("a directory");
+            create_dir_all(parent.join(name).join("sys")).expect("a directory");
         }
         for name in [&names[0], &names[2], &names[3]] {
             let directory = std::fs::File::open(parent.join(name)).expect("it is there");
@@ -137,7 +154,7 @@ mod tests {
     #[test]
     fn the_tree_can_be_walked() {
         let parent = std::env::temp_dir().join(format!("ferroce-sysfs-{}", std::process::id()));
-        std::fs::create_dir_all(&parent).expect("a directory");
+        create_dir_all(&parent).expect("a directory");
         let named = |device| HostIdentity::named_device("sysfs-test", device, None);
         let hosts = [0, 1].map(|device| named(device).expect("a name"));
         let root = make(&parent, &hosts).expect("made");
