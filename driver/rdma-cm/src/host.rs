@@ -61,4 +61,10 @@ pub trait Host {
     ///
     /// [`Errno::EHOSTUNREACH`] if no host has it.
     fn resolve(&mut self, from: Gid, to: Gid) -> Result<(), Errno>;
+
+    /// Returns the address of another host that a loopback address means: where several hosts are
+    /// on one machine, its loopback reaches the host that listens on the port. `None`: this host.
+    fn host_on_loopback(&self, _space: PortSpace, _port: u16, _loopback: Gid) -> Option<Gid> {
+        None
+    }
 }

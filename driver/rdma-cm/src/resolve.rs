@@ -125,7 +125,12 @@ fn find_route(
         return Err(Errno::EINVAL);
     }
     let to = sockaddr::gid(destination);
-    let is_here = destination.ip().is_unspecified() || sockaddr::is_loopback(to);
+    let is_loopback = destination.ip().is_unspecified() || sockaddr::is_loopback(to);
+    let port = destination.port();
+    let elsewhere = is_loopback
+        .then(|| host.host_on_loopback(id.port_space, port, loopback_like(destination)))
+        .flatten();
+    let (to, is_here) = (elsewhere.unwrap_or(to), is_loopback && elsewhere.is_none());
     let own = match is_here {
         true => own_loopback(host, source, destination),
         false => Attachment::find(host.devices(), to),

@@ -24,7 +24,7 @@ use ferroce_wire::Qpn;
 use ferroce_world::{Cpu, Next, ThreadId, Waker, Wire};
 
 use frame::Received;
-use host::AgentHost;
+use host::{AgentHost, Listening};
 
 /// Most frames that wait for an agent; further ones are lost, and sent again by the peer.
 const MAX_WAITING: usize = 4096;
@@ -168,12 +168,29 @@ impl<P: ChannelOwner> CmAgents<P> {
         bytes: &[u8],
         option: &[u8],
     ) -> Result<Reply, Errno> {
+        let listening = self.listening();
         let agent = &mut self.agents[host];
+        agent.host.set_listening(listening);
         let id = agent.channel(program, number)?;
         let reply = agent.cm.command(now, &mut agent.host, id, bytes, option);
         agent.has_listened |= agent.cm.listeners().next().is_some();
         self.settle(now, host);
         reply
+    }
+
+    /// Returns the ports on which the hosts listen.
+    fn listening(&self) -> Vec<Listening> {
+        let agents = self.agents.iter().enumerate();
+        let of_host = |(host, agent): (usize, &Agent<P>)| {
+            let listeners = agent.cm.listeners();
+            let ports = listeners.map(move |listener| Listening {
+                space: listener.port_space,
+                port: listener.address.port(),
+                host,
+            });
+            ports.collect::<Vec<_>>()
+        };
+        agents.flat_map(of_host).collect()
     }
 
     /// Executes MIGRATE_ID; `source` is the number of the channel that has the id.

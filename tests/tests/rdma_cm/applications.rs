@@ -119,7 +119,7 @@ macro_rules! libfabric {
             $(
                 #[test]
                 fn $test() {
-                    super::fi_pingpong($arguments);
+                    super::fi_pingpong(&[], $arguments);
                 }
             )*
         }
@@ -138,18 +138,27 @@ libfabric! {
 /// Runs `fi_pingpong`, whose two sides find each other over TCP. Without libfabric's monitor of
 /// memory: it takes the right to execute from the page of libc's `munmap` while it patches it, and
 /// another thread of the process that is there meanwhile ends with SIGSEGV.
-fn fi_pingpong(arguments: &str) {
+fn fi_pingpong(options: &[&str], arguments: &str) {
     let scratch = Scratch::new();
     let port = free_port();
     let server = format!("fi_pingpong {arguments} -B PORT");
     let client = format!("fi_pingpong {arguments} -P PORT 127.0.0.1");
     let [server, client] = [server, client].map(|line| {
-        let mut command = command(&scratch, &[], &line, port);
+        let mut command = command(&scratch, options, &line, port);
         command.env("FI_MR_CACHE_MONITOR", "disabled");
         command
     });
     let (_, client) = run_pair(&scratch, port, server, client);
     assert!(client.contains("MB/sec"), "{client}");
+}
+
+/// Goal: the loopback address, by which the two sides of a world find each other over TCP, is that
+/// of the other host for RDMA CM, too.
+#[test]
+fn libfabric_in_simulated_time() {
+    for arguments in ["-p verbs -e msg -c -I 5", "-p verbs;ofi_rxm -e rdm -c -I 5"] {
+        fi_pingpong(&["--timed", "cx5-100g"], arguments);
+    }
 }
 
 /// Goal: UCX connects through RDMA CM and moves data over RC. Method: `io_demo` ends when its

@@ -13,6 +13,17 @@ pub struct AgentHost {
     hosts: usize,
     device: Device,
     ports: PortTable,
+    number: usize,
+    /// Ports on which the hosts of the world listen.
+    listening: Vec<Listening>,
+}
+
+/// A port on which a host listens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listening {
+    pub space: PortSpace,
+    pub port: u16,
+    pub host: usize,
 }
 
 impl AgentHost {
@@ -35,6 +46,28 @@ impl AgentHost {
                 addresses: addresses.collect(),
             },
             ports: PortTable::new(),
+            number,
+            listening: Vec::new(),
+        }
+    }
+
+    /// Sets the ports on which the hosts of the world listen.
+    pub fn set_listening(&mut self, listening: Vec<Listening>) {
+        self.listening = listening;
+    }
+
+    /// Returns the host of the world that loopback means for a port: this one or another one that
+    /// listens there, or the only other one, which may be about to.
+    fn on_loopback(&self, space: PortSpace, port: u16) -> usize {
+        let listeners = self.listening.iter();
+        let mut listeners = listeners.filter(|one| (one.space, one.port) == (space, port));
+        match listeners.clone().any(|one| one.host == self.number) {
+            true => self.number,
+            false => match (listeners.next(), self.hosts) {
+                (Some(one), _) => one.host,
+                (None, 2) => 1 - self.number,
+                (None, _) => self.number,
+            },
         }
     }
 
@@ -68,6 +101,16 @@ impl Host for AgentHost {
         of_address(to, self.hosts)
             .map(drop)
             .ok_or(Errno::EHOSTUNREACH)
+    }
+
+    fn host_on_loopback(&self, space: PortSpace, port: u16, loopback: Gid) -> Option<Gid> {
+        let host = self.on_loopback(space, port);
+        let gids = numbered_hosts::of_host(host).gids;
+        let mut gids = gids.iter().map(|entry| Gid(entry.gid));
+        let is_same_version = |gid: &Gid| gid.to_ipv4().is_some() == loopback.to_ipv4().is_some();
+        (host != self.number)
+            .then(|| gids.find(is_same_version))
+            .flatten()
     }
 }
 
