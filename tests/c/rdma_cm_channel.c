@@ -5,6 +5,7 @@
 #include "common.h"
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <linux/netlink.h>
 #include <poll.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
@@ -73,7 +74,7 @@ static int command(int fd)
 	return write(fd, &command, sizeof command) < 0 ? errno : 0;
 }
 
-/* The kernel's list of RDMA devices would name the kernel's own device file. */
+/* Other sockets of netlink are the kernel's; that of RDMA refuses to name the device file. */
 static void check_netlink(void)
 {
 	enum { RDMA = 20 };
@@ -81,8 +82,21 @@ static void check_netlink(void)
 
 	CHECK(route >= 0);
 	EQUAL(close(route), 0);
-	EQUAL(socket(AF_NETLINK, SOCK_RAW, RDMA), -1);
-	EQUAL(errno, EPROTONOSUPPORT);
+
+	/* RDMA_NLDEV_CMD_GET_CHARDEV: a message's header, then the refusal. */
+	struct nlmsghdr request = { sizeof request, (5 << 10) + 15, NLM_F_REQUEST, 1, 0 };
+	struct {
+		struct nlmsghdr header;
+		struct nlmsgerr error;
+	} reply = { 0 };
+	int rdma = socket(AF_NETLINK, SOCK_RAW, RDMA);
+
+	CHECK(rdma >= 0);
+	EQUAL(send(rdma, &request, sizeof request, 0), sizeof request);
+	CHECK(recv(rdma, &reply, sizeof reply, 0) >= (ssize_t)sizeof reply);
+	EQUAL(reply.header.nlmsg_type, NLMSG_ERROR);
+	EQUAL(reply.error.error, -EOPNOTSUPP);
+	EQUAL(close(rdma), 0);
 }
 
 static void check_status(void)
