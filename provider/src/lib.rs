@@ -43,3 +43,16 @@ mod tenancy;
 mod wall_clock;
 mod xrc;
 mod xrc_domains;
+
+#[cfg(test)]
+mod tests {
+    use std::hint::black_box;
+
+    /// Goal: a number of the program that overflows does not wrap in builds for users (the profile
+    /// `release` of the workspace).
+    #[test]
+    fn sums_that_overflow_are_errors_in_every_profile() {
+        let sum = std::panic::catch_unwind(|| black_box(u32::MAX) + black_box(1));
+        assert!(sum.is_err());
+    }
+}
