@@ -29,12 +29,14 @@ def connect(role, port):
 
 
 def main(role, port):
-    stream = connect(role, int(port)).makefile('rw')
+    stream = connect(role, int(port))
+    # Separate files: a write to one for both directions drops what it has read ahead.
+    reader, writer = stream.makefile('r'), stream.makefile('w')
 
     def exchange(value):
-        stream.write(json.dumps(value) + '\n')
-        stream.flush()
-        return json.loads(stream.readline())
+        writer.write(json.dumps(value) + '\n')
+        writer.flush()
+        return json.loads(reader.readline())
 
     memory = ctypes.create_string_buffer(data(role), SIZE)
     endpoint = dlslime.RDMAEndpoint('ferroce0', 1, 'RoCE', 2)

@@ -49,9 +49,8 @@ fn run_within(limit: Duration, preset: &str, program: &str, arguments: &str) -> 
 /// Returns output without what programs themselves make random: packet sequence numbers, keys and
 /// addresses of buffers; and without what the world says when a busy machine stops a program.
 fn masked(output: &str) -> String {
-    let is_kept = |line: &&str| {
-        !line.contains("address:") && !line.starts_with("ferroce world: process")
-    };
+    let is_kept =
+        |line: &&str| !line.contains("address:") && !line.starts_with("ferroce world: process");
     let kept: Vec<&str> = output.lines().filter(is_kept).collect();
     kept.join("\n")
 }
