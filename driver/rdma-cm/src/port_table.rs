@@ -12,6 +12,9 @@ pub const MAX_PORTS: usize = 4096;
 /// (`net.ipv4.ip_local_port_range`).
 const EPHEMERAL_PORTS: RangeInclusive<u16> = 32_768..=60_999;
 
+/// Distance between the first ephemeral ports of two hosts on a machine.
+const EPHEMERAL_PORTS_OF_HOST: u16 = 256;
+
 /// A claim of a port.
 #[derive(Debug, Clone, Copy)]
 struct Claim {
@@ -60,9 +63,19 @@ impl PortTable {
     /// Returns a table without claims.
     #[must_use]
     pub const fn new() -> Self {
+        Self::of_host(0)
+    }
+
+    /// Returns a table without claims for one of several hosts on a machine: their ephemeral ports
+    /// begin at different numbers, so a port on the machine's loopback names one of them.
+    #[must_use]
+    pub const fn of_host(host: usize) -> Self {
+        let (first, last) = (*EPHEMERAL_PORTS.start(), *EPHEMERAL_PORTS.end());
+        let places = ((last - first) / EPHEMERAL_PORTS_OF_HOST) as usize;
         Self {
             claims: Vec::new(),
-            next_port: *EPHEMERAL_PORTS.start(),
+            // Less than `places`, which fits.
+            next_port: first + (host % places) as u16 * EPHEMERAL_PORTS_OF_HOST,
         }
     }
 

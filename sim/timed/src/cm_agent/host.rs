@@ -45,7 +45,7 @@ impl AgentHost {
                 active_mtu: (MTU_4096 - halvings) as u8,
                 addresses: addresses.collect(),
             },
-            ports: PortTable::new(),
+            ports: PortTable::of_host(number),
             number,
             listening: Vec::new(),
         }
