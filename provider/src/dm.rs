@@ -80,9 +80,10 @@ impl Dm {
             let (end, limit) = (offset.saturating_add(length), Right::AtMost(self.length));
             return Err(Errno::FAULT.argument("dm_offset + length", end, limit));
         }
-        if (offset | length) % COPY_ALIGNMENT != 0 {
-            let right = "a multiple of 4, as is dm_offset";
-            return Err(Errno::wrong("length", length, right));
+        for (name, value) in [("dm_offset", offset), ("length", length)] {
+            if value % COPY_ALIGNMENT != 0 {
+                return Err(Errno::wrong(name, value, "a multiple of 4"));
+            }
         }
         Ok(())
     }

@@ -8,7 +8,8 @@ use crate::adapter::Adapter;
 use crate::errno::{Errno, within};
 use crate::event::EventQueue;
 use crate::ffi::abi::{
-    IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS, IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT,
+    IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS, IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC,
+    IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT,
 };
 
 /// Body of `struct ibv_pd`: a protection domain, or a parent domain, which has the protection of
@@ -109,8 +110,10 @@ impl ThreadDomain {
 ///
 /// Allocators are accepted and never called: the driver allocates the memory of queues.
 pub fn check_parent(comp_mask: u32, has_alloc: bool, has_free: bool) -> Result<(), Errno> {
-    const KNOWN: u32 =
-        IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+    // The last one changes memory only for devices that confidential guests must not trust.
+    const KNOWN: u32 = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS
+        | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT
+        | IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC;
     let allocators = comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS != 0;
     // Programs go on without a parent domain after this errno.
     within(Errno::NOT_SUPPORTED, "attr->comp_mask", comp_mask, KNOWN)?;
@@ -118,4 +121,25 @@ pub fn check_parent(comp_mask: u32, has_alloc: bool, has_free: bool) -> Result<(
         return Err(Errno::INVALID.because("attr->alloc and attr->free come in pairs"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_for_a_parent_domain() {
+        let cc = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC;
+        let allocators = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS;
+        assert_eq!(check_parent(cc | allocators, true, true), Ok(()));
+        let number = |result: Result<(), Errno>| result.map_err(Errno::number);
+        assert_eq!(
+            number(check_parent(allocators, true, false)),
+            Err(libc::EINVAL)
+        );
+        assert_eq!(
+            number(check_parent(cc << 1, true, true)),
+            Err(libc::EOPNOTSUPP)
+        );
+    }
 }

@@ -365,6 +365,8 @@ static void look_up_versions(void)
 	CHECK(dlvsym(library, "ibv_reg_mr_iova2", "IBVERBS_1.8") != NULL);
 	CHECK(dlvsym(library, "ibv_query_ece", "IBVERBS_1.10") != NULL);
 	CHECK(dlsym(library, "ibv_alloc_buf") != NULL);
+	int (*export_buffer)(void *) = (int (*)(void *))dlsym(library, "ibv_export_buf_dmabuf_fd");
+	CHECK(export_buffer && export_buffer(NULL) == -1 && errno == ENODATA);
 }
 
 int main(void)

@@ -2,7 +2,7 @@
 
 use libc::{c_int, c_uint, c_void, size_t};
 
-use super::super::boundary::{guard, pointer, refused, set_errno, status};
+use super::super::boundary::{guard, minus_one, pointer, refused, set_errno, status};
 use super::super::handle::Handle;
 use super::super::memory::Mapping;
 use crate::domain::Domain;
@@ -269,6 +269,14 @@ pub unsafe extern "C" fn ibv_free_buf(buffer: *mut c_void) {
         // of this type, and the program frees it once.
         drop(unsafe { Box::from_raw(buffer.cast::<Buffer>()) });
     }
+}
+
+/// `ibv_export_buf_dmabuf_fd`: no buffer has a dma-buf, which rdma-core reports so.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_export_buf_dmabuf_fd(_buffer: *mut c_void) -> c_int {
+    minus_one("ibv_export_buf_dmabuf_fd", || {
+        Err(Errno::NO_DATA.because("the buffer has no dma-buf"))
+    })
 }
 
 /// Checks that a range lies in a buffer of that PD.

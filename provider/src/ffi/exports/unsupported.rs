@@ -67,7 +67,7 @@ errno! {
 }
 
 descriptor! {
-    ibv_dm_export_dmabuf_fd ibv_export_buf_dmabuf_fd
+    ibv_dm_export_dmabuf_fd
 }
 
 nothing! {
