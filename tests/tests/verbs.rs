@@ -34,6 +34,18 @@ fn the_new_send_api_beside_the_old_one() {
     run("new_send");
 }
 
+/// Goal: threads can be cancelled in calls of libc that pass through this library.
+#[test]
+fn cancellation_in_calls_of_libc() {
+    let scratch = Scratch::new();
+    let program = scratch.compile("cancelled");
+    let fifo = scratch.path("fifo").to_string_lossy().into_owned();
+    let output = scratch
+        .finish(scratch.run(&[], &program, &[&fifo]))
+        .expect_success();
+    assert!(output.ends_with("0 failures\n"), "{output}");
+}
+
 #[test]
 fn events_cancellation_fork_and_dlopen() {
     run("events");

@@ -3,6 +3,9 @@
 //! A program gets a netlink socket of the protocol that the kernel leaves to programs, so binding,
 //! waiting and receiving need no further support. What it sends are requests, which
 //! `crate::netlink` answers; another socket sends the answers.
+//!
+//! The other sockets of a program pass through plain frames, as threads may be cancelled in them
+//! (see [`super::blocking`]).
 
 use std::mem::zeroed;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -85,7 +88,8 @@ pub(super) fn is_rdma_socket(fd: c_int) -> bool {
 }
 
 #[cold]
-fn is_one_of_them(fd: c_int) -> bool {
+#[inline(never)]
+extern "C" fn is_one_of_them(fd: c_int) -> bool {
     let errno = last_errno();
     let found = guard(|| {
         let identity = FileIdentity::of(fd)?;
@@ -99,8 +103,15 @@ fn is_one_of_them(fd: c_int) -> bool {
 /// Answers a datagram that a program sends to the kernel; returns its length.
 ///
 /// # Safety
-/// The parts are memory that can be read.
-pub(super) unsafe fn send_request(fd: c_int, parts: &[libc::iovec]) -> ssize_t {
+/// There are `count` parts, which are memory that can be read.
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn send_parts(fd: c_int, parts: *const libc::iovec, count: usize) -> ssize_t {
+    let parts = match count {
+        0 => &[],
+        // SAFETY: the caller guarantees `count` parts.
+        _ => unsafe { std::slice::from_raw_parts(parts, count) },
+    };
     let sent = guard(|| {
         let mut request = Vec::new();
         for part in parts.iter().filter(|part| part.iov_len != 0) {
@@ -124,6 +135,19 @@ pub(super) unsafe fn send_request(fd: c_int, parts: &[libc::iovec]) -> ssize_t {
         set_errno(errno);
         -1
     })
+}
+
+/// Answers a datagram of one part.
+///
+/// # Safety
+/// `buffer` has `count` bytes.
+pub(super) unsafe fn send_request(fd: c_int, buffer: *const c_void, count: size_t) -> ssize_t {
+    let part = libc::iovec {
+        iov_base: buffer.cast_mut(),
+        iov_len: count,
+    };
+    // SAFETY: the caller guarantees the bytes of the one part.
+    unsafe { send_parts(fd, &raw const part, 1) }
 }
 
 /// Returns the address of a socket, which the kernel gives to one that has none at its first use.
@@ -168,7 +192,7 @@ pub unsafe extern "C" fn send(
 ) -> ssize_t {
     if is_rdma_socket(fd) {
         // SAFETY: contract of `send`: `buffer` has `count` bytes.
-        return unsafe { send_request(fd, &[part(buffer, count)]) };
+        return unsafe { send_request(fd, buffer, count) };
     }
     type Send = unsafe extern "C" fn(c_int, *const c_void, size_t, c_int) -> ssize_t;
     match next!(send as Send) {
@@ -193,7 +217,7 @@ pub unsafe extern "C" fn sendto(
 ) -> ssize_t {
     if is_rdma_socket(fd) {
         // SAFETY: contract of `sendto`: `buffer` has `count` bytes.
-        return unsafe { send_request(fd, &[part(buffer, count)]) };
+        return unsafe { send_request(fd, buffer, count) };
     }
     type SendTo = unsafe extern "C" fn(
         c_int,
@@ -219,14 +243,7 @@ pub unsafe extern "C" fn sendto(
 pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const libc::msghdr, flags: c_int) -> ssize_t {
     if is_rdma_socket(fd) && !message.is_null() {
         // SAFETY: contract of `sendmsg`: the message has `msg_iovlen` parts that can be read.
-        return unsafe {
-            let (parts, count) = ((*message).msg_iov, (*message).msg_iovlen);
-            let parts = match count {
-                0 => &[],
-                _ => std::slice::from_raw_parts(parts, count),
-            };
-            send_request(fd, parts)
-        };
+        return unsafe { send_parts(fd, (*message).msg_iov, (*message).msg_iovlen) };
     }
     type SendMsg = unsafe extern "C" fn(c_int, *const libc::msghdr, c_int) -> ssize_t;
     match next!(sendmsg as SendMsg) {
@@ -234,13 +251,5 @@ pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const libc::msghdr, flags:
         Some(next) => unsafe { next(fd, message, flags) },
         // SAFETY: as above, for the system call that the function is.
         None => unsafe { libc::syscall(libc::SYS_sendmsg, fd, message, flags) as ssize_t },
-    }
-}
-
-/// Returns a buffer as a part of a datagram.
-pub(super) fn part(buffer: *const c_void, count: size_t) -> libc::iovec {
-    libc::iovec {
-        iov_base: buffer.cast_mut(),
-        iov_len: count,
     }
 }

@@ -14,7 +14,7 @@ use libc::{c_int, c_long, c_void, size_t, ssize_t};
 
 use super::boundary::{guard, last_errno, set_errno};
 use super::event_fd::{EVENT_BYTES, WaitingRoom};
-use super::netlink::{is_rdma_socket, part, send_request};
+use super::netlink::{is_rdma_socket, send_request};
 use super::next::next;
 use crate::errno::Errno;
 use crate::rdma_cm::DEVICE_NUMBER;
@@ -62,7 +62,7 @@ fn prepare_waiting_room() -> Result<(), Errno> {
 pub unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, count: size_t) -> ssize_t {
     if is_rdma_socket(fd) {
         // SAFETY: contract of `write`: `buffer` has `count` bytes.
-        return unsafe { send_request(fd, &[part(buffer, count)]) };
+        return unsafe { send_request(fd, buffer, count) };
     }
     if !is_channel(fd) {
         type Write = unsafe extern "C" fn(c_int, *const c_void, size_t) -> ssize_t;

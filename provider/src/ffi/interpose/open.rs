@@ -2,10 +2,11 @@
 //! file of RDMA CM.
 
 use std::ffi::CStr;
+use std::mem::MaybeUninit;
 
 use libc::{AT_FDCWD, FILE, c_char, c_int, mode_t};
 
-use super::redirect::{is_read_only, redirect, room};
+use super::redirect::{PATH_MAX, Target, is_read_only, redirect, room};
 use super::{fail, missing};
 use crate::errno::Errno;
 use crate::ffi::next::next;
@@ -111,20 +112,34 @@ unsafe fn is_read_mode(mode: *const c_char) -> bool {
     }
 }
 
-/// Opens the file of a counter for a stream. `None`: it is not the path of a counter.
+/// Result of [`open_counter`] for a path that is not that of a counter.
+const NO_COUNTER: c_int = -2;
+
+/// Opens the file of a counter for a stream; -1 and errno if it cannot be opened so.
 ///
 /// # Safety
 /// `path` and `mode` are null or C strings.
-unsafe fn open_counter(path: *const c_char, mode: *const c_char) -> Option<c_int> {
+#[inline(never)]
+unsafe extern "C" fn open_counter(path: *const c_char, mode: *const c_char) -> c_int {
     // SAFETY: the caller guarantees that `path` and `mode` are null or C strings.
-    unsafe {
+    let opened = unsafe {
         let access = if is_read_mode(mode) {
             libc::O_RDONLY
         } else {
             libc::O_RDWR
         };
         counter_file::open(AT_FDCWD, path, access | libc::O_CLOEXEC)
-    }
+    };
+    opened.unwrap_or(NO_COUNTER)
+}
+
+/// Returns the path of a descriptor of this process, by which the kernel opens its file anew.
+#[inline(never)]
+extern "C" fn path_of_descriptor(fd: c_int, room: &mut MaybeUninit<Target>) -> *const c_char {
+    let text = format!("/proc/self/fd/{fd}\0");
+    let target = room.write([0; PATH_MAX]);
+    target[..text.len()].copy_from_slice(text.as_bytes());
+    target.as_ptr().cast()
 }
 
 type Fopen = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut FILE;
@@ -139,9 +154,9 @@ unsafe fn open_stream(next: Option<Fopen>, path: *const c_char, mode: *const c_c
     // is open and belongs to the stream from then on.
     unsafe {
         match open_counter(path, mode) {
-            Some(-1) => return std::ptr::null_mut(),
-            Some(fd) => return libc::fdopen(fd, mode),
-            None => {}
+            NO_COUNTER => {}
+            -1 => return std::ptr::null_mut(),
+            fd => return libc::fdopen(fd, mode),
         }
         if !is_read_mode(mode) && is_read_only(path) {
             return fail(READ_ONLY);
@@ -165,12 +180,11 @@ unsafe fn reopen_stream(
 ) -> *mut FILE {
     let Some(next) = next else { return missing() };
     let mut room = room();
-    // SAFETY: the caller guarantees what libc's `freopen` needs; the counter's descriptor is ours,
-    // and the kernel opens its file anew by the path in /proc.
+    // SAFETY: the caller guarantees what libc's `freopen` needs; the counter's descriptor is ours.
     unsafe {
-        if let Some(fd) = open_counter(path, mode) {
-            let path = format!("/proc/self/fd/{fd}\0");
-            let stream = next(path.as_ptr().cast(), mode, stream);
+        let fd = open_counter(path, mode);
+        if fd >= 0 {
+            let stream = next(path_of_descriptor(fd, &mut room), mode, stream);
             libc::close(fd);
             return stream;
         }

@@ -1,4 +1,8 @@
 //! Which paths are redirected, and the way back.
+//!
+//! A thread may be cancelled in libc's functions, and in functions of the program that they call.
+//! Frames below those must be plain (see `ffi/blocking.rs`), so what may panic is in functions that
+//! are `extern "C"` and not inlined.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -11,7 +15,7 @@ use crate::ffi::loading;
 use crate::sysfs;
 
 /// Bytes of the longest path, with its zero, that the kernel takes.
-const PATH_MAX: usize = libc::PATH_MAX as usize;
+pub(super) const PATH_MAX: usize = libc::PATH_MAX as usize;
 
 /// A redirected path with its zero.
 pub(super) type Target = [u8; PATH_MAX];
@@ -34,11 +38,21 @@ pub(super) unsafe fn redirect(
     path: *const c_char,
     room: &mut MaybeUninit<Target>,
 ) -> *const c_char {
-    // SAFETY: the caller guarantees that `path` is null or a C string.
-    if !unsafe { is_candidate(path) } {
-        return path;
+    // SAFETY: the caller guarantees that `path` is null or a C string; a candidate is not null.
+    match unsafe { is_candidate(path) } {
+        true => redirect_slowly(path, room),
+        false => path,
     }
-    // SAFETY: the caller guarantees that `path` is a C string, as it is not null.
+}
+
+/// Implements [`redirect`] for a C string with the first bytes of redirected ones.
+#[cold]
+#[inline(never)]
+extern "C" fn redirect_slowly(
+    path: *const c_char,
+    room: &mut MaybeUninit<Target>,
+) -> *const c_char {
+    // SAFETY: `redirect` passes a C string.
     let original = unsafe { CStr::from_ptr(path) };
     let redirected = guard(|| Ok(redirect_candidate(original, room)));
     redirected.ok().flatten().unwrap_or(path)
@@ -60,7 +74,6 @@ unsafe fn is_candidate(path: *const c_char) -> bool {
 }
 
 /// Returns the redirected path for a path of the device.
-#[cold]
 fn redirect_candidate(path: &CStr, room: &mut MaybeUninit<Target>) -> Option<*const c_char> {
     let target = room.write([0; PATH_MAX]);
     let length = sysfs::normalize(path.to_bytes(), target)?;
@@ -84,35 +97,43 @@ fn redirect_candidate(path: &CStr, room: &mut MaybeUninit<Target>) -> Option<*co
 ///
 /// # Safety
 /// `path` is null or a C string.
-pub(super) unsafe fn is_read_only(path: *const c_char) -> bool {
+#[inline(never)]
+pub(super) unsafe extern "C" fn is_read_only(path: *const c_char) -> bool {
     // SAFETY: the caller guarantees that `path` is null or a C string.
     if !unsafe { is_candidate(path) } {
         return false;
     }
     // SAFETY: the caller guarantees that `path` is a C string, as it is not null.
     let path = unsafe { CStr::from_ptr(path) };
-    let mut normal = [0; PATH_MAX];
-    let length = sysfs::normalize(path.to_bytes(), &mut normal);
-    length.is_some_and(|length| {
-        let path = &normal[..length];
-        path.starts_with(b"/sys/") && sysfs::is_ours(path)
-    })
+    let is_ours = guard(|| {
+        let mut normal = [0; PATH_MAX];
+        let length = sysfs::normalize(path.to_bytes(), &mut normal);
+        Ok(length.is_some_and(|length| {
+            let path = &normal[..length];
+            path.starts_with(b"/sys/") && sysfs::is_ours(path)
+        }))
+    });
+    is_ours.unwrap_or(false)
 }
 
 /// Returns the length of the directory that stands for `/`, if the path is of the device and in
-/// that directory.
+/// that directory; otherwise zero.
 ///
 /// # Safety
 /// `path` is null or a C string.
-pub(super) unsafe fn root_of(path: *const c_char) -> Option<usize> {
+#[inline(never)]
+pub(super) unsafe extern "C" fn root_length(path: *const c_char) -> usize {
     if path.is_null() || !ROOT_USED.load(Ordering::Relaxed) {
-        return None;
+        return 0;
     }
-    let root = guard(|| Ok(sysfs::root())).ok().flatten()?.as_bytes();
-    // SAFETY: the caller guarantees that `path` is null or a C string.
+    // SAFETY: the caller guarantees that `path` is a C string, as it is not null.
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-    let rest = path.strip_prefix(root)?;
-    sysfs::is_ours(rest).then_some(root.len())
+    let length = guard(|| {
+        let root = sysfs::root().map(|root| root.as_bytes());
+        let root = root.filter(|root| path.strip_prefix(*root).is_some_and(sysfs::is_ours));
+        Ok(root.map_or(0, <[u8]>::len))
+    });
+    length.unwrap_or(0)
 }
 
 /// Removes the directory that stands for `/` from a resolved path, so that the path reads as with a
@@ -124,7 +145,8 @@ pub(super) unsafe fn strip_root(path: *mut c_char) -> *mut c_char {
     // SAFETY: the caller guarantees that `path` is null or a writable C string; the moved bytes are
     // the end of the string with its zero.
     unsafe {
-        if let Some(root) = root_of(path) {
+        let root = root_length(path);
+        if root != 0 {
             let rest = path.add(root);
             path.copy_from(rest, CStr::from_ptr(rest).to_bytes_with_nul().len());
         }

@@ -9,7 +9,7 @@ use std::ptr::null_mut;
 
 use libc::{DIR, c_char, c_int, c_short, c_ushort, c_void, size_t};
 
-use super::redirect::{redirect, room, root_of};
+use super::redirect::{redirect, room, root_length};
 use super::{missing, passed_on, status};
 use crate::ffi::next::next;
 
@@ -126,7 +126,7 @@ unsafe extern "C" fn visit(path: *const c_char, status: *const libc::stat, kind:
     // SAFETY: libc passes a C string, and the program's function what it wants; the shorter path is
     // the end of the string.
     unsafe {
-        let path = path.add(root_of(path).unwrap_or(0));
+        let path = path.add(root_length(path));
         program(path, status, kind)
     }
 }
@@ -143,7 +143,7 @@ unsafe extern "C" fn visit_place(
     };
     // SAFETY: libc passes a C string and a valid struct; the shorter path is the end of the string.
     unsafe {
-        let root = root_of(path).unwrap_or(0);
+        let root = root_length(path);
         // The root is shorter than PATH_MAX.
         let mut shorter = Place {
             base: (*place).base - root as c_int,
@@ -279,9 +279,8 @@ unsafe fn lengthen_path(walk: *mut Fts) {
 unsafe fn shorten_path(entry: *mut FtsEntry) -> *mut FtsEntry {
     // SAFETY: the caller guarantees an entry, whose path is a C string with the root in it.
     unsafe {
-        if !entry.is_null()
-            && let Some(root) = root_of((*entry).path)
-        {
+        if !entry.is_null() {
+            let root = root_length((*entry).path);
             (*entry).path = (*entry).path.add(root);
             // The root is shorter than PATH_MAX, and the path longer than the root.
             (*entry).path_length -= root as c_ushort;
