@@ -474,7 +474,7 @@ static void memory(void)
 	CHECK(REFUSED(EINVAL, !ibv_alloc_dm(context, &dm_attr)));
 
 	parent_attr.td = ibv_alloc_td(context, &td_attr);
-	parent_attr.comp_mask = 4;
+	parent_attr.comp_mask = 8;
 	CHECK(REFUSED(EOPNOTSUPP, !ibv_alloc_parent_domain(context, &parent_attr)));
 	parent_attr.comp_mask = 0;
 	parent = ibv_alloc_parent_domain(context, &parent_attr);
