@@ -238,7 +238,7 @@ static void by_mprotect_of_mixed(void)
 	char *mixed = pages(PRIVATE, -1);
 	struct ibv_mr *inside;
 
-	for (int page = 4; page < PAGES; page += 12)
+	for (int page = 4; page + 8 <= PAGES; page += 12)
 		NEED(mmap(mixed + page * PAGE, 8 * PAGE, RIGHTS,
 			  MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED);
 	inside = ibv_reg_mr(bench.pd, mixed + 6 * PAGE + 8, 4 * PAGE, ACCESS);
