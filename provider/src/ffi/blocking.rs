@@ -7,7 +7,7 @@
 use ferroce_driver::bus::Slept;
 use libc::{c_int, c_uint, c_void, pthread_cond_t, pthread_mutex_t};
 
-use super::boundary::{guard, last_errno, set_errno, status};
+use super::boundary::{last_errno, or_errno, status};
 use super::event_fd::EVENT_BYTES;
 use super::handle::{Claim, Handle};
 use super::objects::{Channel, Context, Cq, Qp};
@@ -118,14 +118,6 @@ extern "C" fn sleep_on_context(context: *mut ibv_context, fd: c_int) -> c_int {
         // this library; `borrow` refuses null.
         let context = unsafe { Context::borrow(context)? };
         sleep_until_event(&context.adapter, &context.events, fd)
-    })
-}
-
-/// Returns -1 and errno of a wait that has failed: a signal is no refusal that needs a reason.
-fn or_errno(wait: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
-    guard(wait).unwrap_or_else(|errno| {
-        set_errno(errno);
-        -1
     })
 }
 

@@ -30,6 +30,15 @@ pub(super) fn refused(verb: &str, errno: Errno) {
     }
 }
 
+/// Returns -1 and errno of a call that has failed. What is no refusal of a verb, such as a signal,
+/// needs no reason.
+pub(super) fn or_errno<T: From<i8>>(body: impl FnOnce() -> Result<T, Errno>) -> T {
+    guard(body).unwrap_or_else(|errno| {
+        set_errno(errno);
+        T::from(-1)
+    })
+}
+
 /// Sets errno for a verb that is refused.
 #[cold]
 pub(super) fn fail(verb: &str, errno: Errno) -> c_int {

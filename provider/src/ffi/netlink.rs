@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 
 use libc::{c_int, c_long, c_void, size_t, sockaddr, socklen_t, ssize_t};
 
-use super::boundary::{guard, last_errno, minus_one, set_errno};
+use super::boundary::{guard, last_errno, minus_one, or_errno, set_errno};
 use super::descriptor::FileIdentity;
 use super::loading::check_at_exit;
 use super::next::next;
@@ -29,8 +29,8 @@ const NETLINK_USERSOCK: c_int = 2;
 /// next one; most programs have one.
 const SOCKETS_LIMIT: usize = 64;
 
-/// The sockets. One that has been closed stays until its place is needed: only another socket of
-/// this file system could have its number, and programs do not send to that.
+/// The sockets. One that has been closed stays until its place is needed: only another socket
+/// could have its number, after the kernel has counted once around.
 static SOCKETS: Mutex<Vec<FileIdentity>> = Mutex::new(Vec::new());
 /// How many have been opened.
 static OPENED: AtomicUsize = AtomicUsize::new(0);
@@ -112,7 +112,7 @@ unsafe extern "C" fn send_parts(fd: c_int, parts: *const libc::iovec, count: usi
         // SAFETY: the caller guarantees `count` parts.
         _ => unsafe { std::slice::from_raw_parts(parts, count) },
     };
-    let sent = guard(|| {
+    or_errno(|| {
         let mut request = Vec::new();
         for part in parts.iter().filter(|part| part.iov_len != 0) {
             if request.len().saturating_add(part.iov_len) > MAX_REQUEST {
@@ -130,10 +130,6 @@ unsafe extern "C" fn send_parts(fd: c_int, parts: *const libc::iovec, count: usi
         // SAFETY: the descriptor is ours, and no other code has it.
         unsafe { libc::syscall(libc::SYS_close, own) };
         sent.map(|()| request.len() as ssize_t)
-    });
-    sent.unwrap_or_else(|errno| {
-        set_errno(errno);
-        -1
     })
 }
 

@@ -12,7 +12,7 @@ use ferroce_platform::os;
 use ferroce_rdma_cm::{ChannelId, Command};
 use libc::{c_int, c_long, c_void, size_t, ssize_t};
 
-use super::boundary::{guard, last_errno, set_errno};
+use super::boundary::{guard, last_errno, or_errno, set_errno};
 use super::event_fd::{EVENT_BYTES, WaitingRoom};
 use super::netlink::{is_rdma_socket, send_request};
 use super::next::next;
@@ -140,7 +140,7 @@ unsafe extern "C" fn command(
     count: size_t,
     reader: &mut Option<ChannelId>,
 ) -> ssize_t {
-    let result = guard(|| {
+    or_errno(|| {
         let channel = match (channel::find(fd), *reader) {
             (Ok(channel), None) => channel,
             (Ok(channel), Some(id)) if channel.id() == id => channel,
@@ -168,10 +168,6 @@ unsafe extern "C" fn command(
                 }
             }
         }
-    });
-    result.unwrap_or_else(|errno| {
-        set_errno(errno);
-        -1
     })
 }
 
