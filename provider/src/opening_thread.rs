@@ -11,17 +11,15 @@ use std::thread;
 use ferroce_driver::bus::with_signals_blocked;
 use ferroce_platform::host::variable;
 use ferroce_platform::os::faults;
+use ferroce_timed_client::WORLD_VARIABLE;
 use parking_lot::Mutex;
 
 const STACK_BYTES: usize = 512 << 10;
-/// Variable of programs in simulated time. Their threads are the world's, which does not see that
-/// one waits for another.
-const WORLD: &str = "FERROCE_WORLD";
 
-/// Runs `open` in a separate thread; in this one in simulated time, or if there cannot be another
-/// one.
+/// Runs `open` in a separate thread. In simulated time it runs in this one, as the world does not
+/// see that a thread waits for another; so it does if there cannot be another one.
 pub fn run<T: Send>(open: impl FnOnce() -> T + Send) -> T {
-    if variable(WORLD).is_some() {
+    if variable(WORLD_VARIABLE).is_some() {
         return open();
     }
     // Kept here, so that it is still there after a thread was refused.

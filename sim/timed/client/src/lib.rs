@@ -16,7 +16,7 @@ mod time_table;
 pub use ferroce_timed_protocol::event_mark;
 
 pub use connection_manager::{CmReply, ConnectionManager};
-pub use membership::{Membership, WorldSource};
+pub use membership::{Membership, WORLD_VARIABLE, WorldSource};
 
 /// Lets this process use the card of its host in a simulated world, if the environment names one.
 pub fn install() {

@@ -20,6 +20,9 @@ use ferroce_wire::{Gid, Mac};
 use crate::bus::TimedBus;
 use crate::library::{JoinError, Library};
 
+/// The environment variable with the control socket of the world.
+pub const WORLD_VARIABLE: &str = "FERROCE_WORLD";
+
 /// Adds the users to the error, if they are the reason.
 fn with_users(error: JoinError, socket: &Path) -> JoinError {
     match (error, fs::metadata(socket)) {
@@ -46,7 +49,7 @@ impl Membership {
     /// # Errors
     /// [`AttachError`].
     pub fn from_environment() -> Result<Option<Self>, AttachError> {
-        let socket = std::env::var_os("FERROCE_WORLD").filter(|path| !path.is_empty());
+        let socket = std::env::var_os(WORLD_VARIABLE).filter(|path| !path.is_empty());
         let Some(socket) = socket.map(PathBuf::from) else {
             return Ok(None);
         };
