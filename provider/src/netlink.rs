@@ -224,7 +224,7 @@ fn summary(host: &HostIdentity) -> Result<Attributes, Errno> {
     Ok(message)
 }
 
-/// Returns the type of a queue pair, whose numbers are those of verbs.
+/// Returns the type of a queue pair, numbered as in verbs.
 fn type_of(service: Service) -> c_int {
     /// The kernel's number for QP 1, which verbs have no name for.
     const GSI: c_int = 1;
@@ -273,11 +273,7 @@ fn qps(request: &Request<'_>) -> Result<Vec<Attributes>, Errno> {
         .collect();
     match request.is_dump() {
         true if count > messages.len() as u64 => {
-            tracing::warn!(
-                count,
-                shown = messages.len(),
-                "not all queue pairs are listed"
-            );
+            tracing::error!("only {} of {count} queue pairs are listed", messages.len());
         }
         false if messages.is_empty() => return Err(Errno::new(libc::ENOENT)),
         _ => {}
