@@ -85,8 +85,8 @@ impl SendShape {
     }
 }
 
-/// Returns the size of the largest segments before the inline data of a WQE. (Those of local
-/// operations, which have no data, fit one block.)
+/// Returns the size of the largest segments before the inline data of a WQE. (Local operations
+/// have no data, and fit one block.)
 fn head_size(addressing: Addressing) -> usize {
     let address = match addressing {
         Addressing::Datagram => DatagramSegment::SIZE,

@@ -154,8 +154,8 @@ impl<P: Public, Body: 'static> Handle<P, Body> {
         Ok(unsafe { &(*pointer.cast::<Self>()).body })
     }
 
-    /// Returns the object behind a pointer from the program, for a verb that the kernel executes:
-    /// that one finds it by its handle. Posting and polling do not.
+    /// Returns the object at a pointer from the program, for a verb that the kernel executes: the
+    /// kernel finds the object by its handle. Posting and polling do not.
     ///
     /// # Errors
     /// `EINVAL`: null, or the program has overwritten the handle.

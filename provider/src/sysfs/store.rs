@@ -17,7 +17,7 @@ const UNFINISHED: &str = ".sysfs-";
 /// exist.
 const MAKING_TIME: Duration = Duration::from_secs(60);
 
-/// Permissions of the files: those of sysfs that only the kernel changes.
+/// Permissions of the files: in sysfs only the kernel changes them.
 const READ_ONLY: u32 = 0o444;
 
 /// Removes unfinished trees of processes that were killed.

@@ -112,7 +112,7 @@ unsafe fn is_read_mode(mode: *const c_char) -> bool {
     }
 }
 
-/// Result of [`open_counter`] for a path that is not that of a counter.
+/// Result of [`open_counter`] for the path of another file.
 const NO_COUNTER: c_int = -2;
 
 /// Opens the file of a counter for a stream; -1 and errno if it cannot be opened so.

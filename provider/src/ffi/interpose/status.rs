@@ -63,8 +63,8 @@ unsafe fn stat_at(
     }
 }
 
-/// Declares the entries that read a file's status: the current ones and those of glibc before 2.33,
-/// whose first argument is the version of the struct.
+/// Declares the entries that read a file's status: the current ones, and the ones before glibc
+/// 2.33, whose first argument is the version of the struct.
 macro_rules! stat_entries {
     ($($name:ident $old:ident $flags:expr;)*) => {$(
         /// `stat` or `lstat` of libc.

@@ -1,7 +1,7 @@
 //! Queue pairs as their program shows them to `ferroce top` and `rdma resource`: two words each.
 //!
-//! State and PSNs are those of the last ibv_modify_qp(); the state is ERR after a completion in
-//! error.
+//! State and PSNs are as the last ibv_modify_qp() has set them; the state is ERR after a completion
+//! in error.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
