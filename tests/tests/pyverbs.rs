@@ -2,9 +2,7 @@
 //! skipped stands in `tests/pyverbs-skips.md` with its reason.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::env;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -35,18 +33,6 @@ fn unpack(scratch: &Scratch) -> String {
     folder.to_string_lossy().into_owned()
 }
 
-/// A folder with a command `rdma` that knows of no link, as the later suites ask before they look
-/// into sysfs: the real one asks the kernel, which has no such device, and fails.
-fn commands(scratch: &Scratch) -> String {
-    let folder = scratch.path("bin");
-    fs::create_dir(&folder).expect("a new folder");
-    let command = folder.join("rdma");
-    fs::write(&command, "#!/bin/sh\necho '[]'\n").expect("a new file");
-    fs::set_permissions(&command, fs::Permissions::from_mode(0o755)).expect("our own file");
-    let path = env::var("PATH").unwrap_or_default();
-    format!("{}:{path}", folder.display())
-}
-
 /// Returns every test of the suite, by its file.
 fn list(scratch: &Scratch, folder: &str) -> BTreeMap<String, Vec<String>> {
     let mut command = Command::new(PYTHON);
@@ -66,14 +52,13 @@ fn list(scratch: &Scratch, folder: &str) -> BTreeMap<String, Vec<String>> {
 fn run(
     scratch: &Scratch,
     options: &[&str],
-    (folder, path): (&str, &str),
+    folder: &str,
     module: &str,
 ) -> (BTreeMap<String, [String; 2]>, String) {
     let script = project("pyverbs/run.py");
     let script = script.to_string_lossy();
     let arguments = [&script, folder, "--dev", "ferroce0", "--gid", "1", module];
-    let mut command = scratch.run(options, PYTHON, &arguments);
-    command.env("PATH", path);
+    let command = scratch.run(options, PYTHON, &arguments);
     let ended = Process::start(command, scratch, module, MODULE_TIMEOUT).wait();
     let mut outcomes = BTreeMap::new();
     for line in ended.output.lines() {
@@ -129,7 +114,6 @@ fn pyverbs_passes_with_several_functions() {
 fn run_all(options: &[&str]) {
     let scratch = Scratch::new();
     let folder = unpack(&scratch);
-    let path = commands(&scratch);
     let read = |name| fs::read_to_string(project(name)).expect("a file of the project");
     let required = named(&read("pyverbs/required.txt"));
     let skips = read("pyverbs-skips.md");
@@ -141,7 +125,7 @@ fn run_all(options: &[&str]) {
     let mut seen = BTreeSet::new();
     let mut wrong = Vec::new();
     for (module, tests) in &modules {
-        let (outcomes, output) = run(&scratch, options, (&folder, &path), module);
+        let (outcomes, output) = run(&scratch, options, &folder, module);
         let before = wrong.len();
         for test in tests {
             seen.insert(test.clone());
