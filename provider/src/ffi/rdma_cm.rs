@@ -84,7 +84,9 @@ pub unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, count: size_t) 
         // SAFETY: the call takes no pointers.
         if unsafe { libc::tee(fd, waiting_room(), EVENT_BYTES, 0) } < 0 {
             match last_errno().number() {
-                libc::EBADF => sleep_forever(),
+                // The channel was closed since, and its number may be another file by now: that is
+                // no pipe, which tee refuses.
+                libc::EBADF | libc::EINVAL => sleep_forever(),
                 _ => return -1,
             }
         }
