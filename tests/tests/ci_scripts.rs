@@ -1,4 +1,5 @@
-//! `.ci/cargo`: which toolchain builds this project, found before cargo reads `Cargo.toml`.
+//! The scripts of `.ci/`: `cargo`, which toolchain builds this project, found before cargo reads
+//! `Cargo.toml`; `touched`, which paths the commits of the last day touched.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -117,4 +118,73 @@ fn packages_are_wanted_where_apt_can_install_them() {
     let output = machine.run(&["--packages"]);
     assert_eq!(text(&output.stdout), "rustc-web cargo-web");
     assert!(output.status.success());
+}
+
+/// A repository with `.ci/touched`.
+struct Repository {
+    scratch: Scratch,
+}
+
+impl Repository {
+    fn new() -> Self {
+        let scratch = Scratch::new();
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.ci/touched");
+        let script = fs::read_to_string(script).expect(".ci/touched");
+        write_program(&scratch.path("project/.ci/touched"), &script);
+        let repository = Self { scratch };
+        repository.git(&["init", "--quiet"], "");
+        repository
+    }
+
+    fn git(&self, arguments: &[&str], date: &str) {
+        let output = Command::new("git")
+            .args(["-c", "user.name=a", "-c", "user.email=a@example.org"])
+            .args(arguments)
+            .current_dir(self.scratch.path("project"))
+            .env("GIT_COMMITTER_DATE", date)
+            .output()
+            .expect("git runs");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+
+    fn write(&self, file: &str) {
+        fs::write(self.scratch.path("project").join(file), "").expect("our own folder");
+    }
+
+    fn commit(&self, file: &str, date: &str) {
+        self.write(file);
+        self.git(&["add", file], date);
+        self.git(&["commit", "--quiet", "--message", file], date);
+    }
+
+    fn touched(&self, variable: (&str, &str)) -> String {
+        let output = Command::new(self.scratch.path("project/.ci/touched"))
+            .env_remove("CI_ALL")
+            .env_remove("CI_BASE")
+            .env(variable.0, variable.1)
+            .output()
+            .expect("bash runs");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    }
+}
+
+#[test]
+fn paths_of_the_last_day_are_touched() {
+    let repository = Repository::new();
+    repository.commit("old", "2026-01-01T10:00:00Z");
+    repository.commit("older-than-a-day", "2026-01-02T10:00:00Z");
+    repository.commit("recent", "2026-01-02T14:00:00Z");
+    repository.commit("last", "2026-01-03T12:00:00Z");
+    repository.git(&["add", ".ci/touched"], "");
+    repository.write("untracked");
+    let recent = ".ci/touched\nlast\nrecent\nuntracked";
+    assert_eq!(repository.touched(("CI_ALL", "")), recent);
+    let since_base = repository.touched(("CI_BASE", "HEAD~3"));
+    assert_eq!(
+        since_base,
+        ".ci/touched\nlast\nolder-than-a-day\nrecent\nuntracked"
+    );
+    let all = repository.touched(("CI_ALL", "1"));
+    assert!(all.lines().any(|path| path == "old"), "{all}");
 }
