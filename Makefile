@@ -3,7 +3,7 @@
 #   make          builds target/release/ferroce and target/release/lib/libibverbs.so.1
 #   make demo     unmodified ib_write_bw between two processes
 #   make check    the tests that need no program of Debian, for every change: a minute on two cores
-#                 once built, in debug builds of its own
+#                 once built, in debug builds of its own. CRATE=model: only the tests of that crate
 #   make test     every test, also those that drive programs from Debian; FERROCE_TEST_SLOW=4 gives
 #                 each process and each wait four times its time, for a slow or busy machine
 #   make python-test  data frames, plots and the notebook of the Python package
@@ -124,8 +124,12 @@ CHECK_CRATES := qp spec units wire cm transport model driver rdma-cm vfio-user p
 check:
 	@rust=$$(.ci/cargo --packages); .ci/install-packages $(BUILD_PACKAGES) $$rust
 	@status=0; export CARGO=$(CARGO); \
-	tests/scripts/side-by-side --locked $(CHECK_CRATES:%=-p ferroce-%) --lib --bins --tests || status=1; \
-	$(CARGO) test --locked --quiet -p ferroce-provider --lib || status=1; \
+	if [ -n "$(CRATE)" ]; then \
+	    tests/scripts/side-by-side --locked $(CRATE:%=-p ferroce-%) --lib --bins --tests || status=1; \
+	else \
+	    tests/scripts/side-by-side --locked $(CHECK_CRATES:%=-p ferroce-%) --lib --bins --tests || status=1; \
+	    $(CARGO) test --locked --quiet -p ferroce-provider --lib || status=1; \
+	fi; \
 	$(CARGO) test --locked --quiet -p ferroce-tests --test tidy || status=1; \
 	exit $$status
 
