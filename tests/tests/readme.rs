@@ -7,6 +7,8 @@ use std::path::{Component, Path, PathBuf};
 const README_LINES_MAX: usize = 150;
 /// The page that follows one RDMA WRITE and has the map of the folders.
 const ARCHITECTURE: &str = "docs/src/architecture.md";
+/// The page with the table of all commands.
+const COMMANDS: &str = "docs/src/commands.md";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -361,10 +363,10 @@ fn every_page_is_in_the_summary() {
 }
 
 /// Goal: the table of commands is complete. Method: each variant of the command line's enum has
-/// its `ferroce COMMAND` in the README.
+/// its `ferroce COMMAND` on the page of the book, and the README links to that page.
 #[test]
-fn the_readme_names_every_command() {
-    let text = read("README.md");
+fn the_book_names_every_command() {
+    let text = read(COMMANDS);
     let source = read("sim/src/cli/mod.rs");
     let commands = source
         .split("enum Command {")
@@ -381,9 +383,10 @@ fn the_readme_names_every_command() {
     for name in variants {
         assert!(
             text.contains(&format!("`ferroce {name}")),
-            "README.md lacks `ferroce {name}`"
+            "{COMMANDS} lacks `ferroce {name}`"
         );
     }
+    assert!(links(&read("README.md")).contains(&COMMANDS));
 }
 
 /// Goal: the glossary has no word that the project does not use. Method: each entry is looked for
