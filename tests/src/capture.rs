@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use crate::{Ended, Scratch};
 
-/// Dissectors that take payload for their own protocol, and then find it malformed.
+/// Dissectors that mistake payload for their own protocol, and then report it as malformed.
 const PAYLOAD_GUESSERS: &[&str] = &[
     "rpcordma",
     "smc",
@@ -20,7 +20,7 @@ const PAYLOAD_GUESSERS: &[&str] = &[
     "fcoib",
 ];
 
-/// Returns those of [`PAYLOAD_GUESSERS`] that this tshark has: it refuses the names of others.
+/// Returns the dissectors in [`PAYLOAD_GUESSERS`] that this tshark has: it refuses unknown names.
 fn payload_guessers() -> &'static [&'static str] {
     static KNOWN: OnceLock<Vec<&str>> = OnceLock::new();
     KNOWN.get_or_init(|| {
@@ -36,7 +36,7 @@ fn payload_guessers() -> &'static [&'static str] {
     })
 }
 
-/// Returns what tshark prints of a capture.
+/// Returns the output of tshark for a capture.
 pub fn tshark(scratch: &Scratch, file: &str, arguments: &[&str]) -> String {
     let mut command = Command::new("tshark");
     command.arg("-r").arg(scratch.path(file)).args(arguments);
@@ -51,7 +51,7 @@ pub fn opcodes(scratch: &Scratch, file: &str) -> BTreeMap<u8, u64> {
     let fields = ["-T", "fields", "-e", "infiniband.bth.opcode"];
     let mut counts = BTreeMap::new();
     for line in tshark(scratch, file, &fields).lines() {
-        // Root is warned on standard error.
+        // tshark warns root on standard error.
         if let Ok(opcode) = line.trim().parse() {
             *counts.entry(opcode).or_insert(0) += 1;
         }
@@ -74,7 +74,7 @@ fn roce_frames(report: &str) -> u64 {
     count.unwrap_or_else(|| panic!("no count in\n{report}"))
 }
 
-/// Expects that tshark and `ferroce wire check` find nothing wrong in frames of these opcodes.
+/// Expects that tshark and `ferroce wire check` find no errors in frames of these opcodes.
 pub fn expect_decoded(scratch: &Scratch, file: &str, seen: &BTreeMap<u8, u64>) {
     let malformed = tshark(scratch, file, &["-Y", "_ws.malformed || !infiniband"]);
     let lines: Vec<_> = malformed.lines().filter(|l| l.contains('→')).collect();

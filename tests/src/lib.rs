@@ -1,5 +1,5 @@
-//! Shared by the tests across crates: runs foreign programs under `ferroce run`, in pairs, with a
-//! time-out for each process.
+//! Code that the tests across crates share: runs foreign programs under `ferroce run`, in pairs,
+//! with a time limit for each process.
 
 pub mod capture;
 pub mod page;
@@ -50,11 +50,11 @@ pub struct Scratch {
     ferroce: PathBuf,
     /// Words in front of each command.
     prefix: &'static [&'static str],
-    /// A library that each program loads besides the one under test.
+    /// A library that each program loads in addition to the one under test.
     preloaded: Option<PathBuf>,
 }
 
-/// User without rights, as Debian numbers it.
+/// Debian's number of the user without rights.
 const ORDINARY_USER: u32 = 65534;
 /// Command that becomes that user (util-linux).
 const AS_ORDINARY_USER: &[&str] = &[
@@ -79,9 +79,9 @@ impl Scratch {
         }
     }
 
-    /// Creates a directory of a user without rights, whose programs run as that user, with a copy
-    /// of the command and its library. `None` unless the test runs as root: then it runs as an
-    /// ordinary user, and every other test covers this case.
+    /// Creates a directory of a user without rights, with a copy of the command and its library.
+    /// Its programs run as that user. Returns `None` unless the test runs as root: otherwise every
+    /// other test already runs as an ordinary user.
     pub fn of_ordinary_user() -> Option<Self> {
         if !is_root() {
             return None;
@@ -98,7 +98,7 @@ impl Scratch {
         Some(scratch)
     }
 
-    /// Has each program load a library, besides the one under test.
+    /// Makes each program load a library, in addition to the one under test.
     pub fn preload(mut self, library: &Path) -> Self {
         self.preloaded = Some(library.to_owned());
         self
@@ -124,7 +124,7 @@ impl Scratch {
         command
     }
 
-    /// Returns a program as it is, not under `ferroce run`, on this scratch directory's fabric.
+    /// Returns a program that runs without `ferroce run`, on this scratch directory's fabric.
     pub fn program(&self, program: &Path) -> Command {
         let mut command = match self.prefix.split_first() {
             Some((first, rest)) => {
@@ -269,7 +269,7 @@ impl Pair<'_> {
         self.start_within(scratch, server, client, PROCESS_TIMEOUT)
     }
 
-    /// As [`Pair::start`], with the time that each of the two may take.
+    /// As [`Pair::start`], with a time limit for each process.
     pub fn start_within<'a>(
         &self,
         scratch: &'a Scratch,
@@ -297,8 +297,8 @@ impl Pair<'_> {
     }
 }
 
-/// Returns the options that keep MPI out of `ucx_perftest`. Debian 13 builds it with MPI, which has
-/// to be switched off then; Debian 12 does not know the option.
+/// Returns the options that switch MPI off in `ucx_perftest`. Debian 13 builds it with MPI; Debian
+/// 12 does not know the option.
 pub fn ucx_without_mpi(scratch: &Scratch) -> &'static [&'static str] {
     let help = scratch.finish(scratch.run(&[], "ucx_perftest", &["-h"]));
     match help.output.contains("MPI mode") {
@@ -348,7 +348,7 @@ impl RunningPair<'_> {
             scratch,
         } = self;
         let client = client.wait();
-        // Of a server that still waits: has it served its peer at all?
+        // For a server that still waits: has it served its peer at all?
         let counters = if client.succeeded() {
             String::new()
         } else {

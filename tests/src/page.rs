@@ -1,4 +1,4 @@
-//! Parts of pages that are printed from the code.
+//! Parts of pages that the tests generate from the code.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,8 +11,8 @@ fn part<'a>(text: &'a str, name: &str) -> (usize, &'a str) {
     (start, &text[start..start + length])
 }
 
-/// Compares the part of `page` between the comments `name` and `end` with what the code prints, or
-/// writes it with `FERROCE_UPDATE=1`.
+/// Compares the part of `page` between the comments `name` and `end` with the output of the code;
+/// with `FERROCE_UPDATE=1`, writes the part.
 pub fn compare_part(page: &str, name: &str, fresh: &str) {
     let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(page);
     let text = fs::read_to_string(&path).expect("the page exists");

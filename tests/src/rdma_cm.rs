@@ -1,5 +1,6 @@
-//! Programs of RDMA CM in pairs. Their servers have no TCP port, so what they write to the device
-//! file shows what they have done: diagnostics of the verbs library, among their output.
+//! Pairs of programs that use RDMA CM. Their servers have no TCP port, so the tests follow them by
+//! their commands to the device file: the verbs library prints these as diagnostics in the
+//! program's output.
 
 use std::process::Command;
 
@@ -26,7 +27,7 @@ pub fn expect_commands(process: &mut Process, command: &str, times: usize) {
     });
 }
 
-/// Returns how often a program has executed a command of RDMA CM, as its output says.
+/// Returns how often a program has executed a command of RDMA CM, according to its output.
 pub fn executed(output: &str, command: &str) -> usize {
     let quoted = format!("\"{command}\"");
     let of_this = |line: &&str| line.contains(&quoted) && line.contains("Ok(");

@@ -1,4 +1,4 @@
-//! `make bench`: its script measures two builds by turns, and keeps their ratios.
+//! `make bench`: its script measures two builds alternately, and records their ratios.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use ferroce_tests::{Ended, Scratch, ferroce};
 
 /// Where the script is in the project.
 const SCRIPTS: &str = "sim/scripts";
-/// A row for which the script needs no program but its own, and that takes a second.
+/// A row that takes a second and needs no program except the script's own.
 const QUICK_ROW: &str = "^write to";
 
 fn root() -> PathBuf {
@@ -39,7 +39,7 @@ fn line<'a>(output: &'a str, row: &str) -> &'a str {
     found.unwrap_or_else(|| panic!("no row {row:?}:\n{output}"))
 }
 
-/// Goal: what is computed from runs is right. Method: the script's own tests.
+/// Goal: the script computes correct figures from runs. Method: the script's own tests.
 #[test]
 fn the_statistics_are_right() {
     let scratch = Scratch::new();
@@ -52,8 +52,8 @@ fn the_statistics_are_right() {
     assert!(output.contains("\nOK\n"), "{output}");
 }
 
-/// Goal: rows, limits and ratios are printed, and the ratios kept. Method: one run of two rows of
-/// the same build twice.
+/// Goal: rows, limits and ratios are printed, and the ratios recorded. Method: one run of two rows
+/// that compares a build with itself.
 #[test]
 fn two_builds_are_compared() {
     let scratch = Scratch::new();
@@ -127,7 +127,7 @@ fn another_revision_is_built_in_a_worktree() {
     assert!(!unknown.succeeded(), "{}", unknown.output);
     let named = "BASE=no-such-revision: no such revision";
     assert!(unknown.output.contains(named), "{}", unknown.output);
-    // The second time its worktree is there already.
+    // The second time, its worktree already exists.
     for _ in 0..2 {
         let output = with_base("HEAD").expect_success();
         let base = project.join("target/bench/base/target/release/ferroce");
@@ -136,7 +136,7 @@ fn another_revision_is_built_in_a_worktree() {
     }
 }
 
-/// Goal: what is wrong is named before anything is measured.
+/// Goal: errors are reported before anything is measured.
 #[test]
 fn mistakes_are_named() {
     let scratch = Scratch::new();

@@ -1,7 +1,7 @@
-//! Every command of README and book: run as a reader would who pastes it.
+//! Runs every command of README and book, as a reader who pastes it.
 //!
-//! A fence marked `sh` holds commands. All of a page run in one shell, in a folder with the
-//! project's folders in it; what a block has started in the background is stopped at its end. A
+//! A fence marked `sh` holds commands. All commands of a page run in one shell, in a folder that
+//! contains the project's folders. Background processes are stopped at the end of their block. A
 //! comment before a fence changes that:
 //!
 //! - `<!-- not run: REASON -->`: one of [`REASONS`];
@@ -20,7 +20,7 @@ use ferroce_tests::{Ended, Process, Scratch, ferroce};
 
 /// Time limit of a page without its slow blocks.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(120);
-/// The same of a page with them.
+/// Time limit of a page with its slow blocks.
 const SLOW_PAGE_TIMEOUT: Duration = Duration::from_secs(1800);
 /// Pages that run at the same time.
 const SIDE_BY_SIDE: usize = 2;
@@ -38,7 +38,7 @@ const REASONS: [&str; 10] = [
     "needs root",
     "needs the kernel's permission",
 ];
-/// Blocks that are not run. Fewer are better; more want a reason in the commit.
+/// Number of blocks that are not run. A commit that raises it has to give a reason.
 const NOT_RUN_MAX: usize = 29;
 
 /// How a block is used.
@@ -48,7 +48,7 @@ enum Use {
     Slow,
     NotRun(String),
     File(String),
-    /// No commands: what something prints, or a drawing.
+    /// No commands, but the output of a program, or a drawing.
     Shown,
 }
 
@@ -152,7 +152,7 @@ fn indented(text: &str) -> Vec<usize> {
     found
 }
 
-/// Ends a block: what it has started in the background may end by itself, and is stopped otherwise.
+/// Ends a block: waits a moment for its background processes, and then stops them.
 const END_OF_BLOCK: &str = "\
 end_of_block() {
     local job
@@ -164,7 +164,7 @@ end_of_block() {
 }
 ";
 
-/// Returns the commands of a page as one script for bash. Each block says its line.
+/// Returns the commands of a page as one script for bash. Each block prints its line number.
 fn script(page: &str, blocks: &[Block], with_slow: bool) -> String {
     let mut script = format!("set -euo pipefail\n{END_OF_BLOCK}");
     for block in blocks {
@@ -191,7 +191,7 @@ fn has_own_network(scratch: &Scratch) -> bool {
     scratch.finish(command).succeeded()
 }
 
-/// Runs the script of a page in a folder in which the project's folders are.
+/// Runs the script of a page in a folder that contains the project's folders.
 fn run(script: &str, limit: Duration) -> Ended {
     let scratch = Scratch::new();
     let folder = scratch.path("page");
@@ -263,21 +263,21 @@ fn run_pages(with_slow: bool, limit: Duration) {
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
 }
 
-/// Goal: what a reader of README and book types works. Method: it is typed.
+/// Goal: every command in README and book works. Method: run them.
 #[test]
 fn the_commands_of_the_documents_work() {
     run_pages(false, PAGE_TIMEOUT);
 }
 
-/// The same with the blocks that take long.
+/// The same with the slow blocks.
 #[test]
 #[ignore = "takes minutes: make soak"]
 fn the_slow_commands_of_the_documents_work() {
     run_pages(true, SLOW_PAGE_TIMEOUT);
 }
 
-/// Goal: no commands escape the test. Method: code by indentation is refused, and so are fences
-/// that begin like a command without saying so.
+/// Goal: no commands escape the test. Method: refuse indented code, and fences that begin like a
+/// command but are not marked `sh`.
 #[test]
 fn every_command_is_in_a_fence_that_says_so() {
     let commands = [
@@ -328,7 +328,7 @@ fn blocks_that_are_not_run_have_a_reason() {
     assert!(count <= NOT_RUN_MAX, "{count} blocks are not run");
 }
 
-/// Goal: the reader of pages sees what is there. Method: a page with one block of each kind.
+/// Goal: the parser finds every block. Method: a page with one block of each kind.
 #[test]
 fn blocks_are_found_with_what_is_said_of_them() {
     let page = "\

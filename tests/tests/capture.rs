@@ -33,7 +33,7 @@ const PROGRAMS: &[(&str, &[&str])] = &[
     ("ib_read_bw", &["-F", "-s", "65536", "-n", "5"]),
 ];
 
-/// Of a capture with [`PROGRAMS`] on both sides.
+/// The opcodes in a capture with [`PROGRAMS`] on both sides.
 const EXPECTED: &[u8] = &[
     opcode::SEND_FIRST,
     opcode::SEND_MIDDLE,
@@ -85,7 +85,7 @@ fn expect_good_capture(scratch: &Scratch, file: &str) -> BTreeMap<u8, u64> {
 }
 
 /// Goal: lost packets and the reserved bits of our recovery modes do not disturb tools. Method: a
-/// capture with loss for each mode; the bits of its requests are those of the mode
+/// capture with loss for each mode, whose requests have the bits of the mode
 /// (`hw-model/wire/src/recovery.rs`).
 #[test]
 fn captures_with_loss_are_right_in_each_recovery_mode() {
@@ -124,15 +124,16 @@ fn captures_with_loss_are_right_in_each_recovery_mode() {
             &["-Y", requests, "-T", "fields", "-e", field],
         );
         let bits: Vec<u8> = bits.lines().filter_map(|line| line.parse().ok()).collect();
-        // That of further packets of the same message is set on some.
+        // Some have the bit for further packets of the same message.
         let more = 0x10;
         let are_right = bits.iter().all(|bits| bits & !more == expected);
         assert!(are_right && bits.len() > 40, "{mode}: {bits:?}");
     }
 }
 
-/// Goal: a program that an event wakes for an answer finds the completion of its request, as with
-/// a NIC that acknowledges at once. Method: the server acknowledges each SEND before it answers.
+/// Goal: if an answer's event wakes a program, the program also finds the completion of its
+/// request, as with a NIC that acknowledges at once. Method: check in a capture that the server
+/// acknowledges each SEND before it answers.
 #[test]
 fn an_event_acknowledges_before_the_answer() {
     let scratch = Scratch::new();
@@ -184,8 +185,8 @@ fn values(scratch: &Scratch, file: &str, options: &[&str], fields: &[&str]) -> B
     lines.map(str::to_owned).collect()
 }
 
-/// Goal: a reader sees which process has sent a frame, and what it answers or repeats. Method: two
-/// processes with loss in one file, read by tshark with our script.
+/// Goal: a capture shows which process has sent a frame, and which frame it answers or repeats.
+/// Method: two processes with loss write one file; tshark reads it with our script.
 #[test]
 fn interfaces_directions_and_what_is_between_the_packets() {
     const SCRIPT: &str = concat!(
@@ -221,7 +222,7 @@ fn interfaces_directions_and_what_is_between_the_packets() {
         !directions.contains("") && !directions.is_empty(),
         "{directions:?}"
     );
-    // Each frame is there once, so that a PSN comes twice only when it is sent twice.
+    // The file has each frame once, so a PSN occurs twice only if it was sent twice.
     let filter = |filter| ["-X", SCRIPT, "-2", "-Y", filter];
     let lost = values(&scratch, file, &filter("frame.comment"), &["frame.number"]);
     let resent = filter("ferroce.retransmission && infiniband.bth.opcode <= 12");
@@ -251,13 +252,13 @@ fn a_capture_of_both_sides_is_right() {
     let scratch = Scratch::new();
     capture(&scratch, "both.pcapng", Sides::Both);
     let seen = expect_good_capture(&scratch, "both.pcapng");
-    // 20 messages of 5 packets each way. Time-outs of a busy machine may repeat some, but a frame
-    // that both sides had written would be there 80 times at least.
+    // 20 messages of 5 packets each way. On a busy machine, time-outs may repeat some; but if both
+    // sides wrote each frame, there would be at least 80.
     let first = seen[&opcode::SEND_FIRST];
     assert!((40..80).contains(&first), "{seen:?}");
 }
 
-/// Goal: one side sees what it sends and what it receives.
+/// Goal: a capture of one side has the frames that it sends and the frames that it receives.
 #[test]
 fn a_capture_of_one_side_is_right() {
     let scratch = Scratch::new();
@@ -290,8 +291,8 @@ fn a_wrong_byte_is_found() {
     assert!(ended.output.contains(&named), "not {named} in {ended:?}");
 }
 
-/// Goal: a frame with a wrong header is named, with what is wrong in it. Method: a wrong IPv4
-/// checksum, which the ICRC does not cover.
+/// Goal: a frame with a wrong header is reported with its error. Method: a wrong IPv4 checksum,
+/// which the ICRC does not cover.
 #[test]
 fn a_wrong_header_is_found() {
     const IPV4_CHECKSUM: usize = 14 + 10;
@@ -333,7 +334,7 @@ fn root() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Goal: what Linux has sent is emitted anew without a difference.
+/// Goal: frames from Linux are emitted again without a difference.
 #[test]
 fn captures_of_linux_are_clean() {
     let scratch = Scratch::new();
@@ -350,7 +351,7 @@ fn captures_of_linux_are_clean() {
     scratch.finish(command).expect_success();
 }
 
-/// Goal: what is no capture is named, without a crash.
+/// Goal: files that are not captures are reported, without a crash.
 #[test]
 fn what_is_no_capture_is_refused() {
     let scratch = Scratch::new();
@@ -399,8 +400,8 @@ const INTEROP: &[(&str, &[&str])] = &[
     ("udaddy_ipv4_guest_serves", &[cm::SIDR_REQ, cm::SIDR_REP]),
 ];
 
-/// Goal: Linux and the model speak the same RDMA CM. Method: captures of `tests/scripts/qemu-roce`,
-/// as tshark and `ferroce wire check` read them.
+/// Goal: Linux and the model use the same RDMA CM messages. Method: tshark and `ferroce wire check`
+/// read captures of `tests/scripts/qemu-roce`.
 #[test]
 fn captures_with_linux_are_clean() {
     let scratch = Scratch::new();

@@ -1,5 +1,5 @@
-//! The scripts of `.ci/`: `cargo`, which toolchain builds this project, found before cargo reads
-//! `Cargo.toml`; `touched`, which paths the commits of the last day touched.
+//! The scripts of `.ci/`. `cargo` finds the toolchain that builds this project, before cargo reads
+//! `Cargo.toml`; `touched` prints the paths that the commits of the last day touched.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use ferroce_tests::Scratch;
 
-/// Newer than any toolchain of the machine: only those of the test can be new enough.
+/// Newer than any toolchain of the machine, so only the test's toolchains are new enough.
 const MANIFEST: &str = "[workspace.package]\nrust-version = \"900.5\" # oldest\n";
 
 fn write_program(path: &Path, text: &str) {
@@ -17,8 +17,8 @@ fn write_program(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("our own file");
 }
 
-/// Installs a toolchain of that version. Its cargo prints its path, the rustc that it would call,
-/// and its arguments.
+/// Installs a fake toolchain of that version. Its cargo prints its path, the rustc that it would
+/// call, and its arguments.
 fn install(folder: &Path, version: &str) {
     let cargo = "#!/bin/sh\necho \"$0 $(rustc --version) $*\"\n";
     write_program(&folder.join("cargo"), cargo);
@@ -95,7 +95,7 @@ fn the_first_in_the_path_is_taken_when_it_is_new_enough() {
     );
 }
 
-/// One sentence, before cargo has said anything of `Cargo.toml`.
+/// One sentence, before cargo has reported anything about `Cargo.toml`.
 #[test]
 fn without_a_new_one_the_sentence_names_what_is_wanted_and_what_is_there() {
     let machine = Machine::new();

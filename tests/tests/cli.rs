@@ -1,4 +1,4 @@
-//! The command `ferroce`: what it refuses, what it passes on, what it shows.
+//! The command `ferroce`: refusals, forwarding to programs, output.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -46,7 +46,7 @@ fn programs_that_are_missing_are_named() {
     expect_refusal(&run(&scratch, &name, &[]), CANNOT_RUN, &[&name]);
 }
 
-/// Goal: a program that no library can be preloaded into is refused with the reason.
+/// Goal: a program that cannot be preloaded is refused with the reason.
 #[test]
 fn a_static_program_is_refused() {
     let scratch = Scratch::new();
@@ -59,7 +59,7 @@ fn a_static_program_is_refused() {
     expect_refusal(&ended, CANNOT_RUN, &["static"]);
 }
 
-/// Goal: the same for a setuid program. Method: an ordinary user runs one of root's.
+/// Goal: the same for a setuid program. Method: an ordinary user runs a program of root.
 #[test]
 fn a_setuid_program_is_refused() {
     let Some(scratch) = Scratch::of_ordinary_user() else {
@@ -88,7 +88,7 @@ fn a_program_for_another_machine_is_refused() {
     expect_refusal(&ended, CANNOT_RUN, &["is a program for"]);
 }
 
-/// Goal: without its library the command says where it has searched.
+/// Goal: if the command does not find its library, it prints where it has searched.
 #[test]
 fn a_missing_library_is_named() {
     let scratch = Scratch::new();
@@ -118,7 +118,7 @@ fn bad_options_are_refused() {
     }
 }
 
-/// Goal: an option that is not ours is refused, and not taken for the program.
+/// Goal: an unknown option is refused, and not mistaken for the program.
 #[test]
 fn a_mistyped_option_is_no_program() {
     let scratch = Scratch::new();
@@ -137,7 +137,7 @@ fn a_mistyped_option_is_no_program() {
         let nearest = arguments[0] != "run" || ended.output.contains("'--capture'");
         assert!(nearest, "{arguments:?}: {ended:?}");
     }
-    // What stands behind the program is the program's, also without `--`.
+    // Arguments after the program belong to the program, also without `--`.
     let echo = scratch.ferroce(&["run", "echo", "--captur", "-h", "--", "-V"]);
     let output = scratch.finish(echo).expect_success();
     assert_eq!(output.trim(), "--captur -h -- -V");
@@ -153,7 +153,7 @@ fn the_version_is_that_of_the_command() {
     }
 }
 
-/// Goal: a plot that is not there is refused with what there is.
+/// Goal: an unknown plot is refused with a list of the plots.
 #[test]
 fn a_report_names_the_plots_that_it_has() {
     let scratch = Scratch::new();
@@ -188,7 +188,8 @@ fn the_exit_status_of_the_program_is_passed_on() {
     }
 }
 
-/// Goal: help teaches. Method: it names every verb, and each verb explains itself.
+/// Goal: the help is complete. Method: it names every subcommand, and each subcommand has its own
+/// help.
 #[test]
 fn help_names_the_verbs() {
     let scratch = Scratch::new();
@@ -243,7 +244,7 @@ fn running_programs_are_listed_with_their_counters() {
     expect_refusal(&none, OWN_FAILURE, &["no program"]);
 }
 
-/// Goal: no rights are needed. Method: a user without any runs a program, and a pair.
+/// Goal: no privileges are needed. Method: a user without privileges runs a program, and a pair.
 #[test]
 fn an_ordinary_user_may_run_programs() {
     let Some(scratch) = Scratch::of_ordinary_user() else {
@@ -263,8 +264,8 @@ fn an_ordinary_user_may_run_programs() {
     assert!(client.contains("65536      1000"), "{client}");
 }
 
-/// Goal: the library does nothing in a process that opens no device, and children inherit it.
-/// Method: a shell and its child, both alive, hold no place on the fabric.
+/// Goal: the library does nothing in a process that opens no device, although children inherit it.
+/// Method: a shell and its child, both alive, have no entry on the fabric.
 #[test]
 fn a_program_without_verbs_takes_no_place() {
     let scratch = Scratch::new();
@@ -289,7 +290,7 @@ fn a_program_without_verbs_takes_no_place() {
     assert!(shell.wait().status.is_some());
 }
 
-/// Goal: root may also inspect its own setuid program, which ld.so treats as any other.
+/// Goal: root can run its own setuid program, which ld.so treats like any other program.
 #[test]
 fn root_may_run_its_own_setuid_programs() {
     if !is_root() {

@@ -1,6 +1,6 @@
-//! What the chapter on CI and containers promises, in namespaces that are as bare as containers.
+//! Tests the chapter on CI and containers in namespaces that are as bare as containers.
 //!
-//! A machine that admits no namespaces to this user tests nothing here, and says so.
+//! If the machine does not permit namespaces to this user, the tests print that and do nothing.
 
 use std::process::Command;
 use std::time::Duration;
@@ -9,8 +9,9 @@ use ferroce_tests::{Process, Scratch, ferroce, library};
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Runs a script of bash in separate namespaces, as a user that is root in them alone: processes,
-/// mounts, IPC, host name, network; it has to end well. Says if this machine does not admit that.
+/// Runs a bash script in separate namespaces (processes, mounts, IPC, host name, network), as a
+/// user that is root only in them. The script has to succeed. Prints a note if this machine does
+/// not permit namespaces.
 fn contained(scratch: &Scratch, script: &str) {
     let namespaces = ["-rnmpfiu", "--mount-proc"];
     let mut probe = Command::new("unshare");
@@ -37,8 +38,8 @@ fn contained(scratch: &Scratch, script: &str) {
         .expect_success();
 }
 
-/// `pair ADDRESS SERVER.. and CLIENT..`: runs `ib_write_bw` with both words in front, the client as
-/// soon as the server listens.
+/// `pair ADDRESS SERVER.. and CLIENT..`: runs `ib_write_bw` twice, with the words SERVER and CLIENT
+/// in front; starts the client as soon as the server listens.
 const HELPERS: &str = r#"
 ip link set lo up
 pair() { # ADDRESS SERVER... and CLIENT...
@@ -57,8 +58,8 @@ pair() { # ADDRESS SERVER... and CLIENT...
 }
 "#;
 
-/// Goal: a container as Docker makes it suffices: no variable set, `/dev/shm` of 64 MB, an empty
-/// `/proc/sys`, a home and a `/tmp` that cannot be written. Method: two programs of perftest.
+/// Goal: programs run in a container as Docker makes it: no variable set, `/dev/shm` of 64 MB, an
+/// empty `/proc/sys`, a read-only home and `/tmp`. Method: two programs of perftest.
 #[test]
 fn a_bare_container_suffices() {
     let scratch = Scratch::new();
@@ -79,8 +80,8 @@ used_kib=$(df -k --output=used /dev/shm | tail -n 1)
     );
 }
 
-/// Goal: two containers that share a folder and nothing else, but for a network for the programs'
-/// own connection, talk. Method: each side with its own processes, IPC, mounts and network.
+/// Goal: two containers communicate if they share only a folder, and a network for the programs'
+/// own connection. Method: each side has its own processes, IPC, mounts and network.
 #[test]
 fn two_containers_share_a_folder() {
     let scratch = Scratch::new();
@@ -103,7 +104,7 @@ pair 10.9.0.1 box a "$FERROCE" run -- and box b "$FERROCE" run --
     );
 }
 
-/// Goal: two containers that share no folder talk over UDP, each with its own address.
+/// Goal: two containers without a common folder communicate over UDP, each with its own address.
 #[test]
 fn two_containers_talk_over_udp() {
     let scratch = Scratch::new();
@@ -141,8 +142,9 @@ for name in a b; do
 done
 ";
 
-/// Goal: programs find the library without the wrapper, by `LD_LIBRARY_PATH` and for the whole
-/// system. Method: the loader's cache of a namespace, made from a list with our folder first.
+/// Goal: programs find the library without `ferroce run`, by `LD_LIBRARY_PATH` and for the whole
+/// system. Method: a namespace has a loader's cache that was made from a list with our folder
+/// first.
 #[test]
 fn the_loader_finds_the_library() {
     let scratch = Scratch::new();

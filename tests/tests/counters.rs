@@ -1,4 +1,4 @@
-//! Counters where tools look: in sysfs, after the end of a program, and the table of their names.
+//! Counters in sysfs, counters after the end of a program, and the table of their names.
 
 use std::fs;
 use std::process::Command;
@@ -28,8 +28,8 @@ fn the_page_has_the_names_of_linux() {
     compare_part("docs/src/programs.md", "counters", &linux::markdown());
 }
 
-/// Goal: a program reads what its own device has counted. Method: it does, around messages whose
-/// packets it knows.
+/// Goal: a program reads the counters of its own device. Method: it reads them before and after
+/// messages with known numbers of packets.
 #[test]
 fn a_program_reads_the_counters_of_its_device() {
     let scratch = Scratch::new();
@@ -84,12 +84,12 @@ fn counters_are_written_at_the_end() {
         options: &[],
     };
     pair.start(&scratch, &[], &options).finish();
-    // Of 500 messages of 4096 bytes; the peer's functions are not this run's.
+    // The count of 500 messages of 4096 bytes; the peer's functions do not belong to this run.
     let words = values(&scratch, "port_xmit_data");
     assert!(words.len() == 1 && words[0] >= 500 * 4096 / 4, "{words:?}");
 }
 
-/// Goal: a program that is killed leaves its counters, and SIGTERM for the command goes to the
+/// Goal: the counters of a killed program are written, and the command passes SIGTERM on to the
 /// program.
 #[test]
 fn signals_reach_the_program_and_counters_are_written_nevertheless() {
@@ -110,14 +110,14 @@ fn signals_reach_the_program_and_counters_are_written_nevertheless() {
             "{}",
             ended.output
         );
-        // It was idle before, so all was published.
+        // It was idle before, so all counts were published.
         let frames = values(&scratch, "tx_frames");
         assert!(frames.len() == 1 && frames[0] >= 28, "{frames:?}");
     }
 }
 
-/// Returns the command, run by env(1). A shell's background job ignores SIGINT, and passes that on
-/// to the tests that it runs.
+/// Returns the command, run by env(1), which resets SIGINT: a shell's background job ignores
+/// SIGINT, and tests that it runs inherit that.
 fn with_default_signals(command: &Command) -> Command {
     let mut wrapped = Command::new("env");
     wrapped.arg("--default-signal").arg(command.get_program());

@@ -1,11 +1,12 @@
 //! Faults of devices and of their PCIe link, injected into running programs, on the in-process bus
-//! and over vfio-user: what the program sees, and that it can go on with a new device.
+//! and over vfio-user. The tests check what the program sees, and that it can continue with a new
+//! device.
 
 use ferroce_tests::{
     PROCESS_TIMEOUT, Pair, Process, RunningPair, Scratch, Served, TIMEOUT, eventually,
 };
 
-/// Where the device of a program is.
+/// The location of a program's device.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Bus {
     InProcess,
@@ -14,7 +15,7 @@ enum Bus {
 
 const BUSES: [Bus; 2] = [Bus::InProcess, Bus::VfioUser];
 
-/// Goes through one case of `tests/c/device_faults.c`.
+/// Runs one case of `tests/c/device_faults.c`.
 fn goes(bus: Bus, case: &[&str]) {
     let scratch = Scratch::new();
     let program = scratch.compile("device_faults");
@@ -132,7 +133,7 @@ fn expect_failure(mut process: Process, what: &str) {
     );
 }
 
-/// Goal: an unmodified program in full traffic ends with an error, and its peer too.
+/// Goal: after a fault in full traffic, an unmodified program and its peer both end with an error.
 #[test]
 fn write_bw_ends_with_an_error() {
     for fault in [
@@ -153,12 +154,13 @@ fn write_bw_ends_with_an_error() {
     }
 }
 
-/// Goal: an unmodified program that sleeps goes on when an interrupt or a doorbell is lost.
+/// Goal: an unmodified program that sleeps continues after a lost interrupt or doorbell.
 #[test]
 fn pingpong_goes_on() {
     for fault in ["lost-interrupt", "stuck-doorbell"] {
         on_each_bus(2, |scratch, served| {
-            // Enough for the fault to come in the middle; over the socket each takes far longer.
+            // Enough iterations that the fault comes in the middle; over the socket each takes far
+            // longer.
             let iterations = if served.is_some() { "8000" } else { "40000" };
             let arguments = ["-g", "0", "-e", "-n", iterations];
             let Traffic { pair, target } =
@@ -169,8 +171,8 @@ fn pingpong_goes_on() {
     }
 }
 
-/// Goal: an unmodified watcher sees that the device is gone, by whatever way it went, and also when
-/// the interrupt of that is lost.
+/// Goal: an unmodified watcher sees that the device has failed, whatever the cause, also when the
+/// interrupt for it is lost.
 #[test]
 fn asyncwatch_sees_the_end_of_the_device() {
     let ends: [&[&str]; 4] = [
@@ -185,7 +187,7 @@ fn asyncwatch_sees_the_end_of_the_device() {
             let options = device
                 .as_ref()
                 .map_or(vec![], |name| vec!["--device", name]);
-            // It would keep its output back in a pipe's or a file's buffer.
+            // Otherwise its output would stay in a pipe's or a file's buffer.
             let command = scratch.run(&options, "stdbuf", &["-oL", "ibv_asyncwatch"]);
             let mut watcher = Process::start(command, scratch, "watch", PROCESS_TIMEOUT);
             watcher.expect_output("async event FD");
@@ -198,7 +200,8 @@ fn asyncwatch_sees_the_end_of_the_device() {
     }
 }
 
-/// Goal: a device that is pulled out cannot be opened, with a reason, and can be when it is back.
+/// Goal: a removed device cannot be opened, and the reason is reported; after insertion it can be
+/// opened again.
 #[test]
 fn a_removed_device_is_named_and_comes_back() {
     let scratch = Scratch::new();

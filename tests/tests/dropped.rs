@@ -3,7 +3,7 @@
 
 use ferroce_tests::{Scratch, is_root};
 
-/// Returns what the program printed with these arguments, or `None` where nothing can be tested.
+/// Returns the output of the program with these arguments, or `None` if this cannot be tested here.
 fn run(options: &[&str], arguments: &[&str]) -> Option<String> {
     if !is_root() {
         eprintln!("NOT TESTED: only root can give up root");
@@ -17,8 +17,8 @@ fn run(options: &[&str], arguments: &[&str]) -> Option<String> {
     Some(output)
 }
 
-/// Goal: what a process needs, it has since it opened the device. Method: every pair of one that
-/// drops root with one that does the same, before or after, or stays root.
+/// Goal: a process needs no more rights after it has opened the device. Method: one process drops
+/// root; its peer drops root before it, after it, or never. All pairs are tested.
 #[test]
 fn data_moves_after_both_ends_or_one_have_dropped_root() {
     for pair in ["dd", "dk", "kd", "ed", "ek", "kk"] {

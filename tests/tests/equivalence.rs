@@ -1,10 +1,10 @@
-//! Time changes nothing but time: the same random program in a functional world and in timed ones
-//! ends with the same memory and the same completions.
+//! Simulated time does not change results: the same random program ends with the same memory and
+//! the same completions in a functional world and in timed worlds.
 //!
-//! Two hosts are joined by several queue pairs, with separate receive queues and a shared one.
-//! On each, both sides send a random mix of all operations; some queue pairs end with a request
-//! that fails. The program relies on defined results only: no two queue pairs write the same bytes,
-//! and the source of a READ is written by fenced requests only.
+//! Several queue pairs connect two hosts, with separate receive queues and a shared one. On each
+//! queue pair, both sides send a random mix of all operations; some queue pairs end with a request
+//! that fails. The program uses only operations with defined results: no two queue pairs write the
+//! same bytes, and only fenced requests write the source of a READ.
 
 #[path = "../../sim/world/tests/world_support/mod.rs"]
 mod world_support;
@@ -26,14 +26,14 @@ use ferroce_world::{Cpu, Next, Outcome, World, WorldConfig};
 use world_support::{Memory, Peer, connect, new_qp, poll_again, register};
 
 const QPS: usize = 6;
-/// First of the queue pairs that end with a request that fails; only host 0 sends on them.
+/// The first queue pair that ends with a failing request; only host 0 sends on these queue pairs.
 const FIRST_FAILING: usize = 4;
 const OPERATIONS: usize = 120;
-/// Most requests of a queue pair under way.
+/// Maximum number of outstanding requests of a queue pair.
 const WINDOW: usize = 12;
 
-/// Bytes of each area of a queue pair: what it sends, READ results, what the peer writes, and
-/// words for atomics with their results.
+/// Size of each area of a queue pair in bytes: data that it sends, READ results, data that the peer
+/// writes, and words for atomics with their results.
 const AREA: usize = 32 << 10;
 const AREAS: usize = 5;
 const SOURCE: usize = 0;
@@ -61,7 +61,7 @@ impl Random {
     }
 }
 
-/// A request before it knows keys and addresses: places are offsets in an area of its queue pair.
+/// A request without keys and addresses: places are offsets in an area of its queue pair.
 #[derive(Debug, Clone, Copy)]
 struct Planned {
     operation: Operation,
@@ -80,9 +80,9 @@ enum Operation {
     WriteImmediate,
     Send,
     SendImmediate,
-    /// READ of what the peer never changes.
+    /// READ of data that the peer never changes.
     Read,
-    /// READ of what this queue pair writes.
+    /// READ of data that this queue pair writes.
     ReadBack,
     FetchAdd(u64),
     CompareSwap(u64, u64),
@@ -101,7 +101,7 @@ impl Operation {
     }
 }
 
-/// Returns what one side of a queue pair sends.
+/// Returns the requests that one side of a queue pair sends.
 fn plan(seed: u64, host: usize, qp: usize) -> Vec<Planned> {
     let mut random = Random(SplitMix64::new(seed << 16 | (host as u64) << 8 | qp as u64));
     let fails = qp >= FIRST_FAILING;
@@ -126,7 +126,7 @@ fn plan(seed: u64, host: usize, qp: usize) -> Vec<Planned> {
                 Operation::Invalidate => is_bound = false,
                 _ => {}
             }
-            // What was read back must have been read before it is written again.
+            // Data has to be read back before it is written again.
             planned.fence |= reads_back || planned.operation == Operation::Invalidate;
             reads_back = planned.operation == Operation::ReadBack;
             if index == failing {
@@ -174,14 +174,14 @@ fn send_completions(plan: &[Planned]) -> usize {
     good.iter().filter(|p| p.signaled).count() + plan.len() - good.len()
 }
 
-/// Returns the number of receives that complete at the peer of the sender of a plan.
+/// Returns the number of receives that complete at the sender's peer.
 fn receives(plan: &[Planned]) -> usize {
     let good = plan.iter().take_while(|p| p.operation != Operation::Bad);
     good.filter(|p| p.operation.takes_receive()).count()
 }
 
-/// What is compared of a completion. The slot of a shared receive queue that a message takes
-/// depends on the order of arrival, and is not compared.
+/// The compared part of a completion. The slot of a shared receive queue depends on the order of
+/// arrival, and is not compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Seen {
     wr_id: Option<u64>,
@@ -189,11 +189,11 @@ struct Seen {
     opcode: Option<CompletionOpcode>,
     byte_length: u32,
     immediate: Option<[u8; 4]>,
-    /// Of a receive: the bytes.
+    /// The bytes of a receive.
     content: Vec<u8>,
 }
 
-/// All completions of a host, by queue pair: of requests, of receives.
+/// All completions of a host, by queue pair: first of requests, then of receives.
 type Log = Vec<[Vec<Seen>; 2]>;
 
 /// One host's program.
@@ -208,7 +208,7 @@ struct Program {
     remote: Vec<RemoteAddress>,
     plans: Vec<Vec<Planned>>,
     posted: Vec<usize>,
-    /// Requests that are known to have ended.
+    /// Requests that have completed.
     ended: Vec<usize>,
     expected: (usize, usize),
     log: Rc<RefCell<Log>>,
@@ -287,7 +287,7 @@ impl Program {
         (0..QPS * OWN_SLOTS + SHARED_SLOTS).for_each(|slot| self.post_receive(slot));
     }
 
-    /// Returns the queue pair to whose receive queue a slot belongs; `None`: the shared one.
+    /// Returns the queue pair whose receive queue has this slot, or `None` for the shared queue.
     fn owner(slot: usize) -> Option<usize> {
         let qp = slot / OWN_SLOTS;
         (qp < QPS && !is_shared(qp)).then_some(qp)
@@ -419,7 +419,7 @@ impl Program {
         );
         let is_success = done.status == CompletionStatus::Success;
         if is_receive && !is_success {
-            // The receives of a queue pair whose peer's request was refused.
+            // The receives of a queue pair that has refused a request of its peer.
             assert!(qp >= FIRST_FAILING);
             return;
         }
@@ -446,7 +446,7 @@ impl Program {
         self.log.borrow_mut()[qp][usize::from(is_receive)].push(seen);
     }
 
-    /// Describes what is missing, and the progress of each queue pair.
+    /// Describes the missing completions, and the progress of each queue pair.
     fn state(&self) -> String {
         let log = self.log.borrow();
         let each = (0..QPS).map(|qp| {
@@ -466,7 +466,7 @@ impl Program {
         completions.iter().for_each(|done| self.complete(done));
         cpu.spend(self.costs.1);
         for qp in 0..QPS {
-            // An unsignaled request frees its place when a later one has completed.
+            // The place of an unsignaled request is free when a later request has completed.
             while self.posted[qp] < self.plans[qp].len()
                 && self.posted[qp] < self.ended[qp] + WINDOW
             {
@@ -519,13 +519,13 @@ fn run(config: &WorldConfig, seed: u64) -> [Remains; 2] {
     let states = programs.each_ref().map(|program| program.borrow().state());
     assert_eq!(outcome, Outcome::Done, "{states:#?}\n{}", world.dump());
     for host in 0..2 {
-        // Nothing is lost, nor comes in another order.
+        // No packet is lost or reordered.
         for counter in [Counter::sequence_naks_sent, Counter::local_ack_timeouts] {
             let count = world.counters(host).nic.value(counter);
             assert_eq!(count, 0, "{counter:?} of host {host}");
         }
     }
-    // A last write may still be on its way to the host that has nothing to wait for.
+    // The last write may still be on its way to a host that has no completion to wait for.
     let later = world.now() + Duration::from_ms(1);
     world.run(later);
     programs.map(|program| {

@@ -1,5 +1,5 @@
-//! `ferroce run --explain-errors`: what is said about twenty refused verbs and ten failed
-//! completions, and the page of the book that shows it.
+//! `ferroce run --explain-errors`: its output for twenty refused verbs and ten failed completions,
+//! and the page of the book that shows it.
 
 use ferroce_spec::cqe::VendorError;
 use ferroce_tests::Scratch;
@@ -8,7 +8,7 @@ use ferroce_tests::page::compare_part;
 /// The page.
 const PAGE: &str = "docs/src/errors.md";
 
-/// Returns what is said about a program of `tests/c`; lines of other programs are not there.
+/// Returns the output about a program of `tests/c`, without lines of other programs.
 fn said_about(name: &str) -> String {
     let scratch = Scratch::new();
     let program = scratch.compile(name);
@@ -21,7 +21,7 @@ fn said_about(name: &str) -> String {
         .collect()
 }
 
-/// Replaces keys and QPNs, which depend on what has run before.
+/// Replaces keys and QPNs, which depend on the programs that ran before.
 fn without_numbers(line: &str) -> String {
     let (mut shown, mut rest) = (String::new(), line);
     while let Some(start) = ["key 0x", "QP 0x"]
@@ -36,7 +36,7 @@ fn without_numbers(line: &str) -> String {
     shown + rest
 }
 
-/// Returns how often the lines with `word` were said.
+/// Returns the number of occurrences that the lines with `word` report.
 fn count(said: &str, word: &str) -> u64 {
     let lines = said.lines().filter(|line| line.contains(word));
     let counts =
@@ -44,7 +44,7 @@ fn count(said: &str, word: &str) -> u64 {
     counts.sum()
 }
 
-/// Goal: the page lists each vendor_err. Method: the table is printed from the contract.
+/// Goal: the page lists each vendor_err. Method: the table is generated from the contract.
 #[test]
 fn the_table_of_vendor_err_is_that_of_the_contract() {
     let mut table = "| vendor_err | name | meaning |\n| --- | --- | --- |\n".to_owned();
@@ -69,8 +69,8 @@ fn ten_failed_completions_are_explained() {
     compare_part(PAGE, "failed", &format!("```text\n{said}```\n"));
 }
 
-/// Goal: the same lines come while the program runs, one for each refused verb, through the usual
-/// diagnostics.
+/// Goal: the usual diagnostics print the same lines while the program runs, one for each refused
+/// verb.
 #[test]
 fn each_refused_verb_has_one_line_at_level_info() {
     let scratch = Scratch::new();
@@ -84,7 +84,7 @@ fn each_refused_verb_has_one_line_at_level_info() {
     assert_eq!(lines.count(), 20, "{output}");
 }
 
-/// Goal: the end of the program is that of the command. Method: a status, and a signal.
+/// Goal: the command returns the program's status. Method: an exit code, and a signal.
 #[test]
 fn the_status_of_the_program_is_passed_on() {
     let scratch = Scratch::new();
@@ -95,8 +95,8 @@ fn the_status_of_the_program_is_passed_on() {
     }
 }
 
-/// Goal: a program that is linked against libmlx5 hears which of its calls are not there. Method:
-/// calls of several kinds on a device that is no ConnectX.
+/// Goal: a program that is linked against libmlx5 gets a message that names its unsupported calls.
+/// Method: calls of several kinds on a device that is not a ConnectX.
 #[test]
 fn calls_of_libmlx5_are_refused_by_name() {
     let scratch = Scratch::new();

@@ -1,4 +1,4 @@
-//! Several processes on the fabric: many at once, dying ones, other hosts.
+//! Several processes on the fabric: many at once, processes that die, other hosts.
 
 use std::fs;
 
@@ -10,8 +10,8 @@ const PINGPONG: Pair = Pair {
     options: &[],
 };
 
-/// Goal: eight processes at once on one device. Method: four pairs, all started before any is
-/// waited for.
+/// Goal: eight processes can use one device at once. Method: start four pairs, then wait for all of
+/// them.
 #[test]
 fn eight_processes_at_once() {
     let scratch = Scratch::new();
@@ -24,7 +24,7 @@ fn eight_processes_at_once() {
     assert!(!left.contains("pid "), "{left}");
 }
 
-/// Returns a pair that moves data for ten seconds, once it does.
+/// Starts a pair that moves data for ten seconds, and returns it when data moves.
 fn endless_writes(scratch: &Scratch) -> (Process, Process) {
     let pair = Pair {
         program: "ib_write_bw",
@@ -39,8 +39,8 @@ fn endless_writes(scratch: &Scratch) -> (Process, Process) {
     (pair.server, pair.client)
 }
 
-/// Goal: a process that dies frees its place, and its peer sees the end. Method: SIGKILL of the
-/// responder in the midst of writes; the requester must end by itself, long before its time.
+/// Goal: a process that dies frees its place, and its peer notices. Method: kill the responder by
+/// SIGKILL during writes; the requester must end by itself, long before its planned time.
 #[test]
 fn the_peer_of_a_killed_process_ends_with_an_error() {
     let scratch = Scratch::new();
@@ -80,8 +80,8 @@ fn a_killed_requester_leaves_nothing_behind() {
     PINGPONG.run_in(&scratch);
 }
 
-/// Goal: places of dead processes are taken again. Method: more processes than there are places
-/// open the device and die of SIGKILL.
+/// Goal: places of dead processes are used again. Method: more processes than there are places open
+/// the device and are killed by SIGKILL.
 #[test]
 fn places_of_dead_processes_are_taken_again() {
     let scratch = Scratch::new();
@@ -147,8 +147,8 @@ fn a_host_may_be_given_addresses() {
     }
 }
 
-/// Goal: a rendezvous directory that cannot be used is named, and nothing crashes. Method: one
-/// that is a file, one that cannot be made; with `ferroce run`, and with the library alone.
+/// Goal: an unusable rendezvous directory is reported, and nothing crashes. Method: a path that is
+/// a file, and one that cannot be created; with `ferroce run`, and with the library alone.
 #[test]
 fn a_useless_rendezvous_directory_is_named() {
     let scratch = Scratch::new();

@@ -1,8 +1,8 @@
-//! Unmodified programs, with each packet fault, in each recovery mode: all of them complete.
+//! Unmodified programs complete with each packet fault, in each recovery mode.
 //!
 //! `make test` runs a selection. `tests/scripts/fault-matrix` runs the whole matrix, and prints a
-//! table. The programs' data is checked by ibv_rc_pingpong (`-c`), and for all operations by
-//! `tests/client/tests/random.rs`.
+//! table. Among the programs, ibv_rc_pingpong (`-c`) checks its data;
+//! `tests/client/tests/random.rs` checks the data of all operations.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ const FAULTS: [&str; 7] = [
 struct Program {
     name: &'static str,
     arguments: &'static str,
-    /// What the client prints when it has completed.
+    /// The client prints this when it has completed.
     result: &'static str,
 }
 
@@ -71,13 +71,13 @@ struct Case {
 }
 
 impl Case {
-    /// Returns true if the program can do with the mode. This test of UCX waits for the last byte
-    /// of the last of many WRITEs to one place, which adaptive routing takes in any order.
+    /// Returns true if the program can run in the mode. This test of UCX polls the last byte of the
+    /// last of many WRITEs to one place, but with adaptive routing these take effect in any order.
     fn is_possible(&self) -> bool {
         !(self.mode.starts_with("adaptive-routing") && self.program.arguments.contains("put_bw"))
     }
 
-    /// Runs both processes. Returns the time that they took, or what is wrong.
+    /// Runs both processes. Returns the time that they took, or the error.
     fn run(&self) -> Result<Duration, String> {
         let scratch = Scratch::new();
         let port = free_port();
@@ -140,8 +140,9 @@ fn all() -> impl Iterator<Item = Case> {
     cases.filter(Case::is_possible)
 }
 
-/// Goal: each mode meets each fault, and nearly each program. Method: for each mode and fault one
-/// program, the next one for the next fault, and another one to begin with for the next mode.
+/// Goal: test each mode with each fault, and with nearly each program. Method: one program for each
+/// mode and fault; the programs rotate from fault to fault, and each mode begins with another
+/// program.
 fn selection(mode: &str) {
     let place = RecoveryConfig::MODES
         .iter()
@@ -151,7 +152,7 @@ fn selection(mode: &str) {
     for (number, fault) in FAULTS.into_iter().enumerate() {
         let is_ours = |case: &&Case| (case.mode, case.fault) == (mode, fault);
         let ours: Vec<_> = all.iter().filter(is_ours).collect();
-        // From the second one on: go-back-N resends much of what is sprayed, which takes
+        // From the second one on: go-back-N resends much of the sprayed packets, which takes
         // ibv_rc_pingpong seconds.
         let chosen = ours[(number + mode_number + 1) % ours.len()];
         chosen.run().unwrap_or_else(|error| panic!("{error}"));

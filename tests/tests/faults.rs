@@ -49,14 +49,14 @@ fn programs_complete_with_delay() {
     programs_complete("delay=20us,jitter=20us,seed=6");
 }
 
-/// Go-back-N takes each overtaken packet for a lost one: few of them.
+/// Few packets, because go-back-N treats each overtaken packet as lost.
 #[test]
 fn programs_complete_with_reordering() {
     programs_complete("reorder=1e-2/20us,seed=7");
 }
 
-/// Goal: eight paths, as adaptive routing has them. Method: one tool with few messages, because
-/// go-back-N sends nearly everything again.
+/// Goal: programs complete with eight paths, as in adaptive routing. Method: one tool with few
+/// messages, because go-back-N sends nearly everything again.
 #[test]
 fn a_program_completes_with_sprayed_packets() {
     let pair = Pair {
@@ -67,8 +67,8 @@ fn a_program_completes_with_sprayed_packets() {
     pair.run();
 }
 
-/// Goal: a dead link ends a program in the time of its retries: 8 times 4.096 us x 2^14 (IBTA
-/// vol 1, 9.7.6.1.3).
+/// Goal: with a dead link, a program ends after the time of its retries: 8 times 4.096 us x 2^14
+/// (IBTA vol 1, 9.7.6.1.3).
 #[test]
 fn a_dead_link_is_reported_in_time() {
     let scratch = Scratch::new();
@@ -88,7 +88,7 @@ fn a_dead_link_is_reported_in_time() {
     assert!(took >= least, "{took:?}, {least:?} at least");
 }
 
-/// Goal: the capture of both ends says what was done. Method: tshark reads it; each lost packet is
+/// Goal: the capture of both ends shows the faults. Method: tshark reads it; each lost packet is
 /// sent again.
 #[test]
 fn a_capture_has_comments() {
@@ -133,7 +133,7 @@ fn a_capture_has_comments() {
     }
 }
 
-/// Goal: faults of running programs begin and end. Method: the counters, which say what happened.
+/// Goal: faults of running programs begin and end. Method: the counters of faults.
 #[test]
 fn faults_are_injected_into_running_programs() {
     let scratch = Scratch::new();
@@ -177,7 +177,8 @@ fn programs_in_simulated_time_are_named_and_not_reached() {
     });
 }
 
-/// Goal: datagrams of RDMA CM suffer, too. Method: the first one in each direction is lost.
+/// Goal: faults also apply to datagrams of RDMA CM. Method: the first one in each direction is
+/// lost.
 #[test]
 fn a_connection_of_rdma_cm_survives_lost_datagrams() {
     let scratch = Scratch::new();
@@ -196,7 +197,7 @@ fn a_connection_of_rdma_cm_survives_lost_datagrams() {
     assert_eq!(text.matches("dropped: rule 1 (loss)").count(), 2);
 }
 
-/// Goal: a plan from a file does what it says, and refusals name what is wrong.
+/// Goal: a plan from a file works, and refusals name the error.
 #[test]
 fn plans_are_checked_before_the_program_runs() {
     let scratch = Scratch::new();

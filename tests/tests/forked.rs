@@ -2,8 +2,9 @@
 
 use ferroce_tests::Scratch;
 
-/// Goal: a user who comes from a kernel driver, where a child may use what its parent has opened,
-/// reads at the first verb why it fails, and what to do. Once, whichever verb comes first.
+/// Goal: with kernel drivers a child may use the device of its parent. Here its first verb,
+/// whichever it is, fails with a message that explains why and what to do; the message appears
+/// once.
 #[test]
 fn a_child_that_uses_its_parents_device_prints_why_it_fails_once() {
     for verb in ["alloc_pd", "poll", "post_send", "post_recv", "modify"] {

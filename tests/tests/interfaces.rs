@@ -1,4 +1,5 @@
-//! What Ferroce stands in for: the page of the book, the symbols of the libraries, and each call.
+//! The interfaces that Ferroce replaces: the page of the book, the symbols of the libraries, and
+//! each call.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -36,7 +37,7 @@ fn on_page(table: &str) -> Names {
     set
 }
 
-/// Goal: the page has every call that the libraries take from libc, and no other.
+/// Goal: the page lists exactly the calls of libc that the libraries replace.
 #[test]
 fn the_page_has_the_symbols_of_the_libraries() {
     let symbols = text("provider/symbols.txt");
@@ -71,7 +72,7 @@ fn each_call_with_a_path_finds_the_device() {
     assert_eq!(on_page("files"), tried.map(str::to_owned).collect());
 }
 
-/// Goal: the first tools that people type find the device.
+/// Goal: the tools that users try first find the device.
 #[test]
 fn tools_list_the_device() {
     let scratch = Scratch::new();
@@ -97,8 +98,8 @@ fn tools_list_the_device() {
     prints("/usr/bin/lstopo-no-graphics", &[], &place);
 }
 
-/// Goal: iproute2's `rdma`, with which rdma-core's newest tests begin, lists device, link and queue
-/// pairs. Method: a second program has queue pairs meanwhile.
+/// Goal: iproute2's `rdma`, which rdma-core's newest tests call first, lists device, link and queue
+/// pairs. Method: a second program has queue pairs at the same time.
 #[test]
 fn rdma_lists_devices_links_and_queue_pairs() {
     let scratch = Scratch::new();

@@ -1,4 +1,5 @@
-//! A process that is killed in traffic with losses does not block its peer, in any recovery mode.
+//! When a process is killed during traffic with losses, its peer does not block, in any recovery
+//! mode.
 //!
 //! The test marked `ignored` is the long mode (`make soak`). `timed_kills` is the same in simulated
 //! time.
@@ -10,14 +11,14 @@ const PROGRAMS: [&str; 4] = ["ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_atom
 /// Kills of the long mode.
 const KILLS: u64 = 200;
 
-/// Runs a pair and kills one of the two in its traffic; which one and when depends on the number.
+/// Runs a pair and kills one of the two during traffic; the number determines which one and when.
 fn kill(number: u64) {
     let choose = |count: usize| number as usize % count;
     let (mode, program) = (MODES[choose(3)], PROGRAMS[choose(4)]);
     let scratch = Scratch::new();
     let pair = Pair {
         program,
-        // It would not end by itself meanwhile.
+        // Long enough that it does not end by itself.
         arguments: &["-F", "-D", "100", "-u", "10"],
         options: &["--faults", "loss=1e-2,seed=9", "--recovery", mode],
     };
@@ -28,7 +29,7 @@ fn kill(number: u64) {
     eventually("traffic", TIMEOUT, || {
         scratch.counter(client, "tx_frames") > frames
     });
-    // The server of ib_send_bw does not look after its client: it polls for messages.
+    // The server of ib_send_bw does not watch its client: it only polls for messages.
     let kills_server = number / 2 % 2 == 0 || program == "ib_send_bw";
     let (victim, mut survivor) = match kills_server {
         true => (&mut running.server, running.client),

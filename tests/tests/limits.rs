@@ -1,13 +1,13 @@
-//! Programs that may have too little of something to open the device: standard error says of what,
-//! and what would be right.
+//! Programs that lack a resource to open the device: standard error names the resource, and a
+//! sufficient value.
 
 use ferroce_tests::{Scratch, Served};
 
-/// What `ibv_devinfo` says when it cannot open or list devices.
+/// Output of `ibv_devinfo` when it cannot open or list devices.
 const FAILURES: [&str; 2] = ["Failed to open device", "Failed to get IB devices list"];
 
-/// Runs `ibv_devinfo` with a limit; returns true if it has shown the device. If it has started and
-/// has not, it must name `reason`.
+/// Runs `ibv_devinfo` with a limit; returns true if it has shown the device. If it has started but
+/// not shown the device, it must print `reason`.
 fn shows_device(scratch: &Scratch, options: &[&str], limit: &str, reason: &str) -> Option<bool> {
     let command = scratch.run(options, "prlimit", &[limit, "ibv_devinfo"]);
     let ended = scratch.finish(command);
@@ -15,7 +15,7 @@ fn shows_device(scratch: &Scratch, options: &[&str], limit: &str, reason: &str) 
         assert!(ended.output.contains("ferroce0"), "{limit}: {ended:?}");
         return Some(true);
     }
-    // With even less the program itself does not start.
+    // With a lower limit the program itself does not start.
     let has_started = FAILURES.iter().any(|words| ended.output.contains(words));
     if !has_started {
         return None;
@@ -24,8 +24,8 @@ fn shows_device(scratch: &Scratch, options: &[&str], limit: &str, reason: &str) 
     Some(false)
 }
 
-/// Goal: each limit below what a device takes is named. Method: from what no program can run with
-/// to what is enough, step by step.
+/// Goal: each limit that is too low for a device is reported. Method: raise the limit step by step,
+/// from a value that is too low for any program to one that suffices.
 fn name_limit(
     scratch: &Scratch,
     options: &[&str],

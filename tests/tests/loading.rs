@@ -1,4 +1,5 @@
-//! Ways to load libibverbs: by each the program gets this library, or hears that it did not.
+//! Ways to load libibverbs: with each, the program gets this library, or a message that it got
+//! another one.
 
 use std::fs;
 
@@ -7,7 +8,8 @@ use ferroce_tests::Scratch;
 /// Name that a Python wheel would give its copy of the library.
 const COPY: &str = "libibverbs-1a2b3c4d.so.1.14.44.0";
 
-/// Compiles `loading` as a program and as a plugin, and copies Debian's library as a wheel would.
+/// Compiles `loading` as a program and as a plugin, and copies Debian's library like a Python
+/// wheel.
 fn prepare(scratch: &Scratch) -> (String, [String; 2]) {
     let plugin = scratch.compile_with("loading", &["-shared", "-fPIC"]);
     let renamed = scratch.path("plugin.so");
@@ -29,8 +31,8 @@ fn every_way_to_load_libibverbs_gets_ours() {
     assert!(!output.contains("another libibverbs"), "{output}");
 }
 
-/// Goal: a program that uses another libibverbs all the same says so. Method: that one is preloaded
-/// beside ours, without a call of `dlopen`; the program only looks into sysfs.
+/// Goal: if a program uses another libibverbs, a message reports it. Method: preload the other
+/// library together with ours, without a call of `dlopen`; the program only reads sysfs.
 #[test]
 fn another_libibverbs_is_named() {
     let scratch = Scratch::new();

@@ -1,10 +1,10 @@
-//! What a device costs while it is open, and what is left of it.
+//! The cost of an open device, and the resources that remain after it is closed.
 
 use ferroce_tests::Scratch;
 
-/// Goal: opening touches little memory, and closing gives every descriptor back, whatever the
-/// program has not destroyed. Method: page faults, resident memory and descriptors are counted in
-/// `tests/c/open_close.c`.
+/// Goal: opening touches little memory, and closing returns every descriptor, even if the program
+/// has not destroyed its objects. Method: `tests/c/open_close.c` counts page faults, resident
+/// memory and descriptors.
 #[test]
 fn opening_is_cheap_and_closing_leaves_no_descriptor() {
     let scratch = Scratch::new();
@@ -14,8 +14,8 @@ fn opening_is_cheap_and_closing_leaves_no_descriptor() {
     assert!(output.ends_with("0 failures\n"), "{output}");
 }
 
-/// Goal: a program may use verbs in a fiber. Method: all of them, opening and closing included, on
-/// 16 KiB of stack; one more page ends the program.
+/// Goal: a program may use verbs in a fiber. Method: call all verbs, including opening and closing,
+/// on 16 KiB of stack; using one more page ends the program.
 #[test]
 fn verbs_need_no_more_than_16_kib_of_stack() {
     let scratch = Scratch::new();
@@ -25,8 +25,8 @@ fn verbs_need_no_more_than_16_kib_of_stack() {
     assert!(output.ends_with("0 failures\n"), "{output}");
 }
 
-/// Goal: each context has a function for itself while there are enough, and contexts on different
-/// functions talk to each other as those of different programs do. Method: QPNs name the function.
+/// Goal: each context has its own function while there are enough, and contexts on different
+/// functions communicate like contexts of different programs. Method: QPNs show the function.
 #[test]
 fn contexts_are_spread_over_functions() {
     let scratch = Scratch::new();
@@ -40,8 +40,8 @@ fn contexts_are_spread_over_functions() {
     assert!(!left.contains("pid "), "{left}");
 }
 
-/// Goal: a device that can have one function only says so. Method: the number is in the environment
-/// beside a wire, where `ferroce run` does not see the contradiction.
+/// Goal: a device that can have only one function reports it. Method: the environment requests
+/// several functions and a wire, so `ferroce run` does not see the contradiction.
 #[test]
 fn a_device_with_a_wire_has_one_function() {
     let scratch = Scratch::new();
