@@ -28,7 +28,7 @@ fn the_page_has_the_names_of_linux() {
     compare_part("docs/src/programs.md", "counters", &linux::markdown());
 }
 
-/// Goal: a program reads the counters of its own device. Method: it reads them before and after
+/// Goal: a program can read the counters of its device. Method: it reads them before and after
 /// messages with known numbers of packets.
 #[test]
 fn a_program_reads_the_counters_of_its_device() {

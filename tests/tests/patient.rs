@@ -1,5 +1,5 @@
-//! Patient mode: a peer beyond a wire has no processor for longer than the program's time-outs.
-//! perftest has requests under way all the time, so that one of them waits whenever the peer stops.
+//! Patient mode: a peer beyond a wire gets no processor for longer than the program's time-outs.
+//! perftest always has outstanding requests, so one of them waits whenever the peer stops.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use ferroce_tests::{
     Process, Scratch, Signal, TIMEOUT, eventually, free_port, stays, wait_until_listening,
 };
 
-/// Frames that show that the two talk.
+/// Number of frames after which the two communicate.
 const FRAMES: u64 = 1000;
 /// Longer than 8 local ACK timeouts of 4 x 67 ms, shorter than 16 of them for each.
 const STOPPED: Duration = Duration::from_secs(5);
@@ -47,7 +47,7 @@ fn start(fabrics: [&Scratch; 2], options: &[&str]) -> Ends {
     Ends { server, client }
 }
 
-/// Goal: the time-outs of a program are those of IBTA unless the mode is asked for.
+/// Goal: without patient mode a program has the time-outs of IBTA.
 #[test]
 fn a_stopped_peer_beyond_a_wire_is_a_failed_one() {
     let fabrics = [Scratch::new(), Scratch::new()];
@@ -60,7 +60,7 @@ fn a_stopped_peer_beyond_a_wire_is_a_failed_one() {
     assert!(ended.output.contains("status 12"), "{}", ended.output);
 }
 
-/// Goal: in patient mode the same peer is waited for, and the program says that it was.
+/// Goal: in patient mode the program waits for the same peer, and reports it.
 #[test]
 fn in_patient_mode_it_is_waited_for() {
     let fabrics = [Scratch::new(), Scratch::new()];
@@ -75,7 +75,7 @@ fn in_patient_mode_it_is_waited_for() {
     server.expect_success();
 }
 
-/// Goal: what is lost is sent again all the same. Method: a wire that loses.
+/// Goal: lost packets are still sent again. Method: a wire with loss.
 #[test]
 fn in_patient_mode_losses_are_repaired() {
     let fabrics = [Scratch::new(), Scratch::new()];

@@ -1,4 +1,4 @@
-//! What `ferroce perf` predicts stays what it was unless a change is meant to change it.
+//! The predictions of `ferroce perf` change only on purpose.
 
 use std::fmt::Write;
 use std::path::Path;

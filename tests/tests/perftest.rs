@@ -1,6 +1,6 @@
 //! Debian's perftest: every tool over every transport, as two processes, by both send APIs.
 //!
-//! What is marked `ignored` is the long mode (`make soak`).
+//! Tests marked `ignored` are the long mode (`make soak`).
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,15 +10,15 @@ use std::sync::OnceLock;
 
 use ferroce_tests::{Pair, Scratch};
 
-/// What perftest takes for a ConnectX-5: with that it uses the new send API (`ibv_wr_*`) unless it
-/// gets `--use_old_post_send`.
+/// The part ID of a ConnectX-5: with it, perftest uses the new send API (`ibv_wr_*`) unless it gets
+/// `--use_old_post_send`.
 const AS_CONNECTX: &[&str] = &["--part-id", "0x1017"];
 const NEW_API: &str = "ibv_wr* API     : ON";
 const OLD_API: &str = "ibv_wr* API     : OFF";
-/// What perftest says when something has failed although it goes on.
+/// Messages of perftest after a failure, although it continues.
 const COMPLAINTS: &[&str] = &["Couldn't", "Failed", "failed", "Unable"];
 
-/// Returns the first number of each line of results: the message size.
+/// Returns the message size, the first number of each line of results.
 fn sizes(output: &str) -> Vec<u64> {
     let row = |line: &str| {
         let columns: Vec<f64> = line
@@ -44,7 +44,7 @@ fn calibration() -> &'static Path {
         ]);
         let status = compiler.arg(&new).arg(source).status();
         assert!(status.expect("a C compiler").success(), "{source}");
-        // Another run of this test may use the last one meanwhile.
+        // Another run of this test may still use the old one.
         let library = folder.join("calibration.so");
         fs::rename(&new, &library).expect("our own folder");
         library
@@ -173,7 +173,7 @@ tools! {
     read_lat_events: "read_lat" "-e -n 500";
     atomic_bw_events: "atomic_bw" "-e -n 500";
     send_bw_ud_events: "send_bw" "-c UD -e -n 500 -s 1000";
-    // perftest wants group and port to be of one IP version, and its own group is of IPv6.
+    // perftest requires the same IP version for group and port, and its default group is IPv6.
     send_bw_ud_multicast_ipv4:
         "send_bw" "-c UD -g -x 1 -M 0:0:0:0:0:0:0:0:0:0:255:255:239:1:2:3 -s 512 -n 500";
     send_bw_ud_multicast_ipv6: "send_bw" "-c UD -g -x 0 -s 512 -n 500";
@@ -265,7 +265,7 @@ all_sizes! {
     send_bw_xrc_all_sizes: "send_bw" "-c XRC -n 50" up to 8_388_608;
 }
 
-/// Options that go with a tool over a transport.
+/// Options that a tool accepts over a transport.
 fn options_of(tool: &str, transport: &str) -> Vec<&'static str> {
     let is_bandwidth = tool.ends_with("_bw");
     let is_send = tool.starts_with("send");
@@ -286,7 +286,7 @@ fn options_of(tool: &str, transport: &str) -> Vec<&'static str> {
     options
 }
 
-/// Goal: nothing depends on which options meet. Method: the whole product, in long mode only.
+/// Goal: options work in each combination. Method: all combinations, in long mode only.
 #[test]
 #[ignore = "long"]
 fn every_combination() {

@@ -1,4 +1,4 @@
-//! rdma-core's own small programs, unmodified: listings, ping-pongs, the watcher of events.
+//! rdma-core's own small programs, unmodified: listings, ping-pongs, and the event watcher.
 
 use ferroce_tests::{PROCESS_TIMEOUT, Pair, Process, Scratch};
 
@@ -28,7 +28,7 @@ fn ibv_devinfo_shows_an_active_ethernet_port() {
     }
 }
 
-/// Declares one test for each pair of a ping-pong; `client says` is what must be in its output.
+/// Declares one test for each ping-pong pair; the client's output must contain `client says`.
 macro_rules! pingpongs {
     ($( $test:ident: $program:literal $arguments:literal, client says $expected:literal; )*) => {
         $(
@@ -73,12 +73,12 @@ pingpongs! {
     xsrq_pingpong_events: "ibv_xsrq_pingpong" "-g 1 -e", client says "";
 }
 
-/// Goal: a fault is seen by an unmodified watcher, and only once it is there. Method: the cable is
-/// pulled out and put back, then the device dies.
+/// Goal: an unmodified watcher sees a fault, but not before it happens. Method: disconnect the
+/// cable and connect it again, then let the device die.
 #[test]
 fn ibv_asyncwatch_sees_injected_faults() {
     let scratch = Scratch::new();
-    // It would keep its output back in a pipe's or a file's buffer.
+    // Otherwise its output would stay in a pipe's or a file's buffer.
     let line_by_line = ["-oL", "ibv_asyncwatch"];
     let command = scratch.run(&[], "stdbuf", &line_by_line);
     let mut watcher = Process::start(command, &scratch, "watch", PROCESS_TIMEOUT);

@@ -1,5 +1,5 @@
-//! RDMA programs of PyPI, unmodified, with compiled code that is linked to libibverbs: InfiniStore,
-//! DLSlime. The first run installs them below the target folder; later ones need no network.
+//! Unmodified RDMA programs from PyPI whose compiled code is linked to libibverbs: InfiniStore and
+//! DLSlime. The first run installs them below the target folder; later runs need no network.
 
 use std::fs;
 use std::path::Path;
@@ -15,16 +15,16 @@ const PIP_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Packages for pip.
 struct Packages {
-    /// One with its version, which is installed without what it requires: InfiniStore requires
-    /// torch, which has gigabytes, and does not import it.
+    /// A package with its version, installed without its dependencies: InfiniStore requires torch,
+    /// which has gigabytes, but does not import it.
     package: &'static str,
-    /// Others, with what they require.
+    /// Other packages, installed with their dependencies.
     others: &'static [&'static str],
 }
 
 const INFINISTORE: Packages = Packages {
     package: "infinistore==0.2.35",
-    // Its own copy of libuv works on uvloop's loop, and knows the layout of that version.
+    // Its own copy of libuv uses uvloop's loop, and depends on the layout of that version.
     others: &["uvloop==0.21.0", "numpy", "fastapi", "uvicorn"],
 };
 const DLSLIME: Packages = Packages {
@@ -40,7 +40,7 @@ fn script(name: &str) -> String {
 }
 
 /// Returns the interpreter of an environment with these packages. If there is none yet and pip
-/// cannot make it, says why and returns `None`.
+/// cannot create it, prints the reason and returns `None`.
 fn environment(scratch: &Scratch, packages: &Packages) -> Option<String> {
     let &Packages { package, others } = packages;
     let all = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pypi");
@@ -70,21 +70,21 @@ fn environment(scratch: &Scratch, packages: &Packages) -> Option<String> {
         if !ended.succeeded() {
             let (what, how) = (&ended.what, ended.how());
             eprintln!("skipped: no network: {what}: {how}\n{}", ended.output);
-            // It may not even have been made.
+            // It may not even exist.
             let _ = fs::remove_dir_all(&new);
             return None;
         }
     }
     if fs::rename(&new, &folder).is_err() {
-        // Another process was faster.
+        // Another process has created it first.
         assert!(folder.exists(), "{} cannot be made", folder.display());
         fs::remove_dir_all(&new).expect("our own folder");
     }
     Some(python)
 }
 
-/// Goal: a server on a loop of libuv, with completion events, serves a client and then rests.
-/// Method: the client stores, fetches and compares blocks, asks for a key that is not there, and
+/// Goal: a server on a libuv loop, with completion events, serves a client and then uses no CPU
+/// time. Method: the client stores, fetches and compares blocks, asks for a missing key, and
 /// measures the server's CPU time while it stays connected.
 #[test]
 fn infinistore_stores_and_rests() {
@@ -104,16 +104,16 @@ fn infinistore_stores_and_rests() {
     let client = scratch.run(&[], &python, &[&client, &ports[0], &pid]);
     let output = scratch.finish(client).expect_success();
     assert!(output.contains("same bytes: 2097152"), "{output}");
-    // Its status then depends on the version of uvicorn.
+    // Its exit status then depends on the version of uvicorn.
     server.signal(Signal::INT);
     server.hurry(TIMEOUT);
     let output = server.wait().output;
     assert!(!output.contains("[error]"), "{output}");
 }
 
-/// Goal: endpoints of two processes find each other as DLSlime opens them: several QPs for each,
-/// `min_rnr_timer` 32, a GID that it finds in sysfs by its type. Method: the client reads and
-/// writes the server's memory, and both compare; on one host and on two.
+/// Goal: DLSlime's endpoints in two processes connect. Each has several QPs, `min_rnr_timer` 32,
+/// and a GID that DLSlime finds in sysfs by its type. Method: the client reads and writes the
+/// server's memory, and both compare the data; on one host and on two.
 #[test]
 fn dlslime_reads_and_writes() {
     let scratch = Scratch::new();

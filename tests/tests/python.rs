@@ -1,5 +1,5 @@
-//! The Python package: what every command writes as JSON is what its schema says, and the package
-//! reads it. Its tests are those of `python/tests`.
+//! The Python package: the JSON of every command matches its schema, and the package reads it. The
+//! tests are in `python/tests`.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! rdma-core's own tests of pyverbs, as Debian ships them: what is required passes, and what is
-//! skipped stands in `tests/pyverbs-skips.md` with its reason.
+//! rdma-core's own pyverbs tests, as Debian ships them: the required tests pass, and
+//! `tests/pyverbs-skips.md` lists the skipped tests with reasons.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,7 +11,7 @@ use ferroce_tests::{Process, Scratch};
 
 /// Where python3-pyverbs puts the suite, partly compressed.
 const SUITE: &str = "/usr/share/doc/rdma-core/tests";
-/// Debian's own interpreter: the module is made for it.
+/// Debian's own interpreter, for which the module is built.
 const PYTHON: &str = "/usr/bin/python3";
 /// How long the tests of one file may take.
 const MODULE_TIMEOUT: Duration = Duration::from_secs(120);
@@ -20,7 +20,7 @@ fn project(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-/// Returns a copy of the suite that can be run.
+/// Returns a runnable copy of the suite.
 fn unpack(scratch: &Scratch) -> String {
     let folder = scratch.path("suite");
     fs::create_dir(&folder).expect("a new folder");
@@ -48,7 +48,7 @@ fn list(scratch: &Scratch, folder: &str) -> BTreeMap<String, Vec<String>> {
     modules
 }
 
-/// Returns outcome and reason of each test of one file, and all that it printed.
+/// Returns outcome and reason of each test of one file, and the whole output.
 fn run(
     scratch: &Scratch,
     options: &[&str],
@@ -80,7 +80,7 @@ fn named(text: &str) -> BTreeSet<String> {
 /// The section of tests that may pass or be skipped.
 const EITHER: &str = "## Depends on the machine";
 
-/// Returns what is wrong with one test's outcome.
+/// Returns the error in one test's outcome.
 fn judge(outcome: Option<&[String; 2]>, required: bool, excused: bool) -> Option<String> {
     let [outcome, reason] = match outcome {
         Some(found) => found.each_ref().map(String::as_str),
@@ -89,22 +89,23 @@ fn judge(outcome: Option<&[String; 2]>, required: bool, excused: bool) -> Option
     match (outcome, required, excused) {
         ("ok", _, false) => None,
         ("ok", _, true) => Some("passes: strike it from pyverbs-skips.md".to_owned()),
-        // Its file is about what a later release will have.
+        // Its file tests features of a later release.
         ("skipped" | "error" | "failed", false, true) => None,
         ("skipped", false, false) => Some(format!("skipped, not in pyverbs-skips.md: {reason}")),
         _ => Some(format!("{outcome}: {reason}")),
     }
 }
 
-/// Goal: a skip cannot hide a gap. Method: every test of the suite, one process per file; those of
-/// `pyverbs/required.txt` pass, others may be skipped if `pyverbs-skips.md` says why.
+/// Goal: a skipped test cannot hide a gap. Method: run every test of the suite, one process per
+/// file; those in `pyverbs/required.txt` must pass, others may be skipped if `pyverbs-skips.md`
+/// gives the reason.
 #[test]
 fn pyverbs_passes_or_says_why_not() {
     run_all(&[]);
 }
 
-/// Goal: a program need not know that its contexts are on different functions. Method: the same
-/// tests, of which many open the device twice.
+/// Goal: programs also work when their contexts are on different functions. Method: the same tests,
+/// many of which open the device twice.
 #[test]
 fn pyverbs_passes_with_several_functions() {
     run_all(&["--functions", "4"]);

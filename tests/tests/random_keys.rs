@@ -11,8 +11,8 @@ fn queue_pairs(output: &str) -> Vec<String> {
         .collect()
 }
 
-/// Returns the QPN that `ibv_srq_pingpong` prints for each of its queue pairs: the low 16 bits,
-/// which are not those of the process's place.
+/// Returns the low 16 bits of the QPN that `ibv_srq_pingpong` prints for each of its queue pairs;
+/// the upper bits are the process's place.
 fn offsets(scratch: &Scratch, option: &str) -> Vec<u32> {
     let pair = Pair {
         program: "ibv_srq_pingpong",
@@ -30,8 +30,8 @@ fn offsets(scratch: &Scratch, option: &str) -> Vec<u32> {
     queue_pairs(&server).iter().map(parse).collect()
 }
 
-/// Goal: the order is drawn, so that no QPN follows from another, and a program that asks for none
-/// gets what it always got.
+/// Goal: the order is random, so no QPN follows from another; a program without the option gets the
+/// usual order.
 #[test]
 fn queue_pair_numbers_do_not_ascend() {
     let scratch = Scratch::new();
@@ -51,8 +51,8 @@ fn queue_pair_numbers_do_not_ascend() {
     assert_ne!(drawn, other);
 }
 
-/// Goal: programs that rely on nothing run, and a seed that was drawn is printed. Method: data over
-/// several queue pairs and regions, in both directions.
+/// Goal: programs that do not rely on an order run, and a seed that was drawn at random is printed.
+/// Method: data over several queue pairs and regions, in both directions.
 #[test]
 fn programs_run_with_drawn_numbers() {
     let programs: [(&str, &[&str]); 4] = [
@@ -77,7 +77,7 @@ fn programs_run_with_drawn_numbers() {
     }
 }
 
-/// Goal: a seed makes a run again. Method: the same command twice, alone.
+/// Goal: a seed repeats a run. Method: run the same command twice, without other programs.
 #[test]
 fn a_seed_makes_a_run_again() {
     let scratch = Scratch::new();

@@ -1,5 +1,5 @@
-//! RDMA CM when things go wrong: programs that are killed between two steps, ports that are taken,
-//! many connections, and the descriptor of the device file in every use that it has.
+//! RDMA CM in difficult cases: programs that are killed between two steps, ports in use, many
+//! connections, and every use of the device file's descriptor.
 
 use ferroce_tests::{
     Ended, PROCESS_TIMEOUT, Process, Scratch, Signal, executed, expect_commands, free_port,
@@ -25,7 +25,7 @@ impl Steps {
         }
     }
 
-    /// Starts a server or a client, which halts at a step; `name` is that of its output.
+    /// Starts a server or a client, which halts at a step; `name` names its output.
     fn start(&self, name: &str, role: &str, halt: &str, count: &str) -> Process {
         self.start_at(&self.port, name, role, halt, count)
     }
@@ -43,7 +43,8 @@ impl Steps {
         server
     }
 
-    /// Goal: nothing of the past is left. Method: a new server takes the port at once, and serves.
+    /// Goal: a dead server leaves nothing behind. Method: a new server takes the port at once, and
+    /// serves.
     fn expect_usable(&self) {
         let server = self.server("new-server", "-");
         let client = self.start("new-client", "client", "-", "1");
@@ -58,7 +59,7 @@ fn compile(scratch: &Scratch, name: &str) -> String {
     scratch.compile_with(name, &["-Wl,--no-as-needed", "-lrdmacm"])
 }
 
-/// Fails the test unless this event was the last one of a program.
+/// Fails the test unless this event was the program's last one.
 fn expect_last_event(ended: &Ended, events: &[&str]) {
     let mut lines = ended.output.lines().rev();
     let last = lines.find(|line| line.starts_with("RDMA_CM_EVENT"));
@@ -66,7 +67,7 @@ fn expect_last_event(ended: &Ended, events: &[&str]) {
     assert!(is_expected, "{events:?} {}\n{}", ended.how(), ended.output);
 }
 
-/// Kills a process, and waits until the kernel has taken everything from it.
+/// Kills a process, and waits until the kernel has released its resources.
 fn kill(mut process: Process) {
     process.signal(Signal::KILL);
     process.hurry(PROCESS_TIMEOUT);
@@ -74,7 +75,7 @@ fn kill(mut process: Process) {
     assert!(!ended.succeeded(), "{}", ended.output);
 }
 
-/// Declares one test for each step: the server is killed there, and its client sees one of the
+/// Declares one test for each step: the test kills the server there, and its client gets one of the
 /// events.
 macro_rules! servers_killed {
     ($( $test:ident: at $step:literal, client $halt:literal sees $($event:literal)|+; )*) => {
@@ -122,8 +123,8 @@ fn the_port_of_a_killed_server_is_refused() {
     steps.expect_usable();
 }
 
-/// Goal: a server outlives its clients. Method: clients are killed at each of their steps, then one
-/// is served to its end; the server's connections that have begun end with an event each.
+/// Goal: a server survives the death of its clients. Method: kill clients at each of their steps,
+/// then serve one to its end; each connection that has begun ends with an event at the server.
 #[test]
 fn a_server_outlives_killed_clients() {
     let steps = Steps::new();
@@ -141,8 +142,8 @@ fn a_server_outlives_killed_clients() {
     steps.expect_usable();
 }
 
-/// Goal: a client that is killed while its request waits for an answer leaves a server that works.
-/// Method: the server accepts when the client is dead.
+/// Goal: a server works after a client was killed while its request waited for an answer. Method:
+/// the server accepts when the client is dead.
 #[test]
 fn a_request_of_a_killed_client_is_accepted() {
     let steps = Steps::new();
@@ -161,9 +162,9 @@ fn a_request_of_a_killed_client_is_accepted() {
     steps.expect_usable();
 }
 
-/// Goal: the failure of a device is an event of each of its ids. Method: `ferroce inject` fails the
-/// device of one end of a connection, of another connection for each end: a server ends when it
-/// has learned that its client is gone, maybe before its device fails.
+/// Goal: when a device fails, each of its ids gets an event. Method: `ferroce inject` fails the
+/// device of one end of a connection. Each end has its own connection, because a server ends when
+/// its client has gone, perhaps before its own device fails.
 #[test]
 fn a_failed_device_is_removed() {
     let steps = Steps::new();
@@ -186,8 +187,8 @@ fn a_failed_device_is_removed() {
     steps.expect_usable();
 }
 
-/// Goal: a port is of one process of a host. Method: a second server that wants it, then another
-/// port; a client of either.
+/// Goal: only one process of a host can use a port. Method: a second server requests the same port,
+/// and then another one; a client connects to each server.
 #[test]
 fn ports_of_two_processes() {
     let steps = Steps::new();
@@ -208,8 +209,8 @@ fn ports_of_two_processes() {
     steps.expect_usable();
 }
 
-/// Goal: 1,000 connections leave nothing. Method: both sides compare their descriptors and their
-/// memory after 200 connections with those at the end.
+/// Goal: 1,000 connections leak nothing. Method: both sides compare their descriptors and memory
+/// after 200 connections and at the end.
 #[test]
 fn a_thousand_connections_leave_nothing() {
     let steps = Steps::new();
@@ -238,7 +239,7 @@ fn a_hundred_connections_at_once() {
     }
 }
 
-/// Goal: the descriptor is what a program expects of the device file. Method: the checks of
+/// Goal: the descriptor behaves like a descriptor of the device file. Method: the checks of
 /// `tests/c/rdma_cm_channel.c`.
 #[test]
 fn the_descriptor_of_the_device_file() {

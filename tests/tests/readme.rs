@@ -1,9 +1,9 @@
-//! README, SECURITY and the book say what is true.
+//! README, SECURITY and the book agree with the sources.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// The front page fits two screens; what is longer belongs into the book.
+/// The front page fits on two screens; longer text belongs into the book.
 const README_LINES_MAX: usize = 150;
 /// The page that follows one RDMA WRITE and has the map of the folders.
 const ARCHITECTURE: &str = "docs/src/architecture.md";
@@ -147,7 +147,7 @@ fn normal(path: &Path) -> Option<PathBuf> {
     Some(parts)
 }
 
-/// Says why a link of `page` leads nowhere, if it does.
+/// Returns the error of a broken link of `page`, or `None` if the link works.
 fn broken(page: &str, link: &str) -> Option<String> {
     if link.contains("://") {
         return None;
@@ -209,8 +209,8 @@ fn has_word(text: &str, word: &str) -> bool {
     })
 }
 
-/// Goal: a reader who follows the life of an RDMA WRITE finds every function where it is said to
-/// be. Method: each `file::function` of the page is looked up in the sources.
+/// Goal: a reader who follows the life of an RDMA WRITE finds every function in the named file.
+/// Method: look up each `file::function` of the page in the sources.
 #[test]
 fn functions_that_the_book_names_exist() {
     let story = read(ARCHITECTURE);
@@ -230,7 +230,7 @@ fn functions_that_the_book_names_exist() {
     }
 }
 
-/// Goal: a reader who checks what SECURITY.md claims finds the code that does it.
+/// Goal: a reader who checks the claims of SECURITY.md finds the named code.
 #[test]
 fn functions_that_the_page_on_security_names_exist() {
     let text = read("SECURITY.md");
@@ -251,7 +251,7 @@ fn a_function_that_does_not_exist_is_found() {
     assert_eq!(missing, ["tests/tests/readme.rs::roo", "no/file.rs::root"]);
 }
 
-/// Goal: links lead somewhere. Method: file and heading of each relative link are looked up.
+/// Goal: links work. Method: look up file and heading of each relative link.
 #[test]
 fn links_lead_to_files_and_headings() {
     let mut failures = Vec::new();
@@ -266,7 +266,7 @@ fn links_lead_to_files_and_headings() {
     assert!(failures.is_empty(), "broken links: {failures:#?}");
 }
 
-/// Goal: the check of links can fail. Method: links to nothing, and links that are right.
+/// Goal: the check of links can fail. Method: broken links and correct links.
 #[test]
 fn a_broken_link_is_found() {
     let page = "docs/src/quick-start.md";
@@ -323,7 +323,7 @@ fn files_that_readmes_of_folders_name_exist() {
     assert!(failures.is_empty(), "no such files: {failures:#?}");
 }
 
-/// Goal: the page on programs names no variable that nothing reads. Method: each is looked for in
+/// Goal: every variable on the page about programs is read by some code. Method: search for each in
 /// the sources.
 #[test]
 fn variables_that_the_book_names_are_read() {
@@ -389,8 +389,7 @@ fn the_book_names_every_command() {
     assert!(links(&read("README.md")).contains(&COMMANDS));
 }
 
-/// Goal: the glossary has no word that the project does not use. Method: each entry is looked for
-/// in the sources.
+/// Goal: the project uses every word of the glossary. Method: search for each entry in the sources.
 #[test]
 fn words_of_the_glossary_are_used() {
     let sources = all_sources();
@@ -430,8 +429,8 @@ fn folders_of_the_map_are_those_of_the_workspace() {
     }
 }
 
-/// Goal: the book shows the size of the card as it was last measured. Method: its table has the
-/// line of each block.
+/// Goal: the book shows the last measured size of the card. Method: its table has the line of each
+/// block.
 #[test]
 fn figures_of_the_card_are_those_of_the_synthesis() {
     let book = read("docs/src/rtl.md");
@@ -456,8 +455,8 @@ fn with_thousands(digits: &str) -> String {
     }
 }
 
-/// Goal: no dependency without a reason. Method: each line of `[workspace.dependencies]` that is
-/// not one of our crates carries a comment.
+/// Goal: each dependency has a reason. Method: each line of `[workspace.dependencies]` for a
+/// foreign crate has a comment.
 #[test]
 fn every_dependency_says_why() {
     let manifest = read("Cargo.toml");

@@ -1,5 +1,5 @@
-//! The pages of `ferroce report` in a browser: text that can be read on a phone, in the dark, and
-//! without scrolling sideways. Needs Chromium, which `make test` does not install: it is large.
+//! The pages of `ferroce report` in a browser: readable on a phone, in dark mode, and without
+//! horizontal scrolling. Needs Chromium, which `make test` does not install because it is large.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ fn browser() -> Option<PathBuf> {
     paths.into_iter().find(|path| path.is_file())
 }
 
-/// Returns a page with another page in a frame of this width, and what measures that.
+/// Returns a page that shows another page in a frame of this width, with a script that measures it.
 fn wrapped(page: &str, width: u32) -> String {
     let text = page
         .replace('\\', "\\\\")
@@ -38,7 +38,7 @@ fn wrapped(page: &str, width: u32) -> String {
     )
 }
 
-/// Returns what the browser has found, a line each.
+/// Returns the findings of the browser, one per line.
 fn measured(scratch: &Scratch, browser: &Path, page: &str, width: u32, dark: bool) -> Vec<String> {
     let file = scratch.path("wrapped.html");
     fs::write(&file, wrapped(page, width)).expect("ours");
@@ -63,7 +63,7 @@ fn measured(scratch: &Scratch, browser: &Path, page: &str, width: u32, dark: boo
     found.lines().map(str::to_owned).collect()
 }
 
-/// Fails the test unless a page can be read at each width, in the light and in the dark.
+/// Fails the test unless a page is readable at each width, in light and dark mode.
 fn expect_readable(scratch: &Scratch, browser: &Path, page: &Path) {
     let text = fs::read_to_string(page).expect("it was written");
     for width in WIDTHS {
@@ -96,8 +96,7 @@ fn page(scratch: &Scratch, options: &[&str]) -> PathBuf {
     folder.join("index.html")
 }
 
-/// Goal: two runs beside each other are a page that can be read, with what was changed and with the
-/// command.
+/// Goal: the page that compares two runs is readable, and shows the changes and the command.
 #[test]
 fn two_runs_are_a_page_that_can_be_read() {
     let scratch = Scratch::new();
@@ -125,7 +124,7 @@ fn two_runs_are_a_page_that_can_be_read() {
     }
 }
 
-/// Goal: a page with targets, of which one is missed, can be read: tables are wide.
+/// Goal: a page with targets, including a missed one, is readable although its tables are wide.
 #[test]
 fn a_page_with_targets_can_be_read() {
     let scratch = Scratch::new();

@@ -1,4 +1,5 @@
-//! Programs on the card in SystemVerilog, Verilated: with itself and with the model.
+//! Programs on the card in SystemVerilog, under Verilator: between two cards, and between card and
+//! model.
 //!
 //! `make rtl-programs` builds the card and runs these tests; they fail if it is not built.
 
@@ -14,7 +15,7 @@ use ferroce_tests::capture::{expect_decoded, opcodes};
 use ferroce_tests::{Ended, Pair, Process, Scratch, Served, ferroce};
 use fst_reader::{FstFilter, FstHierarchyEntry, FstReader};
 
-/// Exit code when the arguments are wrong.
+/// Exit code for wrong arguments.
 const OWN_FAILURE: i32 = 125;
 /// The command that `ferroce --rtl` becomes, and the library of programs.
 const BUILT: [&str; 2] = ["ferroce-rtl", "lib/libibverbs.so.1"];
@@ -25,7 +26,7 @@ const CARD: &str = "Vcard";
 /// A build that stops at its first step.
 const BUILD_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Programs, with opcodes (IBTA vol 1, table 38) that their captures have.
+/// Programs, and opcodes (IBTA vol 1, table 38) in their captures.
 const PROGRAMS: [(&str, &str, &[u8]); 5] = [
     ("ib_write_bw", "-F -n 20", &[0x06, 0x07, 0x08, 0x11]),
     ("ib_write_lat", "-F -n 50", &[0x0a, 0x11]),
@@ -38,7 +39,7 @@ const PROGRAMS: [(&str, &str, &[u8]); 5] = [
     ),
 ];
 
-/// Runs all programs between two sides, and checks what a capture of both shows.
+/// Runs all programs between two sides, and checks a capture of both.
 fn run_programs(server: &[&str], client: &[&str]) {
     for (program, arguments, expected) in PROGRAMS {
         let scratch = Scratch::new();
@@ -84,8 +85,8 @@ fn programs_on_the_card_use_a_server_on_the_model() {
     run_programs(&[], &["--rtl"]);
 }
 
-/// Goal: RDMA WRITE and RDMA READ move what they should and change nothing beside it; perftest does
-/// not look. Method: tests/c/payload.c, at all alignments, in up to three segments.
+/// Goal: RDMA WRITE and RDMA READ move the right data and change no other byte, which perftest does
+/// not check. Method: tests/c/payload.c, at all alignments, in up to three segments.
 #[test]
 #[ignore = "make rtl-programs"]
 fn the_payload_of_writes_and_reads_is_right() {
@@ -109,7 +110,7 @@ fn the_payload_of_writes_and_reads_is_right() {
     }
 }
 
-/// Goal: lines that take as long as in a host change nothing but times.
+/// Goal: with `--pcie` the results are the same, only the times differ.
 #[test]
 #[ignore = "make rtl-programs"]
 fn programs_run_with_the_delays_of_a_host() {
@@ -148,7 +149,8 @@ fn the_card_behind_a_socket_passes_the_selftest() {
     served.process.kill();
 }
 
-/// Goal: what the card does not have is refused, and said so. Method: rdma-core's programs for it.
+/// Goal: features that the card lacks are refused with a message. Method: rdma-core's programs that
+/// use them.
 #[test]
 #[ignore = "make rtl-programs"]
 fn objects_that_the_card_lacks_are_refused() {
@@ -165,8 +167,9 @@ fn objects_that_the_card_lacks_are_refused() {
     }
 }
 
-/// Goal: an atomic operation fails where it is posted on the card, and with an invalid request of
-/// the peer (status 9) where it comes to the card. Method: perftest, which asks for no capability.
+/// Goal: an atomic fails at the post if the requester is the card, and completes with a remote
+/// invalid request (status 9) if the responder is the card. Method: perftest, which does not check
+/// capabilities.
 #[test]
 #[ignore = "make rtl-programs"]
 fn atomic_operations_are_refused() {
@@ -200,8 +203,8 @@ fn symbols(scratch: &Scratch, file: &Path) -> String {
     scratch.finish(nm).expect_success()
 }
 
-/// Goal: a process with the card contains no NIC of the model. Method: symbols, beside those of the
-/// model's build.
+/// Goal: a process with the card contains no NIC of the model. Method: compare its symbols with
+/// those of the model's build.
 #[test]
 #[ignore = "make rtl-programs"]
 fn the_card_is_without_the_model() {
@@ -216,8 +219,8 @@ fn the_card_is_without_the_model() {
     }
 }
 
-/// Goal: without Verilator the build says what is missing. Method: a `PATH` with links to all other
-/// programs of the machine.
+/// Goal: without Verilator the build reports what is missing. Method: a `PATH` with links to all
+/// other programs of the machine.
 #[test]
 #[ignore = "make rtl-programs"]
 fn without_verilator_the_build_says_so() {
@@ -291,8 +294,8 @@ fn wave_of(scratch: &Scratch, bounds: &str) -> (BTreeSet<u64>, Ended) {
     (clock_times(&file), ended)
 }
 
-/// Goal: `--wave` beside a program writes the cycles that were asked for, and no others. Method: a
-/// reader of FST; a clock cycle is two times.
+/// Goal: `--wave` writes exactly the requested cycles. Method: read the FST file, in which a clock
+/// cycle has two time stamps.
 #[test]
 #[ignore = "make rtl-programs"]
 fn a_waveform_has_the_cycles_that_were_asked_for() {
@@ -306,7 +309,7 @@ fn a_waveform_has_the_cycles_that_were_asked_for() {
     assert!(!ended.output.contains("waveform"), "{ended:?}");
 }
 
-/// Goal: the waveform of a long run has an end, which is said, and is whole.
+/// Goal: the waveform of a long run ends with a message, and is complete.
 #[test]
 #[ignore = "make rtl-programs"]
 fn a_waveform_without_bounds_ends_by_itself() {

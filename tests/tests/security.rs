@@ -1,4 +1,4 @@
-//! What other users of the machine can do to programs, and cannot: SECURITY.md.
+//! What other users of the machine can and cannot do to programs: SECURITY.md.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -19,13 +19,13 @@ const HOSTILE_SOCKET: &str = "FERROCE_TEST_HOSTILE_SOCKET";
 /// Bytes that the hostile server writes to memory that it was not given.
 const WRITTEN: &[u8] = b"overwritten by the server\0";
 
-/// A served function that also reads and writes what lies behind each mapping in the file that
-/// came with it.
+/// A served function that also reads and writes the file of each mapping beyond the end of the
+/// mapping.
 #[derive(Debug)]
 struct HostileDevice(ServedDevice);
 
 impl HostileDevice {
-    /// Accesses memory behind the end of a mapping of the client's address space.
+    /// Accesses memory beyond the end of a mapping of the client's address space.
     fn look_around(map: &DmaMap) {
         let (file, offset) = match &map.backing {
             DmaBacking::Messages => return println!("mapped: no descriptor came"),
@@ -105,7 +105,7 @@ impl Device for HostileDevice {
     }
 }
 
-/// Not a test: the process of the hostile server, which others start.
+/// Not a test, but the process of the hostile server, which tests start.
 #[test]
 #[ignore = "a process that other tests start"]
 fn hostile_server() {
@@ -140,12 +140,12 @@ fn start_hostile_server(scratch: &Scratch) -> Process {
     process
 }
 
-/// Returns what a process of a scratch directory has written so far.
+/// Returns the output of a process of a scratch directory so far.
 fn said(scratch: &Scratch, name: &str) -> String {
     fs::read_to_string(scratch.path(name)).unwrap_or_default()
 }
 
-/// Fails the test unless a program was not let to a socket of user 65534, being user 0.
+/// Fails the test unless a program of user 0 was refused at a socket of user 65534.
 fn expect_refused(ended: &Ended) {
     assert!(!ended.succeeded(), "{ended:?}");
     for words in ["user 65534", "user 0"] {
@@ -153,8 +153,8 @@ fn expect_refused(ended: &Ended) {
     }
 }
 
-/// Goal: nothing of a program's memory goes to a server of another user, who squats the socket's
-/// name. Method: a hostile server as an ordinary user, the program as root.
+/// Goal: a server of another user that has taken the socket's name gets none of a program's memory.
+/// Method: the hostile server runs as an ordinary user, the program as root.
 #[test]
 fn a_server_of_another_user_gets_nothing() {
     let Some(other) = Scratch::of_ordinary_user() else {
@@ -177,8 +177,8 @@ fn a_server_of_another_user_gets_nothing() {
     expect_refused(&ended);
 }
 
-/// Goal: the user's own server gets no descriptor of memory that is not registered, either. Method:
-/// the hostile server as the user of the program.
+/// Goal: even the user's own server gets no descriptor of unregistered memory. Method: the hostile
+/// server runs as the user of the program.
 #[test]
 fn no_server_gets_the_address_space() {
     let scratch = Scratch::new();
@@ -195,7 +195,7 @@ fn no_server_gets_the_address_space() {
     ended.expect_success();
 }
 
-/// Goal: nor does a world of another user get anything.
+/// Goal: a world of another user gets no memory either.
 #[test]
 fn a_world_of_another_user_gets_nothing() {
     let Some(other) = Scratch::of_ordinary_user() else {
@@ -220,7 +220,7 @@ fn a_world_of_another_user_gets_nothing() {
     expect_refused(&ended);
 }
 
-/// Returns a command with a mask that takes nothing away.
+/// Returns a command with a umask of 0.
 fn with_open_mask(scratch: &Scratch, command: &Command) -> Command {
     let mut shell = scratch.program("/bin/sh".as_ref());
     shell.args(["-c", "umask 0; exec \"$@\"", "sh"]);
@@ -228,7 +228,7 @@ fn with_open_mask(scratch: &Scratch, command: &Command) -> Command {
     shell
 }
 
-/// Goal: frames and sockets are the user's alone, whatever the mask. Method: a mask of 0.
+/// Goal: only the user can access frames and sockets, whatever the umask. Method: a umask of 0.
 #[test]
 fn files_and_sockets_are_private() {
     let scratch = Scratch::new();
@@ -276,7 +276,7 @@ fn a_wire_of_datagrams_says_what_it_is_not() {
     assert!(help.expect_success().contains("does not authenticate"));
 }
 
-/// Goal: servers and programs meet by a name in the user's own directory. Method: no path anywhere.
+/// Goal: servers and programs meet by a name in the user's own directory. Method: give no paths.
 #[test]
 fn sockets_have_names_in_the_users_directory() {
     let scratch = Scratch::new();

@@ -1,4 +1,4 @@
-//! `ferroce selftest` and `ferroce reg`: the commands, over a model in process and behind a socket.
+//! The commands `ferroce selftest` and `ferroce reg`, with a model in process and through a socket.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use ferroce_tests::{Ended, PROCESS_TIMEOUT, Process, Scratch, Served};
 
 /// Exit code when a stage has failed.
 const STAGE_FAILED: i32 = 1;
-/// Exit code when the device cannot be used, or the arguments are wrong.
+/// Exit code for an unusable device or wrong arguments.
 const OWN_FAILURE: i32 = 125;
 
 fn run(scratch: &Scratch, arguments: &[&str]) -> Ended {
@@ -53,7 +53,7 @@ fn a_model_behind_a_socket_passes_all_stages() {
     let mut served = Served::start(&scratch, 1);
     let text = run(&scratch, &["selftest", "--device", &served.device(0)]).expect_success();
     assert!(text.contains("16 of 16 stages passed"), "{text}");
-    // Twice, because the first must have left it as it was.
+    // Twice, because the first run must leave the device unchanged.
     let stages = [
         "selftest",
         "--stage",
@@ -66,20 +66,20 @@ fn a_model_behind_a_socket_passes_all_stages() {
     served.process.kill();
 }
 
-/// Goal: a server that dies under the check makes it end, and say so.
+/// Goal: if the server dies during the check, the check ends with a message.
 #[test]
 fn a_server_that_is_killed_is_noticed() {
     let scratch = Scratch::new();
     let mut served = Served::start(&scratch, 1);
     let command = scratch.ferroce(&["selftest", "--device", &served.device(0)]);
     let mut check = Process::start(command, &scratch, "selftest", PROCESS_TIMEOUT);
-    // The stage behind it takes 200 ms.
+    // The next stage takes 200 ms.
     check.expect_output("reset          passed");
     served.process.kill();
     let ended = check.wait();
     let code = ended.status.and_then(|status| status.code());
     assert_eq!(code, Some(STAGE_FAILED), "{ended:?}");
-    // Lines are broken somewhere.
+    // The message may be wrapped anywhere.
     let words: Vec<&str> = ended.output.split_whitespace().collect();
     let text = words.join(" ");
     assert!(text.contains("the device is gone now"), "{text}");
@@ -200,8 +200,8 @@ fn what_cannot_be_is_refused_with_a_way_on() {
     );
 }
 
-/// Goal: the second user of a device gets an error that says so. Method: another process watches a
-/// register meanwhile.
+/// Goal: the second user of a device gets an error that explains it. Method: another process
+/// watches a register at the same time.
 #[test]
 fn a_device_that_is_in_use_is_refused() {
     let scratch = Scratch::new();

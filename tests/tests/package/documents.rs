@@ -24,7 +24,7 @@ fn subcommands(scratch: &Scratch, path: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// Returns the names of the pages that there should be.
+/// Returns the names of the expected pages.
 fn expected_pages(scratch: &Scratch) -> BTreeSet<String> {
     let mut pages = BTreeSet::from(["ferroce.1".to_owned()]);
     let commands = subcommands(scratch, &[]);
@@ -64,8 +64,8 @@ fn every_command_has_a_page() {
     }
 }
 
-/// Goal: the pages read well. Method: groff formats each with every warning on; the examples
-/// stand line by line.
+/// Goal: the pages are well-formed. Method: groff formats each with all warnings enabled; each line
+/// of an example is a line of the page.
 #[test]
 fn groff_has_no_warnings() {
     let scratch = Scratch::new();
@@ -90,7 +90,7 @@ fn groff_has_no_warnings() {
     }
 }
 
-/// Goal: a folder that cannot be made is named.
+/// Goal: if a folder cannot be created, the error names it.
 #[test]
 fn pages_need_a_folder() {
     let scratch = Scratch::new();

@@ -1,4 +1,4 @@
-//! `make install`, `make uninstall` and `make package`: the scripts behind them.
+//! The scripts of `make install`, `make uninstall` and `make package`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,9 +12,9 @@ use super::{output, packaging, release};
 
 /// A time for the files of packages: 2026-01-01.
 const EPOCH: &str = "1767225600";
-/// The oldest glibc that is served: that of RHEL 9.
+/// The oldest supported glibc, which RHEL 9 has.
 const FLOOR: (u32, u32) = (2, 34);
-/// Libraries that may be needed: those of libc6 and libgcc-s1, the package's `Depends`.
+/// Libraries that programs may need: those of libc6 and libgcc-s1, the package's `Depends`.
 const LIBRARIES: [&str; 6] = [
     "libc.so.6",
     "libm.so.6",
@@ -39,8 +39,8 @@ fn uninstall(scratch: &Scratch, destination: &Path) -> Ended {
     scratch.finish(command)
 }
 
-/// Goal: `make uninstall` leaves nothing of `make install`, also after a second installation.
-/// Method: trees of a folder before and after.
+/// Goal: `make uninstall` removes everything that `make install` has created, also after a second
+/// installation. Method: compare the trees of a folder before and after.
 #[test]
 fn uninstall_removes_what_install_has_put_there() {
     let scratch = Scratch::new();
@@ -73,7 +73,7 @@ fn uninstall_removes_what_install_has_put_there() {
     assert_eq!(tree(&root), [""; 0]);
 }
 
-/// Goal: files of other programs stay, and folders that were there before.
+/// Goal: files of other programs stay, and so do folders that existed before.
 #[test]
 fn uninstall_leaves_what_it_has_not_installed() {
     let scratch = Scratch::new();
@@ -98,7 +98,7 @@ fn uninstall_leaves_what_it_has_not_installed() {
     assert_eq!(tree(&root), expected.collect::<Vec<_>>());
 }
 
-/// Goal: a file that a newer version no longer has is removed by its installation.
+/// Goal: installing a newer version removes files that it no longer has.
 #[test]
 fn an_update_removes_files_of_the_version_before() {
     let scratch = Scratch::new();
@@ -117,7 +117,7 @@ fn an_update_removes_files_of_the_version_before() {
     assert_eq!(tree(&root), [""; 0]);
 }
 
-/// Goal: the scripts name what is wrong, and a list that leads elsewhere removes nothing.
+/// Goal: the scripts report errors, and a list with paths outside of the prefix removes nothing.
 #[test]
 fn wrong_calls_are_named() {
     let scratch = Scratch::new();
@@ -145,7 +145,7 @@ fn wrong_calls_are_named() {
     assert!(kept.exists());
 }
 
-/// Packages of one build, made once for all tests.
+/// Packages of one build, created once for all tests.
 struct Packages {
     scratch: Scratch,
     folder: PathBuf,
@@ -162,7 +162,7 @@ impl Packages {
         })
     }
 
-    /// Returns the path of the file that ends so.
+    /// Returns the path of the file with this ending.
     fn file(&self, ending: &str) -> String {
         let names = tree(&self.folder);
         let found = names.iter().find(|name| name.ends_with(ending));
@@ -200,8 +200,8 @@ fn package(scratch: &Scratch, release: &Path, folder: &Path) {
     scratch.finish(command).expect_success();
 }
 
-/// Goal: two runs give the same bytes. Method: the second has copies of the build in a different
-/// folder, with other times and modes, and a different umask and language.
+/// Goal: two runs give the same bytes. Method: the second run uses copies of the build in a
+/// different folder, with different times and modes, and a different umask and language.
 #[test]
 fn the_same_build_makes_the_same_packages() {
     let packages = Packages::of_this_build();
@@ -224,7 +224,7 @@ fn the_same_build_makes_the_same_packages() {
     let again = fs::read_to_string(scratch.path("again/SHA256SUMS")).expect("sums");
     assert_eq!(sums.lines().count(), 2, "{sums}");
     assert_eq!(sums, again);
-    // The sums are those of the files.
+    // The checksums match the files.
     let mut check = Command::new("sha256sum");
     check
         .args(["--check", "--strict", "SHA256SUMS"])
@@ -258,8 +258,8 @@ fn files_of_packages_are_roots() {
     }
 }
 
-/// Goal: `Depends` is complete. Method: each library that the parts need is of libc6 or
-/// libgcc-s1, and the version of libc6 is the floor, which the symbols do not exceed.
+/// Goal: `Depends` is complete. Method: each needed library belongs to libc6 or libgcc-s1, and no
+/// symbol needs a newer libc6 than `Depends` names.
 #[test]
 fn the_package_depends_on_what_it_needs() {
     let packages = Packages::of_this_build();
@@ -284,8 +284,8 @@ fn the_package_depends_on_what_it_needs() {
     assert!((5_000..100_000).contains(&size), "{size} KiB");
 }
 
-/// Goal: one binary serves RHEL 9 and Ubuntu 22.04. Method: the newest glibc among the versions of
-/// all symbols; and the check can fail.
+/// Goal: one binary runs on RHEL 9 and Ubuntu 22.04. Method: find the newest glibc among the
+/// versions of all symbols; also test that the check can fail.
 #[test]
 fn symbols_are_of_the_oldest_glibc_that_is_served() {
     let packages = Packages::of_this_build();
@@ -315,8 +315,8 @@ fn symbols_are_of_the_oldest_glibc_that_is_served() {
     );
 }
 
-/// Goal: what is installed runs without any path. Method: the command of the unpacked package, and
-/// of the unpacked tarball, with nothing else of the build.
+/// Goal: an installation runs without any path in the environment. Method: run the command of the
+/// unpacked package, and of the unpacked tarball, without the rest of the build.
 #[test]
 fn programs_run_from_the_package() {
     let packages = Packages::of_this_build();
@@ -351,7 +351,7 @@ fn programs_run_from_the_package() {
     }
 }
 
-/// Goal: the documents that a Debian package has to have, compressed as they have to be.
+/// Goal: the package has the documents that Debian requires, compressed as required.
 #[test]
 fn the_package_has_its_documents() {
     let usr = Packages::of_this_build().unpacked();
@@ -365,7 +365,7 @@ fn the_package_has_its_documents() {
     }
     let text = fs::read_to_string(usr.join("share/doc/ferroce/copyright")).expect("UTF-8");
     assert!(text.contains("License: MIT or Apache-2.0"), "{text}");
-    // Of what is linked into it, not of what builds it or tests it.
+    // The crates that are linked into it, not those that only build or test it.
     for (name, is_linked) in [
         ("clap-", true),
         ("libc-", true),
@@ -375,7 +375,7 @@ fn the_package_has_its_documents() {
         let stanza = format!("\nFiles: crates/{name}");
         assert_eq!(text.contains(&stanza), is_linked, "{name}: {text}");
     }
-    // Each licence of a stanza has its text.
+    // The file contains the text of each licence that a stanza names.
     for licence in ["MIT", "Apache-2.0", "BSD-3-Clause", "Zlib"] {
         let heading = format!("\nLicense: {licence}\n");
         let mut texts = text.split(heading.as_str()).skip(1);

@@ -1,4 +1,4 @@
-//! What users get: version, man pages, completions, installation, packages, and CI files.
+//! What users install: version, man pages, completions, installation, packages, and CI files.
 
 mod documents;
 mod files;
@@ -30,7 +30,7 @@ fn release() -> PathBuf {
         .to_owned()
 }
 
-/// Returns true if a program is there; otherwise says what is not tested.
+/// Returns true if a program exists; otherwise prints what is not tested.
 fn is_here(program: &str, what: &str) -> bool {
     let found = Command::new("sh")
         .args(["-c", "command -v \"$1\"", "sh", program])

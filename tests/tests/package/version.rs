@@ -12,7 +12,7 @@ use ferroce_tests::Scratch;
 use super::{output, project};
 
 const HASH: &str = "0123456789abcdef0123456789abcdef01234567";
-/// As `git archive` finds it.
+/// The file before `git archive` fills it in.
 const TEMPLATE: &str = "$Format:%H$\n";
 
 fn git(scratch: &Scratch, folder: &Path, arguments: &[&str]) -> String {
@@ -31,7 +31,7 @@ fn sources(scratch: &Scratch, name: &str) -> std::path::PathBuf {
     root
 }
 
-/// Goal: the command says name, version and revision. Method: the revision is a commit of this
+/// Goal: the command prints name, version and revision. Method: the revision is the commit of this
 /// repository from which the sources come.
 #[test]
 fn the_command_names_its_revision() {
@@ -58,7 +58,7 @@ fn the_revision_is_that_of_git() {
     git(&scratch, &root, &["commit", "-q", "-m", "first"]);
     let first = git(&scratch, &root, &["rev-parse", "HEAD"]);
     assert_eq!(revision::find(&root, None).as_deref(), Ok(&first[..12]));
-    // A commit changes one of the files that cargo watches.
+    // Each commit changes one of the files that cargo watches.
     let branch = root.join(".git/refs/heads/main");
     let is_watched = |path: &std::path::PathBuf| path.ends_with(".git/refs/heads/main");
     assert!(revision::depends_on(&root).iter().any(is_watched) && branch.exists());
@@ -70,7 +70,7 @@ fn the_revision_is_that_of_git() {
     let second = git(&scratch, &root, &["rev-parse", "HEAD"]);
     assert_ne!(first, second);
     assert_eq!(revision::find(&root, None).as_deref(), Ok(&second[..12]));
-    // A worktree has a file `.git`.
+    // In a worktree, `.git` is a file.
     let other = scratch.path("worktree");
     git(
         &scratch,

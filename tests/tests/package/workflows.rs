@@ -1,4 +1,5 @@
-//! What runs elsewhere: the release workflow, `action.yml`, the Containerfile, and the scripts.
+//! Files that run on other machines: the release workflow, `action.yml`, the Containerfile, and the
+//! scripts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use ferroce_tests::{Ended, Scratch, ferroce};
 
 use super::{is_here, output, packaging, project};
 
-/// Reads the YAML files, checks what GitHub would refuse, and writes each `run:` block into a
+/// Reads the YAML files, finds errors that GitHub would refuse, and writes each `run:` block into a
 /// folder.
 const READ_YAML: &str = r#"
 import pathlib, re, sys, yaml
@@ -71,7 +72,7 @@ fn check_script(scratch: &Scratch, path: &Path) {
     let name = path.to_string_lossy();
     output(scratch, "bash", &["-n", &name]);
     if is_here("shellcheck", "scripts") {
-        // Blocks of CI files have no first line that names the shell.
+        // Blocks of CI files have no shebang line.
         let shell: &[&str] = match fs::read_to_string(path).expect("UTF-8").starts_with("#!") {
             true => &["-x"],
             false => &["-s", "bash"],
@@ -81,8 +82,8 @@ fn check_script(scratch: &Scratch, path: &Path) {
     }
 }
 
-/// Goal: GitHub takes the workflow and the action. Method: their structure, and each script in
-/// them.
+/// Goal: GitHub accepts the workflow and the action. Method: check their structure, and each script
+/// in them.
 #[test]
 fn ci_files_are_well_formed() {
     if !has_yaml() {
@@ -155,8 +156,8 @@ fn scripts_of_packages_are_clean() {
     }
 }
 
-/// Goal: what can be checked of the recipe of the image without an engine. Method: its commands
-/// are scripts; the files that it copies are those that `make package` writes.
+/// Goal: check the recipe of the image without a container engine. Method: its commands are valid
+/// scripts, and `make package` writes the files that it copies.
 #[test]
 fn commands_of_the_containerfile_are_clean() {
     let scratch = Scratch::new();
@@ -194,8 +195,8 @@ fn commands_of_the_containerfile_are_clean() {
     assert!(makefile.contains("packaging/package $(RELEASE) $(CURDIR)/target/package"));
 }
 
-/// A machine of a CI job: its programs are those of this one, but apt-get, dpkg and sudo only say
-/// what they were asked.
+/// A fake machine of a CI job: it has the programs of this machine, but apt-get, dpkg and sudo only
+/// print their arguments.
 struct Job {
     scratch: Scratch,
 }
@@ -265,8 +266,8 @@ impl Job {
     }
 }
 
-/// Goal: a job that says `uses:` gets the package of the release. Method: the action's step on a
-/// machine whose apt-get only says what it was asked, and a release in a folder.
+/// Goal: a job with `uses:` gets the package of the release. Method: run the action's step on the
+/// fake machine, with a release in a folder.
 #[test]
 fn the_action_installs_the_release() {
     if !is_here("curl", "the action") {
@@ -285,7 +286,7 @@ fn the_action_installs_the_release() {
     assert_eq!(job.read("out"), "libraries=/usr/lib/ferroce\n");
 }
 
-/// Goal: the action stops with what is wrong, before anything is installed.
+/// Goal: the action stops with an error message before anything is installed.
 #[test]
 fn the_action_refuses_what_is_not_the_release() {
     if !is_here("curl", "the action") {

@@ -7,10 +7,11 @@ use ferroce_tests::{
 
 use super::{command, with_server};
 
-/// Runs of a program whose client knows the port before its server listens.
+/// Number of runs of a program whose client knows the port before its server listens.
 const ATTEMPTS: usize = 10;
 
-/// What perftest prints when no process has the port: of a connection, and of a datagram service.
+/// perftest's messages if no process listens on the port: for a connection, and for a datagram
+/// service.
 const REFUSALS: &[&str] = &[
     "RDMA_CM_EVENT_REJECTED; error: 8",
     "RDMA_CM_EVENT_UNREACHABLE; error: 1",
@@ -30,8 +31,8 @@ macro_rules! perftest {
     };
 }
 
-/// Runs a pair of perftest. Its server destroys the listener of its first connection and creates
-/// one for the second, whose request may come in between: that client is refused.
+/// Runs a pair of perftest. Its server destroys the listener of the first connection and creates
+/// one for the second. If the second request arrives in between, the client is refused.
 fn perftest(arguments: &str) {
     let client_arguments = format!("{arguments} 127.0.0.1");
     for _ in 0..ATTEMPTS {
@@ -63,8 +64,9 @@ perftest! {
     send_bw_ud: "ib_send_bw -c UD -s 512 -n 200";
 }
 
-/// Goal: qperf over RDMA CM. Method: its `-cm` counts for RC only; UC and UD it connects by itself,
-/// without the global route that RoCE needs. Its client knows the port before its server listens.
+/// Goal: qperf works over RDMA CM. Method: RC only, because for UC and UD qperf ignores `-cm` and
+/// connects by itself, without the global route that RoCE needs. Its client knows the port before
+/// its server listens.
 #[test]
 fn qperf() {
     let scratch = Scratch::new();
@@ -85,8 +87,8 @@ fn qperf() {
     }
 }
 
-/// fio without `--bindname`: version 3.33 takes the first character of it for the address. It asks
-/// for no RNR retries, so the receiver of its sends has a receive for each of the messages.
+/// fio without `--bindname`: version 3.33 uses only the first character of the address. It uses no
+/// RNR retries, so the receiver of its sends has a receive for each message.
 fn fio(verb: &str) {
     let scratch = Scratch::new();
     let both = "fio --ioengine=rdma --port=PORT --bs=64k --size=4M";
@@ -135,9 +137,9 @@ libfabric! {
     large_reliable_datagrams: "-p verbs;ofi_rxm -e rdm -c -I 5 -S 1000000";
 }
 
-/// Runs `fi_pingpong`, whose two sides find each other over TCP. Without libfabric's monitor of
-/// memory: it takes the right to execute from the page of libc's `munmap` while it patches it, and
-/// another thread of the process that is there meanwhile ends with SIGSEGV.
+/// Runs `fi_pingpong`, whose two sides find each other over TCP. Switches off libfabric's memory
+/// monitor: while it patches libc's `munmap`, the page is not executable, and another thread that
+/// calls it at that time ends with SIGSEGV.
 fn fi_pingpong(options: &[&str], arguments: &str) {
     let scratch = Scratch::new();
     let port = free_port();
@@ -152,8 +154,8 @@ fn fi_pingpong(options: &[&str], arguments: &str) {
     assert!(client.contains("MB/sec"), "{client}");
 }
 
-/// Goal: the loopback address, by which the two sides of a world find each other over TCP, is that
-/// of the other host for RDMA CM, too.
+/// Goal: the two sides of a world find each other over TCP by the loopback address; for RDMA CM,
+/// too, this address means the other host.
 #[test]
 fn libfabric_in_simulated_time() {
     for arguments in ["-p verbs -e msg -c -I 5", "-p verbs;ofi_rxm -e rdm -c -I 5"] {
@@ -161,8 +163,8 @@ fn libfabric_in_simulated_time() {
     }
 }
 
-/// Goal: UCX connects through RDMA CM and moves data over RC. Method: `io_demo` ends when its
-/// client has had that many replies, and its server never.
+/// Goal: UCX connects through RDMA CM and moves data over RC. Method: the client of `io_demo` ends
+/// after a number of replies; its server never ends.
 #[test]
 fn ucx_io_demo() {
     let scratch = Scratch::new();

@@ -1,5 +1,5 @@
 //! RDMA CM with programs as Debian ships them, over Debian's librdmacm: its own tools, rsockets,
-//! and what else connects through it.
+//! and other programs that connect through it.
 
 mod applications;
 mod sockets;
@@ -18,7 +18,7 @@ fn command(scratch: &Scratch, options: &[&str], line: &str, port: u16) -> Comman
     scratch.run_rdma_cm(options, program, &arguments)
 }
 
-/// Runs a server and a client, which both have to succeed. Returns their output.
+/// Runs a server and a client; both have to succeed. Returns their output.
 fn pair(server: &str, client: &str) -> (String, String) {
     pair_in(&Scratch::new(), (&[], server), (&[], client))
 }

@@ -7,7 +7,7 @@ use ferroce_tests::{Scratch, executed, free_port, run_rdma_cm_pair};
 
 use super::{command, pair, with_server};
 
-/// Declares one test for each line of arguments that both sides get.
+/// Declares one test for each line of arguments; both sides get them.
 macro_rules! streams {
     ($( $test:ident: $program:literal $arguments:literal; )*) => {
         $(
@@ -24,8 +24,9 @@ macro_rules! streams {
     };
 }
 
-// Not udpong: rsockets of datagrams create address handles without the global route of RoCE. Not
-// `rstream -T a`: its client takes the POLLHUP of a server that has finished for a failure.
+// udpong is left out, because datagram rsockets create address handles without the global route of
+// RoCE. `rstream -T a` is left out, because its client mistakes the POLLHUP of a finished server
+// for a failure.
 streams! {
     rstream_blocking: "rstream" "-T b -T v -S 8192 -C 100";
     rstream_nonblocking: "rstream" "-T n -T v -S 8192 -C 100";
@@ -66,7 +67,7 @@ fn rcopy_of_a_file() {
     expect_same(&source, &copy);
 }
 
-/// Returns the library with which librdmacm makes rsockets of a program's sockets.
+/// Returns the preload library of librdmacm that turns a program's sockets into rsockets.
 fn preload_library() -> PathBuf {
     let folders = fs::read_dir("/usr/lib").expect("Debian has this folder");
     let mut libraries = folders.filter_map(|folder| {
@@ -76,8 +77,8 @@ fn preload_library() -> PathBuf {
     libraries.next().expect("it comes with librdmacm1")
 }
 
-/// Goal: a program for TCP runs over RDMA, also on a duplicate of its socket. Method: a file goes
-/// to the server, which keeps a copy and sends every byte back.
+/// Goal: a TCP program runs over RDMA, also with a duplicate of its socket. Method: send a file to
+/// the server, which stores a copy and sends every byte back.
 #[test]
 fn a_tcp_program_under_librspreload() {
     let scratch = Scratch::new().preload(&preload_library());
@@ -91,7 +92,7 @@ fn a_tcp_program_under_librspreload() {
     let (server, client) =
         run_rdma_cm_pair(&scratch, side("server", &copy), side("client", &source));
     assert!(client.contains("100000000 bytes"), "{client}");
-    // It would be as fast over TCP.
+    // Over TCP the test would succeed, too, so check that RDMA was used.
     assert_eq!(executed(&server, "ACCEPT"), 1, "{server}");
     expect_same(&source, &copy);
 }

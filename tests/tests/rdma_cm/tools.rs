@@ -4,7 +4,8 @@ use ferroce_tests::{PROCESS_TIMEOUT, Process, Scratch, free_port, start_rdma_cm_
 
 use super::{command, pair, pair_in, with_server};
 
-/// Declares one test for each pair that ends by itself; what both have to say is between them.
+/// Declares one test for each pair that ends by itself; the words between them must be in both
+/// outputs.
 macro_rules! pairs {
     ($( $test:ident: $server:literal, $client:literal, both say $expected:literal; )*) => {
         $(
@@ -52,7 +53,7 @@ pairs! {
         both say "";
 }
 
-/// Goal: a server whose device is on another host of the fabric is reached at that host's address.
+/// Goal: a client reaches a server on another host of the fabric at that host's address.
 #[test]
 fn rping_between_two_hosts() {
     let scratch = Scratch::new();
@@ -80,8 +81,8 @@ fn rping_serves_five_clients_in_turn() {
     assert!(server.is_running(), "{}", server.output());
 }
 
-/// Goal: without a listener the answer comes at once. Method: once no process of the host
-/// has a communication manager, and once a server for another port has one.
+/// Goal: without a listener, a client is refused at once. Method: first no process of the host has
+/// a communication manager; then a server for another port has one.
 #[test]
 fn rping_is_refused_without_a_listener() {
     let scratch = Scratch::new();
@@ -113,8 +114,8 @@ fn cmtime_of_100_connections() {
     cmtime(100);
 }
 
-/// Goal: more datagrams than QP 1 has work requests are lost and sent again, but never overrun its
-/// CQ, after which the process would receive none.
+/// Goal: if more datagrams arrive than QP 1 has work requests, they are lost and sent again, but
+/// never overrun its CQ; after an overrun the process would receive no datagrams.
 #[test]
 fn cmtime_of_3000_connections() {
     cmtime(3000);
@@ -131,7 +132,7 @@ fn mckey_on_both_sides() {
         } else {
             "239.1.2.3"
         };
-        // It would keep its output back in a file's buffer.
+        // Otherwise its output would stay in a file's buffer.
         let receiver = format!("stdbuf -oL mckey -m {group} -b {address}");
         let receiver = command(&scratch, &[], &receiver, 0);
         let mut receiver = Process::start(receiver, &scratch, "receiver", PROCESS_TIMEOUT);

@@ -1,4 +1,5 @@
-//! Lines that are older than a rule: how many a folder may have. The number only shrinks.
+//! Allowances: the number of lines in a folder that may break a rule because they are older than
+//! it. The numbers only shrink.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,7 +15,7 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
-    /// Line `index` (the first is 0) of `file`, a path from the root, and what is wrong there.
+    /// Line `index` (the first is 0) of `file`, a path from the root, and the error there.
     pub(crate) fn new(file: &str, index: usize, what: impl std::fmt::Display) -> Self {
         Self {
             folder: folder_of(file),

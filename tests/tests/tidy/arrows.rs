@@ -1,11 +1,11 @@
-//! Which crate may use which: the arrows of the design, one way.
+//! The crates that each crate may use: the design has no cycles.
 
 use std::path::PathBuf;
 
 use super::{files, is_source, root, without_tests};
 
-/// Each crate, and the crates of the project that its own code may use, directly. Those that come
-/// later use those that came before. Tests may use more (`[dev-dependencies]`).
+/// Each crate, and the crates of the project that its own code may use directly. Crates use only
+/// earlier rows. Tests may use more (`[dev-dependencies]`).
 #[rustfmt::skip]
 const ARROWS: &[(&str, &[&str])] = &[
     // The card: queue pairs as IBTA has them, the contract, the wire, the protocol, the model.
@@ -16,20 +16,20 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cm", &["units", "wire"]),
     ("transport", &["qp", "units", "wire"]),
     ("model", &["spec", "transport", "units", "wire"]),
-    // Its blocks in RTL, held against those of the model.
+    // Its blocks in RTL, compared with those of the model.
     ("rtl-harness", &[]),
     ("rtl", &["model", "rtl-harness", "spec"]),
-    // The card in RTL where the model's NIC stands: an option of `embed`.
+    // The card in RTL in place of the model's NIC: an option of `embed`.
     ("rtl-card", &["model", "rtl-harness", "spec", "units", "wire"]),
     // The driver never sees the model.
     ("vfio-user", &[]),
     ("driver", &["qp", "spec", "vfio-user"]),
     ("rdma-cm", &["cm", "units", "wire"]),
-    // What happens to packets on their way.
+    // Packet faults.
     ("faults", &["units", "wire"]),
-    // The device in a process, and what serves it to others.
+    // The device in a process, and the server that offers it to other processes.
     ("platform", &["driver", "model", "spec", "wire"]),
-    // What crosses the edges of a function, and the comparison of two such records.
+    // Records of a function's accesses and frames, and their comparison.
     ("record", &["driver", "model", "platform", "spec", "units", "wire"]),
     ("embed", &["driver", "faults", "model", "platform", "record", "rtl-card", "spec",
         "units", "wire"]),
@@ -44,10 +44,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         "units", "wire"]),
     ("timed", &["driver", "model", "platform", "rdma-cm", "serve", "spec", "timed-protocol",
         "units", "vfio-user", "wire", "world"]),
-    // Measuring and checking. The self-test knows no model: it runs beside a card, too.
+    // Measuring and checking. The self-test does not use the model, so it also runs with a card.
     ("lab", &["driver", "faults", "model", "platform", "spec", "units", "world"]),
     ("selftest", &["driver", "spec", "wire"]),
-    // What users start and load. Neither is used by anything but tests.
+    // What users start and load. Only tests use these two crates.
     ("provider", &["driver", "embed", "platform", "rdma-cm", "timed-client", "units", "wire"]),
     ("", &["driver", "embed", "faults", "lab", "model", "platform", "record", "seeds", "selftest",
         "serve", "spec", "timed", "timed-client", "units", "wire", "world"]),
@@ -61,7 +61,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("vfio-user-fuzz", &["vfio-user"]),
 ];
 
-/// Crates without clock, thread, system calls, and the paths that would bring them in.
+/// Crates without clock, threads and system calls, and the paths that would import these.
 const PURE: &[&str] = &[
     "hw-model/qp/",
     "hw-model/spec/",
@@ -100,7 +100,7 @@ fn section<'a>(manifest: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
     lines.skip(1).take_while(|line| !line.starts_with('['))
 }
 
-/// Every crate, and those of the project that its code uses.
+/// Every crate, and the crates of the project that its code uses.
 fn crates() -> Vec<(String, Vec<String>)> {
     let mut found = Vec::new();
     for (path, manifest) in files(&["toml"]) {
@@ -115,7 +115,7 @@ fn crates() -> Vec<(String, Vec<String>)> {
         let lines = tables.iter().flat_map(|table| section(&manifest, table));
         let keys = lines.filter_map(|line| line.split(['.', ' ', '=']).next());
         let uses = keys.filter_map(short).map(str::to_owned).collect();
-        // A section such as `[dependencies.ferroce-wire]` would not be seen above.
+        // The code above would not find a section such as `[dependencies.ferroce-wire]`.
         assert!(!manifest.contains("ependencies.ferroce"), "{path}");
         assert!(!manifest.contains("package = \"ferroce"), "{path}");
         found.push((name.to_owned(), uses));

@@ -1,4 +1,5 @@
-//! Which block of the model may use which: the arrows of `hw-model/README.md`, one way.
+//! The blocks that each block of the model may use, according to `hw-model/README.md`; there are no
+//! cycles.
 
 use super::{sources, without_tests};
 
@@ -6,7 +7,7 @@ const SOURCES: &str = "hw-model/src/";
 const README: &str = include_str!("../../../hw-model/README.md");
 
 /// The blocks in the order of the table in the README: files and folders of `hw-model/src`, without
-/// `/` and `.rs`. A block uses only those behind it.
+/// `/` and `.rs`. A block uses only later ones.
 fn blocks() -> Vec<&'static str> {
     let table = README.lines().skip_while(|line| *line != "| block | is |");
     let rows = table.skip(2).take_while(|line| line.starts_with('|'));

@@ -28,7 +28,7 @@ pub(crate) fn function(line: &str) -> Option<&str> {
 }
 
 /// Every function: its name, the index of its first line, and its number of lines. Relies on
-/// rustfmt, which puts the closing brace below the beginning of the line with `fn`.
+/// rustfmt, which aligns the closing brace with the start of the line with `fn`.
 fn functions(text: &str) -> Vec<(&str, usize, usize)> {
     let lines: Vec<&str> = text.lines().collect();
     let mut found = Vec::new();

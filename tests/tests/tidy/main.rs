@@ -1,8 +1,8 @@
 //! Rules of the project that no lint of the compiler checks.
 //!
-//! A rule that older lines break has an allowance: a number of lines for each folder. The
-//! allowances are in `tests/expected/tidy.txt` and only shrink; `FERROCE_UPDATE=1` lowers those
-//! that can be.
+//! If older lines break a rule, it has an allowance: a number of lines for each folder. The
+//! allowances are in `tests/expected/tidy.txt` and only shrink; `FERROCE_UPDATE=1` lowers them
+//! where possible.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,11 +14,11 @@ mod functions;
 mod modules;
 mod words;
 
-/// The only places where `unsafe` may stand.
+/// The only places that may contain `unsafe`.
 const UNSAFE_PLACES: &[&str] = &[
-    // A foreign program, as far as the rest goes: it calls C.
+    // It acts as a foreign program, which calls C.
     "tests/client/",
-    // So is the fuzz target of the C ABI.
+    // The same holds for the fuzz target of the C ABI.
     "tests/fuzz/src/verbs",
     // One line, so that loom's cells are shared.
     "tests/support/src/loom_memory.rs",
@@ -32,22 +32,22 @@ const UNSAFE_PLACES: &[&str] = &[
     "sim/platform/src/memory.rs",
     "sim/platform/src/memory/guarded.rs",
     "sim/platform/src/memory/guarded/",
-    // A prefetch reaches the memory of this process, too.
+    // A prefetch also accesses the memory of this process.
     "sim/platform/src/prefetch.rs",
     "sim/platform/src/shared_memory.rs",
     "sim/platform/src/shared_memory/",
     "sim/platform/src/os.rs",
     "sim/platform/src/os/",
-    // What a program and its world share, and what stands between a program and the kernel.
+    // Pages that a program and its world share, and the library between a program and the kernel.
     "sim/timed/protocol/src/map.rs",
     "sim/timed/client/src/time_table.rs",
     "sim/timed/preload/",
 ];
 
-/// Lines of a file without its tests; more than that is more than one thing.
+/// Maximum lines of a file without its tests; a longer file does more than one thing.
 const FILE_LINES_MAX: usize = 700;
 
-/// Columns of a line; rustfmt keeps code below that, but neither comments nor strings.
+/// Maximum columns of a line; rustfmt limits code, but neither comments nor strings.
 const LINE_COLUMNS_MAX: usize = 100;
 
 fn root() -> PathBuf {
@@ -55,7 +55,7 @@ fn root() -> PathBuf {
 }
 
 /// The files of the project whose names end in one of `extensions`, with their paths from the root,
-/// in order. Build outputs, other repositories and what is hidden are left aside.
+/// in order. Leaves out build outputs, other repositories and hidden files.
 fn files(extensions: &[&str]) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut folders = vec![root()];
@@ -93,7 +93,7 @@ fn is_source(name: &str) -> bool {
     name.contains("/src/")
 }
 
-/// The code in front of the unit tests, which stand last in a file.
+/// The code before the unit tests, which are last in a file.
 fn without_tests(text: &str) -> &str {
     text.split("#[cfg(test)]\nmod tests").next().unwrap_or(text)
 }
@@ -137,9 +137,9 @@ fn lines_have_at_most_100_columns() {
     allowance::check("columns", &long);
 }
 
-/// A sleep is no condition: on a loaded machine it is too short, elsewhere too long. What is left
-/// are intervals of the product and of the test kit, and sleeps that are themselves under test; a
-/// comment beside each says which.
+/// A sleep is not a condition: on a loaded machine it is too short, elsewhere too long. The
+/// remaining sleeps are intervals of the product and of the test kit, and sleeps that are
+/// themselves tested; each has a comment that says which.
 #[test]
 fn waits_are_for_conditions() {
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Files that stand beside each other in a folder use each other in one direction only.
+//! Files in the same folder use each other in one direction only.
 //!
 //! A file and its children (`a.rs` and `a/b.rs`) may name each other: they are one module. A path
 //! counts for the file that declares its name, not for one that exports the name again.
@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{is_source, sources, without_tests};
 
-/// Folders that are no modules of their own: what they hold stands beside their neighbours.
+/// Folders that are not modules: their files count as neighbours of the files beside the folder.
 const GROUPS: &[&str] = &["provider/src/ffi"];
 
-/// Folders in which files still use each other in circles. This list only shrinks.
+/// Folders whose files still use each other in circles. This list only shrinks.
 const CIRCLES_LEFT: &[&str] = &["sim/timed/preload/src"];
 
 /// How often a name may be exported again.
@@ -30,7 +30,7 @@ fn path(text: &str) -> Path {
 struct Crate {
     /// Each module, and the paths in its code.
     modules: BTreeMap<Path, Vec<Path>>,
-    /// What the names that a module imports or exports stand for.
+    /// The paths of the names that a module imports or exports.
     names: BTreeMap<(Path, String), Path>,
 }
 
@@ -59,7 +59,7 @@ impl Crate {
         self.modules.insert(module.clone(), paths);
     }
 
-    /// Returns a path that stands in a module from the root of the crate on. `None`: it leads out
+    /// Returns a path in a module as a path from the root of the crate, or `None` if it leads out
     /// of the crate.
     fn absolute(&self, module: &Path, path: &Path) -> Option<Path> {
         let (first, rest) = path.split_first()?;
@@ -182,7 +182,7 @@ fn crates() -> BTreeMap<String, Crate> {
     crates
 }
 
-/// Returns the parts of a module's path. A folder of [`GROUPS`] and what lies in it are one part.
+/// Returns the parts of a module's path. A folder of [`GROUPS`] and its file are one part.
 fn parts(folder: &str, module: &Path) -> Path {
     let mut parts = Path::new();
     let mut group = String::new();

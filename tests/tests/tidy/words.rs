@@ -1,11 +1,11 @@
-//! Plain words: what the project does not say, and what it says in its place.
+//! Plain words: words that the project does not use, and better ones.
 //!
-//! Names are read as the words of which they are made, so that `carry_out` is "carry out".
+//! Names are split into words, so `carry_out` is read as "carry out".
 
 use super::allowance::{Finding, check};
 use super::{files, sources};
 
-/// Words in lower case, and better ones. This folder and a glossary may name them.
+/// Banned words in lower case, and better ones. This folder and a glossary may contain them.
 const BANNED: &[(&str, &str)] = &[
     ("somebody", "name it: another process, the peer, the caller"),
     ("someone", "name it: another process, the peer, the caller"),
@@ -61,7 +61,7 @@ const BANNED: &[(&str, &str)] = &[
     ("his", "its, the peer's"),
 ];
 
-/// Where a banned word means what it says: "to tell apart", "as many as there are".
+/// Phrases in which a banned word is fine: "to tell apart", "as many as there are".
 const FINE: &[&str] = &[
     "tell apart",
     "tells apart",
@@ -89,7 +89,7 @@ const QUESTIONS: &[&str] = &[
     "For how",
 ];
 
-/// The words of a line, in lower case, one blank between them and around: those of names, too.
+/// The words of a line and of its names, in lower case, with one blank before and after each.
 fn words(line: &str) -> String {
     let mut found = String::from(" ");
     let mut last_was_lower = false;
