@@ -10,10 +10,10 @@ use ferroce_wire::{Gid, Mac};
 
 use crate::error::Error;
 
-/// Opens devices instead of those that this process would open itself.
+/// Opens a device in place of the ones that this process would open itself.
 pub trait DeviceSource: Debug + Sync {
-    /// Returns the devices that the environment gives to this process. `None`: it asks for none of
-    /// this source.
+    /// Returns the devices that the environment gives to this process. `None`: it requests no
+    /// device of this source.
     ///
     /// # Errors
     /// [`Error::Attached`].

@@ -12,7 +12,7 @@ use crate::clock::Ticks;
 use crate::in_process::InProcess;
 use crate::schedule::policy::{Background, Step};
 
-/// A processor that comes later than this is reported to the user: peers see timeouts.
+/// A thread that gets its processor later than this is reported to the user: peers see timeouts.
 const FAR_TOO_LATE_US: u64 = 100_000;
 
 /// Starts the thread. It never runs a signal handler of the application.
@@ -55,7 +55,7 @@ fn run(function: &InProcess) {
                 let woken_at = sleep(function, || policy.sleeps_ns(function.outlook()));
                 policy.slept(woken_at, clock.ticks(), &spans);
                 if woken_at.is_none() && std::mem::take(&mut has_left) {
-                    // Nothing has happened for long: any processor will do.
+                    // The thread has been idle for long: let the kernel choose any processor.
                     processors.iter().for_each(Processors::allow_all);
                 }
             }
@@ -63,8 +63,7 @@ fn run(function: &InProcess) {
     }
 }
 
-/// Prepares this thread: it has to get a processor soon after it is woken, whatever the program
-/// does.
+/// Prepares this thread. It must be scheduled soon after a wake-up, even while the program is busy.
 fn prepare_thread() {
     os::request_short_time_slices();
     os::request_exact_timers();
@@ -78,8 +77,8 @@ fn prepare_thread() {
     os::faults::allow();
 }
 
-/// Sleeps between the least and the longest time that `times_ns` finds after the sleep is
-/// announced; `None`: not at all. Returns the time of a wake-up, if it was woken.
+/// Sleeps between the minimum and the maximum time that `times_ns` returns once the sleep is
+/// announced; `None`: does not sleep. Returns the time of the wake-up if another thread woke it.
 fn sleep(function: &InProcess, times_ns: impl FnOnce() -> Option<(u64, u64)>) -> Option<Ticks> {
     let words = function.words();
     words.background.announce();
@@ -97,8 +96,8 @@ fn sleep(function: &InProcess, times_ns: impl FnOnce() -> Option<(u64, u64)>) ->
     woken_at
 }
 
-/// Counts, and reports once, that this thread could have had its processor at `since` and got it at
-/// `now`, far too late. Peers that wait for the function then see a failed peer.
+/// Counts a wake-up that was far too late: the thread was runnable at `since` and got its processor
+/// at `now`. Reports the first one, because peers take the function for dead meanwhile.
 fn diagnose(function: &InProcess, since: Ticks, now: Ticks) {
     static HAS_WARNED: AtomicBool = AtomicBool::new(false);
     let late_us = function.clock().ns_of_ticks(now.since(since)) / 1000;

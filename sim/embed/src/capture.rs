@@ -1,8 +1,7 @@
 //! Captures in pcapng, with nanoseconds and always with a valid ICRC.
 //!
-//! Several processes may append to one file. Blocks of pcapng are self-contained, so each process
-//! writes whole blocks under a lock of the file. Each is an interface of the section that they
-//! share.
+//! Several processes may append to one file. pcapng blocks are self-contained: each process writes
+//! whole blocks while it holds a lock on the file, and is one interface of the shared section.
 
 pub mod reader;
 
@@ -21,7 +20,7 @@ use ferroce_platform::{fork, os};
 
 use crate::error::Error;
 
-/// Pending bytes at which they are written to the file.
+/// The capture is written to the file when this many bytes are pending.
 const FLUSH_BYTES: usize = 256 * 1024;
 
 /// Returns the interface of a function of this process.
@@ -56,7 +55,7 @@ impl Capture {
         let (file, interface) = open_locked(path, |file| begin(file, interface))?;
         let refuse = |error: io::Error| refusal(path, &error);
         let metadata = file.metadata().map_err(refuse)?;
-        // Lets two processes with the same file detect that it is the same. Never 0.
+        // Lets two processes detect that they capture into the same file. Never 0.
         let identity = (metadata.ino() << 16 ^ metadata.dev()).max(1);
         let waiting = Vec::with_capacity(FLUSH_BYTES);
         let fork_generation = fork::generation();
@@ -75,7 +74,7 @@ impl Capture {
     /// Checks that a capture can be opened for appending; creates an empty file if there is none.
     ///
     /// # Errors
-    /// Those of [`Self::open`].
+    /// As [`Self::open`].
     pub fn check(path: &Path) -> Result<(), Error> {
         let read = |file: &mut File| match file.metadata()?.len() {
             0 => Ok(()),
@@ -95,7 +94,7 @@ impl Capture {
         self.record_with(frame, carries_icrc, &packet_options(direction, None));
     }
 
-    /// Records a frame whose ICRC is valid, or meant to be what it is, with a comment.
+    /// Records a frame with a comment. Its ICRC is valid, or deliberately invalid.
     pub fn record_commented(&mut self, direction: Direction, frame: &[u8], comment: &str) {
         self.record_with(frame, true, &packet_options(direction, Some(comment)));
     }
@@ -117,7 +116,7 @@ impl Capture {
 
     /// Writes pending blocks to the file. An error ends the capture, not the traffic.
     pub fn flush(&mut self) {
-        // Blocks pending in a child made by fork belong to the parent.
+        // After a fork, the pending blocks belong to the parent.
         if self.waiting.is_empty() || self.fork_generation != fork::generation() {
             return;
         }
@@ -149,7 +148,7 @@ fn refusal(path: &Path, error: &io::Error) -> Error {
     }
 }
 
-/// Opens a file for appending, and does something to it under its lock.
+/// Opens a file for appending and runs an action on it under the file's lock.
 fn open_locked<R>(
     path: &Path,
     work: impl FnOnce(&mut File) -> io::Result<R>,
@@ -189,8 +188,8 @@ fn begin(file: &mut File, interface: &Interface) -> io::Result<u32> {
     Ok(0)
 }
 
-/// Reads a capture. Returns whether its last section is one that we began, and how many interfaces
-/// that has.
+/// Reads a capture. Returns true if Ferroce began its last section, and the number of interfaces in
+/// that section.
 fn last_section(file: &mut File) -> io::Result<(bool, u32)> {
     const HEADER: usize = 8;
     let ours = section_header();
@@ -214,7 +213,8 @@ fn last_section(file: &mut File) -> io::Result<(bool, u32)> {
             (is_ours, interfaces) = (read == ours.len() && start == ours, 0);
         }
         interfaces += u32::from(kind == INTERFACE_DESCRIPTION);
-        // A writer was killed, or the bytes have another order: no place among these interfaces.
+        // A writer was killed, or the byte order differs: no interface can be added to this
+        // section.
         if length < HEADER as u64 || at + length > end {
             return Ok((false, 0));
         }
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(names, ["one", "two", "three"]);
     }
 
-    /// Goal: behind what a killed writer has left, and behind a section of another program, frames
+    /// Goal: after the remains of a killed writer, and after a section of another program, frames
     /// begin a new section.
     #[test]
     fn a_section_is_not_joined_blindly() {
@@ -357,7 +357,7 @@ mod tests {
         assert_eq!(mode(&created), 0o600);
     }
 
-    /// Goal: a user who has laid out a file that others may write does not get what programs send.
+    /// Goal: if another user prepares a file that anyone may write, no frames are captured into it.
     #[test]
     fn a_file_of_another_user_is_refused_and_left_alone() {
         use std::os::unix::fs::{PermissionsExt, chown};

@@ -1,14 +1,14 @@
 //! The clock of a function that runs in real time.
 //!
-//! The model reads the time several times per message, so the time stamp counter is read directly
-//! and converted to picoseconds by one multiplication. Where the counter is not reliable the
-//! system's monotonic clock replaces it, at about ten times the cost.
+//! The model reads the time several times per message, so this reads the time stamp counter
+//! directly and converts it to picoseconds with one multiplication. Where the counter is not
+//! reliable, the system's monotonic clock replaces it, at about ten times the cost.
 
 use ferroce_platform::os;
 use ferroce_units::Instant;
 
-/// How long the counter is compared with the system's clock, each time that a device is opened. A
-/// reading is right to about 100 ns, so that the rate is right to 0.1 %.
+/// Duration of the calibration against the system's clock whenever a device is opened. A reading is
+/// accurate to about 100 ns, so the rate is accurate to 0.1 %.
 const CALIBRATION_NS: u64 = 200_000;
 /// Pairs of readings taken at each end; the one that took the shortest time is used.
 const CALIBRATION_SAMPLES: u32 = 8;
@@ -110,7 +110,7 @@ impl Clock {
     }
 }
 
-/// Reads both clocks as nearly at the same time as this machine allows.
+/// Reads both clocks as close together as this machine allows.
 #[cfg(target_arch = "x86_64")]
 fn simultaneous() -> (u64, u64) {
     let mut best = (u64::MAX, 0, 0);
@@ -134,7 +134,7 @@ mod tests {
     fn keeps_pace_with_the_system_clock() {
         let clock = Clock::start();
         let (ours, theirs) = (clock.now(), os::monotonic_ns());
-        // The time that both measure.
+        // Both clocks measure this sleep.
         std::thread::sleep(std::time::Duration::from_millis(50));
         let (ours, theirs) = (clock.now() - ours, os::monotonic_ns() - theirs);
         let difference_ns = ours.as_ns().abs_diff(theirs);

@@ -12,11 +12,13 @@ use crate::{attached, devices};
 
 /// Returns the counters of a device in the order of their registers.
 ///
-/// Those of a model in the processes of its host are the sums of all functions that it has had on
-/// this machine. Those of any other device are its registers, which are read while this process has
+/// For a model in the processes of its host, they are the sums over all functions that the device
+/// has had on this machine. For any other device they are its registers, which are read while this
+/// process has it open.
 /// it open.
 ///
 /// # Errors
+/// [`Error::NotOpen`], and the errors of [`Function::open_device`].
 /// [`Error::NotOpen`], and those of [`Function::open_device`].
 pub fn of_device(device: u8) -> Result<Vec<u64>, Error> {
     let open = Function::in_use(device);

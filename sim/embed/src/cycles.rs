@@ -3,7 +3,7 @@
 use ferroce_platform::fork;
 use parking_lot::Mutex;
 
-/// `ferroce run --rtl` sets it: the line is wanted.
+/// Set by `ferroce run --rtl` to request the line.
 pub const CYCLES_VARIABLE: &str = "FERROCE_RTL_CYCLES";
 
 /// Cycles of functions that were closed.
@@ -21,7 +21,7 @@ static TOTAL: Mutex<Total> = Mutex::new(Total {
     time_ns: 0,
 });
 
-/// Adds the cycles of a function, and for how long it was open.
+/// Adds the cycles of a function and the time during which it was open.
 pub(crate) fn add(cycles: u64, time_ns: u64) {
     let mut total = TOTAL.lock();
     if total.generation != fork::generation() {

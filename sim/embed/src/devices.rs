@@ -11,8 +11,8 @@ use crate::error::Error;
 use crate::fabric::directory::socket_path;
 use crate::uplink::UplinkSpec;
 
-/// Returns the address of each device: the list in `FERROCE_DEVICE`, or as many models in this
-/// process as `FERROCE_DEVICES` says.
+/// Returns the address of each device: the list in `FERROCE_DEVICE`, or the number of models in
+/// this process that `FERROCE_DEVICES` gives.
 ///
 /// # Errors
 /// [`Error::Environment`] naming the invalid part.
@@ -29,7 +29,7 @@ pub fn from_environment() -> Result<Vec<DeviceAddress>, Error> {
 /// Returns the address of a device.
 ///
 /// # Errors
-/// Those of [`from_environment`], and [`Error::NoSuchDevice`].
+/// As [`from_environment`], and [`Error::NoSuchDevice`].
 pub fn address_of(device: u8) -> Result<DeviceAddress, Error> {
     let mut devices = from_environment()?;
     let count = devices.len() as u8;
@@ -39,12 +39,12 @@ pub fn address_of(device: u8) -> Result<DeviceAddress, Error> {
     Ok(devices.swap_remove(usize::from(device)))
 }
 
-/// Returns how many functions a device has, over which the contexts of a program are spread.
+/// Returns the number of functions of a device. The contexts of a program are spread over them.
 ///
 /// # Errors
-/// [`Error::Environment`] for several functions of a device that can have only one: a card, a model
-/// in another process, the card of a simulated host, and a model whose cable leads out of this
-/// machine. Those of [`address_of`].
+/// [`Error::Environment`] if a device has several functions but can have only one: a card, a model
+/// in another process, the card of a simulated host, or a model with an uplink. Also the errors of
+/// [`address_of`].
 pub fn functions_of(device: u8) -> Result<u8, Error> {
     let count = functions_from_environment()?;
     if count == 1 {
@@ -106,10 +106,10 @@ pub fn parse(text: &str) -> Result<Vec<DeviceAddress>, Error> {
     Ok(devices)
 }
 
-/// Returns the device with the path of its socket, if that was a name: [`socket_path`].
+/// Returns the device with the path of its socket where only a name was given: [`socket_path`].
 ///
 /// # Errors
-/// Those of [`socket_path`].
+/// As [`socket_path`].
 pub fn with_path(device: DeviceAddress) -> Result<DeviceAddress, Error> {
     match device {
         DeviceAddress::VfioUser(name) => socket_path(&name).map(DeviceAddress::VfioUser),

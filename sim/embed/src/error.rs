@@ -54,7 +54,7 @@ pub enum Error {
     NotOurs {
         /// Its address.
         address: String,
-        /// What it reports about itself.
+        /// The reason, from what its registers contain.
         reason: String,
     },
     /// A device of another crate cannot be opened.
@@ -85,7 +85,7 @@ pub enum Error {
     /// The uplink cannot be opened.
     #[error("port {wire}: {source}")]
     Uplink {
-        /// The wire as the user has named it.
+        /// The wire, as the user named it.
         wire: String,
         /// The cause.
         source: io::Error,

@@ -10,11 +10,10 @@ use crate::error::Error;
 /// The variable that names a plan.
 pub const VARIABLE: &str = "FERROCE_FAULTS";
 
-/// Reads a plan: an expression, which has an equals sign, or the path of a TOML file, which has
-/// none.
+/// Reads a plan: an expression if the text has an equals sign, otherwise the path of a TOML file.
 ///
 /// # Errors
-/// A message that says what is wrong.
+/// A message that describes the mistake.
 pub fn read(text: &str) -> Result<Plan, String> {
     if text.contains('=') {
         return text.parse().map_err(|error: PlanError| error.to_string());

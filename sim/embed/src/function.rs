@@ -1,5 +1,5 @@
-//! A NIC function that this process uses: its own (a place in the fabric, the model, its bus and
-//! its thread), or one behind a socket or in a slot of the machine.
+//! A NIC function that this process uses: either its own (a place in the fabric, the model, its bus
+//! and its thread), or a device behind a socket or in a PCIe slot of the machine.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -34,11 +34,11 @@ use crate::{background, cycles, devices, faults, random_keys, recovery};
 /// Time limit for another thread that is opening.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The same for a thread that only reads counters: perhaps it is a signal handler of the one that
-/// is opening.
+/// The same limit for a thread that only reads counters: it may be a signal handler that
+/// interrupted the opening thread.
 const READ_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// How long the last publication of counters waits for another thread.
+/// Time limit for the last publication of counters while another thread runs the model.
 const END_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A function of this process while it is in use, and the fork generation that opened it.
@@ -56,21 +56,21 @@ static CURRENT: Mutex<[Functions; MAX_DEVICES as usize]> =
 pub struct Options {
     /// The rendezvous directory.
     pub directory: PathBuf,
-    /// The host that it is on, and the number of the device on that host.
+    /// The host, and the number of the device on that host.
     pub host: HostIdentity,
-    /// True if frames that it sends carry an ICRC even on this trusted wire.
+    /// True if sent frames carry an ICRC even on this trusted wire.
     pub icrc: bool,
     /// Its capture file.
     pub capture: Option<PathBuf>,
-    /// The record of what crosses its edges.
+    /// The record of the function's inputs and outputs.
     pub record: Option<PathBuf>,
     /// Its uplink.
     pub port: Option<UplinkSpec>,
-    /// What happens to the frames that it receives, and to those that it sends on its uplink.
+    /// Faults of the frames that it receives, and of the frames that it sends on its uplink.
     pub faults: Option<Plan>,
-    /// True if time-outs are stretched, for a busy machine.
+    /// True if timeouts are stretched for a busy machine.
     pub is_patient: bool,
-    /// True if its driver is in another process, and rings doorbells in shared pages.
+    /// True if the driver is in another process and rings doorbells in shared pages.
     pub is_served: bool,
 }
 
@@ -96,13 +96,13 @@ impl Options {
     }
 }
 
-/// Where records are written: of each function that is opened, one.
+/// Names the path of records: each function that is opened gets a separate file.
 pub const RECORD_VARIABLE: &str = "FERROCE_RECORD";
 
-/// The number of a run of `ferroce run`, under which it finds the functions of its program.
+/// The number of a `ferroce run`, which uses it to find the functions of its program.
 pub const RUN_VARIABLE: &str = "FERROCE_RUN";
 
-/// Returns the name of this program, as the kernel lists it.
+/// Returns the name of this program as the kernel reports it.
 fn program_name() -> String {
     let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
     name.trim_end().to_owned()
@@ -139,7 +139,7 @@ fn icrc_from_environment() -> Result<bool, Error> {
     }
 }
 
-/// A NIC function. It leaves the fabric, or is released, when the last reference is dropped.
+/// A NIC function. Dropping the last reference removes it from the fabric, or releases the device.
 pub struct Function {
     fork_generation: u32,
     bus: Arc<dyn Bus>,
@@ -170,7 +170,7 @@ impl Function {
     /// Opens the first device of this process.
     ///
     /// # Errors
-    /// Those of [`Self::open_device`].
+    /// As [`Self::open_device`].
     pub fn open() -> Result<Arc<Self>, Error> {
         Self::open_device(0)
     }
@@ -178,13 +178,13 @@ impl Function {
     /// Opens the first function of a device of this process.
     ///
     /// # Errors
-    /// Those of [`Self::open_function`].
+    /// As [`Self::open_function`].
     pub fn open_device(device: u8) -> Result<Arc<Self>, Error> {
         Self::open_function(device, 0)
     }
 
-    /// Opens a function of a device of this process: created by the first call, shared by later
-    /// ones. A child made by fork gets its own.
+    /// Opens a function of a device of this process. The first call creates it, later calls share
+    /// it. A forked child gets its own.
     ///
     /// # Errors
     /// [`Error`] with the reason.
@@ -218,7 +218,7 @@ impl Function {
     /// Opens another function in this process, for tests and tools.
     ///
     /// # Errors
-    /// Those of [`Self::open`].
+    /// As [`Self::open`].
     pub fn open_with(options: &Options) -> Result<Arc<Self>, Error> {
         let device_config = device_config(options.host.mac)?;
         let clock = Clock::start();
@@ -251,7 +251,8 @@ impl Function {
             polled_doorbells: options.is_served,
             number_seed: device_config.key_seed,
             recovery: recovery::from_environment()?,
-            // Client memory is accessed as a file: no instruction of this process is atomic there.
+            // Client memory is accessed as a file, where instructions of this process are not
+            // atomic.
             global_atomics: !options.is_served,
             ..NicConfig::functional(place.first_qpn().value(), options.host.mac)
         };
@@ -261,12 +262,12 @@ impl Function {
             .with_recorder(recorder.transpose()?)
             .with_uplink(uplink)
             .with_faults(options.faults.clone())
-            // The card in RTL asks all the time whether a peer is slow, not when a timer is due.
+            // The card in RTL asks whether a peer is slow on every run, not when a timer expires.
             .with_patient_mode(options.is_patient && !cfg!(feature = "rtl"));
         let bus = Arc::new(InProcess::new(config, port, clock));
         let thread = background::start(bus.clone()).map_err(Error::Thread)?;
         mapping_calls::add(&bus);
-        // Of the place's last owner, if it was killed.
+        // Remove the report of the place's last owner, if it was killed.
         HostPeers::new(bus.place()).withdraw();
         Ok(Arc::new(Self {
             fork_generation: fork::generation(),
@@ -282,7 +283,7 @@ impl Function {
         }))
     }
 
-    /// Returns the functions of a device of this process that are open.
+    /// Returns the open functions of a device of this process.
     pub fn in_use(device: u8) -> Vec<Arc<Self>> {
         let Some(current) = CURRENT.try_lock_for(READ_TIMEOUT) else {
             return Vec::new();
@@ -291,8 +292,8 @@ impl Function {
         functions.filter_map(shared).collect()
     }
 
-    /// Returns the counters of a device that is not in this process. `None`: it is, and its
-    /// counters are published now.
+    /// Returns the counters of a device outside of this process. `None`: the device is in this
+    /// process, and its counters are now published.
     ///
     /// # Errors
     /// [`Error::NotOurs`].
@@ -328,7 +329,7 @@ impl Function {
             address: address.to_string(),
             reason: error.to_string(),
         })?;
-        // A served model is on the fabric of this machine, where its peers are found.
+        // A served model is on the fabric of this machine; its peers are found there.
         let registry = runtime_directory().and_then(|directory| Registry::open(&directory));
         Ok(Arc::new(Self {
             fork_generation: fork::generation(),
@@ -351,18 +352,18 @@ impl Function {
         self.model.as_ref().map(|model| &model.bus)
     }
 
-    /// Returns this process and the others of its host, for a function on the fabric.
+    /// Returns the processes of the host, for a function on the fabric.
     pub fn host_peers(&self) -> Option<HostPeers> {
         let model = self.in_process()?;
         Some(HostPeers::new(model.place()))
     }
 
-    /// Returns where queue pairs are shown, for a function on the fabric.
+    /// Returns the list that shows queue pairs, for a function on the fabric.
     pub fn shown_qps(&self) -> Option<ShownQps> {
         Some(ShownQps::new(self.in_process()?.place()))
     }
 
-    /// Returns how the driver brings it up.
+    /// Returns the configuration with which the driver brings it up.
     pub fn device_config(&self) -> DeviceConfig {
         self.config
     }
@@ -377,7 +378,7 @@ impl Function {
         &self.host
     }
 
-    /// Returns the MAC address for a GID. `None` if no station has it.
+    /// Returns the MAC address for a GID. `None` if no station has the GID.
     pub fn resolve_mac(&self, gid: [u8; 16]) -> Option<[u8; 6]> {
         self.neighbours.resolve_mac(&self.host, gid)
     }
@@ -389,7 +390,7 @@ impl Drop for Model {
             return;
         };
         if self.bus.is_foreign() {
-            // The thread belongs to the parent; here it does not exist.
+            // The thread belongs to the parent and does not exist in this process.
             std::mem::forget(thread);
             return;
         }
@@ -398,15 +399,15 @@ impl Drop for Model {
         self.bus.publish(END_TIMEOUT);
         mapping_calls::remove(&self.bus);
         count_cycles(&self.bus);
-        // The last reference may be dropped by an interrupt handler on that very thread.
+        // An interrupt handler on that very thread may drop the last reference.
         if thread.thread().id() != std::thread::current().id() {
             let _ = thread.join();
         }
     }
 }
 
-/// Opens the bus to a device in another process, or to a card. With `record`, what the driver sees
-/// of it is recorded there.
+/// Opens the bus to a card or to a device in another process. With `record`, what the driver reads
+/// and writes is recorded there.
 ///
 /// # Errors
 /// [`Error`] with the reason.
@@ -423,7 +424,7 @@ pub fn open_bus(
     Ok((Arc::new(recorded), Some(recorder)))
 }
 
-/// Returns how the driver brings up a device with this MAC address.
+/// Returns the configuration with which the driver brings up a device with this MAC address.
 fn device_config(mac: [u8; 6]) -> Result<DeviceConfig, Error> {
     Ok(DeviceConfig {
         key_seed: random_keys::seed(mac)?,
@@ -431,7 +432,7 @@ fn device_config(mac: [u8; 6]) -> Result<DeviceConfig, Error> {
     })
 }
 
-/// Returns the function, if it was opened in this process and not in its parent, and is in use.
+/// Returns the function if it is in use and this process opened it, not its parent.
 fn shared(current: &Current) -> Option<Arc<Function>> {
     let (generation, function) = current.as_ref()?;
     (*generation == fork::generation())
@@ -439,8 +440,8 @@ fn shared(current: &Current) -> Option<Arc<Function>> {
         .flatten()
 }
 
-/// Sends pending ACKs at exit: a program that has seen its last message may exit before its ACK has
-/// left.
+/// Sends pending ACKs at exit: a program may exit right after it has seen its last message, before
+/// the ACK was sent.
 extern "C" fn linger_at_exit() {
     let functions: Vec<_> = CURRENT.try_lock().map_or_else(Vec::new, |current| {
         current.iter().flatten().filter_map(shared).collect()
@@ -451,13 +452,13 @@ extern "C" fn linger_at_exit() {
             bus.publish(END_TIMEOUT);
             count_cycles(bus);
         }
-        // Not dropped here: other threads may use it until the process has ended.
+        // Not dropped here: other threads may use it until the process ends.
         std::mem::forget(function);
     }
     cycles::print();
 }
 
-/// Adds the clock cycles of a card in RTL to those of this process.
+/// Adds the clock cycles of a card in RTL to the total of this process.
 fn count_cycles(bus: &InProcess) {
     if let Some(cycles) = bus.cycles() {
         cycles::add(cycles, bus.clock().now().as_ns());

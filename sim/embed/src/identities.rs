@@ -7,11 +7,10 @@ use crate::error::Error;
 use crate::function::Function;
 use crate::{attached, devices};
 
-/// Returns name and addresses of each device. The MAC address of a card is read from it, which
-/// opens it.
+/// Returns the name and addresses of each device. Reading the MAC address of a card opens the card.
 ///
 /// # Errors
-/// Those of [`Function::open_device`].
+/// As [`Function::open_device`].
 pub fn of_devices() -> Result<Vec<HostIdentity>, Error> {
     if let Some(identities) = attached::identities()? {
         return Ok(identities);

@@ -1,8 +1,8 @@
 //! The bus to a NIC model that lives in this process and runs in the application's threads.
 //!
-//! A doorbell and an empty poll advance the model under one lock that no thread waits for: a thread
-//! that finds it taken leaves a mark, which the holder sees after releasing the lock. The
-//! background thread takes over when the application does not poll.
+//! A doorbell and an empty poll run the model under one lock, for which no thread waits: a thread
+//! that finds the lock taken leaves a mark, which the holder sees after it releases the lock. The
+//! background thread takes over while the application does not poll.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
@@ -40,21 +40,21 @@ use health::HealthCheck;
 use host::ProcessHost;
 use published::Published;
 
-/// Runs of the model between two publications of its counters.
+/// The counters are published after this many runs of the model.
 const RUNS_PER_PUBLICATION: u32 = 256;
-/// The time of a run that is due whatever the time is.
+/// A due time in the past: the model has to run immediately.
 const AT_ONCE: u64 = 0;
-/// Value of registers of a device that is gone.
+/// Value of the registers of a device that was removed.
 const GONE: u64 = u64::MAX;
 
-/// The function: the model's NIC, or the card in SystemVerilog in its place.
+/// The function: the model's NIC, or the SystemVerilog card instead.
 #[cfg(not(feature = "rtl"))]
 type Card = ferroce_model::Nic<FabricPort>;
 #[cfg(feature = "rtl")]
 type Card = ferroce_rtl_card::RtlNic<FabricPort>;
-/// The function, with a recorder at its edges if that is asked for.
+/// The function, with a recorder at its edges if a record is requested.
 type Nic = Recorded<Card>;
-/// What makes the records of a function.
+/// Whether records come from the model or from the card in RTL.
 pub(crate) const SOURCE: Source = match cfg!(feature = "rtl") {
     true => Source::Rtl,
     false => Source::Model,
@@ -67,26 +67,26 @@ struct Model {
     port: FabricPort,
     host: ProcessHost,
     runs: u32,
-    /// True if the last run has found nothing to do.
+    /// True if the last run found nothing to do.
     is_at_rest: bool,
     published: Published,
-    /// True if the NIC has stopped because it had to, and was not reset since.
+    /// True if the NIC has stopped with a fatal error and was not reset since.
     was_stopped: bool,
-    /// True if delayed ACKs leave before interrupts: once, so that a peer that goes on sending does
-    /// not hold the interrupts back.
+    /// True if delayed ACKs were already sent before the pending interrupts. This happens once, so
+    /// that a peer that keeps sending cannot hold back the interrupts.
     has_flushed: bool,
 }
 
 impl Model {
-    /// Returns true if a frame or a doorbell waits (the bitmap of doorbells may hold more).
+    /// Returns true if a frame or a doorbell is pending (more doorbells may be in the bitmap).
     fn has_work(&self) -> bool {
         self.port.has_work() || !self.host.direct.is_empty() || !self.host.taker.is_idle()
     }
 
-    /// Returns true if a run would find nothing to do but what its time brings.
+    /// Returns true if a run would find nothing to do except for timers.
     #[inline]
     fn stays_at_rest(&self) -> bool {
-        // The card in RTL moves with each clock cycle.
+        // The card in RTL advances with every clock cycle.
         let runs_on_demand = !cfg!(feature = "rtl") && self.port.is_plain();
         self.is_at_rest && runs_on_demand && self.host.pages.is_none() && !self.has_work()
     }
@@ -104,14 +104,14 @@ pub struct InProcess {
     model: Mutex<Model>,
     /// Stack address of the thread that runs the model; 0 while none does.
     inside: AtomicUsize,
-    /// Time at which the model has to run again, as of its last run; [`AT_ONCE`] if that has left
-    /// frames which the function has sent to itself.
+    /// Time at which the model has to run again, as of the last run; [`AT_ONCE`] if that run left
+    /// frames that the function sent to itself.
     next_timeout: AtomicU64,
-    /// True if the last run has left nothing to do.
+    /// True if the last run left nothing to do.
     rests: AtomicBool,
     /// True if an ACK is delayed.
     delayed_acks: AtomicBool,
-    /// Time of the next check of peers, in ticks, as of the last run.
+    /// Time of the next check of the peers, in ticks, as of the last run.
     check_at: AtomicU64,
     /// End of the background thread's sleep; 0 while it is awake.
     wake_at: AtomicU64,
@@ -119,16 +119,16 @@ pub struct InProcess {
     spans: Spans,
     calls: Calls,
     is_stopping: AtomicBool,
-    /// True if the card is pulled out.
+    /// True if the card is removed.
     is_removed: AtomicBool,
-    /// The driver's check of the device.
+    /// The driver's health check of the device.
     health_check: HealthCheck,
-    /// True if another process uses the function: doorbells may come through shared pages.
+    /// True if the driver is in another process: doorbells may come through shared pages.
     is_served: bool,
 }
 
 impl InProcess {
-    /// Creates a function behind `port`, in its state after power-on.
+    /// Creates a function on `port`, in its power-on state.
     pub fn new(config: NicConfig, port: FabricPort, clock: Clock) -> Self {
         let doorbells = Arc::new(Doorbells::new());
         let registry = port.place().registry();
@@ -171,7 +171,7 @@ impl InProcess {
         }
     }
 
-    /// Returns true in a child made by fork: the function belongs to the parent.
+    /// Returns true in a forked child: the function belongs to the parent.
     #[inline]
     pub fn is_foreign(&self) -> bool {
         self.fork_generation != fork::generation()
@@ -187,30 +187,30 @@ impl InProcess {
         &self.clock
     }
 
-    /// Returns the tunables of its schedule that are times.
+    /// Returns the time spans of its schedule.
     pub fn spans(&self) -> &Spans {
         &self.spans
     }
 
-    /// Returns the words by which it wakes its threads, and others do.
+    /// Returns the words that wake the threads of this function.
     pub fn words(&self) -> &Words<'static> {
         &self.words
     }
 
-    /// Returns what the calls of the program have said.
+    /// Returns what the policy has learned from the calls of the program.
     pub fn calls(&self) -> &Calls {
         &self.calls
     }
 
-    /// Returns true if requests wait for acknowledgements. Where ACKs of this function are delayed,
-    /// too, that is not known.
+    /// Returns true if requests wait for acknowledgements. It returns false while ACKs of this
+    /// function are delayed, because the two cases cannot be distinguished.
     #[inline]
     fn has_requests_in_flight(&self) -> bool {
         self.next_timeout.load(Ordering::Relaxed) != u64::MAX
             && !self.delayed_acks.load(Ordering::Relaxed)
     }
 
-    /// Returns true if the program polls at `now`.
+    /// Returns true if the program counts as polling at `now`.
     #[inline]
     pub fn polls(&self, now: Ticks) -> bool {
         self.calls.polls(now)
@@ -240,8 +240,8 @@ impl InProcess {
         }
     }
 
-    /// Runs the model unless another thread does, for the background thread: doorbells that the
-    /// application leaves meanwhile do not keep it there, so that it notices that the application
+    /// Runs the model for the background thread, unless another thread runs it. It does not stay
+    /// for doorbells that the application rings meanwhile, so that it notices when the application
     /// polls. Returns true if something moved.
     pub fn try_run_once(&self) -> bool {
         match self.model.try_lock() {
@@ -250,9 +250,9 @@ impl InProcess {
         }
     }
 
-    /// Runs the model at `now` if there is something to do: most polls find nothing, and the time
-    /// of such a poll adds to the latency of the frame that comes next. Returns true if
-    /// something moved; `None`: another thread runs the model.
+    /// Runs the model at `now` if there is something to do: most polls find nothing, and the
+    /// duration of such a poll adds to the latency of the next frame. Returns true if something
+    /// moved; `None`: another thread runs the model.
     #[inline]
     fn try_run_for_poll(&self, now: Ticks) -> Option<bool> {
         let mut model = self.model.try_lock()?;
@@ -269,25 +269,26 @@ impl InProcess {
         Some(false)
     }
 
-    /// For an empty poll at `now`: runs the model until it is idle, and sends ACKs that are delayed
-    /// for what the application might post. Returns the number of runs if nothing moved, otherwise
-    /// `None`.
+    /// Handles an empty poll at `now`: runs the model until it is idle, and sends ACKs that were
+    /// delayed in case the application posts a request. Returns the number of runs if nothing
+    /// moved, otherwise `None`.
     #[inline]
     fn run_until_rest(&self, now: Ticks) -> Option<u32> {
         let Some(mut worked) = self.try_run_for_poll(now) else {
-            // Another thread does all there is to do, and may need this processor.
+            // Another thread does all pending work, and may need this processor.
             return Some(POLLS_BEFORE_YIELD);
         };
         worked |= self.run_to_rest();
         match worked {
             true => None,
             false if !self.delayed_acks.load(Ordering::Relaxed) => Some(1),
-            // These runs count towards yielding: the peer may need this processor.
+            // These runs count towards yielding, because the peer may need this processor.
             false => (!self.flush_acknowledges()).then_some(1 + RUNS_BEFORE_ACKNOWLEDGE),
         }
     }
 
-    /// Runs the model until it rests, as often as one call may. Returns true if something moved.
+    /// Runs the model until it is idle, within the limit for one call. Returns true if something
+    /// moved.
     #[inline]
     fn run_to_rest(&self) -> bool {
         let mut worked = false;
@@ -300,7 +301,7 @@ impl InProcess {
         worked
     }
 
-    /// Sends delayed ACKs, unless new work arrives in a moment. Returns true if it arrived.
+    /// Sends delayed ACKs unless new work arrives immediately. Returns true if it arrived.
     fn flush_acknowledges(&self) -> bool {
         for _ in 0..RUNS_BEFORE_ACKNOWLEDGE {
             std::hint::spin_loop();
@@ -315,9 +316,9 @@ impl InProcess {
         false
     }
 
-    /// Receives frames that the function has sent to itself, as far as one call may take. Waking
-    /// the background thread for them would take longer; on the only processor it would also keep
-    /// a program that polls from polling.
+    /// Receives frames that the function has sent to itself, within the limit for one call. Waking
+    /// the background thread for them would take longer, and on a single processor it would also
+    /// keep a polling program from running.
     fn receive_own_frames(&self) {
         for _ in 0..RUNS_PER_CALL {
             if self.next_timeout.load(Ordering::Relaxed) != AT_ONCE || !self.try_run() {
@@ -326,7 +327,7 @@ impl InProcess {
         }
     }
 
-    /// Runs the model, and again for what other threads have left to this one.
+    /// Runs the model, and again for the work that other threads have left to this thread.
     #[inline]
     fn run<'a>(&'a self, mut model: MutexGuard<'a, Model>) -> bool {
         let mut worked = false;
@@ -340,13 +341,13 @@ impl InProcess {
                 None => return worked,
             }
         }
-        // The threads that have rung meanwhile go on with it.
+        // The threads that rang these doorbells continue with the work.
         self.words.wake_background(self.clock.ticks());
         worked
     }
 
-    /// Runs the model, releases the lock, and delivers interrupts. The doorbells that other threads
-    /// have left to this one can be seen afterwards.
+    /// Runs the model, releases the lock, and delivers interrupts. After that, doorbells that other
+    /// threads have left to this thread are visible.
     #[inline]
     fn run_once<'a>(&'a self, mut model: MutexGuard<'a, Model>) -> bool {
         self.inside
@@ -363,23 +364,23 @@ impl InProcess {
         let raised = std::mem::take(&mut model.host.raised);
         drop(model);
         if worked || raised != 0 {
-            // Another thread may be waiting for what has moved.
+            // Another thread may be waiting for the progress of this run.
             self.words.dozing.wake();
         }
         self.interrupts.deliver(raised);
-        // A thread that rang while the lock was held has left its mark before it tried the lock:
-        // with this fence, either it got the lock or the mark is visible here.
+        // A thread that rings while the lock is held leaves its mark before it tries the lock. With
+        // this fence, either that thread gets the lock or this thread sees the mark.
         fence(Ordering::SeqCst);
         worked
     }
 
-    /// Sends delayed ACKs before interrupts are delivered. The ACK of a request must not come
-    /// behind the answer of an application that an interrupt wakes: other NICs send the ACK at
-    /// once, and a program that waits for events looks for the completion of its request once, when
-    /// it is woken for the answer (`ib_send_lat -e`).
+    /// Sends delayed ACKs before interrupts are delivered. The ACK of a request must not arrive
+    /// after the reply of an application that the interrupt wakes: other NICs send the ACK
+    /// immediately, and a program that waits for events checks for the completion of its request
+    /// only once, when the reply wakes it (`ib_send_lat -e`).
     ///
-    /// It runs the model again instead of a second call of `advance` there: with that, even in a
-    /// loop, the rate of small messages between processes is 5 % lower.
+    /// This runs the model again rather than calling `advance` a second time in the run: a second
+    /// call, even in a loop, reduces the message rate of small messages between processes by 5 %.
     #[cold]
     #[inline(never)]
     fn acknowledge_events<'a>(&'a self, mut model: MutexGuard<'a, Model>) {
@@ -441,8 +442,8 @@ impl InProcess {
         port.publish_faults();
     }
 
-    /// Publishes the counters now. It waits for a thread inside the model so long at most: the
-    /// caller may be a signal handler on that very thread.
+    /// Publishes the counters now. `limit` bounds the wait for a thread inside the model, because
+    /// the caller may be a signal handler that interrupted that thread.
     pub fn publish(&self, limit: Duration) {
         if let Some(mut model) = self.model.try_lock_for(limit) {
             self.publish_all(&mut model);
@@ -459,14 +460,14 @@ impl InProcess {
         self.publish_counters(nic, port, published);
     }
 
-    /// Publishes the counters, which the function is about to lose.
+    /// Publishes the counters before the function loses them.
     #[cold]
     fn keep_counters(&self, model: &mut Model) {
         self.publish_all(model);
         model.published.reset(&Function::counters(&mut model.nic));
     }
 
-    /// Wakes the background thread in time for work that the last run has left, when the
+    /// Wakes the background thread in time for the work that the last run left, in case the
     /// application does not poll.
     fn notify_background(&self) {
         publish_work();
@@ -475,8 +476,8 @@ impl InProcess {
         }
     }
 
-    /// Wakes the background thread if it sleeps for long, when the application begins to poll: it
-    /// has to notice soon when polling stops.
+    /// Wakes the background thread from a long sleep when the application begins to poll: the
+    /// thread must notice soon when polling stops.
     #[inline]
     fn keep_background_near(&self, now: Ticks) {
         let wake_at = self.wake_at.load(Ordering::Relaxed);
@@ -486,7 +487,7 @@ impl InProcess {
         }
     }
 
-    /// Lets a polling thread sleep until a frame comes or something has moved, at most `limit_ns`.
+    /// Lets a polling thread sleep until a frame arrives or something moves, at most `limit_ns`.
     #[cold]
     pub(crate) fn doze(&self, limit_ns: u64) {
         // Senders must not assume that this thread polls.
@@ -498,7 +499,8 @@ impl InProcess {
                 .store(model.port.check_at().0, Ordering::Relaxed);
             let mut has_work = model.has_work();
             drop(model);
-            // A thread that rang while the lock was held has left its mark, and relies on this one.
+            // A thread that rang while the lock was held has left its mark and relies on this
+            // thread.
             fence(Ordering::SeqCst);
             has_work |= !self.doorbells.is_empty();
             let now = self.clock.now().as_ps();
@@ -507,7 +509,7 @@ impl InProcess {
                 self.words.dozing.sleep(time_ns);
             }
         } else {
-            // Another thread is inside the model, or lost its processor there.
+            // Another thread is inside the model, possibly preempted there.
             os::yield_processor();
         }
         self.words.dozing.end();
@@ -515,7 +517,7 @@ impl InProcess {
         self.words.set_polls_until(until);
     }
 
-    /// Returns when the model has to run again, or peers have to be checked.
+    /// Returns the time at which the model has to run again or the peers have to be checked.
     fn next_run(&self) -> u64 {
         let check_at = match self.check_at.load(Ordering::Relaxed) {
             u64::MAX => u64::MAX,
@@ -524,11 +526,11 @@ impl InProcess {
         self.next_timeout.load(Ordering::Relaxed).min(check_at)
     }
 
-    /// Returns whether the background thread has something to do. Also publishes the counters and
-    /// removes dead peers.
+    /// Returns whether the background thread has work. It also publishes the counters and removes
+    /// dead peers.
     pub fn outlook(&self) -> Outlook {
         let model = match self.is_served {
-            // Unlike this process, a client does not check again after leaving the model.
+            // Unlike this process, a client does not check for marks after it leaves the model.
             true => Some(self.model.lock()),
             false => self.model.try_lock(),
         };
@@ -540,7 +542,7 @@ impl InProcess {
         self.publish_all(&mut model);
         flush(&model.nic);
         drop(model);
-        // A thread that rang while the lock was held has left its mark, and relies on this one.
+        // A thread that rang while the lock was held has left its mark and relies on this thread.
         fence(Ordering::SeqCst);
         match has_work || !self.doorbells.is_empty() {
             true => Outlook::Work,
@@ -548,14 +550,14 @@ impl InProcess {
         }
     }
 
-    /// Returns how long the background thread may sleep: until a timer of the model is due, but
-    /// `least_ns` at least and `limit_ns` at most. Records the end of the sleep.
+    /// Returns the sleep time of the background thread: until the next timer of the model, limited
+    /// to `least_ns ..= limit_ns`. Records the end of the sleep.
     pub fn sleep_time_ns(&self, least_ns: u64, limit_ns: u64) -> u64 {
         let now = self.clock.now().as_ps();
         let until = now.saturating_add(limit_ns.saturating_mul(1000));
         self.wake_at.store(until, Ordering::SeqCst);
-        // Pairs with `notify_background`: either it sees the end of the sleep, or this thread sees
-        // what it would have been notified of.
+        // Pairs with `notify_background`: either that function sees the end of the sleep, or this
+        // thread sees the work.
         publish_work();
         let least = now.saturating_add(least_ns.saturating_mul(1000));
         let until = until.min(self.next_run().max(least));
@@ -563,7 +565,7 @@ impl InProcess {
         until.saturating_sub(now) / 1000
     }
 
-    /// The background thread is awake.
+    /// Records that the background thread is awake.
     pub fn woke(&self) {
         self.wake_at.store(0, Ordering::SeqCst);
         if self.is_served {
@@ -571,12 +573,12 @@ impl InProcess {
         }
     }
 
-    /// Returns true if the background thread has to end.
+    /// Returns true if the background thread must exit.
     pub fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::SeqCst)
     }
 
-    /// Ends the background thread.
+    /// Makes the background thread exit.
     pub fn stop(&self) {
         self.is_stopping.store(true, Ordering::SeqCst);
         self.words
@@ -585,7 +587,7 @@ impl InProcess {
         self.words.background.wake_always();
     }
 
-    /// Marks a slot: its doorbell is not urgent, or the lock was not free.
+    /// Marks a slot whose doorbell is not urgent, or whose lock was taken.
     #[inline]
     fn mark(&self, slot: u32) {
         self.doorbells.mark(slot);
@@ -605,8 +607,8 @@ impl InProcess {
         value
     }
 
-    /// Releases the lock after something other than a run of the model, and does the work that
-    /// others have left to the holder.
+    /// Releases the lock after a holder that did not run the model, and does the work that other
+    /// threads left meanwhile.
     #[inline]
     fn unlock(&self, model: MutexGuard<'_, Model>) {
         drop(model);
@@ -632,7 +634,7 @@ impl InProcess {
     }
 }
 
-/// Writes to the file what was recorded.
+/// Writes the recorded data to the file.
 fn flush(nic: &Nic) {
     if let Some(recorder) = nic.recorder() {
         recorder.flush();
@@ -671,8 +673,8 @@ mod tests {
         InProcess::new(config, port, clock)
     }
 
-    /// Goal: a doorbell is not lost because the lock was held for something other than a run of the
-    /// model. Method: it is rung while each of the holders is inside.
+    /// Goal: no doorbell is lost while the lock is held for something other than a run of the
+    /// model. Method: a doorbell is rung during each kind of hold.
     #[test]
     fn the_holder_of_the_model_does_the_work_left_to_it() {
         let directory = temporary_directory("left");
@@ -681,7 +683,7 @@ mod tests {
 
         function.read(|_, _| {
             ring();
-            assert!(!function.doorbells.is_empty(), "left behind");
+            assert!(!function.doorbells.is_empty(), "left pending");
             0
         });
         assert!(function.doorbells.is_empty(), "after a register was read");
@@ -698,8 +700,8 @@ mod tests {
         assert_eq!(function.outlook(), Outlook::Work, "a doorbell is left");
     }
 
-    /// Goal: nothing is left of requests, whether the program polls or not. Method: what waits
-    /// after each doorbell of a program that has polled before, and then only posts.
+    /// Goal: no request is left pending, whether or not the program polls. Method: check the
+    /// pending doorbells of a program that has polled and then only posts.
     #[test]
     fn the_model_runs_for_each_request() {
         let directory = temporary_directory("requests");
@@ -713,9 +715,8 @@ mod tests {
         }
     }
 
-    /// Goal: requests of a program that streams wait for each other, but only where the background
-    /// thread shares its processor. Method: rounds of eight requests and a poll that finds
-    /// completions.
+    /// Goal: requests of a streaming program are batched, but only if the background thread shares
+    /// its processor. Method: rounds of eight requests and one poll that finds completions.
     #[test]
     fn requests_of_a_stream_go_together() {
         let directory = temporary_directory("together");
@@ -741,7 +742,7 @@ mod tests {
     }
 
     /// Goal: the first doorbell on new pages is not lost. Method: the background thread falls
-    /// asleep before there are pages, as it does while the function is unused.
+    /// asleep before the pages exist, as it does while the function is unused.
     #[test]
     fn a_device_that_sleeps_when_it_gets_pages_says_so() {
         let directory = temporary_directory("new-pages");

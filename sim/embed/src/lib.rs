@@ -1,16 +1,16 @@
-//! The NIC inside of a process: the model that runs in the application's threads, and the fabric
-//! that joins the processes of a machine.
+//! The NIC inside a process: the model that runs in the application's threads, and the fabric that
+//! connects the processes of a machine.
 //!
-//! - [`function`]: one process's NIC function, ready for a driver. Made of [`in_process`] (the bus,
-//!   the model, and memory that the program unmaps) and [`background`] (the thread for applications
-//!   that do not poll). [`schedule`]: when the model runs, on which of its threads.
-//! - [`fabric`]: the functions on this machine ([`fabric::registry`]), and shared-memory rings
-//!   between them ([`fabric::ring`]). [`port`]: the cable that the model sees.
+//! - [`function`]: the NIC function of a process, ready for a driver. It consists of [`in_process`]
+//!   (the bus, the model, and memory that the program unmaps) and [`background`] (the thread for
+//!   applications that do not poll). [`schedule`] decides when the model runs, and on which thread.
+//! - [`fabric`]: the functions on this machine ([`fabric::registry`]), and the shared-memory rings
+//!   between them ([`fabric::ring`]). [`port`]: the cable of a model.
 //! - [`uplink`]: wires that lead out of the fabric: taps, QEMU's sockets, UDP, captures.
 //! - [`devices`]: the NICs of a program. [`identities`]: their names and addresses.
 //!   [`neighbours`]: resolution of addresses. [`capture`]: frames of this process in a file.
 //!   [`clock`]: real time for the model. [`cycles`]: clock cycles of cards in RTL.
-//! - [`faults`]: plans of packet faults. [`counters`]: what devices of this process have counted.
+//! - [`faults`]: plans of packet faults. [`counters`]: counters of the devices of this process.
 //! - [`attached`]: devices that another crate opens instead.
 
 pub mod attached;

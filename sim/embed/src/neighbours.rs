@@ -1,8 +1,8 @@
-//! MAC addresses of neighbours, which a driver needs to fill a path.
+//! MAC addresses of neighbours, which a driver needs for an address handle or a connected QP.
 //!
 //! A kernel driver would ask the kernel's neighbour table. There is no network interface here, so
-//! the sources are, in this order: this function, the functions on the fabric of this machine, the
-//! user's list (`FERROCE_NEIGHBOURS`), the address itself, if it was derived from a MAC address,
+//! these sources are asked in order: this function, the functions on the fabric of this machine,
+//! the user's list (`FERROCE_NEIGHBOURS`), the address itself if it was derived from a MAC address,
 //! and the station at the other end of the uplink.
 
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::fabric::registry::{PLACES, Registry};
 use crate::uplink::Uplink;
 
-/// Entries of `FERROCE_NEIGHBOURS`.
+/// Maximum number of entries of `FERROCE_NEIGHBOURS`.
 const MAX_NEIGHBOURS: usize = 256;
 
 /// The sources of neighbours.
@@ -28,8 +28,8 @@ pub struct Neighbours {
 }
 
 impl Neighbours {
-    /// Uses the functions on the fabric of this registry, if there is one, those listed in
-    /// `FERROCE_NEIGHBOURS`, and those behind the uplink.
+    /// Uses the functions on the fabric of this registry (if any), the list in
+    /// `FERROCE_NEIGHBOURS`, and the stations on the uplink.
     ///
     /// # Errors
     /// [`Error::Environment`] naming the invalid neighbour.
@@ -45,7 +45,7 @@ impl Neighbours {
         })
     }
 
-    /// Uses the hosts of a simulated world, and no others.
+    /// Uses only the hosts of a simulated world.
     pub fn fixed(hosts: Vec<(Gid, Mac)>) -> Self {
         Self {
             listed: hosts,
@@ -53,7 +53,7 @@ impl Neighbours {
         }
     }
 
-    /// Returns the MAC address under which `host` reaches a GID. `None` when no station has it.
+    /// Returns the MAC address with which `host` reaches a GID. `None` if no station has the GID.
     pub fn resolve_mac(&self, host: &HostIdentity, gid: [u8; 16]) -> Option<[u8; 6]> {
         if host.gids.iter().any(|entry| entry.gid == gid) {
             return Some(host.mac);
@@ -110,7 +110,7 @@ pub fn parse(text: &str) -> Result<Vec<(Gid, Mac)>, Error> {
                 (Err(_), _) => Err(refused(part, "not an IP address before the =".to_owned())),
                 (_, Err(_)) => Err(refused(
                     part,
-                    "no MAC address behind the =, such as 02:00:00:00:00:01".to_owned(),
+                    "no MAC address after the =, such as 02:00:00:00:00:01".to_owned(),
                 )),
             }
         })

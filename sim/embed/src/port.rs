@@ -35,23 +35,23 @@ mod rings;
 mod uplink;
 mod work;
 
-/// Frames taken from one ring before the next one has its turn.
+/// Maximum number of frames taken from one ring before the next ring is served.
 const BURST: u32 = 16;
-/// Incoming rings that are watched at the same time.
+/// Maximum number of watched incoming rings.
 const MAX_RINGS: usize = 2 * PLACES;
-/// Period of liveness checks of a full ring's receiver.
+/// Period of the check that the receiver of a full ring is alive.
 const LIVENESS_CHECK_NS: u64 = 1_000_000;
-/// A ring that stays full for this long loses frames, like a switch: one stuck process must not
+/// A ring that stays full for this long drops frames, like a switch: one stuck process must not
 /// stop the traffic of this function with all others.
 const MAX_PAUSE_NS: u64 = 100_000_000;
-/// Pause after a ring could not be created.
+/// Pause after an attempt to create a ring has failed.
 const RETRY_NS: u64 = 10_000_000;
-/// Checks of a peer that takes nothing, in growing intervals, before it is given up.
+/// Number of checks, at growing intervals, before a peer that takes no frames is given up.
 const MAX_WAKE_UPS: u32 = 16;
 /// The intervals grow up to 2^this times [`FRESH_NS`].
 const MAX_INTERVAL_SHIFT: u32 = 9;
 
-/// Since when a ring is full.
+/// The time since which a ring is full.
 #[derive(Debug, Clone, Copy)]
 struct Pause {
     since: Ticks,
@@ -62,28 +62,28 @@ struct Pause {
 /// State of the function at another place.
 #[derive(Debug)]
 struct Peer {
-    /// Its claim; 0 before the first frame.
+    /// The claim of its place; 0 before the first frame.
     generation: u64,
     /// The last destination address that was verified to belong to its host.
     gid: Gid,
     ring: Option<Sender>,
     pause: Option<Pause>,
-    /// Its process died without releasing the place, or takes no frames any more.
+    /// Its process died without releasing the place, or takes no more frames.
     is_lost: bool,
-    /// No attempt to create a ring before this time.
+    /// Do not try to create a ring before this time.
     retry_at: Ticks,
-    /// It was reported that there is no room for a ring.
+    /// It was reported that a ring cannot be created.
     has_complained: bool,
-    /// It has frames that it may not have seen.
+    /// It may not have seen all of its frames.
     is_watched: bool,
-    /// It did not poll at the last check: whether it sleeps is checked with each frame.
+    /// It did not poll at the last check, so that each frame checks whether it sleeps.
     is_silent: bool,
     check_at: Ticks,
-    /// Checks since it last took a frame or slept.
+    /// Number of checks since it last took a frame or slept.
     wake_ups: u32,
-    /// Its count of consumed frames at the last one.
+    /// The number of frames that it had consumed at the last check.
     consumed: u32,
-    /// Its progress with frames whose acknowledgement is missing.
+    /// Its progress with unacknowledged frames.
     progress: Progress,
 }
 
@@ -132,19 +132,19 @@ pub struct FabricPort {
     announce_epoch: u32,
     /// Number of lost mappings at the last check.
     losses: u32,
-    /// The registry was lost, and that was reported.
+    /// The registry was lost, and this was reported.
     is_cut_off: bool,
     injected: Injected,
     liveness: Liveness,
-    /// In patient mode.
+    /// State of patient mode, if it is on.
     patient: Option<Box<PatientMode>>,
     multicast: Multicast,
     uplink: Option<Box<UplinkEnd>>,
-    /// What happens to frames on their way; `None`: nothing.
+    /// Faults of frames in flight; `None`: no faults.
     faults: Option<Box<FaultEnd>>,
     computes_icrc: bool,
     capture: Option<Capture>,
-    /// The record of what the function sends and receives.
+    /// The record of sent and received frames.
     recorder: Option<Recorder>,
 }
 
@@ -188,7 +188,7 @@ impl FabricPort {
         &self.place
     }
 
-    /// Called before the model runs: notes the time, injected faults and new incoming rings.
+    /// Prepares a run of the model: reads the time, injected faults and new incoming rings.
     #[inline]
     pub fn begin(&mut self, now: Ticks) {
         self.now = now;
@@ -215,7 +215,7 @@ impl FabricPort {
         }
     }
 
-    /// Called after the model has run: wakes peers that need it. `worked`: something moved.
+    /// Finishes a run of the model: wakes peers that need it. `worked`: something moved.
     #[inline]
     pub fn finish(&mut self, worked: bool) {
         if !worked {
@@ -231,16 +231,16 @@ impl FabricPort {
         }
     }
 
-    /// Returns true if the function has sent itself frames, and has not yet received them and then
-    /// found nothing more to do. Nothing wakes it for them: the thread that runs the model goes on,
-    /// or leaves them to another one.
+    /// Returns true if the function has sent frames to itself and has not yet received them and
+    /// become idle. No other thread is woken for them: the thread that runs the model continues, or
+    /// leaves them to another thread.
     #[inline]
     pub fn holds_own_frames(&self) -> bool {
         let own = &self.peers[usize::from(self.place.number())];
         own.ring.as_ref().is_some_and(|ring| !ring.is_drained())
     }
 
-    /// Checks all peers with pending frames: the caller is about to sleep.
+    /// Checks all peers with pending frames, because the caller is about to sleep.
     pub fn check_all(&mut self, now: Ticks) {
         self.now = now;
         for place in &self.watched {
@@ -249,19 +249,19 @@ impl FabricPort {
         self.check_peers();
     }
 
-    /// Returns when [`Self::finish`] has to be called again even if nothing happens.
+    /// Returns the time at which [`Self::finish`] must be called again even if nothing happens.
     #[inline]
     pub fn check_at(&self) -> Ticks {
         self.check_at
     }
 
-    /// Returns the faults that `ferroce inject` has put in force.
+    /// Returns the faults that `ferroce inject` has activated.
     #[inline]
     pub fn injected(&self) -> Injected {
         self.injected
     }
 
-    /// Removes rings whose senders are gone. Not urgent.
+    /// Removes rings whose senders have ended. Not urgent.
     pub fn prune(&mut self) {
         let registry = self.registry;
         if registry.generation(self.place.number()) != self.place.generation() {
@@ -273,7 +273,7 @@ impl FabricPort {
         self.cursor = 0;
     }
 
-    /// Handles mapped files that were truncated; since then their memory is private.
+    /// Handles mapped files that were truncated: their memory has been private since then.
     #[cold]
     fn notice_losses(&mut self) {
         self.losses = watched::losses();
@@ -292,8 +292,9 @@ impl FabricPort {
         }
     }
 
-    /// The function's place is not in the current registry file: the file was truncated. Other
-    /// processes can no longer find the function; its cable is permanently unplugged.
+    /// Handles a registry file in which this function's place is missing, because the file was
+    /// truncated. Other processes can no longer find the function, so its cable is unplugged
+    /// permanently.
     #[cold]
     fn cut_off(&mut self) {
         if std::mem::replace(&mut self.is_cut_off, true) {
@@ -308,15 +309,15 @@ impl FabricPort {
         self.registry.inject(place, Injection::PortDown, self.now);
     }
 
-    /// Updates the state of a peer. Returns true if frames can be sent there, and to its address
-    /// `gid` for unicast.
+    /// Updates the state of a peer. Returns true if frames can be sent to it and, for unicast, if
+    /// it owns the address `gid`.
     #[cold]
     fn connect(&mut self, to: u8, generation: u64, gid: Option<Gid>) -> bool {
         let registry = self.registry;
         let peer = &mut self.peers[usize::from(to)];
         if peer.generation != generation {
-            // The place has a new owner: frames under way to the old one are lost. Its entry in the
-            // list of watched peers, if there is one, stays.
+            // The place has a new owner: frames in flight to the old owner are lost. Its entry in
+            // the list of watched peers, if any, stays.
             let is_watched = peer.is_watched;
             *peer = Peer {
                 generation,
@@ -366,7 +367,7 @@ impl FabricPort {
         true
     }
 
-    /// Handles a full ring: back-pressure, unless its receiver is gone or stuck.
+    /// Handles a full ring: applies back-pressure, unless the receiver has ended or is stuck.
     #[cold]
     fn full(&mut self, to: u8) -> Reservation<Frame> {
         let peer = &mut self.peers[usize::from(to)];
@@ -398,7 +399,7 @@ impl FabricPort {
         Reservation::Full
     }
 
-    /// Publishes a frame in the ring that it was reserved in.
+    /// Publishes a frame in the ring in which it was reserved.
     #[inline]
     fn hand_over(&mut self, frame: ring::Frame) {
         let to = frame.place();
@@ -443,15 +444,15 @@ impl FabricPort {
         self.check_at = check_at;
     }
 
-    /// Takes the next frame out of the rings, in turn.
+    /// Takes the next frame from the rings, round-robin.
     #[inline]
     fn receive_from_ring(&mut self) -> Option<ring::Frame> {
-        // The uplink has its turn, too.
+        // The uplink takes part in the round-robin.
         if self.burst == BURST && self.uplink_has_frame() {
             self.pass_turn();
             return None;
         }
-        // Once around, and once more the first ring if only its burst was over.
+        // One round, and the first ring again if only its burst was used up.
         for _ in 0..=self.incoming.len() {
             let ring = self.incoming.get_mut(self.cursor)?;
             if self.burst < BURST {
@@ -475,7 +476,7 @@ impl FabricPort {
         };
     }
 
-    /// Takes the next frame, of a ring or of the uplink.
+    /// Takes the next frame from a ring or the uplink.
     #[inline]
     fn take_frame(&mut self) -> Option<Frame> {
         match self.receive_from_ring() {
@@ -485,7 +486,7 @@ impl FabricPort {
     }
 }
 
-/// Wakes one peer if necessary, and sets the time of the next check.
+/// Wakes a peer if necessary, and sets the time of its next check.
 fn check_peer(peer: &mut Peer, words: Words<'_>, now: Ticks, fresh: u64) {
     publish_work();
     peer.is_silent = !words.polls(now);
@@ -503,7 +504,7 @@ fn check_peer(peer: &mut Peer, words: Words<'_>, now: Ticks, fresh: u64) {
         peer.consumed = consumed;
         peer.wake_ups = 0;
     }
-    // It is awake now, or was before: check again later in case it is stuck.
+    // The peer is awake now: check again later, in case it is stuck.
     peer.check_at = Ticks(
         now.0
             .saturating_add(fresh << peer.wake_ups.min(MAX_INTERVAL_SHIFT)),
@@ -520,7 +521,7 @@ impl Port for FabricPort {
 
     #[inline]
     fn reserve(&mut self, route: &Route, length: usize) -> Reservation<Frame> {
-        // The special QPs 0 and 1 belong to no place; nor do those of peers beyond the uplink.
+        // The special QPs 0 and 1 belong to no place, nor do the QPs of peers on the uplink.
         let to = (route.qpn.value() >> 16) as u8;
         if length > MAX_FRAME {
             return Reservation::NoRoute;
@@ -561,7 +562,7 @@ impl Port for FabricPort {
         if self.capture.is_some() {
             self.record_sent(&mut frame);
         }
-        // The frame has just been written: a copy of it here would wait for those stores.
+        // The frame was just written: reading it back for a copy would wait for those stores.
         match frame {
             Frame::Ring(frame) if frame.place() == 0 => self.transmit_multicast(frame),
             Frame::Ring(frame) => self.hand_over(frame),

@@ -1,4 +1,4 @@
-//! Queue pairs of a device in all programs of its host, as `rdma resource` lists them.
+//! Queue pairs of a device over all programs of its host, as `rdma resource` lists them.
 
 use ferroce_driver::bus::DeviceAddress;
 use ferroce_platform::host::HostIdentity;
@@ -13,17 +13,17 @@ use crate::{attached, devices};
 pub struct ProgramQps {
     /// Its process.
     pub pid: u32,
-    /// How many it has.
+    /// The number of its queue pairs.
     pub count: u64,
-    /// The first of them.
+    /// The listed queue pairs.
     pub shown: Vec<ShownQp>,
 }
 
-/// Returns the queue pairs of a device, by program. `None`: they are not known, because the device
-/// is outside of the programs.
+/// Returns the queue pairs of a device, by program. `None`: they are unknown, because the device is
+/// not in the programs.
 ///
 /// # Errors
-/// Those of [`devices::address_of`] and [`Registry::open`].
+/// The errors of [`devices::address_of`] and [`Registry::open`].
 pub fn of_device(device: u8) -> Result<Option<Vec<ProgramQps>>, Error> {
     if attached::identities()?.is_some() || devices::address_of(device)? != DeviceAddress::InProcess
     {

@@ -1,7 +1,7 @@
 //! Keys and QPNs in an unpredictable order: `ferroce run --random-keys`.
 //!
-//! A seed reproduces a run. Programs with the same seed have different numbers, like different
-//! cards: their name and host are mixed in.
+//! A seed reproduces a run. Programs with the same seed still get different numbers, as from
+//! different cards: the program's name and the host are hashed into the seed.
 
 use std::collections::hash_map::{DefaultHasher, RandomState};
 use std::hash::{BuildHasher, Hash, Hasher};

@@ -1,4 +1,4 @@
-//! How the functions of a program recover lost packets: `ferroce run --recovery`.
+//! Recovery from packet loss in the functions of a program: `ferroce run --recovery`.
 
 use ferroce_model::config::RecoveryConfig;
 use ferroce_platform::host::{EnvironmentError, variable};
@@ -8,10 +8,10 @@ use crate::error::Error;
 /// The variable with the mode, one of [`RecoveryConfig::MODES`].
 pub const VARIABLE: &str = "FERROCE_RECOVERY";
 
-/// Returns what the user wants of the functions of this process.
+/// Returns the recovery mode that the user has set for the functions of this process.
 ///
 /// # Errors
-/// [`Error::Environment`] if it is no mode.
+/// [`Error::Environment`] if there is no such mode.
 pub fn from_environment() -> Result<RecoveryConfig, Error> {
     let Some(name) = variable(VARIABLE) else {
         return Ok(RecoveryConfig::GO_BACK_N);

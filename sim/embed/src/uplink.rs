@@ -13,10 +13,10 @@
 //! - [`reader`]: the thread that receives and repairs the wire. [`outgoing`]: frames to send.
 //! - [`station`]: ARP, neighbour discovery, ping. [`neighbours`]: the addresses learnt by them.
 //!
-//! A wire can break: its other end closes, its tap is deleted. Then the link of the port is down,
-//! sent frames are lost and counted, and the reader tries to repair the wire, at a bounded rate.
-//! Before the first contact with the other end the link counts as up: a program that checks its
-//! port must be able to start before its peer.
+//! A wire can break: its other end closes, or its tap is deleted. Then the link of the port is
+//! down, sent frames are lost and counted, and the reader tries to repair the wire at a bounded
+//! rate. Before the first contact with the other end, the link counts as up, because a program that
+//! checks its port must be able to start before its peer.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -59,11 +59,11 @@ mod wire;
 pub use buffer::Buffer;
 pub use spec::{SEPARATOR, UplinkSpec, UplinkSpecError};
 
-/// Requests for a station before it counts as absent.
+/// Number of requests before a station counts as absent.
 const ASK_ATTEMPTS: u32 = 4;
 /// Time limit of each answer.
 const ASK_TIMEOUT: Duration = Duration::from_millis(250);
-/// Time limit for the other end of a stream to listen: QEMU takes a moment.
+/// Time to wait until the other end of a stream listens: QEMU takes a moment.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause between two attempts.
 const CONNECT_INTERVAL: Duration = Duration::from_millis(50);
@@ -102,8 +102,8 @@ impl NearEnd {
         })
     }
 
-    /// Wakes the threads that have to check, unless the application polls: then the background
-    /// thread checks when it stops, at the latest. Returns false in that case.
+    /// Wakes the threads that have to check. Returns false if the application polls: then the
+    /// background thread checks when polling stops, at the latest.
     fn wake(&self) -> bool {
         publish_work();
         let (words, now) = (self.registry.words(self.place), self.clock.ticks());
@@ -137,7 +137,7 @@ impl Shared {
         let _ = (&self.kick).write(&[0]);
     }
 
-    /// Changes the state of the link, and notifies the model.
+    /// Changes the link state, and notifies the model.
     fn set_link(&self, is_up: bool, reason: &str) {
         if self.is_up.swap(is_up, Ordering::SeqCst) == is_up {
             return;
@@ -152,7 +152,7 @@ impl Shared {
         self.end.wake();
     }
 
-    /// Sends a frame that this module has built.
+    /// Sends a frame that this module built.
     fn send(&self, bytes: &[u8]) {
         if bytes.len() <= buffer::CAPACITY {
             let mut frame = self.pool.take(bytes.len());
@@ -247,13 +247,13 @@ impl Uplink {
         })
     }
 
-    /// Returns true if frames can be sent and received.
+    /// Returns true if the link is up.
     #[inline]
     pub fn is_up(&self) -> bool {
         self.shared.is_up.load(Ordering::Relaxed)
     }
 
-    /// Returns true if a frame waits.
+    /// Returns true if a frame is pending.
     #[inline]
     pub fn has_frame(&self) -> bool {
         !self.shared.incoming.is_empty()
@@ -288,7 +288,7 @@ impl Uplink {
         self.shared.pool.give_back(frame);
     }
 
-    /// Notes that a queue pair can receive.
+    /// Records that a queue pair can receive.
     pub fn queue_pair_ready(&self, qpn: Qpn) {
         self.shared.gate.open_for(qpn);
     }
@@ -315,7 +315,7 @@ impl Drop for Uplink {
             return;
         };
         if self.fork_generation != fork::generation() {
-            // The thread belongs to the parent; here it does not exist.
+            // The thread belongs to the parent and does not exist in this process.
             std::mem::forget(thread);
             return;
         }
@@ -325,7 +325,7 @@ impl Drop for Uplink {
     }
 }
 
-/// Opens a wire; waits for a moment for a peer that is about to listen.
+/// Opens a wire, with retries while the peer does not listen yet.
 fn open_with_retries(opener: &mut Opener) -> std::io::Result<Option<Wire>> {
     use std::io::ErrorKind::{ConnectionRefused, NotFound};
     let may_wait = matches!(opener, Opener::Direct(UplinkSpec::QemuStream { .. }));
@@ -337,7 +337,7 @@ fn open_with_retries(opener: &mut Opener) -> std::io::Result<Option<Wire>> {
                     && matches!(error.kind(), NotFound | ConnectionRefused)
                     && Instant::now() < deadline =>
             {
-                // A socket that begins to listen wakes no process that wants to connect.
+                // A listening socket cannot wake processes that want to connect.
                 std::thread::sleep(CONNECT_INTERVAL);
             }
             Err(error) if may_wait && matches!(error.kind(), NotFound | ConnectionRefused) => {

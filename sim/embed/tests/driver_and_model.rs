@@ -1,5 +1,5 @@
-//! Behaviour that needs driver and model together: a CQ whose ring is replaced under traffic, and
-//! receives of a shared queue whose QP is destroyed in the middle of a message.
+//! Behaviour that needs driver and model together: a CQ that is resized under traffic, and receives
+//! of an SRQ whose QP is destroyed in the middle of a message.
 
 mod common;
 
@@ -15,10 +15,10 @@ use ferroce_test_support::Deadline;
 use ferroce_test_verbs as verbs;
 
 /// Goal: no completion is lost or duplicated while the ring is replaced. Method: one thread posts
-/// writes, another polls, this one resizes without a pause.
+/// writes, another polls, this one resizes continuously.
 #[test]
 fn a_cq_is_resized_under_traffic() {
-    /// The traffic goes on until there were as many of each, however the threads get their turns.
+    /// The traffic continues until it reaches this number, whatever the scheduling of the threads.
     const WRITES: u64 = 20_000;
     const RESIZES: usize = 11;
     let rendezvous = Rendezvous::new("resize");
@@ -68,9 +68,9 @@ fn a_cq_is_resized_under_traffic() {
     assert_eq!(node.cq.skipped(), 0);
 }
 
-/// Goal: the slot of a receive that has begun is not lost with its QP. Method: the sender fails in
-/// the middle of its message, then the receiver resets or destroys its QP; the one slot must be
-/// free again.
+/// Goal: the slot of a receive that has begun is not lost when its QP ends. Method: the sender
+/// fails in the middle of its message, then the receiver resets or destroys its QP; its only slot
+/// must be free again.
 #[test]
 fn a_qp_that_goes_gives_its_shared_receive_back() {
     let rendezvous = Rendezvous::new("shared");
@@ -112,7 +112,7 @@ fn shared_qp(node: &Node, queue: &Arc<SharedReceiveQueue>) -> Arc<QueuePair> {
     verbs::new_qp(&node.pd, &config)
 }
 
-/// Sends a message whose second half does not exist, until the receiver has the first.
+/// Sends a message whose second half is not registered, until the receiver has the first half.
 fn send_and_fail(sender: &Node, receiver: &Node) {
     let good = sender.segment(8192);
     let bad = DataSegment {

@@ -1,7 +1,7 @@
 //! Management datagrams between the GSIs of functions: a host has several processes with the same
 //! addresses, and each of them has QP 1.
 //!
-//! The other process is this test binary again, with a variable that selects its part.
+//! The other process runs this test binary again, with a variable that selects its role.
 
 mod common;
 
@@ -23,12 +23,12 @@ use ferroce_test_support::{Deadline, Process, eventually, stays};
 use ferroce_test_verbs as verbs;
 use ferroce_wire::{Extension, Frame, Gid, QKey};
 
-/// Bytes of a MAD, and of the network header in front of it in a receive buffer.
+/// Bytes of a MAD, and of the network header before it in a receive buffer.
 const MAD: usize = 256;
 const GRH: usize = 40;
 /// Requests and receives of a GSI.
 const DEPTH: u32 = 16;
-/// Time after which the other process ends by itself.
+/// Time after which the other process exits by itself.
 const LIFE: Duration = Duration::from_secs(60);
 /// Selects the other process, with the rendezvous directory.
 const VARIABLE: &str = "FERROCE_TEST_GSI";
@@ -107,7 +107,7 @@ fn every_process_of_a_host_with_an_open_gsi_gets_a_mad() {
     gets_nothing(&without);
     gets_nothing(&far.node);
 
-    // From one of them to the own host: it is among the receivers.
+    // One function of the host sends to the host: it is among the receivers itself.
     one.send(&two.node);
     let mut opcodes = [wait(&one.node), wait(&one.node)].map(|done| done.opcode as u8);
     opcodes.sort_unstable();
@@ -117,7 +117,7 @@ fn every_process_of_a_host_with_an_open_gsi_gets_a_mad() {
     two.received();
     gets_nothing(&far.node);
 
-    // Closed, and opened again.
+    // The GSI is closed and opened again.
     two.gsi.destroy().expect("it is free");
     far.send(&one.node);
     far.sent();
@@ -137,7 +137,7 @@ fn other_process() {
     };
     let _manager = Manager::new(&options(Path::new(&directory), "a"));
     println!("here");
-    // Until it is killed; by itself if the test that started it was killed.
+    // Runs until it is killed, or for this time in case the test that started it was killed.
     let end = Instant::now() + LIFE;
     while let Some(rest) = end.checked_duration_since(Instant::now()) {
         std::thread::park_timeout(rest);
@@ -158,8 +158,8 @@ fn options(directory: &Path, host: &str) -> Options {
     }
 }
 
-/// Goal: a process that died without closing its GSI is no receiver, and holds up no sender.
-/// Method: another process of the host, killed; then more MADs than a ring has room for.
+/// Goal: a process that died without closing its GSI receives nothing and blocks no sender. Method:
+/// another process of the host is killed; then more MADs are sent than fit into a ring.
 #[test]
 fn a_dead_process_is_skipped() {
     const MADS: usize = 300;
@@ -193,12 +193,12 @@ fn a_dead_process_is_skipped() {
         here.received();
         verbs::post_receive(&here.gsi, 100, here.node.segment(GRH + MAD));
     }
-    // And when no process is left.
+    // The same when no process is left.
     drop(here);
     assert_eq!(registry.gsi_members(address), None);
 }
 
-/// Goal: what a capture shows of the GSI is what Linux sends: Q_Key, source QP, AckReq, ICRC.
+/// Goal: a capture of the GSI shows the same as Linux sends: Q_Key, source QP, AckReq, ICRC.
 #[test]
 fn mads_are_captured_as_on_a_wire() {
     let rendezvous = Rendezvous::new("gsi-capture");

@@ -70,7 +70,7 @@ fn send(node: &Node, qp: &QueuePair) {
     batch.ring();
 }
 
-/// Takes completions until `count` have come. Returns their `wr_id`s, sorted.
+/// Polls until `count` completions have arrived. Returns their `wr_id`s, sorted.
 fn completions(node: &Node, count: usize) -> Vec<u64> {
     let deadline = Deadline::new(&format!("{count} completions"), TIMEOUT);
     let mut found = Vec::new();
@@ -90,7 +90,7 @@ fn a_datagram_to_a_group_reaches_its_members_on_every_host() {
     let rendezvous = Rendezvous::new("multicast");
     let nodes = ["a", "b", "c"].map(|host| Node::new(&rendezvous.options(host)));
     let senders: Vec<_> = nodes.iter().map(datagrams).collect();
-    // The node that sends has a second member of the group.
+    // The sending node has a second member of the group.
     let second = datagrams(&nodes[0]);
     for (node, qp) in nodes.iter().zip(&senders) {
         receive(node, qp, 7);
@@ -104,7 +104,7 @@ fn a_datagram_to_a_group_reaches_its_members_on_every_host() {
     assert_eq!(at_sender, [1, 7, 8], "sent, its own copy, and the second");
     assert_eq!(completions(&nodes[1], 1), [7]);
 
-    // A QP that is not attached may send, and receives nothing.
+    // A QP that is not attached may send, but receives nothing.
     receive(&nodes[0], &second, 9);
     receive(&nodes[0], &senders[0], 13);
     receive(&nodes[1], &senders[1], 10);
@@ -113,7 +113,7 @@ fn a_datagram_to_a_group_reaches_its_members_on_every_host() {
     assert_eq!(completions(&nodes[0], 2), [9, 13]);
     assert_eq!(completions(&nodes[1], 1), [10]);
 
-    // Nor does a QP that has left.
+    // Neither does a QP that has detached.
     receive(&nodes[1], &senders[1], 11);
     senders[1].detach_multicast(GROUP).expect("it was attached");
     receive(&nodes[0], &second, 12);

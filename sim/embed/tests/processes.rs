@@ -1,6 +1,6 @@
 //! Several processes, and the effects of the death of one.
 //!
-//! The other process is this test binary again, with a variable that selects its part.
+//! The other process runs this test binary again, with a variable that selects its role.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,9 +14,9 @@ use ferroce_test_support::{
     Process, Signal, TIMEOUT, TemporaryDirectory, eventually, stays, temporary_directory,
 };
 
-/// Time after which the other process ends by itself.
+/// Time after which the other process exits by itself.
 const LIFE: Duration = Duration::from_secs(60);
-/// Longer than the thread of a function wants to sleep.
+/// Longer than the background thread sleeps by itself.
 const STOPPED: Duration = Duration::from_millis(600);
 /// Selects the other process, with the rendezvous directory.
 const VARIABLE: &str = "FERROCE_TEST_RENDEZVOUS";
@@ -37,7 +37,7 @@ fn options(directory: &Path) -> Options {
     }
 }
 
-/// Starts a process with a function, which lives until it is killed.
+/// Starts a process with a function that lives until it is killed.
 fn other(rendezvous: &TemporaryDirectory) -> Process {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let program = std::env::current_exe().expect("a test binary");
@@ -58,7 +58,7 @@ fn other_process() {
     };
     let _function = Function::open_with(&options(Path::new(&directory))).expect("a place is free");
     println!("here");
-    // Until it is killed; by itself if the test that started it was killed.
+    // Runs until it is killed, or for this time in case the test that started it was killed.
     std::thread::sleep(LIFE);
 }
 
@@ -134,8 +134,8 @@ fn a_killed_process_frees_its_place() {
     drop(function);
 }
 
-/// Goal: a function whose thread gets no processor reports it. Method: its process is stopped for
-/// longer than that thread wants to sleep.
+/// Goal: a function whose background thread is not scheduled reports it. Method: its process is
+/// stopped for longer than that thread sleeps by itself.
 #[test]
 fn a_stopped_process_counts_how_late_its_thread_was() {
     let rendezvous = temporary_directory("late");
@@ -144,7 +144,7 @@ fn a_stopped_process_counts_how_late_its_thread_was() {
     let place = registry.occupants()[0].place;
     let late = || registry.late_wakeups(place).load(Ordering::Relaxed);
     eventually("it notices how late it was", TIMEOUT, || {
-        // Not noticed if the thread does not sleep at that moment.
+        // It is not noticed if the thread does not sleep at that moment.
         other.signal(Signal::STOP);
         std::thread::sleep(STOPPED);
         other.signal(Signal::CONT);

@@ -10,7 +10,7 @@ use pcap_file::{DataLink, PcapError};
 /// First bytes of a pcapng file, in either byte order.
 const PCAPNG_MAGIC: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
-/// Reason why a capture cannot be read, or not to its end.
+/// Reason why a capture cannot be read completely.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file cannot be read.
@@ -23,7 +23,7 @@ pub enum ReadError {
     #[error("no capture: {0}")]
     NoCapture(PcapError),
     /// Invalid data behind a frame.
-    #[error("is damaged behind frame {frames}: {error}")]
+    #[error("is damaged after frame {frames}: {error}")]
     Damaged {
         /// Frames before it.
         frames: u64,
@@ -58,7 +58,7 @@ impl Captured<'_> {
 /// Calls `action` with each frame of a capture until it breaks.
 ///
 /// # Errors
-/// [`ReadError`] if it is no capture, or a damaged one; the frames before the damage are passed on
+/// [`ReadError`] if it is no capture or is damaged; frames before the damage are passed to `action`
 /// first.
 pub fn for_each_frame(
     mut file: impl Read,

@@ -1,44 +1,44 @@
-//! What a process publishes as communication manager, a line each: fields with tabs between them.
-//! `ferroce cm` reads them in another process.
+//! State that a process publishes as a communication manager, one line per entry with fields
+//! separated by tabs. `ferroce cm` reads the lines in another process.
 
 use std::fmt;
 
-/// One thing that a process publishes.
+/// One published entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CmEntry {
-    /// An id that listens.
+    /// A listening id.
     Listener {
         /// Name of the port space: `tcp`.
         port_space: String,
         /// Address and port.
         address: String,
-        /// Requests that the program has not read.
+        /// Pending connection requests that the program has not read.
         unread: u64,
     },
     /// Another id.
     Connection {
         /// Name of the port space.
         port_space: String,
-        /// Address and port, once they are known.
+        /// Address and port, once known.
         address: Option<String>,
-        /// Those of the peer.
+        /// Address and port of the peer, once known.
         peer: Option<String>,
         /// Its state.
         state: String,
     },
-    /// So many connections more, which are not listed.
+    /// Number of further connections, which are not listed.
     Others(u64),
     /// A request that was rejected.
     Rejection {
-        /// GID of the side that asked.
+        /// GID of the requesting side.
         from: String,
-        /// GID of the side that was asked.
+        /// GID of the requested side.
         to: String,
-        /// The service that was asked for.
+        /// The requested service ID.
         service: u64,
-        /// Number of the reason.
+        /// Reason code of the REJ.
         reason: u16,
-        /// Its name in the IBTA's words, if it has one.
+        /// Name of the reason in the IBTA specification, if it has one.
         name: Option<String>,
     },
 }
@@ -47,7 +47,7 @@ pub enum CmEntry {
 const NONE: &str = "-";
 
 impl CmEntry {
-    /// Returns the line that is published.
+    /// Returns the line to publish.
     pub fn to_line(&self) -> String {
         let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| NONE.to_owned());
         match self {
@@ -79,7 +79,7 @@ impl CmEntry {
         }
     }
 
-    /// Returns what a line says. `None`: it is not such a line.
+    /// Parses a line. `None`: the line is not an entry.
     pub fn parse(line: &str) -> Option<Self> {
         let fields: Vec<&str> = line.split('\t').collect();
         let text = |field: &&str| (**field).to_owned();
@@ -109,7 +109,7 @@ impl CmEntry {
     }
 }
 
-/// As `ferroce cm` prints it.
+/// The form that `ferroce cm` prints.
 impl fmt::Display for CmEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,10 +1,10 @@
 //! The directory in which the processes of one user meet.
 //!
-//! A directory that only the user can create is best: `$XDG_RUNTIME_DIR/ferroce`. Any user can
-//! create the name `/dev/shm/ferroce-UID`, which is the fallback without such a directory, as in
-//! most containers. Programs without the variable check the directory where pam_systemd places it,
-//! so that they meet those with it. Where programs of the user already run, the next one follows,
-//! so that a login or logout in between does not separate them.
+//! The best choice is a directory that only the user can create: `$XDG_RUNTIME_DIR/ferroce`.
+//! Without it, as in most containers, the fallback is `/dev/shm/ferroce-UID`, a name that any user
+//! can create. Programs without the variable also check the directory where pam_systemd puts it, so
+//! that they meet the programs that have it. If programs of the user already run, a new program
+//! uses their directory, so that a login or logout in between does not separate them.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
@@ -18,25 +18,25 @@ use parking_lot::Mutex;
 use super::registry::FILE_NAME;
 use crate::error::Error;
 
-/// Only the user has access: frames of the user's programs are in here.
+/// Only the user has access: the directory holds frames of the user's programs.
 const MODE: u32 = 0o700;
 /// Access of other users that is refused on our own directory.
 const ANY_ACCESS: u32 = 0o077;
-/// Access of other users that is refused on a directory that the user has named; its files have
-/// mode 0600.
+/// Access by other users that is refused on a directory that the user named; its files have mode
+/// 0600.
 const WRITE_ACCESS: u32 = 0o022;
-/// Size of a file system with room for the rings of some programs: that of `/dev/shm` in a Docker
-/// container.
+/// Minimum size of a file system that holds the rings of a few programs: the size of `/dev/shm` in
+/// a Docker container.
 const LEAST_BYTES: u64 = 64 << 20;
-/// `f_type` of a file system in memory (statfs(2)); on others the rings would be written to a disk.
+/// `f_type` of tmpfs (statfs(2)). On other file systems the rings would be written to a disk.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
 /// Returns the rendezvous directory of this user, created if it does not exist.
 ///
-/// That is `FERROCE_DIR` if set. Otherwise the first of the following in which programs run, or if
-/// there are none, the first usable one: `ferroce` in `$XDG_RUNTIME_DIR` (if not set, in
-/// `/run/user/UID`), if that belongs to the user, is in memory and has 64 MiB;
-/// `/dev/shm/ferroce-UID`; a directory below `$TMPDIR` or `/tmp`. A process keeps its first choice.
+/// It is `FERROCE_DIR` if set. Otherwise it is the first of these directories in which programs
+/// run, or the first usable one if none do: `ferroce` in `$XDG_RUNTIME_DIR` (default
+/// `/run/user/UID`), if the user owns it and it is a tmpfs of at least 64 MiB;
+/// `/dev/shm/ferroce-UID`; a directory in `$TMPDIR` or `/tmp`. A process keeps its first choice.
 ///
 /// # Errors
 /// [`Error::Directory`] if it cannot be created, is a symbolic link, belongs to another user, or is
@@ -56,11 +56,11 @@ pub fn runtime_directory() -> Result<PathBuf, Error> {
 /// Subdirectory of the sockets of this user's servers and worlds.
 const SOCKETS: &str = "sockets";
 
-/// Returns the path of a socket that the user names: a name without a slash is in the user's own
+/// Returns the path of a socket that the user names. A name without a slash is in the user's own
 /// directory, where no other user can take it; `./NAME` is in the working directory.
 ///
 /// # Errors
-/// Those of [`runtime_directory`], for a name without a slash.
+/// As [`runtime_directory`], for a name without a slash.
 pub fn socket_path(name: &Path) -> Result<PathBuf, Error> {
     if name.as_os_str().as_encoded_bytes().contains(&b'/') {
         return Ok(name.to_owned());
@@ -69,7 +69,7 @@ pub fn socket_path(name: &Path) -> Result<PathBuf, Error> {
     Ok(prepared(&folder, ANY_ACCESS)?.join(name))
 }
 
-/// Returns a variable of the environment that is not empty.
+/// Returns an environment variable, or `None` if it is empty.
 fn variable(name: &str) -> Option<PathBuf> {
     let value = std::env::var_os(name).filter(|path| !path.is_empty());
     value.map(PathBuf::from)
@@ -93,15 +93,15 @@ fn candidates() -> Vec<PathBuf> {
     candidates
 }
 
-/// Returns true for a directory in which no other user can create a name.
+/// Returns true if no other user can create a name in the directory.
 fn is_own(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| {
         found.is_dir() && found.uid() == os::user_id() && found.mode() & WRITE_ACCESS == 0
     })
 }
 
-/// Returns true for a file system in memory that is large enough. The size counts, not the free
-/// space, which changes between two programs.
+/// Returns true for a tmpfs that is large enough. The total size counts, because the free space may
+/// change between two programs.
 fn is_roomy_memory(path: &Path) -> bool {
     rustix::fs::statfs(path).is_ok_and(|system| {
         let bytes = system.f_blocks.saturating_mul(system.f_bsize as u64);
@@ -139,8 +139,8 @@ fn choose(candidates: &[PathBuf]) -> Result<PathBuf, Error> {
     }))
 }
 
-/// Returns true if a program of this user has a place in the registry there. This process has none
-/// yet: closing the file would release its lock.
+/// Returns true if a program of this user has a place in the registry of the directory. The caller
+/// has no place in it yet: closing the file would release its lock.
 fn has_life(directory: &Path) -> bool {
     if check(directory, ANY_ACCESS).is_err() {
         return false;
@@ -152,19 +152,19 @@ fn has_life(directory: &Path) -> bool {
     file.is_ok_and(|file| os::is_any_byte_locked(&file).unwrap_or(false))
 }
 
-/// A directory that this process uses, by the name that it was given.
+/// A directory that this process uses, under the name that the user gave.
 struct Used {
     name: PathBuf,
     path: PathBuf,
     user: u32,
 }
 
-/// Does the same as [`prepared`]. A process that has given up its user keeps the directory in which
-/// it has met others before: it has its files open.
+/// Does the same as [`prepared`]. A process that has dropped its user ID keeps its earlier
+/// directory, because it has the files of that directory open.
 fn prepared_before(name: PathBuf, forbidden: u32) -> Result<PathBuf, Error> {
     static USED: Mutex<Vec<Used>> = Mutex::new(Vec::new());
     let (found, user) = (prepared(&name, forbidden), os::user_id());
-    // A child made by fork may find it locked for good.
+    // In a forked child the lock may stay locked forever.
     let Some(mut used) = USED.try_lock() else {
         return found;
     };
@@ -213,7 +213,7 @@ fn check(path: &Path, forbidden: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// Remedy for a name that another user has taken.
+/// Advice if another user has taken the name.
 const WAY_OUT: &str = "set FERROCE_DIR to a directory of your own (mode 700), the same for all programs \
                        that are to meet";
 
@@ -251,7 +251,7 @@ mod tests {
         assert!(reason(prepared(&link, ANY_ACCESS)).contains("not a directory"));
     }
 
-    /// Goal: a user who takes the name in /dev/shm does not block another one without advice.
+    /// Goal: a user who takes the name in /dev/shm cannot block another user without a remedy.
     #[test]
     fn a_name_that_another_user_has_taken_is_refused_with_the_way_out() {
         let parent = temporary_directory("squatted");
@@ -265,7 +265,7 @@ mod tests {
         for words in ["user 65534", "FERROCE_DIR"] {
             assert!(refused.contains(words), "{refused}");
         }
-        // A better place comes before it.
+        // A better candidate precedes it.
         let own = parent.path().join("own");
         let chosen = choose(&[own.clone(), path]).expect("ours");
         assert_eq!(chosen, own.canonicalize().expect("there"));
@@ -274,7 +274,7 @@ mod tests {
     const INHABITED: &str = "FERROCE_TEST_INHABITED";
     const READY: &str = "FERROCE_TEST_READY";
 
-    /// Not a test: the process that holds a place, until it is killed.
+    /// Not a test: the process that holds a place until it is killed.
     #[test]
     #[ignore = "a process that another test starts"]
     fn inhabitant() {
@@ -296,8 +296,8 @@ mod tests {
         }
     }
 
-    /// Goal: programs that prefer different places meet. Method: one runs in the second place, so
-    /// the next one goes there, too; without it, the next one goes to the first.
+    /// Goal: programs that prefer different directories meet. Method: a program runs in the second
+    /// choice, so the next program joins it; after it ends, the next program uses the first choice.
     #[test]
     fn a_new_program_joins_running_ones() {
         let parent = temporary_directory("life");
@@ -307,7 +307,7 @@ mod tests {
             prepared(path, ANY_ACCESS).expect("made");
         }
         assert_eq!(choose(&places).expect("ours"), *first);
-        // A process does not see its own locks: another one holds them.
+        // A process does not see its own locks: another process has to hold them.
         let ready = parent.path().join("ready");
         let own = std::env::current_exe().expect("a test binary");
         let mut other = std::process::Command::new(own)

@@ -1,4 +1,4 @@
-//! The processes of a host, as its communication managers share one GID and one set of ports.
+//! The processes of a host: their communication managers share one GID and one set of ports.
 
 use std::{fs, io};
 
@@ -14,14 +14,15 @@ pub struct HostPeers {
     place: u8,
 }
 
-/// The processes that take a management datagram for an address.
+/// The processes that receive a management datagram for an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Receivers {
-    /// Processes of this machine
+    /// Processes of this machine.
     Some,
-    /// No process: the address is of a host on this machine, and none there has a GSI
+    /// No process: the address belongs to a host on this machine, and none of its processes has a
+    /// GSI.
     None,
-    /// Stations outside of this machine, if there are any
+    /// Stations outside of this machine, if there are any.
     Elsewhere,
 }
 
@@ -30,7 +31,7 @@ impl HostPeers {
         Self { registry, place }
     }
 
-    /// Returns the number of this process among those of the machine: its place in the fabric.
+    /// Returns the number of this process on the machine: its place in the fabric.
     pub fn number(&self) -> u8 {
         self.place
     }
@@ -61,8 +62,8 @@ impl HostPeers {
         self.registry.release_port(self.place, port);
     }
 
-    /// Returns true if it is this process that refuses a request for a service, when it has no
-    /// listener for it: it has the port, or no process has it and this one is the first.
+    /// Returns true if this process has to refuse a request for a service for which it has no
+    /// listener: it owns the port, or no process owns it and this one is the first.
     pub fn refuses(&self, address: Gid, space: u16, port: u16) -> bool {
         match self.registry.port_owner(space, port, address) {
             Some(owner) => owner == self.place,
@@ -70,10 +71,10 @@ impl HostPeers {
         }
     }
 
-    /// Publishes what this process does as a communication manager, for [`read_report`].
+    /// Publishes the state of this process as a communication manager, for [`read_report`].
     ///
     /// # Errors
-    /// Those of writing the file.
+    /// The error of writing the file.
     pub fn publish(&self, report: &str) -> io::Result<()> {
         let path = report::path(self.registry.directory(), self.place);
         let unfinished = report::unfinished(&path);
@@ -81,18 +82,18 @@ impl HostPeers {
         fs::rename(&unfinished, &path)
     }
 
-    /// Removes what was published.
+    /// Removes the published state.
     pub fn withdraw(&self) {
         let _ = fs::remove_file(report::path(self.registry.directory(), self.place));
     }
 
-    /// Returns true if this is the first process of the host with this address: it answers for
-    /// those that have ended.
+    /// Returns true if this is the first process of the host with this address: it answers on
+    /// behalf of processes that have ended.
     pub fn is_first(&self, address: Gid) -> bool {
         self.first(address) == Some(Some(self.place))
     }
 
-    /// Returns the kind of receivers of a datagram for the GSI of an address.
+    /// Returns which processes receive a datagram for the GSI of an address.
     pub fn receivers(&self, address: Gid) -> Receivers {
         match self.first(address) {
             Some(Some(_)) => Receivers::Some,
@@ -107,15 +108,15 @@ impl HostPeers {
         self.registry.owns_gid(number, address) && !self.registry.is_alive(number)
     }
 
-    /// Returns the first live process of the host with this address that has its GSI open; `None`:
-    /// the address is of no host on this machine.
+    /// Returns the first live process with its GSI open on the host with this address. `None`: no
+    /// host on this machine has the address.
     fn first(&self, address: Gid) -> Option<Option<u8>> {
         let members = self.registry.gsi_members(address)?;
         Some(places(members).next())
     }
 }
 
-/// Returns what the process at a place has published. `None`: nothing.
+/// Returns what the process at a place has published. `None`: it has published nothing.
 pub fn read_report(registry: &Registry, place: u8) -> Option<Vec<CmEntry>> {
     let text = fs::read_to_string(report::path(registry.directory(), place)).ok()?;
     Some(text.lines().filter_map(CmEntry::parse).collect())

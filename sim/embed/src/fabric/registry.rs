@@ -1,8 +1,8 @@
 //! The registry of functions on this machine: one small file that every process maps.
 //!
-//! It has 254 *places*, two pages each. Place `n` owns the QPNs `n << 16 .. (n + 1) << 16`. A
-//! function holds its place by a record lock on byte `n` of the file, which the kernel releases
-//! when the process ends, however it ends. All words are read and written atomically, and values
+//! It has 254 *places* of two pages each. Place `n` owns the QPNs `n << 16 .. (n + 1) << 16`. A
+//! function holds its place with a record lock on byte `n` of the file; the kernel releases the
+//! lock when the process ends, even after a crash. All words are accessed atomically, and values
 //! that another process may have written are checked before use.
 
 use std::fs::{self, File, OpenOptions};
@@ -50,7 +50,7 @@ pub use uplink_counters::UplinkCounter;
 pub(super) const FILE_NAME: &str = "registry";
 /// Time limit for a process that is claiming a place.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
-/// The lock of byte 0 guards the header and the act of claiming.
+/// The lock on byte 0 protects the header and serialises claims.
 const HEADER_LOCK: u64 = 0;
 
 /// The mapped registry.
@@ -60,7 +60,7 @@ pub struct Registry {
     /// Kept open: closing any descriptor of the file would release this process's locks.
     file: File,
     memory: Mapping,
-    /// `None`: it cannot be opened, and is missed only by processes that change their user.
+    /// `None`: the file cannot be opened. Only processes that change their user ID need it.
     spare: Option<Spare>,
     /// 1 + the fork generation in which this process claimed the place; 0: it has not.
     ours: Box<[AtomicU32]>,
@@ -79,8 +79,8 @@ impl Registry {
     /// Opens the registry in a directory. A process opens it once and keeps it.
     ///
     /// # Errors
-    /// [`Error::File`], [`Error::Layout`], or [`Error::OpeningInterrupted`] after a fork during the
-    /// opening.
+    /// [`Error::File`], [`Error::Layout`], or [`Error::OpeningInterrupted`] if a fork happened
+    /// while it was opened.
     pub fn open(directory: &Path) -> Result<&'static Registry, Error> {
         static OPENED: Mutex<Vec<&'static Registry>> = Mutex::new(Vec::new());
         let mut opened = OPENED
@@ -131,36 +131,37 @@ impl Registry {
         })
     }
 
-    /// Returns the directory, which also contains the rings.
+    /// Returns the directory, which also holds the rings.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Returns the room for rings of processes that cannot use the directory any more.
+    /// Returns the spare room for rings of processes that can no longer use the directory.
     pub fn spare(&self) -> Option<&Spare> {
         self.spare.as_ref()
     }
 
-    /// Returns true if this process can use the directory: it may have given up its user.
+    /// Returns true if this process can still use the directory. It cannot after it drops its user
+    /// ID.
     pub fn is_within_reach(&self) -> bool {
         fs::symlink_metadata(self.directory.join(FILE_NAME)).is_ok()
     }
 
-    /// Returns true if the function at a place opens no files any more: rings to it have to be in
+    /// Returns true if the function at a place can no longer open files: rings to it must be in
     /// spare room.
     pub fn opens_no_files(&self, place: u8) -> bool {
         let offset = place_offset(place) + field::OPENS_NO_FILES;
         self.memory.word(offset).load(Ordering::Acquire) != 0
     }
 
-    /// Records whether the function at a place opens no files any more.
+    /// Records whether the function at a place can no longer open files.
     pub fn set_opens_no_files(&self, place: u8, opens_none: bool) {
         let offset = place_offset(place) + field::OPENS_NO_FILES;
         let value = u64::from(opens_none);
         self.memory.word(offset).store(value, Ordering::Release);
     }
 
-    /// Returns true if the file was truncated, and this process has a private registry since.
+    /// Returns true if the file was truncated; this process has used a private registry since then.
     pub fn is_lost(&self) -> bool {
         self.memory.is_lost()
     }
@@ -182,8 +183,8 @@ impl Registry {
     }
 
     fn claim_locked(&'static self, identity: &Identity) -> io::Result<Option<Place>> {
-        // Places are used in turn, so that a late frame for a dead process's QPN meets an unused
-        // place.
+        // Places are used in rotation, so that a late frame to a QPN of a dead process finds an
+        // unused place.
         let first = self.memory.word(header::NEXT_PLACE).load(Ordering::Relaxed) as usize;
         for offset in 0..PLACES - 1 {
             let number = ((first + offset) % (PLACES - 1) + 1) as u8;
@@ -234,7 +235,7 @@ impl Registry {
         locked
     }
 
-    /// Removes rings whose receiver no longer exists, and what processes that have ended published.
+    /// Removes rings whose receiver no longer exists, and the reports of processes that have ended.
     fn sweep(&self) {
         if let Some(spare) = self.spare().filter(|spare| !spare.is_unused()) {
             let places = 1..PLACES as u8;
@@ -260,7 +261,7 @@ impl Registry {
         report::place_of(name).is_some_and(|place| !self.is_alive(place))
     }
 
-    /// Returns the number of the claim under which a place is held; 0 if it was released.
+    /// Returns the number of the claim that holds a place; 0 if it was released.
     ///
     /// A process that died without releasing its place keeps its number.
     #[inline]
@@ -270,7 +271,7 @@ impl Registry {
             .load(Ordering::Acquire)
     }
 
-    /// Returns true if the process that claimed the place is alive. Costs a system call.
+    /// Returns true if the process that claimed the place is alive. It takes a system call.
     pub fn is_alive(&self, place: u8) -> bool {
         place != 0
             && self.generation(place) != 0
@@ -295,7 +296,7 @@ impl Registry {
 }
 
 impl Place {
-    /// Returns its number, 1 to 254: the upper 8 bits of its QPNs.
+    /// Returns the number of the place, 1 to 254: the upper 8 bits of its QPNs.
     pub fn number(&self) -> u8 {
         self.number
     }
@@ -335,8 +336,8 @@ impl Drop for Place {
 }
 
 impl Registry {
-    /// Removes rings that others made for a place and it did not attach to. Those that it made for
-    /// others stay: they may hold its last frames.
+    /// Removes rings to a place that it has not attached to. Rings from that place stay: they may
+    /// hold its last frames.
     fn remove_rings_to(&self, place: u8) {
         let Ok(entries) = fs::read_dir(&self.directory) else {
             return;
@@ -406,8 +407,8 @@ fn prepare(file: &File, path: &Path) -> Result<Mapping, Error> {
     Ok(memory)
 }
 
-/// Returns true if a file that is too short begins as one of this version: it was truncated.
-/// Processes that have it mapped have lost it, and must not keep others from starting again.
+/// Returns true if a file that is too short begins like a file of this version: it was truncated.
+/// Processes that still map it have lost it, and must not prevent others from starting again.
 fn begins_as_ours(file: &File) -> bool {
     let word_at = |offset: usize| {
         let mut bytes = [0; 8];
@@ -561,7 +562,7 @@ mod tests {
         drop(other);
     }
 
-    /// Claims until the place is free again, as it is after its owner has died.
+    /// Claims places until this one is free again, as it is after its owner has died.
     fn claim_again(registry: &'static Registry, number: u8) -> Place {
         let mut others = Vec::new();
         loop {
@@ -579,7 +580,7 @@ mod tests {
         let registry = Registry::open(directory.path()).expect("new");
         let place = registry.claim(&identity("x")).expect("free");
         let number = place.number();
-        // The state of a process that died while its threads slept.
+        // The state that a process leaves if it dies while its threads sleep.
         registry.words(number).dozing.announce();
         registry.words(number).background.announce();
         registry.late_wakeups(number).store(3, Ordering::SeqCst);
@@ -664,7 +665,7 @@ mod tests {
         assert_eq!(registry.gsi_members(other), None);
         drop(places);
         assert_eq!(members(), None);
-        // A new owner of the place begins without one.
+        // A new owner of the place starts without a plan.
         let again = registry.claim(&identity("x")).expect("free");
         registry
             .memory

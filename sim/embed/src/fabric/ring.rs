@@ -1,10 +1,10 @@
 //! A wire in one direction: a ring of frame slots in memory that two processes share.
 //!
-//! The sender creates the file, the receiver attaches to it and removes its name. A slot starts
-//! with a control word: the number of the frame in it, flags and its length. Storing that word,
-//! with release semantics, passes the slot to the receiver. The receiver returns slots by
-//! incrementing one word in the header, many at a time, so that in a stream neither side waits for
-//! the other's cache lines. Numbers start at 1 and wrap, so that zeroed memory holds no frame.
+//! The sender creates the file; the receiver attaches to it and removes its name. A slot starts
+//! with a control word: the number of its frame, flags and length. The sender stores that word with
+//! release semantics to pass the slot to the receiver. The receiver returns slots by incrementing
+//! one word in the header, many at a time, so that in a stream neither side waits for the other's
+//! cache lines. Numbers start at 1 and wrap, so that zeroed memory holds no frame.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -34,19 +34,19 @@ pub use staging::Staging;
 /// Longest frame: Ethernet, VLAN, IPv6, UDP, BTH, the longest extension, 4096 bytes, ICRC.
 pub const MAX_FRAME: usize = 4214;
 
-/// Slots of a new ring. Without room for that many, half as many are tried, and so on.
+/// Slots of a new ring. If there is no room for them, the number is halved until it fits.
 const SLOTS: u32 = 128;
 /// Fewer slots than this cannot keep a stream going.
 const MIN_SLOTS: u32 = 16;
-/// Rings for which there should be room where the first one is created.
+/// The file system must have room for this many rings when the first one is created.
 const LEAST_RINGS: u64 = 16;
-/// No peer of this version creates more slots.
+/// A ring with more slots is invalid.
 const MAX_SLOTS: u32 = 1024;
-/// Bytes from slot to slot: whole cache lines, and not a power of two, so that the slots' first
-/// lines spread over the sets of a cache.
+/// Distance between slots in bytes: whole cache lines, but not a power of two, so that the first
+/// lines of the slots spread over the sets of a cache.
 const STRIDE: usize = 4224;
 const HEADER_SIZE: usize = 4096;
-/// Slots ahead whose lines the sender prefetches.
+/// The sender prefetches the lines of the slot this far ahead.
 const PREFETCH_AHEAD: u32 = 4;
 /// The payload of a middle packet over IPv4 then starts on a cache line:
 /// 10 + 14 Ethernet + 20 IPv4 + 8 UDP + 12 BTH = 64.
@@ -63,9 +63,9 @@ mod header {
     pub const SLOTS: usize = 8;
     pub const STRIDE: usize = 12;
     pub const SENDER_GENERATION: usize = 16;
-    /// Distinguishes a ring from an earlier one in the same spare room.
+    /// Distinguishes the ring from an earlier ring in the same spare room.
     pub const RECEIVER_GENERATION: usize = 24;
-    /// Written by the receiver, on a separate cache line.
+    /// Written by the receiver; on its own cache line.
     pub const CONSUMED: usize = 128;
 }
 
@@ -77,7 +77,7 @@ const RECORDED: u64 = 1 << 30;
 #[derive(Debug)]
 pub struct Frame {
     buffer: Buffer,
-    /// Running number of the slot, from 0.
+    /// Index of the frame, counted from 0.
     index: u32,
     place: u8,
     carries_icrc: bool,
@@ -97,12 +97,12 @@ impl Frame {
         self.carries_icrc
     }
 
-    /// Returns true if its sender has recorded it in a capture.
+    /// Returns true if its sender recorded it in a capture.
     pub fn is_recorded(&self) -> bool {
         self.is_recorded
     }
 
-    /// Notes that it is recorded in a capture of its sender.
+    /// Marks it as recorded in a capture of its sender.
     pub fn set_recorded(&mut self) {
         self.is_recorded = true;
     }
@@ -136,8 +136,8 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Creates the ring in a separate file, or in `spare` where this process cannot create files.
-    /// The receiver does not know of it until it is announced.
+    /// Creates the ring in its own file, or in `spare` if this process cannot create files. The
+    /// receiver does not know the ring until it is announced.
     ///
     /// # Errors
     /// `StorageFull` if there is no room even for a small ring, or the error of the system.
@@ -177,7 +177,7 @@ impl Sender {
         made
     }
 
-    /// Creates the ring in `spare`: its receiver cannot open files.
+    /// Creates the ring in `spare`, because its receiver cannot open files.
     ///
     /// # Errors
     /// As [`Self::create`].
@@ -221,8 +221,8 @@ impl Sender {
         self.is_spare
     }
 
-    /// Moves a ring to which its receiver could not attach into spare room, with its frames. On
-    /// failure it is as before.
+    /// Moves a ring into spare room, with its frames, because its receiver could not attach. On
+    /// failure the ring is unchanged.
     ///
     /// # Errors
     /// As [`Self::create`]; `ResourceBusy` while a frame is being written.
@@ -252,8 +252,8 @@ impl Sender {
         Ok(())
     }
 
-    /// Reserves the next slot for a frame of `length` bytes (at most [`MAX_FRAME`]). `None` if
-    /// full.
+    /// Reserves the next slot for a frame of `length` bytes (at most [`MAX_FRAME`]). `None` if the
+    /// ring is full.
     #[inline]
     pub fn reserve(&mut self, length: usize) -> Option<Frame> {
         assert!(length <= MAX_FRAME);
@@ -276,7 +276,7 @@ impl Sender {
         })
     }
 
-    /// Returns true if `frames` more can be reserved now.
+    /// Returns true if `frames` more frames can be reserved now.
     pub fn has_room_for(&mut self, frames: u32) -> bool {
         self.update_consumed();
         self.produced
@@ -293,7 +293,7 @@ impl Sender {
     /// Reads the receiver's count. Returns true if there is room.
     fn update_consumed(&mut self) -> bool {
         let consumed = self.consumed_word().load(Ordering::Acquire);
-        // An impossible count is ignored: the ring then looks full.
+        // An invalid count is ignored; the ring then looks full.
         if self.produced.wrapping_sub(consumed) <= self.slots {
             self.consumed = consumed;
         }
@@ -303,7 +303,7 @@ impl Sender {
     /// Passes the frame to the receiver.
     #[inline]
     pub fn transmit(&mut self, frame: Frame, carries_icrc: bool) {
-        // A frame of an earlier ring, to the old owner of the place, is lost with that ring.
+        // A frame reserved in an earlier ring, to the place's last owner, is lost with that ring.
         if !self.memory.owns(&frame.buffer) {
             return;
         }
@@ -318,7 +318,7 @@ impl Sender {
         self.memory.give_back(frame.buffer);
     }
 
-    /// Returns the newest reserved slot unused.
+    /// Returns the newest reserved slot without sending it.
     pub fn cancel(&mut self, frame: Frame) {
         if self.memory.owns(&frame.buffer) && frame.index.wrapping_add(1) == self.produced {
             self.produced = frame.index;
@@ -326,14 +326,14 @@ impl Sender {
         self.memory.give_back(frame.buffer);
     }
 
-    /// Returns true if the receiver has taken everything. Reads a cache line that the receiver
+    /// Returns true if the receiver has taken every frame. It reads a cache line that the receiver
     /// writes.
     pub fn is_drained(&self) -> bool {
         self.consumed_word().load(Ordering::Acquire) == self.produced
     }
 
-    /// Returns the running count of slots that the receiver has returned: only its changes are
-    /// meaningful.
+    /// Returns the number of slots that the receiver has returned. The count wraps: only changes
+    /// are meaningful.
     pub fn consumed(&self) -> u32 {
         self.consumed_word().load(Ordering::Acquire)
     }
@@ -356,13 +356,13 @@ pub struct Receiver {
     released: u32,
     /// Value of `released` that the sender knows.
     returned: u32,
-    /// Slots behind `released` that were returned before an earlier one, by slot.
+    /// Slots after `released` that were returned out of order, by slot.
     early: Box<[bool]>,
 }
 
 impl Receiver {
-    /// Attaches to a ring and removes its name: no other process may attach, and no file stays
-    /// behind when both ends die. Without such a file, to one in `spare`.
+    /// Attaches to a ring and removes its name, so that no other process can attach and no file
+    /// remains when both ends die. If there is no such file, attaches to the ring in `spare`.
     ///
     /// # Errors
     /// The error of the system, [`is_out_of_reach`] among them; `InvalidData` if the file is not a
@@ -407,7 +407,7 @@ impl Receiver {
             return Err(invalid("a ring to an earlier owner of this place"));
         }
         let memory = map(ring_size(slots))?;
-        // Spare room has no name that could be removed.
+        // Spare room has no name to remove, so its magic number is cleared.
         memory.word(header::MAGIC).store(0, Ordering::Relaxed);
         Ok(Self {
             sender_generation: memory
@@ -433,23 +433,23 @@ impl Receiver {
         self.place
     }
 
-    /// Returns the claim under which the sender created the ring.
+    /// Returns the claim with which the sender created the ring.
     pub fn sender_generation(&self) -> u64 {
         self.sender_generation
     }
 
-    /// Returns true if a frame came out of this ring.
+    /// Returns true if the frame belongs to this ring.
     #[inline]
     pub fn owns(&self, frame: &Frame) -> bool {
         self.memory.owns(&frame.buffer)
     }
 
-    /// Returns true if nothing waits in the ring and none of its frames is in use.
+    /// Returns true if no frame is pending in the ring and none is in use.
     pub fn is_idle(&self) -> bool {
         !self.has_frame() && !self.memory.has_outstanding()
     }
 
-    /// Returns true if a frame waits.
+    /// Returns true if a frame is pending.
     #[inline]
     pub fn has_frame(&self) -> bool {
         let control = self.memory.word(slot_offset(self.slots, self.received));
@@ -460,7 +460,7 @@ impl Receiver {
     #[inline]
     pub fn receive(&mut self) -> Option<Frame> {
         let index = self.received;
-        // A sender that ignores the count of free slots must not get one slot owned twice.
+        // A sender that ignores the credits must not cause one slot to be owned twice.
         if index.wrapping_sub(self.released) >= self.slots {
             return None;
         }
@@ -486,7 +486,7 @@ impl Receiver {
         })
     }
 
-    /// Returns a frame's slot; the sender learns of it in batches.
+    /// Returns a frame's slot; the sender is notified in batches.
     #[inline]
     pub fn release(&mut self, frame: Frame) {
         if !self.owns(&frame) {
@@ -507,13 +507,13 @@ impl Receiver {
 
     #[inline]
     fn skip_early(&mut self) {
-        // At most one lap of the ring.
+        // Runs for one lap of the ring at most.
         while std::mem::take(&mut self.early[(self.released & (self.slots - 1)) as usize]) {
             self.released = self.released.wrapping_add(1);
         }
     }
 
-    /// Publishes all returned slots to the sender. Worth it when no work is left.
+    /// Publishes all returned slots to the sender. The caller does this when it has no work left.
     #[inline]
     pub fn return_credits(&mut self) {
         if self.returned != self.released {
@@ -525,7 +525,7 @@ impl Receiver {
     }
 }
 
-/// File name of a ring that its receiver has not attached to yet.
+/// Name of a ring's file until its receiver attaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RingName {
     /// Place of the sender.
@@ -537,13 +537,13 @@ pub struct RingName {
 }
 
 impl RingName {
-    /// Parses a file name. `None` if it is not that of a ring.
+    /// Parses a file name. `None` if it is not the name of a ring.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.strip_prefix("ring-")?.split('-');
         let from = parts.next()?.parse().ok()?;
         let to = parts.next()?.parse().ok()?;
-        // A ring under construction has a suffix.
+        // The name of an unfinished ring has a suffix.
         let generation = parts.next()?.trim_end_matches(".new").parse().ok()?;
         Some(Self {
             from,
@@ -568,7 +568,7 @@ fn ring_size(slots: u32) -> usize {
     HEADER_SIZE + slots as usize * STRIDE
 }
 
-/// Returns the slots of a ring where this many bytes are free: there are other peers, too.
+/// Returns the slots of a new ring if this many bytes are free: other peers need room too.
 fn slots_for(free: u64) -> u32 {
     let mut slots = SLOTS;
     while slots > MIN_SLOTS && ring_size(slots) as u64 > free / LEAST_RINGS {
@@ -577,7 +577,7 @@ fn slots_for(free: u64) -> u32 {
     slots
 }
 
-/// Puts memory behind every page of a ring at `offset` in a file. Returns the number of slots.
+/// Allocates memory for a ring at `offset` in a file. Returns the number of slots.
 fn allocate(file: &File, offset: u64) -> io::Result<u32> {
     let mut slots = slots_for(os::free_space(file).unwrap_or(u64::MAX));
     loop {
@@ -587,7 +587,7 @@ fn allocate(file: &File, offset: u64) -> io::Result<u32> {
             Err(error) if slots == MIN_SLOTS => return Err(error),
             Err(_) => {
                 slots /= 2;
-                // Spare room is given back with its place.
+                // Spare room is freed together with its place.
                 if offset == 0 {
                     file.set_len(0)?;
                 }
@@ -596,7 +596,7 @@ fn allocate(file: &File, offset: u64) -> io::Result<u32> {
     }
 }
 
-/// Maps allocated spare room of a ring, all zero: an earlier ring may have been there.
+/// Maps allocated spare room for a ring and zeroes it: it may hold an earlier ring.
 fn cleared(spare: &Spare, name: RingName, slots: u32) -> io::Result<Mapping> {
     let length = ring_size(slots);
     let offset = Spare::offset(name.from, name.to);
@@ -607,8 +607,8 @@ fn cleared(spare: &Spare, name: RingName, slots: u32) -> io::Result<Mapping> {
     Ok(memory)
 }
 
-/// Returns true for an error of a process that has changed its user, or its root directory, since
-/// it opened the rendezvous directory.
+/// Returns true for the errors of a process that has changed its user ID or root directory since it
+/// opened the rendezvous directory.
 pub fn is_out_of_reach(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -723,7 +723,7 @@ mod tests {
             .half_word(header::CONSUMED)
             .store(12_345, Ordering::Relaxed);
         while send(&mut sender, b"x") {}
-        // A length far behind the slot, and numbers that run ahead without credits.
+        // A length far beyond the slot, and numbers that run ahead without credits.
         for index in 0..2 * SLOTS {
             let word = sender.memory.word(slot_offset(SLOTS, index));
             word.store(u64::from(index + 1) << 32 | 0xffff, Ordering::Release);
@@ -823,7 +823,7 @@ mod loom_tests {
         (sender, receiver)
     }
 
-    /// Sends the frames `first..=last`, as far as there is room. Returns the next one.
+    /// Sends the frames `first..=last` while there is room. Returns the next frame.
     fn send(sender: &mut Sender, first: u64, last: u64) -> u64 {
         for number in first..=last {
             let Some(mut frame) = sender.reserve(8) else {

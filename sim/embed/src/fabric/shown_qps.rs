@@ -6,7 +6,7 @@ use ferroce_wire::{Psn, Qpn};
 pub use super::registry::QpChange;
 use super::registry::{Registry, ShownQp};
 
-/// Where a function on the fabric shows its queue pairs.
+/// The list in which a function on the fabric shows its queue pairs.
 #[derive(Debug)]
 pub struct ShownQps {
     registry: &'static Registry,
@@ -31,13 +31,13 @@ impl ShownQps {
         self.registry.add_qp(self.place, qp);
     }
 
-    /// Shows the new state of a queue pair, and what else changes with it.
+    /// Shows the new state of a queue pair and the attributes that change with it.
     pub fn change(&self, qpn: u32, state: QpState, change: QpChange) {
         self.registry
             .change_qp(self.place, Qpn::new(qpn), state, change);
     }
 
-    /// Shows a queue pair no longer.
+    /// Removes a queue pair from the list.
     pub fn remove(&self, qpn: u32) {
         self.registry.forget_qp(self.place, Qpn::new(qpn));
     }

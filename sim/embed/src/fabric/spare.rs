@@ -1,9 +1,10 @@
-//! Room for rings of processes that can no longer use the rendezvous directory: they have changed
-//! their user, or their root directory, since they opened the device, as daemons do.
+//! Spare room: memory for rings of processes that can no longer use the rendezvous directory
+//! because they have changed their user ID or root directory since they opened the device, as
+//! daemons do.
 //!
-//! It is one file, which every process opens together with the registry and keeps open; only its
-//! used parts have memory behind them. A process that can use the directory makes no ring in it for
-//! another one that can: such a ring is in a separate file, which no third process can reach.
+//! It is one sparse file, which every process opens together with the registry and keeps open. Two
+//! processes that can both use the directory put their ring into a separate file instead, which no
+//! third process can reach.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -15,7 +16,7 @@ use ferroce_platform::os;
 use rustix::fs::{FallocateFlags, fallocate};
 
 const FILE_NAME: &str = "spare";
-/// Most bytes of a ring.
+/// Maximum size of a ring.
 pub const ROOM: usize = 1 << 20;
 /// Bytes of all rings to one place.
 const ROW: u64 = (ROOM as u64) << u8::BITS;
@@ -25,10 +26,10 @@ const ROW: u64 = (ROOM as u64) << u8::BITS;
 pub struct Spare(File);
 
 impl Spare {
-    /// Opens the file in a rendezvous directory, which has been checked.
+    /// Opens the file in a rendezvous directory that has been checked.
     ///
     /// # Errors
-    /// That of opening; `PermissionDenied` if it belongs to another user.
+    /// The error of open(2); `PermissionDenied` if another user owns the file.
     pub fn open(directory: &Path) -> io::Result<Self> {
         let file = OpenOptions::new()
             .read(true)
@@ -50,34 +51,35 @@ impl Spare {
         file
     }
 
-    /// Returns where the ring from one place to another one is.
+    /// Returns the offset of the ring from one place to another.
     ///
-    /// A place is used again only when all others were: no process holds a frame of the ring to its
-    /// last owner by then.
+    /// Places are used in rotation, so when a place is used again no process still holds a frame of
+    /// the ring to its last owner.
     pub fn offset(from: u8, to: u8) -> u64 {
         u64::from(to) * ROW + u64::from(from) * ROOM as u64
     }
 
-    /// Puts memory behind a part.
+    /// Allocates memory for a part of the file.
     ///
     /// # Errors
-    /// That of posix_fallocate.
+    /// The error of posix_fallocate(3).
     pub fn allocate(&self, part: Range<u64>) -> io::Result<()> {
         os::allocate_part(self.file(), part)
     }
 
-    /// Returns true if no ring was ever made in it.
+    /// Returns true if it never held a ring.
     pub fn is_unused(&self) -> bool {
         self.file().metadata().is_ok_and(|found| found.len() == 0)
     }
 
-    /// Gives back the memory of all rings to a place.
+    /// Frees the memory of all rings to a place.
     pub fn forget(&self, to: u8) {
         if self.is_unused() {
             return;
         }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        // Where the file system cannot, the memory stays until the file is removed.
+        // If the file system cannot punch holes, the memory stays allocated until the file is
+        // removed.
         let _ = fallocate(self.file(), flags, Self::offset(0, to), ROW);
     }
 }

@@ -17,9 +17,9 @@ use super::host::MAX_DIRECT;
 use super::{GONE, InProcess, flush, mapping_calls};
 use crate::schedule::policy::Call;
 
-/// Time limit of the wait for the last delayed ACKs when leaving.
+/// Time limit for sending the last delayed ACKs when the function closes.
 const LINGER_NS: u64 = 500_000;
-/// A timer later than this is not waited for when leaving.
+/// Timers later than this are not waited for when the function closes.
 const LINGER_HORIZON_NS: u64 = 50_000;
 
 impl Bus for InProcess {
@@ -57,7 +57,7 @@ impl Bus for InProcess {
         let polls = self.calls.note(call, self.clock.ticks());
         let Some(mut model) = self.model.try_lock() else {
             self.mark(slot);
-            // The holder may have checked for marks just before this one.
+            // The holder of the lock may have checked for marks just before this one was set.
             if self.try_run() && !polls {
                 self.notify_background();
             }
@@ -150,7 +150,7 @@ impl Bus for InProcess {
         if !self.interrupts.set_handler(vector, handler) {
             return Err(BusError::NoSuchVector);
         }
-        // Same as the kernel's VFIO driver does to the MSI-X table of a card.
+        // The kernel's VFIO driver does the same to the MSI-X table of a card.
         let entry = MSIX_TABLE_OFFSET + u32::from(vector) * MSIX_ENTRY_SIZE;
         let control = if is_masked { MSIX_VECTOR_MASKED } else { 0 };
         self.write32(entry + MSIX_ENTRY_SIZE - 4, control);
@@ -213,7 +213,7 @@ impl Bus for InProcess {
     }
 }
 
-/// Returns what the program has called when it rings a doorbell.
+/// Returns the kind of call that rings this doorbell.
 #[inline]
 fn call_of(value: u64) -> Call {
     match DoorbellKind(DoorbellValue::from_bits(value).kind()) {

@@ -11,11 +11,11 @@ use super::host::ProcessHost;
 use super::{InProcess, Model};
 use crate::fabric::registry::{DeviceFault, DeviceFaults};
 
-/// Every vector, a bit each.
+/// All vectors, one bit each.
 const ALL_VECTORS: u64 = (1 << VECTOR_COUNT) - 1;
 
 impl ProcessHost {
-    /// Fails a DMA read if one has to fail.
+    /// Fails a DMA read if a fault is pending for it.
     #[cold]
     pub(super) fn fail_read(&mut self, iova: u64, length: usize) -> Result<(), DmaError> {
         let causes = [
@@ -36,7 +36,7 @@ impl ProcessHost {
         }
     }
 
-    /// Returns true if a posted write of this kind has to be lost.
+    /// Returns true if a posted write of this kind must be lost.
     #[inline]
     pub(super) fn loses(&mut self, fault: DeviceFault) -> bool {
         !self.faults.is_empty() && self.faults.take(fault)
@@ -54,10 +54,9 @@ impl ProcessHost {
 }
 
 impl Model {
-    /// Resets the function as PCIe does (function-level reset; PCIe 6.0, 6.6.2): everything but
-    /// mappings and the MSI-X table, which the kernel restores for a card, is as after power-on.
-    /// Injected faults of the link are forgotten, too. The NIC does it before anything else in its
-    /// next run.
+    /// Performs a function-level reset (PCIe 6.0, 6.6.2): everything returns to its power-on state
+    /// except mappings and the MSI-X table, which the kernel restores for a card. Injected faults
+    /// of the link are cleared as well. The NIC resets at the start of its next run.
     pub(super) fn request_reset(&mut self) {
         self.forget_doorbells();
         self.host.faults = DeviceFaults::default();
@@ -68,13 +67,13 @@ impl Model {
 }
 
 impl InProcess {
-    /// Returns true if the card is pulled out.
+    /// Returns true if the card is removed.
     #[inline]
     pub fn is_removed(&self) -> bool {
         self.is_removed.load(Ordering::Acquire)
     }
 
-    /// Lets the faults happen that `ferroce inject` requests.
+    /// Applies the faults that `ferroce inject` requests.
     #[cold]
     pub(super) fn inject(&self, model: &mut Model, now: Instant) {
         let injected = model.port.injected();
@@ -92,7 +91,7 @@ impl InProcess {
         self.set_removed(model, now, injected.is_removed());
     }
 
-    /// Stops the device, until it is reset.
+    /// Stops the device until it is reset.
     fn stop_device(&self, model: &mut Model, now: Instant) {
         if !model.nic.has_stopped() && model.was_stopped {
             model.was_stopped = false;
@@ -103,7 +102,7 @@ impl InProcess {
         model.was_stopped = true;
     }
 
-    /// Pulls the card out, or plugs it in again.
+    /// Removes or inserts the card.
     fn set_removed(&self, model: &mut Model, now: Instant, is_removed: bool) {
         if self.is_removed.swap(is_removed, Ordering::AcqRel) == is_removed {
             return;

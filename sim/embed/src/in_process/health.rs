@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::InProcess;
 use crate::clock::Ticks;
 
-/// A check, and when it is due.
+/// A health check, and the time at which it is due.
 #[derive(Default)]
 pub(super) struct HealthCheck {
     check: Mutex<Option<InterruptHandler>>,
@@ -23,13 +23,13 @@ impl std::fmt::Debug for HealthCheck {
 
 impl HealthCheck {
     pub(super) fn set(&self, check: Option<InterruptHandler>) {
-        // Dropped after the lock is released: it may own a value that takes a lock.
+        // Dropped after the lock is released: it may own a value whose drop takes a lock.
         let _old = std::mem::replace(&mut *self.check.lock(), check);
     }
 }
 
 impl InProcess {
-    /// Runs the driver's check of the device, if it is due.
+    /// Runs the driver's health check of the device if it is due.
     #[inline]
     pub fn check_health(&self, now: Ticks) {
         if now.0 >= self.health_check.due_at.load(Ordering::Relaxed) {

@@ -10,24 +10,24 @@ use ferroce_platform::memory::MemoryMap;
 
 use crate::fabric::registry::{DeviceFault, DeviceFaults};
 
-/// Doorbells that wait under the lock; more go through the bitmap.
+/// Maximum number of pending doorbells under the lock; further ones use the bitmap.
 pub(super) const MAX_DIRECT: usize = 64;
 
 /// The process as the model sees it.
 #[derive(Debug)]
 pub(super) struct ProcessHost {
     pub(super) memory: MemoryMap,
-    /// Mappings while the device may not be bus master; `memory` is empty meanwhile.
+    /// Mappings while bus mastering is disabled; `memory` is empty meanwhile.
     pub(super) parked: Option<MemoryMap>,
     pub(super) doorbells: Arc<Doorbells>,
     pub(super) taker: Taker,
     /// Doorbells of another process.
     pub(super) pages: Option<PageTaker>,
-    /// Slots written while the lock was held.
+    /// Doorbell slots written while the lock was held.
     pub(super) direct: Vec<u32>,
-    /// Vectors raised since the lock was taken, a bit each.
+    /// Vectors raised since the lock was taken, one bit each.
     pub(super) raised: u64,
-    /// Injected faults of this link that have not happened yet.
+    /// Pending injected faults of this link.
     pub(super) faults: DeviceFaults,
 }
 
@@ -40,7 +40,7 @@ impl UntimedHost for ProcessHost {
         self.memory.read(iova, destination)
     }
 
-    /// Without injected faults: they are of the link.
+    /// Ignores injected faults, which belong to the link.
     fn peek(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
         self.memory.read(iova, destination)
     }
@@ -64,7 +64,7 @@ impl UntimedHost for ProcessHost {
 
     #[inline]
     fn interrupt(&mut self, vector: u16) {
-        // An interrupt is a memory write, too.
+        // An interrupt is a memory write as well, so it needs bus mastering.
         if self.parked.is_none() && !self.loses(DeviceFault::LostInterrupt) {
             self.raised |= 1u64.checked_shl(u32::from(vector)).unwrap_or(0);
         }
@@ -80,7 +80,7 @@ impl UntimedHost for ProcessHost {
 }
 
 impl ProcessHost {
-    /// Returns a process that has registered no memory.
+    /// Returns a process without registered memory.
     pub(super) fn new(doorbells: Arc<Doorbells>) -> Self {
         Self {
             memory: MemoryMap::default(),

@@ -1,16 +1,16 @@
-//! Keeps registered memory accessible to the device, whatever the program does to it: the
+//! Keeps registered memory accessible to the device when the program changes its mappings: the
 //! equivalent of pinned pages.
 //!
-//! The verbs library, which stands between the program and libc, routes the calls here that change
-//! mappings. Before registered pages are unmapped, or something else is mapped over them, they are
-//! moved to another address with `mremap`, and the device follows. They are unmapped when the last
-//! registration of them ends.
+//! The verbs library stands between the program and libc, and routes calls that change mappings to
+//! this module. Before registered pages are unmapped or replaced by another mapping, they are moved
+//! to another address with `mremap`, and the device uses the new address. They are unmapped when
+//! their last registration ends.
 //!
 //! Unmapping inside of libc that bypasses its public functions (large blocks in `free` and
-//! `realloc`) is not seen here; a DMA access then faults, and is refused (`memory::guarded`).
+//! `realloc`) is not seen here; a later DMA access faults and is refused (`memory::guarded`).
 //!
 //! Allocators call `munmap` and `madvise`, perhaps with their own locks held. So nothing here
-//! allocates memory, and a table lookup identifies memory without registrations.
+//! allocates memory, and a table lookup finds out quickly that memory has no registrations.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,13 +28,13 @@ use parking_lot::{Mutex, MutexGuard};
 use super::InProcess;
 use super::pinned::Held;
 
-/// Functions of this process that are considered; more than there are devices.
+/// Maximum number of functions of this process; more than there are devices.
 const MAX_FUNCTIONS: usize = 16;
 /// Time limit for another thread that is changing mappings.
 const TIMEOUT: Duration = Duration::from_millis(200);
 const PAGE: usize = 4096;
 
-/// The functions, and the process to which they belong: not its children.
+/// The functions, and the process that opened them: its children do not use them.
 struct Functions {
     list: Vec<Arc<InProcess>>,
     generation: u32,
@@ -52,7 +52,7 @@ pub fn add(function: &Arc<InProcess>) {
     };
     let generation = fork::generation();
     if functions.generation != generation {
-        // Functions of the parent.
+        // These functions belong to the parent.
         std::mem::forget(std::mem::take(&mut functions.list));
         functions.generation = generation;
     }
@@ -79,13 +79,13 @@ struct All<'a> {
 }
 
 impl<'a> All<'a> {
-    /// Returns `None` if the locks are not free in time: then calls are made without care for
-    /// registrations.
+    /// Returns `None` if the locks are not free in time; the call is then made without protecting
+    /// the registrations.
     fn hold(functions: &'a Functions) -> Option<Self> {
         if functions.generation != fork::generation() {
             return None;
         }
-        // Before any is held: the holder of another one may do the same.
+        // Checked before any lock is taken: a holder of another function's lock may do the same.
         if functions.list.iter().any(|function| function.is_caller()) {
             return None;
         }
@@ -116,7 +116,7 @@ impl<'a> All<'a> {
     }
 
     /// Moves all registered pages of a range to another address. `stays`: memory must remain in the
-    /// range, otherwise nothing is moved.
+    /// range; if that is not possible, nothing is moved.
     fn evict(&mut self, range: &Range<usize>, stays: bool) {
         if !self.cut_out(range) {
             return;
@@ -128,9 +128,9 @@ impl<'a> All<'a> {
         }
     }
 
-    /// Gives the device its own addresses for the registered pages of a range that belong to shared
-    /// mappings: no other way leads to such pages once the program may not write them. Of each
-    /// registration all pages in the same mapping of the kernel, so that it is done once.
+    /// Gives the device its own addresses for registered pages of shared mappings in a range: once
+    /// the program cannot write these pages, there is no other way to reach them. It covers all
+    /// pages of a registration in the same kernel mapping, so that this happens once.
     fn keep_shared(&mut self, range: &Range<usize>) {
         areas::each_shared(range, |area| {
             let part = range.start.max(area.start)..range.end.min(area.end);
@@ -160,7 +160,7 @@ impl<'a> All<'a> {
         }
     }
 
-    /// Returns the first addresses in a range that are registered without a gap.
+    /// Returns the first contiguous registered part of a range.
     fn next_run(&mut self, range: &Range<usize>) -> Option<Range<usize>> {
         let first = self.each().filter_map(|map| map.first_pieces(range));
         let mut run = first.min_by_key(|run| run.start)?;
@@ -174,7 +174,7 @@ impl<'a> All<'a> {
         }
     }
 
-    /// Moves pages; a range of several mappings of the kernel is moved in parts.
+    /// Moves pages. A range that spans several kernel mappings is moved in parts.
     fn move_away(&mut self, run: Range<usize>, stays: bool) {
         let pages = run.len() / PAGE;
         match move_pages(&run, stays) {
@@ -197,8 +197,8 @@ impl<'a> All<'a> {
 
 /// Moves pages to a new address and leaves empty memory of the same kind in their place.
 ///
-/// `stays`: fails where the kernel cannot do that. Otherwise there is a hole then, into which
-/// another thread could map for a moment.
+/// With `stays` it fails if the kernel cannot do that. Otherwise it then leaves a hole, into which
+/// another thread could map memory for a moment.
 fn move_pages(range: &Range<usize>, stays: bool) -> Answer {
     /// Linux 5.7.
     const MREMAP_DONTUNMAP: c_int = 4;
@@ -228,7 +228,7 @@ fn move_pages(range: &Range<usize>, stays: bool) -> Answer {
     moved
 }
 
-/// Runs `with` while all mappings are held, or without them if the locks are not free in time.
+/// Runs `with` while all mappings are locked, or with `None` if the locks are not free in time.
 fn with_all<T>(with: impl FnOnce(Option<&mut All<'_>>) -> T) -> T {
     let Some(functions) = lock() else {
         return with(None);
@@ -245,7 +245,7 @@ fn pages_of(address: usize, length: usize) -> Range<usize> {
     address..address.saturating_add(length).div_ceil(PAGE) * PAGE
 }
 
-/// Returns true if a call that changes mappings at these addresses affects a device.
+/// Returns true if a device uses memory in this range.
 fn concerns(address: usize, length: usize) -> bool {
     address % PAGE == 0 && may_be_registered(address, length)
 }
@@ -287,12 +287,12 @@ pub fn mmap(address: usize, length: usize, how: [usize; 4]) -> Answer {
     if !may_be_registered(found, length) {
         return Ok(found);
     }
-    // The registered memory below a new mapping was unmapped unseen.
+    // The registered memory under a new mapping was unmapped without a call that is seen here.
     let is_reported = with_all(|all| all.map(|all| all.lose(&pages_of(found, length))));
     if is_reported.is_some() {
         return Ok(found);
     }
-    // The model allocates memory, and cannot be notified that other memory is gone.
+    // The allocation is for the model, which cannot be notified that other memory was unmapped.
     match map_apart(arguments) {
         Ok(apart) => {
             let _ = memory_calls::unmap(found, length);
@@ -302,7 +302,7 @@ pub fn mmap(address: usize, length: usize, how: [usize; 4]) -> Answer {
     }
 }
 
-/// Makes `mremap`: registered pages move with the program's.
+/// Makes `mremap`: the program's registered pages move.
 ///
 /// # Errors
 /// The errno.
@@ -340,8 +340,8 @@ fn is_apart(one: Range<usize>, other: Range<usize>) -> bool {
     one.end <= other.start || other.end <= one.start
 }
 
-/// Makes `madvise`: a program that discards registered pages gets empty ones, and the device keeps
-/// the old ones.
+/// Makes `madvise`: a program that discards registered pages gets empty ones, while the device
+/// keeps the old ones.
 ///
 /// # Errors
 /// The errno.
@@ -360,7 +360,7 @@ pub fn madvise(address: usize, length: usize, advice: c_int) -> Answer {
         if !all.cut_out(&range) {
             return call();
         }
-        // Pages in use by a device are not free, and the advice leaves that to the kernel.
+        // Pages that a device uses are not free, and MADV_FREE lets the kernel decide.
         if advice == libc::MADV_FREE {
             return Ok(0);
         }
@@ -390,8 +390,8 @@ pub fn mprotect(address: usize, length: usize, protection: c_int) -> Answer {
     })
 }
 
-/// Removes a mapping of a function, of which parts may have moved, and unmaps the moved pages that
-/// no mapping uses any more.
+/// Removes a mapping of a function whose parts may have moved, and unmaps the moved pages that no
+/// mapping uses any more.
 ///
 /// # Errors
 /// [`MapError::NotMapped`].
@@ -402,7 +402,7 @@ pub fn unmap(function: &InProcess, iova: u64, length: u64) -> Result<(), MapErro
         left = other.unused(left);
     }
     for place in left {
-        // On failure the pages stay mapped, at an address that no program uses.
+        // On failure the pages stay mapped at an address that no program uses.
         let _ = memory_calls::unmap(place.start, place.len());
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Pages that the program unmaps while the device may use them: see [`super::mapping_calls`].
+//! Pages that the program unmaps while the device still uses them: see [`super::mapping_calls`].
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -9,12 +9,12 @@ use parking_lot::MutexGuard;
 
 use super::{InProcess, Model};
 
-/// A thread at most this much deeper in the same stack was called by the model.
+/// If a thread's stack pointer is at most this far below that of the model, the model called it.
 const DEPTH: usize = 256 << 10;
 /// Time limit for the model's lock. A signal handler may have interrupted its holder.
 const TIMEOUT: Duration = Duration::from_millis(200);
 
-/// The mappings of a function, while this lives.
+/// The locked mappings of a function.
 pub struct Held<'a>(MutexGuard<'a, Model>, &'a InProcess);
 
 impl Held<'_> {
@@ -23,12 +23,13 @@ impl Held<'_> {
         self.0.mappings()
     }
 
-    /// Releases them. A thread that rang meanwhile has left its mark, and relies on this one.
+    /// Releases them. A thread that rang meanwhile has left its mark and relies on this thread.
     pub fn end(self) {
         let Self(model, function) = self;
         drop(model);
         std::sync::atomic::fence(Ordering::SeqCst);
-        // Not run here: that could allocate memory. A polling program runs the model itself.
+        // The model does not run here, because it might allocate memory. A polling program runs it
+        // itself.
         if !function.doorbells.is_empty() {
             function.words.wake_background(function.clock.ticks());
         }
@@ -43,7 +44,7 @@ pub(super) fn stack_pointer() -> usize {
 }
 
 impl InProcess {
-    /// Returns true if this thread was called by the model: then it holds the mappings already.
+    /// Returns true if the model called this thread, which therefore already holds the mappings.
     pub fn is_caller(&self) -> bool {
         let inside = self.inside.load(Ordering::Relaxed);
         // The model's own frame may be a little deeper than the compared address.
@@ -51,19 +52,19 @@ impl InProcess {
         inside != 0 && here < inside + DEPTH && inside < here + DEPTH
     }
 
-    /// Holds the mappings. `None` if the lock is not free within a short time.
+    /// Locks the mappings. `None` if the lock is not free within a short time.
     pub fn hold(&self) -> Option<Held<'_>> {
         let model = self.model.try_lock_for(TIMEOUT)?;
         Some(Held(model, self))
     }
 
-    /// Does the same as `Bus::unmap`, for mappings that may have moved. Returns the places of moved
-    /// pages that are left.
+    /// Does the same as `Bus::unmap` for mappings that may have moved. Returns the addresses of the
+    /// remaining moved pages.
     pub fn unmap_moved(&self, iova: u64, length: u64) -> Result<Vec<Range<usize>>, MapError> {
         self.with_mappings(|mappings| mappings.unmap_moved(iova, length))
     }
 
-    /// Returns the parts of these places that no mapping uses.
+    /// Returns the parts of these ranges that no mapping uses.
     pub fn unused(&self, places: Vec<Range<usize>>) -> Vec<Range<usize>> {
         self.with_mappings(|mappings| mappings.unused(places))
     }

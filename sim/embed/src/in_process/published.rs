@@ -1,17 +1,17 @@
-//! Counters as they are published: a reset of the function does not set them back.
+//! Published counters: a reset of the function does not set them back.
 
 use ferroce_model::Counters;
 
-/// What was counted before the last reset, and what has been published since.
+/// Counts from before the last reset, and counts that were published since.
 #[derive(Debug, Default)]
 pub(super) struct Published {
     before: Counters,
-    /// Values of the registers at the time of a reset that the function has yet to do.
+    /// Values of the registers when a pending reset was requested.
     stale: Option<Counters>,
 }
 
 impl Published {
-    /// The function is asked to reset; its registers still have these values.
+    /// Records a requested reset; the registers still have these values.
     pub(super) fn reset(&mut self, registers: &Counters) {
         if self.is_stale(registers) {
             return;
@@ -20,8 +20,8 @@ impl Published {
         self.stale = Some(registers.clone());
     }
 
-    /// Returns the counters to publish, of these registers. `None`: they are those from before a
-    /// reset, and were published then.
+    /// Returns the counters to publish for these register values. `None`: the values are from
+    /// before the reset, and were already published.
     pub(super) fn counters(&mut self, registers: &Counters) -> Option<Counters> {
         if self.is_stale(registers) {
             return None;

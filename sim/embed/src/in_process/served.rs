@@ -1,4 +1,4 @@
-//! A function that another process uses: what `ferroce serve` needs beyond the bus.
+//! A function that another process uses: the part of `ferroce serve` beyond the bus.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use ferroce_spec::register::{VECTOR_COUNT, offset};
 
 use super::{InProcess, Model};
 
-/// Runs of the model within which a reset is complete: the first one does it.
+/// A reset completes within this many runs of the model: the first run performs it.
 const RESET_RUNS: u32 = 4;
 
 impl Model {
-    /// Publishes that the device sleeps, if no doorbell waits. Returns false otherwise.
+    /// Publishes that the device sleeps. Returns false if a doorbell is pending.
     pub(super) fn fall_asleep(&mut self) -> bool {
         let Some(taker) = &mut self.host.pages else {
             return true;
@@ -31,7 +31,7 @@ impl Model {
         }
     }
 
-    /// Returns the mappings, whether or not the device may use them.
+    /// Returns the mappings, even while bus mastering is disabled.
     pub(super) fn mappings(&mut self) -> &mut MemoryMap {
         let host = &mut self.host;
         host.parked.as_mut().unwrap_or(&mut host.memory)
@@ -47,18 +47,18 @@ impl Model {
 }
 
 impl InProcess {
-    /// Sets the shared pages for doorbells, which are new, or removes them.
+    /// Sets new shared doorbell pages, or removes them.
     pub fn set_doorbell_pages(&self, pages: Option<Arc<DoorbellPages>>) {
         let mut model = self.model.lock();
         if let Some(pages) = &pages {
-            // The background thread may have fallen asleep before there were any.
+            // The background thread may have fallen asleep before the pages existed.
             pages.set_sleeping(true);
         }
         model.host.pages = pages.map(PageTaker::new);
         self.unlock(model);
     }
 
-    /// Changes the mappings. When it returns the device uses the new ones only.
+    /// Changes the mappings. When it returns, the device uses only the new ones.
     pub fn with_mappings<T>(&self, change: impl FnOnce(&mut MemoryMap) -> T) -> T {
         let mut model = self.model.lock();
         let result = change(model.mappings());
@@ -66,8 +66,8 @@ impl InProcess {
         result
     }
 
-    /// Sets whether the device may read and write memory, and interrupt (PCI command register, bit
-    /// 2).
+    /// Sets whether the device may access memory and send interrupts (bus master enable, bit 2 of
+    /// the PCI command register).
     pub fn set_bus_master(&self, is_allowed: bool) {
         let mut model = self.model.lock();
         let host = &mut model.host;
@@ -79,12 +79,12 @@ impl InProcess {
         self.unlock(model);
     }
 
-    /// Removes all addresses of the function from the fabric, until software gives it new ones.
+    /// Removes all addresses of the function from the fabric until software sets new ones.
     pub fn forget_addresses(&self) {
         self.registry.forget_gids(self.place);
     }
 
-    /// Handles software's notice that the device sleeps: takes its doorbells, and lets the
+    /// Handles a notification from software to a sleeping device: takes its doorbells, and lets the
     /// background thread check for more.
     pub fn wake(&self) {
         self.model.lock().wake_up();
@@ -92,7 +92,7 @@ impl InProcess {
         self.try_run();
     }
 
-    /// Resets the function: everything but mappings and the MSI-X table is as after power-on.
+    /// Resets the function to its power-on state, except for mappings and the MSI-X table.
     pub fn reset(&self) {
         let mut model = self.model.lock();
         self.keep_counters(&mut model);
@@ -105,7 +105,7 @@ impl InProcess {
                 break;
             }
         }
-        // Doorbells rung before the end of the reset refer to objects that no longer exist.
+        // Doorbells from before the end of the reset refer to objects that no longer exist.
         model.forget_doorbells();
     }
 
@@ -115,7 +115,7 @@ impl InProcess {
         let entries = (0..VECTOR_COUNT).map(|n| MSIX_TABLE_OFFSET + u32::from(n) * MSIX_ENTRY_SIZE);
         let control = MSIX_ENTRY_SIZE - 4;
         let mut model = self.model.lock();
-        // Pending interrupts are sent without a receiver.
+        // Sends pending interrupts, which have no receiver any more.
         for entry in entries.clone() {
             model.nic.write32(entry + control, 0);
         }

@@ -1,5 +1,4 @@
-//! A thread of the program that polls and finds nothing: it waits as [`crate::schedule::policy`]
-//! says.
+//! Waiting of a program thread whose poll finds nothing, according to [`crate::schedule::policy`].
 
 use std::cell::RefCell;
 
@@ -15,11 +14,11 @@ thread_local! {
 }
 
 impl InProcess {
-    /// Ends an empty poll at `now` of this thread. `empty_runs`: runs of the model without work;
-    /// `None` if something has moved.
+    /// Ends an empty poll of this thread at `now`. `empty_runs`: number of model runs without work;
+    /// `None` if something moved.
     #[inline]
     pub(super) fn end_empty_poll(&self, empty_runs: Option<u32>, now: Ticks) {
-        // A signal handler that polls finds it borrowed, and only spins.
+        // A signal handler that polls finds it borrowed and only spins.
         let wait = WAITING.with(|waiting| {
             let mut waiting = waiting.try_borrow_mut().ok()?;
             match empty_runs {

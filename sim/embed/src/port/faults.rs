@@ -1,8 +1,8 @@
-//! Packet faults of a function: of the frames that it receives, and of those that it sends on its
+//! Packet faults of a function: on frames that it receives, and on frames that it sends on its
 //! uplink, where the other end has no plan.
 //!
-//! Slots of a ring are returned in order. A frame that is held back or changed is copied out of
-//! its slot; a timer delivers the copy.
+//! Slots of a ring are returned in order. A frame that is delayed or changed is copied out of its
+//! slot; a timer delivers the copy.
 
 use ferroce_faults::{Engine, FaultCounter, Held, Plan, Verdict, corrupt, write_icrc};
 use ferroce_platform::pcapng::Direction;
@@ -16,14 +16,14 @@ use crate::uplink::Buffer;
 use crate::uplink::buffer::Pool;
 use ferroce_model::ports::port::Port;
 
-/// Frames that are taken in one step if none of them arrives: other work has its turn, too.
+/// Maximum number of frames dropped in one step, so that other work is not blocked.
 const MAX_TAKEN: u32 = 64;
 
-/// The faults of a function, and the frames that they hold back.
+/// The faults of a function, and the frames that they delay.
 #[derive(Debug)]
 pub(super) struct FaultEnd {
     clock: Clock,
-    /// `None`: the faults were taken back; frames may still be held.
+    /// `None`: the faults were removed; delayed frames may remain.
     engine: Option<Engine>,
     arriving: Held<Box<Buffer>>,
     leaving: Held<Box<Buffer>>,
@@ -49,7 +49,7 @@ impl FaultEnd {
         });
     }
 
-    /// Returns what happens to a frame, and the comment on it if one is wanted.
+    /// Returns the verdict on a frame, and a comment on it if one is requested.
     fn decide(
         &mut self,
         now: Instant,
@@ -75,7 +75,7 @@ impl FaultEnd {
         self.pool.give_back(buffer);
     }
 
-    /// Holds a frame, twice if it is duplicated. One for which there is no room is lost.
+    /// Delays a frame, twice if it is duplicated. A frame for which there is no room is lost.
     fn hold(&mut self, now: Instant, verdict: &Verdict, frame: Box<Buffer>, is_leaving: bool) {
         let due = now + verdict.delay;
         let second = verdict.is_duplicated.then(|| self.copy(frame.bytes()));
@@ -93,7 +93,7 @@ impl FaultEnd {
 }
 
 impl FabricPort {
-    /// Gives the function faults.
+    /// Gives the function a plan of faults.
     #[must_use]
     pub fn with_faults(mut self, plan: Option<Plan>) -> Self {
         if plan.is_some() {
@@ -112,7 +112,7 @@ impl FabricPort {
         faults.set_plan(plan);
     }
 
-    /// Obeys `ferroce inject`.
+    /// Applies a plan that `ferroce inject` has changed.
     #[cold]
     pub(super) fn change_injected(&mut self, injected: Injected) {
         if injected.plan_number() != self.injected.plan_number() {
@@ -122,7 +122,7 @@ impl FabricPort {
         self.injected = injected;
     }
 
-    /// Returns when a frame that is held back is due.
+    /// Returns the time at which a delayed frame is due.
     #[inline]
     pub fn next_delivery(&self) -> Option<Instant> {
         let faults = self.faults.as_ref()?;
@@ -157,7 +157,7 @@ impl FabricPort {
         None
     }
 
-    /// Returns a received frame if nothing happens to it.
+    /// Returns a received frame if no fault affects it.
     fn pass_faults(&mut self, now: Instant, frame: Frame) -> Option<Frame> {
         let is_forward = match &frame {
             Frame::Ring(frame) => frame.place() < self.place.number(),
@@ -196,7 +196,7 @@ impl FabricPort {
         None
     }
 
-    /// Sends a frame on the uplink. `is_recorded`: it is in the capture already.
+    /// Sends a frame on the uplink. `is_recorded`: it is already in the capture.
     #[cold]
     pub(super) fn transmit_with_faults(&mut self, mut buffer: Box<Buffer>, is_recorded: bool) {
         let Some(faults) = self.faults.as_mut() else {
@@ -227,7 +227,7 @@ impl FabricPort {
         }
     }
 
-    /// Sends the frames on the uplink whose time has come.
+    /// Sends the delayed frames on the uplink that are due.
     #[cold]
     pub(super) fn transmit_due(&mut self) {
         let Some(mut faults) = self.faults.take() else {

@@ -8,7 +8,7 @@ use crate::uplink::Buffer;
 pub enum Frame {
     /// In a slot of a ring.
     Ring(ring::Frame),
-    /// In a buffer: of an uplink, or held back by a fault. Its ICRC is checked.
+    /// In a buffer: received on an uplink, or delayed by a fault. Its ICRC is checked.
     Buffer(Box<Buffer>),
 }
 

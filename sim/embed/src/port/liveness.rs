@@ -1,8 +1,8 @@
-//! Dead peers, and peers that are alive and do not run.
+//! Dead peers, and peers that are alive but do not run.
 //!
-//! A cable does not show whether there is a device at its other end. Inside one machine it is
-//! known. So a requester need not wait for acknowledgements of a dead process, and does not mistake
-//! a stopped process, or one that waits for a processor, for lost packets.
+//! A cable does not show whether a device at its other end is alive, but inside one machine this is
+//! known. So a requester does not wait for acknowledgements of a dead process, and does not mistake
+//! a stopped process, or one that waits for a processor, for packet loss.
 
 use ferroce_model::ports::port::Route;
 use ferroce_wire::Gid;
@@ -10,28 +10,28 @@ use ferroce_wire::Gid;
 use super::{FabricPort, Peer};
 use crate::clock::{Clock, Ticks};
 
-/// Period of liveness checks of peers, while there are any: requests to a dead process fail after
-/// this time.
+/// Period of the liveness checks while there are peers: requests to a dead process fail after this
+/// time.
 const CHECK_NS: u64 = 250_000_000;
-/// Time from the moment at which the death of a peer is noticed until its requests fail. On a
-/// network they fail after retries of the local ACK timeout; a program whose last request crosses
-/// with the end of its peer has then long polled its last good completion and ended. It must not
-/// find the failure beside that completion because it had no processor for a while.
+/// Time from the detection of a peer's death until its requests fail. On a network they fail only
+/// after the retries of the local ACK timeout. By then, a program whose last request was in flight
+/// when its peer exited has polled its last good completion and exited itself. It must not see the
+/// failure next to that completion just because it was not scheduled for a while.
 const GRACE_NS: u64 = 100_000_000;
-/// How long a live peer that takes no frame is waited for, retry after retry, before its silence
+/// How long retries towards a live peer that takes no frames are suppressed before its silence
 /// counts as on any network.
 const STALL_LIMIT_NS: u64 = 300_000_000_000;
-/// After this time the user is warned.
+/// The user is warned after this time.
 const WARNING_NS: u64 = 1_000_000_000;
 
-/// Times of the checks, and their results.
+/// The times of the checks and their results.
 #[derive(Debug)]
 pub(super) struct Liveness {
     spans: Spans,
     check_at: Ticks,
-    /// When a peer was found to be gone, of which the NIC does not know.
+    /// When the loss of a peer was detected that is not yet reported to the NIC.
     lost_at: Option<Ticks>,
-    /// True if that was long enough ago to be reported to the NIC.
+    /// True if the loss is old enough to report it to the NIC.
     has_loss: bool,
 }
 
@@ -63,7 +63,7 @@ impl Liveness {
         self.check_at
     }
 
-    /// Starts the checks: there is a peer.
+    /// Starts the checks because there is a peer.
     pub(super) fn watch(&mut self, now: Ticks) {
         self.check_at = self.check_at.min(after(now, self.spans.check));
     }
@@ -74,8 +74,7 @@ impl Liveness {
         self.check_at = self.check_at.min(after(lost_at, self.spans.grace));
     }
 
-    /// Reports the loss of a peer if it was recorded long enough ago, or sees to it that it is
-    /// reported later.
+    /// Reports the loss of a peer if it is old enough, or schedules the report.
     fn report_loss(&mut self, now: Ticks) {
         let Some(lost_at) = self.lost_at else { return };
         if now.since(lost_at) < self.spans.grace {
@@ -91,7 +90,7 @@ impl Liveness {
         self.has_loss
     }
 
-    /// Takes the loss, to report it to the NIC.
+    /// Takes the loss to report it to the NIC.
     #[inline]
     pub(super) fn take_loss(&mut self) -> bool {
         std::mem::take(&mut self.has_loss)
@@ -111,7 +110,7 @@ impl Progress {
         is_reported: false,
     };
 
-    /// Returns since when the peer has made no progress.
+    /// Returns the time since which the peer has made no progress.
     fn stands_since(&mut self, consumed: u32, now: Ticks) -> Ticks {
         match self.seen {
             Some((before, since)) if before == consumed => since,
@@ -156,8 +155,8 @@ impl FabricPort {
         }
     }
 
-    /// Returns true if the destination function of this route is gone: its place was released, or
-    /// its process died. Nothing is known beyond an uplink.
+    /// Returns true if the destination function of this route has ended: its place was released, or
+    /// its process died. Beyond an uplink this is unknown.
     pub(super) fn peer_is_gone(&self, route: &Route) -> bool {
         let to = (route.qpn.value() >> 16) as u8;
         if to == 0 {
@@ -216,7 +215,7 @@ mod tests {
         let (lost_at, grace) = (Ticks(1000), liveness.spans.grace);
         liveness.note_loss(lost_at);
         assert_eq!(liveness.check_at(), after(lost_at, grace));
-        // Noticed again, and checked too early: the time of the first notice counts.
+        // A second detection, checked too early: the time of the first one counts.
         liveness.note_loss(after(lost_at, grace / 2));
         liveness.report_loss(after(lost_at, grace - 1));
         assert!(!liveness.take_loss());

@@ -1,6 +1,6 @@
-//! Frames with several receivers: those to multicast groups, of which every function that has
-//! joined gets a copy, including the sender, and one the uplink; and those to the GSI, QP 1, of a
-//! host, of which every function of that host gets a copy whose GSI is open.
+//! Frames with several receivers. A frame to a multicast group is copied to every function that has
+//! joined it, including the sender, and once to the uplink. A frame to the GSI (QP 1) of a host is
+//! copied to every function of that host whose GSI is open.
 
 use ferroce_model::ports::port::Reservation;
 use ferroce_wire::Gid;
@@ -10,25 +10,25 @@ use super::frame::Frame;
 use crate::fabric::registry::{PlaceSet, places};
 use crate::fabric::ring::{self, Sender, Staging};
 
-/// Groups whose members are cached.
+/// Maximum number of groups whose members are cached.
 const MAX_KNOWN: usize = 64;
 
 /// State of a multicast sender.
 #[derive(Debug, Default)]
 pub(super) struct Multicast {
     staging: Option<Staging>,
-    /// The members of groups that were sent to, as of `epoch`.
+    /// The members of groups to which frames were sent, as of `epoch`.
     known: Vec<(Gid, PlaceSet)>,
     epoch: u64,
 }
 
 impl FabricPort {
-    /// Reserves a frame that will be copied for the members of a group.
+    /// Reserves a frame that will be copied to the members of a group.
     #[cold]
     pub(super) fn reserve_multicast(&mut self, group: Gid, length: usize) -> Reservation<Frame> {
         let members = self.members(group);
         if members == PlaceSet::default() {
-            // Members beyond the uplink are not known here.
+            // Members beyond the uplink are unknown.
             return self.reserve_on_uplink(group, length);
         }
         if self.uplink_is_full() {
@@ -37,7 +37,7 @@ impl FabricPort {
         self.reserve_copies(members, group, length)
     }
 
-    /// Reserves a frame to the GSI of the host with an address.
+    /// Reserves a frame to the GSI of the host that has an address.
     #[cold]
     pub(super) fn reserve_gsi(&mut self, host: Gid, length: usize) -> Reservation<Frame> {
         match self.registry.gsi_members(host) {
@@ -47,7 +47,7 @@ impl FabricPort {
         }
     }
 
-    /// Reserves a frame that will be copied for the places that an address stands for.
+    /// Reserves a frame that will be copied to several places.
     fn reserve_copies(
         &mut self,
         members: PlaceSet,
@@ -78,7 +78,7 @@ impl FabricPort {
     }
 
     /// Returns true if a member has no room for `frames`: senders slow down to the slowest member,
-    /// but one that takes nothing for long loses its copies instead.
+    /// but a member that takes nothing for long loses its copies instead.
     fn must_wait_for(&mut self, to: u8, frames: u32) -> bool {
         let peer = &mut self.peers[usize::from(to)];
         let has_room = |ring: &mut Sender| ring.has_room_for(frames);
@@ -89,7 +89,7 @@ impl FabricPort {
         matches!(self.full(to), Reservation::Full)
     }
 
-    /// Copies a frame into the ring of each member. A copy without room is lost.
+    /// Copies a frame into the ring of each member. A copy that finds no room is lost.
     #[cold]
     pub(super) fn transmit_multicast(&mut self, frame: ring::Frame) {
         let Some(staging) = &self.multicast.staging else {
@@ -135,7 +135,7 @@ impl FabricPort {
         }
     }
 
-    /// Returns the members of a group, looked up when any group has changed.
+    /// Returns the members of a group, looked up again if any group has changed.
     fn members(&mut self, group: Gid) -> PlaceSet {
         let epoch = self.registry.group_epoch();
         if self.multicast.epoch != epoch {

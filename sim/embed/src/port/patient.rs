@@ -1,10 +1,9 @@
-//! Patient mode, for machines that are busier than the time-outs of a program allow for.
+//! Patient mode, for machines that are too busy for the timeouts of a program.
 //!
-//! Inside one machine it is seen whether a peer has taken what was sent to it (`liveness`). It is
-//! not seen whether a peer that has taken it had a processor since, and nothing is seen beyond an
-//! uplink. In patient mode a local ACK timeout towards such a peer counts only after it has passed
-//! several times, one after the other. Nothing is sent again before that: what was really lost is
-//! recovered later.
+//! On one machine we can see whether a peer has dequeued our frames (`liveness`), but not whether
+//! it has been scheduled since, and nothing is known beyond an uplink. In patient mode a local ACK
+//! timeout towards such a peer counts only after it has expired several times in a row. Nothing is
+//! retransmitted before that, so packets that were really lost are recovered later.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +15,14 @@ use super::FabricPort;
 use crate::clock::Ticks;
 use crate::error::Error;
 
-/// The variable that asks for it.
+/// The variable that enables patient mode.
 pub const VARIABLE: &str = "FERROCE_PATIENT";
-/// Time-outs towards a queue pair of which the last one counts.
+/// Number of timeouts towards a queue pair of which the last one counts.
 pub const STRETCH: u32 = 16;
-/// Queue pairs whose time-outs are remembered. With more of them, one may be waited for longer.
+/// Maximum number of queue pairs whose timeouts are remembered. With more, a wait may take longer.
 const WAITS_MAX: usize = 4096;
 
-/// Returns true if the user wants it of the functions of this process.
+/// Returns true if the user enables patient mode for the functions of this process.
 ///
 /// # Errors
 /// [`Error::Environment`] if the variable is neither on nor off.
@@ -39,12 +38,12 @@ pub fn from_environment() -> Result<bool, Error> {
     }
 }
 
-/// Time-outs towards one queue pair that did not count.
+/// Ignored timeouts towards one queue pair.
 #[derive(Debug, Clone, Copy)]
 struct Wait {
     passed: u32,
     last: Ticks,
-    /// Ticks between the two that were closest to each other: about the time-out itself.
+    /// The shortest interval between two of them in ticks: about the timeout itself.
     shortest: u64,
 }
 
@@ -55,11 +54,11 @@ impl Wait {
         shortest: u64::MAX,
     };
 
-    /// Notes a time-out. Returns true if it does not count.
+    /// Records a timeout. Returns true if it does not count.
     fn pass(&mut self, now: Ticks) -> bool {
         let span = now.since(self.last);
-        // They come in even steps while nothing is acknowledged. A longer step: something was, or
-        // this process had no processor itself.
+        // Timeouts come at even intervals while nothing is acknowledged. A longer interval means
+        // that something was acknowledged, or that this process itself was not scheduled.
         if self.passed > 0 && span > self.shortest.saturating_mul(2) {
             self.passed = 0;
         } else if self.passed > 0 {
@@ -75,7 +74,7 @@ impl Wait {
     }
 }
 
-/// The time-outs of a function in patient mode.
+/// The timeouts of a function in patient mode.
 #[derive(Debug, Default)]
 pub(super) struct PatientMode {
     waits: BTreeMap<(Gid, Qpn), Wait>,
@@ -83,7 +82,7 @@ pub(super) struct PatientMode {
 }
 
 impl PatientMode {
-    /// Notes a time-out of a queue pair whose peer is at `route`. Returns true if it does not
+    /// Records a timeout of a queue pair whose peer is at `route`. Returns true if it does not
     /// count.
     fn postpones(&mut self, route: &Route, now: Ticks) -> bool {
         if self.waits.len() >= WAITS_MAX {
@@ -115,8 +114,8 @@ impl FabricPort {
         self
     }
 
-    /// Returns true if a time-out of a queue pair whose peer is at `route` does not count, because
-    /// the peer may have had no processor.
+    /// Returns true if a timeout of a queue pair whose peer is at `route` does not count, because
+    /// the peer may not have been scheduled.
     pub(super) fn is_patient_with(&mut self, route: &Route) -> bool {
         if self.patient.is_none() || self.peer_is_gone(route) {
             return false;
@@ -133,8 +132,8 @@ mod tests {
 
     const TIMEOUT: u64 = 1000;
 
-    /// Returns how many of the next time-outs, in even steps from `now` on, do not count before one
-    /// does.
+    /// Returns how many of the next timeouts, at even intervals from `now` on, do not count before
+    /// one does.
     fn passed(wait: &mut Wait, now: &mut u64) -> u32 {
         let mut count = 0;
         loop {
@@ -147,7 +146,7 @@ mod tests {
         }
     }
 
-    /// Goal: what was lost is sent again at some time, and again.
+    /// Goal: a lost packet is retransmitted at some time, repeatedly.
     #[test]
     fn each_time_out_is_stretched_and_none_without_end() {
         let (mut wait, mut now) = (Wait::NONE, 0);
@@ -156,8 +155,8 @@ mod tests {
         }
     }
 
-    /// Goal: a wait that was answered does not shorten the next one. Method: half of one, and then
-    /// a step that is longer than the time-out.
+    /// Goal: a wait that was answered does not shorten the next one. Method: half of a wait, and
+    /// then an interval longer than the timeout.
     #[test]
     fn a_wait_begins_anew_after_an_answer() {
         let (mut wait, mut now) = (Wait::NONE, 0);

@@ -1,4 +1,4 @@
-//! Which frames a function records in its capture, and in its record.
+//! Selects the frames that a function writes to its capture and to its record.
 
 use ferroce_platform::pcapng::Direction;
 use ferroce_record::{Kind, Recorder, flags};
@@ -30,7 +30,7 @@ impl FabricPort {
         Some(frame)
     }
 
-    /// Records a received frame, unless it was recorded in the same file when it was sent.
+    /// Records a received frame, unless its sender has recorded it in the same file.
     #[cold]
     pub(super) fn record_received(&mut self, frame: &Frame) {
         let is_recorded = self.is_recorded(frame);
@@ -48,7 +48,7 @@ impl FabricPort {
         }
     }
 
-    /// Returns true if its sender has recorded a received frame in the file of this function.
+    /// Returns true if the sender of a received frame has recorded it in this function's file.
     fn is_recorded(&self, frame: &Frame) -> bool {
         let capture = self.capture.as_ref().map(Capture::identity);
         match frame {
@@ -59,8 +59,8 @@ impl FabricPort {
         }
     }
 
-    /// Records a frame that is sent, unless its receiver does so in the same file, with what
-    /// faults do to it.
+    /// Records a sent frame together with the faults that affect it, unless its receiver records it
+    /// in the same file.
     #[cold]
     pub(super) fn record_sent(&mut self, frame: &mut Frame) {
         let Some(capture) = &mut self.capture else {
@@ -77,7 +77,7 @@ impl FabricPort {
                     frame.set_recorded();
                 }
             }
-            // Recorded with what the faults do to it.
+            // It is recorded later, with its faults.
             Frame::Buffer(_) if self.faults.is_some() => {}
             Frame::Buffer(buffer) => capture.record(Direction::Outbound, buffer.bytes(), true),
         }

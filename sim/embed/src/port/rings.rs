@@ -1,5 +1,6 @@
-//! Where the rings are made: each in a separate file; in spare room if one of the two processes
-//! can no longer open files in the rendezvous directory, because it has given up its user since.
+//! Chooses where rings are created: each in its own file, or in spare room if one of the two
+//! processes can no longer open files in the rendezvous directory because it has dropped its user
+//! ID.
 
 use std::io;
 
@@ -8,7 +9,7 @@ use crate::fabric::registry::{Registry, places};
 use crate::fabric::ring::{Receiver, RingName, Sender, is_out_of_reach};
 use crate::schedule::shared::publish_work;
 
-/// Creates a ring where both ends can reach it.
+/// Creates a ring where both ends can open it.
 pub(super) fn new_ring(registry: &Registry, name: RingName, generation: u64) -> io::Result<Sender> {
     let ring = match registry.spare() {
         Some(spare) if registry.opens_no_files(name.to) => {
@@ -16,7 +17,7 @@ pub(super) fn new_ring(registry: &Registry, name: RingName, generation: u64) -> 
         }
         spare => Sender::create(registry.directory(), spare, name, generation),
     }?;
-    // A process that cannot create a file cannot open those of others: they need not try.
+    // A process that cannot create a file cannot open files of other processes: they need not try.
     if ring.is_spare() && !registry.opens_no_files(name.to) {
         registry.set_opens_no_files(name.from, true);
     }
@@ -42,7 +43,7 @@ pub(super) fn complain(registry: &Registry, error: &io::Error) {
 }
 
 impl FabricPort {
-    /// Attaches to new rings, and moves those that a peer could not open.
+    /// Attaches to new rings, and moves rings that a peer could not open.
     #[cold]
     pub(super) fn attach_announced(&mut self) {
         self.prune();
@@ -79,8 +80,8 @@ impl FabricPort {
         self.registry.words(from).wake(self.now);
     }
 
-    /// Moves the ring to a place whose process could not open it, and announces it again.
-    /// One that is in spare room already stays.
+    /// Moves the ring to a place whose process could not open it, and announces it again. A ring
+    /// that is already in spare room stays.
     fn move_ring_to(&mut self, to: u8) {
         let registry = self.registry;
         let own = self.place.number();
@@ -102,7 +103,8 @@ impl FabricPort {
                 registry.words(to).wake(self.now);
             }
             Err(error) => {
-                // The next frame makes another one; those in it are repeated by their sender.
+                // The next frame creates another ring; the sender retransmits the frames of this
+                // one.
                 tracing::debug!(%error, %name, "cannot move a ring");
                 peer.ring = None;
             }

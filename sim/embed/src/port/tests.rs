@@ -1,4 +1,4 @@
-//! The port of the fabric against a second one in the same process.
+//! The port of the fabric, connected to a second port in the same process.
 
 mod faults;
 
@@ -74,9 +74,9 @@ fn two(name: &str) -> (TemporaryDirectory, Clock, FabricPort, FabricPort) {
     (directory, clock, one, other)
 }
 
-/// Goal: frames sent before the receiver has given up its user arrive, and those after that.
-/// Method: the receiver asks for the ring to be moved before it attaches, as it does when it cannot
-/// open the file.
+/// Goal: frames arrive whether they were sent before or after the receiver dropped its user ID.
+/// Method: the receiver asks to move the ring before it attaches, as it does when it cannot open
+/// the file.
 #[test]
 fn a_ring_that_its_receiver_cannot_open_moves_with_its_frames() {
     let (directory, clock, mut one, mut other) = two("moves");
@@ -91,14 +91,14 @@ fn a_ring_that_its_receiver_cannot_open_moves_with_its_frames() {
     one.begin(clock.ticks());
     assert_eq!(files(), before, "no separate file");
     assert!(send(&mut one, &there, b"third"));
-    // Asked a second time, it stays.
+    // On a second request the ring stays.
     one.registry.ask_to_move(from, to);
     one.begin(clock.ticks());
     other.begin(clock.ticks());
     for bytes in [b"first".as_slice(), b"second", b"third"] {
         assert_eq!(take(&mut other).as_deref(), Some(bytes));
     }
-    // Its own ring to the first one is in a file: it can create one.
+    // The ring in the other direction is in a file: its sender can create one.
     let back = route(&one);
     assert!(send(&mut other, &back, b"back"));
     assert_eq!(files(), before + 1);
@@ -106,8 +106,8 @@ fn a_ring_that_its_receiver_cannot_open_moves_with_its_frames() {
     assert_eq!(take(&mut one).as_deref(), Some(b"back".as_slice()));
 }
 
-/// Goal: a ring to a place of which it is known that it opens no files is never in one, and its
-/// memory is given back when the place is released.
+/// Goal: a ring to a place that cannot open files is never in a file, and its memory is freed when
+/// the place is released.
 #[test]
 fn spare_room_is_used_where_it_is_needed_and_given_back() {
     use std::os::unix::fs::MetadataExt;
@@ -157,7 +157,7 @@ fn frames_go_by_qpn_and_address_also_to_oneself() {
         ..there
     };
     assert!(matches!(one.reserve(&wrong_host, 64), Reservation::NoRoute));
-    // A driver in another process (vfio-user) gives a function its addresses later.
+    // A driver in another process (vfio-user) sets the addresses of a function later.
     other.set_gid(3, unknown);
     assert!(send(&mut one, &wrong_host, b"to a new address"));
     assert!(send(&mut one, &there, b"and to the old one"));
@@ -179,7 +179,7 @@ fn a_new_owner_of_a_place_sees_no_old_frames() {
         panic!("there is room")
     };
     drop(other);
-    // Places are used in turn; go around until the same one comes again.
+    // Places are used in rotation: claim until the same one is used again.
     let (mut again, mut others) = (port(directory.path(), &clock, None, false), Vec::new());
     while again.place.first_qpn() != Qpn::new(there.qpn.value() & 0xff_0000) {
         others.push(again);
@@ -247,7 +247,7 @@ fn only_a_silent_peer_is_woken() {
     assert_eq!(one.check_at(), one.liveness.check_at());
 }
 
-/// Goal: the thread that runs the model receives the function's own frames; waking another one
+/// Goal: the thread that runs the model receives the function's own frames; waking another thread
 /// would only take its processor. Method: a function that seems to sleep sends to itself.
 #[test]
 fn frames_to_oneself_wake_no_thread() {
@@ -313,7 +313,7 @@ fn a_frame_to_a_group_reaches_only_its_members() {
     assert!(matches!(third.reserve(&here, 64), Reservation::NoRoute));
 }
 
-/// Goal: a frame to QP 1 reaches those functions of a host that want it, and those alone.
+/// Goal: a frame to QP 1 reaches exactly the functions of a host whose GSI is open.
 #[test]
 fn a_frame_to_qp_1_reaches_every_open_gsi_of_the_address() {
     let (directory, clock, mut one, mut other) = two("gsi");
@@ -379,7 +379,7 @@ fn a_member_that_takes_nothing_holds_up_the_others_for_a_moment_only() {
     let pause_ticks = clock.ticks_of_ns(MAX_PAUSE_NS / 10);
     let mut waits = 0;
     for number in 0..FRAMES {
-        // It waits for the member once, not for each frame.
+        // The sender waits for the member once, not for each frame.
         while !send(&mut one, &route, &number.to_ne_bytes()) {
             waits += 1;
             assert!(waits < 20, "held up at frame {number}");
@@ -461,7 +461,7 @@ fn a_capture_completes_frames_of_a_sender_that_computes_none() {
     assert_eq!(take(&mut other), Some(bytes.clone()));
     other.finish(true);
     let content = std::fs::read(&path).expect("written");
-    // Behind the frame: the direction, the end of the options, the length of the block.
+    // After the frame: the direction, the end of the options, the length of the block.
     let start = content.len() - (8 + 4 + 4) - bytes.len().next_multiple_of(4);
     let recorded = WireFrame::parse(&content[start..]).expect("RoCEv2");
     assert!(recorded.icrc_is_valid());

@@ -1,5 +1,4 @@
-//! The wire of a function that leads out of this machine: frames without a local destination go
-//! there.
+//! The wire of a function out of this machine: it carries frames without a local destination.
 
 use std::sync::Arc;
 
@@ -10,11 +9,11 @@ use super::FabricPort;
 use super::frame::Frame;
 use crate::uplink::{Buffer, Uplink, station};
 
-/// The uplink as the model's threads see it.
+/// The uplink end that the model's threads use.
 #[derive(Debug)]
 pub(super) struct UplinkEnd {
     uplink: Arc<Uplink>,
-    /// True if it was up when the model last began to run.
+    /// True if it was up when the last run of the model began.
     is_up: bool,
 }
 
@@ -24,7 +23,8 @@ impl UplinkEnd {
         self.is_up = self.uplink.is_up();
     }
 
-    /// Returns true if a frame waits, or the link has changed since the model last ran.
+    /// Returns true if a frame is pending, or the link state has changed since the last run of the
+    /// model.
     pub(super) fn has_work(&self) -> bool {
         self.uplink.has_frame() || self.uplink.is_up() != self.is_up
     }
@@ -89,7 +89,7 @@ impl FabricPort {
         }
     }
 
-    /// Returns true if a frame was received on the uplink.
+    /// Returns true if a frame is pending on the uplink.
     #[inline]
     pub(super) fn uplink_has_frame(&self) -> bool {
         let uplink = self.uplink.as_ref();
@@ -102,7 +102,7 @@ impl FabricPort {
         self.uplink.as_ref()?.uplink.receive()
     }
 
-    /// Releases a buffer of the uplink, or of a frame that a fault has held back.
+    /// Releases a buffer of the uplink or of a delayed frame.
     pub(super) fn release_buffer(&self, buffer: Box<Buffer>) {
         if let Some(end) = &self.uplink {
             end.uplink.release(buffer);

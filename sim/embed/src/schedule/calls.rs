@@ -1,4 +1,4 @@
-//! What the calls of a program have said, in words that its threads share.
+//! State learned from the calls of a program, in words that its threads share.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -7,21 +7,20 @@ use super::shared::Words;
 use super::tunables::{Spans, after};
 use crate::clock::Ticks;
 
-/// What the calls of a program have said, for all of its threads. Threads that call at the same
-/// time may take a call of the other one for their own: what is left out or done too often then
-/// costs time, and nothing else.
+/// State learned from the calls of all threads of a program. Concurrent calls may take each other's
+/// state for their own; the work that is then skipped or repeated only costs time.
 #[derive(Debug)]
 pub struct Calls {
     attention: AtomicU32,
     stream: AtomicU32,
-    /// True if the background thread has a processor for itself.
+    /// True if the background thread has a processor to itself.
     is_helped: AtomicBool,
     spans: Spans,
     words: Words<'static>,
 }
 
 impl Calls {
-    /// Returns that of a program that has not called yet.
+    /// Returns the state of a program that has made no call.
     pub fn new(words: Words<'static>, spans: &Spans) -> Self {
         Self {
             attention: AtomicU32::new(Attention::NEW.0),
@@ -44,7 +43,7 @@ impl Calls {
         self.stream().flows()
     }
 
-    /// Notes a call at `now`. Returns true if the program polls.
+    /// Records a call at `now`. Returns true if the program polls.
     #[inline]
     pub fn note(&self, call: Call, now: Ticks) -> bool {
         let stream = self.stream();
@@ -66,14 +65,14 @@ impl Calls {
         polls
     }
 
-    /// Returns true if the model does not run for a doorbell that was just noted.
+    /// Returns true if the model need not run for the doorbell that was just recorded.
     #[inline]
     pub fn leaves(&self, call: Call, polls: bool) -> bool {
         let waits = || self.stream().waits(self.is_helped.load(Ordering::Relaxed));
         call == Call::Receive || call == Call::Request && polls && waits()
     }
 
-    /// Sets whether the background thread has a processor for itself.
+    /// Sets whether the background thread has a processor to itself.
     pub fn set_helped(&self, is_helped: bool) {
         if self.is_helped.load(Ordering::Relaxed) != is_helped {
             self.is_helped.store(is_helped, Ordering::Relaxed);
@@ -86,7 +85,7 @@ impl Calls {
     }
 }
 
-/// Stores a word that other threads read if it changes.
+/// Stores a word that other threads read, but only if it changes.
 #[inline]
 fn set(word: &AtomicU32, before: u32, value: u32) {
     if before != value {

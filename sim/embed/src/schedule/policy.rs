@@ -1,9 +1,9 @@
 //! When the model runs and how its threads wait, as a pure state machine: no clock, no atomics, no
-//! system calls. The program's threads and the background thread do what it says.
+//! system calls. The program's threads and the background thread execute its decisions.
 //!
-//! - [`Attention`]: what a call of the program says about the next one.
-//! - [`Waiting`]: what a thread of the program does after a poll that has found nothing.
-//! - [`Background`]: what the background thread does next.
+//! - [`Attention`]: predicts the next call of the program from its last calls.
+//! - [`Waiting`]: the decision of a program thread after a poll that found nothing.
+//! - [`Background`]: the next step of the background thread.
 
 use super::tunables::{
     IDLE_NS, LATE_TURNS, POLLS_AFTER_ARMING, POLLS_BEFORE_SWITCH, POLLS_BEFORE_YIELD,
@@ -14,35 +14,34 @@ use crate::clock::Ticks;
 /// A call of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
-    /// A doorbell for which the function has something to do.
+    /// A doorbell that gives the function work.
     Request,
-    /// A doorbell for receive WQEs: the function has nothing to do before a frame comes, and takes
+    /// A doorbell for receive WQEs: the function has no work until a frame arrives, and it takes
     /// doorbells before frames.
     Receive,
-    /// The doorbell that asks for an event.
+    /// The doorbell that arms a CQ.
     Arm,
-    /// A poll of a CQ that has found nothing.
+    /// A CQ poll that found nothing.
     EmptyPoll,
-    /// A poll that has found completions. `in_flight`: requests wait for their acknowledgement.
+    /// A poll that found completions. `in_flight`: requests wait for their acknowledgement.
     FullPoll {
-        /// See above.
+        /// See [`Self::FullPoll`].
         in_flight: bool,
     },
 }
 
-/// What a call says about the next one.
+/// Prediction of the next call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Promise {
-    /// The program polls, and will again in a moment.
+    /// The program polls, and will poll again soon.
     Polls,
-    /// If it has polled a moment ago, it still does.
+    /// If the program polled recently, it still polls.
     Continues,
-    /// It is about to sleep.
+    /// The program is about to sleep.
     Sleeps,
 }
 
-/// How far the calls of a program are from a loop that polls: polls that have to come before calls
-/// count.
+/// Distance of the program from a polling loop: the number of polls that are still ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attention(pub u32);
 
@@ -50,7 +49,7 @@ impl Attention {
     /// A program that has not polled yet.
     pub const NEW: Self = Self(POLLS_AFTER_ARMING);
 
-    /// Returns that after a call, and what the call says.
+    /// Returns the state after a call, and the prediction.
     #[inline]
     pub fn after(self, call: Call) -> (Self, Promise) {
         match (call, self.0) {
@@ -64,28 +63,28 @@ impl Attention {
     }
 }
 
-/// Requests of a program that streams: it posts several between two polls, or finds completions
-/// while others are in flight. Its next poll is due when it has posted as many as before the last
-/// one.
+/// Requests of a streaming program: it posts several requests between two polls, or finds
+/// completions while others are in flight. Its next poll is expected after as many requests as
+/// before the last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stream {
     /// Requests since the last poll.
     requests: u8,
-    /// Requests before the last poll that has found completions.
+    /// Requests before the last poll that found completions.
     expected: u8,
-    /// Polls in a row that have found completions of a stream.
+    /// Consecutive polls that found completions while streaming.
     rounds: u8,
 }
 
 impl Stream {
-    /// A program that has not called yet.
+    /// A program that has made no call.
     pub const NEW: Self = Self {
         requests: 0,
         expected: 0,
         rounds: 0,
     };
 
-    /// Returns that after a call.
+    /// Returns the state after a call.
     #[inline]
     pub fn after(self, call: Call) -> Self {
         match call {
@@ -116,21 +115,21 @@ impl Stream {
         self.rounds >= STREAM_ROUNDS
     }
 
-    /// Returns true if the request that was just posted waits for the next one, or for the next
-    /// poll: requests that go together are fetched and acknowledged together. `alone`: the
-    /// background thread has a processor for itself, and then takes requests at once.
+    /// Returns true if the request that was just posted should wait for the next request or poll,
+    /// so that several requests are fetched and acknowledged together. `alone`: the background
+    /// thread has a processor to itself and takes requests immediately.
     #[inline]
     pub fn waits(self, alone: bool) -> bool {
         let is_due = self.requests >= self.expected || self.requests % REQUESTS_TOGETHER == 0;
         self.flows() && !alone && !is_due
     }
 
-    /// Returns it as a word.
+    /// Encodes it as a word.
     pub fn to_bits(self) -> u32 {
         u32::from_le_bytes([self.requests, self.expected, self.rounds, 0])
     }
 
-    /// Returns what [`Self::to_bits`] has made a word of.
+    /// Decodes a word of [`Self::to_bits`].
     pub fn from_bits(bits: u32) -> Self {
         let [requests, expected, rounds, _] = bits.to_le_bytes();
         Self {
@@ -141,9 +140,9 @@ impl Stream {
     }
 }
 
-/// Whether a thread gains from yields. Beside threads that yield, too, it does. A program that
-/// spins without yielding keeps the processor for its time slice; then sleep is better, because a
-/// thread that is woken gets the processor at once.
+/// Tracks whether yielding pays for a thread. It does next to threads that also yield. A program
+/// that spins without yielding keeps the processor for its whole time slice; then sleeping is
+/// better, because the kernel schedules a thread soon after it is woken.
 #[derive(Debug)]
 struct Yields {
     late_turns: u32,
@@ -162,7 +161,7 @@ impl Yields {
         now >= self.resume_at
     }
 
-    /// Notes that a thread which could have had its processor at `since` has it at `now`.
+    /// Records that a thread that was runnable at `since` got its processor at `now`.
     fn note(&mut self, since: Ticks, now: Ticks, spans: &Spans) {
         if now.since(since) <= spans.late {
             return;
@@ -173,24 +172,24 @@ impl Yields {
         if self.late_turns >= LATE_TURNS {
             self.late_turns = LATE_TURNS;
             self.resume_at = after(now, spans.pause);
-            // If the next one is late, too, it goes on.
+            // If the next one is late as well, the pause continues.
             self.last_late = self.resume_at;
         }
     }
 }
 
-/// What a thread of the program does after a poll.
+/// Decision of a program thread after a poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
     /// It returns to the program, which polls again.
     Spin,
     /// It yields its processor.
     Yield,
-    /// It sleeps, and is woken when a frame comes or something has moved.
+    /// It sleeps until a frame arrives or something moves.
     Doze,
 }
 
-/// The polls of a thread that have found nothing.
+/// The empty polls of a thread.
 #[derive(Debug)]
 pub struct Waiting {
     empty_polls: u32,
@@ -206,13 +205,13 @@ impl Waiting {
         yields: Yields::NEW,
     };
 
-    /// Notes a poll that has found something, or has moved something.
+    /// Records a poll that found or moved something.
     #[inline]
     pub fn found(&mut self) {
         self.empty_polls = 0;
     }
 
-    /// Returns what the thread does after a poll at `now` that counts as `polls` empty ones.
+    /// Returns the decision after a poll at `now` that counts as `polls` empty ones.
     #[inline]
     pub fn found_nothing(&mut self, polls: u32, now: Ticks) -> Wait {
         if self.empty_polls < self.polls_before_yield {
@@ -226,7 +225,7 @@ impl Waiting {
         }
     }
 
-    /// Notes a yield.
+    /// Records a yield.
     pub fn yielded(&mut self, began: Ticks, ended: Ticks, spans: &Spans) {
         self.yields.note(began, ended, spans);
         self.polls_before_yield = match ended.since(began) > spans.switch {
@@ -236,29 +235,29 @@ impl Waiting {
     }
 }
 
-/// What the background thread does next.
+/// The next step of the background thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// It runs the model once.
     Run,
     /// It yields its processor.
     Yield,
-    /// It goes to another processor, if there is one.
+    /// It moves to another processor, if there is one.
     Leave,
-    /// It sleeps for this time and leaves the model to the program, or until it is woken.
+    /// It leaves the model to the program, and sleeps for this time or until it is woken.
     Watch(u64),
     /// It sleeps until a timer of the model is due, or until it is woken.
     Sleep,
 }
 
-/// What the background thread finds when it has announced that it sleeps.
+/// State that the background thread finds after it has announced its sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outlook {
-    /// Something to do now.
+    /// There is work now.
     Work,
-    /// Nothing before a timer of the model is due.
+    /// There is no work before the next timer of the model.
     Nothing,
-    /// Another thread is inside the model, and may leave work when it leaves.
+    /// Another thread is inside the model, and may leave work.
     Occupied,
 }
 
@@ -276,12 +275,12 @@ pub struct Background {
     last: Last,
     last_work: Ticks,
     yields: Yields,
-    /// True if another thread wanted the processor when this one last yielded.
+    /// True if another thread wanted the processor at the last yield.
     is_shared: bool,
-    /// Yields with a switch since `window_begin`.
+    /// Yields since `window_begin` that switched to another thread.
     shared_turns: u32,
     window_begin: Ticks,
-    /// It does not leave its processor before this time.
+    /// It does not change processors before this time.
     stays_until: Ticks,
 }
 
@@ -297,13 +296,13 @@ impl Background {
         stays_until: Ticks(0),
     };
 
-    /// Returns what the thread does at `now`. `polls`: the program polls. `streams`: it streams,
-    /// and this thread takes its requests if it has a processor for itself.
+    /// Returns the next step at `now`. `polls`: the program polls. `streams`: the program streams;
+    /// this thread takes its requests if it has a processor to itself.
     pub fn next(&mut self, now: Ticks, polls: bool, streams: bool, spans: &Spans) -> Step {
         let helps = streams && self.is_alone(now) && self.last != Last::Slept;
         if polls && !helps {
             return match self.last {
-                // Whether the processor is shared.
+                // Find out whether the processor is shared.
                 Last::Slept if self.yields.pay(now) => Step::Yield,
                 _ => Step::Watch(self.watch_ns()),
             };
@@ -325,7 +324,7 @@ impl Background {
         }
     }
 
-    /// Returns for how long it leaves the model to a program that polls.
+    /// Returns how long it leaves the model to a polling program.
     pub fn watch_ns(&self) -> u64 {
         match self.is_shared {
             true => WATCH_SHARED_NS,
@@ -333,19 +332,19 @@ impl Background {
         }
     }
 
-    /// Returns the least and the longest time for which it sleeps, in nanoseconds; in between it
-    /// ends with the model's next timer. `None`: it does not sleep.
+    /// Returns the minimum and the maximum sleep time in nanoseconds; the model's next timer ends
+    /// the sleep in between. `None`: it does not sleep.
     pub fn sleeps_ns(&self, outlook: Outlook) -> Option<(u64, u64)> {
         match outlook {
             Outlook::Work => None,
             Outlook::Nothing => Some((0, IDLE_NS)),
-            // Timers that are due are the other thread's as well, which may need this processor to
+            // The other thread also handles timers that are due, and may need this processor to
             // leave the model.
             Outlook::Occupied => Some((self.watch_ns(), self.watch_ns())),
         }
     }
 
-    /// Notes a run of the model that has ended at `now`.
+    /// Records a run of the model that ended at `now`.
     pub fn ran(&mut self, worked: bool, now: Ticks) {
         if worked {
             self.last_work = now;
@@ -357,7 +356,7 @@ impl Background {
         };
     }
 
-    /// Notes a yield.
+    /// Records a yield.
     pub fn yielded(&mut self, began: Ticks, ended: Ticks, spans: &Spans) {
         self.last = Last::Yielded;
         self.yields.note(began, ended, spans);
@@ -372,17 +371,17 @@ impl Background {
         self.shared_turns += 1;
     }
 
-    /// Notes the end of a sleep at `now`, which another thread has ended at `woken_at`.
+    /// Records the end of a sleep at `now`. Another thread ended the sleep at `woken_at`.
     pub fn slept(&mut self, woken_at: Option<Ticks>, now: Ticks, spans: &Spans) {
         self.last = Last::Slept;
-        // A wake-up comes with work, and more follows.
+        // A wake-up means work, and more work usually follows.
         self.last_work = now;
         if let Some(woken_at) = woken_at {
             self.yields.note(woken_at, now, spans);
         }
     }
 
-    /// Returns true if it has a processor for itself, as far as it knows.
+    /// Returns true if it seems to have a processor to itself.
     pub fn is_alone(&self, now: Ticks) -> bool {
         !self.is_shared && self.yields.pay(now)
     }
@@ -398,8 +397,8 @@ mod tests {
 
     const SPANS: fn() -> Spans = || Spans::with(|ns| ns);
 
-    /// Yields of a thread, of which each takes the given time, with `gap` between them. Returns
-    /// what it does after the last one.
+    /// Lets a thread yield several times for the given time, `gap` apart. Returns its decision
+    /// after the last yield.
     fn after_yields(count: u32, took: u64, gap: u64) -> Wait {
         let (mut waiting, mut now) = (Waiting::NEW, 1_000_000_000);
         for _ in 0..count {
@@ -412,7 +411,7 @@ mod tests {
             .expect("it yields or sleeps after some polls")
     }
 
-    /// Goal: a thread sleeps beside a program that goes on spinning, and yields beside others.
+    /// Goal: a thread sleeps next to a program that keeps spinning, and yields next to others.
     #[test]
     fn repeated_late_turns_make_a_thread_sleep() {
         let (late, pause) = (2 * SPANS().late, SPANS().pause);
@@ -426,8 +425,8 @@ mod tests {
         assert_eq!(after_yields(10, SPANS().late, 0), Wait::Yield, "in time");
     }
 
-    /// Goal: beside a thread that has lost its processor inside the model, the background thread
-    /// gives its own away, also while a timer is due that it cannot serve.
+    /// Goal: if another thread was preempted inside the model, the background thread gives up its
+    /// own processor, even if a timer is due that it cannot handle.
     #[test]
     fn it_sleeps_while_another_thread_is_inside_the_model() {
         let mut background = Background::NEW;
@@ -439,8 +438,8 @@ mod tests {
         assert_eq!(background.sleeps_ns(Outlook::Work), None);
     }
 
-    /// Goal: the calls of a program that polls say that it polls on, with or without an empty poll;
-    /// those after arming do not.
+    /// Goal: the calls of a polling program predict further polls, with or without an empty poll;
+    /// calls after arming do not.
     #[test]
     fn polls_count_but_for_those_after_arming() {
         let full = Call::FullPoll { in_flight: false };

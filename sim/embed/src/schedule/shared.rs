@@ -1,9 +1,9 @@
-//! The words that processes share to wake each other, and the one protocol of their fences.
+//! The words with which processes wake each other, and the one protocol of their fences.
 //!
-//! A thread that is about to sleep stores 1 in its word, and then looks for work once more. A
-//! thread that has published work looks at the word afterwards. Between store and look both have a
-//! fence, so that at least one of them sees what the other one has stored: work never waits for a
-//! thread that sleeps. `loom_tests` has both sides in every order.
+//! A thread that is about to sleep stores 1 in its word and then checks for work again. A thread
+//! that has published work reads the word afterwards. Both have a fence between the store and the
+//! load, so that at least one of them sees the other's store: work never waits for a sleeping
+//! thread. `loom_tests` checks every interleaving of the two sides.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -11,7 +11,7 @@ use ferroce_platform::os;
 
 use crate::clock::Ticks;
 
-/// A word on which threads sleep, in the registry: 1 while one does, or is about to.
+/// A word in the registry on which threads sleep: 1 while a thread sleeps or is about to.
 trait Bell {
     fn set(&self, value: u32);
     fn get(&self) -> u32;
@@ -41,31 +41,31 @@ impl Bell for AtomicU32 {
     }
 }
 
-/// Announces that this thread is about to sleep. What it looks at after that decides whether it
-/// may.
+/// Announces that this thread is about to sleep. The thread must then check for work again before
+/// it sleeps.
 fn announce_sleep<B: Bell>(bell: &B) {
     bell.set(1);
     B::fence();
 }
 
-/// Makes what this thread has published visible to threads that announce a sleep later; those that
-/// did so before are seen by [`ring`].
+/// Makes work that this thread has published visible to threads that announce a sleep later;
+/// [`ring`] finds the threads that have already announced one.
 fn publish<B: Bell>() {
     B::fence();
 }
 
-/// Takes the announcement of a sleeping thread. Returns true if it has to be woken. Cheap if none
-/// sleeps.
+/// Takes the announcement of a sleeping thread. Returns true if the thread must be woken. It is
+/// cheap if no thread sleeps.
 fn ring<B: Bell>(bell: &B) -> bool {
     bell.get() == 1 && bell.swap(0) == 1
 }
 
-/// Ends the announcement of this thread. Returns true if another one has taken it.
+/// Ends the announcement of this thread. Returns true if another thread has taken it.
 fn end_sleep<B: Bell>(bell: &B) -> bool {
     bell.swap(0) == 0
 }
 
-/// A thread of the function at a place that sleeps.
+/// A sleeping thread of the function at a place.
 #[derive(Debug, Clone, Copy)]
 pub struct Sleeper<'a>(&'a AtomicU32);
 
@@ -80,7 +80,7 @@ impl Sleeper<'_> {
         os::futex_wait(self.0, 1, time_ns);
     }
 
-    /// Ends the announcement. Returns true if it was woken.
+    /// Ends the announcement. Returns true if another thread has woken it.
     pub fn end(self) -> bool {
         end_sleep(self.0)
     }
@@ -90,7 +90,7 @@ impl Sleeper<'_> {
         self.0.get() == 1
     }
 
-    /// Wakes it if it sleeps, or is about to. Returns true if so.
+    /// Wakes the thread if it sleeps or is about to. Returns true in that case.
     #[inline]
     pub fn wake(self) -> bool {
         let sleeps = ring(self.0);
@@ -100,7 +100,7 @@ impl Sleeper<'_> {
         sleeps
     }
 
-    /// Wakes it whether or not it has announced that it sleeps.
+    /// Wakes the thread even if it has not announced that it sleeps.
     pub fn wake_always(self) {
         self.0.set(0);
         os::futex_wake_all(self.0);
@@ -110,8 +110,8 @@ impl Sleeper<'_> {
 /// The words of the function at a place.
 #[derive(Debug, Clone, Copy)]
 pub struct Words<'a> {
-    /// Until when the program polls, in ticks of the machine's counter, unless it says so again;
-    /// 0 if it is about to sleep.
+    /// The time until which the program counts as polling, in ticks of the machine's counter; the
+    /// program extends it. 0: it is about to sleep.
     polls_until: &'a AtomicU64,
     /// The background thread.
     pub background: Sleeper<'a>,
@@ -122,7 +122,7 @@ pub struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    /// Returns them, in the memory that processes share.
+    /// Returns the words, in memory that the processes share.
     pub fn new(
         polls_until: &'a AtomicU64,
         background: &'a AtomicU32,
@@ -143,40 +143,40 @@ impl<'a> Words<'a> {
         now < self.polls_until()
     }
 
-    /// Returns until when the program polls.
+    /// Returns the time until which the program counts as polling.
     #[inline]
     pub fn polls_until(&self) -> Ticks {
         Ticks(self.polls_until.load(Ordering::Relaxed))
     }
 
-    /// Sets until when the program polls.
+    /// Sets the time until which the program counts as polling.
     #[inline]
     pub fn set_polls_until(&self, until: Ticks) {
         self.polls_until.store(until.0, Ordering::Relaxed);
     }
 
-    /// Wakes the program's dozing threads, or if there is none the background thread if it sleeps.
-    /// Returns true if a thread was woken.
+    /// Wakes the program's dozing threads, or the background thread if it sleeps and no thread
+    /// dozes. Returns true if it woke a thread.
     pub fn wake(&self, now: Ticks) -> bool {
         self.dozing.wake() || self.wake_background(now)
     }
 
-    /// Wakes the background thread if it sleeps. Returns true if it did.
+    /// Wakes the background thread if it sleeps. Returns true in that case.
     pub fn wake_background(&self, now: Ticks) -> bool {
-        // A time that is not needed in the end does no harm.
+        // A time that turns out not to be needed does no harm.
         self.woken_at.store(now.0, Ordering::Relaxed);
         self.background.wake()
     }
 }
 
-/// Called after work was published for threads that may be about to sleep, and before
-/// [`Words::wake`].
+/// Orders published work before the check of [`Words::wake`] for threads that may be about to
+/// sleep.
 #[inline]
 pub fn publish_work() {
     publish::<AtomicU32>();
 }
 
-/// Every order of the accesses of both sides: tests/scripts/loom.
+/// Every interleaving of the accesses of both sides: tests/scripts/loom.
 #[cfg(all(test, loom))]
 mod loom_tests {
     use loom::sync::Arc;
@@ -203,7 +203,7 @@ mod loom_tests {
         }
     }
 
-    /// A word, and work that is published without any order, as frames are.
+    /// A word, and work that is published without any ordering, as frames are.
     #[derive(Default)]
     struct Shared {
         bell: AtomicU32,

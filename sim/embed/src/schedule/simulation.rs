@@ -1,9 +1,9 @@
-//! The policy on a simulated kernel: processors that several programs share, time slices, programs
-//! that spin, and threads that are stopped for a while, as a limit of a cgroup stops them.
+//! The policy on a simulated kernel: processors shared by several programs, time slices, spinning
+//! programs, and threads that are stopped for a while, as by the CPU limit of a cgroup.
 //!
-//! The kernel is the worst one that is fair: it is first come, first served, and a thread that is
-//! woken overtakes no other. Executors are those of `in_process` and `background.rs`, without the
-//! model: a function has requests and frames, and takes all of them when it runs.
+//! The kernel is the worst fair one: first come, first served, and a woken thread overtakes no
+//! other thread. The executors are those of `in_process` and `background.rs` without the model: a
+//! function has requests and frames, and takes all of them when it runs.
 
 use std::collections::VecDeque;
 
@@ -16,39 +16,40 @@ use crate::clock::Ticks;
 
 /// Time slice of the simulated kernel.
 const SLICE_NS: u64 = 3_000_000;
-/// Time of a call, and of a run of the model by the background thread.
+/// Duration of a call, and of a model run by the background thread.
 const CALL_NS: u64 = 300;
 /// How long a limit stops the threads of a program.
 const STOP_NS: u64 = 20_000_000;
 /// Simulated time of a case.
 const END_NS: u64 = 200_000_000;
-/// What a processor was free for before it counts as free: the background thread has noticed.
+/// A processor counts as free after it was idle for this time: the background thread has noticed
+/// it.
 const NOTICED_NS: u64 = 2 * WATCH_SHARED_NS;
-/// The bound for frames while a processor is free: the program counts as polling for a moment, and
-/// the background thread looks; a few steps on the way. A request is begun by the call itself.
+/// Bound for frames while a processor is free: the program counts as polling for a while, then the
+/// background thread checks; plus a few steps on the way. The call itself begins a request.
 const BOUND_FREE_NS: u64 = FRESH_NS + WATCH_ALONE_NS + 20 * CALL_NS;
 
-/// What a program does next.
+/// The next action of a program.
 #[derive(Debug, Clone, Copy)]
 enum Action {
     /// Posts requests, one by one.
     Post(u8),
-    /// Polls until it has found as many completions, or this often.
+    /// Polls until it has found this number of completions, and at most this often.
     Poll(u8),
-    /// Computes, or watches memory: no call.
+    /// Computes, or polls memory: makes no call.
     Compute(u64),
     Sleep(u64),
     /// Arms its CQ and sleeps.
     Arm(u64),
 }
 
-/// What differs from the policy, so that the test is known to find it.
+/// Deviations from the policy that the test has to detect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mutant {
     None,
-    /// A request of a program that polls is left to the next call, and nothing is armed for it.
+    /// A polling program leaves a request to its next call, and no wake-up is scheduled for it.
     LeavesRequests,
-    /// The background thread leaves the model to a program that has polled once, for good.
+    /// The background thread leaves the model forever to a program that has polled once.
     NeverWatches,
 }
 
@@ -56,11 +57,11 @@ enum Mutant {
 enum State {
     Ready,
     Running,
-    /// Until then, or until it is woken.
+    /// Sleeps until this time, or until it is woken.
     Asleep(u64),
 }
 
-/// What a thread has begun, and does when it next has a processor.
+/// An action that a thread has begun, and continues when it next has a processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pending {
     Next,
@@ -125,7 +126,7 @@ struct Kernel {
     functions: [Function; 2],
     stopped: Option<(usize, u64)>,
     stops: Vec<(u64, usize)>,
-    /// The last time at which all processors were taken, or a limit was in force.
+    /// The last time at which all processors were busy or a limit was active.
     busy_at: u64,
     worst_free_ns: u64,
     worst_request_ns: u64,
@@ -239,7 +240,7 @@ impl Kernel {
         self.ready.push_back(thread);
     }
 
-    /// Goes to the next time at which something happens, and lets it happen.
+    /// Advances to the time of the next event and handles it.
     fn step(&mut self) {
         let mut next = self.now + SLICE_NS;
         for thread in &self.threads {
@@ -306,7 +307,7 @@ impl Kernel {
         }
     }
 
-    /// Notes that work begins.
+    /// Records that work begins.
     fn begin(&mut self, work: Work, is_request: bool) {
         let waited_ns = self.now - work.since;
         if self.busy_at + NOTICED_NS >= work.since {
@@ -318,7 +319,7 @@ impl Kernel {
         }
     }
 
-    /// Runs the model of a function. Returns true if something has moved.
+    /// Runs the model of a function. Returns true if something moved.
     fn run_model(&mut self, number: usize) -> bool {
         let peer = 1 - number;
         let function = &mut self.functions[number];
@@ -389,7 +390,7 @@ impl Kernel {
         }
     }
 
-    /// Notes a call. Returns true if the program polls.
+    /// Records a call. Returns true if the program polls.
     fn note(&mut self, number: usize, call: Call) -> bool {
         let (now, spans) = (Ticks(self.now), self.spans);
         let function = &mut self.functions[number];
@@ -430,7 +431,7 @@ impl Kernel {
         }
     }
 
-    /// Polls. Returns what the thread does then if it has found nothing.
+    /// Polls. Returns the decision of the thread if the poll found nothing.
     fn poll(&mut self, thread: usize) -> Option<Wait> {
         let number = self.threads[thread].function;
         if self.functions[number].completions > 0 {
@@ -575,7 +576,7 @@ impl Kernel {
         self.sleep(processor, thread, time_ns);
     }
 
-    /// Ends the case: what has not begun yet counts with the time that it has waited.
+    /// Ends the case: for work that has not begun, its waiting time until now counts.
     fn end(&mut self) {
         for number in 0..2 {
             let function = &mut self.functions[number];
@@ -622,9 +623,9 @@ fn case() -> impl Strategy<Value = Case> {
     )
 }
 
-/// Returns the bound where no processor is free: each thread that has to have a turn waits for the
-/// turns of all others, and three of them do: that of the sender that looks again, that of the
-/// receiver, and one that had begun before; and a limit stops a program.
+/// Returns the bound while no processor is free. Three threads have to run: the sender that checks
+/// again, the receiver, and one that had already begun. Each waits for the time slices of all other
+/// threads, and a limit may stop a program.
 fn bound_busy_ns(case: &Case) -> u64 {
     let turns = (4 + case.spinners as u64) * SLICE_NS / case.processors.min(4) as u64;
     4 * turns + 2 * WATCH_SHARED_NS + (1 + case.stops.len() as u64) * STOP_NS
@@ -688,7 +689,7 @@ fn work_begins_within_the_bound() {
     check_cases(Mutant::None).unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Goal: the test above finds a policy that leaves work. Method: two such policies.
+/// Goal: the test above detects a policy that leaves work undone. Method: two such policies.
 #[test]
 fn a_policy_that_leaves_work_is_found() {
     for mutant in [Mutant::LeavesRequests, Mutant::NeverWatches] {

@@ -8,11 +8,11 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::fabric::ring::MAX_FRAME;
 
-/// Bytes of a buffer: longer than any valid frame, so that a frame that is too long is detected.
+/// Bytes of a buffer: longer than any valid frame, so that frames that are too long are detected.
 pub const CAPACITY: usize = MAX_FRAME + 2;
-/// Buffers that are kept for later use.
+/// Maximum number of unused buffers that are kept.
 const MAX_POOLED: usize = 256;
-/// Frames that wait for the model.
+/// Maximum number of frames that are pending for the model.
 pub const MAX_WAITING: usize = 1024;
 
 /// An owned frame of an uplink.
@@ -33,7 +33,7 @@ impl Buffer {
         &self.bytes[..self.length]
     }
 
-    /// Returns the frame, to be written.
+    /// Returns the frame for writing.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[..self.length]
@@ -78,7 +78,7 @@ impl Pool {
     }
 }
 
-/// Received frames that wait for the model.
+/// Received frames that are pending for the model.
 #[derive(Debug, Default)]
 pub struct Incoming {
     frames: Mutex<VecDeque<Box<Buffer>>>,
@@ -87,19 +87,20 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Appends a frame; returns it as the error if there is no room.
+    /// Appends a frame; returns the frame as the error if there is no room.
     pub fn push(&self, frame: Box<Buffer>) -> Result<(), Box<Buffer>> {
         let mut frames = self.frames.lock();
         if frames.len() >= MAX_WAITING {
             return Err(frame);
         }
         frames.push_back(frame);
-        // Pairs with the fence of the waker: a model that is about to sleep sees this, or is woken.
+        // Pairs with the fence of the waker: a model that is about to sleep sees this store, or is
+        // woken.
         self.waiting.store(frames.len(), Ordering::SeqCst);
         Ok(())
     }
 
-    /// Waits until the queue is at most half full, at most for `time`: the frames stay in the wire
+    /// Waits until the queue is at most half full, at most for `time`. Frames stay in the wire
     /// meanwhile.
     pub fn wait_for_room(&self, time: Duration) {
         let mut frames = self.frames.lock();

@@ -44,7 +44,7 @@ pub fn bind_private(path: &Path, kind: SocketType) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Removes a socket of a dead program.
+/// Removes the socket of a dead program.
 pub fn remove_stale(path: &Path) -> io::Result<()> {
     let Ok(metadata) = std::fs::symlink_metadata(path) else {
         return Ok(());
@@ -57,7 +57,8 @@ pub fn remove_stale(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             std::fs::remove_file(path)
         }
-        // A process answers, or it is a socket of another type (EPROTOTYPE): check that, too.
+        // A process answers, or it is a socket of another type (EPROTOTYPE): check the type as
+        // well.
         Err(error) if error.raw_os_error() == Some(libc::EPROTOTYPE) => {
             match std::os::unix::net::UnixStream::connect(path) {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
@@ -81,7 +82,7 @@ struct Sender {
     remote: PathBuf,
 }
 
-/// Converts an error: there is no socket, or no process behind it.
+/// Converts an error: the socket does not exist, or no process has bound it.
 fn wire_error(error: io::Error) -> WireError {
     match error.kind() {
         io::ErrorKind::NotFound
@@ -89,7 +90,7 @@ fn wire_error(error: io::Error) -> WireError {
         | io::ErrorKind::PermissionDenied => WireError::Absent(error),
         _ => match error.raw_os_error() {
             Some(libc::EPROTOTYPE) => WireError::Absent(error),
-            // No memory at the moment.
+            // No memory at present.
             Some(libc::ENOBUFS) => WireError::Busy,
             Some(libc::EMSGSIZE) => WireError::Lost,
             _ => WireError::of_io(error),

@@ -1,4 +1,4 @@
-//! MAC addresses of stations on the wire by GID, learnt from ARP and IPv6 neighbour discovery.
+//! MAC addresses of stations on the wire by GID, learned from ARP and IPv6 neighbour discovery.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use ferroce_wire::{Gid, Mac};
 use parking_lot::{Condvar, Mutex};
 
-/// Stations that are remembered.
+/// Maximum number of stations.
 const MAX_STATIONS: usize = 256;
-/// Lifetime of an entry; another station may have the address afterwards.
+/// Lifetime of an entry: another station may get the address later.
 const LIFETIME: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy)]
@@ -17,7 +17,7 @@ struct Entry {
     learnt: Instant,
 }
 
-/// The entries, and the threads that wait for one.
+/// The entries, and the threads that wait for an entry.
 #[derive(Debug, Default)]
 pub struct Neighbours {
     entries: Mutex<HashMap<Gid, Entry>>,
@@ -44,7 +44,7 @@ impl Neighbours {
         fresh(&self.entries.lock(), gid)
     }
 
-    /// Waits until it is known, at most for `time`.
+    /// Waits until the MAC address of a GID is known, at most for `time`.
     pub fn wait(&self, gid: Gid, time: Duration) -> Option<Mac> {
         let until = Instant::now() + time;
         let mut entries = self.entries.lock();

@@ -7,7 +7,7 @@ use super::stream::Listener;
 use super::wire::Wire;
 use super::{datagram, stream, tap, udp};
 
-/// Opens a wire, also again after it broke.
+/// Opens a wire, and opens it again after it broke.
 #[derive(Debug)]
 pub enum Opener {
     /// No state between two attempts.
@@ -17,10 +17,10 @@ pub enum Opener {
 }
 
 impl Opener {
-    /// Prepares the state for all attempts.
+    /// Prepares the state that all attempts share.
     ///
     /// # Errors
-    /// Those of the listening socket.
+    /// The error of the listening socket.
     pub fn new(spec: &UplinkSpec) -> io::Result<Self> {
         match spec {
             UplinkSpec::QemuStream {
@@ -31,8 +31,8 @@ impl Opener {
         }
     }
 
-    /// Opens the wire. Returns `None` if the other end has not connected yet. `is_first`: not after
-    /// it broke.
+    /// Opens the wire. Returns `None` if the other end has not connected yet. `is_first`: the wire
+    /// has not broken before.
     ///
     /// # Errors
     /// The reason why it cannot be opened.

@@ -8,11 +8,13 @@ use super::buffer::Buffer;
 use super::wire::{Health, Transmit, WireError};
 use crate::fabric::registry::UplinkCounter;
 
-/// Frames that wait for room on the wire. The NIC has no more in flight at a time.
+/// Maximum number of frames that wait for room on the wire; the NIC never has more in flight.
 const MAX_BACKLOG: usize = 128;
-/// A wire that takes nothing for this long loses the waiting frames: the model must not stop.
+/// A wire that accepts nothing for this long loses the pending frames, so that the model does not
+/// stop.
 const MAX_PAUSE: Duration = Duration::from_millis(100);
-/// Checks in a row without an error after which a wire whose other end cannot be seen counts as up.
+/// Number of consecutive checks without an error after which a wire without link detection counts
+/// as up.
 const QUIET_CHECKS: u32 = 2;
 
 /// Frames to send, and the wire.
@@ -20,9 +22,9 @@ const QUIET_CHECKS: u32 = 2;
 pub struct Outgoing {
     wire: Option<Box<dyn Transmit>>,
     backlog: VecDeque<Box<Buffer>>,
-    /// Since when the wire takes nothing.
+    /// The time since which the wire accepts nothing.
     stuck_since: Option<Instant>,
-    /// True if there has been a peer at the other end since the wire was opened. Before, the link
+    /// True if a peer was seen at the other end since the wire was opened. Until then, the link
     /// counts as up.
     had_peer: bool,
     quiet_checks: u32,
@@ -56,7 +58,7 @@ impl Outgoing {
         self.has_backlog()
     }
 
-    /// Sends a frame, or queues it. Only frames that were reserved before the wire was full are
+    /// Sends a frame, or queues it. Only frames that were reserved before the wire became full are
     /// queued.
     pub fn send(&mut self, shared: &Shared, frame: Box<Buffer>) {
         let was_empty = self.backlog.is_empty();
@@ -72,7 +74,7 @@ impl Outgoing {
         }
     }
 
-    /// Sends the waiting frames, as far as there is room.
+    /// Sends pending frames while there is room.
     pub fn drain(&mut self, shared: &Shared) {
         let Some(wire) = &mut self.wire else {
             return self.lose_all(shared);
@@ -116,13 +118,13 @@ impl Outgoing {
         shared.kick();
     }
 
-    /// Records that the other end has sent something.
+    /// Records that the peer has sent something.
     pub fn note_peer(&mut self, shared: &Shared) {
         self.had_peer = true;
         shared.set_link(true, "");
     }
 
-    /// Records that the other end is absent.
+    /// Records that the peer is absent.
     pub fn note_absent_peer(&mut self, shared: &Shared, reason: &str) {
         self.quiet_checks = 0;
         if self.had_peer {
@@ -130,8 +132,8 @@ impl Outgoing {
         }
     }
 
-    /// Checks the wire: sends waiting frames, and tests for a peer at the other end. Returns true
-    /// if announcements should be sent, to provoke an answer.
+    /// Checks the wire: sends pending frames, and tests for a peer. Returns true if announcements
+    /// should be sent to provoke an answer.
     pub fn check(&mut self, shared: &Shared) -> bool {
         self.drain(shared);
         let is_down = !shared.is_up.load(std::sync::atomic::Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! The thread of a wire: receives, answers, and repairs.
+//! The thread of a wire: receives frames, answers ARP and the like, and repairs the wire.
 
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -17,10 +17,10 @@ use crate::fabric::ring::MAX_FRAME;
 
 /// Period of checks of the wire, and of attempts to open it again.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
-/// The period while frames wait for room, or a polling application may stop.
+/// The period while frames are pending, or while a polling application may stop polling.
 const SHORT_WAIT_MS: i32 = 1;
-/// How long frames stay in the wire because the model takes none. Then they are lost, as in a
-/// switch: ARP behind them must not be blocked.
+/// How long frames stay in the wire while the model takes none. Then they are dropped, as in a
+/// switch, so that they do not block ARP.
 const MAX_PAUSE: Duration = Duration::from_millis(100);
 /// Frames received between two checks of everything else.
 const BURST: u32 = 64;
@@ -29,7 +29,7 @@ const PROTOCOL_UDP: u8 = 17;
 /// The UDP port of RoCEv2.
 const ROCE_PORT: [u8; 2] = 4791u16.to_be_bytes();
 
-/// Serves a wire until the end: the open one, and the next one after it broke.
+/// Serves a wire until the function ends, and reopens it whenever it breaks.
 pub fn run(
     shared: &Shared,
     mut opener: Opener,
@@ -66,7 +66,7 @@ fn reopen(shared: &Shared, opener: &mut Opener) -> Option<Box<dyn Receive>> {
     }
 }
 
-/// Waits before the next attempt; a connecting peer is accepted at once.
+/// Waits before the next attempt; a connecting peer is accepted immediately.
 fn wait(shared: &Shared, opener: &Opener, kicked: &UnixStream) {
     drain_wake_ups(kicked);
     if shared.is_stopping() {
@@ -86,7 +86,7 @@ fn drain_wake_ups(mut kicked: &UnixStream) {
     let _ = kicked.read(&mut bytes);
 }
 
-/// Receives until the wire breaks, or the function ends.
+/// Receives until the wire breaks or the function ends.
 fn serve(shared: &Shared, mut receive: Box<dyn Receive>, kicked: &UnixStream) {
     let mut check_at = Instant::now() + CHECK_INTERVAL;
     let mut must_wake = false;
@@ -215,7 +215,7 @@ fn deliver(shared: &Shared, frame: Box<Buffer>) -> bool {
         Err(frame) => {
             shared.end.count(UplinkCounter::ReceivedLost, 1);
             shared.pool.give_back(frame);
-            // The thread that should have taken it may sleep.
+            // The thread that should have taken it may be asleep.
             true
         }
     }

@@ -1,8 +1,8 @@
-//! Frames of a capture, in their order, as fast as the model takes them.
+//! Replays the frames of a capture in order, as fast as the model takes them.
 //!
-//! Only frames to this function are received: to its MAC address, to one of its addresses, or to a
-//! group. The first one waits until a queue pair can receive, each further one for a moment for its
-//! own queue pair. Sent frames are dropped and counted as lost.
+//! Only frames to this function are delivered: to its MAC address, to one of its GIDs, or to a
+//! group. The first frame waits until a queue pair can receive; each later frame waits briefly for
+//! its own queue pair. Sent frames are dropped and counted as lost.
 
 use std::fs::File;
 use std::io;
@@ -20,13 +20,13 @@ use crate::capture::reader::ReadError;
 use crate::fabric::registry::UplinkCounter;
 use crate::fabric::ring::MAX_FRAME;
 
-/// How long a frame waits for its queue pair once another one can receive.
+/// How long a frame waits for its queue pair if another queue pair can receive.
 const MAX_HOLD: Duration = Duration::from_millis(500);
-/// Period at which a waiting replay checks whether it has to end.
+/// Period at which a waiting replay checks whether it must end.
 const WAIT: Duration = Duration::from_millis(50);
-/// Queue pairs that are remembered as able to receive.
+/// Maximum number of queue pairs that are remembered as able to receive.
 const MAX_READY: usize = 65_536;
-/// Stations of the capture that are remembered.
+/// Maximum number of stations of the capture that are remembered.
 const MAX_STATIONS: usize = 256;
 
 /// Holds frames until a queue pair can receive them.
@@ -46,7 +46,7 @@ impl Gate {
         self.opened.notify_all();
     }
 
-    /// Waits. Returns whether `qpn` can receive, and whether any can.
+    /// Waits. Returns whether `qpn` can receive, and whether any queue pair can.
     fn wait(&self, qpn: Qpn, time: Duration) -> (bool, bool) {
         let mut ready = self.ready.lock();
         if !ready.contains(&qpn) {
@@ -63,7 +63,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Reads the capture once: it must be valid, and its stations become neighbours.
+    /// Reads the capture once to validate it; its stations become neighbours.
     ///
     /// # Errors
     /// `InvalidData` if it is no capture of Ethernet, or has no frame for this function.
@@ -119,7 +119,7 @@ fn hold(shared: &Shared, qpn: Qpn) {
     while !shared.is_stopping() {
         match shared.gate.wait(qpn, WAIT) {
             (true, _) => return,
-            // A multicast frame, or one to a missing queue pair: the model counts it.
+            // A multicast frame, or a frame to a missing queue pair, which the model counts.
             (false, true) if since.elapsed() > MAX_HOLD || qpn == Qpn::MULTICAST => return,
             (false, true) => {}
             (false, false) => since = Instant::now(),
@@ -141,7 +141,7 @@ fn deliver(shared: &Shared, bytes: &[u8]) {
     }
 }
 
-/// Returns the frame, if it is RoCE for this function.
+/// Returns the frame if it is RoCE to this function.
 fn for_us<'a>(end: &NearEnd, bytes: &'a [u8]) -> Option<Frame<'a>> {
     if bytes.len() > MAX_FRAME || !reader::is_roce(bytes) {
         return None;

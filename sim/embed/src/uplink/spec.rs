@@ -15,7 +15,7 @@ const MAX_INTERFACE_NAME: usize = 15;
 const MAX_SOCKET_PATH: usize = 107;
 /// Separates the wires of several devices.
 pub const SEPARATOR: char = ';';
-/// The fabric of this machine alone.
+/// No uplink: only the fabric of this machine.
 const FABRIC_ONLY: &str = "shm";
 
 /// Warning for users of UDP.
@@ -53,7 +53,7 @@ pub enum UplinkSpec {
         /// The remote endpoint.
         remote: Endpoint,
     },
-    /// Frames are received from a capture; sent frames are dropped.
+    /// Receives frames from a capture; sent frames are dropped.
     PcapReplay {
         /// A pcap or pcapng file.
         file: PathBuf,
@@ -98,7 +98,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Reason why a text names no wire.
+/// Reason why a text does not name a wire.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UplinkSpecError {
     /// Unknown kind.
@@ -107,7 +107,7 @@ pub enum UplinkSpecError {
          qemu-stream:PATH, qemu-stream:listen:PATH, udp:LOCAL,REMOTE and pcap-replay:FILE"
     )]
     Kind(String),
-    /// A missing part behind the colon.
+    /// A missing part after the colon.
     #[error("{kind} needs {needs}")]
     Missing {
         /// The kind of wire.
@@ -137,7 +137,7 @@ impl UplinkSpec {
         matches!(self, Self::Udp { .. }).then_some(UNAUTHENTICATED)
     }
 
-    /// Parses one wire. Returns `None` for `shm`, the fabric of this machine alone.
+    /// Parses one wire. Returns `None` for `shm`, which is only the fabric of this machine.
     ///
     /// # Errors
     /// [`UplinkSpecError`] with the remedy.
@@ -195,11 +195,11 @@ impl UplinkSpec {
         parts.map(Self::parse).collect()
     }
 
-    /// Returns the wire that `FERROCE_PORT` gives to a device. `None`: the fabric of this machine
-    /// alone.
+    /// Returns the wire that `FERROCE_PORT` gives to a device. `None`: only the fabric of this
+    /// machine.
     ///
     /// # Errors
-    /// [`Error::Environment`] if the variable names no wire.
+    /// [`Error::Environment`] if the variable does not name a wire.
     pub fn from_environment(device: u8) -> Result<Option<Self>, Error> {
         let Some(text) = std::env::var("FERROCE_PORT")
             .ok()
@@ -220,7 +220,7 @@ impl UplinkSpec {
     /// Returns the same wire for a process that may have another working directory.
     ///
     /// # Errors
-    /// This process has no working directory any more.
+    /// This process no longer has a working directory.
     pub fn absolute(self) -> std::io::Result<Self> {
         let absolute = |path: &Path| std::path::absolute(path);
         Ok(match self {

@@ -1,7 +1,7 @@
-//! An Ethernet station besides RoCE: ARP, IPv6 neighbour discovery, and answers to ping.
+//! The protocols of an Ethernet station other than RoCE: ARP, IPv6 neighbour discovery, ping.
 //!
-//! Written by hand: a station on smoltcp's `wire` (0.13) has some 200 lines less, but takes about
-//! 30 KB more of `libibverbs.so.1`, and smoltcp has no Ethernet without its sockets.
+//! Written by hand: on smoltcp's `wire` (0.13) it would be some 200 lines shorter but would add
+//! about 30 KB to `libibverbs.so.1`, and smoltcp has no Ethernet without its sockets.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -28,12 +28,12 @@ pub struct Station<'a> {
     pub gids: &'a [Gid],
 }
 
-/// Result of a frame that is not RoCE.
+/// Result of a received frame that is not RoCE.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// A learnt address.
+    /// An address that was learned.
     pub neighbour: Option<(Gid, Mac)>,
-    /// The frame to send as an answer.
+    /// The answer to send.
     pub answer: Option<Vec<u8>>,
 }
 
@@ -64,15 +64,15 @@ impl Station<'_> {
         }
     }
 
-    /// Returns a request for the MAC address of `target`. `None` if there is no address to ask
-    /// from.
+    /// Returns a request for the MAC address of `target`. `None` if there is no source address for
+    /// it.
     pub fn ask(&self, target: Gid) -> Option<Vec<u8>> {
         match target.to_ipv4() {
             Some(target) => {
                 let sender = self.nearest(Gid::from_ipv4(target)).and_then(Gid::to_ipv4);
                 let arp = Arp {
                     operation: Operation::Request,
-                    // RFC 5227, 2.1.1: a probe of a station without an address.
+                    // RFC 5227, 2.1.1: a station without an address sends a probe.
                     sender: (self.mac, sender.unwrap_or(Ipv4Addr::UNSPECIFIED)),
                     target: (Mac::default(), target),
                 };
@@ -177,8 +177,8 @@ impl Station<'_> {
         }
     }
 
-    /// Returns the own address from which to ask for `target`: of the same version of IP, and with
-    /// the longest common prefix.
+    /// Returns the own address from which to ask for `target`: the same IP version, and the longest
+    /// common prefix.
     fn nearest(&self, target: Gid) -> Option<Gid> {
         let is_ipv4 = target.to_ipv4().is_some();
         let prefix = |gid: &Gid| {
@@ -190,8 +190,8 @@ impl Station<'_> {
     }
 }
 
-/// Returns true if an address has the same meaning for all stations on a wire, so that it may
-/// appear there.
+/// Returns true if an address has the same meaning for all stations on a wire, so that it may be
+/// used there.
 pub fn is_on_wire(gid: Gid) -> bool {
     match gid.to_ipv4() {
         Some(address) => is_host(address),

@@ -13,7 +13,7 @@ use super::wire::{Health, Receive, Transmit, Wire, WireError};
 
 /// Bytes of the length before a frame.
 const PREFIX: usize = 4;
-/// Longest frame that QEMU sends (NET_BUFSIZE). A longer one means that the stream is out of step.
+/// Longest frame that QEMU sends (NET_BUFSIZE). A longer length means that framing is lost.
 const MAX_LENGTH: usize = 4096 + 65536;
 
 /// Backlog of the socket.
@@ -62,10 +62,10 @@ impl Listener {
         })
     }
 
-    /// Accepts a pending connection, if there is one.
+    /// Accepts a pending connection, if any.
     ///
     /// # Errors
-    /// Those of accept(2).
+    /// The errors of accept(2).
     pub fn accept(&mut self) -> io::Result<Option<Wire>> {
         match self.socket.accept() {
             Ok((socket, _)) => wire(socket).map(Some),
@@ -133,7 +133,7 @@ impl Transmit for Sender {
 struct Receiver {
     socket: UnixStream,
     bytes: Box<[u8]>,
-    /// Start of the bytes that were read and not yet taken.
+    /// Start of the bytes that were read but not taken yet.
     from: usize,
     to: usize,
 }
@@ -183,7 +183,7 @@ impl Receive for Receiver {
         if let Some(length) = self.take(buffer)? {
             return Ok(length);
         }
-        // There is room for one whole frame from the start of the buffer on.
+        // There is room for one whole frame from the start of the buffer.
         self.bytes.copy_within(self.from..self.to, 0);
         (self.from, self.to) = (0, self.to - self.from);
         match self.socket.read(&mut self.bytes[self.to..]) {

@@ -9,15 +9,15 @@ use ferroce_platform::os::network;
 use super::wire::{Health, Receive, Transmit, Wire, WireError};
 use crate::fabric::ring::MAX_FRAME;
 
-/// MTU that the interface needs so that each path MTU fits.
+/// MTU that the interface needs for the largest path MTU.
 const MTU: u16 = MAX_FRAME as u16 - 14;
 
 /// Opens the interface, sets it up if this user may, and creates it if it does not exist.
 ///
-/// After it broke it is only used again when it has been created again: it was deleted on purpose.
+/// After it broke, it is reopened only if it exists again, because it was deleted on purpose.
 ///
 /// # Errors
-/// The error of the system with advice.
+/// The error of the system, with advice.
 pub fn open(name: &str, is_first: bool) -> io::Result<Wire> {
     if !is_first {
         network::interface_is_up(name)?;
@@ -50,7 +50,7 @@ fn explain(name: &str, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{error}: {advice}"))
 }
 
-/// Sets the interface up with a sufficient MTU, as far as this user may.
+/// Sets the interface up with a sufficient MTU, if this user may.
 fn prepare(name: &str) {
     let mtu = network::interface_mtu(name).unwrap_or(0);
     if mtu < u32::from(MTU) && network::set_interface_mtu(name, MTU).is_err() {
@@ -88,7 +88,7 @@ impl Transmit for Sender {
             Ok(false) => Err(WireError::Absent(io::Error::from(
                 io::ErrorKind::NetworkDown,
             ))),
-            // Renamed, or moved to another network namespace: frames still flow.
+            // It was renamed or moved to another network namespace: frames still flow.
             Err(_) => Ok(Health::Unknown),
         }
     }

@@ -58,7 +58,7 @@ impl Here {
     }
 }
 
-/// Returns a RoCE frame, as far as a wire inspects it.
+/// Returns a RoCE frame with the headers that a wire inspects.
 fn roce(from: &Here, to: &Here, number: u32) -> Vec<u8> {
     let mut frame = [&to.mac.0[..], &from.mac.0[..], &[0x08, 0x00]].concat();
     frame.extend([
@@ -69,7 +69,7 @@ fn roce(from: &Here, to: &Here, number: u32) -> Vec<u8> {
     frame
 }
 
-/// Sends a frame like the model. Fails after a whole second without room.
+/// Sends a frame as the model does. Fails after a second without room.
 fn send(uplink: &Uplink, frame: &[u8]) {
     eventually("room on the wire", TIMEOUT, || {
         match uplink.reserve(frame.len()) {
@@ -108,7 +108,7 @@ fn carries(near: (&Here, &Uplink), far: (&Here, &Uplink)) {
         let sending = |number| roce(from.0, to.0, number);
         for number in 0..FRAMES {
             send(from.1, &sending(number));
-            // So that the other end's queue does not overflow.
+            // Keeps the other end's queue from overflowing.
             if number % 256 == 255 {
                 for expected in number - 255..=number {
                     assert_eq!(receive(to.1), sending(expected));

@@ -1,8 +1,8 @@
 //! UDP: one frame per datagram, between machines, or with QEMU's `-netdev dgram` of type inet.
 //!
 //! There is no authentication and no encryption: any host that can send from the other end's
-//! address, or forges it, sends frames to the programs of this one; any host on the path can read
-//! and change them. RoCEv2 is no better on a cable, which is why it is used on separate networks.
+//! address, or forge it, can send frames to the programs of this host; any host on the path can
+//! read and change them. RoCEv2 on a cable is no better, so it is used on separate networks.
 
 use std::io;
 use std::net::UdpSocket;
@@ -26,10 +26,10 @@ fn warn_once(remote: &Endpoint) {
 /// Requested size of the socket's buffers, in bytes.
 const SOCKET_BUFFER: usize = 8 << 20;
 
-/// Binds the local end; only datagrams of the remote one are received.
+/// Binds the local end; only datagrams from the remote one are received.
 ///
 /// # Errors
-/// Those of the resolver and of the socket, naming the endpoint.
+/// The errors of the resolver and of the socket, with the name of the endpoint.
 pub fn open(local: &Endpoint, remote: &Endpoint) -> io::Result<Wire> {
     let name = |end: &Endpoint| {
         let text = end.to_string();
@@ -37,7 +37,7 @@ pub fn open(local: &Endpoint, remote: &Endpoint) -> io::Result<Wire> {
     };
     let own = local.resolve().map_err(name(local))?;
     let socket = UdpSocket::bind(&own[..]).map_err(name(local))?;
-    // The first address of the family that the local end has.
+    // The first remote address in the address family of the local end.
     let peers = remote.resolve().map_err(name(remote))?;
     socket.connect(&peers[..]).map_err(name(remote))?;
     warn_once(remote);
@@ -51,8 +51,8 @@ pub fn open(local: &Endpoint, remote: &Endpoint) -> io::Result<Wire> {
     })
 }
 
-/// UDP has no flow control: a burst has to wait in the socket. An unprivileged user gets at most
-/// net.core.rmem_max and wmem_max.
+/// Enlarges the socket's buffers. UDP has no flow control, so a burst has to wait in the socket. An
+/// unprivileged user gets at most net.core.rmem_max and wmem_max.
 fn enlarge(socket: &UdpSocket) {
     use rustix::net::sockopt;
     if sockopt::set_socket_recv_buffer_size_force(socket, SOCKET_BUFFER).is_err() {
@@ -61,7 +61,7 @@ fn enlarge(socket: &UdpSocket) {
     let _ = sockopt::set_socket_send_buffer_size(socket, SOCKET_BUFFER);
 }
 
-/// Converts an error. A missing listener is reported by ICMP, to any later call.
+/// Converts an error. ICMP reports a missing listener in any later call.
 fn wire_error(error: io::Error) -> WireError {
     match error.kind() {
         io::ErrorKind::ConnectionRefused
@@ -70,7 +70,7 @@ fn wire_error(error: io::Error) -> WireError {
         | io::ErrorKind::NetworkDown
         | io::ErrorKind::PermissionDenied => WireError::Absent(error),
         _ => match error.raw_os_error() {
-            // No memory at the moment.
+            // No memory at present.
             Some(libc::ENOBUFS) => WireError::Busy,
             // A path with a smaller MTU on which fragmentation is forbidden.
             Some(libc::EMSGSIZE) => WireError::Lost,

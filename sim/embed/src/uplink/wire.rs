@@ -3,21 +3,21 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// Reason why a frame was not sent, or none received.
+/// Reason why a frame was not sent or received.
 #[derive(Debug)]
 pub enum WireError {
-    /// Not now: there is no room, or no frame.
+    /// Temporarily impossible: there is no room, or no frame.
     Busy,
-    /// There is no peer at the other end at the moment. The wire itself works.
+    /// There is no peer at the other end at present. The wire itself works.
     Absent(io::Error),
     /// This frame cannot pass.
     Lost,
-    /// The wire has to be opened again.
+    /// The wire must be opened again.
     Broken(io::Error),
 }
 
 impl WireError {
-    /// Converts an I/O error of a wire, for which any error but these is the end.
+    /// Converts an I/O error of a wire on which any other error is fatal.
     pub fn of_io(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Self::Busy,
@@ -29,15 +29,15 @@ impl WireError {
 /// Result of a check of a wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Health {
-    /// The other end is there.
+    /// The other end is present.
     Sound,
-    /// It cannot be seen from here; sent frames may cause an error later.
+    /// The state is unknown; sent frames may cause an error later.
     Unknown,
 }
 
 /// The sending end of a wire. It never blocks.
 pub trait Transmit: Send + std::fmt::Debug {
-    /// Sends a whole frame, or nothing of it.
+    /// Sends a whole frame or nothing.
     ///
     /// # Errors
     /// [`WireError`]
@@ -46,7 +46,7 @@ pub trait Transmit: Send + std::fmt::Debug {
     /// Sends the rest of an earlier frame.
     ///
     /// # Errors
-    /// [`WireError::Busy`] while something is left.
+    /// [`WireError::Busy`] while a part remains.
     fn flush(&mut self) -> Result<(), WireError> {
         Ok(())
     }

@@ -18,7 +18,7 @@ use ferroce_test_verbs as verbs;
 /// Bytes of a node's memory.
 pub const BUFFER: usize = 1 << 20;
 
-/// A separate rendezvous directory.
+/// A rendezvous directory for one test.
 pub struct Rendezvous(pub TemporaryDirectory);
 
 impl Rendezvous {
@@ -68,7 +68,7 @@ impl Node {
         Self::over(function.bus(), host, Some(function))
     }
 
-    /// Creates a process whose device, with the addresses of `host`, is behind a bus.
+    /// Creates a process whose device is behind a bus and has the addresses of `host`.
     pub fn over(bus: Arc<dyn Bus>, host: HostIdentity, function: Option<Arc<Function>>) -> Self {
         let device = Device::open(bus).expect("the model comes up");
         verbs::set_gids(
@@ -103,7 +103,7 @@ impl Node {
         }
     }
 
-    /// Waits until all these events were reported, and removes them.
+    /// Waits until all these events have been reported, and removes them.
     pub fn expect_reports(&self, expected: &[AsyncEvent]) {
         eventually(&format!("{expected:?}"), TIMEOUT, || {
             let mut reports = self.reports.lock().expect("no panic");
@@ -116,7 +116,7 @@ impl Node {
         });
     }
 
-    /// Waits until the CQ has given this many events since the start.
+    /// Waits until the CQ has raised this many events since the start.
     pub fn expect_events(&self, count: u32) {
         eventually(&format!("event {count} of the CQ"), TIMEOUT, || {
             self.events.load(Ordering::SeqCst) >= count
@@ -188,7 +188,7 @@ impl Node {
 
     /// Polls until a completion arrives; `other` polls, too.
     pub fn wait_beside(&self, other: Option<&Node>) -> WorkCompletion {
-        // Polling is what advances the model: without a pause.
+        // Polling advances the model, so there is no pause.
         let deadline = Deadline::new("a completion", TIMEOUT);
         let mut found = None;
         while found.is_none() {

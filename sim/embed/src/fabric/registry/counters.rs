@@ -19,7 +19,7 @@ impl Registry {
         self.memory.word(place_offset(place) + field::LATE_WAKEUPS)
     }
 
-    /// Returns the longest time that it had to wait for its processor, in microseconds.
+    /// Returns the longest delay of that thread's wake-ups, in microseconds.
     pub fn max_late_us(&self, place: u8) -> &AtomicU64 {
         self.memory.word(place_offset(place) + field::MAX_LATE_US)
     }

@@ -8,10 +8,10 @@ use super::layout::{field, place_offset};
 /// Bits of each count.
 const COUNT_BITS: u32 = 8;
 
-/// A fault of a device or of its PCIe link that is over when it has happened as often as requested.
+/// A fault of a device or of its PCIe link, which happens a requested number of times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceFault {
-    /// A DMA read is completed with "unsupported request" or "completer abort".
+    /// A DMA read completes with Unsupported Request or Completer Abort.
     CompletionError,
     /// A DMA read is not completed.
     CompletionTimeout,
@@ -21,13 +21,13 @@ pub enum DeviceFault {
     LostInterrupt,
     /// A write to a doorbell is lost.
     StuckDoorbell,
-    /// The next command does not end, and none after it.
+    /// The next command never completes, and no command after it.
     CommandHang,
     /// The function is reset while it is in use.
     FunctionLevelReset,
 }
 
-/// How often each fault is still to happen.
+/// The number of times that each fault still has to happen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DeviceFaults(u64);
 
@@ -39,7 +39,7 @@ impl DeviceFaults {
         self.0 == 0
     }
 
-    /// Counts a fault down. Returns true if it has to happen now.
+    /// Counts a fault down. Returns true if it must happen now.
     pub fn take(&mut self, fault: DeviceFault) -> bool {
         let has_some = self.count(fault) > 0;
         if has_some {
@@ -48,7 +48,7 @@ impl DeviceFaults {
         has_some
     }
 
-    /// Returns the faults with those of `others` in addition, each at most 255 times.
+    /// Returns the sum of these faults and `others`, at most 255 of each.
     #[must_use]
     pub fn with(self, others: Self) -> Self {
         let sums = self.0.to_le_bytes().into_iter().zip(others.0.to_le_bytes());

@@ -1,5 +1,5 @@
-//! Packet faults of the function at a place: the plan that `ferroce inject` gives it, and what its
-//! engine has counted.
+//! Packet faults of the function at a place: the plan set by `ferroce inject`, and the counters of
+//! its engine.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,12 +9,12 @@ use super::Registry;
 use super::layout::{field, place_offset};
 use crate::clock::Ticks;
 
-/// The number of the current plan is in the upper half of the word of injected faults, so that a
-/// function that looks at this word learns of a new plan, too.
+/// The upper half of the word of injected faults holds the number of the current plan, so that a
+/// function that reads this word also notices a new plan.
 pub(super) const PLAN_UNIT: u64 = 1 << 32;
 
 impl Registry {
-    /// Gives the function at a place a plan, or none, and wakes it.
+    /// Sets or removes the plan of the function at a place, and wakes the function.
     pub fn inject_plan(&self, place: u8, plan: Option<&Plan>, now: Ticks) {
         let text = plan.map(Plan::to_string).unwrap_or_default();
         let bytes = &text.as_bytes()[..text.len().min(MAX_EXPRESSION)];
@@ -32,8 +32,8 @@ impl Registry {
         self.words(place).wake(now);
     }
 
-    /// Returns the plan that was given to the function at a place; `None`: no faults, or another
-    /// process is writing it, and notifies again.
+    /// Returns the plan of the function at a place. `None`: there is none, or another process is
+    /// writing it and will notify again.
     pub fn injected_plan(&self, place: u8) -> Option<Plan> {
         let length = self.place_word(place, field::FAULT_PLAN_LENGTH);
         let length = (length.load(Ordering::Relaxed) as usize).min(MAX_EXPRESSION);
@@ -45,14 +45,14 @@ impl Registry {
         std::str::from_utf8(&bytes).ok()?.parse().ok()
     }
 
-    /// Notes whether the function at a place has faults: then it alone records the frames that it
-    /// receives in a capture that it shares with their senders.
+    /// Records whether the function at a place has faults. If it has, it alone records the frames
+    /// that it receives, in a capture that it shares with their senders.
     pub fn set_faults_active(&self, place: u8, is_active: bool) {
         let word = self.place_word(place, field::FAULTS_ACTIVE);
         word.store(u64::from(is_active), Ordering::Relaxed);
     }
 
-    /// Returns what [`Self::set_faults_active`] has noted.
+    /// Returns the value set by [`Self::set_faults_active`].
     pub fn are_faults_active(&self, place: u8) -> bool {
         let word = self.place_word(place, field::FAULTS_ACTIVE);
         word.load(Ordering::Relaxed) != 0

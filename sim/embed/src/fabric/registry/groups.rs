@@ -1,7 +1,7 @@
 //! Members of multicast groups.
 //!
-//! Each place has a table that only its owner writes. A change of any table increments one word in
-//! the header, so that a sender may cache the members of a group until then.
+//! Each place has a table that only its owner writes. A change of any table increments a word in
+//! the header; a sender may cache the members of a group until that word changes.
 
 use std::sync::atomic::Ordering;
 
@@ -102,7 +102,8 @@ impl Place {
         let Some(index) = registry.group_index(place, group) else {
             return;
         };
-        // For a moment in two entries rather than in none: others may be reading.
+        // The entry is in both slots for a moment rather than in none: other processes may be
+        // reading.
         let last = registry.group_count(place) - 1;
         registry.set_group(place, index, registry.group(place, last));
         registry.set_group_count(place, last);

@@ -1,7 +1,7 @@
-//! GSIs: which functions want the frames to QP 1 of their host.
+//! GSIs: which functions receive the frames to QP 1 of their host.
 //!
-//! The processes of a host have the same addresses, and QP 1 of an address is all of theirs. Each
-//! place has a word that says whether its function wants such frames; only its owner writes it.
+//! All processes of a host have the same addresses and share QP 1 of each address. Each place has a
+//! word that says whether its function receives such frames; only the owner writes it.
 
 use std::sync::atomic::Ordering;
 
@@ -10,14 +10,14 @@ use ferroce_wire::Gid;
 use super::layout::{PLACES, field, place_offset};
 use super::{Place, PlaceSet, Registry};
 
-/// A GSI that takes frames.
+/// The GSI is open.
 const OPEN: u64 = 1;
-/// A place without one: as a new owner finds it.
+/// The GSI is closed, as a new owner finds it.
 const CLOSED: u64 = 0;
 
 impl Registry {
-    /// Returns the live places that have an address and whose GSI is open; `None`: no live place
-    /// has the address. Costs a system call for each that has it.
+    /// Returns the live places that have an address and an open GSI. `None`: no live place has the
+    /// address. It takes one system call for each place with the address.
     pub fn gsi_members(&self, gid: Gid) -> Option<PlaceSet> {
         let mut members = None;
         for place in 1..PLACES as u8 {
@@ -40,7 +40,7 @@ impl Registry {
 }
 
 impl Place {
-    /// Frames to QP 1 of the own addresses are wanted from now on, or no longer.
+    /// Sets whether the function receives frames to QP 1 of its addresses.
     pub fn set_gsi(&self, is_open: bool) {
         let offset = place_offset(self.number) + field::GSI;
         let value = if is_open { OPEN } else { CLOSED };

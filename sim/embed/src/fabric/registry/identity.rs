@@ -65,7 +65,8 @@ impl Registry {
         }
         word(field::INJECTED).store(0, Ordering::Relaxed);
         word(field::GROUP_COUNT).store(0, Ordering::Relaxed);
-        // Clear the last owner's words: a sleeping thread of it would be woken for us.
+        // Clear the words of the last owner; otherwise a sleeping thread of it would be woken in
+        // our place.
         for offset in (field::POLLS_UNTIL..PLACE_SIZE).step_by(8) {
             word(offset).store(0, Ordering::Relaxed);
         }
@@ -78,8 +79,8 @@ impl Registry {
         (found.generation != 0).then_some(found)
     }
 
-    /// Returns the owner of a place, or the last one if it is free. `None`: the place changed while
-    /// it was read.
+    /// Returns the owner of a place, or its last owner if it is free. `None`: the place changed
+    /// during the read.
     pub(super) fn last_occupant(&self, place: u8) -> Option<Occupant> {
         let generation = self.generation(place);
         if place == 0 {
@@ -110,8 +111,7 @@ impl Registry {
         })
     }
 
-    /// Publishes the name of the program at a place, and the run of `ferroce run` to which it
-    /// belongs; 0: none.
+    /// Publishes the name of the program at a place and the number of its `ferroce run`; 0: none.
     pub fn describe(&self, place: u8, program: &str, run: u64) {
         let word = |offset| self.memory.word(place_offset(place) + offset);
         let name: [u64; PROGRAM_WORDS] = text_to_words(program);
@@ -128,8 +128,8 @@ impl Registry {
         words_to_text(words.map(|word| word.load(Ordering::Relaxed)))
     }
 
-    /// Returns the functions of a run, those that have ended, too: until others have taken their
-    /// places.
+    /// Returns the functions of a run. Functions that have ended are included until their places
+    /// are claimed again.
     pub fn of_run(&self, run: u64) -> Vec<Occupant> {
         let is_of_run = |place: &u8| {
             let word = self.memory.word(place_offset(*place) + field::RUN);
@@ -153,9 +153,9 @@ impl Registry {
         words_to_gid(high, low)
     }
 
-    /// Changes one of a place's own addresses; there is room for [`MAX_GIDS`].
+    /// Changes one of the own addresses of a place; there is room for [`MAX_GIDS`].
     ///
-    /// A concurrent reader may see half of it, and fail to find the host for a moment.
+    /// A concurrent reader may see half of the change and fail to find the host for a moment.
     pub fn set_gid(&self, place: u8, index: usize, gid: Gid) {
         if index >= MAX_GIDS {
             return;

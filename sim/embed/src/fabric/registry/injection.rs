@@ -1,4 +1,4 @@
-//! Faults injected by `ferroce inject`: a word at each place, which its function obeys.
+//! Faults injected by `ferroce inject`: one word per place, which the function at the place reads.
 
 use std::sync::atomic::Ordering;
 
@@ -10,7 +10,7 @@ use crate::clock::Ticks;
 
 const PORT_DOWN: u64 = 1;
 const DEVICE_FATAL: u64 = 2;
-/// The place's word of device faults is not empty, or has to be looked at.
+/// The place's word of device faults is not empty and has to be read.
 const DEVICE_FAULTS: u64 = 4;
 const REMOVED: u64 = 8;
 
@@ -23,7 +23,7 @@ pub enum Injection {
     PortUp,
     /// The device stops working.
     DeviceFatal,
-    /// The next accesses fail, as many as the number says; or the fault happens once.
+    /// The fault happens this number of times (each time on the next access), or once.
     Device(DeviceFault, u8),
     /// The card is pulled out (PCIe 6.0, 6.7.1).
     SurpriseRemoval,
@@ -31,7 +31,7 @@ pub enum Injection {
     Insertion,
 }
 
-/// The faults that are in force for a function.
+/// The faults that are active for a function.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Injected(u64);
 
@@ -43,7 +43,7 @@ impl Injected {
         self.0 & PORT_DOWN != 0
     }
 
-    /// Returns true if the device has to stop.
+    /// Returns true if the device must stop.
     #[inline]
     #[must_use]
     pub fn is_device_fatal(self) -> bool {
@@ -65,7 +65,7 @@ impl Injected {
 }
 
 impl Injected {
-    /// Returns the number of the plan of packet faults that was injected last.
+    /// Returns the number of the last injected plan of packet faults.
     #[must_use]
     pub fn plan_number(self) -> u64 {
         self.0 / PLAN_UNIT
@@ -80,7 +80,7 @@ impl Registry {
         Injected(self.memory.word(offset).load(Ordering::Acquire))
     }
 
-    /// Injects a fault and wakes the function. Returns false if it was already in force.
+    /// Injects a fault and wakes the function. Returns false if the fault was already active.
     pub fn inject(&self, place: u8, injection: Injection, now: Ticks) -> bool {
         let word = self.memory.word(place_offset(place) + field::INJECTED);
         if let Injection::Device(fault, count) = injection {
@@ -90,7 +90,7 @@ impl Registry {
             Injection::PortDown => (word.fetch_or(PORT_DOWN, Ordering::SeqCst), PORT_DOWN),
             Injection::PortUp => (!word.fetch_and(!PORT_DOWN, Ordering::SeqCst), PORT_DOWN),
             Injection::DeviceFatal => (word.fetch_or(DEVICE_FATAL, Ordering::SeqCst), DEVICE_FATAL),
-            // The same fault can be injected again and again.
+            // The same device fault can be injected repeatedly.
             Injection::Device(..) => (0, word.fetch_or(DEVICE_FAULTS, Ordering::SeqCst)),
             Injection::SurpriseRemoval => (word.fetch_or(REMOVED, Ordering::SeqCst), REMOVED),
             Injection::Insertion => {
@@ -103,14 +103,14 @@ impl Registry {
         before & bit == 0
     }
 
-    /// Forgets that the device at a place had to stop: it was reset.
+    /// Clears the fatal error of the device at a place after a reset.
     pub fn clear_device_fatal(&self, place: u8) {
         let word = self.memory.word(place_offset(place) + field::INJECTED);
         word.fetch_and(!DEVICE_FATAL, Ordering::SeqCst);
     }
 
-    /// Clears the sign that the word of device faults has to be looked at. The caller looks then:
-    /// what is injected meanwhile sets the sign again.
+    /// Clears the flag for the word of device faults. The caller reads that word afterwards: a
+    /// fault that is injected meanwhile sets the flag again.
     pub(super) fn clear_device_fault_sign(&self, place: u8) {
         let word = self.memory.word(place_offset(place) + field::INJECTED);
         word.fetch_and(!DEVICE_FAULTS, Ordering::SeqCst);

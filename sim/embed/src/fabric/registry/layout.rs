@@ -6,34 +6,34 @@ use ferroce_wire::{Gid, Mac};
 
 use super::uplink_counters::UplinkCounter;
 
-/// Places, including two that are never claimed: the QPNs of place 0 include the special QPs 0 and
-/// 1, and the last QPN of place 255, which has pages, too, is that of multicast.
+/// Number of places. Two are never claimed: the QPNs of place 0 include the special QPs 0 and 1,
+/// and the last QPN of place 255, which also has pages, is the multicast QPN.
 pub const PLACES: usize = 255;
 /// Counters of a place.
 pub const MAX_COUNTERS: usize = 128;
-/// Queue pairs of a place that are shown.
+/// Queue pairs of a place that are listed.
 pub const MAX_QPS: usize = 127;
 /// Multicast groups of a place.
 pub const MAX_GROUPS: usize = 256;
-/// Ports that all processes of the machine can have at a time.
+/// Maximum number of ports in use by all processes of the machine.
 pub(super) const MAX_SERVICE_PORTS: usize = 4096;
-/// Words of the bitmap of places that announced a ring.
+/// Words of the bitmap of places that have announced a ring.
 pub const ANNOUNCE_WORDS: usize = PLACES.div_ceil(64);
 
-/// Incremented with every change of this file's or of the rings' layout.
+/// Incremented with every change to the layout of this file or of the rings.
 pub(super) const LAYOUT_VERSION: u64 = 10;
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"Ferroce\n");
 pub(super) const PLACE_SIZE: usize = 12288;
-/// Behind the pages of every 8-bit number: ports of RDMA CM.
+/// Ports of RDMA CM, after the pages of all 256 places.
 pub(super) const SERVICE_PORTS: usize = PLACE_SIZE * 256;
-/// Behind them: counters of functions that have ended, a row for each device.
+/// After the ports: counters of functions that have ended, one row per device.
 pub(super) const TOTALS: usize = SERVICE_PORTS + 8 * MAX_SERVICE_PORTS;
-/// Devices whose ended functions are counted.
+/// Devices that have a row of counters.
 pub(super) const MAX_TOTALS: usize = 64;
 /// A row: the device, then its counters.
 pub(super) const TOTALS_SIZE: usize = 8 + 8 * MAX_COUNTERS;
 pub(super) const FILE_SIZE: usize = TOTALS + MAX_TOTALS * TOTALS_SIZE;
-/// Bytes of a program's name, as the kernel cuts it.
+/// Bytes of a program's name; the kernel truncates it to this length.
 pub(super) const MAX_PROGRAM_NAME: usize = 16;
 
 /// The header takes the pages of place 0.
@@ -42,10 +42,10 @@ pub(super) mod header {
     pub const VERSION: usize = 8;
     pub const GENERATION: usize = 16;
     pub const NEXT_PLACE: usize = 24;
-    /// Every sender of multicast reads it, few write it: a separate cache line.
+    /// Every sender of multicast reads it and few processes write it: on its own cache line.
     pub const GROUP_EPOCH: usize = 128;
     pub const NEXT_SERVICE_PORT: usize = 192;
-    /// Odd while counters move from a place to the totals.
+    /// Odd while counters are moved from a place to the totals.
     pub const TOTALS_EPOCH: usize = 256;
     pub const NEXT_TOTALS: usize = 264;
 }
@@ -108,7 +108,7 @@ pub(super) fn place_offset(place: u8) -> usize {
     usize::from(place) * PLACE_SIZE
 }
 
-/// Returns a text, cut at a character, as so many words with zeros behind it.
+/// Returns a text as `WORDS` words, truncated at a character boundary and padded with zeros.
 pub(super) fn text_to_words<const WORDS: usize>(text: &str) -> [u64; WORDS] {
     let length = (0..=text.len().min(8 * WORDS))
         .rfind(|length| text.is_char_boundary(*length))

@@ -1,6 +1,6 @@
-//! Queue pairs as their program shows them to `ferroce top` and `rdma resource`: two words each.
+//! Queue pairs that a program shows to `ferroce top` and `rdma resource`: two words each.
 //!
-//! State and PSNs are as the last ibv_modify_qp() has set them; the state is ERR after a completion
+//! State and PSNs are the values of the last ibv_modify_qp(); the state is ERR after a completion
 //! in error.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,22 +21,22 @@ pub struct ShownQp {
     pub service: Service,
     /// Its state.
     pub state: QpState,
-    /// The QP to which it is connected; 0: to none.
+    /// The connected QP; 0: not connected.
     pub peer: Qpn,
     /// PSN of its first request.
     pub sq_psn: Psn,
-    /// PSN of the first request that it expects.
+    /// PSN of the first request that it expects to receive.
     pub rq_psn: Psn,
 }
 
-/// What changes of a queue pair, besides its state.
+/// A change of a queue pair, in addition to its state.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct QpChange {
-    /// The QP to which it is connected now.
+    /// The newly connected QP.
     pub peer: Option<Qpn>,
-    /// The PSN of its first request.
+    /// The new PSN of its first request.
     pub sq_psn: Option<Psn>,
-    /// The PSN of the first request that it expects.
+    /// The new PSN of the first request that it expects.
     pub rq_psn: Option<Psn>,
 }
 
@@ -62,7 +62,7 @@ impl ShownQp {
         u64::from(self.rq_psn.value()) << RQ_PSN_SHIFT | u64::from(self.sq_psn.value())
     }
 
-    /// Returns the queue pair of its words. `None`: they are free, or not ours.
+    /// Decodes a queue pair. `None`: the words are free or invalid.
     fn of_words((word, psns): (u64, u64)) -> Option<Self> {
         if word & USED == 0 {
             return None;
@@ -81,7 +81,7 @@ impl ShownQp {
 }
 
 impl Registry {
-    /// Shows a new queue pair of a place. The first [`MAX_QPS`] have a word; all are counted.
+    /// Shows a new queue pair of a place. The first [`MAX_QPS`] have words; all are counted.
     pub fn add_qp(&self, place: u8, qp: ShownQp) {
         self.qp_counter(place).fetch_add(1, Ordering::Relaxed);
         let new = qp.to_word();
@@ -89,13 +89,13 @@ impl Registry {
             word.compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
         };
-        // Without free words it is counted only.
+        // Without free words the queue pair is only counted.
         if let Some((_, psns)) = self.qp_words(place).find(take) {
             psns.store(qp.psns(), Ordering::Relaxed);
         }
     }
 
-    /// Shows the new state of a queue pair, and what else changes with it.
+    /// Shows the new state of a queue pair and the attributes that change with it.
     pub fn change_qp(&self, place: u8, qpn: Qpn, state: QpState, change: QpChange) {
         let Some(words) = self.words_of(place, qpn) else {
             return;
@@ -113,7 +113,7 @@ impl Registry {
         }
     }
 
-    /// Shows a queue pair of a place no longer.
+    /// Removes a queue pair of a place from the list.
     pub fn forget_qp(&self, place: u8, qpn: Qpn) {
         self.qp_counter(place).fetch_sub(1, Ordering::Relaxed);
         if let Some((word, _)) = self.words_of(place, qpn) {
@@ -121,7 +121,7 @@ impl Registry {
         }
     }
 
-    /// Returns the number of queue pairs of a place, and those that are shown.
+    /// Returns the number of queue pairs of a place, and the listed ones.
     pub fn qps(&self, place: u8) -> (u64, Vec<ShownQp>) {
         let words = self.qp_words(place);
         let shown = words.filter_map(|words| ShownQp::of_words(loaded(words)));

@@ -1,9 +1,9 @@
-//! Names of the files in which processes publish what they do as communication managers.
+//! Names of the files in which processes publish their state as communication managers.
 
 use std::path::{Path, PathBuf};
 
 const PREFIX: &str = "cm-";
-/// Added to the name of a file that is being written.
+/// Suffix of a file that is being written.
 const UNFINISHED: &str = "new";
 
 /// Returns the file of the process at a place. The directory has mode 0700, so no other user can
@@ -12,7 +12,7 @@ pub(in super::super) fn path(directory: &Path, place: u8) -> PathBuf {
     directory.join(format!("{PREFIX}{place}"))
 }
 
-/// Returns where that file is written, before it gets its name.
+/// Returns the path at which that file is written before it is renamed.
 pub(in super::super) fn unfinished(path: &Path) -> PathBuf {
     path.with_extension(UNFINISHED)
 }

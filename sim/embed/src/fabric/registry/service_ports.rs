@@ -1,8 +1,9 @@
 //! Ports of RDMA CM, shared by the processes of a host.
 //!
 //! One table in the header, which every process writes. An entry belongs to a claim of a place, so
-//! it is free as soon as its process has ended. A claim is a compare-and-swap of a free entry and a
-//! second look: of two that contradict each other, the one with the lower index stays.
+//! it is free as soon as the process has ended. To claim a port, a process writes a free entry with
+//! a compare-and-swap and checks the table again: of two conflicting entries, the one with the
+//! lower index stays.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +14,7 @@ use ferroce_wire::Gid;
 use super::Registry;
 use super::layout::{MAX_SERVICE_PORTS, SERVICE_PORTS, header};
 
-/// Ports for callers that do not ask for a certain one, as Linux has them.
+/// Ports for callers that do not request a specific one; the default range of Linux.
 const EPHEMERAL_PORTS: RangeInclusive<u16> = 32_768..=60_999;
 
 bitfield! {
@@ -24,14 +25,14 @@ bitfield! {
     u16, generation, set_generation: 63, 48;
     u8, place, set_place: 47, 40;
     u16, port, set_port: 39, 24;
-    /// Low four bits of the port space, which are different in all of them.
+    /// Low four bits of the port space; they differ between all port spaces.
     u8, space, set_space: 23, 20;
     is_shared, set_is_shared: 19;
-    /// True if the port includes IPv4 addresses.
+    /// True if the port covers IPv4 addresses.
     has_ipv4, set_has_ipv4: 18;
-    /// True if it includes IPv6 addresses.
+    /// True if the port covers IPv6 addresses.
     has_ipv6, set_has_ipv6: 17;
-    /// Zero: every address of the host, of these families.
+    /// Zero: every address of the host in these families.
     u32, address, set_address: 16, 0;
 }
 
@@ -57,17 +58,17 @@ pub struct ServicePort {
     pub port: u16,
     /// Addresses.
     pub address: PortAddress,
-    /// True if others that say the same may have it, too (`RDMA_OPTION_ID_REUSEADDR`).
+    /// True if other claims with this flag may share it (`RDMA_OPTION_ID_REUSEADDR`).
     pub is_shared: bool,
 }
 
 /// Reason why a port cannot be claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PortError {
-    /// A process of this host has it, on the same address.
+    /// A process of this host has the port on the same address.
     #[error("a process of this host has the port")]
     InUse,
-    /// A process of this host has it, and one of the two is for every address.
+    /// A process of this host has the port, and one of the two claims covers every address.
     #[error("a process of this host has the port, and one of both wants every address")]
     InUseOnAny,
     /// All ports of [`MAX_SERVICE_PORTS`], or all ephemeral ones, are in use.
@@ -84,7 +85,8 @@ impl Registry {
         let entry = self.entry(place, port);
         self.check(place, entry, MAX_SERVICE_PORTS)?;
         let words = || self.port_words().enumerate();
-        // Whether a process is alive takes a system call, so empty entries come first.
+        // It takes a system call to check that a process is alive, so empty entries are tried
+        // first.
         let empty = words().filter(|(_, word)| word.load(Ordering::SeqCst) == 0);
         for (index, word) in empty.chain(words()) {
             let seen = Entry(word.load(Ordering::SeqCst));
@@ -112,7 +114,8 @@ impl Registry {
     pub fn claim_ephemeral_port(&self, place: u8, port: &ServicePort) -> Result<u16, PortError> {
         let next = self.memory.word(header::NEXT_SERVICE_PORT);
         for _ in EPHEMERAL_PORTS {
-            // In turn, so that a late request for a closed port meets no other service.
+            // Ports are given in rotation, so that a late request to a closed port reaches no other
+            // service.
             let offset = next.fetch_add(1, Ordering::Relaxed) % EPHEMERAL_PORTS.len() as u64;
             let port = ServicePort {
                 port: EPHEMERAL_PORTS.start() + offset as u16,
@@ -133,7 +136,7 @@ impl Registry {
             let port = ServicePort { is_shared, ..*port };
             self.entry(place, &port).0
         });
-        // One entry: a process that has a shared port twice releases it twice.
+        // Release one entry: a process that has claimed a shared port twice releases it twice.
         words.find(|word| {
             let seen = word.load(Ordering::SeqCst);
             let swap = || word.compare_exchange(seen, 0, Ordering::SeqCst, Ordering::SeqCst);
@@ -141,8 +144,7 @@ impl Registry {
         });
     }
 
-    /// Returns the place of the live process that has a port, of those on the host with this
-    /// address.
+    /// Returns the place of the live process that owns a port on the host with this address.
     pub fn port_owner(&self, space: u16, port: u16, address: Gid) -> Option<u8> {
         let port = ServicePort {
             space,
@@ -186,7 +188,7 @@ impl Registry {
         entry
     }
 
-    /// Returns an error if an entry below `end` keeps the function at `place` from having `entry`.
+    /// Returns an error if an entry below `end` conflicts with `entry` of the function at `place`.
     fn check(&self, place: u8, entry: Entry, end: usize) -> Result<(), PortError> {
         let mut entries = self
             .port_words()
@@ -219,14 +221,14 @@ impl Registry {
     }
 }
 
-/// Returns true if two entries of one host name a common address.
+/// Returns true if two entries of one host cover a common address.
 fn overlaps(a: Entry, b: Entry) -> bool {
     let is_common = a.address() == b.address() || a.address() == 0 || b.address() == 0;
     let has_common_family = a.has_ipv4() && b.has_ipv4() || a.has_ipv6() && b.has_ipv6();
     is_common && has_common_family && a.port() == b.port() && a.space() == b.space()
 }
 
-/// Returns an address in 17 bits, never zero. The few addresses of one host are different in them.
+/// Hashes an address to 17 bits, never zero. It tells the few addresses of one host apart.
 fn fold(address: Gid) -> u32 {
     let hash = address.0.iter().fold(0x811c_9dc5_u32, |hash, byte| {
         (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
@@ -328,7 +330,8 @@ mod tests {
         assert_eq!(refused, Err(PortError::InUseOnAny));
     }
 
-    /// Goal: a listener for every IPv4 address and one for the others have the same port (tgtd).
+    /// Goal: a listener for every IPv4 address and one for every IPv6 address have the same port
+    /// (tgtd).
     #[test]
     fn each_family_has_its_own_ports() {
         let registry = registry("port-family");

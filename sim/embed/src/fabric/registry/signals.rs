@@ -7,7 +7,7 @@ use super::layout::{ANNOUNCE_WORDS, field, place_offset};
 use crate::schedule::shared::Words;
 
 impl Registry {
-    /// Returns the words by which the function at a place, and others, wake its threads.
+    /// Returns the words that wake the threads of the function at a place.
     #[inline]
     pub fn words(&self, place: u8) -> Words<'_> {
         let offset = place_offset(place);
@@ -19,7 +19,7 @@ impl Registry {
         )
     }
 
-    /// Returns the count of rings announced to a place.
+    /// Returns the number of rings that were announced to a place.
     #[inline]
     pub fn announce_epoch(&self, place: u8) -> &AtomicU32 {
         self.memory
@@ -31,7 +31,7 @@ impl Registry {
         self.signal(field::ANNOUNCED, from, to);
     }
 
-    /// Asks place `to` to move its ring to place `from` into spare room.
+    /// Asks the function at place `to` to move its ring to place `from` into spare room.
     pub fn ask_to_move(&self, from: u8, to: u8) {
         self.signal(field::ASKED_TO_MOVE, from, to);
     }
@@ -49,7 +49,7 @@ impl Registry {
         self.take_signals(field::ANNOUNCED, place)
     }
 
-    /// Takes what a place is asked by [`Self::ask_to_move`]: one bit per place that asks.
+    /// Takes the requests of [`Self::ask_to_move`] to a place: one bit per place that asks.
     pub fn take_asked_to_move(&self, place: u8) -> [u64; ANNOUNCE_WORDS] {
         self.take_signals(field::ASKED_TO_MOVE, place)
     }

@@ -1,7 +1,7 @@
-//! Counters of a device: those of all functions that it has had, as a kernel counts them.
+//! Counters of a device: the sums over all functions that it has had, as a kernel counts them.
 //!
-//! Counters of a function that has ended stay in its place until another one takes the place; then
-//! they are added to a row for the device.
+//! The counters of a function that has ended stay in its place until the place is claimed again;
+//! then they are added to the device's row.
 
 use std::sync::atomic::Ordering;
 
@@ -13,8 +13,8 @@ use super::layout::{
     MAX_TOTALS, PLACES, TOTALS, TOTALS_SIZE, field, header, place_offset, text_to_words,
 };
 
-/// Attempts to read while no counters move. A process that was killed while it moved them is not
-/// waited for.
+/// Attempts to read while no counters move. A process that was killed while it moved counters must
+/// not block readers.
 const READS: usize = 1000;
 
 /// Identifies a device of a host; not 0.
@@ -33,7 +33,7 @@ impl DeviceKey {
 }
 
 impl Registry {
-    /// Returns the sums of the counters of all functions that a device of a host has had.
+    /// Returns the sums of the counters over all functions of a device of a host.
     pub fn device_counters(&self, host: &str, device: u8) -> [u64; COUNTER_COUNT] {
         let key = DeviceKey::new(text_to_words(host), device.into());
         let epoch = || {
@@ -71,8 +71,8 @@ impl Registry {
         sums
     }
 
-    /// Adds the counters of a place's last function to those of its device; the next owner clears
-    /// the place. For the holder of the header's lock.
+    /// Adds the counters of a place's last function to the totals of its device; the next owner
+    /// clears the place. The caller holds the header lock.
     pub(super) fn keep_counters(&self, place: u8) {
         let Some(key) = self.device_key(place) else {
             return;
@@ -89,7 +89,7 @@ impl Registry {
         epoch.store(moving.wrapping_add(1), Ordering::SeqCst);
     }
 
-    /// Returns the device of a place's owner, or of the last one. `None`: it never had one.
+    /// Returns the device of the place's owner or last owner. `None`: the place was never claimed.
     fn device_key(&self, place: u8) -> Option<DeviceKey> {
         let word = |offset: usize| {
             let word = self.memory.word(place_offset(place) + offset);
@@ -102,13 +102,13 @@ impl Registry {
         (name[0] != 0).then(|| DeviceKey::new(name, word(field::DEVICE)))
     }
 
-    /// Returns where the row of a device begins.
+    /// Returns the offset of a device's row.
     fn row(&self, key: u64) -> Option<usize> {
         let mut rows = (0..MAX_TOTALS).map(|row| TOTALS + row * TOTALS_SIZE);
         rows.find(|row| self.memory.word(*row).load(Ordering::Relaxed) == key)
     }
 
-    /// Gives a device a row. With more devices than rows, the oldest row is forgotten.
+    /// Allocates a row for a device. If all rows are used, it replaces the oldest one.
     fn new_row(&self, key: DeviceKey) -> usize {
         let row = self.row(0).unwrap_or_else(|| {
             let next = self.memory.word(header::NEXT_TOTALS);
@@ -148,7 +148,7 @@ mod tests {
         place
     }
 
-    /// Goal: a device's counters never go back. Method: functions of three devices come and go
+    /// Goal: a device's counters never decrease. Method: functions of three devices open and close
     /// until each place has been used several times.
     #[test]
     fn counters_of_ended_functions_stay_with_their_device() {

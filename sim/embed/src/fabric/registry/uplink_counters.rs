@@ -5,13 +5,13 @@
 pub enum UplinkCounter {
     /// Frames sent, including ARP and the like.
     Sent,
-    /// Frames that could not be sent: there was no receiver, or no room for long.
+    /// Frames that could not be sent: there was no receiver, or the wire was full for long.
     SentLost,
     /// RoCE frames received for the model.
     Received,
     /// RoCE frames lost because the model did not take them in time.
     ReceivedLost,
-    /// Received frames that are not for this function, or too long.
+    /// Received frames that are too long or not addressed to this function.
     Ignored,
     /// Answers to ARP, neighbour discovery and ping.
     Answered,
@@ -20,7 +20,7 @@ pub enum UplinkCounter {
 }
 
 impl UplinkCounter {
-    /// All counters, in the order of their places.
+    /// All counters, in their order in the registry.
     pub const ALL: [Self; 7] = [
         Self::Sent,
         Self::SentLost,

@@ -7,10 +7,10 @@ use ferroce_wire::Gid;
 use super::Mapping;
 use super::{DATA_OFFSET, Frame, STRIDE};
 
-/// Frames under way from the NIC at a time; more than fit between its blocks.
+/// Maximum number of frames in flight from the NIC; more than its pipeline holds.
 const SLOTS: usize = 64;
 
-/// Private memory for frames that will be copied, each for the receivers of one address.
+/// Private memory for frames that will be copied to every receiver of one address.
 #[derive(Debug)]
 pub struct Staging {
     memory: Mapping,
@@ -32,7 +32,7 @@ impl Staging {
     }
 
     /// Reserves a frame of `length` bytes (at most [`super::MAX_FRAME`]) for an address. `None`:
-    /// all are in use. Its place is 0, which no function has.
+    /// all are in use. The frame's place is 0, which no function has.
     pub fn reserve(&mut self, address: Gid, length: usize) -> Option<Frame> {
         assert!(length <= super::MAX_FRAME);
         let index = self.free.pop()?;

@@ -8,14 +8,14 @@ use ferroce_units::Duration;
 use super::*;
 use crate::capture::reader::{Captured, for_each_frame};
 
-/// Byte of a frame over IPv4 at which the lower half of its PSN is.
+/// Offset of the lower half of the PSN in a frame over IPv4.
 const PSN: usize = 14 + 20 + 8 + 10;
 
 fn plan(expression: &str) -> Plan {
     expression.parse().expect("a plan")
 }
 
-/// Returns a SEND to a port with a PSN.
+/// Returns a SEND to a port with this PSN.
 fn frame(to: &FabricPort, psn: u16) -> Vec<u8> {
     let mut frame = send_frame(Mac([2, 0, 0, 0, 0, 1]), route(to).qpn, &[7; 64]);
     frame[PSN..PSN + 2].copy_from_slice(&psn.to_be_bytes());
@@ -26,7 +26,7 @@ fn psn_of(frame: &[u8]) -> u16 {
     u16::from_be_bytes([frame[PSN], frame[PSN + 1]])
 }
 
-/// Sends packets with the PSNs from 1 on; returns those that arrive at once.
+/// Sends packets with the PSNs from 1 on; returns the ones that arrive immediately.
 fn exchange(one: &mut FabricPort, other: &mut FabricPort, clock: &Clock, count: u16) -> Vec<u16> {
     let there = route(other);
     let mut arrived = Vec::new();
@@ -61,7 +61,7 @@ fn dropped_frames_return_their_slots() {
 fn delayed_frames_come_at_their_time_and_duplicates_twice() {
     let (_directory, clock, mut one, other) = two("delay");
     let mut other = other.with_faults(Some(plan("reorder=send#1/5ms,dup=send#2")));
-    // The first one is held back; the second one comes twice.
+    // The first frame is delayed; the second one is duplicated.
     let there = route(&other);
     for psn in [1, 2, 3] {
         assert!(send(&mut one, &there, &frame(&other, psn)));
@@ -112,7 +112,7 @@ fn an_injected_plan_begins_and_ends() {
     assert!(!registry.are_faults_active(place));
 }
 
-/// Goal: a capture of both ends has each frame once, with what happened to it.
+/// Goal: a capture of both ends has each frame once, with its faults.
 #[test]
 fn a_shared_capture_has_comments() {
     let directory = temporary_directory("comments");

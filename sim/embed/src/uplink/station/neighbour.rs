@@ -15,12 +15,12 @@ const OPTION_SOURCE_MAC: u8 = 1;
 const OPTION_TARGET_MAC: u8 = 2;
 const FLAG_SOLICITED: u32 = 1 << 30;
 const FLAG_OVERRIDE: u32 = 1 << 29;
-/// A router would have decremented it: the packet is from this link (RFC 4861, 7.1).
+/// A router would have decremented it, so the packet is from this link (RFC 4861, 7.1).
 const HOP_LIMIT: u8 = 255;
-/// Options that are checked; packets have no more than a few.
+/// Maximum number of options that are checked; valid packets have only a few.
 const MAX_OPTIONS: usize = 16;
 
-/// The group of all nodes of a link.
+/// The all-nodes multicast address.
 pub const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 /// Its MAC address.
 pub const ALL_NODES_MAC: Mac = Mac([0x33, 0x33, 0, 0, 0, 1]);
@@ -147,7 +147,7 @@ fn message(kind: u8, flags: u32, target: Ipv6Addr, option: Option<(u8, Mac)>) ->
 }
 
 /// Returns the MAC address in an option of this kind, if there is one. `None`: the options are
-/// invalid, and the whole message is to be ignored.
+/// invalid, and the whole message must be ignored.
 fn mac_option(mut options: &[u8], kind: u8) -> Option<Option<Mac>> {
     for _ in 0..MAX_OPTIONS {
         let [found, length, ..] = *options else {

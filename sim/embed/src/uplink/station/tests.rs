@@ -1,4 +1,4 @@
-//! Two stations that exchange frames; frames of Linux; arbitrary bytes.
+//! Two stations that exchange frames; frames captured from Linux; arbitrary bytes.
 
 use ferroce_wire::internet_checksum;
 use proptest::prelude::*;
@@ -36,7 +36,7 @@ fn a_request_is_answered_and_both_learn() {
         let learnt = near.receive(&answer);
         assert_eq!(learnt.neighbour, Some((far_gids[index], FAR)));
         assert_eq!(learnt.answer, None);
-        // Another address, and its own: neither station is asked.
+        // Another address, and its own: no station is asked.
         assert_eq!(
             station(Mac([2; 6]), &[gid("10.0.0.9")]).receive(&question),
             Received::default()
@@ -88,7 +88,7 @@ fn announcements_cover_each_address_valid_on_the_wire() {
             received.neighbour.is_some_and(|(_, mac)| mac == NEAR) && received.answer.is_none()
         );
     }
-    // A station with the same address learns that it is taken.
+    // A station with the same address learns of the conflict.
     let received = station(FAR, &near_gids).receive(&frames[0]);
     assert!(received.answer.is_some());
 }
@@ -157,7 +157,7 @@ fn ping_is_answered() {
     assert_eq!(internet_checksum(&[&answer[34..]]), 0);
 }
 
-/// Returns valid frames, to be damaged.
+/// Returns valid frames for the tests to damage.
 fn sound_frames() -> Vec<Vec<u8>> {
     let near_gids = near_gids();
     let near = station(NEAR, &near_gids);
@@ -212,7 +212,7 @@ proptest! {
 
     #[test]
     fn options_of_any_kind_are_survived(options in prop::collection::vec(any::<u8>(), 0..64)) {
-        // A solicitation with a valid checksum, and arbitrary bytes behind it.
+        // A solicitation with a valid checksum, followed by arbitrary bytes.
         let (near_gids, far_gids) = (near_gids(), far_gids());
         let (source, target) = (near_gids[3].to_ipv6(), far_gids[3].to_ipv6());
         let mut message = vec![135, 0, 0, 0, 0, 0, 0, 0];
