@@ -1,8 +1,7 @@
-//! Which implementation of each exchangeable block a NIC is made of.
+//! Selects the implementation of each exchangeable block of a NIC.
 //!
-//! A block that can be exchanged has a trait of its ports. Another implementation, such as a twin
-//! in
-//! RTL, stands behind the same ports: the NIC is built with another [`Blocks`].
+//! An exchangeable block has a trait for its ports. Another implementation, such as a twin in RTL,
+//! has the same ports: the NIC is built with another [`Blocks`].
 
 use std::fmt::Debug;
 

@@ -1,8 +1,8 @@
-//! A set-associative cache of table entries that lie in host memory.
+//! A set-associative cache of table entries in host memory.
 //!
-//! QPC, CQC, MPT and MTT caches are made of it. Replacement is round robin within a set, which an
-//! FPGA does with one small counter. Entries that the device changes are written back when they
-//! leave the cache.
+//! The QPC, CQC, MPT and MTT caches are built from it. Replacement is round robin within a set,
+//! which takes an FPGA one small counter. Entries that the device changes are written back on
+//! eviction.
 
 use std::marker::PhantomData;
 
@@ -18,13 +18,13 @@ use crate::time::registers::Registers;
 /// Tag of a line without an entry.
 const EMPTY: u32 = u32::MAX;
 
-/// What a look-up needs to know of a line. Those of a set lie in one line of the processor's cache
-/// or two, whatever the size of the entries.
+/// The part of a line that a look-up reads. The keys of a set fill one or two cache lines of the
+/// processor, whatever the size of the entries.
 #[derive(Debug, Clone, Copy)]
 struct Key {
     tag: u32,
     dirty: bool,
-    /// When it has come from host memory: until then a hit waits for the miss in front of it.
+    /// When the entry arrives from host memory: until then a hit waits for the earlier miss.
     ready: Instant,
 }
 
@@ -36,12 +36,12 @@ impl Key {
     };
 }
 
-/// What a cache keeps of an entry.
+/// An entry as the cache holds it.
 pub trait Entry: Copy + Default {
-    /// The entry as it lies in host memory.
+    /// The entry as it is stored in host memory.
     type Stored: IntoBytes + Immutable;
 
-    /// Returns what is kept of `stored`, which is written.
+    /// Converts `stored`, which is being written, to the cached form.
     fn of(stored: Self::Stored) -> Self;
 
     /// Reads the entry at `iova`.
@@ -69,9 +69,9 @@ impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Entry for T {
     }
 }
 
-/// An entry of type `T` whose contents the model has elsewhere on the chip. The cache decides what
-/// a use of it costs: a miss reads the entry and writes another one back, but nothing in host
-/// memory changes.
+/// An entry of type `T` whose contents the model keeps elsewhere on the chip. The cache only
+/// decides what a use costs: a miss reads the entry and writes another one back, but host memory
+/// does not change.
 #[derive(Debug)]
 pub struct OnChip<T>(PhantomData<T>);
 
@@ -108,7 +108,7 @@ impl<T: FromBytes + IntoBytes + Immutable + Default> Entry for OnChip<T> {
     }
 }
 
-/// A cache of entries of type `T`, which lie one behind the other in host memory.
+/// A cache of entries of type `T`, which are stored consecutively in host memory.
 #[derive(Debug)]
 pub struct Cache<T> {
     shape: CacheShape,
@@ -123,7 +123,7 @@ pub struct Cache<T> {
 }
 
 impl<T: Entry> Cache<T> {
-    /// An empty cache, counting in `hits` and `misses`.
+    /// Returns an empty cache that counts in `hits` and `misses`.
     pub fn new(shape: CacheShape, hits: Counter, misses: Counter) -> Self {
         Self {
             shape,
@@ -137,18 +137,19 @@ impl<T: Entry> Cache<T> {
         }
     }
 
-    /// Forgets everything; the table now starts at `base`.
+    /// Drops all entries; the table now starts at `base`.
     pub fn reset(&mut self, base: u64) {
         self.invalidate_all();
         self.base = base;
     }
 
-    /// Entries that it can hold.
+    /// Returns the number of entries that it can hold.
     pub fn capacity(&self) -> usize {
         self.keys.len()
     }
 
-    /// Returns its miss status holding registers, and the times together for which each was in use.
+    /// Returns the number of miss status holding registers, and the total time for which they were
+    /// in use.
     pub fn miss_registers(&self) -> (usize, Duration) {
         self.registers.usage()
     }
@@ -160,7 +161,7 @@ impl<T: Entry> Cache<T> {
         Ok(&mut self.values[slot])
     }
 
-    /// Returns the position of the entry at `index`, after a fill if it was not cached.
+    /// Returns the position of the entry at `index`, after a fill if it is not cached.
     #[inline]
     fn look_up<H: Host>(&mut self, index: u32, dma: &mut Dma<'_, H>) -> Result<usize, DmaError> {
         match self.find(index) {
@@ -176,21 +177,21 @@ impl<T: Entry> Cache<T> {
         }
     }
 
-    /// Returns the entry at `index` if it is cached, without a use.
+    /// Returns the entry at `index` if it is cached. This does not count as a use.
     pub fn peek(&self, index: u32) -> Option<&T> {
         self.find(index).map(|slot| &self.values[slot])
     }
 
-    /// Returns the time until which the entry at `index` cannot be requested: it is not cached, and
-    /// all registers are in use. `None`: it can be requested soon enough.
+    /// Returns the time until which the entry at `index` cannot be requested because it is not
+    /// cached and all registers are in use. `None`: it can be requested by `until`.
     #[inline]
     pub fn blocked_until(&self, index: u32, until: Instant) -> Option<Instant> {
         let free_at = self.registers.free_at();
         (free_at > until && self.find(index).is_none()).then_some(free_at)
     }
 
-    /// Returns the entry as [`Cache::get`] does, for a change: it is written back when it is
-    /// evicted.
+    /// Returns the entry as [`Cache::get`] does and marks it as changed: it is written back on
+    /// eviction.
     #[inline]
     pub fn get_mut<H: Host>(
         &mut self,
@@ -202,7 +203,7 @@ impl<T: Entry> Cache<T> {
         Ok(&mut self.values[slot])
     }
 
-    /// Puts a new entry into cache and host memory.
+    /// Writes a new entry to the cache and to host memory.
     pub fn store<H: Host>(
         &mut self,
         index: u32,
@@ -226,7 +227,7 @@ impl<T: Entry> Cache<T> {
         }
     }
 
-    /// Drops all entries without writing them back, and forgets whose turn it is to be replaced.
+    /// Drops all entries without writing them back, and restarts replacement.
     pub fn invalidate_all(&mut self) {
         self.victims.fill(0);
         self.keys.iter_mut().for_each(|key| key.tag = EMPTY);
@@ -252,7 +253,7 @@ impl<T: Entry> Cache<T> {
             .map(|way| start + way)
     }
 
-    /// Reads the entry at `index` from host memory, as soon as a register is free for the miss.
+    /// Reads the entry at `index` from host memory as soon as a miss register is free.
     #[cold]
     fn fill<H: Host>(&mut self, index: u32, dma: &mut Dma<'_, H>) -> Result<usize, DmaError> {
         let lease = self.registers.take(dma.begun, dma.at);
@@ -265,7 +266,8 @@ impl<T: Entry> Cache<T> {
         self.place(index, value, ready, dma)
     }
 
-    /// Makes room in the set of `index` and puts `value` there, which others have from `ready` on.
+    /// Evicts an entry from the set of `index` if necessary and stores `value` there, usable from
+    /// `ready` on.
     fn place<H: Host>(
         &mut self,
         index: u32,
@@ -340,8 +342,8 @@ mod tests {
         fn interrupt(&mut self, _vector: u16) {}
     }
 
-    /// Stores three entries in a cache for two and changes them in turn; returns the memory and
-    /// what was counted.
+    /// Stores three entries in a cache for two and changes them in rotation; returns the memory and
+    /// the counters.
     fn thrash<T: Entry<Stored = u64>>() -> (Memory, Counters) {
         let shape = CacheShape {
             log_sets: 0,
@@ -362,8 +364,8 @@ mod tests {
         (memory, counters)
     }
 
-    /// Goal: an entry whose contents are elsewhere on the chip costs what another one costs, and
-    /// its memory keeps what was stored. Method: entries of both kinds that replace each other.
+    /// Goal: an entry whose contents are elsewhere on the chip costs the same as another one, and
+    /// its memory does not change. Method: entries of both kinds that evict each other.
     #[test]
     fn entries_on_the_chip_cost_the_same_and_change_nothing() {
         let (plain_memory, plain) = thrash::<u64>();

@@ -1,4 +1,4 @@
-//! Command processor: fetches commands from the command queue, runs them, writes the outcome.
+//! Command processor: fetches commands from the command queue, runs them, writes their outcome.
 
 mod completion_queue;
 mod device;
@@ -26,13 +26,13 @@ use crate::ports::port::Port;
 use crate::time::timing::Timing;
 use crate::time::turn::Turn;
 
-/// Commands that are run before packets have their turn again.
+/// Commands that are run before packets are processed again.
 const COMMANDS_PER_TURN: u32 = 16;
 
 /// Byte offset of the part of a command entry that the device writes.
 const OUTCOME_OFFSET: u64 = core::mem::offset_of!(CommandEntry, result) as u64;
 
-/// What the device writes into a command entry; its last word gives the entry back.
+/// The part of a command entry that the device writes; the last word returns the entry to software.
 #[derive(Debug, Clone, Copy, IntoBytes, Immutable)]
 #[repr(C)]
 struct Outcome {
@@ -40,17 +40,17 @@ struct Outcome {
     completion: CommandCompletion,
 }
 
-/// Why a command failed: status and syndrome.
+/// The reason why a command failed: status and syndrome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failure {
-    /// How the command ends.
+    /// Status of the command.
     pub status: CommandStatus,
-    /// Detail for the reader of a log.
+    /// Detail for the log.
     pub syndrome: u32,
 }
 
 impl Failure {
-    /// A failure without detail.
+    /// Returns a failure without detail.
     pub const fn new(status: CommandStatus) -> Self {
         Self {
             status,
@@ -58,7 +58,7 @@ impl Failure {
         }
     }
 
-    /// A field of the input is out of its range.
+    /// Returns the failure of an input field that is out of range.
     pub const fn parameter(offset: usize) -> Self {
         Self {
             status: CommandStatus::BAD_PARAMETER,
@@ -66,7 +66,7 @@ impl Failure {
         }
     }
 
-    /// Refuses an input whose field at `offset` is bad.
+    /// Refuses an input if its field at `offset` is bad.
     pub fn parameter_if(bad: bool, offset: usize) -> Result<(), Self> {
         match bad {
             true => Err(Self::parameter(offset)),
@@ -91,7 +91,7 @@ impl From<CreateError> for Failure {
     }
 }
 
-/// The command processor, and what it reaches: commands configure all blocks.
+/// The command processor and the blocks that it configures.
 pub(crate) struct CommandProcessor<'a, 't, H: Host, T: Timing, P: Port, B: Blocks> {
     turn: &'a mut Turn<'t, H, T>,
     config: &'a NicConfig,
@@ -115,7 +115,7 @@ impl<'a, 't, H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'a, 't, H,
         }
     }
 
-    /// Runs commands that are waiting. Returns true if there were some.
+    /// Runs pending commands. Returns true if there were some.
     #[cold]
     pub fn step(&mut self) -> bool {
         let mut ran = false;
@@ -134,7 +134,7 @@ impl<'a, 't, H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'a, 't, H,
         ran
     }
 
-    /// Runs the first command of the queue. The error is that of the command queue itself.
+    /// Runs the first command of the queue. The error is an error of the command queue itself.
     fn run_command(&mut self, queue: CommandQueueRegisters) -> Result<(), DmaError> {
         let slot = queue.consumer & ((1 << queue.log_size) - 1);
         let iova = queue
@@ -162,7 +162,7 @@ impl<'a, 't, H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'a, 't, H,
             .write_descriptor(iova.wrapping_add(OUTCOME_OFFSET), &outcome)
     }
 
-    /// Checks the mailboxes of a command and runs it; the value is its result.
+    /// Checks the mailboxes of a command and runs it; returns its result.
     fn execute(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
         if !has_good_mailboxes(entry) {
             return Err(Failure::new(CommandStatus::BAD_MAILBOX));
@@ -217,7 +217,7 @@ impl<'a, 't, H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'a, 't, H,
     }
 }
 
-/// Returns true if the mailboxes of a command have their sizes and their alignment.
+/// Returns true if the mailboxes of a command have the right size and alignment.
 fn has_good_mailboxes(entry: &CommandEntry) -> bool {
     let (input, output) = (input_size(entry.opcode), output_size(entry.opcode));
     let aligned = |size: usize, iova: u64| size == 0 || iova % MAILBOX_ALIGNMENT == 0;
@@ -228,14 +228,14 @@ fn has_good_mailboxes(entry: &CommandEntry) -> bool {
         && aligned(output, entry.output_iova)
 }
 
-/// Returns the number that software has chosen for a new object. A card that draws its numbers does
-/// not have that feature.
+/// Returns the number that software has chosen for a new object. A card that randomises its numbers
+/// lacks this feature.
 fn chosen_number(config: &NicConfig, entry: &CommandEntry) -> Option<u32> {
     let choice = NewNumber::from_bits(entry.argument).choice();
     choice.filter(|_| config.has_chosen_numbers())
 }
 
-/// Returns true for a MODIFY_QP of software that was written for contract 1.5 or before.
+/// Returns true for a MODIFY_QP from software that was written for contract 1.5 or earlier.
 fn is_short_modify_qp(entry: &CommandEntry) -> bool {
     entry.opcode == CommandOpcode::MODIFY_QP && entry.input_length as usize == ShortModifyQp::SIZE
 }

@@ -1,6 +1,6 @@
-//! What a queue pair has to report after it has worked, and where it goes.
+//! Results of a queue pair's work, and the blocks that take them.
 //!
-//! - `cqe_builder`, `completion_writer`: completions. `expiry`: work that a timer begins.
+//! - `cqe_builder`, `completion_writer`: completions. `expiry`: work that a timer starts.
 
 pub(crate) mod completion_writer;
 pub(crate) mod cqe_builder;
@@ -25,7 +25,7 @@ pub(crate) struct Results<'a> {
     pub completions: &'a mut CompletionWriter,
     /// Events.
     pub host_interface: &'a mut HostInterface,
-    /// Turns: the queue pair has more to do.
+    /// Activates the queue pair if it has more to do.
     pub scheduler: &'a mut Scheduler,
 }
 
@@ -69,8 +69,8 @@ impl Results<'_> {
         }
     }
 
-    /// Does the same as [`Results::settle`] after a command, or after a fetch of WQEs: the queue
-    /// pair may have been flushed, or may send now.
+    /// Does the same as [`Results::settle`] after a command or a fetch of WQEs: the queue pair may
+    /// have been flushed, or may now send.
     pub fn settle_active<H: Host, T: Timing>(
         &mut self,
         turn: &mut Turn<'_, H, T>,
@@ -84,7 +84,7 @@ impl Results<'_> {
     }
 }
 
-/// Passes completions of a queue pair on, as far as there is room. Returns true if more are left.
+/// Passes completions of a queue pair on while there is room. Returns true if more are left.
 #[inline(always)]
 fn take_completions<H: Host, T: Timing>(
     turn: &mut Turn<'_, H, T>,

@@ -1,4 +1,4 @@
-//! Every size and limit of a NIC, chosen before it is built.
+//! All sizes and limits of a NIC, chosen before it is built.
 
 use ferroce_spec::wqe::MAX_INLINE;
 pub use ferroce_transport::RecoveryMode;
@@ -12,7 +12,7 @@ use crate::congestion::CongestionConfig;
 pub struct NicConfig {
     /// QPN of the first entry of the QP context table.
     pub qpn_base: u32,
-    /// Seed of the order in which QPNs and keys are given; `None`: ascending.
+    /// Seed of the order in which QPNs and keys are allocated; `None`: ascending.
     pub number_seed: Option<u64>,
     /// MAC address of the port.
     pub mac: [u8; 6],
@@ -38,51 +38,50 @@ pub struct NicConfig {
     pub mpt_cache: CacheShape,
     /// Memory translation cache, in lines of eight entries.
     pub mtt_cache: CacheShape,
-    /// Cache of responder resources; those of more queue pairs lie in the private area.
+    /// Cache of responder resources; the private area holds the resources of further queue pairs.
     pub responder_cache: CacheShape,
-    /// Packets that the scheduler lets a QP send before the next QP has its turn.
+    /// Packets that a QP may send before the scheduler serves the next QP.
     pub quantum_packets: u32,
-    /// Blocks of send WQEs that one DMA read fetches at most.
+    /// Maximum number of send WQE blocks per DMA read.
     pub fetch_blocks: u32,
-    /// WQE fetches that are under way at most.
+    /// Maximum number of WQE fetches in flight.
     pub fetch_slots: usize,
-    /// Receive WQEs that one DMA read fetches at most.
+    /// Maximum number of receive WQEs per DMA read.
     pub fetch_receives: u32,
-    /// The receive engine fetches more receive WQEs of a queue pair as soon as it has fewer than
-    /// this; 0: when it needs one.
+    /// The receive engine fetches more receive WQEs of a queue pair when it has fewer than this; 0:
+    /// when it needs one.
     pub receives_ahead: u32,
-    /// WQEs of READs and atomics that are kept until their response has come.
+    /// Room for WQEs of READs and atomics, which are kept until their response arrives.
     pub wqe_cache: WqeCacheShape,
-    /// Blocks of the longest push of a send WQE; 0: there are no push pages.
+    /// Blocks of the longest pushed send WQE; 0: there are no push pages.
     pub push_blocks: u8,
-    /// The doorbell pages are memory that the bus polls: software has to count and to wake.
+    /// The bus polls doorbell pages in memory: software has to count doorbells and to wake the
+    /// device.
     pub polled_doorbells: bool,
     /// Bytes of the longest inline payload.
     pub max_inline: u16,
-    /// Items that wait between two blocks.
+    /// Maximum number of items between two blocks.
     pub edge_capacity: usize,
-    /// Frames that wait for the MAC, those included whose payload is still on its way.
+    /// Maximum number of frames in the MAC, including frames whose payload has not arrived yet.
     pub egress_packets: usize,
-    /// Atomics on different addresses that are under way at once.
+    /// Maximum number of atomics in flight, on different addresses.
     pub atomic_units: u8,
-    /// How long an atomic keeps its address behind the read of the operand: execution and locked
-    /// write.
+    /// How long an atomic locks its address after the operand was read: execution and locked write.
     pub atomic_execution: Duration,
-    /// Atomics are PCIe AtomicOps, atomic also with respect to the host's processors. Else they
-    /// are a read and a write, atomic among the queue pairs of this function only.
+    /// Atomics are PCIe AtomicOps, which are also atomic with respect to the host's processors.
+    /// Otherwise they are a read and a write, atomic only among the queue pairs of this function.
     pub global_atomics: bool,
     /// CQs can be resized.
     pub cq_resize: bool,
-    /// Delay in which events are coalesced before one interrupt announces them; of a timed NIC
-    /// only.
+    /// Delay in which events are coalesced into one interrupt; only for a NIC with timing.
     pub interrupt_moderation: InterruptModeration,
     /// Policy of the transport.
     pub transport: TransportConfig,
-    /// Recovery of lost packets, until software changes it.
+    /// Initial recovery mode, until software changes it.
     pub recovery: RecoveryConfig,
-    /// What it does about congestion; `None`: nothing.
+    /// Congestion control; `None`: none.
     pub congestion: Option<CongestionConfig>,
-    /// Rate of the line, to which congestion control compares its own.
+    /// Rate of the line, with which congestion control compares its rates.
     pub line_rate_mbps: u32,
 }
 
@@ -93,7 +92,7 @@ pub struct CacheShape {
     pub log_sets: u8,
     /// Entries in a set.
     pub ways: u8,
-    /// Misses that wait for host memory at once (miss status holding registers); at least one.
+    /// Maximum number of outstanding misses (miss status holding registers); at least one.
     pub mshrs: u8,
 }
 
@@ -105,45 +104,46 @@ impl CacheShape {
         mshrs: 1,
     };
 
-    /// Entries in the whole cache.
+    /// Returns the number of entries in the whole cache.
     pub const fn entries(&self) -> usize {
         (self.ways as usize) << self.log_sets
     }
 
-    /// Base-2 logarithm of the entries that it holds for certain, in whatever order they come.
+    /// Returns the base-2 logarithm of the number of entries that it is certain to hold, whatever
+    /// their order.
     pub const fn log_entries(&self) -> u8 {
         self.log_sets + self.ways.ilog2() as u8
     }
 }
 
-/// How many WQEs are kept, and how many of the others are read again at once.
+/// How many WQEs are kept, and how many of the others can be read again at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WqeCacheShape {
-    /// WQEs; 0: of all requests in flight.
+    /// Number of WQEs; 0: the WQEs of all requests in flight.
     pub entries: u32,
-    /// WQEs that are read again at once; at least one.
+    /// Number of WQEs that can be read again at once; at least one.
     pub mshrs: u32,
 }
 
 impl WqeCacheShape {
-    /// There is room for all.
+    /// Room for all WQEs.
     pub const UNLIMITED: Self = Self {
         entries: 0,
         mshrs: 1,
     };
 }
 
-/// Delay in which events are coalesced before one interrupt announces them.
+/// Delay in which events are coalesced into one interrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InterruptModeration {
-    /// Events that an interrupt announces at least, unless time is up.
+    /// Minimum number of events per interrupt, unless the time expires.
     pub count: u32,
-    /// How long the first of them waits.
+    /// Maximum time for which the first event waits.
     pub time: Duration,
 }
 
 impl InterruptModeration {
-    /// Each event has its interrupt.
+    /// One interrupt per event.
     pub const NONE: Self = Self {
         count: 1,
         time: Duration::ZERO,
@@ -156,21 +156,22 @@ impl InterruptModeration {
     }
 }
 
-/// Recovery of lost packets: what the registers say after a reset, and the reorder buffer.
+/// Recovery from packet loss: register values after a reset, and the reorder buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecoveryConfig {
-    /// How lost packets are recovered.
+    /// Recovery mode.
     pub mode: RecoveryMode,
-    /// With adaptive routing a gap counts as a loss when it is older than this.
+    /// With adaptive routing, a gap counts as a loss when it is older than this.
     pub reorder_time: Duration,
-    /// The adaptive retransmission timer takes the place of the local ACK timeout.
+    /// The adaptive retransmission timer replaces the local ACK timeout.
     pub adaptive_timer: bool,
-    /// Bytes of packets that the card holds because one before them is missing.
+    /// Size of the reorder buffer for out-of-order packets.
     pub reorder_buffer_bytes: u32,
 }
 
 impl RecoveryConfig {
-    /// Go-back-N; for software that chooses another mode, room for some windows of large packets.
+    /// Go-back-N; the reorder buffer has room for some windows of large packets in case software
+    /// chooses another mode.
     pub const GO_BACK_N: Self = Self {
         mode: RecoveryMode::GoBackN,
         reorder_time: Duration::from_us(50),
@@ -188,7 +189,7 @@ impl RecoveryConfig {
         "adaptive-routing+adaptive-timer",
     ];
 
-    /// Returns the mode of that name, with the other values as above.
+    /// Returns the mode with this name; the other values are as above.
     pub fn named(name: &str) -> Option<Self> {
         let without_timer = name.strip_suffix("+adaptive-timer");
         let mode = match without_timer.unwrap_or(name) {
@@ -206,21 +207,21 @@ impl RecoveryConfig {
 }
 
 impl NicConfig {
-    /// Returns true if software may choose the numbers of objects: unless the card draws them,
-    /// which shows programs that rely on an order.
+    /// Returns true if software may choose the numbers of objects. It may not if the card
+    /// randomises them to expose programs that rely on an order.
     pub fn has_chosen_numbers(&self) -> bool {
         self.number_seed.is_none()
     }
 
-    /// The functional preset: costs nothing, caches as large as a mid-size card.
+    /// Returns the functional preset: no costs, and caches like those of a mid-size card.
     ///
-    /// The ACK delay is longer than an application needs to answer a message that it sees arrive
-    /// in its memory, so that the ACK leaves together with the answer and one poll of the peer
-    /// finds both. Without it a ping-pong over RDMA WRITE needs a thread switch for each turn.
+    /// The ACK delay is longer than an application needs to answer a message that it sees arrive in
+    /// its memory. So the ACK leaves together with the answer, and one poll of the peer finds both.
+    /// Without the delay, a ping-pong over RDMA WRITE takes a thread switch in each direction.
     ///
     /// The local ACK timer runs for as long as IBTA allows, because a simulated peer shares its
-    /// processors with other programs. The limits of objects are such that a program which
-    /// creates objects until there are no more gets there in seconds.
+    /// processors with other programs. The object limits are low enough that a program which
+    /// creates objects until it fails gets there in seconds.
     pub fn functional(qpn_base: u32, mac: [u8; 6]) -> Self {
         Self {
             qpn_base,

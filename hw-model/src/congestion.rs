@@ -1,13 +1,13 @@
-//! Congestion control: what a card does when switches mark its packets.
+//! Congestion control: the reaction of a card to packets that switches have marked.
 //!
-//! - [`notification_point`]: the receiver of a marked packet notifies its sender, with a congestion
+//! - [`notification_point`]: the receiver of a marked packet notifies its sender with a congestion
 //!   notification packet (CNP; IBTA annex A17).
 //! - [`reaction_point`]: the sender of the packet then sends slower, each queue pair at its own
-//!   rate. How fast is for a [`RateControl`] to say: [`dcqcn`] is one. Another algorithm is a file
-//!   with another implementation, and a variant of [`Algorithm`].
+//!   rate. A [`RateControl`] sets the rate; [`dcqcn`] is one. Another algorithm is another file
+//!   with an implementation, and a variant of [`Algorithm`].
 //!
-//! A card without congestion control answers no mark, and its packets cannot be marked: they are
-//! not ECN-capable.
+//! A card without congestion control ignores marks, and its packets are not marked, because they
+//! are not ECN-capable.
 
 pub mod dcqcn;
 pub(crate) mod notification_point;
@@ -31,45 +31,44 @@ pub(crate) const ECN_CAPABLE: u8 = 0b10;
 /// Congestion experienced.
 const ECN_MARKED: u8 = 0b11;
 
-/// What a card does about congestion.
+/// Configuration of congestion control.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CongestionConfig {
-    /// The receiver's part.
+    /// Configuration of the receiver.
     pub notification: NotificationConfig,
-    /// The sender's part.
+    /// Algorithm of the sender.
     pub algorithm: Algorithm,
 }
 
-/// What the receiver of marked packets does.
+/// Configuration of the receiver of marked packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotificationConfig {
-    /// Shortest time between two CNPs of a queue pair.
+    /// Minimum time between two CNPs of a queue pair.
     pub min_time_between_cnps: Duration,
     /// DSCP of CNPs.
     pub cnp_dscp: u8,
 }
 
 impl NotificationConfig {
-    /// What a ConnectX-5 says by default (`mlxconfig`: `MIN_TIME_BETWEEN_CNPS`, `CNP_DSCP`). Other
-    /// firmware has 0 or 4 us.
+    /// Defaults of a ConnectX-5 (`mlxconfig`: `MIN_TIME_BETWEEN_CNPS`, `CNP_DSCP`). Other firmware
+    /// has 0 or 4 us.
     pub const CONNECTX: Self = Self {
         min_time_between_cnps: Duration::from_us(2),
         cnp_dscp: 48,
     };
 }
 
-/// How a sender finds its rate.
+/// The algorithm with which a sender sets its rate.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Algorithm {
-    /// It stays as fast as it is; receivers still send CNPs.
+    /// The rate does not change; receivers still send CNPs.
     None,
     /// DCQCN (SIGCOMM 2015), with the parameters of a ConnectX.
     Dcqcn(DcqcnParameters),
 }
 
 impl Algorithm {
-    /// Returns the control of a queue pair that is notified of congestion for the first time;
-    /// `None`: it does not react.
+    /// Returns the rate control of a queue pair on its first CNP; `None`: it does not react.
     fn start(&self, now: Instant, line_rate_mbps: f64) -> Option<Box<dyn RateControl>> {
         match self {
             Self::None => None,
@@ -82,27 +81,27 @@ impl Algorithm {
     }
 }
 
-/// Finds the rate of one queue pair.
+/// Sets the rate of one queue pair.
 ///
-/// Nothing is called at regular times: an implementation works off what has become due whenever it
-/// is asked, so that an idle queue pair costs nothing.
+/// No method is called periodically: an implementation catches up with its timers whenever it is
+/// called, so that an idle queue pair costs nothing.
 pub trait RateControl: fmt::Debug + Send {
-    /// A CNP has come.
+    /// Handles a CNP.
     fn congested(&mut self, now: Instant);
 
-    /// `bytes` were sent.
+    /// Records that `bytes` were sent.
     fn sent(&mut self, now: Instant, bytes: u32);
 
-    /// Returns the rate in Mb/s; `None`: that of the line.
+    /// Returns the rate in Mb/s; `None`: the line rate.
     fn rate_mbps(&mut self, now: Instant) -> Option<f64>;
 }
 
 /// Congestion control of a card.
 #[derive(Debug)]
 pub(crate) struct Congestion {
-    /// The receiver's part.
+    /// The receiver side.
     pub notification: NotificationPoint,
-    /// The sender's part.
+    /// The sender side.
     pub reaction: ReactionPoint,
 }
 
@@ -114,20 +113,20 @@ impl Congestion {
         }
     }
 
-    /// Forgets the queue pair at `index`.
+    /// Forgets the state of the queue pair at `index`.
     pub fn forget(&mut self, index: u32) {
         self.notification.forget(index);
         self.reaction.forget(index);
     }
 
-    /// Forgets all queue pairs (reset).
+    /// Forgets the state of all queue pairs (reset).
     pub fn reset(&mut self) {
         self.notification.reset();
         self.reaction.reset();
     }
 }
 
-/// Returns true if a packet with the IP header at `ip` was marked by a switch.
+/// Returns true if a switch has marked the frame, whose IP header is at `ip`.
 #[inline]
 pub(crate) fn is_marked(frame: &[u8], ip: usize) -> bool {
     let class = match frame[ip] >> 4 {
@@ -137,7 +136,7 @@ pub(crate) fn is_marked(frame: &[u8], ip: usize) -> bool {
     class & ECN_MASK == ECN_MARKED
 }
 
-/// Returns true if the sender of such packets is notified of marks: they carry payload.
+/// Returns true if marks on such packets cause a CNP: they carry payload.
 pub(crate) fn is_answered(opcode: Opcode) -> bool {
     opcode.parse().is_some_and(|packet| {
         packet.is_request() || packet.operation == Operation::RdmaReadResponse

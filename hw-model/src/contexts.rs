@@ -1,9 +1,9 @@
-//! State of objects that software has created, cached from its tables in host memory.
+//! State of the objects that software has created, cached from its tables in host memory.
 //!
 //! - [`queue_pair_table`], [`queue_pair`], [`work_queue`], `pushed_wqes`, [`path`]: QPC.
 //!   [`responder_resources`]: READs and atomics of peers. [`shared_receive_queue`]: SRQC.
 //!   [`completion_queue`], [`completion_resize`]: CQC.
-//! - [`fault_log`]: why a completion is one in error.
+//! - [`fault_log`]: the reasons for completions in error.
 //! - [`timers`]: retransmission timers. [`wqe_records`]: WQEs of READs and atomics in flight.
 
 pub mod completion_queue;
@@ -33,7 +33,7 @@ use crate::contexts::timers::Timers;
 use crate::contexts::wqe_records::WqeRecords;
 use crate::limits::MAX_GIDS;
 
-/// The context tables, which all blocks look up, and what belongs to their queue pairs.
+/// The context tables, which all blocks read, and the state that belongs to their queue pairs.
 #[derive(Debug)]
 pub(crate) struct Contexts {
     /// Queue pairs.
@@ -50,7 +50,7 @@ pub(crate) struct Contexts {
     pub gids: Box<[AddressEntry; MAX_GIDS]>,
     /// Timers of the queue pairs.
     timers: Timers,
-    /// Queue pairs with a delayed ACK, or with one until a moment ago; each once.
+    /// Queue pairs with a delayed ACK, including some whose ACK has just been sent; each once.
     delayed_acks: Vec<u32>,
 }
 
@@ -93,17 +93,17 @@ impl Contexts {
         self.timers.set(index, due);
     }
 
-    /// Takes the next queue pair whose timer is due.
+    /// Takes the next queue pair whose timer has expired.
     #[inline]
     pub fn pop_due_timer(&mut self, now: Instant) -> Option<u32> {
         self.timers.pop_due(now)
     }
 
-    /// Returns the time of the first timer, of a queue pair or of a moderated event;
-    /// [`Instant::MAX`]: there is none.
+    /// Returns the time of the first timer of a queue pair or moderated event; [`Instant::MAX`]:
+    /// there is none.
     #[inline]
     pub fn next_timeout(&self) -> Instant {
-        // Plain numbers, not options: the minimum of options is compiled to a comparison with the
+        // Plain numbers, not options: the minimum of options compiles to a comparison with the
         // uninitialised number of an absent one, which memory checkers report.
         let queue_pair = self.timers.next().unwrap_or(Instant::MAX);
         let event = self.cqs.next_timeout().unwrap_or(Instant::MAX);
@@ -115,14 +115,14 @@ impl Contexts {
         !self.delayed_acks.is_empty()
     }
 
-    /// Remembers that the queue pair at `index` has a delayed ACK.
+    /// Records that the queue pair at `index` has a delayed ACK.
     #[inline]
     pub fn delay_ack(&mut self, index: u32) {
         self.delayed_acks.push(index);
     }
 
-    /// Lets all queue pairs with a delayed ACK send it with their next turn, which `activate` gives
-    /// them.
+    /// Makes all queue pairs with a delayed ACK send it when they are next served; `activate` adds
+    /// them to the scheduler.
     pub fn flush_delayed_acks(&mut self, mut activate: impl FnMut(&mut QueuePair)) {
         while let Some(index) = self.delayed_acks.pop() {
             if let Some(qp) = self.qps.get_mut(index) {

@@ -1,4 +1,4 @@
-//! The blocks of one NIC function, wired up: which block feeds which.
+//! The blocks of one NIC function, connected to each other.
 
 use ferroce_units::Instant;
 
@@ -20,8 +20,8 @@ use crate::time::turn::Turn;
 use crate::translation::memory_unit::MemoryUnit;
 use crate::transmit::{Transmit, TransmitPorts};
 
-/// All blocks of a function. Each keeps its state to itself; a block reaches another one only by
-/// the ports that it is given here.
+/// All blocks of a function. Each has private state; a block reaches another one only through the
+/// ports that it gets here.
 #[derive(Debug)]
 pub(crate) struct Datapath<P: Port, B: Blocks> {
     /// Registers, events and interrupts.
@@ -83,8 +83,7 @@ impl<P: Port, B: Blocks> Datapath<P, B> {
         }
     }
 
-    /// Takes what has come from outside on the data path: frames and doorbells. Returns true if
-    /// there was something.
+    /// Takes external input of the data path: frames and doorbells. Returns true if there was any.
     #[inline(always)]
     pub fn take_input<H: Host, T: Timing>(
         &mut self,
@@ -92,7 +91,7 @@ impl<P: Port, B: Blocks> Datapath<P, B> {
         port: &mut P,
     ) -> bool {
         // Frames are taken off the wire before doorbells are drained: a receive WQE that was rung
-        // before its SEND could arrive is seen when the SEND is processed.
+        // before its SEND could arrive is visible when the SEND is processed.
         let mut worked = self.host_interface.watch_link(turn, port.link_is_up());
         match self.host_interface.link_is_up() {
             true => worked |= self.mac.receive(turn.now, turn.timing, port),
@@ -111,7 +110,7 @@ impl<P: Port, B: Blocks> Datapath<P, B> {
     #[inline(always)]
     pub fn step<H: Host, T: Timing>(&mut self, turn: &mut Turn<'_, H, T>, port: &mut P) -> bool {
         let mut worked = false;
-        // An empty poll of a program comes here, too: what has nothing to do costs a comparison.
+        // An empty poll of a program runs this, too: an idle block costs one comparison.
         if self.mac.has_received() || !self.receive.is_idle() {
             worked |= self.receive(turn, port);
         }
@@ -176,7 +175,7 @@ impl<P: Port, B: Blocks> Datapath<P, B> {
         (&mut self.contexts, results)
     }
 
-    /// Handles the timers and moderated events that are due. Returns true if there were some.
+    /// Handles expired timers and due moderated events. Returns true if there were some.
     #[inline(always)]
     fn expire<H: Host, T: Timing>(&mut self, turn: &mut Turn<'_, H, T>, port: &mut P) -> bool {
         let (contexts, mut results) = self.contexts();
@@ -185,8 +184,7 @@ impl<P: Port, B: Blocks> Datapath<P, B> {
         timers | moderation | self.resume_limited(turn.now)
     }
 
-    /// Gives a turn to queue pairs whose rate lets them send again. Returns true if there were
-    /// some.
+    /// Activates queue pairs whose rate lets them send again. Returns true if there were some.
     #[inline(always)]
     fn resume_limited(&mut self, now: Instant) -> bool {
         let Some(congestion) = &mut self.congestion else {
@@ -203,8 +201,7 @@ impl<P: Port, B: Blocks> Datapath<P, B> {
         worked
     }
 
-    /// Fails what queue pairs have sent to functions that no longer exist. Returns true if there
-    /// was any.
+    /// Fails requests to functions that no longer exist. Returns true if there were any.
     #[cold]
     pub fn give_up_lost_peers<H: Host, T: Timing>(
         &mut self,
@@ -226,9 +223,9 @@ impl<P: Port, B: Blocks> Datapath<P, B> {
         first.min(limited.unwrap_or(Instant::MAX))
     }
 
-    /// Returns the time of the next delivery on an edge, or at which a block may continue.
+    /// Returns the time of the next delivery on an edge, or the time at which a block may continue.
     pub fn next_delivery(&self, timing: &impl Timing) -> Option<Instant> {
-        // Blocks that make completions wait while many completions wait; an event waits for
+        // Blocks that make completions wait while many completions are pending; an event waits for
         // software.
         let completes = !self.completions.is_nearly_full();
         let times = [

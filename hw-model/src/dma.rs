@@ -1,4 +1,4 @@
-//! The DMA engine: host memory as the blocks see it, every access counted.
+//! The DMA engine: the blocks' access to host memory, which counts every access.
 
 use ferroce_spec::counter::Counter;
 use ferroce_units::Instant;
@@ -7,41 +7,41 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use crate::counters::Counters;
 use crate::ports::host::{DmaAtomic, DmaError, DmaFault, Host, WriteOrder};
 
-/// Most words of a descriptor that [`Dma::write_descriptor`] writes.
+/// Maximum number of words that [`Dma::write_descriptor`] writes.
 const MAX_DESCRIPTOR_WORDS: usize = 8;
 /// Bytes that an atomic operation changes.
 pub const ATOMIC_BYTES: usize = 8;
 
-/// The host behind the PCIe link, the counters of everything that goes over it, and how far in
-/// time the block has come that uses it.
+/// A flow of DMA accesses: the host at the other end of the PCIe link, the counters, and the
+/// simulated time that the flow has reached.
 ///
-/// A block works at the time of its event. What it reads from host memory is there later: each
-/// read moves the cursor `at`, and what the block does next, it does then. A write is posted and
-/// moves nothing but the time at which the host has seen all of it.
+/// A block works at the time of its event. Data that it reads from host memory arrives later: each
+/// read advances the cursor `at`, and the next access of the block happens then. A write is posted
+/// and advances only the time at which the host has seen all of it.
 pub struct Dma<'a, H: Host> {
     /// The other side of the link.
     pub host: &'a mut H,
     /// The function's counters.
     pub counters: &'a mut Counters,
-    /// Time of the event from which the flow comes.
+    /// Time of the event that began the flow.
     pub begun: Instant,
-    /// When what has been read so far is there.
+    /// When the data read so far has arrived.
     pub at: Instant,
-    /// When the host sees what this flow has written so far.
+    /// When the host sees the data that the flow has written so far.
     pub visible: Instant,
-    /// When the flow had a miss register that it had to wait for. Until then the pipeline in front
-    /// of the cache stands.
+    /// When the flow got a miss register for which it waited. Until then the pipeline before the
+    /// cache stalls.
     pub stands_until: Instant,
 }
 
 impl<'a, H: Host> Dma<'a, H> {
-    /// A flow of accesses that begins at `at`.
+    /// Returns a flow of accesses that begins at `at`.
     #[inline]
     pub fn new(host: &'a mut H, counters: &'a mut Counters, at: Instant) -> Self {
         Self::planned(host, counters, at, at)
     }
 
-    /// A flow of accesses that begins at `at`, as an event at `now` has planned.
+    /// Returns a flow of accesses that begins at `at`, planned by an event at `now`.
     #[inline]
     pub fn planned(host: &'a mut H, counters: &'a mut Counters, now: Instant, at: Instant) -> Self {
         Self {
@@ -63,8 +63,8 @@ impl<H: Host> Dma<'_, H> {
         Ok(())
     }
 
-    /// Requests `destination.len()` bytes at `iova`, and returns when they are there. What the
-    /// block does next, it does at once: it does not wait for them.
+    /// Requests `destination.len()` bytes at `iova`, and returns when they arrive. The cursor does
+    /// not move: the block does not wait for them.
     #[inline]
     pub fn request(&mut self, iova: u64, destination: &mut [u8]) -> Result<Instant, DmaError> {
         self.count_read(destination.len());
@@ -81,7 +81,7 @@ impl<H: Host> Dma<'_, H> {
         Ok(())
     }
 
-    /// Reads `scratch.len()` bytes at `iova` as [`Dma::read`] does, and uses none of them.
+    /// Reads `scratch.len()` bytes at `iova` as [`Dma::read`] does, but uses none of them.
     #[inline]
     pub fn read_unused(&mut self, iova: u64, scratch: &mut [u8]) -> Result<(), DmaError> {
         self.count_read(scratch.len());
@@ -90,7 +90,8 @@ impl<H: Host> Dma<'_, H> {
         Ok(())
     }
 
-    /// Writes `scratch.len()` bytes at `iova` as [`Dma::write`] does: those that are there.
+    /// Writes to `scratch.len()` bytes at `iova`, as [`Dma::write`] does, the contents that they
+    /// have.
     #[inline]
     pub fn write_unchanged(&mut self, iova: u64, scratch: &mut [u8]) -> Result<(), DmaError> {
         self.count_write(scratch.len());
@@ -99,7 +100,7 @@ impl<H: Host> Dma<'_, H> {
         Ok(())
     }
 
-    /// Returns the order of a write that is issued now: its time, and what it follows.
+    /// Returns the order of a write that is issued now: its time, and the write that it follows.
     #[inline]
     pub fn order(&self) -> WriteOrder {
         WriteOrder {
@@ -108,8 +109,8 @@ impl<H: Host> Dma<'_, H> {
         }
     }
 
-    /// Changes eight bytes at `iova`, a multiple of eight, and returns what was there. `global`:
-    /// with a PCIe AtomicOp; else with a read and a write.
+    /// Performs an atomic on eight bytes at `iova`, a multiple of eight, and returns the old value.
+    /// `global`: with a PCIe AtomicOp; otherwise with a read and a write.
     pub fn atomic(
         &mut self,
         iova: u64,

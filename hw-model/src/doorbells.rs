@@ -18,7 +18,7 @@ use crate::time::edge::Edge;
 use crate::time::timing::{Stage, Timing, Work};
 use crate::time::turn::Turn;
 
-/// Largest number of doorbells that are drained in one step.
+/// Maximum number of doorbells that are drained in one step.
 const DOORBELLS_PER_STEP: usize = 256;
 
 /// The decoder of BAR2.
@@ -38,7 +38,7 @@ impl Doorbells {
         }
     }
 
-    /// Doorbells that wait.
+    /// Returns the number of pending doorbells.
     pub fn len(&self) -> usize {
         self.landed.len()
     }
@@ -48,7 +48,7 @@ impl Doorbells {
         self.landed.clear(drop);
     }
 
-    /// Takes the doorbells that have landed. Returns true if there were some.
+    /// Takes the doorbells that have arrived. Returns true if there were some.
     #[inline(always)]
     pub fn step<H: Host, T: Timing>(
         &mut self,
@@ -77,8 +77,8 @@ impl Doorbells {
         rang
     }
 
-    /// Keeps the WQE of a write that has landed in a push page. What `doorbell` says is done
-    /// later, as of any doorbell.
+    /// Keeps the WQE of a write to a push page. Its `doorbell` is handled later, like any other
+    /// doorbell.
     #[cold]
     fn land_push<H: Host, T: Timing>(
         &self,
@@ -92,7 +92,7 @@ impl Doorbells {
         }
     }
 
-    /// Handles one doorbell, which is decoded at `at`; `None`: it does not belong to its queue.
+    /// Handles one doorbell that is decoded at `at`; `None`: it does not belong to its queue.
     #[inline(always)]
     fn ring<H: Host, T: Timing>(
         &self,
@@ -137,7 +137,7 @@ impl Doorbells {
         }
     }
 
-    /// Handles the doorbell in front of a push.
+    /// Handles the doorbell of a push.
     #[cold]
     fn ring_push(
         &self,
@@ -157,11 +157,11 @@ impl Doorbells {
     }
 }
 
-/// Gives a turn to a queue pair whose doorbell is decoded at `at`.
+/// Activates a queue pair whose doorbell is decoded at `at`.
 #[inline]
 fn give_turn(scheduler: &mut Scheduler, qp: &mut QueuePair, at: Instant) {
     qp.progress.ready = qp.progress.ready.max(at);
-    // With nothing to do but to wait for WQEs that are being fetched, it needs none.
+    // A queue pair that only waits for WQEs in flight need not be activated.
     if qp.has_work() || qp.acknowledge_behind {
         scheduler.activate(qp);
     }

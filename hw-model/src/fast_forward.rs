@@ -1,14 +1,14 @@
-//! What a simulator of time needs to skip the middle of long messages: a long message that flows
-//! steadily is a sequence of equal strides.
+//! Lets a simulator of time skip the middle of long messages: a long message that flows steadily is
+//! a sequence of equal strides.
 //!
 //! The NIC marks the end of each stride that it receives, [`FastForward::take_mark`]. A world in
-//! which strides follow each other in equal times may skip the next ones: it moves their bytes from
-//! where [`FastForward::read`] reads to where [`FastForward::write`] writes, lets both sides count
-//! their packets ([`FastForward::send`], [`FastForward::receive`]), and advances its time by what
-//! they would have taken. [`FastForward::count`] then adds what was skipped to the counters.
+//! which strides follow each other at equal intervals may skip the next ones: it copies their bytes
+//! from [`FastForward::read`] to [`FastForward::write`], lets both sides count their packets
+//! ([`FastForward::send`], [`FastForward::receive`]), and advances its time by the duration of
+//! these strides. [`FastForward::count`] then adds the skipped traffic to the counters.
 //!
-//! [`Nic::fast_forward`] is the entry. The other blocks know of it in one place: the receive path
-//! notes the strides, `crate::receive::stride_marks`.
+//! [`Nic::fast_forward`] is the entry. Only one other block knows of it: the receive path records
+//! the strides, `crate::receive::stride_marks`.
 
 use ferroce_spec::counter::{COUNTERS, Counter, CounterClass};
 use ferroce_transport::{MemoryAnswer, MemoryOp, Payload, Train};
@@ -31,7 +31,7 @@ use crate::time::timing::Timing;
 use crate::transmit::egress::shared_queue_of;
 use crate::transmit::packetizer::gather;
 
-/// Entries of the QP context table that are searched for queue pairs that are busy.
+/// Entries of the QP context table that are searched for busy queue pairs.
 const MAX_QPS: u32 = 256;
 /// A queue pair that receives.
 #[derive(Debug, Clone, Copy)]
@@ -40,33 +40,33 @@ pub struct Receiver {
     pub index: u32,
     /// Its number.
     pub number: Qpn,
-    /// The queue pair that sends.
+    /// Number of the sending queue pair.
     pub peer_number: Qpn,
     /// Address of this host.
     pub local: Gid,
-    /// Address of the host that sends.
+    /// Address of the sending host.
     pub peer: Gid,
 }
 
-/// What a NIC has counted while it sent or received strides.
+/// Counts of a NIC while it sent or received strides.
 #[derive(Debug, Clone, Default)]
 pub struct SeenStrides {
     /// Number of strides.
     pub strides: u64,
-    /// What was counted.
+    /// The counts.
     pub counts: Counters,
 }
 
 impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
-    /// Returns the access of a simulator that skips packets.
+    /// Returns the interface for a simulator that skips packets.
     #[inline]
     pub fn fast_forward(&mut self) -> FastForward<'_, P, T, B> {
         FastForward(self)
     }
 }
 
-/// A NIC of whose long messages packets can be skipped. Queue pairs are named by their index in the
-/// QP context table.
+/// A NIC that can skip packets of its long messages. Queue pairs are named by their index in the QP
+/// context table.
 pub struct FastForward<'a, P: Port, T: Timing, B: Blocks = Model>(&'a mut Nic<P, T, B>);
 
 impl<P: Port, T: Timing, B: Blocks> std::fmt::Debug for FastForward<'_, P, T, B> {
@@ -78,13 +78,13 @@ impl<P: Port, T: Timing, B: Blocks> std::fmt::Debug for FastForward<'_, P, T, B>
 }
 
 impl<P: Port, T: Timing, B: Blocks> FastForward<'_, P, T, B> {
-    /// Returns the last end of a stride, if there was one since the last call.
+    /// Returns the last end of a stride since the last call, if any.
     #[inline]
     pub fn take_mark(&mut self) -> Option<Mark> {
         self.0.blocks.marks.take_last()
     }
 
-    /// Returns the queue pairs that have come to the end of a stride.
+    /// Returns the queue pairs that have reached the end of a stride.
     pub fn receivers(&mut self) -> Vec<Receiver> {
         let Datapath {
             marks, contexts, ..
@@ -103,13 +103,13 @@ impl<P: Port, T: Timing, B: Blocks> FastForward<'_, P, T, B> {
         receivers.collect()
     }
 
-    /// Removes a queue pair from the receivers: there is no long message to it any more.
+    /// Removes a queue pair from the receivers because it receives no long message any more.
     pub fn forget_receiver(&mut self, index: u32) {
         self.0.blocks.marks.forget_receiver(index);
     }
 
-    /// Returns what this NIC sends next to `receiver`, if it is in the middle of a message to it,
-    /// and the queue pair that sends.
+    /// Returns what this NIC sends next to `receiver` and the sending queue pair, if it is in the
+    /// middle of a message to it.
     pub fn train_to(&mut self, receiver: &Receiver) -> Option<(u32, Train)> {
         let qp = self.0.blocks.contexts.qps.find(receiver.peer_number)?;
         let path = qp.path.as_ref()?;
@@ -120,7 +120,7 @@ impl<P: Port, T: Timing, B: Blocks> FastForward<'_, P, T, B> {
         Some((qp.index, train))
     }
 
-    /// Returns the number of packets in front of a train that its receiver has not received:
+    /// Returns the number of packets before a train that its receiver has not received:
     /// [`ferroce_transport::Qp::packets_before`].
     pub fn packets_before(&mut self, index: u32, train: &Train) -> Option<u32> {
         self.0
@@ -132,8 +132,8 @@ impl<P: Port, T: Timing, B: Blocks> FastForward<'_, P, T, B> {
             .packets_before(train)
     }
 
-    /// Returns true if all that the queue pairs have to do is to send and to receive the trains
-    /// that `trains_of` returns for each. Returns false, too, if there are too many queue pairs.
+    /// Returns true if the queue pairs have nothing to do except to send and receive the trains
+    /// that `trains_of` returns for each. Returns false as well if there are too many queue pairs.
     pub fn is_idle_but_for<'t>(
         &self,
         trains_of: impl Fn(u32) -> (Option<&'t Train>, Option<&'t Train>),
@@ -146,7 +146,7 @@ impl<P: Port, T: Timing, B: Blocks> FastForward<'_, P, T, B> {
         used <= MAX_QPS && all.all(is_idle)
     }
 
-    /// Returns where a queue pair writes the payload up to the end of a train:
+    /// Returns where a queue pair writes the payload of a train:
     /// [`ferroce_transport::Qp::train_target`].
     pub fn target(&mut self, index: u32, train: &Train) -> Option<MemoryOp> {
         self.0
@@ -210,8 +210,8 @@ impl<P: Port, T: Timing, B: Blocks> FastForward<'_, P, T, B> {
         execute(operation, qp, &packet, &mut blocks) == MemoryAnswer::Done
     }
 
-    /// Counts a train as sent. Returns false if it is not what the queue pair sends next; nothing
-    /// has changed then.
+    /// Counts a train as sent. Returns false and changes nothing if the queue pair does not send it
+    /// next.
     pub fn send(&mut self, index: u32, train: &Train) -> bool {
         let qp = self.0.blocks.contexts.qps.get_mut(index);
         qp.is_some_and(|qp| qp.transport.send_train(train))
@@ -224,11 +224,12 @@ impl<P: Port, T: Timing, B: Blocks> FastForward<'_, P, T, B> {
         }
     }
 
-    /// Counts what is skipped as strides that were seen were counted: `strides`, of which this NIC
-    /// sends and receives so many packets.
+    /// Counts `strides` skipped strides in proportion to the strides `seen`. This NIC sends and
+    /// receives the given numbers of packets in them.
     ///
-    /// Packets are sent in bursts and ahead as far as there is room, and they wait in the receive
-    /// buffer, so that those of some strides are not the same number of strides.
+    /// The NIC sends packets in bursts and ahead while there is room, and they wait in the receive
+    /// buffer. So the packets that it has sent and received in a time need not belong to the same
+    /// number of strides.
     pub fn count(&mut self, seen: &SeenStrides, strides: u64, (sent, received): (u64, u64)) {
         let value = |counter| seen.counts.value(counter);
         let seen_sent = value(Counter::tx_frames).saturating_sub(value(Counter::acks_sent));
@@ -237,15 +238,14 @@ impl<P: Port, T: Timing, B: Blocks> FastForward<'_, P, T, B> {
             .counters
             .add_part(&seen.counts, |number| match COUNTERS[number].class {
                 CounterClass::Sent if sent > 0 => (sent, seen_sent),
-                // What it sends itself is acknowledged, in frames that are no part of the run.
+                // Its own packets are acknowledged in frames that do not belong to the run.
                 CounterClass::Received if sent == 0 && received > 0 => (received, seen_received),
                 _ => (strides, seen.strides),
             });
     }
 }
 
-/// Returns true if nothing but packets and their ACKs has been counted between two sets of
-/// counters.
+/// Returns true if only packets and their ACKs were counted between two sets of counters.
 pub fn is_plain_flow(before: &Counters, after: &Counters) -> bool {
     let counts = before.values().iter().zip(after.values()).zip(COUNTERS);
     let mut events = counts.filter(|(_, row)| row.class == CounterClass::Event);

@@ -1,4 +1,4 @@
-//! A function as the bus sees it: the model's NIC, or a card in RTL in its place.
+//! A function as the bus uses it: the model's NIC, or a card in RTL instead.
 
 use ferroce_units::Instant;
 
@@ -8,7 +8,7 @@ use crate::nic::{Nic, Progress};
 use crate::ports::host::Host;
 use crate::ports::port::Port;
 
-/// One NIC function behind a port, without timing: the caller says what time it is.
+/// One NIC function with a port, without timing: the caller passes the time.
 pub trait Function<P: Port>: std::fmt::Debug + Send {
     /// Returns a function after power-on.
     fn new(config: NicConfig) -> Self;
@@ -39,7 +39,7 @@ pub trait Function<P: Port>: std::fmt::Debug + Send {
         None
     }
 
-    /// Runs until nothing moves any more, or the budget of this call is used up.
+    /// Runs until nothing moves, or the budget of this call is used up.
     fn advance<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> Progress;
 
     /// Returns the time at which it has to run again if nothing else happens.
@@ -54,17 +54,17 @@ pub trait Function<P: Port>: std::fmt::Debug + Send {
     /// Fault injection: stops the function with DEVICE_FATAL, as an internal error would.
     fn fail(&mut self, now: Instant);
 
-    /// Fault injection: the next command does not end, and none after it, until a reset.
+    /// Fault injection: no command completes from the next one on, until a reset.
     fn hang_commands(&mut self);
 
     /// Returns true if the function has stopped.
     fn has_stopped(&self) -> bool;
 
-    /// Takes the power away; a reset brings the function up again.
+    /// Removes the power; a reset brings the function up again.
     fn power_off(&mut self, now: Instant, port: &mut P);
 }
 
-/// Each method is the one of the same name of [`Nic`].
+/// Each method calls the method of [`Nic`] with the same name.
 impl<P: Port + std::fmt::Debug> Function<P> for Nic<P>
 where
     Nic<P>: Send,

@@ -26,7 +26,7 @@ use crate::time::turn::Turn;
 
 /// The only port.
 const PORT_NUMBER: u32 = 1;
-/// Events that wait to be written.
+/// Maximum number of pending events.
 const EVENT_CAPACITY: usize = 4096;
 
 /// Registers, event queues and interrupts of the function.
@@ -36,7 +36,7 @@ pub(crate) struct HostInterface {
     queues: EventQueues,
     /// Events on their way to their event queues.
     events: Edge<Event>,
-    /// Fault injection: commands do not end any more.
+    /// Fault injection: commands no longer complete.
     commands_hang: bool,
 }
 
@@ -71,7 +71,7 @@ impl HostInterface {
         self.bar.write64(offset & !7, value);
     }
 
-    /// Returns how a queue pair that goes to RTR now recovers lost packets.
+    /// Returns the recovery state for a queue pair that goes to RTR now.
     pub fn recovery(&self, seed: u64) -> Recovery {
         self.bar.recovery.recovery(seed)
     }
@@ -95,7 +95,7 @@ impl HostInterface {
         self.bar.stop(syndrome);
     }
 
-    /// Fault injection: the next command does not end, and none after it.
+    /// Fault injection: no command completes from the next one on.
     pub fn hang_commands(&mut self) {
         self.commands_hang = true;
     }
@@ -106,13 +106,13 @@ impl HostInterface {
         self.bar.fatal != FatalSyndrome::NONE
     }
 
-    /// Returns true if the port had a link in this turn.
+    /// Returns true if the port has a link in this turn.
     #[inline]
     pub fn link_is_up(&self) -> bool {
         self.bar.link_up
     }
 
-    /// Returns the registers of the command queue if a command waits in it.
+    /// Returns the registers of the command queue if a command is pending.
     #[inline]
     pub fn next_command(&self) -> Option<CommandQueueRegisters> {
         let queue = self.bar.commands;
@@ -120,7 +120,7 @@ impl HostInterface {
         (waits && !self.commands_hang).then_some(queue)
     }
 
-    /// Gives the entry of the first command back.
+    /// Returns the entry of the first command to software.
     pub fn finish_command(&mut self) {
         self.bar.commands.consumer = self.bar.commands.consumer.wrapping_add(1);
     }
@@ -150,7 +150,7 @@ impl HostInterface {
         true
     }
 
-    /// Stops the function with the event DEVICE_FATAL; only a reset helps.
+    /// Stops the function with the event DEVICE_FATAL; it needs a reset.
     #[cold]
     pub fn fail(&mut self, now: Instant, timing: &mut impl Timing, syndrome: FatalSyndrome) {
         if self.has_stopped() {
@@ -170,12 +170,12 @@ impl HostInterface {
         !self.events.is_full()
     }
 
-    /// Events that wait.
+    /// Returns the number of pending events.
     pub fn events_waiting(&self) -> usize {
         self.events.len()
     }
 
-    /// Queues an event that happens at `at`.
+    /// Queues an event that occurs at `at`.
     pub fn raise<H: Host, T: Timing>(
         &mut self,
         turn: &mut Turn<'_, H, T>,
@@ -183,7 +183,7 @@ impl HostInterface {
         event: Event,
     ) {
         if self.events.is_full() {
-            // Software has left its event queue full for thousands of events.
+            // Software has not emptied its event queue for thousands of events.
             self.bar.stop(FatalSyndrome::EVENT_QUEUE_DMA);
             return;
         }
@@ -197,8 +197,8 @@ impl HostInterface {
         self.events.retain(stays);
     }
 
-    /// Handles writes to the MSI-X table and to the doorbells of event queues. Returns true if a
-    /// doorbell was among them.
+    /// Handles writes to the MSI-X table and to the doorbells of event queues. Returns true if
+    /// there was a doorbell.
     #[inline(always)]
     pub fn handle_writes<H: Host, T: Timing>(&mut self, turn: &mut Turn<'_, H, T>) -> bool {
         if self.bar.unmasked_vectors != 0 {
@@ -231,8 +231,8 @@ impl HostInterface {
         }
     }
 
-    /// Writes EQEs, and raises the interrupts for coalesced ones. Events of a full event queue stay
-    /// here until software has made room.
+    /// Writes EQEs, and raises the interrupts for coalesced events. Events of a full event queue
+    /// stay here until software makes room.
     #[inline(always)]
     pub fn write_events<H: Host, T: Timing>(&mut self, turn: &mut Turn<'_, H, T>) -> bool {
         let mut worked = false;

@@ -1,14 +1,14 @@
-//! Fill levels of the NIC's queues, for waveforms: read from outside, and only on request.
+//! Fill levels of the NIC's queues, for waveforms: read from outside and only on request.
 
 use crate::blocks::Blocks;
 use crate::nic::Nic;
 use crate::ports::port::Port;
 use crate::time::timing::Timing;
 
-/// A queue or a pool of the NIC whose level can be looked at.
+/// A queue or a pool of the NIC whose level can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Level {
-    /// What it is.
+    /// Its name.
     pub name: &'static str,
     /// The processing unit that it belongs to.
     pub unit: Option<u8>,
@@ -26,11 +26,10 @@ const OF_NIC: [&str; 9] = [
     "events",
     "cq_entries",
 ];
-/// Queues of each processing unit: QPs that wait for their turn, packets for the packetizer.
+/// Queues of each processing unit: QPs that wait to be served, and packets for the packetizer.
 const OF_UNIT: [&str; 2] = ["ready_qps", "outbound"];
 
-/// Returns the levels that [`Nic::observe`] reports for a NIC with `units` processing units, in
-/// order.
+/// Returns the levels of a NIC with `units` processing units, in the order of [`Nic::observe`].
 pub fn levels(units: u8) -> impl Iterator<Item = Level> {
     let of_nic = OF_NIC.map(|name| Level { name, unit: None });
     let of_units = (0..units).flat_map(|unit| {
@@ -41,10 +40,10 @@ pub fn levels(units: u8) -> impl Iterator<Item = Level> {
 }
 
 impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
-    /// Appends how many items are in each of [`levels`].
+    /// Appends the number of items in each of [`levels`].
     ///
-    /// `read_record` reads the 32-bit word at an IOVA of host memory: how far software has come
-    /// with a completion queue is only there.
+    /// `read_record` reads the 32-bit word at an IOVA of host memory: software's position in a
+    /// completion queue is only there.
     pub fn observe(&self, read_record: impl FnMut(u64) -> Option<u32>, values: &mut Vec<u64>) {
         let blocks = &self.blocks;
         let (under_way, waiting) = blocks.transmit.fetches();

@@ -9,11 +9,11 @@
 //!                              MSI-X ◄── event queue               MAC ◄────────────────── wire
 //! ```
 //!
-//! Each block is a struct with private state and a step over its ports; `datapath` wires them up,
-//! and [`nic`] is time, counters and the calls from outside. Items pass between blocks over bounded
-//! [`time::edge`]s, on which [`time::timing`] charges what the work of a block costs. The outside
-//! is seen through two traits: [`Host`] (PCIe) and [`Port`] (the cable). The model knows no clock,
-//! no thread and no address of a process.
+//! Each block is a struct with private state and a step over its ports; `datapath` connects them,
+//! and [`nic`] has the time, the counters and the calls from outside. Items pass between blocks
+//! over bounded [`time::edge`]s, on which [`time::timing`] charges the cost of the block's work.
+//! The NIC accesses the outside through two traits: [`Host`] (PCIe) and [`Port`] (the cable). The
+//! model knows no clock, no thread and no address of a process.
 
 #![forbid(unsafe_code)]
 

@@ -10,7 +10,7 @@ use crate::time::edge::Edge;
 use crate::time::timing::{PLANNING_HORIZON, Stage, Timing, Work};
 use crate::time::turn::Turn;
 
-/// A packet of a request that is complete when its last one has left the card (UC, UD).
+/// A packet of a request that completes when its last packet has left the card (UC, UD).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sent {
     /// Index of the queue pair.
@@ -22,39 +22,41 @@ pub struct Sent {
 /// A frame on its way to the wire.
 #[derive(Debug)]
 pub struct Departing<F> {
-    /// `None`: its destination does not exist. It keeps its place among those of its queue pair.
+    /// `None`: its destination does not exist. The entry keeps its position in the queue pair's
+    /// order.
     pub frame: Option<F>,
-    /// The request to be notified when it has left.
+    /// The request to notify when the frame has left.
     pub sent: Option<Sent>,
 }
 
-/// Frames on their way out and in.
+/// Outgoing and incoming frames.
 ///
-/// Notifications go before all other frames, and are never paused. A frame whose priority the other
-/// end of the cable has paused stays, and those of other priorities pass it.
+/// Congestion notifications go before all other frames and are never paused. A frame whose priority
+/// the other end of the cable has paused stays; frames of other priorities overtake it.
 #[derive(Debug)]
 pub struct Mac<F> {
     /// Notifications of congestion.
     notifications: VecDeque<(Instant, F)>,
-    /// While frames are paused and stay: when the next one that is not is ready, if there is one.
+    /// While paused frames stay: the time at which the next frame that is not paused is ready, if
+    /// any.
     paused: Option<Option<Instant>>,
-    /// Frames that were ready while paused are sent from here on, not when they were ready.
+    /// Frames that became ready during a pause leave no earlier than this.
     not_before: Instant,
     /// Frames from the packetizer.
     egress: Edge<Departing<F>>,
-    /// Packets that have left and are still to be reported, with the time.
+    /// Packets that have left the card and are not yet reported, with the time.
     left: VecDeque<(Instant, Sent)>,
     /// Frames to the depacketizer.
     ingress: Edge<F>,
     /// When the last frame was received.
     received: Instant,
-    /// Sums of the times, in picoseconds, at which frames came to wait on their way out, and at
-    /// which they went on. Only their difference counts: they may wrap.
+    /// Sums of the times, in picoseconds, at which outgoing frames began and ended to wait. Only
+    /// the difference is meaningful: the sums may wrap.
     waiting: (u64, u64),
 }
 
 impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
-    /// An idle MAC.
+    /// Returns an idle MAC.
     pub fn new(edge_capacity: usize, egress_packets: usize) -> Self {
         Self {
             notifications: VecDeque::new(),
@@ -68,7 +70,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
         }
     }
 
-    /// Puts frames on the wire that are due, or will be soon: nothing changes them any more.
+    /// Puts frames on the wire that are due, or will be soon: they can no longer change.
     #[inline(always)]
     pub fn transmit<P: Port<Frame = F>, T: Timing>(
         &mut self,
@@ -118,7 +120,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
         }
     }
 
-    /// Puts the next notification on the wire, if it is due. Returns true if it was.
+    /// Puts the next notification on the wire if it is due. Returns true if it was.
     #[cold]
     fn notify<P: Port<Frame = F>, T: Timing>(
         &mut self,
@@ -141,7 +143,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
         true
     }
 
-    /// Takes a notification of congestion that is ready at `ready`.
+    /// Takes a congestion notification that is ready at `ready`.
     pub fn send_notification(&mut self, ready: Instant, frame: F) {
         self.notifications.push_back((ready, frame));
     }
@@ -167,19 +169,19 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
         }
     }
 
-    /// Returns true if it holds as many frames to send as it may.
+    /// Returns true if it cannot take another outgoing frame.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.egress.is_full()
     }
 
-    /// Returns true if it has room for less than half of these frames.
+    /// Returns true if less than half of its room for outgoing frames is free.
     #[inline]
     pub fn is_nearly_full(&self) -> bool {
         self.egress.is_nearly_full()
     }
 
-    /// Takes a frame that is ready at `ready`. The caller has looked at [`Mac::is_full`].
+    /// Takes a frame that is ready at `ready`. The caller has checked [`Mac::is_full`].
     #[inline(always)]
     pub(crate) fn send<P: Port<Frame = F>, H: Host, T: Timing>(
         &mut self,
@@ -197,13 +199,13 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
         }
     }
 
-    /// Takes the report of the next packet that has left.
+    /// Takes the report of the next packet that has left the card.
     #[inline]
     pub fn take_left(&mut self) -> Option<(Instant, Sent)> {
         self.left.pop_front()
     }
 
-    /// Returns the report that is taken next.
+    /// Returns the next report.
     #[inline]
     pub fn next_left(&self) -> Option<(Instant, Sent)> {
         self.left.front().copied()
@@ -215,19 +217,19 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
         !self.ingress.is_empty()
     }
 
-    /// Takes the next received frame, and when its last byte is there.
+    /// Takes the next received frame, and the time at which its last byte has arrived.
     #[inline]
     pub fn take_received(&mut self) -> Option<(Instant, F)> {
         self.ingress.pop_ahead()
     }
 
-    /// Returns the frames that wait on their way out, and on their way in.
+    /// Returns the numbers of outgoing and incoming frames.
     pub fn levels(&self) -> (usize, usize) {
         (self.egress.len(), self.ingress.len())
     }
 
-    /// Returns the room for frames on their way out, and the times together up to `now` for which
-    /// a place of it was taken.
+    /// Returns the room for outgoing frames, and the total time up to `now` for which its places
+    /// were in use.
     pub fn egress_usage(&self, now: Instant) -> (usize, Duration) {
         let (came, went) = self.waiting;
         let still_there = now.as_ps().wrapping_mul(self.egress.len() as u64);
@@ -243,8 +245,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
         self.left.retain(|(_, sent)| sent.qp != qp);
     }
 
-    /// Forgets all frames (reset): those that were made are sent, those that were received are
-    /// dropped.
+    /// Resets the MAC: outgoing frames are sent, received frames are dropped.
     pub fn reset<P: Port<Frame = F>>(&mut self, now: Instant, port: &mut P) {
         self.egress.clear(|departing| {
             if let Some(frame) = departing.frame {
@@ -260,7 +261,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
         self.drop_received(port);
     }
 
-    /// Drops the frames that were received.
+    /// Drops received frames.
     pub fn drop_received<P: Port<Frame = F>>(&mut self, port: &mut P) {
         self.ingress.clear(|frame| port.release(frame));
     }
@@ -268,7 +269,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
     /// Returns the time at which [`Mac::transmit`] has to be called again.
     pub fn next_transmit<T: Timing>(&self, timing: &T) -> Option<Instant> {
         let free_at = timing.free_at(Stage::MacTransmit);
-        // The end of a pause wakes the NIC.
+        // The end of the pause wakes the NIC.
         let frame = match self.paused {
             None => self.egress.next_delivery(),
             Some(unpaused) => unpaused,
@@ -281,8 +282,8 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
         Some(ready.max(free_at) - PLANNING_HORIZON)
     }
 
-    /// Drops what comes from the wire, as far as one turn of [`Mac::receive`] would take it: the
-    /// link is down.
+    /// Drops incoming frames because the link is down, at most as many as one [`Mac::receive`]
+    /// would take.
     pub fn discard<P: Port<Frame = F>>(&mut self, now: Instant, port: &mut P) {
         for _ in 0..self.ingress.capacity() {
             match port.receive(now) {
@@ -292,7 +293,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
         }
     }
 
-    /// Takes frames off the wire, as far as the edge has room. True: there were some.
+    /// Takes frames off the wire while the edge has room. Returns true if there were some.
     #[inline(always)]
     pub fn receive<P: Port<Frame = F>, T: Timing>(
         &mut self,
@@ -307,7 +308,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
             };
             let work = Work::bytes(frame.as_ref().len() as u32);
             let ready = timing.reserve(now, at, Stage::MacReceive, work);
-            // A frame does not pass the one in front of it, however short it is.
+            // A frame does not overtake an earlier one, however short it is.
             self.received = ready.max(self.received);
             self.ingress.push(self.received, frame);
             received = true;

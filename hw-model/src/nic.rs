@@ -1,4 +1,4 @@
-//! One NIC function: its time and counters, and the calls from outside.
+//! One NIC function: its time, its counters, and the calls from outside.
 
 mod usage;
 
@@ -18,10 +18,10 @@ use crate::ports::port::Port;
 use crate::time::timing::{Functional, Timing};
 use crate::time::turn::Turn;
 
-/// Largest number of steps of all blocks in one call of [`Nic::advance`], so that it always
+/// Maximum number of steps of all blocks in one call of [`Nic::advance`], so that it always
 /// returns.
 const MAX_STEPS: usize = 64;
-/// Delay before the next attempt while frames wait for room on the wire.
+/// Delay of the next attempt while frames wait for room on the wire.
 const STALL_RETRY: Duration = Duration::from_us(5);
 
 /// Result of a call of [`Nic::advance`].
@@ -29,13 +29,13 @@ const STALL_RETRY: Duration = Duration::from_us(5);
 pub struct Progress {
     /// True if something moved.
     pub worked: bool,
-    /// True if nothing more can be done now. Else the call has used up its budget of steps.
+    /// True if nothing more can be done now. Otherwise the call has used up its budget of steps.
     pub rests: bool,
     /// True if packets wait for room on the wire.
     pub stalled: bool,
 }
 
-/// One NIC function behind a port, with the timing of its blocks.
+/// One NIC function with a port and the timing of its blocks.
 #[derive(Debug)]
 pub struct Nic<P: Port, T: Timing = Functional, B: Blocks = Model> {
     config: NicConfig,
@@ -44,7 +44,7 @@ pub struct Nic<P: Port, T: Timing = Functional, B: Blocks = Model> {
     pub(crate) now: Instant,
     pub(crate) counters: Counters,
     pub(crate) blocks: Datapath<P, B>,
-    /// True if a peer is lost, and what it has sent is not all taken.
+    /// True if a peer is lost and some of its frames have not been taken yet.
     lost_peer: bool,
     /// True if registers or commands were handled in this step.
     runs_registers: bool,
@@ -53,7 +53,7 @@ pub struct Nic<P: Port, T: Timing = Functional, B: Blocks = Model> {
 }
 
 impl<P: Port> Nic<P> {
-    /// Returns a function after power-on that takes no time.
+    /// Returns a function after power-on without timing.
     pub fn new(config: NicConfig) -> Self {
         Self::with_timing(config, Functional)
     }
@@ -127,8 +127,8 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         &self.counters
     }
 
-    /// Returns the rates of the queue pairs that were notified of congestion; `None`: it has no
-    /// congestion control.
+    /// Returns the rates of the queue pairs that received a CNP; `None`: the card has no congestion
+    /// control.
     pub fn limited_rates(&self) -> Option<LimitedRates> {
         let congestion = self.blocks.congestion.as_ref()?;
         Some(congestion.reaction.limited())
@@ -144,8 +144,8 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         self.blocks.contexts.has_delayed_acks()
     }
 
-    /// Sends delayed ACKs with the next [`Nic::advance`]. Called on an empty poll: the application
-    /// will not post the requests that the ACKs were delayed for.
+    /// Sends delayed ACKs with the next [`Nic::advance`]. The caller does this on an empty poll:
+    /// the application will not post the requests for which the ACKs were delayed.
     pub fn flush_acknowledges(&mut self) {
         let scheduler = self.blocks.transmit.scheduler();
         let contexts = &mut self.blocks.contexts;
@@ -159,7 +159,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         host_interface.fail(now, &mut self.timing, syndrome);
     }
 
-    /// Fault injection: the next command does not end, and none after it, until a reset.
+    /// Fault injection: no command completes from the next one on, until a reset.
     pub fn hang_commands(&mut self) {
         self.blocks.host_interface.hang_commands();
     }
@@ -169,8 +169,8 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         self.blocks.host_interface.has_stopped()
     }
 
-    /// Takes the power away: all state is lost, and nothing more is read, written or sent. Frames
-    /// that arrive are dropped. A reset brings the function up again.
+    /// Removes the power: all state is lost, and nothing more is read, written or sent. Incoming
+    /// frames are dropped. A reset brings the function up again.
     pub fn power_off(&mut self, now: Instant, port: &mut P) {
         self.now = now;
         self.reset(port);
@@ -182,7 +182,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         if self.blocks.host_interface.has_stopped() {
             return None;
         }
-        // The wire has no event for room in it.
+        // The wire does not signal when it has room.
         let retry = match self.blocks.transmit.is_stalled() {
             true => now + STALL_RETRY,
             false => Instant::MAX,
@@ -192,7 +192,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         (first != Instant::MAX).then_some(first)
     }
 
-    /// Runs all blocks until nothing moves any more, or the budget of this call is used up.
+    /// Runs all blocks until nothing moves, or the budget of this call is used up.
     #[inline]
     pub fn advance<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> Progress {
         let mut progress = Progress::default();
@@ -219,9 +219,8 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         progress
     }
 
-    /// Notes the next delivery after a step that has moved nothing. Without delays of the NIC and
-    /// of the cable there is none; a functional NIC, which comes here on each empty poll, does not
-    /// ask its edges.
+    /// Records the next delivery after a step that moved nothing. A functional NIC without delays
+    /// on the cable has none, and skips the query because it comes here on each empty poll.
     fn note_next_delivery(&mut self) {
         self.next = match self.timing.has_delays() || P::LOOKS_AHEAD {
             true => self.blocks.next_delivery(&self.timing),
@@ -239,7 +238,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     /// Steps each block once, in the direction of the data. Returns true if something moved.
     ///
     /// The steps of the blocks have one caller each and are `inline(always)`: the compiler does not
-    /// inline into a function as large as this one by itself, and the latency of a message is then
+    /// inline into a function as large as this one by itself, which makes the latency of a message
     /// a tenth higher.
     #[inline(always)]
     fn step<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> bool {
@@ -265,8 +264,8 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         if worked {
             return true;
         }
-        // What a lost peer has sent is taken first: its last ACK may be among that, and this step
-        // may have polled before the ACK came.
+        // Frames of a lost peer are taken first: its last ACK may be among them, and this step may
+        // have polled before the ACK arrived.
         if self.lost_peer {
             self.lost_peer = false;
             return blocks.give_up_lost_peers(turn, port);

@@ -1,8 +1,8 @@
-//! The entries of a table that are free, and the order in which they, and so QPNs and keys, are
-//! given when software does not choose.
+//! Free entries of a table, and the order in which they are allocated as QPNs and keys if software
+//! does not choose.
 //!
-//! Ascending as in most cards; or drawn, so that programs are found that rely on an order, or on a
-//! peer that has the same numbers as they have.
+//! The order is ascending, as on most cards, or random, to expose programs that rely on an order or
+//! on a peer with the same numbers.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -11,14 +11,14 @@ use ferroce_units::random::mixed;
 
 use crate::ports::host::DmaError;
 
-/// Why an object was not created.
+/// Reason why an object was not created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CreateError {
-    /// The number that software has chosen is taken.
+    /// The number that software has chosen is in use.
     Taken,
-    /// No number is free, or the table does not have the one that software has chosen.
+    /// No number is free, or the table does not have the number that software has chosen.
     NoNumber,
-    /// Its context was not written.
+    /// Its context could not be written.
     Dma(DmaError),
 }
 
@@ -28,7 +28,7 @@ impl From<DmaError> for CreateError {
     }
 }
 
-/// Numbers that are free; the first one is given next.
+/// Free numbers; the first one is allocated next.
 #[derive(Debug, Default)]
 pub struct FreeNumbers {
     numbers: VecDeque<u32>,
@@ -36,14 +36,14 @@ pub struct FreeNumbers {
 }
 
 impl FreeNumbers {
-    /// All `numbers`, which are those of `table` in some order.
+    /// Returns a list of `numbers`, which is a permutation of `table`.
     pub fn new(table: Range<u32>, numbers: impl IntoIterator<Item = u32>) -> Self {
         let numbers = numbers.into_iter().collect();
         Self { numbers, table }
     }
 
-    /// The number that software has chosen, or the next one. The search is short
-    /// for software that chooses in the same order.
+    /// Takes the number that software has chosen, or the next one. The search is short if software
+    /// chooses in the same order.
     pub fn take(&mut self, chosen: Option<u32>) -> Result<u32, CreateError> {
         let Some(chosen) = chosen else {
             return self.numbers.pop_front().ok_or(CreateError::NoNumber);
@@ -56,41 +56,41 @@ impl FreeNumbers {
         Ok(chosen)
     }
 
-    /// Makes `number` the one that is given next.
+    /// Makes `number` the next one to allocate.
     pub fn put_first(&mut self, number: u32) {
         self.numbers.push_front(number);
     }
 
-    /// Makes `number` the one that is given last.
+    /// Makes `number` the last one to allocate.
     pub fn put_last(&mut self, number: u32) {
         self.numbers.push_back(number);
     }
 
-    /// Returns the numbers that are free.
+    /// Returns the number of free numbers.
     pub fn count(&self) -> usize {
         self.numbers.len()
     }
 }
 
-/// An order of the entries of a table with `1 << bits` entries.
+/// A permutation of the entries of a table with `1 << bits` entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Numbering {
     seed: Option<u64>,
     bits: u8,
 }
 
-/// Enough that neighbours are no neighbours any more.
+/// Enough rounds to separate neighbours.
 const ROUNDS: u64 = 4;
 
 impl Numbering {
-    /// `seed`: of a drawn order; `None`: ascending.
+    /// Returns a random order with this seed; `None`: ascending.
     pub fn new(seed: Option<u64>, bits: u8) -> Self {
         let bits = bits.min(31);
         Self { seed, bits }
     }
 
-    /// The entry that is the `n`th to be given: each step takes different numbers to different
-    /// numbers, so that each entry has its turn.
+    /// Returns the entry that is allocated `n`th. Each step is a bijection, so each entry occurs
+    /// once.
     pub fn entry(&self, n: u32) -> u32 {
         let Some(seed) = self.seed else {
             return n;
@@ -105,7 +105,7 @@ impl Numbering {
         })
     }
 
-    /// Selects the next of `count` free entries: the last one, or any.
+    /// Selects the next of `count` freed entries: the last one, or a random one.
     pub fn again(&self, count: usize, given: u64) -> Option<usize> {
         let last = count.checked_sub(1)?;
         Some(match self.seed {

@@ -7,12 +7,12 @@
 //!      └──────────── completions ◄── TLPs down ◄────────────┘
 //! ```
 //!
-//! This is arithmetic only: no memory, no events. [`Pcie`] is given what the device does and says
-//! when it is done. A request has two times. `now`, the time of the event in which it is made, is
-//! where it takes its share of whatever there is only so much of: wires, tags, credits, walkers.
-//! `at`, not earlier, is when it is issued; latency is added there. A request whose `at` lies in
-//! the future therefore never keeps those waiting that are issued before it, and no bandwidth is
-//! lost; how much is carried in how much time stays exact.
+//! This is arithmetic only: no memory, no events. [`Pcie`] gets the actions of the device and
+//! returns when they are done. A request has two times. At `now`, the time of the event that makes
+//! it, it reserves its share of the limited resources: wires, tags, credits, walkers. At `at`,
+//! which is not earlier, it is issued; latency is added there. So a request whose `at` lies in the
+//! future never delays requests that are issued before it, and no bandwidth is lost; the amount of
+//! data per time stays exact.
 //!
 //! | file | is |
 //! |---|---|
@@ -59,13 +59,13 @@ use tlp::{Limits, Tlps};
 
 /// Bytes of an MSI-X message.
 const INTERRUPT_BYTES: u64 = 4;
-/// Operands of the largest AtomicOp of 8 bytes, a compare and swap.
+/// Operands of the largest 8-byte AtomicOp, a compare and swap.
 const ATOMIC_OPERAND_BYTES: u64 = 16;
-/// What an AtomicOp of 8 bytes returns.
+/// Bytes that an 8-byte AtomicOp returns.
 const ATOMIC_RESULT_BYTES: u64 = 8;
 /// Bytes of a register load.
 const MMIO_READ_BYTES: u64 = 4;
-/// A write-combining buffer of a processor; it leaves as one TLP.
+/// A processor's write-combining buffer, which is flushed as one TLP.
 const WRITE_COMBINING_BYTES: u64 = 64;
 
 /// A PCIe link with a device at one end and a host at the other.
@@ -78,10 +78,10 @@ pub struct Pcie {
     relaxed_ordering: bool,
     outbound: Lane,
     inbound: Lane,
-    /// Where the DMA engine puts away what reads have brought.
+    /// Where the DMA engine stores the data of reads.
     storage: Lane,
     reads: Pool,
-    /// `None` if there are as many credits as tags.
+    /// `None` if there are at least as many credits as tags.
     nonposted: Option<Pool>,
     posted: Pool,
     iommu: Option<Iommu>,
@@ -92,7 +92,7 @@ pub struct Pcie {
 }
 
 impl Pcie {
-    /// An idle link. The same seed gives the same latencies.
+    /// Returns an idle link. The same seed gives the same latencies.
     pub fn new(parameters: &Parameters, seed: u64) -> Self {
         let pcie = &parameters.pcie;
         let rate = Rate::from_gbps(tlp_gbps(pcie.generation, pcie.lanes, pcie.mps_bytes));
@@ -128,13 +128,13 @@ impl Pcie {
         }
     }
 
-    /// An event begins: what follows takes its share of the link from `now` on.
+    /// Begins an event: its requests reserve resources from `now` on.
     #[inline]
     pub fn begin(&mut self, now: Instant) {
         self.now = now;
     }
 
-    /// The device reads host memory; returns when the last completion is there.
+    /// Reads host memory; returns when the last completion has arrived.
     #[inline]
     pub fn read(&mut self, at: Instant, iova: u64, length: u64) -> Instant {
         let mut done = at;
@@ -147,9 +147,9 @@ impl Pcie {
         done
     }
 
-    /// The device writes host memory; returns when the host sees all of it.
+    /// Writes host memory; returns when the host sees all of it.
     ///
-    /// With relaxed ordering that may be before older writes are seen.
+    /// With relaxed ordering that may be before older writes are visible.
     #[inline]
     pub fn write(&mut self, at: Instant, iova: u64, length: u64) -> Instant {
         let visible = self.post(at, iova, length);
@@ -160,14 +160,14 @@ impl Pcie {
         self.order(at, visible)
     }
 
-    /// As [`Pcie::write`], but never seen before what was written before: completions, events.
+    /// As [`Pcie::write`], but visible only after all earlier writes: completions, events.
     #[inline]
     pub fn write_ordered(&mut self, at: Instant, iova: u64, length: u64) -> Instant {
         let visible = self.post(at, iova, length);
         self.order(at, visible)
     }
 
-    /// An AtomicOp on 8 bytes; returns when the device has the old value.
+    /// Performs an AtomicOp on 8 bytes; returns when the device has the old value.
     pub fn atomic(&mut self, at: Instant, iova: u64) -> Instant {
         self.counters.atomics += 1;
         let request = Tlps {
@@ -181,8 +181,8 @@ impl Pcie {
         self.nonposted_request(at, iova, ATOMIC_RESULT_BYTES, request, completion)
     }
 
-    /// The device sends an MSI-X message; returns when the host's interrupt controller has it,
-    /// which is after everything that was written before is visible.
+    /// Sends an MSI-X message; returns when the host's interrupt controller has it. All earlier
+    /// writes are visible by then.
     pub fn interrupt(&mut self, at: Instant) -> Instant {
         self.counters.interrupts += 1;
         let tlps = self.limits.writes(INTERRUPT_BYTES);
@@ -192,7 +192,8 @@ impl Pcie {
         self.order(at, visible)
     }
 
-    /// A processor stores `bytes` to the device, 64 at a time; returns when the last are there.
+    /// Stores `bytes` from a processor to the device, 64 at a time; returns when the last have
+    /// arrived.
     pub fn mmio_write(&mut self, at: Instant, bytes: u64) -> Instant {
         self.counters.mmio_writes += 1;
         let count = bytes.div_ceil(WRITE_COMBINING_BYTES);
@@ -205,8 +206,8 @@ impl Pcie {
         arrival
     }
 
-    /// A processor loads a register of the device; returns when it has the value. All that the
-    /// device has written before is visible then.
+    /// Loads a register of the device to a processor; returns when the processor has the value. All
+    /// earlier writes of the device are visible by then.
     pub fn mmio_read(&mut self, at: Instant) -> Instant {
         self.counters.mmio_reads += 1;
         let request = Tlps {
@@ -224,8 +225,8 @@ impl Pcie {
         done.max(self.written.before(at))
     }
 
-    /// Returns lower bounds of the latency: from a store of a processor to the device, and from the
-    /// event in which the device writes until the host sees it.
+    /// Returns lower bounds of the latency: from a processor's store to the device, and from the
+    /// event in which the device writes until the host sees the data.
     #[inline]
     pub fn least(&self) -> (Duration, Duration) {
         let Latencies {
@@ -237,13 +238,13 @@ impl Pcie {
         (mmio_write, write + engine_write)
     }
 
-    /// Returns true if there has been an AtomicOp.
+    /// Returns true if there was an AtomicOp.
     #[inline]
     pub fn has_atomics(&self) -> bool {
         self.counters.atomics > 0
     }
 
-    /// The mappings have changed and the IOTLB was emptied.
+    /// Empties the IOTLB because the mappings have changed.
     pub fn invalidate_translations(&mut self) {
         if let Some(iommu) = &mut self.iommu {
             iommu.invalidate();
@@ -268,17 +269,17 @@ impl Pcie {
         }
     }
 
-    /// Tags and bytes of the completion buffer that are in use at `now`.
+    /// Returns the tags and bytes of the completion buffer in use at `now`.
     pub fn reads_in_flight(&self, now: Instant) -> Units {
         self.reads.in_use(now)
     }
 
-    /// Posted credits that are in use at `now`.
+    /// Returns the posted credits in use at `now`.
     pub fn posted_in_flight(&self, now: Instant) -> Units {
         self.posted.in_use(now)
     }
 
-    /// Returns when the wire to the host and the wire from the host are free.
+    /// Returns when the upstream and the downstream wire are free.
     pub fn free_at(&self) -> (Instant, Instant) {
         (self.outbound.free_at(), self.inbound.free_at())
     }

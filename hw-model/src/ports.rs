@@ -1,4 +1,4 @@
-//! The two sides of the card: the [`host`] and the [`port`].
+//! The two interfaces of the card: the [`host`] and the [`port`].
 
 pub mod host;
 pub mod port;

@@ -1,10 +1,11 @@
-//! Presets: every parameter of a card and of what is around it, each with where it comes from.
+//! Presets: every parameter of a card and of its surroundings, each with its origin.
 //!
 //! A parameter is declared once, in [`card`] or [`surroundings`]: name, type, unit, permitted
-//! values and what it is. From this come the typed fields (`preset.pcie.read_latency_ns`), the flat
-//! list ([`Preset::parameters`]), the file format ([`mod@file`]) and the documents. Presets are
-//! TOML files; those of the project are built in. A *host profile* says only what is around a card,
-//! so that one card can be put into several measured machines: `cx6-200g@xeon-6240r`.
+//! values and meaning. The typed fields (`preset.pcie.read_latency_ns`), the flat list
+//! ([`Preset::parameters`]), the file format ([`mod@file`]) and the documents are derived from
+//! that. Presets are TOML files; the project's own presets are built in. A *host profile* sets only
+//! the surroundings of a card, so that one card can be combined with several measured machines:
+//! `cx6-200g@xeon-6240r`.
 
 mod builtin;
 pub mod card;
@@ -33,23 +34,23 @@ use section::Section;
 use surroundings::{Host, Iommu, Link, Memory, Pcie};
 pub use value::{Kind, Range, Value};
 
-/// A preset of whose values more than this share is guessed says so in its first line: `guessed:`.
+/// If more than this share of a preset's values is guessed, its first line begins with `guessed:`.
 pub const MOSTLY_GUESSED: f64 = 0.6;
 
-/// Where a value comes from.
+/// The origin of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// It was measured on a card.
     Measured,
-    /// It stands in a data sheet or specification.
+    /// It is from a data sheet or specification.
     DataSheet,
-    /// It follows from measured values or data sheets; the source says how.
+    /// It is calculated from measured values or data sheets; the source says how.
     Derived,
-    /// It is a decision about a card that is ours to design.
+    /// It is a design decision about a card of this project.
     Design,
     /// No source is known; the text says why this value was chosen.
     Guess,
-    /// The user gave it for this run.
+    /// The user set it for this run.
     User,
 }
 
@@ -76,12 +77,12 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Where the value of one parameter comes from.
+/// The origin of one parameter's value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Provenance {
     origin: Origin,
     source: Cow<'static, str>,
-    /// The preset or host profile that says so, which another may inherit from.
+    /// The preset or host profile that states it; another one may inherit from that.
     stated_by: Cow<'static, str>,
 }
 
@@ -92,7 +93,7 @@ pub struct Parameter<'a> {
     pub key: String,
     /// Its value.
     pub value: Value,
-    /// What it is, its unit, what is permitted.
+    /// Its meaning, unit and permitted values.
     pub declaration: &'static Declaration,
     /// Where the value comes from.
     pub origin: Origin,
@@ -103,7 +104,7 @@ pub struct Parameter<'a> {
 }
 
 impl Parameter<'_> {
-    /// Returns what the designer of a card decides with it.
+    /// Returns the design decision to which it belongs.
     pub fn group(&self) -> Group {
         Group::of(&self.key)
     }
@@ -115,7 +116,7 @@ macro_rules! preset {
         $(#[doc = $doc:literal])+
         $field:ident: $type:ty = { $( $path:literal => $($place:ident).+ ),+ };
     )+) => {
-        /// Every parameter of a card and of what is around it.
+        /// Every parameter of a card and of its surroundings.
         #[derive(Debug, Clone)]
         pub struct Preset {
             name: String,
@@ -126,7 +127,7 @@ macro_rules! preset {
         }
 
         impl Preset {
-            /// All values zero: what a file fills.
+            /// Returns a preset with all values zero, for a file to fill.
             fn blank(name: &str) -> Preset {
                 Preset {
                     name: name.to_owned(),
@@ -192,7 +193,7 @@ preset! {
     identity: Identity = { "identity" => identity };
 }
 
-/// Where a parameter is: index over all of them, section, index in the section.
+/// Position of a parameter: index over all of them, section, index in the section.
 struct Place {
     index: usize,
     section: &'static str,
@@ -207,8 +208,9 @@ impl Place {
 }
 
 impl Preset {
-    /// The preset `name`: a built-in one or the path of a TOML file. What follows an `@` is a host
-    /// profile, built in or a file too, that says what is around the card; there may be several.
+    /// Loads the preset `name`: a built-in one or the path of a TOML file. After an `@` follows a
+    /// host profile, built in or a file, that sets the surroundings of the card; there may be
+    /// several.
     pub fn load(name: &str) -> Result<Preset, PresetError> {
         let mut parts = name.split('@');
         let mut preset = file::load_preset(parts.next().unwrap_or_default())?;
@@ -219,19 +221,19 @@ impl Preset {
         Ok(preset)
     }
 
-    /// Reads a preset from the text of a file; `name` is what messages call it.
+    /// Parses a preset from the text of a file; messages use `name` for it.
     pub fn parse(name: &str, text: &str) -> Result<Preset, PresetError> {
         let preset = file::parse_preset(name, text)?;
         preset.check()?;
         Ok(preset)
     }
 
-    /// The presets that are built in.
+    /// Returns the names of the built-in presets.
     pub fn names() -> impl Iterator<Item = &'static str> {
         builtin::PRESETS.iter().map(|&(name, _)| name)
     }
 
-    /// The host profiles that are built in.
+    /// Returns the names of the built-in host profiles.
     pub fn hosts() -> impl Iterator<Item = &'static str> {
         builtin::HOSTS.iter().map(|&(name, _)| name)
     }
@@ -251,13 +253,13 @@ impl Preset {
         &self.about
     }
 
-    /// Returns the share of its values for which no source is known.
+    /// Returns the share of its values that are guessed.
     pub fn guessed_share(&self) -> f64 {
         let guesses = |one: &Parameter<'_>| one.origin == Origin::Guess;
         self.parameters().filter(guesses).count() as f64 / self.parameters().count() as f64
     }
 
-    /// All parameters, in the order of declaration.
+    /// Returns all parameters, in the order of declaration.
     pub fn parameters(&self) -> impl Iterator<Item = Parameter<'_>> {
         self.places()
             .zip(&self.provenance)
@@ -271,7 +273,7 @@ impl Preset {
             })
     }
 
-    /// Changes the parameter `key`, say `cache.mtt.log_sets`, to what `text` says.
+    /// Sets the parameter `key`, such as `cache.mtt.log_sets`, to the value in `text`.
     pub fn set(&mut self, key: &str, text: &str) -> Result<(), PresetError> {
         let place = self.place(key).ok_or_else(|| self.unknown_key("", key))?;
         let text = text.trim();
@@ -285,8 +287,7 @@ impl Preset {
         Ok(())
     }
 
-    /// A number that stands for all values, the same on every machine: presets that differ in one
-    /// have different ones. Neither name nor provenance has a part in it.
+    /// Returns a hash of all values, the same on every machine. It ignores name and provenance.
     pub fn hash(&self) -> u64 {
         // FNV-1a, 64 bit.
         const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
@@ -328,7 +329,7 @@ impl Preset {
         value.expect("a place names a section and one of its parameters")
     }
 
-    /// Stores a value that is of the right type and permitted.
+    /// Stores a value that has the right type and is permitted.
     fn change(
         &mut self,
         place: &Place,
@@ -361,7 +362,7 @@ impl Preset {
     }
 }
 
-/// Letters of a wrong word that a message repeats at most.
+/// Maximum number of letters of a wrong word that a message repeats.
 const LONGEST_QUOTE: usize = 80;
 
 fn prefix(file: &str) -> String {

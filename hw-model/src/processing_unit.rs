@@ -1,7 +1,7 @@
 //! Processing unit: runs the transport of the queue pairs that are pinned to it.
 //!
-//! - `responder_memory`: the memory operations of the packets. `global_route_header`: the header in
-//!   front of datagrams.
+//! - `responder_memory`: the memory operations of packets. `global_route_header`: the header before
+//!   a datagram.
 
 mod global_route_header;
 pub(crate) mod responder_memory;
@@ -19,20 +19,20 @@ use crate::time::edge::Edge;
 use crate::time::timing::{PLANNING_HORIZON, Stage, Timing, Work};
 use crate::translation::mtt::TranslationTable;
 
-/// Memory operations of one packet at most: take a receive, write header and payload, invalidate a
-/// key; and one to spare.
+/// Maximum number of memory operations of one packet: take a receive, write header and payload,
+/// invalidate a key; and one spare.
 const MAX_STEPS_PER_PACKET: usize = 5;
 
 /// A packet on its way to a processing unit.
 #[derive(Debug)]
 pub struct Inbound<F> {
-    /// Index of the queue pair; `None`: all those that are attached to a multicast group.
+    /// Index of the queue pair; `None`: all queue pairs attached to a multicast group.
     pub qp: Option<u32>,
     /// Transport headers.
     pub headers: TransportHeaders,
-    /// Where the IP header lies in the frame.
+    /// Offset of the IP header in the frame.
     pub ip: usize,
-    /// Where the payload lies in the frame.
+    /// Range of the payload in the frame.
     pub payload: Range<usize>,
     /// The frame.
     pub frame: F,
@@ -43,25 +43,25 @@ pub struct Inbound<F> {
 pub struct Outbound {
     /// Index of the queue pair.
     pub qp: u32,
-    /// Headers and place of the payload.
+    /// Headers and location of the payload.
     pub packet: Transmit,
 }
 
-/// One processing unit and the edge behind it.
+/// One processing unit and its output edge.
 #[derive(Debug)]
 pub struct ProcessingUnit {
-    /// Which one it is.
+    /// Its number.
     pub number: u8,
     /// Packets to the packetizer.
     pub outbound: Edge<Outbound>,
-    /// Until then its next queue pair cannot have its context, or enough payload is on its way.
+    /// Until then the unit waits for the context of its next queue pair, or for requested payload.
     pub resumes_at: Instant,
-    /// Until then its newest packet waits for a register of a cache, and those behind it with it.
+    /// Until then its newest packet waits for a miss register, and so do the packets after it.
     pub stands_until: Instant,
 }
 
 impl ProcessingUnit {
-    /// An idle unit.
+    /// Returns an idle unit.
     pub fn new(number: u8, edge_capacity: usize) -> Self {
         Self {
             number,
@@ -77,11 +77,11 @@ impl ProcessingUnit {
         timing.free_at(Stage::Transmit(self.number)) > now + PLANNING_HORIZON
     }
 
-    /// Returns true if its packets wait for a register of a cache.
+    /// Returns true if its packets wait for a miss register.
     ///
-    /// A pipeline does not pass a miss that found no register. If it did, the reads behind all
-    /// those misses would take the link's time now, long before they are issued, and the misses
-    /// that are issued earlier would be slow: the rate would fall with the load.
+    /// The pipeline stalls on a miss that finds no register. Otherwise the reads of all later
+    /// misses would take the link's time now, long before they are issued, and misses that are
+    /// issued earlier would be slow: the rate would fall with the load.
     #[inline]
     pub fn stands(&self, now: Instant) -> bool {
         self.stands_until > now + PLANNING_HORIZON
@@ -99,7 +99,7 @@ impl ProcessingUnit {
         }
     }
 
-    /// Lets `qp`, whose state is there `at`, send up to `quantum` packets, as far as the edge has
+    /// Lets `qp`, whose state is available `at`, send up to `quantum` packets while the edge has
     /// room.
     #[inline(always)]
     pub fn transmit<T: Timing>(
@@ -129,8 +129,8 @@ impl ProcessingUnit {
     }
 }
 
-/// Lets `qp` process one packet, with all memory operations that it needs. Returns true if the
-/// packet came too early and is to be held.
+/// Lets `qp` process one packet with all its memory operations. Returns true if the packet is out
+/// of order and must be held.
 #[inline(always)]
 pub fn process_packet<F: AsRef<[u8]>, H: Host, M: TranslationTable>(
     now: Instant,
@@ -167,8 +167,8 @@ pub fn process_packet<F: AsRef<[u8]>, H: Host, M: TranslationTable>(
     matches!(step, Step::Hold)
 }
 
-/// Notes that a packet has ended its queue pair; says why if it was a request, and nothing else has
-/// said it.
+/// Records that a packet has ended its queue pair; logs the reason if it was a request and no
+/// reason was logged.
 #[cold]
 fn note_end(qp: &mut QueuePair, opcode: Opcode) {
     if opcode.parse().is_some_and(|opcode| opcode.is_request()) {

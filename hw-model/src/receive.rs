@@ -1,8 +1,8 @@
-//! From a frame to the processing unit of its queue pair.
+//! The way from a frame to the processing unit of its queue pair.
 //!
-//! - `ingress`: the way of a frame. [`depacketizer`]: its headers. [`multicast`]:
-//!   what multicast groups need besides. [`reorder_buffer`]: packets that wait for
-//!   one that is missing. `stride_marks`: how far long messages have come.
+//! - `ingress`: the path of a frame. [`depacketizer`]: its headers. [`multicast`]: groups.
+//!   [`reorder_buffer`]: packets that wait for a missing one. `stride_marks`: progress of long
+//!   messages.
 
 pub mod depacketizer;
 pub(crate) mod ingress;
@@ -33,14 +33,14 @@ pub(crate) struct Receive<F> {
     /// Packets from the depacketizer to the processing units.
     inbound: Edge<Inbound<F>>,
     multicast: MulticastTable,
-    /// Packets that wait for one that is missing.
+    /// Packets that wait for a missing one.
     reorder: ReorderBuffer,
     /// How receive WQEs are fetched.
     receive_fetch: ReceiveFetch,
-    /// Until this time packets stay in the receive buffer, because the host is slow to take their
-    /// data.
+    /// Until this time packets stay in the receive buffer, because the host takes their data
+    /// slowly.
     resumes_at: Instant,
-    /// The last QPN of which was said that there is no such queue pair.
+    /// The last QPN for which a missing queue pair was logged.
     missing_said: Option<Qpn>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct ReceivePorts<'a, P: Port, M> {
     pub contexts: &'a mut Contexts,
     /// Keys and addresses of payload.
     pub translation: &'a mut MemoryUnit<M>,
-    /// Where results of queue pairs go.
+    /// Takes the results of queue pairs.
     pub results: Results<'a>,
     /// Frames.
     pub mac: &'a mut Mac<P::Frame>,
@@ -88,12 +88,12 @@ impl<F> Receive<F> {
         self.reorder.forget(index);
     }
 
-    /// Packets that wait.
+    /// Returns the number of pending packets.
     pub fn len(&self) -> usize {
         self.inbound.len()
     }
 
-    /// Returns true if no received packet waits.
+    /// Returns true if no received packet is pending.
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.inbound.is_empty()

@@ -1,5 +1,4 @@
-//! Selects the next queue pair: for each processing unit, round robin over its queue pairs that
-//! have work.
+//! Selects the next queue pair: each processing unit serves its active queue pairs round robin.
 
 use std::collections::VecDeque;
 
@@ -7,19 +6,19 @@ use crate::contexts::queue_pair::QueuePair;
 
 /// Fibonacci hashing: the integer nearest to 2^64 divided by the golden ratio.
 const BLOCK_HASH: u64 = 0x9e37_79b9_7f4a_7c15;
-/// Bits of the hash that are used: more than there are units.
+/// Bits of the hash that are used: enough for all units.
 const HASH_BITS: u32 = 16;
-/// Words with a bit for each unit that there can be.
+/// Words of a bitmap with one bit for each possible unit.
 const WORDS: usize = 256 / u64::BITS as usize;
 
 /// The queue pairs that have work, a list for each processing unit.
 #[derive(Debug)]
 pub struct Scheduler {
     active: Vec<VecDeque<u32>>,
-    /// Queue pairs in all lists.
+    /// Number of queue pairs in all lists.
     count: usize,
-    /// Units whose list is not empty, a bit each: each event asks for all units, and the lists
-    /// themselves lie in as many lines of the processor's cache.
+    /// Bitmap of units whose list is not empty. Every event reads it for all units, while each list
+    /// is in a different line of the processor's cache.
     waiting: [u64; WORDS],
 }
 
@@ -33,9 +32,9 @@ impl Scheduler {
         }
     }
 
-    /// Returns the processing unit to which the queue pair at `index` is pinned: neighbours to
-    /// different ones; those at equal distances, as the queue pairs of different threads are, in no
-    /// pattern.
+    /// Returns the processing unit to which the queue pair at `index` is pinned. Neighbours go to
+    /// different units; queue pairs at equal distances, as those of different threads are, follow
+    /// no pattern.
     #[inline]
     pub fn unit_of(&self, index: u32) -> usize {
         let units = self.active.len();
@@ -47,7 +46,7 @@ impl Scheduler {
         (index as usize + turn as usize) % units
     }
 
-    /// Puts a queue pair at the end of the list of its unit, once.
+    /// Appends a queue pair to the list of its unit, unless it is in it.
     #[inline]
     pub fn activate(&mut self, qp: &mut QueuePair) {
         if !qp.scheduled {
@@ -67,7 +66,7 @@ impl Scheduler {
         self.waiting[word] & bit != 0
     }
 
-    /// Returns the units of which a queue pair has work, in their order.
+    /// Returns the units that have an active queue pair, in order.
     #[inline]
     pub fn units_with_work(&self) -> impl Iterator<Item = usize> {
         let words = self.waiting.iter().enumerate();

@@ -1,7 +1,7 @@
-//! What work costs, and when its results arrive.
+//! The cost of work, and when its results arrive.
 //!
-//! - [`edge`]: bounded queues between blocks. [`timing`]: the table of costs. [`registers`]: what
-//!   may be under way at once. `turn`: what all blocks share while they step.
+//! - [`edge`]: bounded queues between blocks. [`timing`]: the table of costs. [`registers`]: limits
+//!   of concurrency. `turn`: state that all blocks share while they step.
 
 pub mod edge;
 pub mod registers;

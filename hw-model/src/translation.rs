@@ -1,8 +1,8 @@
-//! Keys and addresses: what a packet or a WQE may reach, and where it is.
+//! Keys and addresses: the memory that a packet or a WQE may access, and its location.
 //!
-//! - [`mpt`]: memory protection table. [`mtt`]: memory translation table. [`protection`]: why an
-//!   access is refused.
-//! - [`memory_unit`]: both tables, and what goes through them: accesses, atomics, memory windows.
+//! - [`mpt`]: memory protection table. [`mtt`]: memory translation table. [`protection`]: reasons
+//!   why an access is refused.
+//! - [`memory_unit`]: both tables, and the accesses through them: data, atomics, memory windows.
 
 pub mod memory_unit;
 pub mod mpt;

@@ -1,9 +1,9 @@
-//! From a doorbell to a frame.
+//! The way from a doorbell to a frame.
 //!
-//! - `wqe_fetch`: work queue elements of the queue pair that is next. `local_operation`: those that
-//!   need no packet. `datagram`: the path of each datagram.
-//! - `serve`: turns of processing units and their queue pairs. `egress`: their packets into frames,
-//!   by [`packetizer`], and what has left the card.
+//! - `wqe_fetch`: reads WQEs of the next queue pair. `local_operation`: WQEs that need no packet.
+//!   `datagram`: the path of each datagram.
+//! - `serve`: serves the queue pairs of the processing units. `egress`: makes frames of their
+//!   packets with [`packetizer`], and reports packets that have left the card.
 
 mod datagram;
 pub(crate) mod egress;
@@ -34,13 +34,13 @@ pub(crate) struct Transmit {
     scheduler: Scheduler,
     fetch: WqeFetch,
     units: Vec<ProcessingUnit>,
-    /// Packets of one queue pair in one turn.
+    /// Packets of one queue pair per turn.
     quantum_packets: u32,
-    /// Packets that have found no room on the wire in this step.
+    /// Packets that found no room on the wire in this step.
     refused: u32,
-    /// True if the MAC holds as many frames to send as it may: no more are made.
+    /// True if the MAC cannot take more frames: none are made.
     egress_blocked: bool,
-    /// True if a processing unit has packets that are not frames yet.
+    /// True if a processing unit has packets for the packetizer.
     outbound_waits: bool,
 }
 
@@ -52,13 +52,13 @@ pub(crate) struct TransmitPorts<'a, P: Port, M> {
     pub translation: &'a mut MemoryUnit<M>,
     /// Completions.
     pub completions: &'a mut CompletionWriter,
-    /// Events, and whether there is a link.
+    /// Events, and the state of the link.
     pub host_interface: &'a mut HostInterface,
     /// Frames.
     pub mac: &'a mut Mac<P::Frame>,
     /// Congestion control, if the card has any.
     pub congestion: Option<&'a mut Congestion>,
-    /// The cable: where frames are made.
+    /// The cable, in whose buffers frames are made.
     pub port: &'a mut P,
 }
 
@@ -78,7 +78,7 @@ impl Transmit {
         }
     }
 
-    /// Returns the scheduler: blocks put queue pairs that have work into it.
+    /// Returns the scheduler, in which blocks activate queue pairs.
     #[inline]
     pub fn scheduler(&mut self) -> &mut Scheduler {
         &mut self.scheduler
@@ -113,7 +113,7 @@ impl Transmit {
         self.fetch.next_delivery()
     }
 
-    /// Returns the time at which the next processing unit with something to send may continue.
+    /// Returns the time at which the next processing unit with work may continue.
     pub fn next_step(&self, timing: &impl Timing) -> Option<Instant> {
         let is_idle = self.scheduler.is_idle() && !self.outbound_waits;
         if self.is_stalled() || self.egress_blocked || is_idle {
@@ -128,18 +128,18 @@ impl Transmit {
         (0..self.units.len()).filter(waits).map(turn).min()
     }
 
-    /// Returns the fetches that may be under way, and the times for which each was.
+    /// Returns the maximum number of concurrent fetches, and the time for which they ran.
     pub fn fetch_usage(&self) -> (usize, Duration) {
         self.fetch.usage()
     }
 
-    /// Returns fetches of WQEs that are under way, and queue pairs that wait for one.
+    /// Returns the number of WQE fetches in flight, and of queue pairs that wait for one.
     pub fn fetches(&self) -> (usize, usize) {
         (self.fetch.under_way(), self.fetch.waiting())
     }
 
-    /// Returns for each processing unit the queue pairs that wait for their turn, and the packets
-    /// that wait for the packetizer.
+    /// Returns for each processing unit the number of queue pairs that wait to be served, and of
+    /// packets for the packetizer.
     pub fn unit_levels(&self) -> impl Iterator<Item = (usize, usize)> {
         let units = self.units.iter().enumerate();
         units.map(|(index, unit)| (self.scheduler.len(index), unit.outbound.len()))

@@ -1,16 +1,16 @@
-//! How long each part of the card and of its slot was in use: what limits a rate.
+//! Utilisation of each part of the card and of its slot: what limits a rate.
 //!
-//! Two kinds are told apart. A *server* works on one item at a time: a block, a wire, a walker of
-//! page tables. It limits the rate when it is always busy. Of a *pool* there are several at once,
-//! each held until something else is done: tags, registers for misses. All of it is also held when
-//! items wait for a slower part behind it, so that a pool limits the rate only if no server does.
+//! There are two kinds. A *server* works on one item at a time: a block, a wire, a page table
+//! walker. It limits the rate when it is always busy. A *pool* has several items, each held until
+//! something else is done: tags, miss registers. Its items are also held while they wait for a
+//! slower part, so a pool limits the rate only if no server does.
 
 use ferroce_units::Duration;
 
-/// WQE fetches that are under way: at most one of each queue pair.
+/// Concurrent WQE fetches: at most one for each queue pair.
 pub const FETCHES: &str = "fetches";
 
-/// What a part does with an item.
+/// The kind of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Works on one item at a time.
@@ -28,7 +28,7 @@ pub struct Usage {
     pub unit: Option<u8>,
     /// What it does.
     pub kind: Kind,
-    /// How many of it there are: the times of all are added up.
+    /// Number of parts: their times are added up.
     pub count: u32,
     /// Time in use.
     pub busy: Duration,
@@ -55,7 +55,7 @@ impl Usage {
         }
     }
 
-    /// Several servers, which were in use for `busy` together.
+    /// Returns several servers, which were in use for `busy` in total.
     pub(crate) const fn servers(name: &'static str, (count, busy): (usize, Duration)) -> Self {
         Self {
             name,
@@ -66,7 +66,7 @@ impl Usage {
         }
     }
 
-    /// A pool of `count`, which were in use for `busy` together.
+    /// Returns a pool of `count` items, which were in use for `busy` in total.
     pub(crate) const fn pool(name: &'static str, (count, busy): (usize, Duration)) -> Self {
         Self {
             name,
@@ -77,7 +77,7 @@ impl Usage {
         }
     }
 
-    /// A pool of which so much was in use as if all of it had been for `busy`.
+    /// Returns a pool whose total use equals the use of all of it for `busy`.
     pub(crate) const fn whole_pool(name: &'static str, busy: Duration) -> Self {
         Self::pool(name, (1, busy))
     }

@@ -1,5 +1,5 @@
-//! Decoding of send WQEs: from the bytes that software wrote to what the NIC executes, or to the
-//! reason why it cannot.
+//! Decodes send WQEs: from bytes of software to an operation of the NIC, or to the reason why it
+//! cannot be executed.
 
 pub mod scatter_list;
 
@@ -16,7 +16,7 @@ use zerocopy::FromBytes;
 
 use crate::wqe::scatter_list::ScatterList;
 
-/// Where the payload of a send WQE lies.
+/// Location of the payload of a send WQE.
 #[derive(Debug, Clone)]
 pub enum SendPayload {
     /// In registered memory.
@@ -29,7 +29,7 @@ pub enum SendPayload {
     Invalidate(u32),
 }
 
-/// Bits of the number of a queue pair, and of a shared receive queue.
+/// Mask of a QPN or SRQN.
 const QPN_MASK: u32 = 0xff_ffff;
 
 /// Inline bytes that are kept without an allocation.
@@ -62,7 +62,7 @@ impl InlinePayload {
         }
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         match self {
@@ -72,7 +72,7 @@ impl InlinePayload {
     }
 }
 
-/// Where the WQE of a request is when its response comes.
+/// Location of the WQE of a request when its response arrives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum WqeRecord {
     /// No response needs it.
@@ -80,7 +80,7 @@ pub enum WqeRecord {
     Unneeded,
     /// It is on the chip.
     Kept,
-    /// It has to be read again.
+    /// It must be read again.
     Missing,
 }
 
@@ -91,27 +91,27 @@ pub struct SendWqe {
     pub index: u32,
     /// Its payload.
     pub payload: SendPayload,
-    /// UD: where it goes.
+    /// UD: its destination.
     pub datagram: Option<Box<DatagramSegment>>,
-    /// Whether the response finds it on the chip.
+    /// Whether the WQE is on the chip when its response arrives.
     pub record: WqeRecord,
 }
 
-/// Why a send WQE cannot be executed.
+/// Reason why a send WQE cannot be executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WqeError {
-    /// The index is not that of its place in the ring: an old WQE, or garbage.
+    /// The index does not match its place in the ring: an old WQE, or garbage.
     #[error("WQE is stale: it says index {found}, its place is {expected}")]
     Stale {
         /// Index of its place.
         expected: u32,
-        /// Index that it says.
+        /// Index in the WQE.
         found: u32,
     },
-    /// Zero blocks, or more than a WQE may have, or more than were rung.
+    /// Zero blocks, more than a WQE may have, or more than were rung.
     #[error("WQE of {0} blocks")]
     Blocks(u8),
-    /// The operation does not exist, or not on this queue pair.
+    /// The operation does not exist, or this queue pair does not support it.
     #[error("operation {0:?} is not available")]
     Opcode(SendOpcode),
     /// The segments do not fit the blocks.
@@ -122,7 +122,7 @@ pub enum WqeError {
     Length,
 }
 
-/// Reads the head of a WQE: how many blocks it has. `available` blocks were rung.
+/// Returns the number of blocks in the head of a WQE. `available` blocks were rung.
 pub fn block_count(head: &[u8], index: u32, available: u32) -> Result<u8, WqeError> {
     let Ok((control, _)) = ControlSegment::read_from_prefix(head) else {
         return Err(WqeError::Blocks(0));
@@ -140,7 +140,7 @@ pub fn block_count(head: &[u8], index: u32, available: u32) -> Result<u8, WqeErr
     Ok(blocks)
 }
 
-/// Decodes a whole WQE of a queue pair of `service`, whose head [`block_count`] has accepted.
+/// Decodes a whole WQE of a queue pair of `service`, after [`block_count`] has accepted its head.
 #[inline]
 pub fn decode(bytes: &[u8], service: Service) -> Result<(SendRequest, SendWqe), WqeError> {
     let mut segments = Segments {
@@ -197,7 +197,7 @@ pub fn decode(bytes: &[u8], service: Service) -> Result<(SendRequest, SendWqe), 
     Ok((request, wqe))
 }
 
-/// The segments of a WQE that are still to be read.
+/// The remaining segments of a WQE.
 struct Segments<'a> {
     rest: &'a [u8],
     blocks: u8,
@@ -216,8 +216,8 @@ impl Segments<'_> {
     }
 }
 
-/// Returns true if a queue pair of `service` has the operation. UD and GSI only send, an XRC target
-/// sends nothing; the transport refuses what UC lacks of RC.
+/// Returns true if a queue pair of `service` supports the operation. UD and GSI only send, an XRC
+/// target sends nothing; the transport refuses RC operations that UC lacks.
 #[inline]
 fn has_operation(service: Service, opcode: SendOpcode) -> bool {
     match service {
@@ -241,8 +241,7 @@ fn local_kind(opcode: SendOpcode) -> Option<LocalKind> {
     })
 }
 
-/// Decodes the operand of a local operation, which stands where other operations have their
-/// payload.
+/// Decodes the operand of a local operation, which is in the place of the payload.
 #[cold]
 fn decode_local(
     kind: LocalKind,
@@ -256,7 +255,7 @@ fn decode_local(
     })
 }
 
-/// The operation.
+/// Decodes the operation.
 #[inline]
 fn decode_operation(
     control: &ControlSegment,
@@ -301,7 +300,7 @@ fn decode_operation(
     })
 }
 
-/// The peer's memory.
+/// Decodes the peer's address and key.
 #[inline]
 fn decode_remote(segments: &mut Segments<'_>) -> Result<Remote, WqeError> {
     let segment: RemoteAddressSegment = segments.take()?;
@@ -311,7 +310,7 @@ fn decode_remote(segments: &mut Segments<'_>) -> Result<Remote, WqeError> {
     })
 }
 
-/// The payload and its length.
+/// Decodes the payload and its length.
 #[inline]
 fn decode_payload(
     word: ControlWord,

@@ -89,7 +89,7 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
     }
 }
 
-/// Refuses a ring that no CQ can have.
+/// Refuses an invalid CQ ring.
 fn check_ring(context: &CqContext) -> Result<(), Failure> {
     Failure::parameter_if(
         context.base % 64 != 0,

@@ -27,11 +27,11 @@ const LOG_MAX_EQES: u8 = 18;
 const LOCAL_ACK_DELAY: u8 = 4;
 /// Alignment of the private area of the queue pairs.
 const PRIVATE_ALIGNMENT: u64 = 4096;
-/// READs and atomics of one QP, in each direction.
+/// Maximum number of READs and atomics in flight of one QP, in each direction.
 pub const MAX_RD_ATOMIC: u8 = 16;
 
-/// Returns the base-2 logarithm of the queue pairs whose whole state fits on the chip: responder
-/// resources are what has room for the fewest.
+/// Returns the base-2 logarithm of the number of queue pairs whose whole state fits on the chip.
+/// Responder resources are the tightest limit.
 fn resident_qps(config: &NicConfig) -> u8 {
     config.responder_cache.log_entries().min(config.log_max_qps)
 }
@@ -131,7 +131,7 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
             let offset = core::mem::offset_of!(ContextTables, private_base);
             return Err(Failure::parameter(offset));
         }
-        // A driver without shared receive queues gives no table.
+        // A driver that does not use shared receive queues passes no table.
         if tables.log_srqs > self.config.log_max_srqs {
             let offset = core::mem::offset_of!(ContextTables, log_srqs);
             return Err(Failure::parameter(offset));

@@ -38,7 +38,7 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
         Ok(u64::from(key))
     }
 
-    /// Registers a region anew, under a key with the variant of the input's.
+    /// Registers a region again under a key with the variant of the input's key.
     pub(super) fn modify_mr(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
         let input: MemoryEntry = self.input(entry)?;
         let mut dma = self.turn.dma();
@@ -77,8 +77,8 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
         Ok(0)
     }
 
-    /// The entry that a command names. Binds change the variant of a window's key as a work
-    /// request says, and commands do not follow: a window is known by the index alone.
+    /// Returns the entry that a command names. The key variant is not checked for a window: binds
+    /// change it, and commands do not know the new one.
     fn region_or_window(&mut self, entry: &CommandEntry) -> Result<MemoryEntry, Failure> {
         let mut dma = self.turn.dma();
         let key = existing_key(entry)?;
@@ -89,7 +89,7 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
         Ok(present)
     }
 
-    /// Refuses a region that cannot be: its pages must lie inside the translation table.
+    /// Refuses an invalid region: its pages must be inside the translation table.
     fn check_region(&self, region: &MemoryEntry) -> Result<(), Failure> {
         let word = region.word;
         let kinds = [word.direct(), word.null(), word.device_memory()];
@@ -138,12 +138,12 @@ fn require(good: bool, offset: usize) -> Result<(), Failure> {
     }
 }
 
-/// The key that is the argument of a command.
+/// Returns the key that is the argument of a command.
 fn existing_key(entry: &CommandEntry) -> Result<u32, Failure> {
     u32::try_from(entry.argument).map_err(|_| Failure::new(CommandStatus::NO_OBJECT))
 }
 
-/// A region as software describes it, with the fields that are the device's to set cleared.
+/// Returns a region with the fields of software; the fields of the device are cleared.
 fn fresh_region(input: &MemoryEntry) -> MemoryEntry {
     let mut word = input.word;
     word.set_window_type_2(false);

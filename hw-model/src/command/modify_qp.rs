@@ -1,4 +1,4 @@
-//! MODIFY_QP: attributes and mask of the contract into a transition of the transport.
+//! MODIFY_QP: converts attributes and mask of the contract to a transition of the transport.
 
 use ferroce_spec::command::{ANY_STATE, CommandStatus, ModifyQp, QpAttributeMask};
 use ferroce_spec::context::{GSI_Q_KEY, QpContext, QpStateCode};
@@ -12,13 +12,14 @@ use ferroce_wire::{PKey, Psn, QKey, Qpn, RnrTimer};
 /// The default partition key, the only entry of the P_Key table (IBTA vol 1, 10.9.1.2).
 pub const DEFAULT_P_KEY: PKey = PKey(0xffff);
 
-/// Why a MODIFY_QP is refused before the transport sees it: status and syndrome.
+/// Status and syndrome of a MODIFY_QP that is refused before it reaches the transport.
 pub type Refusal = (CommandStatus, u32);
 
 /// Ports of the function.
 const PORTS: u8 = 1;
 
-/// The transition that `input` asks of a QP of `service` in `state` with the attributes `present`.
+/// Returns the transition that `input` requests for a QP of `service` in `state` whose attributes
+/// are `present`.
 pub fn transition(
     service: Service,
     state: QpState,
@@ -75,7 +76,7 @@ fn bad_field(offset: usize) -> Refusal {
     )
 }
 
-/// Values that no QP of `service` may have, whatever the transition.
+/// Checks the values that no QP of `service` may have, whatever the transition.
 fn check_values(service: Service, input: &ModifyQp) -> Result<(), Refusal> {
     let (mask, context) = (input.mask, &input.context);
     if mask.port() && !(1..=PORTS).contains(&context.port) {
@@ -101,7 +102,7 @@ fn remote_access(context: &QpContext) -> RemoteAccess {
     }
 }
 
-/// INIT: what is not given stays as it is.
+/// Returns the attributes of INIT; attributes that are not in the mask keep their values.
 fn init(mask: QpAttributeMask, context: &QpContext, present: &Attributes) -> InitAttributes {
     InitAttributes {
         p_key: DEFAULT_P_KEY,
@@ -145,7 +146,7 @@ fn rts(context: &QpContext) -> RtsAttributes {
 }
 
 /// Applies the attributes of the mask that the transition does not require. `connecting`: on the
-/// way to RTR and RTS the required attributes are applied elsewhere and are not repeated here.
+/// way to RTR and RTS, the required attributes are applied elsewhere and are skipped here.
 fn update(mask: QpAttributeMask, context: &QpContext, connecting: bool) -> AttributeUpdate {
     let retry = context.retry;
     let also = |bit: bool| bit && !connecting;

@@ -36,7 +36,7 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
         Ok(0)
     }
 
-    /// Index of the UD QP and group of a command.
+    /// Returns the index of the UD QP and the group of a command.
     fn membership(&mut self, entry: &CommandEntry) -> Result<(u32, Gid), Failure> {
         let index = self.existing_qp(entry.argument)?;
         let input: MulticastGroup = self.input(entry)?;

@@ -139,7 +139,7 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
         Ok(0)
     }
 
-    /// The path of a MODIFY_QP, if it carries one.
+    /// Returns the path of a MODIFY_QP, if it carries one.
     fn path_of(&self, input: &ModifyQp) -> Result<Option<Path>, Failure> {
         if !input.mask.path() {
             return Ok(None);
@@ -197,7 +197,7 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
     }
 
     /// Passes on what the queue pair at `index` reports after a command: it may have been flushed,
-    /// or may send now.
+    /// or may now send.
     fn settle(&mut self, index: u32) {
         let (contexts, mut results) = self.blocks.contexts();
         results.settle_active(self.turn, contexts, index);
@@ -209,8 +209,8 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
         transmit.flush_pending_ack(self.turn, index, &mut ports);
     }
 
-    /// Drops what a queue pair that is reset or destroyed still has on the edges: nothing more is
-    /// sent, written or reported for it.
+    /// Drops everything on the edges that belongs to a queue pair that is reset or destroyed:
+    /// nothing more is sent, written or reported for it.
     fn forget(&mut self, index: u32) {
         let blocks = &mut *self.blocks;
         let Some(qp) = blocks.contexts.qps.get_mut(index) else {
@@ -229,7 +229,7 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
     }
 }
 
-/// Refuses a QP context that no QP can have.
+/// Refuses an invalid QP context.
 fn check_new_qp(context: &QpContext, known: &StaticContext) -> Result<(), Failure> {
     if Service::try_from(context.service).is_err() {
         return Err(Failure::new(CommandStatus::NOT_SUPPORTED));

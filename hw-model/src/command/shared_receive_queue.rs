@@ -37,7 +37,7 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
         self.output(entry, &context)
     }
 
-    /// Sets the limit. The event is raised by the next entry that is taken while fewer are left.
+    /// Sets the limit. The event is raised when an entry is taken while fewer entries are left.
     pub(super) fn modify_srq(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
         let srqn = self.existing_srq(entry.argument)?;
         let input: SrqContext = self.input(entry)?;
@@ -79,7 +79,7 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
     }
 }
 
-/// Refuses a context that no SRQ can have.
+/// Refuses an invalid SRQ context.
 fn check_new_srq(context: &SrqContext) -> Result<(), Failure> {
     Failure::parameter_if(
         context.base % 64 != 0,

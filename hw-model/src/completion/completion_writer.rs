@@ -1,4 +1,4 @@
-//! Writes CQEs in the order in which the processing units are done with them.
+//! Writes CQEs in the order in which the processing units produce them.
 
 use ferroce_units::Instant;
 use ferroce_wire::Qpn;
@@ -11,8 +11,8 @@ use crate::time::edge::Edge;
 use crate::time::timing::{PLANNING_HORIZON, Timing};
 use crate::time::turn::Turn;
 
-/// CQEs that wait to be written. A turn handles at most as many packets as the edges hold and a
-/// flush of two full rings, in pieces of [`crate::limits::FLUSH_PER_TURN`].
+/// Maximum number of pending CQEs. One turn handles at most as many packets as the edges hold, and
+/// flushes two full rings in pieces of [`crate::limits::FLUSH_PER_TURN`].
 const CAPACITY: usize = 4096;
 
 /// The CQE writer and the edge in front of it.
@@ -29,24 +29,24 @@ impl CompletionWriter {
         }
     }
 
-    /// Returns true if no more completions can be passed to it.
+    /// Returns true if it cannot take another completion.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.edge.is_full()
     }
 
-    /// Returns true if blocks in front of it do not begin what may end in completions.
+    /// Returns true if earlier blocks must not begin work that may end in completions.
     #[inline]
     pub fn is_nearly_full(&self) -> bool {
         self.edge.is_nearly_full()
     }
 
-    /// Completions that wait.
+    /// Returns the number of pending completions.
     pub fn len(&self) -> usize {
         self.edge.len()
     }
 
-    /// Takes a completion, which is there at `ready`.
+    /// Takes a completion that is available at `ready`.
     #[inline]
     pub fn push(&mut self, ready: Instant, entry: CompletionEntry) {
         self.edge.push(ready, entry);

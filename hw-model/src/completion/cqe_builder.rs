@@ -1,4 +1,4 @@
-//! What the transport reports, in the words of the contract.
+//! Converts reports of the transport to the encoding of the contract.
 
 use ferroce_spec::counter::Counter;
 use ferroce_spec::cqe::{Cqe, CqeOpcode, CqeStatus, CqeWord};
@@ -12,7 +12,7 @@ use crate::contexts::completion_queue::CompletionEntry;
 use crate::contexts::queue_pair::{QueuePair, uses_srq};
 use crate::counters::Counters;
 
-/// The CQE of a completion; the WQE that it completes is retired.
+/// Builds the CQE of a completion and retires its WQE.
 #[inline]
 pub fn completion_entry(qp: &mut QueuePair, completion: &Completion) -> CompletionEntry {
     let mut word = CqeWord::default();
@@ -103,9 +103,9 @@ pub fn is_of_queue_pair(kind: EventType) -> bool {
     (first..=EventType::LAST_WQE_REACHED.0).contains(&kind.0)
 }
 
-/// The event type of the contract.
+/// Returns the event type of the contract.
 ///
-/// `None`: the last WQE event is of interest with a shared receive queue only.
+/// `None`: the last WQE event only matters with a shared receive queue.
 pub fn event_type(qp: &QueuePair, event: Event) -> Option<EventType> {
     Some(match event {
         Event::CommunicationEstablished => EventType::COMMUNICATION_ESTABLISHED,
@@ -118,7 +118,7 @@ pub fn event_type(qp: &QueuePair, event: Event) -> Option<EventType> {
     })
 }
 
-/// Adds what a queue pair has counted to the function's counters.
+/// Adds the statistics of a queue pair to the function's counters.
 pub fn count(statistics: &Statistics, counters: &mut Counters) {
     let rows = [
         (

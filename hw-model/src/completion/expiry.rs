@@ -1,4 +1,4 @@
-//! Timers that are due, and peers that are lost.
+//! Expired timers and lost peers.
 
 use crate::completion::Results;
 use crate::contexts::Contexts;
@@ -7,11 +7,11 @@ use crate::ports::port::Port;
 use crate::time::timing::Timing;
 use crate::time::turn::Turn;
 
-/// Timers, and moderated events, that are handled in one turn.
+/// Maximum number of timers and moderated events that are handled in one turn.
 const EXPIRIES_PER_TURN: usize = 32;
 
 impl Results<'_> {
-    /// Handles the timers of queue pairs that are due. Returns true if there were some.
+    /// Handles the expired timers of queue pairs. Returns true if there were some.
     #[inline(always)]
     pub fn expire_timers<H: Host, T: Timing, P: Port>(
         &mut self,
@@ -39,7 +39,7 @@ impl Results<'_> {
         worked
     }
 
-    /// Raises the events of CQs whose moderation time has passed. Returns true if there were some.
+    /// Raises the events of CQs whose moderation time has expired. Returns true if there were some.
     #[inline(always)]
     pub fn expire_moderation<H: Host, T: Timing>(
         &mut self,
@@ -59,8 +59,7 @@ impl Results<'_> {
         worked
     }
 
-    /// Fails what queue pairs have sent to functions that no longer exist. Returns true if there
-    /// was any.
+    /// Fails requests to functions that no longer exist. Returns true if there were any.
     #[cold]
     pub fn give_up_lost_peers<H: Host, T: Timing, P: Port>(
         &mut self,

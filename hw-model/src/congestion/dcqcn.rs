@@ -1,29 +1,29 @@
-//! DCQCN (Zhu et al., SIGCOMM 2015) as a ConnectX parametrises it.
+//! DCQCN (Zhu et al., SIGCOMM 2015) with the parameters of a ConnectX.
 //!
-//! - A CNP cuts the rate by up to one half: by `alpha`, an estimate of how congested the path is,
+//! - A CNP cuts the rate by up to one half: by `alpha`, an estimate of the congestion on the path,
 //!   which rises with CNPs and falls without them.
-//! - Then the rate goes up again, in steps that a timer and the bytes sent both count: first back
-//!   to the rate before the cut (fast recovery), then beyond it, slowly (additive increase), and
-//!   faster when both have counted enough steps (hyper increase).
+//! - Then the rate rises again, in steps that are counted by a timer and by the bytes sent: first
+//!   back to the rate before the cut (fast recovery), then slowly beyond it (additive increase),
+//!   and faster when both counters have reached the threshold (hyper increase).
 
 use ferroce_units::{Duration, Instant};
 
 use super::RateControl;
 
-/// Scale of `alpha`, and of its gain: 1024 is one.
+/// Scale of `alpha` and of its gain: 1024 is one.
 const ALPHA_ONE: f64 = 1024.0;
 
-/// Parameters, under the names of `mlxconfig` without `RPG_` and `DCE_TCP_`.
+/// Parameters, named as in `mlxconfig` without `RPG_` and `DCE_TCP_`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DcqcnParameters {
     /// `RPG_TIME_RESET`: time between two steps of the timer.
     pub time_reset: Duration,
-    /// `RPG_BYTE_RESET`: bytes between two steps of the byte counter; `None`: there is none, and
-    /// the timer alone decides, with one additive step before the hyper ones.
+    /// `RPG_BYTE_RESET`: bytes between two steps of the byte counter; `None`: there is no byte
+    /// counter, and the timer alone decides, with one additive step before the hyper steps.
     pub byte_reset: Option<u64>,
     /// `RPG_THRESHOLD`: steps of fast recovery.
     pub threshold: u32,
-    /// `RPG_MAX_RATE` in Mb/s; 0: that of the line.
+    /// `RPG_MAX_RATE` in Mb/s; 0: the line rate.
     pub max_rate_mbps: u32,
     /// `RPG_AI_RATE` in Mb/s: additive increase.
     pub ai_rate_mbps: u32,
@@ -31,29 +31,29 @@ pub struct DcqcnParameters {
     pub hai_rate_mbps: u32,
     /// `RPG_GD`: a cut takes `rate * alpha / 2^gd` with `alpha` from 0 to 1023.
     pub gd: u32,
-    /// `RPG_MIN_DEC_FAC`: what a cut leaves at least, in percent.
+    /// `RPG_MIN_DEC_FAC`: minimum share of the rate that a cut leaves, in percent.
     pub min_dec_fac_percent: u32,
     /// `RPG_MIN_RATE` in Mb/s.
     pub min_rate_mbps: u32,
-    /// `RATE_TO_SET_ON_FIRST_CNP` in Mb/s; 0: the first CNP cuts as any other.
+    /// `RATE_TO_SET_ON_FIRST_CNP` in Mb/s; 0: the first CNP cuts like any other.
     pub rate_to_set_on_first_cnp_mbps: u32,
-    /// `DCE_TCP_G`: what is kept of `alpha` in a period, in 1/1024.
+    /// `DCE_TCP_G`: share of `alpha` that is kept in a period, in 1/1024.
     pub dce_tcp_g: u32,
     /// `DCE_TCP_RTT`: period in which `alpha` is updated.
     pub dce_tcp_rtt: Duration,
-    /// `RATE_REDUCE_MONITOR_PERIOD`: shortest time between two cuts.
+    /// `RATE_REDUCE_MONITOR_PERIOD`: minimum time between two cuts.
     pub rate_reduce_monitor_period: Duration,
     /// `INITIAL_ALPHA_VALUE`, in 1/1024.
     pub initial_alpha_value: u32,
-    /// `CLAMP_TGT_RATE`: each cut sets the target to the rate before it, even if the rate has not
-    /// risen since the last one.
+    /// `CLAMP_TGT_RATE`: each cut sets the target to the rate before the cut, even if the rate has
+    /// not risen since the last cut.
     pub clamp_tgt_rate: bool,
-    /// `CLAMP_TGT_RATE_AFTER_TIME_INC`: a step of the timer counts as a rise for that.
+    /// `CLAMP_TGT_RATE_AFTER_TIME_INC`: a step of the timer counts as such a rise.
     pub clamp_tgt_rate_after_time_inc: bool,
 }
 
 impl DcqcnParameters {
-    /// What `mlxconfig` prints for a ConnectX-5 Ex (MCX516A-CDA).
+    /// Values that `mlxconfig` prints for a ConnectX-5 Ex (MCX516A-CDA).
     pub const CONNECTX: Self = Self {
         time_reset: Duration::from_us(300),
         byte_reset: Some(32_767),
@@ -73,9 +73,10 @@ impl DcqcnParameters {
         clamp_tgt_rate_after_time_inc: true,
     };
 
-    /// What the DCQCN paper was evaluated with: timer and byte counter, gain 1/256, five steps of
-    /// fast recovery, 40 Mb/s additive increase, a cut and an update of `alpha` in 50 us. Hyper
-    /// increase is ten times the additive one, as in a ConnectX: the paper has no figure for it.
+    /// Parameters of the evaluation in the DCQCN paper: timer and byte counter, gain 1/256, five
+    /// steps of fast recovery, 40 Mb/s additive increase, a cut and an update of `alpha` in 50 us.
+    /// Hyper increase is ten times the additive increase, as on a ConnectX: the paper does not
+    /// state it.
     pub const SIGCOMM_2015: Self = Self {
         time_reset: Duration::from_us(50),
         byte_reset: Some(10_000_000),
@@ -89,8 +90,8 @@ impl DcqcnParameters {
         ..Self::CONNECTX
     };
 
-    /// What HPCC (SIGCOMM 2019) simulates DCQCN with: gain 1/256 each microsecond, a cut in 4 us, a
-    /// step of the timer in 900 us, one step of fast recovery, and no byte counter.
+    /// Parameters with which HPCC (SIGCOMM 2019) simulates DCQCN: gain 1/256 each microsecond, a
+    /// cut in 4 us, a step of the timer in 900 us, one step of fast recovery, and no byte counter.
     pub const HPCC: Self = Self {
         time_reset: Duration::from_us(900),
         byte_reset: None,
@@ -110,21 +111,21 @@ pub struct Dcqcn {
     target_mbps: f64,
     /// From 0 to 1.
     alpha: f64,
-    /// True if a CNP has come in this period of `alpha`.
+    /// True if a CNP has arrived in this period of `alpha`.
     has_cnp: bool,
-    /// When the period ends.
+    /// End of the period.
     period_ends: Instant,
     last_cut: Option<Instant>,
-    /// True if the rate has risen since the last cut, as far as that counts.
+    /// True if the rate has risen since the last cut, by a step that counts.
     has_risen: bool,
-    /// When the timer makes its next step.
+    /// Time of the timer's next step.
     timer: Instant,
     timer_steps: u32,
     bytes: u64,
     byte_steps: u32,
 }
 
-/// What makes a step.
+/// The source of a step.
 #[derive(Clone, Copy, PartialEq)]
 enum Step {
     Time,
@@ -132,7 +133,7 @@ enum Step {
 }
 
 impl Dcqcn {
-    /// Returns the control of a queue pair that was not limited so far.
+    /// Returns the control of a queue pair that had no limit so far.
     pub fn new(parameters: DcqcnParameters, now: Instant, line_rate_mbps: f64) -> Self {
         let max_mbps = match parameters.max_rate_mbps {
             0 => line_rate_mbps,
@@ -155,7 +156,7 @@ impl Dcqcn {
         }
     }
 
-    /// Works off the periods of `alpha` and the steps of the timer up to `now`.
+    /// Processes the periods of `alpha` and the steps of the timer up to `now`.
     fn catch_up(&mut self, now: Instant) {
         let keep = f64::from(self.parameters.dce_tcp_g) / ALPHA_ONE;
         let period = self.parameters.dce_tcp_rtt;
@@ -165,7 +166,7 @@ impl Dcqcn {
                 self.alpha += 1.0 - keep;
             }
             self.period_ends += period;
-            // No CNP came in the periods after that.
+            // No CNP arrived in the later periods.
             let late = now.saturating_since(self.period_ends).as_ps();
             if self.period_ends <= now {
                 let periods = late / period.as_ps().max(1) + 1;
@@ -176,7 +177,7 @@ impl Dcqcn {
         while self.timer <= now {
             let at = self.timer;
             if self.is_unlimited() {
-                // Nothing more can change until the next cut, which sets the timer anew.
+                // Nothing can change before the next cut, which restarts the timer.
                 self.timer = now + self.parameters.time_reset;
                 break;
             }
@@ -208,7 +209,7 @@ impl Dcqcn {
         }
         self.target_mbps = self.target_mbps.min(self.max_mbps);
         self.rate_mbps = (self.rate_mbps + self.target_mbps) / 2.0;
-        // Halving the distance never ends: close enough is there.
+        // Halving the distance never reaches the target, so stop when it is close.
         if self.max_mbps - self.rate_mbps < 1.0 && self.target_mbps >= self.max_mbps {
             self.rate_mbps = self.max_mbps;
         }

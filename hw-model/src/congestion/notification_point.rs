@@ -1,14 +1,14 @@
-//! The notification point: a CNP for marked packets, not too often.
+//! The notification point: sends CNPs for marked packets, at a limited rate.
 
 use ferroce_units::Instant;
 
 use super::NotificationConfig;
 
-/// When each queue pair has sent its last CNP.
+/// The time of the last CNP of each queue pair.
 #[derive(Debug)]
 pub(crate) struct NotificationPoint {
     config: NotificationConfig,
-    /// By index in the QP context table; as long as the last that has sent one.
+    /// By index in the QP context table; as long as the highest index that has sent a CNP.
     last: Vec<Option<Instant>>,
 }
 
@@ -20,12 +20,12 @@ impl NotificationPoint {
         }
     }
 
-    /// Returns the traffic class of CNPs: their DSCP; they cannot be marked.
+    /// Returns the traffic class of CNPs: their DSCP, not ECN-capable.
     pub fn traffic_class(&self) -> u8 {
         self.config.cnp_dscp << 2
     }
 
-    /// A marked packet has come for the queue pair at `index`. Returns true if a CNP is due.
+    /// Handles a marked packet of the queue pair at `index`. Returns true if a CNP is due.
     pub fn take_turn(&mut self, now: Instant, index: u32) -> bool {
         let index = index as usize;
         if index >= self.last.len() {

@@ -1,34 +1,33 @@
-//! The reaction point: queue pairs that were notified of congestion send at their own rates.
+//! The reaction point: queue pairs that received a CNP send at their own rates.
 //!
-//! A queue pair whose time has not come stays out of the scheduler's lists until it has.
+//! A queue pair that may not send yet is not in the scheduler's lists.
 
 use ferroce_units::heap::IndexedHeap;
 use ferroce_units::{Duration, Instant};
 
 use super::{Algorithm, RateControl};
 
-/// Bytes of a frame on the wire beside its own: preamble, frame check sequence, gap (IEEE 802.3).
+/// Bytes on the wire in addition to the frame: preamble, frame check sequence, gap (IEEE 802.3).
 const WIRE_OVERHEAD_BYTES: u32 = 24;
-/// A queue pair that had its turn late makes up for no more than this.
+/// A queue pair that is served late catches up by no more than this.
 const MOST_LATE: Duration = Duration::from_us(1);
 
 /// A queue pair with its own rate.
 #[derive(Debug)]
 struct Limit {
     control: Box<dyn RateControl>,
-    /// When it may send its next packet.
+    /// The time at which it may send its next packet.
     next_send: Instant,
-    /// Rate at which it has sent its last one; that of the line before.
+    /// Rate of its last packet; the line rate before its first.
     paced_mbps: f64,
 }
 
-/// Queue pairs with their own rates, as a recorder sees them.
+/// Summary of the queue pairs with their own rates, for a recorder.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LimitedRates {
     /// Their number.
     pub queue_pairs: usize,
-    /// Rate of the slowest one, at which it has sent its last packet; without one, that of the
-    /// line.
+    /// Rate of the last packet of the slowest one; the line rate if there is none.
     pub lowest_mbps: f64,
 }
 
@@ -37,9 +36,9 @@ pub struct LimitedRates {
 pub(crate) struct ReactionPoint {
     algorithm: Algorithm,
     line_rate_mbps: f64,
-    /// By index in the QP context table; as long as the last that has had one.
+    /// By index in the QP context table; as long as the highest index that has had a limit.
     limits: Vec<Option<Limit>>,
-    /// Queue pairs that wait for their time.
+    /// Queue pairs that may not send yet.
     due: IndexedHeap<Instant>,
 }
 
@@ -53,7 +52,7 @@ impl ReactionPoint {
         }
     }
 
-    /// A CNP has come for the queue pair at `index`.
+    /// Handles a CNP for the queue pair at `index`.
     pub fn congested(&mut self, now: Instant, index: u32) {
         while self.limits.len() <= index as usize {
             self.limits.push(None);
@@ -73,8 +72,8 @@ impl ReactionPoint {
         }
     }
 
-    /// Returns true if the queue pair at `index` may not send yet. It is to have its turn when
-    /// [`ReactionPoint::pop_due`] names it.
+    /// Returns true if the queue pair at `index` may not send yet. [`ReactionPoint::pop_due`]
+    /// returns it when it may.
     #[inline]
     pub fn waits(&mut self, now: Instant, index: u32) -> bool {
         let limit = self.limits.get(index as usize);
@@ -94,7 +93,7 @@ impl ReactionPoint {
         self.limits.get(index as usize).is_some_and(Option::is_some)
     }
 
-    /// The queue pair at `index` has sent a frame of `bytes`.
+    /// Records that the queue pair at `index` has sent a frame of `bytes`.
     #[inline]
     pub fn sent(&mut self, now: Instant, index: u32, bytes: u32) {
         let Some(Some(limit)) = self.limits.get_mut(index as usize) else {
@@ -109,14 +108,14 @@ impl ReactionPoint {
         limit.next_send = limit.next_send.max(now - MOST_LATE) + Duration::from_ps(time);
     }
 
-    /// Returns the rate of the queue pair at `index` in Mb/s; `None`: that of the line.
+    /// Returns the rate of the queue pair at `index` in Mb/s; `None`: the line rate.
     #[cfg(test)]
     pub fn rate_mbps(&mut self, now: Instant, index: u32) -> Option<f64> {
         let limit = self.limits.get_mut(index as usize)?.as_mut()?;
         limit.control.rate_mbps(now)
     }
 
-    /// Returns the rates of the queue pairs that have their own.
+    /// Returns the rates of the queue pairs with their own rates.
     pub fn limited(&self) -> LimitedRates {
         let paced = self.limits.iter().flatten().map(|limit| limit.paced_mbps);
         LimitedRates {
@@ -125,13 +124,13 @@ impl ReactionPoint {
         }
     }
 
-    /// Returns when the first of the queue pairs that wait may send.
+    /// Returns the time at which the first waiting queue pair may send.
     #[inline]
     pub fn next_due(&self) -> Option<Instant> {
         self.due.first().map(|(due, _)| due)
     }
 
-    /// Takes the next queue pair that may send.
+    /// Takes the next queue pair that may send again.
     #[inline]
     pub fn pop_due(&mut self, now: Instant) -> Option<u32> {
         let (due, index) = self.due.first()?;

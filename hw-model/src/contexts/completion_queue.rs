@@ -23,14 +23,14 @@ const ARMED_ANY: u8 = 1;
 /// `CqContext.armed`: a solicited or failed CQE raises the event.
 const ARMED_SOLICITED: u8 = 2;
 
-/// A CQE on its way to a completion queue; index, time stamp and owner bit are set there.
+/// A CQE for a completion queue; the queue sets index, time stamp and owner bit.
 #[derive(Debug, Clone, Copy)]
 pub struct CompletionEntry {
     /// Completion queue.
     pub cqn: u32,
     /// The entry.
     pub cqe: Cqe,
-    /// When the host sees what was written for it before.
+    /// When the host sees the data that was written for it before.
     pub after: Instant,
 }
 
@@ -45,12 +45,12 @@ pub struct CompletionQueues {
 }
 
 impl CompletionQueues {
-    /// Returns the registers for misses, and the times together for which each was in use.
+    /// Returns the number of miss registers, and the total time for which they were in use.
     pub fn miss_registers(&self) -> (usize, Duration) {
         self.cache.miss_registers()
     }
 
-    /// No queues.
+    /// Returns a table without queues.
     pub fn new(shape: CacheShape) -> Self {
         let cache = Cache::new(shape, Counter::cqc_hits, Counter::cqc_misses);
         Self {
@@ -61,7 +61,7 @@ impl CompletionQueues {
         }
     }
 
-    /// The table now lies at `base` and has `1 << log_entries` entries.
+    /// Sets the address of the table to `base` and its size to `1 << log_entries` entries.
     pub fn reset(&mut self, base: u64, log_entries: u8) {
         self.cache.reset(base);
         let entries = if base == 0 { 0 } else { 1u32 << log_entries };
@@ -70,8 +70,8 @@ impl CompletionQueues {
         self.moderated = Timers::new(entries as usize);
     }
 
-    /// Creates a queue, with the number that software has chosen or with the one that was given
-    /// back last; returns its number.
+    /// Creates a queue with the number that software has chosen, or with the last number that was
+    /// freed; returns its number.
     pub fn create<H: Host>(
         &mut self,
         context: CqContext,
@@ -102,7 +102,7 @@ impl CompletionQueues {
         self.created.get(cqn as usize).copied().unwrap_or(false)
     }
 
-    /// The context of an existing queue, to read or to change it.
+    /// Returns the context of an existing queue, to read or change it.
     #[inline]
     pub fn get_mut<H: Host>(
         &mut self,
@@ -112,8 +112,8 @@ impl CompletionQueues {
         checked(self.cache.get_mut(cqn, dma)?)
     }
 
-    /// CQEs that software has not taken yet, of all queues whose contexts are in the cache.
-    /// `read_record` reads a consumer record.
+    /// Returns the number of CQEs that software has not taken yet, over all queues whose contexts
+    /// are cached. `read_record` reads a consumer record.
     pub fn entries_waiting(&self, mut read_record: impl FnMut(u64) -> Option<u32>) -> u64 {
         let count = self.created.len() - self.free.count();
         let created = (0u32..).zip(&self.created).filter(|(_, created)| **created);
@@ -128,15 +128,15 @@ impl CompletionQueues {
             .sum()
     }
 
-    /// A QP or SRQ uses an existing queue from now on.
+    /// Records that a QP or SRQ uses an existing queue.
     pub fn add_user<H: Host>(&mut self, cqn: u32, dma: &mut Dma<'_, H>) -> Result<(), DmaError> {
         let cq = self.get_mut(cqn, dma)?;
         cq.users = cq.users.saturating_add(1);
         Ok(())
     }
 
-    /// A QP or SRQ has stopped to use queue `cqn`, if there is one: the number may come from a
-    /// context in host memory.
+    /// Records that a QP or SRQ no longer uses queue `cqn`. The queue need not exist: the number
+    /// may come from a context in host memory.
     pub fn remove_user<H: Host>(&mut self, cqn: u32, dma: &mut Dma<'_, H>) -> Result<(), DmaError> {
         if !self.exists(cqn) {
             return Ok(());
@@ -166,7 +166,7 @@ impl CompletionQueues {
         if !self.exists(cqn) {
             return None;
         }
-        // A context that cannot be read is as good as a queue that cannot be written.
+        // A context that cannot be read is treated like a queue that cannot be written.
         let Ok(cq) = self.cache.get_mut(cqn, dma).and_then(checked) else {
             return Some(Event {
                 eqn: ASYNC_EQN,
@@ -201,22 +201,22 @@ impl CompletionQueues {
         }
     }
 
-    /// Returns the time at which a moderated event is due.
+    /// Returns the time at which the next moderated event is due.
     #[inline]
     pub fn next_timeout(&self) -> Option<Instant> {
         self.moderated.next()
     }
 
-    /// Takes a queue whose event has waited long enough for more CQEs.
+    /// Takes a queue whose event has waited long enough for further CQEs.
     #[inline]
     pub fn pop_due(&mut self, now: Instant) -> Option<u32> {
         self.moderated.pop_due(now)
     }
 
-    /// The event of a queue that [`CompletionQueues::pop_due`] has given.
+    /// Returns the event of a queue that [`CompletionQueues::pop_due`] has returned.
     pub fn expire<H: Host>(&mut self, cqn: u32, dma: &mut Dma<'_, H>) -> Option<Event> {
         match self.get_mut(cqn, dma) {
-            // The event may have been raised meanwhile, because moderation was switched off.
+            // The event may have been raised meanwhile because moderation was switched off.
             Ok(cq) if cq.armed == 0 || cq.producer == cq.notified_producer => None,
             Ok(cq) => Some(completion_event(cq, cqn)),
             Err(_) => Some(Event {
@@ -227,7 +227,7 @@ impl CompletionQueues {
         }
     }
 
-    /// Takes an arm doorbell; returns the event that is due at once.
+    /// Handles an arm doorbell; returns the event that is due immediately.
     pub fn arm<H: Host>(
         &mut self,
         now: Instant,
@@ -256,10 +256,11 @@ impl CompletionQueues {
         } else {
             cq.producer
         };
-        // Fires at once for an entry that software has not taken and no event has announced.
+        // Fires immediately if there is a CQE that software has not taken and no event has
+        // announced.
         let behind = |index: u32| newest.wrapping_sub(index) as i32 > 0;
         let waiting = behind(consumer) && behind(cq.notified_producer);
-        // CQEs that were taken without an event need none any more; moderation does not count them.
+        // CQEs that were taken without an event no longer need one; moderation does not count them.
         if consumer.wrapping_sub(cq.notified_producer) as i32 > 0 {
             cq.notified_producer = consumer;
         }
@@ -273,11 +274,11 @@ impl CompletionQueues {
         })
     }
 
-    /// Changes ring and moderation of an existing queue.
+    /// Changes the ring and the moderation of an existing queue.
     ///
-    /// The CQEs that software has not taken move to the new ring; the old one is not touched any
-    /// more. The consumer record stays where it is. The rest of the new ring is made to look
-    /// empty: at an odd lap a zeroed entry would look valid.
+    /// CQEs that software has not taken move to the new ring; the old ring is not accessed any
+    /// more. The consumer record stays at its address. The rest of the new ring is initialised as
+    /// empty, because on an odd lap a zeroed entry would look valid.
     pub fn modify<H: Host>(
         &mut self,
         cqn: u32,
@@ -304,7 +305,8 @@ impl CompletionQueues {
     }
 }
 
-/// Checks a context. One that software has overwritten with invalid values counts as unreadable.
+/// Checks a context. A context that software has overwritten with invalid values counts as
+/// unreadable.
 #[inline]
 fn checked(cq: &mut CqContext) -> Result<&mut CqContext, DmaError> {
     if cq.log_size > LOG_MAX_RING {
@@ -314,7 +316,7 @@ fn checked(cq: &mut CqContext) -> Result<&mut CqContext, DmaError> {
     Ok(cq)
 }
 
-/// An arm doorbell that does not belong to its queue.
+/// The arm doorbell does not belong to its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArmError;
 
@@ -324,8 +326,7 @@ fn is_moderated(cq: &CqContext) -> bool {
     cq.moderation_count > 1 && cq.moderation_us != 0
 }
 
-/// An event is wanted: raises it if it stands for enough CQEs, or sees to it that it does not wait
-/// for too long.
+/// Raises a requested event if it covers enough CQEs, otherwise sets a timer for it.
 fn moderate(timers: &mut Timers, cq: &mut CqContext, cqn: u32, now: Instant) -> Option<Event> {
     let stands_for = cq.producer.wrapping_sub(cq.notified_producer);
     if stands_for >= u32::from(cq.moderation_count) {
@@ -339,7 +340,7 @@ fn moderate(timers: &mut Timers, cq: &mut CqContext, cqn: u32, now: Instant) -> 
     None
 }
 
-/// Why a CQE could not be written.
+/// The CQE could not be written.
 struct WriteError;
 
 impl From<DmaError> for WriteError {
@@ -356,7 +357,8 @@ fn write_entry<H: Host>(
 ) -> Result<(), WriteError> {
     let size = 1u32 << cq.log_size;
     if cq.producer.wrapping_sub(cq.consumer) >= size {
-        // A card looks in advance, long before the ring is full: the CQE does not wait for this.
+        // A card checks for room in advance, long before the ring is full: the CQE does not wait
+        // for this.
         let at = dma.at;
         cq.consumer = dma.read_value::<u32>(cq.consumer_record)?;
         dma.at = at;

@@ -1,4 +1,4 @@
-//! Resize of a completion queue: its CQEs move to another ring.
+//! Resize of a completion queue: moves its CQEs to another ring.
 
 use ferroce_spec::context::CqContext;
 use ferroce_spec::cqe::{Cqe, owner_at};
@@ -7,14 +7,14 @@ use zerocopy::IntoBytes;
 use crate::dma::Dma;
 use crate::ports::host::{DmaError, Host};
 
-/// Why a completion queue could not be changed.
+/// Reason why a completion queue could not be changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ModifyError {
-    /// The CQEs that wait do not fit in the new ring.
+    /// The pending CQEs do not fit into the new ring.
     DoesNotFit,
-    /// The queue has overrun before.
+    /// The queue has already overrun.
     Failed,
-    /// A ring could not be reached.
+    /// A ring could not be accessed.
     Dma(DmaError),
 }
 
@@ -24,13 +24,13 @@ impl From<DmaError> for ModifyError {
     }
 }
 
-/// Fills the new ring of `cq`: CQEs that wait, then empty entries.
+/// Fills the new ring of `cq` with the pending CQEs and then with empty entries.
 pub fn move_entries<H: Host>(
     cq: &CqContext,
     new: &CqContext,
     dma: &mut Dma<'_, H>,
 ) -> Result<(), DmaError> {
-    /// CQEs that are moved with one DMA access.
+    /// CQEs that one DMA access moves.
     const BATCH: u32 = 64;
     let address = |ring: &CqContext, index: u32| {
         let slot = u64::from(index & ((1 << ring.log_size) - 1));

@@ -1,5 +1,5 @@
-//! What a queue pair remembers of a fault until the completion that reports it: the detail of the
-//! CQE. Each kind of fault of a queue pair is said once, in words, at level info.
+//! Remembers the fault of a queue pair until a completion reports it in the detail of its CQE. Each
+//! kind of fault of a queue pair is logged once, at level info.
 
 use ferroce_spec::context::AccessRights;
 use ferroce_spec::cqe::{CqeStatus, VendorError};
@@ -10,25 +10,25 @@ use ferroce_wire::{Opcode, Operation};
 use crate::translation::mpt::Access;
 use crate::translation::protection::ProtectionFault;
 
-/// Target of the lines that say why.
+/// Target of the log lines with the reasons.
 pub(crate) const TARGET: &str = "ferroce::fault";
 
-/// First byte and bytes of a memory region.
+/// First byte and length of a memory region.
 pub type Region = (u64, u64);
 
 /// The fault of a queue pair that no completion has reported yet.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FaultLog {
-    /// `NONE`: the status says all that is known.
+    /// `NONE`: nothing is known beyond the status.
     detail: VendorError,
-    /// The last one that was said.
+    /// The detail that was logged last.
     said: VendorError,
     /// True if a packet had no destination.
     is_lost: bool,
 }
 
 impl FaultLog {
-    /// Notes that memory of a WQE of this queue pair cannot be used.
+    /// Records that memory of a WQE of this queue pair cannot be used.
     #[cold]
     pub fn note_local(
         &mut self,
@@ -70,7 +70,7 @@ impl FaultLog {
         }
     }
 
-    /// Notes that a request of the peer is refused because of the memory that it names.
+    /// Records that a request of the peer is refused because of the memory that it names.
     #[cold]
     pub fn note_request(
         &mut self,
@@ -104,7 +104,7 @@ impl FaultLog {
             "the peer's {operation} of {length} bytes at {address:#x}, rkey {key:#x}: {why}");
     }
 
-    /// Notes that a request of the peer has ended the queue pair before any memory was looked at.
+    /// Records that a request of the peer has ended the queue pair before any memory was checked.
     #[cold]
     pub fn note_refusal(&mut self, qpn: u32, opcode: Opcode, access: RemoteAccess) {
         if self.detail != VendorError::NONE {
@@ -134,13 +134,14 @@ impl FaultLog {
         }
     }
 
-    /// Notes the detail of a WQE that is not executed.
+    /// Records the detail of a WQE that is not executed.
     #[cold]
     pub fn note_wqe(&mut self, detail: VendorError) {
         self.note(detail);
     }
 
-    /// Notes that a packet has no destination: no station has its address, or none there its QPN.
+    /// Records that a packet has no destination: no station has its address, or that station lacks
+    /// its QPN.
     #[cold]
     pub fn note_lost(&mut self, qpn: u32, dest_qp: u32, gid: [u8; 16]) {
         if self.is_lost {
@@ -157,7 +158,7 @@ impl FaultLog {
              there such a QP", dest_qp);
     }
 
-    /// Remembers a detail; returns true if it was not said yet.
+    /// Stores a detail; returns true if it was not logged yet.
     fn note(&mut self, detail: VendorError) -> bool {
         self.detail = detail;
         std::mem::replace(&mut self.said, detail) != detail
@@ -189,7 +190,7 @@ impl FaultLog {
     }
 }
 
-/// Returns the right that a queue pair does not give to its peer.
+/// Returns the access right that a queue pair does not grant to its peer.
 fn missing_right(operation: Operation, access: RemoteAccess) -> Option<&'static str> {
     use Operation::{CompareSwap, FetchAdd, RdmaReadRequest, RdmaWrite, RdmaWriteImmediate};
     match operation {
@@ -200,7 +201,7 @@ fn missing_right(operation: Operation, access: RemoteAccess) -> Option<&'static 
     }
 }
 
-/// Says where an access leaves its region.
+/// Describes where an access exceeds its region.
 fn outside((address, length): (u64, u64), region: Option<Region>) -> String {
     let Some((start, size)) = region else {
         return "outside of the memory region".to_owned();
@@ -231,7 +232,7 @@ fn operation(rights: AccessRights) -> &'static str {
     }
 }
 
-/// Returns the flag of verbs.h for a right.
+/// Returns the verbs.h flag of a right.
 fn right(rights: AccessRights) -> &'static str {
     match () {
         () if rights.remote_write() => "IBV_ACCESS_REMOTE_WRITE",
@@ -253,7 +254,7 @@ mod tests {
         assert!(said((u64::MAX, 1)).contains("beyond"));
     }
 
-    /// Goal: a detail is reported once, and only by a status of its side.
+    /// Goal: a detail is reported once, and only by a status of the same side.
     #[test]
     fn a_detail_goes_with_the_completion_of_its_side() {
         let mut log = FaultLog::default();

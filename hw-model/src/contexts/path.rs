@@ -1,4 +1,4 @@
-//! The path to a peer: everything below the transport, made once.
+//! The path to a peer: everything below the transport, built once.
 
 use ferroce_spec::context::AddressEntry;
 use ferroce_spec::wqe::{AddressPath, VLAN_NONE};
@@ -6,8 +6,8 @@ use ferroce_wire::{Gid, Ip, Mac, NetworkPath, PathTemplate, Qpn, UdpHeader, Vlan
 
 use crate::ports::port::Route;
 
-/// The path of a connected queue pair, or of the last datagram: its headers as a template, and who
-/// the peer is.
+/// The path of a connected queue pair or of the last datagram: its headers as a template, and the
+/// peer's address.
 #[derive(Debug, Clone)]
 pub struct Path {
     /// Headers below the transport, to be patched for each packet.
@@ -22,8 +22,8 @@ pub struct Path {
 }
 
 impl Path {
-    /// The path from a GID table entry to a destination; `None` when the entry is empty or the
-    /// two are not of the same IP version.
+    /// Builds the path from a GID table entry to a destination; `None` if the entry is empty or the
+    /// IP versions differ.
     pub fn new(source: &AddressEntry, path: &AddressPath) -> Option<Self> {
         if !Self::connects(source, path) {
             return None;

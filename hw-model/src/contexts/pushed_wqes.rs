@@ -1,4 +1,4 @@
-//! Send WQEs that have come with their doorbell, through a push window, and wait for their turn.
+//! Send WQEs that arrived with their doorbell through a push window and wait to be executed.
 
 use ferroce_spec::counter::Counter;
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
@@ -10,19 +10,19 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::counters::Counters;
 use crate::wqe::{block_count, decode};
 
-/// A pushed WQE, as it stands in the ring; behind what was pushed it is zero.
+/// A pushed WQE in the layout of the ring; the bytes after the pushed ones are zero.
 #[derive(Debug)]
 pub struct PushedWqe {
     index: u32,
     blocks: u32,
     bytes: [u8; push::MAX_BLOCKS * BLOCK_SIZE],
-    /// The one behind it.
+    /// The next one.
     next: Option<Box<Self>>,
 }
 
 impl PushedWqe {
-    /// The WQE in the words of a push to a queue pair of `service`. `None`: the push is torn, or
-    /// the WQE is not consistent.
+    /// Returns the WQE of a push to a queue pair of `service`. `None`: the push is torn or the WQE
+    /// is inconsistent.
     pub fn new(words: &[u64], service: Service) -> Option<Self> {
         let head = DoorbellValue::from_bits(*words.first()?);
         let push_blocks = DoorbellKind(head.kind()).push_blocks()?;
@@ -52,23 +52,23 @@ impl PushedWqe {
         })
     }
 
-    /// Basic blocks that it has in the ring.
+    /// Returns the number of basic blocks that it takes in the ring.
     pub fn blocks(&self) -> u32 {
         self.blocks
     }
 
-    /// The bytes of these blocks.
+    /// Returns the bytes of these blocks.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.blocks as usize * BLOCK_SIZE]
     }
 }
 
-/// Pushed WQEs of one queue pair that are kept, each right behind the other: as many as arrive
-/// while
-/// one WQE is read from host memory.
+/// Maximum number of pushed WQEs of a queue pair, all consecutive: as many as arrive while one WQE
+/// is read from host memory.
 const MAX_KEPT: usize = 8;
 
-/// Pushed WQEs of one queue pair, in their order. Most queue pairs have none: a list of one word.
+/// Pushed WQEs of one queue pair, in order. Most queue pairs have none, so the empty list is one
+/// word.
 #[derive(Debug, Default)]
 pub struct PushedWqes(Option<Box<PushedWqe>>);
 
@@ -79,25 +79,25 @@ impl PushedWqes {
         self.0.is_none()
     }
 
-    /// Returns true if there is one, of `blocks` blocks at most.
+    /// Returns true if there is one, with at most `blocks` blocks.
     pub fn first_fits(&self, blocks: u32) -> bool {
         self.0.as_ref().is_some_and(|first| first.blocks <= blocks)
     }
 
-    /// Forgets all.
+    /// Drops all.
     pub fn clear(&mut self) {
         self.0 = None;
     }
 
-    /// Drops all: they do not begin where the WQE before them ends.
+    /// Drops all because they do not begin where the WQE before them ends.
     pub fn ignore(&mut self, counters: &mut Counters) {
         while self.pop().is_some() {
             counters.add(Counter::pushes_ignored, 1);
         }
     }
 
-    /// Keeps `wqe`, if it comes right behind the last one, or behind all that was rung, up to
-    /// `producer`. False: it is dropped.
+    /// Keeps `wqe` if it directly follows the last pushed WQE, or all rung blocks up to `producer`.
+    /// Returns false if it drops the WQE.
     pub fn keep(&mut self, wqe: PushedWqe, producer: u32) -> bool {
         let (mut place, mut end, mut kept) = (&mut self.0, producer, 0);
         while let Some(earlier) = place {
@@ -118,8 +118,7 @@ impl PushedWqes {
         Some(first)
     }
 
-    /// Returns what comes next in a queue whose WQEs from `fetched` on, `rung` blocks, are to be
-    /// fetched.
+    /// Returns the next WQEs to execute, of the `rung` blocks from `fetched` on.
     pub fn next(&mut self, fetched: u32, rung: u32, counters: &mut Counters) -> NextWqes {
         while let Some(first) = &self.0 {
             let ahead = first.index.wrapping_sub(fetched);
@@ -138,11 +137,11 @@ impl PushedWqes {
     }
 }
 
-/// Where the WQE that is next to be executed lies.
+/// Location of the next WQE to execute.
 #[derive(Debug)]
 pub enum NextWqes {
     /// It was pushed.
     Pushed(Box<PushedWqe>),
-    /// In the ring; the next pushed one lies so many blocks behind.
+    /// In the ring, up to the next pushed WQE; its distance in blocks.
     InRing(u32),
 }

@@ -20,7 +20,7 @@ pub struct QueuePair {
     pub qpn: Qpn,
     /// Its entry in the QP context table.
     pub index: u32,
-    /// What commands have set; [`QueuePair::image`] has the changing parts too.
+    /// Attributes set by commands; [`QueuePair::image`] also has the changing parts.
     pub context: StaticContext,
     /// The protocol state machine.
     pub transport: Qp,
@@ -30,28 +30,28 @@ pub struct QueuePair {
     pub receive: ReceiveQueue,
     /// Headers below the transport; known from RTR on, or from the first datagram on.
     pub path: Option<Path>,
-    /// UD: what `path` was made of.
+    /// UD: the address that `path` was built from.
     pub datagram_path: Option<Box<AddressPath>>,
     /// True if it is in the scheduler's list.
     pub scheduled: bool,
-    /// True if a delayed ACK is to leave behind the requests that were rung.
+    /// True if a delayed ACK must follow the requests that were rung.
     pub acknowledge_behind: bool,
     /// True if it is in the list of queue pairs with a delayed ACK.
     pub holds_acknowledge: bool,
     /// The last header written into a receive buffer was IPv4 (UD).
     pub header_is_ipv4: bool,
-    /// Packets that the wire had no room for.
+    /// Packets for which the wire had no room.
     pub stalled: VecDeque<Transmit>,
     /// True if a fetch of WQEs is in progress.
     pub fetching: bool,
-    /// Why its next completion in error is one.
+    /// The reason for its next completion in error.
     pub faults: FaultLog,
-    /// How far in simulated time its parts have come.
+    /// Simulated times that its parts have reached.
     pub progress: TimeProgress,
 }
 
-/// The part of a QP context that changes by commands only, and that no other part of the queue pair
-/// knows: there are many queue pairs, most of them idle.
+/// The part of a QP context that only commands change and that no other part of the queue pair
+/// holds. It is small because there are many queue pairs, most of them idle.
 #[derive(Debug, Clone, Copy)]
 pub struct StaticContext {
     /// Transport service.
@@ -66,7 +66,7 @@ pub struct StaticContext {
     pub receive_cqn: u32,
     /// Sizes of the rings.
     pub shape: QpShape,
-    /// Shared receive queue, when used.
+    /// Shared receive queue, if used.
     pub srqn: u32,
     /// BAR2 slot of the send queue.
     pub send_doorbell_slot: u32,
@@ -100,7 +100,7 @@ impl From<&QpContext> for StaticContext {
 }
 
 impl StaticContext {
-    /// The whole context, as far as known here.
+    /// Returns the whole context, with the fields known here.
     fn widened(&self) -> QpContext {
         QpContext {
             service: self.service,
@@ -120,19 +120,19 @@ impl StaticContext {
     }
 }
 
-/// How far in simulated time the parts of a queue pair have come: one packet of it does not pass
-/// another, whichever had to wait for host memory.
+/// Simulated times that the parts of a queue pair have reached: no packet overtakes an earlier one,
+/// whichever waits for host memory.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TimeProgress {
-    /// When the state that the last packet has left behind is there.
+    /// When the state after the last packet is available.
     pub ready: Instant,
-    /// When the host sees all that was written for it.
+    /// When the host sees all data that was written for it.
     pub visible: Instant,
-    /// When its last atomic is over: a responder carries them out one after the other.
+    /// When its last atomic ends: a responder executes atomics one after the other.
     pub executed: Instant,
     /// When its last packet is ready for the MAC.
     pub departure: Instant,
-    /// Time at which its last reported packet has left the card (UC, UD).
+    /// Time at which its last reported packet left the card (UC, UD).
     pub left: Instant,
 }
 
@@ -184,7 +184,7 @@ impl QueuePair {
         Some(path.route(dest_qp))
     }
 
-    /// Returns true if its requests complete when their last packet leaves.
+    /// Returns true if its requests complete when their last packet has left the card.
     pub fn is_unreliable(&self) -> bool {
         self.is_datagram() || self.context.service == ServiceCode::UNRELIABLE_CONNECTED
     }
@@ -199,7 +199,7 @@ impl QueuePair {
         has_receive_queue(&self.context)
     }
 
-    /// Protection domain.
+    /// Returns the protection domain.
     #[inline]
     pub fn pd(&self) -> u32 {
         self.context.pd
@@ -221,7 +221,7 @@ impl QueuePair {
         }
     }
 
-    /// Returns true if its only work is to have WQEs fetched.
+    /// Returns true if its only work is to fetch WQEs.
     #[inline]
     pub fn has_only_sends_to_fetch(&self) -> bool {
         let sends = self.send.waiting() > 0 && !self.fetching;
@@ -230,7 +230,7 @@ impl QueuePair {
         runs && sends && rests && !self.acknowledge_behind && self.transport.can_accept_send()
     }
 
-    /// Starts the rings anew (RESET).
+    /// Resets the rings (RESET).
     pub fn reset_queues(&mut self) {
         self.send.reset();
         self.receive.reset();
@@ -241,7 +241,7 @@ impl QueuePair {
         self.datagram_path = None;
     }
 
-    /// The context as it stands now.
+    /// Returns the current context.
     pub fn image(&self) -> QpContext {
         let attributes = self.transport.attributes();
         let mut access = AccessRights::default();
@@ -296,7 +296,7 @@ pub fn uses_srq(context: &StaticContext) -> bool {
     !is_xrc && context.shape.uses_srq()
 }
 
-/// The CQs that such a queue pair uses.
+/// Returns the CQs that a queue pair with this context uses.
 pub fn completion_queues(context: &StaticContext) -> impl Iterator<Item = u32> + use<> {
     let receives = match context.service {
         ServiceCode::XRC_INITIATOR | ServiceCode::XRC_TARGET => None,

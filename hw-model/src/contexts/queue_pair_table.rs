@@ -13,24 +13,24 @@ use crate::dma::Dma;
 use crate::numbering::{CreateError, FreeNumbers, Numbering};
 use crate::ports::host::{DmaError, Host};
 
-/// All queue pairs: state machines on the chip, contexts in host memory behind a cache.
+/// All queue pairs: state machines on the chip, and contexts in host memory with a cache.
 ///
 /// The context in host memory holds what a restart of the QP's engine needs (attributes, PSNs,
-/// indices); a miss of the cache reads it and costs what it costs. WQEs in flight stay on the
-/// chip, as in a card with a separate table of outstanding requests.
+/// indices); a cache miss costs the time of reading it. WQEs in flight stay on the chip, as in a
+/// card with a separate table of outstanding requests.
 #[derive(Debug)]
 pub struct QueuePairs {
     base: u32,
     slots: Vec<Option<Box<QueuePair>>>,
     free: FreeNumbers,
     number_seed: Option<u64>,
-    /// One behind the last entry that was ever used.
+    /// The number of entries up to the highest one that was ever used.
     used: u32,
     cache: Cache<OnChip<QpContext>>,
 }
 
-/// Entries at the start of the table that are given to no other queue pair: QP0, which is never
-/// created, and QP1, the GSI (IBTA vol 1, 3.9.4).
+/// Entries at the start of the table that are never allocated to other queue pairs: QP0, which is
+/// never created, and QP1, the GSI (IBTA vol 1, 3.9.4).
 pub const RESERVED_QPS: u32 = 2;
 /// Entry of the GSI.
 pub const GSI_INDEX: u32 = GSI_QPN;
@@ -38,12 +38,12 @@ pub const GSI_INDEX: u32 = GSI_QPN;
 const _: () = assert!(GSI_QPN == Qpn::GSI.value() && GSI_INDEX < RESERVED_QPS);
 
 impl QueuePairs {
-    /// Returns the registers for misses, and the times together for which each was in use.
+    /// Returns the number of miss registers, and the total time for which they were in use.
     pub fn miss_registers(&self) -> (usize, Duration) {
         self.cache.miss_registers()
     }
 
-    /// No queue pairs; the first entry of the table is QPN `base`.
+    /// Returns a table without queue pairs whose first entry is QPN `base`.
     pub fn new(base: u32, shape: CacheShape) -> Self {
         let cache = Cache::new(shape, Counter::qpc_hits, Counter::qpc_misses);
         Self {
@@ -56,7 +56,7 @@ impl QueuePairs {
         }
     }
 
-    /// The same, whose entries are given in the order of a seed.
+    /// Sets the seed of the order in which entries are allocated.
     #[must_use]
     pub fn with_numbers(self, number_seed: Option<u64>) -> Self {
         Self {
@@ -65,7 +65,7 @@ impl QueuePairs {
         }
     }
 
-    /// The table now lies at `base` and has `1 << log_entries` entries.
+    /// Sets the address of the table to `base` and its size to `1 << log_entries` entries.
     pub fn reset(&mut self, base: u64, log_entries: u8) {
         self.cache.reset(base);
         let entries = if base == 0 { 0 } else { 1u32 << log_entries };
@@ -78,14 +78,14 @@ impl QueuePairs {
         self.used = 0;
     }
 
-    /// Entries of the table.
+    /// Returns the number of entries of the table.
     pub fn capacity(&self) -> usize {
         self.slots.len()
     }
 
-    /// Creates a queue pair in RESET, with the QPN that software has chosen. If it has not, the
-    /// index that was free for longest is taken, so that late packets for an old queue pair find
-    /// none.
+    /// Creates a queue pair in RESET with the QPN that software has chosen. If there is none, takes
+    /// the index that was free for longest, so that late packets for an old queue pair find no
+    /// queue pair.
     pub fn create<H: Host>(
         &mut self,
         context: QpContext,
@@ -117,7 +117,7 @@ impl QueuePairs {
         Ok(qpn)
     }
 
-    /// Index of the GSI, unless there is one.
+    /// Returns the index of the GSI unless it exists already.
     fn free_gsi(&self, chosen: Option<u32>) -> Result<u32, CreateError> {
         if chosen.is_some_and(|qpn| qpn != GSI_QPN) {
             return Err(CreateError::NoNumber);
@@ -129,13 +129,13 @@ impl QueuePairs {
         }
     }
 
-    /// All queue pairs, and how many entries of the table have ever had one.
+    /// Returns all queue pairs, and the number of entries that were ever used.
     pub fn all(&self) -> (impl Iterator<Item = &QueuePair>, u32) {
         let used = &self.slots[..self.used as usize];
         (used.iter().flatten().map(|qp| &**qp), self.used)
     }
 
-    /// Index of `qpn` in the table, if it can be one of ours.
+    /// Returns the index of `qpn` in the table if it can be in the table.
     #[inline]
     pub fn index_of(&self, qpn: Qpn) -> Option<u32> {
         let index = qpn.value().wrapping_sub(self.base);
@@ -145,49 +145,50 @@ impl QueuePairs {
         self.index_of_special(qpn)
     }
 
-    /// The GSI has number 1 on every card, whatever its first number is.
+    /// Returns the index of a special QP. The GSI is QPN 1 on every card, whatever its first QPN
+    /// is.
     #[cold]
     fn index_of_special(&self, qpn: Qpn) -> Option<u32> {
         (qpn == Qpn::GSI && GSI_QPN < self.slots.len() as u32).then_some(GSI_INDEX)
     }
 
-    /// The queue pair at `index`.
+    /// Returns the queue pair at `index`.
     #[inline]
     pub fn get_mut(&mut self, index: u32) -> Option<&mut QueuePair> {
         self.slots.get_mut(index as usize)?.as_deref_mut()
     }
 
-    /// The queue pair with number `qpn`, to look at.
+    /// Returns the queue pair with number `qpn`, read-only.
     #[inline]
     pub fn get(&self, qpn: Qpn) -> Option<&QueuePair> {
         let index = self.index_of(qpn)?;
         self.slots.get(index as usize)?.as_deref()
     }
 
-    /// The queue pair with number `qpn`.
+    /// Returns the queue pair with number `qpn`.
     #[inline]
     pub fn find(&mut self, qpn: Qpn) -> Option<&mut QueuePair> {
         self.get_mut(self.index_of(qpn)?)
     }
 
-    /// Looks the context of the queue pair at `index` up, as each packet does.
+    /// Looks up the context of the queue pair at `index`; every packet does this.
     ///
-    /// A packet changes PSNs and indices, so that the context is written back when it makes room.
-    /// What is written then is what the last command has left; the model keeps the rest on the
-    /// chip.
+    /// A packet changes PSNs and indices, so the context is written back on eviction. The written
+    /// contents are those of the last command; the model keeps the rest on the chip.
     #[inline]
     pub fn touch<H: Host>(&mut self, index: u32, dma: &mut Dma<'_, H>) -> Result<(), DmaError> {
         self.cache.get_mut(index, dma).map(drop)
     }
 
     /// Returns the time at which the context of the queue pair at `index` can be requested, if that
-    /// is after `until`: the caller waits, instead of requesting those of the next queue pairs too.
+    /// is after `until`: the caller then waits rather than request the contexts of further queue
+    /// pairs.
     #[inline]
     pub fn blocked_until(&self, index: u32, until: Instant) -> Option<Instant> {
         self.cache.blocked_until(index, until)
     }
 
-    /// Writes the context of the queue pair at `index` as it stands now.
+    /// Writes the current context of the queue pair at `index`.
     pub fn store<H: Host>(&mut self, index: u32, dma: &mut Dma<'_, H>) -> Result<(), DmaError> {
         let Some(qp) = self.slots.get(index as usize).and_then(Option::as_deref) else {
             return Ok(());
@@ -195,7 +196,7 @@ impl QueuePairs {
         self.cache.store(index, qp.image(), dma)
     }
 
-    /// The GID table has changed: paths of datagrams are made anew.
+    /// Invalidates the paths of datagrams because the GID table has changed.
     pub fn forget_datagram_paths(&mut self) {
         for qp in self.slots.iter_mut().flatten() {
             qp.datagram_path = None;

@@ -1,9 +1,9 @@
-//! Responder resources: what a responder keeps of READs and atomics until they cannot be repeated
-//! any more (IBTA vol 1, 9.4.4, 9.7.2).
+//! Responder resources: the state that a responder keeps for READs and atomics until they can no
+//! longer be repeated (IBTA vol 1, 9.4.4, 9.7.2).
 //!
-//! They lie in the private area of the queue pair in host memory, behind a cache. WRITEs and SENDs
-//! do not use them: a card that keeps the resources of few queue pairs slows READs down long before
-//! WRITEs.
+//! They are in the private area of the queue pair in host memory, with a cache. WRITEs and SENDs do
+//! not use them: on a card with room for the resources of few queue pairs, READs slow down long
+//! before WRITEs.
 
 use ferroce_spec::counter::Counter;
 use ferroce_units::Duration;
@@ -42,8 +42,8 @@ impl ResponderResources {
         Self { shape, cache: None }
     }
 
-    /// Places those of `1 << log_qps` queue pairs in a private area at `base`, unless there is room
-    /// for all on the chip.
+    /// Places the resources of `1 << log_qps` queue pairs in a private area at `base`, unless the
+    /// chip has room for all.
     pub fn reset(&mut self, base: u64, log_qps: u8) {
         self.cache = (log_qps > self.shape.log_entries()).then(|| {
             let (hits, misses) = (Counter::responder_hits, Counter::responder_misses);
@@ -53,13 +53,15 @@ impl ResponderResources {
         });
     }
 
-    /// Returns its miss status holding registers, and the times for which each was in use.
+    /// Returns the number of miss status holding registers, and the time for which they were in
+    /// use.
     pub fn miss_registers(&self) -> (usize, Duration) {
         let cache = self.cache.as_ref();
         cache.map_or((0, Duration::ZERO), Cache::miss_registers)
     }
 
-    /// Looks up those of the queue pair at `index` for a change, as each READ and atomic does.
+    /// Looks up the resources of the queue pair at `index` to change them, as each READ and atomic
+    /// does.
     #[inline]
     pub fn touch<H: Host>(&mut self, index: u32, dma: &mut Dma<'_, H>) -> Result<(), DmaError> {
         match &mut self.cache {

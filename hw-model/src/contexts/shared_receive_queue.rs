@@ -1,4 +1,4 @@
-//! Shared receive queues: contexts, rings, and the WQEs that queue pairs take from them.
+//! Shared receive queues: contexts, rings, and the WQEs that queue pairs take.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,7 @@ use crate::wqe::scatter_list::ScatterList;
 /// Base-2 logarithms of the stride: the head and at least one data segment.
 pub const LOG_STRIDES: core::ops::RangeInclusive<u8> = 5..=LOG_MAX_SHARED_RECEIVE_STRIDE;
 
-/// What a number in the SRQ context table is.
+/// State of an entry of the SRQ context table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Slot {
     /// No queue.
@@ -28,38 +28,38 @@ enum Slot {
     Free,
     /// A queue that works.
     Live,
-    /// A queue whose ring or context could not be read: nothing more is taken from it.
+    /// A queue whose ring or context could not be read: no more WQEs are taken from it.
     Failed,
 }
 
-/// Why nothing was taken from a shared receive queue.
+/// Reason why no WQE was taken from a shared receive queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TakeError {
     /// It has no entry.
     Empty,
-    /// It has just failed: raise the event.
+    /// It has just failed: the caller raises the event.
     Failed,
-    /// It failed before, or does not exist.
+    /// It failed before or does not exist.
     Unusable,
 }
 
-/// A WQE that was taken, and what else has happened.
+/// A WQE that was taken, and its side effects.
 #[derive(Debug)]
 pub struct Taken {
     /// Its source.
     pub shared: SharedOrigin,
     /// Its buffers.
     pub list: ScatterList,
-    /// Fewer entries than the limit are left, for the first time since it was set.
+    /// Fewer entries than the limit are left, for the first time since the limit was set.
     pub reached_limit: bool,
 }
 
-/// An entry that was fetched ahead.
+/// A prefetched entry.
 #[derive(Debug)]
 struct Fetched {
     tag: u32,
     list: ScatterList,
-    /// When it has come from host memory.
+    /// When it arrives from host memory.
     ready: Instant,
 }
 
@@ -68,18 +68,18 @@ struct Fetched {
 pub struct SharedReceiveQueues {
     cache: Cache<SrqContext>,
     slots: Vec<Slot>,
-    /// By number: entries from the consumer index on.
+    /// By SRQN: entries from the consumer index on.
     fetched: Vec<VecDeque<Fetched>>,
     free: FreeNumbers,
 }
 
 impl SharedReceiveQueues {
-    /// Returns the registers for misses, and the times together for which each was in use.
+    /// Returns the number of miss registers, and the total time for which they were in use.
     pub fn miss_registers(&self) -> (usize, Duration) {
         self.cache.miss_registers()
     }
 
-    /// No queues.
+    /// Returns a table without queues.
     pub fn new(shape: CacheShape) -> Self {
         Self {
             cache: Cache::new(shape, Counter::srqc_hits, Counter::srqc_misses),
@@ -89,19 +89,19 @@ impl SharedReceiveQueues {
         }
     }
 
-    /// The table now lies at `base` and has `1 << log_entries` entries.
+    /// Sets the address of the table to `base` and its size to `1 << log_entries` entries.
     pub fn reset(&mut self, base: u64, log_entries: u8) {
         self.cache.reset(base);
         let entries = if base == 0 { 0 } else { 1u32 << log_entries };
         self.slots = vec![Slot::Free; entries as usize];
         self.fetched.clear();
         self.fetched.resize_with(entries as usize, VecDeque::new);
-        // 0 is nobody's number: where a field may name a queue it means none.
+        // SRQN 0 is never allocated: it means "none" in fields that may name a queue.
         self.free = FreeNumbers::new(1..entries, 1..entries);
     }
 
-    /// Creates a queue, with the number that software has chosen or with the one that was given
-    /// back last; returns its number.
+    /// Creates a queue with the number that software has chosen, or with the last number that was
+    /// freed; returns its number.
     pub fn create<H: Host>(
         &mut self,
         context: &SrqContext,
@@ -130,7 +130,7 @@ impl SharedReceiveQueues {
             .is_some_and(|slot| *slot != Slot::Free)
     }
 
-    /// The context of an existing queue, to read or to change it.
+    /// Returns the context of an existing queue, to read or change it.
     pub fn get_mut<H: Host>(
         &mut self,
         srqn: u32,
@@ -139,14 +139,14 @@ impl SharedReceiveQueues {
         checked(self.cache.get_mut(srqn, dma)?)
     }
 
-    /// A QP uses an existing queue from now on.
+    /// Records that a QP uses an existing queue.
     pub fn add_user<H: Host>(&mut self, srqn: u32, dma: &mut Dma<'_, H>) -> Result<(), DmaError> {
         let srq = self.get_mut(srqn, dma)?;
         srq.users = srq.users.saturating_add(1);
         Ok(())
     }
 
-    /// A QP has stopped to use an existing queue.
+    /// Records that a QP no longer uses an existing queue.
     pub fn remove_user<H: Host>(
         &mut self,
         srqn: u32,
@@ -157,7 +157,7 @@ impl SharedReceiveQueues {
         Ok(())
     }
 
-    /// The queue that an XRC request names, if target QPs of `xrcd` may use it.
+    /// Returns the queue that an XRC request names, if target QPs of `xrcd` may use it.
     pub fn of_domain<H: Host>(
         &mut self,
         srqn: u32,
@@ -179,7 +179,7 @@ impl SharedReceiveQueues {
         self.free.put_first(srqn);
     }
 
-    /// Takes a doorbell: the new producer index; `None`: it does not belong to the queue.
+    /// Handles a doorbell: sets the new producer index; `None`: it does not belong to the queue.
     pub fn ring<H: Host>(
         &mut self,
         srqn: u32,
@@ -199,8 +199,8 @@ impl SharedReceiveQueues {
         Some(())
     }
 
-    /// Takes the next WQE, fetching some as `policy` says. Its place in the ring is free from then
-    /// on.
+    /// Takes the next WQE, fetching WQEs according to `policy`. Its slot in the ring is free from
+    /// then on.
     pub fn take<H: Host>(
         &mut self,
         srqn: u32,
@@ -222,7 +222,8 @@ impl SharedReceiveQueues {
     }
 }
 
-/// Checks a context. One that software has overwritten with invalid values counts as unreadable.
+/// Checks a context. A context that software has overwritten with invalid values counts as
+/// unreadable.
 fn checked(srq: &mut SrqContext) -> Result<&mut SrqContext, DmaError> {
     let stride_fits = LOG_STRIDES.contains(&srq.log_stride);
     if srq.log_size > LOG_MAX_RING || !stride_fits {
@@ -282,7 +283,7 @@ fn take_entry<H: Host>(
     }))
 }
 
-/// Reads entries behind those that are `fetched`, up to the producer index, the end of the ring, or
+/// Reads the entries after the `fetched` ones, up to the producer index, the end of the ring, or
 /// `batch`.
 fn fetch<H: Host>(
     srq: &SrqContext,
@@ -316,7 +317,7 @@ fn fetch<H: Host>(
     Ok(())
 }
 
-/// Tag and buffers of an entry.
+/// Returns the tag and the buffers of an entry.
 fn decode(entry: &[u8]) -> (u32, ScatterList) {
     const MOST: usize = (1 << LOG_MAX_SHARED_RECEIVE_STRIDE) / DataSegment::SIZE;
     let (head, rest) = entry.split_at(SharedReceiveSegment::SIZE.min(entry.len()));

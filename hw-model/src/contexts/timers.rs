@@ -1,7 +1,7 @@
-//! When each queue pair, or CQ, has its timer.
+//! Timers of queue pairs and CQs.
 //!
-//! A timer moves with nearly every packet, mostly to a later time, or is cleared. Then its entry in
-//! the heap stays where it is, too early, until it is first: only the first entry is always right.
+//! Nearly every packet moves a timer, mostly to a later time, or clears it. Its entry in the heap
+//! then stays too early until it becomes the first: only the first entry is always right.
 
 use ferroce_units::Instant;
 use ferroce_units::heap::IndexedHeap;
@@ -12,13 +12,13 @@ const NEVER: Instant = Instant::MAX;
 /// Timers of all queue pairs, by index in the QP context table.
 #[derive(Debug, Default)]
 pub struct Timers {
-    /// Entries, none of which is later than its deadline.
+    /// Heap of entries, each at or before its deadline.
     heap: IndexedHeap<Instant>,
     deadlines: Vec<Instant>,
 }
 
 impl Timers {
-    /// Returns timers for `queue_pairs` queue pairs, none of which is set.
+    /// Returns cleared timers for `queue_pairs` queue pairs.
     pub fn new(queue_pairs: usize) -> Self {
         Self {
             heap: IndexedHeap::new(queue_pairs),
@@ -53,7 +53,7 @@ impl Timers {
         }
     }
 
-    /// Takes the index of a queue pair whose timer is due.
+    /// Takes the index of a queue pair whose timer has expired.
     #[inline]
     pub fn pop_due(&mut self, now: Instant) -> Option<u32> {
         let (deadline, index) = self.heap.first()?;
@@ -65,7 +65,7 @@ impl Timers {
         Some(index)
     }
 
-    /// Moves the entries in front to where they belong, until the first one is right.
+    /// Moves entries at the front to their deadlines until the first entry is right.
     #[inline]
     fn correct_first(&mut self) {
         while let Some((entry, index)) = self.heap.first() {

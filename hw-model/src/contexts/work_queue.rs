@@ -1,4 +1,4 @@
-//! Send and receive queue of one queue pair: ring position, and the WQEs that are on the chip.
+//! Send and receive queue of one queue pair: ring positions, and the WQEs on the chip.
 
 use std::collections::VecDeque;
 
@@ -21,28 +21,28 @@ pub fn is_next(producer: u32, last: u32, consumer: u32, log_size: u8) -> bool {
     ahead <= 1 << log_size && ahead >= last.wrapping_sub(consumer)
 }
 
-/// The send queue as the NIC sees it. Indices are free-running, in blocks of 64 bytes.
+/// The NIC's view of the send queue. Indices are free-running, in blocks of 64 bytes.
 #[derive(Debug, Default)]
 pub struct SendQueue {
     /// IOVA of the ring.
     pub base: u64,
     /// Base-2 logarithm of the blocks of the ring.
     pub log_blocks: u8,
-    /// Producer index, as last rung.
+    /// Producer index of the last doorbell.
     pub producer: u32,
     /// Index of the next WQE to fetch.
     pub fetched: u32,
-    /// WQEs that were pushed and are still to be executed.
+    /// WQEs that were pushed and not executed yet.
     pub pushed: PushedWqes,
     outstanding: VecDeque<SendWqe>,
-    /// Records of WQEs that are no longer outstanding, to be given back.
+    /// Number of records of completed WQEs that can be released.
     released: u32,
-    /// Place of the WQE that was asked for last: packets of a message come one after the other.
+    /// Position of the last requested WQE: the packets of a message follow each other.
     cursor: usize,
 }
 
 impl SendQueue {
-    /// An empty queue whose ring is at `base`.
+    /// Returns an empty queue whose ring is at `base`.
     pub fn new(base: u64, log_blocks: u8) -> Self {
         Self {
             base,
@@ -51,30 +51,30 @@ impl SendQueue {
         }
     }
 
-    /// IOVA of the block at `index`.
+    /// Returns the IOVA of the block at `index`.
     pub fn address(&self, index: u32) -> u64 {
         let slot = u64::from(index & (self.size() - 1));
         self.base.wrapping_add(slot * BLOCK_SIZE as u64)
     }
 
-    /// Blocks that were rung and not fetched.
+    /// Returns the number of blocks that were rung but not fetched.
     pub fn waiting(&self) -> u32 {
         self.producer.wrapping_sub(self.fetched)
     }
 
-    /// Returns true if a producer index is plausible: not behind the last one, nor more than a ring
+    /// Returns true if a producer index is plausible: not before the last one, and at most a ring
     /// ahead of the next WQE to fetch.
     pub fn accepts(&self, producer: u32) -> bool {
         is_next(producer, self.producer, self.fetched, self.log_blocks)
     }
 
-    /// Blocks of the ring.
+    /// Returns the number of blocks in the ring.
     pub fn size(&self) -> u32 {
         1 << self.log_blocks
     }
 
-    /// Keeps a WQE until it is retired, or the ring has come around to its place: then software
-    /// has seen it complete, or does not care.
+    /// Keeps a WQE until it is retired or the ring wraps around to its place: then software has
+    /// seen it complete, or does not care.
     #[inline]
     pub fn keep(&mut self, wqe: SendWqe) {
         let size = self.size();
@@ -115,7 +115,7 @@ impl SendQueue {
         Some(&self.outstanding[self.cursor])
     }
 
-    /// Forgets the WQE at `index` and all before it.
+    /// Drops the WQE at `index` and all before it.
     #[inline]
     pub fn retire(&mut self, index: u32) {
         while let Some(front) = self.outstanding.front() {
@@ -134,7 +134,7 @@ impl SendQueue {
         }
     }
 
-    /// Returns true if the WQE at `index` has to be read again for its response; once.
+    /// Returns true, once, if the WQE at `index` must be read again for its response.
     #[inline]
     pub fn take_missing(&mut self, index: u32) -> bool {
         self.find(index);
@@ -147,13 +147,13 @@ impl SendQueue {
         }
     }
 
-    /// Takes the records of WQEs that are no longer outstanding.
+    /// Takes the number of records of completed WQEs.
     #[inline]
     pub fn take_released(&mut self) -> u32 {
         std::mem::take(&mut self.released)
     }
 
-    /// Forgets all WQEs and starts at index 0 again (the QP goes to RESET).
+    /// Drops all WQEs and restarts at index 0 (the QP goes to RESET).
     pub fn reset(&mut self) {
         (self.producer, self.fetched) = (0, 0);
         self.pushed.clear();
@@ -169,7 +169,7 @@ impl SendQueue {
 pub struct SharedOrigin {
     /// The queue.
     pub srqn: u32,
-    /// What software calls the WQE.
+    /// Software's tag of the WQE.
     pub tag: u32,
     /// Protection domain of the buffers.
     pub pd: u32,
@@ -180,27 +180,27 @@ pub struct SharedOrigin {
 /// A receive WQE on the chip.
 #[derive(Debug)]
 pub struct ReceiveWqe {
-    /// Index of the entry in the receive queue, free-running; of a shared WQE: how many the queue
-    /// pair has taken before.
+    /// Free-running index of the entry in the receive queue; for a shared WQE, the number that the
+    /// queue pair has taken before.
     pub index: u32,
     /// Its buffers.
     pub list: ScatterList,
     /// True if it comes from a shared receive queue.
     pub shared: Option<SharedOrigin>,
-    /// When it has come from host memory.
+    /// When it arrives from host memory.
     pub ready: Instant,
 }
 
-/// When and how many receive WQEs of a queue pair are fetched.
+/// When, and how many, receive WQEs of a queue pair are fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceiveFetch {
-    /// As many as one DMA read fetches at most.
+    /// Maximum number per DMA read.
     pub batch: u32,
-    /// As soon as fewer than this are left; 0: when one is needed.
+    /// Fetch when fewer than this are left; 0: when one is needed.
     pub ahead: u32,
 }
 
-/// The receive queue as the NIC sees it. Indices are free-running, in entries.
+/// The NIC's view of the receive queue. Indices are free-running, in entries.
 #[derive(Debug, Default)]
 pub struct ReceiveQueue {
     /// IOVA of the ring.
@@ -209,7 +209,7 @@ pub struct ReceiveQueue {
     pub log_entries: u8,
     /// Base-2 logarithm of the bytes of an entry.
     pub log_stride: u8,
-    /// Producer index, as last rung.
+    /// Producer index of the last doorbell.
     pub producer: u32,
     /// Index of the next entry to fetch.
     pub fetched: u32,
@@ -220,7 +220,7 @@ pub struct ReceiveQueue {
 }
 
 impl ReceiveQueue {
-    /// An empty queue whose ring is at `base`.
+    /// Returns an empty queue whose ring is at `base`.
     pub fn new(base: u64, log_entries: u8, log_stride: u8) -> Self {
         Self {
             base,
@@ -230,18 +230,18 @@ impl ReceiveQueue {
         }
     }
 
-    /// Returns true if a producer index is plausible: not behind the last one, nor more than a ring
+    /// Returns true if a producer index is plausible: not before the last one, and at most a ring
     /// ahead of the next WQE to use.
     pub fn accepts(&self, producer: u32) -> bool {
         is_next(producer, self.producer, self.consumer(), self.log_entries)
     }
 
-    /// Index of the next receive WQE to use.
+    /// Returns the index of the next receive WQE to use.
     pub fn consumer(&self) -> u32 {
         self.fetched.wrapping_sub(self.prefetched.len() as u32)
     }
 
-    /// Takes the next receive WQE, fetching some as `policy` says; `None`: there is none.
+    /// Takes the next receive WQE, fetching WQEs according to `policy`; `None`: there is none.
     #[inline]
     pub fn take<H: Host>(
         &mut self,
@@ -284,13 +284,13 @@ impl ReceiveQueue {
         index
     }
 
-    /// A receive WQE that was taken.
+    /// Returns a receive WQE that was taken.
     #[inline]
     pub fn get(&self, index: u32) -> Option<&ReceiveWqe> {
         self.in_use.iter().find(|wqe| wqe.index == index)
     }
 
-    /// Forgets a receive WQE that has completed; says where it came from if that was shared.
+    /// Drops a receive WQE that has completed; returns its origin if it was shared.
     #[inline]
     pub fn retire(&mut self, index: u32) -> Option<SharedOrigin> {
         if self.in_use.front().is_some_and(|wqe| wqe.index == index) {
@@ -300,7 +300,7 @@ impl ReceiveQueue {
         self.in_use.remove(position)?.shared
     }
 
-    /// Takes the index of the next receive WQE without looking at it (flush).
+    /// Takes the index of the next receive WQE without reading the WQE (flush).
     pub fn take_for_flush(&mut self) -> Option<u32> {
         if let Some(wqe) = self.prefetched.pop_front() {
             return Some(wqe.index);
@@ -312,7 +312,7 @@ impl ReceiveQueue {
         })
     }
 
-    /// Forgets all WQEs and starts at index 0 again (the QP goes to RESET).
+    /// Drops all WQEs and restarts at index 0 (the QP goes to RESET).
     pub fn reset(&mut self) {
         (self.producer, self.fetched) = (0, 0);
         self.prefetched.clear();

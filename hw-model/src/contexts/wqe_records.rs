@@ -1,8 +1,8 @@
-//! WQEs of READs and atomics that stay on the chip until their response has come.
+//! WQEs of READs and atomics that stay on the chip until their response arrives.
 //!
-//! A WRITE or SEND is complete when it is acknowledged: the queue pair knows its index and its CQ.
-//! A response needs the scatter list, and so the WQE. A card has room for so many; a request that
-//! finds none reads its WQE again when the response comes.
+//! A WRITE or SEND completes when it is acknowledged: the queue pair knows its index and its CQ. A
+//! response needs the scatter list and therefore the WQE. A card keeps a limited number of WQEs;
+//! the WQE of any other request is read again when its response arrives.
 
 use ferroce_spec::counter::Counter;
 use ferroce_spec::wqe::BLOCK_SIZE;
@@ -14,10 +14,10 @@ use crate::ports::host::Host;
 use crate::time::registers::Registers;
 use crate::wqe::WqeRecord;
 
-/// The room for WQEs of READs and atomics.
+/// Records for WQEs of READs and atomics.
 #[derive(Debug)]
 pub struct WqeRecords {
-    /// Records; 0: there is room for all.
+    /// Number of records; 0: unlimited.
     entries: u32,
     in_use: u32,
     /// For WQEs that are read again.
@@ -25,7 +25,7 @@ pub struct WqeRecords {
 }
 
 impl WqeRecords {
-    /// Returns room that is free.
+    /// Returns a set of free records.
     pub fn new(shape: WqeCacheShape) -> Self {
         Self {
             entries: shape.entries,
@@ -34,7 +34,7 @@ impl WqeRecords {
         }
     }
 
-    /// Takes a record for a READ or an atomic, if there is one.
+    /// Takes a record for a READ or an atomic, if one is free.
     #[inline]
     pub fn take(&mut self) -> WqeRecord {
         if self.entries > 0 && self.in_use == self.entries {
@@ -50,7 +50,8 @@ impl WqeRecords {
         self.in_use -= count;
     }
 
-    /// Returns the registers for WQEs that are read again, and the times for which each was in use.
+    /// Returns the number of registers for WQEs that are read again, and the time for which they
+    /// were in use.
     pub fn miss_registers(&self) -> (usize, Duration) {
         self.registers.usage()
     }
@@ -60,8 +61,8 @@ impl WqeRecords {
         self.in_use = 0;
     }
 
-    /// Reads the WQE at `iova` again; the flow goes on when it is there. Its content is known, so
-    /// that a failed read changes nothing.
+    /// Reads the WQE at `iova` again; the flow continues when it has arrived. Its content is known,
+    /// so a failed read changes nothing.
     #[cold]
     pub fn read_again<H: Host>(&mut self, iova: u64, dma: &mut Dma<'_, H>) {
         dma.counters.add(Counter::wqe_refetches, 1);

@@ -1,4 +1,4 @@
-//! Push windows of BAR2: a write there is a doorbell that brings its send WQE along.
+//! Push windows of BAR2: a write to one is a doorbell that carries its send WQE.
 
 use ferroce_spec::doorbell::DoorbellValue;
 use ferroce_spec::push::{PushWindow, WORDS_PER_BLOCK, starts_half};
@@ -9,15 +9,15 @@ use crate::contexts::queue_pair::QueuePair;
 use crate::contexts::queue_pair_table::QueuePairs;
 use crate::ports::host::Doorbell;
 
-/// Returns true if `slot`, counted over all of BAR2, is the first one of a block of the push window
-/// of a queue pair.
+/// Returns true if `slot`, counted over all of BAR2, is the first slot of a block in the push
+/// window of a queue pair.
 pub fn is_window_of(qp: &QueuePair, slot: u32) -> bool {
     let own = PushWindow::of_slot(qp.context.send_doorbell_slot);
     PushWindow::of_block(slot) == Some(own)
 }
 
 /// Keeps the WQE of a write to a push page, in `words`, for its queue pair. Pushes have up to
-/// `push_blocks` blocks. `None`: the WQE is not one to be kept.
+/// `push_blocks` blocks. `None`: the WQE is not kept.
 pub fn keep_pushed(
     qps: &mut QueuePairs,
     push_blocks: u8,

@@ -1,4 +1,4 @@
-//! BAR0: register decode. What needs the host is noted here and done when the NIC runs.
+//! BAR0: register decode. Actions that need the host are recorded here and done when the NIC runs.
 
 use std::cell::Cell;
 
@@ -27,14 +27,14 @@ pub struct CommandQueueRegisters {
     pub base: u64,
     /// Base-2 logarithm of its entries.
     pub log_size: u32,
-    /// Commands posted, as last rung.
+    /// Number of commands posted, from the last doorbell.
     pub producer: u32,
     /// Commands completed.
     pub consumer: u32,
 }
 
 impl CommandQueueRegisters {
-    /// Takes a doorbell. One that counts entries which are not in the ring changes nothing.
+    /// Handles a doorbell. One that counts more entries than the ring has is ignored.
     fn ring(&mut self, posted: u32) {
         let ahead = posted.wrapping_sub(self.consumer);
         if ahead <= 1 << self.log_size {
@@ -54,25 +54,25 @@ pub struct Bar {
     pub fatal: FatalSyndrome,
     /// Command queue.
     pub commands: CommandQueueRegisters,
-    /// Event queue doorbells that have landed and are not yet handled.
+    /// Event queue doorbells that have arrived and are not yet handled.
     pub event_queue_doorbells: [Option<EventQueueDoorbell>; VECTOR_COUNT as usize],
     /// True if any of them has arrived.
     pub has_event_queue_doorbells: bool,
-    /// Vectors that were pending and have been unmasked.
+    /// Vectors with a pending interrupt that have been unmasked.
     pub unmasked_vectors: u64,
-    /// How queue pairs recover.
+    /// Recovery settings of queue pairs.
     pub recovery: RecoveryRegisters,
     /// MSI-X table.
     pub msix: MsixTable,
     /// True if the port had a link when the NIC last checked.
     pub link_up: bool,
-    /// High half of the register whose low half was read last: its offset, and its value. Taken by
-    /// one read.
+    /// Offset and value of the high half of the 64-bit register whose low half was read last. One
+    /// read takes it.
     latch: Cell<Option<(u32, u32)>>,
 }
 
 impl Bar {
-    /// Registers after power-on.
+    /// Returns the registers after power-on.
     pub fn new(config: &NicConfig) -> Self {
         let mut capability = Capability::default();
         capability.set_log_doorbell_pages(LOG_PAGES);
@@ -104,7 +104,7 @@ impl Bar {
         }
     }
 
-    /// Registers after a reset; the MSI-X table is not touched by it.
+    /// Resets the registers; the MSI-X table is unchanged.
     pub fn reset(&mut self) {
         self.control = Control::default();
         self.fatal = FatalSyndrome::NONE;
@@ -114,7 +114,7 @@ impl Bar {
         self.latch.set(None);
     }
 
-    /// The function has stopped; only a reset helps.
+    /// Stops the function; it needs a reset.
     pub fn stop(&mut self, syndrome: FatalSyndrome) {
         self.fatal = syndrome;
         self.control.set_enable(false);
@@ -125,7 +125,7 @@ impl Bar {
         self.control.enable() && !self.control.reset() && self.fatal == FatalSyndrome::NONE
     }
 
-    /// Reads 4 bytes. Any offset has an answer.
+    /// Reads 4 bytes. Every offset returns a value.
     pub fn read32(&self, at: u32, now: Instant, counters: &Counters) -> u32 {
         let word = self.read64(at & !7, now, counters);
         let (low, high) = (word as u32, (word >> 32) as u32);
@@ -142,7 +142,7 @@ impl Bar {
         }
     }
 
-    /// Reads 8 bytes at a multiple of 8; registers of 4 bytes come in pairs.
+    /// Reads 8 bytes at a multiple of 8; 4-byte registers are read in pairs.
     pub fn read64(&self, at: u32, now: Instant, counters: &Counters) -> u64 {
         if (COUNTERS_OFFSET..MSIX_TABLE_OFFSET).contains(&at) {
             let index = ((at - COUNTERS_OFFSET) / 8) as usize;
@@ -194,7 +194,7 @@ impl Bar {
         status
     }
 
-    /// Writes 4 bytes. A write to no register, or to one that cannot be written, does nothing.
+    /// Writes 4 bytes. A write to a read-only or missing register is ignored.
     pub fn write32(&mut self, at: u32, value: u32) {
         if (MSIX_TABLE_OFFSET..MSIX_TABLE_OFFSET + u32::from(VECTOR_COUNT) * MSIX_ENTRY_SIZE)
             .contains(&at)
@@ -243,7 +243,7 @@ impl Bar {
     }
 }
 
-/// Returns true if `at` is in a 64-bit register that changes by itself.
+/// Returns true if `at` is in a 64-bit register that counts.
 fn counts(at: u32) -> bool {
     at & !7 == offset::clock || (COUNTERS_OFFSET..MSIX_TABLE_OFFSET).contains(&at)
 }

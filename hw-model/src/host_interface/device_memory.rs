@@ -1,11 +1,11 @@
-//! The device's own memory (BAR4), reached by software over PCIe and by memory regions on it.
+//! The device's own memory (BAR4), accessed by software over PCIe and through memory regions.
 
 use ferroce_spec::register::BAR4_SIZE;
 
-/// What PCIe reads where nothing answers.
+/// Value of a PCIe read that no device answers.
 const UNMAPPED_BYTE: u8 = 0xff;
 
-/// 256 KiB of memory beside the port. Most programs never use it: it is allocated at the first
+/// 256 KiB of memory next to the port. Most programs never use it, so it is allocated at the first
 /// access.
 #[derive(Debug, Default)]
 pub struct DeviceMemory {
@@ -16,14 +16,14 @@ impl DeviceMemory {
     /// Bytes of the memory.
     pub const LENGTH: u64 = BAR4_SIZE as u64;
 
-    /// Returns true if `length` bytes from `offset` on are inside.
+    /// Returns true if the `length` bytes from `offset` on are inside.
     pub fn contains(offset: u64, length: u64) -> bool {
         offset
             .checked_add(length)
             .is_some_and(|end| end <= Self::LENGTH)
     }
 
-    /// The `length` bytes from `offset` on; `None`: not all of them are inside.
+    /// Returns the `length` bytes from `offset` on; `None`: not all of them are inside.
     pub fn range(&mut self, offset: u64, length: usize) -> Option<&mut [u8]> {
         if !Self::contains(offset, length as u64) {
             return None;
@@ -35,7 +35,7 @@ impl DeviceMemory {
         Some(&mut self.bytes[start..start + length])
     }
 
-    /// A PCIe read: what is not inside as a whole reads as ones.
+    /// Handles a PCIe read: a read that is not completely inside returns ones.
     pub fn read(&mut self, offset: u64, destination: &mut [u8]) {
         match self.range(offset, destination.len()) {
             Some(bytes) => destination.copy_from_slice(bytes),
@@ -43,14 +43,14 @@ impl DeviceMemory {
         }
     }
 
-    /// A PCIe write: what is not inside as a whole is dropped.
+    /// Handles a PCIe write: a write that is not completely inside is dropped.
     pub fn write(&mut self, offset: u64, source: &[u8]) {
         if let Some(bytes) = self.range(offset, source.len()) {
             bytes.copy_from_slice(source);
         }
     }
 
-    /// Clears it (reset): the next program does not see the data of the one before.
+    /// Clears it (reset), so that the next program does not see the data of the last one.
     pub fn reset(&mut self) {
         self.bytes = Box::default();
     }

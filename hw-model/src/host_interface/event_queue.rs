@@ -15,38 +15,38 @@ use crate::ports::host::{DmaError, Host};
 /// Bits of the index that an event queue doorbell carries.
 const DOORBELL_INDEX_BITS: u32 = 24;
 
-/// An event on its way to an event queue.
+/// An event for an event queue.
 #[derive(Debug, Clone, Copy)]
 pub struct Event {
     /// Event queue.
     pub eqn: u32,
-    /// What has happened.
+    /// The type of the event.
     pub kind: EventType,
     /// CQN, QPN or SRQN.
     pub number: u32,
 }
 
-/// Event queue 0 takes everything that is not a completion.
+/// Event queue 0 gets all events except completion events.
 pub const ASYNC_EQN: u32 = 0;
 
 /// One event queue.
 #[derive(Debug)]
 struct EventQueue {
     context: EqContext,
-    /// Latest time at which the coalesced events are announced.
+    /// Latest time of the interrupt for the coalesced events.
     due: Option<Instant>,
-    /// When the host sees the newest EQE: its interrupt does not overtake it.
+    /// When the host sees the newest EQE: the interrupt must not overtake it.
     visible: Instant,
 }
 
 impl EventQueue {
-    /// Events that software has not taken.
+    /// Returns the number of events that software has not taken.
     fn waiting(&self) -> u32 {
         self.context.producer.wrapping_sub(self.context.consumer)
     }
 }
 
-/// All event queues of the function: one for each vector at most.
+/// All event queues of the function: at most one for each vector.
 #[derive(Debug)]
 pub struct EventQueues {
     queues: [Option<EventQueue>; VECTOR_COUNT as usize],
@@ -54,7 +54,7 @@ pub struct EventQueues {
 }
 
 impl EventQueues {
-    /// No queues yet; their interrupts will be moderated so.
+    /// Returns an empty table with the given default moderation.
     pub fn new(moderation: InterruptModeration) -> Self {
         Self {
             queues: [const { None }; VECTOR_COUNT as usize],
@@ -62,12 +62,12 @@ impl EventQueues {
         }
     }
 
-    /// Forgets all queues.
+    /// Drops all queues.
     pub fn clear(&mut self) {
         *self = Self::new(self.moderation);
     }
 
-    /// The context of event queue `eqn`.
+    /// Returns the context of event queue `eqn`.
     pub fn get(&self, eqn: u32) -> Option<&EqContext> {
         Some(&self.queues.get(eqn as usize)?.as_ref()?.context)
     }
@@ -98,15 +98,15 @@ impl EventQueues {
         }
     }
 
-    /// Destroys event queue `eqn`; false when there is none.
+    /// Destroys event queue `eqn`; returns false if there is none.
     pub fn destroy(&mut self, eqn: u32) -> bool {
         self.queues
             .get_mut(eqn as usize)
             .is_some_and(|queue| queue.take().is_some())
     }
 
-    /// Returns true if an event for `eqn` can be written now. An event for a queue that does not
-    /// exist can: it is dropped.
+    /// Returns true if an event for `eqn` can be written now. An event for a missing queue can: it
+    /// is dropped.
     pub fn has_room(&self, eqn: u32) -> bool {
         self.get(eqn)
             .is_none_or(|q| q.producer.wrapping_sub(q.consumer) < 1 << q.log_size)
@@ -143,7 +143,7 @@ impl EventQueues {
         Ok(())
     }
 
-    /// Takes a doorbell: the new consumer index, and whether the queue may interrupt.
+    /// Handles a doorbell: sets the consumer index and whether the queue may interrupt.
     pub fn ring<H: Host>(
         &mut self,
         eqn: u32,
@@ -201,8 +201,8 @@ impl EventQueues {
     }
 }
 
-/// There are events that software has not taken: interrupts at once if the queue is armed and there
-/// are enough of them, and sees to it that the first does not wait for too long otherwise.
+/// Interrupts immediately if the queue is armed and has enough untaken events; otherwise sets a
+/// time limit for the first of them.
 fn moderate<H: Host>(
     queue: &mut EventQueue,
     moderation: InterruptModeration,

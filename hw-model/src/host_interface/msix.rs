@@ -15,7 +15,8 @@ pub struct MsixTable {
 }
 
 impl MsixTable {
-    /// All vectors masked, as after a reset (PCIe base specification, 7.7.2.7).
+    /// Returns a table with all vectors masked, as after a reset (PCIe base specification,
+    /// 7.7.2.7).
     pub fn new() -> Self {
         let mut entry = [0; ENTRY_WORDS];
         entry[CONTROL_WORD] = MSIX_VECTOR_MASKED;
@@ -25,7 +26,7 @@ impl MsixTable {
         }
     }
 
-    /// Reads a word of the table; `offset` counts from its start.
+    /// Reads a word of the table at `offset` from its start.
     pub fn read(&self, offset: u32) -> Option<u32> {
         let word = (offset / 4) as usize;
         self.entries
@@ -33,7 +34,8 @@ impl MsixTable {
             .map(|entry| entry[word % ENTRY_WORDS])
     }
 
-    /// Writes a word of the table. Returns a vector that was pending and is now unmasked.
+    /// Writes a word of the table. Returns a vector that had a pending interrupt and is now
+    /// unmasked.
     pub fn write(&mut self, offset: u32, value: u32) -> Option<u16> {
         let word = (offset / 4) as usize;
         let vector = word / ENTRY_WORDS;
@@ -47,7 +49,8 @@ impl MsixTable {
         None
     }
 
-    /// Wants to interrupt. True: send the message now; false: it is masked and stays pending.
+    /// Requests an interrupt. Returns true if the message must be sent now; false: the vector is
+    /// masked and the interrupt stays pending.
     pub fn raise(&mut self, vector: u16) -> bool {
         let Some(entry) = self.entries.get(usize::from(vector)) else {
             return false;
@@ -59,7 +62,7 @@ impl MsixTable {
         true
     }
 
-    /// The pending bit array.
+    /// Returns the pending bit array.
     pub fn pending(&self) -> u64 {
         self.pending
     }

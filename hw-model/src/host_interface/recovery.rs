@@ -1,4 +1,4 @@
-//! The registers of ROCE_ACCL: how queue pairs recover lost packets.
+//! The registers of ROCE_ACCL: recovery of queue pairs from packet loss.
 
 use ferroce_spec::register::{
     AdpRetxProfile, AdpRetxProfileStart, AdpRetxRange, RoceAccl, RoceAcclLimits, RoceAcclSelect,
@@ -9,7 +9,7 @@ use ferroce_units::Duration;
 
 use crate::config::RecoveryConfig;
 
-/// Profiles besides the built-in one.
+/// Number of profiles in addition to the built-in one.
 const PROFILES: u8 = 1;
 /// Value of `AdpRetxProfile.time_unit`.
 const MICROSECONDS: u8 = 1;
@@ -53,7 +53,7 @@ impl RecoveryRegisters {
         *self = Self::new(self.config);
     }
 
-    /// Reads 4 bytes; `None`: no register is there.
+    /// Reads 4 bytes; `None`: there is no register.
     pub fn read32(&self, at: u32) -> Option<u32> {
         Some(match at {
             offset::roce_accl_select => changeable().bits(),
@@ -66,7 +66,7 @@ impl RecoveryRegisters {
         })
     }
 
-    /// Writes 4 bytes; bits that cannot be changed stay zero.
+    /// Writes 4 bytes; read-only bits stay zero.
     pub fn write32(&mut self, at: u32, value: u32) {
         match at {
             offset::roce_accl => {
@@ -89,7 +89,7 @@ impl RecoveryRegisters {
         }
     }
 
-    /// Returns what they mean for a queue pair.
+    /// Returns the recovery state of a queue pair with these settings.
     pub fn recovery(&self, seed: u64) -> Recovery {
         let accl = self.accl;
         let mode = if accl.adaptive_routing_forced_en() {
@@ -117,7 +117,7 @@ impl RecoveryRegisters {
         }
     }
 
-    /// Profile 1, if it is valid.
+    /// Returns profile 1 if it is valid.
     fn adaptive_timer(&self) -> Option<AdaptiveTimer> {
         let (profile, start) = (self.profile, self.start);
         let count = usize::from(profile.range_num()).min(self.ranges.len());

@@ -1,4 +1,4 @@
-//! How long each part of the card was in use.
+//! Utilisation of each part of the card.
 
 use ferroce_units::Instant;
 
@@ -8,8 +8,9 @@ use crate::ports::port::Port;
 use crate::time::timing::{Stage, Timing};
 use crate::usage::{FETCHES, Usage};
 
-/// Returns the name of a block, and its processing unit. `MacReceive` is the depacketizer, which
-/// keeps the time of both: the wire has spread what the MAC receives.
+/// Returns the name of a block, and its processing unit. `MacReceive` is reported as the
+/// depacketizer: frames arrive spread over time by the wire, so the depacketizer's time covers
+/// both.
 const fn name(stage: Stage) -> (&'static str, Option<u8>) {
     match stage {
         Stage::Doorbell => ("doorbell", None),
@@ -25,7 +26,8 @@ const fn name(stage: Stage) -> (&'static str, Option<u8>) {
 }
 
 impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
-    /// Returns the use of the card's parts up to `now`: blocks in the way of the data, then pools.
+    /// Returns the utilisation of the card's parts up to `now`: blocks in data path order, then
+    /// pools.
     pub fn usage(&self, now: Instant) -> Vec<Usage> {
         let mut parts = Vec::new();
         self.timing().visit_busy(&mut |stage, busy| {

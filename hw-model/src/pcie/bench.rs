@@ -1,8 +1,8 @@
 //! pcie-bench on the model: random accesses within a window of host memory.
 //!
-//! The method is that of Neugebauer et al. (SIGCOMM 2018): the window is warm, accesses start at
-//! random multiples of 64 bytes (of the transfer size where that is a power of two and larger)
-//! within it, latency is that of one at a time, bandwidth that of many.
+//! The method of Neugebauer et al. (SIGCOMM 2018): the window is warm, and accesses start at random
+//! multiples of 64 bytes in it (of the transfer size where that is a power of two and larger).
+//! Latency is measured with one access at a time, bandwidth with many.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,41 +12,41 @@ use ferroce_units::random::SplitMix64;
 
 use super::{Parameters, Pcie};
 
-/// Where the window begins.
+/// Start of the window.
 const WINDOW_START: u64 = 1 << 32;
-/// Accesses that the device would have under way if nothing limited it.
+/// Accesses that the device keeps in flight if nothing limits it.
 const OUTSTANDING: u32 = 512;
 const CACHE_LINE_BYTES: u64 = 64;
 const SEED: u64 = 1;
 
-/// What the device does.
+/// The accesses of the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// It reads.
     Read,
     /// It writes.
     Write,
-    /// It does one read and one write per item.
+    /// It alternates reads and writes.
     ReadWrite,
 }
 
 /// Latencies of reads, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Latency {
-    /// The shortest.
+    /// The minimum.
     pub min: f64,
-    /// Half of them are not longer.
+    /// The median.
     pub median: f64,
     /// The mean.
     pub avg: f64,
-    /// 95 % of them are not longer.
+    /// The 95th percentile.
     pub p95: f64,
-    /// 99.9 % of them are not longer.
+    /// The 99.9th percentile.
     pub p999: f64,
 }
 
-/// Bandwidth, in Gb/s of data, of `count` accesses of `bytes` each within a window of `window`
-/// bytes. With [`Direction::ReadWrite`] it is that of each direction.
+/// Returns the bandwidth, in Gb/s of data, of `count` accesses of `bytes` each within a window of
+/// `window` bytes. For [`Direction::ReadWrite`] it is the bandwidth of each direction.
 pub fn bandwidth(
     parameters: &Parameters,
     direction: Direction,
@@ -75,8 +75,8 @@ pub fn bandwidth(
     bits as f64 * 1000.0 / (to - from).as_ps().max(1) as f64
 }
 
-/// Latency of `count` reads of `bytes` each, one after the other, within a window of `window`
-/// bytes.
+/// Returns the latencies of `count` reads of `bytes` each, one after the other, within a window of
+/// `window` bytes.
 pub fn latency(parameters: &Parameters, bytes: u64, window: u64, count: u32) -> Latency {
     let mut run = Run::new(parameters, bytes, window);
     run.warm();
@@ -103,7 +103,7 @@ pub fn latency(parameters: &Parameters, bytes: u64, window: u64, count: u32) -> 
     }
 }
 
-/// A link, and where on it the next access goes.
+/// A link, and the position of the next access.
 struct Run {
     pcie: Pcie,
     random: SplitMix64,
@@ -125,7 +125,7 @@ impl Run {
         }
     }
 
-    /// Reads the window once, and leaves the link idle.
+    /// Reads the window once and leaves the link idle.
     fn warm(&mut self) {
         for offset in (0..self.window).step_by(4096) {
             self.pcie.begin(self.start);

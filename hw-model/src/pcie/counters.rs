@@ -1,16 +1,16 @@
-//! What has gone over the link, and what it has waited for.
+//! Traffic on the link, and stalls.
 
 use ferroce_units::{Duration, Instant};
 
-/// Counters of a PCIe link and its host. Stalls are the sums of what single requests waited; when
-/// several waited at once, each counts. Names follow those of NVIDIA NeoHost's PCIe unit.
+/// Counters of a PCIe link and its host. A stall counter is the sum over single requests; if
+/// several wait at once, each counts. Names follow the PCIe unit of NVIDIA NeoHost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PcieCounters {
-    /// Reads, as the blocks ask for them.
+    /// Reads requested by the blocks.
     pub reads: u64,
     /// Bytes that were read.
     pub read_bytes: u64,
-    /// Writes, as the blocks ask for them.
+    /// Writes requested by the blocks.
     pub writes: u64,
     /// Bytes that were written.
     pub write_bytes: u64,
@@ -26,13 +26,13 @@ pub struct PcieCounters {
     pub outbound_tlps: u64,
     /// Bytes on the wire to the host, with headers.
     pub outbound_wire_bytes: u64,
-    /// How long the wire to the host has carried TLPs.
+    /// Time for which the wire to the host has carried TLPs.
     pub outbound_busy: Duration,
     /// TLPs from the host.
     pub inbound_tlps: u64,
     /// Bytes on the wire from the host, with headers.
     pub inbound_wire_bytes: u64,
-    /// How long the wire from the host has carried TLPs.
+    /// Time for which the wire from the host has carried TLPs.
     pub inbound_busy: Duration,
     /// Reads waited for a tag.
     pub read_stalled_no_read_engines: Duration,
@@ -40,7 +40,7 @@ pub struct PcieCounters {
     pub read_stalled_no_completion_buffer: Duration,
     /// Reads waited for non-posted credits.
     pub read_stalled_no_credits: Duration,
-    /// Reads waited at the host for writes that they must not pass.
+    /// Reads waited at the host for writes that they must not overtake.
     pub read_stalled_ordering: Duration,
     /// Writes waited for posted credits.
     pub write_stalled_no_credits: Duration,
@@ -52,7 +52,7 @@ pub struct PcieCounters {
     pub inbound_stalled: Duration,
     /// Translations that were in the IOTLB.
     pub iotlb_hits: u64,
-    /// Translations that took a walk of the page table.
+    /// Translations that needed a page table walk.
     pub iotlb_misses: u64,
     /// Requests waited for a page table walker.
     pub iommu_stalled_no_walker: Duration,
@@ -60,21 +60,21 @@ pub struct PcieCounters {
     pub llc_hits: u64,
     /// Accesses that went to DRAM.
     pub llc_misses: u64,
-    /// Latencies of all reads together.
+    /// Sum of the latencies of all reads.
     pub read_latency: Duration,
-    /// Shortest read; zero before the first.
+    /// Minimum read latency; zero before the first read.
     pub read_latency_min: Duration,
-    /// Longest read.
+    /// Maximum read latency.
     pub read_latency_max: Duration,
 }
 
 impl PcieCounters {
-    /// Mean latency of a read.
+    /// Returns the mean read latency.
     pub fn read_latency_avg(&self) -> Duration {
         Duration::from_ps(self.read_latency.as_ps() / self.reads.max(1))
     }
 
-    /// Share of the time up to `now` in which the wire to the host and the wire from the host have
+    /// Returns the share of the time up to `now` in which the upstream and the downstream wire
     /// carried TLPs.
     pub fn utilisation(&self, now: Instant) -> (f64, f64) {
         let share = |busy: Duration| busy.as_ps() as f64 / now.as_ps().max(1) as f64;

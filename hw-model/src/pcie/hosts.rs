@@ -1,6 +1,6 @@
-//! The hosts on which pcie-bench was measured, and one of NVIDIA's cards in its own slot.
+//! The hosts on which pcie-bench was measured, and an NVIDIA card in its own slot.
 //!
-//! Figures are those of pcie-bench's published data (Neugebauer et al., "Understanding PCIe
+//! Figures are from the published data of pcie-bench (Neugebauer et al., "Understanding PCIe
 //! performance for end host networking", SIGCOMM 2018; github pcie-bench/data, commit b2abf2f)
 //! unless said otherwise. The device is a Netronome NFP-6000 in a generation 3 x8 slot.
 
@@ -11,10 +11,10 @@ pub const SUPERPAGE_BYTES: u32 = 2 << 20;
 
 /// NFP-6000 through its DMA engine.
 ///
-/// - Latency: LAT_DMA_RD of 64 B is 547 ns where LAT_CMD_RD is 427: 120 ns for the engine, of
-///   which 9 are the store of 64 bytes.
-/// - Store: from 64 to 2048 B latency grows by 586 ns, of which the link explains 296; the rest is
-///   a second pass over the data at 54.7 Gb/s.
+/// - Latency: LAT_DMA_RD of 64 B is 547 ns and LAT_CMD_RD is 427: 120 ns for the engine, of which 9
+///   are the store of 64 bytes.
+/// - Store: from 64 to 2048 B the latency grows by 586 ns. The link explains 296 of these; the rest
+///   is a second pass over the data at 54.7 Gb/s.
 /// - Reads in flight, by Little's law from rate times latency of 64 B reads: 63.6 M/s * 552 ns =
 ///   35.1 (local), 52.2 M/s * 676 ns = 35.3 (remote socket).
 /// - Credits of the host are not known; these do not limit 16 KiB in flight.
@@ -33,7 +33,7 @@ const NFP: PcieParameters = PcieParameters {
     read_jitter_ns: 27.0,
     read_tail_probability: 0.0,
     read_tail_ns: 0.0,
-    // WRRD of 64 B by command is 560 ns where RD is 427; the write of it is posted.
+    // By command, WRRD of 64 B is 560 ns and RD is 427; its write is posted.
     write_latency_ns: 220.0,
     mmio_write_ns: 220.0,
     mmio_read_ns: 600.0,
@@ -46,11 +46,12 @@ const NFP: PcieParameters = PcieParameters {
 /// Xeon E5-2620v3 (Haswell, 15 MiB of LLC), IOMMU on with superpages.
 ///
 /// - 64 B by command: minimum 400, median 427, 99.9th percentile 453 ns.
-/// - LLC miss: median 480 ns in windows of 64 MiB, where 427 in small ones.
-/// - Walk: median 693 ns with 4 KiB pages in a window of 64 MiB, where 480 with superpages.
+/// - LLC miss: median 480 ns in windows of 64 MiB, and 427 in small ones.
+/// - Walk: median 693 ns with 4 KiB pages in a window of 64 MiB, and 480 with superpages.
 /// - Walkers: 19.6 M/s misses * 213 ns = 4.2.
-/// - IOTLB: mean latencies in windows of 1, 1.5, 2, 3, 4 and 8 MiB give hit ratios that times the
-///   window's pages are 117, 115, 114, 108, 102 and 90 entries; 7 ways of 16 sets are 112.
+/// - IOTLB: mean latencies in windows of 1, 1.5, 2, 3, 4 and 8 MiB give hit ratios which,
+///   multiplied by the window's pages, are 117, 115, 114, 108, 102 and 90 entries; 7 ways of 16
+///   sets are 112.
 pub const HASWELL: Parameters = Parameters {
     pcie: NFP,
     memory: MemoryParameters {
@@ -75,7 +76,7 @@ pub const HASWELL: Parameters = Parameters {
 /// - 64 B by command: minimum 400, median 427, 95th percentile 440 ns.
 /// - Walk: median 707 ns with 4 KiB pages in windows of 1 to 16 MiB, less 427.
 /// - Walkers: 19.2 M/s misses * 280 ns = 5.4.
-/// - Other socket: 64 B by DMA 653 ns, where 547 on the near one.
+/// - Other socket: 64 B by DMA 653 ns, and 547 on the near one.
 pub const BROADWELL: Parameters = Parameters {
     pcie: NFP,
     memory: MemoryParameters {
@@ -114,7 +115,7 @@ pub const IVY_BRIDGE: Parameters = Parameters {
     iommu: NO_IOMMU,
 };
 
-/// Xeon E5-2620v3 with its IOMMU off, which has slower reads: minimum 467, median 480, 95th
+/// Xeon E5-2620v3 with its IOMMU off. Its reads are slower: minimum 467, median 480, 95th
 /// percentile 480, 99.9th 747 ns.
 pub const HASWELL_WITHOUT_IOMMU: Parameters = Parameters {
     pcie: PcieParameters {
@@ -128,8 +129,8 @@ pub const HASWELL_WITHOUT_IOMMU: Parameters = Parameters {
     iommu: NO_IOMMU,
 };
 
-/// A 100 Gb/s mlx5 card, idle, as NVIDIA NeoHost reports it: 403 ns on average, 372 at least, 488
-/// at most.
+/// A 100 Gb/s mlx5 card, idle, as NVIDIA NeoHost reports it: 403 ns on average, minimum 372,
+/// maximum 488.
 pub const MLX5_100G: Parameters = Parameters {
     pcie: PcieParameters {
         lanes: 16,
@@ -154,8 +155,8 @@ const NO_IOMMU: IommuParameters = IommuParameters {
 };
 
 impl Parameters {
-    /// The same host, with the device reading by PCIe command instead of its DMA engine: the
-    /// measurements that are called LAT_CMD_RD.
+    /// Returns the same host with a device that reads by PCIe command rather than its DMA engine:
+    /// the measurements named LAT_CMD_RD.
     #[must_use]
     pub fn by_command(mut self) -> Self {
         self.pcie.engine_read_ns = 0.0;
@@ -163,21 +164,21 @@ impl Parameters {
         self
     }
 
-    /// The same host with 4 KiB pages in its IOMMU.
+    /// Returns the same host with 4 KiB pages in its IOMMU.
     #[must_use]
     pub fn with_small_pages(mut self) -> Self {
         self.iommu.page_bytes = 4096;
         self
     }
 
-    /// The same host with the memory on the other socket.
+    /// Returns the same host with the memory on the other socket.
     #[must_use]
     pub fn on_remote_socket(mut self) -> Self {
         self.memory.remote_socket = true;
         self
     }
 
-    /// A link alone: nothing has latency worth mentioning, and nothing ever runs out.
+    /// Returns only a link: latencies are negligible, and no resource ever runs out.
     #[must_use]
     pub fn link_alone(generation: u32, lanes: u32, mps_bytes: u32, mrrs_bytes: u32) -> Self {
         Self {

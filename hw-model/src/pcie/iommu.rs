@@ -1,4 +1,4 @@
-//! The IOMMU: an IOTLB in front of a few page table walkers.
+//! The IOMMU: an IOTLB and a few page table walkers.
 
 use ferroce_units::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use super::parameters::{IommuParameters, ns};
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     page: u64,
-    /// When the walk that has filled it is over.
+    /// When the walk that fills it ends.
     ready: Instant,
 }
 
@@ -16,13 +16,13 @@ const EMPTY: Entry = Entry {
     ready: Instant::ZERO,
 };
 
-/// Set-associative translation cache, least recently used first out, with its walkers.
+/// Set-associative translation cache with LRU replacement, and its walkers.
 #[derive(Debug)]
 pub struct Iommu {
     page_shift: u32,
     ways: usize,
     sets: u32,
-    /// Sets one behind the other, each with its newest entry first.
+    /// The sets one after the other, each with its newest entry first.
     entries: Vec<Entry>,
     walkers: Vec<Instant>,
     next_walker: usize,
@@ -33,7 +33,7 @@ pub struct Iommu {
 }
 
 impl Iommu {
-    /// An IOMMU with an empty IOTLB; `None` if there is none.
+    /// Returns an IOMMU with an empty IOTLB; `None` if it is disabled.
     pub fn new(parameters: &IommuParameters) -> Option<Self> {
         if !parameters.enabled {
             return None;
@@ -58,8 +58,8 @@ impl Iommu {
 
     /// Translates `iova` for a request that arrives at `arrival`; returns when it can continue.
     ///
-    /// A miss occupies a walker from `now` on. A request that hits an entry whose walk is not over
-    /// waits for its end.
+    /// A miss occupies a walker from `now` on. A request that hits an entry whose walk has not
+    /// ended waits for the end of the walk.
     #[inline]
     pub fn translate(&mut self, now: Instant, arrival: Instant, iova: u64) -> Instant {
         let page = iova >> self.page_shift;
@@ -92,17 +92,17 @@ impl Iommu {
         self.entries.fill(EMPTY);
     }
 
-    /// Translations that were in the IOTLB.
+    /// Returns the number of translations that hit the IOTLB.
     pub fn hits(&self) -> u64 {
         self.hits
     }
 
-    /// Translations that took a walk.
+    /// Returns the number of translations that needed a walk.
     pub fn misses(&self) -> u64 {
         self.misses
     }
 
-    /// Returns the number of walkers, and the times together for which each has walked.
+    /// Returns the number of walkers, and the total time for which they were busy.
     pub fn walkers(&self) -> (usize, Duration) {
         let walked = self.walk.as_ps().saturating_mul(self.misses);
         (self.walkers.len(), Duration::from_ps(walked))

@@ -1,4 +1,4 @@
-//! Fixed latencies, as they are once the time of the TLPs on the wire is taken out of them.
+//! Fixed latencies, without the time of the TLPs on the wire.
 
 use ferroce_units::Duration;
 
@@ -13,7 +13,7 @@ const MMIO_WRITE_BYTES: u64 = 8;
 /// Bytes for which [`super::PcieParameters::read_latency_ns`] and `write_latency_ns` are given.
 const REFERENCE_BYTES: u64 = 64;
 
-/// Latencies without what TLPs take on the wire, which is added for each request.
+/// Latencies without the wire time of TLPs, which is added for each request.
 #[derive(Debug, Clone, Copy)]
 pub struct Latencies {
     /// Device to host, posted.
@@ -28,14 +28,14 @@ pub struct Latencies {
     pub engine_read: Duration,
     /// DMA engine, per write.
     pub engine_write: Duration,
-    /// What the LLC cannot serve.
+    /// Additional latency of a DRAM access over the LLC.
     pub dram: Duration,
-    /// What is on the other socket.
+    /// Additional latency of the other socket.
     pub numa: Duration,
 }
 
 impl Latencies {
-    /// Those of a host, on a link of `rate`.
+    /// Returns the latencies of a host on a link of `rate`.
     pub fn new(parameters: &Parameters, rate: Rate) -> Self {
         let Parameters { pcie, memory, .. } = parameters;
         let request = |bytes| rate.span(REQUEST_HEADER_BYTES + bytes);
@@ -56,7 +56,7 @@ impl Latencies {
     }
 }
 
-/// The distribution of the time that a read takes besides.
+/// Returns the distribution of the remaining latency of a read.
 pub fn spread(parameters: &Parameters, rate: Rate, seed: u64) -> Spread {
     let pcie = &parameters.pcie;
     Spread::new(

@@ -1,4 +1,4 @@
-//! The two directions of the link: what the lanes carry, and when they are free.
+//! The two directions of the link: the data on the lanes, and when they are free.
 
 use ferroce_units::{Duration, Instant};
 
@@ -21,19 +21,19 @@ pub fn raw_gbps(generation: u32, lanes: u32) -> f64 {
     giga_transfers * encoding * f64::from(lanes.max(1))
 }
 
-/// Returns the part of [`raw_gbps`] that is left for TLPs: without the ACK and flow control DLLPs
+/// Returns the part of [`raw_gbps`] that is left for TLPs, without the ACK and flow control DLLPs
 /// and the skip ordered sets.
 ///
-/// An ACK and a flow control update each go as often as the specification's ACK latency limit asks,
-/// as in pcie-bench's model (Neugebauer et al., SIGCOMM 2018). For generations 4 and 5 that is good
+/// One ACK and one flow control update are sent per ACK latency limit of the specification, as in
+/// pcie-bench's model (Neugebauer et al., SIGCOMM 2018). For generations 4 and 5 this is accurate
 /// to about 3 %.
 pub fn tlp_gbps(generation: u32, lanes: u32, mps_bytes: u32) -> f64 {
     let dllps = 2.0 * DLLP_BYTES / ack_limit_bytes(generation, lanes, mps_bytes);
     raw_gbps(generation, lanes) * (1.0 - dllps - SKIP_SHARE)
 }
 
-/// Symbol times between two ACKs (PCIe base specification, ACK transmission latency limit):
-/// `(MPS + overhead) * factor / lanes + internal delay`, rounded down.
+/// Returns the symbol times between two ACKs (PCIe base specification, ACK transmission latency
+/// limit): `(MPS + overhead) * factor / lanes + internal delay`, rounded down.
 fn ack_limit_bytes(generation: u32, lanes: u32, mps_bytes: u32) -> f64 {
     let factor = match (lanes, mps_bytes) {
         (..=4, ..=256) => 1.4,
@@ -60,7 +60,7 @@ pub struct Rate {
 impl Rate {
     const FRACTION_BITS: u32 = 20;
 
-    /// A rate in Gb/s; zero or less is one at which nothing takes time.
+    /// Returns a rate in Gb/s; at zero or less nothing takes time.
     pub fn from_gbps(gbps: f64) -> Self {
         let ps_per_byte = if gbps > 0.0 { 8000.0 / gbps } else { 0.0 };
         Self {
@@ -86,7 +86,7 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// An idle direction.
+    /// Returns an idle direction.
     pub fn new(rate: Rate) -> Self {
         Self {
             rate,
@@ -103,7 +103,7 @@ impl Lane {
         self.rate.span(bytes)
     }
 
-    /// Takes the time for `tlps` from `now` on; returns when they begin and when they have passed.
+    /// Reserves the time for `tlps` from `now` on; returns when they begin and end.
     #[inline]
     pub fn reserve(&mut self, now: Instant, tlps: super::tlp::Tlps) -> (Instant, Instant) {
         let begin = self.free_at.max(now);
@@ -120,17 +120,17 @@ impl Lane {
         self.free_at
     }
 
-    /// Returns the total time for which it has carried TLPs.
+    /// Returns the total time for which it carried TLPs.
     pub fn busy(&self) -> Duration {
         self.busy
     }
 
-    /// TLPs that it has carried.
+    /// Returns the number of TLPs that it carried.
     pub fn tlps(&self) -> u64 {
         self.tlps
     }
 
-    /// Bytes of these TLPs, with headers.
+    /// Returns the bytes of these TLPs, with headers.
     pub fn wire_bytes(&self) -> u64 {
         self.wire_bytes
     }

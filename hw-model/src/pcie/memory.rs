@@ -1,22 +1,21 @@
-//! Host memory as the device's accesses find it: in the last-level cache or not.
+//! Host memory and whether the device's accesses hit the last-level cache.
 //!
-//! A working-set model: tags of 4 KiB pages, least recently used first out. The accesses of
-//! processors are not reported, so two assumptions stand in for them: a page is in the LLC until
-//! others have evicted it (the user of a buffer has just written it), and a page that the device
-//! reads is one that processors use. A working set that fits therefore never misses; of a larger
-//! one, the part that does not fit misses.
+//! A working-set model: tags of 4 KiB pages with LRU replacement. The accesses of processors are
+//! not reported, so two assumptions replace them: a page is in the LLC until others evict it (the
+//! user of a buffer has just written it), and processors use every page that the device reads. So a
+//! working set that fits never misses; of a larger one, the part that does not fit misses.
 
 use super::parameters::MemoryParameters;
 
 /// Granularity of the tags.
 const PAGE_SHIFT: u32 = 12;
-/// Ways of the LLC, as Intel's server processors have them.
+/// Ways of the LLC, as in Intel's server processors.
 const WAYS: usize = 20;
-/// Of these, ways into which a device's write may bring a line that was not there (DDIO).
+/// Number of ways into which a device's write may allocate a missing line (DDIO).
 const WRITE_WAYS: usize = 2;
-/// Tag of a way that nothing has taken yet.
+/// Tag of a way that was never used.
 const EMPTY: u32 = u32::MAX;
-/// Tag of a way whose page has gone to DRAM.
+/// Tag of a way whose page was evicted to DRAM.
 const PUSHED_OUT: u32 = u32::MAX - 1;
 
 /// The tags of the last-level cache.
@@ -24,7 +23,7 @@ const PUSHED_OUT: u32 = u32::MAX - 1;
 pub struct Memory {
     sets: u32,
     ddio: bool,
-    /// Sets one behind the other, each with its newest page first.
+    /// The sets one after the other, each with its newest page first.
     tags: Vec<u32>,
     newest: u32,
     hits: u64,
@@ -32,7 +31,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Returns an LLC in which no page is used.
+    /// Returns an unused LLC.
     pub fn new(parameters: &MemoryParameters) -> Self {
         let pages = parameters.llc_bytes >> PAGE_SHIFT;
         let sets = (pages / WAYS as u32).max(1);
@@ -46,7 +45,7 @@ impl Memory {
         }
     }
 
-    /// Reads within the page at `iova`; returns whether the LLC has it.
+    /// Reads within the page at `iova`; returns true if it hits the LLC.
     #[inline]
     pub fn read(&mut self, iova: u64) -> bool {
         let page = page(iova);
@@ -62,10 +61,10 @@ impl Memory {
         self.count(found.is_some())
     }
 
-    /// Writes within the page at `iova`; returns whether that needs no access to DRAM.
+    /// Writes within the page at `iova`; returns true if it needs no access to DRAM.
     ///
-    /// With DDIO a page that is not in the LLC comes into one of the ways that are kept for
-    /// writes, and pushes out what is there. Without, it goes to DRAM and leaves the LLC.
+    /// With DDIO, a page that is not in the LLC is allocated in one of the ways for writes and
+    /// evicts their oldest page. Without DDIO, the write goes to DRAM and the page leaves the LLC.
     #[inline]
     pub fn write(&mut self, iova: u64) -> bool {
         let page = page(iova);
@@ -103,18 +102,18 @@ impl Memory {
         hit
     }
 
-    /// Accesses that the LLC could serve.
+    /// Returns the number of accesses that hit the LLC.
     pub fn hits(&self) -> u64 {
         self.hits
     }
 
-    /// Accesses that went to DRAM.
+    /// Returns the number of accesses that went to DRAM.
     pub fn misses(&self) -> u64 {
         self.misses
     }
 }
 
-/// Number of the page, folded to 32 bits; IOVAs below 16 TiB are told apart.
+/// Returns the number of the page, folded to 32 bits; unique for IOVAs below 16 TiB.
 #[inline]
 fn page(iova: u64) -> u32 {
     let page = iova >> PAGE_SHIFT;

@@ -2,7 +2,7 @@
 
 use ferroce_units::Instant;
 
-/// The newest posted write of one direction: when it was issued, when it is visible.
+/// The newest posted write of one direction: its time of issue, and when it becomes visible.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Posted {
     at: Instant,
@@ -10,7 +10,7 @@ pub struct Posted {
 }
 
 impl Posted {
-    /// Returns the time that a request issued at `at` must not pass.
+    /// Returns the time before which a request issued at `at` must not be visible.
     #[inline]
     pub fn before(&self, at: Instant) -> Instant {
         if at >= self.at {
@@ -20,7 +20,7 @@ impl Posted {
         }
     }
 
-    /// Takes note of a write.
+    /// Records a write.
     #[inline]
     pub fn push(&mut self, at: Instant, visible: Instant) {
         if at >= self.at {

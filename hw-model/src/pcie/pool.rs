@@ -1,10 +1,10 @@
-//! Things of which there are only so many: tags, completion buffer, credits.
+//! Limited resources: tags, completion buffer, credits.
 
 use std::collections::VecDeque;
 
 use ferroce_units::{Duration, Instant};
 
-/// An amount of each of a pool's two kinds of things.
+/// An amount of the two resources of a pool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Units {
     /// Tags or header credits.
@@ -13,7 +13,7 @@ pub struct Units {
     pub data: u32,
 }
 
-/// What there was too little of.
+/// The resource of which there was too little.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shortage {
     /// [`Units::headers`].
@@ -28,22 +28,22 @@ struct Lease {
     units: Units,
 }
 
-/// A pool that hands out in the order of requests, and knows when each lease ends.
+/// A pool that serves requests in order and knows when each lease ends.
 ///
-/// Leases are kept sorted by their end. Ends are nearly in order, so that inserting one is cheap,
-/// and a late lease delays other requests only by its own units.
+/// Leases are sorted by their end. Ends are nearly in order, so inserting a lease is cheap, and a
+/// late lease delays other requests only by its own units.
 #[derive(Debug)]
 pub struct Pool {
     capacity: Units,
     free: Units,
     granted: Instant,
     leases: VecDeque<Lease>,
-    /// Sum of what was held, times how long, in picoseconds.
+    /// Sum over the leases of units held times duration, in picoseconds.
     held: [u128; 2],
 }
 
 impl Pool {
-    /// A pool of `capacity`, at least one of each kind.
+    /// Returns a pool of `capacity`, at least one of each resource.
     pub fn new(capacity: Units) -> Self {
         let capacity = Units {
             headers: capacity.headers.max(1),
@@ -53,15 +53,16 @@ impl Pool {
             capacity,
             free: capacity,
             granted: Instant::ZERO,
-            // It takes memory as it needs: a ring with room for all credits that holds a few
-            // leases would sweep the processor's cache.
+            // It allocates memory on demand: a ring with room for all credits but few leases would
+            // sweep the processor's cache.
             leases: VecDeque::new(),
             held: [0; 2],
         }
     }
 
-    /// Takes `units`, or all there are if that is less: when they are had, from `now` on, and what
-    /// was waited for. What is returned as the units must be given to [`Pool::give_back`].
+    /// Takes `units` from `now` on, or the capacity if that is less. Returns when they are
+    /// available, the units, which must be passed to [`Pool::give_back`], and the resource that it
+    /// waited for.
     #[inline]
     pub fn take(&mut self, now: Instant, units: Units) -> (Instant, Units, Option<Shortage>) {
         let units = Units {
@@ -91,8 +92,8 @@ impl Pool {
         (start, units, shortage)
     }
 
-    /// Takes back what is free again at `now`: the leases that are kept then are few, and stay in
-    /// few lines of the processor's cache.
+    /// Takes back units that are free at `now`. So few leases remain, in few lines of the
+    /// processor's cache.
     #[inline]
     fn take_back(&mut self, now: Instant) {
         while let Some(lease) = self.leases.pop_front_if(|lease| lease.until <= now) {
@@ -101,7 +102,7 @@ impl Pool {
         }
     }
 
-    /// Says when units that [`Pool::take`] has handed out come back.
+    /// Sets the time at which units from [`Pool::take`] are returned.
     #[inline]
     pub fn give_back(&mut self, until: Instant, units: Units) {
         let time = u128::from(until.saturating_since(self.granted).as_ps());
@@ -115,8 +116,8 @@ impl Pool {
         }
     }
 
-    /// Returns the time for which all of the headers would have been in use, were they used at
-    /// once, and the same of the data.
+    /// Returns the time for which all of the headers would have been in use if they had been used
+    /// together, and the same for the data.
     pub fn busy(&self) -> [Duration; 2] {
         let Units { headers, data } = self.capacity;
         let [of_headers, of_data] = self.held;

@@ -1,4 +1,4 @@
-//! The way of one request over wires, through pools, IOMMU and memory.
+//! The way of one request over wires, pools, IOMMU and memory.
 
 use ferroce_units::{Duration, Instant};
 
@@ -14,7 +14,7 @@ pub(super) struct SentPosted {
 }
 
 impl Pcie {
-    /// A request with completions, within one page; returns when they are all there.
+    /// Makes a request with completions, within one page; returns when all have arrived.
     #[inline]
     pub(super) fn nonposted_request(
         &mut self,
@@ -41,7 +41,7 @@ impl Pcie {
         let memory = self.memory_latency(iova, true);
         let latency = self.spread.next() + memory + self.latencies.engine_read;
         let there = at + (received - now) + latency;
-        // A read does not pass writes: it finds in memory what was written before.
+        // A read does not overtake writes: it returns the data that was written before.
         let ordered = self.written.before(at) + self.latencies.read_return + back;
         if ordered > there {
             let stall = ordered - there;
@@ -52,11 +52,11 @@ impl Pcie {
             wire_bytes: length,
         };
         let (_, stored) = self.storage.reserve(now, data);
-        // Reads that come at the same time are put away one after the other.
+        // Data of concurrent reads is stored one read after the other.
         let stored = at + (stored - now) + latency;
         let done = stored.max(there.max(ordered) + self.storage.span(length));
-        // Of several TLPs' tags some come back earlier: on average half of the time that the
-        // completions take on the wire.
+        // Some tags of several TLPs return earlier: on average by half of the wire time of the
+        // completions.
         let early = match requests.count {
             0 | 1 => Duration::ZERO,
             _ => Duration::from_ps(back.as_ps() / 2),
@@ -65,7 +65,7 @@ impl Pcie {
         done
     }
 
-    /// Takes tags and completion buffer; returns when they are had.
+    /// Takes tags and completion buffer; returns when they are available.
     #[inline]
     fn take_tags(&mut self, count: u64, length: u64) -> (Instant, Units) {
         let units = Units {
@@ -89,8 +89,8 @@ impl Pcie {
         (start, units)
     }
 
-    /// Takes non-posted credits, where they can run out; they come back when the host has taken
-    /// the request up.
+    /// Takes non-posted credits if they can run out; they return when the host has accepted the
+    /// request.
     #[inline]
     fn take_nonposted(&mut self, start: Instant, count: u64) -> Instant {
         let Some(pool) = &mut self.nonposted else {
@@ -107,7 +107,8 @@ impl Pcie {
         had.max(start)
     }
 
-    /// A posted write in all its pieces; returns when they would be visible if nothing was older.
+    /// Makes a posted write in all its pieces; returns when they would be visible if nothing was
+    /// older.
     #[inline]
     pub(super) fn post(&mut self, at: Instant, iova: u64, length: u64) -> Instant {
         self.counters.writes += 1;
@@ -144,13 +145,13 @@ impl Pcie {
         }
     }
 
-    /// The host has room again when the write has become visible.
+    /// Returns the credits: the host has room again when the write has become visible.
     #[inline]
     pub(super) fn return_credits(&mut self, sent: &SentPosted, hold: Duration) {
         self.posted.give_back(self.now + hold, sent.units);
     }
 
-    /// A write becomes visible after all older ones.
+    /// Orders a write after all older ones; returns when it becomes visible.
     #[inline]
     pub(super) fn order(&mut self, at: Instant, visible: Instant) -> Instant {
         let before = self.written.before(at);

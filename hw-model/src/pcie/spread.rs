@@ -1,9 +1,9 @@
-//! The spread of host read latency: seeded, the same on every machine.
+//! The distribution of host read latency: seeded, and the same on every machine.
 
 use ferroce_units::Duration;
 use ferroce_units::random::SplitMix64;
 
-/// Latency of host memory: a body around the mean, and now and then a long one.
+/// Latency of host memory: a body around the mean, and occasionally a long one.
 ///
 /// The body is `mean` plus `jitter` times the sum of two uniform numbers in -1/2 ..= 1/2: bounded,
 /// symmetric, 0.68 jitter at the 95th percentile. A long one takes up to `tail` more.
@@ -12,7 +12,7 @@ pub struct Spread {
     random: SplitMix64,
     floor_ps: u64,
     jitter_ps: u64,
-    /// Of 2^24.
+    /// In units of 2^-24.
     tail_chance: u64,
     tail_ps: u64,
 }
@@ -21,7 +21,7 @@ impl Spread {
     const CHANCE_BITS: u32 = 24;
     const UNIFORM_BITS: u32 = 20;
 
-    /// A distribution with the given mean of its body.
+    /// Returns a distribution with the given mean of its body.
     pub fn new(
         seed: u64,
         mean: Duration,
@@ -40,7 +40,7 @@ impl Spread {
         }
     }
 
-    /// The next latency.
+    /// Returns the next latency.
     #[inline]
     pub fn next(&mut self) -> Duration {
         const MASK: u64 = (1 << Spread::UNIFORM_BITS) - 1;

@@ -1,6 +1,6 @@
-//! How accesses become TLPs: header bytes, and how many TLPs an access is cut into.
+//! Splits accesses into TLPs: header bytes, and the number of TLPs of an access.
 //!
-//! Bytes of headers are those of pcie-bench's model (Neugebauer et al., SIGCOMM 2018): 2 bytes of
+//! Header sizes are those of pcie-bench's model (Neugebauer et al., SIGCOMM 2018): 2 bytes of
 //! framing, 6 bytes of data link layer (sequence number and LCRC) and the TLP header itself.
 
 /// Request with a 64-bit address (MRd, MWr, FetchAdd, ...): 2 + 6 + 16 bytes.
@@ -9,19 +9,19 @@ pub const REQUEST_HEADER_BYTES: u64 = 24;
 pub const COMPLETION_HEADER_BYTES: u64 = 20;
 /// No request crosses a multiple of this (PCIe base specification 2.2.7).
 pub const BOUNDARY_BYTES: u64 = 4096;
-/// What one data credit stands for.
+/// Bytes per data credit.
 pub const CREDIT_BYTES: u64 = 16;
 
-/// The TLPs of one direction that belong to an access.
+/// The TLPs of an access in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tlps {
-    /// How many.
+    /// Their number.
     pub count: u64,
     /// Bytes on the wire, with headers.
     pub wire_bytes: u64,
 }
 
-/// The largest sizes that were agreed for the link: powers of two, kept as their logarithms.
+/// The maximum sizes negotiated for the link: powers of two, stored as logarithms.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     log_mps: u32,
@@ -30,8 +30,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Powers of two, as PCIe has them: maximum payload, maximum read request, read completion
-    /// boundary. Anything else is rounded up to one.
+    /// Returns limits with PCIe's powers of two: maximum payload, maximum read request, read
+    /// completion boundary. Other values are rounded up.
     pub fn new(mps_bytes: u32, mrrs_bytes: u32, rcb_bytes: u32) -> Self {
         let log = |bytes: u32, most: u32| bytes.clamp(1, most).next_power_of_two().ilog2();
         Self {
@@ -41,7 +41,7 @@ impl Limits {
         }
     }
 
-    /// Requests of a read of `length` bytes within one page.
+    /// Returns the requests of a read of `length` bytes within one page.
     #[inline]
     pub fn read_requests(&self, length: u64) -> Tlps {
         let count = shift_ceil(length, self.log_mrrs);
@@ -51,11 +51,10 @@ impl Limits {
         }
     }
 
-    /// Completions of a read of `length` bytes at `iova` within one page.
+    /// Returns the completions of a read of `length` bytes at `iova` within one page.
     ///
-    /// A completion that is not the last of its request ends at a multiple of the RCB, so that an
-    /// unaligned start costs part of the first one. The root complex sends the fewest that the
-    /// rules allow.
+    /// A completion that is not the last of its request ends at a multiple of the RCB, so an
+    /// unaligned start shortens the first one. The root complex sends as few as the rules allow.
     #[inline]
     pub fn completions(&self, iova: u64, length: u64) -> Tlps {
         let offset = iova & ((1 << self.log_rcb) - 1);
@@ -71,7 +70,7 @@ impl Limits {
         }
     }
 
-    /// TLPs of a write of `length` bytes within one page.
+    /// Returns the TLPs of a write of `length` bytes within one page.
     #[inline]
     pub fn writes(&self, length: u64) -> Tlps {
         let count = shift_ceil(length, self.log_mps);
@@ -81,21 +80,21 @@ impl Limits {
         }
     }
 
-    /// Data credits of such a write.
+    /// Returns the data credits of such a write.
     #[inline]
     pub fn data_credits(&self, length: u64) -> u64 {
-        // The MPS is a multiple of 16 bytes, so that only the last TLP rounds up.
+        // The MPS is a multiple of 16 bytes, so only the last TLP is rounded up.
         length.div_ceil(CREDIT_BYTES)
     }
 }
 
-/// `value / 2^log`, rounded up.
+/// Returns `value / 2^log`, rounded up.
 #[inline]
 const fn shift_ceil(value: u64, log: u32) -> u64 {
     (value + (1 << log) - 1) >> log
 }
 
-/// The pieces of `length` bytes at `iova` that no page boundary cuts: start and length of each.
+/// Splits `length` bytes at `iova` at page boundaries; returns start and length of each piece.
 #[inline]
 pub fn pieces(iova: u64, length: u64) -> impl Iterator<Item = (u64, u64)> {
     let mut start = iova;
@@ -120,7 +119,7 @@ mod tests {
     const MRRS_BYTES: u64 = 512;
     const RCB_BYTES: u64 = 64;
 
-    /// The same number, TLP by TLP.
+    /// Computes the same number TLP by TLP.
     fn completions_one_by_one(iova: u64, length: u64) -> u64 {
         let (mut address, end, mut count) = (iova, iova + length, 0);
         while address < end {

@@ -1,10 +1,10 @@
-//! How long the wires, and what there is only so much of, were in use.
+//! Utilisation of the wires and of the limited resources.
 
 use super::Pcie;
 use crate::usage::Usage;
 
 impl Pcie {
-    /// Returns the use of the slot: wires, then what is held.
+    /// Returns the utilisation of the slot: wires, then pools.
     pub fn usage(&self) -> Vec<Usage> {
         let [tags, buffer] = self.reads.busy();
         let [headers, data] = self.posted.busy();

@@ -1,15 +1,15 @@
-//! What the NIC sees of the PCIe link: host memory, interrupts and doorbell writes.
+//! The NIC's view of the PCIe link: host memory, interrupts and doorbell writes.
 
 use ferroce_units::Instant;
 
-/// Why a DMA access failed.
+/// Reason why a DMA access failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DmaFault {
-    /// The completion has the status "unsupported request" or "completer abort" (PCIe 6.0, 2.2.9):
-    /// the IOVA is not mapped, or not with the rights needed. A posted write has no completion: it
-    /// is dropped, and the IOMMU logs a fault.
+    /// The completion has the status Unsupported Request or Completer Abort (PCIe 6.0, 2.2.9): the
+    /// IOVA is not mapped, or not with the required rights. A posted write has no completion: it is
+    /// dropped, and the IOMMU logs a fault.
     Refused,
-    /// No completion came before the completion time-out (PCIe 6.0, 2.8).
+    /// No completion arrived before the completion timeout (PCIe 6.0, 2.8).
     CompletionTimeout,
     /// The data of the completion is poisoned (PCIe 6.0, 2.7.2): it is not used.
     Poisoned,
@@ -21,7 +21,7 @@ pub enum DmaFault {
 pub struct DmaError {
     /// First byte of the access.
     pub iova: u64,
-    /// Bytes that were to be transferred.
+    /// Length of the access.
     pub length: usize,
     /// The cause.
     pub fault: DmaFault,
@@ -57,7 +57,7 @@ pub enum DmaAtomic {
 }
 
 impl DmaAtomic {
-    /// Returns what the memory holds afterwards if it holds `original` now.
+    /// Returns the new content of memory that holds `original`.
     #[inline]
     pub const fn apply(self, original: u64) -> u64 {
         match self {
@@ -68,32 +68,33 @@ impl DmaAtomic {
     }
 }
 
-/// A write to BAR2 that has landed: slot number (byte offset / 8) and the 64-bit value.
+/// A write to BAR2 that has arrived: slot number (byte offset / 8) and the 64-bit value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Doorbell {
-    /// Byte offset / 8: a doorbell slot, or behind [`ferroce_spec::doorbell::SLOTS`] a place in a
+    /// Byte offset / 8: a doorbell slot, or from [`ferroce_spec::doorbell::SLOTS`] on a word of a
     /// push page.
     pub slot: u32,
-    /// The newest value that was written; older ones to the same slot may have been overwritten.
+    /// The newest value that was written; it may have overwritten older ones in the same slot.
     pub value: u64,
 }
 
-/// When a posted write is issued, and behind what it has to stay.
+/// Time of issue of a posted write, and the writes that it must not overtake.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WriteOrder {
     /// When the NIC issues it.
     pub at: Instant,
-    /// When the host sees what the same flow wrote before: posted writes do not pass each other.
+    /// When the host sees the earlier writes of the same flow: posted writes do not overtake each
+    /// other.
     pub after: Instant,
 }
 
-/// The host's side of the PCIe link, as the NIC's DMA engine and interrupt logic see it.
+/// The host's side of the PCIe link, used by the NIC's DMA engine and interrupt logic.
 ///
 /// The implementation is the bus: in process it copies from the application's memory, behind
 /// vfio-user it copies from shared file descriptors, in a simulated world it is a simulated host.
 ///
-/// Every access says when the NIC issues it, `at`, and returns when it is done. A host without
-/// simulated time does everything at once and answers with the instant that it was given.
+/// Every access has the time `at` at which the NIC issues it, and returns when it is done. A host
+/// without simulated time completes everything immediately and returns the given instant.
 pub trait Host {
     /// Reads host memory (a PCIe memory read). Fills `destination` or fails as a whole. Returns
     /// when the last completion has arrived.
@@ -104,8 +105,8 @@ pub trait Host {
         destination: &mut [u8],
     ) -> Result<Instant, DmaError>;
 
-    /// Writes host memory (a PCIe posted write). All of `source` or nothing. Returns when the host
-    /// sees it, which is not before `order.after`.
+    /// Writes host memory (a PCIe posted write): all of `source` or nothing. Returns when the host
+    /// sees it, not before `order.after`.
     fn dma_write(
         &mut self,
         order: WriteOrder,
@@ -113,8 +114,8 @@ pub trait Host {
         source: &[u8],
     ) -> Result<Instant, DmaError>;
 
-    /// As [`Host::dma_read`], for bytes that the NIC does not use: `scratch`, which is as long, may
-    /// or may not contain them afterwards.
+    /// As [`Host::dma_read`], for bytes that the NIC does not use: `scratch`, which has the same
+    /// length, need not contain them afterwards.
     #[inline]
     fn dma_read_unused(
         &mut self,
@@ -125,8 +126,8 @@ pub trait Host {
         self.dma_read(at, iova, scratch)
     }
 
-    /// As [`Host::dma_write`], of what host memory contains already: nothing changes. `scratch` is
-    /// as long, and may or may not contain it afterwards.
+    /// As [`Host::dma_write`], with the current contents of host memory: nothing changes. `scratch`
+    /// has the same length and need not contain them afterwards.
     #[inline]
     fn dma_write_unchanged(
         &mut self,
@@ -138,14 +139,15 @@ pub trait Host {
         self.dma_write(order, iova, scratch)
     }
 
-    /// Reads host memory as software does, without an access of the NIC: it takes no time.
+    /// Reads host memory as software does, not as an access of the NIC: it takes no time.
     fn peek(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError>;
 
     /// Writes a descriptor whose last word carries an owner bit.
     ///
     /// `iova` is 8-byte aligned. Words become visible in order, each one whole, and the last one is
-    /// a release store: an observer of the flipped owner bit observes everything written before, by
-    /// this call and by all earlier [`Host::dma_write`] calls (PCIe ordering of posted writes).
+    /// a release store: an observer of the flipped owner bit also observes everything written
+    /// before, by this call and by all earlier [`Host::dma_write`] calls (PCIe ordering of posted
+    /// writes).
     fn dma_write_descriptor(
         &mut self,
         order: WriteOrder,
@@ -153,11 +155,12 @@ pub trait Host {
         words: &[u64],
     ) -> Result<Instant, DmaError>;
 
-    /// Reads, changes and writes eight bytes of host memory, atomically also with respect to the
-    /// host's processors; returns what was there before, and when that has arrived.
+    /// Performs an atomic on eight bytes of host memory, also with respect to the host's
+    /// processors; returns the old value, and when it has arrived.
     ///
     /// `iova` is 8-byte aligned. The value has the host's byte order. A host whose PCIe root
-    /// does not complete AtomicOps refuses; [`crate::NicConfig::global_atomics`] is then false.
+    /// complex does not complete AtomicOps refuses; [`crate::NicConfig::global_atomics`] is then
+    /// false.
     fn dma_atomic(
         &mut self,
         at: Instant,
@@ -170,39 +173,39 @@ pub trait Host {
 
     /// Sends the MSI-X message of `vector`.
     ///
-    /// The host must not call back into the NIC from here.
+    /// The host must not call back into the NIC from this method.
     fn interrupt(&mut self, order: WriteOrder, vector: u16);
 
-    /// Returns when the link will have taken all posted writes that it was given so far: the card
-    /// keeps what it receives until then, and takes no more when it has enough.
+    /// Returns when the link will have taken all posted writes issued so far. Until then the card
+    /// keeps what it receives, and it takes no more when it has enough.
     fn posted_until(&self) -> Instant {
         Instant::ZERO
     }
 
-    /// Returns when the link will have brought all that reads have requested so far: the card
-    /// requests no more when enough is on its way.
+    /// Returns when the link will have delivered all reads requested so far. The card requests no
+    /// more while enough is in flight.
     fn requested_until(&self) -> Instant {
         Instant::ZERO
     }
 
-    /// Takes the next doorbell write that has landed, in no particular order between slots.
+    /// Takes the next doorbell write that has arrived; there is no order between slots.
     fn next_doorbell(&mut self) -> Option<Doorbell>;
 
-    /// All words of the write that [`Host::next_doorbell`] has given last, when it was more than
-    /// one: a push. Blocks that belong together come as one write, when all have landed.
+    /// Returns all words of the write that [`Host::next_doorbell`] has returned last, if it had
+    /// several: a push. Blocks that belong together are one write, once all have arrived.
     fn pushed(&self) -> &[u64] {
         &[]
     }
 
-    /// The function is in this cycle of its clock. Only a card in RTL has one; only a record of its
-    /// accesses needs to know.
+    /// Sets the current clock cycle of the function. Only a card in RTL has a clock; only a
+    /// recorder of its accesses uses this.
     #[inline]
     fn set_cycle(&mut self, cycle: u64) {
         let _ = cycle;
     }
 }
 
-/// A [`Host`] without simulated time: every access is done at once.
+/// A [`Host`] without simulated time: every access completes immediately.
 pub trait UntimedHost {
     /// As [`Host::dma_read`].
     fn read(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError>;

@@ -65,7 +65,7 @@ pub(super) const HOSTS: &[(&str, &str)] = files![
     "xeon-qdr",
 ];
 
-/// The text of `name` in `files`.
+/// Returns the text of `name` in `files`.
 pub(super) fn find(files: &[(&str, &'static str)], name: &str) -> Option<&'static str> {
     let found = files.iter().find(|(known, _)| *known == name);
     found.map(|&(_, text)| text)

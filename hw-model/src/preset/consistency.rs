@@ -2,15 +2,15 @@
 
 use super::{Preset, PresetError};
 
-/// Bytes that one posted data credit stands for (PCIe base specification, 2.6.1).
+/// Bytes per posted data credit (PCIe base specification, 2.6.1).
 const BYTES_PER_DATA_CREDIT: f64 = 16.0;
 
-/// A rule: what the first parameter is must not be more than what the second makes possible.
+/// A rule: the first value must not exceed the limit that other parameters set.
 struct Rule {
     name: &'static str,
-    /// What is asked for, and its parameter.
+    /// The value to check, and its parameter.
     wanted: (&'static str, fn(&Preset) -> f64),
-    /// The most that others make possible, and what they are.
+    /// The limit, and the parameters that set it.
     possible: (&'static str, fn(&Preset) -> f64),
     unit: &'static str,
 }
@@ -75,8 +75,8 @@ const RULES: [Rule; 6] = [
 ];
 
 impl Preset {
-    /// Checks values that depend on each other. [`Preset::load`] and [`Preset::parse`] do it; after
-    /// [`Preset::set`] it is for the caller to do, as several changes may be needed.
+    /// Checks values that depend on each other. [`Preset::load`] and [`Preset::parse`] call it;
+    /// after [`Preset::set`] the caller has to, because several changes may be needed.
     pub fn check(&self) -> Result<(), PresetError> {
         let broken = RULES.iter().find(|rule| rule.is_broken(self));
         broken.map_or(Ok(()), |rule| Err(rule.error(self)))
@@ -101,7 +101,7 @@ impl Rule {
     }
 }
 
-/// Returns a value with at most three decimals.
+/// Rounds a value to three decimals.
 fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
@@ -110,8 +110,8 @@ fn rounded(value: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Goal: each rule is found broken by the values that it names, and by nothing less. Method:
-    /// the wanted one is raised to just above, and put back to, what the others make possible.
+    /// Goal: the values that a rule names break it, and smaller ones do not. Method: the checked
+    /// value is set to just above the limit, and then to the limit.
     #[test]
     fn contradictions_are_named() {
         let broken = [

@@ -1,7 +1,7 @@
 //! Costs of the application's thread: the `host` section of a preset.
 //!
-//! A call of the driver costs the mean that the preset says, with a spread around it that is the
-//! same on both sides, so that rates are those of the mean. Parts of a call:
+//! A call of the driver has the mean cost given by the preset, with a symmetric spread, so that
+//! rates follow from the mean. Parts of a call:
 //!
 //! | call | cost |
 //! |---|---|
@@ -9,9 +9,9 @@
 //! | doorbell | `doorbell_ns`, or `push_ns` per 64 B when the WQE goes with it |
 //! | post of a receive | `post_receive_ns`, with its doorbell |
 //! | poll | `poll_hit_ns` per completion, or `poll_miss_ns` |
-//! | a look at memory | `memory_poll_ns` |
+//! | poll of memory | `memory_poll_ns` |
 //! | arming a CQ for an event | `doorbell_ns` |
-//! | sleep until an event | `interrupt_ns` behind the MSI-X message; 0 if the event is there |
+//! | sleep until an event | `interrupt_ns` after the MSI-X message; 0 if the event is there |
 //! | a system call that does not wait, of a program in simulated time | `syscall_ns` |
 //! | a command of RDMA CM, of a program in simulated time | `cm_command_ns` |
 //! | a received datagram of RDMA CM, of a host in simulated time | `cm_mad_ns` |
@@ -22,9 +22,9 @@ use ferroce_units::random::Random;
 
 use crate::preset::Preset;
 
-/// Hardware threads of a core, where [`Preset::host`] says that they share it.
+/// Hardware threads of a core if [`Preset::host`] says that they share it.
 const THREADS_PER_CORE: u32 = 2;
-/// Bytes of what inline copies and pushes are counted in.
+/// Unit of inline copies and pushes, in bytes.
 const BLOCK: u64 = 64;
 
 /// Mean costs.
@@ -42,11 +42,11 @@ pub struct Costs {
     pub post_receive: Duration,
     /// Poll, per completion.
     pub poll_hit: Duration,
-    /// Poll that finds none.
+    /// Poll that finds no completion.
     pub poll_miss: Duration,
-    /// One turn of a loop that looks at memory.
+    /// One iteration of a loop that polls memory.
     pub memory_poll: Duration,
-    /// From MSI-X message to the thread that slept.
+    /// From the MSI-X message until the sleeping thread runs.
     pub wake_up: Duration,
     /// System call that does not wait.
     pub system_call: Duration,
@@ -56,19 +56,19 @@ pub struct Costs {
     pub cm_mad: Duration,
     /// Uncontended lock.
     pub lock: Duration,
-    /// Hand-over of a lock, per thread that waits.
+    /// Hand-over of a lock, per waiting thread.
     pub handoff: Duration,
     /// Half width of the spread.
     pub jitter: Duration,
 }
 
-/// Nanoseconds of a preset as picoseconds.
+/// Converts nanoseconds of a preset to a duration.
 pub fn duration(ns: f64) -> Duration {
     Duration::from_ps((ns * 1000.0).round() as u64)
 }
 
 impl Costs {
-    /// The costs that a preset says.
+    /// Returns the costs of a preset.
     pub fn new(preset: &Preset) -> Self {
         let host = &preset.host;
         Self {
@@ -90,8 +90,8 @@ impl Costs {
         }
     }
 
-    /// Returns the costs of thread `number` of `threads` on a host whose threads are bound to
-    /// processors in turn, first one on each core.
+    /// Returns the costs of thread `number` of `threads` on a host that binds threads to processors
+    /// in order, first one to each core.
     pub fn of_thread(preset: &Preset, number: u32, threads: u32) -> Self {
         let costs = Self::new(preset);
         let cores = preset.host.cpus.div_ceil(THREADS_PER_CORE);
@@ -101,7 +101,7 @@ impl Costs {
         }
     }
 
-    /// Returns the costs with everything that the processor works on multiplied by `factor`.
+    /// Returns the costs with all processor work multiplied by `factor`.
     fn scaled(self, factor: f64) -> Self {
         let scale = |cost: Duration| Duration::from_ps((cost.as_ps() as f64 * factor) as u64);
         Self {
@@ -120,12 +120,12 @@ impl Costs {
         }
     }
 
-    /// Post of a work request with `inline` bytes of inline payload.
+    /// Returns the cost of posting a work request with `inline` bytes of inline payload.
     pub fn post_of(&self, inline: u64) -> Duration {
         self.post + times(self.inline_block, inline.div_ceil(BLOCK))
     }
 
-    /// Doorbell, or push of `blocks` blocks.
+    /// Returns the cost of a doorbell, or of a push of `blocks` blocks.
     pub fn doorbell_of(&self, blocks: u64) -> Duration {
         match blocks {
             0 => self.doorbell,
@@ -133,7 +133,7 @@ impl Costs {
         }
     }
 
-    /// Poll that has found `count` completions.
+    /// Returns the cost of a poll that finds `count` completions.
     pub fn poll_of(&self, count: u64) -> Duration {
         match count {
             0 => self.poll_miss,
@@ -141,7 +141,7 @@ impl Costs {
         }
     }
 
-    /// A cost around `mean`: even between `mean - jitter` and `mean + jitter`, and never below
+    /// Returns a random cost, uniform between `mean - jitter` and `mean + jitter`, and never below
     /// zero.
     #[inline]
     pub fn spread(&self, mean: Duration, random: &Random) -> Duration {
@@ -153,7 +153,7 @@ impl Costs {
     }
 }
 
-/// `count` times `each`.
+/// Returns `count` times `each`.
 pub fn times(each: Duration, count: u64) -> Duration {
     Duration::from_ps(each.as_ps().saturating_mul(count))
 }
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(costs.poll_of(16), Duration::from_ns(320));
     }
 
-    /// Goal: threads share cores only when there are more of them than cores, and then in pairs.
+    /// Goal: threads share cores only if there are more threads than cores, and then in pairs.
     #[test]
     fn threads_beyond_the_cores_share_them() {
         let mut preset = Preset::load("functional").expect("built in");

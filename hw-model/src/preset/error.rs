@@ -1,18 +1,18 @@
-//! Why a preset, a parameter or a value is refused.
+//! Reasons why a preset, a parameter or a value is refused.
 
 use thiserror::Error;
 
-/// What is wrong with a preset.
+/// Reason why a preset is invalid.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum PresetError {
     /// There is neither a built-in preset nor a file of that name.
     #[error("no preset '{name}'{near}; built in are {known}, or give the path of a TOML file")]
     UnknownPreset {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// Names like it, as the end of a sentence.
+        /// Similar names, as the end of a sentence.
         near: String,
-        /// The names that there are.
+        /// The existing names.
         known: String,
     },
     /// There is neither a built-in host profile nor a file of that name.
@@ -20,11 +20,11 @@ pub enum PresetError {
         "no host profile '{name}'{near}; built in are {known}, or give the path of a TOML file"
     )]
     UnknownHost {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// Names like it, as the end of a sentence.
+        /// Similar names, as the end of a sentence.
         near: String,
-        /// The names that there are.
+        /// The existing names.
         known: String,
     },
     /// A file could not be read.
@@ -32,7 +32,7 @@ pub enum PresetError {
     Unreadable {
         /// The file.
         file: String,
-        /// What the operating system says.
+        /// The error of the operating system.
         reason: String,
     },
     /// A file is not TOML.
@@ -50,22 +50,22 @@ pub enum PresetError {
         place: String,
         /// The name.
         key: String,
-        /// Names like it, as the end of a sentence.
+        /// Similar names, as the end of a sentence.
         near: String,
     },
-    /// The value of a parameter is not a permitted one.
+    /// The value of a parameter is not permitted.
     #[error("{place}{key} = {value}: must be {expected}")]
     Value {
         /// The file, with a colon; empty if there is none.
         place: String,
         /// The parameter.
         key: String,
-        /// What was given.
+        /// The given value.
         value: String,
-        /// What would be right.
+        /// The expected value.
         expected: String,
     },
-    /// A parameter is not written as one.
+    /// A parameter has the wrong form.
     #[error(
         "{file}: {key}: {reason}; write {{ value = …, origin = \"measured\" | \"data sheet\" | \
          \"derived\" | \"design\" | \"guess\", source = \"…\" }}"
@@ -75,7 +75,7 @@ pub enum PresetError {
         file: String,
         /// The parameter.
         key: String,
-        /// What is wrong with it.
+        /// The mistake in it.
         reason: String,
     },
     /// A preset that inherits from none says nothing about a parameter.
@@ -88,9 +88,9 @@ pub enum PresetError {
         file: String,
         /// The first parameter that is missing.
         key: String,
-        /// What would be right.
+        /// The expected value.
         expected: String,
-        /// How many are missing besides.
+        /// The number of further missing parameters.
         others: usize,
     },
     /// A host profile says something about the card.
@@ -100,7 +100,7 @@ pub enum PresetError {
         file: String,
         /// The parameter.
         key: String,
-        /// What it may set.
+        /// The parameters that it may set.
         permitted: String,
     },
     /// Two values are permitted alone, but not together.
@@ -111,15 +111,15 @@ pub enum PresetError {
     Contradiction {
         /// The preset.
         preset: String,
-        /// What has to be so.
+        /// The broken rule.
         rule: &'static str,
         /// The parameter that is too large.
         wanted: &'static str,
         /// Its value.
         wanted_value: f64,
-        /// What is too small for it.
+        /// The parameter that is too small for it.
         possible: &'static str,
-        /// The value of that.
+        /// Its value.
         possible_value: f64,
         /// Unit of both.
         unit: &'static str,
@@ -129,7 +129,7 @@ pub enum PresetError {
     TooDeep {
         /// The file.
         file: String,
-        /// How many are allowed.
+        /// The allowed depth.
         limit: usize,
     },
 }

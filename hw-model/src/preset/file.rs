@@ -18,12 +18,12 @@ use super::{
     LONGEST_QUOTE, Origin, Place, Preset, PresetError, Provenance, builtin, expected, prefix,
 };
 
-/// Files that a preset may inherit through.
+/// Maximum depth of inheritance.
 const MAX_DEPTH: usize = 8;
 
-/// What a host profile may set: all of what is around the card …
+/// Sections that a host profile may set: all surroundings of the card …
 const HOST_SECTIONS: [&str; 4] = ["host", "memory", "iommu", "link"];
-/// … and that of the card which depends on its surroundings.
+/// … and the parameters of the card that depend on its surroundings.
 const HOST_KEYS: [&str; 16] = [
     "pcie.generation",
     "pcie.lanes",
@@ -51,7 +51,7 @@ pub(super) fn parse_preset(name: &str, text: &str) -> Result<Preset, PresetError
     parse_at_depth(name, text, None, 0)
 }
 
-/// Puts the card of `preset` into the surroundings of the host profile `name`.
+/// Applies the host profile `name` to the surroundings of the card in `preset`.
 pub(super) fn apply_host(preset: &mut Preset, name: &str) -> Result<(), PresetError> {
     let text: Cow<'_, str> = match builtin::find(builtin::HOSTS, name) {
         Some(text) => Cow::Borrowed(text),
@@ -99,7 +99,7 @@ fn load_at_depth(name: &str, folder: Option<&Path>, depth: usize) -> Result<Pres
     parse_at_depth(name, &read(&path)?, path.parent(), depth)
 }
 
-/// Reads a preset; what it inherits from is looked for in `folder` if it is a file.
+/// Parses a preset. If it inherits from a file, that file is looked up in `folder`.
 fn parse_at_depth(
     name: &str,
     text: &str,
@@ -152,7 +152,7 @@ fn quote(text: &str) -> String {
     text.chars().take(LONGEST_QUOTE).collect()
 }
 
-/// Which parameters a file may set.
+/// The parameters that a file may set.
 #[derive(Clone, Copy, PartialEq)]
 enum Scope {
     All,
@@ -166,7 +166,7 @@ struct Reader<'a> {
     /// The name that [`super::Parameter::stated_by`] gives.
     name: &'a str,
     scope: Scope,
-    /// By parameter: where it comes from, if it is known.
+    /// By parameter: its provenance, once known.
     provenance: Vec<Option<Provenance>>,
 }
 
@@ -194,7 +194,7 @@ impl<'a> Reader<'a> {
         self.finish()
     }
 
-    /// An entry of the file, at `key`: a parameter or a table of them.
+    /// Reads an entry of the file at `key`: a parameter or a table.
     fn read_entry(&mut self, key: &str, value: &Toml) -> Result<(), PresetError> {
         if let Some(place) = self.preset.place(key) {
             return self.read_parameter(&place, value);
@@ -209,7 +209,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns true if parameters lie below `key`.
+    /// Returns true if there are parameters below `key`.
     fn is_section(&self, key: &str) -> bool {
         let mut sections = self.preset.sections();
         sections.any(|(path, _)| {
@@ -261,7 +261,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Gives the preset its provenance back, if every parameter has one.
+    /// Sets the provenance of the preset if every parameter has one.
     fn finish(&mut self) -> Result<(), PresetError> {
         let missing = self.provenance.iter().filter(|from| from.is_none()).count();
         if missing == 0 {

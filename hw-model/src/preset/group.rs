@@ -1,4 +1,4 @@
-//! Parameters by what the designer of a card decides with them.
+//! Groups of parameters by design decision.
 
 use std::fmt;
 
@@ -9,23 +9,23 @@ pub enum Group {
     Clocking,
     /// Caches, queues and buffers of the card.
     Memory,
-    /// Processing units: how many, and what an item costs them.
+    /// Processing units: their number, and their cost per item.
     Units,
-    /// Cycles of the blocks in front of and behind the units.
+    /// Cycles of the blocks before and after the units.
     Pipelines,
     /// The PCIe core, the slot and the DMA engine.
     Pcie,
     /// MAC, PCS and transceiver.
     Mac,
-    /// What the transport does, and how often.
+    /// Policy of the transport.
     Protocol,
-    /// What software sees: interrupts, sizes of tables, identity.
+    /// What software sees: interrupts, table sizes, identity.
     Software,
-    /// Processor, memory, IOMMU, cable and switch: what the designer does not decide.
+    /// Processor, memory, IOMMU, cable and switch: not decided by the designer.
     Host,
 }
 
-/// All groups, with their names and what is decided with them.
+/// All groups, with their names and their decisions.
 const ALL: [(Group, &str, &str); 9] = [
     (
         Group::Clocking,
@@ -70,7 +70,7 @@ const ALL: [(Group, &str, &str); 9] = [
     ),
 ];
 
-/// Sections and parameters, and their groups: the first that fits counts.
+/// Sections and parameters with their groups: the first match counts.
 const PLACES: [(&str, Group); 33] = [
     ("clock", Group::Clocking),
     ("datapath.width_bits", Group::Clocking),
@@ -108,7 +108,7 @@ const PLACES: [(&str, Group); 33] = [
 ];
 
 impl Group {
-    /// Returns all groups, in the order in which a designer meets them.
+    /// Returns all groups, in the order of the design process.
     pub fn all() -> impl Iterator<Item = Group> {
         ALL.iter().map(|&(group, ..)| group)
     }
@@ -125,7 +125,7 @@ impl Group {
         found.map(|&(group, ..)| group)
     }
 
-    /// Returns what is decided with the group, in one line.
+    /// Returns the decision of the group, in one line.
     pub fn about(self) -> &'static str {
         let found = ALL.iter().find(|(group, ..)| *group == self);
         found.map_or("", |&(_, _, about)| about)
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
     use crate::preset::Preset;
 
-    /// Goal: each parameter has a group that was chosen for it, and each choice has a parameter.
+    /// Goal: each parameter has an explicit group, and each entry of the table matches a parameter.
     #[test]
     fn each_parameter_has_a_group() {
         let preset = Preset::load("functional").expect("built in");

@@ -1,12 +1,13 @@
-//! "Did you mean": names that are like a wrong one.
+//! "Did you mean": suggests similar names.
 
-/// How many names are proposed at most.
+/// Maximum number of suggestions.
 const PROPOSALS: usize = 3;
 
-/// Letters by which the beginning of a name is recognised.
+/// Number of letters that identify a name by its beginning.
 const SHORTEST_BEGINNING: usize = 3;
 
-/// The end of a sentence that proposes names of `known` like `wrong`; empty if there is none.
+/// Returns the end of a sentence that suggests names of `known` similar to `wrong`; empty if there
+/// is none.
 pub(super) fn did_you_mean<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> String {
     let limit = 1 + wrong.chars().count() / 3;
     let mut near: Vec<(usize, &str)> = known
@@ -29,10 +30,11 @@ fn last_part(key: &str) -> &str {
     key.rsplit('.').next().unwrap_or(key)
 }
 
-/// Names longer than this are like none of ours; it bounds the work for a hostile one.
+/// Longer names are never similar to a known one; this bounds the work for a hostile name.
 const LONGEST: usize = 64;
 
-/// Letters to insert, delete or replace to make `left` of `right` (Levenshtein).
+/// Returns the number of letters to insert, delete or replace to turn `left` into `right`
+/// (Levenshtein).
 fn distance(left: &str, right: &str) -> usize {
     let left: Vec<char> = left.chars().take(LONGEST).collect();
     let right: Vec<char> = right.chars().take(LONGEST).collect();

@@ -11,7 +11,7 @@ use super::value::nanoseconds;
 use crate::config::{CacheShape, InterruptModeration, NicConfig, RecoveryConfig, WqeCacheShape};
 
 impl Preset {
-    /// Limits, cache shapes and policy of a NIC function of this preset.
+    /// Returns limits, cache shapes and policy of a NIC function of this preset.
     pub fn nic_config(&self, qpn_base: u32, mac: [u8; 6]) -> NicConfig {
         let cache = &self.cache;
         let limits = &self.limits;
@@ -87,7 +87,7 @@ impl Preset {
         }
     }
 
-    /// Path MTU of the queue pairs, and of datagrams.
+    /// Returns the path MTU of queue pairs and datagrams.
     pub fn path_mtu(&self) -> PathMtu {
         match self.transport.path_mtu_bytes {
             ..=256 => PathMtu::Mtu256,
@@ -99,18 +99,18 @@ impl Preset {
     }
 }
 
-/// A parameter whose range ends at 255 or below; larger ones are cut to that.
+/// Returns a parameter whose range ends at 255 or below; larger values are limited to 255.
 fn byte(value: u32) -> u8 {
     u8::try_from(value).unwrap_or(u8::MAX)
 }
 
-/// Entries of a cache that has a limit; 0 if the parameter says that it has none.
+/// Returns the entries of a cache with a limit; 0 if the parameter sets no limit.
 fn limit(entries: u32) -> u32 {
     const NO_LIMIT: u32 = 1_000_000;
     if entries < NO_LIMIT { entries } else { 0 }
 }
 
-/// Returns the blocks of the longest push, which carries a WQE of `blocks` of 64 bytes.
+/// Returns the blocks of the longest push of a WQE of `blocks` blocks of 64 bytes.
 fn longest_push(blocks: u32) -> u8 {
     let words = blocks as usize * push::WORDS_PER_BLOCK;
     push::blocks_for(words).unwrap_or(push::MAX_BLOCKS) as u8

@@ -1,8 +1,8 @@
-//! How a section of parameters is declared: once, for its struct, its table and its file format.
+//! Declares a section of parameters once, for its struct, its table and its file format.
 
 use super::value::{Kind, Range, Value};
 
-/// What is known about a parameter whatever the preset.
+/// The properties of a parameter that do not depend on the preset.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Declaration {
     /// Its name within the section.
@@ -13,7 +13,7 @@ pub struct Declaration {
     pub unit: &'static str,
     /// The values that it may have.
     pub range: Range,
-    /// What it is, in one line.
+    /// Its meaning, in one line.
     pub doc: &'static str,
 }
 
@@ -21,9 +21,9 @@ pub struct Declaration {
 pub(super) trait Section {
     /// Returns the declarations of the parameters.
     fn declarations(&self) -> &'static [Declaration];
-    /// The value of the parameter of that index.
+    /// Returns the value of the parameter at an index.
     fn get(&self, index: usize) -> Option<Value>;
-    /// Changes the parameter of that index; nothing happens to it if the value is of another type.
+    /// Changes the parameter at an index; a value of another type is ignored.
     fn set(&mut self, index: usize, value: Value);
 }
 
@@ -86,15 +86,15 @@ pub(super) use section;
 pub(super) mod range {
     use super::Range;
 
-    /// A time in nanoseconds: none, or up to a second.
+    /// A time in nanoseconds: zero, or up to a second.
     pub const NS: Range = Range::Between(0.0, 1e9);
     /// A service time in cycles.
     pub const CYCLES: Range = Range::Between(0.0, 1e6);
     /// A clock.
     pub const MHZ: Range = Range::Between(1.0, 10_000.0);
-    /// How many there are; one at least.
+    /// A number of things; at least one.
     pub const SOME: Range = Range::Between(1.0, 1e6);
-    /// Bytes of a buffer; one at least.
+    /// Bytes of a buffer; at least one.
     pub const BYTES: Range = Range::Between(1.0, 4_294_967_295.0);
     /// A packet or TLP size as PCIe knows them.
     pub const TLP_BYTES: Range = Range::PowerOfTwo(128, 4096);

@@ -1,4 +1,4 @@
-//! What holds for every preset and every file.
+//! Properties of every preset and every file.
 
 use proptest::prelude::*;
 
@@ -41,7 +41,7 @@ fn every_preset_and_host_profile_loads() {
             let combined = format!("{name}@{host}");
             match Preset::load(&combined) {
                 Ok(preset) => assert_eq!(preset.name(), combined),
-                // The port of the host is faster than the card can be.
+                // The host's port is faster than the card allows.
                 Err(PresetError::Contradiction { wanted, .. }) => {
                     assert_eq!(wanted, "mac.rate_gbps", "{combined}");
                 }
@@ -74,8 +74,8 @@ fn every_parameter_has_an_origin_and_a_source() {
     }
 }
 
-/// Returns what is wrong with the first lines of a preset: the description, and the first line of
-/// its file. Both or none begin with `guessed:`.
+/// Returns the mistake in the first lines of a preset: its description, and the first line of its
+/// file. Both or none must begin with `guessed:`.
 fn wrong_first_lines(preset: &Preset, text: &str) -> Option<String> {
     let share = preset.guessed_share();
     let name = preset.name();
@@ -92,7 +92,7 @@ fn wrong_first_lines(preset: &Preset, text: &str) -> Option<String> {
 }
 
 /// Goal: a list of the presets shows which cards are guessed. Method: every preset of the project;
-/// then one without the word, and one with it on the first line only.
+/// then one without the word, and one with it only in the first line.
 #[test]
 fn a_preset_that_is_mostly_guessed_says_so_in_its_first_line() {
     for (name, text) in builtin::PRESETS {

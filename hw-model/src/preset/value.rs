@@ -1,4 +1,4 @@
-//! What the value of a parameter can be, and which values are permitted.
+//! Values of parameters, and which values are permitted.
 
 use std::fmt;
 
@@ -7,9 +7,9 @@ use ferroce_units::Duration;
 /// The value of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value {
-    /// A quantity; its unit stands in the parameter's name.
+    /// A quantity; the parameter's name ends with its unit.
     Real(f64),
-    /// A number of things.
+    /// A count.
     Count(u32),
     /// Yes or no.
     Flag(bool),
@@ -92,7 +92,7 @@ impl fmt::Display for Value {
 }
 
 impl Kind {
-    /// Reads a value as it stands on a command line.
+    /// Parses a value from a command line.
     pub(super) fn parse(self, text: &str) -> Option<Value> {
         match self {
             Kind::Real => text.parse().ok().map(Value::Real),
@@ -101,11 +101,11 @@ impl Kind {
         }
     }
 
-    /// Takes a value as it stands in a TOML file; a whole number is a number too.
+    /// Converts a value of a TOML file; an integer is also a number.
     pub(super) fn convert(self, value: &toml::Value) -> Option<Value> {
         match (self, value) {
             (Kind::Real, toml::Value::Float(real)) => Some(Value::Real(*real)),
-            // No integer of a sensible preset exceeds 2^53; ranges refuse the others.
+            // No integer of a valid preset exceeds 2^53; ranges refuse the others.
             (Kind::Real, toml::Value::Integer(integer)) => Some(Value::Real(*integer as f64)),
             (Kind::Count, toml::Value::Integer(integer)) => {
                 u32::try_from(*integer).ok().map(Value::Count)
@@ -117,7 +117,7 @@ impl Kind {
 }
 
 impl Value {
-    /// The bits that [`super::Preset::hash`] takes in.
+    /// Returns the bits that [`super::Preset::hash`] includes.
     pub(super) fn to_bits(self) -> u64 {
         match self {
             Value::Real(real) => (real + 0.0).to_bits(), // -0.0 and 0.0 are one value
@@ -129,9 +129,9 @@ impl Value {
 
 /// A Rust type that a parameter can have.
 pub(super) trait Scalar: Copy + Into<Value> {
-    /// What the type is called in tables and messages.
+    /// Name of the type in tables and messages.
     const KIND: Kind;
-    /// The value, if it is of this type.
+    /// Returns the value if it has this type.
     fn from_value(value: Value) -> Option<Self>;
 }
 
@@ -160,7 +160,7 @@ scalar!(f64, Real);
 scalar!(u32, Count);
 scalar!(bool, Flag);
 
-/// A parameter in nanoseconds as a span of time.
+/// Converts a parameter in nanoseconds to a duration.
 pub(crate) fn nanoseconds(ns: f64) -> Duration {
     Duration::from_ps((ns * 1000.0).round() as u64)
 }

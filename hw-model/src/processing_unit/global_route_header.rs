@@ -1,15 +1,15 @@
-//! The GRH in front of a datagram in its receive buffer.
+//! The GRH before a datagram in its receive buffer.
 
 use ferroce_wire::{Ipv4Header, Ipv6Header};
 
-/// Bytes in front of a datagram in its receive buffer: a GRH, which has the size and the fields of
-/// an IPv6 header (IBTA annex A17.4.1.2).
+/// Bytes before a datagram in its receive buffer: a GRH, with the size and the fields of an IPv6
+/// header (IBTA annex A17.4.1.2).
 pub const GRH_LENGTH: usize = 40;
 
 const _: () = assert!(GRH_LENGTH == Ipv6Header::LENGTH);
 
-/// The bytes that stand for the GRH, made of the IP header at the start of `bytes`: an IPv6 header
-/// as it is, an IPv4 header in the last bytes behind zeros.
+/// Returns the bytes of the GRH for the IP header at the start of `bytes`: an IPv6 header
+/// unchanged, an IPv4 header in the last bytes with zeros before it.
 pub fn global_route_header(bytes: &[u8]) -> [u8; GRH_LENGTH] {
     let mut header = [0; GRH_LENGTH];
     let start = match is_ipv4(bytes) {

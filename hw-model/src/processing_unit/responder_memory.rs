@@ -1,4 +1,4 @@
-//! Executes the memory operations of the transport: checks of keys and accesses to memory.
+//! Executes the memory operations of the transport: checks keys and accesses memory.
 
 use std::ops::Range;
 
@@ -26,7 +26,7 @@ use crate::translation::protection::ProtectionFault;
 use crate::wqe::SendPayload;
 use crate::wqe::scatter_list::ScatterList;
 
-/// The blocks that a processing unit asks while it works on a packet.
+/// The blocks that a processing unit uses while it works on a packet.
 pub struct MemoryBlocks<'a, 'd, H: Host, M> {
     /// Keys and translations.
     pub memory: &'a mut MemoryUnit<M>,
@@ -38,11 +38,11 @@ pub struct MemoryBlocks<'a, 'd, H: Host, M> {
     pub receive_fetch: ReceiveFetch,
     /// WQEs of READs and atomics in flight.
     pub wqe_records: &'a mut WqeRecords,
-    /// What has happened to a shared receive queue: its number goes with it.
+    /// An event of a shared receive queue, and its number.
     pub srq_event: Option<(EventType, u32)>,
 }
 
-/// A packet as bytes.
+/// The bytes of a packet.
 #[derive(Debug)]
 pub struct PacketBytes<'a> {
     /// All of it.
@@ -127,7 +127,7 @@ pub fn execute<H: Host, M: TranslationTable>(
     }
 }
 
-/// Checks the access of a peer without touching memory.
+/// Checks an access of a peer without accessing memory.
 #[inline]
 fn validate<H: Host, M: TranslationTable>(
     qp: &mut QueuePair,
@@ -146,7 +146,7 @@ fn validate<H: Host, M: TranslationTable>(
     }
 }
 
-/// Writes what a peer sends to its memory here.
+/// Writes data of a peer to local memory.
 #[inline]
 fn write_remote<H: Host, M: TranslationTable>(
     qp: &mut QueuePair,
@@ -164,9 +164,9 @@ fn write_remote<H: Host, M: TranslationTable>(
     done(written.is_ok())
 }
 
-/// The protection domain in which a request of the peer is executed: that of the queue pair, or
-/// of the shared receive queue that an XRC request names; `None`: there is no such queue in the
-/// XRC domain of the queue pair.
+/// Returns the protection domain in which a request of the peer is executed: the domain of the
+/// queue pair, or of the shared receive queue that an XRC request names. `None`: the XRC domain of
+/// the queue pair has no such queue.
 #[inline]
 pub fn protection_domain<H: Host>(
     qp: &QueuePair,
@@ -201,7 +201,7 @@ fn remote_access<H: Host, M: TranslationTable>(
     })
 }
 
-/// Executes an atomic operation on what `access` allows, behind earlier ones of the queue pair.
+/// Executes an atomic operation permitted by `access`, after earlier ones of the queue pair.
 fn atomic<H: Host, M: TranslationTable>(
     qp: &mut QueuePair,
     access: Option<Access>,
@@ -225,7 +225,7 @@ fn atomic<H: Host, M: TranslationTable>(
     }
 }
 
-/// Invalidates a key because the peer asks for it.
+/// Invalidates a key at the request of the peer.
 fn invalidate<H: Host, M: TranslationTable>(
     qp: &mut QueuePair,
     r_key: RKey,
@@ -298,7 +298,7 @@ fn take_shared<H: Host, M: TranslationTable>(
     }
 }
 
-/// Writes to the buffers of a receive WQE, with the protection domain that they belong to.
+/// Writes to the buffers of a receive WQE, with their protection domain.
 #[inline]
 fn write_receive<H: Host, M: TranslationTable>(
     qp: &mut QueuePair,
@@ -320,7 +320,7 @@ fn write_receive<H: Host, M: TranslationTable>(
     done(written.is_ok())
 }
 
-/// Writes what a READ or an atomic has fetched.
+/// Writes the data of a READ or atomic response.
 #[inline]
 fn write_response<H: Host, M: TranslationTable>(
     qp: &mut QueuePair,
@@ -346,7 +346,7 @@ fn write_response<H: Host, M: TranslationTable>(
     }
 }
 
-/// Notes that a request of the peer is refused.
+/// Records that a request of the peer is refused.
 #[cold]
 fn refuse<M: TranslationTable>(
     qp: &mut QueuePair,
@@ -358,7 +358,7 @@ fn refuse<M: TranslationTable>(
     qp.faults.note_request(access, fault, region);
 }
 
-/// Notes that memory of a scatter list of this side cannot be used.
+/// Records that memory of a local scatter list cannot be used.
 #[cold]
 pub(crate) fn note_list<M: TranslationTable>(
     faults: &mut FaultLog,
@@ -372,7 +372,7 @@ pub(crate) fn note_list<M: TranslationTable>(
     faults.note_local(qpn.value(), fault, piece, region);
 }
 
-/// Returns the element of a scatter list that a fault is about, for messages.
+/// Returns the element of a scatter list that caused a fault, for messages.
 fn piece_of(list: &ScatterList, fault: &ProtectionFault) -> Option<DataSegment> {
     let is_meant = |piece: &DataSegment| match *fault {
         ProtectionFault::InvalidKey { key }
@@ -394,7 +394,7 @@ fn done(success: bool) -> MemoryAnswer {
     }
 }
 
-/// The right of a memory region that a remote access needs.
+/// Returns the right of a memory region that a remote access needs.
 fn remote_rights(access: RemoteAccess) -> AccessRights {
     let mut rights = AccessRights::default();
     match access {

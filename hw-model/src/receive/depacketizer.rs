@@ -1,4 +1,4 @@
-//! Depacketizer: frame to transport headers, with every reason to drop it counted.
+//! Depacketizer: parses a frame to transport headers, and counts every reason to drop it.
 
 use std::ops::Range;
 
@@ -7,23 +7,23 @@ use ferroce_wire::{Frame, Gid, TransportHeaders};
 
 use crate::counters::Counters;
 
-/// A frame that made sense.
+/// A valid frame.
 #[derive(Debug, Clone)]
 pub struct Parsed {
     /// Transport headers.
     pub headers: TransportHeaders,
     /// GID of the sender.
     pub source: Gid,
-    /// GID to which it was sent.
+    /// GID of the destination.
     pub destination: Gid,
-    /// Where the IP header lies in the frame.
+    /// Offset of the IP header in the frame.
     pub ip: usize,
-    /// Where the payload lies in the frame.
+    /// Range of the payload in the frame.
     pub payload: Range<usize>,
 }
 
-/// Reads a frame; `None`: dropped and counted. Frames that are not RoCEv2 count as malformed:
-/// nothing behind this MAC takes them.
+/// Parses a frame; `None`: dropped and counted. Frames that are not RoCEv2 count as malformed,
+/// because nothing else on this card takes them.
 #[inline(always)]
 pub fn parse(bytes: &[u8], check_icrc: bool, counters: &mut Counters) -> Option<Parsed> {
     counters.add(Counter::rx_frames, 1);

@@ -1,4 +1,4 @@
-//! The receive path of the NIC: frames to the queue pairs that they are for.
+//! The receive path of the NIC: steers frames to their queue pairs.
 
 use ferroce_spec::context::AddressEntry;
 use ferroce_spec::counter::Counter;
@@ -31,7 +31,8 @@ use crate::time::timing::{PLANNING_HORIZON, Stage, Timing, Work};
 use crate::time::turn::Turn;
 use crate::translation::mtt::TranslationTable;
 
-/// Work of the link to the host for posted writes after which packets stay in the receive buffer.
+/// If the link to the host has more than this of posted writes to do, packets stay in the receive
+/// buffer.
 const MAX_POSTED_BACKLOG: Duration = Duration::from_us(1);
 
 impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
@@ -117,7 +118,8 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
         Some(recipient)
     }
 
-    /// Counts a packet for a queue pair that is not there, or not connected; says it once in a row.
+    /// Counts a packet for a queue pair that does not exist or is not connected; logs it once in a
+    /// row.
     #[cold]
     fn note_missing(&mut self, parsed: &Parsed, counters: &mut Counters) {
         counters.add(Counter::rx_no_qp, 1);
@@ -175,13 +177,13 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
         ports.port.release(inbound.frame);
     }
 
-    /// Returns true if so much waits for the host that packets stay in the receive buffer.
+    /// Returns true if packets stay in the receive buffer because the host is slow.
     fn is_paused<H: Host, T: Timing>(&mut self, turn: &Turn<'_, H, T>) -> bool {
         self.resumes_at = turn.host.posted_until() - MAX_POSTED_BACKLOG;
         self.resumes_at > turn.now
     }
 
-    /// Returns true if the next packet, and all behind it, waits for the context of its queue pair.
+    /// Returns true if the next packet, and all after it, waits for the context of its queue pair.
     fn is_blocked<H: Host, T: Timing>(&mut self, turn: &Turn<'_, H, T>, qps: &QueuePairs) -> bool {
         let next = self.inbound.front().and_then(|packet| packet.qp);
         let until = turn.now + PLANNING_HORIZON;
@@ -192,7 +194,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
         blocked.is_some()
     }
 
-    /// Gives a datagram to all queue pairs of a group, also to the one that sent it unless that was
+    /// Delivers a datagram to all queue pairs of a group, including the sender unless it was
     /// created to be left out.
     #[cold]
     fn fan_out<H: Host, T: Timing, P: Port<Frame = F>, M: TranslationTable>(
@@ -205,7 +207,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
             Extension::Deth(deth) | Extension::DethImmediate(deth, _) => deth.source_qp,
             _ => return,
         };
-        // Parsed again here, instead of carrying the frame with every packet.
+        // Parsed again, rather than carry the frame with every packet.
         let Ok(frame) = Frame::parse(inbound.frame.as_ref()) else {
             return;
         };
@@ -283,7 +285,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
 /// Congestion.
 impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
     /// Answers a marked packet with a notification, and reacts to a notification. Returns true if
-    /// it was one: the transport has no part in it.
+    /// the packet was a notification: the transport does not process it.
     fn answer_congestion<H: Host, T: Timing, P: Port<Frame = F>, M: TranslationTable>(
         &mut self,
         turn: &mut Turn<'_, H, T>,
@@ -312,7 +314,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
     }
 }
 
-/// Sends a notification of congestion to the peer of a queue pair.
+/// Sends a CNP to the peer of a queue pair.
 #[cold]
 fn send_notification<H: Host, T: Timing, P: Port, M>(
     turn: &mut Turn<'_, H, T>,
@@ -330,7 +332,7 @@ fn send_notification<H: Host, T: Timing, P: Port, M>(
     };
     let source = contexts.gids.get(usize::from(address.source_gid_index));
     let path = source.and_then(|source| Path::new(source, &address));
-    // A datagram has no path back, and the card has none to wait for room on the wire.
+    // A datagram has no return path, and the card has no place where a CNP could wait for the wire.
     let (Some(route), Some(path)) = (qp.peer(), path) else {
         return;
     };
@@ -353,7 +355,7 @@ fn send_notification<H: Host, T: Timing, P: Port, M>(
     ports.mac.send_notification(ready, frame);
 }
 
-/// Holds a packet that came too early, or works on those that waited for it.
+/// Holds an out-of-order packet, or processes the packets that waited for this one.
 #[cold]
 fn settle_window<F: AsRef<[u8]>, H: Host, M: TranslationTable>(
     reorder: &mut ReorderBuffer,

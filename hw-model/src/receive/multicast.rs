@@ -1,24 +1,24 @@
-//! Multicast groups: which queue pairs want the datagrams that are sent to them.
+//! Multicast groups: the queue pairs attached to each group.
 
 use std::collections::BTreeMap;
 
 use ferroce_wire::Gid;
 
-/// Groups to which queue pairs may be attached.
+/// Maximum number of groups.
 pub const MAX_GROUPS: usize = 256;
-/// Queue pairs that may be attached to one group.
+/// Maximum number of queue pairs per group.
 pub const MAX_QPS_PER_GROUP: usize = 256;
 
-/// What an attach or a detach did to its group.
+/// Effect of an attach or a detach on its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// The group is new, or now empty: the port has to be notified.
+    /// The group is new, or now empty: the port must be notified.
     Group,
-    /// Only the queue pair.
+    /// Only the membership of the queue pair changed.
     Member,
 }
 
-/// Why a queue pair could not be attached.
+/// The table has no room to attach a queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableFull;
 
@@ -29,7 +29,7 @@ pub struct MulticastTable {
 }
 
 impl MulticastTable {
-    /// Attaches a queue pair; one that is attached already stays so.
+    /// Attaches a queue pair; no effect if it is already attached.
     pub fn attach(&mut self, group: Gid, qp: u32) -> Result<Change, TableFull> {
         if !self.groups.contains_key(&group) && self.groups.len() == MAX_GROUPS {
             return Err(TableFull);
@@ -60,7 +60,7 @@ impl MulticastTable {
         Some(Change::Member)
     }
 
-    /// The queue pairs in a group.
+    /// Returns the queue pairs in a group.
     pub fn members(&self, group: Gid) -> &[u32] {
         self.groups.get(&group).map_or(&[], Vec::as_slice)
     }
@@ -70,7 +70,7 @@ impl MulticastTable {
         self.groups.values().any(|members| members.contains(&qp))
     }
 
-    /// Forgets everything; gives the groups that there were.
+    /// Removes all groups; returns them.
     pub fn clear(&mut self) -> impl Iterator<Item = Gid> {
         std::mem::take(&mut self.groups).into_keys()
     }

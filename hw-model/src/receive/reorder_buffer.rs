@@ -1,13 +1,13 @@
-//! The reorder buffer of the card: packets that came before one that is missing, until their turn.
+//! The reorder buffer of the card: packets that arrived before a missing one.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use ferroce_wire::{Psn, TransportHeaders};
 
-/// Bytes that a held packet costs beside its payload: its headers, and its place in the list.
+/// Overhead of a held packet in bytes: its headers, and its place in the list.
 const HEADER_BYTES: usize = 128;
 
-/// A packet without its network headers, which are checked.
+/// A packet without its network headers, which are already checked.
 #[derive(Debug)]
 pub struct Held {
     /// Transport headers.
@@ -27,7 +27,7 @@ impl Held {
 pub struct ReorderBuffer {
     capacity_bytes: usize,
     used_bytes: usize,
-    /// By index of the queue pair, in order of PSN.
+    /// By index of the queue pair, in PSN order.
     queues: BTreeMap<u32, VecDeque<Held>>,
 }
 
@@ -49,7 +49,7 @@ impl ReorderBuffer {
         }
         let psn = headers.bth.psn;
         let queue = self.queues.entry(index).or_default();
-        // Most packets come in order: the place is near the end.
+        // Most packets arrive in order, so the position is near the end.
         let behind = queue.iter().rev();
         let later = behind.take_while(|held| held.headers.bth.psn.is_after(psn));
         let place = queue.len() - later.count();
@@ -62,7 +62,7 @@ impl ReorderBuffer {
         true
     }
 
-    /// Takes the packet `psn` of a queue pair, and drops those before it, which were passed.
+    /// Takes the packet `psn` of a queue pair, and drops the earlier ones.
     pub fn take(&mut self, index: u32, psn: Psn) -> Option<Held> {
         self.drop_before(index, psn);
         let queue = self.queues.get_mut(&index)?;
@@ -74,7 +74,7 @@ impl ReorderBuffer {
         Some(held)
     }
 
-    /// Drops what a queue pair has passed.
+    /// Drops the packets before `expected` of a queue pair.
     pub fn drop_before(&mut self, index: u32, expected: Psn) {
         let Some(queue) = self.queues.get_mut(&index) else {
             return;
@@ -101,7 +101,7 @@ impl ReorderBuffer {
         *self = Self::new(self.capacity_bytes);
     }
 
-    /// Bytes in use.
+    /// Returns the number of bytes in use.
     pub fn used_bytes(&self) -> usize {
         self.used_bytes
     }

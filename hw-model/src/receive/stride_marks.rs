@@ -1,4 +1,4 @@
-//! Ends of strides: where a simulator of time may skip what follows of a long message.
+//! Ends of strides, where a simulator of time may skip the rest of a long message.
 
 use ferroce_transport::PathMtu;
 use ferroce_units::Instant;
@@ -6,11 +6,11 @@ use ferroce_units::Instant;
 use crate::contexts::queue_pair::QueuePair;
 use crate::processing_unit::Inbound;
 
-/// Packets of a stride, unless their MTU is small.
+/// Packets of a stride, unless the MTU is small.
 const STRIDE_PACKETS: u32 = 8;
-/// Least bytes of a stride.
+/// Minimum bytes of a stride.
 const STRIDE_BYTES: u32 = 8 << 10;
-/// Messages that a NIC may receive at a time, as far as it marks them.
+/// Maximum number of concurrent messages that are marked.
 const MAX_STREAMS: usize = 16;
 
 /// The end of a stride.
@@ -22,7 +22,7 @@ pub struct Mark {
     pub at: Instant,
 }
 
-/// The last mark, and the queue pairs that have come to the end of a stride.
+/// The last mark, and the queue pairs that have reached the end of a stride.
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
     last: Option<Mark>,
@@ -30,7 +30,7 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    /// Notes that a queue pair has processed a packet.
+    /// Records that a queue pair has processed a packet.
     #[inline]
     pub fn note<F>(&mut self, now: Instant, qp: &QueuePair, packet: &Inbound<F>) {
         let mtu = qp.transport.attributes().path_mtu;
@@ -52,13 +52,13 @@ impl Marks {
         }
     }
 
-    /// Returns the last mark, if there was one since the last call.
+    /// Returns the last mark since the last call, if any.
     #[inline]
     pub fn take_last(&mut self) -> Option<Mark> {
         self.last.take()
     }
 
-    /// Returns the queue pairs that have come to the end of a stride.
+    /// Returns the queue pairs that have reached the end of a stride.
     pub fn receivers(&self) -> impl Iterator<Item = u32> + '_ {
         self.receivers.iter().copied()
     }
@@ -74,7 +74,7 @@ impl Marks {
     }
 }
 
-/// Packets of a stride: a power of two.
+/// Returns the packets of a stride: a power of two.
 #[inline]
 pub const fn stride_packets(mtu: PathMtu) -> u32 {
     let packets = STRIDE_BYTES >> mtu.shift();

@@ -1,17 +1,16 @@
-//! The edge between two blocks: a bounded FIFO that delivers later and pushes back.
+//! The edge between two blocks: a bounded FIFO with delayed delivery and back-pressure.
 
 use std::collections::VecDeque;
 
 use ferroce_units::Instant;
 
-/// Items for which an edge has memory from the beginning: few, because a ring goes around in all of
-/// its memory.
+/// Items for which an edge initially has memory: few, because a ring sweeps all of its memory.
 const FIRST_CAPACITY: usize = 4;
 
-/// A bounded queue of items, each with the instant at which it is delivered.
+/// A bounded queue of items, each with its delivery time.
 ///
-/// Items leave in the order of that instant, and those of the same instant in the order in which
-/// they came: an item that waits for host memory does not hold back those behind it.
+/// Items leave in the order of delivery time, and in FIFO order if the times are equal: an item
+/// that waits for host memory does not hold back later items.
 #[derive(Debug)]
 pub struct Edge<T> {
     capacity: usize,
@@ -19,27 +18,27 @@ pub struct Edge<T> {
 }
 
 impl<T> Edge<T> {
-    /// An empty edge for at most `capacity` items.
+    /// Returns an empty edge for at most `capacity` items.
     ///
-    /// It takes memory as it needs: a ring with room for thousands of items that holds a few would
-    /// sweep the processor's cache.
+    /// It allocates memory on demand: a ring with room for thousands of items but few items in it
+    /// would sweep the processor's cache.
     pub fn new(capacity: usize) -> Self {
         let items = VecDeque::with_capacity(capacity.min(FIRST_CAPACITY));
         Self { capacity, items }
     }
 
-    /// Items that it holds at most.
+    /// Returns the maximum number of items.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// Items that it holds.
+    /// Returns the number of items.
     #[inline]
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Returns true if the block in front must wait: back-pressure.
+    /// Returns true if the producer must wait: back-pressure.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.items.len() >= self.capacity
@@ -53,7 +52,7 @@ impl<T> Edge<T> {
 
     /// Sends `item`, which is delivered at `ready`.
     ///
-    /// The caller has looked at [`Edge::is_full`]; an item too many is a fault of the model.
+    /// The caller has checked [`Edge::is_full`]; an excess item is a bug of the model.
     #[inline]
     pub fn push(&mut self, ready: Instant, item: T) {
         debug_assert!(!self.is_full(), "an edge overflows");
@@ -78,14 +77,14 @@ impl<T> Edge<T> {
         }
     }
 
-    /// Takes the next item, even if it is still on the way, and says when it will be there: the
-    /// block behind knows how to plan its work.
+    /// Takes the next item, even if it is not delivered yet, and returns its delivery time: the
+    /// consumer can plan its work.
     #[inline]
     pub fn pop_ahead(&mut self) -> Option<(Instant, T)> {
         self.items.pop_front()
     }
 
-    /// As [`Edge::pop_ahead`], if the item will be there by `until`.
+    /// As [`Edge::pop_ahead`], if the item is delivered by `until`.
     #[inline]
     pub fn pop_until(&mut self, until: Instant) -> Option<(Instant, T)> {
         match self.items.front() {
@@ -94,8 +93,8 @@ impl<T> Edge<T> {
         }
     }
 
-    /// As [`Edge::pop_until`], but the first item that the block behind takes, past those that it
-    /// does not. Without one, the error is the time at which one will be there.
+    /// As [`Edge::pop_until`], but takes the first item that the consumer accepts, past others.
+    /// Without one, the error is the time at which one will be delivered.
     pub fn pop_past(
         &mut self,
         until: Instant,
@@ -109,7 +108,7 @@ impl<T> Edge<T> {
         }
     }
 
-    /// As [`Edge::pop`], but leaves an item that `takes` refuses: the block behind pushes back.
+    /// As [`Edge::pop`], but leaves an item that `takes` refuses: back-pressure of the consumer.
     #[inline]
     pub fn pop_if(&mut self, now: Instant, takes: impl FnOnce(&T) -> bool) -> Option<T> {
         match self.items.front() {
@@ -124,12 +123,12 @@ impl<T> Edge<T> {
         2 * self.items.len() >= self.capacity
     }
 
-    /// Changes all items.
+    /// Calls `change` for each item.
     pub fn for_each_mut(&mut self, mut change: impl FnMut(&mut T)) {
         self.items.iter_mut().for_each(|(_, item)| change(item));
     }
 
-    /// Forgets the items that `keep` does not want.
+    /// Drops the items for which `keep` returns false.
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         self.items.retain(|(_, item)| keep(item));
     }
@@ -140,20 +139,20 @@ impl<T> Edge<T> {
         self.items.front().map(|(ready, _)| *ready)
     }
 
-    /// The next item, which stays where it is.
+    /// Returns the next item without taking it.
     #[inline]
     pub fn front(&self) -> Option<&T> {
         self.items.front().map(|(_, item)| item)
     }
 
-    /// As [`Edge::next_delivery`], unless the block behind refuses the next item.
+    /// As [`Edge::next_delivery`], unless the consumer refuses the next item.
     #[inline]
     pub fn next_delivery_if(&self, takes: impl FnOnce(&T) -> bool) -> Option<Instant> {
         let (ready, item) = self.items.front()?;
         takes(item).then_some(*ready)
     }
 
-    /// Forgets everything (reset), giving the items to `dispose`.
+    /// Drops all items (reset), passing them to `dispose`.
     pub fn clear(&mut self, mut dispose: impl FnMut(T)) {
         self.items.drain(..).for_each(|(_, item)| dispose(item));
     }

@@ -1,23 +1,23 @@
-//! Registers for what is under way at once: a miss, a WQE that is read again, an atomic.
+//! Registers that limit concurrency: of misses, WQEs that are read again, and atomics.
 
 use ferroce_units::{Duration, Instant};
 
-/// A number of registers, each in use until an instant. They are given in turn: the one that was
-/// given first is the next to be free.
+/// A number of registers, each in use until an instant. They are used in rotation: the register
+/// that was taken first is expected to be free first.
 ///
-/// As the time of any block, that of a register is reserved from the event on that wants it. A flow
-/// that has to wait for something else first does not keep the register from others meanwhile.
+/// Like the time of any block, the time of a register is reserved from the requesting event on. A
+/// flow that first has to wait for something else does not keep the register from others meanwhile.
 #[derive(Debug)]
 pub struct Registers {
     free_at: Box<[Instant]>,
     next: usize,
-    /// When the next one is free, beside the state of the block that asks with each packet.
+    /// When the next one is free, cached for the block that checks it with each packet.
     next_free_at: Instant,
     busy: Duration,
 }
 
 impl Registers {
-    /// `count` free registers, at least one.
+    /// Returns `count` free registers, at least one.
     pub fn new(count: usize) -> Self {
         Self {
             free_at: vec![Instant::ZERO; count.max(1)].into_boxed_slice(),
@@ -27,7 +27,7 @@ impl Registers {
         }
     }
 
-    /// Gives the next register to a flow that has begun at `now` and wants it at `at`.
+    /// Takes the next register for a flow that began at `now` and needs it at `at`.
     #[inline]
     pub fn take(&mut self, now: Instant, at: Instant) -> Lease {
         let register = self.next;
@@ -47,9 +47,8 @@ impl Registers {
         self.next_free_at
     }
 
-    /// The flow is done with the register at `until`. Returns when the register is free: `until`,
-    /// if
-    /// the flow had to wait for nothing else.
+    /// Releases the register at `until`. Returns when the register is free: `until`, if the flow
+    /// had to wait for nothing else.
     #[inline]
     pub fn give_back(&mut self, lease: Lease, until: Instant) -> Instant {
         let held = until - lease.at;
@@ -60,19 +59,19 @@ impl Registers {
         free_at
     }
 
-    /// Returns the number of registers, and the times together for which each has been in use.
+    /// Returns the number of registers, and the total time for which they were in use.
     pub fn usage(&self) -> (usize, Duration) {
         (self.free_at.len(), self.busy)
     }
 }
 
-/// A register that was given.
+/// A register that was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
     register: usize,
-    /// From when on its time is reserved.
+    /// Start of the reservation.
     reserved: Instant,
-    /// When the flow has it.
+    /// When the flow gets the register.
     pub at: Instant,
 }
 

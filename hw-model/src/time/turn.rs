@@ -1,4 +1,4 @@
-//! What all blocks of a NIC share in one turn: time, the host, the costs and the counters.
+//! State that all blocks of a NIC share in one turn: time, the host, the costs and the counters.
 
 use ferroce_units::Instant;
 
@@ -13,7 +13,7 @@ pub(crate) struct Turn<'a, H: Host, T: Timing> {
     pub now: Instant,
     /// The other side of the PCIe link.
     pub host: &'a mut H,
-    /// What work costs, and the clocks of all stages.
+    /// The cost of work, and the clocks of all stages.
     pub timing: &'a mut T,
     /// The function's counters.
     pub counters: &'a mut Counters,
@@ -26,8 +26,8 @@ impl<H: Host, T: Timing> Turn<'_, H, T> {
         Dma::new(self.host, self.counters, self.now)
     }
 
-    /// Returns the DMA engine for a flow of accesses that begins at `at`, an event that the blocks
-    /// see before.
+    /// Returns the DMA engine for a flow of accesses that begins at `at`, the time of an event that
+    /// the blocks handle ahead of time.
     #[inline(always)]
     pub fn dma_from(&mut self, at: Instant) -> Dma<'_, H> {
         Dma::new(self.host, self.counters, at)
@@ -39,15 +39,16 @@ impl<H: Host, T: Timing> Turn<'_, H, T> {
         Dma::planned(self.host, self.counters, self.now, at)
     }
 
-    /// Returns true if an item that is ready at `ready` need not wait on an empty edge: nothing
-    /// delays it. The way over the edge of received packets costs `ib_write_bw -s 64` some 12 % of
-    /// its messages (two loaded cores, nine pairs of runs).
+    /// Returns true if an item that is ready at `ready` need not wait on an empty edge because
+    /// nothing delays it. Using the edge for received packets costs `ib_write_bw -s 64` some 12 %
+    /// of its message rate (two loaded cores, nine pairs of runs).
     #[inline(always)]
     pub fn passes(&self, ready: Instant) -> bool {
         !self.timing.has_delays() && ready <= self.now
     }
 
-    /// Puts `work`, which is there at `at`, through `stage`; returns when the result leaves it.
+    /// Puts `work`, whose input is available at `at`, through `stage`; returns when the result
+    /// leaves it.
     #[inline(always)]
     pub fn reserve(&mut self, at: Instant, stage: Stage, work: Work) -> Instant {
         self.timing.reserve(self.now, at, stage, work)

@@ -1,7 +1,7 @@
 //! Access to registered memory: protection (MPT), translation (MTT), then DMA.
 //!
 //! - [`atomic`]: AtomicOps. [`window`]: memory windows. `registration`: entries of the tables, as
-//!   commands make them.
+//!   commands create them.
 
 pub mod atomic;
 pub(crate) mod registration;
@@ -23,14 +23,14 @@ use crate::translation::mtt::{Mtt, TranslationTable};
 use crate::translation::protection::ProtectionFault;
 use crate::wqe::scatter_list::ScatterList;
 
-/// The rights word with nothing but `local_write`.
+/// Returns the rights word with only `local_write`.
 pub fn local_write() -> AccessRights {
     let mut rights = AccessRights::default();
     rights.set_local_write(true);
     rights
 }
 
-/// MPT and MTT, and the accesses that go through both.
+/// MPT and MTT, and the accesses through both.
 #[derive(Debug)]
 pub struct MemoryUnit<M = Mtt> {
     /// Memory protection table.
@@ -57,12 +57,13 @@ impl<M: TranslationTable> MemoryUnit<M> {
         }
     }
 
-    /// Returns the registers for misses of MPT and MTT, and the times for which each was in use.
+    /// Returns the number of miss registers of MPT and MTT, and the times for which they were in
+    /// use.
     pub fn miss_registers(&self) -> ((usize, Duration), (usize, Duration)) {
         (self.mpt.miss_registers(), self.mtt.miss_registers())
     }
 
-    /// Returns the atomics that may be under way, with the times for which each was, and how long
+    /// Returns the maximum number of concurrent atomics, the time for which they ran, and how long
     /// the busiest address was in use.
     pub fn atomics_usage(&self) -> ((usize, Duration), Duration) {
         self.atomics.usage()
@@ -74,7 +75,7 @@ impl<M: TranslationTable> MemoryUnit<M> {
         self.mtt.reset(tables.mtt_base, tables.log_mtts);
     }
 
-    /// Forgets tables, device memory and bound windows.
+    /// Drops tables, device memory and bound windows.
     pub fn reset(&mut self) {
         self.install_tables(&ContextTables::default());
         self.device.reset();
@@ -91,13 +92,13 @@ impl<M: TranslationTable> MemoryUnit<M> {
         self.device.write(offset, source);
     }
 
-    /// Returns first byte and length of the region that `key` names, if it is known without DMA.
+    /// Returns first byte and length of the region that `key` names, if they are known without DMA.
     #[cold]
     pub fn known_bounds(&self, key: u32) -> Option<(u64, u64)> {
         self.mpt.known_bounds(key)
     }
 
-    /// Checks an access without touching memory.
+    /// Checks an access without accessing memory.
     pub fn validate<H: Host>(
         &mut self,
         access: &Access,
@@ -119,7 +120,7 @@ impl<M: TranslationTable> MemoryUnit<M> {
         Ok(())
     }
 
-    /// Requests `destination.len()` bytes of a region, and returns when they are there.
+    /// Requests `destination.len()` bytes of a region, and returns when they have arrived.
     #[inline]
     fn request<H: Host>(
         &mut self,
@@ -144,7 +145,7 @@ impl<M: TranslationTable> MemoryUnit<M> {
     }
 
     /// Fills `destination` from a scatter list, starting `offset` bytes into it. The pieces are
-    /// requested one after the other, none waits for the data of another.
+    /// requested one after the other; none waits for the data of another.
     #[inline]
     pub fn gather<H: Host>(
         &mut self,
@@ -279,8 +280,8 @@ impl<M: TranslationTable> MemoryUnit<M> {
     }
 }
 
-/// The bytes of an access to a region that does not lie in host memory, and their offset in the
-/// device's memory; `None`: a null region, which reads as zeros and forgets what is written.
+/// Returns the bytes of an access to a region outside of host memory, and their offset in the
+/// device's memory; `None`: a null region, which reads as zeros and ignores writes.
 #[cold]
 fn on_chip<'a>(
     device: &'a mut DeviceMemory,
@@ -292,14 +293,14 @@ fn on_chip<'a>(
     }
     let (address, length) = (access.address, access.length);
     let offset = entry.translation.wrapping_add(address - entry.start);
-    // CREATE_MR has checked the place, but the entry has been in host memory since.
+    // CREATE_MR has checked the range, but the entry has been in host memory since.
     match device.range(offset, length as usize) {
         Some(bytes) => Ok(Some((offset, bytes))),
         None => Err(ProtectionFault::Bounds { address, length }),
     }
 }
 
-/// Returns true if the bytes of a region are reached by DMA.
+/// Returns true if the bytes of a region are accessed by DMA.
 #[inline]
 fn is_in_host_memory(entry: &MemoryEntry) -> bool {
     !entry.word.null() && !entry.word.device_memory()

@@ -11,23 +11,23 @@ use crate::numbering::{CreateError, Numbering};
 use crate::ports::host::{DmaError, Host};
 use crate::translation::protection::ProtectionFault;
 
-/// Bits of a key that are the variant; the others are the index in the table.
+/// Number of bits of a key that are its variant; the others are the index in the table.
 const KEY_VARIANT_BITS: u32 = 8;
-/// The bits of a key that are the variant.
+/// Mask of the variant in a key.
 const KEY_VARIANT_MASK: u32 = (1 << KEY_VARIANT_BITS) - 1;
 
-/// The place in the table that `key` names.
+/// Returns the table index of `key`.
 #[inline]
 pub const fn index_of(key: u32) -> u32 {
     key >> KEY_VARIANT_BITS
 }
 
-/// The key of `index` with the variant of `key`.
+/// Returns the key of `index` with the variant of `key`.
 pub const fn with_variant(index: u32, key: u32) -> u32 {
     index << KEY_VARIANT_BITS | key & KEY_VARIANT_MASK
 }
 
-/// What an access wants to do with a memory region.
+/// An access to a memory region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
     /// Protection domain of the queue pair.
@@ -40,12 +40,13 @@ pub struct Access {
     pub length: u64,
     /// Rights that the region must grant; none for a local read.
     pub rights: AccessRights,
-    /// Remote access: the queue pair whose packet asks for it. A window may know only that one.
+    /// Remote access: the queue pair whose packet requests it. A window may permit only one queue
+    /// pair.
     pub qpn: u32,
 }
 
 impl Access {
-    /// Returns true if a peer requests it. Local accesses never reach memory through a window.
+    /// Returns true if a peer requests it. Local accesses must not use a window.
     #[inline]
     fn is_remote(&self) -> bool {
         self.rights.remote_write() || self.rights.remote_read() || self.rights.remote_atomic()
@@ -58,19 +59,19 @@ pub struct Mpt {
     cache: Cache<MemoryEntry>,
     entries: u32,
     free: Vec<u32>,
-    /// How many entries were ever given, with entry 0.
+    /// Number of entries that were ever allocated, including entry 0.
     next_unused: u32,
     number_seed: Option<u64>,
     order: Numbering,
 }
 
 impl Mpt {
-    /// Returns the registers for misses, and the times together for which each was in use.
+    /// Returns the number of miss registers, and the total time for which they were in use.
     pub fn miss_registers(&self) -> (usize, Duration) {
         self.cache.miss_registers()
     }
 
-    /// A table without entries.
+    /// Returns a table without entries.
     pub fn new(shape: CacheShape) -> Self {
         let cache = Cache::new(shape, Counter::mpt_hits, Counter::mpt_misses);
         Self {
@@ -83,7 +84,7 @@ impl Mpt {
         }
     }
 
-    /// The same, whose keys are given in the order of a seed.
+    /// Sets the seed of the order in which keys are allocated.
     #[must_use]
     pub fn with_numbers(self, number_seed: Option<u64>) -> Self {
         Self {
@@ -92,8 +93,8 @@ impl Mpt {
         }
     }
 
-    /// The table now lies at `base` and has `1 << log_entries` entries. Entry 0 is never used, so
-    /// that no key is zero.
+    /// Sets the address of the table to `base` and its size to `1 << log_entries` entries. Entry 0
+    /// is never used, so that no key is zero.
     pub fn reset(&mut self, base: u64, log_entries: u8) {
         self.cache.reset(base);
         self.entries = if base == 0 { 0 } else { 1 << log_entries };
@@ -102,7 +103,7 @@ impl Mpt {
         self.order = Numbering::new(self.number_seed, log_entries);
     }
 
-    /// The index of the next entry. `None`: the table is full.
+    /// Returns the index of the next entry. `None`: the table is full.
     fn next_index(&mut self) -> Option<u32> {
         let given = u64::from(self.next_unused);
         if let Some(place) = self.order.again(self.free.len(), given) {
@@ -123,7 +124,7 @@ impl Mpt {
         if chosen == 0 || chosen >= self.entries {
             return Err(CreateError::NoNumber);
         }
-        // Software may jump over entries that were never given.
+        // Software may skip entries that were never allocated.
         while self.next_unused <= chosen {
             let index = self.order.entry(self.next_unused);
             self.next_unused += 1;
@@ -135,7 +136,7 @@ impl Mpt {
         Ok(self.free.swap_remove(place.ok_or(CreateError::Taken)?))
     }
 
-    /// Creates an entry, at the index that software has chosen or at the next one; returns its key.
+    /// Creates an entry at the index that software has chosen, or at the next one; returns its key.
     pub fn create<H: Host>(
         &mut self,
         mut entry: MemoryEntry,
@@ -155,7 +156,7 @@ impl Mpt {
         Ok(entry.key)
     }
 
-    /// Puts another entry in the place of a valid one.
+    /// Replaces a valid entry.
     pub fn replace<H: Host>(
         &mut self,
         mut entry: MemoryEntry,
@@ -173,7 +174,7 @@ impl Mpt {
         Ok(())
     }
 
-    /// The valid entry at the place that `key` names, whatever its variant.
+    /// Returns the valid entry at the index of `key`, whatever its variant.
     #[inline]
     pub fn entry<H: Host>(
         &mut self,
@@ -191,7 +192,7 @@ impl Mpt {
         Ok(entry)
     }
 
-    /// The valid entry of `key`.
+    /// Returns the valid entry of `key`.
     #[inline]
     pub fn lookup<H: Host>(
         &mut self,
@@ -209,8 +210,8 @@ impl Mpt {
         Ok(entry)
     }
 
-    /// Returns first byte and length of the region that `key` names, if its entry is cached, for
-    /// messages: nothing is counted.
+    /// Returns first byte and length of the region that `key` names, if its entry is cached. It is
+    /// for messages: nothing is counted.
     #[cold]
     pub fn known_bounds(&self, key: u32) -> Option<(u64, u64)> {
         let entry = self.cache.peek(index_of(key))?;
@@ -220,8 +221,8 @@ impl Mpt {
     /// Checks an access in the order key, protection domain, rights, bounds, and returns the
     /// region. Rights come before bounds as in IBTA vol 1, 10.6.3.
     ///
-    /// The entry is not copied: a copy is stored in other widths than it is loaded in, and such a
-    /// load waits until all stores before it have left the processor.
+    /// The entry is not copied: a copy would be stored and loaded with different widths, and such a
+    /// load waits until all earlier stores have left the processor.
     #[inline]
     pub fn check<H: Host>(
         &mut self,
@@ -239,8 +240,8 @@ impl Mpt {
         if entry.access.bits() & wanted != wanted {
             return Err(ProtectionFault::Rights { key: access.key });
         }
-        // Of an entry that software has overwritten, start and length may reach beyond the last
-        // address; no access does.
+        // In an entry that software has overwritten, start and length may exceed the last address;
+        // no access does.
         let offset = access.address.wrapping_sub(entry.start);
         if access.address < entry.start
             || offset > entry.length
@@ -254,8 +255,8 @@ impl Mpt {
     }
 }
 
-/// Checks the additional rules of an access through a window (IBTA vol 1, 10.6.7.2): the window is
-/// bound, only peers use its key, and a window of type 2B is reached through one queue pair.
+/// Checks the additional rules for an access through a window (IBTA vol 1, 10.6.7.2): the window is
+/// bound, only peers use its key, and a window of type 2B is accessed through one queue pair.
 fn check_window(window: &MemoryEntry, access: &Access) -> Result<(), ProtectionFault> {
     let key = access.key;
     if !window.word.bound() || !access.is_remote() {

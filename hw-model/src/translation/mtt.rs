@@ -1,4 +1,4 @@
-//! Memory translation: virtual address in a region to IOVA, page by page.
+//! Memory translation: converts a virtual address in a region to an IOVA, page by page.
 
 use std::fmt::Debug;
 
@@ -13,7 +13,7 @@ use crate::dma::Dma;
 use crate::ports::host::Host;
 use crate::translation::protection::ProtectionFault;
 
-/// MTT entries in one line of the cache: what one 64-byte DMA read brings.
+/// MTT entries in one cache line: the result of one 64-byte DMA read.
 const ENTRIES_PER_LINE: u64 = 8;
 
 /// One line of the MTT cache.
@@ -35,21 +35,22 @@ pub trait TranslationTable: Debug {
     /// Returns a table without entries.
     fn new(shape: CacheShape) -> Self;
 
-    /// Places the table at `base` in host memory, with `1 << log_entries` entries; a `base` of 0 is
-    /// no table.
+    /// Places the table at `base` in host memory, with `1 << log_entries` entries; a `base` of 0
+    /// means no table.
     fn reset(&mut self, base: u64, log_entries: u8);
 
     /// Returns true if the table has the `count` entries from `first` on.
     fn contains(&self, first: u64, count: u64) -> bool;
 
-    /// Drops what is cached of the `count` entries from `first` on, as far as the table has them:
-    /// the numbers have been in host memory since they were checked.
+    /// Drops cached copies of the `count` entries from `first` on, limited to the table: the
+    /// numbers have been in host memory since they were checked.
     fn invalidate(&mut self, first: u64, count: u64);
 
-    /// Returns where `address` lies, which [`super::mpt::Mpt::check`] has found inside `entry`.
+    /// Returns the location of `address`, which [`super::mpt::Mpt::check`] has found inside
+    /// `entry`.
     ///
     /// # Errors
-    /// [`ProtectionFault::Page`] if the table has no page there, or that of the DMA.
+    /// [`ProtectionFault::Page`] if the table has no page there, or the error of the DMA.
     fn translate<H: Host>(
         &mut self,
         entry: &MemoryEntry,
@@ -57,7 +58,7 @@ pub trait TranslationTable: Debug {
         dma: &mut Dma<'_, H>,
     ) -> Result<Run, ProtectionFault>;
 
-    /// Returns the registers for misses, and the times together for which each was in use.
+    /// Returns the number of miss registers, and the total time for which they were in use.
     fn miss_registers(&self) -> (usize, Duration) {
         (0, Duration::ZERO)
     }
@@ -95,7 +96,7 @@ impl TranslationTable for Mtt {
             return;
         }
         let (start, end) = (first / ENTRIES_PER_LINE, (behind - 1) / ENTRIES_PER_LINE);
-        // Of a region larger than the cache, nothing else is worth to be kept.
+        // If the region is larger than the cache, nothing else is worth keeping.
         if end - start >= self.cache.capacity() as u64 {
             self.cache.invalidate_all();
             return;
@@ -136,7 +137,7 @@ impl TranslationTable for Mtt {
             return Err(ProtectionFault::Page { address });
         }
         Ok(Run {
-            // Pages are aligned to their size: lower bits of the page number do not count.
+            // Pages are aligned to their size: lower bits of the page number are ignored.
             iova: page.iova() & !page_mask | in_page,
             length: (1 << log_page_size) - in_page,
         })

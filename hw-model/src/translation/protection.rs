@@ -1,11 +1,11 @@
-//! Why an access to memory was refused.
+//! Reasons why an access to memory was refused.
 
 use crate::ports::host::DmaError;
 
-/// A protection check that failed, or the DMA behind it.
+/// A protection check that failed, or the DMA that followed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ProtectionFault {
-    /// The key names no region, or an older one of the same index.
+    /// The key does not name a region, or names an older one of the same index.
     #[error("key {key:#x} names no memory region")]
     InvalidKey {
         /// The key.
@@ -23,19 +23,19 @@ pub enum ProtectionFault {
         /// The key.
         key: u32,
     },
-    /// The window or region is not one that can be bound, or invalidated, so or now.
+    /// The window or region cannot be bound or invalidated in this way, or not now.
     #[error("key {key:#x} cannot be bound or invalidated so")]
     Binding {
         /// The key.
         key: u32,
     },
-    /// An atomic does not lie at a multiple of eight bytes.
+    /// The address of an atomic is not a multiple of eight bytes.
     #[error("atomic at {address:#x} is not aligned in memory")]
     Alignment {
         /// Virtual address in the region.
         address: u64,
     },
-    /// The access starts before or ends behind the region.
+    /// The access starts before the region or ends after it.
     #[error("access of {length} bytes at {address:#x} is outside the memory region")]
     Bounds {
         /// First byte of the access.

@@ -14,8 +14,8 @@ pub fn is_possible(path: &AddressPath, gids: &[AddressEntry; MAX_GIDS]) -> bool 
         .is_some_and(|source| Path::connects(source, path))
 }
 
-/// Sees to it that the next packet of `qp` takes the path of `request`; false: there is no such
-/// path any more. Requests to one destination follow each other, so that the last path is kept.
+/// Sets the path of `request` for the next packet of `qp`; returns false if that path no longer
+/// exists. Requests to one destination often follow each other, so the last path is kept.
 pub fn aim(qp: &mut QueuePair, request: Option<u32>, gids: &[AddressEntry; MAX_GIDS]) -> bool {
     let Some(datagram) = request.and_then(|request| qp.send.datagram(request)) else {
         return false;

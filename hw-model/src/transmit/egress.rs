@@ -1,4 +1,4 @@
-//! Packets of processing units into frames, and frames that have left the card.
+//! Makes frames of packets, and reports frames that have left the card.
 
 use ferroce_spec::counter::Counter;
 use ferroce_transport::{Payload, Transmit as Packet};
@@ -25,8 +25,8 @@ use crate::wqe::SendPayload;
 
 impl Transmit {
     /// Reports to queue pairs of the unreliable services which of their packets have left the card.
-    /// A request completes with its last packet: not before its payload was read, nor faster than
-    /// the wire takes it.
+    /// A request completes with its last packet: not before its payload was read, and not faster
+    /// than the wire takes it.
     #[inline]
     pub(super) fn report_departures<H: Host, T: Timing, P: Port, M>(
         &mut self,
@@ -50,8 +50,7 @@ impl Transmit {
         reported
     }
 
-    /// Returns true if the MAC has enough to send. Once it has, this stays true until half of it
-    /// has left.
+    /// Returns true if the MAC has enough frames. It stays true until half of them have left.
     #[inline]
     pub(super) fn is_egress_blocked<P: Port, M>(
         &mut self,
@@ -64,7 +63,7 @@ impl Transmit {
         self.egress_blocked
     }
 
-    /// Makes frames of the packets that a processing unit has sent.
+    /// Makes frames of the packets of a processing unit.
     #[inline(always)]
     pub(super) fn packetize<H: Host, T: Timing, P: Port, M: TranslationTable>(
         &mut self,
@@ -94,8 +93,8 @@ impl Transmit {
         worked
     }
 
-    /// Makes frames of the packets of a queue pair that have waited for room on the wire, in their
-    /// order. Returns true if one has left.
+    /// Makes frames, in order, of a queue pair's packets that waited for room on the wire. Returns
+    /// true if one has left.
     #[cold]
     pub(super) fn packetize_stalled<H: Host, T: Timing, P: Port, M: TranslationTable>(
         &mut self,
@@ -119,9 +118,9 @@ impl Transmit {
         worked
     }
 
-    /// Makes a frame of a packet that is there at `ready`. `has_waited`: it was the first of its
-    /// queue pair that waited for the wire. Returns true if the packet has left the processing
-    /// unit.
+    /// Makes a frame of a packet that is available at `ready`. `has_waited`: it is the first packet
+    /// of its queue pair that waits for the wire. Returns true if the packet has left the
+    /// processing unit.
     #[inline(always)]
     fn packetize_one<H: Host, T: Timing, P: Port, M: TranslationTable>(
         &mut self,
@@ -135,14 +134,14 @@ impl Transmit {
         let Some(qp) = contexts.qps.get_mut(index) else {
             return false;
         };
-        // A packet behind one that waits for the wire waits too.
+        // A packet after one that waits for the wire waits as well.
         if !has_waited && !qp.stalled.is_empty() {
             qp.stalled.push_back(packet);
             return false;
         }
         let mut dma = turn.dma_planned(ready);
         if matches!(packet.payload, Payload::ReadResponse { .. }) {
-            // What fails here fails again with the next request, and is reported then.
+            // A failure here repeats with the next request, and is reported then.
             let _ = contexts.responder.touch(index, &mut dma);
         }
         let leaves = ports.host_interface.link_is_up()
@@ -195,7 +194,7 @@ impl Transmit {
     }
 }
 
-/// Notifies congestion control, if there is any, that a queue pair has sent a frame of `bytes`.
+/// Notifies congestion control, if any, that a queue pair has sent a frame of `bytes`.
 #[inline(always)]
 fn charge(congestion: Option<&mut Congestion>, now: Instant, index: u32, bytes: u32) {
     if let Some(congestion) = congestion {
@@ -203,15 +202,16 @@ fn charge(congestion: Option<&mut Congestion>, now: Instant, index: u32, bytes: 
     }
 }
 
-/// Returns when a packet that is ready at `ready` departs: packets of one QP leave in order.
+/// Returns the departure time of a packet that is ready at `ready`: packets of one QP leave in
+/// order.
 #[inline(always)]
 fn in_order(qp: &mut QueuePair, ready: Instant) -> Instant {
     qp.progress.departure = ready.max(qp.progress.departure);
     qp.progress.departure
 }
 
-/// Returns the request to be notified when the packet has left the card. A packet that is lost
-/// before the wire notifies in its order, too.
+/// Returns the request to notify when the packet has left the card. A packet that is lost before
+/// the wire is reported in order as well.
 #[inline(always)]
 fn report_of(qp: &QueuePair, packet: &Packet) -> Option<Sent> {
     let request = packet.request.filter(|_| qp.is_unreliable())?;
@@ -221,7 +221,7 @@ fn report_of(qp: &QueuePair, packet: &Packet) -> Option<Sent> {
     })
 }
 
-/// Notes that a packet has no destination.
+/// Records that a packet has no destination.
 #[cold]
 fn note_lost(qp: &mut QueuePair, packet: &Packet) {
     if let Some(path) = &qp.path {
@@ -230,8 +230,8 @@ fn note_lost(qp: &mut QueuePair, packet: &Packet) {
     }
 }
 
-/// Notes that the payload of a packet could not be gathered; `None`: the shared receive queue of a
-/// READ is gone, which no completion reports.
+/// Records that the payload of a packet could not be gathered; `None`: the shared receive queue of
+/// a READ no longer exists, which no completion reports.
 #[cold]
 fn note_fault<M: TranslationTable>(
     qp: &mut QueuePair,
@@ -263,9 +263,9 @@ fn note_fault<M: TranslationTable>(
     }
 }
 
-/// Drops the packets behind one whose payload could not be gathered: requests behind a request,
-/// which are sent again later or flushed, and everything behind a READ response, because the queue
-/// pair is in error.
+/// Drops the packets after one whose payload could not be gathered. After a request, these are the
+/// later requests, which are sent again or flushed; after a READ response, everything, because the
+/// queue pair is in error.
 #[cold]
 fn drop_behind(qp: &mut QueuePair, failed: &Packet, outbound: &mut Edge<Outbound>) {
     let ends_requests_only = failed.request.is_some();

@@ -1,4 +1,4 @@
-//! Operations of the send queue that are executed here and send nothing: binds of windows,
+//! Operations of the send queue that are executed locally and send no packet: binds of windows,
 //! invalidation of local keys, NOPs.
 
 use ferroce_transport::CompletionStatus;
@@ -12,10 +12,10 @@ use crate::translation::memory_unit::window::Binder;
 use crate::translation::mtt::TranslationTable;
 use crate::wqe::SendPayload;
 
-/// Largest number of local operations of one queue pair that are executed before others are served.
+/// Maximum number of local operations of one queue pair before others are served.
 const LOCALS_PER_TURN: usize = 16;
 
-/// Executes the local operations of `qp` that are next in order. Returns true if there were some.
+/// Executes the next local operations of `qp`. Returns true if there were some.
 #[inline]
 pub fn execute<H: Host>(
     now: Instant,
@@ -53,8 +53,8 @@ fn execute_one<H: Host>(
     };
     executed.map_err(|fault| {
         qp.faults.note_local(binder.qpn, &fault, None, None);
-        // Of both: IBTA's memory management operation error (vol 1, 11.6.2) is what
-        // `ibv_wc_status_str` says of IBV_WC_MW_BIND_ERR.
+        // For both operations: IBTA's memory management operation error (vol 1, 11.6.2) is the text
+        // that `ibv_wc_status_str` returns for IBV_WC_MW_BIND_ERR.
         CompletionStatus::WindowBind
     })
 }

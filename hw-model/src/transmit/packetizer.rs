@@ -1,4 +1,4 @@
-//! Packetizer: headers and payload into a frame, straight into the wire's transmit buffer.
+//! Packetizer: writes headers and payload of a frame directly into the wire's transmit buffer.
 
 use ferroce_spec::context::AccessRights;
 use ferroce_spec::counter::Counter;
@@ -25,11 +25,12 @@ pub enum Packetized<F> {
     Full,
     /// The destination does not exist: the frame left and is lost.
     Lost,
-    /// The payload could not be gathered; `None`: because of the queue that its request names.
+    /// The payload could not be gathered; `None`: because the queue that its request names is
+    /// missing.
     Fault(Option<ProtectionFault>),
 }
 
-/// Makes a frame of a packet of `qp`. Its payload is read with the protection domain `pd`.
+/// Makes a frame of a packet of `qp`. The payload is read in the protection domain `pd`.
 #[inline(always)]
 pub fn packetize<H: Host, P: Port>(
     qp: &mut QueuePair,
@@ -92,7 +93,7 @@ pub(crate) fn gather<H: Host>(
     dma: &mut Dma<'_, H>,
 ) -> Result<(), ProtectionFault> {
     match *payload {
-        // A bitmap is no memory of the host.
+        // The bitmap is not in host memory.
         Payload::None | Payload::Arrivals { .. } => Ok(()),
         Payload::Request {
             request,

@@ -1,4 +1,4 @@
-//! Turns of processing units: the queue pairs that have work are served one after the other.
+//! Serves the active queue pairs of the processing units one after the other.
 
 use ferroce_spec::counter::Counter;
 use ferroce_spec::register::FatalSyndrome;
@@ -17,13 +17,13 @@ use crate::time::turn::Turn;
 use crate::translation::mtt::TranslationTable;
 use crate::transmit::{Transmit, TransmitPorts, local_operation};
 
-/// Backlog of reads on the link from the host above which processing units request no more payload:
-/// a small read, such as a translation, waits behind it.
+/// If the link from the host has more than this of reads to deliver, processing units request no
+/// more payload, because a small read, such as a translation, would wait for it.
 const MAX_READ_BACKLOG: Duration = Duration::from_us(1);
-/// Packets of different queue pairs that one processing unit finds no room for on the wire before
-/// it ends its step. The next step continues after them: if each step tried all queue pairs that
-/// wait, one packet from each would take a time that is quadratic in their number. The first one
-/// does not end the step, because other packets may go where there is room.
+/// After this many packets of different queue pairs found no room on the wire, a processing unit
+/// ends its step; the next step continues with the following queue pairs. If each step tried all
+/// waiting queue pairs, the time would be quadratic in their number. The first such packet does not
+/// end the step, because other packets may have a route with room.
 const MAX_REFUSED: u32 = 16;
 
 impl Transmit {
@@ -67,8 +67,8 @@ impl Transmit {
         worked
     }
 
-    /// Fetches the next WQEs of a queue pair, if there are some: the fetch engine does not wait for
-    /// a turn of the processing unit.
+    /// Fetches the next WQEs of a queue pair, if any: the fetch engine does not wait until the
+    /// processing unit serves the queue pair.
     fn fetch_ahead<H: Host, T: Timing, P: Port, M>(
         &mut self,
         turn: &mut Turn<'_, H, T>,
@@ -86,8 +86,8 @@ impl Transmit {
         }
     }
 
-    /// Serves queue pairs that have work: WQE fetch, transport, packetizer, MAC. Returns true if
-    /// something moved.
+    /// Serves active queue pairs: WQE fetch, transport, packetizer, MAC. Returns true if something
+    /// moved.
     #[inline(always)]
     pub fn step<H: Host, T: Timing, P: Port, M: TranslationTable>(
         &mut self,
@@ -107,13 +107,13 @@ impl Transmit {
         }
         ports.mac.transmit(turn.now, turn.timing, ports.port);
         if self.egress_blocked {
-            // Nothing else may wake the units when the last frame has left.
+            // Otherwise nothing may wake the units when the last frame has left.
             self.is_egress_blocked(ports);
         }
         worked | self.report_departures(turn, ports)
     }
 
-    /// Serves each queue pair of one processing unit that has work once.
+    /// Serves each active queue pair of one processing unit once.
     #[inline(always)]
     fn serve_unit<H: Host, T: Timing, P: Port, M: TranslationTable>(
         &mut self,
@@ -162,8 +162,8 @@ impl Transmit {
         self.is_egress_blocked(ports) || is_busy(&self.units[unit])
     }
 
-    /// Returns true if a processing unit waits for the context of its next queue pair, or for
-    /// enough of the payload that it has requested.
+    /// Returns true if a processing unit waits for the context of its next queue pair, or for the
+    /// payload that it has requested.
     #[inline]
     fn is_held_up<H: Host, T: Timing>(
         &mut self,
@@ -181,7 +181,7 @@ impl Transmit {
         resumes_at > turn.now
     }
 
-    /// Returns true if a queue pair can do nothing but wait for a buffer for its WQEs.
+    /// Returns true if a queue pair can only wait for a buffer for its WQEs.
     #[inline]
     fn waits_for_buffer(&mut self, index: u32, qps: &mut QueuePairs) -> bool {
         let Some(qp) = qps.get_mut(index) else {
@@ -254,8 +254,8 @@ impl Transmit {
         worked
     }
 
-    /// Sends a delayed ACK right behind the last packet of the requests that were rung, so that one
-    /// poll of the peer finds both.
+    /// Sends a delayed ACK directly after the last packet of the requests that were rung, so that
+    /// one poll of the peer finds both.
     #[inline(always)]
     fn acknowledge_behind<H: Host, T: Timing, P: Port, M: TranslationTable>(
         &mut self,
@@ -293,8 +293,8 @@ impl Transmit {
     }
 }
 
-/// Returns true if the rate of a queue pair does not let it send yet. It stays out of the lists of
-/// the scheduler until it does.
+/// Returns true if the rate of a queue pair does not let it send yet. It stays out of the
+/// scheduler's lists until it does.
 #[inline(always)]
 fn waits_for_rate<P: Port, M>(
     now: Instant,

@@ -1,4 +1,4 @@
-//! WQE fetch: reads blocks of 64 bytes from a send queue's ring and hands WQEs to the transport.
+//! WQE fetch: reads blocks of 64 bytes from a send queue's ring and passes WQEs to the transport.
 
 use std::collections::VecDeque;
 
@@ -23,21 +23,21 @@ use crate::time::timing::{Stage, Timing, Work};
 use crate::transmit::datagram;
 use crate::wqe::{SendPayload, SendWqe, WqeError, WqeRecord, block_count, decode};
 
-/// A fetch that is under way.
+/// A fetch in flight.
 #[derive(Debug)]
 struct Fetch {
     /// Index of the queue pair.
     qp: u32,
-    /// Which incarnation of it.
+    /// Its QPN, to detect that the entry was reused.
     qpn: Qpn,
-    /// The buffer that the blocks are read into.
+    /// The buffer for the blocks.
     slot: usize,
-    /// Blocks that are read.
+    /// Number of blocks.
     blocks: u32,
 }
 
-/// The fetch engine: a few fetches at a time, each with its own buffer; at most one for each queue
-/// pair.
+/// The fetch engine: a few concurrent fetches, each with its own buffer, and at most one for each
+/// queue pair.
 #[derive(Debug)]
 pub struct WqeFetch {
     buffers: Vec<Box<[u8]>>,
@@ -45,13 +45,13 @@ pub struct WqeFetch {
     under_way: Edge<Fetch>,
     /// Queue pairs that wait for a buffer.
     waiting: VecDeque<u32>,
-    /// The times together that fetches have taken.
+    /// Total time of the fetches.
     busy: Duration,
 }
 
 impl WqeFetch {
-    /// An engine with `slots` buffers that reads up to `blocks` blocks at a time, at least one
-    /// whole WQE.
+    /// Returns an engine with `slots` buffers that reads up to `blocks` blocks at a time, at least
+    /// one whole WQE.
     pub fn new(blocks: u32, slots: usize) -> Self {
         let blocks = (blocks as usize).max(MAX_BLOCKS);
         let slots = slots.max(1);
@@ -64,7 +64,7 @@ impl WqeFetch {
         }
     }
 
-    /// Fetches one batch of WQEs of `qp`. True: something was fetched, or is being.
+    /// Fetches one batch of WQEs of `qp`. Returns true if something was fetched or is in flight.
     #[inline]
     pub fn fetch<H: Host, T: Timing>(
         &mut self,
@@ -95,7 +95,8 @@ impl WqeFetch {
             (blocks, is_pushed) = take_pushed(qp, blocks, buffer, dma.counters);
         }
         let bytes = &mut buffer[..blocks as usize * BLOCK_SIZE];
-        // What is fetched already is sent meanwhile: the cursor of the queue pair does not move.
+        // WQEs that were fetched before are sent meanwhile: the cursor of the queue pair does not
+        // move.
         let start = dma.at;
         let is_read = match is_pushed {
             true => Ok(()),
@@ -136,7 +137,7 @@ impl WqeFetch {
         self.waiting.push_back(qp.index);
     }
 
-    /// Hands the WQEs of a fetch that has ended to the transport; returns the index of their queue
+    /// Passes the WQEs of a completed fetch to the transport; returns the index of their queue
     /// pair, which may have been destroyed meanwhile.
     pub fn land(
         &mut self,
@@ -148,7 +149,7 @@ impl WqeFetch {
     ) -> Option<u32> {
         let fetch = self.under_way.pop(now)?;
         self.free.push(fetch.slot);
-        // A queue pair that was reset or destroyed since does not wait for it any more.
+        // A queue pair that was reset or destroyed since then no longer waits for it.
         let owner = qps.find(fetch.qpn).filter(|qp| qp.fetching);
         if let Some(qp) = owner {
             qp.fetching = false;
@@ -163,28 +164,28 @@ impl WqeFetch {
         self.waiting.pop_front()
     }
 
-    /// Buffers that are free.
+    /// Returns the number of free buffers.
     pub fn free(&self) -> usize {
         self.free.len()
     }
 
-    /// Returns true if no fetch is under way, and no queue pair waits for a buffer.
+    /// Returns true if no fetch is in flight and no queue pair waits for a buffer.
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.under_way.is_empty() && self.waiting.is_empty()
     }
 
-    /// Returns the number of buffers, and the times together that fetches have taken.
+    /// Returns the number of buffers, and the total time of the fetches.
     pub fn usage(&self) -> (usize, Duration) {
         (self.buffers.len(), self.busy)
     }
 
-    /// Fetches that are under way.
+    /// Returns the number of fetches in flight.
     pub fn under_way(&self) -> usize {
         self.under_way.len()
     }
 
-    /// Queue pairs that wait for a buffer.
+    /// Returns the number of queue pairs that wait for a buffer.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
@@ -203,7 +204,7 @@ impl WqeFetch {
     }
 }
 
-/// Posts the WQEs of a batch of blocks, as far as the transport takes them.
+/// Posts the WQEs of a batch of blocks while the transport takes them.
 #[inline]
 fn accept_batch(
     now: Instant,
@@ -217,7 +218,7 @@ fn accept_batch(
     while !rest.is_empty() && qp.transport.can_accept_send() {
         match accept(now, qp, gids, rest, records) {
             Ok(used) => rest = &rest[used..],
-            // The rest of this WQE was rung but lies behind the batch: next time.
+            // The rest of this WQE was rung but is beyond the batch: next time.
             Err(WqeError::Blocks(b))
                 if usize::from(b) <= MAX_BLOCKS && b > 0 && u32::from(b) <= qp.send.waiting() =>
             {
@@ -237,8 +238,8 @@ fn accept_batch(
     }
 }
 
-/// Puts the next WQEs of a queue pair into `buffer` if they were pushed, as many as there are and
-/// have room. Returns the blocks to fetch, at most `blocks`, and whether they are there.
+/// Copies the next pushed WQEs of a queue pair into `buffer` while they fit. Returns the number of
+/// blocks, at most `blocks`, and whether they are already there.
 #[cold]
 fn take_pushed(
     qp: &mut QueuePair,
@@ -265,7 +266,7 @@ fn take_pushed(
     (taken, true)
 }
 
-/// Reads `bytes` of the ring from the fetch index on, around its end.
+/// Reads `bytes` of the ring from the fetch index on, wrapping at its end.
 fn read_blocks<H: Host>(
     qp: &QueuePair,
     bytes: &mut [u8],
@@ -322,8 +323,8 @@ fn post(now: Instant, qp: &mut QueuePair, request: SendRequest, wqe: SendWqe) {
     qp.transport.post_send(now, request);
 }
 
-/// A WQE that cannot be executed: it completes with `status` and the QP fails. Where the next WQE
-/// starts is not known then, so that only this one completes for what was rung.
+/// Rejects a WQE that cannot be executed: it completes with `status` and the QP fails. The start of
+/// the next WQE is then unknown, so only this one completes of all that were rung.
 fn reject(now: Instant, qp: &mut QueuePair, status: CompletionStatus) {
     let index = qp.send.fetched;
     qp.send.fetched = qp.send.producer;

@@ -2,7 +2,7 @@
 
 use ferroce_spec::wqe::{DataSegment, L_KEY_END};
 
-/// Segments that are kept without an allocation; nearly every WQE has no more.
+/// Number of segments that are kept without an allocation; nearly every WQE has no more.
 const FEW: usize = 3;
 
 /// A list of data segments.
@@ -10,7 +10,7 @@ const FEW: usize = 3;
 pub enum ScatterList {
     /// Up to three segments.
     Few {
-        /// How many are used.
+        /// Number of segments in use.
         count: u8,
         /// The segments.
         segments: [DataSegment; FEW],
@@ -20,7 +20,7 @@ pub enum ScatterList {
 }
 
 impl ScatterList {
-    /// A list of `segments`.
+    /// Returns a list of `segments`.
     pub fn new(segments: &[DataSegment]) -> Self {
         if segments.len() > FEW {
             return ScatterList::Many(segments.into());
@@ -33,7 +33,7 @@ impl ScatterList {
         }
     }
 
-    /// A list of the segments of a receive WQE, up to its end mark.
+    /// Returns the segments of a receive WQE, up to its end mark.
     pub fn from_receive(segments: &[DataSegment]) -> Self {
         let end = segments
             .iter()
@@ -42,7 +42,7 @@ impl ScatterList {
         Self::new(&segments[..end])
     }
 
-    /// The segments.
+    /// Returns the segments.
     #[inline]
     pub fn segments(&self) -> &[DataSegment] {
         match self {
@@ -51,14 +51,14 @@ impl ScatterList {
         }
     }
 
-    /// Bytes of all segments together; saturates far above the longest message.
+    /// Returns the total length of all segments; saturates far above the longest message.
     pub fn length(&self) -> u32 {
         self.segments()
             .iter()
             .fold(0u32, |sum, s| sum.saturating_add(s.length))
     }
 
-    /// The parts of the segments that hold `length` bytes from `offset` on.
+    /// Returns the parts of the segments that hold `length` bytes from `offset` on.
     #[inline]
     pub fn pieces(&self, offset: u32, length: u32) -> impl Iterator<Item = DataSegment> + '_ {
         let mut skip = offset;

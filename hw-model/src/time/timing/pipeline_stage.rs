@@ -2,7 +2,7 @@
 
 use ferroce_units::{Duration, Instant};
 
-/// When a block is free again.
+/// The time at which a block is free again.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PipelineStage {
     free_at: Instant,
@@ -10,12 +10,12 @@ pub struct PipelineStage {
 }
 
 impl PipelineStage {
-    /// Occupies the block for `occupancy` with an item that is there at `at`, and returns when its
-    /// service begins. A pipeline takes the next item after `occupancy`, long before it is done
-    /// with this one.
+    /// Occupies the block for `occupancy` with an item that is available at `at`, and returns when
+    /// its service begins. A pipeline takes the next item after `occupancy`, long before this item
+    /// is done.
     ///
-    /// The block's time is reserved from `now` on: an item that waits for host memory does not
-    /// keep the block from others meanwhile.
+    /// The block's time is reserved from `now` on: an item that waits for host memory does not keep
+    /// the block from others meanwhile.
     #[inline]
     pub fn reserve(&mut self, now: Instant, at: Instant, occupancy: Duration) -> Instant {
         let start = self.free_at.max(now);
@@ -36,7 +36,7 @@ impl PipelineStage {
         self.free_at
     }
 
-    /// Returns how long it has been occupied in all.
+    /// Returns its total busy time.
     pub const fn busy(&self) -> Duration {
         self.busy
     }
@@ -53,11 +53,7 @@ mod tests {
         let later = block.reserve(now, Instant::from_ns(500), occupancy);
         assert_eq!(later, Instant::from_ns(500));
         let next = block.reserve(now, now, occupancy);
-        assert_eq!(
-            next,
-            Instant::from_ns(110),
-            "behind ten ns of reserved work"
-        );
+        assert_eq!(next, Instant::from_ns(110), "after ten ns of reserved work");
     }
 
     #[test]

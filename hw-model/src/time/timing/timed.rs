@@ -1,4 +1,4 @@
-//! The costs of a card that a preset describes.
+//! The costs of a card according to a preset.
 
 use ferroce_units::{ClockDomain, Duration, Instant};
 
@@ -7,25 +7,25 @@ use super::{Stage, Timing, Work};
 use crate::preset::Preset;
 use crate::preset::value::nanoseconds;
 
-/// Bytes on the wire beside those of the frame: preamble and start of frame 8, frame check
-/// sequence 4, shortest gap between two frames 12 (IEEE 802.3, 3.1.1 and 4.4.2).
+/// Bytes on the wire in addition to the frame: preamble and start of frame 8, frame check sequence
+/// 4, shortest gap between two frames 12 (IEEE 802.3, 3.1.1 and 4.4.2).
 const WIRE_OVERHEAD_BYTES: u32 = 8 + 4 + 12;
 /// Shortest frame without its frame check sequence (IEEE 802.3, 4.4.2).
 const MIN_FRAME_BYTES: u32 = 60;
-/// Preamble, frame check sequence and frame: what is over when the last bit is.
+/// The inter-frame gap, which is not part of the time until the last bit of a frame.
 const GAP_BYTES: u32 = 12;
 
-/// What a block costs: how long it is occupied, and how long its result takes on top of that.
+/// Cost of a block: its occupancy, and the additional latency of its result.
 #[derive(Debug, Clone, Copy, Default)]
 struct Cost {
     per_item: Duration,
     per_message: Duration,
-    /// On top of that, for one of several packets of a READ response.
+    /// Additional latency of one of several packets of a READ response.
     per_response: Duration,
     latency: Duration,
 }
 
-/// A path of a width: bytes to cycles.
+/// The width of a path: converts bytes to cycles.
 #[derive(Debug, Clone, Copy)]
 struct Beats {
     bytes: u32,
@@ -50,7 +50,7 @@ pub struct Timed {
     core: ClockDomain,
     path: Beats,
     mac: Beats,
-    /// A frame's first bytes go on before its last have come.
+    /// Cut-through: the first bytes of a frame move on before the last have arrived.
     cut_through: bool,
     /// Picoseconds that a byte takes on the wire.
     wire_ps_per_byte: f64,
@@ -73,7 +73,7 @@ struct Costs {
     event: Cost,
 }
 
-/// When each block is free.
+/// The time at which each block is free.
 #[derive(Debug, Clone)]
 struct Blocks {
     doorbell: PipelineStage,
@@ -88,7 +88,7 @@ struct Blocks {
 }
 
 impl Timed {
-    /// The card of `preset`, idle.
+    /// Returns the idle card of `preset`.
     pub fn new(preset: &Preset) -> Self {
         let core = ClockDomain::from_mhz(preset.clock.core_mhz);
         Self {
@@ -178,7 +178,7 @@ impl Timing for Timed {
         let (block, cost) = match stage {
             Stage::MacTransmit => return self.transmit(at, work.bytes),
             Stage::MacReceive => {
-                // The wire has spread the frames; the MAC keeps up with it.
+                // The wire has spread the frames, and the MAC keeps up with it.
                 let at = self.core.edge(at + self.receive_latency);
                 return self.pass_through(now, at, stage, work.bytes);
             }
@@ -200,7 +200,7 @@ impl Timing for Timed {
         };
         let mut occupancy = cost.per_item;
         match stage {
-            // A fetch brings several WQEs, which are taken apart one after the other.
+            // A fetch returns several WQEs, which are decoded one after the other.
             Stage::Fetch => occupancy = Duration(occupancy.0 * u64::from(work.messages)),
             _ if work.messages > 0 => occupancy = occupancy + cost.per_message,
             _ if work.continues_read => occupancy = occupancy + cost.per_response,
@@ -241,9 +241,9 @@ impl Timing for Timed {
 }
 
 impl Timed {
-    /// A frame of `bytes` through the packetizer or the depacketizer: in beats of the path, or at
-    /// the block's own pace where that is slower. Stored whole, it goes on when its last byte has
-    /// come.
+    /// Passes a frame of `bytes` through the packetizer or the depacketizer: in beats of the path,
+    /// or at the block's own pace if that is slower. With store and forward, it moves on when its
+    /// last byte has arrived.
     #[inline]
     fn pass_through(&mut self, now: Instant, at: Instant, stage: Stage, bytes: u32) -> Instant {
         let (block, cost) = match stage {
@@ -258,7 +258,7 @@ impl Timed {
         }
     }
 
-    /// A frame that is ready at `at`: when its last bit has left the card.
+    /// Transmits a frame that is ready at `at`; returns when its last bit has left the card.
     #[inline]
     fn transmit(&mut self, at: Instant, bytes: u32) -> Instant {
         let slot = self.on_wire(bytes.max(MIN_FRAME_BYTES) + WIRE_OVERHEAD_BYTES);

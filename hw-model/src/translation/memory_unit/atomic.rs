@@ -14,35 +14,35 @@ use crate::translation::mpt::Access;
 use crate::translation::mtt::TranslationTable;
 use crate::translation::protection::ProtectionFault;
 
-/// Addresses that are told apart: atomics on the same one wait for each other. So many that those
-/// which are under way at once seldom share a lock: a card compares addresses.
+/// Number of locks; atomics on the same address wait for each other. It is large, so that
+/// concurrent atomics rarely share a lock: a card compares addresses.
 const LOCKS: usize = 4096;
 
 /// An atomic that was executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Executed {
-    /// What was in memory before. The flow has it before `until`.
+    /// The old value. The flow has it before `until`.
     pub original: u64,
     /// When the new value is written: until then no other atomic of the queue pair, or on this
     /// address, begins.
     pub until: Instant,
 }
 
-/// The unit that carries atomics out, one after the other on the same address.
+/// The unit that executes atomics, one at a time on each address.
 #[derive(Debug)]
 pub struct AtomicsUnit {
-    /// With PCIe AtomicOps; see [`NicConfig::global_atomics`].
+    /// Uses PCIe AtomicOps; see [`NicConfig::global_atomics`].
     global: bool,
-    /// How long an operand that is there keeps its address: execution and locked write.
+    /// How long an operand that has arrived locks its address: execution and locked write.
     execution: Duration,
     /// By hash of the address: one atomic at a time.
     locks: Box<[PipelineStage]>,
-    /// For the atomics that are under way.
+    /// One register for each concurrent atomic.
     registers: Registers,
 }
 
 impl AtomicsUnit {
-    /// An idle unit.
+    /// Returns an idle unit.
     pub fn new(config: &NicConfig) -> Self {
         Self {
             global: config.global_atomics,
@@ -52,17 +52,18 @@ impl AtomicsUnit {
         }
     }
 
-    /// Returns the atomics that may be under way, with the times for which each was, and how long
+    /// Returns the maximum number of concurrent atomics, the time for which they ran, and how long
     /// the busiest address was in use.
     pub fn usage(&self) -> ((usize, Duration), Duration) {
         let busiest = self.locks.iter().map(PipelineStage::busy).max();
         (self.registers.usage(), busiest.unwrap_or(Duration::ZERO))
     }
 
-    /// An atomic in host memory: behind those on the same address, and as soon as there is room.
+    /// Executes an atomic in host memory, after those on the same address and when a register is
+    /// free.
     ///
-    /// The flow goes on when the operand has been read, because the response carries what was there
-    /// before. The address stays locked until the new value is written.
+    /// The flow continues when the operand has been read, because the response carries the old
+    /// value. The address stays locked until the new value is written.
     fn execute<H: Host>(
         &mut self,
         iova: u64,
@@ -81,13 +82,13 @@ impl AtomicsUnit {
         Ok(Executed { original, until })
     }
 
-    /// An atomic in the device's memory: moves the flow to when it is over.
+    /// Executes an atomic in the device's memory; the flow continues when it is done.
     fn execute_on_chip<H: Host>(&mut self, offset: u64, dma: &mut Dma<'_, H>) {
         let lock = &mut self.locks[lock_of(offset)];
         dma.at = lock.reserve(dma.begun, dma.at, self.execution) + self.execution;
     }
 
-    /// Returns how long an address of host memory is locked behind its read. With PCIe AtomicOps
+    /// Returns how long an address of host memory stays locked after its read. With PCIe AtomicOps
     /// the host executes.
     fn execution_behind_read(&self) -> Duration {
         match self.global {
@@ -97,14 +98,14 @@ impl AtomicsUnit {
     }
 }
 
-/// The lock of an address. Fibonacci hashing: addresses at the same place of different pages, as
-/// those of different queue pairs often are, have different locks.
+/// Returns the lock of an address. Fibonacci hashing: addresses with the same page offset, as those
+/// of different queue pairs often are, have different locks.
 const fn lock_of(address: u64) -> usize {
     let hash = address.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (hash >> (u64::BITS - LOCKS.ilog2())) as usize
 }
 
-/// The DMA engine's name of an atomic operation.
+/// Converts an atomic operation for the DMA engine.
 pub fn dma_atomic(operation: AtomicOperation) -> DmaAtomic {
     match operation {
         AtomicOperation::CompareSwap { compare, swap } => DmaAtomic::CompareSwap { compare, swap },
@@ -113,10 +114,11 @@ pub fn dma_atomic(operation: AtomicOperation) -> DmaAtomic {
 }
 
 impl<M: TranslationTable> MemoryUnit<M> {
-    /// Carries an atomic operation out.
+    /// Executes an atomic operation.
     ///
-    /// The access is of eight bytes. Memory holds the value in the host's byte order, also the
-    /// device's own memory: the program on the host reads it. A null region always holds zero.
+    /// The access has eight bytes. Memory holds the value in the host's byte order, even the
+    /// device's own memory, because the program on the host reads it. A null region always holds
+    /// zero.
     pub fn atomic<H: Host>(
         &mut self,
         access: &Access,
@@ -153,8 +155,8 @@ impl<M: TranslationTable> MemoryUnit<M> {
             let until = dma.at;
             return Ok(Executed { original, until });
         }
-        // The virtual address is a multiple of eight; the region or window need not begin at one.
-        // A page does, and so an aligned operand does not cross its end.
+        // The virtual address is a multiple of eight, but the region or window need not begin at
+        // one. A page does, so an aligned operand does not cross its end.
         let run = self.mtt.translate(entry, address, dma)?;
         if run.iova % ATOMIC_BYTES as u64 != 0 {
             return Err(ProtectionFault::Alignment { address });
@@ -163,7 +165,7 @@ impl<M: TranslationTable> MemoryUnit<M> {
     }
 }
 
-/// Changes eight bytes of the device's memory; returns what they were.
+/// Changes eight bytes of the device's memory; returns the old value.
 fn apply(operation: DmaAtomic, bytes: &mut [u8]) -> u64 {
     let mut value = [0; ATOMIC_BYTES];
     value.copy_from_slice(bytes);

@@ -1,4 +1,4 @@
-//! Entries of the tables as commands make them: regions and windows.
+//! Entries of the tables that commands create: regions and windows.
 
 use ferroce_spec::context::MemoryEntry;
 
@@ -11,7 +11,7 @@ use crate::translation::mtt::TranslationTable;
 use crate::translation::protection::ProtectionFault;
 
 impl<M: TranslationTable> MemoryUnit<M> {
-    /// Creates a region or a window, at the index that software has chosen or at the next one, and
+    /// Creates a region or a window at the index that software has chosen, or at the next free one;
     /// returns its key.
     pub fn create<H: Host>(
         &mut self,
@@ -33,7 +33,7 @@ impl<M: TranslationTable> MemoryUnit<M> {
         self.mpt.lookup(key, dma).copied()
     }
 
-    /// Returns the entry with the index of this key, whatever its variant is.
+    /// Returns the entry with the index of this key, whatever its variant.
     pub fn entry<H: Host>(
         &mut self,
         key: u32,
@@ -42,7 +42,7 @@ impl<M: TranslationTable> MemoryUnit<M> {
         self.mpt.entry(key, dma).copied()
     }
 
-    /// Puts `region` in the place of `present`, which has the same index.
+    /// Replaces `present` with `region`, which has the same index.
     pub fn replace<H: Host>(
         &mut self,
         present: &MemoryEntry,
@@ -70,12 +70,12 @@ impl<M: TranslationTable> MemoryUnit<M> {
         Ok(())
     }
 
-    /// Returns true if the pages of a region lie in the memory translation table.
+    /// Returns true if the pages of a region are in the memory translation table.
     pub fn contains_pages(&self, region: &MemoryEntry) -> bool {
         self.mtt.contains(region.translation, pages(region))
     }
 
-    /// Drops what the cache holds of the pages of a region: software has written them, or may.
+    /// Drops cached translations of a region's pages: software has written them, or may.
     fn forget_pages(&mut self, region: &MemoryEntry) {
         if is_translated(region) {
             self.mtt.invalidate(region.translation, pages(region));
@@ -83,13 +83,13 @@ impl<M: TranslationTable> MemoryUnit<M> {
     }
 }
 
-/// Returns true if the pages of a region are in the memory translation table.
+/// Returns true if a region is translated by the memory translation table.
 pub(crate) fn is_translated(region: &MemoryEntry) -> bool {
     let word = region.word;
     !(word.window() || word.direct() || word.null() || word.device_memory())
 }
 
-/// Pages of a region.
+/// Returns the number of pages of a region.
 fn pages(region: &MemoryEntry) -> u64 {
     let log_page_size = region.word.log_page_size() & 63;
     let end = region.first_page_offset.saturating_add(region.length);

@@ -1,8 +1,8 @@
-//! Memory windows: bind, invalidate, and what becomes of them with their queue pair.
+//! Memory windows: bind, invalidate, and their fate when their queue pair is destroyed.
 //!
-//! A window is an entry of the memory protection table. A bind copies the region's translation
-//! into it, so that an access through a window costs one look-up as one through a region does. In
-//! return the region may not change or go while it has windows: it counts them.
+//! A window is an entry of the memory protection table. A bind copies the region's translation into
+//! it, so that an access through a window costs one look-up, like an access through a region. In
+//! return the region must not change or disappear while it has windows: it counts them.
 
 use std::collections::BTreeSet;
 
@@ -26,10 +26,10 @@ pub struct Binder {
     pub qpn: u32,
 }
 
-/// The windows of type 2 that are bound: queue pair and index of the window.
+/// The bound windows of type 2: queue pair and index of the window.
 ///
-/// A queue pair that is destroyed unbinds its windows, or a later one of the same number would
-/// inherit them. A card keeps such a list as a chain through the table.
+/// A queue pair unbinds its windows when it is destroyed; otherwise a later one with the same
+/// number would inherit them. A card keeps such a list as a chain through the table.
 pub(super) type BoundWindows = BTreeSet<(u32, u32)>;
 
 impl<M: TranslationTable> MemoryUnit<M> {
@@ -70,8 +70,8 @@ impl<M: TranslationTable> MemoryUnit<M> {
     }
 
     /// Executes a LOCAL_INVALIDATE. It applies only to a window of type 2, by the queue pair that
-    /// bound it or while it is free. Memory regions of this device are never registered by a work
-    /// request, and thus not invalidated by one (IBTA vol 1, 10.6.5).
+    /// bound it, or while the window is free. No work request of this device registers memory
+    /// regions, so none invalidates them (IBTA vol 1, 10.6.5).
     pub fn invalidate<H: Host>(
         &mut self,
         binder: Binder,
@@ -83,7 +83,7 @@ impl<M: TranslationTable> MemoryUnit<M> {
     }
 
     /// Executes the invalidation that a peer requests with a SEND. As [`MemoryUnit::invalidate`],
-    /// but a peer cannot invalidate what is not bound.
+    /// but a peer can only invalidate a bound window.
     pub fn invalidate_remotely<H: Host>(
         &mut self,
         binder: Binder,
@@ -120,7 +120,7 @@ impl<M: TranslationTable> MemoryUnit<M> {
         Ok(())
     }
 
-    /// Makes a window free, with the key `key`, and lets go of its region.
+    /// Makes a window free, with the key `key`, and releases its region.
     pub(super) fn unbind<H: Host>(
         &mut self,
         window: &MemoryEntry,
@@ -155,7 +155,7 @@ impl<M: TranslationTable> MemoryUnit<M> {
     }
 }
 
-/// A window that grants nothing.
+/// Returns a window that grants nothing.
 pub fn free_window(window: &MemoryEntry, key: u32) -> MemoryEntry {
     let mut word = MemoryEntryWord::default();
     word.set_valid(true);
@@ -169,7 +169,7 @@ pub fn free_window(window: &MemoryEntry, key: u32) -> MemoryEntry {
     }
 }
 
-/// The window as the bind leaves it.
+/// Returns the window after the bind.
 fn bound_window(
     binder: Binder,
     window: &MemoryEntry,
@@ -207,7 +207,7 @@ fn bound_window(
     }
 }
 
-/// Checks that the window may be bound by `binder` as `segment` requests.
+/// Checks that `binder` may bind the window as `segment` requests.
 fn check_window(
     binder: Binder,
     window: &MemoryEntry,
@@ -228,15 +228,15 @@ fn check_window(
             false => Ok(()),
         };
     }
-    // IBTA vol 1, o10-37.2.30: a window of type 2 is invalidated before it is bound again; and
-    // o10-37.2.40: a bind of no bytes does not do that.
+    // IBTA vol 1, o10-37.2.30: a window of type 2 must be invalidated before it is bound again; and
+    // o10-37.2.40: a bind of zero bytes does not invalidate it.
     match window.word.bound() || segment.length == 0 {
         true => Err(ProtectionFault::Binding { key }),
         false => Ok(()),
     }
 }
 
-/// Checks that the region may have a window as `segment` requests.
+/// Checks that the region allows a window as `segment` requests.
 fn check_region(
     binder: Binder,
     region: &MemoryEntry,
@@ -251,7 +251,7 @@ fn check_region(
     }
     let access = segment.access;
     let changes = access.remote_write() || access.remote_atomic();
-    // IBTA vol 1, C10-73 and C10-74. The rights of the region for peers do not matter.
+    // IBTA vol 1, C10-73 and C10-74. The remote rights of the region do not matter.
     if !region.access.window_bind() || changes && !region.access.local_write() {
         return Err(ProtectionFault::Rights { key });
     }
@@ -267,7 +267,7 @@ fn check_region(
     }
 }
 
-/// Everything that a window can grant.
+/// Returns all rights that a window can grant.
 fn window_rights() -> AccessRights {
     let mut rights = AccessRights::default();
     rights.set_remote_write(true);
