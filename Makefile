@@ -50,7 +50,7 @@ DEMO_PACKAGES := perftest
 PYTHON_PACKAGES := python3 python3-pandas python3-matplotlib
 BENCH_PACKAGES := python3 perftest libibverbs-dev rdmacm-utils ucx-utils qperf
 TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils tshark binutils iproute2 valgrind gdb strace \
-	rdmacm-utils librdmacm1 librdmacm-dev qperf fio libfabric-bin infiniband-diags pciutils hwloc-nox \
+	rdmacm-utils librdmacm1 librdmacm-dev qperf fio libfabric-bin libiscsi-bin infiniband-diags pciutils hwloc-nox \
 	python3-venv \
 	bash zsh fish groff-base shellcheck python3-yaml python3-jsonschema git
 

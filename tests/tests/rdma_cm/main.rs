@@ -3,6 +3,7 @@
 
 mod applications;
 mod sockets;
+mod storage;
 mod tools;
 
 use std::process::Command;
