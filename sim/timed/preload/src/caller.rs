@@ -14,8 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ferroce_timed_protocol::table::Entry;
 
-use crate::own::is_main_thread;
-use crate::thread::{ThreadState, state};
+use crate::thread::{ThreadState, is_main_thread, state};
 
 /// Bytes of the stack that are compared: the frames of a progress engine, with its array of
 /// completions.

@@ -4,14 +4,13 @@ use std::sync::atomic::Ordering;
 use ferroce_timed_protocol::page::ThreadPage;
 use ferroce_timed_protocol::{PS_PER_CYCLE, PS_PER_NS};
 
-use crate::os;
-use crate::session;
+use crate::joined;
+use crate::os::{self, real_ns};
 use crate::thread::{ThreadState, state};
 use crate::turn::Inside;
 
 /// This many time reads with nothing in between are free; each further one costs [`READ_PS`].
 pub const FREE_READS: u32 = 15;
-const NS_PER_S: u64 = 1_000_000_000;
 /// A microsecond.
 pub const READ_PS: u64 = 1_000_000;
 /// Longest time for which a thread that only reads the time does not let the world catch up.
@@ -21,12 +20,12 @@ const LONGEST_CHECK_PS: u64 = 1_000_000_000;
 /// that of the machine.
 #[inline]
 pub fn read_ps() -> Option<u64> {
-    if !session::is_joined() {
+    if !joined::is_joined() {
         return None;
     }
     let state = state();
     match state.page() {
-        Some(page) if state.is_outermost() && session::is_running() => {
+        Some(page) if state.is_outermost() && joined::is_running() => {
             Some(read_page_ps(state, page))
         }
         _ => read_elsewhere_ps(state),
@@ -93,16 +92,8 @@ pub fn elsewhere_ps() -> u64 {
     let state = state();
     let Some(page) = state.page() else { return 0 };
     let clock_ps = page.clock_ps.load(Ordering::Relaxed);
-    let since_ns = session::ended_at_ns().map_or(0, |ended| real_ns().saturating_sub(ended));
+    let since_ns = joined::ended_at_ns().map_or(0, |ended| real_ns().saturating_sub(ended));
     clock_ps.saturating_add(since_ns.saturating_mul(PS_PER_NS))
-}
-
-/// Returns a monotonic time of the machine.
-pub fn real_ns() -> u64 {
-    let time = os::clock_gettime(libc::CLOCK_MONOTONIC);
-    time.map_or(0, |time| {
-        time.tv_sec as u64 * NS_PER_S + time.tv_nsec as u64
-    })
 }
 
 /// Returns the time stamp counter at a time.

@@ -12,9 +12,9 @@ use libc::{FILE, mode_t};
 use rustix::fs::{MemfdFlags, Mode, OFlags, SeekFrom, memfd_create, seek};
 use rustix::io::read;
 
+use crate::joined;
 use crate::next::next;
 use crate::os::set_errno;
-use crate::session;
 use crate::thread::state;
 
 const PATH: &CStr = c"/proc/cpuinfo";
@@ -27,7 +27,7 @@ const READ_BYTES: usize = 1 << 14;
 /// `path` is null or a C string.
 #[inline]
 unsafe fn replacement(path: *const c_char) -> Option<OwnedFd> {
-    if !session::is_joined() || path.is_null() || state().is_real() {
+    if !joined::is_joined() || path.is_null() || state().is_real() {
         return None;
     }
     // SAFETY: the caller guarantees a C string or null, and null is excluded above.

@@ -16,9 +16,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libc::{SIG_DFL, SIG_ERR, SIG_IGN, sighandler_t, siginfo_t, sigset_t};
 
+use crate::joined;
 use crate::next::next;
 use crate::os::set_errno;
-use crate::session;
 use crate::spin::PROBE_SIGNAL;
 
 /// The program's action for `SIGSEGV`. The latest of several, so that a handler that reads one does
@@ -199,7 +199,7 @@ fn end_by(signal: c_int, info: *const siginfo_t) {
 /// The contract of the C library's function of this name.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sigaction(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
-    if !session::is_joined() {
+    if !joined::is_joined() {
         // SAFETY: the caller keeps the contract of `sigaction`; the arguments are passed on.
         return unsafe { real_sigaction(signal, new, old) };
     }
@@ -226,7 +226,7 @@ unsafe extern "C" fn sigaction(signal: c_int, new: *const Action, old: *mut Acti
 #[unsafe(no_mangle)]
 unsafe extern "C" fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
     type Signal = unsafe extern "C" fn(c_int, sighandler_t) -> sighandler_t;
-    let current = WANTED.get().filter(|_| session::is_joined());
+    let current = WANTED.get().filter(|_| joined::is_joined());
     if let (libc::SIGSEGV, Some(current)) = (signal, current) {
         let mut action = default_action();
         action.sa_sigaction = handler;
@@ -251,7 +251,7 @@ unsafe fn set_mask(
 ) -> Option<c_int> {
     let real = real?;
     // SAFETY: the caller guarantees that `new` is null or an initialised set.
-    let set = unsafe { new.as_ref() }.filter(|_| session::is_joined() && how != libc::SIG_UNBLOCK);
+    let set = unsafe { new.as_ref() }.filter(|_| joined::is_joined() && how != libc::SIG_UNBLOCK);
     let set = set.copied().map(without_needed);
     let new = set.as_ref().map_or(new, std::ptr::from_ref);
     // SAFETY: the caller keeps the contract of `real`; `new` is null or points to a set.

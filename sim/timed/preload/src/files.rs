@@ -15,7 +15,7 @@ use rustix::event::PollFlags;
 use crate::descriptor::{Descriptor, Kind};
 use crate::own::{Ended, Own};
 use crate::streams::{set_up, transfer};
-use crate::{os, ready, real, session, timers};
+use crate::{joined, os, ready, real, timers};
 
 /// Receives from a descriptor into `parts`; `real` calls libc for descriptors that are not streams.
 pub fn input(fd: c_int, parts: &[iovec], flags: c_int, real: impl FnOnce() -> ssize_t) -> ssize_t {
@@ -48,7 +48,7 @@ pub fn output(fd: c_int, parts: &[iovec], flags: c_int, real: impl FnOnce() -> s
 /// Lets other threads of the program that wait for events check again, after a write to one of
 /// their descriptors.
 fn notify(own: &Own, descriptor: Descriptor) {
-    if session::thread_count() > 1 && descriptor.kind() == Kind::Event {
+    if joined::thread_count() > 1 && descriptor.kind() == Kind::Event {
         own.store(StoreKind::Notify, 0, &[]);
     }
 }

@@ -34,6 +34,7 @@ mod cpuinfo;
 mod descriptor;
 mod faults;
 mod files;
+mod joined;
 mod libc_time;
 mod next;
 mod os;

@@ -129,7 +129,7 @@ unsafe extern "C" fn clock_gettime(clock: clockid_t, time: *mut timespec) -> c_i
 /// The contract of the C library's function of this name.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gettimeofday(time: *mut timeval, zone: *mut c_void) -> c_int {
-    if crate::session::is_joined() {
+    if crate::joined::is_joined() {
         // SAFETY: by the contract of `gettimeofday`, both pointers are null or have room.
         return with_errno(unsafe { vdso_gettimeofday(time, zone) });
     }
@@ -145,7 +145,7 @@ unsafe extern "C" fn gettimeofday(time: *mut timeval, zone: *mut c_void) -> c_in
 /// The contract of the C library's function of this name.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn time(seconds: *mut time_t) -> time_t {
-    if crate::session::is_joined() {
+    if crate::joined::is_joined() {
         // SAFETY: by the contract of `time`, `seconds` is null or has room.
         return unsafe { vdso_time(seconds) };
     }

@@ -59,6 +59,15 @@ pub fn clock_gettime(clock: libc::clockid_t) -> Result<libc::timespec, i32> {
     }
 }
 
+/// Returns a monotonic time of the machine.
+pub fn real_ns() -> u64 {
+    const NS_PER_S: u64 = 1_000_000_000;
+    let time = clock_gettime(libc::CLOCK_MONOTONIC);
+    time.map_or(0, |time| {
+        time.tv_sec as u64 * NS_PER_S + time.tv_nsec as u64
+    })
+}
+
 /// Sets `errno`.
 pub fn set_errno(errno: i32) {
     // SAFETY: `__errno_location` returns the valid address of the calling thread's variable.

@@ -1,16 +1,15 @@
 //! The calling thread in a call that waits on its behalf.
 
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::Ordering;
 
 use ferroce_timed_protocol::PS_PER_NS;
 use ferroce_timed_protocol::page::{CostsPage, NEVER_PS};
 use ferroce_timed_protocol::request::Wait;
 use ferroce_timed_protocol::store::StoreKind;
-use rustix::process::getpid;
 
 use crate::thread::state;
 use crate::turn::Inside;
-use crate::{os, real, session, timers};
+use crate::{joined, os, real, timers};
 
 /// Calls in a row, without time passing, that are free: more than a program makes to open a device,
 /// to set up a connection or to print a table.
@@ -115,7 +114,7 @@ impl Own {
         self.limit(deadline_ps);
         let answer = self.inside.wait(wait);
         self.limit(NEVER_PS);
-        if session::has_ended() {
+        if joined::has_ended() {
             return Ended::NoWorld;
         }
         if timers::delivered() != signals {
@@ -191,27 +190,7 @@ impl Drop for Own {
 
 /// Returns the costs of calls.
 fn costs() -> Option<&'static CostsPage> {
-    session::pages().map(|pages| &pages.program.costs)
-}
-
-/// The process that has joined.
-static PROCESS: AtomicI32 = AtomicI32::new(0);
-
-/// Records the process that has joined.
-pub fn note_process() {
-    PROCESS.store(getpid().as_raw_nonzero().get(), Ordering::Relaxed);
-}
-
-/// Returns true in the process that has joined, and false in a child that shares its memory for a
-/// while (`vfork`).
-pub fn is_own_process() -> bool {
-    PROCESS.load(Ordering::Relaxed) == getpid().as_raw_nonzero().get()
-}
-
-/// Returns true in the first thread of its process.
-#[cfg(target_arch = "x86_64")]
-pub fn is_main_thread() -> bool {
-    rustix::thread::gettid() == getpid()
+    joined::pages().map(|pages| &pages.program.costs)
 }
 
 /// Converts a time that C states in seconds and `fraction`, each of `unit_ps`. Returns `None` if it

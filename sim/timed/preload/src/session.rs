@@ -10,13 +10,13 @@
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use ferroce_timed_protocol::control::{Message, Refusal};
 use ferroce_timed_protocol::event_mark::SET_SIGNAL;
 use ferroce_timed_protocol::host_name::{self, HostName};
 use ferroce_timed_protocol::map::SharedPages;
-use ferroce_timed_protocol::page::{ProgramPages, ThreadPage, Turn};
+use ferroce_timed_protocol::page::{ThreadPage, Turn};
 use ferroce_timed_protocol::request::Wait;
 use ferroce_timed_protocol::{MAX_THREADS, VERSION};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -28,30 +28,17 @@ use rustix::net::{
 use rustix::process::getpid;
 use rustix::thread::{gettid, sched_yield};
 
-use crate::clock::real_ns;
+use crate::joined::{self, NotBegun};
+use crate::os::real_ns;
 use crate::thread::{ThreadState, state};
 #[cfg(target_arch = "x86_64")]
 use crate::tsc;
 use crate::{faults, spin, timers, turn, vdso};
 
-const NOT_JOINED: u32 = 0;
-const JOINING: u32 = 1;
-const JOINED: u32 = 2;
-
-/// Stage of the joining: one of the constants below.
-static STAGE: AtomicU32 = AtomicU32::new(NOT_JOINED);
-/// Not zero: the program has joined, and the world runs.
-pub static IS_RUNNING: AtomicU32 = AtomicU32::new(0);
-/// Real time at which the world ended. Zero: it has not.
-static ENDED_AT_NS: AtomicU64 = AtomicU64::new(0);
-/// The pages of the program, mapped until the process ends.
-static PAGES: AtomicPtr<ProgramPages> = AtomicPtr::new(std::ptr::null_mut());
 /// The connection; negative: none.
 static CONNECTION: AtomicI32 = AtomicI32::new(-1);
 /// Not zero: a thread uses the connection.
 static IS_BUSY: AtomicU32 = AtomicU32::new(0);
-/// Threads that have a page.
-static THREADS: AtomicU32 = AtomicU32::new(0);
 /// One more than the key of the C library whose destructor reports the end of a thread; zero: not
 /// created yet.
 static KEY: AtomicU32 = AtomicU32::new(0);
@@ -67,65 +54,17 @@ const ENDED: &[u8] =
     b"ferroce: the simulated world of this program has ended: its device is gone, and \
                        what it prints from here on is no result\n";
 
-/// Returns true if the program has joined a world, even if that has ended.
-#[inline(always)]
-pub fn is_joined() -> bool {
-    STAGE.load(Ordering::Relaxed) == JOINED
-}
-
-/// Returns true if the world has ended.
-#[inline(always)]
-pub fn has_ended() -> bool {
-    ENDED_AT_NS.load(Ordering::Relaxed) != 0
-}
-
-/// Returns true if the program is in a running world.
-#[inline(always)]
-pub fn is_running() -> bool {
-    IS_RUNNING.load(Ordering::Relaxed) != 0
-}
-
-/// Returns the real time at which the world ended.
-pub fn ended_at_ns() -> Option<u64> {
-    let ended = ENDED_AT_NS.load(Ordering::Relaxed);
-    (ended != 0).then_some(ended)
-}
-
 /// Notes the end of the world: waiting threads continue in real time.
 #[cold]
 pub fn end() {
-    let (at_ns, order) = (real_ns(), Ordering::Relaxed);
-    if ENDED_AT_NS.compare_exchange(0, at_ns, order, order).is_ok() {
+    if joined::note_end(real_ns()) {
         // SAFETY: the descriptor is used for this call only, which fails if the program has closed
         // it.
         let error = unsafe { BorrowedFd::borrow_raw(libc::STDERR_FILENO) };
         let _ = rustix::io::write(error, ENDED);
     }
-    IS_RUNNING.store(0, Ordering::Relaxed);
     timers::world_ended();
     keep_asking();
-}
-
-/// Returns the pages of the program. `None`: it has not joined.
-pub fn pages() -> Option<&'static ProgramPages> {
-    // SAFETY: the pointer is null, or to a mapping that stays until the process ends.
-    unsafe { PAGES.load(Ordering::Acquire).as_ref() }
-}
-
-/// Returns true if a trace records what threads spend time on.
-#[inline]
-pub fn is_recorded() -> bool {
-    pages().is_some_and(|pages| pages.program.is_recorded.load(Ordering::Relaxed) != 0)
-}
-
-/// Returns true if the clock of the world stands still until more programs have joined.
-pub fn is_held() -> bool {
-    pages().is_some_and(|pages| pages.program.is_held.load(Ordering::Relaxed) != 0)
-}
-
-/// Returns the number of threads of the program that have joined and not left.
-pub fn thread_count() -> u32 {
-    THREADS.load(Ordering::Relaxed)
 }
 
 /// Returns the reason of the last refusal.
@@ -142,16 +81,15 @@ pub fn refusal() -> u64 {
 /// program.
 pub fn join() -> Result<(), Errno> {
     loop {
-        match STAGE.compare_exchange(NOT_JOINED, JOINING, Ordering::Acquire, Ordering::Relaxed) {
-            Ok(_) => break,
-            Err(JOINED) if has_ended() => return Err(Errno::CONNRESET),
-            Err(JOINED) => {
+        match joined::begin() {
+            Ok(()) => break,
+            Err(NotBegun::Joined) if joined::has_ended() => return Err(Errno::CONNRESET),
+            Err(NotBegun::Joined) => {
                 // The calling thread takes its turn.
                 drop(turn::Inside::enter());
                 return Ok(());
             }
-            // Another thread is joining at the moment.
-            Err(_) => sched_yield(),
+            Err(NotBegun::Joining) => sched_yield(),
         }
     }
     let state = state();
@@ -159,16 +97,15 @@ pub fn join() -> Result<(), Errno> {
     let joined = connect_to_world().and_then(|()| {
         let page = request_page(state)?;
         take_time();
-        IS_RUNNING.store(1, Ordering::Relaxed);
-        STAGE.store(JOINED, Ordering::Release);
+        joined::succeed();
         match turn::wait_for_turn(page) {
             true => Ok(()),
             false => Err(Errno::CONNRESET),
         }
     });
-    if STAGE.load(Ordering::Relaxed) == JOINING {
+    if !joined::is_joined() {
         forget_connection();
-        STAGE.store(NOT_JOINED, Ordering::Release);
+        joined::forget();
     }
     state.leave();
     joined
@@ -223,11 +160,7 @@ fn connect_to_world() -> Result<(), Errno> {
     if pages.pages().program.version.load(Ordering::Relaxed) != VERSION {
         return Err(Errno::PROTO);
     }
-    PAGES.store(
-        std::ptr::from_ref(pages.pages()).cast_mut(),
-        Ordering::Release,
-    );
-    ENDED_AT_NS.store(0, Ordering::Relaxed);
+    joined::set_pages(pages.pages());
     CONNECTION.store(socket.into_raw_fd(), Ordering::Release);
     Ok(())
 }
@@ -391,7 +324,7 @@ pub fn begin_thread(page: &ThreadPage) -> bool {
 
 /// Requests a page for the calling thread.
 pub fn request_page(state: &ThreadState) -> Result<&'static ThreadPage, Errno> {
-    let pages = pages().ok_or(Errno::NOTCONN)?;
+    let pages = joined::pages().ok_or(Errno::NOTCONN)?;
     let tid = gettid().as_raw_nonzero().get() as u32;
     while IS_BUSY.swap(1, Ordering::Acquire) != 0 {
         sched_yield();
@@ -413,7 +346,7 @@ pub fn request_page(state: &ThreadState) -> Result<&'static ThreadPage, Errno> {
     };
     let page = &pages.threads[number];
     state.set_page(Some(page));
-    THREADS.fetch_add(1, Ordering::Relaxed);
+    joined::count_thread();
     watch_end_of_thread();
     Ok(page)
 }
@@ -421,7 +354,7 @@ pub fn request_page(state: &ThreadState) -> Result<&'static ThreadPage, Errno> {
 /// Returns true if there is no world any more.
 #[cold]
 pub fn is_world_gone() -> bool {
-    if pages().is_none_or(|pages| pages.program.has_ended.load(Ordering::Relaxed) != 0) {
+    if joined::pages().is_none_or(|pages| pages.program.has_ended.load(Ordering::Relaxed) != 0) {
         return true;
     }
     let connection = CONNECTION.load(Ordering::Acquire);
@@ -475,7 +408,7 @@ fn leave(state: &ThreadState) {
         page.request.set(&Wait::End);
         page.pass(Turn::World);
     }
-    THREADS.fetch_sub(1, Ordering::Relaxed);
+    joined::count_end_of_thread();
     state.set_page(None);
     state.enter_real();
 }
@@ -484,15 +417,13 @@ fn leave(state: &ThreadState) {
 extern "C" fn forget_all() {
     #[cfg(target_arch = "x86_64")]
     tsc::disarm();
-    let was_joined = is_joined();
+    let was_joined = joined::is_joined();
     forget_connection();
-    IS_RUNNING.store(0, Ordering::Relaxed);
-    STAGE.store(NOT_JOINED, Ordering::Release);
+    joined::forget();
     if was_joined {
         vdso::restore();
     }
     IS_BUSY.store(0, Ordering::Relaxed);
-    THREADS.store(0, Ordering::Relaxed);
     state().forget();
 }
 
@@ -502,7 +433,6 @@ fn forget_connection() {
         // SAFETY: the descriptor is this library's own, and `CONNECTION` no longer contains it.
         unsafe { rustix::io::close(connection) };
     }
-    PAGES.store(std::ptr::null_mut(), Ordering::Release);
 }
 
 #[used]
@@ -510,7 +440,7 @@ fn forget_connection() {
 static AT_EXIT: extern "C" fn() = at_exit;
 
 extern "C" fn at_exit() {
-    if let Some(pages) = pages() {
+    if let Some(pages) = joined::pages() {
         pages.program.has_exited.store(1, Ordering::SeqCst);
     }
     leave(state());

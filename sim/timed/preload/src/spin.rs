@@ -16,7 +16,7 @@
 //! is, and counts as a check. Loops with other stores or calls cannot be proven. They keep running;
 //! the world reports it.
 
-use crate::{own, timers};
+use crate::{joined, timers};
 
 #[cfg(target_arch = "x86_64")]
 mod card_memory;
@@ -35,7 +35,7 @@ mod registers;
 
 /// Called once, when the program joins.
 pub fn install() {
-    own::note_process();
+    joined::note_process();
     timers::begin();
     #[cfg(target_arch = "x86_64")]
     probe::install();

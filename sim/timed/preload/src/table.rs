@@ -12,10 +12,10 @@ use ferroce_timed_protocol::store::{MAX_STORE_WORDS, StoreKind, Work};
 use ferroce_timed_protocol::table::{Entry, InterruptFunction, TimeTable};
 
 use crate::clock;
-use crate::session;
 use crate::thread::state;
 use crate::timers;
 use crate::turn::Inside;
+use crate::{joined, session};
 
 static TABLE: TimeTable = TimeTable {
     version: VERSION,
@@ -79,7 +79,7 @@ extern "C" fn caller() -> u64 {
 }
 
 extern "C" fn thread_count() -> u32 {
-    session::thread_count()
+    joined::thread_count()
 }
 
 extern "C" fn refusal() -> u64 {
@@ -94,7 +94,7 @@ extern "C" fn join() -> i32 {
 }
 
 extern "C" fn program() -> Option<&'static ProgramPage> {
-    session::pages().map(|pages| &pages.program)
+    joined::pages().map(|pages| &pages.program)
 }
 
 extern "C" fn now_ps() -> u64 {

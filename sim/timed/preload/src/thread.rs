@@ -94,6 +94,12 @@ pub fn state<'a>() -> &'a ThreadState {
     unsafe { &*address }
 }
 
+/// Returns true in the first thread of its process.
+#[cfg(target_arch = "x86_64")]
+pub fn is_main_thread() -> bool {
+    rustix::thread::gettid() == rustix::process::getpid()
+}
+
 impl ThreadState {
     /// Offset of the address of its page.
     pub const PAGE_OFFSET: usize = offset_of!(Self, page);

@@ -13,8 +13,8 @@ use libc::{pthread_attr_t, pthread_t};
 use rustix::thread::futex;
 
 use crate::next::next;
-use crate::session;
 use crate::thread::state;
+use crate::{joined, session};
 
 type Routine = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 type Create =
@@ -47,7 +47,7 @@ unsafe extern "C" fn pthread_create(
     let Some(real) = next!(c"pthread_create" as Create) else {
         return libc::ENOSYS;
     };
-    if !session::is_running() {
+    if !joined::is_running() {
         // SAFETY: the caller keeps the contract of `pthread_create`; the arguments are passed on.
         return unsafe { real(thread, attributes, routine, argument) };
     }
@@ -84,7 +84,7 @@ fn wait_for(is_known: &AtomicU32) {
         let flags = futex::Flags::PRIVATE;
         match futex::wait(is_known, flags, 0, Some(&limit)) {
             Err(rustix::io::Errno::TIMEDOUT) => return,
-            _ if session::has_ended() => return,
+            _ if joined::has_ended() => return,
             _ => {}
         }
     }

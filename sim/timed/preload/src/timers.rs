@@ -15,7 +15,7 @@ use ferroce_timed_protocol::MAX_THREADS;
 use ferroce_timed_protocol::page::ThreadPage;
 
 use crate::descriptor::Descriptor;
-use crate::{session, signals, thread};
+use crate::{joined, signals, thread};
 
 mod descriptors;
 mod interval;
@@ -43,7 +43,7 @@ static RAISED: [Raised; MAX_THREADS] = [const {
 /// Returns the page of the calling thread, and its place among those of the program.
 fn own_page() -> Option<(&'static ThreadPage, usize)> {
     let page = thread::state().page()?;
-    let first = std::ptr::from_ref(&session::pages()?.threads).addr();
+    let first = std::ptr::from_ref(&joined::pages()?.threads).addr();
     let place = std::ptr::from_ref(page).addr().checked_sub(first)? / size_of::<ThreadPage>();
     Some((page, place))
 }

@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use libc::{c_int, siginfo_t, ucontext_t};
 
 use crate::clock::{self, cycles};
+use crate::joined;
 use crate::os::{self, SignalsBlocked, system_call};
-use crate::session;
 use crate::thread::state;
 
 /// A general protection fault: the kernel's `si_code`.
@@ -165,7 +165,7 @@ pub unsafe fn handle(info: *const siginfo_t, context: *mut ucontext_t) -> bool {
         };
         TRAPS.fetch_add(1, Ordering::Relaxed);
         let may_rewrite = state().is_outermost() && state().page().is_some();
-        if may_rewrite && session::is_running() && rewrite_site(at, read) {
+        if may_rewrite && joined::is_running() && rewrite_site(at, read) {
             // The jump is executed next: on the program's own stack, which has room for all that a
             // read of the time may need.
             return true;

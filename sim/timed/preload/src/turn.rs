@@ -9,10 +9,10 @@ use ferroce_timed_protocol::request::Wait;
 use ferroce_timed_protocol::spin_policy::SpinPolicy;
 use ferroce_timed_protocol::store::{StoreKind, Work};
 
-use crate::clock::real_ns;
+use crate::os::real_ns;
 use crate::streams::foreign_peers;
 use crate::thread::{ThreadState, state};
-use crate::{os, session, table, timers};
+use crate::{joined, os, session, table, timers};
 
 /// Decides how long the threads of this program spin for their turn before they sleep.
 static SPIN_POLICY: SpinPolicy = SpinPolicy::new(real_ns);
@@ -34,7 +34,7 @@ impl Inside {
     /// ended, the thread does not belong to it, or the library itself calls.
     #[inline]
     pub fn enter() -> Option<Self> {
-        if !session::is_running() {
+        if !joined::is_running() {
             return None;
         }
         let state = state();
@@ -57,7 +57,7 @@ impl Inside {
     pub fn enter_for_verbs() -> Option<Self> {
         let state = state();
         let page = match state.page() {
-            Some(page) if session::is_running() && page.turn() == Turn::Thread => page,
+            Some(page) if joined::is_running() && page.turn() == Turn::Thread => page,
             Some(_) => return None,
             None => Self::enter()?.page,
         };
@@ -101,7 +101,7 @@ impl Inside {
     /// Advances its clock, for `work`.
     #[inline]
     pub fn work(&self, work: Work, time_ps: u64) {
-        if session::is_recorded() {
+        if joined::is_recorded() {
             // Work without room in the list is not recorded.
             let slot = work as u32;
             let done = &self.page.done;
@@ -152,7 +152,7 @@ impl Inside {
     #[inline]
     fn is_hidden(&self) -> bool {
         // A recorder needs each event when it happens.
-        self.now_ps() < self.page.hidden_until_ps.load(Ordering::Relaxed) && !session::is_recorded()
+        self.now_ps() < self.page.hidden_until_ps.load(Ordering::Relaxed) && !joined::is_recorded()
     }
 
     /// Lets the world catch up, unless it is known that nothing has changed.

@@ -17,11 +17,11 @@ use libc::{
     sem_t, timespec,
 };
 
-use crate::clock::real_ns;
+use crate::os::real_ns;
 use crate::own::{Ended, Own};
 use crate::sleep::read_absolute;
 use crate::thread::state;
-use crate::{real, session};
+use crate::{joined, real};
 
 /// Pauses between two tries: the first, and the longest.
 const FIRST_PAUSE_PS: u64 = 100_000;
@@ -32,7 +32,7 @@ const MAX_TRIES: u32 = 1000;
 /// Returns true if the calling thread may be in simulated time. Costs next to nothing.
 #[inline]
 pub fn may_be_simulated() -> bool {
-    session::is_running() && state().is_outermost()
+    joined::is_running() && state().is_outermost()
 }
 
 /// Tries a lock until it is not busy, until `deadline_ps` at most; then waits with `in_kernel`.
@@ -47,7 +47,7 @@ fn try_until(
         if own.now_ps() >= deadline_ps {
             return libc::ETIMEDOUT;
         }
-        if session::thread_count() < 2 {
+        if joined::thread_count() < 2 {
             break;
         }
         let time_ps = own.now_ps().saturating_add(pause_ps).min(deadline_ps);

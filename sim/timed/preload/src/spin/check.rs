@@ -11,10 +11,9 @@ use ferroce_timed_protocol::request::{Check, Wait};
 use super::card_memory::CARD_MEMORY;
 use super::place::{MAX_PLACES, PLACE_WORDS, Place, Places};
 use super::registers::{GENERAL, Registers};
-use crate::clock::real_ns;
-use crate::os::keeping_errno;
+use crate::joined;
+use crate::os::{keeping_errno, real_ns};
 use crate::own::Own;
-use crate::session;
 use crate::tsc::extended_state::{self, SAVE_BYTES, with_extended_state};
 
 /// Most loops that are copied.
@@ -216,8 +215,8 @@ extern "C" fn check(frame: &Frame) {
 /// and a loop that is proven to only check memory has no other way out.
 #[cold]
 pub fn end_if_lost() {
-    let lost_for = session::ended_at_ns().map(|ended| real_ns().saturating_sub(ended));
-    if lost_for.is_some_and(|lost_for| lost_for > LOST_LIMIT_NS) && session::thread_count() <= 1 {
+    let lost_for = joined::ended_at_ns().map(|ended| real_ns().saturating_sub(ended));
+    if lost_for.is_some_and(|lost_for| lost_for > LOST_LIMIT_NS) && joined::thread_count() <= 1 {
         // SAFETY: writes from a static buffer, and ends the process without running any of its
         // code: the thread may be at any place of it.
         unsafe {
@@ -236,7 +235,7 @@ pub fn wait_for_first_change(own: &Own, check: Check) {
 /// threads in the program it waits this many iterations at most.
 fn wait_for_change(own: &Own, check: Check, turns: u64) {
     let grid_ps = own.memory_poll_ps().max(1);
-    let check = match session::thread_count() > 1 {
+    let check = match joined::thread_count() > 1 {
         true => {
             let wait_ps = turns.saturating_mul(grid_ps);
             let time_ps = own.now_ps().saturating_add(wait_ps);

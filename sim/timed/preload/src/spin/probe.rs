@@ -22,7 +22,7 @@ use crate::os::keeping_errno;
 use crate::own::Own;
 use crate::thread::state;
 use crate::tsc::rewrite;
-use crate::{real, session};
+use crate::{joined, real, session};
 
 /// Makes the processor trap after each instruction.
 const TRAP_FLAG: i64 = 0x100;
@@ -109,7 +109,7 @@ extern "C" fn on_probe(_: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let state = state();
     let has_turn = state.page().is_some_and(|page| page.turn() == Turn::Thread);
     // After the end of the world a loop that waits for it has to be proven, too.
-    let is_asked = has_turn && session::is_running() || session::has_ended();
+    let is_asked = has_turn && joined::is_running() || joined::has_ended();
     if !is_asked || !state.is_outermost() {
         return;
     }

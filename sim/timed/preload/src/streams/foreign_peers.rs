@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use rustix::event::PollFlags;
 
 use crate::descriptor::Descriptor;
-use crate::{os, session};
+use crate::{joined, os};
 
 /// Printed once.
 const REFUSED: &[u8] =
@@ -55,7 +55,7 @@ pub fn check() {
         return;
     };
     // While the clock is held, connections of the world's programs do not arrive either.
-    if session::is_held() || listener.ready(PollFlags::IN).is_empty() {
+    if joined::is_held() || listener.ready(PollFlags::IN).is_empty() {
         return SEEN.store(0, Ordering::Relaxed);
     }
     if SEEN.fetch_add(1, Ordering::Relaxed) + 1 < CHECKS {

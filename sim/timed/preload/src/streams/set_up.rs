@@ -18,7 +18,7 @@ use super::known::KNOWN;
 use super::name::Connection;
 use crate::descriptor::Descriptor;
 use crate::own::{Ended, Own};
-use crate::{files, own, real, session};
+use crate::{files, joined, real};
 
 /// How long the kernel may take for a connection within one machine; a slower one counts as a
 /// connection to another machine.
@@ -36,7 +36,7 @@ static GRANTED: [AtomicU32; 65536] = [const { AtomicU32::new(0) }; 65536];
 /// Returns the connection of a descriptor, if it is one within the world.
 #[inline]
 pub fn known_connection(descriptor: Descriptor) -> Option<Connection> {
-    if !session::is_joined() {
+    if !joined::is_joined() {
         return None;
     }
     let connection = descriptor.connection()?;
@@ -268,7 +268,7 @@ pub fn before_close(own: &Own, descriptor: Descriptor) {
     let Some(connection) = known_connection(descriptor) else {
         return;
     };
-    if descriptor.has_copies(MAX_DESCRIPTORS) || !own::is_own_process() {
+    if descriptor.has_copies(MAX_DESCRIPTORS) || !joined::is_own_process() {
         return;
     }
     KNOWN.remove(connection.outgoing);

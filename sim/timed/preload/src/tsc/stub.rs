@@ -13,7 +13,7 @@ use ferroce_timed_protocol::page::ThreadPage;
 
 use super::extended_state::{self, SAVE_BYTES, with_extended_state};
 use crate::clock::{FREE_READS, READ_PS};
-use crate::session::IS_RUNNING;
+use crate::joined::IS_RUNNING;
 use crate::thread::ThreadState;
 
 unsafe extern "C" {
