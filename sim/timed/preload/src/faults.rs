@@ -19,7 +19,7 @@ use libc::{SIG_DFL, SIG_ERR, SIG_IGN, sighandler_t, siginfo_t, sigset_t};
 use crate::joined;
 use crate::next::next;
 use crate::os::set_errno;
-use crate::spin::PROBE_SIGNAL;
+use crate::signals::{SetMask, without_needed};
 
 /// The program's action for `SIGSEGV`. The latest of several, so that a handler that reads one does
 /// not race with a thread that writes the next.
@@ -55,22 +55,9 @@ impl Wanted {
     }
 }
 
-/// Signals that must not be blocked.
-const NEEDED: [c_int; 3] = [libc::SIGSEGV, libc::SIGTRAP, PROBE_SIGNAL];
-
-/// Returns the set without the signals that must not be blocked.
-pub fn without_needed(mut set: sigset_t) -> sigset_t {
-    for signal in NEEDED {
-        // SAFETY: `sigdelset` requires an initialised set; `set` is one.
-        unsafe { libc::sigdelset(&raw mut set, signal) };
-    }
-    set
-}
-
 /// `struct sigaction`; the function has the same name.
 type Action = libc::sigaction;
 type Sigaction = unsafe extern "C" fn(c_int, *const Action, *mut Action) -> c_int;
-type SetMask = unsafe extern "C" fn(c_int, *const sigset_t, *mut sigset_t) -> c_int;
 
 /// Calls the C library's `sigaction`.
 ///
@@ -124,21 +111,6 @@ fn take_over(current: Action) {
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER | libc::SA_RESTART;
     // SAFETY: the contract of `sigaction`: `on_fault` calls only async-signal-safe functions.
     unsafe { real_sigaction(libc::SIGSEGV, &raw const action, null_mut()) };
-}
-
-/// Unblocks the needed signals in the calling thread.
-pub fn unblock() {
-    let mut set = MaybeUninit::uninit();
-    // SAFETY: initialises a local set, and passes it on to change the mask of the calling thread.
-    unsafe {
-        libc::sigemptyset(set.as_mut_ptr());
-        for signal in NEEDED {
-            libc::sigaddset(set.as_mut_ptr(), signal);
-        }
-        if let Some(real) = next!(c"pthread_sigmask" as SetMask) {
-            real(libc::SIG_UNBLOCK, set.as_ptr(), null_mut());
-        }
-    }
 }
 
 /// Handles `SIGSEGV`: an invalid access, or a read of the time stamp counter.

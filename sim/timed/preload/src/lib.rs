@@ -34,6 +34,7 @@ mod cpuinfo;
 mod descriptor;
 mod faults;
 mod files;
+mod interrupts;
 mod joined;
 mod libc_time;
 mod next;
@@ -53,6 +54,8 @@ mod threads;
 mod timers;
 #[cfg(target_arch = "x86_64")]
 mod tsc;
+#[cfg(target_arch = "x86_64")]
+mod tsc_trap;
 mod turn;
 mod vdso;
 mod waits;

@@ -31,9 +31,9 @@ use rustix::thread::{gettid, sched_yield};
 use crate::joined::{self, NotBegun};
 use crate::os::real_ns;
 use crate::thread::{ThreadState, state};
+use crate::{faults, signals, spin, timers, turn, vdso};
 #[cfg(target_arch = "x86_64")]
-use crate::tsc;
-use crate::{faults, spin, timers, turn, vdso};
+use crate::{tsc, tsc_trap};
 
 /// The connection; negative: none.
 static CONNECTION: AtomicI32 = AtomicI32::new(-1);
@@ -131,9 +131,9 @@ fn take_time() {
 
 /// Begins simulated time for the calling thread.
 fn take_thread_time() {
-    faults::unblock();
+    signals::unblock_needed();
     #[cfg(target_arch = "x86_64")]
-    tsc::arm();
+    tsc_trap::arm();
 }
 
 fn connect_to_world() -> Result<(), Errno> {
@@ -222,7 +222,7 @@ fn signal_the_end() {
     // SAFETY: changes flags of an open descriptor; the kernel only reads the structure.
     unsafe {
         libc::fcntl(fd, SET_OWNER, &raw const owner);
-        libc::fcntl(fd, SET_SIGNAL, spin::PROBE_SIGNAL);
+        libc::fcntl(fd, SET_SIGNAL, signals::PROBE_SIGNAL);
         let flags = libc::fcntl(fd, libc::F_GETFL);
         libc::fcntl(fd, libc::F_SETFL, flags | libc::O_ASYNC);
     }
@@ -242,7 +242,7 @@ pub fn keep_asking() {
     // SAFETY: zero is valid for all fields.
     let mut event: libc::sigevent = unsafe { MaybeUninit::zeroed().assume_init() };
     event.sigev_notify = libc::SIGEV_THREAD_ID;
-    event.sigev_signo = spin::PROBE_SIGNAL;
+    event.sigev_signo = signals::PROBE_SIGNAL;
     event.sigev_notify_thread_id = gettid().as_raw_nonzero().get();
     let period = libc::timespec {
         tv_sec: 0,
@@ -416,7 +416,7 @@ fn leave(state: &ThreadState) {
 /// Runs in a child of a fork: it does not belong to the world.
 extern "C" fn forget_all() {
     #[cfg(target_arch = "x86_64")]
-    tsc::disarm();
+    tsc_trap::disarm();
     let was_joined = joined::is_joined();
     forget_connection();
     joined::forget();

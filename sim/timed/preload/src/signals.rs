@@ -1,13 +1,49 @@
-//! Signals of this thread, by system call.
+//! Signals of this thread: its mask, its handlers, and those that the library needs.
 
-#![expect(unsafe_code, reason = "system calls")]
+#![expect(unsafe_code, reason = "system calls, and functions of libc")]
 
 use std::ffi::c_int;
+use std::mem::MaybeUninit;
 
 use libc::{sigset_t, syscall};
 
+use crate::next::next;
+
 /// Bytes of a set of signals, for the kernel.
 const SET_BYTES: usize = 8;
+
+/// Signal of the world to a thread that has had its turn for long without a call.
+pub const PROBE_SIGNAL: c_int = 48;
+
+/// Signals that must not be blocked.
+const NEEDED: [c_int; 3] = [libc::SIGSEGV, libc::SIGTRAP, PROBE_SIGNAL];
+
+/// The type of `pthread_sigmask`.
+pub type SetMask = unsafe extern "C" fn(c_int, *const sigset_t, *mut sigset_t) -> c_int;
+
+/// Returns the set without the signals that must not be blocked.
+pub fn without_needed(mut set: sigset_t) -> sigset_t {
+    for signal in NEEDED {
+        // SAFETY: `sigdelset` requires an initialised set; `set` is one.
+        unsafe { libc::sigdelset(&raw mut set, signal) };
+    }
+    set
+}
+
+/// Unblocks the needed signals in the calling thread.
+pub fn unblock_needed() {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: initialises a local set, and passes it on to change the mask of the calling thread.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in NEEDED {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
+        if let Some(real) = next!(c"pthread_sigmask" as SetMask) {
+            real(libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut());
+        }
+    }
+}
 
 /// Runs `call` with another signal mask; null: with the same.
 pub fn with_mask<T>(mask: *const sigset_t, call: impl FnOnce() -> T) -> T {
@@ -129,7 +165,7 @@ pub fn raise(signal: c_int, information: Option<&libc::siginfo_t>) {
 #[cfg(not(target_arch = "x86_64"))]
 pub fn ignore(signal: c_int) {
     // SAFETY: zero is valid for all fields.
-    let mut action: libc::sigaction = unsafe { std::mem::MaybeUninit::zeroed().assume_init() };
+    let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
     action.sa_sigaction = libc::SIG_IGN;
     // SAFETY: the contract of `sigaction`: it reads a local action, and the old one is not
     // requested.

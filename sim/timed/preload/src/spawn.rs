@@ -17,7 +17,7 @@ use crate::turn::Inside;
 /// Makes a call that starts a program.
 fn starting<T>(call: impl FnOnce() -> T) -> T {
     #[cfg(target_arch = "x86_64")]
-    let _disarmed = crate::joined::is_joined().then(crate::tsc::Disarmed::new);
+    let _disarmed = crate::joined::is_joined().then(crate::tsc_trap::Disarmed::new);
     call()
 }
 

@@ -40,7 +40,7 @@ pub fn install() {
     #[cfg(target_arch = "x86_64")]
     probe::install();
     #[cfg(not(target_arch = "x86_64"))]
-    crate::signals::ignore(PROBE_SIGNAL);
+    crate::signals::ignore(crate::signals::PROBE_SIGNAL);
 }
 
 /// Announces that the card may write to this many bytes from this address on.
@@ -50,6 +50,3 @@ pub fn note_card_memory(start: usize, length: usize) {
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (start, length);
 }
-
-/// Signal of the world to a thread that has had its turn for long without a call.
-pub const PROBE_SIGNAL: libc::c_int = 48;

@@ -2,20 +2,19 @@
 #![expect(unsafe_code, reason = "an exported symbol, and words by their address")]
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use ferroce_timed_protocol::VERSION;
 use ferroce_timed_protocol::cm::CmMessage;
 use ferroce_timed_protocol::page::ProgramPage;
 use ferroce_timed_protocol::request::Wait;
 use ferroce_timed_protocol::store::{MAX_STORE_WORDS, StoreKind, Work};
-use ferroce_timed_protocol::table::{Entry, InterruptFunction, TimeTable};
+use ferroce_timed_protocol::table::{Entry, TimeTable};
 
 use crate::clock;
 use crate::thread::state;
 use crate::timers;
 use crate::turn::Inside;
-use crate::{joined, session};
+use crate::{interrupts, joined, session};
 
 static TABLE: TimeTable = TimeTable {
     version: VERSION,
@@ -27,7 +26,7 @@ static TABLE: TimeTable = TimeTable {
     catch_up,
     flush,
     wait,
-    set_interrupts,
+    set_interrupts: interrupts::set,
     outside,
     activity,
     interruptions: timers::interruptions,
@@ -146,26 +145,4 @@ extern "C" fn flush() {
 
 extern "C" fn wait(wait: &Wait) -> u64 {
     Inside::enter_for_verbs().map_or(0, |inside| inside.wait(wait))
-}
-
-/// Address of the interrupt function; zero: none.
-static FUNCTION: AtomicUsize = AtomicUsize::new(0);
-static CONTEXT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
-
-extern "C" fn set_interrupts(function: Option<InterruptFunction>, context: *mut c_void) {
-    FUNCTION.store(0, Ordering::SeqCst);
-    CONTEXT.store(context, Ordering::SeqCst);
-    let address = function.map_or(0, |function| function as usize);
-    FUNCTION.store(address, Ordering::SeqCst);
-}
-
-/// Calls the interrupt function.
-pub fn interrupt(vectors: u64) {
-    let address = FUNCTION.load(Ordering::SeqCst);
-    // SAFETY: the address is zero, which is `None`, or that of an `InterruptFunction` that was
-    // stored here.
-    let function: Option<InterruptFunction> = unsafe { std::mem::transmute(address) };
-    if let Some(function) = function {
-        function(CONTEXT.load(Ordering::SeqCst), vectors);
-    }
 }

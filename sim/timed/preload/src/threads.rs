@@ -97,7 +97,7 @@ extern "C-unwind" fn begin(start: *mut c_void) -> *mut c_void {
     if start.is_real {
         state.enter_real();
         #[cfg(target_arch = "x86_64")]
-        crate::tsc::disarm();
+        crate::tsc_trap::disarm();
     }
     state.enter();
     let page = match start.is_real {

@@ -12,7 +12,7 @@ use ferroce_timed_protocol::store::{StoreKind, Work};
 use crate::os::real_ns;
 use crate::streams::foreign_peers;
 use crate::thread::{ThreadState, state};
-use crate::{joined, os, session, table, timers};
+use crate::{interrupts, joined, os, session, timers};
 
 /// Decides how long the threads of this program spin for their turn before they sleep.
 static SPIN_POLICY: SpinPolicy = SpinPolicy::new(real_ns);
@@ -200,7 +200,7 @@ impl Inside {
         let answer = self.page.answer.load(Ordering::Relaxed);
         let vectors = self.page.interrupts.swap(0, Ordering::Relaxed);
         if vectors != 0 {
-            table::interrupt(vectors);
+            interrupts::handle(vectors);
         }
         self.deliver_signals();
         answer

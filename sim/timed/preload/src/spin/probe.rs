@@ -12,7 +12,6 @@ use ferroce_timed_protocol::page::{PAGE_SIZE, Turn};
 use iced_x86::{Decoder, DecoderOptions, Instruction};
 use libc::{mcontext_t, siginfo_t, ucontext_t};
 
-use super::PROBE_SIGNAL;
 use super::check::{MAX_LOOPS, end_if_lost, reserve, wait_for_first_change, watched};
 use super::copy::{Copy, MAX_BYTES};
 use super::cycle::{Cycle, Progress};
@@ -20,6 +19,7 @@ use super::place::Places;
 use super::registers::Registers;
 use crate::os::keeping_errno;
 use crate::own::Own;
+use crate::signals::PROBE_SIGNAL;
 use crate::thread::state;
 use crate::tsc::rewrite;
 use crate::{joined, real, session};
