@@ -51,6 +51,8 @@ mod streams;
 mod table;
 mod thread;
 mod threads;
+mod time_formats;
+mod timer_calls;
 mod timers;
 #[cfg(target_arch = "x86_64")]
 mod tsc;

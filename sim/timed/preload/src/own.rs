@@ -192,30 +192,3 @@ impl Drop for Own {
 fn costs() -> Option<&'static CostsPage> {
     joined::pages().map(|pages| &pages.program.costs)
 }
-
-/// Converts a time that C states in seconds and `fraction`, each of `unit_ps`. Returns `None` if it
-/// is invalid.
-pub fn picoseconds(seconds: i64, fraction: i64, unit_ps: u64) -> Option<u64> {
-    const SECOND_PS: u64 = 1_000_000_000_000;
-    let fraction = u64::try_from(fraction).ok()?;
-    if fraction.checked_mul(unit_ps)? >= SECOND_PS {
-        return None;
-    }
-    let seconds = u64::try_from(seconds).ok()?.saturating_mul(SECOND_PS);
-    Some(seconds.saturating_add(fraction * unit_ps))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_converted_or_refused() {
-        assert_eq!(picoseconds(1, 5, 1000), Some(1_000_000_005_000));
-        assert_eq!(picoseconds(0, 999_999, 1_000_000), Some(999_999_000_000));
-        assert_eq!(picoseconds(0, 1_000_000, 1_000_000), None);
-        assert_eq!(picoseconds(0, -1, 1000), None);
-        assert_eq!(picoseconds(-1, 0, 1000), None);
-        assert_eq!(picoseconds(i64::MAX, 0, 1000), Some(u64::MAX));
-    }
-}

@@ -124,6 +124,8 @@ fn take_time() {
     vdso::replace();
     #[cfg(target_arch = "x86_64")]
     tsc::prepare();
+    joined::note_process();
+    timers::begin();
     spin::install();
     signal_the_end();
     take_thread_time();

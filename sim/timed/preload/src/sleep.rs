@@ -6,11 +6,11 @@ use std::ffi::{c_int, c_uint};
 
 use ferroce_timed_protocol::page::NEVER_PS;
 use ferroce_timed_protocol::request::Wait;
-use ferroce_timed_protocol::{MONOTONIC_EPOCH_S, PS_PER_NS, REALTIME_EPOCH_S};
 use libc::{clockid_t, timespec};
 
-use crate::own::{Ended, Own, picoseconds};
+use crate::own::{Ended, Own};
 use crate::real;
+use crate::time_formats::{epoch_s, read_absolute, read_time, timespec_of};
 
 const PS_PER_US: u64 = 1_000_000;
 const PS_PER_S: u64 = 1_000_000_000_000;
@@ -34,53 +34,6 @@ fn sleep_until(own: &Own, end_ps: u64) -> u64 {
 
 fn sleep_for(own: &Own, time_ps: u64) -> u64 {
     sleep_until(own, own.now_ps().saturating_add(time_ps))
-}
-
-/// Converts a time. `None`: it is null or invalid.
-///
-/// # Safety
-/// `time` is null or valid.
-pub unsafe fn read_time(time: *const timespec) -> Option<u64> {
-    // SAFETY: the caller guarantees that `time` is null or valid.
-    let time = unsafe { time.as_ref() }?;
-    picoseconds(time.tv_sec, time.tv_nsec, PS_PER_NS)
-}
-
-/// Returns `time_ps`, rounded up.
-pub fn timespec_of(time_ps: u64) -> timespec {
-    let nanoseconds = time_ps.div_ceil(PS_PER_NS);
-    timespec {
-        tv_sec: (nanoseconds / 1_000_000_000) as libc::time_t,
-        tv_nsec: (nanoseconds % 1_000_000_000) as _,
-    }
-}
-
-/// Returns the value of a clock, in seconds, at the world's zero. `None`: it is not simulated.
-pub fn epoch_s(clock: clockid_t) -> Option<u64> {
-    match clock {
-        libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_ALARM | libc::CLOCK_TAI => {
-            Some(REALTIME_EPOCH_S)
-        }
-        libc::CLOCK_MONOTONIC | libc::CLOCK_BOOTTIME | libc::CLOCK_BOOTTIME_ALARM => {
-            Some(MONOTONIC_EPOCH_S)
-        }
-        _ => None,
-    }
-}
-
-/// Converts the absolute `time` of `clock` to the clock of the world; times before its zero are
-/// zero. `None`: invalid, or the clock is not simulated.
-///
-/// # Safety
-/// `time` is null or valid.
-pub unsafe fn read_absolute(clock: clockid_t, time: *const timespec) -> Option<u64> {
-    // SAFETY: the caller guarantees that `time` is null or valid.
-    let time = unsafe { time.as_ref() }?;
-    let epoch_s = i64::try_from(epoch_s(clock)?).ok()?;
-    match time.tv_sec.checked_sub(epoch_s) {
-        Some(seconds @ 0..) => picoseconds(seconds, time.tv_nsec, PS_PER_NS),
-        _ => Some(0),
-    }
 }
 
 /// `sleep` of libc.

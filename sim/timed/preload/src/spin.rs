@@ -16,8 +16,6 @@
 //! is, and counts as a check. Loops with other stores or calls cannot be proven. They keep running;
 //! the world reports it.
 
-use crate::{joined, timers};
-
 #[cfg(target_arch = "x86_64")]
 mod card_memory;
 #[cfg(target_arch = "x86_64")]
@@ -35,8 +33,6 @@ mod registers;
 
 /// Called once, when the program joins.
 pub fn install() {
-    joined::note_process();
-    timers::begin();
     #[cfg(target_arch = "x86_64")]
     probe::install();
     #[cfg(not(target_arch = "x86_64"))]

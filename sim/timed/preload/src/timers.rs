@@ -5,9 +5,9 @@
 //! the thread has its turn, and may be done in signal handlers.
 //!
 //! - [`table`]: the timers.
-//! - [`interval`]: `alarm` and `setitimer`.
-//! - [`posix`]: `timer_create` and its relatives.
-//! - [`descriptors`]: `timerfd_create` and its relatives.
+//! - [`real_alarm`]: the timer that is real before and after the world.
+//!
+//! The program sets them by [`crate::timer_calls`].
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -17,10 +17,8 @@ use ferroce_timed_protocol::page::ThreadPage;
 use crate::descriptor::Descriptor;
 use crate::{joined, signals, thread};
 
-mod descriptors;
-mod interval;
-mod posix;
-mod table;
+mod real_alarm;
+pub mod table;
 
 use table::TIMERS;
 
@@ -109,17 +107,19 @@ pub fn after_turn() {
 /// Converts timers that the program has set in real time to simulated time, when it joins.
 pub fn begin() {
     TIMERS.clear();
-    interval::take_over();
+    real_alarm::take_over();
 }
 
 /// Converts timers back to real time, when the world has ended.
 pub fn world_ended() {
     if let Some((page, _)) = own_page() {
-        interval::give_back(page.clock_ps.load(Ordering::Relaxed));
+        real_alarm::give_back(page.clock_ps.load(Ordering::Relaxed));
     }
 }
 
 /// Removes the timer of a descriptor that is about to be closed.
 pub fn before_close(descriptor: Descriptor) {
-    descriptors::before_close(descriptor);
+    if let Some(timer) = TIMERS.of_descriptor(descriptor.number()) {
+        timer.free();
+    }
 }

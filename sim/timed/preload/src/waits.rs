@@ -19,8 +19,8 @@ use libc::{
 
 use crate::os::real_ns;
 use crate::own::{Ended, Own};
-use crate::sleep::read_absolute;
 use crate::thread::state;
+use crate::time_formats::read_absolute;
 use crate::{joined, real};
 
 /// Pauses between two tries: the first, and the longest.

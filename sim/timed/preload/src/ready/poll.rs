@@ -12,9 +12,10 @@ use libc::{nfds_t, pollfd, sigset_t, size_t, timespec};
 
 use super::{PS_PER_MS, Source, Sources, wait_until};
 use crate::descriptor::Descriptor;
-use crate::own::{Own, picoseconds};
+use crate::own::Own;
 use crate::real;
 use crate::signals::with_mask;
+use crate::time_formats::picoseconds;
 
 /// What comes from another program.
 const INCOMING: c_short = libc::POLLIN | libc::POLLRDNORM | libc::POLLRDHUP | libc::POLLHUP;

@@ -11,9 +11,10 @@ use ferroce_timed_protocol::page::NEVER_PS;
 use libc::{fd_set, pollfd, sigset_t, timespec, timeval};
 
 use super::poll;
-use crate::own::{Own, picoseconds};
+use crate::own::Own;
 use crate::real;
 use crate::signals::with_mask;
+use crate::time_formats::picoseconds;
 
 /// Descriptors that a set has room for.
 const MAX_DESCRIPTORS: usize = libc::FD_SETSIZE;

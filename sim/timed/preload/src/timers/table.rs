@@ -190,6 +190,15 @@ impl Timer {
         (due_ps, self.period_ps.load(Ordering::Relaxed))
     }
 
+    /// Returns the time until it is due. Zero: it is not set.
+    pub fn left_ps(&self, now_ps: u64) -> u64 {
+        match self.state().0 {
+            NEVER_PS => 0,
+            // It is due at once.
+            due_ps => due_ps.saturating_sub(now_ps).max(1),
+        }
+    }
+
     /// Sets it.
     pub fn set(&self, due_ps: u64, period_ps: u64) {
         self.due_ps.store(due_ps, Ordering::Relaxed);

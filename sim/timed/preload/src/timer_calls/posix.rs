@@ -11,10 +11,10 @@ use ferroce_timed_protocol::page::NEVER_PS;
 use libc::{clockid_t, itimerspec, sigevent};
 
 use super::interval;
-use super::table::{Action, TIMERS, Timer};
 use crate::own::Own;
 use crate::real::{self, TimerId};
-use crate::sleep::{epoch_s, read_absolute, read_time, timespec_of};
+use crate::time_formats::{epoch_s, read_absolute, read_time, timespec_of};
+use crate::timers::table::{Action, TIMERS, Timer};
 
 /// Addresses in here are the program's names for its timers; the bytes are never read or written.
 static NAMES: [u8; 256] = [0; 256];
@@ -35,7 +35,7 @@ fn timer_of(name: TimerId) -> Option<(usize, &'static Timer)> {
 pub fn value_of(own: &Own, timer: &Timer) -> itimerspec {
     itimerspec {
         it_interval: timespec_of(timer.state().1),
-        it_value: timespec_of(interval::left_ps(timer, own.now_ps())),
+        it_value: timespec_of(timer.left_ps(own.now_ps())),
     }
 }
 

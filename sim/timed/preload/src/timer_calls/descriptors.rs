@@ -12,11 +12,11 @@ use libc::{clockid_t, itimerspec};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::posix;
-use super::table::{Action, TIMERS};
 use crate::descriptor::Descriptor;
 use crate::own::Own;
 use crate::real;
-use crate::sleep::epoch_s;
+use crate::time_formats::epoch_s;
+use crate::timers::table::{Action, TIMERS};
 
 /// `timerfd_create` of libc.
 #[unsafe(no_mangle)]
@@ -82,11 +82,4 @@ pub unsafe extern "C" fn timerfd_gettime(fd: c_int, value: *mut itimerspec) -> c
     // SAFETY: by the contract of `timerfd_gettime`, `value` has room.
     unsafe { value.write(posix::value_of(&own, timer)) };
     0
-}
-
-/// Removes the timer of a descriptor that is about to be closed.
-pub fn before_close(descriptor: Descriptor) {
-    if let Some(timer) = TIMERS.of_descriptor(descriptor.number()) {
-        timer.free();
-    }
 }
