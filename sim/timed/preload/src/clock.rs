@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering;
 use ferroce_timed_protocol::page::ThreadPage;
 use ferroce_timed_protocol::{PS_PER_CYCLE, PS_PER_NS};
 
+use crate::inside::Inside;
 use crate::joined;
 use crate::os::{self, real_ns};
 use crate::thread::{ThreadState, state};
-use crate::turn::Inside;
 
 /// This many time reads with nothing in between are free; each further one costs [`READ_PS`].
 pub const FREE_READS: u32 = 15;

@@ -1,6 +1,7 @@
 //! What the program knows of its world: whether it has joined, the pages, the end.
 //!
-//! Only `session`, `membership` and `world_end` change it; everything else asks.
+//! `session` and what it joins with change it (`connection`, `membership`, `world_end`); all others
+//! ask.
 #![expect(unsafe_code, reason = "a pointer to the pages")]
 
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};

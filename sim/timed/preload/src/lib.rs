@@ -30,13 +30,16 @@
 #[cfg(target_arch = "x86_64")]
 mod caller;
 mod clock;
+mod connection;
 mod cpuinfo;
 mod descriptor;
 mod faults;
 mod files;
+mod inside;
 mod interrupts;
 mod joined;
 mod libc_time;
+mod membership;
 mod next;
 mod os;
 mod own;
@@ -61,4 +64,5 @@ mod tsc_trap;
 mod turn;
 mod vdso;
 mod waits;
+mod world_end;
 mod yields;

@@ -7,8 +7,8 @@ use ferroce_timed_protocol::page::{CostsPage, NEVER_PS};
 use ferroce_timed_protocol::request::Wait;
 use ferroce_timed_protocol::store::StoreKind;
 
+use crate::inside::Inside;
 use crate::thread::state;
-use crate::turn::Inside;
 use crate::{joined, os, real, timers};
 
 /// Calls in a row, without time passing, that are free: more than a program makes to open a device,

@@ -11,8 +11,8 @@ use std::ffi::{c_char, c_int, c_void};
 
 use libc::{FILE, id_t, idtype_t, pid_t, rusage, siginfo_t};
 
+use crate::inside::Inside;
 use crate::os::set_errno;
-use crate::turn::Inside;
 
 /// Makes a call that starts a program.
 fn starting<T>(call: impl FnOnce() -> T) -> T {

@@ -11,10 +11,10 @@ use ferroce_timed_protocol::store::{MAX_STORE_WORDS, StoreKind, Work};
 use ferroce_timed_protocol::table::{Entry, TimeTable};
 
 use crate::clock;
+use crate::inside::Inside;
 use crate::thread::state;
 use crate::timers;
-use crate::turn::Inside;
-use crate::{interrupts, joined, session};
+use crate::{connection, interrupts, joined, session};
 
 static TABLE: TimeTable = TimeTable {
     version: VERSION,
@@ -82,7 +82,7 @@ extern "C" fn thread_count() -> u32 {
 }
 
 extern "C" fn refusal() -> u64 {
-    session::refusal()
+    connection::refusal()
 }
 
 extern "C" fn join() -> i32 {

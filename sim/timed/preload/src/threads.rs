@@ -14,7 +14,7 @@ use rustix::thread::futex;
 
 use crate::next::next;
 use crate::thread::state;
-use crate::{joined, session};
+use crate::{joined, membership};
 
 type Routine = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 type Create =
@@ -102,13 +102,13 @@ extern "C-unwind" fn begin(start: *mut c_void) -> *mut c_void {
     state.enter();
     let page = match start.is_real {
         true => None,
-        false => session::request_page(state).ok(),
+        false => membership::request_page(state).ok(),
     };
     start.is_known.store(1, Ordering::Release);
     // The creator may have stopped waiting.
     let _ = futex::wake(&start.is_known, futex::Flags::PRIVATE, 1);
     if let Some(page) = page {
-        session::begin_thread(page);
+        membership::begin_thread(page);
         // The thread does not begin before it was started.
         page.clock_ps.fetch_max(start.since_ps, Ordering::Relaxed);
     }

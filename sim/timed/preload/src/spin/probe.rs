@@ -22,7 +22,7 @@ use crate::own::Own;
 use crate::signals::PROBE_SIGNAL;
 use crate::thread::state;
 use crate::tsc::rewrite;
-use crate::{joined, real, session};
+use crate::{joined, real, world_end};
 
 /// Makes the processor trap after each instruction.
 const TRAP_FLAG: i64 = 0x100;
@@ -103,7 +103,7 @@ extern "C" fn on_probe(_: c_int, info: *mut siginfo_t, context: *mut c_void) {
     match unsafe { (*info).si_code } {
         INPUT => return,
         // From the kernel: the connection has ended.
-        code if code > 0 => session::keep_asking(),
+        code if code > 0 => world_end::keep_asking(),
         _ => {}
     }
     let state = state();
