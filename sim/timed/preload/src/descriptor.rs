@@ -13,8 +13,6 @@ use rustix::fs::{CWD, OFlags, fcntl_getfl, fcntl_setfl, fstat, readlinkat_raw};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{SocketType, getpeername, getsockname, sockopt};
 
-use crate::streams::name::Connection;
-
 /// How long data that has arrived in simulated time may take to arrive in real time.
 const TRANSFER_LIMIT_MS: i32 = 5000;
 
@@ -46,27 +44,19 @@ impl Descriptor {
     }
 
     /// Returns the address of a TCP socket.
-    fn local(self) -> Option<SocketAddr> {
+    pub fn local(self) -> Option<SocketAddr> {
         let local: SocketAddr = getsockname(self.0).ok()?.try_into().ok()?;
         (sockopt::socket_type(self.0) == Ok(SocketType::STREAM)).then_some(local)
+    }
+
+    /// Returns the address of the peer of a connected socket.
+    pub fn peer(self) -> Option<SocketAddr> {
+        getpeername(self.0).ok()??.try_into().ok()
     }
 
     /// Returns true if it is a TCP socket.
     pub fn is_tcp(self) -> bool {
         self.local().is_some()
-    }
-
-    /// Returns its connection, if it is a connected TCP socket.
-    #[inline]
-    pub fn connection(self) -> Option<Connection> {
-        let local = self.local()?;
-        let peer: SocketAddr = getpeername(self.0).ok()??.try_into().ok()?;
-        Some(Connection::new(local, peer))
-    }
-
-    /// Returns the connection of a TCP socket that is about to be connected to `peer`.
-    pub fn connection_to(self, peer: SocketAddr) -> Option<Connection> {
-        Some(Connection::new(self.local()?, peer))
     }
 
     /// Returns the port of a TCP socket that listens.

@@ -14,7 +14,7 @@ use rustix::event::PollFlags;
 
 use crate::descriptor::{Descriptor, Kind};
 use crate::own::{Ended, Own};
-use crate::streams::{set_up, transfer};
+use crate::streams::{known, set_up, transfer};
 use crate::{joined, os, ready, real, timers};
 
 /// Receives from a descriptor into `parts`; `real` calls libc for descriptors that are not streams.
@@ -22,7 +22,7 @@ pub fn input(fd: c_int, parts: &[iovec], flags: c_int, real: impl FnOnce() -> ss
     let (Some(own), Some(descriptor)) = (Own::enter("input"), Descriptor::new(fd)) else {
         return real();
     };
-    match set_up::known_connection(descriptor) {
+    match known::connection(descriptor) {
         Some(connection) => transfer::receive(&own, (descriptor, connection), parts, flags, real),
         None => wait_for_input(&own, descriptor, flags & libc::MSG_DONTWAIT != 0, real),
     }
@@ -33,7 +33,7 @@ pub fn output(fd: c_int, parts: &[iovec], flags: c_int, real: impl FnOnce() -> s
     let (Some(own), Some(descriptor)) = (Own::enter("output"), Descriptor::new(fd)) else {
         return real();
     };
-    match set_up::known_connection(descriptor) {
+    match known::connection(descriptor) {
         Some(connection) => transfer::transmit(&own, (descriptor, connection), parts, flags),
         None => {
             let result = real();

@@ -15,8 +15,8 @@ use rustix::event::PollFlags;
 use crate::descriptor::{Descriptor, Kind};
 use crate::own::{Ended, Own};
 use crate::streams::name::Stream;
-use crate::streams::set_up;
 use crate::streams::transfer::{Readable, check, wait_readable};
+use crate::streams::{known, set_up};
 use crate::{os, real};
 
 mod epoll;
@@ -55,7 +55,7 @@ impl Source {
 
     /// Returns the source of a descriptor if it is another program of the world.
     pub fn within_world(own: &Own, descriptor: Descriptor) -> Option<Self> {
-        set_up::known_connection(descriptor)
+        known::connection(descriptor)
             .map(|connection| Self::Stream(connection.incoming))
             .or_else(|| set_up::known_port(own, descriptor).map(Self::Port))
     }

@@ -6,8 +6,7 @@ use ferroce_timed_protocol::page::{ThreadPage, Turn};
 use ferroce_timed_protocol::spin_policy::SpinPolicy;
 
 use crate::os::real_ns;
-use crate::streams::foreign_peers;
-use crate::world_end;
+use crate::{foreign_peers, world_end};
 
 /// Decides how long the threads of this program spin for their turn before they sleep.
 static SPIN_POLICY: SpinPolicy = SpinPolicy::new(real_ns);

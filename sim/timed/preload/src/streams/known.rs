@@ -5,7 +5,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::name::Stream;
+use super::name::{Connection, Stream};
+use crate::descriptor::Descriptor;
+use crate::joined;
 
 /// Most connections at a time. Further ones are treated like connections to programs outside of the
 /// world.
@@ -23,6 +25,16 @@ pub struct Known {
 
 /// The connections of this program.
 pub static KNOWN: Known = Known::new();
+
+/// Returns the connection of a descriptor, if it is one within the world.
+#[inline]
+pub fn connection(descriptor: Descriptor) -> Option<Connection> {
+    if !joined::is_joined() {
+        return None;
+    }
+    let connection = Connection::of(descriptor)?;
+    KNOWN.contains(connection.outgoing).then_some(connection)
+}
 
 impl Known {
     const fn new() -> Self {

@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use crate::descriptor::Descriptor;
+
 /// A direction of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stream(pub u64);
@@ -16,6 +18,18 @@ pub struct Connection {
 }
 
 impl Connection {
+    /// Returns the connection of a descriptor, if it is a connected TCP socket.
+    #[inline]
+    pub fn of(descriptor: Descriptor) -> Option<Self> {
+        let local = descriptor.local()?;
+        Some(Self::new(local, descriptor.peer()?))
+    }
+
+    /// Returns the connection of a TCP socket that is about to be connected to `peer`.
+    pub fn to_peer(descriptor: Descriptor, peer: SocketAddr) -> Option<Self> {
+        Some(Self::new(descriptor.local()?, peer))
+    }
+
     /// Returns the names for the socket at `local`, which is connected to the one at `peer`.
     pub fn new(local: SocketAddr, peer: SocketAddr) -> Self {
         Self {

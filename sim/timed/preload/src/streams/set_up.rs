@@ -10,15 +10,14 @@ use ferroce_timed_protocol::STREAM_LATENCY_PS;
 use ferroce_timed_protocol::page::NEVER_PS;
 use ferroce_timed_protocol::request::Wait;
 use ferroce_timed_protocol::store::StoreKind;
-use libc::{sockaddr, socklen_t, ssize_t};
+use libc::{sockaddr, socklen_t};
 use rustix::event::PollFlags;
 
-use super::foreign_peers;
-use super::known::KNOWN;
+use super::known::{self, KNOWN};
 use super::name::Connection;
 use crate::descriptor::Descriptor;
 use crate::own::{Ended, Own};
-use crate::{files, joined, real};
+use crate::{foreign_peers, joined, real};
 
 /// How long the kernel may take for a connection within one machine; a slower one counts as a
 /// connection to another machine.
@@ -32,16 +31,6 @@ const MAX_DESCRIPTORS: c_int = 1024;
 static ANNOUNCED: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 /// For each port: connections that the world has granted and that have not been accepted.
 static GRANTED: [AtomicU32; 65536] = [const { AtomicU32::new(0) }; 65536];
-
-/// Returns the connection of a descriptor, if it is one within the world.
-#[inline]
-pub fn known_connection(descriptor: Descriptor) -> Option<Connection> {
-    if !joined::is_joined() {
-        return None;
-    }
-    let connection = descriptor.connection()?;
-    KNOWN.contains(connection.outgoing).then_some(connection)
-}
 
 /// Reads a C address. `None`: it is not of the Internet.
 ///
@@ -97,9 +86,7 @@ pub fn connect(
     let Some(peer) = peer.filter(|_| result == 0 || is_under_way) else {
         return result;
     };
-    let connection = descriptor
-        .connection()
-        .or_else(|| descriptor.connection_to(peer));
+    let connection = Connection::of(descriptor).or_else(|| Connection::to_peer(descriptor, peer));
     let Some(connection) = connection else {
         return result;
     };
@@ -202,12 +189,8 @@ pub fn wait_connection(own: &Own, port: u16, deadline_ps: u64) -> Ended {
     ended
 }
 
-/// Accepts a connection; `real` accepts in the kernel.
-pub fn accept(own: &Own, descriptor: Descriptor, real: impl Fn() -> c_int) -> c_int {
-    let Some(port) = known_port(own, descriptor) else {
-        let real = || real() as ssize_t;
-        return files::wait_for_input(own, descriptor, false, real) as c_int;
-    };
+/// Accepts a connection to a port of the world; `real` accepts in the kernel.
+pub fn accept(own: &Own, descriptor: Descriptor, port: u16, real: impl Fn() -> c_int) -> c_int {
     let is_nonblocking = descriptor.is_nonblocking();
     let deadline_ps = if is_nonblocking {
         own.now_ps()
@@ -241,7 +224,7 @@ fn accept_granted(own: &Own, descriptor: Descriptor, port: u16, real: impl Fn() 
         descriptor.await_input();
         let accepted = real();
         let Some((socket, connection)) =
-            Descriptor::new(accepted).and_then(|socket| Some((socket, socket.connection()?)))
+            Descriptor::new(accepted).and_then(|socket| Some((socket, Connection::of(socket)?)))
         else {
             return accepted;
         };
@@ -265,7 +248,7 @@ pub fn end_outgoing(own: &Own, connection: Connection) {
 
 /// Reports the end of a connection before its descriptor is closed.
 pub fn before_close(own: &Own, descriptor: Descriptor) {
-    let Some(connection) = known_connection(descriptor) else {
+    let Some(connection) = known::connection(descriptor) else {
         return;
     };
     if descriptor.has_copies(MAX_DESCRIPTORS) || !joined::is_own_process() {
