@@ -10,9 +10,6 @@ use super::{is_source, sources, without_tests};
 /// Folders that are not modules: their files count as neighbours of the files beside the folder.
 const GROUPS: &[&str] = &["provider/src/ffi"];
 
-/// Folders whose files still use each other in circles. This list only shrinks.
-const CIRCLES_LEFT: &[&str] = &["sim/timed/preload/src"];
-
 /// How often a name may be exported again.
 const MAX_EXPORTS: usize = 8;
 
@@ -232,16 +229,11 @@ fn circles(mut arrows: BTreeSet<(String, String)>) -> BTreeSet<(String, String)>
 #[test]
 fn files_of_a_folder_use_each_other_in_one_direction() {
     let mut count = 0;
-    let mut left = BTreeSet::new();
     for (folder, files) in crates() {
         let arrows = files.arrows();
         count += arrows.len();
         for (place, arrows) in neighbours(&folder, &arrows) {
             let circles = circles(arrows);
-            if CIRCLES_LEFT.contains(&place.as_str()) && !circles.is_empty() {
-                left.insert(place);
-                continue;
-            }
             assert!(
                 circles.is_empty(),
                 "{place}: a circle of files: {circles:?}"
@@ -249,8 +241,6 @@ fn files_of_a_folder_use_each_other_in_one_direction() {
         }
     }
     assert!(count > 1000, "only {count} arrows were seen");
-    let gone = CIRCLES_LEFT.iter().find(|place| !left.contains(**place));
-    assert_eq!(gone, None, "without a circle: take it off CIRCLES_LEFT");
 }
 
 #[test]

@@ -4,19 +4,26 @@
 //! asks for the devices: then the program joins the world that `FERROCE_WORLD` names. From then on
 //! all clocks that it can read are simulated, and all calls that wait do so in simulated time.
 //!
-//! - `table`: functions for the verbs library.
-//! - `session`: joining and leaving of the program and its threads; `threads`: threads that it
-//!   starts; `thread`: state of each thread.
-//! - `caller`: the place from which a program polls.
-//! - `turn`: passing the turn and waiting for it.
-//! - `clock`: reading the time; `libc_time`, `vdso` and `tsc`: the ways in which programs read it;
-//!   `cpuinfo`: the file that states the frequency of the time stamp counter.
-//! - `sleep`, `timers`, `waits`, `ready`: waiting for a time, a signal, a thread, a descriptor;
-//!   `yields`: threads that yield.
-//! - `streams`, `files`: TCP between the programs of a world.
-//! - `spin`: programs that wait for a change of memory without a call.
-//! - `spawn`: other programs have the time of the machine; `faults`: the program still receives the
-//!   signal that the time stamp counter needs.
+//! The modules stand on one another, in this order. None uses one of a later group.
+//!
+//! 1. The machine: `next`, `real` and `os`, functions of the C library and of the kernel;
+//!    `descriptor`, `signals`, `tsc_trap` (x86-64), `time_formats`.
+//! 2. The state: `joined`, of the program; `thread`, of each thread; `interrupts`, the function
+//!    that the verbs library has set.
+//! 3. The world: `connection`; `world_end`, how its end is noticed; `timers`, what is due at which
+//!    time; `foreign_peers`, connections from outside of it.
+//! 4. The turn: `turn` waits for it; `membership` lets threads join and leave; `inside` is a thread
+//!    that has it, for the verbs library; `own` the same for a call of the program.
+//! 5. Reading the time: `clock`; `libc_time`, `vdso` and `tsc`, the ways in which programs do it;
+//!    `faults`, because the program still receives the signal that the time stamp counter needs;
+//!    `cpuinfo`, the file that states the frequency of the counter.
+//! 6. Waiting: `sleep`, `timer_calls`, `waits` and `yields`, for a time, a signal, a thread;
+//!    `streams`, TCP between the programs of a world; `ready`, `files` and `sockets`, for
+//!    descriptors; `spin`, for a change of memory without a call; `caller`, the place from which a
+//!    program polls.
+//! 7. Other threads and programs: `threads`, those that the program starts; `spawn`, which have the
+//!    time of the machine.
+//! 8. `session`: the program joins and leaves. `table`: functions for the verbs library.
 //!
 //! On x86-64 the time stamp counter is simulated, too. On other machines it is not: programs that
 //! read it without the C library see the time of the machine.
