@@ -11,7 +11,7 @@ mod common;
 use std::process::Stdio;
 use std::time::Duration;
 
-use common::guest::start;
+use common::guest::{self, start};
 use common::world::World;
 use common::{Output, finish, with_library};
 use ferroce_timed_protocol::MOST_AHEAD_PS;
@@ -252,9 +252,16 @@ fn any_program_runs_with_the_library() {
     );
 }
 
-/// `cargo test -p ferroce-preload --release --test time -- --ignored --nocapture`
+/// Goal: programs see the same time whichever way they read it. Method: reads with work in between
+/// are free, and of many in a row all but the first 15 cost a microsecond, by each way.
 #[test]
-#[ignore = "prints the costs"]
-fn costs() {
-    println!("{}", run("costs").text);
+fn reads_of_the_time_cost_the_same_by_each_way() {
+    let output = run("costs");
+    for way in ["rdtsc", "clock_gettime", "gettimeofday", "vdso"] {
+        assert_eq!(output.number(&format!("{way}_apart_ps")), 0.0, "{way}");
+        let in_a_row_ps = f64::from(guest::READS - 15) * 1e6;
+        let name = format!("{way}_in_a_row_ps");
+        assert_eq!(output.number(&name), in_a_row_ps, "{way}");
+    }
+    assert_eq!(output.number("traps"), 1.0, "the counter's only site");
 }

@@ -258,48 +258,45 @@ fn mhz() {
     }
 }
 
-/// Prints the nanoseconds of the machine per read.
+/// Reads of each row of [`costs`].
+pub const READS: u32 = 10_000;
+
+/// Prints what reads cost in the time of the world.
 fn costs() {
     let table = join();
-    let clock = libc::CLOCK_MONOTONIC_RAW;
-    let measure = |name: &str, read: &dyn Fn()| {
-        let count = 200_000;
+    let measure = |way: &str, read: &dyn Fn()| {
+        // From the first read of the counter on its site does not trap.
         read();
-        let before = real_ns(clock);
-        for number in 0..count {
+        let before_ps = (table.now_ps)();
+        let mut spent_ps = 0;
+        for number in 0..READS {
             if number % 8 == 0 {
                 (table.spend_ps)(1000);
+                spent_ps += 1000;
             }
             read();
         }
-        say(name, (real_ns(clock) - before) as f64 / f64::from(count));
+        let passed_ps = (table.now_ps)() - before_ps;
+        say(&format!("{way}_apart_ps"), passed_ps - spent_ps);
+        let before_ps = (table.now_ps)();
+        for _ in 0..READS {
+            read();
+        }
+        let passed_ps = (table.now_ps)() - before_ps;
+        say(&format!("{way}_in_a_row_ps"), passed_ps);
     };
-    measure("nothing", &|| ());
     measure("rdtsc", &|| {
         std::hint::black_box(rdtsc());
     });
     measure("clock_gettime", &|| {
         std::hint::black_box(now_ns(libc::CLOCK_MONOTONIC));
     });
+    measure("gettimeofday", &|| {
+        std::hint::black_box(micros());
+    });
     measure("vdso", &|| {
         std::hint::black_box(vdso_realtime_ns());
     });
-    let before = real_ns(clock);
-    for _ in 0..1_000_000 {
-        std::hint::black_box(micros());
-    }
-    say("fast_forward", (real_ns(clock) - before) as f64 / 1e6);
-    let before = real_ns(clock);
-    for _ in 0..1_000_000 {
-        std::hint::black_box(rdtsc());
-    }
-    say("fast_forward_tsc", (real_ns(clock) - before) as f64 / 1e6);
-    let before = real_ns(clock);
-    for number in 0..10_000 {
-        let time_ps = (table.now_ps)() + 1000 * number;
-        (table.wait)(&Wait::At { time_ps });
-    }
-    say("hand_over", (real_ns(clock) - before) as f64 / 1e4);
     say("traps", traps());
 }
 
