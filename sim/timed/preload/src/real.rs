@@ -84,38 +84,101 @@ functions! {
     fn read(fd: c_int, buffer: *mut c_void, length: size_t) -> ssize_t;
     fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
     fn recv(fd: c_int, buffer: *mut c_void, length: size_t, flags: c_int) -> ssize_t;
-    fn recvfrom(fd: c_int, buffer: *mut c_void, length: size_t, flags: c_int, address: *mut sockaddr, address_length: *mut socklen_t) -> ssize_t;
+    fn recvfrom(
+        fd: c_int,
+        buffer: *mut c_void,
+        length: size_t,
+        flags: c_int,
+        address: *mut sockaddr,
+        address_length: *mut socklen_t
+    ) -> ssize_t;
     fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
     fn write(fd: c_int, buffer: *const c_void, length: size_t) -> ssize_t;
     fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
     fn send(fd: c_int, buffer: *const c_void, length: size_t, flags: c_int) -> ssize_t;
-    fn sendto(fd: c_int, buffer: *const c_void, length: size_t, flags: c_int, address: *const sockaddr, address_length: socklen_t) -> ssize_t;
+    fn sendto(
+        fd: c_int,
+        buffer: *const c_void,
+        length: size_t,
+        flags: c_int,
+        address: *const sockaddr,
+        address_length: socklen_t
+    ) -> ssize_t;
     fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
     fn poll(descriptors: *mut pollfd, count: nfds_t, timeout_ms: c_int) -> c_int;
-    fn ppoll(descriptors: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int;
-    fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int;
-    fn pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+    fn ppoll(
+        descriptors: *mut pollfd,
+        count: nfds_t,
+        timeout: *const timespec,
+        mask: *const sigset_t
+    ) -> c_int;
+    fn select(
+        count: c_int,
+        read: *mut fd_set,
+        write: *mut fd_set,
+        except: *mut fd_set,
+        timeout: *mut timeval
+    ) -> c_int;
+    fn pselect(
+        count: c_int,
+        read: *mut fd_set,
+        write: *mut fd_set,
+        except: *mut fd_set,
+        timeout: *const timespec,
+        mask: *const sigset_t
+    ) -> c_int;
     fn epoll_wait(fd: c_int, events: *mut epoll_event, count: c_int, timeout_ms: c_int) -> c_int;
-    fn epoll_pwait2(fd: c_int, events: *mut epoll_event, count: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int;
-    fn epoll_pwait(fd: c_int, events: *mut epoll_event, count: c_int, timeout_ms: c_int, mask: *const sigset_t) -> c_int;
+    fn epoll_pwait2(
+        fd: c_int,
+        events: *mut epoll_event,
+        count: c_int,
+        timeout: *const timespec,
+        mask: *const sigset_t
+    ) -> c_int;
+    fn epoll_pwait(
+        fd: c_int,
+        events: *mut epoll_event,
+        count: c_int,
+        timeout_ms: c_int,
+        mask: *const sigset_t
+    ) -> c_int;
     fn sleep(seconds: c_uint) -> c_uint;
     fn usleep(microseconds: c_uint) -> c_int;
-    fn clock_nanosleep(clock: clockid_t, flags: c_int, time: *const timespec, rest: *mut timespec) -> c_int;
+    fn clock_nanosleep(
+        clock: clockid_t,
+        flags: c_int,
+        time: *const timespec,
+        rest: *mut timespec
+    ) -> c_int;
     fn alarm(seconds: c_uint) -> c_uint;
     fn setitimer(which: c_int, new: *const itimerval, old: *mut itimerval) -> c_int;
     fn getitimer(which: c_int, value: *mut itimerval) -> c_int;
     fn timer_create(clock: clockid_t, event: *mut sigevent, timer: *mut TimerId) -> c_int;
-    fn timer_settime(timer: TimerId, flags: c_int, new: *const itimerspec, old: *mut itimerspec) -> c_int;
+    fn timer_settime(
+        timer: TimerId,
+        flags: c_int,
+        new: *const itimerspec,
+        old: *mut itimerspec
+    ) -> c_int;
     fn timer_gettime(timer: TimerId, value: *mut itimerspec) -> c_int;
     fn timer_getoverrun(timer: TimerId) -> c_int;
     fn timer_delete(timer: TimerId) -> c_int;
     fn timerfd_create(clock: clockid_t, flags: c_int) -> c_int;
-    fn timerfd_settime(fd: c_int, flags: c_int, new: *const itimerspec, old: *mut itimerspec) -> c_int;
+    fn timerfd_settime(
+        fd: c_int,
+        flags: c_int,
+        new: *const itimerspec,
+        old: *mut itimerspec
+    ) -> c_int;
     fn timerfd_gettime(fd: c_int, value: *mut itimerspec) -> c_int;
     fn sem_wait(semaphore: *mut sem_t) -> c_int;
     fn sem_clockwait(semaphore: *mut sem_t, clock: clockid_t, time: *const timespec) -> c_int;
     fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int;
-    fn pthread_mutex_clocklock(mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec) -> c_int;
+    fn pthread_mutex_clocklock(
+        mutex: *mut pthread_mutex_t,
+        clock: clockid_t,
+        time: *const timespec
+    ) -> c_int;
     fn sched_yield() -> c_int;
     fn pthread_spin_lock(lock: *mut libc::pthread_spinlock_t) -> c_int;
     fn pthread_spin_trylock(lock: *mut libc::pthread_spinlock_t) -> c_int;
@@ -129,11 +192,37 @@ functions! {
     fn pthread_rwlock_wrlock(rwlock: *mut libc::pthread_rwlock_t) -> c_int;
     fn pthread_barrier_wait(barrier: *mut libc::pthread_barrier_t) -> c_int;
     fn pthread_cond_wait(condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) -> c_int;
-    fn pthread_cond_timedwait(condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, time: *const timespec) -> c_int;
-    fn pthread_cond_clockwait(condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec) -> c_int;
+    fn pthread_cond_timedwait(
+        condition: *mut pthread_cond_t,
+        mutex: *mut pthread_mutex_t,
+        time: *const timespec
+    ) -> c_int;
+    fn pthread_cond_clockwait(
+        condition: *mut pthread_cond_t,
+        mutex: *mut pthread_mutex_t,
+        clock: clockid_t,
+        time: *const timespec
+    ) -> c_int;
     fn pthread_join(thread: pthread_t, result: *mut *mut c_void) -> c_int;
     fn __read_chk(fd: c_int, buffer: *mut c_void, length: size_t, room: size_t) -> ssize_t;
-    fn __poll_chk(descriptors: *mut pollfd, count: nfds_t, timeout_ms: c_int, room: size_t) -> c_int;
-    fn __ppoll_chk(descriptors: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t, room: size_t) -> c_int;
-    fn __recv_chk(fd: c_int, buffer: *mut c_void, length: size_t, room: size_t, flags: c_int) -> ssize_t;
+    fn __poll_chk(
+        descriptors: *mut pollfd,
+        count: nfds_t,
+        timeout_ms: c_int,
+        room: size_t
+    ) -> c_int;
+    fn __ppoll_chk(
+        descriptors: *mut pollfd,
+        count: nfds_t,
+        timeout: *const timespec,
+        mask: *const sigset_t,
+        room: size_t
+    ) -> c_int;
+    fn __recv_chk(
+        fd: c_int,
+        buffer: *mut c_void,
+        length: size_t,
+        room: size_t,
+        flags: c_int
+    ) -> ssize_t;
 }

@@ -81,22 +81,86 @@ fn running<T>(call: impl FnOnce() -> T) -> T {
     starting(|| waiting(call))
 }
 
-wrap!(starting; execve(path: *const c_char, arguments: Strings, environment: Strings) -> c_int, without_function());
+wrap!(
+    starting;
+    execve(path: *const c_char, arguments: Strings, environment: Strings) -> c_int,
+    without_function()
+);
 wrap!(starting; execv(path: *const c_char, arguments: Strings) -> c_int, without_function());
 wrap!(starting; execvp(file: *const c_char, arguments: Strings) -> c_int, without_function());
-wrap!(starting; execvpe(file: *const c_char, arguments: Strings, environment: Strings) -> c_int, without_function());
-wrap!(starting; fexecve(file: c_int, arguments: Strings, environment: Strings) -> c_int, without_function());
-wrap!(starting; execveat(folder: c_int, path: *const c_char, arguments: Strings, environment: Strings, flags: c_int) -> c_int, without_function());
-wrap!(starting; posix_spawn(pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: Strings, environment: Strings) -> c_int, libc::ENOSYS);
-wrap!(starting; posix_spawnp(pid: *mut pid_t, file: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: Strings, environment: Strings) -> c_int, libc::ENOSYS);
-wrap!(starting; popen(command: *const c_char, mode: *const c_char) -> *mut FILE, std::ptr::null_mut());
+wrap!(
+    starting;
+    execvpe(file: *const c_char, arguments: Strings, environment: Strings) -> c_int,
+    without_function()
+);
+wrap!(
+    starting;
+    fexecve(file: c_int, arguments: Strings, environment: Strings) -> c_int,
+    without_function()
+);
+wrap!(
+    starting;
+    execveat(
+        folder: c_int,
+        path: *const c_char,
+        arguments: Strings,
+        environment: Strings,
+        flags: c_int
+    ) -> c_int,
+    without_function()
+);
+wrap!(
+    starting;
+    posix_spawn(
+        pid: *mut pid_t,
+        path: *const c_char,
+        actions: *const c_void,
+        attributes: *const c_void,
+        arguments: Strings,
+        environment: Strings
+    ) -> c_int,
+    libc::ENOSYS
+);
+wrap!(
+    starting;
+    posix_spawnp(
+        pid: *mut pid_t,
+        file: *const c_char,
+        actions: *const c_void,
+        attributes: *const c_void,
+        arguments: Strings,
+        environment: Strings
+    ) -> c_int,
+    libc::ENOSYS
+);
+wrap!(
+    starting;
+    popen(command: *const c_char, mode: *const c_char) -> *mut FILE,
+    std::ptr::null_mut()
+);
 wrap!(waiting; pclose(stream: *mut FILE) -> c_int, without_function());
 wrap!(running; system(command: *const c_char) -> c_int, without_function());
 wrap!(waiting; wait(status: *mut c_int) -> pid_t, without_function());
-wrap!(waiting_with(options); waitpid(pid: pid_t, status: *mut c_int, options: c_int) -> pid_t, without_function());
-wrap!(waiting_with(options); wait3(status: *mut c_int, options: c_int, usage: *mut rusage) -> pid_t, without_function());
-wrap!(waiting_with(options); wait4(pid: pid_t, status: *mut c_int, options: c_int, usage: *mut rusage) -> pid_t, without_function());
-wrap!(waiting_with(options); waitid(kind: idtype_t, id: id_t, info: *mut siginfo_t, options: c_int) -> c_int, without_function());
+wrap!(
+    waiting_with(options);
+    waitpid(pid: pid_t, status: *mut c_int, options: c_int) -> pid_t,
+    without_function()
+);
+wrap!(
+    waiting_with(options);
+    wait3(status: *mut c_int, options: c_int, usage: *mut rusage) -> pid_t,
+    without_function()
+);
+wrap!(
+    waiting_with(options);
+    wait4(pid: pid_t, status: *mut c_int, options: c_int, usage: *mut rusage) -> pid_t,
+    without_function()
+);
+wrap!(
+    waiting_with(options);
+    waitid(kind: idtype_t, id: id_t, info: *mut siginfo_t, options: c_int) -> c_int,
+    without_function()
+);
 
 /// `execl` and its relatives, which take any number of arguments.
 #[cfg(target_arch = "x86_64")]
@@ -152,7 +216,10 @@ mod variadic {
     }
 
     macro_rules! wrap {
-        ($name:ident, $has_environment:expr, |$path:ident, $arguments:ident, $environment:ident| $call:expr) => {
+        (
+            $name:ident, $has_environment:expr,
+            |$path:ident, $arguments:ident, $environment:ident| $call:expr
+        ) => {
             /// # Safety
             /// The contract of the C library's function of this name.
             #[unsafe(no_mangle)]

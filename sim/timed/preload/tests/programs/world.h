@@ -1,4 +1,5 @@
-/* What a program of these tests uses of the library: its table, as in sim/timed/protocol/src/table.rs. */
+/* What a program of these tests uses of the library: its table, as in
+ * sim/timed/protocol/src/table.rs. */
 #pragma once
 #define _GNU_SOURCE
 #include <dlfcn.h>
