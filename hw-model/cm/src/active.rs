@@ -1,4 +1,4 @@
-//! The active side: REQ, and the answers to it (IBTA vol 1, 12.9.7.1).
+//! The active side: REQ and its responses (IBTA vol 1, 12.9.7.1).
 
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::Gid;
@@ -14,7 +14,7 @@ use crate::event::Event;
 use crate::parameters::{QpParameters, remote_qpn};
 use crate::state::State;
 
-/// The LID of a port of RoCE.
+/// The LID of a RoCE port.
 const ROCE_LID: u16 = 0xffff;
 
 impl Cm {
@@ -50,7 +50,7 @@ impl Cm {
         Ok(id)
     }
 
-    /// The exchange of a connection or resolution that begins here is named after it.
+    /// Sets the transaction ID of an exchange that begins with this connection or resolution.
     pub(crate) fn set_transaction(&mut self, id: CommunicationId) {
         let tag = u64::from(self.config.tag) + 1;
         if let Some(connection) = self.connections.get_mut(&id) {
@@ -118,7 +118,7 @@ impl Cm {
         Ok(())
     }
 
-    /// A REP: the first one is reported, a duplicate is answered with the RTU (12.9.8.6).
+    /// Handles a REP: the first one is reported, a duplicate is answered with the RTU (12.9.8.6).
     pub(crate) fn handle_rep(
         &mut self,
         now: Instant,
@@ -167,7 +167,7 @@ impl Cm {
         let qpn = remote_qpn(response, parameters.transport);
         let key = (from, qpn);
         if let Some(old) = self.by_remote_qpn.get(&key).copied() {
-            // The peer's queue pair is that of an older connection (12.9.8.3.1).
+            // The peer's queue pair belongs to an older connection (12.9.8.3.1).
             let reason = RejectReason::STALE_CONNECTION;
             self.send_rej(id, &refusal(reason));
             self.disconnect_stale(now, old);
@@ -195,7 +195,7 @@ impl Cm {
         self.report(id, Event::ConnectResponse { id, response, ece });
     }
 
-    /// An MRA: the peer has received the message, and needs longer to answer (12.9.8.5).
+    /// Handles an MRA: the peer has received the message and needs longer to answer (12.9.8.5).
     pub(crate) fn handle_mra(&mut self, now: Instant, id: CommunicationId, mra: &Mra) {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
@@ -216,7 +216,7 @@ impl Cm {
         self.set_deadline(id, Some(until));
     }
 
-    /// All retries have been used.
+    /// Gives up after all retries.
     pub(crate) fn give_up(&mut self, now: Instant, id: CommunicationId) {
         let Some(state) = self.state(id) else { return };
         match state {
@@ -239,8 +239,8 @@ impl Cm {
         }
     }
 
-    /// Refuses with "timeout", which names the connection by the GUID of the device, too: the peer
-    /// may not have learned its identifier (12.6.7.2).
+    /// Sends a REJ with reason "timeout". It also names the connection by the GUID of the device,
+    /// because the peer may not know its identifier (12.6.7.2).
     pub(crate) fn send_timeout_rej(&mut self, id: CommunicationId) {
         let Some(connection) = self.connections.get(&id) else {
             return;
@@ -252,12 +252,12 @@ impl Cm {
         self.send_rej(id, &reject);
     }
 
-    /// Sends a REJ, and keeps it for duplicates of what it refuses.
+    /// Sends a REJ, and keeps it as the answer to duplicates of the refused message.
     pub(crate) fn send_rej(&mut self, id: CommunicationId, reject: &Reject) {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
         };
-        // As Linux: before its first message a side has no identifier (12.6.7).
+        // As Linux: a side has no identifier before its first message (12.6.7).
         let (local_communication_id, message_rejected) = match connection.state {
             State::ReqReceived => (CommunicationId::NONE, Rej::REQ),
             State::RepReceived => (id, Rej::REP),
@@ -281,7 +281,7 @@ impl Cm {
     }
 
     /// Returns the length of TIMEWAIT: about the time until the last packet and its ACK have
-    /// arrived, which is the local ACK timeout (12.9.8.4), within the configuration's bound.
+    /// arrived, which is the local ACK timeout (12.9.8.4), limited by the configuration.
     pub(crate) fn timewait(&self, local_ack_timeout: CmTimeout) -> Duration {
         duration(local_ack_timeout).min(self.config.timewait_max)
     }
@@ -303,7 +303,7 @@ fn req_path(path: &Path) -> ReqPath {
     }
 }
 
-/// A refusal with nothing but a reason.
+/// Returns a refusal with only a reason.
 pub(crate) const fn refusal(reason: RejectReason) -> Reject {
     Reject {
         reason,
@@ -312,7 +312,7 @@ pub(crate) const fn refusal(reason: RejectReason) -> Reject {
     }
 }
 
-/// A refusal by this side, as an event.
+/// Returns the event of a refusal by this side.
 pub(crate) const fn rejected(id: CommunicationId, reason: RejectReason) -> Event {
     Event::Rejected {
         id,
@@ -322,7 +322,7 @@ pub(crate) const fn rejected(id: CommunicationId, reason: RejectReason) -> Event
     }
 }
 
-/// Private data of a command.
+/// Returns the private data of a command, after checking its length.
 pub(crate) fn data<const LIMIT: usize>(data: &[u8]) -> Result<PrivateData<LIMIT>, CommandError> {
     PrivateData::from_slice(data).ok_or(CommandError::PrivateData {
         length: data.len(),
@@ -330,13 +330,13 @@ pub(crate) fn data<const LIMIT: usize>(data: &[u8]) -> Result<PrivateData<LIMIT>
     })
 }
 
-/// Data whose length has been checked.
+/// Returns private data whose length has been checked.
 fn cut<const LIMIT: usize>(data: &[u8]) -> PrivateData<LIMIT> {
     let data = &data[..data.len().min(LIMIT)];
     PrivateData::from_slice(data).unwrap_or_default()
 }
 
-/// Private data behind the header of the RDMA IP CM service, if there is one.
+/// Returns private data after the header of the RDMA IP CM service, if there is one.
 pub(crate) fn with_addresses<const LIMIT: usize>(
     ip: Option<&IpCmHeader>,
     private_data: &[u8],

@@ -1,4 +1,4 @@
-//! The tables, the timers, and the way from a datagram to its handler.
+//! The tables, the timers, and the dispatch of datagrams to their handlers.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -24,27 +24,26 @@ pub struct Transmit {
     pub mad: Box<[u8; Mad::LENGTH]>,
 }
 
-/// What has become of a received datagram.
+/// The result of handling a received datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disposition {
-    /// It was for this side, and has been handled or dropped.
+    /// It was for this side, and was handled or dropped.
     Taken,
     /// A request for a service without a listener here. If no other process of the host has one,
     /// [`Cm::refuse`] answers.
     NoListener(ServiceId),
-    /// It names a connection of another process of the host, the one with this tag, or none at
-    /// all.
+    /// It names a connection of another process of the host, with this tag, or an unknown one.
     NotOurs(u8),
-    /// No message of communication management.
+    /// Not a message of communication management.
     Malformed(MadError),
 }
 
-/// Counts of what is not seen in events.
+/// Counts of what events do not show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Statistics {
-    /// Messages sent again because no answer came
+    /// Messages retransmitted because no answer arrived
     pub retransmissions: u64,
-    /// Received messages that had been answered before
+    /// Received messages that were already answered
     pub duplicates: u64,
     /// REQs and SIDR_REQs dropped because the backlog or a table was full
     pub requests_dropped: u64,
@@ -71,9 +70,9 @@ pub struct Cm {
     pub(crate) connections: BTreeMap<CommunicationId, Connection>,
     /// Connections of the passive side, by the peer's address and identifier.
     pub(crate) by_remote_id: BTreeMap<(Gid, CommunicationId), CommunicationId>,
-    /// Live connections by the peer's queue pair: two cannot have the same (12.9.8.3.1).
+    /// Live connections by the peer's queue pair, which is unique (12.9.8.3.1).
     pub(crate) by_remote_qpn: BTreeMap<(Gid, Qpn), CommunicationId>,
-    /// Connections whose peer connects, too.
+    /// Connections whose peer connects as well.
     pub(crate) peers: BTreeSet<CommunicationId>,
     deadlines: BTreeSet<(Instant, CommunicationId)>,
     mads: VecDeque<Transmit>,
@@ -106,7 +105,7 @@ impl Cm {
         }
     }
 
-    /// Waits for requests.
+    /// Starts to listen for requests.
     ///
     /// # Errors
     ///
@@ -135,7 +134,7 @@ impl Cm {
         Ok(id)
     }
 
-    /// Ends a listener. Requests that it has reported stay, until they are destroyed.
+    /// Stops a listener. Requests that it has reported stay until they are destroyed.
     ///
     /// # Errors
     ///
@@ -147,8 +146,8 @@ impl Cm {
         Ok(())
     }
 
-    /// Frees the place of a request in its listener's backlog: the caller has taken it over.
-    /// Accepting, rejecting and destroying it do the same.
+    /// Frees the place of a request in its listener's backlog because the caller has taken the
+    /// request. Accepting, rejecting and destroying it do the same.
     pub fn release_backlog(&mut self, id: CommunicationId) {
         let connection = self.connections.get_mut(&id);
         let listener = connection.and_then(|connection| connection.backlog_of.take());
@@ -157,7 +156,7 @@ impl Cm {
         }
     }
 
-    /// Takes a datagram that QP 1 has received.
+    /// Handles a datagram that QP 1 has received.
     pub fn handle_mad(&mut self, now: Instant, from: Gid, to: Gid, bytes: &[u8]) -> Disposition {
         let mad = match Mad::parse(bytes) {
             Ok(mad) => mad,
@@ -171,7 +170,8 @@ impl Cm {
         }
         let (remote_id, id) = named(&mad.message);
         let connection = self.connections.get(&id);
-        // A side that waits for the answer to its first message does not know the peer's.
+        // A side that waits for the answer to its first message does not know the peer's
+        // identifier.
         let is_peer = |connection: &Connection| {
             let known = connection.remote_id;
             known == CommunicationId::NONE || remote_id == Some(known)
@@ -197,7 +197,7 @@ impl Cm {
         Disposition::Taken
     }
 
-    /// Handles every time-out that has come by `now`.
+    /// Handles every timeout that has expired by `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some((deadline, id)) = self.deadlines.first().copied() {
             if deadline > now {
@@ -208,18 +208,18 @@ impl Cm {
         }
     }
 
-    /// Returns when [`Cm::handle_timeout`] has to be called next.
+    /// Returns the time at which [`Cm::handle_timeout`] must be called next.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
-    /// Returns the next datagram to send.
+    /// Takes the next datagram to send.
     pub fn poll_mad(&mut self) -> Option<Transmit> {
         self.mads.pop_front()
     }
 
-    /// Returns the next event.
+    /// Takes the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -230,7 +230,7 @@ impl Cm {
         self.statistics
     }
 
-    /// Returns what the local queue pair of a connection is set from; None for an unknown
+    /// Returns the attributes for the local queue pair of a connection; `None` for an unknown
     /// connection.
     #[must_use]
     pub fn qp_parameters(&self, id: CommunicationId) -> Option<QpParameters> {
@@ -251,20 +251,21 @@ impl Cm {
         Some((connection.local_gid, connection.remote_gid))
     }
 
-    /// Connections and service resolutions with their services and states, by identifier.
+    /// Returns the connections and service resolutions with their services and states, by
+    /// identifier.
     pub fn connections(&self) -> impl Iterator<Item = (CommunicationId, ServiceId, State)> + '_ {
         let all = self.connections.iter();
         all.map(|(id, connection)| (*id, connection.service_id, connection.state))
     }
 
-    /// Listeners with their services and the requests that they hold.
+    /// Returns the listeners with their services and the number of requests that they hold.
     pub fn listeners(&self) -> impl Iterator<Item = (ListenerId, ServiceId, u32)> + '_ {
         let all = self.listeners.iter();
         all.map(|(id, listener)| (*id, listener.key.0, listener.held))
     }
 
-    /// Returns true if there is no connection, no timer and nothing to poll. Listeners may be
-    /// left.
+    /// Returns true if there is no connection, no timer and nothing to poll. There may be
+    /// listeners.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.connections.is_empty()
@@ -292,8 +293,8 @@ impl Cm {
         found.find_map(|key| self.services.get(&key).copied())
     }
 
-    /// Takes a place of a listener's backlog. Returns false if all are taken, or if the table of
-    /// connections is full: the request is dropped, and comes again.
+    /// Takes a place in a listener's backlog. Returns false if the backlog or the table of
+    /// connections is full: the request is dropped and will be retransmitted.
     pub(crate) fn hold_request(&mut self, id: ListenerId) -> bool {
         let has_room = self.connections.len() < MAX_CONNECTIONS;
         match self.listeners.get_mut(&id) {
@@ -319,7 +320,7 @@ impl Cm {
         }
     }
 
-    /// Adds a connection. Its identifier has the tag of this side, and is not zero.
+    /// Adds a connection. Its identifier has the tag of this side and is not zero.
     pub(crate) fn add(&mut self, connection: Connection) -> Result<CommunicationId, CommandError> {
         if self.connections.len() >= MAX_CONNECTIONS {
             return Err(CommandError::TooMany(MAX_CONNECTIONS));
@@ -335,7 +336,7 @@ impl Cm {
         }
     }
 
-    /// Forgets a connection.
+    /// Removes a connection.
     pub(crate) fn remove(&mut self, id: CommunicationId) -> Option<Connection> {
         self.set_deadline(id, None);
         self.release_backlog(id);
@@ -349,7 +350,7 @@ impl Cm {
         Some(connection)
     }
 
-    /// The peer's queue pair may belong to another connection from here on.
+    /// Frees the peer's queue pair for another connection.
     pub(crate) fn forget_remote_qpn(&mut self, id: CommunicationId) {
         let Some(connection) = self.connections.get(&id) else {
             return;
@@ -402,7 +403,7 @@ impl Cm {
         }
     }
 
-    /// Sends a message, and again until it is answered.
+    /// Sends a message, and retransmits it until it is answered.
     pub(crate) fn send_and_await(
         &mut self,
         now: Instant,
@@ -428,7 +429,7 @@ impl Cm {
         self.send(id, mad);
     }
 
-    /// The message has been answered.
+    /// Stops the retransmission of an answered message.
     pub(crate) fn stop_awaiting(&mut self, id: CommunicationId) {
         if let Some(connection) = self.connections.get_mut(&id) {
             connection.pending = None;
@@ -436,7 +437,7 @@ impl Cm {
         self.set_deadline(id, None);
     }
 
-    /// A time-out of a connection: sends the message again, or gives up.
+    /// Handles a timeout of a connection: retransmits the message or gives up.
     fn expire(&mut self, now: Instant, id: CommunicationId) {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
@@ -459,7 +460,7 @@ impl Cm {
         self.send(id, mad);
     }
 
-    /// The end of TIMEWAIT, or of the time for which a service response is kept.
+    /// Handles the end of TIMEWAIT, or of the time for which a service response is kept.
     fn expire_hold(&mut self, id: CommunicationId) {
         if let Some(connection) = self.remove(id) {
             if connection.state == State::Timewait && !connection.is_orphan {
@@ -469,7 +470,7 @@ impl Cm {
     }
 }
 
-/// The identifiers that a message names: the sender's, if it has one, and the receiver's.
+/// Returns the identifiers in a message: the sender's, if it has one, and the receiver's.
 fn named(message: &Message) -> (Option<CommunicationId>, CommunicationId) {
     let (sender, receiver) = match message {
         Message::Mra(it) => (it.local_communication_id, it.remote_communication_id),
@@ -486,17 +487,17 @@ fn named(message: &Message) -> (Option<CommunicationId>, CommunicationId) {
     (Some(sender), receiver)
 }
 
-/// The tag of the side that issued an identifier: see [`Config::tag`].
+/// Returns the tag of the side that issued an identifier: see [`Config::tag`].
 pub(crate) const fn tag(id: CommunicationId) -> u8 {
     (id.0 >> 24) as u8
 }
 
-/// A message as a datagram.
+/// Encodes a message as a datagram.
 pub(crate) fn bytes(transaction_id: u64, message: impl Into<Message>) -> MadBytes {
     Box::new(Mad::new(transaction_id, message).to_bytes())
 }
 
-/// The time of a code.
+/// Converts a timeout code to a duration.
 pub(crate) fn duration(timeout: CmTimeout) -> Duration {
     Duration::from_ns(timeout.as_ns())
 }

@@ -1,4 +1,4 @@
-//! What the caller asks for.
+//! Commands of the caller.
 
 use ferroce_wire::cm::{
     CmTimeout, CommunicationId, IpCmHeader, RejectReason, ServiceId, SidrStatus, TransportService,
@@ -46,7 +46,7 @@ pub enum ListenAddress {
     Any,
 }
 
-/// Waits for requests.
+/// A request to listen.
 #[derive(Debug, Clone, Copy)]
 pub struct Listen {
     /// Port space
@@ -55,11 +55,12 @@ pub struct Listen {
     pub port: u16,
     /// Which destinations
     pub address: ListenAddress,
-    /// Requests that are held; 0, or more than [`MAX_BACKLOG`](crate::MAX_BACKLOG), is that many
+    /// Number of requests that are held; 0, or more than [`MAX_BACKLOG`](crate::MAX_BACKLOG), means
+    /// the maximum
     pub backlog: u32,
 }
 
-/// Where to, and how.
+/// The path to the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Path {
     /// This side's address
@@ -80,14 +81,14 @@ pub struct Path {
     pub sl: u8,
     /// Static rate
     pub packet_rate: u8,
-    /// How long a packet is on its way
+    /// Maximum time that a packet is in flight
     pub packet_lifetime: CmTimeout,
     /// Local ACK Timeout of the queue pair
     pub local_ack_timeout: CmTimeout,
 }
 
 impl Path {
-    /// Returns a path as Linux has it on RoCE.
+    /// Returns a path with the values of Linux on RoCE.
     #[must_use]
     pub const fn new(local_gid: Gid, remote_gid: Gid) -> Self {
         Self {
@@ -106,7 +107,7 @@ impl Path {
     }
 }
 
-/// Enhanced connection establishment: options of a vendor that both sides agree on. It is passed on
+/// Enhanced connection establishment: vendor options that both sides agree on. They are passed on
 /// unread, as Linux does: the vendor in reserved fields, its options in the attribute modifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ece {
@@ -116,12 +117,12 @@ pub struct Ece {
     pub attr_mod: u32,
 }
 
-/// Sends a REQ.
+/// The contents of a REQ.
 #[derive(Debug, Clone)]
 pub struct Connect {
     /// The peer's service
     pub service_id: ServiceId,
-    /// Where to
+    /// The path
     pub path: Path,
     /// RC, UC or XRC
     pub transport: TransportService,
@@ -129,11 +130,11 @@ pub struct Connect {
     pub local_ca_guid: u64,
     /// The local queue pair
     pub qpn: Qpn,
-    /// PSN of the first packet that it receives: the peer begins with it
+    /// PSN of the first packet that it receives: the peer starts with it
     pub starting_psn: Psn,
-    /// READs and atomics that this side can answer at a time
+    /// Maximum number of READs and atomics that this side answers concurrently
     pub responder_resources: u8,
-    /// READs and atomics that this side may have outstanding
+    /// Maximum number of READs and atomics that this side may have outstanding
     pub initiator_depth: u8,
     /// Retry Count of the queue pair
     pub retry_count: u8,
@@ -145,26 +146,26 @@ pub struct Connect {
     pub srq: bool,
     /// Enhanced connection establishment
     pub ece: Ece,
-    /// Both sides connect, to the same service (IBTA vol 1, 12.10.4)
+    /// Both sides connect to the same service (IBTA vol 1, 12.10.4)
     pub is_peer: bool,
-    /// Addresses, with the RDMA IP CM service: stands before the private data
+    /// Addresses of the RDMA IP CM service, which precede the private data
     pub ip: Option<IpCmHeader>,
-    /// At most 92 bytes, 56 behind the header of the RDMA IP CM service
+    /// At most 92 bytes, or 56 after the header of the RDMA IP CM service
     pub private_data: Vec<u8>,
 }
 
-/// Answers a REQ with a REP.
+/// The contents of a REP.
 #[derive(Debug, Clone)]
 pub struct Accept {
     /// GUID of the local device
     pub local_ca_guid: u64,
     /// The local queue pair
     pub qpn: Qpn,
-    /// PSN of the first packet that it receives: the peer begins with it
+    /// PSN of the first packet that it receives: the peer starts with it
     pub starting_psn: Psn,
-    /// READs and atomics that this side can answer at a time
+    /// Maximum number of READs and atomics that this side answers concurrently
     pub responder_resources: u8,
-    /// READs and atomics that this side may have outstanding
+    /// Maximum number of READs and atomics that this side may have outstanding
     pub initiator_depth: u8,
     /// RNR Retry Count of the peer's queue pair
     pub rnr_retry_count: u8,
@@ -178,7 +179,7 @@ pub struct Accept {
     pub private_data: Vec<u8>,
 }
 
-/// Refuses a REQ or a REP.
+/// The contents of a REJ of a REQ or a REP.
 #[derive(Debug, Clone)]
 pub struct Reject {
     /// Reason
@@ -190,7 +191,7 @@ pub struct Reject {
 }
 
 impl Reject {
-    /// Returns the refusal of an application.
+    /// Returns the refusal by an application.
     #[must_use]
     pub const fn by_consumer(private_data: Vec<u8>) -> Self {
         Self {
@@ -201,20 +202,20 @@ impl Reject {
     }
 }
 
-/// Sends a SIDR_REQ.
+/// The contents of a SIDR_REQ.
 #[derive(Debug, Clone)]
 pub struct SidrRequest {
     /// The peer's service
     pub service_id: ServiceId,
-    /// Where to
+    /// The path
     pub path: Path,
-    /// Addresses, with the RDMA IP CM service: stands before the private data
+    /// Addresses of the RDMA IP CM service, which precede the private data
     pub ip: Option<IpCmHeader>,
-    /// At most 216 bytes, 180 behind the header of the RDMA IP CM service
+    /// At most 216 bytes, or 180 after the header of the RDMA IP CM service
     pub private_data: Vec<u8>,
 }
 
-/// Answers a SIDR_REQ.
+/// The contents of a SIDR_REP.
 #[derive(Debug, Clone)]
 pub struct SidrResponse {
     /// Result
@@ -229,7 +230,7 @@ pub struct SidrResponse {
     pub private_data: Vec<u8>,
 }
 
-/// Why a command was refused.
+/// Reason why a command was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
     /// Another listener has the service at that address.
@@ -244,10 +245,10 @@ pub enum CommandError {
     /// No such connection.
     #[error("unknown connection {0}")]
     UnknownConnection(CommunicationId),
-    /// The connection's state has no such transition.
+    /// The connection's state does not permit the command.
     #[error("not in state {0:?}")]
     State(State),
-    /// More private data than the message has room for.
+    /// The private data exceeds the room in the message.
     #[error("{length} bytes of private data, the message has room for {limit}")]
     PrivateData {
         /// Bytes given.

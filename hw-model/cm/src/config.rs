@@ -1,41 +1,43 @@
-//! Limits, and what the caller decides.
+//! Limits, and the configuration by the caller.
 
 use ferroce_units::Duration;
 use ferroce_wire::cm::CmTimeout;
 
-/// Listeners of one [`Cm`](crate::Cm).
+/// Maximum number of listeners of one [`Cm`](crate::Cm).
 pub const MAX_LISTENERS: usize = 4096;
 
-/// Connections and service resolutions of one [`Cm`](crate::Cm), with those in TIMEWAIT.
+/// Maximum number of connections and service resolutions of one [`Cm`](crate::Cm), including
+/// TIMEWAIT.
 pub const MAX_CONNECTIONS: usize = 65536;
 
-/// Requests that a listener holds for the caller.
+/// Maximum number of requests that a listener holds for the caller.
 pub const MAX_BACKLOG: u32 = 1024;
 
-/// What the caller decides.
+/// Configuration by the caller.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The top byte of local communication identifiers: names the process on its host, so that
-    /// processes which share a GID recognize their own datagrams.
+    /// The top byte of local communication identifiers. It names the process on its host, so that
+    /// processes with the same GID recognize their own datagrams.
     pub tag: u8,
     /// Low 24 bits of the first local communication identifier. A process that reuses the tag of
-    /// another one should begin elsewhere.
+    /// another one should start with another value.
     pub first_id: u32,
-    /// How long this side takes to answer, and how long the peer is given
+    /// Response time of this side, and the response time granted to the peer
     pub response_timeout: CmTimeout,
-    /// How often a message is sent again after the response time-out
+    /// Maximum number of retransmissions of a message after the response timeout
     pub max_cm_retries: u8,
     /// Target ACK Delay of a REP
     pub target_ack_delay: CmTimeout,
-    /// Where loss is repaired sooner than the response time-out: the first retransmission, after
-    /// which the interval doubles up to the time-out. These do not count as retries.
+    /// If set, loss is repaired sooner than after the response timeout: this is the first
+    /// retransmission interval, which then doubles up to the timeout. These retransmissions do not
+    /// count as retries.
     pub first_retransmission: Option<Duration>,
-    /// Bound of TIMEWAIT, so that queue pair numbers and ports come back
+    /// Maximum duration of TIMEWAIT, so that queue pair numbers and ports become free
     pub timewait_max: Duration,
 }
 
 impl Config {
-    /// Returns what Linux sends, for a process with this tag.
+    /// Returns the values of Linux, for a process with this tag.
     #[must_use]
     pub const fn new(tag: u8) -> Self {
         Self {
@@ -49,7 +51,8 @@ impl Config {
         }
     }
 
-    /// Between processes of one machine: lost datagrams are repaired at once, TIMEWAIT is short.
+    /// Returns values for processes of one machine: lost datagrams are repaired quickly, TIMEWAIT
+    /// is short.
     #[must_use]
     pub const fn functional(tag: u8) -> Self {
         Self {

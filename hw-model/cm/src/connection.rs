@@ -11,11 +11,11 @@ use crate::state::State;
 /// A datagram as bytes.
 pub(crate) type MadBytes = Box<[u8; Mad::LENGTH]>;
 
-/// A message that waits for its answer.
+/// A message without an answer so far.
 #[derive(Debug, Clone)]
 pub(crate) struct Pending {
     pub(crate) mad: MadBytes,
-    /// Until the next retransmission.
+    /// Time until the next retransmission.
     pub(crate) interval: Duration,
     pub(crate) retries_left: u8,
 }
@@ -28,27 +28,27 @@ pub(crate) struct Connection {
     pub(crate) remote_gid: Gid,
     pub(crate) local_ca_guid: u64,
     pub(crate) transaction_id: u64,
-    /// None until the peer has named it.
+    /// NONE until the peer has sent it.
     pub(crate) remote_id: CommunicationId,
     /// None for a service resolution.
     pub(crate) parameters: Option<QpParameters>,
     pub(crate) is_peer: bool,
     /// The listener whose backlog holds the request.
     pub(crate) backlog_of: Option<ListenerId>,
-    /// Answer to a duplicate of the message that it answered: RTU, REJ, SIDR_REP.
+    /// Answer to a duplicate of the answered message: RTU, REJ, SIDR_REP.
     pub(crate) answer: Option<(MessageKind, MadBytes)>,
     pub(crate) pending: Option<Pending>,
-    /// How long an answer of the peer takes, with the way there and back.
+    /// Response time of the peer, including the round trip.
     pub(crate) response_time: Duration,
     pub(crate) max_cm_retries: u8,
     pub(crate) timewait: Duration,
     pub(crate) deadline: Option<Instant>,
-    /// The caller has destroyed it: no events.
+    /// The caller has destroyed it: no more events.
     pub(crate) is_orphan: bool,
 }
 
 impl Connection {
-    /// Returns a connection without a message so far.
+    /// Returns a connection that has sent no message.
     pub(crate) fn new(state: State, local_gid: Gid, remote_gid: Gid) -> Self {
         Self {
             state,

@@ -1,22 +1,22 @@
-//! What the caller is notified of.
+//! Events for the caller.
 
 use ferroce_wire::Gid;
 use ferroce_wire::cm::{CommunicationId, IpCmHeader, RejectReason, Rep, Req, SidrRep, SidrReq};
 
 use crate::command::{Ece, ListenerId};
 
-/// Something that happened to a listener, a connection or a service resolution.
+/// An event of a listener, a connection or a service resolution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A REQ has arrived: [`Cm::accept`](crate::Cm::accept) or [`Cm::reject`](crate::Cm::reject).
     ConnectRequest {
-        /// None if this side connects, too, and the peer's request has precedence
+        /// None if this side connects as well and the peer's request has precedence
         listener: Option<ListenerId>,
-        /// The connection: a new one if there is a listener
+        /// The connection: a new one if `listener` is set
         id: CommunicationId,
         /// The peer's address
         from: Gid,
-        /// The address to which it was sent
+        /// The destination address of the request
         to: Gid,
         /// The message
         request: Box<Req>,
@@ -24,7 +24,7 @@ pub enum Event {
         ece: Ece,
         /// Addresses, with the RDMA IP CM service
         ip: Option<IpCmHeader>,
-        /// What follows them
+        /// Private data after the addresses
         private_data: Vec<u8>,
     },
     /// A REP has arrived: [`Cm::establish`](crate::Cm::establish) or
@@ -41,21 +41,21 @@ pub enum Event {
     Established {
         /// The connection
         id: CommunicationId,
-        /// Of the RTU
+        /// Private data of the RTU
         private_data: Vec<u8>,
     },
-    /// The peer has refused, or its message was refused.
+    /// The peer has refused the connection, or this side has refused its message.
     Rejected {
         /// The connection
         id: CommunicationId,
-        /// Why
+        /// Reason
         reason: RejectReason,
         /// Additional reject information
         additional_information: Vec<u8>,
         /// Private data of the peer
         private_data: Vec<u8>,
     },
-    /// No answer within all retries.
+    /// No answer after all retries.
     Unreachable {
         /// The connection or the service resolution
         id: CommunicationId,
@@ -64,12 +64,12 @@ pub enum Event {
     Disconnected {
         /// The connection
         id: CommunicationId,
-        /// True if the peer has not answered
+        /// True if the peer did not answer
         is_timeout: bool,
-        /// Of the DREQ or DREP
+        /// Private data of the DREQ or DREP
         private_data: Vec<u8>,
     },
-    /// The last event of a connection: its queue pair number may be used again.
+    /// The last event of a connection: its queue pair number may be reused.
     TimewaitExit {
         /// The connection
         id: CommunicationId,
@@ -82,16 +82,16 @@ pub enum Event {
         id: CommunicationId,
         /// The peer's address
         from: Gid,
-        /// The address to which it was sent
+        /// The destination address of the request
         to: Gid,
         /// The message
         request: Box<SidrReq>,
         /// Addresses, with the RDMA IP CM service
         ip: Option<IpCmHeader>,
-        /// What follows them
+        /// Private data after the addresses
         private_data: Vec<u8>,
     },
-    /// A SIDR_REP has arrived. The last event of a resolution.
+    /// A SIDR_REP has arrived: the last event of a resolution.
     SidrResponse {
         /// The resolution
         id: CommunicationId,

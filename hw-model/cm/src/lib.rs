@@ -1,23 +1,22 @@
 //! RDMA communication management as a machine without clocks, threads or sockets (sans-io).
 //!
 //! A [`Cm`] keeps the listeners and connections of one process, or of one simulated host. The
-//! caller owns QP 1 and the clock:
+//! caller has QP 1 and the clock:
 //!
-//! 1. Commands: [`Cm::listen`], [`Cm::connect`], [`Cm::accept`], [`Cm::reject`],
-//!    [`Cm::establish`], [`Cm::disconnect`], [`Cm::resolve_service`], [`Cm::respond`],
-//!    [`Cm::destroy`].
-//! 2. Inputs: [`Cm::handle_mad`]; [`Cm::handle_timeout`] when [`Cm::next_timeout`] has come.
-//! 3. Outputs, after each of the above: [`Cm::poll_mad`] and [`Cm::poll_event`], each until it has
-//!    nothing more.
+//! 1. Commands: [`Cm::listen`], [`Cm::connect`], [`Cm::accept`], [`Cm::reject`], [`Cm::establish`],
+//!   [`Cm::disconnect`], [`Cm::resolve_service`], [`Cm::respond`], [`Cm::destroy`].
+//! 2. Inputs: [`Cm::handle_mad`]; [`Cm::handle_timeout`] at [`Cm::next_timeout`].
+//! 3. Outputs, after each of the above: [`Cm::poll_mad`] and [`Cm::poll_event`], each until it
+//!   returns nothing.
 //!
 //! Life of a connection: [`Event::ConnectRequest`] or [`Event::ConnectResponse`], then
 //! [`Event::Established`] on the passive side; at most one of [`Event::Rejected`],
-//! [`Event::Unreachable`], [`Event::Disconnected`]; last [`Event::TimewaitExit`], with which its
-//! identifier ends and its queue pair number may be used again.
+//! [`Event::Unreachable`], [`Event::Disconnected`]; last [`Event::TimewaitExit`], which ends its
+//! identifier and frees its queue pair number.
 //!
-//! Reading order: `command` and `event` are what the caller sees; `cm` has the tables, the timers
-//! and the way from a datagram to its handler; `active`, `passive`, `release` and `sidr` are the
-//! states of IBTA vol 1, 12.9 to 12.11; `connection` is what is known about one connection.
+//! Reading order: `command` and `event` are the interface to the caller; `cm` has the tables, the
+//! timers and the dispatch of datagrams to their handlers; `active`, `passive`, `release` and
+//! `sidr` are the states of IBTA vol 1, 12.9 to 12.11; `connection` is the state of one connection.
 #![forbid(unsafe_code)]
 
 mod active;

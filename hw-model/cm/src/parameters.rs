@@ -1,13 +1,13 @@
-//! What the states of a queue pair are set from.
+//! Attributes of a queue pair that follow from the messages.
 
 use ferroce_wire::cm::{CmTimeout, Rep, Req, ReqPath, TransportService};
 use ferroce_wire::{PKey, Psn, Qpn};
 
 use crate::command::{Accept, Connect};
 
-/// Attributes of the local queue pair, as far as the messages have fixed them (IBTA vol 1, 12.7).
+/// Attributes of the local queue pair that the messages have fixed so far (IBTA vol 1, 12.7).
 ///
-/// The Starting PSN of a message is where its receiver begins to send (12.7.31).
+/// The Starting PSN of a message is the first PSN that its receiver sends (12.7.31).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QpParameters {
     /// Service
@@ -24,9 +24,9 @@ pub struct QpParameters {
     pub p_key: PKey,
     /// Path MTU, numbered as in the verbs
     pub path_mtu: u8,
-    /// READs and atomics that this side answers at a time (max_dest_rd_atomic)
+    /// Maximum number of READs and atomics that this side answers concurrently (max_dest_rd_atomic)
     pub responder_resources: u8,
-    /// READs and atomics that this side may have outstanding (max_rd_atomic)
+    /// Maximum number of READs and atomics that this side may have outstanding (max_rd_atomic)
     pub initiator_depth: u8,
     /// Retry count
     pub retry_count: u8,
@@ -49,7 +49,7 @@ pub struct QpParameters {
 }
 
 impl QpParameters {
-    /// Returns what is known when the REQ is sent.
+    /// Returns the attributes that are known when the REQ is sent.
     pub(crate) fn of_connect(connect: &Connect) -> Self {
         let path = &connect.path;
         Self {
@@ -74,7 +74,7 @@ impl QpParameters {
         }
     }
 
-    /// Returns what a REQ fixes on the passive side: the peer's limits, mirrored.
+    /// Returns the attributes that a REQ fixes on the passive side: the peer's limits, mirrored.
     pub(crate) fn of_request(request: &Req, transport: TransportService) -> Self {
         let path: &ReqPath = &request.primary;
         Self {
@@ -99,7 +99,7 @@ impl QpParameters {
         }
     }
 
-    /// Adds what the passive side chose.
+    /// Adds the attributes that the passive side chose.
     pub(crate) fn accept(&mut self, accept: &Accept) {
         self.local_qpn = accept.qpn;
         self.rq_psn = accept.starting_psn;
@@ -107,7 +107,7 @@ impl QpParameters {
         self.initiator_depth = accept.initiator_depth;
     }
 
-    /// Adds what a REP fixes on the active side.
+    /// Adds the attributes that a REP fixes on the active side.
     pub(crate) fn respond(&mut self, response: &Rep) {
         self.remote_qpn = remote_qpn(response, self.transport);
         self.sq_psn = response.starting_psn;
@@ -118,7 +118,7 @@ impl QpParameters {
     }
 }
 
-/// Returns the queue pair of a REP: an XRC target stands where the EE context was (annex A14).
+/// Returns the queue pair of a REP: an XRC target is in the place of the EE context (annex A14).
 pub(crate) fn remote_qpn(response: &Rep, transport: TransportService) -> Qpn {
     match transport {
         TransportService::Xrc => Qpn::new(response.local_ee_context_number),

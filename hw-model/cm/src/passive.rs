@@ -1,5 +1,4 @@
-//! The passive side: REQ received, REP, RTU (IBTA vol 1, 12.9.7.2), and both sides at once
-//! (12.10.4).
+//! The passive side: REQ received, REP, RTU (IBTA vol 1, 12.9.7.2), and connecting peers (12.10.4).
 
 use ferroce_units::Instant;
 use ferroce_wire::Gid;
@@ -17,7 +16,7 @@ use crate::parameters::QpParameters;
 use crate::state::State;
 
 impl Cm {
-    /// A REQ: a duplicate, the request of a peer that is being connected, or a new one.
+    /// Handles a REQ: a duplicate, the request of a peer that is being connected, or a new one.
     pub(crate) fn handle_req(
         &mut self,
         now: Instant,
@@ -31,10 +30,10 @@ impl Cm {
             if self.is_duplicate(id, mad, request) {
                 self.answer_duplicate_req(id);
             } else if self.connections.get(&id).is_some_and(|it| it.is_peer) {
-                // The peer's own REQ, which has yielded to ours.
+                // The peer's own REQ, which has lost to ours.
                 self.statistics.duplicates += 1;
             } else {
-                // The peer has begun anew with the same identifier.
+                // The peer has restarted with the same identifier.
                 self.refuse_req(from, to, mad, request, RejectReason::STALE_CONNECTION);
                 self.disconnect_stale(now, id);
             }
@@ -57,7 +56,7 @@ impl Cm {
             return Disposition::Taken;
         };
         if let Some(old) = self.by_remote_qpn.get(&(from, request.local_qpn)).copied() {
-            // The peer's queue pair is that of an older connection (12.9.8.3.1).
+            // The peer's queue pair belongs to an older connection (12.9.8.3.1).
             self.refuse_req(from, to, mad, request, RejectReason::STALE_CONNECTION);
             self.disconnect_stale(now, old);
             return Disposition::Taken;
@@ -89,7 +88,7 @@ impl Cm {
         Disposition::Taken
     }
 
-    /// Returns true if a REQ with a known identifier is the one that is known.
+    /// Returns true if a REQ with a known identifier repeats the known REQ.
     fn is_duplicate(&self, id: CommunicationId, mad: &Mad, request: &Req) -> bool {
         let Some(connection) = self.connections.get(&id) else {
             return false;
@@ -101,7 +100,8 @@ impl Cm {
             && connection.parameters.as_ref().is_some_and(is_same)
     }
 
-    /// A REQ again: the REP has been lost, or the REJ; or the caller still decides (12.9.8.1).
+    /// Handles a duplicate REQ: the REP or REJ was lost, or the caller has not decided yet
+    /// (12.9.8.1).
     fn answer_duplicate_req(&mut self, id: CommunicationId) {
         self.statistics.duplicates += 1;
         let Some(connection) = self.connections.get(&id) else {
@@ -117,7 +117,7 @@ impl Cm {
         }
     }
 
-    /// The connection of ours that is being made to the sender of a REQ, for the same service.
+    /// Returns the local connection attempt to the sender of a REQ, for the same service.
     fn connecting_peer(&self, from: Gid, request: &Req) -> Option<CommunicationId> {
         let is_it = |id: &&CommunicationId| {
             let connection = self.connections.get(id);
@@ -130,8 +130,9 @@ impl Cm {
         self.peers.iter().find(is_it).copied()
     }
 
-    /// Both sides have sent a REQ: the side with the greater GUID, then QPN, stays the active one
-    /// and ignores the other's (12.10.4). Returns the connection if it becomes the passive one.
+    /// Decides between two sides that have both sent a REQ: the side with the greater GUID, then
+    /// QPN, stays active and ignores the other's REQ (12.10.4). Returns the connection if it
+    /// becomes the passive one.
     fn yield_to_peer(&mut self, id: CommunicationId, request: &Req) -> Option<CommunicationId> {
         let connection = self.connections.get(&id)?;
         let local_qpn = connection.parameters.as_ref()?.local_qpn;
@@ -149,11 +150,11 @@ impl Cm {
         }
         let mut connection = Connection::new(State::ReqReceived, to, from);
         connection.backlog_of = Some(listener);
-        // There is room: `hold_request` has looked.
+        // There is room: `hold_request` has checked.
         self.add(connection).ok()
     }
 
-    /// Takes from a REQ what the connection keeps.
+    /// Stores the fields of a REQ that the connection needs.
     fn take_request(
         &mut self,
         id: CommunicationId,
@@ -171,7 +172,7 @@ impl Cm {
         connection.remote_id = request.local_communication_id;
         connection.transaction_id = mad.header.transaction_id;
         connection.parameters = Some(QpParameters::of_request(request, transport));
-        // The peer's local ACK timeout includes the way there and back.
+        // The peer's local ACK timeout includes the round trip.
         connection.response_time = duration(request.local_cm_response_timeout)
             + duration(request.primary.local_ack_timeout);
         connection.max_cm_retries = request.max_cm_retries;
@@ -234,8 +235,8 @@ impl Cm {
         Ok(())
     }
 
-    /// A packet of the peer has arrived on the queue pair before the RTU: the connection is
-    /// established without it (12.9.8.8).
+    /// Establishes the connection without the RTU because a packet of the peer has arrived on the
+    /// queue pair (12.9.8.8).
     ///
     /// # Errors
     ///
@@ -250,7 +251,7 @@ impl Cm {
         Ok(())
     }
 
-    /// An RTU; a duplicate has no effect.
+    /// Handles an RTU; a duplicate has no effect.
     pub(crate) fn handle_rtu(&mut self, id: CommunicationId, rtu: &Rtu) {
         match self.state(id) {
             Some(State::RepSent) => self.become_established(id, rtu.private_data.0.to_vec()),
@@ -266,7 +267,7 @@ impl Cm {
         self.report(id, Event::Established { id, private_data });
     }
 
-    /// The peer has begun anew: what remains of its older connection ends.
+    /// Ends the rest of an older connection because the peer has restarted.
     pub(crate) fn disconnect_stale(&mut self, now: Instant, id: CommunicationId) {
         match self.state(id) {
             Some(State::Established) => self.send_dreq(now, id, &[]),
@@ -292,14 +293,14 @@ impl Cm {
     }
 }
 
-/// The address to which a request goes: with the RDMA IP CM service, that of its header.
+/// Returns the destination of a request: with the RDMA IP CM service, the address in its header.
 pub(crate) fn destination(ip: Option<&IpCmHeader>, to: Gid) -> Gid {
     let addresses = ip.and_then(IpCmHeader::addresses);
     addresses.map_or(to, |(_, destination)| Gid::from_ip(destination))
 }
 
-/// The header of the RDMA IP CM service, if the service is of it, and what follows; None if the
-/// header is of another version.
+/// Returns the header of the RDMA IP CM service, if the service uses it, and the private data after
+/// it; `None` if the header has another version.
 pub(crate) fn addresses(
     service: Option<(u8, u16)>,
     private_data: &[u8],

@@ -1,5 +1,5 @@
 //! The end of connections: REJ, DREQ, DREP, TIMEWAIT (IBTA vol 1, 12.9.8, 12.9.9), and answers to
-//! messages that belong to no connection.
+//! messages without a connection.
 
 use ferroce_units::Instant;
 use ferroce_wire::Gid;
@@ -62,9 +62,8 @@ impl Cm {
         Ok(())
     }
 
-    /// Ends a connection or resolution in any state, without further events: the peer is refused
-    /// or disconnected, and the rest happens in the background. Events that wait to be polled
-    /// remain.
+    /// Ends a connection or resolution in any state, without further events: refuses or disconnects
+    /// the peer in the background. Events that are not yet polled remain.
     pub fn destroy(&mut self, now: Instant, id: CommunicationId) {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
@@ -104,7 +103,7 @@ impl Cm {
         self.send_and_await(now, id, dreq, 0);
     }
 
-    /// A DREQ: answered at once, whether it is the first or not (12.9.8.7).
+    /// Handles a DREQ: answered immediately, whether or not it is the first one (12.9.8.7).
     pub(crate) fn handle_dreq(&mut self, now: Instant, id: CommunicationId, dreq: &Dreq) {
         let Some(connection) = self.connections.get(&id) else {
             return;
@@ -137,7 +136,7 @@ impl Cm {
         }
     }
 
-    /// A DREP: the answer to our DREQ, or a duplicate.
+    /// Handles a DREP: the answer to our DREQ, or a duplicate.
     pub(crate) fn handle_drep(&mut self, now: Instant, id: CommunicationId, drep: &Drep) {
         if self.state(id) != Some(State::DreqSent) {
             return self.statistics.duplicates += 1;
@@ -151,8 +150,8 @@ impl Cm {
         self.end(now, id, Some(event));
     }
 
-    /// A REJ. Its receiver is named by its identifier, or, after a time-out of a sender that does
-    /// not know it, by the sender's.
+    /// Handles a REJ. It names its receiver by the receiver's identifier, or, after a timeout of a
+    /// sender that does not know it, by the sender's own.
     pub(crate) fn handle_rej(&mut self, now: Instant, from: Gid, reject: &Rej) -> Disposition {
         let sender = reject.local_communication_id;
         let id = match reject.remote_communication_id {
@@ -169,7 +168,7 @@ impl Cm {
             };
         };
         let known = connection.remote_id;
-        // A sender without an identifier refuses the first message that it has got.
+        // A sender without an identifier refuses the first message that it received.
         let is_peer = match (sender, connection.state) {
             (CommunicationId::NONE, State::ReqSent) => reject.message_rejected == Rej::REQ,
             (CommunicationId::NONE, State::RepSent) => reject.message_rejected == Rej::REP,
@@ -181,8 +180,8 @@ impl Cm {
         Disposition::Taken
     }
 
-    /// Ends connections whose peer's process has ended without a message, as if its kernel had
-    /// refused them. `has_ended` is asked with a peer's address and tag.
+    /// Ends connections to processes that have ended without a message, as if their kernel had
+    /// refused them. `has_ended` is called with a peer's address and tag.
     pub fn end_lost(&mut self, now: Instant, has_ended: impl Fn(Gid, u8) -> bool) {
         let rej = Rej {
             reason: RejectReason::CONSUMER,
@@ -215,7 +214,7 @@ impl Cm {
                 };
                 self.end(now, id, Some(event));
             }
-            // The peer has given up what this side takes for established.
+            // The peer has given up a connection that this side considers established.
             State::Established | State::DreqSent => {
                 let event = Event::Disconnected {
                     id,
@@ -229,7 +228,7 @@ impl Cm {
         }
     }
 
-    /// A LAP: alternate paths are not supported.
+    /// Handles a LAP: alternate paths are not supported.
     pub(crate) fn handle_lap(&mut self, id: CommunicationId, mad: &Mad, lap: &Lap) {
         let apr = Apr {
             local_communication_id: id,
@@ -240,7 +239,7 @@ impl Cm {
         self.send(id, bytes(mad.header.transaction_id, apr));
     }
 
-    /// Enters TIMEWAIT, with the event that says why.
+    /// Enters TIMEWAIT, and reports the event with the reason.
     pub(crate) fn end(&mut self, now: Instant, id: CommunicationId, event: Option<Event>) {
         self.stop_awaiting(id);
         self.release_backlog(id);
@@ -262,15 +261,15 @@ impl Cm {
         }
     }
 
-    /// Answers a message that no process of the host has taken: this side speaks for the host. A
-    /// REQ and a SIDR_REQ are refused because the service has no listener.
+    /// Answers a message that no process of the host has taken, on behalf of the host. REQ and
+    /// SIDR_REQ are refused because the service has no listener.
     pub fn refuse(&mut self, from: Gid, to: Gid, bytes: &[u8]) {
         if let Ok(mad) = Mad::parse(bytes) {
             self.refuse_message(from, to, &mad);
         }
     }
 
-    /// Answers a message that belongs to no connection (12.9.8).
+    /// Answers a message without a connection (12.9.8).
     pub(crate) fn refuse_message(&mut self, from: Gid, to: Gid, mad: &Mad) {
         match &mad.message {
             Message::Req(request) => {
@@ -305,7 +304,8 @@ impl Cm {
         }
     }
 
-    /// Sends a REJ for a message (its sender's identifier, and which message) without a connection.
+    /// Sends a REJ without a connection, for a message given by its sender's identifier and its
+    /// kind.
     pub(crate) fn send_stateless_rej(
         &mut self,
         from: Gid,

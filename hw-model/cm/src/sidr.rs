@@ -1,4 +1,4 @@
-//! Service ID resolution: how datagrams find the queue pair of a service (IBTA vol 1, 12.11).
+//! Service ID resolution: finds the queue pair of a service for datagrams (IBTA vol 1, 12.11).
 
 use ferroce_units::Instant;
 use ferroce_wire::Gid;
@@ -43,7 +43,7 @@ impl Cm {
         Ok(id)
     }
 
-    /// A SIDR_REQ: a duplicate, or a new one.
+    /// Handles a SIDR_REQ: a duplicate, or a new one.
     pub(crate) fn handle_sidr_req(
         &mut self,
         from: Gid,
@@ -95,8 +95,8 @@ impl Cm {
         Disposition::Taken
     }
 
-    /// Answers a SIDR_REQ, which ends the resolution: duplicates are answered for as long as
-    /// TIMEWAIT may last, and there are no further events.
+    /// Answers a SIDR_REQ, which ends the resolution without further events; duplicates are
+    /// answered for the maximum duration of TIMEWAIT.
     ///
     /// # Errors
     ///
@@ -153,7 +153,7 @@ impl Cm {
         debug_assert!(sent.is_ok(), "the caller has checked the state");
     }
 
-    /// A SIDR_REP: the answer, or a duplicate.
+    /// Handles a SIDR_REP: the answer, or a duplicate.
     pub(crate) fn handle_sidr_rep(&mut self, id: CommunicationId, mad: &Mad, response: &SidrRep) {
         if self.state(id) != Some(State::SidrReqSent) {
             return self.statistics.duplicates += 1;

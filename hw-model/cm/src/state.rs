@@ -15,7 +15,7 @@ pub enum State {
     Established,
     /// DREQ Sent
     DreqSent,
-    /// TimeWait: answers what is still on its way
+    /// TimeWait: answers late messages
     Timewait,
     /// SIDR_REQ sent
     SidrReqSent,

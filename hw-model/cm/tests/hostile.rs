@@ -10,7 +10,8 @@ use ferroce_wire::cm::{CommunicationId, Mad, MadHeader, MessageKind, SidrStatus}
 use ferroce_wire::{QKey, Qpn};
 use pair::{accept, connect, gid, listen, sidr};
 
-/// A datagram with a valid header, random contents, and often the identifiers of a connection.
+/// Returns a datagram with a valid header, random contents, and often the identifiers of a
+/// connection.
 fn datagram(random: &Random, ids: &[CommunicationId]) -> [u8; Mad::LENGTH] {
     let mut bytes = [0; Mad::LENGTH];
     let fill = random.below(3);
@@ -44,7 +45,7 @@ fn datagram(random: &Random, ids: &[CommunicationId]) -> [u8; Mad::LENGTH] {
     bytes
 }
 
-/// Does what a caller may do with an event, some of it too late or in the wrong state.
+/// Reacts to an event in any way that a caller may, sometimes too late or in the wrong state.
 fn respond(cm: &mut Cm, random: &Random, now: Instant, event: &Event) {
     match *event {
         Event::ConnectRequest { id, .. } | Event::ConnectResponse { id, .. } => {
@@ -103,7 +104,8 @@ fn any_datagrams_leave_nothing_behind() {
             while cm.poll_mad().is_some() {
                 sent += 1;
             }
-            // An answer, the DREQ of a stale connection; or what a time-out of each sends.
+            // An answer, the DREQ of a stale connection, or what a timeout of each connection
+            // sends.
             assert!(sent <= 2 + cm.connections().count(), "{sent} datagrams");
             while let Some(event) = cm.poll_event() {
                 respond(&mut cm, &random, now, &event);

@@ -1,5 +1,5 @@
-//! Two sides over a seeded bad link: whatever is lost, doubled or overtaken, both sides agree on
-//! the fate of every connection, and nothing is left behind.
+//! Two sides over a seeded bad link: whatever is lost, duplicated or overtaken, both sides agree on
+//! the fate of every connection, and no state is left.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod pair;
@@ -17,10 +17,10 @@ use pair::{accept, connect, gid, listen, sidr, trimmed};
 const SEEDS: u64 = 1000;
 const MAX_CONNECTIONS: u64 = 8;
 
-/// Connections live up to this long: most longer than all retries of a message.
+/// Maximum lifetime of connections: most live longer than all retries of a message.
 const LIFE_MS: u64 = 300_000;
 
-/// What a connection came to on one side.
+/// The fate of a connection on one side.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Fate {
     is_established: bool,
@@ -29,9 +29,9 @@ struct Fate {
     has_left_timewait: bool,
     /// Private data of REQ, REP and REJ that this side has sent.
     sent: Vec<(&'static str, Vec<u8>)>,
-    /// Likewise what it has received.
+    /// Private data that this side has received.
     received: Vec<(&'static str, Vec<u8>)>,
-    /// The queue pair that the caller brought, and that of the peer.
+    /// The queue pair of the caller, and the peer's.
     qpns: (u32, u32),
 }
 
@@ -50,7 +50,7 @@ struct Run {
     random: Random,
     link: Link,
     sides: [Side; 2],
-    /// Connections to disconnect, destroy, accept or reject, by when.
+    /// Connections to disconnect, destroy, accept or reject, by time.
     agenda: BTreeMap<(Instant, u64), (usize, Task)>,
     sequence: u64,
 }
@@ -73,7 +73,7 @@ impl Run {
                 0 => Config::new(tag),
                 _ => Config::functional(tag),
             };
-            // Longer than the retries of the peer: what is still on its way meets TIMEWAIT.
+            // Longer than the retries of the peer: late messages meet TIMEWAIT.
             config.timewait_max = Duration::from_ms(10 + random.below(2000));
             config.first_id = random.next() as u32;
             let mut cm = Cm::new(config);
@@ -106,7 +106,7 @@ impl Run {
         run
     }
 
-    /// Puts a task on the agenda, within so many milliseconds.
+    /// Puts a task on the agenda, within the given number of milliseconds.
     fn plan(&mut self, side: usize, within_ms: u64, task: Task) {
         let delay = Duration::from_us(self.random.below(within_ms * 1000));
         self.sequence += 1;
@@ -126,7 +126,7 @@ impl Run {
         self.sides[side].next_qpn
     }
 
-    /// Runs until nothing more can happen.
+    /// Runs until no event is left.
     fn run(&mut self) {
         let mut steps = 0;
         loop {
@@ -315,14 +315,14 @@ impl Run {
         }
     }
 
-    /// One in eight is destroyed at some time.
+    /// Plans the destruction of one in eight connections.
     fn plan_destruction(&mut self, side: usize, id: CommunicationId) {
         if self.random.below(8) == 0 {
             self.plan(side, 30_000, Task::Destroy(id));
         }
     }
 
-    /// Both sides hold what they should, and nothing else.
+    /// Checks that both sides hold the expected connections and nothing else.
     fn check(&self) -> Counts {
         let mut counts = Counts::default();
         for at in 0..2 {
@@ -335,7 +335,7 @@ impl Run {
                 assert!(fate.end.is_some(), "{id}: {fate:?}");
                 assert!(fate.has_left_timewait, "{id}: {fate:?}");
                 *counts.ends.entry(fate.end.unwrap()).or_default() += 1;
-                // A REQ that is late, or whose REJ was lost, makes a second connection there.
+                // A late REQ, or one whose REJ was lost, creates a second connection there.
                 let other = &self.sides[1 - at];
                 let named = |(peer, _): &(&CommunicationId, &Fate)| {
                     other.peers.get(peer) == Some(id) || side.peers.get(id) == Some(peer)
@@ -344,7 +344,8 @@ impl Run {
                 check_private_data(fate, &others);
                 let other = side.peers.get(id).and_then(|peer| other.fates.get(peer));
                 if let Some(other) = other.filter(|_| fate.is_established) {
-                    // What one side has taken for established is never refused at the other.
+                    // If one side considers a connection established, the other side has never
+                    // refused it.
                     assert_ne!(other.end, Some("rejected"), "{id}: {fate:?} {other:?}");
                 }
                 if let Some(other) = other.filter(|it| it.is_established && fate.is_established) {
@@ -413,8 +414,8 @@ fn for_seeds(faults: impl Fn(u64) -> Faults) -> Counts {
     sum
 }
 
-/// Goal: a bad link changes nothing but time. Method: accepted connections are established and
-/// disconnected on both sides; with 15 retries no loss of 20 % makes a side unreachable.
+/// Goal: a bad link changes only timing. Method: accepted connections are established and
+/// disconnected on both sides; with 15 retries, 20 % loss makes no side unreachable.
 #[test]
 fn a_bad_link_changes_nothing() {
     let sum = for_seeds(|_| BAD);
@@ -426,8 +427,8 @@ fn a_bad_link_changes_nothing() {
     assert_eq!(sum.ends.get("unreachable"), None, "{sum:?}");
 }
 
-/// Goal: a link that dies leaves nothing behind. Method: the link ends at some time; every
-/// connection ends on both sides, by time-out if not otherwise.
+/// Goal: a dead link leaves no state. Method: the link dies at some time; every connection ends on
+/// both sides, at the latest by a timeout.
 #[test]
 fn a_dead_link_ends_every_connection() {
     let sum = for_seeds(|seed| {

@@ -87,7 +87,7 @@ fn a_connection_is_established_and_released() {
     );
     assert_eq!((active.responder_resources, active.initiator_depth), (1, 2));
     assert_eq!((active.rnr_retry_count, passive.rnr_retry_count), (5, 6));
-    // Each side says where the other one begins (IBTA vol 1, 12.7.31).
+    // Each side sets the other's first PSN (IBTA vol 1, 12.7.31).
     assert_eq!(active.rq_psn, Psn::new(7 * 0x11));
     assert_eq!(passive.rq_psn, Psn::new(11 * 0x22));
 
@@ -229,7 +229,7 @@ fn early_retransmissions_double_and_are_no_retries() {
         cm.handle_timeout(at);
     }
     assert_eq!(times[..4], [50, 150, 350, 750], "{times:?}");
-    // 50 ms doubled up to 4.8 s: seven early ones, 15 retries, and the time-out of the last.
+    // 50 ms doubled up to 4.8 s: seven early ones, 15 retries, and the timeout after the last.
     assert_eq!(times.len(), 7 + 15 + 1);
 }
 
@@ -276,7 +276,7 @@ fn a_duplicate_req_is_answered_with_the_rep() {
     let Event::ConnectRequest { id, .. } = pair.event(1) else {
         panic!("a request");
     };
-    // The caller still decides: no answer, and above all no MRA.
+    // The caller has not decided yet: no answer, in particular no MRA.
     pair.deliver(1, &req);
     assert_eq!(pair.sent(1), []);
     pair.sides[1]
@@ -556,7 +556,7 @@ fn an_unknown_transport_or_header_is_refused() {
 fn a_queue_pair_that_connects_again_is_stale_and_then_free() {
     let mut pair = Pair::new();
     let old = pair.established();
-    // The peer has died and begins anew, with the same queue pair number.
+    // The peer has died and restarted with the same queue pair number.
     let mut config = Config::new(3);
     config.first_id = 100;
     pair.sides[0] = Cm::new(config);
@@ -569,7 +569,7 @@ fn a_queue_pair_that_connects_again_is_stale_and_then_free() {
     assert_eq!(pair.state(1, old[1]), State::DreqSent);
     pair.deliver(0, &sent[0]);
     assert_eq!(reason_of(&pair.event(0)), RejectReason::STALE_CONNECTION);
-    // Another tag: the host answers for the process that has died.
+    // Another tag: the host answers for the dead process.
     let disposition = pair.deliver(0, &sent[1]);
     assert!(
         matches!(disposition, Disposition::NotOurs(_)),
@@ -945,7 +945,7 @@ fn a_service_that_is_not_there_is_refused_or_unreachable() {
     assert!(pair.sides[0].is_idle());
 }
 
-/// A process that was killed sends nothing; the other side learns it from its host.
+/// A killed process sends nothing; the other side learns of it from its host.
 #[test]
 fn connections_of_a_process_that_has_ended_end() {
     let mut pair = Pair::new();
@@ -967,6 +967,6 @@ fn connections_of_a_process_that_has_ended_end() {
     assert!(events.iter().any(is_ended), "{events:?}");
     let is_rejected = |event: &Event| matches!(event, Event::Rejected { id, .. } if *id == asked);
     assert!(events.iter().any(is_rejected), "{events:?}");
-    // The side that lives on does not take itself for the other.
+    // The surviving side must not take itself for the dead one.
     assert_eq!(pair.state(0, requested), State::ReqSent);
 }

@@ -6,15 +6,15 @@ use ferroce_cm::Transmit;
 use ferroce_units::random::Random;
 use ferroce_units::{Duration, Instant};
 
-/// What happens to datagrams on the way, per thousand.
+/// Faults of datagrams in flight, per thousand.
 #[derive(Debug, Clone, Copy)]
 pub struct Faults {
     pub loss: u64,
     pub duplication: u64,
     pub reordering: u64,
-    /// Overtaken datagrams and copies take up to this much longer.
+    /// Maximum additional delay of overtaken datagrams and copies.
     pub jitter: Duration,
-    /// Nothing arrives from here on.
+    /// Nothing arrives from this time on.
     pub blackout: Instant,
 }
 

@@ -1,4 +1,4 @@
-//! Two communication managers, and what their tests send.
+//! Two communication managers, and the messages of their tests.
 #![allow(dead_code, reason = "each test uses a part")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,12 +16,12 @@ use ferroce_wire::{Gid, Psn, Qpn};
 
 pub const PORT: u16 = 7174;
 
-/// Address of a side.
+/// Returns the address of a side.
 pub fn gid(side: usize) -> Gid {
     Gid::from_ipv4(Ipv4Addr::new(10, 0, 0, side as u8 + 1))
 }
 
-/// A REQ of a side to the other one.
+/// Returns a REQ of a side to the other one.
 pub fn connect(side: usize, qpn: u32, private_data: &[u8]) -> Connect {
     let addresses = [gid(side), gid(1 - side)].map(|gid| gid.to_ipv4().unwrap().into());
     Connect {
@@ -78,7 +78,7 @@ pub fn listen(port_space: PortSpace, backlog: u32) -> Listen {
     }
 }
 
-/// Private data without the zeros behind it.
+/// Returns private data without its trailing zeros.
 pub fn trimmed(data: &[u8]) -> &[u8] {
     let used = data.iter().rposition(|byte| *byte != 0);
     &data[..used.map_or(0, |last| last + 1)]
@@ -88,7 +88,7 @@ pub fn kind(transmit: &Transmit) -> MessageKind {
     Mad::parse(&transmit.mad[..]).unwrap().message.kind()
 }
 
-/// Two sides without a link: the test carries each datagram.
+/// Two sides without a link: the test delivers each datagram.
 pub struct Pair {
     pub now: Instant,
     pub sides: [Cm; 2],
@@ -96,7 +96,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Side 1 listens, with a backlog of two requests.
+    /// Returns a pair in which side 1 listens with a backlog of two requests.
     pub fn new() -> Self {
         let mut sides = [1, 2].map(|tag| Cm::new(Config::new(tag)));
         let listener = sides[1].listen(&listen(PortSpace::Tcp, 2)).unwrap();
@@ -114,12 +114,12 @@ impl Pair {
         self.sides[0].connect(self.now, &connect).unwrap()
     }
 
-    /// The datagrams that a side has to send.
+    /// Takes the datagrams that a side sends.
     pub fn sent(&mut self, side: usize) -> Vec<Transmit> {
         std::iter::from_fn(|| self.sides[side].poll_mad()).collect()
     }
 
-    /// The only datagram that a side has to send.
+    /// Takes the only datagram that a side sends.
     pub fn sent_one(&mut self, side: usize, expected: MessageKind) -> Transmit {
         let mut sent = self.sent(side);
         assert_eq!(sent.iter().map(kind).collect::<Vec<_>>(), [expected]);
@@ -131,14 +131,14 @@ impl Pair {
         self.sides[side].handle_mad(self.now, *from, *to, &mad[..])
     }
 
-    /// Gives a message to a side as if the other one had sent it.
+    /// Delivers a message to a side as if the other one had sent it.
     pub fn inject(&mut self, side: usize, message: impl Into<Message>) -> Disposition {
         let mad = Box::new(Mad::new(1, message).to_bytes());
         let (from, to) = (gid(1 - side), gid(side));
         self.deliver(side, &Transmit { from, to, mad })
     }
 
-    /// Carries a message of this kind from a side to the other one, the only one to be sent.
+    /// Delivers the only datagram of a side, of this kind, to the other side.
     pub fn carry(&mut self, side: usize, expected: MessageKind) -> Transmit {
         let transmit = self.sent_one(side, expected);
         assert_eq!(self.deliver(1 - side, &transmit), Disposition::Taken);
@@ -157,7 +157,7 @@ impl Pair {
         self.sides[side].state(id).unwrap()
     }
 
-    /// Until the REQ has arrived: the connection on either side.
+    /// Runs until the REQ has arrived; returns the connection on either side.
     pub fn requested(&mut self) -> [CommunicationId; 2] {
         let active = self.connect(0x11);
         self.carry(0, MessageKind::Req);
@@ -167,7 +167,7 @@ impl Pair {
         [active, id]
     }
 
-    /// Until the REP has arrived.
+    /// Runs until the REP has arrived.
     pub fn replied(&mut self) -> [CommunicationId; 2] {
         let ids = self.requested();
         let accept = accept(1, 0x22, b"welcome");
@@ -177,7 +177,7 @@ impl Pair {
         ids
     }
 
-    /// Until the RTU has arrived.
+    /// Runs until the RTU has arrived.
     pub fn established(&mut self) -> [CommunicationId; 2] {
         let ids = self.replied();
         self.sides[0].establish(ids[0], &[]).unwrap();
@@ -186,13 +186,13 @@ impl Pair {
         ids
     }
 
-    /// Lets a side's next time-out come.
+    /// Advances the time to a side's next timeout.
     pub fn expire(&mut self, side: usize) {
         self.now = self.sides[side].next_timeout().expect("a timer");
         self.sides[side].handle_timeout(self.now);
     }
 
-    /// TIMEWAIT ends on a side, and nothing is left.
+    /// Ends TIMEWAIT on a side; nothing is left.
     pub fn timewait_ends(&mut self, side: usize, id: CommunicationId) {
         assert_eq!(self.state(side, id), State::Timewait);
         self.expire(side);
