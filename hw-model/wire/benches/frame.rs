@@ -21,7 +21,8 @@ use ferroce_wire::{
 const ROUNDS: u32 = 20;
 const FRAMES_PER_ROUND: u32 = 100_000;
 
-/// The fastest of some rounds, in nanoseconds per call: others on the machine only slow us down.
+/// Returns the fastest of several rounds, in nanoseconds per call: other programs only slow us
+/// down.
 fn measure(mut step: impl FnMut(u32)) -> f64 {
     let mut best = f64::INFINITY;
     for _ in 0..ROUNDS {

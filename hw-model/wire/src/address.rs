@@ -18,7 +18,7 @@ impl Mac {
         self.0[0] & 1 != 0
     }
 
-    /// The EUI-64 made from this address, as in the lower half of a link-local GID.
+    /// Returns the EUI-64 of this address, as in the lower half of a link-local GID.
     pub const fn to_eui64(self) -> [u8; 8] {
         let [a, b, c, d, e, f] = self.0;
         // RFC 4291, appendix A: ff:fe goes into the middle, the universal/local bit is inverted.
@@ -39,7 +39,7 @@ impl fmt::Debug for Mac {
     }
 }
 
-/// Text that is not six hexadecimal bytes separated by colons.
+/// The text is not six hexadecimal bytes separated by colons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a MAC address is written as six hexadecimal bytes: 02:00:00:00:00:01")]
 pub struct MacParseError;
@@ -75,22 +75,22 @@ impl Gid {
     /// The unspecified address.
     pub const UNSPECIFIED: Self = Self([0; 16]);
 
-    /// The IPv4-mapped GID of an IPv4 address.
+    /// Returns the IPv4-mapped GID of an IPv4 address.
     pub const fn from_ipv4(address: Ipv4Addr) -> Self {
         Self(address.to_ipv6_mapped().octets())
     }
 
-    /// The IPv4 address of an IPv4-mapped GID; None for any other GID.
+    /// Returns the IPv4 address of an IPv4-mapped GID; `None` for any other GID.
     pub fn to_ipv4(self) -> Option<Ipv4Addr> {
         self.to_ipv6().to_ipv4_mapped()
     }
 
-    /// The GID as an IPv6 address.
+    /// Returns the GID as an IPv6 address.
     pub fn to_ipv6(self) -> Ipv6Addr {
         Ipv6Addr::from(self.0)
     }
 
-    /// The GID of an IP address of either version.
+    /// Returns the GID of an IP address of either version.
     pub const fn from_ip(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(v4) => Self::from_ipv4(v4),
@@ -98,7 +98,7 @@ impl Gid {
         }
     }
 
-    /// The link-local GID (`fe80::` and the EUI-64) of a MAC address.
+    /// Returns the link-local GID (`fe80::` and the EUI-64) of a MAC address.
     pub const fn link_local(mac: Mac) -> Self {
         let [a, b, c, d, e, f, g, h] = mac.to_eui64();
         Self([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a, b, c, d, e, f, g, h])
@@ -110,7 +110,7 @@ impl Gid {
         self.0[0] == 0xfe && self.0[1] & 0xc0 == 0x80
     }
 
-    /// Returns true if the GID is a multicast address, of IPv6 or (mapped) of IPv4.
+    /// Returns true if the GID is an IPv6 or (mapped) IPv4 multicast address.
     pub fn is_multicast(self) -> bool {
         self.0[0] == 0xff || self.to_ipv4().is_some_and(|v4| v4.is_multicast())
     }

@@ -1,5 +1,5 @@
-//! Acknowledge extended transport header (IBTA vol 1, chapter 9.3): how far the responder is, and
-//! whether something went wrong.
+//! Acknowledge extended transport header (IBTA vol 1, chapter 9.3): progress and errors of the
+//! responder.
 
 use core::fmt;
 
@@ -58,12 +58,12 @@ pub enum Syndrome {
     },
     /// The responder has no receive WQE; try again after the time
     RnrNak {
-        /// How long the requester shall wait at least
+        /// Minimum wait of the requester
         timer: RnrTimer,
     },
     /// Negative acknowledge
     Nak(NakCode),
-    /// A reserved kind; the byte as received, which is not of one of the kinds above
+    /// A reserved kind; the received byte, which does not encode one of the kinds above
     Reserved(u8),
 }
 
@@ -74,12 +74,12 @@ const KIND_NAK: u8 = 0x60;
 const VALUE_MASK: u8 = 0x1f;
 
 impl Syndrome {
-    /// A positive acknowledge that does not limit the requester.
+    /// A positive acknowledge without a credit limit.
     pub const ACK_UNLIMITED: Self = Self::Ack {
         credits: CreditCount::UNLIMITED,
     };
 
-    /// Reads the byte; each value has a meaning, if only "reserved".
+    /// Decodes the byte; every value is valid, if only as "reserved".
     #[inline]
     pub const fn from_byte(byte: u8) -> Self {
         match byte & KIND_MASK {
@@ -94,7 +94,7 @@ impl Syndrome {
         }
     }
 
-    /// The byte on the wire.
+    /// Returns the byte on the wire.
     #[inline]
     pub const fn to_byte(self) -> u8 {
         match self {
@@ -120,8 +120,8 @@ impl fmt::Display for Syndrome {
     }
 }
 
-/// The series 1, 2, 3, 4, 6, 8, 12, 16 … behind both five-bit codes: even codes are powers of
-/// two, an odd code lies half-way between its neighbours.
+/// Returns the series 1, 2, 3, 4, 6, 8, 12, 16 …, on which both five-bit codes are based: even
+/// codes are powers of two, an odd code is half-way between its neighbours.
 const fn series(code: u8) -> u32 {
     match code {
         0 | 1 => code as u32,
@@ -144,13 +144,13 @@ impl CreditCount {
         Self(code & VALUE_MASK)
     }
 
-    /// The five-bit code.
+    /// Returns the five-bit code.
     #[inline]
     pub const fn code(self) -> u8 {
         self.0
     }
 
-    /// Receive WQEs offered; None: not limited.
+    /// Returns the number of receive WQEs offered; `None`: no limit.
     #[inline]
     pub const fn credits(self) -> Option<u32> {
         if self.0 == Self::UNLIMITED.0 {
@@ -160,7 +160,7 @@ impl CreditCount {
         }
     }
 
-    /// The largest code that does not promise more than `count` receive WQEs.
+    /// Returns the largest code that promises at most `count` receive WQEs.
     pub const fn from_credits(count: u32) -> Self {
         let mut code = Self::UNLIMITED.0 - 1;
         while series(code) > count {
@@ -181,27 +181,27 @@ impl RnrTimer {
         Self(code & VALUE_MASK)
     }
 
-    /// The five-bit code.
+    /// Returns the five-bit code.
     #[inline]
     pub const fn code(self) -> u8 {
         self.0
     }
 
-    /// Returns the shortest wait of the requester in nanoseconds: 10 us (code 1) to 655.36 ms (code
+    /// Returns the minimum wait of the requester in nanoseconds: 10 us (code 1) to 655.36 ms (code
     /// 0).
     #[inline]
     pub const fn nanoseconds(self) -> u64 {
         const UNIT_NS: u64 = 10_000;
-        // Code 0 continues the series behind code 31.
+        // Code 0 continues the series after code 31.
         let code = if self.0 == 0 { 32 } else { self.0 };
         series(code) as u64 * UNIT_NS
     }
 }
 
-/// Why a request was refused (IBTA vol 1, chapter 9.7.5).
+/// Reason why a request was refused (IBTA vol 1, chapter 9.7.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NakCode {
-    /// A packet is missing: the PSN is that of the packet expected
+    /// A packet is missing: the PSN is the expected one
     PsnSequenceError,
     /// The request is malformed, or not supported
     InvalidRequest,
@@ -229,7 +229,7 @@ impl NakCode {
         }
     }
 
-    /// The five-bit code.
+    /// Returns the five-bit code.
     #[inline]
     pub const fn value(self) -> u8 {
         match self {

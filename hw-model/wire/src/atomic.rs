@@ -71,7 +71,7 @@ impl AtomicEth {
 /// The atomic acknowledge extended transport header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AtomicAckEth {
-    /// The value that the responder's memory held before the operation
+    /// The value of the responder's memory before the operation
     pub original: u64,
 }
 

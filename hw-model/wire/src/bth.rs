@@ -30,7 +30,7 @@ const FECN: u32 = 0x8000_0000;
 const BECN: u32 = 0x4000_0000;
 const ACK_REQUEST: u32 = 0x8000_0000;
 
-/// Bytes to add to a payload of `length` bytes so that it ends on a multiple of four.
+/// Returns the number of pad bytes that align a payload of `length` bytes to a multiple of four.
 #[inline]
 pub const fn pad_count(length: usize) -> u8 {
     (length.wrapping_neg() & 3) as u8
@@ -39,15 +39,15 @@ pub const fn pad_count(length: usize) -> u8 {
 /// The base transport header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bth {
-    /// What the packet is
+    /// Opcode
     pub opcode: Opcode,
     /// SE: the responder shall raise a completion event for this message
     pub solicited: bool,
     /// M: the connection is in the migrated state
     pub migration: bool,
-    /// Bytes of padding behind the payload, 0 ..= 3
+    /// Bytes of padding after the payload, 0 ..= 3
     pub pad_count: u8,
-    /// TVer: 4 bits, 0 today
+    /// TVer: 4 bits, currently 0
     pub header_version: u8,
     /// Partition
     pub p_key: PKey,
@@ -57,13 +57,13 @@ pub struct Bth {
     pub becn: bool,
     /// Destination queue pair
     pub dest_qp: Qpn,
-    /// A: the requester asks for an acknowledge
+    /// A: the requester requests an acknowledge
     pub ack_request: bool,
     /// Packet sequence number
     pub psn: Psn,
-    /// Six reserved bits beside FECN and BECN; sent as zero, kept when received
+    /// Six reserved bits next to FECN and BECN; sent as zero, kept when received
     pub reserved6: u8,
-    /// Seven reserved bits beside AckReq; sent as zero, kept when received
+    /// Seven reserved bits next to AckReq; sent as zero, kept when received
     pub reserved7: u8,
 }
 
@@ -71,7 +71,7 @@ impl Bth {
     /// Bytes on the wire.
     pub const LENGTH: usize = 12;
 
-    /// A header in the default partition with all flags clear.
+    /// Returns a header in the default partition with all flags clear.
     #[inline]
     pub const fn new(opcode: Opcode, dest_qp: Qpn, psn: Psn) -> Self {
         Self {
@@ -118,7 +118,7 @@ impl Bth {
         })
     }
 
-    /// Writes the header to the start of `buffer`. Bits beyond a field's width are cut off.
+    /// Writes the header to the start of `buffer`. Excess bits of a field are cut off.
     ///
     /// # Panics
     ///

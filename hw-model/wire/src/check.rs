@@ -1,6 +1,6 @@
 //! Checks this crate against frames of other implementations: every RoCEv2 frame is parsed, emitted
-//! again from its values and compared byte for byte, and its ICRC is recomputed. So is a message of
-//! communication management inside it.
+//! again from its values and compared byte for byte, and its ICRC is recomputed. The same applies
+//! to a message of communication management in it.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +14,17 @@ use crate::opcode::Opcode;
 /// The first byte at which a re-emitted frame differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Difference {
-    /// Number of the frame, counted from 1 as capture tools do
+    /// Number of the frame, counted from 1 as in capture tools
     pub frame: u64,
     /// Byte of the frame, counted from 0
     pub offset: usize,
-    /// What the frame holds there; None if it has ended
+    /// The byte of the frame; None if the frame is shorter
     pub expected: Option<u8>,
-    /// What was emitted; None if nothing
+    /// The emitted byte; None if the output is shorter
     pub actual: Option<u8>,
 }
 
-/// A frame with an ICRC that is not that of its bytes.
+/// A frame whose ICRC does not match its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IcrcFailure {
     /// Number of the frame, counted from 1
@@ -35,7 +35,7 @@ pub struct IcrcFailure {
     pub actual: u32,
 }
 
-/// Counts over the frames that were fed, and the first of each kind of failure.
+/// Counts of the frames fed so far, and the first failure of each kind.
 #[derive(Debug, Clone, Default)]
 pub struct Checker {
     frames: u64,
@@ -53,7 +53,7 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// A checker that has seen nothing.
+    /// Returns an empty checker.
     pub fn new() -> Self {
         Self::default()
     }
@@ -104,57 +104,57 @@ impl Checker {
         }
     }
 
-    /// Frames fed.
+    /// Returns the number of frames fed.
     pub fn frames(&self) -> u64 {
         self.frames
     }
 
-    /// RoCEv2 frames that were accepted.
+    /// Returns the number of accepted RoCEv2 frames.
     pub fn roce_frames(&self) -> u64 {
         self.roce_frames
     }
 
-    /// RoCEv2 frames per opcode, by ascending opcode.
+    /// Returns the number of RoCEv2 frames per opcode, by ascending opcode.
     pub fn opcodes(&self) -> impl Iterator<Item = (Opcode, u64)> + '_ {
         self.opcodes.iter().map(|(opcode, count)| (*opcode, *count))
     }
 
-    /// Messages of communication management, by ascending attribute.
+    /// Returns the number of messages of communication management, by ascending attribute.
     pub fn messages(&self) -> impl Iterator<Item = (MessageKind, u64)> + '_ {
         self.messages.iter().map(|(kind, count)| (*kind, *count))
     }
 
-    /// Frames of something else, by what they are.
+    /// Returns the number of other frames, by kind.
     pub fn others(&self) -> impl Iterator<Item = (NotRoce, u64)> + '_ {
         self.others.iter().map(|(other, count)| (*other, *count))
     }
 
-    /// Frames that differ when they are emitted anew.
+    /// Returns the number of frames that differ when they are emitted again.
     pub fn differences(&self) -> u64 {
         self.differences
     }
 
-    /// The first of them.
+    /// Returns the first of them.
     pub fn first_difference(&self) -> Option<Difference> {
         self.first_difference
     }
 
-    /// Frames with a wrong ICRC.
+    /// Returns the number of frames with a wrong ICRC.
     pub fn icrc_failures(&self) -> u64 {
         self.icrc_failures
     }
 
-    /// The first of them.
+    /// Returns the first of them.
     pub fn first_icrc_failure(&self) -> Option<IcrcFailure> {
         self.first_icrc_failure
     }
 
-    /// Frames that were refused.
+    /// Returns the number of refused frames.
     pub fn malformed(&self) -> u64 {
         self.malformed
     }
 
-    /// The number (from 1) of the first of them, and why.
+    /// Returns the number (from 1) of the first of them, and the reason.
     pub fn first_malformed(&self) -> Option<(u64, Error)> {
         self.first_malformed
     }
@@ -165,7 +165,7 @@ impl Checker {
     }
 }
 
-/// The message of communication management in a frame.
+/// Returns the message of communication management in a frame.
 fn mad(frame: &Frame<'_>) -> Option<Mad> {
     let is_to_gsi = frame.headers.bth.dest_qp == Qpn::GSI;
     if !is_to_gsi || !matches!(frame.headers.extension, Extension::Deth(_)) {

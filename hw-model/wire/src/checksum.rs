@@ -1,7 +1,7 @@
 //! The Internet checksum (RFC 1071).
 
-/// Returns the checksum of bytes in which its own field is zero. Over bytes with a valid checksum:
-/// 0.
+/// Returns the checksum of bytes whose checksum field is zero. Over bytes with a valid checksum it
+/// is 0.
 pub fn internet_checksum(parts: &[&[u8]]) -> u16 {
     let mut sum = 0u32;
     for part in parts {

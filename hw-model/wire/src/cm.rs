@@ -1,9 +1,9 @@
 //! Communication management: the messages on QP 1 that establish and release connections (IBTA vol
 //! 1, chapters 12 and 13.4), and the header of the RDMA IP CM service (annex A11).
 //!
-//! Each message is declared as the table of the IBTA: its fields in their order, with their widths.
-//! Field names are those of the IBTA. Reserved bits are kept, so that what was accepted is emitted
-//! again byte for byte.
+//! Each message is declared like the table of the IBTA: its fields in order, with their widths and
+//! the names of the IBTA. Reserved bits are kept, so that an accepted message is emitted again byte
+//! for byte.
 
 mod alternate;
 mod connect;

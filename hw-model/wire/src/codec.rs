@@ -1,12 +1,13 @@
-//! Fixed-size big-endian headers from bytes and to bytes.
+//! Converts fixed-size big-endian headers from and to bytes.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::error::Error;
 
-/// Views the header at the start of `bytes`; `header` names it in the error.
+/// Views the header at the start of `bytes`; `header` is its name for the error.
 ///
-/// A view and not a copy: fields loaded from a fresh copy on the stack stall on its stores.
+/// It returns a view rather than a copy, because loads from a fresh copy on the stack stall on its
+/// stores.
 #[inline]
 pub(crate) fn view<'a, T>(bytes: &'a [u8], header: &'static str) -> Result<&'a T, Error>
 where
@@ -26,7 +27,7 @@ where
 ///
 /// # Panics
 ///
-/// If the buffer is shorter than the header: the caller has sized it with `length()`.
+/// If the buffer is shorter than the header; the caller has sized it with `length()`.
 #[inline]
 pub(crate) fn write<T: IntoBytes + Immutable>(value: &T, buffer: &mut [u8]) {
     buffer[..size_of::<T>()].copy_from_slice(value.as_bytes());

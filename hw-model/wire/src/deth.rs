@@ -22,7 +22,7 @@ const _: () = assert!(size_of::<RawDeth>() == Deth::LENGTH);
 pub struct Deth {
     /// Must equal the queue key of the destination queue pair
     pub q_key: QKey,
-    /// The sender, to which an answer may go
+    /// The sending queue pair, to which an answer may go
     pub source_qp: Qpn,
     /// Sent as zero, kept when received
     pub reserved: u8,
@@ -32,7 +32,7 @@ impl Deth {
     /// Bytes on the wire.
     pub const LENGTH: usize = 8;
 
-    /// A header with its reserved byte clear.
+    /// Returns a header with its reserved byte clear.
     #[inline]
     pub const fn new(q_key: QKey, source_qp: Qpn) -> Self {
         Self {

@@ -1,8 +1,8 @@
-//! Why bytes were refused.
+//! Reasons why bytes were refused.
 
 use crate::opcode::Opcode;
 
-/// Bytes that are not a frame this crate can stand for.
+/// The bytes are not a frame that this crate can represent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The bytes end inside a header.
@@ -10,18 +10,18 @@ pub enum Error {
     Truncated {
         /// The header that was being read.
         header: &'static str,
-        /// Its length in bytes.
+        /// The length of that header in bytes.
         needed: usize,
-        /// Bytes left.
+        /// Remaining bytes.
         available: usize,
     },
-    /// No headers are known for this opcode: it is reserved, or of the Reliable Datagram service.
+    /// The headers of this opcode are unknown: it is reserved, or a Reliable Datagram opcode.
     #[error("opcode {:#04x} is reserved or not supported", .0.0)]
     UnknownOpcode(Opcode),
-    /// The opcode demands other headers than those given.
+    /// The opcode requires other headers than the given ones.
     #[error("{0} does not go with these extension headers")]
     IllegalExtension(Opcode),
-    /// A correct frame of something else than RoCEv2.
+    /// A valid frame that is not RoCEv2.
     #[error("not RoCEv2: {0}")]
     NotRoce(NotRoce),
     /// An IP version field that contradicts the EtherType.
@@ -41,17 +41,17 @@ pub enum Error {
         /// Found in the header.
         actual: u16,
     },
-    /// A length field that contradicts the layer below or the length of the frame.
+    /// A length field that contradicts the lower layer or the length of the frame.
     #[error("{field} is {actual}, {limit} expected or available")]
     Length {
         /// The length field.
         field: &'static str,
         /// Its value in bytes.
         actual: usize,
-        /// What it should be, or at most be, in bytes.
+        /// The expected or maximum value, in bytes.
         limit: usize,
     },
-    /// Payload and pad are not a multiple of four bytes, or the pad is longer than both.
+    /// Payload and pad are not a multiple of four bytes, or the pad count exceeds their length.
     #[error("payload with pad has {length} bytes, pad count is {pad_count}")]
     Pad {
         /// Bytes between the last header and the ICRC.

@@ -27,7 +27,7 @@ const LENGTH_UNTAGGED: usize = size_of::<RawEthernet>();
 const LENGTH_VLAN: usize = size_of::<RawVlan>();
 const _: () = assert!(LENGTH_UNTAGGED == 14 && LENGTH_VLAN == 4);
 
-/// What an Ethernet frame carries.
+/// The type of an Ethernet frame's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EtherType(pub u16);
 
@@ -40,7 +40,7 @@ impl EtherType {
     pub const VLAN: Self = Self(0x8100);
 }
 
-/// An Ethernet header. The EtherType follows from what is inside the frame.
+/// An Ethernet header. The EtherType follows from the content of the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EthernetHeader {
     /// Destination MAC address
@@ -55,7 +55,7 @@ impl EthernetHeader {
     /// The longest Ethernet header in bytes.
     pub const MAX_LENGTH: usize = LENGTH_UNTAGGED + LENGTH_VLAN;
 
-    /// Bytes on the wire.
+    /// Returns the bytes on the wire.
     #[inline]
     pub const fn length(&self) -> usize {
         if self.vlan.is_some() {
@@ -65,7 +65,7 @@ impl EthernetHeader {
         }
     }
 
-    /// Reads the header at the start of `bytes`; also gives the type of its content.
+    /// Parses the header at the start of `bytes`; also returns the type of its content.
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl EthernetHeader {
         ))
     }
 
-    /// Writes the header to the start of `buffer`; gives its length in bytes.
+    /// Writes the header to the start of `buffer`; returns its length in bytes.
     ///
     /// # Panics
     ///

@@ -10,8 +10,8 @@ use crate::network_path::{Ip, NetworkPath};
 use crate::path::PathTemplate;
 use crate::udp::UdpHeader;
 
-/// A RoCEv2 frame that was accepted. All layers are consistent with each other; whether the ICRC
-/// is right is asked for separately ([`Frame::icrc_is_valid`]).
+/// An accepted RoCEv2 frame. All layers are consistent with each other; the ICRC is checked
+/// separately ([`Frame::icrc_is_valid`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
     /// Ethernet
@@ -29,13 +29,13 @@ pub struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// Reads a frame from the first byte of its Ethernet header, without FCS. Bytes behind the
-    /// length in the IP header are ignored: Ethernet pads short frames.
+    /// Parses a frame from the first byte of its Ethernet header, without FCS. Bytes beyond the
+    /// length in the IP header are ignored, because Ethernet pads short frames.
     ///
     /// # Errors
     ///
-    /// [`Error::NotRoce`] for a frame of another protocol, otherwise the error that says what is
-    /// wrong.
+    /// [`Error::NotRoce`] for a frame of another protocol, otherwise the error that names the
+    /// fault.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Error> {
         let (ethernet, ether_type) = EthernetHeader::parse(bytes)?;
@@ -66,25 +66,25 @@ impl<'a> Frame<'a> {
         &self.layout
     }
 
-    /// The payload without pad.
+    /// Returns the payload without pad.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         &self.bytes[self.layout.payload()]
     }
 
-    /// Bytes of payload without pad.
+    /// Returns the bytes of payload without pad.
     #[inline]
     pub const fn payload_length(&self) -> usize {
         self.layout.payload_length()
     }
 
-    /// The bytes of the frame, without what Ethernet may have padded behind it.
+    /// Returns the bytes of the frame, without Ethernet padding.
     #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         &self.bytes[..self.layout.length()]
     }
 
-    /// The headers below the transport.
+    /// Returns the headers below the transport.
     #[inline]
     pub const fn path(&self) -> NetworkPath {
         NetworkPath {
@@ -100,14 +100,14 @@ impl<'a> Frame<'a> {
         icrc::compute(self.bytes, &self.layout)
     }
 
-    /// Returns true if the frame carries the ICRC of its bytes.
+    /// Returns true if the ICRC of the frame matches its bytes.
     #[inline]
     pub fn icrc_is_valid(&self) -> bool {
         self.icrc == self.computed_icrc()
     }
 
-    /// Writes the frame anew from its values, with the payload, pad and ICRC that it had; gives
-    /// the bytes written.
+    /// Writes the frame again from its values, with its payload, pad and ICRC; returns the bytes
+    /// written.
     ///
     /// # Panics
     ///
@@ -128,7 +128,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// The payload's length, given what follows the last header: payload, pad and ICRC.
+/// Returns the length of the payload from the bytes after the last header: payload, pad and ICRC.
 #[inline]
 fn payload_length(bth: &Bth, rest: &[u8]) -> Result<usize, Error> {
     let Some(length) = rest.len().checked_sub(icrc::LENGTH) else {
@@ -148,14 +148,14 @@ fn payload_length(bth: &Bth, rest: &[u8]) -> Result<usize, Error> {
     }
 }
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameKind<'a> {
     /// A RoCEv2 frame
     Roce(Frame<'a>),
-    /// Something else, which is no error
+    /// Another protocol, which is not an error
     Other(NotRoce),
-    /// A frame that contradicts itself, or a RoCEv2 frame that this crate cannot stand for
+    /// A frame that contradicts itself, or a RoCEv2 frame that this crate cannot represent
     Malformed(Error),
 }
 

@@ -1,4 +1,4 @@
-//! Which headers a packet has.
+//! The set of headers of a packet.
 
 use crate::aeth::Aeth;
 use crate::atomic::{AtomicAckEth, AtomicEth};
@@ -10,9 +10,9 @@ use crate::operation::{Operation, Transport};
 use crate::reth::Reth;
 use crate::xrc::XrcEth;
 
-/// Bytes of the RDETH, which this crate only counts.
+/// Bytes of the RDETH, which this crate only skips.
 const RDETH_LENGTH: usize = 4;
-/// Bytes that a congestion notification packet carries behind its BTH.
+/// Bytes of a congestion notification packet after its BTH.
 pub(crate) const CNP_LENGTH: usize = 16;
 
 /// The headers that follow the BTH, as a set. Their order on the wire is fixed.
@@ -20,7 +20,7 @@ pub(crate) const CNP_LENGTH: usize = 16;
 pub struct HeaderSet(u16);
 
 impl HeaderSet {
-    /// Nothing but the BTH
+    /// Only the BTH
     pub const NONE: Self = Self(0);
     /// Reliable datagram extended transport header
     pub const RDETH: Self = Self(1 << 0);
@@ -43,14 +43,14 @@ impl HeaderSet {
     /// The 16 reserved bytes of a congestion notification packet
     pub const CNP: Self = Self(1 << 9);
 
-    /// Both sets.
+    /// Returns the union of both sets.
     #[inline]
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// The set less those in `other`.
+    /// Returns the set without the headers of `other`.
     #[inline]
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
@@ -67,7 +67,7 @@ impl HeaderSet {
         self.0 & other.0 == other.0
     }
 
-    /// Bytes of the headers in the set.
+    /// Returns the total length of the headers in bytes.
     pub const fn length(self) -> usize {
         const LENGTHS: [(HeaderSet, usize); 10] = [
             (HeaderSet::RDETH, RDETH_LENGTH),
@@ -94,7 +94,7 @@ impl HeaderSet {
 }
 
 impl Opcode {
-    /// The headers that follow the BTH; None for reserved codes.
+    /// Returns the headers that follow the BTH; `None` for reserved codes.
     #[inline]
     pub(crate) const fn headers(self) -> Option<HeaderSet> {
         HEADERS[self.0 as usize]
@@ -102,7 +102,7 @@ impl Opcode {
 }
 
 impl OpcodeProperties {
-    /// The headers that follow the BTH.
+    /// Returns the headers that follow the BTH.
     #[inline]
     pub const fn headers(self) -> HeaderSet {
         let is_request = self.operation.is_request();
@@ -128,7 +128,7 @@ impl OpcodeProperties {
             )
     }
 
-    /// Bytes of BTH and the headers that follow it.
+    /// Returns the bytes of the BTH and the headers that follow it.
     #[inline]
     pub const fn header_length(self) -> usize {
         Bth::LENGTH + self.headers().length()

@@ -1,7 +1,7 @@
-//! BTH and the extension headers that its opcode demands.
+//! The BTH and the extension headers of its opcode.
 //!
-//! The constructors of [`TransportHeaders`] set the opcode themselves, from arguments that admit
-//! only what the IBTA defines: there is none for a READ request with immediate data.
+//! The constructors of [`TransportHeaders`] set the opcode themselves, from arguments that only
+//! permit what the IBTA defines: a READ request with immediate data cannot be built.
 
 use crate::aeth::Aeth;
 use crate::atomic::{AtomicAckEth, AtomicEth};
@@ -38,13 +38,13 @@ pub enum Extension {
     DethImmediate(Deth, Immediate),
     /// SEND with invalidate
     Invalidate(Ieth),
-    /// An XRC request: the shared receive queue, and what the same request has in RC
+    /// An XRC request: the shared receive queue, and the headers of the same request in RC
     Xrc(XrcEth, RequestExtension),
     /// Congestion notification: 16 reserved bytes, sent as zero, kept when received
     Cnp([u8; CNP_LENGTH]),
 }
 
-/// The headers of a connected request, as they follow the XRCETH.
+/// The headers of a connected request, which follow the XRCETH.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestExtension {
     /// None: SEND, middle and last WRITE
@@ -76,7 +76,7 @@ impl From<RequestExtension> for Extension {
 }
 
 impl Extension {
-    /// The headers that this extension consists of.
+    /// Returns the headers of this extension.
     #[inline]
     pub fn headers(&self) -> HeaderSet {
         match self {
@@ -95,7 +95,7 @@ impl Extension {
         }
     }
 
-    /// Bytes on the wire.
+    /// Returns the bytes on the wire.
     #[inline]
     pub fn length(&self) -> usize {
         match self {
@@ -114,7 +114,7 @@ impl Extension {
         }
     }
 
-    /// Reads the headers that `opcode` demands from the start of `bytes`.
+    /// Parses the headers of `opcode` at the start of `bytes`.
     #[inline]
     fn parse(opcode: Opcode, bytes: &[u8]) -> Result<Self, Error> {
         let unknown = Error::UnknownOpcode(opcode);
@@ -181,7 +181,7 @@ const ATOMIC_ACK: HeaderSet = HeaderSet::AETH.with(HeaderSet::ATOMIC_ACK_ETH);
 const DETH_IMMEDIATE: HeaderSet = HeaderSet::DETH.with(HeaderSet::IMMEDIATE);
 
 impl RequestExtension {
-    /// Reads `headers` from the start of `bytes`; None if no connected request has them.
+    /// Parses `headers` at the start of `bytes`; `None` if no connected request has them.
     #[inline]
     fn parse(headers: HeaderSet, bytes: &[u8]) -> Result<Option<Self>, Error> {
         Ok(Some(match headers {
@@ -199,19 +199,19 @@ impl RequestExtension {
     }
 }
 
-/// BTH and extension: everything of a packet that the transport decides.
+/// BTH and extension: all parts of a packet that the transport sets.
 ///
-/// The constructors build only legal pairs. Code that changes the fields afterwards (PSN, flags)
-/// keeps the opcode and the kind of extension; [`TransportHeaders::is_legal`] checks that.
+/// The constructors build only legal pairs. Code that changes fields afterwards (PSN, flags) must
+/// keep the opcode and the kind of extension; [`TransportHeaders::is_legal`] checks that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransportHeaders {
     /// Base transport header
     pub bth: Bth,
-    /// The headers behind it
+    /// The headers after it
     pub extension: Extension,
 }
 
-/// The connected services that share their operations.
+/// The connected services, which share their operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Connected {
     /// RC
@@ -288,7 +288,7 @@ pub enum ReadPart {
 
 /// Each constructor takes a BTH, replaces its opcode and keeps the rest.
 impl TransportHeaders {
-    /// A pair that was put together by hand.
+    /// Returns a pair that was built by hand.
     ///
     /// # Errors
     ///
@@ -305,7 +305,7 @@ impl TransportHeaders {
         }
     }
 
-    /// A packet of a SEND.
+    /// Returns a packet of a SEND.
     #[inline]
     pub fn send(bth: Bth, service: Connected, part: SendPart) -> Self {
         use Operation::{Send, SendImmediate};
@@ -328,7 +328,7 @@ impl TransportHeaders {
         Self::legal(bth, service.into(), operation, position, extension)
     }
 
-    /// The packet of an RC SEND that carries the key to invalidate.
+    /// Returns the packet of an RC SEND that carries the key to invalidate.
     #[inline]
     pub fn send_invalidate(bth: Bth, end: MessageEnd, ieth: Ieth) -> Self {
         let position = match end {
@@ -343,7 +343,7 @@ impl TransportHeaders {
         )
     }
 
-    /// A packet of an RDMA WRITE.
+    /// Returns a packet of an RDMA WRITE.
     #[inline]
     pub fn write(bth: Bth, service: Connected, part: WritePart) -> Self {
         use Operation::{RdmaWrite, RdmaWriteImmediate};
@@ -366,7 +366,7 @@ impl TransportHeaders {
         Self::legal(bth, service.into(), operation, position, extension)
     }
 
-    /// An RDMA READ request.
+    /// Returns an RDMA READ request.
     #[inline]
     pub fn read_request(bth: Bth, reth: Reth) -> Self {
         Self::rc(
@@ -377,7 +377,7 @@ impl TransportHeaders {
         )
     }
 
-    /// A packet of an RDMA READ response.
+    /// Returns a packet of an RDMA READ response.
     #[inline]
     pub fn read_response(bth: Bth, part: ReadPart) -> Self {
         let (position, extension) = match part {
@@ -389,7 +389,7 @@ impl TransportHeaders {
         Self::rc(bth, Operation::RdmaReadResponse, position, extension)
     }
 
-    /// An ACK, NAK or RNR NAK.
+    /// Returns an ACK, NAK or RNR NAK.
     #[inline]
     pub fn acknowledge(bth: Bth, aeth: Aeth) -> Self {
         Self::rc(
@@ -400,14 +400,14 @@ impl TransportHeaders {
         )
     }
 
-    /// The response to an atomic operation.
+    /// Returns the response to an atomic operation.
     #[inline]
     pub fn atomic_acknowledge(bth: Bth, aeth: Aeth, atomic: AtomicAckEth) -> Self {
         let extension = Extension::AtomicAck(aeth, atomic);
         Self::rc(bth, Operation::AtomicAcknowledge, Position::Only, extension)
     }
 
-    /// ATOMIC compare and swap.
+    /// Returns an ATOMIC compare and swap.
     #[inline]
     pub fn compare_swap(bth: Bth, atomic: AtomicEth) -> Self {
         Self::rc(
@@ -418,7 +418,7 @@ impl TransportHeaders {
         )
     }
 
-    /// ATOMIC fetch and add.
+    /// Returns an ATOMIC fetch and add.
     #[inline]
     pub fn fetch_add(bth: Bth, atomic: AtomicEth) -> Self {
         Self::rc(
@@ -429,7 +429,7 @@ impl TransportHeaders {
         )
     }
 
-    /// A UD SEND, with immediate data or without.
+    /// Returns a UD SEND, with or without immediate data.
     #[inline]
     pub fn datagram(bth: Bth, deth: Deth, immediate: Option<Immediate>) -> Self {
         let (operation, extension) = match immediate {
@@ -443,7 +443,7 @@ impl TransportHeaders {
         Self::legal(bth, service, operation, Position::Only, extension)
     }
 
-    /// A congestion notification packet.
+    /// Returns a congestion notification packet.
     #[inline]
     pub fn congestion_notification(bth: Bth) -> Self {
         let bth = Bth {
@@ -456,7 +456,7 @@ impl TransportHeaders {
         }
     }
 
-    /// The same packet in the XRC service: requests get the XRCETH, responses only the opcode.
+    /// Converts the packet to the XRC service: requests get the XRCETH, responses only the opcode.
     ///
     /// # Errors
     ///
@@ -501,8 +501,8 @@ impl TransportHeaders {
         )
     }
 
-    /// The callers above pass only triples that exist, with the extension that belongs to them;
-    /// the tests go through all of them.
+    /// Returns headers for a triple. The callers above pass only triples that exist, with the
+    /// matching extension; the tests check all of them.
     #[inline]
     fn legal(
         bth: Bth,
@@ -529,18 +529,18 @@ impl TransportHeaders {
 }
 
 impl TransportHeaders {
-    /// Returns true if the extension is the one that the opcode demands.
+    /// Returns true if the extension matches the opcode.
     pub fn is_legal(&self) -> bool {
         Self::new(self.bth, self.extension).is_ok()
     }
 
-    /// Bytes on the wire.
+    /// Returns the bytes on the wire.
     #[inline]
     pub fn length(&self) -> usize {
         Bth::LENGTH + self.extension.length()
     }
 
-    /// Reads the headers at the start of `bytes`; also gives their length in bytes.
+    /// Parses the headers at the start of `bytes`; also returns their length in bytes.
     ///
     /// # Errors
     ///
@@ -553,7 +553,7 @@ impl TransportHeaders {
         Ok((headers, headers.length()))
     }
 
-    /// Writes the headers to the start of `buffer`; gives their length in bytes.
+    /// Writes the headers to the start of `buffer`; returns their length in bytes.
     ///
     /// # Panics
     ///

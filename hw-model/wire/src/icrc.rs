@@ -1,10 +1,10 @@
-//! Invariant CRC: protects what no switch or router on the way may change.
+//! Invariant CRC: protects the fields that no switch or router may change.
 //!
-//! It is Ethernet's CRC-32 over eight bytes of ones (the InfiniBand link header that RoCEv2 does
-//! not have), the IP, UDP and transport headers, payload and pad. What may change on the way is
-//! hashed as ones: traffic class, time to live and header checksum of IPv4; traffic class, flow
-//! label and hop limit of IPv6; the UDP checksum; and the byte of the BTH with FECN and BECN
-//! (IBTA annex A17). On the wire its least significant byte comes first.
+//! It is Ethernet's CRC-32 over eight bytes of ones (the InfiniBand link header, which RoCEv2
+//! lacks), the IP, UDP and transport headers, payload and pad. Fields that may change on the way
+//! are hashed as ones: traffic class, time to live and header checksum of IPv4; traffic class, flow
+//! label and hop limit of IPv6; the UDP checksum; and the byte of the BTH with FECN and BECN (IBTA
+//! annex A17). On the wire its least significant byte comes first.
 
 use crc32fast::Hasher;
 
@@ -21,17 +21,17 @@ pub const LENGTH: usize = ICRC_LENGTH;
 /// The CRC of eight bytes of ones.
 const CRC_OF_ONES: u32 = 0x2144_df1c;
 
-/// Frames up to this length are hashed in one go from a masked copy, which is cheaper than two
+/// Frames up to this length are hashed in one call from a masked copy, which is cheaper than two
 /// updates of the CRC.
 const COPY_LIMIT: usize = 192;
 
-/// The longest run of headers with masked fields: from IP to BTH.
+/// Maximum length of the headers with masked fields: from IP to BTH.
 const MASKED_LENGTH: usize = Ipv6Header::LENGTH + UdpHeader::LENGTH + Bth::LENGTH;
 
 /// The byte of the BTH with FECN, BECN and six reserved bits
 const BTH_CONGESTION: usize = 4;
 
-/// Computes the ICRC of a frame whose headers lie as `layout` says.
+/// Computes the ICRC of a frame with this layout.
 ///
 /// # Panics
 ///
@@ -76,7 +76,7 @@ fn mask(packet: &mut [u8], version: IpVersion, bth: usize) {
     packet[bth + BTH_CONGESTION] = 0xff;
 }
 
-/// The ICRC that a frame carries.
+/// Returns the ICRC in a frame.
 #[inline]
 pub(crate) fn read(frame: &[u8], layout: &FrameLayout) -> u32 {
     let mut bytes = [0; LENGTH];
@@ -84,7 +84,7 @@ pub(crate) fn read(frame: &[u8], layout: &FrameLayout) -> u32 {
     u32::from_le_bytes(bytes)
 }
 
-/// Writes an ICRC to its place.
+/// Writes an ICRC into a frame.
 #[inline]
 pub(crate) fn write(frame: &mut [u8], layout: &FrameLayout, icrc: u32) {
     frame[layout.icrc()].copy_from_slice(&icrc.to_le_bytes());

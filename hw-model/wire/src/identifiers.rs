@@ -7,7 +7,7 @@ use core::fmt;
 pub struct Qpn(u32);
 
 impl Qpn {
-    /// The general services interface, where the connection manager speaks.
+    /// The general service interface, which the connection manager uses.
     pub const GSI: Self = Self(1);
 
     /// The destination of a multicast datagram: all ones.
@@ -19,7 +19,7 @@ impl Qpn {
         Self(value & 0x00ff_ffff)
     }
 
-    /// The number, below 2^24.
+    /// Returns the number, below 2^24.
     #[inline]
     pub const fn value(self) -> u32 {
         self.0
@@ -46,8 +46,8 @@ impl PKey {
     /// The default partition, full member: the only key of an ordinary RoCE port.
     pub const DEFAULT: Self = Self(0xffff);
 
-    /// Returns true if packets of a member with `self` are accepted by a member with `other`: the
-    /// same partition, and not both limited members (IBTA vol 1, 10.9.3).
+    /// Returns true if a member with `other` accepts packets of a member with `self`: same
+    /// partition, and not both limited members (IBTA vol 1, 10.9.3).
     #[inline]
     pub const fn matches(self, other: Self) -> bool {
         const FULL: u16 = 0x8000;
@@ -61,7 +61,7 @@ impl Default for PKey {
     }
 }
 
-/// A queue key: the access word of a datagram queue pair.
+/// A queue key: packets to a datagram queue pair must carry its queue key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct QKey(pub u32);
 

@@ -8,7 +8,7 @@ use crate::identifiers::RKey;
 
 /// Immediate data: four bytes carried into the receiver's completion.
 ///
-/// They are bytes in the order of the wire, as the application gave them (`__be32 imm_data`).
+/// The bytes are in wire order, as the application passed them (`__be32 imm_data`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Immediate(pub [u8; 4]);
 

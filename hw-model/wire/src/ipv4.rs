@@ -33,7 +33,7 @@ const DONT_FRAGMENT: u16 = 0x4000;
 const MORE_FRAGMENTS: u16 = 0x2000;
 const OFFSET_MASK: u16 = 0x1fff;
 
-/// Where the fields lie that differ from packet to packet.
+/// Offsets of the fields that differ between packets.
 pub(crate) mod field {
     use core::ops::Range;
 
@@ -65,14 +65,14 @@ impl Ipv4Header {
     /// Bytes on the wire.
     pub const LENGTH: usize = 20;
 
-    /// Reads the header of a UDP packet at the start of `bytes`; also gives the length of its
+    /// Parses the header of a UDP packet at the start of `bytes`; also returns the length of its
     /// payload in bytes.
     ///
     /// # Errors
     ///
-    /// [`Error::NotRoce`] if it is a correct header of something else than RoCEv2 (judged by
-    /// protocol and UDP port, before the header is held to what RoCEv2 demands), otherwise the
-    /// error that says what is wrong.
+    /// [`Error::NotRoce`] if it is a valid header that is not RoCEv2 (decided by protocol and UDP
+    /// port, before the requirements of RoCEv2 on the header are checked), otherwise the error that
+    /// names the fault.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(Self, usize), Error> {
         let raw: &RawIpv4 = codec::view(bytes, "IPv4 header")?;
@@ -88,8 +88,9 @@ impl Ipv4Header {
         Ok((raw.header(), payload.len()))
     }
 
-    /// Reads the header of a packet that carries `protocol` at the start of `bytes`; also gives its
-    /// payload. `None` if it carries something else, has options, is a fragment or is invalid.
+    /// Parses the header of a packet that carries `protocol` at the start of `bytes`; also returns
+    /// its payload. `None` if it carries another protocol, has options, is a fragment or is
+    /// invalid.
     pub fn parse_protocol(protocol: u8, bytes: &[u8]) -> Option<(Self, &[u8])> {
         let raw: &RawIpv4 = codec::view(bytes, "IPv4 header").ok()?;
         let is_whole = raw.flags_offset.get() & (MORE_FRAGMENTS | OFFSET_MASK) == 0;
@@ -139,12 +140,12 @@ impl Ipv4Header {
         }
     }
 
-    /// The part of the header checksum that is the same for all packets of a connection.
+    /// Returns the part of the header checksum that is the same for all packets of a connection.
     pub(crate) fn checksum_base(&self) -> u32 {
         checksum_base(&self.without_checksum(udp::PROTOCOL, 0))
     }
 
-    /// Writes the fields that differ from packet to packet into an emitted header.
+    /// Writes the fields that differ between packets into an emitted header.
     #[inline]
     pub(crate) fn patch(
         header: &mut [u8],
@@ -197,7 +198,7 @@ impl RawIpv4 {
     }
 }
 
-/// Why this header is not that of a RoCEv2 packet.
+/// Returns the reason why this header does not belong to a RoCEv2 packet.
 #[cold]
 fn refuse(raw: &RawIpv4, bytes: &[u8]) -> Error {
     let (version, length) = (
@@ -236,7 +237,7 @@ fn total_length(payload_length: usize) -> U16 {
     U16::new(length.expect("payloads are bounded by the path MTU, far below 64 KiB"))
 }
 
-/// The sum over the words that do not change: all but length, identification and checksum.
+/// Returns the sum of the constant words: all except length, identification and checksum.
 #[inline]
 fn checksum_base(raw: &RawIpv4) -> u32 {
     let word = |high: u8, low: u8| u32::from(u16::from_be_bytes([high, low]));
@@ -251,7 +252,8 @@ fn checksum_base(raw: &RawIpv4) -> u32 {
         + word(g, h)
 }
 
-/// The ones' complement checksum of RFC 1071, for the sum `base` and the two words that change.
+/// Returns the ones' complement checksum of RFC 1071 from the sum `base` and the two words that
+/// change.
 #[inline]
 fn checksum(base: u32, total_length: U16, identification: U16) -> u16 {
     complement(base + u32::from(total_length.get()) + u32::from(identification.get()))
@@ -261,7 +263,7 @@ fn checksum(base: u32, total_length: U16, identification: U16) -> u16 {
 mod tests {
     use super::*;
 
-    /// A header as Linux writes it (20 bytes of IPv4, then the start of a UDP header).
+    /// A header of Linux (20 bytes of IPv4, then the start of a UDP header).
     const SAMPLE: [u8; 24] = [
         0x45, 0x28, 0x00, 0x2c, 0x12, 0x34, 0x40, 0x00, 0x40, 0x11, 0x14, 0x63, 10, 0, 0, 1, 10, 0,
         0, 2, 0xc0, 0x00, 0x12, 0xb7,
@@ -305,7 +307,7 @@ mod tests {
         assert_eq!(buffer, SAMPLE[..20]);
     }
 
-    /// RFC 1071 in its plainest form: the carry goes round after each addition.
+    /// Computes RFC 1071 in its simplest form: the carry wraps around after each addition.
     fn reference_checksum(header: &[u8; 20]) -> u16 {
         let words = header
             .chunks(2)

@@ -25,7 +25,7 @@ const _: () = assert!(size_of::<RawIpv6>() == Ipv6Header::LENGTH);
 
 const FLOW_LABEL_MASK: u32 = 0x000f_ffff;
 
-/// Where the fields lie that differ from packet to packet or on the way.
+/// Offsets of the fields that differ between packets or change on the way.
 pub(crate) mod field {
     use core::ops::Range;
 
@@ -40,7 +40,7 @@ pub struct Ipv6Header {
     pub traffic_class: u8,
     /// 20 bits
     pub flow_label: u32,
-    /// Hops that the packet may still make
+    /// Remaining hops of the packet
     pub hop_limit: u8,
     /// Source address
     pub source: Ipv6Addr,
@@ -52,13 +52,13 @@ impl Ipv6Header {
     /// Bytes on the wire.
     pub const LENGTH: usize = 40;
 
-    /// Reads the header of a UDP packet at the start of `bytes`; also gives the length of its
+    /// Parses the header of a UDP packet at the start of `bytes`; also returns the length of its
     /// payload in bytes.
     ///
     /// # Errors
     ///
-    /// [`Error::NotRoce`] if it is a correct header of something else than RoCEv2, otherwise the
-    /// error that says what is wrong.
+    /// [`Error::NotRoce`] if it is a valid header that is not RoCEv2, otherwise the error that
+    /// names the fault.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(Self, usize), Error> {
         let (header, payload) = Self::parse_any(udp::PROTOCOL, bytes)?;
@@ -66,13 +66,13 @@ impl Ipv6Header {
         Ok((header, payload.len()))
     }
 
-    /// Reads the header of a packet that carries `protocol` at the start of `bytes`; also gives its
-    /// payload. `None` if it carries something else, has extension headers or is invalid.
+    /// Parses the header of a packet that carries `protocol` at the start of `bytes`; also returns
+    /// its payload. `None` if it carries another protocol, has extension headers or is invalid.
     pub fn parse_protocol(protocol: u8, bytes: &[u8]) -> Option<(Self, &[u8])> {
         Self::parse_any(protocol, bytes).ok()
     }
 
-    /// Reads the header. [`Error::NotRoce`]: the packet does not carry `protocol`.
+    /// Parses the header. [`Error::NotRoce`]: the packet does not carry `protocol`.
     #[inline]
     fn parse_any(protocol: u8, bytes: &[u8]) -> Result<(Self, &[u8]), Error> {
         let raw: &RawIpv6 = codec::view(bytes, "IPv6 header")?;
@@ -135,7 +135,7 @@ impl Ipv6Header {
         codec::write(&raw, buffer);
     }
 
-    /// Writes the field that differs from packet to packet into an emitted header.
+    /// Writes the field that differs between packets into an emitted header.
     #[inline]
     pub(crate) fn patch(header: &mut [u8], payload_length: usize) {
         header[field::PAYLOAD_LENGTH].copy_from_slice(length_field(payload_length).as_bytes());

@@ -1,4 +1,4 @@
-//! Where the parts of a frame lie.
+//! The positions of the parts of a frame.
 
 use core::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::udp::UdpHeader;
 /// Bytes of the ICRC on the wire.
 pub(crate) const ICRC_LENGTH: usize = 4;
 
-/// Where the parts of a frame lie, as byte offsets from its start.
+/// The positions of the parts of a frame, as byte offsets from its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameLayout {
     version: IpVersion,
@@ -41,19 +41,19 @@ impl FrameLayout {
         }
     }
 
-    /// Version of IP
+    /// Returns the version of IP.
     #[inline]
     pub const fn ip_version(&self) -> IpVersion {
         self.version
     }
 
-    /// Start of the IP header
+    /// Returns the start of the IP header.
     #[inline]
     pub const fn ip(&self) -> usize {
         self.ip
     }
 
-    /// Start of the BTH
+    /// Returns the start of the BTH.
     #[inline]
     pub const fn bth(&self) -> usize {
         let ip_length = match self.version {
@@ -63,33 +63,33 @@ impl FrameLayout {
         self.ip + ip_length + UdpHeader::LENGTH
     }
 
-    /// The payload without pad
+    /// Returns the range of the payload without pad.
     #[inline]
     pub const fn payload(&self) -> Range<usize> {
         self.payload..self.payload + self.payload_length
     }
 
-    /// Bytes of the payload without pad
+    /// Returns the bytes of the payload without pad.
     #[inline]
     pub(crate) const fn payload_length(&self) -> usize {
         self.payload_length
     }
 
-    /// The pad behind the payload, at most three bytes
+    /// Returns the range of the pad after the payload, at most three bytes.
     #[inline]
     pub const fn pad(&self) -> Range<usize> {
         let start = self.payload + self.payload_length;
         start..start + pad_count(self.payload_length) as usize
     }
 
-    /// The ICRC, which ends the frame
+    /// Returns the range of the ICRC, which ends the frame.
     #[inline]
     pub const fn icrc(&self) -> Range<usize> {
         let start = self.pad().end;
         start..start + ICRC_LENGTH
     }
 
-    /// Bytes of the whole frame, without what Ethernet may pad behind it
+    /// Returns the bytes of the whole frame, without Ethernet padding.
     #[inline]
     pub const fn length(&self) -> usize {
         self.icrc().end

@@ -1,24 +1,25 @@
 //! RoCEv2 and the layers below it, as bytes and as typed values.
 //!
-//! Two levels meet here. *Bytes* are judged once, by the `parse` functions, which answer any
-//! input with a value or a typed [`Error`] and never panic. *Values* are plain structs: what can be
-//! built by a constructor can be emitted, and parses back to the same value. Reserved bits are
-//! kept, so that whatever was accepted is emitted again byte for byte.
+//! There are two levels. *Bytes* are checked once by the `parse` functions, which return a value or
+//! a typed [`Error`] for any input and never panic. *Values* are plain structs: a value built by a
+//! constructor can be emitted, and parses back to the same value. Reserved bits are kept, so that
+//! everything accepted is emitted again byte for byte.
 //!
-//! - [`psn`], [`identifiers`], [`address`]: numbers and addresses that must not be mixed up.
+//! - [`psn`], [`identifiers`], [`address`]: numbers and addresses as distinct types.
 //! - [`opcode`]: the opcode byte; each property is computed from (transport, operation, position)
 //!   of [`operation`].
-//! - [`ethernet`], [`vlan`], [`ipv4`], [`ipv6`], [`udp`]: what carries the transport; IP carries
-//!   ICMP, too, which has its [`checksum`].
+//! - [`ethernet`], [`vlan`], [`ipv4`], [`ipv6`], [`udp`]: the layers below the transport; IP also
+//!   carries ICMP, which has its [`checksum`].
 //! - [`bth`], [`reth`], [`aeth`], [`deth`], [`atomic`], [`immediate`], [`xrc`]: the headers of the
-//!   transport, one file each; [`headers`]: BTH and the extension that its opcode demands.
-//! - [`network_path`]: the headers below the transport. [`layout`]: where the parts of a frame lie.
-//! - [`frame`]: a whole frame. [`path`]: the fast way to emit frames. [`icrc`]: what protects them.
-//! - [`recovery`]: the reserved bits and the bitmap of selective repeat, Ferroce's own.
+//!   transport, one file each; [`headers`]: the BTH and the extension of its opcode.
+//! - [`network_path`]: the headers below the transport. [`layout`]: the positions of the parts of a
+//!   frame.
+//! - [`frame`]: a whole frame. [`path`]: the fast way to emit frames. [`icrc`]: the invariant CRC.
+//! - [`recovery`]: the reserved bits and the bitmap of selective repeat, an extension of Ferroce.
 //! - [`cm`]: management datagrams on QP 1, and the messages of communication management in them.
 //! - [`pretty`]: a frame as text. [`check`]: checks this crate against foreign frames.
 //!
-//! The crate knows no clock, no thread and no memory but the buffer that it is given.
+//! The crate knows no clock, no thread and no memory except the buffers that it is given.
 #![forbid(unsafe_code)]
 
 pub mod address;

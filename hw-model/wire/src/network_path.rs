@@ -1,4 +1,4 @@
-//! What is below the transport: Ethernet, IP and UDP of a connection.
+//! The layers below the transport: Ethernet, IP and UDP of a connection.
 
 use crate::address::{Gid, Mac};
 use crate::error::{Error, NotRoce};
@@ -26,7 +26,7 @@ pub enum IpVersion {
 }
 
 impl Ip {
-    /// The header between two GIDs: IPv4 if both are IPv4-mapped, IPv6 otherwise.
+    /// Returns the header between two GIDs: IPv4 if both are IPv4-mapped, IPv6 otherwise.
     pub fn between(source: Gid, destination: Gid, traffic_class: u8, hop_limit: u8) -> Self {
         match (source.to_ipv4(), destination.to_ipv4()) {
             (Some(source), Some(destination)) => Self::V4(Ipv4Header {
@@ -47,7 +47,7 @@ impl Ip {
         }
     }
 
-    /// Version
+    /// Returns the version.
     #[inline]
     pub const fn version(&self) -> IpVersion {
         match self {
@@ -56,7 +56,7 @@ impl Ip {
         }
     }
 
-    /// Bytes of the header on the wire.
+    /// Returns the bytes of the header on the wire.
     #[inline]
     pub const fn length(&self) -> usize {
         match self {
@@ -65,7 +65,7 @@ impl Ip {
         }
     }
 
-    /// The EtherType of the frame around it.
+    /// Returns the EtherType for the frame.
     #[inline]
     pub const fn ether_type(&self) -> EtherType {
         match self {
@@ -74,7 +74,7 @@ impl Ip {
         }
     }
 
-    /// Source address as a GID.
+    /// Returns the source address as a GID.
     pub fn source_gid(&self) -> Gid {
         match self {
             Self::V4(v4) => Gid::from_ipv4(v4.source),
@@ -82,7 +82,7 @@ impl Ip {
         }
     }
 
-    /// Destination address as a GID.
+    /// Returns the destination address as a GID.
     pub fn destination_gid(&self) -> Gid {
         match self {
             Self::V4(v4) => Gid::from_ipv4(v4.destination),
@@ -90,7 +90,7 @@ impl Ip {
         }
     }
 
-    /// DSCP and ECN
+    /// Returns DSCP and ECN.
     #[inline]
     pub const fn traffic_class(&self) -> u8 {
         match self {
@@ -99,7 +99,7 @@ impl Ip {
         }
     }
 
-    /// Time to live or hop limit
+    /// Returns the time to live or hop limit.
     #[inline]
     pub const fn hop_limit(&self) -> u8 {
         match self {
@@ -108,7 +108,7 @@ impl Ip {
         }
     }
 
-    /// Reads the header at the start of `bytes`; also gives the length of its payload in bytes.
+    /// Parses the header at the start of `bytes`; also returns the length of its payload in bytes.
     #[inline]
     pub(crate) fn parse(ether_type: EtherType, bytes: &[u8]) -> Result<(Self, usize), Error> {
         match ether_type {
@@ -119,7 +119,7 @@ impl Ip {
     }
 }
 
-/// Everything below the transport: the headers that one connection puts on all of its packets.
+/// The headers below the transport, which are the same for all packets of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NetworkPath {
     /// Ethernet
@@ -131,7 +131,7 @@ pub struct NetworkPath {
 }
 
 impl NetworkPath {
-    /// An untagged path with hop limit 64 and traffic class 0.
+    /// Returns an untagged path with hop limit 64 and traffic class 0.
     pub fn new(source: (Mac, Gid), destination: (Mac, Gid), udp: UdpHeader) -> Self {
         const HOP_LIMIT: u8 = 64;
         let ethernet = EthernetHeader {
@@ -146,7 +146,7 @@ impl NetworkPath {
         }
     }
 
-    /// Bytes of the three headers on the wire.
+    /// Returns the bytes of the three headers on the wire.
     #[inline]
     pub const fn length(&self) -> usize {
         self.ethernet.length() + self.ip.length() + UdpHeader::LENGTH

@@ -1,14 +1,14 @@
 //! The opcode byte of the BTH.
 //!
-//! An opcode is a triple: transport service, operation, position of the packet in its message.
-//! The triple fixes everything else, above all which headers follow; nothing is tabulated by hand
-//! per opcode (IBTA vol 1, 9.2.1).
+//! An opcode is a triple: transport service, operation, position of the packet in its message. The
+//! triple determines everything else, in particular the headers that follow; no opcode has a
+//! hand-written table entry (IBTA vol 1, 9.2.1).
 
 use core::fmt;
 
 use crate::operation::{Operation, Position, Transport};
 
-/// The opcode byte: any value; [`Opcode::parse`] judges it.
+/// The opcode byte with any value; [`Opcode::parse`] validates it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Opcode(pub u8);
 
@@ -16,7 +16,7 @@ impl Opcode {
     /// The congestion notification packet (IBTA annex A17).
     pub const CNP: Self = Self(0x81);
 
-    /// The opcode of a triple; None if there is no such packet.
+    /// Returns the opcode of a triple; `None` if there is no such packet.
     #[inline]
     pub const fn new(
         transport: Transport,
@@ -66,7 +66,7 @@ impl Opcode {
         }
     }
 
-    /// The lower five bits; None if the operation has no such position.
+    /// Returns the lower five bits; `None` if the operation has no such position.
     const fn within_service(operation: Operation, position: Position) -> Option<u8> {
         Some(match (operation, position) {
             (Operation::Send, _) => SEND_BASE + plain_slot(position),
@@ -93,7 +93,7 @@ impl Opcode {
         })
     }
 
-    /// The triple; None for reserved codes.
+    /// Returns the triple; `None` for reserved codes.
     #[inline]
     pub const fn parse(self) -> Option<OpcodeProperties> {
         TRIPLES[self.0 as usize]
@@ -142,7 +142,7 @@ const TRIPLES: [Option<OpcodeProperties>; 256] = {
 };
 
 impl fmt::Display for Opcode {
-    /// The name that rdma-core gives it (`RC_SEND_LAST_WITH_IMMEDIATE`), or the number.
+    /// Writes the name in rdma-core (`RC_SEND_LAST_WITH_IMMEDIATE`), or the number.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.parse() {
             Some(properties) => f.pad(&properties.to_string()),
@@ -157,7 +157,7 @@ impl fmt::Debug for Opcode {
     }
 }
 
-/// The triple that an opcode stands for, and what follows from it.
+/// The triple of an opcode, and the properties that follow from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OpcodeProperties {
     /// Transport service
@@ -179,7 +179,7 @@ impl OpcodeProperties {
         }
     }
 
-    /// Returns true if an AETH follows: every response, but for the middle of a READ response.
+    /// Returns true if an AETH follows: every response except the middle of a READ response.
     #[inline]
     pub const fn has_aeth(self) -> bool {
         self.operation.is_response() && !matches!(self.position, Position::Middle)
@@ -261,7 +261,7 @@ mod tests {
     use super::*;
     use crate::header_set::HeaderSet;
 
-    /// All triples that have an opcode, by opcode.
+    /// Returns all triples that have an opcode, by opcode.
     fn triples() -> BTreeMap<u8, OpcodeProperties> {
         let mut triples = BTreeMap::new();
         for transport in Transport::ALL {

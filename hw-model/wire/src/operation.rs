@@ -1,4 +1,4 @@
-//! What an opcode is made of: transport service, operation, position in the message.
+//! The parts of an opcode: transport service, operation, position in the message.
 
 /// The transport service: the upper three bits of the opcode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -77,7 +77,7 @@ impl Transport {
     }
 }
 
-/// What a packet asks for or answers.
+/// The operation that a packet requests or answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// SEND
@@ -174,7 +174,7 @@ impl Operation {
     }
 }
 
-/// The place of a packet in its message.
+/// The position of a packet in its message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Position {
     /// The first of several
@@ -203,7 +203,7 @@ impl Position {
         matches!(self, Self::Last | Self::Only)
     }
 
-    /// The position of packet `index` of a message of `count` packets (at least one).
+    /// Returns the position of packet `index` of a message of `count` packets (at least one).
     #[inline]
     pub const fn of(index: u32, count: u32) -> Self {
         match (index == 0, index + 1 >= count) {

@@ -1,8 +1,8 @@
-//! Emitting frames: the headers of a connection are laid out once, then patched per packet.
+//! Emitting frames: the headers of a connection are built once and then patched per packet.
 //!
-//! A packet leaves in three steps: [`PathTemplate::emit`] writes all headers into the frame
-//! buffer, the caller puts the payload to where the returned [`FrameLayout`] says, and [`finish`]
-//! writes pad and ICRC.
+//! A packet is built in three steps: [`PathTemplate::emit`] writes all headers into the frame
+//! buffer, the caller writes the payload at the position given by the returned [`FrameLayout`], and
+//! [`finish`] writes pad and ICRC.
 
 use crate::bth::{Bth, pad_count};
 use crate::ethernet::EthernetHeader;
@@ -14,7 +14,7 @@ use crate::layout::FrameLayout;
 use crate::network_path::{Ip, IpVersion, NetworkPath};
 use crate::udp::UdpHeader;
 
-/// The most that stands before a BTH: tagged Ethernet, IPv6, UDP.
+/// Maximum length before a BTH: tagged Ethernet, IPv6, UDP.
 const MAX_LENGTH: usize = EthernetHeader::MAX_LENGTH + Ipv6Header::LENGTH + UdpHeader::LENGTH;
 
 /// Ethernet, IP and UDP headers of a connection as bytes, ready to be copied into each frame.
@@ -38,7 +38,7 @@ pub enum IcrcMode {
 }
 
 impl PathTemplate {
-    /// Lays out the headers of `path`.
+    /// Builds the headers of `path`.
     pub fn new(path: &NetworkPath) -> Self {
         let mut bytes = [0; MAX_LENGTH];
         let ip = path.ethernet.emit(path.ip.ether_type(), &mut bytes);
@@ -64,7 +64,8 @@ impl PathTemplate {
         }
     }
 
-    /// Bytes of a whole frame with these transport headers and `payload_length` bytes of payload.
+    /// Returns the bytes of a whole frame with these transport headers and `payload_length` bytes
+    /// of payload.
     #[inline]
     pub fn frame_length(&self, headers: &TransportHeaders, payload_length: usize) -> usize {
         self.layout(headers, payload_length).length()
@@ -76,10 +77,11 @@ impl PathTemplate {
         FrameLayout::new(self.version, ip, headers.length(), payload_length)
     }
 
-    /// Writes all headers of a packet to the start of `frame`; says where the rest belongs.
+    /// Writes all headers of a packet to the start of `frame`; returns the positions of the other
+    /// parts.
     ///
-    /// The pad count follows from `payload_length`, whatever the BTH says. `identification` goes
-    /// into the IPv4 header; IPv6 has none.
+    /// The pad count follows from `payload_length`, whatever the BTH contains. `identification`
+    /// goes into the IPv4 header; IPv6 has none.
     ///
     /// # Panics
     ///
@@ -123,7 +125,7 @@ impl PathTemplate {
     }
 }
 
-/// Completes a frame whose headers and payload are in place: writes zeros as pad, then the ICRC.
+/// Completes a frame that has headers and payload: writes zeros as pad, then the ICRC.
 ///
 /// # Panics
 ///
@@ -138,8 +140,8 @@ pub fn finish(frame: &mut [u8], layout: &FrameLayout, mode: IcrcMode) {
     icrc::write(frame, layout, icrc);
 }
 
-/// Writes a whole frame to the start of `buffer` and gives its bytes; for single packets, where no
-/// template is at hand. The identification of IPv4 is taken from `path`.
+/// Writes a whole frame to the start of `buffer` and returns its bytes, for single packets without
+/// a template. The identification of IPv4 is taken from `path`.
 ///
 /// # Panics
 ///

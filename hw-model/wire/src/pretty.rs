@@ -6,7 +6,7 @@ use crate::frame::{Frame, FrameKind, classify};
 use crate::headers::{Extension, RequestExtension, TransportHeaders};
 use crate::recovery::RecoveryBits;
 
-/// Shows a frame as one line, whatever it is.
+/// Displays any frame as one line.
 ///
 /// ```text
 /// 10.0.0.1 > 10.0.0.2 RC_SEND_ONLY qp 0x000011 psn 0xfffffa A payload 9 icrc 0x1a2b3c4d
@@ -64,7 +64,7 @@ impl fmt::Display for TransportHeaders {
 }
 
 impl fmt::Display for Extension {
-    /// Each header with a space before it; nothing if there is none.
+    /// Writes each header with a space before it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::None | Self::Cnp(_) => Ok(()),

@@ -7,8 +7,8 @@ const HALF_24: u32 = 0x0080_0000;
 
 /// A packet sequence number: 24 bits, circular.
 ///
-/// There is no order on a circle, hence no `Ord`: of two numbers the one that is at most 2^23 - 1
-/// steps ahead of the other counts as the later one (IBTA vol 1, chapter 9.7).
+/// Circular numbers have no total order, hence no `Ord`: of two numbers, the one that is at most
+/// 2^23 - 1 steps ahead of the other is the later one (IBTA vol 1, chapter 9.7).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Psn(u32);
 
@@ -19,27 +19,27 @@ impl Psn {
         Self(value & MASK_24)
     }
 
-    /// The number, below 2^24.
+    /// Returns the number, below 2^24.
     #[inline]
     pub const fn value(self) -> u32 {
         self.0
     }
 
-    /// The following number.
+    /// Returns the following number.
     #[inline]
     #[must_use]
     pub const fn next(self) -> Self {
         self.add(1)
     }
 
-    /// The number `count` packets later.
+    /// Returns the number `count` packets later.
     #[inline]
     #[must_use]
     pub const fn add(self, count: u32) -> Self {
         Self::new(self.0.wrapping_add(count))
     }
 
-    /// The number `count` packets earlier.
+    /// Returns the number `count` packets earlier.
     #[inline]
     #[must_use]
     pub const fn sub(self, count: u32) -> Self {
@@ -50,7 +50,7 @@ impl Psn {
     /// before.
     #[inline]
     pub const fn distance_from(self, earlier: Self) -> i32 {
-        // The difference of 24 bits, moved up so that its sign bit is that of an i32.
+        // The difference of 24 bits, shifted up so that its sign bit is the sign bit of an i32.
         ((self.0.wrapping_sub(earlier.0) << 8) as i32) >> 8
     }
 
@@ -93,13 +93,13 @@ impl Msn {
         Self(value & MASK_24)
     }
 
-    /// The number, below 2^24.
+    /// Returns the number, below 2^24.
     #[inline]
     pub const fn value(self) -> u32 {
         self.0
     }
 
-    /// The following number.
+    /// Returns the following number.
     #[inline]
     #[must_use]
     pub const fn next(self) -> Self {

@@ -1,8 +1,8 @@
 //! Recovery beyond go-back-N on the wire: three reserved bits of the BTH, and the arrival bitmap
-//! behind the AETH of a NAK.
+//! after the AETH of a NAK.
 //!
-//! IBTA vol 1, 9.2 reserves seven bits beside AckReq: they are sent as zero and ignored when they
-//! are received, but the ICRC covers them. Ferroce uses three of them between two of its queue
+//! IBTA vol 1, 9.2 reserves seven bits next to AckReq: they are sent as zero and ignored on
+//! reception, but the ICRC covers them. Ferroce uses three of them between two Ferroce queue
 //! pairs; no other implementation sets or reads them.
 //!
 //! ```text
@@ -12,22 +12,22 @@
 //!        +----+----+----+----+----------+---------+
 //! ```
 //!
-//! - S, selective: the sender of the packet keeps packets that arrive behind a gap, and understands
+//! - S, selective: the sender of the packet keeps packets that arrive after a gap, and understands
 //!   the arrival bitmap.
 //! - O, out of order: the sender also places an RDMA WRITE that carries its own address when it
-//!   arrives, whatever came before. On such a WRITE: this one may be placed so.
-//! - M, more: on an RDMA WRITE Only with O, further packets of the same message follow; the MSN
+//!   arrives, even before earlier packets. On such a WRITE: this packet may be placed in that way.
+//! - M, more: after an RDMA WRITE Only with O, further packets of the same message follow; the MSN
 //!   does not count it.
 //!
-//! A NAK (PSN sequence error) with S carries [`Arrivals`] behind its AETH, where other packets have
-//! their payload: bit 0 (the lowest of the first byte) stands for the PSN behind that of the NAK,
-//! bit 1 for the next one, and so on; 1 means arrived. It ends with the byte of the newest packet
-//! that arrived, padded to a multiple of four bytes.
+//! A NAK (PSN sequence error) with S carries [`Arrivals`] after its AETH, in the place of the
+//! payload: bit 0 (the lowest of the first byte) stands for the PSN after the one of the NAK, bit 1
+//! for the next one, and so on; 1 means arrived. It ends with the byte of the newest arrived
+//! packet, padded to a multiple of four bytes.
 
 use crate::bth::Bth;
 use crate::psn::Psn;
 
-/// Packets behind a gap that are told apart: the bits of [`Arrivals`], and the one that is missing.
+/// Size of the reorder window in packets: the bits of [`Arrivals`] and the missing packet.
 ///
 /// 122 packets of 1,024 bytes fill 100 Gb/s for 10 us, and 488 fill 400 Gb/s.
 pub const REORDER_WINDOW_PACKETS: u32 = 512;
@@ -39,7 +39,7 @@ const MORE: u8 = 0x10;
 /// The three bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RecoveryBits {
-    /// S: the sender recovers selectively.
+    /// S: the sender uses selective repeat.
     pub selective: bool,
     /// O: WRITEs with their own address are placed in any order.
     pub out_of_order: bool,
@@ -48,7 +48,7 @@ pub struct RecoveryBits {
 }
 
 impl RecoveryBits {
-    /// The bits of a header.
+    /// Returns the bits of a header.
     #[inline]
     #[must_use]
     pub const fn of(bth: &Bth) -> Self {
@@ -68,7 +68,7 @@ impl RecoveryBits {
     }
 }
 
-/// Which packets behind a missing one have arrived.
+/// Bitmap of the packets after a missing one that have arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrivals([u8; Self::MAX_LENGTH]);
 
@@ -79,10 +79,10 @@ impl Default for Arrivals {
 }
 
 impl Arrivals {
-    /// Bytes of the longest bitmap.
+    /// Maximum bytes of the bitmap.
     pub const MAX_LENGTH: usize = REORDER_WINDOW_PACKETS as usize / 8;
 
-    /// Reads a bitmap; bytes beyond the longest one are ignored.
+    /// Parses a bitmap; excess bytes are ignored.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Self {
         let mut bits = [0; Self::MAX_LENGTH];
@@ -91,15 +91,15 @@ impl Arrivals {
         Self(bits)
     }
 
-    /// Writes the bitmap to `buffer`, as far as it reaches.
+    /// Writes the bitmap to `buffer`, limited to the length of `buffer`.
     pub fn emit(&self, buffer: &mut [u8]) {
         let length = buffer.len().min(Self::MAX_LENGTH);
         buffer[..length].copy_from_slice(&self.0[..length]);
         buffer[length..].fill(0);
     }
 
-    /// Notes that the packet `behind` packets behind the missing one has arrived, 1 ..=
-    /// [`REORDER_WINDOW_PACKETS`]; others are ignored.
+    /// Records that the packet `behind` PSNs after the missing one has arrived, 1 ..=
+    /// [`REORDER_WINDOW_PACKETS`]; other values are ignored.
     pub const fn insert(&mut self, behind: u32) {
         let bit = behind.wrapping_sub(1);
         if bit < REORDER_WINDOW_PACKETS {
@@ -115,7 +115,7 @@ impl Arrivals {
             .map(move |bit| missing.add(bit + 1))
     }
 
-    /// Bytes of a bitmap that reaches to the packet `behind` packets behind the missing one.
+    /// Returns the bytes of a bitmap up to the packet `behind` PSNs after the missing one.
     #[must_use]
     pub const fn length_to(behind: u32) -> u32 {
         let bytes = behind.div_ceil(8).next_multiple_of(4);

@@ -1,4 +1,4 @@
-//! RDMA extended transport header (IBTA vol 1, chapter 9.3): where a WRITE or READ goes.
+//! RDMA extended transport header (IBTA vol 1, chapter 9.3): the remote memory of a WRITE or READ.
 
 use zerocopy::byteorder::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -20,7 +20,7 @@ const _: () = assert!(size_of::<RawReth>() == Reth::LENGTH);
 /// The RDMA extended transport header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reth {
-    /// First byte at the responder
+    /// First byte in the responder's memory
     pub virtual_address: u64,
     /// Key of the region or window that holds the range
     pub r_key: RKey,

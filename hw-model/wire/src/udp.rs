@@ -7,7 +7,7 @@ use crate::codec;
 use crate::error::{Error, NotRoce};
 use crate::identifiers::Qpn;
 
-/// The number of UDP in the IP header.
+/// The protocol number of UDP in the IP header.
 pub const PROTOCOL: u8 = 17;
 
 /// The UDP destination port of RoCEv2.
@@ -24,7 +24,7 @@ struct RawUdp {
 
 const _: () = assert!(size_of::<RawUdp>() == UdpHeader::LENGTH);
 
-/// Where the fields lie that differ from packet to packet or on the way.
+/// Offsets of the fields that differ between packets or change on the way.
 pub(crate) mod field {
     use core::ops::Range;
 
@@ -38,7 +38,7 @@ pub struct UdpHeader {
     /// Distinguishes flows, so that switches spread them over equal paths
     pub source_port: u16,
     /// Kept as received and not verified: the ICRC protects the packet, and senders leave it zero,
-    /// Linux in IPv6 too
+    /// Linux also in IPv6
     pub checksum: u16,
 }
 
@@ -46,10 +46,10 @@ impl UdpHeader {
     /// Bytes on the wire.
     pub const LENGTH: usize = 8;
 
-    /// The header of a flow between two queue pairs. One flow keeps one source port, from the
-    /// dynamic range 0xc000 ..= 0xffff (IBTA annex A17).
+    /// Returns the header of a flow between two queue pairs. One flow keeps one source port from
+    /// the dynamic range 0xc000 ..= 0xffff (IBTA annex A17).
     pub const fn of_flow(source_qp: Qpn, dest_qp: Qpn) -> Self {
-        // Two rounds of multiply and fold, so that neighbouring numbers land far apart.
+        // Two rounds of multiply and fold, so that neighbouring numbers are mapped far apart.
         const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
         let both = (source_qp.value() as u64) << 24 | dest_qp.value() as u64;
         let mut hash = both.wrapping_mul(MULTIPLIER);
@@ -60,12 +60,12 @@ impl UdpHeader {
         }
     }
 
-    /// Reads the header at the start of `bytes`, which is all that the IP packet carries.
+    /// Parses the header at the start of `bytes`, the whole payload of the IP packet.
     ///
     /// # Errors
     ///
     /// [`Error::Truncated`], [`Error::NotRoce`] for another port, or [`Error::Length`] if the
-    /// length is not that of `bytes`.
+    /// length does not match `bytes`.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Self, Error> {
         let raw: &RawUdp = codec::view(bytes, "UDP header")?;
@@ -102,7 +102,7 @@ impl UdpHeader {
         codec::write(&raw, buffer);
     }
 
-    /// Writes the field that differs from packet to packet into an emitted header.
+    /// Writes the field that differs between packets into an emitted header.
     #[inline]
     pub(crate) fn patch(header: &mut [u8], payload_length: usize) {
         header[field::LENGTH].copy_from_slice(length_field(payload_length).as_bytes());

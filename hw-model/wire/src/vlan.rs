@@ -12,7 +12,7 @@ pub struct VlanTag {
 }
 
 impl VlanTag {
-    /// Reads the 16 bits behind the EtherType 0x8100.
+    /// Decodes the 16 bits after the EtherType 0x8100.
     #[inline]
     pub const fn from_bits(bits: u16) -> Self {
         Self {
@@ -22,7 +22,7 @@ impl VlanTag {
         }
     }
 
-    /// The 16 bits; what exceeds a field's width is cut off.
+    /// Returns the 16 bits; excess bits of a field are cut off.
     #[inline]
     pub const fn to_bits(self) -> u16 {
         (self.priority as u16 & 0x7) << 13

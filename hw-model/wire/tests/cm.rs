@@ -1,5 +1,5 @@
-//! Messages of the connection manager: against captures of Linux, against the offsets of the
-//! IBTA's tables, and on any bytes.
+//! Messages of the connection manager: against captures of Linux, against the offsets in the IBTA's
+//! tables, and with arbitrary bytes.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs::File;
@@ -15,7 +15,7 @@ use ferroce_wire::{Error, FrameKind, Gid, PKey, Psn, QKey, Qpn, classify};
 use pcap_file::pcap::PcapReader;
 use proptest::prelude::*;
 
-/// The datagrams to QP 1 of a capture.
+/// Returns the datagrams to QP 1 in a capture.
 fn datagrams(name: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
     let file = File::open(folder.join(name).with_extension("pcap")).unwrap();
@@ -31,7 +31,7 @@ fn datagrams(name: &str) -> Vec<Vec<u8>> {
     found
 }
 
-/// The messages of a capture. Each is emitted again byte for byte.
+/// Returns the messages of a capture, after checking that each is emitted again byte for byte.
 fn messages(name: &str) -> Vec<Mad> {
     let parsed = datagrams(name).into_iter().map(|bytes| {
         let mad = Mad::parse(&bytes).unwrap();
@@ -53,8 +53,8 @@ fn server() -> Gid {
 const CLIENT_ID: CommunicationId = CommunicationId(0xf109_bde0);
 const SERVER_ID: CommunicationId = CommunicationId(0x7e4e_e790);
 
-/// The REQ of `rping`, field by field. (tshark 4.0 shows another flow label and packet rate: it
-/// shifts the word, of bytes 6d cf f0 00, that has both.)
+/// Returns the REQ of `rping`, field by field. (tshark 4.0 shows another flow label and packet
+/// rate, because it shifts the word with both fields, bytes 6d cf f0 00.)
 fn rping_req() -> Req {
     let addresses = [client(), server()].map(|gid| IpAddr::V4(gid.to_ipv4().unwrap()));
     let mut private_data = [0; 92];
@@ -159,7 +159,7 @@ fn udaddy_resolves_its_service() {
     assert_eq!(response, expected);
 }
 
-/// Asserts that fields lie where a table of the IBTA has them: (name, byte, bit in it, width).
+/// Asserts that fields have the positions of an IBTA table: (name, byte, bit in it, width).
 fn assert_fields(fields: &[(&str, usize)], table: &[(&str, usize, usize, usize)]) {
     let mut at = 0;
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Captures of Linux soft-RoCE against this crate: every RoCEv2 frame is accepted, emitted anew
+//! Captures of Linux soft-RoCE against this crate: every RoCEv2 frame is accepted, emitted again
 //! byte for byte, and carries the ICRC that we compute.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,7 +17,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden")
 }
 
-/// The frames of a capture, by its name without extension.
+/// Returns the frames of a capture, by its name without extension.
 fn frames(name: &str) -> Vec<Vec<u8>> {
     let path = folder().join(name).with_extension("pcap");
     let file = File::open(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -51,7 +51,7 @@ fn expected(pairs: &[(&str, u64)]) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// The accepted RoCEv2 frames of a capture go to `look`, in their order.
+/// Calls `look` with the accepted RoCEv2 frames of a capture, in order.
 fn for_each_roce_frame(name: &str, mut look: impl FnMut(&Frame<'_>)) {
     for bytes in frames(name) {
         if let FrameKind::Roce(frame) = classify(&bytes) {
@@ -60,8 +60,8 @@ fn for_each_roce_frame(name: &str, mut look: impl FnMut(&Frame<'_>)) {
     }
 }
 
-/// Each capture with its frames, and how many of them are RoCEv2. All others are ARP, IPv6
-/// neighbour discovery, or TCP.
+/// Each capture with its number of frames, and the number of RoCEv2 frames among them. All others
+/// are ARP, IPv6 neighbour discovery, or TCP.
 const CAPTURES: [(&str, u64, u64); 27] = [
     ("loss_rc_ack", 79, 63),
     ("loss_rc_last_timeout", 79, 62),
@@ -335,7 +335,7 @@ fn connection_manager_speaks_on_qp_1() {
     assert_eq!(names("pingpong_rc"), []);
 }
 
-/// A checker that cannot fail proves nothing: each kind of damage is found, and where it is.
+/// A checker that cannot fail proves nothing: each kind of damage is detected and located.
 #[test]
 fn damage_is_found() {
     let mut frame = frames("tap/tap_bridge").remove(10);

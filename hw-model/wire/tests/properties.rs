@@ -1,4 +1,4 @@
-//! What holds for every frame: parse inverts emit, emit inverts parse, and nothing panics.
+//! Properties of every frame: parse inverts emit, emit inverts parse, and nothing panics.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn emit(path: &NetworkPath, headers: &TransportHeaders, payload: &[u8]) -> Vec<u
     emit_frame(path, headers, payload, IcrcMode::Computed, &mut buffer).to_vec()
 }
 
-/// Bytes that are accepted are emitted again unchanged.
+/// Checks that accepted bytes are emitted again unchanged.
 fn re_emits(bytes: &[u8]) -> Result<(), TestCaseError> {
     if let FrameKind::Roce(frame) = classify(bytes) {
         let mut buffer = vec![0xaa; BUFFER_LENGTH];
@@ -77,7 +77,7 @@ proptest! {
         re_emits(&bytes)?;
     }
 
-    /// Frames with some bytes overwritten, cut off or added get further than random bytes do.
+    /// Frames with some bytes overwritten, removed or added get further than random bytes.
     #[test]
     fn damaged_frames_are_answered(
         path in path(),
@@ -98,7 +98,7 @@ proptest! {
         re_emits(&bytes)?;
     }
 
-    /// Damage behind the IP header is not hidden from the transport's parser by a checksum.
+    /// No checksum hides damage after the IP header from the transport's parser.
     #[test]
     fn damaged_transport_headers_are_answered(
         path in path(), packet in packet(), payload in payload(),
@@ -124,8 +124,8 @@ proptest! {
         prop_assert!(frame.icrc_is_valid());
     }
 
-    /// The ICRC finds each single changed byte of transport headers and payload, but for the
-    /// byte with FECN and BECN, which routers may change.
+    /// The ICRC detects each single changed byte of transport headers and payload, except the byte
+    /// with FECN and BECN, which routers may change.
     #[test]
     fn icrc_covers_the_transport(
         path in path(), packet in packet(), payload in payload(),
@@ -148,7 +148,7 @@ proptest! {
         prop_assert_eq!(icrc_fits(&damaged), is_masked);
     }
 
-    /// A router counts hops down, marks congestion and rewrites the checksum: the ICRC stays.
+    /// A router decrements hops, marks congestion and rewrites the checksum: the ICRC stays valid.
     #[test]
     fn icrc_survives_the_way(
         path in path(), packet in packet(), payload in payload(),
@@ -171,7 +171,7 @@ proptest! {
         prop_assert_eq!(&bytes[bytes.len() - 4..], &routed_bytes[routed_bytes.len() - 4..]);
     }
 
-    /// A template gives the same frames as emitting header by header, whatever it sent before.
+    /// A template builds the same frames as emitting header by header, whatever it has sent before.
     #[test]
     fn template_is_stateless(
         path in path(),
@@ -203,8 +203,8 @@ proptest! {
     }
 }
 
-/// The constructors reach each supported opcode exactly once, and `new` accepts an extension for
-/// those opcodes only that demand it.
+/// The constructors reach each supported opcode exactly once, and `new` accepts an extension only
+/// for the opcodes that require it.
 #[test]
 fn constructors_cover_all_legal_pairs() {
     let mut runner = TestRunner::deterministic();

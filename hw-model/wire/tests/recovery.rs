@@ -1,4 +1,4 @@
-//! The frames of selective repeat: what they look like on the wire, and that others can read them.
+//! The frames of selective repeat on the wire; other tools can read them.
 
 use ferroce_wire::{
     Aeth, Arrivals, Bth, Connected, Extension, Frame, IcrcMode, Immediate, Mac, Msn, NakCode,
@@ -62,7 +62,7 @@ fn a_nak_carries_the_bitmap_where_others_have_payload() {
         .collect();
     assert_eq!(behind, [0xff_ffff, 0, 38], "across the wrap");
 
-    // The ICRC protects the bits.
+    // The ICRC covers the bits.
     let mut forged = frame.clone();
     forged[50] = 0;
     assert!(

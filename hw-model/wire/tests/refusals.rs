@@ -1,4 +1,4 @@
-//! Frames that contradict themselves are refused, with the reason.
+//! Inconsistent frames are refused with the reason.
 
 use ferroce_wire::{
     Bth, Connected, Error, Frame, Gid, IcrcMode, Mac, NetworkPath, Opcode, Psn, Qpn, SendPart,
@@ -9,7 +9,7 @@ use ferroce_wire::{
 const BTH: usize = 14 + 40 + 8;
 const PAD_COUNT_BYTE: usize = BTH + 1;
 
-/// A SEND over IPv6, which has no header checksum in the way of what is tested here.
+/// Returns a SEND over IPv6, which has no header checksum that would mask the tested fault.
 fn send(payload: &[u8]) -> Vec<u8> {
     let (source, destination) = (Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2]));
     let path = NetworkPath::new(
@@ -23,7 +23,7 @@ fn send(payload: &[u8]) -> Vec<u8> {
     emit_frame(&path, &headers, payload, IcrcMode::Computed, &mut buffer).to_vec()
 }
 
-/// Cuts the frame to `length` bytes and lets the lengths in IP and UDP follow.
+/// Cuts the frame to `length` bytes and adjusts the lengths in IP and UDP.
 fn cut(mut bytes: Vec<u8>, length: usize) -> Vec<u8> {
     bytes.truncate(length);
     let udp_length = u16::try_from(length - 14 - 40)

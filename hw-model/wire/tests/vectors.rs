@@ -1,15 +1,15 @@
-//! The golden vectors of frames (`hw-model/spec/vectors/frame.toml`): what a frame means, its bytes
-//! when it is emitted from its values, and its ICRC.
+//! The golden vectors of frames (`hw-model/spec/vectors/frame.toml`): the meaning of a frame, its
+//! bytes when it is emitted from its values, and its ICRC.
 
 use std::collections::BTreeMap;
 
 use ferroce_test_support::{GoldenField, GoldenVector, golden_vectors};
 use ferroce_wire::{Aeth, Extension, Frame, Immediate, Ip, RequestExtension, Reth};
 
-/// The fields of a header by their names, without those that are zero.
+/// The non-zero fields of a header by name.
 type Fields = BTreeMap<String, GoldenField>;
 
-/// Headers in their order: kind and fields.
+/// Headers in order: kind and fields.
 #[derive(Default)]
 struct Headers(Vec<(&'static str, Fields)>);
 
@@ -30,7 +30,7 @@ fn bytes(fields: &mut Fields, name: &str, value: &[u8]) {
     fields.insert(name.to_owned(), GoldenField::Bytes(value.to_vec()));
 }
 
-/// Returns what this crate reads from a frame, in the words of the vectors.
+/// Returns the contents of a frame in the terms of the vectors.
 fn headers(frame: &Frame<'_>) -> Headers {
     let mut found = Headers::default();
     let ethernet = found.add("Ethernet", []);

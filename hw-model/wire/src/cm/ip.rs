@@ -1,5 +1,5 @@
 //! Private data of the RDMA IP CM service (IBTA vol 1, annex A11.3): the IP addresses of both
-//! sides, in front of what the consumer has to say.
+//! sides, before the consumer's data.
 
 use core::net::{IpAddr, Ipv4Addr};
 

@@ -1,4 +1,4 @@
-//! Messages as the tables of the IBTA declare them: fields in their order, each with its bits.
+//! Messages declared like the tables of the IBTA: fields in order, each with its width in bits.
 
 use core::fmt;
 
@@ -9,7 +9,7 @@ use crate::psn::Psn;
 /// Reads fields, most significant bit first.
 pub(crate) struct BitReader<'a> {
     bytes: &'a [u8],
-    /// The next bit.
+    /// Position of the next bit.
     at: usize,
 }
 
@@ -18,7 +18,7 @@ impl<'a> BitReader<'a> {
         Self { bytes, at: 0 }
     }
 
-    /// The next `width` bits, at most 64. Zeros follow the end of the bytes.
+    /// Reads the next `width` bits, at most 64. The bytes are followed by zeros.
     pub(crate) fn take(&mut self, width: usize) -> u64 {
         let mut value = 0;
         let end = self.at + width;
@@ -60,7 +60,7 @@ impl<'a> BitWriter<'a> {
     }
 }
 
-/// A value that has a place in a message. Bits beyond its width are cut off when it is written.
+/// A value of a message field. Excess bits are cut off when it is written.
 pub(crate) trait Field: Sized {
     fn read(bits: &mut BitReader<'_>, width: usize) -> Self;
     fn write(&self, bits: &mut BitWriter<'_>, width: usize);
@@ -185,12 +185,12 @@ macro_rules! layout {
 }
 pub(crate) use layout;
 
-/// A number that names a connection at one of its ends: local or remote communication ID.
+/// A number that names a connection at one end: local or remote communication ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct CommunicationId(pub u32);
 
 impl CommunicationId {
-    /// In a REJ of a side that has no identifier yet, or does not know the other's.
+    /// Used in a REJ of a side that has no identifier yet, or does not know the other's.
     pub const NONE: Self = Self(0);
 }
 
@@ -200,7 +200,7 @@ impl fmt::Display for CommunicationId {
     }
 }
 
-/// A time-out of 5 bits: 4.096 us times two to the power of the code.
+/// A 5-bit timeout: 4.096 us times two to the power of the code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct CmTimeout(u8);
 
@@ -225,12 +225,12 @@ impl CmTimeout {
 }
 
 /// Bytes that the communication manager passes on unread, or additional information. Shorter data
-/// is followed by zeros: the messages carry no length.
+/// is padded with zeros, because the messages carry no length.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PrivateData<const LENGTH: usize>(pub [u8; LENGTH]);
 
 impl<const LENGTH: usize> PrivateData<LENGTH> {
-    /// Returns `data` with zeros behind it; None if it is too long.
+    /// Returns `data` padded with zeros; `None` if it is too long.
     pub fn from_slice(data: &[u8]) -> Option<Self> {
         let mut bytes = [0; LENGTH];
         bytes.get_mut(..data.len())?.copy_from_slice(data);

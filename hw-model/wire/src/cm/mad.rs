@@ -70,7 +70,7 @@ impl MadHeader {
 /// Declares the messages: attribute, name and type of each.
 macro_rules! messages {
     ($($(#[$doc:meta])* $name:ident($type:ty) = $attribute:literal, $text:literal;)*) => {
-        /// Which message: its AttributeID (IBTA vol 1, 16.7.3).
+        /// The kind of a message: its AttributeID (IBTA vol 1, 16.7.3).
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u16)]
         pub enum MessageKind {
@@ -81,7 +81,7 @@ macro_rules! messages {
             /// All messages, by ascending attribute.
             pub const ALL: &'static [MessageKind] = &[$(Self::$name,)*];
 
-            /// Returns the name that the IBTA gives the message.
+            /// Returns the name of the message in the IBTA specification.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -97,7 +97,7 @@ macro_rules! messages {
         }
 
         impl Message {
-            /// Returns which message it is.
+            /// Returns the kind of the message.
             #[must_use]
             pub const fn kind(&self) -> MessageKind {
                 match self {
@@ -168,7 +168,7 @@ impl fmt::Display for MessageKind {
     }
 }
 
-/// Why a datagram is not a message of communication management.
+/// Reason why a datagram is not a message of communication management.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MadError {
     /// Not 256 bytes
@@ -183,7 +183,7 @@ pub enum MadError {
     /// Another version of communication management
     #[error("class version {0} of communication management")]
     ClassVersion(u8),
-    /// Another method than ComMgtSend()
+    /// A method other than ComMgtSend()
     #[error("method {0:#04x} of communication management")]
     Method(u8),
     /// An unknown message
@@ -204,18 +204,18 @@ impl Mad {
     /// Bytes of every management datagram.
     pub const LENGTH: usize = 256;
 
-    /// Returns a message with the header that goes with it.
+    /// Returns a message with the matching header.
     pub fn new(transaction_id: u64, message: impl Into<Message>) -> Self {
         let message = message.into();
         let header = MadHeader::of_message(message.kind(), transaction_id);
         Self { header, message }
     }
 
-    /// Reads a datagram. What is accepted is emitted again byte for byte.
+    /// Parses a datagram. An accepted datagram is emitted again byte for byte.
     ///
     /// # Errors
     ///
-    /// [`MadError`] names the first field that is not one of communication management.
+    /// [`MadError`] names the first field that does not match communication management.
     pub fn parse(bytes: &[u8]) -> Result<Self, MadError> {
         let wrong_length = |_| MadError::Length(bytes.len());
         if bytes.len() != Self::LENGTH {

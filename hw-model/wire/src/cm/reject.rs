@@ -1,4 +1,4 @@
-//! Answers that delay or refuse: MRA, REJ (IBTA vol 1, 12.6.6, 12.6.7).
+//! Messages that delay or refuse: MRA, REJ (IBTA vol 1, 12.6.6, 12.6.7).
 
 use core::fmt;
 
@@ -62,11 +62,11 @@ impl Rej {
     pub const REQ: u8 = 0;
     /// Message REJected: a REP
     pub const REP: u8 = 1;
-    /// Message REJected: no message, as with a time-out
+    /// Message REJected: no message, as after a timeout
     pub const NO_MESSAGE: u8 = 2;
 }
 
-/// Why a connection was refused (table 109). Any number can arrive.
+/// Reason why a connection was refused (table 109). Any number can arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RejectReason(pub u16);
 
@@ -80,7 +80,7 @@ macro_rules! reasons {
         impl RejectReason {
             $(#[doc = $text] pub const $name: Self = Self($code);)*
 
-            /// Returns the IBTA's words for the reason; None for an unknown number.
+            /// Returns the IBTA's name of the reason; `None` for an unknown number.
             #[must_use]
             pub const fn name(self) -> Option<&'static str> {
                 match self {

@@ -1,12 +1,11 @@
-//! Services: their identifiers, and their resolution for datagrams: SIDR_REQ, SIDR_REP (IBTA vol 1,
-//! 12.11).
+//! Service identifiers, and their resolution for datagrams: SIDR_REQ, SIDR_REP (IBTA vol 1, 12.11).
 
 use core::fmt;
 
 use super::layout::{CommunicationId, PrivateData, layout, numbers};
 use crate::identifiers::{PKey, QKey, Qpn};
 
-/// What a listener listens on: 64 bits.
+/// The 64-bit identifier of a service.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ServiceId(pub u64);
 
@@ -16,7 +15,7 @@ numbers! {
 
 impl ServiceId {
     /// Returns the service of a port in the range of the RDMA IP CM service (IBTA vol 1, annex
-    /// A11.3.1): `protocol` is TCP (6), UDP (17) or another IP protocol.
+    /// A11.3.1). `protocol` is TCP (6), UDP (17) or another IP protocol.
     #[must_use]
     pub const fn ip(protocol: u8, port: u16) -> Self {
         Self(1 << 24 | (protocol as u64) << 16 | port as u64)
@@ -98,7 +97,7 @@ impl SidrStatus {
     pub const REJECT: Self = Self(2);
     /// No queue pair is available
     pub const NO_QP: Self = Self(3);
-    /// Another port has to be asked
+    /// The request must go to another port
     pub const REDIRECT: Self = Self(4);
     /// The format of the request is not supported
     pub const UNSUPPORTED_VERSION: Self = Self(5);

@@ -1,4 +1,4 @@
-//! Generators of everything that the constructors can build.
+//! Generators of all values that the constructors can build.
 
 use ferroce_wire::{
     Aeth, AtomicAckEth, AtomicEth, Bth, Connected, Deth, EthernetHeader, Ieth, Immediate, Ip,
@@ -32,7 +32,7 @@ fn bth() -> impl Strategy<Value = Bth> {
         )
 }
 
-/// One value for each header that may be part of a packet.
+/// One value for each header of a packet.
 #[derive(Debug, Clone)]
 pub struct Parts {
     bth: Bth,
@@ -86,7 +86,7 @@ pub fn parts() -> impl Strategy<Value = Parts> {
         })
 }
 
-/// Every kind of packet that there is, each once.
+/// Returns every kind of packet once.
 pub fn all_packets(parts: &Parts) -> Vec<TransportHeaders> {
     let Parts {
         bth,
