@@ -34,9 +34,9 @@ pub enum Attribute {
     ReceivePsn,
     /// PSN of the first request that we send.
     SendPsn,
-    /// State in which the queue pair is said to be.
+    /// Assumed current state of the queue pair.
     CurrentState,
-    /// Ask for an event when the send queue is drained.
+    /// Requests an event when the send queue is drained.
     DrainNotification,
     /// Second path, for path migration (IBTA vol 1, chapter 17).
     AlternatePath,
@@ -95,7 +95,7 @@ impl AttributeSet {
         AttributeSet(self.0 | other.0)
     }
 
-    /// Returns the set without those of `other`.
+    /// Returns the set without the attributes of `other`.
     #[must_use]
     pub const fn without(self, other: AttributeSet) -> AttributeSet {
         AttributeSet(self.0 & !other.0)

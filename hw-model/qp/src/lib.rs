@@ -1,8 +1,8 @@
-//! What IBTA vol 1, chapter 10 says of every queue pair, whatever the card: states, transport
+//! Rules of IBTA vol 1, chapter 10 for every queue pair, whatever the card: states, transport
 //! services, path MTUs, and the table of attributes that each transition requires and allows.
 //!
 //! The transport, the driver and the provider use these types and the one table, [`AttributeRule`].
-//! The contract (`ferroce-spec`) converts them to its codes. Numbers are those of the verbs
+//! The contract (`ferroce-spec`) converts them to its codes. The numbers are those of the verbs
 //! (`enum ibv_qp_state`, `enum ibv_mtu`).
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), no_std)]

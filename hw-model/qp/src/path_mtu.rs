@@ -46,7 +46,8 @@ impl PathMtu {
         self as u32 + 7
     }
 
-    /// Returns the packets that a message of `length` bytes needs; a message of no bytes needs one.
+    /// Returns the number of packets of a message of `length` bytes; an empty message has one
+    /// packet.
     #[inline]
     #[must_use]
     pub const fn packets(self, length: u32) -> u32 {

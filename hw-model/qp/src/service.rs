@@ -15,7 +15,7 @@ pub enum Service {
     /// XRC, the receiving half.
     XrcTarget,
     /// GSI, the general service interface: QP 1 of a port, for management datagrams (IBTA vol 1,
-    /// 3.9.4). A datagram service, whose number and Q_Key are fixed.
+    /// 3.9.4). A datagram service with a fixed QPN and Q_Key.
     Gsi,
 }
 
@@ -31,7 +31,7 @@ impl Service {
     ];
 
     /// Returns true if it sends and receives datagrams: each request names its destination, and
-    /// each packet its Q_Key.
+    /// each packet carries a Q_Key.
     #[inline]
     #[must_use]
     pub const fn is_datagram(self) -> bool {

@@ -1,4 +1,4 @@
-//! States of a queue pair and the transitions that a Modify QP may ask for.
+//! States of a queue pair, and the transitions of Modify QP.
 //!
 //! IBTA vol 1, chapter 10, figure "QP/EE context state diagram":
 //!
@@ -26,13 +26,13 @@ pub enum QpState {
     Reset = 0,
     /// Receives may be posted; packets are dropped.
     Init = 1,
-    /// Ready to receive: the responder works, the requester does not.
+    /// Ready to receive: the responder is active, the requester is not.
     Rtr = 2,
-    /// Ready to send: requester and responder work.
+    /// Ready to send: requester and responder are active.
     Rts = 3,
-    /// Send queue drain: requests that were begun are finished, no new one is begun.
+    /// Send queue drain: requests that have started are finished, no new one starts.
     Sqd = 4,
-    /// Send queue error (unreliable services): the send queue is flushed, the responder works.
+    /// Send queue error (unreliable services): the send queue is flushed, the responder is active.
     Sqe = 5,
     /// Error: everything is flushed.
     Err = 6,

@@ -1,5 +1,5 @@
-//! The table of transitions: which ones a service has, and the attributes that each requires and
-//! allows. IBTA vol 1, table 91 (QP state transition properties); `ibv_modify_qp(3)` and Linux'
+//! The table of transitions: the transitions of each service, and the attributes that each requires
+//! and allows. IBTA vol 1, table 91 (QP state transition properties); `ibv_modify_qp(3)` and Linux'
 //! `ib_modify_qp_is_ok` have the same rows.
 
 use core::fmt;
@@ -11,43 +11,43 @@ use crate::state::QpState;
 /// Attributes of a transition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttributeRule {
-    /// Must be given.
+    /// Required attributes.
     pub required: AttributeSet,
-    /// May be given.
+    /// Optional attributes.
     pub optional: AttributeSet,
 }
 
-/// Reason for which a transition was refused.
+/// Reason why a transition was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TransitionError {
     /// The table has no such transition.
     Illegal {
-        /// The present state.
+        /// The current state.
         from: QpState,
-        /// The state that was requested.
+        /// The requested state.
         to: QpState,
     },
     /// The transition exists but may not change this attribute.
     Attribute {
         /// The attribute.
         attribute: Attribute,
-        /// The present state.
+        /// The current state.
         from: QpState,
-        /// The state that was requested.
+        /// The requested state.
         to: QpState,
     },
     /// The transition requires this attribute.
     Missing {
         /// The attribute.
         attribute: Attribute,
-        /// The present state.
+        /// The current state.
         from: QpState,
-        /// The state that was requested.
+        /// The requested state.
         to: QpState,
     },
 }
 
-// By hand, because this crate has no dependencies and no standard library, like the contract.
+// By hand, because this crate, like the contract, has no dependencies and no standard library.
 impl fmt::Display for TransitionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -73,8 +73,8 @@ impl fmt::Display for TransitionError {
 
 impl core::error::Error for TransitionError {}
 
-/// Checks a Modify QP of a queue pair of `service` that gives the attributes `given`, before its
-/// values are looked at.
+/// Checks that a Modify QP of a queue pair of `service` may set the attributes `given`. The values
+/// are not checked.
 ///
 /// # Errors
 ///
@@ -106,7 +106,7 @@ pub fn check_attributes(
 }
 
 impl AttributeRule {
-    /// Returns the rule of a transition; `None` when the service does not have it.
+    /// Returns the rule of a transition; `None` if the service does not have it.
     #[must_use]
     pub const fn of(service: Service, from: QpState, to: QpState) -> Option<AttributeRule> {
         use QpState::{Init, Reset, Rtr, Rts, Sqd, Sqe};
@@ -131,11 +131,11 @@ impl AttributeRule {
     }
 }
 
-/// Path migration, optional wherever a connected queue pair is at work.
+/// Path migration, optional in every state of a connected queue pair that is active.
 const MIGRATION: AttributeSet =
     AttributeSet::of(&[Attribute::AlternatePath, Attribute::MigrationState]);
 
-/// RESET→INIT.
+/// Returns the required attributes of RESET→INIT.
 const fn identity(service: Service) -> AttributeSet {
     use Attribute::{Access, PKey, Port, QKey};
     match service {
@@ -144,7 +144,7 @@ const fn identity(service: Service) -> AttributeSet {
     }
 }
 
-/// INIT→RTR.
+/// Returns the required attributes of INIT→RTR.
 const fn connection(service: Service) -> AttributeSet {
     use Attribute::{DestQp, MaxDestRdAtomic, MinRnrTimer, Path, PathMtu, ReceivePsn};
     let connected = AttributeSet::of(&[Path, PathMtu, DestQp, ReceivePsn]);
@@ -157,7 +157,7 @@ const fn connection(service: Service) -> AttributeSet {
     }
 }
 
-/// INIT→RTR, optional.
+/// Returns the optional attributes of INIT→RTR.
 const fn before_connection(service: Service) -> AttributeSet {
     use Attribute::{Access, AlternatePath, PKey, QKey};
     match service {
@@ -166,7 +166,7 @@ const fn before_connection(service: Service) -> AttributeSet {
     }
 }
 
-/// RTR→RTS.
+/// Returns the required attributes of RTR→RTS.
 const fn sending(service: Service) -> AttributeSet {
     use Attribute::{MaxRdAtomic, RetryCount, RnrRetry, SendPsn, Timeout};
     match service {
@@ -180,7 +180,7 @@ const fn sending(service: Service) -> AttributeSet {
     }
 }
 
-/// RTR→RTS, RTS→RTS, SQD→RTS: optional.
+/// Returns the optional attributes of RTR→RTS, RTS→RTS and SQD→RTS.
 const fn running(service: Service) -> AttributeSet {
     use Attribute::{Access, CurrentState, MinRnrTimer, QKey};
     let connected = AttributeSet::of(&[CurrentState, Access]).with(MIGRATION);
@@ -193,7 +193,7 @@ const fn running(service: Service) -> AttributeSet {
     }
 }
 
-/// SQD→SQD: optional.
+/// Returns the optional attributes of SQD→SQD.
 const fn drained(service: Service) -> AttributeSet {
     use Attribute::{
         Access, MaxDestRdAtomic, MaxRdAtomic, MinRnrTimer, PKey, Path, Port, QKey, RetryCount,
@@ -212,8 +212,8 @@ const fn drained(service: Service) -> AttributeSet {
     }
 }
 
-/// SQE→RTS: optional. The reliable services do not have the state: a send that fails takes them to
-/// ERR (IBTA vol 1, 10.3.1).
+/// Returns the optional attributes of SQE→RTS. The reliable services lack that state: a failed send
+/// takes them to ERR (IBTA vol 1, 10.3.1).
 const fn recovering(service: Service) -> Option<AttributeSet> {
     use Attribute::{Access, CurrentState, QKey};
     match service {
@@ -240,7 +240,7 @@ from\\to RESET  INIT   RTR   RTS   SQD   SQE   ERR
     ERR     x     .     .     .     .     .     x
 ";
 
-    /// Goal: the matrix of transitions; `u`: the three unreliable services only.
+    /// Goal: the matrix of transitions; `u`: only the three unreliable services.
     #[test]
     fn whole_matrix_is_as_in_the_figure() {
         let mut seen = String::from("from\\to");

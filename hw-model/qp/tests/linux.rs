@@ -1,4 +1,4 @@
-//! The table of attributes against the one in Linux' `ib_modify_qp_is_ok`, row by row.
+//! Compares the table of attributes with Linux' `ib_modify_qp_is_ok`, row by row.
 
 use ferroce_qp::{
     Attribute, AttributeRule, AttributeSet, QpState, Service, TransitionError, check_attributes,
@@ -12,8 +12,8 @@ const SERVICES: [(&str, Service); 5] = [
     ("XRC_TGT", Service::XrcTarget),
 ];
 
-/// Service, from, to, required, optional. Without the rate limit, which is no attribute of IBTA,
-/// and without the rows of services that never are in SQE, which Linux has with no attributes.
+/// Service, from, to, required, optional. Without the rate limit, which is not an IBTA attribute,
+/// and without the rows of services that are never in SQE, which have no attributes in Linux.
 const TABLE: &str = "
 RC      RESET INIT | PKEY PORT ACCESS |
 RC      INIT  INIT | | PKEY PORT ACCESS
@@ -84,8 +84,8 @@ fn attribute(name: &str) -> Attribute {
     }
 }
 
-/// Returns the rule of the text. RESET can be reached from any state, ERR from any but RESET,
-/// without attributes.
+/// Returns the rule in the text. RESET can be reached from any state, ERR from any state except
+/// RESET, without attributes.
 fn rule(service: &str, from: QpState, to: QpState) -> Option<AttributeRule> {
     let key = [service, &from.to_string(), &to.to_string()];
     let row = TABLE
