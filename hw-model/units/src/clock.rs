@@ -1,9 +1,9 @@
-//! A clock domain: what a cycle is, and where the next edge is.
+//! A clock domain: the duration of a cycle, and the position of the next edge.
 
 use crate::{Duration, Instant};
 
-/// Femtoseconds in a picosecond. Periods are kept in femtoseconds: 322.265625 MHz is no whole
-/// number of picoseconds.
+/// Femtoseconds in a picosecond. Periods are kept in femtoseconds, because 322.265625 MHz is not a
+/// whole number of picoseconds.
 const FS_PER_PS: u64 = 1_000;
 /// Femtoseconds in a microsecond.
 const FS_PER_US: f64 = 1e9;
@@ -12,13 +12,13 @@ const FS_PER_US: f64 = 1e9;
 #[derive(Debug, Clone, Copy)]
 pub struct ClockDomain {
     period_fs: u64,
-    /// 2^64 divided by the period, rounded down: the first edge is asked for with each packet in
-    /// each block, and a division takes long.
+    /// 2^64 divided by the period, rounded down: each block computes the next edge for each packet,
+    /// and a division is slow.
     reciprocal: u64,
 }
 
 impl ClockDomain {
-    /// A clock of `mhz`, a positive number.
+    /// Returns a clock of `mhz`, a positive number.
     pub fn from_mhz(mhz: f64) -> Self {
         let period_fs = ((FS_PER_US / mhz).round() as u64).max(1);
         let reciprocal = u64::MAX / period_fs;
@@ -33,21 +33,21 @@ impl ClockDomain {
         Duration::from_ps((cycles as u64 * self.period_fs).div_ceil(FS_PER_PS))
     }
 
-    /// The first edge that is not before `at`.
+    /// Returns the first edge at or after `at`.
     #[inline]
     pub fn edge(&self, at: Instant) -> Instant {
         let Some(at_fs) = at.as_ps().checked_mul(FS_PER_PS) else {
             return at;
         };
         let edges = self.periods_in(at_fs);
-        // Rounded down: what is on an edge stays there.
+        // Rounded down, so that a time on an edge stays there.
         Instant(edges * self.period_fs / FS_PER_PS)
     }
 
     /// Returns the number of periods in a time, rounded up.
     #[inline]
     const fn periods_in(&self, time_fs: u64) -> u64 {
-        // Rounded down, and at most one too few.
+        // Rounded down, so at most one too few.
         let product = time_fs as u128 * self.reciprocal as u128;
         let periods = (product >> u64::BITS) as u64;
         let rest = time_fs - periods * self.period_fs;
@@ -88,7 +88,7 @@ mod tests {
         for _ in 0..322_265_625u64 / 1000 {
             at = clock.edge(at + Duration::from_ps(1));
         }
-        // A thousandth of the cycles of a second, to one cycle in a million.
+        // A thousandth of the cycles of a second, accurate to one cycle in a million.
         assert!(at.as_ps().abs_diff(1_000_000_000) < 4_000, "{at:?}");
         assert_eq!(clock.edge(at), at, "an edge is an edge");
         assert_eq!(

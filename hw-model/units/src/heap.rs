@@ -1,14 +1,14 @@
-//! An indexed binary heap: the first of many keys, each of which can be changed.
+//! An indexed binary heap: finds the first of many keys, each of which can be changed.
 
 /// Position of an index without an entry.
 const NOWHERE: u32 = u32::MAX;
 
-/// At most one key for each of a number of indices; the least key is first, and of equal keys that
-/// of the smaller index.
+/// At most one key for each of a number of indices; the least key is first, and among equal keys
+/// the one with the smaller index.
 #[derive(Debug, Clone)]
 pub struct IndexedHeap<K> {
     heap: Vec<(K, u32)>,
-    /// Where the entry of each index is.
+    /// Position of the entry of each index.
     positions: Vec<u32>,
 }
 
@@ -84,7 +84,7 @@ impl<K: Copy + Ord> IndexedHeap<K> {
         }
     }
 
-    /// Moves the entry at `at` up to where it belongs.
+    /// Moves the entry at `at` up to its position.
     fn rise(&mut self, mut at: usize) {
         let entry = self.heap[at];
         while at > 0 {
@@ -98,7 +98,7 @@ impl<K: Copy + Ord> IndexedHeap<K> {
         self.place(at, entry);
     }
 
-    /// Moves the entry at `at` down to where it belongs.
+    /// Moves the entry at `at` down to its position.
     fn sink(&mut self, mut at: usize) {
         let entry = self.heap[at];
         let length = self.heap.len();
@@ -107,7 +107,7 @@ impl<K: Copy + Ord> IndexedHeap<K> {
             if child >= length {
                 break;
             }
-            // Which of the two is first is as good as random: a branch would be mispredicted.
+            // The order of the two is unpredictable: a branch would be mispredicted.
             if child + 1 < length {
                 child += usize::from(is_before(self.heap[child + 1], self.heap[child]));
             }

@@ -1,5 +1,5 @@
-//! Basics of every simulation: time, always an argument and never read from a clock; numbers that a
-//! seed fixes; and a heap of what is due.
+//! Basics of every simulation: time, which is always an argument and never read from a clock;
+//! seeded random numbers; and a heap of due times.
 
 mod clock;
 pub mod heap;

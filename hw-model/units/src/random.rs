@@ -1,10 +1,10 @@
-//! Random numbers that a seed fixes, the same on every machine.
+//! Seeded random numbers, the same on every machine.
 
 use std::cell::Cell;
 
 const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The finalizer of SplitMix64: a number without pattern for each number.
+/// Returns the finalizer of SplitMix64: a pseudorandom number for each number.
 #[inline]
 pub const fn mixed(number: u64) -> u64 {
     let mut z = number.wrapping_add(GOLDEN_RATIO);
@@ -67,7 +67,7 @@ impl Random {
     }
 }
 
-/// [`mixed`] without its first step.
+/// Computes [`mixed`] without its first step.
 const fn finished(number: u64) -> u64 {
     mixed(number.wrapping_sub(GOLDEN_RATIO))
 }

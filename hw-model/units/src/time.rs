@@ -1,4 +1,4 @@
-//! Time as the transport sees it: picoseconds since an arbitrary start, always an argument.
+//! Time in the transport: picoseconds since an arbitrary start, always an argument.
 //!
 //! There is no clock in this crate. The caller decides whether an [`Instant`] is wall time or
 //! simulated time; the same seed and the same instants give the same packets.
@@ -23,19 +23,19 @@ impl Instant {
     /// A point that is never reached (213 days after the start).
     pub const MAX: Instant = Instant(u64::MAX);
 
-    /// The point `ns` nanoseconds after the start.
+    /// Returns the point `ns` nanoseconds after the start.
     #[must_use]
     pub const fn from_ns(ns: u64) -> Instant {
         Instant(ns.saturating_mul(PS_PER_NS))
     }
 
-    /// The point `us` microseconds after the start.
+    /// Returns the point `us` microseconds after the start.
     #[must_use]
     pub const fn from_us(us: u64) -> Instant {
         Instant(us.saturating_mul(PS_PER_US))
     }
 
-    /// Picoseconds since the start.
+    /// Returns the picoseconds since the start.
     #[must_use]
     pub const fn as_ps(self) -> u64 {
         self.0
@@ -47,8 +47,8 @@ impl Instant {
         self.0 / PS_PER_NS
     }
 
-    /// Returns the first of the times that there are. Without branches: in a simulation, which one
-    /// is first is as good as random.
+    /// Returns the earliest of the given times. It is branch-free, because in a simulation the
+    /// order is unpredictable.
     #[inline]
     #[must_use]
     pub fn first<const N: usize>(times: [Option<Instant>; N]) -> Option<Instant> {
@@ -65,34 +65,34 @@ impl Instant {
 }
 
 impl Duration {
-    /// No time at all.
+    /// A span of zero.
     pub const ZERO: Duration = Duration(0);
 
-    /// A span of `ps` picoseconds.
+    /// Returns a span of `ps` picoseconds.
     #[must_use]
     pub const fn from_ps(ps: u64) -> Duration {
         Duration(ps)
     }
 
-    /// A span of `ns` nanoseconds.
+    /// Returns a span of `ns` nanoseconds.
     #[must_use]
     pub const fn from_ns(ns: u64) -> Duration {
         Duration(ns.saturating_mul(PS_PER_NS))
     }
 
-    /// A span of `us` microseconds.
+    /// Returns a span of `us` microseconds.
     #[must_use]
     pub const fn from_us(us: u64) -> Duration {
         Duration(us.saturating_mul(PS_PER_US))
     }
 
-    /// A span of `ms` milliseconds.
+    /// Returns a span of `ms` milliseconds.
     #[must_use]
     pub const fn from_ms(ms: u64) -> Duration {
         Duration(ms.saturating_mul(PS_PER_MS))
     }
 
-    /// Picoseconds.
+    /// Returns the picoseconds.
     #[must_use]
     pub const fn as_ps(self) -> u64 {
         self.0
@@ -126,7 +126,7 @@ impl AddAssign<Duration> for Instant {
 
 impl Sub<Instant> for Instant {
     type Output = Duration;
-    /// Saturates at zero, as [`Instant::saturating_since`].
+    /// Saturates at zero, as [`Instant::saturating_since`] does.
     fn sub(self, earlier: Instant) -> Duration {
         self.saturating_since(earlier)
     }
