@@ -11,7 +11,7 @@ use crate::timer::Timer;
 pub(crate) struct Nak {
     pub(crate) psn: Psn,
     pub(crate) syndrome: Syndrome,
-    /// The queue pair ends with it.
+    /// The queue pair ends after it.
     pub(crate) fatal: bool,
 }
 
@@ -19,9 +19,9 @@ pub(crate) struct Nak {
 pub(crate) struct Acknowledger {
     /// Packets executed since the last acknowledge.
     waiting: u32,
-    /// An ACK of everything executed is due now.
+    /// An ACK of all executed packets is due now.
     due: bool,
-    /// A duplicate is acknowledged up to here, ahead of READ responses that follow it.
+    /// Duplicates are acknowledged up to this PSN, before READ responses that follow it.
     duplicate: Option<Psn>,
     nak: Option<Nak>,
 }
@@ -41,7 +41,7 @@ impl Acknowledger {
         self.due || self.nak.is_some() || self.duplicate.is_some()
     }
 
-    /// A packet was executed in order.
+    /// Records that a packet was executed in order.
     #[inline]
     pub(crate) fn note_executed(
         &mut self,
@@ -63,7 +63,7 @@ impl Acknowledger {
         }
     }
 
-    /// Everything executed so far is acknowledged by another response.
+    /// Records that another response acknowledges everything executed so far.
     #[inline]
     pub(crate) fn cover(&mut self, ctx: &mut Context) {
         self.waiting = 0;
@@ -71,7 +71,7 @@ impl Acknowledger {
         ctx.timers.stop(Timer::Acknowledge);
     }
 
-    /// A delayed ACK is due now.
+    /// Makes a delayed ACK due now.
     #[inline]
     pub(crate) fn flush(&mut self, ctx: &mut Context) {
         if ctx.timers.is_set(Timer::Acknowledge) {
@@ -80,7 +80,7 @@ impl Acknowledger {
         }
     }
 
-    /// Everything executed so far is to be acknowledged now, asked for or not.
+    /// Makes an ACK of everything executed so far due now, even if none was requested.
     pub(crate) fn make_due(&mut self) {
         self.due = true;
     }
@@ -98,7 +98,7 @@ impl Acknowledger {
         self.duplicate.take()
     }
 
-    /// A NAK is due; it also acknowledges what was executed before it.
+    /// Makes a NAK due; it also acknowledges the packets executed before it.
     pub(crate) fn refuse(&mut self, ctx: &mut Context, nak: Nak) {
         self.cover(ctx);
         self.nak = Some(nak);
@@ -108,7 +108,7 @@ impl Acknowledger {
         self.nak.take()
     }
 
-    /// The packet that was missing has come before the NAK could leave.
+    /// Withdraws the NAK because the missing packet arrived before the NAK could leave.
     #[inline]
     pub(crate) fn withdraw_nak(&mut self) {
         self.nak = None;
@@ -118,13 +118,13 @@ impl Acknowledger {
         self.nak.is_some_and(|nak| nak.fatal)
     }
 
-    /// Returns true if the NAK that ends the queue pair is for `psn` or one before it.
+    /// Returns true if the NAK that ends the queue pair is for `psn` or an earlier one.
     pub(crate) fn has_fatal_nak_up_to(&self, psn: Psn) -> bool {
         self.nak
             .is_some_and(|nak| nak.fatal && !nak.psn.is_after(psn))
     }
 
-    /// Takes the ACK of everything executed, if it is due.
+    /// Takes the ACK of all executed packets if it is due.
     #[inline]
     pub(crate) fn take_due(&mut self, ctx: &mut Context) -> bool {
         let due = self.due;

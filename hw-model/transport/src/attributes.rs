@@ -1,10 +1,10 @@
-//! Attributes of a queue pair: their values, and in which groups a transition sets them.
+//! Attributes of a queue pair: their values, and the groups in which a transition sets them.
 
 use ferroce_qp::{Attribute, AttributeSet, PathMtu};
 use ferroce_units::Duration;
 use ferroce_wire::{PKey, Psn, QKey, Qpn, RnrTimer};
 
-/// What remote peers may do through a queue pair.
+/// Rights of remote peers on a queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct RemoteAccess {
     /// RDMA READ is allowed.
@@ -26,13 +26,13 @@ impl LocalAckTimeout {
         LocalAckTimeout(exponent & 0x1f)
     }
 
-    /// The exponent.
+    /// Returns the exponent.
     #[must_use]
     pub const fn value(self) -> u8 {
         self.0
     }
 
-    /// Returns the time to wait for an acknowledgement; `None` is without a limit.
+    /// Returns the time to wait for an acknowledgement; `None` means without a limit.
     #[must_use]
     pub const fn duration(self) -> Option<Duration> {
         match self.0 {
@@ -56,28 +56,28 @@ impl RetryCount {
         RetryCount(count & 7)
     }
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub const fn value(self) -> u8 {
         self.0
     }
 }
 
-/// What RESET→INIT needs; INIT→INIT repeats it.
+/// Attributes that RESET→INIT requires; INIT→INIT repeats them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InitAttributes {
     /// Partition key that packets carry and must carry.
     pub p_key: PKey,
-    /// What remote peers may do.
+    /// Rights of remote peers.
     pub access: RemoteAccess,
     /// Physical port, counted from 1.
     pub port: u8,
-    /// UD: what datagrams must carry.
+    /// UD: the Q_Key that received datagrams must carry.
     pub q_key: QKey,
 }
 
-/// What INIT→RTR needs. A service that has no use for a field ignores it: UD for all of them, UC
-/// and the XRC initiator for those of READs, atomics and RNR.
+/// Attributes that INIT→RTR requires. A service ignores the fields that it does not use: UD all of
+/// them, UC and the XRC initiator the fields for READs, atomics and RNR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RtrAttributes {
     /// Payload bytes per packet.
@@ -86,30 +86,30 @@ pub struct RtrAttributes {
     pub dest_qp: Qpn,
     /// PSN of the first request packet that the peer will send.
     pub rq_psn: Psn,
-    /// READs and atomics that the peer may have outstanding here.
+    /// Maximum number of READs and atomics that the peer may have outstanding here.
     pub max_dest_rd_atomic: u8,
-    /// How long a peer waits after an RNR NAK of ours.
+    /// Time that a peer waits after an RNR NAK from this queue pair.
     pub min_rnr_timer: RnrTimer,
 }
 
-/// What RTR→RTS needs. A service that has no use for a field ignores it: UC and UD for all but the
-/// PSN, the XRC target for all.
+/// Attributes that RTR→RTS requires. A service ignores the fields that it does not use: UC and UD
+/// all but the PSN, the XRC target all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RtsAttributes {
     /// PSN of the first request packet that we send.
     pub sq_psn: Psn,
     /// Local ACK timeout.
     pub timeout: LocalAckTimeout,
-    /// Retries after time-outs and sequence errors.
+    /// Retries after timeouts and sequence errors.
     pub retry_count: RetryCount,
-    /// Retries after RNR NAKs; 7 is without a limit.
+    /// Retries after RNR NAKs; 7 means without a limit.
     pub rnr_retry: RetryCount,
-    /// READs and atomics that we may have outstanding at the peer.
+    /// Maximum number of READs and atomics outstanding at the peer.
     pub max_rd_atomic: u8,
 }
 
 impl Default for RtrAttributes {
-    /// Of use to UD, which needs none of them.
+    /// Returns values for UD, which uses none of them.
     fn default() -> RtrAttributes {
         RtrAttributes {
             path_mtu: PathMtu::Mtu256,
@@ -121,33 +121,33 @@ impl Default for RtrAttributes {
     }
 }
 
-/// Attributes that a transition may change besides those that it needs.
+/// Optional attributes of a transition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AttributeUpdate {
-    /// What remote peers may do.
+    /// Rights of remote peers.
     pub access: Option<RemoteAccess>,
     /// Partition key.
     pub p_key: Option<PKey>,
     /// Physical port.
     pub port: Option<u8>,
-    /// How long a peer waits after an RNR NAK of ours.
+    /// Time that a peer waits after an RNR NAK from this queue pair.
     pub min_rnr_timer: Option<RnrTimer>,
     /// Local ACK timeout.
     pub timeout: Option<LocalAckTimeout>,
-    /// Retries after time-outs and sequence errors.
+    /// Retries after timeouts and sequence errors.
     pub retry_count: Option<RetryCount>,
     /// Retries after RNR NAKs.
     pub rnr_retry: Option<RetryCount>,
-    /// READs and atomics that we may have outstanding.
+    /// Maximum number of READs and atomics outstanding at the peer.
     pub max_rd_atomic: Option<u8>,
-    /// READs and atomics that the peer may have outstanding here.
+    /// Maximum number of READs and atomics that the peer may have outstanding here.
     pub max_dest_rd_atomic: Option<u8>,
-    /// UD: what datagrams must carry.
+    /// UD: the Q_Key that received datagrams must carry.
     pub q_key: Option<QKey>,
 }
 
 impl AttributeUpdate {
-    /// Names of the attributes that are to be changed.
+    /// Returns the names of the attributes to change.
     pub(crate) fn names(&self) -> AttributeSet {
         let changed = [
             (Attribute::Access, self.access.is_some()),
@@ -172,12 +172,12 @@ impl AttributeUpdate {
     }
 }
 
-/// Attributes as they stand (for Query QP). Those not yet set are zero.
+/// The current attributes (for Query QP). Attributes that were never set are zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attributes {
     /// Partition key.
     pub p_key: PKey,
-    /// What remote peers may do.
+    /// Rights of remote peers.
     pub access: RemoteAccess,
     /// Physical port.
     pub port: u8,
@@ -185,24 +185,24 @@ pub struct Attributes {
     pub path_mtu: PathMtu,
     /// The peer's queue pair.
     pub dest_qp: Qpn,
-    /// READs and atomics that the peer may have outstanding here.
+    /// Maximum number of READs and atomics that the peer may have outstanding here.
     pub max_dest_rd_atomic: u8,
-    /// How long a peer waits after an RNR NAK of ours.
+    /// Time that a peer waits after an RNR NAK from this queue pair.
     pub min_rnr_timer: RnrTimer,
     /// Local ACK timeout.
     pub timeout: LocalAckTimeout,
-    /// Retries after time-outs and sequence errors.
+    /// Retries after timeouts and sequence errors.
     pub retry_count: RetryCount,
-    /// Retries after RNR NAKs; 7 is without a limit.
+    /// Retries after RNR NAKs; 7 means without a limit.
     pub rnr_retry: RetryCount,
-    /// READs and atomics that we may have outstanding.
+    /// Maximum number of READs and atomics outstanding at the peer.
     pub max_rd_atomic: u8,
-    /// UD: what datagrams must carry.
+    /// UD: the Q_Key that received datagrams must carry.
     pub q_key: QKey,
 }
 
 impl Attributes {
-    /// The attributes of a queue pair in RESET.
+    /// Returns the attributes of a queue pair in RESET.
     pub(crate) const fn new() -> Attributes {
         Attributes {
             p_key: PKey(0),

@@ -1,10 +1,10 @@
-//! A defect that tests switch on, to see that they find it.
+//! A bug that tests switch on to check that they detect it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static ACKNOWLEDGES_TOO_MUCH: AtomicBool = AtomicBool::new(false);
 
-/// Has all responders of this process acknowledge the packet that they expect, too.
+/// Makes all responders of this process also acknowledge the packet that they expect next.
 pub fn acknowledge_too_much(is_on: bool) {
     ACKNOWLEDGES_TOO_MUCH.store(is_on, Ordering::Relaxed);
 }

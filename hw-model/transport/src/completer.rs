@@ -1,8 +1,8 @@
-//! The completer: what responses mean for the requests in flight.
+//! The completer: applies responses to the requests in flight.
 //!
 //! A response acknowledges all PSNs before its own. The parent calls [`handle_acknowledge`],
-//! [`handle_read_response`] or [`handle_atomic_response`]; all first place the response relative
-//! to what is in flight.
+//! [`handle_read_response`] or [`handle_atomic_response`]; each first locates the response among
+//! the PSNs in flight.
 
 pub(crate) mod selective;
 
@@ -20,20 +20,20 @@ use crate::step::{MemoryOp, Step};
 pub(crate) struct ReadResponse {
     pub(crate) psn: Psn,
     pub(crate) position: Position,
-    /// All but Middle have one.
+    /// Present except in a Middle packet.
     pub(crate) aeth: Option<Aeth>,
     pub(crate) payload_length: u32,
 }
 
-/// PSNs between the oldest in flight and `psn`; `None` if `psn` is not in flight: late, or never
-/// sent (a ghost).
+/// Returns the number of PSNs between the oldest in flight and `psn`; `None` if `psn` is not in
+/// flight: late, or never sent (a ghost acknowledge).
 #[inline]
 fn packets_before(requester: &Requester, psn: Psn) -> Option<u32> {
     let before = span(requester.oldest, psn);
     (before < span(requester.oldest, requester.newest)).then_some(before)
 }
 
-/// An ACK, NAK or RNR NAK.
+/// Handles an ACK, NAK or RNR NAK.
 #[inline]
 pub(crate) fn handle_acknowledge(
     requester: &mut Requester,
@@ -43,7 +43,7 @@ pub(crate) fn handle_acknowledge(
     aeth: Aeth,
 ) {
     let Some(before) = packets_before(requester, psn) else {
-        // The newest acknowledge again, unsolicited: the responder announces new credits.
+        // The newest acknowledge again, unsolicited: the responder advertises new credits.
         if psn.next() == requester.oldest {
             update_credits(requester, ctx, aeth);
         }
@@ -68,8 +68,8 @@ fn update_credits(requester: &mut Requester, ctx: &mut Context, aeth: Aeth) {
     }
 }
 
-/// A response is missing before one that arrived: as if the responder had sent a NAK for it
-/// (IBTA vol 1, 9.7.5.2, implied NAK).
+/// Handles a response that is missing before one that arrived, as if the responder had sent a NAK
+/// for it (IBTA vol 1, 9.7.5.2, implied NAK).
 fn imply_nak(requester: &mut Requester, now: Instant, ctx: &mut Context) {
     if !ctx.fault && requester.retry.take_implied_nak() {
         ctx.statistics.sequence_naks_received += 1;
@@ -77,8 +77,8 @@ fn imply_nak(requester: &mut Requester, now: Instant, ctx: &mut Context) {
     }
 }
 
-/// Acknowledges what is before a NAK. Returns true if the NAK is to be obeyed: it is not if a READ
-/// before it lacks data, nor if it repeats an earlier one.
+/// Acknowledges the PSNs before a NAK. Returns true if the NAK takes effect: it does not if an
+/// earlier READ lacks data, or if it repeats an earlier NAK.
 fn acknowledge_before_nak(
     requester: &mut Requester,
     now: Instant,
@@ -130,7 +130,7 @@ fn handle_nak(
     requester.fail_front(ctx, status);
 }
 
-/// Status of a request that the responder has refused for good.
+/// Returns the status of a request that the responder has refused permanently.
 const fn refusal_status(code: NakCode) -> CompletionStatus {
     match code {
         NakCode::InvalidRequest | NakCode::InvalidRdRequest => {
@@ -142,8 +142,8 @@ const fn refusal_status(code: NakCode) -> CompletionStatus {
     }
 }
 
-/// Acknowledges what is before a response that carries data. Whether the response is the one that
-/// the front entry waits for.
+/// Acknowledges the PSNs before a response with data. Returns true if the front entry waits for
+/// this response.
 fn reaches_front(
     requester: &mut Requester,
     now: Instant,
@@ -167,7 +167,7 @@ fn reaches_front(
     true
 }
 
-/// A packet of a READ response: asks for its payload to be written, or is done with it.
+/// Handles a packet of a READ response: requests that its payload is written, or is done with it.
 pub(crate) fn handle_read_response(
     requester: &mut Requester,
     now: Instant,
@@ -190,7 +190,7 @@ pub(crate) fn handle_read_response(
     }
 }
 
-/// The response to an atomic: asks for its result to be written.
+/// Handles the response to an atomic: requests that its result is written.
 pub(crate) fn handle_atomic_response(
     requester: &mut Requester,
     now: Instant,
@@ -215,8 +215,8 @@ pub(crate) fn handle_atomic_response(
     }
 }
 
-/// Returns the place for the payload of the expected response packet; `None` if the packet does not
-/// answer the request at the front.
+/// Returns where to write the payload of the expected response packet; `None` if the packet does
+/// not answer the request at the front.
 fn place_read_response(
     requester: &Requester,
     ctx: &Context,
@@ -224,12 +224,12 @@ fn place_read_response(
 ) -> Option<MemoryOp> {
     let front = requester.queue.front()?;
     let (place, ends) = place_of_packet(front, ctx, requester.oldest, response.payload_length)?;
-    // After a retry a response may start anywhere, hence First counts as Middle and Only as Last.
+    // After a retry a response may start anywhere, so First counts as Middle, and Only as Last.
     (response.position.ends_message() == ends).then_some(place)
 }
 
-/// Returns the place for the payload of a READ response with this PSN, and whether it is the last
-/// one; `None` if the request is no READ, or such a packet has another length.
+/// Returns where to write the payload of a READ response with this PSN, and whether it is the last
+/// packet; `None` if the request is not a READ, or if such a packet has another length.
 fn place_of_packet(
     entry: &SendEntry,
     ctx: &Context,
@@ -251,7 +251,7 @@ fn place_of_packet(
     (payload_length == length).then_some((place, index + 1 == entry.packets))
 }
 
-/// The data of the expected response packet is written, or could not be.
+/// Handles the result of writing the data of the expected response packet.
 pub(crate) fn finish_response(
     requester: &mut Requester,
     now: Instant,

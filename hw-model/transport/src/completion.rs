@@ -1,18 +1,18 @@
-//! What the application learns of its work requests.
+//! Completions of work requests.
 
 use ferroce_wire::{Immediate, Qpn, RKey};
 
 use crate::request::SendKind;
 
-/// How a work request ended, numbered as in the verbs (`enum ibv_wc_status`).
+/// Status of a completed work request, numbered as in the verbs (`enum ibv_wc_status`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum CompletionStatus {
     /// It was executed.
     Success = 0,
-    /// The message is longer than the buffers, or longer than messages may be.
+    /// The message is longer than the buffers, or exceeds the maximum message length.
     LocalLength = 1,
-    /// The request itself is not consistent, or the queue pair cannot do it.
+    /// The request is inconsistent, or the queue pair cannot execute it.
     LocalQpOperation = 2,
     /// A local buffer is not registered for this use.
     LocalProtection = 4,
@@ -20,10 +20,10 @@ pub enum CompletionStatus {
     WrFlush = 5,
     /// A memory window could not be bound.
     WindowBind = 6,
-    /// The responder's answer makes no sense.
+    /// The response is malformed.
     BadResponse = 7,
-    /// Receive WQE of a WRITE with immediate: what was to be written is not registered for this
-    /// use (IBTA vol 1, 11.6.2).
+    /// Receive WQE of a WRITE with immediate: the destination is not registered for this use (IBTA
+    /// vol 1, 11.6.2).
     LocalAccess = 8,
     /// The responder found the request invalid.
     RemoteInvalidRequest = 9,
@@ -31,18 +31,18 @@ pub enum CompletionStatus {
     RemoteAccess = 10,
     /// The responder failed.
     RemoteOperation = 11,
-    /// Too many time-outs or sequence errors.
+    /// Too many timeouts or sequence errors.
     RetryExceeded = 12,
-    /// The responder had no receive WQE too many times.
+    /// Too many RNR NAKs: the responder had no receive WQE.
     RnrRetryExceeded = 13,
 }
 
-/// What a receive WQE was spent on.
+/// The kind of message that consumed a receive WQE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReceiveKind {
     /// SEND; the payload is in the buffers of the WQE.
     Send,
-    /// RDMA WRITE with immediate; the payload is where the writer wanted it.
+    /// RDMA WRITE with immediate; the payload is at its destination.
     RdmaWriteImmediate,
 }
 
@@ -53,9 +53,9 @@ pub enum Completion {
     Send {
         /// [`crate::SendRequest::id`].
         id: u32,
-        /// How it ended.
+        /// Status.
         status: CompletionStatus,
-        /// What it was.
+        /// Kind of request.
         operation: SendKind,
         /// Bytes of the message.
         byte_length: u32,
@@ -64,23 +64,23 @@ pub enum Completion {
     Receive {
         /// The id of [`crate::MemoryAnswer::Receive`], or of [`crate::Qp::flush_receive`].
         receive: u32,
-        /// How it ended.
+        /// Status.
         status: CompletionStatus,
-        /// What it was spent on.
+        /// Kind of message.
         operation: ReceiveKind,
-        /// Bytes of the message, with the 40 of a GRH; zero unless it succeeded.
+        /// Bytes of the message, including the 40 bytes of a GRH; zero unless it succeeded.
         byte_length: u32,
         /// Immediate data of the message.
         immediate: Option<Immediate>,
-        /// The sender asked for a completion event.
+        /// True if the sender requested a completion event.
         solicited: bool,
         /// The key that the message has invalidated.
         invalidated: Option<RKey>,
-        /// UD: the queue pair that sent it.
+        /// UD: the sending queue pair.
         source: Option<Qpn>,
         /// UD: the buffer begins with a GRH.
         with_grh: bool,
-        /// XRC target: the shared receive queue, whose completion queue gets this.
+        /// XRC target: the shared receive queue whose completion queue gets this completion.
         srqn: Option<u32>,
     },
 }
@@ -100,7 +100,7 @@ impl Completion {
         matches!(self, Completion::Send { .. })
     }
 
-    /// A receive WQE that ended without having served a message.
+    /// Returns the completion of a receive WQE that served no message.
     pub(crate) const fn failed_receive(
         receive: u32,
         status: CompletionStatus,

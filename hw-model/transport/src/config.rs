@@ -1,4 +1,4 @@
-//! What the NIC decides about its queue pairs, not the application.
+//! Policy that the NIC, not the application, sets for its queue pairs.
 
 use ferroce_qp::PathMtu;
 use ferroce_units::Duration;
@@ -6,16 +6,17 @@ use ferroce_units::Duration;
 /// Policy of a queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// Request packets that may be in flight unacknowledged; at least 1.
+    /// Maximum number of unacknowledged request packets in flight; at least 1.
     pub max_unacknowledged_packets: u32,
-    /// Request packets between two that ask for an acknowledge, inside a long run; at least 1.
+    /// Distance between request packets that request an acknowledge, within a long run; at least 1.
     pub ack_request_interval: u32,
-    /// Packets acknowledged by one ACK at most; at least 1.
+    /// Maximum number of packets that one ACK acknowledges; at least 1.
     pub ack_coalesce: u32,
-    /// Longest delay of a positive ACK, in which ACKs are coalesced; zero sends each one at once.
+    /// Maximum delay of a positive ACK, in which ACKs are coalesced; zero sends each ACK
+    /// immediately.
     pub ack_delay: Duration,
-    /// The requester's timer expires after this many local ACK timeouts, 1 ..= 4: any time from
-    /// one to four of them is right (IBTA vol 1, 9.7.6.1.3), and a busy host wants the longer.
+    /// The requester's timer expires after this many local ACK timeouts, 1 ..= 4. IBTA vol 1,
+    /// 9.7.6.1.3 permits any time from one to four of them; a busy host needs the longer one.
     pub local_ack_timeout_multiple: u8,
     /// Payload bytes of the longest datagram: the MTU of the port.
     pub datagram_mtu: PathMtu,
@@ -25,7 +26,7 @@ pub struct Config {
 const MAX_LOCAL_ACK_TIMEOUT_MULTIPLE: u8 = 4;
 
 impl Config {
-    /// A value with each bound made sane: windows, intervals and multiples are never zero.
+    /// Returns a valid value: windows, intervals and multiples are never zero.
     pub(crate) fn bounded(self) -> Config {
         Config {
             max_unacknowledged_packets: self.max_unacknowledged_packets.max(1),
@@ -41,7 +42,8 @@ impl Config {
 }
 
 impl Default for Config {
-    /// No delay; otherwise the bounds of Linux' soft-RoCE, rounded up.
+    /// Returns a configuration without delay; its other bounds are those of Linux' soft-RoCE,
+    /// rounded up.
     fn default() -> Config {
         Config {
             max_unacknowledged_packets: 256,

@@ -1,4 +1,4 @@
-//! What requester, completer and responder of one queue pair share: the QP context.
+//! State that requester, completer and responder of one queue pair share: the QP context.
 
 use std::collections::VecDeque;
 
@@ -15,13 +15,13 @@ use crate::timer::Timers;
 use crate::train::Trains;
 use crate::transition::Transition;
 
-/// State that every part of a queue pair sees.
+/// State that every part of a queue pair accesses.
 #[derive(Debug, Clone)]
 pub(crate) struct Context {
     pub(crate) qpn: Qpn,
     pub(crate) service: Service,
     pub(crate) state: QpState,
-    /// A leaf found an error that ends the queue pair; the parent moves it to ERR and flushes.
+    /// A part found an error that ends the queue pair; the parent moves it to ERR and flushes.
     pub(crate) fault: bool,
     pub(crate) events: EventSet,
     pub(crate) attributes: Attributes,
@@ -52,7 +52,7 @@ impl Context {
         }
     }
 
-    /// Forgets everything but identity, policy and what was not counted yet (to RESET).
+    /// Resets everything except identity, policy and uncounted statistics (to RESET).
     pub(crate) fn reset(&mut self) {
         let statistics = self.statistics;
         *self = Context {
@@ -61,7 +61,7 @@ impl Context {
         };
     }
 
-    /// Applies the attributes of a transition that was checked, and the state that it leads to.
+    /// Applies the attributes of a checked transition, and its target state.
     pub(crate) fn apply(&mut self, transition: &Transition, target: QpState) {
         let has_peer = !self.service.is_datagram();
         let is_reliable = has_peer && self.service != Service::UnreliableConnected;
@@ -84,8 +84,8 @@ impl Context {
         }
     }
 
-    /// Returns how many request packets may be in flight: with selective repeat no more than the
-    /// responder keeps behind a gap.
+    /// Returns the maximum number of request packets in flight: with selective repeat at most as
+    /// many as the responder keeps after a gap.
     #[inline]
     pub(crate) fn max_unacknowledged_packets(&self) -> u32 {
         let max = self.config.max_unacknowledged_packets;
@@ -95,7 +95,7 @@ impl Context {
         }
     }
 
-    /// Returns true if both sides recover selectively.
+    /// Returns true if both sides use selective repeat.
     #[inline]
     pub(crate) fn is_selective(&self) -> bool {
         self.recovery
@@ -111,8 +111,8 @@ impl Context {
         self.events.raise(event);
     }
 
-    /// The header that all packets of this queue pair start from; the opcode is filled in by the
-    /// constructor of the packet.
+    /// Returns the initial header of all packets of this queue pair; the constructor of the packet
+    /// sets the opcode.
     pub(crate) fn bth(&self, psn: Psn, payload_length: u32) -> Bth {
         let mut bth = Bth::new(Opcode(0), self.attributes.dest_qp, psn);
         bth.p_key = self.attributes.p_key;

@@ -1,6 +1,6 @@
 //! Asynchronous events of a queue pair.
 
-/// An asynchronous event (`enum ibv_event_type`, those of a queue pair).
+/// An asynchronous event of a queue pair (`enum ibv_event_type`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Event {
@@ -14,8 +14,8 @@ pub enum Event {
     AccessError = 3,
     /// A receive WQE could not be read.
     Fatal = 4,
-    /// The queue pair entered the error state: it takes no more receive WQEs (of interest with
-    /// a shared receive queue).
+    /// The queue pair entered the error state and takes no more receive WQEs (relevant with a
+    /// shared receive queue).
     LastWqeReached = 5,
 }
 
@@ -30,7 +30,7 @@ impl Event {
     ];
 }
 
-/// Events that wait to be reported; each kind once.
+/// Events that are not yet reported; each kind at most once.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct EventSet(u8);
 

@@ -1,4 +1,4 @@
-//! An inbound request packet as the responder works on it.
+//! An inbound request packet in the responder.
 
 use ferroce_wire::{
     Extension, Immediate, OpcodeProperties, Operation, PKey, Position, Psn, RKey, Reth,
@@ -9,11 +9,11 @@ use crate::completion::{Completion, CompletionStatus, ReceiveKind};
 use crate::request::ATOMIC_LENGTH;
 use crate::step::AtomicOperation;
 
-/// Transport header version that this transport speaks.
+/// Supported transport header version.
 const HEADER_VERSION: u8 = 0;
 
-/// The responder's copy of a request packet; it outlives the frame's headers while the memory
-/// blocks work.
+/// The responder's copy of a request packet. It must outlive the headers of the frame while the
+/// memory blocks work.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Inbound {
     pub(crate) psn: Psn,
@@ -21,11 +21,11 @@ pub(crate) struct Inbound {
     pub(crate) position: Position,
     pub(crate) ack_request: bool,
     pub(crate) solicited: bool,
-    /// Further packets of the message follow although this one has its own address.
+    /// Further packets of the message follow, although this one has its own address.
     pub(crate) more: bool,
-    /// All zero if the packet has none; its opcode decides. An atomic has one in effect.
+    /// All zero if the packet has none, as its opcode decides. An atomic has an equivalent one.
     pub(crate) reth: Reth,
-    /// Operand of an atomic: what to swap in, or to add.
+    /// Operand of an atomic: the value to swap in or to add.
     pub(crate) swap_or_add: u64,
     /// Operand of a compare and swap.
     pub(crate) compare: u64,
@@ -58,8 +58,9 @@ impl Inbound {
         payload_length: 0,
     };
 
-    /// Takes what the responder needs; false if the extension is not that of the opcode. Fields
-    /// that the opcode does not have are left as they are, but for those that it is asked for.
+    /// Reads the fields that the responder needs; returns false if the extension does not match the
+    /// opcode. Fields that the opcode lacks stay unchanged, except those that are read for every
+    /// opcode.
     #[inline]
     pub(crate) fn read(
         &mut self,
@@ -100,7 +101,7 @@ impl Inbound {
             && !self.is_rare()
     }
 
-    /// Those that would be in the way of the others.
+    /// Reads rare fields, separately to keep the common path short.
     #[inline(never)]
     fn read_rare(&mut self, headers: &TransportHeaders, properties: OpcodeProperties) -> bool {
         match headers.extension {
@@ -127,7 +128,8 @@ impl Inbound {
         self.is_atomic() || matches!(self.operation, Operation::SendInvalidate)
     }
 
-    /// The completion of receive WQE `receive`, which served the message that this packet ends.
+    /// Returns the completion of receive WQE `receive`, which served the message that this packet
+    /// ends.
     #[inline]
     pub(crate) fn received(&self, receive: u32, byte_length: u32, srqn: Option<u32>) -> Completion {
         Completion::Receive {
@@ -172,7 +174,7 @@ impl Inbound {
         self.position.ends_message() && !self.more
     }
 
-    /// Returns true if it is a WRITE that can be placed whatever came before it.
+    /// Returns true if it is a WRITE that can be placed before earlier packets have arrived.
     pub(crate) const fn is_placeable(&self) -> bool {
         matches!(self.operation, Operation::RdmaWrite) && matches!(self.position, Position::Only)
     }
@@ -200,8 +202,8 @@ impl Inbound {
     }
 }
 
-/// Returns true if a packet belongs to this queue pair's partition and protocol; others are dropped
-/// without an answer (IBTA vol 1, 9.6.1, header validation).
+/// Returns true if a packet matches this queue pair's partition and protocol version; others are
+/// dropped silently (IBTA vol 1, 9.6.1, header validation).
 #[inline]
 pub(crate) fn passes_header_checks(headers: &TransportHeaders, p_key: PKey) -> bool {
     headers.bth.header_version == HEADER_VERSION && p_key.matches(headers.bth.p_key)

@@ -1,26 +1,24 @@
 //! The RDMA transport as a machine without bytes, keys, clocks or threads (sans-io).
 //!
-//! A [`Qp`] decides what is sent and what a received packet means; it never touches memory. The
+//! A [`Qp`] decides what is sent and interprets received packets; it never accesses memory. The
 //! caller, a NIC model or a test, carries payload, looks up keys and knows the time:
 //!
 //! 1. Commands: [`Qp::modify`], [`Qp::post_send`].
 //! 2. Inputs: [`Qp::handle_packet`], then [`Qp::handle_memory`] until [`Step::Done`];
-//!    [`Qp::handle_timeout`] when [`Qp::next_timeout`] has come.
+//!   [`Qp::handle_timeout`] at [`Qp::next_timeout`].
 //! 3. Outputs, after each of the above: [`Qp::poll_transmit`], [`Qp::poll_completion`],
-//!    [`Qp::poll_event`], each until it has nothing more. A packet that was given to the wire is
-//!    reported with [`Qp::packet_left`].
-//! 4. Local operations (binding a window, invalidating a key) are the caller's, but keep their
-//!    place in the send queue: [`Qp::poll_local`], [`Qp::finish_local`].
+//!   [`Qp::poll_event`], each until it returns nothing. A packet that was given to the wire is
+//!   reported with [`Qp::packet_left`].
+//! 4. The caller executes local operations (binding a window, invalidating a key), which keep their
+//!   place in the send queue: [`Qp::poll_local`], [`Qp::finish_local`].
+//! 5. With [`Recovery`] beyond go-back-N: the caller holds a packet on [`Step::Hold`] and handles
+//!   it again when [`Qp::take_held`] names it; [`Step::Arrivals`] requests the payload.
 //!
-//! 5. With [`Recovery`] beyond go-back-N: a packet for which the answer is [`Step::Hold`] is kept,
-//!    and handled again when [`Qp::take_held`] names it; [`Step::Arrivals`] wants the payload.
-//!
-//! Reading order: `qp` routes; `rc` is the reliable connected service made of `requester` (what is
-//! sent next), `completer` (what responses mean), `retry` (how often again) and `responder` (the
-//! checks of an inbound request, in order) with its `resource`s for READs and atomics; `xrc`
-//! translates for an RC machine; `recovery` is what goes beyond go-back-N; `unreliable` is UC and
-//! UD; `attributes` and `transition` are the
-//! control side, over the table of `ferroce_qp`.
+//! Reading order: `qp` routes; `rc` is the reliable connected service with its parts `requester`
+//! (the next packet to send), `completer` (responses), `retry` (retry counts) and `responder` (the
+//! ordered checks of an inbound request) with its `resource`s for READs and atomics; `xrc`
+//! translates for an RC machine; `recovery` has the modes beyond go-back-N; `unreliable` is UC and
+//! UD; `attributes` and `transition` are the control side, on top of the table of `ferroce_qp`.
 #![forbid(unsafe_code)]
 
 mod acknowledge;

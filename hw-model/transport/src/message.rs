@@ -1,15 +1,15 @@
-//! A message that arrives in several packets.
+//! A message of several packets that is being received.
 
 use ferroce_wire::RKey;
 
-/// The message of which more packets are to come.
+/// The unfinished message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Message {
     /// There is none, or it was dropped.
     None,
     /// SEND: bytes received so far.
     Send { received: u32 },
-    /// WRITE: where the next packet goes, bytes still to come and in all.
+    /// WRITE: address of the next packet, bytes left, and total length.
     Write {
         r_key: RKey,
         virtual_address: u64,
@@ -19,8 +19,8 @@ pub(crate) enum Message {
 }
 
 impl Message {
-    /// A packet of it with `payload` bytes was executed. Bytes of the message so far (SEND) or in
-    /// all (WRITE).
+    /// Records an executed packet with `payload` bytes. Returns the bytes of the message so far
+    /// (SEND) or in total (WRITE).
     #[inline]
     pub(crate) fn advance(&mut self, payload: u32) -> u32 {
         match self {

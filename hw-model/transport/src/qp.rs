@@ -1,4 +1,4 @@
-//! A queue pair: routes commands, inputs and outputs to the service behind it.
+//! A queue pair: routes commands, inputs and outputs to its service.
 
 mod train;
 
@@ -24,17 +24,17 @@ use crate::unreliable::uc::Uc;
 use crate::unreliable::ud::Ud;
 use crate::xrc;
 
-/// The machine behind a service. A further service is a further variant and a file.
+/// The machine of a service. Another service is another variant and another file.
 #[derive(Debug, Clone)]
 enum Machine {
     Reliable(Rc),
-    /// An RC machine of which one half is used.
+    /// An RC machine with only one half in use.
     Extended(Rc),
     Connected(Unreliable<Uc>),
     Datagram(Unreliable<Ud>),
 }
 
-/// Calls the same method of whatever machine there is.
+/// Calls the same method of the current machine.
 macro_rules! on_machine {
     ($machine:expr, $m:ident => $call:expr) => {
         match $machine {
@@ -47,11 +47,11 @@ macro_rules! on_machine {
 
 /// A queue pair.
 ///
-/// Getters have no effect. *Commands* come from the application ([`Qp::modify`],
-/// [`Qp::post_send`], …), *inputs* from the network, the memory blocks and the clock
-/// (`handle_*`), *outputs* are taken by `poll_*`, each until it gives `None`.
+/// Getters have no effect. *Commands* come from the application ([`Qp::modify`], [`Qp::post_send`],
+/// …), *inputs* from the network, the memory blocks and the clock (`handle_*`), and `poll_*` takes
+/// *outputs*, each until it returns `None`.
 ///
-/// One packet is processed to its end (`handle_packet`, then `handle_memory` until [`Step::Done`])
+/// One packet is processed completely (`handle_packet`, then `handle_memory` until [`Step::Done`])
 /// before the next one.
 #[derive(Debug, Clone)]
 pub struct Qp {
@@ -61,7 +61,7 @@ pub struct Qp {
 
 /// Getters.
 impl Qp {
-    /// A queue pair in RESET.
+    /// Returns a queue pair in RESET.
     #[must_use]
     pub fn new(qpn: Qpn, service: Service, config: Config) -> Qp {
         let machine = match service {
@@ -76,62 +76,63 @@ impl Qp {
         }
     }
 
-    /// Its number.
+    /// Returns its number.
     #[must_use]
     pub const fn qpn(&self) -> Qpn {
         self.context.qpn
     }
 
-    /// Its service.
+    /// Returns its service.
     #[must_use]
     pub const fn service(&self) -> Service {
         self.context.service
     }
 
-    /// Its state.
+    /// Returns its state.
     #[inline]
     #[must_use]
     pub const fn state(&self) -> QpState {
         self.context.state
     }
 
-    /// Its attributes as they stand.
+    /// Returns its current attributes.
     #[must_use]
     pub const fn attributes(&self) -> &Attributes {
         &self.context.attributes
     }
 
-    /// The policy it was made with.
+    /// Returns its policy.
     #[must_use]
     pub const fn config(&self) -> &Config {
         &self.context.config
     }
 
-    /// PSN of the next new request packet (`sq_psn` of Query QP).
+    /// Returns the PSN of the next new request packet (`sq_psn` of Query QP).
     #[must_use]
     pub fn next_send_psn(&self) -> Psn {
         on_machine!(&self.machine, m => m.next_send_psn())
     }
 
-    /// PSN of the next request packet expected (`rq_psn` of Query QP).
+    /// Returns the PSN of the next expected request packet (`rq_psn` of Query QP).
     #[must_use]
     pub fn next_receive_psn(&self) -> Psn {
         on_machine!(&self.machine, m => m.next_receive_psn())
     }
 
-    /// Messages that the responder has completed.
+    /// Returns the number of messages that the responder has completed.
     #[must_use]
     pub fn msn(&self) -> Msn {
         on_machine!(&self.machine, m => m.msn())
     }
 
-    /// Returns true if the send queue is in SQD and requests that were begun are still outstanding.
+    /// Returns true if the send queue is in SQD and requests that have started are still
+    /// outstanding.
     #[must_use]
     pub fn is_draining(&self) -> bool {
         on_machine!(&self.machine, m => m.is_draining(&self.context))
     }
 
-    /// Send requests posted and not yet retired.
+    /// Returns the number of send requests that were posted and not retired.
     #[must_use]
     pub fn outstanding_sends(&self) -> usize {
         on_machine!(&self.machine, m => m.outstanding_sends())
@@ -148,11 +149,11 @@ impl Qp {
 
 /// Commands.
 impl Qp {
-    /// Modify QP.
+    /// Executes a Modify QP.
     ///
     /// Before it resets or destroys a queue pair, the caller should call [`Qp::flush_acknowledge`]
-    /// and send what [`Qp::poll_transmit`] returns, or the peer waits for an ACK of what was
-    /// already executed. On the way to ERR this is not needed: a delayed ACK is still sent.
+    /// and send what [`Qp::poll_transmit`] returns; otherwise the peer waits for an ACK of executed
+    /// requests. This is not needed on the way to ERR: a delayed ACK is still sent.
     ///
     /// # Errors
     ///
@@ -167,68 +168,68 @@ impl Qp {
         Ok(())
     }
 
-    /// Chooses how lost packets are recovered, before the transition to RTR; RESET forgets it. Only
-    /// the reliable services recover.
+    /// Sets the recovery mode before the transition to RTR; RESET clears it. Only the reliable
+    /// services recover.
     pub fn set_recovery(&mut self, recovery: &Recovery) {
         if self.reliable().is_some() {
             self.context.recovery = RecoveryState::new(recovery);
         }
     }
 
-    /// Posts a send request. In ERR it completes at once as flushed.
+    /// Posts a send request. In ERR it completes immediately as flushed.
     ///
     /// A request that cannot be executed (too long, READ without `max_rd_atomic`, queue full)
-    /// completes with an error when it is next in order. Outside of RTS, SQD and ERR, where the
-    /// verbs refuse to post, it is flushed too.
+    /// completes with an error when it is next in order. In states other than RTS, SQD and ERR,
+    /// where the verbs refuse to post, it is flushed as well.
     pub fn post_send(&mut self, now: Instant, request: SendRequest) {
         on_machine!(&mut self.machine, m => m.post_send(now, &mut self.context, request));
     }
 
-    /// The payload of request `id` could not be gathered: it completes with `status` after those
-    /// before it have completed; then the queue pair goes to ERR. Unknown ids are ignored.
+    /// Reports that the payload of request `id` could not be gathered: it completes with `status`
+    /// after earlier requests; then the queue pair goes to ERR. Unknown ids are ignored.
     pub fn fail_send(&mut self, now: Instant, id: u32, status: CompletionStatus) {
         on_machine!(&mut self.machine, m => m.fail_send(now, &mut self.context, id, status));
     }
 
-    /// The next local operation whose turn has come; answer with [`Qp::finish_local`]. Nothing
-    /// behind it is sent until then.
+    /// Takes the next local operation if all earlier requests are done; the caller answers with
+    /// [`Qp::finish_local`]. Later requests are not sent until then.
     pub fn poll_local(&mut self) -> Option<u32> {
         on_machine!(&mut self.machine, m => m.poll_local(&self.context))
     }
 
-    /// Reports that the local operation `id` was executed, or failed, which fails the queue pair.
-    /// It completes after those before it. Unknown ids are ignored.
+    /// Reports that the local operation `id` was executed, or that it failed, which fails the queue
+    /// pair. It completes after earlier requests. Unknown ids are ignored.
     pub fn finish_local(&mut self, now: Instant, id: u32, result: Result<(), CompletionStatus>) {
         on_machine!(&mut self.machine, m => m.finish_local(now, &mut self.context, id, result));
     }
 
     /// Reports that a packet of request `id` ([`Transmit::request`]) was given to the wire, or lost
-    /// there. UC and UD need a report of each packet, in order: a request completes when its last
+    /// there. UC and UD need this for each packet, in order: a request completes when its last
     /// packet has left. RC and XRC ignore it.
     #[inline]
     pub fn packet_left(&mut self, now: Instant, id: u32) {
         on_machine!(&mut self.machine, m => m.packet_left(now, &mut self.context, id));
     }
 
-    /// The payload of the READ response with `psn` could not be gathered: a NAK (remote access
-    /// error) takes its place and the queue pair goes to ERR.
+    /// Reports that the payload of the READ response with `psn` could not be gathered: a NAK
+    /// (remote access error) replaces it, and the queue pair goes to ERR.
     pub fn fail_read_response(&mut self, now: Instant, psn: Psn) {
         on_machine!(&mut self.machine, m => m.fail_read_response(now, &mut self.context, psn));
     }
 
-    /// A receive WQE of a queue pair in ERR: completes as flushed.
+    /// Completes a receive WQE of a queue pair in ERR as flushed.
     pub fn flush_receive(&mut self, id: u32) {
         let flushed = Completion::failed_receive(id, CompletionStatus::WrFlush, None);
         self.context.complete(flushed);
     }
 
-    /// Makes a delayed ACK due now, so that it leaves right behind a request.
+    /// Makes a delayed ACK due now, so that it leaves directly after a request.
     #[inline]
     pub fn flush_acknowledge(&mut self) {
         on_machine!(&mut self.machine, m => m.flush_acknowledge(&mut self.context));
     }
 
-    /// Sets how many receive WQEs are posted, so that ACKs carry end-to-end credits. `None` (the
+    /// Sets the number of posted receive WQEs, so that ACKs carry end-to-end credits. `None` (the
     /// default, and right for a shared receive queue) does not limit the peer.
     pub fn set_receive_credits(&mut self, available: Option<u32>) {
         on_machine!(&mut self.machine, m => m.set_receive_credits(available));
@@ -254,8 +255,8 @@ impl Qp {
 
 /// Inputs.
 impl Qp {
-    /// A packet arrived for this queue pair, with `payload_length` bytes of payload (without
-    /// padding and ICRC).
+    /// Handles a packet for this queue pair with `payload_length` bytes of payload (without padding
+    /// and ICRC).
     #[inline]
     pub fn handle_packet(
         &mut self,
@@ -272,22 +273,22 @@ impl Qp {
         }
     }
 
-    /// Processes the answer to the operation of the last [`Step::Memory`]. An unexpected answer
-    /// (the queue pair was reset meanwhile) is ignored.
+    /// Handles the result of the last [`Step::Memory`]. An unexpected result (the queue pair was
+    /// reset meanwhile) is ignored.
     #[inline]
     pub fn handle_memory(&mut self, now: Instant, answer: MemoryAnswer) -> Step {
         on_machine!(&mut self.machine, m => m.handle_memory(now, &mut self.context, answer))
     }
 
-    /// The payload of the packet for which the answer was [`Step::Arrivals`].
+    /// Handles the payload of the packet that returned [`Step::Arrivals`].
     pub fn handle_arrivals(&mut self, now: Instant, payload: &[u8]) {
         if let Some((rc, ctx)) = self.reliable_mut() {
             rc.handle_arrivals(now, ctx, payload);
         }
     }
 
-    /// Returns the PSN of the held packet that is next: the caller handles it now as if it had just
-    /// arrived. To be asked after each packet until there is none.
+    /// Returns the PSN of the held packet that is next: the caller handles it as if it had just
+    /// arrived, and calls this after each packet until it returns `None`.
     #[inline]
     pub fn take_held(&mut self) -> Option<Psn> {
         let (rc, ctx) = self.reliable_mut()?;
@@ -295,14 +296,14 @@ impl Qp {
         rc.take_held(ctx)
     }
 
-    /// There was no room to hold the packet: it will come again.
+    /// Reports that there was no room to hold the packet: it will be retransmitted.
     pub fn drop_held(&mut self, psn: Psn) {
         if let Some(recovery) = &mut self.context.recovery {
             recovery.received.drop_held(psn);
         }
     }
 
-    /// Returns true if both sides recover selectively.
+    /// Returns true if both sides use selective repeat.
     #[must_use]
     pub fn is_selective(&self) -> bool {
         self.context.is_selective()
@@ -316,7 +317,7 @@ impl Qp {
         }
     }
 
-    /// Returns true if requests were sent that no acknowledge has answered.
+    /// Returns true if requests were sent that are not acknowledged.
     #[must_use]
     pub fn has_unacknowledged(&self) -> bool {
         match &self.machine {
@@ -331,8 +332,8 @@ impl Qp {
         self.context.timers.is_due(Timer::Retransmit, now)
     }
 
-    /// The packets are known to wait in front of the peer: the local ACK timeout begins anew, and
-    /// no retry is spent.
+    /// Restarts the local ACK timeout without using up a retry, because the packets are known to be
+    /// queued at the peer.
     pub fn postpone_retransmission(&mut self, now: Instant) {
         match &mut self.machine {
             Machine::Reliable(rc) | Machine::Extended(rc) => {
@@ -342,8 +343,8 @@ impl Qp {
         }
     }
 
-    /// The peer is known to be gone for good: what is not acknowledged fails as after the last
-    /// retry (IBTA vol 1, 9.9.2.1.1).
+    /// Gives up because the peer is known to be gone: unacknowledged requests fail as after the
+    /// last retry (IBTA vol 1, 9.9.2.1.1).
     pub fn give_up(&mut self) {
         match &mut self.machine {
             Machine::Reliable(rc) | Machine::Extended(rc) => rc.give_up(&mut self.context),
@@ -351,7 +352,7 @@ impl Qp {
         }
     }
 
-    /// Time has come to `now`; harmless if no timer has expired.
+    /// Advances the time to `now`; no effect if no timer has expired.
     pub fn handle_timeout(&mut self, now: Instant) {
         on_machine!(&mut self.machine, m => m.handle_timeout(now, &mut self.context));
     }
@@ -359,7 +360,7 @@ impl Qp {
 
 /// Outputs.
 impl Qp {
-    /// The next packet to send. A request goes before a response; then they alternate.
+    /// Takes the next packet to send. A request goes before a response; then they alternate.
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
         let ctx = &mut self.context;
@@ -371,13 +372,13 @@ impl Qp {
         }
     }
 
-    /// The next work completion.
+    /// Takes the next work completion.
     #[inline]
     pub fn poll_completion(&mut self) -> Option<Completion> {
         self.context.completions.pop_front()
     }
 
-    /// The next asynchronous event.
+    /// Takes the next asynchronous event.
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
         if self.context.events.is_empty() {
@@ -387,17 +388,18 @@ impl Qp {
         }
     }
 
-    /// Returns what happened since the last call, for the NIC's counters; `None` if nothing did.
+    /// Takes the statistics since the last call, for the NIC's counters; `None` if nothing
+    /// happened.
     #[inline]
     pub fn take_statistics(&mut self) -> Option<Statistics> {
-        // Most packets change nothing: then nothing is written.
+        // Most packets change nothing; then nothing is written.
         if self.context.statistics == Statistics::default() {
             return None;
         }
         Some(std::mem::take(&mut self.context.statistics))
     }
 
-    /// Returns the time at which [`Qp::handle_timeout`] is to be called.
+    /// Returns the time at which [`Qp::handle_timeout`] must be called.
     #[inline]
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {

@@ -1,5 +1,5 @@
-//! The reliable connected service: routes packets, answers and time-outs to its parts, and owns
-//! the way into the error state.
+//! The reliable connected service: routes packets, results and timeouts to its parts, and enters
+//! the error state.
 
 use ferroce_qp::QpState;
 use ferroce_units::Instant;
@@ -21,7 +21,7 @@ use crate::timer::Timer;
 use crate::transition::Transition;
 use crate::transmit::Transmit;
 
-/// The part that waits for the answer to a memory operation.
+/// The part that waits for the result of a memory operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Waiting {
     Idle,
@@ -29,11 +29,11 @@ enum Waiting {
     Completer,
 }
 
-/// Requester and completer towards the peer's memory, responder towards our own.
+/// Requester and completer for the peer's memory, responder for local memory.
 #[derive(Debug, Clone)]
 pub(crate) struct Rc {
     waiting: Waiting,
-    /// A response waited while the last request was sent: it goes next.
+    /// A response was pending while the last request was sent: it goes next.
     response_next: bool,
     pub(crate) requester: Requester,
     pub(crate) responder: Responder,
@@ -70,7 +70,7 @@ impl Rc {
         self.requester.queue.len()
     }
 
-    /// The shared receive queue that the next request packet goes to (XRC).
+    /// Returns the shared receive queue of the next request packet (XRC).
     pub(crate) fn next_srqn(&self, ctx: &Context) -> u32 {
         self.requester.next_srqn(ctx)
     }
@@ -80,7 +80,7 @@ impl Rc {
         self.requester.can_accept()
     }
 
-    /// Returns true if no packet waits for the answer to a memory operation.
+    /// Returns true if no packet waits for the result of a memory operation.
     pub(crate) fn is_idle(&self) -> bool {
         self.waiting == Waiting::Idle
     }
@@ -143,7 +143,7 @@ impl Rc {
         self.settle(ctx);
     }
 
-    /// Of no interest: the peer acknowledges.
+    /// Does nothing: the peer acknowledges.
     #[inline]
     pub(crate) fn packet_left(&self, _now: Instant, _ctx: &mut Context, _id: u32) {}
 
@@ -171,7 +171,7 @@ impl Rc {
 
 /// Inputs.
 impl Rc {
-    /// A packet, and the shared receive queue that it names if it is one of XRC.
+    /// Handles a packet, and the shared receive queue that it names if it is an XRC packet.
     #[inline]
     pub(crate) fn handle_packet(
         &mut self,
@@ -301,7 +301,7 @@ impl Rc {
         step
     }
 
-    /// The bitmap of a NAK.
+    /// Handles the bitmap of a NAK.
     pub(crate) fn handle_arrivals(&mut self, now: Instant, ctx: &mut Context, payload: &[u8]) {
         if ctx.is_selective() && ctx.state.accepts_responses() {
             let arrivals = Arrivals::parse(payload);
@@ -326,7 +326,8 @@ impl Rc {
         self.requester.has_unacknowledged()
     }
 
-    /// The peer will never answer: what was sent and is not acknowledged has used up its retries.
+    /// Gives up because the peer will never answer: unacknowledged requests have used up their
+    /// retries.
     pub(crate) fn give_up(&mut self, ctx: &mut Context) {
         if self.requester.has_unacknowledged() {
             self.requester
@@ -335,7 +336,7 @@ impl Rc {
         }
     }
 
-    /// The local ACK timeout begins anew, and no retry is spent.
+    /// Restarts the local ACK timeout without using up a retry.
     pub(crate) fn postpone_retransmission(&mut self, now: Instant, ctx: &mut Context) {
         self.requester.start_timer(now, ctx);
     }
@@ -344,7 +345,7 @@ impl Rc {
         if ctx.timers.take_expired(Timer::Acknowledge, now) {
             self.responder.acknowledge_now();
         }
-        // Its expiry is all: the requester may send again.
+        // No further action on expiry: the requester may send again.
         let _ = ctx.timers.take_expired(Timer::RnrBackoff, now);
         if ctx.timers.take_expired(Timer::Retransmit, now) {
             self.requester.time_out(now, ctx);
@@ -386,7 +387,7 @@ impl Rc {
 
 /// The way into the error state.
 impl Rc {
-    /// Executes what a leaf has decided, after every input.
+    /// Applies the decisions of the parts after every input.
     #[inline]
     fn settle(&mut self, ctx: &mut Context) {
         if ctx.fault {
@@ -395,7 +396,8 @@ impl Rc {
         self.requester.settle_drain(ctx);
     }
 
-    /// To ERR: the culprit has completed with its status, everything else is flushed in order.
+    /// Enters ERR: the failed request has completed with its status, everything else is flushed in
+    /// order.
     fn enter_error(&mut self, ctx: &mut Context) {
         ctx.fault = false;
         ctx.state = QpState::Err;
@@ -410,7 +412,7 @@ impl Rc {
     }
 }
 
-/// Sets the bits that show the peer what this side can.
+/// Sets the bits that show the capabilities of this side to the peer.
 #[inline(never)]
 fn mark(transmit: &mut Option<Transmit>, bits: RecoveryBits) {
     if let Some(transmit) = transmit {

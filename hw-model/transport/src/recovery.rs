@@ -1,21 +1,21 @@
-//! Recovery beyond go-back-N: the modes of a queue pair, and the state that they need. A queue pair
-//! without a mode has none of it.
+//! Recovery beyond go-back-N: the modes of a queue pair, and their state. A queue pair without a
+//! mode has none of it.
 //!
-//! Selective repeat. The responder keeps packets that arrive behind a gap (its caller *holds* them,
-//! [`crate::Step::Hold`]) and reports which ones it has in its NAK; the requester sends again what
-//! is missing. A READ is different: its requester sees the gap in the responses, and asks for the
-//! missing range with a duplicate READ request (IBTA vol 1, 9.7.5.1.4).
+//! Selective repeat. The responder keeps packets that arrive after a gap (its caller *holds* them,
+//! [`crate::Step::Hold`]) and reports them in its NAK; the requester retransmits the missing ones.
+//! A READ is different: its requester detects the gap in the responses, and requests the missing
+//! range with a duplicate READ request (IBTA vol 1, 9.7.5.1.4).
 //!
-//! Adaptive routing. The network may deliver packets in any order, so that a gap counts as a loss
-//! only when it is older than the reorder time. Each packet of a WRITE carries its own address and
-//! is placed when it arrives; what needs order (MSN, ACK, completion) follows when the gap closes.
+//! Adaptive routing. The network may deliver packets in any order, so a gap counts as a loss only
+//! when it is older than the reorder time. Each packet of a WRITE carries its own address and is
+//! placed when it arrives; the ordered actions (MSN, ACK, completion) follow when the gap closes.
 //!
-//! Both need a peer that can: each packet says so in bits that IBTA reserves
-//! ([`ferroce_wire::recovery`]). Until the peer has said so, and with a peer that never does, the
-//! queue pair does what go-back-N does.
+//! Both modes need support by the peer: each packet shows it in bits that IBTA reserves
+//! ([`ferroce_wire::recovery`]). Until the peer has shown support, and with a peer that never does,
+//! the queue pair uses go-back-N.
 //!
-//! Files: [`psn_set`], the bitmap; [`sent`], what the requester knows of packets in flight;
-//! [`received`], what the responder knows of packets behind a gap; [`adaptive_timer`], the timer.
+//! Files: [`psn_set`], the bitmap; [`sent`], the requester's state of packets in flight;
+//! [`received`], the responder's state of packets after a gap; [`adaptive_timer`], the timer.
 
 mod adaptive_timer;
 mod psn_set;
@@ -30,45 +30,45 @@ pub(crate) use sent::{Evidence, SentWindow};
 
 use self::adaptive_timer::TimerState;
 
-/// How lost packets are recovered.
+/// Recovery mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum RecoveryMode {
-    /// From the first missing packet on everything is sent again.
+    /// Everything from the first missing packet on is retransmitted.
     #[default]
     GoBackN,
-    /// Only missing packets are sent again.
+    /// Only missing packets are retransmitted.
     SelectiveRepeat,
     /// The same on a network that reorders: WRITEs are placed in any order, and a gap is a loss
     /// only after the reorder time.
     AdaptiveRouting,
 }
 
-/// How a queue pair recovers lost packets; chosen before it goes to RTR.
+/// Recovery settings of a queue pair, chosen before it goes to RTR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Recovery {
-    /// How lost packets are recovered.
+    /// Recovery mode.
     pub mode: RecoveryMode,
-    /// A gap counts as a loss when it is older than this; zero: at once.
+    /// A gap counts as a loss when it is older than this; zero: immediately.
     pub reorder_time: Duration,
-    /// What takes the place of the local ACK timeout.
+    /// Replaces the local ACK timeout.
     pub adaptive_timer: Option<AdaptiveTimer>,
-    /// Of the random numbers.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
 impl Recovery {
-    /// Returns true if it is that of a first RoCE NIC: go-back-N after the local ACK timeout.
+    /// Returns true for the recovery of an early RoCE NIC: go-back-N after the local ACK timeout.
     const fn is_plain(&self) -> bool {
         matches!(self.mode, RecoveryMode::GoBackN) && self.adaptive_timer.is_none()
     }
 }
 
-/// State of a queue pair with a mode.
+/// State of a queue pair with a recovery mode.
 #[derive(Debug, Clone)]
 pub(crate) struct RecoveryState {
-    /// What this side can.
+    /// Capabilities of this side.
     own: RecoveryBits,
-    /// What the peer can, as far as it has said so.
+    /// Capabilities that the peer has shown.
     peer: RecoveryBits,
     pub(crate) reorder_time: Duration,
     pub(crate) sent: SentWindow,
@@ -77,7 +77,7 @@ pub(crate) struct RecoveryState {
 }
 
 impl RecoveryState {
-    /// Returns the state for `recovery`, if that needs any.
+    /// Returns the state for `recovery`, or `None` if it needs none.
     pub(crate) fn new(recovery: &Recovery) -> Option<Box<RecoveryState>> {
         if recovery.is_plain() {
             return None;
@@ -98,7 +98,7 @@ impl RecoveryState {
         }))
     }
 
-    /// A packet of the peer has come.
+    /// Records the capabilities in a packet of the peer.
     #[inline]
     pub(crate) fn note_peer(&mut self, bth: &Bth) {
         let bits = RecoveryBits::of(bth);
@@ -106,7 +106,7 @@ impl RecoveryState {
         self.peer.out_of_order |= bits.out_of_order && self.own.out_of_order;
     }
 
-    /// Returns true if both sides recover selectively.
+    /// Returns true if both sides use selective repeat.
     #[inline]
     pub(crate) const fn is_selective(&self) -> bool {
         self.peer.selective
@@ -118,17 +118,17 @@ impl RecoveryState {
         self.peer.out_of_order
     }
 
-    /// Returns the bits of a request, which show the peer what this side can.
+    /// Returns the bits of a request, which show the capabilities of this side.
     pub(crate) const fn request_bits(&self) -> RecoveryBits {
         self.own
     }
 
-    /// Returns the bits of a response: none towards a peer that has none.
+    /// Returns the bits of a response: none if the peer has shown none.
     pub(crate) const fn response_bits(&self) -> RecoveryBits {
         self.peer
     }
 
-    /// Returns the time at which a gap is old enough, or a timer of this kind expires otherwise.
+    /// Returns the time at which a gap becomes a loss or another timer of the mode expires.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         [self.sent.gap_deadline(), self.received.gap_deadline()]
             .into_iter()
@@ -136,7 +136,7 @@ impl RecoveryState {
             .min()
     }
 
-    /// The peer has come further.
+    /// Records progress of the peer.
     #[inline]
     pub(crate) fn progress(&mut self) {
         if let Some(timer) = &mut self.timer {
@@ -144,17 +144,17 @@ impl RecoveryState {
         }
     }
 
-    /// The timer that takes the place of the local ACK timeout.
+    /// Returns the timer that replaces the local ACK timeout.
     pub(crate) fn timer(&mut self) -> Option<&mut TimerState> {
         self.timer.as_mut()
     }
 
-    /// The adaptive timer, to be read.
+    /// Returns the adaptive timer, read-only.
     pub(crate) fn timer_ref(&self) -> Option<&TimerState> {
         self.timer.as_ref()
     }
 
-    /// The queue pair has entered ERR: nothing is sent or received again.
+    /// Stops all timers because the queue pair has entered ERR.
     pub(crate) fn stop(&mut self) {
         self.sent = SentWindow::new();
         self.received = ReceivedWindow::new();

@@ -1,4 +1,4 @@
-//! What the send queue asks for: one work request, without its memory.
+//! Work requests of the send queue, without their memory.
 
 use ferroce_qp::Service;
 use ferroce_wire::{Immediate, QKey, Qpn, RKey};
@@ -6,7 +6,7 @@ use ferroce_wire::{Immediate, QKey, Qpn, RKey};
 /// The longest message: 2^31 bytes (IBTA vol 1, 9.4).
 pub const MAX_MESSAGE_LENGTH: u32 = 1 << 31;
 
-/// Send requests that a queue pair holds at most; the others wait in their ring.
+/// Maximum number of send requests in a queue pair; others stay in their ring.
 pub const MAX_OUTSTANDING_SEND_REQUESTS: usize = 256;
 
 /// A place in the peer's memory.
@@ -18,7 +18,7 @@ pub struct Remote {
     pub r_key: RKey,
 }
 
-/// What a send request does.
+/// Operation of a send request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendOperation {
     /// SEND.
@@ -60,15 +60,15 @@ pub enum SendOperation {
         /// The number to add.
         add: u64,
     },
-    /// No packet: the caller carries it out when its turn comes ([`crate::Qp::poll_local`]).
+    /// No packet: the caller executes it when it is next in order ([`crate::Qp::poll_local`]).
     Local(LocalKind),
 }
 
-/// What a local operation does, as far as the transport has to know.
+/// The kind of a local operation, where it matters to the transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LocalKind {
-    /// Invalidates a key; its turn comes when all earlier requests have completed, because they
-    /// may have to read their buffers again.
+    /// Invalidates a key. It is executed when all earlier requests have completed, because a
+    /// retransmission may have to read their buffers.
     Invalidate,
     /// Binds a memory window.
     Bind,
@@ -76,11 +76,11 @@ pub enum LocalKind {
     Nop,
 }
 
-/// Bytes that an atomic operation works on.
+/// Bytes of the operand of an atomic operation.
 pub(crate) const ATOMIC_LENGTH: u32 = 8;
 
 impl SendOperation {
-    /// The kind, for completions.
+    /// Returns the kind for completions.
     #[must_use]
     pub const fn kind(self) -> SendKind {
         match self {
@@ -131,10 +131,10 @@ impl SendOperation {
     }
 }
 
-/// Kinds of send requests that completions tell apart (`enum ibv_wc_opcode`).
+/// Kinds of send requests that completions distinguish (`enum ibv_wc_opcode`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendKind {
-    /// SEND of any kind.
+    /// SEND, with or without immediate data or invalidate.
     Send,
     /// RDMA WRITE, with immediate data or without.
     RdmaWrite,
@@ -152,20 +152,20 @@ pub enum SendKind {
     Nop,
 }
 
-/// To whom a request goes.
+/// Destination of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Destination {
-    /// The peer that the queue pair is connected to (RC, UC; local operations of any service).
+    /// The connected peer (RC, UC; local operations of any service).
     Connected,
-    /// UD. The caller knows the path to it ([`crate::Transmit::request`]).
+    /// UD. The caller knows the path ([`crate::Transmit::request`]).
     Datagram {
         /// Queue pair, or [`Qpn::MULTICAST`].
         qpn: Qpn,
-        /// Its Q_Key; with the most significant bit set our own is sent (IBTA vol 1, chapter 10).
-        /// GSI always sends its own.
+        /// The Q_Key; if its most significant bit is set, the queue pair's own Q_Key is sent (IBTA
+        /// vol 1, chapter 10). A GSI always sends its own.
         q_key: QKey,
     },
-    /// XRC: a shared receive queue of the peer that the queue pair is connected to.
+    /// XRC: a shared receive queue of the connected peer.
     Xrc {
         /// Number of the shared receive queue, 24 bits.
         srqn: u32,
@@ -173,7 +173,7 @@ pub enum Destination {
 }
 
 impl Destination {
-    /// Returns true if a request of `service` may go there.
+    /// Returns true if a request of `service` can have this destination.
     pub(crate) const fn suits(self, service: Service) -> bool {
         match self {
             Destination::Connected => matches!(
@@ -191,17 +191,17 @@ impl Destination {
 pub struct SendRequest {
     /// Chosen by the caller and echoed, e.g. the index of the WQE.
     pub id: u32,
-    /// What to do.
+    /// Operation.
     pub operation: SendOperation,
-    /// Bytes of the message, 0 ..= [`MAX_MESSAGE_LENGTH`]. An atomic needs room for eight bytes,
-    /// whatever more there is stays untouched; for a local operation it means nothing.
+    /// Length of the message, 0 ..= [`MAX_MESSAGE_LENGTH`]. An atomic needs room for eight bytes
+    /// and leaves further bytes untouched; local operations ignore it.
     pub length: u32,
-    /// Complete also when it succeeds.
+    /// Also complete on success.
     pub signaled: bool,
-    /// Ask the peer for a completion event.
+    /// Request a completion event at the peer.
     pub solicited: bool,
-    /// Begin only when all earlier READs and atomics have completed.
+    /// Start only when all earlier READs and atomics have completed.
     pub fence: bool,
-    /// To whom.
+    /// Destination.
     pub destination: Destination,
 }

@@ -1,8 +1,9 @@
-//! The requester: which request packet leaves next.
+//! The requester: selects the next request packet.
 //!
-//! The send queue is a list of entries. Those that were begun own PSNs; `oldest` is the first PSN
-//! not yet acknowledged and always lies in the front entry, `next` is the PSN of the next packet
-//! to send, `newest` ends what was ever sent. A retry moves `next` back to `oldest` (go-back-N).
+//! The send queue is a list of entries. Started entries own PSNs. `oldest` is the first
+//! unacknowledged PSN and always belongs to the front entry, `next` is the PSN of the next packet
+//! to send, `newest` ends the PSNs that were ever sent. A retry moves `next` back to `oldest`
+//! (go-back-N).
 //!
 //! ```text
 //!      acknowledged | in flight          | to send again | never sent
@@ -38,13 +39,13 @@ use crate::transmit::{Payload, Transmit};
 #[derive(Debug, Clone)]
 pub(crate) struct SendEntry {
     pub(crate) request: SendRequest,
-    /// PSN of its first packet; meaningless before it was begun.
+    /// PSN of its first packet; meaningless before it has started.
     pub(crate) first_psn: Psn,
-    /// PSNs that it occupies: for a READ those of its responses, none for a local operation.
+    /// Number of its PSNs: for a READ the number of response packets, zero for a local operation.
     pub(crate) packets: u32,
-    /// Send sequence number, compared with the credits of the peer.
+    /// Send sequence number, which is compared with the peer's credits.
     ssn: Msn,
-    /// It cannot be executed, and completes with this status when it is next in order.
+    /// It cannot be executed and completes with this status when it is next in order.
     failure: Option<CompletionStatus>,
     /// Each of its packets is a WRITE with its own address.
     addressed: bool,
@@ -62,41 +63,41 @@ impl SendEntry {
     }
 }
 
-/// What becomes of a drain of the send queue.
+/// State of a drain of the send queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Drain {
     /// Not requested, or already reported.
     Idle,
-    /// Asked for; an event is due when it is over.
+    /// Requested; an event is due when it ends.
     Notify,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct Requester {
     pub(crate) queue: VecDeque<SendEntry>,
-    /// Entries at the front of the queue that were begun.
+    /// Number of entries at the front of the queue that have started.
     pub(crate) started: usize,
-    /// The entry whose packet leaves next.
+    /// The entry whose packet is sent next.
     cursor: usize,
-    /// Packets of that entry that have left in this pass.
+    /// Packets of that entry that were sent in this pass.
     position: u32,
     pub(crate) oldest: Psn,
     pub(crate) next: Psn,
     pub(crate) newest: Psn,
-    /// One behind the newest packet of this pass that asks for an acknowledge.
+    /// The PSN after the newest packet of this pass that requests an acknowledge.
     ack_requested: Psn,
-    /// Request packets sent and not acknowledged; a READ counts once.
+    /// Unacknowledged request packets; a READ counts once.
     in_flight: u32,
-    /// READs and atomics.
+    /// READs and atomics in flight.
     fetches_in_flight: u32,
-    /// The first entry that was not begun is a local operation that is being executed.
+    /// The first entry that has not started is a local operation in execution.
     local_running: bool,
     since_ack_request: u32,
     ssn: Msn,
-    /// Newest SSN that the peer has a receive WQE for; `None` does not limit.
+    /// Newest SSN for which the peer has a receive WQE; `None`: no limit.
     credit_limit: Option<Msn>,
     pub(crate) retry: Retry,
-    /// Some entry has a failure that waits for its turn.
+    /// True if an entry has a failure that is not yet reported.
     failing: bool,
     drain: Drain,
 }
@@ -125,7 +126,7 @@ impl Requester {
         }
     }
 
-    /// RTR→RTS.
+    /// Starts at RTR→RTS.
     pub(crate) fn start(&mut self, sq_psn: Psn, ctx: &mut Context) {
         *self = Requester::new();
         self.oldest = sq_psn;
@@ -138,13 +139,13 @@ impl Requester {
         }
     }
 
-    /// Returns true if some request was begun and has not completed.
+    /// Returns true if a request has started and not completed.
     #[inline]
     pub(crate) const fn is_busy(&self) -> bool {
         self.started > 0 || self.local_running
     }
 
-    /// The shared receive queue that the next packet goes to (XRC).
+    /// Returns the shared receive queue of the next packet (XRC).
     pub(crate) fn next_srqn(&self, ctx: &Context) -> u32 {
         let repaired = self.next_repair(ctx).and_then(|psn| self.entry_of(psn));
         let next = repaired.unwrap_or(self.cursor);
@@ -212,7 +213,7 @@ impl Requester {
         }
     }
 
-    /// The payload of request `id` could not be gathered.
+    /// Fails request `id`, whose payload could not be gathered.
     pub(crate) fn fail(&mut self, ctx: &mut Context, id: u32, status: CompletionStatus) {
         let Some(index) = self.queue.iter().position(|entry| entry.request.id == id) else {
             return;
@@ -221,7 +222,7 @@ impl Requester {
         entry.failure = Some(status);
         self.failing = true;
         if index < self.started && index <= self.cursor {
-            // Its packet did not leave, nor may those behind it: the next pass ends here.
+            // Its packet did not leave, and later packets must not: the next pass ends here.
             let first_psn = entry.first_psn;
             if index > 0 {
                 self.cursor = index;
@@ -233,8 +234,8 @@ impl Requester {
         self.settle_failure(ctx);
     }
 
-    /// If an entry that failed has come to the front it completes; otherwise those before it are
-    /// made to be acknowledged.
+    /// Completes a failed entry at the front of the queue; otherwise makes the peer acknowledge the
+    /// entries before it.
     pub(crate) fn settle_failure(&mut self, ctx: &mut Context) {
         if !self.failing {
             return;
@@ -250,7 +251,7 @@ impl Requester {
         }
     }
 
-    /// RTS→SQD.
+    /// Starts a drain at RTS→SQD.
     pub(crate) fn begin_drain(&mut self, ctx: &mut Context, notify: bool) {
         self.drain = if notify { Drain::Notify } else { Drain::Idle };
         if self.position == 0 {
@@ -258,7 +259,7 @@ impl Requester {
         }
     }
 
-    /// SQD→RTS.
+    /// Ends a drain at SQD→RTS.
     pub(crate) fn end_drain(&mut self) {
         self.drain = Drain::Idle;
     }
@@ -272,7 +273,7 @@ impl Requester {
         }
     }
 
-    /// Flushes everything in order.
+    /// Flushes all entries in order.
     pub(crate) fn flush(&mut self, ctx: &mut Context) {
         while let Some(entry) = self.queue.pop_front() {
             Self::complete(ctx, &entry.request, CompletionStatus::WrFlush);
@@ -314,13 +315,14 @@ impl Requester {
             && (self.in_flight == 0 || !self.is_credit_limited(entry))
     }
 
-    /// Returns true if a request that was never begun may begin.
+    /// Returns true if a request that has never been sent may start.
     #[inline]
     fn may_begin(&self, ctx: &Context, entry: &SendEntry) -> bool {
         ctx.state == QpState::Rts && !(entry.request.fence && self.fetches_in_flight > 0)
     }
 
-    /// READs and atomics are limited in number, and PSNs in flight to half of their circle.
+    /// Returns true if the limits on READs and atomics, and on PSNs in flight (half of their
+    /// circle), permit the entry.
     #[inline]
     fn fits_window(&self, ctx: &Context, entry: &SendEntry) -> bool {
         let psns = if entry.fetches() {
@@ -334,8 +336,8 @@ impl Requester {
         span(self.oldest, self.next) + psns <= Psn::HALF
     }
 
-    /// Without a credit a request still goes out, but packet by packet, each one acknowledged:
-    /// that is how the requester learns of new credits (IBTA vol 1, 9.7.7.2).
+    /// Returns true if the request has no credit. It is still sent, but packet by packet, each
+    /// acknowledged: so the requester learns of new credits (IBTA vol 1, 9.7.7.2).
     #[inline]
     fn is_credit_limited(&self, entry: &SendEntry) -> bool {
         self.credit_limit
@@ -387,7 +389,7 @@ impl Requester {
         Some(transmit)
     }
 
-    /// A READ request for what is still missing of the front entry, or for all of a later one.
+    /// Builds a READ request for the missing part of the front entry, or for all of a later one.
     fn read_request(&mut self, ctx: &Context, remote: Remote) -> Transmit {
         let entry = &self.queue[self.cursor];
         let psns = entry.packets - self.position;
@@ -397,7 +399,7 @@ impl Requester {
         transmit
     }
 
-    /// A compare and swap, or without `compare` a fetch and add.
+    /// Builds a compare and swap, or a fetch and add without `compare`.
     #[inline(never)]
     fn atomic_request(
         &mut self,
@@ -414,7 +416,7 @@ impl Requester {
         transmit
     }
 
-    /// The next packet of a SEND or WRITE.
+    /// Builds the next packet of a SEND or WRITE.
     #[inline]
     fn segment(&mut self, ctx: &Context) -> Transmit {
         let entry = &self.queue[self.cursor];
@@ -425,7 +427,8 @@ impl Requester {
         transmit
     }
 
-    /// AckReq: where nothing else would bring an acknowledge in time.
+    /// Returns true if the packet needs AckReq: no other packet would request an acknowledge in
+    /// time.
     #[inline]
     fn wants_acknowledge(&self, ctx: &Context, entry: &SendEntry, position: Position) -> bool {
         if position.ends_message() {
@@ -443,7 +446,7 @@ impl Requester {
             || self.is_credit_limited(entry)
     }
 
-    /// `psns` of the cursor's entry have left.
+    /// Records that `psns` of the current entry were sent.
     #[inline]
     fn advance(&mut self, psns: u32, ack_request: bool) {
         self.next = self.next.add(psns);
@@ -461,7 +464,7 @@ impl Requester {
         }
     }
 
-    /// Returns true if something was sent that is not acknowledged, in this pass or an earlier one.
+    /// Returns true if anything sent in this or an earlier pass is unacknowledged.
     pub(crate) fn has_unacknowledged(&self) -> bool {
         self.oldest != self.newest
     }
@@ -477,8 +480,8 @@ impl Requester {
     }
 }
 
-/// Returns how long to wait for an acknowledgement: what the adaptive timer says, if there is one,
-/// or else the local ACK timeout times one to four (IBTA vol 1, 9.7.6.1.3).
+/// Returns the time to wait for an acknowledgement: the adaptive timer if there is one, otherwise
+/// one to four local ACK timeouts (IBTA vol 1, 9.7.6.1.3).
 #[inline]
 fn retransmission_delay(ctx: &Context, local_ack_timeout: Duration) -> Duration {
     let recovery = ctx.recovery.as_ref();
@@ -491,7 +494,7 @@ fn retransmission_delay(ctx: &Context, local_ack_timeout: Duration) -> Duration 
     }
 }
 
-/// A READ request for `count` packets of the response, from the one at `index` on.
+/// Builds a READ request for `count` packets of the response, starting at packet `index`.
 fn read_packet(
     ctx: &Context,
     entry: &SendEntry,
@@ -520,7 +523,7 @@ fn read_packet(
     }
 }
 
-/// A compare and swap, or without `compare` a fetch and add.
+/// Builds a compare and swap, or a fetch and add without `compare`.
 fn atomic_packet(
     ctx: &Context,
     request: u32,
@@ -546,7 +549,7 @@ fn atomic_packet(
     }
 }
 
-/// Packet `index` of a SEND or WRITE.
+/// Builds packet `index` of a SEND or WRITE.
 #[inline]
 fn data_packet(
     ctx: &Context,
@@ -587,9 +590,9 @@ fn data_packet(
 mod tests {
     use super::*;
 
-    /// A cache line and a quarter: what makes it that long are the operands of a compare and swap
-    /// (24 bytes beyond a WRITE) and the destination, and to keep them elsewhere would cost each
-    /// packet of those requests a look-up.
+    /// A cache line and a quarter: the operands of a compare and swap (24 bytes more than a WRITE)
+    /// and the destination make it that long. To keep them elsewhere would cost each packet of such
+    /// a request a look-up.
     #[test]
     fn an_entry_of_the_send_queue_is_small() {
         assert!(size_of::<SendEntry>() <= 80, "{}", size_of::<SendEntry>());

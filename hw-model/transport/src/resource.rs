@@ -1,4 +1,4 @@
-//! Responder resources: the READs and atomics that are being answered, or may have to be again.
+//! Responder resources: READs and atomics that are being answered or may have to be answered again.
 
 use std::collections::VecDeque;
 
@@ -11,19 +11,19 @@ use crate::step::AtomicOperation;
 use crate::train::Train;
 use crate::transmit::Payload;
 
-/// What a request is answered with.
+/// The content of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Content {
-    /// Memory as it is when the response leaves.
+    /// Memory at the time at which the response leaves.
     Memory { length: u32 },
-    /// What memory held when the atomic was executed.
+    /// The value of memory before the atomic.
     Original {
         operation: AtomicOperation,
         value: u64,
     },
 }
 
-/// One READ or atomic and how far it is answered.
+/// One READ or atomic, and the progress of its response.
 #[derive(Debug, Clone)]
 struct Resource {
     first_psn: Psn,
@@ -32,11 +32,11 @@ struct Resource {
     virtual_address: u64,
     content: Content,
     srqn: Option<u32>,
-    /// The packet that this round of responses began with.
+    /// The first packet of this round of responses.
     start: u32,
-    /// The next packet to send; equal to `packets` when all are sent.
+    /// The next packet to send; equals `packets` when all are sent.
     next: u32,
-    /// This round was asked for by a duplicate request.
+    /// A duplicate request has started this round.
     replay: bool,
 }
 
@@ -52,7 +52,7 @@ impl Resource {
         request.reth.r_key == self.r_key && request.reth.virtual_address == address
     }
 
-    /// Returns true if `request` repeats (the rest of) the request of this one.
+    /// Returns true if `request` repeats this request or the rest of it.
     fn is_of(&self, request: &Inbound, mtu: PathMtu) -> bool {
         let index = span(self.first_psn, request.psn);
         if index >= self.packets || !self.begins_at(request, index, mtu) {
@@ -68,9 +68,9 @@ impl Resource {
         }
     }
 
-    /// Returns how many packets of the response `request` repeats, if it repeats a part of it: a
-    /// duplicate READ request may ask for any part of what the first one did (IBTA vol 1,
-    /// 9.7.5.1.4). Those that have not been sent yet are not repeated.
+    /// Returns the number of packets of the response that `request` repeats, if it repeats a part
+    /// of it: a duplicate READ request may request any part of the original one (IBTA vol 1,
+    /// 9.7.5.1.4). Packets that have not been sent yet are not repeated.
     fn repeats(&self, request: &Inbound, mtu: PathMtu) -> Option<u32> {
         let index = span(self.first_psn, request.psn);
         if index >= self.next || !self.begins_at(request, index, mtu) {
@@ -88,13 +88,13 @@ impl Resource {
         is_whole.then_some(packets.min(self.next - index))
     }
 
-    /// Packet `index` of the response.
+    /// Returns packet `index` of the response.
     fn packet(&self, index: u32, mtu: PathMtu) -> ResponsePacket {
         let position = Position::of(index - self.start, self.packets - self.start);
         self.packet_at(index, position, mtu)
     }
 
-    /// The same, with the position that it has among those that are sent again.
+    /// Returns packet `index` with its position among the packets that are sent again.
     fn packet_at(&self, index: u32, position: Position, mtu: PathMtu) -> ResponsePacket {
         let psn = self.first_psn.add(index);
         match self.content {
@@ -117,7 +117,7 @@ impl Resource {
     }
 }
 
-/// A packet of a response, to be sent.
+/// A response packet to send.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ResponsePacket {
     /// Of a READ.
@@ -139,7 +139,7 @@ pub(crate) struct Resources {
     table: VecDeque<Resource>,
     /// Resources that have packets to send.
     pending: u32,
-    /// The first of them; meaningless if there is none.
+    /// The first resource with packets to send; meaningless if there is none.
     first_pending: usize,
 }
 
@@ -156,8 +156,8 @@ impl Resources {
         self.pending > 0
     }
 
-    /// Returns true if a further READ or atomic may be accepted: a correct peer has at most `limit`
-    /// unanswered. (A replay does not count: if the peer sends a new READ it has all the old
+    /// Returns true if another READ or atomic may be accepted: a correct peer has at most `limit`
+    /// unanswered ones. (A replay does not count: a peer that sends a new READ has received all old
     /// answers.)
     pub(crate) fn has_room(&self, limit: u8) -> bool {
         let limit = usize::from(limit);
@@ -169,7 +169,7 @@ impl Resources {
                     .is_none_or(|oldest| !oldest.is_pending() || oldest.replay))
     }
 
-    /// Accepts a READ request of `packets` responses.
+    /// Accepts a READ request with `packets` response packets.
     pub(crate) fn push_read(&mut self, request: &Inbound, packets: u32, limit: u8) {
         let content = Content::Memory {
             length: request.reth.dma_length,
@@ -177,7 +177,7 @@ impl Resources {
         self.push(request, packets, content, limit);
     }
 
-    /// Keeps the result of an atomic that was executed.
+    /// Keeps the result of an executed atomic.
     pub(crate) fn push_atomic(&mut self, request: &Inbound, value: u64, limit: u8) {
         let operation = request.atomic();
         self.push(request, 1, Content::Original { operation, value }, limit);
@@ -226,8 +226,8 @@ impl Resources {
         }
     }
 
-    /// Answers a duplicate READ again, from the packet that it asks for on, or a duplicate atomic
-    /// with its old result. Unknown requests are ignored.
+    /// Answers a duplicate READ again, from the requested packet on, or a duplicate atomic with its
+    /// old result. Unknown requests are ignored.
     pub(crate) fn replay(&mut self, request: &Inbound, mtu: PathMtu) {
         let known = self
             .table
@@ -252,12 +252,12 @@ impl Resources {
         };
     }
 
-    /// Returns how many packets of a READ response a duplicate READ request asks for.
+    /// Returns the number of packets of a READ response that a duplicate READ request asks for.
     pub(crate) fn repeated_packets(&self, request: &Inbound, mtu: PathMtu) -> Option<u32> {
         self.table.iter().find_map(|one| one.repeats(request, mtu))
     }
 
-    /// Returns the packet with `psn` of a READ response, to be sent again.
+    /// Returns the packet with `psn` of a READ response, for retransmission.
     pub(crate) fn packet_again(
         &self,
         psn: Psn,
@@ -271,7 +271,7 @@ impl Resources {
             .then(|| resource.packet_at(index, position, mtu))
     }
 
-    /// PSN of the first READ or atomic behind `psn`.
+    /// Returns the PSN of the first READ or atomic after `psn`.
     pub(crate) fn first_after(&self, psn: Psn) -> Option<Psn> {
         self.table
             .iter()
@@ -279,7 +279,7 @@ impl Resources {
             .find(|first| first.is_after(psn))
     }
 
-    /// The next packet of the pending responses, in order of PSN.
+    /// Takes the next packet of the pending responses, in PSN order.
     pub(crate) fn next_packet(&mut self, mtu: PathMtu) -> Option<ResponsePacket> {
         if self.pending == 0 {
             return None;
@@ -294,14 +294,15 @@ impl Resources {
         Some(packet)
     }
 
-    /// Of the READ response that is being sent for the first time, once its first packet has left.
+    /// Returns the next train of the READ response that is being sent for the first time, once its
+    /// first packet has left.
     pub(crate) fn next_train(&self, mtu: PathMtu) -> Option<Train> {
         let resource = self.first_pending()?;
         let flows = resource.next > 0 && !resource.replay;
         if !flows || !matches!(resource.content, Content::Memory { .. }) {
             return None;
         }
-        // The last packet is not among them.
+        // The last packet is not included.
         let packets = resource.packets - resource.next - 1;
         let offset = u64::from(resource.next << mtu.shift());
         Some(Train {
@@ -340,7 +341,7 @@ impl Resources {
         pending.filter(|_| self.pending > 0)
     }
 
-    /// Answers nothing any more.
+    /// Drops all pending responses.
     pub(crate) fn clear(&mut self) {
         self.table.clear();
         self.pending = 0;

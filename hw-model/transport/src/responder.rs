@@ -1,6 +1,6 @@
-//! The responder: the checks of an inbound request in the order of IBTA vol 1, 9.7.4, then its
-//! execution. One check, one function (in `checks`), which returns the next step;
-//! [`Responder::run`] holds the control flow. What is sent in answer is in `response`.
+//! The responder: checks an inbound request in the order of IBTA vol 1, 9.7.4, and executes it.
+//! Each check is one function (in `checks`) that returns the next step; [`Responder::run`] has the
+//! control flow. The responses are in `response`.
 //!
 //! PSN → opcode sequence → opcode valid → resources → length → remote access → execute → complete
 //! → acknowledge
@@ -32,13 +32,13 @@ struct Receive {
     capacity: u32,
 }
 
-/// What the packet being processed waits for.
+/// The operation for which the packet being processed waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
     Nothing,
     Receive,
     RemoteAccess,
-    /// Of a WRITE that is placed although others are missing before it.
+    /// The memory check of a WRITE that is placed although earlier packets are missing.
     EarlyAccess,
     EarlyPayload,
     Payload,
@@ -46,7 +46,7 @@ enum Asked {
     Invalidate,
 }
 
-/// What is done next with the packet.
+/// The next step of the packet.
 enum Next {
     CheckPsn,
     CheckOpcodeSequence,
@@ -70,9 +70,10 @@ pub(crate) struct Responder {
     pub(crate) expected: Psn,
     pub(crate) msn: Msn,
     asked: Asked,
-    /// The first packet has come.
+    /// True if the first packet has arrived.
     established: bool,
-    /// A NAK or RNR NAK was sent for the expected packet; until it comes no further one is.
+    /// True if a NAK or RNR NAK was sent for the expected packet; no further one is sent until it
+    /// arrives.
     awaiting_retry: bool,
     message: Message,
     /// XRC: the shared receive queue that the message names.
@@ -83,7 +84,7 @@ pub(crate) struct Responder {
     pub(crate) packet: Inbound,
     acknowledger: Acknowledger,
     resources: Resources,
-    /// Receive WQEs posted; `None` does not limit the peer.
+    /// Number of posted receive WQEs; `None`: no limit.
     pub(crate) credits: Option<u32>,
 }
 
@@ -106,7 +107,7 @@ impl Responder {
         }
     }
 
-    /// INIT→RTR.
+    /// Starts at INIT→RTR.
     pub(crate) fn start(&mut self, rq_psn: Psn, ctx: &mut Context) {
         if let Some(recovery) = &mut ctx.recovery {
             recovery.received.start(rq_psn);
@@ -149,7 +150,7 @@ impl Responder {
             (Asked::Invalidate, MemoryAnswer::Done) => Next::Complete,
             (Asked::Invalidate, _) => self.fail_invalidate(ctx),
             (Asked::Payload | Asked::Atomic, _) => Next::Refuse(Refusal::RemoteAccess),
-            // XRC: there is no such shared receive queue here.
+            // XRC: the shared receive queue does not exist here.
             (Asked::Receive, MemoryAnswer::Invalid) => Next::Refuse(Refusal::InvalidRequest),
             (Asked::Receive, _) => Next::Refuse(Refusal::ReceiveQueue),
             (Asked::Nothing, _) => Next::Done,
@@ -157,8 +158,8 @@ impl Responder {
         self.run(now, ctx, next)
     }
 
-    /// Steps through a packet until it is done or needs a memory block. Ends: no step leads back
-    /// to an earlier one.
+    /// Runs the steps of a packet until it is done or needs a memory block. It terminates: no step
+    /// leads back to an earlier one.
     #[inline]
     fn run(&mut self, now: Instant, ctx: &mut Context, mut next: Next) -> Step {
         loop {
@@ -186,7 +187,7 @@ impl Responder {
     }
 }
 
-/// What the memory blocks are asked for.
+/// Operations of the memory blocks.
 impl Responder {
     #[inline]
     fn memory_operation(&self, asked: Asked) -> MemoryOp {
@@ -254,7 +255,7 @@ impl Responder {
 
 /// Execution.
 impl Responder {
-    /// Opens the message if the packet starts one, and hands on the payload.
+    /// Opens the message if the packet starts one, and passes on the payload.
     #[inline]
     fn execute(&mut self, ctx: &mut Context) -> Next {
         if self.packet.is_read() {
@@ -268,7 +269,7 @@ impl Responder {
         }
     }
 
-    /// An atomic was executed, and never will be again: duplicates get the same answer.
+    /// Records an executed atomic. It is never executed again: duplicates get the same answer.
     fn accept_atomic(&mut self, ctx: &mut Context, original: u64) -> Next {
         let limit = ctx.attributes.max_dest_rd_atomic;
         self.resources.push_atomic(&self.packet, original, limit);
@@ -284,7 +285,7 @@ impl Responder {
             .push_read(&self.packet, packets, ctx.attributes.max_dest_rd_atomic);
         self.expected = self.expected.add(packets);
         self.msn = self.msn.next();
-        // The response acknowledges what was before it.
+        // The response acknowledges everything before it.
         self.acknowledger.cover(ctx);
         Next::Done
     }
@@ -321,7 +322,7 @@ impl Responder {
         }
     }
 
-    /// The key that the end of a SEND with invalidate names, once its payload is written.
+    /// Invalidates the key of a SEND with invalidate once its payload is written.
     #[inline]
     fn invalidate(&mut self) -> Next {
         match self.packet.invalidate {
@@ -331,10 +332,9 @@ impl Responder {
     }
 
     /// Fails a SEND whose key cannot be invalidated: a fault of class J (IBTA vol 1, 9.9.3), which
-    /// is reported to the responder alone. The receive WQE completes in error, with the status
-    /// that soft-RoCE gives it, and the queue pair goes to ERR. The requester gets neither an ACK
-    /// nor a NAK of this packet, and finds out by its time-outs; what was executed before it is
-    /// acknowledged.
+    /// is reported only to the responder. The receive WQE completes in error, with the status of
+    /// soft-RoCE, and the queue pair goes to ERR. The requester gets neither an ACK nor a NAK of
+    /// this packet and finds out by timeouts; earlier requests are acknowledged.
     fn fail_invalidate(&mut self, ctx: &mut Context) -> Next {
         let status = CompletionStatus::RemoteInvalidRequest;
         if let Some(receive) = self.receive.take() {
@@ -346,7 +346,7 @@ impl Responder {
         Next::Done
     }
 
-    /// The packet is executed: moves on, and ends the message if it was the last.
+    /// Advances past an executed packet, and ends the message if it was the last.
     #[inline]
     fn complete(&mut self, ctx: &mut Context) -> Next {
         self.expected = self.expected.next();
@@ -380,9 +380,8 @@ impl Responder {
         Next::Done
     }
 
-    /// A duplicate is not executed again, but answered again: a READ from memory, an
-    /// atomic with its old result, the others with an ACK of the newest packet that no unanswered
-    /// READ or atomic precedes.
+    /// Answers a duplicate without executing it again: a READ from memory, an atomic with its old
+    /// result, others with an ACK of the newest packet that no unanswered READ or atomic precedes.
     fn repeat(&mut self, ctx: &mut Context) -> Next {
         ctx.statistics.duplicate_requests += 1;
         if self.packet.is_read() && ctx.is_selective() {
@@ -398,7 +397,7 @@ impl Responder {
         Next::Done
     }
 
-    /// Refuses a request that ends the queue pair: NAK, and an error for the receive WQE in use.
+    /// Refuses a request and ends the queue pair: NAK, and an error for the receive WQE in use.
     fn refuse(&mut self, ctx: &mut Context, refusal: Refusal) -> Next {
         match self.receive.take() {
             Some(receive) => {
@@ -416,8 +415,8 @@ impl Responder {
         Next::Done
     }
 
-    /// Answers for the last time: behind the READ responses that come before in PSN, and although
-    /// the queue pair ends.
+    /// Sends the last answer: after READ responses with earlier PSNs, and although the queue pair
+    /// ends.
     fn say_last(&mut self, ctx: &mut Context, psn: Psn, syndrome: Syndrome) {
         let fatal = true;
         self.acknowledger.refuse(
@@ -430,7 +429,7 @@ impl Responder {
         );
     }
 
-    /// The packet `psn` is wanted again.
+    /// Requests the packet `psn` again.
     fn ask_again(&mut self, ctx: &mut Context, psn: Psn, syndrome: Syndrome) {
         self.awaiting_retry = true;
         let fatal = false;
@@ -444,9 +443,9 @@ impl Responder {
         );
     }
 
-    /// The memory of a READ that was accepted cannot be read any more. The caller may have taken
-    /// further responses, which fail after this one: the NAK is for the oldest PSN, because the
-    /// requester waits for what is missing before it (IBTA vol 1, 9.7.5.2.8).
+    /// Handles the memory of an accepted READ that can no longer be read. The caller may have taken
+    /// later responses, which fail after this one: the NAK is for the oldest PSN, because the
+    /// requester waits for the packets missing before it (IBTA vol 1, 9.7.5.2.8).
     pub(crate) fn fail_read_response(&mut self, ctx: &mut Context, psn: Psn) {
         self.clear_responses(ctx);
         if self.acknowledger.has_fatal_nak_up_to(psn) {
@@ -460,8 +459,8 @@ impl Responder {
         }
     }
 
-    /// The queue pair has entered ERR. What was executed is still acknowledged, unless READ
-    /// responses that will not come stand before the acknowledge.
+    /// Enters ERR. Executed requests are still acknowledged, unless the acknowledge follows READ
+    /// responses that will not be sent.
     pub(crate) fn enter_error(&mut self, ctx: &mut Context) {
         self.asked = Asked::Nothing;
         self.message = Message::None;

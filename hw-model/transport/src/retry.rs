@@ -1,4 +1,4 @@
-//! How often the requester tries again.
+//! Retry counts of the requester.
 
 use crate::attributes::{Attributes, RetryCount};
 
@@ -7,7 +7,7 @@ use crate::attributes::{Attributes, RetryCount};
 pub(crate) struct Retry {
     left: u8,
     rnr_left: u8,
-    /// True if a missing READ response was already taken for a NAK. Stale responses behind the gap
+    /// True if a missing READ response was already treated as a NAK. Stale responses after the gap
     /// must not each cause another retry.
     implied_nak: bool,
 }
@@ -21,7 +21,7 @@ impl Retry {
         }
     }
 
-    /// Something was acknowledged, or the attributes changed.
+    /// Restores all retries after an acknowledgement or a change of attributes.
     #[inline]
     pub(crate) fn reset(&mut self, attributes: &Attributes) {
         self.left = attributes.retry_count.value();
@@ -29,7 +29,7 @@ impl Retry {
         self.implied_nak = false;
     }
 
-    /// Spends a retry after a time-out or a sequence error; false if none is left.
+    /// Uses up a retry after a timeout or a sequence error; returns false if none is left.
     pub(crate) fn spend(&mut self) -> bool {
         match self.left.checked_sub(1) {
             Some(left) => {
@@ -40,7 +40,7 @@ impl Retry {
         }
     }
 
-    /// Spends a retry after an RNR NAK; false if none is left.
+    /// Uses up a retry after an RNR NAK; returns false if none is left.
     pub(crate) fn spend_rnr(&mut self, attributes: &Attributes) -> bool {
         if attributes.rnr_retry == RetryCount::RNR_FOREVER {
             return true;
@@ -54,13 +54,12 @@ impl Retry {
         }
     }
 
-    /// Returns true if a gap in READ responses is to be taken for a NAK; at most once without
-    /// progress.
+    /// Returns true if a gap in READ responses counts as a NAK; at most once without progress.
     pub(crate) fn take_implied_nak(&mut self) -> bool {
         !std::mem::replace(&mut self.implied_nak, true)
     }
 
-    /// A time-out ends the round of an implied NAK.
+    /// Rearms the implied NAK after a timeout.
     pub(crate) fn rearm_implied_nak(&mut self) {
         self.implied_nak = false;
     }

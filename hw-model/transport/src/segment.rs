@@ -7,8 +7,8 @@ use ferroce_wire::{
 
 use crate::request::{SendOperation, SendRequest};
 
-/// Headers of the packet at `position` of a SEND or WRITE. (What is answered with data is one
-/// packet and built by the requester; local operations have none.)
+/// Returns the headers of the packet at `position` of a SEND or WRITE. (The requester builds READ
+/// and atomic requests, which have one packet; local operations have none.)
 #[inline]
 pub(crate) fn headers(
     bth: Bth,
@@ -39,8 +39,8 @@ pub(crate) fn headers(
     TransportHeaders::write(bth, service, write_part(position, reth, immediate))
 }
 
-/// Headers of the packet at `position` of a WRITE all of whose packets carry their own address:
-/// `offset` and `length` are those of its payload in the message.
+/// Returns the headers of the packet at `position` of a WRITE whose packets all carry their own
+/// address. Its payload has `length` bytes at `offset` in the message.
 pub(crate) fn addressed_headers(
     mut bth: Bth,
     request: &SendRequest,

@@ -1,23 +1,23 @@
-//! What processing a packet needs of the NIC's memory blocks, and their answers.
+//! Requests of a packet to the NIC's memory blocks, and their results.
 
 use ferroce_wire::RKey;
 
-/// What the caller has to do next.
+/// The caller's next action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a memory operation has to be executed and answered"]
 pub enum Step {
     /// The packet is processed.
     Done,
-    /// Keep the packet: it came too early. [`crate::Qp::take_held`] says when it is to be handled
-    /// again; if there is no room for it: [`crate::Qp::drop_held`].
+    /// Hold the packet: it is out of order. [`crate::Qp::take_held`] names it when it must be
+    /// handled again; if there is no room for it: [`crate::Qp::drop_held`].
     Hold,
     /// Pass the payload to [`crate::Qp::handle_arrivals`].
     Arrivals,
-    /// Carry this out and answer with [`crate::Qp::handle_memory`].
+    /// Execute this and answer with [`crate::Qp::handle_memory`].
     Memory(MemoryOp),
 }
 
-/// What a remote peer wants to do with memory.
+/// Memory access of a remote peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// RDMA WRITE.
@@ -28,7 +28,7 @@ pub enum Access {
     Atomic,
 }
 
-/// What an atomic operation does to its eight bytes.
+/// Operation of an atomic on its eight bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AtomicOperation {
     /// Replaces them by `swap` if they equal `compare`.
@@ -45,12 +45,12 @@ pub enum AtomicOperation {
     },
 }
 
-/// One memory operation. `srqn` is that of an XRC request and `None` otherwise: an XRC target has
-/// no protection domain, that of this shared receive queue applies. Payload is that of the packet
-/// being processed, all of it.
+/// One memory operation. `srqn` is the SRQN of an XRC request and `None` otherwise: an XRC target
+/// has no protection domain, so the protection domain of this shared receive queue applies.
+/// "Payload" means the whole payload of the packet being processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryOp {
-    /// Check key, bounds, protection domain and rights. Answer: [`MemoryAnswer::Valid`] or
+    /// Check key, bounds, protection domain and rights. Result: [`MemoryAnswer::Valid`] or
     /// [`MemoryAnswer::Invalid`].
     Validate {
         /// Key.
@@ -59,21 +59,21 @@ pub enum MemoryOp {
         virtual_address: u64,
         /// Bytes of the whole message; never zero.
         length: u32,
-        /// What is to be done.
+        /// Kind of access.
         access: Access,
-        /// XRC: whose protection domain counts.
+        /// XRC: the SRQ whose protection domain applies.
         srqn: Option<u32>,
     },
-    /// Consume a receive WQE. Answer: [`MemoryAnswer::Receive`], [`MemoryAnswer::NoReceive`] or
+    /// Consume a receive WQE. Result: [`MemoryAnswer::Receive`], [`MemoryAnswer::NoReceive`] or
     /// [`MemoryAnswer::ReceiveError`].
     TakeReceive,
-    /// The same from a shared receive queue that the peer names (XRC). Answer also
-    /// [`MemoryAnswer::Invalid`]: there is none with this number in our XRC domain.
+    /// The same from a shared receive queue that the peer names (XRC). The result may also be
+    /// [`MemoryAnswer::Invalid`]: no SRQ in the XRC domain has this number.
     TakeShared {
         /// Number of the shared receive queue.
         srqn: u32,
     },
-    /// Write the payload to validated memory. Answer: [`MemoryAnswer::Done`] or
+    /// Write the payload to validated memory. Result: [`MemoryAnswer::Done`] or
     /// [`MemoryAnswer::Failed`].
     WriteRemote {
         /// Key.
@@ -82,37 +82,37 @@ pub enum MemoryOp {
         virtual_address: u64,
         /// Bytes; never zero.
         length: u32,
-        /// XRC: whose protection domain counts.
+        /// XRC: the SRQ whose protection domain applies.
         srqn: Option<u32>,
     },
-    /// Execute an atomic operation on validated memory: eight bytes, aligned. Answer:
+    /// Execute an atomic operation on validated memory: eight bytes, aligned. Result:
     /// [`MemoryAnswer::Atomic`] or [`MemoryAnswer::Failed`].
     Atomic {
         /// Key.
         r_key: RKey,
         /// First byte, a multiple of eight.
         virtual_address: u64,
-        /// What to do.
+        /// The operation.
         operation: AtomicOperation,
-        /// XRC: whose protection domain counts.
+        /// XRC: the SRQ whose protection domain applies.
         srqn: Option<u32>,
     },
-    /// Invalidate a key, as the peer asks with a SEND whose payload is written. Answer:
-    /// [`MemoryAnswer::Done`] or [`MemoryAnswer::Failed`] (it cannot be invalidated so).
+    /// Invalidate a key at the request of a SEND whose payload is written. Result:
+    /// [`MemoryAnswer::Done`] or [`MemoryAnswer::Failed`] (the key cannot be invalidated this way).
     Invalidate {
         /// Key.
         r_key: RKey,
-        /// XRC: whose protection domain counts.
+        /// XRC: the SRQ whose protection domain applies.
         srqn: Option<u32>,
     },
-    /// Write the 40 bytes of the global route header of the datagram being processed to the start
-    /// of a receive buffer. Answer: [`MemoryAnswer::Done`] or [`MemoryAnswer::Failed`] (local
+    /// Write the 40 bytes of the global route header of the current datagram to the start of a
+    /// receive buffer. Result: [`MemoryAnswer::Done`] or [`MemoryAnswer::Failed`] (local
     /// protection).
     WriteGrh {
         /// The receive WQE.
         receive: u32,
     },
-    /// Write the payload to a receive buffer. Answer: [`MemoryAnswer::Done`] or
+    /// Write the payload to a receive buffer. Result: [`MemoryAnswer::Done`] or
     /// [`MemoryAnswer::Failed`] (local protection).
     WriteReceive {
         /// The receive WQE.
@@ -122,7 +122,7 @@ pub enum MemoryOp {
         /// Bytes; never zero.
         length: u32,
     },
-    /// Write the payload of a READ response to the buffers of the request. Answer:
+    /// Write the payload of a READ response to the buffers of the request. Result:
     /// [`MemoryAnswer::Done`] or [`MemoryAnswer::Failed`] (local protection).
     WriteReadResponse {
         /// [`crate::SendRequest::id`].
@@ -133,17 +133,17 @@ pub enum MemoryOp {
         length: u32,
     },
     /// Write the result of an atomic to the buffers of the request: eight bytes in the byte order
-    /// of the host. Answer: [`MemoryAnswer::Done`] or [`MemoryAnswer::Failed`] (local protection).
+    /// of the host. Result: [`MemoryAnswer::Done`] or [`MemoryAnswer::Failed`] (local protection).
     WriteAtomicResult {
         /// [`crate::SendRequest::id`].
         request: u32,
-        /// What the peer's memory held before.
+        /// The old value of the peer's memory.
         value: u64,
     },
 }
 
 impl MemoryOp {
-    /// Bytes of payload that it writes.
+    /// Returns the bytes of payload that it writes.
     #[must_use]
     pub const fn length(&self) -> u32 {
         match *self {
@@ -154,8 +154,8 @@ impl MemoryOp {
         }
     }
 
-    /// Returns the operation that writes `length` bytes of the payload of this one, from the one
-    /// at `start` on. One that writes no payload stays as it is.
+    /// Returns the operation that writes `length` bytes of this one's payload, starting at `start`.
+    /// An operation without payload is returned unchanged.
     #[must_use]
     pub const fn part(&self, start: u32, length: u32) -> MemoryOp {
         match *self {
@@ -189,7 +189,7 @@ impl MemoryOp {
     }
 }
 
-/// The answer to a [`MemoryOp`].
+/// The result of a [`MemoryOp`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryAnswer {
     /// The access is allowed.
@@ -200,7 +200,7 @@ pub enum MemoryAnswer {
     Receive {
         /// Chosen by the caller and echoed in the completion.
         id: u32,
-        /// Bytes that its buffers hold.
+        /// Capacity of its buffers in bytes.
         capacity: u32,
     },
     /// The receive queue is empty.
@@ -211,6 +211,6 @@ pub enum MemoryAnswer {
     Done,
     /// It could not be done.
     Failed,
-    /// The atomic operation is done; this is what the memory held before.
+    /// The atomic operation is done; this is the old value.
     Atomic(u64),
 }

@@ -2,10 +2,10 @@
 
 use ferroce_units::Instant;
 
-/// What a queue pair can wait for.
+/// The kinds of timers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Timer {
-    /// Local ACK timeout of the requester: no acknowledgement came.
+    /// Local ACK timeout of the requester: no acknowledgement arrived.
     Retransmit = 0,
     /// The responder was not ready; nothing is sent until this expires.
     RnrBackoff = 1,
@@ -15,7 +15,7 @@ pub(crate) enum Timer {
 
 const TIMERS: usize = 3;
 
-/// Deadlines by [`Timer`]. A stopped timer stands at the end of time.
+/// Deadlines by [`Timer`]; a stopped timer has the maximum time.
 #[derive(Debug, Clone)]
 pub(crate) struct Timers {
     deadlines: [Instant; TIMERS],
@@ -49,7 +49,7 @@ impl Timers {
         self.is_set(timer) && self.deadlines[timer as usize] <= now
     }
 
-    /// Stops `timer` and says whether it had expired by `now`.
+    /// Stops `timer` and returns true if it had expired by `now`.
     pub(crate) fn take_expired(&mut self, timer: Timer, now: Instant) -> bool {
         let expired = self.is_due(timer, now);
         if expired {
@@ -58,7 +58,7 @@ impl Timers {
         expired
     }
 
-    /// The earliest deadline.
+    /// Returns the earliest deadline.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         let [a, b, c] = self.deadlines;
         let earliest = a.min(b).min(c);

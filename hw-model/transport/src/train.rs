@@ -1,4 +1,4 @@
-//! Trains: packets of one message that are sent, and received, in one step:
+//! Trains: packets of one message that are sent and received in one step:
 //! [`Qp::next_train`](crate::Qp::next_train).
 
 use ferroce_qp::PathMtu;
@@ -7,22 +7,21 @@ use ferroce_wire::Psn;
 use crate::span::span;
 use crate::transmit::Payload;
 
-/// Packets that may be on their way in front of a train.
+/// Maximum number of packets in flight before a train.
 const MAX_PACKETS_BEFORE: u32 = 1 << 16;
 
-/// Packets of one message that follow each other. The first and the last packet of the message are
-/// not among them.
+/// Consecutive packets of one message, without its first and its last packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Train {
     /// PSN of the first packet of the message.
     pub message: Psn,
     /// PSN of the first packet of the train.
     pub first: Psn,
-    /// Packets.
+    /// Number of packets.
     pub packets: u32,
     /// Payload of each packet.
     pub mtu: PathMtu,
-    /// Where the payload of all of them comes from: a SEND or WRITE, or the response to a READ.
+    /// Source of the payload of all of them: a SEND or WRITE, or the response to a READ.
     pub payload: Payload,
 }
 
@@ -38,13 +37,13 @@ impl Train {
         }
     }
 
-    /// Packets of the message in front of it.
+    /// Returns the number of packets of the message before it.
     #[must_use]
     pub fn packets_before(&self) -> u32 {
         span(self.message, self.first)
     }
 
-    /// Bytes of payload.
+    /// Returns the bytes of payload.
     #[must_use]
     pub const fn bytes(&self) -> u32 {
         self.packets << self.mtu.shift()
@@ -56,18 +55,19 @@ impl Train {
         matches!(self.payload, Payload::ReadResponse { .. })
     }
 
-    /// Packets from `expected` to the train, if `expected` is behind the first packet of the
-    /// message and not behind the first one of the train.
+    /// Returns the number of packets from `expected` to the train, if `expected` is after the first
+    /// packet of the message and not after the first packet of the train.
     pub(crate) fn packets_from(&self, expected: Psn) -> Option<u32> {
         let before = span(expected, self.first);
         (before < self.packets_before() && before <= MAX_PACKETS_BEFORE).then_some(before)
     }
 }
 
-/// PSNs of a train: the first one, and how many.
+/// PSNs of a train: the first one, and their number.
 type Range = (Psn, u32);
 
-/// The trains that a queue pair has not passed. Most queue pairs have none, and there are many.
+/// The trains that a queue pair has not passed. Most queue pairs have none, and there are many
+/// queue pairs, so it is small.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Trains(Option<Box<Both>>);
 
@@ -78,13 +78,13 @@ struct Both {
 }
 
 impl Trains {
-    /// Of the requests that are sent, or of the READ response that comes in.
+    /// Returns the train of outgoing requests or of the incoming READ response.
     #[inline]
     pub(crate) fn requester(&self) -> Option<Range> {
         self.0.as_ref()?.requester
     }
 
-    /// Of the requests that come in.
+    /// Returns the train of incoming requests.
     #[inline]
     pub(crate) fn responder(&self) -> Option<Range> {
         self.0.as_ref()?.responder

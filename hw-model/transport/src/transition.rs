@@ -1,6 +1,6 @@
-//! What a Modify QP asks for.
+//! Transitions of Modify QP.
 //!
-//! What a transition needs is complete or not constructible; what it may change besides is an
+//! The types enforce the required attributes of a transition; the optional ones are an
 //! [`AttributeUpdate`], checked against the table of `ferroce_qp`.
 
 use ferroce_qp::{AttributeRule, AttributeSet, QpState, Service, TransitionError};
@@ -10,29 +10,29 @@ use crate::attributes::{AttributeUpdate, InitAttributes, RtrAttributes, RtsAttri
 /// A Modify QP, complete by construction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transition {
-    /// To RESET from any state: everything is forgotten, nothing completes.
+    /// To RESET from any state: all state is dropped, nothing completes.
     Reset,
     /// RESET→INIT, INIT→INIT.
     Init(InitAttributes),
     /// INIT→RTR.
     Rtr {
-        /// What the transition needs.
+        /// Required attributes.
         attributes: RtrAttributes,
-        /// What it may change besides.
+        /// Optional attributes.
         update: AttributeUpdate,
     },
     /// RTR→RTS.
     Rts {
-        /// What the transition needs.
+        /// Required attributes.
         attributes: RtsAttributes,
-        /// What it may change besides.
+        /// Optional attributes.
         update: AttributeUpdate,
     },
     /// RTS→RTS, SQD→SQD: attributes change, the state does not.
     Update(AttributeUpdate),
     /// RTS→SQD.
     Drain {
-        /// Raise [`crate::Event::SqDrained`] when every request that was begun has completed.
+        /// Raise [`crate::Event::SqDrained`] when every request that has started has completed.
         notify: bool,
     },
     /// SQD→RTS, SQE→RTS.
@@ -42,7 +42,7 @@ pub enum Transition {
 }
 
 impl Transition {
-    /// The state that this transition leads to, given the state it starts from.
+    /// Returns the target state of this transition from the state `from`.
     #[must_use]
     pub const fn target(&self, from: QpState) -> QpState {
         match self {
@@ -56,8 +56,8 @@ impl Transition {
         }
     }
 
-    /// Returns true if this form of transition starts from `from`: several forms have the same row
-    /// in the table.
+    /// Returns true if this form of transition starts from `from`: several forms share a row of the
+    /// table.
     const fn starts_from(&self, from: QpState) -> bool {
         match self {
             Transition::Rts { .. } => matches!(from, QpState::Rtr),
@@ -68,7 +68,7 @@ impl Transition {
         }
     }
 
-    /// The optional part.
+    /// Returns the optional attributes.
     pub(crate) const fn update(&self) -> Option<&AttributeUpdate> {
         match self {
             Transition::Rtr { update, .. }
@@ -79,8 +79,8 @@ impl Transition {
         }
     }
 
-    /// Checks this transition of a queue pair of `service` against the table; returns the state
-    /// that it leads to.
+    /// Checks this transition of a queue pair of `service` against the table; returns its target
+    /// state.
     pub(crate) fn check(
         &self,
         service: Service,
@@ -101,13 +101,13 @@ impl Transition {
     }
 }
 
-/// Reason for which a Modify QP was refused. The queue pair is unchanged.
+/// Reason why a Modify QP was refused. The queue pair is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ModifyError {
-    /// The table does not have the transition, or not with this attribute.
+    /// The table lacks the transition, or does not permit or require this attribute.
     #[error(transparent)]
     Transition(#[from] TransitionError),
-    /// The send queue is still draining; attributes change only when it is drained.
+    /// The send queue is still draining; attributes can change only when it is drained.
     #[error("the send queue is still draining")]
     Draining,
 }

@@ -1,16 +1,16 @@
-//! A packet that leaves: headers, and where its payload is to be gathered.
+//! An outgoing packet: headers, and the location of its payload.
 
 use ferroce_wire::{Psn, RKey, TransportHeaders};
 
 /// A packet to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transmit {
-    /// Headers, pad count included.
+    /// Headers, including the pad count.
     pub headers: TransportHeaders,
-    /// Where the payload comes from.
+    /// Source of the payload.
     pub payload: Payload,
-    /// [`crate::SendRequest::id`] of the request that the packet belongs to; none for responses.
-    /// The caller finds the path of a datagram by it, and passes it to [`crate::Qp::packet_left`].
+    /// [`crate::SendRequest::id`] of the packet's request; `None` for responses. The caller uses it
+    /// to find the path of a datagram, and passes it to [`crate::Qp::packet_left`].
     pub request: Option<u32>,
 }
 
@@ -23,10 +23,10 @@ impl Transmit {
     }
 }
 
-/// Where the payload of a packet comes from.
+/// Source of the payload of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Payload {
-    /// There is none.
+    /// No payload.
     None,
     /// The buffers of a send request. If they cannot be read: [`crate::Qp::fail_send`].
     Request {
@@ -37,7 +37,7 @@ pub enum Payload {
         /// Bytes; never zero.
         length: u32,
     },
-    /// Memory that a READ request was allowed to see. If it cannot be read any more:
+    /// Memory that a READ request was permitted to read. If it can no longer be read:
     /// [`crate::Qp::fail_read_response`].
     ReadResponse {
         /// Key.
@@ -46,12 +46,12 @@ pub enum Payload {
         virtual_address: u64,
         /// Bytes; never zero.
         length: u32,
-        /// XRC: the shared receive queue whose protection domain counts.
+        /// XRC: the shared receive queue whose protection domain applies.
         srqn: Option<u32>,
     },
-    /// Which packets have arrived: [`crate::Qp::write_arrivals`].
+    /// Bitmap of arrived packets: [`crate::Qp::write_arrivals`].
     Arrivals {
-        /// The missing packet that the NAK is for.
+        /// The missing packet that the NAK names.
         missing: Psn,
         /// Bytes; never zero.
         length: u32,
@@ -59,7 +59,7 @@ pub enum Payload {
 }
 
 impl Payload {
-    /// Bytes of payload, without padding.
+    /// Returns the bytes of payload, without padding.
     #[must_use]
     pub const fn length(&self) -> u32 {
         match *self {
@@ -70,7 +70,7 @@ impl Payload {
         }
     }
 
-    /// Returns `length` bytes of it, from the one at `start` on.
+    /// Returns `length` bytes of it, starting at `start`.
     #[must_use]
     pub const fn part(&self, start: u32, length: u32) -> Payload {
         match *self {

@@ -1,5 +1,5 @@
-//! What the unreliable services have in common: a send queue without acknowledges, a receiver that
-//! drops what it cannot take, and two error states, one for each direction.
+//! Common parts of the unreliable services: a send queue without acknowledges, a receiver that
+//! drops what it cannot accept, and two error states, one for each direction.
 
 pub(crate) mod send_queue;
 pub(crate) mod uc;
@@ -29,18 +29,18 @@ struct Receive {
     capacity: u32,
 }
 
-/// The differences between UC and UD: their receiver, and how they fill a packet.
+/// The differences between UC and UD: the receiver, and the headers of a packet.
 pub(crate) trait UnreliableService: Debug + Clone {
-    /// Opcodes that it has.
+    /// The transport of its opcodes.
     const TRANSPORT: Transport;
 
-    /// As in RESET.
+    /// Returns the state of RESET.
     fn new() -> Self;
 
-    /// INIT→RTR.
+    /// Starts at INIT→RTR.
     fn start(&mut self, attributes: &RtrAttributes);
 
-    /// A packet that passed the checks of its header.
+    /// Handles a packet that passed the checks of its header.
     fn handle_packet(
         &mut self,
         ctx: &mut Context,
@@ -48,29 +48,29 @@ pub(crate) trait UnreliableService: Debug + Clone {
         packet: Inbound,
     ) -> Step;
 
-    /// The answer to the operation that was asked for last.
+    /// Handles the result of the last memory operation.
     fn handle_memory(&mut self, ctx: &mut Context, answer: MemoryAnswer) -> Step;
 
-    /// The queue pair goes to ERR: the receive WQE that it holds.
+    /// Returns the receive WQE that it holds because the queue pair goes to ERR.
     fn give_up_receive(&mut self) -> Option<u32>;
 
-    /// PSN that the next packet should have.
+    /// Returns the PSN that the next packet should have.
     fn expected(&self) -> Psn;
 
-    /// Payload bytes of a packet.
+    /// Returns the maximum payload of a packet.
     fn mtu(ctx: &Context) -> PathMtu;
 
     /// Returns the reason why a request can never be executed.
     fn judge(ctx: &Context, request: &SendRequest) -> Option<CompletionStatus>;
 
-    /// Headers of a packet.
+    /// Returns the headers of a packet.
     fn headers(ctx: &Context, piece: &Piece) -> TransportHeaders;
 }
 
 /// An unreliable service.
 #[derive(Debug, Clone)]
 pub(crate) struct Unreliable<S> {
-    /// The receiver waits for a memory block.
+    /// True if the receiver waits for a memory block.
     waiting: bool,
     send_queue: SendQueue,
     receiver: S,
@@ -119,7 +119,7 @@ impl<S: UnreliableService> Unreliable<S> {
         self.send_queue.has_local(ctx)
     }
 
-    /// There are no acknowledges.
+    /// Returns false: there are no acknowledges.
     pub(crate) fn pending_acknowledge(&self, _ctx: &Context) -> bool {
         false
     }
@@ -178,13 +178,13 @@ impl<S: UnreliableService> Unreliable<S> {
         self.settle(ctx);
     }
 
-    /// There are no READs.
+    /// Does nothing: there are no READs.
     pub(crate) fn fail_read_response(&mut self, _now: Instant, _ctx: &mut Context, _psn: Psn) {}
 
-    /// There are no acknowledges.
+    /// Does nothing: there are no acknowledges.
     pub(crate) fn flush_acknowledge(&mut self, _ctx: &mut Context) {}
 
-    /// Does nothing: an unreliable service does not report the number of receive WQEs.
+    /// Does nothing: an unreliable service advertises no credits.
     pub(crate) fn set_receive_credits(&mut self, _available: Option<u32>) {}
 }
 
@@ -239,7 +239,7 @@ impl<S: UnreliableService> Unreliable<S> {
         step
     }
 
-    /// There are no timers.
+    /// Does nothing: there are no timers.
     pub(crate) fn handle_timeout(&mut self, _now: Instant, _ctx: &mut Context) {}
 }
 
@@ -256,22 +256,23 @@ impl<S: UnreliableService> Unreliable<S> {
     }
 }
 
-/// The ways into the error states.
+/// Entering the error states.
 impl<S: UnreliableService> Unreliable<S> {
-    /// Executes what a leaf has decided, after every input.
+    /// Applies the decisions of the parts after every input.
     fn settle(&mut self, ctx: &mut Context) {
         if ctx.fault {
             self.enter_error(ctx);
         }
         if self.send_queue.take_failed() && ctx.state != QpState::Err {
-            // Only the send queue fails; receiving goes on (IBTA vol 1, 10.3.1, SQE).
+            // Only the send queue fails; the receive side continues (IBTA vol 1, 10.3.1, SQE).
             ctx.state = QpState::Sqe;
             self.send_queue.flush(ctx);
         }
         self.send_queue.settle_drain(ctx);
     }
 
-    /// To ERR: the culprit has completed with its status, everything else is flushed in order.
+    /// Enters ERR: the failed request has completed with its status, everything else is flushed in
+    /// order.
     fn enter_error(&mut self, ctx: &mut Context) {
         ctx.fault = false;
         ctx.state = QpState::Err;

@@ -1,8 +1,8 @@
 //! The extended reliable connected service (IBTA annex A14): RC whose requests name a shared
 //! receive queue of the peer, and whose two directions are separate queue pairs.
 //!
-//! An XRC queue pair is an RC machine of which one half is used. This file translates its packets
-//! on the way in and out; the only other difference between XRC and RC is the shared receive queue
+//! An XRC queue pair is an RC machine with only one half in use. This file translates its packets
+//! in both directions; the only other difference between XRC and RC is the shared receive queue
 //! that a request carries ([`Inbound::srqn`](crate::inbound::Inbound)).
 
 use ferroce_qp::Service;
@@ -14,7 +14,8 @@ use crate::rc::Rc;
 use crate::step::Step;
 use crate::transmit::Transmit;
 
-/// A packet of the XRC service as RC has it, and the shared receive queue that a request names.
+/// Converts a packet of the XRC service to RC; also returns the shared receive queue that a request
+/// names.
 fn to_rc(headers: &TransportHeaders) -> Option<(TransportHeaders, Option<u32>)> {
     let known = headers.bth.opcode.parse()?;
     if known.transport != Transport::ExtendedReliableConnected {
@@ -33,11 +34,11 @@ fn to_rc(headers: &TransportHeaders) -> Option<(TransportHeaders, Option<u32>)> 
         opcode,
         ..headers.bth
     };
-    // A request without XRCETH would look like one of RC.
+    // A request without XRCETH would look like an RC request.
     (known.is_response() || srqn.is_some()).then_some((TransportHeaders { bth, extension }, srqn))
 }
 
-/// A packet arrived: requests are for a target, responses for an initiator.
+/// Handles a packet: requests are for a target, responses for an initiator.
 #[inline(never)]
 pub(crate) fn handle_packet(
     rc: &mut Rc,
@@ -55,7 +56,7 @@ pub(crate) fn handle_packet(
     }
 }
 
-/// The next packet to send.
+/// Takes the next packet to send.
 #[inline(never)]
 pub(crate) fn poll_transmit(rc: &mut Rc, now: Instant, ctx: &mut Context) -> Option<Transmit> {
     let xrc = XrcEth::new(rc.next_srqn(ctx));

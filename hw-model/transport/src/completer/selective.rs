@@ -1,7 +1,7 @@
-//! What responses mean when both sides recover selectively.
+//! The completer when both sides use selective repeat.
 //!
-//! An acknowledge says how far the responder has executed requests; it says nothing of READ
-//! responses, each of which is taken when it comes.
+//! An acknowledge only says which requests the responder has executed. It says nothing about READ
+//! responses, each of which is accepted when it arrives.
 
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::{
@@ -16,10 +16,10 @@ use crate::requester::Requester;
 use crate::span::span;
 use crate::step::{MemoryOp, Step};
 
-/// A response packet: headers, what its opcode is made of, and bytes of payload.
+/// A response packet: headers, properties of its opcode, and bytes of payload.
 type Response<'a> = (&'a TransportHeaders, OpcodeProperties, u32);
 
-/// Takes a response of any kind.
+/// Handles a response of any kind.
 #[inline(never)]
 pub(crate) fn handle_response(
     requester: &mut Requester,
@@ -39,7 +39,7 @@ pub(crate) fn handle_response(
     recovery.sent.advance(requester.oldest);
     recovery.sent.pending = None;
     if packets_before(requester, psn).is_none() {
-        // The newest acknowledge again, unsolicited: the responder announces new credits.
+        // The newest acknowledge again, unsolicited: the responder advertises new credits.
         if let Some(aeth) = aeth.filter(|_| psn.next() == requester.oldest) {
             update_credits(requester, ctx, aeth);
         }
@@ -66,7 +66,7 @@ pub(crate) fn handle_response(
     }
 }
 
-/// An ACK, NAK or RNR NAK.
+/// Handles an ACK, NAK or RNR NAK.
 fn handle_acknowledge(
     requester: &mut Requester,
     now: Instant,
@@ -96,7 +96,8 @@ fn handle_acknowledge(
             return Step::Arrivals;
         }
         Syndrome::Nak(NakCode::PsnSequenceError) => lose_named(requester, now, ctx, psn),
-        // The responder reports one error; what is missing before it will not come any more.
+        // The responder reports one error; packets that are missing before it will not arrive any
+        // more.
         Syndrome::Nak(code) if psn == requester.oldest => {
             ctx.statistics.other_naks_received += 1;
             requester.fail_front(ctx, refusal_status(code));
@@ -106,7 +107,7 @@ fn handle_acknowledge(
     Step::Done
 }
 
-/// All requests before `executed` are executed; what is answered with data has been answered.
+/// Records that all requests before `executed` are executed; requests with data have been answered.
 fn execute_before(requester: &mut Requester, now: Instant, ctx: &mut Context, executed: Psn) {
     let newest = executed.sub(1);
     let Some(recovery) = &mut ctx.recovery else {
@@ -129,7 +130,7 @@ fn execute_before(requester: &mut Requester, now: Instant, ctx: &mut Context, ex
     }
 }
 
-/// A NAK names a missing packet, but not what has arrived behind it: once.
+/// Handles a NAK that names a missing packet but not the later ones that arrived: once.
 fn lose_named(requester: &mut Requester, now: Instant, ctx: &mut Context, missing: Psn) {
     let Some(recovery) = &mut ctx.recovery else {
         return;
@@ -144,7 +145,7 @@ fn lose_named(requester: &mut Requester, now: Instant, ctx: &mut Context, missin
     requester.note_lost(now, ctx, any);
 }
 
-/// The bitmap of the NAK that was handled last.
+/// Handles the bitmap of the last NAK.
 pub(crate) fn handle_arrivals(
     requester: &mut Requester,
     now: Instant,
@@ -175,7 +176,7 @@ pub(crate) fn handle_arrivals(
     }
 }
 
-/// A response with data that belongs to the operation `place`; `None`: it answers no request.
+/// Accepts a response with data for the operation `place`; `None`: it answers no request.
 fn take_data(
     requester: &mut Requester,
     now: Instant,
@@ -212,7 +213,7 @@ fn take_data(
     }
 }
 
-/// Returns the place for the payload of a packet of a READ response; `None` if it is not one of a
+/// Returns where to write the payload of a READ response packet; `None` if it does not belong to a
 /// READ in flight.
 fn place_read(
     requester: &Requester,
@@ -222,11 +223,11 @@ fn place_read(
 ) -> Option<MemoryOp> {
     let entry = &requester.queue[requester.entry_of(psn)?];
     let (place, ends) = place_of_packet(entry, ctx, psn, payload_length)?;
-    // A range that was asked for again ends with its own Last.
+    // A range that was requested again ends with its own Last packet.
     (!ends || position.ends_message()).then_some(place)
 }
 
-/// The data of the response is written, or could not be.
+/// Handles the result of writing the data of the response.
 pub(crate) fn finish_response(
     requester: &mut Requester,
     now: Instant,
@@ -246,5 +247,5 @@ pub(crate) fn finish_response(
     } else if psn == requester.oldest {
         requester.fail_front(ctx, CompletionStatus::LocalProtection);
     }
-    // Otherwise it will be asked for again, and fails when it is next in order.
+    // Otherwise it is requested again, and fails when it is next in order.
 }

@@ -1,17 +1,18 @@
-//! Trains of a queue pair: packets of one message that are sent, and received, in one step.
+//! Trains of a queue pair: packets of one message that are sent and received in one step.
 //!
 //! Middle packets of a long message differ only in PSN and payload. A caller that need not see each
-//! of them takes [`Qp::next_train`] of the sender, or the [`Train::head`] of it, and then
+//! of them takes [`Qp::next_train`] of the sender, or its [`Train::head`]; it then
 //!
 //! 1. copies the payload from [`Train::payload`] to [`Qp::train_target`] of the receiver,
 //! 2. lets the sender count the packets as sent: [`Qp::send_train`],
-//! 3. and the receiver count them as received: [`Qp::receive_train`].
+//! 3. and lets the receiver count them as received: [`Qp::receive_train`].
 //!
-//! The PSN window, the byte counts of the message and the bookkeeping of ACKs are then as if the
-//! packets had been sent and received one by one. Packets that left in front of the train may still
-//! be on their way: the receiver passes the train when they have come. The packets of a train are
-//! not in flight, the ACK of a later packet covers them; after a loss in front of them they are
-//! sent one by one. All other packets stay the same: PSNs, opcodes, which of them request an ACK.
+//! The PSN window, the byte counts of the message and the bookkeeping of ACKs are then the same as
+//! if the packets had been sent and received one by one. Packets that left before the train may
+//! still be in flight: the receiver passes the train when they have arrived. The packets of a train
+//! are not in flight; the ACK of a later packet covers them, and after the loss of an earlier
+//! packet they are sent one by one. All other packets are unchanged: PSNs, opcodes, and which of
+//! them request an ACK.
 
 use ferroce_wire::TransportHeaders;
 
@@ -22,8 +23,8 @@ use crate::train::Train;
 /// Trains: packets of long messages in one step. Only the reliable services have them.
 impl Qp {
     /// Returns the packets that this queue pair sends next, up to the last packet of the message.
-    /// `None` if it is not in the middle of a message, of two (a request and a response), sends
-    /// packets again, or has a mode of recovery. The train may be empty.
+    /// `None` if it is not in the middle of a message, has two in progress (a request and a
+    /// response), retransmits, or has a recovery mode. The train may be empty.
     #[must_use]
     pub fn next_train(&self) -> Option<Train> {
         let (rc, ctx) = self.reliable()?;
@@ -37,8 +38,8 @@ impl Qp {
         }
     }
 
-    /// Counts a train as sent: the next packet is the one behind it. Returns false, and changes
-    /// nothing, if it is not of [`Qp::next_train`], or if the peer has not passed another train.
+    /// Counts a train as sent: the packet after it is next. Returns false and changes nothing if
+    /// the train is not from [`Qp::next_train`], or if the peer has not passed another train.
     pub fn send_train(&mut self, train: &Train) -> bool {
         let Some((rc, ctx)) = self.reliable_mut() else {
             return false;
@@ -49,9 +50,8 @@ impl Qp {
         }
     }
 
-    /// Returns the number of packets in front of a train that this queue pair, its receiver, has
-    /// not received. `None`: it has not received the first packet of the message, or is past the
-    /// train.
+    /// Returns the number of packets before a train that this queue pair, its receiver, has not
+    /// received. `None`: it has not received the first packet of the message, or is past the train.
     #[must_use]
     pub fn packets_before(&self, train: &Train) -> Option<u32> {
         let (rc, _) = self.reliable()?;
@@ -61,9 +61,8 @@ impl Qp {
         })
     }
 
-    /// Returns the memory operation that writes all bytes from the next one that this queue pair
-    /// receives to the end of a train. `None`: it is not receiving that message, or cannot receive
-    /// the train.
+    /// Returns the memory operation that writes all bytes from the next expected one to the end of
+    /// a train. `None`: this queue pair is not receiving that message, or cannot receive the train.
     #[must_use]
     pub fn train_target(&self, train: &Train) -> Option<MemoryOp> {
         let (rc, ctx) = self.reliable()?;
@@ -74,8 +73,8 @@ impl Qp {
         }
     }
 
-    /// Counts a train as received when all packets in front of it have come. Only for a train for
-    /// which there is a [`Qp::train_target`].
+    /// Counts a train as received when all packets before it have arrived. The train must have a
+    /// [`Qp::train_target`].
     pub fn receive_train(&mut self, train: &Train) {
         if let Some((rc, ctx)) = self.reliable_mut() {
             match train.is_response() {
@@ -85,8 +84,8 @@ impl Qp {
         }
     }
 
-    /// Returns how many packets have come of the message to which `packet` belongs, which was
-    /// handled last. `None`: the message has ended.
+    /// Returns how many packets of `packet`'s message have been received; `packet` was handled
+    /// last. `None`: the message has ended.
     #[inline]
     #[must_use]
     pub fn packets_received(&self, packet: &TransportHeaders) -> Option<u32> {
@@ -98,8 +97,8 @@ impl Qp {
         }
     }
 
-    /// Returns true if all that this queue pair has to do, apart from ACKs, is to send one message
-    /// and to receive another: those of these trains.
+    /// Returns true if this queue pair, apart from ACKs, only has to send one message and to
+    /// receive another, the messages of these trains.
     #[must_use]
     pub fn is_idle_but_for(&self, sent: Option<&Train>, received: Option<&Train>) -> bool {
         let Some((rc, ctx)) = self.reliable() else {

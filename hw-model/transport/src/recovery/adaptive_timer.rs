@@ -1,24 +1,24 @@
-//! The adaptive retransmission timer (ADP) of ConnectX, as its documents describe it: timeouts in
-//! ranges that double, instead of one timeout of the queue pair.
+//! The adaptive retransmission timer (ADP) of ConnectX, according to its documentation: timeouts in
+//! ranges that double, rather than one timeout per queue pair.
 //!
 //! Each timeout is `base` times a power of two; the exponent is its *granularity*. The first one is
 //! random, so that many queue pairs do not expire at once, and is used once. Then each granularity
-//! of a range is used a number of times before it grows by one; behind the last one of a range the
-//! next range follows. Progress takes it back, and from the lowest one of a range to the last one
-//! of the range that this one names.
+//! of a range is used a number of times before it grows by one; after the last granularity of a
+//! range follows the next range. Progress reduces the granularity, and takes it from the lowest of
+//! a range to the last one of the range's `previous` range.
 
 use ferroce_units::Duration;
 use ferroce_units::random::mixed;
 
-/// Ranges of a profile at most.
+/// Maximum number of ranges in a profile.
 const MAX_RANGES: usize = 4;
-/// Largest granularity that is used; the longest timeout of the IBTA is 4.096 us times 2^31.
+/// Largest granularity in use; the longest timeout of the IBTA is 4.096 us times 2^31.
 const MAX_GRANULARITY: u8 = 31;
 
-/// How far progress takes the granularity back.
+/// How far progress reduces the granularity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TimeoutDecrement {
-    /// To the lowest one of the range.
+    /// To the lowest granularity of the range.
     #[default]
     Reset,
     /// By one: half the timeout.
@@ -32,41 +32,40 @@ pub enum TimeoutDecrement {
 pub struct TimeoutRange {
     /// The lowest one.
     pub low: u8,
-    /// How many.
+    /// Number of granularities.
     pub size: u8,
-    /// Time-outs of each before the next one.
+    /// Timeouts per granularity.
     pub retries: u16,
-    /// What progress does.
+    /// Effect of progress.
     pub decrement: TimeoutDecrement,
-    /// Index of the range to which progress leads from the lowest granularity: of this range, which
-    /// it does not leave then, or of one before it.
+    /// Index of the range to which progress leads from the lowest granularity: this range, which is
+    /// then not left, or an earlier one.
     pub previous: u8,
 }
 
 /// A profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AdaptiveTimer {
-    /// What the powers of two multiply.
+    /// The factor of the powers of two.
     base: Duration,
-    /// The first granularity is one of these.
+    /// The lowest first granularity, and the number of first granularities.
     first: (u8, u8),
     ranges: [TimeoutRange; MAX_RANGES],
     range_count: u8,
     start_range: u8,
-    /// Granularity of the time without progress after which the queue pair fails; `None`: its
-    /// retry count times its local ACK timeout, or without the cap its retry count alone.
+    /// Granularity of the time without progress after which the queue pair fails; `None`: its retry
+    /// count times its local ACK timeout, or without the cap only its retry count.
     total: Option<u8>,
-    /// No timeout is longer than the local ACK timeout.
+    /// True if no timeout exceeds the local ACK timeout.
     is_capped: bool,
 }
 
 impl AdaptiveTimer {
-    /// Ranges of a profile at most.
+    /// Maximum number of ranges in a profile.
     pub const MAX_RANGES: usize = MAX_RANGES;
-    /// The shortest base.
+    /// Minimum base.
     pub const MIN_BASE: Duration = Duration::from_us(4);
-    /// The profile of a card whose user has set none: 2, 4, 8 and 16 ms, whatever the local ACK
-    /// timeout is.
+    /// The default profile of a card: 2, 4, 8 and 16 ms, whatever the local ACK timeout.
     pub const DEFAULT: AdaptiveTimer = AdaptiveTimer {
         base: Duration::from_us(4),
         first: (9, 1),
@@ -83,10 +82,10 @@ impl AdaptiveTimer {
         is_capped: false,
     };
 
-    /// Returns a profile: `base` is a power of two of microseconds and at least
-    /// [`AdaptiveTimer::MIN_BASE`]; `first` is the lowest first granularity and how many there are;
-    /// `ranges` are not empty and sorted, 1 to [`AdaptiveTimer::MAX_RANGES`] of them, none leads to
-    /// one behind it, and `start_range` is one of them. `None` if they are not.
+    /// Returns a profile, or `None` if it is invalid. `base` must be a power of two of microseconds
+    /// and at least [`AdaptiveTimer::MIN_BASE`]; `first` is the lowest first granularity and their
+    /// number; `ranges` must be 1 to [`AdaptiveTimer::MAX_RANGES`] non-empty ranges in ascending
+    /// order, of which none leads to a later one, and must include `start_range`.
     #[must_use]
     pub fn new(
         base: Duration,
@@ -134,16 +133,16 @@ impl AdaptiveTimer {
     }
 }
 
-/// Where a queue pair stands in its profile.
+/// Position of a queue pair in its profile.
 #[derive(Debug, Clone)]
 pub(crate) struct TimerState {
     profile: AdaptiveTimer,
     granularity: u8,
     /// `None`: the first timeout, which belongs to no range.
     range: Option<usize>,
-    /// Time-outs of this granularity.
+    /// Number of timeouts at this granularity.
     used: u16,
-    /// Time-outs without progress, and how long they took.
+    /// Number and total duration of timeouts without progress.
     expiries: u32,
     waited: Duration,
 }
@@ -162,8 +161,7 @@ impl TimerState {
         }
     }
 
-    /// Returns the time to wait for an acknowledgement; `local_ack_timeout` is that of the queue
-    /// pair.
+    /// Returns the time to wait for an acknowledgement of a queue pair with `local_ack_timeout`.
     pub(crate) fn delay(&self, local_ack_timeout: Duration) -> Duration {
         let delay = self.profile.delay(self.granularity);
         match self.profile.is_capped {
@@ -172,8 +170,8 @@ impl TimerState {
         }
     }
 
-    /// The timer has expired. Returns true if a retry is left; `limit` is the retry count of the
-    /// queue pair.
+    /// Handles an expiry. Returns true if a retry is left; `limit` is the retry count of the queue
+    /// pair.
     pub(crate) fn expire(&mut self, local_ack_timeout: Duration, limit: u32) -> bool {
         let delay = self.delay(local_ack_timeout);
         self.expiries += 1;
@@ -211,7 +209,7 @@ impl TimerState {
         }
     }
 
-    /// To the next granularity; the last one of all stays.
+    /// Advances to the next granularity; the last one of all is kept.
     fn step(&mut self, index: usize) {
         let range = self.profile.ranges()[index];
         self.used = 0;
@@ -228,7 +226,7 @@ impl TimerState {
         self.used = 0;
     }
 
-    /// The peer has come further.
+    /// Records progress of the peer.
     pub(crate) fn progress(&mut self) {
         self.expiries = 0;
         self.waited = Duration::ZERO;
@@ -256,7 +254,7 @@ mod tests {
 
     const FOREVER: Duration = Duration::from_ps(u64::MAX);
 
-    /// A range that progress does not leave.
+    /// Returns a range that progress does not leave.
     fn range(low: u8, size: u8, retries: u16) -> TimeoutRange {
         TimeoutRange {
             low,
@@ -267,7 +265,7 @@ mod tests {
         }
     }
 
-    /// A range that progress leaves to the one at `previous`.
+    /// Returns a range that progress leaves for the one at `previous`.
     fn behind(low: u8, size: u8, retries: u16, previous: u8) -> TimeoutRange {
         TimeoutRange {
             previous,
@@ -298,11 +296,11 @@ mod tests {
         let ranges = [range(2, 2, 2), behind(6, 1, 3, 1)];
         let profile = AdaptiveTimer::new(Duration::from_us(8), (0, 1), &ranges, 0, None);
         let mut state = TimerState::new(profile.expect("valid"), 1);
-        // The first one is in no range.
+        // The first timeout is in no range.
         assert_eq!(delays_us(&mut state, 8), [8, 32, 32, 64, 64, 512, 512, 512]);
         state.progress();
         assert_eq!(delays_us(&mut state, 1), [512], "the lowest of its range");
-        // The first one is in a range: used once.
+        // The first timeout is in a range and used once.
         let profile = AdaptiveTimer::new(Duration::from_us(4), (2, 1), &ranges, 1, None);
         let mut state = TimerState::new(profile.expect("valid"), 1);
         assert_eq!(delays_us(&mut state, 4), [16, 32, 32, 256]);
@@ -337,7 +335,7 @@ mod tests {
         let mut state = TimerState::new(profile, 1);
         let cap = Duration::from_us(20);
         assert_eq!(state.delay(cap), cap);
-        // 256 us in all.
+        // 256 us in total.
         let left = (0..50).take_while(|_| state.expire(cap, 0)).count();
         assert_eq!(left, 12);
     }

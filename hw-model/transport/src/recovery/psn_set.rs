@@ -9,15 +9,15 @@ const WORD: u32 = u64::BITS;
 /// Words of a set.
 const WORDS: usize = (REORDER_WINDOW_PACKETS / WORD) as usize;
 
-/// Returns true if `psn` lies in the window that begins at `start`.
+/// Returns true if `psn` is in the window that begins at `start`.
 #[inline]
 pub(crate) const fn is_in_window(start: Psn, psn: Psn) -> bool {
     span(start, psn) < REORDER_WINDOW_PACKETS
 }
 
-/// PSNs of a window of [`REORDER_WINDOW_PACKETS`]. Where the window begins is known to the owner,
-/// who removes the PSNs that leave it; 2^24 is a multiple of the window, so that a PSN has the same
-/// bit on both sides of the wrap.
+/// PSNs of a window of [`REORDER_WINDOW_PACKETS`]. The owner knows the start of the window and
+/// removes the PSNs that leave it. 2^24 is a multiple of the window, so a PSN has the same bit on
+/// both sides of the wrap.
 #[derive(Debug, Clone)]
 pub(crate) struct PsnSet([u64; WORDS]);
 

@@ -1,4 +1,4 @@
-//! What the responder knows of packets that have arrived behind a gap.
+//! The responder's state of packets that arrived after a gap.
 
 use std::collections::VecDeque;
 
@@ -8,51 +8,52 @@ use ferroce_wire::{Arrivals, Position, Psn, REORDER_WINDOW_PACKETS};
 use super::psn_set::{PsnSet, is_in_window};
 use crate::span::span;
 
-/// Ranges of READ responses that wait to be sent again; the requester asks again for those that
-/// find no room.
+/// Maximum number of READ response ranges that wait to be retransmitted; the requester requests
+/// ranges that find no room again.
 const MAX_READ_RANGES: usize = 64;
 
 /// A gap whose age is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Gap<T> {
-    /// When it is old enough to be a loss.
+    /// The time at which the gap becomes a loss.
     pub(crate) deadline: Instant,
-    /// What had arrived when it was found: what is missing before that is as old as the gap.
+    /// The position reached when the gap was found: packets missing before it are as old as the
+    /// gap.
     pub(crate) seen: T,
 }
 
-/// Response packets of a READ that are to be sent again.
+/// Response packets of a READ to retransmit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadRange {
     /// PSN of the first packet.
     pub(crate) first: Psn,
-    /// Packets.
+    /// Number of packets.
     pub(crate) packets: u32,
-    /// Packets that were sent.
+    /// Number of packets already sent.
     pub(crate) next: u32,
 }
 
-/// Packets from the expected one on, as far as the window reaches.
+/// Packets from the expected one on, within the window.
 #[derive(Debug, Clone)]
 pub(crate) struct ReceivedWindow {
     /// The expected PSN.
     start: Psn,
-    /// Those that the caller holds.
+    /// Packets that the caller holds.
     held: PsnSet,
-    /// Those whose payload was placed.
+    /// Packets whose payload was placed.
     placed: PsnSet,
-    /// Of those: the ones that end a message, and the ones that ask for an acknowledge.
+    /// Placed packets that end a message, and placed packets that request an acknowledge.
     ends: PsnSet,
     asks: PsnSet,
-    /// One behind the newest packet that has arrived.
+    /// The PSN after the newest packet that has arrived.
     newest: Psn,
-    /// The packet that an RNR NAK was sent for: it is not lost.
+    /// The packet for which an RNR NAK was sent: it is not lost.
     not_ready: Option<Psn>,
     /// The gap whose age is measured; `None` with a reorder time of zero.
     gap: Option<Gap<Psn>>,
-    /// Up to here a NAK reports.
+    /// NAKs report packets up to this PSN.
     reported: Psn,
-    /// Bytes of a message each packet of which is a WRITE, as far as it was passed.
+    /// Bytes passed so far of a message whose packets are all WRITEs with their own address.
     message_bytes: u32,
     ranges: VecDeque<ReadRange>,
 }
@@ -74,7 +75,7 @@ impl ReceivedWindow {
         }
     }
 
-    /// INIT→RTR.
+    /// Starts at INIT→RTR.
     pub(crate) fn start(&mut self, expected: Psn) {
         *self = ReceivedWindow {
             start: expected,
@@ -84,7 +85,7 @@ impl ReceivedWindow {
         };
     }
 
-    /// A packet behind the expected one has arrived. Returns true if it is new and in the window.
+    /// Records a packet after the expected one. Returns true if it is new and in the window.
     pub(crate) fn arrive(&mut self, psn: Psn) -> bool {
         if psn.next().is_after(self.newest) {
             self.newest = psn.next();
@@ -96,12 +97,13 @@ impl ReceivedWindow {
         self.held.contains(psn) || self.placed.contains(psn)
     }
 
-    /// The caller holds the packet.
+    /// Records that the caller holds the packet.
     pub(crate) fn hold(&mut self, psn: Psn) {
         self.held.insert(psn);
     }
 
-    /// The caller has no room to hold the packet, or gives it back to be processed.
+    /// Records that the caller does not hold the packet: it has no room, or returns it for
+    /// processing.
     pub(crate) fn drop_held(&mut self, psn: Psn) {
         self.held.remove(psn);
     }
@@ -111,7 +113,7 @@ impl ReceivedWindow {
         self.held.contains(psn)
     }
 
-    /// The payload of the packet is placed.
+    /// Records that the payload of the packet is placed.
     pub(crate) fn place(&mut self, psn: Psn, ends_message: bool, ack_request: bool) {
         self.placed.insert(psn);
         if ends_message {
@@ -122,15 +124,15 @@ impl ReceivedWindow {
         }
     }
 
-    /// Passes the packet `psn` if it was placed: whether it ends a message, and whether it asks for
-    /// an acknowledge.
+    /// Passes the packet `psn` if it was placed. Returns whether it ends a message, and whether it
+    /// requests an acknowledge.
     pub(crate) fn take_placed(&mut self, psn: Psn) -> Option<(bool, bool)> {
         let is_placed = self.placed.contains(psn);
         let flags = (self.ends.contains(psn), self.asks.contains(psn));
         is_placed.then_some(flags)
     }
 
-    /// The expected PSN is `expected` now.
+    /// Sets the expected PSN.
     #[inline]
     pub(crate) fn advance(&mut self, expected: Psn) {
         let count = span(self.start, expected);
@@ -151,22 +153,22 @@ impl ReceivedWindow {
         }
     }
 
-    /// Passes `bytes` of a message of which more follow.
+    /// Passes `bytes` of an unfinished message.
     pub(crate) fn pass_part(&mut self, bytes: u32) {
         self.message_bytes = self.message_bytes.saturating_add(bytes);
     }
 
-    /// Returns the bytes of such a message that were passed.
+    /// Returns the passed bytes of such a message.
     pub(crate) const fn message_bytes(&self) -> u32 {
         self.message_bytes
     }
 
-    /// Returns the bytes of a message whose last packet has `bytes`.
+    /// Returns the length of a message whose last packet has `bytes`.
     pub(crate) fn end_message(&mut self, bytes: u32) -> u32 {
         std::mem::take(&mut self.message_bytes).saturating_add(bytes)
     }
 
-    /// An RNR NAK was sent for the expected packet.
+    /// Records that an RNR NAK was sent for the expected packet.
     pub(crate) fn refuse_for_now(&mut self) {
         self.not_ready = Some(self.start);
     }
@@ -177,13 +179,13 @@ impl ReceivedWindow {
         self.newest.is_after(expected) && self.not_ready != Some(expected) && !self.has(expected)
     }
 
-    /// Measures the age of a gap from now on, if none is measured.
+    /// Starts to measure the age of a gap, unless one is being measured.
     pub(crate) fn measure_gap(&mut self, deadline: Instant) {
         let seen = self.newest;
         self.gap.get_or_insert(Gap { deadline, seen });
     }
 
-    /// There is no gap.
+    /// Stops measuring: the gap is closed.
     pub(crate) fn close_gap(&mut self) {
         self.gap = None;
     }
@@ -192,33 +194,33 @@ impl ReceivedWindow {
         self.gap.map(|gap| gap.deadline)
     }
 
-    /// Takes the gap that is old enough by `now`.
+    /// Takes the gap if it is old enough at `now`.
     pub(crate) fn take_old_gap(&mut self, now: Instant) -> Option<Gap<Psn>> {
         self.gap.take_if(|gap| gap.deadline <= now)
     }
 
-    /// Returns true if a packet behind those before `seen` has arrived.
+    /// Returns true if a packet at or after `seen` has arrived.
     pub(crate) fn has_more_than(&self, seen: Psn) -> bool {
         self.newest.is_after(seen)
     }
 
-    /// A NAK reports what is missing before `end`.
+    /// Makes NAKs report missing packets before `end`.
     pub(crate) fn report_to(&mut self, end: Psn) {
         self.reported = end;
     }
 
-    /// A NAK reports everything that is missing.
+    /// Makes NAKs report all missing packets.
     pub(crate) fn report_all(&mut self) {
         self.reported = self.newest;
     }
 
-    /// Packets behind `missing` that a NAK for it reports on.
+    /// Returns the number of packets after `missing` that a NAK for it reports.
     pub(crate) fn reported_behind(&self, missing: Psn) -> u32 {
         let end = self.reported.distance_from(missing) - 1;
         (end.max(0) as u32).min(REORDER_WINDOW_PACKETS - 1)
     }
 
-    /// Returns which packets have arrived behind `missing`, of those that a NAK reports on.
+    /// Returns which of the reported packets after `missing` have arrived.
     pub(crate) fn arrivals(&self, missing: Psn) -> Arrivals {
         let expected = self.start;
         let mut arrivals = Arrivals::default();
@@ -250,7 +252,7 @@ impl ReceivedWindow {
         !self.ranges.is_empty()
     }
 
-    /// Takes one packet of the first range: its PSN, and its place in the range.
+    /// Takes one packet of the first range: its PSN, and its position in the range.
     pub(crate) fn next_of_range(&mut self) -> Option<(Psn, Position)> {
         let range = self.ranges.front_mut()?;
         let position = Position::of(range.next, range.packets);
@@ -262,7 +264,7 @@ impl ReceivedWindow {
         Some(packet)
     }
 
-    /// Sends no range again.
+    /// Drops all ranges.
     pub(crate) fn clear_ranges(&mut self) {
         self.ranges.clear();
     }

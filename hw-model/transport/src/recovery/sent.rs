@@ -1,8 +1,8 @@
-//! What the requester knows of the packets that it has sent.
+//! The requester's state of the packets that it has sent.
 //!
-//! Whether a packet is lost is a matter of order, not of time: it is if one that was sent later has
-//! arrived. Each transmission has a number, its *stamp*; a packet that is sent again gets a new
-//! one, so that its loss is proven anew.
+//! A packet is lost by order, not by time: if a packet that was sent later has arrived. Each
+//! transmission has a number, its *stamp*; a retransmission gets a new stamp, so that its loss
+//! needs new evidence.
 
 use std::cmp::Ordering;
 
@@ -13,12 +13,12 @@ use super::psn_set::{PsnSet, is_in_window};
 use super::received::Gap;
 use crate::span::span;
 
-/// Losses of the oldest packet without progress, beyond which the queue pair fails: only a broken
-/// peer causes more. Each loss is proven by another packet of the window that has arrived or was
-/// answered.
+/// Maximum number of losses of the oldest packet without progress; beyond it the queue pair fails,
+/// because only a broken peer causes more. Evidence for each loss is another packet of the window
+/// that arrived or was answered.
 const MAX_LOSSES_OF_OLDEST: u32 = 2 * REORDER_WINDOW_PACKETS;
 
-/// The latest transmission that is known to have arrived, or to have been answered.
+/// The latest transmission that is known to have arrived or to have been answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Evidence {
     stamp: u64,
@@ -31,7 +31,8 @@ impl Evidence {
         psn: Psn::new(0),
     };
 
-    /// Of a transmission with several PSNs (a READ request) the later PSN is answered later.
+    /// Returns true if it is later than `other`. Within a transmission of several PSNs (a READ
+    /// request), the later PSN is answered later.
     pub(crate) fn is_after(&self, other: &Evidence) -> bool {
         match self.stamp.cmp(&other.stamp) {
             Ordering::Greater => true,
@@ -41,23 +42,23 @@ impl Evidence {
     }
 }
 
-/// Packets from the oldest in flight on, as far as the window reaches.
+/// Packets from the oldest in flight on, within the window.
 #[derive(Debug, Clone)]
 pub(crate) struct SentWindow {
     /// The oldest PSN in flight.
     start: Psn,
-    /// Requests that have arrived behind a gap.
+    /// Requests that arrived after a gap.
     arrived: PsnSet,
-    /// Responses to READs and atomics that have come.
+    /// Received responses to READs and atomics.
     answered: PsnSet,
-    /// To be sent again.
+    /// Packets to retransmit.
     lost: PsnSet,
-    /// Stamp of the last transmission by PSN; 0: it has none.
+    /// Stamp of the last transmission by PSN; 0: none.
     stamps: Box<[u64; REORDER_WINDOW_PACKETS as usize]>,
     transmissions: u64,
-    /// One behind the newest request that is known to be executed.
+    /// The PSN after the newest request that is known to be executed.
     executed: Psn,
-    /// After a time-out: PSNs before this one are lost when they enter the window.
+    /// After a timeout: PSNs before this one are lost when they enter the window.
     lost_before: Psn,
     latest_arrival: Evidence,
     latest_answer: Evidence,
@@ -65,10 +66,11 @@ pub(crate) struct SentWindow {
     gap: Option<Gap<Evidence>>,
     /// The response whose data is being written, or the NAK whose bitmap is being read.
     pub(crate) pending: Option<Psn>,
-    /// The last transmission of the oldest packet that was lost, and how many without progress.
+    /// The last lost transmission of the oldest packet, and the number of its losses without
+    /// progress.
     last_loss: Option<Evidence>,
     losses_of_oldest: u32,
-    /// The last packet that was sent again because a NAK named it, without proof.
+    /// The last packet that was retransmitted without evidence because a NAK named it.
     pub(crate) named: Option<Psn>,
 }
 
@@ -93,7 +95,7 @@ impl SentWindow {
         }
     }
 
-    /// RTR→RTS.
+    /// Starts at RTR→RTS.
     pub(crate) fn begin(&mut self, oldest: Psn) {
         *self = SentWindow {
             start: oldest,
@@ -103,8 +105,8 @@ impl SentWindow {
         };
     }
 
-    /// The oldest PSN in flight is `oldest`: what leaves the window is forgotten, and what enters
-    /// it is lost if a time-out has said so.
+    /// Sets the oldest PSN in flight: PSNs that leave the window are dropped; PSNs that enter it
+    /// are lost if a timeout has declared them lost.
     pub(crate) fn advance(&mut self, oldest: Psn) {
         let count = span(self.start, oldest);
         if count == 0 {
@@ -130,7 +132,7 @@ impl SentWindow {
         }
     }
 
-    /// A packet with this PSN leaves.
+    /// Stamps a packet with this PSN that is being sent.
     pub(crate) fn stamp(&mut self, psn: Psn, packets: u32) {
         self.transmissions += 1;
         for psn in (0..packets.min(REORDER_WINDOW_PACKETS)).map(|index| psn.add(index)) {
@@ -141,8 +143,8 @@ impl SentWindow {
         }
     }
 
-    /// The transmission that `psn` belongs to; that of the request at `request` if it is a response
-    /// to it that was not asked for again.
+    /// Returns the transmission of `psn`. For a response that was not requested again, this is the
+    /// transmission of its request at `request`.
     pub(crate) fn transmission(&self, psn: Psn, request: Psn) -> Evidence {
         let known = |psn| match is_in_window(self.start, psn) {
             true => self.stamps[slot(psn)],
@@ -155,7 +157,7 @@ impl SentWindow {
         Evidence { stamp, psn }
     }
 
-    /// All requests before `psn` are executed.
+    /// Records that all requests before `psn` are executed.
     pub(crate) fn execute_before(&mut self, psn: Psn) {
         if psn.is_after(self.executed) {
             self.executed = psn;
@@ -166,7 +168,7 @@ impl SentWindow {
         self.executed
     }
 
-    /// A request is known to have arrived behind a gap.
+    /// Records that a request arrived after a gap.
     pub(crate) fn note_arrived(&mut self, psn: Psn) {
         if is_in_window(self.start, psn) {
             self.arrived.insert(psn);
@@ -175,14 +177,14 @@ impl SentWindow {
         }
     }
 
-    /// A request has arrived, executed or not.
+    /// Records that a request has arrived, executed or not.
     pub(crate) fn note_arrival(&mut self, transmission: Evidence) {
         if transmission.is_after(&self.latest_arrival) {
             self.latest_arrival = transmission;
         }
     }
 
-    /// A response has come, or an acknowledge.
+    /// Records a response or an acknowledge.
     pub(crate) fn note_answer(&mut self, transmission: Evidence) {
         self.note_arrival(transmission);
         if transmission.is_after(&self.latest_answer) {
@@ -202,17 +204,17 @@ impl SentWindow {
         is_in_window(self.start, psn) && self.arrived.contains(psn)
     }
 
-    /// The responder has given a packet back that it had: it has no receive WQE for it.
+    /// Records that the responder has dropped a packet again because it has no receive WQE for it.
     pub(crate) fn forget_arrival(&mut self, psn: Psn) {
         self.arrived.remove(psn);
     }
 
-    /// Returns true if a response can be taken: it lies in the window.
+    /// Returns true if a response can be accepted: it is in the window.
     pub(crate) fn can_answer(&self, psn: Psn) -> bool {
         is_in_window(self.start, psn)
     }
 
-    /// The data of a response has been written.
+    /// Records that the data of a response has been written.
     pub(crate) fn note_answered(&mut self, psn: Psn) {
         if is_in_window(self.start, psn) {
             self.answered.insert(psn);
@@ -224,7 +226,7 @@ impl SentWindow {
         is_in_window(self.start, psn) && self.answered.contains(psn)
     }
 
-    /// Marks a packet to be sent again. Returns true if it was not marked.
+    /// Marks a packet to be retransmitted. Returns true if it was not marked before.
     pub(crate) fn lose(&mut self, psn: Psn) -> bool {
         let is_new = is_in_window(self.start, psn) && !self.lost.contains(psn);
         if is_new {
@@ -233,8 +235,8 @@ impl SentWindow {
         is_new
     }
 
-    /// Counts a transmission of the oldest packet that was lost; `request` is the PSN of the
-    /// request that it answers. Returns false when that has happened too often without progress.
+    /// Counts a lost transmission of the oldest packet; `request` is the PSN of the request that it
+    /// answers. Returns false if there were too many losses without progress.
     pub(crate) fn count_loss_of(&mut self, oldest: Psn, request: Psn) -> bool {
         let transmission = Some(self.transmission(oldest, request));
         if self.is_lost(oldest) && self.last_loss != transmission {
@@ -248,7 +250,7 @@ impl SentWindow {
         is_in_window(self.start, psn) && self.lost.contains(psn)
     }
 
-    /// Nothing from `psn` on is to be sent again: it will be sent in its turn.
+    /// Unmarks packets from `psn` on: they will be sent in order anyway.
     pub(crate) fn keep_from(&mut self, psn: Psn) {
         let kept = span(self.start, psn);
         if kept < REORDER_WINDOW_PACKETS {
@@ -259,12 +261,12 @@ impl SentWindow {
         }
     }
 
-    /// Declares lost what enters the window before `psn`.
+    /// Declares PSNs before `psn` lost when they enter the window.
     pub(crate) fn lose_before(&mut self, psn: Psn) {
         self.lost_before = psn;
     }
 
-    /// The first packet to be sent again, of those before `end`.
+    /// Returns the first packet to retransmit before `end`.
     pub(crate) fn first_lost(&self, end: Psn) -> Option<Psn> {
         if self.lost.is_empty() {
             return None;
@@ -275,7 +277,7 @@ impl SentWindow {
             .find(|psn| self.lost.contains(*psn))
     }
 
-    /// Measures the age of a gap in responses, if none is measured.
+    /// Starts to measure the age of a gap in responses, unless one is being measured.
     pub(crate) fn measure_gap(&mut self, deadline: Instant) {
         let seen = self.latest_answer;
         self.gap.get_or_insert(Gap { deadline, seen });

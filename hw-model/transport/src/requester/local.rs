@@ -1,8 +1,8 @@
 //! Local operations: they keep their place in the send queue, but use no PSN and send nothing.
 //!
-//! A local operation is next when every request before it has been sent. It is begun once it was
-//! executed, and requests behind it only after that. Begun and at the front it completes, so that
-//! the front of the queue never is one that was begun.
+//! A local operation is next when every earlier request has been sent. It counts as started once it
+//! has been executed; later requests start only after that. It completes when it reaches the front
+//! of the queue, so the front is never a started local operation.
 
 use super::Requester;
 use crate::completion::CompletionStatus;
@@ -21,11 +21,11 @@ impl Requester {
             && !self.local_running
             && entry.failure.is_none()
             && self.may_begin(ctx, entry)
-            // Earlier requests may have to be sent again, from the memory that is invalidated.
+            // A retransmission of earlier requests may read the memory that is invalidated.
             && (!is_invalidate || self.started == 0)
     }
 
-    /// Takes the local operation whose turn has come.
+    /// Takes the next local operation if it may be executed now.
     pub(crate) fn poll_local(&mut self, ctx: &Context) -> Option<u32> {
         if !self.has_local(ctx) {
             return None;
@@ -54,7 +54,7 @@ impl Requester {
             self.settle_failure(ctx);
             return;
         }
-        // The entries that were begun are in order of PSN.
+        // Started entries are ordered by PSN.
         self.queue[self.started].first_psn = self.next;
         if self.cursor == self.started {
             self.cursor += 1;
@@ -64,7 +64,7 @@ impl Requester {
         self.settle_failure(ctx);
     }
 
-    /// Completes the local operations that stand at the front and were begun.
+    /// Completes started local operations at the front of the queue.
     #[inline]
     pub(super) fn retire_locals(&mut self, ctx: &mut Context) {
         while self.started > 0 && self.queue.front().is_some_and(|e| e.is_local()) {
@@ -79,7 +79,7 @@ impl Requester {
         }
     }
 
-    /// In a further pass over the queue the local operations are not repeated.
+    /// Skips local operations in a further pass over the queue: they are not repeated.
     #[inline]
     pub(super) fn skip_locals(&mut self) {
         while self.cursor < self.started && self.queue[self.cursor].is_local() {

@@ -1,4 +1,4 @@
-//! Acknowledging and going back: what becomes of requests that were sent.
+//! Acknowledging, and going back: the fate of sent requests.
 
 use ferroce_units::Instant;
 use ferroce_wire::Msn;
@@ -11,8 +11,8 @@ use crate::span::span;
 use crate::timer::Timer;
 
 impl Requester {
-    /// Acknowledges `count` PSNs from the oldest on. A READ or atomic in the way stops it: its data
-    /// is missing. False then.
+    /// Acknowledges `count` PSNs from the oldest on. Returns false if it stops at a READ or atomic
+    /// whose data is missing.
     #[inline]
     pub(crate) fn acknowledge(&mut self, now: Instant, ctx: &mut Context, count: u32) -> bool {
         let sent = span(self.oldest, self.next);
@@ -40,7 +40,7 @@ impl Requester {
         acknowledged == count
     }
 
-    /// One packet of the response to the READ or atomic at the front has arrived.
+    /// Acknowledges one packet of the response to the READ or atomic at the front.
     pub(crate) fn acknowledge_response(&mut self, now: Instant, ctx: &mut Context) {
         let overtaken = self.next == self.oldest;
         self.oldest = self.oldest.next();
@@ -54,8 +54,8 @@ impl Requester {
         self.progress(now, ctx, overtaken);
     }
 
-    /// The peer has come further. `overtaken`: further than this pass has sent, thanks to packets
-    /// of an earlier pass; it then goes on from there.
+    /// Records progress of the peer. `overtaken`: the peer is further than this pass, thanks to
+    /// packets of an earlier pass; this pass then continues from there.
     #[inline]
     fn progress(&mut self, now: Instant, ctx: &mut Context, overtaken: bool) {
         if overtaken {
@@ -71,7 +71,7 @@ impl Requester {
         self.settle_failure(ctx);
     }
 
-    /// The front entry succeeded.
+    /// Completes the front entry with success.
     #[inline]
     pub(super) fn retire_front(&mut self, ctx: &mut Context) {
         let Some(entry) = self.queue.pop_front() else {
@@ -85,7 +85,7 @@ impl Requester {
         self.retire_locals(ctx);
     }
 
-    /// The front entry fails, and with it the queue pair.
+    /// Fails the front entry and with it the queue pair.
     pub(crate) fn fail_front(&mut self, ctx: &mut Context, status: CompletionStatus) {
         if let Some(entry) = self.queue.pop_front() {
             Self::complete(ctx, &entry.request, status);
@@ -109,7 +109,7 @@ impl Requester {
         ctx.trains.set_requester(None);
     }
 
-    /// All retries are left again.
+    /// Resets all retry counts.
     #[inline]
     pub(super) fn note_progress(&mut self, ctx: &mut Context) {
         self.retry.reset(&ctx.attributes);
@@ -118,13 +118,13 @@ impl Requester {
         }
     }
 
-    /// Go-back-N after a sequence error, as long as retries are left.
+    /// Goes back after a sequence error if retries are left.
     pub(crate) fn retry(&mut self, now: Instant, ctx: &mut Context) {
         let is_left = self.retry.spend();
         self.send_again(now, ctx, is_left);
     }
 
-    /// Sends again what is not acknowledged, if retries are left.
+    /// Retransmits unacknowledged packets if retries are left.
     fn send_again(&mut self, now: Instant, ctx: &mut Context, is_left: bool) {
         if !is_left {
             self.fail_front(ctx, CompletionStatus::RetryExceeded);
@@ -139,7 +139,7 @@ impl Requester {
         }
     }
 
-    /// Goes back to N after an RNR NAK of the peer.
+    /// Goes back after an RNR NAK of the peer.
     pub(crate) fn back_off(&mut self, ctx: &mut Context, until: Instant) {
         if self.retry.spend_rnr(&ctx.attributes) {
             self.go_back(ctx);
@@ -150,7 +150,7 @@ impl Requester {
         }
     }
 
-    /// The local ACK timeout expired.
+    /// Handles the expiry of the local ACK timeout.
     pub(crate) fn time_out(&mut self, now: Instant, ctx: &mut Context) {
         if self.oldest != self.next {
             ctx.statistics.local_ack_timeouts += 1;
@@ -163,14 +163,14 @@ impl Requester {
                 _ => self.retry.spend(),
             };
             self.send_again(now, ctx, is_left);
-            // The first packet of the new pass asks for an acknowledge: silence may mean that
-            // nothing had asked, because a request behind was to ask and cannot begin.
+            // The first packet of the new pass requests an acknowledge. The silence may mean that
+            // no packet has requested one, because a later request was to do so and cannot start.
             self.since_ack_request = ctx.config.ack_request_interval;
         }
     }
 
-    /// Requests an acknowledge for the packets in flight although nothing follows them: they are
-    /// sent again if the last packet did not request one.
+    /// Makes the peer acknowledge the packets in flight although nothing follows them: they are
+    /// retransmitted if the last packet did not request an acknowledge.
     pub(super) fn solicit_acknowledge(&mut self, ctx: &mut Context) {
         if self.next == self.oldest || self.ack_requested == self.next {
             return;
@@ -183,7 +183,8 @@ impl Requester {
         }
     }
 
-    /// The responder has `credits` receive WQEs beyond message `msn`; `None` does not limit.
+    /// Records that the responder has `credits` receive WQEs beyond message `msn`; `None`: no
+    /// limit.
     #[inline]
     pub(crate) fn update_credits(&mut self, ctx: &mut Context, msn: Msn, credits: Option<u32>) {
         let Some(credits) = credits else {
@@ -192,12 +193,12 @@ impl Requester {
         };
         let limit = Msn::new(msn.value().wrapping_add(credits));
         match self.credit_limit {
-            // Credits are never taken back; an older ACK came late.
+            // Credits are never taken back: this is an older ACK that arrived late.
             Some(old) if limit.distance_from(old) < 0 => {}
             Some(_) => self.credit_limit = Some(limit),
             None => {
                 self.credit_limit = Some(limit);
-                // What was sent so far may not have asked for an acknowledge.
+                // The packets sent so far may not have requested an acknowledge.
                 if self
                     .queue
                     .get(self.cursor)

@@ -1,6 +1,6 @@
-//! Selective repeat of the requester: which packets are lost, and sending them again.
+//! Selective repeat of the requester: detects lost packets and retransmits them.
 //!
-//! `next` and the cursor stay where they are; packets that were lost are sent in front of new ones.
+//! `next` and the cursor stay where they are; lost packets are sent before new ones.
 
 use ferroce_units::Instant;
 use ferroce_wire::{Psn, REORDER_WINDOW_PACKETS};
@@ -16,12 +16,12 @@ use crate::transmit::Transmit;
 
 /// Sending.
 impl Requester {
-    /// Returns the entry to which `psn` belongs, of those that were begun.
+    /// Returns the started entry to which `psn` belongs.
     pub(crate) fn entry_of(&self, psn: Psn) -> Option<usize> {
         let first = self.queue.front().filter(|_| self.started > 0)?.first_psn;
         let place = span(first, psn);
         let (mut low, mut high) = (0, self.started);
-        // The last entry that does not begin behind it.
+        // Find the last entry that does not begin after it.
         while high - low > 1 {
             let middle = (low + high) / 2;
             match span(first, self.queue[middle].first_psn) <= place {
@@ -33,7 +33,7 @@ impl Requester {
         (span(entry.first_psn, psn) < entry.packets).then_some(low)
     }
 
-    /// The packet that is sent again next.
+    /// Returns the next packet to retransmit.
     pub(super) fn next_repair(&self, ctx: &Context) -> Option<Psn> {
         let recovery = ctx.recovery.as_ref().filter(|_| self.started > 0)?;
         if !recovery.is_selective() || ctx.timers.is_set(Timer::RnrBackoff) {
@@ -42,14 +42,14 @@ impl Requester {
         recovery.sent.first_lost(self.next)
     }
 
-    /// Sends a lost packet again, with AckReq: its loss has delayed the acknowledge long enough.
+    /// Retransmits a lost packet with AckReq: its loss has delayed the acknowledge long enough.
     pub(super) fn repair(&mut self, now: Instant, ctx: &mut Context) -> Option<Transmit> {
         let psn = self.next_repair(ctx)?;
         let entry = &self.queue[self.entry_of(psn)?];
         let sent = &ctx.recovery.as_ref()?.sent;
         let (transmit, psns) = match entry.request.operation {
             SendOperation::RdmaRead { remote } => {
-                // Before the responder has executed the READ, it expects all of it.
+                // Until the responder has executed the READ, it expects all of it.
                 let (psn, count) = match sent.executed().is_after(entry.first_psn) {
                     true => (psn, lost_run(sent, psn, entry.first_psn.add(entry.packets))),
                     false => (entry.first_psn, entry.packets),
@@ -87,7 +87,7 @@ impl Requester {
         Some(transmit)
     }
 
-    /// A request is begun: whether each of its packets carries its own address.
+    /// Decides for a starting request whether each of its packets carries its own address.
     pub(super) fn choose_form(&mut self, ctx: &Context) {
         let is_out_of_order = ctx.recovery.as_ref().is_some_and(|r| r.is_out_of_order());
         let entry = &mut self.queue[self.cursor];
@@ -98,7 +98,7 @@ impl Requester {
         entry.addressed = is_out_of_order && is_write && entry.packets > 1;
     }
 
-    /// Sends what begins at `psn` in its turn, not again.
+    /// Unmarks lost packets from `psn` on: they will be sent in order anyway.
     pub(super) fn keep_repairs_before(&self, ctx: &mut Context, psn: Psn) {
         if let Some(recovery) = &mut ctx.recovery {
             recovery.sent.advance(self.oldest);
@@ -107,17 +107,17 @@ impl Requester {
     }
 }
 
-/// Lost PSNs that follow each other, from `psn` on and before `end`.
+/// Returns the number of consecutive lost PSNs from `psn` on and before `end`.
 fn lost_run(sent: &SentWindow, psn: Psn, end: Psn) -> u32 {
     let run = (0..span(psn, end)).take_while(|index| sent.is_lost(psn.add(*index)));
     run.count() as u32
 }
 
-/// What was lost.
+/// Detection of losses.
 impl Requester {
-    /// Everything that is not known to have arrived, after a time-out. The oldest packet that is
-    /// not executed cannot have arrived, whatever the responder has said: it may have refused it
-    /// when its turn came.
+    /// Declares everything lost after a timeout that is not known to have arrived. The oldest
+    /// packet that is not executed counts as lost, whatever the responder has reported: it may have
+    /// refused the packet when it was next in order.
     pub(super) fn lose_all(&mut self, ctx: &mut Context) {
         let Some(recovery) = &mut ctx.recovery else {
             return;
@@ -143,8 +143,8 @@ impl Requester {
         sent.lose_before(self.next);
     }
 
-    /// Requests from `missing` up to `end` that did not arrive although later ones did. Returns
-    /// true if there are any.
+    /// Declares requests from `missing` up to `end` lost that did not arrive although later ones
+    /// did. Returns true if there are any.
     pub(crate) fn lose_requests(&self, ctx: &mut Context, missing: Psn, end: Psn) -> bool {
         let Some(recovery) = &mut ctx.recovery else {
             return false;
@@ -165,8 +165,8 @@ impl Requester {
         any
     }
 
-    /// Responses that did not come although later ones did, as `evidence` says. Returns true if
-    /// there are any; they are sent again if `lose` says so.
+    /// Finds responses that did not arrive although later ones did, according to `evidence`.
+    /// Returns true if there are any; they are retransmitted if `lose` is true.
     fn lose_responses(&self, ctx: &mut Context, evidence: &Evidence, lose: bool) -> bool {
         let Some(recovery) = &mut ctx.recovery else {
             return false;
@@ -196,8 +196,8 @@ impl Requester {
         any
     }
 
-    /// A response or an acknowledge has come: those before it are missing, at once or when the gap
-    /// is older than the reorder time.
+    /// Handles a response or an acknowledge: earlier responses are missing, immediately or when the
+    /// gap is older than the reorder time.
     pub(crate) fn judge_responses(&mut self, now: Instant, ctx: &mut Context) {
         let Some(recovery) = &mut ctx.recovery else {
             return;
@@ -218,7 +218,7 @@ impl Requester {
         }
     }
 
-    /// A gap in responses may be older than the reorder time.
+    /// Handles a gap in responses that may be older than the reorder time.
     pub(crate) fn gap_time_out(&mut self, now: Instant, ctx: &mut Context) {
         let old = ctx.recovery.as_mut().and_then(|r| r.sent.take_old_gap(now));
         if let Some(gap) = old {
@@ -228,8 +228,8 @@ impl Requester {
         }
     }
 
-    /// Packets are to be sent again. That costs no retry: packets that were sent later arrive, and
-    /// on a network that reorders the oldest one may be overtaken again and again.
+    /// Records that packets must be retransmitted. This uses up no retry: later packets arrive, and
+    /// on a network that reorders the oldest packet may be overtaken repeatedly.
     pub(crate) fn note_lost(&mut self, now: Instant, ctx: &mut Context, any: bool) {
         if !any || ctx.fault {
             return;
@@ -248,7 +248,7 @@ impl Requester {
         }
     }
 
-    /// The last packet is sent again to ask for an acknowledge of everything.
+    /// Retransmits the last packet to request an acknowledge of everything.
     pub(super) fn solicit_with_last(&mut self, ctx: &mut Context) {
         let last = self.next.sub(1);
         self.ack_requested = self.next;
@@ -265,7 +265,7 @@ impl Requester {
 
 /// Progress.
 impl Requester {
-    /// Passes everything that is executed, and whose data has come.
+    /// Completes everything that is executed and whose data has arrived.
     pub(crate) fn pass(&mut self, now: Instant, ctx: &mut Context) {
         let begin = self.oldest;
         let sent = span(self.oldest, self.next);
@@ -298,8 +298,8 @@ impl Requester {
         }
     }
 
-    /// The peer has come further. Unlike in go-back-N, that does not end a wait for its receive
-    /// WQEs: what has come may be the response to something before.
+    /// Records progress of the peer. Unlike in go-back-N, it does not end an RNR wait, because it
+    /// may be the response to an earlier request.
     fn progress_selectively(&mut self, now: Instant, ctx: &mut Context, overtaken: bool) {
         if overtaken {
             self.go_back(ctx);
@@ -313,7 +313,8 @@ impl Requester {
         self.settle_failure(ctx);
     }
 
-    /// The responder has no receive WQE for `psn`; it keeps what it has behind it.
+    /// Backs off because the responder has no receive WQE for `psn`; the responder keeps later
+    /// packets.
     pub(crate) fn back_off_from(&mut self, ctx: &mut Context, psn: Psn, until: Instant) {
         let Some(recovery) = &mut ctx.recovery else {
             return;
@@ -331,8 +332,8 @@ impl Requester {
     }
 }
 
-/// The first PSN from `oldest` on, and at most `end`, that is not executed, or whose response has
-/// not come.
+/// Returns the first PSN from `oldest` on, and at most `end`, that is not executed or whose
+/// response has not arrived.
 fn reach(sent: &SentWindow, oldest: Psn, end: Psn, fetches: bool) -> Psn {
     if fetches {
         let left = span(oldest, end);

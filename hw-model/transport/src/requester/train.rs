@@ -1,4 +1,4 @@
-//! Trains of requests that go out, or of READ responses that come in.
+//! Trains of outgoing requests, or of incoming READ responses.
 
 use ferroce_wire::Psn;
 
@@ -11,7 +11,8 @@ use crate::train::Train;
 use crate::transmit::Payload;
 
 impl Requester {
-    /// Of the SEND or WRITE that is being sent for the first time, once its first packet has left.
+    /// Returns the next train of the SEND or WRITE that is being sent for the first time, once its
+    /// first packet has left.
     pub(crate) fn next_train(&self, ctx: &Context) -> Option<Train> {
         let entry = self.queue.get(self.cursor)?;
         let flows = self.position > 0
@@ -24,7 +25,7 @@ impl Requester {
             return None;
         }
         let mtu = ctx.attributes.path_mtu;
-        // The last packet is not among them.
+        // The last packet is not included.
         let packets = entry.packets - self.position - 1;
         Some(Train {
             message: entry.first_psn,
@@ -39,7 +40,7 @@ impl Requester {
         })
     }
 
-    /// Returns true if requests with data are to be sent, or not all acknowledged.
+    /// Returns true if requests with data are not all sent and acknowledged.
     pub(crate) fn sends(&self, ctx: &Context) -> bool {
         self.in_flight > self.fetches_in_flight || self.has_transmit(ctx)
     }
@@ -65,8 +66,8 @@ impl Requester {
         true
     }
 
-    /// `count` PSNs from `oldest` on were acknowledged: how many of them were a train's, which were
-    /// never in flight.
+    /// Returns how many of the `count` acknowledged PSNs from `oldest` on belong to a train and
+    /// were therefore never in flight.
     #[inline]
     pub(super) fn cross_train(ctx: &mut Context, oldest: Psn, count: u32) -> u32 {
         match ctx.trains.requester() {
@@ -78,7 +79,7 @@ impl Requester {
         }
     }
 
-    /// Packets of the READ response at the front that have come.
+    /// Returns the number of received packets of the READ response at the front.
     pub(crate) fn packets_received(&self) -> Option<u32> {
         let front = self.queue.front().filter(|_| self.started > 0)?;
         let is_read = front.request.operation.is_read();
@@ -107,7 +108,7 @@ impl Requester {
         self.pass_train(ctx);
     }
 
-    /// Accepts the packets of a train when those in front of them have been received.
+    /// Accepts the packets of a train when all packets before it have been received.
     #[inline]
     pub(super) fn pass_train(&mut self, ctx: &mut Context) {
         if let Some((first, packets)) = ctx.trains.requester()

@@ -9,7 +9,8 @@ use crate::event::Event;
 use crate::request::{ATOMIC_LENGTH, MAX_MESSAGE_LENGTH};
 
 impl Responder {
-    /// In order, duplicate (the half of the circle before the expected PSN), or ahead of a gap.
+    /// Checks the PSN: in order, duplicate (the half of the circle before the expected PSN), or
+    /// after a gap.
     #[inline]
     pub(super) fn check_psn(&mut self, ctx: &mut Context) -> Next {
         let ahead = self.packet.psn.distance_from(self.expected);
@@ -37,7 +38,8 @@ impl Responder {
         Next::CheckOpcodeSequence
     }
 
-    /// First or Only where no message is open; Middle or Last of the same operation where one is.
+    /// Checks the sequence: First or Only if no message is open; otherwise Middle or Last of the
+    /// same operation.
     #[inline]
     pub(super) fn check_opcode_sequence(&mut self) -> Next {
         let starts = self.packet.position.starts_message();
@@ -56,8 +58,8 @@ impl Responder {
         }
     }
 
-    /// An operation that this responder has, and that the queue pair was opened for. (Soft-RoCE
-    /// answers a closed queue pair with "invalid request" too.)
+    /// Checks that this responder and the access rights of the queue pair support the operation.
+    /// (Like soft-RoCE, it also answers missing rights with "invalid request".)
     #[inline]
     pub(super) fn check_opcode_valid(&self, ctx: &Context) -> Next {
         let access = &ctx.attributes.access;
@@ -72,8 +74,8 @@ impl Responder {
         }
     }
 
-    /// A receive WQE for the first packet of a SEND and the last of a WRITE with immediate, a
-    /// responder resource for a READ or atomic.
+    /// Checks resources: a receive WQE for the first packet of a SEND and the last of a WRITE with
+    /// immediate, a responder resource for a READ or atomic.
     #[inline]
     pub(super) fn check_resource(&self, ctx: &Context) -> Next {
         let takes_receive = if self.packet.is_send() {
@@ -97,7 +99,7 @@ impl Responder {
         Next::CheckLength
     }
 
-    /// No receive WQE: RNR NAK. The packet will come again.
+    /// Sends an RNR NAK because there is no receive WQE. The packet will be retransmitted.
     pub(super) fn refuse_for_now(&mut self, ctx: &mut Context) -> Next {
         let timer = ctx.attributes.min_rnr_timer;
         self.ask_again(ctx, self.expected, Syndrome::RnrNak { timer });
@@ -107,7 +109,7 @@ impl Responder {
         Next::Done
     }
 
-    /// Payload against path MTU, position, announced length and receive buffers.
+    /// Checks the payload against path MTU, position, announced length and receive buffers.
     #[inline]
     pub(super) fn check_length(&self, ctx: &Context) -> Next {
         let mtu = ctx.attributes.path_mtu.bytes();
@@ -157,7 +159,7 @@ impl Responder {
         }
     }
 
-    /// An atomic has no payload, and its eight bytes are naturally aligned.
+    /// Checks that an atomic has no payload and that its eight bytes are naturally aligned.
     pub(super) fn check_atomic_length(&self, payload: u32) -> Next {
         let address = self.packet.reth.virtual_address;
         if payload != 0 || address % u64::from(ATOMIC_LENGTH) != 0 {
@@ -185,8 +187,8 @@ impl Responder {
         }
     }
 
-    /// Key, bounds, protection domain and rights, once per message. A message of no bytes is not
-    /// checked: its key may be anything.
+    /// Checks key, bounds, protection domain and rights, once per message. For a message of zero
+    /// bytes the key is not checked.
     #[inline]
     pub(super) fn check_remote_access(&self) -> Next {
         let reth = &self.packet.reth;

@@ -1,11 +1,11 @@
-//! Reasons why a request ends the queue pair, and to which side each is reported.
+//! Reasons why a request ends the queue pair, and the side to which each is reported.
 
 use ferroce_wire::NakCode;
 
 use crate::completion::CompletionStatus;
 use crate::event::Event;
 
-/// Why a request ends the queue pair.
+/// Reason why a request ends the queue pair.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Refusal {
     /// Out of sequence, unsupported, too many READs, or its length contradicts itself.
@@ -29,7 +29,7 @@ impl Refusal {
         }
     }
 
-    /// Status of the receive WQE that the message was using.
+    /// Returns the status of the receive WQE that the message was using.
     pub(super) const fn status(self) -> CompletionStatus {
         match self {
             Refusal::InvalidRequest => CompletionStatus::RemoteInvalidRequest,
@@ -40,7 +40,7 @@ impl Refusal {
         }
     }
 
-    /// Event if there is no receive WQE to blame.
+    /// Returns the event if no receive WQE can report the error.
     pub(super) const fn event(self) -> Event {
         match self {
             Refusal::InvalidRequest | Refusal::ReceiveTooShort => Event::RequestError,

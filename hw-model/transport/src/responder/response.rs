@@ -1,4 +1,4 @@
-//! What the responder sends: responses that carry data, ACKs and NAKs.
+//! Packets of the responder: responses with data, ACKs and NAKs.
 
 use ferroce_wire::{
     Aeth, Arrivals, AtomicAckEth, CreditCount, NakCode, Position, Psn, ReadPart, Syndrome,
@@ -21,12 +21,12 @@ impl Responder {
         self.acknowledger.flush(ctx);
     }
 
-    /// The delay of an ACK is over.
+    /// Ends the delay of an ACK.
     pub(crate) fn acknowledge_now(&mut self) {
         self.acknowledger.make_due();
     }
 
-    /// The next response. Those that carry data go before an ACK or NAK, which comes later in PSN.
+    /// Takes the next response. Responses with data go before an ACK or NAK, which has a later PSN.
     #[inline]
     pub(crate) fn poll(&mut self, ctx: &mut Context) -> Option<Transmit> {
         let (psn, syndrome) = if let Some(psn) = self.acknowledger.take_duplicate() {
@@ -45,7 +45,7 @@ impl Responder {
         Some(self.acknowledge_packet(ctx, psn, syndrome))
     }
 
-    /// The newest packet that was executed.
+    /// Returns the newest executed packet.
     #[inline]
     fn newest(&self) -> Psn {
         #[cfg(feature = "canary")]
@@ -55,8 +55,8 @@ impl Responder {
         self.expected.sub(1)
     }
 
-    /// A positive syndrome with the credits that there are. The receive WQE of a SEND that is
-    /// still arriving counts, because the MSN does not count that SEND yet.
+    /// Returns a positive syndrome with the current credits. The receive WQE of an unfinished SEND
+    /// counts as available, because the MSN does not include that SEND yet.
     #[inline]
     pub(super) fn positive(&self) -> Syndrome {
         let Some(available) = self.credits else {
@@ -92,12 +92,12 @@ impl Responder {
         }
     }
 
-    /// A packet of a READ response that the requester has asked for again.
+    /// Returns a packet of a READ response that the requester has requested again.
     #[inline]
     fn next_of_range(&self, ctx: &mut Context) -> Option<ResponsePacket> {
         let received = &mut ctx.recovery.as_mut()?.received;
         let mtu = ctx.attributes.path_mtu;
-        // A range whose READ is forgotten was answered in the end.
+        // A range whose READ is no longer known was answered already.
         while let Some((psn, place)) = received.next_of_range() {
             let packet = self.resources.packet_again(psn, place, mtu);
             if packet.is_some() {
@@ -158,7 +158,7 @@ fn has_ranges(ctx: &Context) -> bool {
         .is_some_and(|recovery| recovery.received.has_ranges())
 }
 
-/// Returns the payload of a NAK for `missing`: which packets have arrived behind it.
+/// Returns the payload of a NAK for `missing`: the later packets that have arrived.
 fn arrivals(ctx: &Context, missing: Psn) -> Payload {
     let recovery = ctx.recovery.as_ref().filter(|r| r.is_selective());
     let behind = recovery.map_or(0, |r| r.received.reported_behind(missing));

@@ -1,4 +1,4 @@
-//! Trains of requests that come in, or of READ responses that go out.
+//! Trains of incoming requests, or of outgoing READ responses.
 
 use ferroce_qp::PathMtu;
 
@@ -8,7 +8,8 @@ use crate::step::MemoryOp;
 use crate::train::Train;
 
 impl Responder {
-    /// Of the READ response that is being sent, once its first packet has left.
+    /// Returns the next train of the READ response that is being sent, once its first packet has
+    /// left.
     pub(crate) fn next_train(&self, mtu: PathMtu) -> Option<Train> {
         self.resources.next_train(mtu)
     }
@@ -22,7 +23,7 @@ impl Responder {
         self.resources.send_train(train)
     }
 
-    /// Packets of the message that have come.
+    /// Returns the number of received packets of the message.
     #[inline]
     pub(crate) fn packets_received(&self, ctx: &Context) -> Option<u32> {
         let bytes = match self.message {
@@ -72,7 +73,7 @@ impl Responder {
         self.pass_train(ctx);
     }
 
-    /// Accepts the packets of a train when those in front of them have been received.
+    /// Accepts the packets of a train when all packets before it have been received.
     #[inline]
     pub(super) fn pass_train(&mut self, ctx: &mut Context) {
         if let Some((first, packets)) = ctx.trains.responder()

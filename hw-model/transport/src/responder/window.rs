@@ -1,5 +1,5 @@
-//! Packets that arrive behind a gap: held by the caller, or placed at once; and the NAKs that say
-//! what is missing.
+//! Packets that arrive after a gap: held by the caller or placed immediately; and NAKs that report
+//! the missing ones.
 
 use ferroce_units::Instant;
 use ferroce_wire::{Bth, NakCode, RecoveryBits, Syndrome};
@@ -9,14 +9,14 @@ use crate::context::Context;
 use crate::request::MAX_MESSAGE_LENGTH;
 
 impl Responder {
-    /// Reads what the packet says beyond IBTA, of a peer that is known to mean it.
+    /// Reads the fields of a packet beyond IBTA, if the peer is known to use them.
     pub(crate) fn read_recovery(&mut self, ctx: &Context, bth: &Bth) {
         let is_out_of_order = ctx.recovery.as_ref().is_some_and(|r| r.is_out_of_order());
         let more = RecoveryBits::of(bth).more;
         self.packet.more = is_out_of_order && more && self.packet.is_placeable();
     }
 
-    /// A packet that comes before the expected one has: it is kept, in one way or the other.
+    /// Handles a packet that arrives before the expected one: it is placed or held.
     #[inline(never)]
     pub(super) fn behind_a_gap(&mut self, ctx: &mut Context) -> Next {
         let Some(recovery) = &mut ctx.recovery else {
@@ -35,8 +35,8 @@ impl Responder {
         }
     }
 
-    /// Returns true if the packet is a WRITE that can be placed now. What is wrong with others is
-    /// found in their turn, in the order of the IBTA.
+    /// Returns true if the packet is a WRITE that can be placed now. Other errors are found when
+    /// the packet is processed in order, in the sequence of the IBTA.
     fn may_place(&self, ctx: &Context) -> bool {
         let packet = &self.packet;
         let mtu = ctx.attributes.path_mtu.bytes();
@@ -50,7 +50,7 @@ impl Responder {
             && packet.reth.dma_length == packet.payload_length
     }
 
-    /// The caller holds the packet.
+    /// Records that the caller holds the packet.
     pub(super) fn hold(&mut self, ctx: &mut Context) -> Next {
         if let Some(recovery) = &mut ctx.recovery {
             recovery.received.hold(self.packet.psn);
@@ -58,7 +58,7 @@ impl Responder {
         Next::Hold
     }
 
-    /// The payload of the packet is where it belongs; the rest follows in its turn.
+    /// Records that the payload is placed; the rest of the processing follows in order.
     pub(super) fn placed(&mut self, ctx: &mut Context) -> Next {
         let packet = &self.packet;
         if let Some(recovery) = &mut ctx.recovery {
@@ -68,8 +68,8 @@ impl Responder {
         Next::Done
     }
 
-    /// Returns the memory operation for a packet that is placed early. It may belong to another
-    /// message than the one that is open.
+    /// Returns the memory operation of a packet that is placed early. It may belong to a message
+    /// other than the open one.
     pub(super) fn early_operation(&self, asked: Asked) -> MemoryOp {
         let (reth, srqn) = (&self.packet.reth, self.packet.srqn);
         let (r_key, virtual_address) = (reth.r_key, reth.virtual_address);
@@ -100,7 +100,7 @@ impl Responder {
         self.packet.payload_length == ctx.attributes.path_mtu.bytes() && before < MAX_MESSAGE_LENGTH
     }
 
-    /// Such a packet was executed in order.
+    /// Passes such a packet, which was executed in order.
     pub(super) fn pass_part(&mut self, ctx: &mut Context) {
         self.message = Message::None;
         if let Some(recovery) = &mut ctx.recovery {
@@ -108,8 +108,8 @@ impl Responder {
         }
     }
 
-    /// After a packet: passes those that were placed and whose turn has come, and reports what is
-    /// missing before the others.
+    /// Runs after a packet: passes placed packets that are now in order, and reports the packets
+    /// missing before later ones.
     #[inline(never)]
     pub(crate) fn settle_gap(&mut self, now: Instant, ctx: &mut Context) {
         if !ctx.is_selective() || ctx.fault || !ctx.state.accepts_requests() {
@@ -165,7 +165,7 @@ impl Responder {
         }
     }
 
-    /// A gap may be older than the reorder time: what is missing since then is lost.
+    /// Handles a gap that may be older than the reorder time: packets missing since then are lost.
     pub(crate) fn gap_time_out(&mut self, now: Instant, ctx: &mut Context) {
         let expected = self.expected;
         let Some(recovery) = &mut ctx.recovery else {
@@ -179,7 +179,7 @@ impl Responder {
         if !received.has_gap() || ctx.fault {
             return;
         }
-        // If nothing more comes the peer's timer is next.
+        // If nothing more arrives, the peer's timer acts next.
         if received.has_more_than(gap.seen) {
             received.measure_gap(now + reorder_time);
         }
@@ -189,7 +189,7 @@ impl Responder {
         }
     }
 
-    /// A duplicate READ request asks for a part of the response.
+    /// Handles a duplicate READ request for a part of the response.
     pub(super) fn repeat_range(&mut self, ctx: &mut Context) {
         let mtu = ctx.attributes.path_mtu;
         let packets = self.resources.repeated_packets(&self.packet, mtu);
@@ -198,7 +198,7 @@ impl Responder {
         }
     }
 
-    /// No READ is answered any more.
+    /// Drops all pending READ responses.
     pub(super) fn clear_responses(&mut self, ctx: &mut Context) {
         self.resources.clear();
         if let Some(recovery) = &mut ctx.recovery {

@@ -1,4 +1,4 @@
-//! The send queue of an unreliable service: packets leave in order, once, and a request completes
+//! The send queue of an unreliable service: packets leave once, in order, and a request completes
 //! when the caller has reported that all of its packets have left.
 
 use std::collections::VecDeque;
@@ -12,15 +12,15 @@ use crate::event::Event;
 use crate::request::{LocalKind, MAX_OUTSTANDING_SEND_REQUESTS, SendOperation, SendRequest};
 use crate::transmit::Payload;
 
-/// A request and how far it is.
+/// A request and its progress.
 #[derive(Debug, Clone)]
 struct Entry {
     request: SendRequest,
-    /// None for a local operation.
+    /// Number of packets; zero for a local operation.
     packets: u32,
     /// Packets that have left.
     left: u32,
-    /// It cannot be executed, and completes with this status when it is next in order.
+    /// It cannot be executed and completes with this status when it is next in order.
     failure: Option<CompletionStatus>,
 }
 
@@ -30,7 +30,7 @@ impl Entry {
     }
 }
 
-/// A packet to be sent, before it has headers.
+/// A packet to send, before it has headers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Piece {
     pub(crate) request: SendRequest,
@@ -53,7 +53,7 @@ impl Piece {
         }
     }
 
-    /// The end of the message asks for a completion event at the peer.
+    /// Returns true if the end of the message requests a completion event at the peer.
     pub(crate) const fn is_solicited(&self) -> bool {
         self.request.solicited
             && self.position.ends_message()
@@ -61,23 +61,23 @@ impl Piece {
     }
 }
 
-/// The requests in order: those that wait for their packets to leave, then the one at the cursor
-/// whose packets are being sent, then those to come.
+/// The requests in order: first those that wait for their packets to leave, then the one at the
+/// cursor whose packets are being sent, then later ones.
 #[derive(Debug, Clone)]
 pub(crate) struct SendQueue {
     queue: VecDeque<Entry>,
     cursor: usize,
-    /// Packets of the entry at the cursor that were handed out.
+    /// Packets of the entry at the cursor that were taken.
     position: u32,
     /// PSN of the next packet.
     pub(crate) next: Psn,
-    /// The entry at the cursor is a local operation that is being executed.
+    /// True if the entry at the cursor is a local operation in execution.
     local_running: bool,
-    /// Some entry has a failure that waits for its turn.
+    /// True if an entry has a failure that is not yet reported.
     failing: bool,
-    /// A request has failed; the send queue ends.
+    /// True if a request has failed; the send queue ends.
     failed: bool,
-    /// An event is due when the drain is over.
+    /// True if an event is due when the drain ends.
     notify_drained: bool,
 }
 
@@ -96,7 +96,7 @@ impl SendQueue {
         }
     }
 
-    /// RTR→RTS.
+    /// Starts at RTR→RTS.
     pub(crate) fn start(&mut self, sq_psn: Psn) {
         *self = SendQueue {
             next: sq_psn,
@@ -112,7 +112,7 @@ impl SendQueue {
         self.queue.len() < MAX_OUTSTANDING_SEND_REQUESTS
     }
 
-    /// Takes a request of `packets` packets, unless it is a local operation.
+    /// Posts a request of `packets` packets; zero for a local operation.
     pub(crate) fn post(
         &mut self,
         ctx: &mut Context,
@@ -138,7 +138,7 @@ impl SendQueue {
         self.settle_failure(ctx);
     }
 
-    /// The payload of request `id` could not be gathered.
+    /// Fails request `id`, whose payload could not be gathered.
     pub(crate) fn fail(&mut self, ctx: &mut Context, id: u32, status: CompletionStatus) {
         let Some(index) = self.queue.iter().position(|entry| entry.request.id == id) else {
             return;
@@ -146,14 +146,14 @@ impl SendQueue {
         self.queue[index].failure = Some(status);
         self.failing = true;
         if index < self.cursor {
-            // Its packet did not leave, nor may those behind it.
+            // Its packet did not leave, and later packets must not.
             self.cursor = index;
             self.position = 0;
         }
         self.settle_failure(ctx);
     }
 
-    /// A packet of request `id` has left.
+    /// Records that a packet of request `id` has left.
     pub(crate) fn packet_left(&mut self, ctx: &mut Context, id: u32) {
         let handed_out = if self.cursor == 0 {
             self.position
@@ -174,12 +174,12 @@ impl SendQueue {
         }
     }
 
-    /// RTS→SQD.
+    /// Starts a drain at RTS→SQD.
     pub(crate) fn begin_drain(&mut self, notify: bool) {
         self.notify_drained = notify;
     }
 
-    /// SQD→RTS.
+    /// Ends a drain at SQD→RTS.
     pub(crate) fn end_drain(&mut self) {
         self.notify_drained = false;
     }
@@ -192,7 +192,7 @@ impl SendQueue {
         }
     }
 
-    /// Returns true if some request was begun and has not completed.
+    /// Returns true if a request has started and not completed.
     pub(crate) const fn is_busy(&self) -> bool {
         self.cursor > 0 || self.position > 0 || self.local_running
     }
@@ -202,7 +202,7 @@ impl SendQueue {
         std::mem::replace(&mut self.failed, false)
     }
 
-    /// Flushes everything in order.
+    /// Flushes all entries in order.
     pub(crate) fn flush(&mut self, ctx: &mut Context) {
         while let Some(entry) = self.queue.pop_front() {
             complete(ctx, &entry.request, CompletionStatus::WrFlush);
@@ -216,7 +216,7 @@ impl SendQueue {
 
 /// Sending.
 impl SendQueue {
-    /// Returns true if a packet may leave now: in SQD only those of a message that was begun.
+    /// Returns true if a packet may leave now: in SQD only packets of a started message.
     pub(crate) fn has_transmit(&self, ctx: &Context) -> bool {
         let Some(entry) = self.queue.get(self.cursor) else {
             return false;
@@ -260,11 +260,12 @@ impl SendQueue {
         ctx.state == QpState::Rts
             && !self.local_running
             && entry.failure.is_none()
-            // Earlier packets may not have been gathered yet, from the memory that is invalidated.
+            // Packets of earlier requests may not have been gathered yet from the memory that is
+            // invalidated.
             && (!is_invalidate || self.cursor == 0)
     }
 
-    /// Takes the local operation whose turn has come.
+    /// Takes the next local operation if it may be executed now.
     pub(crate) fn poll_local(&mut self, ctx: &Context) -> Option<u32> {
         if !self.has_local(ctx) {
             return None;
@@ -300,7 +301,7 @@ impl SendQueue {
         self.settle_failure(ctx);
     }
 
-    /// Completes the local operations that are at the front and were executed.
+    /// Completes executed local operations at the front.
     fn retire_locals(&mut self, ctx: &mut Context) {
         while self.cursor > 0 && self.queue.front().is_some_and(Entry::is_local) {
             self.retire_front(ctx);
@@ -310,7 +311,7 @@ impl SendQueue {
 
 /// Completing.
 impl SendQueue {
-    /// The front entry succeeded.
+    /// Completes the front entry with success.
     fn retire_front(&mut self, ctx: &mut Context) {
         let Some(entry) = self.queue.pop_front() else {
             return;
@@ -321,7 +322,7 @@ impl SendQueue {
         }
     }
 
-    /// If an entry that failed has come to the front it completes, and the send queue ends.
+    /// Completes a failed entry at the front, and ends the send queue.
     fn settle_failure(&mut self, ctx: &mut Context) {
         if !self.failing {
             return;

@@ -1,6 +1,6 @@
-//! The unreliable connected service (IBTA vol 1, 9.8.2): messages of one peer, received whole or
-//! not at all as far as completions show. If anything is wrong with a packet, its message is
-//! dropped silently; the receive WQE that it used serves the next one.
+//! The unreliable connected service (IBTA vol 1, 9.8.2): messages of one peer, which complete as a
+//! whole or not at all. If anything is wrong with a packet, its message is dropped silently; the
+//! receive WQE that it used serves the next message.
 
 use ferroce_qp::{PathMtu, QpState};
 use ferroce_wire::{Connected, Operation, Position, Psn, Transport, TransportHeaders};
@@ -17,7 +17,7 @@ use crate::request::{LocalKind, MAX_MESSAGE_LENGTH, SendOperation, SendRequest};
 use crate::segment;
 use crate::step::{Access, MemoryAnswer, MemoryOp, Step};
 
-/// What the packet being processed waits for.
+/// The operation for which the packet being processed waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
     Nothing,
@@ -31,12 +31,12 @@ enum Asked {
 pub(crate) struct Uc {
     expected: Psn,
     asked: Asked,
-    /// The first packet has come.
+    /// True if the first packet has arrived.
     established: bool,
-    /// A packet of the message is missing.
+    /// True if a packet of the message is missing.
     broken: bool,
     message: Message,
-    /// A receive WQE: that of the message, or one that a dropped message has left behind.
+    /// The receive WQE of the message, or one that a dropped message did not use.
     receive: Option<Receive>,
     packet: Inbound,
 }
@@ -162,8 +162,8 @@ impl UnreliableService for Uc {
 
 /// The checks of a packet, in order.
 impl Uc {
-    /// A packet that starts a message starts it whatever its PSN is; any other must follow the one
-    /// before it, and be of the same operation (IBTA vol 1, 9.8.2).
+    /// Checks the sequence: a packet that starts a message may have any PSN; any other must follow
+    /// the previous one and have the same operation (IBTA vol 1, 9.8.2).
     fn is_in_sequence(&self) -> bool {
         if self.packet.position.starts_message() {
             return true;
@@ -176,7 +176,7 @@ impl Uc {
         continues && self.packet.psn == self.expected
     }
 
-    /// A receive WQE for the first packet of a SEND and the last of a WRITE with immediate.
+    /// Takes a receive WQE for the first packet of a SEND and the last of a WRITE with immediate.
     fn find_receive(&mut self, ctx: &mut Context) -> Step {
         let takes_receive = if self.packet.is_send() {
             self.packet.position.starts_message()
@@ -190,7 +190,7 @@ impl Uc {
         }
     }
 
-    /// Payload against path MTU, position, announced length and receive buffers.
+    /// Checks the payload against path MTU, position, announced length and receive buffers.
     fn check_length(&mut self, ctx: &mut Context) -> Step {
         let mtu = ctx.attributes.path_mtu.bytes();
         let payload = self.packet.payload_length;
@@ -223,8 +223,8 @@ impl Uc {
         self.execute(ctx)
     }
 
-    /// Then, at its start, whether the memory may be written. A message of no bytes is not
-    /// checked: its key may be anything.
+    /// Checks the length of a WRITE, and at its start the access to memory. For a message of zero
+    /// bytes the key is not checked.
     fn check_write_length(&mut self, ctx: &mut Context, payload: u32) -> Step {
         let reth = self.packet.reth;
         if self.packet.position.starts_message() {
@@ -268,7 +268,7 @@ impl Uc {
         Step::Memory(operation)
     }
 
-    /// The message ends without a completion. A receive WQE stays for the next message.
+    /// Drops the message without a completion. A receive WQE stays for the next message.
     fn drop_message(&mut self) -> Step {
         self.message = Message::None;
         Step::Done
@@ -301,7 +301,7 @@ impl Uc {
         self.ask(Asked::Payload, operation)
     }
 
-    /// The packet is executed: moves on, and ends the message if it was the last.
+    /// Advances past an executed packet, and ends the message if it was the last.
     fn complete(&mut self, ctx: &mut Context) -> Step {
         let total = self.message.advance(self.packet.payload_length);
         if self.packet.position.ends_message() {
@@ -315,7 +315,8 @@ impl Uc {
         Step::Done
     }
 
-    /// A receive buffer is not registered for this use: our own fault, which is not silent.
+    /// Reports that a receive buffer is not registered for this use: a local error, which is not
+    /// silent.
     fn fail_receive(&mut self, ctx: &mut Context) -> Step {
         if let Some(receive) = self.receive.take() {
             let status = CompletionStatus::LocalProtection;

@@ -17,13 +17,13 @@ use crate::inbound::Inbound;
 use crate::request::{Destination, LocalKind, SendOperation, SendRequest};
 use crate::step::{MemoryAnswer, MemoryOp, Step};
 
-/// Bytes of the global route header, in front of the payload in every receive buffer.
+/// Bytes of the global route header, which precedes the payload in every receive buffer.
 const GRH_LENGTH: u32 = 40;
 
-/// In the Q_Key of a request: our own Q_Key is sent (IBTA vol 1, chapter 10).
+/// In the Q_Key of a request: send the queue pair's own Q_Key (IBTA vol 1, chapter 10).
 const OWN_Q_KEY: u32 = 1 << 31;
 
-/// What the datagram being processed waits for.
+/// The operation for which the datagram being processed waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
     Nothing,
@@ -36,7 +36,7 @@ enum Asked {
 #[derive(Debug, Clone)]
 pub(crate) struct Ud {
     asked: Asked,
-    /// A receive WQE: that of the datagram, or one that was too small for an earlier one.
+    /// The receive WQE of the datagram, or one that was too small for an earlier datagram.
     receive: Option<Receive>,
     packet: Inbound,
     source: Qpn,
@@ -54,7 +54,7 @@ impl UnreliableService for Ud {
         }
     }
 
-    /// There is no peer to which anything of it applies.
+    /// Does nothing: the attributes describe a peer, and there is none.
     fn start(&mut self, _attributes: &RtrAttributes) {
         *self = Ud::new();
     }
@@ -119,7 +119,7 @@ impl UnreliableService for Ud {
         self.receive.take().map(|receive| receive.id)
     }
 
-    /// Datagrams are not counted.
+    /// Returns zero: PSNs of datagrams are not checked.
     fn expected(&self) -> Psn {
         Psn::new(0)
     }
@@ -147,8 +147,8 @@ impl UnreliableService for Ud {
         let mut bth = ctx.bth(piece.psn, piece.length);
         bth.solicited = piece.is_solicited();
         let is_gsi = ctx.service == Service::Gsi;
-        // No receiver of a datagram looks at it (IBTA vol 1, 9.2); Linux sets it in management
-        // datagrams, and its frames are what ours are compared with.
+        // No receiver of a datagram checks it (IBTA vol 1, 9.2). Linux sets it in management
+        // datagrams, and ours are compared with its frames.
         bth.ack_request = is_gsi;
         let mut q_key = ctx.attributes.q_key;
         if let Destination::Datagram { qpn, q_key: given } = piece.request.destination {

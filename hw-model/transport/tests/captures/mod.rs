@@ -11,7 +11,7 @@ pub struct Captured {
     pub payload_length: u32,
 }
 
-/// The packets of one service in a capture (classic pcap, little-endian, Ethernet).
+/// Returns the packets of one service in a capture (classic pcap, little-endian, Ethernet).
 pub fn packets(name: &str, transport: Transport) -> Vec<Captured> {
     const FILE_HEADER: usize = 24;
     const RECORD_HEADER: usize = 16;

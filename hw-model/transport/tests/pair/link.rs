@@ -7,7 +7,7 @@ use ferroce_wire::TransportHeaders;
 
 use super::rng::Rng;
 
-/// What happens to packets on the way.
+/// Faults of packets in flight.
 #[derive(Debug, Clone, Copy)]
 pub struct Faults {
     /// Lost packets per thousand.
@@ -20,7 +20,7 @@ pub struct Faults {
     pub delay: Duration,
     /// Overtaken packets take up to this much longer.
     pub jitter: Duration,
-    /// Nothing arrives any more from here on.
+    /// Nothing arrives from this time on.
     pub blackout: Instant,
 }
 
@@ -43,7 +43,7 @@ pub struct Packet {
     pub payload: Vec<u8>,
 }
 
-/// Losses in a row are bounded, so that the retry limit is never reached by chance.
+/// Maximum number of consecutive losses, so that the retry limit is never reached by chance.
 const MAX_LOSSES_IN_A_ROW: u32 = 2;
 
 #[derive(Debug)]
@@ -105,7 +105,7 @@ impl Link {
         (entry.key().0 <= now).then(|| entry.remove())
     }
 
-    /// Drops what is on the way.
+    /// Drops all packets in flight.
     pub fn clear(&mut self) {
         self.in_flight.clear();
     }

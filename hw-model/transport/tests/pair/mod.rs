@@ -1,4 +1,4 @@
-//! Two queue pairs of any service, two byte arrays, a link and a virtual clock: no NIC at all.
+//! Two queue pairs of any service, two byte arrays, a link and a virtual clock, without a NIC.
 
 #![allow(dead_code, reason = "each test file uses its own part of the harness")]
 
@@ -21,14 +21,14 @@ use link::{Faults, Link, Packet};
 
 /// The key of a node's only memory region.
 pub const R_KEY: RKey = RKey(0x1234);
-/// Where a node's memory begins in virtual addresses.
+/// Virtual address of the start of a node's memory.
 pub const BASE: u64 = 0x7f00_0000_0000;
 
 /// The shared receive queue of an XRC target.
 pub const SRQN: u32 = 0x77;
-/// What datagrams carry.
+/// The Q_Key of datagrams.
 pub const Q_KEY: QKey = QKey(0x1111_1111);
-/// A byte of the GRH that a node writes.
+/// Fill byte of the GRH.
 pub const GRH_BYTE: u8 = 0x60;
 /// Bytes of the GRH.
 pub const GRH_LENGTH: u32 = 40;
@@ -45,33 +45,33 @@ pub struct Receive {
 pub struct Node {
     pub qp: Qp,
     pub memory: Vec<u8>,
-    /// Local buffers of requests by id.
+    /// Local buffers by request id.
     pub buffers: BTreeMap<u32, usize>,
     pub receives: VecDeque<Receive>,
-    /// Receive WQEs by id that were taken.
+    /// Taken receive WQEs by id.
     pub taken: BTreeMap<u32, Receive>,
     pub completions: Vec<Completion>,
     pub events: Vec<Event>,
     pub statistics: Vec<Statistics>,
-    /// Packets sent, for scripts to look at.
+    /// Sent packets, for scripts to check.
     pub sent: Vec<Transmit>,
-    /// Atomics executed here.
+    /// Number of atomics executed here.
     pub atomics: u32,
-    /// Keys invalidated here by the peer.
+    /// Keys that the peer has invalidated here.
     pub invalidated: Vec<RKey>,
-    /// Local operations that were executed.
+    /// Executed local operations.
     pub locals: Vec<u32>,
     /// Gathering fails for these requests.
     pub unreadable: Vec<u32>,
-    /// Memory operations fail from here on.
+    /// Memory operations fail from now on.
     pub broken: bool,
-    /// Memory that was registered once, and from when on it is not.
+    /// Memory that stops being registered, and when.
     pub vanishing: Option<Vanishing>,
     pub uses_credits: bool,
-    /// Packets that came too early, by PSN, and how many more the node refuses to hold.
+    /// Held packets by PSN.
     pub held: BTreeMap<u32, Packet>,
     pub hold_limit: usize,
-    /// Packets that were held.
+    /// Number of held packets.
     pub holds: u32,
 }
 
@@ -79,13 +79,13 @@ pub struct Node {
 #[derive(Debug, Clone)]
 pub struct Vanishing {
     pub range: std::ops::Range<usize>,
-    /// Accesses to it that still find it.
+    /// Number of accesses before it disappears.
     pub left: u32,
-    /// An access has found it gone.
+    /// True if an access has found it missing.
     pub missed: bool,
 }
 
-/// How the two queue pairs are set up.
+/// Configuration of the two queue pairs.
 #[derive(Debug, Clone, Copy)]
 pub struct Setup {
     pub services: [Service; 2],
@@ -101,7 +101,7 @@ pub struct Setup {
     pub access: RemoteAccess,
     pub uses_credits: bool,
     pub recovery: [Recovery; 2],
-    /// Packets that a node holds at most.
+    /// Maximum number of packets that a node holds.
     pub hold_limit: usize,
 }
 
@@ -130,7 +130,7 @@ impl Default for Setup {
     }
 }
 
-/// The transitions of `side` from RESET to RTS.
+/// Returns the transitions of `side` from RESET to RTS.
 pub fn bring_up(setup: &Setup, side: usize) -> [Transition; 3] {
     let update = AttributeUpdate::default();
     [
@@ -260,7 +260,7 @@ impl Node {
         (self.qp.service() == Service::XrcTarget).then_some(SRQN)
     }
 
-    /// The memory blocks of this side.
+    /// Executes a memory operation of this side.
     pub fn execute(&mut self, operation: MemoryOp, payload: &[u8]) -> MemoryAnswer {
         if self.broken {
             return MemoryAnswer::Failed;
@@ -363,7 +363,7 @@ impl Node {
         MemoryAnswer::Done
     }
 
-    /// A packet that has arrived, and those that waited for it.
+    /// Handles a received packet, and held packets that waited for it.
     pub fn receive(&mut self, now: Instant, packet: &Packet) {
         self.process(now, packet);
         while let Some(psn) = self.qp.take_held() {
@@ -397,7 +397,7 @@ impl Node {
         }
     }
 
-    /// Held packets whose PSN was passed are of no use: a hostile peer sends such.
+    /// Drops held packets whose PSN was passed: a hostile peer sends such packets.
     fn forget_passed(&mut self) {
         let expected = self.qp.next_receive_psn();
         let passed = |psn: &u32| Psn::new(*psn).is_before(expected);
@@ -416,7 +416,7 @@ impl Node {
         }
     }
 
-    /// The payload of a packet that leaves; `None` if it cannot be read.
+    /// Gathers the payload of an outgoing packet; `None` if it cannot be read.
     pub fn gather(&mut self, payload: Payload) -> Option<Vec<u8>> {
         match payload {
             Payload::None => Some(Vec::new()),
@@ -453,7 +453,7 @@ impl Node {
         }
     }
 
-    /// Local operations whose turn has come. Whether there was one.
+    /// Executes local operations that are next in order. Returns true if there was one.
     fn execute_locals(&mut self, now: Instant) -> bool {
         let mut worked = false;
         loop {
@@ -478,7 +478,7 @@ impl Node {
     }
 }
 
-/// Executes an atomic on eight bytes; gives what they were.
+/// Executes an atomic on eight bytes; returns the old value.
 pub fn atomic(bytes: &mut [u8], operation: AtomicOperation) -> u64 {
     let original = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
     let new = match operation {
@@ -490,18 +490,18 @@ pub fn atomic(bytes: &mut [u8], operation: AtomicOperation) -> u64 {
     original
 }
 
-/// The two sides and what is between them.
+/// The two sides and the link between them.
 pub struct Pair {
     pub nodes: [Node; 2],
     pub link: Link,
     pub now: Instant,
-    /// Packets sent on both sides together.
+    /// Total number of packets sent by both sides.
     pub packets: u64,
-    /// Packets that are taken of a queue pair before their payload is gathered.
+    /// Packets taken from a queue pair before their payload is gathered.
     pub batch: usize,
 }
 
-/// Nothing that ends takes longer.
+/// Every run that ends takes fewer steps.
 const MAX_STEPS: u32 = 400_000;
 
 impl Pair {
@@ -515,12 +515,12 @@ impl Pair {
         }
     }
 
-    /// Two sides on a link without faults.
+    /// Returns two sides on a link without faults.
     pub fn plain(setup: &Setup) -> Pair {
         Pair::new(setup, Faults::NONE, 1 << 16, 0)
     }
 
-    /// Sends what both sides have to send. Returns whether that was anything.
+    /// Sends all pending packets of both sides. Returns true if there were any.
     pub fn transmit(&mut self) -> bool {
         let mut worked = false;
         for side in 0..2 {
@@ -543,7 +543,7 @@ impl Pair {
         worked
     }
 
-    /// The next packets of one side, before they are gathered.
+    /// Takes the next packets of one side before they are gathered.
     fn poll_batch(&mut self, side: usize) -> Vec<Transmit> {
         let qp = &mut self.nodes[side].qp;
         let mut batch = Vec::new();
@@ -557,7 +557,7 @@ impl Pair {
         batch
     }
 
-    /// Brings a packet of one side to the link.
+    /// Puts a packet of one side on the link.
     pub fn send(&mut self, side: usize, transmit: Transmit) {
         let node = &mut self.nodes[side];
         self.packets += 1;
@@ -606,8 +606,8 @@ impl Pair {
             .min()
     }
 
-    /// Everything that happens at this point in time, then the clock jumps to the next event, but
-    /// not beyond `until`. False if nothing is left before it.
+    /// Handles all events at the current time, then advances the clock to the next event, but not
+    /// beyond `until`. Returns false if there is no event before `until`.
     pub fn step(&mut self, until: Instant) -> bool {
         self.transmit();
         let Some(next) = self.next_event().filter(|next| *next <= until) else {
@@ -630,7 +630,7 @@ impl Pair {
         true
     }
 
-    /// Runs until nothing happens any more.
+    /// Runs until no event is left.
     pub fn run(&mut self) {
         for _ in 0..MAX_STEPS {
             if !self.step(Instant::MAX) {

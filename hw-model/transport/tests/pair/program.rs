@@ -1,9 +1,9 @@
-//! Random programs of work requests, and the reference interpreter that says what they do.
+//! Random programs of work requests, and the reference interpreter that computes their effect.
 //!
-//! Memory of each node, in equal parts: SOURCE (constant, what requests send), WINDOW (where the
-//! peer writes and works atomically, in any order and overlapping), SLOTS (ranges that are written
-//! once and then read back, or counted in), LANDING (where READs and receives land, each range
-//! once).
+//! The memory of each node has equal parts: SOURCE (constant, the source of requests), WINDOW (the
+//! peer's WRITEs and atomics, in any order and overlapping), SLOTS (ranges that are written once
+//! and then read back, or used as counters), LANDING (the destination of READs and receives, each
+//! range once).
 
 use ferroce_transport::{
     AtomicOperation, Completion, CompletionStatus, Destination, LocalKind, ReceiveKind,
@@ -23,7 +23,7 @@ const WINDOW: usize = PART;
 const SLOTS: usize = 2 * PART;
 const LANDING: usize = 3 * PART;
 
-/// Room between the landing range of one message and that of the next.
+/// Gap between the landing ranges of two messages.
 const GUARD: usize = 8;
 
 /// A request with its local buffer.
@@ -33,7 +33,7 @@ pub struct Op {
     pub request: SendRequest,
 }
 
-/// What one side does.
+/// The program of one side.
 #[derive(Debug, Clone, Default)]
 pub struct Program {
     pub ops: Vec<Op>,
@@ -48,12 +48,12 @@ struct Generator<'r> {
     programs: [Program; 2],
     landing: [usize; 2],
     slots: [usize; 2],
-    /// WRITEs are placed in any order, so that they must not overlap.
+    /// WRITEs may be placed in any order, so they must not overlap.
     is_relaxed: bool,
     windows: [usize; 2],
 }
 
-/// Programs for both sides, of up to `count` requests each; an XRC target sends nothing.
+/// Generates programs for both sides, of up to `count` requests each; an XRC target sends nothing.
 pub fn generate(rng: &mut Rng, setup: &Setup, count: u64) -> [Program; 2] {
     let mut generator = Generator {
         rng,
@@ -149,7 +149,7 @@ impl Generator<'_> {
         Immediate((self.rng.next() as u32).to_be_bytes())
     }
 
-    /// The peer will need a receive; for a WRITE with immediate it may be of no bytes.
+    /// Adds a receive at the peer; for a WRITE with immediate it may have no bytes.
     fn receive(&mut self, side: usize, capacity: u32) {
         let capacity = capacity + self.rng.below(40) as u32;
         let address = self.land(side, capacity);
@@ -187,7 +187,7 @@ impl Generator<'_> {
         self.push(side, operation, address, length);
     }
 
-    /// A range of the window that no other request of this side touches.
+    /// Returns a range of the window that no other request of this side uses.
     fn own_range(&mut self, side: usize, length: u32) -> usize {
         let offset = self.windows[side];
         self.windows[side] += length as usize;
@@ -211,7 +211,7 @@ impl Generator<'_> {
         );
     }
 
-    /// Adds an atomic on bytes that WRITEs before it wrote.
+    /// Adds an atomic on bytes that earlier WRITEs wrote.
     fn atomic_in_window(&mut self, side: usize) {
         let anywhere = WINDOW + 8 * self.rng.below(PART as u64 / 8) as usize;
         let offset = match self.is_relaxed {
@@ -227,7 +227,7 @@ impl Generator<'_> {
         self.push(side, operation, address, 8);
     }
 
-    /// Counts up from zero: each step is done once, and a swap sees the sum.
+    /// Counts up from zero: each step happens once, and a swap sees the sum.
     fn count_in_slot(&mut self, side: usize) {
         let offset = self.slots[side].next_multiple_of(8);
         self.slots[side] = offset + 8;
@@ -258,7 +258,7 @@ impl Generator<'_> {
         self.push(side, SendOperation::Local(kind), 0, 0);
     }
 
-    /// A READ sees what a WRITE before it wrote.
+    /// Adds a WRITE, and a READ of what it wrote.
     fn write_and_read_back(&mut self, side: usize, length: u32) {
         let offset = self.slots[side];
         self.slots[side] += length as usize;
@@ -303,17 +303,17 @@ pub fn initial_memory(rng: &mut Rng) -> Vec<u8> {
     memory
 }
 
-/// What must come out: memory, and completions of sends and of receives, each in order.
+/// The expected outcome: memory, and completions of sends and of receives, each in order.
 #[derive(Debug)]
 pub struct Outcome {
     pub memory: [Vec<u8>; 2],
     pub sends: [Vec<Completion>; 2],
     pub receives: [Vec<Completion>; 2],
-    /// Atomics that each side executes.
+    /// Number of atomics that each side executes.
     pub atomics: [u32; 2],
 }
 
-/// The reference interpreter: one request after the other, no packets.
+/// Interprets the programs: one request after the other, no packets.
 pub fn interpret(setup: &Setup, programs: &[Program; 2], memory: [Vec<u8>; 2]) -> Outcome {
     let mut outcome = Outcome {
         memory,
@@ -394,7 +394,7 @@ impl Outcome {
     }
 }
 
-/// The completion of a request.
+/// Returns the completion of a request.
 pub fn sent(request: &SendRequest, status: CompletionStatus) -> Completion {
     Completion::Send {
         id: request.id,

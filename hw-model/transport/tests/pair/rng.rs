@@ -1,4 +1,4 @@
-//! Choices by a seed, which never change their meaning.
+//! Seeded choices whose meaning never changes.
 
 use ferroce_units::random::SplitMix64;
 
@@ -14,12 +14,12 @@ impl Rng {
         self.0.number()
     }
 
-    /// A number below `bound`, which is not zero.
+    /// Returns a number below `bound`, which is not zero.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.0.below(bound)
     }
 
-    /// True in `numerator` of `denominator` cases.
+    /// Returns true in `numerator` of `denominator` cases.
     pub fn chance(&mut self, numerator: u64, denominator: u64) -> bool {
         self.below(denominator) < numerator
     }

@@ -12,15 +12,15 @@ use ferroce_wire::{
 
 use super::{Setup, bring_up, destination};
 
-/// A queue pair in RTS with its peer played by the test. PSNs are relative: 0 is the first of
-/// the direction.
+/// A queue pair in RTS whose peer is the test. PSNs are relative: 0 is the first PSN of the
+/// direction.
 pub struct Script {
     pub qp: Qp,
     pub now: Instant,
     setup: Setup,
 }
 
-/// A packet as a script compares it: opcode, relative PSN, AckReq, payload length.
+/// A packet in the form that scripts compare: opcode, relative PSN, AckReq, payload length.
 pub type Seen = (Operation, Position, u32, bool, u32);
 
 impl Script {
@@ -41,12 +41,12 @@ impl Script {
         self.setup.mtu.bytes()
     }
 
-    /// PSN `relative` of what the queue pair sends as requester.
+    /// Returns the PSN of the queue pair's requests for `relative`.
     pub fn send_psn(&self, relative: u32) -> Psn {
         self.setup.psn[0].add(relative)
     }
 
-    /// PSN `relative` of what its peer sends as requester.
+    /// Returns the PSN of the peer's requests for `relative`.
     pub fn receive_psn(&self, relative: u32) -> Psn {
         self.setup.psn[1].add(relative)
     }
@@ -65,7 +65,7 @@ impl Script {
         self.qp.post_send(self.now, request);
     }
 
-    /// All packets that leave now.
+    /// Takes all packets that leave now.
     pub fn transmit(&mut self) -> Vec<Transmit> {
         let mut packets = Vec::new();
         while let Some(packet) = self.qp.poll_transmit(self.now) {
@@ -75,7 +75,7 @@ impl Script {
         packets
     }
 
-    /// All packets that leave now, for comparison.
+    /// Takes all packets that leave now, in the form for comparison.
     pub fn sent(&mut self) -> Vec<Seen> {
         let packets = self.transmit();
         packets.iter().map(|packet| self.seen(packet)).collect()
@@ -95,7 +95,7 @@ impl Script {
         )
     }
 
-    /// PSNs of the requests that leave now.
+    /// Takes the PSNs of the requests that leave now.
     pub fn sent_psns(&mut self) -> Vec<u32> {
         self.sent().iter().map(|seen| seen.2).collect()
     }
@@ -148,7 +148,7 @@ impl Script {
         self.handle(&headers, length)
     }
 
-    /// A READ response that is expected and written.
+    /// Delivers an expected READ response and writes it.
     pub fn good_read_response(&mut self, relative: u32, position: Position, length: u32) {
         match self.read_response(relative, position, length) {
             Step::Memory(MemoryOp::WriteReadResponse { length: asked, .. }) => {
@@ -198,7 +198,7 @@ impl Script {
         )
     }
 
-    /// Answers everything with success; receives have `capacity` and ids from 0 on.
+    /// Executes everything with success; receives have `capacity` and ids from 0 on.
     pub fn execute(&mut self, mut step: Step, receive: u32, capacity: u32) -> Vec<MemoryOp> {
         let mut operations = Vec::new();
         while let Step::Memory(operation) = step {
@@ -217,13 +217,13 @@ impl Script {
         operations
     }
 
-    /// A SEND of one packet that is executed.
+    /// Delivers a SEND of one packet that is executed.
     pub fn good_send(&mut self, relative: u32, receive: u32) {
         let step = self.send_part(relative, SendPart::Only, 4);
         assert_eq!(self.execute(step, receive, 64).len(), 2);
     }
 
-    /// The responses that leave now: relative PSN and syndrome.
+    /// Takes the responses that leave now: relative PSN and syndrome.
     pub fn responses(&mut self) -> Vec<(u32, Syndrome)> {
         let base = self.setup.psn[1];
         self.transmit()
@@ -261,7 +261,7 @@ impl Script {
         std::iter::from_fn(|| self.qp.poll_event()).collect()
     }
 
-    /// Lets the next timer expire.
+    /// Advances the time to the next timer.
     pub fn expire(&mut self) {
         self.now = self.qp.next_timeout().expect("a timer runs");
         self.qp.handle_timeout(self.now);
@@ -289,7 +289,7 @@ pub const WRITE: SendOperation = SendOperation::RdmaWrite { remote: REMOTE };
 pub const READ: SendOperation = SendOperation::RdmaRead { remote: REMOTE };
 pub const IMMEDIATE: Immediate = Immediate([1, 2, 3, 4]);
 
-/// What a script's memory holds where an atomic works.
+/// The value of a script's memory at the address of atomics.
 pub const ORIGINAL: u64 = 0x1122_3344_5566_7788;
 
 pub const FETCH_ADD: SendOperation = SendOperation::FetchAdd {

@@ -24,7 +24,7 @@ fn local(kind: LocalKind) -> SendOperation {
     SendOperation::Local(kind)
 }
 
-/// The response to an atomic.
+/// Delivers the response to an atomic.
 fn result(s: &mut Script, relative: u32, original: u64) -> Step {
     let aeth = Aeth {
         syndrome: Syndrome::ACK_UNLIMITED,
@@ -35,7 +35,7 @@ fn result(s: &mut Script, relative: u32, original: u64) -> Step {
     s.handle(&headers, 0)
 }
 
-/// The packets that leave: relative PSN and result.
+/// Takes the packets that leave: relative PSN and result.
 fn results(s: &mut Script) -> Vec<(u32, u64)> {
     let base = s.receive_psn(0);
     s.transmit()
@@ -256,7 +256,7 @@ fn atomics_are_limited_like_reads() {
     assert_eq!(s.events(), [Event::RequestError, Event::LastWqeReached]);
 }
 
-/// The last packet that leaves is this NAK, and the queue pair is in ERR.
+/// Asserts that the last packet is this NAK, and the queue pair is in ERR.
 fn assert_nak(s: &mut Script, psn: u32, code: NakCode) {
     assert_eq!(s.qp.state(), QpState::Err);
     assert_eq!(s.responses(), [(psn, Syndrome::Nak(code))]);
@@ -356,13 +356,13 @@ fn a_key_that_cannot_be_invalidated_ends_the_queue_pair() {
     let failed = CompletionStatus::RemoteInvalidRequest;
     assert_eq!(s.statuses(), [(1, failed)]);
     assert_eq!(s.qp.state(), QpState::Err);
-    // Class J: only this side learns of it.
+    // Class J: only this side reports it.
     assert_eq!(s.responses(), []);
     assert_eq!(s.events(), [Event::LastWqeReached]);
 }
 
-/// Goal: what was executed before the SEND that fails is acknowledged, in the middle of a message
-/// as well.
+/// Goal: requests executed before the failing SEND are acknowledged, also in the middle of a
+/// message.
 #[test]
 fn what_comes_before_a_key_that_cannot_be_invalidated_is_acknowledged() {
     let mut s = Script::new(Setup {
@@ -396,12 +396,12 @@ fn a_local_operation_keeps_its_place() {
     assert_eq!(
         s.sent(),
         [(Operation::Send, Position::Only, 0, true, 4)],
-        "it asks for an acknowledge, because nothing behind it will"
+        "it requests an acknowledge, because no later packet will"
     );
     assert!(s.qp.has_local());
     assert_eq!(s.qp.poll_local(), Some(1));
     assert_eq!(s.qp.poll_local(), None);
-    assert_eq!(s.sent(), [], "what is behind it waits");
+    assert_eq!(s.sent(), [], "later packets wait");
     s.qp.finish_local(s.now, 7, Ok(()));
     assert_eq!(s.sent(), [], "that was another one");
     s.qp.finish_local(s.now, 1, Ok(()));
@@ -465,7 +465,7 @@ fn a_local_operation_that_fails_ends_the_queue_pair_in_order() {
     s.post(1, local(LocalKind::Bind), 0);
     s.post(2, SEND, 4);
     s.transmit();
-    let id = s.qp.poll_local().expect("its turn has come");
+    let id = s.qp.poll_local().expect("it is next in order");
     s.qp.finish_local(s.now, id, Err(CompletionStatus::WindowBind));
     assert_eq!(s.statuses(), []);
     s.ack(0);

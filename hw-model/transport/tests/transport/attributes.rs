@@ -1,4 +1,4 @@
-//! Every service on its way through the states, and what it may change there. The table itself is
+//! The transitions of every service, and the attributes that each may change. The table itself is
 //! tested in `ferroce-qp`.
 
 use ferroce_transport::{
@@ -8,7 +8,7 @@ use ferroce_transport::{
 use ferroce_units::Instant;
 use ferroce_wire::{PKey, QKey, Qpn};
 
-/// The way up, and everything that can be done with the values of a service.
+/// The way to RTS, and everything that can be done with the values of a service.
 #[test]
 fn every_service_goes_its_way() {
     let update = AttributeUpdate::default();

@@ -1,8 +1,8 @@
-//! Our responder against captures of Linux soft-RoCE: given the requests that it got, it sends the
-//! responses that it sent, PSN, syndrome and MSN alike.
+//! Our responder against captures of Linux soft-RoCE: it gets the same requests and must send the
+//! same responses, including PSN, syndrome and MSN.
 //!
-//! One difference is known and ours is the one that IBTA asks for: the response to a READ that was
-//! asked for again from its middle begins with First, where soft-RoCE goes on with Middle.
+//! One difference is known, and ours follows IBTA: if a READ is requested again from its middle,
+//! the response begins with First, while soft-RoCE continues with Middle.
 
 use crate::captures;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use ferroce_wire::{
     Transport, TransportHeaders,
 };
 
-/// What is compared of a response.
+/// The compared fields of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Response {
     operation: Operation,
@@ -49,7 +49,7 @@ fn response(headers: &TransportHeaders, payload_length: u32) -> Response {
     }
 }
 
-/// Requests that one side got and responses that it gave.
+/// Returns the requests that one side received and the responses that it sent.
 fn conversation(packets: &[Captured], responder: Gid) -> (Vec<&Captured>, Vec<Response>) {
     let mut requests = Vec::new();
     let mut responses = Vec::new();
@@ -103,8 +103,8 @@ fn responder(qpn: Qpn, rq_psn: Psn, mtu: PathMtu) -> Qp {
     qp
 }
 
-/// Returns what the memory of the machine in the capture answers, as far as its next response
-/// shows. `cells` are those that atomics have worked on, with the value of a new one.
+/// Returns the result of a memory operation of the captured machine, derived from its next
+/// response. `cells` are the addresses of atomics, with the value of a new one.
 fn answer(
     operation: MemoryOp,
     next: Option<&Response>,
@@ -147,8 +147,8 @@ fn answer(
     }
 }
 
-/// Plays the requests of one side; gives how many responses were compared. `lost` responses were
-/// dropped before they were captured.
+/// Replays the requests of one side; returns the number of compared responses. `lost` responses
+/// were dropped before the capture.
 fn replay(name: &str, packets: &[Captured], side: Gid, lost: u32) -> usize {
     let (requests, expected) = conversation(packets, side);
     let Some(first) = requests.first() else {

@@ -1,5 +1,5 @@
-//! UC and UD against captures of Linux soft-RoCE: given the messages that it sent, our requester
-//! sends the packets that it sent, and our receiver accepts each of them.
+//! UC and UD against captures of Linux soft-RoCE: our requester sends the same packets for the same
+//! messages, and our receiver accepts each captured packet.
 //!
 //! One bit differs: soft-RoCE sets AckReq in packets that are never acknowledged.
 
@@ -17,7 +17,7 @@ const NOW: Instant = Instant::ZERO;
 /// Bytes of the GRH.
 const GRH_LENGTH: u32 = 40;
 
-/// A queue pair that sends and receives as the one in the capture.
+/// Returns a queue pair that sends and receives like the captured one.
 fn queue_pair(service: Service, qpn: Qpn, first: &Captured) -> Qp {
     let mut qp = Qp::new(qpn, service, Config::default());
     let update = AttributeUpdate::default();
@@ -59,7 +59,7 @@ fn queue_pair(service: Service, qpn: Qpn, first: &Captured) -> Qp {
     qp
 }
 
-/// The request whose packets are these.
+/// Returns the request with these packets.
 fn request(id: u32, message: &[&Captured]) -> SendRequest {
     let (first, last) = (message[0], message[message.len() - 1]);
     let known = last.headers.bth.opcode.parse().expect("it was parsed");
@@ -103,7 +103,7 @@ fn request(id: u32, message: &[&Captured]) -> SendRequest {
     }
 }
 
-/// The packets of one side as messages.
+/// Groups the packets of one side into messages.
 fn messages(packets: &[Captured], side: Gid) -> Vec<Vec<&Captured>> {
     let mut messages: Vec<Vec<&Captured>> = Vec::new();
     for packet in packets.iter().filter(|packet| packet.source == side) {
@@ -116,7 +116,7 @@ fn messages(packets: &[Captured], side: Gid) -> Vec<Vec<&Captured>> {
     messages
 }
 
-/// Our requester sends the same packets.
+/// Checks that our requester sends the same packets.
 fn send(name: &str, qp: &mut Qp, messages: &[Vec<&Captured>]) {
     for (id, message) in (0..).zip(messages) {
         let request = request(id, message);
@@ -141,7 +141,7 @@ fn send(name: &str, qp: &mut Qp, messages: &[Vec<&Captured>]) {
     assert!(!qp.has_transmit());
 }
 
-/// Our receiver takes them all.
+/// Checks that our receiver accepts all packets.
 fn receive(name: &str, qp: &mut Qp, messages: &[Vec<&Captured>]) {
     let grh = match qp.service() {
         Service::UnreliableDatagram => GRH_LENGTH,

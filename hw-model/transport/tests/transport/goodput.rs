@@ -1,4 +1,4 @@
-//! What loss and reordering cost each mode: WRITEs over a link of 100 Gb/s with a round trip of
+//! The cost of loss and reordering in each mode: WRITEs over a 100 Gb/s link with a round trip of
 //! 10 us, against the analytic curves of go-back-N and selective repeat under independent loss.
 
 use std::collections::BTreeMap;
@@ -11,28 +11,28 @@ use ferroce_transport::{
 };
 use ferroce_units::{Duration, Instant};
 
-/// Payload bytes of a packet, and all bytes that it takes on the wire.
+/// Payload of a packet, and its total bytes on the wire.
 const PAYLOAD: u64 = 1024;
 const OVERHEAD: u64 = 82;
-/// Picoseconds of a byte at 100 Gb/s.
+/// Picoseconds per byte at 100 Gb/s.
 const BYTE_PS: u64 = 80;
 const ONE_WAY: Duration = Duration::from_us(5);
 /// Packets of a message.
 const MESSAGE: u32 = 64;
 
-/// What happens on the way.
+/// Faults of the path.
 #[derive(Clone, Copy)]
 struct Path {
     /// Lost packets of the requester per million.
     loss: u64,
-    /// Each of its packets takes up to this much longer, on its own: spraying over equal paths.
+    /// Maximum additional delay of each packet, independent of others: spraying over equal paths.
     spread: Duration,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug)]
 struct Outcome {
-    /// Of the time, the part in which the wire would have carried the data without loss.
+    /// Fraction of the time in which the wire would have carried the data without loss.
     goodput: f64,
     sent: u64,
     retransmitted: u64,
@@ -44,7 +44,7 @@ struct Run {
     now: Instant,
     rng: Rng,
     path: Path,
-    /// When the wire of each side is free.
+    /// The time at which the wire of each side is free.
     free_at: [Instant; 2],
     arrivals: BTreeMap<(Instant, u64), Packet>,
     sequence: u64,
@@ -123,7 +123,7 @@ impl Run {
         }
     }
 
-    /// Puts the next packet on the wire when that is free.
+    /// Puts the next packet on the wire when the wire is free.
     fn send(&mut self, side: usize) {
         while self.free_at[side] <= self.now {
             let Some(transmit) = self.nodes[side].qp.poll_transmit(self.now) else {
@@ -155,7 +155,7 @@ impl Run {
         self.arrivals.insert((arrival, self.sequence), packet);
     }
 
-    /// Goes to the next event, and handles it.
+    /// Advances to the next event and handles it.
     fn wait(&mut self) {
         let timeouts = self.nodes.iter().filter_map(|node| node.qp.next_timeout());
         let wires = (0..2).filter(|side| self.nodes[*side].qp.has_transmit());
@@ -192,9 +192,9 @@ const MODES: [(&str, RecoveryMode, Duration); 3] = [
     ),
 ];
 
-/// Goal: go-back-N loses about a window per loss, and the others a packet. Method: the analytic
-/// fractions are (1-p)/(1-p+pW) with W = 114 packets in flight, and 1-p; losses of packets that are
-/// sent again, and of the last ones, cost more.
+/// Goal: go-back-N loses about a window per loss, the other modes one packet. Method: the analytic
+/// fractions are (1-p)/(1-p+pW) with W = 114 packets in flight, and 1-p; losses of retransmissions
+/// and of the last packets cost more.
 #[test]
 fn loss_costs_a_window_or_a_packet() {
     const IN_FLIGHT: f64 = 114.0;
@@ -214,15 +214,15 @@ fn loss_costs_a_window_or_a_packet() {
              ({sr_known:.3})"
         );
         assert!(sr >= gbn - 0.01 && ar >= gbn - 0.01, "the order is right");
-        // Go-back-N waits for its timer when the packet that it goes back to is lost again.
+        // Go-back-N waits for its timer when the packet to which it goes back is lost again.
         assert!(gbn > 0.4 * gbn_known && gbn < 1.25 * gbn_known + 0.02);
         assert!(sr <= sr_known + 0.01 && sr > 0.80 * sr_known, "{sr}");
         assert!(ar <= sr_known + 0.01 && ar > 0.70 * sr_known, "{ar}");
     }
 }
 
-/// Goal: what takes reordering for loss sends again what is not lost (DCP, SIGCOMM 2025). Method:
-/// spraying without loss, with and without the reorder time.
+/// Goal: a sender that treats reordering as loss retransmits packets that are not lost (DCP,
+/// SIGCOMM 2025). Method: spraying without loss, with and without the reorder time.
 #[test]
 fn reordering_is_no_loss_with_a_reorder_time() {
     let path = Path {
@@ -249,8 +249,8 @@ fn reordering_is_no_loss_with_a_reorder_time() {
     }
 }
 
-/// Goal: the sender has no more in flight than the receiver keeps behind a gap; what is behind that
-/// would be sent again. Method: a reorder time in which twice as much could leave.
+/// Goal: the sender has no more in flight than the receiver keeps after a gap; later packets would
+/// be retransmitted. Method: a reorder time in which twice as many packets could leave.
 #[test]
 fn packets_in_flight_fit_into_the_window_of_a_gap() {
     let mut setup = setup(RecoveryMode::AdaptiveRouting, Duration::from_us(100));

@@ -1,4 +1,4 @@
-//! Whatever arrives, in whatever state: no panic, no endless output, no lie in `has_transmit`.
+//! Any input in any state: no panic, no endless output, and `has_transmit` is right.
 
 use crate::pair::script::{FETCH_ADD, READ, SEND, WRITE, request};
 use crate::pair::{Q_KEY, Setup, bring_up, destination};
@@ -15,11 +15,11 @@ use ferroce_wire::{
 };
 use proptest::prelude::*;
 
-/// Something that can happen to a queue pair.
+/// An input of a queue pair.
 #[derive(Debug, Clone)]
 enum Input {
-    /// A packet: opcode, PSN near that of a direction, extension, flags, payload length, and the
-    /// answers to what it asks for.
+    /// A packet: opcode, PSN near the expected one of a direction, extension, flags, payload
+    /// length, and the results of its memory operations.
     Packet {
         headers: TransportHeaders,
         payload_length: u32,
@@ -41,7 +41,7 @@ enum Input {
         which: u8,
     },
     Flush,
-    /// The next local operation: executed, or failed.
+    /// The next local operation succeeds or fails.
     Local {
         fail: bool,
     },
@@ -100,7 +100,7 @@ fn extension() -> impl Strategy<Value = Extension> {
     ]
 }
 
-/// The extension that belongs to an opcode.
+/// Returns the extension that belongs to an opcode.
 fn fitting(known: OpcodeProperties, reth: Reth, aeth: Aeth) -> Extension {
     let immediate = Immediate([3; 4]);
     let atomic = AtomicEth {
@@ -134,7 +134,7 @@ fn fitting(known: OpcodeProperties, reth: Reth, aeth: Aeth) -> Extension {
     }
 }
 
-/// Headers of any opcode; in most cases with the extension that belongs to it.
+/// Generates headers of any opcode, mostly with the matching extension.
 fn headers() -> impl Strategy<Value = TransportHeaders> {
     // RC, UC, UD, XRC; the operation within the service is the same.
     let service = prop_oneof![3 => Just(0u8), 1 => Just(0x20), 1 => Just(0x60), 1 => Just(0xa0)];
@@ -200,7 +200,7 @@ fn answer(choice: u8) -> MemoryAnswer {
     }
 }
 
-/// The answer that helps, in most cases.
+/// Returns a result that lets the packet proceed, in most cases.
 fn fitting_answer(step: Step, choice: u8) -> MemoryAnswer {
     use ferroce_transport::MemoryOp;
     match step {

@@ -1,4 +1,4 @@
-//! Selective repeat, step by step: what is sent again after which loss, and when.
+//! Selective repeat, step by step: the retransmissions after each loss, and their times.
 
 use crate::pair::link::{Faults, Packet};
 use crate::pair::{BASE, Node, Pair, R_KEY, Receive, Setup, destination};
@@ -31,7 +31,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Two sides that know of each other that they recover selectively.
+    /// Returns two sides that have shown each other that they support selective repeat.
     fn new(setup: Setup) -> Bench {
         let pair = Pair::new(&setup, Faults::NONE, 1 << 16, 0);
         let mut bench = Bench {
@@ -82,7 +82,7 @@ impl Bench {
         });
     }
 
-    /// Takes what a side sends now.
+    /// Takes the packets that a side sends now.
     fn sent(&mut self, side: usize) -> Vec<Transmit> {
         let poll = || self.nodes[side].qp.poll_transmit(self.now);
         std::iter::from_fn(poll).collect()
@@ -98,8 +98,8 @@ impl Bench {
         self.nodes[1 - side].receive(self.now, &packet);
     }
 
-    /// Carries what the requester sends, but for the packets of these numbers, and then what is
-    /// sent in answer until nothing is.
+    /// Delivers the requester's packets except those with these numbers, then the answers until
+    /// none is left.
     fn carry(&mut self, lost: &[usize]) {
         for (number, transmit) in self.sent(0).iter().enumerate() {
             if !lost.contains(&number) {
@@ -122,7 +122,7 @@ impl Bench {
     }
 }
 
-/// PSNs of packets, counted from the first one behind that of `Bench::new`.
+/// Returns the PSNs of packets, relative to the one after the PSN of `Bench::new`.
 fn psns(packets: &[Transmit]) -> Vec<u32> {
     let first = Psn::new(0xff_ffff);
     let place = |packet: &Transmit| packet.headers.bth.psn.sub(first.value()).value();
@@ -206,7 +206,7 @@ fn a_read_asks_for_what_is_missing_of_its_response() {
     assert_eq!(lengths.collect::<Vec<_>>(), expected);
     again.iter().for_each(|request| bench.deliver(0, request));
     assert_eq!(psns(&bench.sent(1)[..]), [1, 2, 5]);
-    // They are lost; the timer asks again, and only for them.
+    // They are lost; the timer requests them again, and only them.
     bench.now += Duration::from_us(70_000);
     bench.nodes[0].qp.handle_timeout(bench.now);
     bench.settle();
@@ -265,8 +265,8 @@ fn writes_are_placed_out_of_order_and_complete_in_order() {
     assert_eq!(bench.completed(), 1);
 }
 
-/// A card resends after 2, 4, 8 and 16 ms whatever the local ACK timeout is (perftest, issue 251),
-/// and whatever multiple of it the card waits otherwise.
+/// A card retransmits after 2, 4, 8 and 16 ms, whatever the local ACK timeout (perftest, issue 251)
+/// and whatever its multiple.
 #[test]
 fn the_adaptive_timer_takes_the_place_of_the_local_ack_timeout() {
     for (mode, timeout) in [

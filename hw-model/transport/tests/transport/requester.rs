@@ -184,8 +184,8 @@ fn silence_is_retried_from_the_oldest_and_fails_after_retry_count() {
     assert_eq!(s.statuses(), [(9, WrFlush)]);
 }
 
-/// A READ so long that all PSNs before it must be acknowledged first waits behind a WRITE that did
-/// not ask, because the READ would have brought the acknowledge.
+/// A READ that is so long that all earlier PSNs must be acknowledged first waits for a WRITE that
+/// requested no acknowledge, because the READ would have brought it.
 #[test]
 fn after_silence_the_first_packet_asks() {
     let mut s = script();
@@ -550,7 +550,7 @@ fn payload_that_cannot_be_gathered_fails_in_its_turn() {
     s.qp.fail_send(s.now, 2, CompletionStatus::LocalProtection);
     s.qp.fail_send(s.now, 77, CompletionStatus::LocalProtection); // unknown
     assert_eq!(s.statuses(), []);
-    // 0 and 1 go again, this time asking for the acknowledge that nothing else would bring.
+    // 0 and 1 are sent again, now requesting the acknowledge that no other packet would bring.
     assert_eq!(
         s.sent()
             .iter()
@@ -588,10 +588,10 @@ fn credits_bound_sends_but_not_writes() {
     for (id, operation) in (1..).zip([SEND, WRITE, SEND, WRITE]) {
         s.post(id, operation, 8);
     }
-    // SSN 2 has a credit, 3 needs none, 4 has to wait until nothing is in flight.
+    // SSN 2 has a credit, 3 needs none, 4 must wait until nothing is in flight.
     assert_eq!(s.sent_psns(), [1, 2]);
     s.syndrome_msn(2, credits(0), 3);
-    // Still none for SSN 4, but now it may go out alone.
+    // There is still no credit for SSN 4, but now it may be sent alone.
     assert_eq!(
         s.sent()
             .iter()

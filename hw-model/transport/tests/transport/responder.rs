@@ -23,7 +23,7 @@ fn nak(code: NakCode) -> Syndrome {
     Syndrome::Nak(code)
 }
 
-/// The request ends the queue pair with this NAK, after which nothing more is sent.
+/// Asserts that the request ends the queue pair with this NAK, after which nothing is sent.
 fn assert_refused(s: &mut Script, psn: u32, code: NakCode) {
     assert_eq!(s.qp.state(), QpState::Err);
     assert!(s.qp.has_transmit());
@@ -272,7 +272,7 @@ fn a_read_is_answered_and_answered_again() {
             srqn: None
         }
     );
-    // Its second half once more.
+    // Its second half again.
     let half = Reth {
         virtual_address: 0x8100,
         dma_length: 344,
@@ -300,7 +300,7 @@ fn the_ack_of_a_duplicate_does_not_overtake_read_responses() {
     s.execute(step, 0, 0);
     s.good_send(2, 1);
     s.transmit();
-    // The responses got lost: everything comes again.
+    // The responses are lost: everything is sent again.
     assert_eq!(s.send_part(0, SendPart::Only, 4), Step::Done);
     assert_eq!(s.read_request(1, reth(4)), Step::Done);
     assert_eq!(s.send_part(2, SendPart::Only, 4), Step::Done);
@@ -610,7 +610,7 @@ fn acks_carry_msn_and_credits() {
         }
     );
     assert_eq!(msn.value(), 1);
-    // The receive of an unfinished SEND counts: its message does not yet.
+    // The receive of an unfinished SEND counts, because its message does not count yet.
     s.qp.set_receive_credits(Some(0));
     let step = s.send_part(1, SendPart::First, 256);
     s.execute(step, 1, 4096);

@@ -1,6 +1,6 @@
 //! One property, a thousand seeds: whatever the link does below the retry limit, memory and
-//! completions are those of the reference interpreter; above it, exactly one request fails and the
-//! rest is flushed in order. `FERROCE_SEED=n` replays seed n alone.
+//! completions equal those of the reference interpreter; above it, exactly one request fails and
+//! the rest is flushed in order. `FERROCE_SEED=n` replays only seed n.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -19,8 +19,8 @@ const SEEDS: u64 = 1000;
 /// Steps after which a seed is declared to hang.
 const MAX_STEPS: u32 = 300_000;
 
-/// Runs `property` for all seeds, or the one in the environment, and names the seed that fails.
-/// Gives what happened in all of them, if they were all run.
+/// Runs `property` for all seeds, or for the one in the environment, and names the seed that fails.
+/// Returns the total statistics if all seeds were run.
 fn for_seeds(property: impl Fn(u64) -> Vec<Statistics>) -> Option<Statistics> {
     let mut sum = Statistics::default();
     let alone = std::env::var("FERROCE_SEED").ok();
@@ -102,10 +102,10 @@ fn random_faults(rng: &mut Rng) -> Faults {
     }
 }
 
-/// The modes of both sides.
+/// The recovery modes of both sides.
 type Modes = [RecoveryMode; 2];
 
-/// Sets up recovery in these modes; half of the queue pairs have the adaptive timer, too.
+/// Sets up recovery in these modes; half of the queue pairs also have the adaptive timer.
 fn set_recovery(rng: &mut Rng, setup: &mut Setup, faults: &mut Faults, modes: Modes) {
     faults.loss = rng.pick(&[0, 10, 50, 100, 200]);
     setup.hold_limit = rng.pick(&[2, 8, 1000, 1000]);
@@ -123,7 +123,7 @@ fn set_recovery(rng: &mut Rng, setup: &mut Setup, faults: &mut Faults, modes: Mo
     }
 }
 
-/// Returns what both sides of a run counted.
+/// Returns the statistics of both sides of a run.
 fn counted(run: Run) -> Vec<Statistics> {
     run.pair
         .nodes
@@ -132,11 +132,11 @@ fn counted(run: Run) -> Vec<Statistics> {
         .collect()
 }
 
-/// A seed's pair, on its way.
+/// The pair of a seed, in progress.
 struct Run {
     pair: Pair,
     programs: [Program; 2],
-    /// What was posted of each program: requests, receives.
+    /// Numbers of posted requests and receives of each program.
     posted: [(usize, usize); 2],
     rng: Rng,
 }
@@ -157,7 +157,7 @@ impl Run {
         }
     }
 
-    /// Posts all receives at once, so that no receiver is ever not ready.
+    /// Posts all receives immediately, so that no receiver is ever not ready.
     fn post_receives(&mut self) {
         for side in 0..2 {
             for receive in &self.programs[side].receives {
@@ -167,7 +167,7 @@ impl Run {
         }
     }
 
-    /// Posts a few requests and receives, so that both meet all states of the other side.
+    /// Posts a few requests and receives, so that each side meets all states of the other one.
     fn post_some(&mut self) {
         for side in 0..2 {
             let (sends, receives) = &mut self.posted[side];
@@ -196,7 +196,7 @@ impl Run {
         })
     }
 
-    /// Runs to rest.
+    /// Runs until no event is left.
     fn run(&mut self) {
         for _ in 0..MAX_STEPS {
             if self.is_all_posted() {
@@ -238,7 +238,7 @@ fn assert_same_memory(seen: &[u8], expected: &[u8]) {
     }
 }
 
-/// Everything arrives in the end.
+/// Checks that everything arrives eventually.
 fn arrives(seed: u64, modes: Option<Modes>) -> Vec<Statistics> {
     let mut rng = Rng::new(seed);
     let mut setup = random_setup(&mut rng);
@@ -280,7 +280,7 @@ fn arrives(seed: u64, modes: Option<Modes>) -> Vec<Statistics> {
     counted(run)
 }
 
-/// The link dies: one request fails, those before it succeeded, those behind it are flushed.
+/// Checks a dying link: one request fails, earlier ones succeeded, later ones are flushed.
 fn dies(seed: u64, modes: Option<Modes>) -> Vec<Statistics> {
     let mut rng = Rng::new(seed ^ 0xdead);
     let mut setup = random_setup(&mut rng);
@@ -316,7 +316,7 @@ fn dies(seed: u64, modes: Option<Modes>) -> Vec<Statistics> {
         else {
             unreachable!("sends() gives sends")
         };
-        // A peer that was posting too late may also look as if it never were ready.
+        // A peer that posted its receives too late may also look as if it were never ready.
         assert_eq!(status, CompletionStatus::RetryExceeded);
         let mut expected = Vec::new();
         for op in ops {
@@ -333,8 +333,8 @@ fn dies(seed: u64, modes: Option<Modes>) -> Vec<Statistics> {
     counted(run)
 }
 
-/// Statuses of the sends of a side: some succeed, one may fail, the rest is flushed. The one that
-/// failed.
+/// Returns the status of the failed send of a side: some sends succeed, one may fail, the rest is
+/// flushed.
 fn failed_send(run: &Run, side: usize) -> Option<CompletionStatus> {
     let seen = sends(&run.pair.nodes[side].completions);
     let statuses = seen.iter().map(Completion::status);
@@ -347,8 +347,8 @@ fn failed_send(run: &Run, side: usize) -> Option<CompletionStatus> {
     (first != CompletionStatus::WrFlush).then_some(first)
 }
 
-/// Removes the region of a part of one side's memory: the request that meets it fails, and the side
-/// to which that is reported does not have to detect it by time-outs.
+/// Removes the region of a part of one side's memory: the request that accesses it fails, and the
+/// side to which this is reported need not find out by timeouts.
 fn loses_a_region(seed: u64) -> Vec<Statistics> {
     let mut rng = Rng::new(seed ^ 0x60_4e);
     let setup = random_setup(&mut rng);
@@ -373,8 +373,8 @@ fn loses_a_region(seed: u64) -> Vec<Statistics> {
     }
     assert_eq!(state, QpState::Err);
     match (own, peers) {
-        // The victim's own request: its queue pair is silent from then on, but for a READ whose
-        // responses could not be sent any more.
+        // The victim's own request: its queue pair is silent from then on, except for a READ whose
+        // responses could no longer be sent.
         (
             Some(CompletionStatus::LocalProtection),
             None | Some(CompletionStatus::RetryExceeded | CompletionStatus::RemoteAccess),
@@ -385,8 +385,8 @@ fn loses_a_region(seed: u64) -> Vec<Statistics> {
     counted(run)
 }
 
-/// On a link without faults nothing is sent twice, there are no NAKs and no timer is needed: each
-/// acknowledge that has to come was requested.
+/// Checks that on a link without faults nothing is sent twice, and no NAK or timer is needed: each
+/// necessary acknowledge was requested.
 fn stays_quiet(seed: u64) -> Vec<Statistics> {
     let mut rng = Rng::new(seed ^ 0x9015e);
     let setup = Setup {
@@ -409,7 +409,7 @@ fn stays_quiet(seed: u64) -> Vec<Statistics> {
             .sum();
         let sent = &run.pair.nodes[side].sent;
         let requests = sent.iter().filter(|packet| is_request(packet)).count();
-        // The first credits that arrive may limit what is sent already without AckReq.
+        // The first credits that arrive may limit packets that were already sent without AckReq.
         let twice = if setup.uses_credits {
             setup.config.ack_request_interval
         } else {
@@ -456,7 +456,7 @@ fn a_quiet_link_stays_quiet() {
     );
 }
 
-/// Checks that the seeds have met what they are for, more than `least` times each.
+/// Checks that the seeds have hit their target events, more than `least` times each.
 fn expect_recovered(sum: &Statistics, least: u32) {
     let rare = [
         sum.packets_retransmitted,

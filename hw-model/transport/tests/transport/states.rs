@@ -1,4 +1,4 @@
-//! States: what each one accepts, draining, errors, and a second life after RESET.
+//! States: the inputs that each accepts, draining, errors, and reuse after RESET.
 
 use crate::pair::script::{READ, SEND, Script, WRITE, request};
 use crate::pair::{Setup, bring_up};

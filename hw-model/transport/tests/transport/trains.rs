@@ -1,5 +1,5 @@
 //! Trains of packets in long messages, on links that lose other packets: memory and completions are
-//! as if each packet had been sent.
+//! the same as if each packet had been sent.
 
 use crate::pair::link::Faults;
 use crate::pair::rng::Rng;
@@ -15,7 +15,7 @@ const MEMORY: usize = 1 << 17;
 const LENGTH: u32 = 50_000;
 const SEEDS: u64 = 300;
 const MAX_STEPS: u32 = 100_000;
-/// Where the requester has its buffer, and where the responder takes SENDs.
+/// Offset of the requester's buffer, and of the responder's receive buffer.
 const BUFFER: usize = 300;
 const RECEIVE: usize = 777;
 const REMOTE_BUFFER: usize = 400;
@@ -53,7 +53,7 @@ fn new_pair(seed: u64, loss: u64) -> Pair {
     pair
 }
 
-/// Posts a message; returns where its bytes come from and go to: side and place.
+/// Posts a message; returns source and destination of its bytes: side and offset.
 fn post(pair: &mut Pair, operation: SendOperation) -> [(usize, usize); 2] {
     let now = pair.now;
     let request = SendRequest {
@@ -73,7 +73,7 @@ fn post(pair: &mut Pair, operation: SendOperation) -> [(usize, usize); 2] {
     }
 }
 
-/// Moves the next packets that `from` sends as a train, if it is in the middle of a message.
+/// Moves the next packets of `from` as a train, if it is in the middle of a message.
 fn move_train(pair: &mut Pair, from: usize, rng: &mut Rng) -> bool {
     let Some(rest) = pair.nodes[from].qp.next_train() else {
         return false;
@@ -101,7 +101,7 @@ fn move_train(pair: &mut Pair, from: usize, rng: &mut Rng) -> bool {
     true
 }
 
-/// Lets what is on the link come to the other side.
+/// Delivers the packets on the link to the other side.
 fn arrive(pair: &mut Pair) {
     pair.now += Duration::from_us(1);
     while let Some(packet) = pair.link.receive(pair.now) {
@@ -109,7 +109,7 @@ fn arrive(pair: &mut Pair) {
     }
 }
 
-/// Runs a message, of which now and then packets are moved as a train. Returns how often.
+/// Runs a message in which some packets are moved as trains. Returns the number of trains.
 fn run(pair: &mut Pair, rng: &mut Rng) -> u32 {
     let mut trains = 0;
     for _ in 0..MAX_STEPS {
@@ -123,7 +123,7 @@ fn run(pair: &mut Pair, rng: &mut Rng) -> u32 {
                 trains += u32::from(move_train(pair, side, rng));
             }
         }
-        // A step sends all that there is.
+        // A step sends all pending packets.
         match rng.chance(9, 10) {
             true => arrive(pair),
             false if pair.step(Instant::MAX) => {}
@@ -230,8 +230,8 @@ fn a_train_of_another_message_has_no_target() {
     assert!(!pair.nodes[0].qp.send_train(&later), "not the next one");
 }
 
-/// Goal: the state behind a train is that behind its packets. Method: two equal pairs, one of which
-/// sends each packet; what is sent after the train is the same.
+/// Goal: the state after a train equals the state after its packets. Method: two equal pairs, one
+/// of which sends each packet; the packets after the train are the same.
 #[test]
 fn packets_behind_a_train_are_those_behind_its_packets() {
     const BEFORE: usize = 4;

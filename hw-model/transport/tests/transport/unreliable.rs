@@ -218,7 +218,7 @@ impl Script {
         self.handle(&headers, length)
     }
 
-    /// A SEND of one packet that takes a receive and completes.
+    /// Delivers a SEND of one packet that takes a receive and completes.
     fn good_uc_send(&mut self, relative: u32, receive: u32) {
         let step = self.uc_send(relative, SendPart::Only, 4);
         self.execute(step, receive, 600);
@@ -456,7 +456,8 @@ fn a_datagram_names_its_destination_and_its_sender() {
     assert_eq!(packets[1].headers.bth.psn, s.send_psn(1));
 }
 
-/// Goal: GSI is UD that sends its own Q_Key whatever the request says, and AckReq, as Linux does.
+/// Goal: a GSI is a UD QP that sends its own Q_Key whatever the request says, and AckReq, as Linux
+/// does.
 #[test]
 fn gsi_has_one_q_key() {
     let mut s = Script::new(Setup {

@@ -1,9 +1,9 @@
-//! UC and UD on a bad link, a thousand seeds each: whatever the link does, what completes is a
-//! message of the peer, whole and unchanged; sends always succeed; and on a link without faults
-//! everything arrives. `FERROCE_SEED=n` replays seed n alone.
+//! UC and UD on a bad link, a thousand seeds each: whatever the link does, a completed message is a
+//! whole and unchanged message of the peer; sends always succeed; and on a link without faults
+//! everything arrives. `FERROCE_SEED=n` replays only seed n.
 //!
 //! Messages do not overlap at their destination and each one has its own bytes, so that a completed
-//! receive can be held against the message that its immediate data, or its first bytes, name.
+//! receive can be compared with the message that its immediate data, or its first bytes, name.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -20,16 +20,16 @@ use ferroce_units::{Duration, Instant};
 use ferroce_wire::{Immediate, Psn};
 
 const SEEDS: u64 = 1000;
-/// Messages of a seed at most.
+/// Maximum number of messages of a seed.
 const MAX_MESSAGES: u64 = 30;
 /// Bytes of the longest message, with its GRH.
 const SLOT: usize = 4 * 1024 + 40;
-/// Where the sender's messages lie, and where WRITEs go at the receiver.
+/// Offset of the sender's messages, and of the destination of WRITEs at the receiver.
 const SOURCE: usize = 0;
-/// Where receives land at the receiver.
+/// Offset of the receive buffers at the receiver.
 const LANDING: usize = SLOT * MAX_MESSAGES as usize;
 const MEMORY: usize = 3 * LANDING;
-/// Bytes at the head of a message that name it.
+/// Bytes at the start of a message that identify it.
 const NAME: u32 = 4;
 
 /// What the sender sends, in order; a message is named by its index.
@@ -120,7 +120,7 @@ fn messages(setup: &Setup, rng: &mut Rng) -> Vec<Message> {
         .collect()
 }
 
-/// Noise, but each message begins with its name.
+/// Returns random messages, each with its identifier at the start.
 fn source(messages: &[Message], rng: &mut Rng) -> Vec<u8> {
     let mut memory = vec![0; MEMORY];
     for word in memory[SOURCE..LANDING].chunks_exact_mut(8) {
@@ -133,7 +133,7 @@ fn source(messages: &[Message], rng: &mut Rng) -> Vec<u8> {
     memory
 }
 
-/// The message that a completed receive holds, after it was found whole.
+/// Returns the message in a completed receive, after checking that it is whole.
 fn received(pair: &Pair, messages: &[Message], completion: &Completion) -> u32 {
     let Completion::Receive {
         receive,

@@ -1,6 +1,6 @@
 //! Regions that are removed while their bytes are in flight: deregistered, invalidated, rebound. A
-//! request whose memory was removed completes with the status that names whose memory it was, those
-//! before it succeed, those behind it are flushed, and neither side needs a time-out to detect it.
+//! request whose memory was removed completes with the status that names the side of the memory;
+//! earlier requests succeed, later ones are flushed, and neither side needs a timeout to detect it.
 
 use crate::pair::program::sent;
 use crate::pair::{BASE, Pair, R_KEY, Receive, Setup, Vanishing, destination};
@@ -13,16 +13,16 @@ use ferroce_wire::{Immediate, RKey};
 
 /// Bytes of a node's memory.
 const MEMORY: usize = 1 << 16;
-/// Where requests have their local buffers, and messages their place at the peer.
+/// Offset of the local buffers of requests, and of the destination of messages at the peer.
 const LOCAL: usize = 0;
 const REMOTE: usize = MEMORY / 2;
 /// Bytes of a message: some packets, the last one not full.
 const LENGTH: u32 = 5 * 256 + 17;
-/// Bytes from one message to the next.
+/// Distance between messages in bytes.
 const SPACE: usize = 2048;
 /// Requests of a run.
 const REQUESTS: u32 = 6;
-/// Packets taken of a queue pair before the first of them is gathered: one, and as a NIC does.
+/// Packets taken from a queue pair before the first of them is gathered: one, and as a NIC does.
 const BATCHES: [usize; 3] = [1, 3, 64];
 /// More accesses to memory than any run has.
 const MANY_ACCESSES: u32 = 1000;
@@ -43,13 +43,13 @@ fn remote(id: u32) -> Remote {
 /// The side whose memory is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
-    /// That of the requester.
+    /// The requester's memory.
     Local,
-    /// That of the responder: what it gives its peers, or what it receives into.
+    /// The responder's memory: its regions for peers, or its receive buffers.
     Remote,
 }
 
-/// The memory that is removed: that of all requests, or of one, which leaves the others readable.
+/// The removed memory: of all requests, or of one request, while the others stay readable.
 #[derive(Debug)]
 struct Gone {
     side: Side,
@@ -78,8 +78,8 @@ impl Gone {
     }
 }
 
-/// An operation, and the reports that the responder's memory was removed: status at the requester,
-/// that of the receive, event at the responder.
+/// An operation, and the reports if the responder's memory is removed: status at the requester,
+/// status of the receive, event at the responder.
 struct Case {
     name: &'static str,
     operation: fn(u32) -> SendOperation,
@@ -157,7 +157,7 @@ struct Run {
     requests: Vec<SendRequest>,
 }
 
-/// Runs a case with memory that is removed before the access to it with number `at`.
+/// Runs a case in which the memory is removed before the access to it with number `at`.
 fn run(case: &Case, services: [Service; 2], gone: &Gone, batch: usize, at: u32) -> Run {
     let setup = Setup {
         services,
@@ -200,7 +200,7 @@ fn run(case: &Case, services: [Service; 2], gone: &Gone, batch: usize, at: u32) 
     Run { pair, requests }
 }
 
-/// Those before it succeeded, one failed with `status`, those behind it were flushed.
+/// Asserts that earlier requests succeeded, one failed with `status`, and later ones were flushed.
 fn assert_one_failed(run: &Run, status: CompletionStatus, what: &str) {
     let seen = &run.pair.nodes[0].completions;
     let culprit = seen
@@ -306,7 +306,7 @@ fn memory_of_the_requester_may_go_at_every_step() {
     }
 }
 
-/// A send queue without acknowledges ends by itself: the receiving half of the queue pair goes on.
+/// A send queue without acknowledges ends alone: the receiving half of the queue pair continues.
 #[test]
 fn memory_of_an_unreliable_sender_may_go_at_every_step() {
     let case = Case {

@@ -1,4 +1,4 @@
-//! What XRC has beyond RC.
+//! Differences of XRC from RC.
 
 use crate::pair::script::{READ, SEND, Script, WRITE, request, reth};
 use crate::pair::{SRQN, Setup};
