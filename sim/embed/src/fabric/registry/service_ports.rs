@@ -228,7 +228,7 @@ fn overlaps(a: Entry, b: Entry) -> bool {
     is_common && has_common_family && a.port() == b.port() && a.space() == b.space()
 }
 
-/// Hashes an address to 17 bits, never zero. It tells the few addresses of one host apart.
+/// Hashes an address to 17 bits, never zero. It distinguishes the few addresses of one host.
 fn fold(address: Gid) -> u32 {
     let hash = address.0.iter().fold(0x811c_9dc5_u32, |hash, byte| {
         (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
