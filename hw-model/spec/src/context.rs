@@ -1,8 +1,8 @@
 //! Contexts as they lie in host memory: QPC, CQC, SRQC, EQC, MPT and MTT entries.
 //!
-//! QPC, CQC, SRQC and MPT entries are written by the device when a command creates or changes an
-//! object, and written back when they leave its cache; software writes the MTT. Software reads
-//! contexts with the QUERY commands, because the copy in the table may be older than the device's.
+//! The device writes QPC, CQC, SRQC and MPT entries when a command creates or changes an object,
+//! and when they are evicted from its cache; software writes the MTT. Software reads contexts with
+//! the QUERY commands, because the copy in the table may be older than the device's.
 
 use crate::address_path::AddressPath;
 use crate::layout::{constants, layout, word};

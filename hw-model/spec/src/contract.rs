@@ -32,7 +32,8 @@ pub const WORDS: &[WordTable] = &[
     context::TranslationEntry::TABLE,
 ];
 
-/// Every structure in memory; one that contains another one stands behind it.
+/// Every structure in memory, in order of dependence: a structure comes after the structures that
+/// it contains.
 pub const LAYOUTS: &[LayoutTable] = &[
     command::CommandEntry::TABLE,
     command::ContextTables::TABLE,
@@ -76,7 +77,7 @@ pub const ENUMS: &[EnumTable] = &[
     context::PathMtuCode::TABLE,
 ];
 
-/// The constants of each module, with the module's name. Those of `register` need no prefix.
+/// The constants of each module, with the module's name. Constants of `register` need no prefix.
 pub const CONSTANTS: &[(&str, &[Constant])] = &[
     ("", register::CONSTANTS),
     ("doorbell", doorbell::CONSTANTS),
@@ -89,7 +90,7 @@ pub const CONSTANTS: &[(&str, &[Constant])] = &[
 /// What a field of a structure holds.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
-    /// An integer of so many bytes.
+    /// An integer of this many bytes.
     Integer(usize),
     /// An array of integers: bytes of one, and their number.
     Array(usize, usize),

@@ -1,23 +1,23 @@
 //! BAR2: doorbell pages.
 //!
-//! A user context maps one or more pages of 4 KiB. A page is a dense array of 8-byte slots; every
-//! queue has its own slot, so that a newer doorbell of the same queue replaces an older one
-//! and never one of another queue. Slots are counted over all pages: slot `s` is at byte `8 * s`
-//! of BAR2. The first [`RESERVED_SLOTS`] slots of a page belong to the page itself. Behind the
-//! doorbell pages lie the push pages: [`crate::push`].
+//! A user context maps one or more pages of 4 KiB. A page is a dense array of 8-byte slots. Every
+//! queue has its own slot, so that a newer doorbell replaces an older one of the same queue and
+//! never one of another queue. Slots are counted over all pages: slot `s` is at byte `8 * s` of
+//! BAR2. The first [`RESERVED_SLOTS`] slots of a page belong to the page itself. The doorbell pages
+//! are followed by the push pages: [`crate::push`].
 //!
-//! A model in another process (vfio-user) sees no write to a page: the page is memory that both
-//! share, and the model polls it. It then sets `Capability.polled_doorbells`, and software, after
+//! A model in another process (vfio-user) is not notified of writes to a page: the page is shared
+//! memory, and the model polls it. It then sets `Capability.polled_doorbells`, and software, after
 //! each doorbell and in this order,
 //!
 //! 1. adds one to the page's [`PAGE_SUMMARY_SLOT`] and to the [`FUNCTION_SUMMARY_SLOT`], so that
-//!    the device need not look at each slot;
-//! 2. reads the [`SLEEPING_SLOT`], and if it is not zero writes the register `wake`.
+//!   the device need not read each slot;
+//! 2. reads the [`SLEEPING_SLOT`], and writes the register `wake` if it is not zero.
 //!
-//! Additions and the read are sequentially consistent. The device replaces a doorbell that it takes
-//! by zero, which is no doorbell, so that the same value rung again is seen again; before it sleeps
-//! it sets [`SLEEPING_SLOT`] and looks at the function's summary once more. A card knows nothing of
-//! all this.
+//! The additions and the read are sequentially consistent. The device replaces a doorbell that it
+//! takes with zero, which is no doorbell, so that the same value rung again is noticed. Before it
+//! sleeps, it sets [`SLEEPING_SLOT`] and reads the function's summary once more. A card needs none
+//! of this.
 
 use crate::layout::{constants, word};
 

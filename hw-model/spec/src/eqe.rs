@@ -1,4 +1,4 @@
-//! Event queue entries. The ring, its laps and its owner bit work as those of a CQ.
+//! Event queue entries. The ring, its laps and its owner bit work as for a CQ.
 
 use crate::layout::{layout, word};
 

@@ -82,7 +82,8 @@ macro_rules! constants {
     };
 }
 
-/// Bits of a constant of type `kind`: those of a register of that size; `usize` counts as 32.
+/// Returns the bits of a constant of type `kind`: as many as a register of that size has; `usize`
+/// counts as 32.
 pub(crate) const fn constant_width(kind: &str) -> u32 {
     match kind.as_bytes() {
         b"u8" => 8,

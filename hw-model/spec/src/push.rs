@@ -1,19 +1,20 @@
-//! Push windows of BAR2: a send WQE that travels with its doorbell, so that the device need not
-//! fetch it.
+//! Push windows of BAR2: a send WQE that is written together with its doorbell, so that the device
+//! need not fetch it.
 //!
-//! Behind the doorbell pages BAR2 has as many push pages; push page `p` belongs to doorbell page
-//! `p`. A push page is mapped write-combining, which is why the windows do not lie in the doorbell
-//! page. It holds [`WINDOWS_PER_PAGE`] windows; a send queue uses the window that its doorbell
-//! slot names. A window has two halves, used in turn: while a write-combining buffer of the
-//! processor may still hold what was written to one half, the other one is filled.
+//! The doorbell pages of BAR2 are followed by as many push pages; push page `p` belongs to doorbell
+//! page `p`. A push page is mapped write-combining, so the windows cannot be in the doorbell page.
+//! It holds [`WINDOWS_PER_PAGE`] windows; the doorbell slot of a send queue selects its window. A
+//! window has two halves, which are used alternately: while a write-combining buffer of the
+//! processor may still hold data of one half, the other half is filled.
 //!
-//! A push is one to [`MAX_BLOCKS`] [`PushBlock`]s from the start of a half on; the fifth one is the
-//! first of the other half. The doorbell value
-//! is in front because a WQE does not name its QP, because what lands is then a doorbell like any
-//! other, and because its index distinguishes a late push from a new one. It is in every block
-//! because a block is the most that arrives in one piece (one TLP), and blocks arrive in any order.
+//! A push consists of one to [`MAX_BLOCKS`] [`PushBlock`]s from the start of a half; the fifth one
+//! is the first of the other half. The doorbell value comes first because a WQE does not name its
+//! QP, because an arriving push is then a doorbell like any other, and because the index in the
+//! value distinguishes a late push from a new one. Every block has the value, because a block is
+//! the largest unit that arrives in one piece (one TLP), and blocks arrive in any order.
 //!
-//! The WQE also stands in the ring, written before: the device may always fetch it from there.
+//! The WQE is also in the ring, where it was written before: the device may always fetch it from
+//! there.
 
 use crate::doorbell::{BAR2_SIZE, DoorbellKind, DoorbellValue, PAGE_SIZE, SLOT_SIZE, SLOTS};
 use crate::doorbell::{DOORBELL_PAGES_SIZE, SLOTS_PER_PAGE};

@@ -58,7 +58,7 @@ pub struct Register {
     pub offset: u32,
     /// Width of one element, in bytes: 4 or 8.
     pub width: u32,
-    /// Number of elements, one behind the other.
+    /// Number of consecutive elements.
     pub count: u32,
     /// How software may use it.
     pub access: RegisterAccess,

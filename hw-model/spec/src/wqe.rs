@@ -1,9 +1,9 @@
 //! Work queue entries.
 //!
-//! A send WQE is one or more basic blocks of 64 bytes in the send queue's ring, made of segments:
-//! a [`ControlSegment`], then what the operation needs ([`RemoteAddressSegment`],
+//! A send WQE is one or more basic blocks of 64 bytes in the send queue's ring. It consists of
+//! segments: a [`ControlSegment`], then the segments of the operation ([`RemoteAddressSegment`],
 //! [`AtomicSegment`], [`DatagramSegment`]), then either [`DataSegment`]s or an [`InlineHeader`]
-//! with the payload behind it. A WQE may wrap around the end of the ring at a block boundary.
+//! followed by the payload. A WQE may wrap around the end of the ring at a block boundary.
 //!
 //! | operation | segments |
 //! | --- | --- |
@@ -14,11 +14,10 @@
 //! | LOCAL_INVALIDATE, NOP | control |
 //! | BIND_WINDOW | control, bind |
 //!
-//! A receive WQE is an array of [`DataSegment`]s of the receive queue's fixed stride; a segment
-//! with [`L_KEY_END`] ends the list early. A WQE of a shared receive queue has a
-//! [`SharedReceiveSegment`] before them. The device copies it when it takes it, so that its place
-//! in the ring is free as soon as it was taken; its completion, which may come in another order,
-//! names the tag.
+//! A receive WQE is an array of [`DataSegment`]s with the receive queue's fixed stride; a segment
+//! with [`L_KEY_END`] ends the list early. A WQE of a shared receive queue begins with a
+//! [`SharedReceiveSegment`]. The device copies the WQE when it takes it, which frees the slot in
+//! the ring; the completion, which may come in another order, names the tag.
 
 pub use crate::address_path::AddressPath;
 use crate::context::AccessRights;

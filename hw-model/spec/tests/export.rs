@@ -1,5 +1,5 @@
-//! The contract in other languages: the committed copies are those of the code, and the tools of
-//! each language read them and mean the same.
+//! The contract in other languages: the committed copies match the code, and the tools of each
+//! language accept them with the same values.
 
 use std::fmt::Write;
 use std::fs;

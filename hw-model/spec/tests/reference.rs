@@ -1,4 +1,4 @@
-//! The programmer's reference shows what the code declares.
+//! The programmer's reference matches the declarations in the code.
 
 use ferroce_spec::reference::refresh;
 use ferroce_spec::register::{BAR0_SIZE, COUNTERS_OFFSET, REGISTERS};

@@ -1,4 +1,4 @@
-//! The golden vectors mean what the declarations say, and leave nothing out.
+//! The golden vectors match the declarations and are complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +34,7 @@ struct Leaf {
     is_array: bool,
 }
 
-/// Returns the fields of a structure or word, with those of the structures and words inside.
+/// Returns the fields of a structure or word, including the fields of nested structures and words.
 fn leaves(kind: &str, prefix: &str, start: usize) -> Vec<Leaf> {
     match Kind::of(kind).unwrap_or_else(|| panic!("the contract has no {kind}")) {
         Kind::Word(word) => word_leaves(word, prefix, start),

@@ -1,8 +1,8 @@
-//! The names under which Linux shows counters of an RDMA device in sysfs: the files of
-//! `ports/1/counters`, which all drivers share, and of `ports/1/hw_counters`, as mlx5 and rxe name
-//! them. Where both have a counter under different names, both names exist.
+//! The names under which Linux shows counters of an RDMA device in sysfs: files of
+//! `ports/1/counters`, which all drivers share, and of `ports/1/hw_counters`, with the names of
+//! mlx5 and rxe. If both have a counter under different names, both names exist.
 //!
-//! Only what the device counts has a name here.
+//! Only counters of the device have a name here.
 
 use alloc::string::String;
 use core::fmt::Write as _;
@@ -14,7 +14,7 @@ use super::{COUNTERS, Counter};
 pub enum Folder {
     /// Counters of the port.
     Counters,
-    /// Those of the transport, which differ between drivers.
+    /// Counters of the transport, which differ between drivers.
     HwCounters,
 }
 
