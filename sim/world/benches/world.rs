@@ -1,5 +1,5 @@
-//! How fast the world simulates: data packets per second of one core, all NICs and everything
-//! between them included; set-up is not.
+//! Speed of the simulation: data packets per second on one core, including all NICs and links but
+//! not the set-up.
 //!
 //! `cargo bench -p ferroce-world --bench world [-- cards|pairs|nics]`
 
@@ -16,7 +16,7 @@ use ferroce_units::{Duration, Instant};
 use ferroce_world::{Outcome, World, WorldConfig};
 use world_support::{Flow, Peer, Stream, join, new_cq};
 
-/// What is simulated.
+/// A benchmark case.
 struct Case {
     name: &'static str,
     preset: Option<&'static str>,
@@ -24,7 +24,7 @@ struct Case {
     qps: usize,
     bytes: usize,
     path_mtu: PathMtu,
-    /// Messages under way, of each queue pair.
+    /// Messages in flight per queue pair.
     depth: u64,
     /// Data packets, over all hosts.
     packets: u64,
@@ -54,7 +54,7 @@ const MEDIUM: Case = Case {
     ..LARGE
 };
 
-/// Cards of 100 and of 10 Gb/s, large and small messages, and without time.
+/// Cards of 100 and of 10 Gb/s, large and small messages, and cards without timing.
 const CARDS: &[Case] = &[
     LARGE,
     Case {
@@ -81,7 +81,7 @@ const CARDS: &[Case] = &[
 ];
 const QUEUE_PAIRS: [usize; 5] = [1, 10, 100, 1000, 10_000];
 const NICS: [usize; 4] = [2, 4, 16, 64];
-/// Messages of all queue pairs of a NIC that are under way, where there are many.
+/// Messages in flight over all queue pairs of a NIC, if it has many.
 const UNDER_WAY: usize = 64;
 
 fn main() {
@@ -134,7 +134,7 @@ fn measure(case: &Case) {
         .map(|host| Peer::new(&world, host, case.bytes.max(1 << 16)))
         .collect();
     for peer in &mut peers {
-        // As large as needed: a larger one would sweep the processor's cache.
+        // As large as needed: a larger ring would sweep the processor's cache.
         let entries = (case.qps as u64 * case.depth).max(128);
         peer.cq = new_cq(&peer.device, entries as u32);
     }

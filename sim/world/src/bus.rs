@@ -48,7 +48,7 @@ impl<T: Timing> WorldBus<T> {
         }
     }
 
-    /// Returns the caller's time: that of the thread in a step, else the world's.
+    /// Returns the caller's time: the thread's during a step, otherwise the world's.
     #[inline]
     fn time(&self, event_loop: &EventLoop<T>) -> Instant {
         match event_loop.is_stepping {
@@ -57,8 +57,8 @@ impl<T: Timing> WorldBus<T> {
         }
     }
 
-    /// Writes a register immediately, because the caller waits for its effect. While a thread is in
-    /// a step, time does not pass: then the results of a command are visible immediately, too.
+    /// Writes a register immediately because the caller waits for the effect. While a thread is in
+    /// a step, no time passes: so the results of a command are also visible immediately.
     pub fn write_at_once(&self, event_loop: &mut EventLoop<T>, at: u32, value: u32) {
         let node = &mut event_loop.devices.nodes[self.host];
         node.nic.write32(at, value);
@@ -192,7 +192,7 @@ impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
         if !self.shared.interrupts[self.host].set_handler(vector, handler) {
             return Err(BusError::NoSuchVector);
         }
-        // As the kernel's VFIO driver programs the MSI-X table of a card.
+        // The kernel's VFIO driver programs the MSI-X table of a card in the same way.
         let entry = MSIX_TABLE_OFFSET + u32::from(vector) * MSIX_ENTRY_SIZE;
         let control = if is_masked { MSIX_VECTOR_MASKED } else { 0 };
         self.write32(entry + MSIX_ENTRY_SIZE - 4, control);
@@ -219,7 +219,7 @@ fn is_event_queue_doorbell(at: u32) -> bool {
     (first..first + 4 * u32::from(VECTOR_COUNT)).contains(&at)
 }
 
-/// Returns the number in a doorbell: that of the queue pair, if it is not one of another queue.
+/// Returns the number in a doorbell: a QPN, unless it is the doorbell of another kind of queue.
 #[inline]
 fn qp_of(value: u64) -> Qpn {
     Qpn::new(DoorbellValue::from_bits(value).number())

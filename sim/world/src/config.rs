@@ -6,13 +6,13 @@ use ferroce_model::preset::Preset;
 use super::Error;
 use super::fabric_plan::FabricPlan;
 
-/// Hosts have numbers of 16 bits in their addresses.
+/// Addresses of hosts contain a 16-bit number.
 pub(super) const MAX_HOSTS: usize = 1 << 16;
 
 /// Network between the hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Topology {
-    /// A cable from one host to the other, or none: a single host reaches itself.
+    /// A cable between two hosts; a single host has none and reaches itself.
     Cable,
     /// A switch with a port for each host.
     Switch,
@@ -21,28 +21,28 @@ pub enum Topology {
 /// Configuration of a world.
 #[derive(Debug, Clone)]
 pub struct WorldConfig {
-    /// Cards, machines and cables of all hosts but those in `presets`. `None`: functional, nothing
-    /// takes time.
+    /// Cards, machines and cables of all hosts except those in `presets`. `None`: a functional
+    /// world, in which nothing takes time.
     pub preset: Option<Preset>,
-    /// Presets of single hosts, in place of `preset`. Ignored in a functional world.
+    /// Presets of single hosts instead of `preset`. Ignored in a functional world.
     pub presets: Vec<(usize, Preset)>,
-    /// Number of hosts; each function of a card with several counts.
+    /// Number of hosts; each function of a multi-function card counts.
     pub hosts: usize,
     /// Seed of all random numbers.
     pub seed: u64,
     /// Network between them.
     pub topology: Topology,
-    /// True if frames carry an ICRC, which costs real time only.
+    /// True if frames carry an ICRC, which only costs real time.
     pub icrc: bool,
-    /// True if only the last bytes of long payload in the memory of other processes are moved.
-    /// Times are the same.
+    /// True if only the last bytes of long payloads in the memory of other processes are moved.
+    /// Simulated times are unchanged.
     pub elide_payload: bool,
-    /// True if the steady middle of long messages is skipped: its payload is copied, and its time
-    /// passes, in one step.
+    /// True if the steady middle of long messages is skipped: its payload is copied and its time
+    /// passes in one step.
     pub fast_forward: bool,
-    /// What happens to packets on their way.
+    /// Faults of packets in flight.
     pub faults: Option<Plan>,
-    /// Switches and links between the hosts, in place of `topology`; not in a functional world.
+    /// Switches and links between the hosts, instead of `topology`; not in a functional world.
     pub fabric: Option<FabricPlan>,
 }
 
@@ -63,13 +63,13 @@ impl WorldConfig {
         }
     }
 
-    /// Returns true if the steady middle of long messages is skipped. Without a preset it would
-    /// take no time, and there is nothing to skip; in a network, flows are not steady.
+    /// Returns true if the steady middle of long messages is skipped. Without a preset it takes no
+    /// time, so there is nothing to skip; in a network, flows are not steady.
     pub(crate) fn skips_strides(&self) -> bool {
         self.fast_forward && self.preset.is_some() && self.fabric.is_none()
     }
 
-    /// Returns a configuration in which all hosts have `preset`. Two hosts are joined by a cable
+    /// Returns a configuration in which all hosts have `preset`. Two hosts are connected by a cable
     /// unless the preset has a switch.
     pub fn timed(preset: Preset, hosts: usize) -> Self {
         Self {
@@ -93,8 +93,8 @@ impl WorldConfig {
         }
     }
 
-    /// Returns the number by which a host is called, and which function of its card it is; `None`:
-    /// the card has only one.
+    /// Returns the printed number of a host, and the function of its card; `None`: the card has
+    /// only one function.
     pub fn place_of(&self, host: usize) -> (usize, Option<usize>) {
         let fabric = self.fabric.as_ref();
         fabric.map_or((host, None), |fabric| fabric.place_of(host))

@@ -6,43 +6,42 @@ use ferroce_model::pcie::PcieCounters;
 use ferroce_spec::counter::{COUNTERS, Counter};
 use ferroce_units::{Duration, Instant};
 
-/// Counters that stay zero without congestion control, and are not listed then.
+/// Counters that are only listed if there is congestion control.
 const CONGESTION: [Counter; 3] = [
     Counter::np_ecn_marked_roce_packets,
     Counter::np_cnp_sent,
     Counter::rp_cnp_handled,
 ];
 
-/// Counters of a host's line, as its card sees it.
+/// Counters of a host's line, from the point of view of its card.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LinkCounters {
     /// Frames that the card has sent.
     pub sent_frames: u64,
-    /// Bytes of these frames, without preamble, frame check sequence and gap.
+    /// Bytes of these frames without preamble, frame check sequence and gap.
     pub sent_bytes: u64,
-    /// Time that they took on the wire, with all that.
+    /// Time of these frames on the wire, including preamble, frame check sequence and gap.
     pub sent_busy: Duration,
     /// Frames to the card.
     pub received_frames: u64,
     /// Bytes of these frames.
     pub received_bytes: u64,
-    /// Time that they took on the wire.
+    /// Time of these frames on the wire.
     pub received_busy: Duration,
-    /// Sum of the times that frames to the card have waited in the switch.
+    /// Total time that frames to the card waited in the switch.
     pub waited: Duration,
     /// Frames without a destination.
     pub lost_frames: u64,
     /// Frames to the card that switches have dropped.
     pub dropped_frames: u64,
-    /// Largest number of frames that were on their way to the card at once.
+    /// Maximum number of frames in flight to the card.
     pub most_under_way: u64,
-    /// What faults have done to frames to the card; `None`: the world has no faults.
+    /// Faults of frames to the card; `None`: the world has no faults.
     pub faults: Option<FaultCounters>,
 }
 
 impl LinkCounters {
-    /// Returns the shares of the time up to `now` in which the card's two directions were busy:
-    /// sent, received.
+    /// Returns the utilisation of the card's two directions up to `now`: sent, received.
     pub fn utilisation(&self, now: Instant) -> (f64, f64) {
         let share = |busy: Duration| busy.as_ps() as f64 / now.as_ps().max(1) as f64;
         (share(self.sent_busy), share(self.received_busy))
@@ -63,7 +62,7 @@ pub struct HostCounters {
 }
 
 impl HostCounters {
-    /// Returns all counters by name, those of the NIC first.
+    /// Returns all counters by name; the NIC's come first.
     pub fn list(&self) -> Vec<(&'static str, u64)> {
         let is_listed = |number: &usize| {
             self.controls_congestion || !CONGESTION.iter().any(|one| *one as usize == *number)

@@ -4,8 +4,8 @@ use ferroce_units::{Duration, Instant};
 
 /// Converts between the two times of a world.
 ///
-/// NICs, links and PCIe live in device time, which stands still while packets are skipped. World
-/// time, that of threads, is device time plus all time that was skipped.
+/// NICs, links and PCIe use device time, which stops while packets are skipped. Threads use world
+/// time, which is device time plus all skipped time.
 #[derive(Debug, Clone, Copy)]
 pub struct DeviceClock {
     skipped: Duration,
@@ -34,7 +34,7 @@ impl DeviceClock {
         self.skipped = self.skipped + time;
     }
 
-    /// Returns all time that was skipped.
+    /// Returns the total skipped time.
     pub fn skipped(self) -> Duration {
         self.skipped
     }

@@ -1,7 +1,7 @@
 //! The devices of a world: hosts with their NICs, the fabric between them, and their events.
 //!
-//! All times of this interface are world times. What is below it (nodes, PCIe, links, switch) is
-//! given device times, [`DeviceClock`], and knows of no others.
+//! All times of this interface are world times. The lower layers (nodes, PCIe, links, switch) only
+//! use device times ([`DeviceClock`]).
 
 use std::fmt::Write as _;
 
@@ -31,7 +31,7 @@ pub(super) enum Due {
     Network,
 }
 
-/// Hosts, NICs and what is between them.
+/// Hosts, NICs and the network between them.
 pub(super) struct Devices<T: Timing> {
     pub nodes: Vec<Node<T>>,
     pub fabric: Fabric,
@@ -72,9 +72,9 @@ impl<T: Timing> Devices<T> {
         Some((Moment { time, ..moment }, due))
     }
 
-    /// Advances a NIC, and schedules its next event and those of the NICs that it has sent to.
-    /// Returns true if it has worked. [`Devices::notify`] and [`Devices::schedule_interrupts`] are
-    /// to follow.
+    /// Advances a NIC, and schedules its next event and the events of NICs to which it has sent
+    /// frames. Returns true if it did something. The caller must then call [`Devices::notify`] and
+    /// [`Devices::schedule_interrupts`].
     #[inline]
     pub fn advance(&mut self, now: Instant, host: usize, sequence: &mut Sequence) -> bool {
         let now = self.clock.to_device(now);
@@ -103,7 +103,7 @@ impl<T: Timing> Devices<T> {
         worked
     }
 
-    /// Lets the network handle what is due, and schedules the NICs that get frames of it, or may
+    /// Handles due events of the network, and schedules the NICs that receive its frames or may
     /// send again.
     pub fn step_network(&mut self, now: Instant, sequence: &mut Sequence) {
         let now = self.clock.to_device(now);
@@ -135,8 +135,8 @@ impl<T: Timing> Devices<T> {
         }
     }
 
-    /// Calls `wake` for the threads of a host to which something becomes visible earlier than was
-    /// known.
+    /// Calls `wake` for the threads of a host to which a write becomes visible earlier than known
+    /// before.
     #[inline]
     pub fn notify(&mut self, host: usize, wake: impl FnMut(usize, Instant)) {
         let watchers = &mut self.nodes[host].host.watchers;
@@ -182,7 +182,8 @@ impl<T: Timing> Devices<T> {
         }
     }
 
-    /// Carries a frame between two hosts beside their cards, from `at` on; returns when it arrives.
+    /// Carries a frame between two hosts without their cards, from `at` on; returns when it
+    /// arrives.
     pub fn carry_aside(
         &mut self,
         at: Instant,
@@ -196,7 +197,7 @@ impl<T: Timing> Devices<T> {
         arrivals.map(|arrival| arrival.map(|arrival| self.clock.to_world(arrival)))
     }
 
-    /// Reads something of a NIC at `at`: `read` is called with the card's time.
+    /// Reads state of a NIC at `at`: `read` is called with the card's time.
     pub fn read<R>(
         &self,
         at: Instant,
@@ -206,7 +207,7 @@ impl<T: Timing> Devices<T> {
         read(&self.nodes[host].nic, self.clock.to_device(at))
     }
 
-    /// Adds a polling thread of a host. Returns when it wakes, as far as known.
+    /// Adds a polling thread of a host. Returns the earliest known time at which it wakes.
     pub fn watch(
         &mut self,
         now: Instant,
@@ -221,9 +222,9 @@ impl<T: Timing> Devices<T> {
     }
 }
 
-/// What is visible, and when.
+/// Visibility of writes.
 impl<T: Timing> Devices<T> {
-    /// Brings to memory what is visible to a host.
+    /// Applies the visible writes to a host's memory.
     #[inline]
     pub fn apply(&mut self, now: Instant, host: usize) {
         self.nodes[host].host.apply(self.clock.to_device(now));
@@ -242,7 +243,7 @@ impl<T: Timing> Devices<T> {
         self.events.order_by(parts, |part| part, sequence);
     }
 
-    /// Returns the times of all events of devices, and whether they are visible to a host at once.
+    /// Returns the times of all device events, and whether each is immediately visible to a host.
     pub fn event_times(&self, own: usize) -> impl Iterator<Item = (Instant, bool)> {
         let interrupts = self.nodes.len() + own;
         (0..=2 * self.nodes.len()).filter_map(move |part| {
@@ -259,13 +260,13 @@ impl<T: Timing> Devices<T> {
 
 /// Skipping packets.
 impl<T: Timing> Devices<T> {
-    /// Returns the end of a stride of a long message, if the NIC of a host has come to one.
+    /// Returns the end of a stride of a long message, if the NIC of a host has reached one.
     #[inline]
     pub fn take_mark(&mut self, host: usize) -> Option<Mark> {
         self.nodes[host].nic.fast_forward().take_mark()
     }
 
-    /// Returns true if no store and no interrupt is on its way.
+    /// Returns true if no store and no interrupt is in flight.
     pub fn is_quiet(&self) -> bool {
         let is_quiet = |node: &Node<T>| {
             node.host.next_store().is_none() && node.host.next_interrupt().is_none()
@@ -304,7 +305,7 @@ impl<T: Timing> Devices<T> {
         self.recorder.is_some()
     }
 
-    /// Returns all time that was skipped.
+    /// Returns the total skipped time.
     pub fn skipped(&self) -> Duration {
         self.clock.skipped()
     }

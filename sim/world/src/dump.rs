@@ -1,4 +1,4 @@
-//! The state of a world as text, for debugging: what each part waits for.
+//! Dumps the state of a world as text, for debugging: the events for which each part waits.
 
 use std::fmt::Write as _;
 

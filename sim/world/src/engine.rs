@@ -1,4 +1,4 @@
-//! The world behind a trait that hides the timing of its cards.
+//! The world as a trait that hides the timing of its cards.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::shared::Shared;
 use super::thread::{Next, ThreadId};
 use super::usage::HostUsage;
 
-/// The world, whatever the timing of its cards.
+/// A world with any timing of its cards.
 pub(super) trait Engine: Send + Sync {
     /// Ends the step of a thread, and handles events until something stops it.
     fn advance(&self, stepped: Option<(ThreadId, Next)>, until: Instant) -> Stop;

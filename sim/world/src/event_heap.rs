@@ -1,4 +1,4 @@
-//! The next event of each part of the world, in the order of (time, sequence).
+//! The next event of each part of the world, ordered by (time, sequence).
 
 use std::cmp::Ordering;
 
@@ -15,7 +15,7 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// Both as one number: it is compared without a branch.
+    /// Returns both as one number, which is compared without a branch.
     #[inline]
     const fn key(&self) -> u128 {
         (self.time.as_ps() as u128) << u64::BITS | self.sequence as u128
@@ -74,8 +74,8 @@ impl EventHeap {
         Some((moment, part as usize))
     }
 
-    /// Gives events at the same time the order of `key`, which is different for each of `parts`, in
-    /// place of the order in which they were scheduled.
+    /// Orders simultaneous events by `key`, which must differ between `parts`, instead of by the
+    /// order in which they were scheduled.
     pub fn order_by<K: Ord>(
         &mut self,
         parts: usize,
@@ -104,7 +104,7 @@ impl EventHeap {
         }
     }
 
-    /// Moves the event of `part` to `moment`, unless it is earlier already.
+    /// Moves the event of `part` to `moment`, unless it is already earlier.
     #[inline]
     pub fn lower(&mut self, part: usize, moment: Moment) {
         match self.0.get(part as u32) {

@@ -1,5 +1,4 @@
-//! The event loop: advances the part of the world whose event is next, and schedules the events
-//! that it causes.
+//! The event loop: handles the next event of the world, and schedules the events that it causes.
 
 use ferroce_model::fast_forward::Mark;
 use ferroce_model::time::timing::Timing;
@@ -15,10 +14,10 @@ use super::schedule::{Recheck, Schedule, State};
 use super::thread::{Deadlines, Next, ThreadId};
 use super::watch::Turns;
 
-/// Most events in a row in which neither time passes nor a NIC works; then the world stops.
+/// Maximum number of consecutive events without progress of time or of a NIC; then the world stops.
 const MAX_IDLE_EVENTS: u32 = 1 << 20;
 
-/// The state of a world, behind one lock: everything but the threads' code. All times are world
+/// The state of a world under one lock: everything except the threads' code. All times are world
 /// times.
 pub(super) struct EventLoop<T: Timing> {
     pub now: Instant,
@@ -32,10 +31,10 @@ pub(super) struct EventLoop<T: Timing> {
     pub is_stepping: bool,
 }
 
-/// Why the world stops and returns to its caller.
+/// Reason why the world stops and returns to its caller.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Stop {
-    /// A thread has its turn; nothing becomes visible to it before `quiet_until`.
+    /// A thread must be stepped; nothing becomes visible to it before `quiet_until`.
     Thread {
         thread: ThreadId,
         now: Instant,
@@ -45,11 +44,11 @@ pub(super) enum Stop {
     Until,
     /// No event is pending.
     Idle,
-    /// Events come without end, and neither time passes nor a NIC works.
+    /// Events repeat without end, but neither time nor a NIC makes progress.
     Stalled,
 }
 
-/// Why the event loop stops.
+/// Reason why the event loop stops.
 pub(super) enum DeviceStop {
     Thread(usize),
     Interrupts(usize),
@@ -77,7 +76,7 @@ impl<T: Timing> EventLoop<T> {
         self.schedule.add(self.now, host, &mut self.sequence);
     }
 
-    /// Handles events until a thread or an interrupt handler has its turn, or until `until`.
+    /// Handles events until a thread or an interrupt handler must run, or until `until`.
     pub fn advance(&mut self, until: Instant) -> DeviceStop {
         loop {
             let (device, thread) = (self.devices.next_event(), self.schedule.turns.first());
@@ -115,8 +114,8 @@ impl<T: Timing> EventLoop<T> {
         }
     }
 
-    /// Lets the skipper move packets behind the end of a stride. The time that they would have
-    /// taken passes for the threads, not for the devices.
+    /// Lets the skipper move packets after the end of a stride. Their time passes for the threads,
+    /// but not for the devices.
     #[cold]
     fn offer_skip(&mut self, host: usize, mark: Mark) {
         let quiet_time = || self.schedule.quiet_time(self.now);
@@ -130,7 +129,7 @@ impl<T: Timing> EventLoop<T> {
         }
     }
 
-    /// Counts an event, and moves time on to it.
+    /// Counts an event, and advances the time to it.
     #[inline]
     fn pass_to(&mut self, time: Instant) {
         self.events += 1;
@@ -141,7 +140,7 @@ impl<T: Timing> EventLoop<T> {
         }
     }
 
-    /// Advances a NIC, and schedules the events that follow.
+    /// Advances a NIC, and schedules the resulting events.
     pub fn advance_nic(&mut self, host: usize) {
         if self.devices.advance(self.now, host, &mut self.sequence) {
             self.idle_events = 0;
@@ -149,7 +148,7 @@ impl<T: Timing> EventLoop<T> {
         self.notify(host);
     }
 
-    /// Schedules the interrupts of a host, and its threads to which something becomes visible.
+    /// Schedules the interrupts of a host, and the threads to which a write becomes visible.
     #[inline]
     fn notify(&mut self, host: usize) {
         let (turns, sequence) = (&mut self.schedule.turns, &mut self.sequence);
@@ -174,7 +173,7 @@ impl<T: Timing> EventLoop<T> {
     }
 
     /// Sends a store of a processor of `host` to its card at `at`: `send` is called with the card's
-    /// times of the event and of the store, and returns the store's arrival.
+    /// times of the event and of the store, and returns the arrival of the store.
     #[inline]
     pub fn store(
         &mut self,
@@ -208,7 +207,7 @@ impl<T: Timing> EventLoop<T> {
         }
     }
 
-    /// Lets a polling thread poll with the first turn of its loop that is not before `at`.
+    /// Lets a polling thread poll at the first point of its polling grid that is not before `at`.
     pub fn look_again(&mut self, thread: ThreadId, at: Instant) {
         let Some(entry) = self.schedule.entries.get(thread.0) else {
             return;
@@ -222,13 +221,13 @@ impl<T: Timing> EventLoop<T> {
         }
     }
 
-    /// Gives events at the same time the order of their hosts, those of devices first.
+    /// Orders simultaneous events by host; events of devices come first.
     pub fn order_by_host(&mut self) {
         self.devices.order_by_host(&mut self.sequence);
         self.schedule.order_by_host(&mut self.sequence);
     }
 
-    /// Returns true if no events are pending but rechecks of polling threads.
+    /// Returns true if only rechecks of polling threads are pending.
     pub fn has_only_rechecks(&self) -> bool {
         self.devices.next_event().is_none() && self.schedule.has_only_rechecks()
     }
@@ -243,7 +242,7 @@ impl<T: Timing> EventLoop<T> {
         }
     }
 
-    /// Ends a step of a thread, whose own time is `clock`, and schedules its next one.
+    /// Ends a step of a thread whose clock is at `clock`, and schedules its next step.
     pub fn finish(&mut self, thread: ThreadId, next: Next, clock: Instant, deadlines: Deadlines) {
         self.is_stepping = false;
         let Deadlines { last, recheck_at } = deadlines;
@@ -330,12 +329,11 @@ impl<T: Timing> EventLoop<T> {
         }
     }
 
-    /// Returns the time until which nothing that a card writes becomes visible to a thread in a
-    /// step, and the least time from a store of the thread to a write that its card makes because
-    /// of it.
+    /// Returns the time until which no write of a card becomes visible to a thread in a step, and
+    /// the minimum time from a store of the thread to a write that its card makes in response.
     ///
-    /// Whatever the next event is, PCIe takes its least time to bring a write to memory. AtomicOps
-    /// are visible at once: where there are any, the time of the next event counts.
+    /// Whatever the next event is, PCIe needs its minimum time to bring a write to memory.
+    /// AtomicOps are visible immediately: if there are any, the time of the next event counts.
     pub fn hidden_until(&self, thread: usize) -> (Instant, Duration) {
         let own = self.schedule.entries[thread].host;
         let pcie = self.devices.nodes[own].host.pcie.as_ref();
@@ -354,7 +352,7 @@ impl<T: Timing> EventLoop<T> {
         (hidden_until.unwrap_or(Instant::MAX), store + write)
     }
 
-    /// Pauses the world: brings to memory what is visible, for readers from outside.
+    /// Pauses the world: applies the visible writes to memory for readers from outside.
     pub fn pause(&mut self, stop: Stop) -> Stop {
         self.idle_events = 0;
         let hosts = 0..self.devices.nodes.len();
@@ -362,8 +360,9 @@ impl<T: Timing> EventLoop<T> {
         stop
     }
 
-    /// Advances the devices to their next event, or to the next write that becomes visible: the
-    /// driver of `host` waits. Returns the host whose interrupts have arrived, and their vectors.
+    /// Advances the devices to their next event, or to the next write that becomes visible, because
+    /// the driver of `host` waits. Returns the host whose interrupts have arrived, and their
+    /// vectors.
     pub fn relax(&mut self, host: usize) -> Option<(usize, u64)> {
         let visible = self.devices.next_visible(host);
         let event = self.devices.next_event();

@@ -1,11 +1,11 @@
 //! Links and switch: the port of all NICs.
 //!
-//! There is one fabric; it acts as the port of host `current`. A frame's arrival is known when it
-//! is sent, so that the receiving NIC can take it in advance.
+//! There is one fabric, which acts as the port of host `current`. The arrival of a frame is known
+//! when it is sent, so the receiving NIC can take it in advance.
 //!
-//! That is so while a cable or a single switch without a buffer joins the hosts ([`Line`]). Where
-//! the world has a [`FabricPlan`], frames go through a [`network`] instead, whose switches
-//! are parts of the event queue: `switched`.
+//! This holds if a cable or a single switch without a buffer connects the hosts ([`Line`]). If the
+//! world has a [`FabricPlan`], frames go through a [`network`] instead, whose switches are parts of
+//! the event queue: `switched`.
 //!
 //! [`FabricPlan`]: crate::FabricPlan
 
@@ -35,21 +35,21 @@ pub mod report;
 pub mod routing;
 mod switched;
 
-/// When a frame arrives: at no time if it is lost, at two if it is duplicated.
+/// Arrival times of a frame: none if it is lost, two if it is duplicated.
 pub type Arrivals = [Option<Instant>; 2];
 
-/// A host whose NIC has something to do.
+/// A host whose NIC has work.
 #[derive(Debug, Clone, Copy)]
 pub struct Woken {
     pub host: usize,
     pub at: Instant,
-    /// The queue pair of which a frame arrives.
+    /// The queue pair of an arriving frame.
     pub qpn: Option<Qpn>,
 }
 
-/// Most frames on their way to one host; then a sender waits.
+/// Maximum number of frames in flight to one host; then senders wait.
 const MAX_UNDER_WAY: usize = 4096;
-/// Destinations from here on are multicast groups.
+/// Destinations from this number on are multicast groups.
 const FIRST_GROUP: u32 = 1 << 24;
 
 /// A host's port.
@@ -60,7 +60,7 @@ struct End {
     counters: LinkCounters,
 }
 
-/// A multicast group that at least one host has joined, now or before.
+/// A multicast group that at least one host has joined now or in the past.
 #[derive(Debug)]
 struct Group {
     gid: Gid,
@@ -80,7 +80,7 @@ pub struct Fabric {
     icrc: bool,
     /// Switches and links; `None`: a cable, or a switch that never fills.
     network: Option<Box<Network<Frame>>>,
-    /// What happens to frames; `None`: nothing.
+    /// Faults of frames; `None`: no faults.
     faults: Option<Box<Engine>>,
     /// Hosts to which frames were sent, until [`Fabric::next_woken`] takes them.
     woken: Vec<Woken>,
@@ -104,7 +104,7 @@ impl Fabric {
             topology: config.topology,
             pool: FramePool::default(),
             groups: Vec::new(),
-            // A frame that was taken in advance could not be overtaken.
+            // A frame that was taken in advance can no longer be overtaken.
             looks_ahead: !config.faults.as_ref().is_some_and(Plan::reorders),
             icrc: config.icrc,
             network: switched::network(config)?,
@@ -114,7 +114,7 @@ impl Fabric {
         })
     }
 
-    /// Begins an event at `now`: until the next one this is the port of `host`.
+    /// Begins an event at `now`: until the next event, this is the port of `host`.
     #[inline]
     pub fn select(&mut self, now: Instant, host: usize) {
         self.now = now;
@@ -129,7 +129,7 @@ impl Fabric {
         self.ends[host].counters
     }
 
-    /// Returns the number of frames that are on their way to a host.
+    /// Returns the number of frames in flight to a host.
     pub fn under_way(&self, host: usize) -> usize {
         self.ends[host].arriving.len()
     }
@@ -140,14 +140,14 @@ impl Fabric {
         self.woken.pop()
     }
 
-    /// Returns when the next frame arrives, for a NIC that does not take frames in advance.
+    /// Returns when the next frame arrives at a NIC that does not take frames in advance.
     #[inline]
     pub fn next_arrival(&self, host: usize, now: Instant) -> Option<Instant> {
         let (at, _) = self.ends[host].arriving.front()?;
         (*at > now).then_some(*at)
     }
 
-    /// Carries a frame to a host that takes it beside its card, from the MAC of this one at `at`.
+    /// Carries a frame to a host that receives it without its card, from this host's MAC at `at`.
     /// Returns when the other side has it.
     pub fn carry_aside(&mut self, at: Instant, to: usize, qpn: u32, frame: &[u8]) -> Arrivals {
         let from = self.current;
@@ -171,7 +171,7 @@ impl Fabric {
         end.counters.sent_busy = end.counters.sent_busy + end.line.span(bytes);
     }
 
-    /// Puts a frame on its way to the card of a host.
+    /// Sends a frame to the card of a host.
     #[inline]
     fn deliver(&mut self, at: Instant, to: usize, frame: Frame) {
         if self.network.is_some() && to != self.current {
@@ -184,12 +184,12 @@ impl Fabric {
         self.put(arrival, to, frame);
     }
 
-    /// Has a frame arrive at a host.
+    /// Queues an arriving frame at a host.
     #[inline]
     fn put(&mut self, arrival: Instant, to: usize, frame: Frame) {
         let qpn = Some(Qpn::new(frame.qpn()));
         let end = &mut self.ends[to];
-        // Frames of several senders, each on its own cable, and those of the card itself may be
+        // Frames of several senders, each on its own cable, and frames of the card itself may be
         // out of order.
         match end.arriving.back() {
             Some((last, _)) if *last > arrival => {
@@ -207,14 +207,14 @@ impl Fabric {
         });
     }
 
-    /// Carries a frame to a host. Returns when its last bit is there.
+    /// Carries a frame to a host. Returns when its last bit arrives.
     #[inline]
     fn carry(&mut self, at: Instant, to: usize, qpn: u32, frame: &[u8]) -> Instant {
         let arrival = self.travel(at, to, frame.len() as u32);
         self.note_arrival((at, arrival), to, qpn, frame)
     }
 
-    /// Records and counts a frame that arrives; returns when.
+    /// Records and counts an arriving frame; returns its arrival.
     #[inline]
     fn note_arrival(
         &mut self,
@@ -230,7 +230,7 @@ impl Fabric {
         times.1
     }
 
-    /// Returns when the last bit of a frame is at a host.
+    /// Returns when the last bit of a frame arrives at a host.
     #[inline]
     fn travel(&mut self, at: Instant, to: usize, bytes: u32) -> Instant {
         let from = self.current;
@@ -289,7 +289,7 @@ impl Fabric {
         counters.received_busy = counters.received_busy + end.line.span(bytes);
     }
 
-    /// Sends a frame through the switch; returns its arrival, and how long it has waited.
+    /// Sends a frame through the switch; returns its arrival and its waiting time.
     #[inline]
     fn forward(&mut self, from: usize, to: usize, at: Instant, bytes: u32) -> (Instant, Duration) {
         let (low, high) = self.ends.split_at_mut(from.max(to));
@@ -310,7 +310,7 @@ impl Fabric {
         self.pool.give_back(frame);
     }
 
-    /// Returns the destination of a route; `None`: there is none.
+    /// Returns the destination of a route; `None`: it has none.
     #[inline]
     fn destination(&self, route: &Route) -> Option<u32> {
         if route.mac.is_multicast() {
@@ -339,7 +339,7 @@ impl Port for Fabric {
             self.ends[self.current].counters.lost_frames += 1;
             return Reservation::NoRoute;
         };
-        // In a network, only the own cable stops a sender.
+        // In a network, only the host's own cable stops a sender.
         let end = self
             .ends
             .get(destination as usize)

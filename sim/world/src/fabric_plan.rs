@@ -1,7 +1,7 @@
-//! What a fabric consists of: hosts, switches and links, and what the cards do about congestion.
+//! The parts of a fabric: hosts, switches and links, and the congestion control of the cards.
 //!
 //! A plan is written as a TOML file ([`FabricPlan::from_toml`]); [`FabricPlan::star`] and
-//! [`FabricPlan::two_tier`] make the usual ones.
+//! [`FabricPlan::two_tier`] build common topologies.
 
 mod error;
 mod file;
@@ -16,9 +16,9 @@ pub use functions::{MAX_FUNCTIONS, MultiFunctionHost};
 /// Priorities of Ethernet (IEEE 802.1Q, 3 bits).
 pub const PRIORITIES: usize = 8;
 
-/// Most switches of a fabric.
+/// Maximum number of switches in a fabric.
 pub const MAX_SWITCHES: usize = 1024;
-/// Most links of a fabric.
+/// Maximum number of links in a fabric.
 pub const MAX_LINKS: usize = 1 << 16;
 
 /// One end of a link.
@@ -26,11 +26,11 @@ pub const MAX_LINKS: usize = 1 << 16;
 pub enum Node {
     /// A host, or one function of a host that has several.
     Host(usize),
-    /// A switch, by its place in the list.
+    /// A switch, by its index in the list.
     Switch(usize),
 }
 
-/// The curve of a port.
+/// The ECN marking curve of a port.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MarkCurve {
     /// Bytes in the queue up to which no packet is marked.
@@ -50,21 +50,21 @@ pub struct FabricPlan {
     pub links: Vec<LinkPlan>,
     /// Hosts whose cards have several functions, in the order of their numbers.
     pub multi_function: Vec<MultiFunctionHost>,
-    /// How a packet chooses one of several shortest paths.
+    /// Choice among several shortest paths.
     pub path_choice: PathChoice,
-    /// What the cards do about congestion; `None`: nothing, and their packets cannot be marked.
+    /// Congestion control of the cards; `None`: none, and their packets are not ECN-capable.
     pub congestion: Option<CongestionConfig>,
-    /// Hosts that pause their switch by mistake.
+    /// Hosts that pause their switch because of a fault.
     pub storms: Vec<PauseStorm>,
 }
 
-/// How a packet chooses one of several shortest paths.
+/// Choice of a packet among several shortest paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PathChoice {
     /// By a hash of addresses and UDP ports: all packets of a flow take one path (ECMP).
     #[default]
     Flow,
-    /// At random, each packet for itself.
+    /// Randomly, for each packet.
     Packet,
 }
 
@@ -76,13 +76,13 @@ pub struct SwitchPlan {
     /// Latency of a frame through an idle switch, without the wires; `None`: the preset's
     /// (`link.switch_ns`).
     pub latency: Option<Duration>,
-    /// Buffer of all ports.
+    /// Size of the buffer shared by all ports.
     pub buffer_bytes: u64,
-    /// A queue of a priority without PFC may hold this share of what is free.
+    /// A queue of a priority without PFC may hold this share of the free bytes.
     pub alpha: f64,
-    /// Marks; `None`: it marks nothing.
+    /// ECN marking; `None`: no packet is marked.
     pub ecn: Option<MarkCurve>,
-    /// PFC; `None`: it pauses no sender.
+    /// PFC; `None`: no sender is paused.
     pub pfc: Option<PfcPlan>,
 }
 
@@ -100,7 +100,7 @@ impl SwitchPlan {
     }
 }
 
-/// The curve with which HPCC (SIGCOMM 2019) simulates DCQCN at 100 Gb/s.
+/// The curve of the DCQCN simulations in HPCC (SIGCOMM 2019), at 100 Gb/s.
 pub const DEFAULT_ECN: MarkCurve = MarkCurve {
     kmin_bytes: 400_000,
     kmax_bytes: 1_600_000,
@@ -117,17 +117,17 @@ pub const SIGCOMM_2015_ECN: MarkCurve = MarkCurve {
 /// PFC of a switch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PfcPlan {
-    /// The priorities that it protects.
+    /// The protected priorities.
     pub priorities: Vec<u8>,
-    /// Bytes from one cable and priority at which its sender is paused; `None`: `alpha` times what
-    /// is free.
+    /// Bytes from one cable and priority at which the sender is paused; `None`: `alpha` times the
+    /// free bytes.
     pub xoff_bytes: Option<u64>,
     /// See `xoff_bytes`.
     pub alpha: f64,
-    /// The sender goes on when so many bytes less are there.
+    /// The sender resumes when the switch holds this many bytes less.
     pub xon_offset_bytes: u64,
-    /// Room of each cable and priority for what is on its way when the sender is paused; `None`: as
-    /// much as can be.
+    /// Room of each cable and priority for bytes in flight when the sender is paused; `None`: the
+    /// maximum that can arrive.
     pub headroom_bytes: Option<u64>,
 }
 
@@ -148,8 +148,8 @@ impl Default for PfcPlan {
 pub struct LinkPlan {
     /// Its ends.
     pub ends: [Node; 2],
-    /// Its rate; `None`: that of the card, or of the first host's card between switches. The rate
-    /// of a host's link is always that of its card.
+    /// Its rate; `None`: the card's rate, or between switches the rate of the first host's card.
+    /// The link of a host always has the rate of its card.
     pub rate_gbps: Option<f64>,
     /// Latency of the cable; `None`: the preset's (`link.cable_ns`).
     pub cable: Option<Duration>,
@@ -166,16 +166,16 @@ impl LinkPlan {
     }
 }
 
-/// A host that pauses its switch by mistake: a card that has failed.
+/// A host that pauses its switch because its card has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PauseStorm {
     /// The host.
     pub host: usize,
     /// The priority that it pauses.
     pub priority: u8,
-    /// When it begins.
+    /// Start.
     pub from: Instant,
-    /// When it ends.
+    /// End.
     pub until: Instant,
 }
 
@@ -193,8 +193,8 @@ impl FabricPlan {
         }
     }
 
-    /// Returns a fabric of `leaves` switches with `hosts_per_leaf` hosts each, all of which are
-    /// joined to each of `spines` others.
+    /// Returns a fabric of `leaves` switches with `hosts_per_leaf` hosts each; each leaf is
+    /// connected to each of `spines` other switches.
     pub fn two_tier(leaves: usize, hosts_per_leaf: usize, spines: usize) -> Self {
         let leaf = |number| SwitchPlan::new(format!("leaf{number}"));
         let spine = |number| SwitchPlan::new(format!("spine{number}"));
@@ -213,7 +213,7 @@ impl FabricPlan {
         }
     }
 
-    /// Returns the same fabric with cards that have DCQCN as a ConnectX has it by default.
+    /// Returns the same fabric with cards that have the default DCQCN of a ConnectX.
     #[must_use]
     pub fn with_dcqcn(self) -> Self {
         let congestion = CongestionConfig {
@@ -226,16 +226,16 @@ impl FabricPlan {
         }
     }
 
-    /// Reads the text of a TOML file, of a fabric with at most `most` hosts. Each function of a
-    /// card with several counts.
+    /// Parses the text of a TOML file, for a fabric with at most `most` hosts. Each function of a
+    /// multi-function card counts.
     ///
     /// # Errors
-    /// [`FabricError`] names the line and what is wrong.
+    /// [`FabricError`] with the line and the fault.
     pub fn from_toml(text: &str, most: usize) -> Result<Self, FabricError> {
         file::parse(text, most)
     }
 
-    /// Returns the number of hosts that are linked; each function of a host counts.
+    /// Returns the number of linked hosts; each function of a host counts.
     pub fn hosts(&self) -> usize {
         let ends = self.links.iter().flat_map(|link| link.ends);
         let numbers = ends.filter_map(|end| match end {
@@ -250,7 +250,7 @@ impl FabricPlan {
         self.switches.iter_mut().for_each(change);
     }
 
-    /// Checks that it can be built; routes are checked when they are made.
+    /// Checks that it can be built; routes are checked when they are computed.
     pub(crate) fn check(&self) -> Result<(), FabricError> {
         if self.switches.len() > MAX_SWITCHES || self.links.len() > MAX_LINKS {
             return Err(FabricError::TooLarge);

@@ -1,9 +1,9 @@
 //! Fast-forward: packets of long messages that are not simulated.
 //!
-//! The event loop offers each end of a stride to its [`Skipper`]: this is the only place where
-//! packets can be skipped. A skipper moves the packets with [`Devices`], and returns the time that
-//! they would have taken. The event loop lets this time pass for the threads; no time passes for
-//! NICs, links and PCIe, which do not notice.
+//! The event loop offers each end of a stride to its [`Skipper`]: packets can be skipped only
+//! there. A skipper moves the packets with [`Devices`] and returns the time that they would have
+//! taken. The event loop lets this time pass for the threads; no time passes for NICs, links and
+//! PCIe, which do not notice the skip.
 //!
 //! - [`EveryPacket`] skips nothing.
 //! - [`strides::SteadyStrides`] skips the middle of messages that flow steadily.
@@ -20,11 +20,11 @@ use ferroce_units::Duration;
 use super::devices::Devices;
 use strides::SteadyStrides;
 
-/// Decides which packets are not simulated.
+/// Decides which packets are skipped.
 pub(super) trait Skipper<T: Timing>: Send {
-    /// The NIC of `host` has come to the end of a stride of a long message. Moves packets that
-    /// follow, and returns the time that they would have taken; this is not more than
-    /// `quiet_time`, in which no thread does anything. `None`: all packets are simulated.
+    /// Handles the end of a stride of a long message at the NIC of `host`: moves following packets
+    /// and returns the time that they would have taken, at most `quiet_time`, in which no thread
+    /// runs. `None`: all packets are simulated.
     fn offer(
         &mut self,
         devices: &mut Devices<T>,

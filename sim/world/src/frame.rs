@@ -12,12 +12,12 @@ struct Buffer {
     length: u32,
     destination: u32,
     qpn: u32,
-    /// 1: its ICRC is checked even where cards compute none.
+    /// 1: its ICRC is checked even if cards compute none.
     is_checked: u32,
     bytes: [u8; CAPACITY],
 }
 
-/// A frame on its way.
+/// A frame in flight.
 pub struct Frame(Box<Buffer>);
 
 impl Frame {
@@ -33,13 +33,13 @@ impl Frame {
         self.0.qpn
     }
 
-    /// Returns true if its ICRC is checked even where cards compute none.
+    /// Returns true if its ICRC is checked even if cards compute none.
     #[inline]
     pub fn is_checked(&self) -> bool {
         self.0.is_checked != 0
     }
 
-    /// Has its ICRC checked even where cards compute none.
+    /// Makes its ICRC be checked even if cards compute none.
     pub fn set_checked(&mut self) {
         self.0.is_checked = 1;
     }
@@ -75,15 +75,15 @@ impl std::fmt::Debug for Frame {
     }
 }
 
-/// Free buffers, as a stack: the one used last is still in the processor's cache.
+/// Free buffers, as a stack: the last used one is still in the processor's cache.
 #[derive(Debug, Default)]
 pub struct FramePool {
     free: Vec<Frame>,
 }
 
 impl FramePool {
-    /// Returns a frame of `length` bytes with undefined content; `None` if `length` is more than a
-    /// frame has.
+    /// Returns a frame of `length` bytes with undefined content; `None` if `length` exceeds the
+    /// longest frame.
     #[inline]
     pub fn take(&mut self, length: usize, destination: u32, qpn: u32) -> Option<Frame> {
         if length > CAPACITY {
@@ -109,7 +109,7 @@ impl FramePool {
         Some(copy)
     }
 
-    /// Takes a frame back.
+    /// Returns a frame to the pool.
     #[inline]
     pub fn give_back(&mut self, frame: Frame) {
         self.free.push(frame);

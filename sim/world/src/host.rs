@@ -19,12 +19,12 @@ const STORE_BYTES: u64 = 8;
 const MAX_PUSH_WORDS: usize = MAX_BLOCKS * WORDS_PER_BLOCK;
 /// Bytes that an AtomicOp changes.
 const ATOMIC_BYTES: usize = 8;
-/// Longer payload is elided, if that is on: only its end is moved.
+/// Longer payload is elided if that is enabled: only its end is moved.
 const ELIDED_BYTES: usize = 128;
-/// Bytes of the end that is moved, which programs read.
+/// Bytes of the moved end, which programs read.
 const MOVED_BYTES: usize = 64;
 
-/// A doorbell on its way to the card.
+/// A doorbell in flight to the card.
 #[derive(Debug, Clone, Copy)]
 struct Ring {
     arrival: Instant,
@@ -49,12 +49,12 @@ impl Default for Push {
     }
 }
 
-/// A host as its card sees it.
+/// A host as its card accesses it.
 pub struct WorldHost {
     number: usize,
     now: Instant,
     pub memory: MemoryMap,
-    /// The mappings while the card may not be bus master; `memory` is empty meanwhile.
+    /// The mappings while bus mastering is disabled; `memory` is empty meanwhile.
     parked: Option<MemoryMap>,
     /// True if only the end of long payload in the memory of another process is moved.
     elides_payload: bool,
@@ -62,16 +62,16 @@ pub struct WorldHost {
     pub pcie: Option<Box<Pcie>>,
     pub posted: PostedWrites,
     pub watchers: Watchers,
-    /// Doorbells on their way to the card, in order.
+    /// Doorbells in flight to the card, in order.
     doorbells: VecDeque<Ring>,
-    /// Slots for pushes, and those that are free.
+    /// Slots for pushes, and the free slots.
     pushes: Vec<Push>,
     free_pushes: Vec<usize>,
-    /// The push that the card has taken last, unless a plain doorbell came after it.
+    /// The push that the card took last, unless a plain doorbell followed it.
     pushed: Option<usize>,
-    /// Register writes on their way: arrival, offset, value.
+    /// Register writes in flight: arrival, offset, value.
     registers: VecDeque<(Instant, u32, u32)>,
-    /// MSI-X messages on their way, in order.
+    /// MSI-X messages in flight, in order.
     interrupts: VecDeque<(Instant, u16)>,
     recorder: Option<SharedRecorder>,
 }
@@ -107,7 +107,7 @@ impl WorldHost {
         self.apply(now);
     }
 
-    /// Brings to memory what is visible at `now`.
+    /// Applies the writes that are visible at `now` to memory.
     #[inline]
     pub fn apply(&mut self, now: Instant) {
         self.posted.apply_until(now, &mut self.memory);
@@ -117,7 +117,8 @@ impl WorldHost {
         self.recorder = recorder;
     }
 
-    /// Returns the mappings, for a change. If it `is_removal`, posted writes reach memory first.
+    /// Returns the mappings for a change. On a removal (`is_removal`), posted writes are applied to
+    /// memory first.
     pub fn mappings(&mut self, is_removal: bool) -> &mut MemoryMap {
         if is_removal {
             self.apply(Instant::MAX);
@@ -128,7 +129,7 @@ impl WorldHost {
         self.parked.as_mut().unwrap_or(&mut self.memory)
     }
 
-    /// Allows or forbids the card to access memory and to interrupt (PCI command register, bit 2).
+    /// Sets whether the card may access memory and send interrupts (PCI command register, bit 2).
     pub fn set_bus_master(&mut self, is_allowed: bool) {
         match (is_allowed, self.parked.take()) {
             (true, Some(parked)) => self.memory = parked,
@@ -140,7 +141,7 @@ impl WorldHost {
         }
     }
 
-    /// Drops stores on their way to the card, and its interrupts.
+    /// Drops stores in flight to the card, and its interrupts.
     pub fn forget_stores(&mut self) {
         for ring in self.doorbells.drain(..) {
             self.free_pushes.extend(ring.push);
@@ -150,7 +151,7 @@ impl WorldHost {
         self.interrupts.clear();
     }
 
-    /// Returns how many of `length` bytes at `place`, from the first one on, are not moved.
+    /// Returns how many of the first of `length` bytes at `place` are not moved.
     #[inline]
     pub(super) fn elided(&self, place: &Place, length: usize) -> usize {
         match self.elides_payload && place.is_remote && length > ELIDED_BYTES {
@@ -192,7 +193,8 @@ impl WorldHost {
         arrival
     }
 
-    /// Queues a doorbell by its arrival: clocks of processors differ, so that others may be later.
+    /// Queues a doorbell by its arrival: clocks of processors differ, so it may arrive before
+    /// others.
     #[inline]
     fn send(&mut self, ring: Ring) {
         match self.doorbells.back() {
@@ -261,7 +263,7 @@ impl WorldHost {
         self.interrupts.front().map(|(at, _)| *at)
     }
 
-    /// Takes the messages that have arrived by `now`: a bit for each vector.
+    /// Takes the messages that have arrived by `now`: one bit per vector.
     pub fn take_interrupts(&mut self, now: Instant) -> u64 {
         let mut vectors = 0;
         while let Some((at, vector)) = self.interrupts.front() {

@@ -6,17 +6,17 @@
 //!     └──────────────────────── wake-up ◄──────────────────────────────────┘
 //! ```
 //!
-//! The world handles events in the order of (time, sequence). The NICs are the model's [`Nic`]; the
-//! world says when each is advanced: when its next timer or edge is due, when a frame arrives that
-//! it has not taken yet, and when a doorbell arrives. A host's programs are [`Thread`]s: each step
-//! runs at the thread's own clock, calls the real driver, and returns what the thread waits for. An
-//! idle poller costs nothing: it sleeps until something becomes visible in its host's memory and
-//! wakes on its own polling grid.
+//! The world handles events ordered by (time, sequence). The NICs are the model's [`Nic`]; the
+//! world advances each of them when its next timer or edge is due, when a frame arrives that it has
+//! not taken yet, and when a doorbell arrives. A host's programs are [`Thread`]s: each step runs at
+//! the thread's own clock, calls the real driver, and returns the event for which the thread waits.
+//! An idle poller costs nothing: it sleeps until something becomes visible in its host's memory,
+//! and wakes on its own polling grid.
 //!
 //! Writes of a NIC become visible at their time and not before (`posted`). Commands take no
-//! simulated time while a thread is inside a step. Outside of [`World::run`], each [`Bus::relax`]
-//! advances the devices, not the threads, to their next event, so that devices can be opened and
-//! objects created before the run.
+//! simulated time while a thread is in a step. Outside of [`World::run`], each [`Bus::relax`]
+//! advances the devices, but not the threads, to their next event, so that devices can be opened
+//! and objects created before the run.
 //!
 //! The same seed and the same threads give the same events.
 //!
@@ -88,10 +88,10 @@ const HOP_LIMIT: u8 = 64;
 /// A UDP source port of the dynamic range.
 const UDP_SOURCE_PORT: u16 = 0xc000;
 
-/// Why a world cannot be created.
+/// Reason why a world cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No hosts, or more than there are addresses for.
+    /// No hosts, or more hosts than addresses.
     #[error("a world has 1 to {limit} hosts, not {hosts}", limit = config::MAX_HOSTS)]
     Hosts {
         /// The number of hosts that was requested.
@@ -106,7 +106,7 @@ pub enum Error {
     /// The fabric cannot be built.
     #[error("the fabric: {0}")]
     Fabric(#[from] FabricError),
-    /// A preset is for a host that does not exist.
+    /// A preset names a host that does not exist.
     #[error("there is no host {host}")]
     NoSuchHost {
         /// The host.
@@ -122,7 +122,7 @@ pub enum Error {
     },
 }
 
-/// Why a run has ended.
+/// Reason why a run has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// All threads are done.
@@ -131,7 +131,7 @@ pub enum Outcome {
     Until,
     /// No event is pending, and no thread waits.
     Idle,
-    /// Threads wait for something that will not happen, or loop without time passing.
+    /// Threads wait for something that will not happen, or loop without advancing time.
     /// [`World::dump`] has the details.
     Stalled,
 }
@@ -147,28 +147,30 @@ impl Waker {
         self.0.wake(thread, at);
     }
 
-    /// Wakes a thread that waits for an interrupt, at `at` or at its own time if that is later:
-    /// what it waits for may have come without an interrupt. Has no effect on other threads.
+    /// Wakes a thread that waits for an interrupt, at `at` or at its own time if that is later,
+    /// because its condition may have come true without an interrupt. Has no effect on other
+    /// threads.
     pub fn wake_sleeper(&self, thread: ThreadId, at: Instant) {
         self.0.wake_sleeper(thread, at);
     }
 
-    /// Lets a polling thread poll with the first turn of its loop that is not before `at`:
-    /// something may have changed that no card has written. Has no effect on other threads.
+    /// Lets a polling thread poll at the first point of its polling grid that is not before `at`,
+    /// because something other than a card may have changed its condition. Has no effect on other
+    /// threads.
     pub fn look_again(&self, thread: ThreadId, at: Instant) {
         self.0.look_again(thread, at);
     }
 
-    /// As [`World::has_only_rechecks`], without the thread that is in a step.
+    /// As [`World::has_only_rechecks`], ignoring the thread that is in a step.
     pub fn has_only_rechecks(&self) -> bool {
         self.0.has_only_rechecks()
     }
 
-    /// Returns the time until which nothing that a card writes becomes visible to a thread in a
-    /// step, and the least time from a store of the thread to a write that its card makes because
-    /// of it.
+    /// Returns the time until which no write of a card becomes visible to a thread in a step, and
+    /// the minimum time from a store of the thread to a write that its card makes in response.
     ///
-    /// As of the beginning of the step, and a lower bound; later than [`Cpu::quiet_until`].
+    /// The values are as of the beginning of the step, and lower bounds; the time is later than
+    /// [`Cpu::quiet_until`].
     pub fn hidden_until(&self, thread: ThreadId) -> (Instant, Duration) {
         self.0.hidden_until(thread)
     }
@@ -180,18 +182,17 @@ impl std::fmt::Debug for Waker {
     }
 }
 
-/// Carries frames between hosts beside their cards: of what the model has no queue pair for.
+/// Carries frames between hosts without their cards, for traffic without a queue pair in the model.
 ///
-/// Such a frame takes the time of the two MACs and of what is between them, and is captured and
-/// counted like any other, and faults happen to it. It waits for others at the port of a switch,
-/// but not in the card.
+/// Such a frame takes the time of the two MACs and of the network, and is captured, counted and
+/// subject to faults like any other. It waits for others at switch ports, but not in the card.
 #[derive(Clone)]
 pub struct Wire(Arc<dyn Engine>);
 
 impl Wire {
-    /// Sends a frame from one host to another, or to itself, at `at`. Returns when it has arrived;
-    /// the caller gives it to the other side then, twice if there are two times. `qpn`: the queue
-    /// pair that a trace names.
+    /// Sends a frame from one host to another, or to itself, at `at`. Returns when it arrives; the
+    /// caller then delivers it, twice if there are two times. `qpn`: the queue pair named in
+    /// traces.
     ///
     /// # Panics
     /// If there is no such host.
@@ -223,7 +224,7 @@ struct Slot {
 }
 
 impl World {
-    /// Creates a world as after power-on: no device is up, no thread runs, time is zero.
+    /// Creates a world in its power-on state: no device is up, no thread runs, time is zero.
     ///
     /// # Errors
     /// [`Error::Hosts`], [`Error::Cable`], [`Error::NoSuchHost`].
@@ -335,12 +336,12 @@ impl World {
         }
     }
 
-    /// Returns a handle that wakes parked threads, also from inside a step.
+    /// Returns a handle that wakes parked threads, even from within a step.
     pub fn waker(&self) -> Waker {
         Waker(Arc::clone(&self.engine))
     }
 
-    /// Returns a handle that carries frames, also from inside a step.
+    /// Returns a handle that carries frames, even from within a step.
     pub fn wire(&self) -> Wire {
         Wire(Arc::clone(&self.engine))
     }
@@ -350,8 +351,8 @@ impl World {
         self.engine.wake(thread, at);
     }
 
-    /// Gives events at the same time the order of their hosts, in place of the order in which they
-    /// were scheduled. Threads of one host keep theirs.
+    /// Orders simultaneous events by host instead of by the order in which they were scheduled.
+    /// Threads of one host keep their order.
     pub fn order_by_host(&mut self) {
         self.engine.order_by_host();
     }
@@ -361,7 +362,7 @@ impl World {
         self.engine.next_event()
     }
 
-    /// Returns true if no events are pending but rechecks of polling threads: [`Cpu::recheck_at`].
+    /// Returns true if only rechecks of polling threads are pending: [`Cpu::recheck_at`].
     pub fn has_only_rechecks(&self) -> bool {
         self.engine.has_only_rechecks()
     }
@@ -421,13 +422,13 @@ impl World {
         self.engine.counters(host)
     }
 
-    /// Returns what has happened in the network between the hosts; `None`: the world has no fabric.
+    /// Returns a report of the network between the hosts; `None`: the world has no fabric.
     pub fn fabric(&self) -> Option<FabricReport> {
         self.engine.fabric()
     }
 
-    /// Samples the queues of the ports of switches, in the order of
-    /// [`FabricReport::switch_ports`]; `None`: the world has no fabric.
+    /// Samples the queues of switch ports, in the order of [`FabricReport::switch_ports`]; `None`:
+    /// the world has no fabric.
     pub fn sample_fabric(&mut self) -> Option<Vec<QueueSample>> {
         self.engine.sample_fabric()
     }
@@ -438,7 +439,7 @@ impl World {
         self.engine.usage(host)
     }
 
-    /// Returns the number of events so far: a measure of work, and of use to tests of determinism.
+    /// Returns the number of events so far, as a measure of work; tests of determinism use it.
     pub fn events(&self) -> u64 {
         self.engine.events()
     }
@@ -449,7 +450,7 @@ impl World {
         self.engine.record(recorder);
     }
 
-    /// Returns the state of the world as text, for debugging: what each part waits for.
+    /// Returns the state of the world as text, for debugging: the events for which each part waits.
     pub fn dump(&self) -> String {
         self.engine.dump()
     }

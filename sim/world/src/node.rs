@@ -25,12 +25,11 @@ pub struct Node<T: Timing> {
     pub host: WorldHost,
     /// Blocks of the longest push: 0 without a write-combining mapping.
     pub push_blocks: u32,
-    /// Threads that wait for an interrupt, and how long they take to wake up.
+    /// Threads that wait for an interrupt, and their wake-up times.
     pub sleepers: Vec<(usize, Duration)>,
-    /// Producer index of the command queue, as the driver wrote it last.
+    /// Producer index of the command queue, as last written by the driver.
     pub commands: u32,
-    /// True if the device no longer answers: the driver has waited for it while no event was
-    /// pending.
+    /// True if the device no longer answers: the driver waited for it while no event was pending.
     pub is_dead: bool,
     /// The queue pair that was prefetched last.
     expected: Option<Qpn>,
@@ -72,7 +71,7 @@ impl<T: Timing> Node<T> {
         }
     }
 
-    /// Lets the NIC handle what is due at `now`.
+    /// Lets the NIC handle its events due at `now`.
     #[inline]
     pub fn advance(&mut self, now: Instant, fabric: &mut Fabric) -> Progress {
         self.host.begin(now);
@@ -82,8 +81,9 @@ impl<T: Timing> Node<T> {
         self.nic.advance(now, &mut self.host, fabric)
     }
 
-    /// A doorbell or a packet of a queue pair is on its way to the NIC. Brings its state into the
-    /// processor's cache: where there are many, each line of it is a miss, one after the other.
+    /// Prefetches the state of a queue pair into the processor's cache because a doorbell or packet
+    /// for it is in flight. With many queue pairs, each of its lines would be a miss, one after the
+    /// other.
     #[inline]
     pub fn expect(&mut self, qpn: Qpn) {
         if self.expected.replace(qpn) == Some(qpn) {
@@ -125,7 +125,7 @@ impl<T: Timing> Node<T> {
         });
     }
 
-    /// Returns when the NIC is to be advanced again, as far as known now.
+    /// Returns the earliest known time at which the NIC must be advanced again.
     #[inline]
     pub fn next_event(&self, now: Instant, fabric: &Fabric, number: usize) -> Option<Instant> {
         let inside = self.nic.next_timeout(now);
@@ -140,5 +140,5 @@ impl<T: Timing> Node<T> {
     }
 }
 
-/// An odd number without pattern (2^64 divided by the golden ratio).
+/// An odd number without a pattern (2^64 divided by the golden ratio).
 const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -1,12 +1,12 @@
 //! Pause frames: their length, and their bytes for captures.
 
-/// Bytes of a frame without its frame check sequence: the shortest of Ethernet (IEEE 802.3, annex
-/// 31B).
+/// Bytes of a pause frame without its frame check sequence: the minimum of Ethernet (IEEE 802.3,
+/// annex 31B).
 pub const LENGTH: usize = 60;
-/// Where the headers end: Ethernet, opcode, the vector of priorities.
+/// End of the headers: Ethernet, opcode, the vector of priorities.
 const TIMES_AT: usize = 14 + 2 + 2;
 
-/// All MAC control frames go there (IEEE 802.3, annex 31B); a bridge does not forward them.
+/// Destination of all MAC control frames (IEEE 802.3, annex 31A); a bridge does not forward them.
 const DESTINATION: [u8; 6] = [0x01, 0x80, 0xc2, 0x00, 0x00, 0x01];
 /// A locally administered address: ports of switches have none in a world.
 const SOURCE: [u8; 6] = [0x02, 0xfe, 0x00, 0x00, 0x00, 0x00];

@@ -1,8 +1,8 @@
-//! Posted writes that are on their way to host memory.
+//! Posted writes in flight to host memory.
 //!
-//! A write is copied here when the NIC makes it, and reaches memory when it becomes visible: before
-//! a thread of the host reads it, or when the NIC itself reads it back (a PCIe read does not pass
-//! writes). Nothing is allocated per write.
+//! A write is copied here when the NIC makes it. It reaches memory when it becomes visible: before
+//! a thread of the host reads it, or when the NIC itself reads it back (a PCIe read does not
+//! overtake writes). No memory is allocated per write.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use zerocopy::IntoBytes;
 
 /// Bytes of a small write: a CQE, or a small payload.
 const SMALL: usize = 64;
-/// Bytes of a large one: a payload of the largest MTU, and a cache line more so that slots use
+/// Bytes of a large one: a payload of the largest MTU, plus a cache line so that slots use
 /// different sets of the processor's cache.
 const LARGE: usize = 4096 + 64;
 /// Size of the pages in the summary, as a shift.
@@ -24,7 +24,7 @@ const PAGE_SHIFT: u32 = 12;
 pub enum Kind {
     /// Bytes.
     Data,
-    /// Words, of which the last one publishes the others.
+    /// Words, the last of which publishes the others.
     Descriptor,
 }
 
@@ -94,7 +94,7 @@ pub struct PostedWrites {
     writes: VecDeque<Write>,
     small: Slots,
     large: Slots,
-    /// Summary: a bit for each page, modulo 64, that a write may touch.
+    /// Summary bitmap: one bit for each page, modulo 64, that a write may touch.
     pages: u64,
 }
 
@@ -212,8 +212,8 @@ impl PostedWrites {
         }
     }
 
-    /// Returns a range of memory with all writes that overlap with it: those to memory that is
-    /// read, and those that other ones of them overlap with, which must not pass each other.
+    /// Returns a range that covers the given memory and all writes that overlap it, directly or
+    /// through other writes: overlapping writes must not overtake each other.
     fn reach_of(&self, address: usize, length: usize) -> Range<usize> {
         let mut reached = address..address + length;
         loop {
@@ -243,7 +243,7 @@ impl PostedWrites {
             Kind::Descriptor => memory.write_descriptor(write.iova, &words[..length / 8]),
         };
         // Posted writes are applied before a mapping is removed, but the process that owns the
-        // memory may have ended.
+        // memory may have exited.
         if let Err(error) = result {
             tracing::debug!(%error, "a posted write lost its memory");
         }

@@ -1,14 +1,14 @@
-//! Rate of a wire: how long a frame takes on it.
+//! The rate of a wire, which determines the time of a frame on it.
 
 use ferroce_units::Duration;
 
-/// Bytes on the wire beside those of the frame: preamble 8, frame check sequence 4, gap 12
-/// (IEEE 802.3, 3.1.1 and 4.4.2).
+/// Bytes on the wire in addition to the frame: preamble 8, frame check sequence 4, gap 12 (IEEE
+/// 802.3, 3.1.1 and 4.4.2).
 pub const OVERHEAD_BYTES: u32 = 8 + 4 + 12;
 /// Shortest frame without its frame check sequence.
 const LEAST_BYTES: u32 = 60;
 
-/// Rate of a wire; the default is that of a wire on which nothing takes time.
+/// Rate of a wire; by default nothing takes time.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Rate {
     /// Time of a byte on the wire, in 2^-20 ps.

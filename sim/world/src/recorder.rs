@@ -1,4 +1,4 @@
-//! The interface to recorders of a world, which measure what takes how long.
+//! The interface to recorders of a world, which measure durations.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::pause_frame::PauseFrame;
 
-/// What a thread, a card, PCIe or a cable did.
+/// An activity of a thread, a card, PCIe or a cable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Activity {
     /// A thread posted a work request.
@@ -25,17 +25,17 @@ pub enum Activity {
     Compute,
     /// A thread was woken: from the interrupt until it ran.
     WakeUp,
-    /// A store of a processor was on its way to the card.
+    /// A store of a processor was in flight to the card.
     Mmio,
     /// The card read host memory.
     PcieRead,
-    /// The card wrote host memory: until it was visible.
+    /// The card wrote host memory; it ends when the write is visible.
     PcieWrite,
     /// An AtomicOp.
     PcieAtomic,
-    /// An MSI-X message was on its way.
+    /// An MSI-X message was in flight.
     Interrupt,
-    /// The last bit of a frame was on its way from the card to another one.
+    /// The last bit of a frame was in flight from one card to another.
     Link,
 }
 
@@ -50,43 +50,43 @@ pub struct Span {
     pub start: Instant,
     /// Its end.
     pub end: Instant,
-    /// The queue pair, if known; of a frame, the one that receives it.
+    /// The queue pair, if known; for a frame, the receiving one.
     pub qp: Option<u32>,
-    /// Bytes that were moved.
+    /// Number of moved bytes.
     pub bytes: u32,
 }
 
-/// A frame on its way from one card to another.
+/// A frame in flight from one card to another.
 #[derive(Debug, Clone, Copy)]
 pub struct FrameSeen<'a> {
-    /// Host that has sent it.
+    /// The sending host.
     pub from: usize,
-    /// Host that receives it.
+    /// The receiving host.
     pub to: usize,
-    /// When its last bit has left the card.
+    /// When its last bit left the card.
     pub sent: Instant,
-    /// When its last bit is at the other card.
+    /// When its last bit arrives at the other card.
     pub arrival: Instant,
     /// The frame without its frame check sequence. Its ICRC is zero if the world's cards compute
     /// none.
     pub bytes: &'a [u8],
-    /// What faults have done to it.
+    /// Effect of faults on it.
     pub fault: Option<FaultSeen<'a>>,
 }
 
-/// What faults have done to a frame.
+/// Effect of faults on a frame.
 #[derive(Debug, Clone, Copy)]
 pub struct FaultSeen<'a> {
-    /// A comment that says so.
+    /// A comment that describes the fault.
     pub comment: &'a str,
-    /// How it arrives.
+    /// The form in which it arrives.
     pub received: Received<'a>,
 }
 
-/// How a frame arrives.
+/// The form in which a frame arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Received<'a> {
-    /// It does not.
+    /// It does not arrive.
     Lost,
     /// As it was sent.
     Intact,
@@ -109,17 +109,16 @@ pub struct Observation<'a> {
     pub counters: &'a Counters,
     /// The slot; `None` in a functional world.
     pub pcie: Option<PcieObservation>,
-    /// Rates of the queue pairs that were notified of congestion; `None`: the card has no
-    /// congestion control.
+    /// Rates of the queue pairs that received a CNP; `None`: the card has no congestion control.
     pub rates: Option<LimitedRates>,
 }
 
 /// State of a port of a switch after an event of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PortObservation {
-    /// Bytes that wait.
+    /// Queued bytes.
     pub queued_bytes: u64,
-    /// Priorities that its neighbour has paused, a bit each.
+    /// Bitmap of priorities that the neighbour has paused.
     pub paused: u8,
 }
 
@@ -138,16 +137,16 @@ pub struct PcieObservation {
 
 /// A receiver of everything that happens in a world.
 pub trait Recorder {
-    /// Receives an activity, which may lie in the past or in the future.
+    /// Receives an activity, which may be in the past or in the future.
     fn record(&mut self, span: &Span);
 
     /// Receives a frame that was sent.
     fn frame(&mut self, _frame: &FrameSeen<'_>) {}
 
-    /// Receives a pause frame of a switch that has arrived at a card.
+    /// Receives a pause frame of a switch at its arrival at a card.
     fn pause(&mut self, _at: Instant, _frame: &PauseFrame) {}
 
-    /// Returns true if [`Recorder::observe`] is to be called.
+    /// Returns true if [`Recorder::observe`] should be called.
     fn observes(&self) -> bool {
         false
     }
@@ -155,8 +154,8 @@ pub trait Recorder {
     /// Receives the state of a host after its NIC has handled an event.
     fn observe(&mut self, _observation: &Observation<'_>) {}
 
-    /// Receives the state of all ports of switches, in the order of the links, after an event of
-    /// the network.
+    /// Receives the state of all switch ports, in the order of the links, after an event of the
+    /// network.
     fn observe_ports(&mut self, _now: Instant, _ports: &[PortObservation]) {}
 }
 

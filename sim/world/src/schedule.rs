@@ -1,4 +1,4 @@
-//! When the threads of a world have their turns.
+//! Schedules the steps of a world's threads.
 
 use ferroce_units::{Duration, Instant};
 
@@ -21,23 +21,23 @@ pub(super) enum State {
     Done,
 }
 
-/// A thread as the event loop sees it.
+/// A thread in the event loop.
 #[derive(Debug)]
 pub(super) struct ThreadEntry {
     pub host: usize,
     pub state: State,
-    /// Its own time at the end of its last step; its next step does not begin before.
+    /// Its clock at the end of its last step; its next step does not begin earlier.
     pub clock: Instant,
     /// The next recheck, if it polls and rechecks at intervals.
     pub recheck: Option<Recheck>,
 }
 
-/// When a polling thread is stepped although nothing that it watches has changed.
+/// A recheck: a polling thread is stepped although nothing that it watches has changed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Recheck {
     /// Time of the next recheck.
     pub at: Instant,
-    /// From one turn of its loop to the next.
+    /// Period of its polling grid.
     pub grid: Duration,
     /// Its deadline.
     pub last: Instant,
@@ -77,7 +77,7 @@ impl Schedule {
         turns.order_by(entries.len(), key, sequence);
     }
 
-    /// Returns when a thread wakes for more than a recheck.
+    /// Returns when a thread wakes for a reason other than a recheck.
     pub fn wakes_at(&self, thread: usize) -> Option<Instant> {
         let at = self.turns.time_of(thread)?;
         match self.entries[thread].recheck {
@@ -88,20 +88,20 @@ impl Schedule {
         }
     }
 
-    /// Returns true if threads wake for nothing but rechecks.
+    /// Returns true if threads only wake for rechecks.
     pub fn has_only_rechecks(&self) -> bool {
         let mut threads = 0..self.entries.len();
         threads.all(|thread| self.wakes_at(thread).is_none())
     }
 
-    /// Returns how long no thread does anything from `now` on, but for rechecks.
+    /// Returns how long no thread runs from `now` on, except for rechecks.
     pub fn quiet_time(&self, now: Instant) -> Duration {
         let threads = 0..self.entries.len();
         let wakes = threads.filter_map(|thread| self.wakes_at(thread));
         wakes.min().unwrap_or(Instant::MAX) - now
     }
 
-    /// Moves rechecks before `time` to the first turn of the thread's grid that is not before it.
+    /// Moves rechecks before `time` to the first point of the thread's grid that is not before it.
     pub fn put_off_rechecks(&mut self, time: Instant, sequence: &mut Sequence) {
         for (thread, entry) in self.entries.iter_mut().enumerate() {
             let at = self.turns.time_of(thread);

@@ -44,7 +44,7 @@ impl<T: Timing + Send + 'static> ServedModel for WorldBus<T> {
             .set_bus_master(is_allowed);
     }
 
-    /// Does nothing: frames are routed by the number of the host, which does not change.
+    /// Does nothing: frames are routed by the host number, which does not change.
     fn forget_addresses(&self) {}
 
     fn reset(&self) {

@@ -1,4 +1,4 @@
-//! A world as its buses and threads share it.
+//! A world that is shared by its buses and threads.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Latency between two cards: cables, and a switch with an output queue for each port.
+//! Latency between two cards: cables, and a switch with one output queue per port.
 
 use ferroce_model::preset::Preset;
 use ferroce_units::{Duration, Instant};
@@ -9,13 +9,13 @@ use crate::rate::Rate;
 #[derive(Debug, Clone, Default)]
 pub struct Line {
     cable: Duration,
-    /// MAC, PCS and transceiver of the card, out.
+    /// Latency of the card's MAC, PCS and transceiver, outbound.
     transmit: Duration,
-    /// The same, in.
+    /// The same, inbound.
     receive: Duration,
     switch: Duration,
     rate: Rate,
-    /// Time at which the output queue of the switch will be empty.
+    /// Time at which the output queue of the switch becomes empty.
     free_at: Instant,
 }
 
@@ -45,30 +45,30 @@ impl Line {
         at + self.transmit + self.span(bytes)
     }
 
-    /// Returns when the card has a frame whose last bit arrives at `at`.
+    /// Returns when the card has received a frame whose last bit arrives at `at`.
     pub fn reception(&self, at: Instant) -> Instant {
         at + self.receive
     }
 
-    /// Returns when a frame's last bit, which leaves the card at `at`, is at the other end of the
-    /// cable.
+    /// Returns when the last bit of a frame that leaves the card at `at` arrives at the other end
+    /// of the cable.
     #[inline]
     pub fn pass(&self, at: Instant) -> Instant {
         at + self.cable
     }
 
-    /// Returns the arrival of the last bit of a frame to the sending card itself, which would leave
-    /// the card at `at`: it is looped back before the transceivers.
+    /// Returns the arrival of the last bit of a looped-back frame that would leave the card at
+    /// `at`: the loopback is before the transceivers.
     #[inline]
     pub fn loop_back(&self, at: Instant) -> Instant {
         at - (self.transmit + self.receive)
     }
 
     /// Forwards a frame from the line `from` to this line's host. Its last bit leaves the other
-    /// card at `at`; returns its arrival here, and how long it has waited in the switch.
+    /// card at `at`; returns its arrival here, and its waiting time in the switch.
     ///
-    /// The switch cuts through: the first bits leave before the last ones have arrived, unless the
-    /// port is busy. A frame for a faster port waits until it can be sent without a gap.
+    /// The switch is cut-through: the first bits leave before the last ones have arrived, unless
+    /// the port is busy. A frame to a faster port waits until it can be sent without a gap.
     #[inline]
     pub fn forward(&mut self, from: &Self, at: Instant, bytes: u32) -> (Instant, Duration) {
         let (inward, outward) = (from.span(bytes), self.span(bytes));

@@ -1,4 +1,4 @@
-//! Threads of a host's programs: their steps, and what they wait for.
+//! Threads of a host's programs: their steps, and the events for which they wait.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,11 +14,11 @@ pub struct ThreadId(pub(super) usize);
 
 /// A thread of a program on a host.
 pub trait Thread {
-    /// Runs a step from `cpu.now()` on, and returns what the thread then waits for.
+    /// Runs a step from `cpu.now()` on, and returns the event for which the thread then waits.
     ///
-    /// Memory is as of the beginning of the step, however much time the step spends. To see what
-    /// happens meanwhile, a step ends with [`Next::At`] its own time. A command of the device takes
-    /// no time in a step, and what it writes is in memory at once: a step that has executed one
+    /// Memory has its state at the beginning of the step, however much time the step spends. To see
+    /// later changes, a step ends with [`Next::At`] its own time. A command of the device takes no
+    /// time in a step, and its results are in memory immediately: a step that has executed one
     /// polls before it waits for a write.
     fn step(&mut self, cpu: &mut Cpu<'_>) -> Next;
 }
@@ -29,23 +29,23 @@ impl<F: FnMut(&mut Cpu<'_>) -> Next> Thread for F {
     }
 }
 
-/// What a thread waits for.
+/// The event for which a thread waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
-    /// This time, or its own clock if that is later.
+    /// This time, or the thread's own clock if that is later.
     At(Instant),
-    /// It polls: its next turn is at `not_before`, later ones follow every `grid`. Its next step is
-    /// the first turn that finds something new in what it watches.
+    /// It polls at `not_before`, and then every `grid`. Its next step is the first poll that finds
+    /// a change in `watch`.
     OnWrite {
-        /// Time of the next turn.
+        /// Time of the next poll.
         not_before: Instant,
-        /// Time of a turn.
+        /// Period of polls.
         grid: Duration,
-        /// What it watches.
+        /// The watched memory.
         watch: Watch,
     },
-    /// It sleeps until the host's next interrupt, whose handlers run at once. Its next step is
-    /// `wake_up` after that.
+    /// It sleeps until the host's next interrupt, whose handlers run immediately. Its next step is
+    /// `wake_up` later.
     OnInterrupt {
         /// Time from the interrupt to the step.
         wake_up: Duration,
@@ -56,18 +56,18 @@ pub enum Next {
     Done,
 }
 
-/// What a polling thread watches.
+/// The memory that a polling thread watches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Watch {
     /// Completions and events: descriptors that the NIC writes.
     Completions,
     /// A range of addresses of this process.
     Memory(Range<usize>),
-    /// Everything that the NIC writes.
+    /// All writes of the NIC.
     Everything,
 }
 
-/// Times of a thread's next step, whatever it waits for; `MAX`: none.
+/// Bounds on a thread's next step, whatever it waits for; `MAX`: none.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Deadlines {
     /// The latest time.
@@ -76,7 +76,7 @@ pub(super) struct Deadlines {
     pub recheck_at: Instant,
 }
 
-/// The clock of the thread that runs.
+/// The clock of the running thread.
 #[derive(Default)]
 pub(super) struct Clock {
     now: AtomicU64,
@@ -84,9 +84,9 @@ pub(super) struct Clock {
     deadline: AtomicU64,
     /// Time of a polling thread's recheck, unless that time is skipped.
     recheck_at: AtomicU64,
-    /// Before this time nothing becomes visible to the thread but what it causes itself.
+    /// Nothing becomes visible to the thread before this time, except by its own actions.
     quiet_until: AtomicU64,
-    /// True if the run is to end with this step.
+    /// True if the run must end after this step.
     is_leaving: AtomicBool,
     is_recorded: AtomicBool,
     recorder: Mutex<Option<SharedRecorder>>,
@@ -123,7 +123,7 @@ impl Clock {
         }
     }
 
-    /// Returns true if the thread has asked for the run to end, and forgets it.
+    /// Returns true, once, if the thread has requested the end of the run.
     #[inline]
     pub(super) fn take_leave(&self) -> bool {
         let is_leaving = self.is_leaving.load(Ordering::Relaxed);
@@ -140,7 +140,7 @@ impl Clock {
     }
 }
 
-/// The processor under a thread, during a step.
+/// The processor of a thread during a step.
 pub struct Cpu<'a> {
     clock: &'a Clock,
     host: usize,
@@ -156,7 +156,7 @@ impl<'a> Cpu<'a> {
         }
     }
 
-    /// Returns the thread's own time. Doorbells that the driver rings are stamped with it.
+    /// Returns the thread's own time, with which doorbells of the driver are stamped.
     #[inline]
     pub fn now(&self) -> Instant {
         self.clock.now()
@@ -174,9 +174,9 @@ impl<'a> Cpu<'a> {
         self.clock.set(self.now().max(time));
     }
 
-    /// Returns the time until which nothing becomes visible to the thread but what it causes
-    /// itself: no event of the world, no write of the card. As of the beginning of the step, and a
-    /// lower bound.
+    /// Returns the time until which nothing becomes visible to the thread, except by its own
+    /// actions: no event of the world, no write of the card. It is as of the beginning of the step,
+    /// and a lower bound.
     pub fn quiet_until(&self) -> Instant {
         Instant(self.clock.quiet_until.load(Ordering::Relaxed))
     }
@@ -187,14 +187,14 @@ impl<'a> Cpu<'a> {
         self.clock.deadline.store(time.as_ps(), Ordering::Relaxed);
     }
 
-    /// Sets the time of a recheck: a thread that polls is stepped at `time` even if nothing has
-    /// changed. A recheck does not keep the world from skipping packets of a long message: it is
-    /// then put off until after them, to a turn of the thread's grid.
+    /// Sets the time of a recheck: a polling thread is stepped at `time` even if nothing has
+    /// changed. A recheck does not prevent the world from skipping packets of a long message; it is
+    /// then postponed to a point of the thread's grid after them.
     pub fn recheck_at(&mut self, time: Instant) {
         self.clock.recheck_at.store(time.as_ps(), Ordering::Relaxed);
     }
 
-    /// Ends [`super::World::run`] with this step.
+    /// Ends [`super::World::run`] after this step.
     pub fn leave(&mut self) {
         self.clock.is_leaving.store(true, Ordering::Relaxed);
     }
@@ -206,7 +206,7 @@ impl<'a> Cpu<'a> {
         self.record(activity, start, self.now(), (qp, bytes));
     }
 
-    /// Reports to a recorder what the thread has done, for which queue pair and how many bytes.
+    /// Reports an activity of the thread to a recorder, with its queue pair and number of bytes.
     pub fn record(
         &self,
         activity: Activity,

@@ -2,15 +2,15 @@
 //! time.
 //!
 //! A [`Trace`] is a recorder of a world: it receives the activities of processors, PCIe links and
-//! cables, and those of every block of the NICs, because their timing is [`traced::Traced`]. A run
-//! without a trace has neither, and pays nothing.
+//! cables, and of every block of the NICs, whose timing is [`traced::Traced`]. A run without a
+//! trace has neither and no overhead.
 //!
 //! - [`step`]: one activity of a processor, a block or a link.
-//! - [`path`]: which steps an operation has waited for, from its end back to its start.
+//! - [`path`]: the steps for which an operation has waited, from its end back to its start.
 //!   [`explain`] prints them.
 //! - [`waveform`]: queues, blocks, links and caches over time, as FST. [`packets`]: frames, as
-//!   pcapng. Both sort by time, with an [`agenda`], what is known in advance.
-//! - [`neohost`]: which of our counters correspond to those of NVIDIA NeoHost.
+//!   pcapng. Both sort entries by time with an [`agenda`], because some are known in advance.
+//! - [`neohost`]: our counters that correspond to those of NVIDIA NeoHost.
 
 pub mod agenda;
 pub mod explain;
@@ -40,7 +40,7 @@ use crate::{
 /// A trace that the parts of a world share.
 pub type SharedTrace = Arc<Mutex<Trace>>;
 
-/// Most steps that are kept. Beyond that the older half is dropped.
+/// Maximum number of steps that are kept; beyond it the older half is dropped.
 const MAX_STEPS: usize = 1 << 21;
 
 /// A recorder that keeps steps, and writes a waveform and a capture.
@@ -48,7 +48,7 @@ const MAX_STEPS: usize = 1 << 21;
 pub struct Trace {
     /// True between [`start`] and [`stop`].
     pub is_running: bool,
-    /// True if steps are kept, for [`path`].
+    /// True if steps are kept for [`path`].
     pub keeps_steps: bool,
     /// Steps in the order in which they became known.
     pub steps: Vec<Step>,
@@ -144,7 +144,7 @@ impl Recorder for Trace {
     }
 }
 
-/// Creates a world whose cards report the work of their blocks to `trace`; those of a functional
+/// Creates a world whose cards report the work of their blocks to `trace`; cards of a functional
 /// world do not.
 ///
 /// # Errors

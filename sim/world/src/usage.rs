@@ -1,4 +1,4 @@
-//! How long each part of a host was in use.
+//! Utilisation of each part of a host.
 
 use ferroce_model::usage::{Kind, Usage};
 use ferroce_units::{Duration, Instant};
@@ -6,7 +6,7 @@ use ferroce_units::{Duration, Instant};
 /// The parts of a host's card, slot and cable, and how long each was in use since power-on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostUsage {
-    /// Time of the devices: it stands still while packets are skipped.
+    /// Device time, which stops while packets are skipped.
     pub now: Instant,
     /// The parts; none in a world without time.
     pub parts: Vec<Usage>,
@@ -33,7 +33,7 @@ impl HostUsage {
         Self { now, parts }
     }
 
-    /// Returns what was in use since `before`.
+    /// Returns the use since `before`.
     pub fn since(mut self, before: &Self) -> Self {
         for (part, before) in self.parts.iter_mut().zip(&before.parts) {
             part.busy = part.busy - before.busy;

@@ -8,19 +8,19 @@ use super::device_clock::DeviceClock;
 use super::posted::{Kind, PostedWrites};
 use super::thread::Watch;
 
-/// How a thread polls, in world time.
+/// The polling grid of a thread, in world time.
 #[derive(Debug, Clone)]
 pub struct Turns {
-    /// The first turn.
+    /// The first poll.
     pub not_before: Instant,
-    /// From one turn to the next.
+    /// Period of polls.
     pub grid: Duration,
-    /// What it watches.
+    /// The watched memory.
     pub watch: Watch,
 }
 
 impl Turns {
-    /// Returns the first turn that is not before `at`.
+    /// Returns the first poll that is not before `at`.
     pub fn first_from(&self, at: Instant) -> Instant {
         let wait = at.saturating_since(self.not_before).as_ps();
         let grid = self.grid.as_ps().max(1);
@@ -33,7 +33,7 @@ impl Turns {
 struct Watcher {
     thread: usize,
     turns: Turns,
-    /// When the first write in what it watches becomes visible, in device time.
+    /// When the first write to the watched memory becomes visible, in device time.
     write: Instant,
     is_waiting: bool,
 }
@@ -48,7 +48,7 @@ impl Watcher {
         }
     }
 
-    /// Returns the turn that finds the write.
+    /// Returns the poll that finds the write.
     fn wakes_at(&self, clock: DeviceClock) -> Option<Instant> {
         if self.write == Instant::MAX {
             return None;
@@ -62,18 +62,18 @@ impl Watcher {
 struct Watched {
     start: usize,
     end: usize,
-    /// The largest `end` up to here.
+    /// The largest `end` up to this entry.
     reach: usize,
     watcher: usize,
 }
 
-/// The threads of a host that poll.
+/// The polling threads of a host.
 #[derive(Debug, Default)]
 pub struct Watchers {
     watchers: Vec<Watcher>,
     /// Watchers of memory, by its address.
     index: Vec<Watched>,
-    /// Watchers of more than that.
+    /// Watchers of more than one range.
     others: Vec<usize>,
     /// Watchers with an earlier write since the last [`Watchers::take_changes`].
     changed: Vec<usize>,
@@ -81,7 +81,7 @@ pub struct Watchers {
 
 impl Watchers {
     /// Adds a thread that polls from now on; it finds writes that become visible after `now`, a
-    /// device time. Returns when it wakes, in world time, as far as known.
+    /// device time. Returns the earliest known world time at which it wakes.
     pub fn add(
         &mut self,
         thread: usize,
@@ -100,8 +100,8 @@ impl Watchers {
         watcher.wakes_at(clock)
     }
 
-    /// Returns the position of the thread in the list, and updates the index if it watches
-    /// something else than before: most threads do not.
+    /// Returns the position of the thread in the list, and updates the index if it watches other
+    /// memory than before, which is rare.
     fn place_of(&mut self, thread: usize, turns: &Turns) -> usize {
         let known = self.watchers.iter().position(|w| w.thread == thread);
         if let Some(place) = known {
@@ -129,7 +129,7 @@ impl Watchers {
         }
     }
 
-    /// Returns true if a waiting thread watches this memory, or a part of it, by its address.
+    /// Returns true if a waiting thread watches any part of this memory by its address.
     pub fn watches(&self, address: usize, length: usize) -> bool {
         let is_seen = |watched: &Watched| {
             watched.start < address + length
@@ -194,8 +194,8 @@ impl Watchers {
         }
     }
 
-    /// Calls `wake` for the threads with an earlier write than at the last call, with the world
-    /// time at which they wake.
+    /// Calls `wake` for the threads with an earlier write than at the last call, with their wake-up
+    /// time in world time.
     #[inline]
     pub fn take_changes(&mut self, clock: DeviceClock, mut wake: impl FnMut(usize, Instant)) {
         for place in self.changed.drain(..) {
@@ -206,7 +206,7 @@ impl Watchers {
         }
     }
 
-    /// Returns how a thread polls.
+    /// Returns the polling grid of a thread.
     pub fn turns_of(&self, thread: usize) -> Option<&Turns> {
         let watcher = self.watchers.iter().find(|w| w.thread == thread);
         watcher.map(|watcher| &watcher.turns)
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(woken(&mut watchers), [(1, 10)]);
     }
 
-    /// Goal: the index finds the same watchers as a search of all. Method: overlapping ranges.
+    /// Goal: the index finds the same watchers as an exhaustive search. Method: overlapping ranges.
     #[test]
     fn the_index_finds_all_watchers() {
         let ranges = [0..50, 10..12, 11..300, 40..41, 100..200, 150..151, 290..400];

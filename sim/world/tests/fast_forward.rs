@@ -1,4 +1,4 @@
-//! Skipping the middle of long messages changes nothing that a program sees.
+//! Skipping the middle of long messages does not change anything that a program sees.
 
 mod world_support;
 
@@ -14,15 +14,15 @@ use world_support::*;
 
 const GRID: Duration = Duration::from_ns(20);
 const BUFFER: usize = 8 << 20;
-/// Messages of a test. The pace of the first ones is measured, the last one is judged.
+/// Messages of a test. The first ones measure the pace, the last one is checked.
 const MESSAGES: u64 = 3;
-/// A message of many strides, of no round length.
+/// A message of many strides with an odd length.
 const START: usize = 4096 + 64;
 const LENGTH: usize = (5 << 20) + 808;
-/// Times differ by less than one part of so many.
+/// The relative difference of times is less than 1/1000.
 const ACCURACY: u64 = 1000;
 
-/// Returns a world that simulates every packet, and one that does not.
+/// Returns a world that simulates every packet, and one that skips.
 fn worlds(preset: &str) -> [World; 2] {
     [false, true].map(|fast_forward| {
         let preset = Preset::load(preset).expect("built in");
@@ -49,7 +49,7 @@ fn measure(world: &mut World, one: &Peer, other: &Peer) {
     }
 }
 
-/// Sends messages; returns how long the last one took, and the number of its events.
+/// Sends messages; returns the duration of the last one, and the number of its events.
 fn send(world: &mut World, number: u64) -> (Instant, u64) {
     let (one, other) = pair(world, BUFFER);
     let (source, target) = (START, START + 72);
@@ -101,7 +101,7 @@ fn all_bytes_come_and_at_their_time() {
     }
 }
 
-/// Threads of the receiving host that do something else meanwhile.
+/// Threads of the receiving host do something else meanwhile.
 #[test]
 fn threads_wake_up_at_their_times() {
     const PERIOD: Duration = Duration::from_us(70);
@@ -168,7 +168,7 @@ fn a_thread_that_watches_the_middle_of_a_message_sees_it_arrive() {
         assert!(seen > Instant::ZERO, "it was seen");
         seen
     });
-    // The check for watchers has brought a translation into the card's cache.
+    // The check for watchers has loaded a translation into the card's cache.
     let difference = seen[0].as_ps().abs_diff(seen[1].as_ps());
     assert!(difference < Duration::from_us(1).as_ps(), "{seen:?}");
 }
@@ -207,11 +207,11 @@ fn streams_that_share_a_link_come_to_their_ends() {
     assert!(took[1].1 < took[0].1, "{took:?}: packets were skipped");
 }
 
-/// Goal: rechecks do not keep the world from skipping packets, and stay on the thread's grid.
+/// Goal: rechecks do not prevent skipping, and stay on the thread's grid.
 #[test]
 fn rechecks_are_put_off_to_a_turn_of_their_grid() {
     const BETWEEN: Duration = Duration::from_us(3);
-    /// Some time after the message.
+    /// A time after the end of the message.
     const END: Duration = Duration::from_us(600);
     let runs = worlds("cx5-100g").map(|mut world| {
         let (one, other) = pair(&world, BUFFER);
@@ -242,16 +242,16 @@ fn rechecks_are_put_off_to_a_turn_of_their_grid() {
     });
     let [every, some] = runs;
     assert!(some.len() < every.len() * 2 / 3, "rechecks were put off");
-    assert!(some.len() > 2, "and made again behind what was skipped");
+    assert!(some.len() > 2, "and made again after the skipped part");
     let is_on_grid = |step: &u64| step % GRID.as_ps() == 0;
     assert!(every.iter().chain(&some).all(is_on_grid));
 }
 
-/// The bytes of device memory have no place in host memory from which they could be copied.
+/// Device memory is not in host memory, so its bytes cannot be copied from there.
 #[test]
 fn messages_between_device_memories_arrive_whole() {
     const BYTES: usize = 256 << 10;
-    /// Enough for their pace to be known: a message has 32 strides.
+    /// Enough to know their pace: a message has 32 strides.
     const MANY: u8 = 24;
     let [_, mut world] = worlds("cx5-100g");
     let (mut one, mut other) = (Peer::new(&world, 0, 4096), Peer::new(&world, 1, 4096));

@@ -12,8 +12,8 @@ use world_support::*;
 
 const GRID: Duration = Duration::from_ns(20);
 const LENGTH: usize = 5 << 20;
-/// Times differ by less than one part of so many. How long a recovery takes depends on how far
-/// the sender is ahead of its receiver, which may grow in strides that are not simulated.
+/// The relative difference of times is less than 1/20. The duration of a recovery depends on how
+/// far the sender is ahead of its receiver, which may grow in skipped strides.
 const ACCURACY: u64 = 20;
 
 fn world(faults: &str, fast_forward: bool) -> World {
@@ -26,7 +26,7 @@ fn world(faults: &str, fast_forward: bool) -> World {
     World::new(&config).expect("small")
 }
 
-/// What was seen of some long messages.
+/// Observations of some long messages.
 struct Seen {
     took: Duration,
     events: u64,
@@ -44,8 +44,8 @@ impl Seen {
     }
 }
 
-/// Sends a WRITE from host 0 to host 1, and then a READ of host 0 of other data, and checks that
-/// the data arrived.
+/// Sends a WRITE from host 0 to host 1, then a READ of other data by host 0, and checks that the
+/// data arrived.
 fn transfer(mut world: World) -> Seen {
     let (one, other) = pair(&world, 4 * LENGTH);
     one.fill(1);
@@ -74,7 +74,7 @@ fn transfer(mut world: World) -> Seen {
     }
 }
 
-/// Goal: fast-forward leaves no fault out. Method: the same faults with and without it.
+/// Goal: fast-forward skips no fault. Method: the same faults with and without it.
 #[test]
 fn fast_forward_stops_before_each_fault() {
     for faults in [
@@ -96,7 +96,7 @@ fn fast_forward_stops_before_each_fault() {
             difference < every_ps / ACCURACY,
             "{faults}: {some_ps}, not {every_ps}"
         );
-        // The pace is measured first, and bursts leave few steady stretches.
+        // The pace is measured first, and bursts of loss leave few steady stretches.
         assert!(
             some.events * 3 < every.events * 2,
             "{faults}: {} of {} events",

@@ -1,10 +1,10 @@
-//! Losses of captures of Linux soft-RoCE, with our cards: the same packet is dropped by a fault,
-//! and the same packets follow, in the same order, with the same opcodes and PSNs.
+//! Losses in captures of Linux soft-RoCE, repeated with our cards: a fault drops the same packet,
+//! and the same packets follow in the same order, with the same opcodes and PSNs.
 //!
-//! Two differences are known, and ours is the one that IBTA asks for: the response to a READ that
-//! was asked for again from its middle begins with First, where soft-RoCE goes on with Middle; and
-//! a gap in READ responses is an implied NAK (IBTA vol 1, 9.7.5.2.8), where soft-RoCE waits for its
-//! time-out. The latter changes times only.
+//! Two differences are known, and ours follow IBTA: if a READ is requested again from its middle,
+//! the response begins with First, while soft-RoCE continues with Middle; and a gap in READ
+//! responses is an implied NAK (IBTA vol 1, 9.7.5.2.8), while soft-RoCE waits for its timeout. The
+//! latter changes only times.
 
 #[path = "../../../hw-model/transport/tests/captures/mod.rs"]
 mod captures;
@@ -26,8 +26,8 @@ const GRID: Duration = Duration::from_ns(20);
 const BUFFER: usize = 8192;
 const IMMEDIATE: [u8; 4] = [1, 2, 3, 4];
 
-/// What is compared of a packet: whether it goes to the server, its opcode, and its PSN as the
-/// distance from the first one of the client.
+/// The compared properties of a packet: whether it goes to the server, its opcode, and its PSN
+/// relative to the client's first one.
 type Seen = (bool, Opcode, u32);
 
 /// Takes the packets that arrive.
@@ -123,7 +123,7 @@ fn from_first(packets: Vec<(bool, Opcode, Psn)>) -> Vec<Seen> {
         .collect()
 }
 
-/// Returns the opcode of a READ response for both ways to go on.
+/// Maps the opcodes of a READ response with both ways to continue to one.
 fn alike((to_server, opcode, offset): Seen) -> Seen {
     const RC_READ_RESPONSE_FIRST: Opcode = Opcode(0x0d);
     const RC_READ_RESPONSE_MIDDLE: Opcode = Opcode(0x0e);

@@ -1,5 +1,5 @@
 //! Lossy links in simulated time, in each recovery mode: the data is right, a dead link is reported
-//! when it has to be, and a loss at the end of a message costs what the timer says.
+//! in time, and a loss at the end of a message costs what the timer specifies.
 
 mod world_support;
 
@@ -16,17 +16,17 @@ const GRID: Duration = Duration::from_ns(20);
 /// 4.096 us x 2^10, and 3 retries.
 const TIMEOUT: u8 = 10;
 const RETRIES: u8 = 3;
-/// What the way to the card and back takes, beside the time-outs of a test: an upper bound.
+/// Upper bound of the round trip to the card, without the timeouts of a test.
 const WAY: Duration = Duration::from_us(20);
 
-/// A way to recover lost packets: the parameters of a card.
+/// A recovery mode: the parameters of a card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Mode {
     parameter: Option<&'static str>,
     adaptive_timer: bool,
 }
 
-/// All of them.
+/// Returns all modes.
 fn modes() -> impl Iterator<Item = Mode> {
     let parameters = [
         None,
@@ -54,7 +54,7 @@ fn world(mode: Mode, faults: &str) -> World {
     World::new(&config).expect("small")
 }
 
-/// Returns two hosts with connected queue pairs, of short time-outs.
+/// Returns two hosts with connected queue pairs that have short timeouts.
 fn impatient_pair(world: &World, bytes: usize) -> (Peer, Peer) {
     let mut peers = [0, 1].map(|host| Peer::new(world, host, bytes));
     peers.iter_mut().for_each(Peer::add_qp);
@@ -74,7 +74,7 @@ fn impatient_pair(world: &World, bytes: usize) -> (Peer, Peer) {
     (one, other)
 }
 
-/// Sends a WRITE of a length and returns its status and the time that it takes.
+/// Sends a WRITE of a length and returns its status and duration.
 fn write(world: &mut World, one: &Peer, other: &Peer, length: usize) -> (CompletionStatus, u64) {
     let start = world.now();
     let operation = SendOperation::RdmaWrite(other.remote(0));
@@ -162,9 +162,9 @@ fn a_dead_link_is_reported_in_time() {
     }
 }
 
-/// Goal: the loss of the last packet, which nothing behind it shows, costs one time-out: of the
-/// adaptive timer 2 ms, whatever the local ACK timeout is. Method: the last packet of a WRITE is
-/// lost, and then the ACK.
+/// Goal: the loss of the last packet, which no later packet reveals, costs one timeout: 2 ms with
+/// the adaptive timer, whatever the local ACK timeout. Method: the last packet of a WRITE is lost,
+/// and then the ACK.
 #[test]
 fn a_tail_loss_costs_one_timeout() {
     const PACKETS: usize = 32;

@@ -23,7 +23,7 @@ fn preset() -> Preset {
     Preset::load("cx5-100g").expect("built in")
 }
 
-/// Returns a world without time, one that simulates every packet, and one that does not.
+/// Returns a world without timing, one that simulates every packet, and one that skips.
 fn worlds(hosts: usize) -> [(&'static str, World); 3] {
     let timed = WorldConfig::timed(preset(), hosts);
     let fast_forward = WorldConfig {
@@ -119,7 +119,7 @@ fn data_is_correct_in_all_worlds() {
     }
 }
 
-/// A trace of everything that happens, as a number.
+/// A hash of everything that happens.
 #[derive(Default)]
 struct Hash {
     spans: u64,
@@ -144,7 +144,8 @@ impl Recorder for Hash {
     }
 }
 
-/// Runs WRITEs and READs both ways over several queue pairs; returns events, spans and a hash.
+/// Runs WRITEs and READs in both directions over several queue pairs; returns events, spans and a
+/// hash.
 fn busy_world(seed: u64, hosts: usize) -> (u64, u64, u64) {
     let config = WorldConfig {
         seed,
@@ -207,8 +208,8 @@ const ROUND: &[(&str, &str)] = &[
     ("pcie.read_tail_probability", "0"),
 ];
 
-/// Goal: what takes time takes exactly that. Method: a card and a machine of round numbers, two
-/// cables that differ.
+/// Goal: latencies add up exactly. Method: a card and a machine with round numbers, and two
+/// different cables.
 #[test]
 fn latencies_add_up() {
     let latency =
@@ -223,7 +224,7 @@ fn latencies_add_up() {
             }
             let mut world = World::new(&WorldConfig::timed(preset, 2)).expect("small");
             let (one, other) = pair(&world, 4096);
-            // The contexts are in the caches from here on.
+            // From here on the contexts are in the caches.
             for _ in 0..2 {
                 post(&one.qps[0], 1, operation(&other), one.segment(0, 8));
                 completions(&mut world, 0, &one.cq, 1, Duration::from_ps(1));
@@ -284,7 +285,7 @@ fn a_thread_that_is_killed_holds_nothing_up() {
             "{name}"
         );
         world.kill(thread);
-        // The rest of what was posted is sent; then nothing happens, and a thread still waits.
+        // The remaining requests are sent; then nothing happens, and a thread still waits.
         assert_eq!(
             run(&mut world),
             Outcome::Stalled,
@@ -306,7 +307,7 @@ fn a_thread_that_goes_round_without_time_is_noticed() {
     }
 }
 
-/// Goal: a thread that spins on memory sees a WRITE at the turn after it is visible, and not
+/// Goal: a thread that spins on memory sees a WRITE at the first poll after it is visible, and not
 /// before. Method: two threads play ping-pong in memory.
 #[test]
 fn ping_pong_in_memory() {
@@ -362,8 +363,8 @@ fn ping_pong_in_memory() {
     }
 }
 
-/// Goal: a thread that sleeps on an armed CQ wakes as long after the interrupt as it takes to wake
-/// up, and not without one. Method: two interrupts of which the second comes while it is awake.
+/// Goal: a thread that sleeps on an armed CQ runs one wake-up time after the interrupt, and not
+/// without an interrupt. Method: two interrupts, the second of which comes while it is awake.
 #[test]
 fn an_interrupt_wakes_a_thread_that_sleeps() {
     const ROUNDS: usize = 10;
@@ -454,7 +455,7 @@ fn worlds_that_cannot_be_are_refused() {
     assert_eq!(message, "there is no host 2");
 }
 
-/// Goal: QP 1 of a host is found by the address of the host. Method: a MAD to each other host.
+/// Goal: QP 1 of a host is reached by the address of the host. Method: a MAD to each other host.
 #[test]
 fn mads_go_to_the_gsi_of_a_host() {
     const MAD: usize = 256;
@@ -506,13 +507,13 @@ fn a_card_reaches_itself_without_its_transceivers() {
     assert_eq!(near, far);
 }
 
-/// Returns a world of one host, and where threads note when they ran.
+/// Returns a world of one host, and the list in which threads record when they ran.
 fn quiet_world() -> (World, Rc<RefCell<Vec<u64>>>) {
     let world = World::new(&WorldConfig::timed(preset(), 1)).expect("small");
     (world, Rc::default())
 }
 
-/// Returns a thread that does one thing after the other, and notes the times.
+/// Returns a thread that executes a script and records the times.
 fn scripted(
     times: &Rc<RefCell<Vec<u64>>>,
     script: impl IntoIterator<Item = fn(&mut Cpu<'_>) -> Next> + 'static,
@@ -555,7 +556,7 @@ fn a_parked_thread_goes_on_when_it_is_woken() {
         0,
         Box::new(move |cpu: &mut Cpu<'_>| {
             waker.wake(parked, cpu.now() + Duration::from_ps(1000));
-            // Once more is not twice.
+            // Waking it again has no further effect.
             waker.wake(parked, cpu.now() + Duration::from_ps(3000));
             Next::Done
         }),
@@ -593,7 +594,7 @@ fn a_deadline_ends_every_wait() {
             cpu.spend(Duration::from_ps(995));
             until(cpu, 1, Next::Parked)
         },
-        // It holds for one wait.
+        // The deadline applies to one wait.
         |_| Next::At(Instant(8000)),
     ];
     world.spawn(0, scripted(&times, script));

@@ -1,18 +1,18 @@
-//! The packet buffer of a switch, which all its ports share.
+//! The packet buffer of a switch, shared by all of its ports.
 //!
-//! Nothing is set aside for a queue. Instead a queue may grow to `alpha` times what is free of the
-//! shared part (dynamic thresholds: Choudhury and Hahne, ToN 1998): alone it takes much, among many
-//! it takes its share, and there is always room for a new one.
+//! No room is reserved for a queue. A queue may grow to `alpha` times the free bytes of the shared
+//! part (dynamic thresholds: Choudhury and Hahne, ToN 1998): a single queue takes much, several
+//! queues take equal shares, and there is always room for a new one.
 //!
-//! What is counted differs with the priority. Where packets may be lost, the *egress* queue is held
-//! to the threshold, and a packet too many is dropped. Where PFC protects a priority, the *ingress*
-//! is: what came in by one cable and is still here. Above the threshold its sender is paused; what
-//! is already on its way then goes to the headroom, which is set aside for each cable and priority
-//! with PFC, and is lost only if that is too small.
+//! The threshold applies differently by priority. If packets of a priority may be lost, it limits
+//! the *egress* queue, and packets above it are dropped. If PFC protects the priority, it limits
+//! the *ingress*: the packets that came in on one cable and are still in the switch. Above the
+//! threshold the sender is paused; packets in flight then go to the headroom, which is reserved for
+//! each cable and priority with PFC, and are lost only if the headroom is too small.
 
 use crate::fabric_plan::PRIORITIES;
 
-/// Thresholds are `alpha` in units of 2^-16 of the free bytes.
+/// `alpha` is stored in units of 2^-16 of the free bytes.
 const ALPHA_BITS: u32 = 16;
 
 /// Share of the free bytes that one queue may hold.
@@ -20,7 +20,7 @@ const ALPHA_BITS: u32 = 16;
 pub struct Alpha(u32);
 
 impl Alpha {
-    /// Returns the nearest share that a switch can compute with.
+    /// Returns the nearest representable share.
     pub fn new(alpha: f64) -> Self {
         Self((alpha * f64::from(1 << ALPHA_BITS)).round() as u32)
     }
@@ -31,7 +31,7 @@ impl Alpha {
     }
 }
 
-/// The part of the buffer in which a packet lies.
+/// The part of the buffer that holds a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// The shared part.
@@ -40,12 +40,12 @@ pub enum Part {
     Headroom,
 }
 
-/// Why a packet is dropped.
+/// Reason why a packet is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DropReason {
     /// Its queue is longer than its share of the buffer.
     Queue,
-    /// The headroom of its cable is full: it is too small for the cable.
+    /// The headroom of its cable is full: the headroom is too small for the cable.
     Headroom,
 }
 
@@ -77,7 +77,7 @@ impl Buffer {
         alpha.of(self.shared_bytes - self.used_bytes)
     }
 
-    /// Takes room for `bytes` in the shared part, if a queue of `held` bytes may grow by them.
+    /// Allocates `bytes` in the shared part, if a queue of `held` bytes may grow by them.
     #[inline]
     fn take(&mut self, held: u64, bytes: u64, limit: u64) -> bool {
         let fits = held + bytes <= limit && self.used_bytes + bytes <= self.shared_bytes;
@@ -87,7 +87,7 @@ impl Buffer {
         fits
     }
 
-    /// Takes room for a packet that may be lost, of an egress queue of `queued` bytes.
+    /// Allocates room for a packet that may be lost, for an egress queue of `queued` bytes.
     #[inline]
     pub fn admit_lossy(
         &mut self,
@@ -101,32 +101,32 @@ impl Buffer {
         }
     }
 
-    /// Gives back the room of a packet that may be lost.
+    /// Frees the room of a packet that may be lost.
     #[inline]
     pub fn release_lossy(&mut self, bytes: u64) {
         self.used_bytes -= bytes;
     }
 }
 
-/// Up to how many bytes one cable and priority may fill the shared part before PFC stops it.
+/// Limit of one cable and priority in the shared part, above which PFC pauses the sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PauseAt {
-    /// So many.
+    /// This number of bytes.
     Bytes(u64),
-    /// A share of what is free.
+    /// A share of the free bytes.
     Share(Alpha),
 }
 
 /// PFC at the receiving end of a cable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pfc {
-    /// The priorities that it protects, a bit each.
+    /// Bitmap of protected priorities.
     pub priorities: u8,
-    /// When the sender is paused.
+    /// The threshold at which the sender is paused.
     pub pause_at: PauseAt,
-    /// The sender goes on when so many bytes less are here.
+    /// The sender resumes when the switch holds this many bytes less.
     pub resume_below_bytes: u64,
-    /// Room for what is on its way when the sender is paused, for each priority.
+    /// Room for each priority for the bytes in flight when the sender is paused.
     pub headroom_bytes: u64,
 }
 
@@ -146,16 +146,16 @@ impl Pfc {
     }
 }
 
-/// What has come in by one cable, of one priority, and is still in the switch.
+/// The packets of one priority that came in on one cable and are still in the switch.
 #[derive(Debug, Clone, Copy, Default)]
 struct Held {
     shared: u64,
     headroom: u64,
-    /// True if the sender was paused, and may not go on yet.
+    /// True if the sender is paused.
     is_paused: bool,
 }
 
-/// What has come in by one cable and is still in the switch, by priority.
+/// The packets that came in on one cable and are still in the switch, by priority.
 #[derive(Debug, Clone, Default)]
 pub struct Ingress {
     held: [Held; PRIORITIES],
@@ -163,12 +163,12 @@ pub struct Ingress {
 }
 
 impl Ingress {
-    /// Returns the most bytes of headroom of one priority that were in use at once.
+    /// Returns the maximum bytes of headroom in use for one priority.
     pub fn most_headroom_bytes(&self) -> u64 {
         self.most_headroom_bytes
     }
 
-    /// Takes room for a packet of a priority that PFC protects.
+    /// Allocates room for a packet of a priority that PFC protects.
     #[inline]
     pub fn admit(
         &mut self,
@@ -191,7 +191,7 @@ impl Ingress {
         Ok(Part::Headroom)
     }
 
-    /// Gives back the room of a packet.
+    /// Frees the room of a packet.
     #[inline]
     pub fn release(&mut self, buffer: &mut Buffer, priority: u8, part: Part, bytes: u64) {
         let held = &mut self.held[usize::from(priority)];
@@ -204,7 +204,7 @@ impl Ingress {
         }
     }
 
-    /// Returns true, once, if the sender is to be paused: something lies in the headroom.
+    /// Returns true, once, if the sender must be paused: the headroom is in use.
     #[inline]
     pub fn take_pause(&mut self, priority: u8) -> bool {
         let held = &mut self.held[usize::from(priority)];
@@ -213,7 +213,8 @@ impl Ingress {
         pauses
     }
 
-    /// Returns true, once, if the sender may go on: little enough of what it sent is still here.
+    /// Returns true, once, if the sender may resume: few enough of its bytes are still in the
+    /// switch.
     #[inline]
     pub fn take_resume(&mut self, pfc: &Pfc, buffer: &Buffer, priority: u8) -> bool {
         let held = &mut self.held[usize::from(priority)];
@@ -276,7 +277,7 @@ mod tests {
                 break;
             }
         }
-        // The ten of the shared part leave first; then what is in the headroom.
+        // The ten bytes in the shared part leave first, then the ones in the headroom.
         assert_eq!(left, 15);
         assert_eq!(
             (buffer.used_bytes(), ingress.most_headroom_bytes()),

@@ -1,5 +1,5 @@
-//! One direction of a link: the queues of the port that sends, the wire, and what the port that
-//! receives still holds of it.
+//! One direction of a link: the queues of the sending port, the wire, and the packets that the
+//! receiving port still holds.
 
 use std::collections::VecDeque;
 
@@ -11,28 +11,28 @@ use crate::fabric_plan::{Node, PRIORITIES};
 use crate::rate::Rate;
 use crate::recorder::PortObservation;
 
-/// Priorities from here on are strict: network control and CNPs (7, 6) go before all others.
+/// Priorities 6 and 7 are strict: network control and CNPs go before all others.
 const STRICT: u8 = 0b1100_0000;
-/// Bytes that a priority may send in its turn: no less than the longest frame, so that each turn
-/// sends something.
+/// Bytes that a priority may send per round: at least the longest frame, so that each round sends
+/// something.
 const QUANTUM_BYTES: u64 = 4500;
 
-/// A packet on its way through the network.
+/// A packet in the network.
 #[derive(Debug)]
 pub struct Packet<F> {
     /// Its frame.
     pub frame: F,
     /// Length of the frame.
     pub bytes: u32,
-    /// Host that has sent it, and when its last bit left the card.
+    /// The sending host, and when the last bit left its card.
     pub from: (usize, Instant),
-    /// Host to which it goes.
+    /// The destination host.
     pub to: usize,
-    /// What switches see of it.
+    /// Fields that switches use.
     pub class: Class,
-    /// Channel on which it leaves the switch that it comes to, or is in.
+    /// Channel on which it leaves its current or next switch.
     pub egress: usize,
-    /// Channel by which it came into the switch, and the part of the buffer where it lies.
+    /// Channel on which it entered the switch, and the part of the buffer that holds it.
     pub place: (usize, Part),
 }
 
@@ -43,19 +43,19 @@ pub struct Packet<F> {
 pub struct Egress<F> {
     queues: [VecDeque<Packet<F>>; PRIORITIES],
     bytes: [u64; PRIORITIES],
-    /// Priorities with packets, a bit each.
+    /// Bitmap of priorities with packets.
     waiting: u8,
     turn: usize,
     deficits: [u64; PRIORITIES],
     levels: Levels,
 }
 
-/// How full the queues of a port were.
+/// Fill levels of a port's queues.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Levels {
     bytes: u64,
     most: u64,
-    /// The same, since it was last asked for.
+    /// Maximum since the last sample.
     recent_most: u64,
     /// Bytes times picoseconds up to `since`.
     area: u128,
@@ -73,12 +73,12 @@ impl Levels {
         self.recent_most = self.recent_most.max(bytes);
     }
 
-    /// Returns the most bytes that waited at once.
+    /// Returns the maximum number of queued bytes.
     pub fn most(&self) -> u64 {
         self.most
     }
 
-    /// Returns the bytes times picoseconds that have waited up to `now`.
+    /// Returns the integral of queued bytes over time in picoseconds, up to `now`.
     pub fn area(&self, now: Instant) -> u128 {
         let time = now.saturating_since(self.since).as_ps();
         self.area + u128::from(self.bytes) * u128::from(time)
@@ -99,34 +99,34 @@ impl<F> Default for Egress<F> {
 }
 
 impl<F> Egress<F> {
-    /// Returns the bytes that wait in the queue of a priority.
+    /// Returns the bytes in the queue of a priority.
     #[inline]
     pub fn queued(&self, priority: u8) -> u64 {
         self.bytes[usize::from(priority)]
     }
 
-    /// Returns how full the queues were.
+    /// Returns the fill levels of the queues.
     pub fn levels(&self) -> &Levels {
         &self.levels
     }
 
-    /// Returns the most bytes that waited at once since the last call.
+    /// Returns the maximum number of queued bytes since the last call.
     pub fn take_recent_most(&mut self) -> u64 {
         std::mem::replace(&mut self.levels.recent_most, self.levels.bytes)
     }
 
-    /// Returns true if a packet waits.
+    /// Returns true if a packet is queued.
     #[inline]
     pub fn has_packets(&self) -> bool {
         self.waiting != 0
     }
 
-    /// Returns the number of packets that wait.
+    /// Returns the number of queued packets.
     pub fn len(&self) -> usize {
         self.queues.iter().map(VecDeque::len).sum()
     }
 
-    /// Puts a packet at the end of its queue.
+    /// Appends a packet to its queue.
     #[inline]
     pub fn push(&mut self, now: Instant, packet: Packet<F>) {
         let priority = usize::from(packet.class.priority);
@@ -137,8 +137,8 @@ impl<F> Egress<F> {
         self.levels.change(now, self.levels.bytes + bytes);
     }
 
-    /// Takes the next packet of a priority that is not paused, and says how many bytes were in its
-    /// queue, its own included.
+    /// Takes the next packet of a priority that is not paused, and returns the bytes that its queue
+    /// held, including the packet.
     #[inline]
     pub fn take(&mut self, now: Instant, paused: u8) -> Option<(Packet<F>, u64)> {
         let priority = self.next(paused)?;
@@ -155,7 +155,7 @@ impl<F> Egress<F> {
         Some((packet, queued))
     }
 
-    /// Returns the priority whose turn it is.
+    /// Returns the next priority to serve.
     #[inline]
     fn next(&mut self, paused: u8) -> Option<usize> {
         let ready = self.waiting & !paused;
@@ -189,26 +189,26 @@ impl<F> Egress<F> {
     }
 }
 
-/// The queues of a port at a time.
+/// A sample of a port's queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueSample {
-    /// Bytes that have waited so far, times picoseconds.
+    /// Integral of queued bytes over time in picoseconds.
     pub area: u128,
-    /// Most bytes that waited at once since the last sample.
+    /// Maximum number of queued bytes since the last sample.
     pub most_bytes: u64,
 }
 
-/// When which priorities of a channel were paused.
+/// The paused priorities of a channel over time.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Pauses {
-    /// The priorities that are paused, a bit each.
+    /// Bitmap of paused priorities.
     bits: u8,
     since: Instant,
     time: Duration,
 }
 
 impl Pauses {
-    /// Returns the priorities that are paused, a bit each.
+    /// Returns the bitmap of paused priorities.
     #[inline]
     pub fn bits(&self) -> u8 {
         self.bits
@@ -224,7 +224,7 @@ impl Pauses {
         }
     }
 
-    /// Returns how long at least one priority was paused, up to `now`.
+    /// Returns the time for which at least one priority was paused, up to `now`.
     pub fn time(&self, now: Instant) -> Duration {
         match self.bits {
             0 => self.time,
@@ -233,45 +233,45 @@ impl Pauses {
     }
 }
 
-/// What has happened on a channel.
+/// Totals of a channel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Frames that went onto the wire.
+    /// Frames put on the wire.
     pub frames: u64,
     /// Bytes of these frames.
     pub bytes: u64,
-    /// Frames that were marked: congestion experienced.
+    /// Frames marked with congestion experienced.
     pub marked: u64,
     /// Frames that the sending port dropped: its queue was longer than its share of the buffer.
     pub queue_drops: u64,
     /// Frames that the receiving port dropped: its headroom was full.
     pub headroom_drops: u64,
-    /// Pause frames of the receiving port; those that end a pause are not counted.
+    /// Pause frames of the receiving port; frames that end a pause are not counted.
     pub pauses: u64,
 }
 
 /// One direction of a link.
 #[derive(Debug)]
 pub struct Channel<F> {
-    /// The node that sends.
+    /// The sending node.
     pub from: Node,
-    /// The node that receives.
+    /// The receiving node.
     pub to: Node,
     /// Rate of the wire.
     pub rate: Rate,
-    /// Time of a bit from one end to the other.
+    /// Propagation delay.
     pub cable: Duration,
-    /// When the sending port can begin another frame.
+    /// When the sending port can start another frame.
     pub free_at: Instant,
-    /// Queues of the sending port, if it is a switch's.
+    /// Queues of the sending port, if it belongs to a switch.
     pub egress: Egress<F>,
-    /// The priorities of the sending port that the receiving one has paused.
+    /// Priorities of the sending port that the receiving port has paused.
     pub pauses: Pauses,
-    /// Packets that the receiving switch will have forwarded to a port at that time.
+    /// Packets in flight, and when the receiving switch forwards them to a port.
     pub under_way: VecDeque<(Instant, Packet<F>)>,
-    /// What the receiving switch still holds.
+    /// Packets that the receiving switch still holds.
     pub ingress: Ingress,
-    /// What has happened.
+    /// Totals.
     pub totals: Totals,
 }
 

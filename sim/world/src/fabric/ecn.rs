@@ -1,14 +1,14 @@
-//! ECN: which packets a port marks, by the length of its queue.
+//! ECN: decides by queue length which packets a port marks.
 //!
-//! The curve is that of RED: none below `kmin`, all above `kmax`, and between them a share that
-//! rises from nothing to `pmax`. A packet is judged when it leaves the queue, by what is in the
-//! queue then, so that the mark says what the next packets meet.
+//! The curve is the one of RED: no packet below `kmin`, every packet above `kmax`, and between them
+//! a share that rises from zero to `pmax`. The decision is made when the packet leaves the queue,
+//! from the queue length at that time, so that the mark reflects the queue of the next packets.
 
 use ferroce_units::random::Random;
 
 use crate::fabric_plan::MarkCurve;
 
-/// Probabilities are numbers of this many bits.
+/// Probabilities are fixed-point numbers with this many bits.
 const PROBABILITY_BITS: u32 = 32;
 
 impl MarkCurve {
@@ -24,8 +24,8 @@ impl MarkCurve {
         self.pmax * (queued - self.kmin_bytes) as f64 / span
     }
 
-    /// Returns true if a packet that leaves a queue of `queued` bytes is marked. Takes a random
-    /// number only where the answer depends on it.
+    /// Returns true if a packet that leaves a queue of `queued` bytes is marked. It draws a random
+    /// number only if the result depends on it.
     pub fn marks(&self, queued: u64, random: &Random) -> bool {
         let probability = self.probability(queued);
         if probability <= 0.0 || probability >= 1.0 {

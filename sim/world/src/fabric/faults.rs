@@ -8,15 +8,15 @@ use crate::frame::Frame;
 use crate::recorder::{FaultSeen, Received};
 
 impl Fabric {
-    /// Puts a frame on its way to the card of a host, if it arrives.
+    /// Sends a frame to the card of a host, if it arrives.
     #[cold]
     pub(super) fn deliver_with_faults(&mut self, at: Instant, to: usize, frame: Frame) {
         let arrival = self.travel(at, to, frame.length());
         self.arrive_with_faults((at, arrival), (self.current, to), frame);
     }
 
-    /// Has a frame arrive at the card of a host, if no fault prevents it. `times`: when it was
-    /// sent, and when it would arrive.
+    /// Queues a frame at the card of a host unless a fault prevents it. `times`: when it was sent,
+    /// and when it would arrive.
     #[cold]
     pub(super) fn arrive_with_faults(
         &mut self,
@@ -52,8 +52,8 @@ impl Fabric {
         self.put_if_room(arrival, to, frame);
     }
 
-    /// Carries a frame that a host takes beside its card and that would arrive at `arrival`. One
-    /// with a wrong bit does not pass its ICRC check.
+    /// Carries a frame that a host receives without its card and that would arrive at `arrival`. A
+    /// frame with a wrong bit fails its ICRC check.
     #[cold]
     pub(super) fn carry_aside_with_faults(
         &mut self,
@@ -78,7 +78,7 @@ impl Fabric {
         [Some(arrival), verdict.is_duplicated.then_some(arrival)]
     }
 
-    /// Returns what happens to a frame that would arrive at `arrival`.
+    /// Returns the verdict on a frame that would arrive at `arrival`.
     fn judge(&mut self, arrival: Instant, (from, to): (usize, usize), frame: &[u8]) -> Verdict {
         let Some(engine) = &mut self.faults else {
             return Verdict::PASS;
@@ -109,7 +109,7 @@ impl Fabric {
         self.record_frame(times, ends, qpn, sent, fault);
     }
 
-    /// Has a frame arrive, unless too many are on their way: copies of frames do not wait for room.
+    /// Queues a frame unless too many are in flight: copies of frames do not wait for room.
     fn put_if_room(&mut self, arrival: Instant, to: usize, frame: Frame) {
         let end = &mut self.ends[to];
         if end.arriving.len() >= 2 * MAX_UNDER_WAY {
@@ -123,7 +123,7 @@ impl Fabric {
     }
 }
 
-/// What fast-forward asks.
+/// Queries of fast-forward.
 impl Fabric {
     /// Returns true if there are faults.
     #[inline]
@@ -131,8 +131,8 @@ impl Fabric {
         self.faults.is_some()
     }
 
-    /// Returns how many packets of a message can be left out before something happens to one of
-    /// them, or to one of their ACKs.
+    /// Returns how many packets of a message can be skipped before a fault hits one of them or one
+    /// of their ACKs.
     pub fn frames_from(&mut self, data: &Run, acks: Option<&Run>) -> u64 {
         let Some(engine) = &mut self.faults else {
             return u64::MAX;
@@ -140,14 +140,14 @@ impl Fabric {
         let frames = engine.frames_from(data, self.now);
         let acknowledges = match acks {
             None => u64::MAX,
-            // How many ACKs are left out is not known.
+            // The number of skipped ACKs is unknown.
             Some(acks) if engine.counts(acks) => 0,
             Some(acks) => engine.frames_from(acks, self.now),
         };
         frames.min(acknowledges)
     }
 
-    /// Notes that packets of a message are left out.
+    /// Records that packets of a message are skipped.
     pub fn leave_out(&mut self, data: &Run, packets: u64) {
         if let Some(engine) = &mut self.faults {
             engine.leave_out(data, packets);

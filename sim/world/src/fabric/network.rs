@@ -1,13 +1,14 @@
 //! The network as a part of the event queue: packets in the ports of switches, and on the wires.
 //!
-//! Each direction of a link is a [`Channel`]. What can happen next on one is the arrival of its
-//! first packet at a switch, or the turn of its sending port when the wire is free again; pause
-//! frames have a separate queue, because they pass all others. A packet costs one event for
-//! each switch that it comes to, and one more for each port where it has to wait. On the last wire
-//! it costs none: nothing can stop it there, and its arrival is known when it leaves the switch.
+//! Each direction of a link is a [`Channel`]. The next event of a channel is the arrival of its
+//! first packet at a switch, or the next transmission of its sending port when the wire is free.
+//! Pause frames have a separate queue, because they overtake all other frames. A packet costs one
+//! event for each switch on its way, and one more for each port where it has to wait. On the last
+//! wire it costs none: nothing can stop it there, and its arrival is known when it leaves the
+//! switch.
 //!
-//! A switch cuts through: a packet is in the buffer from the moment when its first bit has passed
-//! the switch's latency until its first bit leaves. Only where the next wire is faster than the
+//! Switches are cut-through: a packet is in the buffer from the time at which its first bit has
+//! passed the switch's latency until its first bit leaves. Only if the next wire is faster than the
 //! last does it wait until it can be sent without a gap.
 
 use std::cmp::Reverse;
@@ -27,33 +28,33 @@ use crate::rate::{Rate, wire_bytes};
 
 /// Longest frame: MTU 4096 with all headers, for the headroom.
 const LONGEST_BYTES: u32 = 4096 + 250;
-/// Streams of random numbers of the fabric, far from those of the hosts.
+/// Random streams of the fabric, distinct from the streams of the hosts.
 const MARK_STREAM: u64 = 0x4543_4e00;
 const PATH_STREAM: u64 = 0x4543_4d50;
 
-/// What is at a host's end of its link.
+/// The host's end of a link.
 #[derive(Debug, Clone, Copy)]
 pub struct HostPort {
     /// Rate of its card.
     pub rate: Rate,
     /// Latency of its cable.
     pub cable: Duration,
-    /// Latency of a switch, for switches that name none.
+    /// Default latency of switches.
     pub switch: Duration,
-    /// Time from a pause frame at the card to the last frame that it still sends.
+    /// Time from the arrival of a pause frame at the card until its last frame.
     pub response: Duration,
 }
 
-/// What the network hands out.
+/// Output of the network.
 #[derive(Debug)]
 pub enum Output<F> {
-    /// The last bit of a packet will be at its host at that time.
+    /// The last bit of a packet arrives at its host at this time.
     Delivered(Instant, Packet<F>),
     /// A packet was dropped at a channel.
     Dropped(Instant, Packet<F>),
-    /// A pause frame is at the card of a host, at that time.
+    /// A pause frame arrives at the card of a host at this time.
     Paused(Instant, PauseFrame),
-    /// The switch in the card of a function lets it go on.
+    /// The switch in the card of a function lets the function resume.
     GoesOn(Instant, usize),
 }
 
@@ -65,13 +66,13 @@ struct Switch {
     alpha: Alpha,
     ecn: Option<MarkCurve>,
     pfc: Option<Pfc>,
-    /// True if it is a part of a card: there is no cable between it and the functions.
+    /// True if it is part of a card: there is no cable between it and the functions.
     is_embedded: bool,
-    /// Makes it choose among paths in another way than its neighbours.
+    /// Randomises the choice among paths, so that neighbouring switches choose differently.
     salt: u64,
 }
 
-/// A pause frame, or the end of a pause, that arrives.
+/// An arriving pause frame or end of a pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Signal {
     at: Instant,
@@ -92,7 +93,7 @@ pub struct Network<F> {
     choice: PathChoice,
     marks: Random,
     paths: Random,
-    /// Arrivals by channel, then turns by channel, then signals.
+    /// Arrivals by channel, then transmissions by channel, then signals.
     events: EventHeap,
     sequence: Sequence,
     signals: BinaryHeap<Reverse<Signal>>,
@@ -100,12 +101,12 @@ pub struct Network<F> {
     sent: u64,
 }
 
-/// Building it.
+/// Construction.
 impl<F> Network<F> {
     /// Builds a network between hosts with these ports.
     ///
     /// # Errors
-    /// [`FabricError`] says why it cannot be built.
+    /// [`FabricError`] with the reason why it cannot be built.
     pub fn new(plan: &FabricPlan, hosts: &[HostPort], seed: u64) -> Result<Self, FabricError> {
         plan.check()?;
         if plan.hosts() != hosts.len() {
@@ -162,7 +163,7 @@ impl<F> Network<F> {
     }
 }
 
-/// Makes the two channels of each link. A cable of a card has its rate.
+/// Creates the two channels of each link. The cable of a card has the card's rate.
 fn channels<F>(plan: &FabricPlan, hosts: &[HostPort]) -> Result<Vec<Channel<F>>, FabricError> {
     let mut channels = Vec::new();
     for link in &plan.links {
@@ -195,9 +196,9 @@ fn channels<F>(plan: &FabricPlan, hosts: &[HostPort]) -> Result<Vec<Channel<F>>,
     Ok(channels)
 }
 
-/// Returns the bytes that can still come by a channel when its switch pauses it: a pause frame
-/// waits behind the longest frame, takes the cable, and finds the longest frame just begun; what
-/// was on the cable then comes, too.
+/// Returns the maximum number of bytes that still arrive on a channel after its switch pauses it.
+/// The pause frame waits for the longest frame and crosses the cable; at the sender the longest
+/// frame has just started; and the bytes on the cable arrive as well.
 fn headroom_bytes<F>(channel: &Channel<F>, hosts: &[HostPort]) -> u64 {
     let response = match channel.from {
         Node::Host(host) => hosts[host].response,
@@ -253,7 +254,7 @@ impl Switch {
     }
 }
 
-/// What hosts do.
+/// Interface for hosts.
 impl<F: AsRef<[u8]> + AsMut<[u8]>> Network<F> {
     /// Sends a frame from one host to another; its last bit leaves the card at `at`.
     pub fn send(&mut self, now: Instant, at: Instant, (from, to): (usize, usize), frame: F) {
@@ -281,15 +282,15 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Network<F> {
     }
 }
 
-/// What the event loop and reports ask.
+/// Interface for the event loop and reports.
 impl<F> Network<F> {
-    /// Returns the priorities of a host that its switch has paused, a bit each.
+    /// Returns the bitmap of a host's priorities that its switch has paused.
     #[inline]
     pub fn paused(&self, host: usize) -> u8 {
         self.channels[self.uplinks[host]].pauses.bits()
     }
 
-    /// Returns the channel from a host to its cable: for a function, that of its whole card.
+    /// Returns the channel from a host to its cable: for a function, the channel of its whole card.
     fn cable_of(&self, host: usize) -> Option<usize> {
         let uplink = *self.uplinks.get(host)?;
         match self.channels[uplink].to {
@@ -309,7 +310,7 @@ impl<F> Network<F> {
         self.events.first().map(|(moment, _)| moment.time)
     }
 
-    /// Takes what has come out since the last call.
+    /// Takes the next output.
     #[inline]
     pub fn next_output(&mut self) -> Option<Output<F>> {
         self.outputs.pop_front()
@@ -329,7 +330,7 @@ impl<F> Network<F> {
         latency
     }
 
-    /// Samples the queues of the ports of switches, in the order of the channels.
+    /// Samples the queues of switch ports, in the order of the channels.
     pub fn sample(&mut self, now: Instant) -> Vec<QueueSample> {
         let is_switch = |channel: &&mut Channel<F>| matches!(channel.from, Node::Switch(_));
         let ports = self.channels.iter_mut().filter(is_switch);
@@ -340,7 +341,7 @@ impl<F> Network<F> {
         samples.collect()
     }
 
-    /// Returns the ports of switches: the channels that they send on.
+    /// Returns the channels of switch ports.
     pub fn switch_ports(&self) -> impl Iterator<Item = &Channel<F>> {
         let is_switch = |channel: &&Channel<F>| matches!(channel.from, Node::Switch(_));
         self.channels.iter().filter(is_switch)
@@ -376,7 +377,7 @@ impl<F> Network<F> {
         2 * self.channels.len()
     }
 
-    /// Lets a signal arrive at the sending end of a channel at `at`.
+    /// Schedules a signal at the sending end of a channel at `at`.
     fn plan_signal(&mut self, at: Instant, channel: usize, priority: u8, is_pause: bool) {
         let moment = self.sequence.moment(at);
         self.signals.push(Reverse(Signal {
@@ -411,7 +412,8 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Network<F> {
         }
     }
 
-    /// The first packet of a channel is in its switch, and the port where it leaves is known.
+    /// Handles the arrival of the first packet of a channel in its switch; its output port is
+    /// known.
     fn arrive(&mut self, now: Instant, ingress: usize) {
         let channel = &mut self.channels[ingress];
         let Some((_, mut packet)) = channel.under_way.pop_front() else {
@@ -462,7 +464,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Network<F> {
         }
     }
 
-    /// Gives back the room of a packet that leaves a switch; its sender may go on then.
+    /// Frees the room of a packet that leaves a switch; its sender may then resume.
     #[inline]
     fn release(&mut self, now: Instant, switch: usize, packet: &Packet<F>) {
         let (ingress, part) = packet.place;
@@ -480,7 +482,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Network<F> {
         }
     }
 
-    /// Sends the next packet of a port of a switch, if its wire is free.
+    /// Sends the next packet of a switch port, if its wire is free.
     fn send_next(&mut self, now: Instant, egress: usize) {
         let part = self.turn_part(egress);
         let channel = &mut self.channels[egress];
@@ -512,7 +514,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Network<F> {
         self.put_on_wire(now, last_bit, egress, packet);
     }
 
-    /// A packet is on a wire: its last bit leaves the sending port at `last_bit`.
+    /// Puts a packet on a wire: its last bit leaves the sending port at `last_bit`.
     #[inline]
     fn put_on_wire(&mut self, now: Instant, last_bit: Instant, on: usize, mut packet: Packet<F>) {
         let channel = &mut self.channels[on];
@@ -548,8 +550,8 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Network<F> {
         choices[choice as usize] as usize
     }
 
-    /// Sends a pause frame, or the end of a pause, against a channel. It goes before all frames
-    /// that wait, behind the one that is being sent.
+    /// Sends a pause frame, or the end of a pause, against a channel. It overtakes all queued
+    /// frames, but not the one being sent.
     fn signal(&mut self, now: Instant, against: usize, priority: u8, is_pause: bool) {
         let channel = &mut self.channels[reverse(against)];
         let sent = channel.free_at.max(now) + channel.rate.span(pause_frame::LENGTH as u32);
@@ -558,7 +560,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Network<F> {
         self.plan_signal(at, against, priority, is_pause);
     }
 
-    /// The next signal is at the sending end of its channel.
+    /// Handles the arrival of the next signal at the sending end of its channel.
     fn take_signal(&mut self, now: Instant) {
         let signal = self.signals.pop();
         let next = self.signals.peek();

@@ -1,4 +1,4 @@
-//! What a switch looks at in a frame: its priority, its flow, and its ECN field.
+//! The fields of a frame that a switch uses: priority, flow, and ECN field.
 
 use ferroce_units::random::mixed;
 use ferroce_wire::internet_checksum;
@@ -11,7 +11,7 @@ const VLAN: [u8; 2] = [0x81, 0x00];
 const IPV4: [u8; 2] = [0x08, 0x00];
 const IPV6: [u8; 2] = [0x86, 0xdd];
 
-/// IPv4 without options, as RoCEv2 has it.
+/// IPv4 without options, as in RoCEv2.
 const IPV4_BYTES: usize = 20;
 const IPV4_CHECKSUM: std::ops::Range<usize> = 10..12;
 const IPV4_ADDRESSES: std::ops::Range<usize> = 12..20;
@@ -20,15 +20,15 @@ const IPV6_ADDRESSES: std::ops::Range<usize> = 8..40;
 /// Source and destination port of UDP.
 const PORTS_BYTES: usize = 4;
 
-/// The two ECN bits of the traffic class (RFC 3168): zero is a packet that cannot be marked.
+/// The two ECN bits of the traffic class (RFC 3168): zero means not ECN-capable.
 const ECN_MASK: u8 = 0b11;
 /// Congestion experienced.
 const ECN_MARKED: u8 = 0b11;
-/// Bits of the traffic class below the three that are the priority, as a card and a switch have it
-/// that trust the DSCP and map it to priority DSCP / 8.
+/// Shift of the priority in the traffic class, for cards and switches that trust the DSCP and map
+/// it to priority DSCP / 8.
 const PRIORITY_SHIFT: u32 = 5;
 
-/// Where the IP header of a frame lies.
+/// Location of the IP header in a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ip {
     V4(usize),
@@ -59,19 +59,19 @@ impl Ip {
     }
 }
 
-/// What a switch decides by.
+/// The fields that a switch uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Class {
     /// Priority, 0 to 7.
     pub priority: u8,
-    /// True if its ECN field says that it can be marked.
+    /// True if the packet is ECN-capable.
     pub can_be_marked: bool,
     /// Hash of addresses and ports: the same for all packets of a flow.
     pub flow: u64,
 }
 
 impl Class {
-    /// Returns what a switch sees of a frame. One that is no IP packet has the lowest priority.
+    /// Returns the fields of a frame. A frame that is not an IP packet has the lowest priority.
     pub fn of(frame: &[u8]) -> Self {
         let Some(ip) = Ip::of(frame) else {
             return Self {
@@ -110,7 +110,7 @@ fn hash<'a>(bytes: impl Iterator<Item = &'a u8>) -> u64 {
     mixed(hash ^ word)
 }
 
-/// Marks a frame: congestion experienced. Its ICRC does not cover the field (IBTA annex A17).
+/// Marks a frame with congestion experienced. The ICRC does not cover the field (IBTA annex A17).
 pub fn mark(frame: &mut [u8]) {
     match Ip::of(frame) {
         None => {}

@@ -1,4 +1,4 @@
-//! What has happened in a network: counters of all ports.
+//! A report of a network: counters of all ports.
 
 use ferroce_units::{Duration, Instant};
 
@@ -6,12 +6,12 @@ use super::channel::Channel;
 use super::network::Network;
 use crate::fabric_plan::Node;
 
-/// Counters of a port that sends: one direction of a link.
+/// Counters of a sending port, that is, of one direction of a link.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PortReport {
-    /// The node that sends.
+    /// The sending node.
     pub from: Node,
-    /// The node that receives.
+    /// The receiving node.
     pub to: Node,
     /// Rate of the wire.
     pub rate_gbps: f64,
@@ -23,19 +23,19 @@ pub struct PortReport {
     pub marked: u64,
     /// Frames dropped because the queue was longer than its share of the buffer.
     pub queue_drops: u64,
-    /// Frames dropped at the receiving end, because its headroom was full.
+    /// Frames dropped at the receiving end because its headroom was full.
     pub headroom_drops: u64,
     /// Pause frames that the receiving end has sent.
     pub pauses: u64,
     /// Time for which at least one priority was paused.
     pub paused: Duration,
-    /// Most bytes that waited in the queues at once.
+    /// Maximum number of queued bytes.
     pub queue_most_bytes: u64,
-    /// Bytes that waited in the queues, times picoseconds.
+    /// Integral of queued bytes over time in picoseconds.
     pub queue_area: u128,
-    /// Frames that wait in the queues.
+    /// Frames in the queues.
     pub queued: u64,
-    /// Most bytes of headroom of one priority in use at once, at the receiving end.
+    /// Maximum headroom in use for one priority at the receiving end, in bytes.
     pub headroom_most_bytes: u64,
 }
 
@@ -46,11 +46,11 @@ pub struct FabricReport {
     pub now: Instant,
     /// Frames that hosts have sent.
     pub sent: u64,
-    /// Frames that have come to the wire of their host.
+    /// Frames that have reached the last wire to their host.
     pub delivered: u64,
     /// Frames that were dropped.
     pub dropped: u64,
-    /// Frames in queues and on wires between.
+    /// Frames in queues and on wires between switches.
     pub inside: u64,
     /// All ports, in the order of the links.
     pub ports: Vec<PortReport>,

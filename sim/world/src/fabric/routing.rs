@@ -1,4 +1,4 @@
-//! Routes: for each switch and host, the channels of all shortest paths. They do not change.
+//! Routes: for each switch and host, the channels of all shortest paths. They never change.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -10,7 +10,7 @@ pub fn reverse(channel: usize) -> usize {
     channel ^ 1
 }
 
-/// Where the channels of a fabric begin and end.
+/// The two ends of each channel.
 #[derive(Debug)]
 pub struct Ends(Vec<[Node; 2]>);
 
@@ -25,7 +25,7 @@ impl Ends {
         )
     }
 
-    /// Returns the node that sends and the one that receives, by channel.
+    /// Returns the sending and the receiving node, by channel.
     pub fn channels(&self) -> impl Iterator<Item = (usize, [Node; 2])> {
         self.0.iter().copied().enumerate()
     }
@@ -36,7 +36,7 @@ impl Ends {
         self.channels().filter(from).map(|(channel, _)| channel)
     }
 
-    /// Returns the node that receives on a channel.
+    /// Returns the receiving node of a channel.
     pub fn to(&self, channel: usize) -> Node {
         self.0[channel][1]
     }
@@ -90,7 +90,7 @@ impl Routes {
         Ok(routes)
     }
 
-    /// Returns the channels on which a switch can forward packets to a host: one at least.
+    /// Returns the channels on which a switch can forward packets to a host: at least one.
     #[inline]
     pub fn choices(&self, switch: usize, host: usize) -> &[u32] {
         let range = &self.ranges[switch * self.hosts + host];
@@ -98,7 +98,7 @@ impl Routes {
     }
 }
 
-/// Returns the number of links from each switch to a host, if it is joined to it.
+/// Returns the number of links from each switch to a host, if they are connected.
 fn distances(
     host: usize,
     switches: usize,
@@ -126,7 +126,7 @@ fn distances(
     distances
 }
 
-/// Refuses a fabric in which full buffers can wait for each other in a circle.
+/// Refuses a fabric in which full buffers can wait for each other in a cycle.
 ///
 /// A packet that holds room of one channel may wait for room of the next one on its path. PFC can
 /// deadlock only if these dependencies have a cycle (Dally and Seitz, 1987).
@@ -167,7 +167,7 @@ pub fn refuse_loops(plan: &FabricPlan, ends: &Ends, routes: &Routes) -> Result<(
     }
 }
 
-/// Returns true if packets to a host can come by a channel.
+/// Returns true if a channel is on a path to a host.
 fn is_on_a_path(ends: &Ends, routes: &Routes, channel: usize, host: usize) -> bool {
     match ends.0[channel][0] {
         Node::Host(from) => from != host,
@@ -185,7 +185,7 @@ fn find_cycle(next: &[Vec<usize>]) -> Option<Vec<usize>> {
     }
     let mut states = vec![State::New; next.len()];
     for start in 0..next.len() {
-        // Nodes of the path, and which of their successors is next.
+        // Nodes of the path, and the index of their next successor.
         let mut path = vec![(start, 0)];
         while let Some((node, turn)) = path.last_mut() {
             let node = *node;

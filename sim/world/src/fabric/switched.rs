@@ -1,4 +1,4 @@
-//! The fabric of a world with switches: what the hosts send goes through the network.
+//! The fabric of a world with switches: frames of hosts go through the network.
 
 use ferroce_model::time::timing::PLANNING_HORIZON;
 use ferroce_units::{Duration, Instant};
@@ -26,7 +26,7 @@ pub(super) fn network(config: &WorldConfig) -> Result<Option<Box<Network<Frame>>
             rate: Rate::from_gbps(preset.mac.rate_gbps),
             cable: ns(preset.link.cable_ns),
             switch: ns(preset.link.switch_ns),
-            // A card plans ahead; what it has planned leaves in spite of a pause.
+            // A card plans ahead; planned frames leave in spite of a pause.
             response: PLANNING_HORIZON + ns(preset.mac.transmit_ns),
         })
     });
@@ -75,7 +75,7 @@ impl Fabric {
         self.network = Some(network);
     }
 
-    /// Puts a frame on the cable of the current host, to another one.
+    /// Puts a frame of the current host to another host on its cable.
     pub(super) fn send_through_network(&mut self, at: Instant, to: usize, frame: Frame) {
         let (now, ends) = (self.now, (self.current, to));
         if let Some(network) = &mut self.network {
@@ -116,13 +116,13 @@ impl Fabric {
         self.pool.give_back(frame);
     }
 
-    /// A card may send again.
+    /// Wakes a host whose card may send again.
     fn wake(&mut self, host: usize, at: Instant) {
         let qpn = None;
         self.woken.push(Woken { host, at, qpn });
     }
 
-    /// A card has received a pause frame. After the end of a pause it goes on.
+    /// Handles a pause frame at a card. At the end of a pause the card resumes.
     fn take_pause(&mut self, at: Instant, frame: PauseFrame) {
         if !frame.is_pause {
             self.wake(frame.host, at);
@@ -132,8 +132,8 @@ impl Fabric {
         }
     }
 
-    /// Returns when a frame of a host's kernel arrives at another one, as through an idle network:
-    /// it is not in the queues.
+    /// Returns when a frame of a host's kernel arrives at another host through an idle network: it
+    /// is not in the queues.
     pub(super) fn arrival_aside(&mut self, at: Instant, to: usize, bytes: u32) -> Instant {
         let from = self.current;
         match &self.network {
@@ -148,7 +148,7 @@ impl Fabric {
         Some(network.sample(now))
     }
 
-    /// Returns what has happened in the network; `None`: there is none.
+    /// Returns a report of the network; `None`: there is none.
     pub fn report(&self, now: Instant) -> Option<FabricReport> {
         self.network
             .as_ref()

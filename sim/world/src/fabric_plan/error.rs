@@ -1,34 +1,34 @@
-//! What is wrong with a fabric.
+//! Errors of a fabric.
 
 use super::{MAX_LINKS, MAX_SWITCHES};
 
-/// Why a fabric cannot be built.
+/// Reason why a fabric cannot be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FabricError {
-    /// The file is no TOML, or has a key or value that no fabric has.
+    /// The file is not TOML, or has an unknown key or value.
     #[error("{message}")]
     File {
-        /// What the reader says, with the line.
+        /// The message of the parser, with the line.
         message: String,
     },
     /// A value does not fit the others.
     #[error("line {line}: {what}")]
     Line {
-        /// The line, from one on.
+        /// The line, counted from one.
         line: usize,
-        /// What is wrong with it.
+        /// The fault.
         what: String,
     },
     /// Too many switches or links.
     #[error("a fabric has at most {MAX_SWITCHES} switches and {MAX_LINKS} links")]
     TooLarge,
-    /// A link joins two hosts.
+    /// A link connects two hosts.
     #[error("a link joins two hosts; in a fabric, a host is joined to a switch")]
     HostToHost,
-    /// A link joins a switch with itself.
+    /// A link connects a switch to itself.
     #[error("a link joins a switch with itself")]
     ToItself,
-    /// A link ends at a switch that is not there.
+    /// A link ends at a missing switch.
     #[error("a link ends at a switch that is not there")]
     NoSwitch,
     /// A host has no link, or several.
@@ -39,7 +39,7 @@ pub enum FabricError {
         /// Its links.
         links: usize,
     },
-    /// More functions than a world has room for.
+    /// The world has no room for all functions.
     #[error(
         "line {line}: with {name} the fabric has {places} hosts and functions; there is room \
          for {most}"
@@ -47,14 +47,14 @@ pub enum FabricError {
     Places {
         /// The line.
         line: usize,
-        /// The host at which the room ends.
+        /// The first host that does not fit.
         name: String,
-        /// Hosts and functions up to it.
+        /// Number of hosts and functions up to it.
         places: usize,
-        /// Most of them.
+        /// Maximum number.
         most: usize,
     },
-    /// The rate of a host's link is not that of its card.
+    /// The rate of a host's link differs from the rate of its card.
     #[error("the link of host n{host} has the rate of its card, which the preset says")]
     RateOfHost {
         /// The host.
@@ -65,7 +65,7 @@ pub enum FabricError {
     Setting {
         /// The switch.
         switch: String,
-        /// What is wrong.
+        /// The fault.
         what: &'static str,
     },
     /// The headroom of all ports does not fit into the buffer.
@@ -76,14 +76,14 @@ pub enum FabricError {
     Headroom {
         /// The switch.
         switch: String,
-        /// Its ports.
+        /// Number of its ports.
         ports: usize,
-        /// The headroom of all of them.
+        /// The total headroom.
         headroom_bytes: u64,
         /// The buffer.
         buffer_bytes: u64,
     },
-    /// The world has another number of hosts.
+    /// The world has a different number of hosts.
     #[error("the fabric has {fabric} hosts, and the world has {world}")]
     Hosts {
         /// Hosts of the fabric.
@@ -91,10 +91,10 @@ pub enum FabricError {
         /// Hosts of the world.
         world: usize,
     },
-    /// Nothing takes time in the world.
+    /// The world is functional: nothing takes time.
     #[error("a functional world has no fabric: in it, nothing takes time; choose a timed preset")]
     Functional,
-    /// Two hosts are not joined.
+    /// Two hosts are not connected.
     #[error("there is no path from switch {switch} to host n{host}")]
     NoPath {
         /// The switch.
@@ -102,7 +102,7 @@ pub enum FabricError {
         /// The host.
         host: usize,
     },
-    /// Pauses can wait for each other in a circle.
+    /// Pauses can wait for each other in a cycle.
     #[error(
         "PFC can deadlock this fabric: full buffers can wait for each other around a loop of \
          switches ({switches}); take a link out, or switch PFC off there"
@@ -111,7 +111,7 @@ pub enum FabricError {
         /// The switches of the loop.
         switches: String,
     },
-    /// A storm is at a host that is not there.
+    /// A pause storm names a missing host.
     #[error("a pause storm is at host n{host}, which is not there")]
     NoStormHost {
         /// The host.

@@ -1,4 +1,4 @@
-//! Fabrics as TOML files. A message names the line that is wrong.
+//! Fabrics as TOML files. Error messages name the line.
 
 use std::fmt;
 use std::ops::{Range, RangeInclusive};
@@ -47,7 +47,7 @@ enum PathText {
     Packet,
 }
 
-/// Settings of a switch; what is not there comes from those of all switches.
+/// Settings of a switch; missing ones are taken from the settings of all switches.
 #[derive(Debug, Default, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct SettingsText {
@@ -78,7 +78,7 @@ struct PfcText {
     headroom_bytes: Option<u64>,
 }
 
-// `flatten` would lose the lines of errors, so that the settings are named again.
+// `flatten` would lose the lines of errors, so the settings are repeated.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SwitchText {
@@ -102,7 +102,7 @@ struct LinkText {
     cable_ns: Option<Spanned<f64>>,
 }
 
-/// What is particular about some hosts.
+/// Settings of particular hosts.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HostText {
@@ -135,7 +135,7 @@ enum ProfileText {
     Sigcomm2015,
 }
 
-/// Congestion control of the cards, under the names of `mlxconfig`.
+/// Congestion control of the cards, with the names of `mlxconfig`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct CongestionText {
@@ -161,12 +161,12 @@ struct CongestionText {
     clamp_tgt_rate_after_time_inc: Option<bool>,
 }
 
-/// A file, to find the lines of what is wrong.
+/// A file, used to find the lines of errors.
 struct Reader<'a> {
     text: &'a str,
 }
 
-/// Reads the text of a file, of a fabric with room for `most` hosts and functions.
+/// Parses the text of a file, for a fabric with room for `most` hosts and functions.
 pub(super) fn parse(text: &str, most: usize) -> Result<FabricPlan, FabricError> {
     let file: FileText = toml::from_str(text).map_err(|error| FabricError::File {
         message: error.to_string().trim_end().to_owned(),
@@ -404,7 +404,7 @@ impl Reader<'_> {
         Ok(Duration::from_ps((ns * 1000.0).round() as u64))
     }
 
-    /// Returns a number, if it is inside of its range.
+    /// Returns a number if it is in its range.
     fn within<T: Copy + PartialOrd + fmt::Display>(
         &self,
         key: &str,
@@ -454,13 +454,13 @@ fn pfc(own: &PfcText, all: &PfcText) -> Option<PfcPlan> {
     })
 }
 
-/// Returns the number of the host that is called nNUMBER.
+/// Returns the number of the host nNUMBER.
 fn host_number(name: &str) -> Option<usize> {
     let number = name.strip_prefix('n')?.parse().ok()?;
     (number <= MAX_HOST).then_some(number)
 }
 
-/// Returns the numbers of the hosts that nNUMBER, or nFIRST-nLAST, names.
+/// Returns the numbers of the hosts that nNUMBER or nFIRST-nLAST names.
 fn host_numbers(name: &str) -> Option<RangeInclusive<usize>> {
     let (first, last) = name.split_once('-').unwrap_or((name, name));
     let (first, last) = (host_number(first)?, host_number(last)?);
@@ -655,7 +655,7 @@ until_us = 20
         assert_eq!(plan.links[4].cable, Some(Duration::ZERO));
         assert_eq!(plan.links[3].cable, Some(Duration::from_ns(70)));
         assert_eq!(plan.storms[0].host, 5);
-        // A number of one changes nothing.
+        // A number of one has no effect.
         let one = FUNCTIONS.replace("functions = 3", "functions = 1");
         let one = parse(&one, ROOM).expect("a fabric");
         assert_eq!((one.hosts(), one.place_of(1)), (5, (1, None)));

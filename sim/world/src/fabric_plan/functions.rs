@@ -1,8 +1,8 @@
 //! Hosts whose cards have several functions.
 //!
-//! Each function is a host of the world, with its addresses. An embedded switch joins the functions
-//! of a card to its one cable, as a card with SR-IOV has it: it takes no time, never drops, and
-//! stops a function when the cable does not take its frames.
+//! Each function is a host of the world, with its own addresses. An embedded switch connects the
+//! functions of a card to its one cable, as in a card with SR-IOV: it takes no time, never drops,
+//! and stops a function while the cable does not accept its frames.
 
 use std::ops::Range;
 
@@ -10,31 +10,31 @@ use ferroce_units::Duration;
 
 use super::{FabricPlan, LinkPlan, Node, PfcPlan, SwitchPlan};
 
-/// Most functions of a host's card.
+/// Maximum number of functions of a host's card.
 pub const MAX_FUNCTIONS: usize = 32;
 
-/// A function is stopped when so many of its bytes wait for the cable: a little more than one
-/// frame of the largest MTU, so that functions take turns.
+/// A function is stopped when this many of its bytes wait for the cable: slightly more than one
+/// frame of the largest MTU, so that functions alternate.
 const STOP_AT_BYTES: u64 = 9_000;
-/// It goes on when so many less are there: early enough for the cable to stay busy.
+/// It resumes when this many bytes less wait: early enough to keep the cable busy.
 const GO_ON_BELOW_BYTES: u64 = 4_500;
-/// Room for the frames of all functions; what is needed is the headroom, at any rate of a card.
+/// Room for the frames of all functions; only the headroom is needed, at any rate of a card.
 const BUFFER_BYTES: u64 = 64 << 20;
 
 /// A host whose card has several functions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MultiFunctionHost {
-    /// The number by which it is called.
+    /// The printed number of the host.
     pub number: usize,
     /// Its functions, as hosts of the world.
     pub functions: Range<usize>,
-    /// Its embedded switch, by its place in the list.
+    /// Its embedded switch, by its index in the list.
     pub switch: usize,
 }
 
 impl FabricPlan {
-    /// Returns the number by which a host of the world is called, and which function of its card it
-    /// is; `None`: the card has only one.
+    /// Returns the printed number of a host of the world, and the function of its card; `None`: the
+    /// card has only one function.
     pub fn place_of(&self, host: usize) -> (usize, Option<usize>) {
         let mut number = host;
         for several in &self.multi_function {
@@ -55,7 +55,7 @@ impl FabricPlan {
         hosts.find(|several| several.switch == switch)
     }
 
-    /// Returns the host of the world with the card that is at this end of a link.
+    /// Returns the host of the world whose card is at this end of a link.
     pub(crate) fn card_at(&self, end: Node) -> Option<usize> {
         match end {
             Node::Host(host) => Some(host),
@@ -66,8 +66,8 @@ impl FabricPlan {
         }
     }
 
-    /// Returns the same fabric, in which the card of the host with this number has `count`
-    /// functions. Hosts with higher numbers have one.
+    /// Returns the same fabric with `count` functions on the card of the host with this number.
+    /// Hosts with higher numbers have one function.
     #[must_use]
     pub fn with_functions(mut self, number: usize, count: usize) -> Self {
         let earlier = self.multi_function.iter();
@@ -100,13 +100,14 @@ impl FabricPlan {
     }
 }
 
-/// Returns the switch of a card. It marks nothing: what waits in a card has not met a full cable.
+/// Returns the embedded switch of a card. It marks no packets: packets in a card have not met a
+/// congested cable.
 fn embedded_switch(name: String) -> SwitchPlan {
     SwitchPlan {
         latency: Some(Duration::ZERO),
         buffer_bytes: BUFFER_BYTES,
         ecn: None,
-        // A card never drops what it has not sent, whatever its priority.
+        // A card never drops packets before sending them, whatever their priority.
         pfc: Some(PfcPlan {
             priorities: (0..8).collect(),
             xoff_bytes: Some(STOP_AT_BYTES),

@@ -1,5 +1,5 @@
-//! Payload that is copied in one step from the memory of one host to that of another: fast-forward
-//! lets both NICs name its places, and copies from place to place.
+//! Copies payload in one step from the memory of one host to the memory of another: fast-forward
+//! lets both NICs report the locations, and copies between them.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use ferroce_model::{DmaAtomic, DmaError, UntimedHost};
 use crate::devices::Devices;
 use crate::host::WorldHost;
 
-/// Bytes of host memory that follow each other.
+/// A contiguous range of host memory.
 #[derive(Debug, Clone, Copy)]
 struct Area {
     iova: u64,
@@ -18,7 +18,7 @@ struct Area {
     is_elided: bool,
 }
 
-/// Where payload is in the memory of a host, in its order.
+/// Locations of payload in the memory of a host, in order.
 #[derive(Debug, Default)]
 pub struct Places(Vec<Area>);
 
@@ -27,7 +27,7 @@ impl Places {
         self.0.clear();
     }
 
-    /// Bytes of payload.
+    /// Returns the bytes of payload.
     pub fn length(&self) -> u64 {
         self.0.iter().map(|area| area.length).sum()
     }
@@ -59,12 +59,13 @@ impl Places {
     }
 }
 
-/// A host that takes no time, and that notes where payload is instead of moving it. It has no
-/// doorbells, and drops interrupts.
+/// A host without timing that records the locations of payload instead of moving it. It has no
+/// doorbells and drops interrupts.
 pub struct PlacesOf<'a> {
     pub host: &'a mut WorldHost,
     pub places: &'a mut Places,
-    /// Where the card would read payload to. It reads contexts and translations to other places.
+    /// The buffer into which the card would read payload. Contexts and translations go to other
+    /// buffers.
     pub payload: Range<*const u8>,
 }
 
@@ -92,7 +93,7 @@ impl UntimedHost for PlacesOf<'_> {
         Ok(())
     }
 
-    /// Fails where a polling thread watches: it would have seen each part at its time.
+    /// Fails if a polling thread watches the range: it would have seen each part at its own time.
     fn write(&mut self, iova: u64, source: &[u8]) -> Result<(), DmaError> {
         let (host, length) = (&mut *self.host, source.len());
         let place = host.memory.place_to_write(iova, length)?;
@@ -113,10 +114,10 @@ impl UntimedHost for PlacesOf<'_> {
     }
 }
 
-/// Copies payload from its places in host `from` to its places in host `to`.
+/// Copies payload from its locations in host `from` to its locations in host `to`.
 ///
 /// # Errors
-/// [`DmaError`] if not all of it can be read and written. A part may be copied then.
+/// [`DmaError`] if not all of it can be read and written. A part may have been copied.
 pub fn copy<T: Timing>(
     devices: &mut Devices<T>,
     (from, sources): (usize, &Places),

@@ -1,39 +1,39 @@
-//! How long strides take: alike strides of the same queue pairs.
+//! The duration of strides, measured over similar strides of the same queue pairs.
 
 use ferroce_model::fast_forward::SeenStrides;
 use ferroce_units::Duration;
 
 use super::sample::{End, Sample};
 
-/// Bytes of strides that must be alike before the next ones are skipped. The mean of their times is
-/// the pace: clocks whose cycles beat change single strides, and those that are seen between skips
-/// all in the same way.
+/// Bytes of strides that must be similar before following strides are skipped. The mean of their
+/// durations is the pace: the beat between two clocks changes single strides, and all strides seen
+/// between skips in the same way.
 const ALIKE_BYTES: u64 = 2 << 20;
-/// Strides are alike if their times differ by less than one part of so many: two clocks whose
-/// cycles beat.
+/// Strides are similar if the relative difference of their durations is less than 1/128: the beat
+/// of two clocks.
 const LIKENESS: u64 = 128;
-/// Paces that are remembered.
+/// Maximum number of paces that are kept.
 const MAX_PACES: usize = 64;
 
-/// Alike strides of the same queue pairs, in a row or apart.
+/// Similar strides of the same queue pairs, consecutive or not.
 #[derive(Debug)]
 pub struct Pace {
     /// The queue pair that marks them.
     lead: End,
     /// Senders of all messages.
     senders: Vec<End>,
-    /// Strides of which the time is measured.
+    /// Number of measured strides.
     strides: u64,
-    /// So many of them are needed.
+    /// Number of strides needed.
     needed: u64,
     time: Duration,
-    /// Counter differences of each NIC, of all strides that are seen: not each has an acknowledge,
+    /// Counter differences of each NIC over all strides seen: not every stride has an acknowledge,
     /// and bursts do not end with strides.
     pub seen: Vec<SeenStrides>,
 }
 
 impl Pace {
-    /// Returns a pace without strides, of the messages of a sample.
+    /// Returns a pace without strides for the messages of a sample.
     fn new(sample: &Sample) -> Self {
         Self {
             lead: sample.lead(),
@@ -67,13 +67,13 @@ impl Pace {
         }
     }
 
-    /// Returns the time of so many strides.
+    /// Returns the duration of this many strides.
     pub fn time_of(&self, strides: u64) -> Duration {
         let time = u128::from(self.time.as_ps()) * u128::from(strides);
         Duration::from_ps((time / u128::from(self.strides)) as u64)
     }
 
-    /// Returns the number of strides in `time`: none if they take no time.
+    /// Returns the number of strides in `time`: zero if they take no time.
     pub fn strides_in(&self, time: Duration) -> u64 {
         let strides = u128::from(time.as_ps()) * u128::from(self.strides);
         let strides = strides.checked_div(u128::from(self.time.as_ps()));
@@ -81,13 +81,13 @@ impl Pace {
     }
 }
 
-/// The paces that are known.
+/// The known paces.
 #[derive(Debug, Default)]
 pub struct Paces(Vec<Pace>);
 
 impl Paces {
-    /// Adds a stride to its pace, unless it is of the beginning of a message; returns the pace if
-    /// enough strides were alike, and it is like them.
+    /// Adds a stride to its pace, unless it belongs to the beginning of a message. Returns the pace
+    /// if enough strides were similar and this one is too.
     pub fn add(&mut self, stride: Duration, before: &Sample, after: &Sample) -> Option<&Pace> {
         let Self(paces) = self;
         let place = paces.iter().position(|pace| pace.is_of(after));

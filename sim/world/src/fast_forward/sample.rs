@@ -11,13 +11,14 @@ use ferroce_wire::{Opcode, Operation, Position, Psn, Transport};
 
 use crate::devices::Devices;
 
-/// Most bytes of a frame without payload, as ACKs and READ requests are.
+/// Maximum bytes of a frame without payload, such as an ACK or READ request.
 const FRAME_BYTES_WITHOUT_PAYLOAD: u64 = 128;
-/// Packets by which a sender may fall back from one mark to the next: two bursts.
+/// Number of packets by which a sender may fall back between two marks: two bursts.
 const BURST_PACKETS: u32 = 32;
-/// Strides of a message that are never measured: it begins slower or faster than it goes on.
+/// Strides of a message that are never measured, because its beginning is slower or faster than the
+/// rest.
 const BEGINNING_STRIDES: u32 = 8;
-/// Strides of a message after which it is steady at the latest.
+/// Number of strides after which a message is certainly steady.
 const MAX_BEGINNING_STRIDES: u32 = 32;
 
 /// A queue pair: its host, and its index there.
@@ -28,16 +29,16 @@ pub type End = (usize, u32);
 pub struct Leg {
     pub from: End,
     pub to: End,
-    /// The packets that have not left, but for the last one.
+    /// The packets that have not left, except the last one.
     pub rest: Train,
-    /// Packets between the two.
+    /// Packets in flight.
     pub under_way: u32,
     /// Their addresses and numbers.
     receiver: Receiver,
 }
 
 impl Leg {
-    /// Returns true if both are of the same message, and `self` is at least as far.
+    /// Returns true if both belong to the same message and `self` is at least as far.
     fn continues(&self, before: &Leg) -> bool {
         (self.message(), self.to.0, self.rest.is_response())
             == (before.message(), before.to.0, before.rest.is_response())
@@ -49,7 +50,7 @@ impl Leg {
         (self.from, self.rest.message)
     }
 
-    /// Returns its packets as faults know them.
+    /// Returns its packets in the form of the fault engine.
     pub fn data(&self) -> Run {
         let is_response = self.rest.is_response();
         let key = FlowKey {
@@ -62,7 +63,7 @@ impl Leg {
         Run {
             key,
             first: self.rest.first,
-            // ACKs of other messages are between responses; requests come in order.
+            // Responses may be interleaved with ACKs of other messages; requests are in order.
             opcode: Opcode::new(
                 Transport::ReliableConnected,
                 Operation::RdmaReadResponse,
@@ -72,7 +73,7 @@ impl Leg {
         }
     }
 
-    /// Returns the ACKs of its packets as faults know them; a READ response has none.
+    /// Returns the ACKs of its packets in the form of the fault engine; a READ response has none.
     pub fn acks(&self) -> Option<Run> {
         let key = FlowKey {
             source: self.receiver.local,
@@ -92,18 +93,19 @@ impl Leg {
         })
     }
 
-    /// Returns the number of packets before the last one that the receiver has not got.
+    /// Returns the number of packets before the last one that the receiver has not received.
     fn missing(&self) -> u32 {
         self.rest.packets + self.under_way
     }
 
-    /// Returns true if the stride that has ended is behind the first `strides` of the message.
+    /// Returns true if the finished stride comes after the first `strides` of the message.
     fn is_behind(&self, strides: u32) -> bool {
         let received = self.rest.packets_before() - self.under_way;
         received > strides * stride_packets(self.rest.mtu)
     }
 
-    /// Returns the number of whole strides that have not left; the last one is simulated.
+    /// Returns the number of whole strides that have not left, without the last one, which is
+    /// simulated.
     pub fn strides(&self) -> u64 {
         let packets = self.rest.packets + 1;
         u64::from(packets / stride_packets(self.rest.mtu)).saturating_sub(1)
@@ -119,7 +121,8 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Takes a sample at a stride's end of a host. Receivers without a long message are forgotten.
+    /// Takes a sample at the end of a stride of a host. Receivers without a long message are
+    /// removed.
     pub fn take<T: Timing>(devices: &mut Devices<T>, lead: (usize, Mark)) -> Self {
         let mut legs = Vec::new();
         for to in 0..devices.nodes.len() {
@@ -163,33 +166,33 @@ impl Sample {
         leg.map(|leg| &leg.rest)
     }
 
-    /// Returns the number of strides of the marked message in so many bytes.
+    /// Returns the number of strides of the marked message in this many bytes.
     pub fn strides_in(&self, bytes: u64) -> u64 {
         let marked = self.received_by(self.lead());
         let stride = marked.map_or(1, |train| stride_packets(train.mtu) << train.mtu.shift());
         bytes / u64::from(stride)
     }
 
-    /// Returns true if the last stride is of the beginning of a message for sure.
+    /// Returns true if the last stride certainly belongs to the beginning of a message.
     pub fn is_beginning(&self) -> bool {
         !self.legs.iter().all(|leg| leg.is_behind(BEGINNING_STRIDES))
     }
 
-    /// Returns true if the last stride may be of the beginning of a message.
+    /// Returns true if the last stride may belong to the beginning of a message.
     pub fn may_be_beginning(&self) -> bool {
         let is_behind = |leg: &Leg| leg.is_behind(MAX_BEGINNING_STRIDES);
         !self.legs.iter().all(is_behind)
     }
 
-    /// Returns the time of the stride from `before` to here, if it was plain, all messages have
-    /// advanced by a stride, and no sender has fallen back.
+    /// Returns the duration of the stride since `before`, if it was plain, all messages advanced by
+    /// a stride, and no sender fell back.
     pub fn stride_since(&self, before: &Sample) -> Option<Duration> {
         let mut counters = self.counters.iter().zip(&before.counters);
         let mut hosts = 0..self.counters.len();
         let is_plain = self.lead() == before.lead()
             && self.legs.len() == before.legs.len()
             && counters.all(|(after, before)| is_plain_flow(before, after))
-            // What a sender has left of its last message may still be on its way out.
+            // Packets of a sender's last message may still be leaving.
             && hosts.all(|host| self.is_sender_or_quiet(host, before));
         let mut legs = self.legs.iter().zip(&before.legs);
         let goes_on = |(after, before): (&Leg, &Leg)| {

@@ -1,13 +1,13 @@
 //! Skips the steady middle of long messages.
 //!
-//! A long message is a sequence of strides, and the NIC that receives it marks their ends
-//! (`ferroce_model::fast_forward`). At each mark the stride that has ended is examined. It is
-//! *plain* if nothing has happened in the whole world but middle packets of the same messages and
-//! their ACKs: no doorbell, no completion, no command. It is *steady* if it took as long as those
-//! before it, and no sender falls back behind its receiver. If no other queue pair is active, the
-//! following strides will be the same, until one of the messages is about to end. They are skipped:
-//! their bytes are copied, their packets counted, and their time passes in one step. The beginning
-//! of a message, until it is steady, and its end are simulated.
+//! A long message is a sequence of strides, and the receiving NIC marks their ends
+//! (`ferroce_model::fast_forward`). At each mark the finished stride is examined. It is *plain* if
+//! in the whole world there were only middle packets of the same messages and their ACKs: no
+//! doorbell, no completion, no command. It is *steady* if it took as long as the previous ones and
+//! no sender fell back behind its receiver. If no other queue pair is active, the following strides
+//! will be the same until one of the messages is about to end. They are skipped: their bytes are
+//! copied, their packets counted, and their time passes in one step. The beginning of a message,
+//! until it is steady, and its end are simulated.
 
 use ferroce_model::fast_forward::{Mark, stride_packets};
 use ferroce_model::time::timing::Timing;
@@ -22,30 +22,30 @@ use super::sample::{End, Leg, Sample};
 use crate::devices::Devices;
 use crate::node::Node;
 
-/// Most hosts of a world that fast-forwards.
+/// Maximum number of hosts of a world that fast-forwards.
 const MAX_HOSTS: usize = 8;
-/// Fewest strides that are worth skipping.
+/// Minimum number of strides worth skipping.
 const MIN_STRIDES: u64 = 2;
-/// Bytes whose places are noted at a time.
+/// Bytes whose locations are recorded at a time.
 const PIECE_BYTES: u32 = 64 << 10;
 
-/// A message of which packets are to be skipped.
+/// A message with packets to skip.
 struct Skipped {
     leg: Leg,
     train: Train,
-    /// Writes the bytes on their way, and those of the train behind them.
+    /// Writes the bytes in flight, and the bytes of the train after them.
     target: MemoryOp,
 }
 
-/// Skips strides that are like those before them.
+/// Skips strides that are similar to the previous ones.
 #[derive(Debug, Default)]
 pub struct SteadyStrides {
     last: Option<Sample>,
-    /// A message of which nothing can be skipped: its sender, and its first PSN.
+    /// A message whose packets cannot be skipped: its sender, and its first PSN.
     refused: Option<(End, Psn)>,
     paces: Paces,
     piece: Vec<u8>,
-    /// Where the payload of a train is, and where it goes.
+    /// Source and destination of a train's payload.
     sources: Places,
     targets: Places,
 }
@@ -84,8 +84,8 @@ impl<T: Timing> Skipper<T> for SteadyStrides {
 }
 
 impl SteadyStrides {
-    /// Skips all strides that are certain to come; returns their time. `None` if these are too few,
-    /// or if they cannot be skipped.
+    /// Skips all strides that are certain to come; returns their duration. `None` if they are too
+    /// few or cannot be skipped.
     fn skip<T: Timing>(
         &mut self,
         devices: &mut Devices<T>,
@@ -111,7 +111,7 @@ impl SteadyStrides {
             .iter()
             .map(|leg| skipped_of(devices, leg, strides));
         let skipped = skipped.collect::<Option<Vec<_>>>()?;
-        // Not tried again: a lookup of translations changes what the caches hold.
+        // Not tried again, because a look-up of translations changes the contents of the caches.
         let refused = skipped.iter().find(|skipped| !self.copy(devices, skipped));
         if let Some(Skipped { leg, .. }) = refused {
             self.refused = Some(leg.message());
@@ -138,16 +138,16 @@ impl SteadyStrides {
         Some(pace.time_of(strides))
     }
 
-    /// Copies the payload of a train. Returns false, and copies nothing or a part that the packets
-    /// themselves write again, if not all of it can be read or written, or if a thread watches it
-    /// or the packets under way in front of it.
+    /// Copies the payload of a train. Returns false if not all of it can be read or written, or if
+    /// a thread watches it or the packets in flight before it. It may then have copied a part,
+    /// which the packets themselves write again.
     fn copy<T: Timing>(&mut self, devices: &mut Devices<T>, skipped: &Skipped) -> bool {
         let Skipped { leg, train, target } = skipped;
         let ((from, sender), (to, receiver)) = (leg.from, leg.to);
         let (sources, targets) = (&mut self.sources, &mut self.targets);
         sources.clear();
         targets.clear();
-        // The places of each piece are noted; its bytes are not.
+        // The locations of each piece are recorded, but not its bytes.
         let piece = &mut self.piece;
         piece.resize(PIECE_BYTES as usize, 0);
         let payload = piece.as_ptr_range();
@@ -165,7 +165,7 @@ impl SteadyStrides {
             let source = train.payload.part(at, piece.len() as u32);
             nic.fast_forward().read(sender, &source, piece, &mut host)
         });
-        // The bytes of device memory and of null regions have no place in host memory.
+        // Device memory and null regions are not in host memory.
         let payload_bytes = u64::from(train.bytes());
         if !is_read || sources.length() != payload_bytes {
             return false;
@@ -187,7 +187,7 @@ impl SteadyStrides {
     }
 }
 
-/// Returns how many of the next `strides` strides no fault happens to.
+/// Returns how many of the next `strides` strides have no fault.
 fn strides_without_fault<T: Timing>(
     devices: &mut Devices<T>,
     sample: &Sample,

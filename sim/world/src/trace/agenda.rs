@@ -1,4 +1,4 @@
-//! A queue of items that are known in advance, in the order of their times.
+//! A queue of items that are known in advance, ordered by time.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -34,7 +34,7 @@ impl<T> Ord for Due<T> {
     }
 }
 
-/// Items by time; those of the same time in the order in which they were added.
+/// Items by time; items with equal times in the order in which they were added.
 #[derive(Debug)]
 pub struct Agenda<T> {
     due: BinaryHeap<Due<T>>,

@@ -1,4 +1,4 @@
-//! Where the time of one operation went, for people.
+//! Explains where the time of one operation went.
 
 use std::fmt;
 
@@ -9,21 +9,21 @@ use super::path::{Part, What, parts};
 use super::step::{Kind, Step};
 use crate::Activity;
 
-/// Characters of a bar that stands for all of the time.
+/// Characters of a bar that represents the whole time.
 const BAR: u64 = 40;
-/// A PCIe request that takes so many times as long as the fastest of its size has waited.
+/// A PCIe request that takes this many times as long as the fastest of its size has waited.
 const WAITED: (u64, u64) = (3, 2);
-/// Bytes of a doorbell; a store of more is a pushed WQE.
+/// Bytes of a doorbell; a larger store is a pushed WQE.
 const DOORBELL_BYTES: u32 = 8;
-/// Bytes of what an atomic works on.
+/// Bytes of the operand of an atomic.
 const OPERAND_BYTES: u32 = 8;
 /// Bytes of the consumer record of a completion queue.
 const RECORD_BYTES: u32 = 4;
 
-/// A row: one part of the time, or several of the same kind one behind the other.
+/// A row: one part of the time, or several consecutive ones of the same kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// The host or its card; of a frame on the cable, its sender.
+    /// The host or its card; for a frame on the cable, its sender.
     pub host: usize,
     /// The activity.
     pub what: String,
@@ -37,7 +37,7 @@ pub struct Row {
     pub count: u64,
 }
 
-/// Where the time went.
+/// The parts of an operation's time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
     /// Its start.
@@ -49,8 +49,7 @@ pub struct Explanation {
 }
 
 impl Explanation {
-    /// Explains the time from `start` to `end` of a processor of `host`, by the steps that were
-    /// recorded.
+    /// Explains the time from `start` to `end` of a processor of `host`, using the recorded steps.
     pub fn new(steps: &[Step], host: usize, start: Instant, end: Instant) -> Self {
         let parts = parts(steps, host, start, end);
         let mut rows: Vec<Row> = Vec::new();
@@ -77,8 +76,8 @@ impl Explanation {
         Self { start, end, rows }
     }
 
-    /// Explains the last message, from its post to the next one's, of the last host that posts.
-    /// `None`: no host has posted twice.
+    /// Explains the last message of the last posting host, from its post to the next one. `None`:
+    /// no host has posted twice.
     pub fn of_last_message(steps: &[Step]) -> Option<(usize, Self)> {
         let posts = |host: Option<usize>| {
             let is_post = move |step: &&Step| {
@@ -143,7 +142,7 @@ impl Explanation {
     }
 }
 
-/// Formats nanoseconds with three decimals: exact.
+/// Formats nanoseconds exactly, with three decimals.
 fn ns(time: Duration) -> String {
     format!("{}.{:03}", time.as_ps() / 1000, time.as_ps() % 1000)
 }
@@ -164,7 +163,7 @@ fn describe(part: &Part, before: Option<&Part>, after: Option<&Part>) -> String 
     }
 }
 
-/// Returns the name of an activity, with its purpose as far as its neighbours show it.
+/// Returns the name of an activity, with its purpose if its neighbours show it.
 fn name(kind: Kind, bytes: u32, before: Option<Kind>, after: Option<Kind>) -> String {
     let size = match bytes {
         0 => String::new(),

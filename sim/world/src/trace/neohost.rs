@@ -1,7 +1,7 @@
 //! NVIDIA NeoHost's hardware counters of ConnectX cards, and our counters that correspond to them.
 //!
-//! The names are those of `sim/lab/reference/hw_counter_names.csv`. For each the table has the same
-//! place in the model, or the reason why there is none.
+//! The names are from `sim/lab/reference/hw_counter_names.csv`. For each, the table has the
+//! corresponding counter of the model, or the reason why there is none.
 
 use std::fmt::Write as _;
 
@@ -14,12 +14,12 @@ pub enum Source {
     Sum(&'static [&'static str]),
     /// The sum of these, in units of 64 bytes.
     Lines(&'static [&'static str]),
-    /// The sum of these nanoseconds, in cycles of the core clock. Of requests that wait at the same
-    /// time, each counts.
+    /// The sum of these nanoseconds, in cycles of the core clock. Each of several requests that
+    /// wait at the same time counts.
     Cycles(&'static [&'static str]),
     /// Each of these, in nanoseconds.
     Nanoseconds(&'static [&'static str]),
-    /// Bytes on the wire of each of these over the time, in Gb/s.
+    /// Bytes on the wire of each of these divided by the time, in Gb/s.
     Bandwidth(&'static [&'static str]),
     /// Simulated time in cycles of the core clock.
     Clocks,
@@ -47,7 +47,7 @@ use Source::{Bandwidth, Clocks, Cycles, Lines, Nanoseconds, NotModelled, Sum};
 const ONE_LEVEL: Source = NotModelled("the caches have one level");
 const STREAMS: Source = NotModelled("blocks between which nothing waits in the model");
 
-/// All of them, in the order of the list.
+/// All counters, in the order of the list.
 pub const ROWS: &[Row] = &[
     row("TPT", "level-0 MTT cache hit", Sum(&["mtt_hits"])),
     row("TPT", "level-0 MTT cache miss", Sum(&["mtt_misses"])),
@@ -207,7 +207,7 @@ impl Counted<'_> {
         (ps as f64 * self.preset.clock.core_mhz / 1e6).round() as u64
     }
 
-    /// Returns the value of a counter as it is printed; `None`: it is not modelled.
+    /// Returns the value of a counter in printed form; `None`: it is not modelled.
     pub fn print(&self, source: Source) -> Option<String> {
         let each = |names: &[&str], print: &dyn Fn(u64) -> String| {
             let values: Vec<String> = names.iter().map(|name| print(self.value(name))).collect();
@@ -263,7 +263,7 @@ impl Source {
         }
     }
 
-    /// Returns our counters that it needs.
+    /// Returns the names of our counters that it needs.
     pub fn names(self) -> &'static [&'static str] {
         match self {
             Sum(names) | Lines(names) | Cycles(names) | Nanoseconds(names) | Bandwidth(names) => {
@@ -274,7 +274,7 @@ impl Source {
     }
 }
 
-/// Returns the counters of several hosts beside each other, as text.
+/// Returns the counters of several hosts side by side, as text.
 pub fn table(hosts: &[Counted<'_>]) -> String {
     let mut text = format!("{:<9} {:<53}", "unit", "counter");
     for host in 0..hosts.len() {
@@ -292,7 +292,7 @@ pub fn table(hosts: &[Counted<'_>]) -> String {
     text
 }
 
-/// Returns our own counters of several hosts beside each other, without those that are zero on all.
+/// Returns our own counters of several hosts side by side, without those that are zero on all.
 pub fn own_table(hosts: &[Vec<(&'static str, u64)>]) -> String {
     let mut text = String::from("Ours, without those that are zero:\n");
     let names = hosts.first().map_or(&[][..], Vec::as_slice);

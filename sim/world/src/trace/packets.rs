@@ -1,10 +1,10 @@
 //! Frames of a world as pcapng, in simulated time.
 //!
-//! Each NIC is an interface. A frame is recorded twice: outbound on the interface of its sender,
-//! when its last bit has left the card, and inbound on that of its receiver, when its last bit has
-//! arrived. Time stamps are picoseconds from the start of the simulation; the ICRC is valid even if
-//! the world's cards compute none. What faults have done to a frame is a comment: on the outbound
-//! one if it was lost, else on the inbound one. Pause frames of switches are inbound only.
+//! Each NIC is an interface. A frame is recorded twice: outbound on its sender's interface when its
+//! last bit has left the card, and inbound on its receiver's when its last bit has arrived. Time
+//! stamps are picoseconds since the start of the simulation; the ICRC is valid even if the world's
+//! cards compute none. A comment describes the effect of faults: on the outbound frame if it was
+//! lost, otherwise on the inbound one. Pause frames of switches are only inbound.
 
 use std::fmt;
 use std::io::{self, BufWriter, Write};
@@ -53,7 +53,7 @@ impl Packets {
     /// Creates a capture of the NICs of `hosts` hosts in a new file.
     ///
     /// # Errors
-    /// Of the file.
+    /// The error of the file.
     pub fn create(path: &Path, hosts: usize) -> io::Result<Self> {
         Self::new(Box::new(create_private(path)?), hosts)
     }
@@ -61,7 +61,7 @@ impl Packets {
     /// Creates a capture of the NICs of `hosts` hosts.
     ///
     /// # Errors
-    /// Of the output.
+    /// The error of the output.
     pub fn new(output: Box<dyn Write + Send>, hosts: usize) -> io::Result<Self> {
         let mut output = BufWriter::new(output);
         output.write_all(&section_header())?;
@@ -113,7 +113,7 @@ impl Packets {
         }
     }
 
-    /// Adds a pause frame, which only its receiver has seen: switches have no interface.
+    /// Adds a pause frame at its receiver only, because switches have no interface.
     pub fn add_pause(&mut self, at: Instant, pause: &PauseFrame) {
         let received = Sighting {
             interface: pause.host,
@@ -124,14 +124,14 @@ impl Packets {
         self.agenda.add(at, received);
     }
 
-    /// Writes the frames before `now`, which must all be known.
+    /// Writes the frames before `now`, all of which must be known.
     pub fn write_until(&mut self, now: Instant) {
         while let Some((time, sighting)) = self.agenda.next_before(now) {
             self.write(time, &sighting);
         }
     }
 
-    /// Writes the rest; returns how many sightings of frames were captured.
+    /// Writes the rest; returns the number of captured frames, counting both interfaces.
     ///
     /// # Errors
     /// The first error of the output.

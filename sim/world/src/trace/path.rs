@@ -1,9 +1,9 @@
-//! What an operation has waited for, from its end back to its start.
+//! The critical path of an operation, from its end back to its start.
 //!
-//! Steps overlap; only those that the operation has waited for count. At each moment that is the
-//! step whose result came last of all that the next step can wait for (`causes`). Where a block was
-//! busy with something else, the operation has waited for that. The parts follow each other without
-//! a gap, so that they add up to the whole.
+//! Steps overlap; only those for which the operation has waited count. At each moment this is the
+//! step whose result came last among those for which the next step can wait (`causes`). If a block
+//! was busy with something else, the operation has waited for that. The parts are contiguous, so
+//! that they add up to the whole.
 
 use ferroce_model::time::timing::Stage;
 use ferroce_units::{Duration, Instant};
@@ -16,26 +16,26 @@ use crate::Activity;
 pub enum What {
     /// A step.
     Step(Kind),
-    /// A block was busy with other work; `Kind` is what it did next.
+    /// A block was busy with other work; `Kind` is the step that it executed next.
     Busy(Kind),
-    /// Nothing was done until `Kind` was begun; `None`: until the end.
+    /// Idle until `Kind` started; `None`: until the end.
     Turn(Option<Kind>),
 }
 
 /// A part of the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// The host or its card; of a frame on the cable, its sender.
+    /// The host or its card; for a frame on the cable, its sender.
     pub host: usize,
-    /// What it was used for.
+    /// Its use.
     pub what: What,
     /// Its start.
     pub start: Instant,
     /// Its end.
     pub end: Instant,
-    /// Bytes that were moved.
+    /// Number of moved bytes.
     pub bytes: u32,
-    /// Time that the next one of its kind has to wait because of it.
+    /// Time for which it delays the next one of its kind.
     pub occupied: Duration,
 }
 
@@ -48,7 +48,7 @@ impl Part {
 
 /// Returns the parts of the time from `start` to `end`, at which a processor of `host` continued.
 ///
-/// `steps` are in the order in which they became known: a cause is known before its effect.
+/// `steps` are in the order in which they became known, so a cause precedes its effect.
 pub fn parts(steps: &[Step], host: usize, start: Instant, end: Instant) -> Vec<Part> {
     let mut walk = Walk {
         steps,
@@ -84,7 +84,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Returns the step that the next one has waited for: the one that ended last.
+    /// Returns the step for which the next one has waited: the one that ended last.
     fn cause(&self) -> Option<usize> {
         let mut best: Option<usize> = None;
         for (index, step) in self.steps[..self.before].iter().enumerate().rev() {
@@ -95,7 +95,7 @@ impl Walk<'_> {
                 best = Some(index);
                 continue;
             };
-            // Of posted writes that become visible together, the first holds up the others.
+            // Of posted writes that become visible together, the first one delays the others.
             let is_older = step.end == known.end
                 && step.kind == Kind::Host(Activity::PcieWrite)
                 && step.start < known.start;
@@ -115,8 +115,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Goes back to when `index` was begun, and if it had waited for its block, through what the
-    /// block did before.
+    /// Goes back to the start of `index` and, if it waited for its block, through the block's
+    /// earlier work.
     fn pass(&mut self, mut index: usize) {
         let first = self.steps[index];
         self.to(first.end, What::Turn(self.effect), None);
@@ -136,7 +136,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns the step that kept the block busy when step `index` came to it.
+    /// Returns the step that occupied the block when step `index` arrived.
     fn user_before(&self, index: usize) -> Option<usize> {
         let step = &self.steps[index];
         let before = self.steps[..index].iter().enumerate().rev();
@@ -147,7 +147,7 @@ impl Walk<'_> {
         is_behind.then_some(user)
     }
 
-    /// Adds the part from `time` to where the walk is.
+    /// Adds the part from `time` to the position of the walk.
     fn to(&mut self, time: Instant, what: What, step: Option<&Step>) {
         let start = time.max(self.start);
         if start < self.time {
@@ -164,7 +164,7 @@ impl Walk<'_> {
     }
 }
 
-/// A clock edge may lie between the end of one item and the start of the next.
+/// A clock edge may be between the end of one item and the start of the next.
 const SLACK: Duration = Duration::from_ns(8);
 
 /// Returns true if `effect` may have waited for the result of `cause`; `None`: a processor

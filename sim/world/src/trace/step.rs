@@ -8,7 +8,7 @@ use crate::{Activity, Span};
 /// Kind of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// By a processor, or on the way between host and card, or on the cable.
+    /// By a processor, in flight between host and card, or on the cable.
     Host(Activity),
     /// By a block of a card.
     Card(Stage),
@@ -28,7 +28,7 @@ impl Kind {
 /// One activity and its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// The host or its card; of a frame, its sender.
+    /// The host or its card; for a frame, its sender.
     pub host: usize,
     /// Its kind.
     pub kind: Kind,
@@ -36,11 +36,11 @@ pub struct Step {
     pub start: Instant,
     /// When its result was available.
     pub end: Instant,
-    /// Time that it would have taken without contention.
+    /// Its duration without contention.
     pub alone: Duration,
-    /// Time that the next one of its kind has to wait because of it.
+    /// Time for which it delays the next one of its kind.
     pub occupied: Duration,
-    /// Bytes that were moved.
+    /// Number of moved bytes.
     pub bytes: u32,
 }
 

@@ -1,4 +1,4 @@
-//! The timing of a card, with a trace of it.
+//! The timing of a card that records a trace.
 
 use ferroce_model::time::timing::{Stage, Timing, Work};
 use ferroce_units::{Duration, Instant};

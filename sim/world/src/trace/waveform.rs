@@ -13,8 +13,8 @@
 //!                         bytes that wait in a port of a switch, priorities that are paused
 //! ```
 //!
-//! Busy lines are exact to a cycle of the clock. Levels, tags and credits are as of the last event
-//! of the NIC.
+//! Busy lines are exact to a clock cycle. Levels, tags and credits are sampled at the events of the
+//! NIC.
 
 use std::io::{BufWriter, Seek, Write};
 use std::path::Path;
@@ -38,7 +38,7 @@ impl<W: Write + Seek + Send> Output for W {}
 
 /// Length of a pulse.
 const PULSE: Duration = Duration::from_ns(1);
-/// Bytes of changes in memory, roughly, after which they are flushed.
+/// Approximate size of changes in memory after which they are flushed.
 const FLUSH_BYTES: usize = 64 << 20;
 
 /// A change of a line.
@@ -46,9 +46,9 @@ const FLUSH_BYTES: usize = 64 << 20;
 enum Change {
     /// It has this value now.
     Set(Line, u64),
-    /// One more does what the line shows.
+    /// Increments the number of users that the line shows.
     Begin(Line),
-    /// One less.
+    /// Decrements it.
     End(Line),
 }
 
@@ -85,7 +85,7 @@ impl Waveform {
     /// Creates a waveform of the world that `config` describes in a new file.
     ///
     /// # Errors
-    /// Of the file.
+    /// The error of the file.
     pub fn create(path: &Path, config: &WorldConfig) -> Result<Self, FstWriteError> {
         Self::new(Box::new(std::fs::File::create(path)?), config)
     }
@@ -93,13 +93,13 @@ impl Waveform {
     /// Creates a waveform of the world that `config` describes.
     ///
     /// # Errors
-    /// Of the output.
+    /// The error of the output.
     pub fn new(output: Box<dyn Output>, config: &WorldConfig) -> Result<Self, FstWriteError> {
         let info = FstInfo {
             start_time: 0,
             timescale_exponent: -12,
             version: concat!("Ferroce ", env!("CARGO_PKG_VERSION")).to_owned(),
-            // The same run gives the same file.
+            // No date, so that the same run gives the same file.
             date: String::new(),
             file_type: FstFileType::Verilog,
         };
@@ -250,7 +250,7 @@ impl Waveform {
     }
 }
 
-/// Returns a value in so many bits: their largest value if it does not fit.
+/// Returns a value in this many bits: the maximum if it does not fit.
 fn shown(value: u64, width: u32) -> u64 {
     value.min(u64::MAX >> (u64::BITS - width))
 }

@@ -1,4 +1,4 @@
-//! What the tests of the world share: hosts with queue pairs, and threads that use them.
+//! Shared parts of the world tests: hosts with queue pairs, and threads that use them.
 
 #![allow(dead_code, reason = "each program uses a part of it")]
 
@@ -19,7 +19,7 @@ use ferroce_world::{Cpu, Next, Outcome, Thread, Watch, World};
 
 /// Simulated time that no test exceeds.
 pub const TIME_LIMIT: Duration = Duration::from_ms(500);
-/// Work requests that a queue pair holds.
+/// Maximum work requests of a queue pair.
 pub const DEPTH: u32 = 128;
 
 /// A host with its device up, a CQ, memory and queue pairs.
@@ -82,7 +82,7 @@ impl Peer {
         self.memory[index].store(value, Ordering::Release);
     }
 
-    /// Fills all of the memory with what `seed` gives.
+    /// Fills all of the memory with a pattern from `seed`.
     pub fn fill(&self, seed: u64) {
         for (index, word) in self.memory.iter().enumerate() {
             word.store(pattern(seed, index), Ordering::Relaxed);
@@ -117,7 +117,7 @@ pub fn connect(world: &World, qp: &QueuePair, to: usize, peer: &QueuePair, path_
     verbs::connect(qp, rtr, verbs::rts());
 }
 
-/// Creates a queue pair on each of both and connects them.
+/// Creates a queue pair on each host and connects them.
 pub fn join(world: &World, one: &mut Peer, other: &mut Peer, path_mtu: PathMtu) {
     one.add_qp();
     other.add_qp();
@@ -133,7 +133,7 @@ pub fn pair(world: &World, bytes: usize) -> (Peer, Peer) {
     (one, other)
 }
 
-/// Polls a CQ of the host until there are `count` completions, with turns of `grid`.
+/// Polls a CQ of the host every `grid` until there are `count` completions.
 pub fn completions(
     world: &mut World,
     host: usize,
@@ -177,17 +177,17 @@ pub fn poll_again(cpu: &mut Cpu<'_>, grid: Duration) -> Next {
     }
 }
 
-/// A thread that keeps a number of requests of each of its queue pairs under way.
+/// A thread that keeps a number of requests of each of its queue pairs in flight.
 pub struct Stream {
     pub cq: Arc<CompletionQueue>,
     pub flows: Vec<Flow>,
-    /// Requests that are still to be posted, over all flows.
+    /// Requests that remain to be posted, over all flows.
     pub left: u64,
-    /// Requests under way.
+    /// Requests in flight.
     pub under_way: u64,
-    /// Requests under way of each flow at most.
+    /// Maximum number of requests in flight per flow.
     pub depth: u64,
-    /// What a post with its doorbell, and a poll, take.
+    /// Time of a post with its doorbell, and of a poll.
     pub post: Duration,
     pub poll: Duration,
     /// When the last request completed.

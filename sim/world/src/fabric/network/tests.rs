@@ -9,10 +9,10 @@ const CABLE: Duration = Duration::from_ns(50);
 const SWITCH: Duration = Duration::from_ns(300);
 const RESPONSE: Duration = Duration::from_ns(400);
 const GBPS: f64 = 100.0;
-/// Steps between two checks that no frame is lost.
+/// Steps between two checks of frame conservation.
 const CHECK_EVERY: u64 = 64;
 
-/// Frames that a host still has to send, all to one other.
+/// Frames that a host still has to send to one other host.
 #[derive(Debug, Clone)]
 struct Flow {
     from: usize,
@@ -37,7 +37,7 @@ impl Flow {
     }
 }
 
-/// A network whose hosts send flows in turn, as fast as their cables and PFC let them.
+/// A network whose hosts send flows alternately, as fast as their cables and PFC permit.
 struct Bench {
     network: Network<Vec<u8>>,
     flows: Vec<Flow>,
@@ -110,7 +110,7 @@ impl Bench {
         })
     }
 
-    /// Runs until nothing can happen any more, or until `until`.
+    /// Runs until no event is left, or until `until`.
     fn run(&mut self, until: Instant) {
         loop {
             for host in 0..self.free_at.len() {
@@ -231,7 +231,7 @@ fn an_incast_without_pfc_drops_and_with_it_does_not() {
 
 #[test]
 fn a_full_destination_does_not_stop_others_without_pfc() {
-    // Host 1 sends to 0, which is full, and to 3, which is idle; in turn.
+    // Host 1 sends alternately to 0, which is full, and to 3, which is idle.
     let mut flows: Vec<_> = (1..9).map(|from| Flow::new(from, 0, 100_000)).collect();
     flows.push(Flow {
         port: 77,
@@ -241,12 +241,12 @@ fn a_full_destination_does_not_stop_others_without_pfc() {
     bench.run(Instant::from_us(2000));
     let goodput = bench.bytes_of(8) as f64 * 8.0 / 2e6;
     assert!(goodput > 45.0, "half of its cable: {goodput} Gb/s");
-    // With PFC it is a victim: the pause stops all of the priority.
+    // With PFC it is a victim: the pause stops the whole priority.
     let mut paused = Bench::new(&star(10, true), flows.clone());
     paused.run(Instant::from_us(2000));
     let victim = paused.bytes_of(8) as f64 * 8.0 / 2e6;
     assert!(victim < 0.5 * goodput, "{victim} of {goodput} Gb/s");
-    // In another priority it is none.
+    // In another priority it is not a victim.
     flows[8].traffic_class = 5 << 5;
     let mut other = Bench::new(&star(10, true), flows);
     other.run(Instant::from_us(2000));
@@ -352,7 +352,7 @@ fn a_pause_storm_spreads_and_ends() {
     assert_eq!(bench.report().delivered, 60_000);
 }
 
-/// Returns a star without marks, in which the last of nine hosts has eight functions.
+/// Returns a star without marks whose last of nine hosts has eight functions.
 fn eight_functions() -> FabricPlan {
     star(9, true).with_functions(8, 8)
 }
@@ -374,7 +374,7 @@ fn an_embedded_switch_takes_no_time() {
     }
 }
 
-/// Goal: functions share their cable, in both directions, evenly and without loss. Method: eight
+/// Goal: functions share their cable fairly and without loss, in both directions. Method: eight
 /// functions receive from eight hosts, and send to them.
 #[test]
 fn functions_share_one_cable() {
@@ -429,9 +429,9 @@ fn a_pause_storm_of_a_card_stops_what_comes_to_all_its_functions() {
     assert_eq!(bench.report().delivered, 80);
 }
 
-/// Goal: whatever the fabric, frames are conserved, and a tree never deadlocks. Method: random
-/// two-tier fabrics and chains with random buffers, rates, priorities and flows; PFC on for some
-/// priorities. `FERROCE_SEEDS` says how many.
+/// Goal: in every fabric, frames are conserved, and a tree never deadlocks. Method: random two-tier
+/// fabrics and chains with random buffers, rates, priorities and flows; PFC on some priorities.
+/// `FERROCE_SEEDS` sets their number.
 #[test]
 fn random_fabrics_conserve_frames_and_do_not_stop() {
     let seeds = std::env::var("FERROCE_SEEDS");

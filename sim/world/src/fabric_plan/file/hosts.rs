@@ -1,4 +1,4 @@
-//! The hosts of a file, and which of them have several functions.
+//! The hosts of a file, and their functions.
 
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
@@ -7,12 +7,12 @@ use toml::Spanned;
 
 use super::{FabricError, FileText, MAX_FUNCTIONS, Reader, host_number, host_numbers};
 
-/// How many functions a host has, as a file says.
+/// The number of functions of a host in a file.
 #[derive(Debug, Clone)]
 pub(super) struct Functions {
     /// Their number.
     pub count: usize,
-    /// Where the file says it.
+    /// Position in the file.
     span: Range<usize>,
 }
 
@@ -20,7 +20,7 @@ pub(super) struct Functions {
 pub(super) type FunctionsOfHosts = BTreeMap<usize, Functions>;
 
 impl Reader<'_> {
-    /// Returns the hosts whose functions a file counts.
+    /// Returns the hosts whose number of functions is in the file.
     pub(super) fn functions(&self, file: &FileText) -> Result<FunctionsOfHosts, FabricError> {
         let mut several = BTreeMap::new();
         for text in &file.hosts {
@@ -37,8 +37,7 @@ impl Reader<'_> {
         Ok(several)
     }
 
-    /// Checks that a file names all hosts of which it says something, and that there is room for
-    /// all.
+    /// Checks that a file links all hosts that it configures, and that there is room for all.
     pub(super) fn check_hosts(
         &self,
         file: &FileText,

@@ -25,7 +25,7 @@ const fn cache(name: &'static str, hits: Counter, misses: Counter) -> Cache {
     Cache { name, hits, misses }
 }
 
-/// Caches of the card, and the IOTLB of the host at the end.
+/// Caches of the card, followed by the IOTLB of the host.
 pub const CACHES: [Cache; 6] = [
     cache("qpc", Counter::qpc_hits, Counter::qpc_misses),
     cache("cqc", Counter::cqc_hits, Counter::cqc_misses),
@@ -42,9 +42,9 @@ pub const CACHES: [Cache; 6] = [
 /// Busy lines of processing units.
 #[derive(Debug, Default)]
 pub struct Units {
-    /// Of the part that sends.
+    /// Lines of the sending part.
     pub transmit: Vec<Line>,
-    /// Of the part that receives.
+    /// Lines of the receiving part.
     pub receive: Vec<Line>,
 }
 
@@ -65,18 +65,18 @@ pub struct Usage {
     pub posted_data: Line,
 }
 
-/// Lines of a port of a switch, and what was seen last.
+/// Lines of a switch port, and its last seen state.
 #[derive(Debug)]
 pub struct PortLines {
-    /// Bytes that wait.
+    /// Queued bytes.
     pub queued_bytes: Line,
-    /// Priorities that are paused.
+    /// Paused priorities.
     pub paused: Line,
-    /// What was seen last.
+    /// The last seen state.
     pub seen: PortObservation,
 }
 
-/// Lines of a host, and the values that were seen last.
+/// Lines of a host, and their last seen values.
 #[derive(Debug)]
 pub struct HostLines {
     queues: Vec<Line>,
@@ -85,23 +85,24 @@ pub struct HostLines {
     units: Units,
     caches: Vec<Line>,
     usage: Usage,
-    /// The way to the switch or the other card.
+    /// The direction to the switch or the other card.
     transmit: Line,
     on_cable: Line,
-    /// The way from there.
+    /// The direction from there.
     pub receive: Line,
     processor: Vec<Line>,
     congestion: Vec<Line>,
     ps_per_byte: f64,
     /// Hits and misses of each cache so far.
     counted: [u64; 2 * CACHES.len()],
-    /// Busy times of both directions of the PCIe link so far, and until when they are known.
+    /// Busy times of both directions of the PCIe link so far, and the time up to which they are
+    /// known.
     lanes: [(Duration, Instant); 2],
-    /// True if it was seen before, so that differences have a meaning.
+    /// True if a state was seen before, so that differences are meaningful.
     is_known: bool,
 }
 
-/// Bytes on the wire beside those of the frame: preamble, frame check sequence.
+/// Bytes on the wire in addition to the frame: preamble, frame check sequence.
 const WIRE_BYTES: usize = 8 + 4;
 
 impl HostLines {
@@ -137,7 +138,7 @@ impl HostLines {
         }
     }
 
-    /// Returns the line that is busy while this is done.
+    /// Returns the line that shows this activity.
     pub fn busy_with(&self, kind: Kind) -> Option<Line> {
         Some(match kind {
             Kind::Card(stage) => match stage {
@@ -165,7 +166,8 @@ impl HostLines {
         })
     }
 
-    /// Returns true if the line shows how long the next one has to wait, not how long it takes.
+    /// Returns true if the line shows how long the next item has to wait, rather than the duration
+    /// of this one.
     pub fn is_occupancy(&self, kind: Kind) -> bool {
         matches!(kind, Kind::Card(_))
     }
@@ -192,12 +194,12 @@ impl HostLines {
         }
     }
 
-    /// Makes the next state comparable with the one that was just seen.
+    /// Stores the seen state, with which the next state is compared.
     pub fn set_known(&mut self) {
         self.is_known = true;
     }
 
-    /// Calls `pulse` for each cache line with hits or misses since the last time.
+    /// Calls `pulse` for each cache line with hits or misses since the last call.
     pub fn pulses(&mut self, seen: &Observation<'_>, mut pulse: impl FnMut(Line)) {
         let iotlb = seen.pcie.as_ref().map_or((0, 0), |pcie| {
             (pcie.counters.iotlb_hits, pcie.counters.iotlb_misses)
@@ -219,7 +221,7 @@ impl HostLines {
         }
     }
 
-    /// Calls `busy` for the times since the last one in which a direction of PCIe was busy.
+    /// Calls `busy` for the intervals since the last call in which a direction of PCIe was busy.
     pub fn lanes(&mut self, seen: &Observation<'_>, mut busy: impl FnMut(Line, Instant, Instant)) {
         let Some(pcie) = &seen.pcie else {
             return;
@@ -231,7 +233,7 @@ impl HostLines {
         ];
         for ((line, total, until), known) in now.into_iter().zip(&mut self.lanes) {
             let more = total - known.0;
-            // The link was busy without a gap since, or with gaps too short to be an event.
+            // The link was busy without a gap since then, or with gaps too short to be seen.
             if self.is_known {
                 busy(line, (until - more).max(known.1), until);
             }

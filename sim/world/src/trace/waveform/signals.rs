@@ -1,4 +1,4 @@
-//! The lines of a waveform, as its file declares them.
+//! The lines of a waveform, in the form that its file declares.
 
 use std::io::{Seek, Write};
 
@@ -36,12 +36,12 @@ impl<'a, W: Write + Seek> Declaration<'a, W> {
         Self { header, signals }
     }
 
-    /// Returns the lines that were declared.
+    /// Returns the declared lines.
     pub fn signals(self) -> Vec<Signal> {
         self.signals
     }
 
-    /// Declares all lines of a world: those of its hosts, and of the ports of its switches.
+    /// Declares all lines of a world: the lines of its hosts, and of the ports of its switches.
     pub fn world(&mut self, config: &WorldConfig) -> Result<WorldLines, FstWriteError> {
         self.scope("world", |world| {
             let hosts = (0..config.hosts).map(|host| {
@@ -183,7 +183,7 @@ const BLOCKS: [&str; 6] = [
     "completion_busy",
     "event_busy",
 ];
-/// PCIe requests under way, in the order of [`HostLines`].
+/// PCIe requests in flight, in the order of [`HostLines`].
 const REQUESTS: [&str; 5] = ["reads", "writes", "atomics", "interrupts", "stores"];
 
 /// Queue pairs with their own rates, in the order of [`HostLines`].
