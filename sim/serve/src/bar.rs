@@ -1,4 +1,4 @@
-//! Accesses to the BARs that come as messages.
+//! Accesses to the BARs by messages.
 
 use ferroce_platform::doorbells::polled::DoorbellPages;
 use ferroce_platform::served::ServedModel;
@@ -27,7 +27,7 @@ pub fn read_registers(function: &dyn ServedModel, offset: u64, destination: &mut
     }
 }
 
-/// Writes registers. A partial write is merged with the value that the register reads as.
+/// Writes registers. A partial write is merged with the value that is read from the register.
 pub fn write_registers(function: &dyn ServedModel, offset: u64, source: &[u8]) {
     let (mut at, mut rest) = (offset, source);
     while !rest.is_empty() {
@@ -52,7 +52,8 @@ pub fn write_registers(function: &dyn ServedModel, offset: u64, source: &[u8]) {
     }
 }
 
-/// Returns how many of `length` bytes from `at` on are accessed at once: a long word, a word, or
+/// Returns how many of `length` bytes from `at` on are accessed together: a long word, a word, or
+/// the rest of a word.
 /// the rest of a word.
 fn part(at: u64, length: usize) -> usize {
     let in_word = WORD - at as usize % WORD;
@@ -63,11 +64,11 @@ fn part(at: u64, length: usize) -> usize {
     }
 }
 
-/// Doorbells that come as messages: of a client that has not mapped the pages.
+/// Doorbells by messages, from a client that has not mapped the pages.
 #[derive(Debug, Default)]
 pub struct MessageDoorbells {
-    /// One half of a doorbell, from a processor that stores four bytes at a time: the byte offset
-    /// and the value. The other half completes it.
+    /// One half of a doorbell, from a processor that stores four bytes at a time: byte offset and
+    /// value. The other half completes it.
     half: Option<(u64, u32)>,
 }
 

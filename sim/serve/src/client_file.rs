@@ -13,8 +13,8 @@ use ferroce_platform::shared_memory::registered::ADDRESS_SPACE;
 use ferroce_vfio_user::Errno;
 use rustix::fs::{OFlags, fcntl_getfl};
 
-/// Identity of a file, and its use. The number of an inode is not reused while the file is open or
-/// mapped.
+/// Identity of a file and its access rights. An inode number is not reused while the file is open
+/// or mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     device: u64,
@@ -43,13 +43,13 @@ pub enum ClientFile {
     /// It is mapped here.
     Mapped(Arc<ForeignFile>),
     /// It contains memory of the client, each byte at the offset of its address
-    /// ([`ADDRESS_SPACE`]): the part of the mapping is mapped here.
+    /// ([`ADDRESS_SPACE`]). Only the part in the client's mapping is mapped here.
     OfAddresses(Arc<ForeignFile>),
     /// It is read and written by system calls.
     Called(Arc<FileMemory>),
 }
 
-/// The files of one client. The same file comes with many mappings; it is held once.
+/// The files of one client. A file is opened once, even if it has many mappings.
 #[derive(Debug, Default)]
 pub struct ClientFiles {
     mapped: Cache<ForeignFile>,
@@ -57,10 +57,11 @@ pub struct ClientFiles {
 }
 
 impl ClientFiles {
-    /// Returns a file of which `length` bytes at `offset` are to be mapped, or, without room for
-    /// more mappings, read and written.
+    /// Maps `length` bytes of a file at `offset`. If there is no room for another mapping, the file
+    /// is read and written instead.
     ///
     /// # Errors
+    /// `EINVAL`: it is not a regular file, or too short. `EACCES`: it is not open with the rights.
     /// `EINVAL`: it is no regular file, or shorter. `EACCES`: it is not open for the rights.
     pub fn map(
         &mut self,
@@ -79,7 +80,7 @@ impl ClientFiles {
                 Err(error) => self.open_if_full(key, file, error),
             };
         }
-        // A file that has grown since is mapped again.
+        // A file that has grown since then is mapped again.
         let known = self.mapped.get(&key);
         let known = known.filter(|mapped| mapped.address(offset, length).is_some());
         if let Some(known) = known {
@@ -94,8 +95,8 @@ impl ClientFiles {
         }
     }
 
-    /// Returns a file that was not mapped: without room for more mappings it can still be read and
-    /// written.
+    /// Returns a file that could not be mapped: if there was no room for another mapping, it can
+    /// still be read and written.
     fn open_if_full(
         &mut self,
         key: Key,
@@ -108,10 +109,10 @@ impl ClientFiles {
         }
     }
 
-    /// Returns a file that is read and written.
+    /// Returns a file for access by system calls.
     ///
     /// # Errors
-    /// `EINVAL`: it is no regular file. `EACCES`: it is not open for the rights.
+    /// `EINVAL`: it is not a regular file. `EACCES`: it is not open with the rights.
     pub fn call(
         &mut self,
         file: File,
@@ -128,7 +129,7 @@ impl ClientFiles {
     }
 }
 
-/// Checks a file. Files other than regular ones may block their readers.
+/// Checks a file. Files other than regular ones may block readers.
 fn key_of(file: &File, is_readable: bool, is_writable: bool) -> Result<Key, Errno> {
     let metadata = file.metadata().map_err(errno_of)?;
     if !metadata.is_file() {
@@ -173,7 +174,7 @@ impl<T> Cache<T> {
 
     fn insert(&mut self, key: Key, value: T) -> Arc<T> {
         let value = Arc::new(value);
-        // Unused entries are removed when the table would grow.
+        // Unused entries are removed before the table grows.
         if self.entries.len() == self.entries.capacity() {
             self.entries.retain(|_, weak| weak.strong_count() > 0);
         }
@@ -227,7 +228,7 @@ mod tests {
         assert_eq!(grown.length(), 1 << 17);
     }
 
-    /// Goal: of a file as large as an address space only what is needed is mapped.
+    /// Goal: of a file as large as an address space, only the needed part is mapped.
     #[test]
     fn memory_by_its_addresses_is_mapped_in_parts() {
         const ADDRESS: u64 = 0x7f12_3456_7000;

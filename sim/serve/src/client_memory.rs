@@ -1,4 +1,4 @@
-//! The client's memory: its mappings for the device, and how the device accesses them.
+//! The client's memory: its mappings for the device, and the device's access to them.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,14 +11,14 @@ use ferroce_vfio_user::{DmaBacking, DmaMap, DmaMessages, Errno};
 
 use super::client_file::{ClientFile, ClientFiles};
 
-/// Mappings that a client may have at a time; as many as VFIO allows (`dma_entry_limit`).
+/// Maximum number of mappings of a client; the same as in VFIO (`dma_entry_limit`).
 pub const MAX_MAPPINGS: usize = 65535;
-/// Upper bound of their sum: the address range of a processor.
+/// Upper bound of their total size: the address range of a processor.
 const MAX_BYTES: u64 = 1 << 47;
-/// Mappings begin and end at multiples of it.
+/// Mappings begin and end at multiples of this size.
 pub const PAGE_SIZE: u64 = 4096;
 
-/// Memory that only the client reaches.
+/// Memory that only the client can access.
 #[derive(Debug)]
 struct MessageMemory(Arc<DmaMessages>);
 
@@ -139,8 +139,8 @@ impl ClientMemory {
         }
     }
 
-    /// Removes a range, which may be several mappings, or none: behind a virtual IOMMU a guest's
-    /// range may never have been mapped.
+    /// Removes a range, which may contain several mappings or none: behind a virtual IOMMU a
+    /// guest's range may never have been mapped.
     ///
     /// # Errors
     /// `EINVAL`: it would cut a mapping in two.

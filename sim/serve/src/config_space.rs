@@ -1,8 +1,7 @@
 //! PCI configuration space of a served function: its layout, and the effect of writes.
 //!
-//! Offsets and bits are those of the PCI Local Bus Specification 3.0 (chapter 6) and of the PCI
-//! Express Base Specification (chapter 7), named as in `include/uapi/linux/pci_regs.h` of the
-//! kernel.
+//! Offsets and bits follow the PCI Local Bus Specification 3.0 (chapter 6) and the PCI Express Base
+//! Specification (chapter 7), with the names of the kernel's `include/uapi/linux/pci_regs.h`.
 
 use ferroce_spec::doorbell::BAR2_SIZE;
 use ferroce_spec::register::{
@@ -30,10 +29,10 @@ const INTERRUPT_LINE: usize = 0x3c;
 
 const COMMAND_MEMORY: u16 = 1 << 1;
 const COMMAND_MASTER: u16 = 1 << 2;
-/// Parity error response, SERR# and INTx disable: kept for software, without effect.
+/// Parity error response, SERR# and INTx disable: stored for software, without effect.
 const COMMAND_KEPT: u16 = 1 << 6 | 1 << 8 | 1 << 10;
 const STATUS_CAPABILITIES: u16 = 1 << 4;
-/// Low bits of a memory BAR: 64 bits wide, and whether reads have no side effects.
+/// Low bits of a memory BAR: 64-bit, and prefetchable.
 const BAR_64_BIT: u32 = 0b0100;
 const BAR_PREFETCHABLE: u32 = 0b1000;
 
@@ -44,7 +43,7 @@ const POWER_CAPABILITIES: u16 = 3;
 const POWER_CONTROL: usize = POWER + 4;
 const POWER_STATE: u16 = 0b11;
 const POWER_STATE_D3_HOT: u8 = 0b11;
-/// The transition from D3hot is no reset.
+/// The transition from D3hot does not reset the function.
 const POWER_NO_SOFT_RESET: u16 = 1 << 3;
 
 const EXPRESS: usize = 0x50;
@@ -85,10 +84,10 @@ const BARS: [(usize, u32, u32); 3] = [
 const _: () = assert!(BAR0_SIZE.is_power_of_two() && BAR2_SIZE.is_power_of_two());
 const _: () = assert!(BAR4_SIZE.is_power_of_two());
 
-/// Effect of a write beyond the stored value.
+/// Side effect of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
-    /// Nothing.
+    /// None.
     None,
     /// A function-level reset.
     FunctionLevelReset,
@@ -182,7 +181,7 @@ impl ConfigSpace {
         self.writable[offset..offset + mask.len()].copy_from_slice(mask);
     }
 
-    /// Reads. Bytes behind the end read as ones.
+    /// Reads bytes. Bytes beyond the end read as ones.
     pub fn read(&self, offset: u64, destination: &mut [u8]) {
         destination.fill(u8::MAX);
         let start = usize::try_from(offset).unwrap_or(SIZE);
@@ -317,7 +316,7 @@ mod tests {
         assert_eq!(read32(&space, COMMAND) & 0xffff, 0x0546);
         space.reset();
         assert_eq!(space.bytes, before);
-        // Over the end, and one byte at a time.
+        // Beyond the end, and one byte at a time.
         assert_eq!(space.write(4095, &[1, 2, 3]), Request::None);
         assert_eq!(space.write(u64::MAX, &[1]), Request::None);
         let mut bytes = [0; 3];

@@ -1,4 +1,4 @@
-//! The function as a client of the socket sees it: execution of messages.
+//! A function as the client of its socket uses it: executes messages.
 
 use std::cell::RefCell;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -19,7 +19,7 @@ use super::config_space::{self, ConfigSpace, Request};
 use super::interrupts::Events;
 use super::process_memory;
 
-/// State that one client has set up.
+/// State set up by one client.
 #[derive(Debug)]
 struct Session {
     memory: ClientMemory,
@@ -32,8 +32,8 @@ struct Session {
 pub struct ServedDevice {
     function: Arc<dyn ServedModel>,
     config: RefCell<ConfigSpace>,
-    /// Those of the client, or of the next one: the last client may still have its pages mapped.
-    /// None: there is no memory for them, and doorbells come as messages.
+    /// Doorbell pages of the current or next client: the last client may still have its own pages
+    /// mapped. None: there is no memory for them, and doorbells come as messages.
     pages: RefCell<Option<Arc<DoorbellPages>>>,
     session: RefCell<Option<Session>>,
 }
@@ -156,7 +156,7 @@ impl Device for ServedDevice {
         }
         let is_enabled = self.config.borrow().is_memory_enabled();
         match region {
-            // The BARs do not respond, and a write is posted: it is lost without an error.
+            // The BARs do not respond, and a write is posted: it is lost silently.
             region::BAR0 | region::BAR2 | region::BAR4 if !is_enabled => {}
             region::BAR0 => bar::write_registers(&*self.function, offset, data),
             region::BAR2 => self.with_session(|function, session| {
@@ -187,7 +187,7 @@ impl Device for ServedDevice {
         self.with_session(|function, session| session.events.set(function, action))?
     }
 
-    /// Resets like the kernel does for a card: the configuration space is as before.
+    /// Resets the function as the kernel does for a card: the configuration space is restored.
     fn reset(&self) -> Result<(), Errno> {
         self.function.reset();
         Ok(())
@@ -212,7 +212,7 @@ impl Device for ServedDevice {
     }
 
     fn disconnected(&self) {
-        // First stop accesses to memory, then reset the function.
+        // Stop memory accesses before the function is reset.
         self.function.set_bus_master(false);
         if let Some(mut session) = self.session.borrow_mut().take() {
             session.memory.unmap_all(&*self.function);

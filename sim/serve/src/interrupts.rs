@@ -79,7 +79,8 @@ impl Events {
         Ok(())
     }
 
-    /// Removes all eventfds. No interrupt is sent afterwards, but one that has begun may be.
+    /// Removes all eventfds. No new interrupt is sent afterwards, but one that has started may
+    /// still be.
     pub fn disconnect_all(&mut self, function: &dyn ServedModel) {
         for vector in 0..self.events.len() {
             let _ = self.connect_one(function, vector, None);
@@ -87,7 +88,7 @@ impl Events {
     }
 }
 
-/// Returns true for an eventfd: a write to any other file might block the device.
+/// Returns true for an eventfd; a write to any other file might block the device.
 fn is_eventfd(event: &OwnedFd) -> bool {
     let link = format!("/proc/self/fd/{}", event.as_raw_fd());
     rustix::fs::readlink(link, Vec::new()).is_ok_and(|name| name.as_bytes() == EVENTFD)

@@ -6,8 +6,8 @@
 //! - [`interrupts`]: eventfds of the MSI-X vectors. [`device`]: execution of each message by a
 //!   [`ferroce_platform::served::ServedModel`].
 //!
-//! One client at a time uses a function. When it ends, in any way, its mappings and its interrupts
-//! are removed, and the next client finds the function as after power-on.
+//! One client at a time uses a function. When it disconnects, in any way, its mappings and
+//! interrupts are removed, and the next client finds the function in its power-on state.
 //!
 //! The model runs in the function's background thread, which polls the doorbell pages that the
 //! client maps, and in the thread that reads the socket.
@@ -41,10 +41,10 @@ pub enum ServeError {
     Socket {
         /// Path of the socket.
         path: PathBuf,
-        /// The obstacle and the remedy.
+        /// The cause and the remedy.
         reason: String,
     },
-    /// The system has no thread, or no descriptor, for it.
+    /// The system has no thread or descriptor for it.
     #[error("cannot start to serve: {0}")]
     System(#[from] io::Error),
 }
@@ -80,7 +80,7 @@ impl Serving {
     /// Serves a function on each of the sockets.
     ///
     /// # Errors
-    /// [`ServeError`]; nothing is served then, and no socket is left.
+    /// [`ServeError`]; then nothing is served, and no socket remains.
     pub fn start(functions: Vec<(PathBuf, Options)>) -> Result<Self, ServeError> {
         let mut serving = Self {
             functions: Vec::new(),
@@ -112,16 +112,16 @@ impl Serving {
         &self.functions
     }
 
-    /// Returns true if one of the functions is no longer served, though it was not ended.
+    /// Returns true if one of the functions is no longer served although it was not ended.
     pub fn has_failed(&self) -> bool {
         let mut threads = self.functions.iter().map(|served| &served.thread);
         threads.any(|thread| thread.as_ref().is_none_or(JoinHandle::is_finished))
     }
 
-    /// Ends everything: clients are disconnected, the sockets removed.
+    /// Ends the service: clients are disconnected, and the sockets removed.
     ///
     /// # Errors
-    /// The reason why a function was not served to the end.
+    /// The reason why a function stopped being served.
     pub fn end(mut self) -> io::Result<()> {
         self.join()
     }

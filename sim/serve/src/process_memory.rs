@@ -1,8 +1,9 @@
-//! The memory of a client's process, which this side opens itself.
+//! The memory of a client's process, which this process opens itself.
 //!
-//! A client could send a descriptor of its memory instead; then any process that reaches its socket
-//! would have it. Here the kernel decides, as for a debugger: the client has to be of the same
-//! user, and to have no more rights than this process (ptrace(2), "Ptrace access mode checking").
+//! If a client sent a descriptor of its memory instead, any process that can connect to its socket
+//! would get it. Here the kernel decides as for a debugger: the client must belong to the same
+//! user, and must not have more rights than this process (ptrace(2), "Ptrace access mode
+//! checking").
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -15,8 +16,8 @@ use ferroce_vfio_user::ProcessMemory;
 /// Reason why a client's memory is not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// Root may open every process: it would do so at the request of another user, which can name a
-    /// process of a third one.
+    /// Root may open every process, and would do so for another user, who can name a process of a
+    /// third one.
     #[error("the client is of user {client}, this server of user {server}")]
     OtherUser {
         /// User of the client.
@@ -24,10 +25,10 @@ pub enum Refusal {
         /// User of this process.
         server: u32,
     },
-    /// The process is not the client: the client is in another PID namespace, or has ended.
+    /// The process is not the client: the client is in another PID namespace, or has exited.
     #[error("process {0} is not the client: it is in another PID namespace")]
     OtherProcess(u32),
-    /// The kernel does not allow it, or has no such process.
+    /// The kernel does not permit it, or has no such process.
     #[error("cannot open the memory of process {process}: {source}")]
     Closed {
         /// The process.
@@ -54,7 +55,7 @@ pub fn open(connection: BorrowedFd<'_>, claim: &ProcessMemory) -> Result<OwnedFd
     let path = format!("/proc/{process}/mem");
     let file = OpenOptions::new().read(true).write(true).open(path);
     let file = file.map_err(closed)?;
-    // The file stays that of this process even if its number is reused later.
+    // The file stays that process's memory even if the PID is reused later.
     match holds_token(&file, claim) {
         true => Ok(file.into()),
         false => Err(Refusal::OtherProcess(process)),

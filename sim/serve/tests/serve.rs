@@ -16,7 +16,7 @@ use ferroce_vfio_user::{ClientBacking, DmaRange, Errno, irq, region};
 use rustix::event::{EventfdFlags, eventfd};
 use serve_support::{Backing, ENABLED, Hand, IOVA, SIZE, TIMEOUT, memory_file, serve};
 
-/// A doorbell slot that a queue could have.
+/// A possible doorbell slot of a queue.
 const SLOT: u64 = 9;
 
 #[test]
@@ -79,7 +79,7 @@ fn accesses_have_every_size() {
 
     hand.write(region::BAR4, 100, &[1, 2, 3, 4, 5]);
     assert_eq!(hand.read(region::BAR4, 99), [0, 1, 2, 3, 4, 5, 0]);
-    // Behind the doorbell pages the BAR does not respond; writes there are lost.
+    // After the doorbell pages the BAR does not respond; writes there are lost.
     let push = u64::from(DOORBELL_PAGES_SIZE);
     hand.write(region::BAR2, push, &[1; 64]);
     assert_eq!(hand.read(region::BAR2, push), [0xff; 8]);
@@ -150,7 +150,7 @@ fn doorbells_by_messages_ring() {
         let at = u64::from(register::COUNTERS_OFFSET) + 8 * index as u64;
         u64::from_le_bytes(hand.read(region::BAR0, at))
     };
-    // The queue does not exist: the doorbell is counted, and wrong.
+    // The queue does not exist: the doorbell counts as invalid.
     let value = DoorbellValue::new(DoorbellKind::SEND_QUEUE, 5, 1).bits();
     let bytes = value.to_le_bytes();
     let at = 8 * SLOT;
@@ -246,7 +246,8 @@ fn mappings_have_limits_and_rights() {
     assert_eq!(map(1 << 40, page, (true, false), own()), None);
     // Ranges that a virtual machine maps without a file: its ROM, the BARs of other devices.
     assert_eq!(map(0xc_0000, 8 * page, (true, false), messages), None);
-    // Part of a mapping cannot be unmapped; a range of several can, and one of none is no error.
+    // A part of a mapping cannot be unmapped; a range of several mappings can, and an empty range
+    // is no error.
     let unmap = |iova, length| {
         let result = hand.client.dma_unmap(iova, length);
         result.err().map(|error| error.errno())
@@ -269,7 +270,7 @@ fn memory_that_a_client_removes_ends_no_other_client() {
     other.start();
     assert!(hand.no_operation(1));
     hand.file.set_len(0).expect("it is ours");
-    // The device finds zeroes where the command was.
+    // The device finds zeros where the command was.
     hand.set_register(offset::command_queue_doorbell, 2);
     let deadline = Deadline::new("command 2, or a failure", TIMEOUT);
     let is_done =

@@ -1,5 +1,5 @@
-//! Clients whose memory is in a file by its addresses: their mappings of it work, and what they do
-//! to the file harms no other process.
+//! Clients whose memory is in a file indexed by address: their mappings work, and their changes to
+//! the file harm no other process.
 
 #[path = "../../embed/tests/common/mod.rs"]
 mod common;
@@ -97,7 +97,7 @@ fn a_part_of_an_address_space_is_mapped() {
     assert_eq!(map(ADDRESS + 1, page), Err(Errno::INVAL));
     assert_eq!(map(ADDRESS_SPACE - page, page), Ok(()));
     hand.client.dma_unmap(IOVA + SIZE, page).expect("mapped");
-    // The same pages a second time, while they are in use.
+    // The same pages a second time while they are in use.
     assert_eq!(map(ADDRESS, SIZE), Ok(()));
     assert_eq!(command(&hand, &file, 5), Some(1005));
     hand.client.dma_unmap(IOVA + SIZE, SIZE).expect("mapped");
@@ -112,7 +112,7 @@ fn a_truncated_file_ends_no_other_client() {
     let (other, other_file) = client(&paths[1]);
     assert_eq!(command(&hand, &file, 1), Some(1001));
     file.set_len(ADDRESS).expect("it is ours");
-    // The device finds zeroes where the command was.
+    // The device finds zeros where the command was.
     is_taken(&hand, 2);
     assert_eq!(command(&other, &other_file, 1), Some(1001));
     drop(hand);

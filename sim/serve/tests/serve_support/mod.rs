@@ -60,7 +60,7 @@ impl ClientMemory for Messages {
     }
 }
 
-/// How the device accesses the client's memory.
+/// The device's access to the client's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backing {
     Mapped,
