@@ -16,14 +16,14 @@ use ferroce_platform::host::HostIdentity;
 use ferroce_platform::os;
 use parking_lot::Mutex;
 
+use crate::abi::*;
 use crate::address::Neighbours;
 use crate::errno::{Errno, Right};
 use crate::event::{EventQueue, Source, Subject};
-use crate::ffi::abi::*;
-use crate::ffi::{Generation, ProcessLock};
 use crate::identity;
 use crate::open_error;
 use crate::opening_thread;
+use crate::os::fork::{Generation, ProcessLock};
 use crate::tenancy::{End, Tenancy};
 use crate::wall_clock::{Reading, WallClock};
 use crate::xrc_domains::DomainsByFile;

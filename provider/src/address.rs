@@ -3,8 +3,8 @@
 use ferroce_driver::AddressVector;
 use ferroce_platform::host::GidEntry;
 
+use crate::abi::{ibv_ah_attr, ibv_gid, ibv_global_route};
 use crate::errno::{Errno, ONE_PORT, at_most};
-use crate::ffi::abi::{ibv_ah_attr, ibv_gid, ibv_global_route};
 
 /// Flow labels have 20 bits.
 const FLOW_LABEL_MASK: u32 = 0xf_ffff;

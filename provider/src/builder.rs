@@ -13,8 +13,8 @@ use ferroce_driver::{
     SendRequest, Srqn,
 };
 
+use crate::abi::{IBV_SEND_FENCE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED};
 use crate::errno::Errno;
-use crate::ffi::abi::{IBV_SEND_FENCE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED};
 
 /// A work request that is waiting for its data.
 #[derive(Clone, Copy)]

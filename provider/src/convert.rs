@@ -7,9 +7,9 @@ use ferroce_driver::{
 };
 use libc::c_int;
 
+use crate::abi::*;
 use crate::address::{self, Neighbours};
 use crate::errno::{Errno, ONE_PORT, at_most, within};
-use crate::ffi::abi::*;
 
 mod mask;
 

@@ -9,10 +9,10 @@ use ferroce_driver::{
 
 use ferroce_embed::fabric::shown_qps::QpChange;
 
+use crate::abi::*;
 use crate::adapter::{Adapter, Object};
 use crate::errno::{Errno, Shown, at_most, within};
 use crate::event::{EventQueue, Source, Subject};
-use crate::ffi::abi::*;
 
 /// A completion queue with its context and channel.
 pub struct Cq {

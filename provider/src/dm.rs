@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use ferroce_driver::{DeviceMemory, Lease, UseCount};
 
+use crate::abi::ibv_alloc_dm_attr;
 use crate::adapter::Adapter;
 use crate::errno::{Errno, Right, at_most, within};
-use crate::ffi::abi::ibv_alloc_dm_attr;
 
 /// The device's memory is copied in words of this many bytes.
 const COPY_ALIGNMENT: u64 = 4;

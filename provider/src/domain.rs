@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use ferroce_driver::{Device, Lease, ProtectionDomain, UseCount};
 
-use crate::adapter::Adapter;
-use crate::errno::{Errno, within};
-use crate::event::EventQueue;
-use crate::ffi::abi::{
+use crate::abi::{
     IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS, IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC,
     IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT,
 };
+use crate::adapter::Adapter;
+use crate::errno::{Errno, within};
+use crate::event::EventQueue;
 
 /// Body of `struct ibv_pd`: a protection domain, or a parent domain, which has the protection of
 /// the domain that it was made from.

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use crate::errno::Errno;
-use crate::ffi::event_fd::EventFd;
+use crate::os::event_fd::EventFd;
 
 /// Maximum number of events of one object that wait in one queue. Further events are dropped: a
 /// program with that many unread events is already notified.

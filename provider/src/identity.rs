@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use ferroce_driver::Capabilities;
 use ferroce_platform::host::HostIdentity;
 
-use crate::ffi::abi::*;
+use crate::abi::*;
 
 /// Returns the name of a device's uverbs, which programs use for a character device.
 pub fn uverbs_name(device: u8) -> String {

@@ -4,14 +4,17 @@
 //! ABI of rdma-core (nodes IBVERBS_1.0 to 1.18) over the driver, so that programs linked against
 //! any libibverbs since 1.1 run unchanged.
 //!
-//! [`ffi`] holds the C interface and all unsafe code; the modules beside it are the verbs
-//! themselves, in safe Rust, one object in each file.
+//! [`ffi`] holds the C interface; the modules below it are the verbs themselves, in safe Rust, one
+//! object in each file. Below these, [`abi`] mirrors the structs of C, and [`os`] makes system
+//! calls. Unsafe code is in these three only.
 //!
 //! Compatible: struct layouts and inline calls of every release up to rdma-core 65, `errno` as in
 //! the man pages, blocking and cancellation of event calls, level-triggered file descriptors,
 //! `fork`. Not compatible: rdma-core's private ABI for its own providers; its names exist and
 //! return `ENOSYS`.
 
+#[expect(unsafe_code, reason = "values of structs of C that are all zeros")]
+pub mod abi;
 mod adapter;
 mod address;
 mod builder;
@@ -34,6 +37,11 @@ mod mr;
 mod netlink;
 mod open_error;
 mod opening_thread;
+#[expect(
+    unsafe_code,
+    reason = "system calls for descriptors, mappings and forks"
+)]
+mod os;
 mod qp;
 mod rdma_cm;
 mod srq;

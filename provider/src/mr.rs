@@ -5,12 +5,12 @@ use std::sync::Arc;
 use ferroce_driver::{Lease, MemoryAccess, MemoryRange, MemoryRegion, Reregistration};
 use parking_lot::Mutex;
 
+use crate::abi::*;
 use crate::adapter::Adapter;
 use crate::dm::Dm;
 use crate::domain::Domain;
 use crate::errno::{Errno, Shown, within};
-use crate::ffi::abi::*;
-use crate::ffi::populate;
+use crate::os::memory::populate;
 
 /// Flags that a region may be registered with, in addition to the optional ones.
 const KNOWN: u32 = IBV_ACCESS_LOCAL_WRITE

@@ -10,8 +10,8 @@ use ferroce_driver::Service;
 use ferroce_embed::queue_pairs::{self, ProgramQps};
 use ferroce_platform::host::{HostIdentity, device_name};
 
+use crate::abi::{IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND};
 use crate::errno::Errno;
-use crate::ffi::abi::{IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND};
 use crate::host;
 use crate::identity::device_index;
 

@@ -10,6 +10,7 @@ use ferroce_embed::fabric::shown_qps::QpChange;
 use ferroce_wire::{Psn, Qpn};
 use libc::c_int;
 
+use crate::abi::*;
 use crate::adapter::{Adapter, Object};
 use crate::address;
 use crate::convert::{self, Surroundings};
@@ -17,7 +18,6 @@ use crate::cq::Cq;
 use crate::domain::Domain;
 use crate::errno::{Errno, Right, Shown, at_most, within};
 use crate::event::{EventQueue, Source};
-use crate::ffi::abi::*;
 use crate::identity;
 use crate::srq::Srq;
 use crate::xrc::Xrcd;

@@ -12,7 +12,7 @@ use ferroce_driver::bus::Slept;
 use ferroce_rdma_cm::{ChannelId, Reply};
 
 use crate::errno::Errno;
-use crate::ffi::event_fd::EventFd;
+use crate::os::event_fd::EventFd;
 
 mod agent;
 mod announced;

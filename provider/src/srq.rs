@@ -5,12 +5,12 @@ use std::sync::Arc;
 use ferroce_driver::{Lease, SharedReceiveQueue, SharedReceiveQueueConfig};
 use libc::c_int;
 
+use crate::abi::*;
 use crate::adapter::{Adapter, Object};
 use crate::cq::Cq;
 use crate::domain::Domain;
 use crate::errno::{Errno, QueueLimits, at_most, within};
 use crate::event::Source;
-use crate::ffi::abi::*;
 use crate::xrc::Xrcd;
 
 /// A shared receive queue with its context.

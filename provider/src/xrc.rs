@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use ferroce_driver::{Lease, QueuePair, UseCount};
 
+use crate::abi::*;
 use crate::adapter::Adapter;
 use crate::errno::{Errno, Shown};
-use crate::ffi::FileIdentity;
-use crate::ffi::abi::*;
+use crate::os::descriptor::FileIdentity;
 use crate::xrc_domains::SharedXrcd;
 
 /// Body of `struct ibv_xrcd`: one open of a domain.

@@ -8,7 +8,7 @@ use libc::c_int;
 use parking_lot::Mutex;
 
 use crate::errno::Errno;
-use crate::ffi::FileIdentity;
+use crate::os::descriptor::FileIdentity;
 
 /// Domains of a device that were opened with a file, by file: opens of the same file share the
 /// domain, which is on one function. Other processes have other functions, and so other domains.

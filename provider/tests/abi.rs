@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ferroce_provider::ffi::abi::{StructLayout, layouts};
+use ferroce_provider::abi::{StructLayout, layouts};
 
 /// One line of the C program: the measured expression, and its value in Rust.
 struct Check {

@@ -3,8 +3,8 @@
 use ferroce_driver::{Attribute, AttributeSet, Service};
 use libc::c_int;
 
+use crate::abi::*;
 use crate::errno::{Errno, within};
-use crate::ffi::abi::*;
 
 /// Attributes of IBTA and their bits. Of the others, `IBV_QP_STATE` is the transition itself, and
 /// the device cannot change `IBV_QP_CAP` and `IBV_QP_RATE_LIMIT`.

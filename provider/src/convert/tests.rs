@@ -1,5 +1,5 @@
 use super::*;
-use crate::ffi::abi::zeroed_qp_attr;
+use crate::abi::zeroed_qp_attr;
 
 struct Host;
 

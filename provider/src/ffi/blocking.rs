@@ -7,14 +7,15 @@
 use ferroce_driver::bus::Slept;
 use libc::{c_int, c_uint, c_void, pthread_cond_t, pthread_mutex_t};
 
-use super::boundary::{last_errno, or_errno, status};
-use super::event_fd::EVENT_BYTES;
+use super::boundary::{or_errno, status};
 use super::handle::{Claim, Handle};
 use super::objects::{Channel, Context, Cq, Qp};
+use crate::abi::*;
 use crate::adapter::Adapter;
 use crate::errno::Errno;
 use crate::event::{EventQueue, Subject};
-use crate::ffi::abi::*;
+use crate::os::event_fd::EVENT_BYTES;
+use crate::os::last_errno;
 use crate::srq::Srq;
 
 /// Result of taking an event after a count was read.

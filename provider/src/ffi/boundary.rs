@@ -6,18 +6,7 @@ use libc::c_int;
 
 use crate::errno::Errno;
 use crate::log;
-
-/// Returns the calling thread's errno.
-pub(super) fn last_errno() -> Errno {
-    // SAFETY: the pointer to this thread's errno is always valid.
-    Errno::new(unsafe { *libc::__errno_location() })
-}
-
-/// Sets the calling thread's errno.
-pub(super) fn set_errno(errno: Errno) {
-    // SAFETY: the pointer to this thread's errno is always valid.
-    unsafe { *libc::__errno_location() = errno.number() };
-}
+use crate::os::set_errno;
 
 /// What a panic becomes.
 const PANIC: Errno = Errno::IO.because("the library has failed; this is a fault of Ferroce");

@@ -5,9 +5,10 @@ use std::os::unix::ffi::OsStrExt;
 
 use libc::{AT_FDCWD, c_char, c_int};
 
-use super::boundary::{guard, last_errno, set_errno};
+use super::boundary::guard;
 use crate::counter_files::{self, CounterFile};
 use crate::errno::Errno;
+use crate::os::{last_errno, set_errno};
 use crate::sysfs;
 
 /// Opens the counter at a path, which may be relative to a directory of the tree. `None`: it is not

@@ -7,9 +7,9 @@ use std::ops::Deref;
 
 use parking_lot::Mutex;
 
-use super::fork::ProcessLock;
+use crate::abi::*;
 use crate::errno::Errno;
-use crate::ffi::abi::*;
+use crate::os::fork::ProcessLock;
 
 /// A verbs object on the heap. Its address is that of the public struct, and it never moves:
 /// programs and their inline calls read the public part, which contains the mutex and the condition

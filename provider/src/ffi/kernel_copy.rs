@@ -1,6 +1,6 @@
 //! Translation between the kernel's structs and those of verbs.h, for librdmacm.
 
-use crate::ffi::abi::*;
+use crate::abi::*;
 
 fn ah_attr(source: &ib_uverbs_ah_attr) -> ibv_ah_attr {
     ibv_ah_attr {

@@ -14,8 +14,9 @@ use std::sync::{Once, OnceLock};
 
 use libc::{Dl_info, c_char, c_int, c_long, c_void, dl_phdr_info, size_t};
 
-use super::boundary::{guard, set_errno};
+use super::boundary::guard;
 use super::next::look_up;
+use crate::os::set_errno;
 
 /// What an entry jumps to, and the name that it passes. The ABI returns it in two registers.
 #[repr(C)]

@@ -10,20 +10,14 @@
 //! - No code runs and no file is opened before the program calls: children of the program inherit
 //!   the preload.
 
-pub mod abi;
-
 mod blocking;
 mod boundary;
 mod counter_file;
-mod descriptor;
-pub(crate) mod event_fd;
 mod exports;
-mod fork;
 mod handle;
 mod interpose;
 mod kernel_copy;
 mod loading;
-mod memory;
 mod netlink;
 mod next;
 mod objects;
@@ -33,7 +27,3 @@ mod rdma_cm;
 mod request;
 mod send_api;
 mod work_request;
-
-pub(crate) use descriptor::FileIdentity;
-pub(crate) use fork::{Generation, ProcessLock};
-pub(crate) use memory::populate;

@@ -13,12 +13,13 @@ use std::sync::{Mutex, PoisonError};
 
 use libc::{c_int, c_long, c_void, size_t, sockaddr, socklen_t, ssize_t};
 
-use super::boundary::{guard, last_errno, minus_one, or_errno, set_errno};
-use super::descriptor::FileIdentity;
+use super::boundary::{guard, minus_one, or_errno};
 use super::loading::check_at_exit;
 use super::next::next;
 use crate::errno::Errno;
 use crate::netlink::{MAX_REQUEST, answers};
+use crate::os::descriptor::FileIdentity;
+use crate::os::{last_errno, set_errno};
 
 /// Protocol of the kernel's RDMA subsystem: `<linux/netlink.h>`.
 const NETLINK_RDMA: c_int = 20;

@@ -11,11 +11,11 @@ use ferroce_driver::{
 use libc::c_int;
 
 use super::handle::Handle;
+use crate::abi::*;
 use crate::adapter::Adapter;
 use crate::builder::Builder;
 use crate::errno::{Errno, QueueLimits};
 use crate::event::EventQueue;
-use crate::ffi::abi::*;
 
 /// Body of `struct ibv_context`, which is the end of a `struct verbs_context`.
 pub(super) struct Context {

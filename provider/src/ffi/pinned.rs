@@ -9,9 +9,9 @@ use ferroce_embed::in_process::mapping_calls;
 use ferroce_platform::os::faults;
 use libc::{c_int, c_void, off_t, sigaction as Action, sighandler_t, size_t};
 
-use super::boundary::set_errno;
 use super::next::next;
 use crate::errno::Errno;
+use crate::os::set_errno;
 
 fn pointer(answer: Result<usize, i32>) -> *mut c_void {
     match answer {

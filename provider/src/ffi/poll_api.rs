@@ -11,9 +11,9 @@ use libc::{c_int, c_uint, c_void};
 use super::boundary::{guard, refused};
 use super::handle::Handle;
 use super::objects::{Cq, Polling};
+use crate::abi::*;
 use crate::cq::{flags, immediate, opcode_number, service_level, status_number};
 use crate::errno::Errno;
-use crate::ffi::abi::*;
 
 /// Copies a completion to the public part of the CQ.
 ///

@@ -12,11 +12,12 @@ use ferroce_platform::os;
 use ferroce_rdma_cm::{ChannelId, Command};
 use libc::{c_int, c_long, c_void, size_t, ssize_t};
 
-use super::boundary::{guard, last_errno, or_errno, set_errno};
-use super::event_fd::{EVENT_BYTES, WaitingRoom};
+use super::boundary::{guard, or_errno};
 use super::netlink::{is_rdma_socket, send_request};
 use super::next::next;
 use crate::errno::Errno;
+use crate::os::event_fd::{EVENT_BYTES, WaitingRoom};
+use crate::os::{last_errno, set_errno};
 use crate::rdma_cm::DEVICE_NUMBER;
 use crate::rdma_cm::channel::{self, Channel, is_channel};
 

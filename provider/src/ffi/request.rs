@@ -9,9 +9,9 @@ use ferroce_driver::{
 
 use super::handle::Handle;
 use super::objects::{Ah, Mw, Qp};
+use crate::abi::*;
 use crate::builder::Target;
 use crate::errno::{Errno, within};
-use crate::ffi::abi::*;
 use crate::mr::Mr;
 
 /// Maximum number of elements of an inline work request.

@@ -7,13 +7,14 @@
 use ferroce_driver::{Addressing, DataSegment, RKey, SendData, SendOperation};
 use libc::{c_int, c_void, size_t};
 
-use super::boundary::{guard, set_errno, status};
+use super::boundary::{guard, status};
 use super::handle::Handle;
 use super::objects::{Posting, Qp};
 use super::request::{binding_of_type_2, datagram, piece, remote, scatter_list, with_pieces};
+use crate::abi::*;
 use crate::builder::{Builder, Target};
 use crate::errno::Errno;
-use crate::ffi::abi::*;
+use crate::os::set_errno;
 
 /// Runs a step in the open section of a QP. Without a section it does nothing, and `wr_complete`
 /// reports that.

@@ -14,10 +14,10 @@ use super::boundary::{fail, guard, status};
 use super::handle::Handle;
 use super::objects::{Cq, Qp};
 use super::request::{binding_of_type_2, datagram, piece, remote, scatter_list, with_pieces};
+use crate::abi::*;
 use crate::builder::{charge, refusal, request};
 use crate::cq::to_wc;
 use crate::errno::{Errno, Right};
-use crate::ffi::abi::*;
 use crate::srq::Srq;
 
 /// Returns the operation of a work request.

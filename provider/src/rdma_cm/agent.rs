@@ -24,8 +24,8 @@ use super::report::Report;
 use super::timer::Timer;
 use crate::adapter::Adapter;
 use crate::errno::Errno;
-use crate::ffi::event_fd::EventFd;
-use crate::ffi::{Generation, ProcessLock};
+use crate::os::event_fd::EventFd;
+use crate::os::fork::{Generation, ProcessLock};
 use crate::tenancy::{End, NotifyOnDrop};
 
 /// Rounds of receiving and sending in one call; what is left then raises another event.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::ffi::event_fd::EventFd;
+use crate::os::event_fd::EventFd;
 
 /// The descriptor of a channel, which is readable while events wait.
 pub struct Announced {

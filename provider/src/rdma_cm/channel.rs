@@ -13,8 +13,8 @@ use super::Manager;
 use super::agent::Agent;
 use super::world_agent::WorldAgent;
 use crate::errno::Errno;
-use crate::ffi::ProcessLock;
-use crate::ffi::event_fd::EventFd;
+use crate::os::event_fd::EventFd;
+use crate::os::fork::ProcessLock;
 
 /// Descriptors below this number can be channels; the kernel's default limit for a process is as
 /// high.

@@ -11,9 +11,9 @@ use parking_lot::Mutex;
 use super::Manager;
 use super::announced::Announced;
 use crate::errno::Errno;
-use crate::ffi::Generation;
-use crate::ffi::event_fd::EventFd;
 use crate::open_error;
+use crate::os::event_fd::EventFd;
+use crate::os::fork::Generation;
 
 /// The agent of this program's host, as far as this program uses it.
 pub struct WorldAgent {

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::ptr::null_mut;
 use std::sync::Mutex;
 
-use ferroce_provider::ffi::abi::{IBV_QPT_RC, IBV_QPT_UD, ibv_context, verbs_context};
+use ferroce_provider::abi::{IBV_QPT_RC, IBV_QPT_UD, ibv_context, verbs_context};
 use ffi::*;
 use objects::Objects;
 

@@ -26,7 +26,10 @@ const UNSAFE_PLACES: &[&str] = &[
     "driver/src/mmio.rs",
     "driver/src/dma.rs",
     "driver/src/dma/",
+    "provider/src/abi/",
     "provider/src/ffi/",
+    "provider/src/os.rs",
+    "provider/src/os/",
     // Calls of the C++ that Verilator writes.
     "hw-model/rtl/harness/src/simulation.rs",
     "sim/platform/src/memory.rs",

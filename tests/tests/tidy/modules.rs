@@ -7,9 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{is_source, sources, without_tests};
 
-/// Folders that are not modules: their files count as neighbours of the files beside the folder.
-const GROUPS: &[&str] = &["provider/src/ffi"];
-
 /// How often a name may be exported again.
 const MAX_EXPORTS: usize = 8;
 
@@ -179,20 +176,6 @@ fn crates() -> BTreeMap<String, Crate> {
     crates
 }
 
-/// Returns the parts of a module's path. A folder of [`GROUPS`] and its file are one part.
-fn parts(folder: &str, module: &Path) -> Path {
-    let mut parts = Path::new();
-    let mut group = String::new();
-    for part in module {
-        group += part;
-        match GROUPS.contains(&format!("{folder}/{group}").as_str()) {
-            true => group += "/",
-            false => parts.push(std::mem::take(&mut group)),
-        }
-    }
-    parts
-}
-
 /// The arrows between neighbours of each folder.
 fn neighbours(
     folder: &str,
@@ -200,8 +183,7 @@ fn neighbours(
 ) -> BTreeMap<String, BTreeSet<(String, String)>> {
     let mut folders: BTreeMap<String, BTreeSet<_>> = BTreeMap::new();
     for (from, to) in arrows {
-        let (from, to) = (parts(folder, from), parts(folder, to));
-        let common = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
+        let common = from.iter().zip(to).take_while(|(a, b)| a == b).count();
         if let (Some(user), Some(used)) = (from.get(common), to.get(common)) {
             let place = [&[folder.to_owned()], &from[..common]].concat().join("/");
             folders

@@ -5,10 +5,10 @@ use libc::c_int;
 use super::super::boundary::{minus_one, pointer, status};
 use super::super::handle::Handle;
 use super::super::objects::{Ah, Context};
+use crate::abi::*;
 use crate::address::{self, Neighbours};
 use crate::domain::Domain;
 use crate::errno::{Errno, ONE_PORT};
-use crate::ffi::abi::*;
 
 /// VLAN of an untagged path in `ibv_resolve_eth_l2_from_gid`.
 const NO_VLAN: u16 = 0xffff;

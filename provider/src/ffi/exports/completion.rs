@@ -9,11 +9,11 @@ use super::super::boundary::{pointer, status};
 use super::super::handle::{Handle, zeroed};
 use super::super::objects::{Channel, Context, Cq};
 use super::super::poll_api;
+use crate::abi::*;
 use crate::cq;
 use crate::domain::Domain;
 use crate::errno::Errno;
 use crate::event::EventQueue;
-use crate::ffi::abi::*;
 
 /// `ibv_create_comp_channel`.
 #[unsafe(no_mangle)]

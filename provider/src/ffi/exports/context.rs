@@ -9,9 +9,9 @@ use super::super::handle::{Handle, zeroed};
 use super::super::objects::{Context, PRIVATE_WORDS};
 use super::device::device_index;
 use super::ops;
+use crate::abi::*;
 use crate::adapter::Adapter;
 use crate::event::EventQueue;
-use crate::ffi::abi::*;
 use crate::open_error;
 
 /// `ibv_open_device`.

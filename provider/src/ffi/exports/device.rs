@@ -5,14 +5,15 @@ use std::sync::OnceLock;
 use ferroce_platform::host::device_name;
 use libc::{c_char, c_int, size_t};
 
-use super::super::boundary::{guard, minus_one, pointer, set_errno, status};
+use super::super::boundary::{guard, minus_one, pointer, status};
 use super::super::handle::{Handle, zeroed};
 use super::super::loading;
 use super::super::objects::Context;
+use crate::abi::*;
 use crate::errno::Errno;
-use crate::ffi::abi::*;
 use crate::host;
 use crate::identity;
+use crate::os::set_errno;
 
 /// Zero bytes behind the public struct of a device: libmlx5 and libefa read the table of their
 /// devices there.

@@ -5,10 +5,10 @@ use libc::{c_int, c_uint, c_void, size_t};
 use super::super::boundary::{pointer, status};
 use super::super::handle::Handle;
 use super::super::objects::Context;
+use crate::abi::*;
 use crate::dm::Dm;
 use crate::domain::Domain;
 use crate::errno::Errno;
-use crate::ffi::abi::*;
 use crate::mr::Mr;
 
 /// `ibv_alloc_dm`.

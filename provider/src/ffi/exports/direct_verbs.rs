@@ -12,8 +12,8 @@ use libc::{c_int, c_void};
 
 use super::super::boundary::{pointer, status};
 use super::super::objects::Context;
+use crate::abi::ibv_context;
 use crate::errno::Errno;
-use crate::ffi::abi::ibv_context;
 use crate::identity;
 
 /// What the others say.

@@ -5,9 +5,9 @@ use libc::c_int;
 use super::super::boundary::{pointer, status};
 use super::super::handle::Handle;
 use super::super::objects::Context;
+use crate::abi::*;
 use crate::domain::{self, Domain, ThreadDomain};
 use crate::errno::{Errno, within};
-use crate::ffi::abi::*;
 
 /// Creates the program's handle of a domain.
 fn give(context: *mut ibv_context, domain: Domain) -> *mut ibv_pd {

@@ -2,13 +2,14 @@
 
 use libc::{c_int, c_uint, c_void, size_t};
 
-use super::super::boundary::{guard, minus_one, pointer, refused, set_errno, status};
+use super::super::boundary::{guard, minus_one, pointer, refused, status};
 use super::super::handle::Handle;
-use super::super::memory::Mapping;
+use crate::abi::*;
 use crate::domain::Domain;
 use crate::errno::{Errno, Shown};
-use crate::ffi::abi::*;
 use crate::mr::{Change, Mr};
+use crate::os::memory::Mapping;
+use crate::os::set_errno;
 
 /// Creates the program's handle of a region.
 pub(super) fn give(

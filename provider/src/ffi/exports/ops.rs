@@ -13,7 +13,7 @@ use super::{
     completion, device, device_memory, domain, memory, port, queue_pair, shared_receive, window,
     xrc,
 };
-use crate::ffi::abi::*;
+use crate::abi::*;
 
 /// Fills the tables of a new context.
 pub(super) fn fill(context: &mut verbs_context) {

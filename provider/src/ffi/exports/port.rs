@@ -5,8 +5,8 @@ use libc::{c_int, c_uint, size_t, ssize_t};
 
 use super::super::boundary::{guard, minus_one, refused, status};
 use super::super::objects::Context;
+use crate::abi::*;
 use crate::errno::{Errno, ONE_PORT, Shown, at_most, within};
-use crate::ffi::abi::*;
 use crate::host;
 use crate::identity;
 

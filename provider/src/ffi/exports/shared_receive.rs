@@ -5,9 +5,9 @@ use libc::{c_int, c_void};
 use super::super::boundary::{pointer, status};
 use super::super::handle::{Handle, zeroed};
 use super::super::objects::Cq;
+use crate::abi::*;
 use crate::domain::Domain;
 use crate::errno::Errno;
-use crate::ffi::abi::*;
 use crate::srq::{self, Kind, Srq};
 use crate::xrc::Xrcd;
 

@@ -7,9 +7,10 @@ use std::path::Path;
 
 use libc::{c_char, c_int, c_void, size_t};
 
-use super::super::boundary::{minus_one, refused, set_errno};
+use super::super::boundary::{minus_one, refused};
+use crate::abi::IBV_FORK_UNNEEDED;
 use crate::errno::Errno;
-use crate::ffi::abi::IBV_FORK_UNNEEDED;
+use crate::os::set_errno;
 use crate::strings;
 
 /// `ibv_wc_status_str`.

@@ -7,10 +7,10 @@ use super::super::boundary::{pointer, status};
 use super::super::handle::Handle;
 use super::super::objects::{Mw, Qp};
 use super::super::request::binding;
+use crate::abi::*;
 use crate::builder::request;
 use crate::domain::Domain;
 use crate::errno::Errno;
-use crate::ffi::abi::*;
 
 /// `ibv_alloc_mw`.
 pub(super) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_int) -> *mut ibv_mw {

@@ -5,8 +5,8 @@ use libc::c_int;
 use super::super::boundary::{pointer, status};
 use super::super::handle::Handle;
 use super::super::objects::Context;
+use crate::abi::*;
 use crate::errno::Errno;
-use crate::ffi::abi::*;
 use crate::xrc::Xrcd;
 
 /// `ibv_open_xrcd`.

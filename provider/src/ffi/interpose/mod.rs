@@ -24,8 +24,8 @@ mod walk;
 
 use libc::{c_int, c_long};
 
-use super::boundary::set_errno;
 use crate::errno::Errno;
+use crate::os::set_errno;
 
 /// Results with which calls of libc fail.
 trait Failed {

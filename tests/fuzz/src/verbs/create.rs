@@ -3,7 +3,7 @@
 use std::mem::zeroed;
 use std::ptr::null_mut;
 
-use ferroce_provider::ffi::abi::*;
+use ferroce_provider::abi::*;
 use libc::c_int;
 
 use super::ffi::*;

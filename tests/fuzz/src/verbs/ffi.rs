@@ -1,6 +1,6 @@
 //! The names of the C ABI that are called, as `<infiniband/verbs.h>` declares them.
 
-use ferroce_provider::ffi::abi::*;
+use ferroce_provider::abi::*;
 use libc::{c_int, c_uint, c_void, size_t};
 
 unsafe extern "C" {

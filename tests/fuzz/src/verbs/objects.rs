@@ -2,7 +2,7 @@
 
 use std::ptr::null_mut;
 
-use ferroce_provider::ffi::abi::*;
+use ferroce_provider::abi::*;
 use libc::c_int;
 
 use super::ffi::*;

@@ -88,8 +88,8 @@ macro_rules! mirror {
             )*
         }
 
-        impl $crate::ffi::abi::Mirror for $name {
-            const LAYOUT: $crate::ffi::abi::StructLayout = $crate::ffi::abi::StructLayout {
+        impl $crate::abi::Mirror for $name {
+            const LAYOUT: $crate::abi::StructLayout = $crate::abi::StructLayout {
                 name: stringify!($name),
                 keyword: stringify!($keyword),
                 size: size_of::<$name>(),
@@ -97,7 +97,7 @@ macro_rules! mirror {
                 grows_up: false $( || mirror!(@ $grows) )?,
                 header: mirror!(@header $($header)?),
                 fields: &[$(
-                    $crate::ffi::abi::FieldLayout {
+                    $crate::abi::FieldLayout {
                         name: stringify!($field),
                         offset: std::mem::offset_of!($name, $field),
                         size: size_of::<$type>(),

@@ -2,7 +2,7 @@
 
 use libc::c_void;
 
-use super::boundary::last_errno;
+use super::last_errno;
 use crate::errno::{Errno, Right, Shown};
 
 /// Pages that are looked up at a time.
@@ -92,13 +92,13 @@ fn is_resident(start: *mut c_void, pages: usize, page: usize) -> bool {
 }
 
 /// Separate anonymous memory, page aligned.
-pub(super) struct Mapping {
+pub(crate) struct Mapping {
     address: *mut c_void,
     length: usize,
 }
 
 impl Mapping {
-    pub(super) fn new(length: usize) -> Result<Self, Errno> {
+    pub(crate) fn new(length: usize) -> Result<Self, Errno> {
         let length = length
             .checked_next_multiple_of(page_size())
             .ok_or(Errno::NO_MEMORY)?;
@@ -116,12 +116,12 @@ impl Mapping {
         Ok(Self { address, length })
     }
 
-    pub(super) fn address(&self) -> *mut c_void {
+    pub(crate) fn address(&self) -> *mut c_void {
         self.address
     }
 
     /// Returns true if a range lies within.
-    pub(super) fn contains(&self, address: *mut c_void, length: usize) -> bool {
+    pub(crate) fn contains(&self, address: *mut c_void, length: usize) -> bool {
         let offset = address.addr().wrapping_sub(self.address.addr());
         offset <= self.length && length <= self.length - offset
     }

@@ -67,7 +67,7 @@ impl EventFd {
         // SAFETY: neither call takes pointers.
         let fd = unsafe { libc::syscall(libc::SYS_fcntl, self.number(), command, 0) } as i32;
         if fd < 0 {
-            return Err(super::boundary::last_errno());
+            return Err(super::last_errno());
         }
         if flags & libc::O_NONBLOCK != 0 {
             // SAFETY: as above.
@@ -164,7 +164,7 @@ fn pipe() -> Result<[OwnedFd; 2], Errno> {
     let mut ends = [-1; 2];
     // SAFETY: the kernel writes two descriptors to the local `ends`.
     if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } < 0 {
-        return Err(super::boundary::last_errno());
+        return Err(super::last_errno());
     }
     // SAFETY: `pipe2` has just returned both descriptors, so nothing else owns them.
     Ok(ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) }))

@@ -2,7 +2,7 @@
 
 use libc::c_int;
 
-use super::boundary::last_errno;
+use super::last_errno;
 use crate::errno::Errno;
 
 /// Device and inode of a file.
