@@ -1,9 +1,10 @@
-//! What the driver sees of a device: the bus with a recorder.
+//! The driver's view of a device: a bus with a recorder.
 //!
-//! Registers and doorbells pass through the bus. What the device writes to memory does not: before
-//! each doorbell, register access and empty poll, new entries of the command queue, the CQs and the
-//! event queues are read from the program's memory. None is missed: a queue holds an entry for each
-//! request that was rung, so that the device cannot replace an entry before the next doorbell.
+//! Registers and doorbells pass through the bus, but the device's writes to memory do not. So
+//! before each doorbell, register access and empty poll, new entries of the command queue, the CQs
+//! and the event queues are read from the program's memory. None is missed: a queue holds an entry
+//! for each request that was rung, so the device cannot overwrite an entry before the next
+//! doorbell.
 //!
 //! The rings are read through /proc/self/mem, which checks addresses.
 
@@ -28,10 +29,10 @@ use crate::format::{Kind, flags};
 use crate::reader::{Position, Record};
 use crate::recorder::Recorder;
 
-/// Entries that are taken from one ring in one look, at most.
+/// Maximum number of entries that are read from one ring at a time.
 const MAX_ENTRIES_PER_LOOK: u32 = 1 << 20;
 
-/// A bus that is recorded.
+/// A recorded bus.
 pub struct RecordingBus {
     bus: Arc<dyn Bus>,
     recorder: Recorder,
@@ -39,20 +40,19 @@ pub struct RecordingBus {
     seen: Mutex<Seen>,
 }
 
-/// What is known of the device.
+/// Known state of the device.
 struct Seen {
     follower: Follower,
     /// Memory of this process; `None`: it cannot be read, and only the bus is recorded.
     memory: Option<File>,
     /// Address and length of each mapping, by IOVA.
     mappings: BTreeMap<u64, (usize, usize)>,
-    /// Commands that were rung and that have not completed: the index of the first one, and the
-    /// one behind the last.
+    /// Commands that were rung and have not completed, as a range of indices.
     commands: Range<u32>,
 }
 
 impl RecordingBus {
-    /// Records what passes through a bus.
+    /// Records the accesses to a bus.
     pub fn new(bus: Arc<dyn Bus>, recorder: Recorder) -> Self {
         let memory = File::open("/proc/self/mem");
         if let Err(error) = &memory {
@@ -71,7 +71,7 @@ impl RecordingBus {
         }
     }
 
-    /// Records what the device has written since the last look.
+    /// Records the device's writes since the last call.
     fn look(&self, seen: &mut Seen) {
         self.recorder
             .set_time(instant(self.started.elapsed()), None);
@@ -121,7 +121,7 @@ impl RecordingBus {
         }
     }
 
-    /// Records an access of the device that was read from memory.
+    /// Records an access of the device that was detected in memory.
     fn observe(&self, seen: &mut Seen, kind: Kind, more: u8, iova: u64, data: &[u8]) {
         self.recorder
             .record_with(kind, flags::OBSERVED | more, 0, iova, data);
@@ -135,7 +135,7 @@ impl RecordingBus {
         self.recorder.record(kind, offset.into(), data);
     }
 
-    /// Records a write to BAR0, and what it makes the device read.
+    /// Records a write to BAR0, and the data that it makes the device read.
     fn before_write(&self, register: u32, value: u64, data: &[u8]) {
         let mut seen = self.seen.lock();
         self.look(&mut seen);
@@ -152,7 +152,7 @@ impl RecordingBus {
     /// Records new entries of the command queue, and their inputs.
     fn show_commands(&self, seen: &mut Seen, posted: u32) {
         let (base, log) = seen.follower.command_queue();
-        // Places that software has used again: the commands that were there have ended.
+        // Software has reused these slots, so the commands in them have completed.
         while posted.wrapping_sub(seen.commands.start) > 1 << log && !seen.commands.is_empty() {
             let place = seen.commands.start & ((1 << log) - 1);
             let at = base + u64::from(place) * CommandEntry::SIZE as u64;
@@ -179,7 +179,7 @@ impl RecordingBus {
 }
 
 impl Seen {
-    /// Reads memory of the device's.
+    /// Reads memory of the device.
     fn read(&self, iova: u64, length: usize) -> Option<Vec<u8>> {
         let (begin, (address, size)) = self.mappings.range(..=iova).next_back()?;
         let offset = usize::try_from(iova - begin).ok()?;
@@ -193,12 +193,12 @@ impl Seen {
     }
 
     fn read_entry(&self, iova: u64) -> Option<CommandEntry> {
-        // Its ownership is written last, and has to be read first.
+        // Its ownership is written last, so it must be read first.
         self.read(iova + CommandEntry::SIZE as u64 - 8, 8)?;
         CommandEntry::read_from_bytes(&self.read(iova, CommandEntry::SIZE)?).ok()
     }
 
-    /// Reads an entry of a ring if its owner bit says that it is new.
+    /// Reads an entry of a ring if its owner bit marks it as new.
     fn read_owned(&self, iova: u64, length: usize, owner: bool) -> Option<Vec<u8>> {
         let word = self.read(iova + length as u64 - 1, 1)?;
         if (word[0] >> 7 == 1) != owner {

@@ -1,4 +1,4 @@
-//! The first difference of each stream of two records.
+//! Finds the first difference of each stream of two records.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -7,10 +7,11 @@ use crate::frames::psn_distance;
 use crate::reader::Position;
 use crate::streams::{Class, Entry, Field, Key, Rule, Stream, Streams, Subject, Value};
 
-/// Differing fields of one entry that are shown.
+/// Maximum number of differing fields shown per entry.
 const MAX_FIELDS: usize = 8;
 
-/// What is compared exactly, though it may differ between two runs that are right.
+/// Values that are only compared exactly on request, because they may differ between two correct
+/// runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Strict {
     /// Numbers and keys of objects.
@@ -23,13 +24,13 @@ pub enum Strict {
     Path,
     /// Time stamps.
     Time,
-    /// Capabilities, and what follows from them.
+    /// Capabilities, and values that follow from them.
     Capabilities,
-    /// What the contract leaves to the card: vendor error, credits, identification of IPv4.
+    /// Values that the contract leaves to the card: vendor error, credits, identification of IPv4.
     Details,
-    /// Each acknowledge, and the requests for them.
+    /// Each acknowledge, and the requests for acknowledges.
     Acknowledges,
-    /// Each packet that was sent again.
+    /// Each retransmitted packet.
     Retransmissions,
     /// Events of CQs, and doorbells of event queues.
     Events,
@@ -38,7 +39,7 @@ pub enum Strict {
 }
 
 impl Strict {
-    /// Each, with its name.
+    /// All variants with their names.
     pub const ALL: [(&'static str, Self); 11] = [
         ("numbers", Self::Numbers),
         ("addresses", Self::Addresses),
@@ -53,23 +54,23 @@ impl Strict {
         ("queries", Self::Queries),
     ];
 
-    /// Returns the one of a name.
+    /// Returns the variant with a name.
     pub fn named(name: &str) -> Option<Self> {
         let found = Self::ALL.iter().find(|(known, _)| *known == name);
         found.map(|(_, strict)| *strict)
     }
 }
 
-/// How two records are compared.
+/// Options of a comparison.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// What is compared exactly.
+    /// Values that are compared exactly.
     pub strict: BTreeSet<Strict>,
-    /// What is left out: one of the records does not have it.
+    /// Subjects that are skipped because one of the records lacks them.
     pub without: BTreeSet<Subject>,
-    /// True if the program's data is left out: some programs send random bytes.
+    /// True if the program's data is skipped, because some programs send random bytes.
     pub without_payload: bool,
-    /// Sections that are left out.
+    /// Sections that are skipped.
     pub without_sections: Vec<String>,
 }
 
@@ -91,28 +92,28 @@ impl Options {
 pub struct Difference {
     /// The stream.
     pub key: Key,
-    /// The difference in words.
+    /// The difference as text.
     pub text: String,
-    /// Where it is in A.
+    /// Position in A.
     pub a: Option<Position>,
-    /// Where it is in B.
+    /// Position in B.
     pub b: Option<Position>,
 }
 
 /// Result of a comparison.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Streams that were compared.
+    /// Number of compared streams.
     pub streams: usize,
-    /// Entries that were compared.
+    /// Number of compared entries.
     pub entries: usize,
-    /// Entries that were left out, in A and in B.
+    /// Number of skipped entries in A and in B.
     pub left_out: BTreeMap<Rule, (usize, usize)>,
-    /// Sections that only one of the records has: not compared.
+    /// Sections that exist in only one of the records; they are not compared.
     pub sections: Vec<(String, &'static str)>,
-    /// The first difference of each stream that has one, in the order of B.
+    /// The first difference of each differing stream, in the order of B.
     pub differences: Vec<Difference>,
-    /// Streams that only one of the records has.
+    /// Streams that exist in only one of the records.
     pub alone: Vec<String>,
 }
 
@@ -123,7 +124,7 @@ impl Report {
     }
 }
 
-/// Compares two records: A is what was expected, B what has happened.
+/// Compares two records: A is the expected one, B the actual one.
 pub fn compare(a: &Streams, b: &Streams, options: &Options) -> Report {
     let mut report = Report::default();
     for (of, other, name) in [(a, b, "A"), (b, a, "B")] {
@@ -156,7 +157,7 @@ pub fn compare(a: &Streams, b: &Streams, options: &Options) -> Report {
         let difference = compare_stream(key, of_a, of_b, options, &mut report);
         report.differences.extend(difference);
     }
-    // What is in memory at the end follows from what has happened.
+    // The final contents of memory follow from earlier events.
     report.differences.sort_by_key(|difference| {
         let of_b = difference.b.map_or(u64::MAX, |at| at.sequence);
         let is_memory = difference.key.subject == Subject::Memory;
@@ -224,8 +225,8 @@ fn compare_stream(
     })
 }
 
-/// Returns the difference of two lines of a region that are not the same line: the first one was
-/// written in one of the records alone.
+/// Returns the difference of two entries of a region that are different lines: the first line was
+/// written in only one of the records.
 fn written_alone(key: &Key, name: &str, a: &Entry, b: &Entry) -> Option<Difference> {
     let offset = |entry: &Entry| match entry.fields[0].value {
         Value::Number(offset) if key.subject == Subject::Memory => offset,
@@ -247,7 +248,7 @@ fn written_alone(key: &Key, name: &str, a: &Entry, b: &Entry) -> Option<Differen
     })
 }
 
-/// Returns the entries that are compared, and counts the others.
+/// Returns the entries to compare, and counts the others.
 fn chosen<'a>(
     stream: &'a Stream,
     options: &Options,
@@ -302,12 +303,12 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// Returns what an entry is: its first field.
+/// Returns the title of an entry: its first field.
 fn title(entry: &Entry) -> String {
     entry.fields[0].value.to_string()
 }
 
-/// Returns the fields of an entry that are not zero, in one line.
+/// Returns the non-zero fields of an entry in one line.
 pub fn summary(entry: &Entry) -> String {
     let mut text = String::new();
     for field in &entry.fields {
@@ -320,14 +321,14 @@ pub fn summary(entry: &Entry) -> String {
     text
 }
 
-/// Returns the first fields of an entry that are not zero.
+/// Returns the first non-zero fields of an entry.
 fn beginning(entry: &Entry) -> String {
     let mut short = entry.clone();
     short.fields.truncate(MAX_FIELDS);
     summary(&short)
 }
 
-/// Compares two entries field by field. Returns the differences in words; none: they are the same.
+/// Compares two entries field by field. Returns the differences as text; empty if they are equal.
 fn compare_entry(matches: &mut Matches, a: &Entry, b: &Entry, options: &Options) -> String {
     let mut found = Vec::new();
     for (index, of_a) in a.fields.iter().enumerate() {
@@ -366,7 +367,7 @@ fn difference_of(a: &Field, b: &Field) -> String {
     }
 }
 
-/// What of A is what of B.
+/// The mapping between values of A and values of B.
 #[derive(Debug, Default)]
 struct Matches {
     /// By the name of the field and its value; in both directions.
@@ -389,7 +390,7 @@ impl Matches {
             Class::Payload => options.without_payload || a.value == b.value,
             Class::Object if !is_strict(Strict::Numbers) => match (&a.value, &b.value) {
                 (Value::Object(_, a), Value::Object(_, b)) => a == b,
-                // A region whose frames were captured: it was destroyed before they are read.
+                // A region in captured frames, which was destroyed before the frames are read.
                 _ => self.renames(a, b),
             },
             Class::Number if !is_strict(Strict::Numbers) => self.renames(a, b),
@@ -404,7 +405,7 @@ impl Matches {
         }
     }
 
-    /// Returns true if the value of A stands for that of B everywhere, and for no other.
+    /// Returns true if the value of A always corresponds to the value of B, and to no other.
     fn renames(&mut self, a: &Field, b: &Field) -> bool {
         let (of_a, of_b) = (a.value.to_string(), b.value.to_string());
         let forward = self.forward.entry((a.name, of_a.clone()));
@@ -430,7 +431,7 @@ impl Matches {
     }
 }
 
-/// Returns what has to be asked for so that a class is compared exactly.
+/// Returns the option that makes a class be compared exactly.
 fn strictness(class: Class) -> Option<Strict> {
     Some(match class {
         Class::Exact => return None,

@@ -9,7 +9,7 @@ use crate::fields::{self, number};
 use crate::reader::{Position, Record};
 use crate::streams::{Class, Entry, Field, Rule, Value};
 
-/// A condition of the contract that has to hold.
+/// Returns a field for a condition of the contract that must hold.
 pub(crate) fn flag(name: &'static str, holds: bool) -> Field {
     Field::new(name, Value::Text(holds.to_string()), Class::Exact)
 }
@@ -21,7 +21,7 @@ pub(crate) fn completion(bytes: &[u8], at: Position) -> Entry {
     let mut fields = fields::of_layout(&Cqe::TABLE, bytes);
     fields.retain(|field| match field.name {
         "owner" => false,
-        // Not defined when the status is an error; bit 7 of the opcode is, and is added below.
+        // Undefined if the status is an error, except bit 7 of the opcode, which is added below.
         "opcode" | "byte_count" | "with_immediate" | "with_invalidate" => is_good,
         _ => true,
     });
@@ -36,7 +36,7 @@ pub(crate) fn completion(bytes: &[u8], at: Position) -> Entry {
             ("status", Value::Number(code)) => {
                 field.value = Value::Code(*code, CqeStatus(*code as u8).name());
             }
-            // Valid with its flags alone.
+            // Only valid with its flags.
             ("immediate", _) if !is_good || word[3] & 3 == 0 => field.class = Class::Detail,
             ("immediate", _) if word[3] & 2 != 0 => {
                 field.value = Value::Number(number(&bytes[0x0c..0x10]));
@@ -52,7 +52,7 @@ pub(crate) fn completion(bytes: &[u8], at: Position) -> Entry {
     }
 }
 
-/// Returns the entry of an EQE. `last`: the sequence number of the one before.
+/// Returns the entry of an EQE. `last`: the previous sequence number.
 pub(crate) fn event(last: Option<u32>, bytes: &[u8], at: Position) -> Entry {
     let mut fields = fields::of_layout(&Eqe::TABLE, bytes);
     fields.retain(|field| !matches!(field.name, "owner" | "sequence"));
@@ -81,7 +81,7 @@ pub(crate) fn register(record: &Record, register: u32, value: u64) -> Entry {
         at if at == offset::command_queue_base + 4 => Class::Place,
         // A number of commands since the last reset.
         offset::command_queue_doorbell => Class::Address(0),
-        // The self-test writes what it has read.
+        // The self-test writes the value that it has read.
         at if fields::is_read_only(at) => Class::Capability,
         _ => Class::Exact,
     };
@@ -89,7 +89,7 @@ pub(crate) fn register(record: &Record, register: u32, value: u64) -> Entry {
     // On a card the kernel writes the MSI-X table.
     let is_msix = (MSIX_TABLE_OFFSET..MSIX_PENDING_OFFSET).contains(&register);
     let rule = match register {
-        // Of a command, which is compared itself.
+        // The commands themselves are compared.
         offset::command_queue_doorbell => Some(Rule::Queries),
         offset::wake => Some(Rule::Events),
         at if events.contains(&at) || is_msix => Some(Rule::Events),
@@ -121,8 +121,8 @@ fn keep_masked(fields: &mut Vec<Field>) {
     });
 }
 
-/// Returns what a command calls the object that it creates, or is about. An event queue has the
-/// number that software gives it.
+/// Returns the kind of the object that a command creates or uses. An event queue has the number
+/// chosen by software.
 fn object_of(opcode: CommandOpcode) -> Option<&'static str> {
     use CommandOpcode as C;
     Some(match opcode {
@@ -162,7 +162,7 @@ pub(crate) fn command(
     let status = completion.status();
     let name = Value::Code(opcode.0.into(), opcode.name());
     let argument = match object_of(opcode) {
-        // The number that software chooses, if the card lets it: the result has it.
+        // The number that software chooses, if the card permits it; the result contains it.
         _ if creates(opcode) => {
             Field::new("argument", Value::Number(entry.argument), Class::Detail)
         }
@@ -189,7 +189,7 @@ pub(crate) fn command(
                 Field::new("result", Value::Number(entry.result), Class::Peer)
             }
             _ if opcode == C::NOP => Field::exact("result", entry.result),
-            // Not defined.
+            // Undefined.
             _ => Field::new("result", Value::Number(entry.result), Class::Detail),
         });
     }

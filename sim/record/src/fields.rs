@@ -1,4 +1,4 @@
-//! Structures of the contract as named fields, by its own tables.
+//! Structures of the contract as named fields, from its own tables.
 
 use ferroce_spec::command::{self, CommandOpcode};
 use ferroce_spec::context;
@@ -11,7 +11,7 @@ use ferroce_spec::register::{
 
 use crate::streams::{Class, Field, Value};
 
-/// Returns the fields of a structure, those of the words and structures inside of it, too.
+/// Returns the fields of a structure, including the fields of nested words and structures.
 pub fn of_layout(table: &'static LayoutTable, bytes: &[u8]) -> Vec<Field> {
     let mut fields = Vec::new();
     add_layout(&mut fields, "", table, bytes);
@@ -103,7 +103,7 @@ fn class_of(table: &str, field: &str) -> Class {
     }
 }
 
-/// Returns the structure that a command takes as its input.
+/// Returns the input structure of a command.
 pub fn input_of(opcode: CommandOpcode, length: usize) -> Option<&'static LayoutTable> {
     use CommandOpcode as C;
     Some(match opcode {
@@ -121,7 +121,7 @@ pub fn input_of(opcode: CommandOpcode, length: usize) -> Option<&'static LayoutT
     })
 }
 
-/// Returns the structure that a command returns.
+/// Returns the output structure of a command.
 pub fn output_of(opcode: CommandOpcode) -> Option<&'static LayoutTable> {
     use CommandOpcode as C;
     Some(match opcode {

@@ -1,5 +1,5 @@
-//! Reads the contract in a record: commands as the card executes them, the queues, queue pairs and
-//! regions that they create, and what the card writes into those.
+//! Interprets the contract in a record: commands as the card executes them, the queues, queue pairs
+//! and regions that they create, and the card's writes to these.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,12 +25,12 @@ use crate::image::{Image, LINE};
 use crate::reader::{Position, Record};
 use crate::streams::{Class, Entry, Field, Key, Sink, Subject, Value};
 
-/// Largest logarithm of a ring that is followed.
+/// Maximum logarithm of a ring that is followed.
 const LOG_MAX_ENTRIES: u8 = 24;
-/// Pages of a region that are looked at, at most.
+/// Maximum number of pages of a region that are examined.
 const MAX_PAGES: u64 = 1 << 20;
 
-/// A ring in host memory into which the card writes entries.
+/// A ring in host memory to which the card writes entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ring {
     /// IOVA of the first entry.
@@ -87,7 +87,7 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Takes a record.
+    /// Processes a record.
     pub fn feed(&mut self, record: &Record, sink: &mut dyn Sink) {
         if record.flags & flags::FAILED != 0 {
             return;
@@ -121,7 +121,7 @@ impl Follower {
         sink.entry(key, number, entry);
     }
 
-    /// Replaces the keys of the function's own regions by what they are called.
+    /// Replaces the keys of the function's own regions by their names.
     fn name_own_keys(&self, fields: &mut [Field]) {
         for field in fields.iter_mut().filter(|field| field.name == "rkey") {
             let Value::Number(key) = field.value else {
@@ -134,7 +134,7 @@ impl Follower {
         }
     }
 
-    /// The record ends: what is in memory is final.
+    /// Finishes at the end of the record: the contents of memory are final.
     pub fn finish(&mut self, at: Position, sink: &mut dyn Sink) {
         let regions: Vec<u32> = self.regions.keys().copied().collect();
         for region in regions {
@@ -142,7 +142,7 @@ impl Follower {
         }
     }
 
-    /// Returns the ring of the command queue: its base, and the logarithm of its entries.
+    /// Returns the ring of the command queue: its base, and the logarithm of its size.
     pub fn command_queue(&self) -> (u64, u8) {
         (self.command_base, self.command_log)
     }
@@ -152,7 +152,7 @@ impl Follower {
         self.cqs.values().chain(self.eqs.values())
     }
 
-    /// Returns the section that is running.
+    /// Returns the current section.
     pub(crate) fn section(&self) -> Arc<str> {
         self.section.clone().unwrap_or_default()
     }
@@ -259,7 +259,7 @@ impl Follower {
         }
     }
 
-    /// Takes a command whose end was not seen.
+    /// Processes a command whose completion was not seen.
     fn end_unseen(&mut self, iova: u64, at: Position, sink: &mut dyn Sink) {
         let Some(entry) = self.image.get_as::<CommandEntry>(iova) else {
             return;
@@ -271,7 +271,7 @@ impl Follower {
         sink.entry(self.key(Subject::Commands), 0, found);
     }
 
-    /// Returns the input of a command as the card has read it.
+    /// Returns the input of a command that the card has read.
     fn input_of(&self, entry: &CommandEntry) -> Vec<u8> {
         let length = (entry.input_length as usize).min(1 << LOG_MAX_MAILBOX);
         let input = self.image.get(entry.input_iova, length);
@@ -297,7 +297,7 @@ impl Follower {
         }
     }
 
-    /// Replaces numbers of objects by what they are called.
+    /// Replaces the numbers of objects by their names.
     pub(crate) fn name_objects(&self, fields: &mut [Field]) {
         let event = fields.iter().find(|field| field.name == "event");
         let is_of_cq = event.is_some_and(|field| match field.value {
@@ -340,13 +340,13 @@ impl Follower {
             .map(|ring| format!("CQ {}", ring.key.object))
     }
 
-    /// Returns what the region of a key is called.
+    /// Returns the name of a key's region.
     fn region_name(&self, key: u32) -> Option<String> {
         let region = self.regions.get(&(key >> 8))?;
         Some(format!("region {}", region.key.object))
     }
 
-    /// Does what a command does to the objects.
+    /// Applies the effect of a command to the objects.
     fn apply(&mut self, entry: &CommandEntry, input: &[u8], at: Position, sink: &mut dyn Sink) {
         use CommandOpcode as C;
         let number = entry.argument as u32;
@@ -383,7 +383,7 @@ impl Follower {
         let Some(context) = parse::<EqContext>(input) else {
             return;
         };
-        // The number of an event queue is its vector: the same in each run.
+        // The number of an event queue is its vector, which is the same in each run.
         let key = Key {
             object: number,
             ..self.key(Subject::Events)
@@ -464,7 +464,7 @@ impl Follower {
         self.regions.insert(key >> 8, region);
     }
 
-    /// Removes a region: what the card has written to it is final.
+    /// Removes a region: the card's writes to it are final.
     fn remove_region(&mut self, index: u32, at: Position, sink: &mut dyn Sink) {
         let Some(region) = self.regions.remove(&index) else {
             return;
@@ -496,7 +496,8 @@ impl Follower {
     }
 
     /// Returns the pieces of a region that are contiguous in IOVA space: offset in the region, IOVA
-    /// and length. Pages that the card has not looked up are left out: it has not written there.
+    /// and length. Pages whose translation the card has not read are skipped, because it has not
+    /// written there.
     fn pages_of(&self, entry: &MemoryEntry) -> Vec<(u64, u64, u64)> {
         if entry.word.direct() {
             return vec![(0, entry.translation, entry.length)];
@@ -576,12 +577,12 @@ fn write_entries(image: &Image, ring: &mut Ring, begin: u64, end: u64, at: Posit
     found
 }
 
-/// Returns an entry of the command queue as it stands in memory.
+/// Returns the memory contents of a command queue entry.
 pub(crate) fn entry_bytes(entry: &CommandEntry) -> &[u8] {
     entry.as_bytes()
 }
 
-/// Returns an instant of a wall clock.
+/// Converts a wall clock time to an instant.
 pub(crate) fn instant(elapsed: std::time::Duration) -> Instant {
     Instant::from_ns(elapsed.as_nanos() as u64)
 }

@@ -1,8 +1,8 @@
 //! The file format: a header of 64 bytes, then records, each a header of 40 bytes and its data.
 //!
 //! All integers are little-endian. Records are in the order in which the function made them, and
-//! numbered from 0. The last record of a file that was closed is [`Kind::END`]; a file of a process
-//! that was killed ends behind, or inside of, its last flush.
+//! numbered from 0. The last record of a closed file is [`Kind::END`]; the file of a killed process
+//! ends after its last flush, or in the middle of it.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -10,14 +10,14 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub const MAGIC: [u8; 8] = *b"FERROREC";
 /// Version of the format.
 pub const VERSION: u32 = 1;
-/// Bytes of data of one record, at most. Longer accesses become several records.
+/// Maximum bytes of data of one record. Longer accesses become several records.
 pub const MAX_DATA: usize = 64 << 10;
-/// Bytes of a file, at most: recording ends there.
+/// Maximum bytes of a file: recording ends there.
 pub const MAX_FILE_BYTES: u64 = 1 << 30;
 /// [`RecordHeader::cycle`] of a function without a clock.
 pub const NO_CYCLE: u64 = u64::MAX;
 
-/// What has made a record.
+/// The source of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// The model's NIC.
@@ -38,7 +38,7 @@ impl Source {
         }
     }
 
-    /// Returns the source of a number.
+    /// Returns the source with a number.
     pub const fn of_code(code: u32) -> Option<Self> {
         match code {
             1 => Some(Self::Model),
@@ -72,7 +72,7 @@ pub struct FileHeader {
     pub source: u32,
     /// Major version of the contract in bits 31:16, minor version in bits 15:0.
     pub contract: u32,
-    /// When recording began, in nanoseconds since 1970.
+    /// Start of the recording, in nanoseconds since 1970.
     pub started_ns: u64,
     /// Zero.
     pub reserved: [u64; 4],
@@ -92,7 +92,7 @@ pub struct RecordHeader {
     pub address: u64,
     /// Bytes of data that follow.
     pub length: u32,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// See [`flags`].
     pub flags: u8,
@@ -106,7 +106,7 @@ pub const RECORD_HEADER: usize = size_of::<RecordHeader>();
 const _: () = assert!(size_of::<FileHeader>() == 64);
 const _: () = assert!(RECORD_HEADER == 40);
 
-/// What a record is. Values that are not named here are skipped by readers.
+/// The kind of a record. Readers skip values without a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(transparent)]
 pub struct Kind(pub u8);
@@ -120,13 +120,13 @@ impl Kind {
     pub const MEMORY_READ: Self = Self(3);
     /// Software writes BAR4 from byte `address` on.
     pub const MEMORY_WRITE: Self = Self(4);
-    /// A write to slot `address` of BAR2 has landed: 8 bytes, or the words of a push.
+    /// A write to slot `address` of BAR2 has arrived: 8 bytes, or the words of a push.
     pub const DOORBELL: Self = Self(5);
     /// The function reads host memory at IOVA `address`.
     pub const DMA_READ: Self = Self(6);
     /// The function writes host memory at IOVA `address`.
     pub const DMA_WRITE: Self = Self(7);
-    /// The function changes 8 bytes at IOVA `address`: what was there, then what is there.
+    /// The function changes 8 bytes at IOVA `address`: the old value, then the new one.
     pub const DMA_ATOMIC: Self = Self(8);
     /// The function sends the MSI-X message of vector `detail`.
     pub const INTERRUPT: Self = Self(9);
@@ -138,7 +138,7 @@ impl Kind {
     pub const POWER_OFF: Self = Self(12);
     /// A section begins; the data is its name, UTF-8.
     pub const SECTION: Self = Self(13);
-    /// The record ends; `detail` says why: 0, the function was closed; 1, the file is full.
+    /// The record ends; `detail` is the reason: 0, the function was closed; 1, the file is full.
     pub const END: Self = Self(14);
 
     /// Returns its name in the output, and for `--kind`.
@@ -174,9 +174,9 @@ pub mod flags {
     pub const FAILED: u8 = 1;
     /// A frame whose ICRC was not computed: it has not left this machine.
     pub const NO_ICRC: u8 = 2;
-    /// Not seen on the bus, but read from memory by the driver's side.
+    /// Not seen on the bus, but read from memory on the driver's side.
     pub const OBSERVED: u8 = 4;
-    /// The end of a command of which the driver's side knows no more than that it has ended: its
-    /// place in the ring was used again before it was read.
+    /// The completion of a command that the driver's side has not seen: its slot in the ring was
+    /// reused before it was read.
     pub const UNSEEN: u8 = 8;
 }

@@ -10,7 +10,7 @@ use crate::format::flags;
 use crate::reader::Record;
 use crate::streams::{Class, Entry, Field, Key, Rule, Subject, Value};
 
-/// Where a frame goes.
+/// Direction of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// The function sends it.
@@ -19,7 +19,7 @@ pub enum Direction {
     Received,
 }
 
-/// A queue pair, also one that was destroyed.
+/// A queue pair; it may have been destroyed.
 #[derive(Debug, Clone)]
 pub(crate) struct Qp {
     pub(crate) section: Arc<str>,
@@ -30,8 +30,8 @@ pub(crate) struct Qp {
     pub(crate) newest: BTreeMap<Subject, Psn>,
 }
 
-/// Returns the entry of a frame, its stream, and the number of the queue pair. Frames of other
-/// protocols, and of queue pairs that no command has created, have none.
+/// Returns the entry of a frame, its stream, and the number of the queue pair. `None` for frames of
+/// other protocols, and of queue pairs that no command has created.
 pub(crate) fn entry(
     qps: &mut [Qp],
     record: &Record,
@@ -84,8 +84,8 @@ fn is_connected(qp: &Qp) -> bool {
     )
 }
 
-/// Returns the newest queue pair that a frame may belong to: of a frame that is received, the one
-/// that it names; of one that is sent, the one that is connected to it.
+/// Returns the newest queue pair to which a frame may belong: the destination of a received frame,
+/// or the one connected to the destination of a sent frame.
 fn queue_pair<'a>(
     qps: &'a mut [Qp],
     frame: &Frame<'_>,
@@ -110,7 +110,7 @@ fn queue_pair<'a>(
     qps.get_mut(found)
 }
 
-/// Returns the rule by which a frame is not compared.
+/// Returns the rule that excludes a frame from the comparison.
 fn rule_of(qp: &mut Qp, subject: Subject, frame: &Frame<'_>, is_connected: bool) -> Option<Rule> {
     if !is_connected {
         return None;
@@ -270,7 +270,7 @@ fn add_aeth(fields: &mut Vec<Field>, aeth: &ferroce_wire::Aeth) {
     }
 }
 
-/// The distance of two PSNs, modulo 2^24.
+/// Returns the distance of two PSNs, modulo 2^24.
 pub(crate) fn psn_distance(a: u64, b: u64) -> u64 {
     Psn::new(a as u32).sub(b as u32).value().into()
 }

@@ -8,8 +8,8 @@ use ferroce_units::Instant;
 use crate::format::{Kind, flags};
 use crate::recorder::Recorder;
 
-/// A function whose accesses are recorded, if a recorder was attached. Without one, a call costs
-/// one branch. Frames are recorded by the port ([`Recorder::record`]).
+/// A function whose accesses are recorded if a recorder is attached. Without one, a call costs one
+/// branch. The port records frames ([`Recorder::record`]).
 #[derive(Debug)]
 pub struct Recorded<F> {
     function: F,
@@ -22,7 +22,7 @@ impl<F> Recorded<F> {
         self.recorder = recorder;
     }
 
-    /// Sets the time of register writes that follow.
+    /// Sets the time of the following register writes.
     #[inline]
     pub fn set_time(&self, now: impl FnOnce() -> Instant) {
         if let Some(recorder) = &self.recorder {
@@ -222,7 +222,7 @@ impl<H: Host> Host for RecordingHost<'_, H> {
         result
     }
 
-    /// A record has the bytes, also if the card does not use them.
+    /// The record contains the bytes even if the card does not use them.
     fn dma_read_unused(
         &mut self,
         at: Instant,

@@ -1,4 +1,4 @@
-//! Host memory as a function has seen it: what it has read, and what it has written.
+//! The part of host memory that a function has read or written.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,9 @@ pub const LINE: u64 = 64;
 #[derive(Debug, Clone)]
 struct Line {
     bytes: [u8; LINE as usize],
-    /// The bytes that are known, a bit each.
+    /// Bitmap of known bytes.
     known: u64,
-    /// The bytes that the function has written, a bit each.
+    /// Bitmap of bytes that the function has written.
     written: u64,
     /// The newest write.
     by: Position,
@@ -28,7 +28,7 @@ pub struct Image {
 /// Bytes that the function has written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
-    /// Bytes from the address on; those that were not written are zero.
+    /// Bytes from the address on; unwritten bytes are zero.
     pub bytes: Vec<u8>,
     /// True for each byte that was written.
     pub mask: Vec<bool>,
@@ -37,12 +37,12 @@ pub struct Written {
 }
 
 impl Image {
-    /// The function has read these bytes.
+    /// Records that the function has read these bytes.
     pub fn read(&mut self, iova: u64, data: &[u8]) {
         self.store(iova, data, None);
     }
 
-    /// The function has written these bytes.
+    /// Records that the function has written these bytes.
     pub fn write(&mut self, iova: u64, data: &[u8], by: Position) {
         self.store(iova, data, Some(by));
     }
@@ -96,7 +96,7 @@ impl Image {
         lines.any(|(_, line)| line.written != 0 && line.by.sequence >= since)
     }
 
-    /// Returns what the function has written in this range since `since`; `None` if nothing.
+    /// Returns the function's writes to this range since `since`; `None` if there are none.
     pub fn written(&self, iova: u64, length: usize, since: u64) -> Option<Written> {
         let mut found = Written {
             bytes: vec![0; length],

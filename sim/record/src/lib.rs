@@ -1,13 +1,13 @@
-//! Records of a function: everything that crosses its edges, in a file, and the comparison of two.
+//! Records of a function: all traffic at its edges, in a file, and the comparison of two records.
 //!
 //! - [`mod@format`]: the file. [`recorder`] writes it, [`reader`] reads it.
-//! - [`function`]: a function with a recorder at its edges. [`bus`]: the same at the driver's side,
+//! - [`function`]: a function with a recorder at its edges. [`bus`]: the same on the driver's side,
 //!   for a card.
-//! - [`follow`]: reads the contract in a record: commands, queues and regions that they create.
-//!   [`image`]: host memory as the function has seen it. [`fields`]: structures of the contract as
-//!   named fields. [`frames`]: frames as named fields.
-//! - [`streams`]: what is compared, in streams. [`load`] finds them in a file. [`compare`]: the
-//!   first difference of each stream.
+//! - [`follow`]: interprets the contract in a record: commands, queues and regions that they
+//!   create. [`image`]: the part of host memory that the function has accessed. [`fields`]:
+//!   structures of the contract as named fields. [`frames`]: frames as named fields.
+//! - [`streams`]: the streams that are compared. [`load`] extracts them from a file. [`compare`]
+//!   finds the first difference of each stream.
 
 pub mod bus;
 pub mod compare;

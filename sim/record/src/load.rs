@@ -11,9 +11,9 @@ use crate::streams::Streams;
 /// A record that was read.
 #[derive(Debug)]
 pub struct Loaded {
-    /// What has made it.
+    /// Its source.
     pub source: Source,
-    /// How it ends.
+    /// Its ending.
     pub ending: Ending,
     /// Its streams.
     pub streams: Streams,
@@ -30,7 +30,7 @@ impl Loaded {
         Self::read(path, true)
     }
 
-    /// Reads a file as one section: to compare it with one that has no sections.
+    /// Reads a file as one section, for comparison with a file without sections.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -64,8 +64,8 @@ impl Loaded {
         })
     }
 
-    /// Adds a frame that was captured on the wire: the record's commands say whose it is. A frame
-    /// of the function to itself is sent, and received.
+    /// Adds a frame that was captured on the wire; the commands in the record identify its queue
+    /// pair. A frame of the function to itself counts as sent and as received.
     pub fn add_frame(&mut self, bytes: &[u8]) {
         for direction in frames::directions(&self.follower.macs, bytes) {
             let record = Record {
@@ -88,7 +88,7 @@ impl Loaded {
         self.captured += 1;
     }
 
-    /// Returns the number of frames that were added.
+    /// Returns the number of added frames.
     pub fn captured(&self) -> u64 {
         self.captured
     }

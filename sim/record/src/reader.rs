@@ -11,27 +11,27 @@ use crate::format::{FileHeader, Kind, MAGIC, MAX_DATA, NO_CYCLE, RecordHeader, S
 /// Reason why a record cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The system refused.
+    /// An error of the system.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// Another file.
+    /// A file of another kind.
     #[error("is no record of Ferroce: it does not begin with FERROREC")]
     Foreign,
     /// Shorter than its header.
     #[error("is too short for a record: the program was killed before it wrote anything")]
     Short,
-    /// Of another version.
+    /// An unsupported version.
     #[error("has version {0} of the format; this program reads version {VERSION}")]
     Version(u32),
     /// An unknown source or header.
     #[error("has a header that is not valid")]
     Header,
-    /// A record that cannot be one.
-    #[error("is damaged behind record {last}: {reason}")]
+    /// An invalid record.
+    #[error("is damaged after record {last}: {reason}")]
     Damaged {
         /// Records before it.
         last: u64,
-        /// What is wrong.
+        /// The fault.
         reason: &'static str,
     },
 }
@@ -39,9 +39,9 @@ pub enum ReadError {
 /// One record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Where it stands.
+    /// Its position.
     pub position: Position,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// See [`crate::format::flags`].
     pub flags: u8,
@@ -53,7 +53,7 @@ pub struct Record {
     pub data: Vec<u8>,
 }
 
-/// Where a record stands.
+/// Position of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Position {
     /// Its number.
@@ -62,7 +62,7 @@ pub struct Position {
     pub time_ns: u64,
     /// Clock cycle of a card in RTL.
     pub cycle: Option<u64>,
-    /// True for a frame of a capture, which has its number there.
+    /// True for a captured frame; the number is then its number in the capture.
     pub is_captured: bool,
 }
 
@@ -85,18 +85,18 @@ impl std::fmt::Display for Position {
     }
 }
 
-/// How a file ends.
+/// The ending of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// The function was closed.
     Closed,
-    /// The file had reached its limit.
+    /// The file reached its maximum size.
     Full,
-    /// Without an end: the program was killed, or runs.
+    /// No end record: the program was killed or is still running.
     Cut,
 }
 
-/// A file that is read.
+/// Reads a file.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: R,
@@ -147,18 +147,18 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// Returns what has made the record.
+    /// Returns the source of the record.
     pub fn source(&self) -> Source {
         self.source
     }
 
-    /// Returns how the file ends, when all of it was read.
+    /// Returns the ending of the file, once all of it was read.
     pub fn ending(&self) -> Option<Ending> {
         self.ending
     }
 
-    /// Returns the next record; `None` at the end. The end of the file inside of a record is an
-    /// end, too.
+    /// Returns the next record; `None` at the end. A file that ends within a record ends there as
+    /// well.
     ///
     /// # Errors
     /// [`ReadError::Damaged`], [`ReadError::Io`].
@@ -232,7 +232,7 @@ fn fill(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
 /// Returns true if a file is a record, or empty.
 ///
 /// # Errors
-/// Those of the system.
+/// The error of the system.
 pub fn is_record(path: &Path) -> io::Result<bool> {
     let mut magic = [0; MAGIC.len()];
     let length = fill(&mut File::open(path)?, magic.as_mut_bytes())?;

@@ -18,14 +18,14 @@ use crate::format::{
     RECORD_HEADER, RecordHeader, Source, VERSION,
 };
 
-/// Bytes that wait before they are written to the file.
+/// The buffer is written to the file when it has this many bytes.
 const BUFFER_BYTES: usize = 256 << 10;
-/// A killed process loses what it has recorded in the last of these periods, at most.
+/// Maximum time between flushes: a killed process loses at most the records of this period.
 const FLUSH_PERIOD_NS: u64 = 10_000_000;
-/// Files of one name, at most: one for each function that is opened.
+/// Maximum number of files with one name: one for each opened function.
 const MAX_FILES: u32 = 64;
 
-/// A record that is being written. Clones write the same one.
+/// A record that is being written. Clones write to the same one.
 #[derive(Debug, Clone)]
 pub struct Recorder(Arc<Mutex<Writer>>);
 
@@ -34,23 +34,23 @@ struct Writer {
     path: PathBuf,
     file: File,
     waiting: Vec<u8>,
-    /// Bytes of the file, with those that wait.
+    /// Length of the file, including buffered bytes.
     length: u64,
     sequence: u64,
     time_ns: u64,
     cycle: u64,
     flushed_ns: u64,
-    /// Nothing more is written: the file is full, or a write has failed.
+    /// True if nothing more is written: the file is full, or a write has failed.
     has_ended: bool,
     fork_generation: u32,
 }
 
 impl Recorder {
-    /// Creates the record of a function that is opened: `path`, or if that exists already
-    /// `path.1`, `path.2`, … Only its owner can read it: it holds the program's data.
+    /// Creates the record of an opened function: `path`, or if that exists `path.1`, `path.2`, …
+    /// Only its owner can read it, because it contains the program's data.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The error of the system.
     pub fn create(path: &Path, source: Source) -> io::Result<Self> {
         let (path, file) = create_next(path)?;
         let header = FileHeader {
@@ -92,7 +92,7 @@ impl Recorder {
         self.0.lock().cycle = cycle;
     }
 
-    /// Writes a record; of long data, several.
+    /// Writes a record, or several if the data is long.
     pub fn record(&self, kind: Kind, address: u64, data: &[u8]) {
         self.record_with(kind, 0, 0, address, data);
     }
@@ -118,12 +118,12 @@ impl Recorder {
         self.record(Kind::SECTION, 0, name.as_bytes());
     }
 
-    /// Writes to the file what waits.
+    /// Writes buffered records to the file.
     pub fn flush(&self) {
         self.0.lock().flush();
     }
 
-    /// Writes to the file what waits, if it has waited for a while.
+    /// Writes buffered records to the file if the last flush was long ago.
     pub fn flush_if_due(&self) {
         let mut writer = self.0.lock();
         if writer.time_ns.saturating_sub(writer.flushed_ns) >= FLUSH_PERIOD_NS {
@@ -169,7 +169,7 @@ impl Writer {
         self.has_ended = true;
     }
 
-    /// A child made by fork leaves to its parent what waits.
+    /// Writes buffered records. In a forked child they belong to the parent.
     fn flush(&mut self) {
         if self.has_ended || self.fork_generation != fork::generation() {
             return;
@@ -190,7 +190,7 @@ impl Drop for Writer {
     }
 }
 
-/// Returns the name of the record of function `number`, in the order in which they are opened.
+/// Returns the path of the record of the function that was opened as number `number`.
 pub fn numbered(path: &Path, number: u32) -> PathBuf {
     if number == 0 {
         return path.to_owned();
@@ -200,7 +200,7 @@ pub fn numbered(path: &Path, number: u32) -> PathBuf {
     name.into()
 }
 
-/// Creates the first file of the name that does not exist.
+/// Creates the first file of the series that does not exist.
 fn create_next(path: &Path) -> io::Result<(PathBuf, File)> {
     for number in 0..MAX_FILES {
         let path = numbered(path, number);
@@ -225,13 +225,13 @@ fn create_next(path: &Path) -> io::Result<(PathBuf, File)> {
 /// that a file can be created there.
 ///
 /// # Errors
-/// A file of that name that is no record, or the error of the system.
+/// A file of that name is not a record, or the error of the system.
 pub fn prepare(path: &Path) -> io::Result<()> {
     for number in 0..MAX_FILES {
         let path = numbered(path, number);
         match crate::reader::is_record(&path) {
             Ok(true) => std::fs::remove_file(&path)?,
-            // Only the first one is known to be meant.
+            // Only the first file was certainly named by the user.
             Ok(false) if number > 0 => {}
             Ok(false) => {
                 return Err(io::Error::new(

@@ -1,4 +1,4 @@
-//! What is compared: streams of entries, each with named fields.
+//! Streams of entries for comparison, each with named fields.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::reader::Position;
 
-/// What a stream is about.
+/// The subject of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
     /// Writes to registers.
@@ -25,12 +25,12 @@ pub enum Subject {
     RequestsReceived,
     /// Responses that a QP receives.
     ResponsesReceived,
-    /// What the function has written to a memory region.
+    /// The function's writes to a memory region.
     Memory,
 }
 
 impl Subject {
-    /// Returns what its objects are called.
+    /// Returns the name of its objects.
     pub const fn object(self) -> &'static str {
         match self {
             Self::Registers | Self::Commands => "",
@@ -41,7 +41,7 @@ impl Subject {
         }
     }
 
-    /// Returns what its entries are called.
+    /// Returns the name of its entries.
     pub const fn entry(self) -> &'static str {
         match self {
             Self::Registers => "register write",
@@ -68,19 +68,19 @@ impl Subject {
     }
 }
 
-/// The name of a stream. Objects are counted in the order of their creation, in each section.
+/// The name of a stream. Objects are numbered in the order of their creation, per section.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     /// The section in which the object was created.
     pub section: Arc<str>,
-    /// What it is about.
+    /// Its subject.
     pub subject: Subject,
-    /// The object: 1 is the first one.
+    /// The object, counted from 1.
     pub object: u32,
 }
 
 impl fmt::Display for Key {
-    /// "CQ 3"; of a section, "CQ 3 of loopback".
+    /// Writes "CQ 3", or with a section "CQ 3 of loopback".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.subject.object() {
             "" => write!(f, "{}s", self.subject.entry())?,
@@ -93,54 +93,54 @@ impl fmt::Display for Key {
     }
 }
 
-/// What the value of a field means, and so how it is compared.
+/// The meaning of a field's value, which determines how it is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
-    /// The same in both.
+    /// Equal in both records.
     Exact,
     /// An object of the record: the same object, whatever its number.
     Object,
-    /// A number or key of the peer, or of an object that is not followed: one in A is the same one
-    /// in B, in all of the stream.
+    /// A number or key of the peer, or of an object that is not followed: throughout the stream,
+    /// each value of A corresponds to one value of B.
     Number,
-    /// A number that the other side chooses anew in each run.
+    /// A number that the other side chooses in each run.
     Peer,
-    /// A virtual address of the program, in the space that this number names: with a constant
-    /// distance.
+    /// A virtual address of the program, in the space with this number: the distance is constant.
     Address(u64),
-    /// An IOVA or address that is chosen anew in each run.
+    /// An IOVA or address that is chosen in each run.
     Place,
-    /// A PSN: with a constant distance in the stream.
+    /// A PSN: the distance is constant within the stream.
     Psn,
     /// A first PSN, which the program chooses.
     FirstPsn,
-    /// MAC and IP addresses, UDP source ports: as numbers.
+    /// MAC and IP addresses, UDP source ports: compared like numbers.
     Path,
     /// Time.
     Time,
-    /// What follows from the size of the card.
+    /// A value that depends on the size of the card.
     Capability,
-    /// What the contract leaves to the card.
+    /// A value that the contract leaves to the card.
     Detail,
-    /// When acknowledges are requested.
+    /// Requests for acknowledges.
     Acknowledge,
-    /// What follows from the moment at which software arms a queue.
+    /// A value that depends on when software arms a queue.
     Event,
     /// Data of the program.
     Payload,
 }
 
-/// Why an entry is not compared, unless that is asked for.
+/// Reason why an entry is only compared on request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
-    /// A positive acknowledge: they may be coalesced.
+    /// A positive acknowledge, because acknowledges may be coalesced.
     Acknowledges,
-    /// A packet that was sent before.
+    /// A retransmitted packet.
     Retransmissions,
-    /// An event of a CQ, a doorbell of an event queue: they follow from the moment of arming.
+    /// An event of a CQ, or a doorbell of an event queue: both depend on when software arms the
+    /// queue.
     Events,
-    /// A command that asks for the state of an object, which follows from the moment; a doorbell of
-    /// the command queue, because queries ring it too.
+    /// A command that queries an object, because the result depends on the time; and a doorbell of
+    /// the command queue, because queries ring it as well.
     Queries,
 }
 
@@ -151,7 +151,7 @@ pub enum Value {
     Number(u64),
     /// A number, and its name if it has one.
     Code(u64, Option<&'static str>),
-    /// An object: its number, and what it is called.
+    /// An object: its number and name.
     Object(u64, String),
     /// Text.
     Text(String),
@@ -159,7 +159,7 @@ pub enum Value {
     Bytes(Vec<u8>),
 }
 
-/// Bytes of a value that are shown.
+/// Maximum bytes of a value that are shown.
 const SHOWN_BYTES: usize = 16;
 
 impl fmt::Display for Value {
@@ -187,7 +187,7 @@ impl fmt::Display for Value {
 /// A field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
-    /// The structure inside of which it is; empty: none.
+    /// The structure that contains it; empty: none.
     pub prefix: &'static str,
     /// Its name.
     pub name: &'static str,
@@ -198,7 +198,7 @@ pub struct Field {
 }
 
 impl Field {
-    /// Returns a field that is no part of a structure.
+    /// Returns a field outside of a structure.
     pub const fn new(name: &'static str, value: Value, class: Class) -> Self {
         Self {
             prefix: "",
@@ -208,12 +208,12 @@ impl Field {
         }
     }
 
-    /// Returns a number that has to be the same.
+    /// Returns a number that must be equal.
     pub const fn exact(name: &'static str, number: u64) -> Self {
         Self::new(name, Value::Number(number), Class::Exact)
     }
 
-    /// Returns its name with that of its structure.
+    /// Returns its name with the name of its structure.
     pub fn full_name(&self) -> String {
         match self.prefix {
             "" => self.name.to_owned(),
@@ -225,30 +225,30 @@ impl Field {
 /// An entry of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Where it stands.
+    /// Its position.
     pub at: Position,
     /// Its fields.
     pub fields: Vec<Field>,
-    /// The rule by which it is not compared.
+    /// The rule that excludes it from the comparison.
     pub rule: Option<Rule>,
 }
 
 /// A stream.
 #[derive(Debug, Clone, Default)]
 pub struct Stream {
-    /// The number of its object, as the card knows it. `None`: it has no entries.
+    /// The card's number of its object. `None`: it has no entries.
     pub number: Option<u32>,
     /// Its entries, in order.
     pub entries: Vec<Entry>,
 }
 
-/// Takes what is found in a record.
+/// Receives the entries of a record.
 pub trait Sink {
-    /// Takes an entry of a stream, whose object has this number.
+    /// Receives an entry of a stream whose object has this number.
     fn entry(&mut self, key: Key, number: u32, entry: Entry);
 }
 
-/// Takes nothing.
+/// Ignores everything.
 impl Sink for () {
     fn entry(&mut self, _key: Key, _number: u32, _entry: Entry) {}
 }
@@ -256,7 +256,7 @@ impl Sink for () {
 /// All streams of a record.
 #[derive(Debug, Default)]
 pub struct Streams {
-    /// Them.
+    /// The streams.
     pub streams: BTreeMap<Key, Stream>,
     /// The sections, in order.
     pub sections: Vec<Arc<str>>,

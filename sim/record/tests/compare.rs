@@ -1,4 +1,4 @@
-//! Comparison: records that a test writes as a card would, with one difference each.
+//! Comparison of records that the test writes like a card, each with one difference.
 
 use std::path::Path;
 
@@ -115,7 +115,7 @@ impl Card {
     }
 }
 
-/// Writes two records, B of a card that gives other numbers, and compares them.
+/// Writes two records, B from a card with other numbers, and compares them.
 fn differences(options: &Options, of_b: impl Fn(&mut Card)) -> Report {
     let directory = temporary_directory("compare");
     let paths = ["a.rec", "b.rec"].map(|name| directory.path().join(name));
@@ -157,8 +157,8 @@ fn they_are_if_that_is_asked_for() {
     }
 }
 
-/// Goal: a query more is no difference, though it rings the command queue and numbers the commands
-/// behind it. Method: B has a query.
+/// Goal: an additional query is no difference, although it rings the command queue and shifts the
+/// numbers of later commands. Method: B has a query.
 #[test]
 fn a_query_and_its_doorbell_are_left_out() {
     let query = |card: &mut Card| {

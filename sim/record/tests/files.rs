@@ -1,4 +1,4 @@
-//! Files: what is written is read; files that are cut, damaged or of another kind say so.
+//! Files: written records are read back; truncated, damaged and foreign files are reported.
 
 use std::fs;
 use std::path::Path;
@@ -64,8 +64,8 @@ fn what_is_written_is_read() {
     assert_eq!(records[3].position.cycle, Some(9));
 }
 
-/// Goal: no length of a file makes the reader fail or invent records. Method: cut a file everywhere
-/// in its first records.
+/// Goal: no length of a file makes the reader fail or invent records. Method: truncate a file at
+/// every position in its first records.
 #[test]
 fn a_file_that_is_cut_has_the_records_before() {
     let directory = temporary_directory("record-cut");
