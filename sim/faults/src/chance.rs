@@ -1,4 +1,4 @@
-//! Random numbers that content fixes.
+//! Random numbers that are determined by packet contents.
 
 use ferroce_units::random::mixed;
 
@@ -6,12 +6,12 @@ use ferroce_units::random::mixed;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Probability {
     value: f64,
-    /// Draws up to this one are covered.
+    /// Draws up to this value are covered.
     last: u64,
 }
 
 impl Probability {
-    /// Returns the probability; `None` if the number is none, or 0.
+    /// Returns the probability; `None` if the number is not a probability, or 0.
     pub fn new(value: f64) -> Option<Self> {
         // A conversion from float saturates.
         let last = (value * 2f64.powi(64)) as u64;
@@ -52,11 +52,11 @@ impl Draws {
     }
 }
 
-/// One appearance of a packet of a flow.
+/// One transmission of a packet of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Transmission {
-    /// PSNs from the first one of the flow.
+    /// Distance of the PSN from the first PSN of the flow.
     pub offset: u64,
-    /// How often it was seen before.
+    /// Number of earlier transmissions.
     pub earlier: u8,
 }

@@ -1,4 +1,4 @@
-//! Damages a frame so that the ICRC shows it.
+//! Damages a frame in a way that its ICRC detects.
 
 use std::ops::Range;
 
@@ -7,10 +7,10 @@ use ferroce_wire::{Bth, Frame};
 /// The byte of the BTH with FECN and BECN, which the ICRC does not cover (IBTA annex A17).
 const BTH_CONGESTION: usize = 4;
 
-/// What of a frame is damaged.
+/// The part of a frame to damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Corruption {
-    /// A bit of the payload, or of the headers where there is no payload.
+    /// A bit of the payload, or of the headers if there is no payload.
     Payload,
     /// A bit of the InfiniBand headers.
     Header,
@@ -18,10 +18,11 @@ pub enum Corruption {
     Icrc,
 }
 
-/// Inverts one bit of a frame that `draw` chooses. Returns false, and changes nothing, if the frame
-/// is not RoCEv2.
+/// Inverts one bit of a frame, chosen by `draw`. Returns false and changes nothing if the frame is
+/// not RoCEv2.
 ///
-/// A frame whose sender has not computed the ICRC (`carries_icrc`) gets it first: the receiver
+/// If the sender has not computed the ICRC (`carries_icrc`), this computes it first, because the
+/// receiver will check it. A CRC detects every single-bit error.
 /// checks it afterwards. A CRC finds each single wrong bit.
 pub fn corrupt(frame: &mut [u8], corruption: Corruption, draw: u64, carries_icrc: bool) -> bool {
     let Ok(parsed) = Frame::parse(frame) else {
@@ -50,13 +51,13 @@ pub fn write_icrc(frame: &mut [u8]) {
     }
 }
 
-/// Chooses a byte and a bit of a range that is not empty.
+/// Chooses a byte and a bit of a non-empty range.
 fn bit_of(range: &Range<usize>, draw: u64) -> (usize, u32) {
     let byte = (draw >> 3) % range.len() as u64;
     (range.start + byte as usize, (draw & 7) as u32)
 }
 
-/// The same, of the InfiniBand headers that the ICRC covers.
+/// Does the same for the InfiniBand headers that the ICRC covers.
 fn bit_of_headers(headers: &Range<usize>, draw: u64) -> (usize, u32) {
     let (byte, bit) = bit_of(headers, draw);
     match byte == headers.start + BTH_CONGESTION {

@@ -1,6 +1,6 @@
 //! Counters of faults.
 
-/// What is counted.
+/// A counter of faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultCounter {
     /// Frames dropped by a loss fault.
@@ -11,16 +11,16 @@ pub enum FaultCounter {
     Partition,
     /// Frames that arrived twice.
     Duplicated,
-    /// Frames with a wrong bit.
+    /// Frames with an inverted bit.
     Corrupted,
-    /// Frames that arrived later.
+    /// Delayed frames.
     Delayed,
-    /// Frames dropped because too many were held back.
+    /// Frames dropped because too many were delayed.
     HeldLost,
 }
 
 impl FaultCounter {
-    /// All counters, in the order of their places.
+    /// All counters, in their order in arrays.
     pub const ALL: [Self; 7] = [
         Self::Lost,
         Self::LinkDown,
@@ -57,7 +57,7 @@ impl FaultCounters {
         self.0[counter as usize]
     }
 
-    /// Counts one more.
+    /// Increments a counter.
     pub const fn add(&mut self, counter: FaultCounter) {
         self.0[counter as usize] += 1;
     }

@@ -1,4 +1,4 @@
-//! Decides what happens to each frame.
+//! Decides the fate of each frame.
 
 use std::cmp::Ordering;
 
@@ -12,21 +12,21 @@ use crate::packet::{FlowKey, Packet};
 use crate::plan::{Fault, Kind, Plan, When};
 use crate::verdict::Verdict;
 
-/// How far [`Engine::frames_until_event`] looks for random events.
+/// Maximum number of packets in which [`Engine::frames_until_event`] searches for random events.
 pub const MAX_LOOK_AHEAD: u64 = 1 << 16;
 
-/// The faults of a plan, and what they have done so far.
+/// The faults of a plan, and their effects so far.
 #[derive(Debug)]
 pub struct Engine {
     plan: Plan,
     flows: FlowTable,
-    /// When the first packet came.
+    /// Time of the first packet.
     begun: Option<Instant>,
     counters: FaultCounters,
 }
 
 impl Engine {
-    /// Returns an engine that has seen nothing.
+    /// Returns an engine that has seen no packet.
     #[must_use]
     pub fn new(plan: Plan) -> Self {
         Self {
@@ -37,7 +37,7 @@ impl Engine {
         }
     }
 
-    /// Returns an engine that goes on counting where another one has ended.
+    /// Returns an engine that continues the counters of another one.
     #[must_use]
     pub fn counting_from(plan: Plan, counters: FaultCounters) -> Self {
         Self {
@@ -52,13 +52,13 @@ impl Engine {
         &self.plan
     }
 
-    /// Returns what it has done so far.
+    /// Returns the counters.
     #[must_use]
     pub fn counters(&self) -> &FaultCounters {
         &self.counters
     }
 
-    /// Returns the counters, to count what the caller has to do to frames.
+    /// Returns the counters for events that the caller counts.
     pub fn counters_mut(&mut self) -> &mut FaultCounters {
         &mut self.counters
     }
@@ -69,10 +69,10 @@ impl Engine {
         self.flows.len()
     }
 
-    /// Returns what happens to a frame that would arrive at `now`. Frames that are not RoCEv2 pass.
+    /// Returns the verdict on a frame that would arrive at `now`. Frames that are not RoCEv2 pass.
     ///
-    /// `is_forward` is to be true for one of the two directions between two ends of one address:
-    /// it distinguishes their flows.
+    /// `is_forward` must be true for one of the two directions between two ends with one address:
+    /// it separates their flows.
     pub fn decide(&mut self, now: Instant, is_forward: bool, frame: &[u8]) -> Verdict {
         let Some(packet) = Packet::parse(frame) else {
             return Verdict::PASS;
@@ -112,9 +112,9 @@ impl Engine {
         verdict
     }
 
-    /// Returns how many new packets of a flow pass, at least, before something may happen to one;
-    /// `u64::MAX`: nothing will. A flow that is not known yet has none, and there are none before
-    /// the last time that the plan names. Random events are looked for up to [`MAX_LOOK_AHEAD`].
+    /// Returns a lower bound on the number of new packets of a flow that pass before a fault may
+    /// affect one; `u64::MAX`: none ever will. It is zero for an unknown flow, and before the last
+    /// time in the plan. Random events are searched for up to [`MAX_LOOK_AHEAD`].
     pub fn frames_until_event(&mut self, key: &FlowKey, now: Instant) -> u64 {
         let begun = self.begun.unwrap_or(now);
         let flow = self.flows.get_mut(key);
@@ -123,8 +123,8 @@ impl Engine {
         })
     }
 
-    /// Returns how many packets of a run certainly pass: as [`Self::frames_until_event`], without
-    /// the packets of the flow in front of the run.
+    /// Returns how many packets of a run certainly pass, like [`Self::frames_until_event`] but
+    /// without the flow's packets before the run.
     pub fn frames_from(&mut self, run: &Run, now: Instant) -> u64 {
         let begun = self.begun.unwrap_or(now);
         let Some(flow) = self.flows.get_mut(&run.key) else {
@@ -139,7 +139,8 @@ impl Engine {
         }
     }
 
-    /// Returns true if a fault counts packets like those of a run, and has some ahead.
+    /// Returns true if a fault counts packets like those of the run, and some numbers are still
+    /// ahead.
     pub fn counts(&mut self, run: &Run) -> bool {
         let Some(flow) = self.flows.get_mut(&run.key) else {
             return false;
@@ -151,8 +152,8 @@ impl Engine {
         })
     }
 
-    /// Notes that `packets` packets of a run are left out: not more than [`Self::frames_from`]
-    /// says.
+    /// Records that `packets` packets of a run are skipped, at most the number that
+    /// [`Self::frames_from`] returned.
     pub fn leave_out(&mut self, run: &Run, packets: u64) {
         let Some(flow) = self.flows.get_mut(&run.key) else {
             return;
@@ -177,14 +178,14 @@ impl Engine {
     }
 }
 
-/// New packets of a flow that are alike and follow each other.
+/// Consecutive new packets of a flow that are alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
     /// Their flow.
     pub key: FlowKey,
-    /// PSN of the first one.
+    /// PSN of the first packet.
     pub first: Psn,
-    /// Their opcode; `None`: that of the flow's last packet.
+    /// Their opcode; `None`: the opcode of the flow's last packet.
     pub opcode: Option<Opcode>,
 }
 
@@ -199,7 +200,7 @@ impl Run {
     }
 }
 
-/// Returns how many new packets of a flow have no event, of those faults that `concerns` names.
+/// Returns how many new packets of a flow have no event from the faults that `concerns` selects.
 fn clear_frames(
     plan: &Plan,
     key: &FlowKey,
@@ -232,7 +233,7 @@ fn clear_frames(
     }
 }
 
-/// Returns true if a fault may happen to packets of a flow.
+/// Returns true if a fault may affect packets of a flow.
 fn may_concern(fault: &Fault, key: &FlowKey, number: u64) -> bool {
     let is_between = match fault.kind {
         Kind::Partition(one, other) => separates(one, other, key),
@@ -247,7 +248,8 @@ fn separates(one: Gid, other: Gid, key: &FlowKey) -> bool {
     ends == (one, other) || ends == (other, one)
 }
 
-/// Returns how many new packets of a flow have no random event, as far as it is looked.
+/// Returns how many packets of a flow pass before the next random event, up to the look-ahead
+/// limit.
 fn look_ahead(plan: &Plan, key: &FlowKey, flow: &mut Flow) -> u64 {
     let next = flow.next_offset();
     let end = next + MAX_LOOK_AHEAD;
@@ -269,7 +271,7 @@ fn look_ahead(plan: &Plan, key: &FlowKey, flow: &mut Flow) -> u64 {
     clear_until - next
 }
 
-/// A packet that has arrived.
+/// An arriving packet.
 struct Arrival<'a> {
     packet: &'a Packet,
     transmission: Transmission,
@@ -279,7 +281,7 @@ struct Arrival<'a> {
 }
 
 impl Arrival<'_> {
-    /// Returns true if the fault's selector names the packet; which transmission it is, is checked
+    /// Returns true if the fault's selector matches the packet; the transmission number is checked
     /// later.
     #[inline]
     fn is_selected(&self, fault: &Fault, flow: &Flow) -> bool {
@@ -294,11 +296,11 @@ impl Arrival<'_> {
             && selector.during.is_none_or(|span| span.has(self.since))
     }
 
-    /// Adds what a fault does to the packet.
+    /// Adds the effect of a fault to the verdict.
     fn suffer(&self, index: usize, fault: &Fault, flow: &mut Flow, verdict: &mut Verdict) {
         let transmission = self.transmission;
         let process = &mut flow.processes[index];
-        // The state of a process follows all packets: whether it is the right transmission comes
+        // The state of a process follows all packets; the transmission number is checked
         // afterwards.
         let happens = match &fault.kind {
             Kind::Burst(burst) => process.is_lost(burst, transmission),
@@ -332,7 +334,7 @@ impl Arrival<'_> {
                 verdict.delay = verdict.delay + path;
             }
         }
-        // The shortest path takes no longer.
+        // The shortest path adds no delay.
         if !fault.kind.delays() || verdict.delay != delay {
             verdict.faults |= 1 << index;
         }
@@ -342,7 +344,8 @@ impl Arrival<'_> {
 /// Distinguishes the draws of one fault.
 const DRAWS_OF_EFFECT: u64 = 2;
 
-/// Numbered packets lose their first transmission only, unless the plan says which.
+/// Returns true if the transmission number matches. By default, numbered packets only lose their
+/// first transmission.
 fn is_right_try(fault: &Fault, transmission: Transmission) -> bool {
     let number = u64::from(transmission.earlier) + 1;
     match (&fault.selector.tries, fault.kind.when()) {

@@ -11,33 +11,34 @@ use crate::packet::{FlowKey, Packet};
 use crate::plan::Plan;
 use crate::process::Process;
 
-/// Most flows that are known at once; then the one that was found first is forgotten.
+/// Maximum number of known flows; beyond it, the oldest one is dropped.
 pub const MAX_FLOWS: usize = 1024;
-/// Most pairs of hosts whose flows are counted apart; those of all others are counted together.
+/// Maximum number of host pairs whose flows are counted separately; all others are counted
+/// together.
 pub const MAX_HOST_PAIRS: usize = 256;
-/// PSNs before the newest one of a flow of which it is known how often they were seen.
+/// Number of PSNs before the newest one of a flow whose transmissions are counted.
 pub const SEEN_WINDOW: u64 = 1024;
 
 /// A flow.
 #[derive(Debug)]
 pub(crate) struct Flow {
-    /// Its number among those between the same two hosts and of the same direction.
+    /// Its number among the flows between the same two hosts in the same direction.
     pub number: u64,
-    /// The packet that was seen last.
+    /// The last packet.
     pub last: Packet,
-    /// The PSN behind the newest one.
+    /// The PSN after the newest one.
     next_psn: Psn,
-    /// PSNs from the first one to that.
+    /// Distance of that PSN from the first one.
     next_offset: u64,
-    /// How often each of the last PSNs was seen, by the lower bits of its offset.
+    /// Number of transmissions of each recent PSN, by the lower bits of its offset.
     seen: Box<[u8; SEEN_WINDOW as usize]>,
-    /// Packets older than that.
+    /// Number of older packets.
     older: u8,
-    /// For each fault of the plan.
+    /// State for each fault of the plan.
     pub processes: Box<[Process]>,
-    /// No packet was delayed beyond this time by jitter: those behind it are not earlier.
+    /// Jitter has delayed no packet beyond this time: later packets are not delivered earlier.
     pub in_order_from: Instant,
-    /// Up to this offset, no new packet has an event.
+    /// No new packet up to this offset has an event.
     pub clear_until: u64,
 }
 
@@ -61,12 +62,12 @@ impl Flow {
         }
     }
 
-    /// Returns the offset that the next new packet has.
+    /// Returns the offset of the next new packet.
     pub fn next_offset(&self) -> u64 {
         self.next_offset
     }
 
-    /// Notes that a packet was seen, and returns which transmission it is.
+    /// Records a packet, and returns its transmission number.
     #[inline]
     pub fn note(&mut self, packet: &Packet) -> Transmission {
         self.last = *packet;
@@ -76,7 +77,7 @@ impl Flow {
             self.move_on(ahead as u64 + 1);
         }
         let behind = u64::from(self.next_psn.distance_from(psn).unsigned_abs());
-        // A packet before the first one that was seen is older than the flow.
+        // A packet before the first one seen is older than the flow.
         if behind > SEEN_WINDOW || behind > self.next_offset {
             self.older = self.older.wrapping_add(1);
             let offset = self.next_offset.wrapping_sub(behind);
@@ -90,7 +91,7 @@ impl Flow {
         Transmission { offset, earlier }
     }
 
-    /// Lets `packets` new ones pass.
+    /// Skips `packets` new packets.
     pub fn move_on(&mut self, packets: u64) {
         let places = packets.min(SEEN_WINDOW);
         for place in 0..places {
@@ -101,7 +102,7 @@ impl Flow {
         self.next_psn = self.next_psn.add((packets & u64::from(u32::MAX)) as u32);
     }
 
-    /// Returns the PSN that the next new packet has.
+    /// Returns the PSN of the next new packet.
     pub fn next_psn(&self) -> Psn {
         self.next_psn
     }
@@ -116,13 +117,13 @@ pub(crate) struct FlowTable {
     numbers: HashMap<(Gid, Gid, bool, bool), u64>,
     /// The flow of the last packet.
     last: usize,
-    /// The place of the flow that is forgotten next.
+    /// The index of the flow to drop next.
     oldest: usize,
 }
 
 impl FlowTable {
-    /// Returns the flow of a packet; a new one begins with it. `is_forward` separates the two
-    /// directions between queue pairs of one address.
+    /// Returns the flow of a packet, adding it if it is new. `is_forward` separates the two
+    /// directions between queue pairs with one address.
     #[inline]
     pub fn find_or_add(&mut self, packet: &Packet, is_forward: bool, plan: &Plan) -> &mut Flow {
         let key = &packet.key;

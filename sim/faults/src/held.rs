@@ -1,14 +1,14 @@
-//! Frames that are held back until their time.
+//! Frames that are delayed.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use ferroce_units::Instant;
 
-/// Most frames that are held back at once: those of 10 ms at 100 Gb/s and 4096 bytes, and more.
+/// Maximum number of delayed frames: more than 10 ms of 4096-byte frames at 100 Gb/s.
 pub const MAX_HELD: usize = 1 << 15;
 
-/// A frame, ordered by its time; frames of one time stay in order.
+/// A frame, ordered by its time; frames with equal times stay in order.
 #[derive(Debug)]
 struct Entry<F> {
     key: (Instant, u64),
@@ -35,7 +35,7 @@ impl<F> Ord for Entry<F> {
     }
 }
 
-/// Frames that wait for their time.
+/// Delayed frames.
 #[derive(Debug)]
 pub struct Held<F> {
     frames: BinaryHeap<Reverse<Entry<F>>>,
@@ -52,7 +52,7 @@ impl<F> Default for Held<F> {
 }
 
 impl<F> Held<F> {
-    /// Holds a frame until `due`. Gives it back if too many are held.
+    /// Delays a frame until `due`. Returns it if too many are delayed.
     ///
     /// # Errors
     /// The frame.
@@ -66,7 +66,7 @@ impl<F> Held<F> {
         Ok(())
     }
 
-    /// Takes the next frame whose time has come.
+    /// Takes the next frame that is due.
     #[inline]
     pub fn pop(&mut self, now: Instant) -> Option<F> {
         if self.next()? > now {
@@ -82,13 +82,13 @@ impl<F> Held<F> {
         self.frames.peek().map(|Reverse(entry)| entry.key.0)
     }
 
-    /// Returns how many are held.
+    /// Returns the number of delayed frames.
     #[must_use]
     pub fn len(&self) -> usize {
         self.frames.len()
     }
 
-    /// Returns true if none is held.
+    /// Returns true if no frame is delayed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()

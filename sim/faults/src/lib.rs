@@ -1,10 +1,10 @@
 //! Packet faults: loss, duplication, corruption, delay, reordering, failed links, partitions.
 //!
-//! A [`Plan`] lists the faults; an [`Engine`] decides what happens to each frame. The decision
-//! depends on the content of the packet, not on time or on the order of other packets: on the seed
-//! of the plan, the fault, the number of the flow, the distance of the PSN from the first PSN of
-//! the flow, and how often this PSN of this flow was seen. QPNs and first PSNs are random in each
-//! run; the same program with other ones meets the same faults.
+//! A [`Plan`] lists the faults; an [`Engine`] decides the fate of each frame. The decision depends
+//! on the content of the packet, not on time or on the order of other packets: on the seed of the
+//! plan, the fault, the number of the flow, the distance of the PSN from the first PSN of the flow,
+//! and the number of earlier transmissions of this PSN. QPNs and first PSNs are random in each run;
+//! the same program with other numbers meets the same faults.
 //!
 //! There is no clock, thread or I/O in this crate. The caller executes the [`Verdict`].
 

@@ -1,39 +1,39 @@
-//! What the engine reads of a frame.
+//! The fields of a frame that the engine uses.
 
 use std::fmt;
 
 use ferroce_wire::{Extension, Frame, Gid, Opcode, Operation, Psn, Qpn, Syndrome};
 
-/// What the packets of a flow have in common.
+/// The common fields of a flow's packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FlowKey {
     /// Address of the sender.
     pub source: Gid,
     /// Address of the receiver.
     pub destination: Gid,
-    /// The queue pair that sends: known of datagrams only.
+    /// The sending queue pair: only known for datagrams.
     pub source_qp: Option<Qpn>,
-    /// The queue pair that receives.
+    /// The receiving queue pair.
     pub destination_qp: Qpn,
     /// Requests and responses to one queue pair have separate PSNs.
     pub is_response: bool,
 }
 
-/// A packet of RoCEv2.
+/// A RoCEv2 packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet {
-    /// Whose packet it is, and to whom.
+    /// Its flow.
     pub key: FlowKey,
     /// Its PSN.
     pub psn: Psn,
     /// Its opcode.
     pub opcode: Opcode,
-    /// True if its AETH refuses something: a NAK or an RNR NAK.
+    /// True if it is a NAK or an RNR NAK.
     pub is_nak: bool,
 }
 
 impl Packet {
-    /// Reads a frame; `None`: it is not RoCEv2, or malformed.
+    /// Parses a frame; `None`: it is not RoCEv2, or malformed.
     #[inline]
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
@@ -75,9 +75,9 @@ impl Packet {
 pub enum PacketClass {
     /// All packets.
     Any,
-    /// Those from requester to responder.
+    /// Packets from requester to responder.
     Request,
-    /// Those from responder to requester.
+    /// Packets from responder to requester.
     Response,
     /// SENDs of any kind.
     Send,
@@ -95,11 +95,11 @@ pub enum PacketClass {
     Acknowledge,
     /// NAKs and RNR NAKs.
     Nak,
-    /// MADs to the GSI, QP 1: those of RDMA CM.
+    /// MADs to the GSI, QP 1, as RDMA CM sends them.
     Mad,
     /// Congestion notification packets.
     Cnp,
-    /// Those with one opcode.
+    /// Packets with one opcode.
     Opcode(Opcode),
 }
 
@@ -121,7 +121,8 @@ impl PacketClass {
         ("cnp", Self::Cnp),
     ];
 
-    /// Returns the class with a name: one of [`Self::NAMED`], or an opcode as rdma-core names it.
+    /// Returns the class with a name: one of [`Self::NAMED`], or an opcode with its name in
+    /// rdma-core.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let named = Self::NAMED.iter().find(|(known, _)| *known == name);
@@ -132,7 +133,7 @@ impl PacketClass {
         })
     }
 
-    /// Returns true if requests, or responses, may belong to it.
+    /// Returns true if it may contain responses (`is_response`), or requests otherwise.
     #[must_use]
     pub fn may_have(self, is_response: bool) -> bool {
         match self {
@@ -195,7 +196,7 @@ impl fmt::Display for PacketClass {
     }
 }
 
-/// Returns the name of a known opcode in small letters: `rc_rdma_write_middle`.
+/// Returns the name of a known opcode in lower case: `rc_rdma_write_middle`.
 fn opcode_name(opcode: Opcode) -> Option<String> {
     opcode.parse()?;
     Some(opcode.to_string().to_lowercase())

@@ -1,4 +1,4 @@
-//! What a plan of faults says.
+//! A plan of faults.
 //!
 //! A plan is written as an expression, or as a TOML file:
 //!
@@ -33,31 +33,31 @@ use crate::corrupt::Corruption;
 use crate::packet::{FlowKey, Packet, PacketClass};
 use error::PlanError;
 
-/// Most faults of a plan.
+/// Maximum number of faults in a plan.
 pub const MAX_FAULTS: usize = 16;
-/// Most ranges of numbers of one fault.
+/// Maximum number of number ranges of one fault.
 pub const MAX_RANGES: usize = 8;
-/// Most paths over which packets are sprayed.
+/// Maximum number of paths over which packets are sprayed.
 pub const MAX_PATHS: u64 = 1024;
-/// Longest expression in bytes. Plans are passed to running programs as expressions.
+/// Maximum length of an expression in bytes. Plans are passed to running programs as expressions.
 pub const MAX_EXPRESSION: usize = 512;
-/// The seed of a plan that names none.
+/// The default seed.
 const DEFAULT_SEED: u64 = 1;
 
-/// Faults, and the seed that fixes what they do.
+/// Faults, and the seed that determines their effects.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// Fixes all random decisions.
+    /// Determines all random decisions.
     pub seed: u64,
     /// The faults, in the order in which they act on a packet.
     pub faults: Vec<Fault>,
 }
 
 impl Plan {
-    /// Reads the text of a TOML file.
+    /// Parses the text of a TOML file.
     ///
     /// # Errors
-    /// [`PlanError`] names what is wrong.
+    /// [`PlanError`] describes the mistake.
     pub fn from_toml(text: &str) -> Result<Self, PlanError> {
         file::parse(text)
     }
@@ -72,7 +72,7 @@ impl Plan {
 impl FromStr for Plan {
     type Err = PlanError;
 
-    /// Reads an expression.
+    /// Parses an expression.
     fn from_str(text: &str) -> Result<Self, PlanError> {
         expression::parse(text)
     }
@@ -81,13 +81,13 @@ impl FromStr for Plan {
 /// One fault.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fault {
-    /// What happens.
+    /// Its kind.
     pub kind: Kind,
-    /// To which packets it may happen.
+    /// The packets that it may affect.
     pub selector: Selector,
 }
 
-/// What happens to packets.
+/// The effect of a fault.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Kind {
     /// Packets are lost.
@@ -100,20 +100,20 @@ pub enum Kind {
     Corrupt(Corruption, When),
     /// Packets arrive later.
     Delay(Duration),
-    /// Packets arrive later by a random time up to this; those of a flow stay in order.
+    /// Packets are delayed by a random time up to this; the packets of a flow stay in order.
     Jitter(Duration),
-    /// Packets arrive later by a part of `spread` that depends on the path which each takes.
+    /// Packets are delayed by a part of `spread` that depends on their path.
     Spray {
         /// Number of paths.
         paths: u64,
-        /// The longest path takes so much longer than the shortest.
+        /// Difference in delay between the longest and the shortest path.
         spread: Duration,
     },
-    /// Some packets arrive later: others overtake them.
+    /// Some packets are delayed, so that others overtake them.
     Overtake {
-        /// Which.
+        /// Which packets.
         when: When,
-        /// How much later.
+        /// The delay.
         delay: Duration,
     },
     /// The link has failed: nothing arrives.
@@ -141,7 +141,7 @@ impl Kind {
         }
     }
 
-    /// Returns which of the selected packets it happens to; `None`: that is not all that decides.
+    /// Returns which of the selected packets it affects; `None`: other state decides as well.
     #[inline]
     pub(crate) const fn when(&self) -> Option<&When> {
         match self {
@@ -153,7 +153,7 @@ impl Kind {
         }
     }
 
-    /// Returns true if it makes packets arrive later.
+    /// Returns true if it delays packets.
     #[must_use]
     pub const fn delays(self) -> bool {
         matches!(
@@ -163,17 +163,17 @@ impl Kind {
     }
 }
 
-/// To which of the selected packets a fault happens.
+/// Which of the selected packets a fault affects.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum When {
-    /// To each transmission with this probability.
+    /// Each transmission with this probability.
     Random(Cause),
-    /// To packets with these numbers: the first selected packet of a flow is number 1. Packets are
+    /// Packets with these numbers: the first selected packet of a flow is number 1. Packets are
     /// counted, not transmissions.
     Numbered(Numbers),
 }
 
-/// A probability that a fault happens.
+/// The probability of a fault.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cause(pub(crate) Probability);
 
@@ -207,14 +207,14 @@ impl Numbers {
         &self.ranges[..self.used]
     }
 
-    /// Returns true if a number is one of them.
+    /// Returns true if it contains a number.
     #[inline]
     pub(crate) fn has(&self, number: u64) -> bool {
         let mut ranges = self.ranges().iter();
         ranges.any(|(first, last)| (*first..=*last).contains(&number))
     }
 
-    /// Returns how many numbers behind `number` are none of them.
+    /// Returns how many numbers directly after `number` it does not contain.
     pub(crate) fn gap_behind(&self, number: u64) -> u64 {
         let next = number.saturating_add(1);
         let ahead = self.ranges().iter().filter(|(_, last)| *last >= next);
@@ -223,31 +223,31 @@ impl Numbers {
     }
 }
 
-/// Loss with two states, of which the bad one loses more (Gilbert 1960, Elliott 1963). Each packet
+/// Loss with two states, where the bad state loses more (Gilbert 1960, Elliott 1963). Each packet
 /// of a flow may change the state.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Burst {
-    /// From good to bad.
+    /// Probability of changing from good to bad.
     pub(crate) enter: Probability,
-    /// From bad to good.
+    /// Probability of changing from bad to good.
     pub(crate) leave: Probability,
     /// Probability of loss in the bad state.
     pub(crate) loss_bad: Probability,
-    /// The same in the good state; `None`: no loss.
+    /// Probability of loss in the good state; `None`: no loss.
     pub(crate) loss_good: Option<Probability>,
 }
 
-/// Which packets a fault may happen to: those that all parts select.
+/// The packets that a fault may affect: packets that match all given parts.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Selector {
     /// Packets of this class.
     pub packets: Option<PacketClass>,
     /// Packets to this queue pair.
     pub qp: Option<u32>,
-    /// Packets of this flow: flows from one host to another count from 0, in the order of their
-    /// first packets, requests apart from responses.
+    /// Packets of this flow: flows from one host to another are numbered from 0, in the order of
+    /// their first packets, requests and responses separately.
     pub flow: Option<u64>,
-    /// PSNs from the first one of the flow.
+    /// Distance of the PSN from the first PSN of the flow.
     pub psn: Option<RangeInclusive<u64>>,
     /// The first, second, … transmission of a packet.
     pub tries: Option<RangeInclusive<u64>>,
@@ -255,18 +255,18 @@ pub struct Selector {
     pub from: Option<Gid>,
     /// Packets to this address.
     pub to: Option<Gid>,
-    /// When, since the first packet that the plan has seen.
+    /// Time since the first packet that the plan has seen.
     pub during: Option<Span>,
 }
 
 impl Selector {
-    /// Returns true if addresses, queue pair and class of a packet are selected.
+    /// Returns true if addresses, queue pair and class of a packet match.
     #[inline]
     pub(crate) fn has_packet(&self, packet: &Packet) -> bool {
         self.may_have(&packet.key) && self.packets.is_none_or(|class| class.has(packet))
     }
 
-    /// Returns true if some packets of a flow may be selected.
+    /// Returns true if some packets of a flow may match.
     #[inline]
     pub(crate) fn may_have(&self, key: &FlowKey) -> bool {
         self.packets
@@ -280,20 +280,20 @@ impl Selector {
 /// A span of time since the first packet that the plan has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// Its begin.
+    /// Its start.
     pub from: Duration,
-    /// Its end, which does not belong to it; `None`: without a limit.
+    /// Its end (exclusive); `None`: no end.
     pub until: Option<Duration>,
 }
 
 impl Span {
-    /// Returns true if a time belongs to it.
+    /// Returns true if it contains a time.
     #[inline]
     pub(crate) fn has(&self, since: Duration) -> bool {
         since >= self.from && self.until.is_none_or(|until| since < until)
     }
 
-    /// Returns true if it is over.
+    /// Returns true if it has ended.
     pub(crate) fn is_over(&self, since: Duration) -> bool {
         self.until.is_some_and(|until| since >= until)
     }

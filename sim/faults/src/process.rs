@@ -1,9 +1,9 @@
-//! What a fault does to one flow.
+//! State of a fault for one flow.
 
 use crate::chance::{Draws, Transmission};
 use crate::plan::{Burst, Fault, Kind, Numbers, When};
 
-/// Numbered packets whose later transmissions are recognised.
+/// Maximum number of numbered packets whose retransmissions are recognised.
 const MAX_REMEMBERED: usize = 32;
 /// Distinguishes the draws of one fault.
 const DRAWS_OF_STATE: u64 = 1;
@@ -43,7 +43,7 @@ impl Process {
         Self { draws, state }
     }
 
-    /// Returns true if the fault happens to a selected packet.
+    /// Returns true if the fault affects a selected packet.
     #[inline]
     pub fn happens(&mut self, when: &When, transmission: Transmission) -> bool {
         match when {
@@ -92,8 +92,8 @@ impl Process {
         matches!(self.state, State::Burst(true))
     }
 
-    /// Returns true if nothing happens by chance to the new packet with this offset, unless the
-    /// state of a burst is bad.
+    /// Returns true if no random event hits the new packet with this offset, unless the state of a
+    /// burst is bad.
     pub fn is_clear(&self, kind: &Kind, offset: u64) -> bool {
         let transmission = Transmission { offset, earlier: 0 };
         match kind {
@@ -110,7 +110,7 @@ impl Process {
         }
     }
 
-    /// Returns how many selected packets may come before one that the numbers name.
+    /// Returns how many selected packets come before the next numbered one.
     pub fn clear_numbers(&self, kind: &Kind) -> u64 {
         let Some(When::Numbered(numbers)) = kind.when() else {
             return u64::MAX;
@@ -121,7 +121,7 @@ impl Process {
         }
     }
 
-    /// Counts selected packets that were left out.
+    /// Counts skipped packets that match.
     pub fn count(&mut self, packets: u64) {
         if let State::Numbered(counted) = &mut self.state {
             counted.count += packets;

@@ -1,4 +1,4 @@
-//! What happens to a packet.
+//! The fate of a packet.
 
 use std::fmt::{self, Write as _};
 
@@ -8,23 +8,23 @@ use crate::corrupt::Corruption;
 use crate::counters::{FaultCounter, FaultCounters};
 use crate::plan::{Kind, Plan};
 
-/// What the faults of a plan do to one frame.
+/// The effects of a plan's faults on one frame.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// The fault that drops it: its number in the plan, from 0.
+    /// The fault that drops it: its index in the plan.
     pub dropped_by: Option<u8>,
-    /// True if the frame arrives twice; the second one is as the first.
+    /// True if the frame arrives twice; both copies are equal.
     pub is_duplicated: bool,
-    /// What is damaged, and a random number that chooses the bit.
+    /// The damaged part, and a random number that chooses the bit.
     pub corruption: Option<(Corruption, u64)>,
-    /// How much later than without faults it arrives.
+    /// Additional delay.
     pub delay: Duration,
-    /// The faults that act on it, a bit each.
+    /// Bitmap of the faults that affect it.
     pub faults: u32,
 }
 
 impl Verdict {
-    /// Nothing happens to the packet.
+    /// The packet is unaffected.
     pub const PASS: Self = Self {
         dropped_by: None,
         is_duplicated: false,
@@ -33,7 +33,7 @@ impl Verdict {
         faults: 0,
     };
 
-    /// Returns true if nothing happens to the packet.
+    /// Returns true if the packet is unaffected.
     #[inline]
     #[must_use]
     pub const fn is_pass(&self) -> bool {
@@ -47,7 +47,7 @@ impl Verdict {
         self.dropped_by.is_some()
     }
 
-    /// Adds what happens to the frame to counters.
+    /// Adds the verdict to counters.
     pub fn count(&self, plan: &Plan, counters: &mut FaultCounters) {
         if let Some(fault) = self.dropped_by {
             counters.add(match plan.faults[usize::from(fault)].kind {
@@ -100,7 +100,7 @@ impl Verdict {
     }
 }
 
-/// A fault as comments name it: rules count from 1.
+/// A fault in comments: rules count from 1.
 struct Rule<'a>(&'a Plan, usize);
 
 impl fmt::Display for Rule<'_> {

@@ -1,4 +1,4 @@
-//! What the engine decides.
+//! The decisions of the engine.
 
 mod faults_support;
 
@@ -275,7 +275,7 @@ fn what_is_not_by_chance_lets_nothing_be_left_out() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Goal: QPN and first PSN change nothing. Method: the same flow with others.
+    /// Goal: verdicts do not depend on QPN and first PSN. Method: the same flow with other numbers.
     #[test]
     fn verdicts_do_not_depend_on_numbers(
         seed: u64,
@@ -315,7 +315,7 @@ proptest! {
                 }
                 psn += 1;
                 let verdict = engine.decide(Instant::ZERO, true, &frame(Is::Write, 17, psn));
-                // In a burst, or before one, not each packet is lost.
+                // In a burst, or before one, not every packet is lost.
                 prop_assert!(!verdict.is_pass() || faults.starts_with("burst"));
             }
         }

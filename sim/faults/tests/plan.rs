@@ -1,9 +1,9 @@
-//! How plans are written.
+//! Syntax of plans.
 
 use ferroce_faults::{MAX_FAULTS, Plan};
 
-/// Goal: the grammar. Method: what is read is printed in its canonical form, and that is read as
-/// the same plan.
+/// Goal: the grammar. Method: each plan is parsed, printed in its canonical form, and parsed again
+/// to the same plan.
 #[test]
 fn expressions_are_read_and_printed() {
     for (text, canonical) in [

@@ -1,36 +1,36 @@
-//! What is wrong with a plan.
+//! Errors of a plan.
 
 use super::{MAX_EXPRESSION, MAX_FAULTS, MAX_PATHS, MAX_RANGES};
 
-/// Why a plan cannot be used.
+/// Reason why a plan cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// There is no such fault.
+    /// The fault is unknown.
     #[error(
         "there is no fault {name:?}; faults are loss (or drop), burst, dup, corrupt, \
          corrupt-header, corrupt-icrc, delay, jitter, reorder, down, partition; and seed=NUMBER"
     )]
     Kind {
-        /// What was written.
+        /// The text.
         name: String,
     },
-    /// A value is not what the fault needs.
+    /// A value is invalid for its fault.
     #[error("{key}={value}: {value:?} is not {expected}")]
     Value {
         /// The fault, or the key of a file.
         key: String,
-        /// What was written.
+        /// The text.
         value: String,
-        /// What it should be.
+        /// The expected value.
         expected: &'static str,
     },
     /// An item has no `=`.
     #[error("{item:?} is not of the form FAULT=VALUE, such as loss=1e-3")]
     Form {
-        /// What was written.
+        /// The text.
         item: String,
     },
-    /// There is no such selector.
+    /// The selector is unknown.
     #[error(
         "@{text}: not a selector; selectors are @qpNUMBER, @flowNUMBER, @psnFIRST-LAST, @tryN, \
          @from:ADDRESS, @to:ADDRESS, @TIME..TIME, @CLASS with any, request, response, send, write, \
@@ -38,10 +38,10 @@ pub enum PlanError {
          such as @rc_rdma_write_middle"
     )]
     Selector {
-        /// What was written.
+        /// The text.
         text: String,
     },
-    /// A selector is there twice.
+    /// A selector occurs twice.
     #[error("{item}: @{text}: the packets are already selected by another part of the same kind")]
     Twice {
         /// The fault.
@@ -55,13 +55,13 @@ pub enum PlanError {
     /// Too many ranges.
     #[error("{value:?} has more than {MAX_RANGES} numbers and ranges")]
     TooManyRanges {
-        /// What was written.
+        /// The text.
         value: String,
     },
     /// Too many paths.
     #[error("reorder={value}: a number of paths is between 2 and {MAX_PATHS}")]
     Paths {
-        /// What was written.
+        /// The text.
         value: String,
     },
     /// Too long.
@@ -70,13 +70,13 @@ pub enum PlanError {
         /// Its length.
         length: usize,
     },
-    /// There is no fault in it.
+    /// It contains no fault.
     #[error("the plan has no fault; write FAULT=VALUE, such as loss=1e-3")]
     Empty,
-    /// The file is no TOML.
+    /// The file is not TOML.
     #[error("not TOML: {0}")]
     Toml(String),
-    /// A file has a key that no plan has.
+    /// A file has an unknown key.
     #[error(
         "unknown key {key:?}; a file has seed, and tables [[fault]] with kind, value, packets, qp, \
          flow, psn, try, from, to, during"

@@ -28,7 +28,7 @@ use super::{
 use crate::corrupt::Corruption;
 use crate::packet::PacketClass;
 
-/// The spread of paths, and the delay of an overtaken packet, where none is given.
+/// The default spread of paths, and delay of an overtaken packet.
 const DEFAULT_REORDER_DELAY: Duration = Duration::from_us(10);
 
 const WHEN: &str =
@@ -41,7 +41,7 @@ const SPAN: &str = "a span of time since the first packet, such as 5ms..7ms, or 
 const PARTITION: &str = "a pair of IP addresses, such as 10.0.0.1-10.0.0.2";
 const NUMBER: &str = "a number";
 
-/// Reads an expression.
+/// Parses an expression.
 pub(super) fn parse(text: &str) -> Result<Plan, PlanError> {
     if text.len() > MAX_EXPRESSION {
         return Err(PlanError::TooLong { length: text.len() });
@@ -128,7 +128,7 @@ fn parse_kind(key: &str, value: &str, selector: &mut Selector) -> Result<Kind, P
     })
 }
 
-/// Reads a probability or `CLASS#NUMBERS`, of which the class goes to the selector.
+/// Parses a probability or `CLASS#NUMBERS`; the class is stored in the selector.
 fn parse_when(
     key: &str,
     value: &str,

@@ -1,4 +1,4 @@
-//! Plans as TOML files: each table says what an item of an expression says.
+//! Plans as TOML files: each table corresponds to an item of an expression.
 
 use toml::{Table, Value};
 
@@ -6,7 +6,7 @@ use super::error::PlanError;
 use super::expression::add;
 use super::{DEFAULT_SEED, MAX_EXPRESSION, Plan};
 
-/// Keys of a table `[[fault]]` beside `kind` and `value`, and what they are in an expression.
+/// Keys of a table `[[fault]]` other than `kind` and `value`, with their form in an expression.
 const SELECTORS: [(&str, &str); 8] = [
     ("packets", ""),
     ("qp", "qp"),
@@ -18,7 +18,7 @@ const SELECTORS: [(&str, &str); 8] = [
     ("during", ""),
 ];
 
-/// Reads the text of a file.
+/// Parses the text of a file.
 pub(super) fn parse(text: &str) -> Result<Plan, PlanError> {
     let table: Table = text
         .parse()

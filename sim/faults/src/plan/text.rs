@@ -1,4 +1,4 @@
-//! Numbers, times and addresses, from text and to text.
+//! Parses and prints numbers, times and addresses.
 
 use core::net::IpAddr;
 use std::fmt;
@@ -22,7 +22,7 @@ pub(super) fn probability(text: &str) -> Option<Probability> {
     Probability::new(text.parse().ok()?)
 }
 
-/// Reads a time above zero with its unit: `10us`.
+/// Parses a positive time with its unit: `10us`.
 pub(super) fn duration(text: &str) -> Option<Duration> {
     let (number, unit) = UNITS
         .iter()
@@ -32,7 +32,7 @@ pub(super) fn duration(text: &str) -> Option<Duration> {
     is_time.then(|| Duration::from_ps(picoseconds.round() as u64))
 }
 
-/// Reads `5ms..7ms`, or `5ms..`.
+/// Parses `5ms..7ms`, or `5ms..`.
 pub(super) fn span(text: &str) -> Option<Span> {
     let (from, until) = text.split_once("..")?;
     let from = duration(from)?;
@@ -43,14 +43,14 @@ pub(super) fn span(text: &str) -> Option<Span> {
     Some(Span { from, until })
 }
 
-/// Reads `3` or `3-5`.
+/// Parses `3` or `3-5`.
 pub(super) fn range(text: &str) -> Option<RangeInclusive<u64>> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let (first, last) = (number(first)?, number(last)?);
     (first <= last).then_some(first..=last)
 }
 
-/// Reads a number in decimal digits.
+/// Parses a number in decimal digits.
 pub(super) fn number(text: &str) -> Option<u64> {
     let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| is_plain)
@@ -60,7 +60,7 @@ pub(super) fn address(text: &str) -> Option<Gid> {
     text.parse::<IpAddr>().ok().map(Gid::from_ip)
 }
 
-/// Prints a duration so that [`duration`] reads it.
+/// Prints a duration in the form that [`duration`] parses.
 pub(super) struct Time(pub Duration);
 
 impl fmt::Display for Time {
@@ -81,7 +81,7 @@ impl fmt::Display for Span {
     }
 }
 
-/// Prints an address so that [`address`] reads it.
+/// Prints an address in the form that [`address`] parses.
 pub(super) struct Address(pub Gid);
 
 impl fmt::Display for Address {
@@ -93,7 +93,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Prints a range so that [`range`] reads it.
+/// Prints a range in the form that [`range`] parses.
 pub(super) struct Range<'a>(pub &'a RangeInclusive<u64>);
 
 impl fmt::Display for Range<'_> {

@@ -14,7 +14,7 @@ pub fn host(number: u8) -> Gid {
     Gid::from_ipv4(Ipv4Addr::new(10, 0, 0, number))
 }
 
-/// What a packet is.
+/// The kind of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Is {
     Write,
@@ -61,7 +61,7 @@ pub fn flow(frame: &[u8]) -> FlowKey {
     Packet::parse(frame).expect("RoCEv2").key
 }
 
-/// Returns the verdicts on packets with PSNs that follow each other.
+/// Returns the verdicts on packets with consecutive PSNs.
 pub fn verdicts(engine: &mut Engine, is: Is, qpn: u32, first: u32, count: u32) -> Vec<Verdict> {
     let frames = (0..count).map(|n| frame(is, qpn, first.wrapping_add(n)));
     frames
@@ -69,7 +69,7 @@ pub fn verdicts(engine: &mut Engine, is: Is, qpn: u32, first: u32, count: u32) -
         .collect()
 }
 
-/// Returns the places of the dropped ones.
+/// Returns the indices of dropped packets.
 pub fn dropped(verdicts: &[Verdict]) -> Vec<usize> {
     let places = verdicts.iter().enumerate();
     places
