@@ -1,8 +1,8 @@
-//! What memory must be at the end of a round.
+//! Checks memory at the end of a round.
 //!
-//! Requests of a reliable connection are executed in order and once. Those that completed with
-//! success, and all before them, were executed. Of the others the first ones may have been
-//! executed, one in part (whole packets from its begin on), and the rest not.
+//! Requests of a reliable connection are executed once and in order. Requests that completed with
+//! success, and all earlier ones, were executed. Of the others, the first ones may have been
+//! executed, the next one partly (whole packets from its start), and the rest not.
 
 use crate::error::Wrong;
 use crate::flow::{Flow, Posted};
@@ -11,11 +11,11 @@ use crate::memory::{first_difference, is_prefix};
 use crate::program::{Kind, direction};
 use crate::state::State;
 
-/// The largest count of one counter.
+/// Maximum value of one counter.
 const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 
 impl State {
-    /// Checks all that a round has done, and learns the new contents of memory.
+    /// Checks all effects of a round, and stores the new contents of memory.
     pub fn check_round(&mut self) -> Result<(), Wrong> {
         for connection in 0..self.links.len() {
             for side in 0..2 {
@@ -121,10 +121,10 @@ impl State {
         Ok(())
     }
 
-    /// Checks that nothing else was written.
+    /// Checks that no other memory was written.
     fn check_rest(&mut self) -> Result<(), Wrong> {
         for (number, host) in self.hosts.iter_mut().enumerate() {
-            // Messages that have not ended may have left some bytes there.
+            // Unfinished messages may have left some bytes there.
             for buffer in host.buffers_in_use() {
                 host.learn(buffer..buffer + RECEIVE);
             }
@@ -174,7 +174,7 @@ fn check_target(flow: &Flow, before: &[u8], seen: &[u8], mtu: usize) -> Result<(
     )))
 }
 
-/// Returns true if memory is as in `state`, with a part of the next request executed.
+/// Returns true if memory equals `state`, with a part of the next request executed.
 fn is_state(state: &[u8], next: Option<&Posted>, seen: &[u8], mtu: usize) -> bool {
     let next = next.filter(|posted| posted.operation.kind != Kind::WrongKey);
     let Some((offset, data)) = next.and_then(|posted| posted.write.as_ref()) else {
@@ -192,7 +192,7 @@ fn apply(state: &mut [u8], posted: &Posted) {
     }
 }
 
-/// Checks the data that has come back.
+/// Checks the returned data.
 fn check_landing(posted: &Posted, before: &[u8], seen: &[u8], mtu: usize) -> Result<(), Wrong> {
     let operation = &posted.operation;
     if posted
@@ -230,8 +230,7 @@ fn executions(before: u64, now: u64, shift: u32) -> u64 {
     (now.wrapping_sub(before) >> shift) & COUNT_MASK
 }
 
-/// Returns true if a word was read between two others, before the counter at `shift` was
-/// increased.
+/// Returns true if a word was read between two others, before the counter at `shift` was increased.
 fn is_between(before: u64, word: u64, now: u64, own: u32) -> bool {
     (0..u64::BITS).step_by(COUNT_BITS as usize).all(|shift| {
         let (so_far, all) = (

@@ -1,8 +1,8 @@
-//! What is wrong with a run.
+//! Errors of a run.
 
 use std::fmt;
 
-/// What is wrong, as text.
+/// An error as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wrong(pub String);
 
@@ -16,7 +16,7 @@ impl Wrong {
         Self(error.to_string())
     }
 
-    /// Adds where.
+    /// Adds the place.
     pub fn at(self, place: impl fmt::Display) -> Self {
         Self(format!("{place}: {}", self.0))
     }

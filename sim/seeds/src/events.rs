@@ -16,7 +16,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Keeps `most` events.
+    /// Returns a list that keeps the last `most` events.
     pub fn new(most: usize) -> Self {
         Self {
             lines: VecDeque::new(),
@@ -29,7 +29,7 @@ impl Events {
         self.lines.iter().cloned().collect()
     }
 
-    /// Notes an operation of a host.
+    /// Records an operation of a host.
     pub fn note(&mut self, now: Instant, host: usize, operation: &Operation) {
         self.add(now, &format!("host {host} executes {operation}"));
     }

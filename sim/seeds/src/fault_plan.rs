@@ -7,11 +7,11 @@ use ferroce_wire::Gid;
 
 /// Stream of random numbers for plans.
 const STREAM: u64 = 2;
-/// Faults of a random plan, at most.
+/// Maximum number of faults of a random plan.
 const MAX_FAULTS: u64 = 3;
-/// A probability of loss above this, of several packets in a row, may exhaust the retries.
+/// Above this probability of loss, several consecutive losses may exhaust the retries.
 const MILD_LOSS: f64 = 0.011;
-/// Classes of packets that a fault may be limited to.
+/// Classes of packets to which a fault may be limited.
 const CLASSES: [&str; 8] = [
     "ack",
     "read_response",
@@ -23,7 +23,7 @@ const CLASSES: [&str; 8] = [
     "response",
 ];
 
-/// Returns the plan of a seed; `None`: no faults, for one seed in eight.
+/// Returns the plan of a seed; `None`, for one seed in eight: no faults.
 pub(crate) fn of_seed(seed: u64, hosts: usize) -> Option<Plan> {
     let random = Random::new(seed, STREAM);
     if random.below(8) == 0 {
@@ -104,8 +104,8 @@ pub(crate) fn may_break_connections(plan: Option<&Plan>) -> bool {
     })
 }
 
-/// Returns true if packets are lost, arrive twice or overtake each other: what an unreliable
-/// service sends may not arrive then.
+/// Returns true if packets are lost, duplicated or reordered: messages of an unreliable service may
+/// then not arrive.
 pub(crate) fn disturbs(plan: Option<&Plan>) -> bool {
     let Some(plan) = plan else { return false };
     let delays = |fault: &Fault| matches!(fault.kind, Kind::Delay(_) | Kind::Jitter(_));
@@ -117,7 +117,7 @@ pub(crate) fn reorders(plan: Option<&Plan>) -> bool {
     let Some(plan) = plan else { return false };
     plan.faults.iter().any(|fault| match fault.kind {
         Kind::Spray { .. } | Kind::Overtake { .. } => true,
-        // Packets that are not delayed overtake those that are.
+        // Packets that are not delayed overtake delayed ones.
         Kind::Delay(_) | Kind::Jitter(_) => fault.selector.packets.is_some(),
         _ => false,
     })

@@ -1,4 +1,4 @@
-//! What was posted in one direction of a connection, and what has become of it.
+//! Requests posted in one direction of a connection, and their results.
 
 use std::collections::VecDeque;
 
@@ -11,15 +11,15 @@ use crate::program::{Kind, Operation};
 #[derive(Debug, Clone)]
 pub(crate) struct Posted {
     pub operation: Operation,
-    /// What it writes at its target, and where.
+    /// Offset and data of its write at the target.
     pub write: Option<(usize, Vec<u8>)>,
-    /// The data that must come back.
+    /// The expected data of the response.
     pub expected: Option<Vec<u8>>,
-    /// The data that had come back when it completed.
+    /// The returned data when it completed.
     pub returned: Option<Vec<u8>>,
     /// The key that it invalidates.
     pub invalidates: Option<RKey>,
-    /// True if it has completed with success, or a later one has.
+    /// True if it, or a later request, has completed with success.
     pub is_done: bool,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Flow {
     pub posted: Vec<Posted>,
     /// Numbers of requests without completions.
     pub outstanding: VecDeque<usize>,
-    /// What memory at the target is when all that was posted is executed.
+    /// Contents of the target memory when all posted requests are executed.
     pub target: Vec<u8>,
     /// Messages that the other side has received.
     pub received: usize,
@@ -37,7 +37,7 @@ pub(crate) struct Flow {
     pub has_failed: bool,
 }
 
-/// What may make a request fail.
+/// Events that may make a request fail.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Allowed {
     /// The connection may break.
@@ -47,7 +47,8 @@ pub(crate) struct Allowed {
 }
 
 impl Flow {
-    /// Handles a completion: in order, once, with a status that can be. Returns the request.
+    /// Handles a completion: checks that it is in order, once, with a possible status. Returns the
+    /// request.
     pub fn complete(
         &mut self,
         completion: &WorkCompletion,
@@ -101,7 +102,7 @@ fn check_status(
             let may_meet = allowed.deregisters && posted.operation.kind != Kind::Send;
             !has_failed && (kind == Kind::WrongKey || may_meet)
         }
-        // A SEND that invalidates what has been deregistered.
+        // A SEND that invalidates a deregistered key.
         Status::RemoteOperationError | Status::RemoteInvalidRequestError => {
             allowed.deregisters && !has_failed
         }
@@ -134,7 +135,7 @@ fn check_success(posted: &Posted, completion: &WorkCompletion) -> Result<(), Wro
     }
 }
 
-/// Checks all of the completion of a receive that comes from the message.
+/// Checks all fields of the receive completion of a message.
 pub(crate) fn check_received(posted: &Posted, completion: &WorkCompletion) -> Result<(), Wrong> {
     let operation = &posted.operation;
     let opcode = match operation.kind {

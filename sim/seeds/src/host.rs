@@ -14,9 +14,9 @@ use crate::error::Wrong;
 use crate::layout::{Layout, RECEIVE};
 use crate::memory::Memory;
 
-/// Entries of a completion queue: more than there can be work requests.
+/// Entries of a completion queue: more than the possible work requests.
 const COMPLETIONS: u32 = 4096;
-/// Receives that a shared queue holds.
+/// Maximum number of receives in a shared queue.
 pub(crate) const SHARED_DEPTH: u32 = 16;
 
 /// All rights.
@@ -36,7 +36,7 @@ const LOCAL_ACCESS: MemoryAccess = MemoryAccess {
     ..ALL_ACCESS
 };
 
-/// Which queue pairs of a host share receives.
+/// The queue pairs of a host that share receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sharing {
     Reliable,
@@ -47,7 +47,7 @@ pub(crate) enum Sharing {
 /// A shared receive queue and the receives in it.
 pub(crate) struct Shared {
     pub queue: Arc<SharedReceiveQueue>,
-    /// Receives that have no completion yet.
+    /// Receives without a completion.
     pub outstanding: usize,
 }
 
@@ -59,16 +59,16 @@ pub(crate) struct Host {
     pub receive_cq: Arc<CompletionQueue>,
     pub domain: Arc<XrcDomain>,
     shared: [Shared; 3],
-    /// All memory, for the host itself.
+    /// Region over all memory, for the host itself.
     pub local: Arc<MemoryRegion>,
-    /// What peers add to.
+    /// Region of the counters to which peers add.
     pub counters: Arc<MemoryRegion>,
     pub layout: Layout,
-    /// Buffers of receives that are not in use.
+    /// Unused receive buffers.
     free: VecDeque<usize>,
-    /// Contents of all memory that are known to be right.
+    /// Contents of all memory that were checked.
     pub known: Vec<u8>,
-    /// Last: devices do not use it any more.
+    /// Last field: dropped when devices no longer use it.
     pub memory: Memory,
 }
 
@@ -154,13 +154,13 @@ impl Host {
         all.filter(|offset| !self.free.contains(offset)).collect()
     }
 
-    /// Returns a buffer whose receive is complete. The contents are right.
+    /// Frees a buffer whose receive is complete. Its contents were checked.
     pub fn free_buffer(&mut self, offset: usize) {
         self.learn(offset..offset + RECEIVE);
         self.free.push_back(offset);
     }
 
-    /// Notes that the contents of some memory are right.
+    /// Records that the contents of some memory were checked.
     pub fn learn(&mut self, range: Range<usize>) {
         let bytes = self.memory.bytes(range.clone());
         self.known[range].copy_from_slice(&bytes);
@@ -179,7 +179,7 @@ impl Host {
         Ok(())
     }
 
-    /// Checks that the shared queues have room for all but what is outstanding.
+    /// Checks that the shared queues have room for all receives that are not outstanding.
     pub fn check_shared(&mut self) -> Result<(), Wrong> {
         let local = self.segment(self.layout.receives.start, RECEIVE);
         for shared in &self.shared {
@@ -197,7 +197,7 @@ impl Host {
         Ok(())
     }
 
-    /// Destroys all objects, of which no queue pair makes use any more.
+    /// Destroys all objects, which no queue pair uses any more.
     pub fn destroy(&self) -> Result<(), Wrong> {
         for shared in &self.shared {
             shared.queue.destroy().map_err(Wrong::of)?;
@@ -210,7 +210,7 @@ impl Host {
         self.pd.dealloc().map_err(Wrong::of)
     }
 
-    /// Checks that the driver has understood all that the device has written.
+    /// Checks that the driver has understood everything that the device has written.
     pub fn check_driver(&self) -> Result<(), Wrong> {
         let skipped = self.send_cq.skipped() + self.receive_cq.skipped();
         let events = self.device.skipped_events();

@@ -1,20 +1,20 @@
-//! Where the memory of a host has what.
+//! Layout of a host's memory.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::program::{Kind, MAX_LENGTH, Program, SOURCE, Transport, direction};
 
-/// Each part begins at a multiple of this.
+/// Alignment of each part.
 const ALIGNMENT: usize = 64;
 /// Bytes of the buffer of a receive: the longest message, and the IP header of a datagram.
 pub(crate) const RECEIVE: usize = (MAX_LENGTH + GRH).next_multiple_of(ALIGNMENT);
-/// Bytes in front of a datagram: room for an IP header.
+/// Bytes before a datagram: room for an IP header.
 pub(crate) const GRH: usize = 40;
-/// Receives of a host beyond two for each message: some are flushed, others taken by messages that
-/// do not end.
+/// Receives of a host in addition to two per message: some are flushed, others are used by messages
+/// that do not finish.
 const SPARE_RECEIVES: usize = 8;
-/// Bits of a counter that counts how often one fetch and add was executed.
+/// Bits of a counter for the executions of one fetch and add.
 pub(crate) const COUNT_BITS: u32 = 4;
 
 /// The parts of a host's memory.
@@ -24,24 +24,24 @@ pub(crate) struct Layout {
     pub source: Range<usize>,
     /// Words to which peers add.
     pub counters: Range<usize>,
-    /// What peers write and read, by the number of the direction.
+    /// Memory that peers write and read, by the number of the direction.
     pub targets: BTreeMap<usize, Range<usize>>,
-    /// Where data comes back to, by operation.
+    /// Destinations of returned data, by operation.
     pub landings: BTreeMap<usize, Range<usize>>,
     /// Buffers of receives.
     pub receives: Range<usize>,
-    /// All.
+    /// Total bytes.
     pub bytes: usize,
 }
 
-/// The word and the lowest bit that count the executions of a fetch and add.
+/// The word and the lowest bit of a fetch and add's counter.
 pub(crate) type Counter = (usize, u32);
 
 /// The memory of all hosts.
 #[derive(Debug, Clone)]
 pub(crate) struct Layouts {
     pub hosts: Vec<Layout>,
-    /// The counters of the host at the other side, by operation.
+    /// The counters on the other side's host, by operation.
     pub counters: BTreeMap<usize, Counter>,
 }
 

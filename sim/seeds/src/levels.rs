@@ -1,11 +1,11 @@
-//! What is left in the queues and pools of cards at rest.
+//! Items left in the queues and pools of idle cards.
 
 use ferroce_model::levels::levels;
 use ferroce_world::{Observation, Recorder, Span};
 
 use crate::error::Wrong;
 
-/// Takes what the first observation of each host shows.
+/// Stores the first observation of each host.
 #[derive(Debug, Default)]
 pub(crate) struct Levels {
     left: Vec<String>,

@@ -9,12 +9,12 @@
 //!
 //! [`run()`] executes a [`Scenario`] in rounds. In a round each host executes its operations one
 //! after the other; each completion is checked when it is polled. When all requests are complete
-//! and nothing is under way any more, memory must be in a state that the IBTA allows, and all
-//! queues, credits and buffers of the cards must be free. Connections that have failed are
-//! connected again for the next round.
+//! and nothing is in flight, memory must be in a state that the IBTA permits, and all queues,
+//! credits and buffers of the cards must be free. Failed connections are reconnected for the next
+//! round.
 //!
-//! The same scenario gives the same events. [`shrink()`] makes a failing one shorter, [`run_many`]
-//! runs many.
+//! The same scenario gives the same events. [`shrink()`] shortens a failing one, [`run_many`] runs
+//! many.
 
 mod check;
 mod error;

@@ -1,4 +1,4 @@
-//! The queue pairs of a connection: creation, transitions, what peers may access.
+//! The queue pairs of a connection: creation, transitions, and memory offered to peers.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ use crate::program::{Connection, MAX_INLINE, MAX_SEGMENTS, Transport, direction}
 
 /// The Q_Key of all datagrams.
 pub(crate) const Q_KEY: u32 = 0x1234_5678;
-/// The ID of binds.
+/// The work request ID of binds.
 pub(crate) const BIND: u64 = u64::MAX;
-/// Retries of each kind; 7 after RNR NAKs: without a limit.
+/// Retries of each kind; 7 for RNR NAKs means without a limit.
 const RETRIES: u8 = 7;
 /// Receives of a queue pair that has its own receive queue.
 const OWN_DEPTH: u32 = 64;
@@ -36,9 +36,9 @@ pub(crate) struct End {
     pub sharing: Option<Sharing>,
     /// Memory that the peer writes and reads; `None`: it was deregistered, or there is none.
     pub offered: Option<Arc<MemoryRegion>>,
-    /// Window to it, and its key when it is bound.
+    /// Window to it, and its key if it is bound.
     pub window: Option<(Arc<MemoryWindow>, Option<RKey>)>,
-    /// Receives in the own receive queue that have no completion yet.
+    /// Receives in the own receive queue without a completion.
     pub outstanding: usize,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Link {
     pub ends: [End; 2],
     /// True if its queue pairs must be connected before they are used.
     pub is_broken: bool,
-    /// PSNs of connections.
+    /// Random PSNs of connections.
     random: Random,
 }
 
@@ -86,7 +86,7 @@ impl Link {
     /// Takes both queue pairs from RESET to RTS.
     pub fn connect(&mut self, world: &World) -> Result<(), Wrong> {
         let psns = [0, 1].map(|_| match self.random.below(3) {
-            // PSNs soon wrap around.
+            // PSNs that soon wrap around.
             0 => 0xff_ffff - self.random.below(30) as u32,
             _ => self.random.next() as u32 & 0xff_ffff,
         });
@@ -168,13 +168,13 @@ impl Link {
         }
     }
 
-    /// Brings both queue pairs to a state.
+    /// Moves both queue pairs to a state.
     pub fn modify_both(&self, transition: &ModifyQp) -> Result<(), Wrong> {
         let mut ends = self.ends.iter();
         ends.try_for_each(|end| end.qp.modify(transition).map_err(Wrong::of))
     }
 
-    /// Registers the memory of a side again that was deregistered.
+    /// Registers the memory of a side again if it was deregistered.
     pub fn offer_again(&mut self, number: usize, side: usize, host: &Host) -> Result<(), Wrong> {
         let range = host.layout.targets.get(&direction(number, 1 - side));
         let end = &mut self.ends[side];
@@ -184,7 +184,7 @@ impl Link {
         Ok(())
     }
 
-    /// Posts the bind of a new window of a side, if it has one.
+    /// Binds a new window of a side, if it has one.
     pub fn bind(&mut self, number: usize, side: usize, host: &Host) -> Result<(), Wrong> {
         let end = &mut self.ends[side];
         let range = host.layout.targets.get(&direction(number, 1 - side));
@@ -226,7 +226,7 @@ impl Link {
     }
 
     /// Returns the address and key of the memory that a side offers, through its window if it is
-    /// bound. Memory that was deregistered is named by a key that it may have had.
+    /// bound. For deregistered memory the key is one that it may have had.
     pub fn remote(&self, side: usize, host: &Host, offset: usize, number: usize) -> RemoteAddress {
         let end = &self.ends[side];
         let range = host.layout.targets.get(&direction(number, 1 - side));

@@ -9,14 +9,14 @@ use std::thread;
 use crate::run::{Failure, Report, run};
 use crate::scenario::{Scenario, ScenarioError};
 
-/// What many runs have done, the same whatever the number of cores.
+/// The results of many runs, the same whatever the number of cores.
 #[derive(Debug, Default)]
 pub struct Summary {
     /// Runs.
     pub runs: u64,
-    /// The sum of those that pass.
+    /// The sum over passing runs.
     pub passed: Report,
-    /// Seeds that fail, in order.
+    /// Failing seeds, in order.
     pub failures: Vec<(u64, Failure)>,
 }
 

@@ -1,4 +1,4 @@
-//! The memory of a host: what its card writes, and what the reference knows of it.
+//! The memory of a host: its card's writes, and the reference contents.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,13 +7,13 @@ use ferroce_units::random::Random;
 
 /// Bytes of a page.
 const PAGE: usize = 4096;
-/// The memory of a host has its number in the bits of virtual addresses from this one on.
+/// From this bit on, virtual addresses contain the number of the host.
 const HOST_SHIFT: u32 = 32;
 /// The first stream of random numbers for the contents of memory.
 const STREAM: u64 = 3 << 32;
 
-/// Memory that a card reaches. It begins with a page, so that times do not depend on where the
-/// program has it.
+/// Memory that a card accesses. It begins with a page boundary, so that times do not depend on
+/// where the program has it.
 pub(crate) struct Memory {
     host: usize,
     words: Box<[AtomicU64]>,
@@ -40,7 +40,7 @@ impl Memory {
         }
     }
 
-    /// Returns the address of a byte, which a device may use.
+    /// Returns the address of a byte for the device.
     pub fn address(&self, offset: usize) -> usize {
         self.words[self.skipped..].as_ptr().expose_provenance() + offset
     }
@@ -81,7 +81,8 @@ pub(crate) fn first_difference(one: &[u8], other: &[u8]) -> Option<usize> {
     one.iter().zip(other).position(|(a, b)| a != b)
 }
 
-/// Returns true if `seen` is as `before`, with the first bytes of `after` over it: whole packets.
+/// Returns true if `seen` equals `before` with the first bytes of `after` written over it, in whole
+/// packets.
 pub(crate) fn is_prefix(seen: &[u8], before: &[u8], after: &[u8], mtu: usize) -> bool {
     let ends = (0..=after.len())
         .step_by(mtu)

@@ -1,7 +1,7 @@
 //! Random programs: connections between hosts, and operations on them.
 //!
-//! Each operation depends on the seed and its number only, so that a program with some of its
-//! operations left out is the same otherwise.
+//! Each operation depends only on the seed and its number, so that removing some operations does
+//! not change the others.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,17 +12,17 @@ use ferroce_units::random::Random;
 
 use crate::scenario::Scenario;
 
-/// Bytes of the constant data of each host, from which messages are sent.
+/// Bytes of each host's constant data, which is the source of messages.
 pub(crate) const SOURCE: usize = 16 << 10;
-/// Bytes at the target of a reliable connection that WRITEs and READs name.
+/// Bytes at the target of a reliable connection that WRITEs and READs use.
 pub(crate) const SHARED_TARGET: usize = 4096;
 /// Bytes of the longest message.
 pub(crate) const MAX_LENGTH: usize = 3000;
-/// Bytes of the longest datagram: its MTU is that of the smallest path.
+/// Maximum bytes of a datagram: its MTU is the smallest path MTU.
 pub(crate) const MAX_DATAGRAM: usize = 1024;
-/// Most bytes of inline data.
+/// Maximum bytes of inline data.
 pub(crate) const MAX_INLINE: usize = 64;
-/// Most data segments of a request.
+/// Maximum data segments of a request.
 pub(crate) const MAX_SEGMENTS: usize = 3;
 /// The first streams of random numbers for connections and operations.
 const CONNECTION_STREAM: u64 = 1 << 32;
@@ -34,7 +34,7 @@ pub(crate) enum Transport {
     Rc,
     Uc,
     Ud,
-    /// From side 0 to side 1 only.
+    /// Only from side 0 to side 1.
     Xrc,
 }
 
@@ -66,9 +66,9 @@ pub(crate) struct Connection {
     pub is_shared: [bool; 2],
     /// True if peers of a side write and read through a memory window.
     pub has_window: [bool; 2],
-    /// Send work requests outstanding.
+    /// Maximum outstanding send work requests.
     pub depth: u32,
-    /// Receives outstanding at most: later ones are posted when earlier ones are complete.
+    /// Maximum outstanding receives: later ones are posted when earlier ones are complete.
     pub receive_depth: usize,
     pub max_rd_atomic: u8,
     pub min_rnr_timer: u8,
@@ -110,7 +110,7 @@ impl Connection {
         }
     }
 
-    /// Returns a side in random order of both, as far as it can send.
+    /// Returns a random side that can send.
     fn sender(&self, random: &Random) -> usize {
         match self.transport {
             Transport::Xrc => 0,
@@ -131,11 +131,11 @@ pub(crate) enum Kind {
     Read,
     CompareSwap,
     FetchAdd,
-    /// A WRITE with a key that there is not.
+    /// A WRITE with a nonexistent key.
     WrongKey,
-    /// The sender deregisters the memory that its peer writes and reads.
+    /// The sender deregisters the memory that its peer accesses.
     Deregister,
-    /// The sender brings its queue pair to ERR.
+    /// The sender moves its queue pair to ERR.
     Fail,
 }
 
@@ -151,7 +151,7 @@ impl Kind {
         matches!(self, Self::SendImmediate | Self::WriteImmediate)
     }
 
-    /// Returns true if it writes the memory that the peer has offered to this connection.
+    /// Returns true if it writes the memory that the peer has offered.
     pub const fn writes(self) -> bool {
         matches!(self, Self::Write | Self::WriteImmediate | Self::CompareSwap)
     }
@@ -160,7 +160,7 @@ impl Kind {
         matches!(self, Self::CompareSwap | Self::FetchAdd)
     }
 
-    /// Returns true if data comes back.
+    /// Returns true if it returns data.
     pub const fn reads(self) -> bool {
         matches!(self, Self::Read | Self::CompareSwap | Self::FetchAdd)
     }
@@ -187,9 +187,9 @@ pub(crate) struct Operation {
     pub side: usize,
     pub kind: Kind,
     pub length: usize,
-    /// Offset of the bytes that are sent in the constant data.
+    /// Offset of the sent bytes in the constant data.
     pub source: usize,
-    /// Offset in the memory that the peer has offered to this connection.
+    /// Offset in the memory that the peer has offered.
     pub target: usize,
     /// Compare and swap: true if the comparison will succeed.
     pub is_equal: bool,
@@ -198,12 +198,12 @@ pub(crate) struct Operation {
     pub is_inline: bool,
     pub is_fenced: bool,
     pub segments: usize,
-    /// Time from the last operation of the host.
+    /// Time since the last operation of the host.
     pub pause: Duration,
 }
 
 impl Operation {
-    /// Returns the number of the direction in which it works.
+    /// Returns the number of its direction.
     pub fn direction(&self) -> usize {
         direction(self.connection, self.side)
     }
@@ -319,7 +319,7 @@ fn length(random: &Random, kind: Kind, connection: &Connection) -> usize {
         Transport::Ud => MAX_DATAGRAM,
         _ => MAX_LENGTH,
     };
-    // A request of no bytes needs no key (IBTA vol 1, 9.7.4.1.5).
+    // A request of zero bytes needs no key (IBTA vol 1, 9.7.4.1.5).
     length.clamp(usize::from(kind == Kind::WrongKey), most)
 }
 
@@ -352,8 +352,8 @@ impl Program {
         program
     }
 
-    /// Gives each WRITE of an unreliable service its own place: messages may be lost, repeated and
-    /// out of order there, so that what a place holds does not depend on others.
+    /// Gives each WRITE of an unreliable service its own location: messages may be lost, repeated
+    /// and reordered, and the contents of a location must not depend on several of them.
     fn separate_unreliable(&mut self) {
         let mut ends = vec![0; 2 * self.connections.len()];
         for operation in &mut self.operations {
@@ -365,7 +365,7 @@ impl Program {
         }
     }
 
-    /// Returns the bytes of memory that a direction writes and reads at its target.
+    /// Returns the number of target bytes that a direction accesses.
     pub fn target_bytes(&self, number: usize) -> usize {
         let transport = self.connections[number / 2].transport;
         if transport.is_reliable() {
@@ -375,8 +375,8 @@ impl Program {
         own.map(|o| o.target + o.length).max().unwrap_or(0).max(8)
     }
 
-    /// Has requests signaled so that their end is seen: the last one of each queue pair and round,
-    /// and one before a queue is full of others.
+    /// Makes some requests signaled so that their completion is seen: the last one of each queue
+    /// pair and round, and one before a queue is full of others.
     fn signal_some(&mut self) {
         let mut behind: BTreeMap<(usize, usize), u32> = BTreeMap::new();
         for operation in self.operations.iter_mut().rev() {
@@ -395,8 +395,8 @@ impl Program {
         }
     }
 
-    /// Has what changes memory or keys wait for READs before it: a READ that is repeated reads
-    /// memory again (IBTA vol 1, 9.7.5.1.2).
+    /// Fences operations that change memory or keys after READs: a repeated READ reads memory again
+    /// (IBTA vol 1, 9.7.5.1.2).
     fn fence_writes(&mut self) {
         let mut reads = vec![false; 2 * self.connections.len()];
         for operation in &mut self.operations {
@@ -417,7 +417,7 @@ impl Program {
         self.operations.iter().filter(move |o| o.round == round)
     }
 
-    /// Returns true if something makes a connection fail in a round.
+    /// Returns true if an operation makes a connection fail in a round.
     pub fn is_disrupted(&self, round: usize, connection: usize) -> bool {
         let mut operations = self.round(round);
         operations.any(|o| o.connection == connection && o.kind.disrupts())

@@ -1,4 +1,4 @@
-//! Runs a scenario: rounds of operations in a world, and the checks between them.
+//! Runs a scenario: rounds of operations in a world, with checks between them.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -20,25 +20,25 @@ use crate::program::Operation;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::state::{Results, State};
 
-/// Time of a turn of a polling loop.
+/// Period of a polling loop.
 const GRID: Duration = Duration::from_ns(50);
-/// Simulated time in which all writes become visible, and all credits of PCIe come back.
+/// Simulated time in which all writes become visible and all PCIe credits return.
 const SETTLE_TIME: Duration = Duration::from_us(10);
-/// Simulated time in which local requests complete, and queue pairs come to rest.
+/// Simulated time in which local requests complete and queue pairs become idle.
 const LOCAL_LIMIT: Duration = Duration::from_ms(100);
 
-/// What a run has done.
+/// The result of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     /// Results of all requests.
     pub results: Results,
     /// Frames that the cards have sent.
     pub frames: u64,
-    /// Faults that have happened to them.
+    /// Number of faults.
     pub faults: u64,
     /// Simulated time.
     pub took: Duration,
-    /// How many operations of each service and kind there were.
+    /// Number of operations of each service and kind.
     pub kinds: BTreeMap<String, u64>,
 }
 
@@ -77,16 +77,16 @@ impl fmt::Display for Report {
     }
 }
 
-/// What is wrong with a run.
+/// The failure of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// What.
+    /// The error.
     pub what: String,
-    /// When it was seen.
+    /// Time at which it was detected.
     pub at: Instant,
-    /// The last events before.
+    /// The last events before it.
     pub events: Vec<String>,
-    /// What each part of the world waited for.
+    /// State of each part of the world.
     pub state: String,
 }
 
@@ -98,7 +98,7 @@ impl fmt::Display for Failure {
 
 /// Runs a scenario.
 ///
-/// `traced`: how many of the last events a failure has.
+/// `traced`: maximum number of last events in a failure.
 ///
 /// # Errors
 /// [`ScenarioError`] for a preset or a parameter that does not exist; within it [`Failure`].
@@ -129,7 +129,7 @@ pub fn run(scenario: &Scenario, traced: usize) -> Result<Result<Report, Failure>
     }))
 }
 
-/// A run under way.
+/// A run in progress.
 struct Run<'a> {
     world: &'a mut World,
     scenario: &'a Scenario,
@@ -174,7 +174,7 @@ impl<'a> Run<'a> {
         Ok(self.report())
     }
 
-    /// Connects what is not connected, and binds windows.
+    /// Connects broken connections, and binds windows.
     fn prepare(&mut self, round: usize) -> Result<(), Wrong> {
         let mut state = self.state.borrow_mut();
         let State { links, hosts, .. } = &mut *state;
@@ -200,7 +200,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Runs without threads until nothing is left to do, and polls.
+    /// Runs without threads until the world is idle, and polls.
     fn rest(&mut self) -> Result<(), Wrong> {
         let outcome = self.world.run(self.world.now() + LOCAL_LIMIT);
         if outcome != Outcome::Idle {
@@ -212,7 +212,7 @@ impl<'a> Run<'a> {
         (0..self.scenario.hosts).try_for_each(|host| state.poll(host))
     }
 
-    /// Executes the operations of a round, and waits until nothing is left to do.
+    /// Executes the operations of a round, and waits until the world is idle.
     fn round(&mut self) -> Result<(), Wrong> {
         let shared = Rc::new(RefCell::new(Progress::default()));
         let threads: Vec<_> = (0..self.scenario.hosts)
@@ -221,7 +221,7 @@ impl<'a> Run<'a> {
         let until = self.world.now() + self.scenario.limit;
         let mut outcome = self.world.run(until);
         if shared.borrow().is_over {
-            // What is still on its way arrives.
+            // Packets in flight arrive.
             outcome = self.world.run(until);
         }
         for thread in threads {
@@ -277,7 +277,7 @@ impl<'a> Run<'a> {
             .spawn(host, Box::new(move |cpu: &mut Cpu<'_>| program.step(cpu)))
     }
 
-    /// Checks that no queue and no pool of a card has anything in it.
+    /// Checks that every queue and pool of the cards is empty.
     fn check_levels(&mut self) -> Result<(), Wrong> {
         let levels = Arc::new(Mutex::new(Levels::default()));
         self.world
@@ -288,8 +288,8 @@ impl<'a> Run<'a> {
         state.hosts.iter().try_for_each(|host| host.check_driver())
     }
 
-    /// Lets the time pass in which the last writes become visible and credits of PCIe come back,
-    /// of which no event is left.
+    /// Lets time pass in which the last writes become visible and PCIe credits return, for which no
+    /// events remain.
     fn settle(&mut self) {
         let end = self.world.now() + SETTLE_TIME;
         let wait = move |cpu: &mut Cpu<'_>| match cpu.now() < end {
@@ -300,7 +300,7 @@ impl<'a> Run<'a> {
         self.world.run(end + GRID);
     }
 
-    /// Resets the queue pairs of connections that have failed, or were to fail.
+    /// Resets the queue pairs of connections that have failed or were expected to fail.
     fn repair(&mut self) -> Result<(), Wrong> {
         let broken: Vec<_> = {
             let state = self.state.borrow();
@@ -318,7 +318,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Brings connections to ERR, and checks that each receive is complete then.
+    /// Moves connections to ERR, and checks that each receive is then complete.
     fn fail(&mut self, links: &[usize]) -> Result<(), Wrong> {
         {
             let mut state = self.state.borrow_mut();
@@ -341,7 +341,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Brings everything to ERR, checks what is left, and destroys all objects.
+    /// Moves everything to ERR, checks the remaining state, and destroys all objects.
     fn tear_down(&mut self) -> Result<(), Wrong> {
         let all: Vec<_> = (0..self.state.borrow().links.len()).collect();
         let connected = all
@@ -390,7 +390,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// How far the threads are.
+/// The progress of the threads.
 #[derive(Default)]
 struct Progress {
     /// Operations that no thread has executed.
@@ -406,8 +406,8 @@ struct HostProgram {
     operations: VecDeque<Operation>,
     /// When the first of them is executed.
     due: Instant,
-    /// True if this step has executed a command of the device: what that has written is in memory
-    /// already, so that no write would wake a thread that waits for it.
+    /// True if this step has executed a command of the device: its writes are already in memory, so
+    /// no write would wake a thread that waits for them.
     has_commanded: bool,
     state: Rc<RefCell<State>>,
     progress: Rc<RefCell<Progress>>,

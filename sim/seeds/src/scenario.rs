@@ -1,4 +1,4 @@
-//! What is run: a scenario, of a seed or of a TOML file.
+//! Scenarios, from a seed or a TOML file.
 
 use std::fmt;
 
@@ -11,17 +11,17 @@ use toml::{Table, Value};
 
 use crate::fault_plan;
 
-/// Hosts of a scenario.
+/// Number of hosts of a scenario.
 pub const HOSTS: std::ops::RangeInclusive<usize> = 2..=8;
-/// Most connections of a scenario.
+/// Maximum connections of a scenario.
 pub const MAX_CONNECTIONS: usize = 32;
-/// Most operations of a scenario.
+/// Maximum operations of a scenario.
 pub const MAX_OPERATIONS: usize = 512;
-/// Most rounds of a scenario.
+/// Maximum rounds of a scenario.
 pub const MAX_ROUNDS: usize = 8;
-/// Longest simulated time of a round, in milliseconds.
+/// Maximum simulated time of a round, in milliseconds.
 pub const MAX_LIMIT_MS: u64 = 100_000;
-/// The preset in which nothing takes time.
+/// The preset without timing.
 const FUNCTIONAL: &str = "functional";
 /// The presets of random scenarios.
 const PRESETS: [&str; 6] = [
@@ -35,31 +35,31 @@ const PRESETS: [&str; 6] = [
 /// Stream of random numbers for scenarios.
 const STREAM: u64 = 1;
 
-/// Why a scenario cannot be read or run.
+/// Reason why a scenario cannot be read or run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScenarioError {
     /// The file is not TOML.
     #[error("not TOML: {0}")]
     Toml(String),
-    /// There is no such key.
+    /// The key is unknown.
     #[error("there is no key {key}")]
     Key {
         /// The key.
         key: String,
     },
-    /// A value is not possible.
+    /// A value is invalid.
     #[error("{key} = {value}: expected {expected}")]
     Value {
         /// The key.
         key: String,
         /// Its value.
         value: String,
-        /// What it must be.
+        /// The expected value.
         expected: String,
     },
 }
 
-/// How often kinds of operations are chosen.
+/// Weights of the kinds of operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mix {
     /// SENDs.
@@ -70,7 +70,7 @@ pub struct Mix {
     pub read: u64,
     /// Atomics.
     pub atomic: u64,
-    /// What makes queue pairs fail: wrong keys, deregistration, transitions to ERR.
+    /// Operations that make queue pairs fail: wrong keys, deregistration, transitions to ERR.
     pub disruption: u64,
 }
 
@@ -110,10 +110,10 @@ impl Default for Mix {
     }
 }
 
-/// A random program and the world that it runs in.
+/// A random program and its world.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scenario {
-    /// Fixes everything random.
+    /// Determines all random choices.
     pub seed: u64,
     /// Number of hosts.
     pub hosts: usize,
@@ -121,19 +121,19 @@ pub struct Scenario {
     pub preset: String,
     /// Changes of its parameters, `KEY=VALUE`.
     pub set: Vec<String>,
-    /// What happens to packets.
+    /// Packet faults.
     pub faults: Option<Plan>,
     /// Pairs of queue pairs.
     pub connections: usize,
-    /// Operations of all rounds together.
+    /// Total number of operations in all rounds.
     pub operations: usize,
-    /// Rounds; after each, memory is compared and failed queue pairs are connected again.
+    /// Rounds; after each, memory is checked and failed queue pairs are reconnected.
     pub rounds: usize,
     /// The kinds of operations.
     pub mix: Mix,
-    /// Operations that are left, by number; `None`: all.
+    /// Numbers of the remaining operations; `None`: all.
     pub only: Option<Vec<usize>>,
-    /// Simulated time of a round, at most.
+    /// Maximum simulated time of a round.
     pub limit: Duration,
 }
 
@@ -160,10 +160,10 @@ impl Scenario {
         scenario
     }
 
-    /// Reads the text of a TOML file. What it does not name is as in the scenario of its seed.
+    /// Parses the text of a TOML file. Missing values are taken from the scenario of its seed.
     ///
     /// # Errors
-    /// [`ScenarioError`] names what is wrong.
+    /// [`ScenarioError`] describes the mistake.
     pub fn from_toml(text: &str, seed: Option<u64>) -> Result<Self, ScenarioError> {
         let table: Table = text
             .parse()
@@ -309,7 +309,7 @@ fn list<T>(
     values.iter().map(read).collect()
 }
 
-/// Reads a plan of faults; an empty string: none.
+/// Parses a plan of faults; an empty string means none.
 fn plan(key: &str, value: &Value) -> Result<Option<Plan>, ScenarioError> {
     let expression = text(key, value)?;
     if expression.is_empty() {

@@ -5,17 +5,17 @@ use ferroce_faults::Plan;
 use crate::run::{Failure, run};
 use crate::scenario::{HOSTS, Scenario};
 
-/// Runs of a scenario that shrinking may take.
+/// Maximum number of runs for shrinking.
 const MAX_RUNS: usize = 400;
 
-/// A shorter scenario that fails, and how.
+/// A shorter scenario that fails, and its failure.
 #[derive(Debug)]
 pub struct Shrunk {
     /// The scenario.
     pub scenario: Scenario,
-    /// Its failure, which may be another one.
+    /// Its failure, which may differ from the original one.
     pub failure: Failure,
-    /// Runs that it took.
+    /// Number of runs.
     pub runs: usize,
 }
 
@@ -34,7 +34,7 @@ pub fn shrink(scenario: &Scenario, failure: Failure) -> Shrunk {
 }
 
 impl Shrunk {
-    /// Takes a scenario if it fails.
+    /// Keeps a changed scenario if it fails.
     fn try_with(&mut self, change: impl FnOnce(&mut Scenario)) -> bool {
         let mut scenario = self.scenario.clone();
         change(&mut scenario);
@@ -58,7 +58,7 @@ impl Shrunk {
         }
     }
 
-    /// Leaves operations out: half of them, then smaller parts, then each.
+    /// Removes operations: half of them, then smaller parts, then single ones.
     fn fewer_operations(&mut self) {
         let all = || (0..self.scenario.operations).collect();
         let mut left: Vec<usize> = self.scenario.only.clone().unwrap_or_else(all);

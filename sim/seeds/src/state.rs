@@ -1,4 +1,4 @@
-//! A program under way: its hosts, connections and work requests; posting and polling.
+//! A program in progress: its hosts, connections and work requests; posting and polling.
 
 use std::collections::BTreeMap;
 
@@ -17,9 +17,9 @@ use crate::link::{BIND, Link, Q_KEY};
 use crate::program::{Kind, Operation, Program, Transport, direction};
 use crate::scenario::Scenario;
 
-/// Completions that are taken at once.
+/// Maximum number of completions per poll.
 const POLL: usize = 64;
-/// Most receives that are kept in a shared queue.
+/// Maximum number of receives in a shared queue.
 const SHARED_RECEIVES: u64 = 8;
 
 /// Results of requests.
@@ -38,7 +38,7 @@ pub struct Results {
 }
 
 impl Results {
-    /// Adds others.
+    /// Adds other results.
     pub(crate) fn add(&mut self, other: &Self) {
         self.posted += other.posted;
         self.succeeded += other.succeeded;
@@ -48,7 +48,7 @@ impl Results {
     }
 }
 
-/// A program under way.
+/// A program in progress.
 pub(crate) struct State {
     pub program: Program,
     pub hosts: Vec<Host>,
@@ -109,7 +109,7 @@ impl State {
         })
     }
 
-    /// Begins a round: connections work, nothing is under way.
+    /// Begins a round: connections work, nothing is in flight.
     pub fn begin_round(&mut self, round: usize) {
         self.round = round;
         let flow = |number: usize| Flow {
@@ -119,7 +119,7 @@ impl State {
         self.flows = (0..2 * self.links.len()).map(flow).collect();
     }
 
-    /// Returns what is known of the memory that a direction writes.
+    /// Returns the expected contents of the memory that a direction writes.
     fn target_of(&self, number: usize) -> Vec<u8> {
         let (link, side) = (&self.links[number / 2], number % 2);
         let host = &self.hosts[link.ends[1 - side].host];
@@ -127,7 +127,7 @@ impl State {
         range.map_or(Vec::new(), |range| host.known[range.clone()].to_vec())
     }
 
-    /// Returns what may make requests of a direction fail.
+    /// Returns the events that may make requests of a direction fail.
     pub fn allowed(&self, number: usize) -> Allowed {
         let (connection, side) = (number / 2, number % 2);
         let transport = self.links[connection].plan.transport;
@@ -135,8 +135,8 @@ impl State {
             let is_it = |o: &Operation| (o.connection, o.side, o.kind) == (connection, side, kind);
             self.program.round(self.round).any(is_it)
         };
-        // A READ request that was repeated, and comes after the key that it names was invalidated,
-        // is refused although the requester has got its data meanwhile.
+        // A repeated READ request that arrives after its key was invalidated is refused, although
+        // the requester has received its data meanwhile.
         let refuses = |side: usize| self.reorders && has(side, Kind::SendInvalidate);
         let is_disrupted = self.program.is_disrupted(self.round, connection);
         let breaks = self.breaks || is_disrupted || refuses(0) || refuses(1);
@@ -151,7 +151,7 @@ impl State {
         self.allowed(direction(connection, 0)).breaks
     }
 
-    /// Returns the oldest request of each queue pair that has no completion.
+    /// Returns the oldest request without a completion of each queue pair.
     pub fn oldest_outstanding(&self) -> Vec<String> {
         let oldest = self.flows.iter().filter_map(|flow| {
             let number = flow.outstanding.front()?;
@@ -160,7 +160,7 @@ impl State {
         oldest.collect()
     }
 
-    /// Returns how many requests have no completion.
+    /// Returns the number of requests without a completion.
     pub fn outstanding(&self) -> usize {
         self.flows.iter().map(|flow| flow.outstanding.len()).sum()
     }
@@ -240,7 +240,7 @@ impl State {
         Ok(true)
     }
 
-    /// Notes that a request is posted, and what it does.
+    /// Records a posted request and its effect.
     fn note(&mut self, posted: Posted) {
         let operation = &posted.operation;
         let end = &mut self.links[operation.connection].ends[1 - operation.side];
@@ -256,7 +256,7 @@ impl State {
         self.results.posted += 1;
     }
 
-    /// Returns what an operation does if all before it are executed.
+    /// Returns the effect of an operation if all earlier ones are executed.
     fn posted(&self, operation: &Operation) -> Posted {
         let flow = &self.flows[operation.direction()];
         let own = self.links[operation.connection].ends[operation.side].host;
@@ -347,7 +347,7 @@ impl State {
 
 /// Polling.
 impl State {
-    /// Takes all completions of a host and posts receives in place of those that are complete.
+    /// Takes all completions of a host, and posts receives for the completed ones.
     pub fn poll(&mut self, host: usize) -> Result<(), Wrong> {
         loop {
             let mut sends = Vec::new();
@@ -419,7 +419,7 @@ impl State {
                 let is_taken = completion.status != CompletionStatus::WorkRequestFlushedError;
                 self.flows[number].received += usize::from(is_taken);
             }
-            // A WRITE with immediate data to memory that was deregistered.
+            // A WRITE with immediate data to deregistered memory.
             CompletionStatus::LocalAccessError if self.allowed(number).deregisters => {
                 self.links[connection].is_broken = true;
             }
@@ -443,7 +443,7 @@ impl State {
         self.feed(connection, side)
     }
 
-    /// Checks that a message is the next one of its direction, or any that was sent if the service
+    /// Checks that a message is the next one of its direction, or any sent message if the service
     /// is unreliable.
     fn check_message(
         &mut self,

@@ -1,12 +1,12 @@
-//! Goal: the checks of the seeded world find a defect. Method: responders acknowledge a packet that
-//! they have not received; it is lost for good if it is lost at all.
+//! Goal: the checks of the seeded world find a bug. Method: responders acknowledge a packet that
+//! they have not received, which is never retransmitted if it is lost.
 
 use ferroce_seeds::{Scenario, run, shrink};
 use ferroce_transport::canary;
 
-/// Seeds in which the defect must be found.
+/// Seeds in which the bug must be found.
 const SEEDS: u64 = 100;
-/// Operations of the program that shows it, at most.
+/// Maximum number of operations of the program that shows it.
 const SHORT: usize = 6;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Random programs, those that have failed once, and what all of them together have met.
+//! Random programs, programs that failed once, and the coverage of all of them together.
 
 use std::fs;
 use std::path::Path;
@@ -58,8 +58,8 @@ fn seeds_pass_and_leave_nothing_out() {
     assert!(passed.faults > summary.runs, "{passed}");
 }
 
-/// Goal: selective repeat and the adaptive timer change nothing that programs see. Method: a third
-/// of the seeds with one, the other or both. Adaptive routing is not among them: it takes WRITEs in
+/// Goal: selective repeat and the adaptive timer do not change what programs see. Method: a third
+/// of the seeds with one, the other or both. Adaptive routing is not included: it places WRITEs in
 /// any order, which the reference refuses.
 #[test]
 fn seeds_pass_with_other_recovery() {
@@ -83,7 +83,7 @@ fn seeds_pass_with_other_recovery() {
     assert!(summary.passed.faults > summary.runs);
 }
 
-/// Goal: a defect that was found stays away. Method: a line of the file is a seed and its story.
+/// Goal: a fixed bug does not return. Method: each line of the file has a seed and its story.
 #[test]
 fn seeds_that_have_failed_pass() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/seeds.txt");
@@ -103,8 +103,8 @@ fn seeds_that_have_failed_pass() {
     }
 }
 
-/// Goal: a seed fixes everything, also the events of a run that fails. Method: little simulated
-/// time, so that most runs end before their programs do.
+/// Goal: a seed determines everything, including the events of a failing run. Method: little
+/// simulated time, so that most runs end before their programs.
 #[test]
 fn a_seed_gives_the_same_events() {
     let mut events = 0;
