@@ -26,9 +26,9 @@ pub struct Timeouts {
     pub command: Duration,
     /// A completion.
     pub completion: Duration,
-    /// An interrupt, after what it is for.
+    /// An interrupt, after its event.
     pub interrupt: Duration,
-    /// A counter, after what it counts.
+    /// A counter, after the counted event.
     pub counter: Duration,
     /// Time in which a forbidden event must not happen.
     pub quiet: Duration,
@@ -68,7 +68,7 @@ pub(super) struct Bench {
     pub timeouts: Timeouts,
     /// True if the device has answered once.
     pub was_there: bool,
-    /// The stage in which it stopped to answer.
+    /// The stage in which it stopped answering.
     pub gone_since: Option<&'static str>,
     figures: Vec<Figure>,
     notes: Vec<String>,
@@ -95,19 +95,19 @@ impl Bench {
         });
     }
 
-    /// Adds an observation that is no failure.
+    /// Adds an observation that is not a failure.
     pub fn note(&mut self, text: impl Into<String>) {
         self.notes.push(text.into());
     }
 
-    /// Returns true if the device has answered before and does not any more.
+    /// Returns true if the device has answered before and no longer does.
     pub fn is_gone(&self) -> bool {
         let is_silent = |register| self.bus.read32(register) == UNMAPPED_READ;
         let registers = [offset::magic, offset::contract_version, offset::status];
         self.was_there && registers.into_iter().all(is_silent)
     }
 
-    /// Returns the failure of a stage; if the device is gone meanwhile, that is the cause.
+    /// Returns the failure of a stage; if the device has disappeared meanwhile, that is the cause.
     pub fn explain(&mut self, stage: &'static str, failure: Failure) -> Failure {
         if !self.is_gone() {
             return failure;
@@ -137,7 +137,7 @@ impl Bench {
         self.opened.as_ref().ok_or_else(|| none().into())
     }
 
-    /// Waits until `is_done`. Returns the time that it took, or `None` after the time limit.
+    /// Waits until `is_done`. Returns the time taken, or `None` after the time limit.
     pub fn wait(&self, timeout: Duration, mut is_done: impl FnMut() -> bool) -> Option<Duration> {
         let start = Instant::now();
         let mut turn = 0u32;

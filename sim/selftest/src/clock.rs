@@ -9,7 +9,7 @@ use super::bench::Bench;
 use super::hint;
 use super::outcome::{Failure, Outcome};
 
-/// Reads, none of which may be less than the one before.
+/// Number of reads; none may be less than the previous one.
 const READS: u32 = 2000;
 /// Duration of the measurement of the rate.
 const PERIOD: Duration = Duration::from_millis(200);

@@ -1,4 +1,4 @@
-//! A separate command queue, which is tested before the driver relies on one.
+//! A separate command queue, which is tested before the driver relies on its own.
 
 use std::mem::offset_of;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::bench::Bench;
 use super::hint;
 use super::outcome::Failure;
 
-/// Guard value behind the ring, which must not change.
+/// Guard value after the ring, which must not change.
 const GUARD: u64 = 0xa5a5_a5a5_a5a5_a5a5;
 const COMPLETION_OFFSET: usize = offset_of!(CommandEntry, completion);
 
@@ -68,7 +68,7 @@ impl CommandRing {
         }
     }
 
-    /// Returns the first byte of the ring that is not of `mark`, and the word there.
+    /// Returns the first byte of the ring that does not match `mark`, and the word there.
     pub fn find_other_than(&self, mark: u64) -> Option<(usize, u64)> {
         let words = self.buffer.words()[..self.words()].iter();
         let values = words.map(|word| word.load(Ordering::Acquire));
@@ -176,7 +176,7 @@ impl CommandRing {
         }
     }
 
-    /// Checks that nothing behind the ring was written.
+    /// Checks that nothing was written after the ring.
     pub fn check_guard(&self) -> Result<(), Failure> {
         let first = self.words();
         let behind = self.buffer.words()[first..].iter();
@@ -184,7 +184,7 @@ impl CommandRing {
             let value = word.load(Ordering::Acquire);
             if value != GUARD {
                 return Err(Failure::new(format!(
-                    "the device has written {value:#x} {} bytes behind the end of its ring",
+                    "the device has written {value:#x} {} bytes after the end of its ring",
                     8 * index
                 ))
                 .look_at("where the ring wraps: command_queue_log_size, index modulo size"));

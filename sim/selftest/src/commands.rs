@@ -9,7 +9,7 @@ use super::command_ring::CommandRing;
 use super::outcome::{Failure, Outcome};
 use super::reset::reset;
 
-/// Sizes of rings to test.
+/// Ring sizes to test.
 const LOG_SIZES: [u32; 3] = [0, 2, 5];
 /// Laps of each ring; the test runs a little longer.
 const LAPS: u32 = 3;
@@ -35,7 +35,7 @@ fn check_ring(bench: &Bench, log_size: u32) -> Result<u32, Failure> {
     for _ in 0..size * LAPS + 1 {
         check_batch(bench, &mut ring, 1)?;
     }
-    // Several for one doorbell.
+    // Several commands for one doorbell.
     check_batch(bench, &mut ring, size)?;
     check_unknown(bench, &mut ring)?;
     check_batch(bench, &mut ring, size)?;

@@ -35,7 +35,7 @@ const CLASS_NETWORK: u32 = 0x02;
 const CAPABILITY_POWER: u8 = 0x01;
 const CAPABILITY_PCIE: u8 = 0x10;
 const CAPABILITY_MSIX: u8 = 0x11;
-/// Capabilities that fit behind the header; a list that is longer is a loop.
+/// Maximum number of capabilities that fit after the header; a longer list is a loop.
 const CAPABILITIES_MAX: usize = 48;
 
 pub(super) fn run(bench: &mut Bench) -> Outcome {

@@ -1,4 +1,4 @@
-//! Stage `counters`: known traffic, and the counts that it must cause.
+//! Stage `counters`: known traffic, and the resulting counts.
 
 use ferroce_driver::{Destination, SendData, SendOperation, Service};
 use ferroce_spec::counter::Counter;
@@ -153,7 +153,7 @@ impl Expected {
     /// Returns frames and bytes without ACKs.
     fn frames(&self) -> (u64, u64) {
         let write = (PACKETS, PACKETS * FRAME + RETH + self.long);
-        // A request; responses of which the first and the last carry an AETH.
+        // A request, and responses whose first and last packets carry an AETH.
         let read = (
             1 + PACKETS,
             FRAME + RETH + PACKETS * FRAME + 2 * AETH + self.long,
@@ -183,7 +183,7 @@ impl Expected {
         ]
     }
 
-    /// Returns the counters when they are right, or after the time limit.
+    /// Returns the counters when they match, or after the time limit.
     fn wait(&self, bench: &Bench, before: &Counts) -> Counts {
         bench.wait(bench.timeouts.counter, || {
             self.check(before, &bench.counters()).is_ok()
@@ -193,14 +193,14 @@ impl Expected {
 
     fn check(&self, before: &Counts, after: &Counts) -> Result<(), Failure> {
         let moved = |counter| after.since(before, counter);
-        // An error counter says more than a count that follows from it.
+        // An error counter says more than a count that results from the error.
         for counter in QUIET {
             if moved(counter) != 0 {
                 return Err(wrong(counter, moved(counter), "0"));
             }
         }
         let acks = moved(Counter::acks_sent);
-        // Each WRITE and SEND is acknowledged, alone or together with its packets.
+        // Each WRITE and SEND is acknowledged, alone or together with other packets.
         let (least, most) = (2 * MESSAGES, (PACKETS + 1) * MESSAGES);
         if !(least..=most).contains(&acks) {
             return Err(wrong(
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn frames_and_bytes_of_the_traffic() {
-        // 208 bytes behind two packets of 1024; as RoCEv2 over IPv6 each frame has 78 bytes.
+        // 208 bytes after two packets of 1024; as RoCEv2 over IPv6 each frame has 78 bytes.
         let expected = Expected {
             long: 2256,
             atomics: MESSAGES,

@@ -7,7 +7,7 @@ use super::loopback::{LENGTHS, Loopback, TARGET, data};
 use super::outcome::{Failure, Stop};
 use super::pair::{Q_KEY, path_mtu, refused};
 
-/// Bytes in front of a datagram: the GRH.
+/// Bytes before a datagram: the GRH.
 const GRH_LENGTH: usize = 40;
 
 impl Loopback {
@@ -44,7 +44,7 @@ impl Loopback {
                 .look_at("the CQE: source_qpn (from the DETH), with_grh")
                 .into());
             }
-            // Before, the guard was where the GRH is now.
+            // The guard bytes used to be where the GRH is now.
             let byte = data(message);
             let found = self
                 .memory
@@ -55,7 +55,7 @@ impl Loopback {
                     found[at],
                     byte(at)
                 ))
-                .look_at("the payload lies 40 bytes behind the start of the receive buffer")
+                .look_at("the payload is 40 bytes after the start of the receive buffer")
                 .into());
             }
             count += 1;

@@ -15,7 +15,7 @@ use super::pattern::Memory;
 
 /// Bytes of one access of a large pattern.
 const CHUNK: usize = 4096;
-/// Bytes that are moved by DMA.
+/// Bytes moved by DMA.
 const DMA_LENGTH: usize = 4096 + 64;
 /// Lengths and offsets of small accesses.
 const SMALL: usize = 16;

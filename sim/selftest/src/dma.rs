@@ -1,6 +1,6 @@
-//! Stage `dma`: payload of all lengths at all alignments. The engine is a loopback QP: RDMA WRITE
-//! reads the source and writes the destination, an inline one only writes, RDMA READ moves data the
-//! other way through the responder.
+//! Stage `dma`: payload of all lengths at all alignments. A loopback QP exercises the DMA engine:
+//! RDMA WRITE reads the source and writes the destination, an inline WRITE only writes, RDMA READ
+//! moves data in the other direction through the responder.
 
 use ferroce_driver::bus::PAGE_SIZE;
 use ferroce_driver::{MemoryAccess, SendData, SendOperation, Service};
@@ -22,10 +22,10 @@ pub const DESTINATION_PLACES: &[usize] = &[
     0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 31, 32, 33, 63, 64, 127, 128, 2048, 3968, 4031, 4032, 4033,
     4063, 4064, 4079, 4080, 4087, 4088, 4089, 4091, 4092, 4093, 4094, 4095,
 ];
-/// Longer payloads are tested only at every n-th place.
+/// Longer payloads are tested only at every n-th offset.
 const LONG: usize = 4097;
 const LONG_STEP: usize = 6;
-/// Pages before the place, so that there are guard bytes before it.
+/// Bytes before the first offset, so that there are guard bytes before the data.
 const FIRST_PAGE: usize = PAGE_SIZE;
 /// Bytes of source and of destination.
 const MEMORY_LENGTH: usize = FIRST_PAGE + PAGE_SIZE + (64 << 10) + PAGE_SIZE;
@@ -126,7 +126,7 @@ impl Engine {
             }
             let step = if length > LONG { LONG_STEP } else { 1 };
             for to in DESTINATION_PLACES.iter().copied().step_by(step) {
-                // Another source place each time, so that all alignments meet.
+                // A different source offset each time, so that all alignments are combined.
                 let from = DESTINATION_PLACES[(transfers * 11 + 5) % DESTINATION_PLACES.len()];
                 self.transfer(
                     bench,
@@ -176,7 +176,7 @@ impl Engine {
     }
 }
 
-/// One transfer; places count from the start of a page.
+/// One transfer; offsets count from the start of a page.
 struct Transfer {
     way: Way,
     length: usize,

@@ -9,9 +9,9 @@ use super::bench::Bench;
 use super::hint;
 use super::outcome::{Failure, Outcome};
 
-/// A number of no queue.
+/// A number that no queue has.
 const NO_QUEUE: u32 = 0xff_fffe;
-/// A slot of no queue: queues take the lowest slots.
+/// A slot that no queue has: queues take the lowest slots.
 const LAST_SLOT: u32 = SLOTS_PER_PAGE - 1;
 
 pub(super) fn run(bench: &mut Bench) -> Outcome {
@@ -77,7 +77,7 @@ fn expect_error(bench: &Bench, slot: u32, value: u64, what: &str) -> Result<(), 
     })
 }
 
-/// Checks that the doorbell of a real CQ is valid in its own slot, and invalid at the same place of
+/// Checks that the doorbell of a real CQ is valid in its own slot, and invalid in the same slot of
 /// other pages.
 fn check_right_one(bench: &Bench, pages: &[u32]) -> Outcome {
     let opened = bench.opened()?;

@@ -36,13 +36,13 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
     Ok(())
 }
 
-/// A CQ of a vector, whose events are counted, with a pair that completes to it.
+/// A CQ of a vector, whose events are counted, and a pair whose completions go to it.
 struct Source {
     pair: Pair,
     cq: Arc<CompletionQueue>,
     events: Arc<AtomicU64>,
     memory: Memory,
-    /// MSI-X vector, which is that of the event queue.
+    /// MSI-X vector, which equals the number of the event queue.
     msix: u16,
 }
 
@@ -68,7 +68,7 @@ impl Source {
             cq,
             events,
             memory,
-            // Event queue 0 has completions only if there is no other.
+            // Event queue 0 has completion events only if there is no other.
             msix: if vectors == 1 {
                 shared_vector(bench)
             } else {
@@ -90,8 +90,8 @@ impl Source {
     }
 }
 
-/// Returns the vector of completions when there is one completion vector: 1 if the device has it,
-/// or 0.
+/// Returns the vector of completions if there is one completion vector: 1 if the device has it,
+/// otherwise 0.
 fn shared_vector(bench: &Bench) -> u16 {
     let bits = bench.bus.read64(ferroce_spec::register::offset::capability);
     let capability = ferroce_spec::register::Capability::from_bits(bits);
@@ -137,7 +137,7 @@ fn check_completion_vector(bench: &Bench, vector: u16) -> Result<(), Stop> {
     Ok(check_others(source.msix, &before, &after)?)
 }
 
-/// Checks vector 0, which has the asynchronous events: a drained send queue is one.
+/// Checks vector 0, which has the asynchronous events, such as a drained send queue.
 fn check_async_vector(bench: &Bench) -> Result<(), Stop> {
     let opened = bench.opened()?;
     let pair = Pair::new(bench, Service::ReliableConnected)?;

@@ -1,8 +1,8 @@
-//! The staged check of a device: what an engineer runs on the first bitstream.
+//! The staged check of a device: the first test of a new bitstream.
 //!
 //! Stages go from the outside in: configuration space, registers, reset, the command queue, DMA,
 //! interrupts, queue pairs. Each proves one thing, reports figures, and on failure lists what to
-//! check. Stages that depend on a failed one are skipped, and named.
+//! check. Stages that depend on a failed one are skipped and named.
 //!
 //! Everything goes through [`Bus`], so that the same code checks a card, a model behind a socket
 //! and a model in this process. No value from the device is trusted, and each wait has a limit:
@@ -51,14 +51,14 @@ use outcome::{Outcome, Stop};
 pub struct Stage {
     /// Name, as `--stage` takes it.
     pub name: &'static str,
-    /// What it proves when it passes.
+    /// The property that it proves.
     pub proves: &'static str,
-    /// Stages without which its result is meaningless.
+    /// Stages that must have passed before.
     pub needs: &'static [&'static str],
     run: fn(&mut Bench) -> Outcome,
 }
 
-/// All stages, in their order. A stage needs only earlier stages.
+/// All stages, in order. A stage needs only earlier stages.
 pub const STAGES: &[Stage] = &[
     Stage {
         name: "config",
@@ -169,12 +169,12 @@ pub const STAGES: &[Stage] = &[
 #[error("there is no stage {0:?}; there are: {names}", names = names().join(", "))]
 pub struct NoSuchStage(pub String);
 
-/// Returns the names of all stages, in their order.
+/// Returns the names of all stages, in order.
 pub fn names() -> Vec<&'static str> {
     STAGES.iter().map(|stage| stage.name).collect()
 }
 
-/// Returns the stages of these names and those that they need, in their order; without names, all.
+/// Returns the named stages and the stages that they need, in order; without names, all.
 ///
 /// # Errors
 /// [`NoSuchStage`] naming the first unknown one.
@@ -184,7 +184,7 @@ pub fn select(wanted: &[String]) -> Result<Vec<&'static Stage>, NoSuchStage> {
         return Err(NoSuchStage(name.clone()));
     }
     let mut chosen: Vec<&Stage> = Vec::new();
-    // From the last to the first: the stages that need a stage come before it.
+    // From last to first, because a stage comes after the stages that it needs.
     for stage in STAGES.iter().rev() {
         let is_wanted = wanted.is_empty() || wanted.iter().any(|name| name == stage.name);
         let is_needed = chosen.iter().any(|other| other.needs.contains(&stage.name));
@@ -236,9 +236,9 @@ fn run_stage(stage: &'static Stage, before: &[Report], bench: &mut Bench) -> Rep
 }
 
 fn verdict_of(stage: &Stage, bench: &mut Bench) -> Verdict {
-    // A device must not be able to crash the check; if it can, that is a result.
+    // A device must not be able to crash the check; if it does, that is a result.
     match catch_unwind(AssertUnwindSafe(|| (stage.run)(bench))) {
-        // Where all ones are right, a device that is gone passes.
+        // If all ones are valid values, a device that has disappeared would pass.
         Ok(Ok(())) if bench.is_gone() => {
             let failure = Failure::new("nothing was wrong before");
             Verdict::Failed(bench.explain(stage.name, failure))

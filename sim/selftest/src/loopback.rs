@@ -15,7 +15,7 @@ use super::pattern::{Damage, Memory};
 const SOURCE: usize = 0x400;
 pub(super) const TARGET: usize = 0x2_0000;
 const MEMORY_LENGTH: usize = 0x4_0000;
-/// Lengths of messages: none, less than a word, one path MTU and around it, several.
+/// Lengths of messages: empty, less than a word, around one path MTU, several packets.
 pub(super) const LENGTHS: [usize; 10] = [0, 1, 3, 64, 1024, 4095, 4096, 4097, 20_001, 65_536];
 const IMMEDIATE: [u8; 4] = [0xde, 0xad, 0xbe, 0xef];
 
@@ -43,7 +43,7 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
         done.push(format!("UD SEND {}", ud.check_datagrams(bench)?));
     }
     if limits.reliable_connected {
-        // Last: the queue pair is in the error state then.
+        // Last, because the queue pair is then in the error state.
         rc.check_wrong_key(bench)?;
         done.push("refused 1".to_owned());
     }
@@ -57,7 +57,7 @@ pub(super) struct Loopback {
     pub memory: Memory,
 }
 
-/// Returns the byte at a place of the source, another one for each message.
+/// Returns the byte at an offset of the source, different for each message.
 pub(super) fn data(message: usize) -> impl Fn(usize) -> u8 {
     move |place| {
         let mixed = (place + 1).wrapping_mul(2_654_435_761) ^ message.wrapping_mul(0x9e37);
@@ -189,8 +189,8 @@ impl Loopback {
         Ok(LENGTHS.len())
     }
 
-    /// Waits for the data: a UC requester completes when its frames have left, not when they have
-    /// arrived.
+    /// Waits for the data, because a UC requester completes when its frames have left, not when
+    /// they have arrived.
     fn wait_for_data(&self, bench: &Bench, message: usize, length: usize) {
         if self.service == "UC" {
             let has_come = || self.memory.check(TARGET, length, data(message)).is_ok();
@@ -210,7 +210,7 @@ impl Loopback {
         Ok(LENGTHS.len())
     }
 
-    /// Checks that several segments become one message.
+    /// Checks that several segments form one message.
     fn check_gather(&self, bench: &Bench) -> Result<(), Failure> {
         const LENGTHS: [usize; SEGMENTS as usize] = [1, 4097, 63, 128];
         let pieces = (self.pair.requester.capacity().max_send_sge as usize).min(LENGTHS.len());

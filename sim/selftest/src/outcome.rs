@@ -10,10 +10,10 @@ use super::Stage;
 /// Columns of the text of a report; no word is broken.
 const COLUMNS: usize = 98;
 
-/// Reason why a stage has failed, and what to check.
+/// Reason why a stage failed, and what to check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// Expected and found.
+    /// Expected and actual value.
     pub what: String,
     /// Possible causes, the likeliest first.
     pub look_at: Vec<String>,
@@ -47,7 +47,7 @@ impl Failure {
 #[derive(Debug)]
 pub(super) enum Stop {
     Failed(Failure),
-    /// This bus or device does not have the subject of the stage.
+    /// This bus or device lacks the subject of the stage.
     NotApplicable(String),
 }
 
@@ -66,9 +66,9 @@ pub enum Verdict {
     Passed,
     /// It has failed.
     Failed(Failure),
-    /// It was skipped, because the named stage has failed or was skipped.
+    /// It was skipped because the named stage failed or was skipped.
     Skipped(&'static str),
-    /// Bus or device do not have its subject; the reason.
+    /// Bus or device lack its subject; the reason.
     NotApplicable(String),
 }
 
@@ -83,13 +83,13 @@ impl Verdict {
         }
     }
 
-    /// Returns true if the device may still be right.
+    /// Returns true if the device may still be correct.
     pub fn is_good(&self) -> bool {
         matches!(self, Self::Passed | Self::NotApplicable(_))
     }
 }
 
-/// A value that a stage has found.
+/// A value measured by a stage.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// A count.
@@ -152,11 +152,11 @@ pub struct Report {
     pub stage: &'static Stage,
     /// Its result.
     pub verdict: Verdict,
-    /// Figures, also of a stage that has failed.
+    /// Figures, even of a failed stage.
     pub figures: Vec<Figure>,
-    /// Observations that are no failure.
+    /// Observations that are not failures.
     pub notes: Vec<String>,
-    /// How long it took.
+    /// Duration.
     pub duration: Duration,
 }
 
@@ -210,7 +210,7 @@ fn line(out: &mut String, text: &str) {
     let _ = writeln!(out, "{}", text.trim_end());
 }
 
-/// Writes a word in the margin, and text beside it.
+/// Writes a label in the margin, and text next to it.
 fn paragraph(out: &mut String, label: &str, text: &str) {
     const MARGIN: usize = 12;
     let mut row = format!("    {label:8}");
@@ -274,7 +274,7 @@ fn figures_json(figures: &[Figure]) -> serde_json::Map<String, serde_json::Value
     figures.iter().map(pair).collect()
 }
 
-/// Rounds a figure to the thousandth.
+/// Rounds a figure to a thousandth.
 fn rounded(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }

@@ -1,4 +1,4 @@
-//! Two queue pairs of the device that are connected to each other.
+//! Two connected queue pairs of the device.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use super::bench::{Bench, Opened};
 use super::hint;
 use super::outcome::{Failure, Stop};
 
-/// Work requests that each queue holds.
+/// Work requests per queue.
 pub const DEPTH: u32 = 64;
 /// Scatter/gather elements of a work request.
 pub const SEGMENTS: u32 = 4;
-/// First PSN: one that soon wraps.
+/// First PSN: close to the wrap-around.
 const FIRST_PSN: u32 = 0xff_fff0;
 /// Q_Key of the datagrams.
 pub const Q_KEY: u32 = 0x1234_5678;
@@ -50,7 +50,7 @@ impl Pair {
         Self::with_cqs(bench, service, &send_cq, &receive_cq)
     }
 
-    /// Creates a pair that completes to given CQs.
+    /// Creates a pair whose completions go to the given CQs.
     pub fn with_cqs(
         bench: &Bench,
         service: Service,
@@ -142,7 +142,7 @@ impl Pair {
     }
 }
 
-/// Returns the failure of a post that the driver refuses; the device is not involved.
+/// Returns the failure of a post that the driver refused; the device is not involved.
 pub fn refused(what: &str, error: PostError) -> Failure {
     Failure::new(format!("{what}: the driver does not post it: {error}"))
         .look_at("limits of QUERY_DEVICE; is the queue full because completions are missing?")

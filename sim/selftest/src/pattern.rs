@@ -1,4 +1,5 @@
-//! Memory for the device whose content is known byte by byte, also beside the data.
+//! Memory for the device whose contents are known byte by byte, including the surroundings of the
+//! data.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,11 +10,11 @@ use ferroce_driver::{
     DataSegment, Error, MemoryAccess, MemoryRegion, ProtectionDomain, RemoteAddress,
 };
 
-/// Bytes before and behind the data that are checked.
+/// Bytes before and after the data that are checked.
 pub const GUARD_LENGTH: usize = 128;
 /// Their value.
 const GUARD: u8 = 0xa5;
-/// Largest displacement of data that is recognised.
+/// Maximum displacement of data that is recognised.
 const SHIFT_MAX: usize = 16;
 
 /// Page-aligned memory of this process, registered.
@@ -109,8 +110,8 @@ impl Memory {
         self.fill(offset..offset + 8, |index| bytes[index - offset]);
     }
 
-    /// Checks that `length` bytes at `offset` are those that `expected` returns for 0, 1, …, and
-    /// that all around them are guard bytes.
+    /// Checks that `length` bytes at `offset` equal `expected` for 0, 1, …, and that all bytes
+    /// around them are guard bytes.
     pub fn check(
         &self,
         offset: usize,
@@ -169,7 +170,7 @@ impl Memory {
     }
 }
 
-/// Returns by how many bytes the data from `first` on are displaced, if they are.
+/// Returns by how many bytes the data from `first` on are displaced, if at all.
 fn shift(found: &[u8], wanted: &[u8], first: usize) -> Option<i64> {
     // Few enough to recognise displaced data that end early.
     let compared = match found.len() - first {
@@ -190,26 +191,27 @@ fn shift(found: &[u8], wanted: &[u8], first: usize) -> Option<i64> {
 pub enum Damage {
     /// A wrong byte of the data.
     Inside {
-        /// The first wrong one, counted from the start of the data.
+        /// Offset of the first wrong byte in the data.
         first: usize,
-        /// The same, counted from the start of a page.
+        /// Its offset in a page.
         place: usize,
-        /// How many are wrong.
+        /// Number of wrong bytes.
         count: usize,
         found: u8,
         expected: u8,
         kind: Kind,
     },
-    /// A byte beside them has changed: `distance` before the first (negative) or behind the last.
+    /// A byte outside the data has changed: `distance` before the first byte (negative) or after
+    /// the last.
     Beside { distance: i64, found: u8 },
 }
 
 /// Kind of wrong data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// They have not been written.
+    /// They were not written.
     Missing,
-    /// They are right but this many bytes further.
+    /// They are correct but displaced by this many bytes.
     Shifted(i64),
     /// Anything else.
     Other,
@@ -230,7 +232,7 @@ impl Damage {
                 let how = match kind {
                     Kind::Missing => "was not written".to_owned(),
                     Kind::Shifted(by) => {
-                        let direction = if by > 0 { "before" } else { "behind" };
+                        let direction = if by > 0 { "before" } else { "after" };
                         let bytes = if by.abs() == 1 { "byte" } else { "bytes" };
                         format!("holds what belongs {} {bytes} {direction} it", by.abs())
                     }
@@ -242,15 +244,15 @@ impl Damage {
                 "the byte {} the data has become {found:#04x}",
                 match distance {
                     -1 => "just before".to_owned(),
-                    1 => "just behind".to_owned(),
+                    1 => "just after".to_owned(),
                     ..=0 => format!("{} before", -distance),
-                    _ => format!("{distance} behind"),
+                    _ => format!("{distance} after"),
                 }
             ),
         }
     }
 
-    /// Returns hints. `source` is the place of the first byte in a page of the source.
+    /// Returns hints. `source` is the offset of the first source byte in its page.
     pub fn hints(&self, source: usize) -> Vec<String> {
         let mut hints = Vec::new();
         let mut add = |hint: &str| hints.push(hint.to_owned());

@@ -1,4 +1,4 @@
-//! Registers of BAR0 by their names, and the meaning of their values: from the contract's tables.
+//! Registers of BAR0 by name, and the meaning of their values, from the contract's tables.
 
 use ferroce_driver::bus::Bus;
 use ferroce_spec::counter::COUNTERS;
@@ -10,7 +10,7 @@ use ferroce_spec::register::{
 };
 use ferroce_wire::Mac;
 
-/// A register, an element of one, a counter, or a place without a name.
+/// A register, an element of one, a counter, or an offset without a name.
 #[derive(Debug, Clone)]
 pub struct Place {
     /// Name; or the offset, if it has none.
@@ -21,13 +21,13 @@ pub struct Place {
     pub width: u32,
     /// Access of software.
     pub access: RegisterAccess,
-    /// What it means.
+    /// Its meaning.
     pub meaning: &'static str,
     /// Its bits, if they have names.
     pub word: Option<WordTable>,
 }
 
-/// Error: no such place.
+/// Error: there is no such place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceError {
     /// No register has this name.
@@ -82,8 +82,8 @@ fn word_of(kind: &str) -> Option<WordTable> {
     .find(|table| kind.contains(&format!("<{}>", table.name)))
 }
 
-/// Returns every register and counter, in the order of their offsets; each element of an array
-/// separately.
+/// Returns every register and counter, in the order of their offsets, with each element of an
+/// array.
 pub fn all() -> impl Iterator<Item = Place> {
     let registers = REGISTERS.iter().flat_map(|register| {
         (0..register.count).map(move |index| Place {
@@ -126,7 +126,7 @@ pub fn find(text: &str) -> Result<Place, PlaceError> {
     };
     let register = REGISTERS.iter().find(|register| register.name == name);
     match (register, index) {
-        // A whole array: its first element stands for it.
+        // A whole array: its first element represents it.
         (Some(register), Some(index)) if index < register.count.into() => {
             at((register.offset + index as u32 * register.width).into())
         }
@@ -155,7 +155,7 @@ impl Field {
         u64::MAX >> (63 - (self.bits.high - self.bits.low))
     }
 
-    /// Returns the value of the field in that of the register.
+    /// Extracts the field from the value of the register.
     #[must_use]
     pub fn of(&self, register: u64) -> u64 {
         register >> self.bits.low & self.mask()
@@ -169,7 +169,7 @@ impl Field {
     }
 }
 
-/// Registers that belong to a group of another name: the prefixes of their names.
+/// Groups of registers whose names have other prefixes.
 const GROUPS: [(&str, &[&str]); 1] = [("roce_accl", &["roce_accl", "adp_retx"])];
 
 /// Returns the field that `text` names, `status.ready` or `ROCE_ACCL.selective_repeat_forced_en`:
@@ -255,7 +255,7 @@ impl Place {
         format!("{value:#0digits$x}")
     }
 
-    /// Returns the meaning of a value; empty if the number says it all.
+    /// Returns the meaning of a value; empty if the number is sufficient.
     pub fn decode(&self, value: u64) -> String {
         let ones = u64::MAX >> (64 - 8 * self.width);
         if value == ones {

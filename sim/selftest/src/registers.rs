@@ -1,4 +1,4 @@
-//! Stage `registers`: written bits stay, and read-only bits do not change.
+//! Stage `registers`: written bits are stored, and read-only bits do not change.
 
 use ferroce_driver::bus::Bus;
 use ferroce_spec::register::{
@@ -28,7 +28,7 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
     Ok(())
 }
 
-/// Disables the function: the registers of the command queue can be written only then.
+/// Disables the function, because the registers of the command queue are only writable then.
 fn disable(bench: &mut Bench) -> Result<(), Failure> {
     let bus = &*bench.bus;
     let is_enabled = || Status::from_bits(bus.read32(offset::status)).enabled();
@@ -80,7 +80,7 @@ fn check_base(bus: &dyn Bus) -> Result<usize, Failure> {
     let failure = Failure::new(format!(
         "wrote {pattern:#018x} to command_queue_base, read {read:#018x}"
     ));
-    // All patterns together show which bits were never right.
+    // All patterns together show which bits were always wrong.
     let (only_0, only_1) = (stuck_at_0 & !stuck_at_1, stuck_at_1 & !stuck_at_0);
     Err(if read == u64::MAX {
         failure.look_at_all(hint::of_read(read, 8))

@@ -1,4 +1,4 @@
-//! Stage `reset`: it ends, and leaves the state of the contract.
+//! Stage `reset`: a reset ends, and leaves the state that the contract defines.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const KEPT: [u32; 4] = [
     offset::capability,
     offset::port_mac,
 ];
-/// Registers whose value after a reset the maker of the card chooses.
+/// Registers whose value after a reset is chosen by the maker of the card.
 const CHOSEN: [u32; 2] = [offset::roce_accl, offset::roce_accl_reorder_time];
 
 pub(super) fn run(bench: &mut Bench) -> Outcome {
@@ -55,7 +55,7 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
     Ok(())
 }
 
-/// Resets the function. Returns the time that it took.
+/// Resets the function. Returns the duration.
 pub(super) fn reset(bench: &Bench) -> Result<Duration, Failure> {
     let bus = &*bench.bus;
     let mut control = Control::default();
@@ -118,7 +118,8 @@ fn check_registers(bus: &dyn Bus) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Checks that all counters are zero; frames of other hosts may be counted again already.
+/// Checks that all counters are zero, except that frames of other hosts may already be counted
+/// again.
 fn check_counters(bus: &dyn Bus) -> Result<(), Failure> {
     let capability = Capability::from_bits(bus.read64(offset::capability));
     let known = COUNTERS.iter().take(capability.counters().into());

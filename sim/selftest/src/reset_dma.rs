@@ -8,12 +8,12 @@ use super::command_ring::CommandRing;
 use super::outcome::{Failure, Outcome};
 use super::reset::reset;
 
-/// Resets, each a little later after the doorbell than the one before.
+/// Number of resets, each a little later after the doorbell than the previous one.
 const ROUNDS: u32 = 48;
-/// Base-2 logarithm of the commands that are under way.
+/// Base-2 logarithm of the commands in flight.
 const LOG_COMMANDS: u32 = 5;
 const COMMANDS: u32 = 1 << LOG_COMMANDS;
-/// Written to the ring after a reset: no command, and owned by software.
+/// Written to the ring after a reset: an invalid command that is owned by software.
 const MARK: u64 = 0x5a5a_5a5a_5a5a_5a5a;
 
 pub(super) fn run(bench: &mut Bench) -> Outcome {
@@ -31,7 +31,7 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
 }
 
 /// Resets the device `round` register reads after a doorbell for a ring full of commands, then runs
-/// others in the same memory. Returns true if commands were still to be executed.
+/// other commands in the same memory. Returns true if commands were still pending at the reset.
 fn check_reset(bench: &Bench, round: u32) -> Result<bool, Failure> {
     let bus = &*bench.bus;
     reset(bench)?;
@@ -61,7 +61,8 @@ fn check_reset(bench: &Bench, round: u32) -> Result<bool, Failure> {
     Ok(is_interrupted)
 }
 
-/// Returns an argument that differs between rounds, before and after the reset, and commands.
+/// Returns an argument that differs between rounds, before and after the reset, and between
+/// commands.
 fn argument(round: u32, after: u64, index: u32) -> u64 {
     u64::from(round) << 32 | after << 16 | u64::from(index) | 0x00c0_0000_0000_0000
 }
@@ -72,7 +73,8 @@ fn post(ring: &mut CommandRing, round: u32, after: u64) {
     }
 }
 
-/// Checks that a command of after the reset was executed, and not the one that was in its place.
+/// Checks that the command posted after the reset was executed, and not the earlier one in its
+/// slot.
 fn check(bench: &Bench, ring: &CommandRing, round: u32, index: u32) -> Result<(), Failure> {
     let entry = ring.wait(bench, index, "a NOP after a reset under way")?;
     let status = CommandStatus(entry.completion.status());

@@ -1,4 +1,4 @@
-//! Stage `timing`: latencies and rates. It fails only if something does not happen at all.
+//! Stage `timing`: latencies and rates. It fails only if an event does not happen at all.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -93,7 +93,7 @@ fn registers(bench: &mut Bench) {
         std::hint::black_box(bus.read32(offset::magic));
     });
     show(bench, "register_read", "ns", read);
-    // The register cannot be written: the write reaches the device and has no effect.
+    // The register is read-only: the write reaches the device but has no effect.
     let write = time(&|| bus.write32(offset::magic, 0));
     show(bench, "register_write", "ns", write);
 }

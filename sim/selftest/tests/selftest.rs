@@ -11,10 +11,10 @@ use ferroce_selftest::{Report, STAGES, Timeouts, Verdict};
 use ferroce_spec::counter::Counter;
 use selftest_support::{Card, Fault};
 
-/// Far more than a check takes, also on a busy machine.
+/// Far more than a check takes, even on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Short limits: a broken card causes many time-outs.
+/// Returns short limits: a broken card causes many timeouts.
 fn short() -> Timeouts {
     Timeouts {
         register: Duration::from_millis(100),
@@ -49,8 +49,8 @@ fn all_texts(reports: &[Report]) -> String {
     reports.iter().map(ferroce_selftest::text).collect()
 }
 
-/// Fails unless `stage` is the first failed one, with all `words` in its text, and the stages that
-/// need it were skipped.
+/// Checks that `stage` is the first failed one, that its text has all `words`, and that the stages
+/// that need it were skipped.
 fn expect(fault: Fault, stage: &'static str, words: &[&str]) {
     // All stages before it, and the stages that need it.
     let index = STAGES.iter().position(|other| other.name == stage);
@@ -65,7 +65,7 @@ fn expect(fault: Fault, stage: &'static str, words: &[&str]) {
     expect_among(&names, fault, stage, words);
 }
 
-/// Does the same for these stages and those that they need.
+/// Does the same for these stages and the stages that they need.
 fn expect_among(stages: &[&str], fault: Fault, stage: &'static str, words: &[&str]) {
     let reports = check(fault, stages);
     let failed = reports
@@ -257,7 +257,7 @@ fn faults_of_dma() {
     expect(
         Fault::NoByteEnables,
         "dma",
-        &["just behind the data", "byte enables"],
+        &["just after the data", "byte enables"],
     );
     expect(
         Fault::WritesEndAfter(256),
@@ -351,7 +351,7 @@ fn a_device_that_answers_at_random_is_survived() {
     }
 }
 
-/// Goal: the loss of a device is reported as such, wherever it happens.
+/// Goal: the loss of a device is reported as such, whenever it happens.
 #[test]
 fn a_lost_device_is_reported_as_gone() {
     for reads in [500, 1_000, 1_500, 3_000, 4_500, 6_000, 7_000, 9_000, 12_000] {

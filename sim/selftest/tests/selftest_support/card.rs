@@ -1,4 +1,4 @@
-//! The card, as the driver sees it.
+//! The card on the driver's bus.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ use super::host::{CardHost, LoopbackPlug};
 
 const MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 0x42];
 const QPN_BASE: u32 = 0x1_0000;
-/// Runs of the model in one call; it stops by itself before.
+/// Maximum number of model runs in one call; it becomes idle before.
 const TURNS_MAX: usize = 1000;
 
 /// A NIC with one fault.
@@ -38,7 +38,7 @@ struct Device {
     plug: LoopbackPlug,
     /// Base of the command queue, as last written.
     base: u64,
-    /// Commands posted, as last rung.
+    /// Number of commands posted, from the last doorbell.
     commands: u32,
     /// Overwritten value of `hardware_revision`.
     revision: Option<u32>,
@@ -111,7 +111,7 @@ impl Card {
     fn register(&self, at: u32) -> u64 {
         let mut device = self.device.lock().expect("no panic");
         let at = match self.fault {
-            // Below the counters, which are decoded by themselves.
+            // Only below the counters, which are decoded separately.
             Fault::AliasedRegisters if at < COUNTERS_OFFSET => at & !0x800,
             _ => at,
         };
@@ -188,7 +188,7 @@ impl Card {
         }
     }
 
-    /// Returns the bits of a write that arrive.
+    /// Returns the written bits that arrive.
     fn accept(&self, at: u32, value: u32) -> bool {
         let mut device = self.device.lock().expect("no panic");
         let base = offset::command_queue_base;
@@ -223,7 +223,7 @@ impl Card {
         )
     }
 
-    /// Keeps what is under way when a reset comes.
+    /// Keeps the DMA that is in flight at a reset.
     fn meet_reset(&self, device: &mut Device) {
         let done = device
             .nic
@@ -252,7 +252,7 @@ impl Card {
             0x48 if fault(Fault::NoMsix) => pointer(0, 0x10),
             0x48 if fault(Fault::CapabilityLoop) => pointer(0x40, 0x10),
             0x48 => pointer(0x90, 0x10),
-            // The card can do 8 GT/s x8 and does 8 GT/s x4.
+            // The card supports 8 GT/s x8 and runs at 8 GT/s x4.
             0x54 => 0x83,
             0x58 => 0x0043_0000,
             0x90 => pointer(0, 0x11) | (u32::from(VECTOR_COUNT) - 1) << 16,

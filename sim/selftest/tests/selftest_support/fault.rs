@@ -25,9 +25,9 @@ pub enum Fault {
     BigEndian,
     OtherContract,
     NoMac,
-    /// The 2nd half of a 64-bit read is that of another register.
+    /// The second half of a 64-bit read returns another register.
     ReadHalves,
-    /// Now and then a read is wrong.
+    /// Occasionally a read is wrong.
     MarginalLink,
     /// Bits of `command_queue_base` that read as one.
     StuckAtOne(u64),
@@ -47,24 +47,22 @@ pub enum Fault {
     CommandReadsLost,
     CommandWritesLost,
     WrongByteOrder,
-    /// Commands take time, and the entry that was being read when a reset came is executed after
-    /// it.
+    /// Commands take time; an entry that is being read at a reset is executed after the reset.
     StaleReadAfterReset,
-    /// Commands take time, and the outcome that was on its way when a reset came is written after
-    /// it.
+    /// Commands take time; an outcome in flight at a reset is written after the reset.
     WriteAfterReset,
     NeverEnabled,
     // DMA.
     DmaRefused,
-    /// The part of a write behind a 4 KiB boundary is lost.
+    /// The part of a write after a 4 KiB boundary is lost.
     WritesEndAtPage,
-    /// The part of a read behind a 4 KiB boundary is zero.
+    /// The part of a read after a 4 KiB boundary is zero.
     ReadsEndAtPage,
     /// Writes are rounded up to dwords.
     NoByteEnables,
     /// Writes of payload are cut to this length.
     WritesEndAfter(usize),
-    /// Unaligned writes land this far off.
+    /// Unaligned writes are displaced by this many bytes.
     Misaligned,
     // Interrupts.
     VectorDead(u16),
@@ -78,7 +76,7 @@ pub enum Fault {
     CorruptFrames,
     /// One frame in this many is lost.
     LossyLoopback(u32),
-    /// The same, of reliable connections only.
+    /// The same, but only for reliable connections.
     LossyReliable(u32),
     // Counters and memory.
     CounterStands(Counter),

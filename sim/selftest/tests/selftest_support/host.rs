@@ -14,24 +14,24 @@ use super::Fault;
 const PAGE: u64 = 4096;
 /// Descriptors begin at multiples of this.
 const DESCRIPTOR_ALIGNMENT: u64 = 64;
-/// Byte of a RoCEv2 frame over IPv6 that is the opcode of its BTH, and the first opcode that is not
-/// of a reliable connection.
+/// Offset of the BTH opcode in a RoCEv2 frame over IPv6, and the first opcode that does not belong
+/// to a reliable connection.
 const OPCODE: usize = 14 + 40 + 8;
 const NOT_RELIABLE: u8 = 0x20;
 
-/// The machine as the NIC sees it.
+/// The NIC's view of the machine.
 pub struct CardHost {
     pub memory: Arc<FakeMemory>,
     pub doorbells: VecDeque<Doorbell>,
     pub raised: Vec<u16>,
     pub fault: Fault,
     pub random: SplitMix64,
-    /// Where the last read and the last write have begun and ended.
+    /// Start and end of the last read and the last write.
     last_read: Span,
     last_write: Span,
-    /// Entry of a command that was read before a reset, and where.
+    /// A command entry that was read before a reset, and its address.
     stale: Option<(u64, [u8; 64])>,
-    /// Outcome of a command that was on its way when a reset came, and where it goes.
+    /// The outcome of a command that was in flight at a reset, and its address.
     late: Option<(u64, [u64; 2])>,
 }
 
@@ -42,8 +42,8 @@ struct Span {
 }
 
 impl Span {
-    /// Records an access. Returns true if it continues the last one, at the start of a page, and
-    /// that one was payload.
+    /// Records an access. Returns true if it continues the last one at the start of a page, and the
+    /// last one was payload.
     fn follow(&mut self, start: u64, length: usize) -> bool {
         let is_payload = self.start % DESCRIPTOR_ALIGNMENT != 0;
         let goes_on = start == self.end && start % PAGE == 0 && is_payload;
@@ -70,7 +70,7 @@ impl CardHost {
         }
     }
 
-    /// Keeps the command at `iova`, as a card does that a reset does not reach.
+    /// Keeps the command at `iova`, like a card whose DMA engine ignores the reset.
     pub fn keep_command(&mut self, iova: u64) {
         let mut entry = [0; 64];
         if self.load(iova, &mut entry).is_err() {
@@ -83,7 +83,7 @@ impl CardHost {
         }
     }
 
-    /// Writes the outcome that a reset has met.
+    /// Writes the outcome that was in flight at the reset.
     pub fn write_late(&mut self) {
         if let Some((iova, words)) = self.late.take() {
             self.memory.store_words(iova, &words);
