@@ -26,7 +26,7 @@ impl<'a> Cache<'a> {
 
 impl Simulator for Cache<'_> {
     fn run(&self, spec: &PerfSpec) -> Result<PerfResult, String> {
-        // A specification says everything, and its debug form says all of it.
+        // The debug text of a specification contains all of it, so it serves as the key.
         let key = format!("{spec:?}");
         let slot = {
             let mut results = self

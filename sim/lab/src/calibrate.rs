@@ -1,9 +1,8 @@
-//! The host's cost of a post, from a measured table: what the rate of its smallest messages says.
-//!
-//! The message rate of one QP with small messages is the host's: one thread posts, and the card
-//! waits for it. So the cost of a post follows from the rate, if the host is what limits the rate
-//! in the model, too. If something else does, the table does not say what a post costs, and the
-//! calibration says so.
+//! //! Derives the host's cost of a post from the small messages of a measured table. //! //! The
+//! host limits the message rate of one QP with small messages: one thread posts, and the card waits
+//! for it. So the cost of a post follows from the rate, if the host also limits the rate in the
+//! model. If something else limits it, the table does not say what a post costs, and the
+//! calibration reports that.
 
 use ferroce_model::preset::{Origin, Preset};
 use serde_json::{Value, json};
@@ -13,16 +12,16 @@ use crate::perf::{Iterations, PerfRow, PerfSpec};
 use crate::reference::experiment::{self, Simulator};
 use crate::reference::{Rows, Table};
 
-/// What is fitted: the cost of a post takes up what doorbell, push and poll cost besides, which a
-/// rate does not tell apart.
+/// The fitted parameter: the cost of a post also absorbs the costs of doorbell, push and poll,
+/// because a rate does not separate them.
 const PARAMETER: &str = "host.post_ns";
 /// Largest message that counts as small: two blocks of a WQE at most, in a packet of one beat.
 const SMALL_BYTES: u64 = 128;
-/// Most rows that are used.
+/// Maximum number of rows that are used.
 const MOST_ROWS: usize = 7;
-/// Difference of the rates, as a part, at which the model is calibrated.
+/// Relative difference of the rates below which the model counts as calibrated.
 const CLOSE: f64 = 0.01;
-/// Most runs for a parameter: the period is linear in it, so that few are needed.
+/// Maximum number of runs for a parameter. The period is linear in it, so that a few are enough.
 const MOST_RUNS: usize = 6;
 /// Messages of a run.
 const MESSAGES: u64 = 3000;
@@ -31,7 +30,7 @@ const NS_PER_US: f64 = 1e3;
 /// A parameter is fitted to a tenth of a nanosecond.
 const TENTHS: f64 = 10.0;
 
-/// What a table says of the host.
+/// The result for the host of a table.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Finding {
     /// The parameter has this value.
@@ -39,7 +38,7 @@ pub enum Finding {
     /// The card limits the rate, not the host: the parameter is at most its value, and was not
     /// changed beyond it.
     AtMost,
-    /// The model is slower than the table whatever the parameter.
+    /// The model is slower than the table for every value of the parameter.
     TooSlow,
 }
 
@@ -62,9 +61,9 @@ pub struct Calibration {
     pub before_mpps: f64,
     /// See `before_mpps`.
     pub after_mpps: f64,
-    /// What limits the model's rate now.
+    /// The part that limits the model's rate now.
     pub bottleneck: String,
-    /// What the table says.
+    /// The result for the host.
     pub finding: Finding,
 }
 
@@ -73,7 +72,7 @@ struct Run {
     mpps: f64,
     /// True if the thread that posts limits the rate.
     is_by_host: bool,
-    /// What that thread takes for a message.
+    /// Time that this thread needs for a message.
     thread_ns: f64,
     bottleneck: String,
 }
@@ -84,8 +83,9 @@ impl Run {
     }
 }
 
-/// Returns the small rows of a table of bandwidth: sizes and message rates. The first size is left
-/// out if there are others: it has the first touch of everything.
+/// Returns the sizes and message rates of the small rows of a bandwidth table. If there are
+/// several, the first size is left out: it includes the first accesses to all memory and all
+/// caches.
 fn small_rows(table: &Table) -> Result<Vec<(u64, f64)>, String> {
     let Rows::Bandwidth(rows) = &table.rows else {
         return Err(format!(
@@ -138,10 +138,10 @@ fn run(simulator: &dyn Simulator, spec: &PerfSpec) -> Result<Run, String> {
     })
 }
 
-/// Fits the host of `preset` to the small rows of `table`, and returns it with what was found.
+/// Fits the host of `preset` to the small rows of `table`, and returns it with the result.
 ///
 /// # Errors
-/// The table has no small rows, or is one that the model cannot repeat.
+/// The table has no small rows, or the model cannot repeat its measurement.
 pub fn calibrate(
     simulator: &dyn Simulator,
     preset: &Preset,
@@ -202,8 +202,8 @@ fn set_post(preset: &mut Preset, ns: f64) -> Result<(), String> {
     changed.map_err(|error| error.to_string())
 }
 
-/// Returns a warning if a measured host is needed: the cost of a post is a guess, or another
-/// machine's. `None`: it was measured, derived from a measurement, or given for this run.
+/// Returns a warning if the cost of a post is a guess or was taken from another machine. `None`: it
+/// was measured, derived from a measurement, or given for this run.
 pub fn uncalibrated(preset: &Preset) -> Option<String> {
     let mut parameters = preset.parameters();
     let post = parameters.find(|parameter| parameter.key == PARAMETER)?;
@@ -221,7 +221,7 @@ pub fn uncalibrated(preset: &Preset) -> Option<String> {
 }
 
 impl Calibration {
-    /// Returns what was found, in lines.
+    /// Returns the result as lines of text.
     pub fn text(&self) -> String {
         let sizes: Vec<String> = self.sizes.iter().map(u64::to_string).collect();
         let (table, sizes, parameter) = (&self.table, sizes.join(", "), self.parameter);

@@ -1,8 +1,7 @@
-//! What loss and reordering cost: WRITEs over a link of 10 us round trip, by how lost packets are
-//! recovered.
-//!
-//! Every figure is a run of the whole card in simulated time. Go-back-N without loss is the
-//! measure of all of them, so that what a mode costs without loss can be seen, too.
+//! //! The cost of loss and reordering: WRITEs over a link with a round trip of 10 us, for each
+//! method of loss recovery. //! //! Every figure comes from a run of the whole card in simulated
+//! time. All figures are relative to go-back-N without loss, so that the cost of a mode without
+//! loss is visible, too.
 
 use ferroce_faults::Plan;
 use ferroce_model::preset::Preset;
@@ -12,55 +11,56 @@ use crate::reference::experiment::Simulator;
 
 /// The card.
 pub const CARD: &str = "cx5-100g";
-/// Each way: with 0.4 us in which the responder turns round, 10 us from the last bit of a packet
-/// to its ACK.
+/// One-way delay: with the 0.4 us that the responder needs to answer, a packet's ACK arrives 10 us
+/// after its last bit was sent.
 pub const CABLE_NS: &str = "4790";
 const MESSAGE_BYTES: u32 = 1 << 20;
 const PACKETS_OF_A_MESSAGE: f64 = 1024.0;
-/// Messages of a run without faults, or with a recovery that loses little. The beginning, before
-/// the cards know of each other that they have it, and the last time-out count less than 1 %.
+/// Messages of a run without faults, or with a recovery that loses little. The start of the run,
+/// before each card knows that the other supports the recovery, and the last timeout take less than
+/// 1 % of it.
 const MESSAGES: f64 = 256.0;
-/// A run of go-back-N ends earlier, when about so many packets are lost.
+/// A run of go-back-N ends earlier, after about this many lost packets.
 const LOST_PACKETS: f64 = 100.0;
-/// Fewest messages then.
+/// Minimum number of messages of such a run.
 const FEWEST_MESSAGES: f64 = 32.0;
 /// Messages of a run whose packets are sprayed.
 const SPRAYED_MESSAGES: u64 = 16;
-/// Up to this loss the middle of a message can be skipped without an error that counts.
+/// Up to this loss rate the middle of a message can be skipped without a relevant error.
 const SKIPPED_LOSS: f64 = 1e-5;
-/// Messages then, as most packets need no simulation.
+/// Messages of a run with skipping: most packets need no simulation.
 const SKIPPED_MESSAGES: u64 = 2048;
 /// A figure is the mean of runs with these seeds.
 pub const SEEDS: std::ops::RangeInclusive<u64> = 1..=3;
-/// A short local ACK timeout: 16 us, of which the card waits four times as long. A full link with
-/// what waits in the card takes about 20 us to answer.
+/// A short local ACK timeout: 16 us; the card waits four times as long. The answer takes about 20
+/// us if the link is full and the card has queued packets.
 const SHORT_TIMEOUT: u8 = 2;
 /// Reorder time with adaptive routing.
 const REORDER_NS: u32 = 5000;
 
-/// How lost packets are recovered.
+/// The method of loss recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
-    /// From the first missing packet on everything is sent again.
+    /// The requester resends everything from the first missing packet on.
     GoBackN,
-    /// Only what is missing is sent again.
+    /// The requester resends missing packets only.
     SelectiveRepeat,
-    /// The same, when the gap is older than the reorder time.
+    /// The same, but only when the gap is older than the reorder time.
     AdaptiveRouting,
 }
 
-/// What happens to packets.
+/// Fault that is injected into the packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fault {
     /// Nothing.
     None,
     /// Each is lost with this probability.
     Loss(f64),
-    /// Each takes one of 8 paths, of which the longest takes so many ns longer than the shortest.
+    /// Each packet takes one of 8 paths; the longest takes this many ns longer than the shortest.
     Spray(u32),
 }
 
-/// Two cards, and a link on which something happens to packets.
+/// Two cards, and a faulty link between them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FaultyLink {
     /// Data rate.
@@ -71,23 +71,23 @@ pub struct FaultyLink {
     pub reorder_ns: u32,
     /// Local ACK timeout: 4.096 us times two to the power of it.
     pub local_ack_timeout: u8,
-    /// What happens to packets of both directions.
+    /// Fault that is injected in both directions.
     pub fault: Fault,
 }
 
-/// What is taken from the runs.
+/// The figure that is computed from the runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
-    /// Goodput as a share of that of go-back-N without loss.
+    /// Goodput as a share of the goodput of go-back-N without loss.
     Goodput,
-    /// Goodput as a multiple of that of go-back-N under the same loss.
+    /// Goodput as a multiple of the goodput of go-back-N under the same loss.
     OverGoBackN,
-    /// Packets that are sent again, for each packet of the messages.
+    /// Number of resent packets for each packet of the messages.
     Retransmissions,
 }
 
 impl FaultyLink {
-    /// Returns a link of 100 Gb/s without faults, with the shortest timeout that is of use.
+    /// Returns a link of 100 Gb/s without faults, with the shortest useful timeout.
     pub const fn new(recovery: Recovery) -> Self {
         Self {
             gbps: 100,
@@ -104,7 +104,7 @@ impl FaultyLink {
         self
     }
 
-    /// Sprays packets over paths that differ by so many ns.
+    /// Sprays packets over paths whose delays differ by up to this many ns.
     pub const fn spraying(mut self, spread_ns: u32) -> Self {
         self.fault = Fault::Spray(spread_ns);
         self
@@ -186,7 +186,7 @@ impl FaultyLink {
             && self.recovery == Recovery::GoBackN
     }
 
-    /// The same with go-back-N.
+    /// Returns the same link with go-back-N.
     const fn going_back(mut self) -> Self {
         self.recovery = Recovery::GoBackN;
         self
@@ -231,7 +231,7 @@ fn mean(
     Ok(sum / SEEDS.count() as f64)
 }
 
-/// Returns a counter of the host that sends.
+/// Returns a counter of the sending host.
 fn counter(row: &PerfRow, name: &str) -> Option<f64> {
     let mut counters = row.counters.first()?.iter();
     counters
@@ -252,8 +252,8 @@ mod tests {
     use super::*;
     use crate::perf::runner;
 
-    /// When the last request has left, and when its ACK has arrived. The first one finds no context
-    /// in the caches.
+    /// Times at which the last request has left and its ACK has arrived. The first request misses
+    /// in the context caches, so it is not used.
     #[derive(Default)]
     struct RoundTrip {
         sent: Option<Instant>,

@@ -1,5 +1,4 @@
-//! How hosts that all send to one share its cable: WRITEs through a switch, by how the cards react
-//! to its marks.
+//! //! Incast: WRITEs of several hosts through a switch to one host, and how DCQCN shares its link.
 
 use ferroce_model::congestion::dcqcn::DcqcnParameters;
 use ferroce_model::congestion::{Algorithm, CongestionConfig, NotificationConfig};
@@ -17,14 +16,14 @@ use crate::reference::experiment::Simulator;
 pub const CARD: &str = "cx5-100g";
 const MTU_BYTES: u32 = 4096;
 const MESSAGE_BYTES: u32 = 64 << 10;
-/// Messages of each sender: the shares of DCQCN are fair in the mean of some ten milliseconds.
+/// Messages of each sender: DCQCN's shares are fair in the mean of some ten milliseconds.
 const MESSAGES: u64 = 4000;
-/// With HPCC's parameters: rates that were cut too far come back by 50 to 100 Mb/s in 900 us, so
-/// that fair shares take some hundred milliseconds.
+/// Messages with HPCC's parameters: a rate that was cut too far recovers by 50 to 100 Mb/s every
+/// 900 us, so fair shares need some hundred milliseconds.
 const HPCC_MESSAGES: u64 = 32_000;
-/// DCQCN in the paper: a CNP in 50 us at most.
+/// Minimum interval between two CNPs in the DCQCN paper: 50 us.
 const PAPER_CNP_GAP: Duration = Duration::from_us(50);
-/// HPCC's simulations: each marked packet is answered by an ACK with the notification in it.
+/// HPCC's simulations answer each marked packet with an ACK that contains the notification.
 const HPCC_CNP_GAP: Duration = Duration::ZERO;
 
 /// Parameters of switch and cards that were published together.
@@ -34,29 +33,29 @@ pub enum Source {
     Paper,
     /// HPCC's simulations of DCQCN at 100 Gb/s.
     Hpcc,
-    /// What a ConnectX-5 does by default, behind a switch of HPCC.
+    /// The defaults of a ConnectX-5, with the switch of HPCC.
     ConnectX,
 }
 
-/// Hosts that send to one.
+/// An incast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Incast {
-    /// How many.
+    /// Number of senders.
     pub senders: u32,
-    /// How they react.
+    /// Parameters of switch and cards.
     pub source: Source,
 }
 
-/// What is taken from the run.
+/// The figure that is computed from the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
-    /// Distance of the share that is farthest from the fair one, in parts of it.
+    /// Largest relative distance of a sender's rate from the fair share.
     Unfairness,
-    /// Payload, of what the cable of the receiver can carry.
+    /// Payload as a share of the capacity of the receiver's link.
     Utilisation,
-    /// The queue of the switch in the mean, in KB.
+    /// Mean queue of the switch in KB.
     QueueKilobytes,
-    /// Packets that were dropped.
+    /// Number of dropped packets.
     Drops,
 }
 
@@ -86,7 +85,7 @@ impl Source {
         }
     }
 
-    /// Returns the marks of the switch.
+    /// Returns the ECN marking curve of the switch.
     fn curve(self) -> MarkCurve {
         match self {
             Self::Paper => SIGCOMM_2015_ECN,
@@ -117,7 +116,7 @@ impl Incast {
     }
 }
 
-/// Returns how hosts that send to one have shared its cable.
+/// Returns the traffic of an incast: rates, queues and fairness.
 pub fn traffic(simulator: &dyn Simulator, incast: &Incast) -> Result<Traffic, String> {
     let result = simulator.run(&incast.spec()?)?;
     let row = result.rows.into_iter().next();
@@ -125,7 +124,7 @@ pub fn traffic(simulator: &dyn Simulator, incast: &Incast) -> Result<Traffic, St
     traffic.ok_or_else(|| "the run has no flows".to_owned())
 }
 
-/// Returns a figure of hosts that send to one.
+/// Returns a figure of an incast.
 pub fn figure(simulator: &dyn Simulator, incast: &Incast, figure: Figure) -> Result<f64, String> {
     let traffic = traffic(simulator, incast)?;
     of(&traffic, figure).ok_or_else(|| format!("the run has no {figure:?}"))

@@ -1,12 +1,8 @@
-//! The real perftest, unmodified, in simulated time.
-//!
-//! [`RealPerftest`] measures a [`PerfSpec`] as [`perf::run`] does, but with Debian's programs: it
-//! starts a world, the server and the client in it, and reads the table that the client prints. So
-//! the real programs can replace the harness everywhere.
-//!
-//! - [`command`]: a specification as command lines of perftest.
-//! - [`pair`]: the world and the two programs, each with a time limit.
-//!
+//! //! The real perftest, unmodified, in simulated time. //! //! [`RealPerftest`] measures a
+//! [`PerfSpec`] as [`perf::run`] does, but with Debian's programs: it starts a world, runs the
+//! server and the client in it, and reads the table that the client prints. So the real programs
+//! can replace the harness everywhere. //! //! - [`command`]: a specification as command lines of
+//! perftest. //! - [`pair`]: the world and the two programs, each with a time limit. //! //!
 //! [`perf::run`]: crate::perf::run
 
 pub mod command;
@@ -40,27 +36,29 @@ pub struct RealPerftest {
 /// A measurement, and an explanation of its last message.
 #[derive(Debug, Clone)]
 pub struct Explained {
-    /// The result that perftest has printed.
+    /// The row that perftest printed.
     pub row: PerfRow,
-    /// Each part of the time from the post of the last message to that of the next one, as text.
+    /// The steps from the post of the last message to the post of the next one, with their times,
+    /// as text.
     pub text: String,
-    /// All of it, in microseconds.
+    /// Their total time in microseconds.
     pub total_us: f64,
-    /// What perftest has printed for this message, if it prints each: the total, or half of it.
+    /// The time that perftest printed for this message, if it prints each message: the total, or
+    /// half of it.
     pub printed_us: Option<f64>,
 }
 
 /// Perftest prints each message, not sorted.
 const EACH_MESSAGE: &str = "-U";
-/// What the last line of an explanation begins with.
+/// The last line of an explanation begins with this word.
 const SUM: &str = "sum";
 
 impl RealPerftest {
-    /// Measures one size, and explains the last message. Only one is under way at a time if `spec`
-    /// says so.
+    /// Measures one size, and explains the last message. Messages overlap unless `spec` keeps only
+    /// one outstanding.
     ///
     /// # Errors
-    /// As [`Simulator::run`]; no message was posted behind the last.
+    /// The errors of [`Simulator::run`]; no message was posted after the last one.
     pub fn explain(&self, spec: &PerfSpec) -> Result<Explained, String> {
         let mut run = command::runs(spec)?.swap_remove(0);
         let is_latency = spec.test == Test::Latency;
@@ -86,8 +84,8 @@ impl RealPerftest {
     }
 }
 
-/// Returns the number by which perftest divides the time between two posts: 2 for a message that
-/// comes back, because half of the round trip is printed.
+/// Returns the number by which perftest divides the time between two posts: 2 if each message is
+/// answered by one, because perftest prints half of the round trip.
 pub fn ways(spec: &PerfSpec) -> u32 {
     match (spec.test, spec.operation) {
         (Test::Latency, Operation::Write | Operation::Send) => 2,
@@ -100,7 +98,7 @@ fn messages(spec: &PerfSpec) -> u64 {
     command::iterations(spec) * u64::from(spec.qps.max(1))
 }
 
-/// Returns the last of the messages that perftest has printed, each with its number.
+/// Returns the time of the last message that perftest printed with its number.
 fn last_message_us(output: &str) -> Option<f64> {
     let mut messages = output.lines().filter_map(|line| {
         let (number, time) = line.split_once(", ")?;
@@ -117,7 +115,7 @@ impl Simulator for RealPerftest {
             let ran = Pair::new(self, spec, &run, false)?.run()?;
             rows.extend(read(&run.program, &ran.client, messages(spec))?);
         }
-        // Sizes of `-a` that were not requested.
+        // Drop sizes of `-a` that were not requested.
         rows.retain(|row| spec.sizes.contains(&row.size));
         if rows.len() != spec.sizes.len() {
             let (wanted, found) = (spec.sizes.len(), rows.len());
@@ -127,7 +125,7 @@ impl Simulator for RealPerftest {
     }
 }
 
-/// Returns the rows that perftest has printed, of so many messages over all QPs each.
+/// Parses the rows that perftest printed, each of this many messages over all QPs.
 fn read(program: &str, output: &str, messages: u64) -> Result<Vec<PerfRow>, String> {
     let tables = reference::perftest::parse(program, output)
         .map_err(|error| format!("what {program} has printed: {error}\n{output}"))?;
@@ -160,13 +158,14 @@ fn bandwidth(row: &reference::BandwidthRow, messages: u64) -> PerfRow {
 }
 
 /// perftest squares differences from the mean, in microseconds, in an `int`: this is the largest
-/// whose square has room.
+/// one whose square fits.
 const MOST_DEVIATION_US: f64 = 46_340.0;
-/// Samples of so many messages that are not in its mean: the largest, and one post less.
+/// With this many fewer samples than messages: the mean omits the two largest samples, and there is
+/// one sample less than posts.
 const NOT_IN_MEAN: u64 = 3;
 
-/// Returns the standard deviation that perftest has printed, if it is one. Where a square of it has
-/// overflowed it prints `-nan`, or a number that means nothing.
+/// Returns the standard deviation that perftest printed, if it is valid. If one of its squares has
+/// overflowed, perftest prints `-nan` or a meaningless number.
 fn deviation(row: &reference::LatencyRow, messages: u64) -> Option<f64> {
     let most = row
         .max_us
@@ -220,7 +219,7 @@ mod tests {
     }
 
     /// Goal: a standard deviation that perftest could not compute is none, and not 0. Method: rows
-    /// that perftest 4.5 has printed for 60 READs with lost packets.
+    /// that perftest 4.5 printed for 60 READs with lost packets.
     #[test]
     fn a_deviation_that_has_overflowed_is_none() {
         let title = "                    RDMA_Read Latency Test\n";

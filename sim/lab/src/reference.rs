@@ -1,16 +1,12 @@
-//! Measured tables that the model is compared with.
-//!
-//! - [`table`]: a table, independent of its source; all figures in Gb/s, M messages/s, us.
-//! - [`csv`] and [`table_csv`]: our own format, CSV below lines `# key: value` that say where the
-//!   figures come from. [`perftest`] and [`perftest_json`]: what perftest prints.
-//! - [`builtin`]: the tables of `sim/lab/reference`, which are part of the binary.
-//! - [`wire_limit`]: what the headers leave of a link.
-//! - [`experiment`]: what to run on the model to repeat a measurement.
-//!   [`comparison`]: a table beside the figures of the model; [`size_class`]: its errors for small,
-//!   middle and large messages.
-//! - [`pairs`]: the preset that each built-in table is compared with.
-//!
-//! [`parse`] reads any of these formats.
+//! //! Measured tables that the model is compared with. //! //! - [`table`]: a table, independent
+//! of its source; all figures in Gb/s, M messages/s, us. //! - [`csv`] and [`table_csv`]: our own
+//! format, CSV after lines `# key: value` that name the source of the figures. [`perftest`] and
+//! [`perftest_json`]: the output formats of perftest. //! - [`builtin`]: the tables of
+//! `sim/lab/reference`, which are part of the binary. //! - [`wire_limit`]: the goodput that
+//! headers leave of a link. //! - [`experiment`]: the run of the model that repeats a measurement.
+//! [`comparison`]: a table next to the figures of the model; [`size_class`]: its errors for small,
+//! middle and large messages. //! - [`pairs`]: the preset that each built-in table is compared
+//! with. //! //! [`parse`] reads any of these formats.
 
 pub mod builtin;
 pub mod comparison;
@@ -26,7 +22,7 @@ pub mod wire_limit;
 
 pub use table::{BandwidthRow, LatencyRow, Rows, Setup, Table, Verb};
 
-/// An error in a file of measured figures: where, and what would be right.
+/// An error in a file of measured figures: its place, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {problem}; {remedy}")]
 pub struct TableError {
@@ -34,7 +30,7 @@ pub struct TableError {
     pub line: usize,
     /// The invalid text.
     pub problem: String,
-    /// What would be right.
+    /// The correct form.
     pub remedy: String,
 }
 
@@ -48,7 +44,7 @@ impl TableError {
     }
 }
 
-/// Returns the tables in `text`: our CSV, perftest's own output, or its JSON. `name` names them.
+/// Parses the tables in `text`: our CSV, perftest's own output, or its JSON. `name` names them.
 pub fn parse(name: &str, text: &str) -> Result<Vec<Table>, TableError> {
     if perftest_json::is_json(text) {
         perftest_json::parse(name, text)

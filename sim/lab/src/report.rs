@@ -1,9 +1,7 @@
-//! The report: plots of model and measurement, and the page that shows them.
-//!
-//! - [`figures`]: which plots there are. [`figure`]: what a plot shows. [`svg`], with [`axis`],
-//!   [`labels`] and [`layout`], draws it; [`page`] puts all of them and the validation into one
-//!   file.
-//! - [`json_text`]: for programs.
+//! //! The report: plots of model and measurement, and the page that shows them. //! //! -
+//! [`figures`]: the list of plots. [`figure`]: the contents of a plot. [`svg`], with [`axis`],
+//! [`labels`] and [`layout`], draws it; [`page`] puts all of them and the validation into one file.
+//! //! - [`json_text`]: for programs.
 
 pub mod axis;
 pub mod figure;
@@ -53,11 +51,11 @@ enum Made {
 /// Selection of plots; if empty, all of them and the validation.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    /// Those about these cards.
+    /// Plots about these cards.
     pub presets: Vec<String>,
-    /// Those with these names.
+    /// Plots with these names.
     pub plots: Vec<String>,
-    /// Those of the real perftest, too.
+    /// Runs the real perftest, and adds its plots.
     pub real: Option<RealPerftest>,
 }
 
@@ -67,7 +65,7 @@ impl Choice {
         recipe.is_about(&self.presets) && (self.plots.is_empty() || is_named)
     }
 
-    /// Fails for names that no plot has; the error lists those that exist.
+    /// Fails for names that no plot has; the error lists the existing ones.
     pub fn check(&self) -> Result<(), String> {
         let recipes = recipes(true);
         let cards = names(recipes.iter().flat_map(|recipe| recipe.cards));
@@ -95,7 +93,7 @@ impl Choice {
         }
     }
 
-    /// Returns why names that exist select no plot together.
+    /// Returns the reason why existing names select no plot together.
     fn why_empty(&self, recipes: &[Recipe]) -> String {
         if recipes.iter().any(|recipe| self.has(recipe)) {
             return "the chosen plots are of the real perftest: add --perftest".to_owned();
@@ -174,7 +172,7 @@ pub fn make_blind(simulator: &dyn Simulator, folder: &Folder, done: impl Fn() + 
     }
 }
 
-/// Makes the report of one card beside another; calls `done` after each plot.
+/// Makes the report that compares one card with another; calls `done` after each plot.
 pub fn make_against(simulator: &dyn Simulator, cards: &Cards, done: impl Fn() + Sync) -> Report {
     let cache = Cache::new(simulator);
     let figures = parallel::map(&against::RECIPES, |recipe| {
@@ -198,7 +196,7 @@ pub fn make_against(simulator: &dyn Simulator, cards: &Cards, done: impl Fn() + 
 /// Number of plots of [`make_against`].
 pub const AGAINST_COUNT: usize = against::RECIPES.len();
 
-/// Makes the report of two runs; `command` is the one that does that.
+/// Makes the report of two runs; `command` is the command line that makes it.
 ///
 /// # Errors
 /// The runs have no point in common.
@@ -218,7 +216,7 @@ pub fn make_of_runs(a: &Run, b: &Run, command: &str) -> Result<Report, String> {
     })
 }
 
-/// Returns every plot; those of the real perftest only if that is run.
+/// Returns every plot; the plots of the real perftest only if it is run.
 fn recipes(has_real: bool) -> Vec<Recipe> {
     let real = has_real.then_some(figures::of_real_perftest());
     let recipes = figures::all().into_iter();
@@ -272,7 +270,7 @@ impl Report {
         }
     }
 
-    /// Returns the plots that could be made.
+    /// Returns the plots that were made.
     pub fn figures(&self) -> impl Iterator<Item = &Figure> {
         self.chapters
             .iter()
@@ -280,7 +278,7 @@ impl Report {
             .flatten()
     }
 
-    /// Returns why the other plots could not be made.
+    /// Returns the reasons why the other plots could not be made.
     pub fn problems(&self) -> impl Iterator<Item = &str> {
         let figures = self.chapters.iter().flat_map(|chapter| &chapter.figures);
         figures.filter_map(|figure| figure.as_ref().err().map(String::as_str))

@@ -1,5 +1,4 @@
-//! When a card sends a request again that is not answered in time: the frames of a run in simulated
-//! time.
+//! //! Retransmission times of unanswered requests, from the frames of a run in simulated time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +26,7 @@ const MICROSECONDS: u8 = 1;
 /// Bytes of a range's register.
 const RANGE_BYTES: u32 = 4;
 
-/// Why there is no answer in time.
+/// The reason why no answer arrives in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Silence {
     /// READs over a link with a round trip of 40 ms.
@@ -71,10 +70,10 @@ pub struct Resends {
     pub qps: u32,
 }
 
-/// What is taken from a run: of each queue pair, the transmissions of its first request packet.
+/// The figure of a run: the transmissions of each queue pair's first request packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
-    /// Time in us between two of them: behind the first one, the second one, …, counted from 1.
+    /// Time in us between a transmission and the next one; the first has number 1.
     Interval(usize),
     /// Their number.
     Transmissions,
@@ -85,7 +84,7 @@ pub enum Figure {
 }
 
 impl Profile {
-    /// Returns the registers that say so, and choose it.
+    /// Returns the register values that set the profile and select it.
     fn registers(&self) -> Vec<(u32, u32)> {
         let mut profile = AdpRetxProfile::default();
         profile.set_time_base(self.base_us);
@@ -150,7 +149,7 @@ impl Resends {
         Ok(spec)
     }
 
-    /// Returns the times in us, from the first one on, at which each queue pair has sent its first
+    /// Returns the times in us, relative to the first one, at which each queue pair sent its first
     /// request packet.
     pub fn times_us(&self) -> Result<Vec<Vec<f64>>, String> {
         let spec = self.spec()?;
@@ -201,7 +200,8 @@ impl FirstRequest {
     }
 }
 
-/// Keeps when the first request packet of each queue pair leaves, by the number of its peer.
+/// Records the times at which the first request packet of each queue pair leaves, by the peer's
+/// QPN.
 #[derive(Debug, Default)]
 struct FirstRequests {
     by_qp: BTreeMap<u32, FirstRequest>,
@@ -233,8 +233,8 @@ impl Recorder for FirstRequests {
 mod tests {
     use super::*;
 
-    /// Goal: the timers are those of the registers. Method: a profile of one range, and its
-    /// transmissions on a link that loses everything.
+    /// Goal: the timers follow the registers. Method: a profile of one range, and its transmissions
+    /// on a link that loses everything.
     #[test]
     fn a_profile_says_when_a_request_is_sent_again() {
         const PROFILE: Profile = Profile {

@@ -1,12 +1,11 @@
-//! Validation of the model against the targets of `validation_targets.csv`.
-//!
-//! - [`target`]: the file. [`plan`]: how a target is measured, as data, and [`experiments`]: the
-//!   table of all plans. [`measure`]: executes them. [`outcome`]: target beside model;
-//!   [`listing`]: as a table; [`tally`]: how many pass.
-//! - [`blind`]: targets and tables from a folder that is not part of the project.
-//! - [`perturb`]: which targets depend on a single value; [`changes`]: how it is moved.
-//! - [`basis`]: what a target is to the model: predicted, fitted or identity.
-//! - [`datagram_echo`]: frames between two MACs, for the targets of the FPGA card.
+//! //! Validation of the model against the targets of `validation_targets.csv`. //! //! -
+//! [`target`]: the file. [`plan`]: how a target is measured, as data, and [`experiments`]: the
+//! table of all plans. [`measure`]: executes them. [`outcome`]: compares target and model;
+//! [`listing`]: as a table; [`tally`]: the number of passed targets. //! - [`blind`]: targets and
+//! tables from a folder that is not part of the project. //! - [`perturb`]: finds targets that
+//! depend on a single value; [`changes`]: moves a value. //! - [`basis`]: relation of a target to
+//! the model: predicted, fitted or identity. //! - [`datagram_echo`]: frames between two MACs, for
+//! the targets of the FPGA card.
 
 pub mod basis;
 pub mod blind;
@@ -56,8 +55,8 @@ fn is_chosen(target: &Target, only: &[String]) -> bool {
     only.is_empty() || only.iter().any(|begin| begins_with(&target.id, begin))
 }
 
-/// Returns true if an identifier begins with `begin`, which is no part of a number: L1 is not the
-/// beginning of L11.
+/// Returns true if an identifier begins with `begin`, and no digit of a number follows: L1 is not
+/// the beginning of L11.
 fn begins_with(id: &str, begin: &str) -> bool {
     let is_digit = |text: char| text.is_ascii_digit();
     id.strip_prefix(begin)

@@ -32,7 +32,7 @@ fn traffic(row: &PerfRow) -> &Traffic {
     row.traffic.as_ref().expect("traffic")
 }
 
-/// DCQCN with the parameters of its paper.
+/// Returns DCQCN with the parameters of its paper.
 fn sigcomm() -> CongestionConfig {
     CongestionConfig {
         notification: NotificationConfig {
@@ -50,8 +50,8 @@ fn sum(row: &PerfRow, name: &str) -> u64 {
         .sum()
 }
 
-/// Goal: an idle network takes as long as the switch without a buffer. Method: the same latency
-/// test with both.
+/// Goal: an idle fabric takes as long as the switch without a buffer. Method: the same latency test
+/// with both.
 #[test]
 fn an_idle_switch_takes_as_long_as_one_without_a_buffer() {
     let mut simple = spec(Test::Latency);
@@ -119,8 +119,8 @@ fn pfc_alone_loses_nothing_and_pauses() {
     assert!(traffic.utilisation > 0.95, "{}", traffic.utilisation);
 }
 
-/// Goal: packet faults meet what switches deliver. Method: an incast with loss; no switch drops a
-/// packet, all messages arrive, and a second run is the same.
+/// Goal: packet faults apply to packets that switches deliver. Method: an incast with loss; no
+/// switch drops a packet, all messages arrive, and a second run is the same.
 #[test]
 fn packet_faults_meet_what_switches_deliver() {
     let mut spec = spec(Test::Bandwidth);
@@ -170,8 +170,8 @@ fn the_same_fabric_gives_the_same_figures() {
     assert_eq!(once, again);
 }
 
-/// Goal: flows that collide on a path have less than flows that are sprayed over all of them.
-/// Method: four hosts of one leaf send to four of another over four spines; when sprayed, with the
+/// Goal: flows that collide on a path are slower than flows that are sprayed over all paths.
+/// Method: four hosts of one leaf send to four of another over four spines; spraying uses the
 /// recovery that adaptive routing needs.
 #[test]
 fn spraying_with_adaptive_routing_ends_collisions() {

@@ -1,4 +1,4 @@
-//! What READs, WRITEs and atomics cost differently: one test for each mechanism, on a card whose
+//! //! Different costs of READs, WRITEs and atomics: one test for each mechanism, on a card whose
 //! times do not spread.
 
 use ferroce_lab::perf::{Iterations, Operation, PerfRow, PerfSpec, Test, Topology, Workload, run};
@@ -9,7 +9,7 @@ const STEADY: [(&str, &str); 3] = [
     ("pcie.read_jitter_ns", "0"),
     ("pcie.read_tail_probability", "0"),
 ];
-/// A host that is never what limits a rate.
+/// A host that never limits a rate.
 const FAST_HOST: [(&str, &str); 4] = [
     ("host.post_ns", "1"),
     ("host.doorbell_ns", "1"),
@@ -46,9 +46,9 @@ fn counter(row: &PerfRow, name: &str) -> u64 {
     row.counters.iter().map(of_host).sum()
 }
 
-/// Goal: an atomic keeps its queue pair for a read, its execution and its write, and its response
-/// leaves behind the read. Method: execution becomes longer; the rate of one queue pair falls by
-/// it, the latency of a single atomic does not change.
+/// Goal: an atomic occupies its queue pair for a read, its execution and its write, but its
+/// response leaves right after the read. Method: make the execution longer; the rate of one queue
+/// pair falls accordingly, and the latency of a single atomic does not change.
 #[test]
 fn the_execution_of_an_atomic_costs_rate_and_no_latency() {
     let cycles = |count| [("datapath.atomic_cycles", count)];
@@ -70,8 +70,8 @@ fn the_execution_of_an_atomic_costs_rate_and_no_latency() {
     assert_eq!(latency("0"), latency("43"));
 }
 
-/// Goal: a queue pair takes the packets of long READ responses no faster than its unit advances the
-/// request, and those of WRITEs and of short READs do not pay for that.
+/// Goal: a queue pair accepts packets of long READ responses no faster than its unit advances the
+/// request; packets of WRITEs and of short READs do not have this cost.
 #[test]
 fn packets_of_a_long_read_response_cost_the_requester() {
     let none = [("units.response_cycles", "0")];
@@ -88,7 +88,8 @@ fn packets_of_a_long_read_response_cost_the_requester() {
     assert_eq!(short(&[]), short(&none));
 }
 
-/// Goal: a READ whose WQE found no room reads it again; a WRITE never does.
+/// Goal: a READ whose WQE found no room in the WQE cache reads it again; a WRITE never
+/// does.
 #[test]
 fn only_reads_beyond_the_room_for_wqes_read_them_again() {
     let refetches = |operation, entries| {
@@ -129,7 +130,7 @@ fn only_reads_miss_responder_resources() {
     assert_eq!(misses(Operation::Write, "4").0, 0);
 }
 
-/// Goal: threads that share a core take longer for their part, and with it the card is idle.
+/// Goal: threads that share a core take longer, and the card idles meanwhile.
 #[test]
 fn threads_that_share_cores_post_more_slowly() {
     let of_threads = |threads| {
@@ -146,10 +147,11 @@ fn threads_that_share_cores_post_more_slowly() {
     assert!(shared < 0.6 * alone, "{shared} {alone} M/s of a thread");
 }
 
-/// Goal: more load does not cost rate where the misses of the MTT limit it. Method: READs at random
-/// places of a region far larger than the cache, from one host and from four, with more and more
-/// outstanding: none is below the best of those with less. Packets behind a miss without a register
-/// once took the link's time at once, so that misses before them were slow: 24 of 34 M/s were left.
+/// Goal: more load does not reduce the rate when misses of the MTT limit it. Method: READs at
+/// random places of a region far larger than the cache, from one host and from four, with an
+/// increasing number of outstanding READs: the rate never falls below the best rate of a smaller
+/// number. Packets that waited for a miss register once reserved the link's time at once, which
+/// delayed the misses before them: 24 of 34 M/s were left.
 #[test]
 fn more_load_on_a_full_mtt_costs_no_rate() {
     let of_load = |clients, depth| {

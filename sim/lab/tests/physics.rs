@@ -1,5 +1,5 @@
-//! No result above physics: random cards in random hosts, random tests. `FERROCE_SEED=n` runs one
-//! case, `FERROCE_SEEDS=n` so many.
+//! //! No result beats physics: random cards in random hosts, random tests. `FERROCE_SEED=n` runs
+//! one case, `FERROCE_SEEDS=n` runs n cases.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -14,20 +14,20 @@ use ferroce_units::random::Random;
 
 /// Cases of `make test`; `make soak` runs more.
 const CASES: u64 = 200;
-/// Payload of a run, at most: bounds the time of a case.
+/// Maximum payload of a run: bounds the time of a case.
 const MAX_BYTES: u64 = 2 << 20;
 /// Time limit of a run, which takes a fraction of a second.
 const RUN_TIMEOUT: Duration = Duration::from_secs(120);
-/// Messages of each queue pair, at most and at least.
+/// Maximum and minimum number of messages of each queue pair.
 const MAX_MESSAGES: u64 = 300;
 const MIN_MESSAGES: u64 = 8;
-/// Parameters that a case changes, at most.
+/// Maximum number of parameters that a case changes.
 const MAX_CHANGES: u64 = 4;
 /// Rounding of the clocks to picoseconds.
 const ROUNDING: f64 = 1e-6;
 
-/// Least bytes of a packet beside its payload: Ethernet with FCS, preamble and gap; IPv4, UDP, BTH,
-/// ICRC.
+/// Minimum bytes of a packet in addition to its payload: Ethernet with FCS, preamble and gap; IPv4,
+/// UDP, BTH, ICRC.
 const PACKET_OVERHEAD_BYTES: u64 = 14 + 4 + 8 + 12 + 20 + 8 + 12 + 4;
 
 /// Parameters that are multiplied by a factor between a half and two.
@@ -63,7 +63,7 @@ const CHOSEN: [(&str, &[&str]); 9] = [
     ("cache.mtt.log_sets", &["0", "4", "9"]),
 ];
 
-/// Times that spread would hide what is compared.
+/// Spreads that would hide the compared differences; the cases set them to zero.
 const STEADY: [(&str, &str); 3] = [
     ("host.jitter_ns", "0"),
     ("pcie.read_jitter_ns", "0"),
@@ -113,7 +113,7 @@ fn scale(preset: &mut Preset, key: &str, random: &Random) {
     let _ = preset.set(key, &scaled);
 }
 
-/// Returns a size between 1 B and 256 KiB, often beside a power of two.
+/// Returns a size between 1 B and 256 KiB, often next to a power of two.
 fn size(random: &Random) -> u32 {
     let power = 1u64 << random.below(19);
     let size = match random.below(4) {
@@ -171,7 +171,7 @@ fn counter(row: &PerfRow, host: usize, name: &str) -> u64 {
     found.expect("a counter of that name").1
 }
 
-/// Returns what a case measures, for the message of a failure.
+/// Returns the specification of a case, for the message of a failure.
 fn text(spec: &PerfSpec) -> String {
     let changed: Vec<String> = spec
         .preset
@@ -194,7 +194,7 @@ fn text(spec: &PerfSpec) -> String {
     )
 }
 
-/// Runs a case. One that does not end is interrupted, which is an error.
+/// Runs a case. A case that does not end is interrupted, which is an error.
 fn row(spec: &PerfSpec) -> Result<PerfRow, Error> {
     let stop = AtomicBool::new(false);
     let (ended, end) = mpsc::channel::<()>();
@@ -210,13 +210,13 @@ fn row(spec: &PerfSpec) -> Result<PerfRow, Error> {
     })
 }
 
-/// Bytes that a message takes on the wire at least, in the direction of its payload.
+/// Returns the minimum bytes of a message on the wire, in the direction of its payload.
 fn wire_bytes(spec: &PerfSpec) -> u64 {
     let (size, mtu) = (u64::from(spec.sizes[0]), spec.mtu_bytes.expect("given"));
     size + size.div_ceil(u64::from(mtu)).max(1) * PACKET_OVERHEAD_BYTES
 }
 
-/// Shortest time from one card's packetizer to the other's depacketizer.
+/// Returns the shortest time from one card's packetizer to the other's depacketizer.
 fn flight_ns(preset: &Preset) -> f64 {
     preset.mac.transmit_ns + preset.link.cable_ns + preset.mac.receive_ns
 }
@@ -225,7 +225,7 @@ fn messages_per_ns(bandwidth: &BandwidthRow) -> f64 {
     bandwidth.messages as f64 * 1000.0 / bandwidth.elapsed_ps as f64
 }
 
-/// Not more than the wire, the slot and the window carry.
+/// Checks that the rate is not above the capacity of the wire, the slot and the window.
 fn rate_is_possible(spec: &PerfSpec, row: &PerfRow) -> Result<(), String> {
     let rate = messages_per_ns(row.bandwidth.as_ref().expect("a bandwidth test"));
     let preset = &spec.preset;
@@ -251,7 +251,7 @@ fn rate_is_possible(spec: &PerfSpec, row: &PerfRow) -> Result<(), String> {
     Ok(())
 }
 
-/// Raw rate of the slot.
+/// Returns the raw rate of the slot.
 fn slot_gbps(preset: &Preset) -> f64 {
     let lane = match preset.pcie.generation {
         1 => 2.0,
@@ -263,8 +263,8 @@ fn slot_gbps(preset: &Preset) -> f64 {
     lane * f64::from(preset.pcie.lanes)
 }
 
-/// Checks that one side has sent what the other has received, and that payload has gone through
-/// both slots.
+/// Checks that one side has received everything that the other has sent, and that the payload has
+/// passed both slots.
 fn nothing_is_lost_or_made_up(spec: &PerfSpec, row: &PerfRow) -> Result<(), String> {
     for (sender, receiver) in [(0, 1), (1, 0)] {
         for (sent, received) in [("tx_frames", "rx_frames"), ("tx_bytes", "rx_bytes")] {
@@ -297,7 +297,7 @@ fn check_rate(spec: &PerfSpec) -> Result<(), String> {
     nothing_is_lost_or_made_up(spec, &row)
 }
 
-/// A longer message is not faster, and none is faster than its bytes on the wire.
+/// Checks that a longer message is not faster, and that none is faster than its bytes on the wire.
 fn check_latency(spec: &PerfSpec, random: &Random) -> Result<(), String> {
     let mut longer = spec.clone();
     if spec.operation != Operation::FetchAdd {
@@ -330,9 +330,9 @@ fn check_latency(spec: &PerfSpec, random: &Random) -> Result<(), String> {
     }
 }
 
-/// By how much a longer message may be faster: completions and bytes are found on the grid of a
-/// thread's polls, and an engine that stores and forwards a read has it sooner when a page boundary
-/// cuts it in two.
+/// Returns the time by which a longer message may be faster: a thread finds completions and bytes
+/// at the times of its polls, and an engine that stores and forwards a read has it sooner when a
+/// page boundary splits it in two.
 fn step_ns(preset: &Preset, mtu: u32) -> f64 {
     let (host, pcie) = (&preset.host, &preset.pcie);
     let polls = 2.0 * host.poll_miss_ns.max(host.memory_poll_ns);
@@ -398,8 +398,8 @@ fn plain(service: Service, size: u32) -> PerfSpec {
     spec
 }
 
-/// Goal: the checks find results of cards with the defects that they are there for. Method: the
-/// record of a sound run, changed to what the defect leaves behind.
+/// Goal: the checks detect results of cards with the defects that they exist for. Method: the
+/// record of a sound run, changed as the defect would change it.
 #[test]
 fn a_result_above_physics_is_found() {
     for (service, size) in [(Service::Uc, 4096), (Service::Ud, 1024)] {

@@ -31,8 +31,8 @@ fn explain(spec: &PerfSpec) -> (PerfRow, Explanation) {
     let (start, end) = row.last_message_ps.expect("measured");
     let (start, end) = (Instant(start), Instant(end));
     let explanation = Explanation::new(&trace.lock().steps, 0, start, end);
-    // A wait without a known cause is not explained; that of a processor that polls at intervals
-    // is.
+    // A wait without a known cause counts as unexplained, except the polling interval of a
+    // processor.
     let steps = &trace.lock().steps;
     let unknown: u64 = parts(steps, 0, start, end)
         .iter()
@@ -50,8 +50,8 @@ fn explain(spec: &PerfSpec) -> (PerfRow, Explanation) {
     (row, explanation)
 }
 
-/// Method: explain the last of a few messages. The rows follow each other without a gap and add up
-/// to the sample of which perftest prints (half) the latency, to the picosecond.
+/// Method: explain the last of a few messages. The rows follow each other without a gap. Their sum
+/// is the sample, to the picosecond; perftest prints the sample, or half of it.
 #[test]
 fn explanations_add_up_to_the_printed_latency() {
     let sizes = [2, 64, 1024, 4096, 65_536];
@@ -109,7 +109,7 @@ fn explanations_have_both_directions() {
     }
 }
 
-/// Method: what a trace costs is real time only.
+/// Method: compare two runs; tracing costs real time only.
 #[test]
 fn a_traced_run_takes_no_longer() {
     let spec = spec("cx5-100g", Operation::Send, Test::Latency, 4096);
@@ -118,8 +118,8 @@ fn a_traced_run_takes_no_longer() {
     assert_eq!(traced, alone);
 }
 
-/// Method: write a waveform, read it with another crate, and integrate its busy lines: they are
-/// what the counters say.
+/// Method: write a waveform, read it with another crate, and integrate its busy lines: the sums
+/// equal the counters.
 #[test]
 fn a_waveform_shows_what_the_counters_have_counted() {
     let directory = temporary_directory("waveform");
@@ -159,7 +159,7 @@ fn a_waveform_shows_what_the_counters_have_counted() {
 }
 
 /// Goal: a waveform shows the ports of switches and the rates of cards. Method: three hosts send to
-/// one behind a switch that marks; the longest queue is that of the report.
+/// one through a switch that marks; the longest queue equals the one in the report.
 #[test]
 fn a_waveform_shows_the_ports_of_switches_and_rates() {
     let directory = temporary_directory("fabric-waveform");
@@ -203,7 +203,7 @@ fn a_waveform_shows_the_ports_of_switches_and_rates() {
 }
 
 /// Method: capture, and read the capture with another crate: each frame is there twice, in the
-/// order of time, and clean as `ferroce wire check` has it, with a valid ICRC.
+/// order of time, and passes `ferroce wire check`, with a valid ICRC.
 #[test]
 fn a_capture_has_each_frame_at_both_ends() {
     let directory = temporary_directory("packets");

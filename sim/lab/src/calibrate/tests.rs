@@ -1,4 +1,4 @@
-//! A host that is known is found again.
+//! //! Calibration finds a known host again.
 
 use super::*;
 use crate::perf::{Operation, Test};
@@ -36,8 +36,8 @@ fn table(verb: Verb, rows: Rows) -> Table {
     }
 }
 
-/// Goal: the cost of a post is found from a table. Method: the table is of the model itself, with a
-/// host that is slower, or faster, than the preset's.
+/// Goal: the calibration finds the cost of a post from a table. Method: the model itself makes the
+/// table, with a host that is slower, or faster, than the preset's.
 #[test]
 fn a_host_is_found_again() {
     for ns in ["250", "20"] {
@@ -59,7 +59,7 @@ fn a_host_is_found_again() {
     }
 }
 
-/// Goal: a slow host is found behind a card that is slower than the preset's host.
+/// Goal: the calibration finds a slow host even if the card is slower than the preset's host.
 #[test]
 fn a_host_is_found_behind_a_slow_card() {
     let card = [("units.message_cycles", "200"), ("units.count", "1")];

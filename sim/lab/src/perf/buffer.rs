@@ -14,8 +14,8 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Maps `length` bytes that begin `offset` behind a multiple of `alignment`, a power of two,
-    /// and whose last aligned piece is whole.
+    /// Maps `length` bytes that begin `offset` bytes after a multiple of `alignment`, a power of
+    /// two. The mapping ends at a multiple of `alignment`, too.
     pub fn new(length: usize, alignment: usize, offset: usize) -> std::io::Result<Self> {
         let whole = (offset + length).next_multiple_of(alignment);
         let mapping = Mapping::anonymous(whole + alignment)?;
@@ -43,7 +43,8 @@ impl Buffer {
         word.load(Ordering::Acquire).to_le_bytes()[(self.offset + place) % 8]
     }
 
-    /// Stores a byte at `place`. No other thread may store to the eight bytes around it meanwhile.
+    /// Stores a byte at `place`. No other thread may store to the same aligned eight bytes at the
+    /// same time.
     pub fn store(&self, place: usize, value: u8) {
         let word = self.mapping.word((self.offset + place) & !7);
         let mut bytes = word.load(Ordering::Relaxed).to_le_bytes();

@@ -39,8 +39,8 @@ impl SimThread {
         self.acquire(locks.qp.as_ref()).await;
         let cost = self.costs().post_of(inline);
         self.work(Activity::Post, cost, number, bytes).await;
-        // Held while other simulated threads run. None of them locks it: either they do not use
-        // the QP, or they wait for its simulated lock.
+        // Held while other simulated threads run. None of them takes this mutex: they use other
+        // QPs, or wait for this QP's simulated lock.
         let mut batch = queue.lock();
         let posted = batch.post(request);
         let cost = self.costs().doorbell_of(batch.push_blocks() as u64);
@@ -160,9 +160,10 @@ impl SimThread {
         }
     }
 
-    /// Waits until one of `cqs`, which were polled one after the other and found empty, is not.
+    /// Waits until one of `cqs` is not empty. The caller polled them one after the other and found
+    /// all of them empty.
     pub async fn wait_for_completion(&self, cqs: &[&CompletionQueue]) {
-        // The first may have got a completion while the next one was polled.
+        // A completion may have arrived at the first CQ while the caller polled the next one.
         if cqs.iter().any(|cq| !cq.is_empty()) {
             return;
         }

@@ -21,7 +21,7 @@ const ACCESS: QpAccess = QpAccess {
     remote_atomic: true,
 };
 
-/// The other end of a connection.
+/// The remote end of a connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Peer {
     /// The path to it.

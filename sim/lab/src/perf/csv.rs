@@ -32,7 +32,7 @@ const PS_PER_US: f64 = 1e6;
 /// Returns the rows of a run, which have the same swept parameters.
 ///
 /// # Errors
-/// Those of the writer, which has memory only.
+/// The errors of the CSV writer; it writes to memory only.
 pub fn text(rows: &[Measured<'_>]) -> Result<String, ::csv::Error> {
     let mut writer = ::csv::Writer::from_writer(Vec::new());
     let swept = rows.first().map_or(&[][..], |row| row.point);

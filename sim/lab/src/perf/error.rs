@@ -1,10 +1,10 @@
-//! Why a measurement could not be made.
+//! //! Errors of a measurement.
 
 use ferroce_driver::CompletionStatus;
 
 use crate::perf::spec::Operation;
 
-/// Why a measurement could not be made.
+/// The reason why a measurement could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A part of the specification makes no sense, or the preset does not have it.
@@ -14,7 +14,7 @@ pub enum Error {
         what: &'static str,
         /// Its value.
         value: String,
-        /// What is permitted.
+        /// The permitted values.
         reason: String,
     },
     /// The hosts cannot be created.
@@ -62,17 +62,17 @@ pub enum Error {
         /// Its completion status.
         status: CompletionStatus,
     },
-    /// Threads wait for something that will not happen.
+    /// Threads wait for an event that will never happen.
     #[error("{operation:?} of {size} B: the threads wait forever\n{dump}")]
     Stalled {
         /// The verb.
         operation: Operation,
         /// Bytes of the message.
         size: u32,
-        /// What each thread waits for.
+        /// The event that each thread waits for.
         dump: String,
     },
-    /// There were too few messages for a figure.
+    /// There were too few messages to compute a figure.
     #[error("too few messages for a figure: more --iterations are needed")]
     NoFigure,
     /// It was interrupted.
@@ -81,7 +81,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns a conversion that names what the driver was doing.
+    /// Returns a conversion that names the failed operation of the driver.
     pub fn driver(what: &'static str) -> impl Fn(ferroce_driver::Error) -> Self {
         move |source| Self::Driver { what, source }
     }

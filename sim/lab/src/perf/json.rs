@@ -1,5 +1,5 @@
-//! Everything that went in and came out, as JSON: keys always in the same order, times in whole
-//! picoseconds, the same bytes for the same preset and seed on every machine.
+//! //! Parameters and results as JSON: keys always in the same order, times in whole picoseconds,
+//! the same bytes for the same preset and seed on every machine.
 
 mod traffic_json;
 
@@ -27,7 +27,7 @@ pub fn rows(rows: &[Measured<'_>]) -> Value {
     rows.iter().map(measured).collect()
 }
 
-/// Returns where the time of the last message went.
+/// Returns the steps of the last message with their times.
 pub fn explanation(explanation: &Explanation) -> Value {
     let parts = explanation.rows.iter().map(|part| {
         json!({
@@ -92,7 +92,7 @@ fn specification(spec: &PerfSpec, size: u32) -> Value {
             "congestion_control": fabric.congestion.is_some(),
         });
     }
-    // A row exists, so that there is a plan.
+    // A row exists, so `Plan::new` has succeeded for this size.
     if let Ok(plan) = Plan::new(spec, size) {
         for (key, value) in planned(&plan) {
             specification[key] = value;
@@ -148,7 +148,7 @@ fn result(row: &PerfRow) -> Value {
     })
 }
 
-/// Returns what limits the figure: a part, or the time of a request.
+/// Returns the bottleneck: a part, or the time of a request.
 fn bottleneck(bottleneck: &Bottleneck) -> Value {
     let mut value = part(bottleneck.busiest());
     value["text"] = bottleneck.to_string().into();
@@ -163,7 +163,7 @@ fn bottleneck(bottleneck: &Bottleneck) -> Value {
     value
 }
 
-/// Returns the parts that were in use.
+/// Returns the use of the parts.
 fn utilisation(parts: &[Part]) -> Value {
     let used = parts.iter().filter(|part| part.share > 0.0);
     used.map(part).collect()

@@ -1,11 +1,10 @@
-//! Locks that simulated threads share: those of a QP, of a CQ, of a doorbell.
-//!
-//! All threads that want the lock poll its cache line. The next holder fetches the line from the
-//! last one while the others try to read it, so that a hand-over takes the longer the more threads
-//! wait: `lock_handoff_ns` times the base-2 logarithm of the threads that want the lock, last
-//! holder and new one included. The guarded data is in the last holder's cache, too: for a QP or a
-//! CQ this takes another hand-over; a doorbell has no data in memory. A lock that the same thread
-//! has held before costs `lock_ns`.
+//! //! Locks that simulated threads share, for a QP, a CQ or a doorbell. //! //! All waiting
+//! threads poll the lock's cache line. The next holder fetches the line from the last one while the
+//! others try to read it, so that the hand-over takes longer the more threads wait:
+//! `lock_handoff_ns` times the base-2 logarithm of the number of contending threads, including the
+//! last and the new holder. The guarded data is in the last holder's cache, too: for a QP or a CQ
+//! this takes another hand-over; a doorbell has no data in memory. A lock that the same thread held
+//! last costs `lock_ns`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -17,22 +16,23 @@ use crate::perf::processor::SimThread;
 
 /// Fractional bits of [`log2`].
 const FRACTION: u32 = 10;
-/// Least time that a thread waits before it tries the lock again.
+/// Minimum time before a thread tries the lock again.
 const LEAST_WAIT: Duration = Duration::from_ns(10);
 
-/// A spin lock; threads get it in the order in which they ask.
+/// A spin lock that serves threads in the order of their requests.
 #[derive(Debug, Default)]
 pub struct SpinLock {
     /// True if it guards data in memory.
     guards_memory: bool,
     is_held: Cell<bool>,
-    /// When its last holder released it, which may be later than world time.
+    /// Time at which its last holder released it, which may be later than world time.
     free_at: Cell<Instant>,
     last_holder: Cell<Option<u32>>,
-    /// When its holder got it, and how long it was held in all, hand-overs included.
+    /// Time at which its holder got it, and the total time for which it was held, including
+    /// hand-overs.
     taken_at: Cell<Instant>,
     held: Cell<Duration>,
-    /// Threads that want it, in the order in which they came.
+    /// Threads that wait for it, in the order of their arrival.
     waiting: RefCell<VecDeque<u32>>,
 }
 
@@ -104,14 +104,14 @@ impl SpinLock {
         self.held.set(self.held.get() + held);
     }
 
-    /// Returns how long it was held in all.
+    /// Returns the total time for which it was held.
     pub fn held(&self) -> Duration {
         self.held.get()
     }
 }
 
-/// Returns the base-2 logarithm of `number` with [`FRACTION`] fractional bits. It uses integers,
-/// because it has to be the same on every machine.
+/// Returns the base-2 logarithm of `number` with [`FRACTION`] fractional bits. It uses integers, so
+/// that the result is the same on every machine.
 fn log2(number: u64) -> u64 {
     let Some(whole) = number.checked_ilog2() else {
         return 0;

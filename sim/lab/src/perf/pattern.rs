@@ -1,15 +1,15 @@
-//! Which hosts of a run send to which.
+//! //! Traffic patterns: which hosts of a run send to which.
 
-/// Which hosts send to which.
+/// A traffic pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pattern {
-    /// All to the last one.
+    /// All hosts send to the last one.
     Incast,
-    /// Each to one other, half of the hosts further on.
+    /// Each host sends to the host half of the hosts further on.
     Permutation,
-    /// Each to all others.
+    /// Each host sends to all others.
     AllToAll,
-    /// Each other host to the next one.
+    /// Every second host sends to the next one.
     Pairs,
 }
 
@@ -24,7 +24,7 @@ impl Pattern {
         }
     }
 
-    /// Returns the hosts that send, and to which, among `hosts` hosts.
+    /// Returns the pairs of sender and receiver among `hosts` hosts.
     pub fn flows(self, hosts: u32) -> Vec<(u32, u32)> {
         let all = 0..hosts;
         match self {

@@ -13,8 +13,8 @@ use crate::perf::spec::{Iterations, Operation, PerfSpec, Service, Test, Topology
 const SEND_DEPTH: u32 = 128;
 const RECEIVE_DEPTH: u32 = 512;
 const UNRELIABLE_RECEIVE_DEPTH: u32 = 16_000;
-/// CQ moderation: one signaled work request every so many (`DEF_CQ_MOD`). Larger messages have
-/// none, unless all sizes are run (`MSG_SIZE_CQ_MOD_LIMIT`).
+/// CQ moderation: one signaled work request in this many (`DEF_CQ_MOD`). Larger messages have none,
+/// unless all sizes are run (`MSG_SIZE_CQ_MOD_LIMIT`).
 const SIGNAL_EVERY: u32 = 100;
 const SIGNAL_LIMIT: u32 = 8192;
 /// Local ACK timeout 67 ms (`DEF_QP_TIME`).
@@ -23,7 +23,7 @@ const LOCAL_ACK_TIMEOUT: u8 = 14;
 const INLINE_WRITE: u32 = 220;
 const INLINE_SEND: u32 = 236;
 const INLINE_SEND_UD: u32 = 188;
-/// Iterations from which on perftest searches no peak.
+/// With more iterations than this, perftest does not search for the peak.
 const MOST_FOR_PEAK: u64 = 20_000;
 
 /// One message size, completely specified.
@@ -51,7 +51,7 @@ pub struct Plan {
     pub depth: u32,
     /// Receive work requests of a QP.
     pub receive_depth: u32,
-    /// CQ moderation: one signaled work request every so many.
+    /// CQ moderation: one signaled work request in this many.
     pub signal_every: u32,
     /// The longest inline payload.
     pub inline_limit: u32,
@@ -71,7 +71,7 @@ pub struct Plan {
     pub bidirectional: bool,
     /// True if all messages have one target address.
     pub one_address: bool,
-    /// True if the peak is searched.
+    /// True if the peak is computed.
     pub with_peak: bool,
 }
 

@@ -1,8 +1,7 @@
-//! A simulated thread that runs one loop.
-//!
-//! The loops are `async` functions, so that they read as perftest's do: each call of the driver
-//! is awaited while its cost passes. The only executor is [`Program::step`]: the loop runs until it
-//! needs events of the world.
+//! //! A simulated thread that runs one loop. //! //! The loops are `async` functions, so that they
+//! read like perftest's: a loop awaits each call of the driver while the cost of the call passes.
+//! The only executor is [`Program::step`]: it runs the loop until the loop needs events of the
+//! world.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -16,8 +15,8 @@ use ferroce_units::random::Random;
 use ferroce_units::{Duration, Instant};
 use ferroce_world::{Activity, Cpu, Next, Thread, Watch};
 
-/// Longest time by which a thread's stores run ahead of its card. Meanwhile other traffic on the
-/// PCIe link waits behind stores that come later: a few nanoseconds each.
+/// Longest time by which a thread's stores run ahead of its card. During this time, other traffic
+/// on the PCIe link waits for stores that are issued later: a few nanoseconds each.
 const MOST_AHEAD: Duration = Duration::from_ns(500);
 
 /// A request of a loop to the world.
@@ -44,20 +43,20 @@ pub struct SimThread {
     costs: Costs,
     random: Random,
     now: Cell<Instant>,
-    /// When the step began.
+    /// Start of the step.
     begun: Cell<Instant>,
-    /// How long it has worked.
+    /// Total time of work.
     worked: Cell<Duration>,
-    /// How long it has waited for locks, spinning.
+    /// Total time of spinning on locks.
     spun: Cell<Duration>,
-    /// True if host memory is as of `now`.
+    /// True if the world has advanced host memory up to `now`.
     is_fresh: Cell<bool>,
     request: RefCell<Option<Request>>,
 }
 
 impl SimThread {
-    /// Returns a thread of a host, which may be its only one, with these costs, which `random`
-    /// spreads.
+    /// Returns a thread of a host with these costs, which `random` spreads. `is_alone`: it is the
+    /// only thread of the host.
     pub fn new((thread, is_alone): (u32, bool), costs: Costs, random: Random) -> Rc<Self> {
         Rc::new(Self {
             thread,
@@ -84,17 +83,17 @@ impl SimThread {
         self.now.get()
     }
 
-    /// Returns how long the thread has worked: all calls but empty polls.
+    /// Returns the time for which the thread has worked: all calls except empty polls.
     pub fn worked(&self) -> Duration {
         self.worked.get()
     }
 
-    /// Returns how long the thread has waited for locks.
+    /// Returns the time for which the thread has waited for locks.
     pub fn spun(&self) -> Duration {
         self.spun.get()
     }
 
-    /// Counts time that it has waited for a lock.
+    /// Adds time that the thread has waited for a lock.
     pub fn count_spin(&self, time: Duration) {
         self.spun.set(self.spun.get() + time);
     }
@@ -120,7 +119,7 @@ impl SimThread {
         .await;
     }
 
-    /// Lets `mean` pass, spread, in which the thread does `activity`.
+    /// Lets a time with this mean, spread, pass, in which the thread does `activity`.
     pub(super) async fn work(
         &self,
         activity: Activity,
@@ -142,14 +141,14 @@ impl SimThread {
         .await;
     }
 
-    /// Lets `mean` pass, spread, in which the thread polls a CQ that is empty.
+    /// Lets a time with this mean, spread, pass, in which the thread polls an empty CQ.
     pub(super) async fn miss(&self, mean: Duration) {
         let before = self.worked.get();
         self.work(Activity::Poll, mean, None, 0).await;
         self.worked.set(before);
     }
 
-    /// Computes for `mean`, spread.
+    /// Computes for a time with this mean, spread.
     pub async fn compute(&self, mean: Duration) {
         self.work(Activity::Compute, mean, None, 0).await;
     }
@@ -172,7 +171,7 @@ impl SimThread {
         self.wait(Watch::Memory(addresses), grid).await;
     }
 
-    /// Waits for what `watch` sees, polling every `grid`.
+    /// Waits until `watch` matches, polling every `grid`.
     pub(super) async fn wait(&self, watch: Watch, grid: Duration) {
         let not_before = self.now();
         self.ask(Request::Wait(Next::OnWrite {
@@ -183,9 +182,9 @@ impl SimThread {
         .await;
     }
 
-    /// Lets earlier stores of other threads, and earlier work of the card, go first: stores of a
-    /// host reach its card in the order in which they are made. A thread that is alone may be ahead
-    /// of the card by [`MOST_AHEAD`].
+    /// Lets earlier stores of other threads and earlier work of the card happen first: stores of a
+    /// host reach its card in the order of issue. A thread that is alone may be ahead of the card
+    /// by [`MOST_AHEAD`].
     pub(super) async fn line_up(&self) {
         if !self.is_alone || self.now() > self.begun.get() + MOST_AHEAD {
             self.catch_up().await;

@@ -1,4 +1,4 @@
-//! A completion queue as a loop uses it: polled all the time, or slept on.
+//! //! A completion queue that a loop polls all the time, or sleeps on.
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -14,12 +14,11 @@ use crate::perf::error::Error;
 pub struct Queue {
     cq: Arc<CompletionQueue>,
     channel: Option<Channel>,
-    /// True if the last poll has found its maximum: there may be more completions, without an
-    /// event.
+    /// True if the last poll returned its maximum: there may be more completions, without an event.
     has_more: Cell<bool>,
 }
 
-/// A completion channel (`ibv_comp_channel`): the number of its events.
+/// A completion channel (`ibv_comp_channel`), as the number of its events.
 #[derive(Clone, Default)]
 struct Channel(Arc<AtomicU32>);
 
@@ -67,7 +66,7 @@ impl Queue {
         channel.is_some_and(|Channel(events)| events.swap(0, Ordering::Relaxed) > 0)
     }
 
-    /// Notes that a poll for up to `max` completions has found `count`.
+    /// Records that a poll for up to `max` completions returned `count`.
     pub fn note_poll(&self, count: usize, max: usize) {
         self.has_more.set(count == max);
     }

@@ -1,4 +1,4 @@
-//! Memory regions of a thread, and the places in them that its messages use.
+//! //! Memory regions of a thread, and the addresses that its messages use in them.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use crate::perf::buffer::Buffer;
 use crate::perf::error::Error;
 use crate::perf::spec::PageSize;
 
-/// The part of a buffer through which the addresses of small messages cycle, and the unit in which
-/// they advance (`cycle_buffer`, `cache_line_size` of perftest).
+/// Size of the part of a buffer through which the addresses of small messages cycle; the unit in
+/// which they advance is the cache line (`cycle_buffer`, `cache_line_size` of perftest).
 const CYCLE: u64 = 4096;
 pub(super) const LINE: u64 = 64;
-/// Page of a host.
+/// Page size of a host.
 pub(super) const PAGE: u64 = 4096;
-/// Target region of a host in a `Batch`.
+/// Bytes of the target region of a host in a `Batch`.
 pub(super) const BATCH_REGION: u64 = 1 << 30;
-/// Target region of a thread in a `Window`.
+/// Bytes of the target region of a thread in a `Window`.
 pub(super) const WINDOW_REGION: u64 = 2 << 20;
 /// Bytes before a datagram's payload: room for the GRH.
 pub const GRH: u64 = 40;
@@ -133,7 +133,7 @@ impl RemoteRegion {
 }
 
 impl PageSize {
-    /// Returns the bytes of a page; of physical memory, those of its alignment.
+    /// Returns the bytes of a page; for physical memory, the bytes to which it is aligned.
     pub fn bytes(self) -> u64 {
         match self {
             Self::Small | Self::Physical => 4096,
@@ -152,13 +152,13 @@ impl PageSize {
     }
 }
 
-/// Returns the bytes of a buffer for messages of `size` bytes (`BUFF_SIZE`).
+/// Returns the size of a buffer for messages of `size` bytes (`BUFF_SIZE`).
 pub fn buffer_bytes(size: u64) -> u64 {
     size.max(CYCLE)
 }
 
-/// Returns the offset of message number `count` of a QP in its buffer: small ones in turn, a line
-/// or more apart (`increase_loc_addr`).
+/// Returns the offset of message number `count` of a QP in its buffer. Small messages cycle through
+/// it, a cache line or more apart (`increase_loc_addr`).
 #[inline]
 pub fn place_of(size: u64, count: u64) -> u64 {
     if size > CYCLE / 2 {

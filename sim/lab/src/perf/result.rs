@@ -30,13 +30,13 @@ impl BandwidthRow {
 pub struct LatencyRow {
     /// Least.
     pub min_us: f64,
-    /// Largest but one, as perftest has it.
+    /// Second largest, as in perftest.
     pub max_us: f64,
     /// Median.
     pub typical_us: f64,
     /// Mean.
     pub average_us: f64,
-    /// Standard deviation; NaN: perftest has printed none.
+    /// Standard deviation; NaN if perftest printed none.
     pub stdev_us: f64,
     /// 99th percentile.
     pub p99_us: f64,
@@ -53,17 +53,17 @@ pub struct PerfRow {
     pub size: u32,
     /// Messages, over all QPs.
     pub iterations: u64,
-    /// True if it ended early, because the rate was steady.
+    /// True if the run ended early, because the rate was steady.
     pub ended_early: bool,
     /// Bandwidth tests.
     pub bandwidth: Option<BandwidthRow>,
     /// Latency tests.
     pub latency: Option<LatencyRow>,
     /// Counters of each host's card, slot and cable during the run: name and value, always in the
-    /// same order. Means and extremes are those since power-on.
+    /// same order. Means and extremes are since power-on.
     pub counters: Vec<Vec<(&'static str, u64)>>,
-    /// Use of all parts, and the one that limits the figure; `None`: nothing takes time, or the
-    /// figures are those of another program.
+    /// Use of all parts, and the bottleneck. `None`: nothing takes time, or another program
+    /// measured the figures.
     pub utilisation: Option<Utilisation>,
     /// Simulated time from the first step of a thread to the last.
     pub simulated_ps: u64,
@@ -72,7 +72,7 @@ pub struct PerfRow {
     /// Start and end of the last measured message, in picoseconds of simulated time. The end is the
     /// post of the next one in a latency test, else the completion.
     pub last_message_ps: Option<(u64, u64)>,
-    /// How flows have shared what is between many hosts; `None`: it is not asked for.
+    /// Rates and queues of flows between several hosts; `None` if not requested.
     pub traffic: Option<Traffic>,
 }
 

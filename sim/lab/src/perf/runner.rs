@@ -26,7 +26,7 @@ use crate::perf::utilisation::{self, Observed, Utilisation};
 use crate::perf::workload::batch::Goal;
 use crate::perf::workload::{self, Job, Record};
 
-/// Simulated time between two checks whether the run is to end.
+/// Simulated time between two checks of the stop flag.
 const SLICE: Duration = Duration::from_us(200);
 /// Simulated time between two samples of the queues of a fabric.
 const SAMPLE_PERIOD: Duration = Duration::from_us(10);
@@ -34,7 +34,7 @@ const SAMPLE_PERIOD: Duration = Duration::from_us(10);
 /// The error of the first thread that fails.
 type Failure = Rc<RefCell<Option<Error>>>;
 
-/// A measurement of one size that is about to run.
+/// A measurement of one size, ready to run.
 struct Run<'a> {
     spec: &'a PerfSpec,
     plan: Rc<Plan>,
@@ -45,7 +45,7 @@ struct Run<'a> {
     servers: Vec<Rc<Record>>,
     /// Messages of each QP of a client, shared with its server.
     counts: Vec<Rc<Cell<u64>>>,
-    /// Threads so far: each has its own random numbers.
+    /// Number of threads so far: each has a separate stream of random numbers.
     threads: u64,
     /// The threads, with their hosts.
     running: Vec<(usize, Rc<SimThread>)>,
@@ -75,7 +75,7 @@ pub fn run(
     Ok(row)
 }
 
-/// As [`run`]; `recorder` sees what happens from the first step of a thread on.
+/// Measures as [`run`] does; `recorder` records everything from the first step of a thread on.
 ///
 /// # Errors
 /// Any [`Error`].
@@ -212,7 +212,7 @@ impl<'a> Run<'a> {
         record
     }
 
-    /// Starts a thread at the other end, if there is anything to do.
+    /// Starts a thread at the other end, if it has work.
     fn server(&mut self, number: usize, side: &Rc<Side>) -> Option<Rc<Record>> {
         let both = self.plan.bidirectional;
         if self.spec.workload != Workload::Perftest {
@@ -335,7 +335,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Returns how much of the time since `start` each part was in use.
+    /// Returns the use of each part since `start`.
     fn utilisation(&self, start: Instant, before: &[HostUsage]) -> Option<Utilisation> {
         let world = &self.setup.world;
         let observed = before.iter().enumerate().map(|(host, before)| {
@@ -351,7 +351,7 @@ impl<'a> Run<'a> {
         Utilisation::new(&self.plan, self.spec.workload, &observed, elapsed)
     }
 
-    /// Returns how the flows have shared the fabric, where there are several.
+    /// Returns the traffic of the flows, if there are several.
     fn traffic(&self) -> Option<Traffic> {
         let is_asked = matches!(self.spec.topology, Topology::Flows { .. });
         if !is_asked && self.spec.fabric.is_none() {
@@ -376,7 +376,7 @@ impl<'a> Run<'a> {
         )
     }
 
-    /// Returns what the threads of a host have done.
+    /// Returns the times of a host's threads.
     fn program(&self, host: usize) -> utilisation::Program {
         let of_host = self.running.iter().filter(|(other, _)| *other == host);
         let times = of_host.map(|(_, thread)| (thread.worked(), thread.spun()));
@@ -389,7 +389,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Returns when the last measured message was posted, and when it ended.
+    /// Returns the times at which the last measured message was posted and ended.
     fn last_message(&self) -> Option<(u64, u64)> {
         let timeline = self.clients.first()?.timeline.borrow();
         match (self.plan.test, timeline.posted.as_slice()) {
@@ -431,7 +431,7 @@ fn counters(world: &World) -> Vec<Vec<(&'static str, u64)>> {
         .collect()
 }
 
-/// Returns the differences of counters; means and maxima stay as they are.
+/// Returns the differences of counters, except for means and maxima, which stay as they are.
 fn differences(
     before: &[Vec<(&'static str, u64)>],
     after: &[Vec<(&'static str, u64)>],

@@ -1,8 +1,7 @@
-//! Which parameters move a figure, and by how much: each is moved alone, down and up.
-//!
-//! A quantity is moved by [`STEP`] of itself, a number of things by at least one, a power of two by
-//! a factor of two, and one of a list to its neighbours. Flags are flipped. What is not permitted,
-//! or contradicts another parameter, is not moved, and listed.
+//! //! Sensitivity: moves each parameter alone, down and up, and measures the change of a figure.
+//! //! //! A quantity is moved by [`STEP`] of itself, a count by at least one, a power of two by a
+//! factor of two, and an enumerated value to its neighbours. Flags are flipped. Values that are not
+//! permitted, or contradict another parameter, are skipped and listed.
 
 pub mod report;
 
@@ -15,28 +14,28 @@ use crate::perf::result::PerfRow;
 use crate::perf::spec::{PerfSpec, Test};
 use crate::perf::sweep::{self, Job};
 
-/// Part of itself by which a quantity is moved.
+/// Fraction by which a quantity is moved.
 pub const STEP: f64 = 0.1;
-/// Change of the figure, as a part of it, below which a parameter has no effect. A parameter that
-/// changes nothing but the order of random numbers moves a figure by less.
+/// Relative change of the figure below which a parameter has no effect. A parameter that changes
+/// only the order of random numbers moves a figure by less.
 pub const LEAST_EFFECT: f64 = 5e-4;
-/// Most runs: two for each parameter, and that without a change.
+/// Maximum number of runs: two for each parameter, and one without a change.
 pub const MOST_RUNS: usize = 512;
-/// What has no part in the model's time: software reads it.
+/// This parameter does not affect the model's time: only software reads it.
 const NOT_MOVED: &str = "identity.part_id";
 
-/// A parameter moved to a value, and the figure then.
+/// A parameter moved to a value, and the figure with it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Moved {
     /// The value.
     pub value: Value,
     /// The figure.
     pub figure: f64,
-    /// Its change, as a part of the figure without a change.
+    /// Change relative to the figure without a move.
     pub change: f64,
 }
 
-/// A parameter, and what moving it has done.
+/// A parameter, and the effect of moving it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Effect {
     /// The parameter.
@@ -56,7 +55,7 @@ pub struct Effect {
 pub struct Refused {
     /// The parameter, and the value.
     pub what: String,
-    /// Why not.
+    /// The reason.
     pub reason: String,
 }
 
@@ -67,13 +66,13 @@ pub struct Sensitivity {
     pub name: &'static str,
     /// The figure without a change.
     pub figure: f64,
-    /// Parameters with an effect, that with the largest elasticity first.
+    /// Parameters with an effect, the largest elasticity first.
     pub effects: Vec<Effect>,
     /// Flags with an effect, the largest first.
     pub flags: Vec<Effect>,
     /// Parameters without an effect.
     pub without_effect: Vec<String>,
-    /// Parameters whose value is 0: a part of it is 0.
+    /// Parameters whose value is 0: a fraction of it is 0.
     pub zero: Vec<String>,
     /// Moves that were not made.
     pub refused: Vec<Refused>,
@@ -159,7 +158,7 @@ fn is_zero(value: Value) -> bool {
     value == Value::Real(0.0)
 }
 
-/// Returns `spec` with a parameter moved, if no other contradicts.
+/// Returns `spec` with a parameter moved, if no other parameter contradicts.
 fn moved(spec: &PerfSpec, key: &str, value: Value) -> Result<PerfSpec, Refused> {
     let mut moved = spec.clone();
     let set = moved.preset.set(key, &value.to_string());
@@ -216,7 +215,7 @@ impl Trials {
         all
     }
 
-    /// Notes the result of a trial.
+    /// Records the result of a trial.
     fn note(&mut self, index: usize, base: f64, test: Test, result: Result<PerfRow, Error>) {
         let trial = &self.trials[index];
         let effect = &mut self.effects[trial.parameter];
@@ -263,7 +262,7 @@ pub fn runs(spec: &PerfSpec) -> usize {
 }
 
 /// Measures `spec` for messages of `size` bytes with each parameter moved, `workers` runs in
-/// parallel, until `stop` is set. `progress` is called after each run.
+/// parallel, until `stop` is set. Calls `progress` after each run.
 ///
 /// # Errors
 /// The error of the run without a change; [`Error::Interrupted`].
@@ -309,8 +308,8 @@ pub fn run(
     Ok(ranked(all, base, spec.test, runs))
 }
 
-/// Sorts parameters by their effect: by what a per cent of them does, as steps of whole numbers
-/// differ in size; those without that, by the largest change.
+/// Sorts parameters by their elasticity, because steps of whole numbers differ in size; those
+/// without an elasticity by the largest change.
 fn ranked(all: Trials, figure: f64, test: Test, runs: usize) -> Sensitivity {
     let Trials {
         mut effects,

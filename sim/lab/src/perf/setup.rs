@@ -27,9 +27,9 @@ use crate::perf::region::{
 use crate::perf::side::{Endpoint, Side, queue_pair};
 use crate::perf::spec::{PerfSpec, Service, Topology, Workload};
 
-/// Local buffers of a thread of `Batch`, of a line or a message each.
+/// Number of local buffers of a thread of `Batch`; each holds a cache line or a message.
 const BATCH_BUFFERS: u64 = 64;
-/// Streams of random numbers: PSNs here, then one for each thread.
+/// Streams of random numbers: this one for PSNs, then one for each thread.
 const PSN_STREAM: u64 = 0;
 /// PSNs have 24 bits.
 const PSN_END: u64 = 1 << 24;
@@ -40,7 +40,7 @@ pub struct Setup {
     pub world: World,
     /// Threads that measure.
     pub clients: Vec<Rc<Side>>,
-    /// Threads at the other end, one for each client, if they have anything to do.
+    /// Threads at the other end, one for each client, if they have work.
     pub servers: Vec<Rc<Side>>,
     /// Goals: one for each thread of `servers` and `clients` that shares a QP.
     pub cq_locks: Vec<Option<Rc<SpinLock>>>,
@@ -64,7 +64,7 @@ fn hosts(topology: Topology) -> usize {
     }
 }
 
-/// Returns the hosts that send, and to which.
+/// Returns the pairs of sender and receiver.
 pub fn flows(topology: Topology) -> Vec<(u32, u32)> {
     match topology {
         Topology::Loopback => vec![(0, 0)],
@@ -111,7 +111,7 @@ impl Setup {
         Ok(setup)
     }
 
-    /// Returns how long the busiest lock of a host's threads was held.
+    /// Returns the time for which the busiest lock of a host's threads was held.
     pub fn most_held(&self, host: usize) -> Duration {
         let sides = self.clients.iter().chain(&self.servers);
         let of_host = sides.filter(|side| side.host == host);
@@ -124,7 +124,7 @@ impl Setup {
         held.unwrap_or(Duration::ZERO)
     }
 
-    /// Fills the receive queues, before time counts.
+    /// Fills the receive queues before the measurement starts.
     fn post_receives(&self, plan: &Plan) -> Result<(), Error> {
         for side in self.servers.iter().chain(&self.clients) {
             for (index, endpoint) in side.endpoints.iter().enumerate() {
@@ -188,7 +188,7 @@ impl<'a> Builder<'a> {
     /// Connects thread `t` of each client with a thread of its server.
     fn clients_and_servers(&mut self) -> Result<(Vec<Side>, Vec<Side>), Error> {
         let flows = flows(self.spec.topology);
-        // A host that sends and receives has its servers first, as they are started first.
+        // A host that sends and receives has its servers first, because they are started first.
         let mut servers = VecDeque::new();
         if matches!(self.spec.topology, Topology::Flows { .. }) {
             servers = self.sides_of(flows.iter().map(|(_, to)| *to), false)?;
@@ -234,7 +234,7 @@ impl<'a> Builder<'a> {
         Ok(sides)
     }
 
-    /// Returns the threads of a client that have their own QPs.
+    /// Returns the number of threads of a client that have their own QPs.
     fn qps_of_threads(&self) -> u32 {
         self.plan.threads / self.spec.sharing.threads_per_qp.min(self.plan.threads)
     }

@@ -17,7 +17,7 @@ use crate::perf::queue::Queue;
 use crate::perf::region::{Region, RemoteRegion, place_of};
 use crate::perf::spec::{Operation, Service};
 
-/// What fetch and add adds, and compare and swap writes (`ATOMIC_ADD_VALUE`, `ATOMIC_SWAP_VALUE`).
+/// Operands of fetch and add, and of compare and swap (`ATOMIC_ADD_VALUE`, `ATOMIC_SWAP_VALUE`).
 const ADDEND: u64 = 1;
 
 /// A QP of a thread.
@@ -28,7 +28,7 @@ pub struct Endpoint {
     pub send_cq: Queue,
     /// First PSN.
     pub psn: u32,
-    /// Offset of its messages in the thread's regions, and in those of the peer.
+    /// Offset of its messages in the thread's regions and in the peer's regions.
     pub local_base: u64,
     /// Offset of received messages in the thread's regions.
     pub receive_base: u64,
@@ -38,7 +38,7 @@ pub struct Endpoint {
     pub remote: Rc<[RemoteRegion]>,
     /// UD: the destination.
     pub datagram: Option<(AddressVector, Qpn)>,
-    /// True if it has no thread at the other end.
+    /// True if it has no thread at the remote end.
     pub is_alone: bool,
     /// Locks that it shares with other threads.
     pub locks: Locks,
@@ -52,7 +52,7 @@ pub struct Side {
     pub thread: u32,
     /// Its QPs.
     pub endpoints: Vec<Endpoint>,
-    /// CQ of the send queues, of the first if each has its own.
+    /// CQ of the send queues; the first QP's if each QP has its own.
     pub send_cq: Queue,
     /// CQ of the receives.
     pub receive_cq: Queue,
@@ -90,8 +90,8 @@ pub struct Message {
 }
 
 impl Side {
-    /// Returns message number `count` of QP `index`, in perftest's order of addresses. Memory
-    /// regions are used in turn.
+    /// Returns message number `count` of QP `index`, in perftest's order of addresses. Messages use
+    /// the memory regions in round-robin order.
     #[inline]
     pub fn message(&self, plan: &Plan, index: usize, count: u64) -> Message {
         let endpoint = &self.endpoints[index];
@@ -166,8 +166,8 @@ impl Side {
     }
 }
 
-/// Returns the pieces of a message that follow each other: `count` of the same length, of which the
-/// last ones are a byte shorter if need be.
+/// Splits a message into `count` contiguous pieces of the same length; the last ones are a byte
+/// shorter if need be.
 pub fn pieces(whole: DataSegment, count: u32) -> impl Iterator<Item = DataSegment> {
     let count = count.max(1);
     let (each, longer) = (whole.length / count, whole.length % count);
@@ -178,7 +178,7 @@ pub fn pieces(whole: DataSegment, count: u32) -> impl Iterator<Item = DataSegmen
     })
 }
 
-/// Returns a QP for `depth` sends outstanding.
+/// Returns a QP for `depth` outstanding sends.
 ///
 /// # Errors
 /// [`Error::Driver`].

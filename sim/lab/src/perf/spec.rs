@@ -64,9 +64,9 @@ impl Service {
 /// Number of messages of each QP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Iterations {
-    /// Exactly so many.
+    /// Exactly this many.
     Exactly(u64),
-    /// At most so many; a bandwidth test ends when the rate is steady.
+    /// At most this many; a bandwidth test ends when the rate is steady.
     UntilSteady(u64),
 }
 
@@ -79,7 +79,7 @@ pub enum PageSize {
     Huge2M,
     /// 1 GiB pages.
     Huge1G,
-    /// One physically contiguous piece: no translation at all.
+    /// One physically contiguous piece, without translation.
     Physical,
 }
 
@@ -88,20 +88,20 @@ pub enum PageSize {
 pub enum Topology {
     /// A client and a server.
     Pair,
-    /// So many clients and one server.
+    /// This many clients and one server.
     Clients(u32),
-    /// So many hosts; each sends to all others. A thread has `virtual_machines` QPs to each.
+    /// Each host sends to all others. A thread has `virtual_machines` QPs to each of them.
     AllToAll {
         /// Hosts.
         hosts: u32,
         /// QPs of a thread to each host.
         virtual_machines: u32,
     },
-    /// So many hosts; some send to some others. Each sender has its own threads for each of them.
+    /// Some hosts send to some others. Each sender has separate threads for each receiver.
     Flows {
         /// Hosts.
         hosts: u32,
-        /// Which send to which.
+        /// The traffic pattern.
         pattern: Pattern,
     },
     /// One host whose QPs are connected to each other.
@@ -114,8 +114,8 @@ pub enum Workload {
     /// As perftest: fills the send queues, polls a batch, fills again. Addresses cycle through a
     /// buffer of 4 KiB.
     Perftest,
-    /// Posts `depth` work requests, each with its doorbell and signaled, waits for all of them,
-    /// posts again; addresses are random in a large region.
+    /// Posts `depth` signaled work requests, each with a doorbell, waits for all of them, posts
+    /// again; addresses are random in a large region.
     Batch,
     /// Keeps a window of `depth` work requests: waits for the oldest, posts another to a random QP
     /// and a random address of a region of 2 MiB.
@@ -136,10 +136,11 @@ impl Workload {
 /// Objects that threads share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sharing {
-    /// Threads that share a QP and its CQ; 1: each has its own. (Only [`Workload::Batch`].)
+    /// Number of threads that share a QP and its CQ; 1: each has its own. (Only
+    /// [`Workload::Batch`].)
     pub threads_per_qp: u32,
-    /// Doorbells of the program, which its QPs use in turn; `None`: what the preset says
-    /// (`host.doorbells`).
+    /// Number of the program's doorbells, which its QPs use in round-robin order; `None`: the
+    /// preset's (`host.doorbells`).
     pub doorbells: Option<u32>,
 }
 
@@ -180,7 +181,7 @@ pub struct PerfSpec {
     pub service: Service,
     /// QPs of each client host, over all threads.
     pub qps: u32,
-    /// Memory regions of each side, over which the messages go in turn.
+    /// Number of memory regions of each side, which the messages use in round-robin order.
     pub memory_regions: u32,
     /// Their pages.
     pub page_size: PageSize,
@@ -191,14 +192,14 @@ pub struct PerfSpec {
     pub depth: Option<u32>,
     /// Receive work requests per QP; `None`: 512.
     pub receive_depth: Option<u32>,
-    /// Payload up to which messages are inline; `None`: 0 for bandwidth; 220 (WRITE), 236 (SEND) or
-    /// 188 (SEND over UD) for latency, and never more than the preset has.
+    /// Maximum inline payload; `None`: 0 for bandwidth; 220 (WRITE), 236 (SEND) or 188 (SEND over
+    /// UD) for latency, and never more than the preset has.
     pub inline_bytes: Option<u32>,
     /// Segments of the gather list of a message; WRITE, READ and SEND. More than one is not inline.
     pub segments: u32,
     /// Offset of the memory regions from the beginning of their first page.
     pub offset_bytes: u32,
-    /// CQ moderation: one signaled work request every so many; `None`: as perftest.
+    /// CQ moderation: one signaled work request in this many; `None`: as perftest.
     pub signal_every: Option<u32>,
     /// True if threads sleep until there is an event of their CQ, instead of polling.
     pub events: bool,
@@ -208,18 +209,18 @@ pub struct PerfSpec {
     pub mtu_bytes: Option<u32>,
     /// Outstanding READs and atomics of a QP; `None`: the preset's.
     pub outstanding_reads: Option<u32>,
-    /// Local ACK timeout of an RC QP (`-u` of perftest): 4.096 us times two to the power
-    /// of it, 0 for never; `None`: 14.
+    /// Local ACK timeout of an RC QP (`-u` of perftest): 4.096 us times two to the power of it, 0
+    /// for never; `None`: 14.
     pub local_ack_timeout: Option<u8>,
     /// Registers of each card that are written before it has a QP: offset and value.
     pub registers: Vec<(u32, u32)>,
     /// Hosts.
     pub topology: Topology,
-    /// A switch between them; `None`: what the preset says.
+    /// A switch between the hosts; `None`: as the preset says.
     pub switched: Option<bool>,
     /// Order of a thread's work.
     pub workload: Workload,
-    /// Bytes of the target region of `Batch` and `Window`; `None`: 1 GiB of each host, 2 MiB of
+    /// Bytes of the target region of `Batch` and `Window`; `None`: 1 GiB for each host, 2 MiB for
     /// each thread.
     pub region_bytes: Option<u64>,
     /// Objects that threads share.
@@ -230,9 +231,9 @@ pub struct PerfSpec {
     pub seed: u64,
     /// True if the steady middle of long messages is skipped.
     pub fast_forward: bool,
-    /// What happens to packets on their way.
+    /// Packet faults to inject.
     pub faults: Option<ferroce_faults::Plan>,
-    /// Switches and links between the hosts; `None`: a cable, or a switch that never fills.
+    /// Switches and links between the hosts; `None`: a cable, or a switch without a queue limit.
     pub fabric: Option<FabricPlan>,
 }
 

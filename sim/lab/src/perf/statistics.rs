@@ -1,13 +1,12 @@
-//! Figures from exact samples, computed as perftest 4.5 computes them.
-//!
-//! Oddities are perftest's: the two largest latencies do not count in the means, and the larger of
-//! them is never printed. One is not followed: perftest 4.5 keeps differences from the mean in an
-//! `int`, so that its standard deviation is that of whole microseconds.
+//! //! Figures from exact samples, computed as perftest 4.5 computes them. //! //! Two oddities are
+//! perftest's: the means omit the two largest latencies, and the table never shows the larger of
+//! them. One is not copied: perftest 4.5 keeps differences from the mean in an `int`, so that its
+//! standard deviation is computed from whole microseconds.
 
 use crate::perf::result::{BandwidthRow, LatencyRow};
 use crate::perf::timeline::Timeline;
 
-/// Largest samples that perftest omits (`LAT_MEASURE_TAIL`).
+/// Number of largest samples that perftest omits (`LAT_MEASURE_TAIL`).
 const DROPPED: usize = 2;
 /// Picoseconds of a microsecond.
 const PS_PER_US: f64 = 1e6;
@@ -15,7 +14,7 @@ const PS_PER_S: f64 = 1e12;
 const MIB: f64 = 1_048_576.0;
 
 /// Returns the row of a latency test, from the times of the posts in picoseconds. `rounds` is 2 if
-/// a sample is a round trip of which half is reported, else 1. `None`: fewer than four posts.
+/// a sample is a round trip and half of it is reported, else 1. `None`: fewer than four posts.
 pub fn latency(posted: &[u64], rounds: u32) -> Option<LatencyRow> {
     let mut samples: Vec<u64> = posted.windows(2).map(|pair| pair[1] - pair[0]).collect();
     samples.sort_unstable();
@@ -42,7 +41,7 @@ pub fn latency(posted: &[u64], rounds: u32) -> Option<LatencyRow> {
     })
 }
 
-/// Returns `ceil(kept * part / whole)`, which is in range because there are two more samples.
+/// Returns `ceil(kept * part / whole)`. It is in range because there are two more samples.
 fn rank(kept: usize, part: usize, whole: usize) -> usize {
     (kept * part).div_ceil(whole)
 }
@@ -103,7 +102,7 @@ pub fn sum(rows: &[BandwidthRow]) -> Option<BandwidthRow> {
 mod tests {
     use super::*;
 
-    /// Posts whose distances are those, in nanoseconds.
+    /// Returns posts at these distances in nanoseconds.
     fn posts(distances_ns: impl IntoIterator<Item = u64>) -> Vec<u64> {
         let mut at = 5_000;
         let mut posted = vec![at];

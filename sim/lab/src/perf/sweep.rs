@@ -51,8 +51,8 @@ pub fn run(
     spread(jobs, workers, stop, Failures::End, results)
 }
 
-/// As [`run`], but runs all jobs, whether others fail or not, and calls `each` with the index and
-/// the result of each, in any order.
+/// Runs all jobs, even if some fail, and calls `each` with the index and the result of each, in any
+/// order.
 pub fn run_each(
     jobs: &[Job],
     workers: usize,
@@ -67,16 +67,16 @@ pub fn run_each(
     spread(jobs, workers, stop, Failures::Count, results);
 }
 
-/// What a failed job means for those that have not begun.
+/// Effect of a failed job on the jobs that have not begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Failures {
-    /// They are not run.
+    /// They do not run.
     End,
-    /// Nothing.
+    /// They run.
     Count,
 }
 
-/// Runs jobs on several threads, and `take` on this one, which gets their results.
+/// Runs jobs on several threads, and passes their results to `take` on this one.
 fn spread<R>(
     jobs: &[Job],
     workers: usize,
@@ -117,7 +117,7 @@ fn spread<R>(
     })
 }
 
-/// Reports results in order; keeps those that come too early.
+/// Reports results in order; keeps early ones until then.
 fn in_order(
     results: mpsc::Receiver<(usize, Result<PerfRow, Error>)>,
     listener: &mut impl Listener,
@@ -132,7 +132,7 @@ fn in_order(
             next += 1;
         }
     }
-    // Jobs before the one that has failed may not have begun.
+    // Jobs before the failed one may not have begun.
     early
         .into_values()
         .find_map(Result::err)

@@ -88,8 +88,8 @@ fn title(plan: &Plan) -> String {
     format!("{verb} {test} Test")
 }
 
-/// Returns the conditions of the figures: preset with host profile, hash, seed, version, and what
-/// is modelled.
+/// Returns the conditions of the figures: preset with host profile, hash, seed, version, and the
+/// modelled parts.
 pub fn provenance(spec: &PerfSpec) -> String {
     let (preset, hash) = (spec.preset.name(), spec.preset.hash());
     let version = env!("CARGO_PKG_VERSION");
@@ -159,9 +159,8 @@ pub fn row(row: &PerfRow) -> String {
     line
 }
 
-/// Returns the line under the table: what limits the figures, for each row in turn, by the label of
-/// the row. Rows next to each other that have the same bottleneck share one entry. `None`: nothing
-/// takes time.
+/// Returns the line under the table: the bottleneck of each row, by the label of the row. Adjacent
+/// rows with the same bottleneck share one entry. `None`: nothing takes time.
 pub fn bottleneck(rows: &[(String, &PerfRow)]) -> Option<String> {
     let limits: Vec<(&str, &Bottleneck)> = rows
         .iter()
@@ -230,8 +229,8 @@ mod tests {
         text.lines().collect()
     }
 
-    /// The header of `spec`, and the one that perftest has printed, as far as both have it: up to
-    /// how data are exchanged.
+    /// Compares the header of `spec` with perftest's, for the lines that both have: up to the
+    /// method of data exchange.
     fn assert_same_block(spec: &PerfSpec, printed: &str) {
         let plan = Plan::new(spec, spec.sizes[0]).expect("legal");
         let ours = header(spec, &plan);

@@ -1,4 +1,4 @@
-//! The whole harness, with presets that take time and one that does not.
+//! //! Tests of the whole harness, with presets that take time and one that does not.
 
 mod limits;
 mod memory;
@@ -67,8 +67,8 @@ fn every_test_runs_on_a_card() {
     }
 }
 
-/// Goal: what was counted in the row is the row's work, not that of setting up. Method: 200 WRITEs
-/// of 8 B in one packet each, every one asking for an ACK at the latest by the end.
+/// Goal: a row counts only its own work, not the setup. Method: 200 WRITEs of 8 B in one packet
+/// each; every WRITE requests an ACK, at the latest at the end.
 #[test]
 fn counters_are_those_of_the_row() {
     let row = row(&spec("cx5-100g", Operation::Write, Test::Bandwidth, 8));
@@ -220,8 +220,8 @@ fn atomics_of_more_queue_pairs_are_not_slower() {
     assert!(many > 0.9 * few, "{few} {many}");
 }
 
-/// Goal: the read of a translation does not wait behind the payload of all packets that could be
-/// sent. Method: a slot that is slower than the wire, and twice as many pages as the card keeps.
+/// Goal: the read of a translation does not wait for the payload of all packets that could be sent.
+/// Method: a slot that is slower than the wire, and twice as many pages as the card keeps.
 #[test]
 fn translations_are_read_beside_the_payload() {
     for operation in [Operation::Write, Operation::Read] {
@@ -254,7 +254,7 @@ fn a_steady_rate_ends_the_test_early() {
 }
 
 /// Goal: threads that wait forever end the run, with a message. Method: datagrams find fewer
-/// receives than there are messages, and the server takes its time to post more.
+/// receives than there are messages, and the server is slow to post more.
 #[test]
 fn a_deadlock_is_an_error() {
     let mut lost = spec("cx5-100g", Operation::Send, Test::Bandwidth, 512);
@@ -340,8 +340,8 @@ fn typical_ns(spec: &PerfSpec) -> f64 {
     row(spec).latency.expect("a latency test").typical_us * 1000.0
 }
 
-/// Goal: a thread that sleeps sees its completion later by what lies between, and by nothing else.
-/// Method: the same READs polled for, slept for without cost of the wake-up, and with it.
+/// Goal: a thread that sleeps sees its completion later by event, interrupt and wake-up only.
+/// Method: the same READs with polling, with sleep and a free wake-up, and with sleep and its cost.
 #[test]
 fn a_thread_that_sleeps_waits_for_event_interrupt_and_wake_up() {
     for operation in [Operation::Read, Operation::FetchAdd] {
@@ -362,8 +362,8 @@ fn a_thread_that_sleeps_waits_for_event_interrupt_and_wake_up() {
             (woken - slept - 3000.0).abs() < 10.0,
             "{operation:?}: {woken} {slept}"
         );
-        // EQE and MSI-X follow the CQE as far behind as the event stage takes, then comes arming;
-        // a polling thread sees the CQE up to a turn late.
+        // EQE and MSI-X follow the CQE by the time of the event stage; then the CQ is armed. A
+        // polling thread sees the CQE up to one iteration late.
         let stages = slept - polled - doorbell_ns;
         let sum = event_ns - poll_ns..event_ns + 20.0;
         assert!(sum.contains(&stages), "{operation:?}: {stages} {sum:?}");
@@ -420,8 +420,8 @@ fn all_tests_that_can_sleep_end() {
     assert_eq!(row(&functional).iterations, 200);
 }
 
-/// Figures with and without fast-forward: of the middle of a message that flows steadily, only the
-/// time is taken.
+/// Goal: fast-forward does not change figures: it only skips time in the middle of a message that
+/// flows steadily.
 #[test]
 fn the_middle_of_long_messages_can_be_left_out() {
     for preset in ["cx5-100g", "irdma-10g", "cx6-200g"] {
@@ -458,7 +458,7 @@ fn assert_alike_with_fast_forward(spec: &PerfSpec) {
     assert!((ratio - 1.0).abs() < limit, "{name}: {ratio}");
     let is_less = some.events < every.events / 2;
     assert!(is_less || both_ways, "{name}: {} events", some.events);
-    // Not frames: acknowledges do not come with each stride.
+    // Frames are not compared: ACKs do not come once for each stride.
     for counted in ["tx_bytes", "rx_bytes"] {
         let sum = |row| (counter(row, 0, counted) + counter(row, 1, counted)) as f64;
         let (some, every) = (sum(&some), sum(&every));

@@ -4,19 +4,19 @@
 /// its order.
 #[derive(Debug, Clone, Default)]
 pub struct Timeline {
-    /// Message `i` was about to be posted.
+    /// Time just before message `i` was posted.
     pub posted: Vec<u64>,
-    /// Completions were found that bring the count of completed messages to `.0`, at `.1`.
+    /// Polled completions: the count of completed messages (`.0`) and the time (`.1`).
     pub completed: Vec<(u64, u64)>,
 }
 
 impl Timeline {
-    /// Returns when the first message was posted.
+    /// Returns the time at which the first message was posted.
     pub fn start(&self) -> Option<u64> {
         self.posted.first().copied()
     }
 
-    /// Returns when the last completion was found.
+    /// Returns the time at which the last completion was polled.
     pub fn end(&self) -> Option<u64> {
         self.completed.last().map(|&(_, at)| at)
     }
@@ -28,8 +28,8 @@ impl Timeline {
 
     /// Returns the least time per message between any post and any later completion.
     ///
-    /// Only posts on the upper hull of all, as points of count and time, can have the least time
-    /// per message until a completion; along the hull that time falls and then rises.
+    /// Only posts on the upper hull of all posts, as points of count and time, can have the least
+    /// time per message until a completion; along the hull this time falls and then rises.
     pub fn least_ps_per_message(&self) -> Option<f64> {
         let mut posts = self.posted.iter().zip(0..).peekable();
         let mut hull = Vec::new();
@@ -46,8 +46,8 @@ impl Timeline {
         least.is_finite().then_some(least)
     }
 
-    /// Returns the messages that have completed by `at`, with the part of the next one that the
-    /// time since the last one says.
+    /// Returns the number of messages completed by `at`, with a fraction of the next one for the
+    /// time since the last completion.
     fn messages_at(&self, at: u64) -> f64 {
         let next = self.completed.partition_point(|(_, time)| *time <= at);
         let before = match next {
@@ -90,8 +90,8 @@ fn extend_hull(hull: &mut Vec<Point>, point: Point) {
     hull.push(point);
 }
 
-/// Returns the point of an upper hull with the least time per message until `end`, which is to the
-/// right of it.
+/// Returns the point of an upper hull with the least time per message until `end`, which lies to
+/// the right of the hull.
 fn closest_on_hull(hull: &[Point], end: Point) -> Option<Point> {
     let mut low = 0;
     let mut high = hull.len().checked_sub(1)?;
@@ -111,7 +111,7 @@ mod tests {
 
     use super::*;
 
-    /// The time per message from each post to each later completion.
+    /// Returns the least time per message, from each post to each later completion.
     fn least_of_all(timeline: &Timeline) -> Option<f64> {
         let posts = || timeline.posted.iter().zip(0u64..);
         let pairs = timeline.completed.iter().flat_map(|&(count, at)| {

@@ -1,8 +1,6 @@
-//! Flows between many hosts: how they share what is between them.
-//!
-//! A flow is what one thread of a host sends to another host. Rates and queues are those of the
-//! second half of the time in which all flows send: the first half is for congestion control to
-//! settle.
+//! //! Flows between several hosts, and how they share the fabric. //! //! A flow is the traffic
+//! from one thread of a host to another host. Rates and queues are measured in the second half of
+//! the time in which all flows send; in the first half, congestion control settles.
 
 use ferroce_model::preset::Preset;
 use ferroce_units::Duration;
@@ -11,8 +9,8 @@ use ferroce_world::{FabricNode, FabricReport};
 use crate::perf::course::{Course, Sample};
 use crate::perf::timeline::Timeline;
 
-/// Ethernet, IPv4, UDP, BTH and ICRC of a packet in the middle of a message, and what Ethernet adds
-/// on the wire.
+/// Overhead of a packet in the middle of a message: Ethernet, IPv4, UDP, BTH and ICRC, and the
+/// bytes that Ethernet adds on the wire.
 const OVERHEAD_BYTES: f64 = (14 + 20 + 8 + 12 + 4 + 24) as f64;
 
 /// A flow.
@@ -31,40 +29,40 @@ pub struct Flow {
 /// The queue of the port that was fullest in the window.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Queue {
-    /// The port: from where to where.
+    /// The port: its node and the next node.
     pub port: (FabricNode, FabricNode),
-    /// Most bytes that waited.
+    /// Maximum number of queued bytes.
     pub most_bytes: u64,
-    /// Bytes that waited in the mean.
+    /// Mean number of queued bytes.
     pub mean_bytes: f64,
 }
 
-/// How flows have shared what is between them.
+/// Rates, queues and fairness of flows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Traffic {
     /// The flows.
     pub flows: Vec<Flow>,
     /// Start and end of the window, in picoseconds of simulated time.
     pub window_ps: (u64, u64),
-    /// Payload of all flows, of what the cables of the hosts that receive can carry.
+    /// Payload of all flows as a share of the capacity of the receivers' links.
     pub utilisation: f64,
     /// Jain's index of fairness: 1 if all flows have the same rate.
     pub jain: f64,
-    /// The rate of the slowest flow, of that of the fastest.
+    /// The rate of the slowest flow divided by the rate of the fastest.
     pub least_of_most: f64,
-    /// Median and 99th percentile of the times in which flows complete.
+    /// Median and 99th percentile of the completion times of flows.
     pub completion_ps: (u64, u64),
     /// The fullest queue; `None`: there is no fabric.
     pub queue: Option<Queue>,
-    /// What has happened in the fabric, of the whole run.
+    /// Counters of the fabric, for the whole run.
     pub fabric: Option<FabricReport>,
     /// Rates and the fullest queue over time.
     pub course: Course,
 }
 
 impl Traffic {
-    /// Returns how the flows `ends` have shared the fabric: each has sent messages of `size` bytes
-    /// at these times.
+    /// Returns the traffic of the flows `ends`: each has sent messages of `size` bytes at these
+    /// times.
     pub fn new(
         preset: &Preset,
         (size, mtu): (u32, u32),
@@ -138,7 +136,7 @@ fn percentiles(flows: &[Flow]) -> (u64, u64) {
     (at(50), at(99))
 }
 
-/// Returns the queue that was fullest in the mean of a window, and which of the ports has it.
+/// Returns the queue with the largest mean in a window, and the index of its port.
 fn fullest(
     fabric: &FabricReport,
     samples: &[Sample],

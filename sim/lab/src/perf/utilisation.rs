@@ -1,9 +1,9 @@
-//! Which part of hosts and cards limits a figure: how much of the time each was in use.
-//!
-//! A server, such as a block or a wire, limits the rate when it is always in use. A pool, such as
-//! PCIe tags, is also held while items wait for a server behind it: it limits the rate only if no
-//! server does. If neither is in use all the time, the time of each request and the number of
-//! requests that may be outstanding limit the rate.
+//! //! Utilisation: how much of the time each part of hosts and cards was in use, and which one
+//! limits a figure. //! //! A server, such as a block or a wire, limits the rate when it is always
+//! in use. An entry of a pool, such as a PCIe tag, stays allocated while its item waits for a
+//! server downstream; so a pool limits the rate only if no server does. If neither is in use all
+//! the time, the limit is the time of each request and the number of requests that may be
+//! outstanding.
 
 use std::fmt;
 
@@ -14,24 +14,24 @@ use ferroce_world::HostUsage;
 use crate::perf::plan::Plan;
 use crate::perf::spec::{Operation, Workload};
 
-/// Share of the time from which on a part counts as always in use. A run begins and ends with an
-/// idle card, and a queue in front of a part is sometimes empty.
+/// Share of the time above which a part counts as always in use. A run begins and ends with an idle
+/// card, and the input queue of a part is sometimes empty.
 const ALWAYS: f64 = 0.85;
-/// Two shares that are so close are the same: the part that comes first in the data's way is named.
+/// Two shares that are this close are equal: the part that comes first on the data path is named.
 const SAME: f64 = 0.005;
 /// Decimals of a share in the documents.
 const DECIMALS: f64 = 1e4;
 
-/// What comes from the wire.
+/// The receiving MAC.
 const MAC_RECEIVE: &str = "mac_receive";
-/// What a window counts.
+/// A window counts these.
 const REQUESTS: &str = "requests";
 
-/// The thread of a program.
+/// Name of a program's thread.
 pub const THREAD: &str = "host_thread";
-/// The thread of a program that waits for locks most of its time.
+/// Name of a program's thread that waits for locks most of its time.
 pub const LOCKS: &str = "host_thread_waits_for_locks";
-/// A lock that threads of a program share.
+/// Name of a lock that threads of a program share.
 pub const LOCK: &str = "host_lock";
 
 /// A part of a host, and the share of the time in which it was in use.
@@ -43,13 +43,13 @@ pub struct Part {
     pub name: &'static str,
     /// The processing unit that it belongs to.
     pub unit: Option<u8>,
-    /// What it does with an item.
+    /// The kind of its work.
     pub kind: Kind,
     /// Share of the time, 0 to 1.
     pub share: f64,
 }
 
-/// The requests that may be outstanding, and what says so.
+/// The limit on outstanding requests, and its parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
     /// Requests, or packets, of all QPs of a client.
@@ -60,16 +60,16 @@ pub struct Window {
     pub by: &'static str,
 }
 
-/// What limits a figure.
+/// The bottleneck of a figure.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Bottleneck {
     /// A part that is always in use.
     Part(Part),
     /// The time of a request: no part is always in use; the busiest one is named.
     Latency {
-        /// The requests that may be outstanding.
+        /// The limit on outstanding requests.
         window: Window,
-        /// The part that is in use most.
+        /// The busiest part.
         busiest: Part,
     },
 }
@@ -77,13 +77,13 @@ pub enum Bottleneck {
 /// The use of all parts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Utilisation {
-    /// The parts, by host, in the way of the data.
+    /// The parts, by host, in the order of the data path.
     pub parts: Vec<Part>,
-    /// What limits the figure.
+    /// The bottleneck.
     pub bottleneck: Bottleneck,
 }
 
-/// What the threads of a host's program have done.
+/// Times of the threads of a host's program.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Program {
     /// Time in which the busiest thread has worked; empty polls are no work.
@@ -170,8 +170,8 @@ fn share(busy: Duration, count: u64, elapsed: Duration) -> f64 {
     (share * DECIMALS).round() / DECIMALS
 }
 
-/// Returns the first of the parts that are in use most. A receiving MAC takes what the other one
-/// sends, so that it is as busy, and never the reason.
+/// Returns the first of the busiest parts. A receiving MAC is as busy as the MAC that sends to it,
+/// so it is never the cause.
 fn busiest(parts: &[Part], kind: Kind) -> Option<Part> {
     let of_kind = || parts.iter().filter(|part| part.kind == kind);
     let most = of_kind().map(|part| part.share).fold(0.0, f64::max);
@@ -193,15 +193,16 @@ fn bottleneck(parts: &[Part], window: impl FnOnce() -> Window) -> Option<Bottlen
     }
 }
 
-/// Returns the innermost of the pools that are always in use: all around it are held while items
-/// wait for it.
+/// Returns the innermost of the pools that are always in use: entries of the outer pools stay
+/// allocated while their items wait for it.
 fn innermost(parts: &[Part]) -> Option<Part> {
     let is_full = |part: &&Part| part.kind == Kind::Pool && part.share >= ALWAYS;
     let full = parts.iter().filter(is_full);
     full.min_by_key(|part| nesting(part.name)).copied()
 }
 
-/// Returns how many kinds of pools an item may hold that waits for this one's kind.
+/// Returns the nesting level of a kind of pool: an item that waits for an entry of a pool may hold
+/// entries of pools with higher levels.
 fn nesting(pool: &str) -> u32 {
     match pool {
         FETCHES => 4,
@@ -247,7 +248,7 @@ fn window(plan: &Plan, workload: Workload) -> Window {
     window
 }
 
-/// Returns the words for a part.
+/// Returns the text for a part.
 fn label(name: &str) -> &str {
     match name {
         THREAD => "program's thread",
@@ -299,7 +300,7 @@ impl Part {
 }
 
 impl Bottleneck {
-    /// Returns what limits the figure, without shares: the same for rows that have the same one.
+    /// Returns the bottleneck as text, without shares: equal for rows with the same bottleneck.
     pub fn text(&self) -> String {
         match self {
             Self::Part(part) => part.text(),
@@ -310,7 +311,7 @@ impl Bottleneck {
         }
     }
 
-    /// Returns the part that is in use most.
+    /// Returns the busiest part.
     pub fn busiest(&self) -> &Part {
         match self {
             Self::Part(part) => part,

@@ -24,7 +24,7 @@ use crate::perf::processor::SimThread;
 use crate::perf::side::{Message, Side, pieces};
 use crate::perf::timeline::Timeline;
 
-/// Completions that a loop of bandwidth tests takes at once (`CTX_POLL_BATCH`).
+/// Maximum number of completions that a loop of bandwidth tests polls at once (`CTX_POLL_BATCH`).
 pub const POLL_BATCH: usize = 16;
 
 /// Bytes of a segment in a WQE.
@@ -40,7 +40,7 @@ pub struct Job {
     pub plan: Rc<Plan>,
     /// Its progress.
     pub record: Rc<Record>,
-    /// Messages of each QP, set by the thread that sends them; it may end early.
+    /// Messages of each QP. The sending thread sets it; it may end early.
     pub count: Rc<Cell<u64>>,
 }
 
@@ -105,7 +105,7 @@ impl Job {
             let data = SendData::ScatterGather(&segments[..count]);
             let mut request = side.request(plan, index, message, data, signaled);
             request.wr_id = wr_id;
-            // The processor writes further segments to the WQE as it does inline payload.
+            // The processor writes further segments to the WQE just as it writes inline payload.
             let further = (count as u64 - 1) * SEGMENT_BYTES;
             self.thread
                 .post_send(place, &request, further, plan.size)
@@ -150,7 +150,7 @@ impl Job {
     }
 }
 
-/// Remembers the first completion with an error.
+/// Records the first completion with an error.
 pub fn note_failure(failed: &mut Option<WorkCompletion>, completion: &WorkCompletion) {
     if completion.status != CompletionStatus::Success && failed.is_none() {
         *failed = Some(*completion);

@@ -4,7 +4,7 @@ use crate::perf::{
     Atomics, Iterations, Operation, PageSize, PerfSpec, Service, Sharing, Test, Topology, Workload,
 };
 
-/// The longest message that perftest's `-a` has.
+/// Base-2 logarithm of the largest size of perftest's `-a`.
 const LOG_LAST_SIZE: u32 = 23;
 /// The same over UD.
 const LOG_LAST_DATAGRAM: u32 = 12;
@@ -18,10 +18,10 @@ pub struct Run {
     pub arguments: Vec<String>,
 }
 
-/// Returns the runs that measure what `spec` says: one with `-a`, or one for each size.
+/// Returns the runs that measure `spec`: one with `-a`, or one for each size.
 ///
 /// # Errors
-/// What perftest does not have.
+/// The part of `spec` that perftest does not support.
 pub fn runs(spec: &PerfSpec) -> Result<Vec<Run>, String> {
     check(spec)?;
     let program = program(spec);

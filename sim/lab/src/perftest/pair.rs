@@ -1,4 +1,4 @@
-//! The world and the two programs in it.
+//! //! The world and the two perftest programs in it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -16,25 +16,25 @@ use super::RealPerftest;
 use super::command::Run;
 use crate::perf::PerfSpec;
 
-/// How long a world may take until programs can join, and a server until it listens.
+/// Time limit until programs can join the world, and until a server listens.
 const START_LIMIT: Duration = Duration::from_secs(30);
-/// How long a pair may run.
+/// Time limit of a pair.
 const RUN_LIMIT: Duration = Duration::from_secs(1800);
-/// How long the server may live on when the client has ended.
+/// Time limit of the server after the client has ended.
 const END_LIMIT: Duration = Duration::from_secs(30);
-/// How often one looks.
+/// Interval between two checks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
-/// A socket that listens, in `/proc/net/tcp`.
+/// State of a listening socket in `/proc/net/tcp`.
 const LISTENING: &str = "0A";
-/// Where the kernel lists them.
+/// Files in which the kernel lists sockets.
 const SOCKETS: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
-/// Where the client finds the server.
+/// Address of the server.
 const SERVER_ADDRESS: &str = "127.0.0.1";
 
 /// The file in which the world explains the last message.
 const EXPLANATION: &str = "explanation";
 
-/// A process that ends with its owner.
+/// A child process that is killed when it is dropped.
 struct Process {
     name: String,
     child: Child,
@@ -50,7 +50,7 @@ impl Process {
         Ok(Self { name, child })
     }
 
-    /// Waits for its end; false: it still runs.
+    /// Waits for its end; returns false if it still runs after `limit`.
     fn ends_within(&mut self, limit: Duration) -> bool {
         let end = Instant::now() + limit;
         loop {
@@ -71,7 +71,7 @@ impl Drop for Process {
     }
 }
 
-/// A folder that goes with its owner.
+/// A folder that is removed when it is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -91,7 +91,7 @@ impl Drop for Folder {
     }
 }
 
-/// A world with its two programs to come.
+/// A world whose two programs are not started yet.
 pub(super) struct Pair<'a> {
     real: &'a RealPerftest,
     run: &'a Run,
@@ -100,16 +100,16 @@ pub(super) struct Pair<'a> {
     port: u16,
 }
 
-/// What has come of it.
+/// Output of a run.
 pub(super) struct Ran {
-    /// What the client has printed.
+    /// Output of the client.
     pub client: String,
-    /// Where the time of the last message went; empty if not requested.
+    /// Explanation of the last message; empty if not requested.
     pub explanation: String,
 }
 
 impl<'a> Pair<'a> {
-    /// Starts a world for `spec`, which explains the last message if it is to.
+    /// Starts a world for `spec`, which explains the last message if requested.
     pub(super) fn new(
         real: &'a RealPerftest,
         spec: &PerfSpec,
@@ -171,7 +171,7 @@ impl<'a> Pair<'a> {
         if !server.ends_within(END_LIMIT) {
             return Err(self.failure("the server does not end"));
         }
-        // It ends behind its programs; what it would say comes to our standard error.
+        // The world ends after its programs; it prints errors to our standard error.
         self.world.ends_within(END_LIMIT);
         Ok(Ran {
             client: self.output("client"),
@@ -222,7 +222,7 @@ fn changes(spec: &PerfSpec) -> impl Iterator<Item = String> {
         .map(|parameter| format!("--set={}={}", parameter.key, parameter.value))
 }
 
-/// Waits until the world says that it is there.
+/// Waits until the world reports that it is ready.
 fn await_line(world: &mut Process) -> Result<(), String> {
     let stdout = world.child.stdout.take();
     let (sender, receiver) = std::sync::mpsc::channel();
@@ -231,7 +231,7 @@ fn await_line(world: &mut Process) -> Result<(), String> {
         let mut reader = BufReader::new(stdout);
         let mut line = String::new();
         let found = reader.read_line(&mut line).is_ok_and(|length| length > 0);
-        // The receiver may be gone; the world must not block on further output.
+        // The receiver may be dropped; the world must not block on further output.
         let _ = sender.send(found);
         let _ = reader.read_to_end(&mut Vec::new());
     });
@@ -249,7 +249,8 @@ fn free_port() -> Result<u16, String> {
         .map_err(|error| format!("no free port: {error}"))
 }
 
-/// Returns true if a process listens on a port. It does not connect: that would be the client.
+/// Returns true if a process listens on a port. It does not connect: the server would take that for
+/// the client.
 fn is_listened_to(port: u16) -> bool {
     let is_it = |line: &str| {
         let mut fields = line.split_whitespace().skip(1);

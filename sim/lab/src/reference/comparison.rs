@@ -1,4 +1,4 @@
-//! A measured table beside the figures of the model.
+//! //! A measured table next to the figures of the model.
 
 use std::fmt::Write as _;
 
@@ -20,7 +20,7 @@ pub struct Line {
     pub model: f64,
     /// Message rates of a bandwidth table, or 99th percentiles of a latency table that has them.
     pub second: Option<(f64, f64)>,
-    /// What limits the measurement at this size; none if there are too few sizes to see it.
+    /// The class of this size; none if there are too few sizes to determine it.
     pub class: Option<SizeClass>,
 }
 
@@ -64,7 +64,7 @@ pub fn compare(
     Ok(comparison)
 }
 
-/// Puts figures that were obtained with `preset` beside `table`.
+/// Compares figures that were obtained with `preset` with `table`.
 pub fn beside(preset: &Preset, table: &Table, model: &Rows) -> Comparison {
     Comparison {
         table: table.name.clone(),
@@ -75,7 +75,7 @@ pub fn beside(preset: &Preset, table: &Table, model: &Rows) -> Comparison {
     }
 }
 
-/// Sizes that both have, each with its class among those of the table.
+/// Returns the sizes that both have, each with its class among the sizes of the table.
 fn lines(table: &Table, model: &Rows) -> Vec<Line> {
     let mut lines = lines_without_class(&table.rows, model);
     let points = table.points();

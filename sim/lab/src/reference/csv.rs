@@ -1,4 +1,4 @@
-//! CSV below lines `# key: value`: the format of `sim/lab/reference`.
+//! //! CSV after lines `# key: value`: the format of `sim/lab/reference`.
 
 use super::TableError;
 
@@ -96,7 +96,7 @@ impl Csv {
     }
 
     /// Returns pairs of two number columns of the rows whose cells are as in `filter`, in the order
-    /// of the file. For our own tables, whose cells the tests check.
+    /// of the file. Only for our own tables, whose cells the tests check.
     pub fn series(&self, filter: &[(&str, &str)], x: &str, y: &str) -> Vec<(f64, f64)> {
         let chosen = self.rows.iter().filter(|row| {
             let mut cells = filter.iter();

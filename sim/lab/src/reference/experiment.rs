@@ -1,4 +1,4 @@
-//! What to run on the model to repeat a measurement.
+//! //! Runs of the model that repeat a measurement.
 
 use ferroce_model::preset::Preset;
 
@@ -7,8 +7,8 @@ use crate::perf::{
     self, Iterations, Operation, PerfResult, PerfRow, PerfSpec, Service, Test, Topology, Workload,
 };
 
-/// Messages of a bandwidth test, by the size from which it holds: at least a millisecond of a
-/// link of 100 Gb/s. Small messages end as soon as their rate is steady.
+/// Number of messages of a bandwidth test, and the smallest size for which it holds: at least a
+/// millisecond of a link of 100 Gb/s. Small messages end as soon as their rate is steady.
 const BANDWIDTH_ITERATIONS: [(u32, u64); 5] = [
     (4 << 20, 16),
     (1 << 20, 64),
@@ -17,15 +17,16 @@ const BANDWIDTH_ITERATIONS: [(u32, u64); 5] = [
     (0, 5000),
 ];
 
-/// Messages of a latency test, by the size from which it holds: long messages do not vary.
+/// Number of messages of a latency test, and the smallest size for which it holds: long messages do
+/// not vary.
 const LATENCY_ITERATIONS: [(u32, u64); 3] = [(1 << 20, 10), (1 << 16, 50), (0, 1000)];
 
 /// Messages of all threads together.
 const THREADS_MESSAGES: u64 = 40_000;
-/// Least number of times that each of many threads fills its queue.
+/// Minimum number of times that each of many threads fills its queue.
 const QUEUES_PER_THREAD: u64 = 12;
 
-/// The same of each of very many QPs.
+/// The same for each of very many QPs.
 const QUEUES_PER_QP: u64 = 3;
 
 /// The default seed.
@@ -75,7 +76,7 @@ pub fn repeat(table: &Table, preset: &Preset) -> Result<PerfSpec, String> {
     Ok(spec)
 }
 
-/// Returns the link of the table, if it says so and it is not the preset's: QDR has 32 Gb/s of
+/// Returns the link rate of the table, if known and different from the preset's: QDR has 32 Gb/s of
 /// data.
 pub fn link_that_differs(setup: &Setup, preset: &Preset) -> Option<f64> {
     setup.link_gbps.filter(|gbps| *gbps != preset.mac.rate_gbps)
@@ -144,8 +145,8 @@ fn run_classes(simulator: &dyn Simulator, spec: &PerfSpec) -> Result<Vec<PerfRow
     Ok(rows)
 }
 
-/// Returns the messages of each of several threads, or of QPs that are filled in turn: they share
-/// the work, but each fills and empties its queues several times.
+/// Returns the number of messages of each of several threads, or of QPs that are filled in
+/// round-robin order: they share the work, but each fills and empties its queues several times.
 fn for_each_thread(spec: &PerfSpec, count: u64) -> u64 {
     let hosts = match spec.topology {
         Topology::AllToAll { hosts, .. }
@@ -218,7 +219,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::reference::builtin;
 
-    /// A model whose every rate is `rate` and every latency `latency_us`.
+    /// A model that returns `rate` for every rate and `latency_us` for every latency.
     #[derive(Clone, Copy, Debug)]
     pub(crate) struct Constant {
         pub(crate) rate_mpps: f64,
@@ -268,7 +269,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Two flows that have shared a cable, and were complete after 10 and 20 ms.
+    /// Returns the traffic of two flows that shared a cable and completed after 10 and 20 ms.
     fn traffic() -> perf::traffic::Traffic {
         let rates = vec![50.0; 100];
         perf::traffic::Traffic {

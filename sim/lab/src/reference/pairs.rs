@@ -1,6 +1,6 @@
-//! Which preset each measured table is compared with: the card, in the machine of the table.
+//! //! The preset that each measured table is compared with: the card, in the machine of the table.
 
-/// Name of a table and of its preset, or why there is none.
+/// Name of a table with its preset, or the reason why it has none.
 pub type Pair = (&'static str, Result<&'static str, &'static str>);
 
 /// A table that is not compared.
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
     use crate::reference::builtin;
 
-    /// Goal: a new table is either compared or named with the reason. Method: the list is as long
+    /// Goal: a new table is either compared or listed with the reason. Method: the list is as long
     /// as the tables, each name finds one, and each preset loads.
     #[test]
     fn every_table_has_its_preset_or_a_reason() {

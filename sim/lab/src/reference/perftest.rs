@@ -37,7 +37,7 @@ enum Column {
 
 struct Reader<'a> {
     name: &'a str,
-    /// Of the test whose columns have not been read yet.
+    /// Conditions of the test whose columns have not been read yet.
     setup: Setup,
     verb_known: bool,
     columns: Vec<Column>,
@@ -210,7 +210,7 @@ fn column(number: usize, word: &str, second: &str) -> Result<Column, TableError>
     })
 }
 
-/// Returns the Gb/s of one of the unit in brackets. perftest's MB has always been 2^20 bytes.
+/// Returns the value in Gb/s of the unit in brackets. perftest's MB has always been 2^20 bytes.
 fn unit(number: usize, name: &str) -> Result<f64, TableError> {
     let unit = name.split_once('[').map_or("", |(_, unit)| unit);
     match unit.trim_end_matches(']') {

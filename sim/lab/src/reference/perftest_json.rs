@@ -1,5 +1,6 @@
-//! Output of perftest 6 with `--out_json`: one object of strings and numbers for each test. Some
-//! versions omit quotes, so that this reads pairs of key and value and no structure.
+//! //! Output of perftest 6 with `--out_json`: one object of strings and numbers for each test.
+//! Some versions omit quotes, so this parser reads pairs of key and value and ignores the
+//! structure.
 
 use super::TableError;
 use super::table::{BandwidthRow, GBPS_PER_MIBPS, LatencyRow, Rows, Setup, Table, Verb};
@@ -74,7 +75,7 @@ fn pairs(text: &str) -> Vec<Pair<'_>> {
         };
         let rest = rest.trim_start();
         let value = if let Some(string) = rest.strip_prefix('"') {
-            // The value's own quotes are not those of a key.
+            // Skip the quotes of the value, so that they do not count as the quotes of a key.
             quotes.next();
             quotes.next();
             string.split('"').next().unwrap_or("")
@@ -148,7 +149,7 @@ impl<'a> Row<'a> {
         Ok(())
     }
 
-    /// Returns a row of bandwidth. The file does not have the unit, MiB/s or Gb/s; it follows from
+    /// Returns a row of bandwidth. The file does not name the unit, MiB/s or Gb/s; it follows from
     /// the message rate.
     fn bandwidth(&self, bytes: f64) -> Result<BandwidthRow, TableError> {
         let rate = self.get("MsgRate").filter(|rate| *rate > 0.0);

@@ -1,37 +1,32 @@
-//! Classes of message sizes, by what limits a test there: the host, the wire, or something between.
-//!
-//! The classes are read off the measured curve alone, so that the model has no part in them.
-//!
-//! | table | class | sizes |
-//! | --- | --- | --- |
-//! | bandwidth | plateau | from the first size with 95 % of the best bandwidth on |
-//! | | small | below, up to the last size with 85 % of the best message rate |
-//! | | knee | between the two |
-//! | latency | small | up to the last size within 20 % of the shortest latency |
-//! | | long | all others |
-//!
-//! Two sizes at least have to be near the best bandwidth or rate: one alone is an edge of the
+//! //! Classes of message sizes, by the bottleneck of the test: the host, the wire, or something
+//! between. //! //! The classes follow from the measured curve alone; the model has no influence on
+//! them. //! //! | table | class | sizes | //! | --- | --- | --- | //! | bandwidth | plateau | from
+//! the first size with 95 % of the best bandwidth on | //! | | small | smaller ones, up to the last
+//! size with 85 % of the best message rate | //! | | knee | between the two | //! | latency | small
+//! | up to the last size within 20 % of the shortest latency | //! | | long | all others | //! //!
+//! At least two sizes have to be near the best bandwidth or rate: a single one is an edge of the
+//! table, not a flat part of its curve. A table of fewer than three sizes has no classes.
 //! table, not a flat part of its curve. A table of fewer than three sizes has no classes.
 
 use serde_json::{Value, json};
 
 use crate::number_text::human_bytes;
 
-/// Share of the best bandwidth from which on a size is of the plateau.
+/// Minimum share of the best bandwidth of a size on the plateau.
 const PLATEAU_SHARE: f64 = 0.95;
-/// Share of the best message rate up to which a size is small.
+/// Minimum share of the best message rate of a small size.
 const SMALL_RATE_SHARE: f64 = 0.85;
-/// Multiple of the shortest latency up to which a size is small.
+/// Maximum latency of a small size, as a multiple of the shortest latency.
 const SMALL_LATENCY_MULTIPLE: f64 = 1.2;
-/// Fewest sizes of a flat part.
+/// Minimum number of sizes of a flat part.
 const FLAT_SIZES_MIN: usize = 2;
-/// Fewest sizes of a curve.
+/// Minimum number of sizes of a curve.
 const CURVE_SIZES_MIN: usize = 3;
 
 /// Class of a message size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SizeClass {
-    /// The host's posts limit the rate; of latencies, those that hardly depend on the size.
+    /// The host's posts limit the rate; for latencies, sizes on which the latency hardly depends.
     Small,
     /// Host and wire share the limit.
     Knee,
@@ -208,7 +203,8 @@ mod tests {
         assert_eq!(known(of_bandwidths(&curve)), expected);
     }
 
-    /// Goal: noise below the best rate, or a dip behind the best bandwidth, changes no class.
+    /// Goal: noise below the best rate, or a dip above the size of best bandwidth, changes no
+    /// class.
     #[test]
     fn a_noisy_size_is_of_the_class_of_those_around_it() {
         let curve = doubling(&[0.7, 2.0, 3.2, 8.0, 12.0, 19.8, 18.0, 20.0]);

@@ -54,7 +54,7 @@ impl fmt::Display for Verb {
     }
 }
 
-/// Conditions of a table, as far as known.
+/// Conditions of a table; some may be unknown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
     /// The verb of the requester.
@@ -79,7 +79,7 @@ pub struct Setup {
     pub switched: Option<bool>,
     /// True if both sides request at once; figures are then the sum.
     pub bidirectional: bool,
-    /// True for InfiniBand, whose headers are shorter than those of RoCEv2.
+    /// True for InfiniBand, whose headers are shorter than RoCEv2's.
     pub infiniband: bool,
 }
 
@@ -165,7 +165,7 @@ pub struct Table {
     pub rows: Rows,
     /// Notes of the file: key and value.
     pub notes: Vec<(String, String)>,
-    /// Warnings: what looks wrong in it, but is no error.
+    /// Warnings: suspicious figures that are not errors.
     pub warnings: Vec<String>,
 }
 

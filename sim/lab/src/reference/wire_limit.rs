@@ -1,4 +1,4 @@
-//! Goodput that the headers leave of a link: the limit of every NIC.
+//! //! Goodput that the headers leave of a link: an upper limit for every NIC.
 
 use super::{Setup, Verb};
 use crate::perf::Service;
@@ -7,7 +7,7 @@ use crate::perf::Service;
 const ROCE_PACKET_BYTES: u64 = 82;
 /// LRH 8, BTH 12, ICRC 4, VCRC 2; the symbols between packets are not counted.
 const INFINIBAND_PACKET_BYTES: u64 = 26;
-/// A frame of Ethernet is at least that long, with preamble and gap.
+/// Minimum length of an Ethernet frame, with preamble and gap.
 const ETHERNET_BYTES_MIN: u64 = 84;
 const RETH_BYTES: u64 = 16;
 const AETH_BYTES: u64 = 4;

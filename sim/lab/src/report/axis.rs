@@ -1,9 +1,9 @@
-//! Axes: positions of values and of ticks.
+//! //! Axes: positions of values and ticks.
 
 use super::figure::{Axis, Scale, Unit};
 use crate::number_text::{human_bytes, short};
 
-/// An axis with its range of values and of places.
+/// An axis with its ranges of values and positions.
 #[derive(Clone, Debug)]
 pub struct Mapping {
     scale: Scale,
@@ -14,7 +14,7 @@ pub struct Mapping {
     places: (f64, f64),
 }
 
-/// A place with a grid line, and perhaps with a text.
+/// A position with a grid line, and perhaps a label.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tick {
     /// Its position.
@@ -123,7 +123,8 @@ impl Mapping {
     }
 }
 
-/// Returns a range that covers the values: that of sizes is exact, others end at 1, 2 or 5.
+/// Returns a range that covers the values. For sizes it is exact; others end at 1, 2 or 5 times a
+/// power of ten.
 fn log_range(unit: Unit, low: f64, high: f64) -> (f64, f64) {
     match unit {
         Unit::Bytes | Unit::Count | Unit::Probability if high > low => (low, high),

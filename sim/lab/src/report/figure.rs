@@ -8,11 +8,11 @@ use crate::reference::size_class::{self, ClassErrors};
 pub enum Kind {
     /// Points: measured values.
     Measured,
-    /// Points: what the line is compared with, another card or another run.
+    /// Points: the baseline of the line, another card or another run.
     Baseline,
     /// A line: values of the model.
     Model,
-    /// A dashed line: a formula, such as what headers leave of a link.
+    /// A dashed line: a formula, such as the goodput that headers leave of a link.
     Limit,
 }
 
@@ -38,7 +38,7 @@ impl Kind {
 pub struct Series {
     /// Its label in the plot; series of one colour share it.
     pub label: String,
-    /// Index into the palette: measured points and the model's line of one thing have the same.
+    /// Index into the palette: measured points and the model's line for the same thing share it.
     pub color: usize,
     /// How it is drawn.
     pub kind: Kind,
@@ -68,14 +68,14 @@ pub enum Unit {
     Probability,
 }
 
-/// What the measured points are, as far as their errors have classes of message sizes.
+/// Kind of the measured points, which decides whether their errors have classes of message sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sizes {
     /// Bandwidth against message size.
     Bandwidth,
     /// Latency against message size.
     Latency,
-    /// Anything else, or points that another figure has.
+    /// Anything else, or points that another figure has, too.
     #[default]
     None,
 }
@@ -140,7 +140,7 @@ pub struct Figure {
     pub title: String,
     /// How it was measured, in one line below the title.
     pub subtitle: String,
-    /// What to see in it, below the plot on the page.
+    /// The observation to make, below the plot on the page.
     pub caption: String,
     /// The x axis.
     pub x: Axis,
@@ -148,9 +148,9 @@ pub struct Figure {
     pub y: Axis,
     /// What is drawn.
     pub series: Vec<Series>,
-    /// What the measured points are.
+    /// Kind of the measured points.
     pub sizes: Sizes,
-    /// Of a comparison of two cards or runs: their names.
+    /// Names of the two cards or runs of a comparison.
     pub compared: Option<Compared>,
     /// Commands that make it, or its parts.
     pub commands: Vec<String>,
@@ -174,7 +174,8 @@ impl Figure {
         }
     }
 
-    /// Returns colours that have both measured points and a model, each with its errors in percent.
+    /// Returns the colours that have both measured points and a model, each with its errors in
+    /// percent.
     pub fn errors(&self) -> Vec<(usize, Vec<(f64, f64)>)> {
         let of_kind = |kind| self.series.iter().filter(move |series| series.kind == kind);
         let mut errors = Vec::new();
@@ -198,7 +199,7 @@ impl Figure {
         errors
     }
 
-    /// Returns the errors by class of message sizes. The classes are those of each measured curve.
+    /// Returns the errors by class of message sizes. Each measured curve has its own classes.
     pub fn class_errors(&self) -> Vec<ClassErrors> {
         ClassErrors::of(&self.classed_errors())
     }

@@ -1,11 +1,9 @@
-//! The list of plots.
-//!
-//! - [`tables`]: perftest's tables: bandwidth, message rate and latency against size.
-//! - [`scaling`]: rates against QPs, regions, threads and depth.
-//! - [`pcie`]: DMA against size and window. [`loss`]: goodput under loss, and retransmission.
-//!   [`congestion`]: hosts that send to one. [`fpga`]: datagrams of an FPGA card.
-//! - [`real`]: the real perftest, if it is there. [`blind`]: tables of a folder outside of the
-//!   project. [`against`]: one card beside another. [`runs`]: two runs of `ferroce perf`.
+//! //! The list of plots. //! //! - [`tables`]: perftest's tables: bandwidth, message rate and
+//! latency against size. //! - [`scaling`]: rates against QPs, regions, threads and depth. //! -
+//! [`pcie`]: DMA against size and window. [`loss`]: goodput under loss, and retransmission.
+//! [`congestion`]: several hosts that send to one. [`fpga`]: datagrams of an FPGA card. //! -
+//! [`real`]: the real perftest, if installed. [`blind`]: tables of a folder outside of the project.
+//! [`against`]: one card compared with another. [`runs`]: two runs of `ferroce perf`.
 
 pub mod against;
 pub mod blind;
@@ -28,18 +26,18 @@ use crate::reference::experiment::{SEED, Simulator};
 pub struct Recipe {
     /// Name of its files.
     pub id: &'static str,
-    /// Heading of the page under which it stands.
+    /// Heading of its chapter on the page.
     pub chapter: &'static str,
-    /// Cards that it is about.
+    /// Cards that it shows.
     pub cards: &'static [&'static str],
-    /// What it shows, as data.
+    /// Its contents, as data.
     pub content: Content,
 }
 
-/// What a plot shows.
+/// Contents of a plot.
 #[derive(Clone, Copy)]
 pub enum Content {
-    /// Tables of perftest beside the model.
+    /// Tables of perftest and the model.
     Tables(tables::Content),
     /// The rate against one number.
     Scaling(scaling::Content),
@@ -47,9 +45,9 @@ pub enum Content {
     Pcie(pcie::Content),
     /// The real perftest.
     Real(real::Content),
-    /// What a function makes with the harness.
+    /// A plot that a function makes with the harness.
     Simulated(fn(&dyn Simulator) -> Result<Figure, String>),
-    /// What a function makes without it.
+    /// A plot that a function makes without the harness.
     Alone(fn() -> Result<Figure, String>),
 }
 
@@ -71,7 +69,7 @@ impl Recipe {
             Content::Simulated(make) => make(simulator),
             Content::Alone(make) => make(),
         };
-        // A dump of everything that waits is of no use on a page.
+        // The first line only: a dump of all waiting threads is useless on a page.
         let first = |error: String| error.lines().next().unwrap_or("").to_owned();
         let figure = figure.map_err(|error| format!("{}: {}", self.id, first(error)));
         let mut figure = figure?;

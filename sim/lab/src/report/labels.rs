@@ -1,4 +1,4 @@
-//! Labels at the right of a plot: each beside its line, none over another.
+//! //! Labels at the right of a plot: each next to its line, without overlap.
 
 /// Height of a line of text.
 const LINE: f64 = 15.0;
@@ -10,13 +10,13 @@ pub struct Label {
     pub text: String,
     /// Its class in the style sheet.
     pub class: String,
-    /// The end of the line that it names.
+    /// The end of its line.
     pub from: (f64, f64),
-    /// Where it is put.
+    /// Its vertical position.
     pub y: f64,
 }
 
-/// Puts each label as near to its line as the others allow, between `top` and `bottom`, and sorts
+/// Places each label as near to its line as the others allow, between `top` and `bottom`, and sorts
 /// them from top to bottom.
 pub fn spread(labels: &mut [Label], top: f64, bottom: f64) {
     labels.sort_by(|a, b| a.from.1.total_cmp(&b.from.1));

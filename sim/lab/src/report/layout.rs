@@ -1,9 +1,9 @@
-//! Where the parts of a plot are: on a wide page, and on a phone.
+//! //! Positions of the parts of a plot: on a wide page, and on a phone.
 
 use super::figure::Figure;
 
-/// Places and sizes, in the units of the drawing. Text has 12 units: a page that is drawn at its
-/// least width shows it with 11 px at least.
+/// Positions and sizes, in the units of the drawing. Text has 12 units: a page that is drawn at its
+/// minimum width shows it with at least 11 px.
 #[derive(Debug, Clone, Copy)]
 pub struct Layout {
     /// Width of the drawing.
@@ -20,10 +20,10 @@ pub struct Layout {
     pub note_characters: usize,
     /// Characters of a line of the small print.
     pub stamp_characters: usize,
-    /// True: names of series stand below the plot, and nothing at its right. False: beside their
-    /// lines.
+    /// True: names of series are below the plot, and nothing is at its right. False: they are next
+    /// to their lines.
     pub has_names_below: bool,
-    /// True if values stand under the pointer.
+    /// True if values appear under the pointer.
     pub has_pointer: bool,
     /// Rows of values at each edge of the strip of errors.
     pub clip_rows: usize,
@@ -60,7 +60,7 @@ pub const NARROW: Layout = Layout {
 /// Height of a line of the title, of text, and of the legend.
 const TITLE_LINE: f64 = 18.0;
 const TEXT_LINE: f64 = 15.0;
-/// Where the first line of the title is.
+/// Position of the first line.
 const FIRST_LINE: f64 = 24.0;
 
 /// The lines above a plot.
@@ -90,7 +90,7 @@ impl Layout {
         let after_note = after_title + TEXT_LINE * note.len().max(1) as f64;
         let title = title.into_iter().enumerate();
         let note = note.into_iter().enumerate();
-        // Beside each other, if there is room for both.
+        // On the same line, if there is room for both.
         let axis = after_note + TEXT_LINE;
         let legend = match self.has_names_below {
             true => axis + TEXT_LINE,
@@ -106,15 +106,14 @@ impl Layout {
     }
 }
 
-/// Splits a text into lines of so many characters at most: behind `separator` where that is
-/// possible.
+/// Splits a text into lines of at most this many characters: after `separator` where possible.
 pub fn wrapped(text: &str, characters: usize, separator: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for part in text.split_inclusive(separator) {
         let length = part.trim_end().chars().count();
         match lines.last_mut() {
             Some(line) if line.chars().count() + length <= characters => line.push_str(part),
-            // A path, for one, is cut anywhere.
+            // A text without a separator, such as a path, is cut anywhere.
             _ => {
                 let part: Vec<char> = part.chars().collect();
                 let pieces = part.chunks(characters.max(1));

@@ -13,19 +13,19 @@ use crate::validate::{Outcome, Verdict};
 
 const STYLE: &str = include_str!("page.css");
 
-/// A heading with its plots; one that could not be made is its reason.
+/// A heading with its plots; for a plot that could not be made, the reason.
 pub struct Chapter {
     /// The heading.
     pub title: String,
-    /// What stands below it.
+    /// Its plots.
     pub figures: Vec<Result<Figure, String>>,
 }
 
-/// A preset that the page speaks of.
+/// A preset that the page mentions.
 pub struct Card {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its description.
     pub about: String,
     /// Hash of its values.
     pub hash: u64,
@@ -69,7 +69,7 @@ fn head() -> String {
     )
 }
 
-/// What a page of models and measurements is.
+/// Introduction of a page of models and measurements.
 const ABOUT_MEASUREMENTS: &str = "<header>\n<h1>Ferroce: model and measurement</h1>\n\
          <p>What the model of an RDMA NIC predicts in simulated time, beside what others have \
          measured on real cards. Points \
@@ -83,7 +83,7 @@ const ABOUT_MEASUREMENTS: &str = "<header>\n<h1>Ferroce: model and measurement</
          <em>fitted</em> one a value was, and an <em>identity</em> is such a value in another \
          unit.</p>\n";
 
-/// What a page of two cards or runs is.
+/// Introduction of a page of two cards or runs.
 const ABOUT_BASELINES: &str = "<header>\n<h1>Ferroce: one beside the other</h1>\n\
     <p>Lines are the card or the run in question, points are the one that it is compared with; the \
     strip below a plot is the difference in percent, and an arrow at its edge with a number is one \
@@ -222,7 +222,7 @@ fn chapter_section(page: &mut String, index: usize, chapter: &Chapter) {
 }
 
 fn figure_element(page: &mut String, figure: &Figure) {
-    // One of the two is shown: see the style.
+    // The style sheet shows one of the two.
     let _ = write!(
         page,
         "<figure id=\"{}\">\n<div class=\"on-wide\">{}</div>\n<div class=\"on-narrow\">{}</div>\n",
@@ -246,7 +246,7 @@ fn figure_element(page: &mut String, figure: &Figure) {
     page.push_str("</figcaption>\n</figure>\n");
 }
 
-/// Returns the outcomes with those first that fail, then those that are excused.
+/// Returns the outcomes, failed ones first, then excused ones.
 fn worst_first(outcomes: &[Outcome]) -> Vec<Outcome> {
     let mut sorted = outcomes.to_vec();
     sorted.sort_by_key(|outcome| match outcome.verdict {
@@ -259,7 +259,7 @@ fn worst_first(outcomes: &[Outcome]) -> Vec<Outcome> {
     sorted
 }
 
-/// Shows the targets that are missed, before all else.
+/// Writes the missed targets, which come first on the page.
 fn missed_section(page: &mut String, outcomes: &[Outcome]) {
     if outcomes.is_empty() {
         return;
@@ -314,7 +314,7 @@ fn validation_row(page: &mut String, line: &Line) {
         "not covered" | "excused" => "none",
         _ => "fail",
     };
-    // Why a target is predicted stands under the pointer; why it is not, below it.
+    // The reason of a prediction appears under the pointer, any other reason in a row below.
     let is_predicted = line.basis == Kind::Predicted.word();
     let title = match is_predicted {
         true => format!(" title=\"{}\"", escape(&line.reason)),
@@ -333,7 +333,7 @@ fn validation_row(page: &mut String, line: &Line) {
         ("number", &line.error, "error"),
         (verdict, &line.verdict, ""),
     ] {
-        // Where a row is a block, on a phone, the name of the column stands before the value.
+        // On a phone, where a row is a block, the name of the column precedes the value.
         let name = match text.is_empty() {
             true => "",
             false => name,

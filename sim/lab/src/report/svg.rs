@@ -14,7 +14,7 @@ use crate::number_text::{human_bytes, short};
 /// Colours and fonts, for a page and for a separate file.
 pub const STYLE: &str = include_str!("plot.css");
 
-/// Class of what is there for the pointer only.
+/// Class of elements that only serve the pointer.
 const HOVER: &str = "hover";
 
 /// Colours of the palette.
@@ -26,8 +26,8 @@ const STRIP_GAP: f64 = 22.0;
 const STRIP_PERCENT: f64 = 40.0;
 /// Half of the width of the arrow of an error beyond it, and its height.
 const CLIP_ARROW: f64 = 4.0;
-/// Most rows of the values of such errors at each edge, the distance of rows, and the room between
-/// two values.
+/// Maximum number of rows of such values at each edge, the distance between rows, and the gap
+/// between two values.
 const CLIP_ROWS: usize = 2;
 const CLIP_ROOM: f64 = 5.0;
 const CLIP_LINE: f64 = 11.0;
@@ -54,7 +54,7 @@ pub fn file(figure: &Figure) -> String {
     format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{open}\n<style>{STYLE}</style>\n{rest}")
 }
 
-/// Escapes the characters of markup.
+/// Escapes characters that are special in markup.
 pub fn escape(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;");
     text.replace('>', "&gt;").replace('"', "&quot;")
@@ -322,7 +322,7 @@ impl<'a> Drawing<'a> {
         self.clipped_values(clipped, (top, bottom));
     }
 
-    /// Says what the strip shows.
+    /// Writes the name of the strip.
     fn strip_name(&mut self, top: f64, middle: f64) {
         let (what, against) = match self.figure.has_baseline() {
             true => ("line against", "points"),
@@ -348,8 +348,8 @@ impl<'a> Drawing<'a> {
         ));
     }
 
-    /// Writes the errors that are beyond the strip at its edges, in as many rows as they need; what
-    /// has no room is left to the text under the pointer.
+    /// Writes the errors that are beyond the strip at its edges, in as many rows as they need.
+    /// Values without room appear only under the pointer.
     fn clipped_values(&mut self, mut values: Vec<(f64, f64, usize)>, (top, bottom): (f64, f64)) {
         values.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut ends = [[f64::MIN; CLIP_ROWS]; 2];
@@ -470,7 +470,7 @@ impl<'a> Drawing<'a> {
             } else {
                 format!("label c{color}")
             };
-            // The model's label stands for the measured points of its colour, too.
+            // The model's label also names the measured points of its colour.
             if wanted
                 .iter()
                 .any(|label| label.class == class && label.text == series.label)
@@ -595,7 +595,7 @@ mod tests {
         assert!(drawn.contains("<title>2 B: +50.0 %</title>"), "{drawn}");
     }
 
-    /// Goal: values that would stand over each other are in rows, and no more than there is room.
+    /// Goal: values that would overlap are put in rows, and no more than there is room for.
     #[test]
     fn values_beyond_the_strip_do_not_overlap() {
         let mut far = figure();

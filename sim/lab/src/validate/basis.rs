@@ -1,4 +1,4 @@
-//! What a target is to the model: predicted by it, or put into it.
+//! //! Relation of a target to the model: predicted by it, or used to choose its values.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,11 +8,10 @@ use std::fmt;
 pub enum Kind {
     /// No value of the preset was chosen from the figure: the model can be wrong.
     Predicted,
-    /// A value was chosen from the figure, or from its difference to another one: that the model
-    /// meets it shows only that there is such a value.
+    /// A value was chosen from the figure, or from its difference to another one. A match shows
+    /// only that such a value exists.
     Fitted,
-    /// A value is the figure in another unit: the model meets it whatever else is in it, unless it
-    /// is broken.
+    /// A value is the figure in another unit: the model always matches it, unless it is broken.
     Identity,
 }
 
@@ -29,7 +28,7 @@ impl Kind {
         }
     }
 
-    /// Returns true if a miss of it decides the exit status: a wrong prediction, or a broken model.
+    /// Returns true if a miss decides the exit status: a wrong prediction, or a broken model.
     pub fn is_decisive(self) -> bool {
         self != Self::Fitted
     }
@@ -46,7 +45,7 @@ impl fmt::Display for Kind {
 pub struct Chosen {
     /// Section and name: `cache.qpc.ways`.
     pub key: &'static str,
-    /// Words of the `source` of its value that say so.
+    /// Words in the `source` of its value that state this.
     pub words: &'static str,
 }
 
@@ -55,9 +54,9 @@ pub struct Chosen {
 pub struct Basis {
     /// The kind.
     pub kind: Kind,
-    /// Why, in one line.
+    /// The reason, in one line.
     pub reason: Cow<'static, str>,
-    /// The parameters whose values were chosen from the figure; none of a prediction.
+    /// The parameters whose values were chosen from the figure; empty for a prediction.
     pub chosen: &'static [Chosen],
 }
 
@@ -72,12 +71,12 @@ impl Basis {
     }
 }
 
-/// A missed target that is excused: why, and up to which error.
+/// A missed target that is excused: the cause, and the error up to which it holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Excuse {
     /// The target.
     pub id: &'static str,
-    /// Why it is missed.
+    /// The cause of the miss.
     pub cause: &'static str,
     /// Largest error in percent that the cause can explain; beyond it the target fails.
     pub bound_percent: f64,

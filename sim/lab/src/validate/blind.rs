@@ -1,9 +1,7 @@
-//! A folder of measurements that is not part of the project, to judge the model by.
-//!
-//! The folder has `targets.csv` ([`targets`]), or `tables.toml` ([`index`]), which names files with
-//! measured tables and what to compare each with, or both; and presets, if the card is not built
-//! in. docs/src/connectx.md has the format. [`Folder::read`] refuses what is wrong before anything
-//! runs.
+//! //! A folder of measurements that is not part of the project, to judge the model by. //! //! The
+//! folder has `targets.csv` ([`targets`]), or `tables.toml` ([`index`]), which lists files with
+//! measured tables and the preset of each, or both; and presets, if the card is not built in.
+//! docs/src/connectx.md describes the format. [`Folder::read`] reports errors before anything runs.
 
 pub mod index;
 pub mod targets;
@@ -28,20 +26,20 @@ use crate::reference::experiment::{self, Simulator};
 
 /// File with the targets.
 pub const TARGETS: &str = "targets.csv";
-/// File that says which measured tables there are.
+/// File that lists the measured tables.
 pub const INDEX: &str = "tables.toml";
-/// Endings of the names of files that are tables.
+/// Extensions of files that are tables.
 const TABLE_ENDINGS: [&str; 3] = ["txt", "csv", "json"];
 
 /// Reads a command line of `ferroce perf`, without its first two words.
 pub type CommandLine<'a> = &'a dyn Fn(&[String]) -> Result<PerfSpec, String>;
 
-/// What a folder has.
+/// Contents of a folder.
 #[derive(Debug)]
 pub struct Folder {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// What its index says about it.
+    /// Its description, from the index.
     pub about: String,
     targets: Vec<BlindTarget>,
     /// Its measured tables.
@@ -49,10 +47,10 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Reads a folder. `command_line` reads options of targets.
+    /// Reads a folder. `command_line` parses the options of targets.
     ///
     /// # Errors
-    /// What is wrong, with file, line, and what would be right.
+    /// The error with file, line and remedy.
     pub fn read(path: &Path, command_line: CommandLine<'_>) -> Result<Self, String> {
         let mut folder = Self {
             path: path.to_owned(),
@@ -103,8 +101,8 @@ impl Folder {
         format!("{}: {error}", self.file(name).display())
     }
 
-    /// Returns the name under which a preset can be loaded: its parts that are files of the folder
-    /// get their path.
+    /// Returns the name under which a preset can be loaded: parts that are files of the folder get
+    /// their path.
     fn preset_name(&self, name: &str) -> String {
         let parts = name.split('@').map(|part| match self.file(part) {
             path if part.ends_with(".toml") && path.is_file() => path.display().to_string(),
@@ -117,7 +115,7 @@ impl Folder {
         Preset::load(&self.preset_name(name)).map_err(|error| error.to_string())
     }
 
-    /// Fails if there is a table that the index does not name: it would be left out in silence.
+    /// Fails if there is a table that the index does not name: it would be omitted silently.
     fn check_nothing_is_left(&self) -> Result<(), String> {
         let entries = std::fs::read_dir(&self.path);
         let entries = entries.map_err(|error| format!("{}: {error}", self.path.display()))?;
@@ -143,12 +141,12 @@ impl Folder {
     }
 }
 
-/// A measured table beside the model.
+/// A measured table compared with the model.
 #[derive(Clone, Debug)]
 pub struct TableOutcome {
     /// Name of the table.
     pub name: String,
-    /// The comparison; an error says why there is none.
+    /// The comparison, or the reason why there is none.
     pub comparison: Result<Comparison, String>,
     /// Largest permitted median error of each class of sizes, if the index has one.
     pub tolerance_percent: Option<f64>,
@@ -201,7 +199,7 @@ impl TableOutcome {
 /// Result of [`run`].
 #[derive(Clone, Debug)]
 pub struct Judgement {
-    /// What the folder says about itself.
+    /// Description of the folder.
     pub about: String,
     /// By target, in the order of the file.
     pub outcomes: Vec<Outcome>,

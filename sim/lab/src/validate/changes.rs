@@ -1,8 +1,8 @@
-//! Values of a preset, each moved to its neighbour.
+//! //! Values of a preset that are moved to their neighbours.
 
 use ferroce_model::preset::{Origin, Parameter, Preset, Range, Value};
 
-/// What a value is multiplied by on its way up, less one.
+/// Relative step of a value on its way up.
 const SHARE: f64 = 0.1;
 
 /// A value that is moved to its neighbour.
@@ -10,7 +10,7 @@ const SHARE: f64 = 0.1;
 pub struct Move {
     /// The parameter.
     pub key: String,
-    /// To a larger value.
+    /// True: to a larger value.
     pub up: bool,
 }
 
@@ -19,7 +19,8 @@ pub struct Move {
 pub struct Changes(pub Vec<Move>);
 
 impl Changes {
-    /// Changes `preset`. What an experiment has set itself stays, and what has no neighbour.
+    /// Changes `preset`, except values that the experiment itself sets and values without a
+    /// neighbour.
     pub(super) fn apply(&self, preset: &mut Preset) -> Result<(), String> {
         for Move { key, up } in &self.0 {
             let mut parameters = preset.parameters();

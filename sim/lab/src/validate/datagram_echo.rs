@@ -1,9 +1,8 @@
-//! UDP datagrams between the user logic of two FPGA cards: packetizer, MAC, cable, MAC and
-//! depacketizer of a preset, without hosts, PCIe and RDMA.
-//!
-//! This is how VNx was measured (Xilinx/xup_vitis_network_example, Alveo U280): kernels at 300 MHz
-//! that send, count and send back. Clock, width, MAC and wire are the preset's; the UDP stack is
-//! not ours, and `stack_cycles` says what is known of it.
+//! //! UDP datagrams between the user logic of two FPGA cards: packetizer, MAC, cable, MAC and
+//! depacketizer of a preset, without hosts, PCIe and RDMA. //! //! VNx was measured like this
+//! (Xilinx/xup_vitis_network_example, Alveo U280): kernels at 300 MHz send, count and send back.
+//! Clock, width, MAC and wire come from the preset; the UDP stack is not ours, and `stack_cycles`
+//! holds the known facts about it.
 
 use ferroce_model::preset::Preset;
 use ferroce_model::time::timing::pipeline_stage::PipelineStage;
@@ -22,7 +21,7 @@ const ECHO_BYTES: u32 = 64;
 /// Datagrams of a run.
 const COUNT: u64 = 20_000;
 
-/// Returns the figure asked for, in us or Gb/s, between two cards of `preset`.
+/// Returns the requested figure, in us or Gb/s, between two cards of `preset`.
 pub fn figure(preset: &Preset, datagrams: Datagrams) -> Result<f64, String> {
     let mut preset = preset.clone();
     let changed = preset.set("clock.core_mhz", "300");
@@ -33,9 +32,9 @@ pub fn figure(preset: &Preset, datagrams: Datagrams) -> Result<f64, String> {
     })
 }
 
-/// Cycles that VNx's UDP stack takes for a datagram. 128 bytes, two beats, go out at 59.86 M/s:
-/// five cycles of 300 MHz, the only size below what the wire carries. 64 bytes take no more than
-/// three, and from 192 bytes on the wire needs longer than payload and three cycles.
+/// Returns the cycles that VNx's UDP stack takes for a datagram. 128 bytes, two beats, go out at
+/// 59.86 M/s: five cycles of 300 MHz, the only size below the capacity of the wire. 64 bytes take
+/// no more than three, and from 192 bytes on the wire needs longer than payload and three cycles.
 fn stack_cycles(bytes: u32) -> u32 {
     match bytes.div_ceil(BEAT_BYTES) {
         0 | 1 => 3,
@@ -62,7 +61,8 @@ impl Card {
     }
 }
 
-/// Sends one way, from the user logic of `from` at `at` to that of `to`; returns the arrival.
+/// Sends one datagram from the user logic of `from` at `at` to the user logic of `to`; returns the
+/// time of arrival.
 fn deliver(from: &mut Card, to: &mut Card, at: Instant, bytes: u32) -> Instant {
     let frame = Work::bytes(HEADER_BYTES + bytes);
     let occupancy = from.clock.cycles(stack_cycles(bytes));

@@ -1,9 +1,7 @@
-//! How each target of `validation_targets.csv` is measured: the table of all plans.
-//!
-//! Values and tolerances are those of the file; a test compares them. What a target says in words
-//! ("inside band", "must vanish") is an [`Expected`] here. `recovery` has those of loss,
-//! `congestion` those of full cables; `marks`
-//! says what is predicted and what is not.
+//! //! The plans of all targets of `validation_targets.csv`. //! //! Values and tolerances repeat
+//! the file; a test compares them. An expectation that the file states in words ("inside band",
+//! "must vanish") is an [`Expected`] here. `recovery` has the plans for loss, `congestion` the
+//! plans for full links; `marks` says which targets are predicted.
 
 mod congestion;
 mod marks;
@@ -27,7 +25,7 @@ fn all() -> impl Iterator<Item = &'static Plan> {
     PLANS.iter().chain(recovery::PLANS).chain(congestion::PLANS)
 }
 
-/// Returns what a point of a target is to the model: the mark of the point, or of its target.
+/// Returns the basis of a target's point: the mark of the point, or of its target.
 pub fn basis(id: &str, point: &str) -> Option<Basis> {
     let own = || marks::MARKS.iter().filter(|mark| mark.id == id);
     let mark = own().find(|mark| mark.point == point);
@@ -39,7 +37,7 @@ pub fn basis(id: &str, point: &str) -> Option<Basis> {
     })
 }
 
-/// Returns why a target is missed, if it is and the cause is known.
+/// Returns the excuse of a target, if it is missed and the cause is known.
 pub fn excuse(id: &str) -> Option<&'static Excuse> {
     EXCUSES.iter().find(|excuse| excuse.id == id)
 }
@@ -87,7 +85,7 @@ const fn smart(operation: crate::perf::Operation, threads: u32, depth: u32) -> P
         .pages(PageSize::Huge2M)
 }
 
-/// Returns the run of READs of 32 bytes between 11 hosts of 8 threads each, in huge pages, as in
+/// Returns the run of READs of 32 bytes between 11 hosts with 8 threads each, in huge pages, as in
 /// rdma_bench.
 const fn fasst(machines: u32) -> Run {
     let perf = Perf::bandwidth(APT, Read, &[32])
@@ -332,7 +330,8 @@ const fn cx7(operation: crate::perf::Operation, qps: u32) -> Perf {
         .queue_pairs(qps, 1, 128)
 }
 
-/// Returns the run of 64 B on `count` QPs, of which 32 threads keep 32 requests in flight on each.
+/// Returns the run of 64 B messages: 32 threads share `count` QPs, and keep 32 requests in flight
+/// on each QP.
 const fn many_queue_pairs(operation: crate::perf::Operation, count: u32) -> Run {
     let perf = Perf::bandwidth("cx6-200g@xeon-8360y", operation, &[64]);
     Run::Perf(perf.queue_pairs(count, 32, 32), Rate)
@@ -370,7 +369,7 @@ const fn read_latency(preset: &'static str, window: u64) -> Run {
     )
 }
 
-/// Targets that are missed: why, and up to which error.
+/// Missed targets with the cause, and the error up to which it holds.
 const EXCUSES: &[Excuse] = &[
     Excuse {
         id: "V12b",
@@ -402,7 +401,7 @@ mod tests {
         }
     }
 
-    /// Goal: no number of the file is forgotten, no tolerance is wider than the file's.
+    /// Goal: the plans cover every number of the file, and no tolerance is wider than the file's.
     #[test]
     fn plans_have_the_numbers_and_tolerances_of_the_file() {
         for target in target::all() {

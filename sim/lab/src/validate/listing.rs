@@ -6,20 +6,20 @@ use super::basis::Kind;
 use super::outcome::{Outcome, figure, target_text};
 use super::tally::Tally;
 
-/// One line: a point of a target. What is the same as in the line above is empty.
+/// One line: a point of a target. Cells that repeat the line above are empty.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Line {
     /// Number of the target.
     pub id: String,
     /// Preset with host profile.
     pub preset: String,
-    /// What is measured, with its unit.
+    /// The measured quantity, with its unit.
     pub metric: String,
-    /// What distinguishes the point.
+    /// The label that distinguishes the point.
     pub point: String,
-    /// What the point is to the model: predicted, fitted or identity.
+    /// Basis of the point: predicted, fitted or identity.
     pub basis: String,
-    /// Why; empty if it is that of the line above.
+    /// The reason of the basis; empty if it is the same as in the line above.
     pub reason: String,
     /// The target.
     pub target: String,
@@ -55,7 +55,7 @@ fn of_outcome(outcome: &Outcome) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut shown = None;
     for checked in &outcome.points {
-        // The reason stands once, where it begins to hold.
+        // The reason is shown once, in the first line to which it applies.
         let is_new = shown.replace(&checked.basis) != Some(&checked.basis);
         let line = Line {
             point: checked.label.clone(),

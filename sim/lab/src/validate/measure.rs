@@ -12,14 +12,14 @@ use crate::reference::experiment::{self, Simulator};
 use crate::reference::{BandwidthRow, LatencyRow, Rows};
 use crate::{faulty_link, incast, resends};
 
-/// Accesses of a run over PCIe; enough for a 99.9th percentile.
+/// Number of accesses of a run over PCIe; enough for a 99.9th percentile.
 const PCIE_ACCESSES: u32 = 40_000;
-/// A window that every cache holds.
+/// A window that fits every cache.
 const PCIE_WINDOW_BYTES: u64 = 8 << 10;
-/// Share of the best bandwidth that a knee has.
+/// Share of the best bandwidth at a knee.
 const KNEE_SHARE: f64 = 0.95;
 
-/// Returns the figure that `run` gives, with these changes of its preset.
+/// Returns the figure of `run`, with these changes of its preset.
 pub fn figure(simulator: &dyn Simulator, run: &Run, changes: &Changes) -> Result<f64, String> {
     let parameters = |slot| parameters_with(slot, changes);
     let changed = Changed { simulator, changes };
@@ -69,7 +69,7 @@ fn of_perf(simulator: &dyn Simulator, perf: &Perf, figure: Figure) -> Result<f64
         .ok_or_else(|| format!("the run has no {figure:?}"))
 }
 
-/// Returns a figure of the rows of a run with so many requesting hosts, and threads of each.
+/// Returns a figure of a run's rows, for this many requesting hosts and threads of each.
 pub fn of_rows(rows: &Rows, figure: Figure, hosts: u32, threads: u32) -> Option<f64> {
     match rows {
         Rows::Bandwidth(rows) => of_bandwidth(rows, figure, hosts, threads),
@@ -117,8 +117,8 @@ fn of_latency(rows: &[LatencyRow], figure: Figure) -> Option<f64> {
     }
 }
 
-/// Returns the most outstanding work requests at which the rate still has [`KNEE_SHARE`] of the
-/// best.
+/// Returns the largest number of outstanding work requests at which the rate still has
+/// [`KNEE_SHARE`] of the best.
 fn knee(simulator: &dyn Simulator, perf: &Perf, depths: &[u32]) -> Result<f64, String> {
     let mut rates = Vec::new();
     for depth in depths {

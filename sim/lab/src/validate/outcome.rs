@@ -1,4 +1,4 @@
-//! Target beside model.
+//! //! Comparison of target and model.
 
 use serde_json::{Value, json};
 
@@ -15,11 +15,11 @@ use crate::reference::experiment::Simulator;
 pub enum Verdict {
     /// Every point is close enough.
     Pass,
-    /// One is not, the cause is known, and the error is not larger than the cause explains.
+    /// A point misses, the cause is known, and the error is not larger than the cause explains.
     Excused(String),
-    /// One is not; why, as far as that is known.
+    /// A point misses; the reason, if known.
     Fail(String),
-    /// It is not measured, and why.
+    /// The target is not measured, with the reason.
     NotCovered(String),
 }
 
@@ -34,7 +34,7 @@ impl Verdict {
         }
     }
 
-    /// Returns why it does not pass.
+    /// Returns the reason why it does not pass.
     pub fn cause(&self) -> Option<&str> {
         match self {
             Self::Pass => None,
@@ -43,16 +43,16 @@ impl Verdict {
     }
 }
 
-/// One figure of the model beside what it must be.
+/// One figure of the model, and its expected value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checked {
-    /// What distinguishes it from others of its target.
+    /// The label that distinguishes it from other points of its target.
     pub label: String,
-    /// What it is to the model.
+    /// Its basis.
     pub basis: Basis,
-    /// What it must be, as text.
+    /// The expected value, as text.
     pub expected: String,
-    /// How closely, as text.
+    /// The tolerance, as text.
     pub tolerance: String,
     /// The figure of the model.
     pub model: f64,
@@ -82,7 +82,7 @@ pub struct Outcome {
     pub preset: String,
     /// Figures of the model.
     pub points: Vec<Checked>,
-    /// Why it may be missed, if that is known.
+    /// The known cause of a miss.
     pub excuse: Option<Excuse>,
     /// The verdict.
     pub verdict: Verdict,
@@ -107,7 +107,7 @@ impl Outcome {
         Self::new(target, preset.unwrap_or(&target.preset), points, excuse)
     }
 
-    /// Judges `target` by its points; an error says why they cannot be measured.
+    /// Judges `target` by its points, or by the error that prevented their measurement.
     pub fn new(
         target: &Target,
         preset: &str,
@@ -256,7 +256,7 @@ fn verdict(points: &[Checked], excuse: Option<&Excuse>) -> Verdict {
     }
 }
 
-/// Returns the figure `model` of a point beside what it must be.
+/// Compares the figure `model` of a point with its expected value.
 pub fn check(
     target: &Target,
     label: &str,

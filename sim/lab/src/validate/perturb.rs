@@ -1,19 +1,14 @@
-//! Which targets depend on a single value: each value is moved by 10 %, and the targets are
-//! measured again.
-//!
-//! A prediction that holds only because of one value is a fit that its author has not noticed.
-//!
-//! Which values are moved: of a fitted target and of an identity, those that were chosen from its
-//! figure. Of a prediction, every value of card and host that is a guess or derived, without those
-//! of what no target uses ([`UNUSED`]). Targets on lossy links, whose runs are long, are examined
-//! only if they are asked for, with the values of link, MAC and transport. Flags, and values of
-//! which only powers of two or a few are permitted, have no neighbour at 10 %. A base-2 logarithm
-//! moves by one, which halves or doubles what it is of.
-//!
-//! Runs repeat exactly. So all values of a section are moved at once first, up and then down: if no
-//! digit of a figure changes, none of them matters to it, and they are not moved one by one.
-//!
-//! [`listing`]: the result as text, CSV and JSON.
+//! //! Finds targets that depend on a single value: moves each value by 10 %, and measures the
+//! targets again. //! //! A prediction that holds only because of one value is a fit that its
+//! author has not noticed. //! //! For a fitted target and an identity, the values that were chosen
+//! from its figure are moved. For a prediction, every guessed or derived value of card and host is
+//! moved, except values that no target uses ([`UNUSED`]). Targets on lossy links have long runs;
+//! they are examined only on request, with the values of link, MAC and transport. Flags, and values
+//! that permit only powers of two or an enumeration, have no neighbour at 10 %. A base-2 logarithm
+//! moves by one, which halves or doubles the value that it encodes. //! //! Runs are deterministic.
+//! So all values of a section are first moved together, up and then down: if no digit of a figure
+//! changes, none of them affects it, and they are not moved one by one. //! //! [`listing`]: the
+//! result as text, CSV and JSON.
 
 pub mod listing;
 
@@ -30,7 +25,7 @@ use super::{experiments, parallel, target};
 use crate::cache::Cache;
 use crate::reference::experiment::Simulator;
 
-/// Parameters, or sections, of what no target uses: interrupts, RDMA CM, sizes of tables.
+/// Parameters or sections that no target uses: interrupts, RDMA CM, sizes of tables.
 const UNUSED: &[&str] = &[
     "identity.",
     "interrupt.",
@@ -44,11 +39,11 @@ const UNUSED: &[&str] = &[
 /// Sections that are moved for targets on lossy links.
 const LOSSY: &[&str] = &["link.", "mac.", "transport."];
 
-/// Follows the work.
+/// Receives the progress of the work.
 pub trait Listener: Sync {
-    /// So many steps of this begin.
+    /// Reports that this many steps of `what` begin.
     fn begin(&self, what: &str, count: usize);
-    /// One is done.
+    /// Reports that one step is done.
     fn advance(&self);
 }
 
@@ -61,7 +56,7 @@ pub struct Flip {
     pub point: Checked,
     /// The parameter.
     pub key: String,
-    /// Where its value comes from.
+    /// Origin of its value.
     pub origin: Origin,
     /// The value in the preset.
     pub from: Value,
@@ -69,7 +64,7 @@ pub struct Flip {
     pub to: Value,
 }
 
-/// A target, and what was done to it.
+/// A target, and the result of its moves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Examined {
     /// The target.
@@ -78,13 +73,13 @@ pub struct Examined {
     pub kinds: Vec<Kind>,
     /// Parameters whose values were moved.
     pub parameters: usize,
-    /// Those of them that change a figure of it.
+    /// Number of parameters whose move changes one of its figures.
     pub effective: usize,
-    /// Points that pass with the preset as it is; only these can flip.
+    /// Points that pass with the unchanged preset; only these can flip.
     pub passing: usize,
     /// All points.
     pub points: usize,
-    /// Moves that no run was possible with, and why.
+    /// Moves with which no run was possible, with the reason.
     pub refused: Vec<String>,
 }
 
@@ -110,11 +105,11 @@ impl Perturbation {
     }
 }
 
-/// One target with what is known of it before anything is moved.
+/// One target with its results before any move.
 struct Subject {
     plan: &'static Plan,
     target: target::Target,
-    /// Its points with the presets as they are.
+    /// Its points with unchanged presets.
     base: Vec<Checked>,
     keys: Vec<String>,
 }
@@ -131,7 +126,7 @@ impl Subject {
         })
     }
 
-    /// Returns the groups of parameters that are moved at once: those of a section.
+    /// Returns the groups of parameters that are moved at once: one for each section.
     fn sections(&self) -> Vec<Vec<String>> {
         let mut sections: Vec<Vec<String>> = Vec::new();
         let section = |key: &str| key.rsplit_once('.').map(|(section, _)| section.to_owned());
@@ -165,7 +160,7 @@ impl Subject {
         bits(&self.base) == bits(points)
     }
 
-    /// Returns the first preset of the target that has the parameter, to say what was moved.
+    /// Returns the first preset of the target that has the parameter, to report the move.
     fn parameter(&self, key: &str, up: bool) -> Option<(Origin, Value, Value)> {
         presets(self.plan).into_iter().find_map(|preset| {
             let mut parameters = preset.parameters();
@@ -176,7 +171,7 @@ impl Subject {
     }
 }
 
-/// What a move has done to a target.
+/// The effect of a move on a target.
 enum Effect {
     /// Its figures are the same, digit by digit.
     None,
@@ -186,11 +181,11 @@ enum Effect {
     Refused(String),
 }
 
-/// Measures the targets whose id begins with one of `only` (all but those on lossy links, if there
-/// is none) with each value moved.
+/// Measures the targets whose id begins with one of `only` (if empty: all except those on lossy
+/// links) with each value moved.
 ///
 /// # Errors
-/// If a target cannot be run with the presets as they are.
+/// A target cannot be run with unchanged presets.
 pub fn run(
     simulator: &dyn Simulator,
     only: &[String],
@@ -211,7 +206,7 @@ pub fn run(
     });
     let subjects = subjects.into_iter().collect::<Result<Vec<_>, _>>()?;
     let mut jobs = effective(&cache, &subjects, listener);
-    // Runs that are equal are next to each other, so that each thread finds them in the cache.
+    // Equal runs are adjacent, so that each thread finds them in the cache.
     jobs.sort_by(|a, b| (&a.1, a.2, a.0).cmp(&(&b.1, b.2, b.0)));
     listener.begin("values moved", jobs.len());
     let effects = parallel::map(&jobs, |(subject, key, up)| {
@@ -227,7 +222,8 @@ pub fn run(
 /// A subject, a parameter and a direction.
 type Job = (usize, String, bool);
 
-/// Returns the moves of single values that can have an effect: those of sections that have one.
+/// Returns the moves of single values that can have an effect: the values of sections with an
+/// effect.
 fn effective(cache: &Cache<'_>, subjects: &[Subject], listener: &dyn Listener) -> Vec<Job> {
     let mut groups = Vec::new();
     for (index, subject) in subjects.iter().enumerate() {
@@ -235,7 +231,7 @@ fn effective(cache: &Cache<'_>, subjects: &[Subject], listener: &dyn Listener) -
     }
     listener.begin("sections moved", groups.len());
     let has_effect = parallel::map(&groups, |(subject, keys)| {
-        // One value alone is moved in the next step anyway.
+        // A section of one value is moved in the next step anyway.
         let is_moved = |up| !matches!(subjects[*subject].changed(cache, keys, up), Effect::None);
         let has_effect = keys.len() == 1 || is_moved(true) || is_moved(false);
         listener.advance();
@@ -396,7 +392,7 @@ mod tests {
     use crate::perf::{PerfResult, PerfSpec};
     use crate::reference::experiment::tests::Constant;
 
-    /// A model whose only parameters are two of the preset.
+    /// A model that uses only two parameters of the preset.
     struct Sum;
 
     impl Simulator for Sum {
@@ -461,7 +457,8 @@ mod tests {
         assert_eq!(value("datapath.cut_through", true), None);
     }
 
-    /// Goal: a prediction near its tolerance is found with the value that carries it over.
+    /// Goal: a prediction near its tolerance is found, with the value that moves it out of
+    /// tolerance.
     #[test]
     fn the_value_that_carries_a_target_over_its_tolerance_is_named() {
         // 1.331 + 0.300 + 0.09 = 1.721 us: 8.9 % above V04a's 1.58. 10 % more of the read miss.

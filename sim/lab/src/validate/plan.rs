@@ -13,29 +13,29 @@ use crate::resends::{self, Resends};
 pub struct Plan {
     /// The target.
     pub id: &'static str,
-    /// What is measured for it. All points must be close enough.
+    /// Its measurements. All points must be within tolerance.
     pub points: &'static [Point],
 }
 
-/// One figure of the model, and what it must be.
+/// One figure of the model, and its expected value.
 #[derive(Clone, Copy)]
 pub struct Point {
-    /// What distinguishes it from others of its target; empty if it is the only one.
+    /// The label that distinguishes it from other points of its target; empty for a single point.
     pub label: &'static str,
-    /// Where the figure comes from.
+    /// Source of the figure.
     pub run: Run,
-    /// What it must be.
+    /// The expected value.
     pub expected: Expected,
 }
 
 /// Condition on a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Expected {
-    /// The number of this index in the target's reference, within so many percent.
+    /// The number of this index in the target's reference, within this many percent.
     Near(usize, f64),
-    /// Within so many powers of two of the number of this index.
+    /// Within this many powers of two of the number of this index.
     Octaves(usize, f64),
-    /// This number, which the target does not have, within so many percent.
+    /// This number, which the target does not have, within this many percent.
     Value(f64, f64),
     /// Not below the first, not above the second.
     Band(f64, f64),
@@ -47,29 +47,29 @@ pub enum Expected {
     AtLeast(f64),
 }
 
-/// Where a figure comes from.
+/// Source of a figure.
 #[derive(Clone, Copy)]
 pub enum Run {
-    /// A run of the harness, and what is taken from it.
+    /// A run of the harness, and its figure.
     Perf(Perf, Figure),
     /// The largest depth, of these, that still has 95 % of the best message rate, times threads.
     Knee(Perf, &'static [u32]),
-    /// A PCIe link with a host behind it.
+    /// A PCIe link with a host at its other end.
     Pcie(Slot, Access),
-    /// How much longer a read takes with memory on the other socket, in ns.
+    /// Additional time of a read from memory of the other socket, in ns.
     RemoteSocket(Slot),
     /// Frames between two MACs.
     Datagrams(&'static str, Datagrams),
     /// A link that loses or reorders packets.
     Faulty(FaultyLink, faulty_link::Figure),
-    /// Hosts that all send to one.
+    /// An incast.
     Incast(Incast, incast::Figure),
-    /// Requests that are not answered in time.
+    /// Requests without an answer in time.
     Resends(Resends, resends::Figure),
 }
 
 impl Run {
-    /// Returns the preset that it is made with.
+    /// Returns the preset of the run.
     pub fn preset(&self) -> &'static str {
         match self {
             Self::Perf(perf, _) | Self::Knee(perf, _) => perf.preset,
@@ -82,12 +82,12 @@ impl Run {
     }
 }
 
-/// A PCIe slot with what is at its ends.
+/// A PCIe slot with its two ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Slot {
-    /// That of a preset, with the card's DMA engine.
+    /// The slot of a preset, with the card's DMA engine.
     Engine(&'static str),
-    /// That of a preset, with reads by single commands instead of the DMA engine.
+    /// The slot of a preset, with reads by single commands instead of the DMA engine.
     Command(&'static str),
     /// A link alone: generation, lanes, MPS and MRRS in bytes.
     Link(u32, u32, u32, u32),
@@ -102,16 +102,16 @@ impl Slot {
     }
 }
 
-/// What a device does over PCIe.
+/// The accesses of a device over PCIe.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Access {
-    /// Reads, one after the other: size, window, and which figure.
+    /// Reads, one after the other: size, window, and the statistic.
     Latency(u64, u64, Statistic),
     /// As many as possible: size and window.
     Bandwidth(Direction, u64, u64),
 }
 
-/// Which figure of a distribution.
+/// A statistic of a distribution.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Statistic {
     /// The shortest.
@@ -120,20 +120,20 @@ pub enum Statistic {
     Median,
     /// The mean.
     Mean,
-    /// 99.9 % are not longer.
+    /// The 99.9th percentile.
     P999,
 }
 
-/// What is measured with UDP datagrams between user logic of two cards.
+/// The measurement with UDP datagrams between the user logic of two cards.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Datagrams {
     /// Time from user logic to user logic and back.
     RoundTrip,
-    /// Payload in Gb/s of datagrams of so many bytes.
+    /// Payload in Gb/s of datagrams of this many bytes.
     Goodput(u32),
 }
 
-/// What is taken from the rows of a run.
+/// A figure of the rows of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Figure {
     /// Mean bandwidth of the sizes, in Gb/s.
@@ -150,13 +150,13 @@ pub enum Figure {
     Mean,
     /// 99th percentile by median of the last size.
     Tail,
-    /// Median latency of the last size less that of the first, in us.
+    /// Median latency of the last size minus the median latency of the first, in us.
     Step,
     /// Time of a work request in us when each thread has one outstanding: threads by rate.
     LoopTime,
 }
 
-/// A run of the harness; perftest's defaults, and what differs.
+/// A run of the harness: perftest's defaults, and the differences.
 #[derive(Clone, Copy, Debug)]
 pub struct Perf {
     /// Preset with host profile.
@@ -277,8 +277,8 @@ impl Perf {
         self
     }
 
-    /// Uses so many threads, each with its own QP, which post `depth` work requests and wait for
-    /// them; doorbells are those of the preset.
+    /// Uses this many threads, each with its own QP, which post `depth` work requests and wait for
+    /// them. The preset gives the number of doorbells.
     pub const fn batches(mut self, threads: u32, depth: u32) -> Self {
         self.threads = threads;
         self.qps = threads;
@@ -322,7 +322,7 @@ impl Perf {
         self
     }
 
-    /// Uses `count` QPs of `depth` in all, which `threads` threads fill in turn.
+    /// Uses `count` QPs of `depth` in all, which `threads` threads fill in round-robin order.
     pub const fn queue_pairs(mut self, count: u32, threads: u32, depth: u32) -> Self {
         self.qps = count;
         self.threads = threads;

@@ -1,4 +1,4 @@
-//! How many targets pass, by what they are to the model.
+//! //! Number of passed targets, by their basis.
 
 use std::fmt::Write as _;
 
@@ -12,9 +12,9 @@ use super::outcome::{Outcome, Verdict};
 pub struct Count {
     /// All of them.
     pub all: usize,
-    /// Those whose points are all within the tolerance.
+    /// Targets whose points are all within tolerance.
     pub passed: usize,
-    /// Those that are missed by no more than a known cause explains.
+    /// Targets that are missed by no more than a known cause explains.
     pub excused: usize,
     /// The others.
     pub failed: usize,
@@ -27,9 +27,9 @@ pub struct Tally {
     pub kinds: [Count; 3],
     /// Targets that are not measured.
     pub uncovered: usize,
-    /// Those that decide the exit status against the model.
+    /// Failed targets that decide the exit status.
     pub failures: Vec<String>,
-    /// Fitted ones that are missed, which do not.
+    /// Fitted targets that are missed; they do not decide it.
     pub stale: Vec<String>,
 }
 
@@ -61,7 +61,7 @@ impl Tally {
         !self.failures.is_empty()
     }
 
-    /// Returns the summary: a line for each kind, and what the exit status says.
+    /// Returns the summary: a line for each kind, and the reason of the exit status.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for (kind, count) in Kind::ALL.into_iter().zip(self.kinds) {

@@ -7,11 +7,11 @@ use crate::reference::builtin::Other;
 pub struct Target {
     /// Number, as `V04a`.
     pub id: String,
-    /// Card or host that it is about.
+    /// Its card or host.
     pub preset: String,
-    /// What is measured.
+    /// The measured quantity.
     pub metric: String,
-    /// How.
+    /// The conditions of the measurement.
     pub condition: String,
     /// Lower end of a band, if there is one.
     pub low: Option<f64>,

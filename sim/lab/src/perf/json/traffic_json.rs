@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::perf::traffic::{Flow, Queue, Traffic};
 
-/// Returns how flows have shared a fabric.
+/// Returns rates, fairness and queues of the flows.
 pub fn value(traffic: &Traffic) -> Value {
     json!({
         "flows": traffic.flows.iter().map(flow).collect::<Value>(),
@@ -72,7 +72,7 @@ fn port(port: &PortReport) -> Value {
     })
 }
 
-/// Returns the name of a node: a host as in `--host`, a switch by its place in the file.
+/// Returns the name of a node: a host as in `--host`, a switch by its index in the file.
 fn node(node: FabricNode) -> String {
     match node {
         FabricNode::Host(host) => format!("n{host}"),

@@ -1,4 +1,4 @@
-//! Checks of a specification; an error says what is permitted.
+//! //! Checks of a specification; an error lists the permitted values.
 
 use ferroce_spec::wqe::MAX_DATA_SEGMENTS;
 
@@ -11,12 +11,12 @@ use crate::perf::spec::{
 
 /// Longest message (IBTA: 2^31; half of it leaves room for both halves of a buffer).
 const LONGEST_MESSAGE: u32 = 1 << 30;
-/// Most work requests of a queue in a plan.
+/// Maximum number of work requests of a queue in a plan.
 const DEEPEST: u32 = 1 << 15;
 
-/// Most segments of a gather list.
+/// Maximum number of segments of a gather list.
 const MOST_SEGMENTS: u32 = MAX_DATA_SEGMENTS as u32;
-/// An atomic is of eight bytes at a multiple of eight.
+/// Alignment of atomics: they access eight bytes at a multiple of eight.
 const ATOMIC_ALIGNMENT: u32 = 8;
 /// The largest local ACK timeout: a field of five bits.
 const LONGEST_TIMEOUT: u8 = 31;
@@ -34,7 +34,7 @@ pub(super) fn invalid(
     }
 }
 
-/// Refuses what cannot be measured.
+/// Refuses specifications that cannot be measured.
 pub(super) fn check(spec: &PerfSpec, size: u32) -> Result<(), Error> {
     check_service(spec)?;
     check_size(spec, size)?;
@@ -149,7 +149,7 @@ fn check_counts(spec: &PerfSpec) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks the gather list, and where the regions begin.
+/// Checks the gather list and the offsets of the regions.
 fn check_memory(spec: &PerfSpec, size: u32) -> Result<(), Error> {
     let (segments, offset) = (spec.segments, spec.offset_bytes);
     if segments == 0 || segments > MOST_SEGMENTS {

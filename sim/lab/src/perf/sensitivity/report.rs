@@ -7,10 +7,10 @@ use serde_json::json;
 
 use super::{Effect, LEAST_EFFECT, Moved, Sensitivity};
 
-/// Most parameters that a line names.
+/// Maximum number of parameters that a line names.
 const MOST_NAMES: usize = 8;
 
-/// Returns a table, the largest effect first, and a line for what has none.
+/// Returns a table, the largest effect first, and a line for the parameters without an effect.
 pub fn text(found: &Sensitivity) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
@@ -149,7 +149,7 @@ fn value(value: Value) -> serde_json::Value {
 /// Returns a line for each parameter with an effect.
 ///
 /// # Errors
-/// Those of the writer, which has memory only.
+/// The errors of the CSV writer; it writes to memory only.
 pub fn csv(found: &Sensitivity) -> Result<String, csv::Error> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record([

@@ -1,4 +1,4 @@
-//! What moves a figure, where it is known.
+//! //! Sensitivity of figures whose bottleneck is known.
 
 use super::*;
 use crate::perf::spec::{Iterations, Operation};
@@ -58,7 +58,7 @@ fn elasticity_is_one_where_the_figure_is_proportional() {
 }
 
 /// Goal: the wire's rate, and nothing else of much effect, moves the rate of long messages; the
-/// program's costs move that of short ones.
+/// program's costs move the rate of short ones.
 #[test]
 fn the_bottleneck_is_what_moves_the_figure() {
     let long = measured(&spec(Test::Bandwidth, 65_536));
@@ -82,7 +82,7 @@ fn the_bottleneck_is_what_moves_the_figure() {
     );
 }
 
-/// Goal: the same figures whatever the number of workers, and a stop is obeyed.
+/// Goal: the figures do not depend on the number of workers, and a stop is obeyed.
 #[test]
 fn order_of_runs_does_not_matter() {
     let spec = spec(Test::Latency, 8);

@@ -1,4 +1,4 @@
-//! A host of a measurement: its device, its doorbells, and memory that its threads share.
+//! //! A host of a measurement: its device, its doorbells, and the memory that its threads share.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::perf::plan::Plan;
 use crate::perf::region::Region;
 use crate::perf::spec::{PageSize, PerfSpec};
 
-/// An open device, and what its threads share.
+/// An open device, and the objects that its threads share.
 pub(super) struct Node {
     pub device: Arc<Device>,
     pub pd: Arc<ProtectionDomain>,
@@ -61,7 +61,8 @@ impl Node {
         self.doorbells[number].clone()
     }
 
-    /// Returns the region of all clients of the host, or of all servers; the first call creates it.
+    /// Returns the region that all clients of the host share, or all servers; the first call
+    /// creates it.
     pub fn shared_region(
         &mut self,
         is_client: bool,
@@ -98,8 +99,8 @@ pub(super) fn target_memory(spec: &PerfSpec) -> RegionMemory {
     }
 }
 
-/// Returns true if several threads use doorbell `number` of `count`, when each of `threads` has
-/// `qps` QPs that take the doorbells in turn.
+/// Returns true if several threads use doorbell `number` of `count`, when each of `threads` threads
+/// has `qps` QPs and QPs use the doorbells in round-robin order.
 fn is_shared(number: u32, (count, threads, qps): (u32, u32, u32)) -> bool {
     let total = threads * qps;
     if number >= total {

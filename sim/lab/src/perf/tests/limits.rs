@@ -1,9 +1,9 @@
-//! The bottleneck that a row names, where it is known.
+//! //! Rows name the bottleneck, for cases where it is known.
 
 use super::*;
 use crate::perf::utilisation::{Bottleneck, LOCK, LOCKS, THREAD, Utilisation};
 
-/// A card and a host on which nothing limits a few million messages per second.
+/// A card and a host that do not limit a few million messages per second.
 const CHEAP_HOST: [(&str, &str); 5] = [
     ("host.post_ns", "5"),
     ("host.doorbell_ns", "5"),
@@ -68,8 +68,8 @@ fn the_programs_thread() {
     assert_limit(&changed(send, &[]), 0, THREAD);
 }
 
-/// Goal: each block of the card is named when it is the slowest. Method: it is slowed down to a
-/// microsecond for each item, far above all others.
+/// Goal: each block of the card is named when it is the slowest. Method: slow it down to a
+/// microsecond for each item, far slower than all others.
 #[test]
 fn blocks() {
     let cycles = "400";
@@ -155,8 +155,8 @@ fn a_lock_that_threads_share() {
     assert!([LOCK, LOCKS].contains(&limit), "{}", utilisation.bottleneck);
 }
 
-/// Goal: where no part is always busy, the time of a request and what bounds the number of requests
-/// under way are named.
+/// Goal: where no part is always busy, the row names the time of a request and the limit on
+/// outstanding requests.
 #[test]
 fn latency() {
     let limit = |spec: &PerfSpec| match utilisation(spec).bottleneck {

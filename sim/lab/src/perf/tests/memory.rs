@@ -1,4 +1,4 @@
-//! Gather lists, and buffers that begin inside a page: what is moved stays the same.
+//! //! Gather lists, and buffers that begin inside a page: the same bytes are moved.
 
 use super::*;
 
@@ -11,8 +11,8 @@ fn moved(operation: Operation, segments: u32, offset: u32) -> PerfRow {
     row(&spec)
 }
 
-/// Goal: bytes, frames and DMA are conserved whatever the gather list and the offset. Method: the
-/// counters of both hosts beside those of one segment at the beginning of a page.
+/// Goal: bytes, frames and DMA do not depend on the gather list and the offset. Method: compare the
+/// counters of both hosts with the counters for one segment at the beginning of a page.
 #[test]
 fn bytes_are_conserved_by_gather_lists_and_offsets() {
     for operation in [Operation::Write, Operation::Read, Operation::Send] {
@@ -68,7 +68,7 @@ fn pieces_show_in_the_counters() {
     );
 }
 
-/// Goal: data arrive where they belong: a latency test ends only when each side has seen the last
+/// Goal: data arrives at the right place: a latency test ends only when each side has seen the last
 /// byte of each message.
 #[test]
 fn every_loop_takes_gather_lists_and_offsets() {
@@ -89,8 +89,8 @@ fn every_loop_takes_gather_lists_and_offsets() {
     assert_eq!(row(&datagrams).iterations, 200);
 }
 
-/// Goal: threads that do not divide the region evenly stay inside of it; a region without room for
-/// a message of each thread is refused by name.
+/// Goal: threads whose number does not divide the region stay inside it; a region without room for
+/// a message of each thread is refused with its name.
 #[test]
 fn batch_has_a_part_of_the_region_for_each_thread() {
     let mut spec = spec(

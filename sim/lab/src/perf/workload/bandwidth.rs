@@ -1,13 +1,13 @@
-//! perftest's `run_iter_bw`: fills all send queues, takes a batch of completions, fills again.
+//! //! perftest's `run_iter_bw`: fills all send queues, polls a batch of completions, fills again.
 
 use crate::perf::error::Error;
 use crate::perf::workload::{Job, POLL_BATCH, note_failure};
 
-/// Windows over which the rate has to be the same, and the difference that is permitted, one part
-/// in so many.
+/// Number of windows over which the rate has to be the same; the permitted difference is one part
+/// in this many.
 const STEADY_WINDOWS: usize = 4;
 const STEADY_PART: u64 = 1000;
-/// Completions of a window, at least.
+/// Minimum number of completions in a window.
 const WINDOW_COMPLETIONS: usize = 8;
 
 /// Progress: posted and completed messages.
@@ -98,8 +98,8 @@ pub async fn run(job: &Job) -> Result<(), Error> {
     Ok(())
 }
 
-/// Posts at most up to the next signaled work request of each QP, and one more, so that a peer that
-/// receives gets it in time.
+/// Posts at most up to the next signaled work request of each QP, and one more, so that a receiving
+/// peer gets it in time.
 fn stop(job: &Job, progress: &mut Progress) {
     let most = progress.posted.iter().max().copied().unwrap_or_default();
     let last = (most + 1).next_multiple_of(job.plan.signal_every.into());
@@ -110,17 +110,17 @@ fn stop(job: &Job, progress: &mut Progress) {
     }
 }
 
-/// Detects that the rate has become steady.
+/// Detects a steady rate.
 #[derive(Debug, Default)]
 pub struct Steady {
-    /// Completed messages and when, at the ends of windows.
+    /// Number of completed messages and time, at the ends of windows.
     marks: Vec<(u64, u64)>,
-    /// Since the last mark.
+    /// Completions since the last mark.
     completions: usize,
 }
 
 impl Steady {
-    /// Notes that so many messages have completed by now.
+    /// Records that this many messages have completed by now.
     pub fn add(&mut self, completed: u64, now_ps: u64) {
         self.completions += 1;
         if self.marks.is_empty() || self.completions >= WINDOW_COMPLETIONS {

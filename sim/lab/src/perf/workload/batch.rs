@@ -1,6 +1,6 @@
-//! SMART's loop (ASPLOS 2024, `test_rdma`): posts a batch of work requests, each with its doorbell
-//! and signaled, waits for all of them, posts the next. Threads may share a QP and its CQ: a thread
-//! that finds completions of another one credits them to it.
+//! //! SMART's loop (ASPLOS 2024, `test_rdma`): posts a batch of signaled work requests, each with
+//! its doorbell, waits for all of them, posts the next batch. Threads may share a QP and its CQ: a
+//! thread that polls completions of another one credits them to it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -13,11 +13,11 @@ use crate::perf::workload::{Job, POLL_BATCH, note_failure};
 /// The common goal of all threads.
 #[derive(Debug)]
 pub struct Goal {
-    /// Messages after which time counts, and after which the run ends.
+    /// Number of messages after which the measurement starts, and after which the run ends.
     warm: u64,
     end: u64,
     completed: Cell<u64>,
-    /// When `warm` messages had completed, and how many then, exactly.
+    /// Time at which `warm` messages had completed, and their exact number then.
     started: Cell<Option<(u64, u64)>>,
     ended: Cell<Option<(u64, u64)>>,
     /// Completions found, by thread.
@@ -64,7 +64,7 @@ impl Goal {
     }
 }
 
-/// Works until the goal is reached; `number` is the thread's index among all that share the goal.
+/// Runs until the goal is reached; `number` is the thread's index among all that share the goal.
 ///
 /// # Errors
 /// [`Error::Post`], [`Error::Completion`].
@@ -113,7 +113,7 @@ async fn take(job: &Job, goal: &Goal, lock: Option<&Rc<SpinLock>>) -> Result<(),
 }
 
 /// Returns a random place in the thread's part of the region: a multiple of the message's size, so
-/// that atomics are aligned however many threads there are.
+/// that atomics are aligned for any number of threads.
 fn aim(job: &Job, slot: u64) -> Message {
     let size = u64::from(job.plan.size);
     let endpoint = &job.side.endpoints[0];

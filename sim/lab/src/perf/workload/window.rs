@@ -1,6 +1,6 @@
-//! FaSST's loop (OSDI 2016, `rc-swarm`): a thread keeps a window of work requests outstanding over
-//! all its QPs. It waits for the oldest one on that QP's CQ, and posts another to a random QP of
-//! another host and a random line of a thread's region there.
+//! //! FaSST's loop (OSDI 2016, `rc-swarm`): a thread keeps a window of work requests outstanding
+//! over all its QPs. It waits for the oldest one on its QP's CQ, and posts another to a random QP
+//! of another host and a random cache line of a thread's region there.
 
 use crate::perf::error::Error;
 use crate::perf::region::LINE;
@@ -8,7 +8,7 @@ use crate::perf::side::Message;
 use crate::perf::workload::batch::Goal;
 use crate::perf::workload::{Job, note_failure};
 
-/// Works until the goal is reached.
+/// Runs until the goal is reached.
 ///
 /// # Errors
 /// [`Error::Post`], [`Error::Completion`].
@@ -47,7 +47,7 @@ async fn completion(job: &Job, index: usize) -> Result<(), Error> {
     job.check(failed)
 }
 
-/// Returns a message to a random line behind the part of the region that the peer itself uses.
+/// Returns a message to a random cache line after the part of the region that the peer itself uses.
 fn aim(job: &Job, index: usize, slot: u64) -> Message {
     let size = u64::from(job.plan.size);
     let remote = &job.side.endpoints[index].remote[0];

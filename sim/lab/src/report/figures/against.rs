@@ -1,4 +1,4 @@
-//! One card beside another: the loops of perftest on both.
+//! //! One card compared with another: the loops of perftest on both.
 
 use ferroce_model::preset::Preset;
 
@@ -8,7 +8,7 @@ use crate::perf::{Operation, PerfSpec, Test};
 use crate::reference::experiment::{self, Simulator};
 use crate::report::figure::{Axis, Compared, Figure, Kind};
 
-/// What is compared.
+/// The compared quantity.
 #[derive(Clone, Copy, Debug)]
 pub enum Recipe {
     /// A column of the tables of perftest, against message size.
@@ -57,9 +57,9 @@ const QPS_BYTES: u32 = 64;
 /// Two cards, and how a command line names each.
 #[derive(Debug)]
 pub struct Cards {
-    /// The one whose lines are drawn.
+    /// The card that is drawn as lines.
     pub line: (String, Preset),
-    /// The one with which it is compared.
+    /// The baseline.
     pub baseline: (String, Preset),
 }
 
@@ -84,7 +84,7 @@ impl Recipe {
     /// Runs both cards.
     ///
     /// # Errors
-    /// The plot, and why a card does not run.
+    /// The plot, and the reason why a card does not run.
     pub fn make(self, simulator: &dyn Simulator, cards: &Cards) -> Result<Figure, String> {
         let figure = match self {
             Self::Sizes(column) => sizes(simulator, cards, column),
@@ -125,7 +125,7 @@ fn sizes(simulator: &dyn Simulator, cards: &Cards, column: Column) -> Result<Fig
                     let points = points(&rows, column);
                     figure.series.push(series(label, color, kind, points));
                 }
-                // One operation that a card cannot do takes no others away.
+                // If a card does not support one operation, the others are still shown.
                 Err(error) => {
                     let first = error.lines().next().unwrap_or_default();
                     figure.caption += &format!("{label} on {name}: {first}. ");
@@ -152,7 +152,7 @@ fn qps(simulator: &dyn Simulator, cards: &Cards) -> Result<Figure, String> {
             let mut spec = PerfSpec::new(preset.clone(), Operation::Write, Test::Bandwidth);
             spec.sizes = vec![QPS_BYTES];
             spec.qps = qps;
-            // A card with fewer QPs ends the line.
+            // A line ends where the card has no more QPs.
             let Ok(rows) = experiment::run(simulator, &spec) else {
                 break;
             };

@@ -1,4 +1,4 @@
-//! Plots of hosts that all send to one: rates and queue over time, fairness, completion times.
+//! //! Plots of incast: rates and queue over time, fairness, completion times.
 
 use super::{Content, Recipe, load, series, stamp};
 use crate::incast::{self, Incast, Source, traffic};
@@ -7,9 +7,9 @@ use crate::reference::experiment::Simulator;
 use crate::report::figure::{Axis, Figure, Kind, Series, Sizes};
 
 const CHAPTER: &str = "Congestion";
-/// Senders of the plots over time, few enough for a line each.
+/// Number of senders of the plots over time: few enough for a line each.
 const FLOWS: u32 = 4;
-/// Senders of the plots over senders.
+/// Numbers of senders on the x axis of the other plots.
 const SENDERS: &[u32] = &[2, 4, 8, 16];
 /// Parameters that are compared.
 const SOURCES: [(&str, usize, Source); 2] = [
@@ -39,7 +39,7 @@ fn run(simulator: &dyn Simulator, senders: u32, source: Source) -> Result<Traffi
     traffic(simulator, &Incast { senders, source })
 }
 
-/// What stands around the lines of a plot.
+/// Texts of a plot.
 struct Texts {
     title: String,
     subtitle: &'static str,
@@ -144,8 +144,8 @@ fn completion(simulator: &dyn Simulator) -> Result<Figure, String> {
     figure(texts, axes, [medians, last].concat())
 }
 
-/// Returns a line of a figure over the number of senders for each set of parameters, with a suffix
-/// of its label and the distance of its colour.
+/// Returns a figure over the number of senders with a line for each set of parameters. Its label
+/// gets a suffix, and its colour an offset.
 fn over_senders(
     simulator: &dyn Simulator,
     (suffix, colors): (&str, usize),

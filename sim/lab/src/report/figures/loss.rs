@@ -1,5 +1,5 @@
-//! Plots of loss: goodput of each recovery beside the formulas, the cost of time-outs, and when a
-//! request is sent again.
+//! //! Plots of loss: goodput of each recovery and the formulas, the cost of timeouts, and the
+//! times of retransmissions.
 
 use super::{Content, Recipe, load, series};
 use crate::faulty_link::{self, FaultyLink, Recovery, SEEDS};
@@ -11,11 +11,12 @@ use crate::validate::parallel;
 
 const CHAPTER: &str = "Loss and recovery";
 const LOSSES: &[f64] = &[1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1];
-/// Those at which a lost retransmission is to be expected.
+/// Loss rates at which a lost retransmission is likely.
 const HIGH_LOSSES: &[f64] = &[1e-4, 1e-3, 1e-2, 1e-1];
 /// perftest's local ACK timeout (`DEF_QP_TIME`).
 const DEFAULT_TIMEOUT: u8 = 14;
-/// What ConnectX-5 was seen to do: intervals of 2, 4, 8 and 16 ms (perftest, issue 251).
+/// Retransmission times observed on a ConnectX-5: intervals of 2, 4, 8 and 16 ms (perftest, issue
+/// 251).
 const RESENT_MS: &[(f64, f64)] = &[(2.0, 2.0), (3.0, 6.0), (4.0, 14.0), (5.0, 30.0)];
 
 /// The plots.
@@ -213,8 +214,8 @@ mod tests {
         }
     }
 
-    /// Goal: the curves of loss are those of the model, not formulas. Method: the model with few
-    /// messages; what loss must do to each recovery, and two formulas beside them.
+    /// Goal: the curves of loss come from the model, not from formulas. Method: run the model with
+    /// few messages; check the effect of loss on each recovery, and compare with two formulas.
     #[test]
     fn goodput_against_loss_is_measured_for_each_recovery() {
         let figure = loss(&Short).expect("it runs");

@@ -1,4 +1,4 @@
-//! DMA over PCIe: pcie-bench beside the model.
+//! //! DMA over PCIe: pcie-bench and the model.
 
 use ferroce_model::pcie::bench::Direction;
 
@@ -8,7 +8,7 @@ use crate::report::figure::{Axis, Figure, Kind, Sizes, Unit};
 use crate::validate::measure;
 use crate::validate::plan::{Access, Slot, Statistic};
 
-/// What a plot shows.
+/// Contents of a plot.
 #[derive(Clone, Copy)]
 pub struct Content {
     title: &'static str,
@@ -21,7 +21,7 @@ pub struct Content {
     has_formula: bool,
 }
 
-/// A host of pcie-bench, and the preset that stands for it.
+/// A host of pcie-bench, and the preset that models it.
 #[derive(Clone, Copy)]
 struct Curve {
     label: &'static str,
@@ -225,7 +225,7 @@ fn measured(curve: &Curve) -> Vec<(f64, f64)> {
                 .series(&filter, "window_bytes", "avg_ns")
         }
     };
-    // The source also has sizes beside those of cache lines.
+    // The source also has sizes that are not multiples of a cache line.
     let is_even = |x: f64| x == 16.0 || x == 32.0 || x % 64.0 == 0.0;
     points.into_iter().filter(|(x, _)| is_even(*x)).collect()
 }

@@ -1,5 +1,5 @@
-//! The real perftest, unmodified, in simulated time, beside measurements and beside the harness,
-//! with which all other plots are made.
+//! //! The real perftest, unmodified, in simulated time, compared with measurements and with the
+//! harness, which makes all other plots.
 
 use super::tables::{Column, Curve, axes, curve, limit, points, table};
 use super::{Recipe, load, series, stamp};
@@ -7,17 +7,17 @@ use crate::perf::{Iterations, Operation, PerfRow, PerfSpec, Test};
 use crate::reference::experiment::{self, Simulator};
 use crate::report::figure::{Figure, Kind};
 
-/// Messages of each size: the harness needs no more either.
+/// Number of messages of each size; the harness uses no more either.
 const ITERATIONS: u64 = 1000;
 
-/// What a plot shows.
+/// Contents of a plot.
 #[derive(Clone, Copy, Debug)]
 pub struct Content {
     title: &'static str,
     subtitle: &'static str,
     caption: &'static str,
     column: Column,
-    /// What is run, whatever the tables are of.
+    /// The operation that is run; the tables may have another one.
     operation: Operation,
     curves: &'static [Curve],
 }

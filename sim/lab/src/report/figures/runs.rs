@@ -11,10 +11,10 @@ use crate::report::figure::{Axis, Compared, Figure, Kind, Scale, Unit};
 /// Differences of parameters that a caption names; more are counted.
 const NAMED_DIFFERENCES: usize = 8;
 
-/// A document, and what it is called.
+/// A document, and its name.
 #[derive(Debug)]
 pub struct Run {
-    /// Its name: that of the file.
+    /// The name of the file.
     pub name: String,
     rows: Vec<Row>,
 }
@@ -35,10 +35,10 @@ struct Row {
 }
 
 impl Run {
-    /// Reads the document that `--json` has written.
+    /// Parses the document that `--json` wrote.
     ///
     /// # Errors
-    /// What is missing.
+    /// The missing part.
     pub fn parse(name: &str, text: &str) -> Result<Self, String> {
         let document: Value =
             serde_json::from_str(text).map_err(|error| format!("{name}: {error}"))?;
@@ -88,7 +88,7 @@ impl Row {
         }
     }
 
-    /// Returns the place on the x axis: the size, or the value of a swept key.
+    /// Returns the x value: the size, or the value of a swept key.
     fn x(&self, key: Option<&str>) -> Option<f64> {
         match key {
             None => Some(self.size),
@@ -101,7 +101,8 @@ impl Row {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Returns the name of the series: what was run, and the swept values that are not on the axis.
+    /// Returns the name of the series: the operation, and the swept values that are not on the
+    /// axis.
     fn series_name(&self, key: Option<&str>) -> String {
         let mut name = self.label.clone();
         let others = self
@@ -144,7 +145,7 @@ pub fn make(a: &Run, b: &Run) -> Result<Vec<Figure>, String> {
             column,
             &key,
         );
-        // Two runs of which one has no latency have no plot of it.
+        // If one of the runs has no latency, there is no latency plot.
         if !figure.errors().is_empty() {
             figures.push(figure);
         }
@@ -205,7 +206,7 @@ fn with_series(
     figure
 }
 
-/// Returns which parameters of the two runs differ.
+/// Returns the parameters in which the two runs differ.
 fn caption(a: &Run, b: &Run) -> String {
     let (Some(first), Some(second)) = (a.rows.first(), b.rows.first()) else {
         return String::new();

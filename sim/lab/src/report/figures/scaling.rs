@@ -1,4 +1,5 @@
-//! Rates against QPs, regions, threads and depth: where state no longer fits on the card.
+//! //! Rates against QPs, regions, threads and depth: they drop when state no longer fits on the
+//! card.
 
 use super::{Recipe, load, series, stamp};
 use crate::perf::{Operation, PageSize};
@@ -9,7 +10,7 @@ use crate::report::figure::{Axis, Figure, Kind, Sizes};
 use crate::validate::parallel;
 use crate::validate::plan::Perf;
 
-/// What a plot shows.
+/// Contents of a plot.
 #[derive(Clone, Copy)]
 pub struct Content {
     title: &'static str,
@@ -19,14 +20,14 @@ pub struct Content {
     curves: &'static [Curve],
 }
 
-/// A line, and the points that it should meet.
+/// A line, and the points that it should match.
 #[derive(Clone, Copy)]
 struct Curve {
     label: &'static str,
     measured: Measured,
     /// Values of x at which the model is run.
     at: &'static [u32],
-    /// What is run there.
+    /// The run at an x.
     run: fn(u32) -> Perf,
 }
 
@@ -47,7 +48,7 @@ const SMART: &str = "cx6-200g@xeon-6240r";
 const SMART_OWN: &str = "cx6-200g@xeon-6240r@uar-per-thread";
 const THREADS: &[u32] = &[1, 8, 16, 24, 32, 48, 64, 96];
 const OUTSTANDING: &[u32] = &[96, 384, 768, 1536, 2304, 3072];
-/// The card keeps a few of its 16,384 for itself.
+/// The card reserves a few of its 16,384 QPs.
 const QPS: &[u32] = &[1, 4, 16, 64, 256, 1024, 2048, 4096, 8192, 16000];
 const REGIONS: &[u32] = &[16, 64, 256, 1024, 2048, 4096, 8192, 16384];
 const KIB: &[u32] = &[64, 1024, 4096, 16384, 65536, 262_144, 524_288, 1_048_576];
@@ -296,7 +297,7 @@ pub(super) fn make(simulator: &dyn Simulator, content: &Content) -> Result<Figur
     Ok(figure)
 }
 
-/// Returns the points that can be run, and why one cannot; an error if none can.
+/// The points that can be run, and the reason why one cannot; an error if none can.
 type Model = (Vec<(f64, f64)>, Option<String>);
 
 fn model(simulator: &dyn Simulator, curve: &Curve) -> Result<Model, String> {

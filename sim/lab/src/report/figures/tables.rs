@@ -1,4 +1,4 @@
-//! perftest's tables beside the model.
+//! //! perftest's tables and the model.
 
 use ferroce_model::preset::Preset;
 
@@ -7,10 +7,10 @@ use crate::reference::experiment::{self, Simulator};
 use crate::reference::{Rows, Table, builtin, wire_limit};
 use crate::report::figure::{Axis, Figure, Kind, Series, Sizes};
 
-/// The rate of longer messages is that of the wire, and small.
+/// Longer messages are not shown: the wire limits their rate, and it is small.
 const RATE_BYTES_MAX: u64 = 64 << 10;
 
-/// Which column of the tables.
+/// A column of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
     /// Bandwidth against size.
@@ -29,7 +29,7 @@ pub struct Curve {
     pub(super) preset: &'static str,
 }
 
-/// What a plot shows.
+/// Contents of a plot.
 #[derive(Clone, Copy, Debug)]
 pub struct Content {
     title: &'static str,
@@ -290,7 +290,7 @@ pub(in crate::report) fn axes(column: Column) -> Figure {
     }
 }
 
-/// Returns which errors of a column are of the card: a rate is a bandwidth in another unit.
+/// Returns the kind of a column's errors: a rate is a bandwidth in another unit, so it has none.
 pub(in crate::report) fn sizes(column: Column) -> Sizes {
     match column {
         Column::Bandwidth => Sizes::Bandwidth,

@@ -1,4 +1,5 @@
-//! `tables.toml` of a blind folder: which files are measured tables, and what to compare them with.
+//! //! `tables.toml` of a blind folder: lists the measured tables, and the preset that each is
+//! compared with.
 
 use std::ops::Range;
 
@@ -25,7 +26,7 @@ pub struct MeasuredTable {
 const TOP_KEYS: &str = "the keys are `about` and `[[table]]`";
 const TABLE_KEYS: &str = "the keys of a table are file, preset and tolerance_percent";
 
-/// Returns what the index says about the folder, and its tables.
+/// Returns the description of the folder, and its tables.
 pub(super) fn parse(text: &str, folder: &Folder) -> Result<(String, Vec<MeasuredTable>), String> {
     let index = Index { text, folder };
     let document = DeTable::parse(text).map_err(|error| {

@@ -1,5 +1,5 @@
-//! `targets.csv` of a blind folder: the columns of `validation_targets.csv`, and how to measure
-//! each.
+//! //! `targets.csv` of a blind folder: the columns of `validation_targets.csv`, and the command
+//! that measures each target.
 
 use super::{CommandLine, Folder};
 use crate::perf::{PerfSpec, Test, Topology};
@@ -29,7 +29,7 @@ impl BlindTarget {
     }
 }
 
-/// Columns that there can be; those of [`NEEDED`] have to be there.
+/// Permitted columns; the columns in [`NEEDED`] are mandatory.
 const COLUMNS: [&str; 14] = [
     "id",
     "preset",
@@ -48,13 +48,13 @@ const COLUMNS: [&str; 14] = [
 ];
 const NEEDED: [&str; 4] = ["id", "preset", "test", "statistic"];
 
-/// A figure of a run, as it is called in the file.
+/// A figure of a run, with its name in the file.
 struct StatisticName {
     name: &'static str,
     figure: Figure,
     test: Test,
     unit: &'static str,
-    /// Fewest sizes.
+    /// Minimum number of sizes.
     sizes: usize,
 }
 
@@ -256,7 +256,7 @@ fn spec(
     })
 }
 
-/// Parses a message size, with K or M behind it.
+/// Parses a message size with an optional suffix K or M.
 fn bytes(text: &str) -> Option<u32> {
     let (digits, shift) = match text.strip_suffix(['K', 'k']) {
         Some(digits) => (digits, 10),

@@ -61,7 +61,7 @@ fn files() -> Vec<(&'static str, &'static str)> {
     ]
 }
 
-/// Returns why a folder is refused when one of its files has another text.
+/// Returns the error for a folder in which one file has another text.
 fn refused(name: &str, text: &str) -> String {
     let mut files = files();
     files.retain(|(other, _)| *other != name);

@@ -1,4 +1,4 @@
-//! Targets of congestion: hosts that all send to one, through a switch.
+//! //! Targets of congestion: incast through a switch.
 
 use Expected::{AtLeast, AtMost, Band};
 use incast::Figure::{Drops, QueueKilobytes, Unfairness, Utilisation};
@@ -12,7 +12,7 @@ const fn run(senders: u32, source: incast::Source, figure: incast::Figure) -> Ru
     Run::Incast(Incast { senders, source }, figure)
 }
 
-/// Largest distance from the fair share.
+/// Largest relative distance from the fair share.
 const FAIR: Expected = AtMost(0.1);
 const FULL: Expected = AtLeast(0.95);
 const NONE: Expected = AtMost(0.0);

@@ -1,8 +1,7 @@
-//! What each target is to the model: predicted, fitted or identity.
-//!
-//! A mark is changed here and nowhere else. Tests compare the marks with the `source` texts of the
-//! presets: a value from which a target is fitted has to say so in its source, and no source may
-//! name a target that is marked as predicted, or its figure, except those that the tests list.
+//! //! Basis of each target: predicted, fitted or identity. //! //! Marks are defined only here.
+//! Tests compare the marks with the `source` texts of the presets: a value from which a target is
+//! fitted has to say so in its source, and no source may name a target that is marked as predicted,
+//! or its figure, except for the ones that the tests list.
 
 use Kind::{Fitted, Identity, Predicted};
 
@@ -11,7 +10,7 @@ use crate::validate::basis::{Chosen, Kind};
 /// Mark of a target, or of one of its points.
 pub(super) struct Mark {
     pub(super) id: &'static str,
-    /// Label of the point; empty: of all points that have no mark themselves.
+    /// Label of the point; empty: all points without a mark of their target.
     pub(super) point: &'static str,
     pub(super) kind: Kind,
     pub(super) reason: &'static str,

@@ -12,7 +12,7 @@ use crate::validate::plan::{Expected, Plan, Point, Run};
 
 /// perftest's local ACK timeout (`DEF_QP_TIME`): 67 ms.
 const DEFAULT_TIMEOUT: u8 = 14;
-/// What "about zero" is at most.
+/// Upper limit for "about zero".
 const ABOUT_ZERO: f64 = 0.05;
 /// Longest difference of path delays where packets are sprayed, and a reorder time above it.
 const SPREAD_NS: u32 = 3000;
@@ -83,12 +83,12 @@ const fn link(recovery: faulty_link::Recovery, loss: f64) -> FaultyLink {
     FaultyLink::new(recovery).losing(loss)
 }
 
-/// Returns the run of goodput at this loss with a short timeout.
+/// Returns the run for goodput at this loss with a short timeout.
 const fn goodput(recovery: faulty_link::Recovery, loss: f64) -> Run {
     Run::Faulty(link(recovery, loss), Goodput)
 }
 
-/// Returns the run of goodput at this loss as in the abstract: 40 Gb/s; perftest's timeout.
+/// Returns the run for goodput at this loss as in the abstract: 40 Gb/s; perftest's timeout.
 const fn commodity(recovery: faulty_link::Recovery, loss: f64) -> Run {
     let link = link(recovery, loss).rate(40);
     Run::Faulty(link.local_ack_timeout(DEFAULT_TIMEOUT), Goodput)

@@ -8,7 +8,7 @@ use super::{Flip, Perturbation};
 use crate::number_text::short;
 use crate::validate::basis::Kind;
 
-/// Returns the table for a terminal: what flips, what was examined, and what it means.
+/// Returns the table for a terminal: the flips, the examined targets, and the conclusion.
 pub fn text(perturbation: &Perturbation) -> String {
     let mut text = String::new();
     if !perturbation.flips.is_empty() {

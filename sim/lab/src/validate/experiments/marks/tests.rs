@@ -1,4 +1,4 @@
-//! The marks beside the sources that the presets state.
+//! //! The marks agree with the sources that the presets state.
 
 use ferroce_model::preset::Preset;
 
@@ -7,11 +7,12 @@ use super::{Kind, MARKS};
 use crate::validate::plan::{Expected, Plan, Point, Run};
 use crate::validate::target::{self, Target};
 
-/// A value whose source names a predicted target, and why the target is a prediction nevertheless.
+/// A value whose source names a predicted target, and the reason why the target is a prediction
+/// nevertheless.
 struct Named {
     id: &'static str,
     key: &'static str,
-    /// For people.
+    /// Not read by the tests; for people only.
     _reason: &'static str,
 }
 
@@ -36,10 +37,11 @@ const NAMED: &[Named] = &[
     ),
 ];
 
-/// Fitted or identity by a figure that is in the code, not in a preset.
+/// Targets that are fitted or identities by a figure in the code, not in a preset.
 const IN_THE_CODE: &[&str] = &["V20b", "L1", "L3"];
 
-/// A difference of two figures is looked for in sources if it has so many digits.
+/// The test searches sources for a difference of two figures only if it has at least this many
+/// digits.
 const DIGITS_OF_A_DIFFERENCE: usize = 3;
 
 #[test]
@@ -226,8 +228,8 @@ impl Quantity {
     }
 }
 
-/// Returns the numbers of `text` that have a unit. `M` with a word behind it is a rate, as in
-/// `1.17 M READs/s`.
+/// Returns the numbers of `text` that have a unit. `M` is a rate if the next word ends with `/s`,
+/// as in `1.17 M READs/s`.
 fn quantities(text: &str) -> Vec<Quantity> {
     let trimmed = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_owned();
     let words: Vec<_> = text.split_whitespace().map(trimmed).collect();
@@ -254,15 +256,15 @@ fn quantities(text: &str) -> Vec<Quantity> {
     found
 }
 
-/// Returns true if `text` has the number of the target, or that of its group.
+/// Returns true if `text` has the number of the target or of its group.
 fn mentions(text: &str, id: &str) -> bool {
     let group = id.trim_end_matches(|c: char| c.is_ascii_lowercase());
     let mut words = text.split(|c: char| !c.is_alphanumeric());
     words.any(|word| word == id || word == group)
 }
 
-/// Returns the figures of a point: its reference, and its differences to those of other targets
-/// that are measured with the same preset.
+/// Returns the figures of a point: its reference, and its differences to the references of other
+/// targets that are measured with the same preset.
 fn figures(target: &Target, point: &Point, targets: &[Target]) -> Vec<(Figure, String)> {
     let mut figures = Vec::new();
     let Some(own) = reference(target, point) else {
