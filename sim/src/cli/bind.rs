@@ -1,4 +1,4 @@
-//! `ferroce bind` and `ferroce unbind`: binds a card to the kernel's VFIO driver, and back.
+//! //! `ferroce bind` and `ferroce unbind`: bind a card to the kernel's VFIO driver, and back.
 
 mod steps;
 mod system;
@@ -71,7 +71,7 @@ impl Unbind {
     }
 }
 
-/// Returns the cards of the machine and their state, a line each.
+/// Returns the cards of the machine and their state, one line for each.
 fn list(roots: &Roots) -> Vec<String> {
     let cards = roots.cards();
     if cards.is_empty() {
@@ -103,7 +103,7 @@ fn line(roots: &Roots, card: &Function) -> String {
     format!("{bdf}  IOMMU group {group}  {state}")
 }
 
-/// Returns the processes that use the card, as far as this one may see that.
+/// Returns the processes that use the card, if this process has the rights to see them.
 fn holders(roots: &Roots, card: &Function) -> Vec<u32> {
     let group = card.iommu_group().map(|group| roots.group_node(group));
     let nodes = group.into_iter().chain(roots.device_node(card));

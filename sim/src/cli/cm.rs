@@ -1,4 +1,4 @@
-//! `ferroce cm`: what running programs do with RDMA CM.
+//! //! `ferroce cm`: listeners, connections and rejections of RDMA CM in running programs.
 
 use clap::Args;
 use ferroce_embed::fabric::cm_report::CmEntry;
@@ -58,7 +58,7 @@ impl Cm {
     }
 }
 
-/// Returns what a process has published, as JSON.
+/// Returns the published entries of a process as JSON.
 fn described(report: &[CmEntry]) -> Value {
     let (mut listeners, mut connections, mut rejections) = (Vec::new(), Vec::new(), Vec::new());
     let mut unlisted = 0;

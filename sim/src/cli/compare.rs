@@ -1,4 +1,4 @@
-//! `ferroce compare`: measured tables beside the model.
+//! //! `ferroce compare`: measured tables next to the model.
 
 use ferroce_lab::calibrate::{self, Calibration};
 use ferroce_lab::reference::comparison::{self, Comparison, Line};
@@ -75,8 +75,8 @@ impl Compare {
         self.json.write("compare", || document(&comparisons, &[]))
     }
 
-    /// Returns the preset with the host of a measured table, if one is given, and what that table
-    /// has said.
+    /// Returns the preset with the host of a measured table, if one is given, and the result of
+    /// that calibration.
     fn calibrated(
         &self,
         preset: Preset,
@@ -97,7 +97,7 @@ impl Compare {
         Ok((preset, Some(calibration)))
     }
 
-    /// Notes what is known of the host, and takes the sizes out that it was fitted to.
+    /// Adds a note on the host's calibration, and removes the sizes that it was fitted to.
     fn note_host(
         &self,
         preset: &Preset,
@@ -168,7 +168,7 @@ impl Compare {
     }
 }
 
-/// Prints the errors of tables that were compared, and why others were not.
+/// Prints the errors of the compared tables, and the reasons why others were not compared.
 fn print_all(comparisons: &[Comparison], left_out: &[(&str, &str)]) {
     for (table, reason) in left_out {
         println!("{table:<44} not compared: {reason}");
@@ -182,7 +182,7 @@ fn print_all(comparisons: &[Comparison], left_out: &[(&str, &str)]) {
     }
 }
 
-/// Returns the document: tables that were compared, and others with the reason.
+/// Returns the document: the compared tables, and others with the reason.
 fn document(comparisons: &[Comparison], left_out: &[(&str, &str)]) -> Value {
     let left_out = left_out.iter();
     let left_out = left_out.map(|(table, reason)| json!({ "table": table, "reason": reason }));

@@ -1,4 +1,4 @@
-//! `ferroce completions`: what shells complete.
+//! //! `ferroce completions`: completions for shells.
 
 use std::io;
 use std::process::ExitCode;

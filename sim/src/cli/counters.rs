@@ -78,7 +78,7 @@ impl Counters {
             }
             self.print(&functions)?;
             match self.watch {
-                // The interval that the user has chosen.
+                // A fixed wait: the user has chosen this interval.
                 Some(interval) => thread::sleep(interval),
                 None => return Ok(()),
             }
@@ -123,8 +123,8 @@ impl Counters {
     }
 }
 
-/// Returns the counters in the text format of Prometheus, version 0.0.4: the lines of a counter
-/// stand together. Functions of one device in one process have the same labels, and one line.
+/// Returns the counters in the text format of Prometheus, version 0.0.4: all lines of a counter are
+/// adjacent. Functions of one device in one process have the same labels, and share one line.
 fn prometheus(functions: &[Function]) -> String {
     let mut text = String::new();
     let Some(first) = functions.first() else {
@@ -152,7 +152,7 @@ fn prometheus(functions: &[Function]) -> String {
     text
 }
 
-/// Returns the functions by their labels, in the order of the first of each.
+/// Groups the functions by their labels, in the order of first occurrence.
 fn by_labels(functions: &[Function]) -> Vec<(String, Vec<&Function>)> {
     let mut series: Vec<(String, Vec<&Function>)> = Vec::new();
     for function in functions {
@@ -176,7 +176,7 @@ fn labels_of(function: &Function) -> String {
     labels.join(",")
 }
 
-/// Returns the value of a label.
+/// Escapes the value of a label.
 fn escaped(text: &str) -> String {
     let text = text.replace('\\', "\\\\").replace('"', "\\\"");
     text.replace('\n', "\\n")

@@ -24,12 +24,12 @@ pub struct OpenedDevice {
     name: String,
     bus: Arc<dyn Bus>,
     recorder: Option<Recorder>,
-    /// The model and its thread, of a device in this process.
+    /// The model and its thread, if the device is in this process.
     _function: Option<Arc<Function>>,
 }
 
 impl DeviceArgument {
-    /// Opens the device, and records it if that is asked for.
+    /// Opens the device, and records it if requested.
     pub fn open(&self, record: &RecordArgument) -> Result<OpenedDevice, String> {
         let address = match &self.device {
             Some(text) => {
@@ -62,7 +62,7 @@ impl DeviceArgument {
     }
 }
 
-/// Returns what a device is called in output.
+/// Returns the name of a device in output.
 fn name_of(address: &DeviceAddress) -> String {
     match address {
         DeviceAddress::InProcess if cfg!(feature = "rtl") => "rtl: card.sv, Verilated".to_owned(),

@@ -70,13 +70,13 @@ impl Devices {
                 .iter_mut()
                 .find(|device| device.is_used_by(occupant));
             match listed {
-                // A served function has the addresses that its client's driver has given it.
+                // The GIDs that the client's driver has configured on a served function.
                 Some(device) => device.gids.clone_from(&occupant.identity.gids),
                 None => devices.push(Device::of(occupant)),
             }
         }
         let this = devices[0].host.clone();
-        // Stable: this host stays in front, with its devices in order.
+        // Stable sort: this host comes first, and its devices stay in order.
         devices.sort_by_key(|device| (device.host != this, device.host.clone(), device.number));
         if self.json.prepare()? {
             println!("fabric {}", directory.display());

@@ -1,4 +1,4 @@
-//! The option that puts a fabric between the hosts, and what is printed of it.
+//! //! The option for a fabric between the hosts, and the report on its traffic.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -7,10 +7,10 @@ use clap::Args;
 use ferroce_lab::perf::traffic::Traffic;
 use ferroce_world::{FabricNode, FabricPlan, FabricReport};
 
-/// Flows that are printed one by one; of more, only what they have in common.
+/// Maximum number of flows that are printed one by one; for more, only a summary is printed.
 const MOST_FLOWS: usize = 16;
 const PS_PER_US: f64 = 1e6;
-/// Most hosts of a file: they have numbers of 16 bits.
+/// Maximum number of hosts of a file: they have numbers of 16 bits.
 const MOST_HOSTS: usize = 1 << 16;
 
 /// A fabric between the hosts.
@@ -24,7 +24,8 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// Reads the fabric, for `hosts` hosts where it does not say how many, and for at most `most`.
+    /// Reads the fabric for at most `most` hosts; for `hosts` hosts if the file does not give a
+    /// number.
     pub fn plan(&self, hosts: usize, most: usize) -> Result<Option<FabricPlan>, String> {
         let Some(name) = &self.file else {
             return Ok(None);
@@ -55,7 +56,7 @@ impl Fabric {
     }
 }
 
-/// Returns a fabric that is built in, if `name` is one.
+/// Returns the built-in fabric `name`, if there is one.
 fn built_in(name: &str, hosts: usize) -> Option<Result<FabricPlan, String>> {
     if name == "star" {
         return Some(Ok(FabricPlan::star(hosts).with_dcqcn()));
@@ -71,7 +72,7 @@ fn built_in(name: &str, hosts: usize) -> Option<Result<FabricPlan, String>> {
     })
 }
 
-/// Returns how flows have shared a fabric, as text.
+/// Returns the traffic of flows as text.
 pub fn text(traffic: &Traffic) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.

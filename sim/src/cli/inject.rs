@@ -96,8 +96,8 @@ enum Fault {
 }
 
 impl Fault {
-    /// Returns what is injected, and what it means when that was in force already; `None` for
-    /// faults of packets.
+    /// Returns the injection, and the message for a device where it was already in force; `None`
+    /// for faults of packets.
     fn injection(self, count: u8) -> Option<(Injection, &'static str)> {
         let device = |fault, count| (Injection::Device(fault, count), "");
         Some(match self {
@@ -139,7 +139,7 @@ impl Inject {
         Ok(())
     }
 
-    /// Injects the fault into the device at a place; returns what has come of it.
+    /// Injects the fault into the device at a place; returns the result as text.
     fn inject(&self, registry: &Registry, place: u8, now: Ticks) -> &'static str {
         let Some((injection, was_so)) = self.fault.injection(self.count) else {
             registry.inject_plan(place, self.plan.as_ref(), now);

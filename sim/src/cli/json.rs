@@ -1,8 +1,6 @@
-//! `--json [FILE]`: what a command prints, for programs.
-//!
-//! Each document has the keys `program`, `version` and `schema` in front. `docs/src/json.md`
-//! describes the convention, `docs/schema` has a JSON Schema for each command, and `ferroce schema`
-//! prints them.
+//! //! `--json [FILE]`: the output of a command as JSON, for programs. //! //! Each document begins
+//! with the keys `program`, `version` and `schema`. `docs/src/json.md` describes the convention,
+//! `docs/schema` has a JSON Schema for each command, and `ferroce schema` prints them.
 
 use std::fs;
 use std::io::{Write, stdout};
@@ -12,8 +10,8 @@ use clap::Args;
 pub use ferroce_lab::report::json_text;
 use serde_json::{Map, Value};
 
-/// Version of the schemas: it changes when a key is removed or gets another meaning. Keys may be
-/// added without that.
+/// Version of the schemas: it changes when a key is removed or changes its meaning. Added keys do
+/// not change it.
 const SCHEMA: u32 = 1;
 
 /// Option `--json`.
@@ -31,15 +29,15 @@ impl JsonOption {
         self.json.is_some()
     }
 
-    /// Returns true if the text is printed: standard output is not wanted for JSON.
+    /// Returns true if text is printed: JSON does not go to standard output.
     pub fn prints_text(&self) -> bool {
         !self.json.as_deref().is_some_and(is_stdout)
     }
 
-    /// Checks that the file can be written, before a long run. Returns true if the text is printed.
+    /// Checks before a long run that the file can be written. Returns true if text is printed.
     ///
     /// # Errors
-    /// The file and why it cannot be written.
+    /// The file, and the reason why it cannot be written.
     pub fn prepare(&self) -> Result<bool, String> {
         match &self.json {
             Some(path) if !is_stdout(path) => write_file(path, "").map(|()| true),
@@ -50,7 +48,7 @@ impl JsonOption {
     /// Writes the result of `command` (`compare`), if the option is given.
     ///
     /// # Errors
-    /// The file and why it cannot be written.
+    /// The file, and the reason why it cannot be written.
     pub fn write(&self, command: &str, result: impl FnOnce() -> Value) -> Result<(), String> {
         match &self.json {
             Some(path) => write_file(path, &json_text::write(&document(command, result()))),
@@ -59,7 +57,8 @@ impl JsonOption {
     }
 }
 
-/// Returns the document of a command; the keys of a result that is an object are its own.
+/// Returns the document of a command; if the result is an object, its keys become keys of the
+/// document.
 pub fn document(command: &str, result: Value) -> Value {
     let mut document = Map::new();
     document.insert("program".to_owned(), format!("ferroce {command}").into());
@@ -72,10 +71,10 @@ pub fn document(command: &str, result: Value) -> Value {
     document.into()
 }
 
-/// Writes a file, or to standard output.
+/// Writes to a file, or to standard output.
 ///
 /// # Errors
-/// The file and why it cannot be written.
+/// The file, and the reason why it cannot be written.
 pub fn write_file(path: &Path, text: &str) -> Result<(), String> {
     match is_stdout(path) {
         true => write!(stdout(), "{text}").map_err(|error| error.to_string()),

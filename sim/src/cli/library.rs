@@ -3,21 +3,21 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-/// File name of the verbs library: the SONAME that programs ask for.
+/// File name of the verbs library: the SONAME that programs request.
 const VERBS: &str = "libibverbs.so.1";
-/// File name of the library that keeps simulated time.
+/// File name of the library that implements simulated time.
 const TIME: &str = "libferroce_time.so";
 
-/// Places of the libraries, seen from this command.
+/// Folders of the libraries, relative to this command.
 const PLACES: [&str; 3] = ["lib", "../lib/ferroce", "../lib"];
-/// What makes them.
+/// The way to build them.
 const HINT: &str = "`make` builds it, `make install` installs it";
-/// Places of the files that name what tools should not report.
+/// Folders of the suppression files for tools.
 const SUPPRESSION_PLACES: [&str; 2] = ["share/ferroce", "../share/ferroce"];
-/// The same of the build with the card in SystemVerilog.
+/// Folders of the libraries with the card in SystemVerilog.
 const CARD_LIBRARY_PLACES: [&str; 2] = ["../rtl/release/lib", "../lib/ferroce/rtl"];
 const CARD_HINT: &str = "`make rtl` builds it";
-/// The command of that build.
+/// The command with the card in SystemVerilog.
 #[cfg(not(feature = "rtl"))]
 const CARD_COMMAND: &str = "ferroce-rtl";
 #[cfg(not(feature = "rtl"))]
@@ -33,8 +33,8 @@ pub fn time() -> Result<PathBuf, String> {
     find(TIME)
 }
 
-/// Returns the path of a file that names what a tool should not report. `None`: there is no such
-/// file, or its path has a character that separates options.
+/// Returns the path of a suppression file. `None`: the file does not exist, or its path contains a
+/// character that separates options.
 pub fn suppressions(name: &str) -> Option<PathBuf> {
     find_below(name, &SUPPRESSION_PLACES, HINT).ok()
 }
@@ -50,9 +50,9 @@ pub fn card_command() -> Result<PathBuf, String> {
     find_below(CARD_COMMAND, &CARD_COMMAND_PLACES, CARD_HINT)
 }
 
-/// Returns the list for `LD_LIBRARY_PATH` with the folder of the libraries first: a library that a
-/// program loads into a namespace (`dlmopen`) finds the verbs library there, where the preload does
-/// not reach.
+/// Returns the list for `LD_LIBRARY_PATH`, with the folder of the libraries first: LD_PRELOAD does
+/// not affect a library that a program loads into a new namespace (`dlmopen`), so such a library
+/// finds the verbs library through this path.
 pub fn search_path(libraries: &[PathBuf], existing: Option<OsString>) -> OsString {
     let folder = libraries.last().and_then(|library| library.parent());
     let folder = folder.unwrap_or(Path::new("/")).as_os_str();
@@ -62,7 +62,8 @@ pub fn search_path(libraries: &[PathBuf], existing: Option<OsString>) -> OsStrin
     }
 }
 
-/// Finds a library beside this command: in the build tree, or installed below the same prefix.
+/// Finds a library in a folder next to this command: in the build tree, or installed under the same
+/// prefix.
 fn find(name: &str) -> Result<PathBuf, String> {
     find_below(name, &PLACES, HINT)
 }

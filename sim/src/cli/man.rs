@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Command};
 use clap_mangen::Man as Page;
 
-/// Section of the manual that describes commands.
+/// Manual section for commands.
 const SECTION: &str = "1";
 
 /// Write the manual pages of this command and of its subcommands into a folder.
@@ -39,7 +39,7 @@ impl Man {
     }
 }
 
-/// Returns the pages of a command and of those below it, each with the name of its file.
+/// Returns the pages of a command and its subcommands, each with its file name.
 fn pages(command: &Command) -> io::Result<Vec<(String, Vec<u8>)>> {
     let mut found = vec![page(command)?];
     for below in command
@@ -77,12 +77,12 @@ fn page(command: &Command) -> io::Result<(String, Vec<u8>)> {
     Ok((page.get_filename(), text))
 }
 
-/// Writes the text behind the options line by line as it stands: it has tables and commands, which
-/// clap_mangen would fill into paragraphs.
+/// Writes the text that follows the options without filling its lines: it has tables and commands,
+/// which clap_mangen would join into paragraphs.
 fn write_notes(out: &mut impl Write, text: &str) -> io::Result<()> {
     writeln!(out, ".SH NOTES\n.nf")?;
     for line in text.lines() {
-        // A dot or an apostrophe at the start of a line would be a request.
+        // A dot or an apostrophe at the start of a line would be a request of roff.
         let line = line
             .replace('\\', "\\e")
             .replace('-', "\\-")

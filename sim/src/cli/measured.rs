@@ -11,7 +11,8 @@ pub fn tables_of_file(file: &str) -> Result<Vec<Table>, String> {
     reference::parse(name, &text).map_err(|error| format!("{file}: {error}"))
 }
 
-/// Returns the table of a file that says what a post costs: the first of a bandwidth.
+/// Returns the table from which the cost of a post is derived: the first bandwidth table of the
+/// file.
 pub fn table_of_file(file: &str) -> Result<Table, String> {
     let mut tables = tables_of_file(file)?;
     let place = tables.iter().position(|table| !table.is_latency());

@@ -31,7 +31,7 @@ impl Perf {
             Ok(jobs) => jobs,
             Err(error) => return report_error(&error, EXIT_FAILURE),
         };
-        // Invalid specifications are refused before anything runs.
+        // Check all specifications before anything runs.
         if let Err(error) = check(&jobs) {
             return report_error(&error.to_string(), EXIT_FAILURE);
         }
@@ -74,8 +74,8 @@ impl Perf {
 }
 
 impl Perf {
-    /// Returns all measurements, with the host of a measured table if one is given, and what that
-    /// table has said.
+    /// Returns all measurements, with the host of a measured table if one is given, and the results
+    /// of that calibration.
     pub fn calibrated_jobs(&self) -> Result<(Vec<Job>, Vec<Calibration>), String> {
         let mut jobs = self.jobs()?;
         let found = calibration::calibrate(&mut jobs, self.calibrate_host.as_deref())?;

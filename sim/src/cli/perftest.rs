@@ -56,11 +56,11 @@ pub struct Perftest {
     extra: Vec<String>,
 }
 
-/// What the figures include.
+/// Note on the parts that the figures include.
 const MODELLED: &str = "modelled: card, PCIe, host memory, link, what verbs cost; other code of the \
                         program takes no time";
 
-/// Why a standard deviation is missing.
+/// Note on the reason why a standard deviation is missing.
 const NO_DEVIATION: &str = " t_stdev -: perftest squares differences from the mean in an int, \
                             which overflows above 46 ms; `ferroce perf` computes it";
 
@@ -85,7 +85,7 @@ impl Perftest {
             return Err("--sensitivity belongs to `ferroce perf`".to_owned());
         }
         let tables = self.tables()?;
-        // Options that perftest does not have are refused before anything runs.
+        // Refuse options that perftest does not have before anything runs.
         for points in runs(&jobs) {
             command::runs(&points[0].spec)?;
         }
@@ -209,7 +209,7 @@ fn has_no_deviation(rows: &[PerfRow]) -> bool {
     latencies.into_iter().any(|row| row.stdev_us.is_nan())
 }
 
-/// Returns how the output of perftest and the parts of the time relate.
+/// Returns the relation between the output of perftest and the parts of the time.
 fn conclusion(explained: &Explained, ways: u32) -> String {
     let total_us = explained.total_us;
     let way = match ways {
@@ -228,7 +228,7 @@ fn conclusion(explained: &Explained, ways: u32) -> String {
     format!("In all {total_us:.3} us{way}; {printed}.")
 }
 
-/// Returns the jobs of each specification: its sizes.
+/// Groups the jobs by specification: its sizes.
 fn runs(jobs: &[Job]) -> impl Iterator<Item = &[Job]> {
     jobs.chunk_by(|one, next| one.point == next.point)
 }
@@ -242,7 +242,7 @@ fn difference(table: &Table, spec: &PerfSpec) -> Option<String> {
         .then(|| format!("the table is of {verb}, this is {program}"))
 }
 
-/// Returns the figures of the harness, and by how much perftest is above them.
+/// Returns the figures of the harness, and the difference of perftest to them.
 fn beside_harness(preset: &Preset, spec: &PerfSpec, rows: &[PerfRow]) -> Result<String, String> {
     let harness = Harness.run(spec)?.rows;
     let mut text = format!(

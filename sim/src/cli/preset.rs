@@ -115,7 +115,7 @@ impl List {
     }
 }
 
-/// Returns names with what they are, as JSON.
+/// Returns names with their descriptions, as JSON.
 fn named(rows: &[[String; 2]]) -> serde_json::Value {
     let rows = rows.iter();
     rows.map(|[name, about]| json!({ "name": name, "about": about }))
@@ -128,7 +128,7 @@ fn print_indented(rows: &[[String; 2]]) {
     print_aligned(&rows.collect::<Vec<_>>());
 }
 
-/// Reads the name of a group.
+/// Parses the name of a group.
 fn group(name: &str) -> Result<Group, String> {
     let names: Vec<String> = Group::all().map(|group| group.to_string()).collect();
     Group::from_name(name).ok_or_else(|| format!("the groups are {}", names.join(", ")))
@@ -203,7 +203,7 @@ fn json_of(value: Value) -> serde_json::Value {
 impl Diff {
     fn execute(self) -> Result<(), String> {
         let (left, right) = (load(&self.left, &[])?, load(&self.right, &[])?);
-        // Presets have the same parameters, in the same order.
+        // All presets have the same parameters, in the same order.
         let both = left.parameters().zip(right.parameters());
         let different: Vec<_> = both
             .filter(|(left, right)| left.value != right.value)
@@ -251,7 +251,8 @@ fn value_columns(parameter: &Parameter<'_>) -> [String; 3] {
     ]
 }
 
-/// Returns the source of a value, with the preset or host profile that states it if it is another.
+/// Returns the source of a value, with the preset or host profile that states it if it is not this
+/// one.
 fn source(parameter: &Parameter<'_>, preset: &Preset) -> String {
     let stated_by = parameter.stated_by;
     match preset.name().split('@').next() {

@@ -1,4 +1,4 @@
-//! Checks of a program before it is run: whether a preloaded library can reach it.
+//! //! Checks that a preloaded library can reach a program, before it runs.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -13,7 +13,7 @@ use ferroce_platform::os;
 const EXIT_NOT_FOUND: u8 = 127;
 /// Exit code of a program that cannot be run, as in shells.
 const EXIT_CANNOT_RUN: u8 = 126;
-/// Interpreters of interpreters are followed this far, like in the kernel.
+/// Maximum depth of interpreters of interpreters, as in the kernel.
 const MAX_INTERPRETERS: usize = 5;
 /// Bytes read from the start of a program: ELF header and program headers, or the `#!` line.
 const HEAD_BYTES: u64 = 64 * 1024;
@@ -21,7 +21,7 @@ const HEAD_BYTES: u64 = 64 * 1024;
 const SETUID: u32 = 0o4000;
 const SETGID_AND_EXECUTABLE: u32 = 0o2010;
 
-/// Offsets of the ELF fields in use. All are little-endian here.
+/// Offsets of ELF fields that are used. The checked programs are little-endian.
 mod elf {
     pub const MAGIC: &[u8] = b"\x7fELF";
     pub const CLASS: usize = 4;
@@ -31,7 +31,7 @@ mod elf {
     pub const PROGRAM_HEADER_SIZE: usize = 54;
     pub const PROGRAM_HEADER_COUNT: usize = 56;
     pub const INTERPRETER: u32 = 3;
-    /// The machine that this command, and so the library, is built for.
+    /// The machine for which this command, and so the library, is built.
     #[cfg(target_arch = "x86_64")]
     pub const OUR_MACHINE: u16 = 62;
     #[cfg(target_arch = "aarch64")]
@@ -40,7 +40,7 @@ mod elf {
     pub const OUR_MACHINE: u16 = 243;
 }
 
-/// Reason why a program cannot be run under Ferroce, and the matching exit code.
+/// The reason why a program cannot be run under Ferroce, and the matching exit code.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// For the user.
@@ -56,7 +56,7 @@ fn refuse(message: String) -> Refusal {
     }
 }
 
-/// Finds a program like a shell.
+/// Searches for a program as a shell does.
 pub fn find(name: &OsStr) -> Result<PathBuf, Refusal> {
     let shown = Path::new(name).display();
     if name.as_bytes().contains(&b'/') {
@@ -90,14 +90,15 @@ pub fn check(path: &Path) -> Result<(), Refusal> {
         match interpreter(&head) {
             Some(next) => path = next?,
             None if head.starts_with(elf::MAGIC) => return check_elf(&path, &head),
-            // Text without `#!` is run by a shell, which is fine.
+            // A shell runs text without `#!`, and shells can be preloaded.
             None => return Ok(()),
         }
     }
     Err(refuse(format!("{}: too many interpreters", path.display())))
 }
 
-/// Refuses programs with more rights than their user, for which ld.so ignores LD_PRELOAD.
+/// Refuses set-user-ID and similar programs: ld.so ignores LD_PRELOAD if a program gains
+/// privileges.
 fn check_privileges(path: &Path) -> Result<(), Refusal> {
     let shown = path.display();
     let metadata = path
@@ -125,13 +126,13 @@ fn head(path: &Path) -> Result<Vec<u8>, Refusal> {
     let mut head = Vec::new();
     match File::open(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head)) {
         Ok(_) => Ok(head),
-        // It may be executable and not readable; then it is not checked.
+        // A program may be executable but not readable; then it is not checked.
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(Vec::new()),
         Err(error) => Err(refuse(format!("{}: {error}", path.display()))),
     }
 }
 
-/// Returns the program that a `#!` line names; for `env` the one that env will run.
+/// Returns the program that a `#!` line names; for `env`, the program that env will run.
 fn interpreter(head: &[u8]) -> Option<Result<PathBuf, Refusal>> {
     let line = head
         .strip_prefix(b"#!")?

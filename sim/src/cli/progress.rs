@@ -1,4 +1,5 @@
-//! What a command says beside its results: bars of long work, and notes. `--quiet` silences both.
+//! //! Output of a command in addition to its results: progress bars and notes. `--quiet` silences
+//! both.
 
 use std::io::{IsTerminal, stderr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,10 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ferroce_lab::validate::perturb;
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// What is done, how far it is, and how long it will take.
+/// Name of the work, its progress, and the remaining time.
 const BAR: &str = "{msg} {wide_bar} {pos}/{len}, {eta} left ";
 
-/// True after `--quiet`. It is an option of the whole command, like the level of a log.
+/// True after `--quiet`. It is global because the option applies to the whole command, like a log
+/// level.
 static IS_QUIET: AtomicBool = AtomicBool::new(false);
 
 /// Silences bars and notes from now on.
@@ -24,8 +26,8 @@ pub fn note(text: &str) {
     }
 }
 
-/// Prints a line that says what was done, where the result is elsewhere: in a file, or in the
-/// state of the machine.
+/// Prints a line about completed work whose result is elsewhere: in a file, or in the state of the
+/// machine.
 pub fn say(text: &str) {
     if !IS_QUIET.load(Ordering::Relaxed) {
         println!("{text}");
@@ -37,7 +39,7 @@ pub fn say(text: &str) {
 pub struct Bar(ProgressBar);
 
 impl Bar {
-    /// Creates the bar of work in so many steps. A single step has no bar.
+    /// Creates a progress bar for this many steps. A single step has no bar.
     pub fn new(what: &'static str, steps: usize) -> Self {
         if steps < 2 {
             return Self(ProgressBar::hidden());
@@ -47,7 +49,7 @@ impl Bar {
         bar
     }
 
-    /// Creates a bar that is used for one piece of work after the other.
+    /// Creates a bar that is reused for several pieces of work.
     pub fn of_many() -> Self {
         if !stderr().is_terminal() || IS_QUIET.load(Ordering::Relaxed) {
             return Self(ProgressBar::hidden());
@@ -57,17 +59,17 @@ impl Bar {
         Self(ProgressBar::new(0).with_style(style))
     }
 
-    /// A step is done.
+    /// Counts a completed step.
     pub fn advance(&self) {
         self.0.inc(1);
     }
 
-    /// Prints something else, above the bar.
+    /// Prints other output above the bar.
     pub fn suspend(&self, print: impl FnOnce()) {
         self.0.suspend(print);
     }
 
-    /// Removes the bar: all is done.
+    /// Removes the bar when all work is done.
     pub fn clear(&self) {
         self.0.finish_and_clear();
     }

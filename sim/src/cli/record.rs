@@ -1,4 +1,4 @@
-//! The option `--record`: what crosses the edges of a function, in a file.
+//! //! The option `--record`: writes all accesses at the boundary of a function to a file.
 
 use std::path::PathBuf;
 
@@ -15,10 +15,10 @@ pub struct RecordArgument {
 }
 
 impl RecordArgument {
-    /// Removes an earlier record, and returns where the new one is to be written.
+    /// Removes an earlier record, and returns the path of the new one.
     ///
     /// # Errors
-    /// If no file can be created there.
+    /// No file can be created there.
     pub fn prepare(&self) -> Result<Option<PathBuf>, String> {
         let Some(path) = &self.record else {
             return Ok(None);

@@ -14,7 +14,7 @@ use ferroce_spec::register::{
 use super::device::{DeviceArgument, OpenedDevice};
 use super::record::RecordArgument;
 
-/// Default of milliseconds between two reads.
+/// Default time between two reads, in milliseconds.
 const INTERVAL_MS: u64 = 100;
 
 /// Read and write registers of a device by their names.
@@ -83,7 +83,7 @@ enum Action {
 impl Reg {
     /// Executes the command. Invalid arguments are reported before the device is opened.
     pub fn execute(self) -> Result<(), String> {
-        // Nothing of this is worth a record.
+        // These actions do not use `--record`.
         let Self { device, action } = self;
         let open = || device.open(&RecordArgument::default());
         match action {
@@ -191,7 +191,7 @@ fn list() {
     let mut arrays = Vec::new();
     for place in register_names::all() {
         let name = match place.name.split_once('[') {
-            // One line for an array.
+            // An array is printed in one line.
             Some((name, _)) if arrays.contains(&name.to_owned()) => continue,
             Some((name, _)) => {
                 arrays.push(name.to_owned());
@@ -276,7 +276,7 @@ fn set(place: &Place, value: u64, device: &OpenedDevice) {
 
 fn dump(bus: &dyn Bus, all: bool) {
     let capability = Capability::from_bits(bus.read64(offset::capability));
-    // A device that is gone has all counters: they read as all ones.
+    // A removed device seems to have all counters: its registers read as all ones.
     let counters = match capability.bits() {
         u64::MAX => MSIX_TABLE_OFFSET,
         _ => COUNTERS_OFFSET + 8 * u32::from(capability.counters()),
@@ -313,7 +313,7 @@ fn watch(
         if last != Some(value) {
             print!("{:10.3} s  ", start.elapsed().as_secs_f64());
             show(place, value);
-            // Each line is wanted at once, also through a pipe.
+            // Flush each line at once, so that it also passes through a pipe.
             let _ = stdout().flush();
             check_presence(bus)?;
         }
@@ -326,7 +326,7 @@ fn watch(
     }
 }
 
-/// Checks that the device is there: then the capability is never all ones.
+/// Checks that the device is present: the capability of a present device is never all ones.
 fn check_presence(bus: &dyn Bus) -> Result<(), String> {
     if bus.read64(offset::capability) == u64::MAX {
         return Err("the device does not answer: every register reads as all ones".to_owned());

@@ -95,7 +95,7 @@ impl Report {
 }
 
 impl Report {
-    /// Makes the page of one card beside another.
+    /// Makes the page that compares one card with another.
     fn against(&self, baseline: &str) -> Result<(), String> {
         let [preset] = &self.preset[..] else {
             return Err("--against compares one --preset".to_owned());
@@ -120,7 +120,7 @@ impl Report {
             let shown = path.display();
             let text =
                 std::fs::read_to_string(path).map_err(|error| format!("{shown}: {error}"))?;
-            // The plots have room for the file's name, unless both have the same.
+            // The plots have room for the file name only; equal file names need the path.
             let name = match a.file_name() == b.file_name() {
                 true => path.as_os_str(),
                 false => path.file_name().unwrap_or(path.as_os_str()),

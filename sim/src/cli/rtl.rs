@@ -7,9 +7,10 @@ use clap::Args;
 use ferroce_embed::cycles::CYCLES_VARIABLE;
 use ferroce_model::preset::Preset;
 
-/// Where the card writes its waveform; `FILE`, or `FILE:FROM..TO` for these clock cycles.
+/// Variable with the path of the card's waveform: `FILE`, or `FILE:FROM..TO` for these clock
+/// cycles.
 pub const WAVE_VARIABLE: &str = "FERROCE_RTL_WAVE";
-/// The preset whose slot and host delay the lines of the card's DMA.
+/// Variable with the preset whose slot and host define the delays of the card's DMA.
 pub const PCIE_VARIABLE: &str = "FERROCE_RTL_PCIE";
 
 /// The card in SystemVerilog.
@@ -29,12 +30,12 @@ pub struct Rtl {
 }
 
 impl Rtl {
-    /// Returns true if the card is asked for.
+    /// Returns true if the card is requested.
     pub fn is_asked(&self) -> bool {
         self.rtl
     }
 
-    /// Returns the variables of the environment for it.
+    /// Returns its environment variables.
     pub fn variables(&self) -> Result<Vec<(&'static str, OsString)>, String> {
         let mut variables = Vec::new();
         if self.rtl {
@@ -56,11 +57,11 @@ impl Rtl {
         Ok(variables)
     }
 
-    /// Becomes `ferroce-rtl` with the arguments of this command, if the card is asked for and this
-    /// is not it already.
+    /// Replaces this process by `ferroce-rtl` with the same arguments, if the card is requested and
+    /// this is not `ferroce-rtl` already.
     ///
     /// # Errors
-    /// If it is not built, or cannot be started.
+    /// It is not built, or cannot be started.
     #[cfg(not(feature = "rtl"))]
     pub fn become_card(&self) -> Result<(), String> {
         use std::os::unix::process::CommandExt;
@@ -76,14 +77,14 @@ impl Rtl {
         Err(format!("{}: {error}", program.display()))
     }
 
-    /// This is the card's build already.
+    /// Does nothing: this build has the card already.
     #[cfg(feature = "rtl")]
     pub fn become_card(&self) -> Result<(), String> {
         Ok(())
     }
 }
 
-/// Refuses bounds that are no numbers, or none of whose cycles is written.
+/// Refuses bounds that are not numbers, and an empty range of cycles.
 fn check_bounds(wave: &OsStr) -> Result<(), String> {
     let text = wave.to_string_lossy();
     let Some((from, to)) = text.rsplit_once(':').and_then(|(_, b)| b.split_once("..")) else {

@@ -182,7 +182,7 @@ enum Switch {
 }
 
 impl Run {
-    /// Becomes the program; returns only if that fails.
+    /// Replaces this process by the program; returns only if that fails.
     pub fn execute(mut self) -> ExitCode {
         if let Some(recovery) = self.recovery.as_deref().and_then(RecoveryConfig::named) {
             self.timed.recover(recovery);
@@ -223,7 +223,7 @@ impl Run {
         report_error(&format!("{}: {error}", path.display()), 126)
     }
 
-    /// Returns what is said after the end of the program, if anything.
+    /// Returns the reports to print after the end of the program, if any.
     fn after_end(&self) -> Result<Option<AfterEnd>, String> {
         let counters = self.counters_on_exit.clone().map(Counted::prepare);
         let counters = counters.transpose()?;
@@ -234,8 +234,8 @@ impl Run {
         Ok(AfterEnd::new(explanations, counters))
     }
 
-    /// Returns the variables for the program, and the libraries to preload. A world of the program
-    /// is running then.
+    /// Returns the variables for the program, and the libraries to preload. If the program uses a
+    /// simulated world, the world runs afterwards.
     fn prepare(&self) -> Result<(Variables, Vec<PathBuf>), String> {
         let mut environment = self.environment()?;
         environment.extend(debugging::variables());
@@ -255,7 +255,7 @@ impl Run {
         Ok((environment, libraries))
     }
 
-    /// Returns the host for the program, and what has named it.
+    /// Returns the host for the program, and the option that named it.
     fn wanted_host(&self) -> Option<(&'static str, String)> {
         let of_environment = || std::env::var(HOST_VARIABLE).ok();
         match &self.host {
@@ -267,7 +267,7 @@ impl Run {
         }
     }
 
-    /// Returns the variables for the options that say which devices the program has.
+    /// Returns the variables for the options that select the program's devices.
     fn devices(&self) -> Result<Variables, String> {
         let mut environment = Variables::new();
         if let Some(text) = &self.address {
@@ -350,8 +350,8 @@ impl Run {
     }
 }
 
-/// Returns the wires of the devices, for a program that may change its working directory before it
-/// opens them.
+/// Returns the wires of the devices, with absolute paths: the program may change its working
+/// directory before it opens them.
 fn wires(texts: &[String]) -> Result<String, String> {
     let wire = |text: &String| {
         let refused = |error: &dyn std::fmt::Display| format!("--port {text}: {error}");

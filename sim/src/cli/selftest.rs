@@ -66,7 +66,7 @@ impl SelfTest {
     /// Runs the stages. Returns true if all have passed.
     fn check(&self) -> Result<bool, String> {
         let stages = ferroce_selftest::select(&self.stage).map_err(|error| error.to_string())?;
-        // A file that cannot be written is reported before the device is accessed.
+        // Report a file that cannot be written before the device is accessed.
         let prints_text = self.json.prepare()?;
         let device = self.device.open(&self.record)?;
         if prints_text {
@@ -104,7 +104,7 @@ fn list() {
     }
 }
 
-/// Returns one line with the counts of results, and the stages that have not passed.
+/// Returns one line with the counts of results, and the stages that did not pass.
 fn summary(reports: &[Report]) -> String {
     let names = |is_meant: fn(&Verdict) -> bool| {
         let chosen = reports.iter().filter(|report| is_meant(&report.verdict));

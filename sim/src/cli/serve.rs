@@ -16,7 +16,7 @@ use ferroce_serve::{ServedFunction, Serving, socket_path};
 use ferroce_wire::Mac;
 use tracing::level_filters::LevelFilter;
 
-/// The preset that needs no simulated time.
+/// The only preset that does not need simulated time.
 const FUNCTIONAL: &str = "functional";
 /// Period of checks that all functions are still served.
 const SUPERVISION_PERIOD: Duration = Duration::from_millis(500);

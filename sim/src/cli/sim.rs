@@ -1,4 +1,4 @@
-//! `ferroce sim`: random verbs programs of a seed in simulated worlds.
+//! //! `ferroce sim`: random verbs programs in simulated worlds, each determined by a seed.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,9 +14,9 @@ use super::{EXIT_FAILURE, report_error};
 
 /// Exit code when a scenario fails.
 const EXIT_WRONG: u8 = 1;
-/// Events before a failure that are printed.
+/// Number of events before a failure that are printed.
 const EVENTS: usize = 80;
-/// Failures of many seeds that are printed in full.
+/// Number of failures that are printed in full when many seeds run.
 const FAILURES: usize = 3;
 
 /// Run random verbs programs on simulated hosts, and check memory and completions.
@@ -69,7 +69,7 @@ pub struct Sim {
 }
 
 impl Sim {
-    /// Runs and prints what is wrong, if something is.
+    /// Runs the seeds, and prints failures.
     pub fn execute(self) -> ExitCode {
         let result = match self.seeds {
             Some(count) => self.run_many(count),
@@ -199,7 +199,7 @@ impl Sim {
     }
 }
 
-/// Returns what a scenario is, in a line.
+/// Returns a summary of a scenario in one line.
 fn line(scenario: &Scenario) -> String {
     let Scenario {
         seed,
@@ -212,7 +212,7 @@ fn line(scenario: &Scenario) -> String {
     format!("seed {seed}: {hosts} hosts, {preset}, {faults}")
 }
 
-/// Prints a failure, and a short scenario that fails.
+/// Prints a failure, and a shortened scenario that fails, too.
 fn explain(scenario: &Scenario, failure: Failure) {
     println!("fails at {failure}");
     if !failure.events.is_empty() {

@@ -1,4 +1,4 @@
-//! `ferroce top`: what the NICs of running programs do now.
+//! //! `ferroce top`: live activity of the NICs of running programs.
 
 mod sample;
 mod terminal;
@@ -16,7 +16,7 @@ use self::sample::Sample;
 use self::terminal::{Event, Terminal};
 use super::counters::interval;
 
-/// Size of a table without a terminal: all columns, and so many rows that none is left out.
+/// Size of a table without a terminal: all columns and all rows.
 const UNLIMITED: view::Size = view::Size {
     columns: 120,
     rows: u16::MAX,
@@ -54,7 +54,7 @@ pub struct Top {
 }
 
 impl Top {
-    /// Shows them until the user or the end of the terminal ends it.
+    /// Shows the tables until the user quits or the terminal is closed.
     pub fn execute(self) -> Result<(), String> {
         let directory = runtime_directory().map_err(|error| error.to_string())?;
         let registry = Registry::open(&directory).map_err(|error| error.to_string())?;
@@ -72,7 +72,7 @@ impl Top {
             return Err("standard output is no terminal; --once prints one table".to_owned());
         }
         let terminal = Terminal::open().map_err(|error| format!("the terminal: {error}"))?;
-        // A terminal that is gone is the end, not an error.
+        // A closed terminal is a normal end, not an error.
         let _ = self.watch(terminal, take);
         Ok(())
     }

@@ -20,9 +20,9 @@ use serde_json::{Value, json};
 use super::json::JsonOption;
 use super::report_error;
 
-/// Exit code of `ferroce trace` if a file cannot be read, as of diff(1).
+/// Exit code of `ferroce trace` if a file cannot be read, as in diff(1).
 const EXIT_TROUBLE: u8 = 2;
-/// Clock cycles before and behind a difference that the waveform shows.
+/// Number of clock cycles before a difference, and after it, in the proposed waveform.
 const WAVE_BEFORE: u64 = 400;
 const WAVE_BEHIND: u64 = 100;
 
@@ -117,8 +117,8 @@ impl Trace {
 }
 
 impl Diff {
-    /// Reads both records. If one of them has no sections, as that of `ferroce serve`, those of the
-    /// other do not count.
+    /// Reads both records. If one of them has no sections, such as a record of `ferroce serve`, the
+    /// sections of the other are ignored.
     fn load(&self) -> Result<(Loaded, Loaded), String> {
         let open = |path: &PathBuf| Loaded::open(path).map_err(|error| named(path, &error));
         let whole = |path: &PathBuf| Loaded::open_whole(path).map_err(|error| named(path, &error));
@@ -186,7 +186,7 @@ fn known_names() -> String {
     format!("is not one of {}, all", names.join(", "))
 }
 
-/// Says what a record is.
+/// Prints a description of a record.
 fn describe(loaded: &Loaded, path: &Path) {
     let ending = match loaded.ending {
         Ending::Closed => "",
@@ -206,7 +206,7 @@ fn add_capture(loaded: &mut Loaded, path: &Path) -> Result<(), String> {
     read.map_err(|error| named(path, &error))
 }
 
-/// Leaves out what one of the records cannot have. Returns what that is.
+/// Excludes the comparisons that one of the records does not support. Returns their names.
 fn leave_out(options: &mut Options, a: &Loaded, b: &Loaded) -> Vec<&'static str> {
     let mut left_out = Vec::new();
     let lacks_memory = |loaded: &Loaded| loaded.source == Source::Driver;

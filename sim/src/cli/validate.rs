@@ -123,8 +123,8 @@ struct PerfLine {
     perf: Perf,
 }
 
-/// Reads a command line of `ferroce perf`, of which a target may have the options that say what is
-/// run.
+/// Parses a command line of `ferroce perf` for a target, which may only have options that select
+/// the run.
 pub(super) fn command_line(words: &[String]) -> Result<PerfSpec, String> {
     let line = PerfLine::try_parse_from(words).map_err(|error| {
         let text = error.to_string();

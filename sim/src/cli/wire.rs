@@ -71,7 +71,7 @@ impl Check {
 #[derive(Debug, Default)]
 struct Found {
     checker: Checker,
-    /// Frames of which the capture holds only the start.
+    /// Frames that the capture holds only in part.
     cut: u64,
 }
 

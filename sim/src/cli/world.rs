@@ -154,7 +154,7 @@ impl World {
     }
 }
 
-/// Says that programs can join. `places`: the number of each host, and of its function.
+/// Prints that programs can join. `places`: the number of each host, and of its function.
 fn announce(socket: &Path, preset: &str, places: &[(usize, Option<usize>)]) -> io::Result<()> {
     let hosts = places.last().map_or(0, |(last, _)| last + 1);
     let functions = match places.len() {
@@ -170,7 +170,7 @@ fn announce(socket: &Path, preset: &str, places: &[(usize, Option<usize>)]) -> i
     output.flush()
 }
 
-/// Writes where the time of the last message went.
+/// Writes the steps of the last message with their times.
 fn explain(path: &Path, trace: &SharedTrace) -> Result<(), String> {
     let text = match Explanation::of_last_message(&trace.lock().steps) {
         Some((host, explanation)) => {

@@ -1,4 +1,4 @@
-//! The steps of binding and unbinding, each printed before it is done.
+//! //! The steps of binding and unbinding; each is printed before it is executed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use ferroce_driver::bus::vfio::VfioOpenError;
 use super::holders;
 use super::system::System;
 
-/// The driver through which programs reach a card.
+/// The driver through which programs access a card.
 const DRIVER: &str = "vfio-pci";
 /// Kernel modules of VFIO: the driver, and the access to the IOMMU.
 const MODULES: [(&str, &str); 2] = [
@@ -17,7 +17,7 @@ const MODULES: [(&str, &str); 2] = [
     ("vfio_iommu_type1", "module/vfio_iommu_type1"),
 ];
 
-/// A function that is to be bound or unbound.
+/// The steps for one function.
 pub struct Steps<'a> {
     system: &'a dyn System,
     function: Function,
@@ -106,7 +106,7 @@ impl<'a> Steps<'a> {
             ));
             return Ok(());
         };
-        // The kernel would wait without limit until they close it.
+        // Otherwise the kernel waits without limit until they close the device.
         let holders = holders(self.roots(), &self.function);
         if !holders.is_empty() {
             return Err(VfioOpenError::Busy { bdf, holders }.to_string());
@@ -171,7 +171,7 @@ impl<'a> Steps<'a> {
             }
             match self.system.load_module(module) {
                 Ok(()) => {}
-                // A kernel with iommufd does not need the other module.
+                // The other module is optional: a kernel with iommufd does not need it.
                 Err(error) if module != DRIVER => {
                     self.print(&format!("  not loaded: {error}"));
                 }
@@ -213,7 +213,7 @@ impl<'a> Steps<'a> {
         self.print("the driver did not take it; restoring the previous driver:");
         let named = named.unwrap_or_else(|| "\n".to_owned());
         self.write("name its driver as before", "driver_override", &named)?;
-        // Fails if no driver takes it, as before.
+        // This write fails if no driver accepts the function, as before.
         self.write_bdf("let the kernel choose a driver", self.probe_path())
             .ok();
         if self.function.iommu_group().is_none() {
@@ -303,7 +303,7 @@ impl<'a> Steps<'a> {
         result.map_err(|error| failed("write", path, &error))
     }
 
-    /// Prints a line: what would be done is the result of a dry run.
+    /// Prints a line. In a dry run, the steps are the result, so they go to standard output.
     fn print(&self, line: &str) {
         match self.dry_run {
             true => self.system.print(line),

@@ -1,4 +1,5 @@
-//! Changes of the machine for binding, behind a trait: tests use a machine of files.
+//! //! A trait for the changes that binding makes to the machine: tests replace the machine by
+//! files.
 
 use std::fs;
 use std::io;
@@ -22,7 +23,7 @@ pub trait System {
     /// Prints a result.
     fn print(&self, line: &str);
 
-    /// Prints what is done to the machine, unless the user has asked for quiet.
+    /// Prints a step, unless the user has asked for quiet.
     fn say(&self, line: &str);
 
     /// Writes a file of sysfs.
@@ -31,7 +32,7 @@ pub trait System {
     /// Loads a kernel module.
     fn load_module(&self, name: &str) -> io::Result<()>;
 
-    /// Returns the number of the user `name`.
+    /// Returns the UID of the user `name`.
     fn user_id(&self, name: &str) -> Result<u32, String>;
 
     /// Gives a file to a user.

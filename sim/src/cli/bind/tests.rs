@@ -1,4 +1,4 @@
-//! Binding in a machine of files, with a kernel that behaves like Linux.
+//! //! Tests of binding on a machine made of files, with a kernel that behaves like Linux.
 
 use std::cell::{Cell, RefCell};
 use std::fs;
@@ -20,7 +20,7 @@ struct FakeMachine {
     root: PathBuf,
     roots: Roots,
     is_root: bool,
-    /// True if vfio-pci takes an offered function.
+    /// True if vfio-pci accepts an offered function.
     vfio_takes: Cell<bool>,
     /// The IOMMU group that a function without one gets when it is bound.
     late_group: Cell<Option<u32>>,
@@ -280,7 +280,7 @@ fn a_user_gets_the_nodes() {
     let node = machine.root.join("dev/vfio/12");
     assert_eq!(*machine.owners.borrow(), [(node.clone(), USER_ID)]);
 
-    // A kernel with device nodes gives a second one.
+    // A kernel with VFIO device nodes adds one.
     let device = machine.root.join("dev/vfio/devices/vfio0");
     fs::create_dir_all(device.parent().expect("it has one")).expect("a folder");
     fs::write(&device, "").expect("a node");
@@ -348,8 +348,8 @@ fn refusals_say_what_to_do() {
     assert_eq!(machine.driver(CARD).as_deref(), Some("ferroce_kernel"));
 }
 
-/// Goal: the group is searched again after binding. Method: a kernel that assigns it then, and one
-/// that does not.
+/// Goal: the IOMMU group is read again after binding. Method: a kernel that assigns the group at
+/// binding, and one that does not.
 #[test]
 fn an_iommu_group_may_come_with_the_driver() {
     let machine = FakeMachine::new(None);

@@ -15,8 +15,8 @@ pub struct Function {
     pub program: String,
     pub device: String,
     pub host: String,
-    /// Name and value, in the order in which they are printed: those of the device, in the order of
-    /// their registers, come first.
+    /// Name and value, in the order of printing: the device's counters come first, in the order of
+    /// their registers.
     pub counters: Vec<(&'static str, u64)>,
 }
 
@@ -53,12 +53,12 @@ impl Function {
         }
     }
 
-    /// Returns a counter by its place in the order.
+    /// Returns a counter by its index in this order.
     pub fn value(&self, index: usize) -> u64 {
         self.counters.get(index).map_or(0, |(_, value)| *value)
     }
 
-    /// Returns them under the names of Linux.
+    /// Returns the counters under the names of Linux.
     fn under_linux(&self, folder: Folder) -> impl Iterator<Item = (&'static str, u64)> {
         let registers = self.counters.iter().map(|(_, value)| *value);
         let registers: Vec<u64> = registers.take(COUNTERS.len()).collect();
@@ -82,7 +82,7 @@ impl Function {
         })
     }
 
-    /// Returns them as text, with `all` also those that are zero.
+    /// Returns them as text; with `all`, includes counters that are zero.
     pub fn text(&self, all: bool) -> String {
         let Self {
             pid,

@@ -1,10 +1,10 @@
-//! Programs in simulated time, which `ferroce inject` does not reach.
+//! //! Programs in simulated time, which `ferroce inject` cannot reach.
 
 use std::fs;
 
 use super::super::devices::program_name;
 
-/// Where the faults of such a program come from.
+/// Explains where the faults of such a program come from.
 const EXPLANATION: &str = "\
 Faults of a simulated world are part of it: they happen at simulated times, the same in each run.
 They are given when it starts: `ferroce world --faults PLAN`, `ferroce run --timed PRESET --faults
@@ -23,12 +23,12 @@ pub fn explanation(pid: Option<u32>) -> Option<String> {
     (!lines.is_empty()).then(|| format!("{}\n{EXPLANATION}", lines.join("\n")))
 }
 
-/// Returns the programs of this user in simulated worlds, with the sockets of these.
+/// Returns the programs of this user in simulated worlds, each with the socket of its world.
 fn programs() -> impl Iterator<Item = (u32, String)> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     processes.filter_map(|process| {
         let pid = process.file_name().to_str()?.parse().ok()?;
-        // That of another user cannot be read.
+        // The environment of another user's process cannot be read.
         let environment = fs::read(process.path().join("environ")).ok()?;
         let mut variables = environment.split(|byte| *byte == 0);
         let world = variables.find_map(|variable| variable.strip_prefix(b"FERROCE_WORLD="))?;

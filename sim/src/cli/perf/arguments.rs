@@ -307,7 +307,7 @@ pub enum Loop {
     Window,
 }
 
-/// Parses a number of bytes, with K, M or G behind it.
+/// Parses a number of bytes with an optional suffix K, M or G.
 pub fn bytes(text: &str) -> Result<u32, String> {
     let text = text.trim();
     let (digits, shift) = match text.chars().last() {
@@ -321,7 +321,7 @@ pub fn bytes(text: &str) -> Result<u32, String> {
     bytes.ok_or_else(|| "write a number of bytes below 4G, such as 64, 4K or 8M".to_owned())
 }
 
-/// With such a loss most messages fail: retries are exhausted.
+/// Maximum loss: with more, retries are exhausted and most messages fail.
 const MOST_LOSS: f64 = 0.5;
 
 impl Perf {
@@ -385,7 +385,7 @@ impl Perf {
         Ok(spec)
     }
 
-    /// Returns the faults: those of `--faults`, or the loss of `--loss`.
+    /// Returns the faults of `--faults`, or the loss of `--loss`.
     fn fault_plan(&self) -> Result<Option<Plan>, String> {
         let Some(rate) = self.loss else {
             return Ok(self.faults.plan.clone());
@@ -464,7 +464,7 @@ pub fn loss(text: &str) -> Result<f64, String> {
     })
 }
 
-/// Parses a number of messages, or as many as are needed.
+/// Parses a number of messages, or `auto`.
 fn iterations(text: &str, default: Iterations) -> Result<Iterations, String> {
     if text == "auto" {
         let (Iterations::Exactly(most) | Iterations::UntilSteady(most)) = default;

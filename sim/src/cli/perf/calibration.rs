@@ -11,7 +11,7 @@ use ferroce_model::preset::Preset;
 
 use super::super::measured::table_of_file;
 
-/// Fits the hosts of `jobs` to a measured file; returns what was found for each preset.
+/// Fits the hosts of `jobs` to a measured file; returns the result for each preset.
 pub fn calibrate(jobs: &mut [Job], file: Option<&str>) -> Result<Vec<Calibration>, String> {
     let Some(file) = file else {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! Counters of the cards of a measurement under the names of Linux, as sysfs has them.
+//! //! Counters of the cards of a measurement under the names that Linux uses in sysfs.
 
 use std::fmt::Write as _;
 
@@ -8,8 +8,8 @@ use ferroce_spec::counter::linux::LINUX_COUNTERS;
 /// Width of a name, as in the tables above it.
 const NAME_WIDTH: usize = 63;
 
-/// Returns the counters of several hosts beside each other, without those that are zero on all. The
-/// counters of each host begin with those of the card.
+/// Returns a table with the counters of several hosts side by side, without counters that are zero
+/// on all hosts. The card's counters come first.
 pub fn table(hosts: &[Vec<(&'static str, u64)>]) -> String {
     let mut text = String::from("Names of Linux, without those that are zero:\n");
     let registers = hosts.iter().map(|host| {

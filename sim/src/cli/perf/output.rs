@@ -17,10 +17,10 @@ use crate::cli::fabric;
 use crate::cli::json::{JsonOption, write_file};
 use crate::cli::progress::Bar;
 
-/// Least width of a column of swept values.
+/// Minimum width of a column of swept values.
 const LEAST_WIDTH: usize = 6;
 
-/// Prints rows as they come, and keeps them for JSON.
+/// Prints rows as they arrive, and keeps them for JSON.
 pub struct Output<'a> {
     jobs: &'a [Job],
     rows: Vec<PerfRow>,
@@ -33,7 +33,7 @@ pub struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    /// Creates the output for `jobs`, of which there is at least one.
+    /// Creates the output for `jobs`, which is not empty.
     pub fn new(jobs: &'a [Job], json: &'a JsonOption) -> Result<Self, String> {
         let has_table = json.prepare()?;
         Ok(Self {
@@ -57,7 +57,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Does the same as [`Output::begin`], with the caller's header.
+    /// Prints this header, as [`Output::begin`] prints perftest's.
     pub fn begin_with(&self, header: &str) {
         let Some(job) = self.jobs.first() else {
             return;
@@ -68,7 +68,7 @@ impl<'a> Output<'a> {
         self.print(&format!("{}{columns}", self.swept(keys)));
     }
 
-    /// Keeps what a measured table has said of the host, for the footer and for JSON.
+    /// Keeps the results of the calibration, for the footer and for JSON.
     pub fn calibrated(&mut self, calibrations: Vec<Calibration>) {
         self.calibrations = calibrations;
     }
@@ -86,7 +86,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Prints what is known of the host's costs.
+    /// Prints the calibrations of hosts, or a warning.
     fn print_host(&self) {
         for calibration in &self.calibrations {
             self.print(&format!(" {}", calibration.text().replace('\n', "\n ")));
@@ -111,7 +111,7 @@ impl<'a> Output<'a> {
             .collect()
     }
 
-    /// Prints a line of the table without damaging the bar.
+    /// Prints a line of the table without corrupting the progress bar.
     pub fn print(&self, line: &str) {
         if self.has_table {
             self.bar.suspend(|| {
@@ -172,7 +172,7 @@ impl Listener for Output<'_> {
     }
 }
 
-/// Returns what the row of a job is called: its swept values, or its size.
+/// Returns the label of a job's row: its swept values, or its size.
 fn label(job: &Job) -> String {
     let values = job
         .point

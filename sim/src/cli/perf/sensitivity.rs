@@ -1,4 +1,4 @@
-//! `--sensitivity`: which parameters move a figure.
+//! //! `--sensitivity`: the parameters that change a figure.
 
 use std::sync::atomic::AtomicBool;
 
@@ -13,7 +13,7 @@ use crate::cli::json::write_file;
 use crate::cli::progress::Bar;
 
 impl Perf {
-    /// Measures the only one of `jobs` with each parameter moved, and prints what that does.
+    /// Measures the only one of `jobs` with each parameter moved, and prints the effects.
     pub(super) fn sensitivity(&self, jobs: &[Job], stop: &AtomicBool) -> Result<(), String> {
         let [job] = jobs else {
             return Err("--sensitivity is of one size, without --all and --sweep".to_owned());

@@ -6,7 +6,7 @@ use ferroce_lab::perf::sweep::Job;
 use super::Perf;
 use super::arguments::{Connection, Pages, bytes, loss};
 
-/// Most points of all sweeps together.
+/// Maximum number of points of all sweeps together.
 const MOST_POINTS: usize = 100_000;
 
 /// A value of a key.
@@ -99,7 +99,7 @@ fn points(sweeps: &[String]) -> Result<Vec<Vec<Setting>>, String> {
     Ok(points)
 }
 
-/// Expands values: `1,2,8` as it stands; `1..64` doubles, and ends with the last value.
+/// Expands values: `1,2,8` is a list; `1..64` doubles, and ends with the last value.
 fn expand(key: &str, values: &str) -> Result<Vec<String>, String> {
     let mut all = Vec::new();
     for part in values.split(',') {

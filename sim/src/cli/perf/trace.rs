@@ -20,10 +20,10 @@ use serde_json::json;
 use super::linux_names;
 use crate::cli::json::JsonOption;
 
-/// Messages of a trace without an explicit number: caches are full by then.
+/// Number of messages of a trace by default: the caches are warm by then.
 const MESSAGES: u64 = 16;
 
-/// Message for several sizes.
+/// Error message for several sizes.
 pub const ONE_SIZE: &str = "a trace is of one size, without --all and --sweep";
 
 /// Requested traces.
@@ -55,7 +55,7 @@ impl TraceArgs {
         self.explain || self.waveform.is_some() || self.pcap.is_some() || self.counters
     }
 
-    /// Returns true if only the time of one message is to be explained.
+    /// Returns true if the time of one message is the only requested output.
     pub fn only_explains(&self) -> bool {
         let is_file_wanted = self.waveform.is_some() || self.pcap.is_some();
         self.explain && !is_file_wanted && !self.counters
@@ -66,8 +66,8 @@ impl TraceArgs {
         self.explain || self.waveform.is_some() || self.pcap.is_some()
     }
 
-    /// Measures the only one of `jobs`, with traces. `all_messages`: as many as the specification
-    /// says. `json`: what is written of the measurement and its explanation.
+    /// Measures the only one of `jobs`, with traces. `all_messages`: uses the number of messages in
+    /// the specification. `json`: destination of the measurement and its explanation.
     pub fn execute(
         &self,
         jobs: &[Job],

@@ -1,4 +1,4 @@
-//! The program as a child of `ferroce run`, for what is said after its end.
+//! //! The program as a child of `ferroce run`, for reports after its end.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, ExitStatus};
@@ -9,14 +9,14 @@ use super::counted::Counted;
 use super::explain::Explanations;
 use crate::cli::EXIT_FAILURE;
 
-/// What is said after the end of the program.
+/// Reports to print after the end of the program.
 pub struct AfterEnd {
     explanations: Option<Explanations>,
     counters: Option<Counted>,
 }
 
 impl AfterEnd {
-    /// Returns what the options ask for. `None`: nothing, so the program needs no parent.
+    /// Returns the requested reports. `None`: there are none, so the program needs no parent.
     pub fn new(explanations: Option<Explanations>, counters: Option<Counted>) -> Option<Self> {
         (explanations.is_some() || counters.is_some()).then_some(Self {
             explanations,
@@ -24,11 +24,11 @@ impl AfterEnd {
         })
     }
 
-    /// Runs the program as a child, and says at its end what is asked for. Signals for this process
-    /// go to the program.
+    /// Runs the program as a child, and prints the reports at its end. Signals for this process are
+    /// forwarded to the program.
     ///
     /// # Errors
-    /// If the program cannot be started.
+    /// The program cannot be started.
     pub fn run(self, command: &mut Command) -> std::io::Result<ExitCode> {
         if let Some(explanations) = &self.explanations {
             let (variable, directory) = explanations.variable();
@@ -59,7 +59,7 @@ impl AfterEnd {
     }
 }
 
-/// Returns the code with which a shell would report the end.
+/// Returns the exit code that a shell would report for this status.
 fn code_of(status: ExitStatus) -> ExitCode {
     let by_signal = || status.signal().map(|signal| 128 + signal);
     let code = status.code().or_else(by_signal);

@@ -1,4 +1,4 @@
-//! `ferroce run --counters-on-exit`: what the functions of a program have counted, after its end.
+//! //! `ferroce run --counters-on-exit`: the counters of a program's functions, after its end.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use crate::cli::progress::note;
 /// The functions of one program and of its children.
 pub struct Counted {
     file: PathBuf,
-    /// Under which their processes enter themselves in the registry.
+    /// The identifier with which their processes register.
     run: u64,
 }
 
@@ -22,7 +22,7 @@ impl Counted {
     /// Checks that the file can be written.
     ///
     /// # Errors
-    /// The file and why it cannot.
+    /// The file, and the reason why it cannot be written.
     pub fn prepare(file: PathBuf) -> Result<Self, String> {
         write_file(&file, "")?;
         let run = new_seed().max(1);
@@ -37,7 +37,7 @@ impl Counted {
     /// Writes the document of `ferroce counters --json`.
     ///
     /// # Errors
-    /// The file and why it cannot be written.
+    /// The file, and the reason why it cannot be written.
     pub fn write(self) -> Result<(), String> {
         let directory = runtime_directory().map_err(|error| error.to_string())?;
         let registry = Registry::open(&directory).map_err(|error| error.to_string())?;

@@ -1,10 +1,9 @@
-//! What sanitizers and valgrind have to know about Ferroce's libraries.
-//!
-//! A sanitizer's run-time library that the program needs is left where the linker has put it,
-//! behind Ferroce's: what both define, Ferroce's passes on. Preloading it as well would put it into
-//! each program that this one starts, and those without instrumentation fail in it: `sort`, `perl`
-//! and `gcc` do with that of ASan. One that the user has preloaded is there already, and stays
-//! first.
+//! //! Options for sanitizers and valgrind that Ferroce's libraries require. //! //! If the program
+//! is linked with a sanitizer's run-time library, that library stays where the linker put it, after
+//! Ferroce's libraries: for symbols that both define, Ferroce's functions call the sanitizer's.
+//! Preloading the sanitizer as well would load it into each program that this one starts, and
+//! programs without instrumentation fail with it: `sort`, `perl` and `gcc` fail with ASan's. A
+//! sanitizer that the user has preloaded is loaded already, and stays first.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -13,18 +12,18 @@ use std::path::{Path, PathBuf};
 use super::Variables;
 use crate::cli::library;
 
-/// A variable with options of a tool, and what is added to it.
+/// A variable with options of a tool, and the option to add.
 struct Options {
     variable: &'static str,
-    /// Between options.
+    /// Separator of options.
     separator: &'static str,
-    /// The option; with a value that the user has chosen it is left alone.
+    /// The option; if the user has set it, it is left unchanged.
     name: &'static str,
-    /// It may be given more than once.
+    /// True if it may be given more than once.
     is_list: bool,
 }
 
-/// The run-time library of ASan is not the first one. It refuses that without this option.
+/// ASan's run-time library is not the first library. It refuses to start without this option.
 const ASAN: Options = Options {
     variable: "ASAN_OPTIONS",
     separator: ":",
@@ -44,7 +43,7 @@ const VALGRIND: Options = Options {
     is_list: true,
 };
 
-/// Beginnings of the file names of sanitizers: GCC's, and Clang's with `-shared-libsan`.
+/// Prefixes of the file names of sanitizers: GCC's, and Clang's with `-shared-libsan`.
 const SANITIZERS: [&str; 9] = [
     "libasan.so",
     "libhwasan.so",
@@ -58,7 +57,7 @@ const SANITIZERS: [&str; 9] = [
 ];
 
 impl Options {
-    /// Returns the variable with the option added to what it has.
+    /// Returns the variable with the option added to its existing value.
     fn with(&self, value: &OsStr, existing: Option<OsString>) -> (&'static str, OsString) {
         let mut options = existing.unwrap_or_default();
         if !self.is_list && options.to_string_lossy().contains(self.name) {
@@ -78,7 +77,8 @@ impl Options {
     }
 }
 
-/// Returns the variables for sanitizers and valgrind, also for what the program starts.
+/// Returns the variables for sanitizers and valgrind; processes that the program starts inherit
+/// them.
 pub fn variables() -> Variables {
     let files = [
         (TSAN, library::suppressions("tsan.supp")),
@@ -91,11 +91,11 @@ pub fn variables() -> Variables {
         .collect()
 }
 
-/// Returns the list for `LD_PRELOAD`. Ferroce's libraries are first, because the first library that
-/// defines a symbol provides it; before them only a sanitizer that was first.
+/// Returns the list for `LD_PRELOAD`. Ferroce's libraries come first, because the first library
+/// that defines a symbol provides it; only a sanitizer that was first stays before them.
 pub fn preload(libraries: &[PathBuf], existing: Option<OsString>) -> OsString {
     let existing = existing.unwrap_or_default();
-    // ld.so takes spaces and colons.
+    // ld.so accepts spaces and colons as separators.
     let names = existing.as_bytes().split(|byte| b": ".contains(byte));
     let names: Vec<_> = names.filter(|name| !name.is_empty()).collect();
     let sanitizers = names.iter().take_while(|name| is_sanitizer(name)).count();
@@ -157,7 +157,7 @@ mod tests {
         );
         let clang = "/usr/lib/libclang_rt.asan-x86_64.so";
         assert_eq!(with(clang), *format!("{clang}:{ours}"));
-        // It was not first: it has its reasons.
+        // A sanitizer that was not first keeps its place.
         assert_eq!(
             with("/x.so:libasan.so.8"),
             *format!("{ours}:/x.so:libasan.so.8")

@@ -1,4 +1,4 @@
-//! What `ferroce run --explain-errors` says after the program has ended.
+//! //! The summary that `ferroce run --explain-errors` prints after the end of the program.
 
 use std::ffi::OsString;
 use std::fs;
@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use ferroce_embed::runtime_directory;
 use ferroce_platform::explain::{self, Counted, Source, VARIABLE};
 
-/// The directory in which the processes of the program count, until the summary is printed.
+/// The directory to which the processes of the program write their counts, until the summary is
+/// printed.
 pub struct Explanations {
     directory: PathBuf,
 }
@@ -20,7 +21,7 @@ impl Explanations {
     pub fn prepare() -> Result<Self, String> {
         let runtime = runtime_directory().map_err(|error| error.to_string())?;
         let directory = runtime.join(format!("errors-{}", std::process::id()));
-        // What an earlier process of this number has left.
+        // Remove the files of an earlier process with the same PID.
         let _ = fs::remove_dir_all(&directory);
         fs::create_dir(&directory)
             .map_err(|error| format!("--explain-errors: {}: {error}", directory.display()))?;

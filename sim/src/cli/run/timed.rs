@@ -25,7 +25,7 @@ use super::super::progress::note;
 
 /// Prefix of the names of world sockets.
 const PREFIX: &str = "world-";
-/// How long a world may take to start.
+/// Time limit for the start of a world.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Options of simulated time.
@@ -96,8 +96,8 @@ impl Timed {
         }
     }
 
-    /// Returns the socket of the world, which is running, and has this host free for the program.
-    /// `host`: what has named it, and its name. `None`: the time is that of the machine.
+    /// Returns the socket of the world, which runs and has this host free for the program. `host`:
+    /// the option that named it, and its name. `None`: the program runs in real time.
     pub fn socket(&self, host: Option<(&str, String)>) -> Result<Option<PathBuf>, String> {
         if !self.is_asked() {
             return Ok(None);
@@ -118,7 +118,7 @@ impl Timed {
         }
     }
 
-    /// Returns the socket of the world, which is running.
+    /// Returns the socket of the world, which runs.
     fn running(&self) -> Result<Option<PathBuf>, String> {
         if let Some(socket) = &self.world {
             if self.faults.plan.is_some() {
@@ -173,8 +173,8 @@ impl Timed {
         )
     }
 
-    /// Returns the path of this user's world with these options; there is one for each preset, seed
-    /// and so on.
+    /// Returns the path of this user's world with these options; presets, seeds and so on have
+    /// different worlds.
     fn place(&self, preset: &Preset) -> Result<PathBuf, String> {
         let directory = runtime_directory().map_err(|error| error.to_string())?;
         let mut hasher = DefaultHasher::new();
@@ -198,7 +198,8 @@ impl Timed {
         os::lock_file(&lock).map_err(|error| format!("cannot lock: {error}"))?;
         if !is_alive(socket) {
             self.start(name, socket)?;
-            // Without this file other programs know that the world exists, but not its options.
+            // Without this file other programs know that the world exists, but not with which
+            // options.
             let _ = fs::write(about(socket), self.options(name));
         }
         Ok(())
@@ -228,8 +229,8 @@ impl Timed {
     fn start(&self, name: &str, socket: &Path) -> Result<(), String> {
         let ferroce = std::env::current_exe()
             .map_err(|error| format!("cannot find this executable: {error}"))?;
-        // A shell in between, so that the world is no child of the program: programs wait for
-        // children. Interrupts from the terminal are for the programs.
+        // The shell in between makes the world no child of the program, because programs wait for
+        // their children. Interrupts from the terminal are for the programs only.
         let mut command = Command::new("/bin/sh");
         command.args(["-c", "\"$@\" &", "sh"]).arg(ferroce);
         command.args(["world", "--once", "--preset", name]);
@@ -257,7 +258,7 @@ impl Timed {
         std::thread::spawn(move || {
             let mut line = String::new();
             let read = BufReader::new(output).read_line(&mut line);
-            // After the time-out there is no receiver.
+            // After the timeout the receiver is dropped.
             let _ = sender.send(read.map(|_| line));
         });
         match receiver.recv_timeout(START_TIMEOUT) {
@@ -271,13 +272,13 @@ impl Timed {
     }
 }
 
-/// Returns the path of the file beside a world's socket with the options of the world.
+/// Returns the path of the file, next to a world's socket, with the options of the world.
 fn about(socket: &Path) -> PathBuf {
     socket.with_extension("about")
 }
 
-/// Warns if other worlds of this user run: a program that is started with other options than its
-/// peer does not meet it.
+/// Warns if other worlds of this user run: a program with other options than its peer's does not
+/// meet it.
 fn warn_of_others(socket: &Path) {
     for other in others(socket) {
         let options = fs::read_to_string(about(&other)).unwrap_or_default();
@@ -293,7 +294,7 @@ fn warn_of_others(socket: &Path) {
     }
 }
 
-/// Returns the worlds in the folder of `socket` that programs can join, except that one.
+/// Returns the other worlds in the folder of `socket` that programs can join.
 fn others(socket: &Path) -> Vec<PathBuf> {
     let entries = socket.parent().and_then(|folder| fs::read_dir(folder).ok());
     let paths = entries

@@ -1,4 +1,4 @@
-//! What the functions have done up to a moment.
+//! //! Counters and queue pairs of the functions at one time.
 
 use std::time::Instant;
 
@@ -8,16 +8,16 @@ use crate::cli::counters::function::Function;
 
 /// A function and its queue pairs.
 pub struct Shown {
-    /// Identifies the function: a place is used again after the end of its owner.
+    /// Identifies the function: its slot in the registry is reused after the end of its owner.
     pub claim: u64,
     pub function: Function,
     /// Number of its queue pairs.
     pub qp_count: u64,
-    /// Those that it shows.
+    /// The queue pairs that it publishes.
     pub qps: Vec<ShownQp>,
 }
 
-/// All functions at a moment.
+/// All functions at one time.
 pub struct Sample {
     pub taken: Instant,
     pub functions: Vec<Shown>,

@@ -1,4 +1,5 @@
-//! The terminal of `ferroce top`: its second screen, redrawn as a whole, and its keys.
+//! //! The terminal of `ferroce top`: its alternate screen, which is redrawn as a whole, and its
+//! keys.
 
 use std::io::{self, Stdout, Write, stdin, stdout};
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwins
 
 use super::view::{Line, Look, Size};
 
-/// Longest wait for a key: then signals and the terminal's size are looked at.
+/// Maximum wait for a key; then signals and the terminal's size are checked.
 const KEY_WAIT: Duration = Duration::from_millis(50);
 
 const SECOND_SCREEN: &str = "\x1b[?1049h\x1b[?25l";
@@ -19,13 +20,13 @@ const CLEAR_LINE: &str = "\x1b[K";
 const CLEAR_BELOW: &str = "\x1b[J";
 const PLAIN: &str = "\x1b[m";
 
-/// Interrupt (Ctrl-C), which is a key like others in this mode.
+/// Interrupt (Ctrl-C), which is an ordinary key in this mode.
 const INTERRUPT: u8 = 3;
 
-/// What has ended a wait.
+/// The event that ended a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// The user, a signal, or the terminal's own end.
+    /// The user quit, a signal arrived, or the terminal was closed.
     End,
     /// It is time for the next table.
     Time,
@@ -33,7 +34,7 @@ pub enum Event {
     Resized,
 }
 
-/// The terminal, in its second screen and without echo until it is dropped.
+/// The terminal, on its alternate screen and without echo until it is dropped.
 pub struct Terminal {
     output: Stdout,
     before: Termios,
@@ -42,10 +43,10 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Takes the terminal.
+    /// Switches the terminal to its alternate screen.
     ///
     /// # Errors
-    /// Standard input is no terminal.
+    /// Standard input is not a terminal.
     pub fn open() -> io::Result<Self> {
         let before = tcgetattr(stdin())?;
         let mut modes = before.clone();
@@ -67,11 +68,11 @@ impl Terminal {
     /// Returns its size.
     ///
     /// # Errors
-    /// The terminal is gone.
+    /// The terminal was closed.
     pub fn size(&self) -> io::Result<Size> {
         let size = tcgetwinsize(&self.output)?;
         Ok(match (size.ws_col, size.ws_row) {
-            // A terminal that does not know its size.
+            // The terminal does not know its size.
             (0, _) | (_, 0) => Size {
                 columns: 80,
                 rows: 24,
@@ -80,10 +81,10 @@ impl Terminal {
         })
     }
 
-    /// Draws these lines, of which none is longer than the screen is wide.
+    /// Draws these lines, none of which is longer than the screen is wide.
     ///
     /// # Errors
-    /// The terminal is gone.
+    /// The terminal was closed.
     pub fn draw(&mut self, lines: &[Line]) -> io::Result<()> {
         let mut screen = HOME.to_owned();
         for (number, line) in lines.iter().enumerate() {
@@ -112,10 +113,10 @@ impl Terminal {
         }
     }
 
-    /// Waits until `time`, unless something else happens before.
+    /// Waits until `time`, or until another event.
     ///
     /// # Errors
-    /// The terminal is gone.
+    /// The terminal was closed.
     pub fn wait(&self, time: Instant, size: Size) -> io::Result<Event> {
         loop {
             let left = time.saturating_duration_since(Instant::now());
@@ -131,7 +132,7 @@ impl Terminal {
         }
     }
 
-    /// Waits for a key so long at most. Returns true if it is the end.
+    /// Waits for a key for at most `limit`. Returns true if it ends the program.
     fn is_end(&self, limit: Duration) -> io::Result<bool> {
         let input = stdin();
         let mut polled = [PollFd::new(&input, PollFlags::IN)];
@@ -151,7 +152,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // The terminal may be gone.
+        // The terminal may be closed.
         let _ = self.output.write_all(FIRST_SCREEN.as_bytes());
         let _ = self.output.flush();
         let _ = tcsetattr(stdin(), OptionalActions::Now, &self.before);

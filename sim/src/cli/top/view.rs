@@ -1,4 +1,4 @@
-//! The tables of `ferroce top`: two samples become lines.
+//! //! The tables of `ferroce top`, made from two samples.
 
 use ferroce_driver::{QpState, Service};
 
@@ -11,7 +11,7 @@ pub struct Size {
     pub rows: u16,
 }
 
-/// How a line looks.
+/// Style of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {
     Plain,
@@ -26,7 +26,7 @@ pub struct Line {
     pub look: Look,
 }
 
-/// Counters of what is repeated: it costs time only.
+/// Counters of events that a retransmission repairs: they cost time only.
 const LOST: &[&str] = &[
     "packets_retransmitted",
     "local_ack_timeouts",
@@ -38,7 +38,7 @@ const LOST: &[&str] = &[
     "rx_out_of_sequence",
 ];
 
-/// Counters of what no repetition mends.
+/// Counters of events that no retransmission repairs.
 const ERRORS: &[&str] = &[
     "tx_no_route",
     "rx_malformed",
@@ -61,14 +61,14 @@ const ERRORS: &[&str] = &[
     "rx_overflows",
 ];
 
-/// Rows that lists of queue pairs and of errors have at least, if there are so many.
+/// Minimum number of rows of the lists of queue pairs and errors, if they have that many.
 const LEAST_ROWS: usize = 3;
 
 const FUNCTIONS: &str = "    PID PROGRAM         HOST         DEVICE     QPS  TX Gb/s  RX Gb/s  \
                          TX Mpps  RX Mpps   LOST/s     LOST   ERRORS";
 const QPS: &str = "QP        TYPE  STATE  PEER      PID     PROGRAM";
 
-/// Returns the lines of a screen, which are cut at its size.
+/// Returns the lines of a screen, cut to its size.
 pub fn lines(before: &Sample, now: &Sample, size: Size) -> Vec<Line> {
     let seconds = now.taken.duration_since(before.taken).as_secs_f64();
     let rows = now.functions.iter().map(|shown| {
@@ -122,7 +122,7 @@ fn heading(text: &str) -> Line {
     }
 }
 
-/// Adds a list, of which at most so many rows are shown.
+/// Adds a list, showing at most `most` rows.
 fn add_list(lines: &mut Vec<Line>, title: &str, mut list: Vec<Line>, most: usize) {
     if list.is_empty() || most == 0 {
         return;
@@ -136,20 +136,20 @@ fn add_list(lines: &mut Vec<Line>, title: &str, mut list: Vec<Line>, most: usize
     lines.extend(list);
 }
 
-/// A function, now and at the sample before.
+/// A function in this sample and in the one before.
 struct Row<'a> {
     shown: &'a Shown,
-    /// `None`: it was not there.
+    /// `None`: it did not exist then.
     old: Option<&'a Shown>,
     seconds: f64,
 }
 
 impl Row<'_> {
-    /// Returns the growth of counters in a second.
+    /// Returns the increase of counters per second.
     fn rate(&self, names: &[&str]) -> f64 {
         let old = self.old.map_or(0, |old| old.sum(names));
         let grown = self.shown.sum(names).saturating_sub(old);
-        // A function that has just begun has done all in this interval, or before.
+        // A function that has just begun may have counted before this interval.
         match self.seconds > 0.0 {
             true => grown as f64 / self.seconds,
             false => 0.0,
@@ -206,7 +206,7 @@ fn summary(rows: &[Row<'_>]) -> String {
     )
 }
 
-/// Returns a line for each counter of something lost or wrong, errors first.
+/// Returns a line for each counter of losses and errors, errors first.
 fn error_lines(rows: &[Row<'_>]) -> Vec<Line> {
     let mut lines = Vec::new();
     for (names, look) in [(ERRORS, Look::Failed), (LOST, Look::Plain)] {
@@ -227,7 +227,7 @@ fn error_lines(rows: &[Row<'_>]) -> Vec<Line> {
     lines
 }
 
-/// Returns a line for each queue pair that is shown, failed ones first.
+/// Returns a line for each published queue pair, failed ones first.
 fn qp_lines(now: &Sample) -> Vec<Line> {
     let mut qps = Vec::new();
     for shown in &now.functions {
@@ -341,7 +341,7 @@ mod tests {
         );
     }
 
-    /// Method: many queue pairs and errors on screens of every size.
+    /// Method: draw many queue pairs and errors on screens of every size.
     #[test]
     fn lines_fit_every_screen() {
         let counted: Vec<_> = ERRORS.iter().map(|name| (*name, 1)).collect();

@@ -45,7 +45,7 @@ fn number(text: &str) -> Result<u32, String> {
     parsed.map_err(|error| error.to_string())
 }
 
-/// What one access means.
+/// The meanings of one access.
 #[derive(Default)]
 struct Meanings(Vec<(Key, u32, Entry)>);
 
@@ -129,7 +129,7 @@ impl Show {
         Ok(())
     }
 
-    /// Returns true if it is about the queue that was asked for.
+    /// Returns true if the entry belongs to the requested queue.
     fn wants(&self, (key, number, entry): &(Key, u32, Entry)) -> bool {
         let is_about = |wanted: Option<u32>, object: &str, names: &[&str]| match wanted {
             None => self.qp.is_none() && self.cq.is_none(),
