@@ -32,9 +32,9 @@ impl Scheduler {
         }
     }
 
-    /// Returns the processing unit to which the queue pair at `index` is pinned. Neighbours go to
-    /// different units; queue pairs at equal distances, as those of different threads are, follow
-    /// no pattern.
+    /// Returns the processing unit to which the queue pair at `index` is pinned. Adjacent queue
+    /// pairs go to different units; queue pairs at equal distances, such as one for each thread,
+    /// are spread pseudo-randomly.
     #[inline]
     pub fn unit_of(&self, index: u32) -> usize {
         let units = self.active.len();

@@ -40,7 +40,7 @@ pub enum ListenAddress {
     Gid(Gid),
     /// Every IPv4 address
     AnyIpv4,
-    /// Every address but those of IPv4
+    /// Every address except IPv4 addresses
     AnyIpv6,
     /// Every address
     Any,

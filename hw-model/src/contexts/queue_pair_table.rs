@@ -173,8 +173,8 @@ impl QueuePairs {
 
     /// Looks up the context of the queue pair at `index`; every packet does this.
     ///
-    /// A packet changes PSNs and indices, so the context is written back on eviction. The written
-    /// contents are those of the last command; the model keeps the rest on the chip.
+    /// A packet changes PSNs and indices, so the context is written back on eviction. It is written
+    /// as the last command left it; the model keeps the rest on the chip.
     #[inline]
     pub fn touch<H: Host>(&mut self, index: u32, dma: &mut Dma<'_, H>) -> Result<(), DmaError> {
         self.cache.get_mut(index, dma).map(drop)

@@ -13,7 +13,7 @@ pub struct Units {
     pub data: u32,
 }
 
-/// The resource of which there was too little.
+/// The exhausted resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shortage {
     /// [`Units::headers`].

@@ -42,7 +42,7 @@ impl Config {
 }
 
 impl Default for Config {
-    /// Returns a configuration without delay; its other bounds are those of Linux' soft-RoCE,
+    /// Returns a configuration without delay; its other bounds are soft-RoCE's in Linux,
     /// rounded up.
     fn default() -> Config {
         Config {

@@ -139,8 +139,7 @@ impl Engine {
         }
     }
 
-    /// Returns true if a fault counts packets like those of the run, and some numbers are still
-    /// ahead.
+    /// Returns true if a fault counts packets like the run's, and some numbers are still ahead.
     pub fn counts(&mut self, run: &Run) -> bool {
         let Some(flow) = self.flows.get_mut(&run.key) else {
             return false;

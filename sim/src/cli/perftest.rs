@@ -233,7 +233,7 @@ fn runs(jobs: &[Job]) -> impl Iterator<Item = &[Job]> {
     jobs.chunk_by(|one, next| one.point == next.point)
 }
 
-/// Returns a difference between the table's parameters and those of this run.
+/// Returns a difference between the parameters of the table and of this run.
 fn difference(table: &Table, spec: &PerfSpec) -> Option<String> {
     let verb = table.setup.verb;
     let runs = command::runs(spec).ok()?;

@@ -85,7 +85,7 @@ impl AdaptiveTimer {
     /// Returns a profile, or `None` if it is invalid. `base` must be a power of two of microseconds
     /// and at least [`AdaptiveTimer::MIN_BASE`]; `first` is the lowest first granularity and their
     /// number; `ranges` must be 1 to [`AdaptiveTimer::MAX_RANGES`] non-empty ranges in ascending
-    /// order, of which none leads to a later one, and must include `start_range`.
+    /// order, none of which leads to a later one, and must include `start_range`.
     #[must_use]
     pub fn new(
         base: Duration,

@@ -22,7 +22,7 @@ pub enum ReadError {
     /// It does not begin like a capture.
     #[error("no capture: {0}")]
     NoCapture(PcapError),
-    /// Invalid data behind a frame.
+    /// Invalid data after a frame.
     #[error("is damaged after frame {frames}: {error}")]
     Damaged {
         /// Frames before it.

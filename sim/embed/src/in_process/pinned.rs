@@ -9,7 +9,7 @@ use parking_lot::MutexGuard;
 
 use super::{InProcess, Model};
 
-/// If a thread's stack pointer is at most this far below that of the model, the model called it.
+/// If a thread's stack pointer is at most this far below the model's, the model called it.
 const DEPTH: usize = 256 << 10;
 /// Time limit for the model's lock. A signal handler may have interrupted its holder.
 const TIMEOUT: Duration = Duration::from_millis(200);

@@ -17,7 +17,7 @@ use crate::error::Error;
 
 /// The variable that enables patient mode.
 pub const VARIABLE: &str = "FERROCE_PATIENT";
-/// Number of timeouts towards a queue pair of which the last one counts.
+/// Of this many timeouts for a queue pair, only the last one counts.
 pub const STRETCH: u32 = 16;
 /// Maximum number of queue pairs whose timeouts are remembered. With more, a wait may take longer.
 const WAITS_MAX: usize = 4096;

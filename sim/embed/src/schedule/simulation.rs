@@ -2,7 +2,7 @@
 //! programs, and threads that are stopped for a while, as by the CPU limit of a cgroup.
 //!
 //! The kernel is the worst fair one: first come, first served, and a woken thread overtakes no
-//! other thread. The executors are those of `in_process` and `background.rs` without the model: a
+//! other thread. The executors work like `in_process` and `background.rs`, but without the model: a
 //! function has requests and frames, and takes all of them when it runs.
 
 use std::collections::VecDeque;
