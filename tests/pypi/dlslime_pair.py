@@ -30,7 +30,7 @@ def connect(role, port):
 
 def main(role, port):
     stream = connect(role, int(port))
-    # Separate files: a write to one for both directions drops what it has read ahead.
+    # Two files, because with one file for both directions a write drops data that was read ahead.
     reader, writer = stream.makefile('r'), stream.makefile('w')
 
     def exchange(value):

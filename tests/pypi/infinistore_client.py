@@ -17,14 +17,14 @@ import numpy
 
 BLOCK = 64 << 10
 BLOCKS = [(f'key {i}', i * BLOCK) for i in range(32)]
-# The interval that is measured, and the ticks of 10 ms that the server may use in it.
+# The measured interval, and the ticks of 10 ms that the server may use in it.
 IDLE_SECONDS = 2
 IDLE_TICKS_MAX = 20
 
 
 def ticks(pid):
     with open(f'/proc/{pid}/stat') as file:
-        # Behind the name, which may contain blanks: state, then fields 4 and up.
+        # After the name, which may contain blanks: state, then fields 4 and up.
         fields = file.read().rpartition(')')[2].split()
     return int(fields[11]) + int(fields[12])
 

@@ -9,12 +9,12 @@ handle! {
     Ah, ibv_ah
 }
 
-/// The port that there is.
+/// The device's only port.
 pub const PORT: u8 = 1;
 /// Index of the IPv4 GID.
 pub const GID_INDEX: u8 = 1;
 
-/// Returns the way to a GID.
+/// Returns the path to a GID.
 pub fn path_to(gid: ibv_gid) -> ibv_ah_attr {
     ibv_ah_attr {
         is_global: 1,

@@ -1,4 +1,4 @@
-//! What most tests need: an open device, memory, CQs, and two QPs that talk to each other.
+//! Objects that most tests need: an open device, memory, CQs, and two connected QPs.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::work_request::{ReceiveWr, SendWr};
 
 /// Bytes of the registered buffer.
 pub const BUFFER: usize = 1 << 20;
-/// Where messages end in these tests; the first half is for their sources.
+/// Start of the targets of messages; the first half of the buffer holds their sources.
 pub const TARGET: usize = BUFFER / 2;
 /// Bytes in front of a datagram.
 pub const GRH: usize = 40;
@@ -23,7 +23,7 @@ pub const SEND_OPS: u64 = (IBV_QP_EX_WITH_RDMA_WRITE
     | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
     | IBV_QP_EX_WITH_SEND
     | IBV_QP_EX_WITH_SEND_WITH_IMM) as u64;
-/// Those of a reliable one.
+/// Operations of a reliable QP.
 pub const RELIABLE_OPS: u64 = SEND_OPS
     | (IBV_QP_EX_WITH_RDMA_READ
         | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
@@ -32,7 +32,7 @@ pub const RELIABLE_OPS: u64 = SEND_OPS
         | IBV_QP_EX_WITH_BIND_MW
         | IBV_QP_EX_WITH_SEND_WITH_INV) as u64;
 
-/// A transport service, as a pair of QPs has it.
+/// The transport service of a pair of QPs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
     /// Reliable connection.
@@ -64,7 +64,7 @@ impl Service {
         matches!(self, Self::Rc | Self::Xrc)
     }
 
-    /// Operations that the new send API can build for it.
+    /// Operations of the service that the new send API can build.
     pub fn send_ops(self) -> u64 {
         match self {
             Self::Rc | Self::Xrc => RELIABLE_OPS,
@@ -79,7 +79,7 @@ impl Service {
     }
 }
 
-/// A device and what QPs need.
+/// A device and the objects that QPs need.
 pub struct Bench {
     /// Open device.
     pub context: Context,
@@ -87,13 +87,13 @@ pub struct Bench {
     pub pd: Pd,
     /// Channel of both CQs.
     pub channel: Channel,
-    /// Of every send queue.
+    /// CQ of every send queue.
     pub send_cq: Cq,
-    /// Of every receive queue.
+    /// CQ of every receive queue.
     pub receive_cq: Cq,
     /// Memory.
     pub buffer: Arc<Buffer>,
-    /// The whole of it, with all rights.
+    /// Region of the whole buffer, with all rights.
     pub mr: Mr,
     /// The port's IPv4 GID.
     pub gid: ibv_gid,
@@ -109,9 +109,9 @@ impl Default for Bench {
 const SETTLING: u64 = 16;
 
 impl Bench {
-    /// Waits until the device has had time for all that was posted before, without a poll of the
-    /// bench's CQs. Method: round trips of another pair, which the device serves in turn with the
-    /// others, and the polls for which advance it.
+    /// Waits until the device has had time for all earlier requests, without polling the bench's
+    /// CQs. Method: round trips of another pair; the device serves it in turn with the others, and
+    /// polls for these round trips advance the device.
     #[track_caller]
     pub fn settle(&self) {
         let cq = self.context.create_cq(16, None, 0).expect("a CQ");
@@ -122,7 +122,7 @@ impl Bench {
         };
         let pair = self.pair_of(Service::Rc, &config);
         for id in 0..SETTLING {
-            // Without bytes: it changes no memory.
+            // A message of no bytes changes no memory.
             let (address, key) = self.remote(0);
             pair.post(SendWr::new(id, IBV_WR_RDMA_WRITE).remote(address, key));
             cq.expect(id, IBV_WC_SUCCESS);
@@ -252,7 +252,7 @@ pub fn register_all(pd: &Pd, buffer: &Arc<Buffer>) -> Mr {
     pd.register(buffer, ALL_ACCESS).expect("a memory region")
 }
 
-/// Two QPs, `a` sends to `b`.
+/// Two QPs: `a` sends to `b`.
 pub struct Pair {
     /// Their service.
     pub service: Service,
@@ -260,14 +260,14 @@ pub struct Pair {
     pub a: Qp,
     /// Receives.
     pub b: Qp,
-    /// The way to `b` for datagrams.
+    /// The path to `b` for datagrams.
     pub ah: Option<Ah>,
     /// Where an XRC target receives.
     pub srq: Option<Srq>,
 }
 
 impl Pair {
-    /// Adds to a request what its service needs to find `b`.
+    /// Adds to a request the fields by which its service finds `b`.
     pub fn addressed(&self, mut wr: SendWr) -> SendWr {
         if let Some(ah) = &self.ah {
             wr = wr.datagram(ah, self.b.number(), Q_KEY);

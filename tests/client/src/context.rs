@@ -1,4 +1,4 @@
-//! Devices and contexts: what is asked of the device itself.
+//! Devices and contexts: queries of the device itself.
 
 use std::ffi::{CStr, c_int};
 use std::mem::{offset_of, zeroed};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::object::{Errno, Object, Outcome, check, check_pointer, errno, handle, operation};
 use crate::sys::*;
 
-/// How long an event may take.
+/// Time limit for an event.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(10);
 
 handle! {

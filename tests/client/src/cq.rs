@@ -11,9 +11,9 @@ use crate::memory::{Pd, extended};
 use crate::object::{Object, Outcome, check, check_pointer, handle, operation};
 use crate::sys::*;
 
-/// How long a completion may take.
+/// Time limit for a completion.
 pub const COMPLETION_TIMEOUT: Duration = Duration::from_secs(60);
-/// Polls that have to find nothing before a test believes that nothing comes.
+/// Number of empty polls after which a test concludes that no completion comes.
 const EMPTY_POLLS: u32 = 2000;
 
 handle! {
@@ -153,7 +153,7 @@ impl Cq {
         })
     }
 
-    /// Calls `ibv_poll_cq`: what it found, or the negative number that it answered.
+    /// Calls `ibv_poll_cq`: returns the completions, or the negative number that the verb returned.
     pub fn poll(&self, max: usize) -> Result<Vec<ibv_wc>, c_int> {
         let mut found = vec![ibv_wc::default(); max];
         // SAFETY: there is room for `max` entries.
@@ -230,7 +230,7 @@ impl Cq {
         result
     }
 
-    /// Calls `ibv_start_poll` alone; only after 0 may (and must) it be ended.
+    /// Calls `ibv_start_poll` alone. Only if it returns 0, the poll may and must be ended.
     pub fn start_poll(&self, comp_mask: u32) -> c_int {
         let mut attr = ibv_poll_cq_attr { comp_mask };
         let cq = self.extended();
@@ -252,13 +252,13 @@ impl Cq {
         unsafe { operation!(cq, end_poll)(cq) };
     }
 
-    /// Reads the completion at which a started poll stands.
+    /// Reads the current completion of a started poll.
     pub fn reader(&self) -> Reader {
         Reader(self.extended())
     }
 }
 
-/// The completion at which `ibv_start_poll` or `ibv_next_poll` stands.
+/// The current completion of `ibv_start_poll` or `ibv_next_poll`.
 pub struct Reader(*mut ibv_cq_ex);
 
 /// Declares readers of one field each.
@@ -305,7 +305,7 @@ impl Reader {
     }
 }
 
-/// Returns `imm_data` of a completion, as the wire has it.
+/// Returns `imm_data` of a completion, in network byte order.
 pub fn imm_data(wc: &ibv_wc) -> u32 {
     // SAFETY: any number is valid.
     unsafe { wc.__bindgen_anon_1.imm_data }

@@ -1,19 +1,20 @@
-//! Each test is a separate process under `ferroce run`, with a time-out.
+//! Each test runs in a separate process under `ferroce run`, with a time limit.
 
 use std::env;
 use std::time::Duration;
 
 use ferroce_tests::{Process, Scratch, Served};
 
-/// Set in the process that really runs a test.
+/// Variable that is set in the process that actually runs a test.
 const INSIDE: &str = "FERROCE_TEST_INSIDE";
-/// The bus over which the tests reach the device; without it, they have the model in them.
+/// Variable with the bus by which the tests reach the device; without it, the model runs in the
+/// tests.
 const BUS: &str = "FERROCE_TEST_BUS";
-/// The address of the first served function, for it takes none of the machine.
+/// The address of the first served function, which does not use an address of the machine.
 const ADDRESS: &str = "192.0.2.1";
-/// How a line begins that says why a test was left out.
+/// First words of a line that says why a test was left out.
 const LEFT_OUT: &str = "left out:";
-/// How long one test may run: a limit for what hangs, many times what any needs on an idle machine.
+/// Time limit of one test. It only ends tests that hang: on an idle machine each needs far less.
 const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Declares tests that run under `ferroce run`, with options for it in brackets if needed.
@@ -31,8 +32,8 @@ macro_rules! verbs_tests {
     };
 }
 
-/// Returns true if a test must be skipped because the device has one client at a time, so that a
-/// child cannot open it beside its parent. Says so.
+/// Returns true, and prints a note, if a test must be skipped because the device has only one
+/// client at a time, so a child cannot open it in addition to its parent.
 pub fn is_for_one_client() -> bool {
     let is_served = env::var_os("FERROCE_DEVICE").is_some();
     if is_served {
@@ -41,8 +42,8 @@ pub fn is_for_one_client() -> bool {
     is_served
 }
 
-/// Returns true if a test must be skipped because it is about the device in the program's own
-/// threads, and this one works by itself. Says so.
+/// Returns true, and prints a note, if a test must be skipped because it needs a device in the
+/// program's own threads, and this device has its own threads.
 pub fn is_served() -> bool {
     let is_served = env::var_os("FERROCE_DEVICE").is_some();
     if is_served {
@@ -51,7 +52,7 @@ pub fn is_served() -> bool {
     is_served
 }
 
-/// Runs `body`, in a separate process under `ferroce run` with these options. `name` is that of
+/// Runs `body` in a separate process under `ferroce run` with these options. `name` is the name of
 /// the calling test, with its crate in front.
 pub fn under_ferroce(name: &str, options: &[&str], body: impl FnOnce()) {
     if env::var_os(INSIDE).is_some() {
@@ -88,7 +89,7 @@ pub fn under_ferroce(name: &str, options: &[&str], body: impl FnOnce()) {
     }
 }
 
-/// Returns a server with as many functions as `options` ask for, if the tests are to run over one.
+/// Returns a server with as many functions as `options` request, if the tests run over a server.
 fn serve<'a>(scratch: &'a Scratch, options: &[&str]) -> Option<Served<'a>> {
     let functions = match options {
         [] => 1,

@@ -1,9 +1,9 @@
-//! A verbs program in Rust: thin handles over the public C ABI, as a program that was built on
-//! Debian 12 sees it. The conformance suite in `tests/` is written with it, one file per object.
+//! A verbs program in Rust: thin handles over the public C ABI, as it was on Debian 12. The
+//! conformance suite in `tests/` is written with it, one file per object.
 //!
-//! It knows nothing of Ferroce but the command that it runs under; keys, addresses and numbers go
-//! through unchecked, for judging them is the device's task. Handles keep their parents alive
-//! and are destroyed once.
+//! It uses nothing of Ferroce but the command that runs it. It passes keys, addresses and numbers
+//! on unchecked, because the device has to check them. Handles keep their parents alive and are
+//! destroyed once.
 
 pub mod address;
 pub mod bench;

@@ -1,4 +1,4 @@
-//! Protection domains and what they protect: regions, windows, device memory.
+//! Protection domains, memory regions, windows and device memory.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ffi::{c_int, c_uint};
@@ -248,7 +248,7 @@ impl Pd {
         self.region(raw, Some(buffer.clone()))
     }
 
-    /// Calls `ibv_reg_mr` with any address; success where there is no memory is an error.
+    /// Calls `ibv_reg_mr` with any address; it must not succeed if there is no memory.
     pub fn register_raw(&self, address: u64, length: usize, access: c_uint) -> *mut ibv_mr {
         let iova = address;
         // SAFETY: registering looks at addresses, not at what is there.
@@ -347,7 +347,7 @@ impl Mr {
         }
     }
 
-    /// Calls `ibv_rereg_mr`; answers with one of `ibv_rereg_mr_err_code`, and errno.
+    /// Calls `ibv_rereg_mr`; returns one of `ibv_rereg_mr_err_code`, and errno.
     pub fn reregister(
         &self,
         flags: c_uint,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A number of `<errno.h>`.
 pub type Errno = i32;
-/// What a verb answers.
+/// The result of a verb.
 pub type Outcome<T> = Result<T, Errno>;
 
 /// Returns `errno`.
@@ -33,10 +33,10 @@ pub fn check_pointer<T>(pointer: *mut T) -> Outcome<*mut T> {
     }
 }
 
-/// What an object must not outlive.
+/// The objects that have to outlive an object.
 pub type Parent = Arc<dyn Any + Send + Sync>;
 
-/// A verbs object and how it is destroyed.
+/// A verbs object and the verb that destroys it.
 pub struct Object<T> {
     raw: *mut T,
     destroy: unsafe extern "C" fn(*mut T) -> c_int,
@@ -50,7 +50,7 @@ unsafe impl<T> Send for Object<T> {}
 unsafe impl<T> Sync for Object<T> {}
 
 impl<T> Object<T> {
-    /// Takes possession of what a verb has created.
+    /// Takes ownership of an object that a verb has created.
     pub fn new(
         raw: *mut T,
         destroy: unsafe extern "C" fn(*mut T) -> c_int,
@@ -65,7 +65,7 @@ impl<T> Object<T> {
         })
     }
 
-    /// Returns the pointer that C knows.
+    /// Returns the C pointer.
     pub fn raw(&self) -> *mut T {
         assert!(
             self.alive.load(Ordering::Acquire),
@@ -100,12 +100,12 @@ macro_rules! handle {
         pub struct $name(pub(crate) std::sync::Arc<$crate::object::Object<$raw>>);
 
         impl $name {
-            /// Returns the pointer that C knows.
+            /// Returns the C pointer.
             pub fn raw(&self) -> *mut $raw {
                 self.0.raw()
             }
 
-            /// Destroys it; on an error it lives on.
+            /// Destroys it; after an error it still exists.
             pub fn destroy(&self) -> $crate::object::Outcome<()> {
                 self.0.destroy()
             }

@@ -21,7 +21,7 @@ pub const Q_KEY: u32 = 0x1111_1111;
 /// First PSN of each direction: close to the end, so that it wraps.
 pub const PSN: u32 = 0xff_fffe;
 
-/// What a QP is made of.
+/// Configuration of a QP.
 #[derive(Clone)]
 pub struct QpConfig<'a> {
     /// `IBV_QPT_*`.
@@ -32,7 +32,7 @@ pub struct QpConfig<'a> {
     pub send_cq: Option<&'a Cq>,
     /// CQ of the receive queue.
     pub receive_cq: Option<&'a Cq>,
-    /// Where receives come from.
+    /// Source of receives.
     pub srq: Option<&'a Srq>,
     /// Domain of an XRC target.
     pub xrcd: Option<&'a Xrcd>,
@@ -42,11 +42,11 @@ pub struct QpConfig<'a> {
     pub sq_sig_all: bool,
     /// Operations of the new send API, if it is wanted.
     pub send_ops: Option<u64>,
-    /// `IBV_QP_CREATE_*`, if there are to be any.
+    /// `IBV_QP_CREATE_*` flags, if any.
     pub create_flags: Option<u32>,
 }
 
-/// The sizes that tests get along with.
+/// Sizes that suffice for the tests.
 pub const CAP: ibv_qp_cap = ibv_qp_cap {
     max_send_wr: 16,
     max_recv_wr: 16,
@@ -84,7 +84,8 @@ impl<'a> QpConfig<'a> {
 }
 
 impl Context {
-    /// Calls `ibv_create_qp`, or `ibv_create_qp_ex` where more is wanted. Also what was granted.
+    /// Calls `ibv_create_qp`, or `ibv_create_qp_ex` for more attributes. Also returns the granted
+    /// capabilities.
     pub fn create_qp(&self, config: &QpConfig) -> Outcome<(Qp, ibv_qp_cap)> {
         let flags = config.create_flags;
         if config.send_ops.is_none() && config.xrcd.is_none() && flags.is_none() {
@@ -172,7 +173,7 @@ impl Qp {
         check(unsafe { ibv_modify_qp(self.raw(), &mut attr, mask as c_int) })
     }
 
-    /// Calls `ibv_query_qp` of everything.
+    /// Calls `ibv_query_qp` for all attributes.
     pub fn query(&self) -> Outcome<(ibv_qp_attr, ibv_qp_init_attr)> {
         let mut attr = ibv_qp_attr::default();
         let mut init = ibv_qp_init_attr::default();
@@ -272,7 +273,8 @@ impl Qp {
     }
 }
 
-/// Returns true if the service has acknowledgements: then the requester waits and repeats.
+/// Returns true if the service has acknowledgements, for which the requester waits, and repeats
+/// requests.
 fn is_reliable_requester(qp_type: ibv_qp_type) -> bool {
     [IBV_QPT_RC, IBV_QPT_XRC_SEND].contains(&qp_type)
 }

@@ -75,7 +75,7 @@ fn srq_attr(max_wr: u32, max_sge: u32) -> ibv_srq_attr {
 }
 
 impl Pd {
-    /// Calls `ibv_create_srq`: also what was granted.
+    /// Calls `ibv_create_srq`: also returns the granted sizes.
     pub fn create_srq(&self, max_wr: u32, max_sge: u32) -> Outcome<(Srq, ibv_srq_attr)> {
         let mut init = ibv_srq_init_attr {
             srq_context: null_mut(),

@@ -1,7 +1,7 @@
 //! `<infiniband/verbs.h>` as bindgen reads it (`./generate`), and the distribution's library.
 //!
-//! Not the `rdma-sys` crate: its last release wants libclang on each machine that builds the tests,
-//! and the bindgen that it asks for stops with an error at the libclang of Debian 13.
+//! We do not use the `rdma-sys` crate: its last release needs libclang on each machine that builds
+//! the tests, and its bindgen fails with the libclang of Debian 13.
 
 #![expect(
     missing_docs,

@@ -1,4 +1,4 @@
-//! Work requests, and how lists of them are posted by the old and the new send API.
+//! Work requests, and posting lists of them by the old and the new send API.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -13,7 +13,7 @@ use crate::sys::*;
 /// A send work request.
 #[derive(Clone)]
 pub struct SendWr {
-    /// Comes back in the completion.
+    /// Returned in the completion.
     pub id: u64,
     /// What to do.
     pub opcode: ibv_wr_opcode,
@@ -21,7 +21,7 @@ pub struct SendWr {
     pub flags: u32,
     /// Local memory.
     pub sges: Vec<ibv_sge>,
-    /// Immediate data as the wire has it, or the key to invalidate.
+    /// Immediate data in network byte order, or the key to invalidate.
     pub immediate: u32,
     /// Remote memory.
     pub remote: (u64, u32),
@@ -31,11 +31,11 @@ pub struct SendWr {
     pub datagram: Option<(Ah, u32, u32)>,
     /// SRQ number of XRC.
     pub srqn: u32,
-    /// Window, its new key, and what is bound to it.
+    /// Window, its new key, and the memory that is bound to it.
     pub bind: Option<(Mw, u32, Bind)>,
 }
 
-/// What a window is bound to.
+/// The memory to which a window is bound.
 #[derive(Clone)]
 pub struct Bind {
     /// Region; none unbinds.
@@ -234,9 +234,9 @@ impl SendWr {
 /// A receive work request.
 #[derive(Clone, Default)]
 pub struct ReceiveWr {
-    /// Comes back in the completion.
+    /// Returned in the completion.
     pub id: u64,
-    /// Where the message goes.
+    /// Target of the message.
     pub sges: Vec<ibv_sge>,
 }
 
@@ -351,7 +351,7 @@ impl Qp {
             .map_err(|(code, _)| code)
     }
 
-    /// `ibv_bind_mw`, with the checks that the inline function of the header does.
+    /// Calls `ibv_bind_mw`, with the checks of the header's inline function.
     pub fn bind_mw(&self, window: &Mw, id: u64, flags: u32, bind: &Bind) -> Outcome<()> {
         let mut raw = ibv_mw_bind {
             wr_id: id,

@@ -1,4 +1,4 @@
-//! Every status that can occur, for its cause (`ibv_poll_cq(3)`, IBTA vol 1, 10.10.3).
+//! Every possible status, with its cause (`ibv_poll_cq(3)`, IBTA vol 1, 10.10.3).
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn send(bench: &Bench, length: usize) -> SendWr {
     SendWr::new(1, IBV_WR_SEND).sge(bench.sge(0, length))
 }
 
-/// The culprit has this status, the one behind it is flushed, and the sender is in ERR.
+/// The failing request has this status, the next one is flushed, and the sender is in ERR.
 fn expect_failure(bench: &Bench, pair: &Pair, status: ibv_wc_status) {
     let wc = bench.send_cq.next();
     let what = format!("{:?}: {}", pair.service, wc.status);
@@ -62,7 +62,7 @@ verbs_tests! {
                 let (address, key) = bench.remote(TARGET);
                 pair.post(SendWr::new(1, opcode).sge(sge).remote(address, key));
                 expect_failure(&bench, &pair, IBV_WC_LOC_PROT_ERR);
-                // What was posted for a message that never came.
+                // The receive for a message that never came.
                 drop(pair);
                 while bench.receive_cq.try_next().is_some() {}
             }
@@ -79,8 +79,8 @@ verbs_tests! {
         expect_failure(&bench, &pair, IBV_WC_LOC_PROT_ERR);
     }
 
-    /// The receiver's own buffer is bad: its completion says why, the sender's that the receiver
-    /// is the cause.
+    /// The receiver's own buffer is bad: its completion has the reason, and the sender's completion
+    /// names the receiver as the cause.
     fn rem_op_err_of_a_bad_receive() {
         let bench = Bench::new();
         for service in RELIABLE {
@@ -137,7 +137,7 @@ verbs_tests! {
         }
     }
 
-    /// The QP's own rights count besides the region's.
+    /// An access needs the rights of the QP as well as those of the region.
     fn rem_inv_req_err_of_a_qp_without_rights() {
         let bench = Bench::new();
         for opcode in [IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD] {
@@ -162,8 +162,8 @@ verbs_tests! {
         }
     }
 
-    /// The receive of a WRITE with immediate says that it was its own side's memory (IBTA vol 1,
-    /// 11.6.2, local access error).
+    /// The receive of a WRITE with immediate completes with a local access error, because its own
+    /// side's memory failed (IBTA vol 1, 11.6.2).
     fn loc_access_err_of_a_write_with_immediate() {
         let bench = Bench::new();
         let pair = bench.pair(Service::Rc);
@@ -175,8 +175,8 @@ verbs_tests! {
         expect_failure(&bench, &pair, IBV_WC_REM_ACCESS_ERR);
     }
 
-    /// An atomic gives eight bytes. Less room is a length error; of more, as with soft-RoCE, the
-    /// first eight bytes are used.
+    /// An atomic returns eight bytes. Less room is a length error; with more room, as with
+    /// soft-RoCE, the first eight bytes are used.
     fn an_atomic_whose_room_is_not_eight_bytes() {
         let bench = Bench::new();
         let (address, key) = bench.remote(TARGET);
@@ -205,7 +205,7 @@ verbs_tests! {
         }
     }
 
-    /// rnr_retry 7 means forever: a receive that comes late is not too late.
+    /// rnr_retry 7 means retrying forever, so a late receive is not too late.
     fn rnr_retry_7_waits() {
         let bench = Bench::new();
         let pair = impatient(&bench, Service::Rc, 7, None);
@@ -234,7 +234,7 @@ verbs_tests! {
         expect_failure(&bench, &pair, IBV_WC_RETRY_EXC_ERR);
     }
 
-    /// Unreliable senders never learn what became of a message.
+    /// Unreliable senders get no error when a message is lost.
     fn unreliable_senders_succeed_into_nothing() {
         let bench = Bench::new();
         for service in [Service::Uc, Service::Ud] {
@@ -243,7 +243,7 @@ verbs_tests! {
             pair.post(send(&bench, 8));
             bench.send_cq.expect(1, IBV_WC_SUCCESS);
             let pair = bench.pair(service);
-            // No receive: dropped, and the next one that has room arrives.
+            // Without a receive the message is dropped; the next one that has a receive arrives.
             pair.post(send(&bench, 8));
             bench.send_cq.expect(1, IBV_WC_SUCCESS);
             bench.settle();
@@ -292,7 +292,7 @@ verbs_tests! {
         bench.receive_cq.expect(3, IBV_WC_SUCCESS);
     }
 
-    /// All that is outstanding when a QP fails comes back, in the order of posting.
+    /// When a QP fails, all outstanding requests complete, in the order of posting.
     fn flush_in_order() {
         let bench = Bench::new();
         for service in SERVICES {
@@ -301,7 +301,7 @@ verbs_tests! {
             for id in 10..15 {
                 let mut wr = send(&bench, 8);
                 wr.id = id;
-                // Also those that are not signaled.
+                // Unsignaled requests complete, too.
                 pair.post(wr.flags(0));
             }
             let receives = service != Service::Xrc;

@@ -142,7 +142,7 @@ verbs_tests! {
             for id in next..next + 5 {
                 pair.post(write(&bench, id));
             }
-            // Let them all arrive first.
+            // Wait until all have arrived.
             bench.settle();
             cq.resize(size).expect("resize_cq");
             assert!(cq.cqe() >= size);
@@ -161,7 +161,7 @@ verbs_tests! {
         for cqe in [0, -1, max + 1] {
             assert_eq!(cq.resize(cqe), Err(libc::EINVAL), "{cqe}");
         }
-        // More entries inside than would fit.
+        // The CQ holds more entries than would fit.
         let pair = pair_on(&bench, &cq);
         for id in 0..12 {
             pair.post(write(&bench, id));
@@ -173,7 +173,7 @@ verbs_tests! {
         }
     }
 
-    /// With moderation the event comes after so many completions, or when the time is over.
+    /// With moderation the event comes after `count` completions, or when the period has passed.
     fn moderation_holds_events_back() {
         let bench = Bench::new();
         let pair = bench.pair(Service::Rc);
@@ -196,14 +196,14 @@ verbs_tests! {
         assert!(matches!(result, Err(libc::EINVAL | libc::EOPNOTSUPP)), "{result:?}");
     }
 
-    /// A CQ that is not polled: an event says that it has overrun.
+    /// If a CQ is not polled, an event reports its overrun.
     fn an_overrun_is_reported() {
         let bench = Bench::new();
         let cq = bench.context.create_cq(1, None, 0).expect("create_cq");
         let room = cq.cqe() as u64;
         let pair = pair_on(&bench, &cq);
         for id in 0..room + 8 {
-            // At last nothing completes any more, and the send queue is full.
+            // In the end no request completes any more, and the send queue is full.
             let _ = pair.try_post(write(&bench, id));
             bench.settle();
         }
@@ -218,8 +218,8 @@ verbs_tests! {
         assert_eq!(cq.poll(16).expect("poll").len(), 0);
     }
 
-    /// Work that is ready is done by the empty poll that finds it: neither a message of thousands
-    /// of packets nor an ACK that is held back needs many polls.
+    /// An empty poll does all work that is ready: neither a message of thousands of packets nor a
+    /// delayed ACK needs many polls.
     fn an_empty_poll_lets_the_device_work_until_it_rests() {
         if is_served() {
             return;
@@ -241,8 +241,8 @@ verbs_tests! {
                 })
                 .collect();
             empty_polls.sort_unstable();
-            // The best: while the library's own thread is inside the device, polls do nothing, and
-            // on a busy machine it is there most of the time.
+            // Take the best of several tries: while the library's own thread is inside the device,
+            // polls do nothing, and on a busy machine it is there most of the time.
             assert!(empty_polls[0] <= 1, "{length} bytes: {empty_polls:?}");
         }
     }
@@ -257,7 +257,7 @@ verbs_tests! {
     }
 
     fn a_null_pd_is_refused_without_a_crash() {
-        // SAFETY: the library has to check what it is given.
+        // SAFETY: the library has to check its arguments.
         let result = check_pointer(unsafe { ibv_create_cq(nothing(), 4, nothing(), nothing(), 0) });
         assert!(result.is_err());
     }

@@ -1,4 +1,4 @@
-//! Extended completion queues: what they are asked to record, and how they are polled.
+//! Extended completion queues: the fields that they record, and polling.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -122,8 +122,8 @@ verbs_tests! {
         assert_eq!(cq.start_poll(1 << 10), libc::EINVAL, "an unknown mask");
     }
 
-    /// Time stamps grow, in the clock that `ibv_query_rt_values_ex` reads; the wall clock is the
-    /// system's.
+    /// Time stamps of the clock that `ibv_query_rt_values_ex` reads increase; wall clock time
+    /// stamps are the system's time.
     fn time_stamps() {
         let bench = Bench::new();
         let cq = create(&bench.context);
@@ -145,7 +145,7 @@ verbs_tests! {
     }
 
     /// The two time stamps of a completion are two readings of one clock: in the order of the CQ
-    /// neither runs backwards, and they grow by the same.
+    /// neither runs backwards, and both increase by the same amount.
     fn wall_clock_stamps_follow_the_hardware_clock() {
         const ROUNDS: u64 = 300;
         const BATCH: u64 = 16;
@@ -165,9 +165,9 @@ verbs_tests! {
         }
         let backwards = stamps.windows(2).filter(|two| two[1].1 < two[0].1).count();
         assert_eq!(backwards, 0, "of {} completions", stamps.len());
-        // A deviation of the clocks is removed at a sixteenth of the time that passes. A wall clock
-        // time that would be in the future is the present one instead; it can be so by the error
-        // of comparing the clocks, which behind a socket takes some microseconds.
+        // A deviation of the clocks is corrected by a sixteenth of the passing time. A wall clock
+        // time in the future is replaced by the present time. It can be in the future by the error
+        // of comparing the clocks, which takes some microseconds through a socket.
         for two in stamps.windows(2) {
             let (hardware_ns, wall_ns) = (two[1].0 - two[0].0, two[1].1 - two[0].1);
             let difference_ns = hardware_ns.abs_diff(wall_ns);

@@ -12,7 +12,7 @@ use ferroce_verbs_client::work_request::SendWr;
 
 const BOTH: u32 = (libc::EPOLLIN | libc::EPOLLOUT) as u32;
 const EDGES: u32 = libc::EPOLLET as u32;
-/// How long an event that must not come is waited for.
+/// Time for which a test waits for an event that must not come.
 const NO_EVENT: Duration = Duration::from_millis(100);
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -48,7 +48,7 @@ impl Loop {
     }
 }
 
-/// Returns what `poll` says at once.
+/// Returns the result of `poll` without waiting.
 fn polled(fd: i32) -> i16 {
     let events = libc::POLLIN | libc::POLLOUT;
     let mut entry = libc::pollfd {
@@ -61,7 +61,7 @@ fn polled(fd: i32) -> i16 {
     entry.revents
 }
 
-/// Has the channel get an event.
+/// Causes an event on the channel.
 fn complete(bench: &Bench, pair: &Pair, id: u64) {
     bench.send_cq.request_notify(false).expect("req_notify_cq");
     let (address, key) = bench.remote(4096);
@@ -113,8 +113,8 @@ verbs_tests! {
         }
     }
 
-    /// A program may read the descriptor itself: eight bytes an event, as
-    /// `struct ib_uverbs_comp_event_desc` has.
+    /// A program may read the descriptor itself: eight bytes per event, the size of
+    /// `struct ib_uverbs_comp_event_desc`.
     fn a_read_takes_eight_bytes() {
         let bench = Bench::new();
         let pair = bench.pair(Service::Rc);
@@ -127,7 +127,7 @@ verbs_tests! {
         assert_eq!(polled(bench.channel.fd()), 0);
     }
 
-    /// Events that were not read go with their CQ, also for a loop that waits for them.
+    /// Destroying a CQ removes its unread events, also for a loop that waits for them.
     fn events_go_with_their_cq() {
         let bench = Bench::new();
         let cq = bench.context.create_cq(8, Some(&bench.channel), 0).expect("a CQ");

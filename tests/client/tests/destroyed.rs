@@ -1,4 +1,5 @@
-//! Objects that are destroyed twice, or never were: an errno, and everything else goes on.
+//! Destroying an object twice, or something that is not an object, returns an errno and disturbs
+//! nothing else.
 
 use ferroce_verbs_client::address::path_to;
 use ferroce_verbs_client::bench::{Bench, Service};
@@ -7,7 +8,7 @@ use ferroce_verbs_client::sys::*;
 use ferroce_verbs_client::verbs_tests;
 use ferroce_verbs_client::work_request::SendWr;
 
-/// Destroys an object as it should be, and then once more.
+/// Destroys an object correctly, and then once more.
 macro_rules! destroy_twice {
     ($object:expr, $verb:path) => {{
         let raw = $object.raw();
@@ -35,7 +36,7 @@ verbs_tests! {
         destroy_twice!(bench.context, ibv_close_device);
     }
 
-    /// A refusal changes nothing: an object that is in use stays alive.
+    /// A refusal changes nothing: an object in use stays alive.
     fn a_refused_destruction_leaves_the_object_alive() {
         let bench = Bench::new();
         let pair = bench.pair(Service::Rc);
@@ -48,7 +49,7 @@ verbs_tests! {
         bench.send_cq.expect(7, IBV_WC_SUCCESS);
     }
 
-    /// An object of another kind, memory that is no object, and no address at all.
+    /// An object of another kind, memory that is not an object, and an invalid address.
     fn what_never_was_such_an_object() {
         let bench = Bench::new();
         let mut garbage = [0x5a_u64; 256];
@@ -71,7 +72,7 @@ verbs_tests! {
         bench.mr.destroy().expect("it lives");
     }
 
-    /// Two threads destroy one object: one of them does.
+    /// Two threads destroy one object: only one succeeds.
     fn by_two_threads_at_once() {
         const ROUNDS: usize = 200;
         let context = Context::open();

@@ -71,7 +71,7 @@ verbs_tests! {
         pair.post(write.remote(100, mr.rkey()));
         bench.send_cq.expect(1, IBV_WC_SUCCESS);
         assert_eq!(dm.copy_out(1124, 3000).expect("memcpy_from_dm"), pattern(3000, 8));
-        // As a local buffer: gathered from, scattered to.
+        // As a local buffer, for gather and scatter.
         let (address, key) = bench.remote(65536);
         let write = SendWr::new(2, IBV_WR_RDMA_WRITE).sge(mr.sge(100, 3000));
         pair.post(write.remote(address, key));

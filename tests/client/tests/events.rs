@@ -1,4 +1,4 @@
-//! Asynchronous events: each for its cause, once, and acknowledged.
+//! Asynchronous events: each comes once for its cause, and is acknowledged.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use ferroce_verbs_client::verbs_tests;
 use ferroce_verbs_client::work_request::SendWr;
 
 verbs_tests! {
-    /// A peer accesses memory without the right: the responder's side gets an event.
+    /// If a peer accesses memory without the right, the responder's side gets an event.
     fn an_access_error_is_reported_to_the_responder() {
         let bench = Bench::new();
         let pair = bench.pair(Service::Rc);
@@ -23,7 +23,7 @@ verbs_tests! {
         assert_eq!(pair.b.state(), IBV_QPS_ERR);
     }
 
-    /// A request that the responder cannot even judge.
+    /// A request that the responder cannot even check.
     fn an_invalid_request_is_reported_to_the_responder() {
         let bench = Bench::new();
         let pair = bench.pair(Service::Rc);
@@ -49,7 +49,8 @@ verbs_tests! {
         assert_eq!(event, (IBV_EVENT_COMM_EST, pair.b.raw() as usize));
     }
 
-    /// Destroying waits until its events are acknowledged; one that was not fetched does not count.
+    /// Destroying an object waits until its events are acknowledged, except events that were not
+    /// fetched.
     fn an_event_that_is_not_fetched_goes_with_its_qp() {
         let bench = Bench::new();
         let pair = bench.pair(Service::Rc);
@@ -88,7 +89,7 @@ verbs_tests! {
         bench.context.expect_no_async_event();
     }
 
-    /// Each context gets events of its objects.
+    /// Each context gets the events of its own objects.
     fn events_go_to_the_context_of_their_object() {
         let (one, other) = (Bench::new(), Bench::new());
         let pair = one.pair(Service::Rc);

@@ -11,7 +11,7 @@ use ferroce_verbs_client::sys::*;
 use ferroce_verbs_client::verbs_tests;
 use ferroce_verbs_client::work_request::SendWr;
 
-/// A child that has not been waited for; it is killed when this is dropped.
+/// A child process that still runs; dropping this kills it.
 struct Child(libc::pid_t);
 
 impl Drop for Child {
@@ -65,7 +65,7 @@ verbs_tests! {
         exchange(&bench);
     }
 
-    /// A child that uses nothing disturbs nothing, while it lives and when it ends.
+    /// A child that uses no objects disturbs nothing, neither while it runs nor when it ends.
     fn a_child_that_uses_nothing() {
         let bench = Bench::new();
         exchange(&bench);
@@ -101,7 +101,7 @@ verbs_tests! {
         exchange(&Bench::new());
     }
 
-    /// Traffic goes on in the parent while children come and go.
+    /// Traffic in the parent continues while children start and end.
     fn forks_under_load() {
         let bench = Bench::new();
         std::thread::scope(|scope| {
@@ -112,7 +112,7 @@ verbs_tests! {
         });
     }
 
-    /// The end of a program that closes nothing.
+    /// A program ends without closing anything.
     fn programs_that_never_close() {
         let bench = Bench::new();
         exchange(&bench);

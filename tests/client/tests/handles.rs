@@ -1,5 +1,6 @@
 //! Programs that overwrite the public `handle` of an object: verbs that the kernel would execute do
-//! not find it, posting and polling do not look. google/rdma-unit-test has some twenty such cases.
+//! not find the object; posting and polling do not check the handle. google/rdma-unit-test has some
+//! twenty such cases.
 
 use ferroce_verbs_client::address::path_to;
 use ferroce_verbs_client::bench::{Bench, Service};
@@ -22,7 +23,8 @@ macro_rules! overwritten {
     }};
 }
 
-/// Checks that an object is not destroyed while its handle is overwritten, and afterwards is.
+/// Checks that an object cannot be destroyed while its handle is overwritten, and can be
+/// afterwards.
 macro_rules! is_kept {
     ($object:expr) => {{
         let object = &$object;
@@ -34,7 +36,7 @@ macro_rules! is_kept {
 }
 
 verbs_tests! {
-    /// As by the kernel's look-up of what is to be destroyed.
+    /// As in the kernel's look-up of an object to be destroyed.
     fn what_is_not_found_is_not_destroyed() {
         let bench = Bench::new();
         is_kept!(bench.pd.create_ah(path_to(bench.gid)).expect("an AH"));

@@ -1,6 +1,6 @@
-//! Limits are true: many objects at once, long queues, and a clean end.
+//! The reported limits are correct: many objects at once, long queues, and a clean end.
 //!
-//! The limit of one object alone stands in that object's file.
+//! Limits of a single kind of object are tested in that object's file.
 
 use ferroce_verbs_client::bench::{Bench, Service, TARGET, pattern};
 use ferroce_verbs_client::memory::{ALL_ACCESS, Buffer};
@@ -26,7 +26,7 @@ fn resident_kib() -> u64 {
 }
 
 verbs_tests! {
-    /// Thousands of connected QPs, each of which works.
+    /// Thousands of connected QPs work.
     fn thousands_of_qps() {
         let bench = Bench::new();
         let config = QpConfig { cap: SMALL, ..bench.config(IBV_QPT_RC) };
@@ -80,7 +80,7 @@ verbs_tests! {
         }
     }
 
-    /// Objects that come and go leave nothing behind.
+    /// Creating and destroying objects leaks nothing.
     fn memory_is_bounded() {
         let bench = Bench::new();
         let turn = || {
@@ -100,7 +100,7 @@ verbs_tests! {
         assert!(after < before + 4096, "from {before} to {after} KiB");
     }
 
-    /// Contexts come and go as well.
+    /// Opening and closing contexts leaks nothing.
     fn opening_and_closing_many_times() {
         for _ in 0..50 {
             let bench = Bench::new();

@@ -39,12 +39,12 @@ fn read_into(bench: &Bench, mr: &Mr, address: u64) -> u32 {
     bench.send_cq.next().status
 }
 
-/// Bytes of a region whose pages are looked up before they are written.
+/// Size of a region whose pages are looked up before they are written.
 const LARGE: usize = 8 << 20;
 const PAGE: usize = 4096;
 
-/// Maps a file in memory, of `pages` pages, in place of a buffer's pages. The pages are there, but
-/// have not been accessed by the buffer's addresses.
+/// Maps a file in memory, of `pages` pages, in place of a buffer's pages. The pages are in memory,
+/// but have not been accessed through the buffer's addresses.
 fn map_file(buffer: &Buffer, pages: usize) -> File {
     // SAFETY: the name ends with NUL; the file has no other owner.
     let file = unsafe { File::from_raw_fd(libc::memfd_create(c"mr".as_ptr(), libc::MFD_CLOEXEC)) };
@@ -87,7 +87,7 @@ verbs_tests! {
         assert!(bench.pd.register(&bench.buffer, 1 << 19).is_err(), "an unknown right");
     }
 
-    /// A region of no bytes has keys, and they serve transfers of no bytes.
+    /// A region of no bytes has keys, which work for transfers of no bytes.
     fn a_region_of_no_bytes() {
         let bench = Bench::new();
         let access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
@@ -112,8 +112,8 @@ verbs_tests! {
         assert_eq!(ferroce_verbs_client::object::errno(), libc::EFAULT);
     }
 
-    /// Goal: a large region is refused for each page that does not allow the access, although the
-    /// pages before it are there.
+    /// Goal: a large region is refused if any page does not allow the access, although the pages
+    /// before it are in memory.
     fn large_memory_that_is_not_there_is_refused() {
         let bench = Bench::new();
         let register = |buffer, access| bench.pd.register(buffer, access).err();
@@ -138,9 +138,8 @@ verbs_tests! {
         assert_eq!(register(&buffer, ALL_ACCESS), None);
     }
 
-    /// Goal: pages that are in memory cost no fault when they are registered, and are those that
-    /// the device writes. Method: pages of a file, each of which costs a fault with its first
-    /// access.
+    /// Goal: registering pages that are in memory causes no page fault, and the device writes these
+    /// pages. Method: pages of a file, each of which causes a fault at its first access.
     fn pages_that_are_there_cost_no_fault() {
         if is_served() {
             return;
@@ -151,7 +150,7 @@ verbs_tests! {
         let before = faults();
         let mr = bench.pd.register(&buffer, ALL_ACCESS).expect("reg_mr");
         let count = faults() - before;
-        // Some are in the driver and its tables.
+        // The driver and its tables cause some faults.
         assert!(count < LARGE / PAGE / 8, "{count} faults");
         bench.buffer.write(0, &pattern(64, 5));
         let at = LARGE - 64;
@@ -161,8 +160,7 @@ verbs_tests! {
         assert_eq!(bytes[..], pattern(64, 5));
     }
 
-    /// Goal: pages that are not in memory are there after registration, like those that a card
-    /// pins.
+    /// Goal: registration brings pages into memory, as pinning for a card does.
     fn pages_that_are_not_there_are_brought_in() {
         let bench = Bench::new();
         let buffer = Buffer::new(LARGE);
@@ -181,7 +179,7 @@ verbs_tests! {
         mr.destroy().expect("dereg_mr");
     }
 
-    /// Each right alone, and what each operation says to it.
+    /// The result of each operation with each single right.
     fn each_right_counts() {
         let bench = Bench::new();
         let local = IBV_ACCESS_LOCAL_WRITE;
@@ -218,7 +216,7 @@ verbs_tests! {
         bench.receive_cq.expect(5, IBV_WC_LOC_PROT_ERR);
     }
 
-    /// The first and the last byte are inside, their neighbours are not.
+    /// The first and the last byte are inside of the region, their neighbours are not.
     fn bounds_are_exact() {
         let bench = Bench::new();
         let (offset, length) = (TARGET + 100, 5000);
@@ -274,7 +272,7 @@ verbs_tests! {
         assert_eq!(write(&bench, bench.buffer.address(TARGET), mr.rkey(), 8), IBV_WC_SUCCESS);
     }
 
-    /// Huge pages are asked for in explicit on-demand paging only (`ibv_reg_mr(3)`).
+    /// The flag for huge pages is for explicit on-demand paging only (`ibv_reg_mr(3)`).
     fn huge_pages_without_paging_are_refused() {
         let bench = Bench::new();
         let result = bench.pd.register(&bench.buffer, ALL_ACCESS | IBV_ACCESS_HUGETLB).err();
@@ -326,11 +324,11 @@ verbs_tests! {
         refused(1 << 8, None, 0);
         refused(IBV_REREG_MR_CHANGE_TRANSLATION, Some((0, 0)), 0);
         refused(IBV_REREG_MR_CHANGE_TRANSLATION, Some((0, 64)), 0);
-        // The region is as it was.
+        // The region is unchanged.
         assert_eq!(write(&bench, bench.buffer.address(TARGET), mr.rkey(), 8), IBV_WC_SUCCESS);
     }
 
-    /// A null region swallows what is written and reads as zeroes.
+    /// A null region discards writes and reads as zeroes.
     fn null_regions() {
         let bench = Bench::new();
         let null = bench.pd.alloc_null_mr().expect("alloc_null_mr");
@@ -371,12 +369,12 @@ verbs_tests! {
         assert!(matches!(result, Err(libc::EINVAL | libc::EOPNOTSUPP)), "{result:?}");
     }
 
-    /// Goal: max_mr is true. Method: the small page many times, in one process.
+    /// Goal: max_mr is correct. Method: register a small page many times, in one process.
     fn max_mr_is_true() {
         let bench = Bench::new();
         let max = bench.context.query_device().expect("query_device").max_mr;
         let buffer = Buffer::new(4096);
-        // The bench has one.
+        // The bench has one region.
         let all: Vec<_> = (1..max)
             .map(|_| bench.pd.register(&buffer, 0).expect("below max_mr"))
             .collect();

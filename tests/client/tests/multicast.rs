@@ -36,7 +36,7 @@ fn send(bench: &Bench, from: &Qp, to: ibv_gid, length: usize) {
 }
 
 verbs_tests! {
-    /// Every QP that is attached gets a copy, and no other does.
+    /// Every attached QP gets a copy, and no other QP does.
     fn every_member_gets_a_copy() {
         let bench = Bench::new();
         let (sender, other) = (ud(&bench), ud(&bench));
@@ -63,8 +63,8 @@ verbs_tests! {
         bench.receive_cq.expect_nothing();
     }
 
-    /// As `man mckey` and rdma-core#1100 say of members that send. A QP that was created with
-    /// `IBV_QP_CREATE_BLOCK_SELF_MCAST_LB` is left out of what it sends itself, and no other is.
+    /// A member that sends gets its own copy (`man mckey`, rdma-core#1100), unless its QP was
+    /// created with `IBV_QP_CREATE_BLOCK_SELF_MCAST_LB`. The flag excludes no other member.
     fn a_member_gets_what_it_sends() {
         let bench = Bench::new();
         let block = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB;
@@ -94,7 +94,7 @@ verbs_tests! {
         }
     }
 
-    /// The flag is for UD QPs, and others there are not.
+    /// The flag is for UD QPs only, and other creation flags are not supported.
     fn flags_of_creation_are_refused() {
         let bench = Bench::new();
         let block = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB;
@@ -151,7 +151,7 @@ verbs_tests! {
         send(&bench, &sender, group(1), 8);
     }
 
-    /// A wrong Q_Key is dropped for each member alike.
+    /// A message with a wrong Q_Key is dropped at every member.
     fn the_q_key_counts_for_groups_too() {
         let bench = Bench::new();
         let (sender, member) = (ud(&bench), ud(&bench));

@@ -1,5 +1,4 @@
-//! Memory windows of both types: allocation, binding by both verbs, invalidation, and all that may
-//! not be.
+//! Memory windows of both types: allocation, binding by both verbs, invalidation, and refusals.
 
 use ferroce_verbs_client::bench::{Bench, Pair, Service, TARGET, pattern};
 use ferroce_verbs_client::memory::{ALL_ACCESS, Mr, Mw};
@@ -31,7 +30,7 @@ const UNBIND: Bind = Bind {
     access: 0,
 };
 
-/// Binds a window of type 1 on `b`, who owns the memory.
+/// Binds a window of type 1 on `b`, which owns the memory.
 fn bind_1(bench: &Bench, pair: &Pair, window: &Mw, bind: &Bind) {
     pair.b
         .bind_mw(window, 90, IBV_SEND_SIGNALED, bind)
@@ -40,7 +39,7 @@ fn bind_1(bench: &Bench, pair: &Pair, window: &Mw, bind: &Bind) {
     assert_eq!(wc.opcode, IBV_WC_BIND_MW);
 }
 
-/// Binds a window of type 2 on `b`; its key then.
+/// Binds a window of type 2 on `b`; returns its new key.
 fn bind_2(bench: &Bench, pair: &Pair, window: &Mw, bind: Bind) -> u32 {
     let key = window.next_rkey();
     let wr = SendWr::new(91, IBV_WR_BIND_MW).bind(window, key, bind);
@@ -97,7 +96,7 @@ verbs_tests! {
         assert_eq!(write(&bench, &pair, 0, key), IBV_WC_REM_ACCESS_ERR);
     }
 
-    /// Binding anew invalidates the old key.
+    /// Binding again invalidates the old key.
     fn the_old_key_dies_with_the_next_bind() {
         let bench = Bench::new();
         let pair = bench.pair(Service::Rc);
@@ -121,7 +120,7 @@ verbs_tests! {
         assert_eq!(write(&bench, &pair, 0, window.rkey()), IBV_WC_REM_ACCESS_ERR);
     }
 
-    /// A window reaches through a region without remote rights: that is what it is for.
+    /// A window gives access through a region without remote rights, which is its purpose.
     fn the_region_needs_no_remote_rights() {
         let bench = Bench::new();
         let pair = bench.pair(Service::Rc);
@@ -163,8 +162,7 @@ verbs_tests! {
         bench.send_cq.expect_nothing();
     }
 
-    /// An error that is found when the bind is executed completes with MW_BIND_ERR, or was refused
-    /// when it was posted.
+    /// An invalid bind is refused at the post, or completes with MW_BIND_ERR when it is executed.
     fn binds_that_may_not_be() {
         let bench = Bench::new();
         let (start, size) = (bench.buffer.address(0), bench.buffer.length());
@@ -207,7 +205,7 @@ verbs_tests! {
         let key = bind_2(&bench, &pair, &window, target(&bench, REMOTE));
         assert_eq!(key >> 8, window.rkey() >> 8);
         assert_eq!(write(&bench, &pair, 0, key), IBV_WC_SUCCESS);
-        // Type 2B belongs to the QP that has bound it.
+        // A window of type 2B belongs to the QP that has bound it.
         let other = bench.pair(Service::Rc);
         assert_eq!(write(&bench, &other, 0, key), IBV_WC_REM_ACCESS_ERR);
         assert_eq!(write(&bench, &pair, 0, key), IBV_WC_SUCCESS, "the other QP has failed");
@@ -246,7 +244,7 @@ verbs_tests! {
         pair.b.post_send(&SendWr::new(6, IBV_WR_LOCAL_INV).immediate(key)).expect("post_send");
         assert_eq!(bench.send_cq.expect(6, IBV_WC_SUCCESS).opcode, IBV_WC_LOCAL_INV);
         assert_eq!(write(&bench, &pair, 0, key), IBV_WC_REM_ACCESS_ERR);
-        // Invalid now, it can be bound once more, by a QP that is well.
+        // After its invalidation it can be bound again, by a working QP.
         let pair = bench.pair(Service::Rc);
         let wr = SendWr::new(7, IBV_WR_BIND_MW);
         let again = (key & !0xff) | (key.wrapping_add(1) & 0xff);
@@ -255,7 +253,7 @@ verbs_tests! {
         assert_eq!(write(&bench, &pair, 0, again), IBV_WC_SUCCESS);
     }
 
-    /// A key that is none, and windows of type 1, which only a bind invalidates.
+    /// An invalid key, and windows of type 1, which only a bind invalidates.
     fn local_invalidate_of_something_else_fails() {
         let bench = Bench::new();
         let window = bench.pd.alloc_mw(IBV_MW_TYPE_1).expect("alloc_mw");
@@ -294,8 +292,8 @@ verbs_tests! {
         }
     }
 
-    /// IBTA vol 1, 9.9.3, class J: the responder alone reports it. The receive completes in error
-    /// and its QP ends; the requester gets no answer, and its retries run out.
+    /// IBTA vol 1, 9.9.3, class J: only the responder reports the error. Its receive completes in
+    /// error and its QP goes to ERR; the requester gets no answer, and its retries run out.
     fn send_with_a_key_that_the_peer_may_not_invalidate() {
         let bench = Bench::new();
         let [one, two, free] = [IBV_MW_TYPE_1, IBV_MW_TYPE_2, IBV_MW_TYPE_2]
@@ -353,8 +351,8 @@ verbs_tests! {
         }
     }
 
-    /// As with mlx5 and soft-RoCE, eight bits of the key that is asked for count; the others are
-    /// those of the window, whose `rkey` is the key that it has then.
+    /// As with mlx5 and soft-RoCE, only eight bits of the requested key are used; the others come
+    /// from the window. The window's `rkey` then holds the resulting key.
     fn a_type_2_bind_takes_eight_bits_of_the_key() {
         let bench = Bench::new();
         for is_built in [false, true] {
@@ -374,7 +372,7 @@ verbs_tests! {
         }
     }
 
-    /// A window of type 2B is its queue pair's: another one cannot invalidate it.
+    /// A window of type 2B belongs to its queue pair; another queue pair cannot invalidate it.
     fn local_invalidate_of_the_window_of_another_queue_pair_fails() {
         let bench = Bench::new();
         let pair = bench.pair(Service::Rc);
@@ -415,7 +413,7 @@ verbs_tests! {
         assert_eq!(bench.buffer.read(TARGET + 16, 8), pattern(8, 77));
     }
 
-    /// Windows with their QP gone are out of reach, and can be deallocated.
+    /// Windows whose QP was destroyed cannot be accessed, but can be deallocated.
     fn a_type_2_window_survives_its_qp_as_nothing() {
         let bench = Bench::new();
         let pair = bench.pair(Service::Rc);
@@ -430,7 +428,7 @@ verbs_tests! {
     fn max_mw_is_true() {
         let bench = Bench::new();
         let attr = bench.context.query_device().expect("query_device");
-        // Windows and regions share a table: what is left by the one region.
+        // Windows and regions share a table, in which one region uses an entry.
         let all: Vec<_> = (1..attr.max_mw)
             .map(|_| bench.pd.alloc_mw(IBV_MW_TYPE_1).expect("below max_mw"))
             .collect();

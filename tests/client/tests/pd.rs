@@ -36,7 +36,7 @@ verbs_tests! {
         bench.pd.destroy().expect("an unused PD");
     }
 
-    /// Goal: max_pd is true, and one more is ENOMEM.
+    /// Goal: max_pd is correct, and one more fails with ENOMEM.
     fn max_pd_is_true() {
         let context = Context::open();
         let max = context.query_device().expect("query_device").max_pd;
@@ -46,7 +46,7 @@ verbs_tests! {
         context.alloc_pd().expect("there is room again");
     }
 
-    /// Goal: domains protect. Method: keys of one PD, used on a QP of another.
+    /// Goal: domains protect memory. Method: use keys of one PD on a QP of another.
     fn keys_of_another_pd_are_refused() {
         let bench = Bench::new();
         let other = bench.context.alloc_pd().expect("another PD");
@@ -63,8 +63,8 @@ verbs_tests! {
         bench.send_cq.expect(2, IBV_WC_REM_ACCESS_ERR);
     }
 
-    /// Even an operation without bytes must name a good key if it names one with bytes behind it;
-    /// without bytes nothing is checked (IBTA vol 1, 9.7.4.1.5).
+    /// An operation with bytes needs a valid key; without bytes no key is checked (IBTA vol 1,
+    /// 9.7.4.1.5).
     fn no_bytes_need_no_key() {
         let bench = Bench::new();
         let pair = bench.pair(Service::Rc);
@@ -85,7 +85,7 @@ verbs_tests! {
         pd.destroy().expect("dealloc");
     }
 
-    /// Goal: a parent domain serves wherever a PD does, and is the same domain.
+    /// Goal: a parent domain works in place of its PD, and is the same domain.
     fn parent_domains_serve_as_pds() {
         let bench = Bench::new();
         let parent = bench.context.alloc_parent_domain(&bench.pd, None).expect("a parent domain");

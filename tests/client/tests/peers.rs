@@ -1,4 +1,4 @@
-//! Peers that die, and peers that are stopped, while a requester waits for their acknowledges.
+//! Peers that die or are stopped while a requester waits for their acknowledges.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -11,12 +11,12 @@ use ferroce_verbs_client::sys::*;
 use ferroce_verbs_client::verbs_tests;
 use ferroce_verbs_client::work_request::SendWr;
 
-/// A local ACK timeout of 17 s (4.096 us times two to this power): eight of them are more than two
-/// minutes, and a test has one.
+/// A local ACK timeout of 17 s (4.096 us times two to this power): eight of them take more than two
+/// minutes, but a test has only one minute.
 const LONG_TIMEOUT: u8 = 22;
 /// A local ACK timeout of a millisecond.
 const SHORT_TIMEOUT: u8 = 8;
-/// Far more than the retries of [`SHORT_TIMEOUT`] take.
+/// Much longer than the retries with [`SHORT_TIMEOUT`].
 const STOPPED: Duration = Duration::from_millis(500);
 
 /// A process with a QP that answers, killed when dropped.
@@ -25,7 +25,7 @@ struct Peer {
     socket: UnixStream,
 }
 
-/// What each side sends to the other: number of the QP, address and key of memory.
+/// Data that each side sends to the other: number of the QP, address and key of memory.
 type Card = [u64; 3];
 
 fn send_card(mut socket: &UnixStream, card: Card) {
@@ -45,7 +45,7 @@ fn hear(mut socket: &UnixStream) -> Card {
 }
 
 impl Peer {
-    /// Forks it off, before this process opens a device.
+    /// Forks the peer, before this process opens a device.
     fn start() -> Self {
         let (socket, theirs) = UnixStream::pair().expect("a socket pair");
         // SAFETY: this process has one thread that matters, and the child ends by `_exit`.
@@ -68,7 +68,7 @@ impl Peer {
         qp.connect(bench.gid, number as u32);
         let (address, key) = bench.remote(TARGET);
         send_card(socket, [qp.number().into(), address, key.into()]);
-        // Until the other side is gone or kills us: its device works by itself.
+        // Until the other side ends or kills this process, whose device works by itself.
         let _ = (&*socket).read(&mut [0]);
     }
 
@@ -77,7 +77,7 @@ impl Peer {
         assert_eq!(unsafe { libc::kill(self.pid, signal) }, 0);
     }
 
-    /// Stops it, and waits until it stands.
+    /// Stops it, and waits until it has stopped.
     fn stop(&self) {
         self.signal(libc::SIGSTOP);
         let mut status = 0;
@@ -136,7 +136,7 @@ impl Requester {
 }
 
 verbs_tests! {
-    /// A request that waits in front of a peer when that dies fails long before its ACK timeout.
+    /// If a peer dies, a request that waits for it fails long before its ACK timeout.
     fn requests_to_a_killed_peer_end() {
         if is_for_one_client() {
             return;
@@ -150,7 +150,7 @@ verbs_tests! {
         assert_eq!(requester.qp.state(), IBV_QPS_ERR);
     }
 
-    /// A program that sleeps gets an event, too: its device watches the peers.
+    /// A sleeping program gets an event, too, because its device watches the peers.
     fn an_event_reports_a_killed_peer() {
         if is_for_one_client() {
             return;
@@ -166,8 +166,7 @@ verbs_tests! {
         cq.expect(1, IBV_WC_RETRY_EXC_ERR);
     }
 
-    /// A request to a peer that is dead already fails at once, also where the ACK timeout is
-    /// endless.
+    /// A request to a peer that is already dead fails at once, even with an infinite ACK timeout.
     fn a_request_to_a_dead_peer_fails() {
         if is_for_one_client() {
             return;
@@ -181,8 +180,8 @@ verbs_tests! {
         }
     }
 
-    /// A peer that is stopped is waited for, though all retries would be over: when it goes on, the
-    /// connection does.
+    /// The requester waits for a stopped peer for longer than all retries; when the peer continues,
+    /// the connection does, too.
     fn a_stopped_peer_keeps_its_connection() {
         if is_for_one_client() {
             return;

@@ -20,7 +20,7 @@ fn lengths(service: Service) -> &'static [usize] {
     }
 }
 
-/// A pair, and how it posts.
+/// A pair, and its send API.
 struct Side {
     pair: Pair,
     is_built: bool,
@@ -139,7 +139,7 @@ fn check_write(bench: &Bench, side: &Side, length: usize, with_immediate: bool) 
         );
         assert_eq!(wc.byte_len as usize, length, "{what}");
     } else if !side.pair.service.is_reliable() {
-        // Sent is not yet arrived.
+        // A completed send may not have arrived yet.
         eventually(&what, TIMEOUT, || {
             bench.send_cq.expect_nothing();
             bench.buffer.read(TARGET, length) == pattern(length, !length as u8)
@@ -228,7 +228,7 @@ verbs_tests! {
         }
     }
 
-    /// As with mlx5 and soft-RoCE; what lies behind the eighth byte stays as it is.
+    /// As with mlx5 and soft-RoCE; bytes after the eighth do not change.
     fn the_result_of_an_atomic_is_scattered() {
         let bench = Bench::new();
         for side in reliable(&bench) {
@@ -252,8 +252,8 @@ verbs_tests! {
         }
     }
 
-    /// An atomic may have as many elements as the queue was created for, and each request of a full
-    /// queue. Less than eight bytes in all are a length error.
+    /// An atomic may have as many elements as the queue allows, and so may each request of a full
+    /// queue. Less than eight bytes in total are a length error.
     fn an_atomic_with_the_longest_list() {
         let bench = Bench::new();
         let most = bench.context.query_device().expect("query_device").max_sge as u32;
@@ -286,8 +286,8 @@ verbs_tests! {
         }
     }
 
-    /// Data goes into the request itself: its buffer is free when the post returns, and needs no
-    /// key.
+    /// Inline data is copied into the request: the buffer can be reused when the post returns, and
+    /// needs no key.
     fn inline_data() {
         let bench = Bench::new();
         for side in sides(&bench) {
@@ -341,7 +341,7 @@ verbs_tests! {
         let bench = Bench::new();
         for service in SERVICES {
             let pair = bench.pair(service);
-            // Held back: nothing leaves the queue.
+            // In SQD no request leaves the queue.
             pair.a.to_state(IBV_QPS_SQD).expect("SQD");
             let room = pair.a.query().expect("query_qp").1.cap.max_send_wr as usize;
             let wr = pair.addressed(SendWr::new(1, IBV_WR_SEND).sge(bench.sge(0, 8)));
@@ -387,7 +387,7 @@ verbs_tests! {
         }
     }
 
-    /// A message longer than a UD packet holds, or than the port can send.
+    /// A message that is too long for a UD packet, or for the port.
     fn messages_that_are_too_long() {
         let bench = Bench::new();
         let pair = bench.pair(Service::Ud);
@@ -418,7 +418,7 @@ verbs_tests! {
         bench.send_cq.expect_nothing();
     }
 
-    /// Only signaled requests complete, and they complete those before them.
+    /// Only signaled requests have completions, which also complete the earlier requests.
     fn unsignaled_requests() {
         let bench = Bench::new();
         for side in sides(&bench) {
@@ -451,7 +451,7 @@ verbs_tests! {
         }
     }
 
-    /// A fenced request waits for the READs in front of it.
+    /// A fenced request waits for earlier READs.
     fn a_fence_waits_for_reads() {
         let bench = Bench::new();
         let pair = bench.pair(Service::Rc);
@@ -460,7 +460,7 @@ verbs_tests! {
             let (source, key) = bench.remote(TARGET);
             let read = SendWr::new(1, IBV_WR_RDMA_READ).sge(bench.sge(0, 8192));
             pair.post(read.remote(source, key));
-            // What has just been read goes elsewhere.
+            // The data that was just read is sent.
             let (target, key) = bench.remote(TARGET + 16384);
             let flags = IBV_SEND_SIGNALED | IBV_SEND_FENCE;
             let write = SendWr::new(2, IBV_WR_RDMA_WRITE).flags(flags).sge(bench.sge(0, 8192));

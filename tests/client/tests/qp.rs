@@ -1,4 +1,4 @@
-//! Queue pairs: what may be created, the results of a query, drain, reuse, destruction.
+//! Queue pairs: creation, queries, drain, reuse, destruction.
 
 use ferroce_verbs_client::bench::{Bench, Pair, SERVICES, Service};
 use ferroce_verbs_client::qp::{CAP, Q_KEY, QpConfig};
@@ -148,8 +148,8 @@ verbs_tests! {
         }
     }
 
-    /// SQD with notification: an event when the send queue stands still; what is posted meanwhile
-    /// waits.
+    /// SQD with notification: an event comes when the send queue is drained; requests that are
+    /// posted after that wait.
     fn drain_and_its_event() {
         let bench = Bench::new();
         for service in [Service::Rc, Service::Uc, Service::Ud] {
@@ -193,7 +193,7 @@ verbs_tests! {
         assert_eq!(bench.context.async_event().0, IBV_EVENT_SQ_DRAINED);
     }
 
-    /// A failed send queue of an unreliable QP: it still receives, and goes on after SQE to RTS.
+    /// An unreliable QP whose send queue has failed still receives, and continues after SQE to RTS.
     fn a_send_queue_error_leaves_receiving_alone() {
         let bench = Bench::new();
         for service in [Service::Uc, Service::Ud] {
@@ -235,7 +235,7 @@ verbs_tests! {
                 pair.post(send(&bench, 100 + round));
                 bench.send_cq.expect(100 + round, IBV_WC_SUCCESS);
                 bench.receive_cq.expect(0, IBV_WC_SUCCESS);
-                // Left behind: a completion that is not polled, receives that are not filled.
+                // Leave an unpolled completion and unused receives.
                 pair.post(send(&bench, 200));
                 bench.settle();
                 for qp in [&pair.a, &pair.b] {

@@ -1,5 +1,5 @@
-//! The whole matrix of QP states (IBTA vol 1, 11.2.5.2): each pair of states, of each service, with
-//! each attribute that is required, allowed or forbidden.
+//! The whole matrix of QP states (IBTA vol 1, 11.2.5.2): each pair of states of each service, with
+//! each required, allowed or forbidden attribute.
 
 use ferroce_verbs_client::bench::Bench;
 use ferroce_verbs_client::qp::{Q_KEY, Qp, init_attr, rtr_attr, rts_attr};
@@ -23,7 +23,7 @@ const STATES: [ibv_qp_state; 7] = [
     IBV_QPS_ERR,
 ];
 
-/// Path migration, which RoCE need not have: wherever it would be legal, it may be refused too.
+/// Path migration is optional on RoCE: it may be refused wherever it would be legal.
 const MIGRATION: u32 = IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE;
 /// The last bit of `ibv_qp_attr_mask` that the table knows.
 const LAST_BIT: u32 = IBV_QP_DEST_QPN;
@@ -32,7 +32,7 @@ const ADDRESS: u32 = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_P
 const RESPONDER: u32 = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 const RETRIES: u32 = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY;
 
-/// Returns the required and optional attributes of a transition; `None`: it does not exist.
+/// Returns the required and optional attributes of a transition, or `None` if it does not exist.
 fn attributes(qp_type: u32, from: ibv_qp_state, to: ibv_qp_state) -> Option<(u32, u32)> {
     let access = if qp_type == UD {
         IBV_QP_QKEY
@@ -88,7 +88,7 @@ fn while_drained(qp_type: u32) -> u32 {
     }
 }
 
-/// Attributes of the other half of XRC: Linux takes them out of the mask before it looks.
+/// Attributes of the other half of XRC: Linux removes them from the mask before it checks the mask.
 fn ignored(qp_type: u32) -> u32 {
     match qp_type {
         INI => RESPONDER,
@@ -120,7 +120,7 @@ fn values(bench: &Bench, qp: &Qp, from: ibv_qp_state, to: ibv_qp_state) -> ibv_q
     }
 }
 
-/// Returns a new QP in a state; `None` if its service does not know that state.
+/// Returns a new QP in a state, or `None` if its service does not have that state.
 fn qp_in(bench: &Bench, qp_type: u32, state: ibv_qp_state) -> Option<Qp> {
     if state == IBV_QPS_SQE && ![UC, UD].contains(&qp_type) {
         return None;
@@ -191,7 +191,7 @@ fn check(bench: &Bench, qp_type: u32, from: ibv_qp_state, to: ibv_qp_state) {
     for bit in bits(required) {
         refused(required & !bit, "an attribute is missing");
     }
-    // The capacity of the queues cannot change: that refusal is the same in each state.
+    // The capacity of the queues cannot change, so it is refused in every state.
     for bit in bits(all & !(required | optional | ignored(qp_type))) {
         refused(required | bit, "an attribute too many");
     }
@@ -226,7 +226,7 @@ verbs_tests! {
     fn matrix_of_xrc_initiators() { check_all(INI); }
     fn matrix_of_xrc_targets() { check_all(TGT); }
 
-    /// The state that the caller believes in is checked if it is given.
+    /// If the caller gives the current state, it is checked.
     fn a_wrong_current_state_is_refused() {
         let bench = Bench::new();
         let qp = qp_in(&bench, RC, IBV_QPS_RTS).expect("RC has RTS");
@@ -235,7 +235,7 @@ verbs_tests! {
         assert_eq!(qp.modify(&attr, IBV_QP_STATE | IBV_QP_CUR_STATE), Err(libc::EINVAL));
     }
 
-    /// Values out of their ranges are refused, in the transition where they belong.
+    /// Values out of range are refused in each transition that accepts the attribute.
     fn values_out_of_range_are_refused() {
         let bench = Bench::new();
         let qp = qp_in(&bench, RC, IBV_QPS_RESET).expect("RC");

@@ -1,9 +1,10 @@
-//! Random operations on all transports between two processes, and what memory and completions must
-//! be afterwards.
+//! Random operations on all transports between two processes, and the expected memory and
+//! completions.
 //!
-//! Both processes make the same plan of the same seed (`random/plan.rs`): each knows what the other
-//! does; they exchange addresses, and a byte at each barrier. The reference is
-//! `plan::Operation::apply`, ten lines. `FERROCE_SEED=n` runs one seed, `FERROCE_SEEDS=n` so many.
+//! Both processes derive the same plan from the same seed (`random/plan.rs`), so each knows the
+//! operations of the other; they exchange addresses, and a byte at each barrier. The reference is
+//! `plan::Operation::apply`, ten lines. `FERROCE_SEED=n` runs seed n, `FERROCE_SEEDS=n` runs n
+//! seeds.
 
 #[path = "random/plan.rs"]
 mod plan;
@@ -20,12 +21,13 @@ use ferroce_tests::{Process, Scratch};
 
 /// Seeds of a run in `make test`.
 const SEEDS: u64 = 200;
-/// How long each process may take for one seed.
+/// Time limit of each process for one seed.
 const TIMEOUT_PER_SEED: Duration = Duration::from_secs(1);
 const TIMEOUT_BASE: Duration = Duration::from_secs(60);
-/// Set in the two processes: side, first seed, number behind the last, operations, socket.
+/// Variable that is set in the two processes: side, first seed, last seed plus one, operations,
+/// socket.
 const INSIDE: &str = "FERROCE_RANDOM_SIDE";
-/// Operations that survive packet faults.
+/// Operations that succeed despite packet faults.
 const SURVIVING: &str = "surviving";
 /// Recovery modes with packet faults. Losses come with the adaptive timer: the last packet of a
 /// message is often lost, and the local ACK timeout is long.
@@ -50,7 +52,7 @@ fn seeds() -> Range<u64> {
     }
 }
 
-/// Runs one of the two processes; does nothing if it is called as a test.
+/// Runs one of the two processes; does nothing when called as a test.
 #[test]
 fn one_side() {
     let Ok(inside) = env::var(INSIDE) else { return };
@@ -67,7 +69,7 @@ fn one_side() {
     );
 }
 
-/// Goal: the seeds of `make test` leave nothing out. Method: every operation of every service, and
+/// Goal: the seeds of `make test` cover everything. Method: every operation of every service, and
 /// every fault, is in some plan.
 #[test]
 fn plans_contain_everything() {
@@ -85,7 +87,8 @@ fn plans_contain_everything() {
         let is = |(s, _, f): &&(String, u32, String)| s == service && f == fault;
         seen.iter().filter(is).count()
     };
-    // Five of messages and reads, two of atomics; four, and two, of those without answers.
+    // Five kinds of messages and reads, and two of atomics; services without answers have four and
+    // two kinds.
     let kinds = ["Rc", "Xrc", "Uc", "Ud"].map(|service| count(service, "None"));
     assert_eq!(kinds, [7, 7, 4, 2]);
     let faults = ["Rc", "Xrc", "Uc", "Ud"].map(|service| {
@@ -97,14 +100,14 @@ fn plans_contain_everything() {
     );
 }
 
-/// Goal: whatever is asked for, memory and completions are those of the reference.
+/// Goal: for all operations, memory and completions match the reference.
 #[test]
 fn random_operations_between_two_processes() {
     run(&[], seeds(), "all");
 }
 
-/// Goal: packet faults change nothing of that, in any recovery mode. Method: operations of
-/// reliable services; a tenth of the seeds for each mode and plan.
+/// Goal: the same with packet faults, in any recovery mode. Method: operations of reliable
+/// services; a tenth of the seeds for each mode and plan.
 #[test]
 fn random_operations_survive_packet_faults() {
     let seeds = seeds();

@@ -82,7 +82,7 @@ verbs_tests! {
         assert_eq!(other.post_receives(&[receive(&bench, 0), wide]), Err((libc::EINVAL, 1)));
     }
 
-    /// Two QPs take from one SRQ; each buffer serves once, and the completion names the QP.
+    /// Two QPs use one SRQ; each buffer is used once, and the completion names the QP.
     fn qps_share_receives() {
         let bench = Bench::new();
         let srq = srq(&bench, 16);
@@ -138,7 +138,7 @@ verbs_tests! {
         bench.receive_cq.expect(2, IBV_WC_SUCCESS);
     }
 
-    /// The limit gives one event when fewer are left, and then is disarmed.
+    /// The limit causes one event when fewer receives are left, and is then disarmed.
     fn the_limit_event() {
         let bench = Bench::new();
         let srq = srq(&bench, 16);

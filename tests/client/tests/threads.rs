@@ -1,4 +1,4 @@
-//! Many threads: on their own QPs, on shared CQs and SRQs, and atomics among them.
+//! Many threads: with their own QPs, with shared CQs and SRQs, and with atomics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
@@ -42,7 +42,7 @@ verbs_tests! {
         });
     }
 
-    /// Threads that share a CQ: every completion is seen once, by one of them.
+    /// Threads share a CQ: each completion goes to exactly one of them.
     fn a_shared_cq() {
         let bench = Bench::new();
         let pairs: Vec<_> = (0..THREADS).map(|_| bench.pair(Service::Rc)).collect();
@@ -75,7 +75,7 @@ verbs_tests! {
         assert_eq!(sum.into_inner(), total * (total - 1) / 2, "each once");
     }
 
-    /// Threads that post to one QP.
+    /// Several threads post to one QP.
     fn a_shared_qp() {
         let bench = Bench::new();
         let pair = bench.pair(Service::Rc);
@@ -144,7 +144,7 @@ verbs_tests! {
         assert_eq!(received.into_inner(), total);
     }
 
-    /// Atomic among QPs, and with the processor where the device says so.
+    /// Atomics are atomic among QPs, and also with the processor if the device reports that.
     fn atomics_are_atomic() {
         let bench = Bench::new();
         let caps = bench.context.query_device_ex(0).expect("query_device_ex").pci_atomic_caps;
@@ -206,8 +206,8 @@ verbs_tests! {
         });
     }
 
-    /// A device is opened while another thread closes its last context: each context is whole, and
-    /// what is made with it works.
+    /// A device is opened while another thread closes its last context: each context is complete,
+    /// and its objects work.
     fn opening_while_the_last_context_closes() {
         const ROUNDS: usize = 60;
         let mut last = Context::open();

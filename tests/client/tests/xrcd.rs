@@ -86,7 +86,7 @@ verbs_tests! {
         }
     }
 
-    /// An SRQ of another domain is none of this target's.
+    /// This target cannot use an SRQ of another domain.
     fn an_srq_of_another_domain_is_refused() {
         let bench = Bench::new();
         let other = bench.context.private_xrcd().expect("open_xrcd");

@@ -1,5 +1,5 @@
-//! Inputs without a fuzzer: pieces of a corpus, changed. A pure function of seed and number, so
-//! that what was found can be made again.
+//! Inputs without a fuzzer: mutated pieces of a corpus. They are a pure function of seed and
+//! number, so a finding can be reproduced.
 
 use std::path::Path;
 use std::{fs, io};
@@ -25,7 +25,7 @@ pub fn corpus(folder: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
     Ok(files)
 }
 
-/// Numbers by a seed.
+/// Random numbers from a seed.
 #[derive(Debug, Clone)]
 pub struct Random(SplitMix64);
 
@@ -49,9 +49,9 @@ impl Random {
     }
 }
 
-/// Changes to one input, at most.
+/// Maximum number of changes to one input.
 const CHANGES: usize = 8;
-/// Bytes that one change inserts, copies or removes, at most.
+/// Maximum number of bytes that one change inserts, copies or removes.
 const PIECE: usize = 32;
 /// Values at the ends of ranges.
 const EDGES: [u8; 8] = [0, 1, 0x7f, 0x80, 0xff, 0xfe, 0x10, 0x40];

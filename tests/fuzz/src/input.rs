@@ -1,4 +1,4 @@
-//! Bytes as a list of decisions. What is missing at the end is zero.
+//! Bytes as a list of decisions. Missing bytes at the end are zero.
 
 /// The rest of an input.
 #[derive(Debug, Clone, Copy)]
@@ -64,8 +64,8 @@ impl<'a> Input<'a> {
         self.u8() % end.max(1)
     }
 
-    /// Returns a number of few bytes, which is often a small one and at times one at the end of a
-    /// type.
+    /// Returns a number of few bytes, which is often small, and sometimes at the end of a type's
+    /// range.
     pub fn number(&mut self) -> u64 {
         match self.u8() {
             small @ 0..=0xc0 => u64::from(small),

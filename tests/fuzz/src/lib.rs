@@ -1,4 +1,4 @@
-//! Fuzz targets: each takes any bytes, and panics where the code under test is wrong.
+//! Fuzz targets: each accepts any bytes, and panics if the code under test is wrong.
 //!
 //! - [`wire`]: a frame. [`capture`]: a capture file. [`model`]: what a hostile driver, a hostile
 //!   program and a hostile peer do to the whole NIC. [`verbs`]: calls of the C ABI.
@@ -18,7 +18,7 @@ pub mod wire;
 /// A fuzz target.
 #[derive(Clone, Copy)]
 pub struct Target {
-    /// Its name, which is also that of its corpus.
+    /// Its name, which is also the name of its corpus.
     pub name: &'static str,
     /// Bytes of the longest input that makes sense.
     pub longest: usize,

@@ -1,5 +1,6 @@
-//! Runs a fuzz target without a fuzzer: replays its corpus, then inputs made from it, for a time or
-//! for a number of inputs. What fails is written to a file and named with its seed and number.
+//! Runs a fuzz target without a fuzzer: replays its corpus, then runs inputs that are derived from
+//! it, for a time or for a number of inputs. A failing input is written to a file and reported with
+//! its seed and number.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -19,17 +20,17 @@ usage: ferroce-fuzz TARGET [--seconds N] [--inputs N] [--seed N] [--first N]
 Runs inputs 0, 1, ... of a seed, or from --first on; or replays files. The targets are wire,
 capture, model and verbs. Inputs that fail are written to target/fuzz.";
 
-/// How long one input may take, on a machine that is busy.
+/// Time limit of one input on a busy machine.
 const INPUT_TIMEOUT: Duration = Duration::from_secs(60);
 const WATCH_PERIOD: Duration = Duration::from_secs(1);
 const DEFAULT_SECONDS: u64 = 60;
 
-/// The input that runs, and the name of the file that keeps it if it fails.
+/// The current input, and the name of the file that keeps it if it fails.
 static CURRENT: Mutex<(String, Vec<u8>)> = Mutex::new((String::new(), Vec::new()));
-/// Inputs that were begun.
+/// Number of inputs that have begun.
 static BEGUN: AtomicU64 = AtomicU64::new(0);
 
-/// What the command line says.
+/// The arguments of the command line.
 struct Run {
     target: Target,
     files: Vec<PathBuf>,
@@ -113,7 +114,7 @@ impl Run {
             self.one(format!("corpus/{name}/{file}"), bytes.clone());
         }
         let corpus: Vec<_> = files.into_iter().map(|(_, bytes)| bytes).collect();
-        // A process that dies of a signal leaves the number here.
+        // If the process dies of a signal, the number remains here.
         let path = found.join(format!("{name}.number"));
         let number = File::create(&path).map_err(|error| error.to_string())?;
         let (start, mut count) = (Instant::now(), 0);
@@ -160,7 +161,7 @@ fn watch(folder: &Path) {
     }
 }
 
-/// Keeps the input that runs, says how to run it again, and ends the process.
+/// Saves the current input, prints how to run it again, and ends the process.
 fn give_up(folder: &Path, why: &str) -> ! {
     let (name, input) = lock().clone();
     let path = folder.join(name.replace('/', "-"));

@@ -1,12 +1,12 @@
 //! Target `model`: the NIC as a whole, against a hostile driver, hostile programs and a hostile
 //! peer.
 //!
-//! Two NICs are set up as a good driver does it, with a connected pair of queue pairs of each
-//! service. Then the input decides: commands with good and bad mailboxes, words written over
-//! contexts, translation tables and rings, doorbells, pushes, registers, frames that are tampered
-//! with or made up, good requests in between. What must not happen is a panic, an operation that
-//! the host would refuse to do (a group joined twice, an unaligned AtomicOp), or a NIC that a reset
-//! does not bring back.
+//! Two NICs are set up like by a correct driver, with a connected pair of queue pairs of each
+//! service. Then the input chooses actions: commands with good and bad mailboxes; words that
+//! overwrite contexts, translation tables and rings; doorbells, pushes and register writes; changed
+//! and invented frames; good requests in between. There must be no panic, no operation that the
+//! host would refuse (joining a group twice, an unaligned AtomicOp), and a reset must always
+//! restore the NIC.
 
 #[path = "../../../hw-model/tests/common/mod.rs"]
 mod common;
@@ -29,13 +29,13 @@ use zerocopy::IntoBytes;
 
 use crate::input::Input;
 
-/// Steps of one input, at most.
+/// Maximum number of steps of one input.
 const STEPS: usize = 96;
 /// Entries of the command queue of a [`Machine`].
 const COMMAND_SLOTS: u32 = 4;
-/// XRC domain of everything.
+/// XRC domain of all objects.
 const DOMAIN: u32 = 3;
-/// Bytes of a frame that is made up.
+/// Size of an invented frame.
 const MADE_UP: usize = 128;
 
 const SERVICES: [ServiceCode; 4] = [
@@ -71,7 +71,7 @@ const DOORBELLS: [DoorbellKind; 9] = [
     DoorbellKind::PUSH_4,
 ];
 
-/// What software can write over, with its size in bytes.
+/// Structures that software can overwrite, with their sizes in bytes.
 const PLACES: [(u64, u16); 12] = [
     (place::QPC, 16 * 256),
     (place::CQC, 8 * 64),
@@ -179,13 +179,13 @@ impl Scene {
             14 => side.machine.port.link_up = input.flag(),
             _ => self.run(1, 1 << input.below(34)),
         }
-        // A step is often looked at by the NIC at once, and at times together with the next one.
+        // The NIC often handles a step at once, and sometimes together with the next one.
         if kind & 0x40 == 0 {
             self.run(1, 100);
         }
     }
 
-    /// Posts a request as a good program does, but for keys, addresses and lengths.
+    /// Posts a request like a correct program, except for keys, addresses and lengths.
     fn send(&mut self, which: usize, peer_key: u32, input: &mut Input<'_>) {
         let qp = usize::from(input.below(SERVICES.len() as u8));
         let destination = (
@@ -222,8 +222,8 @@ impl Scene {
     }
 }
 
-/// Little is cached, or hardly anything, so that what software writes over contexts is read. It
-/// makes inputs cheap, too.
+/// The caches are very small, so the NIC reads contexts that software overwrites. That also makes
+/// inputs cheap.
 fn forget(config: &mut NicConfig, hardly_anything: bool) {
     let size = u8::from(!hardly_anything);
     let shape = CacheShape {
@@ -275,7 +275,7 @@ impl Side {
         })
     }
 
-    /// Posts a command with its input, in which some words are wrong.
+    /// Posts a command with its input, some words of which are wrong.
     fn command(&mut self, input: &mut Input<'_>) {
         let opcode = templates::OPCODES[usize::from(input.u8()) % templates::OPCODES.len()];
         let mut mailbox = templates::input(self, opcode, input);
@@ -338,12 +338,12 @@ impl Side {
         self.machine.run(1);
     }
 
-    /// Writes host memory as software does; what is not mapped stays as it is.
+    /// Writes host memory like software; unmapped memory does not change.
     fn write(&mut self, iova: u64, bytes: &[u8]) {
         let _ = self.machine.host.write(iova, bytes);
     }
 
-    /// Words over something that the device reads.
+    /// Overwrites words of a structure that the device reads.
     fn scribble(&mut self, input: &mut Input<'_>) {
         let (base, size) = input.choose(&PLACES);
         let at = base + u64::from(input.u16() % size);
@@ -456,7 +456,7 @@ impl Side {
         }
     }
 
-    /// Checks that a reset brings the NIC back.
+    /// Checks that a reset restores the NIC.
     fn reset(&mut self) {
         let mut reset = Control::default();
         reset.set_reset(true);

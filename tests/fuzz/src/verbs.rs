@@ -1,10 +1,10 @@
 //! Target `verbs`: calls of the C ABI with hostile arguments.
 //!
-//! A program makes and destroys objects of all kinds, with masks, sizes, counts and flags from the
-//! input, and posts lists of requests. What C forbids stays out: a pointer is null, or an object
-//! that is alive, or memory that is there and as long as the call may take it to be. What must not
-//! happen is a panic (which the boundary would turn into EIO), a write outside of what was given,
-//! or an object that cannot be destroyed when its children are gone.
+//! A program creates and destroys objects of all kinds, with masks, sizes, counts and flags from
+//! the input, and posts lists of requests. It does nothing that C forbids: a pointer is null, a
+//! living object, or mapped memory of the length that the call may access. There must be no panic
+//! (which the boundary would turn into EIO), no write outside of the given memory, and no object
+//! that cannot be destroyed after its children.
 
 mod connect;
 mod create;
@@ -24,11 +24,11 @@ use objects::Objects;
 
 use crate::input::Input;
 
-/// Calls of one input, at most.
+/// Maximum number of calls of one input.
 const STEPS: usize = 64;
-/// Bytes of the memory that is registered: more than the device's own memory has.
+/// Size of the registered memory: larger than the device's own memory.
 const ARENA: usize = 1 << 20;
-/// Bytes on both sides of it that nothing can reach.
+/// Size of the inaccessible memory on both sides of it.
 const GUARD: usize = 1 << 20;
 
 /// The program's device and memory; both live as long as the process.
@@ -132,7 +132,8 @@ impl Program {
         unsafe { self.arena.add(usize::from(input.u16()) * 4) }
     }
 
-    /// Returns a place in the arena and a length: inside of it, or so long that it must be refused.
+    /// Returns a place in the arena and a length that is either inside of the arena, or so long
+    /// that it must be refused.
     fn range(&self, input: &mut Input<'_>) -> (*mut c_void, usize) {
         let place = self.place(input);
         let room = ARENA - (place.addr() - self.arena.addr());
@@ -149,7 +150,7 @@ struct Session {
 }
 
 impl Session {
-    /// Creates what nearly every program has: a PD, a CQ and a region.
+    /// Creates the objects of nearly every program: a PD, a CQ and a region.
     fn begin(&mut self) {
         let Program { context, arena } = self.program;
         // SAFETY: the context is open and the arena mapped.

@@ -1,4 +1,4 @@
-//! Target `wire`: any bytes as a frame. What is accepted is emitted again byte for byte.
+//! Target `wire`: any bytes as a frame. An accepted frame is emitted again byte for byte.
 
 use ferroce_wire::check::Checker;
 use ferroce_wire::{Frame, FrameKind, Pretty, TransportHeaders, classify};
@@ -7,7 +7,7 @@ use ferroce_wire::{Frame, FrameKind, Pretty, TransportHeaders, classify};
 pub fn fuzz(bytes: &[u8]) {
     let mut emitted = vec![0; bytes.len()];
     if let Ok(frame) = Frame::parse(bytes) {
-        // Behind what IP says may lie what Ethernet pads with.
+        // Ethernet padding may follow the length that IP gives.
         assert!(bytes.starts_with(frame.bytes()));
         assert_eq!(frame.emit(&mut emitted), frame.bytes(), "emitted again");
         assert!(matches!(classify(bytes), FrameKind::Roce(_)));

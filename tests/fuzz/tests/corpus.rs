@@ -1,15 +1,15 @@
-//! Replays what the fuzzers start from and what they have found.
+//! Replays the seeds and the findings of the fuzzers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use ferroce_fuzz::{TARGETS, generate};
 
-/// Inputs that are made from each corpus: enough to see that a target works.
+/// Number of inputs that are derived from each corpus: enough to see that a target works.
 const INPUTS: u64 = 300;
 /// Their seed.
 const SEED: u64 = 1;
-/// Frames and captures of a corpus are not longer.
+/// Maximum length of frames and captures in a corpus.
 const LONGEST_SEED: usize = 1500;
 
 fn corpus(target: &str) -> PathBuf {
@@ -43,14 +43,14 @@ fn every_target_survives_some_inputs_of_our_own() {
     }
 }
 
-/// Writes a seed, if there is none of that name.
+/// Writes a seed, unless the name exists already.
 fn write(target: &str, name: &str, bytes: &[u8]) {
     fs::create_dir_all(corpus(target)).expect("writable");
     fs::write(corpus(target).join(name), bytes).expect("writable");
 }
 
-/// The first frame of each opcode and length class of the captures in `tests/golden`, and the
-/// captures that are short.
+/// The first frame of each opcode and length class of the captures in `tests/golden`, and the short
+/// captures.
 #[test]
 #[ignore = "writes the files that the fuzzers start from"]
 fn write_seeds() {

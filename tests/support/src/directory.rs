@@ -1,4 +1,4 @@
-//! Directories that a test has for itself.
+//! Private directories of tests.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -39,7 +39,7 @@ impl AsRef<Path> for TemporaryDirectory {
 
 impl Drop for TemporaryDirectory {
     fn drop(&mut self) {
-        // A failed test leaves nothing of value here: the output is in its message.
+        // A failed test has its output in its message, so nothing here is needed.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -50,7 +50,7 @@ pub fn temporary_directory(name: &str) -> TemporaryDirectory {
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let unique = format!("ferroce-test-{name}-{}-{number}", std::process::id());
     let path = std::env::temp_dir().join(unique);
-    // Left over from a killed process that had the same number.
+    // A killed process with the same number may have left one.
     let _ = fs::remove_dir_all(&path);
     fs::create_dir(&path).expect("a new name in the directory for temporary files");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).expect("our own directory");

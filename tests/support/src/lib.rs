@@ -1,7 +1,7 @@
-//! The test kit: what the tests of several crates need, once.
+//! The test kit: code that the tests of several crates share.
 //!
-//! It uses nothing of the project but the wire format, so that every crate can have it as a
-//! development dependency. What needs the driver is in `ferroce-test-verbs`.
+//! Of the project it uses only the wire format, so every crate can have it as a development
+//! dependency. Code that needs the driver is in `ferroce-test-verbs`.
 
 mod directory;
 mod frames;

@@ -1,5 +1,5 @@
-//! Shared memory of a model that loom checks: what `ferroce_platform::shared_memory` has, in the
-//! place of a mapped file, with words and buffers in which loom sees every access.
+//! Shared memory for loom's checks: it replaces the mapped files of
+//! `ferroce_platform::shared_memory` by words and buffers in which loom sees every access.
 #![expect(
     unsafe_code,
     reason = "a cell in which loom sees every access is no Sync"
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// The words of the memory, by offset; all are made, zeroed, before threads start.
+/// The words of the memory, by offset; all are created, with value zero, before threads start.
 #[derive(Debug, Default)]
 struct Words {
     words: BTreeMap<usize, AtomicU64>,
@@ -25,7 +25,7 @@ struct Words {
 #[derive(Debug)]
 struct Shared {
     value: AtomicU64,
-    /// Loom fails when two threads access this without an order between them, as with plain bytes.
+    /// Loom fails if two threads access this without an order between them, as with plain bytes.
     accesses: UnsafeCell<()>,
 }
 
@@ -87,7 +87,7 @@ impl Mapping {
         Ok(Self::default())
     }
 
-    /// False: memory of a model stays.
+    /// Returns false: the memory of a loom model stays.
     pub fn is_lost(&self) -> bool {
         false
     }
@@ -114,8 +114,8 @@ impl Mapping {
         }
     }
 
-    /// True. Stores the bytes of a buffer that was written: the protocol asks this before it hands
-    /// the buffer over.
+    /// Returns true. Stores the bytes of a written buffer: the protocol calls this before it passes
+    /// the buffer on.
     pub fn owns(&self, buffer: &Buffer) -> bool {
         if buffer.is_written {
             self.0.buffers[&buffer.offset].write(buffer.value());
@@ -128,7 +128,7 @@ impl Mapping {
         false
     }
 
-    /// Takes a buffer back. One that was only read has the bytes that it had.
+    /// Takes a buffer back. If it was only read, its bytes are unchanged.
     pub fn give_back(&mut self, buffer: Buffer) {
         if !buffer.is_written {
             let now = self.0.buffers[&buffer.offset].read();

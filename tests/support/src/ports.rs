@@ -12,17 +12,18 @@ use crate::{Process, TIMEOUT, eventually};
 /// port of an outgoing connection: `net.ipv4.ip_local_port_range` begins at 32,768.
 const PORTS: Range<u16> = 10_000..32_768;
 
-/// The leases of this process. A lease is a lock, so it ends with the process in any case.
+/// The leases of this process. A lease is a lock, so it always ends with the process.
 static LEASES: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
 /// Returns a TCP port that no other test has until this process ends, and that is free now.
 ///
-/// Test programs run side by side: a port that is merely free may be taken by another test between
-/// this call and the `bind` of the program that it is for.
+/// Test programs run in parallel: without a lease, another test could take a free port between this
+/// call and the program's `bind`.
 pub fn free_port() -> u16 {
     let directory = std::env::temp_dir().join(format!("ferroce-test-ports-{}", user_id()));
     fs::create_dir_all(&directory).expect("the directory for temporary files can be written");
-    // Another first port for each process: the one that another just left may be in TIME_WAIT.
+    // Each process begins at a different port, because a port that was just closed may be in
+    // TIME_WAIT.
     let first = std::process::id() as usize * 64 % PORTS.len();
     let mut ports = PORTS.cycle().skip(first).take(PORTS.len());
     let port = ports.find(|port| {
@@ -55,7 +56,8 @@ fn user_id() -> u32 {
     process.expect("Linux has /proc").uid()
 }
 
-/// Returns true if a process listens on `port`. It does not connect: that would be the client.
+/// Returns true if a process listens on `port`. Does not connect, because the server would take
+/// this for its client.
 pub fn is_listening(port: u16) -> bool {
     let wanted = format!(":{port:04X} ");
     ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {
@@ -67,8 +69,8 @@ pub fn is_listening(port: u16) -> bool {
     })
 }
 
-/// Waits until a process listens on `port`, without connecting to it, or `server` has ended: then
-/// the client's error says more.
+/// Waits until a process listens on `port`, without connecting to it, or until `server` has ended;
+/// in that case the client's error is more useful.
 pub fn wait_until_listening(port: u16, server: &mut Process) {
     eventually("the server listens", TIMEOUT, || {
         is_listening(port) || !server.is_running()
@@ -87,7 +89,7 @@ mod tests {
         assert!(ports.iter().all(|port| PORTS.contains(port)), "{ports:?}");
     }
 
-    /// A lock belongs to the open file, so this stands for another process as well.
+    /// A lock belongs to the open file, so this also represents another process.
     #[test]
     fn a_leased_port_is_passed_over() {
         let port = free_port();

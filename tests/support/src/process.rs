@@ -12,7 +12,7 @@ use rustix::process::{Pid, kill_process};
 use crate::wait::timed_out;
 use crate::{TIMEOUT, TemporaryDirectory, eventually_some, temporary_directory, time_limit};
 
-/// A process that is killed, by its own pid, when it is dropped or has run for too long.
+/// A process that is killed, by its pid, when this is dropped or when it has run for too long.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -20,20 +20,20 @@ pub struct Process {
     started: Instant,
     deadline: Instant,
     what: String,
-    /// Of the output, if that has a directory for itself.
+    /// The directory of the output, if it has a separate one.
     directory: Option<TemporaryDirectory>,
 }
 
 /// Exit status and output of a process.
 #[derive(Debug)]
 pub struct Ended {
-    /// Exit status; `None`: it ran into its time-out and was killed.
+    /// Exit status; `None` if it was killed at its time limit.
     pub status: Option<ExitStatus>,
     /// Standard output and error together.
     pub output: String,
     /// The command.
     pub what: String,
-    /// Time that it ran.
+    /// Run time.
     time: Duration,
 }
 
@@ -180,8 +180,9 @@ impl Drop for Process {
     }
 }
 
-/// Starts a program. One that this process has just written may be open for writing still: in a
-/// child that another thread has forked and that has not executed its own program yet.
+/// Starts a program. If this process has just written the program, its file may still be open for
+/// writing in a child that another thread has forked and that has not yet executed its own program;
+/// then tries again.
 fn spawn(command: &mut Command) -> io::Result<Child> {
     eventually_some(
         "the end of writing to the program",

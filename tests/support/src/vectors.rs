@@ -5,16 +5,16 @@ use std::fs;
 
 use toml::{Table, Value};
 
-/// A structure, or some behind each other, as bytes and as fields.
+/// One or several consecutive structures, as bytes and as fields.
 #[derive(Debug, Clone)]
 pub struct GoldenVector {
     /// Its name in the file.
     pub name: String,
-    /// Service of the queue pair; of send WQEs.
+    /// Service of the queue pair, for send WQEs.
     pub service: Option<String>,
     /// Memory in order of its addresses.
     pub bytes: Vec<u8>,
-    /// What lies in it.
+    /// Its structures.
     pub segments: Vec<GoldenSegment>,
 }
 
@@ -25,7 +25,7 @@ pub struct GoldenSegment {
     pub kind: String,
     /// First byte.
     pub offset: usize,
-    /// Fields by their names (`control.opcode`); those that are missing are zero.
+    /// Fields by their names (`control.opcode`); missing fields are zero.
     pub fields: BTreeMap<String, GoldenField>,
 }
 
@@ -34,7 +34,7 @@ pub struct GoldenSegment {
 pub enum GoldenField {
     /// A number, or a flag.
     Number(u64),
-    /// A named value: its set, and its name in it.
+    /// A named value: the set and the name.
     Named(String, String),
     /// Bytes.
     Bytes(Vec<u8>),
@@ -95,7 +95,7 @@ impl GoldenSegment {
     }
 }
 
-/// Returns the vectors of one file, `send_wqe` for instance.
+/// Returns the vectors of one file, for example `send_wqe`.
 ///
 /// # Panics
 /// If the file is not as the others are.

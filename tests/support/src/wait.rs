@@ -3,16 +3,16 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Variable with the factor for all time limits, on a machine that is slow or busy; 1 by default.
+/// Variable with the factor for all time limits on a slow or busy machine; 1 by default.
 const SLOW: &str = "FERROCE_TEST_SLOW";
-/// Time limit for a step of a test that takes far less, unless the test has another.
+/// Default time limit for a step of a test; steps take far less.
 pub const TIMEOUT: Duration = Duration::from_secs(20);
 /// Pauses between two checks of a condition: doubled from the first to the second.
 const PAUSE_MIN: Duration = Duration::from_micros(50);
 const PAUSE_MAX: Duration = Duration::from_millis(5);
 
-/// Returns a time-out of a test, scaled for this machine. It only ends what hangs; the result of a
-/// test does not depend on it otherwise.
+/// Returns a time limit of a test, scaled for this machine. It only ends tests that hang; otherwise
+/// the result of a test does not depend on it.
 pub fn time_limit(timeout: Duration) -> Duration {
     let Some(factor) = std::env::var_os(SLOW) else {
         return timeout;
@@ -39,7 +39,8 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// Begins a time limit, scaled for this machine. `what` is what the test waits for.
+    /// Begins a time limit, scaled for this machine. `what` names the condition for which the test
+    /// waits.
     pub fn new(what: &str, timeout: Duration) -> Self {
         Self {
             what: what.to_owned(),
@@ -53,7 +54,7 @@ impl Deadline {
         self.begun.elapsed() >= self.timeout
     }
 
-    /// Fails the test if the time is over, and says what it waited for.
+    /// Fails the test if the time is over, and prints the condition.
     pub fn check(&self) {
         assert!(!self.is_over(), "{}", timed_out(self.timeout, &self.what));
     }
@@ -69,7 +70,8 @@ pub fn eventually_some<T>(what: &str, limit: Duration, mut value: impl FnMut() -
     let deadline = Deadline::new(what, limit);
     let mut pause = PAUSE_MIN;
     loop {
-        // The last check comes after the end: a machine that stops this thread fails no test.
+        // The last check comes after the deadline, so a test does not fail if the machine stops
+        // this thread.
         let is_last = deadline.is_over();
         if let Some(value) = value() {
             return value;
@@ -80,8 +82,8 @@ pub fn eventually_some<T>(what: &str, limit: Duration, mut value: impl FnMut() -
     }
 }
 
-/// Returns true if a condition holds for this long: for what must not happen, of which there is no
-/// sign.
+/// Returns true if a condition holds for this long. For events that must not happen, for which
+/// there is no other sign.
 pub fn stays(time: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     let begun = Instant::now();
     while begun.elapsed() < time {

@@ -1,4 +1,4 @@
-//! Operations by seed, and their expected results.
+//! Random operations from a seed, and their expected results.
 
 use ferroce_units::random::SplitMix64;
 use ferroce_verbs_client::bench::Service;
@@ -8,13 +8,13 @@ use ferroce_verbs_client::sys::*;
 pub const SLOTS: usize = 8;
 /// Bytes of a slot.
 pub const SLOT: usize = 32 * 1024;
-/// Start of a slot: room for the header of a datagram, which nothing else writes.
+/// Space at the start of a slot for the header of a datagram; nothing else writes there.
 pub const HEADER: usize = 64;
-/// The half of each memory that its owner uses, and the one that its peer uses.
+/// The halves of each memory: one for its owner, one for the peer.
 pub const MEMORY: usize = 2 * SLOTS * SLOT;
 /// Longest message of a connected service.
 const LENGTH_MAX: usize = 20_000;
-/// Most polls before a peer deregisters memory.
+/// Maximum number of polls before a peer deregisters memory.
 const POLLS_BEFORE_MAX: u64 = 6;
 /// Path MTU of the QPs.
 const MTU: usize = 1024;
@@ -57,18 +57,18 @@ impl Random {
 pub enum Fault {
     /// None.
     None,
-    /// A key that there is not.
+    /// A key that does not exist.
     RKey,
-    /// A local key that there is not.
+    /// A local key that does not exist.
     LKey,
     /// The receive is a byte too short.
     ShortReceive,
-    /// The peer deregisters the memory while the operation is under way, or before it: it fails, or
+    /// The peer deregisters the memory before or during the operation: the operation fails, unless
     /// it was faster.
     Deregistered,
 }
 
-/// One work request, as both sides know it.
+/// One work request, known to both sides.
 #[derive(Clone, Debug)]
 pub struct Operation {
     /// The side that posts it.
@@ -79,7 +79,7 @@ pub struct Operation {
     pub opcode: ibv_wr_opcode,
     /// `IBV_SEND_*`.
     pub flags: u32,
-    /// By the new send API.
+    /// Uses the new send API.
     pub is_built: bool,
     /// Bytes.
     pub length: usize,
@@ -89,7 +89,7 @@ pub struct Operation {
     pub far: usize,
     /// Immediate data.
     pub immediate: u32,
-    /// Of atomic operations.
+    /// Operands of atomic operations.
     pub operands: (u64, u64),
     /// Data segments.
     pub segments: usize,
@@ -149,8 +149,9 @@ impl Operation {
         was_late || status == self.status()
     }
 
-    /// Returns true if packet faults change nothing of it. An error that the responder reports may
-    /// be lost: it reports it once, and the requester's retries then end with another status.
+    /// Returns true if packet faults do not change its result. They may change errors that the
+    /// responder reports: it reports an error once, and if that packet is lost, the requester's
+    /// retries end with another status.
     pub fn survives_packet_faults(&self) -> bool {
         self.service.is_reliable() && matches!(self.fault, Fault::None | Fault::LKey)
     }
@@ -170,7 +171,7 @@ impl Operation {
         self.flags & IBV_SEND_SIGNALED != 0 || self.status() != IBV_WC_SUCCESS
     }
 
-    /// Returns the status of the receive that it takes; `None`: it takes none.
+    /// Returns the status of the receive that it uses, or `None` if it uses none.
     pub fn receive_status(&self) -> Option<ibv_wc_status> {
         match (self.takes_receive(), self.fault, self.service) {
             (false, ..) | (_, Fault::LKey | Fault::RKey, _) => None,
@@ -222,14 +223,14 @@ fn length(random: &mut Random, service: Service, opcode: ibv_wr_opcode) -> usize
     (length as usize).min(max)
 }
 
-/// Returns a fault that this kind of operation can have, for one in six.
+/// Returns, for one operation in six, a fault that it can have.
 fn fault(random: &mut Random, service: Service, opcode: ibv_wr_opcode, length: usize) -> Fault {
     if !random.once_in(6) || length == 0 {
         return Fault::None;
     }
     let takes_message = SENDS.contains(&opcode);
     match random.below(4) {
-        // The responder may check the receive or the key first.
+        // The responder may check either the receive or the key first.
         0 if !takes_message && opcode != IBV_WR_RDMA_WRITE_WITH_IMM => Fault::RKey,
         1 if takes_message && service != Service::Ud => Fault::ShortReceive,
         2 if opcode != IBV_WR_RDMA_WRITE_WITH_IMM => Fault::LKey,
@@ -246,7 +247,7 @@ fn operation(random: &mut Random, side: usize, slot: usize, services: &[Service]
     let opcode = opcode(random, service);
     let length = length(random, service, opcode);
     let fault = fault(random, service, opcode, length);
-    // Atomic operations need aligned memory; a datagram is placed behind its header.
+    // Atomic operations need aligned memory; a datagram is placed after its header.
     let aligned = if ATOMICS.contains(&opcode) { 8 } else { 1 };
     let mut shift = || random.below(64) as usize / aligned * aligned;
     let near = slot * SLOT + HEADER + shift();
@@ -290,7 +291,7 @@ fn operation(random: &mut Random, side: usize, slot: usize, services: &[Service]
     operation
 }
 
-/// Returns all operations of a round, those of side 0 first. After a fault a QP rests until the
+/// Returns all operations of a round, first those of side 0. After a fault a QP is idle until the
 /// next round, and the last operation of each QP is signaled.
 fn round(random: &mut Random) -> Vec<Operation> {
     let mut operations: Vec<Operation> = Vec::new();
@@ -307,8 +308,8 @@ fn round(random: &mut Random) -> Vec<Operation> {
             operations.push(operation);
         }
     }
-    // RC is one connection for both directions: a fault takes the operations of the other side with
-    // it, unless there are none.
+    // A connection has two directions: a fault of one side also fails operations of the other side,
+    // so remove these.
     let faulty = |side: usize, service| {
         let is = |o: &&Operation| (o.side, o.service) == (side, service) && o.fault != Fault::None;
         operations.iter().find(is).is_some()

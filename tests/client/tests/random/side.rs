@@ -21,10 +21,11 @@ use ferroce_verbs_client::work_request::{ReceiveWr, SendWr};
 use crate::plan::{Fault, HEADER, MEMORY, Operation, SLOT, SLOTS, memories, rounds};
 
 const KEY_FAULT: u32 = 0x5a5a_5a00;
-/// Receives of an operation carry its index; sends this in addition.
+/// `wr_id` of a receive is the index of its operation; `wr_id` of a send is the index plus this.
 const SEND_ID: u64 = 1000;
 
-/// What each side sends to the other: GID, QP numbers, SRQ number, address and key of its memory.
+/// Data that each side sends to the other: GID, QP numbers, SRQ number, address and key of its
+/// memory.
 struct Address {
     gid: ibv_gid,
     qpns: [u32; 5],
@@ -61,7 +62,7 @@ impl Line {
         theirs
     }
 
-    /// Waits until both sides are here.
+    /// Waits until both sides have reached this point.
     fn barrier(&mut self) {
         self.exchange([0]);
     }
@@ -78,7 +79,7 @@ struct Side {
     peer: Option<(Address, Ah)>,
 }
 
-/// Regions to be deregistered, each after so many polls.
+/// Regions to be deregistered, each after a number of polls.
 type Regions = Vec<(u64, Mr)>;
 /// Keys of the peer's regions, by slot.
 type Keys = [u32; SLOTS];
@@ -171,7 +172,7 @@ impl Side {
         self.qps[at].connect(address.gid, address.qpns[other]);
     }
 
-    /// Returns the memory of an operation in as many segments as it wants.
+    /// Returns the memory of an operation, split into its number of segments.
     fn segments(&self, operation: &Operation) -> Vec<ibv_sge> {
         let piece = operation.length / operation.segments;
         let mut key = self.mr.lkey();
@@ -192,8 +193,8 @@ impl Side {
             .collect()
     }
 
-    /// Returns regions over the slots that the peer uses and this side deregisters, with the polls
-    /// before that; and the keys of the peer's, by slot.
+    /// Returns regions over the slots that the peer uses and this side deregisters, with the number
+    /// of polls before that, and the keys of the peer's regions, by slot.
     fn exchange_regions(&self, operations: &[Operation], line: &mut Line) -> (Regions, Keys) {
         let mut mine = [0; SLOTS * 4];
         let mut regions = Vec::new();
@@ -258,8 +259,8 @@ impl Side {
         .expect("post_recv");
     }
 
-    /// Takes every completion that must come; each QP's come in the order of posting. Meanwhile the
-    /// regions of the round are deregistered.
+    /// Polls all expected completions; those of each QP come in the order of posting. Meanwhile,
+    /// deregisters the regions of the round.
     fn await_completions(&self, operations: &[Operation], mut regions: Regions) {
         let deadline = Instant::now() + time_limit(TIMEOUT);
         let mut sends: Vec<_> = self.chosen(operations, |o| o.side == self.which && o.completes());
@@ -299,7 +300,7 @@ impl Side {
 
     /// Waits for the bytes of unreliable operations, which may arrive after their completions.
     fn await_memory(&self, expected: &[u8], operations: &[Operation]) {
-        // A failed message may have left a part of it.
+        // A failed message may have arrived in part.
         let left_part = |o: &Operation| match o.side == self.which {
             true => (o.fault == Fault::Deregistered).then_some(o.near / SLOT),
             false => (o.fault != Fault::None).then_some(o.far / SLOT),
@@ -326,7 +327,7 @@ impl Side {
         }
     }
 
-    /// Restarts QPs that have failed, or whose receives were not taken.
+    /// Restarts QPs that have failed, or whose receives were not used.
     fn recover(&self, operations: &[Operation], line: &mut Line) {
         let mut failed = [false; 5];
         for operation in operations.iter().filter(|o| o.fault != Fault::None) {
@@ -349,7 +350,7 @@ impl Side {
     fn round(&self, operations: &[Operation], memory: &mut [Vec<u8>; 2], line: &mut Line) {
         let mine = |o: &Operation| o.side == self.which;
         for (id, operation) in operations.iter().enumerate() {
-            // What will not be taken would stay in an SRQ.
+            // Unused receives would stay in an SRQ.
             let is_taken = operation.receive_status().is_some();
             if !mine(operation) && operation.takes_receive() && is_taken {
                 self.post_receive(id, operation);
@@ -371,7 +372,7 @@ impl Side {
         line.barrier();
     }
 
-    /// Sets memory to that of the reference, also where that is not defined.
+    /// Sets memory to the reference, also where the result is undefined.
     fn restore(&self, memory: &[u8]) {
         self.buffer.write(0, memory);
     }
@@ -382,7 +383,7 @@ fn is_header(at: usize) -> bool {
     at >= SLOTS * SLOT && at % SLOT < HEADER - 24
 }
 
-/// Takes the operation of a completion from those that are awaited.
+/// Removes the operation of a completion from the expected ones.
 fn take<'a>(
     awaited: &mut Vec<usize>,
     id: u64,
@@ -436,7 +437,7 @@ fn check_receive(operation: &Operation, wc: &ibv_wc) {
     }
 }
 
-/// Runs the plans of these seeds: all of them, or what survives packet faults.
+/// Runs the plans of these seeds: all operations, or those that succeed despite packet faults.
 pub fn run(which: usize, seeds: Range<u64>, survives: bool, path: &Path) {
     let mut line = Line::open(which, path);
     for seed in seeds {

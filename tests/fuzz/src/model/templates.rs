@@ -1,4 +1,4 @@
-//! Commands as a good driver gives them: what hostile ones are made of.
+//! Commands of a correct driver, from which hostile ones are derived.
 
 use ferroce_spec::command::{
     ANY_STATE, CommandOpcode, ContextTables, ModifyQp, MulticastGroup, QpAttributeMask,
@@ -15,7 +15,7 @@ use super::common::{all_rights, objects::LOG_SIZE, place};
 use super::{DOMAIN, Side};
 use crate::input::Input;
 
-/// Every command, those that change most more than once.
+/// Every command; those that change the most occur more than once.
 pub(super) const OPCODES: [CommandOpcode; 32] = [
     CommandOpcode::NOP,
     CommandOpcode::QUERY_DEVICE,
@@ -60,19 +60,19 @@ const SERVICES: [ServiceCode; 6] = [
     ServiceCode::XRC_TARGET,
     ServiceCode::GSI,
 ];
-/// Where rings of objects that were created later lie.
+/// Addresses of the rings of objects that are created later.
 const RING: u64 = 0x8_0000;
 /// Numbers of objects that are tried.
 const NUMBERS: u8 = 12;
 
-/// Returns the number that `opcode` is about: often one that names something.
+/// Returns the object number for `opcode`, often that of an existing object.
 pub(super) fn argument(side: &Side, opcode: CommandOpcode, input: &mut Input<'_>) -> u64 {
     let number = u64::from(input.below(NUMBERS));
     if input.u8() > 0xf0 {
         return input.number();
     }
     match opcode.0 >> 4 {
-        // The GSI has this number, and not that of its entry.
+        // The GSI has this number, not the number of its entry.
         3 if number == u64::from(GSI_QPN) => number,
         3 => u64::from(side.machine.qpn & !0xff) + number,
         5 => u64::from(side.machine.key).wrapping_add(number << 8),
@@ -165,7 +165,7 @@ fn completion_queue(input: &mut Input<'_>) -> Vec<u8> {
     context.as_bytes().to_vec()
 }
 
-/// Returns a queue pair of the first machine or the second; its peer is the other one.
+/// Returns a queue pair of the first or second machine; its peer is on the other machine.
 fn queue_pair(side: &Side, input: &mut Input<'_>) -> QpContext {
     let mut shape = QpShape::default();
     shape.set_log_send_blocks(LOG_SIZE);
@@ -190,7 +190,7 @@ fn queue_pair(side: &Side, input: &mut Input<'_>) -> QpContext {
         send_doorbell_slot: 64 + u32::from(input.below(8)),
         receive_doorbell_slot: 72 + u32::from(input.below(8)),
         access: all_rights(),
-        // Often the only one that a GSI may have.
+        // Often the only value that is allowed for a GSI.
         q_key: match input.number() as u32 {
             even if even % 2 == 0 => GSI_Q_KEY,
             odd => odd,
@@ -210,7 +210,7 @@ fn queue_pair(side: &Side, input: &mut Input<'_>) -> QpContext {
     }
 }
 
-/// Attribute masks with which transitions are legal.
+/// Attribute masks of legal transitions.
 const MASKS: [u32; 8] = [
     0,
     0b0111,

@@ -1,4 +1,4 @@
-//! Queue pairs as a good program sets them up, so that what follows finds something that works.
+//! Sets up queue pairs like a correct program, so that later calls find working ones.
 
 use std::mem::zeroed;
 

@@ -1,4 +1,4 @@
-//! Verbs that make objects.
+//! Verbs that create objects.
 
 use std::mem::zeroed;
 use std::ptr::null_mut;
@@ -11,7 +11,7 @@ use super::objects::call;
 use super::{Session, table};
 use crate::input::Input;
 
-/// Types of queue pairs: those that there are, and others.
+/// Types of queue pairs: existing ones, and others.
 const TYPES: [c_int; 12] = [
     IBV_QPT_RC,
     IBV_QPT_RC,
@@ -27,7 +27,7 @@ const TYPES: [c_int; 12] = [
     -1,
 ];
 
-/// Returns a mask: one that `usual` is part of, or any.
+/// Returns a mask that contains `usual`, or any mask.
 fn mask(input: &mut Input<'_>, usual: u64) -> u64 {
     match input.u8() {
         0..=0xc0 => usual,
@@ -56,7 +56,7 @@ fn capabilities(input: &mut Input<'_>) -> ibv_qp_cap {
 }
 
 impl Session {
-    /// Makes an object of the kind that the input names, if there are not too many.
+    /// Creates an object of the kind that the input names, if there are not too many.
     pub(super) fn create(&mut self, input: &mut Input<'_>) {
         match input.below(16) {
             0..=3 => self.create_qp(input),
@@ -117,7 +117,7 @@ impl Session {
         self.objects.cqs.keep(cq);
     }
 
-    /// Returns a completion channel; makes one if there is none.
+    /// Returns a completion channel; creates one if there is none.
     fn channel(&mut self, input: &mut Input<'_>) -> *mut ibv_comp_channel {
         if input.flag() && self.objects.channels.has_room() {
             // SAFETY: the context is open.
@@ -248,7 +248,7 @@ impl Session {
         self.objects.ahs.keep(ah);
     }
 
-    /// Returns an address: our own, or any.
+    /// Returns an address: this device's own, or any.
     pub(super) fn address(&self, input: &mut Input<'_>) -> ibv_ah_attr {
         let index = input.below(8);
         let mut gid = ibv_gid::default();

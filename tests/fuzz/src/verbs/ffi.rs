@@ -1,4 +1,4 @@
-//! The names of the C ABI that are called, as `<infiniband/verbs.h>` declares them.
+//! The functions of the C ABI that the target calls, as `<infiniband/verbs.h>` declares them.
 
 use ferroce_provider::abi::*;
 use libc::{c_int, c_uint, c_void, size_t};

@@ -9,7 +9,7 @@ use super::ffi::*;
 use super::table;
 use crate::input::Input;
 
-/// Objects of one kind, at most.
+/// Maximum number of objects of one kind.
 const MOST: usize = 6;
 
 /// Objects of one kind.
@@ -34,7 +34,7 @@ impl<T> Pool<T> {
         }
     }
 
-    /// Returns one of them; null if there is none, and at times otherwise.
+    /// Returns one of them, or null if there is none, and sometimes although there is one.
     pub(super) fn pick(&self, input: &mut Input<'_>) -> *mut T {
         match (input.u8(), self.0.len()) {
             (0xff, _) | (_, 0) => null_mut(),
@@ -74,7 +74,7 @@ pub(super) struct Objects {
     pub(super) ahs: Pool<ibv_ah>,
     pub(super) xrcds: Pool<ibv_xrcd>,
     pub(super) dms: Pool<ibv_dm>,
-    /// Groups to which queue pairs were attached, which keeps these from being destroyed.
+    /// Groups to which queue pairs were attached; attached queue pairs cannot be destroyed.
     pub(super) groups: Vec<(*mut ibv_qp, ibv_gid)>,
 }
 

@@ -1,4 +1,4 @@
-//! Verbs that change, ask, post and poll.
+//! Verbs that modify, query, post and poll.
 
 use std::mem::zeroed;
 use std::ptr::null_mut;
@@ -11,15 +11,15 @@ use super::objects::call;
 use super::{ARENA, Session, table};
 use crate::input::Input;
 
-/// Requests of one list, at most.
+/// Maximum number of requests in one list.
 const LIST: usize = 6;
-/// Scatter/gather elements behind each request: more than any queue takes, so that a count that is
-/// not refused in time stays in memory of ours.
+/// Scatter/gather elements of each request: more than any queue accepts, so that a count that is
+/// refused too late still stays within our memory.
 const ELEMENTS: usize = 300;
-/// Completions that one poll asks for, at most.
+/// Maximum number of completions that one poll requests.
 const COMPLETIONS: usize = 32;
 
-/// Attributes with which a transition is legal, by the state that it leads to.
+/// Attributes of legal transitions, by the new state.
 pub(super) const MASKS: [(c_int, c_int); 7] = [
     (
         IBV_QPS_INIT,
@@ -69,7 +69,7 @@ const OPCODES: [c_int; 15] = [
     0x7f,
 ];
 
-/// Returns a number of elements: mostly one of few.
+/// Returns a number of elements, mostly a small one.
 fn count(input: &mut Input<'_>) -> c_int {
     match input.u8() {
         0xf0.. => input.number() as c_int,
@@ -141,7 +141,7 @@ impl Session {
         let some: Vec<_> = (0..3).map(|_| self.element(input)).collect();
         let mut elements: Vec<_> = some.iter().copied().cycle().take(ELEMENTS).collect();
         if is_inline {
-            // The processor reads these: they are there, or so long that they must be refused.
+            // The processor reads these: they are mapped, or so long that they must be refused.
             for element in &mut elements {
                 element.addr = self.program.place(input).addr() as u64;
                 element.length = element.length.min((ARENA / 2) as u32);
@@ -286,7 +286,7 @@ impl Session {
         assert_eq!(answer != 0, is_of_list, "bad_wr of {answer}");
     }
 
-    /// Requests through the functions of a queue pair, in an order that need not be the right one.
+    /// Posts requests through the functions of a queue pair, not necessarily in the right order.
     pub(super) fn post_extended(&mut self, input: &mut Input<'_>) {
         let qp = self.objects.qps.pick(input);
         if qp.is_null() {

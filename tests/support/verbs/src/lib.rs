@@ -1,5 +1,5 @@
-//! Objects of the driver as most tests want them: CQ, QP, memory, a connection, requests,
-//! completions.
+//! Objects of the driver with the settings that most tests need: CQ, QP, memory, a connection,
+//! requests, completions.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ pub const ALL_REMOTE: QpAccess = QpAccess {
     remote_atomic: true,
 };
 
-/// Memory that begins with a page, as a program's large buffers do: its position in its pages
-/// affects how long an access takes.
+/// Memory that begins at a page boundary, like large buffers of programs: the position within pages
+/// affects the time of an access.
 #[derive(Debug)]
 pub struct Memory {
     words: Box<[AtomicU64]>,
@@ -155,7 +155,7 @@ pub const INIT: InitAttributes = InitAttributes {
     access: ALL_REMOTE,
 };
 
-/// Returns attributes of the transition to RTR: as [`rts`] of the peer, MTU 4096.
+/// Returns attributes of the transition to RTR that match [`rts`] of the peer, MTU 4096.
 pub fn rtr(dest_qpn: Qpn, path: AddressVector) -> RtrAttributes {
     RtrAttributes {
         path_mtu: PathMtu::Mtu4096,
@@ -183,7 +183,7 @@ pub fn rts() -> RtsAttributes {
     }
 }
 
-/// Returns a path to a GID of the fabric, from the second entry of the own GID table.
+/// Returns a path to a GID of the fabric, from the second entry of this side's GID table.
 pub fn path_to(dest_gid: [u8; 16], dest_mac: [u8; 6]) -> AddressVector {
     AddressVector {
         dest_gid,
