@@ -1,6 +1,6 @@
 /*
- * Threads are cancelled in calls of libc that this library stands in for, and in functions of the
- * program that those call. Method: each thread blocks, and is cancelled there.
+ * Cancels threads in calls of libc that this library replaces, and in functions of the program that
+ * these calls call. Method: each thread blocks there, and is then cancelled.
  */
 #include "common.h"
 
@@ -91,7 +91,7 @@ static void *run(void *call)
 	return NULL;
 }
 
-/* Waits until the kernel says that the thread sleeps. */
+/* Waits until the thread sleeps, according to the kernel. */
 static void wait_for_sleep(void)
 {
 	char path[64], state = 0;
@@ -131,7 +131,7 @@ int main(int argc, char **argv)
 	full = channel[0];
 	while (send(full, fifo, sizeof fifo, MSG_DONTWAIT) > 0)
 		;
-	/* Sockets of RDMA netlink are looked for from the first one on. */
+	/* The library checks for RDMA netlink from the first such socket on. */
 	NEED(socket(AF_NETLINK, SOCK_RAW, 20) >= 0);
 	cancel_in("nftw", in_nftw);
 	cancel_in("scandir", in_scandir);

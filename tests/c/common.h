@@ -1,6 +1,6 @@
 /*
- * What the C programs of the tests share: they are linked against the distribution's libibverbs and
- * run under `ferroce run`. Two QPs of one process talk to each other.
+ * Code that the C programs of the tests share. They are linked against the distribution's
+ * libibverbs and run under `ferroce run`. Two QPs of one process send to each other.
  */
 #ifndef COMMON_H
 #define COMMON_H
@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Of the bench's address; a function of `ferroce serve` has the first one only. */
+/* GID index of the bench's address; a function of `ferroce serve` has only the first GID. */
 #ifndef GID_INDEX
 #define GID_INDEX 1
 #endif
@@ -26,7 +26,7 @@
 #define CHECK(condition) check(!!(condition), #condition, __FILE__, __LINE__)
 /* Compares numbers and shows both. */
 #define EQUAL(actual, expected) equal((actual), (expected), #actual, __FILE__, __LINE__)
-/* Without this the program cannot go on. */
+/* Ends the program if the condition is false. */
 #define NEED(condition) need(!!(condition), #condition, __FILE__, __LINE__)
 
 enum { POLL_TIMEOUT_MS = 10000, SEND_MAX = 8, RECEIVE_MAX = 4, SGE_MAX = 3, INLINE_MAX = 64 };
@@ -83,19 +83,19 @@ static UNUSED int64_t now_ms(void)
 	return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
 }
 
-/* A device and what two QPs need. */
+/* A device and the objects that two QPs need. */
 struct bench {
 	struct ibv_context *context;
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *channel;
-	/* Of send and receive queue. */
+	/* Depth of send and receive queue. */
 	struct ibv_cq *send_cq, *receive_cq;
 	struct ibv_qp *qp[2];
 	struct ibv_mr *mr;
 	char *buffer;
 	size_t size;
 	union ibv_gid gid;
-	/* Of the next QPs that are connected. */
+	/* For the next QPs that are connected. */
 	int rnr_retry;
 };
 
@@ -275,7 +275,7 @@ static UNUSED int post_receive(struct ibv_qp *qp, uint64_t wr_id, struct ibv_sge
 	return ibv_post_recv(qp, &wr, &bad);
 }
 
-/* The next completion; the program ends if there is none in time. */
+/* Returns the next completion; ends the program if there is none in time. */
 static UNUSED struct ibv_wc next_wc(struct ibv_cq *cq)
 {
 	const int64_t deadline = now_ms() + POLL_TIMEOUT_MS;

@@ -1,4 +1,4 @@
-/* What is refused at the post, and with which status other work requests complete. */
+/* Work requests that are refused at the post, and the completion status of others. */
 #include "common.h"
 
 enum { LENGTH = 3000, SOURCE = 0, TARGET = 64 * 1024 };
@@ -11,7 +11,7 @@ static void expect_nothing(struct ibv_cq *cq)
 		EQUAL(ibv_poll_cq(cq, 1, &wc), 0);
 }
 
-/* No receives are posted, so that nothing leaves the queue. */
+/* No receives are posted, so no request leaves the queue. */
 static void check_full_queues(struct bench *bench)
 {
 	struct ibv_sge sge[2] = { sge_of(bench, 0, 8), sge_of(bench, 8, 8) };
@@ -35,7 +35,7 @@ static void check_full_queues(struct bench *bench)
 		EQUAL(ibv_post_send(bench->qp[0], send, &bad_send), 0);
 	for (unsigned i = 1; i < created.cap.max_recv_wr; i++)
 		EQUAL(ibv_post_recv(bench->qp[0], receive, &bad_receive), 0);
-	/* Of two there is room for one: the first goes, the second is bad. */
+	/* There is room for one of two: the first is posted, the second is bad. */
 	send[0].next = &send[1];
 	receive[0].next = &receive[1];
 	EQUAL(ibv_post_send(bench->qp[0], send, &bad_send), ENOMEM);
@@ -48,7 +48,7 @@ static void check_full_queues(struct bench *bench)
 		EXPECT_WC(bench->send_cq, 0, IBV_WC_SUCCESS);
 		EXPECT_WC(bench->receive_cq, 100 + i, IBV_WC_SUCCESS);
 	}
-	/* And there is room again. */
+	/* Now there is room again. */
 	EQUAL(post_receive(bench->qp[1], 1, sge_of(bench, TARGET, 8)), 0);
 	send[0].next = NULL;
 	EQUAL(ibv_post_send(bench->qp[0], send, &bad_send), 0);
@@ -80,7 +80,7 @@ static void check_refused_posts(struct bench *bench)
 	sge[0].length = 1 << 16;
 	EQUAL(ibv_post_send(bench->qp[0], &send, &bad_send), EINVAL);
 	expect_nothing(bench->send_cq);
-	/* The QP has taken no harm. */
+	/* The QP still works. */
 	EQUAL(post_send(bench, IBV_WR_RDMA_WRITE, 5, sge_of(bench, 0, 8), TARGET, bench->mr->rkey), 0);
 	EXPECT_WC(bench->send_cq, 5, IBV_WC_SUCCESS);
 }
@@ -98,18 +98,18 @@ static void check_flush(struct bench *bench)
 		EXPECT_WC(bench->send_cq, 10 + i, IBV_WC_WR_FLUSH_ERR);
 		EXPECT_WC(bench->receive_cq, 20 + i, IBV_WC_WR_FLUSH_ERR);
 	}
-	/* What is posted now is flushed as well. */
+	/* Later requests are flushed as well. */
 	EQUAL(post_send(bench, IBV_WR_SEND, 13, sge_of(bench, 0, 8), 0, 0), 0);
 	EXPECT_WC(bench->send_cq, 13, IBV_WC_WR_FLUSH_ERR);
 	EQUAL(post_receive(bench->qp[0], 23, sge_of(bench, 64, 8)), 0);
 	EXPECT_WC(bench->receive_cq, 23, IBV_WC_WR_FLUSH_ERR);
 	expect_nothing(bench->send_cq);
 	expect_nothing(bench->receive_cq);
-	/* RESET takes away what was not polled. */
+	/* RESET removes unpolled completions. */
 	EQUAL(to_state(bench->qp[0], IBV_QPS_RESET), 0);
 }
 
-/* A culprit with its status, one behind it with a flush, and the QP in ERR. */
+/* The failing request has its status, the next one is flushed, and the QP is in ERR. */
 static void expect_failure(struct bench *bench, enum ibv_wc_status status)
 {
 	EQUAL(post_send(bench, IBV_WR_RDMA_WRITE, 2, sge_of(bench, 0, 8), TARGET, bench->mr->rkey), 0);
@@ -134,7 +134,7 @@ static void check_local_protection(struct bench *bench)
 	connect_pair(bench);
 	EQUAL(post_send(bench, IBV_WR_RDMA_WRITE, 1, too_long, TARGET, bench->mr->rkey), 0);
 	expect_failure(bench, IBV_WC_LOC_PROT_ERR);
-	/* Where a READ lands is checked as well. */
+	/* The target of a READ is checked as well. */
 	connect_pair(bench);
 	EQUAL(post_send(bench, IBV_WR_RDMA_READ, 1, wrong_key, TARGET, bench->mr->rkey), 0);
 	expect_failure(bench, IBV_WC_LOC_PROT_ERR);
@@ -146,7 +146,7 @@ static void check_remote_access(struct bench *bench)
 	struct ibv_mr *local;
 
 	for (int i = 0; i < 2; i++) {
-		/* An R_Key that there is not, then an address behind the end. */
+		/* An R_Key that does not exist, then an address beyond the end. */
 		connect_pair(bench);
 		EQUAL(post_send(bench, operations[i], 1, sge_of(bench, 0, LENGTH), TARGET,
 				bench->mr->rkey ^ 0x5a5a5a), 0);
@@ -155,7 +155,7 @@ static void check_remote_access(struct bench *bench)
 		EQUAL(post_send(bench, operations[i], 1, sge_of(bench, 0, LENGTH),
 				bench->size - LENGTH + 1, bench->mr->rkey), 0);
 		expect_failure(bench, IBV_WC_REM_ACCESS_ERR);
-		/* Memory that only its owner may use. */
+		/* Memory without remote rights. */
 		connect_pair(bench);
 		local = ibv_reg_mr(bench->pd, bench->buffer, bench->size, IBV_ACCESS_LOCAL_WRITE);
 		NEED(local);
@@ -164,7 +164,7 @@ static void check_remote_access(struct bench *bench)
 		expect_failure(bench, IBV_WC_REM_ACCESS_ERR);
 		EQUAL(ibv_dereg_mr(local), 0);
 	}
-	/* A key that was good once. */
+	/* A key that is no longer valid. */
 	connect_pair(bench);
 	local = ibv_reg_mr(bench->pd, bench->buffer, bench->size,
 			   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
@@ -215,7 +215,7 @@ static void check_unknown_qp(struct bench *bench)
 	expect_failure(bench, IBV_WC_RETRY_EXC_ERR);
 }
 
-/* Without data neither key nor address is looked at (IBTA vol 1, 9.7.4.1.5). */
+/* Without data neither key nor address is checked (IBTA vol 1, 9.7.4.1.5). */
 static void check_zero_length(struct bench *bench)
 {
 	struct ibv_wc wc;
@@ -235,7 +235,7 @@ static void check_zero_length(struct bench *bench)
 	EQUAL(wc.opcode, IBV_WC_RECV);
 }
 
-/* Every byte arrives where it belongs, whatever the length. */
+/* Every byte arrives at its place, for each length. */
 static void check_data(struct bench *bench)
 {
 	static const uint32_t lengths[] = { 1, 3, 1023, 1024, 1025, 4096, 4097, 100001 };

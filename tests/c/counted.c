@@ -1,7 +1,7 @@
 /*
  * Reads the counters of its device in sysfs, in the ways in which programs open files, before and
- * after messages between two of its QPs. With an argument, it then tells the test that it is ready,
- * and waits for its end.
+ * after messages between two of its QPs. With an argument, it then prints that it is ready, and
+ * waits until the test ends it.
  */
 #include "common.h"
 
@@ -85,7 +85,7 @@ int main(int argc, char **argv)
 		pause();
 	}
 	close_bench(&bench);
-	/* A device that is closed keeps what it has counted. */
+	/* A closed device keeps its counters. */
 	CHECK(by_stream(PORT "/counters/port_xmit_data") >= words);
 	return finish();
 }

@@ -49,7 +49,7 @@ static void write_and_poll(void)
 	memset(bench.buffer, 7, LENGTH);
 	NEED(!pthread_create(&poller, NULL, poll_all, NULL));
 	for (int i = 0; i < ROUNDS; i++) {
-		/* No more than fit into the queue. */
+		/* Not more than fit into the queue. */
 		long done;
 
 		do {
@@ -75,7 +75,7 @@ static void use_after_free(void)
 	printf("%d\n", bytes[1]);
 }
 
-/* Out of line, so that the pointer is nowhere afterwards. */
+/* Not inlined, so that no copy of the pointer remains. */
 static __attribute__((noinline)) void leak(void)
 {
 	char *volatile lost = malloc(321);

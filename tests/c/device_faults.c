@@ -1,13 +1,13 @@
 /*
- * A program that goes through faults of its device: `device_faults FERROCE PID CASE [FAULT]`. It has
- * `ferroce inject` do it, to process PID; 0: to this one, which has the device in it.
+ * A program that tests faults of its device: `device_faults FERROCE PID CASE [FAULT]`. It runs
+ * `ferroce inject` for process PID; 0 means this process, which contains the device.
  */
 #define GID_INDEX 0
 #include "common.h"
 #include <poll.h>
 #include <pthread.h>
 
-/* More than the driver's limits, a command's 10 s among them, on a busy machine. */
+/* Longer than the driver's limits, such as 10 s for a command, on a busy machine. */
 enum { LIMIT_MS = 60000, ROUNDS = 20, LENGTH = 4096 };
 
 static const char *ferroce;
@@ -43,7 +43,7 @@ static void expect_traffic(struct bench *bench)
 	EQUAL(memcmp(bench->buffer, bench->buffer + bench->size / 2, LENGTH), 0);
 }
 
-/* Waits for something to read, and fails when nothing comes. */
+/* Waits until there is something to read, and fails if nothing comes. */
 static void await(int fd)
 {
 	struct pollfd readable = { .fd = fd, .events = POLLIN };
@@ -71,7 +71,7 @@ static void expect_cq_event(struct bench *bench)
 	ibv_ack_cq_events(cq, 1);
 }
 
-/* A DMA read fails: one work request has an error, the next one is flushed, the device works on. */
+/* A DMA read fails: one work request has an error, the next is flushed, the device still works. */
 static void a_read_fails(const char *fault)
 {
 	struct bench bench;
@@ -95,7 +95,7 @@ static void *sleep_for_event(void *argument)
 	return NULL;
 }
 
-/* Expects that one work request is flushed, and then nothing: that was all. */
+/* Expects that one work request is flushed, and that no other completion comes. */
 static void expect_flushed(struct ibv_cq *cq, uint64_t wr_id)
 {
 	struct ibv_wc wc;
@@ -110,15 +110,15 @@ static void expect_dead(struct bench *bench, int takes_doorbells)
 	EQUAL(errno, EIO);
 	EQUAL(to_state(bench->qp[0], IBV_QPS_ERR), EIO);
 	EQUAL(ibv_req_notify_cq(bench->send_cq, 0), EIO);
-	/* What is posted later is flushed, too, unless the device still executes it. */
+	/* Later requests are flushed, too, unless the device still executes them. */
 	EQUAL(write_once(bench, 6), 0);
 	if (!takes_doorbells)
 		expect_flushed(bench->send_cq, 6);
 }
 
 /*
- * The device is gone: sleeping threads wake up, all work requests are flushed, all calls end, and
- * everything can be destroyed.
+ * The device has failed: sleeping threads wake up, all work requests are flushed, all calls return,
+ * and all objects can be destroyed.
  */
 static void the_device_dies(const char *fault)
 {
@@ -154,7 +154,7 @@ static void a_new_device_works(void)
 	close_bench(&bench);
 }
 
-/* Plugs the device in again. It works when its process has seen that: hotplug is asynchronous. */
+/* Plugs the device in again. Hotplug is asynchronous, so waits until the device works. */
 static void plug_in(void)
 {
 	const int64_t deadline = now_ms() + POLL_TIMEOUT_MS;
@@ -177,7 +177,7 @@ static void dies_and_works_again(const char *fault)
 	a_new_device_works();
 }
 
-/* An interrupt or a doorbell is lost: the program waits longer, and goes on. */
+/* An interrupt or a doorbell is lost: the program waits longer, and continues. */
 static void a_message_is_lost(const char *fault)
 {
 	struct bench bench;
@@ -204,7 +204,7 @@ static void a_message_is_lost(const char *fault)
 	close_bench(&bench);
 }
 
-/* Pulled out and plugged in again and again, with everything open. */
+/* Pulls the device out and plugs it in again, several times, with all objects open. */
 static void rounds_of_removal(void)
 {
 	int before = 0;

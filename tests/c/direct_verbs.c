@@ -1,6 +1,6 @@
 /*
- * Calls of libmlx5, against which this program is linked, on a device that is no ConnectX. What is
- * said about them is compared by the test `errors`.
+ * Calls of libmlx5, against which this program is linked, on a device that is not a ConnectX. The
+ * test `errors` checks the messages about them.
  */
 #include "common.h"
 

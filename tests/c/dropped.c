@@ -70,7 +70,7 @@ static void move_data(const struct hello *other, int is_first)
 		}
 }
 
-/* To itself, as programs of a single process do. */
+/* A connection to itself, as in a program with a single process. */
 static void loop_back(void)
 {
 	struct ibv_qp *kept = bench.qp[0];
@@ -91,7 +91,7 @@ static void be(char how, int is_first, int fails)
 	struct ibv_context *early = NULL;
 	struct hello mine, other;
 
-	/* Until the first one has said so. */
+	/* Until the first process has reported it. */
 	if (!is_first)
 		meet();
 	early = open_first_device();
@@ -101,12 +101,12 @@ static void be(char how, int is_first, int fails)
 	if (is_first)
 		meet();
 	meet();
-	/* Descriptors of events are made through /proc, which the new root directory has not. */
+	/* Event descriptors are opened through /proc, which does not exist in the new root directory. */
 	if (how == 'r')
 		open_bench(&bench);
 	if (how == 'd' || how == 'r')
 		drop_root(how);
-	/* Opens the device a second time, now with the rights that are left. */
+	/* Opens the device a second time, with the remaining rights. */
 	if (how != 'r')
 		open_bench(&bench);
 	EQUAL(ibv_close_device(early), 0);

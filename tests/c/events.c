@@ -27,7 +27,7 @@ static void *wait_for_async_event(void *argument)
 	return NULL;
 }
 
-/* It waits in a system call, or is about to: either is a cancellation point. */
+/* It waits in a system call, or will soon; both are cancellation points. */
 static void check_cancel(struct bench *bench, void *(*wait)(void *))
 {
 	pthread_t thread;
@@ -65,7 +65,7 @@ static void check_nonblocking_channel(struct bench *bench)
 		ibv_ack_cq_events(cq, 1);
 		EXPECT_WC(bench->send_cq, i, IBV_WC_SUCCESS);
 	}
-	/* One event for one request, however many completions follow. */
+	/* One event per request, whatever the number of completions. */
 	EQUAL(ibv_req_notify_cq(bench->send_cq, 0), 0);
 	for (int i = 0; i < 3; i++)
 		EQUAL(post_send(bench, IBV_WR_RDMA_WRITE, i, sge_of(bench, 0, 64), TARGET,
@@ -108,7 +108,7 @@ static void check_solicited(struct bench *bench)
 	ibv_ack_cq_events(cq, 1);
 }
 
-/* A child has its own device, and the parent's goes on. */
+/* A child has its own device, and the parent's device continues to work. */
 static int in_child(void)
 {
 	struct bench own;
@@ -157,7 +157,7 @@ static void check_library(void)
 	CHECK(!strcmp(text(IBV_WC_SUCCESS), "success"));
 	CHECK(dlvsym(library, "ibv_open_device", "IBVERBS_1.1") != NULL);
 	CHECK(dlvsym(library, "ibv_open_device", "IBVERBS_9.9") == NULL);
-	/* The loader finds ours for every caller. */
+	/* The loader finds our library for every caller. */
 	CHECK(dladdr((void *)text, &own) && dladdr((void *)ibv_get_device_name, &linked));
 	CHECK(own.dli_fname && linked.dli_fname && !strcmp(own.dli_fname, linked.dli_fname));
 	EQUAL(dlclose(library), 0);

@@ -1,6 +1,6 @@
 /*
- * Ten completions in error. What the library and the model say about them is compared by the test
- * `errors`; the details (vendor_err) are those of the contract's `VendorError`.
+ * Ten completions in error. The test `errors` checks the messages of the library and the model
+ * about them; the details (vendor_err) are those of the contract's `VendorError`.
  */
 #include "common.h"
 
@@ -88,7 +88,7 @@ static void receives(struct bench *bench)
 	expect(bench->send_cq, IBV_WC_RNR_RETRY_EXC_ERR, 0x5a);
 }
 
-/* The QP at the other end is gone. */
+/* The QP at the other end was destroyed. */
 static void no_peer(struct bench *bench)
 {
 	connect_pair(bench);
@@ -104,7 +104,7 @@ int main(void)
 	struct bench bench;
 
 	open_bench(&bench);
-	/* At a place that is the same in each run. */
+	/* At the same address in each run. */
 	EQUAL(ibv_dereg_mr(bench.mr), 0);
 	free(bench.buffer);
 	bench.buffer = mmap(ADDRESS, bench.size, PROT_READ | PROT_WRITE,

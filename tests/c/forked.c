@@ -1,6 +1,6 @@
 /*
- * A child that uses the device which its parent has opened: the first argument names the first verb
- * that it calls. Each fails, and the parent's objects work after that.
+ * A child uses the device that its parent has opened: the first argument names the first verb that
+ * it calls. Each verb fails, and the parent's objects still work afterwards.
  */
 #include "common.h"
 #include <sys/wait.h>

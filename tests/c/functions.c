@@ -13,7 +13,7 @@ static uint32_t function_of(const struct bench *bench)
 	return bench->qp[0]->qp_num >> 16;
 }
 
-/* A SEND and a WRITE from one context to another one. */
+/* A SEND and a WRITE from one context to another. */
 static void talk(struct bench *from, struct bench *to)
 {
 	struct ibv_sge source = sge_of(from, 0, BYTES);
@@ -50,7 +50,7 @@ static struct ibv_xrcd *open_domain(struct bench *bench, FILE *file)
 	return ibv_open_xrcd(bench->context, &attr);
 }
 
-/* Contexts on one function share the XRC domain of a file, others cannot while it is open. */
+/* Contexts on one function share the XRC domain of a file; others cannot open it. */
 static void share_domain(struct bench *first, struct bench *other, int expected)
 {
 	FILE *file = tmpfile();

@@ -19,7 +19,7 @@ static void on_signal(int signal)
 	sigaction(signal, &ending, NULL);
 }
 
-/* Begins with a signal after which calls go on. */
+/* Begins with a signal that does not end calls. */
 static void set_timer(void)
 {
 	static const struct sigaction restarting = { .sa_handler = on_signal,

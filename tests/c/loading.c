@@ -1,5 +1,5 @@
 /*
- * Whatever way a program loads libibverbs by, it gets the same one. Arguments: a copy of the
+ * However a program loads libibverbs, it gets the same library. Arguments: a copy of the
  * distribution's library with the name that a Python wheel would give it; this program as a plugin.
  */
 #include "common.h"
@@ -12,7 +12,7 @@ typedef struct ibv_device **(*get_list_t)(int *);
 typedef const char *(*get_name_t)(struct ibv_device *);
 typedef struct ibv_context *(*open_t)(struct ibv_device *);
 
-/* Also an export of this file as a plugin. */
+/* This function is also exported when the file is a plugin. */
 int first_device_is_ours(get_list_t get_list, get_name_t get_name, open_t open_device)
 {
 	int count = 0;

@@ -59,7 +59,7 @@ static void check_batch(struct bench *bench, struct ibv_qp_ex *qp)
 	ibv_wr_rdma_read(qp, rkey, address);
 	ibv_wr_set_sge(qp, lkey, address + TARGET + 3000, 11);
 	EQUAL(ibv_wr_complete(qp), 0);
-	/* The old call behind it. */
+	/* The old call after it. */
 	EQUAL(post_send(bench, IBV_WR_RDMA_WRITE, 6, sge_of(bench, 0, 11), TARGET + 4000, rkey), 0);
 	for (int i = 1; i <= 6; i++)
 		EXPECT_WC(bench->send_cq, i, IBV_WC_SUCCESS);
@@ -79,7 +79,7 @@ static void check_batch(struct bench *bench, struct ibv_qp_ex *qp)
 		CHECK(!strcmp(bench->buffer + TARGET + 1000 * i, "0123456789"));
 }
 
-/* A batch that is aborted, and one that does not fit, leave nothing behind. */
+/* An aborted batch, and one that does not fit, change nothing. */
 static void check_abort(struct bench *bench, struct ibv_qp_ex *qp)
 {
 	struct ibv_wc wc;

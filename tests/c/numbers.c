@@ -1,4 +1,4 @@
-/* Says which numbers it gets: QPNs without the process's place, and keys, used once and again. */
+/* Prints its numbers: QPNs without the process's place, and keys, new ones and reused ones. */
 #include "common.h"
 
 enum { COUNT = 8 };

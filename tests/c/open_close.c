@@ -1,10 +1,10 @@
 /*
- * What a device costs while it is open, and what is left when it is closed with live objects.
+ * The cost of an open device, and the resources that remain when it is closed with live objects.
  */
 #include "common.h"
 #include <sys/resource.h>
 
-/* Some more than are needed; a table that is touched as a whole has thousands. */
+/* A few more than needed; touching a whole table would cause thousands. */
 enum { FAULTS_MAX = 4000, RESIDENT_MAX_KB = 20000, TURNS = 5 };
 
 static long resident_kb(void)

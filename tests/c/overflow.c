@@ -1,5 +1,5 @@
 /*
- * A program with an error that the address sanitizer finds, between verbs.
+ * A program with an error between verbs that the address sanitizer finds.
  */
 #include "common.h"
 
@@ -13,7 +13,7 @@ int main(void)
 	EQUAL(post_send(&bench, IBV_WR_RDMA_WRITE, 1, sge_of(&bench, 0, 5000), 1 << 19,
 			bench.mr->rkey), 0);
 	EXPECT_WC(bench.send_cq, 1, IBV_WC_SUCCESS);
-	/* Behind the end, where the compiler cannot see it. */
+	/* Beyond the end, in a way that the compiler cannot detect. */
 	bytes[bench.size / (1 << 20) + 9] = 1;
 	free((void *)bytes);
 	close_bench(&bench);

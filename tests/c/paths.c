@@ -1,7 +1,6 @@
 /*
- * Each call of libc that takes a path finds the device's files. The calls are looked up by name,
- * as the newest version that a program finds; the names are printed, for the test that compares
- * them with the book's table.
+ * Each call of libc that takes a path finds the device's files. The program looks the calls up by
+ * name, in their newest version, and prints the names, which a test compares with the book's table.
  */
 #include "common.h"
 
@@ -95,7 +94,7 @@ static bool streams(FILE *stream, const char *expected)
 
 static bool opens(call_t call)
 {
-	/* Files of sysfs that cannot be written refuse it, and no file can be made there. */
+	/* Read-only files of sysfs cannot be written, and no file can be created there. */
 	return reads(call.open(STATE, O_RDONLY), "4: ACTIVE\n") &&
 	       reads(call.open("//sys/./class//infiniband/ferroce0/ports/1/state", O_RDONLY), NULL) &&
 	       reads(call.open(COUNTER, O_RDONLY), NULL) && call.open(STATE, O_RDWR) == -1 &&
@@ -353,7 +352,7 @@ static bool globs(call_t call)
 	return true;
 }
 
-/* What a walk through the port's directory has met. */
+/* The entries that a walk through the port's directory has found. */
 static struct {
 	int states, strangers;
 } met;
@@ -419,7 +418,7 @@ static bool opens_walk_64(call_t call)
 	return walks_fts("fts64_open", "fts64_read", FTS_PHYSICAL);
 }
 
-/* A walk goes on after its children have been listed. */
+/* A walk continues after its children have been listed. */
 static bool lists_children(const char *open_name, const char *read_name, call_t call)
 {
 	call_t open = { .address = dlsym(RTLD_DEFAULT, open_name) };

@@ -1,10 +1,10 @@
 /*
- * The payload of RDMA WRITE and RDMA READ between two hosts: what each side finds in its memory is
- * what the other one has put there, and nothing beside it has changed.
+ * The payload of RDMA WRITE and RDMA READ between two hosts: each side checks that its memory holds
+ * the data of the other side, and that no other byte has changed.
  *
  *   payload -p PORT [-d DEVICE] [-u TIMEOUT] [-n ROUNDS] [SERVER]
  *
- * DEVICE is ignored: the host has one. TIMEOUT is that of IBA, 4.096 us * 2^TIMEOUT.
+ * DEVICE is ignored, because the host has one device. TIMEOUT is IBA's, 4.096 us * 2^TIMEOUT.
  */
 #include "common.h"
 
@@ -15,7 +15,7 @@
 enum {
 	GUARD = 64,
 	LENGTH_MAX = 100003,
-	/* Of an area: guard, shift, payload, guard. */
+	/* Parts of an area: guard, shift, payload, guard. */
 	AREA = 1 << 17,
 	TARGET = 0,
 	SOURCE = AREA,
@@ -28,7 +28,7 @@ enum {
 static const uint32_t LENGTHS[] = { 1, 3, 63, 64, 65, 255, 1023, 1024, 1025, 4096, 10001, 65536, LENGTH_MAX };
 #define LENGTH_COUNT (sizeof LENGTHS / sizeof *LENGTHS)
 
-/* What a side has to know of the other one. */
+/* What a side has to know about the other one. */
 struct peer {
 	union ibv_gid gid;
 	uint64_t address;
@@ -37,7 +37,7 @@ struct peer {
 
 struct round {
 	uint32_t number, length;
-	/* Of the payload in its area: all alignments occur. */
+	/* Offset of the payload in its area: all alignments occur. */
 	size_t offset;
 };
 
@@ -68,7 +68,7 @@ static void fill(char *area, struct round round, int is_answer)
 		area[round.offset + i] = byte_of(round.number, is_answer, i);
 }
 
-/* Compares a whole area with what `fill` makes of one. */
+/* Compares a whole area with an area that `fill` has filled. */
 static void expect_filled(const char *area, struct round round, int is_answer, const char *what)
 {
 	static char expected[AREA];
@@ -113,7 +113,7 @@ static void post(enum ibv_wr_opcode opcode, struct round round, struct ibv_sge *
 	EXPECT_WC(bench.send_cq, round.number, IBV_WC_SUCCESS);
 }
 
-/* Splits an area's payload into as many segments as there may be. Returns their count. */
+/* Splits an area's payload into the given number of segments at most. Returns their count. */
 static int segments(size_t area, struct round round, struct ibv_sge *sges)
 {
 	const uint32_t first = round.length / 3, second = round.length / 2;
@@ -133,7 +133,7 @@ static int has_immediate(struct round round)
 	return round.number % 2 == 0;
 }
 
-/* Writes to the server's memory, then reads what the server has put there. */
+/* Writes to the server's memory, then reads the server's data there. */
 static void client_round(struct round round)
 {
 	struct ibv_sge sges[SGE_MAX];
@@ -230,7 +230,7 @@ static void meet(int timeout)
 	attr = rts_attr(&bench);
 	attr.timeout = timeout;
 	EQUAL(ibv_modify_qp(bench.qp[0], &attr, RTS_MASK), 0);
-	/* Neither side sends before the other one is there. */
+	/* Neither side sends before the other one is ready. */
 	tell('c');
 	await('c');
 }

@@ -1,6 +1,6 @@
 /*
- * More processes than the fabric has places open the device, one after the other, and die of
- * SIGKILL with it; then this process opens it.
+ * More processes than the fabric has places open the device, one after the other, and are killed by
+ * SIGKILL; then this process opens the device.
  */
 #include "common.h"
 #include <signal.h>

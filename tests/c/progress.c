@@ -1,6 +1,6 @@
 /*
- * Loops in which programs wait for another of their threads, or count, as progress engines do. The
- * first argument says which; the program prints how long the loop took by the clock, in nanoseconds.
+ * Loops like those of progress engines: they wait for another thread of the program, or count. The
+ * first argument selects a loop; the program prints its duration by the clock, in nanoseconds.
  */
 #include "common.h"
 #include <poll.h>
@@ -51,7 +51,7 @@ static void poll_once(void)
 	EQUAL(ibv_poll_cq(cq, 16, wc), 0);
 }
 
-/* What the other thread does: it has had all locks from the beginning. */
+/* The other thread, which holds all locks from the beginning. */
 static void *release(void *argument)
 {
 	delay();
@@ -63,7 +63,7 @@ static void *release(void *argument)
 	return argument;
 }
 
-/* Another one, which owns the locks that only their owner may give back. */
+/* A further thread, which holds the locks that only their owner may release. */
 static atomic_int owns;
 
 static void *own(void *argument)
@@ -79,7 +79,7 @@ static void *own(void *argument)
 	return argument;
 }
 
-/* Polls under a lock that another thread wants, too. */
+/* Polls under a lock that another thread also takes. */
 static void *poll_under_lock(void *argument)
 {
 	for (int i = 0; i < SHORT_POLLS; i++) {
@@ -90,7 +90,7 @@ static void *poll_under_lock(void *argument)
 	return argument;
 }
 
-/* A separate function, so that the count is not in the frame that polls. */
+/* A separate function, so that the count is not in the stack frame that polls. */
 static void __attribute__((noinline)) progress(void)
 {
 	poll_once();

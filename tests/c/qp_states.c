@@ -1,4 +1,4 @@
-/* Transitions of an RC QP, what may be posted in each state, and what is refused. */
+/* Transitions of an RC QP, and the posts that are allowed and refused in each state. */
 #include "common.h"
 
 static int modify(struct ibv_qp *qp, struct ibv_qp_attr attr, int mask)
@@ -21,7 +21,7 @@ static void check_walk(struct bench *bench)
 	EQUAL(state_of(qp), IBV_QPS_RESET);
 	EQUAL(post(bench), EINVAL);
 	EQUAL(post_receive(qp, 1, nothing), EINVAL);
-	/* From RESET only INIT is near. */
+	/* From RESET only INIT can be reached directly. */
 	EQUAL(modify(qp, rtr_attr(bench, qp->qp_num), RTR_MASK), EINVAL);
 	EQUAL(modify(qp, rts_attr(bench), RTS_MASK), EINVAL);
 	EQUAL(state_of(qp), IBV_QPS_RESET);
@@ -104,7 +104,7 @@ static void check_query(struct bench *bench)
 	EQUAL(created.qp_type, IBV_QPT_RC);
 }
 
-/* A QP in SQD takes work requests and holds them back; in RTS it goes on. */
+/* A QP in SQD accepts work requests but does not execute them until it is in RTS again. */
 static void check_drained(struct bench *bench)
 {
 	struct ibv_wc wc;
@@ -130,11 +130,11 @@ static void check_objects_in_use(struct bench *bench)
 		EQUAL(ibv_destroy_qp(bench->qp[i]), 0);
 		bench->qp[i] = NULL;
 	}
-	/* The memory region is left. */
+	/* The memory region remains. */
 	EQUAL(ibv_dealloc_pd(bench->pd), EBUSY);
 }
 
-/* Services that there are not say so, and do not crash. */
+/* Unsupported services are refused, without a crash. */
 static void check_unsupported(struct bench *bench)
 {
 	struct ibv_qp_init_attr attr = {

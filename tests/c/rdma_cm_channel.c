@@ -1,6 +1,6 @@
 /*
- * The descriptor of /dev/infiniband/rdma_cm as programs use it: duplicates, waiting, fork, threads
- * that are cancelled, and what fstat says. Its argument is a port that nobody has.
+ * The descriptor of /dev/infiniband/rdma_cm as programs use it: duplicates, waiting, fork,
+ * cancelled threads, and fstat. The argument is a free port.
  */
 #include "common.h"
 #include <arpa/inet.h>
@@ -30,7 +30,7 @@ static struct rdma_event_channel *open_channel(void)
 	return channel;
 }
 
-/* Has an event come: that an address is resolved. Returns the id that it belongs to. */
+/* Causes an event, by resolving an address. Returns the id of the event. */
 static struct rdma_cm_id *raise_event(struct rdma_event_channel *channel)
 {
 	struct rdma_cm_id *id;
@@ -74,7 +74,7 @@ static int command(int fd)
 	return write(fd, &command, sizeof command) < 0 ? errno : 0;
 }
 
-/* Other sockets of netlink are the kernel's; that of RDMA refuses to name the device file. */
+/* The kernel serves other netlink sockets; our RDMA netlink refuses to name the device file. */
 static void check_netlink(void)
 {
 	enum { RDMA = 20 };
@@ -110,7 +110,7 @@ static void check_status(void)
 	EQUAL(major(status.st_rdev), MISC_MAJOR);
 	EQUAL(fcntl(channel->fd, F_GETFD) & ~FD_CLOEXEC, 0);
 	EQUAL(command(channel->fd), ENOENT);
-	/* Another file at the same number is what it is. */
+	/* Another file with the same descriptor number works normally. */
 	rdma_destroy_event_channel(channel);
 	EQUAL(fstat(fd, &again), -1);
 	EQUAL(dup2(null, fd), fd);
@@ -145,7 +145,7 @@ static void check_duplicates(void)
 	take_event(channel, id);
 	for (size_t i = 0; i < sizeof copies / sizeof *copies; i++)
 		EQUAL(is_readable(copies[i]), 0);
-	/* A duplicate that becomes another file is no channel any more. */
+	/* A duplicate that is replaced by another file is no longer a channel. */
 	int null_again = open("/dev/null", O_RDWR);
 	EQUAL(dup2(null_again, copies[0]), copies[0]);
 	EQUAL(write(copies[0], "x", 1), 1);
@@ -178,7 +178,7 @@ static void check_waiting(void)
 	EQUAL(epoll_wait(epoll, &found, 1, 0), 0);
 	for (int i = 0; i < 3; i++)
 		ids[i] = raise_event(channel);
-	/* Readable as long as there are events, whoever asks. */
+	/* Readable as long as there are events, by every call. */
 	for (int i = 0; i < 3; i++) {
 		EQUAL(is_readable(channel->fd), 1);
 		EQUAL(epoll_wait(epoll, &found, 1, 0), 1);
@@ -218,7 +218,7 @@ static void *join(pthread_t thread)
 	return result;
 }
 
-/* It waits in the device file, or is about to: either is a cancellation point. */
+/* It waits in the device file, or will soon; both are cancellation points. */
 static void check_cancel(void)
 {
 	struct rdma_event_channel *channel = open_channel();
@@ -232,14 +232,14 @@ static void check_cancel(void)
 		EQUAL(pthread_cancel(thread), 0);
 		CHECK(join(thread) == PTHREAD_CANCELED);
 	}
-	/* The channel is as it was. */
+	/* The channel is unchanged. */
 	id = raise_event(channel);
 	take_event(channel, id);
 	EQUAL(rdma_destroy_id(id), 0);
 	rdma_destroy_event_channel(channel);
 }
 
-/* As in Linux the thread goes on waiting; the channel ends with it. */
+/* As in Linux the thread continues to wait; the channel ends with it. */
 static void check_close_while_waiting(void)
 {
 	struct rdma_event_channel *channel = open_channel();
@@ -329,7 +329,7 @@ static void check_signals(void)
 	id = raise_event(channel);
 	CHECK(!join(thread));
 	thread = read_with_handler(channel, 0);
-	/* One that comes before the wait does not end it. */
+	/* A signal before the wait does not end it. */
 	while (pthread_tryjoin_np(thread, &result)) {
 		pthread_kill(thread, SIGUSR1);
 		usleep(1000);
@@ -372,7 +372,7 @@ static int listen_at(struct rdma_event_channel *channel, struct rdma_cm_id **id)
 	return rdma_listen(*id, 1) ? errno : 0;
 }
 
-/* Listeners for each family have the same port; one for every address has not (tgtd with iSER). */
+/* Listeners of both families can share a port, but not with one on all addresses (iSER's tgtd). */
 static void check_families(void)
 {
 	struct rdma_event_channel *channel = open_channel();
@@ -394,7 +394,7 @@ static void check_families(void)
 	rdma_destroy_event_channel(channel);
 }
 
-/* The child's channel is dead, its closing ends nothing of the parent, and it may open its own. */
+/* The child's channel is dead. Closing it does not affect the parent; the child may open its own. */
 static int in_child(struct rdma_event_channel *channel)
 {
 	struct rdma_event_channel *own;
@@ -414,7 +414,7 @@ static int in_child(struct rdma_event_channel *channel)
 	return failures != 0;
 }
 
-/* Returns true if the child that is forked now ends well. */
+/* Forks a child; returns true if it succeeds. */
 static int child_ends_well(struct rdma_event_channel *channel)
 {
 	int status = -1;
@@ -453,7 +453,7 @@ static void check_fork(void)
 		check_one_fork();
 }
 
-/* Closing the descriptor without another word frees the ports. */
+/* Closing the descriptor without further commands frees the ports. */
 static void check_ports(void)
 {
 	for (int i = 0; i < 3; i++) {

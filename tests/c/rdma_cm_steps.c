@@ -1,19 +1,19 @@
 /*
  * A server or a client of RDMA CM that can be halted between its steps: it prints "at STEP" and
- * goes on when it gets SIGUSR1. It prints each event; the last one of a client that was not
- * disconnected by its own wish is its end.
+ * continues on SIGUSR1. It prints each event; a client ends after the last event, unless it has
+ * disconnected itself.
  *
  *   rdma_cm_steps server|client ADDRESS PORT HALT COUNT
  *
- * HALT is a step, or "-"; "stay" of a client: it never disconnects. COUNT connections, one after
- * the other.
+ * HALT is a step, or "-"; with "stay" a client never disconnects. COUNT is the number of
+ * connections, one after the other.
  */
 #include "common.h"
 #include <netdb.h>
 #include <rdma/rdma_cma.h>
 #include <signal.h>
 
-/* Connections before the first look at descriptors and memory, which have to grow until then. */
+/* Connections before the first count of descriptors and memory, which grow until then. */
 enum { WARM_UP = 200, TIMEOUT_MS = 10000, GROWTH_MAX_KIB = 2048 };
 
 static const char *halt;
@@ -46,7 +46,7 @@ static long memory_kib(void)
 	return kib;
 }
 
-/* Compares what the process has after WARM_UP connections with what it has at the end. */
+/* Compares the resources of the process after WARM_UP connections and at the end. */
 static void look(int connection, int count)
 {
 	static int descriptors_before;
@@ -82,7 +82,7 @@ static void destroy(struct rdma_cm_id *id)
 	EQUAL(rdma_destroy_id(id), 0);
 }
 
-/* Takes the next event and says which. */
+/* Takes the next event and prints it. */
 static enum rdma_cm_event_type next_event(struct rdma_cm_id **id)
 {
 	struct rdma_cm_event *event;
@@ -119,7 +119,7 @@ static int serve_event(void)
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
 		return 0;
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
-		/* Of a connection and of the listener, which ends with the program. */
+		/* For a connection and for the listener, which ends with the program. */
 		exit(4);
 	case RDMA_CM_EVENT_DISCONNECTED:
 		rdma_disconnect(id);

@@ -1,6 +1,6 @@
 /*
- * Twenty wrong calls of verbs. Each has to fail with the errno that the manual page names; what the
- * library says about it is compared by the test `errors`.
+ * Twenty wrong calls of verbs. Each has to fail with the errno that the manual page names; the test
+ * `errors` checks the library's message about it.
  */
 #include "common.h"
 

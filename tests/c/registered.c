@@ -1,7 +1,7 @@
 /*
- * Memory of all kinds is registered, and used as programs use it before, meanwhile and afterwards.
- * In simulated time the library shares large private memory with the world as long as it is
- * registered; "shared" as the first argument says that it has to.
+ * Registers memory of all kinds, and uses it like programs before, during and after the
+ * registration. In simulated time the library shares large private memory with the world while it
+ * is registered; with "shared" as the first argument the program requires that.
  */
 #include "common.h"
 #include <stdbool.h>
@@ -137,7 +137,7 @@ static void overlapping(struct bench *bench)
 	free(buffer);
 }
 
-/* What the C library does to memory that was registered. */
+/* Calls of the C library on registered memory. */
 static void after_deregistration(struct bench *bench)
 {
 	char *buffer = malloc(LARGE), *cleared;
@@ -158,7 +158,7 @@ static void after_deregistration(struct bench *bench)
 	free(cleared);
 }
 
-/* Memory is unmapped without a word, and comes back. */
+/* Memory is unmapped without deregistration, and mapped again. */
 static void mapped_anew(struct bench *bench)
 {
 	const int rights = PROT_READ | PROT_WRITE, flags = MAP_PRIVATE | MAP_ANONYMOUS;
@@ -183,7 +183,7 @@ static void mapped_anew(struct bench *bench)
 	EQUAL(munmap(start, 64 * PAGE), 0);
 }
 
-/* A child has what there was, and what it writes is its own. */
+/* A child sees the data of its parent, and its own writes are private. */
 static void in_a_child(struct bench *bench)
 {
 	int status = 0;

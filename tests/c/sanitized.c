@@ -1,6 +1,6 @@
 /*
  * Built with -fsanitize=thread: events of CQs, QPs and SRQs are read and acknowledged in one thread
- * while the objects are used in another one. Reports are the sanitizer's.
+ * while the objects are used in another one. The sanitizer reports errors.
  */
 #include "common.h"
 #include <pthread.h>
@@ -22,7 +22,7 @@ static void *acknowledge(void *unused)
 	return NULL;
 }
 
-/* A message takes a receive of an SRQ below its limit; then the QP in error takes no more of them. */
+/* A message takes the SRQ below its limit; then the QP in error uses no more receives. */
 static void of_objects(void)
 {
 	struct ibv_srq_init_attr wanted = { .attr = { .max_wr = 4, .max_sge = 1 } };

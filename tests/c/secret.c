@@ -1,6 +1,6 @@
 /*
- * Registers memory beside which it keeps a secret that it does not register, and says what has
- * become of the secret.
+ * Keeps a secret in unregistered memory next to registered memory, and prints whether the secret
+ * has changed.
  */
 #include "common.h"
 #include <sys/mman.h>

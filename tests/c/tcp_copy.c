@@ -1,6 +1,6 @@
 /*
- * A server or a client of TCP that knows nothing of RDMA: librspreload makes rsockets of its
- * sockets. The client sends a file, and compares what comes back with it.
+ * A TCP server or client without knowledge of RDMA: librspreload turns its sockets into rsockets.
+ * The client sends a file, and compares the returned data with it.
  *
  *   tcp_copy server PORT COPY       keeps what it gets in the file COPY, and sends it back
  *   tcp_copy client PORT FILE
@@ -60,7 +60,7 @@ static void serve(int fd, const struct sockaddr_in *address, const char *name)
 	NEED(!listen(listener, 1));
 	fd = accept(listener, NULL, NULL);
 	NEED(fd >= 0);
-	/* As a server does that another program has started. */
+	/* Like a server that another program has started. */
 	EQUAL(dup2(fd, DUPLICATE), DUPLICATE);
 	close(fd);
 	fd = DUPLICATE;
@@ -68,7 +68,7 @@ static void serve(int fd, const struct sockaddr_in *address, const char *name)
 		send_all(copy, buffer, length);
 		send_all(fd, buffer, length);
 	}
-	/* What librspreload returns for a duplicate is no status. */
+	/* For a duplicate, librspreload does not return a status. */
 	close(fd);
 	EQUAL(close(listener), 0);
 	EQUAL(close(copy), 0);

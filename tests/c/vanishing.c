@@ -1,7 +1,7 @@
 /*
- * Registered memory is unmapped, one way per run: the first argument says which. A card pins pages, so
- * its accesses go on where the library can see what the program does; else they end in error, and
- * never in a signal.
+ * Unmaps registered memory in one way per run, which the first argument selects. A card pins pages,
+ * so accesses must continue to work where the library sees the unmapping; otherwise they complete
+ * in error, but never cause a signal.
  */
 #include "common.h"
 #include <fcntl.h>
@@ -75,7 +75,7 @@ static int is_all(const char *bytes, char value, size_t length)
 	return 1;
 }
 
-/* The old key reaches the old pages, all of them, and what is written there is read again. */
+/* The old key accesses all of the old pages, and reads return data that was written there. */
 static void reaches_old_pages(void)
 {
 	uint64_t before;
@@ -121,7 +121,7 @@ static void by_munmap(void)
 	reaches_old_pages();
 }
 
-/* A part of it, in the middle of a page of a packet; then the rest. */
+/* Unmap a part, in the middle of a packet's page; then the rest. */
 static void by_munmap_in_parts(void)
 {
 	EQUAL(munmap(memory + 3 * PAGE, PAGE), 0);
@@ -157,7 +157,7 @@ static void by_mmap_over_it(void)
 	CHECK(is_all(memory, 0, SIZE));
 }
 
-/* The pages go where the program moves them, as those of a card would. */
+/* The pages move to the new address, as with a card. */
 static void by_mremap(void)
 {
 	char *moved = pages(PRIVATE, -1);
@@ -209,7 +209,7 @@ static void by_mprotect_of(char *shared)
 	reaches_old_pages();
 	EQUAL(mprotect(memory, SIZE, RIGHTS), 0);
 	CHECK(is_all(memory + AT, 7, LENGTH));
-	/* Both see what the other one writes from then on. */
+	/* From then on both see each other's writes. */
 	memset(memory, 3, SIZE);
 	EQUAL(operate(IBV_WR_RDMA_READ, 0, SIZE), IBV_WC_SUCCESS);
 	CHECK(is_all(bench.buffer, 3, SIZE));
@@ -256,7 +256,7 @@ static void by_mprotect_of_mixed(void)
 	CHECK(is_all(bench.buffer, 7, LENGTH));
 }
 
-/* The same pages are registered twice, in part; each registration ends on its own. */
+/* Two registrations overlap; each ends independently. */
 static void by_munmap_of_two(void)
 {
 	struct ibv_mr *other = ibv_reg_mr(bench.pd, memory + 4 * PAGE, SIZE - 4 * PAGE, ACCESS), *all = mr;
@@ -275,7 +275,7 @@ static void by_munmap_of_two(void)
 	CHECK(is_all(bench.buffer, 1, 1000));
 }
 
-/* Separate pages are given back: more often than there is room for them. */
+/* Separate pages are released more often than there is room for them. */
 static void places_are_given_back(void)
 {
 	EQUAL(munmap(memory, SIZE), 0);
@@ -287,7 +287,7 @@ static void places_are_given_back(void)
 	reaches_old_pages();
 }
 
-/* Unseen by the library, as it is when libc does it in free() or realloc(). */
+/* The library does not see this, as when libc unmaps in free() or realloc(). */
 static void by_system_call(void)
 {
 	NEED(!syscall(SYS_munmap, memory, SIZE));
@@ -318,12 +318,12 @@ static void by_truncation(void)
 	EQUAL(operate(IBV_WR_RDMA_READ, 0, SIZE), IBV_WC_SUCCESS);
 }
 
-/* The local side: what is sent, and where is received. */
+/* The local side: memory of sends and receives. */
 static void of_a_segment(void)
 {
 	struct ibv_sge sge = { (uintptr_t)memory, LENGTH, mr->lkey };
 
-	/* What the library maps for its first messages is there then, and not where this was. */
+	/* The library has now mapped its memory for first messages, so not at this address. */
 	EQUAL(operate(IBV_WR_RDMA_WRITE, 0, SIZE), IBV_WC_SUCCESS);
 	NEED(!syscall(SYS_munmap, memory, SIZE));
 	EQUAL(post_send(&bench, IBV_WR_RDMA_WRITE, 1, sge, 0, bench.mr->rkey), 0);
@@ -361,20 +361,20 @@ static void touch(char *place)
 	*(volatile char *)place = 1;
 }
 
-/* The program's own faults are its own. */
+/* The program handles its own faults. */
 static void handlers_of_the_program(void)
 {
 	struct sigaction action = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO }, before;
 	char *guarded = pages(PRIVATE, -1);
 	int status;
 
-	/* One from before the device was opened: see main. */
+	/* A handler from before the device was opened: see main. */
 	EQUAL(mprotect(guarded, SIZE, PROT_NONE), 0);
 	touch(guarded);
 	EQUAL(handled, 1);
 	EQUAL(sigaction(SIGSEGV, NULL, &before), 0);
 	CHECK(before.sa_sigaction == on_fault && before.sa_flags & SA_SIGINFO);
-	/* One from after that. */
+	/* A handler from after that. */
 	EQUAL(sigaction(SIGSEGV, &action, &before), 0);
 	CHECK(before.sa_sigaction == on_fault);
 	touch(guarded + PAGE);
@@ -402,7 +402,7 @@ static void handlers_of_the_program(void)
 	}
 }
 
-/* What a child does with its memory is its own. */
+/* A child may do anything with its memory. */
 static void in_a_child(void)
 {
 	int status;

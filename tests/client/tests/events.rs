@@ -89,7 +89,7 @@ verbs_tests! {
         bench.context.expect_no_async_event();
     }
 
-    /// Each context gets the events of its own objects.
+    /// Each context gets only the events of its objects.
     fn events_go_to_the_context_of_their_object() {
         let (one, other) = (Bench::new(), Bench::new());
         let pair = one.pair(Service::Rc);
