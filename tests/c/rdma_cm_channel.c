@@ -394,7 +394,7 @@ static void check_families(void)
 	rdma_destroy_event_channel(channel);
 }
 
-/* The child's channel is dead. Closing it does not affect the parent; the child may open its own. */
+/* The child's channel is dead, and closing it does not affect the parent; it may open its own. */
 static int in_child(struct rdma_event_channel *channel)
 {
 	struct rdma_event_channel *own;
