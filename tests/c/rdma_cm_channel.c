@@ -178,7 +178,7 @@ static void check_waiting(void)
 	EQUAL(epoll_wait(epoll, &found, 1, 0), 0);
 	for (int i = 0; i < 3; i++)
 		ids[i] = raise_event(channel);
-	/* Readable as long as there are events, by every call. */
+	/* Readable while events are pending, whichever call checks. */
 	for (int i = 0; i < 3; i++) {
 		EQUAL(is_readable(channel->fd), 1);
 		EQUAL(epoll_wait(epoll, &found, 1, 0), 1);
