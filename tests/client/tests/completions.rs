@@ -292,7 +292,7 @@ verbs_tests! {
         bench.receive_cq.expect(3, IBV_WC_SUCCESS);
     }
 
-    /// When a QP fails, all outstanding requests complete, in the order of posting.
+    /// All outstanding requests of a failed QP complete, in the order of posting.
     fn flush_in_order() {
         let bench = Bench::new();
         for service in SERVICES {
