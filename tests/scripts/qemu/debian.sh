@@ -3,7 +3,7 @@
 # them and without root. Sourced after lib.sh.
 #
 # apt gets a separate state with an empty list of installed packages, so that it resolves and checks
-# (signatures included) what a tree needs, whatever release this machine runs.
+# (including signatures) the packages of a tree independently of this machine's release.
 
 debian_suite=trixie
 debian_update_limit_s=120
@@ -11,7 +11,7 @@ debian_download_limit_s=600
 debian_unpack_limit_s=120
 
 # The mirror that this machine's apt uses; FERROCE_DEBIAN_MIRROR if that one has no trixie-backports.
-# Nothing: apt has none.
+# Prints nothing if apt has no mirror.
 debian_mirror() {
     if [ -n "${FERROCE_DEBIAN_MIRROR:-}" ]; then
         echo "$FERROCE_DEBIAN_MIRROR"

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What all scripts of this folder share: where things are, how they speak, how they end. Sourced.
+# Code that all scripts of this folder share: paths, messages, exit statuses. Sourced.
 
 project=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
 # Everything that is fetched or built for a virtual machine; `rm -rf` of it is always safe.
@@ -14,7 +14,7 @@ fail() {
     exit 1
 }
 
-# This machine cannot do it, which says nothing about the project; status 77 is for callers that go on.
+# Ends with status 77: this machine cannot run the test, which is no failure of the project.
 cannot() {
     printf 'ferroce: CANNOT: %s\n' "$*" >&2
     exit 77

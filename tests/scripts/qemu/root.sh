@@ -2,12 +2,12 @@
 # Bare Debian root file systems, and commands in them. Sourced after lib.sh and debian.sh.
 #
 # CARGO_PROFILE_*, CARGO_REGISTRIES_*, proxies, apt's mirror and the added certificates of this machine are
-# handed on. Nothing is ever mounted outside the namespaces of `alone`.
+# passed on. All mounts are inside of the namespaces of `alone`.
 
 bootstrap_limit_s=${FERROCE_BOOTSTRAP_LIMIT_S:-300} # more for a busy machine
 install_limit_s=600
 
-# The name of a release of Debian that is known here.
+# Prints the name of a known release of Debian.
 debian_name() { # RELEASE
     case $1 in
     12 | bookworm) echo bookworm ;;
