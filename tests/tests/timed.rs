@@ -1,5 +1,5 @@
-//! Unmodified programs in simulated time: what they print is the same every time, and what
-//! `ferroce perf` says.
+//! Unmodified programs in simulated time: they print the same figures every time, and those of
+//! `ferroce perf`.
 //!
 //! Tests marked `ignored` are the long mode (`make soak`).
 
@@ -19,9 +19,9 @@ use ferroce_tests::{
 const PRESET: &str = "cx5-100g";
 /// Runs of a pair in the long mode, and their time limit.
 const RUNS: (usize, Duration) = (20, PROCESS_TIMEOUT);
-/// The same of one that runs for two simulated seconds.
+/// The same for a pair that runs for two simulated seconds.
 const LONG_RUNS: (usize, Duration) = (2, Duration::from_secs(900));
-/// The world's warning of a program that it cannot follow.
+/// The world's warning about a program that it cannot follow.
 const LOST: &str = "knows nothing";
 
 /// Runs a pair in a separate world.
@@ -46,8 +46,8 @@ fn run_within(limit: Duration, preset: &str, program: &str, arguments: &str) -> 
     [server, client]
 }
 
-/// Returns output without what programs themselves make random: packet sequence numbers, keys and
-/// addresses of buffers; and without what the world says when a busy machine stops a program.
+/// Returns output without random values of the programs (packet sequence numbers, keys and
+/// addresses of buffers), and without the world's messages when a busy machine stops a program.
 fn masked(output: &str) -> String {
     let is_kept =
         |line: &&str| !line.contains("address:") && !line.starts_with("ferroce world: process");
@@ -66,7 +66,7 @@ fn is_the_same(runs: usize, limit: Duration, program: &str, arguments: &str) {
     }
 }
 
-/// Another process that uses a processor, until this is dropped.
+/// A process that keeps a processor busy until this is dropped.
 struct Load(Arc<AtomicBool>);
 
 impl Load {
@@ -95,7 +95,7 @@ fn is_the_same_under_load((runs, limit): (usize, Duration), program: &str, argum
     println!("{program} {arguments}: {runs} times the same");
 }
 
-/// Declares a test for each pair, which prints the same twice.
+/// Declares a test for each pair, which has to print the same twice.
 macro_rules! same {
     ($( $test:ident: $program:literal $arguments:literal; )*) => {
         $(
@@ -203,7 +203,7 @@ same_often! {
     atomic_lat: "ib_atomic_lat" "-F -D 2";
 }
 
-/// Returns the columns of a table of perftest, of the line with this message size.
+/// Returns the columns of the line with this message size in a table of perftest.
 fn row(output: &str, size: u32) -> Vec<f64> {
     let columns = |line: &str| -> Vec<f64> {
         line.split_whitespace()
@@ -219,10 +219,10 @@ fn row(output: &str, size: u32) -> Vec<f64> {
 const BANDWIDTH: usize = 3;
 const TYPICAL: usize = 4;
 
-/// Checks that the real program and the harness agree within `percent`.
+/// Checks that the real program and `ferroce perf` agree within `percent`.
 fn agree(preset: &str, test: &str, size: u32, column: usize, percent: f64) {
     let size_text = size.to_string();
-    // By default the one uses the MTU of the port, the other 1024.
+    // By default the real program uses the MTU of the port, and `ferroce perf` uses 1024.
     let options = format!("-F -s {size} -m 1024");
     let [_, client] = run(preset, &format!("ib_{test}"), &options);
     let scratch = Scratch::new();
@@ -317,8 +317,8 @@ fn the_port_is_that_of_the_preset() {
     }
 }
 
-/// Returns the nanoseconds of the parts of the last message, and what is said of them below: all of
-/// it in microseconds, and what perftest has measured.
+/// Returns the nanoseconds of the parts of the last message, and the sums below them: the total in
+/// microseconds, and the time that perftest has measured.
 fn explained(test: &str, options: &[&str]) -> (Vec<f64>, String) {
     let scratch = Scratch::new();
     let mut arguments = vec!["perftest", test, "--preset", PRESET, "--explain"];
@@ -386,8 +386,8 @@ fn only_one_size_is_explained() {
     }
 }
 
-/// Goal: a user can see why a world stands still. Method: a server waits for its client, and the
-/// world gets SIGUSR1.
+/// Goal: a user can see why a world does not advance. Method: a server waits for its client, and
+/// the world gets SIGUSR1.
 #[test]
 fn a_world_says_what_each_thread_waits_for() {
     let scratch = Scratch::new();
@@ -415,7 +415,7 @@ fn a_world_says_what_each_thread_waits_for() {
     let mut server = Process::start(server, &scratch, "server", PROCESS_TIMEOUT);
     wait_until_listening(port, &mut server);
     let line = format!("process {} on host n0, page 0", server.id());
-    // The world may not know its program yet: it is asked until it does.
+    // The world may not know its program yet, so ask again until it does.
     eventually("the world says it", PROCESS_TIMEOUT, || {
         world.signal(Signal::USR1);
         world.output().contains(&line)
@@ -447,7 +447,7 @@ fn a_connection_from_outside_is_refused() {
     };
     refused();
     refused();
-    // A connection just before the client's, which stays.
+    // A connection just before the client's, which stays open.
     let outsider = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
     let arguments = [&arguments[..], &["127.0.0.1"]].concat();
     let client = scratch.run(&options, "ib_write_lat", &arguments);
@@ -460,9 +460,9 @@ fn a_connection_from_outside_is_refused() {
     drop(outsider);
 }
 
-/// Goal: a user who starts two programs with different presets, which then do not meet, is warned.
-/// Method: a server waits in one world, and other programs start with another preset and with the
-/// same one.
+/// Goal: a user who starts two programs with different presets gets a warning, because they do not
+/// meet. Method: a server waits in one world, and other programs start with another preset and with
+/// the same one.
 #[test]
 fn a_second_world_is_reported() {
     const WARNING: &str = "another simulated world of this user runs, with --timed irdma-10g";

@@ -1,14 +1,14 @@
-//! Programs that connect with RDMA CM in simulated time, under the distribution's librdmacm: what
-//! they print is the same every time.
+//! Programs that connect with RDMA CM in simulated time, with the distribution's librdmacm: they
+//! print the same every time.
 
 use ferroce_tests::{PROCESS_TIMEOUT, Process, Scratch, expect_commands, free_port};
 
 const OPTIONS: &[&str] = &["--timed", "cx5-100g"];
-/// The address of the first host of a world, that of the program which joins first.
+/// The address of the first host of a world, which the first program gets.
 const SERVER: &str = "10.0.0.1";
 
 /// Runs a pair in a separate world; the port is added to the arguments of both. The client starts
-/// when the server listens: an earlier one would try again, and connect at another time.
+/// when the server listens: an earlier client would try again, and connect at another time.
 fn run(program: &str, server: &[&str], client: &[&str]) -> [String; 2] {
     let scratch = Scratch::new();
     let port = free_port().to_string();
@@ -23,8 +23,8 @@ fn run(program: &str, server: &[&str], client: &[&str]) -> [String; 2] {
     [server, client].map(|side| masked(&side.wait().expect_success()))
 }
 
-/// Returns output without the log, without what programs themselves make random (packet sequence
-/// numbers), and without what the world says when a busy machine stops a program.
+/// Returns output without the log, without random values of the programs (packet sequence numbers),
+/// and without the world's messages when a busy machine stops a program.
 fn masked(output: &str) -> String {
     const LEFT_OUT: [&str; 3] = ["address:", "ferroce_provider", "ferroce world: process"];
     let is_kept = |line: &&str| !LEFT_OUT.iter().any(|words| line.contains(words));
@@ -32,7 +32,7 @@ fn masked(output: &str) -> String {
     kept.join("\n")
 }
 
-/// Checks that two runs print the same; returns what the client has printed.
+/// Checks that two runs print the same; returns the output of the client.
 fn is_the_same(program: &str, server: &[&str], client: &[&str]) -> String {
     let [first, next] = [(); 2].map(|()| run(program, server, client));
     assert_eq!(first, next, "{program}: not the same");

@@ -1,5 +1,5 @@
-//! Unmodified programs in a world with a fabric: on certain hosts, on several functions of one, and
-//! with a clock that begins when all are there.
+//! Unmodified programs in a world with a fabric: on chosen hosts, on several functions of a host,
+//! and with a clock that starts when all programs have joined.
 
 use std::fs;
 use std::time::Duration;
@@ -58,7 +58,7 @@ impl<'a> World<'a> {
         Process::start(command, self.scratch, &name, PROCESS_TIMEOUT)
     }
 
-    /// Returns the error of a program that wants a host.
+    /// Returns the error of a program that requests a host.
     fn refused(&self, host: &str) -> String {
         let mut program = self.start_on(host, "ibv_devices", &[]);
         program.hurry(PROCESS_TIMEOUT);
@@ -74,8 +74,8 @@ fn row(output: &str) -> &str {
     row.unwrap_or_else(|| panic!("no result:\n{output}"))
 }
 
-/// Runs eight servers on the functions of the last host and a client for each on another host, and
-/// returns the rows of the clients. `order`: in which the clients are started.
+/// Runs eight servers on the functions of the last host, and a client for each on another host;
+/// starts the clients in this `order`. Returns the rows of the clients.
 fn incast(order: impl Iterator<Item = usize>) -> Vec<String> {
     let scratch = Scratch::new();
     let world = World::start(&scratch, &["--once", "--programs", "16"]);
@@ -107,9 +107,9 @@ fn incast(order: impl Iterator<Item = usize>) -> Vec<String> {
     rows
 }
 
-/// Goal: the figures of many programs do not depend on when and in which order they were started,
-/// and functions of one host share its cable. Method: eight clients of `ib_write_bw` send to eight
-/// functions of one host, twice, the second time started in another order.
+/// Goal: the figures of many programs do not depend on the times and the order of their starts, and
+/// functions of one host share its cable. Method: eight clients of `ib_write_bw` send to eight
+/// functions of one host, twice, with different start orders.
 #[test]
 fn eight_functions_share_a_cable_and_the_figures_are_the_same_twice() {
     let rows = incast(0..PAIRS);
@@ -125,8 +125,8 @@ fn eight_functions_share_a_cable_and_the_figures_are_the_same_twice() {
     assert_eq!(incast((0..PAIRS).rev()), rows, "another order of starts");
 }
 
-/// Goal: a program that wants a host that it cannot have says why. Method: a server on one
-/// function; others want it, and hosts that are not there.
+/// Goal: a program that cannot get its host reports why. Method: a server uses one function; other
+/// programs request the same function, and hosts that do not exist.
 #[test]
 fn a_host_that_cannot_be_had_is_explained() {
     let scratch = Scratch::new();
@@ -164,7 +164,7 @@ fn a_host_that_cannot_be_had_is_explained() {
     server.kill();
 }
 
-/// Goal: a variable does what the option does, also without `ferroce run`'s help.
+/// Goal: the variable works like the option, also without `ferroce run`.
 #[test]
 fn a_variable_names_the_host() {
     let scratch = Scratch::new();
@@ -187,9 +187,9 @@ fn a_variable_names_the_host() {
     );
 }
 
-/// Goal: a server does not take a client that waits for the start of the clock for a program
-/// outside of the world. Method: a pair is there for longer than a server waits for such a program,
-/// before the last program joins.
+/// Goal: a server does not mistake a client that waits for the start of the clock for a program
+/// outside of the world. Method: before the last program joins, a pair waits for longer than a
+/// server waits for a foreign program.
 #[test]
 fn a_pair_waits_for_the_last_program() {
     let scratch = Scratch::new();

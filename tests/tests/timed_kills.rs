@@ -1,5 +1,5 @@
-//! In simulated time, too, a process that is killed does not block the others: server, client or
-//! their world die of SIGKILL at any moment, and the others soon end with errors.
+//! In simulated time, too, a killed process does not block the others: server, client or their
+//! world are killed by SIGKILL at any moment, and the others soon end with errors.
 //!
 //! Tests marked `ignored` are the long mode (`make soak`).
 
@@ -18,14 +18,14 @@ const BOUND: Duration = Duration::from_secs(15);
 const LIMIT: Duration = Duration::from_secs(60);
 /// Latest time of the kill after the start of the client.
 const LATEST_MS: u64 = 1500;
-/// A client that has connected measures in less than this.
+/// A connected client begins to measure within this time.
 const SET_UP: Duration = Duration::from_secs(2);
 /// Kills of the long mode, half of them with packet faults.
 const KILLS: u64 = 200;
-/// Faults of every other world.
+/// Faults of every second world.
 const FAULTS: [&str; 2] = ["--faults", "loss=1e-2,seed=3"];
 
-/// Programs, which do not end by themselves meanwhile.
+/// Programs that run for longer than the test.
 const TOOLS: [(&str, &[&str]); 5] = [
     ("ib_write_lat", &[]),
     ("ib_send_bw", &[]),
@@ -42,7 +42,7 @@ enum Victim {
     World,
 }
 
-/// Returns the pair, the victim and the time of the kill of a run: the same for the same number.
+/// Returns the pair, the victim and the time of the kill of a run, determined by its number.
 fn plan(number: u64) -> (usize, Victim, Duration) {
     // A step of Knuth's generator, whose upper bits are the better ones.
     let random = |step: u64| {
@@ -121,7 +121,7 @@ fn kill(number: u64) -> Duration {
         process.hurry(BOUND.saturating_sub(killed.elapsed()));
         if part == Victim::Server && victim == Victim::Client && waits_for_next(port, &mut process)
         {
-            // Its client has died before it was accepted: a server waits for the next one.
+            // Its client died before it was accepted, so the server waits for the next one.
             process.kill();
         }
         let ended = process.wait();
@@ -139,16 +139,16 @@ fn kill(number: u64) -> Duration {
     took
 }
 
-/// Returns true if a server has had no client yet, and keeps on listening.
+/// Returns true if a server has had no client yet, and still listens.
 fn waits_for_next(port: u16, server: &mut Process) -> bool {
-    /// If it has accepted its client, it stops listening in less than this.
+    /// A server that has accepted its client stops listening within this time.
     const ACCEPTS: Duration = Duration::from_secs(2);
     stays(ACCEPTS, || server.is_running() && is_listening(port))
 }
 
 #[test]
 fn a_killed_process_blocks_no_other() {
-    // One of each tool; each of the three is killed.
+    // One pair of each tool; each of the three processes is killed.
     let numbers = 0..TOOLS.len() as u64;
     let victims: Vec<Victim> = numbers.clone().map(|number| plan(number).1).collect();
     for victim in [Victim::Server, Victim::Client, Victim::World] {
@@ -171,8 +171,8 @@ fn a_killed_process_blocks_no_other_often() {
     println!("{KILLS} kills; the longest was over after {longest:.1?}");
 }
 
-/// Goal: a test whose peer was killed prints no figure. Method: a pair that measures by the clock
-/// for long; without an error only the end of that time would end it.
+/// Goal: a test whose peer was killed prints no figure. Method: a pair measures for a long time by
+/// the clock; without an error, only the end of that time would end it.
 #[test]
 fn a_test_without_its_peer_prints_no_figure() {
     let scratch = Scratch::new();
@@ -187,7 +187,7 @@ fn a_test_without_its_peer_prints_no_figure() {
     let client = scratch.run(&options, "ib_write_bw", &arguments);
     let client = Process::start(client, &scratch, "client", LIMIT);
     eventually("the client has connected", LIMIT, || !is_listening(port));
-    // What it prints is kept back until it ends: there is no sign that it measures.
+    // Its output is buffered until it ends, so nothing shows that it measures.
     thread::sleep(SET_UP);
     server.kill();
     let ended = client.wait();

@@ -1,6 +1,6 @@
-//! Loops of programs that wait without a call that waits: in simulated time they end, when what
-//! they wait for has happened, and after the same time in every run. `tests/c/progress.c` has them.
-//! And calls that wait, which signals end.
+//! Loops that wait without a waiting call: in simulated time they end when their condition holds,
+//! and after the same time in every run. `tests/c/progress.c` has the loops. Also waiting calls
+//! that signals end.
 
 use ferroce_tests::Scratch;
 
@@ -8,7 +8,7 @@ const PRESET: &str = "cx5-100g";
 /// When the other thread of the program acts, in nanoseconds.
 const DELAY_NS: u64 = 1_000_000;
 /// Tolerance of a loop: the measured time includes the program's set-up, and a thread that tries a
-/// lock pauses longer the longer it has tried.
+/// lock makes longer pauses with time.
 const SLACK_NS: u64 = DELAY_NS / 50;
 
 /// Returns the duration of a loop, in nanoseconds of simulated time.
@@ -41,7 +41,7 @@ fn a_thread_that_yields_lets_others_run() {
     end_in_time(&["sched_yield", "thrd_yield", "usleep", "exchange-yield"]);
 }
 
-/// Locks that a program makes itself, of exchanges and of comparisons.
+/// Locks that a program builds itself, with exchanges and with comparisons.
 #[test]
 fn a_thread_that_tries_a_program_lock_yields_to_its_owner() {
     end_in_time(&["exchange", "compare"]);
@@ -70,27 +70,29 @@ fn a_polling_thread_sees_what_another_one_does() {
     end_in_time(&["poll-flag"]);
 }
 
-/// Goal: a loop that counts its polls makes as many. Method: 10,000 polls of an empty CQ, 12 ns
-/// each (`host.poll_miss_ns`), with the count in the frame that polls or in that of its caller.
+/// Goal: a loop that counts its polls makes all of them. Method: 10,000 polls of an empty CQ, 12 ns
+/// each (`host.poll_miss_ns`), with the count in the stack frame that polls or in its caller's
+/// frame.
 #[test]
 fn a_counting_loop_makes_all_its_polls() {
     take(&["poll-count", "poll-count-deep"], 120_000, 123_000);
 }
 
-/// The same of 1,000 polls with the count in memory, which is not looked at: the first wait is of
-/// 1,024 turns, and nothing else is under way then.
+/// The same with 1,000 polls and the count in memory, which the world does not check: the first
+/// wait takes 1,024 iterations, and nothing else happens in that time.
 #[test]
 fn a_loop_that_counts_in_memory_ends() {
     take(&["poll-count-memory"], 12_000, 30_000);
 }
 
-/// Two threads of 1,000 polls under one lock: one may end before the other has begun.
+/// Two threads with 1,000 polls each under one lock: one may end before the other has begun.
 #[test]
 fn a_thread_that_polls_under_a_lock_releases_it() {
     take(&["poll-lock"], 12_000, 1_000_000);
 }
 
-/// Goal: a signal ends a wait for an event in either time, unless its handler has `SA_RESTART`.
+/// Goal: in real and in simulated time, a signal ends a wait for an event, unless its handler has
+/// `SA_RESTART`.
 #[test]
 fn a_signal_ends_a_wait_for_an_event() {
     let scratch = Scratch::new();

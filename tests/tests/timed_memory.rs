@@ -1,5 +1,5 @@
-//! Memory that a program registers, in simulated time and out of it: data arrives, and the memory
-//! is what it was when it is registered no more.
+//! Registered memory, in simulated and in real time: data arrives, and after deregistration the
+//! memory is normal again.
 
 use ferroce_tests::Scratch;
 

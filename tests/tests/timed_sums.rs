@@ -1,13 +1,14 @@
-//! What unmodified perftest prints in simulated time is the sum of what the stages of the modelled
-//! card take, to the nanosecond.
+//! In simulated time unmodified perftest prints the sum of the times of the modelled card's stages,
+//! to the nanosecond.
 //!
-//! The card is one of round numbers: a cycle is a nanosecond, and so is a byte on the wire; nothing
-//! has a spread, and every WQE and all payload comes over PCIe. So the sum can be done by hand.
+//! The card has round numbers: a cycle takes a nanosecond, and so does a byte on the wire. Times
+//! have no random spread, and every WQE and all payload comes over PCIe. So the sum can be
+//! calculated by hand.
 
 use ferroce_model::pcie::tlp_gbps;
 use ferroce_tests::{Pair, Scratch};
 
-/// The preset: what is not here is that of the built-in one, and takes no time in these tests.
+/// The preset. Other values come from the built-in preset, and take no time in these tests.
 const PARAMETERS: &[(&str, &[(&str, &str)])] = &[
     ("clock", &[("core_mhz", "1000.0"), ("mac_mhz", "1000.0")]),
     (
@@ -66,15 +67,16 @@ const PARAMETERS: &[(&str, &[(&str, &str)])] = &[
 const CABLES: [f64; 8] = [
     100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, 10_000.0, 20_000.0,
 ];
-/// Payload of a message, and so much that the latencies of PCIe are given for it.
+/// Payload of a message, of the size for which the latencies of PCIe are given.
 const PAYLOAD: f64 = 64.0;
-/// Ethernet, IPv4, UDP and BTH in front, the ICRC behind.
+/// Ethernet, IPv4, UDP and BTH headers, and the ICRC.
 const FRAME: f64 = (14 + 20 + 8 + 12 + 4) as f64;
 /// Address, key and length of an RDMA operation.
 const RETH: f64 = 16.0;
 /// Syndrome and sequence number of an answer.
 const AETH: f64 = 4.0;
-/// Preamble, frame check sequence and gap of a frame, and how much of it lies behind its last bit.
+/// Preamble, frame check sequence and gap of a frame, and the part of it that follows the frame's
+/// last bit.
 const WIRE: f64 = (8 + 4 + 12) as f64;
 const GAP: f64 = 12.0;
 /// Header of a PCIe request, and a completion queue entry.
@@ -109,7 +111,7 @@ impl Numbers {
         self.sum(names) * 1000.0 / self.get("clock.core_mhz")
     }
 
-    /// Returns the time of the datapath for a frame, beside the block's own latency.
+    /// Returns the time of the datapath for a frame, without the block's own latency.
     fn beats(&self, bytes: f64) -> f64 {
         let beats = (bytes * 8.0 / self.get("datapath.width_bits")).ceil();
         beats * 1000.0 / self.get("clock.core_mhz")
@@ -180,8 +182,8 @@ impl Numbers {
         stages.extend(self.packet(FRAME + AETH + PAYLOAD));
         stages.push(("completion", completion));
         stages.push(self.pcie_write("PCIe write: CQE"));
-        // The payload is written in front of it, as long as what the latency is given for; then the
-        // consumer record is asked for.
+        // The payload is written before it, with the size for which the latency is given; then the
+        // consumer record is read.
         let lane = self.pcie_wire(TLP + TLP + CQE);
         stages.push(("PCIe: record's request and CQE on the lanes", lane));
         let begun = self.sum(&["host.post_ns", "host.doorbell_ns"]);
@@ -197,7 +199,7 @@ impl Numbers {
         stages.push(self.pcie_read("PCIe read: payload"));
         stages.extend(self.packet(FRAME + RETH + PAYLOAD));
         stages.push(self.pcie_write("PCIe write: payload"));
-        // Each side has posted when the other one has: their loops began at the same distance.
+        // Both sides post at the same time, because their loops began at the same distance.
         stages.push(until_turn(&stages, 0.0, turn));
         stages.push(("looks at memory", turn));
         stages
@@ -207,7 +209,7 @@ impl Numbers {
 /// Returns the time until the next turn of a loop that began at `begun` and polls every `turn`.
 fn until_turn(stages: &[Stage], begun: f64, turn: f64) -> Stage {
     let rest = (total(stages) - begun) % turn;
-    // What comes to be seen between two edges of the card's clock is not to decide about it.
+    // Events between two edges of the card's clock must not affect the result.
     let is_clear = (1.0..turn - 1.0).contains(&rest);
     assert!(is_clear, "{rest} ns into a turn: choose other numbers");
     ("until the processor looks", turn - rest)
@@ -217,7 +219,7 @@ fn total(stages: &[Stage]) -> f64 {
     stages.iter().map(|(_, time)| time).sum()
 }
 
-/// Returns the preset as a user writes it.
+/// Returns the preset in the form that a user writes.
 fn toml() -> String {
     let mut text = "about = \"Round numbers\"\ninherits = \"cx5-100g\"\n".to_owned();
     for (section, parameters) in PARAMETERS {
@@ -230,8 +232,8 @@ fn toml() -> String {
     text
 }
 
-/// Returns perftest's latencies in nanoseconds: the figure of its table, and those of all messages
-/// but the first, which finds nothing cached.
+/// Returns perftest's latencies in nanoseconds: the figure of its table, and the latencies of all
+/// messages except the first, for which nothing is cached.
 fn measured(program: &str, changes: &[(&str, f64)]) -> (f64, Vec<f64>) {
     let scratch = Scratch::new();
     let preset = scratch.path("round.toml");
@@ -298,7 +300,7 @@ fn explained(test: &str, options: &[&str]) -> f64 {
     sum.trim().parse().expect("nanoseconds")
 }
 
-/// The sum of `--explain` is the same; a WRITE is one there and one back.
+/// The sum of `--explain` is the same; for a WRITE it covers one in each direction.
 #[test]
 fn explanations_add_up_to_the_same() {
     let numbers = Numbers(Vec::new());
@@ -329,7 +331,7 @@ fn read_latency_is_the_sum_of_its_stages() {
         let changes = vec![("link.cable_ns", cable)];
         let numbers = Numbers(changes.clone());
         prints("ib_read_lat", &numbers.read(), &changes);
-        // All but the cable, there and back.
+        // Everything except the cable in both directions.
         assert_eq!(total(&numbers.read()) - 2.0 * cable, READ_WITHOUT_CABLE);
     }
 }
@@ -344,14 +346,15 @@ fn write_latency_is_the_sum_of_its_stages() {
     }
 }
 
-/// Prints the sums, to be checked by hand.
+/// Prints the sums, to check them by hand.
 const READ_WITHOUT_CABLE: f64 = 2300.0;
 const WRITE_WITHOUT_CABLE: f64 = 1830.0;
 
-/// Each stage is in what perftest prints: when one takes longer, so does the message, by as much.
+/// perftest's figure contains each stage: if a stage takes longer, the message takes longer by the
+/// same time.
 #[test]
 fn a_slower_stage_is_seen() {
-    // Of a READ, the responder's payload and the WQE are read; of a WRITE, WQE and payload are.
+    // A READ reads the WQE and the responder's payload; a WRITE reads the WQE and its payload.
     let cases: [(&str, f64, f64, f64); 5] = [
         ("pcie.read_latency_ns", 450.0, 100.0, 100.0),
         ("pcie.write_latency_ns", 230.0, 30.0, 30.0),

@@ -1,9 +1,9 @@
-//! Tools with which people look for errors in their programs: sanitizers, valgrind, gdb, strace.
+//! Tools that find errors in programs: sanitizers, valgrind, gdb, strace.
 
 use ferroce_tests::{Ended, Scratch, free_port, run_pair};
 
 const SANITIZED: &[&str] = &["-fsanitize=address", "-fno-omit-frame-pointer"];
-/// Of GCC 12 and newer, about what the program is there for.
+/// A warning of GCC 12 and newer about the intended error of the program.
 const USES_FREED_MEMORY: &str = "-Wno-error=use-after-free";
 
 /// Fails the test unless the program ended with an error status and printed all of `words`.
@@ -37,7 +37,7 @@ fn sanitized_programs_run() {
     }
 }
 
-/// Goal: the sanitizer still finds what it is there for.
+/// Goal: the sanitizer still finds errors.
 #[test]
 fn the_sanitizer_finds_errors_of_the_program() {
     let scratch = Scratch::new();
@@ -46,8 +46,8 @@ fn the_sanitizer_finds_errors_of_the_program() {
     expect_report(&ended, &["heap-buffer-overflow"]);
 }
 
-/// Goal: each sanitizer runs, however it is linked, is silent about a program without an error, and
-/// finds the error that it is made for. Method: the same program with and without one.
+/// Goal: each sanitizer runs, however it is linked, reports nothing about a correct program, and
+/// finds its kind of error. Method: the same program with and without an error.
 #[test]
 fn each_sanitizer_finds_its_errors_and_no_others() {
     let races = ("race", "ThreadSanitizer: data race", "debugged.c");
@@ -104,8 +104,8 @@ fn leaks_of_the_program_are_found() {
     expect_report(&ended, &["321 byte(s) leaked in 1 allocation(s)"]);
 }
 
-/// Goal: a sanitizer that the user has preloaded is first, and works. Method: without its order it
-/// ends the program, when it has to check that.
+/// Goal: a sanitizer that the user has preloaded comes first, and works. Method: enable its check
+/// of the order, with which it ends the program if it is not first.
 #[test]
 fn a_preloaded_sanitizer_stays_first() {
     let scratch = Scratch::new();
@@ -128,8 +128,8 @@ fn a_preloaded_sanitizer_stays_first() {
     expect_report(&run(None, &[]), &["does not come first"]);
 }
 
-/// Goal: valgrind has nothing to report. Method: it ends the program with a separate code if it
-/// has; a sum of what it found is in the output.
+/// Goal: valgrind has nothing to report. Method: it ends the program with a separate exit code if
+/// it finds errors, and its output has a summary.
 #[test]
 fn valgrind_has_nothing_to_report() {
     let scratch = Scratch::new();
@@ -147,8 +147,8 @@ fn valgrind_has_nothing_to_report() {
     }
 }
 
-/// Goal: valgrind's search for leaks shows those of the program alone, and its errors. Method: all
-/// kinds of leaks count as errors, and have an exit code.
+/// Goal: valgrind shows only the leaks and errors of the program. Method: all kinds of leaks count
+/// as errors, and have an exit code.
 #[test]
 fn valgrind_finds_errors_of_the_program_alone() {
     let scratch = Scratch::new();
@@ -167,7 +167,7 @@ fn valgrind_finds_errors_of_the_program_alone() {
     expect_report(&run(&["leak"]), &["321 bytes in 1 blocks are definitely"]);
 }
 
-/// Goal: gdb stops in the program and in the verbs library, and the program goes on. Method: a
+/// Goal: gdb stops in the program and in the verbs library, and the program continues. Method: a
 /// transcript.
 #[test]
 fn gdb_stops_in_program_and_library() {
@@ -209,8 +209,8 @@ fn gdb_stops_in_program_and_library() {
     }
 }
 
-/// Goal: a program that the debugger stops is not a failed peer. Method: one end of a connection,
-/// whose 7 retries of 4 x 67 ms would be over in 1.9 s, stands at a breakpoint for longer.
+/// Goal: a program that a debugger has stopped is not treated as a failed peer. Method: one end of
+/// a connection stops at a breakpoint for longer than the 1.9 s of its 7 retries of 4 x 67 ms.
 #[test]
 fn a_peer_at_a_breakpoint_is_waited_for() {
     let scratch = Scratch::new();

@@ -1,4 +1,4 @@
-//! `ferroce top`, on a terminal that script(1) makes.
+//! `ferroce top`, on a terminal that script(1) creates.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -35,7 +35,7 @@ impl Terminal {
         make.arg(&keys);
         scratch.finish(make).expect_success();
         let mut shell = scratch.program(Path::new("sh"));
-        // The shell becomes script(1), so that a signal goes to that.
+        // The shell executes script(1) in its place, so that script(1) gets signals.
         let line = "exec script -qefc \"$1\" /dev/null < \"$0\"";
         shell.arg("-c").arg(line).arg(&keys).arg(command);
         let running = Process::start(shell, scratch, "terminal", PROCESS_TIMEOUT);
@@ -55,7 +55,7 @@ impl Terminal {
     }
 }
 
-/// Goal: a table for scripts. Method: with a program that waits, and without one.
+/// Goal: `--once` prints a table for scripts. Method: with a program that waits, and without one.
 #[test]
 fn once_prints_a_table_without_a_terminal() {
     let scratch = Scratch::new();
@@ -91,7 +91,7 @@ fn a_key_ends_it_and_the_terminal_is_as_before() {
     }
 }
 
-/// Fails the test unless `stty -a` says that lines are edited, shown, and that keys interrupt.
+/// Fails the test unless `stty -a` shows that line editing, echo and interrupts are enabled.
 fn expect_usable(modes: &str) {
     for mode in ["icanon", "echo", "isig"] {
         let has = modes.split_whitespace().any(|word| word == mode);
@@ -99,7 +99,7 @@ fn expect_usable(modes: &str) {
     }
 }
 
-/// Goal: nothing is left running when the window is closed. Method: the terminal is killed.
+/// Goal: no process remains when the window is closed. Method: kill the terminal.
 #[test]
 fn it_ends_with_its_terminal() {
     let scratch = Scratch::new();
@@ -118,13 +118,13 @@ fn it_ends_with_its_terminal() {
     eventually("top has ended", TIMEOUT, || !is_running(&process));
 }
 
-/// Returns true if a process is there, and is not a zombie.
+/// Returns true if a process exists and is not a zombie.
 fn is_running(process: &Path) -> bool {
     let status = fs::read_to_string(process.join("status"));
     status.is_ok_and(|status| !status.contains("State:\tZ"))
 }
 
-/// Goal: SIGTERM ends it, too, and leaves the terminal as it was.
+/// Goal: SIGTERM ends it, too, and restores the terminal.
 #[test]
 fn a_signal_ends_it_and_the_terminal_is_as_before() {
     let scratch = Scratch::new();

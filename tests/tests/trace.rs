@@ -10,7 +10,7 @@ const SAME: i32 = 0;
 const DIFFERENT: i32 = 1;
 const TROUBLE: i32 = 2;
 
-/// A stage that sends a number of messages, not for a time, and those that it needs.
+/// A stage that sends a fixed number of messages, and the stages that it needs.
 const STAGES: &[&str] = &["--stage", "loopback,counters"];
 
 fn text(path: &Path) -> String {
@@ -45,8 +45,8 @@ fn two_runs_of_the_self_test_are_the_same() {
     assert!(output.contains("timestamp"), "{output}");
 }
 
-/// Goal: what a driver sees of a card, and a capture of its wire, are comparable with a record of
-/// the model. Method: the card is a model behind a socket.
+/// Goal: a driver's record of a card, and a capture of its wire, can be compared with a record of
+/// the model. Method: a model on a socket plays the card.
 #[test]
 fn the_driver_s_side_and_a_capture_are_the_same_as_the_model() {
     let scratch = Scratch::new();
@@ -62,7 +62,7 @@ fn the_driver_s_side_and_a_capture_are_the_same_as_the_model() {
     assert!(!output.contains("not compared: frames"), "{output}");
 }
 
-/// Goal: both ends of perftest are compared, and one more message is found at its place.
+/// Goal: both ends of perftest can be compared, and an additional message is found at its place.
 #[test]
 fn perftest_differs_by_the_message_that_is_more() {
     let scratch = Scratch::new();

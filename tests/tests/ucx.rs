@@ -1,13 +1,13 @@
-//! UCX as Debian ships it: its transports over verbs, alone and under its protocols.
+//! UCX as Debian ships it: its verbs transports, alone and below its protocols.
 
 use ferroce_tests::{Scratch, free_port, run_pair, ucx_without_mpi};
 
-/// What UCX 1.18 says over `rc_verbs` on every device, when it ends an endpoint: that transport of
-/// its own has no remote flush.
+/// UCX 1.18 prints this with `rc_verbs` on every device when it closes an endpoint, because this
+/// transport has no remote flush.
 const OWN_ERRORS: &[&str] = &["flush(remote) is not supported", "error during flush"];
 
-/// Runs `ucx_perftest` as two processes; `both` are options of server and client, `client` those of
-/// the client.
+/// Runs `ucx_perftest` as two processes; `both` are options of server and client, `client` are
+/// options of the client only.
 fn run(transport: Option<&str>, both: &str, client: &str) {
     run_with(&[], transport, both, client);
 }
@@ -152,9 +152,8 @@ transports! {
     ud_verbs_am_bw: "ud_verbs" "am_bw -n 1000 -s 2000 -D bcopy";
 }
 
-/// Returns true if this `ucx_perftest` begins and ends with MPI, as that of Debian 13 does whatever
-/// its options are: in simulated time `MPI_Finalize` waits forever for a thread that it has
-/// cancelled.
+/// Returns true if this `ucx_perftest` initialises MPI, as Debian 13's does with any options: in
+/// simulated time `MPI_Finalize` waits forever for a thread that it has cancelled.
 fn ends_with_mpi() -> bool {
     let has_mpi = !ucx_without_mpi(&Scratch::new()).is_empty();
     if has_mpi {
@@ -164,7 +163,7 @@ fn ends_with_mpi() -> bool {
 }
 
 /// Declares one test of UCP in simulated time for each line: UCX has a thread for asynchronous
-/// events, which takes locks that its progress engine holds.
+/// events that takes locks of its progress engine.
 macro_rules! timed {
     ($( $test:ident: $transport:literal $arguments:literal; )*) => {
         mod timed {

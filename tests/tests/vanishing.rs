@@ -1,12 +1,12 @@
-//! Registered memory that is unmapped, and files of the fabric that are cut off. What is checked of
-//! the memory is in `tests/c/vanishing.c`: each way in a separate process, because each has ended
-//! its process by a signal.
+//! Unmapped registered memory, and truncated files of the fabric. `tests/c/vanishing.c` has the
+//! checks of memory. Each case runs in its own process, because each used to end the process by a
+//! signal.
 
 use std::fs::OpenOptions;
 
 use ferroce_tests::{PROCESS_TIMEOUT, Process, Scratch};
 
-/// Runs one way, and returns what was printed.
+/// Runs one case, and returns its output.
 fn goes(way: &str) -> String {
     let scratch = Scratch::new();
     let program = scratch.compile("vanishing");
@@ -16,8 +16,8 @@ fn goes(way: &str) -> String {
     output
 }
 
-/// Goal: registered pages stay, as those that a card has pinned. Method: the program unmaps them
-/// and the peer goes on with the old key.
+/// Goal: registered pages stay, like pages that a card has pinned. Method: the program unmaps them,
+/// and the peer continues with the old key.
 #[test]
 fn pages_that_the_program_unmaps_stay() {
     for way in [
@@ -40,8 +40,8 @@ fn pages_that_the_program_unmaps_stay() {
     }
 }
 
-/// Goal: memory that cannot be kept is an error of the operation, reported in one line, and not the
-/// end of the process. Method: memory is unmapped in ways that no library sees.
+/// Goal: if memory cannot be kept, the operation fails with one line of message, and the process
+/// continues. Method: unmap memory in ways that no library sees.
 #[test]
 fn memory_that_goes_unseen_is_an_error() {
     for way in ["system-call", "free", "truncation", "segment"] {
@@ -61,13 +61,13 @@ fn a_child_may_unmap_what_its_parent_has_registered() {
     goes("child");
 }
 
-/// Goal: one truncated file does not end all programs of the user. Method: the register is cut off
-/// under a program that sleeps, entirely and in part, and the next program finds the fabric usable.
+/// Goal: one truncated file does not end all programs of the user. Method: truncate the registry,
+/// entirely and in part, while a program sleeps; the next program finds the fabric usable.
 #[test]
 fn a_truncated_register_is_a_cable_pulled_out() {
     for length in [0, 5000] {
         let scratch = Scratch::new();
-        // It would keep its output back in a file's buffer.
+        // Otherwise its output would stay in a file's buffer.
         let command = scratch.run(&[], "stdbuf", &["-oL", "ibv_asyncwatch"]);
         let mut watcher = Process::start(command, &scratch, "watch", PROCESS_TIMEOUT);
         watcher.expect_output("async event FD");

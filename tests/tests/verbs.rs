@@ -1,6 +1,6 @@
 //! C programs against the installed `<infiniband/verbs.h>`, under `ferroce run`: errno, states,
-//! statuses, events. What they check is in `tests/c/`; each prints its failures, and their number
-//! is its last line.
+//! statuses, events. `tests/c/` has the checks; each program prints its failures, and their number
+//! in its last line.
 
 use ferroce_tests::Scratch;
 
@@ -22,8 +22,8 @@ fn refused_posts_and_statuses_of_completions() {
     run("completions");
 }
 
-/// Goal: a refused post waits for no lock while it holds another. Method: another thread holds the
-/// lock of the QP's state meanwhile.
+/// Goal: a refused post does not wait for a lock while it holds another. Method: another thread
+/// holds the lock of the QP's state at the same time.
 #[test]
 fn refused_posts_beside_a_thread_that_modifies_the_qp() {
     run("refused_and_modified");

@@ -19,9 +19,9 @@ fn start_pair<'a>(
     pair.start(scratch, &["--device", &one], &["--device", &other])
 }
 
-/// Goal: verbs work over the socket as they do in the process: services, operations, polling and
-/// events, payload in memory of the program. Method: programs one after the other on the same two
-/// functions, so that each finds what the one before has left.
+/// Goal: verbs work over the socket as in the process: services, operations, polling and events,
+/// payload in the program's memory. Method: run programs one after the other on the same two
+/// functions, so that each gets the functions as the last one has left them.
 #[test]
 fn programs_talk_over_served_functions() {
     let scratch = Scratch::new();
@@ -47,7 +47,7 @@ fn programs_talk_over_served_functions() {
     assert!(served.process.is_running());
 }
 
-/// Goal: a function behind a socket and one of a process are on the same fabric.
+/// Goal: a function on a socket and a function in a process are on the same fabric.
 #[test]
 fn a_served_function_talks_to_one_of_a_process() {
     let scratch = Scratch::new();
@@ -70,8 +70,8 @@ fn expect_failure(mut process: Process) {
     assert!(status.code().is_some(), "a signal: {status}");
 }
 
-/// Goal: programs end with an error when their device is gone, whether they poll or sleep. Method:
-/// SIGKILL of the server in the midst of traffic.
+/// Goal: programs end with an error when their device has failed, whether they poll or sleep.
+/// Method: kill the server by SIGKILL during traffic.
 #[test]
 fn programs_end_when_their_server_is_killed() {
     let scratch = Scratch::new();
@@ -93,7 +93,7 @@ fn programs_end_when_their_server_is_killed() {
     }
 }
 
-/// Goal: what is wrong is said.
+/// Goal: errors are reported.
 #[test]
 fn a_device_that_is_not_there_is_named() {
     let scratch = Scratch::new();

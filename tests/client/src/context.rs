@@ -64,8 +64,8 @@ impl Context {
         name.to_string_lossy().into_owned()
     }
 
-    /// Returns the table behind the context, if it has a given field (`verbs_get_ctx_op` of the
-    /// header).
+    /// Returns the function table of the context, if it has a given field (`verbs_get_ctx_op` of
+    /// the header).
     pub(crate) fn extended(&self) -> *mut verbs_context {
         let raw = self.raw();
         // SAFETY: `abi_compat` says that the context stands inside a `verbs_context`.

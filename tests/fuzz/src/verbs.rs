@@ -72,7 +72,7 @@ pub fn fuzz(bytes: &[u8]) {
     session.drain_events();
 }
 
-/// Returns the table behind a context.
+/// Returns the function table of a context.
 fn table(context: *mut ibv_context) -> &'static verbs_context {
     // SAFETY: the library's contexts stand inside such a table, as `abi_compat` says.
     unsafe {
