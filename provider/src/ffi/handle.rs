@@ -18,39 +18,60 @@ use crate::os::fork::ProcessLock;
 pub(super) struct Handle<P, Body> {
     pub(super) public: P,
     pub(super) body: Body,
-    /// What the `handle` field of the public struct was when it was given to the program.
-    number: u32,
+    /// What the public struct said when it was given to the program.
+    name: Name,
+}
+
+/// By what the kernel finds an object: the fields `context` and `handle` of its public struct.
+/// Handles are numbers of the context's descriptor.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Name {
+    context: *mut ibv_context,
+    handle: u32,
+}
+
+impl Name {
+    /// Of objects that the kernel does not find so.
+    const NONE: Self = Self {
+        context: std::ptr::null_mut(),
+        handle: 0,
+    };
 }
 
 /// A struct of verbs.h that begins an object.
 pub(super) trait Public {
-    /// Returns the `handle` field, by which the kernel finds the object; zero without one.
+    /// Returns by what the kernel finds the object.
     ///
     /// # Safety
     /// `public` is alive. The program may write to it, so that it is not borrowed.
-    unsafe fn number(public: *const Self) -> u32;
+    unsafe fn name(public: *const Self) -> Name;
 }
 
 macro_rules! public {
-    ($($name:ident: $($field:ident).+;)*) => {
+    ($($public:ident $(. $base:ident)?;)*) => {
         $(
-            impl Public for $name {
-                unsafe fn number(public: *const Self) -> u32 {
-                    // SAFETY: the caller guarantees that the struct is alive; the field is an
-                    // integer, and no reference is made.
-                    unsafe { (&raw const (*public).$($field).+).read() }
+            impl Public for $public {
+                unsafe fn name(public: *const Self) -> Name {
+                    // SAFETY: the caller guarantees that the struct is alive; the fields are a
+                    // pointer and an integer, and no reference is made.
+                    unsafe {
+                        Name {
+                            context: (&raw const (*public)$(.$base)?.context).read(),
+                            handle: (&raw const (*public)$(.$base)?.handle).read(),
+                        }
+                    }
                 }
             }
         )*
     };
 }
 
-macro_rules! without_number {
-    ($($name:ident)*) => {
+macro_rules! without_name {
+    ($($public:ident)*) => {
         $(
-            impl Public for $name {
-                unsafe fn number(_public: *const Self) -> u32 {
-                    0
+            impl Public for $public {
+                unsafe fn name(_public: *const Self) -> Name {
+                    Name::NONE
                 }
             }
         )*
@@ -58,21 +79,21 @@ macro_rules! without_number {
 }
 
 public! {
-    ibv_pd: handle;
-    ibv_mr: handle;
-    ibv_mw: handle;
-    ibv_ah: handle;
-    ibv_srq: handle;
-    ibv_cq_ex: handle;
-    ibv_qp_ex: qp_base.handle;
-    ibv_dm: handle;
+    ibv_pd;
+    ibv_mr;
+    ibv_mw;
+    ibv_ah;
+    ibv_srq;
+    ibv_cq_ex;
+    ibv_qp_ex.qp_base;
+    ibv_dm;
 }
 
 // The kernel finds a channel by its descriptor, of which a program may make duplicates.
-without_number! { ibv_device verbs_context ibv_comp_channel ibv_td ibv_xrcd }
+without_name! { ibv_device verbs_context ibv_comp_channel ibv_td ibv_xrcd }
 
 /// Why a control verb does not find an object.
-const OVERWRITTEN: &str = "the `handle` field of the object was overwritten";
+const OVERWRITTEN: &str = "the `handle` or `context` field of the object was overwritten";
 
 /// Type of the object at each address: all objects made by [`Handle::give`] and not yet destroyed.
 /// Read where objects are made and destroyed, never where they are used.
@@ -89,12 +110,8 @@ impl<P: Public, Body: 'static> Handle<P, Body> {
     /// Moves an object to the heap and returns its address for the program.
     pub(super) fn give(public: P, body: Body) -> *mut Self {
         // SAFETY: `public` is alive.
-        let number = unsafe { P::number(&raw const public) };
-        let given = Box::into_raw(Box::new(Self {
-            public,
-            body,
-            number,
-        }));
+        let name = unsafe { P::name(&raw const public) };
+        let given = Box::into_raw(Box::new(Self { public, body, name }));
         with_live(|live| live.insert(given.addr(), TypeId::of::<Body>()));
         given
     }
@@ -103,7 +120,8 @@ impl<P: Public, Body: 'static> Handle<P, Body> {
     ///
     /// # Errors
     /// `EINVAL`: there is no object of this type at the address. It was destroyed before, or never
-    /// existed. `ENOENT`, as by the kernel's look-up: the program has overwritten its handle.
+    /// existed. `ENOENT`, as by the kernel's look-up: the program has overwritten its handle or
+    /// context.
     ///
     /// # Safety
     /// The object is destroyed only through its claim.
@@ -113,7 +131,7 @@ impl<P: Public, Body: 'static> Handle<P, Body> {
             let is_ours = live.get(&address) == Some(&TypeId::of::<Body>());
             // SAFETY: it is on the list of live objects, with this type; nothing is destroyed
             // while the list is locked.
-            let is_found = is_ours && unsafe { Self::has_its_number(pointer.cast()) };
+            let is_found = is_ours && unsafe { Self::has_its_name(pointer.cast()) };
             if is_found {
                 live.remove(&address);
             }
@@ -158,7 +176,7 @@ impl<P: Public, Body: 'static> Handle<P, Body> {
     /// kernel finds the object by its handle. Posting and polling do not.
     ///
     /// # Errors
-    /// `EINVAL`: null, or the program has overwritten the handle.
+    /// `EINVAL`: null, or the program has overwritten its handle or context.
     ///
     /// # Safety
     /// As for [`Handle::borrow`].
@@ -166,20 +184,20 @@ impl<P: Public, Body: 'static> Handle<P, Body> {
         // SAFETY: the caller guarantees what `borrow` asks for, which then has found it alive.
         unsafe {
             let body = Self::borrow(pointer)?;
-            match Self::has_its_number(pointer.cast()) {
+            match Self::has_its_name(pointer.cast()) {
                 true => Ok(body),
                 false => Err(Errno::INVALID.because(OVERWRITTEN)),
             }
         }
     }
 
-    /// Returns true if the program has left the public handle as it was.
+    /// Returns true if the program has left the public fields as they were.
     ///
     /// # Safety
     /// The object is alive.
-    unsafe fn has_its_number(object: *const Self) -> bool {
-        // SAFETY: the caller guarantees that the object is alive; `number` is never written.
-        unsafe { P::number(&raw const (*object).public) == (*object).number }
+    unsafe fn has_its_name(object: *const Self) -> bool {
+        // SAFETY: the caller guarantees that the object is alive; `name` is never written.
+        unsafe { P::name(&raw const (*object).public) == (*object).name }
     }
 }
 

@@ -1,9 +1,10 @@
-//! Programs that overwrite the public `handle` of an object: verbs that the kernel would execute do
-//! not find the object; posting and polling do not check the handle. google/rdma-unit-test has some
+//! Programs that overwrite the public `handle` or `context` of an object: verbs that the kernel
+//! would execute do not find it; posting and polling do not check it. google/rdma-unit-test has some
 //! twenty such cases.
 
 use ferroce_verbs_client::address::path_to;
 use ferroce_verbs_client::bench::{Bench, Service};
+use ferroce_verbs_client::context::Context;
 use ferroce_verbs_client::memory::ALL_ACCESS;
 use ferroce_verbs_client::qp::QpConfig;
 use ferroce_verbs_client::sys::*;
@@ -49,6 +50,26 @@ verbs_tests! {
         is_kept!(bench.context.create_cq_ex(None, |_| ()).expect("an extended CQ"));
         is_kept!(bench.context.alloc_pd().expect("a PD"));
         is_kept!(bench.context.alloc_dm(4096, 0).expect("device memory"));
+    }
+
+    /// The kernel looks in the objects of the context's descriptor.
+    fn what_another_context_does_not_have_is_not_found() {
+        let bench = Bench::new();
+        let other = Context::open();
+        let pd = bench.context.alloc_pd().expect("a PD");
+        let raw = pd.raw();
+        let mr = bench.pd.register(&bench.buffer, ALL_ACCESS).expect("an MR");
+        // SAFETY: alive, and a program may write its fields.
+        let set = |context: &Context| unsafe { (*raw).context = context.raw() };
+        set(&other);
+        assert_eq!(pd.destroy(), Err(libc::ENOENT));
+        assert_eq!(pd.register(&bench.buffer, 0).err(), Some(libc::EINVAL));
+        set(&bench.context);
+        pd.register(&bench.buffer, 0).expect("an MR").destroy().expect("deregistered");
+        pd.destroy().expect("found by its context again");
+        let foreign = other.alloc_pd().expect("a PD of the other context");
+        let moved = mr.reregister(IBV_REREG_MR_CHANGE_PD, Some(&foreign), None, 0);
+        assert_eq!(moved.map_err(|e| e.1), Err(libc::EINVAL));
     }
 
     fn nothing_is_made_in_a_pd_that_is_not_found() {

@@ -188,7 +188,11 @@ unsafe fn change(
             true => Some(Handle::<ibv_pd, Domain>::look_up(pd)?),
             false => None,
         };
-        (Handle::<ibv_mr, Mr>::look_up(mr)?, domain)
+        let body = Handle::<ibv_mr, Mr>::look_up(mr)?;
+        if domain.is_some() && (*pd).context != (*mr).context {
+            return Err(Errno::INVALID.because("the PD is of another context than the MR"));
+        }
+        (body, domain)
     };
     body.change(&Change {
         domain,
@@ -199,7 +203,6 @@ unsafe fn change(
     unsafe {
         if domain.is_some() {
             (*mr).pd = pd;
-            (*mr).context = (*pd).context;
         }
         if moves {
             (*mr).addr = address;
