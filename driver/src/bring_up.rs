@@ -1,6 +1,6 @@
 //! Steps of bring-up and teardown that need registers only.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ferroce_spec::command::CommandOpcode;
 use ferroce_spec::counter::COUNTERS;
@@ -99,7 +99,7 @@ fn wait_for(
     what: &'static str,
     mut done: impl FnMut() -> bool,
 ) -> Result<(), Error> {
-    let deadline = Instant::now() + timeout;
+    let deadline = bus.now() + timeout;
     let mut turn = 0u32;
     loop {
         if bus.is_gone() || mmio::STATUS.read(bus).bits() == UNMAPPED_READ {
@@ -109,7 +109,7 @@ fn wait_for(
             return Ok(());
         }
         turn = turn.wrapping_add(1);
-        if turn % TURNS_PER_CHECK == 0 && Instant::now() > deadline {
+        if turn % TURNS_PER_CHECK == 0 && bus.now() > deadline {
             return Err(Error::RegisterTimeout { what });
         }
         bus.relax();

@@ -3,7 +3,7 @@
 use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ferroce_spec::command::{
     CommandCompletion, CommandEntry, CommandOpcode, CommandStatus, LOG_MAX_MAILBOX,
@@ -150,7 +150,7 @@ impl CommandQueue {
         place: usize,
     ) -> Result<CommandCompletion, Error> {
         let word = &buffer.words()[(place + COMPLETION_OFFSET) / 8];
-        let deadline = Instant::now() + self.timeout;
+        let deadline = self.bus.now() + self.timeout;
         let mut turn = 0u32;
         loop {
             let completion = CommandCompletion::from_bits(word.load(Ordering::Acquire));
@@ -159,7 +159,7 @@ impl CommandQueue {
             }
             turn = turn.wrapping_add(1);
             if turn % TURNS_PER_CHECK == 0 {
-                if Instant::now() > deadline {
+                if self.bus.now() > deadline {
                     break;
                 }
                 if has_stopped(&*self.bus) {

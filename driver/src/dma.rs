@@ -14,8 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use self::pages::Pages;
+pub use self::pages::{BufferPages, PageOwner};
 use crate::bus::{Bus, BusError, DmaAccess, DmaMapping, PAGE_SIZE};
+use crate::errno;
 use crate::error::Error;
 use crate::range::RangeAllocator;
 
@@ -95,15 +96,14 @@ fn alignment_for(length: usize) -> u64 {
     }
 }
 
-/// Zeroed, page-aligned memory of the driver, mapped for DMA in both directions. The system
-/// allocates pages when they are first touched.
+/// Zeroed, page-aligned memory of the driver, mapped for DMA in both directions.
 pub struct DmaBuffer {
     /// First byte of `pages`.
     address: NonNull<AtomicU64>,
     length: usize,
     iova: u64,
     /// Never dropped while the device may write it.
-    pages: ManuallyDrop<Pages>,
+    pages: ManuallyDrop<BufferPages>,
     space: Arc<DmaSpace>,
 }
 
@@ -126,15 +126,16 @@ impl DmaBuffer {
             .max(1)
             .checked_next_multiple_of(PAGE_SIZE)
             .ok_or(no_memory)?;
-        let mut pages = Pages::new(space.bus.buffer_memory(), length).map_err(|error| {
+        let mut pages = space.bus.allocate(length).map_err(|error| {
             tracing::warn!(length, %error, "no memory for a buffer");
-            // For example, no descriptor is left for a file in memory, or making one is not
-            // permitted.
-            match error.raw_os_error() {
-                None | Some(libc::ENOMEM) => no_memory,
-                Some(errno) => BusError::Os(errno).into(),
+            match error {
+                BusError::Os(errno::ENOMEM) => no_memory,
+                error => error.into(),
             }
         })?;
+        if pages.length() < length {
+            return Err(no_memory);
+        }
         let mapping = DmaMapping {
             iova: 0,
             address: pages.address().as_ptr() as usize,

@@ -3,6 +3,7 @@
 use ferroce_spec::command::{CommandOpcode, CommandStatus};
 
 use crate::bus::BusError;
+use crate::errno;
 
 /// Errors of operations on objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -88,16 +89,16 @@ impl Error {
     /// Returns the errno that verbs report for this error.
     pub fn errno(&self) -> i32 {
         match self {
-            Self::NotFerroce { .. } | Self::WrongVersion { .. } => libc::ENODEV,
-            Self::RegisterTimeout { .. } | Self::CommandTimeout { .. } => libc::ETIMEDOUT,
-            Self::DeviceDead | Self::BadAnswer { .. } => libc::EIO,
+            Self::NotFerroce { .. } | Self::WrongVersion { .. } => errno::ENODEV,
+            Self::RegisterTimeout { .. } | Self::CommandTimeout { .. } => errno::ETIMEDOUT,
+            Self::DeviceDead | Self::BadAnswer { .. } => errno::EIO,
             Self::Command { status, .. } => command_errno(*status),
             Self::Bus(error) => error.errno(),
-            Self::Busy => libc::EBUSY,
-            Self::InvalidArgument { .. } | Self::InvalidState => libc::EINVAL,
-            Self::NotSupported { .. } => libc::EOPNOTSUPP,
-            Self::NoResources { .. } => libc::ENOMEM,
-            Self::Destroyed => libc::EINVAL,
+            Self::Busy => errno::EBUSY,
+            Self::InvalidArgument { .. } | Self::InvalidState => errno::EINVAL,
+            Self::NotSupported { .. } => errno::EOPNOTSUPP,
+            Self::NoResources { .. } => errno::ENOMEM,
+            Self::Destroyed => errno::EINVAL,
         }
     }
 }
@@ -108,11 +109,11 @@ fn command_errno(status: CommandStatus) -> i32 {
         | CommandStatus::BAD_STATE
         | CommandStatus::BAD_TRANSITION
         | CommandStatus::BAD_MAILBOX
-        | CommandStatus::NO_OBJECT => libc::EINVAL,
-        CommandStatus::BUSY => libc::EBUSY,
-        CommandStatus::NO_RESOURCES => libc::ENOMEM,
-        CommandStatus::BAD_OPCODE | CommandStatus::NOT_SUPPORTED => libc::EOPNOTSUPP,
-        _ => libc::EIO,
+        | CommandStatus::NO_OBJECT => errno::EINVAL,
+        CommandStatus::BUSY => errno::EBUSY,
+        CommandStatus::NO_RESOURCES => errno::ENOMEM,
+        CommandStatus::BAD_OPCODE | CommandStatus::NOT_SUPPORTED => errno::EOPNOTSUPP,
+        _ => errno::EIO,
     }
 }
 
@@ -141,8 +142,8 @@ impl PostError {
     /// Returns the errno that `ibv_post_send` and `ibv_post_recv` report for this error.
     pub fn errno(self) -> i32 {
         match self {
-            Self::QueueFull => libc::ENOMEM,
-            _ => libc::EINVAL,
+            Self::QueueFull => errno::ENOMEM,
+            _ => errno::EINVAL,
         }
     }
 }

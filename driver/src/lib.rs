@@ -28,17 +28,17 @@ mod device_config;
 mod dm;
 #[expect(
     unsafe_code,
-    reason = "memory that the device reaches: mmap, and views of it"
+    reason = "memory that the device reaches: allocation, and views of it"
 )]
 mod dma;
 mod doorbell;
 mod doorbell_check;
+mod errno;
 mod error;
 mod event;
 mod flush;
 mod health;
 mod health_check;
-mod huge_page;
 mod identifier;
 mod mmio;
 mod mr;
@@ -76,7 +76,7 @@ pub use cq::{CompletionQueue, CompletionQueueConfig, Poller};
 pub use device::Device;
 pub use device_config::DeviceConfig;
 pub use dm::DeviceMemory;
-pub use dma::{DmaBuffer, DmaSpace, Keeper};
+pub use dma::{BufferPages, DmaBuffer, DmaSpace, Keeper, PageOwner};
 pub use error::{Error, PostError};
 pub use event::{AsyncEvent, AsyncEventHandler, CqHandler};
 pub use ferroce_qp::{

@@ -11,7 +11,6 @@ use crate::device::Device;
 use crate::dm::DeviceMemory;
 use crate::dma::UserMapping;
 use crate::error::Error;
-use crate::huge_page::log_page_size;
 use crate::identifier::{LKey, RKey};
 use crate::pd::ProtectionDomain;
 use crate::translation_range::TranslationRange;
@@ -193,7 +192,7 @@ impl Pages {
         let (address, length) = (range.address, range.length);
         let page_sizes = device.limits().page_sizes;
         let log_page_size = match translation {
-            Translation::Kernel => log_page_size(address, length, page_sizes),
+            Translation::Kernel => device.bus().log_page_size(address, length, page_sizes),
             Translation::Pages(log) if log < 64 && page_sizes >> log & 1 == 1 => log,
             Translation::Pages(_) => {
                 let what = "page size of a memory region";

@@ -1,6 +1,10 @@
 //! The bus: the interface between driver and device, in a few methods.
 
 mod address;
+#[expect(unsafe_code, reason = "mmap, and views of what it has mapped")]
+pub mod buffer_memory;
+#[expect(unsafe_code, reason = "a system call that reads a clock")]
+pub mod clock;
 #[expect(unsafe_code, reason = "words of a mapped BAR")]
 pub(crate) mod doorbell_pages;
 #[expect(unsafe_code, reason = "system calls for eventfds, epoll and signals")]
@@ -12,6 +16,7 @@ pub(crate) mod eventfds;
 pub mod fake;
 #[expect(unsafe_code, reason = "a handler of fork, and what it maps")]
 pub(crate) mod fork;
+pub mod huge_page;
 pub(crate) mod idle;
 #[expect(unsafe_code, reason = "system calls that make a file in memory")]
 pub(crate) mod memfd;
@@ -27,7 +32,6 @@ pub mod vfio;
 pub mod vfio_user;
 
 use std::ops::Range;
-use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +40,9 @@ pub use eventfds::with_signals_blocked;
 pub use open::{OpenError, open};
 pub use peer::{Peer, own_user};
 pub use program_clock::{PollFunction, PolledQueue, ProgramClock, Slept};
+
+use crate::dma::BufferPages;
+use crate::errno;
 
 /// Accesses of the device to mapped memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,30 +68,18 @@ pub struct DmaMapping {
     pub access: DmaAccess,
     /// True for memory that the driver has allocated itself, which needs no check that it is there.
     pub is_buffer: bool,
-    /// The file mapped at `address`, if another process could map the memory:
-    /// [`BufferMemory::Shared`].
+    /// The file mapped at `address`, if another process could map the memory.
     pub file: Option<DmaFile>,
 }
 
 /// File and offset behind the memory of a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DmaFile {
-    /// Descriptor; open until [`Bus::map`] has returned, no longer.
-    pub descriptor: RawFd,
+    /// Descriptor, as the operating system numbers it; open until [`Bus::map`] has returned, no
+    /// longer.
+    pub descriptor: i32,
     /// Offset of the mapping's first byte in the file.
     pub offset: u64,
-}
-
-/// Kind of memory that the driver allocates for its own buffers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum BufferMemory {
-    /// Memory of this process alone; takes pages when they are touched.
-    #[default]
-    Private,
-    /// A file in memory ([`DmaMapping::file`]), which another process can map.
-    Shared,
-    /// Like `Private`, but mapping it takes all pages: large buffers should be few, large pages.
-    Pinned,
 }
 
 /// Granularity of DMA mappings, in bytes.
@@ -148,13 +143,13 @@ impl BusError {
     /// Returns the errno that corresponds to this error.
     pub fn errno(self) -> i32 {
         match self {
-            Self::InvalidMapping => libc::EINVAL,
-            Self::AlreadyMapped => libc::EEXIST,
-            Self::NotMapped => libc::ENOENT,
-            Self::BadAddress => libc::EFAULT,
-            Self::LimitReached | Self::MemoryLockLimit { .. } => libc::ENOMEM,
-            Self::NoSuchVector => libc::EINVAL,
-            Self::Disconnected => libc::EIO,
+            Self::InvalidMapping => errno::EINVAL,
+            Self::AlreadyMapped => errno::EEXIST,
+            Self::NotMapped => errno::ENOENT,
+            Self::BadAddress => errno::EFAULT,
+            Self::LimitReached | Self::MemoryLockLimit { .. } => errno::ENOMEM,
+            Self::NoSuchVector => errno::EINVAL,
+            Self::Disconnected => errno::EIO,
             Self::Os(errno) => errno,
         }
     }
@@ -223,9 +218,22 @@ pub trait Bus: Send + Sync {
     /// dropped.
     fn write_device_memory(&self, offset: u64, source: &[u8]);
 
-    /// Returns the kind of memory that the driver should allocate for its own buffers to be fast.
-    fn buffer_memory(&self) -> BufferMemory {
-        BufferMemory::Private
+    /// Allocates zeroed pages for a buffer of the driver, of the kind that the bus is fast with:
+    /// `length` bytes, a multiple of [`PAGE_SIZE`] and not zero.
+    ///
+    /// # Errors
+    ///
+    /// Any [`BusError`].
+    fn allocate(&self, length: usize) -> Result<BufferPages, BusError> {
+        BufferPages::from_allocator(length)
+    }
+
+    /// Returns the base-2 logarithm of the size of the pages that all of this memory of the
+    /// application consists of, if it is among `page_sizes` (a sum of sizes): 12, if nothing better
+    /// is known.
+    fn log_page_size(&self, address: usize, length: usize, page_sizes: u64) -> u8 {
+        let _ = (address, length, page_sizes);
+        PAGE_SIZE.trailing_zeros() as u8
     }
 
     /// Makes memory of this process visible to the device.
@@ -307,6 +315,10 @@ pub trait Bus: Send + Sync {
     fn is_gone(&self) -> bool {
         false
     }
+
+    /// Returns the time since some fixed moment, by which the driver limits how long it waits for
+    /// the device.
+    fn now(&self) -> Duration;
 
     /// Runs the bus. The driver calls it whenever it waits for the device: on each empty poll of a
     /// CQ, and in each iteration of waiting for a command or a register.

@@ -37,6 +37,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use error::{NodeOwner, VfioOpenError};
 use ferroce_spec::doorbell::{DOORBELL_PAGES_SIZE, SLOT_SIZE, SLOTS};
@@ -47,11 +48,13 @@ use self::card::Card;
 use self::mappings::Mappings;
 use self::presence::Presence;
 use self::region::Region;
+use super::buffer_memory::BufferMemory;
 use super::doorbell_pages::DoorbellPages;
 use super::eventfds::EventFds;
 use super::fork::ForkMark;
 use super::pci::{Bdf, Roots};
-use super::{BufferMemory, Bus, BusError, DmaMapping, InterruptHandler, idle};
+use super::{Bus, BusError, DmaMapping, InterruptHandler, clock, huge_page, idle};
+use crate::dma::BufferPages;
 
 /// Offset of the command register in configuration space, and its bits (PCI 3.0, 6.2.2).
 const COMMAND: u64 = 4;
@@ -317,8 +320,16 @@ impl Bus for Vfio {
         }
     }
 
-    fn buffer_memory(&self) -> BufferMemory {
-        BufferMemory::Pinned
+    fn allocate(&self, length: usize) -> Result<BufferPages, BusError> {
+        BufferMemory::Pinned.allocate(length)
+    }
+
+    fn log_page_size(&self, address: usize, length: usize, page_sizes: u64) -> u8 {
+        huge_page::log_page_size(address, length, page_sizes)
+    }
+
+    fn now(&self) -> Duration {
+        clock::now()
     }
 
     fn map(&self, mapping: &DmaMapping) -> Result<(), BusError> {

@@ -32,11 +32,13 @@ use ferroce_vfio_user::{Client, ClientBacking, DmaRange, Errno, RequestError};
 
 use self::link::Link;
 use self::memory::Proof;
+use super::buffer_memory::BufferMemory;
 use super::doorbell_pages::DoorbellPages;
 use super::fork::ForkMark;
 use super::{
-    BufferMemory, Bus, BusError, DmaAccess, DmaMapping, InterruptHandler, PAGE_SIZE, idle,
+    Bus, BusError, DmaAccess, DmaMapping, InterruptHandler, PAGE_SIZE, clock, huge_page, idle,
 };
+use crate::dma::BufferPages;
 
 /// Time limit of a request. A server that exceeds it is taken for dead.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -170,8 +172,16 @@ impl Bus for VfioUser {
         }
     }
 
-    fn buffer_memory(&self) -> BufferMemory {
-        BufferMemory::Shared
+    fn allocate(&self, length: usize) -> Result<BufferPages, BusError> {
+        BufferMemory::Shared.allocate(length)
+    }
+
+    fn log_page_size(&self, address: usize, length: usize, page_sizes: u64) -> u8 {
+        huge_page::log_page_size(address, length, page_sizes)
+    }
+
+    fn now(&self) -> Duration {
+        clock::now()
     }
 
     fn map(&self, mapping: &DmaMapping) -> Result<(), BusError> {

@@ -1,158 +1,131 @@
-//! Zeroed pages for buffers of the driver.
+//! Zeroed pages for buffers of the driver, which the bus provides ([`Bus::allocate`]).
 
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::ptr::{self, NonNull};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::fmt;
+use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
 use super::HUGE_PAGE_SIZE;
-use crate::bus::shared_mapping::SharedMapping;
-use crate::bus::{BufferMemory, DmaFile, memfd};
+#[cfg(doc)]
+use crate::bus::Bus;
+use crate::bus::{BusError, DmaFile, PAGE_SIZE};
+use crate::errno;
 
-/// Pages in one of the kinds of memory that a bus prefers. The system allocates them when they are
-/// first touched; a child made by fork sees zeros.
-#[derive(Debug)]
-pub(super) enum Pages {
-    Private(PrivateMapping),
-    Shared {
-        mapping: SharedMapping,
-        /// Open until the memory is mapped for the device.
-        file: Option<OwnedFd>,
-    },
-}
+/// Shorter buffers begin at a page because the allocator is asked for that. It then writes the
+/// zeros itself; it gets longer ones as zeros from the system, where they take memory only where
+/// they are touched, but these begin anywhere.
+const LARGE: usize = 64 << 10;
 
-impl Pages {
-    /// Allocates `length` bytes, a multiple of the page size and not zero.
-    pub(super) fn new(kind: BufferMemory, length: usize) -> io::Result<Self> {
-        match kind {
-            BufferMemory::Private => Ok(Self::Private(PrivateMapping::new(length)?)),
-            BufferMemory::Pinned => {
-                let mapping = PrivateMapping::new(length)?;
-                mapping.prefer_huge_pages();
-                Ok(Self::Private(mapping))
-            }
-            BufferMemory::Shared => {
-                let file = memfd::create(length)?;
-                Ok(Self::Shared {
-                    mapping: SharedMapping::new(file.as_fd(), 0, length)?,
-                    file: Some(file),
-                })
-            }
-        }
-    }
-
-    #[inline]
-    pub(super) fn address(&self) -> NonNull<AtomicU64> {
-        match self {
-            Self::Private(mapping) => mapping.address,
-            Self::Shared { mapping, .. } => mapping.address().cast(),
-        }
-    }
-
-    /// Returns the file behind the pages.
-    pub(super) fn file(&self) -> Option<DmaFile> {
-        match self {
-            Self::Shared {
-                file: Some(file), ..
-            } => Some(DmaFile {
-                descriptor: file.as_raw_fd(),
-                offset: 0,
-            }),
-            _ => None,
-        }
+/// The owner of pages. Dropping it frees them.
+pub trait PageOwner {
+    /// Returns the file behind the pages, if another process could map them.
+    fn file(&self) -> Option<DmaFile> {
+        None
     }
 
     /// Closes the file: many buffers would need many descriptors, which a process has few of.
-    pub(super) fn close_file(&mut self) {
-        if let Self::Shared { file, .. } = self {
-            *file = None;
-        }
-    }
+    fn close_file(&mut self) {}
 }
 
-/// Anonymous memory.
-#[derive(Debug)]
-pub(super) struct PrivateMapping {
+/// Zeroed pages. Large ones begin at a huge page, if the bus has an IOMMU that could use it.
+pub struct BufferPages {
     address: NonNull<AtomicU64>,
     length: usize,
+    owner: Box<dyn PageOwner>,
 }
 
-impl PrivateMapping {
-    /// Maps `length` bytes; a large mapping begins at a huge page.
-    fn new(length: usize) -> io::Result<Self> {
-        if length < HUGE_PAGE_SIZE as usize {
-            return Self::anywhere(length);
-        }
-        let too_long = || io::Error::from_raw_os_error(libc::ENOMEM);
-        let padded = length.checked_add(HUGE_PAGE_SIZE as usize);
-        let mapping = Self::anywhere(padded.ok_or_else(too_long)?)?;
-        Ok(mapping.trim(length))
-    }
-
-    fn anywhere(length: usize) -> io::Result<Self> {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // A child of fork must not get a copy-on-write share of memory that a device writes: the
-        // parent would continue with pages that the device does not use. With MADV_WIPEONFORK the
-        // child sees zeros, so that an inherited object finds an empty queue rather than unmapped
-        // memory.
-        //
-        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no existing
-        // memory, and the advice applies to the new mapping only.
-        let address = unsafe {
-            let address = libc::mmap(ptr::null_mut(), length, protection, flags, -1, 0);
-            if address == libc::MAP_FAILED {
-                return Err(io::Error::last_os_error());
-            }
-            if libc::madvise(address, length, libc::MADV_WIPEONFORK) != 0 {
-                libc::madvise(address, length, libc::MADV_DONTFORK);
-            }
-            address
-        };
-        let address = NonNull::new(address.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
-        Ok(Self { address, length })
-    }
-
-    /// Unmaps the memory before the first huge page and after `length` bytes from there.
-    fn trim(self, length: usize) -> Self {
-        let start = self.address.as_ptr() as usize;
-        let first = start.next_multiple_of(HUGE_PAGE_SIZE as usize);
-        let (before, end) = (first - start, start + self.length);
-        let behind = end - (first + length);
-        let pages = self.address.as_ptr().cast::<u8>();
-        // SAFETY: both ranges lie in the mapping, which is one huge page longer than `length`, and
-        // are unused: the mapping has not been published yet.
-        let address = unsafe {
-            if before > 0 {
-                libc::munmap(pages.cast(), before);
-            }
-            if behind > 0 {
-                libc::munmap(pages.add(before + length).cast(), behind);
-            }
-            NonNull::new_unchecked(pages.add(before).cast())
-        };
-        std::mem::forget(self);
-        Self { address, length }
-    }
-
-    fn prefer_huge_pages(&self) {
-        if self.length >= HUGE_PAGE_SIZE as usize {
-            // SAFETY: the call gives advice on a mapping that this value owns. A refusal, when the
-            // kernel has no transparent huge pages, only costs time.
-            unsafe {
-                let address = self.address.as_ptr().cast();
-                libc::madvise(address, self.length, libc::MADV_HUGEPAGE);
-            }
-        }
+impl fmt::Debug for BufferPages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BufferPages")
+            .field("address", &self.address)
+            .field("length", &self.length)
+            .finish_non_exhaustive()
     }
 }
 
-impl Drop for PrivateMapping {
+impl BufferPages {
+    /// Creates pages from memory of `owner`.
+    ///
+    /// # Safety
+    ///
+    /// The `length` bytes at `address` are whole pages of zeros, valid for reads and writes until
+    /// `owner` is dropped on whatever thread, and nothing but the device accesses them in another
+    /// way than through these atomics.
+    pub unsafe fn new(
+        address: NonNull<AtomicU64>,
+        length: usize,
+        owner: impl PageOwner + 'static,
+    ) -> Self {
+        Self {
+            address,
+            length,
+            owner: Box::new(owner),
+        }
+    }
+
+    /// Allocates `length` bytes, a multiple of the page size, from the program's allocator.
+    ///
+    /// # Errors
+    ///
+    /// [`BusError::Os`] when it has no memory.
+    pub fn from_allocator(length: usize) -> Result<Self, BusError> {
+        let refused = BusError::Os(errno::ENOMEM);
+        let alignment = match length as u64 {
+            HUGE_PAGE_SIZE.. => HUGE_PAGE_SIZE as usize,
+            _ => PAGE_SIZE,
+        };
+        let layout = match length < LARGE {
+            true => Layout::from_size_align(length.max(PAGE_SIZE), PAGE_SIZE),
+            false => {
+                let padded = length.checked_add(alignment).ok_or(refused)?;
+                Layout::from_size_align(padded, align_of::<AtomicU64>())
+            }
+        };
+        let layout = layout.map_err(|_| refused)?;
+        // SAFETY: the layout is not empty.
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(refused)?;
+        let owner = Allocation { start, layout };
+        let offset = start.addr().get().next_multiple_of(alignment) - start.addr().get();
+        // SAFETY: `offset` is zero in a short allocation, and less than the padding in a long one.
+        // The memory belongs to `owner`, which any thread may free, and only this function knows
+        // its address.
+        Ok(unsafe { Self::new(start.add(offset).cast(), length, owner) })
+    }
+
+    /// Returns the first byte.
+    pub fn address(&self) -> NonNull<AtomicU64> {
+        self.address
+    }
+
+    /// Returns the length in bytes.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Returns the file behind the pages.
+    pub fn file(&self) -> Option<DmaFile> {
+        self.owner.file()
+    }
+
+    /// Closes the file.
+    pub fn close_file(&mut self) {
+        self.owner.close_file();
+    }
+}
+
+/// Memory of the program's allocator.
+struct Allocation {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+impl PageOwner for Allocation {}
+
+impl Drop for Allocation {
     fn drop(&mut self) {
-        // SAFETY: address and length are one mapping, and `self`, its only owner, is being dropped.
-        unsafe {
-            libc::munmap(self.address.as_ptr().cast(), self.length);
-        }
+        // SAFETY: the allocator returned `start` for this layout, and `self`, its only owner, is
+        // being dropped.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) };
     }
 }
 
@@ -161,76 +134,30 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     use super::*;
-    use crate::bus::PAGE_SIZE;
-
-    const KINDS: [BufferMemory; 3] = [
-        BufferMemory::Private,
-        BufferMemory::Shared,
-        BufferMemory::Pinned,
-    ];
-
-    /// Goal: fork leaves the pages to the parent. Method: the child reports the value that it sees
-    /// and writes another, then the parent reads again.
-    #[test]
-    fn a_child_of_fork_sees_zeros() {
-        for kind in KINDS {
-            let pages = Pages::new(kind, PAGE_SIZE).expect("one page");
-            // SAFETY: the page is valid and zeroed, and is freed only below.
-            let word = unsafe { pages.address().as_ref() };
-            word.store(5, Ordering::Relaxed);
-            // SAFETY: the child calls only what is allowed in the child of a process with threads;
-            // the parent waits for that child.
-            let status = unsafe {
-                let child = libc::fork();
-                if child == 0 {
-                    let seen = word.swap(7, Ordering::Relaxed);
-                    libc::_exit(seen as i32);
-                }
-                let mut status = -1;
-                assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
-                status
-            };
-            assert_eq!(status, 0, "{kind:?}: the child has seen the parent's page");
-            assert_eq!(word.load(Ordering::Relaxed), 5, "{kind:?}");
-        }
-    }
 
     #[test]
-    fn large_buffers_begin_at_a_huge_page() {
+    fn pages_of_the_allocator_are_aligned_and_zero() {
         let huge = HUGE_PAGE_SIZE as usize;
-        for kind in [BufferMemory::Private, BufferMemory::Pinned] {
-            for length in [huge, huge + PAGE_SIZE, 3 * huge] {
-                let pages = Pages::new(kind, length).expect("memory");
-                assert_eq!(pages.address().as_ptr() as usize % huge, 0);
-                for offset in [0, length / 8 - 1] {
-                    // SAFETY: the word is inside of the mapping.
-                    let word = unsafe { pages.address().add(offset).as_ref() };
-                    assert_eq!(word.swap(1, Ordering::Relaxed), 0);
-                }
+        for length in [PAGE_SIZE, 3 * PAGE_SIZE, LARGE, huge, huge + PAGE_SIZE] {
+            let mut pages = BufferPages::from_allocator(length).expect("memory");
+            let alignment = if length < huge { PAGE_SIZE } else { huge };
+            assert_eq!(pages.address().addr().get() % alignment, 0);
+            assert_eq!(pages.length(), length);
+            assert_eq!(pages.file(), None);
+            pages.close_file();
+            for word in [0, length / 8 - 1] {
+                // SAFETY: the word is inside of the pages.
+                let word = unsafe { pages.address().add(word).as_ref() };
+                assert_eq!(word.swap(1, Ordering::Relaxed), 0);
             }
         }
     }
 
     #[test]
-    fn shared_pages_are_those_of_the_file() {
-        let mut pages = Pages::new(BufferMemory::Shared, 2 * PAGE_SIZE).expect("memory");
-        let Pages::Shared {
-            file: Some(file), ..
-        } = &pages
-        else {
-            panic!("no file");
-        };
-        let other = SharedMapping::new(file.as_fd(), 0, 2 * PAGE_SIZE).expect("a mapping");
-        assert_eq!(pages.file().map(|file| file.offset), Some(0));
-        pages.close_file();
-        assert_eq!(pages.file(), None);
-        // SAFETY: both words are inside of their mappings.
-        let (one, two) = unsafe {
-            let words = PAGE_SIZE / 8;
-            let two = other.address().cast::<AtomicU64>().add(words);
-            (pages.address().add(words).as_ref(), two.as_ref())
-        };
-        one.store(9, Ordering::Relaxed);
-        assert_eq!(two.load(Ordering::Relaxed), 9);
+    fn what_no_allocator_has_is_refused() {
+        for length in [usize::MAX / 2 + 1 - PAGE_SIZE, usize::MAX - PAGE_SIZE + 1] {
+            let error = BufferPages::from_allocator(length).expect_err("too much");
+            assert_eq!(error, BusError::Os(errno::ENOMEM));
+        }
     }
 }

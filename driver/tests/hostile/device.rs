@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
 use ferroce_spec::command::CommandStatus;
@@ -244,6 +245,10 @@ impl Bus for HostileDevice {
         }
         drop(handlers);
         self.honest.set_interrupt_handler(vector, handler)
+    }
+
+    fn now(&self) -> Duration {
+        self.honest.now()
     }
 
     fn relax(&self) {

@@ -7,7 +7,8 @@ pub mod verbs;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
 
 use ferroce_driver::bus::fake::FakeMemory;
 use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
@@ -793,6 +794,11 @@ impl Bus for HonestDevice {
 
     fn set_health_check(&self, check: Option<InterruptHandler>) {
         *self.health_check.lock() = check;
+    }
+
+    fn now(&self) -> Duration {
+        static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+        START.elapsed()
     }
 
     fn relax(&self) {

@@ -13,11 +13,10 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use ferroce_driver::bus::{
-    BufferMemory, Bus, BusError, DmaMapping, InterruptHandler, ProgramClock,
-};
+use ferroce_driver::BufferPages;
+use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler, ProgramClock};
 use ferroce_spec::command::{CommandEntry, LOG_MAX_MAILBOX, output_size};
 use ferroce_spec::cqe;
 use ferroce_spec::register::offset;
@@ -280,8 +279,16 @@ impl Bus for RecordingBus {
         self.bus.write_device_memory(offset, source);
     }
 
-    fn buffer_memory(&self) -> BufferMemory {
-        self.bus.buffer_memory()
+    fn allocate(&self, length: usize) -> Result<BufferPages, BusError> {
+        self.bus.allocate(length)
+    }
+
+    fn log_page_size(&self, address: usize, length: usize, page_sizes: u64) -> u8 {
+        self.bus.log_page_size(address, length, page_sizes)
+    }
+
+    fn now(&self) -> Duration {
+        self.bus.now()
     }
 
     fn map(&self, mapping: &DmaMapping) -> Result<(), BusError> {

@@ -3,8 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
-use ferroce_driver::bus::{BufferMemory, Bus, BusError, DmaMapping, InterruptHandler};
+use ferroce_driver::BufferPages;
+use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
 use ferroce_spec::register::VECTOR_COUNT;
 
 /// Counts for each vector.
@@ -80,8 +82,16 @@ impl Bus for Observed {
         self.bus.write_device_memory(offset, source);
     }
 
-    fn buffer_memory(&self) -> BufferMemory {
-        self.bus.buffer_memory()
+    fn allocate(&self, length: usize) -> Result<BufferPages, BusError> {
+        self.bus.allocate(length)
+    }
+
+    fn log_page_size(&self, address: usize, length: usize, page_sizes: u64) -> u8 {
+        self.bus.log_page_size(address, length, page_sizes)
+    }
+
+    fn now(&self) -> Duration {
+        self.bus.now()
     }
 
     fn map(&self, mapping: &DmaMapping) -> Result<(), BusError> {

@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
 use ferroce_platform::doorbells::polled::DoorbellPages;
@@ -101,6 +102,10 @@ impl Bus for Card {
         let handler = handler
             .map(|_| -> InterruptHandler { Arc::new(move || shared.add_interrupts(host, bit)) });
         self.model.set_interrupt_handler(vector, handler)
+    }
+
+    fn now(&self) -> Duration {
+        self.model.now()
     }
 
     fn relax(&self) {}

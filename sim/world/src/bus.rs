@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
 use ferroce_model::Doorbell;
@@ -19,12 +21,17 @@ use super::shared::Shared;
 
 /// Value of a register of a device that does not answer.
 const GONE: u64 = u64::MAX;
+/// Time between two looks of the driver at its clock, in microseconds: as long as the turns of
+/// waiting in between take about.
+const LOOK_US: u64 = 100;
 
 /// The bus of one host.
 pub(super) struct WorldBus<T: Timing> {
     pub shared: Arc<Shared<T>>,
     pub host: usize,
     push_blocks: u32,
+    /// How often the driver has looked at the clock.
+    looks: AtomicU64,
     /// True if the client is another process: its accesses take no simulated time.
     is_served: bool,
 }
@@ -36,6 +43,7 @@ impl<T: Timing> WorldBus<T> {
             shared,
             host,
             push_blocks,
+            looks: AtomicU64::new(0),
             is_served: false,
         }
     }
@@ -197,6 +205,12 @@ impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
         let control = if is_masked { MSIX_VECTOR_MASKED } else { 0 };
         self.write32(entry + MSIX_ENTRY_SIZE - 4, control);
         Ok(())
+    }
+
+    /// Returns a time that passes by being looked at: simulated time stands still while a thread
+    /// is in a step, and a card that does not answer must not be waited for for ever.
+    fn now(&self) -> Duration {
+        Duration::from_micros(LOOK_US * self.looks.fetch_add(1, Ordering::Relaxed))
     }
 
     #[inline]

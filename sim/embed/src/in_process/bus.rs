@@ -4,7 +4,9 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
+use ferroce_driver::BufferPages;
+use ferroce_driver::bus::buffer_memory::BufferMemory;
+use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler, clock, huge_page};
 use ferroce_model::Function as _;
 use ferroce_platform::mapping;
 use ferroce_platform::os::memory_calls;
@@ -163,6 +165,18 @@ impl Bus for InProcess {
 
     fn is_gone(&self) -> bool {
         self.is_removed()
+    }
+
+    fn allocate(&self, length: usize) -> Result<BufferPages, BusError> {
+        BufferMemory::Private.allocate(length)
+    }
+
+    fn log_page_size(&self, address: usize, length: usize, page_sizes: u64) -> u8 {
+        huge_page::log_page_size(address, length, page_sizes)
+    }
+
+    fn now(&self) -> Duration {
+        clock::now()
     }
 
     #[inline]

@@ -1,7 +1,7 @@
 //! The card on the driver's bus.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Instant as Moment;
 
 use ferroce_driver::bus::fake::FakeMemory;
@@ -374,6 +374,11 @@ impl Bus for Card {
             (2, _) => BAR2_SIZE.into(),
             _ => BAR4_SIZE.into(),
         })
+    }
+
+    fn now(&self) -> std::time::Duration {
+        static START: LazyLock<Moment> = LazyLock::new(Moment::now);
+        START.elapsed()
     }
 
     fn relax(&self) {

@@ -14,10 +14,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ferroce_driver::BufferPages;
 use ferroce_driver::bus::vfio_user::{VfioUser, VfioUserError};
-use ferroce_driver::bus::{
-    BufferMemory, Bus, BusError, DmaAccess, DmaMapping, InterruptHandler, ProgramClock,
-};
+use ferroce_driver::bus::{Bus, BusError, DmaAccess, DmaMapping, InterruptHandler, ProgramClock};
 use ferroce_platform::shared_memory::registered::Registered;
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::push::WORDS_PER_BLOCK;
@@ -167,8 +166,16 @@ impl Bus for TimedBus {
         self.with_flushed_card(|card| card.write_device_memory(offset, source));
     }
 
-    fn buffer_memory(&self) -> BufferMemory {
-        self.card().buffer_memory()
+    fn allocate(&self, length: usize) -> Result<BufferPages, BusError> {
+        self.card().allocate(length)
+    }
+
+    fn log_page_size(&self, address: usize, length: usize, page_sizes: u64) -> u8 {
+        self.card().log_page_size(address, length, page_sizes)
+    }
+
+    fn now(&self) -> std::time::Duration {
+        self.card().now()
     }
 
     fn map(&self, mapping: &DmaMapping) -> Result<(), BusError> {

@@ -8,8 +8,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ferroce_driver::BufferPages;
 use ferroce_driver::bus::vfio_user::VfioUser;
-use ferroce_driver::bus::{BufferMemory, Bus, BusError, DmaMapping, InterruptHandler};
+use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
 use ferroce_model::preset::Preset;
 use ferroce_spec::register::{VECTOR_COUNT, offset};
 use ferroce_test_support::{
@@ -334,8 +335,16 @@ impl Bus for PagedBus {
         self.inner.write_device_memory(offset, source);
     }
 
-    fn buffer_memory(&self) -> BufferMemory {
-        self.inner.buffer_memory()
+    fn allocate(&self, length: usize) -> Result<BufferPages, BusError> {
+        self.inner.allocate(length)
+    }
+
+    fn log_page_size(&self, address: usize, length: usize, page_sizes: u64) -> u8 {
+        self.inner.log_page_size(address, length, page_sizes)
+    }
+
+    fn now(&self) -> Duration {
+        self.inner.now()
     }
 
     fn map(&self, mapping: &DmaMapping) -> Result<(), BusError> {

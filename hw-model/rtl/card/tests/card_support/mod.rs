@@ -11,7 +11,7 @@ mod host;
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Instant as Moment;
 
 use ferroce_driver::bus::fake::FakeMemory;
@@ -200,6 +200,11 @@ impl Bus for CardBus {
             4 => Some(BAR4_SIZE.into()),
             _ => None,
         }
+    }
+
+    fn now(&self) -> std::time::Duration {
+        static START: LazyLock<Moment> = LazyLock::new(Moment::now);
+        START.elapsed()
     }
 
     fn relax(&self) {

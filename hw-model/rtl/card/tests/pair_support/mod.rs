@@ -7,7 +7,8 @@ mod host;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
+use std::time::Instant as Moment;
 
 use ferroce_driver::Device;
 use ferroce_driver::bus::fake::FakeMemory;
@@ -274,6 +275,11 @@ impl<C: Card> Bus for PairBus<C> {
             4 => Some(BAR4_SIZE.into()),
             _ => None,
         }
+    }
+
+    fn now(&self) -> std::time::Duration {
+        static START: LazyLock<Moment> = LazyLock::new(Moment::now);
+        START.elapsed()
     }
 
     fn relax(&self) {

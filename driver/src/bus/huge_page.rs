@@ -8,7 +8,7 @@ const LEAST_LENGTH: usize = 2 << 20;
 
 /// Returns the base-2 logarithm of the largest page size that the whole range consists of and that
 /// is among `page_sizes` (a sum of sizes): 12, 21 or 30.
-pub(crate) fn log_page_size(address: usize, length: usize, page_sizes: u64) -> u8 {
+pub fn log_page_size(address: usize, length: usize, page_sizes: u64) -> u8 {
     if length < LEAST_LENGTH || !uses_hugetlb() {
         return 12;
     }
