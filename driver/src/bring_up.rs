@@ -1,6 +1,6 @@
 //! Steps of bring-up and teardown that need registers only.
 
-use std::time::Duration;
+use core::time::Duration;
 
 use ferroce_spec::command::CommandOpcode;
 use ferroce_spec::counter::COUNTERS;

@@ -1,9 +1,9 @@
 //! The command queue.
 
+use core::time::Duration;
 use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
-use std::time::Duration;
 
 use ferroce_spec::command::{
     CommandCompletion, CommandEntry, CommandOpcode, CommandStatus, LOG_MAX_MAILBOX,

@@ -1,8 +1,8 @@
 //! The device: bring-up, teardown, and the state that all objects share.
 
+use core::time::Duration;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Duration;
 
 use ferroce_spec::command::{
     CommandOpcode, ContextTables, DeviceCapabilities, ModifyQp, MulticastGroup, ShortModifyQp,

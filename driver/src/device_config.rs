@@ -1,6 +1,6 @@
 //! Configuration of bring-up.
 
-use std::time::Duration;
+use core::time::Duration;
 
 use crate::command::COMMAND_TIMEOUT;
 

@@ -8,9 +8,9 @@
 use std::panic::resume_unwind;
 use std::thread;
 
-use ferroce_driver::bus::with_signals_blocked;
 use ferroce_platform::host::variable;
 use ferroce_platform::os::faults;
+use ferroce_platform::os::with_signals_blocked;
 use ferroce_timed_client::WORLD_VARIABLE;
 use parking_lot::Mutex;
 

@@ -10,9 +10,11 @@ use std::sync::Arc;
 
 use command_support::ferroce_at;
 use common::{BUFFER, Node, Rendezvous, TIMEOUT};
-use ferroce_driver::bus::{self, Bus, DeviceAddress};
+use ferroce_driver::bus::Bus;
 use ferroce_driver::{AsyncEvent, CompletionStatus, SendOperation};
+use ferroce_embed::address::DeviceAddress;
 use ferroce_embed::function::Function;
+use ferroce_embed::open::open;
 use ferroce_spec::register::{Status, offset};
 use ferroce_test_support::eventually;
 use serve_support::serve;
@@ -75,7 +77,7 @@ fn a_reset_in_process_is_the_end_of_all_writes() {
 fn a_reset_over_vfio_user_is_the_end_of_all_writes() {
     let rendezvous = Rendezvous::new("reset-served");
     let (_serving, paths) = serve(&rendezvous, "target", 1);
-    let bus = bus::open(&DeviceAddress::VfioUser(paths[0].clone())).expect("it is served");
+    let bus = open(&DeviceAddress::VfioUser(paths[0].clone())).expect("it is served");
     let host = rendezvous.options("target").host;
     let target = Node::over(Arc::clone(&bus), host, None);
     reset_in_mid_traffic(&rendezvous, &target, &*bus);

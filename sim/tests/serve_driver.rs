@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use command_support::ferroce_at;
 use common::{BUFFER, Node, Rendezvous, TIMEOUT};
-use ferroce_driver::bus::{self, DeviceAddress};
 use ferroce_driver::{CompletionOpcode, CompletionStatus, Qpn, SendOperation};
+use ferroce_embed::address::DeviceAddress;
+use ferroce_embed::open::open;
 use ferroce_test_support::{Process, Signal};
 use ferroce_test_verbs as verbs;
 use serve_support::serve;
@@ -28,7 +29,7 @@ const LATEST_KILL_MS: u64 = 700;
 
 /// A process with a served function.
 fn node(rendezvous: &Rendezvous, path: &Path, host: &str, device: u8) -> Node {
-    let bus = bus::open(&DeviceAddress::VfioUser(path.into())).expect("it is served");
+    let bus = open(&DeviceAddress::VfioUser(path.into())).expect("it is served");
     let host = rendezvous.device_options(host, device).host;
     Node::over(bus, host, None)
 }
@@ -206,7 +207,7 @@ fn a_server_says_when_it_is_ready_and_ends_cleanly() {
         &["serve", "--socket", socket, "--preset", "cx5-100g"],
     );
     assert!(!ok && text.contains("functional"), "{text}");
-    let bus = bus::open(&addresses[0].parse().expect("an address")).expect("it is served");
+    let bus = open(&addresses[0].parse().expect("an address")).expect("it is served");
     assert!(terminate(server), "though a client is there");
     assert!(sockets.iter().all(|socket| !socket.exists()));
     drop(bus);

@@ -4,13 +4,10 @@
 //! and writes the memory that the driver has mapped, by IOVA.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::shared_mapping::SharedMapping;
 use super::{BusError, DmaAccess, DmaMapping, PAGE_SIZE};
 
 /// The memory that is mapped for a fake device.
@@ -18,8 +15,6 @@ use super::{BusError, DmaAccess, DmaMapping, PAGE_SIZE};
 pub struct FakeMemory {
     /// Mappings by IOVA. Held during an access, so that unmapping waits for it.
     mappings: Mutex<BTreeMap<u64, DmaMapping>>,
-    /// Files that are mapped for the device, by IOVA.
-    files: Mutex<BTreeMap<u64, SharedMapping>>,
 }
 
 impl FakeMemory {
@@ -47,33 +42,6 @@ impl FakeMemory {
         Ok(())
     }
 
-    /// Maps a file for the device, as a device in another process does.
-    ///
-    /// # Errors
-    ///
-    /// The error of `mmap`, or the errno of [`FakeMemory::map`].
-    pub fn map_file(
-        &self,
-        iova: u64,
-        file: BorrowedFd,
-        offset: u64,
-        length: usize,
-    ) -> io::Result<()> {
-        let memory = SharedMapping::new(file, offset, length)?;
-        let mapping = DmaMapping {
-            iova,
-            address: memory.address().as_ptr() as usize,
-            length,
-            access: DmaAccess::ReadWrite,
-            is_buffer: false,
-            file: None,
-        };
-        self.map(&mapping)
-            .map_err(|error| io::Error::from_raw_os_error(error.errno()))?;
-        self.files.lock().insert(iova, memory);
-        Ok(())
-    }
-
     /// Implements [`Bus::unmap`](super::Bus::unmap).
     ///
     /// # Errors
@@ -84,7 +52,6 @@ impl FakeMemory {
         match mappings.get(&iova) {
             Some(mapping) if mapping.length == length => {
                 mappings.remove(&iova);
-                self.files.lock().remove(&iova);
                 Ok(())
             }
             _ => Err(BusError::NotMapped),

@@ -1,44 +1,16 @@
 //! The bus: the interface between driver and device, in a few methods.
 
-mod address;
-#[expect(unsafe_code, reason = "mmap, and views of what it has mapped")]
-pub mod buffer_memory;
-#[expect(unsafe_code, reason = "a system call that reads a clock")]
-pub mod clock;
-#[expect(unsafe_code, reason = "words of a mapped BAR")]
-pub(crate) mod doorbell_pages;
-#[expect(unsafe_code, reason = "system calls for eventfds, epoll and signals")]
-pub(crate) mod eventfds;
 #[expect(
     unsafe_code,
     reason = "a fake device's access to the memory that is mapped for it"
 )]
 pub mod fake;
-#[expect(unsafe_code, reason = "a handler of fork, and what it maps")]
-pub(crate) mod fork;
-pub mod huge_page;
-pub(crate) mod idle;
-#[expect(unsafe_code, reason = "system calls that make a file in memory")]
-pub(crate) mod memfd;
-mod open;
-pub mod pci;
-#[expect(unsafe_code, reason = "system calls about the peer of a socket")]
-mod peer;
 mod program_clock;
-#[expect(unsafe_code, reason = "mmap of files")]
-pub(crate) mod shared_mapping;
-#[expect(unsafe_code, reason = "ioctls of VFIO, and words of mapped BARs")]
-pub mod vfio;
-pub mod vfio_user;
 
+use core::time::Duration;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
-pub use address::{AddressError, DeviceAddress};
-pub use eventfds::with_signals_blocked;
-pub use open::{OpenError, open};
-pub use peer::{Peer, own_user};
 pub use program_clock::{PollFunction, PolledQueue, ProgramClock, Slept};
 
 use crate::dma::BufferPages;

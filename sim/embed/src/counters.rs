@@ -1,6 +1,6 @@
 //! Counters of the devices of this process, as files of sysfs show them.
 
-use ferroce_driver::bus::DeviceAddress;
+use crate::address::DeviceAddress;
 use ferroce_platform::host::HostIdentity;
 pub use ferroce_spec::counter::linux::{LINUX_COUNTERS, LinuxCounter};
 

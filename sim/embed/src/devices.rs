@@ -1,6 +1,6 @@
 //! The devices that the environment gives to this process, and their addresses.
 
-use ferroce_driver::bus::DeviceAddress;
+use crate::address::DeviceAddress;
 use ferroce_platform::host::EnvironmentError;
 use ferroce_platform::host::{
     FUNCTIONS_VARIABLE, MAX_DEVICES, devices_from_environment, functions_from_environment, variable,

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use ferroce_driver::bus::OpenError;
+use crate::open::OpenError;
 use ferroce_platform::host::EnvironmentError;
 
 /// Reason why this process cannot join the fabric.

@@ -6,8 +6,10 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::address::DeviceAddress;
+use crate::open::open;
 use ferroce_driver::DeviceConfig;
-use ferroce_driver::bus::{self, Bus, DeviceAddress};
+use ferroce_driver::bus::Bus;
 use ferroce_faults::Plan;
 use ferroce_model::NicConfig;
 use ferroce_platform::host::{EnvironmentError, MAX_FUNCTIONS, device_name};
@@ -415,7 +417,7 @@ pub fn open_bus(
     address: &DeviceAddress,
     record: Option<&Path>,
 ) -> Result<(Arc<dyn Bus>, Option<Recorder>), Error> {
-    let bus = bus::open(address)?;
+    let bus = open(address)?;
     let Some(path) = record else {
         return Ok((bus, None));
     };

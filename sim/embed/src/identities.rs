@@ -1,6 +1,6 @@
 //! Names and addresses of the devices of this process.
 
-use ferroce_driver::bus::DeviceAddress;
+use crate::address::DeviceAddress;
 use ferroce_platform::host::HostIdentity;
 
 use crate::error::Error;

@@ -11,8 +11,10 @@
 //!   [`neighbours`]: resolution of addresses. [`capture`]: frames of this process in a file.
 //!   [`clock`]: real time for the model. [`cycles`]: clock cycles of cards in RTL.
 //! - [`faults`]: plans of packet faults. [`counters`]: counters of the devices of this process.
-//! - [`attached`]: devices that another crate opens instead.
+//! - [`address`]: names of devices. [`mod@open`]: opens those that are not in this process.
+//!   [`attached`]: devices that another crate opens instead.
 
+pub mod address;
 pub mod attached;
 pub mod background;
 pub mod capture;
@@ -27,6 +29,7 @@ pub mod function;
 pub mod identities;
 pub mod in_process;
 pub mod neighbours;
+pub mod open;
 pub mod port;
 pub mod queue_pairs;
 pub mod random_keys;

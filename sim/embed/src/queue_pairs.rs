@@ -1,6 +1,6 @@
 //! Queue pairs of a device over all programs of its host, as `rdma resource` lists them.
 
-use ferroce_driver::bus::DeviceAddress;
+use crate::address::DeviceAddress;
 use ferroce_platform::host::HostIdentity;
 
 use crate::error::Error;

@@ -20,7 +20,7 @@ pub mod service;
 pub mod signals;
 pub mod time_stamp;
 
-pub use ferroce_driver::bus::with_signals_blocked;
+pub use ferroce_linux::eventfds::with_signals_blocked;
 
 /// Upper bound of addresses taken from the machine; more would not fit a GID table anyway.
 const MAX_INTERFACE_ADDRESSES: usize = 64;

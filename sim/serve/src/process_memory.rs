@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
-use ferroce_driver::bus::{Peer, own_user};
+use ferroce_linux::peer::{Peer, own_user};
 use ferroce_vfio_user::ProcessMemory;
 
 /// Reason why a client's memory is not opened.

@@ -6,7 +6,7 @@ mod system;
 mod tests;
 
 use clap::Args;
-use ferroce_driver::bus::pci::{Bdf, FERROCE, Function, Roots, is_vfio};
+use ferroce_vfio::pci::{Bdf, FERROCE, Function, Roots, is_vfio};
 
 use self::steps::Steps;
 use self::system::{Machine, System};

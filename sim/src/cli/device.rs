@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use clap::Args;
-use ferroce_driver::bus::{Bus, DeviceAddress};
+use ferroce_driver::bus::Bus;
+use ferroce_embed::address::DeviceAddress;
 use ferroce_embed::devices;
 use ferroce_embed::function::{Function, Options, open_bus};
 use ferroce_record::Recorder;

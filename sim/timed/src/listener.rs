@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ferroce_driver::bus::Peer;
+use ferroce_linux::peer::Peer;
 use ferroce_timed_protocol::VERSION;
 use ferroce_timed_protocol::control::{Message, Refusal};
 use ferroce_timed_protocol::host_name::HostName;

@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ferroce_driver::BufferPages;
-use ferroce_driver::bus::buffer_memory::BufferMemory;
-use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler, clock, huge_page};
+use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
+use ferroce_linux::buffer_memory::BufferMemory;
+use ferroce_linux::{clock, huge_page};
 use ferroce_model::Function as _;
 use ferroce_platform::mapping;
 use ferroce_platform::os::memory_calls;

@@ -29,7 +29,8 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 
-use ferroce_driver::bus::{DmaFile, with_signals_blocked};
+use ferroce_driver::bus::DmaFile;
+use ferroce_linux::eventfds::with_signals_blocked;
 use parking_lot::Mutex;
 use rustix::fs::fstat;
 use rustix::process::{Resource, getrlimit};

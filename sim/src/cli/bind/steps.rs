@@ -3,8 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ferroce_driver::bus::pci::{Bdf, FERROCE, Function, Roots, is_vfio};
-use ferroce_driver::bus::vfio::VfioOpenError;
+use ferroce_vfio::VfioOpenError;
+use ferroce_vfio::pci::{Bdf, FERROCE, Function, Roots, is_vfio};
 
 use super::holders;
 use super::system::System;

@@ -7,8 +7,8 @@ use std::os::unix::fs::chown;
 use std::path::Path;
 use std::process::Command;
 
-use ferroce_driver::bus::pci::Roots;
 use ferroce_platform::os;
+use ferroce_vfio::pci::Roots;
 
 use crate::cli::progress;
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use ferroce_driver::bus::pci::{Bdf, Roots};
+use ferroce_vfio::pci::{Bdf, Roots};
 
 use super::system::System;
 use super::{Bind, Unbind};

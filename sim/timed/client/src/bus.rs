@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ferroce_driver::BufferPages;
-use ferroce_driver::bus::vfio_user::{VfioUser, VfioUserError};
 use ferroce_driver::bus::{Bus, BusError, DmaAccess, DmaMapping, InterruptHandler, ProgramClock};
 use ferroce_platform::shared_memory::registered::Registered;
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
@@ -27,6 +26,7 @@ use ferroce_timed_protocol::control::card_socket;
 use ferroce_timed_protocol::request::Wait;
 use ferroce_timed_protocol::store::StoreKind;
 use ferroce_units::Duration;
+use ferroce_vfio_user_bus::{VfioUser, VfioUserError};
 use parking_lot::Mutex;
 
 use crate::interrupts;

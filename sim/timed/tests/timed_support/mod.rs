@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ferroce_driver::BufferPages;
-use ferroce_driver::bus::vfio_user::VfioUser;
 use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
 use ferroce_model::preset::Preset;
 use ferroce_spec::register::{VECTOR_COUNT, offset};
@@ -24,6 +23,7 @@ use ferroce_timed_protocol::map::SharedPages;
 use ferroce_timed_protocol::page::{NEVER_PS, ProgramPages, ThreadPage, Turn};
 use ferroce_timed_protocol::request::Wait;
 use ferroce_timed_protocol::store::StoreKind;
+use ferroce_vfio_user_bus::VfioUser;
 use ferroce_world::WorldConfig;
 use rustix::io::IoSliceMut;
 use rustix::net::{

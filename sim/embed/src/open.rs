@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use super::vfio::{Vfio, VfioOpenError};
-use super::vfio_user::{VfioUser, VfioUserError};
-use super::{Bus, DeviceAddress};
+use ferroce_driver::bus::Bus;
+use ferroce_vfio::{Vfio, VfioOpenError};
+use ferroce_vfio_user_bus::{VfioUser, VfioUserError};
+
+use crate::address::DeviceAddress;
 
 /// Errors of opening a device.
 #[derive(Debug, thiserror::Error)]
@@ -41,5 +43,18 @@ pub fn open(address: &DeviceAddress) -> Result<Arc<dyn Bus>, OpenError> {
         DeviceAddress::InProcess => Err(OpenError::InProcess),
         DeviceAddress::Vfio(bdf) => Ok(Arc::new(Vfio::open(*bdf)?)),
         DeviceAddress::VfioUser(path) => Ok(Arc::new(VfioUser::open(path)?)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_model_of_this_process_is_not_opened_by_name() {
+        let Err(error) = open(&DeviceAddress::InProcess) else {
+            panic!("it has no name");
+        };
+        assert!(matches!(error, OpenError::InProcess));
     }
 }

@@ -20,18 +20,18 @@ const CLAIMED: usize = 1;
 
 /// The process in which something was opened.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ForkMark(u32);
+pub struct ForkMark(u32);
 
 impl ForkMark {
     /// Marks the current process.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         watch();
         Self(GENERATION.load(Ordering::Relaxed))
     }
 
     /// Returns true if the current process is a child of the one that made the mark.
     #[inline]
-    pub(crate) fn is_foreign(self) -> bool {
+    pub fn is_foreign(self) -> bool {
         self.0 != GENERATION.load(Ordering::Relaxed)
     }
 }
@@ -39,13 +39,13 @@ impl ForkMark {
 /// Memory that a child sees as zero pages while this value lives. The memory is mapped with
 /// `MADV_DONTFORK`.
 #[derive(Debug)]
-pub(crate) struct WipedOnFork {
+pub struct WipedOnFork {
     range: &'static Range,
 }
 
 impl WipedOnFork {
     /// Registers a mapping of the caller, which must not unmap it while this value lives.
-    pub(crate) fn new(address: usize, length: usize) -> Self {
+    pub fn new(address: usize, length: usize) -> Self {
         watch();
         Self {
             range: RANGES.add(address, length),

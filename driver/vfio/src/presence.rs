@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::bus::eventfds::EventFds;
+use ferroce_linux::eventfds::EventFds;
 
 /// Presence of the card, and the eventfds to signal when it is removed.
 pub(super) struct Presence {

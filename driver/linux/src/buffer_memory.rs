@@ -6,10 +6,10 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicU64;
 
-use super::memfd;
-use super::shared_mapping::SharedMapping;
-use super::{BusError, DmaFile};
-use crate::dma::{BufferPages, PageOwner};
+use crate::memfd;
+use crate::shared_mapping::SharedMapping;
+use ferroce_driver::bus::{BusError, DmaFile};
+use ferroce_driver::{BufferPages, PageOwner};
 
 /// Size of a huge page: large mappings begin at one.
 const HUGE_PAGE_SIZE: usize = 2 << 20;
@@ -19,7 +19,7 @@ const HUGE_PAGE_SIZE: usize = 2 << 20;
 pub enum BufferMemory {
     /// Memory of this process alone; takes pages when they are touched.
     Private,
-    /// A file in memory ([`DmaMapping::file`](super::DmaMapping::file)), which another process can
+    /// A file in memory ([`DmaMapping::file`](ferroce_driver::bus::DmaMapping::file)), which another process can
     /// map.
     Shared,
     /// Like `Private`, but mapping it takes all pages: large buffers should be few, large pages.
@@ -182,7 +182,7 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     use super::*;
-    use crate::bus::PAGE_SIZE;
+    use ferroce_driver::bus::PAGE_SIZE;
 
     const KINDS: [BufferMemory; 3] = [
         BufferMemory::Private,

@@ -19,7 +19,7 @@ use vfio_ioctls::{VfioContainer, VfioIommufd};
 
 use super::iommu_info::IommuInfo;
 use super::type1_info;
-use crate::bus::{DmaAccess, DmaMapping};
+use ferroce_driver::bus::{DmaAccess, DmaMapping};
 
 /// Upper bound of IOVA ranges that an IOMMU reports; usual are two or three.
 const MAX_RANGES: u32 = 1024;

@@ -16,12 +16,12 @@ use ferroce_vfio_user::{Client, ClientMemory, ClientOptions, RequestError, irq};
 use super::link::Link;
 use super::memory::{Admission, Proof};
 use super::{REQUEST_TIMEOUT, VfioUser, VfioUserError};
-use crate::bus::doorbell_pages::DoorbellPages;
-use crate::bus::eventfds::{EventFds, with_signals_blocked};
-use crate::bus::fork::ForkMark;
-use crate::bus::memfd;
-use crate::bus::peer::{Peer, own_user};
-use crate::bus::shared_mapping::SharedMapping;
+use ferroce_linux::doorbell_pages::DoorbellPages;
+use ferroce_linux::eventfds::{EventFds, with_signals_blocked};
+use ferroce_linux::fork::ForkMark;
+use ferroce_linux::memfd;
+use ferroce_linux::peer::{Peer, own_user};
+use ferroce_linux::shared_mapping::SharedMapping;
 
 /// Configuration space: vendor ID and device ID (PCI Local Bus 3.0, 6.2.1).
 const IDENTITY: u64 = 0x00;

@@ -1,5 +1,6 @@
 //! The honest device behind a socket.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,6 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 
 use ferroce_driver::bus::{Bus, DmaAccess, DmaMapping};
+use ferroce_linux::shared_mapping::SharedMapping;
 use ferroce_spec::doorbell::{BAR2_SIZE, DOORBELL_PAGES_SIZE};
 use ferroce_spec::register::{
     BAR0_SIZE, BAR4_SIZE, Capability, DEVICE_ID, VECTOR_COUNT, VENDOR_ID, offset,
@@ -63,6 +65,8 @@ pub struct Served {
     /// The doorbell pages.
     pub pages: Arc<OwnedFd>,
     pub backings: Mutex<Vec<Backing>>,
+    /// Files that are mapped for the device, by IOVA.
+    files: Mutex<BTreeMap<u64, SharedMapping>>,
     /// Writes to the register `wake`.
     pub woken: AtomicU32,
     /// Held by a test to make the server silent.
@@ -92,6 +96,7 @@ impl Served {
             config: Mutex::new(config),
             pages: Arc::new(pages),
             backings: Mutex::default(),
+            files: Mutex::default(),
             woken: AtomicU32::new(0),
             silence: Mutex::default(),
             messages: Mutex::default(),
@@ -211,10 +216,11 @@ impl Device for Served {
         let length = usize::try_from(map.length).map_err(|_| Errno::INVAL)?;
         let (address, backing) = match &map.backing {
             DmaBacking::Mmap { file, offset } => {
-                let memory = &self.fake.memory;
-                let result = memory.map_file(map.iova, file.as_fd(), *offset, length);
-                self.backings.lock().push(Backing::Mapped);
-                return result.map_err(|_| Errno::INVAL);
+                let memory = SharedMapping::new(file.as_fd(), *offset, length);
+                let memory = memory.map_err(|_| Errno::INVAL)?;
+                let address = memory.address().addr().get();
+                self.files.lock().insert(map.iova, memory);
+                (address, Backing::Mapped)
             }
             // This is the client's process.
             DmaBacking::FileIo { offset, .. } => (*offset as usize, Backing::FileIo),
@@ -242,6 +248,7 @@ impl Device for Served {
     fn unmap(&self, iova: u64, length: u64) -> Result<(), Errno> {
         // Memory that is accessed by messages is not in the list.
         self.fake.memory.unmap(iova, length as usize).ok();
+        self.files.lock().remove(&iova);
         Ok(())
     }
 

@@ -18,6 +18,7 @@
 //! Pushes ([`Bus::push`]): vfio-pci maps BARs uncached, not write-combining, so that a block of 64
 //! bytes would leave as eight writes; [`Bus::push_blocks`] is zero. Groups are refused in VFIO's
 //! mode without an IOMMU.
+#![expect(unsafe_code, reason = "ioctls of VFIO, and words of mapped BARs")]
 
 mod card;
 mod error;
@@ -27,6 +28,7 @@ mod iommu;
 mod iommu_info;
 mod mappings;
 mod memlock;
+pub mod pci;
 mod presence;
 mod region;
 #[cfg(test)]
@@ -48,13 +50,14 @@ use self::card::Card;
 use self::mappings::Mappings;
 use self::presence::Presence;
 use self::region::Region;
-use super::buffer_memory::BufferMemory;
-use super::doorbell_pages::DoorbellPages;
-use super::eventfds::EventFds;
-use super::fork::ForkMark;
-use super::pci::{Bdf, Roots};
-use super::{Bus, BusError, DmaMapping, InterruptHandler, clock, huge_page, idle};
-use crate::dma::BufferPages;
+use crate::pci::{Bdf, Roots};
+use ferroce_driver::BufferPages;
+use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
+use ferroce_linux::buffer_memory::BufferMemory;
+use ferroce_linux::doorbell_pages::DoorbellPages;
+use ferroce_linux::eventfds::EventFds;
+use ferroce_linux::fork::ForkMark;
+use ferroce_linux::{clock, huge_page, idle};
 
 /// Offset of the command register in configuration space, and its bits (PCI 3.0, 6.2.2).
 const COMMAND: u64 = 4;

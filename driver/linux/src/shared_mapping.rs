@@ -4,11 +4,11 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 
-use super::fork::WipedOnFork;
+use crate::fork::WipedOnFork;
 
 /// A mapping of a file, readable and writable, which children made by fork do not inherit.
 #[derive(Debug)]
-pub(crate) struct SharedMapping {
+pub struct SharedMapping {
     /// Dropped before the memory is unmapped.
     wiped: Option<WipedOnFork>,
     address: NonNull<u8>,
@@ -27,7 +27,7 @@ impl SharedMapping {
     /// # Errors
     ///
     /// The error of `mmap`.
-    pub(crate) fn new(file: BorrowedFd, offset: u64, length: usize) -> io::Result<Self> {
+    pub fn new(file: BorrowedFd, offset: u64, length: usize) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let offset = libc::off_t::try_from(offset)
             .map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
@@ -56,12 +56,12 @@ impl SharedMapping {
     }
 
     /// Returns the first byte; the memory is valid while `self` lives.
-    pub(crate) fn address(&self) -> NonNull<u8> {
+    pub fn address(&self) -> NonNull<u8> {
         self.address
     }
 
     /// Returns the length in bytes.
-    pub(crate) fn length(&self) -> usize {
+    pub fn length(&self) -> usize {
         self.length
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use super::pci::{Bdf, BdfError};
+use ferroce_vfio::pci::{Bdf, BdfError};
 
 const IN_PROCESS: &str = "in-process";
 const VFIO_USER: &str = "vfio-user:";

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use crate::bus::pci::{Bdf, FERROCE, PciId};
+use crate::pci::{Bdf, FERROCE, PciId};
 
 /// Errors of opening a card through kernel VFIO. The text is all that the user sees: it states what
 /// was found, what would be right, and how to get there.

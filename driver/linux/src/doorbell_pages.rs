@@ -10,11 +10,11 @@ use ferroce_spec::doorbell::{
     FUNCTION_SUMMARY_SLOT, PAGE_SUMMARY_SLOT, SLEEPING_SLOT, SLOT_SIZE, SLOTS_PER_PAGE,
 };
 
-use super::shared_mapping::SharedMapping;
+use crate::shared_mapping::SharedMapping;
 
 /// Doorbell slots, from slot 0 on.
 #[derive(Debug)]
-pub(crate) struct DoorbellPages {
+pub struct DoorbellPages {
     mapping: SharedMapping,
     slots: u32,
     is_polled: bool,
@@ -23,7 +23,7 @@ pub(crate) struct DoorbellPages {
 impl DoorbellPages {
     /// Creates the doorbell slots in `mapping`. `is_polled`: `Capability.polled_doorbells` of the
     /// device.
-    pub(crate) fn new(mapping: SharedMapping, is_polled: bool) -> Self {
+    pub fn new(mapping: SharedMapping, is_polled: bool) -> Self {
         let pages = mapping.length() / (SLOTS_PER_PAGE * SLOT_SIZE) as usize;
         let slots =
             u32::try_from(pages).map_or(u32::MAX, |pages| pages.saturating_mul(SLOTS_PER_PAGE));
@@ -36,7 +36,7 @@ impl DoorbellPages {
 
     /// Returns the number of slots.
     #[inline]
-    pub(crate) fn slots(&self) -> u32 {
+    pub fn slots(&self) -> u32 {
         self.slots
     }
 
@@ -45,7 +45,7 @@ impl DoorbellPages {
     ///
     /// Everything that this thread stored before is visible to a device that sees the doorbell.
     #[inline]
-    pub(crate) fn ring(&self, slot: u32, value: u64, wake: impl FnOnce()) {
+    pub fn ring(&self, slot: u32, value: u64, wake: impl FnOnce()) {
         if slot >= self.slots {
             return;
         }
@@ -101,7 +101,7 @@ mod tests {
     use ferroce_spec::doorbell::PAGE_SIZE;
 
     use super::*;
-    use crate::bus::memfd;
+    use crate::memfd;
 
     fn pages(is_polled: bool) -> DoorbellPages {
         let length = 2 * PAGE_SIZE as usize;

@@ -12,8 +12,8 @@ use ferroce_vfio_user::{ClientMemory, Errno};
 use parking_lot::Mutex;
 
 use super::memory;
-use crate::bus::eventfds::EventFds;
-use crate::bus::{BusError, DmaAccess, DmaMapping};
+use ferroce_driver::bus::{BusError, DmaAccess, DmaMapping};
+use ferroce_linux::eventfds::EventFds;
 
 /// The bus is being opened: no caller uses it yet.
 const OPENING: u8 = 0;
@@ -180,7 +180,7 @@ impl ClientMemory for Link {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bus::PAGE_SIZE;
+    use ferroce_driver::bus::PAGE_SIZE;
 
     fn link() -> Link {
         let (stream, _) = UnixStream::pair().expect("sockets");

@@ -32,13 +32,12 @@ use ferroce_vfio_user::{Client, ClientBacking, DmaRange, Errno, RequestError};
 
 use self::link::Link;
 use self::memory::Proof;
-use super::buffer_memory::BufferMemory;
-use super::doorbell_pages::DoorbellPages;
-use super::fork::ForkMark;
-use super::{
-    Bus, BusError, DmaAccess, DmaMapping, InterruptHandler, PAGE_SIZE, clock, huge_page, idle,
-};
-use crate::dma::BufferPages;
+use ferroce_driver::BufferPages;
+use ferroce_driver::bus::{Bus, BusError, DmaAccess, DmaMapping, InterruptHandler, PAGE_SIZE};
+use ferroce_linux::buffer_memory::BufferMemory;
+use ferroce_linux::doorbell_pages::DoorbellPages;
+use ferroce_linux::fork::ForkMark;
+use ferroce_linux::{clock, huge_page, idle};
 
 /// Time limit of a request. A server that exceeds it is taken for dead.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);

@@ -14,7 +14,7 @@ const NAME: &CStr = c"ferroce-dma";
 ///
 /// The error of the operating system; `EMFILE` when the process has reached its limit of open
 /// files.
-pub(crate) fn create(length: usize) -> io::Result<OwnedFd> {
+pub fn create(length: usize) -> io::Result<OwnedFd> {
     let length =
         libc::off_t::try_from(length).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
     let file = open(libc::MFD_NOEXEC_SEAL)
@@ -45,7 +45,7 @@ fn open(flags: libc::c_uint) -> io::Result<OwnedFd> {
 }
 
 /// Returns true if the file has at least `length` bytes and is sealed against shrinking.
-pub(crate) fn cannot_shrink_below(file: BorrowedFd, length: u64) -> bool {
+pub fn cannot_shrink_below(file: BorrowedFd, length: u64) -> bool {
     // SAFETY: the call only reads the seals of a file.
     let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
     // Files that cannot be sealed return an error.

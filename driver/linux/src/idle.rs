@@ -12,7 +12,7 @@ thread_local! {
 
 /// Spins for a moment, and yields after every [`POLLS_BEFORE_YIELD`] calls.
 #[inline]
-pub(crate) fn after_empty_poll() {
+pub fn after_empty_poll() {
     // A thread that is ending and has no thread-local storage any more yields.
     let polls = EMPTY_POLLS.try_with(|polls| {
         polls.set((polls.get() + 1) % POLLS_BEFORE_YIELD);

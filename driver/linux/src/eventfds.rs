@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
 
-use super::fork::ForkMark;
-use super::{BusError, HEALTH_PERIOD, InterruptHandler};
+use crate::fork::ForkMark;
+use ferroce_driver::bus::{BusError, HEALTH_PERIOD, InterruptHandler};
 
 /// Token of [`Shared::changed`]; no vector has this number.
 const CHANGED: u64 = u64::MAX;
@@ -19,7 +19,7 @@ const CHANGED: u64 = u64::MAX;
 const BATCH: usize = 16;
 
 /// The eventfds of all vectors of a device. Dropping it ends the thread.
-pub(crate) struct EventFds {
+pub struct EventFds {
     vectors: Vec<File>,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -42,7 +42,7 @@ impl EventFds {
     /// # Errors
     ///
     /// The error of the operating system: no descriptors or threads are left.
-    pub(crate) fn new(count: usize) -> io::Result<Self> {
+    pub fn new(count: usize) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             epoll: epoll()?,
             changed: eventfd()?,
@@ -77,12 +77,12 @@ impl EventFds {
     }
 
     /// Returns the eventfd of each vector.
-    pub(crate) fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.vectors.iter().map(File::as_fd)
     }
 
-    /// Implements [`Bus::set_interrupt_handler`](super::Bus::set_interrupt_handler).
-    pub(crate) fn set_handler(
+    /// Implements [`Bus::set_interrupt_handler`](ferroce_driver::bus::Bus::set_interrupt_handler).
+    pub fn set_handler(
         &self,
         vector: u16,
         handler: Option<InterruptHandler>,
@@ -98,8 +98,8 @@ impl EventFds {
         Ok(())
     }
 
-    /// Implements [`Bus::set_health_check`](super::Bus::set_health_check).
-    pub(crate) fn set_health_check(&self, check: Option<InterruptHandler>) {
+    /// Implements [`Bus::set_health_check`](ferroce_driver::bus::Bus::set_health_check).
+    pub fn set_health_check(&self, check: Option<InterruptHandler>) {
         if self.fork.is_foreign() {
             return;
         }

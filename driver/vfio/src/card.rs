@@ -20,8 +20,8 @@ use super::error::VfioOpenError;
 use super::inspect::{Candidate, explain_node, spoilers};
 use super::iommu::{Iommu, Iommufd, Type1};
 use super::region::Region;
-use crate::bus::fork::ForkMark;
-use crate::bus::pci::{Bdf, Roots};
+use crate::pci::{Bdf, Roots};
+use ferroce_linux::fork::ForkMark;
 
 /// Kernel module that creates the nodes below /dev/vfio.
 const VFIO_MODULE: &str = "vfio-pci";

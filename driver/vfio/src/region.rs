@@ -7,8 +7,8 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 
-use crate::bus::PAGE_SIZE;
-use crate::bus::shared_mapping::SharedMapping;
+use ferroce_driver::bus::PAGE_SIZE;
+use ferroce_linux::shared_mapping::SharedMapping;
 
 /// A region.
 #[derive(Debug)]

@@ -9,8 +9,8 @@ use vfio_ioctls::VfioError;
 use super::card::{explain_device, explain_group};
 use super::error::VfioOpenError;
 use super::inspect::{Candidate, explain_node, inspect};
-use crate::bus::pci::tests::{FakeMachine, bdf};
-use crate::bus::pci::{FERROCE, PciId};
+use crate::pci::tests::{FakeMachine, bdf};
+use crate::pci::{FERROCE, PciId};
 
 const CARD: &str = "0000:01:00.0";
 const GROUP: u32 = 12;

@@ -5,7 +5,7 @@ use std::ptr;
 
 use ferroce_vfio_user::{Errno, ProcessMemory};
 
-use crate::bus::{DmaAccess, DmaMapping};
+use ferroce_driver::bus::{DmaAccess, DmaMapping};
 
 /// Largest range whose pages are checked one by one.
 const POPULATE_LIMIT: usize = 64 << 20;
@@ -66,7 +66,7 @@ fn set_tracer(process: libc::c_ulong) {
     unsafe { libc::prctl(libc::PR_SET_PTRACER, process, 0, 0, 0) };
 }
 
-/// Lends a descriptor of a [`DmaFile`](crate::bus::DmaFile) to `body`.
+/// Lends a descriptor of a [`DmaFile`](ferroce_driver::bus::DmaFile) to `body`.
 pub(super) fn with_file<R>(descriptor: RawFd, body: impl FnOnce(BorrowedFd<'_>) -> R) -> R {
     // SAFETY: the caller of `Bus::map` keeps the file open until that call returns, and this call
     // is inside it.

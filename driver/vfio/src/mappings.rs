@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::iommu::Iommu;
 use super::iommu_info::IommuInfo;
 use super::memlock;
-use crate::bus::{BusError, DmaMapping, PAGE_SIZE};
+use ferroce_driver::bus::{BusError, DmaMapping, PAGE_SIZE};
 
 /// IOVAs when the kernel does not report them: the range that the smallest IOMMUs of the last
 /// decade translate.
@@ -197,7 +197,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::bus::DmaAccess;
+    use ferroce_driver::bus::DmaAccess;
 
     /// An IOMMU that records the requests that it gets.
     #[derive(Default)]

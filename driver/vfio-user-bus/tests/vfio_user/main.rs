@@ -1,7 +1,7 @@
 //! The vfio-user bus against a server in this process, which serves the honest device.
 
 mod server;
-#[path = "../support/mod.rs"]
+#[path = "../../../tests/support/mod.rs"]
 mod support;
 
 use std::sync::Arc;
@@ -9,8 +9,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-use ferroce_driver::bus::vfio_user::{VfioUser, VfioUserError};
-use ferroce_driver::bus::{self, Bus, BusError, DeviceAddress, OpenError};
+use ferroce_driver::bus::{Bus, BusError};
 use ferroce_driver::{
     AsyncEvent, CompletionQueue, CompletionQueueConfig, Device, Error, MemoryAccess, MemoryRegion,
     QueuePair,
@@ -21,6 +20,7 @@ use ferroce_spec::eqe::EventType;
 use ferroce_spec::register::{BAR4_SIZE, offset};
 use ferroce_test_support::time_limit;
 use ferroce_vfio_user::Errno;
+use ferroce_vfio_user_bus::{VfioUser, VfioUserError};
 use server::{Backing, Fault, Running, socket};
 use support::HonestDevice;
 use support::verbs::{connect, cq_of, cqe, post, qp_config, wr_ids};
@@ -31,8 +31,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_millis(200);
 
 fn open(running: &Running) -> Arc<dyn Bus> {
-    let address = DeviceAddress::VfioUser(running.path.clone());
-    bus::open(&address).expect("a good server")
+    Arc::new(VfioUser::open(&running.path).expect("a good server"))
 }
 
 fn open_error(running: &Running) -> VfioUserError {
@@ -313,14 +312,10 @@ fn a_silent_server_is_a_device_that_is_gone() {
 
 #[test]
 fn what_is_no_device_is_refused() {
-    let address = DeviceAddress::VfioUser(socket("no-listener"));
-    let Err(error) = bus::open(&address) else {
+    let Err(error) = VfioUser::open(&socket("no-listener")) else {
         panic!("no process listens there");
     };
-    assert!(matches!(
-        error,
-        OpenError::VfioUser(VfioUserError::Connect { .. })
-    ));
+    assert!(matches!(error, VfioUserError::Connect { .. }));
     assert!(
         error.to_string().contains("ferroce serve --socket"),
         "{error}"
@@ -338,8 +333,4 @@ fn what_is_no_device_is_refused() {
         VfioUserError::RegionSize { bar: 0, .. }
     ));
     assert!(matches!(error(Fault::NoVectors), VfioUserError::NoVectors));
-    let Err(error) = bus::open(&DeviceAddress::InProcess) else {
-        panic!("it is not opened by name");
-    };
-    assert!(matches!(error, OpenError::InProcess));
 }

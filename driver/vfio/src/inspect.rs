@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::error::{NodeOwner, VfioOpenError};
-use crate::bus::pci::{Bdf, FERROCE, Function, Roots, is_vfio};
+use crate::pci::{Bdf, FERROCE, Function, Roots, is_vfio};
 
 /// A card whose visible state allows opening it.
 #[derive(Debug)]
