@@ -118,7 +118,7 @@ test: build
 
 # The crates whose tests start nothing but themselves and the C compiler. What is left to `make test`:
 # the command, the C ABI against Debian's headers, all that runs programs.
-CHECK_CRATES := qp spec units wire cm transport model driver rdma-cm linux vfio vfio-user vfio-user-bus platform embed serve \
+CHECK_CRATES := qp spec units wire cm transport model driver rdma-cm linux vfio vfio-user vfio-user-bus host platform embed serve \
 	faults world seeds timed timed-protocol timed-client preload lab selftest test-support
 
 check:

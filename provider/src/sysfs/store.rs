@@ -155,7 +155,7 @@ mod tests {
     fn the_tree_can_be_walked() {
         let parent = std::env::temp_dir().join(format!("ferroce-sysfs-{}", std::process::id()));
         create_dir_all(&parent).expect("a directory");
-        let named = |device| HostIdentity::named_device("sysfs-test", device, None);
+        let named = |device| ferroce_platform::host::named_device("sysfs-test", device, None);
         let hosts = [0, 1].map(|device| named(device).expect("a name"));
         let root = make(&parent, &hosts).expect("made");
         assert_eq!(make(&parent, &hosts).expect("there"), root);

@@ -10,13 +10,13 @@ use std::io::{self, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use ferroce_platform::capture_file::{PRIVATE, refuse_of_others};
 use ferroce_platform::host::{HostIdentity, device_name};
-use ferroce_platform::pcapng::{
-    Direction, INTERFACE_DESCRIPTION, Interface, NANOSECONDS, PRIVATE, SECTION_HEADER,
-    begin_packet, interface_description, packet_options, refuse_of_others, section_header,
-    write_icrc,
-};
 use ferroce_platform::{fork, os};
+use ferroce_wire::pcapng::{
+    Direction, INTERFACE_DESCRIPTION, Interface, NANOSECONDS, SECTION_HEADER, begin_packet,
+    interface_description, packet_options, section_header, write_icrc,
+};
 
 use crate::error::Error;
 
@@ -237,7 +237,7 @@ fn read_up_to(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
 
 #[cfg(test)]
 mod tests {
-    use ferroce_platform::pcapng::create_private;
+    use ferroce_platform::capture_file::create_private;
     use ferroce_test_support::{temporary_directory, write_frame};
     use ferroce_wire::Frame;
     use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;

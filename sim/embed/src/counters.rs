@@ -1,7 +1,7 @@
 //! Counters of the devices of this process, as files of sysfs show them.
 
 use crate::address::DeviceAddress;
-use ferroce_platform::host::HostIdentity;
+use ferroce_platform::host;
 pub use ferroce_spec::counter::linux::{LINUX_COUNTERS, LinuxCounter};
 
 use crate::error::Error;
@@ -33,7 +33,7 @@ pub fn of_device(device: u8) -> Result<Vec<u64>, Error> {
     {
         return Err(Error::NotOpen { device });
     }
-    let host = HostIdentity::of_device(device)?;
+    let host = host::of_device(device)?;
     let registry = Registry::open(&runtime_directory()?)?;
     Ok(registry.device_counters(&host.name, device).to_vec())
 }

@@ -12,7 +12,7 @@ use ferroce_driver::DeviceConfig;
 use ferroce_driver::bus::Bus;
 use ferroce_faults::Plan;
 use ferroce_model::NicConfig;
-use ferroce_platform::host::{EnvironmentError, MAX_FUNCTIONS, device_name};
+use ferroce_platform::host::{self, EnvironmentError, MAX_FUNCTIONS, device_name};
 pub use ferroce_platform::host::{GidEntry, HostIdentity, MAX_DEVICES};
 use ferroce_platform::{fork, os};
 use ferroce_record::{Recorder, RecordingBus, Source};
@@ -86,7 +86,7 @@ impl Options {
         let capture = std::env::var_os("FERROCE_CAPTURE").filter(|path| !path.is_empty());
         Ok(Self {
             directory: runtime_directory()?,
-            host: HostIdentity::of_device(device)?,
+            host: host::of_device(device)?,
             icrc: icrc_from_environment()?,
             capture: capture.map(PathBuf::from),
             record: record_from_environment(),
@@ -336,7 +336,7 @@ impl Function {
         Ok(Arc::new(Self {
             fork_generation: fork::generation(),
             bus,
-            host: HostIdentity::of_card(device, mac)?,
+            host: host::of_card(device, mac)?,
             neighbours: Neighbours::from_environment(registry.ok(), None)?,
             model: None,
             config: device_config(mac)?,

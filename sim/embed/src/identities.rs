@@ -1,7 +1,7 @@
 //! Names and addresses of the devices of this process.
 
 use crate::address::DeviceAddress;
-use ferroce_platform::host::HostIdentity;
+use ferroce_platform::host::{self, HostIdentity};
 
 use crate::error::Error;
 use crate::function::Function;
@@ -16,7 +16,7 @@ pub fn of_devices() -> Result<Vec<HostIdentity>, Error> {
         return Ok(identities);
     }
     let identity = |(device, address)| match address {
-        DeviceAddress::InProcess => Ok(HostIdentity::of_device(device)?),
+        DeviceAddress::InProcess => Ok(host::of_device(device)?),
         _ => Function::open_device(device).map(|function| function.host().clone()),
     };
     (0..)

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::time::Duration;
 
+use ferroce_host::interrupts::Interrupts;
 use ferroce_model::{Counters, Function, NicConfig, Progress};
 use ferroce_platform::doorbells::Doorbells;
-use ferroce_platform::interrupts::Interrupts;
 use ferroce_platform::{fork, os};
 use ferroce_record::{Recorded, Recorder, Source};
 use ferroce_units::Instant;

@@ -137,7 +137,7 @@ mod tests {
             listed: parse("192.0.2.98=02:00:00:00:00:0a").expect("one"),
             uplink: None,
         };
-        let host = HostIdentity::named("a", None).expect("a name");
+        let host = ferroce_platform::host::named("a", None).expect("a name");
         let resolve = |gid: Gid| neighbours.resolve_mac(&host, gid.0);
         assert_eq!(resolve(Gid(host.gids[1].gid)), Some(host.mac));
         let other = Mac([2, 1, 2, 3, 4, 5]);

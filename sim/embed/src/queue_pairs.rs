@@ -1,7 +1,7 @@
 //! Queue pairs of a device over all programs of its host, as `rdma resource` lists them.
 
 use crate::address::DeviceAddress;
-use ferroce_platform::host::HostIdentity;
+use ferroce_platform::host;
 
 use crate::error::Error;
 use crate::fabric::directory::runtime_directory;
@@ -29,7 +29,7 @@ pub fn of_device(device: u8) -> Result<Option<Vec<ProgramQps>>, Error> {
     {
         return Ok(None);
     }
-    let host = HostIdentity::of_device(device)?;
+    let host = host::of_device(device)?;
     let registry = Registry::open(&runtime_directory()?)?;
     let occupants = registry.occupants().into_iter().filter(|occupant| {
         occupant.identity.device == device && occupant.identity.host == host.name

@@ -19,6 +19,7 @@ use ferroce_driver::{
 use ferroce_embed::capture::reader::for_each_frame;
 use ferroce_embed::fabric::registry::{Registry, places};
 use ferroce_embed::function::{HostIdentity, Options};
+use ferroce_platform::host;
 use ferroce_test_support::{Deadline, Process, eventually, stays};
 use ferroce_test_verbs as verbs;
 use ferroce_wire::{Extension, Frame, Gid, QKey};
@@ -147,7 +148,7 @@ fn other_process() {
 fn options(directory: &Path, host: &str) -> Options {
     Options {
         directory: directory.to_owned(),
-        host: HostIdentity::named(host, None).expect("a name"),
+        host: host::named(host, None).expect("a name"),
         icrc: false,
         capture: None,
         record: None,

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use ferroce_embed::fabric::registry::Registry;
-use ferroce_embed::function::{Function, HostIdentity, Options};
+use ferroce_embed::function::{Function, Options};
+use ferroce_platform::host;
 use ferroce_test_support::{
     Process, Signal, TIMEOUT, TemporaryDirectory, eventually, stays, temporary_directory,
 };
@@ -26,7 +27,7 @@ const DEVICES_VARIABLE: &str = "FERROCE_TEST_DEVICES";
 fn options(directory: &Path) -> Options {
     Options {
         directory: directory.to_owned(),
-        host: HostIdentity::named("a", None).expect("a name"),
+        host: host::named("a", None).expect("a name"),
         icrc: false,
         capture: None,
         record: None,

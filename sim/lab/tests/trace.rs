@@ -24,6 +24,10 @@ use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
 use trace_support::{Signals, counter, run, spec};
 
+fn new_file(path: &Path) -> Box<File> {
+    Box::new(File::create(path).expect("new file"))
+}
+
 /// Explains the last message of `spec`.
 fn explain(spec: &PerfSpec) -> (PerfRow, Explanation) {
     let trace = Trace::of_steps().shared();
@@ -126,7 +130,7 @@ fn a_waveform_shows_what_the_counters_have_counted() {
     let path = directory.path().join("w.fst");
     let mut spec = spec("cx5-100g", Operation::Write, Test::Bandwidth, 4096);
     (spec.depth, spec.iterations) = (Some(16), Iterations::Exactly(64));
-    let waveform = Waveform::create(&path, &world_config(&spec)).expect("new file");
+    let waveform = Waveform::new(new_file(&path), &world_config(&spec)).expect("new file");
     let trace = Trace {
         waveform: Some(waveform),
         ..Trace::default()
@@ -171,7 +175,7 @@ fn a_waveform_shows_the_ports_of_switches_and_rates() {
     let mut fabric = FabricPlan::star(4).with_dcqcn();
     fabric.for_each_switch(|switch| switch.ecn = Some(SIGCOMM_2015_ECN));
     spec.fabric = Some(fabric);
-    let waveform = Waveform::create(&path, &world_config(&spec)).expect("new file");
+    let waveform = Waveform::new(new_file(&path), &world_config(&spec)).expect("new file");
     let trace = Trace {
         waveform: Some(waveform),
         ..Trace::default()
@@ -210,7 +214,7 @@ fn a_capture_has_each_frame_at_both_ends() {
     let path = directory.path().join("p.pcapng");
     let spec = spec("cx5-100g", Operation::Read, Test::Latency, 4096);
     let trace = Trace {
-        packets: Some(Packets::create(&path, 2).expect("new file")),
+        packets: Some(Packets::new(new_file(&path), 2).expect("new file")),
         ..Trace::default()
     }
     .shared();
@@ -265,7 +269,7 @@ fn a_capture_has_the_pause_frames() {
     (spec.depth, spec.signal_every) = (None, None);
     spec.iterations = Iterations::Exactly(100);
     let trace = Trace {
-        packets: Some(Packets::create(&path, 3).expect("new file")),
+        packets: Some(Packets::new(new_file(&path), 3).expect("new file")),
         ..Trace::default()
     }
     .shared();

@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+pub use ferroce_host::identity::{GidEntry, HostIdentity};
 use ferroce_wire::{Gid, Mac};
 
 use crate::os;
@@ -31,158 +32,127 @@ pub const MAX_FUNCTIONS: u8 = 8;
 /// The variable with the number of functions of each device.
 pub const FUNCTIONS_VARIABLE: &str = "FERROCE_FUNCTIONS";
 
-/// One entry of the GID table.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GidEntry {
-    /// The address.
-    pub gid: [u8; 16],
-    /// MAC address of the port.
-    pub mac: [u8; 6],
-    /// The machine's network interface that has the address; `lo` if none has it.
-    pub interface: String,
+/// Returns a device of the host that the environment selects: the machine itself, or
+/// `FERROCE_HOST`.
+///
+/// `ferroce0` has the host's addresses, each further device a separate one.
+///
+/// # Errors
+/// [`EnvironmentError`] if a variable is invalid.
+pub fn of_device(device: u8) -> Result<HostIdentity, EnvironmentError> {
+    let addresses = addresses_from_environment(device)?;
+    match variable("FERROCE_HOST") {
+        Some(name) => named_device(&name, device, addresses),
+        None => Ok(machine(device, addresses)),
+    }
 }
 
-/// A device of a host of the fabric. All processes on that host see it with this identity.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HostIdentity {
-    /// Name of the host.
-    pub name: String,
-    /// Number of the device: 0 is `ferroce0`.
-    pub device: u8,
-    /// MAC address of the device's port.
-    pub mac: [u8; 6],
-    /// GUID of the device: the EUI-64 of the MAC.
-    pub node_guid: [u8; 8],
-    /// GID table: 0 is the link-local address of the MAC.
-    pub gids: Vec<GidEntry>,
+/// Returns the first device of a host that exists only on the fabric. Without addresses it gets
+/// one in 10.0.0.0/8.
+///
+/// # Errors
+/// [`EnvironmentError`] if the name is too long or contains control characters.
+pub fn named(name: &str, addresses: Option<Vec<IpAddr>>) -> Result<HostIdentity, EnvironmentError> {
+    named_device(name, 0, addresses)
 }
 
-impl HostIdentity {
-    /// Returns the first device of the host that the environment selects.
-    ///
-    /// # Errors
-    /// [`EnvironmentError`] if a variable is invalid.
-    pub fn from_environment() -> Result<Self, EnvironmentError> {
-        Self::of_device(0)
+/// Does the same as [`named`] for any device.
+///
+/// # Errors
+/// Those of [`named`].
+pub fn named_device(
+    name: &str,
+    device: u8,
+    addresses: Option<Vec<IpAddr>>,
+) -> Result<HostIdentity, EnvironmentError> {
+    if name.len() > MAX_HOST_NAME || name.chars().any(char::is_control) {
+        return Err(EnvironmentError {
+            name: "FERROCE_HOST",
+            value: name.to_owned(),
+            reason: format!("a host name has at most {MAX_HOST_NAME} printable bytes"),
+        });
     }
+    let hash = hash(b"ferroce host ", name.as_bytes(), device);
+    let addresses = addresses.unwrap_or_else(|| vec![derived_address(hash)]);
+    let addresses = addresses
+        .into_iter()
+        .map(|address| ("lo".to_owned(), address));
+    Ok(identity_of(
+        name.to_owned(),
+        device,
+        derived_mac(hash),
+        addresses.collect(),
+    ))
+}
 
-    /// Returns a device of the host that the environment selects: the machine itself, or
-    /// `FERROCE_HOST`.
-    ///
-    /// `ferroce0` has the host's addresses, each further device a separate one.
-    ///
-    /// # Errors
-    /// [`EnvironmentError`] if a variable is invalid.
-    pub fn of_device(device: u8) -> Result<Self, EnvironmentError> {
-        let addresses = addresses_from_environment(device)?;
-        match variable("FERROCE_HOST") {
-            Some(name) => Self::named_device(&name, device, addresses),
-            None => Ok(Self::machine(device, addresses)),
+/// Returns the identity of a card in this host, whose port has the address `mac`. It has the
+/// link-local address of its MAC, and the first card those of `FERROCE_ADDRESS`: it has no
+/// interface of the machine that could supply others.
+///
+/// # Errors
+/// [`EnvironmentError`] if the variable is invalid.
+pub fn of_card(device: u8, mac: [u8; 6]) -> Result<HostIdentity, EnvironmentError> {
+    let addresses = addresses_from_environment(device)?.unwrap_or_default();
+    let addresses = addresses
+        .into_iter()
+        .map(|address| ("lo".to_owned(), address));
+    Ok(identity_of(
+        host_name(),
+        device,
+        Mac(mac),
+        addresses.collect(),
+    ))
+}
+
+/// Returns the machine: 127.0.0.1 first, then the addresses of its interfaces. Its further
+/// devices have the following loopback addresses.
+fn machine(device: u8, addresses: Option<Vec<IpAddr>>) -> HostIdentity {
+    let [a, b, c, d] = Ipv4Addr::LOCALHOST.octets();
+    let loopback = Ipv4Addr::new(a, b, c, d + device);
+    let mut table = vec![("lo".to_owned(), IpAddr::V4(loopback))];
+    match addresses {
+        Some(given) => table.extend(given.into_iter().map(|a| ("lo".to_owned(), a))),
+        None if device == 0 => table.extend(os::interface_addresses()),
+        None => {}
+    }
+    let name = host_name();
+    let machine = std::fs::read("/etc/machine-id").unwrap_or_default();
+    // A container often has no machine-id, but a separate host name.
+    let identity = if machine.is_empty() {
+        name.as_bytes()
+    } else {
+        &machine
+    };
+    let mac = derived_mac(hash(b"ferroce machine ", identity, device));
+    identity_of(name, device, mac, table)
+}
+
+fn identity_of(
+    name: String,
+    device: u8,
+    mac: Mac,
+    addresses: Vec<(String, IpAddr)>,
+) -> HostIdentity {
+    let first_interface = addresses.first().map_or("lo", |(name, _)| name).to_owned();
+    let entry = |gid: Gid, interface| GidEntry {
+        gid: gid.0,
+        mac: mac.0,
+        interface,
+    };
+    let mut gids = vec![entry(Gid::link_local(mac), first_interface)];
+    for (interface, address) in addresses {
+        let gid = Gid::from_ip(address);
+        let is_known = gids.iter().any(|known| known.gid == gid.0);
+        if gids.len() < MAX_GIDS && !is_known && is_usable(address) {
+            gids.push(entry(gid, interface));
         }
     }
-
-    /// Returns the first device of a host that exists only on the fabric. Without addresses it gets
-    /// one in 10.0.0.0/8.
-    ///
-    /// # Errors
-    /// [`EnvironmentError`] if the name is too long or contains control characters.
-    pub fn named(name: &str, addresses: Option<Vec<IpAddr>>) -> Result<Self, EnvironmentError> {
-        Self::named_device(name, 0, addresses)
-    }
-
-    /// Does the same as [`Self::named`] for any device.
-    ///
-    /// # Errors
-    /// Those of [`Self::named`].
-    pub fn named_device(
-        name: &str,
-        device: u8,
-        addresses: Option<Vec<IpAddr>>,
-    ) -> Result<Self, EnvironmentError> {
-        if name.len() > MAX_HOST_NAME || name.chars().any(char::is_control) {
-            return Err(EnvironmentError {
-                name: "FERROCE_HOST",
-                value: name.to_owned(),
-                reason: format!("a host name has at most {MAX_HOST_NAME} printable bytes"),
-            });
-        }
-        let hash = hash(b"ferroce host ", name.as_bytes(), device);
-        let addresses = addresses.unwrap_or_else(|| vec![derived_address(hash)]);
-        let addresses = addresses
-            .into_iter()
-            .map(|address| ("lo".to_owned(), address));
-        Ok(Self::new(
-            name.to_owned(),
-            device,
-            derived_mac(hash),
-            addresses.collect(),
-        ))
-    }
-
-    /// Returns the identity of a card in this host, whose port has the address `mac`. It has the
-    /// link-local address of its MAC, and the first card those of `FERROCE_ADDRESS`: it has no
-    /// interface of the machine that could supply others.
-    ///
-    /// # Errors
-    /// [`EnvironmentError`] if the variable is invalid.
-    pub fn of_card(device: u8, mac: [u8; 6]) -> Result<Self, EnvironmentError> {
-        let addresses = addresses_from_environment(device)?.unwrap_or_default();
-        let addresses = addresses
-            .into_iter()
-            .map(|address| ("lo".to_owned(), address));
-        Ok(Self::new(
-            host_name(),
-            device,
-            Mac(mac),
-            addresses.collect(),
-        ))
-    }
-
-    /// Returns the machine: 127.0.0.1 first, then the addresses of its interfaces. Its further
-    /// devices have the following loopback addresses.
-    fn machine(device: u8, addresses: Option<Vec<IpAddr>>) -> Self {
-        let [a, b, c, d] = Ipv4Addr::LOCALHOST.octets();
-        let loopback = Ipv4Addr::new(a, b, c, d + device);
-        let mut table = vec![("lo".to_owned(), IpAddr::V4(loopback))];
-        match addresses {
-            Some(given) => table.extend(given.into_iter().map(|a| ("lo".to_owned(), a))),
-            None if device == 0 => table.extend(os::interface_addresses()),
-            None => {}
-        }
-        let name = host_name();
-        let machine = std::fs::read("/etc/machine-id").unwrap_or_default();
-        // A container often has no machine-id, but a separate host name.
-        let identity = if machine.is_empty() {
-            name.as_bytes()
-        } else {
-            &machine
-        };
-        let mac = derived_mac(hash(b"ferroce machine ", identity, device));
-        Self::new(name, device, mac, table)
-    }
-
-    fn new(name: String, device: u8, mac: Mac, addresses: Vec<(String, IpAddr)>) -> Self {
-        let first_interface = addresses.first().map_or("lo", |(name, _)| name).to_owned();
-        let entry = |gid: Gid, interface| GidEntry {
-            gid: gid.0,
-            mac: mac.0,
-            interface,
-        };
-        let mut gids = vec![entry(Gid::link_local(mac), first_interface)];
-        for (interface, address) in addresses {
-            let gid = Gid::from_ip(address);
-            let is_known = gids.iter().any(|known| known.gid == gid.0);
-            if gids.len() < MAX_GIDS && !is_known && is_usable(address) {
-                gids.push(entry(gid, interface));
-            }
-        }
-        Self {
-            name,
-            device,
-            mac: mac.0,
-            node_guid: mac.to_eui64(),
-            gids,
-        }
+    HostIdentity {
+        name,
+        device,
+        mac: mac.0,
+        node_guid: mac.to_eui64(),
+        gids,
     }
 }
 
@@ -333,15 +303,11 @@ mod tests {
 
     #[test]
     fn the_machine_has_its_link_local_address_then_loopback() {
-        let host = HostIdentity::machine(0, None);
+        let host = machine(0, None);
         assert_eq!(Gid(host.gids[0].gid), Gid::link_local(Mac(host.mac)));
         assert_eq!(Gid(host.gids[1].gid), Gid::from_ipv4(Ipv4Addr::LOCALHOST));
         assert_eq!(host.mac[0] & 3, 2, "locally administered, unicast");
-        assert_eq!(
-            host,
-            HostIdentity::machine(0, None),
-            "the same for every process"
-        );
+        assert_eq!(host, machine(0, None), "the same for every process");
         let mut gids: Vec<_> = host.gids.iter().map(|entry| entry.gid).collect();
         gids.sort_unstable();
         gids.dedup();
@@ -350,25 +316,24 @@ mod tests {
 
     #[test]
     fn named_hosts_differ_and_have_no_loopback_address() {
-        let a = HostIdentity::named("a", None).expect("a name");
-        let b = HostIdentity::named("b", None).expect("a name");
+        let a = named("a", None).expect("a name");
+        let b = named("b", None).expect("a name");
         assert_ne!(a.mac, b.mac);
         assert_ne!(a.gids[1].gid, b.gids[1].gid);
         let loopback = Gid::from_ipv4(Ipv4Addr::LOCALHOST).0;
         assert!(a.gids.iter().all(|entry| entry.gid != loopback));
         let given = parse_addresses("192.0.2.7, 2001:db8::7").expect("addresses");
-        let c = HostIdentity::named("c", Some(given)).expect("a name");
+        let c = named("c", Some(given)).expect("a name");
         assert_eq!(c.gids.len(), 3);
-        assert!(HostIdentity::named(&"x".repeat(65), None).is_err());
+        assert!(named(&"x".repeat(65), None).is_err());
     }
 
     #[test]
     fn each_device_has_a_separate_identity() {
         let machine: Vec<_> = (0..MAX_DEVICES)
-            .map(|device| HostIdentity::machine(device, None))
+            .map(|device| machine(device, None))
             .collect();
-        let named = (0..MAX_DEVICES)
-            .map(|device| HostIdentity::named_device("a", device, None).expect("a name"));
+        let named = (0..MAX_DEVICES).map(|device| named_device("a", device, None).expect("a name"));
         assert_eq!(
             Gid(machine[1].gids[1].gid),
             Gid::from_ipv4(Ipv4Addr::new(127, 0, 0, 2))

@@ -1,52 +1,21 @@
-//! Checks of a DMA mapping that each bus to a model makes first.
+//! Checks of a DMA mapping that a bus to a model in a program makes first.
 
-use std::ops::Range;
+use ferroce_driver::bus::{BusError, DmaAccess, DmaMapping};
+use ferroce_host::mapping;
+use ferroce_host::memory::Rights;
 
-use ferroce_driver::bus::{BusError, DmaAccess, DmaMapping, PAGE_SIZE};
-
-use crate::memory::{MapError, Rights};
 use crate::os;
-
-/// IOVAs that the driver may use: all 48-bit addresses, except the first pages.
-pub const IOVAS: Range<u64> = 0x1_0000..1 << 48;
 
 /// Returns the device's rights to the memory of a mapping, if the mapping is valid.
 ///
 /// # Errors
-/// [`BusError::InvalidMapping`] if it is empty, not aligned or outside of [`IOVAS`],
-/// [`BusError::BadAddress`] if this process does not have the memory, or not with these rights.
+/// That of [`mapping::rights_of`]; [`BusError::BadAddress`] if this process does not have the
+/// memory, or not with these rights.
 pub fn rights_of(mapping: &DmaMapping) -> Result<Rights, BusError> {
-    let DmaMapping {
-        iova,
-        address,
-        length,
-        access,
-        is_buffer,
-        file: _,
-    } = *mapping;
-    let page = PAGE_SIZE as u64;
-    let is_aligned = iova % page == 0 && address % PAGE_SIZE == 0 && length % PAGE_SIZE == 0;
-    let end = iova.checked_add(length as u64);
-    let is_inside = iova >= IOVAS.start && end.is_some_and(|end| end <= IOVAS.end);
-    if !is_aligned || !is_inside || length == 0 {
-        return Err(BusError::InvalidMapping);
-    }
-    let (rights, write) = match access {
-        DmaAccess::Read => (Rights::Read, false),
-        DmaAccess::ReadWrite => (Rights::ReadWrite, true),
-    };
-    match is_buffer || os::memory_is_usable(address, length, write) {
+    let rights = mapping::rights_of(mapping)?;
+    let writes = mapping.access == DmaAccess::ReadWrite;
+    match mapping.is_buffer || os::memory_is_usable(mapping.address, mapping.length, writes) {
         true => Ok(rights),
         false => Err(BusError::BadAddress),
-    }
-}
-
-impl From<MapError> for BusError {
-    fn from(error: MapError) -> Self {
-        match error {
-            MapError::BadRange => BusError::InvalidMapping,
-            MapError::Overlap => BusError::AlreadyMapped,
-            MapError::NotMapped => BusError::NotMapped,
-        }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ferroce_driver::bus::Bus;
 
 use crate::doorbells::polled::DoorbellPages;
-use crate::memory::MemoryMap;
+use ferroce_host::memory::MemoryMap;
 
 /// A model of a card, as the vfio-user server uses it: the bus, and operations that a process with
 /// an exclusive card does not need.

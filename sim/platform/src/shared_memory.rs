@@ -19,7 +19,7 @@ pub mod watched;
 use watched::Watched;
 
 use crate::os::memory_calls;
-use crate::prefetch;
+use ferroce_host::prefetch;
 
 /// Creates a file of memory, all zero, whose size is sealed: other processes that map it cannot
 /// truncate it.

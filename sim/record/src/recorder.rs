@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ferroce_platform::pcapng::PRIVATE;
+use ferroce_platform::capture_file::PRIVATE;
 use ferroce_platform::{fork, os};
 use ferroce_spec::register::{CONTRACT_MAJOR, CONTRACT_MINOR};
 use ferroce_units::Instant;

@@ -1,7 +1,7 @@
 //! Random plans of packet faults.
 
 use ferroce_faults::{Fault, Kind, MAX_EXPRESSION, Plan, When};
-use ferroce_platform::numbered_hosts;
+use ferroce_host::numbered_hosts;
 use ferroce_units::random::Random;
 use ferroce_wire::Gid;
 

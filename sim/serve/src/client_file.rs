@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, Weak};
 
-use ferroce_platform::memory::RemoteMemory;
+use ferroce_host::memory::RemoteMemory;
 use ferroce_platform::shared_memory::foreign::ForeignFile;
 use ferroce_platform::shared_memory::registered::ADDRESS_SPACE;
 use ferroce_vfio_user::Errno;

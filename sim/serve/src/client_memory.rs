@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-use ferroce_platform::memory::{MapError, MemoryMap, RemoteMemory, Rights, UnmapError};
+use ferroce_host::memory::{MapError, MemoryMap, RemoteMemory, Rights, UnmapError};
 use ferroce_platform::served::ServedModel;
 use ferroce_vfio_user::{DmaBacking, DmaMap, DmaMessages, Errno};
 

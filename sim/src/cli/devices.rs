@@ -6,7 +6,7 @@ use std::net::Ipv6Addr;
 use clap::Args;
 use ferroce_embed::fabric::registry::{Injected, Occupant, Registry};
 use ferroce_embed::runtime_directory;
-use ferroce_platform::host::{HostIdentity, device_name, devices_from_environment};
+use ferroce_platform::host::{self, HostIdentity, device_name, devices_from_environment};
 use ferroce_wire::{Gid, Mac};
 use serde_json::{Value, json};
 
@@ -61,7 +61,7 @@ impl Devices {
         let count = devices_from_environment().map_err(|error| error.to_string())?;
         let occupants = registry.occupants();
         let mut devices: Vec<_> = (0..count)
-            .map(HostIdentity::of_device)
+            .map(host::of_device)
             .map(|identity| identity.map(Device::of_this_host))
             .collect::<Result<_, _>>()
             .map_err(|error| error.to_string())?;

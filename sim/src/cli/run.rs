@@ -23,7 +23,7 @@ use ferroce_embed::runtime_directory;
 use ferroce_embed::uplink::{SEPARATOR, UplinkSpec};
 use ferroce_model::config::RecoveryConfig;
 use ferroce_platform::host::{
-    FUNCTIONS_VARIABLE, HostIdentity, parse_addresses, parse_devices, parse_functions,
+    self, FUNCTIONS_VARIABLE, parse_addresses, parse_devices, parse_functions,
 };
 use ferroce_timed::host_name::VARIABLE as HOST_VARIABLE;
 
@@ -279,7 +279,7 @@ impl Run {
                 return Err("--host needs a name".to_owned());
             }
             if !self.timed.is_asked() {
-                HostIdentity::named(name, None).map_err(|error| error.to_string())?;
+                host::named(name, None).map_err(|error| error.to_string())?;
             }
             environment.push((HOST_VARIABLE, name.into()));
         }

@@ -8,8 +8,9 @@ use super::faults::Faults;
 use super::record::RecordArgument;
 use super::rtl::Rtl;
 use clap::Args;
-use ferroce_embed::function::{HostIdentity, MAX_DEVICES, Options};
+use ferroce_embed::function::{MAX_DEVICES, Options};
 use ferroce_embed::uplink::UplinkSpec;
+use ferroce_platform::host;
 use ferroce_platform::log;
 use ferroce_platform::os::service::{Termination, raise_descriptor_limit};
 use ferroce_serve::{ServedFunction, Serving, socket_path};
@@ -120,7 +121,7 @@ impl Serve {
             if name.is_empty() {
                 return Err("--host needs a name".to_owned());
             }
-            let host = HostIdentity::named_device(name, number, None);
+            let host = host::named_device(name, number, None);
             options.host = host.map_err(|e| complaint(&e))?;
         }
         if self.port.len() > usize::from(self.functions) {

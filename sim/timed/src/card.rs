@@ -9,23 +9,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
+use ferroce_host::memory::MemoryMap;
 use ferroce_platform::doorbells::polled::DoorbellPages;
-use ferroce_platform::memory::MemoryMap;
 use ferroce_platform::served::ServedModel;
+use ferroce_world::ServedCard;
 
 use super::shared::{Event, Shared};
 
 /// The served card of a host.
 #[derive(Debug)]
 pub struct Card {
-    model: Arc<dyn ServedModel>,
+    model: Arc<dyn ServedCard>,
     shared: Arc<Shared>,
     host: usize,
 }
 
 impl Card {
     /// Creates the card of `host` over `model`.
-    pub fn new(model: Arc<dyn ServedModel>, shared: &Arc<Shared>, host: usize) -> Self {
+    pub fn new(model: Arc<dyn ServedCard>, shared: &Arc<Shared>, host: usize) -> Self {
         Self {
             model,
             shared: Arc::clone(shared),
@@ -113,12 +114,10 @@ impl Bus for Card {
 
 impl ServedModel for Card {
     fn polls_doorbells(&self) -> bool {
-        self.model.polls_doorbells()
+        false
     }
 
-    fn set_doorbell_pages(&self, pages: Option<Arc<DoorbellPages>>) {
-        self.model.set_doorbell_pages(pages);
-    }
+    fn set_doorbell_pages(&self, _pages: Option<Arc<DoorbellPages>>) {}
 
     fn change_mappings(&self, is_removal: bool, change: &mut dyn FnMut(&mut MemoryMap)) {
         self.shared.note_use(self.host);
@@ -129,9 +128,8 @@ impl ServedModel for Card {
         self.model.set_bus_master(is_allowed);
     }
 
-    fn forget_addresses(&self) {
-        self.model.forget_addresses();
-    }
+    /// Does nothing: frames are routed by the number of the host, which does not change.
+    fn forget_addresses(&self) {}
 
     fn reset(&self) {
         self.model.reset();

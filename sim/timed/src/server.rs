@@ -8,15 +8,15 @@ use std::sync::mpsc;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use ferroce_host::numbered_hosts;
 use ferroce_model::preset::Preset;
-use ferroce_platform::numbered_hosts;
-use ferroce_platform::served::ServedModel;
 use ferroce_serve::device::ServedDevice;
 use ferroce_serve::{ServeError, bind};
 use ferroce_timed_protocol::MAX_PROGRAMS;
 use ferroce_timed_protocol::control::card_socket;
 use ferroce_timed_protocol::host_name::HostName;
 use ferroce_vfio_user::{Server, Stop};
+use ferroce_world::ServedCard;
 use ferroce_world::trace::{self, SharedTrace};
 use ferroce_world::{World, WorldConfig};
 
@@ -43,7 +43,7 @@ pub struct Lifetime {
 }
 
 /// The cards of all hosts.
-type Models = Vec<Arc<dyn ServedModel>>;
+type Models = Vec<Arc<dyn ServedCard>>;
 
 /// Reason why a world cannot be started.
 #[derive(Debug, thiserror::Error)]

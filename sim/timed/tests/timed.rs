@@ -11,7 +11,7 @@ use ferroce_driver::{
     CompletionQueue, CompletionStatus, Device, DeviceConfig, MemoryRegion, Qpn, QueuePair,
     QueuePairConfig, RemoteAddress, RtsAttributes, SendOperation, WorkCompletion,
 };
-use ferroce_platform::numbered_hosts;
+use ferroce_host::numbered_hosts;
 use ferroce_test_support::{TIMEOUT, eventually, stays};
 use ferroce_test_verbs::{self as verbs, Memory};
 use ferroce_timed::control::refusal;

@@ -1,14 +1,14 @@
 //! The driver's bus to a NIC of a world.
 
+use core::time::Duration;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
+use ferroce_host::mapping;
 use ferroce_model::Doorbell;
 use ferroce_model::time::timing::Timing;
-use ferroce_platform::mapping;
 use ferroce_spec::doorbell::{DoorbellValue, SLOTS};
 use ferroce_spec::register::{
     MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED, VECTOR_COUNT, offset,

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use ferroce_driver::bus::Bus;
 use ferroce_model::time::timing::Timing;
-use ferroce_platform::served::ServedModel;
 use ferroce_units::{Duration, Instant};
 
 use super::bus::WorldBus;
@@ -14,6 +13,7 @@ use super::fabric::Arrivals;
 use super::fabric::channel::QueueSample;
 use super::fabric::report::FabricReport;
 use super::recorder::SharedRecorder;
+use super::served::ServedCard;
 use super::shared::Shared;
 use super::thread::{Next, ThreadId};
 use super::usage::HostUsage;
@@ -25,7 +25,7 @@ pub(super) trait Engine: Send + Sync {
     /// Ends the step of a thread.
     fn finish(&self, thread: ThreadId, next: Next);
     fn bus(self: Arc<Self>, host: usize) -> Arc<dyn Bus>;
-    fn served(self: Arc<Self>, host: usize) -> Arc<dyn ServedModel>;
+    fn served(self: Arc<Self>, host: usize) -> Arc<dyn ServedCard>;
     fn add_thread(&self, host: usize);
     fn end_thread(&self, thread: ThreadId);
     /// Wakes a thread that is parked.
@@ -88,7 +88,7 @@ impl<T: Timing + Send + 'static> Engine for Shared<T> {
         Arc::new(WorldBus::new(self, host))
     }
 
-    fn served(self: Arc<Self>, host: usize) -> Arc<dyn ServedModel> {
+    fn served(self: Arc<Self>, host: usize) -> Arc<dyn ServedCard> {
         Arc::new(WorldBus::new(self, host).into_served())
     }
 

@@ -12,8 +12,8 @@
 use std::collections::VecDeque;
 
 use ferroce_faults::{Engine, FaultCounters, Plan};
+use ferroce_host::numbered_hosts;
 use ferroce_model::{Port, Reservation, Route};
-use ferroce_platform::numbered_hosts;
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::{Gid, Qpn};
 

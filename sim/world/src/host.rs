@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
+use ferroce_host::memory::{MemoryMap, Place};
 use ferroce_model::pcie::Pcie;
 use ferroce_model::{DmaAtomic, DmaError, Doorbell, Host, WriteOrder};
-use ferroce_platform::memory::{MemoryMap, Place};
 use ferroce_spec::push::{MAX_BLOCKS, WORDS_PER_BLOCK};
 use ferroce_units::Instant;
 use zerocopy::IntoBytes;

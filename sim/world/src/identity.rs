@@ -1,7 +1,7 @@
 //! Writes a host's addresses to its device.
 
 use ferroce_driver::{Device, GidEntry as DriverEntry};
-use ferroce_platform::host::HostIdentity;
+use ferroce_host::identity::HostIdentity;
 
 /// Fills the GID table of a host's device.
 pub(super) fn set_gids(

@@ -66,16 +66,16 @@ pub use fabric_plan::{
 };
 use ferroce_driver::bus::Bus;
 use ferroce_driver::{AddressVector, Device, DeviceConfig};
+use ferroce_host::identity::HostIdentity;
+use ferroce_host::numbered_hosts;
 use ferroce_model::time::timing::{Functional, Timed, Timing};
-use ferroce_platform::host::HostIdentity;
-use ferroce_platform::numbered_hosts;
-use ferroce_platform::served::ServedModel;
 use ferroce_units::{Duration, Instant};
 pub use pause_frame::PauseFrame;
 pub use recorder::{
     Activity, FaultSeen, FrameSeen, Observation, PcieObservation, PortObservation, Received,
     Recorder, SharedRecorder, Span,
 };
+pub use served::ServedCard;
 use shared::Shared;
 use thread::Clock;
 pub use thread::{Cpu, Next, Thread, ThreadId, Watch};
@@ -281,7 +281,7 @@ impl World {
     ///
     /// # Panics
     /// If there is no such host.
-    pub fn served(&self, host: usize) -> Arc<dyn ServedModel> {
+    pub fn served(&self, host: usize) -> Arc<dyn ServedCard> {
         assert!(host < self.hosts(), "there is no host {host}");
         Arc::clone(&self.engine).served(host)
     }

@@ -1,11 +1,11 @@
 //! A host with its NIC.
 
+use ferroce_host::numbered_hosts;
+use ferroce_host::prefetch::prefetch;
 use ferroce_model::nic::Nic;
 use ferroce_model::pcie::{Parameters, Pcie};
 use ferroce_model::time::timing::Timing;
 use ferroce_model::{NicConfig, Progress};
-use ferroce_platform::numbered_hosts;
-use ferroce_platform::prefetch::prefetch;
 use ferroce_spec::push::MAX_BLOCKS;
 use ferroce_spec::register::offset;
 use ferroce_units::{Duration, Instant};

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use ferroce_platform::memory::MemoryMap;
+use ferroce_host::memory::MemoryMap;
 use ferroce_units::Instant;
 use zerocopy::IntoBytes;
 
@@ -268,7 +268,7 @@ fn pages(address: usize, length: usize) -> u64 {
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use ferroce_platform::memory::Rights;
+    use ferroce_host::memory::Rights;
 
     use super::*;
 

@@ -1,19 +1,35 @@
 //! Serves a NIC of a world to another process.
 
-use std::sync::Arc;
+use std::fmt::Debug;
 
 use ferroce_driver::bus::Bus;
+use ferroce_host::memory::MemoryMap;
 use ferroce_model::time::timing::Timing;
-use ferroce_platform::doorbells::polled::DoorbellPages;
-use ferroce_platform::memory::MemoryMap;
-use ferroce_platform::served::ServedModel;
 use ferroce_spec::register::{
     Control, MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED, VECTOR_COUNT, offset,
 };
 
 use super::bus::WorldBus;
 
-impl<T: Timing> std::fmt::Debug for WorldBus<T> {
+/// A NIC of a world, as a server of it uses it: the bus, and operations that a process with an
+/// exclusive card does not need.
+pub trait ServedCard: Bus + Debug {
+    /// Changes the mappings. When it returns the device uses the new ones only. `is_removal`: the
+    /// change removes mappings.
+    fn change_mappings(&self, is_removal: bool, change: &mut dyn FnMut(&mut MemoryMap));
+
+    /// Sets whether the device may read and write memory, and interrupt (PCI command register, bit
+    /// 2).
+    fn set_bus_master(&self, is_allowed: bool);
+
+    /// Resets the function: everything but mappings and the MSI-X table is as after power-on.
+    fn reset(&self);
+
+    /// Masks all vectors, clears pending ones and their addresses, as after power-on.
+    fn reset_vectors(&self);
+}
+
+impl<T: Timing> Debug for WorldBus<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("WorldBus")
             .field("host", &self.host)
@@ -21,13 +37,7 @@ impl<T: Timing> std::fmt::Debug for WorldBus<T> {
     }
 }
 
-impl<T: Timing + Send + 'static> ServedModel for WorldBus<T> {
-    fn polls_doorbells(&self) -> bool {
-        false
-    }
-
-    fn set_doorbell_pages(&self, _pages: Option<Arc<DoorbellPages>>) {}
-
+impl<T: Timing + Send + 'static> ServedCard for WorldBus<T> {
     fn change_mappings(&self, is_removal: bool, change: &mut dyn FnMut(&mut MemoryMap)) {
         let mut event_loop = self.shared.event_loop.lock();
         change(
@@ -43,9 +53,6 @@ impl<T: Timing + Send + 'static> ServedModel for WorldBus<T> {
             .host
             .set_bus_master(is_allowed);
     }
-
-    /// Does nothing: frames are routed by the host number, which does not change.
-    fn forget_addresses(&self) {}
 
     fn reset(&self) {
         let mut control = Control::default();

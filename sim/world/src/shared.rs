@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use ferroce_host::interrupts::Interrupts;
 use ferroce_model::time::timing::Timing;
-use ferroce_platform::interrupts::Interrupts;
 use ferroce_units::Instant;
 use parking_lot::Mutex;
 

@@ -34,11 +34,11 @@ const UNSAFE_PLACES: &[&str] = &[
     "provider/src/os/",
     // Calls of the C++ that Verilator writes.
     "hw-model/rtl/harness/src/simulation.rs",
-    "sim/platform/src/memory.rs",
-    "sim/platform/src/memory/guarded.rs",
-    "sim/platform/src/memory/guarded/",
+    "sim/host/src/memory.rs",
+    "sim/host/src/memory/guarded.rs",
+    "sim/host/src/memory/guarded/",
     // A prefetch also accesses the memory of this process.
-    "sim/platform/src/prefetch.rs",
+    "sim/host/src/prefetch.rs",
     "sim/platform/src/shared_memory.rs",
     "sim/platform/src/shared_memory/",
     "sim/platform/src/os.rs",

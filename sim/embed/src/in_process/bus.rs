@@ -138,7 +138,7 @@ impl Bus for InProcess {
     }
 
     fn iova_range(&self) -> Range<u64> {
-        mapping::IOVAS
+        ferroce_host::mapping::IOVAS
     }
 
     fn set_interrupt_handler(

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use ferroce_host::memory::MemoryMap;
 use ferroce_model::ports::host::DmaAtomic;
 use ferroce_model::{DmaError, Doorbell, UntimedHost};
 use ferroce_platform::doorbells::polled::PageTaker;
 use ferroce_platform::doorbells::{Doorbells, Taker};
-use ferroce_platform::memory::MemoryMap;
+use ferroce_platform::own_memory::ProcessMemory;
 
 use crate::fabric::registry::{DeviceFault, DeviceFaults};
 
@@ -83,7 +84,7 @@ impl ProcessHost {
     /// Returns a process without registered memory.
     pub(super) fn new(doorbells: Arc<Doorbells>) -> Self {
         Self {
-            memory: MemoryMap::default(),
+            memory: MemoryMap::of_process(Arc::new(ProcessMemory)),
             parked: None,
             doorbells,
             taker: Taker::default(),

@@ -16,8 +16,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ferroce_host::memory::{MapError, MemoryMap};
 use ferroce_platform::fork;
-use ferroce_platform::memory::{MapError, MemoryMap};
 use ferroce_platform::os::areas;
 use ferroce_platform::os::memory_calls::{
     self, Answer, map_apart, may_be_registered, register, system_call,

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ferroce_platform::memory::{MapError, MemoryMap};
+use ferroce_host::memory::{MapError, MemoryMap};
 use parking_lot::MutexGuard;
 
 use super::{InProcess, Model};

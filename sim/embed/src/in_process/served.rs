@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use ferroce_host::memory::MemoryMap;
 use ferroce_model::Function as _;
 use ferroce_platform::doorbells::polled::{DoorbellPages, PageTaker};
-use ferroce_platform::memory::MemoryMap;
 use ferroce_platform::served::ServedModel;
 use ferroce_spec::register::{Control, MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED};
 use ferroce_spec::register::{VECTOR_COUNT, offset};

@@ -5,8 +5,8 @@
 //! slot; a timer delivers the copy.
 
 use ferroce_faults::{Engine, FaultCounter, Held, Plan, Verdict, corrupt, write_icrc};
-use ferroce_platform::pcapng::Direction;
 use ferroce_units::Instant;
+use ferroce_wire::pcapng::Direction;
 
 use super::FabricPort;
 use super::frame::Frame;

@@ -1,7 +1,7 @@
 //! Selects the frames that a function writes to its capture and to its record.
 
-use ferroce_platform::pcapng::Direction;
 use ferroce_record::{Kind, Recorder, flags};
+use ferroce_wire::pcapng::Direction;
 
 use super::FabricPort;
 use super::frame::Frame;

@@ -5,8 +5,8 @@ mod faults;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-use ferroce_platform::pcapng::{Interface, NANOSECONDS};
 use ferroce_test_support::{TemporaryDirectory, send_frame, temporary_directory};
+use ferroce_wire::pcapng::{Interface, NANOSECONDS};
 use ferroce_wire::{Frame as WireFrame, Mac};
 
 use super::*;

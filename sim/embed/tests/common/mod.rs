@@ -11,6 +11,7 @@ use ferroce_driver::{
     QueuePair, RemoteAddress, RtrAttributes, RtsAttributes, SendOperation, WorkCompletion,
 };
 use ferroce_embed::function::{Function, HostIdentity, Options};
+use ferroce_platform::host;
 pub use ferroce_test_support::TIMEOUT;
 use ferroce_test_support::{Deadline, TemporaryDirectory, eventually, temporary_directory};
 use ferroce_test_verbs as verbs;
@@ -33,7 +34,7 @@ impl Rendezvous {
     pub fn device_options(&self, host: &str, device: u8) -> Options {
         Options {
             directory: self.0.path().to_owned(),
-            host: HostIdentity::named_device(host, device, None).expect("a name"),
+            host: host::named_device(host, device, None).expect("a name"),
             icrc: false,
             capture: None,
             record: None,

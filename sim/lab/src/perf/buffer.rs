@@ -1,35 +1,39 @@
 //! Memory of a simulated program.
 
-use std::sync::atomic::Ordering;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use ferroce_platform::shared_memory::Mapping;
+use zerocopy::FromZeros;
 
-/// Zeroed memory; the kernel provides a page on the first access to it.
+/// Zeroed memory; the allocator gets large ones from the system, which provides a page on the first
+/// access to it.
 #[derive(Debug)]
 pub struct Buffer {
-    mapping: Mapping,
-    /// Its offset in the mapping.
+    words: Box<[AtomicU64]>,
+    /// Offset of the first byte in the words.
     offset: usize,
     length: usize,
 }
 
 impl Buffer {
-    /// Maps `length` bytes that begin `offset` bytes after a multiple of `alignment`, a power of
-    /// two. The mapping ends at a multiple of `alignment`, too.
-    pub fn new(length: usize, alignment: usize, offset: usize) -> std::io::Result<Self> {
+    /// Allocates `length` bytes that begin `offset` bytes after a multiple of `alignment`, a power
+    /// of two. The memory ends at a multiple of `alignment`, too.
+    pub fn new(length: usize, alignment: usize, offset: usize) -> io::Result<Self> {
         let whole = (offset + length).next_multiple_of(alignment);
-        let mapping = Mapping::anonymous(whole + alignment)?;
-        let base = std::ptr::from_ref(mapping.word(0)) as usize;
+        let words = (whole + alignment).div_ceil(size_of::<AtomicU64>());
+        let words = <[AtomicU64]>::new_box_zeroed_with_elems(words)
+            .map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let base = words.as_ptr().expose_provenance();
         Ok(Self {
             offset: base.next_multiple_of(alignment) - base + offset,
-            mapping,
+            words,
             length: whole - offset,
         })
     }
 
     /// Returns the address of the first byte in this process.
     pub fn address(&self) -> usize {
-        std::ptr::from_ref(self.mapping.word(0)) as usize + self.offset
+        self.words.as_ptr().addr() + self.offset
     }
 
     /// Returns the length in bytes.
@@ -39,14 +43,14 @@ impl Buffer {
 
     /// Returns the byte at `place`.
     pub fn load(&self, place: usize) -> u8 {
-        let word = self.mapping.word((self.offset + place) & !7);
+        let word = &self.words[(self.offset + place) / 8];
         word.load(Ordering::Acquire).to_le_bytes()[(self.offset + place) % 8]
     }
 
     /// Stores a byte at `place`. No other thread may store to the same aligned eight bytes at the
     /// same time.
     pub fn store(&self, place: usize, value: u8) {
-        let word = self.mapping.word((self.offset + place) & !7);
+        let word = &self.words[(self.offset + place) / 8];
         let mut bytes = word.load(Ordering::Relaxed).to_le_bytes();
         bytes[(self.offset + place) % 8] = value;
         word.store(u64::from_le_bytes(bytes), Ordering::Release);

@@ -1,6 +1,6 @@
 //! Accesses to unmapped memory: SIGSEGV and SIGBUS.
 //!
-//! Two kinds are expected. A guarded copy ([`crate::memory`]) ends with an error. A truncated file
+//! Two kinds are expected. A guarded copy ([`ferroce_host::memory`]) ends with an error. A truncated file
 //! of another process is replaced by memory of this process ([`replace_files_by`]).
 //! Every other fault is the program's: its own action for the signal is executed, as if this
 //! handler were not there. For that, the library between a program and libc's `sigaction` calls
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 use libc::{c_int, c_void, sigaction, siginfo_t};
 
-use crate::memory::guarded;
+use ferroce_host::memory::guarded;
 
 /// The program's action for one of the signals.
 struct Program {

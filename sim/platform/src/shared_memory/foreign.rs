@@ -115,9 +115,9 @@ mod tests {
     use rustix::fs::{MemfdFlags, memfd_create};
 
     use super::*;
-    use crate::memory::{MemoryMap, Rights};
     use crate::os::faults;
     use crate::shared_memory::watched::MAX_WATCHED;
+    use ferroce_host::memory::{MemoryMap, Rights};
 
     const SIZE: u64 = 64 << 10;
     const IOVA: u64 = 1 << 20;

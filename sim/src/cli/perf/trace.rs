@@ -1,5 +1,6 @@
 //! Traces of `ferroce perf`: explanation, waveform, capture, counters.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
@@ -9,6 +10,7 @@ use ferroce_lab::perf::plan::Plan;
 use ferroce_lab::perf::setup::world_config;
 use ferroce_lab::perf::sweep::Job;
 use ferroce_lab::perf::{Iterations, PerfRow, PerfSpec, Test, runner, table};
+use ferroce_platform::capture_file::create_private;
 use ferroce_units::Instant;
 use ferroce_world::trace::explain::Explanation;
 use ferroce_world::trace::neohost::{self, Counted};
@@ -129,10 +131,13 @@ impl TraceArgs {
         let config = world_config(spec);
         let named = |path: &Path, error: String| format!("{}: {error}", path.display());
         let waveform = self.waveform.as_deref().map(|path| {
-            Waveform::create(path, &config).map_err(|error| named(path, error.to_string()))
+            let file = File::create(path).map_err(|error| named(path, error.to_string()))?;
+            Waveform::new(Box::new(file), &config).map_err(|error| named(path, error.to_string()))
         });
         let packets = self.pcap.as_deref().map(|path| {
-            Packets::create(path, config.hosts).map_err(|error| named(path, error.to_string()))
+            create_private(path)
+                .and_then(|file| Packets::new(Box::new(file), config.hosts))
+                .map_err(|error| named(path, error.to_string()))
         });
         Ok(Trace {
             keeps_steps: self.explain,

@@ -11,9 +11,9 @@ use ferroce_driver::DeviceConfig;
 use ferroce_embed::Error;
 use ferroce_embed::attached::{Attached, DeviceSource, Properties};
 use ferroce_embed::error::AttachError;
+use ferroce_host::numbered_hosts;
 use ferroce_linux::peer::own_user;
 use ferroce_platform::host::HostIdentity;
-use ferroce_platform::numbered_hosts;
 use ferroce_timed_protocol::host_name;
 use ferroce_wire::{Gid, Mac};
 

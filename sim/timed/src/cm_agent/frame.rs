@@ -1,6 +1,6 @@
 //! Frames between QP 1 of two hosts: datagrams of Linux, field by field.
 
-use ferroce_platform::numbered_hosts;
+use ferroce_host::numbered_hosts;
 use ferroce_rdma_cm::Transmit;
 use ferroce_wire::path::{IcrcMode, emit_frame};
 use ferroce_wire::{

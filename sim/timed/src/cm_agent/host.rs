@@ -1,7 +1,7 @@
 //! What the agent of a host knows: its device, its ports, and the other hosts.
 
+use ferroce_host::numbered_hosts;
 use ferroce_model::preset::Preset;
-use ferroce_platform::numbered_hosts;
 use ferroce_rdma_cm::{Address, Device, Errno, Host, ListenAddress, PortSpace, PortTable};
 use ferroce_wire::Gid;
 

@@ -8,13 +8,11 @@
 
 use std::fmt;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
 
-use ferroce_platform::pcapng::{
-    Direction, Interface, create_private, interface_description, packet_block, section_header,
-    write_icrc,
-};
 use ferroce_units::Instant;
+use ferroce_wire::pcapng::{
+    Direction, Interface, interface_description, packet_block, section_header, write_icrc,
+};
 
 use super::agenda::Agenda;
 use crate::pause_frame::PauseFrame;
@@ -50,14 +48,6 @@ impl fmt::Debug for Packets {
 }
 
 impl Packets {
-    /// Creates a capture of the NICs of `hosts` hosts in a new file.
-    ///
-    /// # Errors
-    /// The error of the file.
-    pub fn create(path: &Path, hosts: usize) -> io::Result<Self> {
-        Self::new(Box::new(create_private(path)?), hosts)
-    }
-
     /// Creates a capture of the NICs of `hosts` hosts.
     ///
     /// # Errors

@@ -17,7 +17,6 @@
 //! NIC.
 
 use std::io::{BufWriter, Seek, Write};
-use std::path::Path;
 
 use ferroce_units::{Duration, Instant};
 use fst_writer::{FstBodyWriter, FstFileType, FstHeaderWriter, FstInfo, FstWriteError};
@@ -82,14 +81,6 @@ impl std::fmt::Debug for Waveform {
 }
 
 impl Waveform {
-    /// Creates a waveform of the world that `config` describes in a new file.
-    ///
-    /// # Errors
-    /// The error of the file.
-    pub fn create(path: &Path, config: &WorldConfig) -> Result<Self, FstWriteError> {
-        Self::new(Box::new(std::fs::File::create(path)?), config)
-    }
-
     /// Creates a waveform of the world that `config` describes.
     ///
     /// # Errors

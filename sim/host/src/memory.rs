@@ -18,6 +18,7 @@ use std::ops::{Bound, Range, RangeInclusive};
 use std::sync::Arc;
 
 use ferroce_model::ports::host::{DmaAtomic, DmaError};
+pub use lost::OwnMemory;
 pub use remote::RemoteMemory;
 use remote::RemoteRegion;
 use scattered::Access;
@@ -174,6 +175,8 @@ pub struct MemoryMap {
     remote: BTreeMap<u64, RemoteRegion>,
     moved: moved::Moved,
     cache: Box<[Region; CACHE_LINES]>,
+    /// The way to memory from which the program has removed its rights.
+    own: Option<Arc<dyn OwnMemory>>,
     /// Physical address of the next mapping.
     next_physical: u64,
 }
@@ -186,12 +189,22 @@ impl Default for MemoryMap {
             remote: BTreeMap::new(),
             moved: moved::Moved::default(),
             cache: Box::new([Region::NONE; CACHE_LINES]),
+            own: None,
             next_physical: 0,
         }
     }
 }
 
 impl MemoryMap {
+    /// Creates an empty map of a process that may remove rights from memory that it has mapped.
+    #[must_use]
+    pub fn of_process(own: Arc<dyn OwnMemory>) -> Self {
+        Self {
+            own: Some(own),
+            ..Self::default()
+        }
+    }
+
     /// Gives the device access to memory of this process.
     ///
     /// The caller guarantees what a driver guarantees to a real IOMMU: the memory stays mapped,

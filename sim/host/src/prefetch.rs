@@ -1,5 +1,8 @@
 //! Prefetches: memory that is needed soon comes into the processor's cache meanwhile.
-#![expect(unsafe_code, reason = "the processor's instructions for it")]
+#![cfg_attr(
+    target_arch = "x86_64",
+    expect(unsafe_code, reason = "the processor's instructions for it")
+)]
 
 /// Bytes of a line of the processor's cache.
 pub const LINE_BYTES: usize = 64;

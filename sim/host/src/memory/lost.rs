@@ -1,13 +1,31 @@
 //! Accesses that have faulted: the program has unmapped the memory, or removed its rights.
 
-use std::fs::OpenOptions;
+use std::fmt::Debug;
 use std::io;
-use std::os::unix::fs::FileExt;
 
 use ferroce_model::ports::host::DmaError;
 
 use super::scattered::Access;
 use super::{MemoryMap, Region};
+
+/// Memory of this process, as its operating system reaches it whatever the program's rights to it
+/// are.
+pub trait OwnMemory: Send + Sync + Debug {
+    /// Fills `destination` from `address` on.
+    ///
+    /// # Errors
+    /// Nothing is mapped there, or the system refuses.
+    fn read(&self, address: usize, destination: &mut [u8]) -> io::Result<()>;
+
+    /// Writes all of `source` from `address` on.
+    ///
+    /// # Errors
+    /// Those of [`Self::read`].
+    fn write(&self, address: usize, source: &[u8]) -> io::Result<()>;
+
+    /// Returns true unless it is known that nothing is mapped at `address`.
+    fn may_be_there(&self, address: usize) -> bool;
+}
 
 impl MemoryMap {
     /// Repeats a faulted copy out of memory of this process: like the kernel for a card with pinned
@@ -15,15 +33,9 @@ impl MemoryMap {
     #[cold]
     pub(super) fn read_again(&mut self, iova: u64, bytes: &mut [u8]) -> Result<(), DmaError> {
         let length = bytes.len();
-        if let Some(region) = self.forced(iova) {
-            let read = region
-                .resolve(iova, length)
-                .ok_or_else(|| io::ErrorKind::NotFound.into())
-                .and_then(|address| {
-                    let memory = OpenOptions::new().read(true).open("/proc/self/mem")?;
-                    memory.read_exact_at(bytes, address as u64)
-                });
-            if read.is_ok() {
+        if let (Some(region), Some(own)) = (self.forced(iova), &self.own) {
+            let address = region.resolve(iova, length);
+            if address.is_some_and(|address| own.read(address, bytes).is_ok()) {
                 return Ok(());
             }
         }
@@ -34,15 +46,9 @@ impl MemoryMap {
     #[cold]
     pub(super) fn write_again(&mut self, iova: u64, bytes: &[u8]) -> Result<(), DmaError> {
         let length = bytes.len();
-        if let Some(region) = self.forced(iova) {
-            let written = region
-                .resolve(iova, length)
-                .ok_or_else(|| io::ErrorKind::NotFound.into())
-                .and_then(|address| {
-                    let memory = OpenOptions::new().write(true).open("/proc/self/mem")?;
-                    memory.write_all_at(bytes, address as u64)
-                });
-            if written.is_ok() {
+        if let (Some(region), Some(own)) = (self.forced(iova), &self.own) {
+            let address = region.resolve(iova, length);
+            if address.is_some_and(|address| own.write(address, bytes).is_ok()) {
                 return Ok(());
             }
         }
@@ -56,12 +62,8 @@ impl MemoryMap {
     /// removed its rights, and it could not be mapped a second time (`mapping_calls` of `embed`).
     fn is_only_protected(&self, iova: u64) -> bool {
         let address = self.forced(iova).and_then(|region| region.resolve(iova, 1));
-        let memory = OpenOptions::new().read(true).open("/proc/self/mem");
-        address.is_some_and(|address| match memory {
-            Ok(memory) => memory.read_exact_at(&mut [0], address as u64).is_ok(),
-            // A process that has changed its user may not open it; nothing else is known.
-            Err(_) => true,
-        })
+        let own = self.own.as_ref();
+        address.is_some_and(|address| own.is_some_and(|own| own.may_be_there(address)))
     }
 
     /// Reports a write that the program's own protection has stopped, in place of a loss.
@@ -81,7 +83,7 @@ impl MemoryMap {
     }
 
     /// Returns the mapping at `iova`, if the program has removed rights from its memory. Then it is
-    /// known that the memory is still the same, and `/proc/self/mem` reaches it despite that.
+    /// known that the memory is still the same, and [`OwnMemory`] reaches it despite that.
     fn forced(&self, iova: u64) -> Option<Region> {
         let (_, region) = self.regions.range(..=iova).next_back()?;
         if !region.is_forced || iova >= region.end {

@@ -1,10 +1,10 @@
 //! Names and addresses of the hosts of a world, derived from their numbers.
 
-use std::net::{IpAddr, Ipv4Addr};
+use core::net::{IpAddr, Ipv4Addr};
 
 use ferroce_wire::{Gid, Mac};
 
-use crate::host::{GidEntry, HostIdentity};
+use crate::identity::{GidEntry, HostIdentity};
 
 /// A locally administered unicast address; the last two bytes are the host's number.
 const MAC_PREFIX: [u8; 4] = [0x02, 0xfe, 0, 0];
