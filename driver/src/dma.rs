@@ -4,8 +4,6 @@
 //! of atomic words, because the device changes it at any time. [`UserMapping`] is memory of the
 //! application, which the driver itself never accesses.
 
-mod pages;
-
 use std::any::Any;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
@@ -14,14 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-pub use self::pages::{BufferPages, PageOwner};
-use crate::bus::{Bus, BusError, DmaAccess, DmaMapping, PAGE_SIZE};
+use crate::bus::{BufferPages, Bus, BusError, DmaAccess, DmaMapping, HUGE_PAGE_SIZE, PAGE_SIZE};
 use crate::errno;
 use crate::error::Error;
 use crate::range::RangeAllocator;
-
-/// Size of a huge page. See [`Bus::has_congruent_iovas`].
-const HUGE_PAGE_SIZE: u64 = 2 << 20;
 
 /// The function's I/O virtual address space: its allocator, and the bus that maps it.
 pub struct DmaSpace {

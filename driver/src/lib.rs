@@ -26,10 +26,7 @@ mod demux;
 mod device;
 mod device_config;
 mod dm;
-#[expect(
-    unsafe_code,
-    reason = "memory that the device reaches: allocation, and views of it"
-)]
+#[expect(unsafe_code, reason = "views of memory that the device reaches")]
 mod dma;
 mod doorbell;
 mod doorbell_check;
@@ -76,7 +73,7 @@ pub use cq::{CompletionQueue, CompletionQueueConfig, Poller};
 pub use device::Device;
 pub use device_config::DeviceConfig;
 pub use dm::DeviceMemory;
-pub use dma::{BufferPages, DmaBuffer, DmaSpace, Keeper, PageOwner};
+pub use dma::{DmaBuffer, DmaSpace, Keeper};
 pub use error::{Error, PostError};
 pub use event::{AsyncEvent, AsyncEventHandler, CqHandler};
 pub use ferroce_qp::{

@@ -8,8 +8,8 @@ use std::sync::atomic::AtomicU64;
 
 use crate::memfd;
 use crate::shared_mapping::SharedMapping;
+use ferroce_driver::bus::{BufferPages, PageOwner};
 use ferroce_driver::bus::{BusError, DmaFile};
-use ferroce_driver::{BufferPages, PageOwner};
 
 /// Size of a huge page: large mappings begin at one.
 const HUGE_PAGE_SIZE: usize = 2 << 20;
@@ -19,8 +19,7 @@ const HUGE_PAGE_SIZE: usize = 2 << 20;
 pub enum BufferMemory {
     /// Memory of this process alone; takes pages when they are touched.
     Private,
-    /// A file in memory ([`DmaMapping::file`](ferroce_driver::bus::DmaMapping::file)), which another process can
-    /// map.
+    /// A file in memory, which another process can map ([`BufferPages::file`]).
     Shared,
     /// Like `Private`, but mapping it takes all pages: large buffers should be few, large pages.
     Pinned,

@@ -1,5 +1,7 @@
 //! The bus: the interface between driver and device, in a few methods.
 
+#[expect(unsafe_code, reason = "memory of the program's allocator")]
+mod buffer_pages;
 #[expect(
     unsafe_code,
     reason = "a fake device's access to the memory that is mapped for it"
@@ -11,9 +13,9 @@ use core::time::Duration;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub use buffer_pages::{BufferPages, PageOwner};
 pub use program_clock::{PollFunction, PolledQueue, ProgramClock, Slept};
 
-use crate::dma::BufferPages;
 use crate::errno;
 
 /// Accesses of the device to mapped memory.
@@ -56,6 +58,8 @@ pub struct DmaFile {
 
 /// Granularity of DMA mappings, in bytes.
 pub const PAGE_SIZE: usize = 4096;
+/// Size of a huge page. See [`Bus::has_congruent_iovas`].
+pub(crate) const HUGE_PAGE_SIZE: u64 = 2 << 20;
 
 /// Called when the device sends the interrupt of a vector.
 ///

@@ -32,7 +32,7 @@ use ferroce_vfio_user::{Client, ClientBacking, DmaRange, Errno, RequestError};
 
 use self::link::Link;
 use self::memory::Proof;
-use ferroce_driver::BufferPages;
+use ferroce_driver::bus::BufferPages;
 use ferroce_driver::bus::{Bus, BusError, DmaAccess, DmaMapping, InterruptHandler, PAGE_SIZE};
 use ferroce_linux::buffer_memory::BufferMemory;
 use ferroce_linux::doorbell_pages::DoorbellPages;

@@ -51,7 +51,7 @@ use self::mappings::Mappings;
 use self::presence::Presence;
 use self::region::Region;
 use crate::pci::{Bdf, Roots};
-use ferroce_driver::BufferPages;
+use ferroce_driver::bus::BufferPages;
 use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
 use ferroce_linux::buffer_memory::BufferMemory;
 use ferroce_linux::doorbell_pages::DoorbellPages;

@@ -17,7 +17,8 @@
 //! - [`frame`]: a whole frame. [`path`]: the fast way to emit frames. [`icrc`]: the invariant CRC.
 //! - [`recovery`]: the reserved bits and the bitmap of selective repeat, an extension of Ferroce.
 //! - [`cm`]: management datagrams on QP 1, and the messages of communication management in them.
-//! - [`pcapng`]: frames in captures. [`pretty`]: a frame as text. [`check`]: checks this crate against foreign frames.
+//! - [`pcapng`]: frames in captures. [`pretty`]: a frame as text. [`check`]: checks this crate
+//!   against foreign frames.
 //!
 //! The crate knows no clock, no thread and no memory except the buffers that it is given.
 #![forbid(unsafe_code)]

@@ -1,7 +1,7 @@
 //! The machine below a model: its process and its operating system.
 //!
-//! - [`mapping`]: checks of a bus before a mapping. [`own_memory`]: memory of this process, whatever
-//!   its rights to it are.
+//! - [`mapping`]: checks of a bus before a mapping. [`own_memory`]: memory of this process,
+//!   whatever its rights to it are.
 //! - [`shared_memory`]: files that two processes map. [`doorbells`]: BAR2, and doorbells that come
 //!   through such files.
 //! - [`served`]: a model that another process uses as its card.

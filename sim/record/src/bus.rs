@@ -15,7 +15,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ferroce_driver::BufferPages;
+use ferroce_driver::bus::BufferPages;
 use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler, ProgramClock};
 use ferroce_spec::command::{CommandEntry, LOG_MAX_MAILBOX, output_size};
 use ferroce_spec::cqe;

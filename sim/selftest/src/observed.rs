@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use ferroce_driver::BufferPages;
+use ferroce_driver::bus::BufferPages;
 use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
 use ferroce_spec::register::VECTOR_COUNT;
 

@@ -208,7 +208,7 @@ impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
     }
 
     /// Returns a time that passes by being looked at: simulated time stands still while a thread
-    /// is in a step, and a card that does not answer must not be waited for for ever.
+    /// is in a step, and a card that does not answer must not be waited for without a limit.
     fn now(&self) -> Duration {
         Duration::from_micros(LOOK_US * self.looks.fetch_add(1, Ordering::Relaxed))
     }

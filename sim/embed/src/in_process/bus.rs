@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ferroce_driver::BufferPages;
+use ferroce_driver::bus::BufferPages;
 use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
 use ferroce_linux::buffer_memory::BufferMemory;
 use ferroce_linux::{clock, huge_page};

@@ -2,9 +2,9 @@
 //!
 //! A program may unmap memory that it has registered, protect it, or truncate the file behind it.
 //! The copy then returns an error and does not end the process: the handler of SIGSEGV and SIGBUS
-//! (`os::faults` of the platform) recognises the instructions of this file by their addresses, as a kernel
-//! recognises its copies from and to user space, and continues at their end. So a copy without a
-//! fault costs no more than an unguarded one.
+//! (`os::faults` of the platform) recognises the instructions of this file by their addresses
+//! ([`landing`]), as a kernel recognises its copies from and to user space, and continues at their
+//! end. So a copy without a fault costs no more than an unguarded one.
 //!
 //! Only x86-64 has guarded instructions.
 

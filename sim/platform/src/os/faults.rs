@@ -1,7 +1,7 @@
 //! Accesses to unmapped memory: SIGSEGV and SIGBUS.
 //!
-//! Two kinds are expected. A guarded copy ([`ferroce_host::memory`]) ends with an error. A truncated file
-//! of another process is replaced by memory of this process ([`replace_files_by`]).
+//! Two kinds are expected. A guarded copy ([`ferroce_host::memory`]) ends with an error. A
+//! truncated file of another process is replaced by memory of this process ([`replace_files_by`]).
 //! Every other fault is the program's: its own action for the signal is executed, as if this
 //! handler were not there. For that, the library between a program and libc's `sigaction` calls
 //! [`program_action`].

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ferroce_driver::BufferPages;
+use ferroce_driver::bus::BufferPages;
 use ferroce_driver::bus::{Bus, BusError, DmaAccess, DmaMapping, InterruptHandler, ProgramClock};
 use ferroce_platform::shared_memory::registered::Registered;
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};

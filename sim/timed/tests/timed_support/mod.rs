@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ferroce_driver::BufferPages;
+use ferroce_driver::bus::BufferPages;
 use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
 use ferroce_model::preset::Preset;
 use ferroce_spec::register::{VECTOR_COUNT, offset};

@@ -1,14 +1,11 @@
-//! Zeroed pages for buffers of the driver, which the bus provides ([`Bus::allocate`]).
+//! Zeroed pages for buffers of the driver, which the bus provides.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
-use super::HUGE_PAGE_SIZE;
-#[cfg(doc)]
-use crate::bus::Bus;
-use crate::bus::{BusError, DmaFile, PAGE_SIZE};
+use super::{BusError, DmaFile, HUGE_PAGE_SIZE, PAGE_SIZE};
 use crate::errno;
 
 /// Shorter buffers begin at a page because the allocator is asked for that. It then writes the
