@@ -72,7 +72,7 @@ impl EventFds {
             vectors,
             shared,
             thread: Some(thread),
-            fork: ForkMark::new(),
+            fork: ForkMark::of_this_process(),
         })
     }
 

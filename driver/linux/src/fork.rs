@@ -24,7 +24,7 @@ pub struct ForkMark(u32);
 
 impl ForkMark {
     /// Marks the current process.
-    pub fn new() -> Self {
+    pub fn of_this_process() -> Self {
         watch();
         Self(GENERATION.load(Ordering::Relaxed))
     }

@@ -87,7 +87,7 @@ impl VfioUser {
                 _proof: proof,
                 doorbells: function.doorbells,
                 region_sizes: function.region_sizes,
-                fork: ForkMark::new(),
+                fork: ForkMark::of_this_process(),
             }),
             Err(error) => {
                 link.close();

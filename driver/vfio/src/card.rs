@@ -152,7 +152,7 @@ impl Card {
     fn new(device: VfioDevice) -> Self {
         Self {
             device: ManuallyDrop::new(device),
-            fork: ForkMark::new(),
+            fork: ForkMark::of_this_process(),
         }
     }
 

@@ -139,7 +139,7 @@ impl Vfio {
             "the card is open"
         );
         Ok(Self {
-            fork: ForkMark::new(),
+            fork: ForkMark::of_this_process(),
             bdf,
             is_polled,
             doorbells,
