@@ -142,7 +142,8 @@ impl Shapes {
             config.max_inline_data,
             &send_limits,
         );
-        let what = "size of the send queue";
+        let what = "max_send_wr requests with max_send_sge elements and max_inline_data bytes each, \
+                    which need more blocks than a send queue has";
         let send = send.ok_or(Error::InvalidArgument { what })?;
         let ReceiveSource::Own {
             max_wr, max_sge, ..
@@ -153,7 +154,8 @@ impl Shapes {
                 receive: None,
             });
         };
-        let what = "size of the receive queue";
+        let what = "max_recv_wr requests with max_recv_sge elements each, which need more memory \
+                    than a receive queue has";
         let shape = ReceiveShape::new(max_wr, max_sge, 0, limits.max_sge, limits.log_receives);
         let receive = Some(shape.ok_or(Error::InvalidArgument { what })?);
         Ok(Self { send, receive })
