@@ -1,14 +1,13 @@
 //! The public structs of `<infiniband/verbs.h>`, as `repr(C)` mirrors.
 //!
-//! They are a superset: the layouts of rdma-core 65, of which every older release has a prefix (of
-//! `verbs_context`, which grows at its front, a suffix). Sizes are asserted here; every size and
-//! offset is compared with the installed header by `tests/abi.rs`, for which [`layouts`] lists the
-//! fields.
+//! They follow rdma-core 65 and are supersets: each older struct is a prefix of its mirror (a
+//! suffix for `verbs_context`, which grows at its front). Sizes are asserted here; `tests/abi.rs`
+//! compares every size and offset with the installed header, field by field from [`layouts`].
 
 #![expect(
     non_camel_case_types,
     non_snake_case,
-    reason = "the names are those of verbs.h"
+    reason = "names are spelled as in verbs.h"
 )]
 
 mod constants;

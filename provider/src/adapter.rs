@@ -35,7 +35,7 @@ struct Registration {
     source: Arc<Source>,
 }
 
-/// Subject of async events.
+/// The object that an async event is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Object {
     QueuePair(Qpn),
@@ -61,7 +61,7 @@ pub struct Adapter {
     device: Arc<Device>,
     function: Arc<Tenancy>,
     listeners: Arc<Mutex<Listeners>>,
-    /// Of the device: the same for all its functions.
+    /// Shared by all functions of the device.
     xrc_domains: Arc<DomainsByFile>,
     address_handles: UseCount,
     wall_clock: WallClock,
@@ -69,8 +69,7 @@ pub struct Adapter {
     pub shown_qps: Option<ShownQps>,
 }
 
-/// An adapter of this process while it is in use, and its end: when all its resources have been
-/// returned.
+/// An adapter that this process uses, and its end: the moment when all its resources are released.
 struct Opened {
     generation: Generation,
     adapter: Weak<Adapter>,
@@ -104,14 +103,15 @@ type Adapters = BTreeMap<(u8, u8), Opened>;
 
 static SHARED: Mutex<Adapters> = Mutex::new(BTreeMap::new());
 
-/// Time that opening a device waits for the end of its last use: longer than it takes to give up a
-/// device that no longer answers.
+/// How long opening a device waits until its last use has ended. Longer than giving up a device
+/// that no longer answers.
 const CLOSING_LIMIT: Duration = Duration::from_secs(30);
 const CANNOT_OPEN: &str = "cannot open the NIC";
 
 impl Adapter {
-    /// Opens a function of a NIC for a context, the one with the fewest users: a context that has a
-    /// function for itself contends with no other. With a single function all contexts share it.
+    /// Opens a function of a NIC for a context: the function with the fewest users, because a
+    /// context alone on a function contends with no other. If the NIC has one function, all
+    /// contexts share it.
     ///
     /// # Errors
     /// The error of the function or the device; `EBUSY` when another thread has closed the device
@@ -230,7 +230,8 @@ impl Adapter {
             device_ns: device.clock_ns(),
             wall_after_ns: since_1970_ns(),
         });
-        // Both are exact to some hundred nanoseconds, and programs subtract one from the other.
+        // The conversion is accurate to a few hundred nanoseconds only. Programs subtract the
+        // result from the current time, so it must not be in the future.
         Ok(shown_ns.min(since_1970_ns()))
     }
 
@@ -270,8 +271,8 @@ impl Adapter {
         })
     }
 
-    /// Returns the data rate of the port in units of 100 Mb/s: that of the modelled card, if a
-    /// certain one is modelled.
+    /// Returns the data rate of the port in units of 100 Mb/s: the modelled card's, if a particular
+    /// card is modelled.
     pub fn speed_100mbps(&self) -> u64 {
         let modelled = self.function.properties().rate_mbps;
         modelled.map_or(identity::PORT_SPEED_100MBPS, |mbps| u64::from(mbps) / 100)
@@ -297,8 +298,8 @@ impl Adapter {
         self.function.host_peers()
     }
 
-    /// Takes a lease for an address handle, which uses memory of the program but counts against a
-    /// limit.
+    /// Takes a lease for an address handle, which counts against the device's limit although it
+    /// uses only memory of the program.
     pub fn address_handle(&self) -> Result<Lease, Errno> {
         let limit = self.device()?.capabilities().max_ah;
         self.address_handles.acquire_below(limit).ok_or_else(|| {
@@ -361,8 +362,8 @@ impl Adapter {
     }
 }
 
-/// Returns the error of a verb with an object that this process has inherited, and prints the
-/// reason at the first such verb: with a kernel driver the same program works.
+/// Returns the error of a verb on an object that this process inherited by fork. The first such
+/// verb prints the reason, because the same program works with a kernel driver.
 #[cold]
 fn of_the_parent() -> Errno {
     static PRINTED_BY: AtomicU32 = AtomicU32::new(0);
@@ -373,7 +374,7 @@ fn of_the_parent() -> Errno {
              opened: such calls fail with EIO. Open the device after fork, in the process that \
              uses it\n"
         );
-        // Not by `tracing`: another thread of the parent may have held its locks in the fork.
+        // Not by `tracing`: another thread of the parent may have held its locks during the fork.
         os::write_to_stderr(&line);
     }
     Errno::IO.because("the object belongs to the parent process, which has forked")

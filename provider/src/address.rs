@@ -139,7 +139,7 @@ pub fn reply(header: &[u8; 40], gids: &[GidEntry]) -> Result<ibv_ah_attr, Errno>
             traffic_class: route.traffic_class,
         },
         dlid: 0,
-        // The completion's value encodes the kind of header, and the frame had no service level.
+        // In a completion, `sl` encodes the kind of header; the frame had no service level.
         sl: 0,
         src_path_bits: 0,
         static_rate: 0,

@@ -295,8 +295,8 @@ impl Parser<'_> {
             | IBV_ACCESS_REMOTE_WRITE
             | IBV_ACCESS_REMOTE_READ
             | IBV_ACCESS_REMOTE_ATOMIC;
-        // Rights of regions, and of operations that the device does not have: they have no effect,
-        // and programs set them beside the others, as NICs allow them.
+        // Rights that apply to memory regions, or to operations that the device lacks. Programs set
+        // them with the others, and NICs accept them; they have no effect.
         const IGNORED: u32 =
             IBV_ACCESS_MW_BIND | IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_FLUSH_PERSISTENT;
         if !self.has(IBV_QP_ACCESS_FLAGS) {
@@ -336,8 +336,8 @@ impl Parser<'_> {
         self.small(IBV_QP_RNR_RETRY, "attr->rnr_retry", self.attr.rnr_retry, 7)
     }
 
-    /// Returns the timer, which has five bits: mlx5 and rxe ignore the others, and programs set
-    /// them.
+    /// Returns the timer, the low five bits. mlx5 and rxe ignore the other bits, and some programs
+    /// set them.
     fn min_rnr_timer(&self) -> Option<u8> {
         const BITS: u8 = 0x1f;
         let given = self.attr.min_rnr_timer;
@@ -372,7 +372,7 @@ impl Parser<'_> {
     }
 }
 
-/// Returns an attribute that the transition requires; `check_attributes` has seen it in the mask.
+/// Returns an attribute that the transition requires; `check_attributes` found it in the mask.
 fn required<T>(value: Option<T>) -> Result<T, Errno> {
     value.ok_or(Errno::INVALID.because("attr_mask lacks an attribute"))
 }

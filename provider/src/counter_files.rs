@@ -1,5 +1,5 @@
-//! The files of `ports/1/counters` and `ports/1/hw_counters`: a program that opens one reads what
-//! its device has counted by then.
+//! The files in `ports/1/counters` and `ports/1/hw_counters`. Opening one takes a snapshot of the
+//! device's counter.
 
 use ferroce_embed::counters::{LINUX_COUNTERS, LinuxCounter, of_device};
 use ferroce_platform::host::device_name;
@@ -32,7 +32,7 @@ impl CounterFile {
         Some(Self { device, counter })
     }
 
-    /// Returns what a program reads.
+    /// Returns the content of the file.
     ///
     /// # Errors
     /// `ENODEV` for a device outside of this process that is not open.
@@ -42,7 +42,7 @@ impl CounterFile {
     }
 }
 
-/// Returns true if a path ends like that of one of these files: most paths do not.
+/// Returns true if a path ends with the name of a counter file; most paths do not.
 pub fn is_name_of_one(path: &[u8]) -> bool {
     let name = path.rsplit(|byte| *byte == b'/').next();
     LINUX_COUNTERS

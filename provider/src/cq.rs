@@ -131,8 +131,6 @@ fn check_entries(entries: u32, largest: u32) -> Result<(), Errno> {
 ///
 /// `EINVAL` for bits that no release defines, `EOPNOTSUPP` for fields that this device does not
 /// report: VLAN tags, flow tags and tag matching.
-/// `EINVAL` for bits that no release defines, `EOPNOTSUPP` for what this device does not report:
-/// VLAN tags, flow tags and tag matching.
 pub fn check_extended(attr: &ibv_cq_init_attr_ex) -> Result<(), Errno> {
     const MASK: u32 = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
     const FLAGS: u32 = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
@@ -149,13 +147,13 @@ pub fn check_extended(attr: &ibv_cq_init_attr_ex) -> Result<(), Errno> {
         return Ok(());
     }
     within(invalid, "cq_attr->flags", attr.flags, FLAGS)?;
-    // A CQ with a lock is valid for a single thread. Overwriting completions is not supported.
+    // A CQ with a lock also satisfies SINGLE_THREADED. Overwriting completions is not supported.
     let possible = IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
     within(lacking, "cq_attr->flags", attr.flags, possible)
 }
 
 impl Cq {
-    /// Shows the QP of a completion in error as failed.
+    /// Shows the QP of a failed completion as failed in `ferroce top`.
     #[cold]
     pub fn show_failed(&self, completion: &WorkCompletion) {
         if let Some(shown) = &self.adapter.shown_qps {

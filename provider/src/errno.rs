@@ -5,10 +5,10 @@ use std::fmt;
 use ferroce_driver::{PostError, QpState, QueuePairCapacity, TransitionError};
 use libc::c_int;
 
-/// What would be right for the number of a port.
+/// The valid port number, for messages.
 pub const ONE_PORT: &str = "1, the device has one port";
 
-/// Error of a verb: its `errno`, and the argument that was wrong with what would be right. Two
+/// Error of a verb: its `errno`, and for messages the wrong argument and its valid values. Two
 /// errors are equal if their numbers are.
 #[derive(Clone, Copy, Debug)]
 pub struct Errno {
@@ -24,7 +24,7 @@ impl PartialEq for Errno {
 
 impl Eq for Errno {}
 
-/// A value of an argument, in the form in which it is printed.
+/// The value of an argument, as it is printed.
 #[derive(Clone, Copy, Debug)]
 pub enum Shown {
     Number(i64),
@@ -33,11 +33,11 @@ pub enum Shown {
     Bits(u64),
 }
 
-/// What would be right.
+/// The valid values of an argument.
 #[derive(Clone, Copy, Debug)]
 pub enum Right {
     AtMost(u64),
-    /// Of these flags.
+    /// Any of these flags.
     Within(u64),
     Text(&'static str),
 }
@@ -45,7 +45,7 @@ pub enum Right {
 /// Why a verb is refused.
 #[derive(Clone, Copy, Debug)]
 enum Reason {
-    /// The errno says it.
+    /// The errno alone explains it.
     Plain,
     Text(&'static str),
     /// The pointer is null.
@@ -57,7 +57,7 @@ enum Reason {
     },
     /// No station has this address.
     Unreachable([u8; 16]),
-    /// With the flag of `attr_mask` for the attribute that it names.
+    /// The error, and the `attr_mask` flag of the attribute in it.
     Transition(TransitionError, &'static str),
     Driver(ferroce_driver::Error),
     Post(Post),
@@ -75,7 +75,7 @@ struct Post {
     queue: Option<QueueLimits>,
 }
 
-/// What a refused work request is compared with.
+/// The limits and the state of a queue, which explain why it refuses a work request.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueLimits {
     /// Work requests outstanding.
@@ -89,7 +89,7 @@ pub struct QueueLimits {
 }
 
 impl QueueLimits {
-    /// Returns those of the send queue of a QP.
+    /// Returns the limits of a QP's send queue.
     pub fn of_sends(capacity: QueuePairCapacity, state: c_int) -> Self {
         Self {
             max_wr: capacity.max_send_wr,
@@ -99,7 +99,7 @@ impl QueueLimits {
         }
     }
 
-    /// Returns those of the receive queue of a QP.
+    /// Returns the limits of a QP's receive queue.
     pub fn of_receives(capacity: QueuePairCapacity, state: c_int) -> Self {
         Self {
             max_wr: capacity.max_recv_wr,
@@ -185,8 +185,8 @@ impl Errno {
         }
     }
 
-    /// `EINVAL`: a transition that does not exist, or that has a wrong attribute; `flag` is that of
-    /// `attr_mask` for the attribute.
+    /// `EINVAL`: a transition that does not exist, or a wrong attribute; `flag` is the attribute's
+    /// flag in `attr_mask`.
     pub fn transition(error: TransitionError, flag: &'static str) -> Self {
         Self {
             reason: Reason::Transition(error, flag),
@@ -219,7 +219,7 @@ impl Errno {
         self
     }
 
-    /// Returns true if this is no refusal but the usual answer: nothing is there, or not yet.
+    /// Returns true for a normal result that is not a refusal: nothing is there, or not yet.
     pub fn is_usual(&self) -> bool {
         let number = matches!(self.number, libc::EAGAIN | libc::ENOENT | libc::ENODATA);
         number && matches!(self.reason, Reason::Plain)
@@ -242,7 +242,7 @@ pub fn at_most(
     }
 }
 
-/// Returns `refusal` with the flags unless `flags` are all among `allowed`.
+/// Returns `refusal` with the wrong flags added, unless `flags` contains only flags of `allowed`.
 ///
 /// # Errors
 /// `refusal`.

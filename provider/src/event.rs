@@ -1,5 +1,4 @@
-//! Event queues behind a pollable file descriptor: completion channels and the async queue of a
-//! context.
+//! Event queues with a pollable file descriptor: completion channels and a context's async queue.
 //!
 //! The descriptor is readable while its count is not zero; the count is the number of queued events
 //! minus the readers that have read one and not yet taken it. So it is level-triggered,
@@ -20,7 +19,7 @@ use crate::os::event_fd::EventFd;
 /// program with that many unread events is already notified.
 const MAX_QUEUED_PER_SOURCE: u32 = 1024;
 
-/// The object of events, for event queues.
+/// The object that events are about.
 #[derive(Debug, Default)]
 pub struct Source {
     /// Address of the public struct; 0 until it exists.

@@ -35,8 +35,8 @@ pub const PORT_SPEED_100MBPS: u64 = 1000;
 /// The port's only P_Key: full member of the default partition.
 pub const P_KEY: u16 = 0xffff;
 
-/// Returns the `vendor_part_id`: the user's choice, otherwise that of the modelled card, if a
-/// certain one is modelled.
+/// Returns the `vendor_part_id`: the user's choice, otherwise the modelled card's, if a particular
+/// card is modelled.
 pub fn part_id(modelled: Option<u32>) -> u32 {
     std::env::var("FERROCE_PART_ID")
         .ok()
@@ -156,8 +156,8 @@ pub fn device_attributes_ex(
     attr
 }
 
-/// Returns the length of the GID table: the first entries are those of the host, the others are
-/// empty, as on every RoCE card. Programs read each.
+/// Returns the length of the GID table: the host's entries, then empty ones, as on every RoCE card.
+/// Programs read all of them.
 pub fn gid_table_length(capabilities: &Capabilities, host: &HostIdentity) -> usize {
     usize::from(capabilities.max_gids).max(host.gids.len())
 }

@@ -56,7 +56,7 @@ mod xrc_domains;
 mod tests {
     use std::hint::black_box;
 
-    /// Goal: a number of the program that overflows does not wrap in builds for users (the profile
+    /// Goal: numbers from the program that overflow do not wrap in release builds (the profile
     /// `release` of the workspace).
     #[test]
     fn sums_that_overflow_are_errors_in_every_profile() {

@@ -8,13 +8,13 @@ use tracing::level_filters::LevelFilter;
 /// Target of the lines about refused verbs.
 pub const REFUSED: &str = "ferroce::refused";
 
-/// Starts logging as `FERROCE_LOG` requests; without it, only the reasons why a device cannot be
-/// used.
+/// Starts logging as `FERROCE_LOG` requests; without it, logs only the reasons why a device cannot
+/// be used.
 ///
 /// Only a program that uses the device calls this, not every child that inherits the preload.
 pub fn start() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| log::start(LevelFilter::ERROR));
-    // Of a child made by fork, too.
+    // Outside the `Once`, because a child made by fork needs one, too.
     explain::open_file();
 }

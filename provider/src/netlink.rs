@@ -1,8 +1,8 @@
-//! RDMA netlink: what the kernel says about the devices to `rdma` (iproute2) and to libraries.
+//! RDMA netlink: the kernel's reports about the devices, for `rdma` (iproute2) and for libraries.
 //!
-//! A request is answered as the kernel's `drivers/infiniband/core/nldev.c` does, with the devices
-//! of this process. What would have to be counted in other processes, and is not known, is refused
-//! with `EOPNOTSUPP`, as by a kernel without the command.
+//! Requests are answered as in the kernel's `drivers/infiniband/core/nldev.c`, for the devices of
+//! this process. Requests for objects in other processes that are not known here are refused with
+//! `EOPNOTSUPP`, as by a kernel without the command.
 
 use std::ffi::c_int;
 
@@ -21,10 +21,10 @@ use message::{Answers, Attributes, Request};
 
 /// Bytes of the longest datagram with requests: the programs known to us send less than 200.
 pub const MAX_REQUEST: usize = 8192;
-/// Most requests of a datagram.
+/// Maximum number of requests in a datagram.
 const REQUESTS_LIMIT: usize = 64;
-/// Most queue pairs of an answer, about 110 bytes each: it has to fit into the socket's buffer of
-/// 208 KiB, in which Linux counts twice as much for a datagram.
+/// Maximum number of queue pairs in an answer, about 110 bytes each. The answer has to fit into the
+/// socket's buffer of 208 KiB, and Linux charges a datagram with about twice its size.
 const QPS_LIMIT: usize = 512;
 
 /// Client of the commands below: `RDMA_NL_NLDEV` of `<rdma/rdma_netlink.h>`, as the others.
@@ -184,7 +184,7 @@ fn link(host: &HostIdentity) -> Attributes {
         .u8(attribute::PORT_STATE, ACTIVE)
         .u8(attribute::PORT_PHYS_STATE, LINK_UP);
     let mut entries = host.gids.iter();
-    // Loopback is the interface of addresses that no other one has.
+    // An interface other than loopback first: loopback stands for addresses that no interface has.
     let real = entries.clone().find(|entry| entry.interface != "lo");
     if let Some(entry) = real.or(entries.next()) {
         let index = host::interface_index(&entry.interface);
@@ -211,7 +211,7 @@ fn programs_of(host: &HostIdentity) -> Result<Vec<ProgramQps>, Errno> {
     programs.ok_or(Errno::NOT_SUPPORTED)
 }
 
-/// Returns how many objects of each kind there are: queue pairs, as no other kind is known.
+/// Returns the number of objects of each kind; only queue pairs are known.
 fn summary(host: &HostIdentity) -> Result<Attributes, Errno> {
     let count = programs_of(host)?.iter().map(|program| program.count).sum();
     let (mut entry, mut entries) = (Attributes::default(), Attributes::default());

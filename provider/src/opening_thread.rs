@@ -1,9 +1,9 @@
 //! The thread in which a device is opened.
 //!
-//! A NIC of the model is a large value that is built of large values: bringing it up takes 60 KiB
-//! of stack, four times as much as any other verb. Programs open devices in fibers with less, which
-//! a kernel driver never notices. That the compiler builds each part in its final place is not
-//! promised; so the device is opened in a thread that has the room and ends at once.
+//! The model of a NIC is a large value, built from large parts: opening it takes 60 KiB of stack,
+//! four times as much as any other verb. Some programs open devices on fibers with smaller stacks,
+//! which works with a kernel driver. The compiler does not promise to build the parts in place, so
+//! a short-lived thread with enough stack opens the device.
 
 use std::panic::resume_unwind;
 use std::thread;
@@ -16,19 +16,19 @@ use parking_lot::Mutex;
 
 const STACK_BYTES: usize = 512 << 10;
 
-/// Runs `open` in a separate thread. In simulated time it runs in this one, as the world does not
-/// see that a thread waits for another; so it does if there cannot be another one.
+/// Runs `open` in a separate thread. In simulated time it runs in this thread, because the world
+/// does not see one thread wait for another. It also runs here if no thread can be created.
 pub fn run<T: Send>(open: impl FnOnce() -> T + Send) -> T {
     if variable(WORLD_VARIABLE).is_some() {
         return open();
     }
-    // Kept here, so that it is still there after a thread was refused.
+    // Kept here, so that it is still available if no thread can be created.
     let waiting = Mutex::new(Some(open));
     let opened = thread::scope(|scope| {
         let builder = thread::Builder::new()
             .name("ferroce-open".to_owned())
             .stack_size(STACK_BYTES);
-        // Signals are for the program's threads; faults of memory are this library's as well.
+        // Signals are for the program's threads; memory faults are for this library, too.
         let started = with_signals_blocked(|| {
             builder.spawn_scoped(scope, || {
                 faults::allow();

@@ -1,4 +1,4 @@
-//! What the library needs from the operating system besides the device: descriptors, memory, forks.
+//! Services of the operating system, except the device: descriptors, memory, forks.
 
 use crate::errno::Errno;
 

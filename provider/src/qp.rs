@@ -1,4 +1,4 @@
-//! Queue pairs: checks of their attributes, their state, and the builder behind `ibv_wr_*`.
+//! Queue pairs: checks of their attributes, their state, and the builder for `ibv_wr_*`.
 
 use std::sync::Arc;
 
@@ -66,9 +66,9 @@ fn send_operations(qp_type: c_int, limits: &Capabilities) -> u64 {
 /// What a program asks for with attributes that only `ibv_create_qp_ex` has.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Extras {
-    /// True if it posts by `ibv_wr_*`, too.
+    /// True if it also posts by `ibv_wr_*`.
     pub has_send_api: bool,
-    /// `IBV_QP_CREATE_BLOCK_SELF_MCAST_LB`: no datagrams to groups that the QP has sent itself.
+    /// `IBV_QP_CREATE_BLOCK_SELF_MCAST_LB`: the QP does not receive its own multicast datagrams.
     pub blocks_own_multicast: bool,
 }
 
@@ -289,7 +289,7 @@ impl Qp {
         }
     }
 
-    /// Shows a QP that was created just now to `ferroce top`.
+    /// Shows a new QP in `ferroce top`.
     fn shown(self) -> Self {
         if let Some(shown) = &self.adapter.shown_qps {
             shown.add(self.pair.number().0, self.pair.service());

@@ -29,7 +29,7 @@ pub const DEVICE_FILE: &[u8] = b"/dev/infiniband/rdma_cm";
 /// Version of its commands.
 pub const ABI_VERSION: u32 = 4;
 
-/// Its device number: major 10 is that of misc devices, which share a dynamic range of minors.
+/// Its device number: misc devices have major 10 and share a dynamic range of minors.
 pub const DEVICE_NUMBER: (u32, u32) = (10, 58);
 
 /// A communication manager: what executes the commands of a channel.
@@ -64,6 +64,6 @@ pub trait Manager: Send + Sync {
     ) -> Result<Reply, Errno>;
 
     /// In simulated time, waits until an event can be read, or a signal ends the wait. `None`: the
-    /// program has the time of the machine, and its descriptor shows events.
+    /// program runs in real time, and its descriptor shows events.
     fn sleep_until_event(&self, channel: ChannelId) -> Option<Slept>;
 }

@@ -102,7 +102,7 @@ pub fn port_state(state: c_int) -> &'static CStr {
 
 /// `enum ibv_rate` with the rate in Mb/s and in multiples of 2.5 Gb/s (0: not a multiple).
 ///
-/// The Mb/s are those on the lanes, which is why most are not round; the multiples use the nominal
+/// The Mb/s are the lanes' signalling rates, so most are not round; the multiples use nominal
 /// rates.
 const RATES: &[(c_int, c_int, c_int)] = &[
     (2, 2_500, 1),

@@ -27,8 +27,8 @@ const DIRECTORIES: [&[u8]; 5] = [
     b"/dev/infiniband",
 ];
 
-/// The directory of the machine's PCI devices. Ours stands for it alone, with links to the cards
-/// and to the machine's devices; what is below it is redirected for the cards only.
+/// The directory of the machine's PCI devices. The tree has its own one, with links to the cards
+/// and to the machine's devices; paths below it are redirected for the cards only.
 const PCI_DEVICES: &[u8] = b"/sys/bus/pci/devices";
 
 /// Beginning of the names of the cards in [`PCI_DEVICES`].

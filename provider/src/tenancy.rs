@@ -11,7 +11,7 @@ use parking_lot::{Condvar, Mutex};
 
 /// The function, kept while it has users: an adapter, or an object of its driver.
 pub struct Tenancy {
-    /// Before `end`: the function is released when the end is signalled.
+    /// Before `end`, so the function is released when the end is signalled.
     function: Arc<Function>,
     end: NotifyOnDrop,
 }

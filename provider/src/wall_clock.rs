@@ -105,7 +105,8 @@ impl State {
         let Reading {
             device_ns, wall_ns, ..
         } = reading;
-        // An earlier deviation may still be in correction; the rest of it shows in this comparison.
+        // An earlier deviation may not be fully corrected yet; this comparison shows the rest of
+        // it.
         while self
             .lines
             .back()
@@ -180,7 +181,7 @@ mod tests {
 
     const EPOCH_NS: u64 = 1_700_000_000_000_000_000;
 
-    /// Two clocks, of which the device's is slow by a number of parts per million.
+    /// Two clocks; the device's is slow by a number of parts per million.
     struct Clocks {
         device_ns: Cell<u64>,
         wall_ns: Cell<u64>,
@@ -267,7 +268,7 @@ mod tests {
         }
     }
 
-    /// Goal: a system clock that was set is followed.
+    /// Goal: the result follows a system clock that was set.
     #[test]
     fn follows_a_clock_that_was_set() {
         let (clocks, wall_clock) = (Clocks::new(0), WallClock::default());

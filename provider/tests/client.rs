@@ -88,7 +88,7 @@ fn a_connectx_part_id_reports_no_direct_verbs() {
     for part_id in ["1015", "1017", "1021", "a2dc"] {
         run(&program, &[part_id, ANSWERED], Some(part_id));
     }
-    // The default part, a ConnectX-3 (which libmlx4 drives), the numbers next to those of libmlx5.
+    // The default part, a ConnectX-3 (which libmlx4 drives), and the numbers next to libmlx5's.
     run(&program, &["8070", &refused], None);
     for part_id in ["1003", "1010", "a2d1"] {
         run(&program, &[part_id, &refused], Some(part_id));

@@ -1,7 +1,7 @@
 /*
  * A program that queries libmlx5 for the capabilities of a ConnectX beyond verbs, as perftest does
- * since release 24 if `vendor_part_id` is that of a ConnectX. Run by client.rs with the expected
- * part ID in hexadecimal.
+ * since release 24 if `vendor_part_id` is a ConnectX's. Run by client.rs with the expected part ID
+ * in hexadecimal.
  */
 #include <errno.h>
 #include <infiniband/mlx5dv.h>
@@ -12,7 +12,7 @@
 
 #define CHECK(condition) check((condition), #condition, __LINE__)
 
-/* Behind the members that every release of the header has. */
+/* After the members that every release of the header has. */
 enum { HEAD = offsetof(struct mlx5dv_context, comp_mask) + sizeof(uint64_t), UNTOUCHED = 0xa5 };
 
 static int failures;

@@ -1,6 +1,6 @@
 /*
- * Every service and object that RC does not need, once, in loopback and with the refusals that only
- * the library makes: run over the drop-in library by client.rs. Other tests check the device.
+ * Uses every service and object that RC does not need, in loopback, and checks the errors that the
+ * library itself returns. Run over the drop-in library by client.rs; other tests check the device.
  */
 #define _GNU_SOURCE
 #include <endian.h>

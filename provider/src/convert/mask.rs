@@ -6,8 +6,8 @@ use libc::c_int;
 use crate::abi::*;
 use crate::errno::{Errno, within};
 
-/// Attributes of IBTA and their bits. Of the others, `IBV_QP_STATE` is the transition itself, and
-/// the device cannot change `IBV_QP_CAP` and `IBV_QP_RATE_LIMIT`.
+/// IBTA's attributes and their bits. Missing here: `IBV_QP_STATE` is the transition itself, and the
+/// device cannot change `IBV_QP_CAP` and `IBV_QP_RATE_LIMIT`.
 const BITS: [(c_int, Attribute, &str); 19] = [
     (
         IBV_QP_CUR_STATE,
@@ -77,8 +77,8 @@ pub fn flag_name(attribute: Attribute) -> &'static str {
     named.map_or("an attribute", |(.., name)| name)
 }
 
-/// Returns the attributes of the other half of an XRC connection. Programs set both halves'
-/// attributes like those of an RC QP, and Linux allows it.
+/// Returns the attributes that belong to the other half of an XRC connection. They are ignored:
+/// programs set all attributes, as for an RC QP, and Linux allows it.
 pub fn ignored(service: Service) -> c_int {
     match service {
         Service::XrcInitiator => IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,

@@ -113,7 +113,7 @@ fn init_to_rtr_parses_the_path() {
     assert_eq!(rtr.access, None);
 }
 
-/// Goal: what mlx5 and rxe take is taken (DLSlime sets 32).
+/// Goal: timer values that mlx5 and rxe accept are accepted (DLSlime sets 32).
 #[test]
 fn an_rnr_timer_has_five_bits() {
     let attr = ibv_qp_attr {

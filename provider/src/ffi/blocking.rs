@@ -209,9 +209,10 @@ unsafe fn acknowledge(
     }
 }
 
-/// Unlocks a mutex by a call that returns here. The thread sanitizer leaves out the calls of a
-/// library that was built without it, by the address of return: a jump at the end of an exported
-/// function would return to the program, and be an unlock without a lock.
+/// Unlocks a mutex by a call that returns here, never by a tail call. The thread sanitizer ignores
+/// libc calls from a library that was built without it, which it recognises by the return address.
+/// After a tail call that would be the program's address, and the sanitizer would report an unlock
+/// of a mutex that was never locked.
 ///
 /// # Safety
 /// The contract of `pthread_mutex_unlock`.

@@ -8,10 +8,10 @@ use crate::errno::Errno;
 use crate::log;
 use crate::os::set_errno;
 
-/// What a panic becomes.
+/// The error that a panic is converted to.
 const PANIC: Errno = Errno::IO.because("the library has failed; this is a fault of Ferroce");
 
-/// Says once at level info why a verb is refused, for `FERROCE_LOG` and `--explain-errors`.
+/// Logs at level info why a verb is refused, for `FERROCE_LOG` and `--explain-errors`.
 #[cold]
 pub(super) fn refused(verb: &str, errno: Errno) {
     if !errno.is_usual() {
@@ -19,8 +19,8 @@ pub(super) fn refused(verb: &str, errno: Errno) {
     }
 }
 
-/// Returns -1 and errno of a call that has failed. What is no refusal of a verb, such as a signal,
-/// needs no reason.
+/// Returns -1 and sets errno if a call has failed. Logs no reason: a signal, for example, is no
+/// refusal of a verb.
 pub(super) fn or_errno<T: From<i8>>(body: impl FnOnce() -> Result<T, Errno>) -> T {
     guard(body).unwrap_or_else(|errno| {
         set_errno(errno);
@@ -32,7 +32,7 @@ pub(super) fn or_errno<T: From<i8>>(body: impl FnOnce() -> Result<T, Errno>) -> 
 #[cold]
 pub(super) fn fail(verb: &str, errno: Errno) -> c_int {
     refused(verb, errno);
-    // What the diagnostics have done to it is over.
+    // Last, because the diagnostics may have changed errno.
     set_errno(errno);
     errno.number()
 }
@@ -40,8 +40,8 @@ pub(super) fn fail(verb: &str, errno: Errno) -> c_int {
 /// Runs a verb; a panic in it is an I/O error.
 #[inline]
 pub(super) fn guard<R>(body: impl FnOnce() -> Result<R, Errno>) -> Result<R, Errno> {
-    // Locks that do not poison protect the state after a panic, in objects that stay consistent
-    // word by word.
+    // Locks do not poison, and objects stay consistent word by word, so they are usable after a
+    // panic.
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(PANIC))
 }
 

@@ -1,4 +1,4 @@
-//! Opens the files of counters: each opening is a file in memory with the value of that moment.
+//! Opens counter files: each open returns a memfd with the current value.
 
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
@@ -11,8 +11,8 @@ use crate::errno::Errno;
 use crate::os::{last_errno, set_errno};
 use crate::sysfs;
 
-/// Opens the counter at a path, which may be relative to a directory of the tree. `None`: it is not
-/// the path of a counter. -1 and errno: it cannot be opened so.
+/// Opens the counter at a path, which may be relative to a directory of the tree. `None`: the path
+/// is not a counter's. -1 and errno: a counter cannot be opened with these flags.
 ///
 /// # Safety
 /// `path` is null or a C string.
@@ -65,12 +65,13 @@ fn open_file(file: CounterFile, flags: c_int) -> Result<c_int, Errno> {
     } else {
         0
     };
-    // SAFETY: the name is a C string.
+    // SAFETY: `memfd_create` reads a C string, and the name is a C string literal.
     let fd = unsafe { libc::memfd_create(c"counter".as_ptr(), close) };
     if fd < 0 {
         return Err(last_errno());
     }
-    // SAFETY: the text has so many bytes. The position of the descriptor stays at the beginning.
+    // SAFETY: `pwrite` reads `text.len()` bytes at `text`, which is alive and that long. The
+    // position of the descriptor stays at the beginning.
     let written = unsafe { libc::pwrite(fd, text.as_ptr().cast(), text.len(), 0) };
     if usize::try_from(written) != Ok(text.len()) {
         let errno = last_errno();

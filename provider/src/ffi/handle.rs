@@ -1,4 +1,4 @@
-//! Objects in the form that the program holds: the public struct first, the body behind it.
+//! Verbs objects as the program holds them: the public struct, followed by the body.
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
@@ -11,19 +11,18 @@ use crate::abi::*;
 use crate::errno::Errno;
 use crate::os::fork::ProcessLock;
 
-/// A verbs object on the heap. Its address is that of the public struct, and it never moves:
-/// programs and their inline calls read the public part, which contains the mutex and the condition
-/// variable.
+/// A verbs object on the heap. It begins with the public struct and never moves: programs and their
+/// inline calls read the public struct, which contains the mutex and the condition variable.
 #[repr(C)]
 pub(super) struct Handle<P, Body> {
     pub(super) public: P,
     pub(super) body: Body,
-    /// What the public struct said when it was given to the program.
+    /// Its name when it was given to the program.
     name: Name,
 }
 
-/// By what the kernel finds an object: the fields `context` and `handle` of its public struct.
-/// Handles are numbers of the context's descriptor.
+/// The key by which the kernel finds an object: the fields `context` and `handle` of its public
+/// struct. Handles count per context.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Name {
     context: *mut ibv_context,
@@ -31,7 +30,7 @@ pub(super) struct Name {
 }
 
 impl Name {
-    /// Of objects that the kernel does not find so.
+    /// For objects that the kernel does not find by handle.
     const NONE: Self = Self {
         context: std::ptr::null_mut(),
         handle: 0,
@@ -40,10 +39,10 @@ impl Name {
 
 /// A struct of verbs.h that begins an object.
 pub(super) trait Public {
-    /// Returns by what the kernel finds the object.
+    /// Returns the name of the object.
     ///
     /// # Safety
-    /// `public` is alive. The program may write to it, so that it is not borrowed.
+    /// `public` is alive. The program may write to it, so no reference is made.
     unsafe fn name(public: *const Self) -> Name;
 }
 
@@ -89,7 +88,7 @@ public! {
     ibv_dm;
 }
 
-// The kernel finds a channel by its descriptor, of which a program may make duplicates.
+// The kernel finds a channel by its descriptor, which the program may duplicate.
 without_name! { ibv_device verbs_context ibv_comp_channel ibv_td ibv_xrcd }
 
 /// Why a control verb does not find an object.
@@ -109,7 +108,7 @@ fn with_live<R>(action: impl FnOnce(&mut BTreeMap<usize, TypeId>) -> R) -> R {
 impl<P: Public, Body: 'static> Handle<P, Body> {
     /// Moves an object to the heap and returns its address for the program.
     pub(super) fn give(public: P, body: Body) -> *mut Self {
-        // SAFETY: `public` is alive.
+        // SAFETY: `name` requires a live struct, and `public` is a local of this call.
         let name = unsafe { P::name(&raw const public) };
         let given = Box::into_raw(Box::new(Self { public, body, name }));
         with_live(|live| live.insert(given.addr(), TypeId::of::<Body>()));
@@ -156,7 +155,7 @@ impl<P: Public, Body: 'static> Handle<P, Body> {
         })
     }
 
-    /// Returns the object behind a pointer from the program.
+    /// Returns the object that a pointer from the program points to.
     ///
     /// # Safety
     /// `pointer` is null, or [`Handle::give`] of this very type returned it and the object is not
@@ -172,8 +171,8 @@ impl<P: Public, Body: 'static> Handle<P, Body> {
         Ok(unsafe { &(*pointer.cast::<Self>()).body })
     }
 
-    /// Returns the object at a pointer from the program, for a verb that the kernel executes: the
-    /// kernel finds the object by its handle. Posting and polling do not.
+    /// Returns the object that a pointer from the program points to, for a verb that the kernel
+    /// would execute: the kernel looks the object up by its handle. Posting and polling do not.
     ///
     /// # Errors
     /// `EINVAL`: null, or the program has overwritten its handle or context.
@@ -181,7 +180,8 @@ impl<P: Public, Body: 'static> Handle<P, Body> {
     /// # Safety
     /// As for [`Handle::borrow`].
     pub(super) unsafe fn look_up<'a, T>(pointer: *mut T) -> Result<&'a Body, Errno> {
-        // SAFETY: the caller guarantees what `borrow` asks for, which then has found it alive.
+        // SAFETY: the caller keeps the contract of `borrow`, so the object is alive, as
+        // `has_its_name` requires.
         unsafe {
             let body = Self::borrow(pointer)?;
             match Self::has_its_name(pointer.cast()) {

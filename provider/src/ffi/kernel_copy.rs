@@ -1,4 +1,4 @@
-//! Translation between the kernel's structs and those of verbs.h, for librdmacm.
+//! Translates between the kernel's structs and the structs of verbs.h, for librdmacm.
 
 use crate::abi::*;
 

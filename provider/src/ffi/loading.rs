@@ -1,9 +1,9 @@
-//! `dlopen` and `dlmopen` of libc: by whatever name a program loads libibverbs, it gets this one.
+//! `dlopen` and `dlmopen` of libc: a program that loads libibverbs by any name gets this library.
 //!
-//! A program that is linked with `libibverbs.so.1` has it by the preload. One that loads
-//! `libibverbs.so`, an absolute path or a copy in a Python wheel would get another one beside this
-//! one, which finds no device. libc looks into the caller's RUNPATH, so it has to see the caller:
-//! the entries change the name and jump.
+//! The preload gives this library to programs that are linked with `libibverbs.so.1`. A program
+//! that loads `libibverbs.so`, an absolute path or a copy in a Python wheel would get a second
+//! libibverbs, which finds no device. libc searches the RUNPATH of its caller, which it finds by
+//! the return address; so the entries change the name and jump to libc's function.
 
 use std::arch::naked_asm;
 use std::ffi::{CStr, CString, OsStr};
@@ -18,15 +18,15 @@ use super::boundary::guard;
 use super::next::look_up;
 use crate::os::set_errno;
 
-/// What an entry jumps to, and the name that it passes. The ABI returns it in two registers.
+/// Where an entry jumps, and the name that it passes. The ABI returns it in two registers.
 #[repr(C)]
 struct Jump {
     name: *const c_char,
     function: *const c_void,
 }
 
-/// Declares an entry that calls `$target` with its arguments, which returns a [`Jump`], and jumps
-/// there with its name as the argument in `$x86_64` or `$aarch64`.
+/// Declares an entry. It calls `$target` with its arguments, and jumps where the returned [`Jump`]
+/// points, with the new name in the argument register `$x86_64` or `$aarch64`.
 macro_rules! entry {
     ($name:ident $target:ident $x86_64:literal $aarch64:literal) => {
         #[doc = concat!("`", stringify!($name), "` of libc.")]
@@ -162,8 +162,9 @@ pub(super) fn note_use() {
 /// The process that checks at its exit; 0: none.
 static CHECKER: AtomicU32 = AtomicU32::new(0);
 
-/// Lets the process say at its exit if it had another libibverbs and did not use this one: then it
-/// has found no device. What is loaded by `dlmopen` is in another list, and is not seen.
+/// Registers a check at exit: reports if the process loaded another libibverbs and did not use this
+/// one, because then it found no device. Libraries loaded by `dlmopen` are in another list and are
+/// not checked.
 pub(crate) fn check_at_exit() {
     static REGISTERED: Once = Once::new();
     REGISTERED.call_once(|| {
@@ -202,8 +203,8 @@ fn another() -> Option<&'static Path> {
         found: Option<&'static CStr>,
     }
     unsafe extern "C" fn visit(info: *mut dl_phdr_info, _: size_t, search: *mut c_void) -> c_int {
-        // SAFETY: libc passes a valid struct, and what `another` has passed: a `Search`. The name
-        // lives as long as the library, and this is the exit of the process.
+        // SAFETY: libc passes a valid struct, and the pointer that `another` passed: a live
+        // `Search`. The name lives as long as the library, and this is the exit of the process.
         unsafe {
             let search = &mut *search.cast::<Search>();
             let name = (*info).dlpi_name;
@@ -218,7 +219,7 @@ fn another() -> Option<&'static Path> {
     }
     let (own, _) = own_place()?;
     let mut search = Search { own, found: None };
-    // SAFETY: the function is called during this call only, with the local.
+    // SAFETY: `visit` requires a live `Search`: it is called only during this call, with the local.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
     let path = search.found?;
     Some(Path::new(OsStr::from_bytes(path.to_bytes())))

@@ -1,8 +1,8 @@
 //! Sockets of RDMA netlink.
 //!
 //! A program gets a netlink socket of the protocol that the kernel leaves to programs, so binding,
-//! waiting and receiving need no further support. What it sends are requests, which
-//! `crate::netlink` answers; another socket sends the answers.
+//! waiting and receiving need no further support. `crate::netlink` answers the requests that the
+//! program sends, and a second socket delivers the answers.
 //!
 //! The other sockets of a program pass through plain frames, as threads may be cancelled in them
 //! (see [`super::blocking`]).
@@ -26,12 +26,12 @@ const NETLINK_RDMA: c_int = 20;
 /// Protocol that the kernel leaves to programs.
 const NETLINK_USERSOCK: c_int = 2;
 
-/// Most sockets of RDMA netlink that a process has at a time. The oldest gives its place to the
-/// next one; most programs have one.
+/// Maximum number of RDMA netlink sockets of a process; most programs have one. A further socket
+/// replaces the oldest.
 const SOCKETS_LIMIT: usize = 64;
 
-/// The sockets. One that has been closed stays until its place is needed: only another socket
-/// could have its number, after the kernel has counted once around.
+/// The sockets. A closed one stays until its place is needed: its inode number is reused only after
+/// the kernel's counter has wrapped around, and then by a socket.
 static SOCKETS: Mutex<Vec<FileIdentity>> = Mutex::new(Vec::new());
 /// How many have been opened.
 static OPENED: AtomicUsize = AtomicUsize::new(0);
@@ -42,7 +42,7 @@ pub extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     if domain == libc::AF_NETLINK && protocol == NETLINK_RDMA {
         return minus_one("socket(AF_NETLINK, …, NETLINK_RDMA)", || open(kind));
     }
-    // That of librspreload, for one, comes after this library.
+    // The next `socket` may be librspreload's, for example.
     type Socket = extern "C" fn(c_int, c_int, c_int) -> c_int;
     match next!(socket as Socket) {
         Some(next) => next(domain, kind, protocol),
@@ -165,9 +165,9 @@ fn port_of(fd: c_int) -> Result<libc::sockaddr_nl, Errno> {
     Ok(address)
 }
 
-/// Sends an answer. It does not wait: the program that would have to read is in this call.
+/// Sends an answer without blocking: the program that would have to read it is in this call.
 fn send_answer(own: c_int, answer: &[u8], to: &mut libc::sockaddr_nl) -> Result<(), Errno> {
-    // Only the port is the receiver: a group would be others.
+    // To the port only: a group would have other receivers.
     to.nl_groups = 0;
     let (address, length) = (&raw const *to, size_of_val(to));
     let (bytes, count) = (answer.as_ptr(), answer.len());
@@ -193,9 +193,9 @@ pub unsafe extern "C" fn send(
     }
     type Send = unsafe extern "C" fn(c_int, *const c_void, size_t, c_int) -> ssize_t;
     match next!(send as Send) {
-        // SAFETY: the arguments of the caller, for the same function.
+        // SAFETY: the caller keeps this libc function's contract; arguments are unchanged.
         Some(next) => unsafe { next(fd, buffer, count, flags) },
-        // SAFETY: as above, for the system call that the function is.
+        // SAFETY: the system call takes the same arguments under the same contract.
         None => unsafe {
             libc::syscall(libc::SYS_sendto, fd, buffer, count, flags, 0, 0) as ssize_t
         },
@@ -225,9 +225,9 @@ pub unsafe extern "C" fn sendto(
         socklen_t,
     ) -> ssize_t;
     match next!(sendto as SendTo) {
-        // SAFETY: the arguments of the caller, for the same function.
+        // SAFETY: the caller keeps this libc function's contract; arguments are unchanged.
         Some(next) => unsafe { next(fd, buffer, count, flags, address, length) },
-        // SAFETY: as above, for the system call that the function is.
+        // SAFETY: the system call takes the same arguments under the same contract.
         None => unsafe {
             let call = libc::SYS_sendto;
             libc::syscall(call, fd, buffer, count, flags, address, length) as ssize_t
@@ -244,9 +244,9 @@ pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const libc::msghdr, flags:
     }
     type SendMsg = unsafe extern "C" fn(c_int, *const libc::msghdr, c_int) -> ssize_t;
     match next!(sendmsg as SendMsg) {
-        // SAFETY: the arguments of the caller, for the same function.
+        // SAFETY: the caller keeps this libc function's contract; arguments are unchanged.
         Some(next) => unsafe { next(fd, message, flags) },
-        // SAFETY: as above, for the system call that the function is.
+        // SAFETY: the system call takes the same arguments under the same contract.
         None => unsafe { libc::syscall(libc::SYS_sendmsg, fd, message, flags) as ssize_t },
     }
 }

@@ -1,8 +1,8 @@
-//! Functions of the library behind this one.
+//! Functions in the libraries after this one, in the dynamic linker's order (`RTLD_NEXT`).
 
 use libc::c_void;
 
-/// Looks up a function of the library behind this one.
+/// Looks up a function in the libraries after this one.
 macro_rules! next {
     ($name:ident as $type:ty) => {{
         use std::sync::atomic::{AtomicPtr, Ordering};
@@ -24,7 +24,7 @@ macro_rules! next {
 
 pub(super) use next;
 
-/// Finds a function behind this library; `name` ends with a zero.
+/// Finds a function in the libraries after this one; `name` ends with a zero.
 pub(super) fn look_up(name: &'static str) -> *mut c_void {
     debug_assert!(name.ends_with('\0'));
     // SAFETY: `name` ends with a zero, and `dlsym` only reads it.

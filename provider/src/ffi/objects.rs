@@ -22,25 +22,25 @@ pub(super) struct Context {
     pub(super) adapter: Arc<Adapter>,
     /// The async queue.
     pub(super) events: Arc<EventQueue>,
-    /// Descriptor behind `cmd_fd`: programs duplicate it, so it must be open.
+    /// The descriptor in `cmd_fd`: programs duplicate it, so it must be open.
     pub(super) _command_fd: OwnedFd,
     /// Memory that `verbs_context.priv` points to.
     pub(super) _private: Box<[u64; PRIVATE_WORDS]>,
 }
 
 impl Drop for Context {
-    /// Objects that were made from the context and not destroyed stay, and still refer to the
-    /// queue.
+    /// Closes the queue. Objects that were made from the context and not destroyed stay, and still
+    /// refer to it.
     fn drop(&mut self) {
         self.events.close();
     }
 }
 
-/// Words behind `verbs_context.priv`, all zero: more than any release reads.
+/// Words at `verbs_context.priv`, all zero: more than any release reads.
 pub(super) const PRIVATE_WORDS: usize = 1024;
 
 impl Context {
-    /// Returns the context behind a pointer from the program.
+    /// Returns the context that a pointer from the program points to.
     ///
     /// # Safety
     /// `context` is null or an open context of this library.
@@ -143,8 +143,8 @@ impl Cq {
     /// The poller is dropped before the object: it is kept in `polling` or dropped by the caller.
     #[inline]
     pub(super) unsafe fn lock(&self) -> Poller<'static> {
-        // SAFETY: only the lifetime changes. The CQ is behind an `Arc` of this object, and this
-        // object is on the heap until it is destroyed.
+        // SAFETY: only the lifetime changes. An `Arc` of this object owns the CQ, and this object
+        // is on the heap until it is destroyed.
         unsafe { std::mem::transmute::<Poller<'_>, Poller<'static>>(self.inner.queue.lock()) }
     }
 }
@@ -193,20 +193,20 @@ impl Qp {
         }
     }
 
-    /// Returns sizes and state of the send queue, for messages. Not while the queue is locked: the
-    /// lock of the state comes before those of the queues.
+    /// Returns sizes and state of the send queue, for messages. The queue must not be locked: the
+    /// state's lock is taken before the queues' locks.
     #[cold]
     pub(super) fn send_limits(&self) -> QueueLimits {
         QueueLimits::of_sends(self.pair.capacity(), self.state())
     }
 
-    /// Returns sizes and state of the receive queue, for messages. Not while the queue is locked.
+    /// Returns sizes and state of the receive queue, for messages. The queue must not be locked.
     #[cold]
     pub(super) fn receive_limits(&self) -> QueueLimits {
         QueueLimits::of_receives(self.pair.capacity(), self.state())
     }
 
-    /// Returns the state that the program has requested, by which the driver accepts requests.
+    /// Returns the state that the program requested last; the driver accepts work requests by it.
     fn state(&self) -> c_int {
         self.pair.software_state() as c_int
     }
@@ -218,7 +218,7 @@ impl Qp {
     #[inline]
     pub(super) unsafe fn lock(&self) -> Result<SendBatch<'static>, Errno> {
         let queue = self.send_queue()?;
-        // SAFETY: only the lifetime changes. The queue is behind an `Arc` of this object, and this
+        // SAFETY: only the lifetime changes. An `Arc` of this object owns the queue, and this
         // object is on the heap until it is destroyed.
         Ok(unsafe { std::mem::transmute::<SendBatch<'_>, SendBatch<'static>>(queue.lock()) })
     }

@@ -1,9 +1,9 @@
-//! Calls of libc that change mappings, and the handling of faults: registered memory stays where a
-//! card finds it ([`mapping_calls`]), and the fault handler stays installed
+//! Calls of libc that change mappings or the handlers of memory faults: registered memory stays
+//! where a card finds it ([`mapping_calls`]), and the fault handler stays installed
 //! ([`ferroce_platform::os::faults`]).
 //!
-//! Other memory and other signals are passed on unchanged. The memory calls are system calls, so
-//! that they work before any symbol is looked up, and inside of allocators.
+//! Calls for other memory and other signals are passed on unchanged. The memory calls are system
+//! calls, so that they work before any symbol is looked up, and inside allocators.
 
 use ferroce_embed::in_process::mapping_calls;
 use ferroce_platform::os::faults;

@@ -1,6 +1,6 @@
 //! `ibv_start_poll` and the calls after it: the entries of `struct ibv_cq_ex`.
 //!
-//! The thread that has started a poll holds the CQ's lock until it ends it.
+//! A thread holds the CQ's lock from `ibv_start_poll` to `ibv_end_poll`.
 
 use std::mem::transmute;
 
@@ -28,7 +28,7 @@ unsafe fn show(cq: *mut ibv_cq_ex, completion: &WorkCompletion) {
     }
 }
 
-/// Charges a poll that has found a completion or none.
+/// Charges a poll, with or without a completion.
 #[inline]
 fn charge(cq: &Cq, found: bool) {
     if let Some(clock) = cq.adapter.program_clock() {
@@ -36,7 +36,7 @@ fn charge(cq: &Cq, found: bool) {
     }
 }
 
-/// Shows the QP of a completion in error as failed.
+/// Shows the QP of a failed completion as failed in `ferroce top`.
 #[inline]
 fn note_failure(cq: &Cq, completion: &WorkCompletion) {
     if completion.status != CompletionStatus::Success {
@@ -76,7 +76,7 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
         let mut found = poller.next();
         charge(body, found.is_some());
         if found.is_none() && body.check_device().is_err() {
-            // The device may have died since: what it has not completed is flushed now.
+            // The device may have failed since; then its outstanding requests are flushed now.
             found = poller.next();
         }
         let Some(current) = found else {

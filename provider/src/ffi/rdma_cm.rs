@@ -1,8 +1,8 @@
 //! File calls of libc on `/dev/infiniband/rdma_cm`, whose descriptors `rdma_cm/channel.rs` knows.
 //!
-//! Every `write` and `close` of the program comes through here, so the test whether it concerns a
-//! channel is one load. All other descriptors go to libc's function, which is a cancellation point;
-//! so is the wait in GET_EVENT, a plain frame (see [`super::blocking`]).
+//! Every `write` and `close` of the program passes through here, so the check for a channel costs
+//! one load. Other descriptors go to libc's function, which is a cancellation point; so is the wait
+//! in GET_EVENT, a plain frame (see [`super::blocking`]).
 
 use std::os::fd::RawFd;
 use std::sync::OnceLock;
@@ -28,7 +28,7 @@ const NO_EVENT: ssize_t = -2;
 /// Result of a GET_EVENT whose channel was closed while it waited.
 const CLOSED: ssize_t = -3;
 
-/// Where threads wait for events. It is there before the first channel.
+/// Where threads wait for events. Created before the first channel.
 static WAITING_ROOM: OnceLock<WaitingRoom> = OnceLock::new();
 
 /// `PTHREAD_CANCEL_DISABLE` of `<pthread.h>`, which the libc crate lacks.
@@ -52,7 +52,7 @@ pub(super) fn open(flags: c_int) -> c_int {
 
 fn prepare_waiting_room() -> Result<(), Errno> {
     if WAITING_ROOM.get().is_none() {
-        // Of two threads that come here at once, one room stays.
+        // If two threads create one at the same time, one room stays.
         let _ = WAITING_ROOM.set(WaitingRoom::new()?);
     }
     Ok(())
@@ -68,9 +68,9 @@ pub unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, count: size_t) 
     if !is_channel(fd) {
         type Write = unsafe extern "C" fn(c_int, *const c_void, size_t) -> ssize_t;
         return match next!(write as Write) {
-            // SAFETY: the arguments of the caller, for the same function.
+            // SAFETY: the caller keeps this libc function's contract; arguments are unchanged.
             Some(next) => unsafe { next(fd, buffer, count) },
-            // SAFETY: as above, for the system call behind that function.
+            // SAFETY: the system call takes the same arguments under the same contract.
             None => unsafe { libc::syscall(libc::SYS_write, fd, buffer, count) as ssize_t },
         };
     }
@@ -82,11 +82,11 @@ pub unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, count: size_t) 
             CLOSED => sleep_forever(),
             result => return result,
         }
-        // SAFETY: the call takes no pointers.
+        // SAFETY: `tee` takes no pointers; a descriptor that is no pipe is an error.
         if unsafe { libc::tee(fd, waiting_room(), EVENT_BYTES, 0) } < 0 {
             match last_errno().number() {
-                // The channel was closed since, and its number may be another file by now: that is
-                // no pipe, which tee refuses.
+                // The channel was closed meanwhile, and its number may now be another file, which
+                // is no pipe: `tee` refuses it.
                 libc::EBADF | libc::EINVAL => sleep_forever(),
                 _ => return -1,
             }
@@ -100,21 +100,22 @@ extern "C" fn waiting_room() -> c_int {
     WAITING_ROOM.get().map_or(-1, WaitingRoom::enter)
 }
 
-/// Stops the thread that reads the events of a channel which another thread has closed. Linux does
-/// so, too: the system call keeps the file, to which no event comes any more. An error instead
-/// would end rping, whose thread for events still reads when `main` closes its channel.
+/// Blocks the thread that waits for an event of a channel which another thread has closed. Linux
+/// does the same: the system call holds the file, which gets no more events. An error would end
+/// rping, whose event thread still reads when `main` closes its channel.
 fn sleep_forever() -> ! {
     loop {
-        // SAFETY: `poll` of no descriptors; a cancellation point.
+        // SAFETY: `poll` accesses no memory, because the array has no entries. It is a cancellation
+        // point.
         unsafe { libc::poll(std::ptr::null_mut(), 0, -1) };
     }
 }
 
-/// [`command`] without cancellation: it uses descriptors, and so has cancellation points where Rust
-/// code has values to drop.
+/// Runs [`command`] without cancellation: `command` makes system calls that are cancellation
+/// points, while Rust code has values to drop.
 ///
 /// # Safety
-/// That of [`command`].
+/// As for [`command`].
 unsafe fn uncancelled_command(
     fd: c_int,
     buffer: *const c_void,
@@ -131,8 +132,8 @@ unsafe fn uncancelled_command(
     result
 }
 
-/// Executes one command; [`NO_EVENT`]: wait for one and try again; [`CLOSED`]: none can come.
-/// `reader` is the channel on which this command has found no event before.
+/// Executes one command. [`NO_EVENT`]: the caller waits for an event and tries again; [`CLOSED`]:
+/// no event can come. `reader` is the channel on which this command has found no event before.
 ///
 /// # Safety
 /// `buffer` has `count` bytes, and the memory that the command names is valid.
@@ -247,7 +248,7 @@ fn usable(address: u64, length: usize, write: bool) -> Result<usize, Errno> {
     }
 }
 
-/// Returns whether the descriptor must not wait. One that has just been closed may.
+/// Returns true if the descriptor must not block. A descriptor that was just closed may.
 fn is_nonblocking(fd: RawFd) -> bool {
     // SAFETY: the system call takes no pointers.
     let flags = unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFL) };
@@ -269,9 +270,9 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
         forget(fd);
     }
     match next!(close as unsafe extern "C" fn(c_int) -> c_int) {
-        // SAFETY: the argument of the caller, for the same function.
+        // SAFETY: the caller keeps this libc function's contract; arguments are unchanged.
         Some(next) => unsafe { next(fd) },
-        // SAFETY: as above, for the system call behind that function.
+        // SAFETY: the system call takes the same arguments under the same contract.
         None => unsafe { libc::syscall(libc::SYS_close, fd) as c_int },
     }
 }
@@ -291,21 +292,21 @@ fn duplicated(fd: RawFd, copy: RawFd) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
     let copy = match next!(dup as unsafe extern "C" fn(c_int) -> c_int) {
-        // SAFETY: the argument of the caller, for the same function.
+        // SAFETY: the caller keeps this libc function's contract; arguments are unchanged.
         Some(next) => unsafe { next(fd) },
-        // SAFETY: as above, for the system call behind that function.
+        // SAFETY: the system call takes the same arguments under the same contract.
         None => unsafe { libc::syscall(libc::SYS_dup, fd) as c_int },
     };
     duplicated(fd, copy)
 }
 
-/// `dup2` of libc. librspreload, which may be the next one, has it, too.
+/// `dup2` of libc. librspreload, which may be the next library, also has one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dup2(fd: c_int, copy: c_int) -> c_int {
     let made = match next!(dup2 as unsafe extern "C" fn(c_int, c_int) -> c_int) {
-        // SAFETY: the arguments of the caller, for the same function.
+        // SAFETY: the caller keeps this libc function's contract; arguments are unchanged.
         Some(next) => unsafe { next(fd, copy) },
-        // SAFETY: as above, for the system call behind that function; it refuses equal numbers.
+        // SAFETY: the system call takes no pointers; it refuses equal numbers.
         None => unsafe { libc::syscall(libc::SYS_dup3, fd, copy, 0) as c_int },
     };
     match fd == copy {
@@ -318,15 +319,15 @@ pub unsafe extern "C" fn dup2(fd: c_int, copy: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dup3(fd: c_int, copy: c_int, flags: c_int) -> c_int {
     let made = match next!(dup3 as unsafe extern "C" fn(c_int, c_int, c_int) -> c_int) {
-        // SAFETY: the arguments of the caller, for the same function.
+        // SAFETY: the caller keeps this libc function's contract; arguments are unchanged.
         Some(next) => unsafe { next(fd, copy, flags) },
-        // SAFETY: as above, for the system call behind that function.
+        // SAFETY: the system call takes the same arguments under the same contract.
         None => unsafe { libc::syscall(libc::SYS_dup3, fd, copy, flags) as c_int },
     };
     replaced(fd, made)
 }
 
-/// Notes a duplicate of a descriptor in the place of another file; returns it.
+/// Notes a duplicate of a descriptor that replaces another file; returns it.
 fn replaced(fd: RawFd, copy: RawFd) -> c_int {
     if copy >= 0 && is_channel(copy) {
         forget(copy);
@@ -343,9 +344,9 @@ macro_rules! fcntl_entries {
         pub unsafe extern "C" fn $name(fd: c_int, command: c_int, argument: c_long) -> c_int {
             type Fcntl = unsafe extern "C" fn(c_int, c_int, c_long) -> c_int;
             let result = match next!($name as Fcntl) {
-                // SAFETY: the arguments of the caller, for the same function.
+                // SAFETY: the caller keeps this libc function's contract; arguments are unchanged.
                 Some(next) => unsafe { next(fd, command, argument) },
-                // SAFETY: as above, for the system call behind that function.
+                // SAFETY: the system call takes the same arguments under the same contract.
                 None => unsafe { libc::syscall(libc::SYS_fcntl, fd, command, argument) as c_int },
             };
             match command {
@@ -357,7 +358,7 @@ macro_rules! fcntl_entries {
 }
 fcntl_entries!(fcntl fcntl64);
 
-/// Reads the status of a descriptor, and makes that of a channel one of a character device.
+/// Reads the status of a descriptor, and makes a channel look like a character device.
 ///
 /// # Safety
 /// `status` is a `struct stat`.
@@ -374,8 +375,8 @@ unsafe fn status_of(fd: c_int, status: *mut libc::stat) -> c_int {
     }
 }
 
-/// Declares the entries that read a descriptor's status: the current ones and those of glibc before
-/// 2.33, whose first argument is the version of the struct.
+/// Declares the entries that read a descriptor's status: the current ones, and the ones before
+/// glibc 2.33, whose first argument is the version of the struct.
 macro_rules! fstat_entries {
     ($($name:ident $old:ident;)*) => {$(
         /// `fstat` of libc.

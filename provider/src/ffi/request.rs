@@ -31,7 +31,7 @@ const _: () = {
     assert!(std::mem::offset_of!(ibv_sge, lkey) == std::mem::offset_of!(DataSegment, l_key));
 };
 
-/// Returns a scatter list of the program. One that no device accepts is refused before it is read.
+/// Returns a scatter list of the program. A list longer than any device's limit is refused unread.
 ///
 /// # Safety
 /// `list` points to `count` elements that stay unchanged for `'a`, unless `count` is zero or larger
@@ -61,8 +61,8 @@ fn bad_list(list: *const ibv_sge, count: usize) -> Errno {
     }
 }
 
-/// Returns memory of the program that is copied now. More than a device accepts is refused before
-/// it is read.
+/// Returns memory of the program that is copied now. More than any device's limit is refused
+/// unread.
 ///
 /// # Safety
 /// `address` is readable for `length` bytes, which stay unchanged for `'a`, unless `length` is zero
@@ -152,8 +152,8 @@ pub(super) unsafe fn datagram(
     })
 }
 
-/// Returns the key of a window after a bind that requests `requested`: as with mlx5 and soft-RoCE,
-/// the eight bits of its variant count, and the index is that of the window.
+/// Returns the key of a window after a bind that requests `requested`: the window's index, and the
+/// variant (low eight bits) of `requested`, as with mlx5 and soft-RoCE.
 fn bound_key(window: &Mw, requested: u32) -> u32 {
     window.window.rkey().0 & !KEY_VARIANT | requested & KEY_VARIANT
 }

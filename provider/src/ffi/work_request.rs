@@ -1,5 +1,5 @@
-//! Posting and polling: the entries behind the inline calls that programs make millions of times a
-//! second.
+//! Posting and polling: the functions that the inline calls of verbs.h call. Programs call them
+//! millions of times a second.
 
 use std::sync::Arc;
 
@@ -74,8 +74,7 @@ fn unknown_operation(opcode: c_int) -> Errno {
     }
 }
 
-/// Returns a bind as a work request: for windows of type 2 only; for the others there is
-/// `ibv_bind_mw`.
+/// Returns a bind as a work request. Only for windows of type 2; `ibv_bind_mw` binds the others.
 ///
 /// # Safety
 /// As for [`binding_of_type_2`].
@@ -100,8 +99,8 @@ fn sge_count(count: c_int) -> Result<usize, Errno> {
 #[inline]
 unsafe fn post_one(qp: &Qp, batch: &mut SendBatch<'_>, wr: &ibv_send_wr) -> Result<(), Errno> {
     // SAFETY: the caller guarantees that the scatter list and, with inline, the memory that it
-    // names are readable, and the objects that the work request names are of this library; of a UD
-    // QP that member of the union is written.
+    // names are readable, and the objects that the work request names are of this library; for a UD
+    // QP the program has written that member of the union.
     unsafe {
         match qp.addressing {
             Addressing::Connected => post_to(qp, batch, Destination::Connected, wr),
@@ -303,7 +302,8 @@ unsafe fn poll_to(cq: &Cq, max: usize, wc: *mut ibv_wc) -> usize {
     })
 }
 
-/// An empty poll. The device may have died since: what it has not completed is flushed now.
+/// Handles an empty poll. The device may have failed since; then outstanding requests are flushed
+/// now.
 ///
 /// # Safety
 /// As for [`poll_to`].
@@ -344,7 +344,8 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mu
         }
         if count == 0 {
             if let Err(errno) = cq.check_device() {
-                // SAFETY: as above.
+                // SAFETY: the program's array has `max` entries (contract of `ibv_poll_cq`), and
+                // null was refused above.
                 count = unsafe { poll_of_dead_device(cq, max, wc, errno)? };
             }
         }

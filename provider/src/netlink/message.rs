@@ -14,7 +14,7 @@ const ERROR: u16 = 2;
 const DONE: u16 = 3;
 /// Flag of each message of a list.
 const MULTI: u16 = 2;
-/// Flag of a request that wants to hear of its success.
+/// Flag of a request whose success is to be acknowledged.
 const WANTS_ACK: u16 = 4;
 /// Flags of a request for a list.
 const DUMP: u16 = 0x300;
@@ -55,7 +55,7 @@ impl<'a> Request<'a> {
         self.flags & DUMP == DUMP
     }
 
-    /// Returns true if the program wants to hear of a success without an answer.
+    /// Returns true if the program wants an acknowledgement of a success without an answer.
     pub fn wants_ack(&self) -> bool {
         self.flags & WANTS_ACK != 0
     }

@@ -1,4 +1,4 @@
-//! Identity of the file behind a descriptor of the program.
+//! Identity of the file that a descriptor of the program refers to.
 
 use libc::c_int;
 
@@ -10,7 +10,7 @@ use crate::errno::Errno;
 pub(crate) struct FileIdentity(u64, u64);
 
 impl FileIdentity {
-    /// Returns the file behind a descriptor.
+    /// Returns the file that a descriptor refers to.
     ///
     /// # Errors
     /// `EBADF` when it is not open.

@@ -16,14 +16,14 @@ type Event = u64;
 pub(crate) const EVENT_BYTES: usize = size_of::<Event>();
 
 /// A count of posts; each take subtracts one. Its descriptor is readable while the count is not
-/// zero, and never writable, as the kernel's event descriptors are: a program that waits for both
-/// directions sleeps until an event comes. (An eventfd is writable always.)
+/// zero, and never writable, like the kernel's event descriptors: a program that polls for both
+/// directions sleeps until an event comes. (An eventfd is always writable.)
 ///
-/// It is the end of a pipe that is read; each event is [`EVENT_BYTES`] bytes in it. What the pipe
-/// has no room for is counted, and follows.
+/// It is the read end of a pipe; each event is [`EVENT_BYTES`] bytes. Events that do not fit into
+/// the pipe are counted and written later.
 #[derive(Debug)]
 pub(crate) struct EventFd {
-    /// The end that programs read; blocks unless the program sets `O_NONBLOCK`.
+    /// The read end, for programs; blocks unless the program sets `O_NONBLOCK`.
     reader: OwnedFd,
     /// Both ends, in a separate open file that never blocks.
     own: File,
@@ -70,7 +70,7 @@ impl EventFd {
             return Err(super::last_errno());
         }
         if flags & libc::O_NONBLOCK != 0 {
-            // SAFETY: as above.
+            // SAFETY: `fcntl` with `F_SETFL` takes no pointers.
             unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_SETFL, libc::O_NONBLOCK) };
         }
         // SAFETY: `fcntl` has just returned the descriptor, so nothing else owns it.
@@ -103,7 +103,8 @@ impl EventFd {
         read == EVENT_BYTES as i64
     }
 
-    /// Moves events into the pipe that it had no room for. Also called when a program has read.
+    /// Writes the events that did not fit into the pipe before. Also called when a program has
+    /// read.
     pub(crate) fn refill(&self) {
         let claim = |waiting: u64| waiting.checked_sub(1);
         while self
@@ -133,11 +134,11 @@ impl EventFd {
 
 /// Where threads wait for an event without taking it.
 ///
-/// A thread that waits copies the event (`tee`) into this pipe. The copy waits as the kernel's
-/// commands do: a signal whose handler has `SA_RESTART` does not end it, as one would end `poll`.
+/// A waiting thread copies the event (`tee`) into this pipe. The copy waits like the kernel's
+/// commands: a signal whose handler has `SA_RESTART` does not end it, but would end `poll`.
 pub(crate) struct WaitingRoom {
     copies: EventFd,
-    /// The end that is written; it blocks.
+    /// The write end; it blocks.
     writer: OwnedFd,
 }
 
@@ -174,7 +175,7 @@ fn pipe() -> Result<[OwnedFd; 2], Errno> {
 mod tests {
     use super::*;
 
-    /// Returns what `poll` says of a descriptor.
+    /// Returns what `poll` reports for a descriptor.
     fn polled(fd: RawFd) -> i16 {
         let events = libc::POLLIN | libc::POLLOUT;
         let mut polled = libc::pollfd {

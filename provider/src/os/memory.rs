@@ -7,7 +7,7 @@ use crate::errno::{Errno, Right, Shown};
 
 /// Pages that are looked up at a time.
 const PART_PAGES: usize = 1024;
-/// To look up fewer pages takes longer than to bring them in when they are there.
+/// For fewer pages the lookup takes longer than `madvise` on pages that are resident.
 const LEAST_PAGES: usize = 8;
 
 /// Returns the granularity of mappings.
@@ -17,9 +17,8 @@ fn page_size() -> usize {
     usize::try_from(size).unwrap_or(4096)
 }
 
-/// Brings the pages of a range into memory that are not there, like pinning in the kernel. The
-/// range may be empty. Of pages that are there it is not checked whether they may be written: the
-/// bus checks that.
+/// Brings the missing pages of a range into memory, like pinning in the kernel. The range may be
+/// empty. It does not check whether resident pages are writable: the bus checks that.
 ///
 /// # Errors
 /// `EFAULT` when a page is not mapped, or does not exist: beyond the end of a file.
@@ -54,12 +53,11 @@ pub(crate) fn populate(address: usize, length: usize, writable: bool) -> Result<
     Ok(())
 }
 
-/// Brings in `pages` pages from `start` on, at most [`PART_PAGES`], if one of them is not in
-/// memory; many that are there are only looked up. The advice takes thirty times as long for pages
-/// that are there, and a fault for each that the process cannot write yet: of a file that it has
-/// just mapped, the page of zeros, and pages that a fork has shared. Nothing needs that fault
-/// before the first access: the model uses the addresses of the process, and a kernel driver pins
-/// by itself.
+/// Brings in `pages` pages from `start` on, at most [`PART_PAGES`], if one of them is missing; many
+/// resident pages are only looked up. On resident pages `madvise` takes thirty times as long, and
+/// it causes a fault for each page that the process cannot write yet: of a file that was just
+/// mapped, the page of zeros, and pages shared by a fork. Nothing needs that fault before the first
+/// access: the model uses the addresses of the process, and a kernel driver pins by itself.
 ///
 /// # Errors
 /// The errno of the system call.
@@ -85,7 +83,7 @@ fn populate_part(start: usize, pages: usize, page: usize, writable: bool) -> Res
 fn is_resident(start: *mut c_void, pages: usize, page: usize) -> bool {
     let mut resident = [0u8; PART_PAGES];
     let resident = &mut resident[..pages];
-    // SAFETY: the kernel writes one byte for each page, of which `resident` has as many; a hole is
+    // SAFETY: the kernel writes one byte for each page, and `resident` has `pages` bytes; a hole is
     // an error.
     let is_known = unsafe { libc::mincore(start, pages * page, resident.as_mut_ptr()) } == 0;
     is_known && resident.iter().all(|flags| flags & 1 != 0)

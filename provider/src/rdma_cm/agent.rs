@@ -31,15 +31,15 @@ use crate::tenancy::{End, NotifyOnDrop};
 /// Rounds of receiving and sending in one call; what is left then raises another event.
 const MAX_ROUNDS: usize = 64;
 
-/// How often the agent looks whether the processes at the other end of its connections live.
+/// How often the agent checks that the processes at the other end of its connections are alive.
 const LIVENESS_INTERVAL: ferroce_units::Duration = ferroce_units::Duration::from_ms(100);
 
 /// How long a request for a service without a listener waits for one. perftest and qperf close a
-/// listener and open the next one while the client is on its way; on Linux the client's address and
+/// listener and open the next one while the client is connecting; on Linux the client's address and
 /// route resolution take longer than that, here they take no time.
 const HOLD_TIME: ferroce_units::Duration = ferroce_units::Duration::from_ms(30);
 
-/// Requests that wait so; others are refused at once.
+/// Maximum number of such requests; others are refused at once.
 const MAX_HELD: usize = 256;
 
 /// Time limit for another thread that uses the agent while the process exits.
@@ -59,7 +59,7 @@ pub struct Agent {
     failed: Mutex<Vec<u64>>,
     timer: Arc<Timer>,
     started: WallInstant,
-    /// Dropped behind the state with its QPs.
+    /// Dropped after the state with its QPs.
     end: NotifyOnDrop,
 }
 
@@ -76,8 +76,8 @@ struct State {
     keep: Option<Arc<Agent>>,
 }
 
-/// The agent of this process while it has channels or connections, and its end: when its devices
-/// have no QP 1 any more.
+/// The agent of this process while it has channels or connections, and its end: the moment when its
+/// devices have released QP 1.
 #[derive(Clone)]
 struct Opened {
     agent: Weak<Agent>,
@@ -98,7 +98,7 @@ impl Agent {
     /// when the last agent does not end.
     pub fn of_this_process() -> Result<Arc<Self>, Errno> {
         let deadline = WallInstant::now() + CLOSING_LIMIT;
-        // Before the lock against forks, which opening a device takes, too.
+        // Before the fork lock is taken, because opening a device takes it, too.
         let mut adapters = None;
         loop {
             let opened = Self::opened();
@@ -115,7 +115,7 @@ impl Agent {
             };
             if let Some(agent) = Self::create_once(adapters)? {
                 static AT_EXIT: Once = Once::new();
-                // Behind the registration of the function's own exit, and so run before it.
+                // Registered after the function's own exit handler, and so run before it.
                 AT_EXIT.call_once(|| os::at_exit(disconnect_at_exit));
                 agent.run();
                 return Ok(agent);
@@ -123,7 +123,7 @@ impl Agent {
         }
     }
 
-    /// Returns the agent that this process, and not its parent, has created last.
+    /// Returns the last agent that this process, not its parent, has created.
     fn opened() -> Option<Opened> {
         let _no_fork = ProcessLock::enter();
         let opened = AGENT.lock().clone();
@@ -171,7 +171,7 @@ impl Agent {
                 }
             }
             let config = Config {
-                // Another one than that of the process which had this place before.
+                // Differs from the id of the process that had this place before.
                 first_id: std::process::id() << 8,
                 ..Config::functional(tag)
             };
@@ -205,9 +205,9 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Starts the thread that runs the time-outs, and returns when it runs: a program may patch
-    /// functions of libc, as libfabric does, and a thread that is just starting would run into
-    /// that. It never runs a signal handler of the application.
+    /// Starts the thread that runs the time-outs, and waits until it runs: a program may patch
+    /// functions of libc, as libfabric does, and a thread that starts meanwhile would execute
+    /// half-patched code. The thread never runs a signal handler of the application.
     fn start_timer(&self) -> io::Result<()> {
         let builder = std::thread::Builder::new().name("ferroce-cm".to_owned());
         let (timer, agent) = (Arc::clone(&self.timer), Weak::clone(&self.me));
@@ -215,7 +215,7 @@ impl Agent {
         self.timer.wait_for_start()
     }
 
-    /// Changes the state, and does what follows from it.
+    /// Changes the state, then sends and announces the results.
     fn with<R>(&self, change: impl FnOnce(&mut State, Instant) -> R) -> R {
         let mut state = self.state.lock();
         let result = change(&mut state, self.now());
@@ -323,7 +323,7 @@ fn run_time_outs(timer: &Timer, agent: &Weak<Agent>) {
     }
 }
 
-/// Opens the first function of all devices of this process: QP 1 is there.
+/// Opens the first function, which has QP 1, of all devices of this process.
 fn open_adapters() -> Result<Vec<Arc<Adapter>>, Errno> {
     let devices = 0..crate::host::identities()?.len();
     devices
@@ -331,8 +331,7 @@ fn open_adapters() -> Result<Vec<Arc<Adapter>>, Errno> {
         .collect()
 }
 
-/// Ends the connections of a program that exits without closing its channels, as the kernel closes
-/// them then.
+/// Ends the connections of a program that exits without closing its channels, as the kernel does.
 extern "C" fn disconnect_at_exit() {
     let opened = AGENT.try_lock().and_then(|opened| opened.clone());
     let agent = opened.and_then(|opened| opened.agent.upgrade());
@@ -350,7 +349,7 @@ extern "C" fn disconnect_at_exit() {
     std::mem::forget(agent);
 }
 
-/// Has the agent notified when the device of a link fails.
+/// Notifies the agent when the device of a link fails.
 fn report_failure(link: &Gsi, agent: &Weak<Agent>) {
     let (agent, node_guid) = (Weak::clone(agent), link.node_guid());
     link.adapter().on_fatal(move || {
@@ -373,7 +372,7 @@ fn release(agent: Arc<Agent>) {
 }
 
 impl State {
-    /// A device has failed: its ids end, and no id gets it any more.
+    /// Removes a failed device: its ids end, and no id gets it any more.
     fn remove_device(&mut self, now: Instant, node_guid: u64) {
         let guid = format_args!("{node_guid:016x}");
         tracing::warn!(node_guid = %guid, "RDMA CM: the device has failed");
@@ -407,7 +406,8 @@ impl State {
         Some(now)
     }
 
-    /// Requests events. Returns false if something has come that will raise none.
+    /// Requests events. Returns false if something has already arrived, for which no event will
+    /// come.
     fn arm(&self) -> bool {
         let left = self.links.iter().filter(|link| !link.arm());
         left.count() == 0
@@ -455,7 +455,7 @@ impl State {
             let Received { from, to, mad } = &datagram;
             let host = &mut self.host;
             let disposition = self.cm.handle_mad(now, host, *from, *to, mad);
-            // Another process may listen meanwhile: it gets the next copy.
+            // Another process may have a listener by now, which gets the next copy.
             if matches!(disposition, Disposition::NoListener(it) if self.host.refuses(*to, it)) {
                 self.cm.refuse(*from, *to, mad);
             }

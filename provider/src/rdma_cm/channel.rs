@@ -26,13 +26,12 @@ static IS_CHANNEL: [AtomicU64; MAX_FD / 64] = [const { AtomicU64::new(0) }; MAX_
 /// The channels by descriptor.
 static CHANNELS: Mutex<BTreeMap<RawFd, Arc<Channel>>> = Mutex::new(BTreeMap::new());
 
-/// An open channel: what the kernel has behind a descriptor of the device file. It is closed with
-/// its last descriptor.
+/// An open channel: the kernel's open file of a descriptor. It is closed with its last descriptor.
 pub struct Channel {
     manager: Arc<dyn Manager>,
     id: ChannelId,
-    /// Shows the events. The program has duplicates of it, so that whatever it does to them, an
-    /// event is never written into another file.
+    /// Shows the events. The program has only duplicates of it, so an event is never written to
+    /// another file, whatever the program does to them.
     events: Arc<EventFd>,
     /// ID of the process that opened it.
     process: u32,
@@ -90,8 +89,8 @@ pub fn duplicate(fd: RawFd, copy: RawFd) {
         CHANNELS.lock().get(&fd).cloned()
     };
     if let Some(channel) = channel.filter(|channel| !channel.is_of_another_process()) {
-        // One that is too large for the table is an eventfd to the program: a `write` of a command
-        // is refused.
+        // A descriptor too large for the table is a plain pipe to the program: it cannot write
+        // commands to it.
         let _ = register(copy, channel);
     }
 }
@@ -120,7 +119,7 @@ pub fn forget(fd: RawFd) -> Option<Arc<Channel>> {
 }
 
 impl Channel {
-    /// Returns the number of this channel among those of the process.
+    /// Returns the number of this channel in this process.
     pub fn id(&self) -> ChannelId {
         self.id
     }

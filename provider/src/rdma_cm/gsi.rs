@@ -20,8 +20,8 @@ use crate::errno::Errno;
 const RECEIVES: u32 = 256;
 /// Datagrams on their way out; further ones are lost, and sent again after a time-out.
 const SENDS: u32 = 256;
-/// Completions that wait to be taken. Queues become up to twice as long as asked for, and a CQ that
-/// has overrun delivers nothing any more.
+/// Completions that wait to be taken. Queues become up to twice as long as requested, and an
+/// overrun CQ delivers nothing any more.
 const COMPLETIONS: u32 = 2 * (RECEIVES + SENDS);
 /// Bytes in front of a received datagram: its network header (IBTA vol 1, 11.4.1.2).
 const HEADER_SIZE: usize = 40;
@@ -30,7 +30,7 @@ const SLOT_SIZE: usize = HEADER_SIZE + Mad::LENGTH;
 const WORDS_PER_SLOT: usize = SLOT_SIZE / 8;
 /// Completions that one call of [`Gsi::receive`] takes.
 const MAX_TAKEN: usize = 64;
-/// Traffic class, service level and flow label are those of Linux's datagrams: zero.
+/// Hop limit of datagrams. Traffic class, service level and flow label are zero, as in Linux.
 const HOP_LIMIT: u8 = 64;
 
 const _: () = assert!(SLOT_SIZE.is_multiple_of(8));
@@ -54,7 +54,7 @@ pub struct Gsi {
     /// True if an event is requested and has not come.
     is_armed: Arc<AtomicBool>,
     l_key: LKey,
-    /// Dropped behind the QP and before the memory, which the device writes until then.
+    /// Dropped after the QP and before the memory, which the device writes until then.
     _region: Arc<MemoryRegion>,
     memory: Box<[AtomicU64]>,
 }
@@ -63,7 +63,7 @@ impl Gsi {
     /// Creates QP 1; `on_event` is called when there is something to take after [`Gsi::arm`].
     ///
     /// # Errors
-    /// `EBUSY` if another owner of this function has it; those of the device.
+    /// `EBUSY` if another owner of this function has it; errors of the device.
     pub fn open(
         adapter: Arc<Adapter>,
         on_event: impl Fn() + Send + Sync + 'static,
@@ -177,7 +177,7 @@ impl Gsi {
         self.cq.is_empty()
     }
 
-    /// Takes received datagrams, some of those that are there.
+    /// Takes received datagrams, not necessarily all.
     pub fn receive(&self) -> Vec<Received> {
         let mut taken = Vec::new();
         let mut slots = Vec::new();

@@ -56,7 +56,7 @@ impl ProcessHost {
         peers.is_some_and(|peers| peers.receivers(to) == Receivers::None)
     }
 
-    /// A device that has failed: no id gets it any more.
+    /// Removes a failed device: no id gets it any more.
     pub fn remove_device(&mut self, node_guid: u64) {
         self.devices.retain(|device| device.node_guid != node_guid);
     }
@@ -89,7 +89,7 @@ impl Host for ProcessHost {
         };
         claimed.map_err(|error| match error {
             PortError::InUse => Errno::EADDRINUSE,
-            // As `cma_check_port` of Linux says it.
+            // As `cma_check_port` of Linux reports it.
             PortError::InUseOnAny | PortError::Full => Errno::EADDRNOTAVAIL,
         })
     }

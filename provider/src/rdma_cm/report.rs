@@ -7,7 +7,7 @@ use ferroce_units::{Duration, Instant};
 
 /// A file is written at most once in this time, however many connections come and go.
 const INTERVAL: Duration = Duration::from_ms(100);
-/// Connections that are listed; of others only their number is.
+/// Maximum number of connections that are listed; further ones are only counted.
 const MAX_LISTED: usize = 256;
 
 /// The report that is published, and when.

@@ -9,9 +9,9 @@ const START_LIMIT: Duration = Duration::from_secs(5);
 
 /// The earliest time-out of an agent, and the state of its thread.
 ///
-/// Its locks are those of the standard library, which have no state but their own. `parking_lot`
-/// keeps all threads that wait in one table: a child that was forked while this thread began or
-/// ended to wait would find a part of that table locked.
+/// It uses the standard library's locks, which share no state. `parking_lot` keeps all waiting
+/// threads in one table: if the process forks while this thread begins or ends to wait, the child
+/// finds a part of that table locked.
 #[derive(Default)]
 pub struct Timer {
     state: Mutex<State>,
@@ -86,7 +86,7 @@ impl Timer {
         false
     }
 
-    /// Each change of the state is one assignment: it is whole after a panic, too.
+    /// Locks the state. Each change is one assignment, so it is consistent after a panic, too.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

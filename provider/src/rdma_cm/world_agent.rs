@@ -15,12 +15,12 @@ use crate::open_error;
 use crate::os::event_fd::EventFd;
 use crate::os::fork::Generation;
 
-/// The agent of this program's host, as far as this program uses it.
+/// This program's access to the agent of its host.
 pub struct WorldAgent {
     generation: Generation,
     manager: ConnectionManager,
-    /// Locked for system calls on the descriptors only: [`show_events`] is called inside any call
-    /// of the driver.
+    /// Locked only during system calls on the descriptors: [`show_events`] is called inside any
+    /// call of the driver.
     announced: Mutex<BTreeMap<u32, Announced>>,
 }
 
@@ -28,10 +28,10 @@ pub struct WorldAgent {
 static AGENT: OnceLock<Arc<WorldAgent>> = OnceLock::new();
 
 impl WorldAgent {
-    /// Returns the agent of this program's host; `None` if the program has the time of the machine.
+    /// Returns the agent of this program's host; `None` if the program runs in real time.
     ///
     /// # Errors
-    /// That of joining the world; `EIO` in a child of a program that has used it.
+    /// The error of joining the world; `EIO` in a child of a program that has used it.
     pub fn of_this_program() -> Result<Option<Arc<Self>>, Errno> {
         if let Some(agent) = AGENT.get() {
             return match agent.is_current() {

@@ -7,7 +7,7 @@ pub(super) enum Node {
     Directory,
 }
 
-/// Paths, relative to what stands for `/`, and what is there.
+/// Paths, relative to the directory that stands for `/`, and their entries.
 #[derive(Default)]
 pub(super) struct Tree(Vec<(String, Node)>);
 

@@ -17,7 +17,7 @@ const LIST: &str = "sys/bus/pci/devices";
 /// The machine's own list, by a path that is not redirected.
 const MACHINE_LIST: &str = "/sys/bus/../bus/pci/devices";
 
-/// Most devices of the machine that the list shows.
+/// Maximum number of the machine's devices in the list.
 const MACHINE_DEVICES_LIMIT: usize = 4096;
 
 /// Class code of the card: an InfiniBand controller.
@@ -116,7 +116,7 @@ fn modalias() -> String {
     format!("pci:{device}{subsystem}bc{base:02X}sc{sub:02X}i{interface:02X}")
 }
 
-/// Returns what the kernel announces of the device; no driver of the kernel has it.
+/// Returns the file `uevent`, without a driver: no kernel driver is bound to the card.
 fn uevent(address: &str, modalias: &str) -> String {
     format!(
         "PCI_CLASS={CLASS:X}\nPCI_ID={VENDOR_ID:04X}:{PCI_DEVICE_ID:04X}\n\
@@ -174,7 +174,7 @@ fn cpu_mask(cpus: &str, possible: &str) -> String {
     text
 }
 
-/// Returns the ranges of a list of processors; more than the kernel's limit is not believed.
+/// Returns the ranges of a list of processors; numbers above the kernel's limit are ignored.
 fn ranges(list: &str) -> impl Iterator<Item = (usize, usize)> {
     /// The most processors that Linux can be built for.
     const CPU_LIMIT: usize = 8192;

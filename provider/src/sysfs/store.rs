@@ -1,4 +1,4 @@
-//! Where the files are: a directory of the user, whose name depends on what is in it.
+//! Where the files are: a directory of the user, named after a hash of its content.
 
 use std::fs::{OpenOptions, create_dir_all};
 use std::io::{self, Write as _};
@@ -44,7 +44,7 @@ fn sweep(directory: &Path) {
 
 /// Creates the tree below `directory` and returns its root.
 ///
-/// The name of the root depends on the content, so an existing tree is right.
+/// The name of the root is a hash of the content, so an existing tree is up to date.
 pub(super) fn make(directory: &Path, hosts: &[HostIdentity]) -> io::Result<PathBuf> {
     let tree = tree(hosts);
     let root = directory.join(format!("sysfs-{:016x}", fingerprint(&tree)));

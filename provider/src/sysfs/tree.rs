@@ -13,8 +13,8 @@ use crate::rdma_cm;
 /// Version of uverbs that the kernel and all current libraries use.
 const UVERBS_ABI_VERSION: u32 = 6;
 
-/// What a device file is in the tree: programs check whether it is a character device. Opening that
-/// of RDMA CM is answered before; nothing opens the others.
+/// Target of the tree's device files, because programs check for a character device. Opening RDMA
+/// CM's file is intercepted before; nothing opens the others.
 const CHARACTER_DEVICE: &str = "/dev/null";
 
 /// Returns the tree of a process with these devices.
@@ -92,7 +92,7 @@ fn port(tree: &mut Tree, port: &str, host: &HostIdentity) {
     add("sm_lid".into(), "0x0");
     add("sm_sl".into(), "0");
     add("cap_mask".into(), "0x04010000");
-    // Without a value: what a program opens is made at that moment.
+    // Empty: the value is read when a program opens the file.
     for name in counter_files::names() {
         add(name, "");
     }

@@ -15,8 +15,8 @@ use crate::host;
 use crate::identity;
 use crate::os::set_errno;
 
-/// Zero bytes behind the public struct of a device: libmlx5 and libefa read the table of their
-/// devices there.
+/// Zero bytes after the public struct of a device: libmlx5 and libefa read their own device's table
+/// of functions there.
 const DEVICE_TAIL: usize = 512;
 
 /// Body of `struct ibv_device`.

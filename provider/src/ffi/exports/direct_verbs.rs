@@ -1,12 +1,11 @@
 //! The part of libmlx5's own interface (direct verbs, `mlx5dv`) that this library answers by
 //! interposition.
 //!
-//! perftest since release 24 calls `mlx5dv_query_device` whenever it posts by `ibv_wr_*`, which
-//! depends on `vendor_part_id`; libmlx5 refuses on a device that is not its own, and perftest
-//! stops. So a device that reports a part ID of libmlx5 answers that it has no such capability. The
-//! other calls that begin with a device, a context or an object of this library are refused by
-//! name, where libmlx5 would refuse them silently. `mlx5dv_is_supported` is libmlx5's own: it
-//! returns false.
+//! perftest since release 24 calls `mlx5dv_query_device` whenever it posts by `ibv_wr_*`, which it
+//! chooses by `vendor_part_id`. libmlx5 refuses the call on a foreign device, and perftest stops.
+//! So a device with a part ID of libmlx5 reports here that it has no such capability. The other
+//! calls on a device, a context or an object of this library are refused with a message, where
+//! libmlx5 would refuse them silently. `mlx5dv_is_supported` stays libmlx5's own: it returns false.
 
 use libc::{c_int, c_void};
 
@@ -16,11 +15,11 @@ use crate::abi::ibv_context;
 use crate::errno::Errno;
 use crate::identity;
 
-/// What the others say.
+/// The error of all other calls.
 const NOT_THERE: Errno =
     Errno::NOT_SUPPORTED.because("direct verbs of libmlx5 are not there; this is no ConnectX");
 
-/// The head of `struct mlx5dv_context`. `comp_mask` announces the fields behind it.
+/// The head of `struct mlx5dv_context`. `comp_mask` announces the fields after it.
 #[repr(C)]
 pub struct mlx5dv_context {
     version: u8,

@@ -275,7 +275,8 @@ pub unsafe extern "C" fn ibv_free_buf(buffer: *mut c_void) {
     }
 }
 
-/// `ibv_export_buf_dmabuf_fd`: no buffer has a dma-buf, which rdma-core reports so.
+/// `ibv_export_buf_dmabuf_fd`: fails, because no buffer has a dma-buf; rdma-core reports it like
+/// this.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_export_buf_dmabuf_fd(_buffer: *mut c_void) -> c_int {
     minus_one("ibv_export_buf_dmabuf_fd", || {

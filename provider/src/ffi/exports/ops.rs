@@ -1,7 +1,7 @@
 //! The two tables of a context, which the inline calls of verbs.h use.
 //!
-//! The inline calls of empty entries of `verbs_context` return `EOPNOTSUPP` by themselves. Entries
-//! of `ibv_context_ops` are called without a check, so all that have a caller are filled.
+//! The inline calls check for empty entries of `verbs_context` and return `EOPNOTSUPP`. They call
+//! entries of `ibv_context_ops` without a check, so all entries with a caller are filled.
 
 use std::mem::transmute;
 

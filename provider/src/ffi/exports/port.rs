@@ -166,7 +166,7 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
         for (index, entry) in gids.iter().enumerate() {
             let slot = entries.wrapping_byte_add(index * entry_size);
             // SAFETY: contract of `ibv_query_gid_table`: the program's array has `max_entries`
-            // structs of `entry_size` bytes, of which this is one.
+            // structs of `entry_size` bytes, and this is one of them.
             unsafe { super::copy_sized(slot, &gid_entry(entry, index), entry_size)? };
         }
         Ok(gids.len() as ssize_t)

@@ -58,7 +58,7 @@ unsafe fn create(
     extras: Extras,
 ) -> Result<*mut ibv_qp, Errno> {
     if attr.qp_type == IBV_QPT_XRC_SEND {
-        // It has no receives; the program's CQ is ignored.
+        // An XRC initiator has no receives; the program's CQ is ignored.
         attr.recv_cq = std::ptr::null_mut();
         attr.srq = std::ptr::null_mut();
         attr.cap.max_recv_wr = 0;
@@ -131,7 +131,8 @@ pub(super) unsafe extern "C" fn create_qp_ex(
             let xrcd = unsafe { Handle::<ibv_xrcd, Xrcd>::borrow(attr.xrcd)? };
             let inner = qp::Qp::create_target(xrcd, &body.events)?;
             let created = target_attributes(attr.qp_context);
-            // Not used, but passed on as in rdma-core: librdmacm takes it for the id's.
+            // The device does not use it. librdmacm reads it as the id's PD, so it is stored as in
+            // rdma-core.
             let pd = match attr.comp_mask & IBV_QP_INIT_ATTR_PD {
                 0 => std::ptr::null_mut(),
                 _ => attr.pd,

@@ -109,7 +109,7 @@ pub unsafe extern "C" fn ibv_read_sysfs_file(
     })
 }
 
-/// `ibv_fork_init`: no page is pinned by itself, so a child cannot take pages away from the parent.
+/// `ibv_fork_init`: no page is pinned, so a fork cannot take pages away from the parent.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_fork_init() -> c_int {
     0

@@ -1,13 +1,13 @@
-//! Verbs that this device does not support. They exist, because a missing one would come from
-//! another library and crash on this library's objects, and they return `EOPNOTSUPP` in the
-//! convention of their kind.
+//! Verbs that this device does not support. They are exported because a missing one would be found
+//! in another library and crash on this library's objects. Each returns `EOPNOTSUPP` as its return
+//! type allows.
 
 use libc::{c_int, c_void};
 
 use super::super::boundary::{minus_one, pointer, status};
 use crate::errno::Errno;
 
-/// What all of them say.
+/// The error that all of them return.
 const LACKING: Errno = Errno::NOT_SUPPORTED.because("the device does not have this verb");
 
 /// Declares entries that return null and ignore their arguments.

@@ -6,15 +6,15 @@
 //! opening relative to it and listing it need no further support; only counters, whose values
 //! change, are opened by `counter_file.rs`. Nothing in it can be written.
 //!
-//! Each call of libc that takes a path and only reads is redirected: the table is the page
-//! "Interfaces" of the book, and a test compares it with this library's symbols and tries each
-//! call. Calls that are one system call are made as such, so they do not depend on the order in
-//! which libraries are found; the others are looked up in the libraries after this one. The
-//! standard library of this very library also calls these functions: they must not call anything
-//! that would return here with a redirected path.
+//! Each libc call that takes a path and only reads is redirected. The page "Interfaces" of the book
+//! lists them, and a test compares that table with this library's symbols and tries each call.
+//! Calls that are one system call are made directly, so they do not depend on the order of
+//! libraries; the others are looked up in the libraries after this one. The standard library inside
+//! this library also calls these functions, so they must not call anything that would come back
+//! here with a redirected path.
 //!
-//! A mount namespace, which would reach programs without libc too, is not used: it needs a user
-//! namespace, which many systems refuse, and in which a program can no longer change its user.
+//! A mount namespace would reach programs without libc, too, but it needs a user namespace. Many
+//! systems refuse one, and inside it a program can no longer change its user.
 
 mod names;
 mod open;
@@ -55,8 +55,8 @@ fn missing<T: Failed>() -> T {
     fail(Errno::new(libc::ENOSYS))
 }
 
-/// Declares calls that libc answers for the redirected path: what is before the path, then what is
-/// after it.
+/// Declares calls that libc executes on the redirected path. Takes the arguments before the path,
+/// then the ones after it.
 macro_rules! passed_on {
     ($(
         $name:ident($($before:ident: $before_type:ty),*; $($after:ident: $after_type:ty),*)

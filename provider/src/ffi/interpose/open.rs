@@ -1,5 +1,5 @@
-//! Calls that open a file, and what cannot be opened as a file of the tree: counters and the device
-//! file of RDMA CM.
+//! Calls that open a file. Counters and the RDMA CM device file are no files of the tree: they are
+//! opened separately.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -112,7 +112,7 @@ unsafe fn is_read_mode(mode: *const c_char) -> bool {
     }
 }
 
-/// Result of [`open_counter`] for the path of another file.
+/// Result of [`open_counter`] if the path is not a counter's.
 const NO_COUNTER: c_int = -2;
 
 /// Opens the file of a counter for a stream; -1 and errno if it cannot be opened so.

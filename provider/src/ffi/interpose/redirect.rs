@@ -1,8 +1,8 @@
 //! Which paths are redirected, and the way back.
 //!
-//! A thread may be cancelled in libc's functions, and in functions of the program that they call.
-//! Frames below those must be plain (see `ffi/blocking.rs`), so what may panic is in functions that
-//! are `extern "C"` and not inlined.
+//! A thread may be cancelled inside libc's functions, and inside the program's functions that they
+//! call. The frames below must be plain (see `ffi/blocking.rs`), so code that may panic is in
+//! functions that are `extern "C"` and not inlined.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -45,7 +45,7 @@ pub(super) unsafe fn redirect(
     }
 }
 
-/// Implements [`redirect`] for a C string with the first bytes of redirected ones.
+/// Implements [`redirect`] for a C string that begins like a redirected path.
 #[cold]
 #[inline(never)]
 extern "C" fn redirect_slowly(
@@ -58,7 +58,7 @@ extern "C" fn redirect_slowly(
     redirected.ok().flatten().unwrap_or(path)
 }
 
-/// Returns true for a path with the first bytes of redirected ones, however it is written.
+/// Returns true if a path begins like a redirected one, in any spelling.
 ///
 /// # Safety
 /// `path` is null or a C string.

@@ -1,7 +1,7 @@
 //! Calls that list a directory, walk through a tree or enter it.
 //!
-//! libc calls its own functions inside them, so the path at which they begin is redirected, and
-//! the program gets paths that read as if it had not been.
+//! Inside them libc calls its own functions, which cannot be interposed. So the path where they
+//! begin is redirected, and the program gets paths without the prefix.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
@@ -105,9 +105,9 @@ pub struct Place {
     level: c_int,
 }
 
-/// What a program wants to be called with at each file of an old walk (`ftw`).
+/// The program's callback for each file of an `ftw` walk.
 type Visit = unsafe extern "C" fn(*const c_char, *const libc::stat, c_int) -> c_int;
-/// What a program wants to be called with at each file of a walk (`nftw`).
+/// The program's callback for each file of an `nftw` walk.
 type VisitPlace =
     unsafe extern "C" fn(*const c_char, *const libc::stat, c_int, *mut Place) -> c_int;
 
@@ -123,8 +123,8 @@ thread_local! {
 /// Calls the program's function with the path as the program knows it.
 unsafe extern "C" fn visit(path: *const c_char, status: *const libc::stat, kind: c_int) -> c_int {
     let Some(program) = VISIT.get() else { return 0 };
-    // SAFETY: libc passes a C string, and the program's function what it wants; the shorter path is
-    // the end of the string.
+    // SAFETY: libc passes the arguments that the program's function expects, of the same type; the
+    // shorter path is the end of the same C string.
     unsafe {
         let path = path.add(root_length(path));
         program(path, status, kind)
@@ -173,7 +173,7 @@ macro_rules! walk_entries {
                 if redirected == path {
                     return next(path, program, $($argument,)*);
                 }
-                // The program may walk in its function.
+                // The callback may start another walk.
                 let before = $slot.replace(Some(program));
                 let result = next(redirected, $wrapper, $($argument,)*);
                 $slot.set(before);
@@ -252,7 +252,7 @@ unsafe fn begin_walk(
     }
 }
 
-/// Gives the current entry of a walk its path in the tree, as libc expects it.
+/// Restores the redirected path of a walk's current entry, which libc expects.
 ///
 /// # Safety
 /// `walk` is a walk of libc.
@@ -272,7 +272,7 @@ unsafe fn lengthen_path(walk: *mut Fts) {
     }
 }
 
-/// Gives an entry the path that the program knows.
+/// Removes the prefix from an entry's path, for the program.
 ///
 /// # Safety
 /// `entry` is null or an entry of a walk.
