@@ -1,9 +1,9 @@
 //! The bus of a program in simulated time.
 //!
 //! Frequent stores go through the pages that the program shares with its world, each with its time:
-//! doorbells, pushes, and the doorbells of event queues. Everything else takes no simulated time
-//! and goes to the card's socket: registers, the device's memory, mappings. Before such an access
-//! the card gets the stores that it has not seen.
+//! doorbells, pushes, and the doorbells of event queues. Everything else goes to the card's socket
+//! and takes no simulated time: registers, the device's memory, mappings. Before such an access,
+//! the card gets all stores that it has not seen.
 //!
 //! Memory that the program registers is shared with its world while it is registered, where that is
 //! possible ([`Registered`]).
@@ -42,7 +42,7 @@ pub struct TimedBus {
     processor: Arc<Processor>,
     /// `None` only while it is dropped.
     card: Option<Arc<VfioUser>>,
-    /// True from the first reset on: before, the card has nothing in flight for this program.
+    /// True from the first reset on: before it, the card has nothing in flight for this program.
     is_in_use: AtomicBool,
     /// Memory shared with the world, by IOVA.
     registered: Mutex<BTreeMap<u64, Registered>>,
@@ -79,7 +79,7 @@ impl TimedBus {
         self.card.as_ref().expect("it is there until the end")
     }
 
-    /// Does something that takes no simulated time, after the card has all stores.
+    /// Runs an action that takes no simulated time, after the card has got all stores.
     fn with_flushed_card<R>(&self, action: impl FnOnce(&VfioUser) -> R) -> R {
         self.library.flush();
         self.library.outside(|| action(self.card()))
@@ -112,8 +112,8 @@ impl TimedBus {
         self.with_flushed_card(|card| {
             card.write32(at, value);
             if at == offset::command_queue_doorbell {
-                // The write is posted. The read behind it proves that it has arrived, and commands
-                // are complete then.
+                // The write is posted. The read after it proves that the write has arrived, and
+                // then commands are complete.
                 card.read32(offset::status);
             }
         });
@@ -229,7 +229,7 @@ impl Bus for TimedBus {
         self.card().set_interrupt_handler(vector, at_the_end)?;
         let is_masked = handler.is_none();
         let _old = interrupts::set_handler(vector, handler)?;
-        // Same as the kernel's VFIO driver does to the MSI-X table of a card.
+        // As the kernel's VFIO driver does with the MSI-X table of a card.
         let entry = MSIX_TABLE_OFFSET + u32::from(vector) * MSIX_ENTRY_SIZE;
         let control = if is_masked { MSIX_VECTOR_MASKED } else { 0 };
         self.write32(entry + MSIX_ENTRY_SIZE - 4, control);

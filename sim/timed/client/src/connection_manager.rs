@@ -19,19 +19,19 @@ pub struct ConnectionManager {
     processor: Processor,
 }
 
-/// What a command has returned.
+/// The response to a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CmReply {
-    /// Where the program wants it.
+    /// Address at which the program expects it.
     pub address: u64,
     /// The bytes; empty if the command has no response.
     pub bytes: Vec<u8>,
 }
 
 impl ConnectionManager {
-    /// Returns the agent of this program's host; `None` if the program has the time of the machine.
-    /// Whenever events have come, `on_events` is called, in any thread and inside any call of the
-    /// driver: it must not call the driver or this. The first such function is kept.
+    /// Returns the agent of this program's host; `None` if the program runs in real time.
+    /// `on_events` is called whenever events have arrived, in any thread and inside any call of the
+    /// driver: it must not call the driver or this. Only the first such function is used.
     ///
     /// # Errors
     /// [`AttachError`] if the program cannot join its world.
@@ -58,7 +58,7 @@ impl ConnectionManager {
 
     /// Closes a channel, and ends its connections.
     pub fn close_channel(&self, channel: u32) {
-        // It fails only if the world has ended, and the channel with it.
+        // It fails only if the world has ended; then the channel has ended, too.
         let _ = self.call(CmCall::Close { channel });
     }
 
@@ -93,14 +93,14 @@ impl ConnectionManager {
         self.exchange(call, bytes, &[])
     }
 
-    /// Returns how many events wait in a channel, as of the last turn of a thread.
+    /// Returns the number of events that wait in a channel, as of the thread's last turn.
     pub fn events(&self, channel: u32) -> usize {
         let cell = self.library.program().cm_events.get(channel as usize);
         cell.map_or(0, |cell| cell.load(Ordering::Relaxed) as usize)
     }
 
-    /// Brings [`ConnectionManager::events`] up to the time of the calling thread. If a channel has
-    /// none, this costs a system call.
+    /// Brings [`ConnectionManager::events`] up to the time of the calling thread. Costs a system
+    /// call if the channel has no events.
     pub fn look(&self, channel: u32) {
         self.library.catch_up();
         if self.events(channel) == 0 {

@@ -1,5 +1,5 @@
-//! Interrupts of this program's host: they come with the turn, and the thread that gets it calls
-//! their handlers.
+//! Interrupts of this program's host: the world delivers them with the turn, and the thread that
+//! gets the turn calls their handlers.
 
 use std::sync::OnceLock;
 
@@ -12,13 +12,13 @@ use crate::library::Library;
 
 type Handlers = [Option<InterruptHandler>; VECTOR_COUNT as usize];
 
-/// The handlers of this process, which is on one host and has one card.
+/// The handlers of this process, which is on one host with one card.
 static HANDLERS: RwLock<Handlers> = RwLock::new([const { None }; VECTOR_COUNT as usize]);
 
-/// The function that is called when events of channels of RDMA CM have come.
+/// The function that is called when events of RDMA CM channels have arrived.
 static ON_EVENTS: OnceLock<fn()> = OnceLock::new();
 
-/// Has the handlers of interrupts called in this program.
+/// Makes the time library call the handlers of interrupts in this program.
 pub(crate) fn call_handlers_of(library: Library) {
     library.on_interrupts(call_handlers);
 }
@@ -30,7 +30,7 @@ extern "C" fn call_handlers(_context: *mut std::ffi::c_void, vectors: u64) {
         if vectors >> vector & 1 == 0 {
             continue;
         }
-        // Not called under the lock: a handler may set handlers.
+        // Called without the lock, because a handler may set handlers.
         let handler = HANDLERS.read()[vector].clone();
         if let Some(handler) = handler {
             handler();
@@ -53,12 +53,12 @@ pub(crate) fn set_handler(
     }
 }
 
-/// Sets the function that is called when events of channels have come, unless there is one.
+/// Sets the function that is called when events of channels have arrived, unless one is set.
 pub(crate) fn set_on_events(on_events: fn()) {
     ON_EVENTS.get_or_init(|| on_events);
 }
 
-/// Calls the function for events, if these interrupts say that there are some.
+/// Calls the function for events, if the interrupts contain its bit.
 fn report_events(interrupts: u64) {
     if interrupts & INTERRUPT != 0
         && let Some(on_events) = ON_EVENTS.get()

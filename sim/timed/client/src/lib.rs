@@ -1,8 +1,8 @@
-//! Unmodified programs in simulated time: the side of the program.
+//! Unmodified programs in simulated time: the program's side.
 //!
 //! [`library`] wraps the preloaded time library, [`membership`] joins a world, [`bus`] reaches the
-//! card, `interrupts` calls the handlers of interrupts, [`connection_manager`] is the host's agent
-//! of RDMA CM, and [`processor`] charges the costs of calls.
+//! card, `interrupts` calls the handlers of interrupts, [`connection_manager`] reaches the host's
+//! RDMA CM agent, and [`processor`] charges the costs of calls.
 
 pub mod bus;
 pub mod connection_manager;

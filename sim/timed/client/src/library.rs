@@ -53,10 +53,10 @@ pub enum JoinError {
         "every host of the world has a program already: one program can be on a host at a time"
     )]
     NoHost,
-    /// The name of the wanted host is none.
+    /// The wanted host name is invalid.
     #[error(transparent)]
     HostName(#[from] NoHostName),
-    /// The wanted host is not there, or has a program.
+    /// The wanted host does not exist, or has a program.
     #[error(transparent)]
     Host(Refusal),
     /// No room for another thread.
@@ -68,7 +68,8 @@ pub enum JoinError {
 }
 
 impl JoinError {
-    /// `refusal`: the last answer of the world, for the errors that are one.
+    /// Converts an errno; `refusal` is the last answer of the world, for the errors that it
+    /// explains.
     fn of_errno(errno: i32, refusal: u64) -> Self {
         match errno {
             libc::EADDRINUSE | libc::EADDRNOTAVAIL => {
@@ -189,7 +190,7 @@ impl Library {
         (self.table.activity)()
     }
 
-    /// Returns how many signals have ended calls of the calling thread.
+    /// Returns how many signals have interrupted calls of the calling thread.
     pub fn interruptions(&self) -> u32 {
         (self.table.interruptions)()
     }
@@ -205,8 +206,8 @@ impl Library {
         (self.table.caller)()
     }
 
-    /// Returns the message of the calling thread to the agent of RDMA CM. `None`: the thread does
-    /// not belong to the world.
+    /// Returns the message buffer of the calling thread for the RDMA CM agent. `None`: the thread
+    /// does not belong to the world.
     pub fn cm_message(&self) -> Option<&'static CmMessage> {
         (self.table.cm_message)()
     }
@@ -227,8 +228,8 @@ impl Library {
         (self.table.card_memory)(start, length);
     }
 
-    /// Runs `action` outside of the simulated program: it has the time of the machine, and threads
-    /// that it starts are not simulated.
+    /// Runs `action` outside of the simulated program: it runs in real time, and threads that it
+    /// starts are not simulated.
     pub fn outside<R>(&self, action: impl FnOnce() -> R) -> R {
         struct Back(&'static TimeTable);
         impl Drop for Back {

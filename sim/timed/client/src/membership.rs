@@ -23,7 +23,7 @@ use crate::library::{JoinError, Library};
 /// The environment variable with the control socket of the world.
 pub const WORLD_VARIABLE: &str = "FERROCE_WORLD";
 
-/// Adds the users to the error, if they are the reason.
+/// Adds the two users to the error, if they are the reason.
 fn with_users(error: JoinError, socket: &Path) -> JoinError {
     match (error, fs::metadata(socket)) {
         (JoinError::Os(libc::EPERM | libc::EACCES), Ok(file)) => JoinError::OtherUser {
@@ -43,8 +43,8 @@ pub struct Membership {
 
 impl Membership {
     /// Joins the world whose control socket `FERROCE_WORLD` names, on the host that `FERROCE_HOST`
-    /// names, if this program has not joined. Without a name it gets the first free host.
-    /// Returns `None` if the variable is not set: the program has the time of the machine.
+    /// names, if this program has not joined. Without a name it gets the first free host. Returns
+    /// `None` if the variable is not set: the program runs in real time.
     ///
     /// # Errors
     /// [`AttachError`].
@@ -92,7 +92,7 @@ impl Membership {
         })
     }
 
-    /// Returns how the driver brings up such a card.
+    /// Returns the configuration with which the driver brings up the card.
     fn device_config(&self) -> DeviceConfig {
         let push_inline_only = &self.library.program().push_inline_only;
         DeviceConfig {
@@ -123,7 +123,7 @@ fn failure(socket: &Path, error: &dyn Display, errno: i32) -> AttachError {
     }
 }
 
-/// Returns the error of a program that cannot join; it names the host, if that is the reason.
+/// Returns the error of a program that cannot join, with the host if that is the reason.
 fn not_joined(socket: &Path, error: JoinError) -> AttachError {
     let is_host = matches!(error, JoinError::Host(_) | JoinError::HostName(_));
     match std::env::var(host_name::VARIABLE).ok().filter(|_| is_host) {

@@ -1,21 +1,23 @@
 //! Costs of verbs in simulated time, and waiting on empty polls.
 //!
-//! The same calls cost the same as in the loops of `ferroce perf`. After two empty polls of the
-//! same queues in a row, with nothing in between, a thread waits for the next write of the card and
-//! continues with the iteration of its loop that finds it. Both polls must come from the same
-//! place, with the same registers and the same frames on the stack: a loop that counts its polls
-//! there makes them all.
+//! The same calls cost the same as in the loops of `ferroce perf`. After two consecutive empty
+//! polls of the same queues, with nothing in between, a thread waits for the next write of the
+//! card, and continues with the iteration of its loop that finds the write. Both polls must come
+//! from the same place, with the same registers and the same stack frames: a loop that counts its
+//! polls there executes every iteration.
 //!
-//! A loop may also check something that the card does not write: a count in memory, or what another
-//! thread of the program does. So a wait ends after a number of iterations with an empty poll; the
-//! next wait is twice as long, up to a limit. With other threads in the program the limits are
-//! shorter, and the world lets a polling thread check again when another one has slept or waited
-//! and then had a turn. When nothing else is under way in the world, each iteration is made.
+//! A loop may also check something that the card does not write: a counter in memory, or what
+//! another thread of the program does. So a wait ends after a number of iterations with an empty
+//! poll; the next wait is twice as long, up to a limit. With other threads in the program the
+//! limits are shorter, and the world lets a polling thread check again after another one has slept
+//! or waited and then had a turn. If nothing else is in progress in the world, every iteration is
+//! executed.
 //!
-//! Such a thread may also check memory, so that every write of the card wakes it. If it finds
-//! nothing there, as most do when the data of a long message arrive, it waits for completions alone
-//! for a quarter of the time that it has been waiting. A thread that waits for completions is not
-//! delayed by this; one that waits for memory may see a write later by that much, but only if it
+//! Such a thread may also check memory, so every write of the card wakes it. If it finds nothing
+//! there, as most threads do while the data of a long message arrive, it waits only for completions
+//! for a quarter of the time that it has been waiting. That does not delay a thread that waits for
+//! completions. A thread that waits for memory may see a write that much later, but only if it did
+//! not react to the write before.
 //! has not reacted to the write before.
 
 use std::cell::RefCell;
@@ -35,7 +37,7 @@ use ferroce_units::random::Random;
 
 use crate::library::Library;
 
-/// Most queues that a thread polls in turn; with more, each poll is made.
+/// Maximum number of queues that a thread polls in a round; with more, every poll is executed.
 const MAX_QUEUES: usize = 1024;
 
 /// The modelled processor of the calling thread.
@@ -46,11 +48,12 @@ pub struct Processor {
     seed: u64,
 }
 
-/// Back-off of memory checks: after waiting for a time without a hit, a thread checks no memory for
-/// one part in this many of it.
+/// Back-off of memory checks: after waiting for a time without a hit, a thread does not check
+/// memory for that time divided by this number.
 const MEMORY_CHECK_BACKOFF: u64 = 4;
 
-/// Number of iterations that a thread waits before it checks everything again: first, and at most.
+/// Number of iterations that a thread waits before it checks everything again: at first, and at
+/// most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Limits {
     first: u64,
@@ -80,23 +83,24 @@ struct EmptyPoll {
 #[derive(Debug)]
 struct Recent {
     random: Random,
-    /// Queues that were found empty, with nothing in between.
+    /// Queues that were found empty, with nothing else in between.
     empty: Vec<EmptyPoll>,
     /// Value of [`Library::activity`] at that time.
     activity: u64,
-    /// True if the last poll was not the first of its row, so that it is on the grid of its loop.
+    /// True if the last poll was not the first of its series, so its time is on the grid of its
+    /// loop.
     is_on_grid: bool,
-    /// True if a poll of the row has waited.
+    /// True if a poll of the series has waited.
     has_waited: bool,
-    /// Place of the queue whose poll waited. A loop over several queues waits at its first one, and
-    /// there again when that wait is over.
+    /// Index of the queue whose poll has waited. A loop over several queues waits at its first one,
+    /// and waits there again when that wait is over.
     waited_at: usize,
-    /// Polls since then that could have waited, and have left it to that queue.
+    /// Polls since then that could have waited but left it to that queue.
     left: usize,
-    /// Start of the first of the consecutive waits that found nothing.
+    /// Start of the first of the consecutive waits without a result.
     waits_since_ps: u64,
-    /// Iterations of the last wait for everything, and its end. Zero: the last wait was another
-    /// one.
+    /// Iterations of the last wait for everything, and its end. Zero: the last wait was of another
+    /// kind.
     turns: u64,
     over_ps: u64,
 }
@@ -134,14 +138,14 @@ impl Recent {
         Wait::OnWrite { grid_ps, check }
     }
 
-    /// Returns true if the last wait was for everything, and its time is over: the poll that has
-    /// found nothing since then has taken an iteration.
+    /// Returns true if the last wait was for everything and its time is over: then the poll that
+    /// has found nothing since has taken an iteration.
     fn is_over(&self, now_ps: u64) -> bool {
         self.turns > 0 && now_ps > self.over_ps
     }
 
-    /// Returns true if another queue of the loop than the one at `place` is to wait. If that one is
-    /// not polled any more, this one waits after all.
+    /// Returns true if a queue of the loop other than the one at `place` is to wait. If that queue
+    /// is no longer polled, the one at `place` waits after all.
     fn leaves_it_to_another(&mut self, place: usize, now_ps: u64) -> bool {
         let begins = !self.has_waited || self.is_over(now_ps);
         let leaves = begins && place != self.waited_at && self.left < self.empty.len();
@@ -180,7 +184,7 @@ impl Processor {
     /// thread-local storage, costs nothing.
     fn recent<R>(&self, action: impl FnOnce(&mut Recent) -> R) -> Option<R> {
         let call = |recent: &RefCell<Option<Recent>>| {
-            // Taken while it is used: an interrupt handler may be called from inside.
+            // Taken out while in use, because an interrupt handler may be called from inside.
             let mut own = recent.take().unwrap_or_else(|| self.first());
             let result = action(&mut own);
             recent.replace(Some(own));
@@ -233,8 +237,8 @@ impl Processor {
         self.work(Work::Doorbell, self.costs.doorbell_of(blocks));
     }
 
-    /// Returns what a poll of `cq` waits for, if the queue was empty before with nothing in
-    /// between.
+    /// Returns what a poll of `cq` waits for, if the last poll of the queue was also empty, with
+    /// nothing in between.
     fn wait_for(&self, cq: &dyn PolledQueue) -> Option<Wait> {
         let (activity, now_ps) = (self.library.activity(), self.library.now_ps());
         let wait = |recent: &mut Recent| {
@@ -265,7 +269,7 @@ impl Processor {
         self.recent(wait).flatten()
     }
 
-    /// Says once why calls fail.
+    /// Prints once why calls fail.
     #[cold]
     fn explain_failure(&self) -> bool {
         static EXPLAINED: Once = Once::new();
@@ -295,7 +299,7 @@ impl ProgramClock for Processor {
     #[inline]
     fn before_poll(&self, cq: &dyn PolledQueue) {
         match self.wait_for(cq) {
-            // The wait begins now: what is there by now is found at once.
+            // The wait begins now: it finds at once what is already there.
             Some(wait) => {
                 self.library.wait(&wait);
             }
@@ -346,7 +350,8 @@ impl ProgramClock for Processor {
                 slept = Slept::Interrupted;
                 break;
             }
-            // Interrupts of other event queues wake no thread here: events are seen at once.
+            // Interrupts of other event queues need not wake a thread here: it sees their events at
+            // once.
             self.library.wait(&Wait::OnInterrupt { wake_up_ps: 0 });
             has_slept = true;
         }
@@ -376,7 +381,7 @@ fn costs_of(page: &CostsPage) -> Costs {
         wake_up: time(&page.wake_up_ps),
         system_call: time(&page.system_call_ps),
         cm_command: time(&page.cm_command_ps),
-        // The world charges what its agents take.
+        // The world charges the time of its agents.
         cm_mad: Duration::ZERO,
         // Threads that wait for each other's locks are not simulated.
         lock: Duration::ZERO,
@@ -445,7 +450,7 @@ mod tests {
         assert!(now > START_PS + 1_000_000_000, "turns become longer");
     }
 
-    /// Goal: a loop that waits for something that the card does not write is continued, sooner when
+    /// Goal: a loop that waits for something that the card does not write continues, sooner if
     /// other threads may do what it waits for.
     const _: () = assert!(WITH_OTHERS.most < ALONE.most && WITH_OTHERS.first < ALONE.first);
 

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use ferroce_timed_protocol::table::{GetTable, SYMBOL, TimeTable};
 
-/// Returns the table. `None`: the program has the time of the machine.
+/// Returns the table. `None`: the program runs in real time.
 pub fn time_table() -> Option<&'static TimeTable> {
     static TABLE: OnceLock<Option<&'static TimeTable>> = OnceLock::new();
     *TABLE.get_or_init(|| {
