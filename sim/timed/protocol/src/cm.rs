@@ -1,19 +1,18 @@
 //! Commands of RDMA CM, from a program to the agent of its host.
 //!
-//! The agent is what the kernel is on a real host; it lives in the world. A thread writes the bytes
-//! of a command to the [`CmMessage`] of its page and waits for [`crate::request::Wait::Cm`]; the
-//! reply is in the same place. Events of a channel come later: the world counts them in
-//! [`crate::page::ProgramPage::cm_events`], and sets [`INTERRUPT`] among the interrupts of the next
-//! turn.
+//! The agent, which lives in the world, has the role of the kernel on a real host. A thread writes
+//! the bytes of a command to the [`CmMessage`] of its page and waits for
+//! [`crate::request::Wait::Cm`]; the reply is in the same place. Events of a channel arrive later:
+//! the world counts them in [`crate::page::ProgramPage::cm_events`], and sets [`INTERRUPT`] in the
+//! interrupts of the next turn.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Most channels of a program at a time.
+/// Maximum number of open channels of a program.
 pub const MAX_CHANNELS: usize = 1024;
-/// Most bytes of a message: a command with its option, or a reply with its address.
+/// Maximum length of a message: a command with its option, or a reply with its address.
 pub const MAX_MESSAGE: usize = 8192;
-/// The bit among the interrupts that says that events of channels have come. No card has as many
-/// vectors.
+/// The interrupt bit of RDMA CM: events of channels have arrived. No card has that many vectors.
 pub const INTERRUPT: u64 = 1 << 63;
 
 /// Bytes of the address in front of a reply.
@@ -35,7 +34,7 @@ pub enum CmCall {
         channel: u32,
         /// Bytes of the command, at the beginning of the message.
         length: u32,
-        /// Bytes of the option behind it.
+        /// Bytes of the option after it.
         option_length: u32,
     },
     /// Executes MIGRATE_ID. The answer is as for a command.
@@ -44,12 +43,12 @@ pub enum CmCall {
         channel: u32,
         /// Bytes of the command, at the beginning of the message.
         length: u32,
-        /// The channel of the descriptor that the command names, or the errno of looking for it.
+        /// The channel of the descriptor that the command names, or the errno of the lookup.
         source: Result<u32, u32>,
     },
 }
 
-/// Marks a source that is an errno, and an answer that is one.
+/// Marks a source or an answer that is an errno.
 const FAILED: u64 = 1 << 63;
 
 impl CmCall {
@@ -72,7 +71,7 @@ impl CmCall {
         }
     }
 
-    /// Decodes a call. `None`: the words are none, or a message would be too long.
+    /// Decodes a call. `None`: the words are no call, or a message would be too long.
     pub fn of_words(words: [u64; 4]) -> Option<Self> {
         let channel = u32::try_from(words[1]).ok()?;
         let (length, option_length) = (words[2] as u32, (words[2] >> 32) as u32);

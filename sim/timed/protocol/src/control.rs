@@ -22,7 +22,7 @@ pub enum Message {
         /// The host that it wants. `None`: the first free one.
         host: Option<HostName>,
     },
-    /// A launcher asks whether a host is free; it gets none.
+    /// A launcher asks whether a host is free; it does not get the host.
     Find {
         /// [`crate::VERSION`].
         version: u32,
@@ -89,7 +89,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Returns the number of the reason, and what else is said.
+    /// Returns the number of the reason, and its detail.
     pub fn to_words(self) -> [u32; 2] {
         match self {
             Self::Version => [0, 0],
@@ -101,7 +101,7 @@ impl Refusal {
         }
     }
 
-    /// Returns the reason with this number. `None`: there is none.
+    /// Returns the reason with this number. `None`: there is no such reason.
     pub fn of_words([number, detail]: [u32; 2]) -> Option<Self> {
         Some(match number {
             0 => Self::Version,

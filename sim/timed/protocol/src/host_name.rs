@@ -11,18 +11,18 @@ pub const VARIABLE: &str = "FERROCE_HOST";
 pub struct HostName {
     /// Number of the host.
     pub host: u16,
-    /// Number of the function. `None`: its card has only one, or any of them is meant.
+    /// Number of the function. `None`: its card has only one, or any function.
     pub function: Option<u8>,
 }
 
-/// Error: a text is no name of a host.
+/// Error: a text is not a host name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("hosts of a simulated world are called n0, n1 and so on, their functions n0.0, n0.1")]
 pub struct NoHostName;
 
-/// The word of a message in which no host is named.
+/// The encoded word without a host.
 const ANY: u32 = u32::MAX;
-/// The part of the word for the function if none is named.
+/// The part of the word for the function, without a function.
 const NO_FUNCTION: u32 = 0xff;
 
 impl HostName {
@@ -34,12 +34,12 @@ impl HostName {
         }
     }
 
-    /// Returns true if this is the place called `other`, or `other` leaves the function open.
+    /// Returns true if `other` names this place, or its host without a function.
     pub fn is_within(self, other: Self) -> bool {
         self.host == other.host && (other.function.is_none() || other.function == self.function)
     }
 
-    /// Encodes the host that a program wants, if it wants a certain one.
+    /// Encodes the host that a program wants, if it wants a particular one.
     pub(crate) fn to_word(name: Option<Self>) -> u32 {
         name.map_or(ANY, |name| {
             let function = name.function.map_or(NO_FUNCTION, u32::from);
@@ -79,7 +79,7 @@ impl FromStr for HostName {
             None => (text, None),
         };
         let function = function.map(number).transpose()?;
-        // The last number stands for no function.
+        // The last number means no function.
         match function {
             Some(u8::MAX) => Err(NoHostName),
             function => Ok(Self {

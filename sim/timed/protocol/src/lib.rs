@@ -9,12 +9,12 @@
 //! ```
 //!
 //! The world runs the threads of all programs as coroutines: at any time either the world or
-//! exactly one thread runs. A thread that has the turn runs at the speed of the machine until it
-//! needs the state of the world. Its clock is simulated: it advances by what calls cost, not by the
-//! time that they take. Its stores to the card are collected in its page, each with its time, and
-//! the world executes them when the turn ends.
+//! exactly one thread runs. A thread that has the turn runs at the machine's speed until it needs
+//! the state of the world. Its clock is simulated: it advances by the costs of calls, not by the
+//! time that they take. Its stores to the card are collected in its page with their times, and the
+//! world executes them when the turn ends.
 //!
-//! So the order of everything is that of simulated time, whatever the machine does meanwhile.
+//! So everything happens in the order of simulated time, independent of the machine's speed.
 //!
 //! - [`page`]: the pages, and passing the turn.
 //! - [`spin_policy`]: waiting for the turn.
@@ -37,26 +37,26 @@ pub mod spin_policy;
 pub mod store;
 pub mod table;
 
-/// Version of everything here; both sides have the same one or do not talk.
+/// Version of this protocol; the sides communicate only if they have the same one.
 pub const VERSION: u32 = 7;
 
-/// Most programs of a world.
+/// Maximum number of programs of a world.
 pub const MAX_PROGRAMS: usize = 64;
-/// Most threads of a program at a time.
+/// Maximum number of threads of a program at a time.
 pub const MAX_THREADS: usize = 64;
 
 /// Picoseconds of a nanosecond.
 pub const PS_PER_NS: u64 = 1000;
 /// Picoseconds of a cycle of the virtual time stamp counter: it runs at 1 GHz.
 pub const PS_PER_CYCLE: u64 = 1000;
-/// What `CLOCK_REALTIME` says when the clock of a world is at zero: 2025-01-01T00:00:00Z, in
+/// Value of `CLOCK_REALTIME` when the clock of a world is at zero: 2025-01-01T00:00:00Z, in
 /// seconds.
 pub const REALTIME_EPOCH_S: u64 = 1_735_689_600;
-/// What `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME` say when the clock of a world is at zero, in
+/// Value of `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME` when the clock of a world is at zero, in
 /// seconds.
 pub const MONOTONIC_EPOCH_S: u64 = 1000;
 /// From a write to a stream socket until the other program can read it.
 pub const STREAM_LATENCY_PS: u64 = 20_000_000;
-/// How far a thread may be ahead of its card when it stores to it. What the PCIe link carries
-/// meanwhile waits behind stores that have not been made yet: a few nanoseconds each.
+/// How far a thread may be ahead of its card when it stores to it. Other traffic on the PCIe link
+/// during that time queues after stores that have not been made yet: a few nanoseconds each.
 pub const MOST_AHEAD_PS: u64 = 500_000;

@@ -1,8 +1,8 @@
 //! Shared pages: one for the program, one for each of its threads.
 //!
 //! All fields are atomics, so that no value that one side writes is undefined behaviour in the
-//! other. Order between the sides comes from [`ThreadPage::turn`] alone: the side that has the turn
-//! owns the other fields.
+//! other. [`ThreadPage::turn`] alone orders the sides' accesses: the side that has the turn owns
+//! the other fields.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -80,7 +80,7 @@ pub struct CostsPage {
     pub seed: AtomicU64,
 }
 
-/// What a program needs to know about its world. The world writes it before the program maps it.
+/// Facts about the world for a program. The world writes them before the program maps the page.
 #[derive(Debug)]
 #[repr(C, align(4096))]
 pub struct ProgramPage {
@@ -165,12 +165,12 @@ pub struct ThreadPage {
     pub clock_ps: AtomicU64,
     /// Time at which the turn began: memory is as it was then.
     pub begun_ps: AtomicU64,
-    /// Before this time nothing becomes visible to the thread that it does not cause itself.
+    /// Before this time, the thread sees no changes except those that it causes itself.
     pub quiet_until_ps: AtomicU64,
-    /// Before this time no write of the card becomes visible to the thread, whatever is in flight:
-    /// the world may catch up as late as this. A store of the thread can make it earlier.
+    /// Before this time, the thread sees no write of the card, whatever is in flight: the world may
+    /// catch up as late as this. A store of the thread can move it earlier.
     pub hidden_until_ps: AtomicU64,
-    /// Shortest time from a store of the thread to a write of the card that it causes.
+    /// Shortest time from a store of the thread to a write of the card that the store causes.
     pub reaction_ps: AtomicU64,
     /// The thread runs again at this time, whatever it waits for. [`NEVER_PS`]: no such time.
     pub deadline_ps: AtomicU64,
@@ -183,7 +183,7 @@ pub struct ThreadPage {
     pub request: Request,
     /// Stores of the thread during its turn.
     pub stores: Stores,
-    /// What the thread spent time on during its turn, as far as there is room.
+    /// What the thread spent time on during its turn; entries without room are dropped.
     pub done: Stores,
     /// The command of RDMA CM that the thread waits for, then the reply.
     pub cm_message: CmMessage,

@@ -69,7 +69,7 @@ pub enum Wait {
     Room,
     /// A turn, after the thread was outside of the world.
     Return,
-    /// A call of RDMA CM; the answer is that of [`crate::cm::answer`].
+    /// A call of RDMA CM; for the answer see [`crate::cm::answer`].
     Cm(CmCall),
     /// Nothing: the thread has ended.
     End,

@@ -1,10 +1,10 @@
 //! How a side waits for its turn before it sleeps.
 //!
-//! Sleeping and being woken costs more than the rest of a hand-over. With several processors a
-//! waiting thread polls the page for a moment. When all threads share one processor, a waiting
-//! thread yields it: the turn passes without a wake-up. Another runnable process on the same
-//! processor makes that expensive, because a yielding thread lets it have a whole time slice first.
-//! So each wait is measured, and after one that took long the threads do not yield for a while.
+//! Sleeping and being woken costs more than the rest of a hand-over. With several processors, a
+//! waiting thread polls the page for a moment. If all threads share one processor, a waiting thread
+//! yields it, and the turn passes without a wake-up. Another runnable process on that processor
+//! makes yielding expensive, because it gets a whole time slice first. So each wait is measured,
+//! and after a long one the threads do not yield for a while.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -17,10 +17,10 @@ use crate::page::{ThreadPage, Turn};
 const CHECKS: u32 = 400;
 /// Yields before sleeping.
 const YIELDS: u32 = 32;
-/// Longest wait, in nanoseconds, that still counts as short on a shared processor: less than the
-/// time slice of another runnable process.
+/// Longest wait, in nanoseconds, that counts as short on a shared processor: less than the time
+/// slice of another runnable process.
 const LIMIT_NS: u64 = 200_000;
-/// Waits without yielding after one that took longer: the first time, and at most.
+/// Number of waits without yielding after a long one: at first, and at most.
 const FIRST_REST: u32 = 64;
 const LONGEST_REST: u32 = 1 << 14;
 
@@ -72,7 +72,7 @@ impl SpinPolicy {
     }
 
     /// Yields the processor until `other` no longer has the turn, or until further yields do not
-    /// pay.
+    /// pay off.
     fn yield_while(&self, page: &ThreadPage, other: Turn) -> Turn {
         let rest = self.rest.load(Ordering::Relaxed);
         if rest > 0 {
@@ -96,8 +96,8 @@ impl SpinPolicy {
         other
     }
 
-    /// Records a short wait. A single one among many long ones, as beside another busy process,
-    /// counts little.
+    /// Records a short wait. A single short wait among many long ones, as next to another busy
+    /// process, counts little.
     #[inline]
     fn record_short_wait(&self) {
         let rest = self.next_rest.load(Ordering::Relaxed);
@@ -130,7 +130,7 @@ mod tests {
         NOW_NS.fetch_add(STEP_NS.load(Ordering::Relaxed), Ordering::Relaxed)
     }
 
-    /// Goal: beside another busy process a thread yields less and less often.
+    /// Goal: next to another busy process a thread yields less and less often.
     #[test]
     fn long_waits_suspend_yielding() {
         let spin_policy = SpinPolicy::new(clock_ns);

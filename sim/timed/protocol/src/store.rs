@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Words of the list.
 pub const WORDS: usize = 384;
-/// Words in front of those of a store.
+/// Words before the payload of a store.
 const HEAD_WORDS: usize = 2;
 /// Most words of one store: a push of eight blocks.
 pub const MAX_STORE_WORDS: usize = 64;
@@ -26,10 +26,10 @@ pub enum StoreKind {
     Register,
     /// The thread listens on port `slot`.
     Listen,
-    /// It connects to port `slot`: the stream that it will write.
+    /// It connects to port `slot`; the word is the stream that it will write.
     Connect,
-    /// The thread has accepted on port `slot` the connection whose other end writes this stream.
-    /// The answer is 1 if a program of the world has announced this connection.
+    /// The thread has accepted a connection on port `slot`; the word is the stream that the other
+    /// end writes. The answer is 1 if a program of the world has announced this connection.
     Accept,
     /// The thread has sent: the stream, and the number of bytes.
     Send,
@@ -37,8 +37,8 @@ pub enum StoreKind {
     Receive,
     /// The thread has shut down its side of a stream, or closed it.
     Close,
-    /// The thread has checked memory that the card writes, at a time when nothing could be visible
-    /// beyond what was at the beginning of its turn.
+    /// The thread has checked memory that the card writes, at a time at which it could see only
+    /// what was visible when its turn began.
     Check,
     /// The thread has written to a descriptor of its program: threads of the program that wait for
     /// events check again.

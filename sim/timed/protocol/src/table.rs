@@ -17,8 +17,8 @@ pub const SYMBOL: &CStr = c"ferroce_time_v1";
 /// Type of the function at [`SYMBOL`].
 pub type GetTable = extern "C" fn() -> &'static TimeTable;
 
-/// Called in the thread that has got the turn, for pending interrupts: `context`, and a bit for
-/// each vector.
+/// Called for pending interrupts in the thread that has got the turn: `context`, and a bit for each
+/// vector.
 pub type InterruptFunction = extern "C" fn(context: *mut c_void, vectors: u64);
 
 /// A function of verbs in which programs poll.
@@ -39,7 +39,7 @@ pub struct TimeTable {
     /// [`crate::VERSION`].
     pub version: u32,
     /// Joins the world that `FERROCE_WORLD` names, if the program has not joined, and takes a turn.
-    /// From then on the program has simulated time. Returns zero or an errno.
+    /// From then on the program runs in simulated time. Returns zero or an errno.
     pub join: extern "C" fn() -> i32,
     /// Returns the page of the program. `None`: it has not joined.
     pub program: extern "C" fn() -> Option<&'static ProgramPage>,
@@ -50,25 +50,25 @@ pub struct TimeTable {
     /// Makes a store at the thread's own time. Passes the turn first if the thread is too far ahead
     /// of the card, or the list of stores is full.
     pub store: extern "C" fn(kind: StoreKind, slot: u32, words: *const u64, count: usize),
-    /// Lets the world catch up with the thread's own time, so that memory is as of then, unless it
-    /// is known that nothing has changed.
+    /// Lets the world catch up with the thread's own time, so that memory is as of that time. Does
+    /// nothing if it is known that nothing has changed.
     pub catch_up: extern "C" fn(),
-    /// Does the same as [`TimeTable::catch_up`], also when nothing has changed, if there are stores
-    /// that the world has not seen.
+    /// Does the same as [`TimeTable::catch_up`], and also if nothing has changed but the world has
+    /// not seen all stores.
     pub flush: extern "C" fn(),
     /// Passes the turn and returns the answer. Interrupt functions run before it returns.
     pub wait: extern "C" fn(wait: &Wait) -> u64,
     /// Sets the function to call for interrupts. A null function: none.
     pub set_interrupts: extern "C" fn(Option<InterruptFunction>, context: *mut c_void),
-    /// With true: until the matching call with false, what the thread does is not part of the
-    /// program. It has the time of the machine, its blocking calls are passed through, and threads
+    /// With true: until the matching call with false, the thread's actions are not part of the
+    /// program. The thread runs in real time, its blocking calls are passed through, and threads
     /// that it starts are not simulated. Nests.
     pub outside: extern "C" fn(bool),
-    /// Returns a number that changes whenever the thread has done something that the library
-    /// observes and that is no call of this table: read the time, used a socket, slept.
+    /// Returns a number that changes whenever the thread does something that the library observes,
+    /// other than calls of this table: reading the time, using a socket, sleeping.
     pub activity: extern "C" fn() -> u64,
-    /// Returns how many signals with a handler the thread has had after which calls do not continue
-    /// (without `SA_RESTART`).
+    /// Returns how many signals with a handler but without `SA_RESTART` the thread has had; these
+    /// interrupt calls.
     pub interruptions: extern "C" fn() -> u32,
     /// Announces that the card may write to this many bytes from this address on.
     pub card_memory: extern "C" fn(start: usize, length: usize),
@@ -76,8 +76,8 @@ pub struct TimeTable {
     /// `target` with all arguments. Returns `target` itself where there is no such function.
     pub noting_caller: extern "C" fn(entry: Entry, target: *const c_void) -> *const c_void,
     /// Returns a number for the state of the last caller of the entry: the place of the call, its
-    /// registers, and the stack of its frames. Two calls of one thread with the same number come
-    /// from the same place of a loop in which none of that has changed. Zero: not known.
+    /// registers, and the stack of its frames. Two calls of a thread with the same number come from
+    /// the same place of a loop that has changed none of these. Zero: unknown.
     pub caller: extern "C" fn() -> u64,
     /// Returns the number of threads of the program that are in the world.
     pub thread_count: extern "C" fn() -> u32,
@@ -87,6 +87,6 @@ pub struct TimeTable {
     pub cm_message: extern "C" fn() -> Option<&'static CmMessage>,
     /// Returns why the world has refused the program: the two words of
     /// [`crate::control::Refusal::to_words`], the first one in the upper half. All bits are set if
-    /// no world has been asked: the name of the wanted host is none.
+    /// no world was asked, because the wanted host name is invalid.
     pub refusal: extern "C" fn() -> u64,
 }
