@@ -1,8 +1,8 @@
 //! The card of a host, as it is served to the program on it.
 //!
 //! Doorbells come through the pages of the threads, with their times. A vfio-user write to a
-//! doorbell is a doorbell, too, of a client that takes no simulated time. Interrupts go to the
-//! thread that has the next turn; eventfds only unmask the vectors.
+//! doorbell also counts as a doorbell, for clients that take no simulated time. Interrupts go to
+//! the thread that has the next turn; eventfds only unmask the vectors.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl Card {
         }
     }
 
-    /// Reports an access: the world may be waiting for one.
+    /// Reports an access: the world may be waiting for it.
     fn report_access(&self) {
         self.shared.note_use(self.host);
         self.shared.report(Event::Access);

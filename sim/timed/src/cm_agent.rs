@@ -1,13 +1,13 @@
-//! RDMA CM of the hosts: what the kernel does behind `/dev/infiniband/rdma_cm`, in simulated time.
+//! RDMA CM of the hosts: the kernel's side of `/dev/infiniband/rdma_cm`, in simulated time.
 //!
 //! Each host has one agent. It executes the commands of the host's programs when the world has
-//! reached their time, and is a thread of the world, which handles one datagram after the other:
+//! reached their time. It is also a thread of the world that handles datagrams one after the other;
 //! each takes `host.cm_mad_ns`. Datagrams are frames between QP 1 of the hosts. A program has its
-//! host's card to itself, so they do not go through the card: they take the time of MACs, cables
-//! and switch, and PCIe and interrupt are part of `host.cm_mad_ns`.
+//! host's card to itself, so datagrams do not pass through the card: they take the time of MACs,
+//! cables and switch, and `host.cm_mad_ns` includes PCIe and interrupt.
 //!
-//! A host whose programs have never listened does not answer requests, and the requester sends them
-//! again. So a client may be started before its server.
+//! A host whose programs have never listened does not answer requests, so the requester retransmits
+//! them. This way a client may be started before its server.
 
 mod frame;
 mod host;
@@ -26,7 +26,8 @@ use ferroce_world::{Cpu, Next, ThreadId, Waker, Wire};
 use frame::Received;
 use host::{AgentHost, Listening};
 
-/// Most frames that wait for an agent; further ones are lost, and sent again by the peer.
+/// Maximum number of frames that wait for an agent; further ones are lost, and the peer sends them
+/// again.
 const MAX_WAITING: usize = 4096;
 /// Tag of communication identifiers: programs of a host share one agent.
 const TAG: u8 = 1;
@@ -44,7 +45,7 @@ pub struct CmAgents<P> {
     agents: Vec<Agent<P>>,
     wire: Wire,
     waker: Waker,
-    /// Programs to which events have come, until they are notified.
+    /// Programs that have new events and are not notified yet.
     reached: Vec<Arc<P>>,
 }
 
@@ -56,7 +57,7 @@ struct Agent<P> {
     thread: Option<ThreadId>,
     /// Frames by arrival.
     waiting: VecDeque<(Instant, Vec<u8>)>,
-    /// The frame that it handles, until that has taken its time.
+    /// The frame that it is handling, until its time has passed.
     in_hand: Option<Vec<u8>>,
     channels: BTreeMap<ChannelId, Channel<P>>,
     has_listened: bool,
@@ -68,9 +69,9 @@ struct Agent<P> {
 /// An open channel.
 struct Channel<P> {
     program: Arc<P>,
-    /// Its number among those of the program.
+    /// Its number within the program.
     number: usize,
-    /// Events that the program has been shown.
+    /// Number of events that the program has been shown.
     shown: u32,
 }
 
@@ -98,7 +99,7 @@ impl<P: ChannelOwner> CmAgents<P> {
         self.agents[host].thread = Some(thread);
     }
 
-    /// Takes the programs to which events have come.
+    /// Takes the programs that have new events.
     pub fn take_reached(&mut self) -> Vec<Arc<P>> {
         std::mem::take(&mut self.reached)
     }
@@ -233,7 +234,7 @@ impl<P: ChannelOwner> CmAgents<P> {
         Next::Parked
     }
 
-    /// Sends what an agent has to send, shows its events, and has it woken for its next time-out.
+    /// Sends the agent's pending datagrams, shows its events, and schedules its next time-out.
     fn settle(&mut self, now: Instant, host: usize) {
         while let Some(transmit) = self.agents[host].cm.poll_mad() {
             self.transmit(now, host, &transmit);
@@ -280,7 +281,7 @@ impl<P: ChannelOwner> CmAgents<P> {
 impl<P: ChannelOwner> Agent<P> {
     fn new((number, hosts): (usize, usize), preset: &Preset) -> Self {
         let config = Config {
-            // Another one on each host: the seed of its PSNs, too.
+            // Unique per host, because it also seeds the PSNs.
             first_id: (number as u32) << 8 | 1,
             ..Config::new(TAG)
         };
@@ -312,7 +313,7 @@ impl<P: ChannelOwner> Agent<P> {
         };
         let disposition = self.cm.handle_mad(now, &mut self.host, from, to, mad);
         match disposition {
-            // It may be about to listen, unless the request is its own.
+            // The host may be about to listen, unless the request is its own.
             Disposition::NoListener(_) if !self.has_listened && !self.host.owns(from) => {}
             Disposition::NoListener(_) | Disposition::NotOurs(_) => self.cm.refuse(from, to, mad),
             Disposition::Malformed(error) => tracing::debug!(%error, "datagram to QP 1 dropped"),

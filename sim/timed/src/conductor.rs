@@ -1,13 +1,13 @@
-//! Advances the world: as fast as possible, at the pace of the machine, or not at all.
+//! Advances the world: as fast as possible, at real-time pace, or not at all.
 //!
 //! Long idle times are skipped, unless a program may still join or return: while a host has no
-//! program, or a thread waits for something that the world does not model, they pass at the pace of
-//! the machine. Otherwise watchdogs and retries would expire before the other program is there.
-//! When a program has gone, those that are left wait for another one only for a limited time.
+//! program, or a thread waits for something that the world does not model, they pass in real time.
+//! Otherwise watchdogs and retries would expire before the other program is there. After a program
+//! has left, the remaining programs wait for another one only for a limited time.
 //!
 //! A world can hold its clock until a number of programs have joined. Meanwhile each program runs
-//! up to its first wait: a server accepts connections, a client has made one and waits for the
-//! answer. So all begin at the same time, whenever they were started.
+//! up to its first wait: a server waits for connections, a client has connected and waits for the
+//! answer. So all programs begin at the same time, whenever they were started.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -31,11 +31,11 @@ const SLICE: Duration = Duration::from_ms(1);
 const PACED: Duration = Duration::from_ms(1);
 /// Period of checks for returning threads while nothing happens.
 const OUTSIDER_PERIOD: RealDuration = RealDuration::from_millis(1);
-/// With no event left, and no program that may join: report a deadlock after this time.
+/// Report a deadlock after this time without an event, if no program may join.
 const DEADLOCK_LIMIT: RealDuration = RealDuration::from_secs(5);
-/// When a program has gone, those that are left wait this long for another one.
+/// After a program has left, the remaining programs wait this long for another one.
 const LOSS_LIMIT: RealDuration = RealDuration::from_secs(2);
-/// With nothing under way, at most this many iterations of polling threads are made.
+/// With nothing in progress, polling threads execute at most this many iterations.
 const MOST_IDLE_POLLS: u32 = 100_000;
 /// Wait for any event.
 const LONG: RealDuration = RealDuration::from_millis(500);
@@ -45,17 +45,17 @@ pub struct Conductor {
     world: World,
     common: Rc<Common>,
     shared: Arc<Shared>,
-    /// What the hosts are called.
+    /// The names of the hosts.
     names: Vec<HostName>,
     /// For each host, true if it has a program.
     is_taken: Vec<bool>,
-    /// The clock stands still until so many hosts have programs; zero: it runs.
+    /// The clock stands still until this many hosts have programs; zero: it runs.
     held_for: usize,
     idle_since: Option<RealInstant>,
-    /// Iterations of polling threads since then, with nothing under way.
+    /// Iterations of polling threads since then, with nothing in progress.
     idle_polls: u32,
     has_explained: bool,
-    /// Time at which a program has gone, if none has joined since.
+    /// Time at which a program left, if none has joined since.
     lost_at: Option<RealInstant>,
     /// The only program left, if the other one was killed and none has joined since.
     partner_of_lost: Option<Arc<Program>>,
@@ -113,7 +113,7 @@ impl Conductor {
         }
     }
 
-    /// Makes the agents of RDMA CM threads of the world, unless they are.
+    /// Makes the RDMA CM agents threads of the world, unless they are.
     fn start_cm_agents(&mut self) {
         let mut agents = self.common.cm_agents.borrow_mut();
         if agents.have_threads() {
@@ -146,7 +146,7 @@ impl Conductor {
         let thread = RemoteThread::new(&self.common, Arc::clone(&program), number, bus);
         let thread = self.world.spawn(program.host, Box::new(thread));
         let mut places = self.common.places.borrow_mut();
-        // In the order of hosts: what follows does not depend on which program was faster.
+        // Sorted by host, so that the result does not depend on which program was faster.
         let key = |place: &Outsider| (place.program.host, place.number);
         let before = (program.host, number);
         let place = places.partition_point(|place| key(place) < before);
@@ -188,9 +188,9 @@ impl Conductor {
 
     /// Fails the polls and posts of the partner of a killed program.
     ///
-    /// If there is exactly one other program in the world, and it does not wait for a connection,
-    /// the two have worked together: what that one measures alone is no result. Its polls and posts
-    /// fail until another program joins. Everything else behaves as after a normal exit.
+    /// If exactly one other program is in the world, and it does not wait for a connection, the two
+    /// have worked together, and its further measurements are invalid. Its polls and posts fail
+    /// until another program joins. Everything else behaves as after a normal exit.
     fn notify_partner_of(&mut self, program: &Program) {
         let places = self.common.places.borrow();
         let mut others = places.iter().map(|place| &place.program);
@@ -242,8 +242,7 @@ impl Conductor {
         }
     }
 
-    /// Runs what happens without time passing. Starts the clock when all programs are there and
-    /// wait.
+    /// Runs everything that takes no time. Starts the clock when all programs have joined and wait.
     fn hold(&mut self, now: Instant) {
         if self.world.next_event().is_some_and(|next| next <= now) {
             self.world.run(now);
@@ -284,7 +283,7 @@ impl Conductor {
         names.join(", ")
     }
 
-    /// Lets an idle time pass at the pace of the machine, until an event.
+    /// Lets an idle time pass in real time, until an event.
     fn pace(&mut self, now: Instant, next: Instant) -> Outcome {
         let begun = RealInstant::now();
         let gap = RealDuration::from_nanos(next.saturating_since(now).as_ps() / 1000);
@@ -293,7 +292,7 @@ impl Conductor {
         self.world.run(next.min(now + passed))
     }
 
-    /// Returns how long to wait without a check of outsiders.
+    /// Returns how long to wait until the next check of outsiders.
     fn wait_limit(&self) -> RealDuration {
         match self.common.outsiders.borrow().is_empty() {
             true => LONG,
@@ -307,9 +306,9 @@ impl Conductor {
         has_outsiders || has_room && !self.is_left()
     }
 
-    /// With no event left, lets polling threads check: one of them may act after a number of polls.
-    /// At first each iteration of their loops is made; later they check as seldom as when something
-    /// is under way.
+    /// Lets polling threads check when no event is left: one of them may act after a number of
+    /// polls. At first every iteration of their loops is executed; later they check as rarely as
+    /// when something is in progress.
     fn let_pollers_check(&mut self, now: Instant, next: Instant) {
         let since = *self.idle_since.get_or_insert_with(RealInstant::now);
         if self.end_if_left() {
@@ -344,7 +343,7 @@ impl Conductor {
         }
     }
 
-    /// Ends the world if a program has gone, and the others wait for something that will not
+    /// Ends the world if a program has left, and the others wait for something that will never
     /// happen.
     fn end_if_left(&mut self) -> bool {
         let is_left = self.is_left();
@@ -370,8 +369,8 @@ impl Conductor {
         self.shared.wait(self.wait_limit());
     }
 
-    /// Returns true if a program has gone a while ago and others are left. A thread that waits for
-    /// a connection waits for the next program.
+    /// Returns true if a program left a while ago and others remain. A thread that waits for a
+    /// connection waits for the next program.
     fn is_left(&self) -> bool {
         let is_long_ago = |at: RealInstant| at.elapsed() > LOSS_LIMIT;
         self.lost_at.is_some_and(is_long_ago)
@@ -380,7 +379,7 @@ impl Conductor {
             && !self.common.streams.borrow().has_acceptor()
     }
 
-    /// Says once what is wrong.
+    /// Prints once what is wrong.
     fn explain(&mut self, what: &str) {
         if !std::mem::replace(&mut self.has_explained, true) {
             eprint!("ferroce world: {what}\n{}", self.dump());

@@ -18,7 +18,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Time limit for the answer of a world. It may be busy with a program that has the turn.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// The version that no world has.
+/// A version that no world has.
 const NO_VERSION: u32 = 0;
 
 /// Returns true if a world listens at `control` and accepts programs.
@@ -36,7 +36,7 @@ pub fn is_alive(control: &Path) -> bool {
     )
 }
 
-/// Returns why a program cannot have this host of the world at `control`; `None`: it can, unless
+/// Returns why a program cannot have this host of the world at `control`. `None`: it can, unless
 /// another one is faster, or the world does not answer.
 pub fn refusal(control: &Path, host: HostName) -> Option<Refusal> {
     let question = Message::Find {
@@ -49,13 +49,13 @@ pub fn refusal(control: &Path, host: HostName) -> Option<Refusal> {
     }
 }
 
-/// Binds the calling thread, and those that it starts, to the one processor that all of the world
-/// at `control` share: only one of them runs at a time, and passing the turn is faster on one
+/// Binds the calling thread, and the threads that it starts, to the one processor that the whole
+/// world at `control` shares: only one thread runs at a time, and passing the turn is faster on one
 /// processor than between two.
 pub fn share_processor(control: &Path) {
     let mut hasher = DefaultHasher::new();
     control.hash(&mut hasher);
-    // Where the system forbids this, turns only take longer.
+    // If the system forbids this, turns only take longer.
     if let Ok(allowed) = sched_getaffinity(None) {
         let mut all = (0..CpuSet::MAX_CPU).filter(|processor| allowed.is_set(*processor));
         let place = hasher.finish() as usize % (allowed.count() as usize).max(1);

@@ -1,9 +1,10 @@
-//! Unmodified programs in simulated time: the side of the world.
+//! Unmodified programs in simulated time: the world's side.
 //!
 //! [`server`] starts everything: `listener` is the control socket, `program` a joined program,
 //! `card` the device served to a program, `conductor` advances the world, `remote_thread` makes
-//! threads of programs threads of the world, `cm_agent` is RDMA CM of the hosts,
-//! `streams` knows when data on a stream can be read, and `stall` finds out why a thread does not
+//! threads of programs threads of the world, `cm_agent` is RDMA CM of the hosts, `streams`
+//! determines when data on a stream can be read, and `stall` finds out why a thread does not pass
+//! its turn.
 //! pass its turn.
 
 mod card;

@@ -100,8 +100,8 @@ impl Listener {
         Arc::clone(&self.stop)
     }
 
-    /// Serves until the world ends: because [`Self::stop`] was signalled, or because its last
-    /// program has gone.
+    /// Serves until the world ends: when [`Self::stop`] was signalled, or its last program has
+    /// left.
     ///
     /// # Errors
     /// The error of the system.
@@ -151,7 +151,7 @@ impl Listener {
 
     fn accept(&mut self) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        // The process may be gone again. With no descriptors left, a later call may succeed.
+        // The process may have ended. With no descriptors left, a later call may succeed.
         let Ok(socket) = accept_with(&self.socket, flags) else {
             return;
         };
@@ -216,7 +216,7 @@ impl Listener {
         false
     }
 
-    /// Returns the first free host that is `wanted`, if any is, for a program of this version.
+    /// Returns the first free host that matches `wanted`, for a program of this version.
     fn find(&self, version: u32, wanted: Option<HostName>) -> Result<usize, Refusal> {
         if version != VERSION {
             return Err(Refusal::Version);
@@ -277,7 +277,7 @@ impl Listener {
         self.send(place, message, None)
     }
 
-    /// Sends a message. Returns false if the receiver has gone or does not read its answers.
+    /// Sends a message. Returns false if the receiver has ended or does not read its answers.
     fn send(&self, place: usize, message: Message, file: Option<&OwnedFd>) -> bool {
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);

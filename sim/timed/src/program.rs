@@ -1,4 +1,4 @@
-//! A program in a world, as the world sees it.
+//! The world's view of a program.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -109,7 +109,7 @@ pub struct Program {
     pub id: u64,
     /// Host of the program: a number for each function of a card.
     pub host: usize,
-    /// What the host is called.
+    /// The name of the host.
     pub name: HostName,
     /// Process ID, as the kernel reports it.
     pub pid: u32,
@@ -186,7 +186,7 @@ impl Program {
         *used &= !(1 << number);
     }
 
-    /// Returns true if the program has gone, or was removed.
+    /// Returns true if the program has left, or was removed.
     pub fn is_over(&self) -> bool {
         self.is_over.load(Ordering::SeqCst)
     }

@@ -1,8 +1,8 @@
 //! A thread of another process, as a thread of the world.
 //!
-//! A step passes the turn to the thread, waits until the thread passes it back, executes the stores
-//! of the thread, and returns to the world what the thread waits for. Some waits need a second
-//! check when the world has reached the thread's own time: the world then decides without the
+//! A step passes the turn to the thread, waits until the thread passes it back, executes the
+//! thread's stores, and returns to the world what the thread waits for. Some waits need a second
+//! check when the world has reached the thread's own time: then the world decides without the
 //! thread whether there is something to read.
 //!
 //! The content of a page is checked: a program with invalid pages is removed.
@@ -41,7 +41,7 @@ const LIMIT: RealDuration = RealDuration::from_millis(20);
 const MAX_CLOCK_PS: u64 = 1 << 62;
 /// Longest iteration of a polling loop, and longest wake-up latency: ten seconds.
 const MAX_COST_PS: u64 = 10_000_000_000_000;
-/// Answer to a wait for a stream or a connection that something else has ended.
+/// Answer to a wait for a stream or a connection that ended for another reason.
 const NOTHING: u64 = u64::MAX;
 
 /// A thread for which the world does not wait, although it has its turn.
@@ -81,14 +81,14 @@ impl Common {
     }
 }
 
-/// What the thread waits for, beyond what the world knows.
+/// What the thread waits for, as far as the world does not handle it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Goal {
     /// Its turn.
     Turn,
     /// An interrupt, unless one is there, or the program was notified since.
     Interrupt { wake_up: Duration, notices: u64 },
-    /// The same, and it sleeps already.
+    /// The same, for a thread that already sleeps.
     Sleep,
     /// Something to read.
     Stream(u64),
@@ -126,7 +126,8 @@ pub struct RemoteThread {
     goal: Goal,
     deadline: Instant,
     answer: u64,
-    /// Time at which the thread last caught up, and until when nothing happens after that.
+    /// Time at which the thread last caught up, and the time until which nothing happens after
+    /// that.
     caught_up: Instant,
     quiet_until: Instant,
     /// True if the thread has stored since.
@@ -134,7 +135,8 @@ pub struct RemoteThread {
     /// Place of its next store to be executed.
     place: usize,
     has_explained: bool,
-    /// True if the turn followed more than a check: the thread has slept, or waited for something.
+    /// True if the last turn followed more than a check: the thread had slept, or waited for
+    /// something.
     has_rested: bool,
 }
 
@@ -194,9 +196,9 @@ impl RemoteThread {
         }
     }
 
-    /// Writes into the page what the thread needs for its turn.
+    /// Writes the thread's data for its turn into the page.
     fn write_turn_state(&mut self, cpu: &Cpu<'_>, page: &ThreadPage) {
-        // Its stores may change something.
+        // Its stores may cause a change.
         let quiet_until = match self.has_stored {
             true => Instant::ZERO,
             false => self.quiet_until,
@@ -218,7 +220,7 @@ impl RemoteThread {
         self.goal = Goal::Turn;
     }
 
-    /// Reports a thread that computes while time stands still.
+    /// Reports a thread that computes while simulated time stands still.
     fn report_stall(&self, stall: &Stall) {
         let Program { name, pid, .. } = *self.program;
         eprintln!(
@@ -319,8 +321,7 @@ impl RemoteThread {
         self.has_stored = false;
     }
 
-    /// Returns true if nothing has changed since the thread has caught up, as far as it is visible
-    /// at `at`.
+    /// Returns true if nothing visible at `at` has changed since the thread caught up.
     fn is_up_to_date(&self, at: Instant) -> bool {
         at <= self.caught_up || at < self.quiet_until && !self.has_stored
     }
@@ -360,8 +361,8 @@ impl RemoteThread {
         Ok(None)
     }
 
-    /// Executes what the thread has done up to its clock, and what it asks for. Returns what it
-    /// does next; `None`: it goes on at once, and nothing has changed.
+    /// Executes what the thread has done up to its clock, and its request. Returns what it does
+    /// next; `None`: it continues at once, and nothing has changed.
     fn execute(
         &mut self,
         cpu: &mut Cpu<'_>,
@@ -394,7 +395,7 @@ impl RemoteThread {
             cpu.recheck_at(Instant(time_ps));
         }
         if matches!(wait, Wait::OnWrite { .. }) && self.common.waker.has_only_rechecks() {
-            // With nothing under way the conductor decides when threads check.
+            // With nothing in progress the conductor decides when threads check.
             cpu.leave();
         }
         if self.deadline.as_ps() < NEVER_PS {
@@ -403,7 +404,7 @@ impl RemoteThread {
         self.next_of(cpu, page, wait, clock).map(Some)
     }
 
-    /// Returns what the thread does next, at `clock`, when it has asked for `wait`.
+    /// Returns what the thread does next, at `clock`, after requesting `wait`.
     fn next_of(
         &mut self,
         cpu: &mut Cpu<'_>,
@@ -432,7 +433,7 @@ impl RemoteThread {
             Wait::OnConnection { port } => self.aim(Goal::Connection(port), clock),
             Wait::Cm(call) => self.aim(Goal::Cm(call), clock),
             Wait::External => {
-                // The thread has its turn back, for as long as it needs.
+                // The thread keeps its turn, for as long as it needs.
                 page.pass(Turn::Thread);
                 self.go_outside(cpu)
             }
@@ -440,9 +441,9 @@ impl RemoteThread {
         })
     }
 
-    /// Lets other polling threads of the program check, after a turn of this one in which it may
-    /// have done what they wait for. A thread that only polls, or continues at once, does not
-    /// trigger this: polling threads would wake each other with each turn. They check now and then
+    /// Lets other polling threads of the program check, after a turn in which this thread may have
+    /// done what they wait for. A thread that only polls, or continues at once, does not trigger
+    /// this: polling threads would wake each other in every turn. They check from time to time
     /// anyway.
     fn let_others_check(&mut self, cpu: &Cpu<'_>, wait: &Wait) {
         let rests = !matches!(wait, Wait::Check | Wait::Room | Wait::OnWrite { .. });
@@ -496,7 +497,7 @@ impl RemoteThread {
             }
             StoreKind::Connect => {
                 self.answer = u64::from(streams.listens(port()?));
-                // A connection without a name is matched by its time alone.
+                // A connection without a name is matched by its time only.
                 let name = store.words().first().copied();
                 streams.connect(port()?, name, now)?
             }
@@ -572,7 +573,7 @@ impl RemoteThread {
         self.answer = cm::answer(answer.map_err(|errno| errno.0 as u32));
         self.common.announce_cm_events(cpu.now());
         self.note_time(cpu);
-        // What it has sent may have an effect before the next event that was known.
+        // Its datagrams may have an effect before the next known event.
         self.has_stored = true;
         if self.common.shared.has_events() {
             cpu.leave();
@@ -680,7 +681,7 @@ impl Thread for RemoteThread {
     }
 }
 
-/// Returns what a thread watches that waits for a write.
+/// Returns what a thread that waits for a write watches.
 fn watch_of(check: Check) -> Watch {
     match check {
         Check::Everything | Check::EverythingUntil { .. } => Watch::Everything,

@@ -29,7 +29,7 @@ use super::shared::Shared;
 /// An odd number without pattern (2^64 divided by the golden ratio).
 const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// How long an earlier world at the same path may take to end, and the period of checks.
+/// How long an earlier world at the same path may take to end.
 const PREDECESSOR: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub struct Lifetime {
     /// True if the world ends with its last program.
     pub is_once: bool,
-    /// The clock stands still until so many programs have joined; 0: it runs from the start.
+    /// The clock stands still until this many programs have joined; 0: it runs from the start.
     pub held_for: usize,
 }
 
@@ -57,7 +57,7 @@ pub enum Error {
     /// The clock would never start.
     #[error("time is to begin with {programs} programs, and the world has room for {hosts}")]
     HeldForever {
-        /// Programs that are waited for.
+        /// Programs to wait for.
         programs: usize,
         /// Hosts of the world.
         hosts: usize,
@@ -155,7 +155,7 @@ impl TimedWorld {
                 source,
             })?;
         world.stop_listener = Some(listener.stop());
-        // A program that connects meanwhile waits.
+        // A program that connects in the meantime waits.
         for (host, model) in models.into_iter().enumerate() {
             let server = bind_card(&card_socket(path, host as u32))?;
             world.serve_card(server, Card::new(model, &shared, host), host)?;
@@ -188,7 +188,7 @@ impl TimedWorld {
         self.shared.is_stopping()
     }
 
-    /// Prints on standard error what all threads wait for.
+    /// Prints on standard error what every thread waits for.
     pub fn dump(&self) {
         self.shared.ask_for_dump();
     }
@@ -198,7 +198,7 @@ impl Drop for TimedWorld {
     fn drop(&mut self) {
         self.shared.stop();
         if let Some(stop) = &self.stop_listener {
-            // It fails only if the world has been stopped before.
+            // It fails only if the world was stopped before.
             let _ = rustix::io::write(stop, &1u64.to_ne_bytes());
         }
         self.stop_cards.stop();
@@ -210,7 +210,7 @@ impl Drop for TimedWorld {
     }
 }
 
-/// Returns what a host of a world is called.
+/// Returns the name of a host of a world.
 fn name(config: &WorldConfig, host: usize) -> HostName {
     let (host, function) = config.place_of(host);
     HostName {
@@ -225,7 +225,7 @@ fn bind_card(path: &Path) -> Result<Server, ServeError> {
     loop {
         match bind(path) {
             Err(ServeError::Socket { .. }) if start.elapsed() < PREDECESSOR => {
-                // Its process removes it as it ends, without a sign.
+                // Its process removes it when it ends, without notification.
                 std::thread::sleep(PAUSE);
             }
             result => return result,
@@ -233,7 +233,7 @@ fn bind_card(path: &Path) -> Result<Server, ServeError> {
     }
 }
 
-/// What the thread of the world needs to know.
+/// Data for the thread of the world.
 struct Conducted {
     config: WorldConfig,
     names: Vec<HostName>,

@@ -13,7 +13,7 @@ use super::program::Program;
 pub enum Event {
     /// A thread of a program waits for its first turn; the number of its page.
     Thread(Arc<Program>, usize),
-    /// A program has gone.
+    /// A program has left.
     Gone(Arc<Program>),
     /// A client has used a card.
     Access,

@@ -8,8 +8,8 @@ use ferroce_platform::os::service::send_signal;
 
 /// A thread that sleeps in the kernel for this long is outside.
 const SLEEP_LIMIT: Duration = Duration::from_millis(100);
-/// The same for a thread that waits in a futex, or in an unknown call: it may only wait for another
-/// thread of its program that has not been scheduled.
+/// The same for a thread that waits in a futex, or in an unknown call: it may just wait for another
+/// thread of its program that has not been scheduled yet.
 const FUTEX_LIMIT: Duration = Duration::from_secs(2);
 /// First pause before a computing thread is probed for an endless loop; each next pause is twice as
 /// long, up to the last.
@@ -18,8 +18,8 @@ const LAST_PAUSE: Duration = Duration::from_secs(1);
 /// A thread that has computed for this long, and could not be proven to wait for memory, is
 /// reported.
 const SPIN_LIMIT: Duration = Duration::from_secs(5);
-/// On this signal the library in the program checks whether the thread is in a loop that only a
-/// change of memory ends.
+/// Upon this signal the library in the program checks whether the thread is in a loop that only a
+/// change of memory can end.
 const PROBE_SIGNAL: i32 = 48;
 /// System call that waits for another thread.
 #[cfg(target_arch = "x86_64")]
@@ -45,7 +45,7 @@ pub enum Verdict {
     Outside,
     /// It has computed for long. Returned once.
     Spinning,
-    /// It has made calls for long while its clock stood still. Returned once.
+    /// It has made calls for a long time while its clock stood still. Returned once.
     Standing,
 }
 
@@ -56,12 +56,12 @@ pub struct Stall {
     tid: u32,
     calls: Option<u64>,
     since: Instant,
-    /// State at the last check, and since when it has been the same.
+    /// State at the last check, and the time since which it has been the same.
     observation: Option<(Observation, Instant)>,
     pause: Duration,
     probed: Instant,
     is_mentioned: bool,
-    /// The thread's clock, and since when it has stood still.
+    /// The thread's clock, and the time since which it has stood still.
     clock: Option<(u64, Instant)>,
     is_standing: bool,
 }
@@ -84,7 +84,7 @@ impl Stall {
     }
 
     /// Checks the thread. It is outside if it sleeps and has not run since an earlier check; while
-    /// it computes it is probed now and then for an endless loop. `calls` is its call count.
+    /// it computes, it is probed from time to time for an endless loop. `calls` is its call count.
     pub fn check(&mut self, calls: u64, clock_ps: u64, now: Instant) -> Verdict {
         if self.calls != Some(calls) {
             let (clock, is_standing) = (self.clock, self.is_standing);

@@ -1,7 +1,7 @@
 //! Streams between programs: when written data can be read.
 //!
-//! The bytes go through the sockets of the machine; this module keeps only how many there are at
-//! which time. A stream is one direction of a connection; its number is what both programs call it.
+//! The bytes go through the machine's sockets; this module only records how many arrive at which
+//! time. A stream is one direction of a connection; both programs use the same number for it.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -11,12 +11,12 @@ use ferroce_world::ThreadId;
 
 /// Most streams, and most connections that wait at a port.
 const MAX_STREAMS: usize = 1 << 16;
-/// Arrivals that are kept apart; later ones share the time of the last one.
+/// Arrivals that are recorded separately; later ones share the time of the last one.
 const MAX_ARRIVALS: usize = 1 << 12;
 /// From a write until the other program can read it.
 const LATENCY: Duration = Duration(STREAM_LATENCY_PS);
 
-/// What a thread finds that wants to read, or to accept.
+/// What a thread finds when it wants to read or to accept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readable {
     /// This many bytes (zero: the stream has ended), or a connection.
@@ -56,7 +56,7 @@ impl Stream {
             }
             self.arrivals.pop_front();
         }
-        // More than there was: an invalid count of the program.
+        // More than had arrived: an invalid count of the program.
         self.read = 0;
     }
 
@@ -80,14 +80,15 @@ impl Stream {
 struct Port {
     /// The program that listens.
     listener: Option<u64>,
-    /// Connections that have not been accepted: when they arrive.
+    /// Arrival times of connections that have not been accepted.
     arrivals: VecDeque<Instant>,
-    /// Names of connections that programs of the world have made and that no thread has accepted.
+    /// Names of connections that programs of the world have made and no thread has accepted.
     names: HashSet<u64>,
     waiter: Option<ThreadId>,
 }
 
-/// The streams of a world. A returned thread and time ask the caller to wake the thread then.
+/// The streams of a world. If a function returns a thread and a time, the caller wakes it at that
+/// time.
 #[derive(Debug, Default)]
 pub struct Streams {
     streams: HashMap<u64, Stream>,
@@ -95,7 +96,7 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// Records that program `listener` listens. Earlier connections to the port were to another
+    /// Records that program `listener` listens. Earlier connections to the port belonged to another
     /// listener.
     pub fn listen(&mut self, port: u16, listener: u64) {
         let port = self.ports.entry(port).or_default();
@@ -184,7 +185,7 @@ impl Streams {
     ) -> Result<Option<(ThreadId, Instant)>, TooMany> {
         let stream = self.stream(number)?;
         if stream.end.is_some() {
-            // The number is that of a new connection.
+            // A new connection uses the number again.
             *stream = Stream::default();
         }
         stream.sender = Some(sender);

@@ -1,4 +1,4 @@
-//! Frames between QP 1 of two hosts: datagrams of Linux, field by field.
+//! Frames between QP 1 of two hosts: the datagrams that Linux sends, field by field.
 
 use ferroce_host::numbered_hosts;
 use ferroce_rdma_cm::Transmit;
@@ -31,9 +31,9 @@ pub fn emit(transmit: &Transmit, (from, to): (usize, usize), number: u32) -> Vec
         checksum: 0,
     };
     let path = NetworkPath::new(source, destination, udp);
-    // The opcode is that of the headers.
+    // `emit` sets the opcode according to the headers.
     let mut bth = Bth::new(Opcode(0), Qpn::GSI, Psn::new(number));
-    // Linux sets it in management datagrams; no receiver looks at it (IBTA vol 1, 9.2).
+    // Linux sets it in management datagrams; no receiver evaluates it (IBTA vol 1, 9.2).
     bth.ack_request = true;
     let deth = Deth::new(QKey::GSI, Qpn::GSI);
     let headers = TransportHeaders::datagram(bth, deth, None);

@@ -1,11 +1,11 @@
-//! What the agent of a host knows: its device, its ports, and the other hosts.
+//! The agent's view of its host: its device, its ports, and the other hosts.
 
 use ferroce_host::numbered_hosts;
 use ferroce_model::preset::Preset;
 use ferroce_rdma_cm::{Address, Device, Errno, Host, ListenAddress, PortSpace, PortTable};
 use ferroce_wire::Gid;
 
-/// The path MTU of 4096 bytes, numbered as in the verbs; half as many bytes have one number less.
+/// The path MTU of 4096 bytes, numbered as in verbs; half the bytes is one less.
 const MTU_4096: u32 = 5;
 
 /// The surroundings of an agent.
@@ -27,7 +27,7 @@ pub struct Listening {
 }
 
 impl AgentHost {
-    /// Returns those of a host of a world with this many hosts.
+    /// Returns the surroundings of a host in a world with this many hosts.
     pub fn new((number, hosts): (usize, usize), preset: &Preset) -> Self {
         let identity = numbered_hosts::of_host(number);
         let addresses = (0..).zip(&identity.gids).map(|(gid_index, entry)| Address {
@@ -57,7 +57,7 @@ impl AgentHost {
     }
 
     /// Returns the host of the world that loopback means for a port: this one or another one that
-    /// listens there, or the only other one, which may be about to.
+    /// listens there, or the only other host, which may be about to listen.
     fn on_loopback(&self, space: PortSpace, port: u16) -> usize {
         let listeners = self.listening.iter();
         let mut listeners = listeners.filter(|one| (one.space, one.port) == (space, port));

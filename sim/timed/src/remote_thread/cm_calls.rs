@@ -1,4 +1,4 @@
-//! Calls of RDMA CM by threads of programs, and what programs learn of events.
+//! Calls of RDMA CM by threads of programs, and the notification of events.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::program::Program;
 use crate::shared::Event;
 
 impl Common {
-    /// Lets the threads of a program that wait for events check again, but the one with this page.
+    /// Lets the program's threads that wait for events check again, except the one with this page.
     pub fn notify(&self, program: &Program, now: Instant, except: Option<usize>) {
         program.notify();
         for place in &*self.places.borrow() {
