@@ -5,7 +5,6 @@
 //! threads of programs threads of the world, `cm_agent` is RDMA CM of the hosts, `streams`
 //! determines when data on a stream can be read, and `stall` finds out why a thread does not pass
 //! its turn.
-//! pass its turn.
 
 mod card;
 mod cm_agent;

@@ -18,7 +18,6 @@
 //! for a quarter of the time that it has been waiting. That does not delay a thread that waits for
 //! completions. A thread that waits for memory may see a write that much later, but only if it did
 //! not react to the write before.
-//! has not reacted to the write before.
 
 use std::cell::RefCell;
 use std::ffi::c_void;
