@@ -1,9 +1,9 @@
 //! The place from which a program polls.
 //!
-//! Two empty polls in a row prove that a loop only waits if the second one is made in the same
-//! state as the first: a loop that counts its polls ends by itself. The state is the place of the
-//! call, the registers that a function preserves for its caller (System V ABI: rbx, rbp, r12 to
-//! r15), and the frames of the callers. State that a loop keeps elsewhere in memory is not seen.
+//! Two consecutive empty polls prove that a loop only waits if both are made in the same state; a
+//! loop that counts its polls ends by itself. The state is the place of the call, the registers
+//! that a function preserves for its caller (System V ABI: rbx, rbp, r12 to r15), and the frames of
+//! the callers. State that a loop keeps elsewhere in memory is not seen.
 
 #![expect(unsafe_code, reason = "assembly, and the stack of the calling thread")]
 
@@ -19,7 +19,7 @@ use crate::thread::{ThreadState, is_main_thread, state};
 /// Bytes of the stack that are compared: the frames of a progress engine, with its array of
 /// completions.
 const STACK_BYTES: usize = 4096;
-/// Words that are hashed in parallel, so that one does not wait for the other.
+/// Hash lanes that run in parallel, so that no multiplication waits for the one before it.
 const LANES: usize = 4;
 /// An odd number without pattern (2^64 divided by the golden ratio).
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -82,8 +82,8 @@ pub fn noting(entry: Entry, target: *const c_void) -> *const c_void {
     stub
 }
 
-/// Notes that the calling thread is about to run code of the program: its stack so far does not
-/// belong to the program.
+/// Notes that the calling thread is about to run code of the program: its stack so far belongs to
+/// this library.
 pub fn begin_stack() {
     let here = std::hint::black_box(0_u8);
     state().stack_high.set((&raw const here).addr());

@@ -13,11 +13,11 @@ use crate::thread::{ThreadState, state};
 pub const FREE_READS: u32 = 15;
 /// A microsecond.
 pub const READ_PS: u64 = 1_000_000;
-/// Longest time for which a thread that only reads the time does not let the world catch up.
+/// Longest interval after which a thread that only reads the time lets the world catch up.
 const LONGEST_CHECK_PS: u64 = 1_000_000_000;
 
-/// Returns the clock of the calling thread for one of the program's time reads. `None`: its time is
-/// that of the machine.
+/// Returns the clock of the calling thread for one of the program's time reads. `None`: the thread
+/// runs in real time.
 #[inline]
 pub fn read_ps() -> Option<u64> {
     if !joined::is_joined() {
@@ -32,7 +32,7 @@ pub fn read_ps() -> Option<u64> {
     }
 }
 
-/// Does the same as [`read_ps`] for a thread whose clock is not simply that of its page.
+/// Does the same as [`read_ps`] for a thread that does not simply use its page's clock.
 #[cold]
 fn read_elsewhere_ps(state: &ThreadState) -> Option<u64> {
     if state.is_real() {
@@ -54,7 +54,7 @@ fn read_page_ps(state: &ThreadState, page: &ThreadPage) -> u64 {
         state.reads.set(reads + 1);
         return page.clock_ps.load(Ordering::Relaxed);
     }
-    // A handler that comes in between may move the clock, too.
+    // A handler that interrupts this may move the clock, too.
     let now_ps = page.clock_ps.fetch_add(READ_PS, Ordering::Relaxed) + READ_PS;
     if reads == FREE_READS {
         state.reads.set(reads + 1);
@@ -68,8 +68,8 @@ fn read_page_ps(state: &ThreadState, page: &ThreadPage) -> u64 {
     now_ps
 }
 
-/// Lets the world catch up now and then for a thread that does nothing but read the time: something
-/// else may end its loop. The interval grows with the time that this lasts.
+/// Lets the world catch up from time to time for a thread that only reads the time: something else
+/// may end its loop. The interval grows while this lasts.
 #[cold]
 fn check(state: &ThreadState, now_ps: u64) {
     let (reads, since_ps) = (state.reads.get(), state.reads_since_ps.get());
@@ -85,8 +85,8 @@ fn check(state: &ThreadState, now_ps: u64) {
     state.check_ps.set(now_ps + next_ps);
 }
 
-/// Returns the clock outside of a running world: it stands still before there is a world, and
-/// follows real time after its end, so that no thread waits forever.
+/// Returns the clock outside of a running world: it stands still before the program joins, and
+/// follows real time after the end of the world, so that no thread waits forever.
 #[cold]
 pub fn elsewhere_ps() -> u64 {
     let state = state();

@@ -1,7 +1,7 @@
 //! The connection of the program to its world.
 //!
-//! There is one; its end shows each side that the other has ended. Threads request their pages over
-//! it, one at a time.
+//! There is one. Each side notices the other's end by the end of the connection. Threads request
+//! their pages over it, one at a time.
 #![expect(unsafe_code, reason = "a descriptor by its number, and socket options")]
 
 use std::mem::MaybeUninit;
@@ -26,10 +26,10 @@ use crate::joined;
 static CONNECTION: AtomicI32 = AtomicI32::new(-1);
 /// Not zero: a thread uses the connection.
 static IS_BUSY: AtomicU32 = AtomicU32::new(0);
-/// Why the world has refused the program or a thread, the last time: [`Refusal::to_words`], the
+/// The world's last reason for refusing the program or a thread: [`Refusal::to_words`], with the
 /// number of the reason in the upper half.
 static REFUSAL: AtomicU64 = AtomicU64::new(NO_REFUSAL);
-/// The program has not been refused by a world.
+/// No world has refused the program.
 const NO_REFUSAL: u64 = u64::MAX;
 
 /// Returns the connection. `None`: there is none.
@@ -160,8 +160,8 @@ fn exchange(socket: BorrowedFd, message: Message) -> Result<(Message, Option<Own
     }
 }
 
-/// Closes the connection, if there is one. In the child of a fork a thread that the child does not
-/// have may use it.
+/// Closes the connection, if there is one. Ignores whether it is busy: after a fork, the thread
+/// that uses it may not exist in the child.
 pub fn forget() {
     let connection = CONNECTION.swap(-1, Ordering::AcqRel);
     if connection >= 0 {

@@ -1,7 +1,7 @@
 //! `/proc/cpuinfo`, which states the frequency of the time stamp counter.
 //!
-//! perftest trusts that frequency if its own measurement is near. A program of a world sees one
-//! processor with the frequency of the world's counter; the rest is the kernel's text.
+//! perftest uses that frequency if its own measurement is close to it. A program of a world sees
+//! one processor with the frequency of the world's counter; the rest is the kernel's text.
 #![expect(unsafe_code, reason = "exported functions of the C library")]
 
 use std::ffi::{CStr, c_char, c_int};
@@ -53,7 +53,7 @@ fn file() -> std::io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Returns the first processor of the kernel's text, changed to that of a world.
+/// Returns the first processor of the kernel's text, changed to the world's frequency.
 fn one_processor(text: &str) -> String {
     let lines = text.lines().take_while(|line| !line.trim().is_empty());
     let mut result = String::with_capacity(text.len());
@@ -85,7 +85,7 @@ type OpenFile = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut FILE;
 /// # Safety
 /// `path` is null or a C string.
 unsafe fn open_with(real: Option<Open>, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-    // SAFETY: the contract of `replacement`, which this function's own requires of `path`.
+    // SAFETY: the caller keeps this function's contract: `path` is null or a C string.
     if let Some(file) = unsafe { replacement(path) } {
         return file.into_raw_fd();
     }
@@ -108,7 +108,7 @@ unsafe fn open_at_with(
     flags: c_int,
     mode: mode_t,
 ) -> c_int {
-    // SAFETY: the contract of `replacement`, which this function's own requires of `path`.
+    // SAFETY: the caller keeps this function's contract: `path` is null or a C string.
     if let Some(file) = unsafe { replacement(path) } {
         return file.into_raw_fd();
     }
@@ -153,7 +153,8 @@ macro_rules! wrap_open {
         /// The contract of the C library's function of this name.
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-            // SAFETY: the contract of `open_with` is that of the C library's function.
+            // SAFETY: the caller keeps the libc function's contract, which includes the one of
+            // `open_with`.
             unsafe { open_with(next!($text as Open), path, flags, mode) }
         }
     )*};
@@ -171,7 +172,8 @@ macro_rules! wrap_openat {
             flags: c_int,
             mode: mode_t,
         ) -> c_int {
-            // SAFETY: the contract of `open_at_with` is that of the C library's function.
+            // SAFETY: the caller keeps the libc function's contract, which includes the one of
+            // `open_at_with`.
             unsafe { open_at_with(next!($text as OpenAt), folder, path, flags, mode) }
         }
     )*};
@@ -185,7 +187,8 @@ macro_rules! wrap_fopen {
         /// The contract of the C library's function of this name.
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(path: *const c_char, mode: *const c_char) -> *mut FILE {
-            // SAFETY: the contract of `open_file_with` is that of the C library's function.
+            // SAFETY: the caller keeps the libc function's contract, which includes the one of
+            // `open_file_with`.
             unsafe { open_file_with(next!($text as OpenFile), path, mode) }
         }
     )*};

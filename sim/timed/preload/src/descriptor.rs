@@ -1,5 +1,5 @@
-//! Kinds of file descriptors, asked of the kernel each time: descriptors are copied, passed on and
-//! closed in more ways than can be watched.
+//! Kinds of file descriptors. The kernel is asked each time, because descriptors are copied, passed
+//! on and closed in more ways than can be observed.
 
 use std::ffi::{CStr, c_int};
 use std::io::Write as _;
@@ -150,7 +150,8 @@ impl Descriptor {
 
     /// Returns true for the descriptor of an event queue of the verbs library.
     fn is_marked(self) -> bool {
-        // SAFETY: the call takes no pointers.
+        // SAFETY: `F_GETSIG` takes no argument and accesses no memory; an invalid descriptor is an
+        // error.
         #[expect(unsafe_code, reason = "rustix has no F_GETSIG")]
         let signal = unsafe { libc::fcntl(self.number(), GET_SIGNAL) };
         signal == EVENT_MARK

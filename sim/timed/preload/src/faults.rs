@@ -1,8 +1,8 @@
 //! Signals of the program that this library needs itself.
 //!
-//! The handler of `SIGSEGV` is this library's from the moment the program joins. The program's own
-//! handler is kept, and called for all faults but reads of the time stamp counter. No handler of
-//! the program runs with `SIGSEGV` blocked: the counter could not be read there.
+//! From the moment the program joins, this library handles `SIGSEGV`. The program's own handler is
+//! kept, and called for all faults except reads of the time stamp counter. No handler of the
+//! program runs with `SIGSEGV` blocked: it could not read the counter.
 #![expect(
     unsafe_code,
     reason = "signal handlers, and functions of the C library"
@@ -21,8 +21,8 @@ use crate::next::next;
 use crate::os::set_errno;
 use crate::signals::{SetMask, without_needed};
 
-/// The program's action for `SIGSEGV`. The latest of several, so that a handler that reads one does
-/// not race with a thread that writes the next.
+/// The program's action for `SIGSEGV`, and earlier ones: a handler may read the latest action while
+/// a thread writes the next.
 struct Wanted {
     ring: [UnsafeCell<MaybeUninit<Action>>; 16],
     /// Number of actions written. Zero: this library's handler is not installed.
@@ -80,7 +80,7 @@ fn default_action() -> Action {
     unsafe { MaybeUninit::zeroed().assume_init() }
 }
 
-/// Installs the handler, and removes needed signals from the masks of the program's own. May be
+/// Installs the handler, and removes needed signals from the masks of the program's actions. May be
 /// called again.
 pub fn install() {
     for signal in 1..=libc::SIGRTMAX() {
@@ -149,13 +149,13 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void
     }
 }
 
-/// Returns true if the signal was sent by a process, so that it does not repeat by itself.
+/// Returns true if a process has sent the signal: then it does not repeat by itself.
 fn is_sent(info: *const siginfo_t) -> bool {
     // SAFETY: `info` is the argument of the handler, which the kernel has filled.
     unsafe { (*info).si_code <= 0 }
 }
 
-/// Ends the program as without this library.
+/// Ends the program, as the fault would without this library.
 fn end_by(signal: c_int, info: *const siginfo_t) {
     let action = default_action();
     // SAFETY: the contract of `sigaction`: the default action; the faulting instruction faults
@@ -239,7 +239,7 @@ unsafe extern "C" fn pthread_sigmask(
     old: *mut sigset_t,
 ) -> c_int {
     let real = next!(c"pthread_sigmask" as SetMask);
-    // SAFETY: the caller keeps the contract of `pthread_sigmask`, which is that of `real`.
+    // SAFETY: the caller keeps the contract of `pthread_sigmask`, which `real` shares.
     unsafe { set_mask(real, how, new, old) }.unwrap_or(libc::ENOSYS)
 }
 
@@ -248,7 +248,7 @@ unsafe extern "C" fn pthread_sigmask(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sigprocmask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int {
     let real = next!(c"sigprocmask" as SetMask);
-    // SAFETY: the caller keeps the contract of `sigprocmask`, which is that of `real`.
+    // SAFETY: the caller keeps the contract of `sigprocmask`, which `real` shares.
     unsafe { set_mask(real, how, new, old) }.unwrap_or_else(|| {
         set_errno(libc::ENOSYS);
         -1

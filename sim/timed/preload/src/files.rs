@@ -1,8 +1,8 @@
 //! Reading and writing descriptors of any kind.
 //!
-//! Ready data is read at once. A thread that would wait for an event of the program itself (events,
-//! timers) waits in simulated time; one that would wait for anything else is outside of the world
-//! meanwhile.
+//! Ready data is read at once. A thread that has to wait for an event of the program itself
+//! (events, timers) waits in simulated time; one that has to wait for anything else is outside of
+//! the world meanwhile.
 
 #![expect(unsafe_code, reason = "functions of libc, and the program's buffers")]
 
@@ -155,7 +155,7 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
         set_up::before_close(&own, descriptor);
         timers::before_close(descriptor);
     }
-    // SAFETY: `close` takes no pointers.
+    // SAFETY: the caller keeps the contract of `close`, which takes no pointers.
     unsafe { real::close(fd) }
 }
 
@@ -167,7 +167,7 @@ pub fn part(buffer: *const c_void, length: size_t) -> iovec {
     }
 }
 
-/// Returns the parts of a message. `None`: invalid, the kernel is to return the error.
+/// Returns the parts of a message. `None`: they are invalid, and the kernel is to return the error.
 ///
 /// # Safety
 /// `parts` is null or has `count` entries, if `count` is within the limit.

@@ -1,9 +1,9 @@
 //! Programs outside of the world that connect to one in it.
 //!
-//! They have the time of the machine, so that the arrival of their bytes has no simulated time:
-//! they are refused, with a message on standard error. The world identifies them: it has
-//! no report of their connection. While no program of the world connects, a connection that stays
-//! in the kernel's backlog is one of theirs.
+//! They run in real time, so the arrival of their bytes has no simulated time: they are refused,
+//! with a message on standard error. The world identifies them, because it has no report of their
+//! connection: while no program of the world connects, a connection that stays in the kernel's
+//! backlog comes from outside.
 
 #![expect(unsafe_code, reason = "system calls about a descriptor by its number")]
 
@@ -20,15 +20,15 @@ use crate::{joined, os};
 const REFUSED: &[u8] =
     b"ferroce: a program outside of this simulated world has connected to one in \
     it, and was refused: start it by `ferroce run --world` or `ferroce run --timed`, too\n";
-/// Checks in a row that find a connection in the kernel without a report to the world: it comes
-/// from outside. The checks are as far apart as a waiting thread sleeps.
+/// Consecutive checks that find a connection in the kernel without a report to the world, until it
+/// counts as foreign. A check is made after each sleep of the waiting thread.
 const CHECKS: u32 = 10;
 /// No socket.
 const NONE: c_int = -1;
 
 /// The listening socket of the thread that waits for a connection.
 static LISTENER: AtomicI32 = AtomicI32::new(NONE);
-/// Checks in a row.
+/// Consecutive checks that have found one.
 static SEEN: AtomicU32 = AtomicU32::new(0);
 /// Not zero: the message was printed.
 static IS_SAID: AtomicU32 = AtomicU32::new(0);

@@ -1,4 +1,4 @@
-//! A thread in a call of the program: what it does while it has the turn.
+//! A thread inside a call of the program, while it has the turn.
 
 use std::sync::atomic::Ordering;
 
@@ -11,7 +11,8 @@ use crate::thread::{ThreadState, state};
 use crate::turn::wait_for_turn;
 use crate::{interrupts, joined, membership, os, timers};
 
-/// A thread of the world that is in a call of this library. Its own calls meanwhile are real.
+/// A thread of the world inside a call of this library. Libc calls that it makes meanwhile are
+/// real.
 #[derive(Debug)]
 pub struct Inside {
     state: &'static ThreadState,
@@ -19,11 +20,11 @@ pub struct Inside {
 }
 
 impl Inside {
-    /// Begins a call. A thread that is new to the world joins it, which may last until its first
+    /// Begins a call. A thread that is new to the world joins it, which may take until its first
     /// turn.
     ///
     /// Returns `None` if the call is to be a real one: the program has not joined, the world has
-    /// ended, the thread does not belong to it, or the library itself calls.
+    /// ended, the thread does not belong to it, or this library itself makes the call.
     #[inline]
     pub fn enter() -> Option<Self> {
         if !joined::is_running() {
@@ -43,7 +44,7 @@ impl Inside {
         Some(inside)
     }
 
-    /// Begins a call of the verbs library, possibly from inside of another one.
+    /// Begins a call of the verbs library, possibly inside another one.
     ///
     /// Returns `None` as [`Self::enter`] does, and if the thread does not have the turn.
     pub fn enter_for_verbs() -> Option<Self> {
@@ -83,7 +84,7 @@ impl Inside {
     /// Advances its clock. Signals that become due are delivered.
     #[inline]
     pub fn spend(&self, time_ps: u64) {
-        // A handler that interrupts may move the clock, too.
+        // A handler that interrupts this may move the clock, too.
         self.page
             .clock_ps
             .fetch_add(time_ps.min(NEVER_PS >> 4), Ordering::Relaxed);
@@ -124,7 +125,7 @@ impl Inside {
     }
 
     /// Does the same as [`Self::catch_up`], for a check of memory that the card writes. While no
-    /// new write can be visible the thread keeps its turn, and reports the check later.
+    /// new write can be visible, the thread keeps its turn and reports the check later.
     #[inline]
     pub fn check(&self) {
         if !self.is_hidden() || self.is_up_to_date() {
@@ -139,8 +140,8 @@ impl Inside {
         }
     }
 
-    /// Returns true if no write of the card can be visible that was not when the turn began: then
-    /// the world may reach the thread's time without giving it a turn.
+    /// Returns true if no write of the card can have become visible since the turn began: then the
+    /// world may reach the thread's time without giving it a turn.
     #[inline]
     fn is_hidden(&self) -> bool {
         // A recorder needs each event when it happens.
@@ -198,10 +199,10 @@ impl Inside {
         answer
     }
 
-    /// Calls a function that waits for something that the world does not model. The world continues
+    /// Calls a function that waits for something that the world does not model; the world continues
     /// meanwhile.
     pub fn outside<T>(&self, call: impl FnOnce() -> T) -> T {
-        // From its next turn on the world does not wait for the thread.
+        // From the thread's next turn on, the world does not wait for it.
         self.wait(&Wait::External);
         let result = call();
         os::keeping_errno(|| self.wait(&Wait::Return));

@@ -22,8 +22,8 @@ pub extern "C" fn set(function: Option<InterruptFunction>, context: *mut c_void)
 /// Calls the interrupt function.
 pub fn handle(vectors: u64) {
     let address = FUNCTION.load(Ordering::SeqCst);
-    // SAFETY: the address is zero, which is `None`, or that of an `InterruptFunction` that was
-    // stored here.
+    // SAFETY: the address is zero, which is `None`, or `set` has stored an `InterruptFunction`
+    // there.
     let function: Option<InterruptFunction> = unsafe { std::mem::transmute(address) };
     if let Some(function) = function {
         function(CONTEXT.load(Ordering::SeqCst), vectors);

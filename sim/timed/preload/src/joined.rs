@@ -1,7 +1,7 @@
-//! What the program knows of its world: whether it has joined, the pages, the end.
+//! The program's knowledge of its world: whether it has joined, the pages, the end.
 //!
-//! `session` and what it joins with change it (`connection`, `membership`, `world_end`); all others
-//! ask.
+//! `session` and the modules that it joins with change it (`connection`, `membership`,
+//! `world_end`); all others only read it.
 #![expect(unsafe_code, reason = "a pointer to the pages")]
 
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -78,7 +78,7 @@ pub fn is_own_process() -> bool {
     PROCESS.load(Ordering::Relaxed) == getpid().as_raw_nonzero().get()
 }
 
-/// Why [`begin`] did not begin.
+/// Reason why [`begin`] did not begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotBegun {
     /// Another thread is joining at the moment.
@@ -87,7 +87,7 @@ pub enum NotBegun {
     Joined,
 }
 
-/// Begins to join, which ends with [`succeed`] or [`forget`].
+/// Begins to join; [`succeed`] or [`forget`] ends it.
 pub fn begin() -> Result<(), NotBegun> {
     match STAGE.compare_exchange(NOT_JOINED, JOINING, Ordering::Acquire, Ordering::Relaxed) {
         Ok(_) => Ok(()),

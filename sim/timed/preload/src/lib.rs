@@ -4,29 +4,29 @@
 //! asks for the devices: then the program joins the world that `FERROCE_WORLD` names. From then on
 //! all clocks that it can read are simulated, and all calls that wait do so in simulated time.
 //!
-//! The modules stand on one another, in this order. None uses one of a later group.
+//! Each group of modules uses only the groups before it:
 //!
 //! 1. The machine: `next`, `real` and `os`, functions of the C library and of the kernel;
 //!    `descriptor`, `signals`, `tsc_trap` (x86-64), `time_formats`.
 //! 2. The state: `joined`, of the program; `thread`, of each thread; `interrupts`, the function
 //!    that the verbs library has set.
-//! 3. The world: `connection`; `world_end`, how its end is noticed; `timers`, what is due at which
-//!    time; `foreign_peers`, connections from outside of it.
+//! 3. The world: `connection`; `world_end` notices its end; `timers`, the due times of timers;
+//!    `foreign_peers`, connections from outside of the world.
 //! 4. The turn: `turn` waits for it; `membership` lets threads join and leave; `inside` is a thread
-//!    that has it, for the verbs library; `own` the same for a call of the program.
-//! 5. Reading the time: `clock`; `libc_time`, `vdso` and `tsc`, the ways in which programs do it;
-//!    `faults`, because the program still receives the signal that the time stamp counter needs;
+//!    that has the turn, for the verbs library; `own` is the same for a call of the program.
+//! 5. Reading the time: `clock`; `libc_time`, `vdso` and `tsc`, for each way of reading it;
+//!    `faults`, because the program and the time stamp counter both need `SIGSEGV`;
 //!    `cpuinfo`, the file that states the frequency of the counter.
 //! 6. Waiting: `sleep`, `timer_calls`, `waits` and `yields`, for a time, a signal, a thread;
 //!    `streams`, TCP between the programs of a world; `ready`, `files` and `sockets`, for
 //!    descriptors; `spin`, for a change of memory without a call; `caller`, the place from which a
 //!    program polls.
-//! 7. Other threads and programs: `threads`, those that the program starts; `spawn`, which have the
-//!    time of the machine.
+//! 7. Other threads and programs: `threads`, which the program starts; `spawn`, child processes,
+//!    which run in real time.
 //! 8. `session`: the program joins and leaves. `table`: functions for the verbs library.
 //!
 //! On x86-64 the time stamp counter is simulated, too. On other machines it is not: programs that
-//! read it without the C library see the time of the machine.
+//! read it without the C library see real time.
 //!
 //! # Rules for this library
 //!

@@ -17,7 +17,7 @@ const NS_PER_S: u64 = 1_000_000_000;
 const TAI_OFFSET_S: u64 = 37;
 
 /// Returns the time of a simulated clock. `None`: the clock is not simulated, or the calling thread
-/// has the time of the machine.
+/// runs in real time.
 fn simulated(clock: clockid_t) -> Option<timespec> {
     let epoch_s = match clock {
         libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE | libc::CLOCK_REALTIME_ALARM => {

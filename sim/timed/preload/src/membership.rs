@@ -1,7 +1,7 @@
 //! How threads join the world and leave it.
 //!
-//! A thread joins with its first call that takes time, or before it runs if the program starts it
-//! within the world (`threads`). It leaves when it ends.
+//! A thread joins at its first call that takes time, or before it runs if the program starts it
+//! inside the world (`threads`). It leaves when it ends.
 #![expect(
     unsafe_code,
     reason = "a hook of the C library for the ends of threads"
@@ -22,12 +22,11 @@ use crate::tsc_trap;
 use crate::turn::wait_for_turn;
 use crate::{connection, joined};
 
-/// One more than the key of the C library whose destructor reports the end of a thread; zero: not
-/// created yet.
+/// The `pthread` key whose destructor reports the end of a thread, plus one; zero: not created yet.
 static KEY: AtomicU32 = AtomicU32::new(0);
 
-/// Gets the calling thread a page and its first turn. `None`: it cannot join and stays outside of
-/// the world, or the world has ended.
+/// Requests a page for the calling thread and waits for its first turn. `None`: it cannot join and
+/// stays outside of the world, or the world has ended.
 #[cold]
 pub fn join_thread(state: &ThreadState) -> Option<&'static ThreadPage> {
     match request_page(state) {
@@ -71,7 +70,7 @@ fn watch_end_of_thread() {
         let mut made: libc::pthread_key_t = 0;
         // SAFETY: `pthread_key_create` writes the key; the destructor accepts any value.
         if unsafe { libc::pthread_key_create(&raw mut made, Some(end_thread)) } != 0 {
-            // No more keys: the world notices the end of the program only.
+            // No keys are left: the world notices only the end of the program.
             return;
         }
         key = made + 1;

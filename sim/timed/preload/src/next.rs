@@ -1,7 +1,7 @@
 //! The C library's functions that this library overrides under the same name.
 //!
-//! The verbs library has a macro for the same purpose (`provider/src/ffi/interpose.rs`). All that
-//! both libraries link is `ferroce-timed-protocol`, which calls no function of libc.
+//! The verbs library has its own macro for this (`provider/src/ffi/next.rs`): the two libraries
+//! share only `ferroce-timed-protocol`, which calls no function of libc.
 #![expect(unsafe_code, reason = "asks the dynamic linker")]
 
 use std::ffi::{CStr, c_void};

@@ -1,5 +1,5 @@
-//! System calls that rustix does not have, without the C library: its function may be the one that
-//! is overridden, and it changes `errno`.
+//! System calls that rustix does not have. They do not use the C library, because this library may
+//! override its function, and because it changes `errno`.
 #![expect(unsafe_code, reason = "system calls")]
 
 use std::arch::asm;

@@ -1,4 +1,4 @@
-//! The calling thread in a call that waits on its behalf.
+//! The calling thread, in a call that waits for it.
 
 use std::sync::atomic::Ordering;
 
@@ -11,21 +11,21 @@ use crate::inside::Inside;
 use crate::thread::state;
 use crate::{joined, os, real, timers};
 
-/// Calls in a row, without time passing, that are free: more than a program makes to open a device,
-/// to set up a connection or to print a table.
+/// Consecutive calls without a time advance that are free: more than a program makes to open a
+/// device, to set up a connection or to print a table.
 const FREE_CALLS: u32 = 1000;
 /// A thread that only makes calls that do not wait lets the world catch up after this time: it may
-/// be polling for something that another thread does.
+/// be polling for another thread's action.
 const MOST_ALONE_PS: u64 = 10_000_000;
 /// The world's answer when a wait has ended without its event.
 const NOTHING: u64 = u64::MAX;
 
 /// A thread in simulated time, inside a call of the program.
 ///
-/// While the value lives, the thread's own calls are real. Calls in which no time passes are free,
-/// but after [`FREE_CALLS`] in a row each one costs a system call (`host.syscall_ns`) when it ends:
-/// a program that calls again and again without waiting sees time pass, and other threads get their
-/// turns.
+/// While the value lives, libc calls that the thread makes are real. Calls in which no time passes
+/// are free, but after [`FREE_CALLS`] consecutive ones each costs a system call (`host.syscall_ns`)
+/// when it ends: a program that calls repeatedly without waiting sees time pass, and other threads
+/// get their turns.
 #[derive(Debug)]
 pub struct Own {
     inside: Inside,
@@ -45,7 +45,7 @@ pub enum Ended {
         /// True if calls continue after this signal (`SA_RESTART`).
         restarts: bool,
     },
-    /// With the end of the world: from here on time is that of the machine.
+    /// With the end of the world: from here on the thread runs in real time.
     NoWorld,
 }
 
@@ -59,8 +59,8 @@ impl Own {
         Some(Self { inside, begun_ps })
     }
 
-    /// Begins no system call: the thread pays for what is charged explicitly. Returns `None` if its
-    /// calls are real.
+    /// Begins a call that is not charged as a system call: the thread pays only for explicit
+    /// charges. Returns `None` if its calls are real.
     #[inline]
     pub fn enter_uncharged() -> Option<Self> {
         let inside = Inside::enter()?;
@@ -79,8 +79,8 @@ impl Own {
         self.inside.spend(time_ps);
     }
 
-    /// Takes back `time_ps` that the thread has spent since `since_ps` with nothing else in
-    /// between: it is part of what the thread does next.
+    /// Takes back `time_ps` that the thread has spent since `since_ps` without other actions in
+    /// between: the time is part of its next action.
     #[cfg(target_arch = "x86_64")]
     pub fn take_back(&self, since_ps: u64, time_ps: u64) {
         if since_ps.checked_add(time_ps) == Some(self.now_ps()) {
@@ -91,8 +91,8 @@ impl Own {
         }
     }
 
-    /// Returns the cost of a system call, or of a failed try of a lock. A nanosecond if the preset
-    /// has none: the clock has to advance.
+    /// Returns the cost of a system call, or of a failed attempt to take a lock. At least a
+    /// nanosecond, even if the preset has none: the clock has to advance.
     pub fn system_call_ps(&self) -> u64 {
         let cost_ps = costs().map_or(0, |costs| costs.system_call_ps.load(Ordering::Relaxed));
         cost_ps.max(PS_PER_NS)
@@ -132,7 +132,7 @@ impl Own {
         timers::limit(self.inside.page(), deadline_ps);
     }
 
-    /// Charges a call that has checked for something and not waited.
+    /// Charges a call that has checked for something and has not waited.
     pub fn spend_call(&self) {
         self.spend(self.system_call_ps());
     }
@@ -178,7 +178,7 @@ impl Drop for Own {
     fn drop(&mut self) {
         let now_ps = self.now_ps();
         if self.begun_ps == now_ps && state().count_call_at_once(now_ps) >= FREE_CALLS {
-            // Handlers of due signals may change it.
+            // Handlers of due signals may change `errno`.
             os::keeping_errno(|| {
                 self.spend_call();
                 state().count_calls_on(self.now_ps());

@@ -1,9 +1,9 @@
 //! Waiting for descriptors in simulated time.
 //!
-//! A waiting thread first checks what is ready, and passes the turn only if nothing is. What it
-//! waits for then depends on the descriptors ([`Sources`]): events of the program itself come with
-//! interrupts, streams and connections at times that the world knows, all others from outside of
-//! the world.
+//! A waiting thread first checks which descriptors are ready, and passes the turn only if none is.
+//! What it waits for depends on the descriptors ([`Sources`]): events of the program itself come
+//! with interrupts; streams and connections come at times that the world knows; everything else
+//! comes from outside of the world.
 
 use std::ffi::c_int;
 
@@ -60,8 +60,8 @@ impl Source {
             .or_else(|| set_up::known_port(own, descriptor).map(Self::Port))
     }
 
-    /// Returns true if there is input now, as far as the world decides. Waits for data that is
-    /// still in the kernel.
+    /// Returns true if there is input now according to the world. Waits for data that is still in
+    /// the kernel.
     pub fn is_ready(self, own: &Own, descriptor: Descriptor) -> bool {
         let is_there = match self {
             Self::Stream(stream) => !matches!(
@@ -83,7 +83,7 @@ impl Source {
 pub struct Sources {
     has_events: bool,
     has_others: bool,
-    /// How many are other programs of the world, and the last of them.
+    /// Number of sources that are other programs of the world, and the last of these.
     within: u32,
     last: Option<Source>,
 }
@@ -123,7 +123,7 @@ impl Sources {
             }
             (false, true, 0, _) => Self::wait_outside(own, deadline_ps, outside),
             (has_events, _, within, _) => {
-                // There is more than one source to wait for.
+                // There are several sources to wait for.
                 let step_ps = if within > 0 {
                     STREAM_LATENCY_PS
                 } else {
@@ -151,7 +151,7 @@ impl Sources {
             return Ended::Interrupted { restarts: false };
         }
         if found == 0 && deadline_ps != NEVER_PS {
-            // The time that passed outside.
+            // The time that has passed outside.
             let time_ps = deadline_ps;
             return own.wait(&Wait::At { time_ps }, NEVER_PS);
         }
@@ -181,7 +181,8 @@ pub fn wait_until(
             if has_slept {
                 own.spend(own.wake_up_ps());
             } else if own.now_ps() == begun_ps {
-                // Otherwise a thread that checks something that stays ready would stop the clock.
+                // Charged, because otherwise a thread that checks a descriptor that stays ready
+                // would stop the clock.
                 os::keeping_errno(|| own.spend_call());
             }
             return found;

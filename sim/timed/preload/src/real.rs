@@ -1,7 +1,7 @@
 //! libc's functions that this library overrides.
 //!
-//! They are looked up on the first call. Code of this library calls these, or makes its system
-//! calls itself (`rustix`): libc's names lead back here.
+//! They are looked up at the first call. Code of this library calls these, or makes system calls
+//! itself (`rustix`), because libc's names lead back here.
 
 #![expect(unsafe_code, reason = "functions of libc, found by name")]
 

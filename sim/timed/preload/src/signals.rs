@@ -12,7 +12,7 @@ use crate::next::next;
 /// Bytes of a set of signals, for the kernel.
 const SET_BYTES: usize = 8;
 
-/// Signal of the world to a thread that has had its turn for long without a call.
+/// The world sends this signal to a thread that has had its turn for long without making a call.
 pub const PROBE_SIGNAL: c_int = 48;
 
 /// Signals that must not be blocked.
@@ -33,7 +33,8 @@ pub fn without_needed(mut set: sigset_t) -> sigset_t {
 /// Unblocks the needed signals in the calling thread.
 pub fn unblock_needed() {
     let mut set = MaybeUninit::uninit();
-    // SAFETY: initialises a local set, and passes it on to change the mask of the calling thread.
+    // SAFETY: `sigemptyset` and `sigaddset` initialise a local set; `pthread_sigmask` reads it and
+    // changes only the calling thread's mask.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         for signal in NEEDED {
@@ -161,10 +162,11 @@ pub fn raise(signal: c_int, information: Option<&libc::siginfo_t>) {
     }
 }
 
-/// Ignores a signal that is sent to the program from now on.
+/// Ignores a signal from now on.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn ignore(signal: c_int) {
-    // SAFETY: zero is valid for all fields.
+    // SAFETY: zero is valid for all fields of a `sigaction`: integers, a set and an optional
+    // function.
     let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
     action.sa_sigaction = libc::SIG_IGN;
     // SAFETY: the contract of `sigaction`: it reads a local action, and the old one is not

@@ -40,7 +40,7 @@ fn sleep_for(own: &Own, time_ps: u64) -> u64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sleep(seconds: c_uint) -> c_uint {
     let Some(own) = Own::enter("sleep") else {
-        // SAFETY: `sleep` takes no pointers.
+        // SAFETY: the caller keeps the contract of `sleep`, which takes no pointers.
         return unsafe { real::sleep(seconds) };
     };
     let left_ps = sleep_for(&own, u64::from(seconds) * PS_PER_S);
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn sleep(seconds: c_uint) -> c_uint {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn usleep(microseconds: c_uint) -> c_int {
     let Some(own) = Own::enter("usleep") else {
-        // SAFETY: `usleep` takes no pointers.
+        // SAFETY: the caller keeps the contract of `usleep`, which takes no pointers.
         return unsafe { real::usleep(microseconds) };
     };
     match sleep_for(&own, u64::from(microseconds) * PS_PER_US) {

@@ -1,7 +1,7 @@
 //! The functions of libc that set up sockets, send and receive.
 //!
-//! Connections to other programs of the world are [`crate::streams`]; whatever else it is belongs
-//! to [`crate::files`].
+//! Connections to other programs of the world are handled in [`crate::streams`], all other
+//! descriptors in [`crate::files`].
 
 #![expect(unsafe_code, reason = "functions of libc, and the program's buffers")]
 
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: so
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
     let own = Own::enter("listen");
-    // SAFETY: `listen` takes no pointers.
+    // SAFETY: the caller keeps the contract of `listen`, which takes no pointers.
     let result = unsafe { real::listen(fd, backlog) };
     if let (Some(own), Some(descriptor), 0) = (own, Descriptor::new(fd), result) {
         set_up::announce(&own, descriptor);
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn recvfrom(
 ) -> ssize_t {
     // SAFETY: by the contract of `recvfrom`, the arguments are valid.
     let real = || unsafe { real::recvfrom(fd, buffer, length, flags, address, address_length) };
-    // For a connection the kernel does not return the sender's address, either.
+    // The kernel does not return the sender's address for a connection, either.
     input(fd, &[part(buffer, length)], flags, real)
 }
 

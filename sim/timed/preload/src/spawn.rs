@@ -1,10 +1,10 @@
-//! Other programs have the time of the machine.
+//! Child programs run in real time.
 //!
 //! Threads and programs inherit the kernel's trap of the time stamp counter: it is removed before a
-//! program is started, and restored if the call returns. A program started by direct system calls
-//! keeps the trap, and ends at its first read of the counter: the dynamic linker makes one.
+//! program is started, and restored if the call returns. A program that is started by a direct
+//! system call keeps the trap, and crashes at its first read of the counter, in the dynamic linker.
 //!
-//! While a thread waits for another program the world continues without it.
+//! While a thread waits for another program, the world continues without it.
 #![expect(unsafe_code, reason = "exported functions of the C library")]
 
 use std::ffi::{c_char, c_int, c_void};
@@ -168,15 +168,16 @@ mod variadic {
     use std::ffi::{c_char, c_int};
     use std::ptr::null;
 
-    /// Most arguments.
+    /// Maximum number of arguments.
     const ARGUMENTS: usize = 1024;
-    /// Words on the stack at most: the arguments, their end, and the environment.
+    /// Maximum number of words on the stack: the arguments, their terminating null, and the
+    /// environment.
     const STACK_WORDS: usize = ARGUMENTS + 2;
 
     type Word = *const c_char;
 
-    /// Arguments on the stack. Only their terminator says how many there are: the value is never
-    /// copied, nor read beyond it.
+    /// Arguments on the stack. Only their terminator determines their number: the value is never
+    /// copied, nor read after the terminator.
     #[repr(C)]
     struct OnStack([Word; STACK_WORDS]);
 
@@ -195,8 +196,8 @@ mod variadic {
                 let place = (&raw const stack.0)
                     .cast::<Word>()
                     .wrapping_add(place - registers.len());
-                // SAFETY: the caller guarantees a terminating null, and the loop stops there.
-                // Volatile, so that nothing beyond is read.
+                // SAFETY: the caller guarantees a terminating null, and the loop stops there. The
+                // read is volatile, so that the compiler reads nothing after it.
                 unsafe { place.read_volatile() }
             }
         };

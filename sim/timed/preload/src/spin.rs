@@ -1,20 +1,20 @@
 //! Threads that wait for a change of memory without a call.
 //!
-//! Such a thread has its turn and never passes it. The world sends it a signal when it has done
-//! nothing else for a while. The handler then single-steps it ([`probe`]). If it returns to the
-//! same instruction with equal registers, and has only loaded, computed and branched ([`cycle`]),
-//! that is a proof: it will repeat this until memory changes, and only the card and other threads
-//! can change memory. The thread passes its turn until then. No figure depends on when the proof is
-//! made: it holds from the first iteration of the loop.
+//! Such a thread keeps its turn forever. If it has made no call for a while, the world sends it a
+//! signal, whose handler single-steps it ([`probe`]). If it returns to the same instruction with
+//! equal registers, and has only loaded, computed and branched ([`cycle`]), that is a proof: it
+//! will repeat this until memory changes, and only the card and other threads can change memory.
+//! The thread passes its turn until then. The results do not depend on the moment of the proof,
+//! which holds from the first iteration of the loop.
 //!
-//! From then on the loop runs in a copy ([`copy`]) that makes a call in each iteration ([`check`]):
-//! a check costs what it costs on the modelled processor, and the second in a row that finds
-//! nothing new passes the turn, as polls do. Nothing else happens between two iterations, because
-//! only the copy's own branch leads from one to the next.
+//! From then on the loop runs in a copy ([`copy`]) that makes a call in each iteration ([`check`]).
+//! A check costs the time that it takes on the modelled processor, and the second consecutive one
+//! without anything new passes the turn, as polls do. Nothing else happens between two iterations,
+//! because only the copy's own branch leads from one to the next.
 //!
-//! A failed try of a lock (`cmpxchg` of unequal values, `xchg` of equal ones) leaves memory as it
-//! is, and counts as a check. Loops with other stores or calls cannot be proven. They keep running;
-//! the world reports it.
+//! A failed attempt to take a lock (`cmpxchg` of unequal values, `xchg` of equal ones) leaves
+//! memory as it is, and counts as a check. Loops with other stores or with calls cannot be proven.
+//! They keep running, and the world reports them.
 
 #[cfg(target_arch = "x86_64")]
 mod card_memory;
@@ -31,7 +31,7 @@ mod probe;
 #[cfg(target_arch = "x86_64")]
 mod registers;
 
-/// Called once, when the program joins.
+/// Prepares the program; called once, when it joins.
 pub fn install() {
     #[cfg(target_arch = "x86_64")]
     probe::install();

@@ -20,16 +20,16 @@ pub struct ThreadState {
     page: Cell<*const ThreadPage>,
     /// Nesting depth of calls of this library. Not zero: the thread's calls are real.
     depth: Cell<u32>,
-    /// Time reads in a row, with nothing in between.
+    /// Consecutive time reads.
     pub reads: Cell<u32>,
     /// Time of the first of them.
     pub reads_since_ps: Cell<u64>,
     /// Time of the next check for changes, if the thread keeps reading the time.
     pub check_ps: Cell<u64>,
-    /// Not zero: its calls are real, and its time is that of the machine. A count, which is part of
+    /// Not zero: its calls are real, and it runs in real time. A count, which is included in
     /// `depth`.
     real: Cell<u32>,
-    /// System calls in a row without time passing.
+    /// Consecutive system calls without a time advance.
     calls_at_once: Cell<u32>,
     /// Time of the last of them.
     call_at_once_ps: Cell<u64>,
@@ -61,7 +61,7 @@ global_asm!(
 
 /// Returns the state of the calling thread.
 ///
-/// It must not be handed to another thread, and the type cannot be: it is not `Sync`.
+/// It must not be passed to another thread; as the type is not `Sync`, it cannot be.
 #[inline(always)]
 pub fn state<'a>() -> &'a ThreadState {
     let address: *const ThreadState;
@@ -128,7 +128,7 @@ impl ThreadState {
         self.page.set(page);
     }
 
-    /// Returns true if the program itself calls, and not the library.
+    /// Returns true if the program makes the call, not this library.
     #[inline(always)]
     pub fn is_outermost(&self) -> bool {
         self.depth.get() == 0
@@ -146,7 +146,7 @@ impl ThreadState {
         self.depth.set(self.depth.get().saturating_sub(1));
     }
 
-    /// Lets the program call as if it were not inside the library. Returns the value for
+    /// Lets the program make calls as if it were not inside the library. Returns the value for
     /// [`Self::resume`].
     pub fn suspend(&self) -> u32 {
         self.depth.replace(0)
@@ -157,7 +157,7 @@ impl ThreadState {
         self.depth.set(depth);
     }
 
-    /// Makes what the thread does real: its time is that of the machine.
+    /// Makes the thread's calls real: it runs in real time.
     pub fn enter_real(&self) {
         self.real.set(self.real.get().saturating_add(1));
         self.enter();
@@ -169,7 +169,7 @@ impl ThreadState {
         self.leave();
     }
 
-    /// Returns true if the thread's time is that of the machine.
+    /// Returns true if the thread runs in real time.
     pub fn is_real(&self) -> bool {
         self.real.get() > 0
     }
@@ -180,8 +180,8 @@ impl ThreadState {
         self.verbs_calls.set(self.verbs_calls.get() + 1);
     }
 
-    /// Records a system call that ends at `now_ps`, when it began. Returns how many came before it
-    /// with no time in between.
+    /// Records a system call that ends at `now_ps`, the time at which it began. Returns how many
+    /// came before it without a time advance.
     #[inline]
     pub fn count_call_at_once(&self, now_ps: u64) -> u32 {
         let before = match self.call_at_once_ps.replace(now_ps) == now_ps {
@@ -192,7 +192,7 @@ impl ThreadState {
         before
     }
 
-    /// Continues the row at `now_ps`: the last of these calls has cost something.
+    /// Continues the series at `now_ps`: the last of these calls has cost time.
     pub fn count_calls_on(&self, now_ps: u64) {
         self.call_at_once_ps.set(now_ps);
     }
@@ -213,7 +213,7 @@ impl ThreadState {
         self.calls_at_once.set(0);
     }
 
-    /// Ends a row of time reads.
+    /// Ends a series of time reads.
     #[inline(always)]
     pub fn end_reads(&self) {
         self.reads.set(0);

@@ -1,7 +1,7 @@
 //! Threads that the program starts.
 //!
-//! A new thread has its page before its creator continues: so the world knows of it at the same
-//! simulated time in every run. Threads started outside of the world stay outside.
+//! A new thread has its page before its creator continues, so the world learns of it at the same
+//! simulated time in every run. Threads that are started outside of the world stay outside.
 #![expect(unsafe_code, reason = "an exported function of the C library")]
 
 use std::ffi::{c_int, c_void};
@@ -109,7 +109,7 @@ extern "C-unwind" fn begin(start: *mut c_void) -> *mut c_void {
     let _ = futex::wake(&start.is_known, futex::Flags::PRIVATE, 1);
     if let Some(page) = page {
         membership::begin_thread(page);
-        // The thread does not begin before it was started.
+        // The thread must not begin before its creator started it.
         page.clock_ps.fetch_max(start.since_ps, Ordering::Relaxed);
     }
     state.leave();

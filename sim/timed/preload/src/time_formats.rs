@@ -1,4 +1,4 @@
-//! Times as C states them, and as the world counts them.
+//! Conversions between the time structs of C and the world's picoseconds.
 #![expect(unsafe_code, reason = "times by their address")]
 
 use ferroce_timed_protocol::{MONOTONIC_EPOCH_S, PS_PER_NS, REALTIME_EPOCH_S};
@@ -6,7 +6,7 @@ use libc::{clockid_t, timespec, timeval};
 
 const PS_PER_US: u64 = 1_000_000;
 
-/// Converts a time that C states in seconds and `fraction`, each of `unit_ps`. Returns `None` if it
+/// Converts a time in seconds and `fraction`, a number of units of `unit_ps`. Returns `None` if it
 /// is invalid.
 pub fn picoseconds(seconds: i64, fraction: i64, unit_ps: u64) -> Option<u64> {
     const SECOND_PS: u64 = 1_000_000_000_000;

@@ -1,6 +1,6 @@
 //! The functions of libc that set timers.
 //!
-//! What happens when a timer is due: [`crate::timers`].
+//! [`crate::timers`] handles timers that are due.
 //!
 //! - [`interval`]: `alarm` and `setitimer`.
 //! - [`posix`]: `timer_create` and its relatives.

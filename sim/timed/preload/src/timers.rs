@@ -1,8 +1,8 @@
 //! Timers of the program: signals and events at simulated times.
 //!
-//! A due timer is handled by the first thread whose clock has passed its time: the time of the
-//! earliest timer is among those that end a wait of a thread ([`limit`]). All of this is done while
-//! the thread has its turn, and may be done in signal handlers.
+//! The first thread whose clock has passed the time of a timer handles it: a thread's wait also
+//! ends at the time of the earliest timer ([`limit`]). All of this happens while the thread has its
+//! turn, and possibly in signal handlers.
 //!
 //! - [`table`]: the timers.
 //! - [`real_alarm`]: the timer that is real before and after the world.
@@ -25,7 +25,7 @@ use table::TIMERS;
 /// Signals raised in a thread.
 struct Raised {
     count: AtomicU32,
-    /// Those after which calls do not continue.
+    /// Number of signals after which calls do not continue.
     interruptions: AtomicU32,
     restarts: AtomicBool,
 }
@@ -38,7 +38,7 @@ static RAISED: [Raised; MAX_THREADS] = [const {
     }
 }; MAX_THREADS];
 
-/// Returns the page of the calling thread, and its place among those of the program.
+/// Returns the page of the calling thread, and its index in the program.
 fn own_page() -> Option<(&'static ThreadPage, usize)> {
     let page = thread::state().page()?;
     let first = std::ptr::from_ref(&joined::pages()?.threads).addr();

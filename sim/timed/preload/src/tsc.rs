@@ -1,9 +1,9 @@
 //! The time stamp counter.
 //!
 //! The kernel turns `rdtsc` and `rdtscp` of an armed thread into a signal, whose handler returns
-//! the world's counter. That takes some microseconds; therefore the instruction is replaced, where
-//! possible, by a jump to code that does the same in some nanoseconds ([`rewrite`]). The trap stays
-//! for sites that are not known yet, and for those that cannot be replaced.
+//! the world's counter. That takes some microseconds. Where possible, the instruction is therefore
+//! replaced by a jump to code that does the same in some nanoseconds ([`rewrite`]). The trap stays
+//! for sites that are not known yet, or cannot be replaced.
 #![expect(unsafe_code, reason = "a signal handler that changes registers")]
 
 pub mod extended_state;
@@ -105,14 +105,14 @@ pub unsafe fn handle(info: *const siginfo_t, context: *mut ucontext_t) -> bool {
         // A handler of the program may reach the same site.
         let _blocked = SignalsBlocked::new();
         let Some(read) = Read::at(at) else {
-            // It has been rewritten meanwhile: the jump is executed next.
+            // Another thread has rewritten it: the jump is executed next.
             return rewrite::is_replaced(at);
         };
         TRAPS.fetch_add(1, Ordering::Relaxed);
         let may_rewrite = state().is_outermost() && state().page().is_some();
         if may_rewrite && joined::is_running() && rewrite_site(at, read) {
-            // The jump is executed next: on the program's own stack, which has room for all that a
-            // read of the time may need.
+            // The jump is executed next. It runs on the program's own stack, because a read of the
+            // time may need more room than a signal stack has.
             return true;
         }
         read

@@ -1,27 +1,27 @@
-//! The trap of the time stamp counter, which each thread has or has not.
+//! The trap of the time stamp counter, a setting of each thread.
 //!
-//! Threads and programs inherit the trap from the thread that starts them, other programs included,
-//! which cannot handle it: [`Disarmed`].
+//! A new thread or program inherits the trap from the thread that starts it. Other programs cannot
+//! handle it: see [`Disarmed`].
 #![expect(unsafe_code, reason = "system calls")]
 
 use libc::c_int;
 
 use crate::os::system_call;
 
-/// Gives the calling thread, and those that it starts, the counter of the world.
+/// Gives the calling thread, and the threads that it starts, the world's counter.
 pub fn arm() {
     set_mode(libc::PR_TSC_SIGSEGV);
 }
 
-/// Gives the calling thread the counter of the machine.
+/// Gives the calling thread the machine's counter.
 pub fn disarm() {
     set_mode(libc::PR_TSC_ENABLE);
 }
 
 fn set_mode(mode: c_int) {
     let arguments = [libc::PR_SET_TSC as usize, mode as usize, 0, 0];
-    // SAFETY: `PR_SET_TSC` takes no pointers and affects the calling thread. On failure the counter
-    // stays that of the machine.
+    // SAFETY: `PR_SET_TSC` takes no pointers and affects the calling thread. On failure the thread
+    // keeps the machine's counter.
     unsafe { system_call(libc::SYS_prctl, arguments) };
 }
 
@@ -33,7 +33,7 @@ fn is_armed() -> bool {
     mode == libc::PR_TSC_SIGSEGV
 }
 
-/// While it lives, the calling thread and what it starts have the counter of the machine.
+/// While it lives, the calling thread and what it starts have the machine's counter.
 #[derive(Debug)]
 pub struct Disarmed {
     was_armed: bool,

@@ -13,7 +13,7 @@ static SPIN_POLICY: SpinPolicy = SpinPolicy::new(real_ns);
 /// How long a thread sleeps before it checks that the world still exists.
 const SLEEP: Duration = Duration::from_millis(100);
 
-/// Determines whether spinning for the turn pays.
+/// Determines whether spinning for the turn pays off.
 pub fn prepare() {
     SPIN_POLICY.prepare();
 }

@@ -1,8 +1,8 @@
 //! The functions that the kernel maps into each process to read the time without a system call.
 //!
-//! The C library calls them, and so do programs that bypass it: they are replaced in place. Where
-//! the kernel does not allow that, only the functions of the C library ([`crate::libc_time`]) are
-//! simulated.
+//! The C library calls them, and so do programs that bypass it, so they are replaced in place.
+//! Where the kernel does not allow that, only the functions of the C library ([`crate::libc_time`])
+//! are simulated.
 #![expect(unsafe_code, reason = "rewrites code")]
 
 use std::ffi::{CStr, c_void};

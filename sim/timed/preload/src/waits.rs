@@ -1,9 +1,8 @@
 //! Threads of a program that wait for one another.
 //!
-//! A busy lock is tried again until its owner has had its turn and has released it. All other
-//! waiting is outside of the world: a woken thread returns when the kernel schedules it, so that
-//! the order of threads that wait in this way differs between runs. Time limits are those of the
-//! world.
+//! A busy lock is tried again until its owner has had a turn and has released it. All other waiting
+//! is outside of the world: a woken thread returns when the kernel schedules it, so the order of
+//! threads that wait like this differs between runs. Time limits are in the world's time.
 
 #![expect(unsafe_code, reason = "functions of libc")]
 
@@ -23,10 +22,10 @@ use crate::thread::state;
 use crate::time_formats::read_absolute;
 use crate::{joined, real};
 
-/// Pauses between two tries: the first, and the longest.
+/// Pauses between two attempts: the first, and the longest.
 const FIRST_PAUSE_PS: u64 = 100_000;
 const LONGEST_PAUSE_PS: u64 = 100_000_000;
-/// Tries after which the thread waits in the kernel: the owner is outside of the world.
+/// Attempts after which the thread waits in the kernel: the owner is outside of the world.
 const MAX_TRIES: u32 = 1000;
 
 /// Returns true if the calling thread may be in simulated time. Costs next to nothing.
@@ -67,8 +66,8 @@ fn try_until(
     result
 }
 
-/// Returns the machine's monotonic time at which as much time will have passed as the world's until
-/// `deadline_ps`.
+/// Returns the machine's monotonic time at which as much real time will have passed as simulated
+/// time until `deadline_ps`.
 fn real_deadline(own: &Own, deadline_ps: u64) -> timespec {
     let left_ns = deadline_ps.saturating_sub(own.now_ps()).div_ceil(PS_PER_NS);
     let end_ns = real_ns().saturating_add(left_ns);
@@ -78,8 +77,8 @@ fn real_deadline(own: &Own, deadline_ps: u64) -> timespec {
     }
 }
 
-/// Waits in the kernel: `wait` gets a real deadline. When that has passed, so has the simulated
-/// one.
+/// Waits in the kernel: `wait` gets a real deadline. When it has passed, the simulated deadline has
+/// passed, too.
 fn wait_outside(
     own: &Own,
     deadline_ps: u64,
@@ -152,7 +151,7 @@ pub unsafe extern "C" fn pthread_mutex_clocklock(
     }
 }
 
-/// Takes a lock: `attempt` tries, and `lock` waits in the kernel or spins.
+/// Takes a lock: `attempt` tries it, and `lock` waits in the kernel or spins.
 pub fn lock_for(attempt: impl Fn() -> c_int, lock: impl FnOnce() -> c_int) -> c_int {
     if !may_be_simulated() {
         return lock();
@@ -211,8 +210,8 @@ pub unsafe extern "C" fn pthread_cond_wait(
 
 /// `pthread_cond_timedwait` of libc.
 ///
-/// The clock that a condition variable was made for is not known here: a time that is less than
-/// half a realtime clock's is one of the monotonic clock.
+/// The clock of a condition variable is not known here: a time of less than half the realtime
+/// clock's is taken for monotonic time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_cond_timedwait(
     condition: *mut pthread_cond_t,
@@ -260,8 +259,7 @@ unsafe fn wait_for_condition(
     clock: clockid_t,
     time: *const timespec,
 ) -> c_int {
-    // SAFETY: the caller keeps the contract of `pthread_cond_clockwait`; only the deadline is
-    // another one.
+    // SAFETY: the caller keeps the contract of `pthread_cond_clockwait`; only the deadline differs.
     let wait = |clock, time| unsafe { real::pthread_cond_clockwait(condition, mutex, clock, time) };
     // SAFETY: by the contract of `pthread_cond_clockwait`, `time` is valid.
     match unsafe { read_absolute(clock, time) } {
@@ -339,7 +337,7 @@ pub unsafe extern "C" fn pthread_join(thread: pthread_t, result: *mut *mut c_voi
 /// `pause` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pause() -> c_int {
-    // SAFETY: `pause` takes no arguments.
+    // SAFETY: the caller keeps the contract of `pause`, which takes no arguments.
     let pause = || unsafe { real::pause() };
     let Some(own) = Own::enter("pause") else {
         return pause();

@@ -1,7 +1,7 @@
-//! The end of the world, and how each thread notices it.
+//! The end of the world, and how threads notice it.
 //!
-//! A thread that waits for its turn asks from time to time ([`is_gone`]); one that makes no calls
-//! gets the probe's signal.
+//! A thread that waits for its turn checks from time to time ([`is_gone`]); a thread that makes no
+//! calls gets the probe's signal.
 #![expect(unsafe_code, reason = "system calls about the connection and a timer")]
 
 use std::ffi::c_int;
@@ -17,7 +17,7 @@ use crate::os::real_ns;
 use crate::signals::PROBE_SIGNAL;
 use crate::{connection, joined, timers};
 
-/// Returns true if there is no world any more.
+/// Returns true if the world has ended.
 #[cold]
 pub fn is_gone() -> bool {
     if joined::pages().is_none_or(|pages| pages.program.has_ended.load(Ordering::Relaxed) != 0) {
@@ -68,8 +68,8 @@ struct Owner {
 const SET_OWNER: c_int = 15;
 const OWNER_IS_THREAD: c_int = 0;
 
-/// Requests the probe's signal for this thread when the world ends in any way: a thread that makes
-/// no calls would not notice. Without it such a thread runs forever.
+/// Requests the probe's signal for this thread when the world ends in any way. A thread that makes
+/// no calls would not notice the end, and would run forever.
 pub fn signal_the_end() {
     let Some(connection) = connection::current() else {
         return;
@@ -91,15 +91,15 @@ pub fn signal_the_end() {
 /// Processor time between two signals of [`keep_asking`].
 const ASKED_AFTER_NS: libc::c_long = 500_000_000;
 
-/// Requests the probe's signal for the calling thread after each interval of processor time, once
-/// the world has ended. So a loop that begins after the end and waits for a write of the card is
-/// found, too. Sleeping threads are not woken.
+/// After the end of the world, requests the probe's signal for the calling thread after each
+/// interval of processor time. It finds loops that begin after the end and wait for a write of the
+/// card. Sleeping threads are not woken.
 pub fn keep_asking() {
     static IS_ASKED: AtomicU32 = AtomicU32::new(0);
     if IS_ASKED.swap(1, Ordering::Relaxed) != 0 {
         return;
     }
-    // SAFETY: zero is valid for all fields.
+    // SAFETY: zero is valid for all fields of a `sigevent`: integers and pointers.
     let mut event: libc::sigevent = unsafe { MaybeUninit::zeroed().assume_init() };
     event.sigev_notify = libc::SIGEV_THREAD_ID;
     event.sigev_signo = PROBE_SIGNAL;
@@ -113,7 +113,8 @@ pub fn keep_asking() {
         it_value: period,
     };
     let (mut timer, clock): (c_int, _) = (0, libc::CLOCK_THREAD_CPUTIME_ID);
-    // SAFETY: system calls with pointers to locals; without a timer the signal does not come.
+    // SAFETY: the system calls read and write locals only. If there is no timer, the signal does
+    // not come.
     unsafe {
         let made = libc::syscall(
             libc::SYS_timer_create,

@@ -1,8 +1,8 @@
-//! Threads that yield, and failed tries of locks.
+//! Threads that yield, and failed attempts to take locks.
 //!
-//! A program that spins until another of its threads has done something calls one of these in each
-//! iteration. In simulated time the other thread runs only when this one passes its turn, so each
-//! of them does: for the time of a system call (`host.syscall_ns`).
+//! A program that spins until another of its threads has done something calls one of these
+//! functions in each iteration. In simulated time the other thread runs only when this one passes
+//! its turn. So each function passes it, for the time of a system call (`host.syscall_ns`).
 
 #![expect(unsafe_code, reason = "functions of libc")]
 
@@ -17,14 +17,14 @@ use crate::waits::{lock_for, may_be_simulated};
 /// `thrd_busy` of `threads.h`.
 const THREAD_BUSY: c_int = 1;
 
-/// Yields the turn of the calling thread. Returns false if its time is that of the machine.
+/// Yields the turn of the calling thread. Returns false if it runs in real time.
 fn yield_turn() -> bool {
     let own = Own::enter("yield");
     own.as_ref().inspect(|own| own.yield_turn()).is_some()
 }
 
-/// Returns the result of a try of a lock, after yielding if it has failed: the thread will try
-/// again. `busy`: the result that says so.
+/// Returns the result of an attempt to take a lock. Yields first if it failed with `busy`, because
+/// the thread will try again.
 #[inline]
 fn after_try(result: c_int, busy: c_int) -> c_int {
     if result == busy && may_be_simulated() {

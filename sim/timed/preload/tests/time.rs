@@ -56,9 +56,9 @@ fn the_counter_traps_once_for_each_site() {
 #[test]
 fn perftest_measures_exactly_1000_mhz() {
     let output = run("mhz");
-    // The first one is one of the 15 that are free.
+    // The first read is one of the 15 that are free.
     assert_eq!(output.number("reads"), 14.0);
-    // The first sample has a few free reads. perftest takes what is stated if it is within 2 %.
+    // The first sample has a few free reads. perftest uses the stated value if it is within 2 %.
     assert!((output.number("mhz") - 1000.0).abs() < 0.1, "{output:?}");
     assert_eq!(output.number("processors"), 1.0);
     assert_eq!(output.number("stated"), 1000.0);
@@ -126,7 +126,7 @@ fn outlive_world(name: &str) -> Output {
     let world = World::start(name);
     let mut child = start(name, Some(&world));
     child.expect_output("waits 1\n");
-    // It begins to wait after it has said so, of which there is no sign.
+    // It begins to wait after this line, which cannot be observed.
     std::thread::sleep(Duration::from_millis(50));
     world.kill();
     finish(child)
@@ -207,8 +207,8 @@ fn stores_come_with_their_times_and_not_far_ahead() {
         .iter()
         .map(|(_, _, store)| (store.slot, store.words[0]));
     assert!(slots.eq((0..200).map(|slot| (100 + slot, u64::from(slot)))));
-    // One for what was too far ahead, one for each flush, one for the full list; the world may see
-    // the end of the program before its last turn.
+    // One turn for the store too far ahead, one for each flush, one for the full list; the world
+    // may see the end of the program before its last turn.
     assert!((4..=5).contains(&seen.turns), "{} turns", seen.turns);
 }
 
@@ -232,7 +232,7 @@ fn signals_come_at_any_moment() {
 #[test]
 fn a_small_stack_for_signals_is_enough() {
     let used = run("small_stack").number("used");
-    // C libraries have long recommended 8192 (`SIGSTKSZ`); most of it is the kernel's.
+    // C libraries have long recommended 8192 (`SIGSTKSZ`); the kernel uses most of it.
     assert!(used > 0.0 && used < 8192.0, "{used} bytes");
 }
 
@@ -253,7 +253,7 @@ fn any_program_runs_with_the_library() {
 }
 
 /// Goal: programs see the same time whichever way they read it. Method: reads with work in between
-/// are free, and of many in a row all but the first 15 cost a microsecond, by each way.
+/// are free; of many consecutive reads, all but the first 15 cost a microsecond each.
 #[test]
 fn reads_of_the_time_cost_the_same_by_each_way() {
     let output = run("costs");

@@ -1,7 +1,7 @@
 //! `epoll_wait` and its relatives.
 //!
-//! The descriptors that an epoll descriptor watches are read from `/proc` at each wait: it can be
-//! copied and changed in more ways than can be watched.
+//! The descriptors that an epoll descriptor watches are read from `/proc` at each wait, because it
+//! can be copied and changed in more ways than can be observed.
 
 #![expect(unsafe_code, reason = "functions of libc, and the program's events")]
 
@@ -17,14 +17,14 @@ use crate::own::Own;
 use crate::real;
 use crate::signals::with_mask;
 
-/// Most descriptors of an epoll descriptor that are checked.
+/// Maximum number of an epoll descriptor's entries that are checked.
 const MAX_WATCHED: usize = 256;
 /// Bytes of the list in `/proc` that are read: a line has less than 100.
 const LIST_BYTES: usize = 100 * MAX_WATCHED;
-/// What comes from another program.
+/// Events that mean input from another program.
 const INCOMING: u32 =
     (libc::EPOLLIN | libc::EPOLLRDNORM | libc::EPOLLRDHUP | libc::EPOLLHUP) as u32;
-/// Modes in which an event is reported once only.
+/// Modes in which an event is reported only once.
 const ONCE: u32 = (libc::EPOLLET | libc::EPOLLONESHOT) as u32;
 
 /// A watched descriptor.
@@ -163,9 +163,8 @@ unsafe fn wait(
     wait_until(own, deadline_ps, check, sources, wait_in_kernel)
 }
 
-/// Removes the incoming data of `hidden` entries from what the kernel has reported. Returns how
-/// many
-/// events are left.
+/// Removes the incoming data of `hidden` entries from the events that the kernel has reported.
+/// Returns how many events are left.
 fn remove_hidden(list: &List, hidden: &[bool; MAX_WATCHED], reported: &mut [epoll_event]) -> usize {
     let is_hidden = |event: &epoll_event| {
         let data = event.u64;
@@ -189,7 +188,7 @@ fn remove_hidden(list: &List, hidden: &[bool; MAX_WATCHED], reported: &mut [epol
     kept
 }
 
-/// Lets the kernel report a descriptor again.
+/// Makes the kernel report a descriptor again.
 fn report_again(epoll: c_int, watched: &Watched) {
     let mut event = epoll_event {
         events: watched.events,

@@ -17,12 +17,12 @@ use crate::real;
 use crate::signals::with_mask;
 use crate::time_formats::picoseconds;
 
-/// What comes from another program.
+/// Events that mean input from another program.
 const INCOMING: c_short = libc::POLLIN | libc::POLLRDNORM | libc::POLLRDHUP | libc::POLLHUP;
 
-/// Entries of a call whose readiness can be hidden: only the first ones.
+/// Only this many entries of a call, the first ones, can have their readiness hidden.
 const MAX_HIDDEN: usize = 1024;
-/// Most entries of a call that is simulated.
+/// Maximum number of entries of a simulated call.
 const MAX_DESCRIPTORS: usize = 1 << 20;
 
 /// Returns the deadline of a call with this time limit; negative: never.
@@ -52,11 +52,11 @@ pub fn wait(own: &Own, descriptors: &mut [pollfd], deadline_ps: u64) -> c_int {
     let polled = descriptors.as_mut_ptr();
     let count = descriptors.len();
     let wait_in_kernel = |timeout_ms| {
-        // SAFETY: the contract of `poll`: the pointer and the count are those of one slice, to
-        // which no reference is live.
+        // SAFETY: the contract of `poll`: pointer and count describe one slice, to which no
+        // reference is live.
         unsafe { real::poll(polled, count as nfds_t, timeout_ms) }
     };
-    // SAFETY: the pointer and the count are those of one slice, borrowed exclusively, and no other
+    // SAFETY: pointer and count describe one slice that is borrowed exclusively, and no other
     // reference is live.
     let all = || unsafe { std::slice::from_raw_parts_mut(polled, count) };
     let check = || {
@@ -110,7 +110,8 @@ impl Hidden {
     }
 }
 
-/// Returns the descriptors of a call. `None`: invalid, the kernel is to return the error.
+/// Returns the descriptors of a call. `None`: they are invalid, and the kernel is to return the
+/// error.
 ///
 /// # Safety
 /// `descriptors` is null or has `count` entries, if `count` is within the limit.

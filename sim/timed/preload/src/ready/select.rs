@@ -24,7 +24,7 @@ const PS_PER_US: u64 = 1_000_000;
 /// The three sets; null: empty.
 struct Sets([*mut fd_set; 3]);
 
-/// Events that each set asks for, and the events that answer it.
+/// Events that each set requests, and the events that satisfy the request.
 const EVENTS: [(c_short, c_short); 3] = [
     (
         libc::POLLIN | libc::POLLRDNORM | libc::POLLRDBAND,
@@ -38,7 +38,7 @@ const EVENTS: [(c_short, c_short); 3] = [
 ];
 
 impl Sets {
-    /// Waits for those of the first `count` descriptors that are in the sets.
+    /// Waits for the descriptors below `count` that are in the sets.
     ///
     /// # Safety
     /// Each set is null or valid.

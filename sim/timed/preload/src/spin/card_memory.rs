@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Most ranges that are kept apart. With more, all memory counts.
+/// Maximum number of ranges. With more, all memory counts as written by the card.
 const MAX_RANGES: usize = 4096;
 
 /// Ranges of memory; none is ever removed.
@@ -50,7 +50,7 @@ impl CardMemory {
         }
     }
 
-    /// Returns true if the card may write to some of these addresses. With no range known it may.
+    /// Returns true if the card may write to any of these addresses, or if no range is known.
     pub fn touches(&self, addresses: &Range<u64>) -> bool {
         let count = self.count.load(Ordering::Acquire);
         let is_in = |known: Range<usize>| {

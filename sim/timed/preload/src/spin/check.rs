@@ -16,14 +16,15 @@ use crate::os::{keeping_errno, real_ns};
 use crate::own::Own;
 use crate::tsc::extended_state::{self, SAVE_BYTES, with_extended_state};
 
-/// Most loops that are copied.
+/// Maximum number of copied loops.
 pub const MAX_LOOPS: usize = 128;
-/// Iterations after which a thread that is not alone checks again: another thread may have changed
-/// what it waits for, without the world knowing. Twice as many each time, up to the most.
+/// Iterations after which a thread of a program with several threads checks again: another thread
+/// may have changed the value that it waits for, unknown to the world. Doubles each time, up to the
+/// maximum.
 const TURNS_WITH_OTHERS: u64 = 128;
 const MOST_TURNS_WITH_OTHERS: u64 = 4096;
 /// How long a loop may run after the end of the world, in real time: an alarm of the program may
-/// still end it.
+/// still end the loop.
 const LOST_LIMIT_NS: u64 = 10_000_000_000;
 /// Printed for a program that cannot leave its loop.
 const LOST: &[u8] = b"ferroce: the world has ended, and the program polls memory that is not \
@@ -34,8 +35,8 @@ unsafe extern "C" {
     fn ferroce_check_stub();
 }
 
-// On entry the return address is on top of the stack, and below it a number: twice that of the
-// loop, plus one if it is not the first check. All registers and flags are preserved.
+// On entry the return address is on top of the stack. The next word is twice the loop's index,
+// plus one if it is not the first check. All registers and flags are preserved.
 global_asm!(
     ".pushsection .text.ferroce_check_stub,\"ax\",@progbits",
     ".balign 16",
@@ -100,11 +101,11 @@ struct Loop {
     /// The registers at its last check, the flags, and the page of the thread.
     last: [AtomicU64; GENERAL + 1],
     page: AtomicUsize,
-    /// Time of the first check that no wait has followed.
+    /// Time of the first check that was not followed by a wait.
     checked_ps: AtomicU64,
     /// Number of iterations after which it checks again in any case.
     turns: AtomicU64,
-    /// True if registers have changed since the first check, or since it has waited.
+    /// True if registers have changed since the first check or the last wait.
     has_settled: AtomicBool,
     /// The places that it checks; empty: unknown.
     places: [[AtomicU64; PLACE_WORDS]; MAX_PLACES],
@@ -122,14 +123,14 @@ static LOOPS: [Loop; MAX_LOOPS] = [const {
 }; MAX_LOOPS];
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
-/// Returns what ends the waiting of a proven loop.
+/// Returns the writes that end the waiting of a proven loop.
 pub fn watched(places: Option<Places>, registers: &Registers) -> Check {
     places.map_or(Check::Everything, |places| {
         places.check(registers, &CARD_MEMORY)
     })
 }
 
-/// Reserves a place in the table for a loop. `None`: there are too many, or the processor does not
+/// Reserves an entry of the table for a loop. `None`: the table is full, or the processor does not
 /// support it.
 pub fn reserve(places: Option<Places>) -> Option<(u64, u32)> {
     let count = COUNT.load(Ordering::Relaxed);
@@ -163,7 +164,7 @@ impl Loop {
         places[0].is_some().then_some(Places(places))
     }
 
-    /// Returns true if the registers are those of the last check, and records them.
+    /// Returns true if the registers equal the ones of the last check, and records them.
     fn is_as_before(&self, frame: &Frame, flags: u64, page: usize) -> bool {
         let mut is_same = self.page.swap(page, Ordering::Relaxed) == page;
         let words = frame.general.iter().chain(std::iter::once(&flags));
@@ -174,11 +175,11 @@ impl Loop {
     }
 }
 
-/// Called in each iteration of a copied loop.
+/// Checks memory; called in each iteration of a copied loop.
 ///
-/// The first check is of memory as it was when the thread's turn began. If it finds nothing the
-/// thread waits from the time of that check on, and the world returns what has come meanwhile: so a
-/// loop passes the turn once for a wait, and not once more to see the result.
+/// The first check is of memory as it was when the thread's turn began. If it finds nothing, the
+/// thread waits from the time of that check on, and the world also considers writes since then: so
+/// a loop passes the turn once for each wait, and not once more to see the result.
 extern "C" fn check(frame: &Frame) {
     keeping_errno(|| {
         let Some(own) = Own::enter_uncharged() else {
@@ -207,18 +208,18 @@ extern "C" fn check(frame: &Frame) {
             own.catch_up();
             own.spend(check_ps);
         }
-        // Otherwise registers have only got their values in this loop: it is the same check.
+        // Otherwise the registers were only initialised; this counts as the same check.
     });
 }
 
-/// Ends the program if the world has ended some time ago: no card writes to its memory any more,
-/// and a loop that is proven to only check memory has no other way out.
+/// Ends the program if the world ended some time ago: no card writes to its memory any more, and a
+/// loop that only checks memory cannot end in another way.
 #[cold]
 pub fn end_if_lost() {
     let lost_for = joined::ended_at_ns().map(|ended| real_ns().saturating_sub(ended));
     if lost_for.is_some_and(|lost_for| lost_for > LOST_LIMIT_NS) && joined::thread_count() <= 1 {
-        // SAFETY: writes from a static buffer, and ends the process without running any of its
-        // code: the thread may be at any place of it.
+        // SAFETY: `write` reads a static buffer, and `_exit` ends the process without running more
+        // of its code: the thread may be anywhere in it.
         unsafe {
             libc::write(libc::STDERR_FILENO, LOST.as_ptr().cast(), LOST.len());
             libc::_exit(libc::EXIT_FAILURE);
@@ -231,8 +232,8 @@ pub fn wait_for_first_change(own: &Own, check: Check) {
     wait_for_change(own, check, TURNS_WITH_OTHERS);
 }
 
-/// Waits until memory changes that a loop checks, and charges the check that finds it. With other
-/// threads in the program it waits this many iterations at most.
+/// Waits until the memory that a loop checks has changed, and charges the check that finds the
+/// change. With other threads in the program it waits `turns` iterations at most.
 fn wait_for_change(own: &Own, check: Check, turns: u64) {
     let grid_ps = own.memory_poll_ps().max(1);
     let check = match joined::thread_count() > 1 {

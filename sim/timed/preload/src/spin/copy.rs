@@ -11,7 +11,7 @@ use iced_x86::{Code, ConstantOffsets, Decoder, DecoderOptions, FlowControl};
 
 use super::cycle::{Cycle, Step};
 
-/// Most bytes of a copy.
+/// Maximum length of a copy, in bytes.
 pub const MAX_BYTES: usize = 512;
 /// Functions may keep data this far below the stack pointer.
 const RED_ZONE: i32 = 128;
@@ -68,7 +68,7 @@ impl Copy {
         &self.code[..self.length]
     }
 
-    /// Returns the address behind the first check: that of the first instruction.
+    /// Returns the address after the first check: the first instruction.
     pub fn body(&self) -> u64 {
         self.start + self.body as u64
     }
@@ -178,14 +178,14 @@ mod tests {
     #[test]
     fn branches_lead_where_they_led() {
         let cycle = cycle_of(0x21c68, WRITE_LAT);
-        // From the load of the byte on.
+        // The iteration begins at the load of the byte.
         let copy = Copy::new(&cycle, 2, 0x1000, (0x1234_5678, 6)).expect("it fits");
         let body = (copy.body() - 0x1000) as usize;
         let code = decode(copy.body(), &copy.code()[body..]);
         let texts: Vec<_> = code.iter().map(|(i, _)| i).take(5).collect();
         assert_eq!(texts[0].ip(), copy.body());
         assert_eq!(texts[0].memory_base(), iced_x86::Register::RBP);
-        // jne back is je out, behind the loop.
+        // jne back becomes je out, after the loop.
         assert_eq!(texts[2].code(), Code::Je_rel32_64);
         assert_eq!(
             texts[2].near_branch_target(),

@@ -4,11 +4,11 @@ use iced_x86::{Code, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use super::registers::Registers;
 
-/// Most instructions of an iteration.
+/// Maximum number of instructions of an iteration.
 pub const MAX_INSTRUCTIONS: usize = 32;
-/// Iterations that are watched until two are equal: at first registers may hold older values.
+/// Iterations that are observed until two are equal: at first registers may hold older values.
 const MAX_TURNS: u32 = 4;
-/// Addresses this close above the stack pointer are the thread's own stack.
+/// Addresses up to this far above the stack pointer are the thread's own stack.
 const STACK_BYTES: u64 = 8 << 20;
 
 /// An instruction of an iteration.
@@ -16,7 +16,7 @@ const STACK_BYTES: u64 = 8 << 20;
 pub struct Step {
     /// The decoded instruction.
     pub instruction: Instruction,
-    /// Its bytes, of which the first [`Instruction::len`] count.
+    /// Its bytes; only the first [`Instruction::len`] count.
     pub bytes: [u8; 15],
     /// The address from which it loads.
     pub load: Option<u64>,
@@ -33,7 +33,7 @@ pub enum Progress {
     Failed,
 }
 
-/// The instructions since the thread was at the first of them.
+/// The instructions that the thread has executed since it was at the first one.
 #[derive(Debug)]
 pub struct Cycle {
     steps: [Option<Step>; MAX_INSTRUCTIONS],
@@ -123,8 +123,9 @@ impl Cycle {
         Progress::More
     }
 
-    /// Returns the places of instructions at which a check may be counted, the best first: those
-    /// that load from outside of the thread's own stack, in the order of their addresses.
+    /// Returns the indices of instructions at which a check may be counted, the best first:
+    /// instructions that load from outside of the thread's own stack, in the order of their
+    /// addresses.
     pub fn checks(&self) -> impl Iterator<Item = usize> {
         let stack = self.first.get(Register::RSP).unwrap_or(0);
         let rank = move |step: &Step| {
@@ -153,8 +154,8 @@ pub fn load_operand(instruction: &Instruction) -> Option<u32> {
     (0..instruction.op_count()).find(|operand| instruction.op_kind(*operand) == OpKind::Memory)
 }
 
-/// Returns true if an instruction only changes general registers and flags, depending on registers,
-/// flags and its load.
+/// Returns true if an instruction changes only general registers and flags, and depends only on
+/// registers, flags and its load.
 fn is_pure(instruction: &Instruction) -> bool {
     if instruction.has_lock_prefix() || instruction.has_rep_prefix() && !is_pause(instruction) {
         return false;
@@ -201,9 +202,9 @@ fn is_pure(instruction: &Instruction) -> bool {
     are_general && keeps_memory && keeps_stack
 }
 
-/// Returns true if an instruction is a failed try of a lock, which leaves memory as it is: a
-/// comparison of unequal values (Intel SDM, CMPXCHG: "the destination is written back"), or an
-/// exchange of equal ones. `memory` is the value that it finds.
+/// Returns true if an instruction is a failed attempt to take a lock, which leaves memory as it is:
+/// a comparison of unequal values (Intel SDM, CMPXCHG: "the destination is written back"), or an
+/// exchange of equal ones. `memory` is the value in memory.
 fn is_failed_try(instruction: &Instruction, registers: &Registers, memory: u64) -> bool {
     let size = instruction.memory_size().size();
     let mask = u64::MAX >> (64 - 8 * size.clamp(1, 8));
@@ -228,7 +229,7 @@ fn is_high_byte(register: Register) -> bool {
     )
 }
 
-/// Returns the register that a pure instruction, or a try of a lock, changes.
+/// Returns the register that a pure instruction, or an attempt to take a lock, changes.
 pub fn written(instruction: &Instruction) -> Option<Register> {
     match instruction.mnemonic() {
         Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Bt => None,
@@ -286,7 +287,7 @@ pub mod tests {
     fn the_loop_of_write_lat_is_proven() {
         let code = decode(0x21c68, WRITE_LAT);
         let mut cycle = Cycle::new();
-        // Starts behind the load, with an older value in rax.
+        // Starts after the load, with an older value in rax.
         for (turn, rax) in [5, 0].into_iter().enumerate() {
             let registers = registers(0x5000, 0x7ff0_0000_1000, rax);
             let rest = code[3..].iter().chain(&code[..3]);
@@ -362,7 +363,7 @@ pub mod tests {
         assert_eq!(progress, Progress::Failed);
     }
 
-    /// Returns no memory for a try of a lock.
+    /// Returns no memory for an attempt to take a lock.
     pub fn nothing(_: u64, _: usize) -> Option<u64> {
         None
     }

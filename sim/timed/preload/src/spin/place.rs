@@ -9,7 +9,7 @@ use super::card_memory::CardMemory;
 use super::cycle::{Cycle, load_operand, written};
 use super::registers::Registers;
 
-/// Most loads of a loop that are kept apart.
+/// Maximum number of loads of a loop that are watched separately.
 pub const MAX_PLACES: usize = 4;
 /// Loads at most this far apart are watched as one range.
 const NEAR_BYTES: u64 = 4096;
@@ -26,7 +26,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Returns the place of an instruction. `None`: it loads in another way.
+    /// Returns the place of an instruction's load. `None`: its address has another form.
     pub fn of(instruction: &Instruction) -> Option<Self> {
         load_operand(instruction)?;
         if instruction.segment_prefix() != Register::None {
@@ -95,14 +95,14 @@ impl Place {
     }
 }
 
-/// All places that a loop checks; the first one is that of the instruction at which checks are
+/// All places that a loop checks; the first is loaded by the instruction at which checks are
 /// counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Places(pub [Option<Place>; MAX_PLACES]);
 
 impl Places {
-    /// Returns the places of a loop, by the registers at the instruction at `first`. `None`: not
-    /// all follow from these registers, or there are too many.
+    /// Returns the places of a loop, computed from the registers at the instruction at `first`.
+    /// `None`: not all follow from these registers, or there are too many.
     pub fn of(cycle: &Cycle, first: usize) -> Option<Self> {
         let mut places = Self::default();
         let mut free = places.0.iter_mut();
@@ -123,8 +123,8 @@ impl Places {
         Some(places)
     }
 
-    /// Returns what can end the loop's waiting, with these registers: writes of the card to any of
-    /// the places that it may write to.
+    /// Returns what can end the loop's waiting with these registers: writes of the card to the
+    /// places that it may write to.
     pub fn check(&self, registers: &Registers, card: &CardMemory) -> Check {
         let mut own = None;
         let mut watched: Option<Range<u64>> = None;
@@ -173,7 +173,7 @@ mod tests {
         let places = Places::of(&cycle_of(WRITE_LAT), 2).expect("known places");
         let registers = with(&[(5, 0x9000_0010), (14, 0x7000)]);
         let card = Box::new(CardMemory::new());
-        // Both may be, and they are far apart.
+        // The card may write to both, and they are far apart.
         assert_eq!(places.check(&registers, &card), Check::Everything);
         card.add(0x9000_0000, 0x1000);
         let buffer = Check::Memory(0x9000_0010..0x9000_0011);

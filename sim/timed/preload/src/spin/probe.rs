@@ -1,4 +1,4 @@
-//! Single-stepping a thread that does not call.
+//! Single-stepping a thread that makes no calls.
 
 #![expect(unsafe_code, reason = "signal handlers that read and change registers")]
 
@@ -28,9 +28,9 @@ use crate::{joined, real, world_end};
 const TRAP_FLAG: i64 = 0x100;
 /// Bytes of a jump.
 const JUMP_BYTES: usize = 5;
-/// Most bytes of an instruction.
+/// Maximum length of an instruction, in bytes.
 const INSTRUCTION_BYTES: usize = 15;
-/// Instructions after which the probe is given up.
+/// Instructions after which the probe gives up.
 const MAX_STEPS: u32 = 1000;
 
 /// `POLL_IN` of the kernel: the world has sent something to another thread.
@@ -41,7 +41,7 @@ const INPUT: c_int = 1;
 struct Probe {
     cycle: Cycle,
     steps: u32,
-    /// The loop is proven; the thread is on its way to this instruction of it.
+    /// Set when the loop is proven; the thread continues to this instruction of it.
     target: Option<usize>,
     /// The program's action for `SIGTRAP`.
     program_action: MaybeUninit<libc::sigaction>,
@@ -66,13 +66,13 @@ struct Shared(UnsafeCell<Probe>);
 // another: the signals are blocked in them.
 unsafe impl Sync for Shared {}
 
-/// Called once, when the program joins.
+/// Prepares the program; called once, when it joins.
 pub fn install() {
     static IS_INSTALLED: AtomicBool = AtomicBool::new(false);
     if IS_INSTALLED.swap(true, Ordering::Relaxed) {
         return;
     }
-    // Fills the decoder's tables now: that allocates.
+    // Fills the decoder's tables now, because that allocates.
     let mut decoder = Decoder::with_ip(64, &[0x90], 0, DecoderOptions::NONE);
     let _ = decoder.decode();
     set_handler(PROBE_SIGNAL, on_probe, libc::SA_RESTART, null_mut());
@@ -81,7 +81,8 @@ pub fn install() {
 type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 
 fn set_handler(signal: c_int, handler: Handler, flags: c_int, old: *mut libc::sigaction) {
-    // SAFETY: zero is valid for all fields.
+    // SAFETY: zero is valid for all fields of a `sigaction`: integers, a set and an optional
+    // function.
     let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
     action.sa_sigaction = handler as *const () as usize;
     action.sa_flags = libc::SA_SIGINFO | flags;
@@ -97,7 +98,7 @@ fn thread_number() -> c_int {
     rustix::thread::gettid().as_raw_nonzero().get()
 }
 
-/// Handles the probe's signal: the world asks what the thread is doing, or has ended.
+/// Handles the probe's signal: the world asks for the thread's state, or has ended.
 extern "C" fn on_probe(_: c_int, info: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: `info` is the argument of the handler, which the kernel has filled.
     match unsafe { (*info).si_code } {
@@ -108,7 +109,7 @@ extern "C" fn on_probe(_: c_int, info: *mut siginfo_t, context: *mut c_void) {
     }
     let state = state();
     let has_turn = state.page().is_some_and(|page| page.turn() == Turn::Thread);
-    // After the end of the world a loop that waits for it has to be proven, too.
+    // After the end of the world, a loop that waits for the world has to be proven, too.
     let is_asked = has_turn && joined::is_running() || joined::has_ended();
     if !is_asked || !state.is_outermost() {
         return;
@@ -117,7 +118,7 @@ extern "C" fn on_probe(_: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let own = thread_number();
     let begins = match PROBED.compare_exchange(0, own, success, failure) {
         Ok(_) => true,
-        // A repeated request, or the thread has left the probe by a jump out of a handler.
+        // A repeated request, or the program has left the probe by a jump out of a signal handler.
         Err(probed) if probed == own => false,
         Err(_) => return,
     };
@@ -164,12 +165,12 @@ impl Probe {
                 instruction_at(ip).map(|found| self.cycle.add(found, &registers, memory_at));
             match progress {
                 Some(Progress::More) => {}
-                // A loop without a check waits for nothing but a signal.
+                // A loop without a check waits only for a signal.
                 Some(Progress::Proven) => self.target = self.choose(),
                 Some(Progress::Failed) | None => return self.end(context),
             }
             if progress == Some(Progress::Proven) && self.target.is_none() {
-                // A loop without a check waits for nothing but a signal.
+                // A loop without a check waits only for a signal.
                 return self.end(context);
             }
         }
@@ -214,8 +215,8 @@ impl Probe {
         (length >= JUMP_BYTES && !is_way_out).then_some(length)
     }
 
-    /// Called when the thread is at its check again with the same registers: it waits. Later checks
-    /// are made in a copy of the loop, if there can be one.
+    /// Waits, when the thread is at its check again with the same registers. A copy of the loop
+    /// makes later checks, if it can be copied.
     fn wait(&mut self, context: &mut mcontext_t, registers: &Registers) {
         let Some(target) = self.target else {
             return self.end(context);
@@ -233,7 +234,7 @@ impl Probe {
         }
     }
 
-    /// Makes a copy of the loop and redirects the program to it. Returns the address behind its
+    /// Makes a copy of the loop and redirects the program to it. Returns the address after its
     /// first check.
     fn move_loop(&self, target: usize, places: Option<Places>) -> Option<u64> {
         let length = self.jump_length(target)?;
@@ -290,8 +291,8 @@ fn instruction_at(ip: u64) -> Option<(Instruction, [u8; INSTRUCTION_BYTES])> {
 fn decode(address: usize, length: usize) -> Option<(Instruction, [u8; INSTRUCTION_BYTES])> {
     let mut bytes = [0; INSTRUCTION_BYTES];
     let code = with_exposed_provenance::<u8>(address);
-    // SAFETY: the processor is about to execute these bytes, as far as the instruction goes; the
-    // rest is on the same page.
+    // SAFETY: the processor is about to execute the bytes of the instruction, so they are readable;
+    // the rest is on the same page.
     unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(code, length) };
     let code = bytes.get(..length)?;
     let mut decoder = Decoder::with_ip(64, code, address as u64, DecoderOptions::NONE);

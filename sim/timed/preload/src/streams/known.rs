@@ -1,7 +1,8 @@
 //! The connections whose other end is in the world.
 //!
-//! They are identified by their addresses, not by descriptors: those can be copied, passed on and
-//! closed in more ways than can be watched. The table may be read and written in signal handlers.
+//! They are identified by their addresses, not by descriptors, because descriptors can be copied,
+//! passed on and closed in more ways than can be observed. The table may be read and written in
+//! signal handlers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,8 +10,8 @@ use super::name::{Connection, Stream};
 use crate::descriptor::Descriptor;
 use crate::joined;
 
-/// Most connections at a time. Further ones are treated like connections to programs outside of the
-/// world.
+/// Maximum number of connections at a time. Further ones are treated like connections to programs
+/// outside of the world.
 const MAX_CONNECTIONS: usize = 4096;
 /// Places that are probed for one name.
 const MAX_PROBES: usize = 64;
@@ -26,7 +27,7 @@ pub struct Known {
 /// The connections of this program.
 pub static KNOWN: Known = Known::new();
 
-/// Returns the connection of a descriptor, if it is one within the world.
+/// Returns the connection of a descriptor, if it is within the world.
 #[inline]
 pub fn connection(descriptor: Descriptor) -> Option<Connection> {
     if !joined::is_joined() {

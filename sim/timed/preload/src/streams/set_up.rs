@@ -19,10 +19,10 @@ use crate::descriptor::Descriptor;
 use crate::own::{Ended, Own};
 use crate::{foreign_peers, joined, real};
 
-/// How long the kernel may take for a connection within one machine; a slower one counts as a
+/// Longest time that the kernel takes for a connection within one machine; a slower one counts as a
 /// connection to another machine.
 const LOCAL_MS: i32 = 20;
-/// The world's answer: a program of it listens there, or has announced the connection.
+/// The world's answer: one of its programs listens there, or has announced the connection.
 const YES: u64 = 1;
 /// Descriptors that are searched for copies.
 const MAX_DESCRIPTORS: c_int = 1024;
@@ -32,7 +32,7 @@ static ANNOUNCED: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 /// For each port: connections that the world has granted and that have not been accepted.
 static GRANTED: [AtomicU32; 65536] = [const { AtomicU32::new(0) }; 65536];
 
-/// Reads a C address. `None`: it is not of the Internet.
+/// Reads a C address. `None`: it is not an IPv4 or IPv6 address.
 ///
 /// # Safety
 /// `address` has `length` bytes, or is null.
@@ -44,14 +44,16 @@ pub unsafe fn address_of(address: *const sockaddr, length: socklen_t) -> Option<
     let family = unsafe { address.cast::<libc::sa_family_t>().read_unaligned() };
     match c_int::from(family) {
         libc::AF_INET if length as usize >= size_of::<libc::sockaddr_in>() => {
-            // SAFETY: the length was checked.
+            // SAFETY: the match arm has checked that `address` has at least the bytes of a
+            // `sockaddr_in`, for which any content is valid.
             let address = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
             let ip = Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr));
             let port = u16::from_be(address.sin_port);
             Some(SocketAddr::new(specified(ip.into()), port))
         }
         libc::AF_INET6 if length as usize >= size_of::<libc::sockaddr_in6>() => {
-            // SAFETY: the length was checked.
+            // SAFETY: the match arm has checked that `address` has at least the bytes of a
+            // `sockaddr_in6`, for which any content is valid.
             let address = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
             let ip = Ipv6Addr::from(address.sin6_addr.s6_addr);
             let port = u16::from_be(address.sin6_port);
@@ -121,7 +123,7 @@ fn is_affirmed(own: &Own, time_ps: u64) -> Option<bool> {
     }
 }
 
-/// Connects without delaying the world: within a machine it takes no time, elsewhere it may.
+/// Connects without delaying the world: within a machine that takes no time, to another one it may.
 fn connect_without_delay(own: &Own, descriptor: Descriptor, real: impl FnOnce() -> c_int) -> c_int {
     descriptor.set_nonblocking(true);
     let result = real();
@@ -204,7 +206,7 @@ pub fn accept(own: &Own, descriptor: Descriptor, port: u16, real: impl Fn() -> c
         match ended {
             Ended::Answered(_) => break,
             Ended::Interrupted { restarts: false } => return real::failed(libc::EINTR),
-            // The programs that could have connected have lost their world, too.
+            // The programs that could connect have lost their world, too.
             Ended::NoWorld => return real::failed(libc::ENETDOWN),
             Ended::TimedOut | Ended::Interrupted { restarts: true } => {}
         }
@@ -217,8 +219,8 @@ pub fn accept(own: &Own, descriptor: Descriptor, port: u16, real: impl Fn() -> c
     accept_granted(own, descriptor, port, real)
 }
 
-/// Accepts a connection that the world has granted, and refuses foreign ones before it in the
-/// backlog.
+/// Accepts a connection that the world has granted, and refuses foreign connections before it in
+/// the backlog.
 fn accept_granted(own: &Own, descriptor: Descriptor, port: u16, real: impl Fn() -> c_int) -> c_int {
     loop {
         descriptor.await_input();

@@ -18,10 +18,10 @@ use crate::real;
 /// Longest pause of a sender whose receiver does not read.
 const MAX_PAUSE_PS: u64 = 1_000_000_000;
 
-/// What there is to read.
+/// What a stream has to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readable {
-    /// So many bytes.
+    /// This many bytes.
     Bytes(u64),
     /// The end of the stream.
     End,
@@ -29,7 +29,7 @@ pub enum Readable {
     Nothing,
     /// A signal handler has run.
     Interrupted,
-    /// There is no world any more.
+    /// The world has ended.
     NoWorld,
 }
 

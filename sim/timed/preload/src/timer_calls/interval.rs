@@ -26,7 +26,7 @@ pub fn set(own: &Own, timer: &Timer, time_ps: u64, period_ps: u64) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alarm(seconds: c_uint) -> c_uint {
     let Some(own) = Own::enter("alarm") else {
-        // SAFETY: `alarm` takes no pointers.
+        // SAFETY: the caller keeps the contract of `alarm`, which takes no pointers.
         return unsafe { real::alarm(seconds) };
     };
     let timer = TIMERS.first();

@@ -16,7 +16,7 @@ use crate::real::{self, TimerId};
 use crate::time_formats::{epoch_s, read_absolute, read_time, timespec_of};
 use crate::timers::table::{Action, TIMERS, Timer};
 
-/// Addresses in here are the program's names for its timers; the bytes are never read or written.
+/// The program's timer IDs are addresses in here; the bytes are never read or written.
 static NAMES: [u8; 256] = [0; 256];
 
 /// Returns the program's name of the timer at a place.
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn timer_create(
         return real::failed(libc::EAGAIN);
     };
     if let Some(added) = TIMERS.get(place) {
-        // Without a given value it is the timer's number.
+        // The default value is the timer's number.
         added.set_value(value.unwrap_or(place as u64));
     }
     // SAFETY: by the contract of `timer_create`, `timer` has room for the name.

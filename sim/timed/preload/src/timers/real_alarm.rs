@@ -1,4 +1,4 @@
-//! The timer of `alarm` and `setitimer`, which the program may have set before it joins, and keeps
+//! The timer of `alarm` and `setitimer`. The program may have set it before it joins, and keeps it
 //! when the world ends.
 #![expect(unsafe_code, reason = "functions of libc")]
 

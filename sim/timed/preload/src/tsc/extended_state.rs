@@ -22,8 +22,8 @@ pub fn can_be_saved() -> bool {
     SAVE_BYTES.load(Ordering::Relaxed) != 0
 }
 
-/// Instructions for `global_asm!`: the given ones, which make a call, between `xsave` and `xrstor`.
-/// The operand `save_bytes` is `sym SAVE_BYTES`.
+/// Wraps the given instructions, which make a call, in `xsave` and `xrstor`, for `global_asm!`. The
+/// operand `save_bytes` is `sym SAVE_BYTES`.
 ///
 /// Why interrupted code does not notice the call:
 ///

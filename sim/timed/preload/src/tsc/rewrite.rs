@@ -8,10 +8,10 @@
 //!                                                                    jmp site + 6
 //! ```
 //!
-//! A jump has five bytes, which is more than most instructions: those behind it move to the
-//! trampoline. That is done only if they mean the same there, and if nothing jumps to them: no
-//! direct branch of the same mapping. Indirect ones cannot be seen; compilers do not end the
-//! expression that reads the counter between its halves.
+//! A jump has five bytes, more than most instructions, so the instructions after the site move to
+//! the trampoline. This is done only if they mean the same there, and if no direct branch of the
+//! same mapping leads to them. Indirect branches cannot be seen; but compilers do not end a basic
+//! block in the middle of the expression that reads the counter.
 //!
 //! Only the thread that has the turn rewrites, so that no other thread of the world runs meanwhile.
 //! No memory is allocated.
@@ -31,25 +31,25 @@ use crate::os::SignalsBlocked;
 
 /// Bytes of `jmp rel32`.
 const JUMP_BYTES: usize = 5;
-/// Most bytes of an instruction.
+/// Maximum length of an instruction, in bytes.
 const INSTRUCTION_BYTES: usize = 15;
-/// Most bytes that move: an instruction more than the jump needs.
+/// Maximum number of bytes that move: one instruction more than the jump needs.
 const MOVED_BYTES: usize = JUMP_BYTES - 1 + INSTRUCTION_BYTES;
 /// Functions may keep data this far below the stack pointer.
 const RED_ZONE: i32 = 128;
-/// Reach of a short branch, and an instruction more.
+/// Reach of a short branch, plus one instruction.
 const SHORT_REACH: usize = 128 + 2 * INSTRUCTION_BYTES;
-/// A decoder that has begun in the middle of an instruction is in step after this many bytes.
+/// A decoder that starts in the middle of an instruction is in step after this many bytes.
 const LEAD_BYTES: usize = 256;
-/// Most bytes of a trampoline.
+/// Maximum length of a trampoline, in bytes.
 const TRAMPOLINE_BYTES: usize = 128;
 /// Bytes of a region of trampolines.
 const REGION_BYTES: usize = 1 << 16;
-/// Most regions.
+/// Maximum number of regions.
 const REGIONS: usize = 16;
 /// Largest distance of the trampolines from the code.
 const REACH: usize = 1 << 30;
-/// Most sites that are rewritten.
+/// Maximum number of rewritten sites.
 const SITES: usize = 1024;
 const PAGE: usize = ferroce_timed_protocol::page::PAGE_SIZE;
 
@@ -107,7 +107,7 @@ pub fn is_replaced(at: usize) -> bool {
     })
 }
 
-/// Returns the current address of an instruction: another one if it has moved.
+/// Returns the current address of an instruction, which changes if it moves.
 pub fn relocated(address: usize) -> usize {
     for site in known() {
         let [at, length, skip, copy] = [&site.at, &site.length, &site.skip, &site.copy]
@@ -119,9 +119,9 @@ pub fn relocated(address: usize) -> usize {
     address
 }
 
-/// Redirects the program at `at` to `stub`, which replaces the first `skip` bytes and runs before
-/// the rest; `after` is executed when it returns. Returns the address of what followed, or `None`
-/// if that is not possible.
+/// Redirects the program at `at` to `stub`, which replaces the first `skip` bytes; `after` is
+/// executed when it returns, and then the rest. Returns the new address of the rest, or `None` if
+/// that is not possible.
 ///
 /// `stub` has to preserve all registers that the replaced bytes do.
 pub fn redirect(at: usize, skip: usize, stub: usize, after: &[u8]) -> Option<usize> {
@@ -132,7 +132,7 @@ pub fn redirect(at: usize, skip: usize, stub: usize, after: &[u8]) -> Option<usi
         if copy == 0 || is_jump(at) {
             return (copy != 0).then_some(copy);
         }
-        // Other code has been mapped there since.
+        // Other code has been mapped there in the meantime.
         site = Some(known);
     }
     let site = site?;
@@ -296,7 +296,7 @@ impl Text {
             }
             for byte in &buffer[..count] {
                 if *byte != b'\n' {
-                    // Only a part of the name is cut off.
+                    // If the line is too long, only a part of the name is cut off.
                     if let Some(cell) = line.get_mut(length) {
                         *cell = *byte;
                         length += 1;
@@ -330,8 +330,8 @@ impl Text {
         if !is_code {
             return Some(None);
         }
-        // SAFETY: the mapping is readable code that is being executed; only this module writes to
-        // it, and not while the slice is live.
+        // SAFETY: the mapping is readable, because its code is being executed; only this module
+        // writes to it, and not while the slice is live.
         let code =
             unsafe { std::slice::from_raw_parts(with_exposed_provenance(start), end - start) };
         let is_writable = access.get(1) == Some(&b'w');
@@ -353,8 +353,8 @@ impl Text {
         ))
     }
 
-    /// Copies the instructions behind the first `skip` bytes that the jump replaces. Returns their
-    /// end, from `at` on. `None`: one of them has another meaning elsewhere.
+    /// Copies the instructions after the first `skip` bytes that the jump replaces. Returns their
+    /// end, as an offset from `at`. `None`: one of them has another meaning elsewhere.
     fn move_instructions(
         &self,
         at: usize,
@@ -411,8 +411,8 @@ impl Text {
         self.has_long_branch_to(&moved) || self.has_short_branch_to(&moved)
     }
 
-    /// Any four bytes behind a fitting operation code count, even in the middle of an instruction:
-    /// a chance match with one of the few addresses is most unlikely.
+    /// Any four bytes after a matching opcode count, even in the middle of an instruction: a chance
+    /// match with one of the few addresses is very unlikely.
     fn has_long_branch_to(&self, moved: &Range<usize>) -> bool {
         let targets = |place: usize, length: usize| {
             let bytes = self.code.get(place + length - 4..place + length);
@@ -430,8 +430,8 @@ impl Text {
         self.code.windows(2).enumerate().any(is_branch)
     }
 
-    /// Searches short branches in the instructions before the site, decoded from several places far
-    /// enough away to be in step, and behind it.
+    /// Searches short branches in the instructions before and after the site. It decodes from
+    /// several addresses that are far enough before the site to be in step.
     fn has_short_branch_to(&self, moved: &Range<usize>) -> bool {
         let at = moved.start - 1;
         let first = at.saturating_sub(SHORT_REACH + LEAD_BYTES).max(self.start);
@@ -457,7 +457,7 @@ impl Text {
             let target = instruction.near_branch_target() as usize;
             has_branch |= is_branch && is_near && moved.contains(&target);
         }
-        // Behind the site the end of the last one does not matter.
+        // After the site, the end of the last instruction does not matter.
         (decoder.ip() as usize == to || from >= moved.end).then_some(has_branch)
     }
 
@@ -532,7 +532,7 @@ mod tests {
         ALONE.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Maps a file as code, somewhere or at a place.
+    /// Maps a file as code, at any address or at a given one.
     fn map(file: &std::fs::File, length: usize, at: Option<usize>) -> usize {
         let fixed = at.map_or(MapFlags::empty(), |_| MapFlags::FIXED);
         let address = with_exposed_provenance_mut(at.unwrap_or(0));
@@ -544,7 +544,7 @@ mod tests {
         mapped.expect("mapped").expose_provenance()
     }
 
-    /// Returns a file with this code among instructions without effect.
+    /// Returns a file with this code between instructions without effect.
     fn file(code: &[u8]) -> std::fs::File {
         let mut bytes = vec![NOP; 2 * PAGE];
         bytes[PLACE..PLACE + code.len()].copy_from_slice(code);
@@ -623,7 +623,7 @@ mod tests {
             assert_eq!(bytes_at(at, 2), RDTSC);
             assert!(!is_replaced(at));
         }
-        // The end of a function may move, if there is padding behind it.
+        // The end of a function may move, if there is padding after it.
         let at = code(&[&RDTSC[..], &[0xc3, NOP, NOP]].concat());
         assert!(redirect(at, 2, 1, &[]).is_some());
         let at = code(&[&RDTSC[..], &[0xc3, 0x55, 0x53]].concat());
@@ -634,7 +634,8 @@ mod tests {
     fn what_is_jumped_to_stays() {
         let _alone = alone();
         let site = [&RDTSC[..], &SHIFT].concat();
-        // jne to the shift, from behind; jmp to it, from in front; a long jump, a long condition.
+        // jne to the shift, from after it; jmp to it, from before it; a long jump, a long
+        // condition.
         let behind = [&site[..], &[0x75, (-6_i8) as u8]].concat();
         let at = code(&behind);
         assert_eq!(redirect(at, 2, 1, &[]), None);
@@ -668,7 +669,7 @@ mod tests {
     fn code_that_is_no_file_stays() {
         let _alone = alone();
         let at = allocate(redirect as *const () as usize, 64).expect("room");
-        // SAFETY: this test owns the memory.
+        // SAFETY: `allocate` has returned at least six writable bytes to this test alone.
         unsafe { at.copy_from_nonoverlapping([&RDTSC[..], &SHIFT].concat().as_ptr(), 6) };
         assert_eq!(redirect(at.expose_provenance(), 2, 1, &[]), None);
         assert!(!replace(at.expose_provenance(), 6, at.expose_provenance()));

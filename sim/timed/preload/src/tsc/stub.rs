@@ -1,8 +1,8 @@
 //! The code that replaces `rdtsc`.
 //!
-//! It may change `rax` and `rdx` and nothing else, flags included. The usual cases of
-//! [`crate::clock::read_ps`], in which no signal is due and the world need not catch up, are
-//! handled without a call; all others save the whole state of the processor.
+//! It may change only `rax` and `rdx`, not even flags. It handles the usual cases of
+//! [`crate::clock::read_ps`], in which no signal is due and the world need not catch up, without a
+//! call; all others save the whole state of the processor.
 #![expect(unsafe_code, reason = "assembly")]
 
 use std::arch::global_asm;
@@ -63,7 +63,7 @@ global_asm!(
     "mov rcx, qword ptr [rsp]",
     "lea rsp, [rsp + 16]",
     "ret",
-    // Many reads: time advances with each, until something has to be checked.
+    // Many reads: each advances the time, until something has to be checked.
     "4:",
     "je 2f",
     "mov rax, qword ptr [rcx + {clock}]",
@@ -72,7 +72,7 @@ global_asm!(
     "jae 2f",
     "cmp rax, qword ptr [rdx + {check}]",
     "jae 2f",
-    // In one instruction: a handler that interrupts may move the clock, too.
+    // In one instruction, because a handler that interrupts it may move the clock, too.
     "add qword ptr [rcx + {clock}], {read_ps}",
     "mov rax, qword ptr [rcx + {clock}]",
     "jmp 5b",

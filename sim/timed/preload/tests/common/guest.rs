@@ -1,5 +1,5 @@
-//! Programs for the world: the test binary itself, which runs one of them before its tests begin
-//! when `FERROCE_GUEST` names it. So they have one thread and no test harness.
+//! Programs for the world. They are the test binary itself: if `FERROCE_GUEST` names one, it runs
+//! before the tests begin, with one thread and without the test harness.
 
 use std::arch::asm;
 use std::ffi::{CStr, c_int, c_void};
@@ -72,10 +72,11 @@ fn say(name: &str, value: impl std::fmt::Display) {
 }
 
 fn table() -> &'static TimeTable {
-    // SAFETY: asks for a symbol of the library that is preloaded.
+    // SAFETY: `dlsym` requires a NUL-terminated name; `SYMBOL` is a `CStr`.
     let symbol = unsafe { libc::dlsym(libc::RTLD_DEFAULT, SYMBOL.as_ptr()) };
     assert!(!symbol.is_null(), "the library is not loaded");
-    // SAFETY: it has this type.
+    // SAFETY: the library that defines this versioned symbol defines it as a `GetTable`, and the
+    // address is not null.
     let get: GetTable = unsafe { std::mem::transmute(symbol) };
     get()
 }
@@ -91,7 +92,7 @@ fn now_ns(clock: libc::clockid_t) -> u64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: writes `time`.
+    // SAFETY: `clock_gettime` writes one `timespec`, and `time` is a local of that type.
     assert_eq!(unsafe { libc::clock_gettime(clock, &raw mut time) }, 0);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
@@ -102,7 +103,7 @@ fn real_ns(clock: libc::clockid_t) -> u64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: writes `time`.
+    // SAFETY: the system call writes one `timespec`, and `time` is a local of that type.
     unsafe { libc::syscall(libc::SYS_clock_gettime, clock, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
@@ -112,16 +113,18 @@ fn micros() -> u64 {
         tv_sec: 0,
         tv_usec: 0,
     };
-    // SAFETY: writes `time`.
+    // SAFETY: `gettimeofday` writes one `timeval`, and `time` is a local of that type; the zone may
+    // be null.
     unsafe { libc::gettimeofday(&raw mut time, std::ptr::null_mut()) };
     time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64
 }
 
 #[inline(never)]
 fn rdtsc() -> u64 {
-    // As `get_cycles` of perftest has it.
+    // As in perftest's `get_cycles`.
     let (low, high): (u64, u64);
-    // SAFETY: reads a counter.
+    // SAFETY: `rdtsc` accesses no memory, and the operands name all registers that the code
+    // changes.
     unsafe {
         asm!("rdtsc", "shl rdx, 32", "mov rcx, rdx", out("rax") low, out("rcx") high,
             out("rdx") _, options(nostack));
@@ -132,7 +135,8 @@ fn rdtsc() -> u64 {
 #[inline(never)]
 fn rdtscp() -> (u64, u32) {
     let (low, high, processor): (u64, u64, u64);
-    // SAFETY: reads a counter.
+    // SAFETY: `rdtscp` accesses no memory, and the operands name all registers that the code
+    // changes.
     unsafe {
         asm!("rdtscp", "shl rdx, 32", out("rax") low, out("rdx") high, out("rcx") processor,
             options(nostack));
@@ -141,10 +145,11 @@ fn rdtscp() -> (u64, u32) {
 }
 
 fn traps() -> u32 {
-    // SAFETY: asks for a symbol of the library that is preloaded.
+    // SAFETY: `dlsym` requires a NUL-terminated name, and the literal is one.
     let symbol = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"ferroce_time_traps_v1".as_ptr()) };
     assert!(!symbol.is_null());
-    // SAFETY: it has this type.
+    // SAFETY: the library defines this versioned symbol as a function of this type, and the address
+    // is not null.
     let get: extern "C" fn() -> u32 = unsafe { std::mem::transmute(symbol) };
     get()
 }
@@ -159,7 +164,7 @@ fn clock() {
     say("monotonic_ns", now_ns(libc::CLOCK_MONOTONIC));
     say("boottime_ns", now_ns(libc::CLOCK_BOOTTIME));
     say("gettimeofday_us", micros());
-    // SAFETY: no pointer.
+    // SAFETY: `time` writes nothing, because the pointer is null.
     say("time_s", unsafe { libc::time(std::ptr::null_mut()) });
     let instant = std::time::SystemTime::UNIX_EPOCH;
     say("std_ns", instant.elapsed().expect("later").as_nanos());
@@ -175,7 +180,8 @@ fn clock() {
 
 /// The C library's own function calls the vDSO.
 fn vdso_realtime_ns() -> u64 {
-    // SAFETY: asks for the C library's function, behind the preloaded one.
+    // SAFETY: `dlopen` and `dlsym` require NUL-terminated names, and the literals are such. The C
+    // library is already loaded; its function comes after the preloaded one.
     let function = unsafe {
         let library = libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD);
         libc::dlsym(library, c"clock_gettime".as_ptr())
@@ -185,7 +191,8 @@ fn vdso_realtime_ns() -> u64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: it has this type, and writes `time`.
+    // SAFETY: the C library's function has this type; it writes one `timespec`, and `time` is a
+    // local of that type.
     unsafe {
         let function: extern "C" fn(c_int, *mut libc::timespec) -> c_int =
             std::mem::transmute(function);
@@ -215,7 +222,7 @@ fn mhz() {
             .take_while(|_| now_ns(libc::CLOCK_MONOTONIC) == first)
             .count()
     });
-    // As perftest does it: 200 samples of cycles against microseconds.
+    // As in perftest: 200 samples of cycles against microseconds.
     let (mut sx, mut sy, mut sxx, mut sxy) = (0.0, 0.0, 0.0, 0.0);
     let count = 200;
     for sample in 0..count {
@@ -244,7 +251,8 @@ fn mhz() {
         line.and_then(|line| line.split(':').nth(1))
             .expect("stated"),
     );
-    // SAFETY: opens and reads a file of the C library.
+    // SAFETY: the names are C strings; the stream is open until it is closed, and the buffer has
+    // the length that `fgets` gets.
     unsafe {
         let file = libc::fopen(c"/proc/cpuinfo".as_ptr(), c"r".as_ptr());
         assert!(!file.is_null());
@@ -261,11 +269,11 @@ fn mhz() {
 /// Reads of each row of [`costs`].
 pub const READS: u32 = 10_000;
 
-/// Prints what reads cost in the time of the world.
+/// Prints the simulated time that reads cost.
 fn costs() {
     let table = join();
     let measure = |way: &str, read: &dyn Fn()| {
-        // From the first read of the counter on its site does not trap.
+        // Rewrites the site: from here on it does not trap.
         read();
         let before_ps = (table.now_ps)();
         let mut spent_ps = 0;
@@ -339,7 +347,8 @@ fn exec() {
         rdtscp();
         traps() - traps_before
     });
-    // SAFETY: the process ends here.
+    // SAFETY: the path and the arguments are C strings, and a null ends the arguments. `fflush`
+    // accepts null.
     unsafe {
         let name = c"/bin/echo".as_ptr();
         let line = c"executed 1".as_ptr();
@@ -364,11 +373,12 @@ fn fork() {
         // A program that sleeps: the child's clock is the machine's.
         std::thread::sleep(std::time::Duration::from_millis(20));
         let has_passed = rdtsc() - before > 1_000_000;
-        // SAFETY: ends the child.
+        // SAFETY: `_exit` takes no pointers and runs no exit handlers, which the child of a fork
+        // must not run.
         unsafe { libc::_exit(c_int::from(is_real) + 2 * c_int::from(has_passed)) };
     }
     let mut status = 0;
-    // SAFETY: waits for the child.
+    // SAFETY: `waitpid` writes one `int`, and `status` is a local of that type.
     unsafe { libc::waitpid(child, &raw mut status, 0) };
     say("child", libc::WEXITSTATUS(status));
     say("parent", rdtsc());
@@ -461,7 +471,8 @@ fn lost() {
     say("goes_on", 1);
     std::io::stdout().flush().expect("a pipe");
     let nothing = AtomicU32::new(0);
-    // SAFETY: reads a local.
+    // SAFETY: the code only reads the local `nothing`, which outlives it; the operands name all
+    // registers that it changes.
     unsafe {
         asm!("2:", "mov {value:e}, dword ptr [{place}]", "test {value:e}, {value:e}", "je 2b",
             place = in(reg) nothing.as_ptr(), value = out(reg) _, options(nostack));
@@ -639,7 +650,7 @@ fn storm() {
     let mut last = 0;
     let mut rounds = 0;
     let has_ended = || {
-        // SAFETY: no pointer is written to.
+        // SAFETY: `waitpid` writes nothing, because the pointer is null.
         unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::WNOHANG) != 0 }
     };
     while rounds % 64 != 0 || !has_ended() {
@@ -661,7 +672,7 @@ fn storm() {
 fn small_stack() {
     extern "C" fn handler(_: c_int) {
         FAULTS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: ends the process.
+        // SAFETY: `_exit` takes no pointers, and may be called in a signal handler.
         unsafe { libc::_exit(9) };
     }
     const BYTES: usize = 1 << 16;

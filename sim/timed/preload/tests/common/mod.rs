@@ -36,7 +36,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Returns the number behind a word at the beginning of a line.
+    /// Returns the number after a word at the beginning of a line.
     pub fn number(&self, name: &str) -> f64 {
         let value = self
             .text

@@ -1,4 +1,4 @@
-//! The world: one thread that gives turns to the threads of one program after the other.
+//! The world: one thread that gives turns to the threads of one program, one after the other.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -21,7 +21,7 @@ use rustix::net::{
     SocketFlags, SocketType, accept, bind, listen, recv, sendmsg, socket_with,
 };
 
-/// How long to wait for the turn before looking at the connection.
+/// How long the world waits for the turn before it checks the connection.
 const STEP: Duration = Duration::from_millis(1);
 
 /// Observations of the world about its program.
@@ -99,7 +99,7 @@ impl World {
         if let Some(thread) = self.thread.take() {
             thread.join().expect("the world did not panic");
         }
-        // It is there, unless the test has failed early.
+        // It exists, unless the test has failed early.
         let _ = std::fs::remove_file(&self.path);
     }
 }

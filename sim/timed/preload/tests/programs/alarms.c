@@ -1,4 +1,4 @@
-/* Alarms and timers go off at their times, whatever the thread does then. */
+/* Alarms and timers expire at their times, whatever the thread does meanwhile. */
 #include "world.h"
 #include <poll.h>
 #include <signal.h>
@@ -35,7 +35,7 @@ int main(void)
 	CHECK(count == 1);
 	CHECK_AT(t += 2 * S);
 	CHECK(when == t);
-	/* One that is taken back. */
+	/* One that is cancelled. */
 	CHECK(alarm(10) == 0);
 	CHECK(alarm(0) == 10);
 	CHECK(sleep(20) == 0);
@@ -94,7 +94,7 @@ int main(void)
 	CHECK(timer_gettime(timer, &setting) == 0 && setting.it_value.tv_sec == 2);
 	CHECK(sleep(100) == 98);
 	CHECK_AT(t += 2 * S);
-	/* And those that one reads. */
+	/* And timers that are read (timerfd). */
 	int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
 	CHECK(fd >= 0);
 	setting = (struct itimerspec){{0, 100000}, {3, 0}};

@@ -1,4 +1,4 @@
-/* Loops that look at memory and nothing else, as ib_write_lat has them. */
+/* Loops that only read memory, like ib_write_lat's. */
 #include "world.h"
 #include <signal.h>
 
@@ -9,7 +9,7 @@ struct state {
 	int ends;
 };
 
-/* As the compiler has it in ib_write_lat: two loads. */
+/* As compiled in ib_write_lat: two loads. */
 __attribute__((noinline)) static void wait_for(volatile char *byte, char value,
 					       volatile struct state *state)
 {
@@ -47,7 +47,7 @@ static void on_alarm(int signal)
 	alarmed->ends = 3;
 }
 
-/* When a loop has ended that began at t and could have ended at write. */
+/* The end of a loop that began at t and could end at write. */
 static uint64_t end_of(uint64_t t, uint64_t write)
 {
 	uint64_t turns = write <= t ? 0 : (write - t + TURN - 1) / TURN;

@@ -27,7 +27,7 @@ static void *take_turns(void *own)
 	for (int i = 0; i < 200; i++) {
 		CHECK(pthread_mutex_lock(&mutex) == 0);
 		++*(int *)own;
-		/* The other one gets its turn while this one holds the mutex. */
+		/* The other thread gets its turn while this one holds the mutex. */
 		usleep(5);
 		CHECK(pthread_mutex_unlock(&mutex) == 0);
 		usleep(1);
