@@ -126,7 +126,7 @@ impl Adapter {
     /// Opens the first function of a NIC, or shares the one that this process has open.
     ///
     /// # Errors
-    /// Those of [`Self::open`].
+    /// The errors of [`Self::open`].
     pub fn open_first(device: u8) -> Result<Arc<Self>, Errno> {
         crate::log::start();
         Self::open_one_of(device, 1)

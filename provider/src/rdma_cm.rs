@@ -49,13 +49,13 @@ pub trait Manager: Send + Sync {
     /// Executes a command.
     ///
     /// # Errors
-    /// Those of the kernel's device file; `EAGAIN` if GET_EVENT finds no event.
+    /// The errors of the kernel's device file; `EAGAIN` if GET_EVENT finds no event.
     fn command(&self, channel: ChannelId, bytes: &[u8], option: &[u8]) -> Result<Reply, Errno>;
 
     /// Executes MIGRATE_ID; `source` is the channel that has the id, or why there is none.
     ///
     /// # Errors
-    /// Those of the kernel's device file.
+    /// The errors of the kernel's device file.
     fn migrate(
         &self,
         channel: ChannelId,

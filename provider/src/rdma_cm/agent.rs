@@ -94,8 +94,8 @@ impl Agent {
     /// Returns the agent of this process; creates it if there is none.
     ///
     /// # Errors
-    /// Those of opening the devices; `ENODEV` if none of them has QP 1 for this process, `EBUSY`
-    /// when the last agent does not end.
+    /// The errors of opening the devices; `ENODEV` if none of them has QP 1 for this process,
+    /// `EBUSY` when the last agent does not end.
     pub fn of_this_process() -> Result<Arc<Self>, Errno> {
         let deadline = WallInstant::now() + CLOSING_LIMIT;
         // Before the fork lock is taken, because opening a device takes it, too.
@@ -413,7 +413,7 @@ impl State {
         left.count() == 0
     }
 
-    /// Ends connections to processes of this machine that have ended, now and then.
+    /// From time to time, ends connections to processes of this machine that have ended.
     fn end_lost(&mut self, now: Instant) {
         if self.next_liveness.is_some_and(|next| now < next) {
             return;

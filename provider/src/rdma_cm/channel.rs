@@ -49,7 +49,7 @@ pub fn is_channel(fd: RawFd) -> bool {
 /// Opens the device file.
 ///
 /// # Errors
-/// Those of the agent; `EMFILE` without a descriptor.
+/// The errors of the agent; `EMFILE` without a descriptor.
 pub fn open(flags: i32) -> Result<RawFd, Errno> {
     let manager: Arc<dyn Manager> = match WorldAgent::of_this_program()? {
         Some(agent) => agent,
@@ -132,7 +132,7 @@ impl Channel {
     /// Executes a command.
     ///
     /// # Errors
-    /// Those of the kernel's device file.
+    /// The errors of the kernel's device file.
     pub fn command(&self, bytes: &[u8], option: &[u8]) -> Result<Reply, Errno> {
         self.manager.command(self.id, bytes, option)
     }
@@ -140,7 +140,7 @@ impl Channel {
     /// Executes MIGRATE_ID, from the channel of the descriptor that it names.
     ///
     /// # Errors
-    /// Those of the kernel's device file.
+    /// The errors of the kernel's device file.
     pub fn migrate(
         &self,
         bytes: &[u8],
@@ -150,7 +150,7 @@ impl Channel {
     }
 
     /// In simulated time, waits until an event can be read, or a signal ends the wait. `None`: the
-    /// program has the time of the machine.
+    /// program runs in real time.
     pub fn sleep_until_event(&self) -> Option<Slept> {
         self.manager.sleep_until_event(self.id)
     }
