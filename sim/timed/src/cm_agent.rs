@@ -161,7 +161,7 @@ impl<P: ChannelOwner> CmAgents<P> {
     /// Executes a command.
     ///
     /// # Errors
-    /// Those of the kernel's device file; `EINVAL` if the program has no such channel.
+    /// The errors of the kernel's device file; `EINVAL` if the program has no such channel.
     pub fn command(
         &mut self,
         (now, host): (Instant, usize),
@@ -197,7 +197,7 @@ impl<P: ChannelOwner> CmAgents<P> {
     /// Executes MIGRATE_ID; `source` is the number of the channel that has the id.
     ///
     /// # Errors
-    /// As for [`CmAgents::command`], and those of `source`.
+    /// As for [`CmAgents::command`]; the errno in `source`.
     pub fn migrate(
         &mut self,
         (now, host): (Instant, usize),

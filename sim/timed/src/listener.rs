@@ -30,7 +30,7 @@ use super::shared::{Event, Shared};
 const SOCKET_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 /// Backlog of the socket.
 const BACKLOG: i32 = 64;
-/// Most connections at a time, including those that have not joined.
+/// Maximum number of connections at a time, including those that have not joined.
 const MAX_CONNECTIONS: usize = 256;
 /// A world that ends with its last program waits this long for the first one.
 const FIRST_PROGRAM: Duration = Duration::from_secs(60);

@@ -102,7 +102,7 @@ impl TimedWorld {
     /// Does the same as [`TimedWorld::start`], and records all events with `record`.
     ///
     /// # Errors
-    /// Those of [`TimedWorld::start`].
+    /// The errors of [`TimedWorld::start`].
     pub fn start_recorded(
         config: WorldConfig,
         path: &Path,

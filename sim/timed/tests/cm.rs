@@ -1,7 +1,7 @@
 //! RDMA CM in simulated time: the agents of two hosts, and programs that write commands by hand.
 //!
-//! Method: each step of a connection is seen by the other side after a time that follows from the
-//! preset, to the picosecond.
+//! Method: the other side sees each step of a connection after a time that follows from the preset,
+//! to the picosecond.
 
 #[expect(dead_code, reason = "this test uses no card")]
 mod timed_support;
@@ -42,7 +42,7 @@ const TCP: u16 = 0x0106;
 const RC: u8 = 2;
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const PORT: u16 = 7174;
-/// Bytes of a management datagram on the wire: those of its frame, preamble, FCS and gap.
+/// Bytes of a management datagram on the wire: its frame, and the frame's preamble, FCS and gap.
 const WIRE_BYTES: f64 = 322.0 + 24.0;
 /// Period of a request without an answer, in units of 4.096 us: the response time-out of Linux, and
 /// twice the packet life time (IBTA vol 1, 12.7.5).
@@ -150,7 +150,7 @@ impl Side {
         self.thread.now()
     }
 
-    /// Returns how many events the world says that there are.
+    /// Returns the number of waiting events, as the world reports it.
     fn waiting(&self) -> u32 {
         let page = &self.program.pages.pages().program;
         page.cm_events[self.channel as usize].load(Ordering::Relaxed)
@@ -227,7 +227,7 @@ fn run<T: Send>(
     })
 }
 
-/// Goal: request, response and the client's last word arrive when the preset says; the end of a
+/// Goal: request, response and RTU arrive at the times that the preset implies; the end of a
 /// program ends its connections.
 #[test]
 fn each_datagram_takes_its_time() {

@@ -104,7 +104,7 @@ fn a_program_gets_the_host_that_it_names() {
     eventually("it is free again", TIMEOUT, || question("n1").is_none());
 }
 
-/// Goal: time does not pass before all programs are there. Method: one sleeps, and wakes when
+/// Goal: time does not pass before all programs have joined. Method: one sleeps, and wakes when
 /// another one has joined.
 #[test]
 fn a_clock_is_held_until_all_programs_are_there() {
@@ -238,8 +238,8 @@ fn pair(world: &TestWorld) -> [(Program, ProgramThread, Host); 2] {
     [(one, mine, a), (other, theirs, b)]
 }
 
-/// One program writes a page to the other's memory. Returns when the other has seen it, when the
-/// writer has its completion, and which words have arrived.
+/// Lets one program write a page to the other's memory. Returns when the other has seen it, when
+/// the writer has its completion, and which words have arrived.
 fn transfer(elide_payload: bool) -> (u64, u64, Vec<u64>) {
     let config = WorldConfig {
         elide_payload,
@@ -297,7 +297,7 @@ fn a_card_moves_data_between_two_programs() {
     assert_eq!(words[504..], first.2[504..], "polled words were");
 }
 
-/// One program writes twice to the other's memory and meanwhile checks for completions, which
+/// Lets one program write twice to the other's memory, and meanwhile check for completions that
 /// cannot be visible yet. Returns the time until both are there, and the number of turns.
 fn checks(is_deferred: bool) -> (u64, u64) {
     let world = TestWorld::new("checks", 2);
@@ -369,7 +369,7 @@ fn interrupts_come_with_the_turn() {
     let woken = mine.now();
     assert_eq!(a.completion(&mine).status, CompletionStatus::Success);
     assert_eq!(mine.now(), woken, "it is there");
-    // A completion that is there already keeps the thread from sleeping.
+    // A completion that is already there keeps the thread from sleeping.
     a.cq.arm(false);
     a.write(b.remote(), 64);
     mine.spend(100 * US);
@@ -497,7 +497,7 @@ fn invalid_request_ends_a_program_and_not_its_world() {
             0
         );
     }
-    // Requests without meaning that do no harm: every doorbell, far too long lists, rest of time.
+    // Harmless requests without meaning: every doorbell, far too long lists, the rest of time.
     let program = join(&world.path);
     let thread = program.thread();
     assert!(thread.await_turn());
@@ -598,13 +598,13 @@ fn a_thread_outside_delays_no_other_thread() {
     assert!(mine.now() > 100 * MS);
     mine.give(&Wait::End);
     assert!(theirs.await_turn());
-    // It does not pass its turn, and sleeps: the other one continues.
+    // It keeps its turn and sleeps: the other one continues.
     let late = program.thread();
     theirs.give(&Wait::At {
         time_ps: theirs.now() + 10 * US,
     });
     assert!(late.await_turn());
-    // It is this thread that has the turn, and sleeps.
+    // This thread has the turn, and sleeps.
     thread::sleep(Duration::from_millis(500));
     assert!(theirs.await_turn());
     theirs.sleep_until(theirs.now() + US);
@@ -614,8 +614,8 @@ fn a_thread_outside_delays_no_other_thread() {
     assert!(real.elapsed() < limit() && late.now() >= theirs.now());
 }
 
-/// Goal: no program joins too late: while a host has no program, idle time passes at the pace of
-/// the machine. With all programs there, or none that can still join, it takes no time.
+/// Goal: no program joins too late. While a host has no program, idle time passes in real time.
+/// When all programs have joined, or no more can join, idle time is skipped.
 #[test]
 fn idle_time_is_that_of_the_machine_while_a_host_is_free() {
     const IDLE: u64 = 300 * MS;
@@ -633,7 +633,7 @@ fn idle_time_is_that_of_the_machine_while_a_host_is_free() {
         alone >= Duration::from_millis(290) && alone < limit(),
         "{alone:?}"
     );
-    // Short times are skipped in any case: two seconds of them.
+    // Short idle times are always skipped: two seconds of them.
     let real = Instant::now();
     for _ in 0..4000 {
         mine.sleep_until(mine.now() + MS / 2);

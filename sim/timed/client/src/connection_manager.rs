@@ -65,7 +65,7 @@ impl ConnectionManager {
     /// Executes a command.
     ///
     /// # Errors
-    /// An errno: those of the kernel's device file.
+    /// An errno, as from the kernel's device file.
     pub fn command(&self, channel: u32, bytes: &[u8], option: &[u8]) -> Result<CmReply, i32> {
         let call = CmCall::Command {
             channel,
@@ -78,7 +78,7 @@ impl ConnectionManager {
     /// Executes MIGRATE_ID; `source` is the channel that has the id, or why there is none.
     ///
     /// # Errors
-    /// An errno: those of the kernel's device file.
+    /// An errno, as from the kernel's device file.
     pub fn migrate(
         &self,
         channel: u32,

@@ -90,7 +90,7 @@ extern "C" fn ferroce_time_traps_v1() -> u32 {
 /// Handles a segmentation fault that is a read of the counter. Returns false for any other fault.
 ///
 /// # Safety
-/// The arguments are those of the signal handler.
+/// The arguments are the signal handler's.
 pub unsafe fn handle(info: *const siginfo_t, context: *mut ucontext_t) -> bool {
     // SAFETY: the caller passes the argument of the signal handler, which the kernel has filled.
     let code = unsafe { (*info).si_code };

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub const WORDS: usize = 384;
 /// Words before the payload of a store.
 const HEAD_WORDS: usize = 2;
-/// Most words of one store: a push of eight blocks.
+/// Maximum number of words of a store: a push of eight blocks.
 pub const MAX_STORE_WORDS: usize = 64;
 
 /// Kind of a store.

@@ -31,7 +31,7 @@ pub fn emit(transmit: &Transmit, (from, to): (usize, usize), number: u32) -> Vec
         checksum: 0,
     };
     let path = NetworkPath::new(source, destination, udp);
-    // `emit` sets the opcode according to the headers.
+    // `emit_frame` sets the opcode according to the headers.
     let mut bth = Bth::new(Opcode(0), Qpn::GSI, Psn::new(number));
     // Linux sets it in management datagrams; no receiver evaluates it (IBTA vol 1, 9.2).
     bth.ack_request = true;

@@ -31,7 +31,7 @@ use rustix::net::{
     SocketFlags, SocketType, connect, recvmsg, send, socket_with, sockopt,
 };
 
-/// Returns real time that nothing may take.
+/// Returns a real time limit that no operation may exceed.
 pub fn limit() -> Duration {
     time_limit(TIMEOUT)
 }
@@ -70,7 +70,7 @@ impl TestWorld {
 
 impl Drop for TestWorld {
     fn drop(&mut self) {
-        // It uses the folder to its end.
+        // The world uses the folder until it ends.
         drop(self.world.take());
     }
 }
@@ -149,7 +149,7 @@ pub fn try_join_host(
     }
 }
 
-/// Joins on a certain host.
+/// Joins on a given host.
 pub fn join_host(path: &Path, host: &str) -> Result<Program, Refusal> {
     let host = host.parse().expect("a name");
     let joined = try_join_host(path, VERSION, Some(host));

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use ferroce_timed_protocol::page::NEVER_PS;
 
-/// Most timers of a program; the first is `alarm`'s.
+/// Maximum number of timers of a program; the first is `alarm`'s.
 const MAX_TIMERS: usize = 64;
 /// Place of the timer that `alarm` and `setitimer` set.
 pub const ALARM: usize = 0;

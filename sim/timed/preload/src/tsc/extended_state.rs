@@ -27,9 +27,9 @@ pub fn can_be_saved() -> bool {
 ///
 /// Why interrupted code does not notice the call:
 ///
-/// - The instructions before have pushed the flags and all general registers that a call may
-///   change, and `rbp`. Those after pop them: `rsp` is what it was.
-/// - `rbp` holds that `rsp` meanwhile: a function of the C ABI preserves it.
+/// - The instructions before have pushed `rbp`, the flags and all general registers that a call may
+///   change. The instructions after pop them, and `rsp` has its old value again.
+/// - Meanwhile `rbp` holds that `rsp`: a function of the C ABI preserves it.
 /// - The rest of the state, such as vector registers and their control words, is what `xsave` saves
 ///   with a mask of all ones: every component that the kernel has enabled. [`SAVE_BYTES`] is the
 ///   processor's own figure for their size.

@@ -213,7 +213,7 @@ fn tsc() {
     say("traps", traps());
 }
 
-/// Checks the rules for many reads in a row.
+/// Checks the rules for many consecutive reads.
 fn mhz() {
     join();
     say("reads", {
