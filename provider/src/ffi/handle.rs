@@ -22,7 +22,7 @@ pub(super) struct Handle<P, Body> {
 }
 
 /// The key by which the kernel finds an object: the fields `context` and `handle` of its public
-/// struct. Handles count per context.
+/// struct. Handles are numbered per context.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Name {
     context: *mut ibv_context,
