@@ -33,17 +33,15 @@ module alveo_top #(
     logic [80:0]  cc_user;
     IBUFDS_GTE4 refclk (.I(pcie_refclk_p), .IB(pcie_refclk_n), .CEB(1'b0), .O(sys_clk_gt), .ODIV2(sys_clk));
     pcie4_uscale_plus_0 pcie (
-        .sys_clk(sys_clk), .sys_clk_gt(sys_clk_gt), .sys_reset(pcie_perstn),
-        .pci_exp_rxp(pcie_rxp), .pci_exp_rxn(pcie_rxn), .pci_exp_txp(pcie_txp), .pci_exp_txn(pcie_txn),
-        .user_clk(clk), .user_reset(rst), .user_lnk_up(pcie_up),
+        .sys_clk, .sys_clk_gt, .sys_reset(pcie_perstn), .pci_exp_rxp(pcie_rxp), .pci_exp_rxn(pcie_rxn),
+        .pci_exp_txp(pcie_txp), .pci_exp_txn(pcie_txn), .user_clk(clk), .user_reset(rst), .user_lnk_up(pcie_up),
         .s_axis_rq_tdata(rq_data), .s_axis_rq_tkeep(rq_keep), .s_axis_rq_tlast(rq_last), .s_axis_rq_tuser(rq_user),
-        .s_axis_rq_tvalid(rq_valid), .s_axis_rq_tready(rq_ready),
-        .m_axis_rc_tdata(rc_data), .m_axis_rc_tlast(rc_last), .m_axis_rc_tuser(rc_user),
-        .m_axis_rc_tvalid(rc_valid), .m_axis_rc_tready(rc_ready),
-        .m_axis_cq_tdata(cq_data), .m_axis_cq_tlast(cq_last), .m_axis_cq_tuser(cq_user),
-        .m_axis_cq_tvalid(cq_valid), .m_axis_cq_tready(cq_ready),
-        .s_axis_cc_tdata(cc_data), .s_axis_cc_tkeep(cc_keep), .s_axis_cc_tlast(cc_last), .s_axis_cc_tuser(cc_user),
-        .s_axis_cc_tvalid(cc_valid), .s_axis_cc_tready(cc_ready)
+        .s_axis_rq_tvalid(rq_valid), .s_axis_rq_tready(rq_ready), .m_axis_rc_tdata(rc_data),
+        .m_axis_rc_tlast(rc_last), .m_axis_rc_tuser(rc_user), .m_axis_rc_tvalid(rc_valid),
+        .m_axis_rc_tready(rc_ready), .m_axis_cq_tdata(cq_data), .m_axis_cq_tlast(cq_last), .m_axis_cq_tuser(cq_user),
+        .m_axis_cq_tvalid(cq_valid), .m_axis_cq_tready(cq_ready), .s_axis_cc_tdata(cc_data),
+        .s_axis_cc_tkeep(cc_keep), .s_axis_cc_tlast(cc_last), .s_axis_cc_tuser(cc_user), .s_axis_cc_tvalid(cc_valid),
+        .s_axis_cc_tready(cc_ready)
     );
 
     logic        write_valid, write_wide, read_valid, read_wide, doorbell_valid, doorbell_ready;
@@ -51,14 +49,9 @@ module alveo_top #(
     logic [63:0] write_data, read_data, doorbell_value;
     logic [18:0] doorbell_slot;
     pcie_completer completer (
-        .clk(clk), .rst(rst),
-        .cq_data(cq_data), .cq_last(cq_last), .cq_user(cq_user), .cq_valid(cq_valid), .cq_ready(cq_ready),
-        .cc_data(cc_data), .cc_keep(cc_keep), .cc_last(cc_last), .cc_user(cc_user), .cc_valid(cc_valid),
-        .cc_ready(cc_ready),
-        .write_valid(write_valid), .write_wide(write_wide), .write_at(write_at), .write_data(write_data),
-        .read_valid(read_valid), .read_wide(read_wide), .read_at(read_at), .read_data(read_data),
-        .doorbell_valid(doorbell_valid), .doorbell_ready(doorbell_ready), .doorbell_slot(doorbell_slot),
-        .doorbell_value(doorbell_value)
+        .clk, .rst, .cq_data, .cq_last, .cq_user, .cq_valid, .cq_ready, .cc_data, .cc_keep, .cc_last, .cc_user,
+        .cc_valid, .cc_ready, .write_valid, .write_wide, .write_at, .write_data, .read_valid, .read_wide, .read_at,
+        .read_data, .doorbell_valid, .doorbell_ready, .doorbell_slot, .doorbell_value
     );
 
     logic         dma_read_valid, dma_read_ready, dma_line_valid, dma_line_error, dma_write_valid, dma_write_ready;
@@ -66,16 +59,10 @@ module alveo_top #(
     logic [card_pkg::TAG_BITS-1:0] dma_read_tag, dma_line_tag;
     logic [511:0] dma_line, dma_write_line;
     pcie_requester requester (
-        .clk(clk), .rst(rst),
-        .dma_read_valid(dma_read_valid), .dma_read_ready(dma_read_ready), .dma_read_iova(dma_read_iova),
-        .dma_read_tag(dma_read_tag),
-        .dma_line_valid(dma_line_valid), .dma_line_error(dma_line_error), .dma_line_tag(dma_line_tag),
-        .dma_line(dma_line),
-        .dma_write_valid(dma_write_valid), .dma_write_ready(dma_write_ready), .dma_write_iova(dma_write_iova),
-        .dma_write_line(dma_write_line), .dma_write_strobe(dma_write_strobe),
-        .rq_valid(rq_valid), .rq_ready(rq_ready), .rq_data(rq_data), .rq_keep(rq_keep), .rq_last(rq_last),
-        .rq_user(rq_user),
-        .rc_valid(rc_valid), .rc_ready(rc_ready), .rc_data(rc_data), .rc_user(rc_user), .rc_last(rc_last)
+        .clk, .rst, .dma_read_valid, .dma_read_ready, .dma_read_iova, .dma_read_tag, .dma_line_valid, .dma_line_error,
+        .dma_line_tag, .dma_line, .dma_write_valid, .dma_write_ready, .dma_write_iova, .dma_write_line,
+        .dma_write_strobe, .rq_valid, .rq_ready, .rq_data, .rq_keep, .rq_last, .rq_user, .rc_valid, .rc_ready,
+        .rc_data, .rc_user, .rc_last
     );
 
     // ------------------------------------------------------------------------------------------ time
@@ -91,24 +78,15 @@ module alveo_top #(
     logic [6:0]   tx_bytes, rx_bytes;
     /* verilator lint_off PINCONNECTEMPTY */
     card card0 (
-        .clk(clk), .rst(rst || !pcie_up),
-        .now_ns(now_ns), .timer_ns(now_ns), .mac(MAC), .link_up(link_up),
-        .qpn_base('0), .fail_injected(1'b0), .hang_commands(1'b0),
-        .quiet(), .stopped(), .deadline_valid(), .deadline_ns(), .timer_deadline_valid(), .timer_deadline_ns(),
-        .write_valid(write_valid), .write_wide(write_wide), .write_at(write_at), .write_data(write_data),
-        .read_valid(read_valid), .read_wide(read_wide), .read_at(read_at), .read_data(read_data),
-        .doorbell_valid(doorbell_valid), .doorbell_ready(doorbell_ready), .doorbell_slot(doorbell_slot),
-        .doorbell_value(doorbell_value),
-        .dma_read_valid(dma_read_valid), .dma_read_ready(dma_read_ready), .dma_read_iova(dma_read_iova),
-        .dma_read_tag(dma_read_tag),
-        .dma_line_valid(dma_line_valid), .dma_line_error(dma_line_error), .dma_line_tag(dma_line_tag),
-        .dma_line(dma_line),
-        .dma_write_valid(dma_write_valid), .dma_write_ready(dma_write_ready), .dma_write_error(1'b0),
-        .dma_write_iova(dma_write_iova), .dma_write_line(dma_write_line), .dma_write_strobe(dma_write_strobe),
-        .dma_write_message(), .dma_write_vector(),
-        .tx_valid(tx_valid), .tx_ready(tx_ready), .tx_data(tx_data), .tx_bytes(tx_bytes), .tx_last(tx_last),
-        .rx_valid(rx_valid), .rx_data(rx_data), .rx_bytes(rx_bytes), .rx_last(rx_last), .rx_room(),
-        .gid_valid(), .gid_index(), .gid(), .begins_valid(), .begins_qpn()
+        .clk, .rst(rst || !pcie_up), .now_ns, .timer_ns(now_ns), .mac(MAC), .link_up, .qpn_base('0),
+        .fail_injected(1'b0), .hang_commands(1'b0), .quiet(), .stopped(), .deadline_valid(), .deadline_ns(),
+        .timer_deadline_valid(), .timer_deadline_ns(), .write_valid, .write_wide, .write_at, .write_data, .read_valid,
+        .read_wide, .read_at, .read_data, .doorbell_valid, .doorbell_ready, .doorbell_slot, .doorbell_value,
+        .dma_read_valid, .dma_read_ready, .dma_read_iova, .dma_read_tag, .dma_line_valid, .dma_line_error,
+        .dma_line_tag, .dma_line, .dma_write_valid, .dma_write_ready, .dma_write_error(1'b0), .dma_write_iova,
+        .dma_write_line, .dma_write_strobe, .dma_write_message(), .dma_write_vector(), .tx_valid, .tx_ready, .tx_data,
+        .tx_bytes, .tx_last, .rx_valid, .rx_data, .rx_bytes, .rx_last, .rx_room(), .gid_valid(), .gid_index(), .gid(),
+        .begins_valid(), .begins_qpn()
     );
     /* verilator lint_on PINCONNECTEMPTY */
 
@@ -123,30 +101,27 @@ module alveo_top #(
         for (int n = 0; n < 64; n++) if (rx_keep[n]) rx_bytes = 7'(n + 1);
     end
     cmac_usplus_0 cmac (
-        .gt_ref_clk_p(qsfp0_refclk_p), .gt_ref_clk_n(qsfp0_refclk_n), .init_clk(init_clk), .sys_reset(rst),
+        .gt_ref_clk_p(qsfp0_refclk_p), .gt_ref_clk_n(qsfp0_refclk_n), .init_clk, .sys_reset(rst),
         .gt_rxp_in(qsfp0_rxp), .gt_rxn_in(qsfp0_rxn), .gt_txp_out(qsfp0_txp), .gt_txn_out(qsfp0_txn),
         .gt_txusrclk2(mac_clk), .usr_tx_reset(mac_tx_reset), .usr_rx_reset(mac_rx_reset),
-        .stat_rx_aligned(mac_aligned),
-        .tx_axis_tdata(mac_tx_data), .tx_axis_tkeep(mac_tx_keep), .tx_axis_tlast(mac_tx_last),
-        .tx_axis_tvalid(mac_tx_valid && !mac_tx_reset), .tx_axis_tready(mac_tx_ready),
+        .stat_rx_aligned(mac_aligned), .tx_axis_tdata(mac_tx_data), .tx_axis_tkeep(mac_tx_keep),
+        .tx_axis_tlast(mac_tx_last), .tx_axis_tvalid(mac_tx_valid && !mac_tx_reset), .tx_axis_tready(mac_tx_ready),
         .rx_axis_tdata(mac_rx_data), .rx_axis_tkeep(mac_rx_keep), .rx_axis_tlast(mac_rx_last),
         .rx_axis_tvalid(mac_rx_valid)
     );
     xpm_fifo_axis tx_fifo (
-        .s_aclk(clk), .s_aresetn(!rst), .m_aclk(mac_clk),
-        .s_axis_tdata(tx_data), .s_axis_tkeep(tx_keep), .s_axis_tlast(tx_last), .s_axis_tvalid(tx_valid),
-        .s_axis_tready(tx_ready),
-        .m_axis_tdata(mac_tx_data), .m_axis_tkeep(mac_tx_keep), .m_axis_tlast(mac_tx_last),
-        .m_axis_tvalid(mac_tx_valid), .m_axis_tready(mac_tx_ready)
+        .s_aclk(clk), .s_aresetn(!rst), .m_aclk(mac_clk), .s_axis_tdata(tx_data), .s_axis_tkeep(tx_keep),
+        .s_axis_tlast(tx_last), .s_axis_tvalid(tx_valid), .s_axis_tready(tx_ready), .m_axis_tdata(mac_tx_data),
+        .m_axis_tkeep(mac_tx_keep), .m_axis_tlast(mac_tx_last), .m_axis_tvalid(mac_tx_valid),
+        .m_axis_tready(mac_tx_ready)
     );
     // The card takes each beat; the FIFO is never full, because the card's side carries more.
     /* verilator lint_off PINCONNECTEMPTY */
     xpm_fifo_axis #(.PACKET_FIFO("false")) rx_fifo (
-        .s_aclk(mac_clk), .s_aresetn(!mac_rx_reset), .m_aclk(clk),
-        .s_axis_tdata(mac_rx_data), .s_axis_tkeep(mac_rx_keep), .s_axis_tlast(mac_rx_last),
-        .s_axis_tvalid(mac_rx_valid), .s_axis_tready(),
-        .m_axis_tdata(rx_data), .m_axis_tkeep(rx_keep), .m_axis_tlast(rx_last),
-        .m_axis_tvalid(rx_valid), .m_axis_tready(1'b1)
+        .s_aclk(mac_clk), .s_aresetn(!mac_rx_reset), .m_aclk(clk), .s_axis_tdata(mac_rx_data),
+        .s_axis_tkeep(mac_rx_keep), .s_axis_tlast(mac_rx_last), .s_axis_tvalid(mac_rx_valid), .s_axis_tready(),
+        .m_axis_tdata(rx_data), .m_axis_tkeep(rx_keep), .m_axis_tlast(rx_last), .m_axis_tvalid(rx_valid),
+        .m_axis_tready(1'b1)
     );
     /* verilator lint_on PINCONNECTEMPTY */
 endmodule

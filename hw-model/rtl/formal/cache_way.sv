@@ -8,19 +8,14 @@ module proof (
 );
     logic       hit, replaces;
     logic [1:0] way;
-    cache_way #(.WAYS(3)) dut (
-        .valid(valid), .match(match), .last_victim(last_victim), .hit(hit), .replaces(replaces), .way(way)
-    );
+    cache_way #(.WAYS(3)) dut (.valid, .match, .last_victim, .hit, .replaces, .way);
 
     // A full set in which nothing matches, again and again.
     logic [1:0] way0, way1, way2;
     /* verilator lint_off PINCONNECTEMPTY */
-    cache_way #(.WAYS(3)) turn0 (
-        .valid(3'b111), .match(3'b000), .last_victim(last_victim), .hit(), .replaces(), .way(way0));
-    cache_way #(.WAYS(3)) turn1 (
-        .valid(3'b111), .match(3'b000), .last_victim(way0), .hit(), .replaces(), .way(way1));
-    cache_way #(.WAYS(3)) turn2 (
-        .valid(3'b111), .match(3'b000), .last_victim(way1), .hit(), .replaces(), .way(way2));
+    cache_way #(.WAYS(3)) turn0 (.valid(3'b111), .match(3'b000), .last_victim, .hit(), .replaces(), .way(way0));
+    cache_way #(.WAYS(3)) turn1 (.valid(3'b111), .match(3'b000), .last_victim(way0), .hit(), .replaces(), .way(way1));
+    cache_way #(.WAYS(3)) turn2 (.valid(3'b111), .match(3'b000), .last_victim(way1), .hit(), .replaces(), .way(way2));
     /* verilator lint_on PINCONNECTEMPTY */
 
     always @(posedge clk) begin

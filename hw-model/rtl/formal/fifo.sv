@@ -9,10 +9,7 @@ module proof (
 );
     logic       s_ready, m_valid;
     logic [1:0] m_data;
-    fifo #(.BITS(2), .LOG_DEPTH(1)) dut (
-        .clk(clk), .rst(rst), .s_valid(s_valid), .s_ready(s_ready), .s_data(s_data),
-        .m_valid(m_valid), .m_ready(m_ready), .m_data(m_data)
-    );
+    fifo #(.BITS(2), .LOG_DEPTH(1)) dut (.clk, .rst, .s_valid, .s_ready, .s_data, .m_valid, .m_ready, .m_data);
 
     (* anyconst *) logic [4:0] chosen;
     logic       started = 1'b0;

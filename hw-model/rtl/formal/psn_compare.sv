@@ -7,17 +7,14 @@ module proof (
 );
     logic        same, ahead, behind, same2, ahead2, behind2, same3, ahead3, behind3;
     logic [23:0] distance, distance2, distance3;
-    psn_compare dut (
-        .psn(psn), .expected(expected), .is_expected(same), .is_ahead(ahead), .is_behind(behind),
-        .distance(distance)
-    );
+    psn_compare dut (.psn, .expected, .is_expected(same), .is_ahead(ahead), .is_behind(behind), .distance);
     psn_compare mirrored (
         .psn(expected), .expected(psn), .is_expected(same2), .is_ahead(ahead2), .is_behind(behind2),
         .distance(distance2)
     );
     psn_compare shifted (
-        .psn(psn + shift), .expected(expected + shift), .is_expected(same3), .is_ahead(ahead3),
-        .is_behind(behind3), .distance(distance3)
+        .psn(psn + shift), .expected(expected + shift), .is_expected(same3), .is_ahead(ahead3), .is_behind(behind3),
+        .distance(distance3)
     );
     always @(posedge clk) begin
         assert ({1'b0, same} + {1'b0, ahead} + {1'b0, behind} == 2'd1);

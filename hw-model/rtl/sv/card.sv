@@ -93,15 +93,12 @@ module card (
     logic [3:0]  event_doorbell_eqn;
     logic [23:0] event_doorbell_consumer;
     registers bar0 (
-        .clk(clk), .rst(rst), .reset(reset), .reads_drained(drained),
-        .now_ns(now_ns), .mac(mac), .link_up(link_up),
-        .write_valid(write_valid), .write_wide(write_wide), .write_at(write_at), .write_data(write_data),
-        .read_valid(read_valid), .read_wide(read_wide), .read_at(read_at), .read_data(read_data),
-        .enabled(enabled), .ring_base(ring_base), .ring_log(ring_log), .posted(posted), .completed(completed),
-        .fatal_command(fatal_command), .fatal_event(fatal_event), .fatal_context(1'b0), .fatal_injected(fail_injected),
-        .stopped(stopped), .counter_index(counter_index), .counter(counter), .msix_at(msix_at), .msix_pair(msix_pair),
-        .doorbell_valid(event_doorbell_valid), .doorbell_ready(event_doorbell_ready),
-        .doorbell_eqn(event_doorbell_eqn), .doorbell_consumer(event_doorbell_consumer), .doorbell_arm(event_doorbell_arm)
+        .clk, .rst, .reset, .reads_drained(drained), .now_ns, .mac, .link_up, .write_valid, .write_wide, .write_at,
+        .write_data, .read_valid, .read_wide, .read_at, .read_data, .enabled, .ring_base, .ring_log, .posted,
+        .completed, .fatal_command, .fatal_event, .fatal_context(1'b0), .fatal_injected(fail_injected), .stopped,
+        .counter_index, .counter, .msix_at, .msix_pair, .doorbell_valid(event_doorbell_valid),
+        .doorbell_ready(event_doorbell_ready), .doorbell_eqn(event_doorbell_eqn),
+        .doorbell_consumer(event_doorbell_consumer), .doorbell_arm(event_doorbell_arm)
     );
 
     logic        interrupt_valid, interrupt_ready, message_valid, message_ready;
@@ -109,11 +106,9 @@ module card (
     logic [63:0] message_address;
     logic [31:0] message_data;
     msix_table vectors (
-        .clk(clk), .rst(rst), .reset(reset), .write_valid(write_valid), .write_wide(write_wide),
-        .write_at(write_at), .write_data(write_data), .pair_at(msix_at), .pair(msix_pair),
-        .interrupt_valid(interrupt_valid), .interrupt_ready(interrupt_ready), .interrupt_vector(interrupt_vector),
-        .message_valid(message_valid), .message_ready(message_ready), .message_address(message_address),
-        .message_data(message_data), .message_vector(message_vector)
+        .clk, .rst, .reset, .write_valid, .write_wide, .write_at, .write_data, .pair_at(msix_at), .pair(msix_pair),
+        .interrupt_valid, .interrupt_ready, .interrupt_vector, .message_valid, .message_ready, .message_address,
+        .message_data, .message_vector
     );
 
     // ------------------------------------------------------------------------------------------- DMA
@@ -127,12 +122,10 @@ module card (
     logic [card_pkg::LOG_READS-1:0] line_index;
     logic [511:0]               line;
     dma_read #(.CLIENTS(READ_CLIENTS)) reads (
-        .clk(clk), .rst(rst), .reset(reset), .stopped(stopped), .drained(drained),
-        .read_valid(read_valids), .read_ready(read_readies), .read_iova(read_iovas), .read_index(read_indices),
-        .line_valid(line_valids), .line_error(line_error), .line_index(line_index), .line(line),
-        .dma_read_valid(dma_read_valid), .dma_read_ready(dma_read_ready), .dma_read_iova(dma_read_iova),
-        .dma_read_tag(dma_read_tag), .dma_line_valid(dma_line_valid), .dma_line_error(dma_line_error),
-        .dma_line_tag(dma_line_tag), .dma_line(dma_line)
+        .clk, .rst, .reset, .stopped, .drained, .read_valid(read_valids), .read_ready(read_readies),
+        .read_iova(read_iovas), .read_index(read_indices), .line_valid(line_valids), .line_error, .line_index, .line,
+        .dma_read_valid, .dma_read_ready, .dma_read_iova, .dma_read_tag, .dma_line_valid, .dma_line_error,
+        .dma_line_tag, .dma_line
     );
     // Clients with one read at a time, and the one that the responder does not need.
     assign read_indices[card_pkg::LOG_READS*card_pkg::READ_COMMAND +: card_pkg::LOG_READS] = '0;
@@ -148,14 +141,10 @@ module card (
     logic [512*WRITE_CLIENTS-1:0] write_lines;
     logic                         write_error;
     dma_write #(.CLIENTS(WRITE_CLIENTS), .LAST(WRITE_EVENT)) writes (
-        .clk(clk), .reset(reset), .stopped(stopped),
-        .write_valid(write_valids), .write_ready(write_readies), .write_iova(write_iovas),
-        .write_line(write_lines), .write_strobe(write_strobes), .write_error(write_error),
-        .message_valid(message_valid), .message_ready(message_ready), .message_address(message_address),
-        .message_data(message_data), .message_vector(message_vector),
-        .dma_write_valid(dma_write_valid), .dma_write_ready(dma_write_ready), .dma_write_error(dma_write_error),
-        .dma_write_iova(dma_write_iova), .dma_write_line(dma_write_line), .dma_write_strobe(dma_write_strobe),
-        .dma_write_message(dma_write_message), .dma_write_vector(dma_write_vector)
+        .clk, .reset, .stopped, .write_valid(write_valids), .write_ready(write_readies), .write_iova(write_iovas),
+        .write_line(write_lines), .write_strobe(write_strobes), .write_error, .message_valid, .message_ready,
+        .message_address, .message_data, .message_vector, .dma_write_valid, .dma_write_ready, .dma_write_error,
+        .dma_write_iova, .dma_write_line, .dma_write_strobe, .dma_write_message, .dma_write_vector
     );
     assign write_strobes[64*WRITE_MPT +: 64] = '1;
 
@@ -168,9 +157,9 @@ module card (
     logic [1:0]                    fail_valid;
     logic [15:0]                   fail_qp;
     qp_table #(.READERS(QP_READERS), .FAILERS(2)) queue_pairs (
-        .clk(clk), .rst(reset), .index(qp_indices), .qps(qps), .write_valid(qp_write),
-        .write_index(qp_indices[8*QP_COMMAND +: 8]), .write_qp(qp_to_write),
-        .fail_valid(fail_valid), .fail_qp(fail_qp), .wake_valid(wake_valid), .wake_qp(wake_qp), .idle(qps_idle)
+        .clk, .rst(reset), .index(qp_indices), .qps, .write_valid(qp_write),
+        .write_index(qp_indices[8*QP_COMMAND +: 8]), .write_qp(qp_to_write), .fail_valid, .fail_qp, .wake_valid,
+        .wake_qp, .idle(qps_idle)
     );
 
     logic [GID_READERS*4-1:0]   gid_indices;
@@ -182,8 +171,9 @@ module card (
     logic [47:0]                mac_to_write;
     logic [15:0]                vlan_to_write;
     gid_table #(.READERS(GID_READERS)) addresses (
-        .clk(clk), .rst(reset), .write_valid(gid_valid), .write_index(gid_index), .write_gid(gid),
-        .write_mac(mac_to_write), .write_vlan(vlan_to_write), .index(gid_indices), .gid(gids), .mac(macs), .vlan(vlans)
+        .clk, .rst(reset), .write_valid(gid_valid), .write_index(gid_index), .write_gid(gid),
+        .write_mac(mac_to_write), .write_vlan(vlan_to_write), .index(gid_indices), .gid(gids), .mac(macs),
+        .vlan(vlans)
     );
     assign gid_index = gid_indices[4*GID_COMMAND +: 4];
 
@@ -194,15 +184,11 @@ module card (
     logic        arm_valid, arm_ready, arm_solicited;
     logic [31:0] ring_index, arm_consumer;
     doorbell_table doorbells (
-        .clk(clk), .rst(reset), .qpn_base(qpn_base),
-        .doorbell_valid(doorbell_valid), .doorbell_ready(doorbell_ready), .doorbell_slot(doorbell_slot),
-        .doorbell_value(doorbell_value), .slot_valid(slot_valid), .slot_is_cq(slot_is_cq),
-        .slot_exists(slot_exists), .slot_number(slot_number), .slot_send(slot_send), .slot_receive(slot_receive),
-        .qp_index(qp_indices[8*QP_DOORBELL +: 8]), .qp(qps[QP_BITS*QP_DOORBELL +: QP_BITS]),
-        .send_valid(ring_send_valid), .send_ready(ring_send_ready), .receive_valid(ring_receive_valid),
-        .receive_ready(ring_receive_ready), .ring_qp(ring_qp), .ring_index(ring_index),
-        .arm_valid(arm_valid), .arm_ready(arm_ready), .arm_cqn(arm_cqn), .arm_solicited(arm_solicited),
-        .arm_consumer(arm_consumer), .count_doorbell(count_doorbell), .count_error(count_doorbell_error),
+        .clk, .rst(reset), .qpn_base, .doorbell_valid, .doorbell_ready, .doorbell_slot, .doorbell_value, .slot_valid,
+        .slot_is_cq, .slot_exists, .slot_number, .slot_send, .slot_receive, .qp_index(qp_indices[8*QP_DOORBELL +: 8]),
+        .qp(qps[QP_BITS*QP_DOORBELL +: QP_BITS]), .send_valid(ring_send_valid), .send_ready(ring_send_ready),
+        .receive_valid(ring_receive_valid), .receive_ready(ring_receive_ready), .ring_qp, .ring_index, .arm_valid,
+        .arm_ready, .arm_cqn, .arm_solicited, .arm_consumer, .count_doorbell, .count_error(count_doorbell_error),
         .idle(doorbells_idle)
     );
 
@@ -229,39 +215,27 @@ module card (
     logic [63:0]  entry_base;
     logic [4:0]   entry_log;
     command_engine commands (
-        .clk(clk), .rst(reset), .qpn_base(qpn_base), .enabled(enabled), .hang(hang_commands), .ring_base(ring_base),
-        .ring_log(ring_log), .posted(posted), .completed(completed), .fatal(fatal_command), .idle(commands_idle),
-        .count_command(count_command), .count_error(count_command_error),
+        .clk, .rst(reset), .qpn_base, .enabled, .hang(hang_commands), .ring_base, .ring_log, .posted, .completed,
+        .fatal(fatal_command), .idle(commands_idle), .count_command, .count_error(count_command_error),
         .read_valid(read_valids[card_pkg::READ_COMMAND]), .read_ready(read_readies[card_pkg::READ_COMMAND]),
         .read_iova(read_iovas[64*card_pkg::READ_COMMAND +: 64]), .line_valid(line_valids[card_pkg::READ_COMMAND]),
-        .line_error(line_error), .line(line),
-        .write_valid(write_valids[WRITE_COMMAND]), .write_ready(write_readies[WRITE_COMMAND]), .write_error(write_error),
-        .write_iova(write_iovas[64*WRITE_COMMAND +: 64]), .write_line(write_lines[512*WRITE_COMMAND +: 512]),
-        .write_strobe(write_strobes[64*WRITE_COMMAND +: 64]),
-        .eq_control_valid(eq_control_valid), .eq_control_ready(eq_control_ready), .eq_control_op(eq_control_op),
-        .eq_control_number(eq_control_number), .eq_control_context(eq_control_context),
-        .eq_answer_context(eq_answer_context),
-        .cq_control_valid(cq_control_valid), .cq_control_ready(cq_control_ready), .cq_control_op(cq_control_op),
-        .cq_control_number(cq_control_number), .cq_control_context(cq_control_context),
-        .cq_answer_context(cq_answer_context),
-        .requester_valid(requester_control_valid), .requester_ready(requester_control_ready),
-        .responder_valid(responder_control_valid), .responder_ready(responder_control_ready), .control(control),
-        .query_send_psn(query_send_psn), .query_unacknowledged_psn(query_unacknowledged_psn),
-        .query_send_producer(query_send_producer), .query_send_fetched(query_send_fetched),
-        .query_drained(query_drained),
-        .query_receive_psn(query_receive_psn), .query_message_sequence(query_message_sequence),
-        .query_receive_producer(query_receive_producer), .query_receive_consumer(query_receive_consumer),
-        .fail_valid(fail_valid), .fail_qp(fail_qp), .progress(answer_done || (send_completion_valid && send_completion_ready)),
-        .event_valid(event_valids[EVENT_COMMAND]), .event_ready(event_readies[EVENT_COMMAND]), .event_data(command_event),
-        .entry_valid(entry_valid), .entry_ready(entry_ready), .entry_op(entry_op), .entry_key(entry_key),
-        .entry_line(entry_line), .entry_base(entry_base), .entry_log(entry_log), .entry_done(entry_done),
-        .entry_fault(entry_fault), .entry_answer(entry_answer),
-        .qp_index(qp_indices[8*QP_COMMAND +: 8]), .qp(qps[QP_BITS*QP_COMMAND +: QP_BITS]),
-        .qp_write(qp_write), .qp_to_write(qp_to_write), .qp_begins(begins_valid),
-        .slot_valid(slot_valid), .slot_is_cq(slot_is_cq), .slot_exists(slot_exists),
-        .slot_number(slot_number), .slot_send(slot_send), .slot_receive(slot_receive),
-        .gid_write(gid_valid), .gid_index(gid_indices[4*GID_COMMAND +: 4]), .gid_to_write(gid),
-        .mac_to_write(mac_to_write), .vlan_to_write(vlan_to_write),
+        .line_error, .line, .write_valid(write_valids[WRITE_COMMAND]), .write_ready(write_readies[WRITE_COMMAND]),
+        .write_error, .write_iova(write_iovas[64*WRITE_COMMAND +: 64]),
+        .write_line(write_lines[512*WRITE_COMMAND +: 512]), .write_strobe(write_strobes[64*WRITE_COMMAND +: 64]),
+        .eq_control_valid, .eq_control_ready, .eq_control_op, .eq_control_number, .eq_control_context,
+        .eq_answer_context, .cq_control_valid, .cq_control_ready, .cq_control_op, .cq_control_number,
+        .cq_control_context, .cq_answer_context, .requester_valid(requester_control_valid),
+        .requester_ready(requester_control_ready), .responder_valid(responder_control_valid),
+        .responder_ready(responder_control_ready), .control, .query_send_psn, .query_unacknowledged_psn,
+        .query_send_producer, .query_send_fetched, .query_drained, .query_receive_psn, .query_message_sequence,
+        .query_receive_producer, .query_receive_consumer, .fail_valid, .fail_qp,
+        .progress(answer_done || (send_completion_valid && send_completion_ready)),
+        .event_valid(event_valids[EVENT_COMMAND]), .event_ready(event_readies[EVENT_COMMAND]),
+        .event_data(command_event), .entry_valid, .entry_ready, .entry_op, .entry_key, .entry_line, .entry_base,
+        .entry_log, .entry_done, .entry_fault, .entry_answer, .qp_index(qp_indices[8*QP_COMMAND +: 8]),
+        .qp(qps[QP_BITS*QP_COMMAND +: QP_BITS]), .qp_write, .qp_to_write, .qp_begins(begins_valid), .slot_valid,
+        .slot_is_cq, .slot_exists, .slot_number, .slot_send, .slot_receive, .gid_write(gid_valid),
+        .gid_index(gid_indices[4*GID_COMMAND +: 4]), .gid_to_write(gid), .mac_to_write, .vlan_to_write,
         .gid(gids[128*GID_COMMAND +: 128]), .mac(macs[48*GID_COMMAND +: 48]), .vlan(vlans[16*GID_COMMAND +: 16])
     );
     assign begins_qpn = {qpn_base, qp_indices[8*QP_COMMAND +: 8]};
@@ -273,24 +247,20 @@ module card (
     logic [2:0] memory_fault;
     logic       memory_idle, count_mpt_hit, count_mpt_miss, count_mtt_hit, count_mtt_miss;
     memory_unit #(.MTT_LOG_SETS(9)) regions (
-        .clk(clk), .rst(reset), .request_valid(request_valids), .request_ready(request_readies),
+        .clk, .rst(reset), .request_valid(request_valids), .request_ready(request_readies),
         .request0(requester_request), .request1(completer_request), .request2(responder_request),
         .request3(response_request), .answer_valid(answer_valids), .answer_ready(answer_readies),
-        .answer(memory_answer), .answer_fault(memory_fault),
-        .entry_valid(entry_valid), .entry_ready(entry_ready), .entry_op(entry_op), .entry_key(entry_key),
-        .entry_line(entry_line), .entry_base(entry_base), .entry_log(entry_log), .entry_done(entry_done),
-        .entry_fault(entry_fault), .entry_answer(entry_answer),
+        .answer(memory_answer), .answer_fault(memory_fault), .entry_valid, .entry_ready, .entry_op, .entry_key,
+        .entry_line, .entry_base, .entry_log, .entry_done, .entry_fault, .entry_answer,
         .mpt_read_valid(read_valids[card_pkg::READ_MPT]), .mpt_read_ready(read_readies[card_pkg::READ_MPT]),
         .mpt_read_iova(read_iovas[64*card_pkg::READ_MPT +: 64]), .mpt_line_valid(line_valids[card_pkg::READ_MPT]),
-        .mpt_line_error(line_error), .mpt_line(line),
-        .mpt_write_valid(write_valids[WRITE_MPT]), .mpt_write_ready(write_readies[WRITE_MPT]),
-        .mpt_write_error(write_error), .mpt_write_iova(write_iovas[64*WRITE_MPT +: 64]),
-        .mpt_write_line(write_lines[512*WRITE_MPT +: 512]),
+        .mpt_line_error(line_error), .mpt_line(line), .mpt_write_valid(write_valids[WRITE_MPT]),
+        .mpt_write_ready(write_readies[WRITE_MPT]), .mpt_write_error(write_error),
+        .mpt_write_iova(write_iovas[64*WRITE_MPT +: 64]), .mpt_write_line(write_lines[512*WRITE_MPT +: 512]),
         .mtt_read_valid(read_valids[card_pkg::READ_MTT]), .mtt_read_ready(read_readies[card_pkg::READ_MTT]),
         .mtt_read_iova(read_iovas[64*card_pkg::READ_MTT +: 64]), .mtt_line_valid(line_valids[card_pkg::READ_MTT]),
-        .mtt_line_error(line_error), .mtt_line(line),
-        .mpt_hit(count_mpt_hit), .mpt_miss(count_mpt_miss), .mtt_hit(count_mtt_hit), .mtt_miss(count_mtt_miss),
-        .idle(memory_idle)
+        .mtt_line_error(line_error), .mtt_line(line), .mpt_hit(count_mpt_hit), .mpt_miss(count_mpt_miss),
+        .mtt_hit(count_mtt_hit), .mtt_miss(count_mtt_miss), .idle(memory_idle)
     );
 
     // ------------------------------------------------------------------------------------- send engine
@@ -312,42 +282,35 @@ module card (
     logic count_retransmitted, count_wqe_error, count_timeout, count_rnr_nak_received;
     logic count_sequence_nak_received, count_other_nak_received, count_refetch;
     send_engine sender (
-        .clk(clk), .rst(reset), .now_ns(timer_ns), .idle(send_idle), .deadline_valid(timer_deadline_valid),
-        .deadline_ns(timer_deadline_ns),
-        .control_valid(requester_control_valid), .control_ready(requester_control_ready), .control(control),
-        .query_send_psn(query_send_psn), .query_unacknowledged_psn(query_unacknowledged_psn),
-        .query_producer(query_send_producer), .query_fetched(query_send_fetched), .query_drained(query_drained),
+        .clk, .rst(reset), .now_ns(timer_ns), .idle(send_idle), .deadline_valid(timer_deadline_valid),
+        .deadline_ns(timer_deadline_ns), .control_valid(requester_control_valid),
+        .control_ready(requester_control_ready), .control, .query_send_psn, .query_unacknowledged_psn,
+        .query_producer(query_send_producer), .query_fetched(query_send_fetched), .query_drained,
         .doorbell_valid(ring_send_valid), .doorbell_ready(ring_send_ready), .doorbell_qp(ring_qp),
         .doorbell_index(ring_index), .doorbell_error(send_doorbell_error),
         .requester_qp_index(qp_indices[8*QP_REQUESTER +: 8]), .requester_qp(qps[QP_BITS*QP_REQUESTER +: QP_BITS]),
         .completer_qp_index(qp_indices[8*QP_COMPLETER +: 8]), .completer_qp(qps[QP_BITS*QP_COMPLETER +: QP_BITS]),
-        .wake_valid(wake_valid), .wake_qp(wake_qp), .fail_valid(fail_valid[0]), .fail_qp(fail_qp[7:0]),
+        .wake_valid, .wake_qp, .fail_valid(fail_valid[0]), .fail_qp(fail_qp[7:0]),
         .gid_index(gid_indices[4*GID_REQUESTER +: 4]), .gid(gids[128*GID_REQUESTER +: 128]),
         .read_valid(read_valids[card_pkg::READ_SEND_WQE]), .read_ready(read_readies[card_pkg::READ_SEND_WQE]),
         .read_iova(read_iovas[64*card_pkg::READ_SEND_WQE +: 64]),
         .read_index(read_indices[card_pkg::LOG_READS*card_pkg::READ_SEND_WQE +: card_pkg::LOG_READS]),
-        .line_valid(line_valids[card_pkg::READ_SEND_WQE]), .line_error(line_error), .line_index(line_index), .line(line),
-        .requester_request_valid(request_valids[0]), .requester_request_ready(request_readies[0]),
-        .requester_request(requester_request), .requester_answer_valid(answer_valids[0]),
-        .requester_answer_ready(answer_readies[0]), .requester_answer(memory_answer),
-        .requester_answer_fault(memory_fault),
-        .completer_request_valid(request_valids[1]), .completer_request_ready(request_readies[1]),
-        .completer_request(completer_request), .completer_answer_valid(answer_valids[1]),
-        .completer_answer_ready(answer_readies[1]), .completer_answer(memory_answer),
-        .completer_answer_fault(memory_fault),
-        .packet_valid(send_packet_valid), .packet_ready(send_packet_ready), .packet(send_packet),
-        .piece_valid(send_piece_valid), .piece_ready(send_piece_ready), .piece(send_piece),
-        .sent_valid(sent && !sent_responder), .payload_error(payload_error),
-        .payload_error_responder(payload_error_responder), .payload_error_qp(payload_error_qp),
-        .answer_valid(handed_answer_valid), .answer_ready(handed_answer_ready), .answer(handed),
-        .answer_done(answer_done), .place_valid(answer_place_valid), .place_ready(answer_place_ready),
-        .place(answer_place), .place_drop(answer_place_drop), .frames_done(frames_done),
+        .line_valid(line_valids[card_pkg::READ_SEND_WQE]), .line_error, .line_index, .line,
+        .requester_request_valid(request_valids[0]), .requester_request_ready(request_readies[0]), .requester_request,
+        .requester_answer_valid(answer_valids[0]), .requester_answer_ready(answer_readies[0]),
+        .requester_answer(memory_answer), .requester_answer_fault(memory_fault),
+        .completer_request_valid(request_valids[1]), .completer_request_ready(request_readies[1]), .completer_request,
+        .completer_answer_valid(answer_valids[1]), .completer_answer_ready(answer_readies[1]),
+        .completer_answer(memory_answer), .completer_answer_fault(memory_fault), .packet_valid(send_packet_valid),
+        .packet_ready(send_packet_ready), .packet(send_packet), .piece_valid(send_piece_valid),
+        .piece_ready(send_piece_ready), .piece(send_piece), .sent_valid(sent && !sent_responder), .payload_error,
+        .payload_error_responder, .payload_error_qp, .answer_valid(handed_answer_valid),
+        .answer_ready(handed_answer_ready), .answer(handed), .answer_done, .place_valid(answer_place_valid),
+        .place_ready(answer_place_ready), .place(answer_place), .place_drop(answer_place_drop), .frames_done,
         .completion_valid(send_completion_valid), .completion_ready(send_completion_ready),
-        .completion(send_completion),
-        .count_retransmitted(count_retransmitted), .count_wqe_error(count_wqe_error),
-        .count_timeout(count_timeout), .count_rnr_nak(count_rnr_nak_received),
-        .count_sequence_nak(count_sequence_nak_received), .count_other_nak(count_other_nak_received),
-        .count_refetch(count_refetch)
+        .completion(send_completion), .count_retransmitted, .count_wqe_error, .count_timeout,
+        .count_rnr_nak(count_rnr_nak_received), .count_sequence_nak(count_sequence_nak_received),
+        .count_other_nak(count_other_nak_received), .count_refetch
     );
 
     // -------------------------------------------------------------------------------------- responder
@@ -362,64 +325,50 @@ module card (
     card_pkg::event_t      responder_event;
     logic count_duplicate, count_receive_wqe, count_ack, count_rnr_nak, count_sequence_nak, count_other_nak;
     responder receiver (
-        .clk(clk), .rst(reset),
-        .packet_valid(handed_request_valid), .packet_ready(handed_request_ready), .packet(handed),
+        .clk, .rst(reset), .packet_valid(handed_request_valid), .packet_ready(handed_request_ready), .packet(handed),
         .packet_qp(handed_qp), .done(request_done), .place_valid(request_place_valid),
-        .place_ready(request_place_ready), .place(request_place), .place_drop(request_place_drop),
-        .frames_done(frames_done),
-        .control_valid(responder_control_valid), .control_ready(responder_control_ready), .control(control),
-        .query_receive_psn(query_receive_psn), .query_message_sequence(query_message_sequence),
-        .query_producer(query_receive_producer), .query_consumer(query_receive_consumer),
-        .doorbell_valid(ring_receive_valid), .doorbell_ready(ring_receive_ready), .doorbell_qp(ring_qp),
-        .doorbell_index(ring_index), .doorbell_error(receive_doorbell_error),
-        .wake_valid(wake_valid), .wake_qp(wake_qp),
-        .qp_index(qp_indices[8*QP_RESPONDER +: 8]), .qp(qps[QP_BITS*QP_RESPONDER +: QP_BITS]),
-        .fail_valid(fail_valid[1]), .fail_qp(fail_qp[15:8]),
+        .place_ready(request_place_ready), .place(request_place), .place_drop(request_place_drop), .frames_done,
+        .control_valid(responder_control_valid), .control_ready(responder_control_ready), .control,
+        .query_receive_psn, .query_message_sequence, .query_producer(query_receive_producer),
+        .query_consumer(query_receive_consumer), .doorbell_valid(ring_receive_valid),
+        .doorbell_ready(ring_receive_ready), .doorbell_qp(ring_qp), .doorbell_index(ring_index),
+        .doorbell_error(receive_doorbell_error), .wake_valid, .wake_qp, .qp_index(qp_indices[8*QP_RESPONDER +: 8]),
+        .qp(qps[QP_BITS*QP_RESPONDER +: QP_BITS]), .fail_valid(fail_valid[1]), .fail_qp(fail_qp[15:8]),
         .read_valid(read_valids[card_pkg::READ_RECEIVE_WQE]), .read_ready(read_readies[card_pkg::READ_RECEIVE_WQE]),
         .read_iova(read_iovas[64*card_pkg::READ_RECEIVE_WQE +: 64]),
         .read_index(read_indices[card_pkg::LOG_READS*card_pkg::READ_RECEIVE_WQE +: card_pkg::LOG_READS]),
-        .line_valid(line_valids[card_pkg::READ_RECEIVE_WQE]), .line_error(line_error), .line_index(line_index),
-        .line(line),
+        .line_valid(line_valids[card_pkg::READ_RECEIVE_WQE]), .line_error, .line_index, .line,
         .request_valid(request_valids[2]), .request_ready(request_readies[2]), .request(responder_request),
         .answer_valid(answer_valids[2]), .answer_ready(answer_readies[2]), .answer(memory_answer),
-        .answer_fault(memory_fault),
-        .response_request_valid(request_valids[3]), .response_request_ready(request_readies[3]),
-        .response_request(response_request), .response_answer_valid(answer_valids[3]),
+        .answer_fault(memory_fault), .response_request_valid(request_valids[3]),
+        .response_request_ready(request_readies[3]), .response_request, .response_answer_valid(answer_valids[3]),
         .response_answer_ready(answer_readies[3]), .response_answer(memory_answer),
-        .response_answer_fault(memory_fault),
-        .completion_valid(receive_completion_valid), .completion_ready(receive_completion_ready),
-        .completion(receive_completion),
+        .response_answer_fault(memory_fault), .completion_valid(receive_completion_valid),
+        .completion_ready(receive_completion_ready), .completion(receive_completion),
         .event_valid(event_valids[EVENT_RESPONDER]), .event_ready(event_readies[EVENT_RESPONDER]),
-        .event_data(responder_event),
-        .tx_packet_valid(response_packet_valid), .tx_packet_ready(response_packet_ready), .tx_packet(response_packet),
-        .tx_piece_valid(response_piece_valid), .tx_piece_ready(response_piece_ready), .tx_piece(response_piece),
-        .sent_valid(sent && sent_responder), .payload_error_valid(payload_error && payload_error_responder),
-        .payload_error_qp(payload_error_qp),
-        .count_duplicate(count_duplicate), .count_receive_wqe(count_receive_wqe), .count_ack(count_ack),
-        .count_rnr_nak(count_rnr_nak), .count_sequence_nak(count_sequence_nak), .count_other_nak(count_other_nak),
-        .idle(responder_idle)
+        .event_data(responder_event), .tx_packet_valid(response_packet_valid),
+        .tx_packet_ready(response_packet_ready), .tx_packet(response_packet), .tx_piece_valid(response_piece_valid),
+        .tx_piece_ready(response_piece_ready), .tx_piece(response_piece), .sent_valid(sent && sent_responder),
+        .payload_error_valid(payload_error && payload_error_responder), .payload_error_qp, .count_duplicate,
+        .count_receive_wqe, .count_ack, .count_rnr_nak, .count_sequence_nak, .count_other_nak, .idle(responder_idle)
     );
 
     // ------------------------------------------------------------------------------------------ to the wire
     logic transmit_idle;
     transmit transmitter (
-        .clk(clk), .rst(reset),
-        .requester_packet_valid(send_packet_valid), .requester_packet_ready(send_packet_ready),
+        .clk, .rst(reset), .requester_packet_valid(send_packet_valid), .requester_packet_ready(send_packet_ready),
         .requester_packet(send_packet), .requester_piece_valid(send_piece_valid),
         .requester_piece_ready(send_piece_ready), .requester_piece(send_piece),
         .responder_packet_valid(response_packet_valid), .responder_packet_ready(response_packet_ready),
         .responder_packet(response_packet), .responder_piece_valid(response_piece_valid),
         .responder_piece_ready(response_piece_ready), .responder_piece(response_piece),
         .gid_index(gid_indices[4*GID_TRANSMIT +: 4]), .gid(gids[128*GID_TRANSMIT +: 128]),
-        .gid_mac(macs[48*GID_TRANSMIT +: 48]),
-        .read_valid(read_valids[card_pkg::READ_PAYLOAD]), .read_ready(read_readies[card_pkg::READ_PAYLOAD]),
-        .read_iova(read_iovas[64*card_pkg::READ_PAYLOAD +: 64]),
+        .gid_mac(macs[48*GID_TRANSMIT +: 48]), .read_valid(read_valids[card_pkg::READ_PAYLOAD]),
+        .read_ready(read_readies[card_pkg::READ_PAYLOAD]), .read_iova(read_iovas[64*card_pkg::READ_PAYLOAD +: 64]),
         .read_index(read_indices[card_pkg::LOG_READS*card_pkg::READ_PAYLOAD +: card_pkg::LOG_READS]),
-        .line_valid(line_valids[card_pkg::READ_PAYLOAD]), .line_error(line_error), .line_index(line_index), .line(line),
-        .sent(sent), .sent_responder(sent_responder), .sent_qp(sent_qp), .payload_error(payload_error),
-        .payload_error_responder(payload_error_responder), .payload_error_qp(payload_error_qp),
-        .tx_valid(tx_valid), .tx_ready(tx_ready), .tx_data(tx_data), .tx_bytes(tx_bytes), .tx_last(tx_last),
-        .idle(transmit_idle)
+        .line_valid(line_valids[card_pkg::READ_PAYLOAD]), .line_error, .line_index, .line, .sent, .sent_responder,
+        .sent_qp, .payload_error, .payload_error_responder, .payload_error_qp, .tx_valid, .tx_ready, .tx_data,
+        .tx_bytes, .tx_last, .idle(transmit_idle)
     );
 
     // -------------------------------------------------------------------------------------- from the wire
@@ -430,16 +379,14 @@ module card (
     logic                 count_frame, count_malformed, count_icrc_error, count_overflow, rx_idle;
     logic [15:0]          count_bytes;
     rx_buffer receive_buffer (
-        .clk(clk), .rst(reset), .rx_valid(rx_valid), .rx_data(rx_data), .rx_bytes(rx_bytes), .rx_last(rx_last),
-        .packet_valid(rx_packet_valid), .packet_ready(rx_packet_ready), .packet(rx_packet),
-        .payload_valid(payload_valid), .payload_ready(payload_ready), .payload_data(payload_data),
-        .payload_bytes(payload_bytes), .payload_last(payload_last),
-        .count_frame(count_frame), .count_bytes(count_bytes), .count_malformed(count_malformed),
-        .count_icrc_error(count_icrc_error), .count_overflow(count_overflow), .idle(rx_idle)
+        .clk, .rst(reset), .rx_valid, .rx_data, .rx_bytes, .rx_last, .packet_valid(rx_packet_valid),
+        .packet_ready(rx_packet_ready), .packet(rx_packet), .payload_valid, .payload_ready, .payload_data,
+        .payload_bytes, .payload_last, .count_frame, .count_bytes, .count_malformed, .count_icrc_error,
+        .count_overflow, .idle(rx_idle)
     );
     rx_credits credits (
-        .clk(clk), .rst(reset), .comes(rx_valid && rx_last),
-        .dropped(count_malformed || count_icrc_error || count_overflow), .frames_done(frames_done), .room(rx_room)
+        .clk, .rst(reset), .comes(rx_valid && rx_last),
+        .dropped(count_malformed || count_icrc_error || count_overflow), .frames_done, .room(rx_room)
     );
     // Blocks know QPs by QPN_BASE, wherever the card's own numbers begin.
     always_comb begin
@@ -450,25 +397,20 @@ module card (
     logic             steer_idle, count_no_qp, count_wrong_path, place_valid, place_ready, place_drop, scatter_idle;
     card_pkg::piece_t place;
     steer steering (
-        .clk(clk), .rst(reset), .packet_valid(rx_packet_valid), .packet_ready(rx_packet_ready), .packet(own_packet),
+        .clk, .rst(reset), .packet_valid(rx_packet_valid), .packet_ready(rx_packet_ready), .packet(own_packet),
         .qp_index(qp_indices[8*QP_STEER +: 8]), .qp(qps[QP_BITS*QP_STEER +: QP_BITS]),
-        .request_valid(handed_request_valid), .request_ready(handed_request_ready), .request_done(request_done),
-        .answer_valid(handed_answer_valid), .answer_ready(handed_answer_ready), .answer_done(answer_done),
-        .handed(handed), .handed_qp(handed_qp),
-        .request_place_valid(request_place_valid), .request_place_ready(request_place_ready),
-        .request_place(request_place), .request_place_drop(request_place_drop),
-        .answer_place_valid(answer_place_valid), .answer_place_ready(answer_place_ready),
-        .answer_place(answer_place), .answer_place_drop(answer_place_drop),
-        .place_valid(place_valid), .place_ready(place_ready), .place(place), .place_drop(place_drop),
-        .count_no_qp(count_no_qp), .count_wrong_path(count_wrong_path), .idle(steer_idle)
+        .request_valid(handed_request_valid), .request_ready(handed_request_ready), .request_done,
+        .answer_valid(handed_answer_valid), .answer_ready(handed_answer_ready), .answer_done, .handed, .handed_qp,
+        .request_place_valid, .request_place_ready, .request_place, .request_place_drop, .answer_place_valid,
+        .answer_place_ready, .answer_place, .answer_place_drop, .place_valid, .place_ready, .place, .place_drop,
+        .count_no_qp, .count_wrong_path, .idle(steer_idle)
     );
     scatter payload_writer (
-        .clk(clk), .rst(reset), .place_valid(place_valid), .place_ready(place_ready), .place(place),
-        .place_drop(place_drop), .payload_valid(payload_valid), .payload_ready(payload_ready),
-        .payload_data(payload_data), .payload_bytes(payload_bytes), .payload_last(payload_last),
-        .write_valid(write_valids[WRITE_SCATTER]), .write_ready(write_readies[WRITE_SCATTER]),
-        .write_iova(write_iovas[64*WRITE_SCATTER +: 64]), .write_line(write_lines[512*WRITE_SCATTER +: 512]),
-        .write_strobe(write_strobes[64*WRITE_SCATTER +: 64]), .frames_done(frames_done), .idle(scatter_idle)
+        .clk, .rst(reset), .place_valid, .place_ready, .place, .place_drop, .payload_valid, .payload_ready,
+        .payload_data, .payload_bytes, .payload_last, .write_valid(write_valids[WRITE_SCATTER]),
+        .write_ready(write_readies[WRITE_SCATTER]), .write_iova(write_iovas[64*WRITE_SCATTER +: 64]),
+        .write_line(write_lines[512*WRITE_SCATTER +: 512]), .write_strobe(write_strobes[64*WRITE_SCATTER +: 64]),
+        .frames_done, .idle(scatter_idle)
     );
 
     // -------------------------------------------------------------------------- completions and events
@@ -485,23 +427,19 @@ module card (
         own_event.number[23:8] = qpn_base;
     end
     completion_writer completions (
-        .clk(clk), .rst(reset), .now_ns(now_ns), .frames_done(frames_done),
-        .control_valid(cq_control_valid), .control_ready(cq_control_ready), .control_op(cq_control_op),
-        .control_number(cq_control_number), .control_context(cq_control_context), .answer_context(cq_answer_context),
-        .arm_valid(arm_valid), .arm_ready(arm_ready), .arm_cqn(arm_cqn), .arm_solicited(arm_solicited),
-        .arm_consumer(arm_consumer),
+        .clk, .rst(reset), .now_ns, .frames_done, .control_valid(cq_control_valid), .control_ready(cq_control_ready),
+        .control_op(cq_control_op), .control_number(cq_control_number), .control_context(cq_control_context),
+        .answer_context(cq_answer_context), .arm_valid, .arm_ready, .arm_cqn, .arm_solicited, .arm_consumer,
         .requester_completion_valid(send_completion_valid), .requester_completion_ready(send_completion_ready),
-        .requester_completion(own_send_completion),
-        .responder_completion_valid(receive_completion_valid), .responder_completion_ready(receive_completion_ready),
-        .responder_completion(own_receive_completion),
+        .requester_completion(own_send_completion), .responder_completion_valid(receive_completion_valid),
+        .responder_completion_ready(receive_completion_ready), .responder_completion(own_receive_completion),
         .read_valid(read_valids[card_pkg::READ_COMPLETION]), .read_ready(read_readies[card_pkg::READ_COMPLETION]),
-        .read_iova(read_iovas[64*card_pkg::READ_COMPLETION +: 64]), .line_valid(line_valids[card_pkg::READ_COMPLETION]),
-        .line_error(line_error), .line(line),
-        .write_valid(write_valids[WRITE_COMPLETION]), .write_ready(write_readies[WRITE_COMPLETION]),
-        .write_error(write_error), .write_iova(write_iovas[64*WRITE_COMPLETION +: 64]),
-        .write_line(write_lines[512*WRITE_COMPLETION +: 512]), .write_strobe(write_strobes[64*WRITE_COMPLETION +: 64]),
-        .event_valid(event_valids[EVENT_COMPLETION]), .event_ready(event_readies[EVENT_COMPLETION]),
-        .event_data(cq_event), .count_cqe(count_cqe), .count_overrun(count_overrun),
+        .read_iova(read_iovas[64*card_pkg::READ_COMPLETION +: 64]),
+        .line_valid(line_valids[card_pkg::READ_COMPLETION]), .line_error, .line,
+        .write_valid(write_valids[WRITE_COMPLETION]), .write_ready(write_readies[WRITE_COMPLETION]), .write_error,
+        .write_iova(write_iovas[64*WRITE_COMPLETION +: 64]), .write_line(write_lines[512*WRITE_COMPLETION +: 512]),
+        .write_strobe(write_strobes[64*WRITE_COMPLETION +: 64]), .event_valid(event_valids[EVENT_COMPLETION]),
+        .event_ready(event_readies[EVENT_COMPLETION]), .event_data(cq_event), .count_cqe, .count_overrun,
         .deadline_valid(cq_deadline_valid), .deadline_ns(cq_deadline_ns), .idle(completions_idle)
     );
     assign events[EVENT_BITS*EVENT_COMPLETION +: EVENT_BITS] = cq_event;
@@ -512,24 +450,21 @@ module card (
     card_pkg::event_t next_event;
     always_ff @(posedge clk) was_stopped <= stopped;
     event_turns #(.SOURCES(EVENT_SOURCES)) event_sources (
-        .clk(clk), .rst(reset), .event_valid(event_valids), .event_ready(event_readies), .events(events),
-        .stops(stopped && !was_stopped), .next_valid(event_valid), .next_ready(event_ready), .next_event(next_event),
+        .clk, .rst(reset), .event_valid(event_valids), .event_ready(event_readies), .events,
+        .stops(stopped && !was_stopped), .next_valid(event_valid), .next_ready(event_ready), .next_event,
         .idle(event_turns_idle)
     );
     event_writer event_queues (
-        .clk(clk), .rst(reset), .now_ns(now_ns),
-        .control_valid(eq_control_valid), .control_ready(eq_control_ready), .control_op(eq_control_op),
-        .control_number(eq_control_number), .control_context(eq_control_context), .answer_context(eq_answer_context),
-        .event_valid(event_valid), .event_ready(event_ready), .event_data(next_event),
+        .clk, .rst(reset), .now_ns, .control_valid(eq_control_valid), .control_ready(eq_control_ready),
+        .control_op(eq_control_op), .control_number(eq_control_number), .control_context(eq_control_context),
+        .answer_context(eq_answer_context), .event_valid, .event_ready, .event_data(next_event),
         .doorbell_valid(event_doorbell_valid), .doorbell_ready(event_doorbell_ready),
         .doorbell_eqn(event_doorbell_eqn), .doorbell_consumer(event_doorbell_consumer),
-        .doorbell_arm(event_doorbell_arm),
-        .write_valid(write_valids[WRITE_EVENT]), .write_ready(write_readies[WRITE_EVENT]), .write_error(write_error),
-        .write_iova(write_iovas[64*WRITE_EVENT +: 64]), .write_line(write_lines[512*WRITE_EVENT +: 512]),
-        .write_strobe(write_strobes[64*WRITE_EVENT +: 64]),
-        .interrupt_valid(interrupt_valid), .interrupt_ready(interrupt_ready), .interrupt_vector(interrupt_vector),
-        .fatal(fatal_event), .count_eqe(count_eqe), .deadline_valid(eq_deadline_valid), .deadline_ns(eq_deadline_ns),
-        .idle(events_idle)
+        .doorbell_arm(event_doorbell_arm), .write_valid(write_valids[WRITE_EVENT]),
+        .write_ready(write_readies[WRITE_EVENT]), .write_error, .write_iova(write_iovas[64*WRITE_EVENT +: 64]),
+        .write_line(write_lines[512*WRITE_EVENT +: 512]), .write_strobe(write_strobes[64*WRITE_EVENT +: 64]),
+        .interrupt_valid, .interrupt_ready, .interrupt_vector, .fatal(fatal_event), .count_eqe,
+        .deadline_valid(eq_deadline_valid), .deadline_ns(eq_deadline_ns), .idle(events_idle)
     );
     assign deadline_valid = cq_deadline_valid || eq_deadline_valid;
     assign deadline_ns = cq_deadline_valid && (!eq_deadline_valid || cq_deadline_ns < eq_deadline_ns)
@@ -606,9 +541,7 @@ module card (
         amounts[AMOUNT_BITS*ferroce_pkg::COUNTER_DMA_READ_BYTES +: AMOUNT_BITS] = AMOUNT_BITS'(64);
         amounts[AMOUNT_BITS*ferroce_pkg::COUNTER_DMA_WRITE_BYTES +: AMOUNT_BITS] = AMOUNT_BITS'(strobed);
     end
-    counters #(.AMOUNT_BITS(AMOUNT_BITS)) counts (
-        .clk(clk), .rst(reset), .count(count), .amounts(amounts), .counter_index(counter_index), .counter(counter)
-    );
+    counters #(.AMOUNT_BITS(AMOUNT_BITS)) counts (.clk, .rst(reset), .count, .amounts, .counter_index, .counter);
 
     // ------------------------------------------------------------------------------------------ quiet
     logic datapath_idle, host_idle;

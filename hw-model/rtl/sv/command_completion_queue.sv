@@ -64,9 +64,9 @@ module command_completion_queue (
     assign is_taken = is_success && control_op == CREATE;
     assign is_given = is_success && control_op == DESTROY;
     number_table #(.BITS(BITS)) numbers (
-        .clk(clk), .rst(rst), .capacity(has_tables ? (BITS + 1)'(1) << log_cqs : '0),
-        .ask(start && is_create), .chosen(choice.chosen), .wanted(choice.number), .answered(is_numbered),
-        .status(number_status), .number(free_number), .take(is_taken), .give_valid(is_given), .give_number(number)
+        .clk, .rst, .capacity(has_tables ? (BITS + 1)'(1) << log_cqs : '0), .ask(start && is_create),
+        .chosen(choice.chosen), .wanted(choice.number), .answered(is_numbered), .status(number_status),
+        .number(free_number), .take(is_taken), .give_valid(is_given), .give_number(number)
     );
 
     // ---------------------------------------------------------------------------------------- users

@@ -112,20 +112,13 @@ module command_engine (
     logic [7:0]    status;
     logic [31:0]   syndrome;
     logic [63:0]   result;
-    command_decode decode (
-        .opcode(opcode), .known(known), .wanted_in(wanted_in), .wanted_out(wanted_out), .part(part)
-    );
+    command_decode decode (.opcode, .known, .wanted_in, .wanted_out, .part);
     command_queue #(.MAIL_LINES(MAIL_LINES), .ANSWER_LINES(ANSWER_LINES)) queue (
-        .clk(clk), .rst(rst), .enabled(enabled), .hang(hang), .ring_base(ring_base), .ring_log(ring_log),
-        .posted(posted), .completed(completed), .fatal(fatal), .idle(queue_idle),
-        .read_valid(read_valid), .read_ready(read_ready), .read_iova(read_iova),
-        .line_valid(line_valid), .line_error(line_error), .line(line),
-        .write_valid(write_valid), .write_ready(write_ready), .write_error(write_error),
-        .write_iova(write_iova), .write_line(write_line), .write_strobe(write_strobe),
-        .opcode(opcode), .known(known), .wanted_in(wanted_in), .wanted_out(wanted_out),
-        .start(start), .argument(argument), .mail(mail),
-        .done(done), .done_status(status), .done_syndrome(syndrome), .done_result(result), .answer(answer),
-        .count_command(count_command), .count_error(count_error)
+        .clk, .rst, .enabled, .hang, .ring_base, .ring_log, .posted, .completed, .fatal, .idle(queue_idle),
+        .read_valid, .read_ready, .read_iova, .line_valid, .line_error, .line, .write_valid, .write_ready,
+        .write_error, .write_iova, .write_line, .write_strobe, .opcode, .known, .wanted_in, .wanted_out, .start,
+        .argument, .mail, .done, .done_status(status), .done_syndrome(syndrome), .done_result(result), .answer,
+        .count_command, .count_error
     );
 
     // ------------------------------------------------------------------------------------- the parts
@@ -139,14 +132,12 @@ module command_engine (
     logic [2:0]    device_entry_op;
     logic [card_pkg::LOG_GIDS-1:0] device_gid_index, path_gid_index;
     command_device device (
-        .clk(clk), .rst(rst), .qpn_base(qpn_base), .start(start && part == DEVICE), .opcode(opcode),
-        .argument(argument), .mail(mail[639:0]), .done(device_done), .status(device_status),
-        .syndrome(device_syndrome), .result(device_result), .answer(device_answer),
-        .has_tables(has_tables), .log_qps(log_qps), .log_cqs(log_cqs), .log_mrs(log_mrs), .log_mtts(log_mtts),
-        .entry_valid(device_entry_valid), .entry_ready(entry_ready), .entry_op(device_entry_op),
-        .entry_base(device_entry_base), .entry_log(entry_log), .entry_done(entry_done),
-        .gid_write(gid_write), .gid_index(device_gid_index), .gid_to_write(gid_to_write),
-        .mac_to_write(mac_to_write), .vlan_to_write(vlan_to_write), .gid(gid), .mac(mac), .vlan(vlan)
+        .clk, .rst, .qpn_base, .start(start && part == DEVICE), .opcode, .argument, .mail(mail[639:0]),
+        .done(device_done), .status(device_status), .syndrome(device_syndrome), .result(device_result),
+        .answer(device_answer), .has_tables, .log_qps, .log_cqs, .log_mrs, .log_mtts,
+        .entry_valid(device_entry_valid), .entry_ready, .entry_op(device_entry_op), .entry_base(device_entry_base),
+        .entry_log, .entry_done, .gid_write, .gid_index(device_gid_index), .gid_to_write, .mac_to_write,
+        .vlan_to_write, .gid, .mac, .vlan
     );
     assign gid_index = part == DEVICE ? device_gid_index : path_gid_index;
 
@@ -157,12 +148,10 @@ module command_engine (
     logic [255:0] eq_answer;
     logic [15:0]  eq_exists;
     command_event_queue event_queue (
-        .clk(clk), .rst(rst), .start(start && part == EVENT_QUEUE), .opcode(opcode), .argument(argument),
-        .mail(mail[255:0]), .done(eq_done), .status(eq_status), .syndrome(eq_syndrome), .result(eq_result),
-        .answer(eq_answer), .exists(eq_exists),
+        .clk, .rst, .start(start && part == EVENT_QUEUE), .opcode, .argument, .mail(mail[255:0]), .done(eq_done),
+        .status(eq_status), .syndrome(eq_syndrome), .result(eq_result), .answer(eq_answer), .exists(eq_exists),
         .control_valid(eq_control_valid), .control_ready(eq_control_ready), .control_op(eq_control_op),
-        .control_number(eq_control_number), .control_context(eq_control_context),
-        .answer_context(eq_answer_context)
+        .control_number(eq_control_number), .control_context(eq_control_context), .answer_context(eq_answer_context)
     );
 
     logic         cq_done, user_valid, user_joins, cq_slot_valid;
@@ -173,14 +162,12 @@ module command_engine (
     logic [255:0] cq_exists;
     logic [card_pkg::LOG_SLOTS:0] cq_slot, qp_slot_send;
     command_completion_queue completion_queue (
-        .clk(clk), .rst(rst), .start(start && part == COMPLETION_QUEUE), .opcode(opcode), .argument(argument),
-        .mail(mail[511:0]), .done(cq_done), .status(cq_status), .syndrome(cq_syndrome), .result(cq_result),
-        .answer(cq_answer), .exists(cq_exists), .has_tables(has_tables), .log_cqs(log_cqs),
-        .eq_exists(eq_exists), .user_valid(user_valid), .user_joins(user_joins), .user_cqn(user_cqn),
-        .control_valid(cq_control_valid), .control_ready(cq_control_ready), .control_op(cq_control_op),
-        .control_number(cq_control_number), .control_context(cq_control_context),
-        .answer_context(cq_answer_context),
-        .slot_valid(cq_slot_valid), .slot_exists(slot_exists), .slot(cq_slot)
+        .clk, .rst, .start(start && part == COMPLETION_QUEUE), .opcode, .argument, .mail(mail[511:0]), .done(cq_done),
+        .status(cq_status), .syndrome(cq_syndrome), .result(cq_result), .answer(cq_answer), .exists(cq_exists),
+        .has_tables, .log_cqs, .eq_exists, .user_valid, .user_joins, .user_cqn, .control_valid(cq_control_valid),
+        .control_ready(cq_control_ready), .control_op(cq_control_op), .control_number(cq_control_number),
+        .control_context(cq_control_context), .answer_context(cq_answer_context), .slot_valid(cq_slot_valid),
+        .slot_exists, .slot(cq_slot)
     );
 
     logic          qp_done, qp_slot_valid;
@@ -189,32 +176,24 @@ module command_engine (
     logic [63:0]   qp_result;
     logic [2047:0] qp_answer;
     command_queue_pair queue_pair (
-        .clk(clk), .rst(rst), .qpn_base(qpn_base), .start(start && part == QUEUE_PAIR), .opcode(opcode),
-        .argument(argument), .head(mail[95:0]),
-        .mail(opcode == ferroce_pkg::COMMAND_OPCODE_MODIFY_QP
-              ? mail[8*ferroce_pkg::MODIFY_QP_CONTEXT_OFFSET +: 2048] : mail[2047:0]),
+        .clk, .rst, .qpn_base, .start(start && part == QUEUE_PAIR), .opcode, .argument, .head(mail[95:0]),
+        .mail(opcode == ferroce_pkg::COMMAND_OPCODE_MODIFY_QP ? mail[8*ferroce_pkg::MODIFY_QP_CONTEXT_OFFSET +: 2048] : mail[2047:0]),
         .done(qp_done), .status(qp_status), .syndrome(qp_syndrome), .result(qp_result), .answer(qp_answer),
-        .has_tables(has_tables), .log_qps(log_qps), .cq_exists(cq_exists),
-        .user_valid(user_valid), .user_joins(user_joins), .user_cqn(user_cqn),
-        .index(qp_index), .qp(qp), .write_valid(qp_write), .write_qp(qp_to_write),
-        .slot_valid(qp_slot_valid), .slot_send(qp_slot_send), .slot_receive(slot_receive),
-        .gid_index(path_gid_index), .gid(gid), .begins(qp_begins), .drains(qp_drains),
-        .requester_valid(command_asks), .requester_ready(requester_ready && !watch_asks),
-        .responder_valid(responder_valid), .responder_ready(responder_ready), .control(qp_control),
-        .query_send_psn(query_send_psn), .query_unacknowledged_psn(query_unacknowledged_psn),
-        .query_send_producer(query_send_producer), .query_send_fetched(query_send_fetched),
-        .query_drained(query_drained),
-        .query_receive_psn(query_receive_psn), .query_message_sequence(query_message_sequence),
-        .query_receive_producer(query_receive_producer), .query_receive_consumer(query_receive_consumer)
+        .has_tables, .log_qps, .cq_exists, .user_valid, .user_joins, .user_cqn, .index(qp_index), .qp,
+        .write_valid(qp_write), .write_qp(qp_to_write), .slot_valid(qp_slot_valid), .slot_send(qp_slot_send),
+        .slot_receive, .gid_index(path_gid_index), .gid, .begins(qp_begins), .drains(qp_drains),
+        .requester_valid(command_asks), .requester_ready(requester_ready && !watch_asks), .responder_valid,
+        .responder_ready, .control(qp_control), .query_send_psn, .query_unacknowledged_psn, .query_send_producer,
+        .query_send_fetched, .query_drained, .query_receive_psn, .query_message_sequence, .query_receive_producer,
+        .query_receive_consumer
     );
     logic       qp_drains, command_asks, watch_asks;
     logic [7:0] watched_qp;
     card_pkg::control_t qp_control;
     drain_watch drains (
-        .clk(clk), .rst(rst), .qpn_base(qpn_base), .begins(qp_drains), .ends(qp_write), .index(qp_index),
-        .fail_valid(fail_valid), .fail_qp(fail_qp), .progress(progress), .is_busy(command_asks),
-        .ask_valid(watch_asks), .ask_ready(requester_ready), .ask_qp(watched_qp), .drained(query_drained),
-        .event_valid(event_valid), .event_ready(event_ready), .event_data(event_data), .idle(watch_idle)
+        .clk, .rst, .qpn_base, .begins(qp_drains), .ends(qp_write), .index(qp_index), .fail_valid, .fail_qp,
+        .progress, .is_busy(command_asks), .ask_valid(watch_asks), .ask_ready(requester_ready), .ask_qp(watched_qp),
+        .drained(query_drained), .event_valid, .event_ready, .event_data, .idle(watch_idle)
     );
     assign requester_valid = command_asks || watch_asks;
     always_comb begin
@@ -236,13 +215,10 @@ module command_engine (
     logic [511:0] memory_answer;
     logic [2:0]   memory_entry_op;
     command_memory memory (
-        .clk(clk), .rst(rst), .start(start && part == MEMORY), .opcode(opcode), .argument(argument),
-        .mail(mail[511:0]), .done(memory_done), .status(memory_status), .syndrome(memory_syndrome),
-        .result(memory_result), .answer(memory_answer),
-        .has_tables(has_tables), .log_mrs(log_mrs), .log_mtts(log_mtts),
-        .entry_valid(memory_entry_valid), .entry_ready(entry_ready), .entry_op(memory_entry_op),
-        .entry_key(entry_key), .entry_line(entry_line), .entry_base(memory_entry_base),
-        .entry_done(entry_done), .entry_fault(entry_fault), .entry_answer(entry_answer)
+        .clk, .rst, .start(start && part == MEMORY), .opcode, .argument, .mail(mail[511:0]), .done(memory_done),
+        .status(memory_status), .syndrome(memory_syndrome), .result(memory_result), .answer(memory_answer),
+        .has_tables, .log_mrs, .log_mtts, .entry_valid(memory_entry_valid), .entry_ready, .entry_op(memory_entry_op),
+        .entry_key, .entry_line, .entry_base(memory_entry_base), .entry_done, .entry_fault, .entry_answer
     );
     assign entry_valid = device_entry_valid || memory_entry_valid;
     assign entry_op = device_entry_valid ? device_entry_op : memory_entry_op;

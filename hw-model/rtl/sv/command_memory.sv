@@ -60,10 +60,9 @@ module command_memory (
     assign is_taken = succeeds && is_create;
     assign is_given = succeeds && is_destroy;
     number_table #(.BITS(BITS), .FIRST(1)) numbers (
-        .clk(clk), .rst(rst), .capacity(has_tables ? (BITS + 1)'(1) << log_mrs : '0),
-        .ask(start && is_create), .chosen(choice.chosen), .wanted(choice.number), .answered(is_numbered),
-        .status(number_status), .number(free_number), .take(is_taken),
-        .give_valid(is_given), .give_number(argument[8 +: BITS])
+        .clk, .rst, .capacity(has_tables ? (BITS + 1)'(1) << log_mrs : '0), .ask(start && is_create),
+        .chosen(choice.chosen), .wanted(choice.number), .answered(is_numbered), .status(number_status),
+        .number(free_number), .take(is_taken), .give_valid(is_given), .give_number(argument[8 +: BITS])
     );
     assign key = is_create ? {{(24 - BITS){1'b0}}, free_number, asked.key[7:0]} : {argument[31:8], asked.key[7:0]};
     always_comb begin

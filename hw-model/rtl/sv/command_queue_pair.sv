@@ -80,21 +80,16 @@ module command_queue_pair (
     card_pkg::qp_t         fresh, changed, stored;
     logic [2047:0]         composed;
     qp_create creation (
-        .context_(mail), .cq_exists(cq_exists), .status(created), .syndrome(created_at), .fresh(fresh),
-        .slot_send(slot_send), .slot_receive(slot_receive)
+        .context_(mail), .cq_exists, .status(created), .syndrome(created_at), .fresh, .slot_send, .slot_receive
     );
     qp_modify modification (
-        .head(head), .context_(mail), .qp(stored), .gid_index(gid_index), .gid(gid),
-        .status(modified), .syndrome(modified_at), .changed(changed)
+        .head, .context_(mail), .qp(stored), .gid_index, .gid, .status(modified), .syndrome(modified_at), .changed
     );
     qp_compose composition (
-        .qp(stored), .slots(slot_pair), .rate(rate),
-        .query_send_psn(send_psn), .query_unacknowledged_psn(unacknowledged_psn),
-        .query_send_producer(send_producer), .query_send_fetched(send_fetched),
-        .query_drained(is_drained),
-        .query_receive_psn(query_receive_psn), .query_message_sequence(query_message_sequence),
-        .query_receive_producer(query_receive_producer), .query_receive_consumer(query_receive_consumer),
-        .context_(composed)
+        .qp(stored), .slots(slot_pair), .rate, .query_send_psn(send_psn),
+        .query_unacknowledged_psn(unacknowledged_psn), .query_send_producer(send_producer),
+        .query_send_fetched(send_fetched), .query_drained(is_drained), .query_receive_psn, .query_message_sequence,
+        .query_receive_producer, .query_receive_consumer, .context_(composed)
     );
     // For QUERY_QP alone.
     logic [63:0] slots [1 << BITS];
@@ -125,9 +120,9 @@ module command_queue_pair (
     assign wanted = {choice.number[31:BITS] == 24'(qpn_base) ? 24'd0 : 24'hff_ffff, choice.number[BITS-1:0]};
     assign is_given = step == REMOVE;
     number_table #(.BITS(BITS)) numbers (
-        .clk(clk), .rst(rst), .capacity(has_tables ? (BITS + 1)'(1) << log_qps : '0),
-        .ask(start && is_create), .chosen(choice.chosen), .wanted(wanted), .answered(is_numbered),
-        .status(number_status), .number(free_number), .take(slot_valid), .give_valid(is_given), .give_number(index)
+        .clk, .rst, .capacity(has_tables ? (BITS + 1)'(1) << log_qps : '0), .ask(start && is_create),
+        .chosen(choice.chosen), .wanted, .answered(is_numbered), .status(number_status), .number(free_number),
+        .take(slot_valid), .give_valid(is_given), .give_number(index)
     );
 
     // ------------------------------------------------------------------------------- to other blocks

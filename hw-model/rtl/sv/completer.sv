@@ -131,8 +131,8 @@ module completer (
     logic [7:0] settle_qp;
     logic settle_empty;
     ready_set #(.SETS(1)) settling (
-        .clk(clk), .rst(rst), .set_valid(settle), .set_qp(requester_at), .pick_valid(settle_valid),
-        .pick_ready(settle_ready), .pick_qp(settle_qp), .empty(settle_empty)
+        .clk, .rst, .set_valid(settle), .set_qp(requester_at), .pick_valid(settle_valid), .pick_ready(settle_ready),
+        .pick_qp(settle_qp), .empty(settle_empty)
     );
 
     logic state_write;
@@ -142,11 +142,11 @@ module completer (
     assign state_at = step == INIT ? sweep : at;
     assign state = step == INIT ? '0 : c;
     ram_1w1r #(.BITS($bits(c)), .LOG_DEPTH(card_pkg::LOG_QPS)) states (
-        .clk(clk), .write_valid(state_write), .write_at(state_at), .write_data(state),
+        .clk, .write_valid(state_write), .write_at(state_at), .write_data(state),
         .read_at(at), .read_data(loaded)
     );
     ram_1w1r #(.BITS($bits(c)), .LOG_DEPTH(card_pkg::LOG_QPS)) states_of_requester (
-        .clk(clk), .write_valid(state_write), .write_at(state_at), .write_data(state),
+        .clk, .write_valid(state_write), .write_at(state_at), .write_data(state),
         .read_at(requester_at), .read_data(retired)
     );
 
@@ -205,16 +205,13 @@ module completer (
     assign decode_begin = step == FETCH;
     /* verilator lint_off PINCONNECTEMPTY */
     wqe_decode decode (
-        .clk(clk), .rst(rst), .begin_valid(decode_begin), .begin_qp(at), .begin_index(h.index),
+        .clk, .rst, .begin_valid(decode_begin), .begin_qp(at), .begin_index(h.index),
         .begin_available(ferroce_pkg::WQE_MAX_BLOCKS), .done(decoded), .ring_base(q.send_base),
         .log_ring_blocks(q.log_send_blocks), .forget(resets), .ahead_valid(reads_ahead), .ahead_qp(at),
-        .ahead_block(sent.fetched), .lines_idle(lines_idle),
-        .read_valid(read_valid), .read_ready(read_ready), .read_iova(read_iova), .read_slot(read_slot),
-        .line_valid(line_valid), .line_error(line_error), .line_slot(line_slot), .line(line),
-        .status(wqe_status), .rejected(), .blocks(), .opcode(opcode), .signaled(), .solicited(),
-        .fence(), .is_inline(is_inline), .inline_at(), .immediate(), .remote_address(),
-        .remote_key(), .length(length), .segments(segments), .segment_number(segment_number),
-        .segment_address(segment_address), .segment_length(segment_length), .segment_key(segment_key)
+        .ahead_block(sent.fetched), .lines_idle, .read_valid, .read_ready, .read_iova, .read_slot, .line_valid,
+        .line_error, .line_slot, .line, .status(wqe_status), .rejected(), .blocks(), .opcode, .signaled(),
+        .solicited(), .fence(), .is_inline, .inline_at(), .immediate(), .remote_address(), .remote_key(), .length,
+        .segments, .segment_number, .segment_address, .segment_length, .segment_key
     );
     /* verilator lint_on PINCONNECTEMPTY */
     // WQEs of requests that were begun: the card's.
@@ -231,14 +228,10 @@ module completer (
     assign qpn = card_pkg::QPN_BASE + {16'b0, at};
     assign walk_start = (step == FETCHED && is_same);
     segment_walk walk (
-        .clk(clk), .rst(rst), .start(walk_start), .offset(offset), .bytes(p.payload_bytes),
-        .done(walked), .fault(walk_fault), .pd(q.pd), .qpn(qpn), .rights(LOCAL_WRITE),
-        .is_inline(1'b0), .inline_at('0), .wqe_index(wqe_index), .ring_base(q.send_base),
-        .log_ring_blocks(q.log_send_blocks), .segments(segments), .segment_number(segment_number),
-        .segment_address(segment_address), .segment_length(segment_length), .segment_key(segment_key),
-        .request_valid(request_valid), .request_ready(request_ready), .request(request),
-        .answer_valid(answer_valid), .answer_ready(answer_ready), .answer(answer),
-        .answer_fault(answer_fault),
+        .clk, .rst, .start(walk_start), .offset, .bytes(p.payload_bytes), .done(walked), .fault(walk_fault),
+        .pd(q.pd), .qpn, .rights(LOCAL_WRITE), .is_inline(1'b0), .inline_at('0), .wqe_index, .ring_base(q.send_base),
+        .log_ring_blocks(q.log_send_blocks), .segments, .segment_number, .segment_address, .segment_length,
+        .segment_key, .request_valid, .request_ready, .request, .answer_valid, .answer_ready, .answer, .answer_fault,
         .piece_valid(walk_valid), .piece_ready(walk_ready), .piece(walk_piece)
     );
     assign walk_ready = place_ready;

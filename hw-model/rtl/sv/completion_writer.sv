@@ -84,8 +84,8 @@ module completion_writer (
     ferroce_pkg::cq_context_t loaded;
     logic [63:0]              loaded_deadline;
     context_table #(.BITS(512 + 64), .LOG_ENTRIES(card_pkg::LOG_CQS)) contexts (
-        .clk(clk), .rst(rst), .index(cqn), .exists(loaded_exists), .word({loaded, loaded_deadline}),
-        .write(step == STORE), .write_exists(exists), .write_word({cq, deadline})
+        .clk, .rst, .index(cqn), .exists(loaded_exists), .word({loaded, loaded_deadline}), .write(step == STORE),
+        .write_exists(exists), .write_word({cq, deadline})
     );
 
     // ---------------------------------------------------------------------- completions that are due

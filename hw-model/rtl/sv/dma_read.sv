@@ -41,7 +41,7 @@ module dma_read #(
     logic [LOG_CLIENTS-1:0] client;
     logic                   is_any, begins;
     turns #(.CLIENTS(CLIENTS)) arbiter (
-        .clk(clk), .rst(reset), .wants(read_valid), .taken(begins), .chosen(client), .is_any(is_any)
+        .clk, .rst(reset), .wants(read_valid), .taken(begins), .chosen(client), .is_any
     );
 
     assign dma_read_valid = is_any && !reset && !stopped;

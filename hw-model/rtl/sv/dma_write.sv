@@ -49,9 +49,7 @@ module dma_write #(
         for (int n = 0; n < CLIENTS; n++)
             if (stopped && n != LAST) wants[n] = 1'b0;
     end
-    turns #(.CLIENTS(CLIENTS + 1)) arbiter (
-        .clk(clk), .rst(reset || stopped), .wants(wants), .taken(taken), .chosen(chosen), .is_any(is_any)
-    );
+    turns #(.CLIENTS(CLIENTS + 1)) arbiter (.clk, .rst(reset || stopped), .wants, .taken, .chosen, .is_any);
     assign dma_write_valid = is_any && !reset;
     assign taken = dma_write_valid && dma_write_ready;
     assign write_error = dma_write_error;

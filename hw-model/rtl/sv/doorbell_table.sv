@@ -51,8 +51,8 @@ module doorbell_table (
     logic        next_valid, next_ready;
     logic [82:0] next_word;
     fifo #(.BITS(83), .LOG_DEPTH(LOG_FIFO)) landed (
-        .clk(clk), .rst(rst), .s_valid(doorbell_valid), .s_ready(doorbell_ready),
-        .s_data({doorbell_slot, doorbell_value}), .m_valid(next_valid), .m_ready(next_ready), .m_data(next_word)
+        .clk, .rst, .s_valid(doorbell_valid), .s_ready(doorbell_ready), .s_data({doorbell_slot, doorbell_value}),
+        .m_valid(next_valid), .m_ready(next_ready), .m_data(next_word)
     );
     ferroce_pkg::doorbell_value_t value;
     logic [18:0]                  slot;

@@ -24,7 +24,7 @@ module event_turns #(
     logic               has_stopped, taken;
     logic [LOG_ALL-1:0] chosen;
     turns #(.CLIENTS(SOURCES + 1)) arbiter (
-        .clk(clk), .rst(rst), .wants({has_stopped, event_valid}), .taken(taken), .chosen(chosen), .is_any(next_valid)
+        .clk, .rst, .wants({has_stopped, event_valid}), .taken, .chosen, .is_any(next_valid)
     );
     assign taken = next_valid && next_ready;
     assign idle = !next_valid;

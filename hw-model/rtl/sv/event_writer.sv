@@ -75,23 +75,21 @@ module event_writer #(
     ferroce_pkg::eq_context_t loaded;
     logic [63:0]              loaded_next_ns;
     context_table #(.BITS(256 + 64), .LOG_ENTRIES(LOG_EQS)) contexts (
-        .clk(clk), .rst(rst), .index(eqn), .exists(loaded_exists), .word({loaded, loaded_next_ns}),
-        .write(step == STORE), .write_exists(exists), .write_word({eq, next_ns})
+        .clk, .rst, .index(eqn), .exists(loaded_exists), .word({loaded, loaded_next_ns}), .write(step == STORE),
+        .write_exists(exists), .write_word({eq, next_ns})
     );
 
     // ------------------------------------------------------------------- events, new and parked ones
     logic             new_valid, parked_valid, park_ready, takes_new, takes_parked;
     card_pkg::event_t newest, parked;
     fifo #(.BITS(EVENT_BITS), .LOG_DEPTH(LOG_EVENTS)) events (
-        .clk(clk), .rst(rst),
-        .s_valid(event_valid), .s_ready(event_ready), .s_data(event_data),
-        .m_valid(new_valid), .m_ready(takes_new), .m_data(newest)
+        .clk, .rst, .s_valid(event_valid), .s_ready(event_ready), .s_data(event_data), .m_valid(new_valid),
+        .m_ready(takes_new), .m_data(newest)
     );
     /* verilator lint_off PINCONNECTEMPTY */
     block_fifo #(.BITS(EVENT_BITS), .LOG_DEPTH(LOG_PARKED)) parking (
-        .clk(clk), .rst(rst),
-        .s_valid(step == PARK), .s_ready(park_ready), .s_data(entry),
-        .m_valid(parked_valid), .m_ready(takes_parked), .m_data(parked), .idle()
+        .clk, .rst, .s_valid(step == PARK), .s_ready(park_ready), .s_data(entry), .m_valid(parked_valid),
+        .m_ready(takes_parked), .m_data(parked), .idle()
     );
     /* verilator lint_on PINCONNECTEMPTY */
     // A pass takes each parked event once; those of `pass_eqn` are written if there is room, the others

@@ -38,13 +38,9 @@ module gather #(
     logic [5:0]   start;
     logic [6:0]   bytes;
     gather_read #(.LOG_LINES(LOG_LINES)) reads (
-        .clk(clk), .rst(rst),
-        .piece_valid(piece_valid), .piece_ready(piece_ready), .piece(piece),
-        .read_valid(read_valid), .read_ready(read_ready), .read_iova(read_iova),
-        .read_index(read_index), .line_valid(line_valid), .line_error(line_error),
-        .line_index(line_index), .line(line),
-        .m_valid(line_given), .m_ready(line_taken), .m_line(given), .m_start(start),
-        .m_bytes(bytes), .m_end(line_end), .m_error(line_failed), .idle(reads_idle)
+        .clk, .rst, .piece_valid, .piece_ready, .piece, .read_valid, .read_ready, .read_iova, .read_index,
+        .line_valid, .line_error, .line_index, .line, .m_valid(line_given), .m_ready(line_taken), .m_line(given),
+        .m_start(start), .m_bytes(bytes), .m_end(line_end), .m_error(line_failed), .idle(reads_idle)
     );
 
     // ------------------------------------------- rotation: the bytes stand where they are in the beat

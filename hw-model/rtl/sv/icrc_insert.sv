@@ -58,8 +58,7 @@ module icrc_insert (
     logic [511:0] masked, masked1;
     logic [31:0]  part, part2, state, advanced;
     icrc_mask mask (
-        .data(s_data), .beat({4'b0, s_beat}), .vlan(s_vlan), .v6(s_v6), .frame_end({4'b0, s_end}),
-        .masked(masked)
+        .data(s_data), .beat({4'b0, s_beat}), .vlan(s_vlan), .v6(s_v6), .frame_end({4'b0, s_end}), .masked
     );
     crc32_512 part_of_beat (.data(masked1), .crc(part));
     crc32_512 part_of_state (.data({480'b0, state}), .crc(advanced));
@@ -78,7 +77,7 @@ module icrc_insert (
     /* verilator lint_on UNUSEDSIGNAL */
     assign words3 = 4'd15 - word[2];
     assign words4 = 4'd15 - word[3];
-    crc32_unshift #(.BYTES(2)) unshift2 (.state(state), .earlier(before2));
+    crc32_unshift #(.BYTES(2)) unshift2 (.state, .earlier(before2));
     crc32_unshift #(.BYTES(4)) unshift4 (.state(before2), .earlier(before4));
     crc32_unshift #(.BYTES(8)) unshift8 (.state(after4), .earlier(before8));
     crc32_unshift #(.BYTES(16)) unshift16 (.state(half4), .earlier(before16));

@@ -113,9 +113,7 @@ module line_cache #(
             assign dirty[w] = 1'b0;
         end
     end
-    cache_way #(.WAYS(WAYS)) choice (
-        .valid(valid), .match(match), .last_victim(last_victim), .hit(found), .replaces(full), .way(chosen)
-    );
+    cache_way #(.WAYS(WAYS)) choice (.valid, .match, .last_victim, .hit(found), .replaces(full), .way(chosen));
     always_comb begin
         old_tag = '0;
         for (int w = 0; w < WAYS; w++)

@@ -104,18 +104,14 @@ module memory_unit #(
     logic [4:0]   log_entries;
     assign mpt_valid = step == CHECK || step == ENTRY;
     mpt #(.LOG_SETS(MPT_LOG_SETS), .WAYS(MPT_WAYS)) protection (
-        .clk(clk), .rst(rst),
-        .s_valid(mpt_valid), .s_ready(mpt_ready), .s_op(step == CHECK ? OP_CHECK : op),
-        .s_key(step == CHECK ? request.key : key), .s_pd({8'b0, request.pd}),
-        .s_qpn({8'b0, request.qpn}), .s_rights({28'b0, request.rights}),
-        .s_address(request.address), .s_length({32'b0, request.length}), .s_line(new_line),
-        .s_base(base), .s_log_entries(log_entries),
-        .m_valid(mpt_done), .m_fault(mpt_fault), .m_line(region),
-        .read_valid(mpt_read_valid), .read_ready(mpt_read_ready), .read_iova(mpt_read_iova),
-        .line_valid(mpt_line_valid), .line_error(mpt_line_error), .line(mpt_line),
-        .write_valid(mpt_write_valid), .write_ready(mpt_write_ready),
-        .write_error(mpt_write_error), .write_iova(mpt_write_iova), .write_line(mpt_write_line),
-        .hit(mpt_hit), .miss(mpt_miss)
+        .clk, .rst, .s_valid(mpt_valid), .s_ready(mpt_ready), .s_op(step == CHECK ? OP_CHECK : op),
+        .s_key(step == CHECK ? request.key : key), .s_pd({8'b0, request.pd}), .s_qpn({8'b0, request.qpn}),
+        .s_rights({28'b0, request.rights}), .s_address(request.address), .s_length({32'b0, request.length}),
+        .s_line(new_line), .s_base(base), .s_log_entries(log_entries), .m_valid(mpt_done), .m_fault(mpt_fault),
+        .m_line(region), .read_valid(mpt_read_valid), .read_ready(mpt_read_ready), .read_iova(mpt_read_iova),
+        .line_valid(mpt_line_valid), .line_error(mpt_line_error), .line(mpt_line), .write_valid(mpt_write_valid),
+        .write_ready(mpt_write_ready), .write_error(mpt_write_error), .write_iova(mpt_write_iova),
+        .write_line(mpt_write_line), .hit(mpt_hit), .miss(mpt_miss)
     );
     logic is_elsewhere;                    // neither in host memory
     assign is_elsewhere = region[ferroce_pkg::MEMORY_ENTRY_WORD_NULL_LSB]
@@ -125,18 +121,14 @@ module memory_unit #(
     logic       walk_ready, table_ready, drop_ready;
     logic [2:0] fault;
     memory_walk #(.LOG_SETS(MTT_LOG_SETS), .WAYS(MTT_WAYS)) walk (
-        .clk(clk), .rst(rst),
-        .table_valid(step == PAGES && op == OP_PAGES_TABLE), .table_ready(table_ready),
-        .table_base(base), .table_log_entries(log_entries),
-        .drop_valid(step == PAGES && op == OP_PAGES_DROP), .drop_ready(drop_ready),
-        .drop_first(base[26:0]), .drop_count(key[26:0]),
-        .s_valid(step == HAND_OVER), .s_ready(walk_ready), .s_client(turn), .s_fault(fault),
-        .s_once(request.check_only || request.length == '0), .s_address(request.address),
-        .s_length(request.length), .s_region(region),
-        .m_valid(answer_valid), .m_ready(answer_ready), .m_piece(answer), .m_fault(answer_fault),
-        .read_valid(mtt_read_valid), .read_ready(mtt_read_ready), .read_iova(mtt_read_iova),
-        .line_valid(mtt_line_valid), .line_error(mtt_line_error), .line(mtt_line),
-        .hit(mtt_hit), .miss(mtt_miss)
+        .clk, .rst, .table_valid(step == PAGES && op == OP_PAGES_TABLE), .table_ready, .table_base(base),
+        .table_log_entries(log_entries), .drop_valid(step == PAGES && op == OP_PAGES_DROP), .drop_ready,
+        .drop_first(base[26:0]), .drop_count(key[26:0]), .s_valid(step == HAND_OVER), .s_ready(walk_ready),
+        .s_client(turn), .s_fault(fault), .s_once(request.check_only || request.length == '0),
+        .s_address(request.address), .s_length(request.length), .s_region(region), .m_valid(answer_valid),
+        .m_ready(answer_ready), .m_piece(answer), .m_fault(answer_fault), .read_valid(mtt_read_valid),
+        .read_ready(mtt_read_ready), .read_iova(mtt_read_iova), .line_valid(mtt_line_valid),
+        .line_error(mtt_line_error), .line(mtt_line), .hit(mtt_hit), .miss(mtt_miss)
     );
 
     assign entry_ready = step == IDLE && walk_ready;

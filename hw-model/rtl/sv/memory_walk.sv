@@ -64,18 +64,13 @@ module memory_walk #(
     logic         asked_ready, found, page_fault, dma_fault;
     logic [63:0]  found_iova, found_length;
     mtt #(.LOG_SETS(LOG_SETS), .WAYS(WAYS)) pages (
-        .clk(clk), .rst(rst),
-        .table_valid(table_valid && step == IDLE), .table_ready(table_ready), .table_base(table_base),
-        .table_log_entries(table_log_entries), .table_present(table_base != '0),
-        .drop_valid(drop_valid && step == IDLE), .drop_ready(drop_ready), .drop_first(drop_first),
-        .drop_count(drop_count),
-        .s_valid(step == ASK), .s_ready(asked_ready), .s_address(address), .s_start(start),
+        .clk, .rst, .table_valid(table_valid && step == IDLE), .table_ready, .table_base, .table_log_entries,
+        .table_present(table_base != '0), .drop_valid(drop_valid && step == IDLE), .drop_ready, .drop_first,
+        .drop_count, .s_valid(step == ASK), .s_ready(asked_ready), .s_address(address), .s_start(start),
         .s_length(length), .s_translation(translation), .s_first_page_offset(first_page_offset),
-        .s_log_page_size(log_page_size), .s_direct(direct),
-        .m_valid(found), .m_ready(step == ASKED), .m_iova(found_iova), .m_length(found_length),
-        .m_page_fault(page_fault), .m_dma_fault(dma_fault),
-        .read_valid(read_valid), .read_ready(read_ready), .read_iova(read_iova),
-        .line_valid(line_valid), .line_error(line_error), .line(line), .hit(hit), .miss(miss)
+        .s_log_page_size(log_page_size), .s_direct(direct), .m_valid(found), .m_ready(step == ASKED),
+        .m_iova(found_iova), .m_length(found_length), .m_page_fault(page_fault), .m_dma_fault(dma_fault), .read_valid,
+        .read_ready, .read_iova, .line_valid, .line_error, .line, .hit, .miss
     );
 
     // ---------------------------------------------------------------------------------- a piece

@@ -81,15 +81,10 @@ module mpt #(
     line_cache #(
         .LOG_SETS(LOG_SETS), .WAYS(WAYS), .INDEX_BITS(INDEX_BITS), .WRITE_BACK(1)
     ) cache (
-        .clk(clk), .rst(rst),
-        .s_valid(cache_valid), .s_ready(cache_ready), .s_op(cache_op),
-        .s_index(key[31:KEY_VARIANT_BITS]), .s_line(op == OP_REMOVE ? '0 : new_line), .s_base(base),
-        .m_valid(cached), .m_error(cache_error), .m_line(m_line),
-        .read_valid(read_valid), .read_ready(read_ready), .read_iova(read_iova),
-        .line_valid(line_valid), .line_error(line_error), .line(line),
-        .write_valid(write_valid), .write_ready(write_ready), .write_error(write_error),
-        .write_iova(write_iova), .write_line(write_line),
-        .hit(hit), .miss(miss)
+        .clk, .rst, .s_valid(cache_valid), .s_ready(cache_ready), .s_op(cache_op), .s_index(key[31:KEY_VARIANT_BITS]),
+        .s_line(op == OP_REMOVE ? '0 : new_line), .s_base(base), .m_valid(cached), .m_error(cache_error), .m_line,
+        .read_valid, .read_ready, .read_iova, .line_valid, .line_error, .line, .write_valid, .write_ready,
+        .write_error, .write_iova, .write_line, .hit, .miss
     );
 
     // ---------------------------------------------------------------- what the entry says of the access

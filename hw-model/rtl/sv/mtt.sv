@@ -88,14 +88,10 @@ module mtt #(
     line_cache #(
         .LOG_SETS(LOG_SETS), .WAYS(WAYS), .INDEX_BITS(LINE_BITS), .WRITE_BACK(0)
     ) cache (
-        .clk(clk), .rst(rst),
-        .s_valid(cache_valid), .s_ready(cache_ready), .s_op(cache_op), .s_index(line_number),
-        .s_line('0), .s_base(base),
-        .m_valid(cached), .m_error(cache_error), .m_line(cached_line),
-        .read_valid(read_valid), .read_ready(read_ready), .read_iova(read_iova),
-        .line_valid(line_valid), .line_error(line_error), .line(line),
-        .write_valid(), .write_ready(1'b0), .write_error(1'b0), .write_iova(), .write_line(),
-        .hit(hit), .miss(miss)
+        .clk, .rst, .s_valid(cache_valid), .s_ready(cache_ready), .s_op(cache_op), .s_index(line_number), .s_line('0),
+        .s_base(base), .m_valid(cached), .m_error(cache_error), .m_line(cached_line), .read_valid, .read_ready,
+        .read_iova, .line_valid, .line_error, .line, .write_valid(), .write_ready(1'b0), .write_error(1'b0),
+        .write_iova(), .write_line(), .hit, .miss
     );
     /* verilator lint_on PINCONNECTEMPTY */
 

@@ -83,10 +83,9 @@ module packet_header (
     logic         has_xrceth0, has_deth0, has_atomiceth0, has_atomicacketh0, has_ieth0;
     /* verilator lint_on UNUSEDSIGNAL */
     roce_opcode headers (
-        .opcode(packet0.opcode), .known(known0), .has_xrceth(has_xrceth0), .has_deth(has_deth0),
-        .has_reth(has_reth0), .has_atomiceth(has_atomiceth0), .has_aeth(has_aeth0),
-        .has_atomicacketh(has_atomicacketh0), .has_immediate(has_immediate0), .has_ieth(has_ieth0),
-        .length(transport0)
+        .opcode(packet0.opcode), .known(known0), .has_xrceth(has_xrceth0), .has_deth(has_deth0), .has_reth(has_reth0),
+        .has_atomiceth(has_atomiceth0), .has_aeth(has_aeth0), .has_atomicacketh(has_atomicacketh0),
+        .has_immediate(has_immediate0), .has_ieth(has_ieth0), .length(transport0)
     );
     assign other0 = has_xrceth0 || has_deth0 || has_atomiceth0 || has_atomicacketh0;
     always_comb begin

@@ -48,13 +48,10 @@ module packetizer (
     logic [12:0]  payload_bytes, covered_end;
     logic [card_pkg::LOG_QPS-1:0] qp;
     packet_header headers (
-        .clk(clk), .rst(rst),
-        .packet_valid(packet_valid), .packet_ready(packet_ready), .packet(packet),
-        .packet_responder(packet_responder),
-        .gid_index(gid_index), .gid(gid), .gid_mac(gid_mac),
-        .m_valid(header_valid), .m_ready(header_ready), .m_header(header), .m_length(header_bytes),
-        .m_vlan(vlan), .m_v6(v6), .m_payload_bytes(payload_bytes), .m_covered_end(covered_end),
-        .m_responder(responder), .m_qp(qp), .idle(header_idle)
+        .clk, .rst, .packet_valid, .packet_ready, .packet, .packet_responder, .gid_index, .gid, .gid_mac,
+        .m_valid(header_valid), .m_ready(header_ready), .m_header(header), .m_length(header_bytes), .m_vlan(vlan),
+        .m_v6(v6), .m_payload_bytes(payload_bytes), .m_covered_end(covered_end), .m_responder(responder), .m_qp(qp),
+        .idle(header_idle)
     );
 
     // ------------------------------------------------------------------------ the beats of the frame
@@ -143,10 +140,9 @@ module packetizer (
     end
 
     icrc_insert icrc (
-        .clk(clk), .rst(rst), .move(move),
-        .s_valid(valid1), .s_data(padded1), .s_beat(beat1), .s_last(last1), .s_bytes(bytes1),
-        .s_vlan(vlan1), .s_v6(v6_1), .s_end(end1), .s_spoil(spoil1),
-        .m_valid(tx_valid), .m_data(tx_data), .m_bytes(tx_bytes), .m_last(tx_last), .idle(icrc_idle)
+        .clk, .rst, .move, .s_valid(valid1), .s_data(padded1), .s_beat(beat1), .s_last(last1), .s_bytes(bytes1),
+        .s_vlan(vlan1), .s_v6(v6_1), .s_end(end1), .s_spoil(spoil1), .m_valid(tx_valid), .m_data(tx_data),
+        .m_bytes(tx_bytes), .m_last(tx_last), .idle(icrc_idle)
     );
     assign idle = header_idle && !valid1 && icrc_idle;
 

@@ -49,8 +49,8 @@ module pcie_requester #(
     logic [LOG_TAGS-1:0] free_tag, done_tag;
     logic                has_tag, is_done, can_take, takes_read, takes_write, was_read;
     free_list #(.BITS(LOG_TAGS)) tags (
-        .clk(clk), .rst(rst), .capacity((LOG_TAGS + 1)'(1 << LOG_TAGS)),
-        .free_valid(has_tag), .free_number(free_tag), .take(takes_read), .give_valid(is_done), .give_number(done_tag)
+        .clk, .rst, .capacity((LOG_TAGS + 1)'(1 << LOG_TAGS)), .free_valid(has_tag), .free_number(free_tag),
+        .take(takes_read), .give_valid(is_done), .give_number(done_tag)
     );
 
     logic wants_read;

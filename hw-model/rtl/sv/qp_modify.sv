@@ -28,9 +28,7 @@ module qp_modify (
     assign mask = head[95:64];
     assign asked = context_;
     assign path = asked.path;
-    qp_transition transition (
-        .from(qp.state), .to(to), .mask(head[79:64]), .legal(legal), .complete(complete)
-    );
+    qp_transition transition (.from(qp.state), .to, .mask(head[79:64]), .legal, .complete);
 
     // ----------------------------------------------------------------------------------------- values
     logic is_path, is_mtu;

@@ -115,13 +115,9 @@ module request_engine (
     logic [7:0]  chosen_qp;
     logic [31:0] rung;
     receive_jobs jobs (
-        .clk(clk), .rst(rst), .step(step), .packet_valid(packet_valid), .packet(packet),
-        .packet_qp(packet_qp), .doorbell_valid(doorbell_valid), .doorbell_ready(doorbell_ready),
-        .doorbell_qp(doorbell_qp), .doorbell_index(doorbell_index), .control_valid(control_valid),
-        .control_qp(control.qp), .wake_valid(wake_valid), .wake_qp(wake_qp), .qp(qp),
-        .is_flushed(is_flushed), .takes_packet(takes_packet), .takes_other(takes_other),
-        .chosen_qp(chosen_qp), .job(job), .job_qp(job_qp), .p(p), .q(q), .rung(rung),
-        .in_error(in_error), .idle(jobs_idle)
+        .clk, .rst, .step, .packet_valid, .packet, .packet_qp, .doorbell_valid, .doorbell_ready, .doorbell_qp,
+        .doorbell_index, .control_valid, .control_qp(control.qp), .wake_valid, .wake_qp, .qp, .is_flushed,
+        .takes_packet, .takes_other, .chosen_qp, .job, .job_qp, .p, .q, .rung, .in_error, .idle(jobs_idle)
     );
     assign packet_ready = step == card_pkg::AT_IDLE && takes_packet;
     assign look_qp = job_qp;
@@ -130,28 +126,21 @@ module request_engine (
     logic is_expected, is_ahead, is_behind, is_refused, lacks_receive, needs_access, may_forget;
     logic has_payload, placed, place_fault, raises, fails, is_finished;
     request_steps steps (
-        .clk(clk), .rst(rst), .is_last_qp(job_qp == '1), .takes_job(takes_packet || takes_other),
-        .job(job), .look_ready(look_ready), .control_op(control.op), .may_forget(may_forget),
-        .is_flushed(is_flushed), .has_failed(c.failed), .is_ahead(is_ahead), .is_behind(is_behind),
-        .raises(raises), .event_ready(event_ready), .is_refused(is_refused),
-        .lacks_receive(lacks_receive), .kind(kind), .needs_access(needs_access),
-        .fetch_ready(fetch_ready), .fetch_error(fetch_error), .request_ready(request_ready),
-        .answer_valid(answer_valid), .answer_refuses(answer_fault != 3'd0), .has_payload(has_payload),
-        .placed(placed), .place_fault(place_fault), .is_finished(is_finished), .step(step),
-        .refusal(refusal)
+        .clk, .rst, .is_last_qp(job_qp == '1), .takes_job(takes_packet || takes_other), .job, .look_ready,
+        .control_op(control.op), .may_forget, .is_flushed, .has_failed(c.failed), .is_ahead, .is_behind, .raises,
+        .event_ready, .is_refused, .lacks_receive, .kind, .needs_access, .fetch_ready, .fetch_error, .request_ready,
+        .answer_valid, .answer_refuses(answer_fault != 3'd0), .has_payload, .placed, .place_fault, .is_finished,
+        .step, .refusal
     );
 
     // ------------------------------------------------------------------------- what a packet asks for
     request_checks checks (
         .opcode(p.opcode), .payload_bytes(p.payload_bytes), .length(p.length), .access(q.access),
-        .path_mtu(q.path_mtu), .in_send(c.in_send), .in_write(c.in_write), .received(c.so_far),
-        .room(c.rest), .rest(c.rest), .kind(kind)
+        .path_mtu(q.path_mtu), .in_send(c.in_send), .in_write(c.in_write), .received(c.so_far), .room(c.rest),
+        .rest(c.rest), .kind
     );
     logic [23:0] distance;
-    psn_compare compare (
-        .psn(p.psn), .expected(c.expected), .is_expected(is_expected), .is_ahead(is_ahead),
-        .is_behind(is_behind), .distance(distance)
-    );
+    psn_compare compare (.psn(p.psn), .expected(c.expected), .is_expected, .is_ahead, .is_behind, .distance);
     logic has_receive, has_room, is_repeatable;
     logic [7:0] reads_open;
     assign has_receive = c.producer != c.consumer;
@@ -172,14 +161,10 @@ module request_engine (
     logic [31:0] next_offset;
     assign saves = step == card_pkg::AT_CLEAR || (step == card_pkg::AT_FINISH && is_finished);
     request_context context_of_qp (
-        .clk(clk), .step(step), .saves(saves), .chosen_qp(chosen_qp), .job_qp(job_qp), .p(p), .q(q),
-        .kind(kind), .control(control), .may_forget(may_forget), .rung(rung), .is_flushed(is_flushed),
-        .is_expected(is_expected), .is_ahead(is_ahead), .raises(raises), .event_ready(event_ready),
-        .lacks_receive(lacks_receive), .is_checked(!is_refused && !lacks_receive),
-        .fetch_ready(fetch_ready), .fetch_error(fetch_error), .fetch_capacity(fetch_capacity),
-        .placed(placed), .next_number(next_number), .next_offset(next_offset), .answers(answers),
-        .reads(reads), .repeats(repeats), .c(c), .clear_valid(clear_valid),
-        .doorbell_error(doorbell_error), .count_receive_wqe(count_receive_wqe)
+        .clk, .step, .saves, .chosen_qp, .job_qp, .p, .q, .kind, .control, .may_forget, .rung, .is_flushed,
+        .is_expected, .is_ahead, .raises, .event_ready, .lacks_receive, .is_checked(!is_refused && !lacks_receive),
+        .fetch_ready, .fetch_error, .fetch_capacity, .placed, .next_number, .next_offset, .answers, .reads, .repeats,
+        .c, .clear_valid, .doorbell_error, .count_receive_wqe
     );
     assign clear_counts = step == card_pkg::AT_CLEAR;
     assign query_receive_psn = c.expected;
@@ -201,32 +186,22 @@ module request_engine (
 
     logic memory_done;
     request_memory memory (
-        .clk(clk), .rst(rst), .step(step), .takes_payload(packet.payload_bytes != 13'd0), .job_qp(job_qp),
-        .p(p), .q(q), .kind(kind), .c(c), .placed(placed), .place_fault(place_fault),
-        .next_number(next_number), .next_offset(next_offset), .has_payload(has_payload), .done(memory_done),
-        .segment_number(segment_number), .segment(segment), .request_valid(request_valid),
-        .request_ready(request_ready), .request(request), .answer_valid(answer_valid),
-        .answer_ready(answer_ready), .answer(answer), .answer_fault(answer_fault),
-        .place_valid(place_valid), .place_ready(place_ready), .place(place), .place_drop(place_drop)
+        .clk, .rst, .step, .takes_payload(packet.payload_bytes != 13'd0), .job_qp, .p, .q, .kind, .c, .placed,
+        .place_fault, .next_number, .next_offset, .has_payload, .done(memory_done), .segment_number, .segment,
+        .request_valid, .request_ready, .request, .answer_valid, .answer_ready, .answer, .answer_fault, .place_valid,
+        .place_ready, .place, .place_drop
     );
 
     // ------------------------------------------------------------------- what the peer and software get
     logic reply_done, reports_done;
     request_reply reply (
-        .clk(clk), .step(step), .refusal(refusal), .p(p), .q(q), .kind(kind), .c(c), .is_ahead(is_ahead),
-        .is_repeatable(is_repeatable), .lacks_receive(lacks_receive), .answers(answers), .reads(reads),
-        .repeats(repeats), .reply_valid(reply_valid), .reply_ready(reply_ready),
-        .reply_reads(reply_reads), .reply_repeats(reply_repeats), .reply_ends_qp(reply_ends_qp),
-        .reply_psn(reply_psn), .reply_syndrome(reply_syndrome), .reply_msn(reply_msn),
-        .reply_frame(reply_frame), .reply_address(reply_address), .reply_key(reply_key),
-        .reply_length(reply_length), .done(reply_done)
+        .clk, .step, .refusal, .p, .q, .kind, .c, .is_ahead, .is_repeatable, .lacks_receive, .answers, .reads,
+        .repeats, .reply_valid, .reply_ready, .reply_reads, .reply_repeats, .reply_ends_qp, .reply_psn,
+        .reply_syndrome, .reply_msn, .reply_frame, .reply_address, .reply_key, .reply_length, .done(reply_done)
     );
     receive_reports reports (
-        .clk(clk), .step(step), .refusal(refusal), .job_qp(job_qp), .p(p), .q(q), .kind(kind), .c(c),
-        .is_expected(is_expected), .is_flushed(is_flushed), .frames_done(frames_done),
-        .completion_valid(completion_valid), .completion_ready(completion_ready),
-        .completion(completion), .event_valid(event_valid), .event_ready(event_ready),
-        .event_type(event_type), .raises(raises), .fails(fails), .done(reports_done)
+        .clk, .step, .refusal, .job_qp, .p, .q, .kind, .c, .is_expected, .is_flushed, .frames_done, .completion_valid,
+        .completion_ready, .completion, .event_valid, .event_ready, .event_type, .raises, .fails, .done(reports_done)
     );
     assign is_finished = reports_done && reply_done && memory_done;
     assign fail_valid = step == card_pkg::AT_FINISH && is_finished && fails;
@@ -234,13 +209,11 @@ module request_engine (
     assign control_ready = step == card_pkg::AT_FINISH && is_finished && job == card_pkg::JOB_CONTROL;
 
     receive_forget forgetting (
-        .clk(clk), .rst(rst), .forgets(control_valid && control.op == card_pkg::CONTROL_FORGET),
-        .asks(step == card_pkg::AT_CONTROL), .is_answered(c.answers == counted_answers),
-        .ends(control_ready), .may_forget(may_forget), .taken_valid(packet_valid && packet_ready),
-        .taken_frame(packet.number), .frames_done(frames_done), .all_frames_done(all_frames_done),
-        .completion_queued(completion_valid && completion_ready),
-        .completion_written(completion_written), .handed_packets(handed_packets),
-        .sent_packets(sent_packets)
+        .clk, .rst, .forgets(control_valid && control.op == card_pkg::CONTROL_FORGET),
+        .asks(step == card_pkg::AT_CONTROL), .is_answered(c.answers == counted_answers), .ends(control_ready),
+        .may_forget, .taken_valid(packet_valid && packet_ready), .taken_frame(packet.number), .frames_done,
+        .all_frames_done, .completion_queued(completion_valid && completion_ready), .completion_written,
+        .handed_packets, .sent_packets
     );
 
     always_ff @(posedge clk) begin

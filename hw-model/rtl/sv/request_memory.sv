@@ -44,14 +44,12 @@ module request_memory (
     card_pkg::memory_request_t place_request, access_request;
     card_pkg::piece_t piece;
     payload_place placer (
-        .clk(clk), .rst(rst), .start_valid(step == card_pkg::AT_PLACE), .is_send(kind.is_send),
-        .qp_index(job_qp), .pd(q.pd), .key(c.key), .address(c.address), .bytes(p.payload_bytes),
-        .first_number(c.number), .first_offset(c.offset), .done(placed), .fault(place_fault),
-        .next_number(next_number), .next_offset(next_offset), .segment_number(segment_number),
-        .segment(segment), .request_valid(place_request_valid), .request_ready(request_ready),
-        .request(place_request), .answer_valid(answer_valid), .answer_ready(place_answer_ready),
-        .answer(answer), .answer_fault(answer_fault), .place_valid(piece_valid),
-        .place_ready(place_ready), .place(piece)
+        .clk, .rst, .start_valid(step == card_pkg::AT_PLACE), .is_send(kind.is_send), .qp_index(job_qp), .pd(q.pd),
+        .key(c.key), .address(c.address), .bytes(p.payload_bytes), .first_number(c.number), .first_offset(c.offset),
+        .done(placed), .fault(place_fault), .next_number, .next_offset, .segment_number, .segment,
+        .request_valid(place_request_valid), .request_ready, .request(place_request), .answer_valid,
+        .answer_ready(place_answer_ready), .answer, .answer_fault, .place_valid(piece_valid), .place_ready,
+        .place(piece)
     );
 
     // ----------------------------------------------------------------------- one port of memory_unit

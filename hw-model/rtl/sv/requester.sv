@@ -143,17 +143,13 @@ module requester (
     assign wanted_available = resuming ? ferroce_pkg::WQE_MAX_BLOCKS : producer - s.fetched;
 
     wqe_decode decode (
-        .clk(clk), .rst(rst), .begin_valid(decode_begin), .begin_qp(at), .begin_index(wanted_index),
+        .clk, .rst, .begin_valid(decode_begin), .begin_qp(at), .begin_index(wanted_index),
         .begin_available(wanted_available), .done(decoded), .ring_base(q.send_base),
-        .log_ring_blocks(q.log_send_blocks), .forget(step == CONTROL_RESET),
-        .ahead_valid(reads_ahead), .ahead_qp(at), .ahead_block(producer), .lines_idle(lines_idle),
-        .read_valid(read_valid), .read_ready(read_ready), .read_iova(read_iova), .read_slot(read_slot),
-        .line_valid(line_valid), .line_error(line_error), .line_slot(line_slot), .line(line),
-        .status(status), .rejected(rejected), .blocks(blocks), .opcode(opcode), .signaled(signaled),
-        .solicited(solicited), .fence(fence), .is_inline(is_inline), .inline_at(inline_at),
-        .immediate(immediate), .remote_address(remote_address), .remote_key(remote_key),
-        .length(length), .segments(segments), .segment_number(segment_number),
-        .segment_address(segment_address), .segment_length(segment_length), .segment_key(segment_key)
+        .log_ring_blocks(q.log_send_blocks), .forget(step == CONTROL_RESET), .ahead_valid(reads_ahead), .ahead_qp(at),
+        .ahead_block(producer), .lines_idle, .read_valid, .read_ready, .read_iova, .read_slot, .line_valid,
+        .line_error, .line_slot, .line, .status, .rejected, .blocks, .opcode, .signaled, .solicited, .fence,
+        .is_inline, .inline_at, .immediate, .remote_address, .remote_key, .length, .segments, .segment_number,
+        .segment_address, .segment_length, .segment_key
     );
     // ------------------------------------------------------------------------------------ the packet
     logic [7:0] packet_opcode, cqe_opcode;
@@ -171,10 +167,7 @@ module requester (
     assign payload_bytes = is_read ? '0 : bytes_left < {19'b0, mtu} ? bytes_left[12:0] : mtu;
     assign is_first = position == '0;
     assign is_last = is_read || s.next_psn == e.last_psn;
-    send_opcode of_opcode (
-        .opcode(opcode), .is_first(is_first), .is_last(is_last), .packet_opcode(packet_opcode),
-        .cqe_opcode(cqe_opcode), .is_read(is_read), .takes_receive(takes_receive)
-    );
+    send_opcode of_opcode (.opcode, .is_first, .is_last, .packet_opcode, .cqe_opcode, .is_read, .takes_receive);
 
     logic is_invalidate;
     assign is_invalidate = opcode == ferroce_pkg::SEND_OPCODE_SEND_INVALIDATE;
@@ -203,21 +196,16 @@ module requester (
     logic [23:0] qpn;
     assign qpn = card_pkg::QPN_BASE + {16'b0, at};
     segment_walk walk (
-        .clk(clk), .rst(rst), .start(walk_start), .offset(offset), .bytes(payload_bytes),
-        .done(walked), .fault(walk_fault), .pd(q.pd), .qpn(qpn), .rights('0),
-        .is_inline(is_inline), .inline_at(inline_at), .wqe_index(wqe_index),
-        .ring_base(q.send_base), .log_ring_blocks(q.log_send_blocks), .segments(segments),
-        .segment_number(segment_number), .segment_address(segment_address),
-        .segment_length(segment_length), .segment_key(segment_key),
-        .request_valid(request_valid), .request_ready(request_ready), .request(request),
-        .answer_valid(answer_valid), .answer_ready(answer_ready), .answer(answer),
-        .answer_fault(answer_fault),
+        .clk, .rst, .start(walk_start), .offset, .bytes(payload_bytes), .done(walked), .fault(walk_fault), .pd(q.pd),
+        .qpn, .rights('0), .is_inline, .inline_at, .wqe_index, .ring_base(q.send_base),
+        .log_ring_blocks(q.log_send_blocks), .segments, .segment_number, .segment_address, .segment_length,
+        .segment_key, .request_valid, .request_ready, .request, .answer_valid, .answer_ready, .answer, .answer_fault,
         .piece_valid(walk_valid), .piece_ready(walk_ready), .piece(walk_piece)
     );
     packet_pieces pieces (
-        .clk(clk), .rst(rst), .s_valid(walk_valid), .s_ready(walk_ready), .s_piece(walk_piece),
-        .commit(walked && walk_fault == '0), .rollback(walked && walk_fault != '0),
-        .m_valid(piece_valid), .m_ready(piece_ready), .m_piece(piece), .idle(pieces_idle)
+        .clk, .rst, .s_valid(walk_valid), .s_ready(walk_ready), .s_piece(walk_piece),
+        .commit(walked && walk_fault == '0), .rollback(walked && walk_fault != '0), .m_valid(piece_valid),
+        .m_ready(piece_ready), .m_piece(piece), .idle(pieces_idle)
     );
 
     // Packets that transmit has and has not sent: their payload may still be read.
@@ -272,7 +260,7 @@ module requester (
     // -------------------------------------------------------------------------- memories and answers
     logic [7:0] sweep;                     // after a reset: every QP is empty
     ram_1w1r #(.BITS($bits(s)), .LOG_DEPTH(card_pkg::LOG_QPS)) states (
-        .clk(clk), .write_valid(state_write), .write_at(state_at), .write_data(state),
+        .clk, .write_valid(state_write), .write_at(state_at), .write_data(state),
         .read_at(at), .read_data(loaded)
     );
     logic is_in_turn;

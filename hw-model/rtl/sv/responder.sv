@@ -109,13 +109,9 @@ module responder (
     logic [2:0]   fetch_posted;
     logic [127:0] segment;
     receive_segments segments (
-        .clk(clk), .rst(rst), .fetch_valid(fetch_valid), .fetch_ready(fetch_ready), .fetch_qp(fetch_qp),
-        .fetch_iova(fetch_iova), .fetch_log_stride(fetch_log_stride), .fetch_slot(fetch_slot),
-        .fetch_posted(fetch_posted), .fetch_error(fetch_error), .fetch_capacity(fetch_capacity),
-        .clear_valid(clear_valid), .clear_qp(job_qp), .segment_qp(job_qp), .segment_number(segment_number),
-        .segment(segment), .read_valid(read_valid), .read_ready(read_ready), .read_iova(read_iova),
-        .read_index(read_index), .line_valid(line_valid), .line_error(line_error),
-        .line_index(line_index), .line(line)
+        .clk, .rst, .fetch_valid, .fetch_ready, .fetch_qp, .fetch_iova, .fetch_log_stride, .fetch_slot, .fetch_posted,
+        .fetch_error, .fetch_capacity, .clear_valid, .clear_qp(job_qp), .segment_qp(job_qp), .segment_number,
+        .segment, .read_valid, .read_ready, .read_iova, .read_index, .line_valid, .line_error, .line_index, .line
     );
 
     logic        reply_valid, reply_ready, reply_reads, reply_repeats, reply_ends_qp;
@@ -128,59 +124,37 @@ module responder (
     logic        request_event, request_fails, response_fails, response_fail_ready;
     logic [7:0]  response_fail_qp, handed_packets, sent_packets;
     request_engine requests (
-        .clk(clk), .rst(rst), .packet_valid(packet_valid), .packet_ready(packet_ready), .packet(packet),
-        .packet_qp(packet_qp), .done(done), .place_valid(place_valid), .place_ready(place_ready),
-        .place(place), .place_drop(place_drop), .control_valid(control_valid),
-        .control_ready(control_ready), .control(control), .query_receive_psn(query_receive_psn),
-        .query_message_sequence(query_message_sequence), .query_producer(query_producer),
-        .query_consumer(query_consumer), .doorbell_valid(doorbell_valid),
-        .doorbell_ready(doorbell_ready), .doorbell_qp(doorbell_qp), .doorbell_index(doorbell_index),
-        .doorbell_error(doorbell_error), .wake_valid(wake_valid), .wake_qp(wake_qp),
-        .look_ready(!response_look_valid), .look_qp(look_qp), .qp(qp),
-        .fetch_valid(fetch_valid), .fetch_ready(fetch_ready), .fetch_qp(fetch_qp),
-        .fetch_iova(fetch_iova), .fetch_log_stride(fetch_log_stride), .fetch_slot(fetch_slot),
-        .fetch_posted(fetch_posted), .fetch_error(fetch_error), .fetch_capacity(fetch_capacity),
-        .segment_number(segment_number), .segment(segment), .request_valid(request_valid),
-        .request_ready(request_ready), .request(request),
-        .answer_valid(answer_valid), .answer_ready(answer_ready), .answer(answer),
-        .answer_fault(answer_fault), .completion_valid(queue_valid),
-        .completion_ready(queue_ready), .completion(queue_data),
-        .completion_written(completion_valid && completion_ready), .handed_packets(handed_packets),
-        .sent_packets(sent_packets), .event_valid(request_event),
-        .event_ready(!event_valid), .event_type(event_type), .fail_valid(request_fails),
-        .job_qp(job_qp), .reply_valid(reply_valid), .reply_ready(reply_ready),
-        .reply_reads(reply_reads), .reply_repeats(reply_repeats), .reply_ends_qp(reply_ends_qp),
-        .reply_psn(reply_psn), .reply_syndrome(reply_syndrome), .reply_msn(reply_msn),
-        .reply_frame(reply_frame), .reply_address(reply_address), .reply_key(reply_key),
-        .reply_length(reply_length), .counted_answers(counted_answers),
-        .counted_reads(counted_reads), .counted_repeats(counted_repeats), .clear_valid(clear_valid),
-        .clear_counts(clear_counts), .frames_done(frames_done), .all_frames_done(all_frames_done),
-        .count_duplicate(count_duplicate), .count_receive_wqe(count_receive_wqe),
-        .idle(requests_idle)
+        .clk, .rst, .packet_valid, .packet_ready, .packet, .packet_qp, .done, .place_valid, .place_ready, .place,
+        .place_drop, .control_valid, .control_ready, .control, .query_receive_psn, .query_message_sequence,
+        .query_producer, .query_consumer, .doorbell_valid, .doorbell_ready, .doorbell_qp, .doorbell_index,
+        .doorbell_error, .wake_valid, .wake_qp, .look_ready(!response_look_valid), .look_qp, .qp, .fetch_valid,
+        .fetch_ready, .fetch_qp, .fetch_iova, .fetch_log_stride, .fetch_slot, .fetch_posted, .fetch_error,
+        .fetch_capacity, .segment_number, .segment, .request_valid, .request_ready, .request, .answer_valid,
+        .answer_ready, .answer, .answer_fault, .completion_valid(queue_valid), .completion_ready(queue_ready),
+        .completion(queue_data), .completion_written(completion_valid && completion_ready), .handed_packets,
+        .sent_packets, .event_valid(request_event), .event_ready(!event_valid), .event_type,
+        .fail_valid(request_fails), .job_qp, .reply_valid, .reply_ready, .reply_reads, .reply_repeats, .reply_ends_qp,
+        .reply_psn, .reply_syndrome, .reply_msn, .reply_frame, .reply_address, .reply_key, .reply_length,
+        .counted_answers, .counted_reads, .counted_repeats, .clear_valid, .clear_counts, .frames_done,
+        .all_frames_done, .count_duplicate, .count_receive_wqe, .idle(requests_idle)
     );
 
     response_engine responses (
-        .clk(clk), .rst(rst), .answer_valid(reply_valid), .answer_ready(reply_ready),
-        .answer_reads(reply_reads), .answer_repeats(reply_repeats), .ends_qp(reply_ends_qp),
-        .answer_qp(job_qp), .answer_psn(reply_psn), .answer_syndrome(reply_syndrome),
-        .answer_msn(reply_msn), .answer_frame(reply_frame), .answer_address(reply_address),
-        .answer_key(reply_key), .answer_length(reply_length), .frames_done(frames_done),
-        .all_frames_done(all_frames_done), .count_qp(job_qp), .counted_answers(counted_answers),
-        .counted_reads(counted_reads), .counted_repeats(counted_repeats), .clear_valid(clear_valid),
-        .clear_qp(job_qp), .clear_counts(clear_counts),
-        .drop_valid(control_valid && control.op == card_pkg::CONTROL_FORGET), .drop_qp(control.qp),
-        .look_valid(response_look_valid), .look_qp(response_look_qp), .qp(qp),
-        .request_valid(response_request_valid), .request_ready(response_request_ready),
-        .request(response_request), .piece_answer_valid(response_answer_valid),
-        .piece_answer_ready(response_answer_ready), .piece_answer(response_answer),
-        .piece_answer_fault(response_answer_fault), .packet_valid(tx_packet_valid),
+        .clk, .rst, .answer_valid(reply_valid), .answer_ready(reply_ready), .answer_reads(reply_reads),
+        .answer_repeats(reply_repeats), .ends_qp(reply_ends_qp), .answer_qp(job_qp), .answer_psn(reply_psn),
+        .answer_syndrome(reply_syndrome), .answer_msn(reply_msn), .answer_frame(reply_frame),
+        .answer_address(reply_address), .answer_key(reply_key), .answer_length(reply_length), .frames_done,
+        .all_frames_done, .count_qp(job_qp), .counted_answers, .counted_reads, .counted_repeats, .clear_valid,
+        .clear_qp(job_qp), .clear_counts, .drop_valid(control_valid && control.op == card_pkg::CONTROL_FORGET),
+        .drop_qp(control.qp), .look_valid(response_look_valid), .look_qp(response_look_qp), .qp,
+        .request_valid(response_request_valid), .request_ready(response_request_ready), .request(response_request),
+        .piece_answer_valid(response_answer_valid), .piece_answer_ready(response_answer_ready),
+        .piece_answer(response_answer), .piece_answer_fault(response_answer_fault), .packet_valid(tx_packet_valid),
         .packet_ready(tx_packet_ready), .packet(tx_packet), .piece_valid(tx_piece_valid),
-        .piece_ready(tx_piece_ready), .piece(tx_piece), .sent_valid(sent_valid),
-        .payload_error(payload_error_valid), .payload_error_qp(payload_error_qp),
-        .handed_packets(handed_packets), .sent_packets(sent_packets), .fail_valid(response_fails),
-        .fail_ready(response_fail_ready), .fail_qp(response_fail_qp), .count_ack(count_ack),
-        .count_rnr_nak(count_rnr_nak), .count_sequence_nak(count_sequence_nak),
-        .count_other_nak(count_other_nak), .idle(responses_idle)
+        .piece_ready(tx_piece_ready), .piece(tx_piece), .sent_valid, .payload_error(payload_error_valid),
+        .payload_error_qp, .handed_packets, .sent_packets, .fail_valid(response_fails),
+        .fail_ready(response_fail_ready), .fail_qp(response_fail_qp), .count_ack, .count_rnr_nak, .count_sequence_nak,
+        .count_other_nak, .idle(responses_idle)
     );
 
     // A CQE may wait for its payload; the next packets do not.
@@ -188,7 +162,7 @@ module responder (
     logic queue_valid, queue_ready;
     card_pkg::completion_t queue_data;
     fifo #(.BITS($bits(queue_data)), .LOG_DEPTH(LOG_COMPLETIONS)) completions (
-        .clk(clk), .rst(rst), .s_valid(queue_valid), .s_ready(queue_ready), .s_data(queue_data),
+        .clk, .rst, .s_valid(queue_valid), .s_ready(queue_ready), .s_data(queue_data),
         .m_valid(completion_valid), .m_ready(completion_ready), .m_data(completion)
     );
 

@@ -103,9 +103,7 @@ module roce_rx (
         end
     end
 
-    icrc_mask mask (
-        .data(d1), .beat(beat1), .vlan(vlan1), .v6(v6_1), .frame_end(end1), .masked(masked1)
-    );
+    icrc_mask mask (.data(d1), .beat(beat1), .vlan(vlan1), .v6(v6_1), .frame_end(end1), .masked(masked1));
 
     // ----------------------------------------------------------- stage 2: headers stand in registers
     logic          v2, first2, last2, covers2, vlan2, v6_2;
@@ -187,9 +185,9 @@ module roce_rx (
     logic [5:0] transport3;   // bytes of all transport headers
     /* verilator lint_off PINCONNECTEMPTY */
     roce_opcode headers (
-        .opcode(udp3[8*8 +: 8]), .known(known3), .has_xrceth(has_xrceth3), .has_deth(has_deth3),
-        .has_reth(has_reth3), .has_atomiceth(), .has_aeth(), .has_atomicacketh(has_atomicacketh3),
-        .has_immediate(), .has_ieth(), .length(transport3)
+        .opcode(udp3[8*8 +: 8]), .known(known3), .has_xrceth(has_xrceth3), .has_deth(has_deth3), .has_reth(has_reth3),
+        .has_atomiceth(), .has_aeth(), .has_atomicacketh(has_atomicacketh3), .has_immediate(), .has_ieth(),
+        .length(transport3)
     );
     /* verilator lint_on PINCONNECTEMPTY */
 

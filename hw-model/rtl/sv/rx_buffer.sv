@@ -85,7 +85,7 @@ module rx_buffer #(
     logic [15:0]        judged_bytes;
     /* verilator lint_off PINCONNECTEMPTY */
     fifo #(.BITS(LOG_BEATS + (LOG_BEATS + 1) + 17), .LOG_DEPTH(LOG_IN_FLIGHT)) in_flight (
-        .clk(clk), .rst(rst),
+        .clk, .rst,
         .s_valid(rx_valid && rx_last), .s_ready(),
         .s_data({frame_start[LOG_BEATS-1:0], lost ? frame_start : written + 1'b1, frame_bytes_now[16] ? 16'hffff :
                  frame_bytes_now[15:0], lost}),
@@ -94,15 +94,12 @@ module rx_buffer #(
     );
 
     roce_rx parser (
-        .clk(clk), .rst(rst),
-        .s_valid(rx_valid), .s_data(rx_data), .s_bytes(rx_bytes), .s_last(rx_last),
-        .m_valid(verdict), .m_malformed(malformed), .m_icrc_ok(icrc_ok), .m_is_v6(is_v6),
-        .m_opcode(opcode), .m_flags(flags), .m_p_key(p_key), .m_congestion(), .m_dest_qp(dest_qp),
-        .m_ack_request(ack_request), .m_reserved7(), .m_psn(psn), .m_source(source),
-        .m_destination(), .m_srqn(), .m_address(address), .m_r_key(r_key), .m_length(length),
-        .m_aeth(aeth), .m_immediate(immediate), .m_q_key(), .m_source_qp(), .m_swap_add(),
-        .m_compare(), .m_original(), .m_payload_offset(payload_offset),
-        .m_payload_length(payload_length)
+        .clk, .rst, .s_valid(rx_valid), .s_data(rx_data), .s_bytes(rx_bytes), .s_last(rx_last), .m_valid(verdict),
+        .m_malformed(malformed), .m_icrc_ok(icrc_ok), .m_is_v6(is_v6), .m_opcode(opcode), .m_flags(flags),
+        .m_p_key(p_key), .m_congestion(), .m_dest_qp(dest_qp), .m_ack_request(ack_request), .m_reserved7(),
+        .m_psn(psn), .m_source(source), .m_destination(), .m_srqn(), .m_address(address), .m_r_key(r_key),
+        .m_length(length), .m_aeth(aeth), .m_immediate(immediate), .m_q_key(), .m_source_qp(), .m_swap_add(),
+        .m_compare(), .m_original(), .m_payload_offset(payload_offset), .m_payload_length(payload_length)
     );
     /* verilator lint_on PINCONNECTEMPTY */
 
@@ -148,9 +145,8 @@ module rx_buffer #(
     end
 
     block_fifo #(.BITS(PACKET_BITS), .LOG_DEPTH(LOG_PACKETS)) packets (
-        .clk(clk), .rst(rst),
-        .s_valid(accepted), .s_ready(packets_ready), .s_data(judged),
-        .m_valid(packet_valid), .m_ready(packet_ready), .m_data(packet), .idle(packets_idle)
+        .clk, .rst, .s_valid(accepted), .s_ready(packets_ready), .s_data(judged), .m_valid(packet_valid),
+        .m_ready(packet_ready), .m_data(packet), .idle(packets_idle)
     );
 
     // Where payloads are in the buffer. There are at most twice as many as packets: those that were
@@ -161,11 +157,9 @@ module rx_buffer #(
     logic [7:0]         place_offset;
     logic [12:0]        place_bytes;
     block_fifo #(.BITS(PAYLOAD_BITS), .LOG_DEPTH(LOG_PACKETS + 1)) payloads (
-        .clk(clk), .rst(rst),
-        .s_valid(accepted), .s_ready(payloads_ready),
-        .s_data({judged_start, judged_end, payload_offset, payload_length[12:0]}),
-        .m_valid(place_valid), .m_ready(place_ready),
-        .m_data({place_start, place_end, place_offset, place_bytes}), .idle(payloads_idle)
+        .clk, .rst, .s_valid(accepted), .s_ready(payloads_ready),
+        .s_data({judged_start, judged_end, payload_offset, payload_length[12:0]}), .m_valid(place_valid),
+        .m_ready(place_ready), .m_data({place_start, place_end, place_offset, place_bytes}), .idle(payloads_idle)
     );
 
     logic               reading_done, aligner_idle;
@@ -174,14 +168,9 @@ module rx_buffer #(
     logic               beat_enable;
     logic [511:0]       beat;
     rx_aligner #(.LOG_BEATS(LOG_BEATS)) aligner (
-        .clk(clk), .rst(rst),
-        .place_valid(place_valid), .place_ready(place_ready), .place_start(place_start),
-        .place_end(place_end), .place_offset(place_offset), .place_bytes(place_bytes),
-        .done(reading_done), .done_end(reading_end),
-        .beat_enable(beat_enable), .beat_place(read_place), .beat(beat),
-        .payload_valid(payload_valid), .payload_ready(payload_ready), .payload_data(payload_data),
-        .payload_bytes(payload_bytes), .payload_last(payload_last),
-        .idle(aligner_idle)
+        .clk, .rst, .place_valid, .place_ready, .place_start, .place_end, .place_offset, .place_bytes,
+        .done(reading_done), .done_end(reading_end), .beat_enable, .beat_place(read_place), .beat, .payload_valid,
+        .payload_ready, .payload_data, .payload_bytes, .payload_last, .idle(aligner_idle)
     );
 
     // ---------------------------------------------------------------------------- the buffer's RAM

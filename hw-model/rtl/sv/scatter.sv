@@ -37,9 +37,8 @@ module scatter (
     logic             next_valid, next_ready, next_drop;
     card_pkg::piece_t next;
     fifo #(.BITS(PIECE_BITS + 1), .LOG_DEPTH(2)) pieces (
-        .clk(clk), .rst(rst),
-        .s_valid(place_valid), .s_ready(place_ready), .s_data({place, place_drop}),
-        .m_valid(next_valid), .m_ready(next_ready), .m_data({next, next_drop})
+        .clk, .rst, .s_valid(place_valid), .s_ready(place_ready), .s_data({place, place_drop}), .m_valid(next_valid),
+        .m_ready(next_ready), .m_data({next, next_drop})
     );
 
     // -------------------------------------------------------------------- the beat that is in use

@@ -49,12 +49,10 @@ module send_doorbells (
     assign write_data = step == INIT || forget ? '0 : doorbell_index;
     assign idle = step == IDLE && !doorbell_valid;
     ram_1w1r #(.BITS(32), .LOG_DEPTH(card_pkg::LOG_QPS)) producers (
-        .clk(clk), .write_valid(write_valid), .write_at(write_at), .write_data(write_data),
-        .read_at(doorbell_qp), .read_data(rung)
+        .clk, .write_valid, .write_at, .write_data, .read_at(doorbell_qp), .read_data(rung)
     );
     ram_1w1r #(.BITS(32), .LOG_DEPTH(card_pkg::LOG_QPS)) producers_of_requester (
-        .clk(clk), .write_valid(write_valid), .write_at(write_at), .write_data(write_data),
-        .read_at(requester_at), .read_data(producer)
+        .clk, .write_valid, .write_at, .write_data, .read_at(requester_at), .read_data(producer)
     );
 
     always_ff @(posedge clk) begin

@@ -109,9 +109,8 @@ module send_engine (
     logic pick_valid, pick_ready, again_valid, answered_valid, rung_valid, set_empty;
     logic [7:0] pick_qp, again_qp, answered_qp, rung_qp;
     ready_set #(.SETS(4)) ready (
-        .clk(clk), .rst(rst), .set_valid({again_valid, answered_valid, rung_valid, wake_valid}),
-        .set_qp({again_qp, answered_qp, rung_qp, wake_qp}), .pick_valid(pick_valid),
-        .pick_ready(pick_ready), .pick_qp(pick_qp), .empty(set_empty)
+        .clk, .rst, .set_valid({again_valid, answered_valid, rung_valid, wake_valid}),
+        .set_qp({again_qp, answered_qp, rung_qp, wake_qp}), .pick_valid, .pick_ready, .pick_qp, .empty(set_empty)
     );
 
     logic state_write, table_write, requester_wants_qp, forget_producer;
@@ -124,16 +123,16 @@ module send_engine (
     card_pkg::outstanding_t table_entry, table_of_requester, table_of_completer;
     logic [31:0] producer;
     ram_1w1r #(.BITS($bits(state)), .LOG_DEPTH(card_pkg::LOG_QPS)) states_of_completer (
-        .clk(clk), .write_valid(state_write), .write_at(state_at), .write_data(state),
+        .clk, .write_valid(state_write), .write_at(state_at), .write_data(state),
         .read_at(completer_at), .read_data(sent)
     );
     ram_1w1r #(.BITS($bits(state)), .LOG_DEPTH(card_pkg::LOG_QPS)) states_of_doorbells (
-        .clk(clk), .write_valid(state_write), .write_at(state_at), .write_data(state),
+        .clk, .write_valid(state_write), .write_at(state_at), .write_data(state),
         .read_at(doorbell_at), .read_data(doorbell_state)
     );
     // The outstanding table: the requester reads where it writes.
     ram_1rw1r #(.BITS($bits(table_entry)), .LOG_DEPTH(LOG_ENTRIES)) entries (
-        .clk(clk), .write_valid(table_write), .at(table_at), .write_data(table_entry),
+        .clk, .write_valid(table_write), .at(table_at), .write_data(table_entry),
         .data(table_of_requester), .read_at(completer_table_at), .read_data(table_of_completer)
     );
 
@@ -141,13 +140,10 @@ module send_engine (
     assign requester_qp_index = requester_wants_qp ? requester_at : doorbell_at;
     assign completer_qp_index = completer_at;
     send_doorbells doorbells (
-        .clk(clk), .rst(rst), .idle(doorbells_idle), .doorbell_valid(doorbell_valid),
-        .doorbell_ready(doorbell_ready), .doorbell_qp(doorbell_qp), .doorbell_index(doorbell_index),
-        .doorbell_error(doorbell_error), .rung_valid(rung_valid), .rung_qp(rung_qp),
-        .table_busy(requester_wants_qp), .state(requester_qp.state),
-        .log_send_blocks(requester_qp.log_send_blocks),
-        .state_at(doorbell_at), .fetched(doorbell_state.fetched), .requester_at(requester_at),
-        .producer(producer), .forget(forget_producer)
+        .clk, .rst, .idle(doorbells_idle), .doorbell_valid, .doorbell_ready, .doorbell_qp, .doorbell_index,
+        .doorbell_error, .rung_valid, .rung_qp, .table_busy(requester_wants_qp), .state(requester_qp.state),
+        .log_send_blocks(requester_qp.log_send_blocks), .state_at(doorbell_at), .fetched(doorbell_state.fetched),
+        .requester_at, .producer, .forget(forget_producer)
     );
 
     // -------------------------------------------------------------------------------------- timers
@@ -156,12 +152,10 @@ module send_engine (
     logic [63:0] requester_deadline, completer_deadline;
     logic [7:0] expired_qp;
     timers timers_of_qps (
-        .clk(clk), .rst(rst), .now_ns(now_ns), .set_valid(timer_valid), .set_ready(timer_ready),
+        .clk, .rst, .now_ns, .set_valid(timer_valid), .set_ready(timer_ready),
         .set_op({timer_start ? TIMER_START : TIMER_STOP, TIMER_START_IF_STOPPED}),
-        .set_qp({completer_at, requester_at}),
-        .set_deadline({completer_deadline, requester_deadline}), .expired_valid(expired_valid),
-        .expired_ready(expired_ready), .expired_qp(expired_qp), .deadline_valid(deadline_valid),
-        .deadline_ns(deadline_ns), .idle(timers_idle)
+        .set_qp({completer_at, requester_at}), .set_deadline({completer_deadline, requester_deadline}),
+        .expired_valid, .expired_ready, .expired_qp, .deadline_valid, .deadline_ns, .idle(timers_idle)
     );
 
     // ------------------------------------------------------------- one read port, one completion port
@@ -201,59 +195,38 @@ module send_engine (
     logic flush_valid, flush_ready, reset_valid, reset_ready, requester_idle, completer_idle;
     logic [23:0] reset_psn;
     requester send (
-        .clk(clk), .rst(rst), .now_ns(now_ns), .idle(requester_idle),
-        .control_valid(control_valid), .control_ready(control_ready), .control(control),
-        .query_send_psn(query_send_psn), .query_unacknowledged_psn(query_unacknowledged_psn),
-        .query_producer(query_producer), .query_fetched(query_fetched), .query_drained(query_drained),
-        .pick_valid(pick_valid), .pick_ready(pick_ready), .pick_qp(pick_qp),
-        .again_valid(again_valid), .again_qp(again_qp), .qp_wanted(requester_wants_qp),
-        .at(requester_at), .qp(requester_qp), .producer(producer), .forget_producer(forget_producer),
-        .gid_index(gid_index), .gid(gid), .state_write(state_write), .state_at(state_at), .state(state),
-        .table_write(table_write), .table_at(table_at), .table_entry(table_entry),
-        .table_read(table_of_requester), .retired(retired), .is_going_back(is_going_back),
-        .is_waiting(is_waiting), .is_errored(is_errored), .went_back(went_back), .settle(settle),
-        .flush_valid(flush_valid), .flush_ready(flush_ready), .reset_valid(reset_valid),
-        .reset_ready(reset_ready), .reset_psn(reset_psn), .timer_valid(timer_valid[0]),
-        .timer_ready(timer_ready[0]), .timer_deadline(requester_deadline),
-        .read_valid(block_valid[0]), .read_ready(block_ready[0]), .read_iova(requester_iova),
-        .read_slot(requester_slot), .line_valid(block_line[0]), .line_error(line_error),
-        .line_slot(line_index[3:0]), .line(line),
-        .request_valid(requester_request_valid), .request_ready(requester_request_ready),
-        .request(requester_request), .answer_valid(requester_answer_valid),
-        .answer_ready(requester_answer_ready), .answer(requester_answer),
-        .answer_fault(requester_answer_fault), .packet_valid(packet_valid),
-        .packet_ready(packet_ready), .packet(packet), .piece_valid(piece_valid),
-        .piece_ready(piece_ready), .piece(piece), .sent_valid(sent_valid), .completion_valid(ends_valid[0]),
-        .completion_ready(ends_ready[0]), .completion(requester_completion),
-        .completions_idle(!completion_valid), .frame(frame), .count_retransmitted(count_retransmitted),
-        .count_wqe_error(count_wqe_error)
+        .clk, .rst, .now_ns, .idle(requester_idle), .control_valid, .control_ready, .control, .query_send_psn,
+        .query_unacknowledged_psn, .query_producer, .query_fetched, .query_drained, .pick_valid, .pick_ready,
+        .pick_qp, .again_valid, .again_qp, .qp_wanted(requester_wants_qp), .at(requester_at), .qp(requester_qp),
+        .producer, .forget_producer, .gid_index, .gid, .state_write, .state_at, .state, .table_write, .table_at,
+        .table_entry, .table_read(table_of_requester), .retired, .is_going_back, .is_waiting, .is_errored, .went_back,
+        .settle, .flush_valid, .flush_ready, .reset_valid, .reset_ready, .reset_psn, .timer_valid(timer_valid[0]),
+        .timer_ready(timer_ready[0]), .timer_deadline(requester_deadline), .read_valid(block_valid[0]),
+        .read_ready(block_ready[0]), .read_iova(requester_iova), .read_slot(requester_slot),
+        .line_valid(block_line[0]), .line_error, .line_slot(line_index[3:0]), .line,
+        .request_valid(requester_request_valid), .request_ready(requester_request_ready), .request(requester_request),
+        .answer_valid(requester_answer_valid), .answer_ready(requester_answer_ready), .answer(requester_answer),
+        .answer_fault(requester_answer_fault), .packet_valid, .packet_ready, .packet, .piece_valid, .piece_ready,
+        .piece, .sent_valid, .completion_valid(ends_valid[0]), .completion_ready(ends_ready[0]),
+        .completion(requester_completion), .completions_idle(!completion_valid), .frame, .count_retransmitted,
+        .count_wqe_error
     );
     completer retire (
-        .clk(clk), .rst(rst), .now_ns(now_ns), .idle(completer_idle),
-        .packet_valid(answer_valid), .packet_ready(answer_ready), .packet(answer),
-        .packet_done(answer_done), .at(completer_at),
-        .qp(completer_qp), .sent(sent), .table_at(completer_table_at),
-        .table_read(table_of_completer), .requester_at(requester_at), .retired(retired),
-        .is_going_back(is_going_back), .is_waiting(is_waiting), .is_errored(is_errored),
-        .went_back(went_back), .settle(settle), .flush_valid(flush_valid), .flush_ready(flush_ready),
-        .reset_valid(reset_valid), .reset_ready(reset_ready), .reset_psn(reset_psn),
-        .again_valid(answered_valid), .again_qp(answered_qp),
-        .payload_error(payload_error && !payload_error_responder),
-        .payload_error_qp(payload_error_qp), .timer_valid(timer_valid[1]),
-        .timer_ready(timer_ready[1]), .timer_start(timer_start), .timer_deadline(completer_deadline),
-        .expired_valid(expired_valid), .expired_ready(expired_ready), .expired_qp(expired_qp),
-        .read_valid(block_valid[1]), .read_ready(block_ready[1]), .read_iova(completer_iova),
-        .read_slot(completer_slot), .line_valid(block_line[1]), .line_error(line_error),
-        .line_slot(line_index[3:0]), .line(line),
-        .request_valid(completer_request_valid), .request_ready(completer_request_ready),
-        .request(completer_request), .answer_valid(completer_answer_valid),
-        .answer_ready(completer_answer_ready), .answer(completer_answer),
-        .answer_fault(completer_answer_fault), .place_valid(place_valid), .place_ready(place_ready),
-        .place(place), .place_drop(place_drop), .frames_done(frames_done), .frame(frame),
-        .completion_valid(ends_valid[1]), .completion_ready(ends_ready[1]),
-        .completion(completer_completion), .fail_valid(fail_valid), .fail_qp(fail_qp),
-        .count_timeout(count_timeout), .count_rnr_nak(count_rnr_nak), .count_sequence_nak(count_sequence_nak),
-        .count_other_nak(count_other_nak), .count_refetch(count_refetch)
+        .clk, .rst, .now_ns, .idle(completer_idle), .packet_valid(answer_valid), .packet_ready(answer_ready),
+        .packet(answer), .packet_done(answer_done), .at(completer_at), .qp(completer_qp), .sent,
+        .table_at(completer_table_at), .table_read(table_of_completer), .requester_at, .retired, .is_going_back,
+        .is_waiting, .is_errored, .went_back, .settle, .flush_valid, .flush_ready, .reset_valid, .reset_ready,
+        .reset_psn, .again_valid(answered_valid), .again_qp(answered_qp),
+        .payload_error(payload_error && !payload_error_responder), .payload_error_qp, .timer_valid(timer_valid[1]),
+        .timer_ready(timer_ready[1]), .timer_start, .timer_deadline(completer_deadline), .expired_valid,
+        .expired_ready, .expired_qp, .read_valid(block_valid[1]), .read_ready(block_ready[1]),
+        .read_iova(completer_iova), .read_slot(completer_slot), .line_valid(block_line[1]), .line_error,
+        .line_slot(line_index[3:0]), .line, .request_valid(completer_request_valid),
+        .request_ready(completer_request_ready), .request(completer_request), .answer_valid(completer_answer_valid),
+        .answer_ready(completer_answer_ready), .answer(completer_answer), .answer_fault(completer_answer_fault),
+        .place_valid, .place_ready, .place, .place_drop, .frames_done, .frame, .completion_valid(ends_valid[1]),
+        .completion_ready(ends_ready[1]), .completion(completer_completion), .fail_valid, .fail_qp, .count_timeout,
+        .count_rnr_nak, .count_sequence_nak, .count_other_nak, .count_refetch
     );
     assign idle = set_empty && requester_idle && completer_idle && doorbells_idle && timers_idle
                && !completion_valid && !control_valid && !answer_valid && !rung_valid && !wake_valid;

@@ -44,8 +44,8 @@ module timers (
     logic [63:0] read_deadline;
     logic [7:0] looked_at;
     ram_1w1r #(.BITS(64), .LOG_DEPTH(8)) deadlines (
-        .clk(clk), .write_valid(is_change), .write_at(qp), .write_data(deadline),
-        .read_at(next_qp), .read_data(read_deadline)
+        .clk, .write_valid(is_change), .write_at(qp), .write_data(deadline), .read_at(next_qp),
+        .read_data(read_deadline)
     );
 
     // ------------------------------------------------------------------------------------- the lap

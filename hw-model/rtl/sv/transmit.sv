@@ -60,22 +60,20 @@ module transmit (
     card_pkg::tx_packet_t packet0, packet1;
     card_pkg::piece_t piece0, piece1;
     fifo #(.BITS(PACKET_BITS), .LOG_DEPTH(card_pkg::LOG_TX_PACKETS)) requester_packets (
-        .clk(clk), .rst(rst), .s_valid(requester_packet_valid), .s_ready(requester_packet_ready),
-        .s_data(requester_packet), .m_valid(packets_valid[0]), .m_ready(packets_ready[0]), .m_data(packet0)
+        .clk, .rst, .s_valid(requester_packet_valid), .s_ready(requester_packet_ready), .s_data(requester_packet),
+        .m_valid(packets_valid[0]), .m_ready(packets_ready[0]), .m_data(packet0)
     );
     fifo #(.BITS(PACKET_BITS), .LOG_DEPTH(card_pkg::LOG_TX_PACKETS)) responder_packets (
-        .clk(clk), .rst(rst), .s_valid(responder_packet_valid), .s_ready(responder_packet_ready),
-        .s_data(responder_packet), .m_valid(packets_valid[1]), .m_ready(packets_ready[1]), .m_data(packet1)
+        .clk, .rst, .s_valid(responder_packet_valid), .s_ready(responder_packet_ready), .s_data(responder_packet),
+        .m_valid(packets_valid[1]), .m_ready(packets_ready[1]), .m_data(packet1)
     );
     block_fifo #(.BITS(PIECE_BITS), .LOG_DEPTH(card_pkg::LOG_TX_PIECES)) requester_pieces (
-        .clk(clk), .rst(rst), .s_valid(requester_piece_valid), .s_ready(requester_piece_ready),
-        .s_data(requester_piece), .m_valid(pieces_valid[0]), .m_ready(pieces_ready[0]), .m_data(piece0),
-        .idle(pieces_idle[0])
+        .clk, .rst, .s_valid(requester_piece_valid), .s_ready(requester_piece_ready), .s_data(requester_piece),
+        .m_valid(pieces_valid[0]), .m_ready(pieces_ready[0]), .m_data(piece0), .idle(pieces_idle[0])
     );
     block_fifo #(.BITS(PIECE_BITS), .LOG_DEPTH(card_pkg::LOG_TX_PIECES)) responder_pieces (
-        .clk(clk), .rst(rst), .s_valid(responder_piece_valid), .s_ready(responder_piece_ready),
-        .s_data(responder_piece), .m_valid(pieces_valid[1]), .m_ready(pieces_ready[1]), .m_data(piece1),
-        .idle(pieces_idle[1])
+        .clk, .rst, .s_valid(responder_piece_valid), .s_ready(responder_piece_ready), .s_data(responder_piece),
+        .m_valid(pieces_valid[1]), .m_ready(pieces_ready[1]), .m_data(piece1), .idle(pieces_idle[1])
     );
 
     // ------------------------------------------------------------------------------------ their turns
@@ -83,47 +81,32 @@ module transmit (
     card_pkg::tx_packet_t chosen;
     card_pkg::piece_t piece;
     transmit_turns turns (
-        .clk(clk), .rst(rst),
-        .packets_valid(packets_valid), .packets_ready(packets_ready),
-        .packet0(packet0), .packet1(packet1),
-        .pieces_valid(pieces_valid), .pieces_ready(pieces_ready), .piece0(piece0), .piece1(piece1),
-        .packet_valid(chosen_valid), .packet_ready(chosen_ready), .packet(chosen),
-        .packet_responder(chosen_responder),
-        .piece_valid(piece_valid), .piece_ready(piece_ready), .piece(piece), .idle(turns_idle)
+        .clk, .rst, .packets_valid, .packets_ready, .packet0, .packet1, .pieces_valid, .pieces_ready, .piece0,
+        .piece1, .packet_valid(chosen_valid), .packet_ready(chosen_ready), .packet(chosen),
+        .packet_responder(chosen_responder), .piece_valid, .piece_ready, .piece, .idle(turns_idle)
     );
 
     // -------------------------------------------------- payload is read for packets that wait for it
     logic packet_valid, packet_ready, packet_responder, packets_idle;
     card_pkg::tx_packet_t packet;
     block_fifo #(.BITS(PACKET_BITS + 1), .LOG_DEPTH(card_pkg::LOG_TX_TURNS)) packets (
-        .clk(clk), .rst(rst), .s_valid(chosen_valid), .s_ready(chosen_ready),
-        .s_data({chosen_responder, chosen}),
-        .m_valid(packet_valid), .m_ready(packet_ready), .m_data({packet_responder, packet}),
-        .idle(packets_idle)
+        .clk, .rst, .s_valid(chosen_valid), .s_ready(chosen_ready), .s_data({chosen_responder, chosen}),
+        .m_valid(packet_valid), .m_ready(packet_ready), .m_data({packet_responder, packet}), .idle(packets_idle)
     );
     logic         payload_valid, payload_ready, payload_last, payload_failed, gather_idle;
     logic [511:0] payload_data;
     gather #(.LOG_LINES(card_pkg::LOG_TX_LINES)) payload (
-        .clk(clk), .rst(rst),
-        .piece_valid(piece_valid), .piece_ready(piece_ready), .piece(piece),
-        .read_valid(read_valid), .read_ready(read_ready), .read_iova(read_iova),
-        .read_index(read_index), .line_valid(line_valid), .line_error(line_error),
-        .line_index(line_index), .line(line),
-        .payload_valid(payload_valid), .payload_ready(payload_ready), .payload_data(payload_data),
-        .payload_last(payload_last), .payload_error(payload_failed), .idle(gather_idle)
+        .clk, .rst, .piece_valid, .piece_ready, .piece, .read_valid, .read_ready, .read_iova, .read_index,
+        .line_valid, .line_error, .line_index, .line, .payload_valid, .payload_ready, .payload_data, .payload_last,
+        .payload_error(payload_failed), .idle(gather_idle)
     );
 
     logic sent_error, frames_idle;
     packetizer frames (
-        .clk(clk), .rst(rst),
-        .packet_valid(packet_valid), .packet_ready(packet_ready), .packet(packet),
-        .packet_responder(packet_responder),
-        .gid_index(gid_index), .gid(gid), .gid_mac(gid_mac),
-        .payload_valid(payload_valid), .payload_ready(payload_ready), .payload_data(payload_data),
-        .payload_last(payload_last), .payload_error(payload_failed),
-        .sent(sent), .sent_error(sent_error), .sent_responder(sent_responder), .sent_qp(sent_qp),
-        .tx_valid(tx_valid), .tx_ready(tx_ready), .tx_data(tx_data), .tx_bytes(tx_bytes),
-        .tx_last(tx_last), .idle(frames_idle)
+        .clk, .rst, .packet_valid, .packet_ready, .packet, .packet_responder, .gid_index, .gid, .gid_mac,
+        .payload_valid, .payload_ready, .payload_data, .payload_last, .payload_error(payload_failed), .sent,
+        .sent_error, .sent_responder, .sent_qp, .tx_valid, .tx_ready, .tx_data, .tx_bytes, .tx_last,
+        .idle(frames_idle)
     );
     assign payload_error = sent && sent_error;
     assign payload_error_responder = sent_responder;

@@ -131,12 +131,10 @@ module wqe_decode (
         endcase
     end
     wqe_lines ring (
-        .clk(clk), .rst(rst), .idle(lines_idle), .begin_valid(begin_valid), .begin_qp(begin_qp),
-        .begin_block(begin_index), .begin_base(ring_base), .begin_log_blocks(log_ring_blocks), .forget(forget), .ahead_valid(ahead_valid), .ahead_qp(ahead_qp),
-        .ahead_block(ahead_block), .wanted(wanted), .arrived(arrived), .failed(failed), .look(look),
-        .looked_up(read_line), .read_valid(read_valid), .read_ready(read_ready), .read_iova(read_iova),
-        .read_slot(read_slot), .line_valid(line_valid), .line_error(line_error), .line_slot(line_slot),
-        .line(line)
+        .clk, .rst, .idle(lines_idle), .begin_valid, .begin_qp, .begin_block(begin_index), .begin_base(ring_base),
+        .begin_log_blocks(log_ring_blocks), .forget, .ahead_valid, .ahead_qp, .ahead_block, .wanted, .arrived,
+        .failed, .look, .looked_up(read_line), .read_valid, .read_ready, .read_iova, .read_slot, .line_valid,
+        .line_error, .line_slot, .line
     );
 
     logic [35:0] sum;
