@@ -40,6 +40,10 @@ mod sealed {
 pub trait PortValue: Copy + sealed::Sealed {
     /// Returns true if no bit from `bits` on is set.
     fn fits(&self, bits: u32) -> bool;
+    /// Returns a value whose word `n` of 32 bits is `word(n)`.
+    fn of_words(word: impl Fn(usize) -> u32) -> Self;
+    /// Returns a word of 32 bits.
+    fn word(&self, n: usize) -> u32;
 }
 
 macro_rules! scalar {
@@ -49,6 +53,14 @@ macro_rules! scalar {
             #[inline]
             fn fits(&self, bits: u32) -> bool {
                 self.checked_shr(bits).unwrap_or(0) == 0
+            }
+            #[inline]
+            fn of_words(word: impl Fn(usize) -> u32) -> Self {
+                (u64::from(word(0)) | u64::from(word(1)) << 32) as $kind
+            }
+            #[inline]
+            fn word(&self, n: usize) -> u32 {
+                (u64::from(*self) >> (32 * n)) as u32
             }
         }
     )* };
@@ -64,6 +76,14 @@ impl<const WORDS: usize> PortValue for [u32; WORDS] {
         let used = bits as usize / 32;
         let rest = self.get(used).is_none_or(|word| word.fits(bits % 32));
         rest && self.iter().skip(used + 1).all(|word| *word == 0)
+    }
+    #[inline]
+    fn of_words(word: impl Fn(usize) -> u32) -> Self {
+        core::array::from_fn(word)
+    }
+    #[inline]
+    fn word(&self, n: usize) -> u32 {
+        self[n]
     }
 }
 

@@ -3,6 +3,7 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
+use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::port::{Direction, Port, PortValue, storage_bytes};
@@ -42,6 +43,25 @@ fn unique(name: &str, extension: &str) -> String {
     )]
     let process = std::process::id();
     format!("{name}-{process}-{number}.{extension}")
+}
+
+/// Returns up to 32 bits of a port from bit `low` on.
+#[inline]
+fn field_word(port: &[u8], low: u32, bits: u32) -> u32 {
+    let bytes = port.iter().skip(low as usize / 8).take(5).rev();
+    let word = bytes.fold(0, |word, byte| word << 8 | u64::from(*byte)) >> (low % 8);
+    (word & ((1 << bits.min(32)) - 1)) as u32
+}
+
+/// Sets up to eight bits of a port from bit `low` on.
+#[inline]
+fn set_bits(port: &mut [u8], low: u32, bits: u32, value: u8) {
+    let mask = ((1u16 << bits) - 1) << (low % 8);
+    let value = u16::from(value) << (low % 8);
+    let parts = mask.to_le_bytes().into_iter().zip(value.to_le_bytes());
+    for (byte, (mask, value)) in port.iter_mut().skip(low as usize / 8).zip(parts) {
+        *byte = *byte & !mask | value;
+    }
 }
 
 /// An instance of a Verilated module: its ports and its clock.
@@ -160,6 +180,44 @@ impl Simulation {
         unsafe { self.addresses[index].cast::<T>().write(value) }
     }
 
+    /// Returns a field of a port: `bits` bits from bit `low` on.
+    ///
+    /// # Panics
+    /// If a value of that width is stored in another type.
+    #[inline]
+    pub fn field<T: PortValue>(&self, index: usize, low: u32, bits: u32) -> T {
+        assert_eq!(storage_bytes(bits), size_of::<T>());
+        let length = storage_bytes(self.ports[index].bits);
+        // SAFETY: a port is stored in this many bytes, which change through `&mut self` alone.
+        let port = unsafe { slice::from_raw_parts(self.addresses[index].cast().as_ptr(), length) };
+        T::of_words(|n| {
+            field_word(
+                port,
+                low + 32 * n as u32,
+                bits.saturating_sub(32 * n as u32),
+            )
+        })
+    }
+
+    /// Sets a field of an input.
+    ///
+    /// # Panics
+    /// If the port is no input, or the value is stored in another type or has more bits.
+    #[inline]
+    pub fn set_field<T: PortValue>(&mut self, index: usize, low: u32, bits: u32, value: T) {
+        let port = &self.ports[index];
+        assert_eq!(storage_bytes(bits), size_of::<T>());
+        assert_eq!(port.direction, Direction::Input);
+        assert!(value.fits(bits), "a field of {} is too narrow", port.name);
+        let (first, length) = (self.addresses[index].cast(), storage_bytes(port.bits));
+        // SAFETY: as above; nothing else refers to the port.
+        let port = unsafe { slice::from_raw_parts_mut(first.as_ptr(), length) };
+        for from in (0..bits).step_by(8) {
+            let byte = (value.word(from as usize / 32) >> (from % 32)) as u8;
+            set_bits(port, low + from, (bits - from).min(8), byte);
+        }
+    }
+
     /// Lets the outputs follow the inputs, before the clock edge.
     ///
     /// # Panics
@@ -238,5 +296,23 @@ impl Drop for Simulation {
         }
         // SAFETY: the handle is that of a live object, which nothing uses from here on.
         unsafe { (self.functions.free)(self.handle.as_ptr()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_lie_anywhere_in_a_port() {
+        let mut port = [0xff; 12];
+        for (from, byte) in [(0, 0x21), (8, 0x43), (16, 0x65), (24, 0x87), (32, 0x1)] {
+            set_bits(&mut port, 29 + from, (33 - from).min(8), byte);
+        }
+        assert_eq!(field_word(&port, 29, 33), 0x8765_4321);
+        assert_eq!(field_word(&port, 61, 1), 1);
+        let around = [field_word(&port, 0, 29), field_word(&port, 62, 32)];
+        assert_eq!(around, [(1 << 29) - 1, u32::MAX]);
+        assert_eq!(field_word(&port, 94, 2), 3);
     }
 }

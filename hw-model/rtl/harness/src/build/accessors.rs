@@ -1,6 +1,7 @@
 //! The generated Rust: a type with an accessor for each port.
 
 use super::header::PortOfHeader;
+use super::structs::Field;
 use crate::port::Direction;
 
 /// Returns the Rust type in which a port of this width is stored.
@@ -71,6 +72,7 @@ fn row(port: &PortOfHeader) -> String {
         name,
         direction,
         bits,
+        fields: _,
     } = port;
     let direction = format!("::ferroce_rtl_harness::Direction::{direction:?}");
     let fields = format!("name: \"{name}\", direction: {direction}, bits: {bits}");
@@ -92,6 +94,28 @@ fn accessor((index, port): (usize, &PortOfHeader)) -> String {
         "    /// Sets a port of {bits} bits.
     #[inline]
     pub fn set_{name}(&mut self, value: {kind}) {{ self.0.set({index}, value); }}\n"
+    );
+    let own = match port.direction {
+        Direction::Input => get + &set,
+        Direction::Output => get,
+    };
+    let of_field = |field| accessor_of_field(index, port, field);
+    own + &port.fields.iter().map(of_field).collect::<String>()
+}
+
+/// A field of a struct has the name of the port before its own.
+fn accessor_of_field(index: usize, port: &PortOfHeader, field: &Field) -> String {
+    let Field { low, bits, .. } = field;
+    let (name, kind) = (format!("{}_{}", port.name, field.name), storage(*bits));
+    let get = format!(
+        "    /// Returns a field of {bits} bits.
+    #[inline]
+    pub fn {name}(&self) -> {kind} {{ self.0.field({index}, {low}, {bits}) }}\n"
+    );
+    let set = format!(
+        "    /// Sets a field of {bits} bits.
+    #[inline]
+    pub fn set_{name}(&mut self, value: {kind}) {{ self.0.set_field({index}, {low}, {bits}, value); }}\n"
     );
     match port.direction {
         Direction::Input => get + &set,
@@ -116,17 +140,23 @@ mod tests {
             name: name.to_owned(),
             direction,
             bits,
+            fields: Vec::new(),
         };
-        let text = print(
-            "m",
-            &[
-                port("clk", Direction::Input, 1),
-                port("a", Direction::Input, 33),
-                port("b", Direction::Output, 65),
-            ],
-        );
+        let mut b = port("b", Direction::Output, 65);
+        b.fields.push(Field {
+            name: "c".to_owned(),
+            low: 7,
+            bits: 9,
+        });
+        let ports = [
+            port("clk", Direction::Input, 1),
+            port("a", Direction::Input, 33),
+            b,
+        ];
+        let text = print("m", &ports);
         assert!(text.contains("pub fn set_a(&mut self, value: u64)"));
         assert!(text.contains("pub fn b(&self) -> [u32; 3]"));
+        assert!(text.contains("pub fn b_c(&self) -> u16 { self.0.field(2, 7, 9) }"));
         assert!(!text.contains("set_b") && !text.contains("fn clk"));
     }
 }

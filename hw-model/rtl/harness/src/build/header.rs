@@ -1,5 +1,6 @@
 //! The ports of a module, from the C++ header that Verilator writes.
 
+use super::structs::Field;
 use crate::port::Direction;
 
 /// A port of a header.
@@ -8,6 +9,8 @@ pub struct PortOfHeader {
     pub name: String,
     pub direction: Direction,
     pub bits: u32,
+    /// Of a struct.
+    pub fields: Vec<Field>,
 }
 
 impl PortOfHeader {
@@ -29,6 +32,7 @@ impl PortOfHeader {
             name,
             direction,
             bits: high.checked_sub(low)? + 1,
+            fields: Vec::new(),
         })
     }
 }

@@ -4,6 +4,7 @@ mod accessors;
 mod header;
 mod objects;
 mod shim;
+mod structs;
 mod verilator;
 
 use std::num::NonZero;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, thread};
 
 use header::PortOfHeader;
+use structs::{Field, Structs};
 use verilator::Verilator;
 
 /// A module that becomes a Rust type.
@@ -35,6 +37,13 @@ pub struct Sources<'a> {
     pub packages: &'a [&'a str],
 }
 
+impl Sources<'_> {
+    /// Returns the source of a module.
+    fn of(&self, module: &Module<'_>) -> PathBuf {
+        Path::new(self.folder).join(format!("{}.sv", module.top))
+    }
+}
+
 /// Builds `modules` into the static library `library`, and writes `NAME.rs` for each. Every warning
 /// of Verilator is an error; FST waveforms and assertions are always built in.
 ///
@@ -50,8 +59,14 @@ pub fn modules(library: &str, sources: Sources<'_>, modules: &[Module<'_>]) {
     let runtime = out.join("runtime.cpp");
     write(&runtime, shim::RUNTIME);
     let mut objects = objects::of_runtime(&verilator, &runtime, &printing);
+    let mut structs = Structs::default();
+    for package in sources.packages {
+        structs.read(&read(Path::new(package)));
+    }
     for (module, folder) in modules.iter().zip(&folders) {
-        write_interface(module, folder, &out);
+        let source = read(&sources.of(module));
+        let fields = |port: &str| structs.of_port(&source, port).to_vec();
+        write_interface(module, folder, &out, fields);
         objects.extend(objects::of_module(&verilator, folder, &printing));
     }
     verilator
@@ -88,10 +103,18 @@ fn convert_all(
 }
 
 /// Writes the shim and the Rust of a module.
-fn write_interface(module: &Module<'_>, folder: &Path, out: &Path) {
+fn write_interface(
+    module: &Module<'_>,
+    folder: &Path,
+    out: &Path,
+    fields: impl Fn(&str) -> Vec<Field>,
+) {
     let name = module.name;
     let header = read(&folder.join(format!("V{name}.h")));
-    let ports: Vec<PortOfHeader> = header.lines().filter_map(PortOfHeader::parse).collect();
+    let mut ports: Vec<_> = header.lines().filter_map(PortOfHeader::parse).collect();
+    for port in &mut ports {
+        port.fields = fields(&port.name);
+    }
     let has_clock = ports.iter().any(|port| port.name == "clk");
     assert!(has_clock, "{name}: Verilator's header has no port clk");
     write(&folder.join("shim.cpp"), &shim::print(name, &ports));

@@ -64,7 +64,7 @@ impl Verilator {
             command.arg(format!("-G{name}={value}"));
         }
         command.args(sources.packages);
-        command.arg(Path::new(sources.folder).join(format!("{}.sv", module.top)));
+        command.arg(sources.of(module));
         run(&mut command);
         folder
     }

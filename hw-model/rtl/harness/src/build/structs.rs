@@ -1,0 +1,170 @@
+//! Packed structs of the packages. Verilator's header has only the width of a port: which fields it
+//! has stands in the sources.
+
+use std::collections::BTreeMap;
+
+/// A field of a port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Field {
+    pub name: String,
+    /// Its lowest bit in the port.
+    pub low: u32,
+    pub bits: u32,
+}
+
+/// What packages declare, as far as widths of fields need it.
+#[derive(Debug, Default)]
+pub struct Structs {
+    constants: BTreeMap<String, u32>,
+    widths: BTreeMap<String, u32>,
+    fields: BTreeMap<String, Vec<Field>>,
+}
+
+impl Structs {
+    /// Reads a package, which may use those that were read before. What it does not understand is
+    /// left out; a struct with such a field, too.
+    pub fn read(&mut self, package: &str) {
+        let code = package
+            .lines()
+            .map(|line| line.split("//").next().unwrap_or_default());
+        let code = code.collect::<Vec<_>>().join(" ");
+        let mut members: Vec<(String, Option<u32>)> = Vec::new();
+        for statement in code.split(';').map(str::trim) {
+            if let Some((name, value)) = constant(statement) {
+                self.constants
+                    .extend(self.sum(value).map(|value| (name.to_owned(), value)));
+            } else if let Some((kind, name)) = enumeration(statement) {
+                self.widths
+                    .extend(self.width(kind).map(|width| (name.to_owned(), width)));
+            } else if let Some(name) = statement.strip_prefix('}') {
+                self.add(name.trim(), std::mem::take(&mut members));
+            } else {
+                let first = statement.strip_prefix("typedef struct packed {");
+                if first.is_some() {
+                    members.clear();
+                }
+                if let Some((kind, name)) = first.unwrap_or(statement).rsplit_once(' ') {
+                    members.push((name.to_owned(), self.width(kind.trim())));
+                }
+            }
+        }
+    }
+
+    /// Returns the fields of a port of the module with this source; none if it is no struct.
+    pub fn of_port(&self, source: &str, port: &str) -> &[Field] {
+        let declared = source.lines().find_map(|line| {
+            let mut words = line.split_whitespace();
+            let is_port = matches!(words.next()?, "input" | "output");
+            let (kind, name) = (words.next()?, words.next()?);
+            (is_port && name.trim_end_matches(',') == port).then_some(kind)
+        });
+        let kind = declared.and_then(|kind| kind.rsplit_once("::"));
+        let fields = kind.and_then(|(_, kind)| self.fields.get(kind));
+        fields.map_or(&[], Vec::as_slice)
+    }
+
+    /// Adds a struct. The last member is in the lowest bits.
+    fn add(&mut self, name: &str, members: Vec<(String, Option<u32>)>) {
+        let mut fields = Vec::new();
+        let mut low = 0;
+        for (name, width) in members.into_iter().rev() {
+            let Some(bits) = width else { return };
+            fields.push(Field { name, low, bits });
+            low += bits;
+        }
+        self.widths.insert(name.to_owned(), low);
+        self.fields.insert(name.to_owned(), fields);
+    }
+
+    /// Returns the bits of `logic`, of `logic [HIGH:LOW]`, or of a type that was read.
+    fn width(&self, kind: &str) -> Option<u32> {
+        let Some(range) = kind.strip_prefix("logic") else {
+            return self.widths.get(kind).copied();
+        };
+        let range = range.trim();
+        if range.is_empty() {
+            return Some(1);
+        }
+        let (high, low) = range
+            .strip_prefix('[')?
+            .strip_suffix(']')?
+            .split_once(':')?;
+        (self.sum(high)? + 1).checked_sub(self.sum(low)?)
+    }
+
+    /// Returns the value of a sum of numbers and constants, with one `- N` at its end at most.
+    fn sum(&self, text: &str) -> Option<u32> {
+        let (plus, minus) = text.split_once('-').unwrap_or((text, "0"));
+        let value = |term: &str| {
+            let term = term.trim();
+            term.parse()
+                .ok()
+                .or_else(|| self.constants.get(term).copied())
+        };
+        let sum = plus.split('+').map(value).sum::<Option<u32>>()?;
+        sum.checked_sub(value(minus)?)
+    }
+}
+
+/// Reads `localparam int NAME = VALUE`.
+fn constant(statement: &str) -> Option<(&str, &str)> {
+    let (name, value) = statement.strip_prefix("localparam int ")?.split_once('=')?;
+    Some((name.trim(), value))
+}
+
+/// Reads `typedef enum KIND {…} NAME`.
+fn enumeration(statement: &str) -> Option<(&str, &str)> {
+    let (kind, rest) = statement.strip_prefix("typedef enum ")?.split_once('{')?;
+    Some((kind.trim(), rest.rsplit_once('}')?.1.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACKAGE: &str = "\
+package p;
+    localparam int LOG = 3;   // entries; of a table
+    localparam int BITS = LOG + 2;
+    typedef enum logic [1:0] {
+        ONE, TWO
+    } op_t;
+    typedef struct packed {
+        op_t          op;
+        logic [LOG-1:0] index; // its place
+        logic         last;
+    } inner_t;
+    typedef struct packed {
+        logic [BITS:0] number;
+        inner_t       inner;
+    } outer_t;
+    typedef struct packed {
+        logic [1 << LOG:0] number;
+    } strange_t;
+endpackage";
+
+    fn fields(kind: &str) -> Vec<(String, u32, u32)> {
+        let mut structs = Structs::default();
+        structs.read(PACKAGE);
+        let source = format!("module m (\n    input  logic clk,\n    input  p::{kind} port,\n);");
+        let fields = structs.of_port(&source, "port").iter();
+        fields.map(|f| (f.name.clone(), f.low, f.bits)).collect()
+    }
+
+    #[test]
+    fn the_last_field_is_the_lowest() {
+        let field = |name: &str, low, bits| (name.to_owned(), low, bits);
+        let inner = [field("last", 0, 1), field("index", 1, 3), field("op", 4, 2)];
+        assert_eq!(fields("inner_t"), inner);
+        assert_eq!(
+            fields("outer_t"),
+            [field("inner", 0, 6), field("number", 6, 6)]
+        );
+    }
+
+    #[test]
+    fn what_is_not_understood_has_no_fields() {
+        assert_eq!(fields("strange_t"), []);
+        assert_eq!(fields("unknown_t"), []);
+    }
+}
