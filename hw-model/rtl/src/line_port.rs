@@ -39,7 +39,7 @@ macro_rules! line_reader {
             fn set_line(&mut self, valid: bool, error: bool, line: [u32; $crate::LINE / 4]) {
                 self.set_line_valid(u8::from(valid));
                 self.set_line_error(u8::from(error));
-                self.set_line(line);
+                self.set_line_data(line);
             }
         }
     };

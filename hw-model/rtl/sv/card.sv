@@ -74,7 +74,7 @@ module card (
     // Clients of DMA writes, in the order of their turns; the last one may write when the card has stopped.
     localparam int WRITE_COMMAND = 0, WRITE_SCATTER = 1, WRITE_COMPLETION = 2, WRITE_MPT = 3, WRITE_EVENT = 4,
                    WRITE_CLIENTS = 5;
-    localparam int READ_CLIENTS = 8;       // card_pkg::read_client_t
+    localparam int READ_CLIENTS = card_pkg::READ_CLIENTS;
     localparam int QP_COMMAND = 0, QP_DOORBELL = 1, QP_REQUESTER = 2, QP_COMPLETER = 3, QP_RESPONDER = 4, QP_STEER = 5,
                    QP_READERS = 6;
     localparam int GID_COMMAND = 0, GID_REQUESTER = 1, GID_TRANSMIT = 2, GID_READERS = 3;
@@ -112,41 +112,40 @@ module card (
     );
 
     // ------------------------------------------------------------------------------------------- DMA
-    logic [READ_CLIENTS-1:0]    read_valids;
-    /* verilator lint_off UNUSEDSIGNAL */
-    logic [READ_CLIENTS-1:0]    read_readies, line_valids;   // but of READ_RESPONSE_WQE
-    /* verilator lint_on UNUSEDSIGNAL */
+    logic [READ_CLIENTS-1:0] read_valids, read_readies, line_valids;
     logic [64*READ_CLIENTS-1:0] read_iovas;
     logic [card_pkg::LOG_READS*READ_CLIENTS-1:0] read_indices;
-    logic                       line_error;
-    logic [card_pkg::LOG_READS-1:0] line_index;
-    logic [511:0]               line;
+    logic [card_pkg::READ_BITS*READ_CLIENTS-1:0] all_reads;
+    logic [card_pkg::LINE_BITS*READ_CLIENTS-1:0] all_lines;
+    card_pkg::read_t command_read, send_read, receive_read, payload_read, mpt_read, mtt_read, completion_read;
+    card_pkg::line_t command_line, send_line, receive_line, payload_line, mpt_line, mtt_line, completion_line, line;
+    assign all_reads = {completion_read, mtt_read, mpt_read, payload_read, receive_read, send_read, command_read};
+    assign {completion_line, mtt_line, mpt_line, payload_line, receive_line, send_line, command_line} = all_lines;
+    always_comb begin
+        for (int n = 0; n < READ_CLIENTS; n++) begin
+            {read_valids[n], read_iovas[64*n +: 64], read_indices[card_pkg::LOG_READS*n +: card_pkg::LOG_READS]} =
+                all_reads[card_pkg::READ_BITS*n +: card_pkg::READ_BITS];
+            line.valid = line_valids[n];
+            all_lines[card_pkg::LINE_BITS*n +: card_pkg::LINE_BITS] = line;
+        end
+    end
     dma_read #(.CLIENTS(READ_CLIENTS)) reads (
         .clk, .rst, .reset, .stopped, .drained, .read_valid(read_valids), .read_ready(read_readies),
-        .read_iova(read_iovas), .read_index(read_indices), .line_valid(line_valids), .line_error, .line_index, .line,
-        .dma_read_valid, .dma_read_ready, .dma_read_iova, .dma_read_tag, .dma_line_valid, .dma_line_error,
-        .dma_line_tag, .dma_line
+        .read_iova(read_iovas), .read_index(read_indices), .line_valid(line_valids), .line_error(line.error),
+        .line_index(line.index), .line(line.data), .dma_read_valid, .dma_read_ready, .dma_read_iova, .dma_read_tag,
+        .dma_line_valid, .dma_line_error, .dma_line_tag, .dma_line
     );
-    // Clients with one read at a time, and the one that the responder does not need.
-    assign read_indices[card_pkg::LOG_READS*card_pkg::READ_COMMAND +: card_pkg::LOG_READS] = '0;
-    assign read_indices[card_pkg::LOG_READS*card_pkg::READ_MPT +: card_pkg::LOG_READS] = '0;
-    assign read_indices[card_pkg::LOG_READS*card_pkg::READ_MTT +: card_pkg::LOG_READS] = '0;
-    assign read_indices[card_pkg::LOG_READS*card_pkg::READ_COMPLETION +: card_pkg::LOG_READS] = '0;
-    assign read_valids[card_pkg::READ_RESPONSE_WQE] = 1'b0;
-    assign read_iovas[64*card_pkg::READ_RESPONSE_WQE +: 64] = '0;
-    assign read_indices[card_pkg::LOG_READS*card_pkg::READ_RESPONSE_WQE +: card_pkg::LOG_READS] = '0;
 
-    logic [WRITE_CLIENTS-1:0]     write_valids, write_readies;
-    logic [64*WRITE_CLIENTS-1:0]  write_iovas, write_strobes;
-    logic [512*WRITE_CLIENTS-1:0] write_lines;
-    logic                         write_error;
+    card_pkg::write_t command_write, scatter_write, completion_write, mpt_write, event_write;
+    logic [WRITE_CLIENTS-1:0] write_readies;
+    logic                     write_error;
     dma_write #(.CLIENTS(WRITE_CLIENTS), .LAST(WRITE_EVENT)) writes (
-        .clk, .reset, .stopped, .write_valid(write_valids), .write_ready(write_readies), .write_iova(write_iovas),
-        .write_line(write_lines), .write_strobe(write_strobes), .write_error, .message_valid, .message_ready,
-        .message_address, .message_data, .message_vector, .dma_write_valid, .dma_write_ready, .dma_write_error,
-        .dma_write_iova, .dma_write_line, .dma_write_strobe, .dma_write_message, .dma_write_vector
+        .clk, .reset, .stopped,
+        .client_writes({event_write, mpt_write, completion_write, scatter_write, command_write}),
+        .write_ready(write_readies), .write_error, .message_valid, .message_ready, .message_address, .message_data,
+        .message_vector, .dma_write_valid, .dma_write_ready, .dma_write_error, .dma_write_iova, .dma_write_line,
+        .dma_write_strobe, .dma_write_message, .dma_write_vector
     );
-    assign write_strobes[64*WRITE_MPT +: 64] = '1;
 
     // ---------------------------------------------------------------------------------------- tables
     logic [QP_READERS*8-1:0]       qp_indices;
@@ -217,19 +216,15 @@ module card (
     command_engine commands (
         .clk, .rst(reset), .qpn_base, .enabled, .hang(hang_commands), .ring_base, .ring_log, .posted, .completed,
         .fatal(fatal_command), .idle(commands_idle), .count_command, .count_error(count_command_error),
-        .read_valid(read_valids[card_pkg::READ_COMMAND]), .read_ready(read_readies[card_pkg::READ_COMMAND]),
-        .read_iova(read_iovas[64*card_pkg::READ_COMMAND +: 64]), .line_valid(line_valids[card_pkg::READ_COMMAND]),
-        .line_error, .line, .write_valid(write_valids[WRITE_COMMAND]), .write_ready(write_readies[WRITE_COMMAND]),
-        .write_error, .write_iova(write_iovas[64*WRITE_COMMAND +: 64]),
-        .write_line(write_lines[512*WRITE_COMMAND +: 512]), .write_strobe(write_strobes[64*WRITE_COMMAND +: 64]),
-        .eq_control_valid, .eq_control_ready, .eq_control_op, .eq_control_number, .eq_control_context,
-        .eq_answer_context, .cq_control_valid, .cq_control_ready, .cq_control_op, .cq_control_number,
-        .cq_control_context, .cq_answer_context, .requester_valid(requester_control_valid),
-        .requester_ready(requester_control_ready), .responder_valid(responder_control_valid),
-        .responder_ready(responder_control_ready), .control, .query_send_psn, .query_unacknowledged_psn,
-        .query_send_producer, .query_send_fetched, .query_drained, .query_receive_psn, .query_message_sequence,
-        .query_receive_producer, .query_receive_consumer, .fail_valid, .fail_qp,
-        .progress(answer_done || (send_completion_valid && send_completion_ready)),
+        .read(command_read), .read_ready(read_readies[card_pkg::READ_COMMAND]), .line(command_line),
+        .write(command_write), .write_ready(write_readies[WRITE_COMMAND]), .write_error, .eq_control_valid,
+        .eq_control_ready, .eq_control_op, .eq_control_number, .eq_control_context, .eq_answer_context,
+        .cq_control_valid, .cq_control_ready, .cq_control_op, .cq_control_number, .cq_control_context,
+        .cq_answer_context, .requester_valid(requester_control_valid), .requester_ready(requester_control_ready),
+        .responder_valid(responder_control_valid), .responder_ready(responder_control_ready), .control,
+        .query_send_psn, .query_unacknowledged_psn, .query_send_producer, .query_send_fetched, .query_drained,
+        .query_receive_psn, .query_message_sequence, .query_receive_producer, .query_receive_consumer, .fail_valid,
+        .fail_qp, .progress(answer_done || (send_completion_valid && send_completion_ready)),
         .event_valid(event_valids[EVENT_COMMAND]), .event_ready(event_readies[EVENT_COMMAND]),
         .event_data(command_event), .entry_valid, .entry_ready, .entry_op, .entry_key, .entry_line, .entry_base,
         .entry_log, .entry_done, .entry_fault, .entry_answer, .qp_index(qp_indices[8*QP_COMMAND +: 8]),
@@ -251,16 +246,11 @@ module card (
         .request0(requester_request), .request1(completer_request), .request2(responder_request),
         .request3(response_request), .answer_valid(answer_valids), .answer_ready(answer_readies),
         .answer(memory_answer), .answer_fault(memory_fault), .entry_valid, .entry_ready, .entry_op, .entry_key,
-        .entry_line, .entry_base, .entry_log, .entry_done, .entry_fault, .entry_answer,
-        .mpt_read_valid(read_valids[card_pkg::READ_MPT]), .mpt_read_ready(read_readies[card_pkg::READ_MPT]),
-        .mpt_read_iova(read_iovas[64*card_pkg::READ_MPT +: 64]), .mpt_line_valid(line_valids[card_pkg::READ_MPT]),
-        .mpt_line_error(line_error), .mpt_line(line), .mpt_write_valid(write_valids[WRITE_MPT]),
-        .mpt_write_ready(write_readies[WRITE_MPT]), .mpt_write_error(write_error),
-        .mpt_write_iova(write_iovas[64*WRITE_MPT +: 64]), .mpt_write_line(write_lines[512*WRITE_MPT +: 512]),
-        .mtt_read_valid(read_valids[card_pkg::READ_MTT]), .mtt_read_ready(read_readies[card_pkg::READ_MTT]),
-        .mtt_read_iova(read_iovas[64*card_pkg::READ_MTT +: 64]), .mtt_line_valid(line_valids[card_pkg::READ_MTT]),
-        .mtt_line_error(line_error), .mtt_line(line), .mpt_hit(count_mpt_hit), .mpt_miss(count_mpt_miss),
-        .mtt_hit(count_mtt_hit), .mtt_miss(count_mtt_miss), .idle(memory_idle)
+        .entry_line, .entry_base, .entry_log, .entry_done, .entry_fault, .entry_answer, .mpt_read,
+        .mpt_read_ready(read_readies[card_pkg::READ_MPT]), .mpt_line, .mpt_write,
+        .mpt_write_ready(write_readies[WRITE_MPT]), .mpt_write_error(write_error), .mtt_read,
+        .mtt_read_ready(read_readies[card_pkg::READ_MTT]), .mtt_line, .mpt_hit(count_mpt_hit),
+        .mpt_miss(count_mpt_miss), .mtt_hit(count_mtt_hit), .mtt_miss(count_mtt_miss), .idle(memory_idle)
     );
 
     // ------------------------------------------------------------------------------------- send engine
@@ -291,11 +281,8 @@ module card (
         .requester_qp_index(qp_indices[8*QP_REQUESTER +: 8]), .requester_qp(qps[QP_BITS*QP_REQUESTER +: QP_BITS]),
         .completer_qp_index(qp_indices[8*QP_COMPLETER +: 8]), .completer_qp(qps[QP_BITS*QP_COMPLETER +: QP_BITS]),
         .wake_valid, .wake_qp, .fail_valid(fail_valid[0]), .fail_qp(fail_qp[7:0]),
-        .gid_index(gid_indices[4*GID_REQUESTER +: 4]), .gid(gids[128*GID_REQUESTER +: 128]),
-        .read_valid(read_valids[card_pkg::READ_SEND_WQE]), .read_ready(read_readies[card_pkg::READ_SEND_WQE]),
-        .read_iova(read_iovas[64*card_pkg::READ_SEND_WQE +: 64]),
-        .read_index(read_indices[card_pkg::LOG_READS*card_pkg::READ_SEND_WQE +: card_pkg::LOG_READS]),
-        .line_valid(line_valids[card_pkg::READ_SEND_WQE]), .line_error, .line_index, .line,
+        .gid_index(gid_indices[4*GID_REQUESTER +: 4]), .gid(gids[128*GID_REQUESTER +: 128]), .read(send_read),
+        .read_ready(read_readies[card_pkg::READ_SEND_WQE]), .line(send_line),
         .requester_request_valid(request_valids[0]), .requester_request_ready(request_readies[0]), .requester_request,
         .requester_answer_valid(answer_valids[0]), .requester_answer_ready(answer_readies[0]),
         .requester_answer(memory_answer), .requester_answer_fault(memory_fault),
@@ -334,10 +321,7 @@ module card (
         .doorbell_ready(ring_receive_ready), .doorbell_qp(ring_qp), .doorbell_index(ring_index),
         .doorbell_error(receive_doorbell_error), .wake_valid, .wake_qp, .qp_index(qp_indices[8*QP_RESPONDER +: 8]),
         .qp(qps[QP_BITS*QP_RESPONDER +: QP_BITS]), .fail_valid(fail_valid[1]), .fail_qp(fail_qp[15:8]),
-        .read_valid(read_valids[card_pkg::READ_RECEIVE_WQE]), .read_ready(read_readies[card_pkg::READ_RECEIVE_WQE]),
-        .read_iova(read_iovas[64*card_pkg::READ_RECEIVE_WQE +: 64]),
-        .read_index(read_indices[card_pkg::LOG_READS*card_pkg::READ_RECEIVE_WQE +: card_pkg::LOG_READS]),
-        .line_valid(line_valids[card_pkg::READ_RECEIVE_WQE]), .line_error, .line_index, .line,
+        .read(receive_read), .read_ready(read_readies[card_pkg::READ_RECEIVE_WQE]), .line(receive_line),
         .request_valid(request_valids[2]), .request_ready(request_readies[2]), .request(responder_request),
         .answer_valid(answer_valids[2]), .answer_ready(answer_readies[2]), .answer(memory_answer),
         .answer_fault(memory_fault), .response_request_valid(request_valids[3]),
@@ -363,12 +347,9 @@ module card (
         .responder_packet(response_packet), .responder_piece_valid(response_piece_valid),
         .responder_piece_ready(response_piece_ready), .responder_piece(response_piece),
         .gid_index(gid_indices[4*GID_TRANSMIT +: 4]), .gid(gids[128*GID_TRANSMIT +: 128]),
-        .gid_mac(macs[48*GID_TRANSMIT +: 48]), .read_valid(read_valids[card_pkg::READ_PAYLOAD]),
-        .read_ready(read_readies[card_pkg::READ_PAYLOAD]), .read_iova(read_iovas[64*card_pkg::READ_PAYLOAD +: 64]),
-        .read_index(read_indices[card_pkg::LOG_READS*card_pkg::READ_PAYLOAD +: card_pkg::LOG_READS]),
-        .line_valid(line_valids[card_pkg::READ_PAYLOAD]), .line_error, .line_index, .line, .sent, .sent_responder,
-        .sent_qp, .payload_error, .payload_error_responder, .payload_error_qp, .tx_valid, .tx_ready, .tx_data,
-        .tx_bytes, .tx_last, .idle(transmit_idle)
+        .gid_mac(macs[48*GID_TRANSMIT +: 48]), .read(payload_read), .read_ready(read_readies[card_pkg::READ_PAYLOAD]),
+        .line(payload_line), .sent, .sent_responder, .sent_qp, .payload_error, .payload_error_responder,
+        .payload_error_qp, .tx_valid, .tx_ready, .tx_data, .tx_bytes, .tx_last, .idle(transmit_idle)
     );
 
     // -------------------------------------------------------------------------------------- from the wire
@@ -407,10 +388,8 @@ module card (
     );
     scatter payload_writer (
         .clk, .rst(reset), .place_valid, .place_ready, .place, .place_drop, .payload_valid, .payload_ready,
-        .payload_data, .payload_bytes, .payload_last, .write_valid(write_valids[WRITE_SCATTER]),
-        .write_ready(write_readies[WRITE_SCATTER]), .write_iova(write_iovas[64*WRITE_SCATTER +: 64]),
-        .write_line(write_lines[512*WRITE_SCATTER +: 512]), .write_strobe(write_strobes[64*WRITE_SCATTER +: 64]),
-        .frames_done, .idle(scatter_idle)
+        .payload_data, .payload_bytes, .payload_last, .write(scatter_write),
+        .write_ready(write_readies[WRITE_SCATTER]), .frames_done, .idle(scatter_idle)
     );
 
     // -------------------------------------------------------------------------- completions and events
@@ -433,14 +412,11 @@ module card (
         .requester_completion_valid(send_completion_valid), .requester_completion_ready(send_completion_ready),
         .requester_completion(own_send_completion), .responder_completion_valid(receive_completion_valid),
         .responder_completion_ready(receive_completion_ready), .responder_completion(own_receive_completion),
-        .read_valid(read_valids[card_pkg::READ_COMPLETION]), .read_ready(read_readies[card_pkg::READ_COMPLETION]),
-        .read_iova(read_iovas[64*card_pkg::READ_COMPLETION +: 64]),
-        .line_valid(line_valids[card_pkg::READ_COMPLETION]), .line_error, .line,
-        .write_valid(write_valids[WRITE_COMPLETION]), .write_ready(write_readies[WRITE_COMPLETION]), .write_error,
-        .write_iova(write_iovas[64*WRITE_COMPLETION +: 64]), .write_line(write_lines[512*WRITE_COMPLETION +: 512]),
-        .write_strobe(write_strobes[64*WRITE_COMPLETION +: 64]), .event_valid(event_valids[EVENT_COMPLETION]),
-        .event_ready(event_readies[EVENT_COMPLETION]), .event_data(cq_event), .count_cqe, .count_overrun,
-        .deadline_valid(cq_deadline_valid), .deadline_ns(cq_deadline_ns), .idle(completions_idle)
+        .read(completion_read), .read_ready(read_readies[card_pkg::READ_COMPLETION]), .line(completion_line),
+        .write(completion_write), .write_ready(write_readies[WRITE_COMPLETION]), .write_error,
+        .event_valid(event_valids[EVENT_COMPLETION]), .event_ready(event_readies[EVENT_COMPLETION]),
+        .event_data(cq_event), .count_cqe, .count_overrun, .deadline_valid(cq_deadline_valid),
+        .deadline_ns(cq_deadline_ns), .idle(completions_idle)
     );
     assign events[EVENT_BITS*EVENT_COMPLETION +: EVENT_BITS] = cq_event;
     assign events[EVENT_BITS*EVENT_COMMAND +: EVENT_BITS] = command_event;
@@ -460,10 +436,8 @@ module card (
         .answer_context(eq_answer_context), .event_valid, .event_ready, .event_data(next_event),
         .doorbell_valid(event_doorbell_valid), .doorbell_ready(event_doorbell_ready),
         .doorbell_eqn(event_doorbell_eqn), .doorbell_consumer(event_doorbell_consumer),
-        .doorbell_arm(event_doorbell_arm), .write_valid(write_valids[WRITE_EVENT]),
-        .write_ready(write_readies[WRITE_EVENT]), .write_error, .write_iova(write_iovas[64*WRITE_EVENT +: 64]),
-        .write_line(write_lines[512*WRITE_EVENT +: 512]), .write_strobe(write_strobes[64*WRITE_EVENT +: 64]),
-        .interrupt_valid, .interrupt_ready, .interrupt_vector, .fatal(fatal_event), .count_eqe,
+        .doorbell_arm(event_doorbell_arm), .write(event_write), .write_ready(write_readies[WRITE_EVENT]),
+        .write_error, .interrupt_valid, .interrupt_ready, .interrupt_vector, .fatal(fatal_event), .count_eqe,
         .deadline_valid(eq_deadline_valid), .deadline_ns(eq_deadline_ns), .idle(events_idle)
     );
     assign deadline_valid = cq_deadline_valid || eq_deadline_valid;
@@ -482,7 +456,7 @@ module card (
     assign ends_beat = tx_valid && tx_ready;
     assign begins_stall = tx_valid && !tx_ready && !was_stalled;
     always_ff @(posedge clk) was_stalled <= tx_valid && !tx_ready;
-    assign fetches_wqe = read_valids[card_pkg::READ_SEND_WQE] && read_readies[card_pkg::READ_SEND_WQE];
+    assign fetches_wqe = send_read.valid && read_readies[card_pkg::READ_SEND_WQE];
     assign is_refused = (answer_valids & answer_readies) != '0 && memory_fault != '0;
     assign doorbell_errors = 2'(count_doorbell_error) + 2'(send_doorbell_error) + 2'(receive_doorbell_error);
     always_comb begin

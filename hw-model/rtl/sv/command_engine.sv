@@ -18,18 +18,12 @@ module command_engine (
     output logic         count_command,
     output logic         count_error,
 
-    output logic         read_valid,
+    output card_pkg::read_t read,
     input  logic         read_ready,
-    output logic [63:0]  read_iova,
-    input  logic         line_valid,
-    input  logic         line_error,
-    input  logic [511:0] line,
-    output logic         write_valid,
+    input  card_pkg::line_t line,
+    output card_pkg::write_t write,
     input  logic         write_ready,
     input  logic         write_error,
-    output logic [63:0]  write_iova,
-    output logic [511:0] write_line,
-    output logic [63:0]  write_strobe,
 
     output logic         eq_control_valid,
     input  logic         eq_control_ready,
@@ -114,9 +108,8 @@ module command_engine (
     logic [63:0]   result;
     command_decode decode (.opcode, .known, .wanted_in, .wanted_out, .part);
     command_queue #(.MAIL_LINES(MAIL_LINES), .ANSWER_LINES(ANSWER_LINES)) queue (
-        .clk, .rst, .enabled, .hang, .ring_base, .ring_log, .posted, .completed, .fatal, .idle(queue_idle),
-        .read_valid, .read_ready, .read_iova, .line_valid, .line_error, .line, .write_valid, .write_ready,
-        .write_error, .write_iova, .write_line, .write_strobe, .opcode, .known, .wanted_in, .wanted_out, .start,
+        .clk, .rst, .enabled, .hang, .ring_base, .ring_log, .posted, .completed, .fatal, .idle(queue_idle), .read,
+        .read_ready, .line, .write, .write_ready, .write_error, .opcode, .known, .wanted_in, .wanted_out, .start,
         .argument, .mail, .done, .done_status(status), .done_syndrome(syndrome), .done_result(result), .answer,
         .count_command, .count_error
     );

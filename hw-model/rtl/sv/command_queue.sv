@@ -22,18 +22,12 @@ module command_queue #(
     output logic         fatal,
     output logic         idle,
 
-    output logic         read_valid,
+    output card_pkg::read_t read,
     input  logic         read_ready,
-    output logic [63:0]  read_iova,
-    input  logic         line_valid,
-    input  logic         line_error,
-    input  logic [511:0] line,
-    output logic         write_valid,
+    input  card_pkg::line_t line,
+    output card_pkg::write_t write,
     input  logic         write_ready,
     input  logic         write_error,
-    output logic [63:0]  write_iova,
-    output logic [511:0] write_line,
-    output logic [63:0]  write_strobe,
 
     output logic [15:0]  opcode,
     input  logic         known,
@@ -84,27 +78,28 @@ module command_queue #(
     ferroce_pkg::command_completion_t completion;
     assign place = completed & ~(32'hffff_ffff << ring_log);
     assign entry_iova = ring_base + {26'b0, place, 6'b0};
-    assign read_valid = step == FETCH || step == READ;
-    assign read_iova = step == FETCH ? entry_iova : entry.input_iova + {55'b0, at, 6'b0};
-    assign write_valid = step == WRITE || step == COMPLETE;
+    assign read.valid = step == FETCH || step == READ;
+    assign read.index = '0;
+    assign read.iova = step == FETCH ? entry_iova : entry.input_iova + {55'b0, at, 6'b0};
+    assign write.valid = step == WRITE || step == COMPLETE;
     always_comb begin
         completion = '0;
         completion.status = status;
         completion.syndrome = syndrome;
-        write_iova = entry.output_iova + {55'b0, at, 6'b0};
-        write_line = answer[{at[1:0], 9'b0} +: 512];
-        write_strobe = wanted_out[5] ? HALF_STROBE : '1;   // outputs are whole lines, or half a one
+        write.iova = entry.output_iova + {55'b0, at, 6'b0};
+        write.line = answer[{at[1:0], 9'b0} +: 512];
+        write.strobe = wanted_out[5] ? HALF_STROBE : '1;   // outputs are whole lines, or half a one
         if (step == COMPLETE) begin
-            write_iova = entry_iova;
-            write_line = {completion, result, 384'b0};
-            write_strobe = OUTCOME_STROBE;
+            write.iova = entry_iova;
+            write.line = {completion, result, 384'b0};
+            write.strobe = OUTCOME_STROBE;
         end
     end
 
     // -------------------------------------------------------------------------------- the mailbox
     for (genvar n = 0; n < MAIL_LINES; n++) begin : g_line
         always_ff @(posedge clk) begin
-            if (step == COMES && line_valid && at == 3'(n)) mail[512*n +: 512] <= line;
+            if (step == COMES && line.valid && at == 3'(n)) mail[512*n +: 512] <= line.data;
         end
     end
 
@@ -117,16 +112,16 @@ module command_queue #(
 
     always_ff @(posedge clk) begin
         fatal <= 1'b0;
-        if (step == COMES && line_valid) at <= at + 1'b1;
+        if (step == COMES && line.valid) at <= at + 1'b1;
         if (step == WRITE && write_ready) at <= at + 1'b1;
         if (completes || step == PASS) completed <= completed + 1'b1;
         case (step)
             IDLE: if (enabled && !hang && completed != posted) step <= FETCH;
             FETCH: if (read_ready) step <= FETCHED;
-            FETCHED: if (line_valid) begin
-                entry <= line;
-                fatal <= line_error;
-                step <= line_error ? IDLE : line[511] ? DECODE : PASS;
+            FETCHED: if (line.valid) begin
+                entry <= line.data;
+                fatal <= line.error;
+                step <= line.error ? IDLE : line.data[511] ? DECODE : PASS;
             end
             DECODE: begin
                 at <= '0;
@@ -144,9 +139,9 @@ module command_queue #(
                 end
             end
             READ: if (read_ready) step <= COMES;
-            COMES: if (line_valid) begin
+            COMES: if (line.valid) begin
                 step <= at == last ? START : READ;
-                if (line_error) begin
+                if (line.error) begin
                     status <= ferroce_pkg::COMMAND_STATUS_DMA_ERROR;
                     step <= COMPLETE;
                 end
@@ -181,6 +176,7 @@ module command_queue #(
     end
 
     always_ff @(posedge clk) begin
+        if (!rst && line.valid) assert (line.index == '0);   // one read at a time
         if (!rst && step == WRITE) assert (!at[2]);
         if (!rst && done) assert (step == RUN);
     end

@@ -53,14 +53,9 @@ module completer (
     output logic         expired_ready,
     input  logic [7:0]   expired_qp,
 
-    output logic         read_valid,
+    output card_pkg::read_t read,
     input  logic         read_ready,
-    output logic [63:0]  read_iova,
-    output logic [3:0]   read_slot,
-    input  logic         line_valid,
-    input  logic         line_error,
-    input  logic [3:0]   line_slot,
-    input  logic [511:0] line,
+    input  card_pkg::line_t line,
 
     output logic                      request_valid,
     input  logic                      request_ready,
@@ -208,10 +203,10 @@ module completer (
         .clk, .rst, .begin_valid(decode_begin), .begin_qp(at), .begin_index(h.index),
         .begin_available(ferroce_pkg::WQE_MAX_BLOCKS), .done(decoded), .ring_base(q.send_base),
         .log_ring_blocks(q.log_send_blocks), .forget(resets), .ahead_valid(reads_ahead), .ahead_qp(at),
-        .ahead_block(sent.fetched), .lines_idle, .read_valid, .read_ready, .read_iova, .read_slot, .line_valid,
-        .line_error, .line_slot, .line, .status(wqe_status), .rejected(), .blocks(), .opcode, .signaled(),
-        .solicited(), .fence(), .is_inline, .inline_at(), .immediate(), .remote_address(), .remote_key(), .length,
-        .segments, .segment_number, .segment_address, .segment_length, .segment_key
+        .ahead_block(sent.fetched), .lines_idle, .read, .read_ready, .line, .status(wqe_status), .rejected(),
+        .blocks(), .opcode, .signaled(), .solicited(), .fence(), .is_inline, .inline_at(), .immediate(),
+        .remote_address(), .remote_key(), .length, .segments, .segment_number, .segment_address, .segment_length,
+        .segment_key
     );
     /* verilator lint_on PINCONNECTEMPTY */
     // WQEs of requests that were begun: the card's.

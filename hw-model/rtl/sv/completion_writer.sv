@@ -36,19 +36,13 @@ module completion_writer (
     output logic         responder_completion_ready,
     input  card_pkg::completion_t responder_completion,
 
-    output logic         read_valid,
+    output card_pkg::read_t read,
     input  logic         read_ready,
-    output logic [63:0]  read_iova,
-    input  logic         line_valid,
-    input  logic         line_error,
-    input  logic [511:0] line,
+    input  card_pkg::line_t line,
 
-    output logic         write_valid,
+    output card_pkg::write_t write,
     input  logic         write_ready,
     input  logic         write_error,
-    output logic [63:0]  write_iova,
-    output logic [511:0] write_line,
-    output logic [63:0]  write_strobe,
 
     output logic         event_valid,
     input  logic         event_ready,
@@ -160,9 +154,14 @@ module completion_writer (
     assign slot = cq.producer & ((32'd1 << cq.log_size[4:0]) - 32'd1);
     assign place = cq.base + {27'b0, slot, 5'b0};
 
-    assign read_valid = step == READ;
-    assign read_iova = {cq.consumer_record[63:6], 6'b0};
+    assign read.valid = step == READ;
+    assign read.index = '0;
+    assign read.iova = {cq.consumer_record[63:6], 6'b0};
+    logic [63:0]  write_iova, write_strobe;
+    logic [511:0] write_line;
+    logic         write_valid;
     assign write_valid = step == WRITE;
+    assign write = {write_valid, write_iova, write_line, write_strobe};
     assign event_valid = step == EVENT;
     assign control_ready = step == DONE && kind == CONTROL;
     assign answer_context = cq;
@@ -259,10 +258,10 @@ module completion_writer (
             end
 
             READ: if (read_ready) step <= RECORD;
-            RECORD: if (line_valid) begin
+            RECORD: if (line.valid) begin
                 has_record <= 1'b1;
-                if (!line_error) cq.consumer <= line[{cq.consumer_record[5:2], 5'b0} +: 32];
-                step <= line_error ? FAIL : CHECK;
+                if (!line.error) cq.consumer <= line.data[{cq.consumer_record[5:2], 5'b0} +: 32];
+                step <= line.error ? FAIL : CHECK;
             end
 
             WRITE: if (write_ready) begin
@@ -347,6 +346,7 @@ module completion_writer (
     end
 
     always_ff @(posedge clk) begin
+        if (!rst && line.valid) assert (line.index == '0);   // one read at a time
         if (!rst && step == CHECK && kind == REQUESTER) assert (requester_completion_valid);
         if (!rst && step == CHECK && kind == RESPONDER) assert (responder_completion_valid);
         if (!rst && step == STORE && exists) assert (cq.log_size < 8'd32 && cq.base[5:0] == 6'd0);

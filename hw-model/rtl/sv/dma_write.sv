@@ -1,7 +1,7 @@
 // DMA writes of parts of a line, and MSI-X messages, of several clients, in the order in which they
 // were taken: posted writes.
 //
-// Ports: client n has bit n of write_valid and write_ready, its IOVA (aligned to 64 bytes), its line
+// Ports: client n has its write_t in `client_writes` and bit n of write_ready; its IOVA is aligned to 64 bytes;
 // and a strobe for each byte; `write_error` comes with write_ready: the host has no such memory. A
 // message is a write of four bytes with its vector. Outside, dma_* has `dma_write_message` for one.
 // Client LAST may still write while `stopped`: event queue 0 tells why the function stopped.
@@ -15,11 +15,8 @@ module dma_write #(
     input  logic                   reset,
     input  logic                   stopped,
 
-    input  logic [CLIENTS-1:0]     write_valid,
+    input  logic [card_pkg::WRITE_BITS*CLIENTS-1:0] client_writes,   // a write_t each
     output logic [CLIENTS-1:0]     write_ready,
-    input  logic [64*CLIENTS-1:0]  write_iova,
-    input  logic [512*CLIENTS-1:0] write_line,
-    input  logic [64*CLIENTS-1:0]  write_strobe,
     output logic                   write_error,
 
     input  logic                   message_valid,
@@ -40,6 +37,15 @@ module dma_write #(
     output logic [3:0]             dma_write_vector
 );
     localparam int LOG_ALL = $clog2(CLIENTS + 1);
+
+    logic [CLIENTS-1:0]     write_valid;
+    logic [64*CLIENTS-1:0]  write_iova, write_strobe;
+    logic [512*CLIENTS-1:0] write_line;
+    always_comb begin
+        for (int n = 0; n < CLIENTS; n++)
+            {write_valid[n], write_iova[64*n +: 64], write_line[512*n +: 512], write_strobe[64*n +: 64]} =
+                client_writes[card_pkg::WRITE_BITS*n +: card_pkg::WRITE_BITS];
+    end
 
     logic [LOG_ALL-1:0] chosen;
     logic [CLIENTS:0]   wants;             // the last one: a message

@@ -35,12 +35,9 @@ module event_writer #(
     input  logic [23:0]  doorbell_consumer,
     input  logic         doorbell_arm,
 
-    output logic         write_valid,
+    output card_pkg::write_t write,
     input  logic         write_ready,
     input  logic         write_error,
-    output logic [63:0]  write_iova,
-    output logic [511:0] write_line,
-    output logic [63:0]  write_strobe,
 
     output logic         interrupt_valid,
     input  logic         interrupt_ready,
@@ -155,7 +152,11 @@ module event_writer #(
         eqe.word = word;
     end
 
+    logic [63:0]  write_iova, write_strobe;
+    logic [511:0] write_line;
+    logic         write_valid;
     assign write_valid = step == WRITE;
+    assign write = {write_valid, write_iova, write_line, write_strobe};
     assign interrupt_valid = step == INTERRUPT;
     assign interrupt_vector = eq.vector_[3:0];
     assign control_ready = step == DONE && kind == CONTROL;

@@ -17,14 +17,9 @@ module gather #(
     output logic         piece_ready,
     input  card_pkg::piece_t piece,
 
-    output logic         read_valid,
+    output card_pkg::read_t read,
     input  logic         read_ready,
-    output logic [63:0]  read_iova,
-    output logic [card_pkg::LOG_READS-1:0] read_index,
-    input  logic         line_valid,
-    input  logic         line_error,
-    input  logic [card_pkg::LOG_READS-1:0] line_index,
-    input  logic [511:0] line,
+    input  card_pkg::line_t line,
 
     output logic         payload_valid,
     input  logic         payload_ready,
@@ -38,9 +33,9 @@ module gather #(
     logic [5:0]   start;
     logic [6:0]   bytes;
     gather_read #(.LOG_LINES(LOG_LINES)) reads (
-        .clk, .rst, .piece_valid, .piece_ready, .piece, .read_valid, .read_ready, .read_iova, .read_index,
-        .line_valid, .line_error, .line_index, .line, .m_valid(line_given), .m_ready(line_taken), .m_line(given),
-        .m_start(start), .m_bytes(bytes), .m_end(line_end), .m_error(line_failed), .idle(reads_idle)
+        .clk, .rst, .piece_valid, .piece_ready, .piece, .read, .read_ready, .line, .m_valid(line_given),
+        .m_ready(line_taken), .m_line(given), .m_start(start), .m_bytes(bytes), .m_end(line_end),
+        .m_error(line_failed), .idle(reads_idle)
     );
 
     // ------------------------------------------- rotation: the bytes stand where they are in the beat

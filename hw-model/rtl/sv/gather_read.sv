@@ -2,7 +2,7 @@
 // with the place of the bytes that belong to the piece.
 //
 // Ports: piece_* is taken in the cycle in which the last line of the piece before is requested;
-// piece_ready follows read_ready. read_* asks for lines, `read_index` is the slot; line_* brings them
+// piece_ready follows read_ready. read_* asks for lines, `read.index` is the slot; line_* brings them
 // in any order. m_* gives them as they were asked for: `m_bytes` from byte `m_start` on, `m_end` with
 // the last line of a packet, `m_error` if the line could not be read.
 // Invariants: no more lines are under way than there are slots; a slot is used again only after its
@@ -17,14 +17,9 @@ module gather_read #(
     output logic         piece_ready,
     input  card_pkg::piece_t piece,
 
-    output logic         read_valid,
+    output card_pkg::read_t read,
     input  logic         read_ready,
-    output logic [63:0]  read_iova,
-    output logic [card_pkg::LOG_READS-1:0] read_index,
-    input  logic         line_valid,
-    input  logic         line_error,
-    input  logic [card_pkg::LOG_READS-1:0] line_index,
-    input  logic [511:0] line,
+    input  card_pkg::line_t line,
 
     output logic         m_valid,
     input  logic         m_ready,
@@ -46,7 +41,7 @@ module gather_read #(
     logic [LOG_LINES-1:0] new_slot, old_slot, line_slot;
     assign new_slot = producer[LOG_LINES-1:0];
     assign old_slot = consumer[LOG_LINES-1:0];
-    assign line_slot = line_index[LOG_LINES-1:0];
+    assign line_slot = line.index[LOG_LINES-1:0];
 
     // ------------------------------------------------------------------------------ lines of a piece
     logic        busy, ends, has_room, requests;
@@ -60,9 +55,9 @@ module gather_read #(
     assign is_last_line = left <= room;
     assign bytes = is_last_line ? left[6:0] : room[6:0];
     assign has_room = producer != {!consumer[LOG_LINES], old_slot};
-    assign read_valid = busy && has_room && left != '0;
-    assign read_iova = {number, 6'b0};
-    assign read_index = INDEX_BITS'(new_slot);
+    assign read.valid = busy && has_room && left != '0;
+    assign read.iova = {number, 6'b0};
+    assign read.index = INDEX_BITS'(new_slot);
     assign requests = busy && has_room && (left == '0 || read_ready);
     assign piece_ready = !busy || (requests && is_last_line);
 
@@ -88,7 +83,7 @@ module gather_read #(
         if (requests) places[new_slot] <= {start, bytes, ends && is_last_line, left == '0};
     end
     always_ff @(posedge clk) begin
-        if (line_valid) lines[line_slot] <= {line_error, line};
+        if (line.valid) lines[line_slot] <= {line.error, line.data};
     end
 
     // ----------------------------------------------------------------------------- lines, in order
@@ -96,7 +91,7 @@ module gather_read #(
     assign m_error = is_failed && !is_empty;
     assign gives = arrived[old_slot] && (!m_valid || m_ready);
     always_ff @(posedge clk) begin
-        if (line_valid) arrived[line_slot] <= 1'b1;
+        if (line.valid) arrived[line_slot] <= 1'b1;
         if (requests && left == '0) arrived[new_slot] <= 1'b1;
         if (gives) arrived[old_slot] <= 1'b0;
         if (rst) arrived <= '0;
@@ -121,8 +116,8 @@ module gather_read #(
     logic [LOG_LINES-1:0] line_age;
     assign line_age = line_slot - old_slot;
     always_ff @(posedge clk) begin
-        if (!rst && line_valid) assert (!arrived[line_slot] && {1'b0, line_age} < producer - consumer);
-        if (!rst && line_valid) assert (32'(line_index) < LINES);
+        if (!rst && line.valid) assert (!arrived[line_slot] && {1'b0, line_age} < producer - consumer);
+        if (!rst && line.valid) assert (32'(line.index) < LINES);
         if (!rst && piece_valid) assert ({19'b0, piece.bytes} <= card_pkg::MAX_PIECE_BYTES);
     end
 endmodule

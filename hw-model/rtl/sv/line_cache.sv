@@ -33,18 +33,13 @@ module line_cache #(
     output logic                  m_error,
     output logic [511:0]          m_line,
 
-    output logic                  read_valid,
+    output card_pkg::read_t       read,
     input  logic                  read_ready,
-    output logic [63:0]           read_iova,
-    input  logic                  line_valid,
-    input  logic                  line_error,
-    input  logic [511:0]          line,
+    input  card_pkg::line_t       line,
 
-    output logic                  write_valid,
+    output card_pkg::write_t      write,
     input  logic                  write_ready,
     input  logic                  write_error,
-    output logic [63:0]           write_iova,
-    output logic [511:0]          write_line,
 
     output logic                  hit,
     output logic                  miss
@@ -122,7 +117,7 @@ module line_cache #(
 
     logic arrives, must_write_back;
     assign must_write_back = WRITE_BACK && replaces && dirty[way];
-    assign arrives = step == FILL && line_valid && !line_error;
+    assign arrives = step == FILL && line.valid && !line.error;
 
     // The step from here on, with an entry to be put into `way`.
     function automatic step_t placing(input logic write_back);
@@ -172,11 +167,13 @@ module line_cache #(
 
     assign s_ready = step == IDLE;
     assign m_valid = step == ANSWER;
-    assign read_valid = step == READ;
-    assign read_iova = place_of(base, index);
-    assign write_valid = step == THROUGH || step == EVICT;
-    assign write_iova = place_of(base, step == EVICT ? {old_tag, set} : index);
-    assign write_line = step == EVICT ? m_line : new_line;
+    assign read.valid = step == READ;
+    assign read.index = '0;
+    assign read.iova = place_of(base, index);
+    assign write.valid = step == THROUGH || step == EVICT;
+    assign write.iova = place_of(base, step == EVICT ? {old_tag, set} : index);
+    assign write.strobe = '1;
+    assign write.line = step == EVICT ? m_line : new_line;
 
     always_ff @(posedge clk) begin
         hit <= 1'b0;
@@ -226,10 +223,10 @@ module line_cache #(
                 endcase
             end
             READ: if (read_ready) step <= FILL;
-            FILL: if (line_valid) begin
-                new_line <= line;
-                m_error <= line_error;
-                step <= line_error ? ANSWER : placing(must_write_back);
+            FILL: if (line.valid) begin
+                new_line <= line.data;
+                m_error <= line.error;
+                step <= line.error ? ANSWER : placing(must_write_back);
             end
             EVICT_LINE: step <= EVICT;
             EVICT: if (write_ready) begin
@@ -249,6 +246,7 @@ module line_cache #(
     end
 
     always_ff @(posedge clk) begin
+        if (!rst && line.valid) assert (line.index == '0);   // one read at a time
         if (!rst && step == COMPARE) assert ((match & (match - 1'b1)) == '0);   // at most one
         if (!rst && step == PUT) assert ({1'b0, way} < WAYS[LOG_WAYS:0]);
     end

@@ -43,23 +43,15 @@ module memory_unit #(
     output logic [2:0]   entry_fault,
     output logic [511:0] entry_answer,
 
-    output logic         mpt_read_valid,
+    output card_pkg::read_t mpt_read,
     input  logic         mpt_read_ready,
-    output logic [63:0]  mpt_read_iova,
-    input  logic         mpt_line_valid,
-    input  logic         mpt_line_error,
-    input  logic [511:0] mpt_line,
-    output logic         mpt_write_valid,
+    input  card_pkg::line_t mpt_line,
+    output card_pkg::write_t mpt_write,
     input  logic         mpt_write_ready,
     input  logic         mpt_write_error,
-    output logic [63:0]  mpt_write_iova,
-    output logic [511:0] mpt_write_line,
-    output logic         mtt_read_valid,
+    output card_pkg::read_t mtt_read,
     input  logic         mtt_read_ready,
-    output logic [63:0]  mtt_read_iova,
-    input  logic         mtt_line_valid,
-    input  logic         mtt_line_error,
-    input  logic [511:0] mtt_line,
+    input  card_pkg::line_t mtt_line,
 
     output logic         mpt_hit,
     output logic         mpt_miss,
@@ -108,10 +100,8 @@ module memory_unit #(
         .s_key(step == CHECK ? request.key : key), .s_pd({8'b0, request.pd}), .s_qpn({8'b0, request.qpn}),
         .s_rights({28'b0, request.rights}), .s_address(request.address), .s_length({32'b0, request.length}),
         .s_line(new_line), .s_base(base), .s_log_entries(log_entries), .m_valid(mpt_done), .m_fault(mpt_fault),
-        .m_line(region), .read_valid(mpt_read_valid), .read_ready(mpt_read_ready), .read_iova(mpt_read_iova),
-        .line_valid(mpt_line_valid), .line_error(mpt_line_error), .line(mpt_line), .write_valid(mpt_write_valid),
-        .write_ready(mpt_write_ready), .write_error(mpt_write_error), .write_iova(mpt_write_iova),
-        .write_line(mpt_write_line), .hit(mpt_hit), .miss(mpt_miss)
+        .m_line(region), .read(mpt_read), .read_ready(mpt_read_ready), .line(mpt_line), .write(mpt_write),
+        .write_ready(mpt_write_ready), .write_error(mpt_write_error), .hit(mpt_hit), .miss(mpt_miss)
     );
     logic is_elsewhere;                    // neither in host memory
     assign is_elsewhere = region[ferroce_pkg::MEMORY_ENTRY_WORD_NULL_LSB]
@@ -126,9 +116,8 @@ module memory_unit #(
         .drop_first(base[26:0]), .drop_count(key[26:0]), .s_valid(step == HAND_OVER), .s_ready(walk_ready),
         .s_client(turn), .s_fault(fault), .s_once(request.check_only || request.length == '0),
         .s_address(request.address), .s_length(request.length), .s_region(region), .m_valid(answer_valid),
-        .m_ready(answer_ready), .m_piece(answer), .m_fault(answer_fault), .read_valid(mtt_read_valid),
-        .read_ready(mtt_read_ready), .read_iova(mtt_read_iova), .line_valid(mtt_line_valid),
-        .line_error(mtt_line_error), .line(mtt_line), .hit(mtt_hit), .miss(mtt_miss)
+        .m_ready(answer_ready), .m_piece(answer), .m_fault(answer_fault), .read(mtt_read),
+        .read_ready(mtt_read_ready), .line(mtt_line), .hit(mtt_hit), .miss(mtt_miss)
     );
 
     assign entry_ready = step == IDLE && walk_ready;

@@ -36,12 +36,9 @@ module memory_walk #(
     output card_pkg::piece_t m_piece,
     output logic [2:0]   m_fault,
 
-    output logic         read_valid,
+    output card_pkg::read_t read,
     input  logic         read_ready,
-    output logic [63:0]  read_iova,
-    input  logic         line_valid,
-    input  logic         line_error,
-    input  logic [511:0] line,
+    input  card_pkg::line_t line,
 
     output logic         hit,
     output logic         miss
@@ -69,8 +66,8 @@ module memory_walk #(
         .drop_count, .s_valid(step == ASK), .s_ready(asked_ready), .s_address(address), .s_start(start),
         .s_length(length), .s_translation(translation), .s_first_page_offset(first_page_offset),
         .s_log_page_size(log_page_size), .s_direct(direct), .m_valid(found), .m_ready(step == ASKED),
-        .m_iova(found_iova), .m_length(found_length), .m_page_fault(page_fault), .m_dma_fault(dma_fault), .read_valid,
-        .read_ready, .read_iova, .line_valid, .line_error, .line, .hit, .miss
+        .m_iova(found_iova), .m_length(found_length), .m_page_fault(page_fault), .m_dma_fault(dma_fault), .read,
+        .read_ready, .line, .hit, .miss
     );
 
     // ---------------------------------------------------------------------------------- a piece

@@ -36,18 +36,13 @@ module mpt #(
     output logic [2:0]   m_fault,
     output logic [511:0] m_line,
 
-    output logic         read_valid,
+    output card_pkg::read_t read,
     input  logic         read_ready,
-    output logic [63:0]  read_iova,
-    input  logic         line_valid,
-    input  logic         line_error,
-    input  logic [511:0] line,
+    input  card_pkg::line_t line,
 
-    output logic         write_valid,
+    output card_pkg::write_t write,
     input  logic         write_ready,
     input  logic         write_error,
-    output logic [63:0]  write_iova,
-    output logic [511:0] write_line,
 
     output logic         hit,
     output logic         miss
@@ -83,8 +78,7 @@ module mpt #(
     ) cache (
         .clk, .rst, .s_valid(cache_valid), .s_ready(cache_ready), .s_op(cache_op), .s_index(key[31:KEY_VARIANT_BITS]),
         .s_line(op == OP_REMOVE ? '0 : new_line), .s_base(base), .m_valid(cached), .m_error(cache_error), .m_line,
-        .read_valid, .read_ready, .read_iova, .line_valid, .line_error, .line, .write_valid, .write_ready,
-        .write_error, .write_iova, .write_line, .hit, .miss
+        .read, .read_ready, .line, .write, .write_ready, .write_error, .hit, .miss
     );
 
     // ---------------------------------------------------------------- what the entry says of the access

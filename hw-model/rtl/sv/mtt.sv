@@ -43,12 +43,9 @@ module mtt #(
     output logic         m_page_fault,
     output logic         m_dma_fault,
 
-    output logic         read_valid,
+    output card_pkg::read_t read,
     input  logic         read_ready,
-    output logic [63:0]  read_iova,
-    input  logic         line_valid,
-    input  logic         line_error,
-    input  logic [511:0] line,
+    input  card_pkg::line_t line,
 
     output logic         hit,
     output logic         miss
@@ -89,9 +86,8 @@ module mtt #(
         .LOG_SETS(LOG_SETS), .WAYS(WAYS), .INDEX_BITS(LINE_BITS), .WRITE_BACK(0)
     ) cache (
         .clk, .rst, .s_valid(cache_valid), .s_ready(cache_ready), .s_op(cache_op), .s_index(line_number), .s_line('0),
-        .s_base(base), .m_valid(cached), .m_error(cache_error), .m_line(cached_line), .read_valid, .read_ready,
-        .read_iova, .line_valid, .line_error, .line, .write_valid(), .write_ready(1'b0), .write_error(1'b0),
-        .write_iova(), .write_line(), .hit, .miss
+        .s_base(base), .m_valid(cached), .m_error(cache_error), .m_line(cached_line), .read, .read_ready, .line,
+        .write(), .write_ready(1'b0), .write_error(1'b0), .hit, .miss
     );
     /* verilator lint_on PINCONNECTEMPTY */
 

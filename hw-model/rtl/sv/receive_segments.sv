@@ -19,7 +19,9 @@ module receive_segments #(
     input  logic               fetch_valid,
     output logic               fetch_ready,
     input  logic [LOG_QPS-1:0] fetch_qp,
-    input  logic [63:0]        fetch_iova,
+    /* verilator lint_off UNUSEDSIGNAL */
+    input  logic [63:0]        fetch_iova,   // segments are 16 bytes aligned
+    /* verilator lint_on UNUSEDSIGNAL */
     input  logic [3:0]         fetch_log_stride,
     input  logic [31:0]        fetch_slot,
     input  logic [2:0]         fetch_posted,
@@ -33,14 +35,9 @@ module receive_segments #(
     input  logic [3:0]         segment_number,
     output logic [127:0]       segment,
 
-    output logic               read_valid,
+    output card_pkg::read_t    read,
     input  logic               read_ready,
-    output logic [63:0]        read_iova,
-    output logic [card_pkg::LOG_READS-1:0] read_index,
-    input  logic               line_valid,
-    input  logic               line_error,
-    input  logic [card_pkg::LOG_READS-1:0] line_index,
-    input  logic [511:0]       line
+    input  card_pkg::line_t    line
 );
     localparam int LOG_LINES = 2;              // of an entry
     localparam int LOG_LINE_BYTES = 6, LOG_SEGMENT_BYTES = 4;
@@ -57,7 +54,7 @@ module receive_segments #(
     assign look_qp = step == IDLE ? segment_qp : fetch_qp;
     assign look_number = step == IDLE ? segment_number : measured[3:0];
     always_ff @(posedge clk) begin
-        if (line_valid) lines[{fetch_qp, line_index[LOG_LINES-1:0]}] <= line;
+        if (line.valid) lines[{fetch_qp, line.index[LOG_LINES-1:0]}] <= line.data;
     end
     always_ff @(posedge clk) begin
         looked_up <= lines[{look_qp, look_number[3:2]}];
@@ -99,15 +96,15 @@ module receive_segments #(
     assign entry_segments = 5'd1 << (fetch_log_stride - 4'd4);
     assign sum = {1'b0, fetch_capacity} + {1'b0, segment[95:64]};
 
-    assign read_valid = step == READ;
-    assign read_iova = {fetch_iova[63:LOG_LINE_BYTES] + {{61-LOG_LINE_BYTES{1'b0}}, asked}, {LOG_LINE_BYTES{1'b0}}};
-    assign read_index = {{card_pkg::LOG_READS-3{1'b0}}, asked};
+    assign read.valid = step == READ;
+    assign read.iova = {fetch_iova[63:LOG_LINE_BYTES] + {{61-LOG_LINE_BYTES{1'b0}}, asked}, {LOG_LINE_BYTES{1'b0}}};
+    assign read.index = {{card_pkg::LOG_READS-3{1'b0}}, asked};
     assign fetch_ready = step == DONE;
 
     always_ff @(posedge clk) begin
-        if (line_valid) begin
+        if (line.valid) begin
             arrived <= arrived + 1'b1;
-            fetch_error <= fetch_error || line_error;
+            fetch_error <= fetch_error || line.error;
         end
         case (step)
             IDLE: begin
@@ -140,11 +137,8 @@ module receive_segments #(
     end
 
     always_ff @(posedge clk) begin
-        if (!rst && line_valid) assert (step == READ || step == WAIT);
+        if (!rst && line.valid) assert (step == READ || step == WAIT);
+        if (!rst && line.valid) assert (line.index < card_pkg::LOG_READS'(1 << LOG_LINES));
         if (!rst && fetch_valid) assert (fetch_log_stride >= LOG_SEGMENT_BYTES[3:0] && fetch_log_stride <= 4'd8);
     end
-    /* verilator lint_off UNUSEDSIGNAL */
-    logic unused;
-    assign unused = |line_index[card_pkg::LOG_READS-1:LOG_LINES] | |fetch_iova[3:0];
-    /* verilator lint_on UNUSEDSIGNAL */
 endmodule

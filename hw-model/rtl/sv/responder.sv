@@ -42,14 +42,9 @@ module responder (
     output logic                      fail_valid,
     output logic [7:0]                fail_qp,
 
-    output logic                      read_valid,
+    output card_pkg::read_t           read,
     input  logic                      read_ready,
-    output logic [63:0]               read_iova,
-    output logic [card_pkg::LOG_READS-1:0] read_index,
-    input  logic                      line_valid,
-    input  logic                      line_error,
-    input  logic [card_pkg::LOG_READS-1:0] line_index,
-    input  logic [511:0]              line,
+    input  card_pkg::line_t           line,
 
     output logic                      request_valid,
     input  logic                      request_ready,
@@ -111,7 +106,7 @@ module responder (
     receive_segments segments (
         .clk, .rst, .fetch_valid, .fetch_ready, .fetch_qp, .fetch_iova, .fetch_log_stride, .fetch_slot, .fetch_posted,
         .fetch_error, .fetch_capacity, .clear_valid, .clear_qp(job_qp), .segment_qp(job_qp), .segment_number,
-        .segment, .read_valid, .read_ready, .read_iova, .read_index, .line_valid, .line_error, .line_index, .line
+        .segment, .read, .read_ready, .line
     );
 
     logic        reply_valid, reply_ready, reply_reads, reply_repeats, reply_ends_qp;

@@ -22,11 +22,8 @@ module scatter (
     input  logic [6:0]   payload_bytes,
     input  logic         payload_last,
 
-    output logic         write_valid,
+    output card_pkg::write_t write,
     input  logic         write_ready,
-    output logic [63:0]  write_iova,
-    output logic [511:0] write_line,
-    output logic [63:0]  write_strobe,
 
     output logic [15:0]  frames_done,
     output logic         idle
@@ -131,7 +128,9 @@ module scatter (
     end
 
     // ------------------------------------------------------------- stage 2: the line as it is written
-    logic         valid2, is_write2, ends_frame2;
+    logic         valid2, is_write2, ends_frame2, write_valid;
+    logic [63:0]  write_iova, write_strobe;
+    logic [511:0] write_line;
     /* verilator lint_off UNUSEDSIGNAL */
     logic [1023:0] twice1;
     /* verilator lint_on UNUSEDSIGNAL */
@@ -149,6 +148,7 @@ module scatter (
     end
 
     assign write_valid = valid2 && is_write2;
+    assign write = {write_valid, write_iova, write_line, write_strobe};
     assign advance = !write_valid || write_ready;
 
     always_ff @(posedge clk) begin

@@ -2,7 +2,7 @@
 //
 // Ports: those of the blocks requester and completer of CARD.md; `requester_*` and `completer_*` tell
 // apart what both have. `wake_*` pulses when qp_table has written the state of a QP. `packet_done`
-// pulses when an answer of steer has had its effect. Reads of the ring have the top bit of `read_index`
+// pulses when an answer of steer has had its effect. Reads of the ring have the top bit of `read.index`
 // set when they are the completer's. `deadline_*` is the earliest timer when `idle`. `count_*` pulse.
 // Invariant: completions of a QP are in the order of its WQEs.
 module send_engine (
@@ -39,16 +39,9 @@ module send_engine (
     input  logic [127:0]       gid,
 
     // DMA of WQEs.
-    output logic         read_valid,
+    output card_pkg::read_t    read,
     input  logic         read_ready,
-    output logic [63:0]  read_iova,
-    output logic [card_pkg::LOG_READS-1:0] read_index,
-    input  logic         line_valid,
-    input  logic         line_error,
-    /* verilator lint_off UNUSEDSIGNAL */
-    input  logic [card_pkg::LOG_READS-1:0] line_index,           // blocks are numbered with four bits
-    /* verilator lint_on UNUSEDSIGNAL */
-    input  logic [511:0] line,
+    input  card_pkg::line_t    line,
 
     // memory_unit.
     output logic                      requester_request_valid,
@@ -159,20 +152,25 @@ module send_engine (
     );
 
     // ------------------------------------------------------------- one read port, one completion port
-    logic [1:0] block_valid, block_ready, block_line;
-    logic [3:0] requester_slot, completer_slot;
-    logic [63:0] requester_iova, completer_iova;
-    logic chosen, last_chosen, is_held;
-    assign chosen = is_held ? last_chosen : !block_valid[0];
-    assign read_valid = block_valid != '0;
-    assign read_iova = chosen ? completer_iova : requester_iova;
     localparam int TOP = card_pkg::LOG_READS - 1;
-    assign read_index = {chosen, {(TOP-4){1'b0}}, chosen ? completer_slot : requester_slot};
+    card_pkg::read_t requester_read, completer_read;
+    card_pkg::line_t requester_line, completer_line;
+    logic [1:0] block_ready;
+    logic chosen, last_chosen, is_held;
+    assign chosen = is_held ? last_chosen : !requester_read.valid;
     assign block_ready = {read_ready && chosen, read_ready && !chosen};
-    assign block_line = {line_valid && line_index[TOP], line_valid && !line_index[TOP]};
+    always_comb begin
+        read = chosen ? completer_read : requester_read;
+        read.index[TOP] = chosen;
+        requester_line = line;
+        requester_line.valid = line.valid && !line.index[TOP];
+        completer_line = line;
+        completer_line.valid = line.valid && line.index[TOP];
+        completer_line.index[TOP] = 1'b0;
+    end
     always_ff @(posedge clk) begin
         last_chosen <= chosen;
-        is_held <= !rst && read_valid && !read_ready;
+        is_held <= !rst && read.valid && !read_ready;
     end
 
     logic [1:0] ends_valid, ends_ready;
@@ -201,15 +199,13 @@ module send_engine (
         .producer, .forget_producer, .gid_index, .gid, .state_write, .state_at, .state, .table_write, .table_at,
         .table_entry, .table_read(table_of_requester), .retired, .is_going_back, .is_waiting, .is_errored, .went_back,
         .settle, .flush_valid, .flush_ready, .reset_valid, .reset_ready, .reset_psn, .timer_valid(timer_valid[0]),
-        .timer_ready(timer_ready[0]), .timer_deadline(requester_deadline), .read_valid(block_valid[0]),
-        .read_ready(block_ready[0]), .read_iova(requester_iova), .read_slot(requester_slot),
-        .line_valid(block_line[0]), .line_error, .line_slot(line_index[3:0]), .line,
-        .request_valid(requester_request_valid), .request_ready(requester_request_ready), .request(requester_request),
-        .answer_valid(requester_answer_valid), .answer_ready(requester_answer_ready), .answer(requester_answer),
-        .answer_fault(requester_answer_fault), .packet_valid, .packet_ready, .packet, .piece_valid, .piece_ready,
-        .piece, .sent_valid, .completion_valid(ends_valid[0]), .completion_ready(ends_ready[0]),
-        .completion(requester_completion), .completions_idle(!completion_valid), .frame, .count_retransmitted,
-        .count_wqe_error
+        .timer_ready(timer_ready[0]), .timer_deadline(requester_deadline), .read(requester_read),
+        .read_ready(block_ready[0]), .line(requester_line), .request_valid(requester_request_valid),
+        .request_ready(requester_request_ready), .request(requester_request), .answer_valid(requester_answer_valid),
+        .answer_ready(requester_answer_ready), .answer(requester_answer), .answer_fault(requester_answer_fault),
+        .packet_valid, .packet_ready, .packet, .piece_valid, .piece_ready, .piece, .sent_valid,
+        .completion_valid(ends_valid[0]), .completion_ready(ends_ready[0]), .completion(requester_completion),
+        .completions_idle(!completion_valid), .frame, .count_retransmitted, .count_wqe_error
     );
     completer retire (
         .clk, .rst, .now_ns, .idle(completer_idle), .packet_valid(answer_valid), .packet_ready(answer_ready),
@@ -219,14 +215,12 @@ module send_engine (
         .reset_psn, .again_valid(answered_valid), .again_qp(answered_qp),
         .payload_error(payload_error && !payload_error_responder), .payload_error_qp, .timer_valid(timer_valid[1]),
         .timer_ready(timer_ready[1]), .timer_start, .timer_deadline(completer_deadline), .expired_valid,
-        .expired_ready, .expired_qp, .read_valid(block_valid[1]), .read_ready(block_ready[1]),
-        .read_iova(completer_iova), .read_slot(completer_slot), .line_valid(block_line[1]), .line_error,
-        .line_slot(line_index[3:0]), .line, .request_valid(completer_request_valid),
-        .request_ready(completer_request_ready), .request(completer_request), .answer_valid(completer_answer_valid),
-        .answer_ready(completer_answer_ready), .answer(completer_answer), .answer_fault(completer_answer_fault),
-        .place_valid, .place_ready, .place, .place_drop, .frames_done, .frame, .completion_valid(ends_valid[1]),
-        .completion_ready(ends_ready[1]), .completion(completer_completion), .fail_valid, .fail_qp, .count_timeout,
-        .count_rnr_nak, .count_sequence_nak, .count_other_nak, .count_refetch
+        .expired_ready, .expired_qp, .read(completer_read), .read_ready(block_ready[1]), .line(completer_line),
+        .request_valid(completer_request_valid), .request_ready(completer_request_ready), .request(completer_request),
+        .answer_valid(completer_answer_valid), .answer_ready(completer_answer_ready), .answer(completer_answer),
+        .answer_fault(completer_answer_fault), .place_valid, .place_ready, .place, .place_drop, .frames_done, .frame,
+        .completion_valid(ends_valid[1]), .completion_ready(ends_ready[1]), .completion(completer_completion),
+        .fail_valid, .fail_qp, .count_timeout, .count_rnr_nak, .count_sequence_nak, .count_other_nak, .count_refetch
     );
     assign idle = set_empty && requester_idle && completer_idle && doorbells_idle && timers_idle
                && !completion_valid && !control_valid && !answer_valid && !rung_valid && !wake_valid;

@@ -29,14 +29,9 @@ module transmit (
     input  logic [127:0] gid,
     input  logic [47:0]  gid_mac,
 
-    output logic         read_valid,
+    output card_pkg::read_t read,
     input  logic         read_ready,
-    output logic [63:0]  read_iova,
-    output logic [card_pkg::LOG_READS-1:0] read_index,
-    input  logic         line_valid,
-    input  logic         line_error,
-    input  logic [card_pkg::LOG_READS-1:0] line_index,
-    input  logic [511:0] line,
+    input  card_pkg::line_t line,
 
     output logic         sent,
     output logic         sent_responder,
@@ -96,9 +91,8 @@ module transmit (
     logic         payload_valid, payload_ready, payload_last, payload_failed, gather_idle;
     logic [511:0] payload_data;
     gather #(.LOG_LINES(card_pkg::LOG_TX_LINES)) payload (
-        .clk, .rst, .piece_valid, .piece_ready, .piece, .read_valid, .read_ready, .read_iova, .read_index,
-        .line_valid, .line_error, .line_index, .line, .payload_valid, .payload_ready, .payload_data, .payload_last,
-        .payload_error(payload_failed), .idle(gather_idle)
+        .clk, .rst, .piece_valid, .piece_ready, .piece, .read, .read_ready, .line, .payload_valid, .payload_ready,
+        .payload_data, .payload_last, .payload_error(payload_failed), .idle(gather_idle)
     );
 
     logic sent_error, frames_idle;

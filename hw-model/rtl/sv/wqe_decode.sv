@@ -26,14 +26,9 @@ module wqe_decode (
     input  logic [31:0]  ahead_block,
     output logic         lines_idle,
 
-    output logic         read_valid,
+    output card_pkg::read_t read,
     input  logic         read_ready,
-    output logic [63:0]  read_iova,
-    output logic [3:0]   read_slot,
-    input  logic         line_valid,
-    input  logic         line_error,
-    input  logic [3:0]   line_slot,
-    input  logic [511:0] line,
+    input  card_pkg::line_t line,
 
     output logic [7:0]   status,
     output logic         rejected,
@@ -133,8 +128,7 @@ module wqe_decode (
     wqe_lines ring (
         .clk, .rst, .idle(lines_idle), .begin_valid, .begin_qp, .begin_block(begin_index), .begin_base(ring_base),
         .begin_log_blocks(log_ring_blocks), .forget, .ahead_valid, .ahead_qp, .ahead_block, .wanted, .arrived,
-        .failed, .look, .looked_up(read_line), .read_valid, .read_ready, .read_iova, .read_slot, .line_valid,
-        .line_error, .line_slot, .line
+        .failed, .look, .looked_up(read_line), .read, .read_ready, .line
     );
 
     logic [35:0] sum;

@@ -5,7 +5,7 @@
 // The first `wanted` blocks of the WQE are read in any case, others while `ahead_valid` says that
 // those before `ahead_block` of `ahead_qp` belong to the card. `arrived`: all that are wanted are there; `failed`: one of them could not be read.
 // `looked_up` is block `look` of the WQE one cycle later. `forget`: the ring has changed. read_* is
-// DMA: `read_slot` names the line.
+// DMA: `read.index` names the line.
 // `idle`: no line is under way.
 // Invariants: no line is read ahead that software may still write; a slot is not asked for again
 // before its line has come.
@@ -30,14 +30,9 @@ module wqe_lines (
     input  logic [3:0]   look,
     output logic [511:0] looked_up,
 
-    output logic         read_valid,
+    output card_pkg::read_t read,
     input  logic         read_ready,
-    output logic [63:0]  read_iova,
-    output logic [3:0]   read_slot,
-    input  logic         line_valid,
-    input  logic         line_error,
-    input  logic [3:0]   line_slot,
-    input  logic [511:0] line
+    input  card_pkg::line_t line
 );
     localparam int LINES = 16;             // a WQE has ten at most
 
@@ -57,27 +52,28 @@ module wqe_lines (
     logic [LINES-1:0] stale;               // which was asked for by an earlier window
     logic [LINES-1:0] there, errors;
     logic             is_wanted, is_ahead, asks;
-    logic [3:0]       slot;
+    logic [3:0]       slot, line_slot;
+    assign line_slot = line.index[3:0];
     assign left = ahead_block - asked;
     assign is_wanted = held < {28'b0, wanted};
     assign is_ahead = ahead_valid && ahead_qp == qp && left != '0 && !left[31] && held < LINES;
     assign slot = asked[3:0];
-    assign asks = is_valid && (is_wanted || is_ahead) && !flying[slot] && (!read_valid || read_ready);
+    assign asks = is_valid && (is_wanted || is_ahead) && !flying[slot] && (!read.valid || read_ready);
     assign ring_block = asked & ((32'd1 << log_blocks) - 32'd1);
     assign idle = flying == '0;
 
     always_ff @(posedge clk) begin
-        if (line_valid) begin
+        if (line.valid) begin
             flying[line_slot] <= 1'b0;
             stale[line_slot] <= 1'b0;
             there[line_slot] <= !stale[line_slot];
-            errors[line_slot] <= line_error;
+            errors[line_slot] <= line.error;
         end
-        if (read_ready) read_valid <= 1'b0;
+        if (read_ready) read.valid <= 1'b0;
         if (asks) begin
-            read_valid <= 1'b1;
-            read_slot <= slot;
-            read_iova <= base + {26'b0, ring_block, 6'b0};
+            read.valid <= 1'b1;
+            read.index <= {4'b0, slot};
+            read.iova <= base + {26'b0, ring_block, 6'b0};
             flying[slot] <= 1'b1;
             there[slot] <= 1'b0;
             asked <= asked + 1'b1;
@@ -92,13 +88,13 @@ module wqe_lines (
                 asked <= begin_block;
                 there <= '0;
                 stale <= flying;
-                if (line_valid) stale[line_slot] <= 1'b0;
+                if (line.valid) stale[line_slot] <= 1'b0;
                 if (asks) stale[slot] <= 1'b1;
             end
         end
         if (forget) is_valid <= 1'b0;
         if (rst) begin
-            {is_valid, read_valid} <= '0;
+            {is_valid, read.valid} <= '0;
             {flying, stale, there} <= '0;
         end
     end
@@ -120,12 +116,12 @@ module wqe_lines (
     logic [3:0]   look_slot;
     assign look_slot = first[3:0] + look;
     always_ff @(posedge clk) begin
-        if (line_valid) lines[line_slot] <= line;
+        if (line.valid) lines[line_slot] <= line.data;
     end
     always_ff @(posedge clk) looked_up <= lines[look_slot];
 
     always_ff @(posedge clk) begin
-        if (!rst && line_valid) assert (flying[line_slot]);
+        if (!rst && line.valid) assert (line.index < 8'(LINES) && flying[line_slot]);
         if (!rst && !begin_valid && is_valid) assert (held <= LINES);
     end
 endmodule

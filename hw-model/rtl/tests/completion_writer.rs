@@ -111,7 +111,7 @@ impl Card {
         if let Some((_, iova)) = self.read.take_if(|(at, _)| *at <= self.rtl.cycles()) {
             self.rtl.set_line_valid(1);
             self.rtl.set_line_error(self.memory.refuses(iova).into());
-            self.rtl.set_line(words(&self.memory.line(iova), 0));
+            self.rtl.set_line_data(words(&self.memory.line(iova), 0));
         }
         self.rtl.settle();
     }

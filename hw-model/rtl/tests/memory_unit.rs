@@ -205,10 +205,10 @@ impl Bench {
         });
         self.rtl.set_mpt_line_valid(lines[0].0);
         self.rtl.set_mpt_line_error(lines[0].1);
-        self.rtl.set_mpt_line(lines[0].2);
+        self.rtl.set_mpt_line_data(lines[0].2);
         self.rtl.set_mtt_line_valid(lines[1].0);
         self.rtl.set_mtt_line_error(lines[1].1);
-        self.rtl.set_mtt_line(lines[1].2);
+        self.rtl.set_mtt_line_data(lines[1].2);
         for read in &mut self.under_way {
             *read = match *read {
                 Some((0, ..)) | None => None,

@@ -133,8 +133,8 @@ fn run(
             let (slot, line, is_refused) =
                 asked.swap_remove(random.below(asked.len() as u64) as usize);
             rtl.set_line_valid(1);
-            rtl.set_line_slot(slot);
-            rtl.set_line(line);
+            rtl.set_line_index(slot);
+            rtl.set_line_data(line);
             rtl.set_line_error(u8::from(is_refused));
         }
         rtl.settle();
@@ -144,7 +144,7 @@ fn run(
             // What was asked for in the cycle of the beginning is of the WQE before.
             assert!(is_first || block < MAX_BLOCKS.max(ahead).min(16) || block >= 1 << 16);
             let line = bytes.get(block * LINE..(block + 1) * LINE).unwrap_or(&[]);
-            asked.push((rtl.read_slot(), words(line, 0), unreadable == Some(block)));
+            asked.push((rtl.read_index(), words(line, 0), unreadable == Some(block)));
         }
         rtl.cycle();
         rtl.set_begin_valid(0);

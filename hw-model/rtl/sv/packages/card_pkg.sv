@@ -28,14 +28,38 @@ package card_pkg;
     // -------------------------------------------------------------------------------- DMA of reads
     // A tag says who asked, which of its reads it is, and after how many resets it was requested.
     typedef enum logic [2:0] {
-        READ_COMMAND, READ_SEND_WQE, READ_RECEIVE_WQE, READ_RESPONSE_WQE, READ_PAYLOAD, READ_MPT,
-        READ_MTT, READ_COMPLETION
+        READ_COMMAND, READ_SEND_WQE, READ_RECEIVE_WQE, READ_PAYLOAD, READ_MPT, READ_MTT, READ_COMPLETION
     } read_client_t;
     typedef struct packed {
         logic         epoch;
         read_client_t client;
         logic [LOG_READS-1:0] index;
     } read_tag_t;
+
+    localparam int READ_CLIENTS = 7;
+
+    // A line that a client asks for, `index` among its reads, and the line.
+    typedef struct packed {
+        logic         valid;
+        logic [63:0]  iova;
+        logic [LOG_READS-1:0] index;
+    } read_t;
+    typedef struct packed {
+        logic         valid;
+        logic         error;
+        logic [LOG_READS-1:0] index;
+        logic [511:0] data;
+    } line_t;
+    localparam int READ_BITS = 73, LINE_BITS = 522;   // of a read_t, a line_t
+
+    // ------------------------------------------------------------------------------- DMA of writes
+    typedef struct packed {
+        logic         valid;
+        logic [63:0]  iova;                // of the whole line
+        logic [511:0] line;
+        logic [63:0]  strobe;              // a bit for each byte
+    } write_t;
+    localparam int WRITE_BITS = 641;       // of a write_t
 
     // ------------------------------------------------------------------------------ a QP's context
     typedef struct packed {

@@ -98,7 +98,7 @@ macro_rules! offer {
         if let Some((index, error, line)) = line {
             $rtl.set_line_index(index);
             $rtl.set_line_error(error.into());
-            $rtl.set_line(ferroce_rtl::words(&line, 0));
+            $rtl.set_line_data(ferroce_rtl::words(&line, 0));
         }
         $rtl.set_read_ready($lines.is_ready().into());
     };

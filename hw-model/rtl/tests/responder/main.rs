@@ -262,7 +262,7 @@ impl Bench {
             let (iova, index) = self.reads.swap_remove(which);
             let life = &self.lives[(iova / RING_BASE) as usize - 1];
             let (line, readable) = life.line(iova % RING_BASE);
-            self.rtl.set_line(words(&line, 0));
+            self.rtl.set_line_data(words(&line, 0));
             self.rtl.set_line_error(u8::from(!readable));
             self.rtl.set_line_index(index);
         }

@@ -247,7 +247,7 @@ impl Bench {
             self.rtl.set_line_valid(1);
             self.rtl.set_line_error(u8::from(line.is_none()));
             self.rtl.set_line_index(index);
-            self.rtl.set_line(words(line.unwrap_or(&[0; LINE]), 0));
+            self.rtl.set_line_data(words(line.unwrap_or(&[0; LINE]), 0));
         }
         // What is offered to memory_unit's clients stays until it is taken.
         let (piece, fault) = self.clients[0].answers.front().copied().unwrap_or_default();
