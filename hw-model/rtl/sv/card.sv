@@ -89,16 +89,14 @@ module card (
     logic [31:0] posted, completed;
     logic [7:0]  counter_index;
     logic [9:0]  msix_at;
-    logic        event_doorbell_valid, event_doorbell_ready, event_doorbell_arm;
-    logic [3:0]  event_doorbell_eqn;
-    logic [23:0] event_doorbell_consumer;
+    card_pkg::event_doorbell_t event_doorbell;
+    logic        event_doorbell_valid, event_doorbell_ready;
     registers bar0 (
         .clk, .rst, .reset, .reads_drained(drained), .now_ns, .mac, .link_up, .write_valid, .write_wide, .write_at,
         .write_data, .read_valid, .read_wide, .read_at, .read_data, .enabled, .ring_base, .ring_log, .posted,
         .completed, .fatal_command, .fatal_event, .fatal_context(1'b0), .fatal_injected(fail_injected), .stopped,
         .counter_index, .counter, .msix_at, .msix_pair, .doorbell_valid(event_doorbell_valid),
-        .doorbell_ready(event_doorbell_ready), .doorbell_eqn(event_doorbell_eqn),
-        .doorbell_consumer(event_doorbell_consumer), .doorbell_arm(event_doorbell_arm)
+        .doorbell_ready(event_doorbell_ready), .doorbell(event_doorbell)
     );
 
     logic        interrupt_valid, interrupt_ready, message_valid, message_ready;
@@ -167,28 +165,26 @@ module card (
     logic [GID_READERS*48-1:0]  macs;
     logic [GID_READERS*16-1:0]  vlans;     // the engines take that of the path
     /* verilator lint_on UNUSEDSIGNAL */
-    logic [47:0]                mac_to_write;
-    logic [15:0]                vlan_to_write;
+    card_pkg::address_t address;
     gid_table #(.READERS(GID_READERS)) addresses (
-        .clk, .rst(reset), .write_valid(gid_valid), .write_index(gid_index), .write_gid(gid),
-        .write_mac(mac_to_write), .write_vlan(vlan_to_write), .index(gid_indices), .gid(gids), .mac(macs),
-        .vlan(vlans)
+        .clk, .rst(reset), .write_valid(gid_valid), .write_index(gid_index), .write_address(address),
+        .index(gid_indices), .gid(gids), .mac(macs), .vlan(vlans)
     );
+    assign gid = address.gid;
     assign gid_index = gid_indices[4*GID_COMMAND +: 4];
 
-    logic        slot_valid, slot_is_cq, slot_exists, doorbells_idle, count_doorbell, count_doorbell_error;
-    logic [7:0]  slot_number, ring_qp, arm_cqn;
-    logic [card_pkg::LOG_SLOTS:0] slot_send, slot_receive;
+    card_pkg::slot_t slot_write;
+    logic        slot_valid, doorbells_idle, count_doorbell, count_doorbell_error;
+    card_pkg::doorbell_t ring;
+    card_pkg::arm_t arm;
     logic        ring_send_valid, ring_send_ready, ring_receive_valid, ring_receive_ready;
-    logic        arm_valid, arm_ready, arm_solicited;
-    logic [31:0] ring_index, arm_consumer;
+    logic        arm_valid, arm_ready;
     doorbell_table doorbells (
         .clk, .rst(reset), .qpn_base, .doorbell_valid, .doorbell_ready, .doorbell_slot, .doorbell_value, .slot_valid,
-        .slot_is_cq, .slot_exists, .slot_number, .slot_send, .slot_receive, .qp_index(qp_indices[8*QP_DOORBELL +: 8]),
-        .qp(qps[QP_BITS*QP_DOORBELL +: QP_BITS]), .send_valid(ring_send_valid), .send_ready(ring_send_ready),
-        .receive_valid(ring_receive_valid), .receive_ready(ring_receive_ready), .ring_qp, .ring_index, .arm_valid,
-        .arm_ready, .arm_cqn, .arm_solicited, .arm_consumer, .count_doorbell, .count_error(count_doorbell_error),
-        .idle(doorbells_idle)
+        .slot_write, .qp_index(qp_indices[8*QP_DOORBELL +: 8]), .qp(qps[QP_BITS*QP_DOORBELL +: QP_BITS]),
+        .send_valid(ring_send_valid), .send_ready(ring_send_ready), .receive_valid(ring_receive_valid),
+        .receive_ready(ring_receive_ready), .ring, .arm_valid, .arm_ready, .arm, .count_doorbell,
+        .count_error(count_doorbell_error), .idle(doorbells_idle)
     );
 
     // -------------------------------------------------------------------------------------- commands
@@ -203,16 +199,13 @@ module card (
     logic [511:0] eq_control_context, eq_answer_context, cq_control_context, cq_answer_context;
     logic         requester_control_valid, requester_control_ready, responder_control_valid, responder_control_ready;
     card_pkg::control_t control;
-    logic [23:0]  query_send_psn, query_unacknowledged_psn, query_receive_psn, query_message_sequence;
-    logic         query_drained;
+    card_pkg::send_query_t send_query;
+    card_pkg::receive_query_t receive_query;
     card_pkg::event_t command_event;
-    logic [31:0]  query_send_producer, query_send_fetched, query_receive_producer, query_receive_consumer;
     logic         entry_valid, entry_ready, entry_done;
-    logic [2:0]   entry_op, entry_fault;
-    logic [31:0]  entry_key;
-    logic [511:0] entry_line, entry_answer;
-    logic [63:0]  entry_base;
-    logic [4:0]   entry_log;
+    card_pkg::entry_t entry;
+    logic [2:0]   entry_fault;
+    logic [511:0] entry_answer;
     command_engine commands (
         .clk, .rst(reset), .qpn_base, .enabled, .hang(hang_commands), .ring_base, .ring_log, .posted, .completed,
         .fatal(fatal_command), .idle(commands_idle), .count_command, .count_error(count_command_error),
@@ -221,17 +214,15 @@ module card (
         .eq_control_ready, .eq_control_op, .eq_control_number, .eq_control_context, .eq_answer_context,
         .cq_control_valid, .cq_control_ready, .cq_control_op, .cq_control_number, .cq_control_context,
         .cq_answer_context, .requester_valid(requester_control_valid), .requester_ready(requester_control_ready),
-        .responder_valid(responder_control_valid), .responder_ready(responder_control_ready), .control,
-        .query_send_psn, .query_unacknowledged_psn, .query_send_producer, .query_send_fetched, .query_drained,
-        .query_receive_psn, .query_message_sequence, .query_receive_producer, .query_receive_consumer, .fail_valid,
-        .fail_qp, .progress(answer_done || (send_completion_valid && send_completion_ready)),
+        .responder_valid(responder_control_valid), .responder_ready(responder_control_ready), .control, .send_query,
+        .receive_query, .fail_valid, .fail_qp,
+        .progress(answer_done || (send_completion_valid && send_completion_ready)),
         .event_valid(event_valids[EVENT_COMMAND]), .event_ready(event_readies[EVENT_COMMAND]),
-        .event_data(command_event), .entry_valid, .entry_ready, .entry_op, .entry_key, .entry_line, .entry_base,
-        .entry_log, .entry_done, .entry_fault, .entry_answer, .qp_index(qp_indices[8*QP_COMMAND +: 8]),
-        .qp(qps[QP_BITS*QP_COMMAND +: QP_BITS]), .qp_write, .qp_to_write, .qp_begins(begins_valid), .slot_valid,
-        .slot_is_cq, .slot_exists, .slot_number, .slot_send, .slot_receive, .gid_write(gid_valid),
-        .gid_index(gid_indices[4*GID_COMMAND +: 4]), .gid_to_write(gid), .mac_to_write, .vlan_to_write,
-        .gid(gids[128*GID_COMMAND +: 128]), .mac(macs[48*GID_COMMAND +: 48]), .vlan(vlans[16*GID_COMMAND +: 16])
+        .event_data(command_event), .entry_valid, .entry_ready, .entry, .entry_done, .entry_fault, .entry_answer,
+        .qp_index(qp_indices[8*QP_COMMAND +: 8]), .qp(qps[QP_BITS*QP_COMMAND +: QP_BITS]), .qp_write, .qp_to_write,
+        .qp_begins(begins_valid), .slot_valid, .slot_write, .gid_write(gid_valid),
+        .gid_index(gid_indices[4*GID_COMMAND +: 4]), .address, .gid(gids[128*GID_COMMAND +: 128]),
+        .mac(macs[48*GID_COMMAND +: 48]), .vlan(vlans[16*GID_COMMAND +: 16])
     );
     assign begins_qpn = {qpn_base, qp_indices[8*QP_COMMAND +: 8]};
 
@@ -245,10 +236,9 @@ module card (
         .clk, .rst(reset), .request_valid(request_valids), .request_ready(request_readies),
         .request0(requester_request), .request1(completer_request), .request2(responder_request),
         .request3(response_request), .answer_valid(answer_valids), .answer_ready(answer_readies),
-        .answer(memory_answer), .answer_fault(memory_fault), .entry_valid, .entry_ready, .entry_op, .entry_key,
-        .entry_line, .entry_base, .entry_log, .entry_done, .entry_fault, .entry_answer, .mpt_read,
-        .mpt_read_ready(read_readies[card_pkg::READ_MPT]), .mpt_line, .mpt_write,
-        .mpt_write_ready(write_readies[WRITE_MPT]), .mpt_write_error(write_error), .mtt_read,
+        .answer(memory_answer), .answer_fault(memory_fault), .entry_valid, .entry_ready, .entry, .entry_done,
+        .entry_fault, .entry_answer, .mpt_read, .mpt_read_ready(read_readies[card_pkg::READ_MPT]), .mpt_line,
+        .mpt_write, .mpt_write_ready(write_readies[WRITE_MPT]), .mpt_write_error(write_error), .mtt_read,
         .mtt_read_ready(read_readies[card_pkg::READ_MTT]), .mtt_line, .mpt_hit(count_mpt_hit),
         .mpt_miss(count_mpt_miss), .mtt_hit(count_mtt_hit), .mtt_miss(count_mtt_miss), .idle(memory_idle)
     );
@@ -269,15 +259,12 @@ module card (
     logic [7:0]            sent_qp;
     /* verilator lint_on UNUSEDSIGNAL */
     logic [7:0]            payload_error_qp;
-    logic count_retransmitted, count_wqe_error, count_timeout, count_rnr_nak_received;
-    logic count_sequence_nak_received, count_other_nak_received, count_refetch;
+    card_pkg::send_counts_t send_count;
     send_engine sender (
         .clk, .rst(reset), .now_ns(timer_ns), .idle(send_idle), .deadline_valid(timer_deadline_valid),
         .deadline_ns(timer_deadline_ns), .control_valid(requester_control_valid),
-        .control_ready(requester_control_ready), .control, .query_send_psn, .query_unacknowledged_psn,
-        .query_producer(query_send_producer), .query_fetched(query_send_fetched), .query_drained,
-        .doorbell_valid(ring_send_valid), .doorbell_ready(ring_send_ready), .doorbell_qp(ring_qp),
-        .doorbell_index(ring_index), .doorbell_error(send_doorbell_error),
+        .control_ready(requester_control_ready), .control, .query(send_query), .doorbell_valid(ring_send_valid),
+        .doorbell_ready(ring_send_ready), .doorbell(ring), .doorbell_error(send_doorbell_error),
         .requester_qp_index(qp_indices[8*QP_REQUESTER +: 8]), .requester_qp(qps[QP_BITS*QP_REQUESTER +: QP_BITS]),
         .completer_qp_index(qp_indices[8*QP_COMPLETER +: 8]), .completer_qp(qps[QP_BITS*QP_COMPLETER +: QP_BITS]),
         .wake_valid, .wake_qp, .fail_valid(fail_valid[0]), .fail_qp(fail_qp[7:0]),
@@ -295,9 +282,7 @@ module card (
         .answer_ready(handed_answer_ready), .answer(handed), .answer_done, .place_valid(answer_place_valid),
         .place_ready(answer_place_ready), .place(answer_place), .place_drop(answer_place_drop), .frames_done,
         .completion_valid(send_completion_valid), .completion_ready(send_completion_ready),
-        .completion(send_completion), .count_retransmitted, .count_wqe_error, .count_timeout,
-        .count_rnr_nak(count_rnr_nak_received), .count_sequence_nak(count_sequence_nak_received),
-        .count_other_nak(count_other_nak_received), .count_refetch
+        .completion(send_completion), .count(send_count)
     );
 
     // -------------------------------------------------------------------------------------- responder
@@ -310,31 +295,29 @@ module card (
     logic                  response_packet_valid, response_packet_ready, response_piece_valid, response_piece_ready;
     card_pkg::tx_packet_t  response_packet;
     card_pkg::event_t      responder_event;
-    logic count_duplicate, count_receive_wqe, count_ack, count_rnr_nak, count_sequence_nak, count_other_nak;
+    card_pkg::receive_counts_t receive_count;
     responder receiver (
         .clk, .rst(reset), .packet_valid(handed_request_valid), .packet_ready(handed_request_ready), .packet(handed),
         .packet_qp(handed_qp), .done(request_done), .place_valid(request_place_valid),
         .place_ready(request_place_ready), .place(request_place), .place_drop(request_place_drop), .frames_done,
         .control_valid(responder_control_valid), .control_ready(responder_control_ready), .control,
-        .query_receive_psn, .query_message_sequence, .query_producer(query_receive_producer),
-        .query_consumer(query_receive_consumer), .doorbell_valid(ring_receive_valid),
-        .doorbell_ready(ring_receive_ready), .doorbell_qp(ring_qp), .doorbell_index(ring_index),
-        .doorbell_error(receive_doorbell_error), .wake_valid, .wake_qp, .qp_index(qp_indices[8*QP_RESPONDER +: 8]),
-        .qp(qps[QP_BITS*QP_RESPONDER +: QP_BITS]), .fail_valid(fail_valid[1]), .fail_qp(fail_qp[15:8]),
-        .read(receive_read), .read_ready(read_readies[card_pkg::READ_RECEIVE_WQE]), .line(receive_line),
-        .request_valid(request_valids[2]), .request_ready(request_readies[2]), .request(responder_request),
-        .answer_valid(answer_valids[2]), .answer_ready(answer_readies[2]), .answer(memory_answer),
-        .answer_fault(memory_fault), .response_request_valid(request_valids[3]),
-        .response_request_ready(request_readies[3]), .response_request, .response_answer_valid(answer_valids[3]),
-        .response_answer_ready(answer_readies[3]), .response_answer(memory_answer),
-        .response_answer_fault(memory_fault), .completion_valid(receive_completion_valid),
-        .completion_ready(receive_completion_ready), .completion(receive_completion),
-        .event_valid(event_valids[EVENT_RESPONDER]), .event_ready(event_readies[EVENT_RESPONDER]),
-        .event_data(responder_event), .tx_packet_valid(response_packet_valid),
-        .tx_packet_ready(response_packet_ready), .tx_packet(response_packet), .tx_piece_valid(response_piece_valid),
-        .tx_piece_ready(response_piece_ready), .tx_piece(response_piece), .sent_valid(sent && sent_responder),
-        .payload_error_valid(payload_error && payload_error_responder), .payload_error_qp, .count_duplicate,
-        .count_receive_wqe, .count_ack, .count_rnr_nak, .count_sequence_nak, .count_other_nak, .idle(responder_idle)
+        .query(receive_query), .doorbell_valid(ring_receive_valid), .doorbell_ready(ring_receive_ready),
+        .doorbell(ring), .doorbell_error(receive_doorbell_error), .wake_valid, .wake_qp,
+        .qp_index(qp_indices[8*QP_RESPONDER +: 8]), .qp(qps[QP_BITS*QP_RESPONDER +: QP_BITS]),
+        .fail_valid(fail_valid[1]), .fail_qp(fail_qp[15:8]), .read(receive_read),
+        .read_ready(read_readies[card_pkg::READ_RECEIVE_WQE]), .line(receive_line), .request_valid(request_valids[2]),
+        .request_ready(request_readies[2]), .request(responder_request), .answer_valid(answer_valids[2]),
+        .answer_ready(answer_readies[2]), .answer(memory_answer), .answer_fault(memory_fault),
+        .response_request_valid(request_valids[3]), .response_request_ready(request_readies[3]), .response_request,
+        .response_answer_valid(answer_valids[3]), .response_answer_ready(answer_readies[3]),
+        .response_answer(memory_answer), .response_answer_fault(memory_fault),
+        .completion_valid(receive_completion_valid), .completion_ready(receive_completion_ready),
+        .completion(receive_completion), .event_valid(event_valids[EVENT_RESPONDER]),
+        .event_ready(event_readies[EVENT_RESPONDER]), .event_data(responder_event),
+        .tx_packet_valid(response_packet_valid), .tx_packet_ready(response_packet_ready), .tx_packet(response_packet),
+        .tx_piece_valid(response_piece_valid), .tx_piece_ready(response_piece_ready), .tx_piece(response_piece),
+        .sent_valid(sent && sent_responder), .payload_error_valid(payload_error && payload_error_responder),
+        .payload_error_qp, .count(receive_count), .idle(responder_idle)
     );
 
     // ------------------------------------------------------------------------------------------ to the wire
@@ -349,25 +332,24 @@ module card (
         .gid_index(gid_indices[4*GID_TRANSMIT +: 4]), .gid(gids[128*GID_TRANSMIT +: 128]),
         .gid_mac(macs[48*GID_TRANSMIT +: 48]), .read(payload_read), .read_ready(read_readies[card_pkg::READ_PAYLOAD]),
         .line(payload_line), .sent, .sent_responder, .sent_qp, .payload_error, .payload_error_responder,
-        .payload_error_qp, .tx_valid, .tx_ready, .tx_data, .tx_bytes, .tx_last, .idle(transmit_idle)
+        .payload_error_qp, .tx_valid, .tx_ready, .tx({tx_data, tx_bytes, tx_last}), .idle(transmit_idle)
     );
 
     // -------------------------------------------------------------------------------------- from the wire
-    logic                 rx_packet_valid, rx_packet_ready, payload_valid, payload_ready, payload_last;
+    card_pkg::beat_t payload;
+    logic                 rx_packet_valid, rx_packet_ready, payload_valid, payload_ready;
     card_pkg::rx_packet_t rx_packet, own_packet;
-    logic [511:0]         payload_data;
-    logic [6:0]           payload_bytes;
-    logic                 count_frame, count_malformed, count_icrc_error, count_overflow, rx_idle;
-    logic [15:0]          count_bytes;
+    card_pkg::frame_counts_t frame_count;
+    logic                 rx_idle;
     rx_buffer receive_buffer (
-        .clk, .rst(reset), .rx_valid, .rx_data, .rx_bytes, .rx_last, .packet_valid(rx_packet_valid),
-        .packet_ready(rx_packet_ready), .packet(rx_packet), .payload_valid, .payload_ready, .payload_data,
-        .payload_bytes, .payload_last, .count_frame, .count_bytes, .count_malformed, .count_icrc_error,
-        .count_overflow, .idle(rx_idle)
+        .clk, .rst(reset), .rx_valid, .rx({rx_data, rx_bytes, rx_last}), .packet_valid(rx_packet_valid),
+        .packet_ready(rx_packet_ready), .packet(rx_packet), .payload_valid, .payload_ready, .payload,
+        .count(frame_count), .idle(rx_idle)
     );
     rx_credits credits (
         .clk, .rst(reset), .comes(rx_valid && rx_last),
-        .dropped(count_malformed || count_icrc_error || count_overflow), .frames_done, .room(rx_room)
+        .dropped(frame_count.malformed || frame_count.icrc_error || frame_count.overflow), .frames_done,
+        .room(rx_room)
     );
     // Blocks know QPs by QPN_BASE, wherever the card's own numbers begin.
     always_comb begin
@@ -387,9 +369,8 @@ module card (
         .count_no_qp, .count_wrong_path, .idle(steer_idle)
     );
     scatter payload_writer (
-        .clk, .rst(reset), .place_valid, .place_ready, .place, .place_drop, .payload_valid, .payload_ready,
-        .payload_data, .payload_bytes, .payload_last, .write(scatter_write),
-        .write_ready(write_readies[WRITE_SCATTER]), .frames_done, .idle(scatter_idle)
+        .clk, .rst(reset), .place_valid, .place_ready, .place, .place_drop, .payload_valid, .payload_ready, .payload,
+        .write(scatter_write), .write_ready(write_readies[WRITE_SCATTER]), .frames_done, .idle(scatter_idle)
     );
 
     // -------------------------------------------------------------------------- completions and events
@@ -408,7 +389,7 @@ module card (
     completion_writer completions (
         .clk, .rst(reset), .now_ns, .frames_done, .control_valid(cq_control_valid), .control_ready(cq_control_ready),
         .control_op(cq_control_op), .control_number(cq_control_number), .control_context(cq_control_context),
-        .answer_context(cq_answer_context), .arm_valid, .arm_ready, .arm_cqn, .arm_solicited, .arm_consumer,
+        .answer_context(cq_answer_context), .arm_valid, .arm_ready, .arm,
         .requester_completion_valid(send_completion_valid), .requester_completion_ready(send_completion_ready),
         .requester_completion(own_send_completion), .responder_completion_valid(receive_completion_valid),
         .responder_completion_ready(receive_completion_ready), .responder_completion(own_receive_completion),
@@ -434,11 +415,10 @@ module card (
         .clk, .rst(reset), .now_ns, .control_valid(eq_control_valid), .control_ready(eq_control_ready),
         .control_op(eq_control_op), .control_number(eq_control_number), .control_context(eq_control_context),
         .answer_context(eq_answer_context), .event_valid, .event_ready, .event_data(next_event),
-        .doorbell_valid(event_doorbell_valid), .doorbell_ready(event_doorbell_ready),
-        .doorbell_eqn(event_doorbell_eqn), .doorbell_consumer(event_doorbell_consumer),
-        .doorbell_arm(event_doorbell_arm), .write(event_write), .write_ready(write_readies[WRITE_EVENT]),
-        .write_error, .interrupt_valid, .interrupt_ready, .interrupt_vector, .fatal(fatal_event), .count_eqe,
-        .deadline_valid(eq_deadline_valid), .deadline_ns(eq_deadline_ns), .idle(events_idle)
+        .doorbell_valid(event_doorbell_valid), .doorbell_ready(event_doorbell_ready), .doorbell(event_doorbell),
+        .write(event_write), .write_ready(write_readies[WRITE_EVENT]), .write_error, .interrupt_valid,
+        .interrupt_ready, .interrupt_vector, .fatal(fatal_event), .count_eqe, .deadline_valid(eq_deadline_valid),
+        .deadline_ns(eq_deadline_ns), .idle(events_idle)
     );
     assign deadline_valid = cq_deadline_valid || eq_deadline_valid;
     assign deadline_ns = cq_deadline_valid && (!eq_deadline_valid || cq_deadline_ns < eq_deadline_ns)
@@ -466,21 +446,21 @@ module card (
     always_comb begin
         count = COUNTERS'(ends_beat && tx_last) << ferroce_pkg::COUNTER_TX_FRAMES
               | COUNTERS'(ends_beat) << ferroce_pkg::COUNTER_TX_BYTES
-              | COUNTERS'(count_frame) << ferroce_pkg::COUNTER_RX_FRAMES
-              | COUNTERS'(count_frame) << ferroce_pkg::COUNTER_RX_BYTES
+              | COUNTERS'(frame_count.frame) << ferroce_pkg::COUNTER_RX_FRAMES
+              | COUNTERS'(frame_count.frame) << ferroce_pkg::COUNTER_RX_BYTES
               | COUNTERS'(begins_stall) << ferroce_pkg::COUNTER_TX_STALLS
-              | COUNTERS'(count_overflow) << ferroce_pkg::COUNTER_RX_OVERFLOWS
-              | COUNTERS'(count_malformed) << ferroce_pkg::COUNTER_RX_MALFORMED
-              | COUNTERS'(count_icrc_error) << ferroce_pkg::COUNTER_RX_ICRC_ERRORS
+              | COUNTERS'(frame_count.overflow) << ferroce_pkg::COUNTER_RX_OVERFLOWS
+              | COUNTERS'(frame_count.malformed) << ferroce_pkg::COUNTER_RX_MALFORMED
+              | COUNTERS'(frame_count.icrc_error) << ferroce_pkg::COUNTER_RX_ICRC_ERRORS
               | COUNTERS'(count_no_qp) << ferroce_pkg::COUNTER_RX_NO_QP
               | COUNTERS'(count_wrong_path) << ferroce_pkg::COUNTER_RX_WRONG_PATH
               | COUNTERS'(count_doorbell) << ferroce_pkg::COUNTER_DOORBELLS
               | COUNTERS'(doorbell_errors != '0) << ferroce_pkg::COUNTER_DOORBELL_ERRORS
               | COUNTERS'(fetches_wqe) << ferroce_pkg::COUNTER_WQE_FETCHES
               | COUNTERS'(fetches_wqe) << ferroce_pkg::COUNTER_WQE_BLOCKS
-              | COUNTERS'(count_refetch) << ferroce_pkg::COUNTER_WQE_REFETCHES
-              | COUNTERS'(count_wqe_error) << ferroce_pkg::COUNTER_WQE_ERRORS
-              | COUNTERS'(count_receive_wqe) << ferroce_pkg::COUNTER_RECEIVE_WQES
+              | COUNTERS'(send_count.refetch) << ferroce_pkg::COUNTER_WQE_REFETCHES
+              | COUNTERS'(send_count.wqe_error) << ferroce_pkg::COUNTER_WQE_ERRORS
+              | COUNTERS'(receive_count.receive_wqe) << ferroce_pkg::COUNTER_RECEIVE_WQES
               | COUNTERS'(count_cqe) << ferroce_pkg::COUNTER_CQES
               | COUNTERS'(count_overrun) << ferroce_pkg::COUNTER_CQ_OVERRUNS
               | COUNTERS'(count_eqe) << ferroce_pkg::COUNTER_EQES
@@ -498,19 +478,19 @@ module card (
               | COUNTERS'(count_mtt_hit) << ferroce_pkg::COUNTER_MTT_HITS
               | COUNTERS'(count_mtt_miss) << ferroce_pkg::COUNTER_MTT_MISSES
               | COUNTERS'(is_refused) << ferroce_pkg::COUNTER_PROTECTION_ERRORS
-              | COUNTERS'(count_retransmitted) << ferroce_pkg::COUNTER_PACKETS_RETRANSMITTED
-              | COUNTERS'(count_timeout) << ferroce_pkg::COUNTER_LOCAL_ACK_TIMEOUTS
-              | COUNTERS'(count_rnr_nak_received) << ferroce_pkg::COUNTER_RNR_NAKS_RECEIVED
-              | COUNTERS'(count_sequence_nak_received) << ferroce_pkg::COUNTER_SEQUENCE_NAKS_RECEIVED
-              | COUNTERS'(count_other_nak_received) << ferroce_pkg::COUNTER_OTHER_NAKS_RECEIVED
-              | COUNTERS'(count_rnr_nak) << ferroce_pkg::COUNTER_RNR_NAKS_SENT
-              | COUNTERS'(count_sequence_nak) << ferroce_pkg::COUNTER_SEQUENCE_NAKS_SENT
-              | COUNTERS'(count_other_nak) << ferroce_pkg::COUNTER_OTHER_NAKS_SENT
-              | COUNTERS'(count_duplicate) << ferroce_pkg::COUNTER_DUPLICATE_REQUESTS
-              | COUNTERS'(count_ack) << ferroce_pkg::COUNTER_ACKS_SENT;
+              | COUNTERS'(send_count.retransmitted) << ferroce_pkg::COUNTER_PACKETS_RETRANSMITTED
+              | COUNTERS'(send_count.timeout) << ferroce_pkg::COUNTER_LOCAL_ACK_TIMEOUTS
+              | COUNTERS'(send_count.rnr_nak) << ferroce_pkg::COUNTER_RNR_NAKS_RECEIVED
+              | COUNTERS'(send_count.sequence_nak) << ferroce_pkg::COUNTER_SEQUENCE_NAKS_RECEIVED
+              | COUNTERS'(send_count.other_nak) << ferroce_pkg::COUNTER_OTHER_NAKS_RECEIVED
+              | COUNTERS'(receive_count.rnr_nak) << ferroce_pkg::COUNTER_RNR_NAKS_SENT
+              | COUNTERS'(receive_count.sequence_nak) << ferroce_pkg::COUNTER_SEQUENCE_NAKS_SENT
+              | COUNTERS'(receive_count.other_nak) << ferroce_pkg::COUNTER_OTHER_NAKS_SENT
+              | COUNTERS'(receive_count.duplicate) << ferroce_pkg::COUNTER_DUPLICATE_REQUESTS
+              | COUNTERS'(receive_count.ack) << ferroce_pkg::COUNTER_ACKS_SENT;
         amounts = {COUNTERS{AMOUNT_BITS'(1)}};
         amounts[AMOUNT_BITS*ferroce_pkg::COUNTER_TX_BYTES +: AMOUNT_BITS] = AMOUNT_BITS'(tx_bytes);
-        amounts[AMOUNT_BITS*ferroce_pkg::COUNTER_RX_BYTES +: AMOUNT_BITS] = count_bytes;
+        amounts[AMOUNT_BITS*ferroce_pkg::COUNTER_RX_BYTES +: AMOUNT_BITS] = frame_count.bytes;
         amounts[AMOUNT_BITS*ferroce_pkg::COUNTER_DOORBELL_ERRORS +: AMOUNT_BITS] = AMOUNT_BITS'(doorbell_errors);
         amounts[AMOUNT_BITS*ferroce_pkg::COUNTER_DMA_READ_BYTES +: AMOUNT_BITS] = AMOUNT_BITS'(64);
         amounts[AMOUNT_BITS*ferroce_pkg::COUNTER_DMA_WRITE_BYTES +: AMOUNT_BITS] = AMOUNT_BITS'(strobed);

@@ -12,9 +12,7 @@ module command_completion_queue (
     input  logic [63:0]  argument,
     input  logic [511:0] mail,
     output logic         done,
-    output logic [7:0]   status,
-    output logic [31:0]  syndrome,
-    output logic [63:0]  result,
+    output card_pkg::outcome_t outcome,
     output logic [511:0] answer,
     output logic [(1 << card_pkg::LOG_CQS)-1:0] exists,
     input  logic         has_tables,
@@ -35,6 +33,10 @@ module command_completion_queue (
     output logic         slot_exists,
     output logic [card_pkg::LOG_SLOTS:0] slot
 );
+    logic [7:0]  status;
+    logic [31:0] syndrome;
+    logic [63:0] result;
+    assign outcome = {status, syndrome, result};
     localparam logic [1:0] CREATE = 2'd0, DESTROY = 2'd1, QUERY = 2'd2, MODIFY = 2'd3;
     localparam int BITS = card_pkg::LOG_CQS;
     localparam int USER_BITS = card_pkg::LOG_QPS + 2;   // a QP may use a CQ twice

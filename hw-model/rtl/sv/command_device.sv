@@ -13,9 +13,7 @@ module command_device (
     input  logic [63:0]   argument,
     input  logic [639:0]  mail,
     output logic          done,
-    output logic [7:0]    status,
-    output logic [31:0]   syndrome,
-    output logic [63:0]   result,
+    output card_pkg::outcome_t outcome,
     output logic [1023:0] answer,
 
     output logic          has_tables,
@@ -40,6 +38,10 @@ module command_device (
     input  logic [47:0]                  mac,
     input  logic [15:0]                  vlan
 );
+    logic [7:0]  status;
+    logic [31:0] syndrome;
+    logic [63:0] result;
+    assign outcome = {status, syndrome, result};
     localparam logic [2:0] OP_TABLE = 3'd5, OP_PAGES_TABLE = 3'd6;   // of memory_unit
     localparam logic [7:0] LOG_TABLE_MIN = 8'd2;
     localparam logic [127:0] FIRMWARE = "ltr-0.1.0";                 // first octet in the lowest bits

@@ -43,15 +43,8 @@ module command_engine (
     output logic         responder_valid,
     input  logic         responder_ready,
     output card_pkg::control_t control,
-    input  logic [23:0]  query_send_psn,
-    input  logic [23:0]  query_unacknowledged_psn,
-    input  logic [31:0]  query_send_producer,
-    input  logic [31:0]  query_send_fetched,
-    input  logic         query_drained,
-    input  logic [23:0]  query_receive_psn,
-    input  logic [23:0]  query_message_sequence,
-    input  logic [31:0]  query_receive_producer,
-    input  logic [31:0]  query_receive_consumer,
+    input  card_pkg::send_query_t send_query,
+    input  card_pkg::receive_query_t receive_query,
 
     input  logic [1:0]   fail_valid,
     input  logic [15:0]  fail_qp,
@@ -62,11 +55,7 @@ module command_engine (
 
     output logic         entry_valid,
     input  logic         entry_ready,
-    output logic [2:0]   entry_op,
-    output logic [31:0]  entry_key,
-    output logic [511:0] entry_line,
-    output logic [63:0]  entry_base,
-    output logic [4:0]   entry_log,
+    output card_pkg::entry_t entry,
     input  logic         entry_done,
     input  logic [2:0]   entry_fault,
     input  logic [511:0] entry_answer,
@@ -77,16 +66,10 @@ module command_engine (
     output card_pkg::qp_t qp_to_write,
     output logic         qp_begins,
     output logic         slot_valid,
-    output logic         slot_is_cq,
-    output logic         slot_exists,
-    output logic [7:0]   slot_number,
-    output logic [card_pkg::LOG_SLOTS:0] slot_send,
-    output logic [card_pkg::LOG_SLOTS:0] slot_receive,
+    output card_pkg::slot_t slot_write,
     output logic         gid_write,
     output logic [card_pkg::LOG_GIDS-1:0] gid_index,
-    output logic [127:0] gid_to_write,
-    output logic [47:0]  mac_to_write,
-    output logic [15:0]  vlan_to_write,
+    output card_pkg::address_t address,
     input  logic [127:0] gid,
     input  logic [47:0]  mac,
     input  logic [15:0]  vlan
@@ -103,82 +86,70 @@ module command_engine (
     logic [63:0]   argument;
     logic [512*MAIL_LINES-1:0]   mail;
     logic [512*ANSWER_LINES-1:0] answer;
-    logic [7:0]    status;
-    logic [31:0]   syndrome;
-    logic [63:0]   result;
+    card_pkg::outcome_t outcome;
     command_decode decode (.opcode, .known, .wanted_in, .wanted_out, .part);
     command_queue #(.MAIL_LINES(MAIL_LINES), .ANSWER_LINES(ANSWER_LINES)) queue (
         .clk, .rst, .enabled, .hang, .ring_base, .ring_log, .posted, .completed, .fatal, .idle(queue_idle), .read,
         .read_ready, .line, .write, .write_ready, .write_error, .opcode, .known, .wanted_in, .wanted_out, .start,
-        .argument, .mail, .done, .done_status(status), .done_syndrome(syndrome), .done_result(result), .answer,
-        .count_command, .count_error
+        .argument, .mail, .done, .outcome, .answer, .count_command, .count_error
     );
 
     // ------------------------------------------------------------------------------------- the parts
     logic          has_tables, device_done, device_entry_valid;
     logic [3:0]    log_qps, log_cqs, log_mrs;
     logic [4:0]    log_mtts;
-    logic [7:0]    device_status;
-    logic [31:0]   device_syndrome;
-    logic [63:0]   device_result, device_entry_base;
+    card_pkg::outcome_t device_outcome;
+    logic [63:0]   device_entry_base;
     logic [1023:0] device_answer;
     logic [2:0]    device_entry_op;
     logic [card_pkg::LOG_GIDS-1:0] device_gid_index, path_gid_index;
     command_device device (
         .clk, .rst, .qpn_base, .start(start && part == DEVICE), .opcode, .argument, .mail(mail[639:0]),
-        .done(device_done), .status(device_status), .syndrome(device_syndrome), .result(device_result),
-        .answer(device_answer), .has_tables, .log_qps, .log_cqs, .log_mrs, .log_mtts,
-        .entry_valid(device_entry_valid), .entry_ready, .entry_op(device_entry_op), .entry_base(device_entry_base),
-        .entry_log, .entry_done, .gid_write, .gid_index(device_gid_index), .gid_to_write, .mac_to_write,
-        .vlan_to_write, .gid, .mac, .vlan
+        .done(device_done), .outcome(device_outcome), .answer(device_answer), .has_tables, .log_qps, .log_cqs,
+        .log_mrs, .log_mtts, .entry_valid(device_entry_valid), .entry_ready, .entry_op(device_entry_op),
+        .entry_base(device_entry_base), .entry_log(entry.log), .entry_done, .gid_write, .gid_index(device_gid_index),
+        .gid_to_write(address.gid), .mac_to_write(address.mac), .vlan_to_write(address.vlan), .gid, .mac, .vlan
     );
     assign gid_index = part == DEVICE ? device_gid_index : path_gid_index;
 
     logic         eq_done;
-    logic [7:0]   eq_status;
-    logic [31:0]  eq_syndrome;
-    logic [63:0]  eq_result;
+    card_pkg::outcome_t eq_outcome;
     logic [255:0] eq_answer;
     logic [15:0]  eq_exists;
     command_event_queue event_queue (
         .clk, .rst, .start(start && part == EVENT_QUEUE), .opcode, .argument, .mail(mail[255:0]), .done(eq_done),
-        .status(eq_status), .syndrome(eq_syndrome), .result(eq_result), .answer(eq_answer), .exists(eq_exists),
-        .control_valid(eq_control_valid), .control_ready(eq_control_ready), .control_op(eq_control_op),
-        .control_number(eq_control_number), .control_context(eq_control_context), .answer_context(eq_answer_context)
+        .outcome(eq_outcome), .answer(eq_answer), .exists(eq_exists), .control_valid(eq_control_valid),
+        .control_ready(eq_control_ready), .control_op(eq_control_op), .control_number(eq_control_number),
+        .control_context(eq_control_context), .answer_context(eq_answer_context)
     );
 
     logic         cq_done, user_valid, user_joins, cq_slot_valid;
-    logic [7:0]   cq_status, user_cqn;
-    logic [31:0]  cq_syndrome;
-    logic [63:0]  cq_result;
+    card_pkg::outcome_t cq_outcome;
+    logic [7:0]   user_cqn;
     logic [511:0] cq_answer;
     logic [255:0] cq_exists;
     logic [card_pkg::LOG_SLOTS:0] cq_slot, qp_slot_send;
     command_completion_queue completion_queue (
         .clk, .rst, .start(start && part == COMPLETION_QUEUE), .opcode, .argument, .mail(mail[511:0]), .done(cq_done),
-        .status(cq_status), .syndrome(cq_syndrome), .result(cq_result), .answer(cq_answer), .exists(cq_exists),
-        .has_tables, .log_cqs, .eq_exists, .user_valid, .user_joins, .user_cqn, .control_valid(cq_control_valid),
-        .control_ready(cq_control_ready), .control_op(cq_control_op), .control_number(cq_control_number),
-        .control_context(cq_control_context), .answer_context(cq_answer_context), .slot_valid(cq_slot_valid),
-        .slot_exists, .slot(cq_slot)
+        .outcome(cq_outcome), .answer(cq_answer), .exists(cq_exists), .has_tables, .log_cqs, .eq_exists, .user_valid,
+        .user_joins, .user_cqn, .control_valid(cq_control_valid), .control_ready(cq_control_ready),
+        .control_op(cq_control_op), .control_number(cq_control_number), .control_context(cq_control_context),
+        .answer_context(cq_answer_context), .slot_valid(cq_slot_valid), .slot_exists(slot_write.exists),
+        .slot(cq_slot)
     );
 
     logic          qp_done, qp_slot_valid;
-    logic [7:0]    qp_status;
-    logic [31:0]   qp_syndrome;
-    logic [63:0]   qp_result;
+    card_pkg::outcome_t qp_outcome;
     logic [2047:0] qp_answer;
     command_queue_pair queue_pair (
         .clk, .rst, .qpn_base, .start(start && part == QUEUE_PAIR), .opcode, .argument, .head(mail[95:0]),
         .mail(opcode == ferroce_pkg::COMMAND_OPCODE_MODIFY_QP ? mail[8*ferroce_pkg::MODIFY_QP_CONTEXT_OFFSET +: 2048] : mail[2047:0]),
-        .done(qp_done), .status(qp_status), .syndrome(qp_syndrome), .result(qp_result), .answer(qp_answer),
-        .has_tables, .log_qps, .cq_exists, .user_valid, .user_joins, .user_cqn, .index(qp_index), .qp,
-        .write_valid(qp_write), .write_qp(qp_to_write), .slot_valid(qp_slot_valid), .slot_send(qp_slot_send),
-        .slot_receive, .gid_index(path_gid_index), .gid, .begins(qp_begins), .drains(qp_drains),
-        .requester_valid(command_asks), .requester_ready(requester_ready && !watch_asks), .responder_valid,
-        .responder_ready, .control(qp_control), .query_send_psn, .query_unacknowledged_psn, .query_send_producer,
-        .query_send_fetched, .query_drained, .query_receive_psn, .query_message_sequence, .query_receive_producer,
-        .query_receive_consumer
+        .done(qp_done), .outcome(qp_outcome), .answer(qp_answer), .has_tables, .log_qps, .cq_exists, .user_valid,
+        .user_joins, .user_cqn, .index(qp_index), .qp, .write_valid(qp_write), .write_qp(qp_to_write),
+        .slot_valid(qp_slot_valid), .slot_send(qp_slot_send), .slot_receive(slot_write.receive),
+        .gid_index(path_gid_index), .gid, .begins(qp_begins), .drains(qp_drains), .requester_valid(command_asks),
+        .requester_ready(requester_ready && !watch_asks), .responder_valid, .responder_ready, .control(qp_control),
+        .send_query, .receive_query
     );
     logic       qp_drains, command_asks, watch_asks;
     logic [7:0] watched_qp;
@@ -186,7 +157,7 @@ module command_engine (
     drain_watch drains (
         .clk, .rst, .qpn_base, .begins(qp_drains), .ends(qp_write), .index(qp_index), .fail_valid, .fail_qp,
         .progress, .is_busy(command_asks), .ask_valid(watch_asks), .ask_ready(requester_ready), .ask_qp(watched_qp),
-        .drained(query_drained), .event_valid, .event_ready, .event_data, .idle(watch_idle)
+        .drained(send_query.drained), .event_valid, .event_ready, .event_data, .idle(watch_idle)
     );
     assign requester_valid = command_asks || watch_asks;
     always_comb begin
@@ -197,56 +168,45 @@ module command_engine (
         end
     end
     assign slot_valid = cq_slot_valid || qp_slot_valid;
-    assign slot_is_cq = cq_slot_valid;
-    assign slot_number = cq_slot_valid ? cq_control_number : qp_index;
-    assign slot_send = cq_slot_valid ? cq_slot : qp_slot_send;
+    assign slot_write.is_cq = cq_slot_valid;
+    assign slot_write.number = cq_slot_valid ? cq_control_number : qp_index;
+    assign slot_write.send = cq_slot_valid ? cq_slot : qp_slot_send;
 
     logic         memory_done, memory_entry_valid;
-    logic [7:0]   memory_status;
-    logic [31:0]  memory_syndrome;
-    logic [63:0]  memory_result, memory_entry_base;
+    card_pkg::outcome_t memory_outcome;
+    logic [63:0]  memory_entry_base;
     logic [511:0] memory_answer;
     logic [2:0]   memory_entry_op;
     command_memory memory (
         .clk, .rst, .start(start && part == MEMORY), .opcode, .argument, .mail(mail[511:0]), .done(memory_done),
-        .status(memory_status), .syndrome(memory_syndrome), .result(memory_result), .answer(memory_answer),
-        .has_tables, .log_mrs, .log_mtts, .entry_valid(memory_entry_valid), .entry_ready, .entry_op(memory_entry_op),
-        .entry_key, .entry_line, .entry_base(memory_entry_base), .entry_done, .entry_fault, .entry_answer
+        .outcome(memory_outcome), .answer(memory_answer), .has_tables, .log_mrs, .log_mtts,
+        .entry_valid(memory_entry_valid), .entry_ready, .entry_op(memory_entry_op), .entry_key(entry.key),
+        .entry_line(entry.line), .entry_base(memory_entry_base), .entry_done, .entry_fault, .entry_answer
     );
     assign entry_valid = device_entry_valid || memory_entry_valid;
-    assign entry_op = device_entry_valid ? device_entry_op : memory_entry_op;
-    assign entry_base = device_entry_valid ? device_entry_base : memory_entry_base;
+    assign entry.op = device_entry_valid ? device_entry_op : memory_entry_op;
+    assign entry.base = device_entry_valid ? device_entry_base : memory_entry_base;
 
     // ------------------------------------------------------------------------------------ the outcome
     assign done = device_done || eq_done || cq_done || qp_done || memory_done;
     always_comb begin
-        status = device_status;
-        syndrome = device_syndrome;
-        result = device_result;
+        outcome = device_outcome;
         answer = {1024'b0, device_answer};
         case (part)
             EVENT_QUEUE: begin
-                status = eq_status;
-                syndrome = eq_syndrome;
-                result = eq_result;
+                outcome = eq_outcome;
                 answer = {1792'b0, eq_answer};
             end
             COMPLETION_QUEUE: begin
-                status = cq_status;
-                syndrome = cq_syndrome;
-                result = cq_result;
+                outcome = cq_outcome;
                 answer = {1536'b0, cq_answer};
             end
             QUEUE_PAIR: begin
-                status = qp_status;
-                syndrome = qp_syndrome;
-                result = qp_result;
+                outcome = qp_outcome;
                 answer = qp_answer;
             end
             MEMORY: begin
-                status = memory_status;
-                syndrome = memory_syndrome;
-                result = memory_result;
+                outcome = memory_outcome;
                 answer = {1536'b0, memory_answer};
             end
             default: ;

@@ -11,9 +11,7 @@ module command_event_queue (
     input  logic [63:0]  argument,
     input  logic [255:0] mail,
     output logic         done,
-    output logic [7:0]   status,
-    output logic [31:0]  syndrome,
-    output logic [63:0]  result,
+    output card_pkg::outcome_t outcome,
     output logic [255:0] answer,
     output logic [15:0]  exists,
 
@@ -26,6 +24,10 @@ module command_event_queue (
     input  logic [511:0] answer_context    // an EqContext is half of it
     /* verilator lint_on UNUSEDSIGNAL */
 );
+    logic [7:0]  status;
+    logic [31:0] syndrome;
+    logic [63:0] result;
+    assign outcome = {status, syndrome, result};
     localparam logic [1:0] CREATE = 2'd0, DESTROY = 2'd1, QUERY = 2'd2, MODIFY = 2'd3;
     localparam logic [7:0] LOG_MAX = 8'(card_pkg::LOG_RING);
 

@@ -12,9 +12,7 @@ module command_memory (
     input  logic [63:0]  argument,
     input  logic [511:0] mail,
     output logic         done,
-    output logic [7:0]   status,
-    output logic [31:0]  syndrome,
-    output logic [63:0]  result,
+    output card_pkg::outcome_t outcome,
     output logic [511:0] answer,
     input  logic         has_tables,
     input  logic [3:0]   log_mrs,
@@ -30,6 +28,10 @@ module command_memory (
     input  logic [2:0]   entry_fault,
     input  logic [511:0] entry_answer
 );
+    logic [7:0]  status;
+    logic [31:0] syndrome;
+    logic [63:0] result;
+    assign outcome = {status, syndrome, result};
     localparam int BITS = card_pkg::LOG_MRS;
     localparam logic [2:0] OP_ENTRY = 3'd1, OP_STORE = 3'd3, OP_REMOVE = 3'd4, OP_PAGES_DROP = 3'd7;
     localparam logic [2:0] FAULT_NONE = 3'd0, FAULT_DMA = 3'd6;   // of mpt

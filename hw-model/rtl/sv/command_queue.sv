@@ -37,9 +37,7 @@ module command_queue #(
     output logic [63:0]  argument,
     output logic [512*MAIL_LINES-1:0]  mail,
     input  logic         done,
-    input  logic [7:0]   done_status,
-    input  logic [31:0]  done_syndrome,
-    input  logic [63:0]  done_result,
+    input  card_pkg::outcome_t outcome,
     input  logic [512*ANSWER_LINES-1:0] answer,
 
     output logic         count_command,
@@ -150,10 +148,10 @@ module command_queue #(
             RUN: if (done) begin
                 at <= '0;
                 last <= last_line(wanted_out);
-                status <= done_status;
-                syndrome <= done_syndrome;
-                result <= done_status == ferroce_pkg::COMMAND_STATUS_SUCCESS ? done_result : '0;
-                step <= wanted_out != '0 && done_status == ferroce_pkg::COMMAND_STATUS_SUCCESS ? WRITE : COMPLETE;
+                status <= outcome.status;
+                syndrome <= outcome.syndrome;
+                result <= outcome.status == ferroce_pkg::COMMAND_STATUS_SUCCESS ? outcome.result : '0;
+                step <= wanted_out != '0 && outcome.status == ferroce_pkg::COMMAND_STATUS_SUCCESS ? WRITE : COMPLETE;
             end
             WRITE: if (write_ready) begin
                 step <= at == last ? COMPLETE : WRITE;

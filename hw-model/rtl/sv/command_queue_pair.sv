@@ -17,9 +17,7 @@ module command_queue_pair (
     input  logic [95:0]   head,
     input  logic [2047:0] mail,
     output logic          done,
-    output logic [7:0]    status,
-    output logic [31:0]   syndrome,
-    output logic [63:0]   result,
+    output card_pkg::outcome_t outcome,
     output logic [2047:0] answer,
 
     input  logic          has_tables,
@@ -46,16 +44,13 @@ module command_queue_pair (
     output logic          responder_valid,
     input  logic          responder_ready,
     output card_pkg::control_t control,
-    input  logic [23:0]   query_send_psn,
-    input  logic [23:0]   query_unacknowledged_psn,
-    input  logic [31:0]   query_send_producer,
-    input  logic [31:0]   query_send_fetched,
-    input  logic          query_drained,
-    input  logic [23:0]   query_receive_psn,
-    input  logic [23:0]   query_message_sequence,
-    input  logic [31:0]   query_receive_producer,
-    input  logic [31:0]   query_receive_consumer
+    input  card_pkg::send_query_t send_query,
+    input  card_pkg::receive_query_t receive_query
 );
+    logic [7:0]  status;
+    logic [31:0] syndrome;
+    logic [63:0] result;
+    assign outcome = {status, syndrome, result};
     localparam int BITS = card_pkg::LOG_QPS;
     localparam int RATE_AT = 8 * (ferroce_pkg::QP_CONTEXT_PATH_OFFSET + ferroce_pkg::ADDRESS_PATH_STATIC_RATE_OFFSET);
     localparam logic [2:0] RESET = 3'(ferroce_pkg::QP_STATE_CODE_RESET), RTR = 3'(ferroce_pkg::QP_STATE_CODE_RTR),
@@ -86,10 +81,9 @@ module command_queue_pair (
         .head, .context_(mail), .qp(stored), .gid_index, .gid, .status(modified), .syndrome(modified_at), .changed
     );
     qp_compose composition (
-        .qp(stored), .slots(slot_pair), .rate, .query_send_psn(send_psn),
-        .query_unacknowledged_psn(unacknowledged_psn), .query_send_producer(send_producer),
-        .query_send_fetched(send_fetched), .query_drained(is_drained), .query_receive_psn, .query_message_sequence,
-        .query_receive_producer, .query_receive_consumer, .context_(composed)
+        .qp(stored), .slots(slot_pair), .rate,
+        .send_query({send_psn, unacknowledged_psn, send_producer, send_fetched, is_drained}), .receive_query,
+        .context_(composed)
     );
     // For QUERY_QP alone.
     logic [63:0] slots [1 << BITS];
@@ -225,11 +219,11 @@ module command_queue_pair (
             default: step <= IDLE;
         endcase
         if (step == REQUESTER && requester_ready) begin
-            send_psn <= query_send_psn;
-            unacknowledged_psn <= query_unacknowledged_psn;
-            send_producer <= query_send_producer;
-            send_fetched <= query_send_fetched;
-            is_drained <= query_drained;
+            send_psn <= send_query.send_psn;
+            unacknowledged_psn <= send_query.unacknowledged_psn;
+            send_producer <= send_query.producer;
+            send_fetched <= send_query.fetched;
+            is_drained <= send_query.drained;
         end
         if (step == RESPONDER && responder_ready) answer <= composed;
         if (rst) step <= IDLE;

@@ -190,31 +190,25 @@ module completer (
     logic have_wqe;
     logic [7:0] wqe_qp;
     logic [31:0] wqe_index;
-    logic decode_begin, decoded, is_inline, is_same;
-    logic [7:0] wqe_status, opcode;
-    logic [31:0] length;
-    logic [4:0] segments;
+    /* verilator lint_off UNUSEDSIGNAL */
+    card_pkg::wqe_t wqe;                   // only what tells whether it is the READ
+    /* verilator lint_on UNUSEDSIGNAL */
+    logic decode_begin, decoded, is_same;
     logic [3:0] segment_number;
-    logic [63:0] segment_address;
-    logic [31:0] segment_length, segment_key;
+    card_pkg::segment_t segment;
     assign decode_begin = step == FETCH;
-    /* verilator lint_off PINCONNECTEMPTY */
     wqe_decode decode (
         .clk, .rst, .begin_valid(decode_begin), .begin_qp(at), .begin_index(h.index),
         .begin_available(ferroce_pkg::WQE_MAX_BLOCKS), .done(decoded), .ring_base(q.send_base),
         .log_ring_blocks(q.log_send_blocks), .forget(resets), .ahead_valid(reads_ahead), .ahead_qp(at),
-        .ahead_block(sent.fetched), .lines_idle, .read, .read_ready, .line, .status(wqe_status), .rejected(),
-        .blocks(), .opcode, .signaled(), .solicited(), .fence(), .is_inline, .inline_at(), .immediate(),
-        .remote_address(), .remote_key(), .length, .segments, .segment_number, .segment_address, .segment_length,
-        .segment_key
+        .ahead_block(sent.fetched), .lines_idle, .read, .read_ready, .line, .wqe, .segment_number, .segment
     );
-    /* verilator lint_on PINCONNECTEMPTY */
     // WQEs of requests that were begun: the card's.
     logic resets, reads_ahead, lines_idle;
     assign resets = job == RESET && step == DECIDE;
     assign reads_ahead = job == ANSWER && step != INIT && step != IDLE && step != LOAD && step != LOADED;
-    assign is_same = wqe_status == ferroce_pkg::CQE_STATUS_SUCCESS && length == h.length && !is_inline
-                  && opcode == ferroce_pkg::SEND_OPCODE_RDMA_READ;
+    assign is_same = wqe.status == ferroce_pkg::CQE_STATUS_SUCCESS && wqe.length == h.length && !wqe.is_inline
+                  && wqe.opcode == ferroce_pkg::SEND_OPCODE_RDMA_READ;
 
     logic walk_start, walked, walk_valid, walk_ready;
     logic [2:0] walk_fault;
@@ -225,9 +219,9 @@ module completer (
     segment_walk walk (
         .clk, .rst, .start(walk_start), .offset, .bytes(p.payload_bytes), .done(walked), .fault(walk_fault),
         .pd(q.pd), .qpn, .rights(LOCAL_WRITE), .is_inline(1'b0), .inline_at('0), .wqe_index, .ring_base(q.send_base),
-        .log_ring_blocks(q.log_send_blocks), .segments, .segment_number, .segment_address, .segment_length,
-        .segment_key, .request_valid, .request_ready, .request, .answer_valid, .answer_ready, .answer, .answer_fault,
-        .piece_valid(walk_valid), .piece_ready(walk_ready), .piece(walk_piece)
+        .log_ring_blocks(q.log_send_blocks), .segments(wqe.segments), .segment_number, .segment, .request_valid,
+        .request_ready, .request, .answer_valid, .answer_ready, .answer, .answer_fault, .piece_valid(walk_valid),
+        .piece_ready(walk_ready), .piece(walk_piece)
     );
     assign walk_ready = place_ready;
     assign place_valid = step == DROP || walk_valid;

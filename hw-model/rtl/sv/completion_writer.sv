@@ -25,9 +25,7 @@ module completion_writer (
 
     input  logic         arm_valid,
     output logic         arm_ready,
-    input  logic [7:0]   arm_cqn,
-    input  logic         arm_solicited,
-    input  logic [31:0]  arm_consumer,
+    input  card_pkg::arm_t arm,
 
     input  logic         requester_completion_valid,
     output logic         requester_completion_ready,
@@ -120,9 +118,9 @@ module completion_writer (
         stands_for = cq.producer - cq.notified_producer;
         // Of an arm doorbell: whether there is a CQE that software has not taken and no event has
         // announced.
-        newest = arm_solicited ? cq.solicited_producer : cq.producer;
-        taken_unnoticed = is_ahead(arm_consumer - cq.notified_producer);
-        is_waiting = is_ahead(newest - arm_consumer) && is_ahead(newest - cq.notified_producer);
+        newest = arm.solicited ? cq.solicited_producer : cq.producer;
+        taken_unnoticed = is_ahead(arm.consumer - cq.notified_producer);
+        is_waiting = is_ahead(newest - arm.consumer) && is_ahead(newest - cq.notified_producer);
     end
 
     // --------------------------------------------------------------------------------------- the CQE
@@ -186,7 +184,7 @@ module completion_writer (
                     cqn <= control_number;
                 end else if (arm_valid) begin
                     kind <= ARM;
-                    cqn <= arm_cqn;
+                    cqn <= arm.cqn;
                 end else if (requester_due && !(responder_due && responder_first)) begin
                     kind <= REQUESTER;
                     cqn <= requester_completion.cqn;
@@ -234,9 +232,9 @@ module completion_writer (
                         step <= STORE;
                     end
                     ARM: if (exists) begin
-                        cq.consumer <= arm_consumer;
-                        cq.armed <= arm_solicited ? ARMED_SOLICITED : ARMED_ANY;
-                        if (taken_unnoticed) cq.notified_producer <= arm_consumer;
+                        cq.consumer <= arm.consumer;
+                        cq.armed <= arm.solicited ? ARMED_SOLICITED : ARMED_ANY;
+                        if (taken_unnoticed) cq.notified_producer <= arm.consumer;
                         if (!is_waiting) waits[cqn] <= 1'b0;
                         step <= !is_waiting ? STORE : is_moderated ? MODERATE : FIRE;
                     end

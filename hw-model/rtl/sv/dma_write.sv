@@ -1,9 +1,9 @@
 // DMA writes of parts of a line, and MSI-X messages, of several clients, in the order in which they
 // were taken: posted writes.
 //
-// Ports: client n has its write_t in `client_writes` and bit n of write_ready; its IOVA is aligned to 64 bytes;
-// and a strobe for each byte; `write_error` comes with write_ready: the host has no such memory. A
-// message is a write of four bytes with its vector. Outside, dma_* has `dma_write_message` for one.
+// Ports: client n has its write_t in `client_writes` and bit n of write_ready; its line is a whole one,
+// aligned to 64 bytes. `write_error` comes with write_ready: the host has no such memory. A message is
+// a write of four bytes with its vector. Outside, dma_* has `dma_write_message` for one.
 // Client LAST may still write while `stopped`: event queue 0 tells why the function stopped.
 // Invariants: clients take turns; nothing is written in a reset; what waits outside does not change.
 // `ready` follows dma_write_ready in the same cycle, so that the error does.

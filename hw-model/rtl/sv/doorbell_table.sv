@@ -17,11 +17,7 @@ module doorbell_table (
     input  logic [63:0]                  doorbell_value,
 
     input  logic                         slot_valid,
-    input  logic                         slot_is_cq,
-    input  logic                         slot_exists,
-    input  logic [7:0]                   slot_number,
-    input  logic [card_pkg::LOG_SLOTS:0] slot_send,      // of a CQ: its own; the highest bit: none
-    input  logic [card_pkg::LOG_SLOTS:0] slot_receive,
+    input  card_pkg::slot_t              slot_write,
 
     output logic [card_pkg::LOG_QPS-1:0] qp_index,
     /* verilator lint_off UNUSEDSIGNAL */
@@ -32,13 +28,10 @@ module doorbell_table (
     input  logic                         send_ready,
     output logic                         receive_valid,
     input  logic                         receive_ready,
-    output logic [7:0]                   ring_qp,
-    output logic [31:0]                  ring_index,
+    output card_pkg::doorbell_t          ring,
     output logic                         arm_valid,
     input  logic                         arm_ready,
-    output logic [7:0]                   arm_cqn,
-    output logic                         arm_solicited,
-    output logic [31:0]                  arm_consumer,
+    output card_pkg::arm_t               arm,
 
     output logic                         count_doorbell,
     output logic                         count_error,
@@ -67,15 +60,15 @@ module doorbell_table (
     logic [(1 << card_pkg::LOG_CQS)-1:0] cq_exists;
     logic                   is_cq_there;
     always_ff @(posedge clk) begin
-        if (slot_valid && !slot_is_cq) qp_slots[slot_number] <= {slot_receive, slot_send};
+        if (slot_valid && !slot_write.is_cq) qp_slots[slot_write.number] <= {slot_write.receive, slot_write.send};
         qp_slot <= qp_slots[value.number[7:0]];
     end
     always_ff @(posedge clk) begin
-        if (slot_valid && slot_is_cq) cq_slots[slot_number] <= slot_send;
+        if (slot_valid && slot_write.is_cq) cq_slots[slot_write.number] <= slot_write.send;
         cq_slot <= cq_slots[value.number[7:0]];
     end
     always_ff @(posedge clk) begin
-        if (slot_valid && slot_is_cq) cq_exists[slot_number] <= slot_exists;
+        if (slot_valid && slot_write.is_cq) cq_exists[slot_write.number] <= slot_write.exists;
         is_cq_there <= cq_exists[value.number[7:0]];
         if (rst) cq_exists <= '0;
     end
@@ -97,11 +90,11 @@ module doorbell_table (
     assign is_arm = (value.kind == ferroce_pkg::DOORBELL_KIND_CQ_ARM
                   || value.kind == ferroce_pkg::DOORBELL_KIND_CQ_ARM_SOLICITED) && is_cq;
 
-    assign ring_qp = value.number[7:0];
-    assign ring_index = value.index;
-    assign arm_cqn = value.number[7:0];
-    assign arm_consumer = value.index;
-    assign arm_solicited = value.kind == ferroce_pkg::DOORBELL_KIND_CQ_ARM_SOLICITED;
+    assign ring.qp = value.number[7:0];
+    assign ring.index = value.index;
+    assign arm.cqn = value.number[7:0];
+    assign arm.consumer = value.index;
+    assign arm.solicited = value.kind == ferroce_pkg::DOORBELL_KIND_CQ_ARM_SOLICITED;
 
     logic is_taken;
     assign is_taken = (send_valid && send_ready) || (receive_valid && receive_ready) || (arm_valid && arm_ready);

@@ -31,9 +31,7 @@ module event_writer #(
 
     input  logic         doorbell_valid,
     output logic         doorbell_ready,
-    input  logic [3:0]   doorbell_eqn,
-    input  logic [23:0]  doorbell_consumer,
-    input  logic         doorbell_arm,
+    input  card_pkg::event_doorbell_t doorbell,
 
     output card_pkg::write_t write,
     input  logic         write_ready,
@@ -108,7 +106,7 @@ module event_writer #(
         for (int i = 15; i >= 0; i--) if (rung[i]) first_rung = 4'(i);
     end
     always_ff @(posedge clk) begin
-        if (doorbell_valid) rung_consumer[doorbell_eqn] <= doorbell_consumer;
+        if (doorbell_valid) rung_consumer[doorbell.eqn] <= doorbell.consumer;
     end
 
     // -------------------------------------------------------------- interrupts that wait (moderation)
@@ -169,8 +167,8 @@ module event_writer #(
 
     always_ff @(posedge clk) begin
         if (doorbell_valid) begin
-            rung[doorbell_eqn] <= 1'b1;
-            rung_arm[doorbell_eqn] <= doorbell_arm;
+            rung[doorbell.eqn] <= 1'b1;
+            rung_arm[doorbell.eqn] <= doorbell.arm;
         end
         case (step)
             IDLE: begin
@@ -193,7 +191,7 @@ module event_writer #(
                     eqn <= first_rung;
                     entry_consumer <= rung_consumer[first_rung];
                     entry_arm <= rung_arm[first_rung];
-                    if (!(doorbell_valid && doorbell_eqn == first_rung)) rung[first_rung] <= 1'b0;
+                    if (!(doorbell_valid && doorbell.eqn == first_rung)) rung[first_rung] <= 1'b0;
                 end else if (new_valid) begin
                     kind <= NEW;
                     eqn <= newest.eqn;

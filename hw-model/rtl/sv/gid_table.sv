@@ -10,9 +10,7 @@ module gid_table #(
     input  logic                                rst,
     input  logic                                write_valid,
     input  logic [card_pkg::LOG_GIDS-1:0]       write_index,
-    input  logic [127:0]                        write_gid,
-    input  logic [47:0]                         write_mac,
-    input  logic [15:0]                         write_vlan,
+    input  card_pkg::address_t                  write_address,
     input  logic [READERS*card_pkg::LOG_GIDS-1:0] index,
     output logic [READERS*128-1:0]              gid,
     output logic [READERS*48-1:0]               mac,
@@ -31,9 +29,9 @@ module gid_table #(
     always_ff @(posedge clk) begin
         for (int n = 0; n < ENTRIES; n++)
             if (rst || (write_valid && write_index == BITS'(n))) begin
-                gids[n] <= rst ? '0 : write_gid;
-                macs[n] <= rst ? '0 : write_mac;
-                vlans[n] <= rst ? '0 : write_vlan;
+                gids[n] <= rst ? '0 : write_address.gid;
+                macs[n] <= rst ? '0 : write_address.mac;
+                vlans[n] <= rst ? '0 : write_address.vlan;
             end
     end
 endmodule

@@ -23,9 +23,7 @@ module icrc_insert (
     input  logic         s_spoil,
 
     output logic         m_valid,
-    output logic [511:0] m_data,
-    output logic [6:0]   m_bytes,
-    output logic         m_last,
+    output card_pkg::beat_t m,
     output logic         idle
 );
     localparam int STAGES = 5;             // before the one that inserts
@@ -109,9 +107,9 @@ module icrc_insert (
     always_ff @(posedge clk) begin
         if (move) begin
             m_valid <= valid[4];
-            m_data <= inserted;
-            m_bytes <= bytes[4];
-            m_last <= last[4];
+            m.data <= inserted;
+            m.bytes <= bytes[4];
+            m.last <= last[4];
             if (valid[4]) begin
                 is_carried <= is_end[4] && word[4] == 4'd15;
                 upper <= icrc5[31:16];
@@ -126,6 +124,6 @@ module icrc_insert (
 
     always_ff @(posedge clk) begin
         if (!rst && s_valid) assert (s_end[1:0] == 2'd2);
-        if (!rst && m_valid && m_last) assert (!is_carried);
+        if (!rst && m_valid && m.last) assert (!is_carried);
     end
 endmodule

@@ -161,8 +161,8 @@ module line_cache #(
         endcase
     end
 
-    function automatic [63:0] place_of(input [63:0] first, input [INDEX_BITS-1:0] entry);
-        place_of = first + {{(58 - INDEX_BITS){1'b0}}, entry, 6'b0};
+    function automatic [63:0] place_of(input [63:0] first, input [INDEX_BITS-1:0] at);
+        place_of = first + {{(58 - INDEX_BITS){1'b0}}, at, 6'b0};
     endfunction
 
     assign s_ready = step == IDLE;

@@ -7,8 +7,8 @@
 // answer with `last`. A range of no bytes is a piece of no bytes, whatever its key; `check_only` is
 // answered with such a piece. entry_* is for the command engine; entry_done ends each of its requests:
 //   1 to 5  OP_ENTRY, OP_UPDATE, OP_STORE, OP_REMOVE, OP_TABLE of mpt, with its fault and region
-//   6       the table of mtt: `entry_base` (0: none), `entry_log`
-//   7       drops what is cached of `entry_key` translation entries from `entry_base` on
+//   6       the table of mtt: `entry.base` (0: none), `entry.log`
+//   7       drops what is cached of `entry.key` translation entries from `entry.base` on
 // mpt_read_*, mpt_write_* and mtt_read_* are DMA of lines.
 // Invariants: answers come in the order of requests; entry_* is taken only while no request is under
 // way; null regions and the card's own memory are refused: this card has neither.
@@ -34,11 +34,7 @@ module memory_unit #(
 
     input  logic         entry_valid,
     output logic         entry_ready,
-    input  logic [2:0]   entry_op,
-    input  logic [31:0]  entry_key,
-    input  logic [511:0] entry_line,
-    input  logic [63:0]  entry_base,
-    input  logic [4:0]   entry_log,
+    input  card_pkg::entry_t entry,
     output logic         entry_done,
     output logic [2:0]   entry_fault,
     output logic [511:0] entry_answer,
@@ -129,10 +125,10 @@ module memory_unit #(
     always_ff @(posedge clk) begin
         case (step)
             IDLE: begin
-                {op, key, new_line, base, log_entries} <= {entry_op, entry_key, entry_line, entry_base, entry_log};
+                {op, key, new_line, base, log_entries} <= {entry.op, entry.key, entry.line, entry.base, entry.log};
                 fault <= FAULT_NONE;
                 if (entry_valid && entry_ready)
-                    step <= entry_op == OP_PAGES_TABLE || entry_op == OP_PAGES_DROP ? PAGES : ENTRY;
+                    step <= entry.op == OP_PAGES_TABLE || entry.op == OP_PAGES_DROP ? PAGES : ENTRY;
                 if (takes_request) begin
                     request <= next;
                     turn <= chosen;
@@ -158,6 +154,6 @@ module memory_unit #(
     end
 
     always_ff @(posedge clk) begin
-        if (!rst && entry_valid && entry_ready) assert (entry_op != OP_CHECK);
+        if (!rst && entry_valid && entry_ready) assert (entry.op != OP_CHECK);
     end
 endmodule

@@ -5,7 +5,7 @@
 // packets without payload have none. `payload_error`: the beat is wrong; the ICRC of its frame is
 // inverted. `sent` pulses when the last payload of a packet was taken and its frame leaves, with
 // `sent_error` if it is spoiled, and `sent_responder`, `sent_qp` of the packet. tx_* is the frame
-// without FCS: byte i of a beat is tx_data[8*i +: 8], `tx_bytes` are valid, those behind are zero.
+// without FCS: byte i of a beat is tx.data[8*i +: 8], `tx.bytes` are valid, those behind are zero.
 // packet_ready and payload_ready follow tx_ready in the same cycle.
 // Invariants: one frame a packet, in order; no gap in a frame while payload_valid holds.
 module packetizer (
@@ -33,9 +33,7 @@ module packetizer (
 
     output logic         tx_valid,
     input  logic         tx_ready,
-    output logic [511:0] tx_data,
-    output logic [6:0]   tx_bytes,
-    output logic         tx_last,
+    output card_pkg::beat_t tx,
     output logic         idle
 );
     logic move;                            // of the pipeline: all stages at once
@@ -141,8 +139,7 @@ module packetizer (
 
     icrc_insert icrc (
         .clk, .rst, .move, .s_valid(valid1), .s_data(padded1), .s_beat(beat1), .s_last(last1), .s_bytes(bytes1),
-        .s_vlan(vlan1), .s_v6(v6_1), .s_end(end1), .s_spoil(spoil1), .m_valid(tx_valid), .m_data(tx_data),
-        .m_bytes(tx_bytes), .m_last(tx_last), .idle(icrc_idle)
+        .s_vlan(vlan1), .s_v6(v6_1), .s_end(end1), .s_spoil(spoil1), .m_valid(tx_valid), .m(tx), .idle(icrc_idle)
     );
     assign idle = header_idle && !valid1 && icrc_idle;
 

@@ -5,15 +5,8 @@ module qp_compose (
     /* verilator lint_on UNUSEDSIGNAL */
     input  logic [63:0]   slots,           // of the doorbells: send queue, receive queue
     input  logic [31:0]   rate,            // static_rate of the path
-    input  logic [23:0]   query_send_psn,
-    input  logic [23:0]   query_unacknowledged_psn,
-    input  logic [31:0]   query_send_producer,
-    input  logic [31:0]   query_send_fetched,
-    input  logic          query_drained,
-    input  logic [23:0]   query_receive_psn,
-    input  logic [23:0]   query_message_sequence,
-    input  logic [31:0]   query_receive_producer,
-    input  logic [31:0]   query_receive_consumer,
+    input  card_pkg::send_query_t send_query,
+    input  card_pkg::receive_query_t receive_query,
     output logic [2047:0] context_
 );
     ferroce_pkg::qp_context_t   whole;
@@ -50,22 +43,22 @@ module qp_compose (
         whole.access.remote_read = qp.access[2];
         whole.access.remote_atomic = qp.access[3];
         whole.dest_qpn = 32'(qp.dest_qpn);
-        whole.send_psn = 32'(query_send_psn);
-        whole.receive_psn = 32'(query_receive_psn);
+        whole.send_psn = 32'(send_query.send_psn);
+        whole.receive_psn = 32'(receive_query.receive_psn);
         whole.retry.retry_count = qp.retry_count;
         whole.retry.rnr_retry = qp.rnr_retry;
         whole.retry.timeout = qp.timeout;
         whole.retry.min_rnr_timer = qp.min_rnr_timer;
         whole.max_rd_atomic = 8'(qp.max_rd_atomic);
         whole.max_dest_rd_atomic = 8'(qp.max_dest_rd_atomic);
-        whole.draining = 8'(qp.state == 3'(ferroce_pkg::QP_STATE_CODE_SQD) && !query_drained);
+        whole.draining = 8'(qp.state == 3'(ferroce_pkg::QP_STATE_CODE_SQD) && !send_query.drained);
         whole.path = path;
-        whole.send_producer = query_send_producer;
-        whole.send_fetched = query_send_fetched;
-        whole.receive_producer = query_receive_producer;
-        whole.receive_consumer = query_receive_consumer;
-        whole.unacknowledged_psn = 32'(query_unacknowledged_psn);
-        whole.message_sequence = 32'(query_message_sequence);
+        whole.send_producer = send_query.producer;
+        whole.send_fetched = send_query.fetched;
+        whole.receive_producer = receive_query.producer;
+        whole.receive_consumer = receive_query.consumer;
+        whole.unacknowledged_psn = 32'(send_query.unacknowledged_psn);
+        whole.message_sequence = 32'(receive_query.message_sequence);
     end
     assign context_ = whole;
 endmodule

@@ -16,8 +16,7 @@ module receive_jobs (
     input  card_pkg::qp_t            packet_qp,
     input  logic                     doorbell_valid,
     output logic                     doorbell_ready,
-    input  logic [7:0]               doorbell_qp,
-    input  logic [31:0]              doorbell_index,
+    input  card_pkg::doorbell_t      doorbell,
     input  logic                     control_valid,
     input  logic [7:0]               control_qp,
     input  logic                     wake_valid,
@@ -51,7 +50,7 @@ module receive_jobs (
         takes_doorbell = doorbell_valid && (turn == 2'd0 || !flush_found && (turn == 2'd2 || !control_valid));
         takes_control = control_valid && !takes_doorbell && (turn != 2'd2 || !flush_found);
         if (takes_packet) chosen_qp = packet.dest_qpn[7:0];
-        else if (takes_doorbell) chosen_qp = doorbell_qp;
+        else if (takes_doorbell) chosen_qp = doorbell.qp;
         else if (takes_control) chosen_qp = control_qp;
         else chosen_qp = scan;
     end
@@ -73,7 +72,7 @@ module receive_jobs (
             card_pkg::AT_CLEAR: job_qp <= job_qp + 1'b1;
             card_pkg::AT_IDLE: begin
                 job_qp <= chosen_qp;
-                rung <= doorbell_index;
+                rung <= doorbell.index;
                 if (takes_packet) begin
                     p <= packet;
                     q <= packet_qp;

@@ -1,11 +1,11 @@
 // Receive WQEs on the chip: one for each QP, from its fetch until the QP takes the next one, and those
 // behind it in the same line.
 //
-// Ports: fetch_valid holds until fetch_ready, which ends it: entry fetch_slot of 2^fetch_log_stride
-// bytes at `fetch_iova` was read, or came with an earlier one; `fetch_posted` are the entries from it
+// Ports: fetch_valid holds until fetch_ready, which ends it: entry fetch.slot of 2^fetch.log_stride
+// bytes at `fetch.iova` was read, or came with an earlier one; `fetch.posted` are the entries from it
 // on that software has posted, at most 4; `fetch_error`: it could not be read; `fetch_capacity` is the
 // sum of its segments, at most 2^32 - 1. `segment` is that of segment_qp and segment_number, one cycle
-// later, of the WQE at fetch_iova; not while one is fetched. clear_* forgets a QP that is started or
+// later, of the WQE at fetch.iova; not while one is fetched. clear_* forgets a QP that is started or
 // reset. read_* is DMA of lines, up to four under way.
 // Invariants: entries of less than a line lie in one line (bases are 64-byte aligned); an entry that
 // was not posted when its line was read is read again; a segment counts as far as none before it ends
@@ -18,13 +18,7 @@ module receive_segments #(
 
     input  logic               fetch_valid,
     output logic               fetch_ready,
-    input  logic [LOG_QPS-1:0] fetch_qp,
-    /* verilator lint_off UNUSEDSIGNAL */
-    input  logic [63:0]        fetch_iova,   // segments are 16 bytes aligned
-    /* verilator lint_on UNUSEDSIGNAL */
-    input  logic [3:0]         fetch_log_stride,
-    input  logic [31:0]        fetch_slot,
-    input  logic [2:0]         fetch_posted,
+    input  card_pkg::fetch_t   fetch,
     output logic               fetch_error,
     output logic [31:0]        fetch_capacity,
 
@@ -51,14 +45,14 @@ module receive_segments #(
     logic [LOG_QPS-1:0] look_qp;
     logic [3:0]   look_number;
     logic [1:0]   looked_place;                // in the line, in segments
-    assign look_qp = step == IDLE ? segment_qp : fetch_qp;
+    assign look_qp = step == IDLE ? segment_qp : fetch.qp;
     assign look_number = step == IDLE ? segment_number : measured[3:0];
     always_ff @(posedge clk) begin
-        if (line.valid) lines[{fetch_qp, line.index[LOG_LINES-1:0]}] <= line.data;
+        if (line.valid) lines[{fetch.qp, line.index[LOG_LINES-1:0]}] <= line.data;
     end
     always_ff @(posedge clk) begin
         looked_up <= lines[{look_qp, look_number[3:2]}];
-        looked_place <= fetch_iova[5:4] + look_number[1:0];
+        looked_place <= fetch.iova[5:4] + look_number[1:0];
     end
     assign segment = looked_up[{looked_place, 7'd0} +: 128];
 
@@ -68,22 +62,22 @@ module receive_segments #(
     logic [31:0] line_end, left;
     logic [2:0]  in_line, present;
     logic        is_here;
-    assign left = line_end - fetch_slot;
-    assign is_here = has_line[fetch_qp] && left != '0 && left <= 32'd4;
+    assign left = line_end - fetch.slot;
+    assign is_here = has_line[fetch.qp] && left != '0 && left <= 32'd4;
     always_comb begin
-        case (fetch_log_stride)
-            4'd4: in_line = 3'd4 - {1'b0, fetch_iova[5:4]};
-            4'd5: in_line = 3'd2 - {2'b0, fetch_iova[5]};
+        case (fetch.log_stride)
+            4'd4: in_line = 3'd4 - {1'b0, fetch.iova[5:4]};
+            4'd5: in_line = 3'd2 - {2'b0, fetch.iova[5]};
             default: in_line = 3'd1;
         endcase
-        present = fetch_posted < in_line ? fetch_posted : in_line;
+        present = fetch.posted < in_line ? fetch.posted : in_line;
     end
     always_ff @(posedge clk) begin
-        line_end <= ends[fetch_qp];
-        if (step == WAIT) ends[fetch_qp] <= fetch_slot + {29'd0, present};
+        line_end <= ends[fetch.qp];
+        if (step == WAIT) ends[fetch.qp] <= fetch.slot + {29'd0, present};
     end
     always_ff @(posedge clk) begin
-        if (step == WAIT) has_line[fetch_qp] <= arrived == count && !fetch_error;
+        if (step == WAIT) has_line[fetch.qp] <= arrived == count && !fetch_error;
         if (clear_valid) has_line[clear_qp] <= 1'b0;
         if (rst) has_line <= '0;
     end
@@ -92,12 +86,12 @@ module receive_segments #(
     logic [LOG_LINES:0] asked, arrived, count;   // lines
     logic [4:0]         measured, entry_segments;
     logic [32:0]        sum;
-    assign count = fetch_log_stride <= 4'd6 ? 3'd1 : 3'd1 << (fetch_log_stride - 4'd6);
-    assign entry_segments = 5'd1 << (fetch_log_stride - 4'd4);
+    assign count = fetch.log_stride <= 4'd6 ? 3'd1 : 3'd1 << (fetch.log_stride - 4'd6);
+    assign entry_segments = 5'd1 << (fetch.log_stride - 4'd4);
     assign sum = {1'b0, fetch_capacity} + {1'b0, segment[95:64]};
 
     assign read.valid = step == READ;
-    assign read.iova = {fetch_iova[63:LOG_LINE_BYTES] + {{61-LOG_LINE_BYTES{1'b0}}, asked}, {LOG_LINE_BYTES{1'b0}}};
+    assign read.iova = {fetch.iova[63:LOG_LINE_BYTES] + {{61-LOG_LINE_BYTES{1'b0}}, asked}, {LOG_LINE_BYTES{1'b0}}};
     assign read.index = {{card_pkg::LOG_READS-3{1'b0}}, asked};
     assign fetch_ready = step == DONE;
 
@@ -139,6 +133,6 @@ module receive_segments #(
     always_ff @(posedge clk) begin
         if (!rst && line.valid) assert (step == READ || step == WAIT);
         if (!rst && line.valid) assert (line.index < card_pkg::LOG_READS'(1 << LOG_LINES));
-        if (!rst && fetch_valid) assert (fetch_log_stride >= LOG_SEGMENT_BYTES[3:0] && fetch_log_stride <= 4'd8);
+        if (!rst && fetch_valid) assert (fetch.log_stride >= LOG_SEGMENT_BYTES[3:0] && fetch.log_stride <= 4'd8);
     end
 endmodule

@@ -47,9 +47,7 @@ module registers (
 
     output logic         doorbell_valid,
     input  logic         doorbell_ready,
-    output logic [3:0]   doorbell_eqn,
-    output logic [23:0]  doorbell_consumer,
-    output logic         doorbell_arm
+    output card_pkg::event_doorbell_t doorbell
 );
     localparam int VECTORS = 16;
     localparam logic [31:0] REVISION = 32'd1;
@@ -142,18 +140,18 @@ module registers (
                                   +: ferroce_pkg::EVENT_QUEUE_DOORBELL_CONSUMER_INDEX_WIDTH]};
     endfunction
 
+    logic [3:0] eqn;
     always_comb begin
-        doorbell_eqn = '0;
+        eqn = '0;
         for (int n = VECTORS - 1; n >= 0; n--)
-            if (rung[n]) doorbell_eqn = 4'(n);
+            if (rung[n]) eqn = 4'(n);
     end
     assign doorbell_valid = rung != '0;
-    assign doorbell_arm = rung_values[doorbell_eqn][24];
-    assign doorbell_consumer = rung_values[doorbell_eqn][23:0];
+    assign doorbell = {eqn, rung_values[eqn]};
 
     always_ff @(posedge clk) begin
         for (int n = 0; n < VECTORS; n++) begin
-            if (doorbell_ready && doorbell_valid && doorbell_eqn == 4'(n)) rung[n] <= 1'b0;
+            if (doorbell_ready && doorbell_valid && eqn == 4'(n)) rung[n] <= 1'b0;
             if (event_written && low_at[5:3] == 3'(n / 2) && (n % 2 == 1 ? high_valid : low_valid)) begin
                 rung[n] <= 1'b1;
                 rung_values[n] <= arm_and_consumer(n % 2 == 1 ? high : low);

@@ -29,15 +29,11 @@ module request_engine (
     input  logic                      control_valid,
     output logic                      control_ready,
     input  card_pkg::control_t        control,
-    output logic [23:0]               query_receive_psn,
-    output logic [23:0]               query_message_sequence,
-    output logic [31:0]               query_producer,
-    output logic [31:0]               query_consumer,
+    output card_pkg::receive_query_t  query,
 
     input  logic                      doorbell_valid,
     output logic                      doorbell_ready,
-    input  logic [7:0]                doorbell_qp,
-    input  logic [31:0]               doorbell_index,
+    input  card_pkg::doorbell_t       doorbell,
     output logic                      doorbell_error,
     input  logic                      wake_valid,
     input  logic [7:0]                wake_qp,
@@ -48,11 +44,7 @@ module request_engine (
 
     output logic                      fetch_valid,
     input  logic                      fetch_ready,
-    output logic [7:0]                fetch_qp,
-    output logic [63:0]               fetch_iova,
-    output logic [3:0]                fetch_log_stride,
-    output logic [31:0]               fetch_slot,
-    output logic [2:0]                fetch_posted,
+    output card_pkg::fetch_t          fetch,
     input  logic                      fetch_error,
     input  logic [31:0]               fetch_capacity,
     output logic [3:0]                segment_number,
@@ -78,16 +70,7 @@ module request_engine (
 
     output logic                      reply_valid,
     input  logic                      reply_ready,
-    output logic                      reply_reads,
-    output logic                      reply_repeats,
-    output logic                      reply_ends_qp,
-    output logic [23:0]               reply_psn,
-    output logic [7:0]                reply_syndrome,
-    output logic [23:0]               reply_msn,
-    output logic [15:0]               reply_frame,
-    output logic [63:0]               reply_address,
-    output logic [31:0]               reply_key,
-    output logic [31:0]               reply_length,
+    output card_pkg::reply_t          reply,
     input  logic [7:0]                counted_answers,
     input  logic [7:0]                counted_reads,
     input  logic                      counted_repeats,
@@ -115,9 +98,9 @@ module request_engine (
     logic [7:0]  chosen_qp;
     logic [31:0] rung;
     receive_jobs jobs (
-        .clk, .rst, .step, .packet_valid, .packet, .packet_qp, .doorbell_valid, .doorbell_ready, .doorbell_qp,
-        .doorbell_index, .control_valid, .control_qp(control.qp), .wake_valid, .wake_qp, .qp, .is_flushed,
-        .takes_packet, .takes_other, .chosen_qp, .job, .job_qp, .p, .q, .rung, .in_error, .idle(jobs_idle)
+        .clk, .rst, .step, .packet_valid, .packet, .packet_qp, .doorbell_valid, .doorbell_ready, .doorbell,
+        .control_valid, .control_qp(control.qp), .wake_valid, .wake_qp, .qp, .is_flushed, .takes_packet, .takes_other,
+        .chosen_qp, .job, .job_qp, .p, .q, .rung, .in_error, .idle(jobs_idle)
     );
     assign packet_ready = step == card_pkg::AT_IDLE && takes_packet;
     assign look_qp = job_qp;
@@ -167,22 +150,23 @@ module request_engine (
         .c, .clear_valid, .doorbell_error, .count_receive_wqe
     );
     assign clear_counts = step == card_pkg::AT_CLEAR;
-    assign query_receive_psn = c.expected;
-    assign query_message_sequence = c.msn;
-    assign query_producer = c.producer;
-    assign query_consumer = c.consumer;
+    assign query.receive_psn = c.expected;
+    assign query.message_sequence = c.msn;
+    assign query.producer = c.producer;
+    assign query.consumer = c.consumer;
     always_ff @(posedge clk) count_duplicate <= step == card_pkg::AT_PSN && is_behind && !c.failed;
 
     // ---------------------------------------------------------------------- receive WQEs and memory
-    logic [31:0] ring_mask, behind;
-    assign fetch_slot = c.consumer - 32'd1;
+    logic [31:0] ring_mask, behind, slot;
+    assign slot = c.consumer - 32'd1;
+    assign fetch.slot = slot;
     assign behind = c.producer - c.consumer;
-    assign fetch_posted = behind >= 32'd3 ? 3'd4 : 3'd1 + {1'b0, behind[1:0]};
+    assign fetch.posted = behind >= 32'd3 ? 3'd4 : 3'd1 + {1'b0, behind[1:0]};
     assign ring_mask = (32'd1 << q.log_receives) - 32'd1;
     assign fetch_valid = step == card_pkg::AT_FETCH;
-    assign fetch_qp = job_qp;
-    assign fetch_iova = q.receive_base + ({32'd0, fetch_slot & ring_mask} << q.log_receive_stride);
-    assign fetch_log_stride = q.log_receive_stride;
+    assign fetch.qp = job_qp;
+    assign fetch.iova = q.receive_base + ({32'd0, slot & ring_mask} << q.log_receive_stride);
+    assign fetch.log_stride = q.log_receive_stride;
 
     logic memory_done;
     request_memory memory (
@@ -194,10 +178,9 @@ module request_engine (
 
     // ------------------------------------------------------------------- what the peer and software get
     logic reply_done, reports_done;
-    request_reply reply (
+    request_reply answer_to_peer (
         .clk, .step, .refusal, .p, .q, .kind, .c, .is_ahead, .is_repeatable, .lacks_receive, .answers, .reads,
-        .repeats, .reply_valid, .reply_ready, .reply_reads, .reply_repeats, .reply_ends_qp, .reply_psn,
-        .reply_syndrome, .reply_msn, .reply_frame, .reply_address, .reply_key, .reply_length, .done(reply_done)
+        .repeats, .reply_valid, .reply_ready, .reply, .done(reply_done)
     );
     receive_reports reports (
         .clk, .step, .refusal, .job_qp, .p, .q, .kind, .c, .is_expected, .is_flushed, .frames_done, .completion_valid,

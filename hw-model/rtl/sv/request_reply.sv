@@ -24,29 +24,20 @@ module request_reply (
 
     output logic                     reply_valid,
     input  logic                     reply_ready,
-    output logic                     reply_reads,
-    output logic                     reply_repeats,
-    output logic                     reply_ends_qp,
-    output logic [23:0]              reply_psn,
-    output logic [7:0]               reply_syndrome,
-    output logic [23:0]              reply_msn,
-    output logic [15:0]              reply_frame,
-    output logic [63:0]              reply_address,
-    output logic [31:0]              reply_key,
-    output logic [31:0]              reply_length,
+    output card_pkg::reply_t         reply,
     output logic                     done
 );
     localparam logic [7:0] ACK = 8'h1f;    // without credits: RNR NAKs limit the peer
     localparam logic [7:0] RNR_NAK = 8'h20, NAK_SEQUENCE = 8'h60, NAK_INVALID_REQUEST = 8'h61,
                            NAK_REMOTE_ACCESS = 8'h62, NAK_REMOTE_OPERATION = 8'h63;
 
-    logic replies;
+    logic        replies, reply_reads, reply_repeats, reply_ends_qp;
+    logic [23:0] reply_psn, reply_msn;
+    logic [7:0]  reply_syndrome;
     assign reply_valid = step == card_pkg::AT_FINISH && replies;
     assign done = !replies;
-    assign reply_frame = p.number;
-    assign reply_address = p.address;
-    assign reply_key = p.r_key;
-    assign reply_length = p.length;
+    assign reply = {reply_reads, reply_repeats, reply_ends_qp, reply_psn, reply_syndrome, reply_msn,
+                    p.number, p.address, p.r_key, p.length};
 
     // ------------------------------------------------------------------------------ is there an answer
     assign reads = step == card_pkg::AT_EXECUTE && kind.is_read;

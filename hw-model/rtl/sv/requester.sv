@@ -19,11 +19,7 @@ module requester (
     input  logic               control_valid,
     output logic               control_ready,
     input  card_pkg::control_t control,
-    output logic [23:0]        query_send_psn,
-    output logic [23:0]        query_unacknowledged_psn,
-    output logic [31:0]        query_producer,
-    output logic [31:0]        query_fetched,
-    output logic               query_drained,
+    output card_pkg::send_query_t query,
 
     input  logic         pick_valid,
     output logic         pick_ready,
@@ -123,16 +119,10 @@ module requester (
     logic [7:0] wqe_qp;
     logic [31:0] wqe_index, wanted_index, wanted_available;
     logic reads_ahead, lines_idle;
-    logic decode_begin, decoded, rejected, signaled, solicited, fence, is_inline;
-    logic [7:0] status, opcode;
-    logic [3:0] blocks;
-    logic [6:0] inline_at;
-    logic [31:0] immediate, remote_key, length;
-    logic [63:0] remote_address;
-    logic [4:0] segments;
+    card_pkg::wqe_t wqe;
+    logic decode_begin, decoded;
     logic [3:0] segment_number;
-    logic [63:0] segment_address;
-    logic [31:0] segment_length, segment_key;
+    card_pkg::segment_t segment;
     assign decode_begin = step == FETCH;
     assign wanted_index = resuming ? e.index : s.fetched;
     assign wanted_available = resuming ? ferroce_pkg::WQE_MAX_BLOCKS : producer - s.fetched;
@@ -141,9 +131,7 @@ module requester (
         .clk, .rst, .begin_valid(decode_begin), .begin_qp(at), .begin_index(wanted_index),
         .begin_available(wanted_available), .done(decoded), .ring_base(q.send_base),
         .log_ring_blocks(q.log_send_blocks), .forget(step == CONTROL_RESET), .ahead_valid(reads_ahead), .ahead_qp(at),
-        .ahead_block(producer), .lines_idle, .read, .read_ready, .line, .status, .rejected, .blocks, .opcode,
-        .signaled, .solicited, .fence, .is_inline, .inline_at, .immediate, .remote_address, .remote_key, .length,
-        .segments, .segment_number, .segment_address, .segment_length, .segment_key
+        .ahead_block(producer), .lines_idle, .read, .read_ready, .line, .wqe, .segment_number, .segment
     );
     // ------------------------------------------------------------------------------------ the packet
     logic [7:0] packet_opcode, cqe_opcode;
@@ -161,23 +149,23 @@ module requester (
     assign payload_bytes = is_read ? '0 : bytes_left < {19'b0, mtu} ? bytes_left[12:0] : mtu;
     assign is_first = position == '0;
     assign is_last = is_read || s.next_psn == e.last_psn;
-    send_opcode of_opcode (.opcode, .is_first, .is_last, .packet_opcode, .cqe_opcode, .is_read, .takes_receive);
+    send_opcode of_opcode (.opcode(wqe.opcode), .is_first, .is_last, .packet_opcode, .cqe_opcode, .is_read, .takes_receive);
 
     logic is_invalidate;
-    assign is_invalidate = opcode == ferroce_pkg::SEND_OPCODE_SEND_INVALIDATE;
+    assign is_invalidate = wqe.opcode == ferroce_pkg::SEND_OPCODE_SEND_INVALIDATE;
     always_comb begin
         packet.path = q.path;
         packet.opcode = packet_opcode;
-        packet.solicited = solicited && is_last && takes_receive;
+        packet.solicited = wqe.solicited && is_last && takes_receive;
         packet.ack_request = is_last || s.since_ack_request == 4'(ACK_REQUEST_INTERVAL - 1);
         packet.dest_qpn = q.dest_qpn;
         packet.psn = s.next_psn;
-        packet.address = is_read ? remote_address + {32'b0, offset} : remote_address;
-        packet.r_key = remote_key;
+        packet.address = is_read ? wqe.remote_address + {32'b0, offset} : wqe.remote_address;
+        packet.r_key = wqe.remote_key;
         packet.length = is_read ? bytes_left : e.length;
         // A key is a little-endian number in the WQE and a big-endian one on the wire.
         packet.immediate = is_invalidate
-            ? {immediate[7:0], immediate[15:8], immediate[23:16], immediate[31:24]} : immediate;
+            ? {wqe.immediate[7:0], wqe.immediate[15:8], wqe.immediate[23:16], wqe.immediate[31:24]} : wqe.immediate;
         packet.aeth = '0;
         packet.payload_bytes = payload_bytes;
         packet.qp = at;
@@ -191,10 +179,10 @@ module requester (
     assign qpn = card_pkg::QPN_BASE + {16'b0, at};
     segment_walk walk (
         .clk, .rst, .start(walk_start), .offset, .bytes(payload_bytes), .done(walked), .fault(walk_fault), .pd(q.pd),
-        .qpn, .rights('0), .is_inline, .inline_at, .wqe_index, .ring_base(q.send_base),
-        .log_ring_blocks(q.log_send_blocks), .segments, .segment_number, .segment_address, .segment_length,
-        .segment_key, .request_valid, .request_ready, .request, .answer_valid, .answer_ready, .answer, .answer_fault,
-        .piece_valid(walk_valid), .piece_ready(walk_ready), .piece(walk_piece)
+        .qpn, .rights('0), .is_inline(wqe.is_inline), .inline_at(wqe.inline_at), .wqe_index, .ring_base(q.send_base),
+        .log_ring_blocks(q.log_send_blocks), .segments(wqe.segments), .segment_number, .segment, .request_valid,
+        .request_ready, .request, .answer_valid, .answer_ready, .answer, .answer_fault, .piece_valid(walk_valid),
+        .piece_ready(walk_ready), .piece(walk_piece)
     );
     packet_pieces pieces (
         .clk, .rst, .s_valid(walk_valid), .s_ready(walk_ready), .s_piece(walk_piece),
@@ -227,7 +215,7 @@ module requester (
     /* verilator lint_off UNUSEDSIGNAL */
     logic [31:0] last_packet;              // 24 bits of it
     /* verilator lint_on UNUSEDSIGNAL */
-    assign last_packet = length == '0 ? '0 : (length - 32'd1) >> log_mtu;
+    assign last_packet = wqe.length == '0 ? '0 : (wqe.length - 32'd1) >> log_mtu;
     assign psns = last_packet[23:0] + 24'd1;
     assign fits = !is_window_full && !is_read_limited
                && {1'b0, in_flight} + {1'b0, psns} <= HALF_OF_PSNS;
@@ -235,18 +223,18 @@ module requester (
     logic has_gid, is_nop, is_rts, is_err, has_work;
     assign gid_index = q.path.source_gid_index[3:0];
     assign has_gid = gid != '0 && q.path.source_gid_index[7:card_pkg::LOG_GIDS] == '0;
-    assign is_nop = opcode == ferroce_pkg::SEND_OPCODE_NOP;
+    assign is_nop = wqe.opcode == ferroce_pkg::SEND_OPCODE_NOP;
     assign is_rts = q.state == 3'(ferroce_pkg::QP_STATE_CODE_RTS);
     assign is_err = q.state == 3'(ferroce_pkg::QP_STATE_CODE_ERR);
     assign has_work = s.fetched != producer;
 
     logic is_same;                         // as the request in the table
-    assign is_same = status == ferroce_pkg::CQE_STATUS_SUCCESS && length == e.length
+    assign is_same = wqe.status == ferroce_pkg::CQE_STATUS_SUCCESS && wqe.length == e.length
                   && cqe_opcode == e.opcode;
     logic [7:0] begin_status;              // SUCCESS, or why the WQE fails
     always_comb begin
-        begin_status = status;
-        if (status == ferroce_pkg::CQE_STATUS_SUCCESS && !is_nop
+        begin_status = wqe.status;
+        if (wqe.status == ferroce_pkg::CQE_STATUS_SUCCESS && !is_nop
             && (!has_gid || (is_read && q.max_rd_atomic == '0)))
             begin_status = ferroce_pkg::CQE_STATUS_LOCAL_QP_OPERATION;
     end
@@ -282,11 +270,11 @@ module requester (
     assign reset_psn = control.op == card_pkg::CONTROL_START ? control.psn : '0;
     assign forget_producer = step == CONTROL_STORE && control.op == card_pkg::CONTROL_FORGET;
     assign control_ready = step == CONTROL_DONE;
-    assign query_send_psn = s.newest_psn;
-    assign query_unacknowledged_psn = retired.oldest_psn;
-    assign query_producer = producer;
-    assign query_fetched = s.fetched;
-    assign query_drained = s.tail == retired.head;
+    assign query.send_psn = s.newest_psn;
+    assign query.unacknowledged_psn = retired.oldest_psn;
+    assign query.producer = producer;
+    assign query.fetched = s.fetched;
+    assign query.drained = s.tail == retired.head;
     assign timer_valid = step == TIMER && q.timeout != '0;
     assign idle = step == IDLE && pieces_idle && lines_idle;
 
@@ -296,8 +284,8 @@ module requester (
         completion.frame = frame;
         completion.qpn = qpn;
         completion.wqe_index = s.fetched;
-        completion.byte_count = rejected ? '0 : length;
-        completion.opcode = rejected ? ferroce_pkg::CQE_OPCODE_SEND : cqe_opcode;
+        completion.byte_count = wqe.rejected ? '0 : wqe.length;
+        completion.opcode = wqe.rejected ? ferroce_pkg::CQE_OPCODE_SEND : cqe_opcode;
         completion.status = ferroce_pkg::CQE_STATUS_WR_FLUSH;
     end
     assign completion_valid = step == FLUSH_CQE;
@@ -305,7 +293,7 @@ module requester (
     logic [23:0] packet_psns;              // of the packet that is sent
     assign packet_psns = is_read ? psns_left : 24'd1;
     assign count_retransmitted = packet_valid && packet_ready && to_newest >= packet_psns;
-    assign count_wqe_error = step == BEGIN && status != ferroce_pkg::CQE_STATUS_SUCCESS;
+    assign count_wqe_error = step == BEGIN && wqe.status != ferroce_pkg::CQE_STATUS_SUCCESS;
 
     always_ff @(posedge clk) begin
         case (step)
@@ -380,17 +368,17 @@ module requester (
                 e.index <= s.fetched;
                 e.first_psn <= s.next_psn;
                 e.last_psn <= s.next_psn + psns - 24'd1;
-                e.length <= rejected ? '0 : length;
-                e.opcode <= rejected ? ferroce_pkg::CQE_OPCODE_SEND : cqe_opcode;
+                e.length <= wqe.rejected ? '0 : wqe.length;
+                e.opcode <= wqe.rejected ? ferroce_pkg::CQE_OPCODE_SEND : cqe_opcode;
                 e.status <= begin_status;
                 e.is_local <= is_nop;
-                e.signaled <= signaled;
+                e.signaled <= wqe.signaled;
                 if (begin_status != ferroce_pkg::CQE_STATUS_SUCCESS) step <= APPEND;
-                else if (fence && reads_in_flight != '0) step <= STORE;
+                else if (wqe.fence && reads_in_flight != '0) step <= STORE;
                 else step <= is_nop || fits ? APPEND : STORE;
             end
             APPEND: begin
-                s.fetched <= rejected ? producer : s.fetched + {28'b0, blocks};
+                s.fetched <= wqe.rejected ? producer : s.fetched + {28'b0, wqe.blocks};
                 s.tail <= s.tail + 1'b1;
                 if (e.status != ferroce_pkg::CQE_STATUS_SUCCESS) step <= SETTLE;
                 else if (e.is_local) begin
@@ -439,7 +427,7 @@ module requester (
             end
             FLUSH_NEXT: step <= has_work ? FETCH : STORE;
             FLUSH_CQE: if (completion_ready) begin
-                s.fetched <= rejected ? producer : s.fetched + {28'b0, blocks};
+                s.fetched <= wqe.rejected ? producer : s.fetched + {28'b0, wqe.blocks};
                 step <= YIELD;
             end
 

@@ -24,15 +24,11 @@ module responder (
     input  logic                      control_valid,
     output logic                      control_ready,
     input  card_pkg::control_t        control,
-    output logic [23:0]               query_receive_psn,
-    output logic [23:0]               query_message_sequence,
-    output logic [31:0]               query_producer,
-    output logic [31:0]               query_consumer,
+    output card_pkg::receive_query_t  query,
 
     input  logic                      doorbell_valid,
     output logic                      doorbell_ready,
-    input  logic [7:0]                doorbell_qp,
-    input  logic [31:0]               doorbell_index,
+    input  card_pkg::doorbell_t       doorbell,
     output logic                      doorbell_error,
     input  logic                      wake_valid,
     input  logic [7:0]                wake_qp,
@@ -79,12 +75,7 @@ module responder (
     input  logic                      payload_error_valid,
     input  logic [7:0]                payload_error_qp,
 
-    output logic                      count_duplicate,
-    output logic                      count_receive_wqe,
-    output logic                      count_ack,
-    output logic                      count_rnr_nak,
-    output logic                      count_sequence_nak,
-    output logic                      count_other_nak,
+    output card_pkg::receive_counts_t count,
     output logic                      idle
 );
     logic requests_idle, responses_idle;
@@ -97,59 +88,51 @@ module responder (
 
     // -------------------------------------------------------------------------------------- engines
     logic         fetch_valid, fetch_ready, fetch_error, clear_valid;
-    logic [7:0]   fetch_qp, job_qp;
-    logic [63:0]  fetch_iova;
-    logic [3:0]   fetch_log_stride, segment_number;
-    logic [31:0]  fetch_capacity, fetch_slot;
-    logic [2:0]   fetch_posted;
+    card_pkg::fetch_t fetch;
+    logic [7:0]   job_qp;
+    logic [3:0]   segment_number;
+    logic [31:0]  fetch_capacity;
     logic [127:0] segment;
     receive_segments segments (
-        .clk, .rst, .fetch_valid, .fetch_ready, .fetch_qp, .fetch_iova, .fetch_log_stride, .fetch_slot, .fetch_posted,
-        .fetch_error, .fetch_capacity, .clear_valid, .clear_qp(job_qp), .segment_qp(job_qp), .segment_number,
-        .segment, .read, .read_ready, .line
+        .clk, .rst, .fetch_valid, .fetch_ready, .fetch, .fetch_error, .fetch_capacity, .clear_valid,
+        .clear_qp(job_qp), .segment_qp(job_qp), .segment_number, .segment, .read, .read_ready, .line
     );
 
-    logic        reply_valid, reply_ready, reply_reads, reply_repeats, reply_ends_qp;
-    logic [23:0] reply_psn, reply_msn;
-    logic [7:0]  reply_syndrome, counted_answers, counted_reads, event_type;
-    logic [15:0] reply_frame;
-    logic [63:0] reply_address;
-    logic [31:0] reply_key, reply_length;
+    card_pkg::reply_t reply;
+    logic        reply_valid, reply_ready;
+    logic [7:0]  counted_answers, counted_reads, event_type;
     logic        counted_repeats, clear_counts, all_frames_done;
     logic        request_event, request_fails, response_fails, response_fail_ready;
     logic [7:0]  response_fail_qp, handed_packets, sent_packets;
     request_engine requests (
         .clk, .rst, .packet_valid, .packet_ready, .packet, .packet_qp, .done, .place_valid, .place_ready, .place,
-        .place_drop, .control_valid, .control_ready, .control, .query_receive_psn, .query_message_sequence,
-        .query_producer, .query_consumer, .doorbell_valid, .doorbell_ready, .doorbell_qp, .doorbell_index,
+        .place_drop, .control_valid, .control_ready, .control, .query, .doorbell_valid, .doorbell_ready, .doorbell,
         .doorbell_error, .wake_valid, .wake_qp, .look_ready(!response_look_valid), .look_qp, .qp, .fetch_valid,
-        .fetch_ready, .fetch_qp, .fetch_iova, .fetch_log_stride, .fetch_slot, .fetch_posted, .fetch_error,
-        .fetch_capacity, .segment_number, .segment, .request_valid, .request_ready, .request, .answer_valid,
-        .answer_ready, .answer, .answer_fault, .completion_valid(queue_valid), .completion_ready(queue_ready),
-        .completion(queue_data), .completion_written(completion_valid && completion_ready), .handed_packets,
-        .sent_packets, .event_valid(request_event), .event_ready(!event_valid), .event_type,
-        .fail_valid(request_fails), .job_qp, .reply_valid, .reply_ready, .reply_reads, .reply_repeats, .reply_ends_qp,
-        .reply_psn, .reply_syndrome, .reply_msn, .reply_frame, .reply_address, .reply_key, .reply_length,
-        .counted_answers, .counted_reads, .counted_repeats, .clear_valid, .clear_counts, .frames_done,
-        .all_frames_done, .count_duplicate, .count_receive_wqe, .idle(requests_idle)
+        .fetch_ready, .fetch, .fetch_error, .fetch_capacity, .segment_number, .segment, .request_valid,
+        .request_ready, .request, .answer_valid, .answer_ready, .answer, .answer_fault,
+        .completion_valid(queue_valid), .completion_ready(queue_ready), .completion(queue_data),
+        .completion_written(completion_valid && completion_ready), .handed_packets, .sent_packets,
+        .event_valid(request_event), .event_ready(!event_valid), .event_type, .fail_valid(request_fails), .job_qp,
+        .reply_valid, .reply_ready, .reply, .counted_answers, .counted_reads, .counted_repeats, .clear_valid,
+        .clear_counts, .frames_done, .all_frames_done, .count_duplicate(count.duplicate),
+        .count_receive_wqe(count.receive_wqe), .idle(requests_idle)
     );
 
     response_engine responses (
-        .clk, .rst, .answer_valid(reply_valid), .answer_ready(reply_ready), .answer_reads(reply_reads),
-        .answer_repeats(reply_repeats), .ends_qp(reply_ends_qp), .answer_qp(job_qp), .answer_psn(reply_psn),
-        .answer_syndrome(reply_syndrome), .answer_msn(reply_msn), .answer_frame(reply_frame),
-        .answer_address(reply_address), .answer_key(reply_key), .answer_length(reply_length), .frames_done,
-        .all_frames_done, .count_qp(job_qp), .counted_answers, .counted_reads, .counted_repeats, .clear_valid,
-        .clear_qp(job_qp), .clear_counts, .drop_valid(control_valid && control.op == card_pkg::CONTROL_FORGET),
-        .drop_qp(control.qp), .look_valid(response_look_valid), .look_qp(response_look_qp), .qp,
-        .request_valid(response_request_valid), .request_ready(response_request_ready), .request(response_request),
+        .clk, .rst, .answer_valid(reply_valid), .answer_ready(reply_ready), .answer(reply), .answer_qp(job_qp),
+        .frames_done, .all_frames_done, .count_qp(job_qp), .counted_answers, .counted_reads, .counted_repeats,
+        .clear_valid, .clear_qp(job_qp), .clear_counts,
+        .drop_valid(control_valid && control.op == card_pkg::CONTROL_FORGET), .drop_qp(control.qp),
+        .look_valid(response_look_valid), .look_qp(response_look_qp), .qp, .request_valid(response_request_valid),
+        .request_ready(response_request_ready), .request(response_request),
         .piece_answer_valid(response_answer_valid), .piece_answer_ready(response_answer_ready),
         .piece_answer(response_answer), .piece_answer_fault(response_answer_fault), .packet_valid(tx_packet_valid),
         .packet_ready(tx_packet_ready), .packet(tx_packet), .piece_valid(tx_piece_valid),
         .piece_ready(tx_piece_ready), .piece(tx_piece), .sent_valid, .payload_error(payload_error_valid),
         .payload_error_qp, .handed_packets, .sent_packets, .fail_valid(response_fails),
-        .fail_ready(response_fail_ready), .fail_qp(response_fail_qp), .count_ack, .count_rnr_nak, .count_sequence_nak,
-        .count_other_nak, .idle(responses_idle)
+        .fail_ready(response_fail_ready), .fail_qp(response_fail_qp), .count_ack(count.ack),
+        .count_rnr_nak(count.rnr_nak), .count_sequence_nak(count.sequence_nak), .count_other_nak(count.other_nak),
+        .idle(responses_idle)
     );
 
     // A CQE may wait for its payload; the next packets do not.

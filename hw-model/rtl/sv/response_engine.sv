@@ -1,7 +1,7 @@
 // Answers of the responder: ACKs, NAKs and READ responses, in the order in which they were queued.
 //
-// Ports: answer_* queues an answer: an ACK or NAK with answer_syndrome, or with `answer_reads` the
-// responses of a READ, which wait until the payload of frame answer_frame is written. `ends_qp`: the
+// Ports: `answer` is queued: an ACK or NAK with its syndrome, or with `answer.reads` the
+// responses of a READ, which wait until the payload of frame answer.frame is written. `answer.ends_qp`: the
 // QP goes to ERR with it. look_* reads qp_table, one cycle later; look_valid has to be served at once.
 // count_qp asks how many answers (and READs) of a QP have ended, one cycle later. clear_* forgets
 // a QP that is started or reset; drop_* ends its answers. fail_* asks for the QP's way to ERR, with
@@ -17,17 +17,8 @@ module response_engine #(
 
     input  logic                      answer_valid,
     output logic                      answer_ready,
-    input  logic                      answer_reads,
-    input  logic                      answer_repeats,   // a duplicate READ
-    input  logic                      ends_qp,
+    input  card_pkg::reply_t          answer,
     input  logic [7:0]                answer_qp,
-    input  logic [23:0]               answer_psn,
-    input  logic [7:0]                answer_syndrome,
-    input  logic [23:0]               answer_msn,
-    input  logic [15:0]               answer_frame,
-    input  logic [63:0]               answer_address,
-    input  logic [31:0]               answer_key,
-    input  logic [31:0]               answer_length,
 
     input  logic [15:0]               frames_done,
     input  logic                      all_frames_done,
@@ -109,16 +100,16 @@ module response_engine #(
     entry_t queued, entry;
     assign answer_ready = producer != {!consumer[LOG_DEPTH], consumer[LOG_DEPTH-1:0]};
     always_comb begin
-        queued.reads = answer_reads;
-        queued.repeats = answer_repeats;
+        queued.reads = answer.reads;
+        queued.repeats = answer.repeats;
         queued.qp = answer_qp;
-        queued.psn = answer_psn;
-        queued.syndrome = answer_syndrome;
-        queued.msn = answer_msn;
-        queued.frame = answer_frame;
-        queued.address = answer_address;
-        queued.key = answer_key;
-        queued.length = answer_length;
+        queued.psn = answer.psn;
+        queued.syndrome = answer.syndrome;
+        queued.msn = answer.msn;
+        queued.frame = answer.frame;
+        queued.address = answer.address;
+        queued.key = answer.key;
+        queued.length = answer.length;
     end
     always_ff @(posedge clk) begin
         if (answer_valid && answer_ready) entries[producer[LOG_DEPTH-1:0]] <= queued;
@@ -149,7 +140,7 @@ module response_engine #(
     // The QP has its last answer in the queue; the QP says nothing more.
     logic [QPS-1:0] ending, silent;
     always_ff @(posedge clk) begin
-        if (answer_valid && answer_ready && ends_qp) ending[answer_qp] <= 1'b1;
+        if (answer_valid && answer_ready && answer.ends_qp) ending[answer_qp] <= 1'b1;
         if (has_failed) silent[entry.qp] <= 1'b1;
         if (late_valid) silent[late_qp] <= 1'b1;
         if (step == JUDGE && !may_send && entry.reads) silent[entry.qp] <= 1'b1;

@@ -27,9 +27,7 @@ module rx_aligner #(
 
     output logic               payload_valid,
     input  logic               payload_ready,
-    output logic [511:0]       payload_data,
-    output logic [6:0]         payload_bytes,
-    output logic               payload_last,
+    output card_pkg::beat_t    payload,
     output logic               idle
 );
     // A payload of n beats takes n + 1 slots: in slot k, beat k of the frame is read, and beat k - 1
@@ -111,10 +109,10 @@ module rx_aligner #(
         if (advance) begin
             before3 <= rotated2;
             payload_valid <= valid2;
-            payload_last <= last2;
-            payload_bytes <= bytes2;
+            payload.last <= last2;
+            payload.bytes <= bytes2;
             for (int i = 0; i < 64; i++) begin
-                payload_data[8*i +: 8] <=
+                payload.data[8*i +: 8] <=
                     7'(i) + {1'b0, shift2} < 7'd64 ? before3[8*i +: 8] : rotated2[8*i +: 8];
             end
         end

@@ -4,9 +4,9 @@
 // Ports: rx_* as s_* of roce_rx, never stalled. packet_* are the right frames, numbered from 1 on.
 // payload_* is the payload of each of them, in the same order: byte 0 of the payload is byte 0 of the
 // first beat, each beat but the last has 64 bytes; a frame without payload has one beat of no bytes.
-// count_* pulse once a frame; `count_bytes` goes with `count_frame`, without FCS.
+// `count` pulses once a frame; `count.bytes` goes with `count.frame`, without FCS.
 // Invariants: a frame that is malformed, damaged or longer than a packet may be leaves no trace; one
-// that does not fit is dropped whole (`count_overflow`) and takes no number.
+// that does not fit is dropped whole (`count.overflow`) and takes no number.
 module rx_buffer #(
     parameter int LOG_BEATS = 10,          // 64 KiB
     parameter int LOG_PACKETS = 5
@@ -15,9 +15,7 @@ module rx_buffer #(
     input  logic         rst,
 
     input  logic         rx_valid,
-    input  logic [511:0] rx_data,
-    input  logic [6:0]   rx_bytes,
-    input  logic         rx_last,
+    input  card_pkg::beat_t rx,
 
     output logic         packet_valid,
     input  logic         packet_ready,
@@ -25,15 +23,9 @@ module rx_buffer #(
 
     output logic         payload_valid,
     input  logic         payload_ready,
-    output logic [511:0] payload_data,
-    output logic [6:0]   payload_bytes,
-    output logic         payload_last,
+    output card_pkg::beat_t payload,
 
-    output logic         count_frame,
-    output logic [15:0]  count_bytes,
-    output logic         count_malformed,
-    output logic         count_icrc_error,
-    output logic         count_overflow,
+    output card_pkg::frame_counts_t count,
     output logic         idle
 );
     localparam int LOG_IN_FLIGHT = 3;      // frames between their last beat and their verdict: 5
@@ -50,15 +42,15 @@ module rx_buffer #(
     assign lost = (in_frame && overflowed) || !has_room;
 
     logic [16:0] frame_bytes_now;
-    assign frame_bytes_now = {1'b0, in_frame ? frame_bytes : 16'd0} + {10'b0, rx_bytes};
+    assign frame_bytes_now = {1'b0, in_frame ? frame_bytes : 16'd0} + {10'b0, rx.bytes};
 
     always_ff @(posedge clk) begin
         if (rx_valid) begin
-            in_frame <= !rx_last;
+            in_frame <= !rx.last;
             overflowed <= lost;
             frame_bytes <= frame_bytes_now[16] ? 16'hffff : frame_bytes_now[15:0];
             written <= lost ? frame_start : written + 1'b1;
-            if (rx_last && !lost) frame_start <= written + 1'b1;
+            if (rx.last && !lost) frame_start <= written + 1'b1;
         end
         if (rst) begin
             in_frame <= 1'b0;
@@ -86,7 +78,7 @@ module rx_buffer #(
     /* verilator lint_off PINCONNECTEMPTY */
     fifo #(.BITS(LOG_BEATS + (LOG_BEATS + 1) + 17), .LOG_DEPTH(LOG_IN_FLIGHT)) in_flight (
         .clk, .rst,
-        .s_valid(rx_valid && rx_last), .s_ready(),
+        .s_valid(rx_valid && rx.last), .s_ready(),
         .s_data({frame_start[LOG_BEATS-1:0], lost ? frame_start : written + 1'b1, frame_bytes_now[16] ? 16'hffff :
                  frame_bytes_now[15:0], lost}),
         .m_valid(judged_valid), .m_ready(verdict),
@@ -94,7 +86,7 @@ module rx_buffer #(
     );
 
     roce_rx parser (
-        .clk, .rst, .s_valid(rx_valid), .s_data(rx_data), .s_bytes(rx_bytes), .s_last(rx_last), .m_valid(verdict),
+        .clk, .rst, .s_valid(rx_valid), .s_data(rx.data), .s_bytes(rx.bytes), .s_last(rx.last), .m_valid(verdict),
         .m_malformed(malformed), .m_icrc_ok(icrc_ok), .m_is_v6(is_v6), .m_opcode(opcode), .m_flags(flags),
         .m_p_key(p_key), .m_congestion(), .m_dest_qp(dest_qp), .m_ack_request(ack_request), .m_reserved7(),
         .m_psn(psn), .m_source(source), .m_destination(), .m_srqn(), .m_address(address), .m_r_key(r_key),
@@ -137,11 +129,11 @@ module rx_buffer #(
     end
 
     always_ff @(posedge clk) begin
-        count_frame <= verdict && !rst;
-        count_bytes <= judged_bytes;
-        count_overflow <= verdict && !rst && (judged_lost || (is_right && !accepted));
-        count_malformed <= verdict && !rst && !judged_lost && !is_good;
-        count_icrc_error <= verdict && !rst && !judged_lost && is_good && !icrc_ok;
+        count.frame <= verdict && !rst;
+        count.bytes <= judged_bytes;
+        count.overflow <= verdict && !rst && (judged_lost || (is_right && !accepted));
+        count.malformed <= verdict && !rst && !judged_lost && !is_good;
+        count.icrc_error <= verdict && !rst && !judged_lost && is_good && !icrc_ok;
     end
 
     block_fifo #(.BITS(PACKET_BITS), .LOG_DEPTH(LOG_PACKETS)) packets (
@@ -170,13 +162,13 @@ module rx_buffer #(
     rx_aligner #(.LOG_BEATS(LOG_BEATS)) aligner (
         .clk, .rst, .place_valid, .place_ready, .place_start, .place_end, .place_offset, .place_bytes,
         .done(reading_done), .done_end(reading_end), .beat_enable, .beat_place(read_place), .beat, .payload_valid,
-        .payload_ready, .payload_data, .payload_bytes, .payload_last, .idle(aligner_idle)
+        .payload_ready, .payload, .idle(aligner_idle)
     );
 
     // ---------------------------------------------------------------------------- the buffer's RAM
     logic [511:0] beats [1 << LOG_BEATS];
     always_ff @(posedge clk) begin
-        if (rx_valid && !lost) beats[written[LOG_BEATS-1:0]] <= rx_data;
+        if (rx_valid && !lost) beats[written[LOG_BEATS-1:0]] <= rx.data;
     end
     always_ff @(posedge clk) begin
         if (beat_enable) beat <= beats[read_place];

@@ -18,9 +18,7 @@ module scatter (
 
     input  logic         payload_valid,
     output logic         payload_ready,
-    input  logic [511:0] payload_data,
-    input  logic [6:0]   payload_bytes,
-    input  logic         payload_last,
+    input  card_pkg::beat_t payload,
 
     output card_pkg::write_t write,
     input  logic         write_ready,
@@ -64,7 +62,7 @@ module scatter (
         has_bytes = beat_valid && (!crosses || payload_valid);
         places = step == PLACE && has_bytes && advance;
         ends_piece = places && left == {6'b0, count};
-        ends_payload = crosses ? payload_last : beat_last;
+        ends_payload = crosses ? payload.last : beat_last;
         drains = step == DRAIN && beat_valid && advance;
         ends_frame = (ends_piece && last && ends_payload) || (drains && beat_last);
     end
@@ -74,9 +72,9 @@ module scatter (
 
     always_ff @(posedge clk) begin
         if (payload_ready) begin
-            beat <= payload_data;
-            beat_last <= payload_last;
-            beat_bytes <= payload_bytes;
+            beat <= payload.data;
+            beat_last <= payload.last;
+            beat_bytes <= payload.bytes;
             // A beat into which the frame's end reaches is used up with it.
             beat_valid <= payload_valid && !(places && crosses && ends_frame);
         end
@@ -121,7 +119,7 @@ module scatter (
             count1 <= count;
             line1 <= iova[63:6];
             for (int i = 0; i < 64; i++) begin
-                bytes1[8*i +: 8] <= 6'(i) >= from ? beat[8*i +: 8] : payload_data[8*i +: 8];
+                bytes1[8*i +: 8] <= 6'(i) >= from ? beat[8*i +: 8] : payload.data[8*i +: 8];
             end
         end
         if (rst) valid1 <= 1'b0;
@@ -167,6 +165,6 @@ module scatter (
         if (!rst && was_writing) assert (write_valid && write_iova == last_iova);
         // Pieces are not longer than the payload.
         if (!rst && places) assert (behind <= beat_bytes || crosses);
-        if (!rst && places && crosses) assert (behind - 7'd64 <= payload_bytes);
+        if (!rst && places && crosses) assert (behind - 7'd64 <= payload.bytes);
     end
 endmodule

@@ -28,9 +28,7 @@ module segment_walk (
     input  logic [4:0]  segments,
 
     output logic [3:0]  segment_number,
-    input  logic [63:0] segment_address,
-    input  logic [31:0] segment_length,
-    input  logic [31:0] segment_key,
+    input  card_pkg::segment_t segment,
 
     output logic                      request_valid,
     input  logic                      request_ready,
@@ -57,7 +55,7 @@ module segment_walk (
     // ------------------------------------------------------------------------------------ a segment
     logic [31:0] rest;
     logic [12:0] part;
-    assign rest = segment_length - skip;
+    assign rest = segment.length - skip;
     assign part = rest < {19'b0, left} ? rest[12:0] : left;
 
     // ------------------------------------------------------------------ payload in the ring: a block
@@ -99,16 +97,16 @@ module segment_walk (
                     step <= DONE;
                 end
             end
-            SEEK: if (skip >= segment_length) begin
-                skip <= skip - segment_length;
+            SEEK: if (skip >= segment.length) begin
+                skip <= skip - segment.length;
                 number <= number + 1'b1;
                 step <= SEGMENT;
             end else begin
-                request.key <= segment_key;
+                request.key <= segment.key;
                 request.pd <= pd;
                 request.qpn <= qpn;
                 request.rights <= rights;
-                request.address <= segment_address + {32'b0, skip};
+                request.address <= segment.address + {32'b0, skip};
                 request.length <= {19'b0, part};
                 request.check_only <= 1'b0;
                 skip <= '0;

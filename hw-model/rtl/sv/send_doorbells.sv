@@ -11,8 +11,7 @@ module send_doorbells (
     output logic         idle,
     input  logic         doorbell_valid,
     output logic         doorbell_ready,
-    input  logic [7:0]   doorbell_qp,
-    input  logic [31:0]  doorbell_index,
+    input  card_pkg::doorbell_t doorbell,
     output logic         doorbell_error,
     output logic         rung_valid,
     output logic [7:0]   rung_qp,
@@ -36,20 +35,20 @@ module send_doorbells (
     logic [31:0] forward;                  // its sign alone
     /* verilator lint_on UNUSEDSIGNAL */
     logic is_right, write_valid;
-    assign forward = doorbell_index - rung;
-    assign ahead = doorbell_index - fetched;
+    assign forward = doorbell.index - rung;
+    assign ahead = doorbell.index - fetched;
     // A doorbell that has waited here while its QP was reset does not reach the QP's next life.
     assign is_right = !forward[31] && ahead <= (32'd1 << log_send_blocks)
                    && state != 3'(ferroce_pkg::QP_STATE_CODE_RESET);
 
-    assign state_at = doorbell_qp;
+    assign state_at = doorbell.qp;
     assign doorbell_ready = step == CHECK && !forget;
     assign write_valid = step == INIT || forget || (step == CHECK && is_right);
-    assign write_at = step == INIT ? sweep : forget ? requester_at : doorbell_qp;
-    assign write_data = step == INIT || forget ? '0 : doorbell_index;
+    assign write_at = step == INIT ? sweep : forget ? requester_at : doorbell.qp;
+    assign write_data = step == INIT || forget ? '0 : doorbell.index;
     assign idle = step == IDLE && !doorbell_valid;
     ram_1w1r #(.BITS(32), .LOG_DEPTH(card_pkg::LOG_QPS)) producers (
-        .clk, .write_valid, .write_at, .write_data, .read_at(doorbell_qp), .read_data(rung)
+        .clk, .write_valid, .write_at, .write_data, .read_at(doorbell.qp), .read_data(rung)
     );
     ram_1w1r #(.BITS(32), .LOG_DEPTH(card_pkg::LOG_QPS)) producers_of_requester (
         .clk, .write_valid, .write_at, .write_data, .read_at(requester_at), .read_data(producer)
@@ -68,7 +67,7 @@ module send_doorbells (
             CHECK: if (forget) step <= READ;
             else begin
                 rung_valid <= is_right;
-                rung_qp <= doorbell_qp;
+                rung_qp <= doorbell.qp;
                 doorbell_error <= !is_right;
                 step <= IDLE;
             end

@@ -17,15 +17,10 @@ module send_engine (
     input  logic               control_valid,
     output logic               control_ready,
     input  card_pkg::control_t control,
-    output logic [23:0]        query_send_psn,
-    output logic [23:0]        query_unacknowledged_psn,
-    output logic [31:0]        query_producer,
-    output logic [31:0]        query_fetched,
-    output logic               query_drained,
+    output card_pkg::send_query_t query,
     input  logic               doorbell_valid,
     output logic               doorbell_ready,
-    input  logic [7:0]         doorbell_qp,
-    input  logic [31:0]        doorbell_index,
+    input  card_pkg::doorbell_t  doorbell,
     output logic               doorbell_error,
     output logic [7:0]         requester_qp_index,
     input  card_pkg::qp_t      requester_qp,
@@ -87,13 +82,7 @@ module send_engine (
     input  logic                  completion_ready,
     output card_pkg::completion_t completion,
 
-    output logic                  count_retransmitted,
-    output logic                  count_wqe_error,
-    output logic                  count_timeout,
-    output logic                  count_rnr_nak,
-    output logic                  count_sequence_nak,
-    output logic                  count_other_nak,
-    output logic                  count_refetch
+    output card_pkg::send_counts_t count
 );
     localparam int LOG_ENTRIES = card_pkg::LOG_QPS + card_pkg::LOG_OUTSTANDING;
     localparam logic [1:0] TIMER_STOP = 2'd0, TIMER_START = 2'd1, TIMER_START_IF_STOPPED = 2'd2;
@@ -133,8 +122,8 @@ module send_engine (
     assign requester_qp_index = requester_wants_qp ? requester_at : doorbell_at;
     assign completer_qp_index = completer_at;
     send_doorbells doorbells (
-        .clk, .rst, .idle(doorbells_idle), .doorbell_valid, .doorbell_ready, .doorbell_qp, .doorbell_index,
-        .doorbell_error, .rung_valid, .rung_qp, .table_busy(requester_wants_qp), .state(requester_qp.state),
+        .clk, .rst, .idle(doorbells_idle), .doorbell_valid, .doorbell_ready, .doorbell, .doorbell_error, .rung_valid,
+        .rung_qp, .table_busy(requester_wants_qp), .state(requester_qp.state),
         .log_send_blocks(requester_qp.log_send_blocks), .state_at(doorbell_at), .fetched(doorbell_state.fetched),
         .requester_at, .producer, .forget(forget_producer)
     );
@@ -193,19 +182,19 @@ module send_engine (
     logic flush_valid, flush_ready, reset_valid, reset_ready, requester_idle, completer_idle;
     logic [23:0] reset_psn;
     requester send (
-        .clk, .rst, .now_ns, .idle(requester_idle), .control_valid, .control_ready, .control, .query_send_psn,
-        .query_unacknowledged_psn, .query_producer, .query_fetched, .query_drained, .pick_valid, .pick_ready,
-        .pick_qp, .again_valid, .again_qp, .qp_wanted(requester_wants_qp), .at(requester_at), .qp(requester_qp),
-        .producer, .forget_producer, .gid_index, .gid, .state_write, .state_at, .state, .table_write, .table_at,
-        .table_entry, .table_read(table_of_requester), .retired, .is_going_back, .is_waiting, .is_errored, .went_back,
-        .settle, .flush_valid, .flush_ready, .reset_valid, .reset_ready, .reset_psn, .timer_valid(timer_valid[0]),
-        .timer_ready(timer_ready[0]), .timer_deadline(requester_deadline), .read(requester_read),
-        .read_ready(block_ready[0]), .line(requester_line), .request_valid(requester_request_valid),
-        .request_ready(requester_request_ready), .request(requester_request), .answer_valid(requester_answer_valid),
-        .answer_ready(requester_answer_ready), .answer(requester_answer), .answer_fault(requester_answer_fault),
-        .packet_valid, .packet_ready, .packet, .piece_valid, .piece_ready, .piece, .sent_valid,
-        .completion_valid(ends_valid[0]), .completion_ready(ends_ready[0]), .completion(requester_completion),
-        .completions_idle(!completion_valid), .frame, .count_retransmitted, .count_wqe_error
+        .clk, .rst, .now_ns, .idle(requester_idle), .control_valid, .control_ready, .control, .query, .pick_valid,
+        .pick_ready, .pick_qp, .again_valid, .again_qp, .qp_wanted(requester_wants_qp), .at(requester_at),
+        .qp(requester_qp), .producer, .forget_producer, .gid_index, .gid, .state_write, .state_at, .state,
+        .table_write, .table_at, .table_entry, .table_read(table_of_requester), .retired, .is_going_back, .is_waiting,
+        .is_errored, .went_back, .settle, .flush_valid, .flush_ready, .reset_valid, .reset_ready, .reset_psn,
+        .timer_valid(timer_valid[0]), .timer_ready(timer_ready[0]), .timer_deadline(requester_deadline),
+        .read(requester_read), .read_ready(block_ready[0]), .line(requester_line),
+        .request_valid(requester_request_valid), .request_ready(requester_request_ready), .request(requester_request),
+        .answer_valid(requester_answer_valid), .answer_ready(requester_answer_ready), .answer(requester_answer),
+        .answer_fault(requester_answer_fault), .packet_valid, .packet_ready, .packet, .piece_valid, .piece_ready,
+        .piece, .sent_valid, .completion_valid(ends_valid[0]), .completion_ready(ends_ready[0]),
+        .completion(requester_completion), .completions_idle(!completion_valid), .frame,
+        .count_retransmitted(count.retransmitted), .count_wqe_error(count.wqe_error)
     );
     completer retire (
         .clk, .rst, .now_ns, .idle(completer_idle), .packet_valid(answer_valid), .packet_ready(answer_ready),
@@ -220,7 +209,8 @@ module send_engine (
         .answer_valid(completer_answer_valid), .answer_ready(completer_answer_ready), .answer(completer_answer),
         .answer_fault(completer_answer_fault), .place_valid, .place_ready, .place, .place_drop, .frames_done, .frame,
         .completion_valid(ends_valid[1]), .completion_ready(ends_ready[1]), .completion(completer_completion),
-        .fail_valid, .fail_qp, .count_timeout, .count_rnr_nak, .count_sequence_nak, .count_other_nak, .count_refetch
+        .fail_valid, .fail_qp, .count_timeout(count.timeout), .count_rnr_nak(count.rnr_nak),
+        .count_sequence_nak(count.sequence_nak), .count_other_nak(count.other_nak), .count_refetch(count.refetch)
     );
     assign idle = set_empty && requester_idle && completer_idle && doorbells_idle && timers_idle
                && !completion_valid && !control_valid && !answer_valid && !rung_valid && !wake_valid;

@@ -42,9 +42,7 @@ module transmit (
 
     output logic         tx_valid,
     input  logic         tx_ready,
-    output logic [511:0] tx_data,
-    output logic [6:0]   tx_bytes,
-    output logic         tx_last,
+    output card_pkg::beat_t tx,
     output logic         idle
 );
     localparam int PACKET_BITS = $bits(requester_packet);
@@ -99,8 +97,7 @@ module transmit (
     packetizer frames (
         .clk, .rst, .packet_valid, .packet_ready, .packet, .packet_responder, .gid_index, .gid, .gid_mac,
         .payload_valid, .payload_ready, .payload_data, .payload_last, .payload_error(payload_failed), .sent,
-        .sent_error, .sent_responder, .sent_qp, .tx_valid, .tx_ready, .tx_data, .tx_bytes, .tx_last,
-        .idle(frames_idle)
+        .sent_error, .sent_responder, .sent_qp, .tx_valid, .tx_ready, .tx, .idle(frames_idle)
     );
     assign payload_error = sent && sent_error;
     assign payload_error_responder = sent_responder;

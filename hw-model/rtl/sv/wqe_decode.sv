@@ -3,9 +3,9 @@
 // Ports: `begin_valid` starts with the WQE of QP `begin_qp` whose first block has `begin_index`, of which
 // `begin_available` blocks may exist; `done` is high from its end to the next beginning, and so long
 // all outputs hold. `ring_base` and `log_ring_blocks` say where its ring lies. ahead_*, forget, read_*, line_* are those of wqe_lines; `lines_idle` is its `idle`.
-// `status` is SUCCESS, or the CQE_STATUS_* with which the WQE fails; `rejected` says that
+// `wqe.status` is SUCCESS, or the CQE_STATUS_* with which the WQE fails; `wqe.rejected` says that
 // where the next WQE starts is not known. `segment_number` is answered with that segment in the next
-// cycle, once `done`. Inline payload starts at byte `inline_at` of the WQE.
+// cycle, once `done`. Inline payload starts at byte `wqe.inline_at` of the WQE.
 // Invariants: of a WQE, no more than ten blocks are read; `done` comes when all of them are
 // there. Atomics, LOCAL_INVALIDATE and BIND_WINDOW fail: the card has none of them.
 module wqe_decode (
@@ -30,26 +30,21 @@ module wqe_decode (
     input  logic         read_ready,
     input  card_pkg::line_t line,
 
-    output logic [7:0]   status,
-    output logic         rejected,
-    output logic [3:0]   blocks,
-    output logic [7:0]   opcode,
-    output logic         signaled,
-    output logic         solicited,
-    output logic         fence,
-    output logic         is_inline,
-    output logic [6:0]   inline_at,
-    output logic [31:0]  immediate,
-    output logic [63:0]  remote_address,
-    output logic [31:0]  remote_key,
-    output logic [31:0]  length,
-    output logic [4:0]   segments,
+    output card_pkg::wqe_t wqe,
 
     input  logic [3:0]   segment_number,
-    output logic [63:0]  segment_address,
-    output logic [31:0]  segment_length,
-    output logic [31:0]  segment_key
+    output card_pkg::segment_t segment
 );
+    logic [7:0]  status, opcode;
+    logic [3:0]  blocks;
+    logic [6:0]  inline_at;
+    logic [31:0] immediate, remote_key, length;
+    logic [63:0] remote_address;
+    logic [4:0]  segments;
+    logic        rejected, signaled, solicited, fence, is_inline;
+    assign wqe = {status, rejected, blocks, opcode, signaled, solicited, fence, is_inline, inline_at, immediate,
+                  remote_address, remote_key, length, segments};
+
     localparam int GRANULE = 16;           // bytes: all segments of a connected QP have this size
     localparam int HEAD_BITS = 8 * 36;     // control, remote address, inline header
     localparam logic [35:0] MAX_LENGTH = 36'h8000_0000;
@@ -107,12 +102,8 @@ module wqe_decode (
     logic [4:0] walk;
     logic [5:0] granule;
     logic [1:0] read_granule;
-    logic [8*GRANULE-1:0] segment;
     assign granule = {1'b0, done ? {1'b0, segment_number} : walk} + (has_remote ? 6'd2 : 6'd1);
     assign segment = read_line[{read_granule, 7'b0} +: 8*GRANULE];
-    assign segment_address = segment[63:0];
-    assign segment_length = segment[95:64];
-    assign segment_key = segment[127:96];
 
     always_ff @(posedge clk) read_granule <= granule[1:0];
 
@@ -189,7 +180,7 @@ module wqe_decode (
                 end else step <= SUM;
             end
             SUM: begin
-                sum <= sum + {4'b0, segment_length};
+                sum <= sum + {4'b0, segment.length};
                 step <= WALK;
             end
             default: step <= IDLE;

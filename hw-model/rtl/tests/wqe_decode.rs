@@ -157,7 +157,7 @@ fn run(
 }
 
 fn segments(rtl: &mut WqeDecode) -> Vec<DataSegment> {
-    let count = rtl.segments();
+    let count = rtl.wqe_segments();
     let read = |number| {
         rtl.set_segment_number(number);
         rtl.cycle();
@@ -171,10 +171,10 @@ fn segments(rtl: &mut WqeDecode) -> Vec<DataSegment> {
 }
 
 fn check_request(rtl: &WqeDecode, request: &SendRequest) {
-    assert_eq!(rtl.length(), request.length);
-    assert_eq!(rtl.signaled() != 0, request.signaled);
-    assert_eq!(rtl.solicited() != 0, request.solicited);
-    assert_eq!(rtl.fence() != 0, request.fence);
+    assert_eq!(rtl.wqe_length(), request.length);
+    assert_eq!(rtl.wqe_signaled() != 0, request.signaled);
+    assert_eq!(rtl.wqe_solicited() != 0, request.solicited);
+    assert_eq!(rtl.wqe_fence() != 0, request.fence);
     let (remote, immediate) = match request.operation {
         SendOperation::SendImmediate(immediate) => (None, Some(immediate.0)),
         SendOperation::SendInvalidate(key) => (None, Some(key.0.to_le_bytes())),
@@ -187,11 +187,11 @@ fn check_request(rtl: &WqeDecode, request: &SendRequest) {
         _ => (None, None),
     };
     if let Some(remote) = remote {
-        assert_eq!(rtl.remote_address(), remote.virtual_address);
-        assert_eq!(rtl.remote_key(), remote.r_key.0);
+        assert_eq!(rtl.wqe_remote_address(), remote.virtual_address);
+        assert_eq!(rtl.wqe_remote_key(), remote.r_key.0);
     }
     if let Some(immediate) = immediate {
-        assert_eq!(rtl.immediate().to_le_bytes(), immediate);
+        assert_eq!(rtl.wqe_immediate().to_le_bytes(), immediate);
     }
 }
 
@@ -223,15 +223,18 @@ fn verdicts_are_those_of_the_model() {
                 (index, available),
                 unreadable,
             );
-            let status = CqeStatus(rtl.status());
+            let status = CqeStatus(rtl.wqe_status());
             if unread {
-                assert_eq!((status, rtl.rejected()), (CqeStatus::LOCAL_QP_OPERATION, 1));
+                assert_eq!(
+                    (status, rtl.wqe_rejected()),
+                    (CqeStatus::LOCAL_QP_OPERATION, 1)
+                );
                 continue;
             }
             match expected(&bytes, index, available) {
                 Err((error, rejected)) => {
                     assert_eq!(
-                        (status, rtl.rejected() != 0),
+                        (status, rtl.wqe_rejected() != 0),
                         (error, rejected),
                         "{bytes:02x?}"
                     );
@@ -239,14 +242,14 @@ fn verdicts_are_those_of_the_model() {
                 }
                 Ok((request, list, is_inline)) => {
                     assert_eq!(
-                        (status, rtl.rejected()),
+                        (status, rtl.wqe_rejected()),
                         (CqeStatus::SUCCESS, 0),
                         "{bytes:02x?}"
                     );
                     check_request(&rtl, &request);
-                    assert_eq!(rtl.blocks(), bytes[2] & 0x1f);
+                    assert_eq!(rtl.wqe_blocks(), bytes[2] & 0x1f);
                     let is_nop = bytes[0] == SendOpcode::NOP.0;
-                    assert!(is_nop || is_inline == (rtl.is_inline() != 0));
+                    assert!(is_nop || is_inline == (rtl.wqe_is_inline() != 0));
                     if !is_inline && !is_nop {
                         assert_eq!(segments(&mut rtl), list);
                     }

@@ -111,6 +111,65 @@ package card_pkg;
         logic [23:0]  psn;                 // START: the first one
     } control_t;
 
+    // What engines answer to a QUERY.
+    typedef struct packed {
+        logic [23:0]  send_psn;
+        logic [23:0]  unacknowledged_psn;
+        logic [31:0]  producer;
+        logic [31:0]  fetched;
+        logic         drained;
+    } send_query_t;
+    typedef struct packed {
+        logic [23:0]  receive_psn;
+        logic [23:0]  message_sequence;
+        logic [31:0]  producer;
+        logic [31:0]  consumer;
+    } receive_query_t;
+
+    // ------------------------------------------------------- from the command engine to the tables
+    typedef struct packed {
+        logic [7:0]   status;              // COMMAND_STATUS_*
+        logic [31:0]  syndrome;
+        logic [63:0]  result;
+    } outcome_t;
+    typedef struct packed {
+        logic [127:0] gid;
+        logic [47:0]  mac;
+        logic [15:0]  vlan;
+    } address_t;
+    // A request of the command engine to memory_unit, which has its operations.
+    typedef struct packed {
+        logic [2:0]   op;
+        logic [31:0]  key;
+        logic [511:0] line;
+        logic [63:0]  base;
+        logic [4:0]   log;
+    } entry_t;
+    // Doorbell slots of a CQ (`send` alone), or of a QP.
+    typedef struct packed {
+        logic         is_cq;
+        logic         exists;
+        logic [7:0]   number;
+        logic [LOG_SLOTS:0] send;
+        logic [LOG_SLOTS:0] receive;
+    } slot_t;
+
+    // ----------------------------------------------------------------------------------- doorbells
+    typedef struct packed {
+        logic [LOG_QPS-1:0] qp;
+        logic [31:0]  index;
+    } doorbell_t;
+    typedef struct packed {
+        logic [LOG_CQS-1:0] cqn;
+        logic         solicited;
+        logic [31:0]  consumer;
+    } arm_t;
+    typedef struct packed {
+        logic [LOG_EQS-1:0] eqn;
+        logic         arm;
+        logic [23:0]  consumer;
+    } event_doorbell_t;
+
     // --------------------------------------------------------------------------------- host memory
     // A range of a region, for memory_unit. It answers with pieces, or with a fault.
     typedef struct packed {
@@ -131,6 +190,13 @@ package card_pkg;
     } piece_t;
 
     // ------------------------------------------------------------------------------------- packets
+    // A beat of a stream; bytes behind `bytes` are there in the last one alone.
+    typedef struct packed {
+        logic [511:0] data;
+        logic [6:0]   bytes;
+        logic         last;
+    } beat_t;
+
     // What packetizer needs of a packet besides its payload, whose bytes follow as a stream.
     // The opcode says which of the extension fields are sent.
     typedef struct packed {
@@ -191,6 +257,32 @@ package card_pkg;
     } event_t;
     localparam int EVENT_BITS = 36;        // of an event_t
 
+    // ------------------------------------------------------------------------ pulses for counters
+    typedef struct packed {
+        logic         frame;
+        logic [15:0]  bytes;               // of `frame`
+        logic         malformed;
+        logic         icrc_error;
+        logic         overflow;
+    } frame_counts_t;
+    typedef struct packed {
+        logic         retransmitted;
+        logic         wqe_error;
+        logic         timeout;
+        logic         rnr_nak;             // received, as the two others
+        logic         sequence_nak;
+        logic         other_nak;
+        logic         refetch;
+    } send_counts_t;
+    typedef struct packed {
+        logic         duplicate;
+        logic         receive_wqe;
+        logic         ack;
+        logic         rnr_nak;             // sent, as the two others
+        logic         sequence_nak;
+        logic         other_nak;
+    } receive_counts_t;
+
     // -------------------------------------------------------------------------- the request engine
     // One job at a time; what each step does to a part of the state stands in the module of that part.
     typedef enum logic [4:0] {
@@ -220,6 +312,29 @@ package card_pkg;
         logic [23:0]  packets;             // responses of a READ
     } request_kind_t;
 
+    // A receive WQE that is fetched: the entry `slot` of its ring.
+    typedef struct packed {
+        logic [LOG_QPS-1:0] qp;
+        logic [63:0]  iova;
+        logic [3:0]   log_stride;
+        logic [31:0]  slot;
+        logic [2:0]   posted;              // entries from it on, four at most
+    } fetch_t;
+
+    // The answer to a request, for response_engine.
+    typedef struct packed {
+        logic         reads;               // responses of a READ, not an ACK or NAK
+        logic         repeats;             // a duplicate READ
+        logic         ends_qp;
+        logic [23:0]  psn;
+        logic [7:0]   syndrome;
+        logic [23:0]  msn;
+        logic [15:0]  frame;
+        logic [63:0]  address;
+        logic [31:0]  key;
+        logic [31:0]  length;
+    } reply_t;
+
     // The receive side of a QP.
     typedef struct packed {
         logic         failed;              // a request was refused: nothing more is taken
@@ -244,6 +359,29 @@ package card_pkg;
     } receive_state_t;
 
     // ---------------------------------------------------------------------------- the send engine
+    // A send WQE: see wqe_decode.
+    typedef struct packed {
+        logic [7:0]   status;
+        logic         rejected;
+        logic [3:0]   blocks;
+        logic [7:0]   opcode;
+        logic         signaled;
+        logic         solicited;
+        logic         fence;
+        logic         is_inline;
+        logic [6:0]   inline_at;
+        logic [31:0]  immediate;
+        logic [63:0]  remote_address;
+        logic [31:0]  remote_key;
+        logic [31:0]  length;
+        logic [4:0]   segments;
+    } wqe_t;
+    typedef struct packed {                // a granule of a WQE
+        logic [31:0]  key;
+        logic [31:0]  length;
+        logic [63:0]  address;
+    } segment_t;
+
     // A request that was begun and is not retired; `{qp, number}` is its place in the table.
     typedef struct packed {
         logic [31:0]  index;               // of its WQE
