@@ -76,7 +76,7 @@ module alveo_top #(
     logic         tx_valid, tx_ready, tx_last, rx_valid, rx_last;
     logic [511:0] tx_data, rx_data;
     logic [6:0]   tx_bytes, rx_bytes;
-    /* verilator lint_off PINCONNECTEMPTY */
+    /* verilator lint_off PINCONNECTEMPTY */   // what only a simulation looks at
     card card0 (
         .clk, .rst(rst || !pcie_up), .now_ns, .timer_ns(now_ns), .mac(MAC), .link_up, .qpn_base('0),
         .fail_injected(1'b0), .hang_commands(1'b0), .quiet(), .stopped(), .deadline_valid(), .deadline_ns(),
@@ -116,7 +116,7 @@ module alveo_top #(
         .m_axis_tready(mac_tx_ready)
     );
     // The card takes each beat; the FIFO is never full, because the card's side carries more.
-    /* verilator lint_off PINCONNECTEMPTY */
+    /* verilator lint_off PINCONNECTEMPTY */   // never full
     xpm_fifo_axis #(.PACKET_FIFO("false")) rx_fifo (
         .s_aclk(mac_clk), .s_aresetn(!mac_rx_reset), .m_aclk(clk), .s_axis_tdata(mac_rx_data),
         .s_axis_tkeep(mac_rx_keep), .s_axis_tlast(mac_rx_last), .s_axis_tvalid(mac_rx_valid), .s_axis_tready(),

@@ -1,8 +1,8 @@
 // Read by lint alone: ports of what stands outside of the card on an Alveo-class board, as alveo_top
 // uses them. The IP of the vendor takes these names when it is generated in the project of the board;
 // pcie_completer is still to be written (docs/src/board.md).
-/* verilator lint_off DECLFILENAME */
-/* verilator lint_off UNUSEDSIGNAL */
+/* verilator lint_off DECLFILENAME */   // several modules in a file
+/* verilator lint_off UNUSEDSIGNAL */   // none of them has a body
 /* verilator lint_off UNDRIVEN */
 /* verilator lint_off UNUSEDPARAM */
 

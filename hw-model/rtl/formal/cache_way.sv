@@ -12,7 +12,7 @@ module proof (
 
     // A full set in which nothing matches, again and again.
     logic [1:0] way0, way1, way2;
-    /* verilator lint_off PINCONNECTEMPTY */
+    /* verilator lint_off PINCONNECTEMPTY */   // only which way
     cache_way #(.WAYS(3)) turn0 (.valid(3'b111), .match(3'b000), .last_victim, .hit(), .replaces(), .way(way0));
     cache_way #(.WAYS(3)) turn1 (.valid(3'b111), .match(3'b000), .last_victim(way0), .hit(), .replaces(), .way(way1));
     cache_way #(.WAYS(3)) turn2 (.valid(3'b111), .match(3'b000), .last_victim(way1), .hit(), .replaces(), .way(way2));

@@ -161,10 +161,9 @@ module card (
 
     logic [GID_READERS*4-1:0]   gid_indices;
     logic [GID_READERS*128-1:0] gids;
-    /* verilator lint_off UNUSEDSIGNAL */
     logic [GID_READERS*48-1:0]  macs;
     logic [GID_READERS*16-1:0]  vlans;     // the engines take that of the path
-    /* verilator lint_on UNUSEDSIGNAL */
+    wire unused_macs = &{1'b0, macs, vlans};
     card_pkg::address_t address;
     gid_table #(.READERS(GID_READERS)) addresses (
         .clk, .rst(reset), .write_valid(gid_valid), .write_index(gid_index), .write_address(address),
@@ -255,9 +254,8 @@ module card (
     logic [15:0]           frames_done;
     card_pkg::completion_t send_completion;
     logic                  sent, sent_responder, payload_error, payload_error_responder;
-    /* verilator lint_off UNUSEDSIGNAL */
     logic [7:0]            sent_qp;
-    /* verilator lint_on UNUSEDSIGNAL */
+    wire unused_sent_qp = &{1'b0, sent_qp};
     logic [7:0]            payload_error_qp;
     card_pkg::send_counts_t send_count;
     send_engine sender (

@@ -44,9 +44,8 @@ module command_completion_queue (
 
     typedef enum logic [2:0] {IDLE, NUMBER, COUNT, JUDGE, CONTROL, ANSWER} step_t;
     step_t step;
-    /* verilator lint_off UNUSEDSIGNAL */
     ferroce_pkg::cq_context_t context_;    // what the device sets, and moderation
-    /* verilator lint_on UNUSEDSIGNAL */
+    wire unused_context = &{1'b0, context_};
     ferroce_pkg::cq_context_t found;
     logic            is_create, is_there, is_success;
     logic [BITS-1:0] number;
@@ -58,9 +57,8 @@ module command_completion_queue (
     logic            is_numbered, is_taken, is_given;
     logic [7:0]      number_status;
     logic [BITS-1:0] free_number;
-    /* verilator lint_off UNUSEDSIGNAL */
     ferroce_pkg::new_number_t choice;      // its reserved bits
-    /* verilator lint_on UNUSEDSIGNAL */
+    wire unused_choice = &{1'b0, choice};
     assign choice = argument;
     assign is_success = step == CONTROL && control_ready;
     assign is_taken = is_success && control_op == CREATE;

@@ -48,10 +48,9 @@ module command_device (
     localparam logic [7:0] LOCAL_ACK_DELAY = 8'd4;                   // 4.096 us x 2^4: a busy host
     localparam int PAGE_SIZES = (1 << 12) | (1 << 21) | (1 << 30);
 
-    /* verilator lint_off UNUSEDSIGNAL */
     ferroce_pkg::context_tables_t tables;
     ferroce_pkg::address_entry_t  address;
-    /* verilator lint_on UNUSEDSIGNAL */
+    wire unused_tables = &{1'b0, tables, address};
     ferroce_pkg::address_entry_t  present;
     assign tables = mail;
     assign address = mail[255:0];

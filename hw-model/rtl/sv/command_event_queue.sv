@@ -20,10 +20,9 @@ module command_event_queue (
     output logic [1:0]   control_op,
     output logic [3:0]   control_number,
     output logic [511:0] control_context,
-    /* verilator lint_off UNUSEDSIGNAL */
     input  logic [511:0] answer_context    // an EqContext is half of it
-    /* verilator lint_on UNUSEDSIGNAL */
 );
+    wire unused_inputs = &{1'b0, answer_context};
     logic [7:0]  status;
     logic [31:0] syndrome;
     logic [63:0] result;
@@ -33,9 +32,8 @@ module command_event_queue (
 
     typedef enum logic [1:0] {IDLE, JUDGE, CONTROL, ANSWER} step_t;
     step_t step;
-    /* verilator lint_off UNUSEDSIGNAL */
     ferroce_pkg::eq_context_t context_;    // what the device sets
-    /* verilator lint_on UNUSEDSIGNAL */
+    wire unused_context = &{1'b0, context_};
     logic  is_number, is_create, is_there;
     assign context_ = mail;
     assign is_number = argument[63:card_pkg::LOG_EQS] == '0;

@@ -52,9 +52,8 @@ module command_memory (
     // --------------------------------------------------------------------------------------- numbers
     logic            is_numbered, is_taken, is_given, succeeds;
     logic [7:0]      number_status;
-    /* verilator lint_off UNUSEDSIGNAL */
     ferroce_pkg::new_number_t choice;      // its reserved bits
-    /* verilator lint_on UNUSEDSIGNAL */
+    wire unused_choice = &{1'b0, choice};
     assign choice = argument;
     logic [BITS-1:0] free_number;
     logic [31:0]     key;
@@ -86,9 +85,8 @@ module command_memory (
             default: whole_pages = (bytes + 64'hfff) >> 12;
         endcase
     endfunction
-    /* verilator lint_off UNUSEDSIGNAL */
     logic [64:0] end_address;              // bit 64: beyond the last address
-    /* verilator lint_on UNUSEDSIGNAL */
+    wire unused_end_address = &{1'b0, end_address};
     logic [64:0] in_pages;
     logic [63:0] new_pages, old_pages, old_bytes;
     logic [64:0] behind;                   // the last page

@@ -50,9 +50,8 @@ module command_queue #(
         IDLE, FETCH, FETCHED, DECODE, READ, COMES, START, RUN, WRITE, COMPLETE, PASS
     } step_t;
     step_t       step;
-    /* verilator lint_off UNUSEDSIGNAL */
     ferroce_pkg::command_entry_t entry;    // its reserved fields
-    /* verilator lint_on UNUSEDSIGNAL */
+    wire unused_entry = &{1'b0, entry};
     logic [7:0]  status;
     logic [31:0] syndrome;
     logic [63:0] result;

@@ -107,9 +107,8 @@ module command_queue_pair (
     logic [7:0]      number_status;
     logic [BITS-1:0] free_number;
     logic [31:0]     wanted;               // an index; a QPN of another card has none
-    /* verilator lint_off UNUSEDSIGNAL */
     ferroce_pkg::new_number_t choice;      // its reserved bits
-    /* verilator lint_on UNUSEDSIGNAL */
+    wire unused_choice = &{1'b0, choice};
     assign choice = argument;
     assign wanted = {choice.number[31:BITS] == 24'(qpn_base) ? 24'd0 : 24'hff_ffff, choice.number[BITS-1:0]};
     assign is_given = step == REMOVE;

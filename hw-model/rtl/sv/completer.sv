@@ -18,13 +18,11 @@ module completer (
 
     input  logic         packet_valid,
     output logic         packet_ready,
-    /* verilator lint_off UNUSEDSIGNAL */
     input  card_pkg::rx_packet_t packet,       // of a request: not used
     output logic         packet_done,
     output logic [7:0]   at,
     input  card_pkg::qp_t qp,                  // of the responder: not used
     input  card_pkg::send_state_t sent,        // its cursor
-    /* verilator lint_on UNUSEDSIGNAL */
     output logic [card_pkg::LOG_QPS+card_pkg::LOG_OUTSTANDING-1:0] table_at,
     input  card_pkg::outstanding_t table_read,
 
@@ -84,6 +82,7 @@ module completer (
     output logic                  count_other_nak,
     output logic                  count_refetch
 );
+    wire unused_inputs = &{1'b0, packet, qp, sent};
     localparam logic [7:0] READ_FIRST = 8'h0d, READ_LAST = 8'h0f, READ_ONLY = 8'h10, ACK = 8'h11;
     localparam logic [2:0] KIND_ACK = 3'b000, KIND_RNR_NAK = 3'b001, KIND_NAK = 3'b011;
     localparam logic [4:0] SEQUENCE_ERROR = 5'd0;
@@ -100,10 +99,9 @@ module completer (
     step_t step;
 
     // -------------------------------------------------------------------------- what a job is about
-    /* verilator lint_off UNUSEDSIGNAL */
     card_pkg::qp_t q;
     card_pkg::rx_packet_t p;
-    /* verilator lint_on UNUSEDSIGNAL */
+    wire unused_q = &{1'b0, q, p};
     card_pkg::retire_state_t c, loaded;
     card_pkg::outstanding_t h;             // the oldest request
     assign h = table_read;
@@ -190,9 +188,8 @@ module completer (
     logic have_wqe;
     logic [7:0] wqe_qp;
     logic [31:0] wqe_index;
-    /* verilator lint_off UNUSEDSIGNAL */
     card_pkg::wqe_t wqe;                   // only what tells whether it is the READ
-    /* verilator lint_on UNUSEDSIGNAL */
+    wire unused_wqe = &{1'b0, wqe};
     logic decode_begin, decoded, is_same;
     logic [3:0] segment_number;
     card_pkg::segment_t segment;

@@ -18,9 +18,7 @@ module completion_writer (
     output logic         control_ready,
     input  logic [1:0]   control_op,
     input  logic [7:0]   control_number,
-    /* verilator lint_off UNUSEDSIGNAL */
     input  logic [511:0] control_context,
-    /* verilator lint_on UNUSEDSIGNAL */
     output logic [511:0] answer_context,
 
     input  logic         arm_valid,
@@ -52,6 +50,7 @@ module completion_writer (
     output logic [63:0]  deadline_ns,
     output logic         idle
 );
+    wire unused_inputs = &{1'b0, control_context};
     localparam logic [1:0] CREATE = 2'd0, DESTROY = 2'd1, QUERY = 2'd2;
     localparam logic [3:0] ASYNC_EQN = 4'd0;
     localparam logic [7:0] ARMED_ANY = 8'd1, ARMED_SOLICITED = 8'd2, STATE_ERROR = 8'd1;
@@ -64,9 +63,8 @@ module completion_writer (
     kind_t kind;
 
     logic [7:0]             cqn;
-    /* verilator lint_off UNUSEDSIGNAL */
     card_pkg::completion_t  entry;         // its frame and CQN were looked at before
-    /* verilator lint_on UNUSEDSIGNAL */
+    wire unused_entry = &{1'b0, entry};
     ferroce_pkg::cq_context_t cq;          // with what the request changes
     logic [63:0]            deadline;      // of its event, if it is moderated
     logic                   exists, has_event, has_record;
@@ -82,9 +80,8 @@ module completion_writer (
 
     // ---------------------------------------------------------------------- completions that are due
     logic        requester_due, responder_due, responder_first;
-    /* verilator lint_off UNUSEDSIGNAL */
     logic [15:0] requester_ahead, responder_ahead;   // only the sign
-    /* verilator lint_on UNUSEDSIGNAL */
+    wire unused_requester_ahead = &{1'b0, requester_ahead, responder_ahead};
     assign requester_ahead = frames_done - requester_completion.frame;
     assign responder_ahead = frames_done - responder_completion.frame;
     assign requester_due = requester_completion_valid && !requester_ahead[15];
@@ -143,10 +140,9 @@ module completion_writer (
         cqe.timestamp = now_ns;
         cqe.word = word;
     end
-    /* verilator lint_off UNUSEDSIGNAL */
     logic [31:0] lap;                      // only its lowest bit
     logic [63:0] place;                    // 32 bytes aligned
-    /* verilator lint_on UNUSEDSIGNAL */
+    wire unused_lap = &{1'b0, lap, place};
     logic [31:0] slot;
     assign lap = cq.producer >> cq.log_size[4:0];
     assign slot = cq.producer & ((32'd1 << cq.log_size[4:0]) - 32'd1);
@@ -327,9 +323,8 @@ module completion_writer (
     end
 
     // What CREATE and MODIFY take of their input.
-    /* verilator lint_off UNUSEDSIGNAL */
     ferroce_pkg::cq_context_t asked;
-    /* verilator lint_on UNUSEDSIGNAL */
+    wire unused_asked = &{1'b0, asked};
     ferroce_pkg::cq_context_t created;
     assign asked = control_context;
     always_comb begin

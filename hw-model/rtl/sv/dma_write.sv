@@ -21,9 +21,7 @@ module dma_write #(
 
     input  logic                   message_valid,
     output logic                   message_ready,
-    /* verilator lint_off UNUSEDSIGNAL */
     input  logic [63:0]            message_address,   // a multiple of four
-    /* verilator lint_on UNUSEDSIGNAL */
     input  logic [31:0]            message_data,
     input  logic [3:0]             message_vector,
 
@@ -36,6 +34,7 @@ module dma_write #(
     output logic                   dma_write_message,
     output logic [3:0]             dma_write_vector
 );
+    wire unused_inputs = &{1'b0, message_address};
     localparam int LOG_ALL = $clog2(CLIENTS + 1);
 
     logic [CLIENTS-1:0]     write_valid;

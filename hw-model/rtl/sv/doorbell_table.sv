@@ -20,9 +20,7 @@ module doorbell_table (
     input  card_pkg::slot_t              slot_write,
 
     output logic [card_pkg::LOG_QPS-1:0] qp_index,
-    /* verilator lint_off UNUSEDSIGNAL */
     input  card_pkg::qp_t                qp,             // whether it exists, and its state
-    /* verilator lint_on UNUSEDSIGNAL */
 
     output logic                         send_valid,
     input  logic                         send_ready,
@@ -37,6 +35,7 @@ module doorbell_table (
     output logic                         count_error,
     output logic                         idle
 );
+    wire unused_inputs = &{1'b0, qp};
     localparam int LOG_FIFO = 4;
     localparam int SLOT_BITS = card_pkg::LOG_SLOTS + 1;
 

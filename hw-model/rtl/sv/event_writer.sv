@@ -20,9 +20,7 @@ module event_writer #(
     output logic         control_ready,
     input  logic [1:0]   control_op,
     input  logic [3:0]   control_number,
-    /* verilator lint_off UNUSEDSIGNAL */
     input  logic [511:0] control_context,
-    /* verilator lint_on UNUSEDSIGNAL */
     output logic [511:0] answer_context,
 
     input  logic         event_valid,
@@ -47,6 +45,7 @@ module event_writer #(
     output logic [63:0]  deadline_ns,
     output logic         idle
 );
+    wire unused_inputs = &{1'b0, control_context};
     localparam logic [1:0] CREATE = 2'd0, DESTROY = 2'd1, QUERY = 2'd2;
     localparam int LOG_EVENTS = 4;         // events in the FIFO
     localparam int LOG_EQS = 4;
@@ -81,7 +80,7 @@ module event_writer #(
         .clk, .rst, .s_valid(event_valid), .s_ready(event_ready), .s_data(event_data), .m_valid(new_valid),
         .m_ready(takes_new), .m_data(newest)
     );
-    /* verilator lint_off PINCONNECTEMPTY */
+    /* verilator lint_off PINCONNECTEMPTY */   // events may stay parked while the block is idle
     block_fifo #(.BITS(EVENT_BITS), .LOG_DEPTH(LOG_PARKED)) parking (
         .clk, .rst, .s_valid(step == PARK), .s_ready(park_ready), .s_data(entry), .m_valid(parked_valid),
         .m_ready(takes_parked), .m_data(parked), .idle()
@@ -132,10 +131,9 @@ module event_writer #(
     // --------------------------------------------------------------------------------------- the EQE
     ferroce_pkg::eqe_word_t word;
     ferroce_pkg::eqe_t      eqe;
-    /* verilator lint_off UNUSEDSIGNAL */
     logic [31:0] lap;                      // only its lowest bit
     logic [63:0] place;                    // 16 bytes aligned
-    /* verilator lint_on UNUSEDSIGNAL */
+    wire unused_lap = &{1'b0, lap, place};
     logic [31:0] slot;
     assign lap = eq.producer >> eq.log_size[4:0];
     assign slot = eq.producer & ((32'd1 << eq.log_size[4:0]) - 32'd1);
@@ -311,9 +309,8 @@ module event_writer #(
     end
 
     // What CREATE and MODIFY take of their input.
-    /* verilator lint_off UNUSEDSIGNAL */
     ferroce_pkg::eq_context_t asked;
-    /* verilator lint_on UNUSEDSIGNAL */
+    wire unused_asked = &{1'b0, asked};
     ferroce_pkg::eq_context_t created;
     assign asked = control_context[255:0];
     always_comb begin

@@ -103,9 +103,8 @@ module mpt #(
 
     // The bounds, in three steps of one adder each.
     logic [64:0] offset, room;               // bit 64: below zero
-    /* verilator lint_off UNUSEDSIGNAL */
     logic [64:0] access_end;                 // bit 64: beyond the last address
-    /* verilator lint_on UNUSEDSIGNAL */
+    wire unused_access_end = &{1'b0, access_end};
     logic        is_too_long;
     assign is_too_long = access_length > room[63:0];
 

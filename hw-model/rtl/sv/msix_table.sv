@@ -12,9 +12,7 @@ module msix_table (
 
     input  logic         write_valid,
     input  logic         write_wide,
-    /* verilator lint_off UNUSEDSIGNAL */
     input  logic [13:0]  write_at,         // a multiple of four
-    /* verilator lint_on UNUSEDSIGNAL */
     input  logic [63:0]  write_data,
     input  logic [9:0]   pair_at,            // bits 12:3 of the offset
     output logic [63:0]  pair,
@@ -28,6 +26,7 @@ module msix_table (
     output logic [31:0]  message_data,
     output logic [3:0]   message_vector
 );
+    wire unused_inputs = &{1'b0, write_at};
     localparam int VECTORS = 16;
     localparam logic [9:0] PENDING_PAIR = ferroce_pkg::MSIX_PENDING_OFFSET[12:3];
 

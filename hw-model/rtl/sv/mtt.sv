@@ -81,7 +81,7 @@ module mtt #(
     assign cache_valid = step == LOOK_UP || step == DROP || step == CLEAR;
     assign cache_op = step == LOOK_UP ? OP_LOOKUP : step == DROP ? OP_DROP : OP_CLEAR;
 
-    /* verilator lint_off PINCONNECTEMPTY */
+    /* verilator lint_off PINCONNECTEMPTY */   // a cache that is only read
     line_cache #(
         .LOG_SETS(LOG_SETS), .WAYS(WAYS), .INDEX_BITS(LINE_BITS), .WRITE_BACK(0)
     ) cache (
@@ -110,10 +110,9 @@ module mtt #(
     // Pages are aligned to their size: an OR, no adder.
     assign entry_page = {entry[63:PAGE_SHIFT], {PAGE_SHIFT{1'b0}}} & ~page_mask;
 
-    /* verilator lint_off UNUSEDSIGNAL */
     logic [63:0] entry;                   // its reserved bits
     logic [ENTRY_BITS:0] last_dropped;    // its place in its line
-    /* verilator lint_on UNUSEDSIGNAL */
+    wire unused_entry = &{1'b0, entry, last_dropped};
     logic [LINE_BITS-1:0] lines_dropped;  // but the last
     logic is_outside;
     assign entry = cached_line[{entry_number, 6'b0} +: 64];

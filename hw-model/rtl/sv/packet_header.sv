@@ -52,9 +52,8 @@ module packet_header (
     endfunction
 
     // ------------------------------------------------------------------- stage 0: what was asked for
-    /* verilator lint_off UNUSEDSIGNAL */
     card_pkg::tx_packet_t packet0, packet1;   // nothing reads the service level
-    /* verilator lint_on UNUSEDSIGNAL */
+    wire unused_packet0 = &{1'b0, packet0, packet1};
     logic         v0, ready0, responder0, responder1;
     logic [127:0] gid0;
     logic [47:0]  mac0;
@@ -77,11 +76,10 @@ module packet_header (
     logic [12:0]  udp_bytes0, padded0;
     logic [15:0]  identification;
     logic [19:0]  sum0;
-    /* verilator lint_off UNUSEDSIGNAL */
     logic [5:0]   transport0;              // at most 32
     logic         known0, other0;          // for the assertion
     logic         has_xrceth0, has_deth0, has_atomiceth0, has_atomicacketh0, has_ieth0;
-    /* verilator lint_on UNUSEDSIGNAL */
+    wire unused_transport0 = &{1'b0, transport0};
     roce_opcode headers (
         .opcode(packet0.opcode), .known(known0), .has_xrceth(has_xrceth0), .has_deth(has_deth0), .has_reth(has_reth0),
         .has_atomiceth(has_atomiceth0), .has_aeth(has_aeth0), .has_atomicacketh(has_atomicacketh0),

@@ -36,12 +36,11 @@ module pcie_requester #(
     output logic [136:0] rq_user,
     input  logic         rc_valid,
     output logic         rc_ready,
-    /* verilator lint_off UNUSEDSIGNAL */
     input  logic [511:0] rc_data,
     input  logic [160:0] rc_user,
-    /* verilator lint_on UNUSEDSIGNAL */
     input  logic         rc_last
 );
+    wire unused_inputs = &{1'b0, rc_data, rc_user};
     localparam int DWORDS = 16;            // of a line
     localparam int FIRST_DWORDS = 12;      // of payload in the beat of the descriptor
 

@@ -1,14 +1,13 @@
 // QUERY_QP: the QpContext of a QP, from what commands have set and what the engines say. Combinational.
 module qp_compose (
-    /* verilator lint_off UNUSEDSIGNAL */
     input  card_pkg::qp_t qp,
-    /* verilator lint_on UNUSEDSIGNAL */
     input  logic [63:0]   slots,           // of the doorbells: send queue, receive queue
     input  logic [31:0]   rate,            // static_rate of the path
     input  card_pkg::send_query_t send_query,
     input  card_pkg::receive_query_t receive_query,
     output logic [2047:0] context_
 );
+    wire unused_inputs = &{1'b0, qp};
     ferroce_pkg::qp_context_t   whole;
     ferroce_pkg::address_path_t path;
     always_comb begin

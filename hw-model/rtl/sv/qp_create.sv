@@ -1,8 +1,6 @@
 // CREATE_QP: checks of a QpContext, and what qp_table and doorbell_table get of it. Combinational.
 module qp_create (
-    /* verilator lint_off UNUSEDSIGNAL */
     input  logic [2047:0] context_,        // what MODIFY_QP sets
-    /* verilator lint_on UNUSEDSIGNAL */
     input  logic [(1 << card_pkg::LOG_CQS)-1:0] cq_exists,
     output logic [7:0]    status,
     output logic [31:0]   syndrome,
@@ -10,11 +8,11 @@ module qp_create (
     output logic [card_pkg::LOG_SLOTS:0] slot_send,
     output logic [card_pkg::LOG_SLOTS:0] slot_receive
 );
+    wire unused_inputs = &{1'b0, context_};
     localparam logic [7:0] LOG_RING = 8'(card_pkg::LOG_RING), LOG_STRIDE_MIN = 8'd4, LOG_STRIDE_MAX = 8'd8;
     localparam logic [31:0] RESERVED_MASK = 32'h1f8;   // slots 0 to 7 of a page have no such bit
-    /* verilator lint_off UNUSEDSIGNAL */
     ferroce_pkg::qp_context_t asked;
-    /* verilator lint_on UNUSEDSIGNAL */
+    wire unused_asked = &{1'b0, asked};
     assign asked = context_;
 
     // Slots of queues begin behind the reserved ones of each page.

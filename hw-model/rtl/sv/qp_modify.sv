@@ -4,9 +4,7 @@
 // of the GID table that `gid_index` asks for.
 module qp_modify (
     input  logic [95:0]   head,
-    /* verilator lint_off UNUSEDSIGNAL */
     input  logic [2047:0] context_,        // what CREATE_QP sets
-    /* verilator lint_on UNUSEDSIGNAL */
     input  card_pkg::qp_t qp,
     output logic [card_pkg::LOG_GIDS-1:0] gid_index,
     input  logic [127:0]  gid,
@@ -14,15 +12,15 @@ module qp_modify (
     output logic [31:0]   syndrome,
     output card_pkg::qp_t changed
 );
+    wire unused_inputs = &{1'b0, context_};
     localparam logic [95:0] IPV4_PREFIX = {16'hffff, 80'b0};   // ::ffff:0:0, first octet in the lowest bits
 
     logic [31:0] to, current;
     logic        legal, complete;
-    /* verilator lint_off UNUSEDSIGNAL */
     ferroce_pkg::qp_attribute_mask_t mask;
     ferroce_pkg::qp_context_t        asked;
     ferroce_pkg::address_path_t      path;
-    /* verilator lint_on UNUSEDSIGNAL */
+    wire unused_mask = &{1'b0, mask, asked, path};
     assign to = head[31:0];
     assign current = head[63:32];
     assign mask = head[95:64];

@@ -24,9 +24,7 @@ module receive_forget (
     input  logic [7:0]  sent_packets
 );
     // ---------------------------------------------------------------- frames that are not yet placed
-    /* verilator lint_off UNUSEDSIGNAL */
     logic [15:0] newest, behind_newest, forget_frame, behind_forget;
-    /* verilator lint_on UNUSEDSIGNAL */
     logic        placing;
     assign behind_newest = frames_done - newest;
     assign all_frames_done = !placing;
@@ -34,16 +32,14 @@ module receive_forget (
         if (taken_valid) begin
             newest <= taken_frame;
             placing <= 1'b1;
-        end else if (!behind_newest[15]) placing <= 1'b0;
+        end else if (behind_newest < 16'h8000) placing <= 1'b0;
         if (rst) placing <= 1'b0;
     end
 
     // ------------------------------------------------------------------------------------ the command
     logic       is_drained, is_placed, is_sent, is_written;
     logic [7:0] completions, written, forget_completions, forget_packets;
-    /* verilator lint_off UNUSEDSIGNAL */
     logic [7:0] behind_completions, behind_packets;
-    /* verilator lint_on UNUSEDSIGNAL */
     assign behind_forget = frames_done - forget_frame;
     assign behind_packets = sent_packets - forget_packets;
     assign behind_completions = written - forget_completions;
@@ -51,9 +47,9 @@ module receive_forget (
     always_ff @(posedge clk) begin
         completions <= completions + {7'd0, completion_queued};
         written <= written + {7'd0, completion_written};
-        if (!behind_forget[15]) is_placed <= 1'b1;
-        if (!behind_packets[7]) is_sent <= 1'b1;
-        if (!behind_completions[7]) is_written <= 1'b1;
+        if (behind_forget < 16'h8000) is_placed <= 1'b1;
+        if (behind_packets < 8'h80) is_sent <= 1'b1;
+        if (behind_completions < 8'h80) is_written <= 1'b1;
         if (!forgets || ends) is_drained <= 1'b0;
         else if (asks && !is_drained && is_answered) begin
             is_drained <= 1'b1;

@@ -10,12 +10,10 @@ module receive_reports (
     input  card_pkg::request_step_t  step,
     input  card_pkg::refusal_t       refusal,
     input  logic [7:0]               job_qp,
-    /* verilator lint_off UNUSEDSIGNAL */
     input  card_pkg::rx_packet_t     p,        // not all of the four is reported
     input  card_pkg::qp_t            q,
     input  card_pkg::request_kind_t  kind,
     input  card_pkg::receive_state_t c,
-    /* verilator lint_on UNUSEDSIGNAL */
     input  logic                     is_expected,
     input  logic                     is_flushed,
     input  logic [15:0]              frames_done,
@@ -30,6 +28,7 @@ module receive_reports (
     output logic                     fails,
     output logic                     done
 );
+    wire unused_inputs = &{1'b0, p, q, kind, c};
     logic        completes;
     logic [31:0] slot;                     // of the receive WQE that the message uses
     assign slot = c.consumer - 32'd1;

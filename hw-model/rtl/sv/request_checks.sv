@@ -69,10 +69,8 @@ module request_checks (
     end
 
     logic [31:0] before_last;              // bytes before the last one
-    /* verilator lint_off UNUSEDSIGNAL */
-    logic [31:0] full;                     // packets of a message are below 2^24
-    /* verilator lint_on UNUSEDSIGNAL */
+    logic [23:0] full;                     // packets of a message are below 2^24
     assign before_last = length - 32'd1;
-    assign full = before_last >> ({2'd0, path_mtu} + 5'd7);
-    assign packets = length == 32'd0 ? 24'd1 : full[23:0] + 24'd1;
+    assign full = 24'(before_last >> ({2'd0, path_mtu} + 5'd7));
+    assign packets = length == 32'd0 ? 24'd1 : full + 24'd1;
 endmodule

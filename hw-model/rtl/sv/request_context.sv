@@ -10,12 +10,10 @@ module request_context (
     input  logic                     saves,
     input  logic [7:0]               chosen_qp,
     input  logic [7:0]               job_qp,
-    /* verilator lint_off UNUSEDSIGNAL */
     input  card_pkg::rx_packet_t     p,        // not all of them is kept
     input  card_pkg::qp_t            q,
     input  card_pkg::request_kind_t  kind,
     input  card_pkg::control_t       control,
-    /* verilator lint_on UNUSEDSIGNAL */
     input  logic                     may_forget,
     input  logic [31:0]              rung,
     input  logic                     is_flushed,
@@ -40,6 +38,7 @@ module request_context (
     output logic                     doorbell_error,
     output logic                     count_receive_wqe
 );
+    wire unused_inputs = &{1'b0, p, q, kind, control};
     localparam int QPS = 1 << card_pkg::LOG_QPS;
     localparam int CONTEXT_BITS = 6 + 24 + 24 + 32 + 64 + 32 + 32 + 5 + 32 + 32 + 32 + 17;
 

@@ -12,12 +12,10 @@ module request_memory (
     input  card_pkg::request_step_t   step,
     input  logic                      takes_payload,   // the packet that is taken has some
     input  logic [7:0]                job_qp,
-    /* verilator lint_off UNUSEDSIGNAL */
     input  card_pkg::rx_packet_t      p,               // what does not concern memory
     input  card_pkg::qp_t             q,
     input  card_pkg::request_kind_t   kind,
     input  card_pkg::receive_state_t  c,
-    /* verilator lint_on UNUSEDSIGNAL */
 
     output logic                      placed,
     output logic                      place_fault,
@@ -40,6 +38,7 @@ module request_memory (
     output card_pkg::piece_t          place,
     output logic                      place_drop
 );
+    wire unused_inputs = &{1'b0, p, q, kind, c};
     logic place_request_valid, place_answer_ready, piece_valid;
     card_pkg::memory_request_t place_request, access_request;
     card_pkg::piece_t piece;

@@ -8,12 +8,10 @@ module request_reply (
     input  logic                     clk,
     input  card_pkg::request_step_t  step,
     input  card_pkg::refusal_t       refusal,
-    /* verilator lint_off UNUSEDSIGNAL */
     input  card_pkg::rx_packet_t     p,        // not all of the four is answered
     input  card_pkg::qp_t            q,
     input  card_pkg::request_kind_t  kind,
     input  card_pkg::receive_state_t c,
-    /* verilator lint_on UNUSEDSIGNAL */
     input  logic                     is_ahead,
     input  logic                     is_repeatable,
     input  logic                     lacks_receive,
@@ -27,6 +25,7 @@ module request_reply (
     output card_pkg::reply_t         reply,
     output logic                     done
 );
+    wire unused_inputs = &{1'b0, p, q, kind, c};
     localparam logic [7:0] ACK = 8'h1f;    // without credits: RNR NAKs limit the peer
     localparam logic [7:0] RNR_NAK = 8'h20, NAK_SEQUENCE = 8'h60, NAK_INVALID_REQUEST = 8'h61,
                            NAK_REMOTE_ACCESS = 8'h62, NAK_REMOTE_OPERATION = 8'h63;

@@ -22,9 +22,7 @@ module request_steps (
     input  logic                     event_ready,
     input  logic                     is_refused,      // in CHECK
     input  logic                     lacks_receive,
-    /* verilator lint_off UNUSEDSIGNAL */
     input  card_pkg::request_kind_t  kind,
-    /* verilator lint_on UNUSEDSIGNAL */
     input  logic                     needs_access,
     input  logic                     fetch_ready,
     input  logic                     fetch_error,
@@ -39,6 +37,7 @@ module request_steps (
     output card_pkg::request_step_t  step,
     output card_pkg::refusal_t       refusal
 );
+    wire unused_inputs = &{1'b0, kind};
     always_ff @(posedge clk) begin
         case (step)
             card_pkg::AT_CLEAR: if (is_last_qp) step <= card_pkg::AT_IDLE;

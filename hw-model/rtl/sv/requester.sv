@@ -43,9 +43,7 @@ module requester (
     output card_pkg::outstanding_t table_entry,
     input  card_pkg::outstanding_t table_read,
 
-    /* verilator lint_off UNUSEDSIGNAL */
     input  card_pkg::retire_state_t retired,   // its retries
-    /* verilator lint_on UNUSEDSIGNAL */
     input  logic          is_going_back,
     input  logic          is_waiting,
     input  logic          is_errored,
@@ -90,6 +88,7 @@ module requester (
     output logic                  count_retransmitted,
     output logic                  count_wqe_error
 );
+    wire unused_inputs = &{1'b0, retired};
     localparam int TURN_PACKETS = 16;
     localparam int ACK_REQUEST_INTERVAL = 16;
     localparam int LOG_WINDOW_PACKETS = 8; // packets in flight: small against the half of all PSNs
@@ -103,9 +102,8 @@ module requester (
     step_t step;
 
     // ------------------------------------------------------------------------- what a turn is about
-    /* verilator lint_off UNUSEDSIGNAL */
     card_pkg::qp_t q;                      // as it was when the turn began; not all of it is used
-    /* verilator lint_on UNUSEDSIGNAL */
+    wire unused_q = &{1'b0, q};
     card_pkg::send_state_t s, loaded;
     card_pkg::outstanding_t e;             // the request at the cursor
     logic [4:0] budget;                    // packets that are left of the turn
@@ -212,9 +210,8 @@ module requester (
     assign is_window_full = in_flight[23:LOG_WINDOW_PACKETS] != '0;
     assign reads_in_flight = s.reads_sent - retired.reads_done;
     assign is_read_limited = is_read && reads_in_flight >= {3'b0, q.max_rd_atomic};
-    /* verilator lint_off UNUSEDSIGNAL */
     logic [31:0] last_packet;              // 24 bits of it
-    /* verilator lint_on UNUSEDSIGNAL */
+    wire unused_last_packet = &{1'b0, last_packet};
     assign last_packet = wqe.length == '0 ? '0 : (wqe.length - 32'd1) >> log_mtu;
     assign psns = last_packet[23:0] + 24'd1;
     assign fits = !is_window_full && !is_read_limited

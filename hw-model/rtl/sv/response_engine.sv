@@ -188,10 +188,9 @@ module response_engine #(
     logic        sends_data, is_first, is_last, is_written;
     logic [31:0] left;
     logic [12:0] mtu, part;
-    /* verilator lint_off UNUSEDSIGNAL */
     logic [15:0] behind;
     card_pkg::qp_t qp_held;                // nothing reads the send side
-    /* verilator lint_on UNUSEDSIGNAL */
+    wire unused_behind = &{1'b0, behind, qp_held};
     card_pkg::piece_t pieces [2];          // of a packet: two pages at most
     logic [1:0]  held;
     logic        packet_pending;

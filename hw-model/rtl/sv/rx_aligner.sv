@@ -88,17 +88,13 @@ module rx_aligner #(
     logic [5:0]   shift2;
     logic [6:0]   bytes2;
     logic [511:0] rotated2;
-    /* verilator lint_off UNUSEDSIGNAL */
-    logic [1023:0] twice1;
-    /* verilator lint_on UNUSEDSIGNAL */
-    assign twice1 = {beat, beat} >> {shift1, 3'b000};
     always_ff @(posedge clk) begin
         if (advance) begin
             valid2 <= valid1;
             last2 <= last1;
             shift2 <= shift1;
             bytes2 <= bytes1;
-            rotated2 <= twice1[511:0];
+            rotated2 <= 512'({beat, beat} >> {shift1, 3'b000});
         end
         if (rst) valid2 <= 1'b0;
     end

@@ -129,9 +129,8 @@ module scatter (
     logic         valid2, is_write2, ends_frame2, write_valid;
     logic [63:0]  write_iova, write_strobe;
     logic [511:0] write_line;
-    /* verilator lint_off UNUSEDSIGNAL */
     logic [1023:0] twice1;
-    /* verilator lint_on UNUSEDSIGNAL */
+    wire unused_twice1 = &{1'b0, twice1};
     assign twice1 = {bytes1, bytes1} << {rotate1, 3'b000};
     always_ff @(posedge clk) begin
         if (advance) begin

@@ -99,9 +99,8 @@ module send_engine (
     logic [7:0] state_at, requester_at, completer_at, doorbell_at;
     logic [LOG_ENTRIES-1:0] table_at, completer_table_at;
     card_pkg::send_state_t state, sent;
-    /* verilator lint_off UNUSEDSIGNAL */
     card_pkg::send_state_t doorbell_state;     // all but what was fetched
-    /* verilator lint_on UNUSEDSIGNAL */
+    wire unused_doorbell_state = &{1'b0, doorbell_state};
     card_pkg::outstanding_t table_entry, table_of_requester, table_of_completer;
     logic [31:0] producer;
     ram_1w1r #(.BITS($bits(state)), .LOG_DEPTH(card_pkg::LOG_QPS)) states_of_completer (

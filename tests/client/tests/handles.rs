@@ -1,6 +1,6 @@
 //! Programs that overwrite the public `handle` or `context` of an object: verbs that the kernel
-//! would execute do not find it; posting and polling do not check it. google/rdma-unit-test has some
-//! twenty such cases.
+//! would execute do not find it; posting and polling do not check it. google/rdma-unit-test has
+//! some twenty such cases.
 
 use ferroce_verbs_client::address::path_to;
 use ferroce_verbs_client::bench::{Bench, Service};

@@ -1,6 +1,6 @@
 // Bundles that the blocks of the card hand to each other, and the sizes of the card.
 // What software sees is in ferroce_pkg; nothing here is part of the contract.
-/* verilator lint_off UNUSEDPARAM */
+/* verilator lint_off UNUSEDPARAM */   // each module uses some of them
 package card_pkg;
     // ------------------------------------------------------------------------------------- sizes
     localparam int LOG_QPS = 8;            // entries of the QP context table, all resident
