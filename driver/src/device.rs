@@ -398,9 +398,10 @@ impl Device {
         let mut numbers = self.numbers.lock();
         let opcode = CommandOpcode::CREATE_QP;
         let is_gsi = context.service == ServiceCode::GSI;
-        let result = match is_gsi {
-            true => self.commands.execute_with(opcode, 0, context)?,
-            false => self.create(opcode, &mut numbers.qps, context)?,
+        let result = if is_gsi {
+            self.commands.execute_with(opcode, 0, context)?
+        } else {
+            self.create(opcode, &mut numbers.qps, context)?
         };
         let number = Qpn(number(result)?);
         if is_gsi && number != Qpn::GSI {

@@ -53,9 +53,10 @@ impl DmaSpace {
     /// `alignment` or congruent to its address modulo it.
     fn map(&self, mapping: DmaMapping, alignment: u64) -> Result<u64, Error> {
         let length = mapping.length as u64;
-        let residue = match self.bus.has_congruent_iovas() {
-            true => mapping.address as u64,
-            false => 0,
+        let residue = if self.bus.has_congruent_iovas() {
+            mapping.address as u64
+        } else {
+            0
         };
         let iova = self
             .allocator

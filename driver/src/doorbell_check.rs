@@ -70,9 +70,10 @@ impl DoorbellMark {
             return Doorbell::Known;
         }
         self.lost_rings += 1;
-        match self.lost_rings > MAX_LOST_RINGS {
-            true => Doorbell::Stuck,
-            false => Doorbell::Lost,
+        if self.lost_rings > MAX_LOST_RINGS {
+            Doorbell::Stuck
+        } else {
+            Doorbell::Lost
         }
     }
 }

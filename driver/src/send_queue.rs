@@ -555,9 +555,10 @@ impl SendState {
             return 0;
         };
         let words = self.ring.read(first as usize * WORDS_PER_BLOCK, words);
-        match push.is_idle(self.shadow.retired_index()) {
-            true => push.blocks(words),
-            false => 0,
+        if push.is_idle(self.shadow.retired_index()) {
+            push.blocks(words)
+        } else {
+            0
         }
     }
 

@@ -68,9 +68,10 @@ impl Failure {
 
     /// Refuses an input if its field at `offset` is bad.
     pub fn parameter_if(bad: bool, offset: usize) -> Result<(), Self> {
-        match bad {
-            true => Err(Self::parameter(offset)),
-            false => Ok(()),
+        if bad {
+            Err(Self::parameter(offset))
+        } else {
+            Ok(())
         }
     }
 }

@@ -93,9 +93,10 @@ impl<P: Port, B: Blocks> Datapath<P, B> {
         // Frames are taken off the wire before doorbells are drained: a receive WQE that was rung
         // before its SEND could arrive is visible when the SEND is processed.
         let mut worked = self.host_interface.watch_link(turn, port.link_is_up());
-        match self.host_interface.link_is_up() {
-            true => worked |= self.mac.receive(turn.now, turn.timing, port),
-            false => self.mac.discard(turn.now, port),
+        if self.host_interface.link_is_up() {
+            worked |= self.mac.receive(turn.now, turn.timing, port);
+        } else {
+            self.mac.discard(turn.now, port);
         }
         let results = &mut Results {
             completions: &mut self.completions,

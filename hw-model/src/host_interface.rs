@@ -141,9 +141,10 @@ impl HostInterface {
             return false;
         }
         self.bar.link_up = link_up;
-        let kind = match link_up {
-            true => EventType::PORT_ACTIVE,
-            false => EventType::PORT_ERROR,
+        let kind = if link_up {
+            EventType::PORT_ACTIVE
+        } else {
+            EventType::PORT_ERROR
         };
         let (eqn, number) = (ASYNC_EQN, PORT_NUMBER);
         self.raise(turn, turn.now, Event { eqn, kind, number });

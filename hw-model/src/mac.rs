@@ -86,9 +86,10 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
             if !self.notifications.is_empty() && self.notify(now, until, timing, port) {
                 continue;
             }
-            let next = match port.is_paused() {
-                false => self.egress.pop_until(until),
-                true => self.pop_unpaused(until, port),
+            let next = if port.is_paused() {
+                self.pop_unpaused(until, port)
+            } else {
+                self.egress.pop_until(until)
             };
             let Some((ready, departing)) = next else {
                 break;
@@ -190,12 +191,11 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
         departing: Departing<F>,
         port: &mut P,
     ) {
-        match self.egress.is_empty() && turn.passes(ready) {
-            true => self.transmit_one(turn.now, ready, departing, turn.timing, port),
-            false => {
-                self.waiting.0 = self.waiting.0.wrapping_add(turn.now.as_ps());
-                self.egress.push(ready, departing);
-            }
+        if self.egress.is_empty() && turn.passes(ready) {
+            self.transmit_one(turn.now, ready, departing, turn.timing, port);
+        } else {
+            self.waiting.0 = self.waiting.0.wrapping_add(turn.now.as_ps());
+            self.egress.push(ready, departing);
         }
     }
 

@@ -183,9 +183,10 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
             return None;
         }
         // The wire does not signal when it has room.
-        let retry = match self.blocks.transmit.is_stalled() {
-            true => now + STALL_RETRY,
-            false => Instant::MAX,
+        let retry = if self.blocks.transmit.is_stalled() {
+            now + STALL_RETRY
+        } else {
+            Instant::MAX
         };
         let delivery = self.next.unwrap_or(Instant::MAX);
         let first = self.blocks.next_timer().min(retry).min(delivery);
@@ -222,9 +223,10 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     /// Records the next delivery after a step that moved nothing. A functional NIC without delays
     /// on the cable has none, and skips the query because it comes here on each empty poll.
     fn note_next_delivery(&mut self) {
-        self.next = match self.timing.has_delays() || P::LOOKS_AHEAD {
-            true => self.blocks.next_delivery(&self.timing),
-            false => None,
+        self.next = if self.timing.has_delays() || P::LOOKS_AHEAD {
+            self.blocks.next_delivery(&self.timing)
+        } else {
+            None
         };
     }
 

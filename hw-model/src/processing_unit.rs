@@ -93,9 +93,10 @@ impl ProcessingUnit {
             .free_at(Stage::Transmit(self.number))
             .max(self.stands_until);
         let free_at = free_at - PLANNING_HORIZON;
-        match self.outbound.is_empty() {
-            true => free_at.max(self.resumes_at),
-            false => free_at,
+        if self.outbound.is_empty() {
+            free_at.max(self.resumes_at)
+        } else {
+            free_at
         }
     }
 

@@ -208,9 +208,10 @@ fn a_working_set_larger_than_the_llc_misses_it() {
         let mut pcie = Pcie::new(&parameters, 1);
         for turn in 0..4 * window / 4096 {
             let iova = IOVA + turn * 4096 % window;
-            match is_read {
-                true => pcie.read(ns(turn), iova, 64),
-                false => pcie.write(ns(turn), iova, 64),
+            if is_read {
+                pcie.read(ns(turn), iova, 64)
+            } else {
+                pcie.write(ns(turn), iova, 64)
             };
         }
         let counters = pcie.counters();

@@ -91,9 +91,10 @@ impl Opened {
 
     /// Returns how busy the function is: whether it is being closed, and how many users it has.
     fn load(&self) -> (bool, usize) {
-        match self.generation.is_current() {
-            true => (self.closing().is_some(), self.adapter.strong_count()),
-            false => (false, 0),
+        if self.generation.is_current() {
+            (self.closing().is_some(), self.adapter.strong_count())
+        } else {
+            (false, 0)
         }
     }
 }

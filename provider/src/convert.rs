@@ -60,9 +60,10 @@ pub fn modify_qp(
         let right = "the state that the QP is in, from RTR on";
         return Err(Errno::wrong("attr->cur_qp_state", attr.cur_qp_state, right));
     }
-    let to = match has(IBV_QP_STATE) {
-        true => state("attr->qp_state", attr.qp_state)?,
-        false => from,
+    let to = if has(IBV_QP_STATE) {
+        state("attr->qp_state", attr.qp_state)?
+    } else {
+        from
     };
     let given = mask::attributes(mask)?;
     check_attributes(around.service, from, to, given).map_err(refused)?;
@@ -242,9 +243,10 @@ impl Parser<'_> {
         value: u8,
         largest: u8,
     ) -> Result<Option<u8>, Errno> {
-        match self.has(bit) {
-            true => at_most(name, value, largest).map(|()| Some(value)),
-            false => Ok(None),
+        if self.has(bit) {
+            at_most(name, value, largest).map(|()| Some(value))
+        } else {
+            Ok(None)
         }
     }
 

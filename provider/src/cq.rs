@@ -98,9 +98,10 @@ impl Cq {
     #[inline]
     pub fn check_device(&self) -> Result<(), Errno> {
         self.adapter.check_world()?;
-        match self.queue.device().is_dead() || self.queue.has_failed() {
-            true => Err(Errno::IO.because("the device has stopped, or the CQ has overflowed")),
-            false => Ok(()),
+        if self.queue.device().is_dead() || self.queue.has_failed() {
+            Err(Errno::IO.because("the device has stopped, or the CQ has overflowed"))
+        } else {
+            Ok(())
         }
     }
 

@@ -236,9 +236,10 @@ pub fn at_most(
     limit: impl Into<u64>,
 ) -> Result<(), Errno> {
     let (value, limit) = (value.into(), limit.into());
-    match value > limit {
-        true => Err(Errno::above(name, value, limit)),
-        false => Ok(()),
+    if value > limit {
+        Err(Errno::above(name, value, limit))
+    } else {
+        Ok(())
     }
 }
 

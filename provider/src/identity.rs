@@ -97,9 +97,10 @@ pub fn device_attributes(
     attr.max_res_rd_atom = attr.max_qp_rd_atom.saturating_mul(attr.max_qp);
     // The value of ConnectX, which programs check: UCX 1.13 uses no atomics on a device that
     // reports more. Atomicity with respect to the processor is in `pci_atomic_caps`.
-    attr.atomic_cap = match capabilities.atomics {
-        true => IBV_ATOMIC_HCA,
-        false => IBV_ATOMIC_NONE,
+    attr.atomic_cap = if capabilities.atomics {
+        IBV_ATOMIC_HCA
+    } else {
+        IBV_ATOMIC_NONE
     };
     attr.max_mw = as_int(capabilities.max_mw);
     attr.max_mcast_grp = as_int(capabilities.max_multicast_groups);
@@ -170,9 +171,10 @@ pub fn port_attributes(
     speed_100mbps: u64,
     link_is_up: bool,
 ) -> ibv_port_attr {
-    let (state, phys_state) = match link_is_up {
-        true => (IBV_PORT_ACTIVE, PHYS_STATE_LINK_UP),
-        false => (IBV_PORT_DOWN, PHYS_STATE_DISABLED),
+    let (state, phys_state) = if link_is_up {
+        (IBV_PORT_ACTIVE, PHYS_STATE_LINK_UP)
+    } else {
+        (IBV_PORT_DOWN, PHYS_STATE_DISABLED)
     };
     let (active_width, active_speed) = lanes(speed_100mbps);
     ibv_port_attr {

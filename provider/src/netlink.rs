@@ -125,9 +125,10 @@ fn each_device(
     request: &Request<'_>,
     message: impl Fn(&HostIdentity) -> Result<Attributes, Errno>,
 ) -> Result<Vec<Attributes>, Errno> {
-    match request.is_dump() {
-        true => host::identities()?.iter().map(message).collect(),
-        false => Ok(vec![message(device_of(request)?)?]),
+    if request.is_dump() {
+        host::identities()?.iter().map(message).collect()
+    } else {
+        Ok(vec![message(device_of(request)?)?])
     }
 }
 

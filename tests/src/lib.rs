@@ -301,9 +301,10 @@ impl Pair<'_> {
 /// 12 does not know the option.
 pub fn ucx_without_mpi(scratch: &Scratch) -> &'static [&'static str] {
     let help = scratch.finish(scratch.run(&[], "ucx_perftest", &["-h"]));
-    match help.output.contains("MPI mode") {
-        true => &["-P", "0"],
-        false => &[],
+    if help.output.contains("MPI mode") {
+        &["-P", "0"]
+    } else {
+        &[]
     }
 }
 

@@ -215,16 +215,17 @@ fn run(script: &str, limit: Duration) -> Ended {
     symlink(&binaries, folder.join("target/release")).expect("a new folder");
     fs::write(scratch.path("script"), script).expect("our own folder");
     let path = std::env::var("PATH").unwrap_or_default();
-    let network: &[&str] = match has_own_network(&scratch) {
-        true => &[
+    let network: &[&str] = if has_own_network(&scratch) {
+        &[
             "unshare",
             "-rn",
             "sh",
             "-c",
             "ip link set lo up && exec \"$@\"",
             "sh",
-        ],
-        false => &["env"],
+        ]
+    } else {
+        &["env"]
     };
     let mut command = scratch.program(Path::new(network[0]));
     command

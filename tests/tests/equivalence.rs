@@ -152,9 +152,10 @@ fn random_request(random: &mut Random) -> Planned {
         17 => Operation::CompareSwap(0, random.0.number()),
         _ => Operation::Bind,
     };
-    let limit = match operation.takes_receive() && operation != Operation::WriteImmediate {
-        true => SLOT,
-        false => AREA / 2,
+    let limit = if operation.takes_receive() && operation != Operation::WriteImmediate {
+        SLOT
+    } else {
+        AREA / 2
     };
     let length = random.length(limit);
     Planned {
@@ -234,16 +235,17 @@ impl Program {
         let queue = SharedReceiveQueue::create(&peer.pd, &config).expect("small SRQ");
         for qp in 0..QPS {
             let cq = Arc::clone(&peer.cq);
-            let receive = match is_shared(qp) {
-                true => ReceiveSource::Shared {
+            let receive = if is_shared(qp) {
+                ReceiveSource::Shared {
                     cq: Arc::clone(&cq),
                     queue: Arc::clone(&queue),
-                },
-                false => ReceiveSource::Own {
+                }
+            } else {
+                ReceiveSource::Own {
                     cq: Arc::clone(&cq),
                     max_wr: OWN_SLOTS as u32,
                     max_sge: 2,
-                },
+                }
             };
             peer.qps.push(new_qp(&peer.pd, cq, receive));
         }
@@ -251,9 +253,10 @@ impl Program {
         let windows: Vec<_> = (0..QPS).map(|_| window()).collect();
         let own = |qp| plan(seed, host, qp);
         let others = |qp| plan(seed, 1 - host, qp);
-        let costs = match is_timed {
-            true => (Duration::from_ns(140), Duration::from_ns(20)),
-            false => (Duration::ZERO, Duration::ZERO),
+        let costs = if is_timed {
+            (Duration::from_ns(140), Duration::from_ns(20))
+        } else {
+            (Duration::ZERO, Duration::ZERO)
         };
         let program = Self {
             slot_key: slot_key.lkey().0,

@@ -87,9 +87,10 @@ impl Case {
         wait_until_listening(port, &mut server);
         let client = self.command(&scratch, port, Some("127.0.0.1"));
         let client = Process::start(client, &scratch, "client", PROCESS_TIMEOUT).wait();
-        server.hurry(match client.succeeded() {
-            true => TIMEOUT,
-            false => Duration::ZERO,
+        server.hurry(if client.succeeded() {
+            TIMEOUT
+        } else {
+            Duration::ZERO
         });
         let server = server.wait();
         let is_right = client.succeeded()
@@ -98,9 +99,10 @@ impl Case {
             && ![&client, &server]
                 .iter()
                 .any(|ended| ended.output.contains("invalid data"));
-        match is_right {
-            true => Ok(begin.elapsed()),
-            false => Err(format!("{self:?}\nclient {client:?}\nserver {server:?}")),
+        if is_right {
+            Ok(begin.elapsed())
+        } else {
+            Err(format!("{self:?}\nclient {client:?}\nserver {server:?}"))
         }
     }
 

@@ -31,9 +31,10 @@ fn kill(number: u64) {
     });
     // The server of ib_send_bw does not watch its client: it only polls for messages.
     let kills_server = number / 2 % 2 == 0 || program == "ib_send_bw";
-    let (victim, mut survivor) = match kills_server {
-        true => (&mut running.server, running.client),
-        false => (&mut running.client, running.server),
+    let (victim, mut survivor) = if kills_server {
+        (&mut running.server, running.client)
+    } else {
+        (&mut running.client, running.server)
     };
     victim.kill();
     survivor.hurry(TIMEOUT);

@@ -141,9 +141,10 @@ impl Shared {
     fn run(&self, files: &[File]) {
         let mut check_at = Instant::now() + HEALTH_PERIOD;
         loop {
-            let timeout = match self.health_check.read().is_some() {
-                true => Some(check_at.saturating_duration_since(Instant::now())),
-                false => None,
+            let timeout = if self.health_check.read().is_some() {
+                Some(check_at.saturating_duration_since(Instant::now()))
+            } else {
+                None
             };
             let fired = match wait(self.epoll.as_fd(), timeout) {
                 Ok(fired) => fired,

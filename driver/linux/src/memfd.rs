@@ -27,9 +27,10 @@ pub fn create(length: usize) -> io::Result<OwnedFd> {
         libc::ftruncate(file.as_raw_fd(), length) != 0
             || libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) != 0
     };
-    match failed {
-        true => Err(io::Error::last_os_error()),
-        false => Ok(file),
+    if failed {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(file)
     }
 }
 

@@ -69,9 +69,10 @@ impl<'a> Body<'a> {
 
     /// Returns an error unless the response has room for that many bytes.
     pub(crate) fn expect_room(&self, length: usize) -> Result<(), Errno> {
-        match self.room >= length {
-            true => Ok(()),
-            false => Err(Errno::ENOSPC),
+        if self.room >= length {
+            Ok(())
+        } else {
+            Err(Errno::ENOSPC)
         }
     }
 

@@ -61,9 +61,10 @@ impl RdmaCm {
     ///
     /// ENOMEM
     pub(crate) fn expect_event_room(&self, channel: ChannelId) -> Result<(), Errno> {
-        match self.waiting_events(channel) < MAX_EVENTS {
-            true => Ok(()),
-            false => Err(Errno::ENOMEM),
+        if self.waiting_events(channel) < MAX_EVENTS {
+            Ok(())
+        } else {
+            Err(Errno::ENOMEM)
         }
     }
 

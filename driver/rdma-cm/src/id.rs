@@ -181,9 +181,10 @@ impl Id {
 
     /// Returns an error unless it is in this state.
     pub(crate) fn expect_state(&self, state: State) -> Result<(), Errno> {
-        match self.state == state {
-            true => Ok(()),
-            false => Err(Errno::EINVAL),
+        if self.state == state {
+            Ok(())
+        } else {
+            Err(Errno::EINVAL)
         }
     }
 }

@@ -143,9 +143,10 @@ impl RdmaCm {
             return;
         }
         id.state = State::Disconnect;
-        let status = match is_timeout {
-            true => Errno::ETIMEDOUT.to_status(),
-            false => 0,
+        let status = if is_timeout {
+            Errno::ETIMEDOUT.to_status()
+        } else {
+            0
         };
         self.report(handle, event::DISCONNECTED, status, &[], abi::zeroed());
     }

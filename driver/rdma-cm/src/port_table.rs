@@ -145,9 +145,10 @@ impl PortTable {
 
     fn next_ephemeral(&mut self) -> u16 {
         let port = self.next_port;
-        self.next_port = match port == *EPHEMERAL_PORTS.end() {
-            true => *EPHEMERAL_PORTS.start(),
-            false => port + 1,
+        self.next_port = if port == *EPHEMERAL_PORTS.end() {
+            *EPHEMERAL_PORTS.start()
+        } else {
+            port + 1
         };
         port
     }

@@ -131,9 +131,10 @@ fn find_route(
         .then(|| host.host_on_loopback(id.port_space, port, loopback_like(destination)))
         .flatten();
     let (to, is_here) = (elsewhere.unwrap_or(to), is_loopback && elsewhere.is_none());
-    let own = match is_here {
-        true => own_loopback(host, source, destination),
-        false => Attachment::find(host.devices(), to),
+    let own = if is_here {
+        own_loopback(host, source, destination)
+    } else {
+        Attachment::find(host.devices(), to)
     };
     let (attachment, from) = match (id.attachment, own) {
         // It has been bound to an address.

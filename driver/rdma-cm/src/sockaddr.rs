@@ -55,9 +55,10 @@ pub(crate) fn parse_given(bytes: &[u8]) -> Result<SocketAddr, Errno> {
 /// Reads an address with its size.
 pub(crate) fn parse_sized(bytes: &SockaddrStorage, size: u16) -> Result<SocketAddr, Errno> {
     let address = parse_given(bytes)?;
-    match length(Some(&address)) == size {
-        true => Ok(address),
-        false => Err(Errno::EINVAL),
+    if length(Some(&address)) == size {
+        Ok(address)
+    } else {
+        Err(Errno::EINVAL)
     }
 }
 

@@ -71,12 +71,11 @@ impl BufferPages {
             HUGE_PAGE_SIZE.. => HUGE_PAGE_SIZE as usize,
             _ => PAGE_SIZE,
         };
-        let layout = match length < LARGE {
-            true => Layout::from_size_align(length.max(PAGE_SIZE), PAGE_SIZE),
-            false => {
-                let padded = length.checked_add(alignment).ok_or(refused)?;
-                Layout::from_size_align(padded, align_of::<AtomicU64>())
-            }
+        let layout = if length < LARGE {
+            Layout::from_size_align(length.max(PAGE_SIZE), PAGE_SIZE)
+        } else {
+            let padded = length.checked_add(alignment).ok_or(refused)?;
+            Layout::from_size_align(padded, align_of::<AtomicU64>())
         };
         let layout = layout.map_err(|_| refused)?;
         // SAFETY: the layout is not empty.

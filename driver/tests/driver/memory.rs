@@ -295,9 +295,10 @@ fn iovas_are_congruent_to_addresses_or_independent_of_them() {
             .collect();
         for (buffer, place) in buffers.iter().zip(0..) {
             let address = buffer.words().as_ptr() as u64;
-            match is_congruent {
-                true => assert_eq!(buffer.iova() % HUGE_PAGE, address % HUGE_PAGE),
-                false => assert_eq!(buffer.iova(), HUGE_PAGE * (2 * place + 1)),
+            if is_congruent {
+                assert_eq!(buffer.iova() % HUGE_PAGE, address % HUGE_PAGE);
+            } else {
+                assert_eq!(buffer.iova(), HUGE_PAGE * (2 * place + 1));
             }
         }
     }

@@ -72,14 +72,16 @@ impl VfioUser {
         if !client.server_capabilities().reaches_process_memory {
             tracing::warn!("the server may not open this process's memory: DMA is by messages");
         }
-        let function =
-            Function::set_up(&client, link.events()).and_then(|function| match link.open() {
-                true => Ok(function),
-                false => Err(VfioUserError::Request {
+        let function = Function::set_up(&client, link.events()).and_then(|function| {
+            if link.open() {
+                Ok(function)
+            } else {
+                Err(VfioUserError::Request {
                     what: "stay",
                     source: RequestError::Disconnected,
-                }),
-            });
+                })
+            }
+        });
         match function {
             Ok(function) => Ok(Self {
                 client: Some(client),
@@ -101,13 +103,14 @@ impl VfioUser {
 /// any process can create it first, and its owner can have moved it.
 fn trusted_server(stream: &UnixStream, path: &Path) -> Result<Peer, VfioUserError> {
     let server = Peer::of(stream).map_err(system("to report the server's credentials"))?;
-    match server.is_trusted() {
-        true => Ok(server),
-        false => Err(VfioUserError::OtherUser {
+    if server.is_trusted() {
+        Ok(server)
+    } else {
+        Err(VfioUserError::OtherUser {
             path: path.to_owned(),
             server: server.user,
             client: own_user(),
-        }),
+        })
     }
 }
 
@@ -160,13 +163,14 @@ fn regions(client: &Client) -> Result<[RegionInfo; 3], VfioUserError> {
         let info = client
             .region_info(bar)
             .map_err(request("describe its BARs"))?;
-        match info.size == u64::from(expected) {
-            true => Ok(info),
-            false => Err(VfioUserError::RegionSize {
+        if info.size == u64::from(expected) {
+            Ok(info)
+        } else {
+            Err(VfioUserError::RegionSize {
                 bar,
                 size: info.size,
                 expected: expected.into(),
-            }),
+            })
         }
     };
     Ok([

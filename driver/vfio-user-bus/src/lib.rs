@@ -119,25 +119,28 @@ impl VfioUser {
 impl Bus for VfioUser {
     fn read32(&self, offset: u32) -> u32 {
         let mut data = [0; 4];
-        match self.read(BAR0, offset.into(), &mut data) {
-            true => u32::from_le_bytes(data),
-            false => u32::MAX,
+        if self.read(BAR0, offset.into(), &mut data) {
+            u32::from_le_bytes(data)
+        } else {
+            u32::MAX
         }
     }
 
     fn write32(&self, offset: u32, value: u32) {
         let data = value.to_le_bytes();
-        match is_doorbell(offset) {
-            true => self.post(BAR0, offset.into(), &data),
-            false => self.write(BAR0, offset.into(), &data),
+        if is_doorbell(offset) {
+            self.post(BAR0, offset.into(), &data);
+        } else {
+            self.write(BAR0, offset.into(), &data);
         }
     }
 
     fn read64(&self, offset: u32) -> u64 {
         let mut data = [0; 8];
-        match self.read(BAR0, offset.into(), &mut data) {
-            true => u64::from_le_bytes(data),
-            false => u64::MAX,
+        if self.read(BAR0, offset.into(), &mut data) {
+            u64::from_le_bytes(data)
+        } else {
+            u64::MAX
         }
     }
 
@@ -293,9 +296,10 @@ fn check(mapping: &DmaMapping) -> Result<(), BusError> {
         mapping.iova % page == 0 && mapping.address as u64 % page == 0 && length % page == 0;
     let end = mapping.iova.checked_add(length);
     let is_inside = mapping.iova >= IOVAS.start && end.is_some_and(|end| end <= IOVAS.end);
-    match is_aligned && is_inside && length > 0 {
-        true => Ok(()),
-        false => Err(BusError::InvalidMapping),
+    if is_aligned && is_inside && length > 0 {
+        Ok(())
+    } else {
+        Err(BusError::InvalidMapping)
     }
 }
 

@@ -102,9 +102,10 @@ impl Socket {
             return Ok(()); // `recvmsg` waits
         };
         // The executing thread may record the agreement meanwhile.
-        match self.wait_until(deadline)? || self.has_agreed.load(Ordering::Acquire) {
-            true => Ok(()),
-            false => Err(Ended::Silent),
+        if self.wait_until(deadline)? || self.has_agreed.load(Ordering::Acquire) {
+            Ok(())
+        } else {
+            Err(Ended::Silent)
         }
     }
 

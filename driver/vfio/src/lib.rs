@@ -311,9 +311,10 @@ impl Bus for Vfio {
     }
 
     fn read_device_memory(&self, offset: u64, destination: &mut [u8]) {
-        match self.fork.is_foreign() {
-            true => destination.fill(u8::MAX),
-            false => self.bar4.read_bytes(offset, destination),
+        if self.fork.is_foreign() {
+            destination.fill(u8::MAX);
+        } else {
+            self.bar4.read_bytes(offset, destination);
         }
     }
 
@@ -336,16 +337,18 @@ impl Bus for Vfio {
     }
 
     fn map(&self, mapping: &DmaMapping) -> Result<(), BusError> {
-        match self.fork.is_foreign() {
-            true => Err(BusError::Disconnected),
-            false => self.mappings.map(mapping),
+        if self.fork.is_foreign() {
+            Err(BusError::Disconnected)
+        } else {
+            self.mappings.map(mapping)
         }
     }
 
     fn unmap(&self, iova: u64, length: usize) -> Result<(), BusError> {
-        match self.fork.is_foreign() {
-            true => Err(BusError::Disconnected),
-            false => self.mappings.unmap(iova, length),
+        if self.fork.is_foreign() {
+            Err(BusError::Disconnected)
+        } else {
+            self.mappings.unmap(iova, length)
         }
     }
 
@@ -358,9 +361,10 @@ impl Bus for Vfio {
         vector: u16,
         handler: Option<InterruptHandler>,
     ) -> Result<(), BusError> {
-        match vector < self.vectors {
-            true => self.events.set_handler(vector, handler),
-            false => Err(BusError::NoSuchVector),
+        if vector < self.vectors {
+            self.events.set_handler(vector, handler)
+        } else {
+            Err(BusError::NoSuchVector)
         }
     }
 
@@ -390,9 +394,10 @@ impl Bus for Vfio {
     #[inline]
     fn relax(&self) {
         // A card works while the processor spins. A model may need this processor.
-        match self.is_polled {
-            true => idle::after_empty_poll(),
-            false => std::hint::spin_loop(),
+        if self.is_polled {
+            idle::after_empty_poll();
+        } else {
+            std::hint::spin_loop();
         }
     }
 }

@@ -105,9 +105,10 @@ impl Mappings {
         let is_inside =
             mapping.iova >= self.range.start && end.is_some_and(|end| end <= self.range.end);
         let is_memory = mapping.address.checked_add(mapping.length).is_some();
-        match is_aligned && is_inside && is_memory && length > 0 {
-            true => Ok(()),
-            false => Err(BusError::InvalidMapping),
+        if is_aligned && is_inside && is_memory && length > 0 {
+            Ok(())
+        } else {
+            Err(BusError::InvalidMapping)
         }
     }
 

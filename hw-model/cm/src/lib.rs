@@ -4,10 +4,10 @@
 //! caller has QP 1 and the clock:
 //!
 //! 1. Commands: [`Cm::listen`], [`Cm::connect`], [`Cm::accept`], [`Cm::reject`], [`Cm::establish`],
-//!   [`Cm::disconnect`], [`Cm::resolve_service`], [`Cm::respond`], [`Cm::destroy`].
+//!    [`Cm::disconnect`], [`Cm::resolve_service`], [`Cm::respond`], [`Cm::destroy`].
 //! 2. Inputs: [`Cm::handle_mad`]; [`Cm::handle_timeout`] at [`Cm::next_timeout`].
 //! 3. Outputs, after each of the above: [`Cm::poll_mad`] and [`Cm::poll_event`], each until it
-//!   returns nothing.
+//!    returns nothing.
 //!
 //! Life of a connection: [`Event::ConnectRequest`] or [`Event::ConnectResponse`], then
 //! [`Event::Established`] on the passive side; at most one of [`Event::Rejected`],

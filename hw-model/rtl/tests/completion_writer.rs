@@ -452,9 +452,10 @@ impl Pair {
         };
         let is_new = self.random.below(3) == 0;
         for memory in [&mut self.host, &mut self.card.memory] {
-            match is_new {
-                true => memory.refused.insert(line),
-                false => memory.refused.remove(&line),
+            if is_new {
+                memory.refused.insert(line)
+            } else {
+                memory.refused.remove(&line)
             };
         }
     }

@@ -382,9 +382,10 @@ impl Bench {
             access: AccessRights::from_bits(rights as u32 & 0xf),
             start: self.random.number() >> 1 >> self.random.below(40),
             length: 1 + self.random.below(0x10000),
-            translation: match word.direct() {
-                true => self.random.number() >> 1,
-                false => self.random.below((1 << LOG_PAGES) - 8),
+            translation: if word.direct() {
+                self.random.number() >> 1
+            } else {
+                self.random.below((1 << LOG_PAGES) - 8)
             },
             first_page_offset: self.random.below(4096),
             qpn: self.random.below(3) as u32,

@@ -49,14 +49,16 @@ enum Fate {
 
 /// Returns what the model's ingress and its transport do with a packet.
 fn fate(packet: &Packet, qp: &Qp) -> Fate {
-    let source = match packet.is_v6 {
-        true => packet.source,
-        false => 0xffff_0000_0000 | packet.source & 0xffff_ffff,
+    let source = if packet.is_v6 {
+        packet.source
+    } else {
+        0xffff_0000_0000 | packet.source & 0xffff_ffff
     };
     let is_answer = (0x0d..=0x12).contains(&(packet.opcode & 0x1f));
-    let takes = match is_answer {
-        true => [RTS, SQD].contains(&qp.state),
-        false => qp.state < ERR,
+    let takes = if is_answer {
+        [RTS, SQD].contains(&qp.state)
+    } else {
+        qp.state < ERR
     };
     if packet.qpn & !0xff != QPN_BASE || !qp.exists || qp.state < RTR {
         Fate::NoQp
@@ -242,18 +244,20 @@ impl Bench {
         answer: fn(&mut Steer, u8),
         value: u8,
     ) {
-        match is_answer {
-            true => answer(&mut self.rtl, value),
-            false => request(&mut self.rtl, value),
+        if is_answer {
+            answer(&mut self.rtl, value)
+        } else {
+            request(&mut self.rtl, value)
         }
         self.rtl.settle();
     }
 
     fn place(&mut self, is_answer: bool, iova: u128, last: bool) {
         let piece = pack(&[(iova, 64), (16, 13), (last.into(), 1)]);
-        match is_answer {
-            true => self.rtl.set_answer_place(piece),
-            false => self.rtl.set_request_place(piece),
+        if is_answer {
+            self.rtl.set_answer_place(piece)
+        } else {
+            self.rtl.set_request_place(piece)
         }
         self.set(
             is_answer,

@@ -11,7 +11,7 @@
 //! each doorbell and in this order,
 //!
 //! 1. adds one to the page's [`PAGE_SUMMARY_SLOT`] and to the [`FUNCTION_SUMMARY_SLOT`], so that
-//!   the device need not read each slot;
+//!    the device need not read each slot;
 //! 2. reads the [`SLEEPING_SLOT`], and writes the register `wake` if it is not zero.
 //!
 //! The additions and the read are sequentially consistent. The device replaces a doorbell that it

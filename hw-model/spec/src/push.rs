@@ -106,9 +106,10 @@ pub const fn starts_half(slot: u32) -> bool {
 /// Blocks that a push of a WQE of `words` words needs. `None`: it is too long to be pushed.
 #[inline]
 pub const fn blocks_for(words: usize) -> Option<usize> {
-    match words <= MAX_WQE_BLOCKS * WORDS_PER_BLOCK {
-        true => Some(words.div_ceil(WQE_WORDS_PER_BLOCK)),
-        false => None,
+    if words <= MAX_WQE_BLOCKS * WORDS_PER_BLOCK {
+        Some(words.div_ceil(WQE_WORDS_PER_BLOCK))
+    } else {
+        None
     }
 }
 

@@ -71,9 +71,10 @@ fn render(table: &Table) -> String {
             line(&mut out, "| --- | --- | --- | --- |");
             for (index, row) in counter::COUNTERS.iter().enumerate() {
                 let offset = register::COUNTERS_OFFSET as usize + 8 * index;
-                let unit = match counter::is_implementation_defined(index) {
-                    true => "own",
-                    false => "",
+                let unit = if counter::is_implementation_defined(index) {
+                    "own"
+                } else {
+                    ""
                 };
                 line(
                     &mut out,

@@ -87,9 +87,10 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
             max_multicast_groups: MAX_GROUPS as u32,
             max_multicast_qps: MAX_QPS_PER_GROUP as u32,
             log_resident_qps: resident_qps(config),
-            log_private_bytes: match resident_qps(config) < config.log_max_qps {
-                true => LOG_LINE_BYTES,
-                false => 0,
+            log_private_bytes: if resident_qps(config) < config.log_max_qps {
+                LOG_LINE_BYTES
+            } else {
+                0
             },
             ..DeviceCapabilities::default()
         }
@@ -209,26 +210,28 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
 
     pub(super) fn modify_eq(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
         let context: EqContext = self.input(entry)?;
-        match self
+        if self
             .blocks
             .host_interface
             .event_queues()
             .moderate(entry.argument as u32, context.moderation_us)
         {
-            true => Ok(0),
-            false => Err(Failure::new(CommandStatus::NO_OBJECT)),
+            Ok(0)
+        } else {
+            Err(Failure::new(CommandStatus::NO_OBJECT))
         }
     }
 
     pub(super) fn destroy_eq(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
-        match self
+        if self
             .blocks
             .host_interface
             .event_queues()
             .destroy(entry.argument as u32)
         {
-            true => Ok(0),
-            false => Err(Failure::new(CommandStatus::NO_OBJECT)),
+            Ok(0)
+        } else {
+            Err(Failure::new(CommandStatus::NO_OBJECT))
         }
     }
 }

@@ -132,9 +132,10 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
 
 /// Refuses a field of the input unless `good`.
 fn require(good: bool, offset: usize) -> Result<(), Failure> {
-    match good {
-        true => Ok(()),
-        false => Err(Failure::parameter(offset)),
+    if good {
+        Ok(())
+    } else {
+        Err(Failure::parameter(offset))
     }
 }
 

@@ -106,17 +106,20 @@ fn remote_access(context: &QpContext) -> RemoteAccess {
 fn init(mask: QpAttributeMask, context: &QpContext, present: &Attributes) -> InitAttributes {
     InitAttributes {
         p_key: DEFAULT_P_KEY,
-        access: match mask.access() {
-            true => remote_access(context),
-            false => present.access,
+        access: if mask.access() {
+            remote_access(context)
+        } else {
+            present.access
         },
-        port: match mask.port() {
-            true => context.port,
-            false => present.port,
+        port: if mask.port() {
+            context.port
+        } else {
+            present.port
         },
-        q_key: match mask.q_key() {
-            true => QKey(context.q_key),
-            false => present.q_key,
+        q_key: if mask.q_key() {
+            QKey(context.q_key)
+        } else {
+            present.q_key
         },
     }
 }

@@ -33,9 +33,10 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
             completion_queues(&known).find(|cqn| !self.blocks.contexts.cqs.exists(*cqn))
         {
             let is_send = has_send_queue(&known) && cqn == context.send_cqn;
-            return Err(Failure::parameter(match is_send {
-                true => core::mem::offset_of!(QpContext, send_cqn),
-                false => core::mem::offset_of!(QpContext, receive_cqn),
+            return Err(Failure::parameter(if is_send {
+                core::mem::offset_of!(QpContext, send_cqn)
+            } else {
+                core::mem::offset_of!(QpContext, receive_cqn)
             }));
         }
         let srqn = uses_srq(&known).then_some(context.srqn);
@@ -88,9 +89,10 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
 
     pub(super) fn modify_qp(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
         let index = self.existing_qp(entry.argument)?;
-        let input = match is_short_modify_qp(entry) {
-            true => self.input::<ShortModifyQp>(entry)?.into(),
-            false => self.input::<ModifyQp>(entry)?,
+        let input = if is_short_modify_qp(entry) {
+            self.input::<ShortModifyQp>(entry)?.into()
+        } else {
+            self.input::<ModifyQp>(entry)?
         };
         let path = self.path_of(&input)?;
         if input.state == u32::from(QpStateCode::RESET.0) {

@@ -210,15 +210,16 @@ fn outside((address, length): (u64, u64), region: Option<Region>) -> String {
         u128::from(address) + u128::from(length),
         u128::from(start) + u128::from(size),
     );
-    match address < start {
-        true => format!(
+    if address < start {
+        format!(
             "begins {} bytes before the region of {size} bytes at {start:#x}",
             start - address
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "ends {} bytes beyond the region of {size} bytes at {start:#x}",
             end.saturating_sub(limit)
-        ),
+        )
     }
 }
 

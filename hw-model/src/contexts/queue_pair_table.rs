@@ -107,9 +107,10 @@ impl QueuePairs {
             }
             return Err(error.into());
         }
-        let qpn = match is_gsi {
-            true => Qpn::GSI,
-            false => Qpn::new(self.base + index),
+        let qpn = if is_gsi {
+            Qpn::GSI
+        } else {
+            Qpn::new(self.base + index)
         };
         let qp = QueuePair::new(qpn, index, &context, config);
         self.slots[index as usize] = Some(Box::new(qp));

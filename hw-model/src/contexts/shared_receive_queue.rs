@@ -245,9 +245,10 @@ fn take_entry<H: Host>(
     if left == 0 {
         return Ok(None);
     }
-    let counter = match fetched.is_empty() {
-        true => Counter::receive_wqe_misses,
-        false => Counter::receive_wqe_hits,
+    let counter = if fetched.is_empty() {
+        Counter::receive_wqe_misses
+    } else {
+        Counter::receive_wqe_hits
     };
     if fetched.is_empty() {
         fetch(srq, fetched, policy.batch, dma)?;

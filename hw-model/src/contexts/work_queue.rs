@@ -248,9 +248,10 @@ impl ReceiveQueue {
         policy: ReceiveFetch,
         dma: &mut Dma<'_, H>,
     ) -> Result<Option<&ReceiveWqe>, DmaError> {
-        let counter = match self.prefetched.is_empty() {
-            true => Counter::receive_wqe_misses,
-            false => Counter::receive_wqe_hits,
+        let counter = if self.prefetched.is_empty() {
+            Counter::receive_wqe_misses
+        } else {
+            Counter::receive_wqe_hits
         };
         if self.prefetched.is_empty() {
             self.fetch(policy.batch, dma)?;

@@ -48,9 +48,10 @@ impl Latencies {
             engine_read: ns(pcie.engine_read_ns),
             engine_write: ns(pcie.engine_write_ns),
             dram: ns(memory.dram_ns),
-            numa: match memory.remote_socket {
-                true => ns(memory.numa_ns),
-                false => Duration::ZERO,
+            numa: if memory.remote_socket {
+                ns(memory.numa_ns)
+            } else {
+                Duration::ZERO
             },
         }
     }

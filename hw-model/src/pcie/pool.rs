@@ -77,9 +77,10 @@ impl Pool {
                 break;
             };
             if lease.until > now && shortage.is_none() {
-                shortage = Some(match self.free.headers < units.headers {
-                    true => Shortage::Headers,
-                    false => Shortage::Data,
+                shortage = Some(if self.free.headers < units.headers {
+                    Shortage::Headers
+                } else {
+                    Shortage::Data
                 });
             }
             start = start.max(lease.until);

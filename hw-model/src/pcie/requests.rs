@@ -173,13 +173,15 @@ impl Pcie {
     /// Returns the additional latency of host memory over the LLC of the near socket.
     #[inline]
     fn memory_latency(&mut self, iova: u64, is_read: bool) -> Duration {
-        let hit = match is_read {
-            true => self.memory.read(iova),
-            false => self.memory.write(iova),
+        let hit = if is_read {
+            self.memory.read(iova)
+        } else {
+            self.memory.write(iova)
         };
-        match hit {
-            true => self.latencies.numa,
-            false => self.latencies.numa + self.latencies.dram,
+        if hit {
+            self.latencies.numa
+        } else {
+            self.latencies.numa + self.latencies.dram
         }
     }
 }

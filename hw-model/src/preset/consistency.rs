@@ -62,9 +62,10 @@ const RULES: [Rule; 6] = [
     Rule {
         name: "the reorder buffer holds one packet",
         wanted: ("transport.path_mtu_bytes", |preset| {
-            match preset.transport.selective_repeat || preset.transport.adaptive_routing {
-                true => f64::from(preset.transport.path_mtu_bytes),
-                false => 0.0,
+            if preset.transport.selective_repeat || preset.transport.adaptive_routing {
+                f64::from(preset.transport.path_mtu_bytes)
+            } else {
+                0.0
             }
         }),
         possible: ("transport.reorder_buffer_bytes", |preset| {

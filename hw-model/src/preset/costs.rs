@@ -95,9 +95,10 @@ impl Costs {
     pub fn of_thread(preset: &Preset, number: u32, threads: u32) -> Self {
         let costs = Self::new(preset);
         let cores = preset.host.cpus.div_ceil(THREADS_PER_CORE);
-        match number >= cores || number + cores < threads {
-            true => costs.scaled(preset.host.shared_core_factor),
-            false => costs,
+        if number >= cores || number + cores < threads {
+            costs.scaled(preset.host.shared_core_factor)
+        } else {
+            costs
         }
     }
 

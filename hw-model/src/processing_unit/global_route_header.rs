@@ -12,9 +12,10 @@ const _: () = assert!(GRH_LENGTH == Ipv6Header::LENGTH);
 /// unchanged, an IPv4 header in the last bytes with zeros before it.
 pub fn global_route_header(bytes: &[u8]) -> [u8; GRH_LENGTH] {
     let mut header = [0; GRH_LENGTH];
-    let start = match is_ipv4(bytes) {
-        true => GRH_LENGTH - Ipv4Header::LENGTH,
-        false => 0,
+    let start = if is_ipv4(bytes) {
+        GRH_LENGTH - Ipv4Header::LENGTH
+    } else {
+        0
     };
     if let Some(ip) = bytes.get(..GRH_LENGTH - start) {
         header[start..].copy_from_slice(ip);

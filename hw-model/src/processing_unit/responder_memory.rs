@@ -84,9 +84,10 @@ pub fn execute<H: Host, M: TranslationTable>(
         MemoryOp::TakeReceive => take_own(qp, blocks),
         MemoryOp::TakeShared { srqn } => {
             let known = blocks.srqs.of_domain(srqn, qp.context.xrcd, blocks.dma);
-            match known.is_some() {
-                true => take_shared(qp, srqn, blocks),
-                false => MemoryAnswer::Invalid,
+            if known.is_some() {
+                take_shared(qp, srqn, blocks)
+            } else {
+                MemoryAnswer::Invalid
             }
         }
         MemoryOp::WriteRemote {

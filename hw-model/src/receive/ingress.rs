@@ -77,9 +77,10 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
             };
             let unit = unit_of(&inbound, ports.results.scheduler);
             let ready = turn.reserve(at, Stage::Receive(unit), work);
-            match self.inbound.is_empty() && turn.passes(ready) {
-                true => self.process_one(turn, inbound, ports),
-                false => self.inbound.push(ready, inbound),
+            if self.inbound.is_empty() && turn.passes(ready) {
+                self.process_one(turn, inbound, ports);
+            } else {
+                self.inbound.push(ready, inbound);
             }
         }
         worked | self.process(turn, ports)
@@ -343,9 +344,10 @@ fn send_notification<H: Host, T: Timing, P: Port, M>(
         return;
     };
     let layout = path.template.emit(&headers, 0, 0, frame.as_mut());
-    let mode = match ports.port.computes_icrc() {
-        true => IcrcMode::Computed,
-        false => IcrcMode::Zero,
+    let mode = if ports.port.computes_icrc() {
+        IcrcMode::Computed
+    } else {
+        IcrcMode::Zero
     };
     finish(frame.as_mut(), &layout, mode);
     turn.counters.add(Counter::np_cnp_sent, 1);
@@ -368,9 +370,10 @@ fn settle_window<F: AsRef<[u8]>, H: Host, M: TranslationTable>(
     if is_held {
         let payload = &packet.frame.as_ref()[packet.payload.clone()];
         let has_room = reorder.hold(index, &packet.headers, payload);
-        let counter = match has_room {
-            true => Counter::rx_held,
-            false => Counter::rx_hold_drops,
+        let counter = if has_room {
+            Counter::rx_held
+        } else {
+            Counter::rx_hold_drops
         };
         blocks.dma.counters.add(counter, 1);
         if !has_room {
@@ -392,9 +395,10 @@ fn settle_window<F: AsRef<[u8]>, H: Host, M: TranslationTable>(
         };
         process_packet(now, qp, &inbound, blocks);
     }
-    match qp.transport.state().accepts_requests() {
-        true => reorder.drop_before(index, qp.transport.next_receive_psn()),
-        false => reorder.forget(index),
+    if qp.transport.state().accepts_requests() {
+        reorder.drop_before(index, qp.transport.next_receive_psn());
+    } else {
+        reorder.forget(index);
     }
 }
 

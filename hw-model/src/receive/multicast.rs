@@ -35,9 +35,10 @@ impl MulticastTable {
             return Err(TableFull);
         }
         let members = self.groups.entry(group).or_default();
-        let change = match members.is_empty() {
-            true => Change::Group,
-            false => Change::Member,
+        let change = if members.is_empty() {
+            Change::Group
+        } else {
+            Change::Member
         };
         if !members.contains(&qp) {
             if members.len() == MAX_QPS_PER_GROUP {

@@ -78,8 +78,9 @@ impl Marks {
 #[inline]
 pub const fn stride_packets(mtu: PathMtu) -> u32 {
     let packets = STRIDE_BYTES >> mtu.shift();
-    match packets > STRIDE_PACKETS {
-        true => packets,
-        false => STRIDE_PACKETS,
+    if packets > STRIDE_PACKETS {
+        packets
+    } else {
+        STRIDE_PACKETS
     }
 }

@@ -56,9 +56,10 @@ impl Transmit {
         &mut self,
         ports: &TransmitPorts<'_, P, M>,
     ) -> bool {
-        self.egress_blocked = match self.egress_blocked {
-            true => ports.mac.is_nearly_full(),
-            false => ports.mac.is_full(),
+        self.egress_blocked = if self.egress_blocked {
+            ports.mac.is_nearly_full()
+        } else {
+            ports.mac.is_full()
         };
         self.egress_blocked
     }

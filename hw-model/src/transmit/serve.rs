@@ -230,18 +230,20 @@ impl Transmit {
         qp.progress.ready = at;
         let unit = self.scheduler.unit_of(index);
         let congestion = ports.congestion.as_ref();
-        let quantum = match congestion.is_some_and(|c| c.reaction.is_limited(index)) {
-            true => 1,
-            false => self.quantum_packets,
+        let quantum = if congestion.is_some_and(|c| c.reaction.is_limited(index)) {
+            1
+        } else {
+            self.quantum_packets
         };
         let waits_for_wire = !qp.stalled.is_empty();
         if !waits_for_wire {
             self.units[unit].transmit(now, at, qp, quantum, turn.timing);
         }
         let has_more = waits_for_wire || qp.transport.has_transmit();
-        let counter = match has_more {
-            true => Counter::tx_descheduled,
-            false => Counter::tx_work_done,
+        let counter = if has_more {
+            Counter::tx_descheduled
+        } else {
+            Counter::tx_work_done
         };
         turn.counters.add(counter, 1);
         if waits_for_wire {

@@ -98,9 +98,10 @@ impl WqeFetch {
         // WQEs that were fetched before are sent meanwhile: the cursor of the queue pair does not
         // move.
         let start = dma.at;
-        let is_read = match is_pushed {
-            true => Ok(()),
-            false => read_blocks(qp, bytes, dma),
+        let is_read = if is_pushed {
+            Ok(())
+        } else {
+            read_blocks(qp, bytes, dma)
         };
         let arrival = std::mem::replace(&mut dma.at, start);
         if is_read.is_err() {

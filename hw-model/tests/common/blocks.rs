@@ -43,9 +43,10 @@ macro_rules! on_either {
 
 impl TranslationTable for TestMtt {
     fn new(shape: CacheShape) -> Self {
-        match are_exchanged() {
-            true => Self::Uncached(UncachedMtt::new(shape)),
-            false => Self::Model(Mtt::new(shape)),
+        if are_exchanged() {
+            Self::Uncached(UncachedMtt::new(shape))
+        } else {
+            Self::Model(Mtt::new(shape))
         }
     }
 

@@ -250,9 +250,10 @@ fn queues_have_separate_slots() {
     ] {
         for of_receives in [false, true] {
             let mut context = good;
-            match of_receives {
-                true => context.receive_doorbell_slot = slot,
-                false => context.send_doorbell_slot = slot,
+            if of_receives {
+                context.receive_doorbell_slot = slot;
+            } else {
+                context.send_doorbell_slot = slot;
             }
             let result = machine.command(CommandOpcode::CREATE_QP, 0, &context);
             assert_eq!(result, Err(CommandStatus::BAD_PARAMETER), "slot {slot}");

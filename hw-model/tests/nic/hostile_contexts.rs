@@ -261,10 +261,11 @@ proptest! {
         }
         let keys = [a.key, b.key];
         for (is_a, act) in &acts {
-            let (own, peer) = match is_a {
-                true => (&mut a, keys[1]),
-                false => (&mut b, keys[0]),
-            };
+            let (own, peer) = if *is_a {
+(&mut a, keys[1])
+} else {
+(&mut b, keys[0])
+};
             execute(act, own, peer);
             run_both(&mut a, &mut b, 2);
         }

@@ -143,9 +143,10 @@ fn transitions_are_those_of_the_table() {
                 }
                 assert_eq!(machine.query_qp(&qp).state, from);
                 let result = machine.modify_qp(&qp, to, &mask, context);
-                let expected = match legal {
-                    true => Ok(0),
-                    false => Err(CommandStatus::BAD_TRANSITION),
+                let expected = if legal {
+                    Ok(0)
+                } else {
+                    Err(CommandStatus::BAD_TRANSITION)
                 };
                 assert_eq!(result, expected, "{service:?} {from:?} {to:?}");
                 let after = if legal { to } else { from };

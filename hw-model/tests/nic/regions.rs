@@ -329,10 +329,11 @@ proptest! {
             first_page_offset,
             ..region(word, length)
         };
-        let key = match again {
-            true => { let key = b.key; modify(&mut b, key, &entry) }
-            false => create(&mut b, &entry),
-        };
+        let key = if again {
+ let key = b.key; modify(&mut b, key, &entry)
+} else {
+create(&mut b, &entry)
+};
         if let Ok(key) = key {
             let data = a.segment(0, 2000);
             for address in [start, address] {

@@ -372,9 +372,10 @@ fn windows_on_direct_regions_and_device_memory_begin_where_they_say() {
         unit.write(QPN, window + 1, START + 0x901, 9)
             .expect("inside");
         let mut found = [0];
-        match device_memory {
-            false => found[0] = unit.host.memory[place::DATA as usize + 0x901],
-            true => unit.memory.read_device_memory(0x100 + 0x901, &mut found),
+        if device_memory {
+            unit.memory.read_device_memory(0x100 + 0x901, &mut found);
+        } else {
+            found[0] = unit.host.memory[place::DATA as usize + 0x901];
         }
         assert_eq!(found, [9]);
     }

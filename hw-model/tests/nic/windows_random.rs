@@ -82,9 +82,10 @@ fn run(unit: &mut Unit, regions: &[u32; 2], windows: &[u32; 4], action: Action) 
             remote,
         } => {
             let (binder, key) = (binder(qp), key(window, variant));
-            let _ = on!(unit, |memory, dma| match remote {
-                true => memory.invalidate_remotely(binder, key, dma),
-                false => memory.invalidate(binder, key, dma),
+            let _ = on!(unit, |memory, dma| if remote {
+                memory.invalidate_remotely(binder, key, dma)
+            } else {
+                memory.invalidate(binder, key, dma)
             });
         }
         Action::Release { qp } => {

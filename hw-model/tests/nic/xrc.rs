@@ -153,9 +153,10 @@ fn queue_without_a_domain_or_a_number_is_refused() {
     ] {
         for plain in [true, false] {
             let mut s = scene();
-            let srqn = match plain {
-                true => s.b.create_srq(0, None).srqn,
-                false => 0xff_fff0,
+            let srqn = if plain {
+                s.b.create_srq(0, None).srqn
+            } else {
+                0xff_fff0
             };
             s.request(opcode, srqn, remote, 10);
             let cqe = s.a.poll().expect("a send completion");

@@ -89,9 +89,10 @@ impl Context {
     #[inline]
     pub(crate) fn max_unacknowledged_packets(&self) -> u32 {
         let max = self.config.max_unacknowledged_packets;
-        match self.is_selective() {
-            true => max.min(REORDER_WINDOW_PACKETS),
-            false => max,
+        if self.is_selective() {
+            max.min(REORDER_WINDOW_PACKETS)
+        } else {
+            max
         }
     }
 

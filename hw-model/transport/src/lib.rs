@@ -5,14 +5,14 @@
 //!
 //! 1. Commands: [`Qp::modify`], [`Qp::post_send`].
 //! 2. Inputs: [`Qp::handle_packet`], then [`Qp::handle_memory`] until [`Step::Done`];
-//!   [`Qp::handle_timeout`] at [`Qp::next_timeout`].
+//!    [`Qp::handle_timeout`] at [`Qp::next_timeout`].
 //! 3. Outputs, after each of the above: [`Qp::poll_transmit`], [`Qp::poll_completion`],
-//!   [`Qp::poll_event`], each until it returns nothing. A packet that was given to the wire is
-//!   reported with [`Qp::packet_left`].
+//!    [`Qp::poll_event`], each until it returns nothing. A packet that was given to the wire is
+//!    reported with [`Qp::packet_left`].
 //! 4. The caller executes local operations (binding a window, invalidating a key), which keep their
-//!   place in the send queue: [`Qp::poll_local`], [`Qp::finish_local`].
+//!    place in the send queue: [`Qp::poll_local`], [`Qp::finish_local`].
 //! 5. With [`Recovery`] beyond go-back-N: the caller holds a packet on [`Step::Hold`] and handles
-//!   it again when [`Qp::take_held`] names it; [`Step::Arrivals`] requests the payload.
+//!    it again when [`Qp::take_held`] names it; [`Step::Arrivals`] requests the payload.
 //!
 //! Reading order: `qp` routes; `rc` is the reliable connected service with its parts `requester`
 //! (the next packet to send), `completer` (responses), `retry` (retry counts) and `responder` (the

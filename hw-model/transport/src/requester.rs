@@ -505,9 +505,10 @@ fn read_packet(
     let mtu = ctx.attributes.path_mtu;
     let offset = index << mtu.shift();
     let rest = entry.request.length - offset;
-    let dma_length = match index + count < entry.packets {
-        true => count << mtu.shift(),
-        false => rest,
+    let dma_length = if index + count < entry.packets {
+        count << mtu.shift()
+    } else {
+        rest
     };
     let mut bth = ctx.bth(psn, 0);
     bth.ack_request = true;
@@ -567,9 +568,10 @@ fn data_packet(
     bth.solicited =
         request.solicited && position.ends_message() && request.operation.takes_receive();
     bth.ack_request = ack_request;
-    let headers = match entry.addressed {
-        true => segment::addressed_headers(bth, request, position, (offset, length)),
-        false => segment::headers(bth, Connected::Reliable, request, position),
+    let headers = if entry.addressed {
+        segment::addressed_headers(bth, request, position, (offset, length))
+    } else {
+        segment::headers(bth, Connected::Reliable, request, position)
     };
     let payload = match length {
         0 => Payload::None,

@@ -179,9 +179,10 @@ impl RawIpv4 {
     fn check_checksum(&self) -> Result<(), Error> {
         let expected = checksum(checksum_base(self), self.total_length, self.identification);
         let actual = self.checksum.get();
-        match actual == expected {
-            true => Ok(()),
-            false => Err(Error::Ipv4Checksum { expected, actual }),
+        if actual == expected {
+            Ok(())
+        } else {
+            Err(Error::Ipv4Checksum { expected, actual })
         }
     }
 

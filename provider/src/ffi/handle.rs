@@ -184,9 +184,10 @@ impl<P: Public, Body: 'static> Handle<P, Body> {
         // `has_its_name` requires.
         unsafe {
             let body = Self::borrow(pointer)?;
-            match Self::has_its_name(pointer.cast()) {
-                true => Ok(body),
-                false => Err(Errno::INVALID.because(OVERWRITTEN)),
+            if Self::has_its_name(pointer.cast()) {
+                Ok(body)
+            } else {
+                Err(Errno::INVALID.because(OVERWRITTEN))
             }
         }
     }

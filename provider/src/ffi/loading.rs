@@ -103,9 +103,10 @@ unsafe fn target(name: *const c_char, function: &'static str) -> Jump {
     let own = own.ok().flatten();
     Jump {
         name: own.map_or(name, |own| own.as_ptr()),
-        function: match function.is_null() {
-            true => no_loader as *const c_void,
-            false => function,
+        function: if function.is_null() {
+            no_loader as *const c_void
+        } else {
+            function
         },
     }
 }

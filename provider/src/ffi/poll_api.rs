@@ -66,9 +66,10 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
         if let Some(clock) = body.adapter.program_clock() {
             clock.before_poll(&*body.queue);
         }
-        match body.queue.is_empty() {
-            true => body.queue.relax(),
-            false => body.queue.note_poll(),
+        if body.queue.is_empty() {
+            body.queue.relax();
+        } else {
+            body.queue.note_poll();
         }
         // SAFETY: the poller is kept in `polling`, which is dropped before the CQ, or dropped in
         // this function.

@@ -242,9 +242,10 @@ fn usable(address: u64, length: usize, write: bool) -> Result<usize, Errno> {
     let address = usize::try_from(address).map_err(|_| Errno::FAULT)?;
     let end = address.checked_add(length).ok_or(Errno::FAULT)?;
     let first = address / PAGE * PAGE;
-    match length == 0 || os::memory_is_usable(first, end - first, write) {
-        true => Ok(address),
-        false => Err(Errno::FAULT),
+    if length == 0 || os::memory_is_usable(first, end - first, write) {
+        Ok(address)
+    } else {
+        Err(Errno::FAULT)
     }
 }
 
@@ -309,10 +310,7 @@ pub unsafe extern "C" fn dup2(fd: c_int, copy: c_int) -> c_int {
         // SAFETY: the system call takes no pointers; it refuses equal numbers.
         None => unsafe { libc::syscall(libc::SYS_dup3, fd, copy, 0) as c_int },
     };
-    match fd == copy {
-        true => made,
-        false => replaced(fd, made),
-    }
+    if fd == copy { made } else { replaced(fd, made) }
 }
 
 /// `dup3` of libc.

@@ -55,9 +55,10 @@ pub(super) unsafe fn scatter_list<'a>(
 
 #[cold]
 fn bad_list(list: *const ibv_sge, count: usize) -> Errno {
-    match list.is_null() {
-        true => Errno::null("wr->sg_list"),
-        false => Errno::above("wr->num_sge", count, MAX_ELEMENTS as u64),
+    if list.is_null() {
+        Errno::null("wr->sg_list")
+    } else {
+        Errno::above("wr->num_sge", count, MAX_ELEMENTS as u64)
     }
 }
 
@@ -178,9 +179,10 @@ pub(super) unsafe fn binding(
         | IBV_ACCESS_ZERO_BASED;
     // SAFETY: the caller guarantees that window and region are null or objects of this library.
     let (window, region) = unsafe {
-        let region = match info.mr.is_null() {
-            true => None,
-            false => Some(Handle::<ibv_mr, Mr>::borrow(info.mr)?),
+        let region = if info.mr.is_null() {
+            None
+        } else {
+            Some(Handle::<ibv_mr, Mr>::borrow(info.mr)?)
         };
         (Handle::<ibv_mw, Mw>::borrow(mw)?, region)
     };

@@ -39,9 +39,10 @@ pub(crate) fn populate(address: usize, length: usize, writable: bool) -> Result<
             Ok(()) => {}
             Err(libc::EFAULT | libc::ENOMEM) => {
                 let address = Shown::Bits(address as u64);
-                let right = match writable {
-                    true => Right::Text("mapped memory that may be written"),
-                    false => Right::Text("mapped memory"),
+                let right = if writable {
+                    Right::Text("mapped memory that may be written")
+                } else {
+                    Right::Text("mapped memory")
                 };
                 return Err(Errno::FAULT.argument("addr", address, right));
             }

@@ -76,9 +76,10 @@ pub fn find(fd: RawFd) -> Result<Arc<Channel>, Errno> {
     let _no_fork = ProcessLock::enter();
     let channel = CHANNELS.lock().get(&fd).cloned();
     let channel = channel.ok_or(Errno::new(libc::EBADF))?;
-    match channel.manager.is_current() {
-        true => Ok(channel),
-        false => Err(Errno::IO),
+    if channel.manager.is_current() {
+        Ok(channel)
+    } else {
+        Err(Errno::IO)
     }
 }
 

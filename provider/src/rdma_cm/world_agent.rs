@@ -34,9 +34,10 @@ impl WorldAgent {
     /// The error of joining the world; `EIO` in a child of a program that has used it.
     pub fn of_this_program() -> Result<Option<Arc<Self>>, Errno> {
         if let Some(agent) = AGENT.get() {
-            return match agent.is_current() {
-                true => Ok(Some(Arc::clone(agent))),
-                false => Err(Errno::IO),
+            return if agent.is_current() {
+                Ok(Some(Arc::clone(agent)))
+            } else {
+                Err(Errno::IO)
             };
         }
         let manager = ConnectionManager::of_this_program(show_events)

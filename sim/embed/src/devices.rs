@@ -53,14 +53,15 @@ pub fn functions_of(device: u8) -> Result<u8, Error> {
     let is_ours = attached::identities()?.is_none()
         && address_of(device)? == DeviceAddress::InProcess
         && UplinkSpec::from_environment(device)?.is_none();
-    match is_ours {
-        true => Ok(count),
-        false => Err(Error::Environment(EnvironmentError {
+    if is_ours {
+        Ok(count)
+    } else {
+        Err(Error::Environment(EnvironmentError {
             name: FUNCTIONS_VARIABLE,
             value: count.to_string(),
             reason: "only a device in the program, on the fabric of this machine, has several"
                 .to_owned(),
-        })),
+        }))
     }
 }
 

@@ -55,9 +55,10 @@ type Card = ferroce_rtl_card::RtlNic<FabricPort>;
 /// The function, with a recorder at its edges if a record is requested.
 type Nic = Recorded<Card>;
 /// Whether records come from the model or from the card in RTL.
-pub(crate) const SOURCE: Source = match cfg!(feature = "rtl") {
-    true => Source::Rtl,
-    false => Source::Model,
+pub(crate) const SOURCE: Source = if cfg!(feature = "rtl") {
+    Source::Rtl
+} else {
+    Source::Model
 };
 
 /// The model and its two ports.
@@ -415,9 +416,10 @@ impl InProcess {
             .into_iter()
             .chain(port.next_delivery())
             .min();
-        let next = match port.holds_own_frames() {
-            true => AT_ONCE,
-            false => next.map_or(u64::MAX, Instant::as_ps),
+        let next = if port.holds_own_frames() {
+            AT_ONCE
+        } else {
+            next.map_or(u64::MAX, Instant::as_ps)
         };
         self.next_timeout.store(next, Ordering::Relaxed);
         self.check_at.store(port.check_at().0, Ordering::Relaxed);
@@ -544,9 +546,10 @@ impl InProcess {
         drop(model);
         // A thread that rang while the lock was held has left its mark and relies on this thread.
         fence(Ordering::SeqCst);
-        match has_work || !self.doorbells.is_empty() {
-            true => Outlook::Work,
-            false => Outlook::Nothing,
+        if has_work || !self.doorbells.is_empty() {
+            Outlook::Work
+        } else {
+            Outlook::Nothing
         }
     }
 
@@ -599,9 +602,10 @@ impl InProcess {
             return GONE;
         }
         let mut model = self.model.lock();
-        let value = match self.is_removed() {
-            true => GONE,
-            false => read(&mut model.nic, self.clock.now()),
+        let value = if self.is_removed() {
+            GONE
+        } else {
+            read(&mut model.nic, self.clock.now())
         };
         self.unlock(model);
         value

@@ -587,9 +587,10 @@ impl Port for FabricPort {
 
     #[inline]
     fn receive(&mut self, now: Instant) -> Option<(Instant, Frame)> {
-        let frame = match self.faults.is_some() {
-            true => self.receive_with_faults(now)?,
-            false => self.receive_without_faults()?,
+        let frame = if self.faults.is_some() {
+            self.receive_with_faults(now)?
+        } else {
+            self.receive_without_faults()?
         };
         if self.recorder.is_some() {
             self.note_frame(Kind::FRAME_RECEIVED, &frame, carries_icrc(&frame));

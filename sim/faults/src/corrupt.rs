@@ -60,8 +60,9 @@ fn bit_of(range: &Range<usize>, draw: u64) -> (usize, u32) {
 /// Does the same for the InfiniBand headers that the ICRC covers.
 fn bit_of_headers(headers: &Range<usize>, draw: u64) -> (usize, u32) {
     let (byte, bit) = bit_of(headers, draw);
-    match byte == headers.start + BTH_CONGESTION {
-        true => (headers.start + Bth::LENGTH - 1, bit),
-        false => (byte, bit),
+    if byte == headers.start + BTH_CONGESTION {
+        (headers.start + Bth::LENGTH - 1, bit)
+    } else {
+        (byte, bit)
     }
 }

@@ -226,9 +226,10 @@ fn clear_frames(
             (None, _) => return 0,
         }
     }
-    match is_random {
-        true => certain.min(look_ahead(plan, key, flow)),
-        false => certain,
+    if is_random {
+        certain.min(look_ahead(plan, key, flow))
+    } else {
+        certain
     }
 }
 

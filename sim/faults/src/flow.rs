@@ -156,18 +156,15 @@ impl FlowTable {
         let key = &packet.key;
         let number = self.next_number(key, is_forward);
         let flow = Flow::new(packet, number, is_forward, plan);
-        let place = match self.flows.len() < MAX_FLOWS {
-            true => {
-                self.flows.push((*key, flow));
-                self.flows.len() - 1
-            }
-            false => {
-                let place = self.oldest;
-                self.oldest = (place + 1) % MAX_FLOWS;
-                let (forgotten, _) = std::mem::replace(&mut self.flows[place], (*key, flow));
-                self.places.remove(&forgotten);
-                place
-            }
+        let place = if self.flows.len() < MAX_FLOWS {
+            self.flows.push((*key, flow));
+            self.flows.len() - 1
+        } else {
+            let place = self.oldest;
+            self.oldest = (place + 1) % MAX_FLOWS;
+            let (forgotten, _) = std::mem::replace(&mut self.flows[place], (*key, flow));
+            self.places.remove(&forgotten);
+            place
         };
         self.places.insert(*key, place);
         place

@@ -75,15 +75,17 @@ impl Process {
             return false;
         };
         let change = self.draws.other(DRAWS_OF_STATE).of(transmission);
-        let changes = match is_bad {
-            true => burst.leave.covers(change),
-            false => burst.enter.covers(change),
+        let changes = if *is_bad {
+            burst.leave.covers(change)
+        } else {
+            burst.enter.covers(change)
         };
         *is_bad ^= changes;
         let draw = self.draws.of(transmission);
-        match is_bad {
-            true => burst.loss_bad.covers(draw),
-            false => burst.loss_good.is_some_and(|loss| loss.covers(draw)),
+        if *is_bad {
+            burst.loss_bad.covers(draw)
+        } else {
+            burst.loss_good.is_some_and(|loss| loss.covers(draw))
         }
     }
 

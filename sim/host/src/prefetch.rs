@@ -36,9 +36,10 @@ fn line<const TO_WRITE: bool>(address: usize) {
         let address = address as *const i8;
         // SAFETY: a prefetch has no effect that a program can see, at any address.
         unsafe {
-            match TO_WRITE {
-                true => _mm_prefetch::<_MM_HINT_ET0>(address),
-                false => _mm_prefetch::<_MM_HINT_T0>(address),
+            if TO_WRITE {
+                _mm_prefetch::<_MM_HINT_ET0>(address);
+            } else {
+                _mm_prefetch::<_MM_HINT_T0>(address);
             }
         }
     }

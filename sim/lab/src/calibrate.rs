@@ -104,12 +104,13 @@ fn small_rows(table: &Table) -> Result<Vec<(u64, f64)>, String> {
         small.remove(0);
     }
     small.truncate(MOST_ROWS);
-    match small.is_empty() {
-        true => Err(format!(
+    if small.is_empty() {
+        Err(format!(
             "{}: no row of at most {SMALL_BYTES} B: larger messages say nothing of the host",
             table.name
-        )),
-        false => Ok(small),
+        ))
+    } else {
+        Ok(small)
     }
 }
 
@@ -162,9 +163,10 @@ pub fn calibrate(
             break;
         }
         // Until the thread limits the rate, a longer post changes nothing.
-        let missing = match run.is_by_host {
-            true => missing,
-            false => wanted - run.thread_ns,
+        let missing = if run.is_by_host {
+            missing
+        } else {
+            wanted - run.thread_ns
         };
         let next = ((value + missing).max(0.0) * TENTHS).round() / TENTHS;
         if next == value {

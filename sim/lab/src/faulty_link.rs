@@ -265,9 +265,10 @@ mod tests {
 
         fn frame(&mut self, frame: &FrameSeen<'_>) {
             let packet = Packet::parse(frame.bytes).expect("a packet of RoCEv2");
-            match packet.key.is_response {
-                false => self.sent = Some(frame.sent),
-                true => self.answered = Some(frame.arrival),
+            if packet.key.is_response {
+                self.answered = Some(frame.arrival);
+            } else {
+                self.sent = Some(frame.sent);
             }
         }
     }

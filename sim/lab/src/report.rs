@@ -87,9 +87,10 @@ impl Choice {
                 ));
             }
         }
-        match jobs(self).is_empty() {
-            false => Ok(()),
-            true => Err(self.why_empty(&recipes)),
+        if jobs(self).is_empty() {
+            Err(self.why_empty(&recipes))
+        } else {
+            Ok(())
         }
     }
 
@@ -160,9 +161,10 @@ pub fn make_blind(simulator: &dyn Simulator, folder: &Folder, done: impl Fn() + 
         figure.caption.push_str(&format!(" Verdict: {verdict}."));
         Ok(figure)
     });
-    let title = match judgement.about.is_empty() {
-        true => "Measured tables".to_owned(),
-        false => judgement.about,
+    let title = if judgement.about.is_empty() {
+        "Measured tables".to_owned()
+    } else {
+        judgement.about
     };
     let chapter = Chapter { title, figures };
     Report {

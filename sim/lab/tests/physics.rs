@@ -229,9 +229,12 @@ fn messages_per_ns(bandwidth: &BandwidthRow) -> f64 {
 fn rate_is_possible(spec: &PerfSpec, row: &PerfRow) -> Result<(), String> {
     let rate = messages_per_ns(row.bandwidth.as_ref().expect("a bandwidth test"));
     let preset = &spec.preset;
-    let within = |name: &str, used: f64, limit: f64| match used <= limit * (1.0 + ROUNDING) {
-        true => Ok(()),
-        false => Err(format!("{name}: {used:.4} of {limit:.4}")),
+    let within = |name: &str, used: f64, limit: f64| {
+        if used <= limit * (1.0 + ROUNDING) {
+            Ok(())
+        } else {
+            Err(format!("{name}: {used:.4} of {limit:.4}"))
+        }
     };
     within(
         "wire, Gb/s",
@@ -314,19 +317,21 @@ fn check_latency(spec: &PerfSpec, random: &Random) -> Result<(), String> {
         let figures = row.latency.expect("a latency test");
         let least_ns =
             flight_ns(&spec.preset) + 8.0 * f64::from(spec.sizes[0]) / spec.preset.mac.rate_gbps;
-        match figures.min_us * 1000.0 >= least_ns * (1.0 - ROUNDING) {
-            true => Ok(figures.typical_us * 1000.0),
-            false => Err(format!("{} us, at least {least_ns} ns", figures.min_us)),
+        if figures.min_us * 1000.0 >= least_ns * (1.0 - ROUNDING) {
+            Ok(figures.typical_us * 1000.0)
+        } else {
+            Err(format!("{} us, at least {least_ns} ns", figures.min_us))
         }
     };
     let (short, long) = (measure(spec)?, measure(&longer)?);
     let named_step = step_ns(&spec.preset, spec.mtu_bytes.expect("given"));
-    match long + named_step >= short * (1.0 - ROUNDING) {
-        true => Ok(()),
-        false => Err(format!(
+    if long + named_step >= short * (1.0 - ROUNDING) {
+        Ok(())
+    } else {
+        Err(format!(
             "{short:.1} ns, but {} B take {long:.1} ns",
             longer.sizes[0]
-        )),
+        ))
     }
 }
 

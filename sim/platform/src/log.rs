@@ -15,9 +15,10 @@ const VARIABLE: &str = "FERROCE_LOG";
 /// A program that has a subscriber of `tracing` keeps it.
 pub fn start(default: LevelFilter) {
     let wanted = std::env::var(VARIABLE).unwrap_or_default();
-    let parsed = match wanted.is_empty() {
-        true => Ok(Targets::new().with_default(default)),
-        false => wanted.parse::<Targets>(),
+    let parsed = if wanted.is_empty() {
+        Ok(Targets::new().with_default(default))
+    } else {
+        wanted.parse::<Targets>()
     };
     let is_understood = parsed.is_ok();
     let filter = parsed.unwrap_or_else(|_| Targets::new().with_default(default));

@@ -14,8 +14,9 @@ use crate::os;
 pub fn rights_of(mapping: &DmaMapping) -> Result<Rights, BusError> {
     let rights = mapping::rights_of(mapping)?;
     let writes = mapping.access == DmaAccess::ReadWrite;
-    match mapping.is_buffer || os::memory_is_usable(mapping.address, mapping.length, writes) {
-        true => Ok(rights),
-        false => Err(BusError::BadAddress),
+    if mapping.is_buffer || os::memory_is_usable(mapping.address, mapping.length, writes) {
+        Ok(rights)
+    } else {
+        Err(BusError::BadAddress)
     }
 }

@@ -175,9 +175,10 @@ impl fmt::Display for Value {
                 for byte in bytes.iter().take(SHOWN_BYTES) {
                     write!(f, "{byte:02x}")?;
                 }
-                match bytes.len() > SHOWN_BYTES {
-                    true => write!(f, "… ({} bytes)", bytes.len()),
-                    false => Ok(()),
+                if bytes.len() > SHOWN_BYTES {
+                    write!(f, "… ({} bytes)", bytes.len())
+                } else {
+                    Ok(())
                 }
             }
         }

@@ -20,9 +20,10 @@ impl State {
         for connection in 0..self.links.len() {
             for side in 0..2 {
                 let number = direction(connection, side);
-                let result = match self.links[connection].plan.transport.is_reliable() {
-                    true => self.check_reliable(number),
-                    false => self.check_unreliable(number),
+                let result = if self.links[connection].plan.transport.is_reliable() {
+                    self.check_reliable(number)
+                } else {
+                    self.check_unreliable(number)
                 };
                 result.map_err(|w| w.at(format!("connection {connection}, side {side}")))?;
             }
@@ -71,9 +72,10 @@ impl State {
             let range = start..start + data.len();
             let seen = host.memory.bytes(range.clone());
             let must_arrive = !self.disturbs && posted.operation.kind == Kind::Write;
-            let is_right = match must_arrive {
-                true => seen == *data,
-                false => is_prefix(&seen, &host.known[range.clone()], data, mtu),
+            let is_right = if must_arrive {
+                seen == *data
+            } else {
+                is_prefix(&seen, &host.known[range.clone()], data, mtu)
             };
             if !is_right {
                 let operation = &posted.operation;
@@ -237,9 +239,10 @@ fn is_between(before: u64, word: u64, now: u64, own: u32) -> bool {
             executions(before, word, shift),
             executions(before, now, shift),
         );
-        match shift == own {
-            true => so_far == 0,
-            false => so_far <= all,
+        if shift == own {
+            so_far == 0
+        } else {
+            so_far <= all
         }
     })
 }

@@ -108,12 +108,13 @@ fn check_status(
         }
         _ => false,
     };
-    match may_be {
-        true => Ok(()),
-        false => Err(Wrong::new(format!(
+    if may_be {
+        Ok(())
+    } else {
+        Err(Wrong::new(format!(
             "request {} completes with {status:?}",
             posted.operation
-        ))),
+        )))
     }
 }
 
@@ -127,11 +128,12 @@ fn check_success(posted: &Posted, completion: &WorkCompletion) -> Result<(), Wro
         _ => CompletionOpcode::Send,
     };
     let has_length = !operation.kind.reads() || completion.byte_length as usize == operation.length;
-    match completion.opcode == opcode && has_length {
-        true => Ok(()),
-        false => Err(Wrong::new(format!(
+    if completion.opcode == opcode && has_length {
+        Ok(())
+    } else {
+        Err(Wrong::new(format!(
             "request {operation} has {completion:?}"
-        ))),
+        )))
     }
 }
 
@@ -155,10 +157,11 @@ pub(crate) fn check_received(posted: &Posted, completion: &WorkCompletion) -> Re
         && completion.invalidated_key == invalidated
         && completion.solicited == operation.is_solicited
         && completion.byte_length as usize == operation.length + header;
-    match is_right {
-        true => Ok(()),
-        false => Err(Wrong::new(format!(
+    if is_right {
+        Ok(())
+    } else {
+        Err(Wrong::new(format!(
             "the receive of {operation} has {completion:?}"
-        ))),
+        )))
     }
 }

@@ -14,9 +14,10 @@ pub(crate) struct Levels {
 impl Levels {
     /// Checks that everything is empty.
     pub fn check(&self) -> Result<(), Wrong> {
-        match self.left.is_empty() {
-            true => Ok(()),
-            false => Err(Wrong::new(format!("at rest: {}", self.left.join(", ")))),
+        if self.left.is_empty() {
+            Ok(())
+        } else {
+            Err(Wrong::new(format!("at rest: {}", self.left.join(", "))))
         }
     }
 }

@@ -249,9 +249,10 @@ impl Operation {
             is_solicited: flag(8),
             is_inline: !kind.reads() && length <= MAX_INLINE && flag(2),
             is_fenced: flag(16),
-            segments: match kind.is_atomic() {
-                true => 1,
-                false => 1 + random.below(MAX_SEGMENTS as u64) as usize,
+            segments: if kind.is_atomic() {
+                1
+            } else {
+                1 + random.below(MAX_SEGMENTS as u64) as usize
             },
             pause: Duration::from_ns(pause_ns),
         }

@@ -292,9 +292,12 @@ impl<'a> Run<'a> {
     /// events remain.
     fn settle(&mut self) {
         let end = self.world.now() + SETTLE_TIME;
-        let wait = move |cpu: &mut Cpu<'_>| match cpu.now() < end {
-            true => Next::At(end),
-            false => Next::Done,
+        let wait = move |cpu: &mut Cpu<'_>| {
+            if cpu.now() < end {
+                Next::At(end)
+            } else {
+                Next::Done
+            }
         };
         self.world.spawn(0, Box::new(wait));
         self.world.run(end + GRID);

@@ -68,9 +68,10 @@ impl Shrunk {
             while start < left.len() {
                 let end = (start + part).min(left.len());
                 let fewer: Vec<usize> = [&left[..start], &left[end..]].concat();
-                match self.try_with(|scenario| scenario.only = Some(fewer.clone())) {
-                    true => left = fewer,
-                    false => start = end,
+                if self.try_with(|scenario| scenario.only = Some(fewer.clone())) {
+                    left = fewer;
+                } else {
+                    start = end;
                 }
             }
             part = if part == 1 { 0 } else { part.div_ceil(2) };

@@ -221,9 +221,10 @@ impl State {
             signaled: operation.is_signaled,
             solicited: operation.is_solicited,
             fence: operation.is_fenced && link.plan.transport.is_reliable(),
-            data: match operation.is_inline {
-                true => SendData::Inline(&inline),
-                false => SendData::ScatterGather(&segments),
+            data: if operation.is_inline {
+                SendData::Inline(&inline)
+            } else {
+                SendData::ScatterGather(&segments)
             },
         };
         let mut batch = link.ends[side]
@@ -469,18 +470,21 @@ impl State {
             let seen = self.hosts[host]
                 .memory
                 .bytes(start..start + operation.length);
-            match seen == sender.known[operation.source..][..operation.length] {
-                true => Ok(()),
-                false => Err(Wrong::new(format!("the data of {operation} is wrong"))),
+            if seen == sender.known[operation.source..][..operation.length] {
+                Ok(())
+            } else {
+                Err(Wrong::new(format!("the data of {operation} is wrong")))
             }
         };
-        let mut candidates = messages.skip(match link.plan.transport.is_reliable() {
-            true => flow.received,
-            false => 0,
+        let mut candidates = messages.skip(if link.plan.transport.is_reliable() {
+            flow.received
+        } else {
+            0
         });
-        let result = match link.plan.transport.is_reliable() {
-            true => candidates.next().map(check),
-            false => candidates.map(check).find(Result::is_ok),
+        let result = if link.plan.transport.is_reliable() {
+            candidates.next().map(check)
+        } else {
+            candidates.map(check).find(Result::is_ok)
         };
         let unexpected = || Wrong::new(format!("no message was sent for {completion:?}"));
         result.ok_or_else(unexpected)??;

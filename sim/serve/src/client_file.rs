@@ -84,9 +84,10 @@ impl ClientFiles {
         let known = self.mapped.get(&key);
         let known = known.filter(|mapped| mapped.address(offset, length).is_some());
         if let Some(known) = known {
-            return match known.is_lost() {
-                true => Err(Errno::FAULT),
-                false => Ok(ClientFile::Mapped(known)),
+            return if known.is_lost() {
+                Err(Errno::FAULT)
+            } else {
+                Ok(ClientFile::Mapped(known))
             };
         }
         match ForeignFile::map(&file, is_writable) {

@@ -56,9 +56,10 @@ pub fn open(connection: BorrowedFd<'_>, claim: &ProcessMemory) -> Result<OwnedFd
     let file = OpenOptions::new().read(true).write(true).open(path);
     let file = file.map_err(closed)?;
     // The file stays that process's memory even if the PID is reused later.
-    match holds_token(&file, claim) {
-        true => Ok(file.into()),
-        false => Err(Refusal::OtherProcess(process)),
+    if holds_token(&file, claim) {
+        Ok(file.into())
+    } else {
+        Err(Refusal::OtherProcess(process))
     }
 }
 

@@ -105,9 +105,10 @@ impl Counters {
         written
             .and_then(|()| output.flush())
             .map_err(|error| error.to_string())?;
-        match is_line_each_time {
-            true => Ok(()),
-            false => self.json.write("counters", result),
+        if is_line_each_time {
+            Ok(())
+        } else {
+            self.json.write("counters", result)
         }
     }
 
@@ -142,9 +143,10 @@ fn prometheus(functions: &[Function]) -> String {
         let _ = writeln!(text, "# TYPE ferroce_{name} {kind}");
         for (labels, functions) in &series {
             let values = functions.iter().map(|function| function.value(index));
-            let value: u64 = match is_gauge {
-                true => values.max().unwrap_or(0),
-                false => values.sum(),
+            let value: u64 = if is_gauge {
+                values.max().unwrap_or(0)
+            } else {
+                values.sum()
             };
             let _ = writeln!(text, "ferroce_{name}{{{labels}}} {value}");
         }

@@ -100,9 +100,10 @@ fn print(this: &str, devices: &[Device], occupants: &[Occupant], registry: &Regi
     for device in devices {
         if host != Some(&device.host) {
             host = Some(&device.host);
-            let mark = match device.host == this {
-                true => "  (this one)",
-                false => "",
+            let mark = if device.host == this {
+                "  (this one)"
+            } else {
+                ""
             };
             println!("\nhost {}{mark}", device.host);
         }

@@ -145,9 +145,10 @@ impl Inject {
             registry.inject_plan(place, self.plan.as_ref(), now);
             return "done";
         };
-        match registry.inject(place, injection, now) {
-            true => "done",
-            false => was_so,
+        if registry.inject(place, injection, now) {
+            "done"
+        } else {
+            was_so
         }
     }
 

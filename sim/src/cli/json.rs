@@ -76,9 +76,10 @@ pub fn document(command: &str, result: Value) -> Value {
 /// # Errors
 /// The file, and the reason why it cannot be written.
 pub fn write_file(path: &Path, text: &str) -> Result<(), String> {
-    match is_stdout(path) {
-        true => write!(stdout(), "{text}").map_err(|error| error.to_string()),
-        false => fs::write(path, text).map_err(|error| format!("{}: {error}", path.display())),
+    if is_stdout(path) {
+        write!(stdout(), "{text}").map_err(|error| error.to_string())
+    } else {
+        fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
     }
 }
 

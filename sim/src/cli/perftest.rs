@@ -159,13 +159,15 @@ impl Perftest {
             .concat()
             .join(" ");
         let stamp = experiment::stamp(&spec.preset, spec.seed);
-        let payload = match self.elide_payload {
-            true => "payload is not moved: time only",
-            false => "payload is moved",
+        let payload = if self.elide_payload {
+            "payload is not moved: time only"
+        } else {
+            "payload is moved"
         };
-        let packets = match self.every_packet {
-            true => "every packet",
-            false => "long messages by their beginning, pace and end",
+        let packets = if self.every_packet {
+            "every packet"
+        } else {
+            "long messages by their beginning, pace and end"
         };
         Ok(format!(
             "{LINE}\n {line}\n {stamp}\n {payload}; {packets}; {MODELLED}\n{LINE}"

@@ -139,9 +139,10 @@ impl Show {
         let preset = load(&self.preset, &self.set)?;
         let row = |parameter: &Parameter<'_>| {
             let [key, value, unit] = value_columns(parameter);
-            let (origin, source) = match self.explain {
-                true => (String::new(), parameter.declaration.doc.to_owned()),
-                false => (parameter.origin.to_string(), source(parameter, &preset)),
+            let (origin, source) = if self.explain {
+                (String::new(), parameter.declaration.doc.to_owned())
+            } else {
+                (parameter.origin.to_string(), source(parameter, &preset))
             };
             [key, value, unit, origin, source]
         };

@@ -121,9 +121,10 @@ impl Report {
             let text =
                 std::fs::read_to_string(path).map_err(|error| format!("{shown}: {error}"))?;
             // The plots have room for the file name only; equal file names need the path.
-            let name = match a.file_name() == b.file_name() {
-                true => path.as_os_str(),
-                false => path.file_name().unwrap_or(path.as_os_str()),
+            let name = if a.file_name() == b.file_name() {
+                path.as_os_str()
+            } else {
+                path.file_name().unwrap_or(path.as_os_str())
             };
             Run::parse(&name.to_string_lossy(), &text)
         };

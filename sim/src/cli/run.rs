@@ -244,9 +244,10 @@ impl Run {
         if let Some(path) = self.record.prepare()? {
             environment.push((RECORD_VARIABLE, path.into()));
         }
-        let mut libraries = vec![match self.rtl.is_asked() {
-            true => library::card_verbs()?,
-            false => library::verbs()?,
+        let mut libraries = vec![if self.rtl.is_asked() {
+            library::card_verbs()?
+        } else {
+            library::verbs()?
         }];
         if let Some(world) = self.timed.socket(self.wanted_host())? {
             environment.push(("FERROCE_WORLD", world.into()));

@@ -77,9 +77,10 @@ struct Found {
 
 impl Found {
     fn feed(&mut self, captured: &Captured<'_>) {
-        match captured.is_cut() {
-            true => self.cut += 1,
-            false => self.checker.feed(captured.bytes),
+        if captured.is_cut() {
+            self.cut += 1;
+        } else {
+            self.checker.feed(captured.bytes);
         }
     }
 
@@ -94,9 +95,10 @@ fn check(path: &Path) -> Result<Found, String> {
     let mut found = Found::default();
     let mut foreign = None;
     let read = for_each_frame(BufReader::new(file), &mut |captured| {
-        match captured.is_ethernet() {
-            true => found.feed(&captured),
-            false => foreign = foreign.or(captured.link),
+        if captured.is_ethernet() {
+            found.feed(&captured);
+        } else {
+            foreign = foreign.or(captured.link);
         }
         ControlFlow::Continue(())
     });

@@ -294,9 +294,10 @@ impl Conductor {
 
     /// Returns how long to wait until the next check of outsiders.
     fn wait_limit(&self) -> RealDuration {
-        match self.common.outsiders.borrow().is_empty() {
-            true => LONG,
-            false => OUTSIDER_PERIOD,
+        if self.common.outsiders.borrow().is_empty() {
+            LONG
+        } else {
+            OUTSIDER_PERIOD
         }
     }
 

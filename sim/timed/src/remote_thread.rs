@@ -199,9 +199,10 @@ impl RemoteThread {
     /// Writes the thread's data for its turn into the page.
     fn write_turn_state(&mut self, cpu: &Cpu<'_>, page: &ThreadPage) {
         // Its stores may cause a change.
-        let quiet_until = match self.has_stored {
-            true => Instant::ZERO,
-            false => self.quiet_until,
+        let quiet_until = if self.has_stored {
+            Instant::ZERO
+        } else {
+            self.quiet_until
         };
         let (hidden_until, reaction) = self.common.waker.hidden_until(cpu.thread());
         let shared = &self.common.shared;
@@ -412,9 +413,12 @@ impl RemoteThread {
         wait: Wait,
         clock: Instant,
     ) -> Result<Next, ProtocolError> {
-        let cost = |ps: u64| match ps <= MAX_COST_PS {
-            true => Ok(Duration(ps)),
-            false => Err(ProtocolError::Cost(ps)),
+        let cost = |ps: u64| {
+            if ps <= MAX_COST_PS {
+                Ok(Duration(ps))
+            } else {
+                Err(ProtocolError::Cost(ps))
+            }
         };
         Ok(match wait {
             Wait::Check | Wait::Room | Wait::Return => Next::At(clock),

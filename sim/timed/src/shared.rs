@@ -137,9 +137,10 @@ impl Shared {
     /// Takes a host's interrupts.
     #[inline]
     pub fn take_interrupts(&self, host: usize) -> u64 {
-        match self.has_interrupts(host) {
-            true => self.interrupts[host].swap(0, Ordering::Relaxed),
-            false => 0,
+        if self.has_interrupts(host) {
+            self.interrupts[host].swap(0, Ordering::Relaxed)
+        } else {
+            0
         }
     }
 }

@@ -94,9 +94,10 @@ impl Stall {
             self.clock = clock.filter(|(at_ps, _)| *at_ps == clock_ps);
             let (_, since) = *self.clock.get_or_insert((clock_ps, now));
             let is_long = now - since >= SPIN_LIMIT;
-            return match is_long && !std::mem::replace(&mut self.is_standing, is_long) {
-                true => Verdict::Standing,
-                false => Verdict::Busy,
+            return if is_long && !std::mem::replace(&mut self.is_standing, is_long) {
+                Verdict::Standing
+            } else {
+                Verdict::Busy
             };
         }
         if now - self.since < FIRST_PAUSE {
@@ -117,9 +118,10 @@ impl Stall {
             }
         }
         let is_long = now - self.since >= SPIN_LIMIT;
-        match is_long && !std::mem::replace(&mut self.is_mentioned, is_long) {
-            true => Verdict::Spinning,
-            false => Verdict::Busy,
+        if is_long && !std::mem::replace(&mut self.is_mentioned, is_long) {
+            Verdict::Spinning
+        } else {
+            Verdict::Busy
         }
     }
 
@@ -135,9 +137,10 @@ impl Stall {
             None | Some(FUTEX) => FUTEX_LIMIT,
             Some(_) => SLEEP_LIMIT,
         };
-        match now - since >= limit {
-            true => Verdict::Outside,
-            false => Verdict::Busy,
+        if now - since >= limit {
+            Verdict::Outside
+        } else {
+            Verdict::Busy
         }
     }
 

@@ -266,9 +266,10 @@ impl Streams {
                     self.streams.remove(&number);
                 }
             } else if stream.reader == Some(program) {
-                match stream.end.is_some() || stream.sender.is_none() {
-                    true => drop(self.streams.remove(&number)),
-                    false => stream.reader = None,
+                if stream.end.is_some() || stream.sender.is_none() {
+                    drop(self.streams.remove(&number));
+                } else {
+                    stream.reader = None;
                 }
             }
         }

@@ -319,11 +319,10 @@ fn checks(is_deferred: bool) -> (u64, u64) {
             mine.spend(20_000);
             let hidden_until = page.hidden_until_ps.load(Ordering::Relaxed);
             assert!(mine.now() < hidden_until.min(posted + reaction));
-            match is_deferred {
-                true => mine.store(StoreKind::Check, 0, &[]),
-                false => {
-                    mine.wait(&Wait::Check);
-                }
+            if is_deferred {
+                mine.store(StoreKind::Check, 0, &[]);
+            } else {
+                mine.wait(&Wait::Check);
             }
         }
     }

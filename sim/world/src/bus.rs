@@ -59,9 +59,10 @@ impl<T: Timing> WorldBus<T> {
     /// Returns the caller's time: the thread's during a step, otherwise the world's.
     #[inline]
     fn time(&self, event_loop: &EventLoop<T>) -> Instant {
-        match event_loop.is_stepping {
-            true => self.shared.clock.now().max(event_loop.now),
-            false => event_loop.now,
+        if event_loop.is_stepping {
+            self.shared.clock.now().max(event_loop.now)
+        } else {
+            event_loop.now
         }
     }
 

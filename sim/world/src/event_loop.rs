@@ -84,10 +84,13 @@ impl<T: Timing> EventLoop<T> {
                 (None, None) => return DeviceStop::Idle,
                 (Some((moment, due)), None) => (moment, Some(due), 0),
                 (None, Some((moment, thread))) => (moment, None, thread),
-                (Some((device, due)), Some((moment, thread))) => match device < moment {
-                    true => (device, Some(due), 0),
-                    false => (moment, None, thread),
-                },
+                (Some((device, due)), Some((moment, thread))) => {
+                    if device < moment {
+                        (device, Some(due), 0)
+                    } else {
+                        (moment, None, thread)
+                    }
+                }
             };
             if moment.time > until {
                 self.now = self.now.max(until);
@@ -343,10 +346,7 @@ impl<T: Timing> EventLoop<T> {
         let threads = entries.iter().enumerate();
         let threads =
             threads.filter_map(|(thread, entry)| Some((turns.time_of(thread)?, entry.host == own)));
-        let visible = |(time, at_once)| match at_once {
-            true => time,
-            false => time + write,
-        };
+        let visible = |(time, at_once)| if at_once { time } else { time + write };
         let events = self.devices.event_times(own).chain(threads).map(visible);
         let hidden_until = events.chain(self.devices.next_visible(own)).min();
         (hidden_until.unwrap_or(Instant::MAX), store + write)

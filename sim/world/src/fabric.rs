@@ -293,9 +293,10 @@ impl Fabric {
     #[inline]
     fn forward(&mut self, from: usize, to: usize, at: Instant, bytes: u32) -> (Instant, Duration) {
         let (low, high) = self.ends.split_at_mut(from.max(to));
-        match from < to {
-            true => high[0].line.forward(&low[from].line, at, bytes),
-            false => low[to].line.forward(&high[0].line, at, bytes),
+        if from < to {
+            high[0].line.forward(&low[from].line, at, bytes)
+        } else {
+            low[to].line.forward(&high[0].line, at, bytes)
         }
     }
 

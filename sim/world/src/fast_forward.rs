@@ -35,9 +35,10 @@ pub(super) trait Skipper<T: Timing>: Send {
 
 /// Returns the skipper of a world.
 pub(super) fn skipper<T: Timing>(skips: bool) -> Box<dyn Skipper<T>> {
-    match skips {
-        true => Box::new(SteadyStrides::default()),
-        false => Box::new(EveryPacket),
+    if skips {
+        Box::new(SteadyStrides::default())
+    } else {
+        Box::new(EveryPacket)
     }
 }
 

@@ -154,9 +154,10 @@ impl WorldHost {
     /// Returns how many of the first of `length` bytes at `place` are not moved.
     #[inline]
     pub(super) fn elided(&self, place: &Place, length: usize) -> usize {
-        match self.elides_payload && place.is_remote && length > ELIDED_BYTES {
-            true => length - MOVED_BYTES,
-            false => 0,
+        if self.elides_payload && place.is_remote && length > ELIDED_BYTES {
+            length - MOVED_BYTES
+        } else {
+            0
         }
     }
 

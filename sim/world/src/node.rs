@@ -55,9 +55,12 @@ impl<T: Timing> Node<T> {
             .seed
             .wrapping_add(number as u64)
             .wrapping_mul(SEED_STEP);
-        let push_blocks = preset.map_or(0, |preset| match preset.host.write_combining {
-            true => MAX_BLOCKS as u32,
-            false => 0,
+        let push_blocks = preset.map_or(0, |preset| {
+            if preset.host.write_combining {
+                MAX_BLOCKS as u32
+            } else {
+                0
+            }
         });
         let pcie = preset.map(|preset| Pcie::new(&Parameters::from(preset), seed));
         Self {

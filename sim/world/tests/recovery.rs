@@ -154,9 +154,10 @@ fn a_dead_link_is_reported_in_time() {
         let (one, other) = impatient_pair(&world, 1 << 16);
         let (status, took_ns) = write(&mut world, &one, &other, 1 << 15);
         assert_eq!(status, CompletionStatus::RetryExceededError, "{mode:?}");
-        let expected_ns = match mode.adaptive_timer {
-            false => (u64::from(RETRIES) + 1) * 4 * (4096 << TIMEOUT),
-            true => [9, 10, 11, 12].iter().map(|power| 4000 << power).sum(),
+        let expected_ns = if mode.adaptive_timer {
+            [9, 10, 11, 12].iter().map(|power| 4000 << power).sum()
+        } else {
+            (u64::from(RETRIES) + 1) * 4 * (4096 << TIMEOUT)
         };
         assert_within(took_ns, expected_ns, mode);
     }
@@ -180,9 +181,10 @@ fn a_tail_loss_costs_one_timeout() {
             assert!(lost + lost_acks.value(FaultCounter::Lost) > 0, "{mode:?}");
             let timeouts = lossy.counters(0).nic.value(Counter::local_ack_timeouts);
             assert_eq!(timeouts, 1, "{mode:?}");
-            let expected_ns = match mode.adaptive_timer {
-                false => 4 * (4096 << TIMEOUT),
-                true => 4000 << 9,
+            let expected_ns = if mode.adaptive_timer {
+                4000 << 9
+            } else {
+                4 * (4096 << TIMEOUT)
             };
             assert_within(took_ns, expected_ns, mode);
         }

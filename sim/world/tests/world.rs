@@ -405,9 +405,10 @@ fn an_interrupt_wakes_a_thread_that_sleeps() {
                 received += cq.poll(16, |_| ());
                 cq.arm(false);
                 received += cq.poll(16, |_| ());
-                match received == ROUNDS {
-                    true => Next::Done,
-                    false => Next::OnInterrupt { wake_up },
+                if received == ROUNDS {
+                    Next::Done
+                } else {
+                    Next::OnInterrupt { wake_up }
                 }
             }),
         );
@@ -418,9 +419,10 @@ fn an_interrupt_wakes_a_thread_that_sleeps() {
             Box::new(move |cpu: &mut Cpu<'_>| {
                 post(&sender, 1, SendOperation::Send, segment);
                 sent += 1;
-                match sent == ROUNDS {
-                    true => Next::Done,
-                    false => Next::At(cpu.now() + Duration::from_us(20)),
+                if sent == ROUNDS {
+                    Next::Done
+                } else {
+                    Next::At(cpu.now() + Duration::from_us(20))
                 }
             }),
         );

@@ -362,10 +362,11 @@ verbs_tests! {
             let key = (window.rkey() & !0xff) | variant;
             let bind = target(&bench, REMOTE);
             let wr = SendWr::new(5, IBV_WR_BIND_MW).bind(&window, 0xabcd_ef00 | variant, bind);
-            match is_built {
-                true => pair.b.post_built(&[wr]).expect("wr_complete"),
-                false => pair.b.post_send(&wr).expect("post_send"),
-            }
+            if is_built {
+pair.b.post_built(&[wr]).expect("wr_complete");
+} else {
+pair.b.post_send(&wr).expect("post_send");
+}
             bench.send_cq.expect(5, IBV_WC_SUCCESS);
             assert_eq!(window.rkey(), key);
             assert_eq!(write(&bench, &pair, 0, key), IBV_WC_SUCCESS);

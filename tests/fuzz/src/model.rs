@@ -307,13 +307,15 @@ impl Side {
             argument: input.number(),
             input_iova: place::INPUT.wrapping_add(input.number()),
             output_iova: place::OUTPUT.wrapping_add(input.number()),
-            input_length: match is_sized {
-                true => input_size(opcode) as u32,
-                false => input.number() as u32,
+            input_length: if is_sized {
+                input_size(opcode) as u32
+            } else {
+                input.number() as u32
             },
-            output_length: match is_sized {
-                true => output_size(opcode) as u32,
-                false => input.number() as u32,
+            output_length: if is_sized {
+                output_size(opcode) as u32
+            } else {
+                input.number() as u32
             },
             ..CommandEntry::default()
         };
@@ -347,17 +349,14 @@ impl Side {
     fn scribble(&mut self, input: &mut Input<'_>) {
         let (base, size) = input.choose(&PLACES);
         let at = base + u64::from(input.u16() % size);
-        match input.flag() {
-            true => {
-                let length = usize::from(input.below(64));
-                let bytes = input.bytes(length);
-                self.write(at, bytes);
-            }
-            false => {
-                let length = 1 << input.below(4);
-                let value = input.number().to_le_bytes();
-                self.write(at & !(length - 1), &value[..length as usize]);
-            }
+        if input.flag() {
+            let length = usize::from(input.below(64));
+            let bytes = input.bytes(length);
+            self.write(at, bytes);
+        } else {
+            let length = 1 << input.below(4);
+            let value = input.number().to_le_bytes();
+            self.write(at & !(length - 1), &value[..length as usize]);
         }
     }
 
@@ -393,9 +392,10 @@ impl Side {
     }
 
     fn access_register(&mut self, input: &mut Input<'_>) {
-        let at = match input.flag() {
-            true => input.u32() % (2 * BAR0_SIZE),
-            false => u32::from(input.u8()) * 4,
+        let at = if input.flag() {
+            input.u32() % (2 * BAR0_SIZE)
+        } else {
+            u32::from(input.u8()) * 4
         };
         let (machine, value) = (&mut self.machine, input.number());
         match input.below(4) {

@@ -73,9 +73,10 @@ fn check_script(scratch: &Scratch, path: &Path) {
     output(scratch, "bash", &["-n", &name]);
     if is_here("shellcheck", "scripts") {
         // Blocks of CI files have no shebang line.
-        let shell: &[&str] = match fs::read_to_string(path).expect("UTF-8").starts_with("#!") {
-            true => &["-x"],
-            false => &["-s", "bash"],
+        let shell: &[&str] = if fs::read_to_string(path).expect("UTF-8").starts_with("#!") {
+            &["-x"]
+        } else {
+            &["-s", "bash"]
         };
         let options = [shell, &["-P", "SCRIPTDIR", &name]].concat();
         output(scratch, "shellcheck", &options);

@@ -61,9 +61,10 @@ impl Host for FakeHost {
     }
 
     fn resolve(&mut self, _from: Gid, to: Gid) -> Result<(), Errno> {
-        match self.reachable.contains(&to) {
-            true => Ok(()),
-            false => Err(Errno::EHOSTUNREACH),
+        if self.reachable.contains(&to) {
+            Ok(())
+        } else {
+            Err(Errno::EHOSTUNREACH)
         }
     }
 }

@@ -230,9 +230,10 @@ impl Device for Served {
             }
         };
         self.backings.lock().push(backing);
-        let access = match map.writable {
-            true => DmaAccess::ReadWrite,
-            false => DmaAccess::Read,
+        let access = if map.writable {
+            DmaAccess::ReadWrite
+        } else {
+            DmaAccess::Read
         };
         let mapping = DmaMapping {
             iova: map.iova,
@@ -356,8 +357,9 @@ pub fn socket(name: &str) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let name = format!("{name}-{}.sock", std::process::id());
     // `sockaddr_un` has room for 107 bytes, which a long path of the checkout may exceed.
-    match directory.as_os_str().len() + name.len() < 100 {
-        true => directory.join(name),
-        false => std::env::temp_dir().join(name),
+    if directory.as_os_str().len() + name.len() < 100 {
+        directory.join(name)
+    } else {
+        std::env::temp_dir().join(name)
     }
 }

@@ -50,9 +50,10 @@ impl TimerClock {
 
     /// Returns the machine's time that a timer takes whose rest is `left_ns`, if the card rests.
     pub fn wall_ns(&self, left_ns: u64) -> u64 {
-        match self.is_behind {
-            true => left_ns.max(BEHIND_NS),
-            false => left_ns,
+        if self.is_behind {
+            left_ns.max(BEHIND_NS)
+        } else {
+            left_ns
         }
     }
 }

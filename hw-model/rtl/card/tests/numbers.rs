@@ -134,9 +134,10 @@ fn chosen_numbers_are_answered_alike() {
             let object = OBJECTS[random.below(3) as usize];
             let number = some_number(object, &both[0], &mut random);
             let (creates, spoiled) = (random.below(5) < 3, random.below(8) == 0);
-            let [model, card] = both.each_mut().map(|machine| match creates {
-                true => object.create(machine, NewNumber::of(number), spoiled),
-                false => {
+            let [model, card] = both.each_mut().map(|machine| {
+                if creates {
+                    object.create(machine, NewNumber::of(number), spoiled)
+                } else {
                     let variant = if object == Object::Mr { 0x11 } else { 0 };
                     let number = u64::from(number) << object.shift() | variant;
                     object.destroy(machine, number)

@@ -90,9 +90,10 @@ fn frame_of(opcode: u8, random: &mut SplitMix64) -> (Vec<u8>, Parts) {
     frame.extend(if v6 { [0x86, 0xdd] } else { [0x08, 0x00] });
     let ip = frame.len();
     let udp_length = (8 + transport) as u16;
-    match v6 {
-        true => push_v6(&mut frame, udp_length, random),
-        false => push_v4(&mut frame, udp_length, random),
+    if v6 {
+        push_v6(&mut frame, udp_length, random)
+    } else {
+        push_v4(&mut frame, udp_length, random)
     }
     let udp = frame.len();
     frame.extend(bytes(random, 2));

@@ -38,9 +38,10 @@ impl Table {
         } else {
             &self.unreadable
         };
-        match refused[line] {
-            true => Err(DmaError::refused(iova, length)),
-            false => Ok(line),
+        if refused[line] {
+            Err(DmaError::refused(iova, length))
+        } else {
+            Ok(line)
         }
     }
 }

@@ -24,9 +24,10 @@ impl Lines {
     pub fn new(seed: u64, random: &mut SplitMix64) -> Self {
         let is_fast = seed % 4 == 0;
         Self {
-            rates: match is_fast {
-                true => [16; 2],
-                false => core::array::from_fn(|_| 1 + random.below(16)),
+            rates: if is_fast {
+                [16; 2]
+            } else {
+                core::array::from_fn(|_| 1 + random.below(16))
             },
             latency: random.below(100),
             refused_of: if is_fast { 0 } else { 200 },
@@ -74,9 +75,10 @@ impl Lines {
         if self.under_way.is_empty() || self.random.below(16) >= self.rates[1] {
             return None;
         }
-        let place = match self.in_order {
-            true => 0,
-            false => self.random.below(self.under_way.len() as u64) as usize,
+        let place = if self.in_order {
+            0
+        } else {
+            self.random.below(self.under_way.len() as u64) as usize
         };
         if self.under_way[place].2 > self.now {
             return None;

@@ -365,9 +365,10 @@ impl Bench {
             let ahead = value.wrapping_sub(life.consumer);
             let is_right = ahead <= 1 << life.shape.log_receives
                 && ahead >= life.producer.wrapping_sub(life.consumer);
-            match is_right {
-                true => life.producer = value,
-                false => self.doorbell_errors[0] += 1,
+            if is_right {
+                life.producer = value
+            } else {
+                self.doorbell_errors[0] += 1
             }
             let life = &mut self.lives[index];
             if life.model.state() == ferroce_transport::QpState::Err {

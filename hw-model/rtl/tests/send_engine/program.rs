@@ -174,16 +174,18 @@ pub fn random_wqe(random: &mut SplitMix64, (qp, number): (u64, u64), index: u32,
     };
     let base = 1 << 40 | qp << 36 | number << 25;
     let key = if is_read { KEY_WRITABLE } else { KEY_READABLE };
-    let segments = match is_inline || is_nop || length == 0 && random.below(2) == 0 {
-        true => Vec::new(),
-        false => random_segments(random, base, length, key),
+    let segments = if is_inline || is_nop || length == 0 && random.below(2) == 0 {
+        Vec::new()
+    } else {
+        random_segments(random, base, length, key)
     };
-    let payload = match is_inline {
-        true => (0..length).map(|_| random.number() as u8).collect(),
-        false => segments
+    let payload = if is_inline {
+        (0..length).map(|_| random.number() as u8).collect()
+    } else {
+        segments
             .iter()
             .flat_map(|s| (0..u64::from(s.length)).map(|i| content(s.address + i)))
-            .collect(),
+            .collect()
     };
     let mut wqe = Wqe {
         index,
@@ -211,8 +213,9 @@ fn wqe_bytes(wqe: &Wqe) -> usize {
     } else {
         16
     };
-    head + match wqe.is_inline {
-        true => 4 + wqe.payload.len(),
-        false => 16 * wqe.segments.len(),
+    head + if wqe.is_inline {
+        4 + wqe.payload.len()
+    } else {
+        16 * wqe.segments.len()
     }
 }

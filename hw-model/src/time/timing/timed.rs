@@ -252,9 +252,10 @@ impl Timed {
         };
         let beats = self.path.occupancy(bytes);
         let begin = block.reserve(now, at, cost.per_item.max(beats));
-        match self.cut_through {
-            true => begin + cost.latency,
-            false => begin + cost.latency + beats,
+        if self.cut_through {
+            begin + cost.latency
+        } else {
+            begin + cost.latency + beats
         }
     }
 

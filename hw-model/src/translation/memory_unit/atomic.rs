@@ -91,9 +91,10 @@ impl AtomicsUnit {
     /// Returns how long an address of host memory stays locked after its read. With PCIe AtomicOps
     /// the host executes.
     fn execution_behind_read(&self) -> Duration {
-        match self.global {
-            true => Duration::ZERO,
-            false => self.execution,
+        if self.global {
+            Duration::ZERO
+        } else {
+            self.execution
         }
     }
 }

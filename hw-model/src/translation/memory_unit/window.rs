@@ -199,9 +199,10 @@ fn bound_window(
             inside
         }),
         region_key: region.key,
-        qpn: match window.word.window_type_2() {
-            true => binder.qpn,
-            false => 0,
+        qpn: if window.word.window_type_2() {
+            binder.qpn
+        } else {
+            0
         },
         ..MemoryEntry::default()
     }
@@ -223,16 +224,18 @@ fn check_window(
     }
     if !window.word.window_type_2() {
         // IBTA vol 1, o10-36.2.2: no zero based windows of type 1.
-        return match segment.access.zero_based() {
-            true => Err(ProtectionFault::Binding { key }),
-            false => Ok(()),
+        return if segment.access.zero_based() {
+            Err(ProtectionFault::Binding { key })
+        } else {
+            Ok(())
         };
     }
     // IBTA vol 1, o10-37.2.30: a window of type 2 must be invalidated before it is bound again; and
     // o10-37.2.40: a bind of zero bytes does not invalidate it.
-    match window.word.bound() || segment.length == 0 {
-        true => Err(ProtectionFault::Binding { key }),
-        false => Ok(()),
+    if window.word.bound() || segment.length == 0 {
+        Err(ProtectionFault::Binding { key })
+    } else {
+        Ok(())
     }
 }
 

@@ -44,9 +44,10 @@ impl Qp {
         let Some((rc, ctx)) = self.reliable_mut() else {
             return false;
         };
-        match train.is_response() {
-            false => rc.requester.send_train(ctx, train),
-            true => rc.responder.send_train(train),
+        if train.is_response() {
+            rc.responder.send_train(train)
+        } else {
+            rc.requester.send_train(ctx, train)
         }
     }
 
@@ -55,9 +56,10 @@ impl Qp {
     #[must_use]
     pub fn packets_before(&self, train: &Train) -> Option<u32> {
         let (rc, _) = self.reliable()?;
-        train.packets_from(match train.is_response() {
-            false => rc.responder.expected,
-            true => rc.requester.oldest,
+        train.packets_from(if train.is_response() {
+            rc.requester.oldest
+        } else {
+            rc.responder.expected
         })
     }
 
@@ -77,9 +79,10 @@ impl Qp {
     /// [`Qp::train_target`].
     pub fn receive_train(&mut self, train: &Train) {
         if let Some((rc, ctx)) = self.reliable_mut() {
-            match train.is_response() {
-                false => rc.responder.receive_train(ctx, train),
-                true => rc.requester.receive_train(ctx, train),
+            if train.is_response() {
+                rc.requester.receive_train(ctx, train);
+            } else {
+                rc.responder.receive_train(ctx, train);
             }
         }
     }
@@ -91,9 +94,10 @@ impl Qp {
     pub fn packets_received(&self, packet: &TransportHeaders) -> Option<u32> {
         let (rc, ctx) = self.reliable()?;
         let opcode = packet.bth.opcode.parse();
-        match opcode.is_some_and(|opcode| opcode.is_response()) {
-            false => rc.responder.packets_received(ctx),
-            true => rc.requester.packets_received(),
+        if opcode.is_some_and(|opcode| opcode.is_response()) {
+            rc.requester.packets_received()
+        } else {
+            rc.responder.packets_received(ctx)
         }
     }
 

@@ -164,9 +164,10 @@ impl TimerState {
     /// Returns the time to wait for an acknowledgement of a queue pair with `local_ack_timeout`.
     pub(crate) fn delay(&self, local_ack_timeout: Duration) -> Duration {
         let delay = self.profile.delay(self.granularity);
-        match self.profile.is_capped {
-            true => delay.min(local_ack_timeout),
-            false => delay,
+        if self.profile.is_capped {
+            delay.min(local_ack_timeout)
+        } else {
+            delay
         }
     }
 

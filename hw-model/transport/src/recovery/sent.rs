@@ -146,9 +146,12 @@ impl SentWindow {
     /// Returns the transmission of `psn`. For a response that was not requested again, this is the
     /// transmission of its request at `request`.
     pub(crate) fn transmission(&self, psn: Psn, request: Psn) -> Evidence {
-        let known = |psn| match is_in_window(self.start, psn) {
-            true => self.stamps[slot(psn)],
-            false => 0,
+        let known = |psn| {
+            if is_in_window(self.start, psn) {
+                self.stamps[slot(psn)]
+            } else {
+                0
+            }
         };
         let stamp = match known(psn) {
             0 => known(request),

@@ -24,9 +24,10 @@ impl Requester {
         // Find the last entry that does not begin after it.
         while high - low > 1 {
             let middle = (low + high) / 2;
-            match span(first, self.queue[middle].first_psn) <= place {
-                true => low = middle,
-                false => high = middle,
+            if span(first, self.queue[middle].first_psn) <= place {
+                low = middle;
+            } else {
+                high = middle;
             }
         }
         let entry = &self.queue[low];
@@ -50,9 +51,10 @@ impl Requester {
         let (transmit, psns) = match entry.request.operation {
             SendOperation::RdmaRead { remote } => {
                 // Until the responder has executed the READ, it expects all of it.
-                let (psn, count) = match sent.executed().is_after(entry.first_psn) {
-                    true => (psn, lost_run(sent, psn, entry.first_psn.add(entry.packets))),
-                    false => (entry.first_psn, entry.packets),
+                let (psn, count) = if sent.executed().is_after(entry.first_psn) {
+                    (psn, lost_run(sent, psn, entry.first_psn.add(entry.packets)))
+                } else {
+                    (entry.first_psn, entry.packets)
                 };
                 let index = span(entry.first_psn, psn);
                 let request = read_packet(ctx, entry, remote, psn, (index, count));
@@ -211,9 +213,10 @@ impl Requester {
         }
         let any = self.lose_responses(ctx, &evidence, false);
         if let Some(recovery) = &mut ctx.recovery {
-            match any {
-                true => recovery.sent.measure_gap(now + reorder_time),
-                false => recovery.sent.close_gap(),
+            if any {
+                recovery.sent.measure_gap(now + reorder_time);
+            } else {
+                recovery.sent.close_gap();
             }
         }
     }
@@ -340,8 +343,9 @@ fn reach(sent: &SentWindow, oldest: Psn, end: Psn, fetches: bool) -> Psn {
         let answered = (0..left).find(|index| !sent.is_answered(oldest.add(*index)));
         return oldest.add(answered.unwrap_or(left));
     }
-    match sent.executed().is_before(end) {
-        true => sent.executed(),
-        false => end,
+    if sent.executed().is_before(end) {
+        sent.executed()
+    } else {
+        end
     }
 }

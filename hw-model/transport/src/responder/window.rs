@@ -40,9 +40,10 @@ impl Responder {
     fn may_place(&self, ctx: &Context) -> bool {
         let packet = &self.packet;
         let mtu = ctx.attributes.path_mtu.bytes();
-        let fits = match packet.more {
-            true => packet.payload_length == mtu,
-            false => packet.payload_length <= mtu,
+        let fits = if packet.more {
+            packet.payload_length == mtu
+        } else {
+            packet.payload_length <= mtu
         };
         packet.is_placeable()
             && ctx.attributes.access.write

@@ -169,9 +169,10 @@ impl Generator<'_> {
 
     fn write(&mut self, side: usize, length: u32, with_immediate: bool) {
         let anywhere = WINDOW + self.rng.below((PART - length as usize) as u64) as usize;
-        let offset = match self.is_relaxed {
-            true => self.own_range(side, length),
-            false => anywhere,
+        let offset = if self.is_relaxed {
+            self.own_range(side, length)
+        } else {
+            anywhere
         };
         let remote = remote(offset);
         let operation = if with_immediate {
@@ -214,9 +215,10 @@ impl Generator<'_> {
     /// Adds an atomic on bytes that earlier WRITEs wrote.
     fn atomic_in_window(&mut self, side: usize) {
         let anywhere = WINDOW + 8 * self.rng.below(PART as u64 / 8) as usize;
-        let offset = match self.is_relaxed {
-            true => self.own_range(side, 16).next_multiple_of(8),
-            false => anywhere,
+        let offset = if self.is_relaxed {
+            self.own_range(side, 16).next_multiple_of(8)
+        } else {
+            anywhere
         };
         let remote = remote(offset);
         let operation = SendOperation::FetchAdd {

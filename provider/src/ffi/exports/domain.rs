@@ -91,9 +91,10 @@ pub(super) unsafe extern "C" fn alloc_parent_domain(
         // SAFETY: contract of `ibv_alloc_parent_domain`: the program's objects are null or live
         // objects of this library; null is refused where an object is required.
         let (domain, thread) = unsafe {
-            let thread = match attr.td.is_null() {
-                true => None,
-                false => Some(Handle::<ibv_td, ThreadDomain>::borrow(attr.td)?),
+            let thread = if attr.td.is_null() {
+                None
+            } else {
+                Some(Handle::<ibv_td, ThreadDomain>::borrow(attr.td)?)
             };
             (Handle::<ibv_pd, Domain>::look_up(attr.pd)?, thread)
         };

@@ -184,9 +184,10 @@ unsafe fn change(
     // SAFETY: the caller guarantees that `mr` and, when the flags name it, `pd` are null or objects
     // of this library.
     let (body, domain) = unsafe {
-        let domain = match has(IBV_REREG_MR_CHANGE_PD) {
-            true => Some(Handle::<ibv_pd, Domain>::look_up(pd)?),
-            false => None,
+        let domain = if has(IBV_REREG_MR_CHANGE_PD) {
+            Some(Handle::<ibv_pd, Domain>::look_up(pd)?)
+        } else {
+            None
         };
         let body = Handle::<ibv_mr, Mr>::look_up(mr)?;
         if domain.is_some() && (*pd).context != (*mr).context {

@@ -229,16 +229,15 @@ pub unsafe extern "C" fn ibv_get_pkey_index(
         // this library; `borrow` refuses null.
         unsafe { Context::borrow(context)? }.adapter.check()?;
         check_port(port.into())?;
-        match u16::from_be(p_key) == identity::P_KEY {
-            true => Ok(0),
-            false => {
-                let given = Shown::Bits(u16::from_be(p_key).into());
-                Err(Errno::wrong(
-                    "pkey",
-                    given,
-                    "0xffff, the port has one P_Key",
-                ))
-            }
+        if u16::from_be(p_key) == identity::P_KEY {
+            Ok(0)
+        } else {
+            let given = Shown::Bits(u16::from_be(p_key).into());
+            Err(Errno::wrong(
+                "pkey",
+                given,
+                "0xffff, the port has one P_Key",
+            ))
         }
     })
 }

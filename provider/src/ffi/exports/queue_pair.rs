@@ -67,13 +67,15 @@ unsafe fn create(
     // SAFETY: the caller guarantees that `pd` and the queues in `attr` are null or objects of this
     // library.
     let (domain, queues) = unsafe {
-        let receive_cq = match attr.recv_cq.is_null() {
-            true => None,
-            false => Some(&**Handle::<ibv_cq_ex, Cq>::look_up(attr.recv_cq)?),
+        let receive_cq = if attr.recv_cq.is_null() {
+            None
+        } else {
+            Some(&**Handle::<ibv_cq_ex, Cq>::look_up(attr.recv_cq)?)
         };
-        let srq = match attr.srq.is_null() {
-            true => None,
-            false => Some(Handle::<ibv_srq, Srq>::look_up(attr.srq)?),
+        let srq = if attr.srq.is_null() {
+            None
+        } else {
+            Some(Handle::<ibv_srq, Srq>::look_up(attr.srq)?)
         };
         let queues = Queues {
             send_cq: Handle::<ibv_cq_ex, Cq>::look_up(attr.send_cq)?,
@@ -185,9 +187,10 @@ pub(super) unsafe extern "C" fn open_qp(
         let inner = qp::Qp::open_target(xrcd, &body.events, attr.qp_num)?;
         let state = inner.query()?.qp_state;
         let has_context = attr.comp_mask & IBV_QP_OPEN_ATTR_CONTEXT != 0;
-        let created = target_attributes(match has_context {
-            true => attr.qp_context,
-            false => std::ptr::null_mut(),
+        let created = target_attributes(if has_context {
+            attr.qp_context
+        } else {
+            std::ptr::null_mut()
         });
         // SAFETY: `borrow` has accepted the context, which is open during the call (contract of
         // `ibv_open_qp`), and the new QP is alive.

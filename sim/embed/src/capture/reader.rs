@@ -76,9 +76,10 @@ pub fn for_each_frame(
         frames += 1;
         action(captured)
     };
-    let read = match magic == PCAPNG_MAGIC {
-        true => read_pcapng(whole, &mut count)?,
-        false => read_pcap(whole, &mut count)?,
+    let read = if magic == PCAPNG_MAGIC {
+        read_pcapng(whole, &mut count)?
+    } else {
+        read_pcap(whole, &mut count)?
     };
     read.map_err(|error| ReadError::Damaged { frames, error })
 }

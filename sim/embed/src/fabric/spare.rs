@@ -39,9 +39,10 @@ impl Spare {
             .mode(0o600)
             .custom_flags(libc::O_NOFOLLOW)
             .open(directory.join(FILE_NAME))?;
-        match file.metadata()?.uid() == os::user_id() {
-            true => Ok(Self(file)),
-            false => Err(io::ErrorKind::PermissionDenied.into()),
+        if file.metadata()?.uid() == os::user_id() {
+            Ok(Self(file))
+        } else {
+            Err(io::ErrorKind::PermissionDenied.into())
         }
     }
 

@@ -125,9 +125,10 @@ impl Bus for InProcess {
         let mut model = self.model.lock();
         let mappings = model.mappings();
         let address = mappings.address(iova);
-        let result = match mappings.has_moved() {
-            true => None,
-            false => Some(mappings.unmap(iova, length as u64)),
+        let result = if mappings.has_moved() {
+            None
+        } else {
+            Some(mappings.unmap(iova, length as u64))
         };
         self.unlock(model);
         let result = result.unwrap_or_else(|| mapping_calls::unmap(self, iova, length as u64));

@@ -218,10 +218,8 @@ fn move_pages(range: &Range<usize>, stays: bool) -> Answer {
         let arguments = [range.start, length, length, flags as usize, place, 0];
         system_call(libc::SYS_mremap, arguments)
     };
-    let moved = move_with(MOVE | MREMAP_DONTUNMAP).or_else(|error| match stays {
-        true => Err(error),
-        false => move_with(MOVE),
-    });
+    let moved = move_with(MOVE | MREMAP_DONTUNMAP)
+        .or_else(|error| if stays { Err(error) } else { move_with(MOVE) });
     if moved.is_err() {
         let _ = memory_calls::unmap(place, length);
     }

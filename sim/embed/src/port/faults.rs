@@ -79,9 +79,10 @@ impl FaultEnd {
     fn hold(&mut self, now: Instant, verdict: &Verdict, frame: Box<Buffer>, is_leaving: bool) {
         let due = now + verdict.delay;
         let second = verdict.is_duplicated.then(|| self.copy(frame.bytes()));
-        let held = match is_leaving {
-            true => &mut self.leaving,
-            false => &mut self.arriving,
+        let held = if is_leaving {
+            &mut self.leaving
+        } else {
+            &mut self.arriving
         };
         for frame in [Some(frame), second].into_iter().flatten() {
             if let (Err(frame), Some(engine)) = (held.push(due, frame), &mut self.engine) {
@@ -188,9 +189,10 @@ impl FabricPort {
         if let (Some(capture), Some(comment)) = (&mut self.capture, comment) {
             capture.record_commented(Direction::Inbound, copy.bytes(), &comment);
         }
-        match verdict.is_dropped() {
-            true => faults.release(copy),
-            false => faults.hold(now, &verdict, copy, false),
+        if verdict.is_dropped() {
+            faults.release(copy);
+        } else {
+            faults.hold(now, &verdict, copy, false);
         }
         self.release(frame);
         None

@@ -97,9 +97,10 @@ impl FabricPort {
         };
         let address = staging.address(&frame);
         let is_group = address.is_multicast();
-        let members = match is_group {
-            true => self.members(address),
-            false => self.registry.gsi_members(address).unwrap_or_default(),
+        let members = if is_group {
+            self.members(address)
+        } else {
+            self.registry.gsi_members(address).unwrap_or_default()
         };
         for to in places(members) {
             self.copy_to(to, &frame);

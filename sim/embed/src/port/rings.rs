@@ -28,17 +28,18 @@ pub(super) fn new_ring(registry: &Registry, name: RingName, generation: u64) -> 
 #[cold]
 pub(super) fn complain(registry: &Registry, error: &io::Error) {
     let directory = registry.directory().display();
-    match is_out_of_reach(error) {
-        true => tracing::error!(
+    if is_out_of_reach(error) {
+        tracing::error!(
             "no ring to a peer can be made in {directory}, frames to it are lost: {error}; this \
              process has lost its access to that directory since it opened the device, or the \
              directory was removed"
-        ),
-        false => tracing::error!(
+        );
+    } else {
+        tracing::error!(
             "no ring to a peer can be made in {directory}, frames to it are lost: {error}; if \
              there is no space, end programs, enlarge it (docker run --shm-size), or set \
              FERROCE_DIR to another directory"
-        ),
+        );
     }
 }
 

@@ -101,9 +101,10 @@ impl Stream {
             Call::FullPoll { in_flight } => Self {
                 requests: 0,
                 expected: self.requests,
-                rounds: match in_flight || self.requests >= 2 {
-                    true => (self.rounds + 1).min(STREAM_ROUNDS),
-                    false => 0,
+                rounds: if in_flight || self.requests >= 2 {
+                    (self.rounds + 1).min(STREAM_ROUNDS)
+                } else {
+                    0
                 },
             },
         }
@@ -219,18 +220,20 @@ impl Waiting {
             return Wait::Spin;
         }
         self.empty_polls = 0;
-        match self.yields.pay(now) {
-            true => Wait::Yield,
-            false => Wait::Doze,
+        if self.yields.pay(now) {
+            Wait::Yield
+        } else {
+            Wait::Doze
         }
     }
 
     /// Records a yield.
     pub fn yielded(&mut self, began: Ticks, ended: Ticks, spans: &Spans) {
         self.yields.note(began, ended, spans);
-        self.polls_before_yield = match ended.since(began) > spans.switch {
-            true => POLLS_BEFORE_SWITCH,
-            false => POLLS_BEFORE_YIELD,
+        self.polls_before_yield = if ended.since(began) > spans.switch {
+            POLLS_BEFORE_SWITCH
+        } else {
+            POLLS_BEFORE_YIELD
         };
     }
 }
@@ -326,9 +329,10 @@ impl Background {
 
     /// Returns how long it leaves the model to a polling program.
     pub fn watch_ns(&self) -> u64 {
-        match self.is_shared {
-            true => WATCH_SHARED_NS,
-            false => WATCH_ALONE_NS,
+        if self.is_shared {
+            WATCH_SHARED_NS
+        } else {
+            WATCH_ALONE_NS
         }
     }
 

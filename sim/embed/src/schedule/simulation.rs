@@ -563,11 +563,12 @@ impl Kernel {
             Step::Watch(time_ns) => time_ns,
             Step::Sleep => {
                 let has_work = !(function.frames.is_empty() && function.requests.is_empty());
-                match has_work || function.acks > 0 {
-                    true => 1,
-                    false => IDLE_NS
+                if has_work || function.acks > 0 {
+                    1
+                } else {
+                    IDLE_NS
                         .min(function.check_at.saturating_sub(self.now))
-                        .max(1),
+                        .max(1)
                 }
             }
         };

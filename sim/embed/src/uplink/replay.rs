@@ -168,9 +168,10 @@ fn for_each_frame(path: &Path, action: &mut dyn FnMut(&[u8]) -> bool) -> io::Res
             }
             None => true,
         };
-        match goes_on {
-            true => ControlFlow::Continue(()),
-            false => ControlFlow::Break(()),
+        if goes_on {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
         }
     });
     match (read, foreign) {

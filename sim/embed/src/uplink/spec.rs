@@ -71,9 +71,10 @@ impl Endpoint {
     /// The error of the resolver; `NotFound` if the name has no address.
     pub fn resolve(&self) -> std::io::Result<Vec<SocketAddr>> {
         let found: Vec<_> = self.0.to_socket_addrs()?.collect();
-        match found.is_empty() {
-            true => Err(std::io::ErrorKind::NotFound.into()),
-            false => Ok(found),
+        if found.is_empty() {
+            Err(std::io::ErrorKind::NotFound.into())
+        } else {
+            Ok(found)
         }
     }
 }

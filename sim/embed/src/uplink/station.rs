@@ -150,9 +150,10 @@ impl Station<'_> {
                 let is_probe = source.is_unspecified();
                 let mac = solicitation.source_mac.unwrap_or(ethernet.source);
                 // RFC 4861, 7.2.4: a duplicate probe is answered to all nodes.
-                let to = match is_probe {
-                    true => (neighbour::ALL_NODES_MAC, neighbour::ALL_NODES),
-                    false => (mac, *source),
+                let to = if is_probe {
+                    (neighbour::ALL_NODES_MAC, neighbour::ALL_NODES)
+                } else {
+                    (mac, *source)
                 };
                 let advertisement = Advertisement {
                     target: solicitation.target,

@@ -117,9 +117,10 @@ impl Transmit for Sender {
         }
         let written = self.socket.write(&self.rest).map_err(WireError::of_io)?;
         self.rest.drain(..written);
-        match self.rest.is_empty() {
-            true => Ok(()),
-            false => Err(WireError::Busy),
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(WireError::Busy)
         }
     }
 

@@ -57,9 +57,10 @@ pub(super) fn parse(text: &str) -> Result<Plan, PlanError> {
     for item in items {
         add(&mut plan, item)?;
     }
-    match plan.faults.is_empty() {
-        true => Err(PlanError::Empty),
-        false => Ok(plan),
+    if plan.faults.is_empty() {
+        Err(PlanError::Empty)
+    } else {
+        Ok(plan)
     }
 }
 
@@ -220,9 +221,10 @@ fn select(selector: &mut Selector, item: &str, text: &str) -> Result<(), PlanErr
         selector.packets.replace(class).is_none()
     };
     let (item, text) = (item.to_owned(), text.to_owned());
-    match is_new {
-        true => Ok(()),
-        false => Err(PlanError::Twice { item, text }),
+    if is_new {
+        Ok(())
+    } else {
+        Err(PlanError::Twice { item, text })
     }
 }
 

@@ -43,9 +43,10 @@ pub(super) fn parse(text: &str) -> Result<Plan, PlanError> {
         return Err(PlanError::Empty);
     }
     let length = plan.to_string().len();
-    match length > MAX_EXPRESSION {
-        true => Err(PlanError::TooLong { length }),
-        false => Ok(plan),
+    if length > MAX_EXPRESSION {
+        Err(PlanError::TooLong { length })
+    } else {
+        Ok(plan)
     }
 }
 

@@ -89,9 +89,10 @@ impl MemoryMap {
         if !region.is_forced || iova >= region.end {
             return None;
         }
-        match region.is_moved {
-            true => self.moved_part(region, iova),
-            false => Some(*region),
+        if region.is_moved {
+            self.moved_part(region, iova)
+        } else {
+            Some(*region)
         }
     }
 

@@ -93,9 +93,10 @@ impl Moved {
                 address,
                 ..piece
             };
-            match self.add(behind) {
-                true => self.pieces[index].end = middle,
-                false => self.pieces[index].address = 0,
+            if self.add(behind) {
+                self.pieces[index].end = middle;
+            } else {
+                self.pieces[index].address = 0;
             }
         }
     }
@@ -209,12 +210,13 @@ impl MemoryMap {
     pub fn force(&mut self, range: &Range<usize>) {
         let is_there = |region: &Region, pieces: &[Piece]| {
             let of_region = |piece: &&Piece| region.start <= piece.start && piece.end <= region.end;
-            match region.is_moved {
-                false => overlap(&region.addresses(), range),
-                true => pieces
+            if region.is_moved {
+                pieces
                     .iter()
                     .filter(of_region)
-                    .any(|piece| overlap(&piece.addresses(), range)),
+                    .any(|piece| overlap(&piece.addresses(), range))
+            } else {
+                overlap(&region.addresses(), range)
             }
         };
         for region in self.regions.values_mut() {

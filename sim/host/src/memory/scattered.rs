@@ -46,9 +46,12 @@ impl MemoryMap {
     fn piece_at(&self, iova: u64) -> Option<Piece<'_>> {
         let local = self.regions.range(..=iova).next_back();
         let local = local.map(|(_, region)| region);
-        let local = local.and_then(|region| match region.is_moved && iova < region.end {
-            true => self.moved_part(region, iova),
-            false => Some(*region),
+        let local = local.and_then(|region| {
+            if region.is_moved && iova < region.end {
+                self.moved_part(region, iova)
+            } else {
+                Some(*region)
+            }
         });
         let local = local.map(Piece::Local);
         let remote = self.remote.range(..=iova).next_back();
@@ -177,9 +180,10 @@ impl MemoryMap {
     fn refuse(&mut self, iova: u64, length: usize, access: Access) -> DmaError {
         let below = self.regions.range(..=iova).next_back();
         let has_moved = below.is_some_and(|(_, region)| region.is_moved);
-        match has_moved {
-            true => self.report_loss(iova, length, access),
-            false => DmaError::refused(iova, length),
+        if has_moved {
+            self.report_loss(iova, length, access)
+        } else {
+            DmaError::refused(iova, length)
         }
     }
 

@@ -92,10 +92,7 @@ impl SimThread {
         each: impl FnMut(WorkCompletion),
     ) -> usize {
         self.catch_up().await;
-        let count = match cq.is_empty() {
-            true => 0,
-            false => cq.poll(max, each),
-        };
+        let count = if cq.is_empty() { 0 } else { cq.poll(max, each) };
         let cost = self.costs().poll_of(count as u64);
         match count {
             0 => self.miss(cost).await,

@@ -90,9 +90,10 @@ impl SpinLock {
         let is_elsewhere = last.is_some_and(|last| last != thread && !waiting.contains(&last));
         let wanting = 1 + waiting.len() as u64 + u64::from(is_elsewhere);
         let line = Duration::from_ps(handoff.as_ps().saturating_mul(log2(wanting)) >> FRACTION);
-        match self.guards_memory && last.is_some_and(|last| last != thread) {
-            true => line + handoff,
-            false => line,
+        if self.guards_memory && last.is_some_and(|last| last != thread) {
+            line + handoff
+        } else {
+            line
         }
     }
 

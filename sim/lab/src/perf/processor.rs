@@ -112,9 +112,12 @@ impl SimThread {
     pub(super) async fn ask(&self, request: Request) {
         *self.request.borrow_mut() = Some(request);
         let mut is_asked = false;
-        poll_fn(|_| match std::mem::replace(&mut is_asked, true) {
-            false => Poll::Pending,
-            true => Poll::Ready(()),
+        poll_fn(|_| {
+            if std::mem::replace(&mut is_asked, true) {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
         })
         .await;
     }

@@ -164,9 +164,10 @@ pub fn place_of(size: u64, count: u64) -> u64 {
     if size > CYCLE / 2 {
         return 0;
     }
-    let step = match size > LINE {
-        true => size.next_multiple_of(LINE),
-        false => LINE,
+    let step = if size > LINE {
+        size.next_multiple_of(LINE)
+    } else {
+        LINE
     };
     count % (CYCLE / step) * step
 }

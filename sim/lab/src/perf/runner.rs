@@ -414,9 +414,10 @@ impl<'a> Run<'a> {
             bandwidth(self.plan.size, &timelines, self.plan.with_peak)
         };
         let clients = row(&self.clients)?;
-        match self.plan.bidirectional {
-            true => sum(&[clients, row(&self.servers)?]),
-            false => Some(clients),
+        if self.plan.bidirectional {
+            sum(&[clients, row(&self.servers)?])
+        } else {
+            Some(clients)
         }
     }
 }
@@ -446,9 +447,12 @@ fn differences(
         .map(|(before, after)| {
             let pairs = before.iter().zip(after);
             pairs
-                .map(|(&(name, before), &(_, after))| match is_level(name) {
-                    true => (name, after),
-                    false => (name, after.saturating_sub(before)),
+                .map(|(&(name, before), &(_, after))| {
+                    if is_level(name) {
+                        (name, after)
+                    } else {
+                        (name, after.saturating_sub(before))
+                    }
                 })
                 .collect()
         })

@@ -226,9 +226,10 @@ impl Trials {
                 reason: error.to_string(),
             }),
             Ok(figure) => {
-                let place = match trial.is_up {
-                    true => &mut effect.up,
-                    false => &mut effect.down,
+                let place = if trial.is_up {
+                    &mut effect.up
+                } else {
+                    &mut effect.down
                 };
                 *place = Some(Moved {
                     value: trial.value,

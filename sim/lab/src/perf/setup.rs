@@ -92,12 +92,11 @@ impl Setup {
             _ => builder.clients_and_servers()?,
         };
         let shares_qps = spec.sharing.threads_per_qp > 1;
-        let (clients, cq_locks) = match shares_qps {
-            true => builder.share(clients),
-            false => {
-                let locks = clients.iter().map(|_| None).collect();
-                (clients, locks)
-            }
+        let (clients, cq_locks) = if shares_qps {
+            builder.share(clients)
+        } else {
+            let locks = clients.iter().map(|_| None).collect();
+            (clients, locks)
         };
         let setup = Self {
             world: builder.world,
@@ -152,9 +151,10 @@ impl Setup {
 /// Returns the world in which `spec` is measured.
 pub fn world_config(spec: &PerfSpec) -> WorldConfig {
     let hosts = hosts(spec.topology);
-    let mut config = match is_functional(&spec.preset) {
-        true => WorldConfig::functional(hosts),
-        false => WorldConfig::timed(spec.preset.clone(), hosts),
+    let mut config = if is_functional(&spec.preset) {
+        WorldConfig::functional(hosts)
+    } else {
+        WorldConfig::timed(spec.preset.clone(), hosts)
     };
     config.seed = spec.seed;
     config.fast_forward = spec.fast_forward;
@@ -277,18 +277,20 @@ impl<'a> Builder<'a> {
         let most = device.capabilities().max_cqe;
         let own_cqs = workload == Workload::Window;
         let send_entries = if own_cqs { depth } else { depth * qps };
-        let receive_entries = match plan.has_receives() {
-            true => plan.receive_depth * qps,
-            false => 1,
+        let receive_entries = if plan.has_receives() {
+            plan.receive_depth * qps
+        } else {
+            1
         };
         let send_cq = Queue::new(&device, send_entries.min(most), plan.events)?;
         let receive_cq = Queue::new(&device, receive_entries.min(most), plan.events)?;
         let regions = self.regions(host, is_client)?;
         let mut endpoints = Vec::new();
         for index in 0..qps {
-            let cq = match own_cqs && index > 0 {
-                true => Queue::new(&device, send_entries.min(most), false)?,
-                false => send_cq.clone(),
+            let cq = if own_cqs && index > 0 {
+                Queue::new(&device, send_entries.min(most), false)?
+            } else {
+                send_cq.clone()
             };
             let qp = queue_pair(&self.nodes[host].pd, plan, depth, cq.cq(), receive_cq.cq())?;
             endpoints.push(self.endpoint(host, thread, (index, is_client), qp, cq));
@@ -330,9 +332,10 @@ impl<'a> Builder<'a> {
             is_alone: true,
             locks: Locks {
                 qp: None,
-                doorbell: match is_client || self.plan.bidirectional {
-                    true => self.nodes[host].doorbell(),
-                    false => None,
+                doorbell: if is_client || self.plan.bidirectional {
+                    self.nodes[host].doorbell()
+                } else {
+                    None
                 },
             },
         }
@@ -374,9 +377,10 @@ impl<'a> Builder<'a> {
             Workload::Perftest => 2 * u64::from(plan.qps_per_thread) * self.stride(),
             Workload::Window => spec.region_bytes.unwrap_or(WINDOW_REGION),
             Workload::Batch => {
-                let length = match is_client {
-                    true => self.batch_bytes() * u64::from(plan.threads),
-                    false => spec.region_bytes.unwrap_or(BATCH_REGION),
+                let length = if is_client {
+                    self.batch_bytes() * u64::from(plan.threads)
+                } else {
+                    spec.region_bytes.unwrap_or(BATCH_REGION)
                 };
                 let memory = RegionMemory::Host(spec.page_size, spec.offset_bytes);
                 let region = self.nodes[host].shared_region(is_client, length, memory)?;
@@ -409,9 +413,10 @@ impl<'a> Builder<'a> {
         };
         let remote: Rc<[RemoteRegion]> = to.regions.iter().map(Region::remote).collect();
         let is_card = to.regions.iter().any(|region| region.buffer.is_none());
-        let base = match self.plan.one_address || is_card {
-            true => 0,
-            false => target.receive_base,
+        let base = if self.plan.one_address || is_card {
+            0
+        } else {
+            target.receive_base
         };
         let endpoint = &mut from.endpoints[here];
         connect(&endpoint.qp, endpoint.psn, &peer, self.plan).map_err(Error::driver("QP"))?;

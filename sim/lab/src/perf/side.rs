@@ -100,9 +100,10 @@ impl Side {
         let remote = &endpoint.remote[count as usize % endpoint.remote.len()];
         Message {
             segment: local.segment(endpoint.local_base + place, plan.size),
-            remote: remote.at(match plan.one_address {
-                true => endpoint.remote_base,
-                false => endpoint.remote_base + place,
+            remote: remote.at(if plan.one_address {
+                endpoint.remote_base
+            } else {
+                endpoint.remote_base + place
             }),
         }
     }
@@ -194,9 +195,10 @@ pub fn queue_pair(
         Service::Uc => DriverService::UnreliableConnected,
         Service::Ud => DriverService::UnreliableDatagram,
     };
-    let max_wr = match plan.has_receives() {
-        true => plan.receive_depth,
-        false => 1,
+    let max_wr = if plan.has_receives() {
+        plan.receive_depth
+    } else {
+        1
     };
     let config = QueuePairConfig {
         service,

@@ -100,9 +100,10 @@ fn spread<R>(
                     if failures == Failures::End && failed.load(Ordering::Relaxed) {
                         break;
                     }
-                    let result = match stop.load(Ordering::Relaxed) {
-                        true => Err(Error::Interrupted),
-                        false => runner::run(&job.spec, job.size, stop, None),
+                    let result = if stop.load(Ordering::Relaxed) {
+                        Err(Error::Interrupted)
+                    } else {
+                        runner::run(&job.spec, job.size, stop, None)
                     };
                     failed.fetch_or(result.is_err(), Ordering::Relaxed);
                     // The receiver is dropped: the caller has seen a failure.

@@ -65,10 +65,7 @@ fn write_header(out: &mut String, spec: &PerfSpec, plan: &Plan) -> std::fmt::Res
 }
 
 fn on_off(is_on: bool) -> &'static str {
-    match is_on {
-        true => "ON",
-        false => "OFF",
-    }
+    if is_on { "ON" } else { "OFF" }
 }
 
 /// Returns the title: `testsStr` and its frame.
@@ -195,9 +192,10 @@ fn bandwidth(row: &PerfRow, figures: &BandwidthRow) -> String {
 
 /// Formats a row as `REPORT_FMT_LAT`.
 fn latency(row: &PerfRow, figures: &LatencyRow) -> String {
-    let deviation = match figures.stdev_us.is_nan() {
-        true => "-".to_owned(),
-        false => format!("{:.2}", figures.stdev_us),
+    let deviation = if figures.stdev_us.is_nan() {
+        "-".to_owned()
+    } else {
+        format!("{:.2}", figures.stdev_us)
     };
     format!(
         " {:<7} {}          {:<7.2}        {:<7.2}      {:<7.2}  \t       {:<7.2}     \t{:<7}\

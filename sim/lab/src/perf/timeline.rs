@@ -97,9 +97,10 @@ fn closest_on_hull(hull: &[Point], end: Point) -> Option<Point> {
     let mut high = hull.len().checked_sub(1)?;
     while low < high {
         let middle = (low + high) / 2;
-        match takes_less(hull[middle + 1], hull[middle], end) {
-            true => low = middle + 1,
-            false => high = middle,
+        if takes_less(hull[middle + 1], hull[middle], end) {
+            low = middle + 1;
+        } else {
+            high = middle;
         }
     }
     Some(hull[low])

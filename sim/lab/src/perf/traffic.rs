@@ -103,10 +103,7 @@ impl Traffic {
             window_ps: window,
             utilisation: rates.iter().sum::<f64>() / capacity,
             jain: jain(&rates),
-            least_of_most: match most > 0.0 {
-                true => least / most,
-                false => 0.0,
-            },
+            least_of_most: if most > 0.0 { least / most } else { 0.0 },
             completion_ps: percentiles(&flows),
             queue: queue.map(|(_, queue)| queue),
             fabric,
@@ -120,9 +117,10 @@ impl Traffic {
 fn jain(rates: &[f64]) -> f64 {
     let sum: f64 = rates.iter().sum();
     let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
-    match squares > 0.0 {
-        true => sum * sum / (rates.len() as f64 * squares),
-        false => 0.0,
+    if squares > 0.0 {
+        sum * sum / (rates.len() as f64 * squares)
+    } else {
+        0.0
     }
 }
 

@@ -119,9 +119,10 @@ impl Utilisation {
                 continue;
             }
             let program = observed.program;
-            let thread = match program.spun > program.worked {
-                true => LOCKS,
-                false => THREAD,
+            let thread = if program.spun > program.worked {
+                LOCKS
+            } else {
+                THREAD
             };
             let thread = (thread, program.worked + program.spun);
             for (name, busy) in [(LOCK, program.lock), thread] {

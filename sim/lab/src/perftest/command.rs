@@ -33,11 +33,12 @@ pub fn runs(spec: &PerfSpec) -> Result<Vec<Run>, String> {
         return Ok(vec![run(&["-a".to_owned()])]);
     }
     let sizes = spec.sizes.iter();
-    Ok(match is_atomic(spec) {
-        true => vec![run(&[])],
-        false => sizes
+    Ok(if is_atomic(spec) {
+        vec![run(&[])]
+    } else {
+        sizes
             .map(|size| run(&["-s".to_owned(), size.to_string()]))
-            .collect(),
+            .collect()
     })
 }
 

@@ -79,9 +79,10 @@ pub fn beside(preset: &Preset, table: &Table, model: &Rows) -> Comparison {
 fn lines(table: &Table, model: &Rows) -> Vec<Line> {
     let mut lines = lines_without_class(&table.rows, model);
     let points = table.points();
-    let classes = match table.is_latency() {
-        true => size_class::of_latencies(&points),
-        false => size_class::of_bandwidths(&points),
+    let classes = if table.is_latency() {
+        size_class::of_latencies(&points)
+    } else {
+        size_class::of_bandwidths(&points)
     };
     for line in &mut lines {
         let mut classes = points.iter().zip(&classes);

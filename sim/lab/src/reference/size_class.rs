@@ -75,9 +75,12 @@ pub fn of_latencies(points: &[(u64, f64)]) -> Vec<Option<SizeClass>> {
     let is_flat = |point: &&(u64, f64)| point.1 <= shortest * SMALL_LATENCY_MULTIPLE;
     let flat = points.iter().filter(is_flat).map(|(bytes, _)| *bytes);
     let small_to = flat.max().unwrap_or(0);
-    classes(points, |bytes| match bytes <= small_to {
-        true => SizeClass::Small,
-        false => SizeClass::Long,
+    classes(points, |bytes| {
+        if bytes <= small_to {
+            SizeClass::Small
+        } else {
+            SizeClass::Long
+        }
     })
 }
 
@@ -85,9 +88,10 @@ pub fn of_latencies(points: &[(u64, f64)]) -> Vec<Option<SizeClass>> {
 fn flat(points: &[(u64, f64)], is_near_best: impl Fn(&(u64, f64)) -> bool) -> Vec<u64> {
     let near = points.iter().filter(|point| is_near_best(point));
     let sizes: Vec<_> = near.map(|(bytes, _)| *bytes).collect();
-    match sizes.len() < FLAT_SIZES_MIN {
-        true => Vec::new(),
-        false => sizes,
+    if sizes.len() < FLAT_SIZES_MIN {
+        Vec::new()
+    } else {
+        sizes
     }
 }
 
@@ -243,9 +247,10 @@ mod tests {
         assert!(tables.iter().filter(complete).count() > 10);
         for table in tables.iter().filter(complete) {
             let points = table.points();
-            let (classes, expected) = match table.is_latency() {
-                true => (of_latencies(&points), vec![Small, Long]),
-                false => (of_bandwidths(&points), vec![Small, Knee, Plateau]),
+            let (classes, expected) = if table.is_latency() {
+                (of_latencies(&points), vec![Small, Long])
+            } else {
+                (of_bandwidths(&points), vec![Small, Knee, Plateau])
             };
             let mut found = known(classes);
             found.dedup();

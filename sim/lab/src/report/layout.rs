@@ -92,9 +92,10 @@ impl Layout {
         let note = note.into_iter().enumerate();
         // On the same line, if there is room for both.
         let axis = after_note + TEXT_LINE;
-        let legend = match self.has_names_below {
-            true => axis + TEXT_LINE,
-            false => axis,
+        let legend = if self.has_names_below {
+            axis + TEXT_LINE
+        } else {
+            axis
         };
         Heading {
             title: title.map(place(FIRST_LINE, TITLE_LINE)).collect(),

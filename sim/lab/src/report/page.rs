@@ -96,9 +96,10 @@ fn has_measurements(chapters: &[Chapter]) -> bool {
 }
 
 fn introduction(chapters: &[Chapter], outcomes: &[Outcome]) -> String {
-    let mut text = String::from(match has_measurements(chapters) {
-        true => ABOUT_MEASUREMENTS,
-        false => ABOUT_BASELINES,
+    let mut text = String::from(if has_measurements(chapters) {
+        ABOUT_MEASUREMENTS
+    } else {
+        ABOUT_BASELINES
     });
     let tally = Tally::of(outcomes);
     let figures: Vec<_> = chapters
@@ -316,9 +317,10 @@ fn validation_row(page: &mut String, line: &Line) {
     };
     // The reason of a prediction appears under the pointer, any other reason in a row below.
     let is_predicted = line.basis == Kind::Predicted.word();
-    let title = match is_predicted {
-        true => format!(" title=\"{}\"", escape(&line.reason)),
-        false => String::new(),
+    let title = if is_predicted {
+        format!(" title=\"{}\"", escape(&line.reason))
+    } else {
+        String::new()
     };
     let id = escape(&line.id);
     let _ = write!(page, "<tr class=\"{class}\"{title}><td>{id}</td>");
@@ -334,10 +336,7 @@ fn validation_row(page: &mut String, line: &Line) {
         (verdict, &line.verdict, ""),
     ] {
         // On a phone, where a row is a block, the name of the column precedes the value.
-        let name = match text.is_empty() {
-            true => "",
-            false => name,
-        };
+        let name = if text.is_empty() { "" } else { name };
         let _ = write!(
             page,
             "<td class=\"{class}\" data-name=\"{name}\">{}</td>",
@@ -345,9 +344,10 @@ fn validation_row(page: &mut String, line: &Line) {
         );
     }
     page.push_str("</tr>\n");
-    let basis = match is_predicted || line.reason.is_empty() {
-        true => String::new(),
-        false => format!("{}: {}", line.basis, line.reason),
+    let basis = if is_predicted || line.reason.is_empty() {
+        String::new()
+    } else {
+        format!("{}: {}", line.basis, line.reason)
     };
     for text in [&basis, &line.cause] {
         if !text.is_empty() {

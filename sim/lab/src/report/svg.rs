@@ -116,9 +116,10 @@ impl<'a> Drawing<'a> {
 
     fn draw(mut self) -> String {
         let stamp = wrapped(&self.figure.stamp, self.layout.stamp_characters, ", ");
-        let names = match self.layout.has_names_below {
-            true => NAME_LINE * self.wanted_labels().len() as f64,
-            false => 0.0,
+        let names = if self.layout.has_names_below {
+            NAME_LINE * self.wanted_labels().len() as f64
+        } else {
+            0.0
         };
         let height = self.bottom() + 52.0 + names + STAMP_LINE * stamp.len() as f64;
         let width = self.layout.width;
@@ -138,9 +139,10 @@ impl<'a> Drawing<'a> {
             self.error_strip();
         }
         self.all_series();
-        match self.layout.has_names_below {
-            true => self.names_below(),
-            false => self.labels(),
+        if self.layout.has_names_below {
+            self.names_below();
+        } else {
+            self.labels();
         }
         for (index, line) in stamp.iter().rev().enumerate() {
             self.text(
@@ -324,9 +326,10 @@ impl<'a> Drawing<'a> {
 
     /// Writes the name of the strip.
     fn strip_name(&mut self, top: f64, middle: f64) {
-        let (what, against) = match self.figure.has_baseline() {
-            true => ("line against", "points"),
-            false => ("model against", "measurement"),
+        let (what, against) = if self.figure.has_baseline() {
+            ("line against", "points")
+        } else {
+            ("model against", "measurement")
         };
         if self.layout.has_names_below {
             let text = format!("{what} {against}");
@@ -364,9 +367,10 @@ impl<'a> Drawing<'a> {
             };
             rows[row] = center + half + CLIP_ROOM;
             let inside = 12.0 + CLIP_LINE * row as f64;
-            let y = match is_above {
-                true => top + inside,
-                false => bottom - inside + 6.0,
+            let y = if is_above {
+                top + inside
+            } else {
+                bottom - inside + 6.0
             };
             let class = format!("clip-value c{color}");
             self.text(center, y, &class, "text-anchor=\"middle\"", &text);

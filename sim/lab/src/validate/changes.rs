@@ -32,9 +32,10 @@ impl Changes {
                 changed.map_err(|error| error.to_string())?;
             }
         }
-        match self.0.is_empty() {
-            true => Ok(()),
-            false => preset.check().map_err(|error| error.to_string()),
+        if self.0.is_empty() {
+            Ok(())
+        } else {
+            preset.check().map_err(|error| error.to_string())
         }
     }
 }
@@ -49,9 +50,10 @@ pub fn moved(parameter: &Parameter<'_>, up: bool) -> Option<Value> {
         (Value::Real(real), _) => Value::Real(real * (1.0 - SHARE)),
         (Value::Count(count), _) => {
             let step = ((f64::from(count) * SHARE).round() as u32).max(1);
-            Value::Count(match up {
-                true => count.checked_add(step)?,
-                false => count.checked_sub(step)?,
+            Value::Count(if up {
+                count.checked_add(step)?
+            } else {
+                count.checked_sub(step)?
             })
         }
     };

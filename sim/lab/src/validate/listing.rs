@@ -60,9 +60,10 @@ fn of_outcome(outcome: &Outcome) -> Vec<Line> {
         let line = Line {
             point: checked.label.clone(),
             basis: checked.basis.kind.word().to_owned(),
-            reason: match is_new {
-                true => checked.basis.reason.clone().into_owned(),
-                false => String::new(),
+            reason: if is_new {
+                checked.basis.reason.clone().into_owned()
+            } else {
+                String::new()
             },
             target: checked.expected.clone(),
             tolerance: checked.tolerance.clone(),

@@ -192,9 +192,12 @@ pub fn run(
     listener: &dyn Listener,
 ) -> Result<Perturbation, String> {
     let targets = target::all();
-    let is_wanted = |target: &&target::Target| match only.is_empty() {
-        true => !is_on_lossy_link(&target.id),
-        false => super::is_chosen(target, only),
+    let is_wanted = |target: &&target::Target| {
+        if only.is_empty() {
+            !is_on_lossy_link(&target.id)
+        } else {
+            super::is_chosen(target, only)
+        }
     };
     let chosen: Vec<_> = targets.iter().filter(is_wanted).collect();
     let cache = Cache::new(simulator);

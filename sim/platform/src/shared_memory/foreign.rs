@@ -53,9 +53,10 @@ impl ForeignFile {
             .ok_or(io::ErrorKind::InvalidInput)?;
         let start = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
         let watched = Watched::claim()?;
-        let protection = match is_writable {
-            true => libc::PROT_READ | libc::PROT_WRITE,
-            false => libc::PROT_READ,
+        let protection = if is_writable {
+            libc::PROT_READ | libc::PROT_WRITE
+        } else {
+            libc::PROT_READ
         };
         // SAFETY: without `MAP_FIXED` the kernel chooses a free address, so no existing mapping is
         // replaced.

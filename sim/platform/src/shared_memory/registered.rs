@@ -176,10 +176,13 @@ impl Pages {
             return Err(unsupported("files may not be so large"));
         }
         match &self.file {
-            Some((file, identity)) => match identity_of(file)? == *identity {
-                true => Ok(()),
-                false => Err(unsupported("the file has been closed")),
-            },
+            Some((file, identity)) => {
+                if identity_of(file)? == *identity {
+                    Ok(())
+                } else {
+                    Err(unsupported("the file has been closed"))
+                }
+            }
             None => {
                 let file = sealed_file("ferroce-registered", ADDRESS_SPACE)?;
                 let identity = identity_of(&file)?;

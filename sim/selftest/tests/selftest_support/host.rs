@@ -175,18 +175,20 @@ impl UntimedHost for CardHost {
             words.fill_with(|| self.random.number());
         }
         let refused = DmaError::refused(iova, 8 * words.len());
-        match self.memory.store_words(iova, &words) {
-            true => Ok(()),
-            false => Err(refused),
+        if self.memory.store_words(iova, &words) {
+            Ok(())
+        } else {
+            Err(refused)
         }
     }
 
     fn atomic(&mut self, iova: u64, operation: DmaAtomic) -> Result<u64, DmaError> {
         let refused = DmaError::refused(iova, 8);
         let original = self.memory.load(iova).ok_or(refused)?;
-        match self.memory.store(iova, operation.apply(original)) {
-            true => Ok(original),
-            false => Err(refused),
+        if self.memory.store(iova, operation.apply(original)) {
+            Ok(original)
+        } else {
+            Err(refused)
         }
     }
 

@@ -305,9 +305,10 @@ impl<'a> Steps<'a> {
 
     /// Prints a line. In a dry run, the steps are the result, so they go to standard output.
     fn print(&self, line: &str) {
-        match self.dry_run {
-            true => self.system.print(line),
-            false => self.system.say(line),
+        if self.dry_run {
+            self.system.print(line);
+        } else {
+            self.system.say(line);
         }
     }
 

@@ -399,9 +399,10 @@ impl Perf {
     }
 
     fn operation(&self) -> (Operation, Test) {
-        let atomic = match self.compare_swap {
-            true => Operation::CompareSwap,
-            false => Operation::FetchAdd,
+        let atomic = if self.compare_swap {
+            Operation::CompareSwap
+        } else {
+            Operation::FetchAdd
         };
         match self.test {
             TestName::WriteBw => (Operation::Write, Test::Bandwidth),

@@ -178,9 +178,10 @@ fn label(job: &Job) -> String {
         .point
         .iter()
         .map(|(key, value)| format!("{key}={value}"));
-    match job.point.is_empty() {
-        true => format!("{} B", job.size),
-        false => values.collect::<Vec<_>>().join(" "),
+    if job.point.is_empty() {
+        format!("{} B", job.size)
+    } else {
+        values.collect::<Vec<_>>().join(" ")
     }
 }
 

@@ -128,12 +128,13 @@ impl Timed {
             let socket = ferroce_embed::socket_path(socket).map_err(|error| error.to_string())?;
             let socket = std::path::absolute(socket).map_err(|error| error.to_string())?;
             share_processor(&socket);
-            return match is_alive(&socket) {
-                true => Ok(Some(socket)),
-                false => Err(format!(
+            return if is_alive(&socket) {
+                Ok(Some(socket))
+            } else {
+                Err(format!(
                     "--world {}: no world listens there; `ferroce world` starts one",
                     socket.display()
-                )),
+                ))
             };
         }
         let Some(name) = &self.timed else {
@@ -151,13 +152,15 @@ impl Timed {
 
     /// Describes the world of the program's figures.
     fn provenance(&self, preset: &Preset) -> String {
-        let payload = match self.elide_payload {
-            true => ", data of messages elided",
-            false => "",
+        let payload = if self.elide_payload {
+            ", data of messages elided"
+        } else {
+            ""
         };
-        let packets = match self.every_packet {
-            true => "every packet",
-            false => "long messages by their beginning, pace and end",
+        let packets = if self.every_packet {
+            "every packet"
+        } else {
+            "long messages by their beginning, pace and end"
         };
         let faults = self
             .faults()

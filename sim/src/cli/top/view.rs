@@ -150,9 +150,10 @@ impl Row<'_> {
         let old = self.old.map_or(0, |old| old.sum(names));
         let grown = self.shown.sum(names).saturating_sub(old);
         // A function that has just begun may have counted before this interval.
-        match self.seconds > 0.0 {
-            true => grown as f64 / self.seconds,
-            false => 0.0,
+        if self.seconds > 0.0 {
+            grown as f64 / self.seconds
+        } else {
+            0.0
         }
     }
 

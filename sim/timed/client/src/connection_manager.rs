@@ -126,9 +126,10 @@ impl ConnectionManager {
     fn call(&self, call: CmCall) -> Result<u32, i32> {
         self.processor.spend_cm_command();
         let answer = self.library.wait(&Wait::Cm(call));
-        match self.library.has_ended() {
-            true => Err(libc::ENETDOWN),
-            false => result(answer).map_err(|errno| errno as i32),
+        if self.library.has_ended() {
+            Err(libc::ENETDOWN)
+        } else {
+            result(answer).map_err(|errno| errno as i32)
         }
     }
 }

@@ -120,9 +120,10 @@ impl Recent {
         let grid_ps = grid.as_ps().max(1);
         let is_first = !std::mem::replace(&mut self.has_waited, true);
         if is_first || self.is_over(now_ps) {
-            self.turns = match is_first {
-                true => limits.first,
-                false => (2 * self.turns).min(limits.most),
+            self.turns = if is_first {
+                limits.first
+            } else {
+                (2 * self.turns).min(limits.most)
             };
             self.waits_since_ps = now_ps;
             self.over_ps = now_ps.saturating_add(self.turns * grid_ps);
@@ -259,9 +260,10 @@ impl Processor {
             }
             let queues = recent.empty.len() as u64;
             let grid = ferroce_model::preset::costs::times(self.costs.poll_miss, queues);
-            let limits = match self.library.is_alone() {
-                true => ALONE,
-                false => WITH_OTHERS,
+            let limits = if self.library.is_alone() {
+                ALONE
+            } else {
+                WITH_OTHERS
             };
             Some(recent.wait(grid, now_ps, limits))
         };

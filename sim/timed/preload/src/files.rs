@@ -98,9 +98,10 @@ pub unsafe extern "C" fn __read_chk(
 ) -> ssize_t {
     // SAFETY: by the contract of `__read_chk`, the arguments are valid.
     let real = || unsafe { real::__read_chk(fd, buffer, length, room) };
-    match length > room {
-        true => real(),
-        false => input(fd, &[part(buffer, length)], 0, real),
+    if length > room {
+        real()
+    } else {
+        input(fd, &[part(buffer, length)], 0, real)
     }
 }
 

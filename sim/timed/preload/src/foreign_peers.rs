@@ -36,9 +36,10 @@ static IS_SAID: AtomicU32 = AtomicU32::new(0);
 /// Calls `wait`, which waits for a connection to a listening socket. Foreign peers that connect
 /// meanwhile are refused, unless the socket is nonblocking.
 pub fn refused_while<T>(listener: Descriptor, is_nonblocking: bool, wait: impl FnOnce() -> T) -> T {
-    let number = match is_nonblocking {
-        true => NONE,
-        false => listener.number(),
+    let number = if is_nonblocking {
+        NONE
+    } else {
+        listener.number()
     };
     SEEN.store(0, Ordering::Relaxed);
     LISTENER.store(number, Ordering::Relaxed);

@@ -130,9 +130,10 @@ impl Sources {
                     MIXED_STEP_PS
                 };
                 let time_ps = own.now_ps().saturating_add(step_ps).min(deadline_ps);
-                match has_events {
-                    true => own.wait(&Wait::OnInterrupt { wake_up_ps: 0 }, time_ps),
-                    false => own.wait(&Wait::At { time_ps }, NEVER_PS),
+                if has_events {
+                    own.wait(&Wait::OnInterrupt { wake_up_ps: 0 }, time_ps)
+                } else {
+                    own.wait(&Wait::At { time_ps }, NEVER_PS)
                 }
             }
         }

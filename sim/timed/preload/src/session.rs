@@ -40,9 +40,10 @@ pub fn join() -> Result<(), Errno> {
         let page = request_page(state)?;
         take_time();
         joined::succeed();
-        match turn::wait_for_turn(page) {
-            true => Ok(()),
-            false => Err(Errno::CONNRESET),
+        if turn::wait_for_turn(page) {
+            Ok(())
+        } else {
+            Err(Errno::CONNRESET)
         }
     });
     if !joined::is_joined() {

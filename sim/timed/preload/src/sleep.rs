@@ -81,17 +81,19 @@ pub unsafe extern "C" fn clock_nanosleep(
     let is_absolute = flags & libc::TIMER_ABSTIME != 0;
     // SAFETY: by the contract of `clock_nanosleep`, the time is valid.
     let (absolute_ps, relative_ps) = unsafe { (read_absolute(clock, time), read_time(time)) };
-    let time_ps = match is_absolute {
-        true => absolute_ps,
-        false => relative_ps.filter(|_| epoch_s(clock).is_some()),
+    let time_ps = if is_absolute {
+        absolute_ps
+    } else {
+        relative_ps.filter(|_| epoch_s(clock).is_some())
     };
     let (Some(own), Some(time_ps)) = (Own::enter("clock_nanosleep"), time_ps) else {
         // SAFETY: by the contract of `clock_nanosleep`, the arguments are valid.
         return unsafe { real::clock_nanosleep(clock, flags, time, rest) };
     };
-    let left_ps = match is_absolute {
-        true => sleep_until(&own, time_ps),
-        false => sleep_for(&own, time_ps),
+    let left_ps = if is_absolute {
+        sleep_until(&own, time_ps)
+    } else {
+        sleep_for(&own, time_ps)
     };
     if left_ps == 0 {
         return 0;

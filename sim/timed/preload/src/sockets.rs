@@ -126,9 +126,10 @@ pub unsafe extern "C" fn __recv_chk(
 ) -> ssize_t {
     // SAFETY: by the contract of `__recv_chk`, the arguments are valid.
     let real = || unsafe { real::__recv_chk(fd, buffer, length, room, flags) };
-    match length > room {
-        true => real(),
-        false => input(fd, &[part(buffer, length)], flags, real),
+    if length > room {
+        real()
+    } else {
+        input(fd, &[part(buffer, length)], flags, real)
     }
 }
 

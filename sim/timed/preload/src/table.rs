@@ -46,9 +46,10 @@ pub extern "C" fn ferroce_time_v1() -> &'static TimeTable {
 }
 
 extern "C" fn outside(is_outside: bool) {
-    match is_outside {
-        true => state().enter_real(),
-        false => state().leave_real(),
+    if is_outside {
+        state().enter_real();
+    } else {
+        state().leave_real();
     }
 }
 

@@ -184,9 +184,10 @@ impl ThreadState {
     /// came before it without a time advance.
     #[inline]
     pub fn count_call_at_once(&self, now_ps: u64) -> u32 {
-        let before = match self.call_at_once_ps.replace(now_ps) == now_ps {
-            true => self.calls_at_once.get(),
-            false => 0,
+        let before = if self.call_at_once_ps.replace(now_ps) == now_ps {
+            self.calls_at_once.get()
+        } else {
+            0
         };
         self.calls_at_once.set(before.saturating_add(1));
         before

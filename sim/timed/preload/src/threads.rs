@@ -100,9 +100,10 @@ extern "C-unwind" fn begin(start: *mut c_void) -> *mut c_void {
         crate::tsc_trap::disarm();
     }
     state.enter();
-    let page = match start.is_real {
-        true => None,
-        false => membership::request_page(state).ok(),
+    let page = if start.is_real {
+        None
+    } else {
+        membership::request_page(state).ok()
     };
     start.is_known.store(1, Ordering::Release);
     // The creator may have stopped waiting.

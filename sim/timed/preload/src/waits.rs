@@ -225,9 +225,10 @@ pub unsafe extern "C" fn pthread_cond_timedwait(
     };
     // SAFETY: by the contract of `pthread_cond_timedwait`, the time is valid or null.
     let is_monotonic = unsafe { time.as_ref() }.is_some_and(|time| time.tv_sec < HALF);
-    let clock = match is_monotonic {
-        true => libc::CLOCK_MONOTONIC,
-        false => libc::CLOCK_REALTIME,
+    let clock = if is_monotonic {
+        libc::CLOCK_MONOTONIC
+    } else {
+        libc::CLOCK_REALTIME
     };
     // SAFETY: by the contract of `pthread_cond_timedwait`, the arguments are valid.
     unsafe { wait_for_condition(&own, (condition, mutex), clock, time) }

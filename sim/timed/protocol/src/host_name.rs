@@ -92,9 +92,10 @@ impl FromStr for HostName {
 
 /// Reads a number without a sign.
 fn number<T: FromStr>(text: &str) -> Result<T, NoHostName> {
-    match text.bytes().all(|byte| byte.is_ascii_digit()) {
-        true => text.parse().map_err(|_| NoHostName),
-        false => Err(NoHostName),
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        text.parse().map_err(|_| NoHostName)
+    } else {
+        Err(NoHostName)
     }
 }
 

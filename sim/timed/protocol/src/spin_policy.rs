@@ -65,9 +65,10 @@ impl SpinPolicy {
             turn if turn == other => self.yield_while(page, other),
             turn => turn,
         };
-        match turn == other {
-            true => page.sleep_while(other, limit),
-            false => turn,
+        if turn == other {
+            page.sleep_while(other, limit)
+        } else {
+            turn
         }
     }
 

@@ -61,13 +61,14 @@ impl AgentHost {
     fn on_loopback(&self, space: PortSpace, port: u16) -> usize {
         let listeners = self.listening.iter();
         let mut listeners = listeners.filter(|one| (one.space, one.port) == (space, port));
-        match listeners.clone().any(|one| one.host == self.number) {
-            true => self.number,
-            false => match (listeners.next(), self.hosts) {
+        if listeners.clone().any(|one| one.host == self.number) {
+            self.number
+        } else {
+            match (listeners.next(), self.hosts) {
                 (Some(one), _) => one.host,
                 (None, 2) => 1 - self.number,
                 (None, _) => self.number,
-            },
+            }
         }
     }
 

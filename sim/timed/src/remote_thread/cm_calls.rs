@@ -70,9 +70,10 @@ impl Common {
             }
         };
         let address = reply.address.to_le_bytes();
-        match message.set(&address, &reply.bytes) {
-            true => Ok((address.len() + reply.bytes.len()) as u32),
-            false => Err(Errno::ENOSPC),
+        if message.set(&address, &reply.bytes) {
+            Ok((address.len() + reply.bytes.len()) as u32)
+        } else {
+            Err(Errno::ENOSPC)
         }
     }
 }

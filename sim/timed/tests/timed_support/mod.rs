@@ -307,11 +307,11 @@ impl Bus for PagedBus {
 
     fn write32(&self, offset: u32, value: u32) {
         let first = offset::event_queue_doorbell;
-        match (first..first + 4 * u32::from(VECTOR_COUNT)).contains(&offset) {
-            true => self
-                .thread
-                .store(StoreKind::Register, offset, &[value.into()]),
-            false => self.inner.write32(offset, value),
+        if (first..first + 4 * u32::from(VECTOR_COUNT)).contains(&offset) {
+            self.thread
+                .store(StoreKind::Register, offset, &[value.into()]);
+        } else {
+            self.inner.write32(offset, value);
         }
     }
 

@@ -95,9 +95,10 @@ impl Buffer {
         queued: u64,
         bytes: u64,
     ) -> Result<Part, DropReason> {
-        match self.take(queued, bytes, self.threshold(alpha)) {
-            true => Ok(Part::Shared),
-            false => Err(DropReason::Queue),
+        if self.take(queued, bytes, self.threshold(alpha)) {
+            Ok(Part::Shared)
+        } else {
+            Err(DropReason::Queue)
         }
     }
 

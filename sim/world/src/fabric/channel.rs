@@ -218,9 +218,10 @@ impl Pauses {
     pub fn set(&mut self, now: Instant, priority: u8, is_paused: bool) {
         self.time = self.time(now);
         self.since = now;
-        match is_paused {
-            true => self.bits |= 1 << priority,
-            false => self.bits &= !(1 << priority),
+        if is_paused {
+            self.bits |= 1 << priority;
+        } else {
+            self.bits &= !(1 << priority);
         }
     }
 

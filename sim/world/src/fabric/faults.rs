@@ -66,9 +66,10 @@ impl Fabric {
         let verdict = self.judge(arrival, ends, frame);
         let arrival = arrival + verdict.delay;
         let is_lost = verdict.is_dropped() || verdict.corruption.is_some();
-        let received = match is_lost {
-            true => Received::Lost,
-            false => Received::Intact,
+        let received = if is_lost {
+            Received::Lost
+        } else {
+            Received::Intact
         };
         self.record_verdict((at, arrival), ends, qpn, frame, &verdict, received);
         if is_lost {

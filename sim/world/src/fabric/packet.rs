@@ -38,9 +38,10 @@ enum Ip {
 impl Ip {
     fn of(frame: &[u8]) -> Option<Self> {
         let ether_type = |at: usize| frame.get(at..at + ETHER_TYPE_BYTES);
-        let at = match ether_type(ADDRESSES_BYTES)? == VLAN {
-            true => ADDRESSES_BYTES + VLAN_BYTES,
-            false => ADDRESSES_BYTES,
+        let at = if ether_type(ADDRESSES_BYTES)? == VLAN {
+            ADDRESSES_BYTES + VLAN_BYTES
+        } else {
+            ADDRESSES_BYTES
         };
         let header = at + ETHER_TYPE_BYTES;
         let (ip, length) = match ether_type(at)? {

@@ -94,9 +94,10 @@ impl SteadyStrides {
         quiet_time: &dyn Fn() -> Duration,
     ) -> Option<Duration> {
         let of_legs = sample.legs.iter().map(Leg::strides).min()?;
-        let strides = match devices.is_quiet() {
-            true => of_legs.min(pace.strides_in(quiet_time())),
-            false => 0,
+        let strides = if devices.is_quiet() {
+            of_legs.min(pace.strides_in(quiet_time()))
+        } else {
+            0
         };
         let strides = strides.min(strides_without_fault(devices, sample, strides));
         let is_refused = |leg: &Leg| self.refused == Some(leg.message());

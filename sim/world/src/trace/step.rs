@@ -49,9 +49,10 @@ impl Step {
     pub fn of_span(span: &Span) -> Self {
         let time = span.end - span.start;
         let kind = Kind::Host(span.activity);
-        let occupied = match kind.is_processor() {
-            true => time,
-            false => Duration::ZERO,
+        let occupied = if kind.is_processor() {
+            time
+        } else {
+            Duration::ZERO
         };
         Self {
             host: span.host,

@@ -120,9 +120,10 @@ impl Waveform {
             return;
         };
         if let Some(line) = host.busy_with(step.kind) {
-            let until = match host.is_occupancy(step.kind) {
-                true => step.begun() + step.occupied,
-                false => step.end,
+            let until = if host.is_occupancy(step.kind) {
+                step.begun() + step.occupied
+            } else {
+                step.end
             };
             self.busy(line, step.begun(), until);
         }

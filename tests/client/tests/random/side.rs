@@ -301,9 +301,12 @@ impl Side {
     /// Waits for the bytes of unreliable operations, which may arrive after their completions.
     fn await_memory(&self, expected: &[u8], operations: &[Operation]) {
         // A failed message may have arrived in part.
-        let left_part = |o: &Operation| match o.side == self.which {
-            true => (o.fault == Fault::Deregistered).then_some(o.near / SLOT),
-            false => (o.fault != Fault::None).then_some(o.far / SLOT),
+        let left_part = |o: &Operation| {
+            if o.side == self.which {
+                (o.fault == Fault::Deregistered).then_some(o.near / SLOT)
+            } else {
+                (o.fault != Fault::None).then_some(o.far / SLOT)
+            }
         };
         let undefined: Vec<_> = operations.iter().filter_map(left_part).collect();
         let counts = |at: usize| !is_header(at) && !undefined.contains(&(at / SLOT));

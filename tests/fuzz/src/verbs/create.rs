@@ -92,9 +92,10 @@ impl Session {
             }
             let is_xrc = attr.qp_type == IBV_QPT_XRC_RECV;
             attr.xrcd = self.objects.xrcds.pick(input);
-            let usual = match is_xrc {
-                true => IBV_QP_INIT_ATTR_XRCD,
-                false => IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+            let usual = if is_xrc {
+                IBV_QP_INIT_ATTR_XRCD
+            } else {
+                IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS
             };
             attr.comp_mask = mask(input, u64::from(usual)) as u32;
             attr.send_ops_flags = mask(input, 0x3ff);
@@ -152,9 +153,10 @@ impl Session {
             return;
         }
         let (address, length) = self.program.range(input);
-        let iova = match input.flag() {
-            true => address.addr() as u64,
-            false => input.number(),
+        let iova = if input.flag() {
+            address.addr() as u64
+        } else {
+            input.number()
         };
         let access = mask(input, 0x1f) as u32;
         let pd = self.objects.pds.pick(input);

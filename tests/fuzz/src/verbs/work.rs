@@ -97,9 +97,10 @@ impl Session {
             attr.path_mtu = c_int::from(input.choose(&[1u8, 3, 5, 0, 6]));
             attr.qkey = input.number() as u32;
             (attr.rq_psn, attr.sq_psn) = (input.below(2).into(), input.below(2).into());
-            attr.dest_qp_num = match peer.is_null() {
-                true => input.number() as u32,
-                false => (*peer).qp_num,
+            attr.dest_qp_num = if peer.is_null() {
+                input.number() as u32
+            } else {
+                (*peer).qp_num
             };
             attr.qp_access_flags = input.choose(&[0xf, 0xe, 0, 0xff, u32::MAX]);
             attr.ah_attr = self.address(input);
@@ -271,15 +272,12 @@ impl Session {
         let ops = &table(self.program.context).context.ops;
         // SAFETY: as in `post_send`.
         let answer = unsafe {
-            match input.flag() {
-                true => {
-                    let qp = self.objects.qps.pick(input);
-                    call!(ops.post_recv)(qp, list.as_mut_ptr(), &mut bad)
-                }
-                false => {
-                    let srq = self.objects.srqs.pick(input);
-                    call!(ops.post_srq_recv)(srq, list.as_mut_ptr(), &mut bad)
-                }
+            if input.flag() {
+                let qp = self.objects.qps.pick(input);
+                call!(ops.post_recv)(qp, list.as_mut_ptr(), &mut bad)
+            } else {
+                let srq = self.objects.srqs.pick(input);
+                call!(ops.post_srq_recv)(srq, list.as_mut_ptr(), &mut bad)
             }
         };
         let is_of_list = list.as_mut_ptr_range().contains(&bad);
@@ -305,9 +303,10 @@ impl Session {
                 self.operate(qp, input);
                 self.set_data(qp, input);
             }
-            match input.flag() {
-                true => drop(call!(table.wr_complete)(qp)),
-                false => call!(table.wr_abort)(qp),
+            if input.flag() {
+                call!(table.wr_complete)(qp);
+            } else {
+                call!(table.wr_abort)(qp);
             }
         }
     }
@@ -474,9 +473,10 @@ impl Session {
         // SAFETY: the device memory is alive; the other one is there, or too long to be taken.
         unsafe {
             let Some(functions) = dm.as_ref() else { return };
-            match input.flag() {
-                true => call!(functions.memcpy_to_dm)(dm, input.number(), memory, length),
-                false => call!(functions.memcpy_from_dm)(memory, dm, input.number(), length),
+            if input.flag() {
+                call!(functions.memcpy_to_dm)(dm, input.number(), memory, length)
+            } else {
+                call!(functions.memcpy_from_dm)(memory, dm, input.number(), length)
             };
         }
     }

@@ -208,13 +208,15 @@ pub fn command(scene: &mut Scene, random: &mut SplitMix64) {
         } else {
             number(random)
         },
-        input_length: match is_right {
-            true => input_size(opcode) as u32,
-            false => number(random) as u32,
+        input_length: if is_right {
+            input_size(opcode) as u32
+        } else {
+            number(random) as u32
         },
-        output_length: match is_right {
-            true => output_size(opcode) as u32,
-            false => number(random) as u32,
+        output_length: if is_right {
+            output_size(opcode) as u32
+        } else {
+            number(random) as u32
         },
         ..CommandEntry::default()
     };
@@ -298,13 +300,14 @@ pub fn send_frame(scene: &mut Scene, random: &mut SplitMix64) {
         .iter()
         .filter(|f| f.from != VICTIM)
         .collect();
-    let mut frame = match known.is_empty() || random.below(8) == 0 {
-        true => (0..random.below(MADE_UP))
+    let mut frame = if known.is_empty() || random.below(8) == 0 {
+        (0..random.below(MADE_UP))
             .map(|_| random.number() as u8)
-            .collect(),
-        false => known[random.below(known.len() as u64) as usize]
+            .collect()
+    } else {
+        known[random.below(known.len() as u64) as usize]
             .bytes
-            .clone(),
+            .clone()
     };
     for _ in 0..random.below(4) {
         let limit = (frame.len() as u64).min(HEADERS);

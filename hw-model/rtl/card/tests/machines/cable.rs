@@ -19,9 +19,10 @@ impl Port for Cable {
     type Frame = Vec<u8>;
 
     fn reserve(&mut self, _route: &Route, length: usize) -> Reservation<Vec<u8>> {
-        match self.sent.len() < CAPACITY {
-            true => Reservation::Ready(vec![0; length]),
-            false => Reservation::Full,
+        if self.sent.len() < CAPACITY {
+            Reservation::Ready(vec![0; length])
+        } else {
+            Reservation::Full
         }
     }
 

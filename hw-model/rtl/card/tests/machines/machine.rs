@@ -263,9 +263,10 @@ impl Machine {
             access: plan.access,
             start: plan.start,
             length: plan.length,
-            translation: match plan.is_direct {
-                true => place::DATA + plan.data_offset,
-                false => page,
+            translation: if plan.is_direct {
+                place::DATA + plan.data_offset
+            } else {
+                page
             },
             first_page_offset: if plan.is_direct { 0 } else { in_page },
             ..MemoryEntry::default()

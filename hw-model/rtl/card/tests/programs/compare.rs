@@ -99,21 +99,23 @@ fn compare_streams(expected: &Stream, seen: &Stream, is_failing: bool) -> Result
     }
     equal(requests.0, requests.1, "request")?;
     equal(responses.0, responses.1, "response")?;
-    match expected.newest_ack == seen.newest_ack {
-        true => Ok(()),
-        false => Err(format!(
+    if expected.newest_ack == seen.newest_ack {
+        Ok(())
+    } else {
+        Err(format!(
             "the newest ACK is of PSN {:x?}, expected {:x?}",
             seen.newest_ack, expected.newest_ack
-        )),
+        ))
     }
 }
 
 /// Checks that two lists are equal.
 fn equal<T: PartialEq + Debug>(expected: &[T], seen: &[T], what: &str) -> Result<(), String> {
     prefix(expected, seen, what)?;
-    let (longer, verdict) = match expected.len() > seen.len() {
-        true => (expected, "is missing"),
-        false => (seen, "is too much"),
+    let (longer, verdict) = if expected.len() > seen.len() {
+        (expected, "is missing")
+    } else {
+        (seen, "is too much")
     };
     match longer.get(expected.len().min(seen.len())) {
         None => Ok(()),

@@ -187,9 +187,10 @@ impl Stream {
                 _ => ahead == 0 && first == packet,
             }
         });
-        match is_right {
-            true => Ok(()),
-            false => Err(format!("{packet:?} is no repeat of {before:?}")),
+        if is_right {
+            Ok(())
+        } else {
+            Err(format!("{packet:?} is no repeat of {before:?}"))
         }
     }
 

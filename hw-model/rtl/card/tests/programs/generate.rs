@@ -182,9 +182,10 @@ fn request(random: &Random, is_lossy: bool) -> Request {
         // A message of no bytes has no keys.
         length = length.max(1);
     }
-    let pieces = match is_inline {
-        true => vec![(random.below(AREA - length) as u32, length as u32)],
-        false => pieces(random, length, MAX_DATA_SEGMENTS as u64),
+    let pieces = if is_inline {
+        vec![(random.below(AREA - length) as u32, length as u32)]
+    } else {
+        pieces(random, length, MAX_DATA_SEGMENTS as u64)
     };
     let number = random.next().to_le_bytes();
     let fence = random.below(4) == 0;
@@ -212,16 +213,18 @@ fn request(random: &Random, is_lossy: bool) -> Request {
 fn remote_offset(random: &Random, opcode: SendOpcode, length: u64, is_ordered: bool) -> u64 {
     let half = AREA / 2;
     let offset = random.below(half - length);
-    match opcode == SendOpcode::RDMA_READ || is_ordered {
-        true => offset,
-        false => half + offset,
+    if opcode == SendOpcode::RDMA_READ || is_ordered {
+        offset
+    } else {
+        half + offset
     }
 }
 
 fn send_flaw(random: &Random, may_be_remote: bool) -> Flaw {
-    match may_be_remote && random.below(2) == 0 {
-        true => REMOTE_FLAWS[random.below(5) as usize],
-        false => LOCAL_FLAWS[random.below(5) as usize],
+    if may_be_remote && random.below(2) == 0 {
+        REMOTE_FLAWS[random.below(5) as usize]
+    } else {
+        LOCAL_FLAWS[random.below(5) as usize]
     }
 }
 
@@ -253,9 +256,10 @@ fn pieces(random: &Random, length: u64, most: u64) -> Vec<Piece> {
     let mut pieces = Vec::new();
     for number in 1..=count {
         let gap = random.below(gaps / count + 1);
-        let bytes = match number == count {
-            true => left,
-            false => random.below(left + 1),
+        let bytes = if number == count {
+            left
+        } else {
+            random.below(left + 1)
         };
         pieces.push(((at + gap) as u32, bytes as u32));
         at += gap + bytes;

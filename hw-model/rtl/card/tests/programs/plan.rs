@@ -280,9 +280,10 @@ impl Planner<'_> {
     }
 
     fn add_missing(&mut self, qp: usize, side: usize, count: usize, is_late: bool) {
-        let receives = match is_late {
-            true => &mut self.plan.late,
-            false => &mut self.plan.receives,
+        let receives = if is_late {
+            &mut self.plan.late
+        } else {
+            &mut self.plan.receives
         };
         receives.extend((0..count).map(|_| (qp, side, plain_receive())));
     }

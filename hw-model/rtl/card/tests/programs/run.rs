@@ -400,9 +400,10 @@ impl<'a> Run<'a> {
 /// Returns a machine that is up, whose function may write what requests may.
 fn machine(program: &Program, kind: Kind, side: usize, pages: &[u64]) -> Machine {
     let number = side as u8 + 1;
-    let gid = match program.is_v6 {
-        true => Gid([0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, number]),
-        false => Gid::from_ipv4([10, 0, 0, number].into()),
+    let gid = if program.is_v6 {
+        Gid([0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, number])
+    } else {
+        Gid::from_ipv4([10, 0, 0, number].into())
     };
     let mut machine = Machine::new(kind, number, gid, pages);
     for qp in 0..program.connections.len() {

@@ -154,9 +154,10 @@ pub fn wqe(request: &Request, own: &Regions, peer: &Regions, inlined: Vec<u8>) -
         fence: request.fence,
         immediate: request.immediate,
         remote: is_remote.then(|| remote(request, peer)),
-        payload: match request.is_inline {
-            true => Payload::Inline(inlined),
-            false => Payload::Segments(segments(&request.pieces, area, own, request.flaw)),
+        payload: if request.is_inline {
+            Payload::Inline(inlined)
+        } else {
+            Payload::Segments(segments(&request.pieces, area, own, request.flaw))
         },
         is_stale: request.flaw == Some(Flaw::Stale),
     }

@@ -30,9 +30,10 @@ pub(super) unsafe fn copy(
 /// Its contract, with both ranges valid.
 pub(super) unsafe fn store_words(destination: *mut u64, source: *const u64, words: usize) -> u32 {
     for index in 0..words {
-        let ordering = match index + 1 == words {
-            true => Ordering::Release,
-            false => Ordering::Relaxed,
+        let ordering = if index + 1 == words {
+            Ordering::Release
+        } else {
+            Ordering::Relaxed
         };
         // SAFETY: the caller guarantees two valid ranges, and an aligned destination.
         unsafe {

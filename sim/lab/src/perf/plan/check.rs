@@ -53,9 +53,10 @@ fn check_region(spec: &PerfSpec, size: u32) -> Result<(), Error> {
         Workload::Perftest => return Ok(()),
         Workload::Batch if spec.atomics.one_address => return Ok(()),
         Workload::Batch => {
-            let region = match spec.atomics.device_memory {
-                true => PAGE,
-                false => spec.region_bytes.unwrap_or(BATCH_REGION),
+            let region = if spec.atomics.device_memory {
+                PAGE
+            } else {
+                spec.region_bytes.unwrap_or(BATCH_REGION)
             };
             let reason = format!("each of the {threads} threads has a part of it");
             (region, threads * size, reason)
@@ -70,12 +71,11 @@ fn check_region(spec: &PerfSpec, size: u32) -> Result<(), Error> {
             )
         }
     };
-    match region < needed {
-        false => Ok(()),
-        true => {
-            let reason = format!("{reason}; {size} B need at least {needed} bytes");
-            Err(invalid("--region", region, reason))
-        }
+    if region < needed {
+        let reason = format!("{reason}; {size} B need at least {needed} bytes");
+        Err(invalid("--region", region, reason))
+    } else {
+        Ok(())
     }
 }
 

@@ -93,9 +93,10 @@ pub(super) enum RegionMemory {
 
 /// Returns the target memory of atomics.
 pub(super) fn target_memory(spec: &PerfSpec) -> RegionMemory {
-    match spec.atomics.device_memory {
-        true => RegionMemory::Card,
-        false => RegionMemory::Host(spec.page_size, spec.offset_bytes),
+    if spec.atomics.device_memory {
+        RegionMemory::Card
+    } else {
+        RegionMemory::Host(spec.page_size, spec.offset_bytes)
     }
 }
 

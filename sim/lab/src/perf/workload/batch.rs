@@ -118,13 +118,12 @@ fn aim(job: &Job, slot: u64) -> Message {
     let size = u64::from(job.plan.size);
     let endpoint = &job.side.endpoints[0];
     let remote = &endpoint.remote[0];
-    let place = match job.plan.one_address {
-        true => 0,
-        false => {
-            let places = remote.length / u64::from(job.plan.threads) / size;
-            let first = places * u64::from(job.side.thread);
-            (first + job.thread.random().below(places.max(1))) * size
-        }
+    let place = if job.plan.one_address {
+        0
+    } else {
+        let places = remote.length / u64::from(job.plan.threads) / size;
+        let first = places * u64::from(job.side.thread);
+        (first + job.thread.random().below(places.max(1))) * size
     };
     Message {
         segment: job.side.regions[0]

@@ -51,9 +51,10 @@ pub async fn run(job: &Job, is_server: bool) -> Result<(), Error> {
         }
         if arrived.is_empty() && done == finished_before {
             let (receives, sends) = (&job.side.receive_cq, &job.side.send_cq);
-            match plan.events {
-                true => job.thread.sleep_on(&[receives, sends]).await,
-                false => job.thread.wait_for_completion(&[receives, sends]).await,
+            if plan.events {
+                job.thread.sleep_on(&[receives, sends]).await;
+            } else {
+                job.thread.wait_for_completion(&[receives, sends]).await;
             }
         }
     }
@@ -63,9 +64,10 @@ pub async fn run(job: &Job, is_server: bool) -> Result<(), Error> {
 /// Polls once for completions of receives or sends; returns their QPs.
 async fn take(job: &Job, receives: bool, most: usize) -> Result<Vec<usize>, Error> {
     let (mut failed, mut found) = (None, Vec::new());
-    let cq = match receives {
-        true => &job.side.receive_cq,
-        false => &job.side.send_cq,
+    let cq = if receives {
+        &job.side.receive_cq
+    } else {
+        &job.side.send_cq
     };
     job.thread
         .poll(cq, most, |completion| {

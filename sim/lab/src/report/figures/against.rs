@@ -133,9 +133,10 @@ fn sizes(simulator: &dyn Simulator, cards: &Cards, column: Column) -> Result<Fig
             }
         }
     }
-    match figure.series.is_empty() {
-        true => Err(figure.caption),
-        false => Ok(figure),
+    if figure.series.is_empty() {
+        Err(figure.caption)
+    } else {
+        Ok(figure)
     }
 }
 

@@ -13,9 +13,10 @@ pub fn make(
     measured: &MeasuredTable,
 ) -> Result<Figure, String> {
     let table = &measured.table;
-    let column = match table.is_latency() {
-        true => Column::Latency,
-        false => Column::Bandwidth,
+    let column = if table.is_latency() {
+        Column::Latency
+    } else {
+        Column::Bandwidth
     };
     let spec = experiment::repeat(table, &measured.preset)?;
     let model = experiment::run(simulator, &spec)?;

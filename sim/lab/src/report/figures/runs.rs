@@ -150,9 +150,10 @@ pub fn make(a: &Run, b: &Run) -> Result<Vec<Figure>, String> {
             figures.push(figure);
         }
     }
-    match figures.is_empty() {
-        false => Ok(figures),
-        true => Err(format!("{} and {} have no point in common", a.name, b.name)),
+    if figures.is_empty() {
+        Err(format!("{} and {} have no point in common", a.name, b.name))
+    } else {
+        Ok(figures)
     }
 }
 

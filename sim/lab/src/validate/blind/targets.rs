@@ -246,13 +246,14 @@ fn spec(
     })?;
     parsed.sort_unstable();
     parsed.dedup();
-    Ok(match parsed.is_empty() {
-        true => spec,
-        false => PerfSpec {
+    Ok(if parsed.is_empty() {
+        spec
+    } else {
+        PerfSpec {
             all_sizes: parsed.len() > 1,
             sizes: parsed,
             ..spec
-        },
+        }
     })
 }
 

@@ -143,9 +143,10 @@ impl Maps {
             let mut overlapping = held.iter();
             overlapping.any(|held| held.start < part.end && part.start < held.end)
         };
-        match parts.iter().any(is_held) {
-            true => Err(unsupported("what was there before is in use")),
-            false => Ok(parts),
+        if parts.iter().any(is_held) {
+            Err(unsupported("what was there before is in use"))
+        } else {
+            Ok(parts)
         }
     }
 

@@ -209,9 +209,10 @@ impl Private {
         // SAFETY: without `MAP_FIXED` the kernel chooses a free address, so no existing mapping is
         // replaced.
         let start = unsafe { libc::mmap(ptr::null_mut(), length, protection, flags, -1, 0) };
-        match start == libc::MAP_FAILED {
-            true => Err(io::Error::last_os_error()),
-            false => Ok(Self { start, length }),
+        if start == libc::MAP_FAILED {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(Self { start, length })
         }
     }
 

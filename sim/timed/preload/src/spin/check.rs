@@ -236,13 +236,12 @@ pub fn wait_for_first_change(own: &Own, check: Check) {
 /// change. With other threads in the program it waits `turns` iterations at most.
 fn wait_for_change(own: &Own, check: Check, turns: u64) {
     let grid_ps = own.memory_poll_ps().max(1);
-    let check = match joined::thread_count() > 1 {
-        true => {
-            let wait_ps = turns.saturating_mul(grid_ps);
-            let time_ps = own.now_ps().saturating_add(wait_ps);
-            Check::EverythingUntil { time_ps }
-        }
-        false => check,
+    let check = if joined::thread_count() > 1 {
+        let wait_ps = turns.saturating_mul(grid_ps);
+        let time_ps = own.now_ps().saturating_add(wait_ps);
+        Check::EverythingUntil { time_ps }
+    } else {
+        check
     };
     own.wait(&Wait::OnWrite { grid_ps, check }, NEVER_PS);
     own.spend(own.memory_poll_ps());

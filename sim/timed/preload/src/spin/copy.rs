@@ -111,9 +111,10 @@ impl Copy {
                 let condition = condition_of(bytes)?;
                 // The direction that the loop does not take leads out of it; the condition is
                 // inverted if the loop takes the branch.
-                let (way_out, condition) = match target == next {
-                    true => (instruction.next_ip(), condition ^ 1),
-                    false => (target, condition),
+                let (way_out, condition) = if target == next {
+                    (instruction.next_ip(), condition ^ 1)
+                } else {
+                    (target, condition)
                 };
                 self.jump(&[0x0f, 0x80 | condition], way_out)
             }

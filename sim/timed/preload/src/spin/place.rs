@@ -33,12 +33,13 @@ impl Place {
             return None;
         }
         let register = |register| (register != Register::None).then_some(register);
-        let (base, displacement) = match instruction.is_ip_rel_memory_operand() {
-            true => (None, instruction.ip_rel_memory_address()),
-            false => (
+        let (base, displacement) = if instruction.is_ip_rel_memory_operand() {
+            (None, instruction.ip_rel_memory_address())
+        } else {
+            (
                 register(instruction.memory_base()),
                 instruction.memory_displacement64(),
-            ),
+            )
         };
         let place = Self {
             base,

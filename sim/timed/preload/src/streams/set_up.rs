@@ -80,9 +80,10 @@ pub fn connect(
     real: impl FnOnce() -> c_int,
 ) -> c_int {
     let waits = !descriptor.is_nonblocking();
-    let result = match waits {
-        true => connect_without_delay(own, descriptor, real),
-        false => real(),
+    let result = if waits {
+        connect_without_delay(own, descriptor, real)
+    } else {
+        real()
     };
     let is_under_way = result < 0 && real::errno() == libc::EINPROGRESS;
     let Some(peer) = peer.filter(|_| result == 0 || is_under_way) else {

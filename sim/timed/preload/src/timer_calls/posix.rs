@@ -63,16 +63,15 @@ pub unsafe fn set(
     if let Some(old) = unsafe { old.as_mut() } {
         *old = value_of(own, timer);
     }
-    match is_absolute && time_ps > 0 {
-        true => {
-            // SAFETY: the pointer is to a field of a valid time.
-            let due_ps = unsafe { read_absolute(timer.clock(), &times.it_value) };
-            timer.set(due_ps.unwrap_or(NEVER_PS), period_ps);
-            own.limit(NEVER_PS);
-            // It may be due already.
-            own.spend(0);
-        }
-        false => interval::set(own, timer, time_ps, period_ps),
+    if is_absolute && time_ps > 0 {
+        // SAFETY: the pointer is to a field of a valid time.
+        let due_ps = unsafe { read_absolute(timer.clock(), &times.it_value) };
+        timer.set(due_ps.unwrap_or(NEVER_PS), period_ps);
+        own.limit(NEVER_PS);
+        // It may be due already.
+        own.spend(0);
+    } else {
+        interval::set(own, timer, time_ps, period_ps);
     }
     true
 }

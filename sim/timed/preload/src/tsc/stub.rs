@@ -122,8 +122,9 @@ extern "C" fn read_counter() -> u64 {
 
 /// Returns the address of the code. Zero: it cannot be used on this processor.
 pub fn address() -> usize {
-    match extended_state::can_be_saved() {
-        true => ferroce_tsc_stub as *const () as usize,
-        false => 0,
+    if extended_state::can_be_saved() {
+        ferroce_tsc_stub as *const () as usize
+    } else {
+        0
     }
 }
