@@ -142,8 +142,8 @@ impl Shapes {
             config.max_inline_data,
             &send_limits,
         );
-        let what = "max_send_wr requests with max_send_sge elements and max_inline_data bytes each, \
-                    which need more blocks than a send queue has";
+        let what = "max_send_wr requests with max_send_sge elements and max_inline_data bytes \
+                    each, which need more blocks than a send queue has";
         let send = send.ok_or(Error::InvalidArgument { what })?;
         let ReceiveSource::Own {
             max_wr, max_sge, ..

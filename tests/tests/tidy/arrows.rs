@@ -67,8 +67,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("vfio-user-fuzz", &["vfio-user"]),
 ];
 
-/// Crates without clock, threads and system calls, and the paths that would import these. A duration
-/// is a number: `core::time::Duration`.
+/// Crates without clock, threads and system calls, and the paths that would import these.
+/// `core::time::Duration` is only a number.
 const PURE: &[&str] = &[
     "hw-model/qp/",
     "hw-model/spec/",

@@ -115,7 +115,9 @@ fn accessor_of_field(index: usize, port: &PortOfHeader, field: &Field) -> String
     let set = format!(
         "    /// Sets a field of {bits} bits.
     #[inline]
-    pub fn set_{name}(&mut self, value: {kind}) {{ self.0.set_field({index}, {low}, {bits}, value); }}\n"
+    pub fn set_{name}(&mut self, value: {kind}) {{
+        self.0.set_field({index}, {low}, {bits}, value);
+    }}\n"
     );
     match port.direction {
         Direction::Input => get + &set,
