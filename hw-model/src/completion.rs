@@ -85,7 +85,7 @@ impl Results<'_> {
 }
 
 /// Passes completions of a queue pair on while there is room. Returns true if more are left.
-#[inline(always)]
+#[inline]
 fn take_completions<H: Host, T: Timing>(
     turn: &mut Turn<'_, H, T>,
     qp: &mut QueuePair,

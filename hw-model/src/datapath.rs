@@ -84,7 +84,7 @@ impl<P: Port, B: Blocks> Datapath<P, B> {
     }
 
     /// Takes external input of the data path: frames and doorbells. Returns true if there was any.
-    #[inline(always)]
+    #[inline]
     pub fn take_input<H: Host, T: Timing>(
         &mut self,
         turn: &mut Turn<'_, H, T>,
@@ -108,7 +108,7 @@ impl<P: Port, B: Blocks> Datapath<P, B> {
 
     /// Steps the blocks from the receive buffer to the wire and to host memory, in the direction of
     /// the data. Returns true if something moved.
-    #[inline(always)]
+    #[inline]
     pub fn step<H: Host, T: Timing>(&mut self, turn: &mut Turn<'_, H, T>, port: &mut P) -> bool {
         let mut worked = false;
         // An empty poll of a program runs this, too: an idle block costs one comparison.
@@ -128,7 +128,7 @@ impl<P: Port, B: Blocks> Datapath<P, B> {
     }
 
     /// Steps the receive path. Returns true if something moved.
-    #[inline(always)]
+    #[inline]
     fn receive<H: Host, T: Timing>(&mut self, turn: &mut Turn<'_, H, T>, port: &mut P) -> bool {
         let results = Results {
             completions: &mut self.completions,
@@ -148,7 +148,7 @@ impl<P: Port, B: Blocks> Datapath<P, B> {
     }
 
     /// Returns the transmit path and the blocks that it uses.
-    #[inline(always)]
+    #[inline]
     pub fn transmit<'a>(
         &'a mut self,
         port: &'a mut P,
@@ -166,7 +166,7 @@ impl<P: Port, B: Blocks> Datapath<P, B> {
     }
 
     /// Returns the context tables and the blocks that take the results of a queue pair's work.
-    #[inline(always)]
+    #[inline]
     pub fn contexts(&mut self) -> (&mut Contexts, Results<'_>) {
         let results = Results {
             completions: &mut self.completions,
@@ -177,7 +177,7 @@ impl<P: Port, B: Blocks> Datapath<P, B> {
     }
 
     /// Handles expired timers and due moderated events. Returns true if there were some.
-    #[inline(always)]
+    #[inline]
     fn expire<H: Host, T: Timing>(&mut self, turn: &mut Turn<'_, H, T>, port: &mut P) -> bool {
         let (contexts, mut results) = self.contexts();
         let timers = results.expire_timers(turn, contexts, port);
@@ -186,7 +186,7 @@ impl<P: Port, B: Blocks> Datapath<P, B> {
     }
 
     /// Activates queue pairs whose rate lets them send again. Returns true if there were some.
-    #[inline(always)]
+    #[inline]
     fn resume_limited(&mut self, now: Instant) -> bool {
         let Some(congestion) = &mut self.congestion else {
             return false;

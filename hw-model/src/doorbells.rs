@@ -49,7 +49,7 @@ impl Doorbells {
     }
 
     /// Takes the doorbells that have arrived. Returns true if there were some.
-    #[inline(always)]
+    #[inline]
     pub fn step<H: Host, T: Timing>(
         &mut self,
         turn: &mut Turn<'_, H, T>,
@@ -93,7 +93,7 @@ impl Doorbells {
     }
 
     /// Handles one doorbell that is decoded at `at`; `None`: it does not belong to its queue.
-    #[inline(always)]
+    #[inline]
     fn ring<H: Host, T: Timing>(
         &self,
         turn: &mut Turn<'_, H, T>,

@@ -107,7 +107,7 @@ where
         Self::counters(self).clone()
     }
 
-    #[inline(always)]
+    #[inline]
     fn advance<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> Progress {
         Self::advance(self, now, host, port)
     }

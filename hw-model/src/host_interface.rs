@@ -200,7 +200,7 @@ impl HostInterface {
 
     /// Handles writes to the MSI-X table and to the doorbells of event queues. Returns true if
     /// there was a doorbell.
-    #[inline(always)]
+    #[inline]
     pub fn handle_writes<H: Host, T: Timing>(&mut self, turn: &mut Turn<'_, H, T>) -> bool {
         if self.bar.unmasked_vectors != 0 {
             self.raise_unmasked(turn);
@@ -234,7 +234,7 @@ impl HostInterface {
 
     /// Writes EQEs, and raises the interrupts for coalesced events. Events of a full event queue
     /// stay here until software makes room.
-    #[inline(always)]
+    #[inline]
     pub fn write_events<H: Host, T: Timing>(&mut self, turn: &mut Turn<'_, H, T>) -> bool {
         let mut worked = false;
         let Self {

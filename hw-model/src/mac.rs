@@ -71,7 +71,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
     }
 
     /// Puts frames on the wire that are due, or will be soon: they can no longer change.
-    #[inline(always)]
+    #[inline]
     pub fn transmit<P: Port<Frame = F>, T: Timing>(
         &mut self,
         now: Instant,
@@ -150,7 +150,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
     }
 
     /// Puts a frame that is ready at `ready` on the wire.
-    #[inline(always)]
+    #[inline]
     fn transmit_one<P: Port<Frame = F>, T: Timing>(
         &mut self,
         now: Instant,
@@ -183,7 +183,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
     }
 
     /// Takes a frame that is ready at `ready`. The caller has checked [`Mac::is_full`].
-    #[inline(always)]
+    #[inline]
     pub(crate) fn send<P: Port<Frame = F>, H: Host, T: Timing>(
         &mut self,
         turn: &mut Turn<'_, H, T>,
@@ -294,7 +294,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
     }
 
     /// Takes frames off the wire while the edge has room. Returns true if there were some.
-    #[inline(always)]
+    #[inline]
     pub fn receive<P: Port<Frame = F>, T: Timing>(
         &mut self,
         now: Instant,

@@ -238,11 +238,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     }
 
     /// Steps each block once, in the direction of the data. Returns true if something moved.
-    ///
-    /// The steps of the blocks have one caller each and are `inline(always)`: the compiler does not
-    /// inline into a function as large as this one by itself, which makes the latency of a message
-    /// a tenth higher.
-    #[inline(always)]
+    #[inline]
     fn step<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> bool {
         let turn = &mut Turn {
             now,

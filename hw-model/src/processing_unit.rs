@@ -102,7 +102,7 @@ impl ProcessingUnit {
 
     /// Lets `qp`, whose state is available `at`, send up to `quantum` packets while the edge has
     /// room.
-    #[inline(always)]
+    #[inline]
     pub fn transmit<T: Timing>(
         &mut self,
         now: Instant,
@@ -132,7 +132,7 @@ impl ProcessingUnit {
 
 /// Lets `qp` process one packet with all its memory operations. Returns true if the packet is out
 /// of order and must be held.
-#[inline(always)]
+#[inline]
 pub fn process_packet<F: AsRef<[u8]>, H: Host, M: TranslationTable>(
     now: Instant,
     qp: &mut QueuePair,

@@ -148,7 +148,7 @@ impl Transmit {
 
 impl<P: Port, M> TransmitPorts<'_, P, M> {
     /// Returns the blocks that take the results of a queue pair's work.
-    #[inline(always)]
+    #[inline]
     fn results<'a>(&'a mut self, scheduler: &'a mut Scheduler) -> (&'a mut Contexts, Results<'a>) {
         let results = Results {
             completions: self.completions,

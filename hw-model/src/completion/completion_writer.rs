@@ -69,7 +69,7 @@ impl CompletionWriter {
     }
 
     /// Writes the CQEs that are ready. Returns true if there were some.
-    #[inline(always)]
+    #[inline]
     pub fn step<H: Host, T: Timing>(
         &mut self,
         turn: &mut Turn<'_, H, T>,

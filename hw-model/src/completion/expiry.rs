@@ -12,7 +12,7 @@ const EXPIRIES_PER_TURN: usize = 32;
 
 impl Results<'_> {
     /// Handles the expired timers of queue pairs. Returns true if there were some.
-    #[inline(always)]
+    #[inline]
     pub fn expire_timers<H: Host, T: Timing, P: Port>(
         &mut self,
         turn: &mut Turn<'_, H, T>,
@@ -40,7 +40,7 @@ impl Results<'_> {
     }
 
     /// Raises the events of CQs whose moderation time has expired. Returns true if there were some.
-    #[inline(always)]
+    #[inline]
     pub fn expire_moderation<H: Host, T: Timing>(
         &mut self,
         turn: &mut Turn<'_, H, T>,

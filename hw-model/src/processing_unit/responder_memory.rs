@@ -61,7 +61,7 @@ impl<'a> PacketBytes<'a> {
 }
 
 /// Executes a memory operation of the transport.
-#[inline(always)]
+#[inline]
 pub fn execute<H: Host, M: TranslationTable>(
     operation: MemoryOp,
     qp: &mut QueuePair,

@@ -24,7 +24,7 @@ pub struct Parsed {
 
 /// Parses a frame; `None`: dropped and counted. Frames that are not RoCEv2 count as malformed,
 /// because nothing else on this card takes them.
-#[inline(always)]
+#[inline]
 pub fn parse(bytes: &[u8], check_icrc: bool, counters: &mut Counters) -> Option<Parsed> {
     counters.add(Counter::rx_frames, 1);
     counters.add(Counter::rx_bytes, bytes.len() as u64);

@@ -38,7 +38,7 @@ const MAX_POSTED_BACKLOG: Duration = Duration::from_us(1);
 impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
     /// Passes frames through the depacketizer, then to the processing units of their queue pairs.
     /// Returns true if there were some.
-    #[inline(always)]
+    #[inline]
     pub fn step<H: Host, T: Timing, P: Port<Frame = F>, M: TranslationTable>(
         &mut self,
         turn: &mut Turn<'_, H, T>,
@@ -88,7 +88,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
 
     /// Returns the destination of a packet, if it has one: the index of a queue pair, or `None` for
     /// a multicast group.
-    #[inline(always)]
+    #[inline]
     fn steer(
         &mut self,
         parsed: &Parsed,
@@ -142,7 +142,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
     }
 
     /// Lets the processing units work on the packets that have reached them.
-    #[inline(always)]
+    #[inline]
     fn process<H: Host, T: Timing, P: Port<Frame = F>, M: TranslationTable>(
         &mut self,
         turn: &mut Turn<'_, H, T>,
@@ -164,7 +164,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
     }
 
     /// Lets a processing unit work on a packet.
-    #[inline(always)]
+    #[inline]
     fn process_one<H: Host, T: Timing, P: Port<Frame = F>, M: TranslationTable>(
         &mut self,
         turn: &mut Turn<'_, H, T>,
@@ -230,7 +230,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
     }
 
     /// Lets a queue pair process a packet.
-    #[inline(always)]
+    #[inline]
     fn deliver<H: Host, T: Timing, P: Port<Frame = F>, M: TranslationTable>(
         &mut self,
         turn: &mut Turn<'_, H, T>,

@@ -92,7 +92,7 @@ pub trait Timing: std::fmt::Debug {
 pub struct Functional;
 
 impl Timing for Functional {
-    #[inline(always)]
+    #[inline]
     fn has_delays(&self) -> bool {
         false
     }
@@ -103,12 +103,12 @@ impl Timing for Functional {
         1
     }
 
-    #[inline(always)]
+    #[inline]
     fn reserve(&mut self, _now: Instant, at: Instant, _stage: Stage, _work: Work) -> Instant {
         at
     }
 
-    #[inline(always)]
+    #[inline]
     fn free_at(&self, _stage: Stage) -> Instant {
         Instant::ZERO
     }

@@ -21,20 +21,20 @@ pub(crate) struct Turn<'a, H: Host, T: Timing> {
 
 impl<H: Host, T: Timing> Turn<'_, H, T> {
     /// Returns the DMA engine for a flow of accesses that begins now.
-    #[inline(always)]
+    #[inline]
     pub fn dma(&mut self) -> Dma<'_, H> {
         Dma::new(self.host, self.counters, self.now)
     }
 
     /// Returns the DMA engine for a flow of accesses that begins at `at`, the time of an event that
     /// the blocks handle ahead of time.
-    #[inline(always)]
+    #[inline]
     pub fn dma_from(&mut self, at: Instant) -> Dma<'_, H> {
         Dma::new(self.host, self.counters, at)
     }
 
     /// Returns the DMA engine for a flow of accesses that begins at `at` and is planned now.
-    #[inline(always)]
+    #[inline]
     pub fn dma_planned(&mut self, at: Instant) -> Dma<'_, H> {
         Dma::planned(self.host, self.counters, self.now, at)
     }
@@ -42,14 +42,14 @@ impl<H: Host, T: Timing> Turn<'_, H, T> {
     /// Returns true if an item that is ready at `ready` need not wait on an empty edge because
     /// nothing delays it. Using the edge for received packets costs `ib_write_bw -s 64` some 12 %
     /// of its message rate (two loaded cores, nine pairs of runs).
-    #[inline(always)]
+    #[inline]
     pub fn passes(&self, ready: Instant) -> bool {
         !self.timing.has_delays() && ready <= self.now
     }
 
     /// Puts `work`, whose input is available at `at`, through `stage`; returns when the result
     /// leaves it.
-    #[inline(always)]
+    #[inline]
     pub fn reserve(&mut self, at: Instant, stage: Stage, work: Work) -> Instant {
         self.timing.reserve(self.now, at, stage, work)
     }

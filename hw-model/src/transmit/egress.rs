@@ -65,7 +65,7 @@ impl Transmit {
     }
 
     /// Makes frames of the packets of a processing unit.
-    #[inline(always)]
+    #[inline]
     pub(super) fn packetize<H: Host, T: Timing, P: Port, M: TranslationTable>(
         &mut self,
         turn: &mut Turn<'_, H, T>,
@@ -122,7 +122,7 @@ impl Transmit {
     /// Makes a frame of a packet that is available at `ready`. `has_waited`: it is the first packet
     /// of its queue pair that waits for the wire. Returns true if the packet has left the
     /// processing unit.
-    #[inline(always)]
+    #[inline]
     fn packetize_one<H: Host, T: Timing, P: Port, M: TranslationTable>(
         &mut self,
         turn: &mut Turn<'_, H, T>,
@@ -196,7 +196,7 @@ impl Transmit {
 }
 
 /// Notifies congestion control, if any, that a queue pair has sent a frame of `bytes`.
-#[inline(always)]
+#[inline]
 fn charge(congestion: Option<&mut Congestion>, now: Instant, index: u32, bytes: u32) {
     if let Some(congestion) = congestion {
         congestion.reaction.sent(now, index, bytes);
@@ -205,7 +205,7 @@ fn charge(congestion: Option<&mut Congestion>, now: Instant, index: u32, bytes: 
 
 /// Returns the departure time of a packet that is ready at `ready`: packets of one QP leave in
 /// order.
-#[inline(always)]
+#[inline]
 fn in_order(qp: &mut QueuePair, ready: Instant) -> Instant {
     qp.progress.departure = ready.max(qp.progress.departure);
     qp.progress.departure
@@ -213,7 +213,7 @@ fn in_order(qp: &mut QueuePair, ready: Instant) -> Instant {
 
 /// Returns the request to notify when the packet has left the card. A packet that is lost before
 /// the wire is reported in order as well.
-#[inline(always)]
+#[inline]
 fn report_of(qp: &QueuePair, packet: &Packet) -> Option<Sent> {
     let request = packet.request.filter(|_| qp.is_unreliable())?;
     Some(Sent {

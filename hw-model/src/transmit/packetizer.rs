@@ -31,7 +31,7 @@ pub enum Packetized<F> {
 }
 
 /// Makes a frame of a packet of `qp`. The payload is read in the protection domain `pd`.
-#[inline(always)]
+#[inline]
 pub fn packetize<H: Host, P: Port>(
     qp: &mut QueuePair,
     transmit: &Transmit,

@@ -88,7 +88,7 @@ impl Transmit {
 
     /// Serves active queue pairs: WQE fetch, transport, packetizer, MAC. Returns true if something
     /// moved.
-    #[inline(always)]
+    #[inline]
     pub fn step<H: Host, T: Timing, P: Port, M: TranslationTable>(
         &mut self,
         turn: &mut Turn<'_, H, T>,
@@ -114,7 +114,7 @@ impl Transmit {
     }
 
     /// Serves each active queue pair of one processing unit once.
-    #[inline(always)]
+    #[inline]
     fn serve_unit<H: Host, T: Timing, P: Port, M: TranslationTable>(
         &mut self,
         turn: &mut Turn<'_, H, T>,
@@ -196,7 +196,7 @@ impl Transmit {
     }
 
     /// Serves one queue pair. Returns true if something moved.
-    #[inline(always)]
+    #[inline]
     pub fn serve<H: Host, T: Timing, P: Port, M: TranslationTable>(
         &mut self,
         turn: &mut Turn<'_, H, T>,
@@ -258,7 +258,7 @@ impl Transmit {
 
     /// Sends a delayed ACK directly after the last packet of the requests that were rung, so that
     /// one poll of the peer finds both.
-    #[inline(always)]
+    #[inline]
     fn acknowledge_behind<H: Host, T: Timing, P: Port, M: TranslationTable>(
         &mut self,
         turn: &mut Turn<'_, H, T>,
@@ -297,7 +297,7 @@ impl Transmit {
 
 /// Returns true if the rate of a queue pair does not let it send yet. It stays out of the
 /// scheduler's lists until it does.
-#[inline(always)]
+#[inline]
 fn waits_for_rate<P: Port, M>(
     now: Instant,
     index: u32,

@@ -105,7 +105,7 @@ impl<P: Port, F: Function<P>> Function<P> for Recorded<F> {
         self.function.cycles()
     }
 
-    #[inline(always)]
+    #[inline]
     fn advance<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> Progress {
         match &self.recorder {
             None => self.function.advance(now, host, port),

@@ -95,7 +95,7 @@ impl ProcessHost {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     pub(super) fn take_doorbell(&mut self) -> Option<Doorbell> {
         let slot = self
             .direct
