@@ -1,7 +1,8 @@
-//! //! Derives the host's cost of a post from the small messages of a measured table. //! //! The
-//! host limits the message rate of one QP with small messages: one thread posts, and the card waits
-//! for it. So the cost of a post follows from the rate, if the host also limits the rate in the
-//! model. If something else limits it, the table does not say what a post costs, and the
+//! Derives the host's cost of a post from the small messages of a measured table.
+//!
+//! The host limits the message rate of one QP with small messages: one thread posts, and the card
+//! waits for it. So the cost of a post follows from the rate, if the host also limits the rate in
+//! the model. If something else limits it, the table does not say what a post costs, and the
 //! calibration reports that.
 
 use ferroce_model::preset::{Origin, Preset};

@@ -1,7 +1,8 @@
-//! //! The cost of loss and reordering: WRITEs over a link with a round trip of 10 us, for each
-//! method of loss recovery. //! //! Every figure comes from a run of the whole card in simulated
-//! time. All figures are relative to go-back-N without loss, so that the cost of a mode without
-//! loss is visible, too.
+//! The cost of loss and reordering: WRITEs over a link with a round trip of 10 us, for each method
+//! of loss recovery.
+//!
+//! Every figure comes from a run of the whole card in simulated time. All figures are relative to
+//! go-back-N without loss, so that the cost of a mode without loss is visible, too.
 
 use ferroce_faults::Plan;
 use ferroce_model::preset::Preset;

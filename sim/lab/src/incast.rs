@@ -1,4 +1,4 @@
-//! //! Incast: WRITEs of several hosts through a switch to one host, and how DCQCN shares its link.
+//! Incast: WRITEs of several hosts through a switch to one host, and how DCQCN shares its link.
 
 use ferroce_model::congestion::dcqcn::DcqcnParameters;
 use ferroce_model::congestion::{Algorithm, CongestionConfig, NotificationConfig};

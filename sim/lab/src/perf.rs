@@ -1,17 +1,19 @@
-//! //! `ferroce perf`: perftest's loops on simulated hosts, in one process and in simulated time.
-//! //! //! - [`spec`]: the specification of a measurement. [`plan`]: one message size of it, with
-//! perftest's choice for everything that is not specified. //! - [`setup`]: hosts, queue pairs and
-//! memory, made of [`side`] (the resources of a thread), [`region`], [`buffer`] and [`connect`].
-//! //! - [`workload`]: the loops, as simulated threads. [`processor`]: the simulated processor that
-//! runs each. [`calls`]: the driver calls that they make, with the costs of
-//! [`ferroce_model::preset::costs`]. [`queue`]: the CQs that they poll or sleep on. [`lock`]: the
-//! cost of sharing a QP, a CQ or a doorbell. //! - [`runner`]: runs one size. [`sweep`]: runs many
-//! specifications at once, on all processors. //! - [`pattern`]: which hosts send to which.
-//! [`traffic`]: how these flows share a fabric. //! - [`utilisation`]: how much of the time each
-//! part was in use, and which one limits the figure. //! - [`sensitivity`]: which parameters change
-//! a figure. //! - [`statistics`]: figures from exact samples, computed as perftest computes them.
-//! [`table`]: perftest's columns. [`json`]: everything, in stable order; [`csv`]: a line for each
-//! row.
+//! `ferroce perf`: perftest's loops on simulated hosts, in one process and in simulated time.
+//!
+//! - [`spec`]: the specification of a measurement. [`plan`]: one message size of it, with
+//!   perftest's choice for everything that is not specified.
+//! - [`setup`]: hosts, queue pairs and memory, made of [`side`] (the resources of a thread),
+//!   [`region`], [`buffer`] and [`connect`].
+//! - [`workload`]: the loops, as simulated threads. [`processor`]: the simulated processor that
+//!   runs each. [`calls`]: the driver calls that they make, with the costs of
+//!   [`ferroce_model::preset::costs`]. [`queue`]: the CQs that they poll or sleep on. [`lock`]: the
+//!   cost of sharing a QP, a CQ or a doorbell.
+//! - [`runner`]: runs one size. [`sweep`]: runs many specifications at once, on all processors.
+//! - [`pattern`]: which hosts send to which. [`traffic`]: how these flows share a fabric.
+//! - [`utilisation`]: how much of the time each part was in use, and which one limits the figure.
+//! - [`sensitivity`]: which parameters change a figure.
+//! - [`statistics`]: figures from exact samples, computed as perftest computes them. [`table`]:
+//!   perftest's columns. [`json`]: everything, in stable order; [`csv`]: a line for each row.
 
 pub mod buffer;
 pub mod calls;

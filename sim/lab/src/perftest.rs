@@ -1,8 +1,12 @@
-//! //! The real perftest, unmodified, in simulated time. //! //! [`RealPerftest`] measures a
-//! [`PerfSpec`] as [`perf::run`] does, but with Debian's programs: it starts a world, runs the
-//! server and the client in it, and reads the table that the client prints. So the real programs
-//! can replace the harness everywhere. //! //! - [`command`]: a specification as command lines of
-//! perftest. //! - [`pair`]: the world and the two programs, each with a time limit. //! //!
+//! The real perftest, unmodified, in simulated time.
+//!
+//! [`RealPerftest`] measures a [`PerfSpec`] as [`perf::run`] does, but with Debian's programs: it
+//! starts a world, runs the server and the client in it, and reads the table that the client
+//! prints. So the real programs can replace the harness everywhere.
+//!
+//! - [`command`]: a specification as command lines of perftest.
+//! - [`pair`]: the world and the two programs, each with a time limit.
+//!
 //! [`perf::run`]: crate::perf::run
 
 pub mod command;

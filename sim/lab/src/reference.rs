@@ -1,12 +1,15 @@
-//! //! Measured tables that the model is compared with. //! //! - [`table`]: a table, independent
-//! of its source; all figures in Gb/s, M messages/s, us. //! - [`csv`] and [`table_csv`]: our own
-//! format, CSV after lines `# key: value` that name the source of the figures. [`perftest`] and
-//! [`perftest_json`]: the output formats of perftest. //! - [`builtin`]: the tables of
-//! `sim/lab/reference`, which are part of the binary. //! - [`wire_limit`]: the goodput that
-//! headers leave of a link. //! - [`experiment`]: the run of the model that repeats a measurement.
-//! [`comparison`]: a table next to the figures of the model; [`size_class`]: its errors for small,
-//! middle and large messages. //! - [`pairs`]: the preset that each built-in table is compared
-//! with. //! //! [`parse`] reads any of these formats.
+//! Measured tables that the model is compared with.
+//!
+//! - [`table`]: a table, independent of its source; all figures in Gb/s, M messages/s, us.
+//! - [`csv`] and [`table_csv`]: our own format, CSV after lines `# key: value` that name the source
+//!   of the figures. [`perftest`] and [`perftest_json`]: the output formats of perftest.
+//! - [`builtin`]: the tables of `sim/lab/reference`, which are part of the binary.
+//! - [`wire_limit`]: the goodput that headers leave of a link.
+//! - [`experiment`]: the run of the model that repeats a measurement. [`comparison`]: a table next
+//!   to the figures of the model; [`size_class`]: its errors for small, middle and large messages.
+//! - [`pairs`]: the preset that each built-in table is compared with.
+//!
+//! [`parse`] reads any of these formats.
 
 pub mod builtin;
 pub mod comparison;

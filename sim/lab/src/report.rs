@@ -1,7 +1,9 @@
-//! //! The report: plots of model and measurement, and the page that shows them. //! //! -
-//! [`figures`]: the list of plots. [`figure`]: the contents of a plot. [`svg`], with [`axis`],
-//! [`labels`] and [`layout`], draws it; [`page`] puts all of them and the validation into one file.
-//! //! - [`json_text`]: for programs.
+//! The report: plots of model and measurement, and the page that shows them.
+//!
+//! - [`figures`]: the list of plots. [`figure`]: the contents of a plot. [`svg`], with [`axis`],
+//!   [`labels`] and [`layout`], draws it; [`page`] puts all of them and the validation into one
+//!   file.
+//! - [`json_text`]: for programs.
 
 pub mod axis;
 pub mod figure;

@@ -1,4 +1,4 @@
-//! //! Retransmission times of unanswered requests, from the frames of a run in simulated time.
+//! Retransmission times of unanswered requests, from the frames of a run in simulated time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

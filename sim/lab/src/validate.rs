@@ -1,11 +1,12 @@
-//! //! Validation of the model against the targets of `validation_targets.csv`. //! //! -
-//! [`target`]: the file. [`plan`]: how a target is measured, as data, and [`experiments`]: the
-//! table of all plans. [`measure`]: executes them. [`outcome`]: compares target and model;
-//! [`listing`]: as a table; [`tally`]: the number of passed targets. //! - [`blind`]: targets and
-//! tables from a folder that is not part of the project. //! - [`perturb`]: finds targets that
-//! depend on a single value; [`changes`]: moves a value. //! - [`basis`]: relation of a target to
-//! the model: predicted, fitted or identity. //! - [`datagram_echo`]: frames between two MACs, for
-//! the targets of the FPGA card.
+//! Validation of the model against the targets of `validation_targets.csv`.
+//!
+//! - [`target`]: the file. [`plan`]: how a target is measured, as data, and [`experiments`]: the
+//!   table of all plans. [`measure`]: executes them. [`outcome`]: compares target and model;
+//!   [`listing`]: as a table; [`tally`]: the number of passed targets.
+//! - [`blind`]: targets and tables from a folder that is not part of the project.
+//! - [`perturb`]: finds targets that depend on a single value; [`changes`]: moves a value.
+//! - [`basis`]: relation of a target to the model: predicted, fitted or identity.
+//! - [`datagram_echo`]: frames between two MACs, for the targets of the FPGA card.
 
 pub mod basis;
 pub mod blind;

@@ -1,5 +1,5 @@
-//! //! Different costs of READs, WRITEs and atomics: one test for each mechanism, on a card whose
-//! times do not spread.
+//! Different costs of READs, WRITEs and atomics: one test for each mechanism, on a card whose times
+//! do not spread.
 
 use ferroce_lab::perf::{Iterations, Operation, PerfRow, PerfSpec, Test, Topology, Workload, run};
 use ferroce_model::preset::Preset;

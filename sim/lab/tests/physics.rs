@@ -1,5 +1,5 @@
-//! //! No result beats physics: random cards in random hosts, random tests. `FERROCE_SEED=n` runs
-//! one case, `FERROCE_SEEDS=n` runs n cases.
+//! No result beats physics: random cards in random hosts, random tests. `FERROCE_SEED=n` runs one
+//! case, `FERROCE_SEEDS=n` runs n cases.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};

@@ -1,4 +1,4 @@
-//! //! `ferroce bind` and `ferroce unbind`: bind a card to the kernel's VFIO driver, and back.
+//! `ferroce bind` and `ferroce unbind`: bind a card to the kernel's VFIO driver, and back.
 
 mod steps;
 mod system;

@@ -1,4 +1,4 @@
-//! //! `ferroce cm`: listeners, connections and rejections of RDMA CM in running programs.
+//! `ferroce cm`: listeners, connections and rejections of RDMA CM in running programs.
 
 use clap::Args;
 use ferroce_embed::fabric::cm_report::CmEntry;

@@ -1,4 +1,4 @@
-//! //! `ferroce compare`: measured tables next to the model.
+//! `ferroce compare`: measured tables next to the model.
 
 use ferroce_lab::calibrate::{self, Calibration};
 use ferroce_lab::reference::comparison::{self, Comparison, Line};

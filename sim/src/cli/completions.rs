@@ -1,4 +1,4 @@
-//! //! `ferroce completions`: completions for shells.
+//! `ferroce completions`: completions for shells.
 
 use std::io;
 use std::process::ExitCode;

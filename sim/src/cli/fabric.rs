@@ -1,4 +1,4 @@
-//! //! The option for a fabric between the hosts, and the report on its traffic.
+//! The option for a fabric between the hosts, and the report on its traffic.
 
 use std::fmt::Write;
 use std::path::Path;

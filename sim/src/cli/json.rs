@@ -1,6 +1,8 @@
-//! //! `--json [FILE]`: the output of a command as JSON, for programs. //! //! Each document begins
-//! with the keys `program`, `version` and `schema`. `docs/src/json.md` describes the convention,
-//! `docs/schema` has a JSON Schema for each command, and `ferroce schema` prints them.
+//! `--json [FILE]`: the output of a command as JSON, for programs.
+//!
+//! Each document begins with the keys `program`, `version` and `schema`. `docs/src/json.md`
+//! describes the convention, `docs/schema` has a JSON Schema for each command, and `ferroce schema`
+//! prints them.
 
 use std::fs;
 use std::io::{Write, stdout};

@@ -1,4 +1,4 @@
-//! //! Checks that a preloaded library can reach a program, before it runs.
+//! Checks that a preloaded library can reach a program, before it runs.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

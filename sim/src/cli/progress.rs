@@ -1,4 +1,4 @@
-//! //! Output of a command in addition to its results: progress bars and notes. `--quiet` silences
+//! Output of a command in addition to its results: progress bars and notes. `--quiet` silences
 //! both.
 
 use std::io::{IsTerminal, stderr};

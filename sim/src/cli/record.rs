@@ -1,4 +1,4 @@
-//! //! The option `--record`: writes all accesses at the boundary of a function to a file.
+//! The option `--record`: writes all accesses at the boundary of a function to a file.
 
 use std::path::PathBuf;
 

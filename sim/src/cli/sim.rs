@@ -1,4 +1,4 @@
-//! //! `ferroce sim`: random verbs programs in simulated worlds, each determined by a seed.
+//! `ferroce sim`: random verbs programs in simulated worlds, each determined by a seed.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

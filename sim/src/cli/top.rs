@@ -1,4 +1,4 @@
-//! //! `ferroce top`: live activity of the NICs of running programs.
+//! `ferroce top`: live activity of the NICs of running programs.
 
 mod sample;
 mod terminal;

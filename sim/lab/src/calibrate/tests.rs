@@ -1,4 +1,4 @@
-//! //! Calibration finds a known host again.
+//! Calibration finds a known host again.
 
 use super::*;
 use crate::perf::{Operation, Test};

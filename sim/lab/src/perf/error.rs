@@ -1,4 +1,4 @@
-//! //! Errors of a measurement.
+//! Errors of a measurement.
 
 use ferroce_driver::CompletionStatus;
 

@@ -1,5 +1,5 @@
-//! //! Parameters and results as JSON: keys always in the same order, times in whole picoseconds,
-//! the same bytes for the same preset and seed on every machine.
+//! Parameters and results as JSON: keys always in the same order, times in whole picoseconds, the
+//! same bytes for the same preset and seed on every machine.
 
 mod traffic_json;
 

@@ -1,6 +1,7 @@
-//! //! Locks that simulated threads share, for a QP, a CQ or a doorbell. //! //! All waiting
-//! threads poll the lock's cache line. The next holder fetches the line from the last one while the
-//! others try to read it, so that the hand-over takes longer the more threads wait:
+//! Locks that simulated threads share, for a QP, a CQ or a doorbell.
+//!
+//! All waiting threads poll the lock's cache line. The next holder fetches the line from the last
+//! one while the others try to read it, so that the hand-over takes longer the more threads wait:
 //! `lock_handoff_ns` times the base-2 logarithm of the number of contending threads, including the
 //! last and the new holder. The guarded data is in the last holder's cache, too: for a QP or a CQ
 //! this takes another hand-over; a doorbell has no data in memory. A lock that the same thread held

@@ -1,4 +1,4 @@
-//! //! Traffic patterns: which hosts of a run send to which.
+//! Traffic patterns: which hosts of a run send to which.
 
 /// A traffic pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,8 @@
-//! //! A simulated thread that runs one loop. //! //! The loops are `async` functions, so that they
-//! read like perftest's: a loop awaits each call of the driver while the cost of the call passes.
-//! The only executor is [`Program::step`]: it runs the loop until the loop needs events of the
-//! world.
+//! A simulated thread that runs one loop.
+//!
+//! The loops are `async` functions, so that they read like perftest's: a loop awaits each call of
+//! the driver while the cost of the call passes. The only executor is [`Program::step`]: it runs
+//! the loop until the loop needs events of the world.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};

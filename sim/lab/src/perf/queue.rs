@@ -1,4 +1,4 @@
-//! //! A completion queue that a loop polls all the time, or sleeps on.
+//! A completion queue that a loop polls all the time, or sleeps on.
 
 use std::cell::Cell;
 use std::ops::Deref;

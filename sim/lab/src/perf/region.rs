@@ -1,4 +1,4 @@
-//! //! Memory regions of a thread, and the addresses that its messages use in them.
+//! Memory regions of a thread, and the addresses that its messages use in them.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
-//! //! Sensitivity: moves each parameter alone, down and up, and measures the change of a figure.
-//! //! //! A quantity is moved by [`STEP`] of itself, a count by at least one, a power of two by a
-//! factor of two, and an enumerated value to its neighbours. Flags are flipped. Values that are not
+//! Sensitivity: moves each parameter alone, down and up, and measures the change of a figure.
+//!
+//! A quantity is moved by [`STEP`] of itself, a count by at least one, a power of two by a factor
+//! of two, and an enumerated value to its neighbours. Flags are flipped. Values that are not
 //! permitted, or contradict another parameter, are skipped and listed.
 
 pub mod report;

@@ -1,7 +1,8 @@
-//! //! Figures from exact samples, computed as perftest 4.5 computes them. //! //! Two oddities are
-//! perftest's: the means omit the two largest latencies, and the table never shows the larger of
-//! them. One is not copied: perftest 4.5 keeps differences from the mean in an `int`, so that its
-//! standard deviation is computed from whole microseconds.
+//! Figures from exact samples, computed as perftest 4.5 computes them.
+//!
+//! Two oddities are perftest's: the means omit the two largest latencies, and the table never shows
+//! the larger of them. One is not copied: perftest 4.5 keeps differences from the mean in an `int`,
+//! so that its standard deviation is computed from whole microseconds.
 
 use crate::perf::result::{BandwidthRow, LatencyRow};
 use crate::perf::timeline::Timeline;

@@ -1,4 +1,4 @@
-//! //! Tests of the whole harness, with presets that take time and one that does not.
+//! Tests of the whole harness, with presets that take time and one that does not.
 
 mod limits;
 mod memory;

@@ -1,6 +1,8 @@
-//! //! Flows between several hosts, and how they share the fabric. //! //! A flow is the traffic
-//! from one thread of a host to another host. Rates and queues are measured in the second half of
-//! the time in which all flows send; in the first half, congestion control settles.
+//! Flows between several hosts, and how they share the fabric.
+//!
+//! A flow is the traffic from one thread of a host to another host. Rates and queues are measured
+//! in the second half of the time in which all flows send; in the first half, congestion control
+//! settles.
 
 use ferroce_model::preset::Preset;
 use ferroce_units::Duration;

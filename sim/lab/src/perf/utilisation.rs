@@ -1,9 +1,10 @@
-//! //! Utilisation: how much of the time each part of hosts and cards was in use, and which one
-//! limits a figure. //! //! A server, such as a block or a wire, limits the rate when it is always
-//! in use. An entry of a pool, such as a PCIe tag, stays allocated while its item waits for a
-//! server downstream; so a pool limits the rate only if no server does. If neither is in use all
-//! the time, the limit is the time of each request and the number of requests that may be
-//! outstanding.
+//! Utilisation: how much of the time each part of hosts and cards was in use, and which one limits
+//! a figure.
+//!
+//! A server, such as a block or a wire, limits the rate when it is always in use. An entry of a
+//! pool, such as a PCIe tag, stays allocated while its item waits for a server downstream; so a
+//! pool limits the rate only if no server does. If neither is in use all the time, the limit is the
+//! time of each request and the number of requests that may be outstanding.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! //! The world and the two perftest programs in it.
+//! The world and the two perftest programs in it.
 
 use std::ffi::OsStr;
 use std::fs;

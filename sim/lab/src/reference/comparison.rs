@@ -1,4 +1,4 @@
-//! //! A measured table next to the figures of the model.
+//! A measured table next to the figures of the model.
 
 use std::fmt::Write as _;
 

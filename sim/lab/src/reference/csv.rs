@@ -1,4 +1,4 @@
-//! //! CSV after lines `# key: value`: the format of `sim/lab/reference`.
+//! CSV after lines `# key: value`: the format of `sim/lab/reference`.
 
 use super::TableError;
 

@@ -1,4 +1,4 @@
-//! //! Runs of the model that repeat a measurement.
+//! Runs of the model that repeat a measurement.
 
 use ferroce_model::preset::Preset;
 

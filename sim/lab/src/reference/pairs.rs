@@ -1,4 +1,4 @@
-//! //! The preset that each measured table is compared with: the card, in the machine of the table.
+//! The preset that each measured table is compared with: the card, in the machine of the table.
 
 /// Name of a table with its preset, or the reason why it has none.
 pub type Pair = (&'static str, Result<&'static str, &'static str>);

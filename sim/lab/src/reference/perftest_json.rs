@@ -1,6 +1,5 @@
-//! //! Output of perftest 6 with `--out_json`: one object of strings and numbers for each test.
-//! Some versions omit quotes, so this parser reads pairs of key and value and ignores the
-//! structure.
+//! Output of perftest 6 with `--out_json`: one object of strings and numbers for each test. Some
+//! versions omit quotes, so this parser reads pairs of key and value and ignores the structure.
 
 use super::TableError;
 use super::table::{BandwidthRow, GBPS_PER_MIBPS, LatencyRow, Rows, Setup, Table, Verb};

@@ -1,12 +1,19 @@
-//! //! Classes of message sizes, by the bottleneck of the test: the host, the wire, or something
-//! between. //! //! The classes follow from the measured curve alone; the model has no influence on
-//! them. //! //! | table | class | sizes | //! | --- | --- | --- | //! | bandwidth | plateau | from
-//! the first size with 95 % of the best bandwidth on | //! | | small | smaller ones, up to the last
-//! size with 85 % of the best message rate | //! | | knee | between the two | //! | latency | small
-//! | up to the last size within 20 % of the shortest latency | //! | | long | all others | //! //!
+//! Classes of message sizes, by the bottleneck of the test: the host, the wire, or something
+//! between.
+//!
+//! The classes follow from the measured curve alone; the model has no influence on them.
+//!
+//! | table | class | sizes |
+//! | --- | --- | --- |
+//! | bandwidth | plateau | from the first size with 95 % of the best bandwidth on |
+//! | | small | smaller ones, up to the last size with 85 % of the best message rate |
+//! | | knee | between the two |
+//! | latency | small | up to the last size within 20 % of the shortest latency |
+//! | | long | all others |
+//!
 //! At least two sizes have to be near the best bandwidth or rate: a single one is an edge of the
-//! table, not a flat part of its curve. A table of fewer than three sizes has no classes.
-//! table, not a flat part of its curve. A table of fewer than three sizes has no classes.
+//! table, not a flat part of its curve. A table of fewer than three sizes has no classes. table,
+//! not a flat part of its curve. A table of fewer than three sizes has no classes.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! //! Goodput that the headers leave of a link: an upper limit for every NIC.
+//! Goodput that the headers leave of a link: an upper limit for every NIC.
 
 use super::{Setup, Verb};
 use crate::perf::Service;

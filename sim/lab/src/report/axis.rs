@@ -1,4 +1,4 @@
-//! //! Axes: positions of values and ticks.
+//! Axes: positions of values and ticks.
 
 use super::figure::{Axis, Scale, Unit};
 use crate::number_text::{human_bytes, short};

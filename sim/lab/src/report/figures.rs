@@ -1,9 +1,11 @@
-//! //! The list of plots. //! //! - [`tables`]: perftest's tables: bandwidth, message rate and
-//! latency against size. //! - [`scaling`]: rates against QPs, regions, threads and depth. //! -
-//! [`pcie`]: DMA against size and window. [`loss`]: goodput under loss, and retransmission.
-//! [`congestion`]: several hosts that send to one. [`fpga`]: datagrams of an FPGA card. //! -
-//! [`real`]: the real perftest, if installed. [`blind`]: tables of a folder outside of the project.
-//! [`against`]: one card compared with another. [`runs`]: two runs of `ferroce perf`.
+//! The list of plots.
+//!
+//! - [`tables`]: perftest's tables: bandwidth, message rate and latency against size.
+//! - [`scaling`]: rates against QPs, regions, threads and depth.
+//! - [`pcie`]: DMA against size and window. [`loss`]: goodput under loss, and retransmission.
+//!   [`congestion`]: several hosts that send to one. [`fpga`]: datagrams of an FPGA card.
+//! - [`real`]: the real perftest, if installed. [`blind`]: tables of a folder outside of the
+//!   project. [`against`]: one card compared with another. [`runs`]: two runs of `ferroce perf`.
 
 pub mod against;
 pub mod blind;

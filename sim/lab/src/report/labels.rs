@@ -1,4 +1,4 @@
-//! //! Labels at the right of a plot: each next to its line, without overlap.
+//! Labels at the right of a plot: each next to its line, without overlap.
 
 /// Height of a line of text.
 const LINE: f64 = 15.0;

@@ -1,4 +1,4 @@
-//! //! Positions of the parts of a plot: on a wide page, and on a phone.
+//! Positions of the parts of a plot: on a wide page, and on a phone.
 
 use super::figure::Figure;
 

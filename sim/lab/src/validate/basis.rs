@@ -1,4 +1,4 @@
-//! //! Relation of a target to the model: predicted by it, or used to choose its values.
+//! Relation of a target to the model: predicted by it, or used to choose its values.
 
 use std::borrow::Cow;
 use std::fmt;

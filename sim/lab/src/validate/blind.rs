@@ -1,5 +1,6 @@
-//! //! A folder of measurements that is not part of the project, to judge the model by. //! //! The
-//! folder has `targets.csv` ([`targets`]), or `tables.toml` ([`index`]), which lists files with
+//! A folder of measurements that is not part of the project, to judge the model by.
+//!
+//! The folder has `targets.csv` ([`targets`]), or `tables.toml` ([`index`]), which lists files with
 //! measured tables and the preset of each, or both; and presets, if the card is not built in.
 //! docs/src/connectx.md describes the format. [`Folder::read`] reports errors before anything runs.
 

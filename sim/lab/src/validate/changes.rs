@@ -1,4 +1,4 @@
-//! //! Values of a preset that are moved to their neighbours.
+//! Values of a preset that are moved to their neighbours.
 
 use ferroce_model::preset::{Origin, Parameter, Preset, Range, Value};
 

@@ -1,8 +1,9 @@
-//! //! UDP datagrams between the user logic of two FPGA cards: packetizer, MAC, cable, MAC and
-//! depacketizer of a preset, without hosts, PCIe and RDMA. //! //! VNx was measured like this
-//! (Xilinx/xup_vitis_network_example, Alveo U280): kernels at 300 MHz send, count and send back.
-//! Clock, width, MAC and wire come from the preset; the UDP stack is not ours, and `stack_cycles`
-//! holds the known facts about it.
+//! UDP datagrams between the user logic of two FPGA cards: packetizer, MAC, cable, MAC and
+//! depacketizer of a preset, without hosts, PCIe and RDMA.
+//!
+//! VNx was measured like this (Xilinx/xup_vitis_network_example, Alveo U280): kernels at 300 MHz
+//! send, count and send back. Clock, width, MAC and wire come from the preset; the UDP stack is not
+//! ours, and `stack_cycles` holds the known facts about it.
 
 use ferroce_model::preset::Preset;
 use ferroce_model::time::timing::pipeline_stage::PipelineStage;

@@ -1,7 +1,8 @@
-//! //! The plans of all targets of `validation_targets.csv`. //! //! Values and tolerances repeat
-//! the file; a test compares them. An expectation that the file states in words ("inside band",
-//! "must vanish") is an [`Expected`] here. `recovery` has the plans for loss, `congestion` the
-//! plans for full links; `marks` says which targets are predicted.
+//! The plans of all targets of `validation_targets.csv`.
+//!
+//! Values and tolerances repeat the file; a test compares them. An expectation that the file states
+//! in words ("inside band", "must vanish") is an [`Expected`] here. `recovery` has the plans for
+//! loss, `congestion` the plans for full links; `marks` says which targets are predicted.
 
 mod congestion;
 mod marks;

@@ -1,4 +1,4 @@
-//! //! Comparison of target and model.
+//! Comparison of target and model.
 
 use serde_json::{Value, json};
 

@@ -1,14 +1,19 @@
-//! //! Finds targets that depend on a single value: moves each value by 10 %, and measures the
-//! targets again. //! //! A prediction that holds only because of one value is a fit that its
-//! author has not noticed. //! //! For a fitted target and an identity, the values that were chosen
-//! from its figure are moved. For a prediction, every guessed or derived value of card and host is
-//! moved, except values that no target uses ([`UNUSED`]). Targets on lossy links have long runs;
-//! they are examined only on request, with the values of link, MAC and transport. Flags, and values
-//! that permit only powers of two or an enumeration, have no neighbour at 10 %. A base-2 logarithm
-//! moves by one, which halves or doubles the value that it encodes. //! //! Runs are deterministic.
-//! So all values of a section are first moved together, up and then down: if no digit of a figure
-//! changes, none of them affects it, and they are not moved one by one. //! //! [`listing`]: the
-//! result as text, CSV and JSON.
+//! Finds targets that depend on a single value: moves each value by 10 %, and measures the targets
+//! again.
+//!
+//! A prediction that holds only because of one value is a fit that its author has not noticed.
+//!
+//! For a fitted target and an identity, the values that were chosen from its figure are moved. For
+//! a prediction, every guessed or derived value of card and host is moved, except values that no
+//! target uses ([`UNUSED`]). Targets on lossy links have long runs; they are examined only on
+//! request, with the values of link, MAC and transport. Flags, and values that permit only powers
+//! of two or an enumeration, have no neighbour at 10 %. A base-2 logarithm moves by one, which
+//! halves or doubles the value that it encodes.
+//!
+//! Runs are deterministic. So all values of a section are first moved together, up and then down:
+//! if no digit of a figure changes, none of them affects it, and they are not moved one by one.
+//!
+//! [`listing`]: the result as text, CSV and JSON.
 
 pub mod listing;
 

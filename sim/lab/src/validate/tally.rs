@@ -1,4 +1,4 @@
-//! //! Number of passed targets, by their basis.
+//! Number of passed targets, by their basis.
 
 use std::fmt::Write as _;
 

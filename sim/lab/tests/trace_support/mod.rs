@@ -1,4 +1,4 @@
-//! //! Shared by the tests of traces: runs, and waveforms as another crate reads them.
+//! Shared by the tests of traces: runs, and waveforms as another crate reads them.
 
 use std::collections::BTreeMap;
 use std::fs::File;

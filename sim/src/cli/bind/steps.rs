@@ -1,4 +1,4 @@
-//! //! The steps of binding and unbinding; each is printed before it is executed.
+//! The steps of binding and unbinding; each is printed before it is executed.
 
 use std::io;
 use std::path::{Path, PathBuf};

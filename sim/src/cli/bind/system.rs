@@ -1,5 +1,4 @@
-//! //! A trait for the changes that binding makes to the machine: tests replace the machine by
-//! files.
+//! A trait for the changes that binding makes to the machine: tests replace the machine by files.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! //! Tests of binding on a machine made of files, with a kernel that behaves like Linux.
+//! Tests of binding on a machine made of files, with a kernel that behaves like Linux.
 
 use std::cell::{Cell, RefCell};
 use std::fs;

@@ -1,4 +1,4 @@
-//! //! Programs in simulated time, which `ferroce inject` cannot reach.
+//! Programs in simulated time, which `ferroce inject` cannot reach.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! //! Counters of the cards of a measurement under the names that Linux uses in sysfs.
+//! Counters of the cards of a measurement under the names that Linux uses in sysfs.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! //! `--sensitivity`: the parameters that change a figure.
+//! `--sensitivity`: the parameters that change a figure.
 
 use std::sync::atomic::AtomicBool;
 

@@ -1,4 +1,4 @@
-//! //! The program as a child of `ferroce run`, for reports after its end.
+//! The program as a child of `ferroce run`, for reports after its end.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, ExitStatus};

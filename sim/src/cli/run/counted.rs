@@ -1,4 +1,4 @@
-//! //! `ferroce run --counters-on-exit`: the counters of a program's functions, after its end.
+//! `ferroce run --counters-on-exit`: the counters of a program's functions, after its end.
 
 use std::path::PathBuf;
 

@@ -1,9 +1,10 @@
-//! //! Options for sanitizers and valgrind that Ferroce's libraries require. //! //! If the program
-//! is linked with a sanitizer's run-time library, that library stays where the linker put it, after
-//! Ferroce's libraries: for symbols that both define, Ferroce's functions call the sanitizer's.
-//! Preloading the sanitizer as well would load it into each program that this one starts, and
-//! programs without instrumentation fail with it: `sort`, `perl` and `gcc` fail with ASan's. A
-//! sanitizer that the user has preloaded is loaded already, and stays first.
+//! Options for sanitizers and valgrind that Ferroce's libraries require.
+//!
+//! If the program is linked with a sanitizer's run-time library, that library stays where the
+//! linker put it, after Ferroce's libraries: for symbols that both define, Ferroce's functions call
+//! the sanitizer's. Preloading the sanitizer as well would load it into each program that this one
+//! starts, and programs without instrumentation fail with it: `sort`, `perl` and `gcc` fail with
+//! ASan's. A sanitizer that the user has preloaded is loaded already, and stays first.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -1,4 +1,4 @@
-//! //! The summary that `ferroce run --explain-errors` prints after the end of the program.
+//! The summary that `ferroce run --explain-errors` prints after the end of the program.
 
 use std::ffi::OsString;
 use std::fs;

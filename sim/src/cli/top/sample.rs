@@ -1,4 +1,4 @@
-//! //! Counters and queue pairs of the functions at one time.
+//! Counters and queue pairs of the functions at one time.
 
 use std::time::Instant;
 

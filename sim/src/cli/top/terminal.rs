@@ -1,5 +1,4 @@
-//! //! The terminal of `ferroce top`: its alternate screen, which is redrawn as a whole, and its
-//! keys.
+//! The terminal of `ferroce top`: its alternate screen, which is redrawn as a whole, and its keys.
 
 use std::io::{self, Stdout, Write, stdin, stdout};
 use std::time::{Duration, Instant};

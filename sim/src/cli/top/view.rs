@@ -1,4 +1,4 @@
-//! //! The tables of `ferroce top`, made from two samples.
+//! The tables of `ferroce top`, made from two samples.
 
 use ferroce_driver::{QpState, Service};
 

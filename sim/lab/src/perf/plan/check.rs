@@ -1,4 +1,4 @@
-//! //! Checks of a specification; an error lists the permitted values.
+//! Checks of a specification; an error lists the permitted values.
 
 use ferroce_spec::wqe::MAX_DATA_SEGMENTS;
 

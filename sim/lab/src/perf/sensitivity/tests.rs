@@ -1,4 +1,4 @@
-//! //! Sensitivity of figures whose bottleneck is known.
+//! Sensitivity of figures whose bottleneck is known.
 
 use super::*;
 use crate::perf::spec::{Iterations, Operation};

@@ -1,4 +1,4 @@
-//! //! A host of a measurement: its device, its doorbells, and the memory that its threads share.
+//! A host of a measurement: its device, its doorbells, and the memory that its threads share.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! //! Rows name the bottleneck, for cases where it is known.
+//! Rows name the bottleneck, for cases where it is known.
 
 use super::*;
 use crate::perf::utilisation::{Bottleneck, LOCK, LOCKS, THREAD, Utilisation};

@@ -1,4 +1,4 @@
-//! //! Gather lists, and buffers that begin inside a page: the same bytes are moved.
+//! Gather lists, and buffers that begin inside a page: the same bytes are moved.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! //! perftest's `run_iter_bw`: fills all send queues, polls a batch of completions, fills again.
+//! perftest's `run_iter_bw`: fills all send queues, polls a batch of completions, fills again.
 
 use crate::perf::error::Error;
 use crate::perf::workload::{Job, POLL_BATCH, note_failure};

@@ -1,5 +1,5 @@
-//! //! SMART's loop (ASPLOS 2024, `test_rdma`): posts a batch of signaled work requests, each with
-//! its doorbell, waits for all of them, posts the next batch. Threads may share a QP and its CQ: a
+//! SMART's loop (ASPLOS 2024, `test_rdma`): posts a batch of signaled work requests, each with its
+//! doorbell, waits for all of them, posts the next batch. Threads may share a QP and its CQ: a
 //! thread that polls completions of another one credits them to it.
 
 use std::cell::{Cell, RefCell};

@@ -1,4 +1,4 @@
-//! //! perftest's `run_iter_bw_server`: polls receive completions, and posts receives again.
+//! perftest's `run_iter_bw_server`: polls receive completions, and posts receives again.
 
 use crate::perf::error::Error;
 use crate::perf::workload::{Job, POLL_BATCH, note_failure};

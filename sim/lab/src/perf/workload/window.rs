@@ -1,6 +1,6 @@
-//! //! FaSST's loop (OSDI 2016, `rc-swarm`): a thread keeps a window of work requests outstanding
-//! over all its QPs. It waits for the oldest one on its QP's CQ, and posts another to a random QP
-//! of another host and a random cache line of a thread's region there.
+//! FaSST's loop (OSDI 2016, `rc-swarm`): a thread keeps a window of work requests outstanding over
+//! all its QPs. It waits for the oldest one on its QP's CQ, and posts another to a random QP of
+//! another host and a random cache line of a thread's region there.
 
 use crate::perf::error::Error;
 use crate::perf::region::LINE;

@@ -1,4 +1,4 @@
-//! //! One card compared with another: the loops of perftest on both.
+//! One card compared with another: the loops of perftest on both.
 
 use ferroce_model::preset::Preset;
 

@@ -1,4 +1,4 @@
-//! //! Measured tables of a folder that is not part of the project, and the model.
+//! Measured tables of a folder that is not part of the project, and the model.
 
 use super::tables::{Column, axes, limit, points, sizes};
 use super::{series, stamp};

@@ -1,4 +1,4 @@
-//! //! Plots of incast: rates and queue over time, fairness, completion times.
+//! Plots of incast: rates and queue over time, fairness, completion times.
 
 use super::{Content, Recipe, load, series, stamp};
 use crate::incast::{self, Incast, Source, traffic};

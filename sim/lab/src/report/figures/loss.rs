@@ -1,5 +1,5 @@
-//! //! Plots of loss: goodput of each recovery and the formulas, the cost of timeouts, and the
-//! times of retransmissions.
+//! Plots of loss: goodput of each recovery and the formulas, the cost of timeouts, and the times of
+//! retransmissions.
 
 use super::{Content, Recipe, load, series};
 use crate::faulty_link::{self, FaultyLink, Recovery, SEEDS};

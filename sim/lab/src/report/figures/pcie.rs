@@ -1,4 +1,4 @@
-//! //! DMA over PCIe: pcie-bench and the model.
+//! DMA over PCIe: pcie-bench and the model.
 
 use ferroce_model::pcie::bench::Direction;
 

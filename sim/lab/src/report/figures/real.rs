@@ -1,4 +1,4 @@
-//! //! The real perftest, unmodified, in simulated time, compared with measurements and with the
+//! The real perftest, unmodified, in simulated time, compared with measurements and with the
 //! harness, which makes all other plots.
 
 use super::tables::{Column, Curve, axes, curve, limit, points, table};

@@ -1,5 +1,4 @@
-//! //! Rates against QPs, regions, threads and depth: they drop when state no longer fits on the
-//! card.
+//! Rates against QPs, regions, threads and depth: they drop when state no longer fits on the card.
 
 use super::{Recipe, load, series, stamp};
 use crate::perf::{Operation, PageSize};

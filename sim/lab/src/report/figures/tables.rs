@@ -1,4 +1,4 @@
-//! //! perftest's tables and the model.
+//! perftest's tables and the model.
 
 use ferroce_model::preset::Preset;
 

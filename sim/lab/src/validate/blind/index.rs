@@ -1,5 +1,5 @@
-//! //! `tables.toml` of a blind folder: lists the measured tables, and the preset that each is
-//! compared with.
+//! `tables.toml` of a blind folder: lists the measured tables, and the preset that each is compared
+//! with.
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
-//! //! `targets.csv` of a blind folder: the columns of `validation_targets.csv`, and the command
-//! that measures each target.
+//! `targets.csv` of a blind folder: the columns of `validation_targets.csv`, and the command that
+//! measures each target.
 
 use super::{CommandLine, Folder};
 use crate::perf::{PerfSpec, Test, Topology};

@@ -1,4 +1,4 @@
-//! //! Targets of congestion: incast through a switch.
+//! Targets of congestion: incast through a switch.
 
 use Expected::{AtLeast, AtMost, Band};
 use incast::Figure::{Drops, QueueKilobytes, Unfairness, Utilisation};

@@ -1,7 +1,8 @@
-//! //! Basis of each target: predicted, fitted or identity. //! //! Marks are defined only here.
-//! Tests compare the marks with the `source` texts of the presets: a value from which a target is
-//! fitted has to say so in its source, and no source may name a target that is marked as predicted,
-//! or its figure, except for the ones that the tests list.
+//! Basis of each target: predicted, fitted or identity.
+//!
+//! Marks are defined only here. Tests compare the marks with the `source` texts of the presets: a
+//! value from which a target is fitted has to say so in its source, and no source may name a target
+//! that is marked as predicted, or its figure, except for the ones that the tests list.
 
 use Kind::{Fitted, Identity, Predicted};
 

@@ -1,4 +1,4 @@
-//! //! The marks agree with the sources that the presets state.
+//! The marks agree with the sources that the presets state.
 
 use ferroce_model::preset::Preset;
 
