@@ -9,9 +9,9 @@ use ferroce_spec::register::{
 };
 
 use crate::bus::Bus;
-use crate::command::CommandQueue;
+use crate::control::command::CommandQueue;
+use crate::control::mmio;
 use crate::error::Error;
-use crate::mmio;
 
 /// Iterations of waiting for a register between two checks of the clock.
 const TURNS_PER_CHECK: u32 = 64;

@@ -13,11 +13,11 @@ use ferroce_spec::register::EventQueueDoorbell;
 use parking_lot::Mutex;
 
 use crate::bus::{Bus, BusError};
+use crate::control::health::Health;
+use crate::control::mmio;
 use crate::dma::{DmaBuffer, DmaSpace};
 use crate::error::Error;
-use crate::health::Health;
 use crate::identifier::{Cqn, Qpn, Srqn};
-use crate::mmio;
 
 /// Number of times that one interrupt re-checks its event queue after arming it. Later events raise
 /// another interrupt.

@@ -8,7 +8,7 @@ use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use parking_lot::MutexGuard;
 
 use crate::bus::Bus;
-use crate::doorbell::Slot;
+use crate::rings::doorbell::Slot;
 
 /// The doorbell of one work queue.
 pub(crate) struct QueueDoorbell {

@@ -11,17 +11,17 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::bus::PolledQueue;
 use crate::completion::{CompletionOpcode, CompletionStatus, WorkCompletion};
-use crate::cq_ring::CqRings;
-use crate::demux::{Demux, ReceiveShadows};
-use crate::device::Device;
-use crate::doorbell::Slot;
-use crate::doorbell_check::{CheckDoorbells, Doorbell, DoorbellMark};
+use crate::control::event::{CqHandler, CqHandlers};
+use crate::control::health::Health;
 use crate::error::Error;
-use crate::event::{CqHandler, CqHandlers};
-use crate::health::Health;
 use crate::identifier::{Cqn, Qpn, Srqn};
-use crate::shadow::SendShadow;
-use crate::tags::TagTable;
+use crate::objects::device::Device;
+use crate::rings::cq_ring::CqRings;
+use crate::rings::demux::{Demux, ReceiveShadows};
+use crate::rings::doorbell::Slot;
+use crate::rings::doorbell_check::{CheckDoorbells, Doorbell, DoorbellMark};
+use crate::rings::shadow::SendShadow;
+use crate::rings::tags::TagTable;
 use crate::use_count::{Lease, UseCount};
 
 /// Bit of [`CqeWord::opcode`](ferroce_spec::cqe::CqeWord::opcode) that distinguishes receive from

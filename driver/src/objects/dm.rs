@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::device::Device;
 use crate::error::Error;
+use crate::objects::device::Device;
 use crate::use_count::{Lease, UseCount};
 
 /// Granularity of allocations, in bytes: a word of the device, so that atomics on one allocation

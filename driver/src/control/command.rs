@@ -14,10 +14,10 @@ use parking_lot::Mutex;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::bus::Bus;
+use crate::control::event::Dispatch;
+use crate::control::mmio;
 use crate::dma::{DmaBuffer, DmaSpace};
 use crate::error::Error;
-use crate::event::Dispatch;
-use crate::mmio;
 
 /// Time limit of a command. A device that does not execute it is dead; it is not retried, because
 /// the device may still use the entry and the mailboxes.

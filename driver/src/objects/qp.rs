@@ -10,25 +10,25 @@ use ferroce_spec::doorbell::DoorbellKind;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::attributes::{ModifyQp, QueuePairAttributes};
-use crate::batch::QueueDoorbell;
-use crate::cq::CompletionQueue;
-use crate::demux::ReceiveShadows;
-use crate::device::Device;
 use crate::dma::DmaBuffer;
-use crate::doorbell::Slot;
-use crate::doorbell_check::{CheckDoorbells, Doorbell};
 use crate::error::Error;
 use crate::identifier::Qpn;
-use crate::pd::ProtectionDomain;
-use crate::qp_config::{QueuePairCapacity, QueuePairConfig, ReceiveSource, Shapes};
-use crate::receive_queue::ReceiveQueue;
-use crate::ring::Ring;
-use crate::send_queue::{SendQueue, SendRules};
+use crate::objects::cq::CompletionQueue;
+use crate::objects::device::Device;
+use crate::objects::pd::ProtectionDomain;
+use crate::objects::qp_config::{QueuePairCapacity, QueuePairConfig, ReceiveSource, Shapes};
+use crate::objects::srq::SharedReceiveQueue;
+use crate::objects::transition::{attributes, input};
+use crate::objects::xrcd::XrcDomain;
+use crate::rings::batch::QueueDoorbell;
+use crate::rings::demux::ReceiveShadows;
+use crate::rings::doorbell::Slot;
+use crate::rings::doorbell_check::{CheckDoorbells, Doorbell};
+use crate::rings::receive_queue::ReceiveQueue;
+use crate::rings::ring::Ring;
+use crate::rings::send_queue::{SendQueue, SendRules};
 use crate::service::Addressing;
-use crate::srq::SharedReceiveQueue;
-use crate::transition::{attributes, input};
 use crate::use_count::Lease;
-use crate::xrcd::XrcDomain;
 
 /// A queue pair.
 pub struct QueuePair {

@@ -17,24 +17,24 @@ use parking_lot::Mutex;
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::attributes::GidEntry;
-use crate::bring_up::{Identity, check_commands, enable, identify, reset};
 use crate::bus::Bus;
 use crate::capabilities::{Capabilities, Limits};
-use crate::command::{CommandQueue, has_stopped};
-use crate::device_config::DeviceConfig;
+use crate::control::bring_up::{Identity, check_commands, enable, identify, reset};
+use crate::control::command::{CommandQueue, has_stopped};
+use crate::control::device_config::DeviceConfig;
+use crate::control::event::{AsyncEventHandler, CqHandlers, Dispatch, EventQueue};
+use crate::control::health::Health;
+use crate::control::mmio;
+use crate::control::numbers::{AllNumbers, Numbers};
 use crate::dma::{DmaBuffer, DmaSpace, Keeper};
-use crate::doorbell::{Slot, SlotAllocator};
-use crate::doorbell_check::DoorbellChecks;
 use crate::error::Error;
-use crate::event::{AsyncEventHandler, CqHandlers, Dispatch, EventQueue};
-use crate::health::Health;
-use crate::health_check::Checked;
 use crate::identifier::{Cqn, Qpn, Srqn};
-use crate::mmio;
-use crate::numbers::{AllNumbers, Numbers};
-use crate::push::{PushWindows, QueuePush};
+use crate::objects::health_check::Checked;
+use crate::objects::translation::TranslationTable;
 use crate::range::RangeAllocator;
-use crate::translation::TranslationTable;
+use crate::rings::doorbell::{Slot, SlotAllocator};
+use crate::rings::doorbell_check::DoorbellChecks;
+use crate::rings::push::{PushWindows, QueuePush};
 use crate::use_count::{Lease, UseCount};
 
 /// Largest value of a 24-bit number.

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::error::Error;
 use crate::identifier::RKey;
-use crate::pd::ProtectionDomain;
+use crate::objects::pd::ProtectionDomain;
 use crate::use_count::Lease;
 
 /// Type of a memory window (IBTA vol 1, 10.6.7).

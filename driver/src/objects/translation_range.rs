@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::device::Device;
 use crate::error::Error;
+use crate::objects::device::Device;
 
 /// Entries of the translation table; free again when dropped.
 pub(crate) struct TranslationRange {

@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::shadow::OwnLine;
+use crate::rings::shadow::OwnLine;
 
 /// End of a chain of slots.
 const NONE: u32 = u32::MAX;

@@ -5,10 +5,10 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use crate::batch::QueueDoorbell;
 use crate::bus::HEALTH_PERIOD;
-use crate::command::COMMAND_TIMEOUT;
+use crate::control::command::COMMAND_TIMEOUT;
 use crate::error::Error;
+use crate::rings::batch::QueueDoorbell;
 
 /// Rings of one doorbell that may be lost, one in each check, before the device is given up: in all
 /// as long as a command may take.

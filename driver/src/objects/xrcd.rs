@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::device::Device;
 use crate::error::Error;
+use crate::objects::device::Device;
 use crate::use_count::{Lease, UseCount};
 
 /// An XRC domain: target QPs and XRC shared receive queues work together only inside one.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::bus::Bus;
-use crate::command::has_stopped;
-use crate::doorbell_check::DoorbellChecks;
-use crate::event::{Dispatch, EventQueue};
+use crate::control::command::has_stopped;
+use crate::control::event::{Dispatch, EventQueue};
+use crate::rings::doorbell_check::DoorbellChecks;
 
 /// The parts of a device that are checked.
 pub(crate) struct Checked<'a> {

@@ -8,20 +8,20 @@ use ferroce_spec::doorbell::DoorbellKind;
 use ferroce_spec::wqe::SharedReceiveSegment;
 use parking_lot::Mutex;
 
-use crate::batch::{Batch, QueueDoorbell, QueueState};
-use crate::cq::CompletionQueue;
-use crate::device::Device;
 use crate::dma::DmaBuffer;
-use crate::doorbell_check::{self, CheckDoorbells, Doorbell, DoorbellMark, RungState};
 use crate::error::{Error, PostError};
 use crate::identifier::Srqn;
-use crate::pd::ProtectionDomain;
-use crate::receive_queue::{ReceiveShape, write_segments};
+use crate::objects::cq::CompletionQueue;
+use crate::objects::device::Device;
+use crate::objects::pd::ProtectionDomain;
+use crate::objects::xrcd::XrcDomain;
 use crate::request::DataSegment;
-use crate::ring::Ring;
-use crate::tags::{FreeTags, TagTable};
+use crate::rings::batch::{Batch, QueueDoorbell, QueueState};
+use crate::rings::doorbell_check::{self, CheckDoorbells, Doorbell, DoorbellMark, RungState};
+use crate::rings::receive_queue::{ReceiveShape, write_segments};
+use crate::rings::ring::Ring;
+use crate::rings::tags::{FreeTags, TagTable};
 use crate::use_count::{Lease, UseCount};
-use crate::xrcd::XrcDomain;
 
 /// Configuration of a shared receive queue.
 #[derive(Clone)]

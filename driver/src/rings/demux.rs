@@ -5,8 +5,8 @@ use std::sync::Arc;
 use ferroce_spec::cqe::Cqe;
 
 use crate::identifier::{Qpn, Srqn};
-use crate::shadow::{ReceiveShadow, RetiredSend, SendShadow};
-use crate::tags::TagTable;
+use crate::rings::shadow::{ReceiveShadow, RetiredSend, SendShadow};
+use crate::rings::tags::TagTable;
 
 /// Source of a QP's receives.
 #[derive(Clone)]

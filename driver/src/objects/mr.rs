@@ -7,13 +7,13 @@ use ferroce_spec::context::{AccessRights, MemoryEntry, MemoryEntryWord};
 use parking_lot::Mutex;
 
 use crate::bus::{DmaAccess, PAGE_SIZE};
-use crate::device::Device;
-use crate::dm::DeviceMemory;
 use crate::dma::UserMapping;
 use crate::error::Error;
 use crate::identifier::{LKey, RKey};
-use crate::pd::ProtectionDomain;
-use crate::translation_range::TranslationRange;
+use crate::objects::device::Device;
+use crate::objects::dm::DeviceMemory;
+use crate::objects::pd::ProtectionDomain;
+use crate::objects::translation_range::TranslationRange;
 use crate::use_count::Lease;
 
 /// Access rights of a memory region. Reading by the local device is always allowed.

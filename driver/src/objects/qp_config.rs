@@ -7,13 +7,13 @@ use ferroce_spec::context::QpShape;
 use ferroce_spec::wqe::BLOCK_SIZE;
 
 use crate::capabilities::Limits;
-use crate::cq::CompletionQueue;
-use crate::device::Device;
 use crate::error::Error;
-use crate::receive_queue::ReceiveShape;
-use crate::send_queue::{SendLimits, SendShape};
+use crate::objects::cq::CompletionQueue;
+use crate::objects::device::Device;
+use crate::objects::srq::SharedReceiveQueue;
+use crate::rings::receive_queue::ReceiveShape;
+use crate::rings::send_queue::{SendLimits, SendShape};
 use crate::service::Addressing;
-use crate::srq::SharedReceiveQueue;
 
 /// Base-2 logarithm of the stride in the context of a QP without a receive queue.
 const LOG_LEAST_STRIDE: u8 = 4;

@@ -10,17 +10,17 @@ use ferroce_spec::wqe::{
 use parking_lot::Mutex;
 use zerocopy::IntoBytes;
 
-use crate::batch::{Batch, QueueDoorbell, QueueState};
 use crate::completion::CompletionOpcode;
-use crate::doorbell_check::{self, Doorbell, DoorbellMark, RungState};
 use crate::error::PostError;
-use crate::push::QueuePush;
 use crate::request::{
     DataSegment, Destination, RemoteAddress, SendData, SendOperation, SendRequest, WindowBinding,
 };
-use crate::ring::{Ring, RingWriter};
+use crate::rings::batch::{Batch, QueueDoorbell, QueueState};
+use crate::rings::doorbell_check::{self, Doorbell, DoorbellMark, RungState};
+use crate::rings::push::QueuePush;
+use crate::rings::ring::{Ring, RingWriter};
+use crate::rings::shadow::{PostedSend, SendShadow, outstanding};
 use crate::service::{Addressing, SendOperations};
-use crate::shadow::{PostedSend, SendShadow, outstanding};
 
 const WORDS_PER_BLOCK: usize = BLOCK_SIZE / 8;
 /// Blocks of a WQE are counted with 4 bits in the shadow.

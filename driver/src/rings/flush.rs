@@ -5,7 +5,7 @@
 
 use ferroce_spec::cqe::{Cqe, CqeOpcode, CqeStatus, CqeWord};
 
-use crate::demux::{Demux, ReceiveShadows};
+use crate::rings::demux::{Demux, ReceiveShadows};
 
 impl Demux {
     /// Returns the CQE that flushes the oldest outstanding work request of a QP; `None` when there

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use ferroce_spec::wqe::L_KEY_END;
 use parking_lot::Mutex;
 
-use crate::batch::{Batch, QueueDoorbell, QueueState};
-use crate::doorbell_check::{self, Doorbell, DoorbellMark, RungState};
 use crate::error::PostError;
 use crate::request::DataSegment;
-use crate::ring::{Ring, RingWriter};
-use crate::shadow::ReceiveShadow;
+use crate::rings::batch::{Batch, QueueDoorbell, QueueState};
+use crate::rings::doorbell_check::{self, Doorbell, DoorbellMark, RungState};
+use crate::rings::ring::{Ring, RingWriter};
+use crate::rings::shadow::ReceiveShadow;
 
 /// Sizes of a receive queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::device::Device;
 use crate::error::Error;
+use crate::objects::device::Device;
 use crate::use_count::{Lease, UseCount};
 
 /// A protection domain: QPs, shared receive queues, memory regions and windows work together only

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::command::COMMAND_TIMEOUT;
+use crate::control::command::COMMAND_TIMEOUT;
 
 /// Time limit of a reset, and of enabling after it.
 const RESET_TIMEOUT: Duration = Duration::from_secs(5);
