@@ -1,6 +1,12 @@
 //! Two cards on one cable, clocked together: each behind its own driver. They are the card in
 //! RTL, or the model's.
 
+#![expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "the driver limits its waits by the machine's clock"
+)]
+
 #[path = "../card_support/host.rs"]
 mod host;
 
