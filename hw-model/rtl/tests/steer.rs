@@ -245,9 +245,9 @@ impl Bench {
         value: u8,
     ) {
         if is_answer {
-            answer(&mut self.rtl, value)
+            answer(&mut self.rtl, value);
         } else {
-            request(&mut self.rtl, value)
+            request(&mut self.rtl, value);
         }
         self.rtl.settle();
     }
@@ -255,9 +255,9 @@ impl Bench {
     fn place(&mut self, is_answer: bool, iova: u128, last: bool) {
         let piece = pack(&[(iova, 64), (16, 13), (last.into(), 1)]);
         if is_answer {
-            self.rtl.set_answer_place(piece)
+            self.rtl.set_answer_place(piece);
         } else {
-            self.rtl.set_request_place(piece)
+            self.rtl.set_request_place(piece);
         }
         self.set(
             is_answer,

@@ -91,9 +91,9 @@ fn frame_of(opcode: u8, random: &mut SplitMix64) -> (Vec<u8>, Parts) {
     let ip = frame.len();
     let udp_length = (8 + transport) as u16;
     if v6 {
-        push_v6(&mut frame, udp_length, random)
+        push_v6(&mut frame, udp_length, random);
     } else {
-        push_v4(&mut frame, udp_length, random)
+        push_v4(&mut frame, udp_length, random);
     }
     let udp = frame.len();
     frame.extend(bytes(random, 2));

@@ -366,9 +366,9 @@ impl Bench {
             let is_right = ahead <= 1 << life.shape.log_receives
                 && ahead >= life.producer.wrapping_sub(life.consumer);
             if is_right {
-                life.producer = value
+                life.producer = value;
             } else {
-                self.doorbell_errors[0] += 1
+                self.doorbell_errors[0] += 1;
             }
             let life = &mut self.lives[index];
             if life.model.state() == ferroce_transport::QpState::Err {
