@@ -8,11 +8,10 @@ use std::sync::atomic::AtomicU64;
 
 use crate::memfd;
 use crate::shared_mapping::SharedMapping;
-use ferroce_driver::bus::{BufferPages, PageOwner};
-use ferroce_driver::bus::{BusError, DmaFile};
+use ferroce_driver::bus::{BufferPages, BusError, DmaFile, HUGE_PAGE_SIZE, PageOwner};
 
-/// Size of a huge page: large mappings begin at one.
-const HUGE_PAGE_SIZE: usize = 2 << 20;
+/// Large mappings begin at a huge page.
+const HUGE_PAGE_BYTES: usize = HUGE_PAGE_SIZE as usize;
 
 /// Kind of memory for the driver's buffers. A child made by fork sees zeros there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,11 +91,11 @@ struct PrivateMapping {
 impl PrivateMapping {
     /// Maps `length` bytes; a large mapping begins at a huge page.
     fn new(length: usize) -> io::Result<Self> {
-        if length < HUGE_PAGE_SIZE {
+        if length < HUGE_PAGE_BYTES {
             return Self::anywhere(length);
         }
         let too_long = || io::Error::from_raw_os_error(libc::ENOMEM);
-        let padded = length.checked_add(HUGE_PAGE_SIZE);
+        let padded = length.checked_add(HUGE_PAGE_BYTES);
         let mapping = Self::anywhere(padded.ok_or_else(too_long)?)?;
         Ok(mapping.trim(length))
     }
@@ -128,9 +127,9 @@ impl PrivateMapping {
     /// Unmaps the memory before the first huge page and after `length` bytes from there.
     fn trim(self, length: usize) -> Self {
         let start = self.address.as_ptr() as usize;
-        let first = start.next_multiple_of(HUGE_PAGE_SIZE);
+        let first = start.next_multiple_of(HUGE_PAGE_BYTES);
         let (before, end) = (first - start, start + self.length);
-        let behind = end - (first + length);
+        let after = end - (first + length);
         let pages = self.address.as_ptr().cast::<u8>();
         // SAFETY: both ranges lie in the mapping, which is one huge page longer than `length`, and
         // are unused: the mapping has not been published yet.
@@ -138,8 +137,8 @@ impl PrivateMapping {
             if before > 0 {
                 libc::munmap(pages.cast(), before);
             }
-            if behind > 0 {
-                libc::munmap(pages.add(before + length).cast(), behind);
+            if after > 0 {
+                libc::munmap(pages.add(before + length).cast(), after);
             }
             NonNull::new_unchecked(pages.add(before).cast())
         };
@@ -154,7 +153,7 @@ impl PrivateMapping {
     }
 
     fn prefer_huge_pages(&self) {
-        if self.length >= HUGE_PAGE_SIZE {
+        if self.length >= HUGE_PAGE_BYTES {
             // SAFETY: the call gives advice on a mapping that this value owns. A refusal, when the
             // kernel has no transparent huge pages, only costs time.
             unsafe {
@@ -217,7 +216,7 @@ mod tests {
 
     #[test]
     fn large_buffers_begin_at_a_huge_page() {
-        let huge = HUGE_PAGE_SIZE;
+        let huge = HUGE_PAGE_BYTES;
         for kind in [BufferMemory::Private, BufferMemory::Pinned] {
             for length in [huge, huge + PAGE_SIZE, 3 * huge] {
                 let pages = kind.allocate(length).expect("memory");

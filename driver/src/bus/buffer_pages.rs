@@ -8,19 +8,19 @@ use std::sync::atomic::AtomicU64;
 use super::{BusError, DmaFile, HUGE_PAGE_SIZE, PAGE_SIZE};
 use crate::errno;
 
-/// Shorter buffers begin at a page because the allocator is asked for that. It then writes the
-/// zeros itself; it gets longer ones as zeros from the system, where they take memory only where
-/// they are touched, but these begin anywhere.
-const LARGE: usize = 64 << 10;
+/// From this length on, buffers are padded and aligned here, not by the allocator: for an aligned
+/// layout it writes the zeros itself, while it gets a large unaligned one from the system, which
+/// takes no memory until it is touched.
+const LARGE_BYTES: usize = 64 << 10;
 
 /// The owner of pages. Dropping it frees them.
 pub trait PageOwner {
-    /// Returns the file behind the pages, if another process could map them.
+    /// Returns the file that backs the pages, if another process can map it.
     fn file(&self) -> Option<DmaFile> {
         None
     }
 
-    /// Closes the file: many buffers would need many descriptors, which a process has few of.
+    /// Closes the file, because a process has few descriptors and may have many buffers.
     fn close_file(&mut self) {}
 }
 
@@ -67,11 +67,12 @@ impl BufferPages {
     /// [`BusError::Os`] when it has no memory.
     pub fn from_allocator(length: usize) -> Result<Self, BusError> {
         let refused = BusError::Os(errno::ENOMEM);
-        let alignment = match length as u64 {
-            HUGE_PAGE_SIZE.. => HUGE_PAGE_SIZE as usize,
-            _ => PAGE_SIZE,
+        let alignment = if length as u64 >= HUGE_PAGE_SIZE {
+            HUGE_PAGE_SIZE as usize
+        } else {
+            PAGE_SIZE
         };
-        let layout = if length < LARGE {
+        let layout = if length < LARGE_BYTES {
             Layout::from_size_align(length.max(PAGE_SIZE), PAGE_SIZE)
         } else {
             let padded = length.checked_add(alignment).ok_or(refused)?;
@@ -98,7 +99,7 @@ impl BufferPages {
         self.length
     }
 
-    /// Returns the file behind the pages.
+    /// Returns the file that backs the pages.
     pub fn file(&self) -> Option<DmaFile> {
         self.owner.file()
     }
@@ -134,7 +135,13 @@ mod tests {
     #[test]
     fn pages_of_the_allocator_are_aligned_and_zero() {
         let huge = HUGE_PAGE_SIZE as usize;
-        for length in [PAGE_SIZE, 3 * PAGE_SIZE, LARGE, huge, huge + PAGE_SIZE] {
+        for length in [
+            PAGE_SIZE,
+            3 * PAGE_SIZE,
+            LARGE_BYTES,
+            huge,
+            huge + PAGE_SIZE,
+        ] {
             let mut pages = BufferPages::from_allocator(length).expect("memory");
             let alignment = if length < huge { PAGE_SIZE } else { huge };
             assert_eq!(pages.address().addr().get() % alignment, 0);

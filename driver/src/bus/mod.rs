@@ -59,7 +59,7 @@ pub struct DmaFile {
 /// Granularity of DMA mappings, in bytes.
 pub const PAGE_SIZE: usize = 4096;
 /// Size of a huge page. See [`Bus::has_congruent_iovas`].
-pub(crate) const HUGE_PAGE_SIZE: u64 = 2 << 20;
+pub const HUGE_PAGE_SIZE: u64 = 2 << 20;
 
 /// Called when the device sends the interrupt of a vector.
 ///
