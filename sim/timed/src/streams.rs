@@ -267,7 +267,7 @@ impl Streams {
                 }
             } else if stream.reader == Some(program) {
                 if stream.end.is_some() || stream.sender.is_none() {
-                    drop(self.streams.remove(&number));
+                    self.streams.remove(&number);
                 } else {
                     stream.reader = None;
                 }
