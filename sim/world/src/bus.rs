@@ -21,17 +21,17 @@ use super::shared::Shared;
 
 /// Value of a register of a device that does not answer.
 const GONE: u64 = u64::MAX;
-/// Time between two looks of the driver at its clock, in microseconds: as long as the turns of
-/// waiting in between take about.
-const LOOK_US: u64 = 100;
+/// Microseconds by which each call of [`Bus::now`] advances the time: about as long as the driver
+/// waits between two calls.
+const NOW_STEP_US: u64 = 100;
 
 /// The bus of one host.
 pub(super) struct WorldBus<T: Timing> {
     pub shared: Arc<Shared<T>>,
     pub host: usize,
     push_blocks: u32,
-    /// How often the driver has looked at the clock.
-    looks: AtomicU64,
+    /// Number of calls of `now`.
+    now_calls: AtomicU64,
     /// True if the client is another process: its accesses take no simulated time.
     is_served: bool,
 }
@@ -43,7 +43,7 @@ impl<T: Timing> WorldBus<T> {
             shared,
             host,
             push_blocks,
-            looks: AtomicU64::new(0),
+            now_calls: AtomicU64::new(0),
             is_served: false,
         }
     }
@@ -208,10 +208,10 @@ impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
         Ok(())
     }
 
-    /// Returns a time that passes by being looked at: simulated time stands still while a thread
-    /// is in a step, and a card that does not answer must not be waited for without a limit.
+    /// Returns a time that advances with each call. Simulated time stands still while a thread is
+    /// in a step, so it could not limit the wait for a card that does not answer.
     fn now(&self) -> Duration {
-        Duration::from_micros(LOOK_US * self.looks.fetch_add(1, Ordering::Relaxed))
+        Duration::from_micros(NOW_STEP_US * self.now_calls.fetch_add(1, Ordering::Relaxed))
     }
 
     #[inline]
