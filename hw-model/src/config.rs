@@ -213,7 +213,7 @@ impl NicConfig {
         self.number_seed.is_none()
     }
 
-    /// Returns the functional preset: no costs, and caches like those of a mid-size card.
+    /// Returns the functional preset: no costs, and caches as large as a mid-size card's.
     ///
     /// The ACK delay is longer than an application needs to answer a message that it sees arrive in
     /// its memory. So the ACK leaves together with the answer, and one poll of the peer finds both.

@@ -7,8 +7,8 @@
 //! ([`FastForward::send`], [`FastForward::receive`]), and advances its time by the duration of
 //! these strides. [`FastForward::count`] then adds the skipped traffic to the counters.
 //!
-//! [`Nic::fast_forward`] is the entry. Only one other block knows of it: the receive path records
-//! the strides, `crate::receive::stride_marks`.
+//! [`Nic::fast_forward`] is the entry. The only other part outside of this file is
+//! `crate::receive::stride_marks`, where the receive path records the strides.
 
 use ferroce_spec::counter::{COUNTERS, Counter, CounterClass};
 use ferroce_transport::{MemoryAnswer, MemoryOp, Payload, Train};

@@ -2,7 +2,7 @@
 //! services, path MTUs, and the table of attributes that each transition requires and allows.
 //!
 //! The transport, the driver and the provider use these types and the one table, [`AttributeRule`].
-//! The contract (`ferroce-spec`) converts them to its codes. The numbers are those of the verbs
+//! The contract (`ferroce-spec`) converts them to its codes. The values equal the enums of verbs
 //! (`enum ibv_qp_state`, `enum ibv_mtu`).
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), no_std)]

@@ -1,6 +1,6 @@
 //! Splits accesses into TLPs: header bytes, and the number of TLPs of an access.
 //!
-//! Header sizes are those of pcie-bench's model (Neugebauer et al., SIGCOMM 2018): 2 bytes of
+//! Header sizes follow pcie-bench's model (Neugebauer et al., SIGCOMM 2018): 2 bytes of
 //! framing, 6 bytes of data link layer (sequence number and LCRC) and the TLP header itself.
 
 /// Request with a 64-bit address (MRd, MWr, FetchAdd, ...): 2 + 6 + 16 bytes.

@@ -1,5 +1,5 @@
 //! A NIC function that this process uses: either its own (a place in the fabric, the model, its bus
-//! and its thread), or a device behind a socket or in a PCIe slot of the machine.
+//! and its thread), or a device at the other end of a socket or in a PCIe slot.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};

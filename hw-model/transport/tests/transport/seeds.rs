@@ -1,5 +1,5 @@
 //! One property, a thousand seeds: whatever the link does below the retry limit, memory and
-//! completions equal those of the reference interpreter; above it, exactly one request fails and
+//! completions equal the reference interpreter's; above it, exactly one request fails and
 //! the rest is flushed in order. `FERROCE_SEED=n` replays only seed n.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

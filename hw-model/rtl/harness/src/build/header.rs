@@ -9,7 +9,7 @@ pub struct PortOfHeader {
     pub name: String,
     pub direction: Direction,
     pub bits: u32,
-    /// Of a struct.
+    /// The fields, if the port is a struct.
     pub fields: Vec<Field>,
 }
 

@@ -1,5 +1,5 @@
-//! Packed structs of the packages. Verilator's header has only the width of a port: which fields it
-//! has stands in the sources.
+//! Packed structs of the packages. Verilator's header has only the width of a port; the sources
+//! declare its fields.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub struct Field {
     pub bits: u32,
 }
 
-/// What packages declare, as far as widths of fields need it.
+/// The declarations of packages that determine the widths of fields.
 #[derive(Debug, Default)]
 pub struct Structs {
     constants: BTreeMap<String, u32>,
@@ -21,8 +21,8 @@ pub struct Structs {
 }
 
 impl Structs {
-    /// Reads a package, which may use those that were read before. What it does not understand is
-    /// left out; a struct with such a field, too.
+    /// Reads a package, which may use packages that were read before. Skips declarations that it
+    /// does not understand, and structs with such fields.
     pub fn read(&mut self, package: &str) {
         let code = package
             .lines()
