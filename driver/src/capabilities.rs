@@ -3,6 +3,7 @@
 use ferroce_spec::command::{
     ContextTables, DeviceCapabilities, DeviceFeatures, LOG_PRIVATE_BYTES_MAX,
 };
+use ferroce_spec::personality::Personality;
 use ferroce_spec::register::{BAR4_SIZE, ContractVersion};
 use ferroce_spec::wqe::{MAX_BLOCKS, MAX_DATA_SEGMENTS, MAX_INLINE};
 
@@ -44,6 +45,8 @@ pub struct Capabilities {
     pub part_id: u32,
     /// Revision of the hardware.
     pub hardware_version: u32,
+    /// Whose failures the device shows.
+    pub personality: Personality,
     /// MAC address of the port.
     pub port_mac: [u8; 6],
     /// Number of QPs.

@@ -89,10 +89,10 @@ impl CompletionStatus {
     }
 
     /// Says what a completion in error means, in one line: at level info, or at level debug when it
-    /// was flushed because of another one.
+    /// was flushed because of another one. `code` is the `vendor_err` that the program sees.
     #[cold]
-    pub(crate) fn explain(self, detail: VendorError, wr_id: u64, qpn: u32) {
-        let (name, code) = (self.verbs_name(), detail.0);
+    pub(crate) fn explain(self, detail: VendorError, code: u32, wr_id: u64, qpn: u32) {
+        let name = self.verbs_name();
         match self {
             Self::WorkRequestFlushedError => tracing::debug!(target: FAILED, wr_id, qpn,
                 "{name}, vendor_err {code:#04x}: {}", meaning(detail)),

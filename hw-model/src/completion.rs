@@ -6,6 +6,8 @@ pub(crate) mod completion_writer;
 pub(crate) mod cqe_builder;
 mod expiry;
 
+use ferroce_spec::cqe::CqeStatus;
+use ferroce_spec::personality::Personality;
 use ferroce_units::Instant;
 
 use crate::completion::completion_writer::CompletionWriter;
@@ -42,7 +44,8 @@ impl Results<'_> {
         let Some(qp) = contexts.qps.get_mut(index) else {
             return;
         };
-        let has_more = take_completions(turn, qp, self.completions);
+        let personality = self.host_interface.personality();
+        let has_more = take_completions(turn, qp, self.completions, personality);
         contexts.wqe_records.give_back(qp.send.take_released());
         while self.host_interface.takes_events() {
             let Some(event) = qp.transport.poll_event() else {
@@ -90,6 +93,7 @@ fn take_completions<H: Host, T: Timing>(
     turn: &mut Turn<'_, H, T>,
     qp: &mut QueuePair,
     completions: &mut CompletionWriter,
+    personality: Personality,
 ) -> bool {
     for _ in 0..FLUSH_PER_TURN {
         if completions.is_full() {
@@ -99,6 +103,11 @@ fn take_completions<H: Host, T: Timing>(
             return false;
         };
         let entry = cqe_builder::completion_entry(qp, &completion);
+        let status = CqeStatus(entry.cqe.word.status());
+        if status != CqeStatus::SUCCESS {
+            let is_send = completion.is_send();
+            cqe_builder::count_error(status, is_send, personality, turn.counters);
+        }
         let mut ready = qp.progress.ready.max(turn.now);
         if completion.is_send() && qp.is_unreliable() {
             ready = ready.max(qp.progress.left);

@@ -1,8 +1,9 @@
 //! All sizes and limits of a NIC, chosen before it is built.
 
+use ferroce_spec::personality::Personality;
 use ferroce_spec::wqe::MAX_INLINE;
 pub use ferroce_transport::RecoveryMode;
-use ferroce_transport::{Config as TransportConfig, PathMtu};
+use ferroce_transport::{Config as TransportConfig, PathMtu, RemoteCheck};
 use ferroce_units::Duration;
 
 use crate::congestion::CongestionConfig;
@@ -77,6 +78,8 @@ pub struct NicConfig {
     pub interrupt_moderation: InterruptModeration,
     /// Policy of the transport.
     pub transport: TransportConfig,
+    /// Whose failures it shows.
+    pub personality: Personality,
     /// Initial recovery mode, until software changes it.
     pub recovery: RecoveryConfig,
     /// Congestion control; `None`: none.
@@ -165,6 +168,8 @@ pub struct RecoveryConfig {
     pub reorder_time: Duration,
     /// The adaptive retransmission timer replaces the local ACK timeout.
     pub adaptive_timer: bool,
+    /// With [`Personality::MLX5`], a local ACK timeout below 16 counts as 16.
+    pub ack_timeout_limit: bool,
     /// Size of the reorder buffer for out-of-order packets.
     pub reorder_buffer_bytes: u32,
 }
@@ -176,6 +181,7 @@ impl RecoveryConfig {
         mode: RecoveryMode::GoBackN,
         reorder_time: Duration::from_us(50),
         adaptive_timer: false,
+        ack_timeout_limit: true,
         reorder_buffer_bytes: 8 << 20,
     };
 
@@ -207,6 +213,15 @@ impl RecoveryConfig {
 }
 
 impl NicConfig {
+    /// Returns this configuration of a function that fails as a ConnectX with mlx5 does.
+    #[must_use]
+    pub fn as_mlx5(mut self) -> Self {
+        self.personality = Personality::MLX5;
+        self.transport.remote_check = RemoteCheck::Connectx;
+        self.recovery.adaptive_timer = true;
+        self
+    }
+
     /// Returns true if software may choose the numbers of objects. It may not if the card
     /// randomises them to expose programs that rely on an order.
     pub fn has_chosen_numbers(&self) -> bool {
@@ -286,7 +301,9 @@ impl NicConfig {
                 ack_delay: Duration::from_us(2),
                 local_ack_timeout_multiple: 4,
                 datagram_mtu: PathMtu::Mtu4096,
+                remote_check: RemoteCheck::Message,
             },
+            personality: Personality::FERROCE,
             recovery: RecoveryConfig::GO_BACK_N,
             congestion: None,
             line_rate_mbps: 10_000_000,

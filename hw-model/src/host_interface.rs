@@ -11,6 +11,7 @@ mod recovery;
 
 use ferroce_spec::counter::Counter;
 use ferroce_spec::eqe::EventType;
+use ferroce_spec::personality::Personality;
 use ferroce_spec::register::FatalSyndrome;
 use ferroce_transport::Recovery;
 use ferroce_units::Instant;
@@ -74,6 +75,12 @@ impl HostInterface {
     /// Returns the recovery state for a queue pair that goes to RTR now.
     pub fn recovery(&self, seed: u64) -> Recovery {
         self.bar.recovery.recovery(seed)
+    }
+
+    /// Returns whose failures the function shows.
+    #[inline]
+    pub fn personality(&self) -> Personality {
+        self.bar.personality()
     }
 
     /// Returns true if software has asked for a reset.

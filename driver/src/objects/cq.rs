@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use ferroce_spec::context::CqContext;
 use ferroce_spec::cqe::{Cqe, CqeOpcode, CqeStatus, VendorError};
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
+use ferroce_spec::personality::Personality;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::bus::PolledQueue;
@@ -69,6 +70,8 @@ struct Control {
 
 /// State protected by the CQ's lock.
 pub struct CqState {
+    /// Of the device: it chooses the values of `vendor_err`.
+    personality: Personality,
     rings: Arc<CqRings>,
     consumer: u32,
     /// Maximum number of CQEs that one call takes or skips. Zero while the ring is being replaced.
@@ -156,13 +159,16 @@ impl CqState {
             (wr_id, receive_opcode(word.opcode()), None)
         };
         let status = CompletionStatus::from(CqeStatus(word.status()));
+        let mut vendor_error = 0;
         if status != CompletionStatus::Success {
-            status.explain(VendorError(word.vendor_error()), wr_id, cqe.qpn);
+            let detail = VendorError(word.vendor_error());
+            vendor_error = self.personality.vendor_error(detail);
+            status.explain(detail, vendor_error, wr_id, cqe.qpn);
         }
         Some(WorkCompletion {
             wr_id,
             status,
-            vendor_error: u32::from(word.vendor_error()),
+            vendor_error,
             opcode,
             byte_length: cqe.byte_count,
             immediate: word.with_immediate().then_some(cqe.immediate),
@@ -265,6 +271,7 @@ impl CompletionQueue {
         });
         let number = device.create_cq(&context, &handlers)?;
         let state = CqState {
+            personality: device.capabilities().personality,
             budget: ring.size(),
             rings: Arc::clone(&rings),
             consumer: 0,

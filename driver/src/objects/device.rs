@@ -11,6 +11,7 @@ use ferroce_spec::context::{
     AddressEntry, CqContext, MemoryEntry, QpContext, ServiceCode, SrqContext, TranslationEntry,
 };
 use ferroce_spec::counter::COUNTERS;
+use ferroce_spec::personality::Personality;
 use ferroce_spec::register::{Capability, VECTOR_COUNT};
 use ferroce_spec::wqe::VLAN_NONE;
 use parking_lot::Mutex;
@@ -668,6 +669,7 @@ fn describe(
         vendor_id: identity & 0xffff,
         part_id: identity >> 16,
         hardware_version: mmio::HARDWARE_REVISION.read(bus),
+        personality: Personality(capability.personality()),
         port_mac: mac,
         ports: capability.ports().max(1),
         completion_vectors: event_queues.saturating_sub(1).max(1),

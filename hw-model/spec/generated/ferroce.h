@@ -1,4 +1,4 @@
-// The contract between the Ferroce function and its software, version 1.11. Printed from the
+// The contract between the Ferroce function and its software, version 1.12. Printed from the
 // declarations in hw-model/spec by ferroce spec; changes here are lost.
 
 #ifndef FERROCE_H
@@ -48,7 +48,7 @@
 // Version of this contract, major part: a driver refuses a card with another one.
 #define FERROCE_CONTRACT_MAJOR 0x1u
 // Version of this contract, minor part: grows when something is added compatibly.
-#define FERROCE_CONTRACT_MINOR 0xbu
+#define FERROCE_CONTRACT_MINOR 0xcu
 // Bytes of BAR4, the device's own memory: for memory regions near the port, and for software to
 // read and write.
 #define FERROCE_BAR4_SIZE 0x40000u
@@ -142,7 +142,7 @@
 #define FERROCE_OFFSET_CONTRACT_VERSION 0x4u
 #define FERROCE_WIDTH_CONTRACT_VERSION 0x4u
 #define FERROCE_COUNT_CONTRACT_VERSION 0x1u
-#define FERROCE_RESET_CONTRACT_VERSION 0x1000bu
+#define FERROCE_RESET_CONTRACT_VERSION 0x1000cu
 // PCI device ID in bits 31:16, vendor ID in bits 15:0.
 #define FERROCE_OFFSET_DEVICE_ID 0x8u
 #define FERROCE_WIDTH_DEVICE_ID 0x4u
@@ -213,7 +213,7 @@
 #define FERROCE_WIDTH_EVENT_QUEUE_DOORBELL 0x4u
 #define FERROCE_COUNT_EVENT_QUEUE_DOORBELL 0x10u
 #define FERROCE_RESET_EVENT_QUEUE_DOORBELL 0x0u
-// ROCE_ACCL: which fields can be changed.
+// ROCE_ACCL: which fields can be changed; 0x1000_0071 with the personality mlx5.
 #define FERROCE_OFFSET_ROCE_ACCL_SELECT 0x200u
 #define FERROCE_WIDTH_ROCE_ACCL_SELECT 0x4u
 #define FERROCE_COUNT_ROCE_ACCL_SELECT 0x1u
@@ -251,7 +251,7 @@
 
 // ---- Counters: offset in BAR0 ----
 
-#define FERROCE_COUNTER_COUNT 0x48u
+#define FERROCE_COUNTER_COUNT 0x54u
 // Frames sent.
 #define FERROCE_OFFSET_COUNTER_TX_FRAMES 0x1000u
 // Bytes of the frames sent, from the Ethernet header to the ICRC.
@@ -396,6 +396,30 @@
 #define FERROCE_OFFSET_COUNTER_NP_CNP_SENT 0x1230u
 // Congestion notification packets received, and reacted to.
 #define FERROCE_OFFSET_COUNTER_RP_CNP_HANDLED 0x1238u
+// Expiries in an adaptive phase of the ACK timer.
+#define FERROCE_OFFSET_COUNTER_ADAPTIVE_RETRANSMISSIONS 0x1240u
+// RDMA WRITE requests received, without duplicates and empty ones.
+#define FERROCE_OFFSET_COUNTER_WRITE_REQUESTS 0x1248u
+// RDMA READ requests received, without duplicates and empty ones.
+#define FERROCE_OFFSET_COUNTER_READ_REQUESTS 0x1250u
+// Send WQEs completed in error, flushed ones too.
+#define FERROCE_OFFSET_COUNTER_REQUESTER_ERRORS 0x1258u
+// Send WQEs flushed. Not counted with the personality mlx5.
+#define FERROCE_OFFSET_COUNTER_REQUESTER_FLUSHES 0x1260u
+// Send WQEs completed with REMOTE_ACCESS.
+#define FERROCE_OFFSET_COUNTER_REQUESTER_ACCESS_ERRORS 0x1268u
+// Send WQEs completed with REMOTE_INVALID_REQUEST.
+#define FERROCE_OFFSET_COUNTER_REQUESTER_INVALID_REQUESTS 0x1270u
+// Send WQEs completed with RNR_RETRY_EXCEEDED.
+#define FERROCE_OFFSET_COUNTER_REQUESTER_RNR_EXCEEDED 0x1278u
+// Send WQEs completed with RETRY_EXCEEDED.
+#define FERROCE_OFFSET_COUNTER_REQUESTER_RETRIES_EXCEEDED 0x1280u
+// Receive WQEs completed in error, flushed ones too. Not counted with the personality mlx5.
+#define FERROCE_OFFSET_COUNTER_RESPONDER_ERRORS 0x1288u
+// Receive WQEs flushed. Not counted with the personality mlx5.
+#define FERROCE_OFFSET_COUNTER_RESPONDER_FLUSHES 0x1290u
+// Receive WQEs completed with LOCAL_LENGTH. Not counted with the personality mlx5.
+#define FERROCE_OFFSET_COUNTER_RESPONDER_LENGTH_ERRORS 0x1298u
 
 // ---- Named values ----
 
@@ -405,6 +429,10 @@
 #define FERROCE_FATAL_SYNDROME_EVENT_QUEUE_DMA 0x2u
 #define FERROCE_FATAL_SYNDROME_CONTEXT_TABLE_DMA 0x3u
 #define FERROCE_FATAL_SYNDROME_INJECTED 0x4u
+
+// Whose failures a device shows: its time-outs, vendor_err and counters of errors.
+#define FERROCE_PERSONALITY_FERROCE 0x0u
+#define FERROCE_PERSONALITY_MLX5 0x1u
 
 // What a doorbell says.
 #define FERROCE_DOORBELL_KIND_SEND_QUEUE 0x1u
@@ -535,6 +563,7 @@
 #define FERROCE_VENDOR_ERROR_NO_STATION 0x59u
 #define FERROCE_VENDOR_ERROR_NO_RECEIVE 0x5au
 #define FERROCE_VENDOR_ERROR_FLUSH 0x60u
+#define FERROCE_VENDOR_ERROR_FLUSH_MOVED 0x61u
 
 // What has happened.
 #define FERROCE_EVENT_TYPE_COMPLETION 0x1u
@@ -606,6 +635,9 @@
 // push pages.
 #define FERROCE_CAPABILITY_PUSH_BLOCKS_SHIFT 40
 #define FERROCE_CAPABILITY_PUSH_BLOCKS_MASK 0xff0000000000ull
+// Whose failures the function shows: a Personality (from version 1.12 on).
+#define FERROCE_CAPABILITY_PERSONALITY_SHIFT 48
+#define FERROCE_CAPABILITY_PERSONALITY_MASK 0xf000000000000ull
 // The registers of ROCE_ACCL exist (from version 1.5 on).
 #define FERROCE_CAPABILITY_ROCE_ACCL_SHIFT 61
 #define FERROCE_CAPABILITY_ROCE_ACCL_MASK 0x2000000000000000ull
@@ -662,7 +694,7 @@
 // roce_slow_restart_idle_en can be changed: congestion control, not implemented.
 #define FERROCE_ROCE_ACCL_SELECT_ROCE_SLOW_RESTART_IDLE_FIELD_SELECT_SHIFT 3
 #define FERROCE_ROCE_ACCL_SELECT_ROCE_SLOW_RESTART_IDLE_FIELD_SELECT_MASK 0x8u
-// min_ack_timeout_limit_disabled can be changed: there is no such limit.
+// min_ack_timeout_limit_disabled can be changed: with the personality mlx5.
 #define FERROCE_ROCE_ACCL_SELECT_MIN_ACK_TIMEOUT_LIMIT_DISABLED_FIELD_SELECT_SHIFT 4
 #define FERROCE_ROCE_ACCL_SELECT_MIN_ACK_TIMEOUT_LIMIT_DISABLED_FIELD_SELECT_MASK 0x10u
 // adaptive_routing_forced_en can be changed.
@@ -685,8 +717,9 @@
 #define FERROCE_ROCE_ACCL_SELECT_ADP_RETX_PROFILE_SELECT_MASK 0x10000000u
 
 // How queue pairs recover. A queue pair takes the modes when it goes to RTR.
-// Profile of the adaptive retransmission timer: 0 is the built-in one (2 to 16 ms), 1 that of
-// adp_retx_profile; if that is not valid, 0 applies.
+// Profile of the adaptive retransmission timer: 0 is the built-in one (2 to 16 ms; with the
+// personality mlx5 the measured one of a ConnectX-6, from 20 ms on), 1 that of adp_retx_profile; if
+// that is not valid, 0 applies.
 #define FERROCE_ROCE_ACCL_ADP_RETX_PROFILE_ID_SHIFT 28
 #define FERROCE_ROCE_ACCL_ADP_RETX_PROFILE_ID_MASK 0x70000000u
 // The adaptive retransmission timer takes the place of the local ACK timeout.
@@ -701,7 +734,8 @@
 // Zero: not implemented.
 #define FERROCE_ROCE_ACCL_ROCE_SLOW_RESTART_IDLE_EN_SHIFT 3
 #define FERROCE_ROCE_ACCL_ROCE_SLOW_RESTART_IDLE_EN_MASK 0x8u
-// Zero: there is no such limit.
+// Personality mlx5: local ACK timeouts below 16 are used as they are, and nothing is retransmitted
+// earlier. Others: zero, there is no such limit.
 #define FERROCE_ROCE_ACCL_MIN_ACK_TIMEOUT_LIMIT_DISABLED_SHIFT 4
 #define FERROCE_ROCE_ACCL_MIN_ACK_TIMEOUT_LIMIT_DISABLED_MASK 0x10u
 // Selective repeat on a network that reorders: WRITEs are placed in any order.

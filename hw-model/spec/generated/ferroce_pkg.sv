@@ -1,4 +1,4 @@
-// The contract between the Ferroce function and its software, version 1.11. Printed from the
+// The contract between the Ferroce function and its software, version 1.12. Printed from the
 // declarations in hw-model/spec by ferroce spec; changes here are lost.
 //
 // A structure of n bytes is a packed struct of 8n bits; byte 0 is in bits 7:0, so that a line as it
@@ -35,7 +35,7 @@ package ferroce_pkg;
   // Version of this contract, major part: a driver refuses a card with another one.
   localparam logic [15:0] CONTRACT_MAJOR = 16'h1;
   // Version of this contract, minor part: grows when something is added compatibly.
-  localparam logic [15:0] CONTRACT_MINOR = 16'hb;
+  localparam logic [15:0] CONTRACT_MINOR = 16'hc;
   // Bytes of BAR4, the device's own memory: for memory regions near the port, and for software to
   // read and write.
   localparam logic [31:0] BAR4_SIZE = 32'h40000;
@@ -125,7 +125,7 @@ package ferroce_pkg;
   localparam logic [31:0] RESET_MAGIC = 32'h434f5246;
   // Version of the contract that the function implements.
   localparam logic [13:0] OFFSET_CONTRACT_VERSION = 14'h4;
-  localparam logic [31:0] RESET_CONTRACT_VERSION = 32'h1000b;
+  localparam logic [31:0] RESET_CONTRACT_VERSION = 32'h1000c;
   // PCI device ID in bits 31:16, vendor ID in bits 15:0.
   localparam logic [13:0] OFFSET_DEVICE_ID = 14'h8;
   localparam logic [31:0] RESET_DEVICE_ID = 32'hf10a1172;
@@ -169,7 +169,7 @@ package ferroce_pkg;
   localparam logic [13:0] OFFSET_EVENT_QUEUE_DOORBELL = 14'h100;
   localparam logic [31:0] RESET_EVENT_QUEUE_DOORBELL = 32'h0;
   localparam int COUNT_EVENT_QUEUE_DOORBELL = 16;
-  // ROCE_ACCL: which fields can be changed.
+  // ROCE_ACCL: which fields can be changed; 0x1000_0071 with the personality mlx5.
   localparam logic [13:0] OFFSET_ROCE_ACCL_SELECT = 14'h200;
   localparam logic [31:0] RESET_ROCE_ACCL_SELECT = 32'h10000061;
   // ROCE_ACCL: how QPs that go to RTR from now on recover. The preset says the reset value.
@@ -194,7 +194,7 @@ package ferroce_pkg;
 
   // ---- Counters, by their number ----
 
-  localparam int COUNTER_COUNT = 72;
+  localparam int COUNTER_COUNT = 84;
   // Frames sent.
   localparam logic [7:0] COUNTER_TX_FRAMES = 8'h0;
   // Bytes of the frames sent, from the Ethernet header to the ICRC.
@@ -339,6 +339,30 @@ package ferroce_pkg;
   localparam logic [7:0] COUNTER_NP_CNP_SENT = 8'h46;
   // Congestion notification packets received, and reacted to.
   localparam logic [7:0] COUNTER_RP_CNP_HANDLED = 8'h47;
+  // Expiries in an adaptive phase of the ACK timer.
+  localparam logic [7:0] COUNTER_ADAPTIVE_RETRANSMISSIONS = 8'h48;
+  // RDMA WRITE requests received, without duplicates and empty ones.
+  localparam logic [7:0] COUNTER_WRITE_REQUESTS = 8'h49;
+  // RDMA READ requests received, without duplicates and empty ones.
+  localparam logic [7:0] COUNTER_READ_REQUESTS = 8'h4a;
+  // Send WQEs completed in error, flushed ones too.
+  localparam logic [7:0] COUNTER_REQUESTER_ERRORS = 8'h4b;
+  // Send WQEs flushed. Not counted with the personality mlx5.
+  localparam logic [7:0] COUNTER_REQUESTER_FLUSHES = 8'h4c;
+  // Send WQEs completed with REMOTE_ACCESS.
+  localparam logic [7:0] COUNTER_REQUESTER_ACCESS_ERRORS = 8'h4d;
+  // Send WQEs completed with REMOTE_INVALID_REQUEST.
+  localparam logic [7:0] COUNTER_REQUESTER_INVALID_REQUESTS = 8'h4e;
+  // Send WQEs completed with RNR_RETRY_EXCEEDED.
+  localparam logic [7:0] COUNTER_REQUESTER_RNR_EXCEEDED = 8'h4f;
+  // Send WQEs completed with RETRY_EXCEEDED.
+  localparam logic [7:0] COUNTER_REQUESTER_RETRIES_EXCEEDED = 8'h50;
+  // Receive WQEs completed in error, flushed ones too. Not counted with the personality mlx5.
+  localparam logic [7:0] COUNTER_RESPONDER_ERRORS = 8'h51;
+  // Receive WQEs flushed. Not counted with the personality mlx5.
+  localparam logic [7:0] COUNTER_RESPONDER_FLUSHES = 8'h52;
+  // Receive WQEs completed with LOCAL_LENGTH. Not counted with the personality mlx5.
+  localparam logic [7:0] COUNTER_RESPONDER_LENGTH_ERRORS = 8'h53;
 
   // ---- Named values ----
 
@@ -355,6 +379,14 @@ package ferroce_pkg;
     // Fault injection.
     FATAL_SYNDROME_INJECTED = 32'h4
   } fatal_syndrome_t;
+
+  // Whose failures a device shows: its time-outs, vendor_err and counters of errors.
+  typedef enum logic [7:0] {
+    // Ferroce's own.
+    PERSONALITY_FERROCE = 8'h0,
+    // A ConnectX with the driver mlx5.
+    PERSONALITY_MLX5 = 8'h1
+  } personality_t;
 
   // What a doorbell says.
   typedef enum logic [7:0] {
@@ -614,7 +646,9 @@ package ferroce_pkg;
     // The peer had no receive posted, in all retries (rnr_retry).
     VENDOR_ERROR_NO_RECEIVE = 8'h5a,
     // The QP was in the error state already; the completion before it says why.
-    VENDOR_ERROR_FLUSH = 8'h60
+    VENDOR_ERROR_FLUSH = 8'h60,
+    // Software moved the QP to the error state before the work request was executed.
+    VENDOR_ERROR_FLUSH_MOVED = 8'h61
   } vendor_error_t;
 
   // What has happened.
@@ -722,6 +756,8 @@ package ferroce_pkg;
   localparam int CAPABILITY_COUNTERS_WIDTH = 8;
   localparam int CAPABILITY_PUSH_BLOCKS_LSB = 40;
   localparam int CAPABILITY_PUSH_BLOCKS_WIDTH = 8;
+  localparam int CAPABILITY_PERSONALITY_LSB = 48;
+  localparam int CAPABILITY_PERSONALITY_WIDTH = 4;
   localparam int CAPABILITY_ROCE_ACCL_LSB = 61;
   localparam int CAPABILITY_ROCE_ACCL_WIDTH = 1;
   localparam int CAPABILITY_POLLED_DOORBELLS_LSB = 62;
@@ -737,7 +773,9 @@ package ferroce_pkg;
     logic polled_doorbells;
     // 61: The registers of ROCE_ACCL exist (from version 1.5 on).
     logic roce_accl;
-    logic [12:0] reserved_48;
+    logic [8:0] reserved_52;
+    // 51:48: Whose failures the function shows: a Personality (from version 1.12 on).
+    logic [3:0] personality;
     // 47:40: 64-byte blocks of the longest push, up to 5; before contract 1.7: 1, 2 or 4. Zero:
     // BAR2 has no push pages.
     logic [7:0] push_blocks;
@@ -841,7 +879,7 @@ package ferroce_pkg;
     logic selective_repeat_forced_en_field_select;
     // 5: adaptive_routing_forced_en can be changed.
     logic adaptive_routing_forced_en_field_select;
-    // 4: min_ack_timeout_limit_disabled can be changed: there is no such limit.
+    // 4: min_ack_timeout_limit_disabled can be changed: with the personality mlx5.
     logic min_ack_timeout_limit_disabled_field_select;
     // 3: roce_slow_restart_idle_en can be changed: congestion control, not implemented.
     logic roce_slow_restart_idle_field_select;
@@ -872,15 +910,17 @@ package ferroce_pkg;
   // How queue pairs recover. A queue pair takes the modes when it goes to RTR.
   typedef struct packed {
     logic reserved_31;
-    // 30:28: Profile of the adaptive retransmission timer: 0 is the built-in one (2 to 16 ms), 1
-    // that of adp_retx_profile; if that is not valid, 0 applies.
+    // 30:28: Profile of the adaptive retransmission timer: 0 is the built-in one (2 to 16 ms; with
+    // the personality mlx5 the measured one of a ConnectX-6, from 20 ms on), 1 that of
+    // adp_retx_profile; if that is not valid, 0 applies.
     logic [2:0] adp_retx_profile_id;
     logic [20:0] reserved_7;
     // 6: Selective repeat.
     logic selective_repeat_forced_en;
     // 5: Selective repeat on a network that reorders: WRITEs are placed in any order.
     logic adaptive_routing_forced_en;
-    // 4: Zero: there is no such limit.
+    // 4: Personality mlx5: local ACK timeouts below 16 are used as they are, and nothing is
+    // retransmitted earlier. Others: zero, there is no such limit.
     logic min_ack_timeout_limit_disabled;
     // 3: Zero: not implemented.
     logic roce_slow_restart_idle_en;

@@ -2,7 +2,7 @@
 
 use crate::layout::{Constant, LayoutTable, WordTable};
 use crate::open_enum::EnumTable;
-use crate::{command, context, cqe, doorbell, eqe, push, register, wqe};
+use crate::{command, context, cqe, doorbell, eqe, personality, push, register, wqe};
 
 /// Every word made of bit fields.
 pub const WORDS: &[WordTable] = &[
@@ -64,6 +64,7 @@ pub const LAYOUTS: &[LayoutTable] = &[
 /// Every set of named values.
 pub const ENUMS: &[EnumTable] = &[
     register::FatalSyndrome::TABLE,
+    personality::Personality::TABLE,
     doorbell::DoorbellKind::TABLE,
     command::CommandOpcode::TABLE,
     command::CommandStatus::TABLE,

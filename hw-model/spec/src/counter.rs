@@ -124,6 +124,20 @@ counters! {
         "Packets received that a switch has marked: congestion experienced.";
     np_cnp_sent, Event, "Congestion notification packets sent.";
     rp_cnp_handled, Event, "Congestion notification packets received, and reacted to.";
+    adaptive_retransmissions, Event, "Expiries in an adaptive phase of the ACK timer.";
+    write_requests, Flow, "RDMA WRITE requests received, without duplicates and empty ones.";
+    read_requests, Flow, "RDMA READ requests received, without duplicates and empty ones.";
+    requester_errors, Event, "Send WQEs completed in error, flushed ones too.";
+    requester_flushes, Event, "Send WQEs flushed. Not counted with the personality mlx5.";
+    requester_access_errors, Event, "Send WQEs completed with REMOTE_ACCESS.";
+    requester_invalid_requests, Event, "Send WQEs completed with REMOTE_INVALID_REQUEST.";
+    requester_rnr_exceeded, Event, "Send WQEs completed with RNR_RETRY_EXCEEDED.";
+    requester_retries_exceeded, Event, "Send WQEs completed with RETRY_EXCEEDED.";
+    responder_errors, Event,
+        "Receive WQEs completed in error, flushed ones too. Not counted with the personality mlx5.";
+    responder_flushes, Event, "Receive WQEs flushed. Not counted with the personality mlx5.";
+    responder_length_errors, Event,
+        "Receive WQEs completed with LOCAL_LENGTH. Not counted with the personality mlx5.";
 }
 
 /// Number of counters.

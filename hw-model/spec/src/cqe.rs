@@ -133,6 +133,8 @@ crate::open_enum::open_enum! {
         NO_RECEIVE = 0x5a,
         /// The QP was in the error state already; the completion before it says why.
         FLUSH = 0x60,
+        /// Software moved the QP to the error state before the work request was executed.
+        FLUSH_MOVED = 0x61,
     }
 }
 

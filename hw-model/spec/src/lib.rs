@@ -28,6 +28,7 @@ pub mod eqe;
 pub mod export;
 pub mod layout;
 pub mod open_enum;
+pub mod personality;
 pub mod push;
 mod qp;
 pub mod reference;

@@ -28,7 +28,7 @@ constants! {
     /// Version of this contract, major part: a driver refuses a card with another one.
     pub const CONTRACT_MAJOR: u16 = 1;
     /// Version of this contract, minor part: grows when something is added compatibly.
-    pub const CONTRACT_MINOR: u16 = 11;
+    pub const CONTRACT_MINOR: u16 = 12;
     /// Bytes of BAR4, the device's own memory: for memory regions near the port, and for software
     /// to read and write.
     pub const BAR4_SIZE: u32 = 256 << 10;
@@ -169,7 +169,7 @@ registers! {
     0x100 event_queue_doorbell: [WO<EventQueueDoorbell>; 16], reset 0,
         "Consumer index of event queue n, and whether it may interrupt.";
     0x200 roce_accl_select: RO<RoceAcclSelect>, reset 0x1000_0061,
-        "ROCE_ACCL: which fields can be changed.";
+        "ROCE_ACCL: which fields can be changed; 0x1000_0071 with the personality mlx5.";
     0x204 roce_accl: RW<RoceAccl>, reset 0,
         "ROCE_ACCL: how QPs that go to RTR from now on recover. The preset says the reset value.";
     0x208 roce_accl_limits: RO<RoceAcclLimits>, reset 0x4100_0fa0,
@@ -253,6 +253,8 @@ word! {
         [47:40] push_blocks, set_push_blocks: u8,
             "64-byte blocks of the longest push, up to 5; before contract 1.7: 1, 2 or 4. Zero: \
              BAR2 has no push pages.";
+        [51:48] personality, set_personality: u8,
+            "Whose failures the function shows: a Personality (from version 1.12 on).";
         flag [61] roce_accl, set_roce_accl,
             "The registers of ROCE_ACCL exist (from version 1.5 on).";
         flag [62] polled_doorbells, set_polled_doorbells,
@@ -308,7 +310,7 @@ word! {
             "`roce_slow_restart_idle_en` can be changed: congestion control, not implemented.";
         flag [4] min_ack_timeout_limit_disabled_field_select,
             set_min_ack_timeout_limit_disabled_field_select,
-            "`min_ack_timeout_limit_disabled` can be changed: there is no such limit.";
+            "`min_ack_timeout_limit_disabled` can be changed: with the personality mlx5.";
         flag [5] adaptive_routing_forced_en_field_select,
             set_adaptive_routing_forced_en_field_select,
             "`adaptive_routing_forced_en` can be changed.";
@@ -330,8 +332,8 @@ word! {
     /// How queue pairs recover. A queue pair takes the modes when it goes to RTR.
     pub struct RoceAccl: u32 {
         [30:28] adp_retx_profile_id, set_adp_retx_profile_id: u8,
-            "Profile of the adaptive retransmission timer: 0 is the built-in one (2 to 16 ms), 1 \
-             that of `adp_retx_profile`; if that is not valid, 0 applies.";
+            "Profile of the adaptive retransmission timer: 0 is the built-in one (2 to 16 ms; with \
+             the personality mlx5 the measured one of a ConnectX-6, from 20 ms on), 1 that of `adp_retx_profile`; if that is not valid, 0 applies.";
         flag [0] roce_adp_retrans_en, set_roce_adp_retrans_en,
             "The adaptive retransmission timer takes the place of the local ACK timeout.";
         flag [1] roce_tx_window_en, set_roce_tx_window_en, "Zero: not implemented.";
@@ -339,7 +341,8 @@ word! {
         flag [3] roce_slow_restart_idle_en, set_roce_slow_restart_idle_en,
             "Zero: not implemented.";
         flag [4] min_ack_timeout_limit_disabled, set_min_ack_timeout_limit_disabled,
-            "Zero: there is no such limit.";
+            "Personality mlx5: local ACK timeouts below 16 are used as they are, and nothing is \
+             retransmitted earlier. Others: zero, there is no such limit.";
         flag [5] adaptive_routing_forced_en, set_adaptive_routing_forced_en,
             "Selective repeat on a network that reorders: WRITEs are placed in any order.";
         flag [6] selective_repeat_forced_en, set_selective_repeat_forced_en,

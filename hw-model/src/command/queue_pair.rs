@@ -3,7 +3,7 @@
 use ferroce_spec::command::{CommandEntry, CommandStatus, ModifyQp, ShortModifyQp};
 use ferroce_spec::context::{QpContext, QpStateCode, ServiceCode};
 use ferroce_spec::doorbell::is_slot_of_queue;
-use ferroce_transport::{Service, Transition};
+use ferroce_transport::{QpState, Service, Transition};
 use ferroce_wire::Qpn;
 
 use crate::blocks::Blocks;
@@ -112,6 +112,9 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
             let seed = u64::from(qp.qpn.value());
             let recovery = self.blocks.host_interface.recovery(seed);
             qp.transport.set_recovery(&recovery);
+        }
+        if matches!(transition, Transition::Err) && qp.transport.state() != QpState::Err {
+            qp.faults.note_moved();
         }
         qp.transport
             .modify(self.turn.now, transition)

@@ -3,6 +3,7 @@
 use ferroce_spec::counter::Counter;
 use ferroce_spec::cqe::{Cqe, CqeOpcode, CqeStatus, CqeWord};
 use ferroce_spec::eqe::EventType;
+use ferroce_spec::personality::Personality;
 use ferroce_transport::{
     Completion, CompletionStatus, Event, Payload, ReceiveKind, SendKind, Statistics, Transmit,
 };
@@ -135,6 +136,12 @@ pub fn count(statistics: &Statistics, counters: &mut Counters) {
         ),
         (Counter::other_naks_sent, statistics.other_naks_sent),
         (Counter::other_naks_received, statistics.other_naks_received),
+        (
+            Counter::adaptive_retransmissions,
+            statistics.adaptive_retransmissions,
+        ),
+        (Counter::write_requests, statistics.write_requests),
+        (Counter::read_requests, statistics.read_requests),
         (Counter::duplicate_requests, statistics.duplicate_requests),
         (Counter::acks_sent, statistics.acks_sent),
         (Counter::rx_q_key_violations, statistics.q_key_violations),
@@ -146,6 +153,38 @@ pub fn count(statistics: &Statistics, counters: &mut Counters) {
     ];
     for (counter, amount) in rows {
         counters.add(counter, u64::from(amount));
+    }
+}
+
+/// Counts a completion in error. A ConnectX counts flushed requests as errors only, and nothing for
+/// receives ([`Personality::MLX5`]).
+#[cold]
+pub fn count_error(
+    status: CqeStatus,
+    is_send: bool,
+    personality: Personality,
+    counters: &mut Counters,
+) {
+    let mut add = |counter| counters.add(counter, 1);
+    if is_send {
+        add(Counter::requester_errors);
+        match status {
+            CqeStatus::WR_FLUSH if personality != Personality::MLX5 => {
+                add(Counter::requester_flushes);
+            }
+            CqeStatus::REMOTE_ACCESS => add(Counter::requester_access_errors),
+            CqeStatus::REMOTE_INVALID_REQUEST => add(Counter::requester_invalid_requests),
+            CqeStatus::RNR_RETRY_EXCEEDED => add(Counter::requester_rnr_exceeded),
+            CqeStatus::RETRY_EXCEEDED => add(Counter::requester_retries_exceeded),
+            _ => {}
+        }
+    } else if personality != Personality::MLX5 {
+        add(Counter::responder_errors);
+        match status {
+            CqeStatus::WR_FLUSH => add(Counter::responder_flushes),
+            CqeStatus::LOCAL_LENGTH => add(Counter::responder_length_errors),
+            _ => {}
+        }
     }
 }
 

@@ -25,6 +25,8 @@ pub struct FaultLog {
     said: VendorError,
     /// True if a packet had no destination.
     is_lost: bool,
+    /// True if software moved the queue pair to the error state.
+    is_moved: bool,
 }
 
 impl FaultLog {
@@ -158,6 +160,11 @@ impl FaultLog {
              there such a QP", dest_qp);
     }
 
+    /// Records that software moves the queue pair to the error state.
+    pub fn note_moved(&mut self) {
+        self.is_moved = true;
+    }
+
     /// Stores a detail; returns true if it was not logged yet.
     fn note(&mut self, detail: VendorError) -> bool {
         self.detail = detail;
@@ -168,6 +175,7 @@ impl FaultLog {
     #[cold]
     pub fn take(&mut self, status: CqeStatus, is_send: bool) -> VendorError {
         let known = match status {
+            CqeStatus::WR_FLUSH if self.is_moved => return VendorError::FLUSH_MOVED,
             CqeStatus::WR_FLUSH => return VendorError::FLUSH,
             CqeStatus::REMOTE_INVALID_REQUEST if is_send => VendorError::NAK_INVALID_REQUEST,
             CqeStatus::REMOTE_ACCESS => VendorError::NAK_ACCESS,

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use ferroce_spec::command::LOG_MAX_MAILBOX;
 use ferroce_spec::counter::COUNTER_COUNT;
 use ferroce_spec::doorbell::LOG_PAGES;
+use ferroce_spec::personality::Personality;
 use ferroce_spec::register::{
     BAR0_SIZE, COMMAND_QUEUE_LOG_SIZE_MAX, COUNTERS_OFFSET, Capability, ContractVersion, Control,
     DEVICE_ID, EventQueueDoorbell, FatalSyndrome, MAGIC, MSIX_ENTRY_SIZE, MSIX_PENDING_OFFSET,
@@ -81,6 +82,7 @@ impl Bar {
         capability.set_ports(1);
         capability.set_counters(COUNTER_COUNT as u8);
         capability.set_push_blocks(config.push_blocks);
+        capability.set_personality(config.personality.0);
         capability.set_roce_accl(true);
         capability.set_polled_doorbells(config.polled_doorbells);
         capability.set_present(true);
@@ -97,7 +99,7 @@ impl Bar {
             event_queue_doorbells: [None; VECTOR_COUNT as usize],
             has_event_queue_doorbells: false,
             unmasked_vectors: 0,
-            recovery: RecoveryRegisters::new(config.recovery),
+            recovery: RecoveryRegisters::new(config.recovery, config.personality),
             msix: MsixTable::new(),
             link_up: true,
             latch: Cell::new(None),
@@ -118,6 +120,11 @@ impl Bar {
     pub fn stop(&mut self, syndrome: FatalSyndrome) {
         self.fatal = syndrome;
         self.control.set_enable(false);
+    }
+
+    /// Returns whose failures the function shows.
+    pub fn personality(&self) -> Personality {
+        Personality(self.capability.personality())
     }
 
     /// Returns true if the command queue runs.

@@ -1,10 +1,14 @@
 //! The registers of ROCE_ACCL: recovery of queue pairs from packet loss.
 
+use ferroce_spec::personality::Personality;
 use ferroce_spec::register::{
     AdpRetxProfile, AdpRetxProfileStart, AdpRetxRange, RoceAccl, RoceAcclLimits, RoceAcclSelect,
     offset,
 };
-use ferroce_transport::{AdaptiveTimer, Recovery, RecoveryMode, TimeoutDecrement, TimeoutRange};
+use ferroce_transport::{
+    AckTimeouts, AdaptiveTimer, ConnectxSchedule, Recovery, RecoveryMode, TimeoutDecrement,
+    TimeoutRange,
+};
 use ferroce_units::Duration;
 
 use crate::config::RecoveryConfig;
@@ -20,6 +24,7 @@ const RANGE_BYTES: u32 = 4;
 #[derive(Debug, Clone)]
 pub struct RecoveryRegisters {
     config: RecoveryConfig,
+    personality: Personality,
     accl: RoceAccl,
     reorder_time_ns: u32,
     profile: AdpRetxProfile,
@@ -29,9 +34,12 @@ pub struct RecoveryRegisters {
 
 impl RecoveryRegisters {
     /// Returns the registers after power-on.
-    pub fn new(config: RecoveryConfig) -> Self {
+    pub fn new(config: RecoveryConfig, personality: Personality) -> Self {
         let mut accl = RoceAccl::default();
         accl.set_roce_adp_retrans_en(config.adaptive_timer);
+        if personality == Personality::MLX5 {
+            accl.set_min_ack_timeout_limit_disabled(!config.ack_timeout_limit);
+        }
         match config.mode {
             RecoveryMode::GoBackN => {}
             RecoveryMode::SelectiveRepeat => accl.set_selective_repeat_forced_en(true),
@@ -40,6 +48,7 @@ impl RecoveryRegisters {
         let reorder_time_ns = config.reorder_time.as_ps() / 1000;
         Self {
             config,
+            personality,
             accl,
             reorder_time_ns: u32::try_from(reorder_time_ns).unwrap_or(u32::MAX),
             profile: AdpRetxProfile::default(),
@@ -50,13 +59,13 @@ impl RecoveryRegisters {
 
     /// Returns to the values of power-on.
     pub fn reset(&mut self) {
-        *self = Self::new(self.config);
+        *self = Self::new(self.config, self.personality);
     }
 
     /// Reads 4 bytes; `None`: there is no register.
     pub fn read32(&self, at: u32) -> Option<u32> {
         Some(match at {
-            offset::roce_accl_select => changeable().bits(),
+            offset::roce_accl_select => self.changeable().bits(),
             offset::roce_accl => self.accl.bits(),
             offset::roce_accl_limits => limits().bits(),
             offset::roce_accl_reorder_time => self.reorder_time_ns,
@@ -73,6 +82,14 @@ impl RecoveryRegisters {
                 let written = RoceAccl::from_bits(value);
                 let mut accl = RoceAccl::default();
                 accl.set_roce_adp_retrans_en(written.roce_adp_retrans_en());
+                if self
+                    .changeable()
+                    .min_ack_timeout_limit_disabled_field_select()
+                {
+                    accl.set_min_ack_timeout_limit_disabled(
+                        written.min_ack_timeout_limit_disabled(),
+                    );
+                }
                 accl.set_selective_repeat_forced_en(written.selective_repeat_forced_en());
                 accl.set_adaptive_routing_forced_en(written.adaptive_routing_forced_en());
                 accl.set_adp_retx_profile_id(written.adp_retx_profile_id().min(PROFILES));
@@ -103,18 +120,47 @@ impl RecoveryRegisters {
             RecoveryMode::AdaptiveRouting => Duration::from_ns(self.reorder_time_ns.into()),
             _ => Duration::ZERO,
         };
-        let adaptive_timer = accl.roce_adp_retrans_en().then(|| {
-            let own = self
-                .adaptive_timer()
-                .filter(|_| accl.adp_retx_profile_id() > 0);
-            own.unwrap_or(AdaptiveTimer::DEFAULT)
-        });
         Recovery {
             mode,
             reorder_time,
-            adaptive_timer,
+            ack_timeouts: self.ack_timeouts(),
             seed,
         }
+    }
+
+    /// Returns when queue pairs with these settings retransmit without an answer.
+    fn ack_timeouts(&self) -> AckTimeouts {
+        let accl = self.accl;
+        let is_adaptive = accl.roce_adp_retrans_en();
+        let profile = self
+            .adaptive_timer()
+            .filter(|_| is_adaptive && accl.adp_retx_profile_id() > 0);
+        match (profile, self.personality) {
+            (Some(profile), _) => AckTimeouts::Adaptive(profile),
+            (None, Personality::MLX5) => {
+                AckTimeouts::Connectx(if accl.min_ack_timeout_limit_disabled() {
+                    ConnectxSchedule::Unlimited
+                } else if is_adaptive {
+                    ConnectxSchedule::Adaptive
+                } else {
+                    ConnectxSchedule::Regular
+                })
+            }
+            (None, _) if is_adaptive => AckTimeouts::Adaptive(AdaptiveTimer::DEFAULT),
+            (None, _) => AckTimeouts::Iba,
+        }
+    }
+
+    /// Returns the fields that software can change.
+    fn changeable(&self) -> RoceAcclSelect {
+        let mut select = RoceAcclSelect::default();
+        select.set_roce_adp_retrans_field_select(true);
+        select
+            .set_min_ack_timeout_limit_disabled_field_select(self.personality == Personality::MLX5);
+        select.set_adaptive_routing_forced_en_field_select(true);
+        select.set_selective_repeat_forced_en_field_select(true);
+        select.set_adp_retx_profile_select(true);
+        select
     }
 
     /// Returns profile 1 if it is valid.
@@ -157,15 +203,6 @@ fn range_of(at: u32) -> Option<usize> {
     (index < AdaptiveTimer::MAX_RANGES).then_some(index)
 }
 
-fn changeable() -> RoceAcclSelect {
-    let mut select = RoceAcclSelect::default();
-    select.set_roce_adp_retrans_field_select(true);
-    select.set_adaptive_routing_forced_en_field_select(true);
-    select.set_selective_repeat_forced_en_field_select(true);
-    select.set_adp_retx_profile_select(true);
-    select
-}
-
 fn limits() -> RoceAcclLimits {
     let mut limits = RoceAcclLimits::default();
     limits.set_adp_retx_profile_max_range_num(AdaptiveTimer::MAX_RANGES as u8);
@@ -183,12 +220,13 @@ mod tests {
         mode: RecoveryMode::SelectiveRepeat,
         reorder_time: Duration::from_us(50),
         adaptive_timer: false,
+        ack_timeout_limit: true,
         reorder_buffer_bytes: 0,
     };
 
     #[test]
     fn the_registers_choose_the_mode_until_a_reset() {
-        let mut registers = RecoveryRegisters::new(CONFIG);
+        let mut registers = RecoveryRegisters::new(CONFIG, Personality::FERROCE);
         assert_eq!(registers.recovery(0).mode, RecoveryMode::SelectiveRepeat);
         assert_eq!(registers.recovery(0).reorder_time, Duration::ZERO);
         registers.write32(offset::roce_accl, u32::MAX);
@@ -196,8 +234,8 @@ mod tests {
         let recovery = registers.recovery(3);
         assert_eq!(recovery.mode, RecoveryMode::AdaptiveRouting);
         assert_eq!(recovery.reorder_time, CONFIG.reorder_time);
-        let default = Some(AdaptiveTimer::DEFAULT);
-        assert_eq!(recovery.adaptive_timer, default, "profile 1 is not valid");
+        let default = AckTimeouts::Adaptive(AdaptiveTimer::DEFAULT);
+        assert_eq!(recovery.ack_timeouts, default, "profile 1 is not valid");
         registers.write32(offset::roce_accl, 0);
         assert_eq!(registers.recovery(0).mode, RecoveryMode::GoBackN);
         registers.reset();
@@ -208,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_profile_is_taken_if_it_is_valid() {
-        let mut registers = RecoveryRegisters::new(CONFIG);
+        let mut registers = RecoveryRegisters::new(CONFIG, Personality::FERROCE);
         registers.write32(offset::roce_accl, 0x1000_0001);
         registers.write32(offset::adp_retx_profile, 0xa040_0008);
         registers.write32(offset::adp_retx_profile_start, 0x0000_0302);
@@ -230,7 +268,33 @@ mod tests {
         };
         let ranges = [range, behind];
         let expected = AdaptiveTimer::new(Duration::from_us(8), (3, 2), &ranges, 0, None);
-        assert!(expected.is_some());
-        assert_eq!(registers.recovery(0).adaptive_timer, expected);
+        let expected = AckTimeouts::Adaptive(expected.expect("a valid profile"));
+        assert_eq!(registers.recovery(0).ack_timeouts, expected);
+    }
+
+    #[test]
+    fn with_mlx5_software_can_disable_the_limit_of_the_timeout() {
+        let config = RecoveryConfig {
+            adaptive_timer: true,
+            ..CONFIG
+        };
+        let mut registers = RecoveryRegisters::new(config, Personality::MLX5);
+        let mut written = RoceAccl::default();
+        assert_eq!(
+            registers.recovery(0).ack_timeouts,
+            AckTimeouts::Connectx(ConnectxSchedule::Adaptive)
+        );
+        for (disabled, adaptive, expected) in [
+            (false, false, ConnectxSchedule::Regular),
+            (true, false, ConnectxSchedule::Unlimited),
+            (true, true, ConnectxSchedule::Unlimited),
+        ] {
+            written.set_min_ack_timeout_limit_disabled(disabled);
+            written.set_roce_adp_retrans_en(adaptive);
+            registers.write32(offset::roce_accl, written.bits());
+            assert_eq!(registers.read32(offset::roce_accl), Some(written.bits()));
+            let expected = AckTimeouts::Connectx(expected);
+            assert_eq!(registers.recovery(0).ack_timeouts, expected);
+        }
     }
 }

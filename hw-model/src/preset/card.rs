@@ -8,6 +8,8 @@ section! {
     Identity {
         /// `vendor_part_id` of verbs. perftest and others choose by it how they post.
         part_id: u32, "", Range::Between(0.0, 65535.0);
+        /// Fails as a ConnectX with mlx5: its time-outs, `vendor_err` and counters of errors.
+        mlx5: bool, "", range::FLAG;
     }
 }
 
@@ -175,6 +177,8 @@ section! {
         reorder_buffer_bytes: u32, "bytes", range::BYTES;
         /// The adaptive retransmission timer takes the place of the local ACK timeout.
         adaptive_timer: bool, "", range::FLAG;
+        /// With `identity.mlx5`: a local ACK timeout below 16 counts as 16.
+        ack_timeout_limit: bool, "", range::FLAG;
     }
 }
 

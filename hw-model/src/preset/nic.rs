@@ -1,8 +1,9 @@
 //! The NIC that a preset describes.
 
+use ferroce_spec::personality::Personality;
 use ferroce_spec::push;
 use ferroce_spec::wqe::MAX_INLINE;
-use ferroce_transport::{Config as TransportConfig, PathMtu, RecoveryMode};
+use ferroce_transport::{Config as TransportConfig, PathMtu, RecoveryMode, RemoteCheck};
 use ferroce_units::ClockDomain;
 
 use super::Preset;
@@ -55,6 +56,11 @@ impl Preset {
                 time: nanoseconds(self.interrupt.moderation_ns),
             },
             transport: self.transport_config(),
+            personality: if self.identity.mlx5 {
+                Personality::MLX5
+            } else {
+                Personality::FERROCE
+            },
             recovery: self.recovery_config(),
             congestion: None,
             line_rate_mbps: (self.mac.rate_gbps * 1000.0).round() as u32,
@@ -71,6 +77,7 @@ impl Preset {
             },
             reorder_time: nanoseconds(transport.reorder_ns),
             adaptive_timer: transport.adaptive_timer,
+            ack_timeout_limit: transport.ack_timeout_limit,
             reorder_buffer_bytes: transport.reorder_buffer_bytes,
         }
     }
@@ -84,6 +91,11 @@ impl Preset {
             ack_delay: nanoseconds(transport.ack_delay_ns),
             local_ack_timeout_multiple: byte(transport.local_ack_timeout_multiple),
             datagram_mtu: self.path_mtu(),
+            remote_check: if self.identity.mlx5 {
+                RemoteCheck::Connectx
+            } else {
+                RemoteCheck::Message
+            },
         }
     }
 

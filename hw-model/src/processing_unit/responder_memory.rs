@@ -142,7 +142,10 @@ fn validate<H: Host, M: TranslationTable>(
         Ok(()) => MemoryAnswer::Valid,
         Err(fault) => {
             refuse(qp, &access, &fault, blocks.memory);
-            MemoryAnswer::Invalid
+            match fault {
+                ProtectionFault::Rights { .. } => MemoryAnswer::Forbidden,
+                _ => MemoryAnswer::Invalid,
+            }
         }
     }
 }

@@ -20,6 +20,20 @@ pub struct Config {
     pub local_ack_timeout_multiple: u8,
     /// Payload bytes of the longest datagram: the MTU of the port.
     pub datagram_mtu: PathMtu,
+    /// How the responder checks the memory that a request names.
+    pub remote_check: RemoteCheck,
+}
+
+/// How the responder checks the memory that a request names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RemoteCheck {
+    /// That of the whole message with its first packet; each fault is a remote access error (IBTA
+    /// vol 1, 9.7.4.1.5).
+    #[default]
+    Message,
+    /// As measured on ConnectX: that of a WRITE packet by packet, so that the packets before the end
+    /// of the region are written; a right that the region lacks makes the request invalid.
+    Connectx,
 }
 
 /// Largest [`Config::local_ack_timeout_multiple`].
@@ -37,6 +51,7 @@ impl Config {
                 .local_ack_timeout_multiple
                 .clamp(1, MAX_LOCAL_ACK_TIMEOUT_MULTIPLE),
             datagram_mtu: self.datagram_mtu,
+            remote_check: self.remote_check,
         }
     }
 }
@@ -52,6 +67,7 @@ impl Default for Config {
             ack_delay: Duration::ZERO,
             local_ack_timeout_multiple: 1,
             datagram_mtu: PathMtu::Mtu4096,
+            remote_check: RemoteCheck::Message,
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::completion::Completion;
 use crate::config::Config;
 use crate::event::{Event, EventSet};
 use crate::recovery::RecoveryState;
+use crate::recovery::ack_timer::AckTimer;
 use crate::statistics::Statistics;
 use crate::timer::Timers;
 use crate::train::Trains;
@@ -30,6 +31,8 @@ pub(crate) struct Context {
     pub(crate) completions: VecDeque<Completion>,
     pub(crate) statistics: Statistics,
     pub(crate) trains: Trains,
+    /// Waits for acknowledgements.
+    pub(crate) ack_timer: AckTimer,
     /// Recovery beyond go-back-N.
     pub(crate) recovery: Option<Box<RecoveryState>>,
 }
@@ -48,6 +51,7 @@ impl Context {
             completions: VecDeque::new(),
             statistics: Statistics::default(),
             trains: Trains::default(),
+            ack_timer: AckTimer::default(),
             recovery: None,
         }
     }

@@ -56,13 +56,16 @@ pub use attributes::{
     RtrAttributes, RtsAttributes,
 };
 pub use completion::{Completion, CompletionStatus, ReceiveKind};
-pub use config::Config;
+pub use config::{Config, RemoteCheck};
 pub use event::Event;
 pub use ferroce_qp::{
     Attribute, AttributeSet, PathMtu, QpState, Service, TransitionError, check_attributes,
 };
 pub use qp::Qp;
-pub use recovery::{AdaptiveTimer, Recovery, RecoveryMode, TimeoutDecrement, TimeoutRange};
+pub use recovery::{
+    AckTimeouts, AdaptiveTimer, ConnectxSchedule, Recovery, RecoveryMode, TimeoutDecrement,
+    TimeoutRange,
+};
 pub use request::{
     Destination, LocalKind, MAX_MESSAGE_LENGTH, MAX_OUTSTANDING_SEND_REQUESTS, Remote, SendKind,
     SendOperation, SendRequest,

@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::context::Context;
 use crate::event::Event;
 use crate::rc::Rc;
+use crate::recovery::ack_timer::AckTimer;
 use crate::recovery::{Recovery, RecoveryState};
 use crate::request::SendRequest;
 use crate::statistics::Statistics;
@@ -173,6 +174,7 @@ impl Qp {
     pub fn set_recovery(&mut self, recovery: &Recovery) {
         if self.reliable().is_some() {
             self.context.recovery = RecoveryState::new(recovery);
+            self.context.ack_timer = AckTimer::new(recovery.ack_timeouts, recovery.seed);
         }
     }
 

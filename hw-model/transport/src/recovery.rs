@@ -15,20 +15,23 @@
 //! the queue pair uses go-back-N.
 //!
 //! Files: [`psn_set`], the bitmap; [`sent`], the requester's state of packets in flight;
-//! [`received`], the responder's state of packets after a gap; [`adaptive_timer`], the timer.
+//! [`received`], the responder's state of packets after a gap; [`ack_timer`], the schedules of
+//! retransmissions without an answer, of which [`adaptive_timer`] and [`connectx_timer`] are two.
 
+pub(crate) mod ack_timer;
 mod adaptive_timer;
+mod connectx_timer;
 mod psn_set;
 mod received;
 mod sent;
 
+pub use ack_timer::AckTimeouts;
 pub use adaptive_timer::{AdaptiveTimer, TimeoutDecrement, TimeoutRange};
+pub use connectx_timer::ConnectxSchedule;
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::{Bth, RecoveryBits};
 pub(crate) use received::ReceivedWindow;
 pub(crate) use sent::{Evidence, SentWindow};
-
-use self::adaptive_timer::TimerState;
 
 /// Recovery mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -50,17 +53,10 @@ pub struct Recovery {
     pub mode: RecoveryMode,
     /// A gap counts as a loss when it is older than this; zero: immediately.
     pub reorder_time: Duration,
-    /// Replaces the local ACK timeout.
-    pub adaptive_timer: Option<AdaptiveTimer>,
+    /// Retransmissions without an answer.
+    pub ack_timeouts: AckTimeouts,
     /// Seed of the random numbers.
     pub seed: u64,
-}
-
-impl Recovery {
-    /// Returns true for the recovery of an early RoCE NIC: go-back-N after the local ACK timeout.
-    const fn is_plain(&self) -> bool {
-        matches!(self.mode, RecoveryMode::GoBackN) && self.adaptive_timer.is_none()
-    }
 }
 
 /// State of a queue pair with a recovery mode.
@@ -73,28 +69,25 @@ pub(crate) struct RecoveryState {
     pub(crate) reorder_time: Duration,
     pub(crate) sent: SentWindow,
     pub(crate) received: ReceivedWindow,
-    timer: Option<TimerState>,
 }
 
 impl RecoveryState {
     /// Returns the state for `recovery`, or `None` if it needs none.
     pub(crate) fn new(recovery: &Recovery) -> Option<Box<RecoveryState>> {
-        if recovery.is_plain() {
+        if recovery.mode == RecoveryMode::GoBackN {
             return None;
         }
         let own = RecoveryBits {
-            selective: recovery.mode != RecoveryMode::GoBackN,
+            selective: true,
             out_of_order: recovery.mode == RecoveryMode::AdaptiveRouting,
             more: false,
         };
-        let timer = recovery.adaptive_timer;
         Some(Box::new(RecoveryState {
             own,
             peer: RecoveryBits::default(),
             reorder_time: recovery.reorder_time,
             sent: SentWindow::new(),
             received: ReceivedWindow::new(),
-            timer: timer.map(|profile| TimerState::new(profile, recovery.seed)),
         }))
     }
 
@@ -134,24 +127,6 @@ impl RecoveryState {
             .into_iter()
             .flatten()
             .min()
-    }
-
-    /// Records progress of the peer.
-    #[inline]
-    pub(crate) fn progress(&mut self) {
-        if let Some(timer) = &mut self.timer {
-            timer.progress();
-        }
-    }
-
-    /// Returns the timer that replaces the local ACK timeout.
-    pub(crate) fn timer(&mut self) -> Option<&mut TimerState> {
-        self.timer.as_mut()
-    }
-
-    /// Returns the adaptive timer, read-only.
-    pub(crate) fn timer_ref(&self) -> Option<&TimerState> {
-        self.timer.as_ref()
     }
 
     /// Stops all timers because the queue pair has entered ERR.

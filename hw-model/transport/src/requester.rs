@@ -19,7 +19,7 @@ mod train;
 use std::collections::VecDeque;
 
 use ferroce_qp::QpState;
-use ferroce_units::{Duration, Instant};
+use ferroce_units::Instant;
 use ferroce_wire::{AtomicEth, Connected, Msn, Position, Psn, Reth, TransportHeaders};
 
 use crate::completion::CompletionStatus;
@@ -470,26 +470,10 @@ impl Requester {
     }
 
     pub(crate) fn start_timer(&self, now: Instant, ctx: &mut Context) {
-        match ctx.attributes.timeout.duration() {
-            Some(timeout) => {
-                let delay = retransmission_delay(ctx, timeout);
-                ctx.timers.set(Timer::Retransmit, now + delay);
-            }
+        let multiple = ctx.config.local_ack_timeout_multiple;
+        match ctx.ack_timer.delay(&ctx.attributes, multiple) {
+            Some(delay) => ctx.timers.set(Timer::Retransmit, now + delay),
             None => ctx.timers.stop(Timer::Retransmit),
-        }
-    }
-}
-
-/// Returns the time to wait for an acknowledgement: the adaptive timer if there is one, otherwise
-/// one to four local ACK timeouts (IBTA vol 1, 9.7.6.1.3).
-#[inline]
-fn retransmission_delay(ctx: &Context, local_ack_timeout: Duration) -> Duration {
-    let recovery = ctx.recovery.as_ref();
-    match recovery.and_then(|recovery| recovery.timer_ref()) {
-        Some(timer) => timer.delay(local_ack_timeout),
-        None => {
-            let multiple = u64::from(ctx.config.local_ack_timeout_multiple);
-            Duration(local_ack_timeout.as_ps() * multiple)
         }
     }
 }

@@ -18,6 +18,7 @@ use refusal::Refusal;
 
 use crate::acknowledge::{Acknowledger, Nak};
 use crate::completion::{Completion, CompletionStatus};
+use crate::config::RemoteCheck;
 use crate::context::Context;
 use crate::event::Event;
 use crate::inbound::Inbound;
@@ -137,8 +138,19 @@ impl Responder {
                 self.take_receive(id, capacity)
             }
             (Asked::Receive, MemoryAnswer::NoReceive) => self.refuse_for_now(ctx),
-            (Asked::RemoteAccess, MemoryAnswer::Valid) => Next::Execute,
-            (Asked::RemoteAccess, _) => Next::Refuse(Refusal::RemoteAccess),
+            (Asked::RemoteAccess, MemoryAnswer::Forbidden)
+                if ctx.config.remote_check == RemoteCheck::Connectx =>
+            {
+                Next::Refuse(Refusal::InvalidRequest)
+            }
+            (Asked::RemoteAccess, answer) => {
+                ctx.statistics.write_requests += u32::from(self.packet.is_write());
+                ctx.statistics.read_requests += u32::from(self.packet.is_read());
+                match answer {
+                    MemoryAnswer::Valid => Next::Execute,
+                    _ => Next::Refuse(Refusal::RemoteAccess),
+                }
+            }
             (Asked::EarlyAccess, MemoryAnswer::Valid) => Next::Ask(Asked::EarlyPayload),
             (Asked::EarlyPayload, MemoryAnswer::Done) => self.placed(ctx),
             (Asked::EarlyAccess | Asked::EarlyPayload, _) => self.hold(ctx),
@@ -178,7 +190,7 @@ impl Responder {
                 Next::Refuse(refusal) => self.refuse(ctx, refusal),
                 Next::Ask(asked) => {
                     self.asked = asked;
-                    return Step::Memory(self.memory_operation(asked));
+                    return Step::Memory(self.memory_operation(ctx, asked));
                 }
                 Next::Hold => return Step::Hold,
                 Next::Done => return Step::Done,
@@ -190,7 +202,7 @@ impl Responder {
 /// Operations of the memory blocks.
 impl Responder {
     #[inline]
-    fn memory_operation(&self, asked: Asked) -> MemoryOp {
+    fn memory_operation(&self, ctx: &Context, asked: Asked) -> MemoryOp {
         let srqn = self.srqn;
         match asked {
             Asked::Payload => self.write_payload(),
@@ -198,7 +210,10 @@ impl Responder {
             Asked::RemoteAccess => MemoryOp::Validate {
                 r_key: self.packet.reth.r_key,
                 virtual_address: self.packet.reth.virtual_address,
-                length: self.packet.reth.dma_length,
+                length: match ctx.config.remote_check {
+                    RemoteCheck::Connectx if self.packet.is_write() => self.packet.payload_length,
+                    _ => self.packet.reth.dma_length,
+                },
                 access: if self.packet.is_write() {
                     Access::Write
                 } else if self.packet.is_read() {

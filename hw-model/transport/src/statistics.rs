@@ -7,6 +7,8 @@ pub struct Statistics {
     pub packets_retransmitted: u32,
     /// Local ACK timeouts.
     pub local_ack_timeouts: u32,
+    /// Expiries of the adaptive phase of the timer.
+    pub adaptive_retransmissions: u32,
     /// RNR NAKs sent.
     pub rnr_naks_sent: u32,
     /// RNR NAKs received that took effect.
@@ -19,6 +21,10 @@ pub struct Statistics {
     pub other_naks_sent: u32,
     /// Received NAKs that end the queue pair.
     pub other_naks_received: u32,
+    /// WRITE requests received, without duplicates and empty ones.
+    pub write_requests: u32,
+    /// READ requests received, without duplicates and empty ones.
+    pub read_requests: u32,
     /// Duplicate requests received.
     pub duplicate_requests: u32,
     /// Positive ACKs sent, without READ responses.

@@ -196,6 +196,8 @@ pub enum MemoryAnswer {
     Valid,
     /// The access is not allowed.
     Invalid,
+    /// The region or window lacks the right.
+    Forbidden,
     /// A receive WQE was consumed.
     Receive {
         /// Chosen by the caller and echoed in the completion.

@@ -128,6 +128,33 @@ pub const LINUX_COUNTERS: &[LinuxCounter] = &[
     mlx5("rnr_nak_retry_err", &[Counter::rnr_naks_received]),
     mlx5("rx_atomic_requests", &[Counter::atomics]),
     mlx5("rx_icrc_encapsulated", &[Counter::rx_icrc_errors]),
+    mlx5("rx_write_requests", &[Counter::write_requests]),
+    mlx5("rx_read_requests", &[Counter::read_requests]),
+    mlx5("roce_adp_retrans", &[Counter::adaptive_retransmissions]),
+    mlx5("req_cqe_error", &[Counter::requester_errors]),
+    mlx5("req_cqe_flush_error", &[Counter::requester_flushes]),
+    mlx5(
+        "req_remote_access_errors",
+        &[Counter::requester_access_errors],
+    ),
+    mlx5(
+        "req_remote_invalid_request",
+        &[Counter::requester_invalid_requests],
+    ),
+    mlx5(
+        "req_rnr_retries_exceeded",
+        &[Counter::requester_rnr_exceeded],
+    ),
+    mlx5(
+        "req_transport_retries_exceeded",
+        &[Counter::requester_retries_exceeded],
+    ),
+    mlx5("resp_cqe_error", &[Counter::responder_errors]),
+    mlx5("resp_cqe_flush_error", &[Counter::responder_flushes]),
+    mlx5(
+        "resp_local_length_error",
+        &[Counter::responder_length_errors],
+    ),
     rxe("sent_pkts", &[Counter::tx_frames]),
     rxe("rcvd_pkts", &[Counter::rx_frames]),
     rxe(

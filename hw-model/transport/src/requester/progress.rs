@@ -6,6 +6,7 @@ use ferroce_wire::Msn;
 use super::Requester;
 use crate::completion::{Completion, CompletionStatus};
 use crate::context::Context;
+use crate::recovery::ack_timer::Outcome;
 use crate::request::SendRequest;
 use crate::span::span;
 use crate::timer::Timer;
@@ -113,23 +114,20 @@ impl Requester {
     #[inline]
     pub(super) fn note_progress(&mut self, ctx: &mut Context) {
         self.retry.reset(&ctx.attributes);
-        if let Some(recovery) = &mut ctx.recovery {
-            recovery.progress();
-        }
+        ctx.ack_timer.progress();
     }
 
     /// Goes back after a sequence error if retries are left.
     pub(crate) fn retry(&mut self, now: Instant, ctx: &mut Context) {
-        let is_left = self.retry.spend();
-        self.send_again(now, ctx, is_left);
+        if self.retry.spend() {
+            self.send_again(now, ctx);
+        } else {
+            self.fail_front(ctx, CompletionStatus::RetryExceeded);
+        }
     }
 
-    /// Retransmits unacknowledged packets if retries are left.
-    fn send_again(&mut self, now: Instant, ctx: &mut Context, is_left: bool) {
-        if !is_left {
-            self.fail_front(ctx, CompletionStatus::RetryExceeded);
-            return;
-        }
+    /// Retransmits unacknowledged packets.
+    fn send_again(&mut self, now: Instant, ctx: &mut Context) {
         if ctx.is_selective() {
             self.lose_all(ctx);
             self.start_timer(now, ctx);
@@ -150,23 +148,26 @@ impl Requester {
         }
     }
 
-    /// Handles the expiry of the local ACK timeout.
+    /// Handles the expiry of the timer of unacknowledged packets.
     pub(crate) fn time_out(&mut self, now: Instant, ctx: &mut Context) {
-        if self.oldest != self.next {
-            ctx.statistics.local_ack_timeouts += 1;
-            self.retry.rearm_implied_nak();
-            let limit = ctx.attributes.retry_count.value();
-            let timeout = ctx.attributes.timeout.duration();
-            let adaptive = ctx.recovery.as_mut().and_then(|recovery| recovery.timer());
-            let is_left = match (adaptive, timeout) {
-                (Some(timer), Some(timeout)) => timer.expire(timeout, u32::from(limit)),
-                _ => self.retry.spend(),
-            };
-            self.send_again(now, ctx, is_left);
-            // The first packet of the new pass requests an acknowledge. The silence may mean that
-            // no packet has requested one, because a later request was to do so and cannot start.
-            self.since_ack_request = ctx.config.ack_request_interval;
+        if self.oldest == self.next {
+            return;
         }
+        self.retry.rearm_implied_nak();
+        let expiry = ctx.ack_timer.expire(&ctx.attributes, &mut self.retry);
+        if expiry.is_adaptive {
+            ctx.statistics.adaptive_retransmissions += 1;
+        } else {
+            ctx.statistics.local_ack_timeouts += 1;
+        }
+        match expiry.outcome {
+            Outcome::Wait => self.start_timer(now, ctx),
+            Outcome::Retransmit => self.send_again(now, ctx),
+            Outcome::GiveUp => self.fail_front(ctx, CompletionStatus::RetryExceeded),
+        }
+        // The first packet of the new pass requests an acknowledge. The silence may mean that no
+        // packet has requested one, because a later request was to do so and cannot start.
+        self.since_ack_request = ctx.config.ack_request_interval;
     }
 
     /// Makes the peer acknowledge the packets in flight although nothing follows them: they are

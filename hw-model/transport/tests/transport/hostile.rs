@@ -3,9 +3,9 @@
 use crate::pair::script::{FETCH_ADD, READ, SEND, WRITE, request};
 use crate::pair::{Q_KEY, Setup, bring_up, destination};
 use ferroce_transport::{
-    AdaptiveTimer, CompletionStatus, Config, Destination, LocalKind, MAX_OUTSTANDING_SEND_REQUESTS,
-    MemoryAnswer, Qp, Recovery, RecoveryMode, SendOperation, SendRequest, Service, Step,
-    Transition,
+    AckTimeouts, AdaptiveTimer, CompletionStatus, Config, ConnectxSchedule, Destination, LocalKind,
+    MAX_OUTSTANDING_SEND_REQUESTS, MemoryAnswer, Qp, Recovery, RecoveryMode, SendOperation,
+    SendRequest, Service, Step, Transition,
 };
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::{
@@ -381,7 +381,12 @@ proptest! {
                 RecoveryMode::AdaptiveRouting,
             ][mode],
             reorder_time: Duration::from_us(mode as u64 / 2 * delay_us * 10),
-            adaptive_timer: (mode % 2 == 1).then_some(AdaptiveTimer::DEFAULT),
+            ack_timeouts: [
+                AckTimeouts::Iba,
+                AckTimeouts::Adaptive(AdaptiveTimer::DEFAULT),
+                AckTimeouts::Connectx(ConnectxSchedule::Adaptive),
+                AckTimeouts::Connectx(ConnectxSchedule::Unlimited),
+            ][mode],
             seed: 1,
         };
         qp.set_recovery(&recovery);

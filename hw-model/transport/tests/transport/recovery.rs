@@ -3,7 +3,7 @@
 use crate::pair::link::{Faults, Packet};
 use crate::pair::{BASE, Node, Pair, R_KEY, Receive, Setup, destination};
 use ferroce_transport::{
-    AdaptiveTimer, CompletionStatus, Payload, QpState, Recovery, RecoveryMode, Remote,
+    AckTimeouts, AdaptiveTimer, CompletionStatus, Payload, QpState, Recovery, RecoveryMode, Remote,
     SendOperation, SendRequest, Transmit,
 };
 use ferroce_units::{Duration, Instant};
@@ -279,7 +279,7 @@ fn the_adaptive_timer_takes_the_place_of_the_local_ack_timeout() {
         setup.config.local_ack_timeout_multiple = 4;
         setup.retry_count = 4;
         setup.config.local_ack_timeout_multiple = 4;
-        setup.recovery[0].adaptive_timer = Some(AdaptiveTimer::DEFAULT);
+        setup.recovery[0].ack_timeouts = AckTimeouts::Adaptive(AdaptiveTimer::DEFAULT);
         let mut bench = Bench::new(setup);
         bench.write(0, 1);
         let mut times = Vec::new();

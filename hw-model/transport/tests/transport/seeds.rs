@@ -9,8 +9,8 @@ use crate::pair::program::{self, MEMORY, Outcome, Program};
 use crate::pair::rng::Rng;
 use crate::pair::{Pair, Setup, Vanishing};
 use ferroce_transport::{
-    AdaptiveTimer, Completion, CompletionStatus, Config, PathMtu, QpState, Recovery, RecoveryMode,
-    SendOperation, Service, Statistics, Transmit,
+    AckTimeouts, AdaptiveTimer, Completion, CompletionStatus, Config, ConnectxSchedule, PathMtu,
+    QpState, Recovery, RecoveryMode, SendOperation, Service, Statistics, Transmit,
 };
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::{Extension, Psn, RecoveryBits, Syndrome};
@@ -117,7 +117,11 @@ fn set_recovery(rng: &mut Rng, setup: &mut Setup, faults: &mut Faults, modes: Mo
         *recovery = Recovery {
             mode,
             reorder_time,
-            adaptive_timer: rng.chance(1, 2).then_some(AdaptiveTimer::DEFAULT),
+            ack_timeouts: rng.pick(&[
+                AckTimeouts::Iba,
+                AckTimeouts::Adaptive(AdaptiveTimer::DEFAULT),
+                AckTimeouts::Connectx(ConnectxSchedule::Adaptive),
+            ]),
             seed: rng.next(),
         };
     }
