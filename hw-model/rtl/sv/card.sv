@@ -373,6 +373,7 @@ module card (
 
     // -------------------------------------------------------------------------- completions and events
     card_pkg::completion_t own_send_completion, own_receive_completion;
+    card_pkg::completion_counts_t count_error;
     logic        completions_idle, count_cqe, count_overrun, cq_deadline_valid, eq_deadline_valid;
     logic [63:0] cq_deadline_ns, eq_deadline_ns;
     card_pkg::event_t cq_event, own_event;
@@ -394,7 +395,7 @@ module card (
         .read(completion_read), .read_ready(read_readies[card_pkg::READ_COMPLETION]), .line(completion_line),
         .write(completion_write), .write_ready(write_readies[WRITE_COMPLETION]), .write_error,
         .event_valid(event_valids[EVENT_COMPLETION]), .event_ready(event_readies[EVENT_COMPLETION]),
-        .event_data(cq_event), .count_cqe, .count_overrun, .deadline_valid(cq_deadline_valid),
+        .event_data(cq_event), .count_cqe, .count_overrun, .count_error, .deadline_valid(cq_deadline_valid),
         .deadline_ns(cq_deadline_ns), .idle(completions_idle)
     );
     assign events[EVENT_BITS*EVENT_COMPLETION +: EVENT_BITS] = cq_event;
@@ -485,6 +486,17 @@ module card (
               | COUNTERS'(receive_count.sequence_nak) << ferroce_pkg::COUNTER_SEQUENCE_NAKS_SENT
               | COUNTERS'(receive_count.other_nak) << ferroce_pkg::COUNTER_OTHER_NAKS_SENT
               | COUNTERS'(receive_count.duplicate) << ferroce_pkg::COUNTER_DUPLICATE_REQUESTS
+              | COUNTERS'(receive_count.write_request) << ferroce_pkg::COUNTER_WRITE_REQUESTS
+              | COUNTERS'(receive_count.read_request) << ferroce_pkg::COUNTER_READ_REQUESTS
+              | COUNTERS'(count_error.requester_error) << ferroce_pkg::COUNTER_REQUESTER_ERRORS
+              | COUNTERS'(count_error.requester_flush) << ferroce_pkg::COUNTER_REQUESTER_FLUSHES
+              | COUNTERS'(count_error.requester_access) << ferroce_pkg::COUNTER_REQUESTER_ACCESS_ERRORS
+              | COUNTERS'(count_error.requester_invalid) << ferroce_pkg::COUNTER_REQUESTER_INVALID_REQUESTS
+              | COUNTERS'(count_error.requester_rnr) << ferroce_pkg::COUNTER_REQUESTER_RNR_EXCEEDED
+              | COUNTERS'(count_error.requester_retries) << ferroce_pkg::COUNTER_REQUESTER_RETRIES_EXCEEDED
+              | COUNTERS'(count_error.responder_error) << ferroce_pkg::COUNTER_RESPONDER_ERRORS
+              | COUNTERS'(count_error.responder_flush) << ferroce_pkg::COUNTER_RESPONDER_FLUSHES
+              | COUNTERS'(count_error.responder_length) << ferroce_pkg::COUNTER_RESPONDER_LENGTH_ERRORS
               | COUNTERS'(receive_count.ack) << ferroce_pkg::COUNTER_ACKS_SENT;
         amounts = {COUNTERS{AMOUNT_BITS'(1)}};
         amounts[AMOUNT_BITS*ferroce_pkg::COUNTER_TX_BYTES +: AMOUNT_BITS] = AMOUNT_BITS'(tx_bytes);

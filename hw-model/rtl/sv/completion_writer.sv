@@ -5,7 +5,7 @@
 // what the device sets is ignored), DESTROY, QUERY (`answer_context`, `users` zero), MODIFY (moderation
 // only). arm_* is a doorbell that was checked. A completion waits until `frames_done` has reached its
 // frame; ready says that its CQE, if it has one, is written and its event handed on. read_* and line_*
-// read the consumer record. count_* pulse. While `idle`, nothing happens before `deadline_ns`, if valid.
+// read the consumer record. count_* pulse, `count_error` with count_cqe. While `idle`, nothing happens before `deadline_ns`, if valid.
 // Invariants: each CQE is one write of 32 bytes; completions of a port stay in order; an overrun or an
 // error stops the CQ and raises CQ_ERROR once; no event stands for CQEs that another has announced.
 module completion_writer (
@@ -46,6 +46,7 @@ module completion_writer (
 
     output logic         count_cqe,
     output logic         count_overrun,
+    output card_pkg::completion_counts_t count_error,
     output logic         deadline_valid,
     output logic [63:0]  deadline_ns,
     output logic         idle
@@ -164,6 +165,22 @@ module completion_writer (
     assign responder_completion_ready = step == DONE && kind == RESPONDER;
     assign count_cqe = write_valid && write_ready && !write_error;
     assign count_overrun = step == FAIL;
+    logic is_error, of_requester, of_responder;
+    assign is_error = count_cqe && entry.status != ferroce_pkg::CQE_STATUS_SUCCESS;
+    assign of_requester = is_error && kind == REQUESTER;
+    assign of_responder = is_error && kind == RESPONDER;
+    always_comb begin
+        count_error.requester_error = of_requester;
+        count_error.requester_flush = of_requester && entry.status == ferroce_pkg::CQE_STATUS_WR_FLUSH;
+        count_error.requester_access = of_requester && entry.status == ferroce_pkg::CQE_STATUS_REMOTE_ACCESS;
+        count_error.requester_invalid = of_requester
+            && entry.status == ferroce_pkg::CQE_STATUS_REMOTE_INVALID_REQUEST;
+        count_error.requester_rnr = of_requester && entry.status == ferroce_pkg::CQE_STATUS_RNR_RETRY_EXCEEDED;
+        count_error.requester_retries = of_requester && entry.status == ferroce_pkg::CQE_STATUS_RETRY_EXCEEDED;
+        count_error.responder_error = of_responder;
+        count_error.responder_flush = of_responder && entry.status == ferroce_pkg::CQE_STATUS_WR_FLUSH;
+        count_error.responder_length = of_responder && entry.status == ferroce_pkg::CQE_STATUS_LOCAL_LENGTH;
+    end
     assign deadline_valid = earliest_valid;
     assign deadline_ns = earliest;
     assign idle = step == IDLE && !control_valid && !arm_valid && !requester_completion_valid

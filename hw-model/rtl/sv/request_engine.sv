@@ -83,6 +83,8 @@ module request_engine (
     output logic                      all_frames_done,
 
     output logic                      count_duplicate,
+    output logic                      count_write_request,
+    output logic                      count_read_request,
     output logic                      count_receive_wqe,
     output logic                      idle
 );
@@ -154,7 +156,13 @@ module request_engine (
     assign query.message_sequence = c.msn;
     assign query.producer = c.producer;
     assign query.consumer = c.consumer;
-    always_ff @(posedge clk) count_duplicate <= step == card_pkg::AT_PSN && is_behind && !c.failed;
+    logic begins_request;                  // of at least one byte, whose memory is checked next
+    assign begins_request = step == card_pkg::AT_LENGTH && !kind.is_length_wrong && p.length != 32'd0;
+    always_ff @(posedge clk) begin
+        count_duplicate <= step == card_pkg::AT_PSN && is_behind && !c.failed;
+        count_write_request <= begins_request && kind.is_write && kind.starts;
+        count_read_request <= begins_request && kind.is_read;
+    end
 
     // ---------------------------------------------------------------------- receive WQEs and memory
     logic [31:0] ring_mask, behind, slot;

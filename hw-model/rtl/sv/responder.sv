@@ -115,6 +115,7 @@ module responder (
         .event_valid(request_event), .event_ready(!event_valid), .event_type, .fail_valid(request_fails), .job_qp,
         .reply_valid, .reply_ready, .reply, .counted_answers, .counted_reads, .counted_repeats, .clear_valid,
         .clear_counts, .frames_done, .all_frames_done, .count_duplicate(count.duplicate),
+        .count_write_request(count.write_request), .count_read_request(count.read_request),
         .count_receive_wqe(count.receive_wqe), .idle(requests_idle)
     );
 

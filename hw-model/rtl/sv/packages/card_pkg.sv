@@ -276,12 +276,25 @@ package card_pkg;
     } send_counts_t;
     typedef struct packed {
         logic         duplicate;
+        logic         write_request;
+        logic         read_request;
         logic         receive_wqe;
         logic         ack;
         logic         rnr_nak;             // sent, as the two others
         logic         sequence_nak;
         logic         other_nak;
     } receive_counts_t;
+    typedef struct packed {
+        logic         requester_error;     // a flushed one, too
+        logic         requester_flush;
+        logic         requester_access;
+        logic         requester_invalid;
+        logic         requester_rnr;
+        logic         requester_retries;
+        logic         responder_error;     // a flushed one, too
+        logic         responder_flush;
+        logic         responder_length;
+    } completion_counts_t;
 
     // -------------------------------------------------------------------------- the request engine
     // One job at a time; what each step does to a part of the state stands in the module of that part.
