@@ -16,6 +16,7 @@ use ferroce_platform::host::{self, EnvironmentError, MAX_FUNCTIONS, device_name}
 pub use ferroce_platform::host::{GidEntry, HostIdentity, MAX_DEVICES};
 use ferroce_platform::{fork, os};
 use ferroce_record::{Recorder, RecordingBus, Source};
+use ferroce_spec::personality::Personality;
 use ferroce_wire::{Gid, Mac};
 use parking_lot::Mutex;
 
@@ -31,7 +32,7 @@ use crate::in_process::{self, InProcess, mapping_calls};
 use crate::neighbours::Neighbours;
 use crate::port::{FabricPort, patient};
 use crate::uplink::{Uplink, UplinkSpec};
-use crate::{background, cycles, devices, faults, random_keys, recovery};
+use crate::{background, cycles, devices, faults, personality, random_keys, recovery};
 
 /// Time limit for another thread that is opening.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -249,7 +250,7 @@ impl Function {
             .map(|spec| Uplink::open(spec, &place, Mac(options.host.mac), &clock))
             .transpose()?;
         let neighbours = Neighbours::from_environment(Some(registry), uplink.clone())?;
-        let config = NicConfig {
+        let mut config = NicConfig {
             polled_doorbells: options.is_served,
             number_seed: device_config.key_seed,
             recovery: recovery::from_environment()?,
@@ -258,6 +259,9 @@ impl Function {
             global_atomics: !options.is_served,
             ..NicConfig::functional(place.first_qpn().value(), options.host.mac)
         };
+        if personality::from_environment()? == Personality::MLX5 {
+            config = config.as_mlx5();
+        }
         let record = options.record.as_deref();
         let recorder = record.map(|path| create_record(path, in_process::SOURCE));
         let port = FabricPort::new(place, &clock, options.icrc, capture)

@@ -30,6 +30,7 @@ pub mod identities;
 pub mod in_process;
 pub mod neighbours;
 pub mod open;
+pub mod personality;
 pub mod port;
 pub mod queue_pairs;
 pub mod random_keys;

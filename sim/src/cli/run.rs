@@ -16,6 +16,7 @@ use ferroce_embed::capture::Capture;
 use ferroce_embed::devices;
 use ferroce_embed::faults::VARIABLE;
 use ferroce_embed::function::RECORD_VARIABLE;
+use ferroce_embed::personality;
 use ferroce_embed::port::patient;
 use ferroce_embed::random_keys;
 use ferroce_embed::recovery;
@@ -25,6 +26,7 @@ use ferroce_model::config::RecoveryConfig;
 use ferroce_platform::host::{
     self, FUNCTIONS_VARIABLE, parse_addresses, parse_devices, parse_functions,
 };
+use ferroce_spec::personality::Personality;
 use ferroce_timed::host_name::VARIABLE as HOST_VARIABLE;
 
 use self::child::AfterEnd;
@@ -57,6 +59,7 @@ Examples:
   ferroce run --devices 2 -- ibv_devices  with ferroce0 and ferroce1
   ferroce run --host a --port udp:192.0.2.1:4792,192.0.2.2:4792 -- PROGRAM   between machines
   ferroce run --device vfio:0000:01:00.0 -- ibv_devinfo   on the card
+  ferroce run --personality mlx5 -- PROGRAM   fail as a ConnectX does
   ferroce run --rtl -- ibv_devinfo -v     on the card in SystemVerilog, in the program
   ferroce run --timed cx5-100g -- ib_write_lat &
   ferroce run --timed cx5-100g -- ib_write_lat 127.0.0.1  how fast the card would be
@@ -65,7 +68,7 @@ Examples:
 Environment (what the options set; programs may also be given it directly):
   FERROCE_HOST, FERROCE_ADDRESS, FERROCE_DEVICE, FERROCE_DEVICES, FERROCE_CAPTURE,
   FERROCE_FAULTS, FERROCE_FUNCTIONS, FERROCE_ICRC, FERROCE_PART_ID, FERROCE_PATIENT,
-  FERROCE_RANDOM_KEYS, FERROCE_RECORD, FERROCE_RECOVERY,
+  FERROCE_PERSONALITY, FERROCE_RANDOM_KEYS, FERROCE_RECORD, FERROCE_RECOVERY,
   FERROCE_PORT   wires of several devices are separated by ;
   FERROCE_NEIGHBOURS  other stations on the wire of a card: IP=MAC, separated by commas
   FERROCE_DIR    where programs meet; if not set $XDG_RUNTIME_DIR/ferroce, or
@@ -144,6 +147,12 @@ pub struct Run {
           conflicts_with_all = ["device", "world"])]
     recovery: Option<String>,
 
+    /// Fail as another card does: the time-outs, vendor_err and counters of a ConnectX with mlx5, or
+    /// Ferroce's own
+    #[arg(long, value_name = "CARD", value_parser = Personality::NAMES,
+          conflicts_with_all = ["device", "world"])]
+    personality: Option<String>,
+
     /// Stretch the time-outs of acknowledges towards peers that live, or that are beyond a wire:
     /// for a machine that is busier than the program allows for. FERROCE_LOG=info says when it did
     #[arg(long, conflicts_with_all = ["device", "timed", "world", "rtl"])]
@@ -186,6 +195,9 @@ impl Run {
     pub fn execute(mut self) -> ExitCode {
         if let Some(recovery) = self.recovery.as_deref().and_then(RecoveryConfig::named) {
             self.timed.recover(recovery);
+        }
+        if let Some(personality) = self.personality.as_deref().and_then(Personality::named) {
+            self.timed.fail_as(personality);
         }
         let (name, arguments) = match self.program.split_first() {
             Some(parts) => parts,
@@ -334,6 +346,9 @@ impl Run {
         }
         if let Some(mode) = &self.recovery {
             environment.push((recovery::VARIABLE, mode.into()));
+        }
+        if let Some(personality) = &self.personality {
+            environment.push((personality::VARIABLE, personality.into()));
         }
         if self.patient {
             environment.push((patient::VARIABLE, "on".into()));

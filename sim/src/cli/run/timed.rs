@@ -16,6 +16,7 @@ use ferroce_faults::Plan;
 use ferroce_model::config::{RecoveryConfig, RecoveryMode};
 use ferroce_model::preset::Preset;
 use ferroce_platform::os;
+use ferroce_spec::personality::Personality;
 use ferroce_timed::control::{is_alive, refusal, share_processor};
 use ferroce_timed::host_name::HostName;
 
@@ -93,6 +94,16 @@ impl Timed {
         self.set.extend(parameter.map(str::to_owned));
         if recovery.adaptive_timer {
             self.set.push("transport.adaptive_timer=true".to_owned());
+        }
+    }
+
+    /// Chooses whose failures the card shows, if the program runs in simulated time.
+    pub fn fail_as(&mut self, personality: Personality) {
+        if self.timed.is_some() {
+            let is_mlx5 = personality == Personality::MLX5;
+            for parameter in ["identity.mlx5", "transport.adaptive_timer"] {
+                self.set.push(format!("{parameter}={is_mlx5}"));
+            }
         }
     }
 
