@@ -1,0 +1,274 @@
+/*
+ * One failure between two processes: what the requester sees and when, which counters of both sides
+ * move, how many packets were on the wire, and the state of the responder's QP. The test
+ * `connectx_failures` compares it with measurements of ConnectX.
+ *
+ *   failures -p PORT SITUATION TIMEOUT RETRY_CNT            the responder
+ *   failures -p PORT SITUATION TIMEOUT RETRY_CNT ADDRESS    the requester
+ */
+#include "common.h"
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
+enum { REGION = 4096, NAME_MAX_BYTES = 256, COUNTERS_MAX = 128 };
+
+struct address {
+	union ibv_gid gid;
+	uint32_t qpn, rkey;
+	uint64_t buffer;
+};
+
+struct counters {
+	int count;
+	char name[COUNTERS_MAX][NAME_MAX_BYTES];
+	long value[COUNTERS_MAX];
+};
+
+static char ports[256];
+
+static long read_counter(const char *folder, const char *name)
+{
+	char path[512];
+	long value = -1;
+	FILE *file;
+
+	snprintf(path, sizeof path, "%s/%s/%s", ports, folder, name);
+	file = fopen(path, "r");
+	NEED(file && fscanf(file, "%ld", &value) == 1);
+	fclose(file);
+	return value;
+}
+
+static struct counters hw_counters(void)
+{
+	static struct counters all;
+	char path[512];
+	struct dirent *entry;
+	DIR *folder;
+
+	all.count = 0;
+	snprintf(path, sizeof path, "%s/hw_counters", ports);
+	folder = opendir(path);
+	NEED(folder);
+	while ((entry = readdir(folder)) && all.count < COUNTERS_MAX) {
+		if (entry->d_name[0] == '.')
+			continue;
+		snprintf(all.name[all.count], NAME_MAX_BYTES, "%s", entry->d_name);
+		all.value[all.count++] = read_counter("hw_counters", entry->d_name);
+	}
+	closedir(folder);
+	return all;
+}
+
+/* Prints the counters that have moved. */
+static void print_moved(const struct counters *before)
+{
+	const struct counters after = hw_counters();
+
+	for (int i = 0; i < after.count; i++)
+		if (after.value[i] != before->value[i])
+			printf("%s +%ld\n", after.name[i], after.value[i] - before->value[i]);
+}
+
+static int connected(int port, const char *address)
+{
+	struct sockaddr_in name = { .sin_family = AF_INET, .sin_port = htons(port) };
+	int one = 1, listener = socket(AF_INET, SOCK_STREAM, 0), peer;
+
+	NEED(listener >= 0);
+	if (address) {
+		NEED(inet_pton(AF_INET, address, &name.sin_addr) == 1);
+		NEED(!connect(listener, (struct sockaddr *)&name, sizeof name));
+		return listener;
+	}
+	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	NEED(!bind(listener, (struct sockaddr *)&name, sizeof name) && !listen(listener, 1));
+	peer = accept(listener, NULL, NULL);
+	NEED(peer >= 0);
+	close(listener);
+	return peer;
+}
+
+/* Both sides send and receive one byte: neither goes on before the other is there. */
+static void meet(int socket)
+{
+	char byte = 0;
+
+	NEED(write(socket, &byte, 1) == 1 && read(socket, &byte, 1) == 1);
+}
+
+static void connect_qp(struct bench *bench, const struct address *peer, int timeout, int retry_cnt,
+		       int rnr_retry)
+{
+	struct ibv_qp_attr attr = init_attr();
+
+	EQUAL(ibv_modify_qp(bench->qp[0], &attr, INIT_MASK), 0);
+	attr = rtr_attr(bench, peer->qpn);
+	attr.ah_attr.grh.dgid = peer->gid;
+	EQUAL(ibv_modify_qp(bench->qp[0], &attr, RTR_MASK), 0);
+	attr = rts_attr(bench);
+	attr.timeout = timeout;
+	attr.retry_cnt = retry_cnt;
+	attr.rnr_retry = rnr_retry;
+	EQUAL(ibv_modify_qp(bench->qp[0], &attr, RTS_MASK), 0);
+}
+
+static int is(const char *situation, const char *name)
+{
+	return !strcmp(situation, name);
+}
+
+static void post(struct bench *bench, enum ibv_wr_opcode opcode, struct ibv_sge piece,
+		 const struct address *peer, uint32_t rkey)
+{
+	struct ibv_send_wr *bad, wr = {
+		.sg_list = &piece,
+		.num_sge = 1,
+		.opcode = opcode,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = { peer->buffer, rkey },
+	};
+
+	EQUAL(ibv_post_send(bench->qp[0], &wr, &bad), 0);
+}
+
+/* Without a look at the clock: so the simulation knows that the loop waits for the card only. */
+static struct ibv_wc wait_for(struct ibv_cq *cq)
+{
+	struct ibv_wc wc;
+	int found;
+
+	while (!(found = ibv_poll_cq(cq, 1, &wc)))
+		;
+	NEED(found == 1);
+	return wc;
+}
+
+static double now_in_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1e3 + now.tv_nsec / 1e6;
+}
+
+/* Posts what fails. */
+static void fail(struct bench *bench, const char *situation, const struct address *peer)
+{
+	struct ibv_sge piece = { (uintptr_t)bench->buffer, 64, bench->mr->lkey };
+	enum ibv_wr_opcode opcode = IBV_WR_RDMA_WRITE;
+	uint32_t rkey = peer->rkey;
+
+	if (is(situation, "sge-beyond-region"))
+		piece.length = 2 * REGION;
+	if (is(situation, "lkey-unknown"))
+		piece.lkey ^= 0xff00;
+	if (is(situation, "rkey-unknown"))
+		rkey ^= 0xff00;
+	if (is(situation, "write-across-end")) {
+		piece.length = 2 * REGION;
+		bench->buffer[0] = bench->buffer[REGION] = 1;
+	}
+	if (is(situation, "read-without-local-write"))
+		opcode = IBV_WR_RDMA_READ;
+	if (is(situation, "no-receive"))
+		opcode = IBV_WR_SEND;
+	if (is(situation, "own-error"))
+		EQUAL(to_state(bench->qp[0], IBV_QPS_ERR), 0);
+	post(bench, opcode, piece, peer, rkey);
+}
+
+static void request(struct bench *bench, int socket, const char *situation,
+		    const struct address *peer)
+{
+	const long packets = read_counter("counters", "port_xmit_packets");
+	/* A region that allows only reading cannot take part in a WRITE's success. */
+	const int has_valid_request = !is(situation, "no-remote-write") &&
+				      !is(situation, "no-receive") && !is(situation, "own-error");
+	struct ibv_sge piece = { (uintptr_t)bench->buffer, 64, bench->mr->lkey };
+	struct counters before;
+	struct ibv_wc wc;
+	double begin;
+
+	if (has_valid_request) {
+		post(bench, IBV_WR_RDMA_WRITE, piece, peer, peer->rkey);
+		EQUAL(wait_for(bench->send_cq).status, IBV_WC_SUCCESS);
+	}
+	meet(socket);
+	meet(socket);
+	before = hw_counters();
+	begin = now_in_ms();
+	fail(bench, situation, peer);
+	wc = wait_for(bench->send_cq);
+	printf("status %d\nvendor_err 0x%02x\n", wc.status, wc.vendor_err);
+	printf("after %.3f ms\n", now_in_ms() - begin);
+	printf("packets %ld\n", read_counter("counters", "port_xmit_packets") - packets);
+	print_moved(&before);
+	if (is(situation, "peer-error")) {
+		/* A request that comes after the failure. */
+		post(bench, IBV_WR_RDMA_WRITE, piece, peer, peer->rkey);
+		wc = wait_for(bench->send_cq);
+		printf("next status %d\nnext vendor_err 0x%02x\n", wc.status, wc.vendor_err);
+	}
+	meet(socket);
+}
+
+static void respond(struct bench *bench, int socket, const char *situation)
+{
+	const long packets = read_counter("counters", "port_xmit_packets");
+	struct counters before;
+
+	meet(socket);
+	if (is(situation, "peer-error"))
+		EQUAL(to_state(bench->qp[0], IBV_QPS_ERR), 0);
+	before = hw_counters();
+	meet(socket);
+	meet(socket);
+	printf("packets %ld\n", read_counter("counters", "port_xmit_packets") - packets);
+	printf("state %d\n", state_of(bench->qp[0]));
+	if (is(situation, "write-across-end"))
+		printf("written %d\n", bench->buffer[0]);
+	print_moved(&before);
+}
+
+int main(int argc, char **argv)
+{
+	int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+	struct bench bench;
+	struct address own, peer;
+	const char *situation;
+	int is_requester, socket;
+
+	NEED(argc >= 6);
+	is_requester = argc > 6;
+	situation = argv[3];
+	open_bench(&bench);
+	snprintf(ports, sizeof ports, "/sys/class/infiniband/%s/ports/1",
+		 ibv_get_device_name(bench.context->device));
+	EQUAL(ibv_dereg_mr(bench.mr), 0);
+	if (is_requester && is(situation, "read-without-local-write"))
+		access = IBV_ACCESS_REMOTE_READ;
+	if (!is_requester && is(situation, "no-remote-write"))
+		access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
+	/* The requester of a WRITE across the end has more to send than the responder's region. */
+	bench.mr = ibv_reg_mr(bench.pd, bench.buffer,
+			      is_requester && is(situation, "write-across-end") ? 2 * REGION : REGION,
+			      access);
+	bench.qp[0] = create_qp(&bench);
+	NEED(bench.mr && bench.qp[0]);
+	socket = connected(atoi(argv[2]), is_requester ? argv[6] : NULL);
+	own = (struct address){ bench.gid, bench.qp[0]->qp_num, bench.mr->rkey,
+				(uintptr_t)bench.buffer };
+	NEED(write(socket, &own, sizeof own) == sizeof own);
+	NEED(read(socket, &peer, sizeof peer) == sizeof peer);
+	connect_qp(&bench, &peer, atoi(argv[4]), atoi(argv[5]), is(situation, "no-receive") ? 0 : 7);
+	meet(socket);
+	if (is_requester)
+		request(&bench, socket, situation, &peer);
+	else
+		respond(&bench, socket, situation);
+	close(socket);
+	close_bench(&bench);
+	return finish();
+}
