@@ -1,10 +1,10 @@
-//! Layouts of commands and responses, version 4 of the ABI: what `rdma/rdma_user_cm.h`,
-//! `rdma/ib_user_verbs.h` and `rdma/ib_user_sa.h` declare. Numbers are in the byte order of the
-//! machine where the name does not say otherwise.
+//! Layouts of commands and responses in version 4 of the ABI, as `rdma/rdma_user_cm.h`,
+//! `rdma/ib_user_verbs.h` and `rdma/ib_user_sa.h` declare them. Numbers are in host byte order
+//! unless the name says otherwise.
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-/// The version that `/sys/class/misc/rdma_cm/abi_version` names.
+/// The version in `/sys/class/misc/rdma_cm/abi_version`.
 pub const ABI_VERSION: u32 = 4;
 
 /// Declares a layout with its size: all its fields are numbers and bytes without gaps.
@@ -117,7 +117,7 @@ layouts! {
         device_index: u32,
         reserved1: u32,
     }
-    /// The response to QUERY of addresses, and of GIDs.
+    /// The response to QUERY for addresses and for GIDs.
     struct AddressResponse: 280 {
         node_guid_be: [u8; 8],
         port_num: u8,
@@ -134,7 +134,7 @@ layouts! {
         num_paths: u32,
         reserved: u32,
     }
-    /// A path with the record of the subnet administrator (IBTA vol 1, table 181).
+    /// A path as a record of the subnet administrator (IBTA vol 1, table 181).
     struct PathData: 72 {
         flags: u32,
         reserved: u32,

@@ -1,4 +1,4 @@
-//! INIT_QP_ATTR: what the states of a queue pair are set from.
+//! INIT_QP_ATTR: the attributes with which a program moves its queue pair to the next state.
 
 use ferroce_cm::{Path, QpParameters, State as CmState};
 use ferroce_wire::Gid;
@@ -66,11 +66,11 @@ impl RdmaCm {
         Ok(body.reply(command.response, &attr))
     }
 
-    /// Fills in what the messages of a connection have fixed.
+    /// Fills in the attributes that the connection's messages have determined.
     ///
     /// # Errors
     ///
-    /// EINVAL if they have not fixed enough for the state, or if the connection has ended.
+    /// EINVAL if attributes of the state are not known yet, or if the connection has ended.
     fn fill(&self, attr: &mut abi::QpAttr, id: &Id, at: &Attachment) -> Result<(), Errno> {
         let communication = id.communication.ok_or(Errno::EINVAL)?;
         let parameters = self.cm.qp_parameters(communication);
@@ -123,8 +123,8 @@ fn fill_rtr(
     attr.ah_attr = address_handle(at, &path);
     attr.path_mtu = parameters.path_mtu.into();
     attr.dest_qp_num = parameters.remote_qpn.value();
-    // Known before the message that carries it has been sent: the passive side first brings its
-    // queue pair to RTR, and then accepts.
+    // Known before the REP that carries it is sent: the passive side first moves its queue pair to
+    // RTR, and then accepts.
     attr.rq_psn = id.starting_psn.value();
     attr.qp_attr_mask = MASK_STATE | MASK_AV | MASK_PATH_MTU | MASK_DEST_QPN | MASK_RQ_PSN;
     if matches!(id.qp_type, QpType::RC | QpType::XRC_RECV) {

@@ -44,12 +44,12 @@ impl RdmaCm {
         self.bind(host, command.id, address)
     }
 
-    /// Gives an id its address, with the device that has it, and a port. The wildcard address
-    /// leaves the device open. Port 0 is an ephemeral port, at once.
+    /// Binds an id to an address, to the device with that address, and to a port. With the wildcard
+    /// address no device is chosen yet. With port 0 an ephemeral port is allocated immediately.
     ///
     /// # Errors
     ///
-    /// EINVAL unless it is idle; EADDRNOTAVAIL if no device has the address; those of
+    /// EINVAL unless it is idle; EADDRNOTAVAIL if no device has the address; errors of
     /// [`Host::claim_port`].
     pub(crate) fn bind(
         &mut self,
@@ -61,7 +61,7 @@ impl RdmaCm {
         id.expect_state(State::Idle)?;
         let attachment = match address.ip().is_unspecified() {
             true => None,
-            // IP over InfiniBand needs InfiniBand: the kernel refuses it on RoCE.
+            // The kernel refuses the IPOIB port space on RoCE.
             false if id.port_space == PortSpace::Ipoib => return Err(Errno::EINVAL),
             false => {
                 let found = local(host.devices(), &address);
@@ -88,7 +88,8 @@ impl RdmaCm {
         let command: abi::Listen = body.parse()?;
         let handle = command.id;
         if self.id(channel, handle)?.state != State::AddrBound {
-            // An idle id is bound to every IPv4 address; in any other state that is refused.
+            // An idle id is bound to the IPv4 wildcard address; in any other state LISTEN is
+            // refused.
             let any = SocketAddr::from(([0, 0, 0, 0], 0));
             self.bind(host, handle, any)?;
         }
@@ -102,7 +103,8 @@ impl RdmaCm {
         };
         let (port_space, is_reuse) = (id.port_space, id.options.is_reuse);
         let address = listen_address(id, &source);
-        // Ids that share a port can be bound, but only one that has it alone can listen.
+        // Several ids can be bound to a shared port, but an id can listen only if no other has its
+        // port.
         if is_reuse && self.is_port_shared(handle, (port, claimed)) {
             return Err(in_use(claimed, claimed));
         }
@@ -121,7 +123,7 @@ impl RdmaCm {
     }
 }
 
-/// Returns what an id listens on that is bound to an address. `[::]` includes IPv4, unless an
+/// Returns the address on which an id bound to `address` listens. `[::]` includes IPv4 unless an
 /// option says otherwise; `0.0.0.0` is IPv4 only.
 fn listen_address(id: &Id, address: &SocketAddr) -> ListenAddress {
     let is_family_only = id.options.is_family_only.unwrap_or(address.is_ipv4());
@@ -133,8 +135,8 @@ fn listen_address(id: &Id, address: &SocketAddr) -> ListenAddress {
     }
 }
 
-/// Returns where the devices have an address. The loopback addresses belong to the first device,
-/// if none has them in its table.
+/// Returns the device that has an address, and the index of its GID. If no device has a loopback
+/// address in its table, it belongs to the first device.
 pub(crate) fn local(devices: &[Device], address: &SocketAddr) -> Option<Attachment> {
     let gid = sockaddr::gid(address);
     Attachment::find(devices, gid).or_else(|| {

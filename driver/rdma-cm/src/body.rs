@@ -5,16 +5,16 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 use crate::abi;
 use crate::errno::Errno;
 
-/// What the caller writes back into the memory of the program.
+/// A response that the caller writes to the program's memory.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Reply {
-    /// Where: the command's `response`
+    /// Address: the command's `response`
     pub address: u64,
-    /// What, cut to the room that the command has named; empty if there is no response
+    /// Content, truncated to the length that the command gives; empty if there is no response
     pub bytes: Vec<u8>,
 }
 
-/// The body of a command, and the room that its response has.
+/// The body of a command, and the maximum length of its response.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Body<'a> {
     pub(crate) input: &'a [u8],
@@ -26,7 +26,7 @@ impl<'a> Body<'a> {
     ///
     /// # Errors
     ///
-    /// EINVAL if it is shorter than its header says, or than the header.
+    /// EINVAL if it is shorter than the header, or than the length in the header.
     pub(crate) fn split(bytes: &'a [u8]) -> Result<(u32, Self), Errno> {
         let header = abi::Header::read_from_prefix(bytes);
         let (header, rest) = header.map_err(|_| Errno::EINVAL)?;
@@ -36,8 +36,8 @@ impl<'a> Body<'a> {
         Ok((header.command, Self { input, room }))
     }
 
-    /// Returns the layout at the start. What follows is of a newer version, and not read: so does
-    /// the kernel.
+    /// Returns the layout at the start. Further bytes are fields of a newer version and are
+    /// ignored, as in the kernel.
     ///
     /// # Errors
     ///
@@ -47,12 +47,12 @@ impl<'a> Body<'a> {
         parsed.map(|(value, _)| value).map_err(|_| Errno::EINVAL)
     }
 
-    /// Returns the layout at the start, of which an older version has `base_length` bytes; the rest
-    /// is zero then.
+    /// Returns the layout at the start. In an older version it has only `base_length` bytes; the
+    /// other fields are then zero.
     ///
     /// # Errors
     ///
-    /// EINVAL if the body is shorter than that.
+    /// EINVAL if the body is shorter than `base_length`.
     pub(crate) fn parse_from<T>(&self, base_length: usize) -> Result<T, Errno>
     where
         T: FromBytes + IntoBytes + FromZeros,
@@ -67,7 +67,7 @@ impl<'a> Body<'a> {
         Ok(value)
     }
 
-    /// Returns an error unless the response has room for that many bytes.
+    /// Returns an error unless the response has room for `length` bytes.
     pub(crate) fn expect_room(&self, length: usize) -> Result<(), Errno> {
         if self.room >= length {
             Ok(())
@@ -76,7 +76,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Returns a response, cut to its room.
+    /// Returns a response, truncated to its maximum length.
     pub(crate) fn reply<T>(&self, address: u64, response: &T) -> Reply
     where
         T: IntoBytes + Immutable + ?Sized,

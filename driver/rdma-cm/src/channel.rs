@@ -1,5 +1,5 @@
 //! The number of a channel.
 
-/// Names a channel: what one `open` of the device file has returned.
+/// Identifies a channel, which is one `open` of the device file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelId(pub u32);

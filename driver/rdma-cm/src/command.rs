@@ -1,4 +1,4 @@
-//! What user space writes to the device file, and the way to who handles it.
+//! Commands that user space writes to the device file, and their dispatch to handlers.
 
 use ferroce_units::Instant;
 
@@ -64,20 +64,19 @@ const NAMES: [&str; WRITE_CM_EVENT as usize + 1] = [
     "WRITE_CM_EVENT",
 ];
 
-/// What the caller has to do for a command, before it passes it on.
+/// Work for the caller before it passes a command to [`RdmaCm::command`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
-    /// Wait, unless the file does not block, until there is an event:
-    /// [`RdmaCm::waiting_events`].
+    /// Wait for an event ([`RdmaCm::waiting_events`]), unless the file is non-blocking.
     GetEvent,
-    /// Read the option: the `option` of [`RdmaCm::command`].
+    /// Read the option from the program's memory, for the argument `option` of [`RdmaCm::command`].
     SetOption {
-        /// Where it is in the memory of the program
+        /// Its address in the program's memory
         address: u64,
-        /// Its length, at most [`Command::MAX_OPTION_LENGTH`] if it is of any use
+        /// Its length; an option longer than [`Command::MAX_OPTION_LENGTH`] is invalid
         length: u32,
     },
-    /// Look for the channel of a file descriptor, and call [`RdmaCm::migrate`].
+    /// Find the channel of a file descriptor, and call [`RdmaCm::migrate`].
     MigrateId {
         /// The file descriptor of the channel that has the id
         fd: u32,
@@ -87,11 +86,12 @@ pub enum Command {
 }
 
 impl Command {
-    /// No option that is accepted is longer: one beyond need not be read, only passed on as empty.
+    /// Maximum length of a valid option. The caller need not read a longer one, and passes it as
+    /// empty.
     pub const MAX_OPTION_LENGTH: u32 = 4096;
 
-    /// Returns what a command needs. One that is malformed needs nothing, and is refused by
-    /// [`RdmaCm::command`].
+    /// Returns the caller's work for a command. A malformed command needs none: [`RdmaCm::command`]
+    /// refuses it.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         let Ok((command, body)) = Body::split(bytes) else {
@@ -122,13 +122,13 @@ impl Command {
 }
 
 impl RdmaCm {
-    /// Executes one `write` to the device file. `option` is what the program has where SET_OPTION
-    /// points; empty for other commands ([`Command::of`]).
+    /// Executes one `write` to the device file. `option`: the bytes to which SET_OPTION points;
+    /// empty for other commands ([`Command::of`]).
     ///
     /// # Errors
     ///
-    /// What `write` fails with. [`Errno::EAGAIN`] if GET_EVENT finds no event: a file that blocks
-    /// waits. [`Errno::EINVAL`] for MIGRATE_ID, which [`RdmaCm::migrate`] executes.
+    /// The errno of `write`. [`Errno::EAGAIN`] if GET_EVENT finds no event; for a blocking file the
+    /// caller then waits. [`Errno::EINVAL`] for MIGRATE_ID, which [`RdmaCm::migrate`] executes.
     pub fn command(
         &mut self,
         now: Instant,
@@ -174,13 +174,14 @@ impl RdmaCm {
         reply
     }
 
-    /// Executes MIGRATE_ID: moves an id, with its events, from one channel to that of the command.
-    /// `source` is the channel of [`Command::MigrateId`]'s file descriptor, or why there is none:
-    /// the kernel returns ENOENT if no file is open there, EINVAL if it is another file.
+    /// Executes MIGRATE_ID: moves an id and its events from the channel `source` to the channel on
+    /// which the command was written. `source`: the channel of [`Command::MigrateId`]'s file
+    /// descriptor, or the error if there is none: ENOENT if the descriptor is not open, EINVAL if
+    /// it is another file, as in the kernel.
     ///
     /// # Errors
     ///
-    /// Those of `source`; EINVAL, ENOENT, ENOSPC.
+    /// The error in `source`; EINVAL, ENOENT, ENOSPC.
     pub fn migrate(
         &mut self,
         channel: ChannelId,

@@ -75,7 +75,8 @@ impl RdmaCm {
         Ok(())
     }
 
-    /// ACCEPT: a REP or SIDR_REP; without parameters the RTU. What cannot be accepted is rejected.
+    /// ACCEPT: sends a REP or SIDR_REP; without parameters the RTU. If accepting fails, the request
+    /// is rejected.
     pub(crate) fn accept(
         &mut self,
         now: Instant,
@@ -92,7 +93,8 @@ impl RdmaCm {
             (false, false) => self.establish(&command),
         };
         if accepted.is_err() {
-            // Not every state can be rejected, and the reason is that of the acceptance.
+            // The rejection may fail too, in some states. The program gets the error of the
+            // acceptance.
             let _ = self.refuse_request(now, command.id, RejectReason::CONSUMER, &[]);
         }
         if let (Ok(()), true, Some(id)) = (accepted, is_answer, self.ids.get_mut(&command.id)) {
@@ -131,7 +133,7 @@ impl RdmaCm {
     fn accept_service(&mut self, now: Instant, command: &abi::Accept) -> Result<(), Errno> {
         let param = &command.conn_param;
         let id = self.ids.get_mut(&command.id).ok_or(Errno::ENOENT)?;
-        // As with every id that has IP addresses, the Q_Key of the command is not read.
+        // The Q_Key of the command is ignored, as for every id with IP addresses.
         let q_key = *id.q_key.get_or_insert(UDP_Q_KEY);
         let is_answer = param.valid != 0;
         let response = SidrResponse {
@@ -148,7 +150,7 @@ impl RdmaCm {
         self.respond(now, command.id, &response)
     }
 
-    /// Answers a SIDR_REQ: what comes after it, the state machine does alone.
+    /// Answers a SIDR_REQ. The state machine of messages does the rest.
     fn respond(&mut self, now: Instant, handle: u32, response: &SidrResponse) -> Result<(), Errno> {
         let id = self.ids.get(&handle).ok_or(Errno::ENOENT)?;
         let communication = id.communication.ok_or(Errno::EINVAL)?;
@@ -166,7 +168,7 @@ impl RdmaCm {
     ) -> Result<(), Errno> {
         let command: abi::Reject = body.parse()?;
         let reason = match RejectReason(command.reason.into()) {
-            // Programs that know no reasons send zero.
+            // Older programs do not set a reason: it is zero.
             RejectReason(0) | RejectReason::CONSUMER => RejectReason::CONSUMER,
             RejectReason::VENDOR_OPTION_NOT_SUPPORTED => RejectReason::VENDOR_OPTION_NOT_SUPPORTED,
             _ => return Err(Errno::EINVAL),
@@ -204,8 +206,8 @@ impl RdmaCm {
         Ok(self.cm.reject(now, communication, &reject)?)
     }
 
-    /// DISCONNECT: a DREQ, if the connection is established. Otherwise there is nothing to do: the
-    /// peer may have been first.
+    /// DISCONNECT: sends a DREQ if the connection is established. Otherwise does nothing: the peer
+    /// may have disconnected first.
     pub(crate) fn disconnect(
         &mut self,
         now: Instant,
@@ -243,7 +245,7 @@ impl RdmaCm {
 fn addresses(id: &Id) -> Option<(ServiceId, Option<IpCmHeader>)> {
     let (source, destination) = (id.source?, id.destination?);
     let service_id = id.port_space.service_id(destination.port());
-    // Port spaces of IP only: IPOIB has no addresses in its private data.
+    // Only IP port spaces have this header: IPOIB has no addresses in its private data.
     let is_ip = service_id.to_ip().is_some();
     let header = || IpCmHeader::new(source.ip(), source.port(), destination.ip());
     Some((service_id, is_ip.then(header)))

@@ -21,7 +21,7 @@ pub(crate) const INTERNAL: u32 = 19;
 /// An event that waits to be read.
 #[derive(Debug)]
 pub(crate) struct Event {
-    /// The id that counts it: of a request, the listener.
+    /// The id that counts the event: for a request, the listener.
     pub(crate) owner: u32,
     pub(crate) multicast: Option<u32>,
     /// The id of a request.

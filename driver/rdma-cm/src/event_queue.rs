@@ -1,4 +1,4 @@
-//! How events are queued, read, moved and dropped.
+//! Queues, reads, moves and drops events.
 
 use std::collections::VecDeque;
 
@@ -11,12 +11,12 @@ use crate::errno::Errno;
 use crate::event::{Event, INTERNAL, USER};
 use crate::rdma_cm::{MAX_EVENTS, RdmaCm};
 
-/// Bytes of a response that every version of the ABI has: up to the parameters.
+/// Bytes of the response in every version of the ABI: up to the parameters.
 const EVENT_BASE_LENGTH: usize = 324;
 
 impl RdmaCm {
-    /// Queues an event of an id. Until user space has given the id of a request its name, by
-    /// accepting it, there are none: it would not know them.
+    /// Queues an event of an id. Events of a request's id are dropped until ACCEPT has set its
+    /// `uid`: user space could not match them to an id.
     pub(crate) fn report(
         &mut self,
         handle: u32,
@@ -93,8 +93,8 @@ impl RdmaCm {
         Ok(body.reply(command.response, event.response.as_bytes()))
     }
 
-    /// Drops the events of an id that have not been read, and that of the request that it is.
-    /// Returns the ids of the requests among them.
+    /// Drops the unread events of an id, and the unread event of the request for which it was
+    /// created. Returns the ids of the requests among them.
     pub(crate) fn purge_events(&mut self, handle: u32) -> Vec<u32> {
         let Some(id) = self.ids.get(&handle) else {
             return Vec::new();

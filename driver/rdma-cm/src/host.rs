@@ -1,5 +1,4 @@
-//! What a process or simulated host has around its communication management: devices, ports, and
-//! other hosts.
+//! The environment of a process or simulated host: devices, ports, and other hosts.
 
 use ferroce_cm::{ListenAddress, PortSpace};
 use ferroce_wire::Gid;
@@ -15,7 +14,7 @@ pub struct Address {
     pub gid_index: u8,
 }
 
-/// A device with one port, as verbs show it.
+/// A device with one port, with the values that verbs report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
     /// Node GUID; `ibv_get_device_guid` returns it in network byte order
@@ -30,9 +29,9 @@ pub struct Device {
     pub addresses: Vec<Address>,
 }
 
-/// What the caller knows, and [`RdmaCm`](crate::RdmaCm) asks for.
+/// Information that the caller provides to [`RdmaCm`](crate::RdmaCm).
 pub trait Host {
-    /// Returns the devices, in the order in which they are preferred.
+    /// Returns the devices, the preferred ones first.
     fn devices(&self) -> &[Device];
 
     /// Claims a port, or an ephemeral one, and returns its number. Every claim is released once:
@@ -40,10 +39,10 @@ pub trait Host {
     ///
     /// # Errors
     ///
-    /// If another claim excludes this one, and not both have `share`: [`Errno::EADDRINUSE`] for one
-    /// of the same address, [`Errno::EADDRNOTAVAIL`] if either is for every address of the version
-    /// of IP. The latter also if there is no ephemeral port. [`Errno::EACCES`] for a port that
-    /// needs a privilege.
+    /// If another claim conflicts with this one, and not both have `share`: [`Errno::EADDRINUSE`]
+    /// if both have the same address, [`Errno::EADDRNOTAVAIL`] if one of them has the wildcard
+    /// address of this IP version. [`Errno::EADDRNOTAVAIL`] also if no ephemeral port is free.
+    /// [`Errno::EACCES`] for a privileged port.
     fn claim_port(
         &mut self,
         space: PortSpace,
@@ -55,15 +54,15 @@ pub trait Host {
     /// Ends one claim.
     fn release_port(&mut self, space: PortSpace, port: u16, address: ListenAddress);
 
-    /// Looks for the host of an address.
+    /// Finds the host of an address.
     ///
     /// # Errors
     ///
     /// [`Errno::EHOSTUNREACH`] if no host has it.
     fn resolve(&mut self, from: Gid, to: Gid) -> Result<(), Errno>;
 
-    /// Returns the address of another host that a loopback address means: where several hosts are
-    /// on one machine, its loopback reaches the host that listens on the port. `None`: this host.
+    /// Resolves a loopback address: if several hosts are on one machine, its loopback reaches the
+    /// host that listens on the port, and this returns that host's address. `None`: this host.
     fn host_on_loopback(&self, _space: PortSpace, _port: u16, _loopback: Gid) -> Option<Gid> {
         None
     }

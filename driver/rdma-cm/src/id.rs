@@ -1,4 +1,4 @@
-//! What an id knows.
+//! The state of an id.
 
 use core::net::SocketAddr;
 
@@ -10,8 +10,8 @@ use crate::channel::ChannelId;
 use crate::errno::Errno;
 use crate::host::Device;
 
-/// How far an id has come (`enum rdma_cm_state`). Resolution takes no time here: the states in
-/// which the kernel waits for it are left out.
+/// State of an id (`enum rdma_cm_state`). Resolution takes no time here, so the kernel's states
+/// that wait for it do not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum State {
     /// As created
@@ -22,7 +22,8 @@ pub enum State {
     AddrResolved,
     /// It has a path.
     RouteResolved,
-    /// A connection is being made, or exists; or a service is being resolved, or has been.
+    /// A connection is being established, or exists; or a service is being resolved, or was
+    /// resolved.
     Connect,
     /// The connection has ended.
     Disconnect,
@@ -32,12 +33,12 @@ pub enum State {
     DeviceRemoval,
 }
 
-/// Kinds of queue pairs, `enum ibv_qp_type`. Any number can arrive.
+/// Kinds of queue pairs, `enum ibv_qp_type`. A program may pass any number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct QpType(pub(crate) u8);
 
 impl QpType {
-    /// The creator has named none: a listener takes every kind.
+    /// Not specified: a listener accepts every kind.
     pub(crate) const ANY: Self = Self(0);
     pub(crate) const RC: Self = Self(2);
     pub(crate) const UC: Self = Self(3);
@@ -45,7 +46,7 @@ impl QpType {
     pub(crate) const XRC_SEND: Self = Self(9);
     pub(crate) const XRC_RECV: Self = Self(10);
 
-    /// Returns the service that a REQ of this kind of queue pair asks for.
+    /// Returns the transport service in the REQ for this kind of queue pair.
     pub(crate) const fn transport(self) -> Option<TransportService> {
         match self {
             Self::RC => Some(TransportService::Rc),
@@ -77,7 +78,7 @@ pub(crate) struct Attachment {
 }
 
 impl Attachment {
-    /// Returns the place of a GID in the tables of the devices.
+    /// Returns the device and the index of a GID.
     pub(crate) fn find(devices: &[Device], gid: Gid) -> Option<Self> {
         Self::all(devices).find(|attachment| attachment.gid == gid)
     }
@@ -97,12 +98,13 @@ impl Attachment {
     }
 }
 
-/// What the options of an id say.
+/// Options of an id.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Options {
     pub(crate) traffic_class: Option<u8>,
     pub(crate) is_reuse: bool,
-    /// Only the family of the address; None is the rule of the family.
+    /// True if the id listens only on the IP version of its address; `None`: the default of that
+    /// version.
     pub(crate) is_family_only: Option<bool>,
     pub(crate) ack_timeout: Option<u8>,
 }
@@ -110,14 +112,14 @@ pub(crate) struct Options {
 #[derive(Debug)]
 pub(crate) struct Id {
     pub(crate) channel: ChannelId,
-    /// How user space names it; zero until the passive side has accepted.
+    /// User space's name for it (`uid`); zero on the passive side until ACCEPT.
     pub(crate) uid: u64,
     pub(crate) port_space: PortSpace,
     pub(crate) qp_type: QpType,
     pub(crate) state: State,
     /// Events that user space has read.
     pub(crate) events_reported: u32,
-    /// What the host has to be given back.
+    /// The claim of the port, which must be released.
     pub(crate) claim: Option<(u16, ListenAddress)>,
     pub(crate) source: Option<SocketAddr>,
     pub(crate) destination: Option<SocketAddr>,
@@ -130,12 +132,12 @@ pub(crate) struct Id {
     pub(crate) backlog: usize,
     /// Requests that user space has not read.
     pub(crate) unread: usize,
-    /// Of a request that user space has not read: its listener, whose channel has the event.
+    /// For a request that user space has not read: its listener, whose channel has the event.
     pub(crate) unread_of: Option<u32>,
     pub(crate) options: Options,
-    /// Of a UD id, once it has one.
+    /// The Q_Key of a UD id, once known.
     pub(crate) q_key: Option<u32>,
-    /// The first PSN that this side sends in a message.
+    /// The starting PSN that this side puts into its messages.
     pub(crate) starting_psn: Psn,
 }
 

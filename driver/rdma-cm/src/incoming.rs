@@ -1,4 +1,4 @@
-//! What the peer has done, as events of ids.
+//! Converts messages of peers to events of ids.
 
 use core::net::SocketAddr;
 
@@ -20,7 +20,7 @@ use crate::host::Host;
 use crate::id::{Attachment, QpType, State};
 use crate::rdma_cm::{RdmaCm, Rejection};
 
-/// A REQ or SIDR_REQ, as far as both have it.
+/// The common fields of a REQ and a SIDR_REQ.
 struct Request {
     listener: Option<ListenerId>,
     communication: CommunicationId,
@@ -28,7 +28,7 @@ struct Request {
     to: Gid,
     ip: Option<IpCmHeader>,
     service_id: ServiceId,
-    /// None if its message is malformed.
+    /// `None`: its message is malformed.
     qp_type: Option<QpType>,
     path: Option<Path>,
     param: Vec<u8>,
@@ -36,7 +36,7 @@ struct Request {
 }
 
 impl RdmaCm {
-    /// Takes everything that the state machine of messages has to report.
+    /// Takes all reports of the state machine of messages.
     pub(crate) fn take_reports(&mut self, now: Instant, host: &impl Host) {
         while let Some(report) = self.cm.poll_event() {
             self.take_report(now, host, report);
@@ -113,8 +113,8 @@ impl RdmaCm {
         });
     }
 
-    /// Reports an event of a connection that is being made or exists. One that has ended has no
-    /// other but the end of TIMEWAIT.
+    /// Reports an event of a connection that is being established or exists. A connection that has
+    /// ended has only one more event, the end of TIMEWAIT.
     fn of_connection(
         &mut self,
         communication: CommunicationId,
@@ -151,7 +151,7 @@ impl RdmaCm {
         self.report(handle, event::DISCONNECTED, status, &[], abi::zeroed());
     }
 
-    /// A resolution of a service has no TIMEWAIT: its last report has come.
+    /// A service resolution has no TIMEWAIT, so this was its last report.
     fn forget_service(&mut self, handle: Option<u32>) {
         let is_service = |handle: &u32| self.ids.get(handle).is_some_and(|id| id.is_ud());
         if let Some(handle) = handle.filter(is_service) {
@@ -189,7 +189,8 @@ impl RdmaCm {
         }
     }
 
-    /// A request: an id for it, and the event of the listener. One that cannot be taken is refused.
+    /// Handles a request: creates an id for it, and queues the listener's event. A request that
+    /// cannot get an id is refused.
     fn take_request(&mut self, now: Instant, host: &impl Host, request: Request) {
         let communication = request.communication;
         if self.add_request(host, request).is_none() {
@@ -253,7 +254,7 @@ impl RdmaCm {
     }
 }
 
-/// Returns what both kinds of requests have; None for another report.
+/// Returns the common fields of both kinds of requests; `None` for another report.
 fn request(report: Report) -> Option<Request> {
     match report {
         Report::ConnectRequest {
@@ -301,8 +302,8 @@ fn request(report: Report) -> Option<Request> {
     }
 }
 
-/// Returns this side's address and the peer's: those of the header of the RDMA IP CM service, or
-/// those of the datagram.
+/// Returns this side's address and the peer's: from the header of the RDMA IP CM service, or from
+/// the datagram.
 fn request_addresses(request: &Request) -> Option<(SocketAddr, SocketAddr)> {
     let port = request.service_id.0 as u16;
     match &request.ip {
@@ -335,7 +336,8 @@ fn request_path(request: &Req, from: Gid, to: Gid) -> Path {
     }
 }
 
-/// Returns a REQ from the view of the passive side: what the peer answers is what this side asks.
+/// Returns the parameters of a REQ as the passive side sees them: the peer's initiator depth is
+/// this side's responder resources, and vice versa.
 fn request_param(request: &Req, private_data: &[u8]) -> abi::ConnParam {
     let mut param: abi::ConnParam = abi::zeroed();
     copy_private_data(&mut param.private_data, private_data);
@@ -350,14 +352,14 @@ fn request_param(request: &Req, private_data: &[u8]) -> abi::ConnParam {
     param
 }
 
-/// Returns a REP from the view of the active side.
+/// Returns the parameters of a REP as the active side sees them.
 fn response_param(response: &Rep) -> abi::ConnParam {
     let mut param: abi::ConnParam = abi::zeroed();
     let data = &response.private_data.0;
     copy_private_data(&mut param.private_data, data);
     param.private_data_len = data.len() as u8;
     param.qp_num = match response.local_qpn {
-        // An XRC target stands where the EE context was.
+        // An XRC target's QPN is in the field that was the EE context number.
         qpn if qpn == Qpn::new(0) => response.local_ee_context_number,
         qpn => qpn.value(),
     };
@@ -376,7 +378,7 @@ fn service_param(_request: &SidrReq, private_data: &[u8]) -> abi::UdParam {
     param
 }
 
-/// The room is larger than the private data of any message.
+/// The field is larger than the private data of any message.
 fn copy_private_data(room: &mut [u8; 256], data: &[u8]) {
     let length = data.len().min(room.len());
     room[..length].copy_from_slice(&data[..length]);

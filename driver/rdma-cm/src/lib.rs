@@ -1,19 +1,19 @@
-//! The RDMA connection manager of the kernel, as user space sees it, without I/O.
+//! The kernel's RDMA connection manager with its interface to user space, without I/O.
 //!
-//! [`RdmaCm`] is what stands behind `/dev/infiniband/rdma_cm` (`rdma_ucm`) and below it
-//! (`rdma_cm`) for one process or one simulated host: ids, channels and their events, over the
-//! messages and time-outs of [`ferroce_cm::Cm`]. Each `open` of the device file is a channel, each
-//! `write` a [`RdmaCm::command`], and `poll` looks at [`RdmaCm::waiting_events`]. Time is an
-//! argument, datagrams of QP 1 go in and out; what else the kernel knows, the [`Host`] answers.
+//! [`RdmaCm`] implements the kernel modules `rdma_ucm` (`/dev/infiniband/rdma_cm`) and `rdma_cm`
+//! for one process or one simulated host: ids, channels and their events, on top of the messages
+//! and time-outs of [`ferroce_cm::Cm`]. Each `open` of the device file is a channel, each `write` a
+//! [`RdmaCm::command`], and `poll` checks [`RdmaCm::waiting_events`]. The caller passes the time,
+//! and carries the datagrams of QP 1; the trait [`Host`] provides all other information.
 //!
-//! After each call take [`RdmaCm::poll_mad`] until it is empty; call [`RdmaCm::handle_timeout`]
-//! when [`RdmaCm::next_timeout`] has come.
+//! After each call, call [`RdmaCm::poll_mad`] until it returns nothing. Call
+//! [`RdmaCm::handle_timeout`] at the time [`RdmaCm::next_timeout`].
 //!
-//! Reading order: `abi`, `body` and `command` are what user space writes; `rdma_cm` has the tables,
-//! `id` and `event` are what they hold; `lifetime`, `bind`, `resolve`, `connect` and `multicast`
-//! are what an id goes through, `incoming` what the network adds, `event_queue` how it is reported;
-//! `query`, `attributes` and `option` are the rest.
-//! `port_table` serves hosts that share their ports with no other process.
+//! Reading order: `abi`, `body` and `command` parse what user space writes. `rdma_cm` has the
+//! tables, `id` and `event` their entries. `lifetime`, `bind`, `resolve`, `connect` and `multicast`
+//! execute the commands in the life of an id; `incoming` handles messages, and `event_queue`
+//! reports events. `query`, `attributes` and `option` are the other commands. `port_table` is for
+//! hosts that do not share their ports with other processes.
 #![forbid(unsafe_code)]
 
 mod abi;

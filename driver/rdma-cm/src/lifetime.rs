@@ -1,4 +1,4 @@
-//! Ids are created, found and destroyed.
+//! Creates, finds and destroys ids.
 
 use ferroce_cm::PortSpace;
 use ferroce_units::Instant;
@@ -61,7 +61,7 @@ impl RdmaCm {
     ///
     /// # Errors
     ///
-    /// ENOENT if there is none, EINVAL if it is of another channel, ENXIO if its device has been
+    /// ENOENT if there is none, EINVAL if it belongs to another channel, ENXIO if its device was
     /// removed.
     pub(crate) fn id(&mut self, channel: ChannelId, handle: u32) -> Result<&mut Id, Errno> {
         let id = self.ids.get_mut(&handle).ok_or(Errno::ENOENT)?;
@@ -72,11 +72,11 @@ impl RdmaCm {
         }
     }
 
-    /// Returns the id of a command, which needs a device.
+    /// Returns the id of a command that needs a device.
     ///
     /// # Errors
     ///
-    /// Also EINVAL if it has none.
+    /// As above; also EINVAL if the id has no device.
     pub(crate) fn attached_id(
         &mut self,
         channel: ChannelId,
@@ -105,8 +105,8 @@ impl RdmaCm {
         Ok(body.reply(command.response, &events_reported))
     }
 
-    /// Ends an id: its connection, its multicast groups, its port, the events that wait, and the
-    /// ids of requests that user space has not read. Returns the number of events that it has read.
+    /// Destroys an id with its connection, multicast groups, port and unread events, and with the
+    /// ids of unread requests. Returns the number of its events that user space has read.
     pub(crate) fn destroy(&mut self, now: Instant, host: &mut impl Host, handle: u32) -> u32 {
         self.release(now, host, handle);
         let unread = self.purge_events(handle);
@@ -117,7 +117,7 @@ impl RdmaCm {
         reported
     }
 
-    /// Ends what an id does, but not the id: connection, listener, groups, port.
+    /// Ends the connection, listener, groups and port of an id, but keeps the id.
     pub(crate) fn release(&mut self, now: Instant, host: &mut impl Host, handle: u32) {
         self.leave_all(handle);
         let Some(id) = self.ids.get_mut(&handle) else {
@@ -131,7 +131,7 @@ impl RdmaCm {
         }
         if let Some(listener) = listener {
             self.by_listener.remove(&listener);
-            // It is in the table as long as the id names it.
+            // The group is in the table while the id refers to it.
             let _ = self.cm.stop_listening(listener);
         }
         if let Some((port, address)) = claim {
@@ -139,7 +139,7 @@ impl RdmaCm {
         }
     }
 
-    /// The messages of a connection are over: its identifier will name another one.
+    /// The connection exchanges no more messages, so its identifier may be reused.
     pub(crate) fn forget_communication(&mut self, handle: u32) {
         let id = self.ids.get_mut(&handle);
         if let Some(communication) = id.and_then(|id| id.communication.take()) {
@@ -147,7 +147,8 @@ impl RdmaCm {
         }
     }
 
-    /// DEVICE_REMOVAL to every id of a device: what they do ends, and user space destroys them.
+    /// Ends the activity of all ids of a device and reports DEVICE_REMOVAL to them. User space then
+    /// destroys them.
     pub fn remove_device(&mut self, now: Instant, host: &mut impl Host, node_guid: u64) {
         let is_of_device = |id: &Id| {
             id.attachment

@@ -1,5 +1,5 @@
-//! Multicast groups of ids. RoCE has no subnet administrator: a join succeeds at once, and the
-//! queue pair is attached by the program.
+//! Multicast groups of ids. RoCE has no subnet administrator, so a join succeeds immediately. The
+//! program itself attaches the queue pair.
 
 use core::net::SocketAddr;
 
@@ -18,9 +18,9 @@ use crate::id::State;
 use crate::rdma_cm::{MAX_MULTICASTS, Multicast, RdmaCm};
 use crate::sockaddr;
 
-/// The LID of the event, which multicast addresses of InfiniBand begin with.
+/// The LID in the event: the first multicast LID of InfiniBand.
 const MULTICAST_LID: u16 = 0xc000;
-/// Hop Limit of datagrams to a group of IPv4, as Linux has it; to one of IPv6 it is 1.
+/// Hop Limit of datagrams to an IPv4 group, as in Linux; for IPv6 groups it is 1.
 const HOP_LIMIT_IPV4: u8 = 64;
 const HOP_LIMIT_IPV6: u8 = 1;
 
@@ -71,7 +71,7 @@ impl RdmaCm {
         let (own_uid, traffic_class) = (id.uid, id.options.traffic_class.unwrap_or(0));
         self.expect_event_room(channel)?;
         let multicast = self.add_multicast(handle)?;
-        // With RoCEv2 the address is the GID of the group (IBTA vol 1, annex A17).
+        // In RoCEv2 the address is the GID of the group (IBTA vol 1, annex A17).
         let path = Path {
             hop_limit: match address {
                 SocketAddr::V4(_) => HOP_LIMIT_IPV4,

@@ -17,7 +17,7 @@ const ID_ACK_TIMEOUT: u32 = 3;
 const IB_PATH: u32 = 1;
 
 impl RdmaCm {
-    /// SET_OPTION. `option` is what the program has at the address of the command.
+    /// SET_OPTION. `option`: the bytes at the address in the command.
     pub(crate) fn set_option(
         &mut self,
         channel: ChannelId,
@@ -33,7 +33,7 @@ impl RdmaCm {
             (ID, ID_REUSEADDR) => set_reuse(id, flag(option)?)?,
             (ID, ID_AFONLY) => set_family_only(id, flag(option)?)?,
             (ID, ID_ACK_TIMEOUT) => set_ack_timeout(id, byte(option)?)?,
-            // A record of a subnet administrator: RoCE has none.
+            // The option is a record of a subnet administrator, which RoCE does not have.
             (IB, IB_PATH) => return Err(Errno::EINVAL),
             _ => return Err(Errno::ENOSYS),
         }
@@ -53,7 +53,7 @@ fn flag(option: &[u8]) -> Result<bool, Errno> {
     Ok(number != [0; 4])
 }
 
-/// Sharing a port can begin until the id listens, and be taken back until it is bound.
+/// Sharing of the port can be enabled until the id listens, and disabled until it is bound.
 fn set_reuse(id: &mut Id, is_reuse: bool) -> Result<(), Errno> {
     if id.state != State::Idle && (!is_reuse || id.state == State::Listen) {
         return Err(Errno::EINVAL);

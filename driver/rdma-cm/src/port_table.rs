@@ -1,4 +1,4 @@
-//! Ports of a host: those that are claimed, and the next ephemeral one.
+//! Ports of a host: the claimed ones, and the next ephemeral one.
 
 use std::ops::RangeInclusive;
 
@@ -6,10 +6,9 @@ use ferroce_cm::{ListenAddress, PortSpace};
 
 use crate::errno::Errno;
 
-/// Claims of one host at a time.
+/// Maximum number of claims of a host.
 pub const MAX_PORTS: usize = 4096;
-/// Ports for callers that do not ask for a certain one, as Linux has them
-/// (`net.ipv4.ip_local_port_range`).
+/// Ephemeral ports: Linux's default range (`net.ipv4.ip_local_port_range`).
 const EPHEMERAL_PORTS: RangeInclusive<u16> = 32_768..=60_999;
 
 /// Distance between the first ephemeral ports of two hosts on a machine.
@@ -25,7 +24,7 @@ struct Claim {
 }
 
 impl Claim {
-    /// Returns true if two claims cannot both be.
+    /// Returns true if two claims exclude each other.
     fn excludes(&self, other: &Self) -> bool {
         (self.space, self.port) == (other.space, other.port)
             && have_common_address(self.address, other.address)
@@ -33,8 +32,8 @@ impl Claim {
     }
 }
 
-/// Returns the error for two claims of a port that exclude each other, as `cma_check_port` of Linux
-/// does.
+/// Returns the error for two claims of a port that exclude each other, like Linux's
+/// `cma_check_port`.
 pub(crate) fn in_use(one: ListenAddress, other: ListenAddress) -> Errno {
     match (one, other) {
         (ListenAddress::Gid(_), ListenAddress::Gid(_)) => Errno::EADDRINUSE,
@@ -74,17 +73,17 @@ impl PortTable {
         let places = ((last - first) / EPHEMERAL_PORTS_OF_HOST) as usize;
         Self {
             claims: Vec::new(),
-            // Less than `places`, which fits.
+            // Smaller than `places`, which fits.
             next_port: first + (host % places) as u16 * EPHEMERAL_PORTS_OF_HOST,
         }
     }
 
-    /// Claims a port, or an ephemeral one, as [`crate::Host::claim_port`] promises.
+    /// Claims a port, or an ephemeral one: implements [`crate::Host::claim_port`].
     ///
     /// # Errors
     ///
-    /// `EADDRINUSE` if another claim has the address, `EADDRNOTAVAIL` if one excludes this one
-    /// because either is for every address, if there is no ephemeral port, or if there are
+    /// `EADDRINUSE` if another claim has the address. `EADDRNOTAVAIL` if another claim conflicts
+    /// because one of them has the wildcard address, if no ephemeral port is free, or if there are
     /// [`MAX_PORTS`] claims.
     pub fn claim(
         &mut self,
@@ -112,7 +111,7 @@ impl PortTable {
         Err(Errno::EADDRNOTAVAIL)
     }
 
-    /// Ends one claim, if there is such a one.
+    /// Ends one claim, if there is such a claim.
     pub fn release(&mut self, space: PortSpace, port: u16, address: ListenAddress) {
         let released = (space, port, address);
         let mut claims = self.claims.iter();

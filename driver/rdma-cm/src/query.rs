@@ -19,20 +19,20 @@ const ADDR: u32 = 0;
 const PATH: u32 = 1;
 const GID: u32 = 2;
 
-/// Bytes of the responses before they had the index of the device.
+/// Bytes of the responses in versions without the index of the device.
 const ROUTE_BASE_LENGTH: usize = 200;
 const ADDRESS_BASE_LENGTH: usize = 272;
 
-/// Of a path: for all packets, the primary one, both ways (`IB_PATH_…`).
+/// Flags of a path: GMP, primary, bidirectional (`IB_PATH_…`).
 const PATH_FLAGS: u32 = 1 | 1 << 1 | 1 << 3 | 1 << 5;
-/// Selector of a value that is exact (IBTA vol 1, 15.2.5.16).
+/// Selector for an exact value (IBTA vol 1, 15.2.5.16).
 const EXACTLY: u8 = 2;
 
 impl RdmaCm {
     /// QUERY_ROUTE
     pub(crate) fn query_route(&mut self, channel: ChannelId, body: &Body) -> Result<Reply, Errno> {
         body.expect_room(ROUTE_BASE_LENGTH)?;
-        // Without the option, which older versions do not have.
+        // Without the field `option`, which older versions do not have.
         let command: abi::Query = body.parse()?;
         let id = self.id(channel, command.id)?;
         let mut response: abi::RouteResponse = abi::zeroed();
@@ -87,7 +87,7 @@ fn remote_gid(id: &Id) -> Gid {
     }
 }
 
-/// Returns the device of an id, as both responses with addresses begin.
+/// Returns the device of an id, with which both responses with addresses begin.
 fn device(id: &Id) -> abi::AddressResponse {
     let mut response: abi::AddressResponse = abi::zeroed();
     if let Some(attachment) = &id.attachment {
@@ -132,7 +132,7 @@ fn gids(id: &Id) -> abi::AddressResponse {
     }
 }
 
-/// Returns as many paths as there is room for.
+/// Returns the paths that fit into the response.
 fn paths(id: &Id, room: usize) -> Vec<u8> {
     let mut header: abi::PathHeader = abi::zeroed();
     header.num_paths = id.path.is_some().into();

@@ -1,4 +1,4 @@
-//! The tables, the channels, and what goes in and out.
+//! The tables, the channels, and the interface to the caller.
 
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, VecDeque};
@@ -17,17 +17,17 @@ use crate::event::Event;
 use crate::host::Host;
 use crate::id::{Id, State};
 
-/// Channels of one [`RdmaCm`].
+/// Maximum number of channels of one [`RdmaCm`].
 pub const MAX_CHANNELS: usize = 65536;
-/// Ids of one [`RdmaCm`].
+/// Maximum number of ids of one [`RdmaCm`].
 pub const MAX_IDS: usize = 65536;
-/// Joined multicast groups of one [`RdmaCm`].
+/// Maximum number of joined multicast groups of one [`RdmaCm`].
 pub const MAX_MULTICASTS: usize = 65536;
-/// Events of a channel beyond which commands that add one are refused. The network adds a few for
-/// each id.
+/// When a channel has this many events, commands that add one are refused. The network may add a
+/// few more for each id.
 pub const MAX_EVENTS: usize = 16384;
 
-/// Rejections that are kept for diagnosis.
+/// Maximum number of rejections that are kept for diagnosis.
 pub const MAX_REJECTIONS: usize = 16;
 
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ pub(crate) struct Multicast {
     pub(crate) events_reported: u32,
 }
 
-/// Ids, channels and their events, of one process or one simulated host.
+/// Ids, channels and their events of one process or one simulated host.
 #[derive(Debug)]
 pub struct RdmaCm {
     pub(crate) cm: Cm,
@@ -78,7 +78,7 @@ pub struct ConnectionInfo {
     pub id: u32,
     /// Port space
     pub port_space: PortSpace,
-    /// How far it has come
+    /// Its state
     pub state: State,
     /// This side's address and port
     pub address: Option<SocketAddr>,
@@ -89,9 +89,9 @@ pub struct ConnectionInfo {
 /// A connection that was refused, for diagnosis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rejection {
-    /// The side that asked
+    /// The side that sent the request
     pub from: Gid,
-    /// The side that was asked
+    /// The side that received the request
     pub to: Gid,
     /// The service
     pub service: ServiceId,
@@ -188,7 +188,7 @@ impl RdmaCm {
         self.rejections.push_back(rejection);
     }
 
-    /// Handles every time-out that has come by `now`.
+    /// Handles every time-out that is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant, host: &mut impl Host) {
         self.cm.handle_timeout(now);
         self.take_reports(now, host);
@@ -205,7 +205,7 @@ impl RdmaCm {
         self.take_reports(now, host);
     }
 
-    /// Returns true if there is a connection, or one ends.
+    /// Returns true if a connection exists or is ending.
     #[must_use]
     pub fn has_connections(&self) -> bool {
         self.cm.connections().next().is_some()
@@ -222,7 +222,7 @@ impl RdmaCm {
         self.cm.poll_mad()
     }
 
-    /// Returns the number of events that GET_EVENT finds.
+    /// Returns the number of events that GET_EVENT can return.
     #[must_use]
     pub fn waiting_events(&self, channel: ChannelId) -> usize {
         let channel = self.channels.get(&channel);
@@ -272,13 +272,13 @@ impl RdmaCm {
             && self.cm.is_idle()
     }
 
-    /// Returns the first PSN of a new id: other ids have others.
+    /// Returns the starting PSN of a new id, which differs from other ids' PSNs.
     pub(crate) fn next_psn(&mut self) -> Psn {
         self.psn_seed = self.psn_seed.wrapping_add(1);
         Psn::new(mixed(self.psn_seed) as u32)
     }
 
-    /// Returns whether another id has the same port in a way that a listener excludes.
+    /// Returns true if another id shares the port, so that this id cannot listen.
     pub(crate) fn is_port_shared(&self, handle: u32, claim: (u16, ListenAddress)) -> bool {
         let Some(own) = self.ids.get(&handle) else {
             return false;
@@ -289,7 +289,7 @@ impl RdmaCm {
     }
 }
 
-/// Returns the service that a REQ or SIDR_REQ asks for.
+/// Returns the service that a REQ or SIDR_REQ requests.
 fn requested_service(bytes: &[u8]) -> Option<ServiceId> {
     match Mad::parse(bytes).ok()?.message {
         Message::Req(request) => Some(request.service_id),

@@ -1,5 +1,5 @@
-//! From a destination to a device, and to a path. Both take no time here: their events are queued
-//! at once.
+//! Resolves a destination to a device, and to a path. Neither takes time here: the events are
+//! queued immediately.
 
 use core::net::SocketAddr;
 
@@ -18,13 +18,13 @@ use crate::id::{Attachment, Id, State};
 use crate::rdma_cm::RdmaCm;
 use crate::sockaddr;
 
-/// How long a packet is on its way on RoCE, as Linux has it: 4.096 us times 2 to the power of this.
+/// Packet lifetime on RoCE, as in Linux: 4.096 us times 2 to the power of this.
 const ROCE_PACKET_LIFETIME: u8 = 16;
-/// Hop Limit of routes without a metric.
+/// Hop Limit of routes without a hop-limit metric.
 const HOP_LIMIT: u8 = 64;
 const FLOW_LABEL_MASK: u32 = 0x000f_ffff;
 
-/// Where a destination is, and where this side begins.
+/// The location of a destination, and the source address.
 struct Route {
     attachment: Attachment,
     source: Gid,
@@ -64,8 +64,8 @@ impl RdmaCm {
         self.resolve(host, channel, command.id, source, destination)
     }
 
-    /// Finds the device and the source address for a destination. An id without a port gets an
-    /// ephemeral one first. The event is ADDR_RESOLVED, or ADDR_ERROR with the reason.
+    /// Finds the device and the source address for a destination. An id without a port first gets
+    /// an ephemeral one. Queues ADDR_RESOLVED, or ADDR_ERROR with the reason.
     fn resolve(
         &mut self,
         host: &mut impl Host,
@@ -100,7 +100,7 @@ impl RdmaCm {
         Ok(())
     }
 
-    /// RESOLVE_ROUTE: the path of RoCE needs no answer of a subnet manager.
+    /// RESOLVE_ROUTE: on RoCE the path does not need an answer of a subnet manager.
     pub(crate) fn resolve_route(&mut self, channel: ChannelId, body: &Body) -> Result<(), Errno> {
         let command: abi::ResolveRoute = body.parse()?;
         let (id, attachment) = self.attached_id(channel, command.id)?;
@@ -137,7 +137,7 @@ fn find_route(
         Attachment::find(host.devices(), to)
     };
     let (attachment, from) = match (id.attachment, own) {
-        // It has been bound to an address.
+        // The id was bound to an address.
         (Some(attachment), _) => (attachment, sockaddr::gid(source)),
         (None, Some(own)) if is_here => (own, loopback_like(destination)),
         (None, Some(own)) => (own, own.gid),
@@ -160,7 +160,7 @@ fn find_route(
     })
 }
 
-/// Returns where the loopback address is, or the wildcard address as a destination.
+/// Returns the location of the loopback address, or of the wildcard address as a destination.
 fn own_loopback(
     host: &impl Host,
     source: &SocketAddr,
@@ -179,12 +179,12 @@ fn loopback_like(destination: &SocketAddr) -> Gid {
     }
 }
 
-/// Returns the first address from which a destination is reached: of the same version and scope
-/// before those of another scope.
+/// Returns the first source address from which a destination is reachable. Addresses of the same IP
+/// version and scope are tried before addresses of another scope.
 ///
 /// # Errors
 ///
-/// ENETUNREACH if no device has an address of that version; otherwise what the host said of the
+/// ENETUNREACH if no device has an address of that version; otherwise the host's error for the
 /// first one.
 fn nearest(host: &mut impl Host, to: Gid) -> Result<Attachment, Errno> {
     let candidates = Attachment::all(host.devices()).filter(|found| {
@@ -192,7 +192,7 @@ fn nearest(host: &mut impl Host, to: Gid) -> Result<Attachment, Errno> {
         is_usable && sockaddr::is_same_version(found.gid, to)
     });
     let mut candidates: Vec<Attachment> = candidates.collect();
-    // Stable: the order of the devices decides among equals.
+    // The sort is stable: among equals, the order of the devices decides.
     candidates.sort_by_key(|found| {
         let is_other_scope = found.gid.is_link_local() != to.is_link_local();
         (sockaddr::is_loopback(found.gid), is_other_scope)
@@ -211,9 +211,9 @@ fn nearest(host: &mut impl Host, to: Gid) -> Result<Attachment, Errno> {
     Err(reason)
 }
 
-/// Returns the path between the addresses of an id, as Linux chooses it on RoCE.
+/// Returns the path between the addresses of an id, chosen as in Linux on RoCE.
 fn path(id: &Id, attachment: Attachment) -> Path {
-    // Half of the local ACK timeout that the program wants (IBTA vol 1, 12.7.34).
+    // Half of the local ACK timeout that the program requests (IBTA vol 1, 12.7.34).
     let wanted = id.options.ack_timeout.filter(|timeout| *timeout != 0);
     let lifetime = wanted.map_or(ROCE_PACKET_LIFETIME, |timeout| timeout.min(31) - 1);
     Path {
@@ -227,7 +227,7 @@ fn path(id: &Id, attachment: Attachment) -> Path {
     }
 }
 
-/// Returns the flow label that the source address asks for, or one of both ports: it spreads
+/// Returns the flow label in the source address, or one computed from both ports, which spreads
 /// connections over the UDP source ports.
 fn flow_label(id: &Id) -> u32 {
     let asked = match id.source {

@@ -1,4 +1,4 @@
-//! Socket addresses as C has them.
+//! C layouts of socket addresses.
 
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
@@ -17,15 +17,15 @@ pub(crate) const AF_IB: u16 = 27;
 const SOCKADDR_IN_LENGTH: u16 = 16;
 const SOCKADDR_IN6_LENGTH: u16 = 28;
 
-/// Reads the address at the start of `bytes`, which has room for a `sockaddr_in6`; None if it is
-/// unspecified.
+/// Reads the address at the start of `bytes`, which has room for a `sockaddr_in6`. Returns `None`
+/// if it is unspecified.
 ///
-/// Addresses of InfiniBand are refused: librdmacm, which asks for them first, then takes the
-/// commands for IP addresses.
+/// InfiniBand addresses are refused: librdmacm tries them first, and then uses the commands for IP
+/// addresses.
 ///
 /// # Errors
 ///
-/// EINVAL for another family than those of IP.
+/// EINVAL for a family other than IPv4 or IPv6.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Option<SocketAddr>, Errno> {
     let Some(([family @ .., p, q], _)) = bytes.split_first_chunk::<4>() else {
         return Err(Errno::EINVAL);
@@ -47,7 +47,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<SocketAddr>, Errno> {
     }
 }
 
-/// Reads an address that must not be left out.
+/// Reads an address that must be specified.
 pub(crate) fn parse_given(bytes: &[u8]) -> Result<SocketAddr, Errno> {
     parse(bytes)?.ok_or(Errno::EINVAL)
 }
@@ -116,7 +116,7 @@ pub(crate) fn gid(address: &SocketAddr) -> Gid {
     Gid::from_ip(address.ip())
 }
 
-/// Returns an address with the IP of a GID, in the family of another address.
+/// Returns `like` with the IP of a GID: an IPv4 address only if both are IPv4.
 pub(crate) fn with_gid(like: &SocketAddr, gid: Gid) -> SocketAddr {
     let mut address = *like;
     match (like, gid.to_ipv4()) {
@@ -147,7 +147,7 @@ pub(crate) fn is_loopback(gid: Gid) -> bool {
     gid.to_ipv6().is_loopback() || v4.is_some_and(|v4| v4.is_loopback())
 }
 
-/// Returns true if both addresses are of IPv4, or both are not.
+/// Returns true if both addresses have the same IP version.
 pub(crate) fn is_same_version(one: Gid, other: Gid) -> bool {
     one.to_ipv4().is_some() == other.to_ipv4().is_some()
 }

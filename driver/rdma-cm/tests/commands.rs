@@ -46,8 +46,8 @@ fn a_write_has_a_header_and_as_much_as_it_says() {
     net.close();
 }
 
-/// Each command with one byte less than it has is refused with EINVAL before anything is done;
-/// with more it is executed.
+/// A command that is one byte too short is refused with EINVAL and has no effect; a longer one is
+/// executed.
 #[test]
 fn bodies_may_be_longer_but_not_shorter() {
     for (number, length, room) in abi::SIZES {
@@ -351,7 +351,7 @@ fn a_destination_chooses_the_source() {
         (link_local, own_link_local, link_local),
         (v4(0), v4(0), v4(0)),
         (loopback_v4, loopback_v4, loopback_v4),
-        // The first device has no such address: its first one stands in.
+        // The first device does not have this address, so its first address is used.
         (loopback_v6, loopback_v6, own_link_local),
         (ANY_V4, loopback_v4, loopback_v4),
         (group, v4(0), group),
@@ -385,7 +385,7 @@ fn an_address_that_no_host_has_is_an_error_of_the_event() {
     net.resolve(0, id, nowhere).unwrap();
     assert_eq!(net.event(0, 1).status, -113);
     assert_eq!(net.resolve_route(0, id), Err(Errno::EINVAL));
-    // It is bound, and may be resolved again.
+    // It is bound, so it may be resolved again.
     net.resolved(id, SocketAddr::new(v4(1), PORT));
     let again = net.resolve(0, id, SocketAddr::new(v4(1), PORT));
     assert_eq!(again, Err(Errno::EINVAL));

@@ -1,4 +1,4 @@
-//! Any bytes in any state, and bad links: no panic, and nothing is left.
+//! Any bytes in any state, and bad links: there is no panic, and all resources are released.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod net;
@@ -18,7 +18,7 @@ fn below(random: &Random, end: usize) -> usize {
     random.below(end as u64) as usize
 }
 
-/// A body whose fields often have values that mean something: ids, addresses, states.
+/// A body whose fields often have meaningful values: ids, addresses, states.
 fn body(random: &Random, ids: &[u32], number: u32, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     if random.below(8) == 0 {
@@ -35,7 +35,7 @@ fn body(random: &Random, ids: &[u32], number: u32, length: usize) -> Vec<u8> {
     let id = match ids {
         [] => 0,
         _ if random.below(20) == 0 => random.below(50) as u32,
-        // The latest ones are not yet at their end.
+        // The newest connections have not ended yet.
         _ => ids[ids.len() - 1 - below(random, ids.len().min(6))],
     };
     let id = id.to_ne_bytes();
@@ -52,7 +52,7 @@ fn body(random: &Random, ids: &[u32], number: u32, length: usize) -> Vec<u8> {
     let address = SocketAddr::new(address, PORT + random.below(2) as u16);
     let sockaddr = abi::sockaddr(&address, 28);
     let size = abi::sockaddr_length(&address).to_ne_bytes();
-    // Where each command has its id.
+    // Offset of the id in each command.
     let at = match number {
         abi::DESTROY_ID | abi::QUERY_ROUTE | abi::INIT_QP_ATTR | abi::SET_OPTION => 8,
         abi::LEAVE_MCAST | abi::MIGRATE_ID | abi::QUERY => 8,
@@ -114,7 +114,7 @@ fn body(random: &Random, ids: &[u32], number: u32, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Returns an id and the command that takes it further, every other time.
+/// Half of the time, returns an id and the command that advances its state.
 fn next_step(net: &Net, random: &Random, side: usize) -> (Vec<u32>, Option<u32>) {
     let all: Vec<_> = net.sides[side].connections().collect();
     if all.is_empty() || random.below(2) == 0 {
@@ -132,7 +132,7 @@ fn next_step(net: &Net, random: &Random, side: usize) -> (Vec<u32>, Option<u32>)
     (vec![info.id], Some(number))
 }
 
-/// Writes a command of a side, one that often is what a program would write.
+/// Writes a command of a side, often one that a program would write.
 fn write_something(
     net: &mut Net,
     random: &Random,
@@ -144,7 +144,7 @@ fn write_something(
     let entry = number.and_then(|it| abi::SIZES.iter().find(|(known, ..)| *known == it));
     let any = &abi::SIZES[below(random, abi::SIZES.len())];
     let (number, length, room) = *entry.unwrap_or(any);
-    // Ids are destroyed less often than other things happen to them.
+    // Destroying an id is less frequent than other commands.
     if number == abi::DESTROY_ID && random.below(4) != 0 {
         return;
     }
@@ -217,7 +217,7 @@ fn any_commands_leave_nothing_behind() {
         }
         net.close();
     }
-    // Otherwise the commands would not have come far.
+    // Otherwise the commands would not have reached many states.
     let expected = [0, 1, 2, 4, 5, 7, 8, 9, 10, 11, 12, 15, 18, 19];
     assert_eq!(seen, BTreeSet::from(expected));
 }
@@ -273,7 +273,7 @@ fn a_bad_link_delays_but_does_not_confuse() {
         let id = net.create(0, 0xa, PS_TCP);
         net.resolved(id, to);
         net.connect(0, id, &ConnParam::new(0x11, b"hello")).unwrap();
-        // Until the listener has read the request, and the peer the response.
+        // Wait until the listener has read the request, and the peer the response.
         let mut read = [0, 0];
         while read[0] < 1 || read[1] < 2 {
             assert!(net.step(), "seed {seed}: {read:?}");
@@ -304,7 +304,7 @@ fn a_withdrawn_request_still_has_its_place() {
     let listener = net.create(1, 0xb, PS_TCP);
     net.bind(1, listener, to).unwrap();
     net.listen(1, listener, 2).unwrap();
-    // Requests that are withdrawn do not fill the events of a program that reads none.
+    // Withdrawn requests do not fill the event queue of a program that reads no events.
     for qpn in 0..20 {
         let id = net.create(0, 0xa, PS_TCP);
         net.resolved(id, to);

@@ -1,4 +1,4 @@
-//! Two hosts: connections, datagrams, and how they are refused, lost and destroyed.
+//! Two hosts: connections and datagrams, and their refusal, loss and destruction.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod net;
@@ -160,8 +160,8 @@ fn attributes_are_those_of_the_kernel() {
     net.close();
 }
 
-/// A connection of another kind of queue pair: the masks of RTR and RTS on both sides, the active
-/// one first.
+/// Connects queue pairs of another kind. Returns the attribute masks for RTR and RTS, first of the
+/// active side, then of the passive one.
 fn masks(active: u8, passive: u8) -> [[u32; 2]; 2] {
     let mut net = Net::new();
     let to = SocketAddr::new(v4(1), PORT);
@@ -406,7 +406,7 @@ fn requests_beyond_the_backlog_wait() {
     assert_eq!(net.sides[1].listeners().next().unwrap().unread, 1);
     assert_eq!(net.event(1, 4).qpn(), 0x11);
     net.no_event(1);
-    // The request comes again.
+    // The request is retransmitted.
     while net.sides[1].waiting_events(net.channels[1]) == 0 {
         assert!(net.step());
     }
@@ -483,7 +483,7 @@ fn commands_before_ece_are_shorter() {
     let old = abi::with_room(abi::CONNECT, &body, 0);
     net.write_to(0, net.channels[0], &old, &[]).unwrap();
     net.settle();
-    // Nor did the response to GET_EVENT have fields for ECE.
+    // The response to GET_EVENT did not have fields for ECE, either.
     let get = abi::with_room(abi::GET_EVENT, &abi::RESPONSE.to_ne_bytes(), 328);
     let reply = net.write_to(1, net.channels[1], &get, &[]).unwrap();
     assert_eq!((reply.bytes.len(), u32_at(&reply.bytes, 12)), (328, 4));
@@ -583,7 +583,7 @@ fn an_id_moves_with_its_events() {
     let accept = net.accept(1, request.id, 0xc, &ConnParam::new(0x22, &[]));
     assert_eq!(accept, Err(Errno::EINVAL), "another channel's");
 
-    // As rdma_accept of an id that its program has moved back.
+    // Like rdma_accept of an id that its program has migrated back.
     let body = Bytes::default().u64(abi::RESPONSE).u32(request.id).u32(99);
     let bytes = abi::command(abi::MIGRATE_ID, &body.0);
     let side = &mut net.sides[1];
@@ -627,7 +627,7 @@ fn a_request_that_is_destroyed_unread_takes_its_event_along() {
     net.close();
 }
 
-/// Destroys an id of each side in each state: the other side comes to its end, too.
+/// Destroys an id of each side in each state: the connection ends on the other side, too.
 #[test]
 fn an_id_is_destroyed_in_any_state() {
     for state in 0..8 {

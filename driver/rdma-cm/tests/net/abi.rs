@@ -26,7 +26,7 @@ pub const RESOLVE_ADDR: u32 = 21;
 pub const JOIN_MCAST: u32 = 22;
 pub const WRITE_CM_EVENT: u32 = 24;
 
-/// Number, bytes of the body, bytes of the response: what programs of rdma-core write.
+/// Number, bytes of the body, bytes of the response, as written by rdma-core's programs.
 pub const SIZES: &[(u32, usize, usize)] = &[
     (CREATE_ID, 24, 4),
     (DESTROY_ID, 16, 4),
@@ -53,10 +53,10 @@ pub const SIZES: &[(u32, usize, usize)] = &[
     (WRITE_CM_EVENT, 320, 0),
 ];
 
-/// Where a test wants its responses.
+/// Address for the responses of a test.
 pub const RESPONSE: u64 = 0x7fff_0000_1000;
 
-/// A command with a body, for which there is that much room.
+/// A command with a body, and this much room for its response.
 pub fn with_room(number: u32, body: &[u8], room: usize) -> Vec<u8> {
     let mut bytes = number.to_ne_bytes().to_vec();
     bytes.extend((body.len() as u16).to_ne_bytes());
@@ -65,7 +65,7 @@ pub fn with_room(number: u32, body: &[u8], room: usize) -> Vec<u8> {
     bytes
 }
 
-/// A command with the room that its response needs.
+/// A command with enough room for its response.
 pub fn command(number: u32, body: &[u8]) -> Vec<u8> {
     let entry = SIZES.iter().find(|(known, ..)| *known == number);
     let (_, length, room) = entry.expect("a command of the table");
@@ -73,7 +73,7 @@ pub fn command(number: u32, body: &[u8]) -> Vec<u8> {
     with_room(number, body, *room)
 }
 
-/// Numbers and bytes, one behind the other.
+/// Concatenated numbers and bytes.
 #[derive(Default)]
 pub struct Bytes(pub Vec<u8>);
 

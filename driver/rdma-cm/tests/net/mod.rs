@@ -27,7 +27,7 @@ pub const XRC_SEND: u8 = 9;
 pub const XRC_RECV: u8 = 10;
 pub const PORT: u16 = 7174;
 
-/// The steps of one run; more would mean that it does not end.
+/// Maximum number of steps of a run; more mean that it does not end.
 const STEPS_MAX: usize = 200_000;
 
 /// A host with devices, and all ports.
@@ -192,7 +192,7 @@ impl Net {
         }
     }
 
-    /// Lets every datagram arrive that has been sent, and those that answer it. No time-out comes.
+    /// Delivers every sent datagram and all replies. No time-out expires.
     pub fn settle(&mut self) {
         for _ in 0..STEPS_MAX {
             self.collect();
@@ -205,7 +205,7 @@ impl Net {
         panic!("the sides do not come to rest");
     }
 
-    /// Lets the next arrival or time-out come. Returns false if there is none.
+    /// Executes the next arrival or time-out. Returns false if there is none.
     pub fn step(&mut self) -> bool {
         self.collect();
         let timers = self.sides.iter().filter_map(RdmaCm::next_timeout);
@@ -220,13 +220,13 @@ impl Net {
         true
     }
 
-    /// Lets everything happen that is due without another command.
+    /// Executes arrivals and time-outs until none is pending.
     pub fn finish(&mut self) {
         let ended = (0..STEPS_MAX).any(|_| !self.step());
         assert!(ended, "the sides do not come to an end");
     }
 
-    /// Closes every channel and looks for what is left.
+    /// Closes every channel and checks that nothing remains.
     pub fn close(mut self) {
         for side in 0..2 {
             for channel in 0..1000 {
@@ -377,7 +377,8 @@ impl Net {
         assert_eq!(self.event(0, 2).status, 0);
     }
 
-    /// An id of side 0 whose request has arrived at side 1: that id, and that of the request.
+    /// An id of side 0 whose request has arrived at side 1: returns that id, and the id of the
+    /// request.
     pub fn requested(&mut self, space: u16, to: SocketAddr, data: &[u8]) -> (u32, u32) {
         let id = self.create(0, 0xa, space);
         self.resolved(id, to);
@@ -408,7 +409,7 @@ impl Net {
     }
 }
 
-/// Private data that begins with these bytes, and is zero behind them.
+/// Private data that begins with these bytes, followed by zeros.
 pub fn begins_with(data: (&[u8], u8), expected: &[u8]) -> bool {
     let (used, rest) = data.0.split_at(expected.len());
     used == expected && rest.iter().all(|byte| *byte == 0)
