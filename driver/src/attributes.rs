@@ -1,8 +1,8 @@
 //! Attributes of QPs and of the GID table, and the transitions of `ibv_modify_qp`.
 //!
 //! Each transition has exactly the attributes that IBTA vol 1, table 91 (QP state transition
-//! properties) requires of a QP of its service, and as `Option`s those that it allows. Attributes
-//! that the service does not have are refused, by the table of `ferroce_qp`.
+//! properties) requires for its service; optional ones are `Option`s. Attributes that the service
+//! does not have are refused, by the table of `ferroce_qp`.
 
 use ferroce_qp::{PathMtu, QpState};
 use ferroce_spec::context::AccessRights;
@@ -131,8 +131,8 @@ pub struct UdInit {
     pub p_key_index: u16,
     /// Port, from 1.
     pub port: u8,
-    /// Q_Key that datagrams must carry, and that is sent if a request requires it. That of the GSI
-    /// is [`GSI_Q_KEY`](crate::GSI_Q_KEY).
+    /// Q_Key that received datagrams must carry, and that is sent if a request selects it. The
+    /// GSI's is [`GSI_Q_KEY`](crate::GSI_Q_KEY).
     pub q_key: u32,
 }
 
@@ -257,7 +257,7 @@ pub struct RtsUpdate {
     pub q_key: Option<u32>,
 }
 
-/// SQD to SQD: everything that the service has may change while the send queue is drained.
+/// SQD to SQD: any attribute of the service may change while the send queue is drained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SqdUpdate {
     /// Index of the P_Key.

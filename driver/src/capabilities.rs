@@ -26,7 +26,7 @@ const LOG_EVENTS_MAX: u8 = 14;
 const MAX_PDS: u32 = 1 << 16;
 /// XRC domains: numbers that software chooses as well.
 const MAX_XRC_DOMAINS: u32 = 1 << 16;
-/// Address handles: plain data that the driver never sees before a work request carries them.
+/// Address handles: plain data that the driver sees only in work requests.
 const MAX_ADDRESS_HANDLES: u32 = 1 << 16;
 /// Blocks that each send WQE gets when the advertised number of WQEs is computed: a WQE with the
 /// usual few scatter/gather elements or about 200 bytes inline.
@@ -117,7 +117,8 @@ pub struct Capabilities {
     pub shared_receive_queues: bool,
     /// True if the device has memory windows of types 1 and 2B.
     pub memory_windows: bool,
-    /// True if a member of a multicast group gets what it sends there, and can be left out.
+    /// True if a QP in a multicast group receives its own datagrams to the group, and can disable
+    /// that.
     pub own_multicast: bool,
     /// True if the device has unreliable datagrams.
     pub unreliable_datagram: bool,
@@ -146,7 +147,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Reduces the limits in the device's answer to those of the contract and of this driver.
+    /// Reduces the limits in the device's answer to the limits of the contract and of this driver.
     ///
     /// # Errors
     ///
@@ -199,12 +200,12 @@ impl Limits {
         Ok(limits)
     }
 
-    /// Returns the number of protection domains that the driver allocates at most.
+    /// Returns the maximum number of protection domains.
     pub(crate) fn max_pds(&self) -> u32 {
         MAX_PDS
     }
 
-    /// Returns the number of XRC domains that the driver allocates at most.
+    /// Returns the maximum number of XRC domains.
     pub(crate) fn max_xrc_domains(&self) -> u32 {
         MAX_XRC_DOMAINS
     }

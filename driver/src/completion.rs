@@ -1,10 +1,10 @@
-//! Work completions in the form that callers get.
+//! Work completions as callers get them.
 
 use ferroce_spec::cqe::{CqeStatus, VendorError};
 
 use crate::identifier::{Qpn, Srqn};
 
-/// Result of a work request. The numbers are those of `enum ibv_wc_status`.
+/// Result of a work request, with the numbers of `enum ibv_wc_status`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum CompletionStatus {
@@ -88,8 +88,8 @@ impl CompletionStatus {
         }
     }
 
-    /// Says what a completion in error means, in one line: at level info, or at level debug when it
-    /// was flushed because of another one. `code` is the `vendor_err` that the program sees.
+    /// Logs the meaning of a completion in error in one line: at level info, or at level debug when
+    /// it was flushed because of another error. `code` is the `vendor_err` that the program sees.
     #[cold]
     pub(crate) fn explain(self, detail: VendorError, code: u32, wr_id: u64, qpn: u32) {
         let name = self.verbs_name();
@@ -109,7 +109,7 @@ fn meaning(detail: VendorError) -> &'static str {
         .map_or("the device says no more", |known| known.meaning.trim())
 }
 
-/// Kind of the completed operation. The numbers are those of `enum ibv_wc_opcode`.
+/// Kind of the completed operation, with the numbers of `enum ibv_wc_opcode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum CompletionOpcode {

@@ -1,4 +1,4 @@
-//! Numbers of errors, as Linux has them (errno(3)): the driver reports them on any system.
+//! Error numbers of Linux (errno(3)), which the driver reports on any system.
 
 pub(crate) const EBUSY: i32 = 16;
 pub(crate) const EEXIST: i32 = 17;

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use parking_lot::Mutex;
 
-/// Pieces that are tried because they might fit, smallest first, before one is taken that fits at
-/// any alignment.
+/// Number of pieces that might fit and are tried, smallest first, before a piece is used that fits
+/// at any alignment.
 const MAX_TRIES: usize = 8;
 
 /// Allocates ranges of a space of numbers, from small free pieces first. Thread-safe.
@@ -183,9 +183,9 @@ mod tests {
         assert_eq!(pieces(&allocator), [(0x1000, 0xff_f000)]);
     }
 
-    /// Goal: a range costs the same however many there are. Method: ranges of more than a huge
-    /// page whose starts are congruent modulo it, so that none fits into the gaps between the
-    /// others; then all that are free again.
+    /// Goal: the cost of a range does not depend on the number of ranges. Method: ranges longer
+    /// than a huge page whose starts are congruent modulo its size, so that none fits into the gaps
+    /// between the others; then all are released.
     #[test]
     fn congruent_ranges_cost_the_same_however_many_there_are() {
         const HUGE_PAGE: u64 = 2 << 20;
@@ -210,8 +210,8 @@ mod tests {
         assert!(most <= MAX_TRIES as u64 + 1, "{most} pieces examined");
     }
 
-    /// Goal: a range that there is room for is found, even if it is in the last piece that is
-    /// examined. Method: only one of many short pieces lies so that it fits.
+    /// Goal: a range that fits is found, even in the last piece that is examined. Method: only one
+    /// of many short pieces has a suitable alignment.
     #[test]
     fn the_only_place_is_found_in_a_space_that_is_used_up() {
         let allocator = RangeAllocator::new(0..64 * 16);

@@ -1,4 +1,4 @@
-//! Work requests in the form that callers pass.
+//! Work requests as callers pass them.
 
 use ferroce_spec::context::AccessRights;
 pub use ferroce_spec::wqe::DataSegment;
@@ -118,7 +118,7 @@ pub enum Destination<'a> {
 pub enum SendData<'a> {
     /// In registered memory: gathered (or, for READs, scattered) by the device later.
     ScatterGather(&'a [DataSegment]),
-    /// In any memory: copied into the WQE now, one piece behind the other.
+    /// In any memory: the pieces are copied into the WQE now, without gaps.
     Inline(&'a [&'a [u8]]),
 }
 

@@ -127,7 +127,8 @@ mod loom_tests {
 
     use super::*;
 
-    /// What the user of an object writes to it: visible to others only by the order of the count.
+    /// Data that a user of the object writes: only the ordering of the count makes it visible to
+    /// others.
     #[derive(Default)]
     struct Object {
         users: UseCount,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 /// Returns the time of the machine's monotonic clock.
 ///
-/// It is asked for by the name of libc's function: where time is simulated, the program's calls of
-/// that name see simulated time, and so does the driver in it.
+/// Calls libc's function by its name: where time is simulated, that name is overridden, and the
+/// driver sees simulated time like the program.
 pub fn now() -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,

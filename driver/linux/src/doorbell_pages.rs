@@ -79,10 +79,10 @@ impl DoorbellPages {
     fn slot(&self, slot: u32) -> &AtomicU64 {
         debug_assert!(slot < self.slots);
         // SAFETY: the mapping is valid while `self` lives, begins at a page and holds `slots`
-        // words, of which this is one: `ring` has compared `slot`, and the summaries and the
-        // sleeping flag are in the page of that slot or in the first page, both of which are
-        // mapped. This process accesses the pages only here, atomically. The server may write them
-        // at any time; each such write is a store of a whole word by another agent.
+        // words, including this one: `ring` has checked `slot`, and the summaries and the sleeping
+        // flag are in the page of that slot or in the first page; both are mapped. This process
+        // accesses the pages only here, atomically. The server may write them at any time; each
+        // such write is a store of a whole word by another agent.
         unsafe {
             self.mapping
                 .address()

@@ -131,9 +131,10 @@ impl Drop for EventFds {
 }
 
 impl Shared {
-    /// Makes the thread look at what has changed.
+    /// Makes the thread check for changes.
     fn signal_change(&self) {
-        // An eventfd takes any number below its limit, which is not reached by such numbers.
+        // A write to an eventfd fails only if the counter overflows, which increments of one never
+        // cause.
         (&self.changed).write_all(&1u64.to_ne_bytes()).ok();
     }
 
@@ -181,8 +182,8 @@ impl Shared {
         let Some(mut file) = files.get(vector) else {
             return;
         };
-        // A read takes all interrupts since the previous read as one, as MSI-X itself may merge
-        // them. It fails only when there is none.
+        // A read merges all interrupts since the previous read into one, as MSI-X itself may do. It
+        // fails only when there is none.
         let mut count = [0; 8];
         if file.read_exact(&mut count).is_err() {
             return;
@@ -332,7 +333,7 @@ mod tests {
         assert_eq!(receiver.try_recv(), Err(mpsc::TryRecvError::Disconnected));
     }
 
-    /// Goal: no deadlock when a handler gives up the last reference. Method: the handler owns the
+    /// Goal: no deadlock when a handler drops the last reference. Method: the handler owns the
     /// eventfds and drops them.
     #[test]
     fn a_handler_may_drop_everything() {

@@ -1,8 +1,8 @@
-//! What the driver's buses need of Linux.
+//! Linux interfaces that the driver's buses use.
 //!
-//! - [`buffer_memory`]: memory for the driver's buffers. [`huge_page`]: pages of the application's.
-//!   [`memfd`], [`shared_mapping`]: files that two processes map. [`doorbell_pages`]: such a file,
-//!   or a mapped BAR.
+//! - [`buffer_memory`]: memory for the driver's buffers. [`huge_page`]: page sizes of the
+//!   application's memory. [`memfd`], [`shared_mapping`]: files that two processes map.
+//!   [`doorbell_pages`]: such a file, or a mapped BAR.
 //! - [`eventfds`]: interrupts. [`clock`], [`idle`]: time, and waiting.
 //! - [`fork`]: keeps children from the device. [`peer`]: the process at the other end of a socket.
 #![expect(unsafe_code, reason = "system calls, and views of mapped memory")]

@@ -21,8 +21,7 @@ pub fn create(length: usize) -> io::Result<OwnedFd> {
         // Linux before 6.3 does not know that flag.
         .or_else(|_| open(0))?;
     let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-    // SAFETY: both calls only change the file behind the descriptor, which this function has just
-    // created.
+    // SAFETY: both calls only change the descriptor's file, which this function has just created.
     let failed = unsafe {
         libc::ftruncate(file.as_raw_fd(), length) != 0
             || libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) != 0

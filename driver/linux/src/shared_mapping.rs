@@ -1,4 +1,4 @@
-//! Files mapped into this process and shared with other processes that map them: a device's model.
+//! Files mapped into this process and shared with other processes, such as a device's model.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

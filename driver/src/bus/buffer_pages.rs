@@ -8,9 +8,9 @@ use std::sync::atomic::AtomicU64;
 use super::{BusError, DmaFile, HUGE_PAGE_SIZE, PAGE_SIZE};
 use crate::errno;
 
-/// From this length on, buffers are padded and aligned here, not by the allocator: for an aligned
-/// layout it writes the zeros itself, while it gets a large unaligned one from the system, which
-/// takes no memory until it is touched.
+/// From this length on, buffers are padded and aligned here, not by the allocator: the allocator
+/// clears memory of an aligned layout itself, but gets a large unaligned one zeroed from the
+/// system, which allocates pages when they are touched.
 const LARGE_BYTES: usize = 64 << 10;
 
 /// The owner of pages. Dropping it frees them.
@@ -46,8 +46,8 @@ impl BufferPages {
     /// # Safety
     ///
     /// The `length` bytes at `address` are whole pages of zeros, valid for reads and writes until
-    /// `owner` is dropped on whatever thread, and nothing but the device accesses them in another
-    /// way than through these atomics.
+    /// `owner` is dropped, on any thread. Only the device accesses them other than through these
+    /// atomics.
     pub unsafe fn new(
         address: NonNull<AtomicU64>,
         length: usize,

@@ -40,17 +40,16 @@ pub struct DmaMapping {
     pub length: usize,
     /// Accesses that the device may make.
     pub access: DmaAccess,
-    /// True for memory that the driver has allocated itself, which needs no check that it is there.
+    /// True for memory that the driver has allocated itself: the bus need not check that it exists.
     pub is_buffer: bool,
     /// The file mapped at `address`, if another process could map the memory.
     pub file: Option<DmaFile>,
 }
 
-/// File and offset behind the memory of a mapping.
+/// File and offset of the memory of a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DmaFile {
-    /// Descriptor, as the operating system numbers it; open until [`Bus::map`] has returned, no
-    /// longer.
+    /// Descriptor, as the operating system numbers it; open only until [`Bus::map`] has returned.
     pub descriptor: i32,
     /// Offset of the mapping's first byte in the file.
     pub offset: u64,
@@ -63,13 +62,12 @@ pub const HUGE_PAGE_SIZE: u64 = 2 << 20;
 
 /// Called when the device sends the interrupt of a vector.
 ///
-/// It may be called on any thread, also on a thread that is inside [`Bus::doorbell`],
-/// [`Bus::push`], [`Bus::relax`] or a register access, and again before an earlier call of it has
-/// returned.
+/// It may be called on any thread, including a thread inside [`Bus::doorbell`], [`Bus::push`],
+/// [`Bus::relax`] or a register access, and again before an earlier call has returned.
 pub type InterruptHandler = Arc<dyn Fn() + Send + Sync>;
 
-/// Period of the health check ([`Bus::set_health_check`]). The loss of the device is found by one
-/// check, that of an interrupt by two, and that of a doorbell by three.
+/// Period of the health check ([`Bus::set_health_check`]). One check detects the loss of the
+/// device, two the loss of an interrupt, and three the loss of a doorbell.
 pub const HEALTH_PERIOD: Duration = Duration::from_millis(500);
 
 /// Errors of the bus.
@@ -177,8 +175,8 @@ pub trait Bus: Send + Sync {
     }
 
     /// Writes `words`, whole blocks of a push window, to BAR2 from slot `slot` on (byte offset `8 *
-    /// slot`), and flushes the write-combining buffers. Blocks behind the end of the window go to
-    /// its start.
+    /// slot`), and flushes the write-combining buffers. Blocks past the end of the window wrap
+    /// around to its start.
     ///
     /// Never called when [`Bus::push_blocks`] is zero.
     fn push(&self, slot: u32, words: &[u64]) {
@@ -187,15 +185,15 @@ pub trait Bus: Send + Sync {
 
     /// Reads the device's own memory (BAR4) from byte `offset` on.
     ///
-    /// Bytes beyond its end and those of a device that is gone read as all ones.
+    /// Bytes beyond its end, and all bytes of a device that is gone, read as all ones.
     fn read_device_memory(&self, offset: u64, destination: &mut [u8]);
 
     /// Writes the device's own memory (BAR4) from byte `offset` on. Bytes beyond its end are
     /// dropped.
     fn write_device_memory(&self, offset: u64, source: &[u8]);
 
-    /// Allocates zeroed pages for a buffer of the driver, of the kind that the bus is fast with:
-    /// `length` bytes, a multiple of [`PAGE_SIZE`] and not zero.
+    /// Allocates `length` bytes of zeroed pages for a buffer of the driver, of the kind that is
+    /// fastest on this bus. `length` is a multiple of [`PAGE_SIZE`] and not zero.
     ///
     /// # Errors
     ///
@@ -204,9 +202,8 @@ pub trait Bus: Send + Sync {
         BufferPages::from_allocator(length)
     }
 
-    /// Returns the base-2 logarithm of the size of the pages that all of this memory of the
-    /// application consists of, if it is among `page_sizes` (a sum of sizes): 12, if nothing better
-    /// is known.
+    /// Returns the base-2 logarithm of the page size with which all of this application memory is
+    /// backed, if it is among `page_sizes` (a sum of sizes); otherwise 12.
     fn log_page_size(&self, address: usize, length: usize, page_sizes: u64) -> u8 {
         let _ = (address, length, page_sizes);
         PAGE_SIZE.trailing_zeros() as u8
@@ -277,8 +274,7 @@ pub trait Bus: Send + Sync {
         None
     }
 
-    /// Returns the size of BAR `bar` (0, 2 or 4) in bytes, as the bus has found it. `None`: unknown
-    /// to the bus.
+    /// Returns the size of BAR `bar` (0, 2 or 4) in bytes. `None`: the bus does not know it.
     fn region_size(&self, bar: u32) -> Option<u64> {
         let _ = bar;
         None
@@ -292,8 +288,7 @@ pub trait Bus: Send + Sync {
         false
     }
 
-    /// Returns the time since some fixed moment, by which the driver limits how long it waits for
-    /// the device.
+    /// Returns the time since some fixed moment; the driver uses it for its time-outs.
     fn now(&self) -> Duration;
 
     /// Runs the bus. The driver calls it whenever it waits for the device: on each empty poll of a
@@ -303,8 +298,8 @@ pub trait Bus: Send + Sync {
     /// holds no lock of a CQ.
     fn relax(&self);
 
-    /// Notes a poll of a CQ that has found completions. The driver calls it for each: a model in
-    /// this process then knows that the program is polling, though it does not run.
+    /// Reports a poll of a CQ that has found completions. The driver calls it for each such poll:
+    /// it notifies a model in this process that the program is polling, without running the model.
     #[inline]
     fn note_poll(&self) {}
 

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 
 use crate::identifier::Cqn;
 
-/// A function of verbs that programs poll with.
+/// A verbs function with which programs poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PollFunction {
     /// `ibv_poll_cq`.
@@ -14,7 +14,7 @@ pub enum PollFunction {
     StartPoll,
 }
 
-/// A completion queue, as far as the clock of a program looks at it.
+/// The part of a completion queue that a program's clock uses.
 pub trait PolledQueue {
     /// Returns its number.
     fn number(&self) -> Cqn;
@@ -23,13 +23,13 @@ pub trait PolledQueue {
     fn is_empty(&self) -> bool;
 }
 
-/// How a sleep has ended.
+/// Reason for the end of a sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Slept {
-    /// With an event.
+    /// An event came.
     Found,
-    /// With a signal, whose handler has run, and after which calls do not continue.
+    /// A signal whose handler has run, and after which system calls are not restarted.
     Interrupted,
 }
 
@@ -56,7 +56,7 @@ pub trait ProgramClock: Debug + Send + Sync {
     /// Makes the device's results up to the current time visible.
     fn catch_up(&self);
 
-    /// Sleeps until `is_there` returns true, because an event has come, or a signal ends the sleep.
+    /// Sleeps until an event has come (`is_there` returns true) or a signal ends the sleep.
     fn sleep_until(&self, is_there: &mut dyn FnMut() -> bool) -> Slept;
 
     /// Returns true if polls and posts fail from now on, because the program's measurements are not

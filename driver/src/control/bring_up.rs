@@ -18,13 +18,14 @@ const TURNS_PER_CHECK: u32 = 64;
 /// Argument of the NOP with which bring-up tests the command queue.
 const NOP_ARGUMENT: u64 = 0x0123_4567_89ab_cdef;
 
-/// What the registers say of a device before it is set up.
+/// Register values of a device before bring-up.
 pub(crate) struct Identity {
     pub(crate) version: ContractVersion,
     pub(crate) capability: Capability,
 }
 
-/// Checks that the device is one of ours, of a version of the contract that this driver knows.
+/// Checks that the device is a Ferroce device with a version of the contract that this driver
+/// supports.
 pub(crate) fn identify(bus: &dyn Bus) -> Result<Identity, Error> {
     let magic = mmio::MAGIC.read(bus);
     if magic != MAGIC {
@@ -53,7 +54,7 @@ pub(crate) fn identify(bus: &dyn Bus) -> Result<Identity, Error> {
 /// # Errors
 ///
 /// [`Error::NotFerroce`], [`Error::WrongVersion`], [`Error::BadAnswer`]: it is not a Ferroce device
-/// of this version.
+/// with a supported version.
 pub fn port_mac(bus: &dyn Bus) -> Result<[u8; 6], Error> {
     identify(bus)?;
     let [_, _, mac @ ..] = mmio::PORT_MAC.read(bus).to_be_bytes();

@@ -141,8 +141,8 @@ impl CommandQueue {
         }
     }
 
-    /// Waits until the device gives the entry back. A device that does not is dead: it may still
-    /// use the entry and the mailboxes, so they are not used again.
+    /// Waits until the device returns the entry. If it does not in time, the device counts as dead:
+    /// it may still use the entry and the mailboxes, so they are not used again.
     fn wait(
         &self,
         opcode: CommandOpcode,
@@ -202,7 +202,8 @@ fn entry(
     entry
 }
 
-/// Returns true if the device, which was enabled, has stopped, was reset by others, or is gone.
+/// Returns true if the device, which was enabled, has stopped, was reset by another program, or is
+/// gone.
 pub(crate) fn has_stopped(bus: &dyn Bus) -> bool {
     let status = mmio::STATUS.read(bus);
     let gone = status.bits() == UNMAPPED_READ;

@@ -1,7 +1,7 @@
-//! Numbers of CQs, QPs, shared receive queues and memory keys, where the device lets the driver
-//! choose them.
+//! Allocates the numbers of CQs, QPs, shared receive queues and memory keys, if the device lets the
+//! driver choose them.
 //!
-//! Two devices that run the same program then have the same numbers, so that what they do can be
+//! Two devices that run the same program then have the same numbers, so that records of them can be
 //! compared field by field.
 
 use std::collections::VecDeque;
@@ -12,20 +12,20 @@ use ferroce_spec::command::{CommandStatus, DeviceCapabilities, NewNumber};
 use crate::capabilities::Limits;
 use crate::error::Error;
 
-/// Entries of the QP context table that are used last: 0 and 1 are QP0 and the GSI on devices that
-/// have them, and all devices are to begin with the same one.
+/// Entries of the QP context table that are used last. Entries 0 and 1 are QP0 and the GSI on
+/// devices that have them; all devices then begin with the same number.
 const LAST_QPS: u32 = 2;
-/// Bits of a key in front of which its number stands.
+/// Bits of a key below its number.
 const KEY_VARIANT_BITS: u32 = 8;
 
-/// Which of the numbers that are free again is used first.
+/// Order in which freed numbers are used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reuse {
-    /// The one that was given back last, before any that was never used: its context is likely to
-    /// be in a cache.
+    /// The last freed number first, and before any unused number: its context is likely to be in a
+    /// cache.
     Newest,
-    /// The one that was free for longest, after all that were never used: a late packet for an old
-    /// QP finds none.
+    /// All unused numbers first, then the number that was freed first: a late packet for an old QP
+    /// then finds no QP.
     Oldest,
 }
 
@@ -35,11 +35,11 @@ pub(crate) struct NumberPool {
     table: Range<u32>,
     /// Numbers at the start of the table that are used last.
     last: u32,
-    /// How many were ever used.
+    /// Number of entries that were ever used.
     used: u32,
     free: VecDeque<u32>,
     reuse: Reuse,
-    /// Bits of the result of a create below the number.
+    /// Bits below the number in the result of a create command.
     shift: u32,
 }
 
@@ -55,7 +55,7 @@ impl NumberPool {
         }
     }
 
-    /// Returns the number that was never used and is used next.
+    /// Returns the next unused number.
     fn fresh(&self) -> Option<u32> {
         let length = self.table.end.saturating_sub(self.table.start);
         let last = self.last.min(length);
@@ -75,7 +75,7 @@ impl NumberPool {
         }
     }
 
-    /// Takes the number that [`NumberPool::next`] has returned.
+    /// Allocates the number that [`NumberPool::next`] has returned.
     fn take(&mut self, number: u32) {
         if self.free.front() == Some(&number) {
             self.free.pop_front();
@@ -84,7 +84,7 @@ impl NumberPool {
         }
     }
 
-    /// Takes `number` back. The GSI's is not in the table.
+    /// Frees `number`. The GSI's number is not in the table.
     fn give_back(&mut self, number: u32) {
         if !self.table.contains(&number) {
             return;
@@ -101,15 +101,15 @@ impl NumberPool {
 pub(crate) struct Numbers(Option<NumberPool>);
 
 impl Numbers {
-    /// Creates an object: `create` runs the command with the argument that it is given, and returns
-    /// the command's result.
+    /// Creates an object: `create` executes the command with its argument, and returns the
+    /// command's result.
     ///
-    /// A number that the device says is in use is not tried again. When the driver has none left,
-    /// the device chooses: it knows best whether that is true.
+    /// A number that the device reports as in use is not tried again. When the driver has no free
+    /// number, it lets the device choose, because only the device knows whether all are in use.
     ///
     /// # Errors
     ///
-    /// Those of `create`; [`Error::BadAnswer`] if the device has chosen another number.
+    /// Errors of `create`; [`Error::BadAnswer`] if the device has chosen another number.
     pub(crate) fn create(
         &mut self,
         create: impl FnOnce(NewNumber) -> Result<u64, Error>,
@@ -135,7 +135,7 @@ impl Numbers {
         result
     }
 
-    /// The object whose create had this result is gone.
+    /// Frees the number in this result of a create command; the object was destroyed.
     pub(crate) fn give_back(&mut self, result: u32) {
         if let Some(pool) = &mut self.0 {
             pool.give_back(result >> pool.shift);
@@ -143,7 +143,7 @@ impl Numbers {
     }
 }
 
-/// Numbers of all kinds of objects that have some.
+/// Numbers of all kinds of objects.
 #[derive(Debug)]
 pub(crate) struct AllNumbers {
     pub(crate) cqs: Numbers,
@@ -153,7 +153,8 @@ pub(crate) struct AllNumbers {
 }
 
 impl AllNumbers {
-    /// Returns the numbers of a device with these limits: none, if it chooses them.
+    /// Returns the allocator for a device with these limits; it is empty if the device chooses the
+    /// numbers.
     pub(crate) fn new(limits: &Limits, answer: &DeviceCapabilities) -> Self {
         let offers = limits.features.chosen_numbers();
         let numbers = |pool| Numbers(offers.then_some(pool));
@@ -182,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    /// Creates an object on a device that does what it is asked.
+    /// Creates an object on a device that uses the chosen number.
     fn create(numbers: &mut Numbers) -> Option<u32> {
         let mut asked = None;
         let result = numbers.create(|argument| {

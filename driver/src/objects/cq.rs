@@ -28,8 +28,8 @@ use crate::use_count::{Lease, UseCount};
 /// Bit of [`CqeWord::opcode`](ferroce_spec::cqe::CqeWord::opcode) that distinguishes receive from
 /// send.
 const RECEIVE_BIT: u8 = 0x80;
-/// Checks in which the device does not know of a request for an event before the event is raised
-/// here. At the first one it may be on its way.
+/// After this many checks in which the device has not seen a request for an event, the driver
+/// raises the event itself. At the first check, the doorbell may still be in flight.
 const CHECKS_BEFORE_EVENT: u32 = 2;
 
 /// Configuration of a CQ.
@@ -111,8 +111,8 @@ impl CqState {
     /// Flushes what the device had not completed before it died.
     #[cold]
     fn next_of_dead_device(&mut self) -> Option<WorkCompletion> {
-        // The device may have written a CQE since, and then died. While the ring is being replaced,
-        // that is not known.
+        // The device may have written a CQE since the poll, and then died. While the ring is being
+        // replaced, the driver cannot check that.
         let written = self.next_written();
         if written.is_some() || self.budget == 0 {
             return written;
@@ -188,8 +188,8 @@ impl CqState {
     /// Removes the entries for which `goes` returns true; the others keep their order. Slots in
     /// shared receive queues that the removed entries name become free.
     ///
-    /// The device writes no more entries of that kind. Entries that it writes meanwhile lie behind
-    /// those that are examined here.
+    /// The device writes no more entries of that kind. Entries that it writes meanwhile come after
+    /// the entries examined here.
     fn remove_entries(&mut self, mut goes: impl FnMut(&mut Demux, &Cqe) -> bool) {
         let ring = self.rings.current();
         let begin = self.consumer;
@@ -368,7 +368,7 @@ impl CompletionQueue {
         self.device.bus().relax();
     }
 
-    /// Notes a poll that is not empty. [`Self::poll`] does so itself.
+    /// Reports a poll that is not empty to the bus. [`Self::poll`] does this itself.
     #[inline]
     pub fn note_poll(&self) {
         self.device.bus().note_poll();
@@ -569,8 +569,8 @@ impl CompletionQueue {
 }
 
 impl CheckDoorbells for CompletionQueue {
-    /// If the device does not know of a request for an event, the event comes from here: programs
-    /// expect events without completions (`ibv_get_cq_event(3)`), and request the next one.
+    /// If the device has not seen a request for an event, raises the event here: programs expect
+    /// events without completions (`ibv_get_cq_event(3)`), and request the next one.
     fn check_doorbells(&self) -> Result<Doorbell, Error> {
         let handlers = &*self.handlers;
         let requests = handlers.requests.load(Ordering::Relaxed);

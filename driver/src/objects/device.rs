@@ -59,7 +59,7 @@ pub struct Device {
     xrcd_numbers: RangeAllocator,
     /// Allocator of the device's own memory, in bytes.
     device_memory: RangeAllocator,
-    /// Memory regions with a separate mapping, of which the bus may allow few.
+    /// Memory regions with a separate mapping; the bus may allow only few mappings.
     mapped_regions: UseCount,
     key_variant: AtomicU8,
     key_seed: Option<u64>,
@@ -79,7 +79,7 @@ struct Tables {
     _cqc: DmaBuffer,
     _srqc: DmaBuffer,
     _mpt: DmaBuffer,
-    /// Memory of the device's own use.
+    /// Memory for the device's private use.
     _private: Option<DmaBuffer>,
     mtt: TranslationTable,
 }

@@ -1,4 +1,5 @@
-//! The periodic check of the device: has it stopped, has it lost an interrupt or a doorbell?
+//! The periodic check of the device: detects that it has stopped, or has lost an interrupt or a
+//! doorbell.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ pub(crate) struct Checked<'a> {
 }
 
 impl Checked<'_> {
-    /// Checks a device that has not failed so far.
+    /// Checks a device that has not failed yet.
     pub(crate) fn check(&self) {
         if has_stopped(self.bus) {
             self.dispatch.device_gone();

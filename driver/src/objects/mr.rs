@@ -29,7 +29,7 @@ pub struct MemoryAccess {
     pub remote_atomic: bool,
     /// True if memory windows may be bound.
     pub window_bind: bool,
-    /// True if writes of the device may pass each other.
+    /// True if the device's writes may be reordered (relaxed ordering).
     pub relaxed_ordering: bool,
 }
 
@@ -127,7 +127,7 @@ enum Backing {
 /// Way in which the device translates the addresses of a region to IOVAs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Translation {
-    /// By pages of the size that the kernel backs the memory with.
+    /// By pages of the size with which the kernel backs the memory.
     #[default]
     Kernel,
     /// By pages of `1 << .0` bytes: 12, 21 or 30. The memory must be mapped in the process up to

@@ -483,8 +483,8 @@ impl QueuePair {
         self.device.set_multicast(opcode, self.number, gid)
     }
 
-    /// Destroys the QP. Its completions are no longer polled, except those of XRC targets, which
-    /// belong to the shared receive queue.
+    /// Destroys the QP. Its completions are no longer polled; completions of XRC targets are,
+    /// because they belong to the shared receive queue.
     ///
     /// # Errors
     ///

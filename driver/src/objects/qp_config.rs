@@ -60,7 +60,7 @@ pub struct QueuePairConfig {
     pub max_inline_data: u32,
     /// True if all send work requests are signaled.
     pub signal_all: bool,
-    /// UD: true if the QP does not get the datagrams to groups that it has sent itself.
+    /// UD: true if the QP does not receive its own datagrams to multicast groups.
     pub blocks_own_multicast: bool,
 }
 

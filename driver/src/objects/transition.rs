@@ -15,7 +15,7 @@ use crate::identifier::Qpn;
 /// PSNs, QPNs: 24 bits.
 const MASK_24: u32 = 0xff_ffff;
 
-/// Collects attributes for a MODIFY_QP, and the mask of those that are set.
+/// Collects attributes for a MODIFY_QP, and the mask of the ones that are set.
 #[derive(Default)]
 struct Attributes {
     mask: QpAttributeMask,
@@ -200,7 +200,7 @@ fn check(service: Service, transition: &ModifyQp, mask: QpAttributeMask) -> Resu
         return Ok(()); // To RESET or ERR, which every service has, without attributes.
     };
     let refused = check_attributes(service, from, to, mask.into()).err();
-    // These two require the same attribute, so the table does not tell them apart.
+    // These two require the same attribute, so the table cannot distinguish them.
     let is_other = match transition {
         ModifyQp::ToRtsUc(_) => service.is_datagram(),
         ModifyQp::ToRtsUd(_) => service == Service::UnreliableConnected,

@@ -103,8 +103,8 @@ impl CqRing {
         target[WORDS_PER_CQE - 1].store(last, Ordering::Release);
     }
 
-    /// Empties the ring for a CQ that continues at `consumer`: the owner bits are those of the
-    /// previous lap. The device does not use the ring yet, or no longer.
+    /// Empties the ring for a CQ that continues at `consumer`: the entries get the owner bits of
+    /// the previous lap. The device does not use the ring yet, or no longer.
     fn clear(&self, consumer: u32) {
         for step in 0..self.size() {
             let index = consumer.wrapping_add(step);

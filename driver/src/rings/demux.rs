@@ -28,7 +28,7 @@ pub(crate) struct Demux {
     shared: Vec<(u32, Arc<TagTable>)>,
 }
 
-/// One QP, with those of its queues that complete into the CQ.
+/// One QP, with the queues of it that complete into the CQ.
 pub(crate) struct QueueEntry {
     pub(crate) qpn: u32,
     pub(crate) send: Option<Arc<SendShadow>>,

@@ -1,5 +1,6 @@
-//! Lost doorbells. A write to a doorbell is posted: nothing says that it has arrived. A queue whose
-//! doorbell was rung and that rests since is compared with its context in the device.
+//! Detects lost doorbells. A doorbell is a posted write, so its arrival is not acknowledged. If a
+//! queue has been idle since its doorbell was rung, its index is compared with its context in the
+//! device.
 
 use std::sync::{Arc, Weak};
 
@@ -10,44 +11,44 @@ use crate::control::command::COMMAND_TIMEOUT;
 use crate::error::Error;
 use crate::rings::batch::QueueDoorbell;
 
-/// Rings of one doorbell that may be lost, one in each check, before the device is given up: in all
-/// as long as a command may take.
+/// After a doorbell was lost this many times, once in each check, the device counts as dead.
+/// Together the checks take as long as the time limit of a command.
 const MAX_LOST_RINGS: u32 = (COMMAND_TIMEOUT.as_millis() / HEALTH_PERIOD.as_millis()) as u32;
-/// Queries of the device in one check.
+/// Maximum number of queries in one check.
 const MAX_QUERIES: usize = 64;
 
 /// Outcome of the check of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Doorbell {
-    /// The device was not asked: nothing was rung since it knew the index, or just now.
+    /// The device was not queried: it has seen the last index, or the doorbell was rung just now.
     NotAsked,
-    /// The device knows the index.
+    /// The device has seen the index.
     Known,
     /// The doorbell was lost, and was rung again.
     Lost,
-    /// The doorbell was lost again and again.
+    /// The doorbell was lost repeatedly.
     Stuck,
 }
 
 /// An object whose doorbells are checked.
 pub(crate) trait CheckDoorbells: Send + Sync {
-    /// Checks the doorbells; once in each period.
+    /// Checks the doorbells, once in each period.
     fn check_doorbells(&self) -> Result<Doorbell, Error>;
 }
 
-/// What is known of the doorbell of one queue.
+/// State of the doorbell of one queue in the check.
 #[derive(Debug, Default)]
 pub(crate) struct DoorbellMark {
-    /// The index that was rung last, as of the last check.
+    /// The last index that was rung, at the time of the last check.
     seen: u32,
-    /// The index that the device has shown last.
+    /// The last index that the device has reported.
     known: u32,
     lost_rings: u32,
 }
 
 impl DoorbellMark {
-    /// Returns true if the device has to be asked: `rung` is the same as in the last check, and the
-    /// device has not shown it.
+    /// Returns true if the device must be queried: `rung` has not changed since the last check, and
+    /// the device has not reported it.
     pub(crate) fn is_due(&mut self, rung: u32) -> bool {
         let rests = self.seen == rung;
         if !rests {
@@ -57,7 +58,7 @@ impl DoorbellMark {
         rests && self.known != rung
     }
 
-    /// Returns the number of checks since the device knew the index last.
+    /// Returns the number of checks since the device last had the index.
     pub(crate) fn lost_rings(&self) -> u32 {
         self.lost_rings
     }
@@ -78,20 +79,21 @@ impl DoorbellMark {
     }
 }
 
-/// State of a work queue as far as its doorbell goes.
+/// The doorbell's part of a work queue's state.
 pub(crate) trait RungState {
-    /// Returns the doorbell, the index that was rung last, and its mark.
+    /// Returns the doorbell, the last index that was rung, and its mark.
     fn rung(&mut self) -> (&QueueDoorbell, u32, &mut DoorbellMark);
 }
 
-/// Returns the index that was rung last, if the device has to be asked for it.
+/// Returns the last index that was rung, if the device must be queried for it.
 pub(crate) fn due<S: RungState>(state: &Mutex<S>) -> Option<u32> {
     let mut state = state.lock();
     let (_, rung, mark) = state.rung();
     mark.is_due(rung).then_some(rung)
 }
 
-/// Compares the index `due` of a queue with the one in the device, and rings again if it was lost.
+/// Compares the index `due` of a queue with the device's, and rings the doorbell again if it was
+/// lost.
 pub(crate) fn compare<S: RungState>(state: &Mutex<S>, due: u32, in_device: u32) -> Doorbell {
     let mut state = state.lock();
     let (doorbell, rung, mark) = state.rung();
@@ -114,7 +116,7 @@ impl DoorbellChecks {
     pub(crate) fn add(&self, object: &Arc<impl CheckDoorbells + 'static>) {
         let object: Weak<dyn CheckDoorbells> = Arc::downgrade(object) as _;
         let mut objects = self.0.lock();
-        // Bounds the list by twice the objects that exist, also where no check runs.
+        // Limits the list to twice the number of existing objects, even where no check runs.
         if objects.len() == objects.capacity() {
             objects.retain(|object| object.strong_count() > 0);
         }
@@ -123,7 +125,7 @@ impl DoorbellChecks {
 
     /// Checks the doorbells. Returns true if one is stuck.
     pub(crate) fn run(&self) -> bool {
-        // Not locked meanwhile: the last reference to an object may be dropped here.
+        // The list is not locked meanwhile: the last reference to an object may be dropped here.
         let mut objects = std::mem::take(&mut *self.0.lock());
         let (mut queries, mut is_stuck, mut checked) = (0, false, 0);
         objects.retain(|object| {
@@ -140,7 +142,7 @@ impl DoorbellChecks {
             is_stuck |= outcome == Doorbell::Stuck;
             true
         });
-        // The next check begins behind the last object of this one.
+        // The next check begins after the last object of this one.
         let behind = checked.min(objects.len());
         objects.rotate_left(behind);
         self.0.lock().append(&mut objects);

@@ -80,7 +80,7 @@ pub(crate) struct QueuePush {
     number: u32,
     max_blocks: usize,
     inline_only: bool,
-    /// Block index behind the newest WQE that the device has to fetch from the ring.
+    /// Block index after the newest WQE that the device has to fetch from the ring.
     fetched_until: u32,
 }
 
@@ -95,7 +95,7 @@ impl QueuePush {
         self.fetched_until = producer;
     }
 
-    /// Returns true if all WQEs that the device has to fetch have completed, given that those up to
+    /// Returns true if all WQEs that the device has to fetch have completed. The WQEs up to
     /// `retired` have.
     pub(crate) fn is_idle(&mut self, retired: u32) -> bool {
         let is_idle = retired.wrapping_sub(self.fetched_until) as i32 >= 0;

@@ -25,8 +25,8 @@ pub(crate) struct ReceiveShape {
 }
 
 impl ReceiveShape {
-    /// Returns the smallest ring that holds `max_wr` work requests of `max_sge` elements behind a
-    /// head of `head` bytes, with all that fits into it. `None` when the limits do not allow it.
+    /// Returns the smallest ring for `max_wr` work requests of `max_sge` elements after a head of
+    /// `head` bytes, with the actual maximums of that ring. `None` when the limits do not allow it.
     pub(crate) fn new(
         max_wr: u32,
         max_sge: u32,
@@ -94,7 +94,7 @@ pub struct ReceiveState {
     producer: u32,
     /// Producer index of the last doorbell.
     rung: u32,
-    /// Index behind the newest retired entry, at the last check.
+    /// Index after the newest retired entry, at the last check.
     retired: u32,
     doorbell_mark: DoorbellMark,
 }
@@ -156,12 +156,12 @@ impl ReceiveQueue {
         state.doorbell_mark = DoorbellMark::default();
     }
 
-    /// Returns the producer index that was rung, if the device has to be asked for it.
+    /// Returns the producer index that was rung, if the device must be queried for it.
     pub(crate) fn due_doorbell(&self) -> Option<u32> {
         doorbell_check::due(&self.0)
     }
 
-    /// Compares the index with the one in the device.
+    /// Compares the index with the device's.
     pub(crate) fn compare_doorbell(&self, due: u32, in_device: u32) -> Doorbell {
         doorbell_check::compare(&self.0, due, in_device)
     }

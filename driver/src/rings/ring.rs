@@ -65,7 +65,7 @@ impl Ring {
     }
 }
 
-/// Writes words one behind the other, around the end of the ring.
+/// Writes consecutive words, and wraps around at the end of the ring.
 pub(crate) struct RingWriter<'a> {
     words: &'a [AtomicU64],
     mask: usize,

@@ -48,8 +48,8 @@ pub(crate) struct SendLimits {
 }
 
 impl SendShape {
-    /// Returns the smallest ring that holds `max_wr` work requests of `max_sge` elements or
-    /// `max_inline` bytes, with all that fits into it. `None` when the limits do not allow it.
+    /// Returns the smallest ring for `max_wr` work requests of `max_sge` elements or `max_inline`
+    /// bytes, with the actual maximums of that ring. `None` when the limits do not allow it.
     pub(crate) fn new(
         max_wr: u32,
         max_sge: u32,
@@ -95,8 +95,8 @@ fn head_size(addressing: Addressing) -> usize {
     ControlSegment::SIZE + address
 }
 
-/// Returns the size of what an atomic has between head and data. Its result may be scattered over
-/// as many elements as other requests have.
+/// Returns the size of an atomic's segments between head and data. Its result may be scattered over
+/// as many elements as the data of other requests.
 fn operands_size(addressing: Addressing) -> usize {
     match addressing {
         Addressing::Datagram => 0,
@@ -219,12 +219,12 @@ impl SendQueue {
 }
 
 impl SendQueue {
-    /// Returns the producer index that was rung, if the device has to be asked for it.
+    /// Returns the producer index that was rung, if the device must be queried for it.
     pub(crate) fn due_doorbell(&self) -> Option<u32> {
         doorbell_check::due(&self.0)
     }
 
-    /// Compares the index with the one in the device.
+    /// Compares the index with the device's.
     pub(crate) fn compare_doorbell(&self, due: u32, in_device: u32) -> Doorbell {
         doorbell_check::compare(&self.0, due, in_device)
     }
@@ -279,7 +279,7 @@ enum Middle<'a> {
 enum Payload {
     /// Sent to the peer, so the data may be inline.
     Sent,
-    /// Received from the peer: what a READ reads, the original value of an atomic.
+    /// Received from the peer: the data of a READ, or the original value of an atomic.
     Received,
     /// No data: the operation is local.
     None,

@@ -63,7 +63,7 @@ pub(crate) struct SendShadow {
     slots: Box<[SendSlot]>,
     /// Producer index of the last doorbell or push.
     posted: OwnLine<AtomicU32>,
-    /// Block index behind the newest retired WQE in bits 31:0, work requests retired in 55:32.
+    /// Block index after the newest retired WQE in bits 31:0, work requests retired in 55:32.
     retired: OwnLine<AtomicU64>,
 }
 
@@ -108,7 +108,7 @@ impl SendShadow {
         (self.retired.0.load(Ordering::Acquire) >> 32) as u32
     }
 
-    /// Poster: returns the block index behind the newest retired WQE.
+    /// Poster: returns the block index after the newest retired WQE.
     pub(crate) fn retired_index(&self) -> u32 {
         self.retired.0.load(Ordering::Acquire) as u32
     }
@@ -166,7 +166,7 @@ pub(crate) struct ReceiveShadow {
     wr_ids: Box<[AtomicU64]>,
     /// Producer index of the last doorbell.
     posted: OwnLine<AtomicU32>,
-    /// Index behind the newest retired entry.
+    /// Index after the newest retired entry.
     retired: OwnLine<AtomicU32>,
 }
 
@@ -199,7 +199,7 @@ impl ReceiveShadow {
         self.posted.0.store(producer, Ordering::Release);
     }
 
-    /// Poster: returns the index behind the newest retired entry.
+    /// Poster: returns the index after the newest retired entry.
     #[inline]
     pub(crate) fn retired_index(&self) -> u32 {
         self.retired.0.load(Ordering::Acquire)

@@ -1,8 +1,8 @@
 //! Tags: the driver's own record of the work requests of a shared receive queue.
 //!
 //! They complete in any order and through any CQ, so each gets a tag that its completion echoes. A
-//! tag is the number of a slot with a generation above it, so that neither a tag that was echoed
-//! twice nor one of an earlier work request is taken for an outstanding one. The poster takes slots
+//! tag is a slot number with a generation in the upper bits, so that a tag that is echoed twice, or
+//! belongs to an earlier work request, is not taken for an outstanding one. The poster takes slots
 //! under the queue's lock; pollers return them without a lock.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -19,7 +19,7 @@ struct TagSlot {
     wr_id: AtomicU64,
     /// The slot's tag, and whether it is outstanding.
     state: AtomicU32,
-    /// Next slot of the chain of which this one is part while it is free.
+    /// Next slot of the chain that contains this slot while it is free.
     next: AtomicU32,
 }
 

@@ -55,7 +55,7 @@ fn completion_events() {
         fake.take_doorbells(),
         [doorbell(DoorbellKind::CQ_ARM_SOLICITED)]
     );
-    // More events than the queue has places: it is drained and armed again each time.
+    // More events than the queue has entries: it is drained and armed again each time.
     for _ in 0..200 {
         fake.raise(3, EventType::COMPLETION, cq.number().0);
     }

@@ -1,4 +1,5 @@
-//! The golden vectors of the contract: the driver writes their bytes, and reads their meaning.
+//! The golden vectors of the contract: the driver writes the same bytes, and decodes them to the
+//! same values.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use ferroce_spec::wqe::VLAN_NONE;
 use ferroce_test_support::{GoldenSegment, GoldenVector, golden_vectors};
 use zerocopy::FromBytes;
 
-/// A QP of a service that takes requests, with room for every vector.
+/// A QP of a service in a state that allows posting, with room for every vector.
 fn queue_pair(s: &Setup, service: Service) -> Arc<QueuePair> {
     let receive = match service {
         Service::XrcInitiator => ReceiveSource::None,
@@ -31,7 +32,7 @@ fn queue_pair(s: &Setup, service: Service) -> Arc<QueuePair> {
         ..qp_config(&s.cq, &s.cq)
     };
     let qp = QueuePair::create(&s.pd, &config).expect("within the limits");
-    // Posting is allowed in ERR, too, which needs no attributes.
+    // Posting is also allowed in ERR, and the transition to ERR needs no attributes.
     qp.modify(&ModifyQp::ToErr).expect("from any state");
     qp
 }
@@ -50,7 +51,7 @@ fn data_segments(vector: &GoldenVector) -> Vec<DataSegment> {
     segments.map(segment).collect()
 }
 
-/// Returns what software asks for with a WQE.
+/// Returns the work request that a WQE encodes.
 fn operation(vector: &GoldenVector) -> SendOperation {
     let control = vector.segment("ControlSegment").expect("each has one");
     let remote = || {
@@ -124,7 +125,7 @@ fn address_vector(segment: &GoldenSegment) -> AddressVector {
     }
 }
 
-/// Posts what a vector means; returns the WQE of it that is in the ring.
+/// Posts the work request of a vector; returns the resulting WQE in the ring.
 fn posted(s: &Setup, vector: &GoldenVector) -> Vec<u8> {
     let service = match vector.service.as_deref() {
         Some("RC") => Service::ReliableConnected,
@@ -172,7 +173,8 @@ fn posted(s: &Setup, vector: &GoldenVector) -> Vec<u8> {
     words.flat_map(u64::to_le_bytes).collect()
 }
 
-/// Goal: the driver writes each WQE as the vector has it. The index is that of its place, 0.
+/// Goal: the driver writes each WQE with the vector's bytes. Its index is 0, because it is the
+/// first in the ring.
 #[test]
 fn send_wqes_are_the_vectors() {
     let s = setup();
@@ -183,7 +185,7 @@ fn send_wqes_are_the_vectors() {
     for vector in vectors {
         let mut expected = vector.bytes.clone();
         expected[4..8].fill(0);
-        // What lies behind the WQE in its last block is not defined.
+        // The bytes after the WQE in its last block are undefined.
         let end = used_bytes(vector);
         let bytes = posted(&s, vector);
         assert_eq!(bytes[..end], expected[..end], "{}", vector.name);
@@ -192,7 +194,7 @@ fn send_wqes_are_the_vectors() {
     assert_eq!(count, 13);
 }
 
-/// Bytes from the first one of a WQE to the end of its last segment.
+/// Number of bytes from the start of a WQE to the end of its last segment.
 fn used_bytes(vector: &GoldenVector) -> usize {
     let last = vector.segments.last().expect("segments");
     last.offset
@@ -203,7 +205,7 @@ fn used_bytes(vector: &GoldenVector) -> usize {
         }
 }
 
-/// Goal: the driver writes receive WQEs as the vector has them.
+/// Goal: the driver writes receive WQEs with the vector's bytes.
 #[test]
 fn receive_wqes_are_the_vectors() {
     let s = setup();
@@ -240,7 +242,7 @@ fn queue_pair_takes(s: &Setup) {
     receive_queue(&s.qp).post(8, &[segment(1)]).expect("room");
 }
 
-/// Goal: the driver reads each CQE as the vector means it. QPN and index are those of a request.
+/// Goal: the driver decodes each CQE to the vector's values. QPN and index name a posted request.
 #[test]
 fn completions_are_the_vectors() {
     for vector in golden_vectors("cqe") {

@@ -1,5 +1,5 @@
-//! The check of the device: what it finds, over an honest device with one fault at a time. The
-//! tests call the check, which a bus calls once in each period.
+//! The check of the device, over an honest device with one fault at a time. The tests call the
+//! check, which a bus calls once in each period.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,7 +17,7 @@ use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::eqe::EventType;
 use parking_lot::Mutex;
 
-/// More checks than a driver needs to give a device up.
+/// More checks than the driver makes before it declares a device dead.
 const MANY_CHECKS: u32 = 100;
 
 type Events = Arc<Mutex<Vec<AsyncEvent>>>;
@@ -50,7 +50,7 @@ fn post_receive(s: &Setup) {
     assert_eq!(posted, Ok(()));
 }
 
-/// Expects that a device is reported dead by the next check, once, and wakes those who wait.
+/// Expects that the next check reports the device as dead, once, and wakes waiting threads.
 fn expect_dead_after(s: &Setup, break_it: impl FnOnce(&HonestDevice)) {
     let seen = async_events(&s.device);
     let (cq, events) = counting_cq(&s.device);
@@ -89,8 +89,9 @@ fn a_device_that_others_have_reset() {
     expect_dead_after(&s, HonestDevice::function_level_reset);
 }
 
-/// Goal: everything outstanding is flushed, once, behind what the device has completed. Method: a
-/// QP with sends, of which one is completed, and a receive; the device dies, and writes a CQE more.
+/// Goal: all outstanding work requests are flushed once, after the device's own completions.
+/// Method: a QP with sends, one of them completed, and a receive; the device dies after writing one
+/// more CQE.
 #[test]
 fn a_dead_device_leaves_no_work_request_without_completion() {
     let s = setup();
@@ -121,7 +122,7 @@ fn a_dead_device_leaves_no_work_request_without_completion() {
     assert_eq!((done.wr_id, done.status), (14, flushed));
 }
 
-/// Goal: what was not posted to a QP is not flushed: the receives of a shared receive queue.
+/// Goal: receives of a shared receive queue are not flushed, because they were not posted to a QP.
 #[test]
 fn receives_of_a_shared_queue_are_not_flushed() {
     let s = setup();
@@ -148,7 +149,8 @@ fn receives_of_a_shared_queue_are_not_flushed() {
     assert_eq!(wr_ids(&s.cq), [4]);
 }
 
-/// Goal: a command that never ends is the end of the device for all, not only for its caller.
+/// Goal: a command that never completes makes the device dead for all threads, not only for its
+/// caller.
 #[test]
 fn a_command_that_never_ends_is_reported() {
     let fake = HonestDevice::new();
@@ -185,7 +187,7 @@ fn an_event_without_its_interrupt_is_found() {
     );
 }
 
-/// Goal: the doorbell of a queue that was lost is rung again, and one that was not is not.
+/// Goal: a lost doorbell is rung again, and a doorbell that has arrived is not.
 #[test]
 fn a_lost_doorbell_is_rung_again() {
     let s = setup();

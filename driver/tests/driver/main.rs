@@ -1,5 +1,5 @@
-//! The driver in front of a fake device that keeps the contract and moves no data. One program: the
-//! driver is compiled once for all of them.
+//! The driver with a fake device that keeps the contract and moves no data. All tests are one
+//! program, so that the driver is linked once.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -278,9 +278,9 @@ fn translation_of_choice() {
     }
 }
 
-/// Goal: IOVAs of large mappings suit an IOMMU with huge pages, but not where results would depend
-/// on addresses, which are random. Method: mappings that are no multiple of a huge page, so that
-/// they begin anywhere in one.
+/// Goal: IOVAs of large mappings allow huge pages in the IOMMU, except on simulated hosts, where
+/// results must not depend on random addresses. Method: mappings whose lengths are not multiples of
+/// a huge page, so that later ones begin anywhere in one.
 #[test]
 fn iovas_are_congruent_to_addresses_or_independent_of_them() {
     const HUGE_PAGE: u64 = 2 << 20;

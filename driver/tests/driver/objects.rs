@@ -153,7 +153,7 @@ fn memory_regions_that_cannot_be() {
 fn queue_sizes() {
     let s = setup();
     let capacity = s.qp.capacity();
-    // Two blocks: an atomic of two elements does not fit one, with its operands.
+    // Two blocks: an atomic with operands and two elements does not fit into one.
     assert_eq!((capacity.max_send_wr, capacity.max_send_sge), (4, 5));
     assert_eq!((capacity.max_recv_wr, capacity.max_recv_sge), (4, 4));
     assert_eq!(capacity.max_inline_data, 92);

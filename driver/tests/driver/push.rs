@@ -178,7 +178,8 @@ fn lists_of_requests_are_not_pushed() {
     assert_eq!(s.fake.take_doorbells(), [(slot_of(&s, &qp), value.bits())]);
 }
 
-/// Goal: no WQE is pushed behind one that the device has to fetch; behind pushed ones it is.
+/// Goal: a WQE is not pushed after one that the device has to fetch, but may be pushed after pushed
+/// ones.
 #[test]
 fn nothing_is_pushed_behind_what_must_be_fetched() {
     let (s, qp) = connected();

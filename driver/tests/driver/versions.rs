@@ -1,5 +1,5 @@
-//! What the driver does with a device of an older version of the contract, and with one that lacks
-//! what a small card leaves out.
+//! The driver with devices of older versions of the contract, and with devices without optional
+//! features.
 
 use crate::support::verbs::{connect, cq_of, qp_config, setup, setup_of};
 use crate::support::{self, HonestDevice, QPN_BASE};
@@ -12,8 +12,8 @@ fn without_resize() -> DeviceFeatures {
     lacks
 }
 
-/// Goal: a device of contract 1.5 gets the short MODIFY_QP, with the same content, and resizes CQs
-/// although it does not say so. Method: the device checks the length of each input.
+/// Goal: a device of contract 1.5 gets the short MODIFY_QP with the same content, and resizes CQs
+/// although it does not report that feature. Method: the device checks the length of each input.
 #[test]
 fn a_device_of_version_1_5_gets_what_it_knows() {
     let old = setup_of(HonestDevice::of_version(5, without_resize()));
@@ -41,8 +41,8 @@ fn a_device_without_resize_gets_no_such_command() {
     assert_eq!(setup().cq.resize(64), Ok(()));
 }
 
-/// Goal: a device that wants a private area gets one for each QP, zeroed, aligned, and apart from
-/// the tables; another one gets none.
+/// Goal: a device that requests a private area gets one for each QP, zeroed, aligned, and outside
+/// of the tables; other devices get none.
 #[test]
 fn a_device_gets_its_private_area() {
     let log_bytes = 9;
@@ -76,15 +76,15 @@ fn a_device_gets_its_private_area() {
     assert_eq!(without.private_base, 0);
 }
 
-/// Goal: a device that wants more than the contract allows is not opened.
+/// Goal: a device that requests a larger area than the contract allows is not opened.
 #[test]
 fn a_private_area_has_a_limit() {
     let device = ferroce_driver::Device::open(HonestDevice::with_private_area(13));
     assert!(matches!(device, Err(Error::BadAnswer { .. })));
 }
 
-/// Goal: on a device that lets the driver choose, numbers come in the driver's order, which is the
-/// same on every device: QPNs as late as possible again, other numbers at once.
+/// Goal: if the driver may choose numbers, their order is the same on every device: freed QPNs are
+/// reused as late as possible, other freed numbers immediately.
 #[test]
 fn the_driver_chooses_numbers_where_it_may() {
     let s = setup_of(HonestDevice::with_chosen_numbers());
@@ -102,7 +102,7 @@ fn the_driver_chooses_numbers_where_it_may() {
     assert_eq!(cq_of(&s.device, 16).number().0, 1);
 }
 
-/// Goal: a number that the device says is taken is passed over; its command fails as any other.
+/// Goal: a number that the device reports as in use is skipped; its command fails like any other.
 #[test]
 fn a_number_that_is_taken_is_passed_over() {
     let s = setup_of(HonestDevice::with_chosen_numbers());

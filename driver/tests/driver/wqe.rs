@@ -216,7 +216,7 @@ fn other_service(s: &Setup, service: Service) -> (Arc<QueuePair>, u64) {
         ..qp_config(&s.cq, &s.cq)
     };
     let qp = QueuePair::create(&s.pd, &config).expect("small QP");
-    // Any state from RTS on will do; ERR is reached without attributes.
+    // Sends can be posted in ERR, too, and the transition to ERR needs no attributes.
     qp.modify(&ModifyQp::ToErr)
         .expect("the fake device takes it");
     let base = s

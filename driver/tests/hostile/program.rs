@@ -1,4 +1,4 @@
-//! A program that calls everything that the driver offers, at random.
+//! A program that calls all functions of the driver at random.
 
 use std::sync::Arc;
 
@@ -114,7 +114,7 @@ fn to_rts(service: Service, rng: &mut Rng) -> ModifyQp {
     }
 }
 
-/// Returns a transition, now and then one of another service.
+/// Returns a transition, occasionally one of another service.
 fn transition(of: Service, rng: &mut Rng) -> ModifyQp {
     let of = if rng.one_in(8) { service(rng) } else { of };
     match rng.below(13) {
@@ -202,7 +202,7 @@ fn create_qp(objects: &Objects, rng: &mut Rng) -> Option<Arc<QueuePair>> {
     QueuePair::create(pick(&objects.pds, rng)?, &config).ok()
 }
 
-/// Moves a QP from RESET to RTS, as far as the device allows.
+/// Moves a QP from RESET towards RTS, until the device refuses a transition.
 fn bring_up(qp: &QueuePair, rng: &mut Rng) {
     let service = qp.service();
     for transition in [to_init(service), to_rtr(service, rng), to_rts(service, rng)] {

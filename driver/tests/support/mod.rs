@@ -58,11 +58,11 @@ pub struct HonestDevice {
     pub before_doorbell: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// Called by `relax`.
     pub on_relax: Mutex<Option<Box<dyn FnMut() + Send>>>,
-    /// Features that the device does not have.
+    /// Features that the device lacks.
     pub lacks: DeviceFeatures,
-    /// Minor version of the device's contract, if not ours.
+    /// Minor version of the device's contract, if it differs from ours.
     pub minor: Option<u16>,
-    /// Base-2 logarithm of the private area that the device wants for each QP; zero: none.
+    /// Base-2 logarithm of the private area that the device requests for each QP; zero: none.
     pub log_private_bytes: u8,
     /// Bytes of the device's own memory.
     pub device_memory: Mutex<Vec<u8>>,
@@ -72,7 +72,7 @@ pub struct HonestDevice {
     pub bus_push_blocks: u32,
     /// Bytes of the longest inline payload, unless zero.
     pub max_inline: u16,
-    /// True if IOVAs depend on no address, as those of simulated hosts.
+    /// True if IOVAs do not depend on addresses, as on simulated hosts.
     pub has_independent_iovas: bool,
     /// True if the driver may choose the numbers of objects.
     pub takes_numbers: bool,
@@ -121,7 +121,7 @@ impl<C> Queue<C> {
 }
 
 impl State {
-    /// Notes in its context what a doorbell says.
+    /// Stores the index of a doorbell in the context of its queue.
     fn ring(&mut self, value: DoorbellValue) {
         let (number, index) = (value.number(), value.index());
         match DoorbellKind(value.kind()) {
@@ -187,7 +187,7 @@ impl HonestDevice {
         })
     }
 
-    /// Returns a device whose objects have the numbers that the driver chooses.
+    /// Returns a device that lets the driver choose the numbers of objects.
     pub fn with_chosen_numbers() -> Arc<Self> {
         Arc::new(Self {
             takes_numbers: true,
@@ -195,7 +195,7 @@ impl HonestDevice {
         })
     }
 
-    /// Returns a device whose IOVAs depend on no address.
+    /// Returns a device whose IOVAs do not depend on addresses.
     pub fn with_independent_iovas() -> Arc<Self> {
         Arc::new(Self {
             has_independent_iovas: true,
@@ -203,7 +203,7 @@ impl HonestDevice {
         })
     }
 
-    /// Returns a device that wants `1 << log_private_bytes` bytes of memory for each QP.
+    /// Returns a device that requests `1 << log_private_bytes` bytes of memory for each QP.
     pub fn with_private_area(log_private_bytes: u8) -> Arc<Self> {
         Arc::new(Self {
             log_private_bytes,
@@ -217,7 +217,7 @@ impl HonestDevice {
         version
     }
 
-    /// Returns the bytes of input that the device wants for a command.
+    /// Returns the number of input bytes of a command on this device.
     fn input_size(&self, opcode: CommandOpcode) -> usize {
         match opcode {
             CommandOpcode::MODIFY_QP if !self.version().has_aligned_modify_qp() => {
@@ -299,7 +299,7 @@ impl HonestDevice {
         check.expect("the device is open")();
     }
 
-    /// Resets the function, as others than its driver do.
+    /// Resets the function without the driver.
     pub fn function_level_reset(&self) {
         self.with_state(|state| *state = State::default());
     }
@@ -556,7 +556,7 @@ impl HonestDevice {
     }
 
     /// Returns the number of a new object: the one that the driver has chosen, or the first free
-    /// one from `first` on. A device that lies about its features does not look at a choice.
+    /// one from `first` on. A device that lies about its features ignores the driver's choice.
     fn number<V>(
         &self,
         entry: &CommandEntry,

@@ -62,7 +62,7 @@ impl VfioUser {
             process_memory: proof.as_ref().map(Proof::claim),
         };
         let admission = server.process.map(Admission::of);
-        // Signals of the application are not for its threads.
+        // The application's signals must not be delivered to the client's threads.
         let client = with_signals_blocked(|| Client::from_stream(stream, memory, options));
         drop(admission);
         let client = client.map_err(|source| VfioUserError::Agree {
@@ -217,13 +217,13 @@ fn capability(client: &Client) -> Result<Capability, VfioUserError> {
     Ok(Capability::from_bits(u64::from_le_bytes(data)))
 }
 
-/// Maps the doorbell pages, as far as the server offers them as memory from the first one on.
+/// Maps the doorbell pages that the server offers as memory, from the first page on.
 fn map_doorbells(region: &RegionInfo, capability: Capability) -> Option<DoorbellPages> {
     let memory = region.mmap.as_ref()?;
     let area = memory.areas.iter().find(|area| area.start == 0)?;
     let length = area.end.min(DOORBELL_PAGES_SIZE.into());
     let file = memory.file.as_fd();
-    // A file that shrinks would end this process with SIGBUS.
+    // If the server truncated the file, an access would end this process with SIGBUS.
     if !memfd::cannot_shrink_below(file, memory.offset.saturating_add(length)) {
         tracing::warn!("the server's doorbell pages are not sealed: doorbells are messages");
         return None;

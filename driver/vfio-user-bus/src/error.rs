@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use ferroce_spec::register::{DEVICE_ID, VENDOR_ID};
 use ferroce_vfio_user::{ConnectError, RequestError};
 
-/// Errors of opening a model behind a socket: the text states what was found, and what would be
-/// right.
+/// Errors of opening a model behind a socket. The text states what was found, and what was
+/// expected.
 #[derive(Debug, thiserror::Error)]
 pub enum VfioUserError {
     /// No process listens at the socket.

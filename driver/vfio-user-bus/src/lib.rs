@@ -39,7 +39,7 @@ use ferroce_linux::doorbell_pages::DoorbellPages;
 use ferroce_linux::fork::ForkMark;
 use ferroce_linux::{clock, huge_page, idle};
 
-/// Time limit of a request. A server that exceeds it is taken for dead.
+/// Time limit of a request. A server that exceeds it counts as dead.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// IOVAs that the driver may use: all 48-bit addresses except the first pages.
 const IOVAS: Range<u64> = 0x1_0000..1 << 48;
@@ -208,7 +208,7 @@ impl Bus for VfioUser {
         let unmapped = self.request(|client| client.dma_unmap(iova, length as u64));
         match unmapped {
             Ok(()) => {}
-            // A server that ends the connection gives up the client's memory with it.
+            // A server that ends the connection no longer uses the client's memory.
             Err(RequestError::Disconnected) if self.link.has_ended() => {}
             Err(error) => return Err(bus_error(error)),
         }
@@ -262,7 +262,7 @@ impl Bus for VfioUser {
 
 impl Drop for VfioUser {
     fn drop(&mut self) {
-        // The child of a fork has none of the client's threads, and the socket is the parent's.
+        // A child made by fork has none of the client's threads, and shares the parent's socket.
         if self.fork.is_foreign() {
             std::mem::forget(self.client.take());
         }

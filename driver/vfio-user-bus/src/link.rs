@@ -17,7 +17,7 @@ use ferroce_linux::eventfds::EventFds;
 
 /// The bus is being opened: no caller uses it yet.
 const OPENING: u8 = 0;
-/// The server is connected, as far as is known.
+/// The server is connected; no error was seen.
 const CONNECTED: u8 = 1;
 /// The connection has ended.
 const ENDED: u8 = 2;
@@ -91,7 +91,7 @@ impl Link {
     fn wake_all(&self) {
         for file in self.events.files() {
             match file.try_clone_to_owned() {
-                // It cannot overflow: no writer adds such numbers.
+                // The counter cannot overflow: all writers add small numbers.
                 Ok(file) => drop(File::from(file).write_all(&1u64.to_ne_bytes())),
                 Err(error) => {
                     tracing::error!(%error, "cannot wake waiting threads");

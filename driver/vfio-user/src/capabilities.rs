@@ -17,7 +17,7 @@ pub(crate) const MINOR: u16 = 1;
 const PROCESS_MEMORY: &str = "ferroce_process_memory";
 const REACHES_PROCESS_MEMORY: &str = "ferroce_reaches_process_memory";
 
-/// Limits and abilities of one side. Values that a `VERSION` message omits are those of
+/// Limits and abilities of one side. A value that a `VERSION` message omits is taken from
 /// [`Capabilities::UNSTATED`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
@@ -73,7 +73,7 @@ impl Capabilities {
         ..Self::UNSTATED
     };
 
-    /// Returns these capabilities limited to those of this crate.
+    /// Returns these capabilities, limited by this crate's.
     pub(crate) fn supported(self) -> Self {
         Self {
             max_msg_fds: self.max_msg_fds.min(Self::SUPPORTED.max_msg_fds),

@@ -175,7 +175,7 @@ impl Client {
         self.server
     }
 
-    /// Describes a region, with the memory behind it.
+    /// Returns the description of a region, with its mappable memory.
     pub fn region_info(&self, region: u32) -> Result<RegionInfo, RequestError> {
         // The first answer gives the length of the whole one.
         let first = self.ask_region(region, region::FIXED_SIZE)?;
@@ -200,7 +200,7 @@ impl Client {
         self.request(Command::DEVICE_GET_REGION_INFO, parts, &[])
     }
 
-    /// Describes interrupts.
+    /// Returns the description of a kind of interrupts.
     pub fn irq_info(&self, index: u32) -> Result<IrqInfo, RequestError> {
         let request = IrqInfoFields {
             argsz: (size_of::<IrqInfoFields>() as u32).into(),
@@ -279,7 +279,7 @@ impl Client {
         Ok(())
     }
 
-    /// Returns true if the server is still connected, as far as is known.
+    /// Returns true unless the connection is known to have ended.
     pub fn is_connected(&self) -> bool {
         self.requester.is_connected()
     }

@@ -33,11 +33,11 @@ pub trait Device {
     fn info(&self) -> DeviceInfo;
 
     /// Returns the region `index`, smaller than [`DeviceInfo::regions`]. `None`: there is no such
-    /// region, which the client sees as one of size zero.
+    /// region; the client sees one of size zero.
     fn region(&self, index: u32) -> Option<RegionInfo>;
 
     /// Returns the interrupts `index`, smaller than [`DeviceInfo::irqs`]. `None`: there are none of
-    /// this kind, which the client sees as a count of zero.
+    /// this kind; the client sees a count of zero.
     fn irqs(&self, index: u32) -> Option<IrqInfo>;
 
     /// Reads from a region. `data` is not empty and inside of the region.

@@ -20,7 +20,7 @@ pub enum RequestError {
     /// The peer's answer does not match this request; the text states the fault.
     #[error("the peer's answer is malformed: {0}")]
     Malformed(&'static str),
-    /// This process has no free file descriptors for those of the peer's answer.
+    /// This process has no free file descriptors to receive the descriptors of the peer's answer.
     #[error("the file descriptors of the peer's answer cannot be taken: {0}")]
     LostFds(Errno),
     /// The request itself cannot be sent; the text states the fault.

@@ -26,8 +26,8 @@ use crate::{Capabilities, limit};
 const REGION_SIZE: usize = 0x2000;
 const VECTORS: u32 = 16;
 
-/// Memory in BAR0, some of which can be mapped. A write of its first byte makes it access memory of
-/// the client.
+/// A device with memory in BAR0, partly mappable. A write of its first byte makes it access memory
+/// of the client.
 struct Echo {
     bar0: Mutex<Vec<u8>>,
     mmap: RegionMmap,
@@ -116,7 +116,7 @@ impl Device for Echo {
     }
 }
 
-/// Reason of a failure of a system without free file descriptors.
+/// Error text when the system has no free file descriptors.
 const NO_FDS: &str = "no more file descriptors";
 
 /// Feeds `bytes` to a server from a client that then hangs up.

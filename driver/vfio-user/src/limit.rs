@@ -9,7 +9,7 @@ pub const MESSAGE_FDS_MAX: usize = 16;
 /// capabilities.
 pub const DATA_TRANSFER_SIZE_MAX: usize = 1024 * 1024;
 
-/// Longest message that this side accepts: the longest access and the fields in front of it.
+/// Longest message that this side accepts: the fields of an access, and its longest data.
 ///
 /// A header with a greater length ends the connection, because the end of its message is unknown.
 pub const MESSAGE_SIZE_MAX: usize = DATA_TRANSFER_SIZE_MAX + 4096;
@@ -50,10 +50,10 @@ pub const ABANDONED_REQUESTS_MAX: usize = 64;
 /// read.
 pub const QUEUED_COMMANDS_MAX: usize = 256;
 
-/// Bytes of the commands that wait to be executed, before one more is taken.
+/// When the waiting commands have this many bytes, the socket is not read.
 pub const QUEUED_BYTES_MAX: usize = 4 * DATA_TRANSFER_SIZE_MAX;
 
-/// File descriptors of the commands that wait to be executed, before one more is taken.
+/// When the waiting commands have this many file descriptors, the socket is not read.
 pub const QUEUED_FDS_MAX: usize = 4 * MESSAGE_FDS_MAX;
 
 /// Regions, and kinds of interrupts, that a device may have.

@@ -1,7 +1,7 @@
-//! The messages: the header that all have, and the fixed structures behind it.
+//! The messages: their common header, and the fixed structures that follow it.
 //!
 //! All fields are in the byte order of the host; both ends are on one machine. This crate reads and
-//! writes little-endian, the byte order of every machine that it has been used on.
+//! writes little-endian, the byte order of all supported machines.
 
 use std::os::fd::OwnedFd;
 
@@ -60,7 +60,7 @@ pub(crate) const HEADER_SIZE: usize = size_of::<Header>();
 const _: () = assert!(HEADER_SIZE == 16);
 
 impl Header {
-    /// Creates the header of a message with `body_size` bytes behind it, which is at most
+    /// Creates the header of a message with a body of `body_size` bytes, at most
     /// [`crate::limit::MESSAGE_SIZE_MAX`].
     pub(crate) fn new(id: u16, command: Command, flags: u32, body_size: usize) -> Self {
         let size = HEADER_SIZE + body_size;
@@ -161,7 +161,7 @@ pub(crate) struct CapabilityHeader {
     pub(crate) next: U32,
 }
 
-/// Behind the header of a sparse-mmap capability; the areas follow.
+/// Follows the header of a sparse-mmap capability; the areas come next.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct SparseMmap {
@@ -246,7 +246,7 @@ const _: () = assert!(
         && size_of::<DmaAccess>() == 16
 );
 
-/// Returns the structure at the beginning of `body`, and what follows it.
+/// Returns the structure at the beginning of `body`, and the bytes after it.
 pub(crate) fn split<T>(body: &[u8]) -> Result<(T, &[u8]), Errno>
 where
     T: FromBytes,
@@ -254,7 +254,7 @@ where
     T::read_from_prefix(body).map_err(|_| Errno::INVAL)
 }
 
-/// Returns the structure that `body` is.
+/// Returns `body` as a structure.
 pub(crate) fn whole<T>(body: &[u8]) -> Result<T, Errno>
 where
     T: FromBytes,

@@ -39,11 +39,11 @@ pub struct RegionInfo {
     pub flags: u32,
     /// Bytes.
     pub size: u64,
-    /// Memory behind it, where it can be mapped.
+    /// Its memory, if it can be mapped.
     pub mmap: Option<RegionMmap>,
 }
 
-/// The memory behind areas of a region.
+/// The mappable memory of a region.
 #[derive(Debug, Clone)]
 pub struct RegionMmap {
     /// File to map.

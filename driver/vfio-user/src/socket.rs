@@ -67,7 +67,7 @@ pub(crate) struct Socket {
     stream: UnixStream,
     /// Held while a message is sent, so that messages do not interleave.
     sending: Mutex<()>,
-    /// Maximum number of file descriptors of one message, as this side has stated.
+    /// Maximum number of file descriptors in one message that this side has announced.
     fds_max: usize,
     timeouts: Timeouts,
     /// Deadline for the agreement on a version.

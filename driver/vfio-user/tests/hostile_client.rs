@@ -211,7 +211,8 @@ fn each_fault_has_its_errno() {
         );
         assert!(reply.body.is_empty(), "{why}");
         assert!(replies[2].is_of_marker(), "{why}");
-        // The same without reply: no reply comes, and the server stays in step.
+        // Does the same with commands that request no reply: none comes, and the server stays in
+        // step.
         let mut posted = fault;
         posted.bytes[8] |= NO_REPLY as u8;
         let replies = converse(&[Raw::version(1), posted, marker()]);

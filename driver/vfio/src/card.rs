@@ -1,4 +1,4 @@
-//! The card as VFIO provides it: its group or its device node, and its regions.
+//! A card opened through VFIO: its group or device node, and its regions.
 
 use std::fs::File;
 use std::io;
@@ -198,7 +198,7 @@ impl Card {
         info.map_or(0, |info| info.count)
     }
 
-    /// Returns true if the kernel can notify this process that it wants the card back.
+    /// Returns true if the kernel can request the card's release from this process.
     pub(super) fn has_request_interrupt(&self) -> bool {
         let info = self.device.get_irq_info(VFIO_PCI_REQ_IRQ_INDEX);
         info.is_some_and(|info| info.count > 0)
@@ -239,8 +239,8 @@ impl Drop for Card {
     }
 }
 
-/// Returns the areas of a mappable region of `size` bytes that may be mapped: those that the kernel
-/// lists, or the whole region when it lists none.
+/// Returns the areas of a mappable region of `size` bytes that may be mapped: the areas in the
+/// kernel's list, or the whole region when there is no list.
 fn areas(capabilities: &[VfioRegionInfoCap], size: u64) -> Vec<Range<u64>> {
     let listed = capabilities.iter().find_map(|capability| match capability {
         VfioRegionInfoCap::SparseMmap(sparse) => Some(&sparse.areas),

@@ -114,7 +114,7 @@ pub enum VfioOpenError {
     Busy {
         /// The address.
         bdf: Bdf,
-        /// Processes that have it open, as far as that is visible.
+        /// Processes that have it open, if visible to this user.
         holders: Vec<u32>,
     },
     /// The kernel has no IOMMU driver for VFIO containers.

@@ -47,8 +47,8 @@ pub(super) fn connect<'a>(
     }
     connections.header.count = count;
     connections.header.argsz = (size_of::<vfio_irq_set>() + 4 * count as usize) as u32;
-    // SAFETY: the request takes this structure, of which it reads `argsz` bytes: the header and
-    // `count` of the MAX_VECTORS descriptors behind it, which are open during the call.
+    // SAFETY: the request takes this structure and reads `argsz` bytes of it: the header and the
+    // first `count` of MAX_VECTORS descriptors, which are open during the call.
     let result = unsafe { libc::ioctl(device, VFIO_DEVICE_SET_IRQS, &raw const connections) };
     match result {
         0 => Ok(()),

@@ -21,7 +21,7 @@ use super::iommu_info::IommuInfo;
 use super::type1_info;
 use ferroce_driver::bus::{DmaAccess, DmaMapping};
 
-/// Upper bound of IOVA ranges that an IOMMU reports; usual are two or three.
+/// Upper bound of IOVA ranges that an IOMMU reports; usually there are two or three.
 const MAX_RANGES: u32 = 1024;
 /// Room for all capabilities of a container.
 const CAPABILITY_BYTES: usize = 8192;
@@ -55,7 +55,7 @@ pub(super) trait Iommu: Send + Sync {
 /// # Safety
 ///
 /// `request` is defined for the kind of file that `file` is, and takes a `T` that it may change;
-/// the pointers in `T` are valid as the kernel's documentation asks.
+/// the pointers in `T` are valid as the kernel's documentation requires.
 unsafe fn ioctl<T>(file: RawFd, request: libc::c_ulong, argument: &mut T) -> io::Result<()> {
     // SAFETY: the caller guarantees that `request` takes a `T` (see above); the kernel checks the
     // descriptor itself.
@@ -65,7 +65,7 @@ unsafe fn ioctl<T>(file: RawFd, request: libc::c_ulong, argument: &mut T) -> io:
     }
 }
 
-/// Answer of VFIO_IOMMU_GET_INFO, with room for capabilities behind it.
+/// Answer of VFIO_IOMMU_GET_INFO, followed by room for capabilities.
 #[repr(C)]
 struct InfoWithCapabilities {
     header: vfio_iommu_type1_info,
@@ -85,7 +85,7 @@ impl Iommu for Type1 {
             capabilities: [0; CAPABILITY_BYTES],
         };
         // SAFETY: the request takes this structure: a header that holds the total size in bytes,
-        // and room for capabilities behind it.
+        // followed by room for capabilities.
         unsafe { ioctl(self.0.as_raw_fd(), VFIO_IOMMU_GET_INFO, &mut argument)? };
         let InfoWithCapabilities {
             header,
@@ -118,7 +118,7 @@ impl Iommu for Type1 {
             size: length,
             ..Default::default()
         };
-        // SAFETY: the request takes this structure, and without flags nothing behind it.
+        // SAFETY: the request takes this structure, and without flags no data after it.
         unsafe { ioctl(self.0.as_raw_fd(), VFIO_IOMMU_UNMAP_DMA, &mut argument)? };
         Ok(argument.size)
     }

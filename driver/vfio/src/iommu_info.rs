@@ -1,4 +1,4 @@
-//! What the kernel says of an IOMMU.
+//! Properties of an IOMMU that the kernel reports.
 
 use std::ops::Range;
 

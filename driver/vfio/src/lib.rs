@@ -1,10 +1,10 @@
 //! The bus to a PCI function bound to the kernel's VFIO driver: a card, or a model that QEMU
-//! presents to a virtual machine.
+//! provides to a virtual machine.
 //!
 //! The function is opened through its device node and iommufd if the kernel has them, otherwise
 //! with its whole IOMMU group (type 1, version 2). Registers and doorbells are mapped BARs, DMA
-//! mappings are pinned memory behind the IOMMU, MSI-X vectors are eventfds that one thread waits
-//! for.
+//! mappings are pinned memory behind the IOMMU, MSI-X vectors are eventfds, and one thread waits
+//! for them.
 //!
 //! # One process, one function
 //!
@@ -63,7 +63,7 @@ use ferroce_linux::{clock, huge_page, idle};
 const COMMAND: u64 = 4;
 const MEMORY_SPACE: u16 = 1 << 1;
 const BUS_MASTER: u16 = 1 << 2;
-/// Value that a function reads as when it does not respond.
+/// Value of every read from a function that does not respond.
 const GONE: u32 = u32::MAX;
 
 /// A PCI function opened by this process.
@@ -117,7 +117,7 @@ impl Vfio {
         let open = kernel(bdf, "open its regions");
         let config = card.config().map_err(&open)?;
         card.reset();
-        // After the reset, which may clear it, and before BARs are accessed, which fault without
+        // Done after the reset, which may clear it, and before BAR accesses, which fault without
         // it.
         enable(bdf, &config)?;
         let bar0 = card.bar(0).map_err(&open)?;
@@ -228,7 +228,7 @@ fn connect(bdf: Bdf, card: &Card) -> Result<(EventFds, u16), VfioOpenError> {
     Ok((events, vectors))
 }
 
-/// Requests a notification when the kernel wants the card back, because it is being unbound or
+/// Requests a notification when the kernel needs the card's release because it is being unbound or
 /// pulled out: the kernel then waits until this process has closed the card.
 fn listen_for_requests(card: &Card, events: &EventFds, vectors: u16, presence: &Arc<Presence>) {
     if !card.has_request_interrupt() {
@@ -247,7 +247,8 @@ fn listen_for_requests(card: &Card, events: &EventFds, vectors: u16, presence: &
     }
 }
 
-/// Returns true if the function reports plausibly that it polls its doorbell pages.
+/// Returns true if the function reports that it polls its doorbell pages, and the report is
+/// plausible.
 fn polls_doorbells(bar0: &Region) -> bool {
     let capability = Capability::from_bits(bar0.read(offset::capability.into()));
     let is_ours = bar0.read::<u32>(offset::magic.into()) == MAGIC && capability.present();

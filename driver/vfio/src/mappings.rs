@@ -342,8 +342,7 @@ mod tests {
         mappings.map(&third).expect("there is room again");
     }
 
-    /// Goal: each refusal of the kernel is converted to the matching error and leaves no mapping
-    /// behind.
+    /// Goal: each refusal of the kernel is converted to the matching error, and no mapping remains.
     #[test]
     fn refusals_of_the_kernel_are_translated() {
         let (iommu, mut mappings) = fake(&[], None);

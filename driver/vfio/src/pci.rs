@@ -197,7 +197,7 @@ impl Roots {
         node.exists().then_some(node)
     }
 
-    /// Returns the processes that have `node` open, as far as this process may see them.
+    /// Returns the processes that have `node` open and are visible to this process.
     pub fn holders(&self, node: &Path) -> Vec<u32> {
         let Ok(entries) = fs::read_dir(&self.proc) else {
             return Vec::new();

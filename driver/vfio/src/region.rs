@@ -30,7 +30,7 @@ struct Window {
 
 /// Type of a register.
 pub(super) trait Word: Copy {
-    /// Value that a device reads as when it is gone.
+    /// Value of every read from a device that is gone.
     const ONES: Self;
     /// Reads the word at `offset` through the file.
     fn pread(file: &File, offset: u64) -> std::io::Result<Self>;
@@ -134,7 +134,7 @@ impl Region {
     }
 
     /// Writes the word at `offset`: once, and all of it at once where the region is mapped. A write
-    /// outside of the region, or that the kernel refuses, is dropped.
+    /// outside of the region, or one that the kernel refuses, is dropped.
     ///
     /// Everything that this thread stored before is visible to the device before this write: x86
     /// orders plain memory and a BAR in this way (AMD64 manual volume 2, section 7.4), and the
@@ -206,9 +206,9 @@ impl Region {
             .find(|window| window.range.start <= offset && end <= window.range.end)?;
         let within = (offset - window.range.start) as usize;
         // SAFETY: the window is mapped, readable and writable, while `self` lives, and has `end -
-        // start` bytes, of which the word is a part. It begins at a page and at a multiple of the
-        // page size in the region, so the word is aligned in memory too. No reference to it exists;
-        // the device may change it at any time, so accesses are volatile.
+        // start` bytes, including the word. It begins at a page and at a multiple of the page size
+        // in the region, so the word is aligned in memory, too. No reference to it exists; the
+        // device may change it at any time, so accesses are volatile.
         let place = unsafe { window.mapping.address().add(within) };
         Some(place.cast())
     }
@@ -249,8 +249,8 @@ mod tests {
         (Region::new(copy, PAGE, 3 * PAGE, areas), file)
     }
 
-    /// Goal: the same bytes, whether a place is mapped or not. Method: every layout of windows,
-    /// against the file.
+    /// Goal: accesses return the same bytes whether a place is mapped or not. Method: every layout
+    /// of windows, against the file.
     #[test]
     fn mapped_or_not_words_are_the_same() {
         for areas in [

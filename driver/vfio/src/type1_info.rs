@@ -1,4 +1,4 @@
-//! The answer of VFIO_IOMMU_GET_INFO: a chain of capabilities behind a fixed header
+//! The answer of VFIO_IOMMU_GET_INFO: a fixed header, followed by a chain of capabilities
 //! (linux/vfio.h, `struct vfio_iommu_type1_info`).
 
 use std::ops::Range;
@@ -15,7 +15,7 @@ const CAP_HEADER: usize = 8;
 /// Upper bound of capabilities: the kernel has three.
 const MAX_CAPABILITIES: usize = 32;
 
-/// Parses the answer of the kernel in `header` and the `capabilities` behind it. Implausible
+/// Parses the kernel's answer: its `header`, and the `capabilities` that follow it. Implausible
 /// entries are ignored.
 pub(super) fn parse(header: &vfio_iommu_type1_info, capabilities: &[u8]) -> IommuInfo {
     let mut info = IommuInfo::default();
@@ -24,7 +24,7 @@ pub(super) fn parse(header: &vfio_iommu_type1_info, capabilities: &[u8]) -> Iomm
     }
     let mut offset = header.cap_offset;
     for _ in 0..MAX_CAPABILITIES {
-        // Offsets count from the header. Zero ends the chain.
+        // Offsets are relative to the header. Zero ends the chain.
         let Some(at) = (offset as usize).checked_sub(size_of_val(header)) else {
             break;
         };

@@ -46,7 +46,7 @@ fn noting() -> Arc<HonestDevice> {
     HonestDevice::with_pushes(0, 0)
 }
 
-/// Watches the events of a device and of a CQ.
+/// Records the events of a device and of a CQ.
 fn watch(device: &Arc<Device>) -> (Arc<CompletionQueue>, Receiver<AsyncEvent>, Receiver<()>) {
     let (events, seen) = mpsc::channel();
     device.set_event_handler(Some(Arc::new(move |event| {
@@ -130,7 +130,7 @@ fn doorbells_are_stores_where_the_server_has_pages() {
             .fake
             .with_state(|state| state.cqs[&cq.number().0].context.doorbell_slot);
         cq.arm(false);
-        // A register read is behind the messages before it.
+        // A register read returns after all earlier messages were executed.
         device.clock_ns();
         let doorbells = served.fake.take_doorbells();
         if fault == Fault::None {

@@ -36,9 +36,9 @@ const COMMAND: usize = 4;
 pub enum Fault {
     #[default]
     None,
-    /// Offers no memory behind the doorbell pages.
+    /// Does not offer the doorbell pages as memory.
     NoPages,
-    /// Offers memory that could shrink.
+    /// Offers the doorbell pages in a file that could be truncated.
     UnsealedPages,
     /// Cannot access the client's memory.
     NoProcessMemory,
