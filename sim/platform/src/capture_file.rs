@@ -10,10 +10,10 @@ use crate::os;
 /// Mode of a new file: frames of programs are private to the user.
 pub const PRIVATE: u32 = 0o600;
 
-/// Creates a file for frames, or truncates an existing one of this user, which keeps its mode.
+/// Creates a file for frames, or truncates an existing file of this user and keeps its mode.
 ///
 /// # Errors
-/// The error of the system, or that of [`refuse_of_others`].
+/// The error of the system, or of [`refuse_of_others`].
 pub fn create_private(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
         .write(true)

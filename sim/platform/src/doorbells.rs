@@ -1,4 +1,4 @@
-//! BAR2 of a function in this process: the slots, and which of them were written.
+//! BAR2 of a function in this process: its slots, and a record of the slots that were written.
 //!
 //! Any thread writes, without a lock; the model reads, under its lock. Written slots are marked in
 //! a bitmap of three levels, so that "nothing was written" costs one load. A writer marks from the
@@ -79,7 +79,7 @@ impl Doorbells {
         set(&self.top, group);
     }
 
-    /// Returns true if nothing is marked that a [`Taker`] has not begun to take.
+    /// Returns true if every marked slot is one that a [`Taker`] has begun to take.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.top.load(Ordering::SeqCst) == 0
@@ -92,8 +92,8 @@ impl Default for Doorbells {
     }
 }
 
-/// Sets a bit. A bit that is seen set need not be set again: the reader that clears it reads the
-/// words below only afterwards.
+/// Sets a bit. If the bit is already set, no write is needed: the reader clears it before it reads
+/// the words below.
 #[inline]
 fn set(word: &AtomicU64, bit: usize) {
     if word.load(Ordering::SeqCst) >> bit & 1 == 0 {

@@ -1,5 +1,5 @@
-//! What a program is to hear after its end: refused verbs, failed completions and the reasons that
-//! the model knows, each line once with its count.
+//! Summary of errors that is printed after a program has ended: refused verbs, failed completions
+//! and the model's reasons, one line for each with its count.
 //!
 //! Each process counts in its own file in the directory that [`VARIABLE`] names, one line of a
 //! fixed length for each text, so that the counts are there even if the process is killed.
@@ -87,8 +87,8 @@ struct Inner {
 
 static STARTED: OnceLock<Recorder> = OnceLock::new();
 
-/// Opens the file of this process, if it counts: later it may have another user, and no right to.
-/// An error is not reported: this is itself a report.
+/// Opens the file of this process, if it counts errors. Later the process may have changed its
+/// user, and have no right to open the file. Errors are not reported: this is itself a report.
 pub fn open_file() {
     if let Some(Recorder(inner)) = STARTED.get() {
         let _ = inner.open(&mut inner.counts.lock());
@@ -153,7 +153,7 @@ fn line(count: u64, text: &str) -> Vec<u8> {
     line
 }
 
-/// Takes the text of an event, without its other fields, which differ from time to time.
+/// Takes the text of an event without its other fields, whose values vary between occurrences.
 #[derive(Default)]
 struct Message(String);
 

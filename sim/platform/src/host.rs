@@ -59,7 +59,7 @@ pub fn named(name: &str, addresses: Option<Vec<IpAddr>>) -> Result<HostIdentity,
 /// Does the same as [`named`] for any device.
 ///
 /// # Errors
-/// Those of [`named`].
+/// The errors of [`named`].
 pub fn named_device(
     name: &str,
     device: u8,
@@ -85,9 +85,9 @@ pub fn named_device(
     ))
 }
 
-/// Returns the identity of a card in this host, whose port has the address `mac`. It has the
-/// link-local address of its MAC, and the first card those of `FERROCE_ADDRESS`: it has no
-/// interface of the machine that could supply others.
+/// Returns the identity of a card in this host whose port has the address `mac`. The port gets the
+/// link-local address of its MAC; the first card also gets the addresses of `FERROCE_ADDRESS`.
+/// There is no interface of the machine that could supply others.
 ///
 /// # Errors
 /// [`EnvironmentError`] if the variable is invalid.

@@ -10,7 +10,7 @@ use crate::explain::{self, Recorder};
 /// `info,ferroce_driver=debug`.
 const VARIABLE: &str = "FERROCE_LOG";
 
-/// Starts printing the diagnostics that `FERROCE_LOG` selects, or those of level `default`.
+/// Starts printing the diagnostics that `FERROCE_LOG` selects, by default all of level `default`.
 ///
 /// A program that has a subscriber of `tracing` keeps it.
 pub fn start(default: LevelFilter) {

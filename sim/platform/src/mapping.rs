@@ -1,4 +1,4 @@
-//! Checks of a DMA mapping that a bus to a model in a program makes first.
+//! Checks that a bus makes before it maps memory for a model in the same program.
 
 use ferroce_driver::bus::{BusError, DmaAccess, DmaMapping};
 use ferroce_host::mapping;
@@ -9,7 +9,7 @@ use crate::os;
 /// Returns the device's rights to the memory of a mapping, if the mapping is valid.
 ///
 /// # Errors
-/// That of [`mapping::rights_of`]; [`BusError::BadAddress`] if this process does not have the
+/// The error of [`mapping::rights_of`]; [`BusError::BadAddress`] if this process does not have the
 /// memory, or not with these rights.
 pub fn rights_of(mapping: &DmaMapping) -> Result<Rights, BusError> {
     let rights = mapping::rights_of(mapping)?;

@@ -177,9 +177,9 @@ pub fn yield_processor() {
     unsafe { libc::sched_yield() };
 }
 
-/// Requests short time slices for this thread, which come sooner: when a frame wakes it beside a
-/// program that spins without ever sleeping, a kernel that supports them (Linux 6.12) runs it at
-/// once. Older kernels ignore it.
+/// Requests short time slices for this thread. The scheduler runs such a thread sooner: when a
+/// frame wakes it while a program spins on its processor, a kernel that supports them (Linux 6.12)
+/// runs it at once. Older kernels ignore the request.
 pub fn request_short_time_slices() {
     /// The shortest that the kernel grants.
     const SHORT_NS: u64 = 100_000;
@@ -220,9 +220,9 @@ pub fn request_exact_timers() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, SLACK_NS, NONE, NONE, NONE) };
 }
 
-/// Gives this thread a real-time priority above that of the program, if it has one: beside a thread
-/// of the same priority that spins on every processor it would never run. Returns false if the
-/// program has the highest one, or the system refuses.
+/// Gives this thread a real-time priority above the program's, if the program has one: threads of
+/// the same priority that spin on every processor would never let it run. Returns false if the
+/// program has the highest priority, or the system refuses.
 pub fn outrank_program() -> bool {
     let mut parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: both calls access the local `parameters` only; 0 is this thread.
@@ -249,7 +249,7 @@ pub fn end_on_broken_pipe() {
 pub struct Processors(libc::cpu_set_t);
 
 impl Processors {
-    /// Returns those of the calling thread.
+    /// Returns the processors of the calling thread.
     pub fn of_this_thread() -> Option<Self> {
         // SAFETY: cpu_set_t is a plain bit set for which all zeroes is a valid value.
         let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -282,7 +282,7 @@ impl Processors {
 }
 
 /// Returns the machine's IP addresses with the names of their interfaces, in the kernel's order.
-/// Without an answer of the system there are none.
+/// Returns none if the system call fails.
 pub fn interface_addresses() -> Vec<(String, IpAddr)> {
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
     let named = interfaces.into_iter().map(|interface| {
@@ -318,18 +318,18 @@ pub fn is_executable(path: &Path) -> bool {
 }
 
 /// Returns true if `length` bytes from `address` on are memory that may be read (and written, if
-/// requested), as pinning them for a real card would determine. Populates the pages of a small
-/// range, like pinning; a larger one, like the tables of a driver, of which little may ever be
-/// used, is looked up.
+/// requested), which pinning them for a real card would check. Populates the pages of a small
+/// range, like pinning. Looks up a larger range in the list of mappings: most of it may never be
+/// used, for example in tables of a driver.
 pub fn memory_is_usable(address: usize, length: usize, write: bool) -> bool {
-    /// More takes longer to populate than the list of mappings to read.
+    /// For larger ranges, reading the list of mappings is faster than populating the pages.
     const POPULATE_LIMIT: usize = 256 << 10;
     // Linux 5.14; older kernels return EINVAL for unknown advice.
     const MADV_POPULATE_READ: libc::c_int = 22;
     const MADV_POPULATE_WRITE: libc::c_int = 23;
     if length > POPULATE_LIMIT || !is_populate_known() {
         let maps = std::fs::read_to_string("/proc/self/maps");
-        // Without the list nothing speaks against it.
+        // If there is no list, the memory is assumed to be accessible.
         return maps.map_or(true, |maps| covers(&maps, address..address + length, write));
     }
     let advice = if write {
@@ -378,8 +378,8 @@ fn is_populate_known() -> bool {
     })
 }
 
-/// Lets an interrupt from the terminal (SIGINT) set a flag, which is returned, instead of ending
-/// the process. The second one ends it.
+/// Returns a flag that the first interrupt from the terminal (SIGINT) sets instead of ending the
+/// process. The second interrupt ends the process.
 pub fn note_interrupt() -> &'static AtomicBool {
     static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
     extern "C" fn note(_signal: libc::c_int) {

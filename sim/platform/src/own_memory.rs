@@ -1,4 +1,4 @@
-//! Memory of this process, as the kernel reaches it for a card with pinned pages.
+//! Memory of this process, accessed through the kernel like the pinned pages of a card.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -27,7 +27,8 @@ impl OwnMemory for ProcessMemory {
     fn may_be_there(&self, address: usize) -> bool {
         match OpenOptions::new().read(true).open(MEMORY) {
             Ok(memory) => memory.read_exact_at(&mut [0], address as u64).is_ok(),
-            // A process that has changed its user may not open it; nothing else is known.
+            // A process that has changed its user may not open it. Then the memory is assumed to
+            // exist.
             Err(_) => true,
         }
     }

@@ -14,11 +14,11 @@ pub trait ServedModel: Bus + Debug {
     /// Returns true if doorbells can come through pages that the device polls.
     fn polls_doorbells(&self) -> bool;
 
-    /// Sets the shared pages for doorbells, which are new, or removes them.
+    /// Sets new shared pages for doorbells, or removes them.
     fn set_doorbell_pages(&self, pages: Option<Arc<DoorbellPages>>);
 
-    /// Changes the mappings. When it returns the device uses the new ones only. `is_removal`: the
-    /// change removes mappings.
+    /// Changes the mappings. When it returns, the device uses only the new mappings. `is_removal`:
+    /// the change removes mappings.
     fn change_mappings(&self, is_removal: bool, change: &mut dyn FnMut(&mut MemoryMap));
 
     /// Sets whether the device may read and write memory, and interrupt (PCI command register, bit

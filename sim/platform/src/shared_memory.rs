@@ -62,12 +62,12 @@ impl Mapping {
     /// ([`Self::is_lost`]).
     ///
     /// # Errors
-    /// That of fstat or mmap; `InvalidData` if the file is shorter.
+    /// The error of fstat or mmap; `InvalidData` if the file is shorter.
     pub fn new(file: &File, length: usize) -> io::Result<Self> {
         Self::of_file(file, 0, length, libc::MAP_POPULATE)
     }
 
-    /// The same for the part of the file from `offset` on, a multiple of the page size.
+    /// Does the same for the part of the file from `offset` on, a multiple of the page size.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -75,7 +75,7 @@ impl Mapping {
         Self::of_file(file, offset, length, libc::MAP_POPULATE)
     }
 
-    /// The same without populating: most pages are never used.
+    /// Does the same without populating the pages: most are never used.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -85,7 +85,7 @@ impl Mapping {
 
     fn of_file(file: &File, offset: u64, length: usize, flags: libc::c_int) -> io::Result<Self> {
         let watched = Watched::claim()?;
-        // An access behind the end of a file is a SIGBUS.
+        // An access past the end of a file raises SIGBUS.
         if file.metadata()?.len() < offset.saturating_add(length as u64) || length == 0 {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
@@ -106,7 +106,7 @@ impl Mapping {
     /// Returns `length` bytes of private memory of this process, all zero.
     ///
     /// # Errors
-    /// That of mmap.
+    /// The error of mmap.
     pub fn anonymous(length: usize) -> io::Result<Self> {
         Self::map(length, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, (-1, 0))
     }

@@ -1,9 +1,9 @@
 //! Doorbell pages that another process writes: contract 1.3, `ferroce_spec::doorbell`.
 //!
-//! A store to shared memory does not notify this process. So software counts doorbells, by page and
-//! for the whole function, and the model compares the counts with those that it saw last. A client
-//! can write anything into the pages; that costs the model some checks, never more: one call of
-//! [`PageTaker::next_doorbell`] goes through the pages once at most.
+//! A store to shared memory does not notify this process. So software counts doorbells for each
+//! page and for the whole function, and the model compares these counts with the last ones that it
+//! saw. A client can write anything into the pages; that costs the model some checks and nothing
+//! else: one call of [`PageTaker::next_doorbell`] goes through the pages at most once.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -94,7 +94,7 @@ pub struct PageTaker {
     page_summaries: Box<[u64; PAGES as usize]>,
     /// Sum of the page counts that were seen.
     counted: u64,
-    /// Upper bound of the pages that ever had a doorbell.
+    /// Upper bound of the pages that have ever had a doorbell.
     used_pages: u32,
     must_look_at_all: bool,
     /// Pages to be compared: `next_page..end_page`.
@@ -173,9 +173,11 @@ impl PageTaker {
     fn next_changed_page(&mut self) -> Option<u32> {
         loop {
             if self.next_page == self.end_page {
-                // Pages count before the function does: if they have counted less, there is one
-                // that was not in use. (If as much, one of those in use may have counted a doorbell
-                // that the function has not, and hide it until that has happened, too.)
+                // Software increments the page's count before the function's. If the sum of the
+                // pages' counts is lower than the function's count, a page that was not in use has
+                // a doorbell. (If both are equal, a page in use may have a doorbell that the
+                // function's count does not include yet; that hides the new page until software
+                // increments the function's count, too.)
                 let missing = self.function_summary.wrapping_sub(self.counted) as i64;
                 if self.end_page == PAGES || missing <= 0 {
                     return None;
@@ -365,7 +367,7 @@ mod loom_tests {
 
     use super::*;
 
-    // As few pages and slots as there can be.
+    // The smallest number of pages and slots.
     pub(super) const PAGES: u32 = 2;
     pub(super) const SLOTS_PER_PAGE: u32 = RESERVED_SLOTS + 2;
     pub(super) const PAGE_SIZE: u32 = SLOTS_PER_PAGE * SLOT_SIZE;
@@ -390,7 +392,8 @@ mod loom_tests {
         word(FUNCTION_SUMMARY_SLOT).fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Takes what is left, in what remains of the look that was begun and in a further one.
+    /// Takes the remaining doorbells: finishes the current pass over the pages, and makes another
+    /// one.
     fn take_rest(taker: &mut PageTaker, taken: &mut Vec<(u32, u64)>) {
         for _ in 0..2 {
             taken.extend(std::iter::from_fn(|| taker.next_doorbell()));
@@ -428,7 +431,7 @@ mod loom_tests {
                     })
                 })
                 .collect();
-            // The first may be found while only the second has been counted.
+            // The model may find the first doorbell when software has counted only the second.
             let mut taken = Vec::from_iter(taker.next_doorbell());
             if taken == [(RESERVED_SLOTS, 7)] {
                 assert_eq!(work.load(Ordering::Relaxed), 5);

@@ -1,5 +1,4 @@
-//! Shared mappings of this process, found without memory of the heap: the callers are called by
-//! allocators.
+//! Finds the shared mappings of this process without allocating: allocators call the callers.
 
 use std::ops::Range;
 
@@ -9,7 +8,7 @@ use rustix::io::read;
 /// Bytes of the kernel's list that are read at a time.
 const BUFFER_BYTES: usize = 1024;
 
-/// The head of a line of `/proc/self/maps`, as far as it is known: `START-END rw-s …`.
+/// The part read so far of the head of a line of `/proc/self/maps`: `START-END rw-s …`.
 #[derive(Debug, Clone, Copy, Default)]
 struct Line {
     numbers: [usize; 2],
@@ -66,11 +65,11 @@ fn push(number: &mut usize, digit: u8) {
     *number = number.wrapping_shl(4) | value as usize;
 }
 
-/// Calls `found` for each shared mapping that overlaps `range`, with all of that mapping. Without
-/// the kernel's list, for none.
+/// Calls `found` for each shared mapping that overlaps `range`, with the whole mapping. Calls it
+/// for none if the kernel's list cannot be read.
 pub fn each_shared(range: &Range<usize>, mut found: impl FnMut(Range<usize>)) {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    // Not through libc's `open`, which the library answers for the program.
+    // Not through libc's `open`, which the library overrides.
     let Ok(list) = openat(CWD, c"/proc/self/maps", flags, Mode::empty()) else {
         return;
     };

@@ -58,7 +58,7 @@ type ReplaceFile = fn(usize) -> bool;
 
 static REPLACE_FILE: OnceLock<ReplaceFile> = OnceLock::new();
 
-/// Has a SIGBUS handled by `replace`, which is the same in all calls.
+/// Makes `replace` handle SIGBUS. All calls pass the same `replace`.
 pub fn replace_files_by(replace: ReplaceFile) {
     REPLACE_FILE.get_or_init(|| replace);
 }
@@ -66,7 +66,7 @@ pub fn replace_files_by(replace: ReplaceFile) {
 /// Installs the handler, once in a process.
 ///
 /// # Errors
-/// That of sigaction.
+/// The error of sigaction.
 pub fn install() -> io::Result<()> {
     static RESULT: OnceLock<Option<i32>> = OnceLock::new();
     let error = RESULT.get_or_init(|| {
@@ -99,8 +99,8 @@ fn install_for(signal: c_int) -> io::Result<()> {
     }
 }
 
-/// Returns the action for this handler, with the program's mask and flags. On its alternate signal
-/// stack, if it has one: the fault may be a stack overflow.
+/// Returns the action for this handler, with the program's mask and flags. The handler uses the
+/// program's alternate signal stack, if there is one: the fault may be a stack overflow.
 fn ours(program: &sigaction) -> sigaction {
     let mut action = *program;
     action.sa_sigaction = on_fault as *const () as usize;
@@ -207,7 +207,7 @@ unsafe fn resume_guarded(_context: *mut c_void) -> bool {
 /// Executes the program's action.
 ///
 /// # Safety
-/// The arguments are those of a signal handler.
+/// The arguments belong to a signal handler.
 unsafe fn hand_over(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let Some(program) = program_of(signal) else {
         return;

@@ -1,12 +1,12 @@
-//! Process limits behind an errno.
+//! Process limits that cause an errno.
 
 use rustix::process::{Resource, getrlimit};
 
-/// Address space of a program with a device, in MiB, apart from its own.
+/// Address space that a device adds to a program, in MiB.
 const DEVICE_MIB: u64 = 64;
 
-/// Returns the exhausted resource and the remedy. `None`: the errno says it, or no limit is the
-/// cause.
+/// Returns the exhausted resource and the remedy. `None`: the errno is clear enough, or no limit is
+/// the cause.
 pub fn advice(errno: i32) -> Option<String> {
     match errno {
         libc::EMFILE => Some(of_files(getrlimit(Resource::Nofile).current)),

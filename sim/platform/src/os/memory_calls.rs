@@ -1,5 +1,6 @@
-//! System calls that change mappings, bypassing the names of libc, which lead to `mapping_calls` of
-//! `embed`; and where memory may be registered, which such calls must not touch unseen.
+//! System calls that change mappings. They bypass libc's functions, which `mapping_calls` of
+//! `embed` overrides. Also a table of the address ranges that may contain registered memory: such
+//! calls must not change it unnoticed.
 
 use std::io;
 use std::ops::Range;
@@ -38,7 +39,7 @@ pub fn system_call(number: libc::c_long, arguments: [usize; 6]) -> Answer {
 fn chunks(address: usize, length: usize) -> impl Iterator<Item = &'static AtomicU32> {
     let first = address >> CHUNK_SHIFT;
     let last = address.saturating_add(length.saturating_sub(1)) >> CHUNK_SHIFT;
-    // Once around the table is all of it.
+    // A range as large as the table covers all of it.
     let last = last.min(first + CHUNKS - 1);
     (first..=last).map(|chunk| &REGISTERED[chunk % CHUNKS])
 }
@@ -63,8 +64,9 @@ pub fn may_be_registered(address: usize, length: usize) -> bool {
     length > 0 && chunks(address, length).any(|count| count.load(Ordering::Relaxed) != 0)
 }
 
-/// Makes `mmap` without `MAP_FIXED`, where nothing is registered if possible: a program may have
-/// unmapped registered memory unseen. It takes no lock, so that the model can map, too.
+/// Makes `mmap` without `MAP_FIXED`, if possible at an address where nothing is registered: a
+/// program may have unmapped registered memory unnoticed. It takes no lock, so that the model can
+/// map, too.
 ///
 /// # Errors
 /// The errno.
@@ -87,8 +89,8 @@ pub fn map_apart(arguments: [usize; 6]) -> Answer {
     Ok(place)
 }
 
-/// Maps pages of a shared mapping a second time, with the rights that the first one has now.
-/// Returns the address. All of them must be in one mapping of the kernel.
+/// Maps pages of a shared mapping a second time, with the current rights of the first mapping.
+/// Returns the address. All pages must be in one mapping of the kernel.
 ///
 /// # Errors
 /// The errno; EINVAL for private pages, and huge ones.
@@ -119,7 +121,8 @@ pub fn unmap(address: usize, length: usize) -> Answer {
 mod tests {
     use super::*;
 
-    /// Goal: own memory does not lie where a program has registered memory, and unmapped it unseen.
+    /// Goal: memory of our own is not at an address where a program has registered memory and then
+    /// unmapped it unnoticed.
     #[test]
     fn own_memory_lies_apart_from_registrations() {
         const LENGTH: usize = 1 << CHUNK_SHIFT;
@@ -130,7 +133,7 @@ mod tests {
         unmap(first, LENGTH).expect("mapped");
         register(first, LENGTH);
         assert!(may_be_registered(first, LENGTH));
-        // The kernel would give this address again.
+        // The kernel would return this address again.
         let second = map_at(first).expect("memory");
         deregister(first, LENGTH);
         unmap(second, LENGTH).expect("mapped");

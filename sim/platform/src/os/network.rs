@@ -24,8 +24,8 @@ pub fn wait_readable(one: BorrowedFd<'_>, other: BorrowedFd<'_>, timeout_ms: i32
     };
 }
 
-/// Opens a tap interface: an existing one that this user may use, or a new one if it may create
-/// interfaces. Frames have no additional header.
+/// Opens a tap interface: an existing one that this user may use, or a new one if the user may
+/// create interfaces. Frames have no additional header.
 ///
 /// # Errors
 /// `PermissionDenied` (EPERM): the user may neither use nor create it. `ResourceBusy`: another

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Signals that request the end of a process.
 const TERMINATION: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-/// Holds the signals that request the end of this process until [`Termination::wait`] takes them.
+/// Blocks the signals that request the end of this process until [`Termination::wait`] takes them.
 #[derive(Debug)]
 pub struct Termination {
     signals: libc::sigset_t,

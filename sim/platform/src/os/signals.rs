@@ -25,8 +25,8 @@ static EARLY: AtomicU64 = AtomicU64::new(0);
 pub struct Forwarding(());
 
 impl Forwarding {
-    /// Begins. Signals are kept until there is a child. One that this process ignores, as under
-    /// nohup(1), is still ignored.
+    /// Installs the handlers. Signals are kept until there is a child. A signal that this process
+    /// ignores, as under nohup(1), is still ignored.
     #[must_use]
     pub fn start() -> Self {
         for signal in SIGNALS {

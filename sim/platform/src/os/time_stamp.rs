@@ -1,9 +1,9 @@
 //! Disabling the time stamp counter.
 //!
-//! Threads of programs in simulated time may not read it (`PR_SET_TSC`). A processor that switches
-//! between such a thread and one that may changes a control register, which under a hypervisor
-//! takes longer than the rest of the switch. So a thread that shares their processor disables the
-//! counter as well, until it reads it.
+//! Threads of programs in simulated time may not read it (`PR_SET_TSC`). When a processor switches
+//! between such a thread and one that may read it, it changes a control register, which under a
+//! hypervisor takes longer than the rest of the switch. So a thread that shares their processor
+//! disables the counter as well, until it reads it.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -63,8 +63,8 @@ fn install() {
     }
 }
 
-/// Enables the counter for a thread that has read it; the instruction is repeated. Other faults
-/// meet the previous action.
+/// Enables the counter for a thread that has read it; the instruction is repeated. Passes other
+/// faults to the previous action.
 extern "C" fn on_fault(_: c_int, _: *mut siginfo_t, _: *mut c_void) {
     let mut mode: c_int = 0;
     // SAFETY: `PR_GET_TSC` writes the local `mode`; `PR_SET_TSC` changes a flag of the calling

@@ -1,9 +1,9 @@
-//! Files of another process, mapped here: their owner may truncate them at any time, and an access
-//! behind the end of a file is a SIGBUS.
+//! Mapped files of another process. Their owner may truncate them at any time, and an access past
+//! the end of a file raises SIGBUS.
 //!
-//! A seal against shrinking would help for memory files only, and not all clients set it (QEMU does
-//! for `memory-backend-memfd`, not for `memory-backend-file`); and even a sealed file can have
-//! holes for which there is no memory. So each mapping is [`Watched`].
+//! A seal against shrinking would help for memory files only, and not all clients set it: QEMU does
+//! for `memory-backend-memfd`, not for `memory-backend-file`. Even a sealed file can have holes for
+//! which there is no memory. So each mapping is [`Watched`].
 
 use std::fs::File;
 use std::io;
@@ -38,10 +38,10 @@ impl ForeignFile {
     }
 
     /// Maps `length` bytes from `offset` on, which is a multiple of the page size, for reading and,
-    /// if requested, for writing. If the file ends before, they are lost.
+    /// if requested, for writing. If the file is shorter, the mapping is lost.
     ///
     /// # Errors
-    /// Those of [`Self::map`].
+    /// The errors of [`Self::map`].
     pub fn map_part(
         file: &File,
         (offset, length): (u64, u64),
@@ -145,7 +145,7 @@ mod tests {
         file.set_len(4096).expect("it is ours");
         assert!(!mapped.is_lost());
         let mut bytes = [1; 100];
-        // On a thread that blocks signals, as the one that runs the model does.
+        // On a thread that blocks signals, like the thread that runs the model.
         std::thread::scope(|scope| {
             crate::os::with_signals_blocked(|| {
                 scope.spawn(|| {

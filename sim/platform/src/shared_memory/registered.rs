@@ -1,10 +1,10 @@
 //! Memory that a program registers, shared with the process that simulates its card.
 //!
 //! Memory from `malloc` or `mmap` is private: another process reaches it by system calls only.
-//! While such memory is registered, its pages are those of a file in memory, which the other
-//! process maps. After the registration they are private again: what programs and allocators expect
-//! of private memory (of `madvise`, `mremap`, and of `free` and `realloc`, which use them) holds
-//! for all memory that is not registered.
+//! While such memory is registered, its pages are pages of a memory file, which the other process
+//! maps. After the registration they are private again: what programs and allocators expect of
+//! private memory (of `madvise`, `mremap`, and of `free` and `realloc`, which use them) holds for
+//! all memory that is not registered.
 //!
 //! There is one file, as large as an address space, with holes where nothing is shared: the page at
 //! an address is the page of the file at the same offset. So a page is shared in one way only,
@@ -14,8 +14,9 @@
 //! without notice (`maps` defines the memory that is excluded). After any failure the memory is as
 //! before, and is accessed like private memory.
 //!
-//! The memory must not be written while its pages are copied. The registering thread does not, with
-//! signals blocked; the program's other threads do not run, as it has the turn.
+//! The memory must not be written while its pages are copied. The registering thread blocks
+//! signals, so that no handler writes to it; the program's other threads do not run, because in
+//! simulated time only one thread runs.
 //!
 //! A child made by `fork` gets private copies of the pages: the parent does not see its writes.
 //! (Writes of the parent while the memory is registered are visible to the child, in pages that the
@@ -107,7 +108,7 @@ extern "C" fn after_fork_in_parent() {
     switch::unlock(&PAGES);
 }
 
-/// No allocations: the child may have been forked by a process with threads.
+/// No allocation: the parent may have had several threads.
 extern "C" fn after_fork_in_child() {
     switch::unlock(&PAGES);
     PAGES.lock().become_child();
@@ -192,7 +193,7 @@ impl Pages {
         }
     }
 
-    /// Ends a registration: pages without another one become private.
+    /// Ends a registration: pages without another registration become private.
     fn give_back(&mut self, range: &Range<usize>) {
         if let Some(place) = self.registered.iter().position(|other| other == range) {
             self.registered.swap_remove(place);
@@ -200,7 +201,7 @@ impl Pages {
         }
     }
 
-    /// Makes the pages of a range private that are not registered.
+    /// Makes those pages of a range private that have no registration.
     fn restore(&mut self, range: &Range<usize>) {
         if self.is_child {
             return;

@@ -1,7 +1,7 @@
-//! Mapped files that other processes may truncate at any time. An access behind the end of a file
-//! is a SIGBUS, whose handler ([`crate::os::faults`]) calls [`replace_at`]: the whole mapping is
-//! replaced by private memory of this process, all zero. The access then succeeds, no other process
-//! sees it, and [`Watched::is_lost`] returns true.
+//! Mapped files that other processes may truncate at any time. An access past the end of a file
+//! raises SIGBUS. Its handler ([`crate::os::faults`]) calls [`replace_at`], which replaces the
+//! whole mapping by private memory of this process, all zero. The access then succeeds, no other
+//! process sees it, and [`Watched::is_lost`] returns true.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};

@@ -1,9 +1,10 @@
 //! The mappings of this process, and the ones that can be shared.
 //!
-//! Only the plainest memory can: private, anonymous, unnamed, readable and writable. Heaps and
-//! stacks are excluded, because other code writes to the pages at the ends of a buffer in them: the
-//! heap and the stack of the main thread are identified by their names, those of other threads by
-//! their inaccessible pages: below a stack, and behind a heap up to a multiple of its largest size.
+//! Only private, anonymous, unnamed, readable and writable memory can be shared. Heaps and stacks
+//! are excluded, because other code writes to the pages at both ends of a buffer in them. The main
+//! thread's heap and stack are identified by their names. Stacks of other threads are identified by
+//! the inaccessible pages below them, heaps of other threads by the inaccessible pages above them,
+//! up to a multiple of a heap's largest size.
 
 use std::ops::Range;
 use std::{fs, io};
@@ -60,7 +61,8 @@ impl Area {
         self.start.max(range.start)..self.end.min(range.end)
     }
 
-    /// Returns true if it maps the file, as it was shared.
+    /// Returns true if it maps the file read-write and shared, at the offset that equals its
+    /// address.
     fn is_shared(&self, file: &Identity) -> bool {
         self.file == *file && self.rights == *b"rw-s" && self.offset == self.start as u64
     }
@@ -101,7 +103,7 @@ impl Maps {
     /// address of the stack that is in use.
     ///
     /// # Errors
-    /// Not all of it can be shared.
+    /// If not all of the range can be shared.
     pub(super) fn private_parts(
         &self,
         range: &Range<usize>,
@@ -157,8 +159,8 @@ impl Maps {
         parts.filter(|part| !part.is_empty()).collect()
     }
 
-    /// Returns the parts of the file that are mapped anywhere, once those at `private` have become
-    /// private.
+    /// Returns the parts of the file that will still be mapped after the mappings at `private` have
+    /// become private.
     pub(super) fn held_parts(
         &self,
         file: &Identity,

@@ -31,8 +31,8 @@ pub(super) fn share(file: &File, part: &Range<usize>) -> io::Result<()> {
     for pages in pages_with_contents(part) {
         write(file, &pages)?;
     }
-    // A failure leaves the private memory, or, at worst, a hole: all contents are in the file by
-    // now.
+    // On failure the memory stays private or, at worst, becomes a hole. The file already has all
+    // contents.
     map(file, part, libc::MAP_SHARED | libc::MAP_FIXED)
         .or_else(|_| map(file, part, libc::MAP_SHARED | libc::MAP_FIXED))?;
     let start = ptr::without_provenance_mut(part.start);
@@ -122,7 +122,7 @@ fn map(file: &File, part: &Range<usize>, flags: libc::c_int) -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     if mapped != start {
-        // Kernels that do not know MAP_FIXED_NOREPLACE.
+        // For kernels that do not know MAP_FIXED_NOREPLACE.
         //
         // SAFETY: the range was just mapped, and has no references.
         unsafe { libc::munmap(mapped, part.len()) };
@@ -154,8 +154,8 @@ fn write(file: &File, part: &Range<usize>) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the pages of private memory that have been touched; the others are zero. All of them, if
-/// the kernel does not say.
+/// Returns the pages of private memory that have been touched; the others are zero. Returns all
+/// pages if the kernel does not report this.
 fn pages_with_contents(part: &Range<usize>) -> Vec<Range<usize>> {
     let Ok(pagemap) = File::open("/proc/self/pagemap") else {
         return vec![part.clone()];
@@ -196,7 +196,7 @@ fn data_from(file: &File, at: u64, end: u64) -> io::Result<Option<Range<u64>>> {
     Ok(Some(start..hole.min(end)))
 }
 
-/// Private memory that only this module knows.
+/// Private memory that only this module uses.
 struct Private {
     start: *mut libc::c_void,
     length: usize,

@@ -158,7 +158,7 @@ fn memory_is_shared_while_it_is_registered() {
     memory.check(1000);
 }
 
-/// Goal: pages are shared as long as any registration has them, in any order of registrations.
+/// Goal: pages are shared while any registration contains them, in any order of registrations.
 #[test]
 fn registrations_overlap() {
     let (mut pages, memory) = (Pages::new(), Memory::new());
@@ -184,8 +184,7 @@ fn registrations_overlap() {
     assert_eq!(pages.pages_in_file(), 0);
 }
 
-/// Goal: memory that the program has mapped again is shared, and not the old memory at that
-/// address.
+/// Goal: after the program maps memory again at an address, the new memory is shared, not the old.
 #[test]
 fn memory_is_mapped_anew() {
     let (mut pages, memory) = (Pages::new(), Memory::new());
@@ -204,7 +203,7 @@ fn memory_is_mapped_anew() {
     memory.fill(3000);
     assert_eq!(pages.pages_in_file(), 0);
 
-    // Restored when it no longer exists.
+    // The registration ends after its memory was unmapped.
     pages.share(&memory.range()).expect("plain memory");
     memory.renew();
     memory.set(0, 6);
