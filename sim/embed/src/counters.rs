@@ -15,11 +15,9 @@ use crate::{attached, devices};
 /// For a model in the processes of its host, they are the sums over all functions that the device
 /// has had on this machine. For any other device they are its registers, which are read while this
 /// process has it open.
-/// it open.
 ///
 /// # Errors
 /// [`Error::NotOpen`], and the errors of [`Function::open_device`].
-/// [`Error::NotOpen`], and those of [`Function::open_device`].
 pub fn of_device(device: u8) -> Result<Vec<u64>, Error> {
     let open = Function::in_use(device);
     for function in &open {

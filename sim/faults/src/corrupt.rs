@@ -23,7 +23,6 @@ pub enum Corruption {
 ///
 /// If the sender has not computed the ICRC (`carries_icrc`), this computes it first, because the
 /// receiver will check it. A CRC detects every single-bit error.
-/// checks it afterwards. A CRC finds each single wrong bit.
 pub fn corrupt(frame: &mut [u8], corruption: Corruption, draw: u64, carries_icrc: bool) -> bool {
     let Ok(parsed) = Frame::parse(frame) else {
         return false;

@@ -54,7 +54,6 @@ pub fn write_registers(function: &dyn ServedModel, offset: u64, source: &[u8]) {
 
 /// Returns how many of `length` bytes from `at` on are accessed together: a long word, a word, or
 /// the rest of a word.
-/// the rest of a word.
 fn part(at: u64, length: usize) -> usize {
     let in_word = WORD - at as usize % WORD;
     if at % LONG_WORD as u64 == 0 && length >= LONG_WORD {

@@ -62,7 +62,6 @@ impl ClientFiles {
     ///
     /// # Errors
     /// `EINVAL`: it is not a regular file, or too short. `EACCES`: it is not open with the rights.
-    /// `EINVAL`: it is no regular file, or shorter. `EACCES`: it is not open for the rights.
     pub fn map(
         &mut self,
         file: File,
@@ -229,7 +228,7 @@ mod tests {
         assert_eq!(grown.length(), 1 << 17);
     }
 
-    /// Goal: of a file as large as an address space, only the needed part is mapped.
+    /// Goal: if a file is as large as an address space, only the needed part is mapped.
     #[test]
     fn memory_by_its_addresses_is_mapped_in_parts() {
         const ADDRESS: u64 = 0x7f12_3456_7000;

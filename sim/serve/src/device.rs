@@ -1,4 +1,4 @@
-//! A function as the client of its socket uses it: executes messages.
+//! A served function: executes the messages of its client.
 
 use std::cell::RefCell;
 use std::os::fd::{BorrowedFd, OwnedFd};

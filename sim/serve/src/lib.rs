@@ -1,7 +1,8 @@
 //! Functions for other processes: each is a PCI device behind a socket, in the vfio-user protocol.
 //!
 //! - [`config_space`]: PCI configuration space. [`bar`]: accesses that come as messages.
-//! - [`client_memory`]: the client's mappings for DMA; [`client_file`]: the files behind them.
+//! - [`client_memory`]: the client's mappings for DMA; [`client_file`]: the files of these
+//!   mappings.
 //! - [`process_memory`]: the client's address space, where the kernel allows opening it.
 //! - [`interrupts`]: eventfds of the MSI-X vectors. [`device`]: execution of each message by a
 //!   [`ferroce_platform::served::ServedModel`].
