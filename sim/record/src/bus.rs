@@ -2,9 +2,8 @@
 //!
 //! Registers and doorbells pass through the bus, but the device's writes to memory do not. So
 //! before each doorbell, register access and empty poll, new entries of the command queue, the CQs
-//! and the event queues are read from the program's memory. None is missed: a queue holds an entry
-//! for each request that was rung, so the device cannot overwrite an entry before the next
-//! doorbell.
+//! and the event queues are read from the program's memory. No entry is missed: a queue holds an
+//! entry for each posted request, so the device cannot overwrite an entry before the next doorbell.
 //!
 //! The rings are read through /proc/self/mem, which checks addresses.
 

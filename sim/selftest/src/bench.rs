@@ -176,7 +176,7 @@ impl Bench {
             Failure::new(format!("{of}: no completion within {timeout:?}"))
                 .look_at_all(hint::of_silence(&*self.bus))
                 .look_at(
-                    "how far it has come, by the counters (ferroce reg dump): doorbells, \
+                    "which blocks it has passed, by the counters (ferroce reg dump): doorbells, \
                      wqe_fetches, tx_frames, rx_frames, acks_sent, cqes",
                 )
         })

@@ -81,14 +81,14 @@ impl Common {
     }
 }
 
-/// What the thread waits for, as far as the world does not handle it.
+/// The waits that this module handles, not the world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Goal {
     /// Its turn.
     Turn,
     /// An interrupt, unless one is there, or the program was notified since.
     Interrupt { wake_up: Duration, notices: u64 },
-    /// The same, for a thread that already sleeps.
+    /// An interrupt or notification, for a thread that already sleeps.
     Sleep,
     /// Something to read.
     Stream(u64),
@@ -140,7 +140,7 @@ pub struct RemoteThread {
     has_rested: bool,
 }
 
-/// How a wait for a thread has ended.
+/// Result of a wait for a thread.
 enum Back {
     Turn,
     Outside,
@@ -243,7 +243,7 @@ impl RemoteThread {
         );
     }
 
-    /// Says once why the world continues without the thread.
+    /// Reports once why the world continues without the thread.
     fn explain(&mut self) {
         if !std::mem::replace(&mut self.has_explained, true) {
             let Program { name, pid, .. } = *self.program;

@@ -8,8 +8,8 @@ use ferroce_platform::os::service::send_signal;
 
 /// A thread that sleeps in the kernel for this long is outside.
 const SLEEP_LIMIT: Duration = Duration::from_millis(100);
-/// The same for a thread that waits in a futex, or in an unknown call: it may just wait for another
-/// thread of its program that has not been scheduled yet.
+/// The same for a thread that waits in a futex, or in an unknown call: another thread of its
+/// program, which has not been scheduled yet, may wake it.
 const FUTEX_LIMIT: Duration = Duration::from_secs(2);
 /// First pause before a computing thread is probed for an endless loop; each next pause is twice as
 /// long, up to the last.

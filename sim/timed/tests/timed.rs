@@ -368,7 +368,7 @@ fn interrupts_come_with_the_turn() {
     let woken = mine.now();
     assert_eq!(a.completion(&mine).status, CompletionStatus::Success);
     assert_eq!(mine.now(), woken, "it is there");
-    // A completion that is already there keeps the thread from sleeping.
+    // If a completion is already there, the thread does not sleep.
     a.cq.arm(false);
     a.write(b.remote(), 64);
     mine.spend(100 * US);
@@ -412,7 +412,7 @@ fn what_a_killed_program_leaves_behind_is_errors() {
     };
     let real = Instant::now();
     mine.store(StoreKind::Send, 0, &[77, 10]);
-    // Its thread waits when its process is killed.
+    // The process is killed while its thread waits.
     mine.give(&Wait::At {
         time_ps: mine.now() + 5 * US,
     });
@@ -496,7 +496,8 @@ fn invalid_request_ends_a_program_and_not_its_world() {
             0
         );
     }
-    // Harmless requests without meaning: every doorbell, far too long lists, the rest of time.
+    // Meaningless but harmless requests: all doorbells, lists that are much too long, the end of
+    // time.
     let program = join(&world.path);
     let thread = program.thread();
     assert!(thread.await_turn());

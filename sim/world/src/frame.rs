@@ -12,7 +12,7 @@ struct Buffer {
     length: u32,
     destination: u32,
     qpn: u32,
-    /// 1: its ICRC is checked even if cards compute none.
+    /// 1: receivers check its ICRC even if cards compute none.
     is_checked: u32,
     bytes: [u8; CAPACITY],
 }

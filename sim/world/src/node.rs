@@ -85,8 +85,8 @@ impl<T: Timing> Node<T> {
     }
 
     /// Prefetches the state of a queue pair into the processor's cache because a doorbell or packet
-    /// for it is in flight. With many queue pairs, each of its lines would be a miss, one after the
-    /// other.
+    /// for it is in flight. With many queue pairs, each of its cache lines would otherwise be a
+    /// separate miss.
     #[inline]
     pub fn expect(&mut self, qpn: Qpn) {
         if self.expected.replace(qpn) == Some(qpn) {

@@ -24,7 +24,7 @@ const PAGE_SHIFT: u32 = 12;
 pub enum Kind {
     /// Bytes.
     Data,
-    /// Words, the last of which publishes the others.
+    /// Words; the last one publishes the others.
     Descriptor,
 }
 

@@ -10,7 +10,7 @@
 //!   [`explain`] prints them.
 //! - [`waveform`]: queues, blocks, links and caches over time, as FST. [`packets`]: frames, as
 //!   pcapng. Both sort entries by time with an [`agenda`], because some are known in advance.
-//! - [`neohost`]: our counters that correspond to those of NVIDIA NeoHost.
+//! - [`neohost`]: our counters that correspond to NVIDIA NeoHost's.
 
 pub mod agenda;
 pub mod explain;

@@ -251,7 +251,7 @@ fn rechecks_are_put_off_to_a_turn_of_their_grid() {
 #[test]
 fn messages_between_device_memories_arrive_whole() {
     const BYTES: usize = 256 << 10;
-    /// Enough to know their pace: a message has 32 strides.
+    /// Enough messages to measure their pace: each has 32 strides.
     const MANY: u8 = 24;
     let [_, mut world] = worlds("cx5-100g");
     let (mut one, mut other) = (Peer::new(&world, 0, 4096), Peer::new(&world, 1, 4096));

@@ -20,7 +20,7 @@ use super::host::{CardHost, LoopbackPlug};
 
 const MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 0x42];
 const QPN_BASE: u32 = 0x1_0000;
-/// Maximum number of model runs in one call; it becomes idle before.
+/// Maximum number of model runs in one call; the model normally becomes idle earlier.
 const TURNS_MAX: usize = 1000;
 
 /// A NIC with one fault.

@@ -248,8 +248,8 @@ impl Bus for TimedBus {
         self.card().is_gone() || self.library.has_ended()
     }
 
-    /// Does nothing: the result of a poll is known before it ([`Processor::before_poll`]), and
-    /// commands are complete when their doorbell is.
+    /// Does nothing: the result of a poll is known before it ([`Processor::before_poll`]), and a
+    /// command is complete when its doorbell has been delivered.
     #[inline]
     fn relax(&self) {
         std::hint::spin_loop();

@@ -23,7 +23,7 @@ use crate::library::{JoinError, Library};
 /// The environment variable with the control socket of the world.
 pub const WORLD_VARIABLE: &str = "FERROCE_WORLD";
 
-/// Adds the two users to the error, if they are the reason.
+/// Adds the two user IDs to the error, if they are the reason.
 fn with_users(error: JoinError, socket: &Path) -> JoinError {
     match (error, fs::metadata(socket)) {
         (JoinError::Os(libc::EPERM | libc::EACCES), Ok(file)) => JoinError::OtherUser {

@@ -89,12 +89,12 @@ struct Recent {
     /// True if the last poll was not the first of its series, so its time is on the grid of its
     /// loop.
     is_on_grid: bool,
-    /// True if a poll of the series has waited.
+    /// True if a poll of this series has waited.
     has_waited: bool,
     /// Index of the queue whose poll has waited. A loop over several queues waits at its first one,
     /// and waits there again when that wait is over.
     waited_at: usize,
-    /// Polls since then that could have waited but left it to that queue.
+    /// Polls since then that could have waited, but did not because that queue's poll waits.
     left: usize,
     /// Start of the first of the consecutive waits without a result.
     waits_since_ps: u64,
@@ -138,8 +138,8 @@ impl Recent {
         Wait::OnWrite { grid_ps, check }
     }
 
-    /// Returns true if the last wait was for everything and its time is over: then the poll that
-    /// has found nothing since has taken an iteration.
+    /// Returns true if the last wait was for everything and its time is over. The empty poll since
+    /// then has taken one iteration.
     fn is_over(&self, now_ps: u64) -> bool {
         self.turns > 0 && now_ps > self.over_ps
     }
@@ -300,7 +300,7 @@ impl ProgramClock for Processor {
     #[inline]
     fn before_poll(&self, cq: &dyn PolledQueue) {
         match self.wait_for(cq) {
-            // The wait begins now: it finds at once what is already there.
+            // The wait begins now, so it immediately finds results that are already there.
             Some(wait) => {
                 self.library.wait(&wait);
             }

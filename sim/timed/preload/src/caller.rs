@@ -82,7 +82,7 @@ pub fn noting(entry: Entry, target: *const c_void) -> *const c_void {
     stub
 }
 
-/// Notes that the calling thread is about to run code of the program: its stack so far belongs to
+/// Records that the calling thread is about to run code of the program: its stack so far belongs to
 /// this library.
 pub fn begin_stack() {
     let here = std::hint::black_box(0_u8);
@@ -102,7 +102,7 @@ pub fn fingerprint() -> u64 {
     };
     let end = match (low..high).contains(&frame) {
         true => high.min(frame + STACK_BYTES),
-        // The stack of a coroutine: its end is not known, but the return address exists.
+        // The stack of a coroutine: its end is unknown, but it contains the return address.
         false => frame + size_of::<usize>(),
     };
     // SAFETY: the contract of `stack`: the range begins at the return address, ends at the end of

@@ -1,5 +1,5 @@
-//! Kinds of file descriptors. The kernel is asked each time, because descriptors are copied, passed
-//! on and closed in more ways than can be observed.
+//! Kinds of file descriptors. Every query asks the kernel, because descriptors are copied, passed
+//! on and closed in ways that this library cannot observe.
 
 use std::ffi::{CStr, c_int};
 use std::io::Write as _;
@@ -13,7 +13,7 @@ use rustix::fs::{CWD, OFlags, fcntl_getfl, fcntl_setfl, fstat, readlinkat_raw};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{SocketType, getpeername, getsockname, sockopt};
 
-/// How long data that has arrived in simulated time may take to arrive in real time.
+/// Maximum real time until data is readable that has arrived in simulated time.
 const TRANSFER_LIMIT_MS: i32 = 5000;
 
 /// A descriptor of the program.

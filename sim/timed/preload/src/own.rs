@@ -33,19 +33,19 @@ pub struct Own {
     begun_ps: u64,
 }
 
-/// How a wait has ended.
+/// Reason for the end of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// With its event; the world's answer.
+    /// Its event came; the world's answer.
     Answered(u64),
-    /// At its deadline, or without its event.
+    /// Its deadline has passed, or it ended without its event.
     TimedOut,
-    /// With the signal of a timer, whose handler has run.
+    /// A timer's signal came, and its handler has run.
     Interrupted {
         /// True if calls continue after this signal (`SA_RESTART`).
         restarts: bool,
     },
-    /// With the end of the world: from here on the thread runs in real time.
+    /// The world has ended: from here on the thread runs in real time.
     NoWorld,
 }
 

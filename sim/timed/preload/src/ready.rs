@@ -28,7 +28,7 @@ const MIXED_STEP_PS: u64 = 1_000_000_000;
 /// Picoseconds of a millisecond.
 pub const PS_PER_MS: u64 = 1_000_000_000;
 
-/// Where the input of a descriptor comes from.
+/// Source of a descriptor's input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// A handler that runs in this program.

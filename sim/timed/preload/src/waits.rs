@@ -1,8 +1,9 @@
 //! Threads of a program that wait for one another.
 //!
-//! A busy lock is tried again until its owner has had a turn and has released it. All other waiting
-//! is outside of the world: a woken thread returns when the kernel schedules it, so the order of
-//! threads that wait like this differs between runs. Time limits are in the world's time.
+//! An attempt to take a busy lock is repeated until its owner has had a turn and has released it.
+//! All other waiting is outside of the world: a woken thread returns when the kernel schedules it,
+//! so the order of threads that wait like this differs between runs. Time limits are in the world's
+//! time.
 
 #![expect(unsafe_code, reason = "functions of libc")]
 

@@ -167,8 +167,8 @@ pub struct ThreadPage {
     pub begun_ps: AtomicU64,
     /// Before this time, the thread sees no changes except those that it causes itself.
     pub quiet_until_ps: AtomicU64,
-    /// Before this time, the thread sees no write of the card, whatever is in flight: the world may
-    /// catch up as late as this. A store of the thread can move it earlier.
+    /// Before this time, the thread sees no write of the card, whatever is in flight, so the world
+    /// need not catch up earlier. A store of the thread can move it earlier.
     pub hidden_until_ps: AtomicU64,
     /// Shortest time from a store of the thread to a write of the card that the store causes.
     pub reaction_ps: AtomicU64,

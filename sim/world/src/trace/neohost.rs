@@ -153,7 +153,7 @@ pub const ROWS: &[Row] = &[
     row(
         "SXW",
         "TX descriptor stopped: E2E credits",
-        NotModelled("ACKs carry no credits; who has no receive WQE says so with an RNR NAK"),
+        NotModelled("ACKs carry no credits; a responder without a receive WQE sends an RNR NAK"),
     ),
     row(
         "SXP",

@@ -114,7 +114,7 @@ impl Packets {
         self.agenda.add(at, received);
     }
 
-    /// Writes the frames before `now`, all of which must be known.
+    /// Writes the frames before `now`; all of them must be known.
     pub fn write_until(&mut self, now: Instant) {
         while let Some((time, sighting)) = self.agenda.next_before(now) {
             self.write(time, &sighting);

@@ -23,8 +23,8 @@ pub const MAX_LOOPS: usize = 128;
 /// maximum.
 const TURNS_WITH_OTHERS: u64 = 128;
 const MOST_TURNS_WITH_OTHERS: u64 = 4096;
-/// How long a loop may run after the end of the world, in real time: an alarm of the program may
-/// still end the loop.
+/// Real time for which a loop may run after the end of the world: an alarm of the program may still
+/// end it.
 const LOST_LIMIT_NS: u64 = 10_000_000_000;
 /// Printed for a program that cannot leave its loop.
 const LOST: &[u8] = b"ferroce: the world has ended, and the program polls memory that is not \

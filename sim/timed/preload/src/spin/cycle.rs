@@ -6,7 +6,8 @@ use super::registers::Registers;
 
 /// Maximum number of instructions of an iteration.
 pub const MAX_INSTRUCTIONS: usize = 32;
-/// Iterations that are observed until two are equal: at first registers may hold older values.
+/// Maximum number of observed iterations until two are equal: at first, registers may hold older
+/// values.
 const MAX_TURNS: u32 = 4;
 /// Addresses up to this far above the stack pointer are the thread's own stack.
 const STACK_BYTES: u64 = 8 << 20;

@@ -1,7 +1,7 @@
 //! `timerfd_create` and its relatives.
 //!
-//! The program gets an eventfd, to which the timer adds its expirations: reading it and waiting for
-//! it work as with a timerfd.
+//! The program gets an eventfd, and the timer adds its expirations to the counter: reading and
+//! waiting work as with a timerfd.
 
 #![expect(unsafe_code, reason = "functions of libc")]
 

@@ -412,7 +412,7 @@ fn fault() {
             nowhere.write_volatile(1);
         }
         say("faults", FAULTS.load(Ordering::Relaxed));
-        // The same with all signals blocked, as far as the program can see.
+        // The same when the program has blocked all signals.
         let mut all = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
@@ -459,7 +459,7 @@ fn reading() {
     assert_ne!((table.now_ps)(), NEVER_PS);
 }
 
-/// Learns in a call that its world has ended, and only then begins to wait for memory.
+/// A call reports the end of the world, and only then the program begins to poll memory.
 fn lost() {
     let table = join();
     say("waits", 1);
@@ -606,7 +606,7 @@ fn stores() {
         store(100 + slot, &[u64::from(slot)]);
     }
     (table.flush)();
-    // Nothing can be visible: the turn is not passed.
+    // Nothing new can be visible, so the thread keeps its turn.
     (table.flush)();
     (table.catch_up)();
     say("now_ps", (table.now_ps)());

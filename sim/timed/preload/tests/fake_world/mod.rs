@@ -221,7 +221,8 @@ impl Core {
             self.serve();
             let has_begun = self.joined.load(Ordering::Relaxed) >= self.expected;
             if !has_begun || !self.step() {
-                // Nothing to do until a program asks: the interval of this server.
+                // Nothing is due until a program sends a request: the polling interval of this
+                // server.
                 std::thread::sleep(Duration::from_micros(200));
             }
         }
