@@ -1,9 +1,8 @@
 /* A gettimeofday() that runs a hundred times as fast.
  *
- * perftest measures the frequency of the processor's time stamp counter with it, for each size anew:
- * 200 intervals, 0.2 s of a processor. Most of the time of a short test went there, and the figures
- * that come out are not what the tests of perftest check. The processor has no part in it that the
- * library under test could see. */
+ * perftest uses it to measure the frequency of the time stamp counter, again for each message size:
+ * 200 intervals, 0.2 s of CPU time. That was most of the time of a short test, and the tests of
+ * perftest do not check the resulting figures. The library under test is not involved. */
 #include <sys/time.h>
 #include <time.h>
 

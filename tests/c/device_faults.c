@@ -43,7 +43,7 @@ static void expect_traffic(struct bench *bench)
 	EQUAL(memcmp(bench->buffer, bench->buffer + bench->size / 2, LENGTH), 0);
 }
 
-/* Waits until there is something to read, and fails if nothing comes. */
+/* Waits until the descriptor is readable, and fails if it is not in time. */
 static void await(int fd)
 {
 	struct pollfd readable = { .fd = fd, .events = POLLIN };

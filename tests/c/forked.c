@@ -61,7 +61,7 @@ int main(int argc, char **argv)
 				found++;
 			}
 		EQUAL(found, 1);
-		/* Others, which are not told of again. */
+		/* Further verbs, which are not reported again. */
 		EQUAL(by_alloc_pd(), EIO);
 		EQUAL(by_post_send(), EIO);
 		fflush(stdout);

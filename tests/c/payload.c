@@ -28,7 +28,7 @@ enum {
 static const uint32_t LENGTHS[] = { 1, 3, 63, 64, 65, 255, 1023, 1024, 1025, 4096, 10001, 65536, LENGTH_MAX };
 #define LENGTH_COUNT (sizeof LENGTHS / sizeof *LENGTHS)
 
-/* What a side has to know about the other one. */
+/* Data about one side that the other side needs. */
 struct peer {
 	union ibv_gid gid;
 	uint64_t address;
@@ -205,7 +205,7 @@ static int connect_to(const char *server, const char *port)
 	return connected;
 }
 
-/* Exchanges what each side has to know, and connects the QPs. */
+/* Exchanges the data that each side needs, and connects the QPs. */
 static void meet(int timeout)
 {
 	const struct timeval limit = { .tv_sec = SOCKET_TIMEOUT_S };

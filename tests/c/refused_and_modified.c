@@ -34,7 +34,7 @@ int main(void)
 	NEED(bench.qp[0]);
 	NEED(!pthread_create(&modifier, NULL, modify_and_query, NULL));
 	while (!__atomic_load_n(&modifier_ended, __ATOMIC_ACQUIRE)) {
-		/* In RESET and INIT, posts of sends are refused. */
+		/* In RESET and INIT, sends are refused at the post. */
 		EQUAL(ibv_post_send(bench.qp[0], &send, &bad_send), EINVAL);
 		EQUAL(ibv_post_recv(bench.qp[0], &receive, &bad_receive), EINVAL);
 	}

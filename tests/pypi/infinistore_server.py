@@ -3,6 +3,6 @@
 
 from infinistore import server
 
-# Protects itself from the OOM killer, which takes CAP_SYS_RESOURCE; no other part of it does.
+# The server protects itself from the OOM killer; only this step needs CAP_SYS_RESOURCE.
 server.prevent_oom = lambda: None
 server.main()

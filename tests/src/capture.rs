@@ -1,4 +1,4 @@
-//! Captures as tshark and `ferroce wire check` read them.
+//! Reads captures with tshark and `ferroce wire check`.
 
 use std::collections::BTreeMap;
 use std::path::Path;

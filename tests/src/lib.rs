@@ -48,7 +48,7 @@ pub fn library() -> PathBuf {
 pub struct Scratch {
     directory: TemporaryDirectory,
     ferroce: PathBuf,
-    /// Words in front of each command.
+    /// Prefix of each command.
     prefix: &'static [&'static str],
     /// A library that each program loads in addition to the one under test.
     preloaded: Option<PathBuf>,
@@ -69,7 +69,7 @@ impl Scratch {
     /// Creates an empty directory.
     pub fn new() -> Self {
         let directory = temporary_directory("scratch");
-        // What keeps other users out is the fabric's directory, not this one.
+        // The fabric's directory keeps other users out, so this one need not.
         fs::set_permissions(&directory, Permissions::from_mode(0o755)).expect("our own");
         Self {
             directory,
@@ -109,8 +109,8 @@ impl Scratch {
         self.directory.join(name)
     }
 
-    /// Returns a program under `ferroce run`, on this scratch directory's fabric. `options` are
-    /// those of `ferroce run`.
+    /// Returns a program under `ferroce run`, on this scratch directory's fabric, with `options` of
+    /// `ferroce run`.
     pub fn run(&self, options: &[&str], program: &str, arguments: &[&str]) -> Command {
         let mut command = self.ferroce(&["run"]);
         command.args(options).arg("--").arg(program).args(arguments);
@@ -349,7 +349,7 @@ impl RunningPair<'_> {
             scratch,
         } = self;
         let client = client.wait();
-        // For a server that still waits: has it served its peer at all?
+        // For the output of a server that still waits: it shows whether the peer was served.
         let counters = if client.succeeded() {
             String::new()
         } else {

@@ -48,7 +48,7 @@ const EXPECTED: &[u8] = &[
     opcode::ACKNOWLEDGE,
 ];
 
-/// Which sides of a pair write the capture.
+/// The sides of a pair that write the capture.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Sides {
     Both,

@@ -17,7 +17,7 @@ fn write_program(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("our own file");
 }
 
-/// Installs a fake toolchain of that version. Its cargo prints its path, the rustc that it would
+/// Installs a fake toolchain of this version. Its cargo prints its path, the rustc that it would
 /// call, and its arguments.
 fn install(folder: &Path, version: &str) {
     let cargo = "#!/bin/sh\necho \"$0 $(rustc --version) $*\"\n";

@@ -58,8 +58,8 @@ pair() { # ADDRESS SERVER... and CLIENT...
 }
 "#;
 
-/// Goal: programs run in a container as Docker makes it: no variable set, `/dev/shm` of 64 MB, an
-/// empty `/proc/sys`, a read-only home and `/tmp`. Method: two programs of perftest.
+/// Goal: programs run in a container like Docker's: no variable set, `/dev/shm` of 64 MB, an empty
+/// `/proc/sys`, a read-only home and `/tmp`. Method: two programs of perftest.
 #[test]
 fn a_bare_container_suffices() {
     let scratch = Scratch::new();

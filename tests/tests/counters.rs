@@ -40,8 +40,8 @@ fn a_program_reads_the_counters_of_its_device() {
     assert!(output.ends_with("0 failures\n"), "{output}");
 }
 
-/// Goal: the counters are those of the device, not of one process, and do not go back. Method: a
-/// shell reads them before, between and after two programs.
+/// Goal: the counters belong to the device, not to one process, and never decrease. Method: a shell
+/// reads them before, between and after two programs.
 #[test]
 fn counters_of_programs_that_have_ended_stay() {
     let scratch = Scratch::new();
@@ -62,8 +62,8 @@ fn counters_of_programs_that_have_ended_stay() {
     assert_eq!(scratch.finish(other).expect_success(), "0\n");
 }
 
-/// Goal: the file has the counters of each function of the program, and the program's status is
-/// that of the command. Method: a shell with two programs, and a pair.
+/// Goal: the file has the counters of each function of the program, and the command returns the
+/// program's status. Method: a shell with two programs, and a pair.
 #[test]
 fn counters_are_written_at_the_end() {
     let scratch = Scratch::new();

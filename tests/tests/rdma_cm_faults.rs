@@ -43,8 +43,8 @@ impl Steps {
         server
     }
 
-    /// Goal: a dead server leaves nothing behind. Method: a new server takes the port at once, and
-    /// serves.
+    /// Goal: a dead server leaves no resources in use. Method: a new server immediately gets the
+    /// port, and serves.
     fn expect_usable(&self) {
         let server = self.server("new-server", "-");
         let client = self.start("new-client", "client", "-", "1");

@@ -203,8 +203,8 @@ fn symbols(scratch: &Scratch, file: &Path) -> String {
     scratch.finish(nm).expect_success()
 }
 
-/// Goal: a process with the card contains no NIC of the model. Method: compare its symbols with
-/// those of the model's build.
+/// Goal: a process with the card contains no NIC of the model. Method: compare its symbols with the
+/// symbols of the model's build.
 #[test]
 #[ignore = "make rtl-programs"]
 fn the_card_is_without_the_model() {
@@ -232,7 +232,7 @@ fn without_verilator_the_build_says_so() {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let name = entry.file_name();
             if !name.to_string_lossy().starts_with("verilator") {
-                // The first of a name counts.
+                // If several programs have a name, the first one counts.
                 let _ = symlink(entry.path(), programs.join(name));
             }
         }

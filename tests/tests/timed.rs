@@ -1,5 +1,5 @@
-//! Unmodified programs in simulated time: they print the same figures every time, and those of
-//! `ferroce perf`.
+//! Unmodified programs in simulated time: they print the same figures every time, and the figures
+//! agree with `ferroce perf`.
 //!
 //! Tests marked `ignored` are the long mode (`make soak`).
 

@@ -21,7 +21,7 @@ fn start_pair<'a>(
 
 /// Goal: verbs work over the socket as in the process: services, operations, polling and events,
 /// payload in the program's memory. Method: run programs one after the other on the same two
-/// functions, so that each gets the functions as the last one has left them.
+/// functions, so that each gets the functions in the state in which the previous one left them.
 #[test]
 fn programs_talk_over_served_functions() {
     let scratch = Scratch::new();

@@ -110,8 +110,8 @@ const SETTLING: u64 = 16;
 
 impl Bench {
     /// Waits until the device has had time for all earlier requests, without polling the bench's
-    /// CQs. Method: round trips of another pair; the device serves it in turn with the others, and
-    /// polls for these round trips advance the device.
+    /// CQs. Method: round trips of another pair; the device serves it alternately with the others,
+    /// and polls for these round trips advance the device.
     #[track_caller]
     pub fn settle(&self) {
         let cq = self.context.create_cq(16, None, 0).expect("a CQ");
@@ -262,12 +262,12 @@ pub struct Pair {
     pub b: Qp,
     /// The path to `b` for datagrams.
     pub ah: Option<Ah>,
-    /// Where an XRC target receives.
+    /// SRQ of an XRC target.
     pub srq: Option<Srq>,
 }
 
 impl Pair {
-    /// Adds to a request the fields by which its service finds `b`.
+    /// Adds the fields to a request that address `b` in its service.
     pub fn addressed(&self, mut wr: SendWr) -> SendWr {
         if let Some(ah) = &self.ah {
             wr = wr.datagram(ah, self.b.number(), Q_KEY);
@@ -297,7 +297,7 @@ impl Pair {
             .expect("ibv_wr_complete");
     }
 
-    /// Posts where `b` receives.
+    /// Posts a receive to the queue from which `b` takes receives.
     #[track_caller]
     pub fn post_receive(&self, id: u64, sge: ibv_sge) {
         let wr = ReceiveWr::new(id, sge);
@@ -309,7 +309,7 @@ impl Pair {
     }
 }
 
-/// Returns the bytes that differ from their neighbours, by seed.
+/// Returns bytes that differ from their neighbours, by seed.
 pub fn pattern(length: usize, seed: u8) -> Vec<u8> {
     (0..length)
         .map(|index| {

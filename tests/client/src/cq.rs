@@ -1,4 +1,4 @@
-//! Completion channels, completion queues, and work completions, by both ways of polling.
+//! Completion channels, completion queues, and work completions, with both polling APIs.
 
 use std::ffi::c_int;
 use std::ptr::null_mut;
@@ -110,7 +110,7 @@ impl Channel {
 }
 
 impl Cq {
-    /// Entries as the structure says.
+    /// Returns the number of entries from the structure.
     pub fn cqe(&self) -> c_int {
         // SAFETY: alive.
         unsafe { (*self.raw()).cqe }
@@ -176,7 +176,7 @@ impl Cq {
     /// Returns the next completion.
     #[track_caller]
     pub fn next(&self) -> ibv_wc {
-        // Polling advances the device: without a pause.
+        // Polling advances the device, so there is no pause.
         let deadline = Deadline::new("a completion", COMPLETION_TIMEOUT);
         loop {
             if let Some(wc) = self.try_next() {
@@ -230,7 +230,7 @@ impl Cq {
         result
     }
 
-    /// Calls `ibv_start_poll` alone. Only if it returns 0, the poll may and must be ended.
+    /// Calls `ibv_start_poll` alone. If it returns 0, and only then, the poll must be ended.
     pub fn start_poll(&self, comp_mask: u32) -> c_int {
         let mut attr = ibv_poll_cq_attr { comp_mask };
         let cq = self.extended();

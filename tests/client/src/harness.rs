@@ -12,7 +12,7 @@ const INSIDE: &str = "FERROCE_TEST_INSIDE";
 const BUS: &str = "FERROCE_TEST_BUS";
 /// The address of the first served function, which does not use an address of the machine.
 const ADDRESS: &str = "192.0.2.1";
-/// First words of a line that says why a test was left out.
+/// First words of a line that says why a test was skipped.
 const LEFT_OUT: &str = "left out:";
 /// Time limit of one test. It only ends tests that hang: on an idle machine each needs far less.
 const TIMEOUT: Duration = Duration::from_secs(180);

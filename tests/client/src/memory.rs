@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::object::{Object, Outcome, check, check_pointer, handle, operation};
 use crate::sys::*;
 
-/// Every right that a region can give.
+/// All access rights of a region.
 pub const ALL_ACCESS: c_uint = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_REMOTE_WRITE
     | IBV_ACCESS_REMOTE_READ
@@ -20,13 +20,13 @@ pub const ALL_ACCESS: c_uint = IBV_ACCESS_LOCAL_WRITE
 const OPTIONAL_ACCESS: c_uint = 0x3ff0_0000;
 const PAGE: usize = 4096;
 
-/// Memory that a device may write while the program looks at it.
+/// Memory that a device may write while the program reads it.
 pub struct Buffer {
     base: *mut u8,
     layout: Layout,
 }
 
-// SAFETY: accessed through copies only; races are those of RDMA itself.
+// SAFETY: accessed through copies only; data races with the device are inherent in RDMA.
 unsafe impl Send for Buffer {}
 // SAFETY: as above.
 unsafe impl Sync for Buffer {}
@@ -84,10 +84,10 @@ impl Buffer {
         self.write(offset, &value.to_ne_bytes());
     }
 
-    /// Returns the number there as the CPU's own atomic.
+    /// Returns the number as an atomic of the CPU.
     pub fn atomic(&self, offset: usize) -> &std::sync::atomic::AtomicU64 {
         assert!(offset + 8 <= self.length() && offset.is_multiple_of(8));
-        // SAFETY: aligned, inside, and shared by atomics only, as the caller wants.
+        // SAFETY: aligned, inside, and shared with atomic accesses only, as the caller guarantees.
         unsafe { std::sync::atomic::AtomicU64::from_ptr(self.base.add(offset).cast()) }
     }
 }
@@ -248,10 +248,10 @@ impl Pd {
         self.region(raw, Some(buffer.clone()))
     }
 
-    /// Calls `ibv_reg_mr` with any address; it must not succeed if there is no memory.
+    /// Calls `ibv_reg_mr` with any address; it must fail if there is no memory.
     pub fn register_raw(&self, address: u64, length: usize, access: c_uint) -> *mut ibv_mr {
         let iova = address;
-        // SAFETY: registering looks at addresses, not at what is there.
+        // SAFETY: registering does not access the memory.
         unsafe {
             if access & OPTIONAL_ACCESS == 0 {
                 ibv_reg_mr(self.raw(), address as *mut _, length, access as c_int)
@@ -314,7 +314,7 @@ impl Pd {
             let ops = &raw const (*(*self.raw()).context).ops;
             operation!(ops, alloc_mw)(self.raw(), window_type)
         })?;
-        // The inline function of the header has no more to do than this.
+        // Does the same as the header's inline function.
         Ok(Mw(Object::new(raw, dealloc_mw, vec![self.parent()])))
     }
 }
@@ -332,7 +332,7 @@ impl Mr {
         unsafe { (*self.raw()).rkey }
     }
 
-    /// Address and length as the structure says.
+    /// Returns address and length from the structure.
     pub fn range(&self) -> (u64, usize) {
         // SAFETY: alive.
         unsafe { ((*self.raw()).addr as u64, (*self.raw()).length) }

@@ -273,7 +273,7 @@ impl Qp {
     }
 }
 
-/// Returns true if the service has acknowledgements, for which the requester waits, and repeats
+/// Returns true if the service has acknowledgements: the requester waits for them, and repeats
 /// requests.
 fn is_reliable_requester(qp_type: ibv_qp_type) -> bool {
     [IBV_QPT_RC, IBV_QPT_XRC_SEND].contains(&qp_type)

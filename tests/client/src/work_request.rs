@@ -248,7 +248,7 @@ impl ReceiveWr {
     }
 }
 
-/// Which request of a list was refused, and why.
+/// The request of a list that was refused, and the reason.
 pub type Refused = (Errno, usize);
 
 /// Links the requests to a list of C; its pointers live as long as `wrs` and the result.
@@ -285,7 +285,7 @@ impl Qp {
             raw[index - 1].next = &raw mut raw[index];
         }
         let mut bad = null_mut();
-        // SAFETY: the list is well formed; keys and addresses are for the device to judge.
+        // SAFETY: the list is well formed; the device checks keys and addresses.
         let result = unsafe {
             let ops = &raw const (*(*self.raw()).context).ops;
             operation!(ops, post_send)(self.raw(), raw.as_mut_ptr(), &mut bad)

@@ -137,7 +137,7 @@ verbs_tests! {
         }
     }
 
-    /// An access needs the rights of the QP as well as those of the region.
+    /// An access needs the rights of both the QP and the region.
     fn rem_inv_req_err_of_a_qp_without_rights() {
         let bench = Bench::new();
         for opcode in [IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD] {
@@ -205,7 +205,7 @@ verbs_tests! {
         }
     }
 
-    /// rnr_retry 7 means retrying forever, so a late receive is not too late.
+    /// rnr_retry 7 means retrying forever, so a late receive still completes the request.
     fn rnr_retry_7_waits() {
         let bench = Bench::new();
         let pair = impatient(&bench, Service::Rc, 7, None);

@@ -241,8 +241,8 @@ verbs_tests! {
                 })
                 .collect();
             empty_polls.sort_unstable();
-            // Take the best of several tries: while the library's own thread is inside the device,
-            // polls do nothing, and on a busy machine it is there most of the time.
+            // Take the best of several tries: while the library's own thread runs the device, polls
+            // do nothing, and on a busy machine that is most of the time.
             assert!(empty_polls[0] <= 1, "{length} bytes: {empty_polls:?}");
         }
     }

@@ -13,7 +13,7 @@ macro_rules! destroy_twice {
     ($object:expr, $verb:path) => {{
         let raw = $object.raw();
         $object.destroy().expect("the first time");
-        // SAFETY: that the library finds out is what is tested.
+        // SAFETY: the test checks that the library detects this.
         let result = unsafe { $verb(raw) };
         assert_eq!(result, libc::EINVAL, stringify!($verb));
     }};
@@ -55,7 +55,7 @@ verbs_tests! {
         let mut garbage = [0x5a_u64; 256];
         let addresses = [bench.pd.raw() as usize, garbage.as_mut_ptr() as usize, 0, 1];
         for address in addresses {
-            // SAFETY: that the library finds out is what is tested.
+            // SAFETY: the test checks that the library detects this.
             let results = unsafe {
                 [
                     ibv_dereg_mr(address as *mut ibv_mr),
@@ -82,7 +82,7 @@ verbs_tests! {
             let start = std::sync::Barrier::new(2);
             let destroy = || {
                 start.wait();
-                // SAFETY: that the library finds out is what is tested.
+                // SAFETY: the test checks that the library detects this.
                 unsafe { ibv_dealloc_pd(address as *mut ibv_pd) }
             };
             let mut results = std::thread::scope(|scope| {

@@ -18,7 +18,7 @@ macro_rules! overwritten {
         // SAFETY: alive, and a program may write its fields.
         unsafe { (*raw).handle ^= 0xdead_beef };
         let result = $then;
-        // SAFETY: as before: what is evaluated does not destroy the object, if all is well.
+        // SAFETY: as before; the evaluated expression must not destroy the object.
         unsafe { (*raw).handle ^= 0xdead_beef };
         result
     }};

@@ -68,7 +68,7 @@ impl Peer {
         qp.connect(bench.gid, number as u32);
         let (address, key) = bench.remote(TARGET);
         send_card(socket, [qp.number().into(), address, key.into()]);
-        // Until the other side ends or kills this process, whose device works by itself.
+        // Wait until the other side ends or kills this process; the device works without it.
         let _ = (&*socket).read(&mut [0]);
     }
 
@@ -98,7 +98,7 @@ impl Drop for Peer {
     }
 }
 
-/// A QP of this process, connected to that of the peer.
+/// A QP of this process, connected to the peer's QP.
 struct Requester {
     bench: Bench,
     qp: Qp,
@@ -150,7 +150,7 @@ verbs_tests! {
         assert_eq!(requester.qp.state(), IBV_QPS_ERR);
     }
 
-    /// A sleeping program gets an event, too, because its device watches the peers.
+    /// A sleeping program also gets an event, because its device watches the peers.
     fn an_event_reports_a_killed_peer() {
         if is_for_one_client() {
             return;

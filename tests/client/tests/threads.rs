@@ -226,7 +226,7 @@ verbs_tests! {
     }
 }
 
-/// Returns a context with which a CQ and a domain could be made.
+/// Opens a context, and checks that a CQ and a domain can be created in it.
 fn open_whole(round: usize) -> Context {
     let context = Context::open_nth(0);
     let context = context.unwrap_or_else(|errno| panic!("round {round}: open_device: {errno}"));

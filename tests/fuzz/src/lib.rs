@@ -1,7 +1,7 @@
 //! Fuzz targets: each accepts any bytes, and panics if the code under test is wrong.
 //!
-//! - [`wire`]: a frame. [`capture`]: a capture file. [`model`]: what a hostile driver, a hostile
-//!   program and a hostile peer do to the whole NIC. [`verbs`]: calls of the C ABI.
+//! - [`wire`]: a frame. [`capture`]: a capture file. [`model`]: the whole NIC with a hostile
+//!   driver, a hostile program and a hostile peer. [`verbs`]: calls of the C ABI.
 //! - [`input`]: bytes as decisions. [`generate`]: inputs without a fuzzer.
 //!
 //! Two drivers run them: libFuzzer (`libfuzzer/`, guided by coverage, with the nightly toolchain)
@@ -20,7 +20,7 @@ pub mod wire;
 pub struct Target {
     /// Its name, which is also the name of its corpus.
     pub name: &'static str,
-    /// Bytes of the longest input that makes sense.
+    /// Length of the longest useful input in bytes.
     pub longest: usize,
     /// Runs one input.
     pub run: fn(&[u8]),

@@ -1,7 +1,7 @@
 //! Target `model`: the NIC as a whole, against a hostile driver, hostile programs and a hostile
 //! peer.
 //!
-//! Two NICs are set up like by a correct driver, with a connected pair of queue pairs of each
+//! Two NICs are set up as a correct driver does it, with a connected pair of queue pairs of each
 //! service. Then the input chooses actions: commands with good and bad mailboxes; words that
 //! overwrite contexts, translation tables and rings; doorbells, pushes and register writes; changed
 //! and invented frames; good requests in between. There must be no panic, no operation that the

@@ -1,4 +1,4 @@
-//! Frames as the fabric carries them.
+//! Frames of the fabric.
 
 use std::net::Ipv4Addr;
 

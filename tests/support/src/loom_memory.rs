@@ -29,8 +29,8 @@ struct Shared {
     accesses: UnsafeCell<()>,
 }
 
-// SAFETY: the cell holds nothing, so that no access to it is a race; loom, which counts its
-// accesses, runs one thread at a time.
+// SAFETY: the cell holds no data, so no access to it is a data race; loom tracks the accesses and
+// runs one thread at a time.
 unsafe impl Sync for Shared {}
 
 impl Shared {
@@ -52,7 +52,7 @@ impl Shared {
     }
 }
 
-/// One view of the memory, as a process has one.
+/// One process's view of the memory.
 #[derive(Debug, Clone, Default)]
 pub struct Mapping(Arc<Words>);
 
@@ -92,17 +92,17 @@ impl Mapping {
         false
     }
 
-    /// The word at `offset`, one of those that were made.
+    /// The word at `offset`, which must be one of the created ones.
     pub fn word(&self, offset: usize) -> &AtomicU64 {
         &self.0.words[&offset]
     }
 
-    /// The half word at `offset`, one of those that were made.
+    /// The half word at `offset`, which must be one of the created ones.
     pub fn half_word(&self, offset: usize) -> &AtomicU32 {
         &self.0.half_words[&offset]
     }
 
-    /// The buffer at `offset`, one of those that were made. Reads its bytes.
+    /// The buffer at `offset`, which must be one of the created ones. Reads its bytes.
     pub fn take_buffer(&mut self, offset: usize, length: usize) -> Buffer {
         let value = self.0.buffers[&offset].read();
         let mut bytes = value.to_le_bytes().to_vec();
@@ -143,7 +143,7 @@ impl Mapping {
     pub fn prefetch(&self, _offset: usize) {}
 }
 
-/// Bytes of a [`Mapping`], of which the first eight are shared.
+/// Bytes of a [`Mapping`]; the first eight are shared.
 #[derive(Debug)]
 pub struct Buffer {
     offset: usize,

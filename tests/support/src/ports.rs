@@ -15,7 +15,7 @@ const PORTS: Range<u16> = 10_000..32_768;
 /// The leases of this process. A lease is a lock, so it always ends with the process.
 static LEASES: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
-/// Returns a TCP port that no other test has until this process ends, and that is free now.
+/// Returns a TCP port that is free now, and that no other test gets until this process ends.
 ///
 /// Test programs run in parallel: without a lease, another test could take a free port between this
 /// call and the program's `bind`.

@@ -98,7 +98,7 @@ impl GoldenSegment {
 /// Returns the vectors of one file, for example `send_wqe`.
 ///
 /// # Panics
-/// If the file is not as the others are.
+/// If the file does not have the format of the others.
 #[must_use]
 pub fn golden_vectors(file: &str) -> Vec<GoldenVector> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../hw-model/spec/vectors");

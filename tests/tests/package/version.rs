@@ -81,7 +81,7 @@ fn the_revision_is_that_of_git() {
 }
 
 /// Goal: an archive of the sources knows its commit. Method: `git archive`, unpacked into a folder
-/// of a different repository, whose commit it is not.
+/// of a repository with a different commit.
 #[test]
 fn an_archive_has_the_revision_in_a_file() {
     let scratch = Scratch::new();

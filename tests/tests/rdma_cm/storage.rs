@@ -20,17 +20,18 @@ const TARGET_NAME: &str = "iqn.2026-11.example:disk";
 /// its name are admitted (`iser_text.c`); by TCP one of the two suffices.
 const INITIATOR_NAME: &str = "iqn.2007-10.com.github:sahlberg:libiscsi:iscsi-test";
 
-/// The smallest pool that tgtd takes.
+/// The smallest pool that tgtd accepts.
 const POOL_MIB: u32 = 128;
-/// Runs of a test of libiscsi 1.19 on a busy machine, and what it says when an answer has not come
-/// within a second: over iSER that is an error, whatever the time-out (`iscsi_iser_service`).
+/// Maximum number of runs of a test of libiscsi 1.19 on a busy machine, and its message when an
+/// answer takes longer than a second: over iSER that is an error, whatever the time-out
+/// (`iscsi_iser_service`).
 const ATTEMPTS: usize = 10;
 const LATE: &str = "revents is not POLLIN";
 
 /// Size of the disk: some tests write only at its ends, others also at 4 MiB.
 const DISK_BYTES: usize = 8 << 20;
-/// Blocks of 512 bytes that `Write10.Simple` has written at either end of the disk in the end, and
-/// what it writes.
+/// Number of 512-byte blocks that `Write10.Simple` writes at either end of the disk, and their
+/// content.
 const WRITTEN_BYTES: usize = 256 * 512;
 const WRITTEN: u8 = 0xa6;
 /// A part of the disk that no test writes.
@@ -55,22 +56,22 @@ fn unpack(scratch: &Scratch) -> Option<PathBuf> {
 /// A running target with one disk.
 struct Target<'a> {
     scratch: &'a Scratch,
-    /// Where its package is unpacked.
+    /// The folder with its unpacked package.
     folder: PathBuf,
     process: Process,
     port: u16,
-    /// The file behind the disk.
+    /// The file that backs the disk.
     disk: PathBuf,
 }
 
 impl<'a> Target<'a> {
-    /// Starts it, with `content` on its disk.
+    /// Starts a target with `content` on its disk.
     fn start(scratch: &'a Scratch, folder: PathBuf, content: &[u8]) -> Self {
         let disk = scratch.path("disk");
         fs::write(&disk, content).expect("a file in the directory of the test");
         let port = free_port();
-        // Without a portal it would also listen on TCP port 3260 of the machine; without a size its
-        // pool would be 1 GiB, which it touches while the first initiator waits.
+        // Without a portal it would also listen on TCP port 3260 of the machine. Without a size its
+        // pool would be 1 GiB, and it would touch all of it while the first initiator waits.
         let program = folder.join(TARGET);
         let line = format!(
             "{} -f --iscsi portal=127.0.0.1:PORT --iser port=PORT,pool_sz_mb={POOL_MIB}",
@@ -86,7 +87,7 @@ impl<'a> Target<'a> {
             port,
             disk,
         };
-        // It listens before it reads commands.
+        // When it reads commands, it already listens.
         eventually("tgtd takes commands", TIMEOUT, || {
             target.administer("--mode system --op show").is_ok()
         });
@@ -101,7 +102,7 @@ impl<'a> Target<'a> {
         target
     }
 
-    /// Has `tgtadm` send a command. An error is its output.
+    /// Sends a command with `tgtadm`. Returns its output as the error.
     fn administer(&self, line: &str) -> Result<(), String> {
         let mut command = Command::new(self.folder.join(ADMINISTRATION));
         command
@@ -116,16 +117,17 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Runs a test of libiscsi on the disk, as another host of the fabric. Fails the test if it
-    /// fails, or tests nothing.
+    /// Runs a test of libiscsi on the disk, as another host of the fabric. Panics if that test
+    /// fails, or is skipped.
     fn run(&self, test: &str) {
         let url = format!("iser://{ADDRESS}:{}/{TARGET_NAME}/1", self.port);
         let arguments = ["--dataloss", "--fail", "--normal", "--test", test, &url];
         let run = || {
             let options = ["--host", "initiator"];
             let mut command = self.scratch.run(&options, "iscsi-test-cu", &arguments);
-            // libiscsi 1.19 takes memory of `malloc` for a list that is empty (the `iser_conn` of
-            // `iscsi_init_iser_transport`). With this value `malloc` of glibc returns zeroes.
+            // libiscsi 1.19 assumes that memory from `malloc` is an empty list, that is, zero (the
+            // `iser_conn` of `iscsi_init_iser_transport`). With this value glibc's `malloc` returns
+            // zeroes.
             command.env("MALLOC_PERTURB_", "255");
             self.scratch.finish(command)
         };
@@ -138,7 +140,7 @@ impl<'a> Target<'a> {
         assert!(has_run, "{test}:\n{output}");
     }
 
-    /// Ends it, as it ends by itself: when its last target is deleted. Returns what is on the disk.
+    /// Ends it by deleting its last target. Returns the content of the disk.
     fn end(mut self) -> Vec<u8> {
         eventually("the last initiator is gone", TIMEOUT, || {
             self.administer("--mode target --op delete --tid 1").is_ok()
@@ -151,14 +153,14 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Goal: blocks pass unchanged in both directions, and a target ends in good order. Method: VERIFY
-/// sends what READ has returned, for the target to compare with the disk; what WRITE leaves is
-/// compared with the file. Each test of libiscsi logs in twice.
+/// Goal: blocks pass unchanged in both directions, and a target ends normally. Method: VERIFY sends
+/// the data that READ has returned, and the target compares it with the disk; the test compares the
+/// result of WRITE with the file. Each test of libiscsi logs in twice.
 ///
-/// Not all of its tests: without a NIC's fault, libiscsi 1.19 takes the length that it has asked
-/// for as the length of the answer over iSER (`Inquiry.Standard`, `Inquiry.AllocLength`,
-/// `ModeSense6.Residuals`), crashes with more than 256 commands at a time, task management and
-/// transfers above 256 KiB, and does not disconnect.
+/// Some of its tests fail on any NIC. Over iSER, libiscsi 1.19 assumes that an answer has the
+/// requested length (`Inquiry.Standard`, `Inquiry.AllocLength`, `ModeSense6.Residuals`). It crashes
+/// with more than 256 commands at a time, with task management and with transfers above 256 KiB,
+/// and it does not disconnect.
 #[test]
 fn iser_target_and_initiator() {
     let words = (0..).map(|word: u32| word.wrapping_mul(0x9e37_79b1));

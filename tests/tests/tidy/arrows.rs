@@ -16,7 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cm", &["units", "wire"]),
     ("transport", &["qp", "units", "wire"]),
     ("model", &["spec", "transport", "units", "wire"]),
-    // Its blocks in RTL, compared with those of the model.
+    // Its blocks in RTL, compared with the model's blocks.
     ("rtl-harness", &[]),
     ("rtl", &["model", "rtl-harness", "spec"]),
     // The card in RTL in place of the model's NIC: an option of `embed`.
@@ -24,7 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     // The driver never sees the model.
     ("vfio-user", &[]),
     ("driver", &["qp", "spec"]),
-    // Its buses, each above it, and what they need of the operating system.
+    // Its buses, each above it, and their interfaces to the operating system.
     ("linux", &["driver", "spec"]),
     ("vfio", &["driver", "linux", "spec"]),
     ("vfio-user-bus", &["driver", "linux", "spec", "vfio-user"]),

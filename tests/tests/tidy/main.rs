@@ -16,7 +16,7 @@ mod words;
 
 /// The only places that may contain `unsafe`.
 const UNSAFE_PLACES: &[&str] = &[
-    // It acts as a foreign program, which calls C.
+    // It acts as a foreign program, and calls C.
     "tests/client/",
     // The same holds for the fuzz target of the C ABI.
     "tests/fuzz/src/verbs",

@@ -1,4 +1,4 @@
-//! One of the two processes: connects its QPs to those of the other, and executes the plan.
+//! One of the two processes: connects its QPs to the other's, and executes the plan.
 
 use std::io::{Read, Write};
 use std::ops::Range;
@@ -259,8 +259,8 @@ impl Side {
         .expect("post_recv");
     }
 
-    /// Polls all expected completions; those of each QP come in the order of posting. Meanwhile,
-    /// deregisters the regions of the round.
+    /// Polls all expected completions; each QP's completions come in the order of posting.
+    /// Meanwhile, deregisters the regions of the round.
     fn await_completions(&self, operations: &[Operation], mut regions: Regions) {
         let deadline = Instant::now() + time_limit(TIMEOUT);
         let mut sends: Vec<_> = self.chosen(operations, |o| o.side == self.which && o.completes());

@@ -65,14 +65,14 @@ const RING: u64 = 0x8_0000;
 /// Numbers of objects that are tried.
 const NUMBERS: u8 = 12;
 
-/// Returns the object number for `opcode`, often that of an existing object.
+/// Returns an object number for `opcode`, often an existing object's.
 pub(super) fn argument(side: &Side, opcode: CommandOpcode, input: &mut Input<'_>) -> u64 {
     let number = u64::from(input.below(NUMBERS));
     if input.u8() > 0xf0 {
         return input.number();
     }
     match opcode.0 >> 4 {
-        // The GSI has this number, not the number of its entry.
+        // The GSI has this number instead of the number of its entry.
         3 if number == u64::from(GSI_QPN) => number,
         3 => u64::from(side.machine.qpn & !0xff) + number,
         5 => u64::from(side.machine.key).wrapping_add(number << 8),

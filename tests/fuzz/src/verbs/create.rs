@@ -160,7 +160,7 @@ impl Session {
         };
         let access = mask(input, 0x1f) as u32;
         let pd = self.objects.pds.pick(input);
-        // SAFETY: the memory is there, or the length reaches where there is none.
+        // SAFETY: the memory exists, or the length extends into inaccessible memory.
         let mr = unsafe { ibv_reg_mr_iova2(pd, address, length, iova, access) };
         self.objects.mrs.keep(mr);
     }

@@ -34,7 +34,7 @@ impl<T> Pool<T> {
         }
     }
 
-    /// Returns one of them, or null if there is none, and sometimes although there is one.
+    /// Returns one of them, or null if there is none; sometimes returns null although there is one.
     pub(super) fn pick(&self, input: &mut Input<'_>) -> *mut T {
         match (input.u8(), self.0.len()) {
             (0xff, _) | (_, 0) => null_mut(),

@@ -200,7 +200,7 @@ impl Session {
         assert_eq!(answer != 0, is_of_list, "bad_wr of {answer}");
     }
 
-    /// Returns the operation of a request. That of a datagram names an address handle, or none.
+    /// Returns the operation of a request. A datagram's operation has an address handle, or null.
     fn operation(&self, is_datagram: bool, input: &mut Input<'_>) -> ibv_wr_operation {
         let (remote_addr, rkey) = self.remote(input);
         match input.below(4) {
@@ -290,7 +290,7 @@ impl Session {
         if qp.is_null() {
             return;
         }
-        // SAFETY: the queue pair is alive; its functions get what is alive and there.
+        // SAFETY: the queue pair is alive; its functions get living objects and existing memory.
         unsafe {
             let qp = ibv_qp_to_qp_ex(qp);
             let Some(table) = qp.as_ref().filter(|table| table.wr_start.is_some()) else {
@@ -351,7 +351,8 @@ impl Session {
             addr: place,
             length,
         }; 4];
-        // SAFETY: by the contract; what the processor reads is there, or too long to be taken.
+        // SAFETY: by the contract; memory that the processor reads exists, or is too long to be
+        // accepted.
         unsafe {
             let table = &*qp;
             match input.below(6) {
@@ -377,7 +378,7 @@ impl Session {
     pub(super) fn poll(&mut self, input: &mut Input<'_>) {
         let cq = self.objects.cqs.pick(input);
         let ops = &table(self.program.context).context.ops;
-        // SAFETY: the CQ is null or alive, and there is room for as many completions.
+        // SAFETY: the CQ is null or alive, and there is room for this many completions.
         unsafe {
             let mut completions: [ibv_wc; COMPLETIONS] = zeroed();
             let asked = match input.u8() {
@@ -470,7 +471,8 @@ impl Session {
 
     fn copy_device_memory(&self, memory: *mut c_void, length: usize, input: &mut Input<'_>) {
         let dm = self.objects.dms.pick(input);
-        // SAFETY: the device memory is alive; the other one is there, or too long to be taken.
+        // SAFETY: the device memory is alive; the other memory exists, or is too long to be
+        // accepted.
         unsafe {
             let Some(functions) = dm.as_ref() else { return };
             if input.flag() {
