@@ -16,7 +16,8 @@ fn main() {
         folder: &folder,
         packages: &["../spec/generated/ferroce_pkg.sv", &card_package],
     };
-    // Small caches, so that entries are replaced; three ways: the turn has to wrap.
+    // Small caches, so that entries are replaced; three ways, so that the round-robin counter
+    // wraps.
     let shape: &[(&str, u64)] = &[("LOG_SETS", 3), ("WAYS", 3)];
     let all = [
         module("roce_rx", &[]),

@@ -8,7 +8,7 @@ from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge
 
 BEAT_BYTES = 64
-# From the last beat of a frame to its verdict.
+# Cycles from the last beat of a frame to its verdict.
 VERDICT_CYCLES_MAX = 8
 VECTORS = Path(__file__).resolve().parents[2] / "spec" / "vectors" / "frame.toml"
 
@@ -32,7 +32,7 @@ async def start(dut):
 
 
 async def send(dut, frame):
-    """Sends a frame beat by beat; returns when its verdict is there."""
+    """Sends a frame beat by beat; returns when its verdict has come."""
     for begin in range(0, len(frame), BEAT_BYTES):
         beat = frame[begin : begin + BEAT_BYTES]
         dut.s_valid.value = 1

@@ -1,7 +1,7 @@
-//! Blocks of the card in SystemVerilog, behind the interfaces of the model's blocks.
+//! Blocks of the card in SystemVerilog, with the interfaces of the model's blocks.
 //!
-//! Each block is a Verilated module with a clock that runs while a call of its interface is under
-//! way. Tests give both implementations the same calls and compare answers, DMA and counters.
+//! Each block is a Verilated module whose clock runs during each call of its interface. Tests give
+//! both implementations the same calls and compare answers, DMA and counters.
 
 pub mod line_port;
 pub mod mpt;

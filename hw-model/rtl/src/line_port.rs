@@ -10,11 +10,11 @@ const READ_LATENCY_CYCLES: u64 = 3;
 
 /// A module that reads lines.
 pub trait LineReader {
-    /// One clock cycle.
+    /// Runs one clock cycle.
     fn cycle(&mut self);
     /// Returns the address that it reads.
     fn read_iova(&self) -> u64;
-    /// Offers a line, or takes it away.
+    /// Offers a line, or withdraws it.
     fn set_line(&mut self, valid: bool, error: bool, line: [u32; LINE / 4]);
 }
 
@@ -22,11 +22,11 @@ pub trait LineReader {
 pub trait LineWriter: LineReader {
     /// Returns the address and the line that it writes.
     fn write(&self) -> (u64, [u32; LINE / 4]);
-    /// Takes a write, with its result, or no longer.
+    /// Accepts a write with its result, or ends that.
     fn set_write_result(&mut self, ready: bool, error: bool);
 }
 
-/// Implements [`LineReader`] for a Verilated module with the ports of that name.
+/// Implements [`LineReader`] for a Verilated module with ports of these names.
 macro_rules! line_reader {
     ($module:ty) => {
         impl $crate::line_port::LineReader for $module {
@@ -45,7 +45,7 @@ macro_rules! line_reader {
     };
 }
 
-/// Implements [`LineWriter`], likewise.
+/// Does the same for [`LineWriter`].
 macro_rules! line_writer {
     ($module:ty) => {
         impl $crate::line_port::LineWriter for $module {
@@ -62,7 +62,8 @@ macro_rules! line_writer {
 
 pub(crate) use {line_reader, line_writer};
 
-/// Reads the line that a module asks for, with `read_ready` set; its clock runs until it has it.
+/// Reads the line that a module requests, with `read_ready` set; runs its clock until it has the
+/// line.
 ///
 /// # Errors
 /// That of the host, after the module was given it.
@@ -79,7 +80,7 @@ pub fn serve_read<H: Host>(
     result
 }
 
-/// Writes the line that a module offers; its clock runs until it is taken.
+/// Writes the line that a module offers; runs its clock until the write is accepted.
 ///
 /// # Errors
 /// That of the host, after the module was given it.

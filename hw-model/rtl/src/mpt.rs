@@ -1,5 +1,5 @@
-//! The memory protection table in RTL. The caller chooses the numbers of entries, as the command
-//! processor of a card does; otherwise its calls are those of the model's table.
+//! The memory protection table in RTL. The caller chooses the numbers of entries, like the command
+//! processor of a card; otherwise it has the calls of the model's table.
 
 use ferroce_model::dma::Dma;
 use ferroce_model::ports::host::{DmaError, Host};
@@ -16,7 +16,7 @@ use crate::{bytes, words};
 line_reader!(Verilated);
 line_writer!(Verilated);
 
-/// Cycles in which every request ends.
+/// Maximum cycles of a request.
 const CYCLES_MAX: u64 = 10_000;
 
 /// Requests, as `OP_*` of the module.
@@ -69,7 +69,7 @@ impl Mpt {
     /// Checks an access; returns the region.
     ///
     /// # Errors
-    /// What the module has found.
+    /// The fault that the module has found.
     pub fn check<H: Host>(
         &mut self,
         access: &Access,
@@ -91,10 +91,10 @@ impl Mpt {
         }
     }
 
-    /// Returns the valid entry at the place that `key` names, for a change.
+    /// Returns the valid entry for `key`, for a change.
     ///
     /// # Errors
-    /// What the module has found.
+    /// The fault that the module has found.
     pub fn entry<H: Host>(
         &mut self,
         key: u32,
@@ -104,14 +104,14 @@ impl Mpt {
         Ok(self.line())
     }
 
-    /// Puts another entry in the place of the one that [`Mpt::entry`] has returned last.
+    /// Replaces the entry that [`Mpt::entry`] has returned last.
     pub fn update<H: Host>(&mut self, key: u32, entry: &MemoryEntry, dma: &mut Dma<'_, H>) {
         self.rtl.set_s_line(words(entry.as_bytes(), 0));
         let done = self.request(op::UPDATE, key, dma);
         done.expect("the entry is still cached");
     }
 
-    /// Creates or replaces the entry at the place that its key names.
+    /// Creates or replaces the entry for its key.
     ///
     /// # Errors
     /// That of the DMA.
@@ -125,7 +125,7 @@ impl Mpt {
         self.request(op::STORE, entry.key, dma)
     }
 
-    /// Removes the entry at the place that `key` names.
+    /// Removes the entry for `key`.
     ///
     /// # Errors
     /// That of the DMA.
@@ -142,7 +142,7 @@ impl Mpt {
         MemoryEntry::read_from_bytes(&line).expect("an entry is a line")
     }
 
-    /// Runs a request to its end, and the DMA that it needs.
+    /// Runs a request to its end, with its DMA.
     fn request<H: Host>(
         &mut self,
         op: u8,
@@ -168,7 +168,7 @@ impl Mpt {
         fault(self.rtl.m_fault(), key, error)
     }
 
-    /// One cycle, or those of a DMA.
+    /// Runs one cycle, or the cycles of a DMA.
     fn step<H: Host>(&mut self, dma: &mut Dma<'_, H>) -> Result<(), DmaError> {
         let rtl = &mut self.rtl;
         dma.counters.add(Counter::mpt_hits, u64::from(rtl.hit()));
@@ -184,8 +184,8 @@ impl Mpt {
     }
 }
 
-/// Returns the fault of a code, as `FAULT_*` of the module. The bounds of the access are not known
-/// here.
+/// Returns the fault for a code, one of the module's `FAULT_*`. The bounds of the access are
+/// unknown here.
 fn fault(code: u8, key: u32, error: Option<DmaError>) -> Result<(), ProtectionFault> {
     assert_eq!(code == 6, error.is_some(), "the module has seen the error");
     match (code, error) {

@@ -1,4 +1,4 @@
-//! The memory translation table in RTL, behind the trait of the model's.
+//! The memory translation table in RTL, with the trait of the model's.
 
 use ferroce_model::config::CacheShape;
 use ferroce_model::dma::Dma;
@@ -11,14 +11,14 @@ use ferroce_spec::counter::Counter;
 use crate::line_port::{line_reader, serve_read};
 use crate::verilated::mtt::Mtt as Verilated;
 
-/// Size and shape of the cache that was built; `build.rs` has the same numbers.
+/// Size and shape of the built cache; `build.rs` has the same numbers.
 pub const SHAPE: CacheShape = CacheShape {
     log_sets: 3,
     ways: 3,
     mshrs: 1,
 };
 
-/// Cycles in which every request ends: an invalidation looks at all lines of the cache.
+/// Maximum cycles of a request: an invalidation checks all lines of the cache.
 const CYCLES_MAX: u64 = 100_000;
 
 line_reader!(Verilated);
@@ -36,7 +36,7 @@ impl Mtt {
         &mut self.rtl
     }
 
-    /// Runs the clock until a request is taken: `ready` says so. `valid` sets its valid input.
+    /// Runs the clock until `ready` shows that a request is taken. `valid` sets its valid input.
     fn offer(&mut self, ready: fn(&Verilated) -> u8, valid: fn(&mut Verilated, u8)) {
         valid(&mut self.rtl, 1);
         self.rtl.settle();
@@ -47,7 +47,7 @@ impl Mtt {
     }
 
     /// # Panics
-    /// If the module does not come to an end.
+    /// If the module does not finish.
     fn run_until(&mut self, is_done: impl Fn(&Verilated) -> bool) {
         let limit = self.rtl.cycles() + CYCLES_MAX;
         while !is_done(&self.rtl) {
@@ -79,7 +79,7 @@ impl Mtt {
 }
 
 impl TranslationTable for Mtt {
-    /// Returns a table with the cache that was built, [`SHAPE`], whatever the configuration says.
+    /// Returns a table with the built cache, [`SHAPE`], regardless of the configuration.
     fn new(_shape: CacheShape) -> Self {
         let mut rtl = Verilated::new();
         rtl.set_rst(1);

@@ -1,4 +1,4 @@
-//! The receive parser in RTL: frames in, one verdict for each out.
+//! The receive parser in RTL: takes frames, and returns one verdict for each.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use crate::{LINE, words};
 /// Cycles from the last beat of a frame to its verdict.
 const VERDICT_LATENCY_CYCLES: u64 = 5;
 
-/// What the parser says of a frame; the names are those of the module's ports.
+/// The parser's verdict on a frame, with the names of the module's ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the ports of the module, described there")]
 pub struct Verdict {
@@ -73,7 +73,7 @@ impl Verdict {
     }
 }
 
-/// The parser, and the verdicts that have come out of it.
+/// The parser, and its verdicts so far.
 #[derive(Debug)]
 pub struct Parser {
     rtl: RoceRx,
@@ -117,8 +117,8 @@ impl Parser {
         (0..cycles).for_each(|_| self.cycle());
     }
 
-    /// Gives a frame, beat by beat; `gap` returns the cycles without a beat before each. Behind the
-    /// last byte of the frame the last beat holds `noise`.
+    /// Sends a frame beat by beat; `gap` returns the number of cycles without a beat before each.
+    /// After the last byte of the frame, the last beat contains `noise`.
     pub fn frame(&mut self, bytes: &[u8], mut gap: impl FnMut() -> u64, noise: u8) {
         let mut beats = bytes.chunks(LINE).peekable();
         while let Some(beat) = beats.next() {

@@ -23,9 +23,9 @@ use zerocopy::{FromBytes, IntoBytes};
 
 const SEEDS: u64 = 20;
 const CALLS_PER_SEED: usize = 3000;
-/// Cycles in which every call ends.
+/// Maximum cycles of a call.
 const CYCLES_MAX: u64 = 20_000;
-/// CQs at most.
+/// Maximum number of CQs.
 const LOG_QUEUES: u8 = 4;
 
 const TABLE: u64 = 0x100_0000_0000;
@@ -39,7 +39,7 @@ const SHAPE: CacheShape = CacheShape {
     mshrs: 1,
 };
 
-/// Returns the number in RTL of the CQ that the model names so: all 256 are used.
+/// Maps a CQN of the model to a CQN in RTL, so that all 256 are used.
 fn number(cqn: u32) -> u8 {
     (cqn * 37 + 200) as u8
 }
@@ -53,7 +53,7 @@ enum Engine {
     Responder,
 }
 
-/// A CQE on its way, as the port has it.
+/// A CQE in the format of the port.
 fn completion(cqn: u8, frame: u16, cqe: &Cqe) -> [u32; 6] {
     let pack = Pack::new()
         .field(1, cqe.word.solicited().into())
@@ -71,13 +71,13 @@ fn completion(cqn: u8, frame: u16, cqe: &Cqe) -> [u32; 6] {
     pack.words()
 }
 
-/// The module, its host, and what came out.
+/// The module, its host, and its outputs.
 struct Card {
     rtl: CompletionWriter,
     random: SplitMix64,
     memory: Memory,
     events: Vec<Event>,
-    /// A read that was requested: when it is answered, and its address.
+    /// A requested read: the time of its answer, and its address.
     read: Option<(u64, u64)>,
     counts: [u64; 2],
 }
@@ -116,7 +116,7 @@ impl Card {
         self.rtl.settle();
     }
 
-    /// Does what the ports ask for, and one cycle.
+    /// Serves the ports' requests, and runs one cycle.
     fn cycle(&mut self) {
         if self.rtl.read_valid() & self.rtl.read_ready() != 0 {
             assert!(self.read.is_none());
@@ -148,7 +148,7 @@ impl Card {
         self.memory.log.push(effect);
     }
 
-    /// Runs the clock until a request is done; its valid is set.
+    /// Runs the clock until a request is done; its valid input is set.
     fn run(&mut self, is_done: impl Fn(&CompletionWriter) -> bool) {
         let limit = self.rtl.cycles() + CYCLES_MAX;
         loop {
@@ -215,14 +215,14 @@ impl Card {
     }
 }
 
-/// A CQ as software sees it.
+/// Software's state of a CQ.
 #[derive(Debug, Clone, Copy)]
 struct Queue {
     cqn: u32,
     slot: u32,
     record: u64,
     ring: u64,
-    /// CQEs that it has taken.
+    /// Number of CQEs that software has taken.
     consumer: u32,
 }
 
@@ -340,7 +340,7 @@ impl Pair {
         assert_eq!(answer, self.context(cqn));
     }
 
-    /// Software takes some CQEs, and mostly says so.
+    /// Takes some CQEs as software, and usually updates the consumer index.
     fn consume(&mut self) {
         if let Some(index) = self.pick() {
             self.consume_from(index);
@@ -442,7 +442,7 @@ impl Pair {
         self.card.events.sort_unstable();
     }
 
-    /// The host refuses a line of a queue, or takes it again.
+    /// Makes the host refuse a line of a queue, or accept it again.
     fn refuse(&mut self) {
         let Some(index) = self.pick() else { return };
         let queue = self.queues[index];
@@ -509,7 +509,7 @@ fn random_calls_have_the_effects_of_the_model() {
 struct Engines {
     card: Card,
     random: SplitMix64,
-    /// Index and frame of the completions that each engine has to hand over.
+    /// Index and frame of the completions that each engine still has to hand over.
     queues: [VecDeque<(u32, u16)>; 2],
     frames_done: u16,
     written: usize,
@@ -576,8 +576,8 @@ impl Engines {
         self.written += 1;
     }
 
-    /// The next payload is written at some time, but only when no completion is due: one that is
-    /// due does not wait for the other engine's.
+    /// The next payload is written at a random time, but only when no completion is due: a due
+    /// completion does not wait for the other engine's.
     fn write_payload(&mut self) {
         let mut first = self.queues.iter().filter_map(|queue| queue.front());
         if first.all(|(_, frame)| !self.is_due(*frame)) && self.random.below(12) == 0 {
@@ -587,8 +587,8 @@ impl Engines {
     }
 }
 
-/// Goal: a completion waits for the payload of its frame, and its engine's later ones for it, but
-/// not those of the other engine.
+/// Goal: a completion waits for the payload of its frame, and later completions of the same engine
+/// wait for it, but the other engine's completions do not.
 #[test]
 fn completions_wait_for_their_frames_in_order() {
     for_each_seed(SEEDS, |seed| {

@@ -10,28 +10,28 @@ const SEEDS: u64 = 40;
 const CLIENTS: usize = 8;
 const RESETS_PER_SEED: usize = 12;
 const READS_PER_RESET: u64 = 300;
-/// Cycles in which the reads between two resets have to come to an end.
+/// Maximum cycles until all reads between two resets have ended.
 const CYCLES_MAX: u64 = 100_000;
-/// Indices that the clients use: few, so that a late line meets a read of the same tag but for the
-/// epoch.
+/// Number of indices that the clients use: few, so that a late line meets a read with the same tag
+/// except for the epoch.
 const INDICES: u64 = 6;
 
 type Line = [u8; LINE];
 
-/// Returns the line at an address, as the host's memory has it after a number of resets.
+/// Returns the content of the line at an address after a number of resets.
 fn line_at(iova: u64, resets: u64) -> Line {
     let mut random = SplitMix64::new(iova ^ resets << 50);
     core::array::from_fn(|_| random.number() as u8)
 }
 
-/// A read that the host has to answer.
+/// A read that the host must answer.
 struct Read {
     tag: u16,
     line: Line,
     is_error: bool,
 }
 
-/// A read that a client offers, or waits for.
+/// A read that a client offers, or for which it waits.
 #[derive(Clone, Copy)]
 struct Asked {
     index: u8,
@@ -52,9 +52,9 @@ struct Bench {
     clients: [Client; CLIENTS],
     reads: Vec<Read>,
     resets: u64,
-    /// Lines of reads from before the last reset that came after it.
+    /// Number of lines that came after the reset that followed their read.
     late: u64,
-    /// Of 16 cycles, how many have a new request, take a read, bring a line.
+    /// Number of cycles, of 16, with a new request, with a read taken, with a line returned.
     rates: [u64; 3],
 }
 
@@ -86,7 +86,7 @@ impl Bench {
         self.random.below(16) < self.rates[port]
     }
 
-    /// Lets a client ask for a line, with an index that it does not use yet.
+    /// Lets a client request a line, with an unused index.
     fn ask(&mut self) -> bool {
         let client = self.random.below(CLIENTS as u64) as usize;
         let asked = Asked {
@@ -218,7 +218,7 @@ impl Bench {
         self.resets += 1;
     }
 
-    /// Reads, and resets while some of the reads are out.
+    /// Reads, and resets while some of the reads are outstanding.
     fn run(&mut self) {
         for reset in 0..RESETS_PER_SEED {
             let begin = self.rtl.cycles();
@@ -246,9 +246,9 @@ impl Bench {
     }
 }
 
-/// Goal: each client gets the lines that it has asked for, once, and none that was asked for before
-/// a reset; clients have turns; a reset waits until tags may be used again. Method: lines come in
-/// any order, also after the reset of those who asked for them.
+/// Goal: each client gets its requested lines once, and none that was requested before a reset;
+/// clients take turns; a reset waits until tags may be reused. Method: lines come in any order,
+/// also after the reset of their requesters.
 #[test]
 fn lines_go_to_the_reads_of_this_epoch() {
     let mut late = 0;

@@ -1,5 +1,5 @@
 //! The event writer against the model's event queues, call by call: EQEs, interrupts, contexts;
-//! with software that sleeps until it is interrupted; and what stops it.
+//! with software that sleeps until it is interrupted; and errors that stop it.
 
 mod common;
 
@@ -26,7 +26,7 @@ const SEEDS: u64 = 20;
 const CALLS_PER_SEED: usize = 3000;
 const CYCLES_MAX: u64 = 20_000;
 const EQS: u64 = 16;
-/// Events of full queues that are kept, as `build.rs` says.
+/// Number of kept events of full queues, as in `build.rs`.
 const PARKED: usize = 1 << 5;
 /// Events in the module's FIFO.
 const FIFO: usize = 16;
@@ -35,7 +35,7 @@ const RINGS: u64 = 0x200_0000_0000;
 const RING_BYTES: u64 = 0x1000;
 const VECTOR_CONTROL: u32 = 12;
 
-/// The module, its host, and what came out.
+/// The module, its host, and its outputs.
 struct Card {
     rtl: EventWriter,
     random: SplitMix64,
@@ -212,7 +212,7 @@ impl Pair {
         self.random.below(EQS) as u32
     }
 
-    /// Writes the events for which there is room, as the model's host interface does.
+    /// Writes the events for which there is room, like the model's host interface.
     fn write_waiting(&mut self) {
         while let Some(at) = self.waiting.iter().position(|e| self.model.has_room(e.eqn)) {
             let event = self.waiting.remove(at);
@@ -287,7 +287,7 @@ impl Pair {
         self.card.ring(eqn as u8, value);
     }
 
-    /// Some of a queue's ring is refused from now on.
+    /// Makes the host refuse a part of a queue's ring from now on.
     fn refuse(&mut self) {
         let eqn = self.eqn();
         if let Some(context) = self.model.get(eqn) {
@@ -348,13 +348,14 @@ fn random_calls_have_the_effects_of_the_model() {
     assert!(eqes > 0 && interrupts > 0 && failures > 0);
 }
 
-/// An event queue of software that sleeps until it is interrupted, and then takes what is there.
+/// An event queue whose software sleeps until it is interrupted, and then takes the available
+/// events.
 struct Sleeper {
     eqn: u8,
     context: EqContext,
     consumer: u32,
     is_asleep: bool,
-    /// When the last interrupt came, in nanoseconds.
+    /// Time of the last interrupt in nanoseconds.
     interrupted_ns: Option<u64>,
     raised: Vec<u32>,
     taken: Vec<u32>,
@@ -390,7 +391,7 @@ impl Sleeper {
         self.is_asleep = false;
     }
 
-    /// Takes the next EQE if its owner bit says that it is valid.
+    /// Takes the next EQE if its owner bit marks it as valid.
     fn take(&mut self, memory: &Memory) -> bool {
         let log_size = u32::from(self.context.log_size);
         let slot = u64::from(self.consumer & ((1 << log_size) - 1));
@@ -407,8 +408,8 @@ impl Sleeper {
     }
 }
 
-/// Goal: no event is lost or announced too often, and no interrupt is missing. Method: events come
-/// at any time; software looks at a queue only after its interrupt.
+/// Goal: no event is lost or announced twice, and no interrupt is missing. Method: events come at
+/// any time; software reads a queue only after its interrupt.
 #[test]
 fn software_that_sleeps_gets_all_events() {
     for_each_seed(SEEDS, |seed| {
@@ -428,7 +429,7 @@ fn software_that_sleeps_gets_all_events() {
                 now_ns = now_ns.max(card.rtl.deadline_ns() - 20);
             }
             card.rtl.set_now_ns(now_ns);
-            // As many as can be kept.
+            // The maximum number that can be kept.
             let kept: usize = sleepers
                 .iter()
                 .map(|s| s.raised.len() - s.taken.len())
@@ -498,7 +499,8 @@ fn more_events_than_can_be_kept_are_fatal() {
     assert_eq!(card.rtl.fatal(), 0);
 }
 
-/// Goal: the newest doorbell of a queue counts, whatever the module is doing with the one before.
+/// Goal: the newest doorbell of a queue takes effect, in any phase of the processing of the
+/// previous one.
 #[test]
 fn a_newer_doorbell_is_not_lost() {
     let mut card = Card::new(0);

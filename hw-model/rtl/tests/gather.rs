@@ -1,4 +1,5 @@
-//! The gather against a plain memory: pieces of any place and length, lines in any order.
+//! The gather unit against a plain memory: pieces at any address and of any length, lines in any
+//! order.
 
 mod common;
 
@@ -128,11 +129,11 @@ fn expected(pieces: &[Piece], lines: &Lines) -> (Vec<u8>, bool) {
     (payload, is_wrong)
 }
 
-/// Takes the beats of a packet from the front, compares them. Returns the number of beats.
+/// Takes the beats of the first packet, and compares them. Returns the number of beats.
 fn compare(pieces: &[Piece], lines: &Lines, beats: &[Beat]) -> usize {
     let (payload, is_wrong) = expected(pieces, lines);
     let count = payload.len().div_ceil(LINE);
-    // A piece of no bytes behind whole beats: none was known to be the last one.
+    // An empty piece after whole beats: no beat was known to be the last one.
     let ends_with_nothing =
         pieces.last().is_some_and(|piece| piece.1 == 0) && payload.len() % LINE == 0;
     for (number, (chunk, beat)) in payload.chunks(LINE).zip(beats).enumerate() {
@@ -186,7 +187,7 @@ fn random_pieces_become_packed_beats() {
     assert!(wrong > 0);
 }
 
-/// Goal: a beat a cycle. Method: pages from one place on, each a packet; lines come at once.
+/// Goal: one beat per cycle. Method: consecutive pages, each a packet; lines come immediately.
 #[test]
 fn pages_are_gathered_at_a_line_a_cycle() {
     for start in [0, 1, 63, 64, 100] {

@@ -30,8 +30,8 @@ fn ports_are_those_of_the_source() {
     assert_eq!(port("m_valid"), expected("m_valid", Direction::Output, 1));
 }
 
-/// Goal: a failed assertion of a module is a panic that names its line, and the module can be used
-/// no further than that. Method: a beat of more bytes than there are.
+/// Goal: a failed assertion of a module is a panic that names its line, and the module cannot be
+/// used afterwards. Method: a beat with more bytes than exist.
 #[test]
 fn a_failed_assertion_is_a_panic() {
     let mut rtl = RoceRx::new();
@@ -42,8 +42,8 @@ fn a_failed_assertion_is_a_panic() {
     assert!(text.contains("roce_rx.sv:"), "{text}");
 }
 
-/// Goal: instances do not share what Verilator's runtime keeps for each thread. Method: they end in
-/// the order in which they began, one of them in another thread.
+/// Goal: instances do not share the thread-local state of Verilator's runtime. Method: they end in
+/// the order in which they were created, one of them in another thread.
 #[test]
 fn instances_are_independent() {
     let instances = [RoceRx::new(), RoceRx::new(), RoceRx::new()];
@@ -94,8 +94,8 @@ fn values(path: &PathBuf, wanted: &str) -> BTreeMap<u64, String> {
     values
 }
 
-/// Goal: a waveform has the signals of the source, and the cycles that were asked for. Method: two
-/// frames of two beats, of whose cycles some are written.
+/// Goal: a waveform has the signals of the source, and the requested cycles. Method: two frames of
+/// two beats; some of the cycles are written.
 #[test]
 fn a_waveform_has_signals_and_cycles() {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("roce_rx.fst");
@@ -115,7 +115,7 @@ fn a_waveform_has_signals_and_cycles() {
     let beats = values(&path, "beat1");
     let last = beats.keys().next_back().expect("it has values");
     assert!(*last < 2 * (begin + 20), "beyond the window: {beats:?}");
-    // Of each frame, the beats 0 and 1; only the first frame is in the window.
+    // Each frame has beats 0 and 1; only the first frame is in the window.
     let numbers: Vec<_> = beats
         .values()
         .map(|bits| u64::from_str_radix(bits, 2))

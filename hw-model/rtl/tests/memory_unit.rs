@@ -1,5 +1,5 @@
-//! memory_unit against mpt and mtt of the model: pieces, faults, DMA, hits and misses; four clients
-//! at a time, and the command engine between them.
+//! memory_unit against the model's mpt and mtt: pieces, faults, DMA, hits and misses; with four
+//! concurrent clients, and requests of the command engine in between.
 
 mod common;
 
@@ -81,7 +81,7 @@ fn fault_number(fault: &ProtectionFault) -> u8 {
     }
 }
 
-/// Both tables of the model, each with the lines that it reads.
+/// Both tables of the model, each with the lines that it has read.
 struct Model {
     mpt: Mpt,
     mtt: Mtt,
@@ -100,7 +100,7 @@ impl Model {
         Ok(*region)
     }
 
-    /// Returns the answers, as the contract wants them.
+    /// Returns the answers that the contract requires.
     fn answers(&mut self, request: &Request) -> Vec<Answer> {
         const NOTHING: Answer = ((0, 0, true), 0);
         let access = &request.access;
@@ -135,7 +135,7 @@ impl Model {
     }
 }
 
-/// A DMA read of the module that is under way: cycles to go, and the line.
+/// An outstanding DMA read of the module: remaining cycles, and the line.
 type UnderWay = Option<(u64, bool, [u8; LINE])>;
 
 struct Bench {
@@ -258,7 +258,7 @@ impl Bench {
         count(Counter::mtt_misses, rtl.mtt_miss());
     }
 
-    /// Offers the requests of a cycle; what was offered stays.
+    /// Offers the requests of a cycle; an offered request stays.
     fn offer_requests(&mut self) {
         let mut valid = self.rtl.request_valid();
         for client in 0..CLIENTS {
@@ -308,7 +308,7 @@ impl Bench {
         }
     }
 
-    /// Gives the command engine's request, and returns its fault when it is done.
+    /// Executes a request of the command engine, and returns its fault.
     fn entry(&mut self, op: u8, key: u32, line: [u32; 16], base: u64, log: u8) -> u8 {
         self.rtl.set_entry_op(op);
         self.rtl.set_entry_key(key);
@@ -351,7 +351,7 @@ impl Bench {
         }
     }
 
-    /// Other lines are refused from now on.
+    /// Changes the lines that the host refuses.
     fn refuse(&mut self) {
         for line in 0..1 << LOG_REGIONS {
             let unreadable = self.one_in(40);
@@ -422,7 +422,7 @@ impl Bench {
         assert_eq!(fault, 0, "remove {key:#x}");
     }
 
-    /// Asks for an entry, as QUERY_MR does.
+    /// Requests an entry, like QUERY_MR.
     fn query(&mut self) {
         let key = self.key();
         let model = &mut self.model;
@@ -440,7 +440,7 @@ impl Bench {
         }
     }
 
-    /// Changes pages in host memory, and has them dropped.
+    /// Changes pages in host memory, and drops them from the cache.
     fn change_pages(&mut self) {
         let (first, count) = (self.random.below(1 << LOG_PAGES), 1 + self.random.below(40));
         let end = (first + count).min(1 << LOG_PAGES);
@@ -468,7 +468,7 @@ impl Bench {
         }
     }
 
-    /// Returns a request for the region of a key: mostly one that is allowed.
+    /// Returns a request for the region of a key, usually an allowed one.
     fn request(&mut self) -> Request {
         let key = self.key();
         let line = self.model.regions.lines.get(index_of(key) as usize);
@@ -606,8 +606,8 @@ fn random_requests_get_the_answers_of_the_model() {
     assert!(seen.iter().all(|&count| count > 0), "{seen:?}");
 }
 
-/// Goal: ranges are answered faster than packets of 1024 bytes leave, 18 beats each. Method: one
-/// page, and what it needs cached.
+/// Goal: ranges are answered faster than packets of 1024 bytes, 18 beats each, leave. Method: one
+/// page, with all needed entries cached.
 #[test]
 fn cached_ranges_are_answered_in_less_than_eighteen_cycles() {
     const RANGES: usize = 100;

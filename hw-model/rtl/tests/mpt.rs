@@ -19,7 +19,7 @@ use ferroce_units::random::SplitMix64;
 
 const SEEDS: u64 = 20;
 const CALLS_PER_SEED: usize = 2000;
-/// Entries of the table: some times those of the cache.
+/// Entries of the table: several times the cache's entries.
 const LOG_ENTRIES: u8 = 7;
 
 /// Calls a method of both tables, each with its own host and counters.
@@ -40,9 +40,9 @@ struct Pair {
     model: (Model, Table, Counters),
     rtl: (Mpt, Table, Counters),
     has_table: bool,
-    /// Keys of entries that were created.
+    /// Keys of created entries.
     keys: Vec<u32>,
-    /// Checks that were answered by no fault, and by each.
+    /// Number of checks without a fault, and with each fault.
     answers: [u64; 7],
 }
 
@@ -79,7 +79,7 @@ impl Pair {
     }
 
     fn reset(&mut self) {
-        // Now and then there is no table.
+        // Sometimes there is no table.
         self.has_table = !self.one_in(8);
         let base = if self.has_table { BASE } else { 0 };
         self.model.0.reset(base, LOG_ENTRIES);
@@ -91,7 +91,7 @@ impl Pair {
         );
     }
 
-    /// Other lines are refused from now on.
+    /// Changes the lines that the host refuses.
     fn refuse(&mut self) {
         for line in 0..1 << LOG_ENTRIES {
             let unreadable = self.one_in(40);
@@ -109,7 +109,7 @@ impl Pair {
     }
 
     fn region(&mut self) -> MemoryEntry {
-        // Some regions end at the last address, some reach beyond it.
+        // Some regions end at the last address, some extend beyond it.
         let start = match self.random.below(8) {
             0 => u64::MAX - self.random.below(0x1000),
             _ => self.random.number() >> self.random.below(50),
@@ -131,7 +131,7 @@ impl Pair {
         }
     }
 
-    /// Returns a key: of an entry, with another variant, or any.
+    /// Returns a key: an entry's, the same with another variant, or any.
     fn key(&mut self) -> u32 {
         if self.keys.is_empty() || self.one_in(50) {
             return self.random.number() as u32 >> self.random.below(24);
@@ -147,7 +147,8 @@ impl Pair {
 
     fn create(&mut self) {
         let entry = self.region();
-        // The model chooses the number; the command processor of a card gives it to its table.
+        // The model chooses the number; in RTL it is passed to the table, as by a card's command
+        // processor.
         let (model, table, counters) = &mut self.model;
         let created = model.create(entry, None, &mut Dma::new(table, counters, Instant::ZERO));
         let (index, expected) = match created {
@@ -155,7 +156,7 @@ impl Pair {
                 self.keys.push(key);
                 (index_of(key), Ok(()))
             }
-            // An entry that could not be created was written first of all.
+            // If creation failed, the write of the entry was the first access.
             Err(CreateError::Dma(error)) => {
                 let (iova, _) = self.model.1.accesses.first().expect("it was written");
                 let index = ((iova - BASE) / LINE as u64) as u32;
@@ -198,7 +199,7 @@ impl Pair {
         }
     }
 
-    /// Changes an entry in the cache, as a window does that is bound.
+    /// Changes an entry in the cache, like the bind of a window.
     fn change(&mut self) {
         let (key, windows) = (self.key(), self.random.number() as u32);
         let (expected, answer) = both!(
@@ -211,15 +212,15 @@ impl Pair {
         let entry = MemoryEntry { windows, ..entry };
         let (rtl, table, counters) = &mut self.rtl;
         rtl.update(key, &entry, &mut Dma::new(table, counters, Instant::ZERO));
-        // In the model the change is made through the reference that `entry` returns; asking for it
-        // again would count another hit.
+        // In the model, the change is made through the reference that `entry` returns; requesting
+        // it again would count another hit.
         let (model, table, _) = &mut self.model;
         let mut uncounted = Counters::new();
         let dma = &mut Dma::new(table, &mut uncounted, Instant::ZERO);
         *model.entry(key, dma).expect("it is cached") = entry;
     }
 
-    /// Returns an access to the region of a key: mostly one that is allowed.
+    /// Returns an access to the region of a key, usually an allowed one.
     fn access(&mut self, key: u32) -> Access {
         let line = self.model.1.lines.get(index_of(key) as usize);
         let entry: MemoryEntry =
@@ -283,7 +284,7 @@ fn random_calls_get_the_answers_of_the_model() {
                 _ => pair.check(),
             }
             pair.compare();
-            // What was seen is not compared again.
+            // Results that were compared are not compared again.
             pair.model.1.accesses.clear();
             pair.rtl.1.accesses.clear();
         }

@@ -63,13 +63,13 @@ impl Pair {
     }
 
     fn reset(&mut self) {
-        // Now and then there is no table.
+        // Sometimes there is no table.
         let base = if self.random.below(8) == 0 { 0 } else { BASE };
         self.model.0.reset(base, self.log_entries);
         self.rtl.0.reset(base, self.log_entries);
     }
 
-    /// Changes entries in host memory, and makes the tables forget them.
+    /// Changes entries in host memory, and drops them from the caches.
     fn invalidate(&mut self) {
         let first = self.random.below(self.entries() + 8);
         let count = match self.random.below(8) {
@@ -88,7 +88,7 @@ impl Pair {
         self.rtl.0.invalidate(first, count);
     }
 
-    /// Returns a region, and an address inside of it.
+    /// Returns a region, and an address in it.
     fn region(&mut self) -> (MemoryEntry, u64) {
         let entries = self.entries();
         let random = &mut self.random;

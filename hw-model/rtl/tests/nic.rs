@@ -1,5 +1,4 @@
-//! Tests of whole NICs of the model, whose memory translation table is the one in RTL: the files
-//! are those of hw-model's tests.
+//! Runs hw-model's tests of whole NICs, with the memory translation table in RTL.
 
 #[path = "../../tests/common/mod.rs"]
 mod common;

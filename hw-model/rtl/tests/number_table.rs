@@ -1,4 +1,5 @@
-//! Numbers of objects against a set: what software chooses, what the card chooses, resets.
+//! Numbers of objects, compared with a set: chosen by software, chosen by the card, and after
+//! resets.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,7 @@ const SEEDS: u64 = 40;
 const CALLS: usize = 500;
 const ENTRIES: u32 = 16;
 const FIRST: u32 = 2;
-/// Cycles of a search, with the clearing of the table before it.
+/// Maximum cycles of a search, including the clearing of the table before it.
 const CYCLES_MAX: u32 = ENTRIES + 2 * ENTRIES + 4;
 
 struct Bench {
@@ -19,7 +20,7 @@ struct Bench {
     random: SplitMix64,
     capacity: u32,
     taken: BTreeSet<u32>,
-    /// The number that was taken last.
+    /// The last allocated number.
     newest: u32,
 }
 
@@ -53,7 +54,7 @@ impl Bench {
         self.newest = FIRST - 1;
     }
 
-    /// Returns what a search has to find.
+    /// Returns the number that a search must find.
     fn expected(&self, chosen: Option<u32>) -> Result<u32, CommandStatus> {
         let table = FIRST..self.capacity;
         match chosen {
@@ -67,7 +68,7 @@ impl Bench {
         }
     }
 
-    /// Asks for a number, and takes it unless the create fails for another reason.
+    /// Requests a number, and allocates it unless the create fails for another reason.
     fn ask(&mut self) {
         let chosen = match self.random.below(8) {
             0..=2 => None,
@@ -89,7 +90,7 @@ impl Bench {
                 "the search for {chosen:?} does not end"
             );
         }
-        // The answer holds.
+        // The answer stays.
         (0..1 + self.random.below(3)).for_each(|_| self.rtl.cycle());
         let found = match CommandStatus(self.rtl.status()) {
             CommandStatus::SUCCESS => Ok(u32::from(self.rtl.number())),

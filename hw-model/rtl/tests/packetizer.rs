@@ -19,19 +19,19 @@ const CYCLES_MAX: u64 = 200_000;
 /// A beat of payload: bytes, last, error.
 type Beat = (Vec<u8>, bool, bool);
 
-/// A packet on its way, and whether its payload is wrong.
+/// A packet in flight, and whether its payload is wrong.
 struct Expected {
     packet: Packet,
     frame: Vec<u8>,
     is_spoiled: bool,
 }
 
-/// The module with everything that is around it.
+/// The module with its environment.
 struct Bench {
     rtl: Packetizer,
     random: SplitMix64,
     gids: [AddressEntry; GIDS],
-    /// Of 16 cycles, how many have a packet, payload, room on the wire.
+    /// Number of cycles, of 16, with a packet, with payload, with room on the wire.
     rates: [u64; 3],
     packets: VecDeque<[u32; 17]>,
     payload: VecDeque<Beat>,
@@ -79,7 +79,7 @@ impl Bench {
         self.random.below(16) < self.rates[port]
     }
 
-    /// Offers what waits; a word that was offered and not taken is offered again.
+    /// Offers waiting words; an offered word that was not taken is offered again.
     fn offer(&mut self) {
         let held = self.rtl.packet_valid() != 0;
         let valid = !self.packets.is_empty() && (held || self.dice(0));
@@ -165,7 +165,7 @@ impl Bench {
     }
 }
 
-/// Compares a frame, and asks roce_rx.
+/// Compares a frame, and checks it with roce_rx.
 fn compare(expected: &Expected, frame: &[u8], parser: &mut Parser) {
     let mut right = expected.frame.clone();
     if expected.is_spoiled {
@@ -228,7 +228,7 @@ fn random_packets_become_the_frames_of_the_model() {
     assert!(spoiled > 0);
 }
 
-/// Goal: the wire has a beat in each cycle. Method: packets of one size, nothing ever waits.
+/// Goal: the wire has a beat in each cycle. Method: packets of one size, and no stalls.
 #[test]
 fn frames_leave_without_a_gap() {
     for length in [0, 1, 64, 256, 1024, 4096] {

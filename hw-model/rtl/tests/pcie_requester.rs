@@ -1,5 +1,5 @@
-//! The PCIe shim's requester against a host that reads its TLPs as the hard block would: what is
-//! written, in which order, and what reads bring back.
+//! The PCIe shim's requester against a host that interprets its TLPs like the hard block: the
+//! written data, its order, and the results of reads.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -11,38 +11,38 @@ use ferroce_units::random::SplitMix64;
 const SEEDS: u64 = 40;
 const REQUESTS_PER_SEED: usize = 1500;
 const CYCLES_MAX: u64 = 400_000;
-/// As build.rs sets it.
+/// As in build.rs.
 const TAGS: usize = 16;
 /// Lines of the host's memory: few, so that reads meet writes.
 const LINES: u64 = 24;
-/// Where it is: beyond 32 bits.
+/// Address of the memory: above 4 GiB.
 const BASE: u64 = 0x12_3456_7000;
 const DESCRIPTOR: usize = 16;
 /// Descriptor of a completion.
 const RC_DESCRIPTOR: usize = 12;
 /// Status of a completion: unsupported request.
 const UNSUPPORTED: u64 = 1;
-/// Error code of the hard block: the completion has not come in time.
+/// Error code of the hard block: completion timeout.
 const TIMED_OUT: u64 = 9;
 
 type Line = [u8; LINE];
 
-/// A read that the host has still to answer.
+/// A read that the host must still answer.
 struct Read {
     tag: u8,
     line: Line,
 }
 
-/// What the card expects of a read.
+/// The expected result of a read.
 struct Expected {
     tag: u16,
     line: Option<Line>,
 }
 
-/// The host behind the hard block.
+/// The host with the hard block.
 struct Host {
     memory: Vec<Line>,
-    /// Bytes of the request that is coming.
+    /// Bytes of the request that is being received.
     request: Vec<u8>,
     reads: Vec<Read>,
     /// Beats of completions, with their last one marked.
@@ -97,7 +97,7 @@ impl Host {
         }
     }
 
-    /// Answers a read, of any age; now and then with an error or one that nothing has asked for.
+    /// Answers any outstanding read; sometimes with an error, or with an unexpected completion.
     fn answer(&mut self, random: &mut SplitMix64, makes_errors: bool) {
         if self.reads.is_empty() {
             return;
@@ -153,10 +153,10 @@ struct Bench {
     rtl: PcieRequester,
     random: SplitMix64,
     host: Host,
-    /// Memory as the card's requests leave it, in their order.
+    /// The expected memory after the card's requests, in their order.
     image: Vec<Line>,
     expected: Vec<Expected>,
-    /// Of 16 cycles, how many have a request, take a TLP, have a completion.
+    /// Number of cycles, of 16, with a request, with a TLP taken, with a completion.
     rates: [u64; 3],
     makes_errors: bool,
     errors: usize,
@@ -211,7 +211,7 @@ impl Bench {
         Request::Write(iova, line, strobe)
     }
 
-    /// Shows the requester a read and a write, of which it takes at most one in a cycle.
+    /// Offers a read and a write to the requester, which takes at most one per cycle.
     fn offer(&mut self, read: Option<&(u64, u16)>, write: Option<&(u64, Line, u64)>) {
         self.rtl.set_dma_read_valid(read.is_some().into());
         self.rtl.set_dma_write_valid(write.is_some().into());
@@ -325,16 +325,16 @@ impl Bench {
     }
 }
 
-/// Goal: writes change exactly the bytes of their strobes, reads bring the lines as the writes
-/// before them left them, each once; tags are not used twice; errors and completions that nothing
-/// has asked for end as such. Method: a host that answers in any order.
+/// Goal: writes change exactly the bytes of their strobes; each read returns the line after all
+/// earlier writes, once; no outstanding tag is reused; errors and unexpected completions are
+/// handled. Method: a host that answers in any order.
 #[test]
 fn requests_are_executed_in_order() {
     let mut errors = 0;
     for_each_seed(SEEDS, |seed| {
         let mut bench = Bench::new(seed);
         bench.run();
-        // The last writes are on their way; and no read is.
+        // The last writes are in flight, and no read is outstanding.
         bench.host.complete(3, 0, 0, 0, Some(&[0; LINE]));
         for _ in 0..64 {
             bench.offer(None, None);
@@ -349,7 +349,8 @@ fn requests_are_executed_in_order() {
     assert!(errors > 0, "no completion had an error");
 }
 
-/// Goal: a host that never waits is not slowed down: a read takes a cycle, a write one or two.
+/// Goal: the requester does not slow down a host that never stalls: a read takes one cycle, a write
+/// one or two.
 #[test]
 fn a_fast_host_takes_a_beat_each_cycle() {
     let mut bench = Bench::new(0);

@@ -1,5 +1,5 @@
-//! The receive parser against `ferroce_wire::Frame`, on random frames: right ones of every opcode,
-//! damaged, padded and cut ones, back to back and with gaps.
+//! The receive parser against `ferroce_wire::Frame`, on random frames: valid ones of every opcode,
+//! damaged, padded and truncated ones, back to back and with gaps.
 
 mod common;
 
@@ -15,7 +15,7 @@ use ferroce_wire::{Extension, Frame, Gid, Ip, internet_checksum};
 const SEEDS: u64 = 40;
 const FRAMES_PER_SEED: usize = 300;
 
-/// Returns the address as the port has it: the last byte is the lowest.
+/// Returns the address in the format of the port: the last byte is the lowest.
 fn words(gid: Gid, is_v4: bool) -> [u32; 4] {
     let value = u128::from_be_bytes(gid.0);
     let value = if is_v4 { value & 0xffff_ffff } else { value };
@@ -44,7 +44,7 @@ fn compare_bth(frame: &Frame<'_>, verdict: &Verdict, context: &str) {
     assert_eq!(verdict.psn, bth.psn.value(), "{context}");
 }
 
-/// Compares both sides' view of the headers behind the BTH: those that the opcode has.
+/// Compares both sides' view of the opcode's headers after the BTH.
 fn compare_extension(frame: &Frame<'_>, verdict: &Verdict, context: &str) {
     let mut raw = vec![0; 64];
     frame.headers.emit(&mut raw);
@@ -109,7 +109,7 @@ fn compare(bytes: &[u8], verdict: &Verdict) {
     assert_eq!(said, expected.map(|gid| words(gid, is_v4)), "{context}");
 }
 
-/// What the frames of a test were, so that it cannot run dry.
+/// Counts the kinds of frames, so that a test cannot pass without testing anything.
 #[derive(Default)]
 struct Seen {
     good: u32,
@@ -132,7 +132,7 @@ impl Seen {
     }
 }
 
-/// Compares the verdicts that have come with the frames that wait for one.
+/// Compares new verdicts with the frames that wait for one.
 fn judge(parser: &mut Parser, waiting: &mut VecDeque<Vec<u8>>, seen: &mut Seen) {
     while let Some(verdict) = parser.verdict() {
         let frame = waiting.pop_front().expect("one verdict for each frame");
@@ -176,8 +176,8 @@ fn random_frames_get_the_verdict_of_the_wire_crate() {
     assert!(opcodes.len() >= 61 && wrong_icrc > 0 && malformed > 0);
 }
 
-/// Goal: every bit of a frame is either covered by the ICRC, checked, or one that the network may
-/// change. Method: each bit of small frames is flipped.
+/// Goal: every bit of a frame is covered by the ICRC, or checked, or the network may change it.
+/// Method: flip each bit of small frames.
 #[test]
 fn each_bit_of_a_small_frame_matters_as_the_wire_crate_says() {
     let mut random = SplitMix64::new(1);
@@ -202,11 +202,11 @@ fn each_bit_of_a_small_frame_matters_as_the_wire_crate_says() {
 /// Bytes of the Ethernet header, and of an IPv4 header without options.
 const ETHERNET: usize = 14;
 const IPV4: usize = 20;
-/// Where the checksum of the IPv4 header is.
+/// Offset of the checksum of the IPv4 header.
 const CHECKSUM: Range<usize> = ETHERNET + 10..ETHERNET + 12;
 
-/// Goal: the fields of the IPv4 header are checked, not only their checksum: fragments, for one.
-/// Method: each bit of the header is flipped, and the checksum corrected.
+/// Goal: the fields of the IPv4 header are checked, not only their checksum; for example, fragments
+/// are refused. Method: flip each bit of the header, and correct the checksum.
 #[test]
 fn each_bit_of_an_ipv4_header_matters_as_the_wire_crate_says() {
     let mut random = SplitMix64::new(2);

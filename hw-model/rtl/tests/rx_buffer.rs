@@ -1,5 +1,5 @@
 //! The receive buffer against `ferroce_wire::Frame`, on random frames with random back-pressure:
-//! packets, payloads, counters, and which frames are lost.
+//! packets, payloads, counters, and lost frames.
 
 mod common;
 
@@ -17,14 +17,14 @@ const FRAMES_PER_SEED: usize = 400;
 /// Payloads that `rx_packet_t` cannot express are refused.
 const MAX_PAYLOAD: usize = 8191;
 
-/// A frame that has to come out.
+/// A frame that must come out.
 #[derive(Debug, PartialEq, Eq)]
 struct Expected {
     bytes: Vec<u8>,
     number: u16,
 }
 
-/// Frames that were counted so far.
+/// Number of counted frames.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Seen {
     right: usize,
@@ -36,7 +36,7 @@ struct Seen {
 struct Bench {
     rtl: RxBuffer,
     random: SplitMix64,
-    /// Chance of a cycle in which an output is ready: one in so many.
+    /// An output is ready in one of this many cycles.
     packet_gap: u64,
     payload_gap: u64,
     /// Frames that were sent and not counted.
@@ -68,7 +68,7 @@ impl Bench {
         }
     }
 
-    /// One cycle; inputs of the frame are set.
+    /// Runs one cycle; inputs of the frame are set.
     fn cycle(&mut self) {
         let packet_ready = self.random.below(self.packet_gap) == 0;
         let payload_ready = self.random.below(self.payload_gap) == 0;
@@ -87,7 +87,7 @@ impl Bench {
         self.rtl.cycle();
     }
 
-    /// A frame was counted: it is dropped, or has to come out.
+    /// Handles the count of a frame, which is dropped, or must come out.
     fn count(&mut self) {
         let bytes = self.judged.pop_front().expect("a frame was sent");
         assert_eq!(usize::from(self.rtl.count_bytes()), bytes.len());
@@ -142,7 +142,7 @@ impl Bench {
         self.payload.clear();
     }
 
-    /// Sends a frame; there is a gap behind one in `gap` beats.
+    /// Sends a frame; one of `gap` beats is followed by a gap.
     fn send(&mut self, frame: Vec<u8>, gap: u64) {
         let noise = self.random.number() as u8;
         let beats = frame.chunks(LINE).count();
@@ -163,7 +163,7 @@ impl Bench {
         }
     }
 
-    /// Takes what is left.
+    /// Takes all remaining outputs.
     fn finish(&mut self) {
         (self.packet_gap, self.payload_gap) = (1, 1);
         (0..20).for_each(|_| self.cycle());
@@ -180,7 +180,7 @@ impl Bench {
     }
 }
 
-/// Returns an address as the port has it.
+/// Returns an address in the format of the port.
 fn source(frame: &Frame<'_>) -> u128 {
     let value = u128::from_be_bytes(frame.ip.source_gid().0);
     match frame.ip {
@@ -268,7 +268,7 @@ fn right_frames_come_out_and_others_leave_no_trace() {
     assert!(total.malformed > 0 && total.wrong_icrc > 0 && total.overflown > 0);
 }
 
-/// Returns a right frame of at least so many bytes.
+/// Returns a valid frame with at least this number of bytes.
 fn long_frame(random: &mut SplitMix64, least: usize) -> Vec<u8> {
     loop {
         let frame = frames::random(random);
@@ -279,8 +279,8 @@ fn long_frame(random: &mut SplitMix64, least: usize) -> Vec<u8> {
     }
 }
 
-/// Goal: what does not fit is lost, and nothing else. Method: nothing is taken while frames come,
-/// and then as many come out as fit.
+/// Goal: only frames that do not fit are lost. Method: no output is taken while frames come, and
+/// then all frames that fit must come out.
 #[test]
 fn a_full_buffer_loses_whole_frames_and_recovers() {
     let mut bench = Bench::new(1, u64::MAX, u64::MAX);
@@ -294,7 +294,7 @@ fn a_full_buffer_loses_whole_frames_and_recovers() {
             let needed = frame.len().div_ceil(LINE);
             bench.send(frame, 0);
             (0..8).for_each(|_| bench.cycle());
-            // The first beats are in the aligner already, their room is not free yet.
+            // The first beats are already in the aligner, but their room is not free yet.
             let fits = beats + needed <= 256 && bench.packets.len() < 33;
             let after = (bench.seen.right, bench.seen.overflown);
             let gained = (after.0 - before.0, after.1 - before.1);
@@ -308,8 +308,8 @@ fn a_full_buffer_loses_whole_frames_and_recovers() {
     assert!(bench.seen.overflown > 0);
 }
 
-/// Goal: room is free as soon as a frame is read, and reading is as fast as the wire. Method: the
-/// buffer is never empty, holds four frames at most, and many pass.
+/// Goal: room becomes free as soon as a frame is read, and reading is as fast as the wire. Method:
+/// many frames pass through a buffer that is never empty and holds at most four frames.
 #[test]
 fn a_stream_of_long_frames_passes_without_a_loss() {
     let mut bench = Bench::new(1, 1, u64::MAX);

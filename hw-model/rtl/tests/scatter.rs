@@ -1,5 +1,5 @@
-//! Scatter against its rule: each byte of a piece is written once, to its place, in the order of
-//! the pieces, and nothing else is; frames are done when their writes are.
+//! Checks the rules of scatter: each byte of a piece is written once, at its address, in the order
+//! of the pieces; no other byte is written; frames are done when their writes are.
 
 mod common;
 
@@ -15,12 +15,12 @@ const SEEDS: u64 = 20;
 const FRAMES_PER_SEED: usize = 300;
 const CYCLES_MAX: u64 = 2_000_000;
 
-/// A line that is written.
+/// A written line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Write {
     iova: u64,
     strobe: u64,
-    /// Zero where it is not strobed.
+    /// Bytes without a strobe are zero.
     line: [u8; LINE],
 }
 
@@ -47,7 +47,7 @@ struct Bench {
     random: SplitMix64,
     beats: VecDeque<Beat>,
     pieces: VecDeque<Piece>,
-    /// Writes that have to come, and of which frame they are.
+    /// Expected writes, with their frames.
     writes: VecDeque<(Write, u16)>,
     frames: u16,
     taken: usize,
@@ -70,7 +70,7 @@ impl Bench {
         }
     }
 
-    /// A frame with this payload comes.
+    /// Adds a frame with this payload.
     fn payload(&mut self, payload: &[u8]) {
         self.frames = self.frames.wrapping_add(1);
         let count = payload.chunks(LINE).count();
@@ -87,7 +87,7 @@ impl Bench {
         }
     }
 
-    /// A piece of the newest frame: what its bytes are, and where they belong.
+    /// Adds a piece of the newest frame: its bytes, and their address.
     fn piece(&mut self, iova: u64, data: &[u8], is_last: bool) {
         let port = piece(iova, data.len() as u16, is_last);
         let is_drop = false;
@@ -106,7 +106,7 @@ impl Bench {
         }
     }
 
-    /// The newest frame, or the rest of it, is dropped.
+    /// Drops the newest frame, or the rest of it.
     fn drop_rest(&mut self) {
         let bytes = self.random.below(4097) as u16;
         let port = piece(self.random.number(), bytes, true);
@@ -138,7 +138,7 @@ impl Bench {
             let rest = payload.len() - at;
             let count = rest.min(1 + self.random.below(limit) as usize);
             let iova = self.random_iova();
-            // Now and then the rest is dropped without being named.
+            // Sometimes the rest is dropped without an explicit piece.
             let is_last = count == rest || self.random.below(60) == 0;
             self.piece(iova, &payload[at..at + count], is_last);
             at += count;
@@ -169,7 +169,7 @@ impl Bench {
         }
     }
 
-    /// Returns the newest frame before which all writes are taken, if all tokens have come.
+    /// Returns the newest frame up to which all writes were taken, if all tokens have come.
     fn done_limit(&self) -> u16 {
         match self.writes.front() {
             Some((_, frame)) => frame.wrapping_sub(1),
@@ -185,7 +185,7 @@ impl Bench {
         self.taken += 1;
     }
 
-    /// Runs until all is done; inputs and outputs wait in so many of 8 cycles.
+    /// Runs until all is done; inputs and outputs wait in this many of 8 cycles.
     fn run(&mut self, gaps: [u64; 3]) {
         let limit = self.rtl.cycles() + CYCLES_MAX;
         let (mut beat_waits, mut piece_waits) = (false, false);

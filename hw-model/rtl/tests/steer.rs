@@ -1,4 +1,4 @@
-//! Steering: each packet goes to the engine that its QP and opcode name, or is dropped, and each
+//! Steering: QP and opcode determine to which engine a packet goes, or that it is dropped, and each
 //! frame gets one run of pieces.
 
 #[path = "responder/bits.rs"]
@@ -11,7 +11,7 @@ use ferroce_units::random::SplitMix64;
 
 const SEEDS: u64 = 10;
 const PACKETS_PER_SEED: usize = 2000;
-/// Cycles in which a packet is done.
+/// Maximum cycles of a packet.
 const CYCLES_MAX: u64 = 1000;
 const QPN_BASE: u32 = 0x100;
 const PEER_V6: u128 = 0xfe80_0000_0000_0000_0123_4567_89ab_cdef;
@@ -47,7 +47,7 @@ enum Fate {
     WrongPath,
 }
 
-/// Returns what the model's ingress and its transport do with a packet.
+/// Returns the decision of the model's ingress and transport on a packet.
 fn fate(packet: &Packet, qp: &Qp) -> Fate {
     let source = if packet.is_v6 {
         packet.source
@@ -87,7 +87,7 @@ fn packet(random: &mut SplitMix64, qps: &[Qp]) -> Packet {
     let is_v6 = source == PEER_V6;
     match random.below(12) {
         0 => source ^= 1 << random.below(128),
-        // Bits that an IPv4 address does not have.
+        // Bits outside of an IPv4 address.
         1 if !is_v6 => source |= u128::from(random.number()) << 64,
         _ => {}
     }
@@ -110,7 +110,7 @@ struct Bench {
     qps: Vec<Qp>,
     looked: usize,
     counted: [u32; 2],
-    /// Pieces of the frame: IOVA, and whether it is a drop.
+    /// Pieces of the frame: IOVA, and whether it drops the rest.
     run: Vec<(u64, bool)>,
     ended: bool,
 }
@@ -183,7 +183,7 @@ impl Bench {
         (self.run, self.ended) = (Vec::new(), false);
     }
 
-    /// An engine takes the packet, and gives pieces for its payload.
+    /// Takes the packet as an engine, and gives pieces for its payload.
     fn work(&mut self, packet: &Packet, is_answer: bool) {
         self.run_until(|rtl| {
             rtl.request_valid() == 1 || rtl.answer_valid() == 1 || rtl.idle() == 1

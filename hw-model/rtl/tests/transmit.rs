@@ -18,13 +18,13 @@ const SEEDS: u64 = 16;
 const PACKETS_PER_SEED: usize = 300;
 const CYCLES_MAX: u64 = 400_000;
 
-/// A packet that a source will give: whether its payload cannot be read.
+/// A packet of a source, and whether its payload is unreadable.
 struct Expected {
     packet: Packet,
     is_wrong: bool,
 }
 
-/// What a source will give, and the packets whose frames have not come.
+/// The future packets of a source, and the packets whose frames have not come.
 #[derive(Default)]
 struct Source {
     packets: VecDeque<[u32; 17]>,
@@ -72,7 +72,7 @@ struct Bench {
     random: SplitMix64,
     lines: Lines,
     gids: [AddressEntry; GIDS],
-    /// Of 16 cycles, how many have a packet, a piece, room on the wire.
+    /// Number of cycles, of 16, with a packet, with a piece, with room on the wire.
     rates: [u64; 3],
     sources: [Source; 2],
     identification: u16,
@@ -80,7 +80,7 @@ struct Bench {
     frames: usize,
     beats: u64,
     wrong: u64,
-    /// What `sent` and `payload_error` have said: source, QP, error.
+    /// Reports of `sent` and `payload_error`: source, QP, error.
     sent: VecDeque<(usize, u8, bool)>,
 }
 
@@ -115,7 +115,7 @@ impl Bench {
         self.random.below(16) < self.rates[port]
     }
 
-    /// Gives a packet to a source; its payload lies at random places, in at most 16 pieces.
+    /// Gives a packet to a source; its payload is at random addresses, in at most 16 pieces.
     fn push(&mut self, source: usize, mut packet: Packet) {
         let (mut left, mut pieces) = (packet.payload.len(), Vec::new());
         let mut is_wrong = false;
@@ -194,7 +194,7 @@ impl Bench {
         }
     }
 
-    /// Compares a frame with the packet of the source that `sent` has named.
+    /// Compares a frame with the packet of the source in `sent`.
     fn compare(&mut self) {
         let frame = std::mem::take(&mut self.frame);
         let (source, qp, is_wrong) = self.sent.pop_front().expect("it was announced");
@@ -289,8 +289,8 @@ fn sources_take_turns() {
     assert!(left[0].abs_diff(left[1]) <= 1, "{left:?}");
 }
 
-/// Goal: the wire is never without a beat. Method: packets of one size, whose payload lies in one
-/// page each; lines come 30 cycles after their read.
+/// Goal: the wire has a beat in each cycle. Method: packets of one size, each with its payload in
+/// one page; lines come 30 cycles after their read.
 #[test]
 fn whole_path_sends_a_beat_a_cycle() {
     for (length, start) in [(0, 0), (64, 0), (256, 0), (1024, 0), (1024, 5), (4096, 0)] {

@@ -1,5 +1,5 @@
-//! Decoding of send WQEs against the model's: right ones, damaged ones, and lines that come in any
-//! order or not at all.
+//! Decoding of send WQEs, compared with the model: valid ones, damaged ones, and lines that come in
+//! any order or cannot be read.
 
 use ferroce_model::wqe::{SendPayload, WqeError, block_count, decode};
 use ferroce_rtl::seeds::for_each_seed;
@@ -29,7 +29,7 @@ const OPCODES: [SendOpcode; 12] = [
     SendOpcode(0x30),
 ];
 
-/// A WQE of ten blocks, as it could stand in a ring; most are right.
+/// A WQE of up to ten blocks in a ring, usually valid.
 fn random_wqe(random: &mut SplitMix64, index: u32) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..MAX_BLOCKS * LINE)
         .map(|_| random.number() as u8)
@@ -70,10 +70,10 @@ fn random_wqe(random: &mut SplitMix64, index: u32) -> Vec<u8> {
     bytes
 }
 
-/// What the card says of a WQE: its status, and for a right one the request and its segments.
+/// The card's result for a WQE: its status, and for a valid one the request and its segments.
 type Verdict = Result<(SendRequest, Vec<DataSegment>, bool), (CqeStatus, bool)>;
 
-/// The model's verdict, but for what the card does not have.
+/// The model's result, adjusted for features that the card lacks.
 fn expected(bytes: &[u8], index: u32, available: u32) -> Verdict {
     let verdict = block_count(bytes, index, available).and_then(|blocks| {
         decode(
@@ -99,15 +99,15 @@ fn expected(bytes: &[u8], index: u32, available: u32) -> Verdict {
     }
 }
 
-/// The ring lies at the beginning of memory, and has a place for each index.
+/// The ring is at the beginning of memory, and has an entry for each index.
 const LOG_RING_BLOCKS: u8 = 31;
 
-/// A line that was asked for: its slot, its bytes, and true if it cannot be read.
+/// A requested line: its slot, its bytes, and true if it cannot be read.
 type Asked = (u8, [u32; LINE / 4], bool);
 
-/// Gives the WQE to the module, block by block in any order; `unreadable` is a block without data.
-/// The blocks behind it are read ahead, or not. Lines may be under way at the end, and come while
-/// the next WQE is fetched. Returns true if the WQE could not be read.
+/// Gives the WQE to the module block by block in any order; block `unreadable` cannot be read.
+/// Blocks after the WQE may be read ahead. At the end, lines may still be outstanding, and arrive
+/// while the next WQE is fetched. Returns true if the WQE could not be read.
 fn run(
     rtl: &mut WqeDecode,
     random: &mut SplitMix64,
@@ -141,7 +141,7 @@ fn run(
         if ready != 0 && rtl.read_valid() != 0 {
             let place = (rtl.read_iova() / LINE as u64) as u32;
             let block = place.wrapping_sub(index) as usize & ((1 << LOG_RING_BLOCKS) - 1);
-            // What was asked for in the cycle of the beginning is of the WQE before.
+            // A line that was requested in the first cycle belongs to the previous WQE.
             assert!(is_first || block < MAX_BLOCKS.max(ahead).min(16) || block >= 1 << 16);
             let line = bytes.get(block * LINE..(block + 1) * LINE).unwrap_or(&[]);
             asked.push((rtl.read_index(), words(line, 0), unreadable == Some(block)));

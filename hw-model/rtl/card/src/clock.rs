@@ -1,25 +1,24 @@
 //! The clock of the card's protocol timers.
 //!
-//! A Verilated card is slower than the hardware by three orders of magnitude, and its peer may be
-//! as slow: a timer that ran with the clock of the machine would find packets lost that are still
-//! on their way.
-//! So it counts the card's cycles while the card runs, and the machine's time while it rests and
-//! every peer has taken what was sent to it.
+//! A Verilated card is three orders of magnitude slower than the hardware, and its peer may be as
+//! slow: a timer that counted the machine's time would expire while packets are still in flight. So
+//! this clock counts the card's cycles while the card runs. While the card is idle, it counts the
+//! machine's time, but only if every peer has received all frames sent to it.
 
 use ferroce_units::Instant;
 
 /// Nanoseconds of a clock cycle: 250 MHz.
 pub const CYCLE_NS: u64 = 4;
-/// Until the next look at timers while a peer is behind.
+/// Time until the next check of timers while a peer has frames to receive.
 const BEHIND_NS: u64 = 1_000_000;
 
-/// The clock.
+/// The clock of protocol timers.
 #[derive(Debug, Default)]
 pub struct TimerClock {
     now_ns: u64,
-    /// Since when the card rests.
+    /// Time since which the card is idle.
     rests_since: Option<Instant>,
-    /// True if a peer was behind when the card ran last.
+    /// True if a peer had frames to receive when the card last ran.
     is_behind: bool,
 }
 
@@ -29,7 +28,7 @@ impl TimerClock {
         self.now_ns
     }
 
-    /// The card runs again at `now`.
+    /// Records that the card runs again at `now`.
     pub fn resume(&mut self, now: Instant, is_behind: bool) {
         let rested = self.rests_since.take();
         if let Some(since) = rested.filter(|_| !is_behind && !self.is_behind) {
@@ -38,17 +37,18 @@ impl TimerClock {
         self.is_behind = is_behind;
     }
 
-    /// The card was clocked.
+    /// Counts a clock cycle of the card.
     pub fn count_cycle(&mut self) {
         self.now_ns += CYCLE_NS;
     }
 
-    /// The card rests from `now` on.
+    /// Records that the card is idle from `now` on.
     pub fn rest(&mut self, now: Instant) {
         self.rests_since = Some(now);
     }
 
-    /// Returns the machine's time that a timer takes whose rest is `left_ns`, if the card rests.
+    /// Returns the machine's time until a timer expires that has `left_ns` left, if the card is
+    /// idle.
     pub fn wall_ns(&self, left_ns: u64) -> u64 {
         if self.is_behind {
             left_ns.max(BEHIND_NS)

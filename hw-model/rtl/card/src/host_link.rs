@@ -1,10 +1,10 @@
-//! The PCIe slot of a preset and the host behind it, as delays of the card's lines.
+//! Delays the card's lines like the PCIe slot and the host of a preset.
 //!
-//! The arithmetic is that of the model, in the time of the card's clock, without the spread of the
-//! host's latencies: the same requests take the same cycles. A line is a TLP.
+//! Uses the model's arithmetic in the time of the card's clock, without the spread of the host's
+//! latencies: the same requests take the same cycles. A line is a TLP.
 //!
-//! A line of a write is in memory when it is accepted: the host looks at memory between calls, and
-//! everything that was posted is visible then. What it costs is the wire that it occupies.
+//! A write reaches memory when it is accepted: the host reads memory only between calls, and then
+//! all posted writes are visible. A write only occupies the wire.
 
 use ferroce_model::pcie::{Parameters, Pcie};
 use ferroce_model::preset::{Preset, PresetError};
@@ -13,29 +13,29 @@ use ferroce_units::Instant;
 
 use crate::clock::CYCLE_NS;
 
-/// Name of a preset: its slot and host delay lines.
+/// Variable with the name of a preset, whose slot and host delay lines.
 const VARIABLE: &str = "FERROCE_RTL_PCIE";
-/// There is no spread for which a seed would count.
+/// Any seed: without a spread of latencies it has no effect.
 const SEED: u64 = 0;
 
-/// The slot, and the host behind it.
+/// The slot and the host.
 #[derive(Debug)]
 pub struct HostLink {
     pcie: Pcie,
 }
 
 impl HostLink {
-    /// Returns that of the preset that the environment names, if it names one.
+    /// Returns the slot and host of the preset that the environment names, if it names one.
     ///
     /// # Panics
-    /// If there is no such preset: the run would be for nothing.
+    /// If there is no such preset.
     pub fn of_environment() -> Option<Self> {
         let name = std::env::var(VARIABLE).ok()?;
         let link = Self::named(&name);
         Some(link.unwrap_or_else(|error| panic!("{VARIABLE}={name}: {error}")))
     }
 
-    /// Returns that of a preset.
+    /// Returns the slot and host of a preset.
     ///
     /// # Errors
     /// If there is no such preset.
@@ -47,7 +47,7 @@ impl HostLink {
         Ok(Self { pcie })
     }
 
-    /// A line is requested in this cycle; returns the cycle in which it is there.
+    /// Requests a line in this cycle; returns the cycle in which it arrives.
     pub fn read(&mut self, cycle: u64, iova: u64) -> u64 {
         let now = instant(cycle);
         self.pcie.begin(now);
@@ -60,14 +60,14 @@ impl HostLink {
         self.pcie.free_at().0 <= instant(cycle)
     }
 
-    /// This many bytes of a line are written in this cycle.
+    /// Writes this many bytes of a line in this cycle.
     pub fn write(&mut self, cycle: u64, iova: u64, bytes: u64) {
         let now = instant(cycle);
         self.pcie.begin(now);
         self.pcie.write(now, iova, bytes);
     }
 
-    /// An MSI-X message is sent in this cycle.
+    /// Sends an MSI-X message in this cycle.
     pub fn interrupt(&mut self, cycle: u64) {
         let now = instant(cycle);
         self.pcie.begin(now);
@@ -90,7 +90,7 @@ mod tests {
         HostLink::named(PRESET).expect("built in")
     }
 
-    /// Goal: the latency of an idle link is that of the preset's PCIe, and the same each time.
+    /// Goal: the latency of an idle link equals the preset's PCIe latency, each time.
     #[test]
     fn an_idle_link_has_the_latency_of_the_preset() {
         let mut link = link();
@@ -104,7 +104,7 @@ mod tests {
         assert!((least..least + 40).contains(&cycles[0]), "{cycles:?}");
     }
 
-    /// Goal: lines that are requested in each cycle come at the rate of the link, in the same
+    /// Goal: lines that are requested in every cycle arrive at the rate of the link, in the same
     /// cycles in each run.
     #[test]
     fn a_busy_link_has_the_rate_of_the_preset() {
@@ -120,7 +120,7 @@ mod tests {
         assert!((16.0..48.0).contains(&bytes_per_cycle), "{bytes_per_cycle}");
     }
 
-    /// Goal: writes hold each other back by the time of their TLPs.
+    /// Goal: a write delays the next one by the time of its TLP.
     #[test]
     fn writes_occupy_the_wire() {
         let mut link = link();

@@ -1,8 +1,8 @@
-//! The card in SystemVerilog as a [`Function`]: what the model's NIC is to the driver, with
-//! Verilated RTL in its place.
+//! The card in SystemVerilog as a [`Function`]: Verilated RTL with the driver's interface of the
+//! model's NIC.
 //!
-//! The card has no thread: each call runs its clock, until the card says that it is quiet or the
-//! budget of the call is used up. A quiet card costs nothing.
+//! The card has no thread: each call runs its clock until the card is quiet or the call's budget is
+//! used up. A quiet card costs nothing.
 
 mod clock;
 mod host_link;
@@ -32,14 +32,14 @@ pub mod verilated {
 
 use verilated::Card;
 
-/// Clock cycles of one call of [`Function::advance`], at most.
+/// Maximum number of clock cycles of one call of [`Function::advance`].
 pub const CYCLES_PER_ADVANCE: u64 = 2048;
 /// Cycles of the reset at power-on.
 const POWER_ON_CYCLES: u64 = 4;
 /// Entries of the card's GID table.
 const GIDS: usize = 16;
 
-/// The card behind a port.
+/// The card with its port.
 #[derive(Debug)]
 pub struct RtlNic<P: Port> {
     rtl: Card,
@@ -47,11 +47,11 @@ pub struct RtlNic<P: Port> {
     wire: Wire<P>,
     wave: Wave,
     timers: TimerClock,
-    /// The clock register, as of the last run.
+    /// The clock register at the last run.
     now_ns: u64,
     /// True if registers were written since the last run.
     was_written: bool,
-    /// True if the network is to forget the addresses of the card.
+    /// True if the network must remove the addresses of the card.
     forgets_addresses: bool,
     /// True if the doorbell pages are memory that this process polls.
     polls_doorbells: bool,
@@ -68,12 +68,12 @@ impl<P: Port> RtlNic<P> {
         self.lines.set_latency_cycles(cycles);
     }
 
-    /// Delays lines as this slot and host do.
+    /// Delays lines like this slot and host.
     pub fn set_host_link(&mut self, link: HostLink) {
         self.lines.set_link(Some(link));
     }
 
-    /// Runs as [`Function::advance`] does, but at most this number of clock cycles.
+    /// Runs like [`Function::advance`], but at most this number of clock cycles.
     pub fn run<H: Host>(
         &mut self,
         now: Instant,
@@ -110,7 +110,7 @@ impl<P: Port> RtlNic<P> {
         }
     }
 
-    /// Sets the inputs that hold while the card runs.
+    /// Sets the inputs that are constant while the card runs.
     fn begin(&mut self, now: Instant, port: &mut P) {
         if std::mem::take(&mut self.forgets_addresses) {
             (0..GIDS).for_each(|index| port.set_gid(index, Gid([0; 16])));
@@ -122,7 +122,7 @@ impl<P: Port> RtlNic<P> {
         self.rtl.set_link_up(u8::from(port.link_is_up()));
     }
 
-    /// Sets the inputs of a cycle. Returns true if there is something new among them.
+    /// Sets the inputs of a cycle. Returns true if one of them is new.
     fn offer<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> bool {
         self.rtl.set_timer_ns(self.timers.now_ns());
         let has_doorbell = self.lines.offer_doorbell(&mut self.rtl, host);
@@ -153,7 +153,7 @@ impl<P: Port> RtlNic<P> {
         self.rtl.quiet() != 0 && self.lines.is_empty() && self.wire.is_empty() && !is_due
     }
 
-    /// Nanoseconds until what the card does by the machine's clock: moderation of events.
+    /// Nanoseconds until the card's next action by the machine's clock: moderation of events.
     fn wall_ns_left(&self) -> Option<u64> {
         let is_valid = self.rtl.deadline_valid() != 0;
         is_valid.then(|| self.rtl.deadline_ns().saturating_sub(self.now_ns))
@@ -166,7 +166,7 @@ impl<P: Port> RtlNic<P> {
         is_valid.then(|| self.rtl.timer_deadline_ns().saturating_sub(now_ns))
     }
 
-    /// One cycle in which nothing else happens: an access to BAR0.
+    /// Runs one cycle in which nothing else happens: an access to BAR0.
     fn access(&mut self) {
         self.rtl.set_dma_read_ready(0);
         self.rtl.set_dma_write_ready(0);
@@ -194,7 +194,8 @@ impl<P: Port> RtlNic<P> {
         value | self.polled_doorbells(at.into(), is_wide)
     }
 
-    /// Returns what this process adds to a register: doorbell pages that it polls for the card.
+    /// Returns the bits that this process adds to a register: doorbell pages that it polls for the
+    /// card.
     fn polled_doorbells(&self, at: u32, is_wide: bool) -> u64 {
         let mut capability = Capability::default();
         capability.set_polled_doorbells(self.polls_doorbells);
@@ -247,8 +248,8 @@ where
     P: std::fmt::Debug,
     P::Frame: Send,
 {
-    /// Returns the card after power-on. Of the configuration it has the MAC address and the first
-    /// QPN; its sizes are those that were built.
+    /// Returns the card after power-on. It uses only the MAC address and the first QPN of the
+    /// configuration; its sizes are fixed in the build.
     fn new(config: NicConfig) -> Self {
         let mut card = Self {
             rtl: Card::new(),
@@ -291,7 +292,7 @@ where
         self.write(offset & !7, value, true);
     }
 
-    /// QUERY_DEVICE says that the card has no memory.
+    /// QUERY_DEVICE reports that the card has no memory.
     fn read_device_memory(&mut self, _offset: u64, destination: &mut [u8]) {
         destination.fill(0xff);
     }

@@ -12,26 +12,26 @@ use crate::verilated::Card;
 
 /// Cycles from the request of a line to the line, without the slot of a preset.
 const LINE_LATENCY_CYCLES: u64 = 16;
-/// Reads under way, at most: one for each tag of an epoch.
+/// Maximum number of outstanding reads: one for each tag of an epoch.
 const MAX_READS: usize = 1 << 11;
 
-/// A read under way.
+/// An outstanding read.
 #[derive(Debug)]
 struct Read {
     iova: u64,
     tag: u16,
 }
 
-/// What is under way between the card and its host.
+/// Reads and writes in flight between the card and its host.
 #[derive(Debug)]
 pub struct Lines {
-    /// By the cycle in which the line comes, and the order of requests.
+    /// By the cycle in which the line arrives, and the order of requests.
     reads: BTreeMap<(u64, u64), Read>,
     requests: u64,
-    /// The read whose line the card is shown.
+    /// The read whose line is offered to the card.
     due: Option<Read>,
     doorbell: Option<Doorbell>,
-    /// True if a write is taken in this cycle, as the card knows.
+    /// True if a write is taken in this cycle; the card sees this as `ready`.
     takes_write: bool,
     /// Cycles from the request of a line to the line, without a link.
     latency_cycles: u64,
@@ -58,12 +58,12 @@ impl Lines {
         self.latency_cycles = cycles;
     }
 
-    /// Delays lines as this slot and host do.
+    /// Delays lines like this slot and host.
     pub fn set_link(&mut self, link: Option<HostLink>) {
         self.link = link;
     }
 
-    /// Forgets what is under way.
+    /// Drops all reads and writes in flight.
     pub fn reset(&mut self) {
         *self = Self {
             latency_cycles: self.latency_cycles,
@@ -72,12 +72,12 @@ impl Lines {
         };
     }
 
-    /// Returns true if nothing is under way.
+    /// Returns true if nothing is in flight.
     pub fn is_empty(&self) -> bool {
         self.reads.is_empty() && self.due.is_none() && self.doorbell.is_none()
     }
 
-    /// Shows the card the next doorbell. Returns true if there is one.
+    /// Offers the next doorbell to the card. Returns true if there is one.
     pub fn offer_doorbell<H: Host>(&mut self, rtl: &mut Card, host: &mut H) -> bool {
         if self.doorbell.is_none() {
             self.doorbell = host.next_doorbell();
@@ -90,7 +90,7 @@ impl Lines {
         self.doorbell.is_some()
     }
 
-    /// Gives the card the line that is due, if one is.
+    /// Offers the line that is due to the card, if there is one.
     pub fn offer_line<H: Host>(&mut self, rtl: &mut Card, now: Instant, host: &mut H) {
         let cycle = rtl.cycles();
         if self.due.is_none() {
@@ -111,7 +111,7 @@ impl Lines {
         rtl.set_dma_write_ready(u8::from(self.takes_write));
     }
 
-    /// Takes what the card requests and writes in this cycle. Its outputs have settled.
+    /// Takes the card's read requests and writes of this cycle. Its outputs have settled.
     pub fn take<H: Host>(&mut self, rtl: &mut Card, now: Instant, host: &mut H) {
         self.due = None;
         if rtl.doorbell_ready() != 0 {
@@ -146,7 +146,7 @@ impl Lines {
     }
 }
 
-/// The write or message that the card offers takes its time on the wire.
+/// Charges the wire time of the write or message that the card offers.
 fn occupy(link: &mut HostLink, rtl: &Card) {
     if rtl.dma_write_message() != 0 {
         link.interrupt(rtl.cycles());
@@ -156,7 +156,7 @@ fn occupy(link: &mut HostLink, rtl: &Card) {
     }
 }
 
-/// Does the write that the card offers, or sends its MSI-X message. Returns false if the host
+/// Executes the write that the card offers, or sends its MSI-X message. Returns false if the host
 /// refuses it.
 fn write<H: Host>(rtl: &Card, now: Instant, host: &mut H) -> bool {
     let order = WriteOrder {
@@ -186,7 +186,7 @@ fn write_run<H: Host>(
     if at % 8 != 0 || source.len() % 8 != 0 {
         return host.dma_write(order, at, source).is_ok();
     }
-    // Any whole words may be a descriptor: the last one is visible last.
+    // Whole words may be a descriptor, so the last word must become visible last.
     let mut words = [0; LINE / 8];
     for (word, bytes) in words.iter_mut().zip(source.chunks_exact(8)) {
         *word = u64::from_le_bytes(bytes.try_into().expect("chunks of eight"));
@@ -195,7 +195,7 @@ fn write_run<H: Host>(
         .is_ok()
 }
 
-/// The runs of ones in a strobe, from the lowest on.
+/// Returns the runs of ones in a strobe, from the lowest on.
 struct Runs(u64);
 
 impl Iterator for Runs {

@@ -1,4 +1,4 @@
-//! The waveform that a user asks for: `FERROCE_RTL_WAVE=FILE[:FROM..TO]`.
+//! The waveform that a user requests: `FERROCE_RTL_WAVE=FILE[:FROM..TO]`.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,21 +12,21 @@ const VARIABLE: &str = "FERROCE_RTL_WAVE";
 /// Clock cycles of a waveform for which no end was given: some 100 MB of a busy card.
 const CYCLES_BY_DEFAULT: u64 = 1 << 18;
 
-/// Waveforms that this process has begun: each card has its own.
+/// Number of waveforms that this process has begun: each card has its own.
 static BEGUN: AtomicU32 = AtomicU32::new(0);
 
-/// A waveform that is written.
+/// A waveform that is being written.
 #[derive(Debug, Default)]
 pub struct Wave {
-    /// The cycle at which it ends because no other end was given, until that was said.
+    /// The default end of a waveform for which no end was given. `None` after its end was reported.
     ends_at: Option<u64>,
 }
 
 impl Wave {
-    /// Writes the waveform that the environment asks for, if it does.
+    /// Writes the waveform that the environment requests, if any.
     ///
     /// # Panics
-    /// If it cannot be written: the run would be for nothing.
+    /// If it cannot be written.
     pub fn of_environment(rtl: &mut Card) -> Self {
         let Some(text) = std::env::var_os(VARIABLE) else {
             return Self::default();
@@ -47,7 +47,7 @@ impl Wave {
         Self { ends_at }
     }
 
-    /// Says once that the waveform has ended where nothing but the default ends it.
+    /// Reports once that the waveform has ended at its default end.
     pub fn report_end(&mut self, cycle: u64) {
         if let Some(end) = self.ends_at.take_if(|end| *end <= cycle) {
             eprintln!(
@@ -58,7 +58,7 @@ impl Wave {
     }
 }
 
-/// Returns the name of the file of a card of this process: that of the first one is as given.
+/// Returns the name of the file of a card of this process. The first card's is the given one.
 fn numbered(path: &Path, number: u32) -> PathBuf {
     if number == 0 {
         return path.to_owned();

@@ -13,13 +13,13 @@ use crate::verilated::Card;
 const MAX_FRAME: usize = 4096 + 256;
 /// Delay before the next attempt while a frame waits for room on the wire.
 const STALL_RETRY: Duration = Duration::from_us(5);
-/// Peers that were sent to last, whose pace the timers keep.
+/// Number of recent destinations that determine the pace of the timers.
 const MAX_PEERS: usize = 16;
 
 /// Frames between the card and the port.
 #[derive(Debug)]
 pub struct Wire<P: Port> {
-    /// A frame that is received, and the bytes of it that the card has.
+    /// The frame that is being received, and the number of its bytes that the card has taken.
     received: Option<(Vec<u8>, usize)>,
     /// A frame that arrives later.
     coming: Option<(Instant, P::Frame)>,
@@ -43,14 +43,15 @@ impl<P: Port> Default for Wire<P> {
 }
 
 impl<P: Port> Wire<P> {
-    /// Forgets what the card was sending, and to whom. Received frames go on: the card drops them.
+    /// Drops the frame that the card was sending, and the list of peers. Received frames continue:
+    /// the card drops them.
     pub fn reset(&mut self) {
         self.sending.clear();
         self.waiting = None;
         self.peers.clear();
     }
 
-    /// Returns true if no frame is on its way through.
+    /// Returns true if no frame is in flight.
     pub fn is_empty(&self) -> bool {
         self.received.is_none() && self.sending.is_empty()
     }
@@ -60,19 +61,19 @@ impl<P: Port> Wire<P> {
         self.waiting.is_some()
     }
 
-    /// Returns when the card has to run for a frame that comes, or waits.
+    /// Returns when the card has to run for an arriving or a waiting frame.
     pub fn next_attempt(&self, now: Instant) -> Option<Instant> {
         let retry = self.waiting.as_ref().map(|_| now + STALL_RETRY);
         let arrival = self.coming.as_ref().map(|(at, _)| *at);
         retry.into_iter().chain(arrival).min()
     }
 
-    /// Returns true if a peer has not taken what was sent to it.
+    /// Returns true if a peer has not received all frames that were sent to it.
     pub fn peer_is_behind(&self, port: &mut P) -> bool {
         self.peers.iter().any(|route| port.is_behind(route))
     }
 
-    /// Shows the card the next beat. Returns true if there is one.
+    /// Offers the next beat to the card. Returns true if there is one.
     pub fn offer(&mut self, rtl: &mut Card, now: Instant, port: &mut P) -> bool {
         if self.received.is_none() && rtl.rx_room() != 0 {
             self.received = self.next_frame(now, port).map(|frame| (frame, 0));
@@ -90,7 +91,7 @@ impl<P: Port> Wire<P> {
         self.received.is_some()
     }
 
-    /// Takes the beat that the card sends in this cycle; the one that it was shown is taken.
+    /// Takes the beat that the card sends in this cycle; the card has taken the offered one.
     pub fn take(&mut self, rtl: &mut Card, now: Instant, port: &mut P) {
         self.received = self.received.take().and_then(|(frame, begin)| {
             let end = begin + LINE;
@@ -108,7 +109,7 @@ impl<P: Port> Wire<P> {
         }
     }
 
-    /// Receives a frame, with its ICRC. A trusted wire of one machine may leave that out.
+    /// Receives a frame, with its ICRC. On a trusted wire inside one machine, frames may lack it.
     fn next_frame(&mut self, now: Instant, port: &mut P) -> Option<Vec<u8>> {
         let (at, frame) = self.coming.take().or_else(|| port.receive(now))?;
         if at > now {
@@ -123,7 +124,7 @@ impl<P: Port> Wire<P> {
         (!received.is_empty()).then_some(received)
     }
 
-    /// Hands the frame that waits to the port, if there is room.
+    /// Sends the waiting frame to the port, if there is room.
     fn send_waiting(&mut self, now: Instant, port: &mut P) {
         let Some(waiting) = &self.waiting else {
             return;
@@ -156,7 +157,7 @@ impl<P: Port> Wire<P> {
     }
 }
 
-/// Returns where a frame goes.
+/// Returns the destination of a frame.
 fn route_of(frame: &[u8]) -> Option<Route> {
     let frame = Frame::parse(frame).ok()?;
     Some(Route {
@@ -166,7 +167,7 @@ fn route_of(frame: &[u8]) -> Option<Route> {
     })
 }
 
-/// Computes the ICRC of a frame that makes sense.
+/// Computes the ICRC of a valid frame.
 fn insert_icrc(bytes: &mut [u8]) {
     let Ok(frame) = Frame::parse(bytes) else {
         return;

@@ -30,7 +30,7 @@ fn expect_passed(names: &[&str]) {
     }
 }
 
-/// Goal: registers, reset and clock are those of the contract.
+/// Goal: registers, reset and clock follow the contract.
 #[test]
 fn registers_are_those_of_the_contract() {
     expect_passed(&["bars", "identity", "registers", "reset", "clock"]);
@@ -42,8 +42,8 @@ fn commands_are_executed_in_order() {
     expect_passed(&["commands"]);
 }
 
-/// Goal: a reset in the middle of reads and writes. Method: each reset comes a few cycles later
-/// than the one before; some have to meet commands under way, and lines come after it.
+/// Goal: a reset works in the middle of reads and writes. Method: each reset comes a few cycles
+/// later than the previous one; some must interrupt commands, and lines arrive after it.
 #[test]
 fn a_reset_under_way_is_clean() {
     let reports = check(&["reset-dma"], LATE_LINE_CYCLES);
@@ -67,7 +67,7 @@ fn the_driver_opens_the_card() {
     expect_passed(&["bring-up"]);
 }
 
-/// Stages in the order in which `ferroce selftest` has them.
+/// Stages in the order of `ferroce selftest`.
 const STAGES: [&str; 13] = [
     "bars",
     "identity",
@@ -86,7 +86,7 @@ const STAGES: [&str; 13] = [
 
 /// Goal: RC queue pairs carry SEND, RDMA WRITE and RDMA READ through the whole card, with
 /// interrupts, doorbells and counters. Method: every stage that the card's features allow;
-/// mutants/run breaks the card, and looks which of them fails first.
+/// mutants/run breaks the card, and checks which stage fails first.
 #[test]
 fn the_stages_pass_in_their_order() {
     for report in check(&STAGES, LINE_LATENCY_CYCLES) {

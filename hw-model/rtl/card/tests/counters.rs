@@ -1,4 +1,4 @@
-//! The counters of the card against those of the model, after the same traffic.
+//! Compares the card's and the model's counters after the same traffic.
 
 mod pair_support;
 
@@ -104,7 +104,7 @@ impl<C: Card> Bench<C> {
         panic!("no completion");
     }
 
-    /// Lets what is under way, ACKs too, come to its end.
+    /// Runs until all traffic, including ACKs, has ended.
     fn settle(&self) {
         self.pair().run(20_000);
     }
@@ -127,7 +127,7 @@ impl<C: Card> Bench<C> {
         // The first of three packets is lost: a NAK for its PSN.
         self.pair().lose(0, 1);
         assert_eq!(self.execute(write, LONG), Success);
-        // The ACK is lost: the request comes again.
+        // The ACK is lost: the request is retransmitted.
         self.settle();
         self.pair().lose(1, 1);
         assert_eq!(self.execute(write, 64), Success);
@@ -152,7 +152,7 @@ impl<C: Card> Bench<C> {
     }
 }
 
-/// Returns all counters, but without ACKs, whose number is the implementation's own.
+/// Returns all counters except ACKs, whose number depends on the implementation.
 fn without_acks(counters: &Counters, peer: &Counters) -> Vec<u64> {
     let mut values = counters.values().to_vec();
     for (frames, bytes, of) in [
@@ -166,9 +166,9 @@ fn without_acks(counters: &Counters, peer: &Counters) -> Vec<u64> {
     values
 }
 
-/// Goal: counters of the contract count the same on the card and on the model. Method: the same
-/// traffic on both; those with a unit of the implementation's own have to move if the card has
-/// what they count.
+/// Goal: the contract's counters have the same values on the card and on the model. Method: the
+/// same traffic on both; counters with implementation-defined units only have to change, if the
+/// card supports what they count.
 #[test]
 fn counters_are_those_of_the_model() {
     let model = Bench::<Nic<CableEnd>>::new().run();

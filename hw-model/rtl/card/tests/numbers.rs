@@ -1,5 +1,5 @@
-//! Numbers of objects, card and model side by side: what software chooses ends in the same way on
-//! both; what the card chooses is free and is used again as late as possible.
+//! Numbers of objects on card and model: numbers chosen by software have the same result on both;
+//! numbers chosen by the card are free, and are reused as late as possible.
 
 #[path = "machines/mod.rs"]
 mod machines;
@@ -18,7 +18,7 @@ use machines::queues::{CQ_SLOTS, QP_SLOTS};
 const SEEDS: u64 = 20;
 /// Commands of a seed.
 const COMMANDS: usize = 150;
-/// Entries of the QP context table that the model gives to no QP; the card has none.
+/// Reserved entries of the model's QP context table; the card has none.
 const RESERVED_QPS: u32 = 2;
 
 /// The kinds of objects that both have.
@@ -32,7 +32,7 @@ enum Object {
 const OBJECTS: [Object; 3] = [Object::Cq, Object::Qp, Object::Mr];
 
 impl Object {
-    /// The numbers that both can give.
+    /// Numbers that both can allocate.
     fn table(self, machine: &Machine) -> std::ops::Range<u32> {
         match self {
             Object::Cq => 0..1 << LOG_CQS,
@@ -110,20 +110,20 @@ fn machine(kind: Kind) -> Machine {
     machine
 }
 
-/// A number near the table.
+/// A number in or near the range of the table.
 fn some_number(object: Object, machine: &Machine, random: &mut SplitMix64) -> u32 {
     let table = object.table(machine);
     match random.below(12) {
         0 => random.number() as u32 | 1 << 16,
         1 => table.end + random.below(3) as u32,
         2 if object == Object::Mr => 0,
-        // Few, so that they are taken and given back often.
+        // Few, so that they are often allocated and freed.
         _ => table.start + random.below(6.min(u64::from(table.end - table.start))) as u32,
     }
 }
 
-/// Goal: what software chooses is answered alike. Method: random creates and destroys of a few
-/// numbers, some of them taken, outside of the table, or with an input that is refused.
+/// Goal: both answer numbers chosen by software in the same way. Method: random creates and
+/// destroys of a few numbers, some of them in use, outside of the table, or with an invalid input.
 #[test]
 fn chosen_numbers_are_answered_alike() {
     for_each_seed(SEEDS, |seed| {
@@ -151,8 +151,8 @@ fn chosen_numbers_are_answered_alike() {
     });
 }
 
-/// Goal: the card gives each number once, among those that software has not chosen, until there is
-/// none; one that is given back is not the next one while others are free.
+/// Goal: the card allocates each number once, except the ones chosen by software, until none is
+/// free; a freed number is not the next one while others are free.
 #[test]
 fn the_card_chooses_what_is_free() {
     for kind in [Kind::Rtl, Kind::Model] {
@@ -190,7 +190,7 @@ fn the_card_chooses_what_is_free() {
     }
 }
 
-/// Goal: a QPN that the card chooses is not the one that was destroyed before it.
+/// Goal: the card does not choose the QPN of the QP that was just destroyed.
 #[test]
 fn a_qpn_is_used_again_late() {
     let mut machine = machine(Kind::Rtl);

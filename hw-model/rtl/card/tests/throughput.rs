@@ -26,12 +26,12 @@ use verbs::Memory;
 
 type Pair = pair_support::Pair<RtlNic<CableEnd>>;
 
-/// Requests of a queue pair that are posted and not completed, as of perftest's `-t`.
+/// Outstanding requests of a queue pair, like perftest's `-t`.
 const DEPTH: u32 = 64;
-/// Cycles before and in the window that is measured.
+/// Cycles before and in the measured window.
 const WARM_UP_CYCLES: u64 = 10_000;
 const WINDOW_CYCLES: u64 = 20_000;
-/// Of the 64 bytes of a beat, those that have to be used.
+/// Required number of used bytes of the 64 bytes of a beat.
 const LEAST_BYTES: f64 = 40.0;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -41,7 +41,7 @@ enum Operation {
     Send,
 }
 
-/// Traffic that is measured.
+/// The measured traffic.
 #[derive(Debug, Clone, Copy)]
 struct Load {
     operation: Operation,
@@ -51,16 +51,16 @@ struct Load {
     line_latency_cycles: u64,
 }
 
-/// What was measured.
+/// The measured values.
 #[derive(Debug)]
 struct Figures {
-    /// Of payload, in a cycle of the window.
+    /// Bytes of payload per cycle of the window.
     payload_bytes: f64,
-    /// Of frames at the port of the card that sends the data.
+    /// Bytes of frames at the port of the card that sends the data.
     frame_bytes: f64,
-    /// Frames that the receive buffers had no room for, and repeated requests.
+    /// Frames that did not fit into the receive buffers, and repeated requests.
     lost: u64,
-    /// Of each card, in all.
+    /// For each card, in total.
     cycles: u64,
 }
 
@@ -116,8 +116,8 @@ fn post_receive(to: &Side, qp: usize, load: &Load) {
     verbs::post_receive(&to.queue_pairs[qp], qp as u64, segment);
 }
 
-/// Keeps the queues full for some cycles, which pass in empty polls. Returns how many requests
-/// have completed.
+/// Keeps the queues full for some cycles; time passes in empty polls. Returns the number of
+/// completed requests.
 fn run(pair: &Mutex<Pair>, sides: &[Side; 2], load: &Load, cycles: u64) -> u64 {
     let [from, to] = sides;
     let mut completed = 0;
@@ -168,8 +168,8 @@ fn measure(load: Load) -> Figures {
     }
 }
 
-/// Goal: the card fills its wire in the steady state, whether host memory answers at once or after
-/// 800 ns. Method: bytes a cycle at the port of the card that sends the data.
+/// Goal: the card fills its wire in the steady state, whether host memory answers immediately or
+/// after 800 ns. Method: bytes per cycle at the port of the card that sends the data.
 #[test]
 fn the_card_fills_its_wire() {
     println!("operation  message  QPs  latency  bytes (payload) a cycle  Gb/s  cycles/s");

@@ -2,11 +2,11 @@
 //!
 //! A build script calls `build::modules` (feature `build`): Verilator converts SystemVerilog to
 //! C++, which becomes one static library, and each module gets a Rust file with a type that has one
-//! accessor for each port. That type dereferences to [`Simulation`], the half that runs: clock,
+//! accessor for each port. That type dereferences to [`Simulation`], which runs the module: clock,
 //! ports, waveforms, coverage, failed assertions.
 //!
 //! Ports are read from the C++ header that Verilator writes, not from its XML, which later versions
-//! do not write. Verilator 5.006 (Debian 12) and 5.048 have been run.
+//! do not write. Tested with Verilator 5.006 (Debian 12) and 5.048.
 
 #[cfg(feature = "build")]
 pub mod build;

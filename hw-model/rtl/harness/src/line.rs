@@ -1,9 +1,9 @@
 //! Lines of 64 bytes, as Verilator stores a port of 512 bits.
 
-/// Bytes of a line: a beat of the data path, what one DMA read brings.
+/// Bytes of a line: a beat of the data path, or the data of one DMA read.
 pub const LINE: usize = 64;
 
-/// Converts a line to words. What a short line lacks is `fill`.
+/// Converts a line to words; pads a short line with `fill`.
 pub fn words(bytes: &[u8], fill: u8) -> [u32; LINE / 4] {
     let mut whole = [fill; LINE];
     whole[..bytes.len()].copy_from_slice(bytes);

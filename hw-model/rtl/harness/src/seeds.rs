@@ -1,12 +1,12 @@
-//! Which seeds a random test runs.
+//! The seeds of a random test.
 
 use std::ops::Range;
 
-/// Returns the seeds of a test: `default` of them from 0 on, or as `FERROCE_RTL_SEEDS` says, which
-/// is a number of seeds or a range `FROM..TO`.
+/// Returns the seeds of a test: `default` seeds from 0 on, or the ones in `FERROCE_RTL_SEEDS`,
+/// which is a number of seeds or a range `FROM..TO`.
 ///
 /// # Panics
-/// If the variable says something else.
+/// If the variable has another form.
 pub fn seeds(default: u64) -> Range<u64> {
     let Ok(text) = std::env::var("FERROCE_RTL_SEEDS") else {
         return 0..default;
@@ -19,7 +19,7 @@ pub fn seeds(default: u64) -> Range<u64> {
     range.unwrap_or_else(|| panic!("FERROCE_RTL_SEEDS={text}: neither COUNT nor FROM..TO"))
 }
 
-/// Runs `test` for each seed of [`seeds`]; says which one has failed.
+/// Runs `test` for each seed of [`seeds`]; prints the seed that failed.
 pub fn for_each_seed(default: u64, mut test: impl FnMut(u64)) {
     for seed in seeds(default) {
         let mut guard = Failed(Some(seed));
@@ -28,7 +28,7 @@ pub fn for_each_seed(default: u64, mut test: impl FnMut(u64)) {
     }
 }
 
-/// Names the seed that was running when a test fails.
+/// Prints the current seed when a test fails.
 struct Failed(Option<u64>);
 
 impl Drop for Failed {

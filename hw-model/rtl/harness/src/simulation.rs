@@ -1,4 +1,4 @@
-//! A Verilated module that runs.
+//! Runs a Verilated module.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,8 @@ use crate::waves::Waves;
 pub struct Functions {
     new: unsafe extern "C" fn() -> *mut c_void,
     free: unsafe extern "C" fn(*mut c_void),
-    /// Outputs follow the inputs with the clock low. Both return the text of a failed assertion.
+    /// Updates the outputs with the clock low. Both functions return the text of a failed
+    /// assertion.
     settle: unsafe extern "C" fn(*mut c_void) -> *const c_char,
     edge: unsafe extern "C" fn(*mut c_void) -> *const c_char,
     trace: unsafe extern "C" fn(*mut c_void, *const c_char, u64, u64) -> c_int,
@@ -31,7 +32,7 @@ pub struct TraceError {
     source: std::io::Error,
 }
 
-/// Files that this process has begun; their names differ by it.
+/// Number of files that this process has begun, which makes their names unique.
 static FILES: AtomicU64 = AtomicU64::new(0);
 
 /// Returns a file name that no other simulation of a test run has.
@@ -107,24 +108,24 @@ macro_rules! verilated {
 
 impl Simulation {
     /// Creates an instance after power-on, with all inputs zero. Writes a waveform if
-    /// `FERROCE_RTL_WAVES` asks for it.
+    /// `FERROCE_RTL_WAVES` is set.
     ///
     /// # Safety
-    /// `functions` are those of a module with these ports, in this order.
+    /// `functions` belong to a module with these ports, in this order.
     ///
     /// # Panics
-    /// If a waveform is asked for and cannot be written.
+    /// If a requested waveform cannot be written.
     pub unsafe fn new(
         name: &'static str,
         functions: *const Functions,
         ports: &'static [Port],
     ) -> Self {
-        // SAFETY: the caller promises that they are functions of a module, which are static.
+        // SAFETY: the caller guarantees that they are functions of a module, which are static.
         let functions = unsafe { &*functions };
         // SAFETY: as above. `new` of C++ returns an object or ends the process.
         let handle = unsafe { NonNull::new((functions.new)()).expect("C++ has made an object") };
         let address = |index| {
-            // SAFETY: the caller promises that the module has a port of this index.
+            // SAFETY: the caller guarantees that the module has a port with this index.
             let address = unsafe { (functions.port)(handle.as_ptr(), index as u32) };
             NonNull::new(address).expect("the index is that of a port")
         };
@@ -161,8 +162,8 @@ impl Simulation {
     #[inline]
     pub fn get<T: PortValue>(&self, index: usize) -> T {
         assert_eq!(storage_bytes(self.ports[index].bits), size_of::<T>());
-        // SAFETY: the address is that of a port, stored in this many bytes, aligned as C++ aligns
-        // the type; any bytes are a `PortValue`.
+        // SAFETY: the address belongs to a port of this many bytes, with the alignment of the C++
+        // type; any bytes are a valid `PortValue`.
         unsafe { self.addresses[index].cast::<T>().read() }
     }
 
@@ -176,7 +177,7 @@ impl Simulation {
         assert_eq!(storage_bytes(port.bits), size_of::<T>());
         assert_eq!(port.direction, Direction::Input);
         assert!(value.fits(port.bits), "{} is too narrow", port.name);
-        // SAFETY: as above; Verilator wants unused bits to be zero, which was checked.
+        // SAFETY: as above; Verilator requires unused bits to be zero, which was checked.
         unsafe { self.addresses[index].cast::<T>().write(value) }
     }
 
@@ -188,7 +189,7 @@ impl Simulation {
     pub fn field<T: PortValue>(&self, index: usize, low: u32, bits: u32) -> T {
         assert_eq!(storage_bytes(bits), size_of::<T>());
         let length = storage_bytes(self.ports[index].bits);
-        // SAFETY: a port is stored in this many bytes, which change through `&mut self` alone.
+        // SAFETY: a port is stored in this many bytes, which change only through `&mut self`.
         let port = unsafe { slice::from_raw_parts(self.addresses[index].cast().as_ptr(), length) };
         T::of_words(|n| {
             field_word(
@@ -218,24 +219,24 @@ impl Simulation {
         }
     }
 
-    /// Lets the outputs follow the inputs, before the clock edge.
+    /// Updates the outputs for the current inputs, before the clock edge.
     ///
     /// # Panics
     /// If an assertion of the module fails.
     #[inline]
     pub fn settle(&mut self) {
-        // SAFETY: the handle is that of a live object.
+        // SAFETY: the handle belongs to a live object.
         let failure = unsafe { (self.functions.settle)(self.handle.as_ptr()) };
         self.check(failure);
     }
 
-    /// One clock cycle: the rising edge, after which the outputs follow.
+    /// Runs one clock cycle: the rising edge, and then the update of the outputs.
     ///
     /// # Panics
     /// If an assertion of the module fails.
     #[inline]
     pub fn cycle(&mut self) {
-        // SAFETY: the handle is that of a live object.
+        // SAFETY: the handle belongs to a live object.
         let failure = unsafe { (self.functions.edge)(self.handle.as_ptr()) };
         self.check(failure);
         self.cycles += 1;
@@ -264,7 +265,7 @@ impl Simulation {
     /// # Errors
     /// If the file cannot be created.
     pub fn trace(&mut self, path: &Path, cycles: std::ops::Range<u64>) -> Result<(), TraceError> {
-        // Verilator 5.048 does not say that it cannot open a file.
+        // Verilator 5.048 does not report that it cannot open a file.
         let error = |source| TraceError {
             path: path.into(),
             source,
@@ -273,7 +274,7 @@ impl Simulation {
         let name =
             CString::new(path.as_os_str().as_encoded_bytes()).map_err(|e| error(e.into()))?;
         let (from, to) = (cycles.start, cycles.end);
-        // SAFETY: the handle is that of a live object, the name a C string.
+        // SAFETY: the handle belongs to a live object, the name a C string.
         let begun =
             unsafe { (self.functions.trace)(self.handle.as_ptr(), name.as_ptr(), from, to) };
         match begun {
@@ -291,10 +292,10 @@ impl Drop for Simulation {
         ) {
             let path = Path::new(&folder).join(unique(self.name, "dat"));
             let name = CString::new(path.as_os_str().as_encoded_bytes()).unwrap_or_default();
-            // SAFETY: the handle is that of a live object, the name a C string.
+            // SAFETY: the handle belongs to a live object, the name a C string.
             unsafe { (self.functions.coverage)(self.handle.as_ptr(), name.as_ptr()) };
         }
-        // SAFETY: the handle is that of a live object, which nothing uses from here on.
+        // SAFETY: the handle belongs to a live object, which is not used afterwards.
         unsafe { (self.functions.free)(self.handle.as_ptr()) }
     }
 }

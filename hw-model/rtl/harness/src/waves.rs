@@ -1,19 +1,19 @@
-//! Which waveforms are written: `FERROCE_RTL_WAVES=FOLDER[:FROM..TO]`.
+//! The requested waveforms: `FERROCE_RTL_WAVES=FOLDER[:FROM..TO]`.
 
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// Waveforms that the environment asks for.
+/// Waveforms that the environment requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waves {
     /// Each simulation writes its own file here.
     pub folder: PathBuf,
-    /// Clock cycles that are written.
+    /// Clock cycles to be written.
     pub cycles: Range<u64>,
 }
 
 impl Waves {
-    /// Reads `FOLDER` or `FOLDER:FROM..TO`; either bound may be left out.
+    /// Parses `FOLDER` or `FOLDER:FROM..TO`; either bound may be omitted.
     pub fn parse(text: &str) -> Option<Self> {
         let whole = || Self {
             folder: text.into(),
@@ -35,7 +35,7 @@ impl Waves {
         })
     }
 
-    /// Returns what `FERROCE_RTL_WAVES` asks for; nothing if it is not set.
+    /// Returns the waveforms that `FERROCE_RTL_WAVES` requests; `None` if it is not set.
     ///
     /// # Panics
     /// If its bounds are not numbers.

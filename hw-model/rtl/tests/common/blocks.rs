@@ -1,4 +1,4 @@
-//! The blocks of the NICs of hw-model's tests: the memory translation table is the one in RTL.
+//! The blocks of the NICs in hw-model's tests, with the memory translation table in RTL.
 
 use ferroce_model::Blocks;
 use ferroce_rtl::mtt::Mtt;

@@ -1,6 +1,6 @@
 //! Bundles of `card_pkg` as ports of a Verilated module.
 
-/// A packed structure, from its last member on: that one is in the lowest bits.
+/// A packed structure, built from its last member on, which is in the lowest bits.
 #[derive(Debug, Default)]
 pub struct Bundle {
     words: Vec<u32>,
@@ -8,7 +8,7 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    /// Appends a member above those that are there.
+    /// Adds a member above the existing ones.
     pub fn member(mut self, bits: usize, value: u128) -> Self {
         assert!(
             bits >= 128 || value >> bits == 0,

@@ -1,11 +1,11 @@
-//! Random frames, made without the code that is tested: the bytes by hand, the ICRC by the wire
+//! Random frames, generated without the code under test: the bytes by hand, the ICRC by the wire
 //! crate.
 
 use ferroce_units::random::SplitMix64;
 use ferroce_wire::Frame;
 use ferroce_wire::icrc;
 
-/// Returns the bytes behind the BTH of an opcode; `None` if there is no such opcode.
+/// Returns the bytes of the headers after the BTH of an opcode; `None` if there is no such opcode.
 fn extension_length(opcode: u8) -> Option<usize> {
     let (service, code) = (opcode >> 5, opcode & 0x1f);
     let (xrc, deth) = (service == 5, service == 3);
@@ -36,7 +36,7 @@ fn one_in(random: &mut SplitMix64, n: u64) -> bool {
     random.below(n) == 0
 }
 
-/// Where the parts of a frame are.
+/// Offsets of the parts of a frame.
 struct Parts {
     v6: bool,
     ip: usize,
@@ -44,7 +44,7 @@ struct Parts {
     bth: usize,
 }
 
-/// Appends an IPv4 header with a right checksum.
+/// Appends an IPv4 header with a correct checksum.
 fn push_v4(frame: &mut Vec<u8>, udp_length: u16, random: &mut SplitMix64) {
     let ip = frame.len();
     frame.extend([0x45, random.number() as u8]);
@@ -52,7 +52,7 @@ fn push_v4(frame: &mut Vec<u8>, udp_length: u16, random: &mut SplitMix64) {
     frame.extend(bytes(random, 2));
     frame.extend([random.below(2) as u8 * 0x40, 0]);
     frame.extend([random.number() as u8, 17, 0, 0]);
-    // Large addresses now and then, so that the carries of the sum are carried.
+    // Sometimes large addresses, so that the checksum's carries are tested.
     let ones = if one_in(random, 2) { 0xff } else { 0 };
     frame.extend(bytes(random, 8).iter().map(|byte| byte | ones));
     let words = frame[ip..].chunks(2);
@@ -71,7 +71,7 @@ fn push_v6(frame: &mut Vec<u8>, udp_length: u16, random: &mut SplitMix64) {
     frame.extend(bytes(random, 32));
 }
 
-/// Returns a right frame, but for its ICRC.
+/// Returns a valid frame, except for its ICRC.
 fn frame_of(opcode: u8, random: &mut SplitMix64) -> (Vec<u8>, Parts) {
     let payload = match random.below(4) {
         0 => 0,
@@ -108,7 +108,7 @@ fn frame_of(opcode: u8, random: &mut SplitMix64) -> (Vec<u8>, Parts) {
     (frame, parts)
 }
 
-/// Damages a frame, mostly not.
+/// Damages a frame occasionally.
 fn damage(frame: &mut Vec<u8>, parts: &Parts, random: &mut SplitMix64) {
     match random.below(8) {
         // Ethernet's padding, or more.
@@ -128,7 +128,7 @@ fn damage(frame: &mut Vec<u8>, parts: &Parts, random: &mut SplitMix64) {
             let length = 1 + random.below(frame.len() as u64) as usize;
             frame.truncate(length);
         }
-        // Lengths that do not fit.
+        // Lengths that do not match.
         3 if one_in(random, 3) => {
             let ip_length = parts.ip + if parts.v6 { 5 } else { 3 };
             let at = if one_in(random, 2) {
@@ -142,7 +142,7 @@ fn damage(frame: &mut Vec<u8>, parts: &Parts, random: &mut SplitMix64) {
     }
 }
 
-/// Returns a frame: of any opcode, mostly right.
+/// Returns a frame of any opcode, usually a valid one.
 pub fn random(random: &mut SplitMix64) -> Vec<u8> {
     let opcode = loop {
         let opcode = random.number() as u8;

@@ -1,4 +1,4 @@
-//! A host with a table in its memory, some lines of which cannot be accessed.
+//! A host with a table in its memory; some of its lines cannot be accessed.
 
 use ferroce_model::ports::host::{DmaError, UntimedHost};
 use ferroce_rtl::LINE;

@@ -1,17 +1,17 @@
-//! The host's side of a DMA read port with many lines under way: they come in any order.
+//! The host's side of a DMA read port with many outstanding reads: lines come in any order.
 
 use ferroce_rtl::LINE;
 use ferroce_units::random::{SplitMix64, mixed};
 
-/// Lines that are under way, of a memory whose bytes are computed from their address.
+/// Outstanding reads, of a memory whose bytes are computed from their address.
 #[derive(Debug)]
 pub struct Lines {
     random: SplitMix64,
-    /// Of 16 cycles, how many take a read, and give a line.
+    /// Number of cycles, of 16, that take a read, and that return a line.
     rates: [u64; 2],
-    /// Cycles from a read to its line, at least.
+    /// Minimum cycles from a read to its line.
     latency: u64,
-    /// Of this many lines, one cannot be read; 0: all can be.
+    /// One of this many lines cannot be read; 0: all can.
     refused_of: u64,
     in_order: bool,
     now: u64,
@@ -20,7 +20,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Every fourth seed is a host that never waits.
+    /// With every fourth seed, the host never waits.
     pub fn new(seed: u64, random: &mut SplitMix64) -> Self {
         let is_fast = seed % 4 == 0;
         Self {
@@ -43,7 +43,7 @@ impl Lines {
         self.latency = cycles;
     }
 
-    /// Returns how many lines were read.
+    /// Returns the number of lines that were read.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -85,7 +85,7 @@ impl Lines {
         }
         let (iova, index, _) = self.under_way.remove(place);
         let is_refused = self.is_unreadable(iova);
-        // What comes with an error is not the memory.
+        // A line with an error does not have the content of memory.
         let noise = if is_refused { 0xff } else { 0 };
         let line = core::array::from_fn(|i| self.byte(iova + i as u64) ^ noise);
         Some((index, is_refused, line))

@@ -1,21 +1,21 @@
-//! A host with memory wherever it is accessed, but for what it refuses.
+//! A host with memory at every address, except for refused lines.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ferroce_model::ports::host::{DmaError, UntimedHost};
 use ferroce_rtl::LINE;
 
-/// Memory by lines; what was not written is zero.
+/// Memory by lines; unwritten memory is zero.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Memory {
     lines: BTreeMap<u64, [u8; LINE]>,
-    /// First bytes of lines that the host refuses.
+    /// Addresses of lines that the host refuses.
     pub refused: BTreeSet<u64>,
     /// Interrupts and descriptors so far, in order.
     pub log: Vec<Effect>,
 }
 
-/// What software can see of a card.
+/// The effects of a card that software can see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     Descriptor(u64, Vec<u8>),
@@ -33,7 +33,7 @@ impl Memory {
         self.refused.contains(&(iova & !(LINE as u64 - 1)))
     }
 
-    /// Writes the bytes of a line that `strobe` names.
+    /// Writes the bytes of a line that `strobe` selects.
     pub fn write_line(&mut self, iova: u64, line: &[u8; LINE], strobe: u64) {
         let mut new = self.line(iova);
         for (i, byte) in line

@@ -1,4 +1,4 @@
-//! What tests of several modules share.
+//! Code that tests of several modules share.
 
 #![allow(
     dead_code,

@@ -1,7 +1,6 @@
-//! Ports that are packed structs, as Verilator stores them: fields from the last one, which is the
-//! lowest, to the first.
+//! Ports that are packed structs, as Verilator stores them: the last field has the lowest bits.
 
-/// Takes fields out of a port.
+/// Extracts fields of a port.
 #[derive(Debug)]
 pub struct Unpack<'a> {
     words: &'a [u32],
@@ -25,7 +24,7 @@ impl<'a> Unpack<'a> {
     }
 }
 
-/// Puts fields together to a port.
+/// Combines fields to a port.
 #[derive(Debug)]
 pub struct Pack<const WORDS: usize> {
     words: [u32; WORDS],

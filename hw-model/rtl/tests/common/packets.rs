@@ -1,4 +1,4 @@
-//! Random packets, as bundle for the transmit path, and as the frame that the model sends.
+//! Random packets, as the bundle for the transmit path and as the frame that the model sends.
 
 use ferroce_model::contexts::path::Path;
 use ferroce_spec::context::AddressEntry;
@@ -20,7 +20,7 @@ const WITH_PAYLOAD: [u8; 16] = [
 ];
 const WITHOUT: [u8; 10] = [0x04, 0x05, 0x0a, 0x0b, 0x0c, 0x0f, 0x10, 0x11, 0x11, 0x17];
 
-/// A packet, with its own words for what the bundle has.
+/// A packet with the fields of the bundle.
 #[derive(Debug, Clone)]
 pub struct Packet {
     pub path: AddressPath,
@@ -48,7 +48,7 @@ fn gid(is_v4: bool, random: &mut SplitMix64) -> [u8; 16] {
     if is_v4 {
         gid[..10].fill(0);
         gid[10..12].fill(0xff);
-        // Large addresses now and then, so that the carries of the checksum are carried.
+        // Sometimes large addresses, so that the checksum's carries are tested.
         if random.below(2) == 0 {
             gid[12..].iter_mut().for_each(|byte| *byte |= 0xfe);
         }
@@ -56,7 +56,7 @@ fn gid(is_v4: bool, random: &mut SplitMix64) -> [u8; 16] {
     gid
 }
 
-/// Returns a GID table: IPv4 at even places.
+/// Returns a GID table with IPv4 addresses at even indices.
 pub fn gid_table(random: &mut SplitMix64) -> [AddressEntry; GIDS] {
     core::array::from_fn(|index| AddressEntry {
         gid: gid(index % 2 == 0, random),

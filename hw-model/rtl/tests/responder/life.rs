@@ -1,5 +1,5 @@
-//! A QP from RTR to RESET: its peer, its receive queue, the model's responder, and what that one
-//! did that the RTL has still to do.
+//! A QP from RTR to RESET: its peer, its receive queue, the model's responder, and the model's
+//! actions that the RTL must still make.
 
 use std::collections::VecDeque;
 
@@ -31,25 +31,25 @@ const L_KEY_END: u32 = 0xffff_ffff;
 pub struct Answer {
     pub opcode: u8,
     pub psn: u32,
-    /// Syndrome and MSN; those of a middle packet are not sent.
+    /// Syndrome and MSN; a middle packet has none.
     pub aeth: Option<(u8, u32)>,
     pub pieces: Vec<Piece>,
 }
 
-/// A completion; one of the flush may carry any frame.
+/// A completion; a flush completion may name any frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Completed {
     pub frame: Option<u16>,
     pub wqe_index: u32,
     pub byte_count: u32,
     pub immediate: [u8; 4],
-    /// Opcode of a success, else the status.
+    /// Opcode of a success, otherwise the status.
     pub result: Result<u8, u8>,
     pub with_immediate: bool,
     pub solicited: bool,
 }
 
-/// What is random of a QP, but for its packets.
+/// Random parameters of a QP, except its packets.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
     pub log_mtu: u32,
@@ -60,7 +60,7 @@ pub struct Shape {
     pub min_rnr_timer: u8,
     pub psn: u32,
     pub bad_line: u64,
-    /// Few mistakes are made, so that it lives long.
+    /// Few faults, so that the QP works for long.
     pub careful: bool,
 }
 
@@ -76,7 +76,7 @@ impl Shape {
             max_dest_rd_atomic: [16, 4, 2, 1, 0]
                 [random.below(if careful { 4 } else { 5 }) as usize],
             min_rnr_timer: random.below(32) as u8,
-            // A third of them wrap soon.
+            // A third of the PSNs wrap soon.
             psn: match random.below(3) {
                 0 => 0xff_fff0 + random.below(16) as u32,
                 _ => random.below(1 << 24) as u32,
@@ -98,7 +98,7 @@ pub struct Life {
     pub peer: Peer,
     pub producer: u32,
     pub consumer: u32,
-    /// Receive WQEs whose completion has come.
+    /// Number of completed receive WQEs.
     pub completed: u32,
     /// WQEs in the ring.
     pub ring: Vec<Vec<Segment>>,
@@ -107,9 +107,9 @@ pub struct Life {
     pub answers: VecDeque<(Answer, u16)>,
     pub completions: VecDeque<Completed>,
     pub events: VecDeque<u8>,
-    /// The newest frame that was handed over.
+    /// The newest frame that was handed to the responder.
     pub newest: Option<u16>,
-    /// No packet until all answers have gone.
+    /// True if no packet may come until all answers have been sent.
     pub waits: bool,
 }
 
@@ -169,7 +169,7 @@ impl Life {
         self.producer + count
     }
 
-    /// Returns the bytes at `offset` of the ring, and whether they can be read.
+    /// Returns the bytes at `offset` of the ring, and whether they are readable.
     pub fn line(&self, offset: u64) -> ([u8; 64], bool) {
         let mut line = [0; 64];
         for (at, chunk) in (offset..).step_by(16).zip(line.chunks_exact_mut(16)) {
@@ -186,7 +186,7 @@ impl Life {
         (line, offset != self.bad_line)
     }
 
-    /// Lets the model work on a packet; returns the pieces that it places.
+    /// Handles a packet in the model; returns the pieces of its payload.
     pub fn handle(&mut self, packet: &Packet, frame: u16) -> Vec<Piece> {
         let headers = packet.headers(self.qpn);
         let mut placed = Vec::new();
@@ -281,7 +281,7 @@ impl Life {
         }
     }
 
-    /// Takes all that the model has to say.
+    /// Takes all outputs of the model.
     fn collect(&mut self, frame: u16) {
         while let Some(transmit) = self.model.poll_transmit(Instant::ZERO) {
             let (bth, psn) = (transmit.headers.bth, transmit.headers.bth.psn);
@@ -324,7 +324,7 @@ impl Life {
         }
     }
 
-    /// Receive WQEs that are rung complete, in ERR.
+    /// In ERR, posted receive WQEs complete.
     pub fn flush(&mut self) {
         while self.consumer != self.producer {
             self.completions.push_back(Completed {
@@ -340,20 +340,20 @@ impl Life {
         }
     }
 
-    /// The payload of the response `psn` could not be read.
+    /// Handles a read error of the payload of the response `psn`.
     pub fn fail_read_response(&mut self, psn: u32, frame: u16) {
         self.model.fail_read_response(Instant::ZERO, Psn::new(psn));
         self.collect(frame);
     }
 
-    /// Returns true if the payload of all frames is written when that of `frames_done` is. To be
-    /// asked within 2^15 frames.
+    /// Returns true if the payload of all frames is written once the payload of frame `frames_done`
+    /// is. Must be called within 2^15 frames.
     pub fn placed_by(&self, frames_done: u16) -> bool {
         let behind = |newest| frames_done.wrapping_sub(newest) < 0x8000;
         self.newest.is_none_or(behind)
     }
 
-    /// The command engine takes the QP to ERR.
+    /// Moves the QP to ERR, like the command engine.
     pub fn fail(&mut self, frame: u16) {
         self.state = ERR;
         self.model
@@ -363,7 +363,7 @@ impl Life {
     }
 }
 
-/// Returns a random segment. Now and then its key fails, always or sometimes.
+/// Returns a random segment. Some keys fail, always or sometimes.
 fn segment(random: &mut SplitMix64) -> Segment {
     Segment {
         address: random.number() >> 8,
@@ -436,7 +436,7 @@ fn event_code(event: Event) -> Option<u8> {
 
 fn model(qpn: u32, shape: &Shape) -> Qp {
     let config = Config {
-        // An ACK when the peer asks for it, and no other.
+        // Only ACKs that the peer requests.
         ack_coalesce: u32::MAX,
         ..Config::default()
     };

@@ -1,6 +1,6 @@
-//! The responder against the model's: requests of random peers, with packets that are repeated,
-//! lost or damaged, keys and receive WQEs that fail. The same answers, pieces, completions and
-//! events come.
+//! The responder against the model's: requests of random peers, with repeated, lost or damaged
+//! packets, and keys and receive WQEs that fail. Both must give the same answers, pieces,
+//! completions and events.
 
 mod bits;
 mod life;
@@ -21,9 +21,9 @@ use packet::{Packet, READ};
 
 const SEEDS: u64 = 12;
 const PACKETS_PER_SEED: usize = 1500;
-/// Cycles in which all that is under way comes to its end.
+/// Maximum cycles until all work in progress has ended.
 const CYCLES_MAX: u64 = 200_000;
-/// Cycles from a doorbell that is taken to the look at its QP, at most.
+/// Maximum cycles from taking a doorbell to the check of its QP.
 const DOORBELL_CYCLES: u64 = 20;
 const QPS: usize = 4;
 const QPN_BASE: u32 = 0x100;
@@ -85,7 +85,7 @@ fn unpack_piece(words: &[u32]) -> (Piece, bool) {
     ((iova as u64, bytes as u16), last == 1)
 }
 
-/// A frame whose payload is to be placed.
+/// A frame with payload to be placed.
 #[derive(Debug)]
 struct Frame {
     number: u16,
@@ -95,7 +95,7 @@ struct Frame {
     ended: bool,
 }
 
-/// What the command engine asks for.
+/// A request of the command engine.
 #[derive(Debug, Clone, Copy)]
 struct Control {
     op: u128,
@@ -114,7 +114,7 @@ struct Bench {
     frames_done: u16,
     doorbell: Option<(usize, u32)>,
     doorbell_errors: [u32; 2],
-    /// When the last doorbell that was taken has been looked at.
+    /// Cycle at which the last taken doorbell has certainly been handled.
     doorbell_looked_at: u64,
     control: Option<Control>,
     wakes: VecDeque<usize>,
@@ -205,7 +205,7 @@ impl Bench {
     }
 }
 
-/// One clock cycle: inputs, handshakes, edge.
+/// Runs one clock cycle: inputs, handshakes, edge.
 impl Bench {
     fn cycle(&mut self) {
         self.set_inputs();
@@ -306,8 +306,8 @@ impl Bench {
             .set_payload_error_qp(sent.map_or(0, |sent| sent.0 as u8));
     }
 
-    /// The payload of the newest response of a QP cannot be read, if nothing else of it is under
-    /// way.
+    /// Makes the payload of a QP's newest response unreadable, if the QP has no other work in
+    /// progress.
     fn fails_to_read(&mut self, qp: usize, psn: u32) -> bool {
         let is_named = self.unsent.iter().any(|sent| sent.0 == qp)
             || self.packet.is_some_and(|packet| packet.0 == qp);
@@ -573,7 +573,7 @@ fn unpack_completion(words: &[u32]) -> (usize, u16, Completed) {
     ((qpn as u32 - QPN_BASE) as usize, frame as u16, completed)
 }
 
-/// What happens from outside.
+/// External events.
 impl Bench {
     fn act(&mut self) {
         let index = self.random.below(QPS as u64) as usize;
@@ -609,7 +609,7 @@ impl Bench {
         }
     }
 
-    /// The QP goes to RESET, whatever of it is under way.
+    /// Moves the QP to RESET, whatever its work in progress.
     fn forget(&mut self, index: usize) {
         let life = &mut self.lives[index];
         let is_named = self.doorbell.is_some_and(|(qp, _)| qp == index)

@@ -1,10 +1,11 @@
-//! What memory_unit would answer, by rules instead of tables: a key says what its region allows.
+//! The answers of memory_unit, computed by rules instead of tables: a key determines the rights of
+//! its region.
 
 use ferroce_units::random::mixed;
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;
-/// Rights, as AccessRights has them.
+/// Rights, as in AccessRights.
 pub const LOCAL_WRITE: u8 = 1;
 pub const REMOTE_WRITE: u8 = 2;
 pub const REMOTE_READ: u8 = 4;
@@ -14,14 +15,14 @@ const FAULT_PAGE: u8 = 7;
 
 /// A key whose region has all pages and rights.
 pub const KEY_GOOD: u32 = 0x100;
-/// A key that nothing allows.
+/// A key without any rights.
 pub const KEY_BAD: u32 = 0x200;
-/// A key of whose pages one in eight is missing.
+/// A key whose region lacks every eighth page.
 pub const KEY_HOLES: u32 = 0x300;
-/// A key of a region that may be read by peers, and nothing else.
+/// A key of a region that peers may only read.
 pub const KEY_READ: u32 = 0x400;
 
-/// A range that is asked for.
+/// A requested range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
     pub key: u32,
@@ -33,7 +34,7 @@ pub struct Request {
     pub check_only: bool,
 }
 
-/// Bytes that lie together: IOVA and length.
+/// A contiguous range: IOVA and length.
 pub type Piece = (u64, u16);
 
 /// Returns the pieces of a range, up to a fault.

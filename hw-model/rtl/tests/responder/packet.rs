@@ -1,4 +1,4 @@
-//! Request packets: as the receive buffer gives them, and as the model takes them.
+//! Request packets, in the formats of the receive buffer and of the model.
 
 use ferroce_wire::{
     AtomicEth, Bth, Extension, Ieth, Immediate, Opcode, PKey, Psn, Qpn, RKey, Reth,
@@ -28,7 +28,7 @@ impl Packet {
         self.opcode <= 5 || self.opcode >= 0x16
     }
 
-    /// PSNs that it takes.
+    /// Number of PSNs that it uses.
     pub fn psns(&self, log_mtu: u32) -> u32 {
         match self.opcode {
             READ if self.length > 0 => ((self.length - 1) >> log_mtu) + 1,
@@ -75,7 +75,7 @@ impl Packet {
         TransportHeaders { bth, extension }
     }
 
-    /// Returns it as `rx_packet_t`.
+    /// Returns the packet as `rx_packet_t`.
     pub fn pack(&self, number: u16, qpn: u32) -> [u32; 14] {
         pack(&[
             (number.into(), 16),

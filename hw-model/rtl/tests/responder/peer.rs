@@ -1,5 +1,4 @@
-//! A requester: packets of random messages, mostly right, and repeated, lost or damaged now and
-//! then.
+//! A requester: packets of random messages, usually valid, sometimes repeated, lost or damaged.
 
 use std::collections::VecDeque;
 
@@ -34,7 +33,7 @@ impl Peer {
         }
     }
 
-    /// Returns a packet. `quiet`: nothing of the QP is under way.
+    /// Returns a packet. `quiet`: the QP has no work in progress.
     pub fn packet(&mut self, quiet: bool, random: &mut SplitMix64) -> Packet {
         if self.message.is_empty() {
             self.message = self.messages(random);
@@ -69,7 +68,7 @@ impl Peer {
         }
     }
 
-    /// The responder expects `psn` now.
+    /// Records that the responder now expects `psn`.
     pub fn advance(&mut self, packet: &Packet, psn: u32) {
         if psn == self.psn {
             return;
@@ -80,13 +79,13 @@ impl Peer {
         if self.history.len() > HISTORY {
             self.history.pop_front();
         }
-        // What was acknowledged before a READ is not sent again once the READ is answered.
+        // When a READ is answered, packets that were acknowledged before it are not sent again.
         if packet.opcode == READ {
             self.history.drain(..self.history.len() - 1);
         }
     }
 
-    /// An earlier packet; of a READ, perhaps the rest of it.
+    /// An earlier packet; for a READ, perhaps only the rest of it.
     fn repeated(&self, quiet: bool, random: &mut SplitMix64) -> Option<Packet> {
         let mut packet = self.history[random.below(self.history.len() as u64) as usize];
         if packet.opcode != READ {

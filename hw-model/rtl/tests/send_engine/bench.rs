@@ -1,4 +1,4 @@
-//! What stands around the send engine: host memory, memory_unit, tables, transmit, steer, scatter,
+//! The environment of the send engine: host memory, memory_unit, tables, transmit, steer, scatter,
 //! completion_writer. Every port stalls at random.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -19,21 +19,21 @@ const TRANSLATION: u64 = 0x35 << 44;
 const NS_PER_CYCLE: u64 = 4;
 const CYCLES_MAX: u64 = 600_000;
 const LOCAL_WRITE: u8 = 1;
-/// Cycles from an RNR NAK to the last packet that had begun before it.
+/// Maximum cycles from an RNR NAK to the last packet that was begun before it.
 const SLACK_CYCLES: u64 = 400;
 
-/// A QP: context, program, and how far it is.
+/// A QP: context, program, and progress.
 pub struct Queue {
     pub context: Qp,
     pub program: Vec<Wqe>,
     pub peer: Peer,
-    /// WQEs in the ring, and WQEs that are known to be done.
+    /// Number of WQEs in the ring, and of WQEs known to be done.
     pub posted: usize,
     pub done: usize,
     pub completions: Vec<Completion>,
     pub first_psn: u32,
     pub has_failed: bool,
-    /// Its program is posted up to here.
+    /// Limit up to which its program is posted.
     pub post_limit: usize,
 }
 
@@ -61,7 +61,7 @@ pub struct Bench {
     reads: Vec<(u64, u8)>,
     clients: [Client; 2],
     packets: VecDeque<TxPacket>,
-    /// What transmit says of packets that leave: QP, and whether the payload could not be read.
+    /// Transmit's reports of sent packets: QP, and whether the payload could not be read.
     sent: VecDeque<(u8, bool)>,
     /// Virtual addresses whose DMA fails.
     pub unreadable: std::ops::Range<u64>,
@@ -73,14 +73,14 @@ pub struct Bench {
     has_last: bool,
     frame: u16,
     frames: VecDeque<u16>,
-    /// Payload that is placed, and in memory when its frame is done.
+    /// Placed payload, which is in memory when its frame is done.
     placed_bytes: VecDeque<(u16, u64, u8)>,
     frames_done: u16,
     pub wake: VecDeque<u8>,
     pub doorbell_errors: u32,
-    /// One cycle of so many a port is not ready; zero: it always is.
+    /// A port stalls in one of this many cycles; zero: never.
     pub stall: u64,
-    /// What the ready inputs are in this cycle, and whether an answer is offered.
+    /// The ready inputs of this cycle, and whether an answer is offered.
     ready: [u8; 6],
     is_offered: bool,
 }
@@ -128,7 +128,7 @@ impl Bench {
         u8::from(self.stall == 0 || self.random.below(self.stall) != 0)
     }
 
-    /// A command of the command engine, to its end.
+    /// Executes a command of the command engine.
     pub fn control(&mut self, op: u64, qp: u8, psn: u32) {
         let words = Writer::default()
             .put(psn.into(), 24)
@@ -195,7 +195,7 @@ impl Bench {
         self.step();
     }
 
-    /// Runs a cycle of everything.
+    /// Runs one cycle of all parts.
     pub fn step(&mut self) {
         self.offer();
         self.rtl.set_now_ns(self.now_ns);
@@ -249,7 +249,7 @@ impl Bench {
             self.rtl.set_line_index(index);
             self.rtl.set_line_data(words(line.unwrap_or(&[0; LINE]), 0));
         }
-        // What is offered to memory_unit's clients stays until it is taken.
+        // Answers that are offered to memory_unit's clients stay until they are taken.
         let (piece, fault) = self.clients[0].answers.front().copied().unwrap_or_default();
         self.rtl
             .set_requester_answer_valid(u8::from(!self.clients[0].answers.is_empty()));
@@ -281,7 +281,7 @@ impl Bench {
         self.rtl.set_frames_done(self.frames_done);
     }
 
-    /// The answer that steer hands over.
+    /// Offers the answer of steer.
     fn offer_answer(&mut self) {
         let is_due = self
             .answers
@@ -308,7 +308,8 @@ impl Bench {
         }
     }
 
-    /// memory_unit: takes a request of a client; returns true if its oldest answer is taken.
+    /// Acts as memory_unit: takes a request of a client; returns true if its oldest answer is
+    /// taken.
     fn take_memory(&mut self, client: usize) -> bool {
         let (is_taken, request, is_request) = match client {
             0 => (
@@ -485,7 +486,7 @@ impl Bench {
             assert_eq!(completion.opcode, wqe.cqe_opcode());
             assert_eq!(completion.byte_count, wqe.length);
         }
-        // Those before it have succeeded without a CQE, or there would be one.
+        // Earlier WQEs have succeeded without a CQE; otherwise there would be one.
         let before = &queue.program[queue.done..at];
         assert!(before.iter().all(|wqe| !wqe.signaled) && (before.is_empty() || !queue.has_failed));
         let succeeded = at + usize::from(completion.status == 0);
@@ -516,7 +517,7 @@ impl Bench {
         }
     }
 
-    /// Says where all stand, before a test fails.
+    /// Prints the state of all QPs before a test fails.
     fn report(&self) {
         let valid = [
             self.rtl.read_valid(),
@@ -552,8 +553,8 @@ impl Bench {
             && self.wake.is_empty()
     }
 
-    /// Runs until every program is done, or nothing can happen any more. The clock jumps to the
-    /// next deadline when all is quiet.
+    /// Runs until every program is done, or no further event is possible. When all is quiet, the
+    /// clock jumps to the next deadline.
     pub fn run(&mut self) {
         let limit = self.rtl.cycles() + CYCLES_MAX;
         loop {
@@ -590,8 +591,8 @@ impl Bench {
         self.control(0, qp, psn);
     }
 
-    /// Takes a QP through RESET, and back to RTS with another program. What is under way towards it
-    /// is lost, as steer would drop it.
+    /// Moves a QP through RESET, and back to RTS with another program. Packets in flight to it are
+    /// lost, because steer would drop them.
     pub fn restart(&mut self, qp: u8, queue: Queue) {
         self.queues[usize::from(qp)].context.state = 0;
         self.wake.push_back(qp);
@@ -611,7 +612,7 @@ impl Bench {
         self.control(0, qp, psn);
     }
 
-    /// Returns what QUERY says: next PSN, oldest PSN, producer and fetch index.
+    /// Returns the results of QUERY: next PSN, oldest PSN, producer and fetch index.
     pub fn query(&mut self, qp: u8) -> (u32, u32, u32, u32) {
         let words = Writer::default().put(0, 24).put(qp.into(), 8).put(2, 2);
         let [low, high] = words.words();

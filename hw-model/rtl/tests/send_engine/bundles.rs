@@ -1,4 +1,4 @@
-//! Bundles of `card_pkg` as numbers: a packed structure has its last field in the lowest bits.
+//! Bundles of `card_pkg` as numbers: the last field of a packed structure has the lowest bits.
 
 /// Writes fields, from the last one of a structure to the first.
 #[derive(Default)]
@@ -20,7 +20,7 @@ impl Writer {
         self
     }
 
-    /// The whole structure, in the type of a port.
+    /// Returns the whole structure in the type of a port.
     pub fn words<const WORDS: usize>(self) -> [u32; WORDS] {
         self.words.try_into().expect("the port has this width")
     }
@@ -47,7 +47,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// `qp_t`, as far as the send side looks at it.
+/// The fields of `qp_t` that the send side uses.
 #[derive(Debug, Clone, Copy)]
 pub struct Qp {
     pub state: u8,

@@ -1,4 +1,4 @@
-//! What the requester may have in flight, and what it takes for an acknowledge of it.
+//! Limits of the requester's requests in flight, and the validity of their acknowledges.
 
 use ferroce_rtl::seeds::for_each_seed;
 use ferroce_spec::wqe::SendOpcode;
@@ -10,12 +10,12 @@ use crate::peer::{ACK, ACK_SYNDROME, Conduct, PSN_MASK};
 use crate::random_queue;
 
 const SEEDS: u64 = 4;
-/// Requests of a QP that may be in flight.
+/// Maximum number of a QP's requests in flight.
 const OUTSTANDING_MAX: u32 = 64;
 /// Less than the shortest time-out of these programs.
 const QUIET_CYCLES: u64 = 2000;
 
-/// Returns a program of WRITEs without payload, which are not answered until `answer`.
+/// Returns a program of WRITEs without payload; the peer does not answer them until `answer`.
 fn unanswered(random: &mut SplitMix64, wqes: u64) -> Queue {
     let conduct = Conduct {
         silent_from: Some(0),
@@ -39,7 +39,7 @@ fn answer(bench: &mut Bench) {
     assert_eq!((queue.done, queue.has_failed), (queue.program.len(), false));
 }
 
-/// Goal: no more requests are in flight than there is room for, and the rest follows.
+/// Goal: requests in flight do not exceed the limit, and the remaining ones follow.
 #[test]
 fn requests_in_flight_are_limited() {
     for_each_seed(SEEDS, |seed| {
@@ -57,8 +57,7 @@ fn requests_in_flight_are_limited() {
     });
 }
 
-/// Goal: an acknowledge of a PSN that was not sent yet changes nothing. Method: the PSN behind the
-/// newest one.
+/// Goal: an acknowledge of an unsent PSN has no effect. Method: the PSN after the newest one.
 #[test]
 fn an_acknowledge_of_what_was_not_sent_changes_nothing() {
     for_each_seed(SEEDS, |seed| {

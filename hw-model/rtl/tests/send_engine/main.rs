@@ -42,7 +42,7 @@ fn random_queue(random: &mut SplitMix64, qp: u8, wqes: u64, conduct: Conduct) ->
     let program = (0..wqes).map(|number| {
         let place = (u64::from(qp), number);
         let mut wqe = random_wqe(random, place, index, 128 << context.path_mtu);
-        // Completions free the ring: enough of them.
+        // Enough completions to free the ring.
         wqe.signaled |= number % 2 == 0 || number + 1 == wqes;
         index += wqe.blocks;
         wqe
@@ -97,8 +97,8 @@ fn programs_without_losses() {
     });
 }
 
-/// Goal: no more than 64 requests are outstanding, and RNR NAKs are obeyed to their time. Method:
-/// many short WQEs, few completions; the peer looks at its clock.
+/// Goal: at most 64 requests are outstanding, and the time of an RNR NAK is kept. Method: many
+/// short WQEs, few completions; the peer checks the time.
 #[test]
 fn long_rings_of_short_messages() {
     for_each_seed(SEEDS, |seed| {
@@ -184,7 +184,7 @@ fn programs_with_losses_and_rnr_naks() {
     assert!(seen.iter().all(|count| *count > 10));
 }
 
-/// How a program ends early.
+/// Reason for the early end of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     Refused(u32, CqeStatus),
@@ -216,8 +216,8 @@ const FAULTS: [Fault; 14] = [
     Fault::HostError,
 ];
 
-/// Puts a fault into a program; returns the WQE that fails and its status. `None`: it has none that
-/// could fail so.
+/// Puts a fault into a program; returns the failing WQE and its status. `None`: no WQE can fail in
+/// this way.
 fn inject(random: &mut SplitMix64, queue: &mut Queue, fault: Fault) -> Option<(usize, CqeStatus)> {
     let begin = random.below(queue.program.len() as u64 / 2) as usize;
     let find = |wanted: &dyn Fn(&program::Wqe) -> bool| {
@@ -286,12 +286,12 @@ fn inject(random: &mut SplitMix64, queue: &mut Queue, fault: Fault) -> Option<(u
     Some((at, status))
 }
 
-/// A silent peer has seen the oldest packet once more for each retry, not before the time-out.
+/// A silent peer has received the oldest packet once more for each retry, not before the time-out.
 fn check_passes(queue: &Queue) {
     let passes = &queue.peer.pass_ns;
     assert_eq!(passes.len(), usize::from(queue.context.retry_count) + 1);
     let timeout_ns = 4096 << queue.context.timeout;
-    // The timer may have been started before, by an earlier packet; a packet takes some time.
+    // An earlier packet may have started the timer; a packet takes some time.
     let pairs = passes.windows(2).skip(1);
     assert!(
         pairs
@@ -308,7 +308,7 @@ fn a_failure_ends_the_program_and_flushes_the_rest_in_order() {
         let mut bench = Bench::new(seed);
         bench.stall = [0, 2, 3, 8][seed as usize % 4];
         let mut random = SplitMix64::new(seed ^ 0x77);
-        // QP 0 fails, QP 1 is not to notice.
+        // QP 0 fails; this must not affect QP 1.
         let mut queue = random_queue(&mut random, 0, WQES, Conduct::default());
         let Some((at, status)) = inject(&mut random, &mut queue, fault) else {
             return;
@@ -416,8 +416,8 @@ fn doorbells_that_go_back_or_too_far_change_nothing() {
     assert_eq!((bench.doorbell_errors, bench.query(0)), (5, (0, 0, 0, 0)));
 }
 
-/// Goal: the longest READ takes half of all PSNs and its whole length, and nothing is begun behind
-/// it that would take more. Method: a peer that does not answer, and retries that end.
+/// Goal: the longest READ uses half of all PSNs, and no later request is begun that would need
+/// more. Method: a peer that does not answer, and a limited number of retries.
 #[test]
 fn the_longest_read_fills_the_window() {
     for path_mtu in 1..=5 {

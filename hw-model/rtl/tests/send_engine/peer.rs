@@ -15,18 +15,18 @@ const RNR_SYNDROME: u32 = 0x20;
 const NAK_SYNDROME: u32 = 0x60;
 const DELAY_CYCLES: u64 = 60;
 
-/// How the network and the peer behave.
+/// Behaviour of the network and the peer.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Conduct {
-    /// One packet of so many is lost, each way; zero: none.
+    /// One of this many packets is lost in each direction; zero: none.
     pub loss: u64,
-    /// One SEND of so many finds no receive WQE; zero: none.
+    /// One of this many SENDs finds no receive WQE; zero: none.
     pub rnr: u64,
-    /// Message that is refused, and the syndrome of the answer.
+    /// The refused message, and the syndrome of the answer.
     pub refuse: Option<(usize, u32)>,
-    /// Message from which on nothing is answered.
+    /// First message that is not answered, nor any later one.
     pub silent_from: Option<usize>,
-    /// READ whose last response is not what was asked for.
+    /// READ with a wrong last response.
     pub garble: Option<usize>,
 }
 
@@ -38,25 +38,25 @@ pub struct Peer {
     expected: u32,
     nak_out: bool,
     msn: u32,
-    /// Of those with packets.
+    /// Only messages with packets.
     pub message: usize,
     received: u32,
     since_ack_request: u32,
     is_silent: bool,
-    /// While it is silent: the first PSN that it was sent, how often, and when the last time.
+    /// While it is silent: the first PSN that it received, how often, and the last time.
     first_silent: Option<u32>,
     pub pass_ns: Vec<u64>,
-    /// READs that were requested, and those whose last response has been handled.
+    /// Number of requested READs, and of READs whose last response has been handled.
     reads_requested: u32,
     pub reads_answered: u32,
     pub max_rd_atomic: u32,
-    /// After this cycle no packet comes before this time: an RNR NAK said so.
+    /// After this cycle, no packet may come before this time, because of an RNR NAK.
     pub silence: Option<(u64, u64)>,
     pub duplicates: u64,
     pub rnr_naks: u64,
 }
 
-/// Answers under way: in order, with the cycle in which they arrive.
+/// Answers in flight, in order, with the cycle in which they arrive.
 pub type Answers = VecDeque<(u64, Answer)>;
 
 impl Peer {
@@ -105,7 +105,7 @@ impl Peer {
         answers.push_back((cycle + random.below(DELAY_CYCLES), answer));
     }
 
-    /// A request packet has arrived.
+    /// Handles a request packet.
     pub fn receive(
         &mut self,
         random: &mut SplitMix64,
@@ -135,7 +135,7 @@ impl Peer {
             self.since_ack_request = 0;
         }
         if random.below(64) == 0 {
-            // An answer to nothing.
+            // An answer to no request.
             let psn = self.expected.wrapping_add(0x40_0000);
             self.answer(random, cycle, answers, (ACK, psn, ACK_SYNDROME), Vec::new());
         }
@@ -229,7 +229,7 @@ impl Peer {
         }
     }
 
-    /// A packet of a SEND or WRITE; returns true for the last one.
+    /// Checks a packet of a SEND or WRITE; returns true for the last one.
     fn check_data(&self, wqe: &Wqe, packet: &TxPacket, payload: &[u8]) -> bool {
         let left = wqe.length - self.received;
         let (is_first, is_last) = (self.received == 0, left <= self.mtu);
@@ -269,7 +269,7 @@ impl Peer {
         is_last
     }
 
-    /// Sends the responses to a READ request; returns how many.
+    /// Sends the responses to a READ request; returns their number.
     fn respond(
         &self,
         random: &mut SplitMix64,

@@ -1,10 +1,10 @@
-//! Random programs of send WQEs, and what their messages hold.
+//! Random programs of send WQEs, and the contents of their messages.
 
 use ferroce_rtl::LINE;
 use ferroce_spec::wqe::SendOpcode;
 use ferroce_units::random::{SplitMix64, mixed};
 
-/// Local keys: with and without the right to be written, and one that is refused.
+/// Local keys: with and without local write rights, and one that is refused.
 pub const KEY_WRITABLE: u32 = 0x101;
 pub const KEY_READABLE: u32 = 0x100;
 pub const KEY_BAD: u32 = 0xbad0;
@@ -21,7 +21,7 @@ pub struct Segment {
     pub key: u32,
 }
 
-/// A WQE, and what has to come of it.
+/// A WQE, and its expected result.
 #[derive(Debug, Clone)]
 pub struct Wqe {
     pub index: u32,
@@ -33,11 +33,11 @@ pub struct Wqe {
     pub segments: Vec<Segment>,
     pub is_inline: bool,
     pub length: u32,
-    /// Of a SEND or WRITE.
+    /// Only for a SEND or WRITE.
     pub payload: Vec<u8>,
     pub immediate: [u8; 4],
     pub remote: (u64, u32),
-    /// What software has written as its index.
+    /// The index that software has written.
     pub written_index: u32,
 }
 
@@ -78,7 +78,7 @@ impl Wqe {
         }
     }
 
-    /// Returns the bytes in the ring.
+    /// Returns the bytes of the WQE in the ring.
     pub fn bytes(&self) -> Vec<u8> {
         let flags = u32::from(self.signaled) << 8
             | u32::from(self.solicited) << 9
@@ -137,7 +137,7 @@ fn random_length(random: &mut SplitMix64, mtu: u32) -> u32 {
     }
 }
 
-/// Cuts `length` bytes into up to 16 segments, some of them empty. No two overlap.
+/// Splits `length` bytes into up to 16 segments, some of them empty. No two overlap.
 fn random_segments(random: &mut SplitMix64, base: u64, length: u32, key: u32) -> Vec<Segment> {
     let count = match random.below(3) {
         0 => 1 + random.below(16) as usize,
@@ -161,7 +161,7 @@ fn random_segments(random: &mut SplitMix64, base: u64, length: u32, key: u32) ->
     cuts.iter().enumerate().map(segment).collect()
 }
 
-/// Returns WQE `number` of QP `qp`, whose first block has `index`.
+/// Returns WQE `number` of QP `qp`; its first block has `index`.
 pub fn random_wqe(random: &mut SplitMix64, (qp, number): (u64, u64), index: u32, mtu: u32) -> Wqe {
     let opcode = OPCODES[random.below(10) as usize];
     let is_read = opcode == SendOpcode::RDMA_READ;

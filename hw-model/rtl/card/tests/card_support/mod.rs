@@ -1,5 +1,4 @@
-//! The card, as the driver sees it: memory of this process, and a cable whose other end is the
-//! card's own.
+//! The card for the driver, with memory of this process and a cable that leads back to the card.
 
 #![expect(
     clippy::disallowed_types,
@@ -29,12 +28,12 @@ use host::CardHost;
 
 const MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 0x42];
 const QPN_BASE: u32 = 0x1_0000;
-/// Cycles that pass with an access to a register: what is under way goes on, and does not end.
+/// Cycles of a register access: work in progress continues, but does not finish.
 const CYCLES_PER_ACCESS: u64 = 12;
-/// Calls in which the card is quiet, when nothing else comes.
+/// Number of calls after which the card is quiet if there is no further input.
 const RUNS_MAX: usize = 1000;
 
-/// A cable whose two ends are the same.
+/// A loopback cable.
 #[derive(Debug, Default)]
 pub struct Loopback {
     frames: VecDeque<Vec<u8>>,
@@ -74,7 +73,7 @@ struct Device {
     port: Loopback,
 }
 
-/// The card behind the driver's bus.
+/// The card on the driver's bus.
 pub struct CardBus {
     start: Moment,
     memory: Arc<FakeMemory>,
@@ -83,7 +82,7 @@ pub struct CardBus {
 }
 
 impl CardBus {
-    /// Host memory takes so many cycles from the request of a line to the line.
+    /// Sets the latency of host memory: cycles from the request of a line to the line.
     pub fn new(line_latency_cycles: u64) -> Self {
         let memory = Arc::new(FakeMemory::default());
         let mut card: RtlNic<Loopback> = Function::new(NicConfig::functional(QPN_BASE, MAC));
@@ -187,7 +186,7 @@ impl Bus for CardBus {
             .get_mut(usize::from(vector))
             .ok_or(BusError::NoSuchVector)? = handler;
         drop(handlers);
-        // As the kernel does to the table of a board.
+        // The kernel does the same with the table of a board.
         let control = MSIX_TABLE_OFFSET + u32::from(vector) * MSIX_ENTRY_SIZE + MSIX_ENTRY_SIZE - 4;
         self.write32(control, if is_masked { MSIX_VECTOR_MASKED } else { 0 });
         Ok(())

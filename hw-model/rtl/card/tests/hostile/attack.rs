@@ -19,11 +19,11 @@ use crate::machines::machine::place;
 use crate::machines::queues::{CQ_SLOTS, QP_SLOTS};
 use crate::scene::{QPS, REGION_LENGTH, REGION_START, Scene, VICTIM, plan, request};
 
-/// Bytes of a frame that is made up, at most.
+/// Maximum bytes of an invented frame.
 const MADE_UP: u64 = 300;
-/// Bytes of the headers of a frame, about.
+/// Approximate bytes of a frame's headers.
 const HEADERS: u64 = 80;
-/// Commands that exist, and some behind them.
+/// Opcodes of commands, and some higher ones that do not exist.
 const COMMANDS: u64 = 0x58;
 
 const OPCODES: [SendOpcode; 8] = [
@@ -37,7 +37,7 @@ const OPCODES: [SendOpcode; 8] = [
     SendOpcode::LOCAL_INVALIDATE,
 ];
 
-/// Returns a number that is often near one that means something.
+/// Returns a number that is often close to a meaningful one.
 fn number(random: &mut SplitMix64) -> u64 {
     match random.below(8) {
         0 => random.number(),
@@ -54,7 +54,7 @@ fn pick<T: Copy>(random: &mut SplitMix64, values: &[T]) -> T {
     values[random.below(values.len() as u64) as usize]
 }
 
-/// A request as a good program posts it, but for keys, addresses and lengths now and then.
+/// A request of a correct program, occasionally with a wrong key, address or length.
 pub fn post(scene: &mut Scene, random: &mut SplitMix64, side: usize) {
     let opcode = pick(random, &OPCODES);
     let qp = random.below(QPS as u64) as usize;
@@ -77,7 +77,7 @@ pub fn post(scene: &mut Scene, random: &mut SplitMix64, side: usize) {
     scene.pair.sides[side].ring_send(&qps[qp]);
 }
 
-/// A receive WQE, likewise.
+/// A receive WQE of the same kind.
 pub fn post_receive(scene: &mut Scene, random: &mut SplitMix64, side: usize) {
     let qp = random.below(QPS as u64) as usize;
     let segments = [0; 2].map(|_| segment(random, scene.objects[side].key));
@@ -93,7 +93,7 @@ fn segment(random: &mut SplitMix64, l_key: u32) -> DataSegment {
         0 => (number(random), number(random) as u32, l_key),
         1 => (REGION_START, length, l_key ^ 1 << random.below(32)),
         2 => {
-            // It ends near the end of the region, on either side of it.
+            // It ends just before or just after the end of the region.
             let end = REGION_START + REGION_LENGTH - 0x80 + random.below(0x80);
             (end - u64::from(length), length, l_key)
         }
@@ -110,7 +110,7 @@ fn segment(random: &mut SplitMix64, l_key: u32) -> DataSegment {
     }
 }
 
-/// Bytes over a ring of the victim, and a doorbell for it.
+/// Overwrites bytes of a ring of the victim, and rings its doorbell.
 pub fn scribble(scene: &mut Scene, random: &mut SplitMix64) {
     let side = &mut scene.pair.sides[VICTIM];
     let qp = &mut scene.objects[VICTIM].qps[random.below(QPS as u64) as usize];
@@ -118,7 +118,7 @@ pub fn scribble(scene: &mut Scene, random: &mut SplitMix64) {
     for _ in 0..1 + random.below(8) {
         let at = base + random.below(place::RING_SIZE / 8) * 8;
         let value = match random.below(2) {
-            // The head of a WQE that makes some sense: opcode, blocks, segments, index.
+            // A partly valid head of a WQE: opcode, blocks, segments, index.
             0 => {
                 let index = (at - base) / 64;
                 let segments = random.below(18) << 24 | random.below(12) << 16;
@@ -140,7 +140,7 @@ pub fn scribble(scene: &mut Scene, random: &mut SplitMix64) {
     }
 }
 
-/// A doorbell: any slot, number and index, or one that nearly fits.
+/// A doorbell with any slot, number and index, or an almost valid one.
 pub fn ring(scene: &mut Scene, random: &mut SplitMix64) {
     let victim = &mut scene.pair.sides[VICTIM];
     let objects = &scene.objects[VICTIM];
@@ -174,7 +174,7 @@ pub fn access_register(scene: &mut Scene, random: &mut SplitMix64) {
     }
 }
 
-/// A command with an input that is nearly right, or not at all.
+/// A command with an almost valid or random input.
 pub fn command(scene: &mut Scene, random: &mut SplitMix64) {
     let opcode = CommandOpcode(random.below(COMMANDS) as u16);
     let mut input = input(opcode, random);
@@ -220,7 +220,7 @@ pub fn command(scene: &mut Scene, random: &mut SplitMix64) {
         },
         ..CommandEntry::default()
     };
-    // It may have no end: the command queue may be elsewhere.
+    // It may never complete, because the attack may have moved the command queue.
     let _ = victim.submit(entry);
 }
 
@@ -292,7 +292,7 @@ fn queue_pair(base: u64, random: &mut SplitMix64) -> QpContext {
     }
 }
 
-/// A frame for the victim: one that was sent before, changed, cut, twice, or made up.
+/// A frame for the victim: an earlier one, changed, truncated, repeated, or invented.
 pub fn send_frame(scene: &mut Scene, random: &mut SplitMix64) {
     let known: Vec<_> = scene
         .pair
@@ -328,7 +328,7 @@ pub fn send_frame(scene: &mut Scene, random: &mut SplitMix64) {
     scene.pair.sides[VICTIM].port.arriving.push_back(frame);
 }
 
-/// Gives a frame that can be parsed the right ICRC.
+/// Writes the correct ICRC into a frame that can be parsed.
 fn fix(bytes: &mut [u8]) {
     let Ok(frame) = Frame::parse(bytes) else {
         return;

@@ -1,7 +1,7 @@
 //! A hostile driver, a hostile peer and a host whose DMA fails, against the card and the model.
 //!
-//! What must hold: a hostile peer, or hostile WQEs, make the function access nothing but what it
-//! may; whatever comes, it is quiet within a bound; and a reset brings a function that works.
+//! Invariants: hostile peers and WQEs cannot make the function access memory that it may not
+//! access; after any input it is quiet within a bounded time; and after a reset it works.
 
 #[path = "../machines/mod.rs"]
 mod machines;
@@ -19,12 +19,12 @@ use scene::{Scene, VICTIM};
 const SEEDS: u64 = 60;
 /// Attacks of a seed.
 const ATTACKS: u64 = 40;
-/// Timers that run out after the attacks, at most.
+/// Maximum number of timers that expire after the attacks.
 const TIMERS: usize = 64;
 
 type Attack = fn(&mut Scene, &mut SplitMix64);
 
-/// Runs attacks, and checks what must hold.
+/// Runs attacks, and checks the invariants.
 fn check(salt: u64, is_bounded: bool, dma_faults: Option<u64>, attacks: &[Attack]) {
     for_each_seed(SEEDS, |seed| {
         for kind in [Kind::Rtl, Kind::Model] {
@@ -84,13 +84,14 @@ fn hostile_peer() {
     );
 }
 
-/// Goal: neither do WQEs and doorbells of any kind.
+/// Goal: WQEs and doorbells of any kind make it access nothing else, either.
 #[test]
 fn hostile_queues() {
     check(2, true, None, &[traffic, attack::scribble, attack::ring]);
 }
 
-/// Goal: commands and registers of any kind leave a card that rests, and that a reset brings back.
+/// Goal: after commands and register writes of any kind the card becomes idle, and a reset restores
+/// it.
 #[test]
 fn hostile_commands() {
     let attacks = [
@@ -102,13 +103,13 @@ fn hostile_commands() {
     check(3, false, None, &attacks);
 }
 
-/// Goal: so does DMA that fails at random.
+/// Goal: after DMA errors at random the card becomes idle, and a reset restores it.
 #[test]
 fn failing_dma() {
     check(4, false, Some(50), &[traffic, attack::send_frame]);
 }
 
-/// Goal: all at once.
+/// Goal: all of this holds for all attacks together.
 #[test]
 fn everything_at_once() {
     let attacks = [

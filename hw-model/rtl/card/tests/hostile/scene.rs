@@ -23,8 +23,8 @@ const LOG_CQES: u8 = 7;
 /// Bytes of the messages of the traffic.
 const MESSAGE: u32 = 3000;
 
-/// Turns after which the victim rests, when nothing comes from outside: of at most
-/// [`ferroce_rtl_card::CYCLES_PER_ADVANCE`] clock cycles each, 131,072 in all.
+/// Number of turns after which the victim is idle if there is no further input: each has at most
+/// [`ferroce_rtl_card::CYCLES_PER_ADVANCE`] clock cycles, 131,072 in total.
 pub const QUIET_TURNS_MAX: usize = 64;
 
 /// Two machines with connected QPs.
@@ -33,7 +33,7 @@ pub struct Scene {
     pub objects: [Objects; 2],
 }
 
-/// What a machine has created.
+/// Objects of a machine.
 pub struct Objects {
     pub qps: Vec<TestQp>,
     pub cq: TestCq,
@@ -56,7 +56,7 @@ impl Scene {
         Self { pair, objects }
     }
 
-    /// Runs until both sides rest.
+    /// Runs until both sides are idle.
     ///
     /// # Panics
     /// If that takes more than [`QUIET_TURNS_MAX`].
@@ -69,7 +69,7 @@ impl Scene {
         panic!("neither progress nor rest after {QUIET_TURNS_MAX} turns");
     }
 
-    /// Lets some timers run out.
+    /// Lets some timers expire.
     pub fn pass_time(&mut self, timers: usize) {
         for _ in 0..timers {
             self.run_to_rest();
@@ -90,7 +90,7 @@ impl Scene {
         }
     }
 
-    /// Checks that the victim has only accessed what it may.
+    /// Checks that the victim has only accessed permitted memory.
     ///
     /// # Panics
     /// If it has not.
@@ -173,7 +173,7 @@ impl Scene {
         }
     }
 
-    /// The bytes of a slot of the region: they lie in one page.
+    /// Returns the bytes of a slot of the region, which are in one page.
     fn data(&mut self, side: usize, slot: u64) -> &mut [u8] {
         let page = place::DATA + (PAGES - 1 - slot) * 4096;
         let start = page + 0x40;
@@ -210,7 +210,7 @@ pub fn request(
     }
 }
 
-/// Returns with what the QPs are created.
+/// Returns the configuration of the QPs.
 pub fn plan() -> QpPlan {
     let mut access = AccessRights::default();
     access.set_remote_read(true);

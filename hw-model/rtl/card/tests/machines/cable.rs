@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use ferroce_model::ports::port::{Port, Reservation, Route};
 use ferroce_units::Instant;
 
-/// Frames that an end holds until the test has carried them.
+/// Maximum number of frames that an end holds until the test moves them.
 const CAPACITY: usize = 64;
 
-/// Frames that were sent, and those that are received next.
+/// Sent frames, and frames to be received.
 #[derive(Debug, Default)]
 pub struct Cable {
     pub sent: VecDeque<Vec<u8>>,

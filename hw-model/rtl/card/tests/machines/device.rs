@@ -7,7 +7,7 @@ use ferroce_units::Instant;
 use super::cable::Cable;
 use super::host::TestHost;
 
-/// Which function stands behind a machine.
+/// The kind of function in a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Model,
@@ -24,7 +24,7 @@ impl Kind {
     }
 }
 
-/// What the tests use of a [`Function`].
+/// The part of [`Function`] that the tests use.
 pub trait Device {
     fn read32(&mut self, now: Instant, offset: u32) -> u32;
     fn read64(&mut self, now: Instant, offset: u32) -> u64;

@@ -11,28 +11,28 @@ use zerocopy::{FromBytes, IntoBytes};
 pub const MEMORY_SIZE: usize = 1 << 20;
 /// IOVAs below this are not mapped.
 pub const UNMAPPED: u64 = 0x1000;
-/// Writes outside of what the function may write that are kept for the message.
+/// Maximum number of forbidden writes that are kept for the error message.
 const MAX_KEPT: usize = 4;
 
 /// DMA errors at random.
 #[derive(Debug)]
 pub struct DmaFaults {
-    /// One access in so many fails.
+    /// One of this many accesses fails.
     pub one_in: u64,
     pub random: SplitMix64,
 }
 
-/// Memory, doorbells that have landed, interrupts.
+/// Memory, received doorbells, interrupts.
 #[derive(Debug)]
 pub struct TestHost {
     memory: Vec<u8>,
     pub doorbells: VecDeque<Doorbell>,
     pub interrupts: usize,
-    /// What the function may write.
+    /// Ranges that the function may write.
     pub writable: Vec<Range<u64>>,
-    /// Mapped writes of the function outside of it.
+    /// The function's writes to mapped memory outside of these ranges.
     pub stray_writes: Vec<Range<u64>>,
-    /// Reads and writes of the function that are not mapped: address and length.
+    /// The function's accesses to unmapped addresses: address and length.
     pub refused: Vec<(u64, usize)>,
     pub faults: Option<DmaFaults>,
 }
@@ -59,14 +59,14 @@ impl TestHost {
             .ok_or(refused)
     }
 
-    /// Software writes memory; what is not mapped stays as it is.
+    /// Writes memory for software; ignores unmapped addresses.
     pub fn store(&mut self, iova: u64, bytes: &[u8]) {
         if let Ok(range) = self.range(iova, bytes.len()) {
             self.memory[range].copy_from_slice(bytes);
         }
     }
 
-    /// Software reads memory.
+    /// Reads memory for software.
     pub fn load<T: FromBytes>(&self, iova: u64) -> T {
         let bytes = &self.memory[iova as usize..];
         T::read_from_prefix(bytes).expect("inside of memory").0

@@ -22,7 +22,7 @@ use super::cable::Cable;
 use super::device::{Device, Kind};
 use super::host::TestHost;
 
-/// Where things lie in memory.
+/// Addresses in memory.
 pub mod place {
     pub const COMMANDS: u64 = 0x1000;
     pub const INPUT: u64 = 0x2000;
@@ -52,11 +52,10 @@ pub const LOG_QPS: u8 = 5;
 pub const LOG_CQS: u8 = 4;
 pub const LOG_MRS: u8 = 6;
 const LOG_MTTS: u8 = 8;
-/// Calls of `advance` until a command has ended, at most.
+/// Maximum number of calls of `advance` until a command has completed.
 pub const COMMAND_CALLS_MAX: usize = 64;
 
-/// A region, as software names its bytes: `start` is the first one, which lies at `data_offset` of
-/// the data.
+/// A region: `start` is the address of its first byte, which is at `data_offset` of the data.
 #[derive(Debug, Clone, Copy)]
 pub struct RegionPlan {
     pub start: u64,
@@ -79,13 +78,13 @@ pub struct Machine {
     pub qpn_base: u32,
     commands: u32,
     events: u32,
-    /// Keys that were chosen.
+    /// Number of keys that were chosen.
     keys: u32,
 }
 
 impl Machine {
-    /// Returns a machine whose function is up; `pages` says in which page of memory each page of
-    /// the data lies.
+    /// Returns a machine whose function is up; `pages` maps each page of the data to a page of
+    /// memory.
     pub fn new(kind: Kind, number: u8, gid: Gid, pages: &[u64]) -> Self {
         let mac = [2, 0, 0, 0, 0, number];
         let config = NicConfig::functional(u32::from(number) << 16, mac);
@@ -169,7 +168,7 @@ impl Machine {
     /// Resets the function.
     ///
     /// # Panics
-    /// If it does not come out of the reset.
+    /// If the reset does not end.
     pub fn reset(&mut self) {
         let mut reset = Control::default();
         reset.set_reset(true);
@@ -183,7 +182,7 @@ impl Machine {
         panic!("the function does not come out of reset");
     }
 
-    /// Lets the function run. Returns true if something has moved.
+    /// Runs the function. Returns true if it made progress.
     pub fn advance(&mut self) -> bool {
         let progress = self
             .device
@@ -217,8 +216,8 @@ impl Machine {
         }
     }
 
-    /// Writes an entry into the command queue and rings. Returns it as the function gives it back,
-    /// `None` if it does not.
+    /// Writes an entry into the command queue and rings the doorbell. Returns the completed entry;
+    /// `None` if the function does not complete it.
     pub fn submit(&mut self, mut entry: CommandEntry) -> Option<CommandEntry> {
         let mut completion = CommandCompletion::default();
         completion.set_device_owned(true);
@@ -239,7 +238,7 @@ impl Machine {
         None
     }
 
-    /// Runs a command that has to succeed.
+    /// Runs a command that must succeed.
     pub fn expect<V: IntoBytes + Immutable + ?Sized>(
         &mut self,
         opcode: CommandOpcode,

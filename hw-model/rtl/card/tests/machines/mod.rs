@@ -1,5 +1,5 @@
-//! Machines with a function of either kind, and just enough software to drive it by the contract
-//! alone. Nothing here knows which kind it is.
+//! Machines with a function of either kind, and the minimal software that drives it by the
+//! contract. This code does not depend on the kind.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 

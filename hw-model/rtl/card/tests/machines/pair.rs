@@ -1,20 +1,20 @@
-//! Two machines at one cable.
+//! Two machines on one cable.
 
 use ferroce_units::Instant;
 use ferroce_units::random::SplitMix64;
 
 use super::machine::Machine;
 
-/// Turns of both machines without a moment in which both rest, at most. A turn of the card is up
-/// to [`ferroce_rtl_card::CYCLES_PER_ADVANCE`] clock cycles.
+/// Maximum number of turns of both machines until both are idle. A turn of the card has up to
+/// [`ferroce_rtl_card::CYCLES_PER_ADVANCE`] clock cycles.
 pub const TURNS_MAX: usize = 4096;
-/// Timers that run out one after the other, at most, until nothing is left to do.
+/// Maximum number of timers that expire in sequence until nothing is left to do.
 pub const TIMEOUTS_MAX: usize = 4096;
 
 /// Frames that are lost at random.
 #[derive(Debug)]
 pub struct Loss {
-    /// Of a million frames, so many are lost.
+    /// Lost frames per million.
     pub per_million: u64,
     pub random: SplitMix64,
 }
@@ -22,17 +22,17 @@ pub struct Loss {
 /// A frame on the cable.
 #[derive(Debug, Clone)]
 pub struct Sent {
-    /// Which machine has sent it.
+    /// The machine that has sent it.
     pub from: usize,
     pub is_lost: bool,
     pub bytes: Vec<u8>,
 }
 
-/// Two machines, the frames that went over their cable, and those that are lost.
+/// Two machines, the frames on their cable, and the losses.
 pub struct Pair {
     pub sides: [Machine; 2],
     pub loss: Option<Loss>,
-    /// All frames since they were taken.
+    /// All frames since the last call that took them.
     pub frames: Vec<Sent>,
 }
 
@@ -45,7 +45,7 @@ impl Pair {
         }
     }
 
-    /// Carries what was sent to the other end. Returns true if something was.
+    /// Moves sent frames to the other end. Returns true if there were any.
     pub fn carry(&mut self) -> bool {
         let mut has_carried = false;
         for from in 0..2 {
@@ -68,7 +68,7 @@ impl Pair {
         has_carried
     }
 
-    /// One turn of both. Returns true if something has moved.
+    /// Runs one turn of both. Returns true if one made progress.
     pub fn turn(&mut self) -> bool {
         let mut has_moved = false;
         for side in &mut self.sides {
@@ -77,7 +77,7 @@ impl Pair {
         has_moved | self.carry()
     }
 
-    /// Runs, without time, until both rest.
+    /// Runs until both are idle, without advancing time.
     ///
     /// # Errors
     /// If they do not within [`TURNS_MAX`].
@@ -97,10 +97,10 @@ impl Pair {
         Err(format!("no rest in {TURNS_MAX} turns"))
     }
 
-    /// Runs until both rest and no timer is left.
+    /// Runs until both are idle and no timer is left.
     ///
     /// # Errors
-    /// If there is always another one.
+    /// If there are too many timers.
     pub fn settle(&mut self) -> Result<(), String> {
         for _ in 0..TIMEOUTS_MAX {
             self.run_to_rest()?;

@@ -26,7 +26,7 @@ pub const CQ_SLOTS: u32 = 40;
 const FIRST_INDEX: u32 = 2;
 const FIRST_CQN: u32 = 0;
 
-/// What a QP is created and connected with.
+/// Attributes with which a QP is created and connected.
 #[derive(Debug, Clone, Copy)]
 pub struct QpPlan {
     pub pd: u32,
@@ -40,7 +40,7 @@ pub struct QpPlan {
     pub max_dest_rd_atomic: u8,
 }
 
-/// What it is connected to.
+/// The peer to which it is connected.
 #[derive(Debug, Clone, Copy)]
 pub struct Peer {
     pub qpn: u32,
@@ -54,7 +54,7 @@ pub struct Peer {
 #[derive(Debug)]
 pub struct TestQp {
     pub qpn: u32,
-    /// Its place among rings and slots.
+    /// Its index among rings and slots.
     number: u32,
     plan: QpPlan,
     pub producer: u32,
@@ -92,7 +92,7 @@ pub struct SendWqe {
 }
 
 impl SendWqe {
-    /// Returns the bytes for the ring's place `producer`.
+    /// Returns the bytes for index `producer` of the ring.
     pub fn bytes(&self, producer: u32) -> Vec<u8> {
         let mut rest: Vec<u8> = Vec::new();
         if let Some((virtual_address, r_key)) = self.remote {

@@ -1,5 +1,5 @@
-//! Two cards on one cable, clocked together: each behind its own driver. They are the card in
-//! RTL, or the model's.
+//! Two cards on one cable, clocked together, each with its own driver. They are cards in RTL, or
+//! the model's NICs.
 
 #![expect(
     clippy::disallowed_types,
@@ -30,9 +30,9 @@ pub use host::CardHost;
 
 /// Nanoseconds of a clock cycle: 250 MHz.
 pub const CYCLE_NS: u64 = 4;
-/// From the last beat of a frame at one card to the first at the other one.
+/// Time from the last beat of a frame at one card to the first beat at the other.
 const CABLE: Duration = Duration::from_ns(500);
-/// Cycles that pass with an access to a register or an empty poll.
+/// Cycles of a register access or an empty poll.
 const CYCLES_PER_ACCESS: u64 = 16;
 
 type Frames = Arc<Mutex<VecDeque<(Instant, Vec<u8>)>>>;
@@ -42,7 +42,7 @@ type Frames = Arc<Mutex<VecDeque<(Instant, Vec<u8>)>>>;
 pub struct CableEnd {
     out: Frames,
     back: Frames,
-    /// How many of the next frames are lost.
+    /// Number of the next frames that are lost.
     to_lose: Arc<AtomicU64>,
 }
 
@@ -80,12 +80,12 @@ impl Port for CableEnd {
     }
 }
 
-/// A card that can stand at one end.
+/// A card at one end of the cable.
 pub trait Card: Function<CableEnd> + 'static {
     /// Runs for a clock cycle.
     fn cycle(&mut self, now: Instant, host: &mut CardHost, end: &mut CableEnd);
 
-    /// Host memory takes so many cycles from the request of a line to the line.
+    /// Sets the latency of host memory: cycles from the request of a line to the line.
     fn set_line_latency(&mut self, cycles: u64);
 }
 
@@ -114,7 +114,7 @@ struct Side<C> {
     end: CableEnd,
 }
 
-/// Both cards and the cycles that have passed.
+/// Both cards and the number of elapsed cycles.
 pub struct Pair<C> {
     sides: [Side<C>; 2],
     cycles: u64,
@@ -136,7 +136,7 @@ impl<C: Card> Pair<C> {
         }
     }
 
-    /// Returns the cycles that have passed.
+    /// Returns the number of elapsed cycles.
     pub fn cycles(&self) -> u64 {
         self.cycles
     }
@@ -153,7 +153,7 @@ impl<C: Card> Pair<C> {
     }
 }
 
-/// A card of a pair, as its driver sees it.
+/// The bus to a card of a pair.
 pub struct PairBus<C> {
     side: usize,
     memory: Arc<FakeMemory>,
@@ -174,7 +174,7 @@ impl<C: Card> PairBus<C> {
     }
 }
 
-/// Returns the cards, and a driver for each. Lines of host memory take so many cycles.
+/// Returns the cards, and a driver for each. A line of host memory takes `line_latency_cycles`.
 pub fn open<C: Card>(line_latency_cycles: u64) -> (Arc<Mutex<Pair<C>>>, [Arc<Device>; 2]) {
     let frames = [Frames::default(), Frames::default()];
     let memories = [(); 2].map(|()| Arc::new(FakeMemory::default()));
@@ -264,7 +264,7 @@ impl<C: Card> Bus for PairBus<C> {
         0..1 << 40
     }
 
-    /// No interrupt is taken: the test polls.
+    /// Ignores interrupts: the test polls.
     fn set_interrupt_handler(
         &self,
         _vector: u16,

@@ -1,4 +1,4 @@
-//! Compares what two runs of a program have shown.
+//! Compares the observations of two runs of a program.
 
 use std::fmt::Debug;
 
@@ -48,7 +48,7 @@ fn compare_window(expected: &WindowSeen, seen: &WindowSeen, is_lossy: bool) -> R
             let (expected_state, seen_state) = (&expected_states[side], &seen_states[side]);
             let is_failing = expected.failing.contains(&qp);
             let is_same = match is_lossy && is_failing {
-                // Packets of the request that failed may have been lost.
+                // Packets of the failed request may have been lost.
                 true => expected_state.state == seen_state.state,
                 false => expected_state == seen_state,
             };
@@ -74,8 +74,8 @@ fn compare_window(expected: &WindowSeen, seen: &WindowSeen, is_lossy: bool) -> R
     Ok(())
 }
 
-/// Compares what one end has sent. In a window with a request that fails, what is sent behind it is
-/// a matter of time, so that one run may have sent more.
+/// Compares the frames that one end has sent. In a window with a failing request, the number of
+/// frames sent after it depends on timing, so one run may have sent more.
 fn compare_streams(expected: &Stream, seen: &Stream, is_failing: bool) -> Result<(), String> {
     if expected.naks != seen.naks {
         return Err(format!(
@@ -123,7 +123,7 @@ fn equal<T: PartialEq + Debug>(expected: &[T], seen: &[T], what: &str) -> Result
     }
 }
 
-/// Checks that the shorter list is how the longer one begins.
+/// Checks that the shorter list is a prefix of the longer one.
 fn prefix<T: PartialEq + Debug>(expected: &[T], seen: &[T], what: &str) -> Result<(), String> {
     let mut both = expected.iter().zip(seen).enumerate();
     match both.find(|(_, (expected, seen))| expected != seen) {

@@ -1,15 +1,17 @@
-//! What the frames of one QP in one direction say, without what the contract leaves to the card:
+//! The content of the frames of one QP in one direction, without the details that the contract
+//! leaves to the card:
 //!
-//! - *Repeats*: a request or response whose PSN was sent before is left out; it has to equal the
-//!   first one. When a requester repeats is a matter of timers.
-//! - *AckReq* counts in the newest request of a window alone (chapter 14 says where it may be left
-//!   out).
-//! - *ACKs*: which PSNs are acknowledged is left out, since an ACK covers all before it (IBTA vol
-//!   1, 9.7.5.1.2). The newest PSN is compared, and the MSN of each PSN.
-//! - *MSN of READ responses*, and of NAK 2, which may be of a READ: it must not go back. It is the
-//!   READ's own, or that of a later message (chapter 14).
-//! - *Credits*: a card may leave flow control off (IBTA vol 1, 9.7.7.2).
-//! - *UDP source port, IPv4 identification*: the one is that of the context, the other is free.
+//! - *Repeats*: a request or response with a repeated PSN is omitted, but must equal the first one.
+//!   Timers determine when a requester repeats.
+//! - *AckReq* is compared only in the newest request of a window (chapter 14 says where it is
+//!   optional).
+//! - *ACKs*: the set of acknowledged PSNs is omitted, since an ACK covers all earlier PSNs (IBTA
+//!   vol 1, 9.7.5.1.2). The newest PSN is compared, and the MSN of each PSN.
+//! - *MSN of READ responses*, and of NAK 2, which may answer a READ: it must not decrease. It is
+//!   the MSN of the READ or of a later message (chapter 14).
+//! - *Credits*: a card may disable flow control (IBTA vol 1, 9.7.7.2).
+//! - *UDP source port, IPv4 identification*: the first comes from the context, the second is
+//!   arbitrary.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,35 +56,35 @@ impl Payload {
     }
 }
 
-/// What one end of a QP has sent in a window.
+/// The packets that one end of a QP has sent in a window.
 #[derive(Debug, Clone, Default)]
 pub struct Stream {
     pub requests: Vec<RequestPacket>,
     pub responses: Vec<ResponsePacket>,
-    /// MSN of each PSN that was acknowledged, of its first ACK.
+    /// MSN of each acknowledged PSN, from its first ACK.
     pub acks: BTreeMap<u32, u32>,
     /// The newest PSN that an ACK or a response has acknowledged.
     pub newest_ack: Option<u32>,
     /// Syndrome, PSN, MSN (but see the rules).
     pub naks: BTreeSet<(u8, u32, Option<u32>)>,
-    /// True if the newest request makes the peer answer.
+    /// True if the newest request requires an answer of the peer.
     pub asks: bool,
     /// The newest MSN.
     msn: Option<u32>,
-    /// Behind the newest PSN of requests.
+    /// PSN after the newest PSN of requests.
     next: Option<u32>,
 }
 
-/// Returns how many PSNs `later` is behind `earlier`; negative: in front of it.
+/// Returns by how many PSNs `later` follows `earlier`; negative: it precedes it.
 fn distance(later: u32, earlier: u32) -> i32 {
     Psn::new(later).distance_from(Psn::new(earlier))
 }
 
 impl Stream {
-    /// Adds a frame. `regions` are those of the other end, `mtu` is the path MTU in bytes.
+    /// Adds a frame. `regions`: the regions of the other end; `mtu`: the path MTU in bytes.
     ///
     /// # Errors
-    /// If no card may send it.
+    /// If a card must not send it.
     pub fn add(&mut self, frame: &Frame<'_>, regions: &Regions, mtu: u32) -> Result<(), String> {
         let opcode = frame.headers.bth.opcode;
         let properties = opcode.parse().ok_or(format!("opcode {opcode:?}"))?;
@@ -169,7 +171,7 @@ impl Stream {
         }
     }
 
-    /// Checks that a packet is one that was sent before, or the rest of a READ.
+    /// Checks that a packet repeats an earlier one, or requests the rest of a READ.
     fn check_repeat(&self, packet: &RequestPacket, is_read: bool, mtu: u32) -> Result<(), String> {
         let before = self
             .requests
@@ -194,7 +196,7 @@ impl Stream {
         }
     }
 
-    /// Checks that the MSN does not go back.
+    /// Checks that the MSN does not decrease.
     fn check_sequence(&mut self, msn: Option<u32>) -> Result<(), String> {
         let Some(msn) = msn else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The program of a seed.
+//! Generates the program of a seed.
 
 use ferroce_spec::context::{AccessRights, PathMtuCode, RetryAttributes};
 use ferroce_spec::wqe::{MAX_DATA_SEGMENTS, MAX_INLINE, SendOpcode};
@@ -11,23 +11,23 @@ use crate::program::{
 
 /// Stream of random numbers for programs.
 const STREAM: u64 = 0;
-/// The longest SEND, and the shortest receive WQE without a flaw.
+/// Length of the longest SEND, and of the shortest valid receive WQE.
 const MAX_SEND: u64 = 4096;
 /// The longest WRITE and READ.
 const MAX_REMOTE: u64 = 6144;
-/// Windows of a program, at most.
+/// Maximum number of windows of a program.
 const MAX_WINDOWS: u64 = 5;
-/// Steps of a window, at most.
+/// Maximum number of steps of a window.
 const MAX_STEPS: u64 = 10;
 /// The local ACK timeout of lossless programs, 4.096 us x 2^n: longer than any program runs.
 const LONG_TIMEOUT: u8 = 20;
-/// That of programs with loss: 1 ms.
+/// The local ACK timeout of programs with loss: 1 ms.
 const SHORT_TIMEOUT: u8 = 8;
 /// Base-2 logarithm of the bytes of a receive WQE of two segments.
 const LOG_STRIDE: u64 = 5;
 
-/// Without SEND_INVALIDATE: the card has no windows that a peer could invalidate, so that it fails,
-/// and that by time-outs alone.
+/// Without SEND_INVALIDATE: the card has no windows that a peer could invalidate, so it would fail,
+/// and only by time-outs.
 const OPCODES: [SendOpcode; 11] = [
     SendOpcode::SEND,
     SendOpcode::SEND,
@@ -57,7 +57,7 @@ const LOCAL_FLAWS: [Flaw; 5] = [
 ];
 const RECEIVE_FLAWS: [Flaw; 3] = [Flaw::LocalKey, Flaw::LocalBounds, Flaw::Short];
 
-/// Returns the program of `seed`; with loss, so many frames of a million are lost.
+/// Returns the program of `seed`.
 pub fn program(seed: u64, loss_per_million: u64) -> Program {
     let random = Random::new(seed, STREAM);
     let chance = |one_in: u64| random.below(one_in) == 0;
@@ -206,10 +206,10 @@ fn request(random: &Random, is_lossy: bool) -> Request {
     }
 }
 
-/// Returns where in the peer's target area a request reads or writes. READs have one half of it,
-/// which only WRITEs with a fence write: without one, the peer may execute a WRITE before it has
-/// read what an earlier READ asks for (contract, chapter 14; IBTA vol 1, 10.8.3.3). With loss not
-/// even those: a READ whose response was lost is executed again.
+/// Returns the place in the peer's target area that a request reads or writes. READs have one half
+/// of it, and only WRITEs with a fence write that half: without a fence, the peer may execute a
+/// WRITE before it has read the data of an earlier READ (contract, chapter 14; IBTA vol 1,
+/// 10.8.3.3). With loss, no WRITE writes it: a READ whose response was lost is executed again.
 fn remote_offset(random: &Random, opcode: SendOpcode, length: u64, is_ordered: bool) -> u64 {
     let half = AREA / 2;
     let offset = random.below(half - length);
@@ -243,7 +243,7 @@ fn message_length(random: &Random, max: u64) -> u64 {
     length.min(max)
 }
 
-/// Cuts `length` bytes into pieces of an area, in order, with gaps.
+/// Splits `length` bytes into pieces of an area, in order, with gaps.
 fn pieces(random: &Random, length: u64, most: u64) -> Vec<Piece> {
     let count = match random.below(3) {
         0 => 1 + random.below(most),
@@ -277,7 +277,7 @@ fn receive(random: &Random, program: &Program) -> Receive {
         _ => MAX_SEND + random.below(2000),
     };
     Receive {
-        // As many as fit the smallest stride.
+        // The maximum number for the smallest stride.
         pieces: pieces(random, length, 1 << (LOG_STRIDE - 4)),
         flaw,
     }

@@ -1,5 +1,5 @@
-//! Random programs on two functions: the card beside the model. The same program runs on two
-//! models, two cards, and one of each, and software and the wire have to see the same.
+//! Random programs on two functions, card or model. The same program runs on two models, two cards,
+//! and one of each; software and the wire must show the same results.
 //!
 //! `FERROCE_RTL_SEEDS=17..18` runs one seed, without and with loss.
 
@@ -25,7 +25,7 @@ use run::{Outcome, run};
 
 /// Seeds of each test.
 const SEEDS: u64 = 250;
-/// Frames of a million that are lost, of even and of odd seeds: 1 %, and more.
+/// Lost frames per million of even and of odd seeds: 1 %, and more.
 const LOSS_PER_MILLION: [u64; 2] = [10_000, 40_000];
 
 /// Runs a program; a panic is an error.
@@ -49,7 +49,7 @@ fn check(program: &Program, kinds: [Kind; 2]) -> Result<Outcome, String> {
     Ok(other)
 }
 
-/// Returns the pairs of functions that a seed runs on, besides two models.
+/// Returns the pairs of functions on which a seed runs, in addition to two models.
 fn kinds(seed: u64) -> [[Kind; 2]; 2] {
     let mixed = match seed % 2 {
         0 => [Kind::Rtl, Kind::Model],
@@ -79,7 +79,7 @@ fn check_seeds(default: u64, loss: impl Fn(u64) -> u64) {
     assert!(completions > 0 && frames > 0, "nothing was compared");
 }
 
-/// Shrinks a program and fails with it.
+/// Shrinks a failing program, and fails with the result.
 fn fail(program: &Program, kinds: [Kind; 2], what: &str) -> ! {
     println!("{what}");
     let smallest = shrink::shrink(program, |shorter| check(shorter, kinds).is_err());
@@ -98,7 +98,7 @@ fn fail(program: &Program, kinds: [Kind; 2], what: &str) -> ! {
     panic!("{what}\n{smallest}");
 }
 
-/// Goal: software and the wire see the same of the card and of the model.
+/// Goal: card and model are indistinguishable for software and on the wire.
 #[test]
 fn card_and_model_are_the_same() {
     check_seeds(SEEDS, |_| 0);

@@ -1,17 +1,16 @@
-//! What of a window is done.
+//! Selects the steps of a window that are executed.
 //!
-//! The program says what the two ends post; some of it cannot be done (a queue has no room), and
-//! some has a result that depends on which end is faster. That is left out, by the program and the
-//! results so far alone:
+//! The program lists what the two ends post. Some steps cannot be executed (a queue is full), and
+//! the results of others depend on which end is faster. These steps are omitted, depending only on
+//! the program and the results so far:
 //!
 //! - When a request fails, both ends of its QP may go to ERR. The other end of that QP posts
-//!   nothing in such a window: how much of that was done before is a matter of time.
-//! - With loss, no request fails at the peer: its NAK may be lost, and then it fails with another
+//!   nothing in such a window: how much it completes before the failure depends on timing.
+//! - With loss, no request fails at the peer: if its NAK were lost, it would fail with another
 //!   status.
-//! - Nothing is posted behind a READ that fails when its memory is read or written: the peer may
-//!   have executed it; and nothing behind a WQE that makes no sense: where the next one begins is
-//!   not known.
-//! - Receive WQEs come before the SENDs that take them, or when both ends rest.
+//! - Nothing is posted after a READ whose memory access fails, because the peer may already have
+//!   executed it; and nothing after an invalid WQE, because the start of the next one is unknown.
+//! - Receive WQEs are posted before the SENDs that use them, or when both ends are idle.
 
 use std::collections::VecDeque;
 
@@ -24,11 +23,11 @@ use crate::program::{Area, CQS, Connection, Flaw, Program, Receive, Request, Ste
 /// RNR retries without a limit.
 const RNR_ALWAYS: u8 = 7;
 
-/// One end of a connection, as far as the plan knows it.
+/// The plan's state of one end of a connection.
 #[derive(Debug, Clone)]
 pub struct End {
     pub state: QpStateCode,
-    /// Receive WQEs that are not complete.
+    /// Receive WQEs that have not completed.
     pub receives: VecDeque<Receive>,
 }
 
@@ -45,17 +44,17 @@ pub enum Action {
     },
 }
 
-/// What is done in a window.
+/// The executed steps of a window.
 #[derive(Debug, Default)]
 pub struct Plan {
     /// QP, side, receive WQE: posted first.
     pub receives: Vec<(usize, usize, Receive)>,
     pub actions: Vec<Action>,
-    /// Posted when both ends rest.
+    /// Posted when both ends are idle.
     pub late: Vec<(usize, usize, Receive)>,
-    /// QPs one of whose requests fails.
+    /// QPs with a failing request.
     pub failing: Vec<usize>,
-    /// Side, QP, area: what a failing request may have written in part.
+    /// Side, QP, area: memory that a failing request may have written partly.
     pub spoiled: Vec<(usize, usize, Area)>,
 }
 
@@ -63,7 +62,7 @@ pub struct Plan {
 #[derive(Debug, Clone)]
 struct Room {
     cqes: [[usize; CQS]; 2],
-    /// Of each QP and side.
+    /// For each QP and side.
     blocks: Vec<[usize; 2]>,
     receives: Vec<[usize; 2]>,
 }
@@ -90,7 +89,7 @@ impl Room {
         room
     }
 
-    /// Takes the room of a receive WQE, if there is some.
+    /// Reserves room for a receive WQE, if there is any.
     fn take_receive(&mut self, connection: &Connection, qp: usize, side: usize) -> bool {
         let cqes = &mut self.cqes[side][connection.cqs[side][1]];
         let receives = &mut self.receives[qp][side];
@@ -102,7 +101,7 @@ impl Room {
         has_room
     }
 
-    /// Takes the room of a send WQE, if there is some.
+    /// Reserves room for a send WQE, if there is any.
     fn take_send(
         &mut self,
         connection: &Connection,
@@ -120,18 +119,18 @@ impl Room {
     }
 }
 
-/// What a side sends on a QP.
+/// The steps of a side on a QP.
 #[derive(Debug, Default)]
 struct Flow {
-    /// Steps that are done.
+    /// Executed steps.
     steps: Vec<usize>,
-    /// Receive WQEs that the peer needs besides those that it has.
+    /// Number of receive WQEs that the peer lacks.
     missing: usize,
     /// The request that fails, unless it is flushed.
     failing: Option<Request>,
 }
 
-/// Returns what of a window is done.
+/// Returns the executed steps of a window.
 pub fn plan(program: &Program, ends: &[[End; 2]], window: &[Step], is_late: bool) -> Plan {
     let mut planner = Planner {
         program,
@@ -190,7 +189,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Returns what the sides send on a QP.
+    /// Returns the flows of both sides on a QP.
     fn flows(&mut self, qp: usize) -> Vec<(usize, Flow)> {
         let is_lossy = self.program.loss_per_million > 0;
         let mut flows = Vec::new();
@@ -208,7 +207,7 @@ impl Planner<'_> {
         flows
     }
 
-    /// Returns what a side sends, if the other one sends nothing.
+    /// Returns the flow of a side if the other side sends nothing.
     fn flow(&mut self, qp: usize, side: usize) -> Flow {
         let connection = &self.program.connections[qp];
         let own = self.ends[qp][side].state;
@@ -240,7 +239,7 @@ impl Planner<'_> {
         flow
     }
 
-    /// Adds a request that is executed to a flow. Returns false if it cannot be done.
+    /// Adds an executed request to a flow. Returns false if it cannot be executed.
     fn execute(
         &mut self,
         qp: usize,
@@ -265,7 +264,7 @@ impl Planner<'_> {
         true
     }
 
-    /// Returns true if a request fails whatever the peer's receive WQEs are.
+    /// Returns true if a request fails regardless of the peer's receive WQEs.
     fn fails(&self, qp: usize, side: usize, request: &Request) -> bool {
         let connection = &self.program.connections[qp];
         let access = connection.plans[1 - side].access;
@@ -289,9 +288,9 @@ impl Planner<'_> {
     }
 }
 
-/// Returns true if the contract leaves open what becomes of the requests behind this one. A READ
-/// whose memory cannot be read or written fails when its turn comes, and they may have been
-/// executed; behind a WQE that makes no sense they are flushed one by one, or with it.
+/// Returns true if the contract does not define the results of the requests after this one. A READ
+/// whose memory cannot be accessed fails when it is executed, and later requests may have been
+/// executed before; after an invalid WQE, they are flushed one by one, or together with it.
 fn leaves_rest_open(request: &Request) -> bool {
     let is_late = matches!(
         request.flaw,
@@ -301,14 +300,14 @@ fn leaves_rest_open(request: &Request) -> bool {
     is_senseless || request.opcode == SendOpcode::RDMA_READ && is_late
 }
 
-/// Returns true if a flow fails at its own end.
+/// Returns true if a flow fails at the sender.
 fn is_local(flow: &Flow) -> bool {
     let request = flow.failing.as_ref();
     let flaw = request.and_then(|request| request.flaw);
     flaw.is_some_and(Flaw::is_local)
 }
 
-/// Returns true if a SEND does not fit a receive WQE, or reaches what is wrong with it.
+/// Returns true if a SEND does not fit into a receive WQE, or reaches its invalid part.
 fn does_not_fit(request: &Request, receive: &Receive) -> bool {
     let length = request.length();
     let last = receive.pieces.iter().rfind(|piece| piece.1 > 0);
@@ -321,7 +320,7 @@ fn does_not_fit(request: &Request, receive: &Receive) -> bool {
     request.is_send() && (reaches || length > receive.capacity())
 }
 
-/// Returns what a failing request may have written in part.
+/// Returns the memory that a failing request may have written partly.
 fn spoiled(qp: usize, side: usize, request: &Request) -> (usize, usize, Area) {
     match request.opcode {
         SendOpcode::RDMA_READ => (side, qp, Area::Landing),

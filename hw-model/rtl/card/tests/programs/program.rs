@@ -1,8 +1,8 @@
-//! A random program: what is created, and what is done with it.
+//! A random program: its objects, and its steps.
 //!
-//! Each step stands alone: a program without some of them is a program, too. Shrinking relies on
-//! that, and the executor leaves out a step that cannot be done (a queue is full), or whose result
-//! the contract leaves to the timing of the two ends (see `plan.rs`).
+//! The steps are independent: a program without some of them is also a program. Shrinking relies on
+//! this. The executor skips a step that cannot be executed (a queue is full), or whose result
+//! depends on the timing of the two ends (see `plan.rs`).
 
 use std::fmt;
 
@@ -10,23 +10,23 @@ use ferroce_spec::wqe::SendOpcode;
 
 use crate::machines::queues::QpPlan;
 
-/// QPs of a program, at most.
+/// Maximum number of QPs of a program.
 pub const MAX_QPS: usize = 4;
 /// CQs of each side.
 pub const CQS: usize = 2;
 /// Bytes of each area of the data, see [`Area`].
 pub const AREA: u64 = 0x4000;
 
-/// The data of a QP's end lies in four areas, so that no two streams write the same bytes.
+/// The data of a QP's end is in four areas, so that no two streams write the same bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Area {
-    /// Payload of SENDs and WRITEs. Nothing writes it.
+    /// Payload of SENDs and WRITEs, never written.
     Source,
-    /// Where READs land.
+    /// Destination of READs.
     Landing,
     /// Receive buffers.
     Received,
-    /// What the peer writes and reads.
+    /// Target of the peer's WRITEs and READs.
     Target,
 }
 
@@ -35,12 +35,12 @@ pub fn area_start(qp: usize, area: Area) -> u64 {
     (qp as u64 * 4 + area as u64) * AREA
 }
 
-/// What is wrong with a request or a receive WQE.
+/// Fault of a request or a receive WQE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flaw {
     /// The key of a remote access: another variant.
     RemoteKey,
-    /// It ends behind the region.
+    /// It ends past the end of the region.
     RemoteBounds,
     /// The region does not allow it.
     RemoteRights,
@@ -50,13 +50,13 @@ pub enum Flaw {
     RemotePage,
     /// The key of the last data segment: another variant.
     LocalKey,
-    /// It ends behind the region.
+    /// It ends past the end of the region.
     LocalBounds,
     /// Its region is of another protection domain.
     LocalDomain,
     /// There is no such operation.
     Opcode,
-    /// The index of the WQE is that of an earlier lap.
+    /// The WQE has the index of an earlier lap.
     Stale,
     /// A receive WQE: it is shorter than most messages.
     Short,
@@ -96,12 +96,12 @@ impl Request {
         self.pieces.iter().map(|piece| piece.1).sum()
     }
 
-    /// Returns true if a receive WQE is taken for it.
+    /// Returns true if it consumes a receive WQE.
     pub fn takes_receive(&self) -> bool {
         self.is_send() || self.opcode == SendOpcode::RDMA_WRITE_IMMEDIATE
     }
 
-    /// Returns true if its data goes where the receive WQE says.
+    /// Returns true if its data goes to the buffers of a receive WQE.
     pub fn is_send(&self) -> bool {
         matches!(self.opcode, SendOpcode::SEND | SendOpcode::SEND_IMMEDIATE)
     }
@@ -129,7 +129,7 @@ impl Receive {
     }
 }
 
-/// A step of a program; `side` is the machine that does it.
+/// A step of a program; `side` is the machine that executes it.
 #[derive(Debug, Clone)]
 pub enum Step {
     Send {
@@ -144,8 +144,9 @@ pub enum Step {
     },
     /// Rings the doorbells of all send queues with new WQEs, and runs for some turns.
     Ring { turns: usize },
-    /// Rings, runs until nothing is left to do, and polls. What is between two of these is a
-    /// window. With `is_late`, receive WQEs that are missing are posted when both ends rest.
+    /// Rings the doorbells, runs until nothing is left to do, and polls. The steps between two of
+    /// these form a window. With `is_late`, missing receive WQEs are posted when both ends are
+    /// idle.
     Settle { is_late: bool },
     /// Takes the end of a QP to ERR.
     Fail { qp: usize, side: usize },
@@ -168,12 +169,12 @@ pub struct Connection {
 pub struct Program {
     pub seed: u64,
     pub is_v6: bool,
-    /// Of each side: its pages are in no order.
+    /// For each side: the order of its pages, which is random.
     pub is_scattered: [bool; 2],
     /// Base-2 logarithms of the entries of each side's CQs.
     pub log_cqes: [[u8; CQS]; 2],
     pub connections: Vec<Connection>,
-    /// Of a million frames, so many are lost.
+    /// Lost frames per million.
     pub loss_per_million: u64,
     pub steps: Vec<Step>,
 }

@@ -1,4 +1,4 @@
-//! Runs a program on two functions, and notes what software and the wire have seen.
+//! Runs a program on two functions, and records the results for software and on the wire.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -19,25 +19,25 @@ use crate::wqes::{Regions, receive_segments, wqe};
 
 /// Streams of random numbers of a run.
 const PAGES_STREAM: u64 = 1;
-/// Seed of the frames that are lost, from that of the program.
+/// Derives the seed of losses from the program's seed.
 const LOSS_SALT: u64 = 0x6c6f_7373;
 
-/// A CQE, as far as the contract says what is in it.
+/// The fields of a CQE that the contract defines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Completion {
     pub window: usize,
     pub cq: usize,
     pub status: CqeStatus,
     pub wqe_index: u32,
-    /// Of successes only.
+    /// Only for successes.
     pub success: Option<Success>,
 }
 
-/// What a CQE of a success says.
+/// Fields of a successful CQE.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Success {
     pub opcode: CqeOpcode,
-    /// Of receives and READs.
+    /// Only for receives and READs.
     pub bytes: Option<u32>,
     pub immediate: Option<[u8; 4]>,
     pub is_solicited: bool,
@@ -47,14 +47,14 @@ pub struct Success {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QpSeen {
     pub state: QpStateCode,
-    /// Send PSN, expected PSN, MSN, next receive WQE; of QPs that work.
+    /// Send PSN, expected PSN, MSN, next receive WQE; only for QPs that have not failed.
     pub counts: Option<[u32; 4]>,
 }
 
-/// What a window has shown.
+/// Results of a window.
 #[derive(Debug, Default)]
 pub struct WindowSeen {
-    /// QPs one of whose requests fails, or has failed.
+    /// QPs with a request that fails, or has failed.
     pub failing: Vec<usize>,
     /// By QP and side.
     pub states: Vec<[QpSeen; 2]>,
@@ -64,7 +64,7 @@ pub struct WindowSeen {
     pub events: BTreeMap<(usize, usize), Vec<EventType>>,
 }
 
-/// What a run has shown.
+/// Results of a run.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// By side, QP, and whether it is a receive.
@@ -79,7 +79,7 @@ pub struct Outcome {
 /// Runs a program.
 ///
 /// # Errors
-/// If something happens that must not, whatever the program is.
+/// If something happens that no program may cause.
 pub fn run(program: &Program, kinds: [Kind; 2]) -> Result<Outcome, String> {
     let mut run = Run::new(program, kinds);
     let mut window = Vec::new();
@@ -98,7 +98,7 @@ pub fn run(program: &Program, kinds: [Kind; 2]) -> Result<Outcome, String> {
     Ok(run.outcome)
 }
 
-/// Returns in which page of memory each page of a side's data lies.
+/// Returns the page of memory for each page of a side's data.
 fn pages(program: &Program, side: usize) -> Vec<u64> {
     let mut pages: Vec<u64> = (0..PAGES).collect();
     if program.is_scattered[side] {
@@ -118,7 +118,7 @@ struct Run<'a> {
     qps: Vec<[TestQp; 2]>,
     regions: Vec<[Regions; 2]>,
     ends: Vec<[End; 2]>,
-    /// First PSNs of the next life.
+    /// First PSNs of the next connection.
     psns: Vec<[u32; 2]>,
     outcome: Outcome,
 }
@@ -168,7 +168,7 @@ impl<'a> Run<'a> {
         run
     }
 
-    /// Fills what requests send, and half of what READs read.
+    /// Fills the payload of requests, and half of the area that READs read.
     fn fill(&mut self) {
         for side in 0..2 {
             for qp in 0..self.qps.len() {
@@ -184,7 +184,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Returns where a byte of a side's data lies.
+    /// Returns the address of a byte of a side's data.
     fn iova(&self, side: usize, offset: u64) -> u64 {
         let page = self.pages[side][(offset / PAGE) as usize];
         place::DATA + page * PAGE + offset % PAGE
@@ -290,7 +290,7 @@ impl<'a> Run<'a> {
         self.pair.sides[side].post_send(&mut self.qps[qp][side], &wqe);
     }
 
-    /// Rings all send queues; one that has nothing new rings the same index again.
+    /// Rings the doorbells of all send queues; without new WQEs, the same index is rung again.
     fn ring_sends(&mut self) {
         for qps in &self.qps {
             for (machine, qp) in self.pair.sides.iter_mut().zip(qps) {
@@ -299,7 +299,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Notes what a window has shown.
+    /// Records the results of a window.
     fn look(&mut self, plan: &Plan) -> Result<(), String> {
         self.poll()?;
         let mut seen = WindowSeen {
@@ -397,7 +397,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Returns a machine that is up, whose function may write what requests may.
+/// Returns a machine that is up, whose function may write the same memory as requests.
 fn machine(program: &Program, kind: Kind, side: usize, pages: &[u64]) -> Machine {
     let number = side as u8 + 1;
     let gid = if program.is_v6 {

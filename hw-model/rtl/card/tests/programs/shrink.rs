@@ -1,12 +1,12 @@
-//! A shorter program that still fails.
+//! Finds a shorter program that still fails.
 
 use crate::program::Program;
 
-/// Programs that are tried, at most.
+/// Maximum number of programs that are tried.
 const MAX_TRIES: usize = 400;
 
-/// Returns a program without the steps that do not matter: none of those that are left can be left
-/// out alone, unless [`MAX_TRIES`] was too few.
+/// Returns a program without irrelevant steps: removing any single remaining step makes it pass,
+/// unless [`MAX_TRIES`] was reached.
 pub fn shrink(program: &Program, mut fails: impl FnMut(&Program) -> bool) -> Program {
     let mut smallest = program.clone();
     let mut tries = 0;

@@ -9,7 +9,7 @@ use crate::program::{AREA, Area, Flaw, Program, Receive, Request, Step, area_sta
 
 /// A protection domain of no QP.
 const FOREIGN_PD: u32 = 99;
-/// A variant of no key.
+/// A variant that no key has.
 const WRONG_VARIANT: u32 = 0xff;
 const PAGE: u64 = crate::machines::machine::PAGE;
 
@@ -22,16 +22,16 @@ pub struct Region {
 }
 
 impl Region {
-    /// Returns an address from which `length` bytes end one byte behind the region.
+    /// Returns an address from which `length` bytes end one byte past the region.
     fn too_far(&self, length: u64) -> u64 {
         (self.start + self.length + 1).wrapping_sub(length)
     }
 }
 
-/// The regions of a QP's end. Those that no step needs have the key zero.
+/// The regions of a QP's end. A region that no step needs has the key zero.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Regions {
-    /// All areas but the target.
+    /// All areas except the target.
     pub local: Region,
     pub target: Region,
     pub read_only: Region,
@@ -93,7 +93,7 @@ impl Regions {
         regions
     }
 
-    /// Returns which of the regions has `key`.
+    /// Returns the region with this key.
     pub fn name_of(&self, key: u32) -> &'static str {
         let all = [
             ("local", self.local),
@@ -189,7 +189,7 @@ fn remote(request: &Request, peer: &Regions) -> (u64, u32) {
     }
 }
 
-/// Returns data segments; the last one that is not empty has the flaw.
+/// Returns data segments; the last non-empty one has the fault.
 fn segments(
     pieces: &[(u32, u32)],
     area: Area,

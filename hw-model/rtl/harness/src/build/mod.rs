@@ -19,21 +19,21 @@ use verilator::Verilator;
 /// A module that becomes a Rust type.
 #[derive(Debug, Clone, Copy)]
 pub struct Module<'a> {
-    /// Name of the file `NAME.rs` in `OUT_DIR`, and in camel case of its type: that of the module,
-    /// or another one where a module is built with several sets of parameters.
+    /// Name of the file `NAME.rs` in `OUT_DIR` and, in camel case, of its type: the module's name,
+    /// or another name if a module is built with several sets of parameters.
     pub name: &'a str,
     /// Name of the module; its source is `TOP.sv`.
     pub top: &'a str,
-    /// Parameters that differ from those of the source.
+    /// Parameters that override the source's.
     pub parameters: &'a [(&'a str, u64)],
 }
 
-/// Where the sources are.
+/// Location of the sources.
 #[derive(Debug, Clone, Copy)]
 pub struct Sources<'a> {
     /// Folder with one file for each module, of the module's name.
     pub folder: &'a str,
-    /// Files of packages, in the order in which they use each other.
+    /// Files of packages, each after the packages that it uses.
     pub packages: &'a [&'a str],
 }
 
@@ -45,11 +45,10 @@ impl Sources<'_> {
 }
 
 /// Builds `modules` into the static library `library`, and writes `NAME.rs` for each. Every warning
-/// of Verilator is an error; FST waveforms and assertions are always built in.
+/// of Verilator is an error; FST waveforms and assertions are always enabled.
 ///
 /// # Panics
-/// If Verilator is missing or refuses a source. Cargo prints the message, which is what a developer
-/// wants to see.
+/// If Verilator is missing or refuses a source. Cargo shows the message to the developer.
 pub fn modules(library: &str, sources: Sources<'_>, modules: &[Module<'_>]) {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("Cargo sets it for a build script"));
     let verilator = Verilator::find();
@@ -79,7 +78,7 @@ pub fn modules(library: &str, sources: Sources<'_>, modules: &[Module<'_>]) {
     }
 }
 
-/// Converts the modules, as many at a time as there are processors. Returns their folders.
+/// Converts the modules in parallel on all processors. Returns their folders.
 fn convert_all(
     verilator: &Verilator,
     sources: Sources<'_>,

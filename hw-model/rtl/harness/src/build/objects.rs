@@ -1,5 +1,5 @@
-//! The objects of converted modules and of the runtime. They are kept as long as Verilator writes
-//! the same C++: after a change of one module the others are not compiled again.
+//! The objects of converted modules and of the runtime. They are reused while Verilator writes the
+//! same C++: after a change of one module, the others are not compiled again.
 
 use std::env;
 use std::fs;
@@ -12,8 +12,8 @@ use super::{read, write};
 /// Variables of the environment that choose the compiler and its flags.
 const VARIABLES: [&str; 4] = ["OPT_LEVEL", "DEBUG", "CXX", "CXXFLAGS"];
 
-/// Returns the objects of the module in `folder`, compiled if need be. What runs once, or only
-/// while a waveform is written, is not optimized: that would take most of the time.
+/// Returns the objects of the module in `folder`; compiles them if needed. Code that runs once, or
+/// only while a waveform is written, is not optimized: that would take most of the time.
 pub fn of_module(verilator: &Verilator, folder: &Path, prefix: &Path) -> Vec<PathBuf> {
     let files = files(folder);
     let version = verilator.version_header(); // of the headers that the module includes
@@ -33,7 +33,7 @@ pub fn of_module(verilator: &Verilator, folder: &Path, prefix: &Path) -> Vec<Pat
     })
 }
 
-/// Returns the objects of Verilator's runtime and of `ours`, compiled if need be.
+/// Returns the objects of Verilator's runtime and of `ours`; compiles them if needed.
 pub fn of_runtime(verilator: &Verilator, ours: &Path, prefix: &Path) -> Vec<PathBuf> {
     let mut files = verilator.runtime();
     files.push(ours.into());
@@ -47,7 +47,8 @@ pub fn of_runtime(verilator: &Verilator, ours: &Path, prefix: &Path) -> Vec<Path
     })
 }
 
-/// Returns the objects in the folder `place`, if they were made of `inputs`; makes them otherwise.
+/// Returns the objects in the folder `place`, if they were built from `inputs`; otherwise builds
+/// them.
 fn kept(place: &Path, inputs: &str, make: impl FnOnce(&Path) -> Vec<PathBuf>) -> Vec<PathBuf> {
     let list = place.join("list");
     if let Some(known) = known(&list, inputs) {
@@ -61,7 +62,7 @@ fn kept(place: &Path, inputs: &str, make: impl FnOnce(&Path) -> Vec<PathBuf>) ->
     objects
 }
 
-/// Returns the objects of a list, if they were made of these inputs.
+/// Returns the objects of a list, if they were built from these inputs.
 fn known(list: &Path, inputs: &str) -> Option<Vec<PathBuf>> {
     let text = fs::read_to_string(list).ok()?;
     let mut lines = text.lines();
@@ -102,7 +103,7 @@ fn has_extension(path: &Path, wanted: &str) -> bool {
         .is_some_and(|extension| extension == wanted)
 }
 
-/// Returns true if Verilator has put code into a file that runs once, or that writes waveforms.
+/// Returns true for a file of Verilator whose code runs only once, or writes waveforms.
 fn is_rare(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     name.contains("__Trace__") || name.ends_with("__Slow.cpp")

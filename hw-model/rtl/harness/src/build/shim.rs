@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 
 use super::header::PortOfHeader;
 
-/// Included in every C++ file: where Verilator's runtime prints.
+/// Included in every C++ file: redirects the output of Verilator's runtime.
 pub const PRINTING: &str = "\
 extern int ferroce_print(const char* format, ...);
 #define VL_PRINTF ferroce_print
 ";
 
-/// What all modules share: a failed assertion is kept as text, which the next return to Rust passes
-/// on. It is not printed, too; what else the runtime says goes to the standard error.
+/// Common code of all modules: the text of a failed assertion is stored, and the next return to
+/// Rust passes it on. It is not printed; other messages of the runtime go to standard error.
 pub const RUNTIME: &str = r#"
 #include <verilated.h>
 #include <cstdarg>
@@ -76,8 +76,8 @@ struct Instance {
         top->final();
         delete top;
     }
-    // Verilator's runtime finds the context by thread: that of another instance, of a deleted one,
-    // or none, until it is set.
+    // Verilator's runtime has one context per thread: until it is set, it may belong to another or
+    // a deleted instance, or be null.
     void enter() { Verilated::threadContextp(&context); }
     void close() {
         if (!trace) return;

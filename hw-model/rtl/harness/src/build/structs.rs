@@ -21,8 +21,8 @@ pub struct Structs {
 }
 
 impl Structs {
-    /// Reads a package, which may use packages that were read before. Skips declarations that it
-    /// does not understand, and structs with such fields.
+    /// Reads a package, which may use packages that were read before. Skips unsupported
+    /// declarations, and structs with such fields.
     pub fn read(&mut self, package: &str) {
         let code = package
             .lines()
@@ -92,7 +92,7 @@ impl Structs {
         (self.sum(high)? + 1).checked_sub(self.sum(low)?)
     }
 
-    /// Returns the value of a sum of numbers and constants, with one `- N` at its end at most.
+    /// Returns the value of a sum of numbers and constants, with at most one `- N` at its end.
     fn sum(&self, text: &str) -> Option<u32> {
         let (plus, minus) = text.split_once('-').unwrap_or((text, "0"));
         let value = |term: &str| {

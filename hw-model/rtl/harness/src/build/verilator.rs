@@ -1,4 +1,4 @@
-//! Verilator: where it is, how it is called, what its output is compiled with.
+//! Verilator: its location, its command lines, and the compiler for its output.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -6,11 +6,11 @@ use std::{env, fs};
 
 use super::{Module, Sources};
 
-/// What a developer does without it.
+/// Advice if it is missing.
 const MISSING: &str = "Verilator 5.006 or newer is needed: `make rtl-test` installs Debian's, \
      `apt-get install verilator g++ zlib1g-dev` does so by hand; VERILATOR names another one";
 
-/// Flags of every module. What is unknown after power-on is zero, so that a run repeats.
+/// Flags of every module. Undefined state after power-on is zero, so that runs are reproducible.
 const FLAGS: [&str; 10] = [
     "--cc",
     "-O3",
@@ -31,7 +31,7 @@ pub struct Verilator {
 }
 
 impl Verilator {
-    /// Returns that of the environment variable `VERILATOR`, or the one in `PATH`.
+    /// Returns the Verilator that the environment variable `VERILATOR` names, or the one in `PATH`.
     ///
     /// # Panics
     /// If there is none.
@@ -69,7 +69,7 @@ impl Verilator {
         folder
     }
 
-    /// Returns a compiler for what Verilator writes. Its Makefile is not used: the names in it
+    /// Returns a compiler for Verilator's output. Its Makefile is not used, because the names in it
     /// differ between versions. `prefix` is included in every file.
     pub fn compiler(&self, prefix: &Path) -> cc::Build {
         let include = self.root.join("include");
@@ -112,7 +112,7 @@ impl Verilator {
         self.root.join("include/verilated_config.h")
     }
 
-    /// Links what compresses FST: zlib, and LZ4 where the runtime does not bring its own.
+    /// Links the libraries that compress FST: zlib, and LZ4 if the runtime does not contain it.
     pub fn link_compression(&self) {
         println!("cargo:rustc-link-lib=z");
         if self.root.join("include/fstcpp").exists() {
@@ -124,7 +124,7 @@ impl Verilator {
 /// Runs a command to its end.
 ///
 /// # Panics
-/// If it cannot be started or fails; with what it has printed.
+/// If it cannot be started or fails; the message has its output.
 fn run(command: &mut Command) -> Output {
     let output = command.output();
     let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}\n{MISSING}"));
