@@ -1,5 +1,6 @@
-// The card on an Alveo-class board (U250, U55C): PCIe gen3 x16 and one 100G port. An example that lint
-// reads and that no tool has built: pins, clocks and placement are the board's constraints.
+// The card on an Alveo-class board (U250, U55C): PCIe gen3 x16 and one 100G port. An example: lint
+// checks it, but no vendor tool has built it. Pins, clocks and placement are in the board's
+// constraints.
 //
 // Ports: named as in the boards' master constraint files. The card runs at PCIe's user clock of 250
 // MHz; FIFOs cross to the clock of the MAC. `init_clk` is a free-running clock below 125 MHz.
@@ -76,7 +77,7 @@ module alveo_top #(
     logic         tx_valid, tx_ready, tx_last, rx_valid, rx_last;
     logic [511:0] tx_data, rx_data;
     logic [6:0]   tx_bytes, rx_bytes;
-    /* verilator lint_off PINCONNECTEMPTY */   // what only a simulation looks at
+    /* verilator lint_off PINCONNECTEMPTY */   // outputs for simulations only
     card card0 (
         .clk, .rst(rst || !pcie_up), .now_ns, .timer_ns(now_ns), .mac(MAC), .link_up, .qpn_base('0),
         .fail_injected(1'b0), .hang_commands(1'b0), .quiet(), .stopped(), .deadline_valid(), .deadline_ns(),
@@ -115,7 +116,7 @@ module alveo_top #(
         .m_axis_tkeep(mac_tx_keep), .m_axis_tlast(mac_tx_last), .m_axis_tvalid(mac_tx_valid),
         .m_axis_tready(mac_tx_ready)
     );
-    // The card takes each beat; the FIFO is never full, because the card's side carries more.
+    // The card takes each beat. The FIFO is never full, because the card's side has a higher rate.
     /* verilator lint_off PINCONNECTEMPTY */   // never full
     xpm_fifo_axis #(.PACKET_FIFO("false")) rx_fifo (
         .s_aclk(mac_clk), .s_aresetn(!mac_rx_reset), .m_aclk(clk), .s_axis_tdata(mac_rx_data),

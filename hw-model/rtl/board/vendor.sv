@@ -1,6 +1,6 @@
-// Read by lint alone: ports of what stands outside of the card on an Alveo-class board, as alveo_top
-// uses them. The IP of the vendor takes these names when it is generated in the project of the board;
-// pcie_completer is still to be written (docs/src/board.md).
+// For lint only: the ports of the vendor's blocks on an Alveo-class board, as alveo_top uses them.
+// The vendor's IP gets these names when it is generated in the board's project. pcie_completer is not
+// written yet (docs/src/board.md).
 /* verilator lint_off DECLFILENAME */   // several modules in a file
 /* verilator lint_off UNUSEDSIGNAL */   // none of them has a body
 /* verilator lint_off UNDRIVEN */
@@ -71,7 +71,7 @@ module cmac_usplus_0 (
 );
 endmodule
 
-// XPM: a FIFO between two clocks. PACKET: a frame leaves when all of it has come, without a gap.
+// XPM: a FIFO between two clocks. PACKET: a frame leaves without a gap after all of it has come.
 (* blackbox *)
 module xpm_fifo_axis #(
     parameter CLOCKING_MODE = "independent_clock",

@@ -1,5 +1,5 @@
-// Goal: the way of a set is chosen as the cache relies on it. Method: all sets of three ways (which no
-// counter of two bits wraps around by itself), and three replacements in a row.
+// Goal: the choice of a way has the properties that the cache relies on. Method: all sets of three
+// ways (a counter of two bits does not wrap at three by itself), and three consecutive replacements.
 module proof (
     input logic       clk,
     input logic [2:0] valid,
@@ -10,7 +10,7 @@ module proof (
     logic [1:0] way;
     cache_way #(.WAYS(3)) dut (.valid, .match, .last_victim, .hit, .replaces, .way);
 
-    // A full set in which nothing matches, again and again.
+    // A full set without a match, repeatedly.
     logic [1:0] way0, way1, way2;
     /* verilator lint_off PINCONNECTEMPTY */   // only which way
     cache_way #(.WAYS(3)) turn0 (.valid(3'b111), .match(3'b000), .last_victim, .hit(), .replaces(), .way(way0));

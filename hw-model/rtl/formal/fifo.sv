@@ -1,5 +1,6 @@
-// Goal: words leave as they came, in order, each once. Method: the solver chooses a place in the
-// order of all words; what goes in there is what comes out there. Steps enough for the indices to wrap.
+// Goal: words leave unchanged, in order, each once. Method: the solver chooses a position in the
+// sequence of all words, and the word that enters there must leave there. There are enough steps for
+// the indices to wrap.
 module proof (
     input logic       clk,
     input logic       rst,

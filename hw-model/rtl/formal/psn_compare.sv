@@ -1,4 +1,4 @@
-// Goal: the order of PSNs is that of the circle. Method: all pairs, and all pairs shifted.
+// Goal: PSNs are ordered circularly. Method: all pairs, and all pairs shifted.
 module proof (
     input logic        clk,
     input logic [23:0] psn,

@@ -1,8 +1,8 @@
 // First in, first out, in a block RAM: one clock, 2^LOG_DEPTH words and a registered read.
 //
-// Ports: s_* takes a word, m_* gives the oldest one, both with ready and valid, as in fifo. A word can
-// be given two cycles after it was taken. `idle`: it is empty.
-// Invariants: words leave as they came, in order, each once; no word is taken when it is full; m_data
+// Ports: s_* takes a word, m_* gives the oldest one, both with ready and valid, as in fifo. A word is
+// available two cycles after it was taken. `idle`: it is empty.
+// Invariants: words leave unchanged, in order, each once; no word is taken when it is full; m_data
 // holds while m_valid waits for m_ready.
 module block_fifo #(
     parameter int BITS = 64,

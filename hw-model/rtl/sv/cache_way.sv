@@ -1,5 +1,5 @@
-// Which way of a set a look-up uses: the one that holds the entry, else an empty one, else the next
-// in turn (round robin).
+// Chooses the way of a set for a look-up: the way that holds the entry, otherwise an empty one,
+// otherwise the next one (round robin).
 //
 // Ports: `valid` and `match` have a bit for each way, `last_victim` is the way that was replaced last
 // in this set. `hit`: `way` holds the entry. `replaces`: `way` holds another entry. Combinational.

@@ -4,9 +4,9 @@
 // Ports: `now_ns` (the clock register), `timer_ns` (protocol timers), `mac`, `link_up` and the first
 // QPN are the board's. write_* and read_* are accesses to
 // BAR0, doorbell_* writes to BAR2, dma_* lines of host memory, tx_* and rx_* frames without FCS.
-// fail_injected and hang_commands are faults for tests. `quiet`: nothing is under way, and nothing will be before an
-// input changes or `deadline_ns`, when `deadline_valid`. gid_* and begins_* tell a simulated network
-// which address the card has, and which QP can receive.
+// fail_injected and hang_commands are faults for tests. `quiet`: the card is idle, and stays idle
+// until an input changes or until `deadline_ns`, if `deadline_valid`. gid_* and begins_* report to a
+// simulated network which address the card has, and which QP can receive.
 module card (
     input  logic         clk,
     input  logic         rst,
@@ -71,7 +71,7 @@ module card (
     output logic         begins_valid,
     output logic [23:0]  begins_qpn
 );
-    // Clients of DMA writes, in the order of their turns; the last one may write when the card has stopped.
+    // Clients of DMA writes, in round-robin order; the last one may write after the card has stopped.
     localparam int WRITE_COMMAND = 0, WRITE_SCATTER = 1, WRITE_COMPLETION = 2, WRITE_MPT = 3, WRITE_EVENT = 4,
                    WRITE_CLIENTS = 5;
     localparam int READ_CLIENTS = card_pkg::READ_CLIENTS;
@@ -162,7 +162,7 @@ module card (
     logic [GID_READERS*4-1:0]   gid_indices;
     logic [GID_READERS*128-1:0] gids;
     logic [GID_READERS*48-1:0]  macs;
-    logic [GID_READERS*16-1:0]  vlans;     // the engines take that of the path
+    logic [GID_READERS*16-1:0]  vlans;     // the engines use the path's VLAN
     wire unused_macs = &{1'b0, macs, vlans};
     card_pkg::address_t address;
     gid_table #(.READERS(GID_READERS)) addresses (
@@ -349,7 +349,7 @@ module card (
         .dropped(frame_count.malformed || frame_count.icrc_error || frame_count.overflow), .frames_done,
         .room(rx_room)
     );
-    // Blocks know QPs by QPN_BASE, wherever the card's own numbers begin.
+    // Blocks use QPNs from QPN_BASE on, whatever the card's first QPN is.
     always_comb begin
         own_packet = rx_packet;
         own_packet.dest_qpn[23:8] = rx_packet.dest_qpn[23:8] == qpn_base ? card_pkg::QPN_BASE[23:8] : '0;

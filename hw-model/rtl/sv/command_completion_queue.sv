@@ -1,9 +1,10 @@
-// Commands on CQs: CREATE_CQ, QUERY_CQ, DESTROY_CQ, MODIFY_CQ; and how many QPs use each.
+// Commands on CQs: CREATE_CQ, QUERY_CQ, DESTROY_CQ, MODIFY_CQ. Also counts the QPs that use each CQ.
 //
-// Ports: start .. answer as in command_queue; control_* is that of completion_writer, which holds the
-// contexts; slot_* tells doorbell_table the slot; `eq_exists` are the event queues. user_*: a QP begins
-// (`user_joins`) or ends to use a CQ. `exists` has a bit for each CQ.
-// Invariants: completion_writer is asked to change or to read only what exists; a CQ with users stays.
+// Ports: start .. answer as in command_queue; control_* goes to completion_writer, which holds the
+// contexts; slot_* sets the slot in doorbell_table; `eq_exists` has a bit for each event queue.
+// user_*: a QP starts (`user_joins`) or stops using a CQ. `exists` has a bit for each CQ.
+// Invariants: completion_writer changes and reads only existing CQs; a CQ with users is not
+// destroyed.
 module command_completion_queue (
     input  logic         clk,
     input  logic         rst,

@@ -1,5 +1,5 @@
-// Which commands the card has, the bytes of their mailboxes, and which part of the engine executes
-// them: `part` is the kind of object, bits 6:4 of the opcode. Combinational.
+// Decodes an opcode: whether the card has the command, the bytes of its mailboxes, and the part of
+// the engine that executes it: `part` is the kind of object, bits 6:4 of the opcode. Combinational.
 module command_decode (
     input  logic [15:0] opcode,
     output logic        known,

@@ -1,8 +1,8 @@
 // Commands on the function: NOP, QUERY_DEVICE, SET_CONTEXT_TABLES, SET_ADDRESS, QUERY_ADDRESS.
 //
 // Ports: start .. answer as in command_queue. log_* are the sizes of the context tables, zero before
-// SET_CONTEXT_TABLES, `has_tables` whether they are there. entry_* gives memory_unit its two tables. gid_* writes
-// and reads gid_table.
+// SET_CONTEXT_TABLES; `has_tables` is set after it. entry_* passes memory_unit its two tables. gid_*
+// writes and reads gid_table.
 // Invariant: the context tables are set once.
 module command_device (
     input  logic          clk,

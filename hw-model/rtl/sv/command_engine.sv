@@ -1,7 +1,8 @@
 // The command engine: command_queue and the parts that execute, one for each kind of object.
 //
-// Ports: those of the parts, and control_* of the blocks that hold contexts: eq_* (event_writer), cq_*
-// (completion_writer), requester_*, responder_*, entry_* (memory_unit); qp_*, gid_*, slot_* are the tables.
+// Ports: the parts' ports, and control_* of the blocks that hold contexts: eq_* (event_writer), cq_*
+// (completion_writer), requester_*, responder_*, entry_* (memory_unit); qp_*, gid_*, slot_* are the
+// tables.
 // Invariant: one part works at a time.
 module command_engine (
     input  logic         clk,

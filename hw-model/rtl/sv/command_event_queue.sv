@@ -1,8 +1,8 @@
 // Commands on event queues: CREATE_EQ, QUERY_EQ, DESTROY_EQ, MODIFY_EQ.
 //
-// Ports: start .. answer as in command_queue; control_* is that of event_writer, which holds the
+// Ports: start .. answer as in command_queue; control_* goes to event_writer, which holds the
 // contexts; `exists` has a bit for each queue.
-// Invariant: event_writer is asked to change or to read only what exists.
+// Invariant: event_writer changes and reads only existing queues.
 module command_event_queue (
     input  logic         clk,
     input  logic         rst,

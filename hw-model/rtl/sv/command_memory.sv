@@ -2,8 +2,8 @@
 //
 // Ports: start .. answer as in command_queue. entry_* is the control side of memory_unit: entry_ready
 // takes an operation, entry_done ends it.
-// Invariants: a region's pages lie in the memory translation table; the cache holds none of them when
-// a region has begun or ended; index 0 is never given, so that no key is zero.
+// Invariants: a region's pages are inside the memory translation table; the cache holds none of them
+// after a region was created or destroyed; index 0 is never allocated, so that no key is zero.
 module command_memory (
     input  logic         clk,
     input  logic         rst,
@@ -154,7 +154,7 @@ module command_memory (
         endcase
     end
 
-    // What a fault of an operation makes of the command.
+    // Converts the fault of an operation to the status of the command.
     function automatic [7:0] status_of(input [2:0] fault);
         status_of = fault == FAULT_NONE ? ferroce_pkg::COMMAND_STATUS_SUCCESS
                   : fault == FAULT_DMA ? ferroce_pkg::COMMAND_STATUS_DMA_ERROR : ferroce_pkg::COMMAND_STATUS_NO_OBJECT;

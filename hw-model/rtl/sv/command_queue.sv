@@ -1,12 +1,12 @@
 // The command queue: fetches entries, checks and reads input mailboxes, lets command_engine's parts
 // execute, writes output mailboxes and completions. One command at a time.
 //
-// Ports: the queue is that of the registers. read_* and write_* are DMA of one line at a time. `start`
-// pulses with opcode, argument and `mail`, the input; `done` pulses with the outcome and, in
-// `answer`, the output, which hold until the next start. `wanted_in`, `wanted_out` are the bytes of the
-// mailboxes of `opcode`, and `known` whether there is such a command. `hang` holds the next command.
+// Ports: base and size of the queue come from the registers. read_* and write_* are DMA of one line
+// at a time. `start` pulses with opcode, argument and the input `mail`; `done` pulses with the
+// outcome and the output `answer`, which hold until the next start. `wanted_in` and `wanted_out` are
+// the bytes of the mailboxes of `opcode`; `known`: the command exists. `hang` stops the next command.
 // Invariants: a command that fails writes no output; the completion is the last write; an entry that
-// software owns is read once and passed over.
+// software owns is read once and skipped.
 module command_queue #(
     parameter int MAIL_LINES = 5,
     parameter int ANSWER_LINES = 4
@@ -59,7 +59,7 @@ module command_queue #(
     assign opcode = entry.opcode;
     assign argument = entry.argument;
 
-    // The last line of a mailbox of so many bytes.
+    // Returns the last line of a mailbox with this number of bytes.
     function automatic [2:0] last_line(input [8:0] bytes);
         last_line = 3'((bytes - 9'd1) >> 6);
     endfunction

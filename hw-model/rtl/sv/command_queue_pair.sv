@@ -1,12 +1,13 @@
 // Commands on QPs: CREATE_QP, QUERY_QP, DESTROY_QP, MODIFY_QP.
 //
-// Ports: start .. answer as in command_queue; `mail` is the QpContext, behind the header of a ModifyQp
-// in `head`. `index` asks qp_table, `qp` answers in the next cycle; write_* sets a context there. user_*
-// counts the users of CQs, slot_* tells doorbell_table the slots. control_* goes to requester and
-// responder, which answer a QUERY with their ready. `gid` is the entry that `gid_index` asks for, in the same
-// cycle. `begins` pulses with `index` when a QP goes to RTR, `drains` when it goes to SQD and wants the event.
-// Invariants: the engines are told to start when qp_table has the new state, and to forget when it
-// has RESET; a number is free again when both have forgotten it.
+// Ports: start .. answer as in command_queue; `mail` is the QpContext; for MODIFY_QP, `head` is the
+// header of the ModifyQp before it. `index` addresses qp_table, and `qp` is its context in the next
+// cycle; write_* sets a context there. user_* counts the users of CQs, slot_* sets the slots in
+// doorbell_table. control_* goes to requester and responder, which answer a QUERY with their ready.
+// `gid` is entry `gid_index`, in the same cycle. `begins` pulses with `index` when a QP goes to RTR,
+// `drains` when it goes to SQD and requests the event.
+// Invariants: the engines get START when qp_table has the new state, and FORGET when it has RESET; a
+// number is free again when both engines have forgotten it.
 module command_queue_pair (
     input  logic          clk,
     input  logic          rst,
@@ -85,7 +86,7 @@ module command_queue_pair (
         .send_query({send_psn, unacknowledged_psn, send_producer, send_fetched, is_drained}), .receive_query,
         .context_(composed)
     );
-    // For QUERY_QP alone.
+    // For QUERY_QP only.
     logic [63:0] slots [1 << BITS];
     logic [31:0] rates [1 << BITS];
     logic [63:0] slot_pair;

@@ -1,15 +1,15 @@
-// The completer: what answers, and their absence, mean for the requests that were begun (contract,
+// The completer: handles answers, and missing answers, of the requests that were begun (contract,
 // chapter 14; IBTA vol 1, 9.7.5 and 9.7.6).
 //
-// Ports: packet_* takes an answer from steer, `packet_done` pulses at its end; place_* says where its
-// payload goes; request_*, answer_*, completion_*, fail_*: see CARD.md. `at` names the QP that is
-// worked on: `sent` is its state of the requester, `table_read` the request at `table_at`, both a cycle
-// later. `retired` and the three bits behind it are of the QP at `requester_at`. settle, flush_* and
-// reset_* are the requester's orders, timer_* and expired_* its timer. `again_*` gives a QP another turn.
-// `count_*` pulse.
+// Ports: packet_* takes an answer from steer, `packet_done` pulses at its end; place_* gives the
+// places of its payload; request_*, answer_*, completion_*, fail_*: see CARD.md. `at` is the QP of
+// the current job: `sent` is the requester's state of it, and `table_read` the request at `table_at`,
+// both a cycle later. `retired` and the next three bits belong to the QP at `requester_at`. settle,
+// flush_* and reset_* are the requester's orders, timer_* and expired_* its timer. `again_*` gives a
+// QP another turn. `count_*` pulse.
 // Invariants: requests are retired in order, each with at most one completion; every answer with
-// payload gives exactly one run of places that ends with `last`; a QP with PSNs in flight has a timer
-// that runs, if it has a local ACK timeout.
+// payload gives exactly one run of places that ends with `last`; a QP with PSNs in flight has a
+// running timer, if it has a local ACK timeout.
 module completer (
     input  logic         clk,
     input  logic         rst,
@@ -161,7 +161,7 @@ module completer (
     assign is_live = is_kind_known && distance < in_flight;
     assign is_empty = c.head == sent.tail;
     assign is_read = h.opcode == ferroce_pkg::CQE_OPCODE_RDMA_READ;
-    // Its data is missing: as a NAK for the first PSN of it (IBTA vol 1, 9.7.5.2).
+    // Its data is missing: this counts as a NAK for its first PSN (IBTA vol 1, 9.7.5.2).
     assign implies_nak = !is_empty && job != FLUSH && h.status == ferroce_pkg::CQE_STATUS_SUCCESS
                       && !h.is_local && count != '0 && is_read;
     assign table_at = {at, c.head[card_pkg::LOG_OUTSTANDING-1:0]};
@@ -231,8 +231,8 @@ module completer (
         end
     end
 
-    // Completions wait for the newest payload that was placed, until that is in memory. Not for that of
-    // an answer which is not placed yet: its place may wait for the completions before it.
+    // Completions wait until the newest placed payload is in memory. They do not wait for the payload
+    // of an answer that is not placed yet, because its place may wait for earlier completions.
     logic is_frame_pending;
     logic [15:0] last_frame, frames_ahead;
     assign frames_ahead = last_frame - frames_done;
@@ -273,7 +273,7 @@ module completer (
     assign timer_valid = step == TIMER;
     assign timer_start = is_back_off || (in_flight != '0 && q.timeout != '0 && !fails
                                          && job != RESET && job != FLUSH);
-    // A deadline may move while it waits for its turn.
+    // A deadline may change while it waits to be handled.
     assign timer_deadline = now_ns + (is_back_off ? rnr_ns : timeout_ns);
 
     assign reset_ready = step == END && job == RESET;
@@ -341,7 +341,7 @@ module completer (
                         wakes <= 1'b1;
                         step <= TIMER;
                     end else if (in_flight != '0) begin
-                        // A pass that has not begun yet has lost nothing.
+                        // A pass that has not begun yet has lost no packet.
                         c.implied_nak <= 1'b0;
                         step <= going_back[at] ? TIMER : RETRY;
                     end
@@ -485,8 +485,8 @@ module completer (
                 step <= TIMER;
             end
 
-            // The requester starts a timer that does not run after it has written `newest_psn`: when
-            // one was stopped while it did so, it is started here.
+            // The requester starts a stopped timer after it has written `newest_psn`. If the timer
+            // was stopped during that write, it is started here.
             TIMER: if (timer_ready) step <= timer_start || fails || job == RESET || job == FLUSH ? STORE : STOPPED;
             STOPPED: step <= RECHECK;
             RECHECK: step <= timer_start ? TIMER : STORE;

@@ -1,13 +1,15 @@
 // Completion queues: writes CQEs into their rings, and raises the event of a CQ that is armed. One
-// request at a time, in turns: control, arming, completions of two engines, moderation that is due.
+// request at a time, round robin: control, arming, completions of two engines, due moderation.
 //
 // Ports: control_* is the command engine's, done with ready: CREATE (`control_context` is a CqContext;
-// what the device sets is ignored), DESTROY, QUERY (`answer_context`, `users` zero), MODIFY (moderation
-// only). arm_* is a doorbell that was checked. A completion waits until `frames_done` has reached its
-// frame; ready says that its CQE, if it has one, is written and its event handed on. read_* and line_*
-// read the consumer record. count_* pulse, `count_error` with count_cqe. While `idle`, nothing happens before `deadline_ns`, if valid.
-// Invariants: each CQE is one write of 32 bytes; completions of a port stay in order; an overrun or an
-// error stops the CQ and raises CQ_ERROR once; no event stands for CQEs that another has announced.
+// what the device sets is ignored), DESTROY, QUERY (`answer_context`, `users` zero), MODIFY
+// (moderation only). arm_* is a checked doorbell. A completion waits until `frames_done` has reached
+// its frame; its ready is set when its CQE, if it has one, is written and its event is handed over.
+// read_* and line_* read the consumer record. count_* pulse, `count_error` with count_cqe. While
+// `idle`, nothing happens before `deadline_ns`, if valid.
+// Invariants: each CQE is one write of 32 bytes; completions of a port stay in order; an overrun or
+// an error stops the CQ and raises CQ_ERROR once; no event announces CQEs that another event has
+// announced.
 module completion_writer (
     input  logic         clk,
     input  logic         rst,
@@ -89,8 +91,8 @@ module completion_writer (
     assign responder_due = responder_completion_valid && !responder_ahead[15];
 
     // ------------------------------------------------------------- events that wait for more CQEs
-    // `earliest` is not later than the first of them; when it has come, a pass over all CQs raises
-    // those that are due, and finds it anew.
+    // `earliest` is a lower bound of their times; when it has come, a pass over all CQs raises the
+    // due events and computes it again.
     logic [255:0] waits;
     logic         earliest_valid, passing, earliest_due;
     logic [63:0]  earliest, new_deadline;
@@ -114,7 +116,7 @@ module completion_writer (
         is_moderated = cq.moderation_count > 16'd1 && cq.moderation_us != 16'd0;
         fires = cq.armed == ARMED_ANY || (cq.armed == ARMED_SOLICITED && is_urgent);
         stands_for = cq.producer - cq.notified_producer;
-        // Of an arm doorbell: whether there is a CQE that software has not taken and no event has
+        // For an arm doorbell: true if there is a CQE that software has not taken and no event has
         // announced.
         newest = arm.solicited ? cq.solicited_producer : cq.producer;
         taken_unnoticed = is_ahead(arm.consumer - cq.notified_producer);
@@ -287,7 +289,7 @@ module completion_writer (
                 if (!is_moderated) step <= fires ? FIRE : STORE;
                 else step <= fires || waits[cqn] ? MODERATE : STORE;
             end
-            // An event is wanted: it stands for enough CQEs, or waits for more.
+            // An event was requested: it is raised for enough CQEs, or waits for more.
             MODERATE: begin
                 step <= STORE;
                 if (stands_for >= {16'b0, cq.moderation_count}) begin
@@ -339,7 +341,7 @@ module completion_writer (
         end
     end
 
-    // What CREATE and MODIFY take of their input.
+    // The fields that CREATE and MODIFY use.
     ferroce_pkg::cq_context_t asked;
     wire unused_asked = &{1'b0, asked};
     ferroce_pkg::cq_context_t created;

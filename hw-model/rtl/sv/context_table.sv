@@ -1,6 +1,6 @@
-// Contexts of queues on the chip: a RAM with a registered read, and which of them exist.
+// Contexts of queues on the chip: a RAM with a registered read, and a bit for each existing queue.
 //
-// Ports: `word` and `exists` are those of `index` in the cycle before. `write` replaces the context of
+// Ports: `word` and `exists` belong to `index` of the previous cycle. `write` replaces the context of
 // `index`. Nothing exists after a reset.
 module context_table #(
     parameter int BITS = 64,

@@ -1,8 +1,9 @@
 // The counters of the contract: 64 bits each, by their number.
 //
-// Ports: a pulse in `count` adds `amounts` of the same number, one unless it is wired otherwise;
-// `counter` is that of `counter_index`, in the same cycle.
-// Invariants: all are zero after a reset. What no block counts is wired to zero, and costs nothing.
+// Ports: a pulse in `count` adds the element of `amounts` with the same number, which is one unless
+// it is wired otherwise; `counter` is counter `counter_index`, in the same cycle.
+// Invariant: all are zero after a reset. A pulse that no block generates is wired to zero, so its
+// counter costs no logic.
 module counters #(
     parameter int COUNT = ferroce_pkg::COUNTER_COUNT,
     parameter int AMOUNT_BITS = 14

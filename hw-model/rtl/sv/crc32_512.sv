@@ -10,8 +10,8 @@ module crc32_512 (
 );
     localparam logic [31:0] POLYNOMIAL = 32'hedb88320;
 
-    // Which data bits contribute to bit j of the result. Data bit p contributes the polynomial,
-    // advanced by the bits behind it.
+    // Returns the data bits that contribute to bit j of the result. Data bit p contributes the
+    // polynomial, advanced by the bits after it.
     function automatic [511:0] row(input [4:0] j);
         logic [31:0] contribution;
         contribution = POLYNOMIAL;

@@ -1,5 +1,5 @@
-// Takes zero bytes back that a CRC-32 of Ethernet (reflected) has passed over: the state before BYTES
-// of them, from the state behind them.
+// Reverts zero bytes of a CRC-32 of Ethernet (reflected): computes the state before BYTES zero bytes
+// from the state after them.
 //
 // Ports: combinational.
 // Invariant: the map is linear, as the CRC is; each bit of the result is a parity of the state.
@@ -11,8 +11,8 @@ module crc32_unshift #(
 );
     localparam logic [31:0] POLYNOMIAL = 32'hedb88320;
 
-    // What bit i of the state contributes stands in bits 32*i +: 32. A step of the CRC shifts right;
-    // its result has bit 31 exactly if the polynomial was added.
+    // Bits 32*i +: 32 are the contribution of bit i of the state. A step of the CRC shifts right; bit
+    // 31 of its result is set if and only if the polynomial was added.
     function automatic [1023:0] columns(input integer steps);
         logic [31:0] column;
         for (int i = 0; i < 32; i++) begin

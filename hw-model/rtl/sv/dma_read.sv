@@ -1,12 +1,12 @@
 // DMA reads of whole lines, of several clients.
 //
-// Ports: client n has bit n of read_valid and read_ready, its IOVA and the index of the line among its
-// reads; it gets its lines with its bit of line_valid, in any order, and always takes them. Outside,
-// dma_* has one tag a read: card_pkg::read_tag_t. `rst` is power-on, `reset` that of the function.
-// `drained`: the reset may end.
-// Invariants: reads are begun in turns; nothing is begun in a reset or while `stopped`; a line whose
-// tag is of another epoch than the present one is dropped; no tag is used again before its line came,
-// because a reset waits for the reads of the reset before it.
+// Ports: client n has bit n of read_valid and read_ready, its IOVA and the index of the line among
+// its reads; it gets its lines with its bit of line_valid, in any order, and always takes them.
+// Outside, dma_* has one tag per read: card_pkg::read_tag_t. `rst` is the power-on reset, `reset` the
+// reset of the function. `drained`: the reset may end.
+// Invariants: clients begin reads in round-robin order; none is begun in a reset or while `stopped`;
+// a line whose tag belongs to an earlier epoch is dropped; no tag is reused before its line has come,
+// because a reset waits for the reads from before the previous reset.
 module dma_read #(
     parameter int CLIENTS = 8
 ) (
@@ -35,7 +35,7 @@ module dma_read #(
     input  logic [511:0]          dma_line
 );
     localparam int LOG_CLIENTS = $clog2(CLIENTS);
-    localparam int OUT_BITS = card_pkg::LOG_READS + 4;          // reads that are out in an epoch: each has its tag
+    localparam int OUT_BITS = card_pkg::LOG_READS + 4;          // outstanding reads of an epoch: each has a tag
 
     logic                   epoch;
     logic [LOG_CLIENTS-1:0] client;
@@ -55,7 +55,7 @@ module dma_read #(
 
     // ------------------------------------------------------------------------------ lines that come
     card_pkg::read_tag_t came;
-    assign came = dma_line_tag;            // a struct of vectors: no enum is made of them
+    assign came = dma_line_tag;            // a struct of vectors, so no cast to an enum is needed
     assign line_error = dma_line_error;
     assign line_index = came.index;
     assign line = dma_line;

@@ -1,12 +1,12 @@
-// DMA writes of parts of a line, and MSI-X messages, of several clients, in the order in which they
-// were taken: posted writes.
+// Posted writes of several clients: DMA writes of parts of a line, and MSI-X messages, in the order
+// in which they were taken.
 //
-// Ports: client n has its write_t in `client_writes` and bit n of write_ready; its line is a whole one,
-// aligned to 64 bytes. `write_error` comes with write_ready: the host has no such memory. A message is
-// a write of four bytes with its vector. Outside, dma_* has `dma_write_message` for one.
-// Client LAST may still write while `stopped`: event queue 0 tells why the function stopped.
-// Invariants: clients take turns; nothing is written in a reset; what waits outside does not change.
-// `ready` follows dma_write_ready in the same cycle, so that the error does.
+// Ports: client n has its write_t in `client_writes` and bit n of write_ready; its line is whole and
+// aligned to 64 bytes. `write_error` comes with write_ready: the host has no memory there. A message
+// is a write of four bytes with its vector. Outside, dma_* has `dma_write_message` for one.
+// Client LAST may still write while `stopped`: event queue 0 reports why the function stopped.
+// Invariants: clients take turns; nothing is written in a reset; an offered write does not change
+// before it is taken. `ready` follows dma_write_ready in the same cycle, so that the error does.
 module dma_write #(
     parameter int CLIENTS = 5,
     parameter int LAST = CLIENTS - 1
@@ -61,7 +61,7 @@ module dma_write #(
     assign message_ready = taken && dma_write_message;
     assign dma_write_vector = message_vector;
 
-    // A message is a line of which four bytes are written, wherever in it.
+    // A message is a write of four bytes at any place in a line.
     logic [511:0] message_line;
     logic [63:0]  message_strobe;
     always_comb begin

@@ -1,11 +1,11 @@
-// Doorbells: from a write to BAR2 to the engine whose queue it is for.
+// Doorbells: checks a write to BAR2, and passes it to the engine of its queue.
 //
 // Ports: doorbell_* is a write of 8 bytes to a slot. slot_*: the command engine sets the slots of a
-// QP (send queue, receive queue) or of a CQ, or takes those of a CQ away. `qp_index` asks qp_table, `qp`
-// answers in the next cycle. send_*, receive_*, arm_* go to requester, responder and completion_writer.
-// count_doorbell and count_error pulse.
-// Invariants: a doorbell goes on only if slot, number and kind belong together and the QP is not in
-// RESET; those of one queue stay in order.
+// QP (send queue, receive queue) or of a CQ, or removes a CQ's slots. `qp_index` addresses qp_table,
+// and `qp` is its context in the next cycle. send_*, receive_*, arm_* go to requester, responder and
+// completion_writer. count_doorbell and count_error pulse.
+// Invariants: a doorbell is passed on only if slot, number and kind match and the QP is not in RESET;
+// the doorbells of a queue stay in order.
 module doorbell_table (
     input  logic                         clk,
     input  logic                         rst,

@@ -1,10 +1,10 @@
-// Send queues that drain: raises SEND_QUEUE_DRAINED when a QP that went to SQD, and wants the event, has
-// no request left.
+// Draining send queues: raises SEND_QUEUE_DRAINED when a QP that went to SQD and requested the event
+// has no request left.
 //
-// Ports: `begins` pulses when such a QP goes to SQD, `ends` when the state of a QP is written in another
-// way or it fails; `progress` when a request may have been retired. ask_* is a CONTROL_QUERY of the
-// requester, whose `drained` comes with ready; event_* the event.
-// Invariants: a QP is asked about once for each progress; an event is raised once for each `begins`.
+// Ports: `begins` pulses when such a QP goes to SQD, `ends` when the state of a QP is written in
+// another way or it fails; `progress` when a request may have been retired. ask_* is a CONTROL_QUERY
+// to the requester, whose `drained` comes with ready; event_* is the event.
+// Invariants: a QP is queried once for each progress; an event is raised once for each `begins`.
 module drain_watch (
     input  logic               clk,
     input  logic               rst,
@@ -15,7 +15,7 @@ module drain_watch (
     input  logic [1:0]         fail_valid,
     input  logic [2*card_pkg::LOG_QPS-1:0] fail_qp,
     input  logic               progress,
-    input  logic               is_busy,        // another one asks the requester
+    input  logic               is_busy,        // another block queries the requester
     output logic               ask_valid,
     input  logic               ask_ready,
     output logic [card_pkg::LOG_QPS-1:0] ask_qp,

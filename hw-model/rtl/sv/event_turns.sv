@@ -1,9 +1,9 @@
-// Events of several sources, in turns, to event_writer; and the one that says that the function has
-// stopped.
+// Passes events of several sources to event_writer in round-robin order, and the event that reports
+// that the function has stopped.
 //
 // Ports: source n has bit n of event_valid and event_ready, and its part of `events` (a card_pkg::event_t
 // each). `stops` is a pulse.
-// Invariant: what is offered does not change before it is taken.
+// Invariant: an offered event does not change before it is taken.
 module event_turns #(
     parameter int SOURCES = 2
 ) (

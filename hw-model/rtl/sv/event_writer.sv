@@ -1,14 +1,15 @@
 // Event queues: writes EQEs into their rings, and interrupts for a queue that is armed.
 //
 // Ports: control_* is the command engine's, done with ready: CREATE (`control_context` begins with an
-// EqContext; what the device sets is ignored), DESTROY, QUERY (`answer_context`), MODIFY (moderation).
-// event_* are taken into a FIFO. doorbell_* says how far software has come, and arms; always taken, a
-// newer one of a queue may replace one that waits. An interrupt is offered when the write of its EQE
-// has been taken. While `idle`, nothing happens before `deadline_ns`, if valid. `count_eqe` pulses.
-// Events of a full queue are parked, 2^LOG_PARKED in all, until its doorbell comes. `fatal`, until
-// reset: an EQE could not be written, or an event not be parked; nothing more is written then.
-// Invariants: events of a queue stay in order; an EQE is one write; one interrupt for each arming, and
-// not sooner than `moderation_us` after the one before.
+// EqContext; what the device sets is ignored), DESTROY, QUERY (`answer_context`), MODIFY
+// (moderation). event_* are taken into a FIFO. doorbell_* updates the consumer index, and arms; it is
+// always taken, and may replace a waiting doorbell of the same queue. An interrupt is offered when
+// the write of its EQE has been taken. While `idle`, nothing happens before `deadline_ns`, if valid.
+// `count_eqe` pulses. Events of a full queue are parked, at most 2^LOG_PARKED in total, until its
+// doorbell comes. `fatal`, until reset: an EQE could not be written, or an event could not be parked;
+// no further EQE is written.
+// Invariants: events of a queue stay in order; an EQE is one write; there is one interrupt for each
+// arming, at least `moderation_us` after the previous one.
 module event_writer #(
     parameter int LOG_PARKED = 9
 ) (
@@ -86,8 +87,8 @@ module event_writer #(
         .m_ready(takes_parked), .m_data(parked), .idle()
     );
     /* verilator lint_on PINCONNECTEMPTY */
-    // A pass takes each parked event once; those of `pass_eqn` are written if there is room, the others
-    // and the rest are parked again, in the same order.
+    // A pass takes each parked event once; events of `pass_eqn` are written if there is room, all
+    // others are parked again, in the same order.
     logic [15:0]         has_parked;
     logic [3:0]          pass_eqn;
     logic [LOG_PARKED:0] parked_count, pass_left;
@@ -108,9 +109,9 @@ module event_writer #(
         if (doorbell_valid) rung_consumer[doorbell.eqn] <= doorbell.consumer;
     end
 
-    // -------------------------------------------------------------- interrupts that wait (moderation)
-    // `earliest` is not later than the first of them; when it has come, a pass over all EQs raises
-    // those that are due, and finds it anew.
+    // -------------------------------------------------------------- interrupts that wait
+    // (moderation) `earliest` is a lower bound of their times; when it has come, a pass over all EQs
+    // raises the due interrupts and computes it again.
     logic [15:0] waits;
     logic        earliest_valid, timing, earliest_due;
     logic [63:0] earliest;
@@ -234,7 +235,7 @@ module event_writer #(
                         waits[eqn] <= 1'b0;
                         step <= ANNOUNCE;
                     end
-                    // A queue of which events are parked is full: a pass follows its doorbell at once.
+                    // A queue with parked events is full: a pass follows its doorbell immediately.
                     NEW, PARKED: if (exists && !fatal) step <= is_full ? PARK : WRITE;
                     default: if (!fatal && waits[eqn] && now_ns >= next_ns) step <= ANNOUNCE;
                     else if (waits[eqn] && (!earliest_valid || next_ns < earliest)) begin
@@ -285,7 +286,7 @@ module event_writer #(
                     timer_eqn <= timer_eqn + 4'd1;
                     timing <= timer_eqn != 4'hf;
                 end
-                // There may be room now; of a queue that was destroyed, events are dropped.
+                // There may be room now; events of a destroyed queue are dropped.
                 if ((kind == DOORBELL || (kind == CONTROL && !exists)) && has_parked[eqn]) begin
                     pass_eqn <= eqn;
                     pass_left <= parked_count;
@@ -308,7 +309,7 @@ module event_writer #(
         end
     end
 
-    // What CREATE and MODIFY take of their input.
+    // The fields that CREATE and MODIFY use.
     ferroce_pkg::eq_context_t asked;
     wire unused_asked = &{1'b0, asked};
     ferroce_pkg::eq_context_t created;

@@ -1,9 +1,9 @@
 // First in, first out: one clock, 2^LOG_DEPTH words.
 //
 // Ports: s_* takes a word, m_* gives the oldest one, both with ready and valid. A word that was taken
-// can be given in the next cycle.
-// Invariants (proved in formal/fifo.sv): words leave as they came, in order, each once; no word is
-// taken when it is full; m_data holds while m_valid waits for m_ready.
+// is available in the next cycle.
+// Invariants (proved in formal/fifo.sv): words leave unchanged, in order, each once; no word is taken
+// when it is full; m_data holds while m_valid waits for m_ready.
 module fifo #(
     parameter int BITS = 64,
     parameter int LOG_DEPTH = 4

@@ -1,8 +1,8 @@
-// Numbers that are free: FIRST to `capacity` - 1 after a reset. The one that was free for longest is
-// given next, so that what comes late for an old object finds none.
+// Free numbers: FIRST to `capacity` - 1 after a reset. The number that was free for longest is
+// allocated next, so that a late access to an old object finds none.
 //
 // Ports: `free_valid` and `free_number` offer a number, `take` takes it; give_* gives one back.
-// Invariant: no number is given twice before it was given back.
+// Invariant: no number is allocated again before it was freed.
 module free_list #(
     parameter int BITS = 8,
     parameter int FIRST = 0
@@ -16,7 +16,7 @@ module free_list #(
     input  logic            give_valid,
     input  logic [BITS-1:0] give_number
 );
-    // Numbers that were never given come first; those that came back wait in a ring.
+    // Numbers that were never allocated come first; freed numbers wait in a ring.
     logic [BITS:0]   unused, producer, consumer;
     logic [BITS-1:0] ring [1 << BITS];
     logic            is_fresh;

@@ -1,12 +1,13 @@
-// Gathers the payload of packets from host memory: pieces of any place and length become beats of 64
-// bytes, packed and aligned to byte 0.
+// Gathers the payload of packets from host memory: converts pieces at any address and of any length
+// to beats of 64 bytes, packed and aligned to byte 0.
 //
 // Ports: piece_* are the pieces of packets, in order, the last one of each with `last`; read_* and
-// line_* are DMA of lines, which come back in any order. payload_* is a packet's bytes: all 64 of a
-// beat are valid unless `payload_last` is set. `payload_error`: a line of this beat or of an earlier
-// one of the packet could not be read. piece_ready follows read_ready in the same cycle.
-// Invariants: a beat a cycle while lines are there, whatever the places of the pieces; a packet of no
-// bytes has no beat. If a piece of no bytes ends a packet of whole beats, none has `payload_last`.
+// line_* are DMA of lines, which return in any order. payload_* is a packet's bytes: all 64 of a beat
+// are valid unless `payload_last` is set. `payload_error`: a line of this beat or of an earlier beat
+// of the packet could not be read. piece_ready follows read_ready in the same cycle.
+// Invariants: one beat per cycle while lines are available, whatever the addresses of the pieces; an
+// empty packet has no beat. If an empty piece ends a packet of whole beats, no beat has
+// `payload_last`.
 module gather #(
     parameter int LOG_LINES = 6
 ) (
@@ -38,8 +39,8 @@ module gather #(
         .m_error(line_failed), .idle(reads_idle)
     );
 
-    // ------------------------------------------- rotation: the bytes stand where they are in the beat
-    // `fill` bytes of the beat are there before this line.
+    // ------------------------------------------- rotation: the bytes stand where they are in the
+    // beat `fill`: bytes of the beat that are available before this line.
     logic [5:0]   fill, turn;
     logic [6:0]   filled;
     logic [511:0] rotated;
@@ -70,7 +71,8 @@ module gather #(
     end
 
     // ------------------------------------------------------------------------------------- the beats
-    // A line that ends a packet may fill a beat and begin another one: `rest` of it leaves alone.
+    // A line that ends a packet may fill a beat and begin another one, which leaves separately
+    // (`rest`).
     logic         can_give, is_full, rest, failed;
     logic [511:0] carried, merged;
     assign can_give = !payload_valid || payload_ready;

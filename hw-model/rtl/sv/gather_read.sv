@@ -1,12 +1,12 @@
-// Requests the lines that pieces lie in, up to 2^LOG_LINES ahead, and gives them in order: each line
-// with the place of the bytes that belong to the piece.
+// Requests the lines of pieces, up to 2^LOG_LINES ahead, and returns them in order: each line with
+// the place of the bytes that belong to the piece.
 //
-// Ports: piece_* is taken in the cycle in which the last line of the piece before is requested;
-// piece_ready follows read_ready. read_* asks for lines, `read.index` is the slot; line_* brings them
-// in any order. m_* gives them as they were asked for: `m_bytes` from byte `m_start` on, `m_end` with
-// the last line of a packet, `m_error` if the line could not be read.
-// Invariants: no more lines are under way than there are slots; a slot is used again only after its
-// line was given; a piece of no bytes has no line, and is given only if it ends its packet.
+// Ports: piece_* is taken in the cycle in which the last line of the previous piece is requested;
+// piece_ready follows read_ready. read_* requests lines, `read.index` is the slot; line_* returns
+// them in any order. m_* gives them in the order of the requests: `m_bytes` from byte `m_start` on,
+// `m_end` with the last line of a packet, `m_error` if the line could not be read.
+// Invariants: each outstanding line has a slot; a slot is reused only after its line was given; an
+// empty piece has no line, and is given only if it ends its packet.
 module gather_read #(
     parameter int LOG_LINES = 6
 ) (

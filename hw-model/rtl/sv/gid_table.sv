@@ -1,7 +1,7 @@
 // The GID table: source addresses of the function.
 //
-// Ports: write_* sets an entry; reader n asks with its part of `index` and gets GID, MAC and VLAN in
-// the same cycle, first octets in the lowest bits.
+// Ports: write_* sets an entry; reader n gives its part of `index` and gets GID, MAC and VLAN in the
+// same cycle, first octets in the lowest bits.
 // Invariant: after a reset no entry has an address.
 module gid_table #(
     parameter int READERS = 3

@@ -1,12 +1,12 @@
-// Computes the ICRC of the frames that pass, and writes it into its place behind the padding: one
-// 64-byte beat a cycle, six stages.
+// Computes the ICRC of passing frames, and writes it after the padding: one 64-byte beat per cycle,
+// six stages.
 //
 // Ports: all stages move in a cycle with `move`; a stage may be empty. s_* is a beat: `s_beat` its
-// number in the frame, `s_end` the first byte behind the padding, where four bytes of ICRC stand;
-// bytes of the beat from there on are zero. `s_spoil` in the beat that holds byte `s_end` inverts the
-// ICRC. m_* is the beat that leaves.
-// Invariant: s_end is 2 modulo 4, and no multiple of 64; the beat that holds byte s_end is in the
-// frame, and the next one if the ICRC does not end in it.
+// number in the frame, `s_end` the first byte after the padding, where the four bytes of ICRC begin;
+// bytes of the beat from there on are zero. `s_spoil` in the beat that contains byte `s_end` inverts
+// the ICRC. m_* is the outgoing beat.
+// Invariant: s_end is 2 modulo 4; the frame includes the beat that contains byte s_end, and the next
+// one if the ICRC does not end in it.
 module icrc_insert (
     input  logic         clk,
     input  logic         rst,
@@ -68,7 +68,7 @@ module icrc_insert (
         end
     end
 
-    // ------------------------- stages 4 and 5: the zero bytes behind the end, 2 and up to 15 times 4
+    // ------------------------- stages 4 and 5: the zero bytes after the end, 2 and up to 15 times 4
     logic [31:0] before2, before4, before8, before16, before32, after4, after8, half4, after16, icrc5;
     logic [3:0]  words3, words4;           // each stage looks at two bits
     wire unused_words3 = &{1'b0, words3, words4};

@@ -1,5 +1,5 @@
-// What the ICRC of RoCEv2 covers of one 64-byte beat of a frame (IBTA annex A17): bytes from the IP
-// header up to the ICRC, with ones where the network may change a field.
+// Masks one 64-byte beat of a frame for the ICRC of RoCEv2 (IBTA annex A17): keeps the bytes from the
+// IP header up to the ICRC, with ones in fields that the network may change.
 //
 // Ports: `beat` is the number of the beat in its frame, `frame_end` the first byte that is not
 // covered. Combinational.
@@ -12,11 +12,11 @@ module icrc_mask (
     input  logic [16:0]  frame_end,
     output logic [511:0] masked
 );
-    // CRC of the eight bytes of ones that stand for the InfiniBand link header.
+    // CRC of the eight bytes of ones that replace the InfiniBand link header.
     localparam logic [31:0] STATE_OF_ONES = 32'hdebb20e3;
 
-    // Bytes that are hashed as ones, of a frame without VLAN tag. IPv4: type of service, time to
-    // live, checksum; IPv6: traffic class, flow label, hop limit; UDP checksum; BTH byte 4.
+    // Bytes of a frame without VLAN tag that count as ones. IPv4: type of service, time to live,
+    // checksum; IPv6: traffic class, flow label, hop limit; UDP checksum; BTH byte 4.
     function automatic [127:0] ones_of(input logic is_v6);
         ones_of = '0;
         if (is_v6) begin
@@ -48,7 +48,7 @@ module icrc_mask (
         for (int i = 0; i < 64; i++)
             masked[8*i +: 8] = covered[i] ? data[8*i +: 8] | {8{ones[i]}} : 8'h00;
         if (beat == 11'd0) begin
-            // The upper half of the traffic class shares its byte with the version of IPv6.
+            // The upper half of the traffic class is in the same byte as the version of IPv6.
             if (v6 && vlan) masked[8*18 +: 4] = 4'hf;
             if (v6 && !vlan) masked[8*14 +: 4] = 4'hf;
             if (vlan) masked[8*18 +: 32] ^= STATE_OF_ONES;

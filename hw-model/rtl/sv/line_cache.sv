@@ -1,5 +1,5 @@
-// A set-associative cache of 64-byte entries that lie one behind the other in host memory: the cache
-// of MPT and MTT. One request at a time; replacement is round robin within a set.
+// A set-associative cache of a table of 64-byte entries in host memory: the cache of MPT and MTT. One
+// request at a time; replacement is round robin within a set.
 //
 // Ports: s_* is a request, taken with s_ready:
 //   OP_LOOKUP  answers with the entry, read by DMA if it is not cached
@@ -119,7 +119,7 @@ module line_cache #(
     assign must_write_back = WRITE_BACK && replaces && dirty[way];
     assign arrives = step == FILL && line.valid && !line.error;
 
-    // The step from here on, with an entry to be put into `way`.
+    // The next step, with an entry to be stored in `way`.
     function automatic step_t placing(input logic write_back);
         placing = write_back ? EVICT_LINE : PUT;
     endfunction
@@ -129,7 +129,7 @@ module line_cache #(
         key_at = set;
         key_write = key_word;
         line_we = step == PUT;
-        // An entry that is stored takes its turn when it is put; one that is read, when it arrives.
+        // The round-robin counter advances when an entry is stored, or when a read entry arrives.
         victim_we = (arrives && replaces) || (step == COMPARE && op == OP_STORE && full);
         new_victim = step == COMPARE ? chosen : way;
         case (step)

@@ -1,17 +1,17 @@
-// Access to registered memory: protection (mpt), then translation page by page (mtt). Ranges of four
-// clients in turns; while one is translated, the next one is checked.
+// Access to registered memory: protection (mpt), then translation page by page (mtt). Handles ranges
+// of four clients in round-robin order; while one is translated, the next one is checked.
 //
 // Ports: request_* with `request0` to `request3`: requester, completer, responder, response engine.
 // answer_valid has the bit of the client whose answer is in `answer` and `answer_fault`; pieces come in
 // order, the last one with `last`; a fault (a code of mpt, 7 for a page that is not present) is one
-// answer with `last`. A range of no bytes is a piece of no bytes, whatever its key; `check_only` is
-// answered with such a piece. entry_* is for the command engine; entry_done ends each of its requests:
+// answer with `last`. An empty range gives an empty piece, whatever its key; `check_only` is answered
+// with such a piece. entry_* is for the command engine; entry_done ends each of its requests:
 //   1 to 5  OP_ENTRY, OP_UPDATE, OP_STORE, OP_REMOVE, OP_TABLE of mpt, with its fault and region
 //   6       the table of mtt: `entry.base` (0: none), `entry.log`
 //   7       drops what is cached of `entry.key` translation entries from `entry.base` on
 // mpt_read_*, mpt_write_* and mtt_read_* are DMA of lines.
-// Invariants: answers come in the order of requests; entry_* is taken only while no request is under
-// way; null regions and the card's own memory are refused: this card has neither.
+// Invariants: answers come in the order of requests; entry_* is taken only while no request is in
+// progress; null regions and device memory are refused: this card has neither.
 module memory_unit #(
     parameter int MPT_LOG_SETS = 9,
     parameter int MPT_WAYS = 4,

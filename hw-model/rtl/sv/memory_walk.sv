@@ -1,10 +1,10 @@
-// Second half of memory_unit: a range of a region that was checked becomes pieces, page by page
-// through mtt.
+// Second half of memory_unit: converts a checked range of a region to pieces, page by page through
+// mtt.
 //
-// Ports: s_* is a range with the region's fields of MemoryEntry. `s_fault` other than zero, or
-// `s_once`, is answered at once, without a look at the pages. m_* answers with pieces, in order, the
-// last one with `last`; a fault is one answer with `last`. table_* and drop_* are those of mtt; ready
-// is high only while no range is under way.
+// Ports: s_* is a range with the region's fields of MemoryEntry. A nonzero `s_fault`, or `s_once`, is
+// answered immediately, without a look-up of pages. m_* answers with pieces, in order, the last one
+// with `last`; a fault is one answer with `last`. table_* and drop_* go to mtt; ready is high only
+// while no range is in progress.
 // Invariants: a piece has bytes, unless it is the only one; it does not cross 4 KiB.
 module memory_walk #(
     parameter int LOG_SETS = 11,
@@ -70,8 +70,8 @@ module memory_walk #(
         .read_ready, .line, .hit, .miss
     );
 
-    // ---------------------------------------------------------------------------------- a piece
-    // A run ends with a page, or behind the range if the region is direct.
+    // ---------------------------------------------------------------------------------- a piece A
+    // run ends at the end of a page, or of the range if the region is direct.
     logic [31:0] in_page, bytes;
     assign in_page = 32'd4096 - {20'b0, iova[11:0]};
     assign bytes = left < in_page ? left : in_page;

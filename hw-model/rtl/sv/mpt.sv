@@ -47,7 +47,7 @@ module mpt #(
     output logic         hit,
     output logic         miss
 );
-    // The numbers are those of OP_* of line_cache that each needs; OP_REMOVE stores, then drops.
+    // Each operation maps to an OP_* of line_cache; OP_REMOVE stores, then drops.
     localparam logic [2:0] OP_CHECK = 3'd0, OP_ENTRY = 3'd1, OP_STORE = 3'd3, OP_REMOVE = 3'd4,
                            OP_TABLE = 3'd5, CACHE_DROP = 3'd4;
     localparam logic [2:0] FAULT_NONE = 3'd0, FAULT_KEY = 3'd1, FAULT_PD = 3'd2, FAULT_QP = 3'd3,

@@ -1,10 +1,10 @@
-// MSI-X table and pending bits (PCIe base specification, 7.7.2): a message of a vector that is not
-// masked is a posted write; that of a masked one stays pending.
+// MSI-X table and pending bits (PCIe base specification, 7.7.2): an unmasked vector's message is a
+// posted write; a masked vector's message stays pending.
 //
-// Ports: write_* as in registers, the table alone is decoded; pair_at asks for a pair of words, in the
+// Ports: write_* as in registers; only the table is decoded; pair_at selects a pair of words, in the
 // same cycle. interrupt_* takes a vector; message_* gives the write: address, data and vector.
-// Invariants: after power-on all vectors are masked; a reset of the function leaves the table as it is;
-// messages leave in the order of the interrupts, those of vectors that were unmasked before.
+// Invariants: after power-on all vectors are masked; a reset of the function leaves the table as it
+// is; messages of unmasked vectors leave in the order of the interrupts.
 module msix_table (
     input  logic         clk,
     input  logic         rst,              // power-on

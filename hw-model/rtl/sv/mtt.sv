@@ -1,10 +1,11 @@
 // Memory translation table: virtual address in a region to IOVA, page by page, through a cache of
 // lines of eight TranslationEntry in front of the table in host memory. One request at a time.
 //
-// Ports: table_* places the table and forgets what is cached; drop_* forgets the lines of
-// `drop_count` entries from `drop_first` on; s_* asks where an address lies, with the fields of the
-// region's MemoryEntry; m_* answers: the IOVA and the bytes to the end of the page, or a fault.
-// read_* is DMA of one line. `hit` and `miss` count lines that were found in the cache, and not.
+// Ports: table_* sets the address of the table and clears the cache; drop_* drops the lines of
+// `drop_count` entries from `drop_first` on; s_* requests the translation of an address, with the
+// fields of the region's MemoryEntry; m_* answers with the IOVA and the bytes to the end of the page,
+// or a fault. read_* is DMA of one line. `hit` and `miss` count lines that were found in the cache,
+// and not.
 // Invariants: a region without translation (`s_direct`) needs no DMA; no line outside of the table is
 // read; an answer holds until m_ready.
 module mtt #(
@@ -182,7 +183,7 @@ module mtt #(
                 last_line <= last_dropped[LOG_MAX_ENTRIES-1:3];
                 if (behind > {1'b0, entries}) behind <= {1'b0, entries};
                 else if ({1'b0, first} >= behind) step <= IDLE;
-                // Of a region larger than the cache, nothing else is worth to be kept.
+                // For a region larger than the cache, keeping other lines is of no use.
                 else if ({{(32-LINE_BITS){1'b0}}, lines_dropped} >= LINES) step <= CLEAR;
                 else step <= DROP;
             end

@@ -1,12 +1,12 @@
-// Which numbers of a context table are taken: those that can be given are FIRST to `capacity` - 1. Software
-// chooses one, or leaves it to the card: then it is the next free one behind the number that was taken last, so
-// that what comes late for an old object finds none for as long as possible.
+// Allocates the numbers FIRST to `capacity` - 1 of a context table. Either software chooses a number,
+// or the card uses the next free one after the last allocated number, so that a late access to an old
+// object finds none for as long as possible.
 //
 // Ports: `ask` pulses; `chosen` and `wanted` hold until `answered` pulses, and `status` and `number` from then
 // until the next `ask`: SUCCESS, BUSY (`wanted` is taken) or NO_RESOURCES. `take` takes that number, give_*
 // gives one back.
-// Invariants: no number is taken twice before it was given back; a search ends after 2^BITS entries. After a
-// reset the table is cleared, for which an `ask` waits.
+// Invariants: no number is allocated again before it was freed; a search ends after 2^BITS entries.
+// After a reset the table is cleared, and an `ask` waits for that.
 module number_table #(
     parameter int BITS = 8,
     parameter int FIRST = 0
@@ -28,7 +28,7 @@ module number_table #(
     step_t           step;
     logic            is_asked, is_inside, was_taken, is_last, writes, write_bit;
     logic [BITS-1:0] newest, write_at;
-    logic [BITS-1:0] looked;               // entries that this search has seen
+    logic [BITS-1:0] looked;               // entries that this search has checked
     logic            taken [1 << BITS];
     assign is_inside = {1'b0, number} + 1'b1 > (BITS + 1)'(FIRST) && {1'b0, number} < capacity;
     assign is_last = chosen || &looked;

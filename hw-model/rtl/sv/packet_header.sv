@@ -1,11 +1,11 @@
 // Headers of a RoCEv2 packet as bytes: Ethernet, IPv4 or IPv6, UDP, BTH, RETH or AETH, ImmDt or IETH.
-// Three stages, a packet a cycle.
+// Three stages, one packet per cycle.
 //
 // Ports: a packet comes with packet_valid/packet_ready; the GID table answers `gid_index` in the same
 // cycle. m_* holds until m_ready: byte i of the frame is m_header[8*i +: 8], the first `m_length`
-// bytes are valid; `m_covered_end` is where the ICRC stands, behind the padding; `packet_responder`
-// goes along. packet_ready follows m_ready in the same cycle.
-// Invariants: m_length and m_covered_end are 2 modulo 4; packets leave as they came, in order.
+// bytes are valid; `m_covered_end` is the offset of the ICRC, after the padding; `packet_responder`
+// is passed through. packet_ready follows m_ready in the same cycle.
+// Invariants: m_length and m_covered_end are 2 modulo 4; packets leave in order.
 module packet_header (
     input  logic         clk,
     input  logic         rst,

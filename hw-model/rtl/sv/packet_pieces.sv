@@ -1,9 +1,9 @@
-// Pieces of packets, of which none leaves before its packet is complete.
+// Buffers the pieces of packets: none leaves before its packet is complete.
 //
-// Ports: s_* takes pieces; `commit` makes those taken so far leave by m_*, `rollback` forgets those
-// taken since the last commit.
-// Invariants: pieces leave in order, each once. 2^LOG_DEPTH pieces have room, more than a packet has:
-// 16 segments, each of which crosses the end of a page once.
+// Ports: s_* takes pieces; `commit` releases the pieces taken so far to m_*, `rollback` drops the
+// pieces taken since the last commit.
+// Invariants: pieces leave in order, each once. There is room for 2^LOG_DEPTH pieces, more than a
+// packet has: 16 segments, each crossing one page boundary.
 module packet_pieces #(
     parameter int LOG_DEPTH = 6
 ) (

@@ -1,13 +1,13 @@
-// Packets to frames: headers, payload, padding, ICRC. A 64-byte beat a cycle.
+// Converts packets to frames: headers, payload, padding, ICRC. One 64-byte beat per cycle.
 //
-// Ports: packet_* with `packet_responder` (it only goes along); payload_* is the payload of the packets
-// in their order, as beats aligned to byte 0 of which only the last one of a packet may be short;
-// packets without payload have none. `payload_error`: the beat is wrong; the ICRC of its frame is
+// Ports: packet_* with `packet_responder` (only passed through); payload_* is the payload of the
+// packets in their order, as beats aligned to byte 0; only the last beat of a packet may be short;
+// packets without payload have no beat. `payload_error`: the beat is wrong; the ICRC of its frame is
 // inverted. `sent` pulses when the last payload of a packet was taken and its frame leaves, with
-// `sent_error` if it is spoiled, and `sent_responder`, `sent_qp` of the packet. tx_* is the frame
-// without FCS: byte i of a beat is tx.data[8*i +: 8], `tx.bytes` are valid, those behind are zero.
-// packet_ready and payload_ready follow tx_ready in the same cycle.
-// Invariants: one frame a packet, in order; no gap in a frame while payload_valid holds.
+// `sent_error` if its payload is wrong, and `sent_responder`, `sent_qp` of the packet. tx_* is the
+// frame without FCS: byte i of a beat is tx.data[8*i +: 8], `tx.bytes` are valid, the others are
+// zero. packet_ready and payload_ready follow tx_ready in the same cycle.
+// Invariants: one frame per packet, in order; no gap in a frame while payload_valid is set.
 module packetizer (
     input  logic         clk,
     input  logic         rst,
@@ -83,7 +83,7 @@ module packetizer (
             if (at[2 + n]) rotated = rotated << (32 << n) | rotated >> (512 - (32 << n));
     end
 
-    logic [63:0]  is_header, is_high;      // of each byte: where it comes from
+    logic [63:0]  is_header, is_high;      // source of each byte
     logic [511:0] header_beat, whole;
     always_comb begin
         header_beat = is_second ? {240'b0, header[783:512]} : header[511:0];
@@ -127,7 +127,7 @@ module packetizer (
     end
 
     // ------------------------------------------------------------------------------ padding and ICRC
-    logic [63:0] keep;                     // not behind the payload
+    logic [63:0] keep;                     // bytes up to the end of the payload
     logic [12:0] left1;
     always_comb begin
         left1 = payload_end1 - {beat1, 6'b0};

@@ -1,11 +1,11 @@
-// Places for the payload of one packet: a remote range (WRITE), or the segments of a receive WQE from
-// a place on (SEND). Each range goes through memory_unit; its pieces go on to scatter.
+// Finds the places for the payload of one packet: a remote range (WRITE), or the segments of a
+// receive WQE from an offset on (SEND). Each range goes through memory_unit, and its pieces go to
+// scatter.
 //
-// Ports: start_valid holds until `done`, with the packet's `bytes` (never 0) and where they go; `fault`
-// says that a range was refused: the run of pieces is then still open. `next_number` and `next_offset`
-// are the place in the receive WQE behind the packet. segment_* is receive_segments.
-// Invariants: the last piece of the last range has `last`, no other; at most 16 segments are looked
-// at.
+// Ports: start_valid holds until `done`, with the packet's `bytes` (never 0) and their destination;
+// `fault`: a range was refused, and the run of pieces is not ended. `next_number` and `next_offset`
+// are the place in the receive WQE after the packet. segment_* is receive_segments.
+// Invariants: only the last piece of the last range has `last`; at most 16 segments are read.
 module payload_place (
     input  logic                      clk,
     input  logic                      rst,
@@ -76,7 +76,7 @@ module payload_place (
                 if (start_valid) step <= is_send ? LOOK : REQUEST;
             end
             LOOK: begin
-                // Cannot be: the WQE has room for the packet.
+                // Impossible: the WQE has room for the packet.
                 fault <= next_number[4];
                 step <= next_number[4] ? DONE : LOOKED;
             end

@@ -1,13 +1,13 @@
-// Lines of the card as PCIe requests, on the 512-bit AXI4-Streams of AMD's hard blocks (RQ and RC of
-// UltraScale+ PG213 and Versal PG343: dword-aligned, not straddled, tags of the user).
+// Converts the card's lines to PCIe requests, on the 512-bit AXI4-Streams of AMD's hard blocks (RQ
+// and RC of UltraScale+ PG213 and Versal PG343: dword-aligned, not straddled, user-managed tags).
 //
-// Ports: dma_* are those of `card`; rq_* becomes s_axis_rq, rc_* is m_axis_rc. The `ready` of both
-// kinds of requests follow rq_ready in the same cycle. A posted write has no answer: no write error.
-// A line is aligned to 64 bytes, so that a request crosses neither 4 KiB nor a read completion
-// boundary, is within every MPS and MRRS, and a read has one completion.
+// Ports: dma_* connect to `card`, rq_* to s_axis_rq, rc_* to m_axis_rc. The `ready` of both kinds of
+// requests follow rq_ready in the same cycle. A posted write has no answer: no write error. A line is
+// aligned to 64 bytes, so that a request crosses neither 4 KiB nor a read completion boundary, is
+// within every MPS and MRRS, and a read has one completion.
 // Invariants: requests leave in the order in which they were taken: no read passes a write. A tag
-// belongs to one read until its completion. Each read gives one line; a completion that is not
-// expected gives none.
+// belongs to one read until its completion. Each read returns one line; an unexpected completion
+// returns none.
 module pcie_requester #(
     parameter int LOG_TAGS = 8             // at most the 256 tags of 8 bits
 ) (
@@ -60,7 +60,7 @@ module pcie_requester #(
     assign dma_read_ready = can_take && has_tag && !takes_write;
     assign takes_read = dma_read_valid && dma_read_ready;
 
-    // The dwords of a write: those with a byte that is written.
+    // The dwords of a write that contain a written byte.
     logic [DWORDS-1:0] is_written;
     logic [3:0]        first, last;
     always_comb begin
@@ -125,7 +125,7 @@ module pcie_requester #(
         if (is_write) beat_dwords = is_long ? 5'(DWORDS) : 5'd4 + dwords;
         if (is_second) beat_dwords = dwords - 5'(FIRST_DWORDS);
         for (int n = 0; n < DWORDS; n++) rq_keep[n] = 5'(n) < beat_dwords;
-        rq_user = '0;                                           // no straddling: sop and eop are not looked at
+        rq_user = '0;                                           // no straddling: sop and eop are ignored
         rq_user[3:0] = first_enable;
         rq_user[11:8] = last_enable;
     end
@@ -140,7 +140,8 @@ module pcie_requester #(
     logic                   is_bad, ends_request, has_known_tag;
     assign rc_ready = 1'b1;
     assign has_known_tag = rc_data[71:64] >> LOG_TAGS == '0;
-    // Error code, status, poisoned, a length other than that of a line; the last three are errors of this completion.
+    // Error code, status, poisoned, a length other than a line's; the last three are errors of this
+    // completion.
     assign is_bad = rc_data[15:12] != '0 || rc_data[45:43] != '0 || rc_data[46] || rc_data[42:32] != 11'(DWORDS);
     assign ends_request = (rc_data[30] || rc_data[15:12] != '0) && has_known_tag;
     assign done_tag = is_rest ? rest_tag : rc_data[64 +: LOG_TAGS];
@@ -172,7 +173,8 @@ module pcie_requester #(
         end
     end
 
-    // Lines are aligned. The bytes of a write are one run: byte enables can say no more of a TLP of three dwords or more.
+    // Lines are aligned. The bytes of a write are contiguous, because byte enables of a TLP with
+    // three or more dwords cannot express more.
     logic [63:0] above;
     assign above = (dma_write_strobe | (dma_write_strobe - 1'b1)) + 1'b1;
     always_ff @(posedge clk) begin

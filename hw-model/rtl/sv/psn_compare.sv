@@ -1,10 +1,10 @@
-// Where a PSN stands as seen from an expected one: PSNs are numbers modulo 2^24, of which the lower
-// half of the circle is new and the upper half is old (IBTA vol 1, 9.7.2).
+// Compares a PSN with the expected one: PSNs are numbers modulo 2^24; the half of the circle after
+// the expected PSN is new, the other half is old (IBTA vol 1, 9.7.2).
 //
 // Ports: exactly one of the three outputs is set; `distance` is how far `psn` is ahead, or behind.
 // Combinational.
-// Invariants (proved in formal/psn_compare.sv): the answer depends on the difference alone; what is
-// new seen from one side is old seen from the other, but half the circle away.
+// Invariants (proved in formal/psn_compare.sv): the answer depends only on the difference; if one PSN
+// is new for the other, the other is old for it, except at a distance of half the circle.
 module psn_compare (
     input  logic [23:0] psn,
     input  logic [23:0] expected,

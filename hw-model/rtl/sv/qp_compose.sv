@@ -1,4 +1,5 @@
-// QUERY_QP: the QpContext of a QP, from what commands have set and what the engines say. Combinational.
+// QUERY_QP: composes the QpContext of a QP from the attributes set by commands and the engines'
+// answers. Combinational.
 module qp_compose (
     input  card_pkg::qp_t qp,
     input  logic [63:0]   slots,           // of the doorbells: send queue, receive queue

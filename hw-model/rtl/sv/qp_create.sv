@@ -1,4 +1,5 @@
-// CREATE_QP: checks of a QpContext, and what qp_table and doorbell_table get of it. Combinational.
+// CREATE_QP: checks a QpContext, and extracts the values for qp_table and doorbell_table.
+// Combinational.
 module qp_create (
     input  logic [2047:0] context_,        // what MODIFY_QP sets
     input  logic [(1 << card_pkg::LOG_CQS)-1:0] cq_exists,
@@ -15,7 +16,7 @@ module qp_create (
     wire unused_asked = &{1'b0, asked};
     assign asked = context_;
 
-    // Slots of queues begin behind the reserved ones of each page.
+    // Slots of queues begin after the reserved ones of each page.
     function automatic logic is_slot(input [31:0] slot);
         is_slot = slot[31:card_pkg::LOG_SLOTS] == '0 && (slot & RESERVED_MASK) != '0;
     endfunction

@@ -1,7 +1,7 @@
-// MODIFY_QP: checks of a ModifyQp for the QP as it is, and the QP as it becomes. Combinational.
+// MODIFY_QP: checks a ModifyQp against the current QP, and computes the new QP. Combinational.
 //
-// Ports: `head` is the header (state, current_state, mask), `context_` the attributes. `gid` is the entry
-// of the GID table that `gid_index` asks for.
+// Ports: `head` is the header (state, current_state, mask), `context_` the attributes. `gid` is entry
+// `gid_index` of the GID table.
 module qp_modify (
     input  logic [95:0]   head,
     input  logic [2047:0] context_,        // what CREATE_QP sets

@@ -1,10 +1,11 @@
-// The QP context table: what MODIFY_QP sets, for all QPs.
+// The QP context table: the attributes of all QPs that MODIFY_QP sets.
 //
 // Ports: reader n gives its part of `index` and has the context in its part of `qps` (a card_pkg::qp_t
-// each) one cycle later. write_* sets a whole context. fail_*: a QP goes to ERR, unless it is in RESET.
-// wake_*: a pulse for a QP whose state was written; pulses of several QPs come one after the other.
-// Invariants: after a reset no QP exists; ERR is left by a write of RESET alone, so that a failure
-// in the middle of a MODIFY_QP is not lost.
+// each) one cycle later. write_* sets a whole context. fail_*: a QP goes to ERR, unless it is in
+// RESET. wake_*: a pulse for a QP whose state was written; the pulses of several QPs come in
+// sequence.
+// Invariants: after a reset no QP exists; only a write of RESET leaves ERR, so that a failure during
+// a MODIFY_QP is not lost.
 module qp_table #(
     parameter int READERS = 6,
     parameter int FAILERS = 2

@@ -1,11 +1,11 @@
-// The table of transitions of an RC queue pair, with the attributes that each needs and allows (IBTA
-// vol 1, 10.3.1; chapter 6 of the contract). Combinational.
+// The table of transitions of an RC queue pair, with their required and optional attributes (IBTA vol
+// 1, 10.3.1; chapter 6 of the contract). Combinational.
 module qp_transition (
     input  logic [2:0]  from,
     input  logic [31:0] to,
     input  logic [15:0] mask,
     output logic        legal,             // the transition exists and may change these attributes
-    output logic        complete           // and none that it needs is missing
+    output logic        complete           // and no required one is missing
 );
     localparam logic [15:0]
         ACCESS = 16'd1 << ferroce_pkg::QP_ATTRIBUTE_MASK_ACCESS_LSB,

@@ -1,7 +1,7 @@
-// A memory with two ports: one that writes and reads at the same place, and one that reads.
+// A memory with two ports: one that writes and reads at the same address, and one that reads.
 //
-// Ports: `data` is the word at `at` of the cycle before, `read_data` that at `read_at`; a word that is
-// written in that cycle is read as it was. Contents after power-on are not defined.
+// Ports: `data` is the word at `at` of the previous cycle, `read_data` the word at `read_at`; a word
+// that is written in that cycle is read with its old value. Contents after power-on are not defined.
 module ram_1rw1r #(
     parameter int BITS = 64,
     parameter int LOG_DEPTH = 8

@@ -1,7 +1,7 @@
 // A memory with one write port and one read port.
 //
-// Ports: `read_data` is the word at `read_at` of the cycle before; a word that is written in that
-// cycle is read as it was. Contents after power-on are not defined.
+// Ports: `read_data` is the word at `read_at` of the previous cycle; a word that is written in that
+// cycle is read with its old value. Contents after power-on are not defined.
 module ram_1w1r #(
     parameter int BITS = 64,
     parameter int LOG_DEPTH = 8

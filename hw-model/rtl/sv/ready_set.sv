@@ -1,10 +1,10 @@
-// A set of QPs that have work, served in turn: groups of 16 in turn, and in each group its members in
+// A set of QPs with work, served round robin: groups of 16 in turn, and in each group its members in
 // turn.
 //
-// Ports: `set_valid[i]` puts `set_qp[i]` into the set; `pick_valid` and `pick_qp` offer a member,
-// which `pick_ready` takes out. `empty`: it has no member.
-// Invariants: a member that is put in again while it is taken stays; an offer stays until it is
-// taken; every member has its turn before another one has it 256 times.
+// Ports: `set_valid[i]` puts `set_qp[i]` into the set; `pick_valid` and `pick_qp` offer a member, and
+// `pick_ready` removes it. `empty`: it has no member.
+// Invariants: a member that is added again while it is taken stays; an offer stays until it is taken;
+// every member is served before another one is served 256 times.
 module ready_set #(
     parameter int SETS = 2
 ) (
@@ -27,7 +27,7 @@ module ready_set #(
         for (int g = 0; g < 16; g++) groups[g] = |members[16*g +: 16];
     end
 
-    // Returns the first bit that is set behind `last`, around the end.
+    // Returns the first set bit after `last`, with wrap-around.
     function automatic logic [3:0] after(input logic [15:0] bits, input logic [3:0] last);
         after = last;
         for (int n = 16; n > 0; n--) begin
@@ -42,7 +42,7 @@ module ready_set #(
     always_ff @(posedge clk) begin
         pick_valid <= groups != '0;
         pick_qp <= {group, member};
-        // What is offered stays, so that the offer of the cycle before is not out of date.
+        // An offer stays, so that the offer of the previous cycle is still valid.
         if (pick_valid && !pick_ready) pick_qp <= pick_qp;
         if (pick_valid && pick_ready) begin
             pick_valid <= 1'b0;

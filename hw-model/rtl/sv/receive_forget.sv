@@ -1,10 +1,10 @@
-// Says when a QP may be forgotten: its answers have left the queue, and then everything that had been
-// handed on at that time (of any QP) has come to its end.
+// Determines when a QP may be forgotten: its answers have left the queue, and all work of any QP that
+// was handed over before that has ended.
 //
-// Ports: `forgets` holds while the command waits, `asks` pulses when request_engine works on it, with
-// `is_answered`: all answers of the QP have left the queue; `ends`: it is forgotten. taken_* is a packet
-// that begins, `frames_done` is scatter's. Counts of completions and packets are modulo 2^8.
-// `all_frames_done`: the payload of each packet that was taken is in memory.
+// Ports: `forgets` holds while the command waits; `asks` pulses when request_engine handles it, with
+// `is_answered`: all answers of the QP have left the queue; `ends`: it is forgotten. taken_* is a
+// packet that begins, `frames_done` is scatter's. Counts of completions and packets are modulo 2^8.
+// `all_frames_done`: the payload of all taken packets is in memory.
 module receive_forget (
     input  logic        clk,
     input  logic        rst,

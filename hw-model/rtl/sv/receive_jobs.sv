@@ -1,11 +1,11 @@
-// The next job of request_engine, and what it is about: packets take turns with doorbells, commands and
-// the flush of receive WQEs in ERR.
+// Chooses the next job of request_engine, and reads its data: packets take turns with doorbells,
+// commands and the flush of receive WQEs in ERR.
 //
-// Ports: packet_*, doorbell_*, control_*, wake_* are those of request_engine; `qp` is the answer of
-// qp_table at the step LOOKED. `takes_packet` or `takes_other` begins a job of QP `chosen_qp` in the step
-// IDLE. job, `job_qp`, `p`, `q` and `rung` hold until the next one. `is_flushed` says in the step FLUSH
-// that the QP has nothing to be flushed.
-// Invariant: of the others, each kind waits for at most two jobs of other kinds.
+// Ports: packet_*, doorbell_*, control_*, wake_* are ports of request_engine; `qp` is the answer of
+// qp_table in the step LOOKED. `takes_packet` or `takes_other` begins a job of QP `chosen_qp` in the
+// step IDLE. job, `job_qp`, `p`, `q` and `rung` hold until the next one. `is_flushed`: in the step
+// FLUSH, the QP has nothing to be flushed.
+// Invariant: of the kinds other than packets, each waits for at most two jobs of other kinds.
 module receive_jobs (
     input  logic                     clk,
     input  logic                     rst,
@@ -41,7 +41,7 @@ module receive_jobs (
     logic [QPS-1:0] flush_pending;
     logic [7:0]     scan;
     logic           was_packet, takes_doorbell, takes_control, flush_found, waits;
-    logic [1:0]     turn;                  // the job that is first among the others
+    logic [1:0]     turn;                  // the kind with priority among the others
     assign flush_found = flush_pending[scan];
     assign waits = doorbell_valid || control_valid || flush_found;
     assign takes_packet = packet_valid && !(was_packet && waits);

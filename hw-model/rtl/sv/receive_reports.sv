@@ -1,16 +1,16 @@
-// What software is told of a job of request_engine: the completion of a receive WQE, an event, and that
-// the QP goes to ERR.
+// Reports the results of a job of request_engine to software: the completion of a receive WQE, an
+// event, and the transition of the QP to ERR.
 //
-// Ports: `step` and what it is about. completion_* and event_* are handed on in the step FINISH (the
-// event of a connection that is established, in ESTABLISH). `fails`: with the end of the job the QP
-// goes to ERR. `done`: nothing is left to be handed on.
+// Ports: `step`, and the data of the job. completion_* and event_* are handed over in the step FINISH
+// (the event COMMUNICATION_ESTABLISHED in ESTABLISH). `fails`: with the end of the job the QP goes to
+// ERR. `done`: everything is handed over.
 // Invariant: an error is reported once, by a completion, or by an event if it has none.
 module receive_reports (
     input  logic                     clk,
     input  card_pkg::request_step_t  step,
     input  card_pkg::refusal_t       refusal,
     input  logic [7:0]               job_qp,
-    input  card_pkg::rx_packet_t     p,        // not all of the four is reported
+    input  card_pkg::rx_packet_t     p,        // only parts of these four are reported
     input  card_pkg::qp_t            q,
     input  card_pkg::request_kind_t  kind,
     input  card_pkg::receive_state_t c,
@@ -91,7 +91,7 @@ module receive_reports (
                 card_pkg::REMOTE_ACCESS: completion.status <= ferroce_pkg::CQE_STATUS_LOCAL_ACCESS[7:0];
                 card_pkg::RECEIVE_PROTECTION: completion.status <= ferroce_pkg::CQE_STATUS_LOCAL_PROTECTION[7:0];
                 card_pkg::RECEIVE_TOO_SHORT: completion.status <= ferroce_pkg::CQE_STATUS_LOCAL_LENGTH[7:0];
-                // Of the queue itself: the WQE was not taken, and only the event reports it.
+                // An error of the queue itself: the WQE was not taken, and only the event reports it.
                 card_pkg::RECEIVE_QUEUE: ;
                 default: completion.status <= ferroce_pkg::CQE_STATUS_REMOTE_INVALID_REQUEST[7:0];
             endcase

@@ -1,15 +1,15 @@
-// Receive WQEs on the chip: one for each QP, from its fetch until the QP takes the next one, and those
-// behind it in the same line.
+// Receive WQEs on the chip: one for each QP, from its fetch until the QP takes the next one, and the
+// later ones in the same line.
 //
 // Ports: fetch_valid holds until fetch_ready, which ends it: entry fetch.slot of 2^fetch.log_stride
-// bytes at `fetch.iova` was read, or came with an earlier one; `fetch.posted` are the entries from it
-// on that software has posted, at most 4; `fetch_error`: it could not be read; `fetch_capacity` is the
-// sum of its segments, at most 2^32 - 1. `segment` is that of segment_qp and segment_number, one cycle
-// later, of the WQE at fetch.iova; not while one is fetched. clear_* forgets a QP that is started or
-// reset. read_* is DMA of lines, up to four under way.
-// Invariants: entries of less than a line lie in one line (bases are 64-byte aligned); an entry that
-// was not posted when its line was read is read again; a segment counts as far as none before it ends
-// the list.
+// bytes at `fetch.iova` was read, or came with an earlier one; `fetch.posted` is the number of posted
+// entries from it on, at most 4; `fetch_error`: it could not be read; `fetch_capacity` is the sum of
+// its segments, at most 2^32 - 1. `segment` is segment `segment_number` of QP `segment_qp`, one cycle
+// later, of the WQE at fetch.iova; not while one is fetched. clear_* drops the WQEs of a QP that is
+// started or reset. read_* is DMA of lines, up to four outstanding.
+// Invariants: entries of less than a line are inside one line (bases are 64-byte aligned); an entry
+// that was not posted when its line was read is read again; a segment is valid unless an earlier one
+// ends the list.
 module receive_segments #(
     parameter int LOG_QPS = card_pkg::LOG_QPS
 ) (
@@ -57,7 +57,7 @@ module receive_segments #(
     assign segment = looked_up[{looked_place, 7'd0} +: 128];
 
     // -------------------------------------------------------------- entries that came with an earlier one
-    logic [31:0] ends [1 << LOG_QPS];          // the slot behind the last of them
+    logic [31:0] ends [1 << LOG_QPS];          // the slot after the last of them
     logic [(1 << LOG_QPS)-1:0] has_line;
     logic [31:0] line_end, left;
     logic [2:0]  in_line, present;

@@ -1,12 +1,12 @@
-// BAR0 but the MSI-X table: identity, control and reset, command queue, doorbells of event queues,
-// counters, clock.
+// BAR0 without the MSI-X table: identity, control and reset, command queue, doorbells of event
+// queues, counters, clock.
 //
 // Ports: write_* is an access of 4 bytes, or of 8 with `write_wide`; read_* likewise: `read_data` is
-// there in the next cycle, in its low half for 4 bytes. `reset` is the reset of everything else: after
-// power-on, and from the write of Control.reset until `reads_drained` (see dma_read). fatal_* pulse
-// when a block cannot go on; `stopped` holds until the next reset. counter_index asks for a counter,
-// msix_* for a word pair of the MSI-X table, in the same cycle. doorbell_* hands over the newest value
-// of each event queue's doorbell.
+// valid in the next cycle, in its low half for 4 bytes. `reset` is the reset of everything else:
+// after power-on, and from the write of Control.reset until `reads_drained` (see dma_read). fatal_*
+// pulse when a block cannot go on; `stopped` holds until the next reset. counter_index selects a
+// counter, msix_* a word pair of the MSI-X table, in the same cycle. doorbell_* hands over the newest
+// value of each event queue's doorbell.
 // Invariants: every offset has an answer; identity does not change; a high half that was latched is
 // read once.
 module registers (
@@ -108,8 +108,9 @@ module registers (
         if (reset) syndrome <= ferroce_pkg::FATAL_SYNDROME_NONE;
     end
 
-    // ------------------------------------------------------------------------------- command queue
-    // Nothing is rung that is not in the ring: entries that software owns are passed over one by one.
+    // ------------------------------------------------------------------------------- command queue A
+    // doorbell may be at most a ring ahead, because entries that software owns are skipped one by
+    // one.
     logic [31:0] commands_ahead;
     assign commands_ahead = high - completed;
     always_ff @(posedge clk) begin
@@ -202,7 +203,7 @@ module registers (
         endcase
     end
 
-    // The high half of what counts by itself, as it was when the low half was read.
+    // The high half of a running counter at the time when the low half was read.
     logic        latched;
     logic [10:0] latched_at;
     logic [31:0] latch;

@@ -1,10 +1,10 @@
-// What the responder has to know of a request packet: its operation and place in a message, and the
-// checks that need no other block (chapter 14 of the contract; IBTA vol 1, 9.7.4).
+// Decodes a request packet for the responder: its operation and place in a message, and the checks
+// that need no other block (chapter 14 of the contract; IBTA vol 1, 9.7.4).
 //
 // Ports: the packet, the QP's attributes, and the message in progress: `message` is open (SEND or
 // WRITE), `received` bytes of a SEND have come, `room` is left in its receive WQE, `rest` is left of a
 // WRITE. Combinational. `packets` are the responses of a READ.
-// Invariant: no opcode of another service and no answer gets an operation.
+// Invariant: opcodes of other services, and answers, have no operation.
 module request_checks (
     input  logic [7:0]  opcode,
     input  logic [12:0] payload_bytes,
@@ -42,7 +42,7 @@ module request_checks (
     end
 
     assign in_sequence = in_send ? !starts && is_send : in_write ? !starts && is_write : starts;
-    // Atomics are a feature that the card does not have.
+    // The card does not support atomics.
     assign is_allowed = is_send
         || (is_write && access[ferroce_pkg::ACCESS_RIGHTS_REMOTE_WRITE_LSB])
         || (is_read && access[ferroce_pkg::ACCESS_RIGHTS_REMOTE_READ_LSB]);

@@ -1,16 +1,17 @@
-// The receive side of all QPs, and what each step of request_engine changes in that of the present one.
+// The receive side of all QPs, and the changes that each step of request_engine makes to the current
+// QP's.
 //
 // Ports: the context of `chosen_qp` is read in the step IDLE and is `c` from LOAD on; it is written with
 // `saves` at the end of a job, and in the step CLEAR. `clear_valid` makes response_engine forget the QP, too.
 // `lacks_receive`: a packet needs a receive WQE and has none. Other ports: as in request_engine.
-// Invariant: a job that is given up (FORGET that has to wait) changes nothing.
+// Invariant: an abandoned job (a FORGET that has to wait) changes nothing.
 module request_context (
     input  logic                     clk,
     input  card_pkg::request_step_t  step,
     input  logic                     saves,
     input  logic [7:0]               chosen_qp,
     input  logic [7:0]               job_qp,
-    input  card_pkg::rx_packet_t     p,        // not all of them is kept
+    input  card_pkg::rx_packet_t     p,        // only parts of these are kept
     input  card_pkg::qp_t            q,
     input  card_pkg::request_kind_t  kind,
     input  card_pkg::control_t       control,
@@ -22,7 +23,7 @@ module request_context (
     input  logic                     raises,
     input  logic                     event_ready,
     input  logic                     lacks_receive,
-    input  logic                     is_checked,      // in the step CHECK: the packet may go on
+    input  logic                     is_checked,      // in the step CHECK: the packet passes
     input  logic                     fetch_ready,
     input  logic                     fetch_error,
     input  logic [31:0]              fetch_capacity,
@@ -49,7 +50,7 @@ module request_context (
     end
     always_ff @(posedge clk) loaded <= contexts[chosen_qp];
 
-    // A doorbell goes forward, and not more than a ring ahead.
+    // A doorbell may only advance, by at most the size of the ring.
     logic [31:0] ahead, ahead_before, ring_blocks, payload;
     logic        is_doorbell_wrong;
     assign ahead = rung - c.consumer;
@@ -106,7 +107,8 @@ module request_context (
                 c.rest <= fetch_capacity;
                 count_receive_wqe <= !fetch_error;
                 if (fetch_error) begin
-                    // It was not taken: it is flushed as the others, and the event reports it.
+                    // It was not taken: it is flushed like the others, and the event reports the
+                    // error.
                     c.receive_used <= 1'b0;
                     c.consumer <= c.consumer - 32'd1;
                 end

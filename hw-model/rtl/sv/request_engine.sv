@@ -1,17 +1,17 @@
-// The checks and the execution of requests, in the order of chapter 14 of the contract, and what else
-// changes the receive side of a QP: doorbells, commands, the flush of receive WQEs in ERR. One job at
-// a time. Its parts: receive_jobs (which job is next), request_steps (the order of its steps), and what
-// each step does to the QP (request_context), to memory (request_memory), to the peer (request_reply) and
-// to software (receive_reports).
+// Checks and executes requests, in the order of chapter 14 of the contract, and handles the other
+// changes of the receive side of a QP: doorbells, commands, the flush of receive WQEs in ERR. One job
+// at a time. Its parts: receive_jobs (which job is next), request_steps (the order of its steps), and
+// the effects of each step on the QP (request_context), memory (request_memory), the peer
+// (request_reply) and software (receive_reports).
 //
-// Ports: packet_*, `packet_qp` and `done` are steer's, place_* go through it to scatter. control_* and
-// query_* belong to the command engine. doorbell_* are receive queues' doorbells. wake_* says that
-// the state of a QP was written. look_* reads qp_table: `qp` is that of look_qp one
+// Ports: packet_*, `packet_qp` and `done` are steer's, place_* go through it to scatter. control_*
+// and query_* belong to the command engine. doorbell_* are receive queues' doorbells. wake_* pulses
+// when the state of a QP was written. look_* reads qp_table: `qp` is the context of look_qp, one
 // cycle after look_ready.
 // request_* and answer_* are memory_unit. completion_*, event_* are writers. reply_* queue answers in
-// response_engine, whose counts (counted_*) tell which of them are under way. fail_valid: to ERR.
+// response_engine, whose counts (counted_*) show which of them are in progress. fail_valid: to ERR.
 // Invariants: a packet ends with one run of pieces, if it has payload; an error is reported once; the
-// context of a QP is written at the end of a job alone.
+// context of a QP is written only at the end of a job.
 module request_engine (
     input  logic                      clk,
     input  logic                      rst,
@@ -131,12 +131,12 @@ module request_engine (
     assign has_receive = c.producer != c.consumer;
     assign reads_open = c.reads - counted_reads;
     assign has_room = reads_open < {3'd0, q.max_dest_rd_atomic};
-    // One repetition at a time, and none that goes on behind what was asked for.
+    // One repetition at a time, and none that exceeds the original request.
     assign is_repeatable = kind.is_read && kind.is_allowed && !kind.is_length_wrong && kind.packets <= distance
         && c.repeats == counted_repeats;
     assign is_refused = !kind.in_sequence || !kind.is_allowed || (kind.is_read && !has_room);
     assign lacks_receive = !is_refused && kind.takes_receive && !has_receive;
-    // The check of a message in one packet is that of its pieces.
+    // A message of one packet is checked with its pieces.
     assign needs_access = p.length != 32'd0 && (kind.is_read || (kind.is_write && kind.starts && !kind.ends));
     assign is_flushed = !in_error || (!c.receive_used && !has_receive);
 

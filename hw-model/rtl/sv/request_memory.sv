@@ -1,10 +1,10 @@
-// What a request does to memory: the check of a whole message, and the pieces of a packet's payload. A
-// packet with payload that has none of them drops it.
+// Handles the memory accesses of a request: the check of a whole message, and the pieces of a
+// packet's payload. The payload of a packet without pieces is dropped.
 //
-// Ports: `step` and what it is about, as in request_engine. request_*, answer_* are memory_unit's, place_*
-// goes to scatter, segment_* reads receive_segments. `placed` ends the step PLACE, `place_fault` with it;
-// `next_number` and `next_offset` are the place in the receive WQE then. `has_payload`: of this packet,
-// and not placed yet. `done`: nothing is left to be dropped.
+// Ports: `step` and the data of the job, as in request_engine. request_*, answer_* are memory_unit's,
+// place_* goes to scatter, segment_* reads receive_segments. `placed` ends the step PLACE,
+// `place_fault` with it; `next_number` and `next_offset` are the place in the receive WQE then.
+// `has_payload`: of this packet, and not placed yet. `done`: no payload is left to be dropped.
 // Invariant: a packet with payload has one run of pieces that ends with `last`.
 module request_memory (
     input  logic                      clk,
@@ -12,7 +12,7 @@ module request_memory (
     input  card_pkg::request_step_t   step,
     input  logic                      takes_payload,   // the packet that is taken has some
     input  logic [7:0]                job_qp,
-    input  card_pkg::rx_packet_t      p,               // what does not concern memory
+    input  card_pkg::rx_packet_t      p,               // fields that do not concern memory
     input  card_pkg::qp_t             q,
     input  card_pkg::request_kind_t   kind,
     input  card_pkg::receive_state_t  c,

@@ -1,14 +1,14 @@
 // The answer to a request, for response_engine: an ACK, a NAK, or the responses of a READ.
 //
-// Ports: `step` and what it is about, as in request_engine. reply_* is handed on in the step FINISH;
-// `answers` and `reads` pulse in the step in which such an answer is decided on (`repeats`: a duplicate
-// READ), for the counts of the QP. `done`: nothing is left to be handed on.
-// Invariant: a packet has one answer at most.
+// Ports: `step` and the data of the job, as in request_engine. reply_* is handed over in the step
+// FINISH; `answers` and `reads` pulse in the step that decides on such an answer (`repeats`: a
+// duplicate READ), for the counts of the QP. `done`: the answer is handed over.
+// Invariant: a packet has at most one answer.
 module request_reply (
     input  logic                     clk,
     input  card_pkg::request_step_t  step,
     input  card_pkg::refusal_t       refusal,
-    input  card_pkg::rx_packet_t     p,        // not all of the four is answered
+    input  card_pkg::rx_packet_t     p,        // only parts of these four are used
     input  card_pkg::qp_t            q,
     input  card_pkg::request_kind_t  kind,
     input  card_pkg::receive_state_t c,
@@ -47,7 +47,8 @@ module request_reply (
             card_pkg::AT_DUPLICATE: answers = kind.is_send || kind.is_write || is_repeatable;
             card_pkg::AT_CHECK: answers = lacks_receive;
             card_pkg::AT_EXECUTE: answers = kind.is_read;
-            // A key that cannot be invalidated is an error of ours alone (IBTA vol 1, 9.9.3, class J).
+            // A key that cannot be invalidated is an error only at this end (IBTA vol 1, 9.9.3, class
+            // J).
             card_pkg::AT_EXECUTED: answers = p.ack_request && !kind.invalidates;
             card_pkg::AT_REFUSE: answers = 1'b1;
             default: answers = 1'b0;
@@ -70,7 +71,7 @@ module request_reply (
     always_ff @(posedge clk) begin
         case (step)
             card_pkg::AT_PSN: begin
-                // Of a packet that is not the expected one. An RNR NAK names the expected one, too.
+                // For an unexpected packet. An RNR NAK also has the expected PSN.
                 {reply_reads, reply_repeats, reply_ends_qp} <= '0;
                 {reply_psn, reply_syndrome, reply_msn} <= {c.expected, NAK_SEQUENCE, c.msn};
             end

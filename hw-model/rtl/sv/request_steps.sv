@@ -1,8 +1,8 @@
-// The order of the steps of request_engine: which one follows, and why a request is refused.
+// The order of the steps of request_engine: determines the next step, and why a request is refused.
 //
-// Ports: what the other parts of request_engine have found, as it is in the present step.
-// Invariants: every job ends in FINISH, but a flush of nothing and a FORGET that has to wait; a packet is
-// refused in one place, REFUSE.
+// Ports: the results of the other parts of request_engine in the current step.
+// Invariants: every job ends in FINISH, except an empty flush and a FORGET that has to wait; packets
+// are refused only in the step REFUSE.
 module request_steps (
     input  logic                     clk,
     input  logic                     rst,

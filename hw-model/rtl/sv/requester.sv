@@ -1,13 +1,13 @@
 // The requester: takes QPs in turn, begins their WQEs and sends request packets (contract, chapter 14).
 //
-// Ports: control_*, query_*, packet_*, piece_*, request_*, answer_*, gid_*: see CARD.md. pick_* is the
-// next QP that wants a turn, `again_*` gives it another one. `qp_index` reads qp_table in the cycle of
+// Ports: control_*, query_*, packet_*, piece_*, request_*, answer_*, gid_*: see CARD.md. pick_* is
+// the next QP with work, `again_*` gives it another turn. `qp_index` reads qp_table in the cycle of
 // `qp_wanted`. read_* and line_* fetch WQEs from the ring (wqe_decode). state_* and table_* are the
-// memories that the requester writes and the completer reads; `retired` is what the completer says of
-// QP `at`, as it is now. `sent_valid`: transmit has sent a packet of the requester. `went_back`: the
-// first packet of a pass has left. flush_* makes the completer
-// flush what was begun, reset_* makes it forget the QP; `settle`: the oldest request may be one that
-// ends without an answer. `count_*` pulse.
+// memories that the requester writes and the completer reads; `retired` is the completer's current
+// state of QP `at`. `sent_valid`: transmit has sent a packet of the requester. `went_back`: the first
+// packet of a pass has left. flush_* makes the completer flush the requests that were begun, reset_*
+// makes it forget the QP; `settle`: the oldest request may be one that completes without an answer.
+// `count_*` pulse.
 // Invariants: a request is in the table before its first packet leaves; `next_psn` never passes
 // `newest_psn`; the cursor stays on a request that has failed. A turn has at most 16 packets.
 module requester (
@@ -91,7 +91,7 @@ module requester (
     wire unused_inputs = &{1'b0, retired};
     localparam int TURN_PACKETS = 16;
     localparam int ACK_REQUEST_INTERVAL = 16;
-    localparam int LOG_WINDOW_PACKETS = 8; // packets in flight: small against the half of all PSNs
+    localparam int LOG_WINDOW_PACKETS = 8; // packets in flight: far fewer than half of all PSNs
     localparam logic [24:0] HALF_OF_PSNS = 25'h80_0000;
 
     typedef enum logic [4:0] {
@@ -102,18 +102,18 @@ module requester (
     step_t step;
 
     // ------------------------------------------------------------------------- what a turn is about
-    card_pkg::qp_t q;                      // as it was when the turn began; not all of it is used
+    card_pkg::qp_t q;                      // at the start of the turn; only parts are used
     wire unused_q = &{1'b0, q};
     card_pkg::send_state_t s, loaded;
     card_pkg::outstanding_t e;             // the request at the cursor
-    logic [4:0] budget;                    // packets that are left of the turn
+    logic [4:0] budget;                    // remaining packets of the turn
     logic new_pass;                        // it went back, and no packet has left since
     logic flushing;
-    logic resuming;                        // the WQE that is fetched was begun before
-    logic more;                            // of its packets are to be sent
+    logic resuming;                        // the fetched WQE was begun before
+    logic more;                            // packets of it are to be sent
 
     // --------------------------------------------------------------------------------------- the WQE
-    logic have_wqe;                        // that of QP `wqe_qp` at `wqe_index` is in wqe_decode
+    logic have_wqe;                        // wqe_decode holds the WQE of QP `wqe_qp` at `wqe_index`
     logic [7:0] wqe_qp;
     logic [31:0] wqe_index, wanted_index, wanted_available;
     logic reads_ahead, lines_idle;
@@ -188,7 +188,7 @@ module requester (
         .m_ready(piece_ready), .m_piece(piece), .idle(pieces_idle)
     );
 
-    // Packets that transmit has and has not sent: their payload may still be read.
+    // Packets that transmit has not sent yet: their payload may still be read.
     logic [9:0] unsent;
     always_ff @(posedge clk) begin
         unsent <= unsent + {9'b0, packet_valid && packet_ready} - {9'b0, sent_valid};
@@ -204,7 +204,7 @@ module requester (
     assign in_flight = s.next_psn - retired.oldest_psn;
     assign to_newest = s.newest_psn - s.next_psn;
     assign oldest_to_newest = s.newest_psn - retired.oldest_psn;
-    // Packets of an earlier pass were acknowledged that this one has not sent yet.
+    // The peer has acknowledged packets of an earlier pass that this pass has not sent yet.
     assign is_overtaken = to_newest > oldest_to_newest;
     assign has_to_rewind = is_overtaken || (is_going_back && !new_pass);
     assign is_window_full = in_flight[23:LOG_WINDOW_PACKETS] != '0;
@@ -225,7 +225,7 @@ module requester (
     assign is_err = q.state == 3'(ferroce_pkg::QP_STATE_CODE_ERR);
     assign has_work = s.fetched != producer;
 
-    logic is_same;                         // as the request in the table
+    logic is_same;                         // equals the request in the table
     assign is_same = wqe.status == ferroce_pkg::CQE_STATUS_SUCCESS && wqe.length == e.length
                   && cqe_opcode == e.opcode;
     logic [7:0] begin_status;              // SUCCESS, or why the WQE fails
@@ -245,7 +245,7 @@ module requester (
     logic is_in_turn;
     assign is_in_turn = step != IDLE && step != LOAD && step != LOADED && step != CONTROL_LOAD
                      && step != CONTROL_LOADED && step != CONTROL_DONE;
-    // In a turn, `producer` is that of the QP; behind a command the ring may be another one.
+    // In a turn, `producer` belongs to the QP; after a command the ring may be different.
     assign reads_ahead = is_in_turn && step != INIT && !control_valid;
     assign state_write = is_in_turn;
     assign state_at = step == INIT ? sweep : at;
@@ -325,7 +325,7 @@ module requester (
                     s.next_psn <= retired.oldest_psn;
                     s.cursor <= retired.head;
                     s.reads_sent <= retired.reads_done;
-                    // The first packet of the new pass asks for an acknowledge.
+                    // The first packet of the new pass requests an acknowledge.
                     s.since_ack_request <= 4'(ACK_REQUEST_INTERVAL - 1);
                     new_pass <= is_going_back;
                 end else if (is_waiting) step <= STORE;
@@ -352,7 +352,7 @@ module requester (
                 step <= FETCHING;
             end
             FETCHING: if (decoded) step <= flushing ? FLUSH_CQE : resuming ? FETCHED : BEGIN;
-            // A WQE that was begun is the same as then, unless software has written over it.
+            // A WQE that was begun is unchanged, unless software has overwritten it.
             FETCHED: begin
                 if (is_same) step <= MESSAGE;
                 else begin

@@ -1,11 +1,11 @@
-// The receive side of all QPs: wiring of request_engine, receive_segments and response_engine, which
+// The receive side of all QPs: connects request_engine, receive_segments and response_engine, which
 // share the port of qp_table, and the register of events.
 //
-// Ports: as in CARD.md. memory_unit has two clients here: request_*, answer_* for what comes,
-// response_request_*, response_answer_* for READ responses. `sent_valid` is transmit's pulse for a packet
-// of ours, payload_error_* with it. Counters are pulses.
-// Invariant: `fail_valid` is one cycle for each QP that fails here; its event or completion has been
-// handed on before.
+// Ports: as in CARD.md. memory_unit has two clients here: request_*, answer_* for received packets,
+// response_request_*, response_answer_* for READ responses. `sent_valid` is transmit's pulse for a
+// packet of the responder, with payload_error_*. Counters are pulses.
+// Invariant: `fail_valid` pulses once for each QP that fails here, after its event or completion was
+// handed over.
 module responder (
     input  logic                      clk,
     input  logic                      rst,
@@ -136,7 +136,7 @@ module responder (
         .idle(responses_idle)
     );
 
-    // A CQE may wait for its payload; the next packets do not.
+    // A CQE may wait for its payload without delaying the next packets.
     localparam int LOG_COMPLETIONS = 2;
     logic queue_valid, queue_ready;
     card_pkg::completion_t queue_data;

@@ -1,14 +1,15 @@
 // Answers of the responder: ACKs, NAKs and READ responses, in the order in which they were queued.
 //
 // Ports: `answer` is queued: an ACK or NAK with its syndrome, or with `answer.reads` the
-// responses of a READ, which wait until the payload of frame answer.frame is written. `answer.ends_qp`: the
-// QP goes to ERR with it. look_* reads qp_table, one cycle later; look_valid has to be served at once.
-// count_qp asks how many answers (and READs) of a QP have ended, one cycle later. clear_* forgets
-// a QP that is started or reset; drop_* ends its answers. fail_* asks for the QP's way to ERR, with
-// the event, when a READ cannot be executed; `fail_ready` ends it. sent_valid is a pulse for each packet
-// that has left transmit, in order; with payload_error its payload could not be read.
-// Invariants: a packet is sent only when all its pieces are known; of a QP that is in ERR go only
-// the answers before and with the one that took it there; a READ that fails silences its QP.
+// responses of a READ, which wait until the payload of frame answer.frame is written.
+// `answer.ends_qp`: the QP goes to ERR with it. look_* reads qp_table, one cycle later; look_valid
+// must be served immediately. count_qp queries how many answers (and READs) of a QP have ended, one
+// cycle later. clear_* forgets a QP that is started or reset; drop_* ends its answers. fail_*
+// requests the QP's transition to ERR, with the event, when a READ cannot be executed; `fail_ready`
+// ends it. sent_valid is a pulse for each packet that has left transmit, in order; with payload_error
+// its payload could not be read.
+// Invariants: a packet is sent only when all its pieces are known; a QP in ERR sends only the answers
+// up to the one that caused the error; after a failed READ, its QP sends nothing more.
 module response_engine #(
     parameter int LOG_DEPTH = 6
 ) (
@@ -72,7 +73,7 @@ module response_engine #(
                            ACKNOWLEDGE = 8'h11;
     localparam logic [7:0] NAK_SEQUENCE = 8'h60, NAK_REMOTE_ACCESS = 8'h62;
     localparam int QPS = 1 << card_pkg::LOG_QPS;
-    localparam int LOG_FLIGHT = 5;         // packets in transmit, at most
+    localparam int LOG_FLIGHT = 5;         // maximum number of packets in transmit
 
     typedef struct packed {
         logic        reads;
@@ -137,7 +138,7 @@ module response_engine #(
     end
     assign {counted_repeats, counted_reads, counted_answers} = counted;
 
-    // The QP has its last answer in the queue; the QP says nothing more.
+    // The QP's last answer is in the queue; it sends no further ones.
     logic [QPS-1:0] ending, silent;
     always_ff @(posedge clk) begin
         if (answer_valid && answer_ready && answer.ends_qp) ending[answer_qp] <= 1'b1;
@@ -159,7 +160,8 @@ module response_engine #(
     end
 
     // ----------------------------------------------------------------- packets that are in transmit
-    // One failure is kept until its NAK is sent. Another one meanwhile is as a lost packet.
+    // One failure is kept until its NAK is sent. A second failure meanwhile has the effect of a lost
+    // packet.
     logic [47:0] flight [1 << LOG_FLIGHT];
     logic [47:0] left_last, late;          // PSN, MSN
     logic        late_valid, late_found, is_late, has_place;
@@ -268,13 +270,13 @@ module response_engine #(
                 if (!may_send) step <= END;
                 else step <= WAIT;
             end
-            // An ACK, too: its requester may look at the data when it comes.
+            // Applies to ACKs, too: the requester's software may read the data when the ACK arrives.
             WAIT: if (is_written) step <= !entry.reads || left == 32'd0 ? SEND : REQUEST;
             REQUEST: if (request_ready) step <= ANSWER;
             ANSWER: if (piece_answer_valid) begin
                 pieces[held[0]] <= piece_answer;
                 held <= held + 1'b1;
-                // The way to ERR is reported once.
+                // The transition to ERR is reported once.
                 if (has_failed) step <= was_in_error || ending[entry.qp] ? REFUSE : FAIL;
                 else if (piece_answer.last) step <= SEND;
             end

@@ -1,8 +1,8 @@
-// What an opcode of the BTH says of the headers behind it (IBTA vol 1, 9.2.1).
+// Decodes the headers after the BTH from its opcode (IBTA vol 1, 9.2.1).
 //
-// Ports: `known` is low for reserved codes and for Reliable Datagram. `has_*`: the header is there.
+// Ports: `known` is low for reserved codes and for Reliable Datagram. `has_*`: the header exists.
 // `length` is in bytes, BTH included. Combinational.
-// Invariant: an unknown opcode has no headers but the BTH.
+// Invariant: an unknown opcode has no header other than the BTH.
 module roce_opcode (
     input  logic [7:0] opcode,
     output logic       known,

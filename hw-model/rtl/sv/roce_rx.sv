@@ -1,10 +1,11 @@
-// RoCEv2 receive parser and ICRC check: one 64-byte beat a cycle, no stall, one verdict a frame.
+// RoCEv2 receive parser and ICRC check: one 64-byte beat per cycle without stalls, one verdict per
+// frame.
 //
 // Ports: s_* is the frame from its Ethernet header on, without FCS; byte i of a beat is
 // s_data[8*i +: 8], `s_bytes` of them are valid, all 64 unless it is the last beat. The verdict comes
-// five cycles after the last beat. `m_malformed` is set for what ferroce_wire::Frame::parse refuses;
-// the other outputs have a meaning only without it, each as far as the opcode has its header.
-// Invariants: one verdict for each frame, in order; bytes behind the frame change nothing.
+// five cycles after the last beat. `m_malformed` is set for frames that ferroce_wire::Frame::parse
+// refuses; the other outputs are valid only without it, and only if the opcode has their header.
+// Invariants: one verdict for each frame, in order; bytes after the frame have no effect.
 module roce_rx (
     input  logic         clk,
     input  logic         rst,
@@ -23,7 +24,7 @@ module roce_rx (
     output logic [7:0]   m_congestion,    // BTH byte 4: FECN, BECN, reserved
     output logic [23:0]  m_dest_qp,
     output logic         m_ack_request,
-    output logic [6:0]   m_reserved7,     // beside AckReq: the bits of selective recovery
+    output logic [6:0]   m_reserved7,     // next to AckReq: the bits of selective recovery
     output logic [23:0]  m_psn,
     output logic [127:0] m_source,        // of IPv4: in bits 31:0
     output logic [127:0] m_destination,
@@ -84,7 +85,7 @@ module roce_rx (
     // ----------------------------------------------------------- stage 1: what the ICRC covers of it
     logic         v1, first1, last1, vlan1, v6_1;
     logic [511:0] d1, masked1;
-    logic [16:0]  received1;   // bytes of the frame up to and with this beat
+    logic [16:0]  received1;   // bytes of the frame up to this beat, inclusive
     logic [10:0]  beat1;       // number of the beat
     logic [16:0]  end1;
     logic [15:0]  ether1, ip_bytes1;
@@ -108,7 +109,7 @@ module roce_rx (
     // ----------------------------------------------------------- stage 2: headers stand in registers
     logic          v2, first2, last2, covers2, vlan2, v6_2;
     logic [511:0]  masked2;
-    logic [1023:0] header2;   // nothing reads the addresses of Ethernet, nor the last bytes
+    logic [1023:0] header2;   // the Ethernet addresses and the last bytes are not read
     wire unused_header2 = &{1'b0, header2};
     logic [16:0]   received2, end2;
     logic [15:0]   ether2, ip_bytes2;
@@ -182,7 +183,7 @@ module roce_rx (
 
     logic       known3, has_xrceth3, has_deth3, has_reth3, has_atomicacketh3;
     logic [5:0] transport3;   // bytes of all transport headers
-    /* verilator lint_off PINCONNECTEMPTY */   // these headers are not looked at
+    /* verilator lint_off PINCONNECTEMPTY */   // these headers are ignored
     roce_opcode headers (
         .opcode(udp3[8*8 +: 8]), .known(known3), .has_xrceth(has_xrceth3), .has_deth(has_deth3), .has_reth(has_reth3),
         .has_atomiceth(), .has_aeth(), .has_atomicacketh(has_atomicacketh3), .has_immediate(), .has_ieth(),
@@ -190,7 +191,7 @@ module roce_rx (
     );
     /* verilator lint_on PINCONNECTEMPTY */
 
-    logic [415:0] body3;      // behind XRCETH or DETH
+    logic [415:0] body3;      // after XRCETH or DETH
     assign body3 = has_xrceth3 ? udp3 >> 8*24 : has_deth3 ? udp3 >> 8*28 : udp3 >> 8*20;
 
     logic        ip_ok3, udp_ok3, length_ok3, checksum_ok3;
@@ -212,7 +213,8 @@ module roce_rx (
         payload3 = {1'b0, transport_bytes3} - {12'b0, transport3} - 18'd4;
     end
 
-    // The state behind a right ICRC, if z zero bytes follow in the last beat that IP reaches into.
+    // The CRC state after a correct ICRC, if z zero bytes follow it in the last beat of the IP
+    // packet.
     function automatic [31:0] residue(input integer z);
         logic [31:0] v;
         v = RESIDUE_OF_RIGHT_CRC;

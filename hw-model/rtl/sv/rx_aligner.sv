@@ -1,9 +1,9 @@
-// Reads payloads out of the receive buffer and moves them to byte 0: one beat a cycle.
+// Reads payloads from the receive buffer and aligns them to byte 0: one beat per cycle.
 //
-// Ports: place_* says where a frame lies in the buffer (first beat, beat behind it), where in it its
-// payload begins and how long that is. beat_* reads the buffer, whose registered answer is `beat`.
-// `done` pulses with the frame's end when its last beat has been read. payload_* as of rx_buffer;
-// `beat_enable` depends on payload_ready in the same cycle.
+// Ports: place_* gives the place of a frame in the buffer (first beat, and the beat after the last
+// one), and offset and length of its payload. beat_* reads the buffer, whose registered answer is
+// `beat`. `done` pulses with the frame's end when its last beat has been read. payload_* as in
+// rx_buffer; `beat_enable` depends on payload_ready in the same cycle.
 // Invariants: each frame gives its bytes in order, in at least one beat, the last one with `last`.
 module rx_aligner #(
     parameter int LOG_BEATS = 10
@@ -31,9 +31,9 @@ module rx_aligner #(
     output logic               idle
 );
     // A payload of n beats takes n + 1 slots: in slot k, beat k of the frame is read, and beat k - 1
-    // of the payload is put together of this beat and the one before. The last beat that is read may
-    // lie behind the frame; nothing of it is used then.
-    logic               reading, first;    // `first`: slot 0, which gives nothing
+    // of the payload is combined from this beat and the previous one. The last beat that is read may
+    // be after the frame; then it is not used.
+    logic               reading, first;    // `first`: slot 0, which gives no beat
     logic [LOG_BEATS-1:0] at;
     logic [LOG_BEATS:0] frame_end;
     logic [5:0]         shift;

@@ -1,12 +1,12 @@
-// Receive buffer: holds frames until roce_rx has judged them; right ones go on as packets, and their
-// payloads as a stream of aligned beats.
+// Receive buffer: holds frames until the verdict of roce_rx; passes on valid ones as packets, and
+// their payloads as a stream of aligned beats.
 //
-// Ports: rx_* as s_* of roce_rx, never stalled. packet_* are the right frames, numbered from 1 on.
+// Ports: rx_* like s_* of roce_rx, never stalled. packet_* are the valid frames, numbered from 1 on.
 // payload_* is the payload of each of them, in the same order: byte 0 of the payload is byte 0 of the
 // first beat, each beat but the last has 64 bytes; a frame without payload has one beat of no bytes.
-// `count` pulses once a frame; `count.bytes` goes with `count.frame`, without FCS.
-// Invariants: a frame that is malformed, damaged or longer than a packet may be leaves no trace; one
-// that does not fit is dropped whole (`count.overflow`) and takes no number.
+// `count` pulses once per frame; `count.bytes` is valid with `count.frame`, without FCS.
+// Invariants: a frame that is malformed, damaged or too long for a packet is dropped without any
+// effect; one that does not fit is dropped whole (`count.overflow`) and gets no number.
 module rx_buffer #(
     parameter int LOG_BEATS = 10,          // 64 KiB
     parameter int LOG_PACKETS = 5
@@ -28,12 +28,12 @@ module rx_buffer #(
     output card_pkg::frame_counts_t count,
     output logic         idle
 );
-    localparam int LOG_IN_FLIGHT = 3;      // frames between their last beat and their verdict: 5
+    localparam int LOG_IN_FLIGHT = 3;      // at most 5 frames are between their last beat and their verdict
     localparam int PACKET_BITS = $bits(packet);
     localparam int PAYLOAD_BITS = LOG_BEATS + (LOG_BEATS + 1) + 8 + 13;
 
     // ------------------------------------------------------------------------ beats into the buffer
-    // Places are free-running; one bit more than a beat's address.
+    // Positions are free-running, with one bit more than a beat's address.
     logic [LOG_BEATS:0] written, frame_start, freed;
     logic [15:0]        frame_bytes;
     logic               in_frame, overflowed, has_room, lost;
@@ -67,7 +67,7 @@ module rx_buffer #(
     logic [127:0] source;
     logic [63:0]  address;
     logic [31:0]  r_key, length, aeth, immediate;
-    logic [7:0]   flags;                   // only SE is told
+    logic [7:0]   flags;                   // only SE is passed on
     wire unused_flags = &{1'b0, flags};
 
     logic               judged_valid, judged_lost;
@@ -97,10 +97,10 @@ module rx_buffer #(
     // ------------------------------------------------------------------------------- the verdict
     logic        packets_idle, payloads_idle;
     logic        is_good, is_right, packets_ready, payloads_ready, accepted;
-    logic [15:0] number;                   // of the newest right frame
+    logic [15:0] number;                   // of the newest valid frame
     card_pkg::rx_packet_t judged;
 
-    assign is_good = !malformed && payload_length[15:13] == 3'd0;   // rx_packet_t can say no more
+    assign is_good = !malformed && payload_length[15:13] == 3'd0;   // the limit of rx_packet_t
     assign is_right = verdict && !judged_lost && is_good && icrc_ok;
     assign accepted = is_right && packets_ready && payloads_ready;
 
@@ -140,8 +140,8 @@ module rx_buffer #(
         .m_ready(packet_ready), .m_data(packet), .idle(packets_idle)
     );
 
-    // Where payloads are in the buffer. There are at most twice as many as packets: those that were
-    // handed over, and have not been placed yet.
+    // The places of payloads in the buffer. There are at most twice as many as packets: packets that
+    // were handed over may not have been placed yet.
     logic               place_valid, place_ready;
     logic [LOG_BEATS-1:0] place_start;
     logic [LOG_BEATS:0] place_end;
@@ -173,8 +173,8 @@ module rx_buffer #(
         if (beat_enable) beat <= beats[read_place];
     end
 
-    // Room behind a frame that has been read is free, and when none is to be read, all that is
-    // judged: frames that were dropped take room until then.
+    // When a frame has been read, the room up to its end is free. When no accepted frame is left to
+    // be read, the room of all frames with a verdict is free: dropped frames occupy room until then.
     logic [LOG_PACKETS+1:0] unread;        // accepted frames that are not read
     logic [LOG_BEATS:0]     judged_up_to;
     always_ff @(posedge clk) begin

@@ -1,9 +1,9 @@
-// How many frames are between the wire and host memory: a wire that can wait, as a simulated one can,
-// gives no frame while `room` is low, and the receive buffer drops none.
+// Counts the frames between the wire and host memory. A wire that can wait, such as a simulated one,
+// sends no frame while `room` is low; then the receive buffer drops none.
 //
-// Ports: `comes` pulses with the last beat of a frame, `dropped` for one that goes no further;
-// `frames_done` is scatter's.
-// Invariant: frames that came are dropped or done, each once.
+// Ports: `comes` pulses with the last beat of a frame, `dropped` for a dropped frame; `frames_done`
+// is scatter's.
+// Invariant: each frame is dropped or done, once.
 module rx_credits #(
     parameter int FRAMES = 8               // the longest ones fit into the receive buffer
 ) (

@@ -1,12 +1,12 @@
-// Scatter: writes the payload of each frame into the pieces that it is given, line by line.
+// Scatter: writes the payload of each frame to its pieces, line by line.
 //
-// Ports: payload_* as rx_buffer gives it. place_* are the pieces of each frame, in order, the last
-// one with `last`, behind which the rest of its payload is dropped; `place_drop`: nothing of this
-// piece is written, it comes with `last`. write_* are lines, in order; a line is written once for
-// each piece that has a part of it. `frames_done` is the number of the newest frame whose writes have
-// all been taken. `payload_ready` depends on write_ready in the same cycle, `place_ready` does not.
-// Invariants: one line a cycle, but for a frame's first when its end was not aligned; only bytes of
-// the piece are strobed; frames_done counts each frame once, in order.
+// Ports: payload_* comes from rx_buffer. place_* are the pieces of each frame, in order, the last one
+// with `last`; the rest of the payload after it is dropped. `place_drop`: this piece is not written;
+// it comes with `last`. write_* are lines, in order; a line is written once for each piece that has a
+// part of it. `frames_done` is the number of the newest frame whose writes have all been taken.
+// `payload_ready` depends on write_ready in the same cycle, `place_ready` does not.
+// Invariants: one line per cycle, except a frame's first line when the end was not aligned; only
+// bytes of the piece are strobed; frames_done counts each frame once, in order.
 module scatter (
     input  logic         clk,
     input  logic         rst,
@@ -40,7 +40,7 @@ module scatter (
     logic         beat_valid, beat_last;
     logic [511:0] beat;
     logic [6:0]   beat_bytes;
-    logic [5:0]   from;                    // first byte of it that has no place yet
+    logic [5:0]   from;                    // first byte of it that is not placed yet
 
     // ---------------------------------------------------------------------------- the piece in use
     typedef enum logic [1:0] { IDLE, PLACE, DRAIN } step_t;
@@ -49,8 +49,8 @@ module scatter (
     logic [12:0]  left;
     logic         last;
 
-    // What a cycle of PLACE does: the rest of the line at `iova`, or of the piece.
-    logic [6:0]   room, count, behind;     // behind: byte of the beat behind what is placed
+    // Work of a cycle of PLACE: the rest of the line at `iova`, or of the piece.
+    logic [6:0]   room, count, behind;     // behind: byte of the beat after the placed bytes
     logic         crosses, empties, has_bytes, places, ends_piece, ends_payload, drains;
     logic         advance, ends_frame;
     always_comb begin
@@ -75,7 +75,7 @@ module scatter (
             beat <= payload.data;
             beat_last <= payload.last;
             beat_bytes <= payload.bytes;
-            // A beat into which the frame's end reaches is used up with it.
+            // The beat that contains the frame's end is consumed with it.
             beat_valid <= payload_valid && !(places && crosses && ends_frame);
         end
         if (places) from <= behind[5:0];

@@ -1,12 +1,12 @@
-// Bytes of a message to pieces: one memory request for each data segment that has some of them, or
-// pieces of the ring when the payload lies in the WQE.
+// Converts bytes of a message to pieces: one memory request for each data segment that contains some
+// of them, or pieces of the ring when the payload is in the WQE.
 //
-// Ports: `start` takes `offset`, of the message, and `bytes` (not zero), and what of the WQE and the
-// QP is below it, which holds until `done`: a pulse, with `fault` if memory_unit has refused (its
-// code), or 7 if the segments end early. segment_* reads wqe_decode. request_* and answer_* go to
-// memory_unit, pieces leave by piece_*, the last one with `last`.
-// Invariant: without a fault the pieces have `bytes` bytes together. A fault comes after the pieces
-// before it; none of them has `last`.
+// Ports: `start` takes `offset` in the message and `bytes` (not zero). The inputs after them, of the
+// WQE and the QP, hold until `done`: a pulse, with `fault` if memory_unit has refused (its code), or
+// 7 if the segments end early. segment_* reads wqe_decode. request_* and answer_* go to memory_unit,
+// pieces leave by piece_*, the last one with `last`.
+// Invariant: without a fault the pieces have `bytes` bytes in total. A fault comes after the earlier
+// pieces; none of them has `last`.
 module segment_walk (
     input  logic        clk,
     input  logic        rst,
@@ -47,7 +47,7 @@ module segment_walk (
     typedef enum logic [2:0] {IDLE, SEGMENT, SEEK, REQUEST, ANSWER, RING, DONE} step_t;
     step_t step;
 
-    logic [31:0] skip;                     // bytes of the segments from here on that are not wanted
+    logic [31:0] skip;                     // bytes to skip in the segments from here on
     logic [12:0] left;
     logic [4:0]  number;
     assign segment_number = number[3:0];

@@ -1,9 +1,10 @@
-// Doorbells of send queues: the producer index of each, as last rung (contract, chapter 5).
+// Doorbells of send queues: the last rung producer index of each (contract, chapter 5).
 //
-// Ports: doorbell_*: see CARD.md; the index is checked against `producer` and against `fetched`, which
-// the requester keeps: `state_at` is answered a cycle later. `doorbell_error` pulses for an index that
-// goes back or is more than a ring ahead; `rung_*` pulses for the others. qp_table is read in a cycle
-// without `table_busy`. `producer` is that of QP `requester_at`, a cycle later; `forget` zeroes it.
+// Ports: doorbell_*: see CARD.md; the index is checked against `producer` and against `fetched`,
+// which the requester keeps: `state_at` is answered a cycle later. `doorbell_error` pulses for an
+// index that goes back or is more than a ring ahead; `rung_*` pulses for the others. qp_table is read
+// in a cycle without `table_busy`. `producer` belongs to QP `requester_at`, a cycle later; `forget`
+// zeroes it.
 // Invariant: a producer index only goes forward, until the QP is forgotten.
 module send_doorbells (
     input  logic         clk,
@@ -17,7 +18,7 @@ module send_doorbells (
     output logic [7:0]   rung_qp,
 
     input  logic         table_busy,
-    input  logic [2:0]   state,                // of the QP of the cycle before
+    input  logic [2:0]   state,                // of the QP of the previous cycle
     input  logic [4:0]   log_send_blocks,
     output logic [7:0]   state_at,
     input  logic [31:0]  fetched,
@@ -31,12 +32,12 @@ module send_doorbells (
 
     logic [7:0] sweep, write_at;
     logic [31:0] rung, ahead, write_data;
-    logic [31:0] forward;                  // its sign alone
+    logic [31:0] forward;                  // only its sign is used
     wire unused_forward = &{1'b0, forward};
     logic is_right, write_valid;
     assign forward = doorbell.index - rung;
     assign ahead = doorbell.index - fetched;
-    // A doorbell that has waited here while its QP was reset does not reach the QP's next life.
+    // A doorbell that has waited here during a reset of its QP must not affect the restarted QP.
     assign is_right = !forward[31] && ahead <= (32'd1 << log_send_blocks)
                    && state != 3'(ferroce_pkg::QP_STATE_CODE_RESET);
 

@@ -1,9 +1,10 @@
 // The send side of the transport: requester, completer, their timers, doorbells and memories.
 //
-// Ports: those of the blocks requester and completer of CARD.md; `requester_*` and `completer_*` tell
-// apart what both have. `wake_*` pulses when qp_table has written the state of a QP. `packet_done`
-// pulses when an answer of steer has had its effect. Reads of the ring have the top bit of `read.index`
-// set when they are the completer's. `deadline_*` is the earliest timer when `idle`. `count_*` pulse.
+// Ports: the ports of the blocks requester and completer of CARD.md; the prefixes `requester_*` and
+// `completer_*` distinguish ports that both have. `wake_*` pulses when qp_table has written the state
+// of a QP. `packet_done` pulses when an answer of steer has had its effect. The completer's reads of
+// the ring have the top bit of `read.index` set. `deadline_*` is the earliest timer when `idle`.
+// `count_*` pulse.
 // Invariant: completions of a QP are in the order of its WQEs.
 module send_engine (
     input  logic         clk,
@@ -99,7 +100,7 @@ module send_engine (
     logic [7:0] state_at, requester_at, completer_at, doorbell_at;
     logic [LOG_ENTRIES-1:0] table_at, completer_table_at;
     card_pkg::send_state_t state, sent;
-    card_pkg::send_state_t doorbell_state;     // all but what was fetched
+    card_pkg::send_state_t doorbell_state;     // all fields except `fetched`
     wire unused_doorbell_state = &{1'b0, doorbell_state};
     card_pkg::outstanding_t table_entry, table_of_requester, table_of_completer;
     logic [31:0] producer;
@@ -111,7 +112,7 @@ module send_engine (
         .clk, .write_valid(state_write), .write_at(state_at), .write_data(state),
         .read_at(doorbell_at), .read_data(doorbell_state)
     );
-    // The outstanding table: the requester reads where it writes.
+    // The table of outstanding requests: the requester reads and writes at the same address.
     ram_1rw1r #(.BITS($bits(table_entry)), .LOG_DEPTH(LOG_ENTRIES)) entries (
         .clk, .write_valid(table_write), .at(table_at), .write_data(table_entry),
         .data(table_of_requester), .read_at(completer_table_at), .read_data(table_of_completer)

@@ -1,7 +1,7 @@
-// What a SendOpcode is on the wire and in a completion (IBTA vol 1, 9.2.1: RC).
+// Maps a SendOpcode to its opcodes on the wire and in a completion (IBTA vol 1, 9.2.1: RC).
 //
-// Ports: `is_first` and `is_last` are of the packet in its message. Combinational.
-// Invariant: operations that the card does not have are completed with their own code, others as SEND.
+// Ports: `is_first` and `is_last`: position of the packet in its message. Combinational.
+// Invariant: operations that the card lacks complete with their own code, unknown ones as SEND.
 module send_opcode (
     input  logic [7:0] opcode,
     input  logic       is_first,
@@ -29,12 +29,13 @@ module send_opcode (
     always_comb begin
         if (is_first && is_last) place = with_immediate ? ONLY_IMMEDIATE : ONLY;
         else if (is_last) place = with_immediate ? LAST_IMMEDIATE : LAST;
-        // The code of First is that of the operation.
+        // The code of First is the operation's code.
         else place = is_first ? 5'd0 : MIDDLE;
 
         if (is_read) code = READ_REQUEST;
         else if (is_invalidate && is_last) code = is_first ? SEND_ONLY_INVALIDATE : SEND_LAST_INVALIDATE;
-        // Only of a WRITE with immediate is 0x0b, Only without 0x0a: as those of SEND.
+        // Only of a WRITE with immediate is 0x0b, Only without is 0x0a: in the same order as for
+        // SEND.
         else code = (is_write ? WRITE_FIRST : SEND_FIRST) + place;
         packet_opcode = {3'b000, code};
     end

@@ -1,12 +1,12 @@
-// From right packets to the engine of their QP: requests to the responder, answers to the completer,
-// one at a time. Others are dropped.
+// Passes valid packets to the engine of their QP: requests to the responder, answers to the
+// completer, one at a time. Drops all others.
 //
-// Ports: packet_* are those of rx_buffer. `request_*` and `answer_*` hand `handed`, with the context
-// of its QP, to the responder or the completer; `*_done` ends it, at the earliest with the hand-over.
-// `*_place_*` are the pieces of each engine, place_* those of all frames, to scatter: the place ports
-// pass through in the same cycle while an engine works.
-// Invariant: each frame has one run of pieces that ends with `last`. The engine that gets a frame with
-// payload makes it; all other frames get a piece of no bytes here.
+// Ports: packet_* come from rx_buffer. `request_*` and `answer_*` hand `handed`, with the context of
+// its QP, to the responder or the completer; `*_done` ends it, at the earliest with the hand-over.
+// `*_place_*` are the pieces of each engine, place_* the pieces of all frames, to scatter: the place
+// ports are connected in the same cycle while an engine works.
+// Invariant: each frame has one run of pieces that ends with `last`. The engine that gets a frame
+// with payload generates it; all other frames get an empty piece here.
 module steer (
     input  logic                 clk,
     input  logic                 rst,
@@ -125,7 +125,7 @@ module steer (
         end
     end
 
-    // Runs of pieces, against the frames that were taken.
+    // Compares the runs of pieces with the frames that were taken.
     logic has_ended;
     always_ff @(posedge clk) begin
         if (rst || step == JUDGE) has_ended <= 1'b0;

@@ -1,10 +1,11 @@
-// One deadline for each QP: the local ACK timeout, or the time that an RNR NAK asks for.
+// One deadline for each QP: the local ACK timeout, or the time of an RNR NAK.
 //
-// Ports: two clients set deadlines: START, START_IF_STOPPED (a deadline that runs stays), STOP; the
-// second client goes first. `expired_*` hands out a QP whose deadline is over, which is stopped then.
-// Setting a deadline takes an offer of its QP back. `deadline_valid` and `deadline_ns` are the
+// Ports: two clients set deadlines: START, START_IF_STOPPED (a running deadline stays), STOP; the
+// second client has priority. `expired_*` offers a QP whose deadline has passed, and stops its timer.
+// Setting a deadline withdraws an offer of its QP. `deadline_valid` and `deadline_ns` are the
 // earliest deadline when `idle`.
-// Invariants: a deadline expires once; a lap over the deadlines takes as many cycles as are set, and 16.
+// Invariants: a deadline expires once; a lap over the deadlines takes one cycle for each running one,
+// plus 16.
 module timers (
     input  logic         clk,
     input  logic         rst,
@@ -49,7 +50,7 @@ module timers (
     );
 
     // ------------------------------------------------------------------------------------- the lap
-    // A group of 16 QPs is loaded; then each of them that runs is looked at.
+    // Loads a group of 16 QPs, and then checks each running deadline.
     logic [3:0]  group, member;
     logic [15:0] rest;
     logic [7:0]  next_qp;
@@ -59,7 +60,7 @@ module timers (
         for (int n = 15; n >= 0; n--) if (rest[n]) member = 4'(n);
     end
     assign next_qp = {group, member};
-    // What was set in the cycle of the look is not what was read.
+    // A deadline that was set in the cycle of the check differs from the value that was read.
     assign is_over = look && running[looked_at] && !(is_change && qp == looked_at)
                   && read_deadline <= now_ns;
 

@@ -1,12 +1,12 @@
-// The transmit path: packets of requester and responder, in turns, become frames; their payload is
-// read from host memory.
+// The transmit path: converts packets of requester and responder, alternately, to frames; reads their
+// payload from host memory.
 //
-// Ports: each source gives packets, and the pieces of their payload, before, with or behind them: up
-// to 2^LOG_TX_PIECES of them before. read_*, line_* are DMA of lines. `sent` pulses when the payload
-// of a packet has been read and its frame leaves, with `sent_responder` and `sent_qp`;
-// `payload_error` if it could not be read: the frame leaves with a wrong ICRC. tx_* is the frame.
-// No ready depends on another port's ready.
-// Invariants: frames of a source leave in the order of its packets; one frame a packet.
+// Ports: each source gives packets, and the pieces of their payload before, with or after them, up to
+// 2^LOG_TX_PIECES of them before. read_*, line_* are DMA of lines. `sent` pulses when the payload of
+// a packet has been read and its frame leaves, with `sent_responder` and `sent_qp`; `payload_error`
+// if it could not be read: the frame leaves with a wrong ICRC. tx_* is the frame. No ready depends on
+// another port's ready.
+// Invariants: frames of a source leave in the order of its packets; one frame per packet.
 module transmit (
     input  logic         clk,
     input  logic         rst,

@@ -1,6 +1,6 @@
-// Takes the packets of two sources in turns, and the pieces of each right behind it.
+// Takes the packets of two sources alternately, and the pieces of each directly after it.
 //
-// Ports: index 0 is the requester, 1 the responder. The packet that is chosen goes to packet_*, with
+// Ports: index 0 is the requester, 1 the responder. The chosen packet goes to packet_*, with
 // `packet_responder`; then the pieces of its source go to piece_*, up to the last one. Ready follows
 // the other side's ready in the same cycle.
 // Invariant: packets and pieces leave in the same order of sources.

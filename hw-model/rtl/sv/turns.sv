@@ -1,8 +1,8 @@
-// Chooses one of several clients that want something, in turns. A choice stands until it is taken.
+// Round-robin arbiter: chooses one of several requesting clients. A choice stays until it is taken.
 //
 // Ports: `wants` has a bit for each client; `chosen` is one of them when `is_any`; `taken` ends its
-// turn. A client that wants keeps wanting until it is taken.
-// Invariant: a client is passed over at most CLIENTS - 1 times.
+// turn. A client keeps its bit set until it is taken.
+// Invariant: a client is skipped at most CLIENTS - 1 times.
 module turns #(
     parameter int CLIENTS = 8
 ) (
@@ -17,7 +17,7 @@ module turns #(
 
     logic [BITS-1:0]    last, held, next;
     logic               holds;
-    logic [CLIENTS-1:0] behind;            // clients behind the last one
+    logic [CLIENTS-1:0] behind;            // clients after the last one
     always_comb begin
         for (int n = 0; n < CLIENTS; n++) behind[n] = wants[n] && BITS'(n) > last;
         next = '0;

@@ -1,13 +1,14 @@
-// Fetches a send WQE, checks it and keeps it: the lines of a ring to fields and data segments.
+// Fetches a send WQE, checks it and keeps it: converts lines of a ring to fields and data segments.
 //
-// Ports: `begin_valid` starts with the WQE of QP `begin_qp` whose first block has `begin_index`, of which
-// `begin_available` blocks may exist; `done` is high from its end to the next beginning, and so long
-// all outputs hold. `ring_base` and `log_ring_blocks` say where its ring lies. ahead_*, forget, read_*, line_* are those of wqe_lines; `lines_idle` is its `idle`.
-// `wqe.status` is SUCCESS, or the CQE_STATUS_* with which the WQE fails; `wqe.rejected` says that
-// where the next WQE starts is not known. `segment_number` is answered with that segment in the next
-// cycle, once `done`. Inline payload starts at byte `wqe.inline_at` of the WQE.
-// Invariants: of a WQE, no more than ten blocks are read; `done` comes when all of them are
-// there. Atomics, LOCAL_INVALIDATE and BIND_WINDOW fail: the card has none of them.
+// Ports: `begin_valid` starts with the WQE of QP `begin_qp` whose first block has `begin_index`; up
+// to `begin_available` blocks of it may exist. `done` is high from its end until the next start, and
+// all outputs hold meanwhile. `ring_base` and `log_ring_blocks` locate its ring. ahead_*, forget,
+// read_*, line_* belong to wqe_lines; `lines_idle` is its `idle`. `wqe.status` is SUCCESS, or the
+// CQE_STATUS_* with which the WQE fails; `wqe.rejected`: the start of the next WQE is unknown. After
+// `done`, the segment `segment_number` is available in the next cycle. Inline payload starts at byte
+// `wqe.inline_at` of the WQE.
+// Invariants: at most ten blocks of a WQE are read; `done` comes when all of them have arrived.
+// Atomics, LOCAL_INVALIDATE and BIND_WINDOW fail, because the card does not support them.
 module wqe_decode (
     input  logic         clk,
     input  logic         rst,
@@ -83,7 +84,7 @@ module wqe_decode (
     assign is_supported = has_remote || is_nop || opcode == ferroce_pkg::SEND_OPCODE_SEND
                        || opcode == ferroce_pkg::SEND_OPCODE_SEND_IMMEDIATE
                        || opcode == ferroce_pkg::SEND_OPCODE_SEND_INVALIDATE;
-    // Operations whose WQEs are whole, but which the card does not have: the next WQE is found.
+    // Valid WQEs of operations that the card lacks: the start of the next WQE is known.
     assign is_known = opcode == ferroce_pkg::SEND_OPCODE_COMPARE_SWAP
                    || opcode == ferroce_pkg::SEND_OPCODE_FETCH_ADD
                    || opcode == ferroce_pkg::SEND_OPCODE_LOCAL_INVALIDATE
@@ -160,7 +161,7 @@ module wqe_decode (
                         status <= ferroce_pkg::CQE_STATUS_LOCAL_LENGTH;
                     else if (inline_end <= {1'b0, wqe_bytes}) begin
                         rejected <= 1'b0;
-                        // A READ has to put its data somewhere else than into the ring.
+                        // A READ must not write its data into the ring.
                         if (!is_read) status <= ferroce_pkg::CQE_STATUS_SUCCESS;
                     end
                 end else if (segments <= 5'(card_pkg::MAX_SEGMENTS) && segments_end <= wqe_bytes)

@@ -1,14 +1,15 @@
-// Lines of a send queue's ring on the chip: those of the WQE that is decoded, and the ones behind it,
-// which are read ahead.
+// Lines of a send queue's ring on the chip: the lines of the WQE that is being decoded, and the
+// following ones, which are read ahead.
 //
-// Ports: `begin_valid` names the first block of a WQE, and the ring of the QP; lines of an earlier window of the same QP stay.
-// The first `wanted` blocks of the WQE are read in any case, others while `ahead_valid` says that
-// those before `ahead_block` of `ahead_qp` belong to the card. `arrived`: all that are wanted are there; `failed`: one of them could not be read.
-// `looked_up` is block `look` of the WQE one cycle later. `forget`: the ring has changed. read_* is
-// DMA: `read.index` names the line.
-// `idle`: no line is under way.
-// Invariants: no line is read ahead that software may still write; a slot is not asked for again
-// before its line has come.
+// Ports: `begin_valid` gives the first block of a WQE, and the ring of the QP; lines of an earlier
+// window of the same QP stay. The first `wanted` blocks of the WQE are always read, and others while
+// `ahead_valid` shows that the blocks before `ahead_block` of `ahead_qp` belong to the card.
+// `arrived`: all wanted blocks have come; `failed`: one of them could not be read. `looked_up` is
+// block `look` of the WQE one cycle later. `forget`: the ring has changed. read_* is DMA:
+// `read.index` names the line.
+// `idle`: no line is outstanding.
+// Invariants: no line is read ahead that software may still write; a slot is not reused before its
+// line has come.
 module wqe_lines (
     input  logic         clk,
     input  logic         rst,
@@ -37,19 +38,19 @@ module wqe_lines (
     localparam int LINES = 16;             // a WQE has ten at most
 
     // ---------------------------------------------------------------------------------- the window
-    logic        is_valid;                 // blocks from `first` to `asked` were asked for
+    logic        is_valid;                 // blocks from `first` to `asked` were requested
     logic [7:0]  qp;
     logic [31:0] first, asked;
     logic [31:0] held, left, ring_block;
     logic [63:0] base;
     logic [4:0]  log_blocks;
-    logic        stays;                    // the new WQE lies in the window
+    logic        stays;                    // the new WQE is in the window
     assign held = asked - first;
     assign stays = is_valid && begin_qp == qp && begin_block - first <= held;
 
     // --------------------------------------------------------------------------------- what is read
-    logic [LINES-1:0] flying;              // a line is under way to the slot,
-    logic [LINES-1:0] stale;               // which was asked for by an earlier window
+    logic [LINES-1:0] flying;              // a line is outstanding for the slot,
+    logic [LINES-1:0] stale;               // which an earlier window has requested
     logic [LINES-1:0] there, errors;
     logic             is_wanted, is_ahead, asks;
     logic [3:0]       slot, line_slot;

@@ -1,6 +1,6 @@
 // Bundles that the blocks of the card hand to each other, and the sizes of the card.
-// What software sees is in ferroce_pkg; nothing here is part of the contract.
-/* verilator lint_off UNUSEDPARAM */   // each module uses some of them
+// The interface to software is in ferroce_pkg; nothing in this package is part of the contract.
+/* verilator lint_off UNUSEDPARAM */   // each module uses only some of them
 package card_pkg;
     // ------------------------------------------------------------------------------------- sizes
     localparam int LOG_QPS = 8;            // entries of the QP context table, all resident
@@ -12,21 +12,21 @@ package card_pkg;
     localparam int LOG_RING = 18;          // entries of a send queue, receive queue, CQ, event queue
     localparam int LOG_DOORBELL_PAGES = 4; // 512 slots each
     localparam int LOG_SLOTS = LOG_DOORBELL_PAGES + 9;
-    localparam int LOG_OUTSTANDING = 6;    // requests of a QP that are not acknowledged
+    localparam int LOG_OUTSTANDING = 6;    // unacknowledged requests of a QP
     localparam int MAX_RD_ATOMIC = 16;
     localparam int MAX_SEGMENTS = 16;      // data segments of a WQE
     localparam int MAX_PIECE_BYTES = 4096; // of a piece: it does not leave a page or a packet
-    localparam int LOG_TX_PACKETS = 1;     // of a source, that wait for their turn
-    localparam int LOG_TX_PIECES = 6;      // of a source: those of a packet may come before it
+    localparam int LOG_TX_PACKETS = 1;     // waiting packets of a source
+    localparam int LOG_TX_PIECES = 6;      // of a source: a packet's pieces may come before it
     localparam int LOG_TX_TURNS = 4;       // packets whose payload is being read
     localparam int LOG_TX_LINES = 8;       // lines that are requested ahead: a host may take 250 cycles
-    localparam int LOG_READS = 8;          // lines that a client of dma_read may ask for at a time
+    localparam int LOG_READS = 8;          // outstanding lines of a client of dma_read
     localparam int TAG_BITS = 1 + 3 + LOG_READS;   // of a read_tag_t
     localparam logic [23:0] QPN_BASE = 24'h000100;   // QPN of entry 0: bits 7:0 are the index
     localparam logic [15:0] DEFAULT_P_KEY = 16'hffff;
 
-    // -------------------------------------------------------------------------------- DMA of reads
-    // A tag says who asked, which of its reads it is, and after how many resets it was requested.
+    // -------------------------------------------------------------------------------- DMA of reads A
+    // tag has the client, the index of its read, and the number of resets before the request.
     typedef enum logic [2:0] {
         READ_COMMAND, READ_SEND_WQE, READ_RECEIVE_WQE, READ_PAYLOAD, READ_MPT, READ_MTT, READ_COMPLETION
     } read_client_t;
@@ -38,7 +38,7 @@ package card_pkg;
 
     localparam int READ_CLIENTS = 7;
 
-    // A line that a client asks for, `index` among its reads, and the line.
+    // A requested line, with its `index` among the client's reads, and the returned line.
     typedef struct packed {
         logic         valid;
         logic [63:0]  iova;
@@ -74,7 +74,8 @@ package card_pkg;
         logic [19:0]  flow_label;
     } path_t;
 
-    // What MODIFY_QP sets; the engines read it, only the command engine writes it.
+    // The attributes that MODIFY_QP sets; the engines read them, and only the command engine writes
+    // them.
     typedef struct packed {
         logic         exists;
         logic [2:0]   state;               // QP_STATE_CODE_*
@@ -111,7 +112,7 @@ package card_pkg;
         logic [23:0]  psn;                 // START: the first one
     } control_t;
 
-    // What engines answer to a QUERY.
+    // The engines' answer to a QUERY.
     typedef struct packed {
         logic [23:0]  send_psn;
         logic [23:0]  unacknowledged_psn;
@@ -137,7 +138,7 @@ package card_pkg;
         logic [47:0]  mac;
         logic [15:0]  vlan;
     } address_t;
-    // A request of the command engine to memory_unit, which has its operations.
+    // A request of the command engine to memory_unit, which defines the operations.
     typedef struct packed {
         logic [2:0]   op;
         logic [31:0]  key;
@@ -145,7 +146,7 @@ package card_pkg;
         logic [63:0]  base;
         logic [4:0]   log;
     } entry_t;
-    // Doorbell slots of a CQ (`send` alone), or of a QP.
+    // Doorbell slots of a CQ (only `send`), or of a QP.
     typedef struct packed {
         logic         is_cq;
         logic         exists;
@@ -182,23 +183,23 @@ package card_pkg;
         logic         check_only;          // no translation: the whole message
     } memory_request_t;
 
-    // Bytes that lie together in I/O address space. Zero bytes with `last`: nothing.
+    // A contiguous range of I/O address space. Zero bytes with `last`: no data.
     typedef struct packed {
         logic [63:0]  iova;
         logic [12:0]  bytes;
         logic         last;                // of its packet
     } piece_t;
 
-    // ------------------------------------------------------------------------------------- packets
-    // A beat of a stream; bytes behind `bytes` are there in the last one alone.
+    // ------------------------------------------------------------------------------------- packets A
+    // beat of a stream; only the last one has invalid bytes, from `bytes` on.
     typedef struct packed {
         logic [511:0] data;
         logic [6:0]   bytes;
         logic         last;
     } beat_t;
 
-    // What packetizer needs of a packet besides its payload, whose bytes follow as a stream.
-    // The opcode says which of the extension fields are sent.
+    // The fields of a packet that packetizer needs; its payload follows as a stream. The opcode
+    // determines which extension fields are sent.
     typedef struct packed {
         path_t        path;
         logic [7:0]   opcode;
@@ -212,12 +213,12 @@ package card_pkg;
         logic [31:0]  immediate;           // ImmDt, IETH: first octet of the wire in bits 7:0
         logic [31:0]  aeth;                // syndrome in bits 31:24, MSN in 23:0
         logic [12:0]  payload_bytes;       // without padding
-        logic [LOG_QPS-1:0] qp;            // of this end: names it when its payload cannot be read
+        logic [LOG_QPS-1:0] qp;            // local QP, reported when its payload cannot be read
     } tx_packet_t;
 
-    // A packet whose ICRC is right, from rx_buffer.
+    // A packet with a correct ICRC, from rx_buffer.
     typedef struct packed {
-        logic [15:0]  number;              // of the frame: they count up
+        logic [15:0]  number;              // of the frame, incremented for each frame
         logic [7:0]   opcode;
         logic         solicited;
         logic         ack_request;
@@ -237,7 +238,7 @@ package card_pkg;
     // -------------------------------------------------------------------------------- completions
     typedef struct packed {
         logic [7:0]   cqn;
-        logic [15:0]  frame;               // written only when the payload of this frame is
+        logic [15:0]  frame;               // written after the payload of this frame
         logic [23:0]  qpn;
         logic [31:0]  wqe_index;
         logic [31:0]  byte_count;
@@ -269,7 +270,7 @@ package card_pkg;
         logic         retransmitted;
         logic         wqe_error;
         logic         timeout;
-        logic         rnr_nak;             // received, as the two others
+        logic         rnr_nak;             // received, like the two others
         logic         sequence_nak;
         logic         other_nak;
         logic         refetch;
@@ -280,7 +281,7 @@ package card_pkg;
         logic         read_request;
         logic         receive_wqe;
         logic         ack;
-        logic         rnr_nak;             // sent, as the two others
+        logic         rnr_nak;             // sent, like the two others
         logic         sequence_nak;
         logic         other_nak;
     } receive_counts_t;
@@ -297,7 +298,7 @@ package card_pkg;
     } completion_counts_t;
 
     // -------------------------------------------------------------------------- the request engine
-    // One job at a time; what each step does to a part of the state stands in the module of that part.
+    // One job at a time. The module of each part of the state defines the effect of each step on it.
     typedef enum logic [4:0] {
         AT_CLEAR, AT_IDLE, AT_LOAD, AT_LOOK, AT_LOOKED, AT_CONTROL, AT_DOORBELL, AT_FLUSH, AT_PSN,
         AT_DUPLICATE, AT_ESTABLISH, AT_CHECK, AT_FETCH, AT_LENGTH, AT_ACCESS, AT_ACCESS_WAIT, AT_EXECUTE,
@@ -308,7 +309,7 @@ package card_pkg;
         INVALID_REQUEST, RECEIVE_TOO_SHORT, REMOTE_ACCESS, RECEIVE_PROTECTION, RECEIVE_QUEUE
     } refusal_t;
 
-    // What request_checks finds in a packet.
+    // The result of request_checks for a packet.
     typedef struct packed {
         logic         is_send;
         logic         is_write;
@@ -325,7 +326,7 @@ package card_pkg;
         logic [23:0]  packets;             // responses of a READ
     } request_kind_t;
 
-    // A receive WQE that is fetched: the entry `slot` of its ring.
+    // A receive WQE to be fetched: entry `slot` of its ring.
     typedef struct packed {
         logic [LOG_QPS-1:0] qp;
         logic [63:0]  iova;
@@ -350,23 +351,23 @@ package card_pkg;
 
     // The receive side of a QP.
     typedef struct packed {
-        logic         failed;              // a request was refused: nothing more is taken
-        logic         awaiting;            // a NAK asks for the expected packet
+        logic         failed;              // a request was refused: no further packet is taken
+        logic         awaiting;            // a NAK has requested the expected packet
         logic         established;
         logic         in_send;             // a message is open
         logic         in_write;
         logic         receive_used;        // by the open message: the WQE before `consumer`
         logic [23:0]  expected;
         logic [23:0]  msn;
-        logic [31:0]  key;                 // WRITE: where the next packet goes
+        logic [31:0]  key;                 // WRITE: destination of the next packet
         logic [63:0]  address;
         logic [31:0]  so_far;              // bytes of the open message
         logic [31:0]  rest;                // of the WRITE, or of the receive WQE
-        logic [4:0]   number;              // place in the receive WQE
+        logic [4:0]   number;              // segment of the receive WQE
         logic [31:0]  offset;
         logic [31:0]  producer;
         logic [31:0]  consumer;
-        logic [7:0]   answers;             // queued so far; modulo their widths
+        logic [7:0]   answers;             // number queued so far, modulo their widths
         logic [7:0]   reads;
         logic         repeats;
     } receive_state_t;
@@ -395,14 +396,14 @@ package card_pkg;
         logic [63:0]  address;
     } segment_t;
 
-    // A request that was begun and is not retired; `{qp, number}` is its place in the table.
+    // A request that was begun and is not retired; `{qp, number}` is its index in the table.
     typedef struct packed {
         logic [31:0]  index;               // of its WQE
         logic [23:0]  first_psn;
         logic [23:0]  last_psn;
         logic [31:0]  length;
         logic [7:0]   opcode;              // CQE_OPCODE_*
-        logic [7:0]   status;              // SUCCESS, or it fails with this one when its turn comes
+        logic [7:0]   status;              // SUCCESS, or the status with which it will fail
         logic         is_local;            // it has no PSNs
         logic         signaled;
     } outstanding_t;
@@ -411,10 +412,10 @@ package card_pkg;
     typedef struct packed {
         logic [31:0]  fetched;             // index of the next WQE to begin
         logic [23:0]  next_psn;            // of this pass over the outstanding requests
-        logic [23:0]  newest_psn;          // behind all that was ever sent
+        logic [23:0]  newest_psn;          // after all PSNs that were ever sent
         logic [LOG_OUTSTANDING:0] tail;    // number of the next request to begin
         logic [LOG_OUTSTANDING:0] cursor;  // number of the request that is sent next
-        logic [7:0]   reads_sent;          // in this pass, counted from those that were done
+        logic [7:0]   reads_sent;          // in this pass, counted from the completed ones
         logic [3:0]   since_ack_request;
     } send_state_t;
 
@@ -425,7 +426,7 @@ package card_pkg;
         logic [7:0]   reads_done;
         logic [2:0]   retries;             // spent since the last progress
         logic [2:0]   rnr_retries;
-        logic         implied_nak;         // one was taken since the last progress
+        logic         implied_nak;         // one was handled since the last progress
     } retire_state_t;
 endpackage
 /* verilator lint_on UNUSEDPARAM */
