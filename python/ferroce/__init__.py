@@ -7,7 +7,7 @@
     ferroce.sweep("write_bw", preset="cx5-100g", size="64", qps="1..1024").frame()
     ferroce.compare("cx3-40g@xeon-qdr", "cx3_qdr40_ib_write_bw")[0].plot()
 
-The figures are those of the command `ferroce`, which this package runs: `FERROCE_BIN` names it, or
+The figures come from the command `ferroce`, which this package runs: `FERROCE_BIN` names it, or
 it is found in PATH. Only `frame` and `plot` need pandas and matplotlib.
 """
 

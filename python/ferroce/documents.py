@@ -10,7 +10,7 @@ def _pandas():
 
 
 def _axes(axes, x, y):
-    """Returns axes with labels, of which the first has powers of two; new ones without `axes`."""
+    """Labels `axes`, or new ones, and returns them; the x axis has powers of two."""
     axes = axes if axes is not None else _new_axes()
     axes.set_xscale("log", base=2)
     axes.set_xlabel(x)
@@ -66,7 +66,7 @@ class Perf:
 
 
 class Comparison:
-    """A measured table beside the model."""
+    """A measured table compared with the model."""
 
     def __init__(self, document):
         self.document = document
@@ -111,7 +111,7 @@ class Comparison:
 
 
 class Validation:
-    """The model judged by measured targets."""
+    """The model compared with measured targets."""
 
     def __init__(self, document):
         self.document = document

@@ -12,7 +12,7 @@ MISSED = 1
 
 
 def perf(test, preset, all_sizes=False, **options):
-    """Measures on the model's own harness: `perf("write_bw", "cx5-100g", size=64)`."""
+    """Measures with the model's own harness: `perf("write_bw", "cx5-100g", size=64)`."""
     return Perf(run("perf", test, "--preset", preset, *_sizes(all_sizes), *_options(options)))
 
 
@@ -36,7 +36,7 @@ def sweep(test, preset, **parameters):
 
 
 def compare(preset, *tables, measured=(), **options):
-    """Runs the model as tables were measured; returns a Comparison for each.
+    """Runs the model with the settings of measured tables; returns a Comparison for each.
 
     `tables`: names of built-in tables. `measured`: files with the output of perftest.
     """
@@ -51,7 +51,7 @@ def tables():
 
 
 def validate(**options):
-    """Checks the model by every measured target, or by those of `only="V17"`."""
+    """Checks the model against all measured targets, or only some: `only="V17"`."""
     return Validation(run("validate", *_options(options), accept=(0, MISSED)))
 
 

@@ -1,4 +1,4 @@
-"""Every command writes with --json what its published schema says, and the package reads it."""
+"""The --json output of every command matches its schema, and the package reads it."""
 
 import json
 import os
@@ -35,7 +35,7 @@ COMMANDS = {
     "trace diff": ["a.rec b.rec", "a.rec b.rec --strict all --without dma"],
 }
 
-#: Commands that need a running program to have something to say.
+#: Commands that print nothing without a running program.
 OF_RUNNING_PROGRAMS = ["cm", "counters"]
 
 #: Longest time of one command.
