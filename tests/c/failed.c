@@ -1,6 +1,6 @@
 /*
  * Ten completions in error. The test `errors` checks the messages of the library and the model
- * about them; the details (vendor_err) are those of the contract's `VendorError`.
+ * about them; the details (vendor_err) are values of the contract's `VendorError`.
  */
 #include "common.h"
 

@@ -1,5 +1,5 @@
 /*
- * Loops like those of progress engines: they wait for another thread of the program, or count. The
+ * Loops of progress engines: they wait for another thread of the program, or count. The
  * first argument selects a loop; the program prints its duration by the clock, in nanoseconds.
  */
 #include "common.h"

@@ -58,8 +58,8 @@ static int is_readable(int fd)
 }
 
 /*
- * A command that changes nothing: an id that does not exist is destroyed. Its layout is that of
- * <rdma/rdma_user_cm.h>, which cannot be included beside <rdma/rdma_cma.h>.
+ * A command without effect: destroys an id that does not exist. The layout is copied from
+ * <rdma/rdma_user_cm.h>, which cannot be included together with <rdma/rdma_cma.h>.
  */
 static int command(int fd)
 {

@@ -112,7 +112,7 @@ module completer (
     logic progressed, goes_back, fails, wakes;
 
     // --------------------------------------------------------------------- what is known of each QP
-    logic [255:0] going_back;              // no packet has left since it was told to go back
+    logic [255:0] going_back;              // no packet has left since the order to go back
     logic [255:0] waiting;                 // for the time of an RNR NAK
     logic [255:0] errored;                 // a request has failed, qp_table may not show it yet
     logic [255:0] payload_failed;          // payload of a packet could not be read
@@ -188,7 +188,7 @@ module completer (
     logic have_wqe;
     logic [7:0] wqe_qp;
     logic [31:0] wqe_index;
-    card_pkg::wqe_t wqe;                   // only what tells whether it is the READ
+    card_pkg::wqe_t wqe;                   // only the fields that identify the READ
     wire unused_wqe = &{1'b0, wqe};
     logic decode_begin, decoded, is_same;
     logic [3:0] segment_number;

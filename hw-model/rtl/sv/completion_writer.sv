@@ -66,7 +66,7 @@ module completion_writer (
     kind_t kind;
 
     logic [7:0]             cqn;
-    card_pkg::completion_t  entry;         // its frame and CQN were looked at before
+    card_pkg::completion_t  entry;         // its frame and CQN were checked before
     wire unused_entry = &{1'b0, entry};
     ferroce_pkg::cq_context_t cq;          // with what the request changes
     logic [63:0]            deadline;      // of its event, if it is moderated

@@ -72,7 +72,7 @@ module packet_header (
 
     // ------------------------------------------------- stage 1: IP version, lengths, sum of the header
     logic         v4_0, has_reth0, has_aeth0, has_immediate0;
-    logic [4:0]   extension0;              // bytes behind the BTH
+    logic [4:0]   extension0;              // bytes after the BTH
     logic [12:0]  udp_bytes0, padded0;
     logic [15:0]  identification;
     logic [19:0]  sum0;

@@ -64,7 +64,7 @@ debian_update() {
     debian_updated=yes
 }
 
-# The packages of the list and what they depend on, unpacked into the folder TREE.
+# Unpacks the packages of the list and their dependencies into the folder TREE.
 debian_tree() { # TREE PACKAGE...
     local tree=$1 archives=$cache/apt/cache/archives package
     shift
@@ -82,7 +82,7 @@ debian_tree() { # TREE PACKAGE...
     mv "$tree.part" "$tree"
 }
 
-# One package alone, without what it depends on, into the folder of today.
+# One package, without its dependencies, into the folder of today.
 debian_download() { # PACKAGE
     debian_update
     debian_apt "$debian_download_limit_s" apt-get download "$1" >"$cache/apt/download.log" 2>&1 || {

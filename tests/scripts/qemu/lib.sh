@@ -14,13 +14,13 @@ fail() {
     exit 1
 }
 
-# Ends with status 77: this machine cannot run the test, which is no failure of the project.
+# Ends with status 77: this machine cannot run the test; that is not a failure of the project.
 cannot() {
     printf 'ferroce: CANNOT: %s\n' "$*" >&2
     exit 77
 }
 
-# Is WHAT built from these VALUES already? Otherwise it has to be built, and stamped after that.
+# Succeeds if WHAT was already built from these VALUES. Otherwise the caller builds it, and then stamps it.
 stamped() { # WHAT VALUE...
     local what=$1
     shift

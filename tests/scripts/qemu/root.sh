@@ -22,8 +22,8 @@ check_roots_are_possible() {
     alone 10 true || cannot "no namespaces of mounts and processes (unshare)"
 }
 
-# Runs a program in mount and process namespaces of its own: with it end its processes and its mounts.
-# unshare does not end by TERM; when it is killed the namespaces are gone.
+# Runs a program in separate mount and process namespaces, which end with it. unshare ignores TERM; killing it
+# ends the namespaces.
 alone() { # LIMIT_S COMMAND...
     local limit_s=$1
     shift
@@ -57,7 +57,7 @@ security_mirror() { # MIRROR
     echo "${found:-${1%/}-security}"
 }
 
-# How this machine reaches mirrors and registries.
+# Passes on how this machine reaches mirrors and registries.
 hand_on_network() {
     local config=${CARGO_HOME:-$HOME/.cargo}/config.toml
     cp /etc/resolv.conf "$root/etc/resolv.conf"

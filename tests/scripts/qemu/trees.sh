@@ -28,7 +28,7 @@ run_from_tree() { # TREE PROGRAM-BELOW-usr ARGUMENT...
         "$tree/usr/$program" "$@"
 }
 
-# Does a program of this machine run in the guest? Its libraries must not be newer than Debian's.
+# Succeeds if a program of this machine runs in the guest: its libraries must not be newer than Debian's.
 runs_in_guest() { # FILE
     local found
     found=$("$guest_tree/usr/lib64/ld-linux-x86-64.so.2" \
