@@ -6,7 +6,7 @@ use std::process::Command;
 
 use ferroce_tests::{Ended, Scratch, ferroce};
 
-/// Where the script is in the project.
+/// Path of the script in the project.
 const SCRIPTS: &str = "sim/scripts";
 /// A row that takes a second and needs no program except the script's own.
 const QUICK_ROW: &str = "^write to";

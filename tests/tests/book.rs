@@ -41,7 +41,7 @@ const REASONS: [&str; 10] = [
 /// Number of blocks that are not run. A commit that raises it has to give a reason.
 const NOT_RUN_MAX: usize = 29;
 
-/// How a block is used.
+/// Use of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Use {
     Run,

@@ -65,9 +65,9 @@ impl Random {
 #[derive(Debug, Clone, Copy)]
 struct Planned {
     operation: Operation,
-    /// Where the local bytes are, and how many.
+    /// Offset and number of the local bytes.
     local: (usize, usize),
-    /// Where the remote bytes are.
+    /// Offset of the remote bytes.
     remote: usize,
     signaled: bool,
     fence: bool,

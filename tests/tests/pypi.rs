@@ -10,7 +10,7 @@ use ferroce_tests::{PROCESS_TIMEOUT, Process, Scratch, Signal, TIMEOUT, free_por
 
 /// Debian's own interpreter.
 const PYTHON: &str = "/usr/bin/python3";
-/// How long pip may take to download and install packages.
+/// Time limit for pip to download and install packages.
 const PIP_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Packages for pip.

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use ferroce_tests::{Process, Scratch};
 
-/// Where python3-pyverbs puts the suite, partly compressed.
+/// Folder in which python3-pyverbs installs the suite, partly compressed.
 const SUITE: &str = "/usr/share/doc/rdma-core/tests";
 /// Debian's own interpreter, for which the module is built.
 const PYTHON: &str = "/usr/bin/python3";
-/// How long the tests of one file may take.
+/// Time limit for the tests of one file.
 const MODULE_TIMEOUT: Duration = Duration::from_secs(120);
 
 fn project(name: &str) -> PathBuf {

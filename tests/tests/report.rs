@@ -7,7 +7,7 @@ use std::process::Command;
 
 use ferroce_tests::Scratch;
 
-/// What the browser runs.
+/// The script that runs in the browser.
 const SCRIPT: &str = include_str!("../browser/measure.js");
 /// Widths of a phone, a tablet and a screen, in CSS pixels.
 const WIDTHS: [u32; 3] = [360, 768, 1280];

@@ -55,7 +55,7 @@ pub struct CompletionQueue {
     /// Held while the ring is replaced, and by operations that must not overlap with that.
     control: Mutex<Control>,
     handlers: Arc<CqHandlers>,
-    /// Of the doorbell that arms the CQ; its index counts the requests.
+    /// State of the doorbell that arms the CQ; its index counts the requests.
     doorbell_mark: Mutex<DoorbellMark>,
     users: UseCount,
 }

@@ -31,9 +31,9 @@ pub struct Capabilities {
     pub pgsizes: u64,
     /// True if this side accepts several posted writes in one message.
     pub write_multiple: bool,
-    /// Of a client: its process, whose memory a server may access without messages.
+    /// Only for clients: the process whose memory a server may access without messages.
     pub process_memory: Option<ProcessMemory>,
-    /// Of a server: true if it accesses the memory of the client's process without messages.
+    /// Only for servers: true if it accesses the memory of the client's process without messages.
     pub reaches_process_memory: bool,
 }
 

@@ -66,7 +66,7 @@ pub(crate) use {line_reader, line_writer};
 /// line.
 ///
 /// # Errors
-/// That of the host, after the module was given it.
+/// The host's error, after it was passed to the module.
 pub fn serve_read<H: Host>(
     rtl: &mut impl LineReader,
     dma: &mut Dma<'_, H>,
@@ -83,7 +83,7 @@ pub fn serve_read<H: Host>(
 /// Writes the line that a module offers; runs its clock until the write is accepted.
 ///
 /// # Errors
-/// That of the host, after the module was given it.
+/// The host's error, after it was passed to the module.
 pub fn serve_write<H: Host>(
     rtl: &mut impl LineWriter,
     dma: &mut Dma<'_, H>,

@@ -114,7 +114,7 @@ impl Mpt {
     /// Creates or replaces the entry for its key.
     ///
     /// # Errors
-    /// That of the DMA.
+    /// The error of the DMA.
     pub fn store<H: Host>(
         &mut self,
         mut entry: MemoryEntry,
@@ -128,7 +128,7 @@ impl Mpt {
     /// Removes the entry for `key`.
     ///
     /// # Errors
-    /// That of the DMA.
+    /// The error of the DMA.
     pub fn remove<H: Host>(
         &mut self,
         key: u32,

@@ -67,7 +67,7 @@ module roce_rx (
         be16 = {d[8*at +: 8], d[8*at+8 +: 8]};
     endfunction
 
-    // Where IP begins and ends, from the first beat.
+    // Start and end of the IP packet, from the first beat.
     logic        vlan0, v6_0;
     logic [15:0] ether0, ip_bytes0;
     logic [4:0]  ip_at0;

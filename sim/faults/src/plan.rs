@@ -111,7 +111,7 @@ pub enum Kind {
     },
     /// Some packets are delayed, so that others overtake them.
     Overtake {
-        /// Which packets.
+        /// The packets that are delayed.
         when: When,
         /// The delay.
         delay: Duration,
@@ -163,7 +163,7 @@ impl Kind {
     }
 }
 
-/// Which of the selected packets a fault affects.
+/// The choice of affected packets among the selected ones.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum When {
     /// Each transmission with this probability.

@@ -33,7 +33,7 @@ const MAX_TEXTS: usize = 1000;
 /// End of the names of the files.
 const EXTENSION: &str = "errors";
 
-/// Where a line comes from, as the target of its event.
+/// Source of a line: the target of its event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// A verb that was refused.
@@ -178,11 +178,11 @@ impl<S: Subscriber> Layer<S> for Recorder {
 /// One line of the summary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counted {
-    /// Where it comes from.
+    /// Its source.
     pub source: Source,
-    /// What happened.
+    /// The text of the event.
     pub text: String,
-    /// How often, in all processes.
+    /// Number of occurrences in all processes.
     pub count: u64,
 }
 

@@ -194,7 +194,7 @@ pub struct Field {
     pub name: &'static str,
     /// Its value.
     pub value: Value,
-    /// How it is compared.
+    /// The kind of its comparison.
     pub class: Class,
 }
 

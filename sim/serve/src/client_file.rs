@@ -37,7 +37,7 @@ impl RemoteMemory for FileMemory {
     }
 }
 
-/// How the model accesses a client's file.
+/// Way in which the model accesses a client's file.
 #[derive(Debug, Clone)]
 pub enum ClientFile {
     /// It is mapped here.

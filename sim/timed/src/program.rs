@@ -117,7 +117,8 @@ pub struct Program {
     /// A bit for each page in use by a thread.
     used: Mutex<u64>,
     is_over: AtomicBool,
-    /// How often one of its threads has written to a descriptor that others may wait for.
+    /// Number of times that one of its threads has written to a descriptor for which others may
+    /// wait.
     notices: AtomicU64,
 }
 

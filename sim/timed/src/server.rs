@@ -29,7 +29,7 @@ use super::shared::Shared;
 /// An odd number without pattern (2^64 divided by the golden ratio).
 const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// How long an earlier world at the same path may take to end.
+/// Time limit for the end of an earlier world at the same path.
 const PREDECESSOR: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
 

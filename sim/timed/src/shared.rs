@@ -31,7 +31,7 @@ pub struct Shared {
     wants_dump: AtomicBool,
     /// Interrupts of each host that no program has seen yet: a bit for each vector.
     interrupts: Vec<AtomicU64>,
-    /// How often the card of each host was used.
+    /// Number of uses of each host's card.
     uses: Vec<AtomicU64>,
 }
 

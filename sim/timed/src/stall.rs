@@ -32,7 +32,7 @@ const FUTEX: &str = "98";
 struct Observation {
     /// `R`, `S`, `D`, `T`…
     state: char,
-    /// How often it was scheduled, and for how long.
+    /// Number of times that it was scheduled, and its run time.
     schedule: String,
 }
 

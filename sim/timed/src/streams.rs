@@ -13,10 +13,10 @@ use ferroce_world::ThreadId;
 const MAX_STREAMS: usize = 1 << 16;
 /// Arrivals that are recorded separately; later ones share the time of the last one.
 const MAX_ARRIVALS: usize = 1 << 12;
-/// From a write until the other program can read it.
+/// Time from a write until the other program can read the data.
 const LATENCY: Duration = Duration(STREAM_LATENCY_PS);
 
-/// What a thread finds when it wants to read or to accept.
+/// Result of an attempt to read or to accept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readable {
     /// This many bytes (zero: the stream has ended), or a connection.

@@ -48,7 +48,7 @@ const WIRE_BYTES: f64 = 322.0 + 24.0;
 /// twice the packet life time (IBTA vol 1, 12.7.5).
 const RETRY_PS: u64 = 4_096_000 * ((1 << 20) + 2 * (1 << 16));
 
-/// From a command that sends a datagram to the event at the other side.
+/// Time from a command that sends a datagram to the event at the other side.
 fn way_ps() -> u64 {
     let preset = Preset::load("cx5-100g").expect("built in");
     let wire_ns = WIRE_BYTES * 8.0 / preset.mac.rate_gbps;
@@ -266,7 +266,7 @@ fn a_host_that_listens_refuses_other_requests() {
         |side, ready| {
             side.listen(PORT);
             ready.send(()).expect("it waits");
-            // Until the client has ended.
+            // Wait until the client has ended.
             side.thread.sleep_until(side.thread.now() + RETRY_PS);
             0
         },

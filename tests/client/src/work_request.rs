@@ -15,7 +15,7 @@ use crate::sys::*;
 pub struct SendWr {
     /// Returned in the completion.
     pub id: u64,
-    /// What to do.
+    /// The opcode.
     pub opcode: ibv_wr_opcode,
     /// `IBV_SEND_*`; signaled at first.
     pub flags: u32,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{is_source, sources, without_tests};
 
-/// How often a name may be exported again.
+/// Maximum number of re-exports of a name.
 const MAX_EXPORTS: usize = 8;
 
 /// The names of a module's path below its crate.

@@ -1,6 +1,6 @@
 //! Ports of a module, as Verilator stores them.
 
-/// Which side drives a port.
+/// The side that drives a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// The test bench.

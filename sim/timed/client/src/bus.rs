@@ -229,7 +229,7 @@ impl Bus for TimedBus {
         self.card().set_interrupt_handler(vector, at_the_end)?;
         let is_masked = handler.is_none();
         let _old = interrupts::set_handler(vector, handler)?;
-        // As the kernel's VFIO driver does with the MSI-X table of a card.
+        // The kernel's VFIO driver does the same with the MSI-X table of a card.
         let entry = MSIX_TABLE_OFFSET + u32::from(vector) * MSIX_ENTRY_SIZE;
         let control = if is_masked { MSIX_VECTOR_MASKED } else { 0 };
         self.write32(entry + MSIX_ENTRY_SIZE - 4, control);

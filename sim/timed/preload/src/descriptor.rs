@@ -20,7 +20,7 @@ const TRANSFER_LIMIT_MS: i32 = 5000;
 #[derive(Debug, Clone, Copy)]
 pub struct Descriptor(BorrowedFd<'static>);
 
-/// What makes a descriptor ready.
+/// Source of a descriptor's readiness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// The program itself: the handler of an interrupt or a timer.

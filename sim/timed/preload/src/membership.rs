@@ -1,4 +1,4 @@
-//! How threads join the world and leave it.
+//! Lets threads join the world and leave it.
 //!
 //! A thread joins at its first call that takes time, or before it runs if the program starts it
 //! inside the world (`threads`). It leaves when it ends.

@@ -1,4 +1,4 @@
-//! How the program joins its world and leaves it.
+//! Lets the program join its world and leave it.
 #![expect(unsafe_code, reason = "hooks of the C library for forks and the exit")]
 
 use std::sync::atomic::Ordering;

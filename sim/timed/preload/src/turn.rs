@@ -10,7 +10,7 @@ use crate::{foreign_peers, world_end};
 
 /// Decides how long the threads of this program spin for their turn before they sleep.
 static SPIN_POLICY: SpinPolicy = SpinPolicy::new(real_ns);
-/// How long a thread sleeps before it checks that the world still exists.
+/// Time that a thread sleeps before it checks that the world still exists.
 const SLEEP: Duration = Duration::from_millis(100);
 
 /// Determines whether spinning for the turn pays off.

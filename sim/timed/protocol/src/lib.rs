@@ -55,8 +55,8 @@ pub const REALTIME_EPOCH_S: u64 = 1_735_689_600;
 /// Value of `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME` when the clock of a world is at zero, in
 /// seconds.
 pub const MONOTONIC_EPOCH_S: u64 = 1000;
-/// From a write to a stream socket until the other program can read it.
+/// Time from a write to a stream socket until the other program can read the data.
 pub const STREAM_LATENCY_PS: u64 = 20_000_000;
-/// How far a thread may be ahead of its card when it stores to it. Other traffic on the PCIe link
-/// during that time queues after stores that have not been made yet: a few nanoseconds each.
+/// Time by which a thread may be ahead of its card when it stores to it. Other traffic on the PCIe
+/// link during that time queues after stores that have not been made yet: a few nanoseconds each.
 pub const MOST_AHEAD_PS: u64 = 500_000;

@@ -68,7 +68,7 @@ pub struct CostsPage {
     pub poll_miss_ps: AtomicU64,
     /// One iteration of a loop that polls memory.
     pub memory_poll_ps: AtomicU64,
-    /// From the MSI-X message to the thread that slept.
+    /// Wake-up: from the MSI-X message until the sleeping thread runs.
     pub wake_up_ps: AtomicU64,
     /// System call that does not wait.
     pub system_call_ps: AtomicU64,
@@ -100,7 +100,7 @@ pub struct ProgramPage {
     pub push_blocks: AtomicU32,
     /// Not zero: the world has ended.
     pub has_ended: AtomicU32,
-    /// What calls cost.
+    /// Costs of calls.
     pub costs: CostsPage,
     /// Data rate of its port, in Mb/s.
     pub rate_mbps: AtomicU32,
@@ -179,11 +179,11 @@ pub struct ThreadPage {
     pub interrupts: AtomicU64,
     /// The world's answer to a request.
     pub answer: AtomicU64,
-    /// What the thread waits for; written before it passes the turn.
+    /// The request of the thread; it writes this before it passes the turn.
     pub request: Request,
     /// Stores of the thread during its turn.
     pub stores: Stores,
-    /// What the thread spent time on during its turn; entries without room are dropped.
+    /// Work on which the thread spent time during its turn; entries without room are dropped.
     pub done: Stores,
     /// The command of RDMA CM that the thread waits for, then the reply.
     pub cm_message: CmMessage,

@@ -1,11 +1,11 @@
-//! What a thread waits for when it passes its turn.
+//! Requests of a thread when it passes its turn.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::cm::CmCall;
 
-/// What a polling thread checks.
+/// Memory that a polling thread checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Check {
     /// Everything that the card writes.
@@ -27,7 +27,7 @@ pub enum Check {
     Memory(Range<u64>),
 }
 
-/// What a thread waits for.
+/// The event for which a thread waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wait {
     /// This time, or its own clock if that is later.
@@ -40,12 +40,12 @@ pub enum Wait {
     OnWrite {
         /// Time of one iteration.
         grid_ps: u64,
-        /// What it checks.
+        /// The memory that it checks.
         check: Check,
     },
     /// The next interrupt of its host; the thread runs this long after it.
     OnInterrupt {
-        /// From the interrupt to a thread that runs.
+        /// Time from the interrupt until the thread runs.
         wake_up_ps: u64,
     },
     /// Data on a stream, or its end. The answer is the number of readable bytes, zero at the end.

@@ -1,4 +1,4 @@
-//! How a side waits for its turn before it sleeps.
+//! Lets a side wait for its turn before it sleeps.
 //!
 //! Sleeping and being woken costs more than the rest of a hand-over. With several processors, a
 //! waiting thread polls the page for a moment. If all threads share one processor, a waiting thread

@@ -47,7 +47,7 @@ pub enum StoreKind {
     Work,
 }
 
-/// What a thread spends time on.
+/// Work on which a thread spends time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Work {

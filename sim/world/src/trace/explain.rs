@@ -27,7 +27,7 @@ pub struct Row {
     pub host: usize,
     /// The activity.
     pub what: String,
-    /// What limits it.
+    /// Its limit.
     pub bound: &'static str,
     /// Its start.
     pub start: Instant,

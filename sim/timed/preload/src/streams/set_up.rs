@@ -133,7 +133,7 @@ fn connect_without_delay(own: &Own, descriptor: Descriptor, real: impl FnOnce() 
     if outcome == Err(libc::EINPROGRESS) {
         let wait = |limit_ms| descriptor.ready_within(PollFlags::OUT, limit_ms);
         if wait(LOCAL_MS).is_empty() {
-            // Until the kernel has finished.
+            // Wait until the kernel has finished.
             own.outside(|| wait(-1));
         }
         outcome = descriptor.connect_error();

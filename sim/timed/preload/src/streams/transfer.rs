@@ -18,7 +18,7 @@ use crate::real;
 /// Longest pause of a sender whose receiver does not read.
 const MAX_PAUSE_PS: u64 = 1_000_000_000;
 
-/// What a stream has to read.
+/// State of a stream for its reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readable {
     /// This many bytes.

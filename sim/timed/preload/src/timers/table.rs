@@ -30,7 +30,7 @@ pub struct Timer {
     overruns: AtomicI32,
 }
 
-/// What a timer does when it is due.
+/// Action of a timer when it is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Action {
     /// A signal; zero: none.

@@ -21,7 +21,7 @@ use rustix::net::{
     SocketFlags, SocketType, accept, bind, listen, recv, sendmsg, socket_with,
 };
 
-/// How long the world waits for the turn before it checks the connection.
+/// Time that the world waits for the turn before it checks the connection.
 const STEP: Duration = Duration::from_millis(1);
 
 /// Observations of the world about its program.

@@ -44,7 +44,7 @@ pub const INTERRUPT: u32 = 2;
 pub const MEMORY_POLL_PS: u64 = 1000;
 /// Cost of a system call that does not wait.
 pub const SYSTEM_CALL_PS: u64 = 100_000;
-/// From the interrupt until the thread runs.
+/// Time from the interrupt until the thread runs.
 pub const WAKE_UP_PS: u64 = 3_000_000;
 /// The signal for a thread that computes without a call.
 pub const PROBE_SIGNAL: i32 = 48;
