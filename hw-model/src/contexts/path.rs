@@ -2,7 +2,9 @@
 
 use ferroce_spec::context::AddressEntry;
 use ferroce_spec::wqe::{AddressPath, VLAN_NONE};
-use ferroce_wire::{Gid, Ip, Mac, NetworkPath, PathTemplate, Qpn, UdpHeader, VlanTag};
+use ferroce_wire::{
+    EthernetHeader, Gid, Ip, Mac, NetworkPath, PathTemplate, Qpn, UdpHeader, VlanTag,
+};
 
 use crate::ports::port::Route;
 
@@ -33,16 +35,17 @@ impl Path {
             source_port: path.udp_source_port,
             checksum: 0,
         };
-        let (source_mac, mac) = (Mac(source.mac), Mac(path.dest_mac));
-        let mut network = NetworkPath::new((source_mac, local), (mac, peer), udp);
-        network.ip = Ip::between(local, peer, path.traffic_class, path.hop_limit);
-        if let Ip::V6(v6) = &mut network.ip {
+        let mut ip = Ip::between(local, peer, path.traffic_class, path.hop_limit);
+        if let Ip::V6(v6) = &mut ip {
             v6.flow_label = path.flow_label;
         }
-        if path.vlan != VLAN_NONE {
-            network.ethernet.vlan = Some(VlanTag::from_bits(path.vlan));
-        }
-        let template = PathTemplate::new(&network);
+        let mac = Mac(path.dest_mac);
+        let ethernet = EthernetHeader {
+            destination: mac,
+            source: Mac(source.mac),
+            vlan: (path.vlan != VLAN_NONE).then(|| VlanTag::from_bits(path.vlan)),
+        };
+        let template = PathTemplate::new(&NetworkPath { ethernet, ip, udp });
         Some(Self {
             template,
             mac,

@@ -15,7 +15,8 @@ use std::time::Instant;
 
 use ferroce_wire::{
     Aeth, Bth, Connected, Frame, FrameLayout, Gid, IcrcMode, Mac, Msn, NetworkPath, Opcode,
-    PathTemplate, Psn, Qpn, RKey, Reth, Syndrome, TransportHeaders, UdpHeader, WritePart, finish,
+    PathTemplate, Psn, Qpn, RKey, Reth, Station, Syndrome, TransportHeaders, UdpHeader, WritePart,
+    finish,
 };
 
 const ROUNDS: u32 = 20;
@@ -37,13 +38,16 @@ fn measure(mut step: impl FnMut(u32)) -> f64 {
 }
 
 fn path(version: &str) -> NetworkPath {
-    let (source, destination) = (Mac([0x52, 0x54, 0, 0, 0, 1]), Mac([0x52, 0x54, 0, 0, 0, 2]));
-    let gids = match version {
-        "IPv4" => [1, 2].map(|host| Gid::from_ipv4(Ipv4Addr::new(10, 0, 0, host))),
-        _ => [Gid::link_local(source), Gid::link_local(destination)],
-    };
+    let [source, destination] = [1, 2].map(|host| {
+        let mac = Mac([0x52, 0x54, 0, 0, 0, host]);
+        let gid = match version {
+            "IPv4" => Gid::from_ipv4(Ipv4Addr::new(10, 0, 0, host)),
+            _ => Gid::link_local(mac),
+        };
+        Station { mac, gid }
+    });
     let udp = UdpHeader::of_flow(Qpn::new(0x11), Qpn::new(0x12));
-    NetworkPath::new((source, gids[0]), (destination, gids[1]), udp)
+    NetworkPath::new(source, destination, udp)
 }
 
 fn write_only(index: u32, length: usize) -> TransportHeaders {

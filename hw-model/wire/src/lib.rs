@@ -75,7 +75,7 @@ pub use immediate::{Ieth, Immediate};
 pub use ipv4::Ipv4Header;
 pub use ipv6::Ipv6Header;
 pub use layout::FrameLayout;
-pub use network_path::{Ip, IpVersion, NetworkPath};
+pub use network_path::{Ip, IpVersion, NetworkPath, Station};
 pub use opcode::{Opcode, OpcodeProperties};
 pub use operation::{Operation, Position, Transport};
 pub use path::{IcrcMode, PathTemplate, emit_frame, finish};

@@ -119,6 +119,15 @@ impl Ip {
     }
 }
 
+/// The addresses of a station.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Station {
+    /// Ethernet
+    pub mac: Mac,
+    /// IP
+    pub gid: Gid,
+}
+
 /// The headers below the transport, which are the same for all packets of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NetworkPath {
@@ -132,16 +141,16 @@ pub struct NetworkPath {
 
 impl NetworkPath {
     /// Returns an untagged path with hop limit 64 and traffic class 0.
-    pub fn new(source: (Mac, Gid), destination: (Mac, Gid), udp: UdpHeader) -> Self {
+    pub fn new(source: Station, destination: Station, udp: UdpHeader) -> Self {
         const HOP_LIMIT: u8 = 64;
         let ethernet = EthernetHeader {
-            destination: destination.0,
-            source: source.0,
+            destination: destination.mac,
+            source: source.mac,
             vlan: None,
         };
         Self {
             ethernet,
-            ip: Ip::between(source.1, destination.1, 0, HOP_LIMIT),
+            ip: Ip::between(source.gid, destination.gid, 0, HOP_LIMIT),
             udp,
         }
     }

@@ -106,14 +106,17 @@ mod tests {
     use super::*;
     use crate::{
         Aeth, Bth, Connected, IcrcMode, Immediate, Mac, Msn, NakCode, NetworkPath, Opcode, Psn,
-        Qpn, RKey, Reth, Syndrome, UdpHeader, WritePart, emit_frame,
+        Qpn, RKey, Reth, Station, Syndrome, UdpHeader, WritePart, emit_frame,
     };
 
     fn show(headers: &TransportHeaders, payload: &[u8]) -> String {
-        let gid = |text: &str| text.parse().expect("well formed");
+        let station = |mac, gid: &str| Station {
+            mac: Mac([mac; 6]),
+            gid: gid.parse().expect("well formed"),
+        };
         let path = NetworkPath::new(
-            (Mac([2; 6]), gid("10.0.0.1")),
-            (Mac([4; 6]), gid("10.0.0.2")),
+            station(2, "10.0.0.1"),
+            station(4, "10.0.0.2"),
             UdpHeader {
                 source_port: 0xc000,
                 checksum: 0,

@@ -2,22 +2,24 @@
 
 use ferroce_wire::{
     Aeth, Arrivals, Bth, Connected, Extension, Frame, IcrcMode, Immediate, Mac, Msn, NakCode,
-    NetworkPath, Opcode, Psn, Qpn, RKey, RecoveryBits, Reth, Syndrome, TransportHeaders, UdpHeader,
-    WritePart, emit_frame,
+    NetworkPath, Opcode, Psn, Qpn, RKey, RecoveryBits, Reth, Station, Syndrome, TransportHeaders,
+    UdpHeader, WritePart, emit_frame,
 };
 
 const MISSING: Psn = Psn::new(0xff_fffe);
 
 fn path() -> NetworkPath {
-    let gid = |text: &str| text.parse().expect("well formed");
+    let station = |mac, gid: &str| Station {
+        mac: Mac([mac; 6]),
+        gid: gid.parse().expect("well formed"),
+    };
     let source_port = 0xc000;
     let checksum = 0;
     let udp = UdpHeader {
         source_port,
         checksum,
     };
-    let (left, right) = (gid("10.0.0.1"), gid("10.0.0.2"));
-    NetworkPath::new((Mac([2; 6]), left), (Mac([4; 6]), right), udp)
+    NetworkPath::new(station(2, "10.0.0.1"), station(4, "10.0.0.2"), udp)
 }
 
 fn bth(psn: Psn, bits: RecoveryBits) -> Bth {

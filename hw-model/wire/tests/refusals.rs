@@ -2,7 +2,7 @@
 
 use ferroce_wire::{
     Bth, Connected, Error, Frame, Gid, IcrcMode, Mac, NetworkPath, Opcode, Psn, Qpn, SendPart,
-    TransportHeaders, UdpHeader, emit_frame,
+    Station, TransportHeaders, UdpHeader, emit_frame,
 };
 
 /// Ethernet, IPv6 and UDP before the BTH
@@ -11,12 +11,13 @@ const PAD_COUNT_BYTE: usize = BTH + 1;
 
 /// Returns a SEND over IPv6, which has no header checksum that would mask the tested fault.
 fn send(payload: &[u8]) -> Vec<u8> {
-    let (source, destination) = (Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2]));
-    let path = NetworkPath::new(
-        (source, Gid::link_local(source)),
-        (destination, Gid::link_local(destination)),
-        UdpHeader::of_flow(Qpn::new(2), Qpn::new(3)),
-    );
+    let [source, destination] = [1, 2].map(|host| {
+        let mac = Mac([2, 0, 0, 0, 0, host]);
+        let gid = Gid::link_local(mac);
+        Station { mac, gid }
+    });
+    let udp = UdpHeader::of_flow(Qpn::new(2), Qpn::new(3));
+    let path = NetworkPath::new(source, destination, udp);
     let bth = Bth::new(Opcode(0), Qpn::new(3), Psn::new(0));
     let headers = TransportHeaders::send(bth, Connected::Reliable, SendPart::Only);
     let mut buffer = [0; 256];

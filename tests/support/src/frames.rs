@@ -2,13 +2,18 @@
 
 use std::net::Ipv4Addr;
 
-use ferroce_wire::{Gid, IcrcMode, Mac, NetworkPath, Qpn, TransportHeaders, UdpHeader, emit_frame};
+use ferroce_wire::{
+    Gid, IcrcMode, Mac, NetworkPath, Qpn, Station, TransportHeaders, UdpHeader, emit_frame,
+};
 
 /// Returns an RC SEND Only over IPv4 on loopback, without ICRC.
 pub fn send_frame(source: Mac, dest_qp: Qpn, payload: &[u8]) -> Vec<u8> {
-    let local = Gid::from_ipv4(Ipv4Addr::LOCALHOST);
+    let local = Station {
+        mac: source,
+        gid: Gid::from_ipv4(Ipv4Addr::LOCALHOST),
+    };
     let udp = UdpHeader::parse(&[0xc0, 0, 0x12, 0xb7, 0, 8, 0, 0]).expect("well formed");
-    let path = NetworkPath::new((source, local), (source, local), udp);
+    let path = NetworkPath::new(local, local, udp);
     let [_, a, b, c] = dest_qp.value().to_be_bytes();
     // Opcode RC SEND Only, default P_Key, PSN 1.
     let bth = [0x04, 0, 0xff, 0xff, 0, a, b, c, 0, 0, 0, 1];

@@ -6,7 +6,7 @@ use ferroce_faults::{Engine, FlowKey, Packet, Verdict};
 use ferroce_units::Instant;
 use ferroce_wire::{
     Aeth, Bth, Connected, Gid, IcrcMode, Mac, Msn, NetworkPath, Opcode, Psn, Qpn, ReadPart,
-    Syndrome, TransportHeaders, UdpHeader, WritePart, emit_frame,
+    Station, Syndrome, TransportHeaders, UdpHeader, WritePart, emit_frame,
 };
 
 /// The address of a host.
@@ -30,7 +30,8 @@ pub fn frame(is: Is, qpn: u32, psn: u32) -> Vec<u8> {
 pub fn frame_between(source: Gid, destination: Gid, is: Is, qpn: u32, psn: u32) -> Vec<u8> {
     let mac = Mac([2, 0, 0, 0, 0, 1]);
     let udp = UdpHeader::parse(&[0xc0, 0, 0x12, 0xb7, 0, 8, 0, 0]).expect("well formed");
-    let path = NetworkPath::new((mac, source), (mac, destination), udp);
+    let [source, destination] = [source, destination].map(|gid| Station { mac, gid });
+    let path = NetworkPath::new(source, destination, udp);
     let bth = Bth::new(Opcode(0), Qpn::new(qpn), Psn::new(psn));
     let aeth = Aeth {
         syndrome: Syndrome::ACK_UNLIMITED,

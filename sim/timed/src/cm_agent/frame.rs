@@ -4,7 +4,8 @@ use ferroce_host::numbered_hosts;
 use ferroce_rdma_cm::Transmit;
 use ferroce_wire::path::{IcrcMode, emit_frame};
 use ferroce_wire::{
-    Bth, Deth, Frame, Gid, NetworkPath, Opcode, Psn, QKey, Qpn, TransportHeaders, UdpHeader,
+    Bth, Deth, Frame, Gid, NetworkPath, Opcode, Psn, QKey, Qpn, Station, TransportHeaders,
+    UdpHeader,
 };
 
 /// The UDP source port of a flow label of zero.
@@ -24,8 +25,14 @@ pub struct Received<'a> {
 
 /// Returns the frame of a datagram between these two hosts.
 pub fn emit(transmit: &Transmit, (from, to): (usize, usize), number: u32) -> Vec<u8> {
-    let source = (numbered_hosts::mac_of(from), transmit.from);
-    let destination = (numbered_hosts::mac_of(to), transmit.to);
+    let source = Station {
+        mac: numbered_hosts::mac_of(from),
+        gid: transmit.from,
+    };
+    let destination = Station {
+        mac: numbered_hosts::mac_of(to),
+        gid: transmit.to,
+    };
     let udp = UdpHeader {
         source_port: SOURCE_PORT,
         checksum: 0,
