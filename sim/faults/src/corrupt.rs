@@ -21,16 +21,13 @@ pub enum Corruption {
 /// Inverts one bit of a frame, chosen by `draw`. Returns false and changes nothing if the frame is
 /// not RoCEv2.
 ///
-/// If the sender has not computed the ICRC (`carries_icrc`), this computes it first, because the
-/// receiver will check it. A CRC detects every single-bit error.
-pub fn corrupt(frame: &mut [u8], corruption: Corruption, draw: u64, carries_icrc: bool) -> bool {
+/// The frame must have its ICRC ([`write_icrc`]), with which the receiver finds the wrong bit: a
+/// CRC detects every single-bit error.
+pub fn corrupt(frame: &mut [u8], corruption: Corruption, draw: u64) -> bool {
     let Ok(parsed) = Frame::parse(frame) else {
         return false;
     };
     let layout = *parsed.layout();
-    if !carries_icrc {
-        write_icrc(frame);
-    }
     let headers = layout.bth()..layout.payload().start;
     let place = match corruption {
         Corruption::Payload if layout.payload().is_empty() => bit_of_headers(&headers, draw),

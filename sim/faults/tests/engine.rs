@@ -5,6 +5,7 @@ mod faults_support;
 use faults_support::{Is, dropped, engine, flow, frame, frame_between, host, verdicts};
 use ferroce_faults::{
     Corruption, Engine, FaultCounter, MAX_FLOWS, MAX_LOOK_AHEAD, Plan, Run, Verdict, corrupt,
+    write_icrc,
 };
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::{Frame, Psn};
@@ -156,7 +157,8 @@ fn every_corruption_is_found_by_the_icrc_or_the_parser() {
                 let mut damaged = frame(is, 17, psn);
                 let verdict = engine.decide(Instant::ZERO, true, &damaged);
                 let (corruption, draw) = verdict.corruption.expect("always");
-                assert!(corrupt(&mut damaged, corruption, draw, false));
+                write_icrc(&mut damaged);
+                assert!(corrupt(&mut damaged, corruption, draw));
                 let parsed = Frame::parse(&damaged);
                 assert!(
                     parsed.is_err() || parsed.is_ok_and(|frame| !frame.icrc_is_valid()),
@@ -174,7 +176,7 @@ fn frames_that_are_not_roce_pass() {
         engine.decide(Instant::ZERO, true, b"no frame"),
         Verdict::PASS
     );
-    assert!(!corrupt(&mut [0; 60], Corruption::Icrc, 1, true));
+    assert!(!corrupt(&mut [0; 60], Corruption::Icrc, 1));
     assert_eq!(engine.flows(), 0);
 }
 
@@ -343,7 +345,7 @@ proptest! {
             let now = Instant(times[step % 4]);
             let verdict = engine.decide(now, value % 2 == 0, &frame);
             if let Some((corruption, draw)) = verdict.corruption {
-                corrupt(&mut frame, corruption, draw, false);
+                corrupt(&mut frame, corruption, draw);
             }
             prop_assert!(verdict.comment(engine.plan()).len() < 1000);
         }

@@ -174,17 +174,11 @@ impl FabricPort {
             return Some(frame);
         }
         let mut copy = faults.copy(frame.as_ref());
-        match verdict.corruption {
-            Some((corruption, draw)) => {
-                corrupt(
-                    copy.bytes_mut(),
-                    corruption,
-                    draw,
-                    super::carries_icrc(&frame),
-                );
-            }
-            None if !super::carries_icrc(&frame) => write_icrc(copy.bytes_mut()),
-            None => {}
+        if !super::carries_icrc(&frame) {
+            write_icrc(copy.bytes_mut());
+        }
+        if let Some((corruption, draw)) = verdict.corruption {
+            corrupt(copy.bytes_mut(), corruption, draw);
         }
         if let (Some(capture), Some(comment)) = (&mut self.capture, comment) {
             capture.record_commented(Direction::Inbound, copy.bytes(), &comment);
@@ -208,7 +202,7 @@ impl FabricPort {
         let wants_comment = self.capture.is_some();
         let (verdict, comment) = faults.decide(now, true, buffer.bytes(), wants_comment);
         if let Some((corruption, draw)) = verdict.corruption {
-            corrupt(buffer.bytes_mut(), corruption, draw, true);
+            corrupt(buffer.bytes_mut(), corruption, draw);
         }
         match (&mut self.capture, comment) {
             (Some(capture), Some(comment)) => {

@@ -1,6 +1,6 @@
 //! Packet faults between the hosts of a world.
 
-use ferroce_faults::{FaultCounter, Run, Verdict, corrupt};
+use ferroce_faults::{FaultCounter, Run, Verdict, corrupt, write_icrc};
 use ferroce_units::Instant;
 
 use super::{Arrivals, Fabric, MAX_UNDER_WAY};
@@ -28,7 +28,10 @@ impl Fabric {
         let verdict = self.judge(times.1, ends, frame.as_ref());
         let times = (times.0, times.1 + verdict.delay);
         if let Some((corruption, draw)) = verdict.corruption {
-            if corrupt(frame.as_mut(), corruption, draw, self.icrc) {
+            if !self.icrc {
+                write_icrc(frame.as_mut());
+            }
+            if corrupt(frame.as_mut(), corruption, draw) {
                 frame.set_checked();
             }
         }
