@@ -19,8 +19,7 @@ pub(crate) struct Process {
 enum State {
     None,
     Numbered(Box<Counted>),
-    /// True in the bad state.
-    Burst(bool),
+    Burst { is_bad: bool },
 }
 
 /// Selected packets of a flow.
@@ -36,7 +35,7 @@ impl Process {
     pub fn new(fault: &Fault, seed: u64, index: usize, flow: u64) -> Self {
         let state = match (fault.kind.when(), fault.kind) {
             (Some(When::Numbered(_)), _) => State::Numbered(Box::default()),
-            (_, Kind::Burst(_)) => State::Burst(false),
+            (_, Kind::Burst(_)) => State::Burst { is_bad: false },
             _ => State::None,
         };
         let draws = Draws::new(seed, index, flow);
@@ -71,7 +70,7 @@ impl Process {
 
     /// Returns true if a packet is lost in a burst, and changes the state.
     pub fn is_lost(&mut self, burst: &Burst, transmission: Transmission) -> bool {
-        let State::Burst(is_bad) = &mut self.state else {
+        let State::Burst { is_bad } = &mut self.state else {
             return false;
         };
         let change = self.draws.other(DRAWS_OF_STATE).of(transmission);
@@ -91,7 +90,7 @@ impl Process {
 
     /// Returns true if the state of a burst is bad.
     pub fn is_bad(&self) -> bool {
-        matches!(self.state, State::Burst(true))
+        matches!(self.state, State::Burst { is_bad: true })
     }
 
     /// Returns true if no random event hits the new packet with this offset, unless the state of a
