@@ -43,7 +43,7 @@ const PREFETCHED: RangeInclusive<usize> = 256..=4096;
 const HUGE_PAGE: u64 = 2 << 20;
 
 /// The device's rights to a region.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Rights {
     /// DMA reads only.
     Read,
@@ -54,13 +54,26 @@ pub enum Rights {
 }
 
 impl Rights {
-    fn allow_read(self) -> bool {
+    /// Returns true if the device may read.
+    #[must_use]
+    pub fn allow_read(self) -> bool {
         self != Self::Write
     }
 
-    fn allow_write(self) -> bool {
+    /// Returns true if the device may write.
+    #[must_use]
+    pub fn allow_write(self) -> bool {
         self != Self::Read
     }
+}
+
+/// A kind of change of the mappings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MapChange {
+    /// Mappings are added.
+    Addition,
+    /// Mappings are removed.
+    Removal,
 }
 
 /// Reason why a mapping was refused.
@@ -219,7 +232,7 @@ impl MemoryMap {
         length: u64,
         rights: Rights,
     ) -> Result<(), MapError> {
-        self.insert((iova, length), (address, address), rights, false)
+        self.insert(iova, address, length, rights, None)
     }
 
     /// Does the same as [`Self::map`] for memory of another process, which has it at
@@ -230,20 +243,26 @@ impl MemoryMap {
     pub fn map_of_owner(
         &mut self,
         iova: u64,
-        (address, owner_address): (usize, usize),
+        address: usize,
+        owner_address: usize,
         length: u64,
         rights: Rights,
     ) -> Result<(), MapError> {
-        self.insert((iova, length), (address, owner_address), rights, true)
+        self.insert(iova, address, length, rights, Some(owner_address))
     }
 
+    /// Adds a mapping. `owner_address`: the address of the memory in the process that owns it;
+    /// `None`: this process owns it.
     fn insert(
         &mut self,
-        (iova, length): (u64, u64),
-        (address, owner_address): (usize, usize),
+        iova: u64,
+        address: usize,
+        length: u64,
         rights: Rights,
-        is_remote: bool,
+        owner_address: Option<usize>,
     ) -> Result<(), MapError> {
+        let is_remote = owner_address.is_some();
+        let owner_address = owner_address.unwrap_or(address);
         let end = iova.checked_add(length).ok_or(MapError::BadRange)?;
         let size = usize::try_from(length).map_err(|_| MapError::BadRange)?;
         let is_range = |start: usize| {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ferroce_driver::bus::Bus;
 
 use crate::doorbells::polled::DoorbellPages;
-use ferroce_host::memory::MemoryMap;
+use ferroce_host::memory::{MapChange, MemoryMap};
 
 /// A model of a card, as the vfio-user server uses it: the bus, and operations that a process with
 /// an exclusive card does not need.
@@ -17,9 +17,8 @@ pub trait ServedModel: Bus + Debug {
     /// Sets new shared pages for doorbells, or removes them.
     fn set_doorbell_pages(&self, pages: Option<Arc<DoorbellPages>>);
 
-    /// Changes the mappings. When it returns, the device uses only the new mappings. `is_removal`:
-    /// the change removes mappings.
-    fn change_mappings(&self, is_removal: bool, change: &mut dyn FnMut(&mut MemoryMap));
+    /// Changes the mappings. When it returns the device uses the new ones only.
+    fn change_mappings(&self, kind: MapChange, change: &mut dyn FnMut(&mut MemoryMap));
 
     /// Sets whether the device may read and write memory, and interrupt (PCI command register, bit
     /// 2).
@@ -44,12 +43,12 @@ impl dyn ServedModel + '_ {
     /// Does the same as [`ServedModel::change_mappings`]; returns the result of `change`.
     pub fn with_mappings<T>(
         &self,
-        is_removal: bool,
+        kind: MapChange,
         change: impl FnOnce(&mut MemoryMap) -> T,
     ) -> Option<T> {
         let mut change = Some(change);
         let mut result = None;
-        self.change_mappings(is_removal, &mut |map| {
+        self.change_mappings(kind, &mut |map| {
             result = change.take().map(|change| change(map));
         });
         result

@@ -92,7 +92,7 @@ impl Mapping {
                 "file is too short",
             ));
         }
-        let mut mapping = Self::map(length, libc::MAP_SHARED | flags, (file.as_raw_fd(), offset))?;
+        let mut mapping = Self::map(length, libc::MAP_SHARED | flags, file.as_raw_fd(), offset)?;
         watched.watch(mapping.base.as_ptr().expose_provenance(), length);
         mapping.watched = Some(watched);
         Ok(mapping)
@@ -108,14 +108,10 @@ impl Mapping {
     /// # Errors
     /// The error of mmap.
     pub fn anonymous(length: usize) -> io::Result<Self> {
-        Self::map(length, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, (-1, 0))
+        Self::map(length, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
     }
 
-    fn map(
-        length: usize,
-        flags: libc::c_int,
-        (descriptor, offset): (RawFd, u64),
-    ) -> io::Result<Self> {
+    fn map(length: usize, flags: libc::c_int, descriptor: RawFd, offset: u64) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let (protection, flags) = (protection as usize, flags as usize);
         let offset = offset as usize;

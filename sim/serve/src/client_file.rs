@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, Weak};
 
-use ferroce_host::memory::RemoteMemory;
+use ferroce_host::memory::{RemoteMemory, Rights};
 use ferroce_platform::shared_memory::foreign::ForeignFile;
 use ferroce_platform::shared_memory::registered::ADDRESS_SPACE;
 use ferroce_vfio_user::Errno;
@@ -19,8 +19,7 @@ use rustix::fs::{OFlags, fcntl_getfl};
 struct Key {
     device: u64,
     inode: u64,
-    is_readable: bool,
-    is_writable: bool,
+    rights: Rights,
 }
 
 /// A file that is read and written by system calls.
@@ -65,16 +64,22 @@ impl ClientFiles {
     pub fn map(
         &mut self,
         file: File,
-        (offset, length): (u64, u64),
+        offset: u64,
+        length: u64,
         is_writable: bool,
     ) -> Result<ClientFile, Errno> {
-        let key = key_of(&file, true, is_writable)?;
+        let rights = if is_writable {
+            Rights::ReadWrite
+        } else {
+            Rights::Read
+        };
+        let key = key_of(&file, rights)?;
         let size = file.metadata().map_err(errno_of)?.len();
         if offset.checked_add(length).is_none_or(|end| end > size) {
             return Err(Errno::INVAL);
         }
         if size == ADDRESS_SPACE {
-            return match ForeignFile::map_part(&file, (offset, length), is_writable) {
+            return match ForeignFile::map_part(&file, offset, length, is_writable) {
                 Ok(part) => Ok(ClientFile::OfAddresses(Arc::new(part))),
                 Err(error) => self.open_if_full(key, file, error),
             };
@@ -113,13 +118,8 @@ impl ClientFiles {
     ///
     /// # Errors
     /// `EINVAL`: it is not a regular file. `EACCES`: it is not open with the rights.
-    pub fn call(
-        &mut self,
-        file: File,
-        is_readable: bool,
-        is_writable: bool,
-    ) -> Result<ClientFile, Errno> {
-        let key = key_of(&file, is_readable, is_writable)?;
+    pub fn call(&mut self, file: File, rights: Rights) -> Result<ClientFile, Errno> {
+        let key = key_of(&file, rights)?;
         Ok(ClientFile::Called(self.open(key, file)))
     }
 
@@ -130,7 +130,7 @@ impl ClientFiles {
 }
 
 /// Checks a file. Files other than regular ones may block readers.
-fn key_of(file: &File, is_readable: bool, is_writable: bool) -> Result<Key, Errno> {
+fn key_of(file: &File, rights: Rights) -> Result<Key, Errno> {
     let metadata = file.metadata().map_err(errno_of)?;
     if !metadata.is_file() {
         return Err(Errno::INVAL);
@@ -138,14 +138,13 @@ fn key_of(file: &File, is_readable: bool, is_writable: bool) -> Result<Key, Errn
     let access = fcntl_getfl(file)? & OFlags::RWMODE;
     let may_read = access == OFlags::RDONLY || access == OFlags::RDWR;
     let may_write = access == OFlags::WRONLY || access == OFlags::RDWR;
-    if is_readable && !may_read || is_writable && !may_write {
+    if rights.allow_read() && !may_read || rights.allow_write() && !may_write {
         return Err(Errno::ACCESS);
     }
     Ok(Key {
         device: metadata.dev(),
         inode: metadata.ino(),
-        is_readable,
-        is_writable,
+        rights,
     })
 }
 
@@ -217,13 +216,13 @@ mod tests {
         let mut files = ClientFiles::default();
         let file = memory_file(1 << 16);
         let clone = || file.try_clone().expect("a descriptor");
-        let one = mapped(files.map(clone(), (0, 4096), true));
-        let other = mapped(files.map(clone(), (8192, 4096), true));
+        let one = mapped(files.map(clone(), 0, 4096, true));
+        let other = mapped(files.map(clone(), 8192, 4096, true));
         assert!(Arc::ptr_eq(&one, &other));
-        let reading = mapped(files.map(clone(), (0, 4096), false));
+        let reading = mapped(files.map(clone(), 0, 4096, false));
         assert!(!Arc::ptr_eq(&one, &reading), "without the right to write");
         file.set_len(1 << 17).expect("it is ours");
-        let grown = mapped(files.map(clone(), (1 << 16, 1 << 16), true));
+        let grown = mapped(files.map(clone(), 1 << 16, 1 << 16, true));
         assert!(!Arc::ptr_eq(&one, &grown));
         assert_eq!(grown.length(), 1 << 17);
     }
@@ -235,7 +234,7 @@ mod tests {
         let mut files = ClientFiles::default();
         let file = memory_file(ADDRESS_SPACE);
         let clone = || file.try_clone().expect("a descriptor");
-        match files.map(clone(), (ADDRESS, 8192), true).expect("usable") {
+        match files.map(clone(), ADDRESS, 8192, true).expect("usable") {
             ClientFile::OfAddresses(part) => {
                 assert_eq!(part.length(), 8192);
                 assert!(part.address(ADDRESS, 8192).is_some());
@@ -243,11 +242,12 @@ mod tests {
             }
             other => panic!("{other:?}"),
         }
-        for range in [(ADDRESS, ADDRESS_SPACE), (ADDRESS_SPACE - 4096, 8192)] {
-            let answer = files.map(clone(), range, true).expect_err("too long");
-            assert_eq!(answer, Errno::INVAL, "{range:?}");
+        for (offset, length) in [(ADDRESS, ADDRESS_SPACE), (ADDRESS_SPACE - 4096, 8192)] {
+            let answer = files.map(clone(), offset, length, true);
+            let answer = answer.expect_err("too long");
+            assert_eq!(answer, Errno::INVAL, "{length} at {offset}");
         }
-        match files.map(clone(), (0, ADDRESS_SPACE), true) {
+        match files.map(clone(), 0, ADDRESS_SPACE, true) {
             Ok(ClientFile::Called(_)) => {}
             other => panic!("{other:?}"),
         }
@@ -257,13 +257,14 @@ mod tests {
     fn sizes_that_lie_are_refused() {
         let mut files = ClientFiles::default();
         let file = memory_file(4096);
-        for range in [(0, 8192), (4096, 4096), (u64::MAX, 2), (0, u64::MAX)] {
+        for (offset, length) in [(0, 8192), (4096, 4096), (u64::MAX, 2), (0, u64::MAX)] {
             let clone = file.try_clone().expect("a descriptor");
-            let answer = files.map(clone, range, true).expect_err("too long");
-            assert_eq!(answer, Errno::INVAL, "{range:?}");
+            let answer = files.map(clone, offset, length, true);
+            let answer = answer.expect_err("too long");
+            assert_eq!(answer, Errno::INVAL, "{length} at {offset}");
         }
         let huge = memory_file(1 << 62);
-        match files.map(huge, (0, 4096), true) {
+        match files.map(huge, 0, 4096, true) {
             Ok(ClientFile::Called(file)) => file.write(5, &[1]).expect("there"),
             other => panic!("{other:?}"),
         }
@@ -275,22 +276,22 @@ mod tests {
         let file = memory_file(4096);
         let reading = || reopened(&file, OpenOptions::new().read(true));
         let writing = || reopened(&file, OpenOptions::new().write(true));
-        assert!(files.map(reading(), (0, 4096), false).is_ok());
+        assert!(files.map(reading(), 0, 4096, false).is_ok());
         let refused = [
-            files.map(reading(), (0, 4096), true),
-            files.map(writing(), (0, 4096), true),
-            files.call(reading(), true, true),
-            files.call(writing(), true, false),
+            files.map(reading(), 0, 4096, true),
+            files.map(writing(), 0, 4096, true),
+            files.call(reading(), Rights::ReadWrite),
+            files.call(writing(), Rights::Read),
         ];
         for answer in refused {
             assert_eq!(answer.expect_err("no right"), Errno::ACCESS);
         }
-        assert!(files.call(writing(), false, true).is_ok());
+        assert!(files.call(writing(), Rights::Write).is_ok());
         let device = File::open("/dev/zero").expect("everywhere");
-        let answer = files.map(device, (0, 4096), false);
+        let answer = files.map(device, 0, 4096, false);
         assert_eq!(answer.expect_err("no regular file"), Errno::INVAL);
         let directory = File::open("/").expect("everywhere");
-        let answer = files.call(directory, true, false);
+        let answer = files.call(directory, Rights::Read);
         assert_eq!(answer.expect_err("no regular file"), Errno::INVAL);
     }
 
@@ -299,8 +300,8 @@ mod tests {
         let mut files = ClientFiles::default();
         let value = vec![5u8; 10_000];
         let open = || File::open("/proc/self/mem").expect("our own");
-        let one = files.call(open(), true, false);
-        let other = files.call(open(), true, false);
+        let one = files.call(open(), Rights::Read);
+        let other = files.call(open(), Rights::Read);
         let (Ok(ClientFile::Called(one)), Ok(ClientFile::Called(other))) = (one, other) else {
             panic!("not called");
         };

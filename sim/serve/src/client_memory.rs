@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-use ferroce_host::memory::{MapError, MemoryMap, RemoteMemory, Rights, UnmapError};
+use ferroce_host::memory::{MapChange, MapError, MemoryMap, RemoteMemory, Rights, UnmapError};
 use ferroce_platform::served::ServedModel;
 use ferroce_vfio_user::{DmaBacking, DmaMap, DmaMessages, Errno};
 
@@ -90,19 +90,18 @@ impl ClientMemory {
         let (file, offset) = match backing {
             DmaBacking::Mmap { file, offset } => {
                 let file = File::from(file);
-                let file = self.files.map(file, (offset, length), writable)?;
+                let file = self.files.map(file, offset, length, writable)?;
                 (Some(file), offset)
             }
             DmaBacking::FileIo { file, offset } => {
-                let file = self.files.call(File::from(file), readable, writable)?;
+                let file = self.files.call(File::from(file), rights)?;
                 (Some(file), offset)
             }
             DmaBacking::Messages => (None, iova),
         };
-        let range = (iova, length);
         function
-            .with_mappings(false, |map| {
-                self.insert(map, range, rights, (file.as_ref(), offset))
+            .with_mappings(MapChange::Addition, |map| {
+                self.insert(map, iova, length, rights, file.as_ref(), offset)
             })
             .ok_or(Errno::IO)?
             .map_err(errno_of)?;
@@ -115,12 +114,16 @@ impl ClientMemory {
         Ok(())
     }
 
+    /// Maps memory of the client: `file` from `offset` on; `None`: memory at the address `offset`
+    /// that only the client can access.
     fn insert(
         &self,
         map: &mut MemoryMap,
-        (iova, length): (u64, u64),
+        iova: u64,
+        length: u64,
         rights: Rights,
-        (file, offset): (Option<&ClientFile>, u64),
+        file: Option<&ClientFile>,
+        offset: u64,
     ) -> Result<(), MapError> {
         match file {
             Some(ClientFile::Mapped(file)) => {
@@ -130,7 +133,7 @@ impl ClientMemory {
             Some(ClientFile::OfAddresses(part)) => {
                 let address = part.address(offset, length).ok_or(MapError::BadRange)?;
                 let owner = usize::try_from(offset).map_err(|_| MapError::BadRange)?;
-                map.map_of_owner(iova, (address, owner), length, rights)
+                map.map_of_owner(iova, address, owner, length, rights)
             }
             Some(ClientFile::Called(file)) => {
                 map.map_remote(iova, length, rights, file.clone(), offset)
@@ -150,7 +153,9 @@ impl ClientMemory {
         iova: u64,
         length: u64,
     ) -> Result<(), Errno> {
-        match function.with_mappings(true, |map| map.unmap_range(iova, length)) {
+        let unmapped =
+            function.with_mappings(MapChange::Removal, |map| map.unmap_range(iova, length));
+        match unmapped {
             Some(Ok(())) => {}
             Some(Err(UnmapError::NotMapped)) => return Ok(()),
             Some(Err(UnmapError::Cut)) => return Err(Errno::INVAL),
@@ -168,7 +173,7 @@ impl ClientMemory {
 
     /// Removes all mappings.
     pub fn unmap_all(&mut self, function: &dyn ServedModel) {
-        function.change_mappings(true, &mut MemoryMap::unmap_all);
+        function.change_mappings(MapChange::Removal, &mut MemoryMap::unmap_all);
         self.held.clear();
         self.bytes = 0;
     }

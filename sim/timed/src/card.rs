@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
-use ferroce_host::memory::MemoryMap;
+use ferroce_host::memory::{MapChange, MemoryMap};
 use ferroce_platform::doorbells::polled::DoorbellPages;
 use ferroce_platform::served::ServedModel;
 use ferroce_world::ServedCard;
@@ -119,9 +119,9 @@ impl ServedModel for Card {
 
     fn set_doorbell_pages(&self, _pages: Option<Arc<DoorbellPages>>) {}
 
-    fn change_mappings(&self, is_removal: bool, change: &mut dyn FnMut(&mut MemoryMap)) {
+    fn change_mappings(&self, kind: MapChange, change: &mut dyn FnMut(&mut MemoryMap)) {
         self.shared.note_use(self.host);
-        self.model.change_mappings(is_removal, change);
+        self.model.change_mappings(kind, change);
     }
 
     fn set_bus_master(&self, is_allowed: bool) {

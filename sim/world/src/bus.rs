@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
 use ferroce_host::mapping;
+use ferroce_host::memory::MapChange;
 use ferroce_model::Doorbell;
 use ferroce_model::time::timing::Timing;
 use ferroce_spec::doorbell::{DoorbellValue, SLOTS};
@@ -171,7 +172,7 @@ impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
         let mut event_loop = self.shared.event_loop.lock();
         event_loop.devices.nodes[self.host]
             .host
-            .mappings(false)
+            .mappings(MapChange::Addition)
             .map(mapping.iova, mapping.address, mapping.length as u64, rights)
             .map_err(BusError::from)
     }
@@ -179,7 +180,7 @@ impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
     fn unmap(&self, iova: u64, length: usize) -> Result<(), BusError> {
         let mut event_loop = self.shared.event_loop.lock();
         let host = &mut event_loop.devices.nodes[self.host].host;
-        host.mappings(true)
+        host.mappings(MapChange::Removal)
             .unmap(iova, length as u64)
             .map_err(BusError::from)
     }

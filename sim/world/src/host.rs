@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use ferroce_host::memory::{MemoryMap, Place};
+use ferroce_host::memory::{MapChange, MemoryMap, Place};
 use ferroce_model::pcie::Pcie;
 use ferroce_model::{DmaAtomic, DmaError, Doorbell, Host, WriteOrder};
 use ferroce_spec::push::{MAX_BLOCKS, WORDS_PER_BLOCK};
@@ -117,10 +117,9 @@ impl WorldHost {
         self.recorder = recorder;
     }
 
-    /// Returns the mappings for a change. On a removal (`is_removal`), posted writes are applied to
-    /// memory first.
-    pub fn mappings(&mut self, is_removal: bool) -> &mut MemoryMap {
-        if is_removal {
+    /// Returns the mappings for a change. On a removal, posted writes are applied to memory first.
+    pub fn mappings(&mut self, change: MapChange) -> &mut MemoryMap {
+        if change == MapChange::Removal {
             self.apply(Instant::MAX);
             if let Some(pcie) = &mut self.pcie {
                 pcie.invalidate_translations();

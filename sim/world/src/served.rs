@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use ferroce_driver::bus::Bus;
-use ferroce_host::memory::MemoryMap;
+use ferroce_host::memory::{MapChange, MemoryMap};
 use ferroce_model::time::timing::Timing;
 use ferroce_spec::register::{
     Control, MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED, VECTOR_COUNT, offset,
@@ -14,9 +14,8 @@ use super::bus::WorldBus;
 /// A NIC of a world, as a server of it uses it: the bus, and operations that a process with an
 /// exclusive card does not need.
 pub trait ServedCard: Bus + Debug {
-    /// Changes the mappings. When it returns the device uses the new ones only. `is_removal`: the
-    /// change removes mappings.
-    fn change_mappings(&self, is_removal: bool, change: &mut dyn FnMut(&mut MemoryMap));
+    /// Changes the mappings. When it returns the device uses the new ones only.
+    fn change_mappings(&self, kind: MapChange, change: &mut dyn FnMut(&mut MemoryMap));
 
     /// Sets whether the device may read and write memory, and interrupt (PCI command register, bit
     /// 2).
@@ -38,13 +37,9 @@ impl<T: Timing> Debug for WorldBus<T> {
 }
 
 impl<T: Timing + Send + 'static> ServedCard for WorldBus<T> {
-    fn change_mappings(&self, is_removal: bool, change: &mut dyn FnMut(&mut MemoryMap)) {
+    fn change_mappings(&self, kind: MapChange, change: &mut dyn FnMut(&mut MemoryMap)) {
         let mut event_loop = self.shared.event_loop.lock();
-        change(
-            event_loop.devices.nodes[self.host]
-                .host
-                .mappings(is_removal),
-        );
+        change(event_loop.devices.nodes[self.host].host.mappings(kind));
     }
 
     fn set_bus_master(&self, is_allowed: bool) {

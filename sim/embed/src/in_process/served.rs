@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ferroce_host::memory::MemoryMap;
+use ferroce_host::memory::{MapChange, MemoryMap};
 use ferroce_model::Function as _;
 use ferroce_platform::doorbells::polled::{DoorbellPages, PageTaker};
 use ferroce_platform::served::ServedModel;
@@ -139,7 +139,7 @@ impl ServedModel for InProcess {
         self.set_doorbell_pages(pages);
     }
 
-    fn change_mappings(&self, _is_removal: bool, change: &mut dyn FnMut(&mut MemoryMap)) {
+    fn change_mappings(&self, _kind: MapChange, change: &mut dyn FnMut(&mut MemoryMap)) {
         self.with_mappings(change);
     }
 

@@ -8,15 +8,16 @@ use super::{MemoryMap, copy_across};
 const BUFFER_BYTES: usize = 4096;
 
 impl MemoryMap {
-    /// Copies `length` bytes at `from` of another map to `to`: as a read and a write, but in one
-    /// step where both ranges are in one mapping of this process's memory each.
+    /// Copies `length` bytes at `from` of the map `source` to `to`: as a read and a write, but in
+    /// one step where both ranges are in one mapping of this process's memory each.
     ///
     /// # Errors
     /// [`DmaError`] if not all is mapped, for reading and for writing. A part may be copied then.
     pub fn copy_from(
         &mut self,
         to: u64,
-        (source, from): (&mut Self, u64),
+        source: &mut Self,
+        from: u64,
         length: usize,
     ) -> Result<(), DmaError> {
         let places = (source.readable(from, length), self.writable(to, length));

@@ -350,7 +350,7 @@ fn memory_of_an_owner_has_its_addresses() {
     const OWNER: usize = 0x7f00_1234_0000;
     let (target, address) = memory(8);
     let mut map = MemoryMap::default();
-    map.map_of_owner(IOVA, (address, OWNER), 32, Rights::ReadWrite)
+    map.map_of_owner(IOVA, address, OWNER, 32, Rights::ReadWrite)
         .expect("free");
     map.map(IOVA + 32, address + 32, 32, Rights::ReadWrite)
         .expect("free");
@@ -375,7 +375,7 @@ fn memory_of_an_owner_has_its_addresses() {
     assert_eq!((added, target[2].load(Ordering::Relaxed)), (Ok(0), 5));
     for owner in [0, usize::MAX - 7, isize::MAX as usize] {
         assert_eq!(
-            map.map_of_owner(1 << 40, (address, owner), 8, Rights::Read),
+            map.map_of_owner(1 << 40, address, owner, 8, Rights::Read),
             Err(MapError::BadRange)
         );
     }
@@ -413,7 +413,7 @@ fn memory_is_copied_from_map_to_map() {
         let mut other = maps(cut, to, is_far.then(|| far(BYTES)));
         let (offset, length) = (24, BYTES - 32);
         other
-            .copy_from(IOVA + offset, (&mut one, IOVA + 16), length)
+            .copy_from(IOVA + offset, &mut one, IOVA + 16, length)
             .expect("mapped");
         let mut copied = vec![0; BYTES];
         other.read(IOVA, &mut copied).expect("mapped");
@@ -435,19 +435,21 @@ fn a_copy_needs_both_rights_and_may_overlap() {
     other
         .map(IOVA, address, 128, Rights::ReadWrite)
         .expect("free");
-    assert!(other.copy_from(IOVA, (&mut one, IOVA), 8).is_err());
-    assert!(one.copy_from(IOVA + 64, (&mut other, IOVA), 8).is_err());
-    assert!(one.copy_from(IOVA + 60, (&mut other, IOVA), 8).is_err());
+    assert!(other.copy_from(IOVA, &mut one, IOVA, 8).is_err());
+    assert!(one.copy_from(IOVA + 64, &mut other, IOVA, 8).is_err());
+    assert!(one.copy_from(IOVA + 60, &mut other, IOVA, 8).is_err());
     words[8].store(7, Ordering::Relaxed);
-    let source = (&mut one, IOVA + 64);
-    other.copy_from(IOVA + 8, source, 64).expect("mapped");
+    other
+        .copy_from(IOVA + 8, &mut one, IOVA + 64, 64)
+        .expect("mapped");
     assert_eq!(words[1].load(Ordering::Relaxed), 7);
     other.copy_within(IOVA + 96, IOVA + 8, 8).expect("mapped");
     assert_eq!(words[12].load(Ordering::Relaxed), 7);
     // The same memory in both maps.
     other
-        .copy_from(IOVA + 8, (&mut one, IOVA + 64), 8)
+        .copy_from(IOVA + 8, &mut one, IOVA + 64, 8)
         .expect("mapped");
-    let source = (&mut one, IOVA + 64);
-    other.copy_from(IOVA + 66, source, 8).expect("overlapping");
+    other
+        .copy_from(IOVA + 66, &mut one, IOVA + 64, 8)
+        .expect("overlapping");
 }

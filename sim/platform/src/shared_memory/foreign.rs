@@ -34,19 +34,15 @@ impl ForeignFile {
     /// The error of the system; `OutOfMemory` if [`super::watched::MAX_WATCHED`] are mapped.
     pub fn map(file: &File, is_writable: bool) -> io::Result<Self> {
         let length = file.metadata()?.len();
-        Self::map_part(file, (0, length), is_writable)
+        Self::map_part(file, 0, length, is_writable)
     }
 
     /// Maps `length` bytes from `offset` on, which is a multiple of the page size, for reading and,
     /// if requested, for writing. If the file is shorter, the mapping is lost.
     ///
     /// # Errors
-    /// The errors of [`Self::map`].
-    pub fn map_part(
-        file: &File,
-        (offset, length): (u64, u64),
-        is_writable: bool,
-    ) -> io::Result<Self> {
+    /// Those of [`Self::map`].
+    pub fn map_part(file: &File, offset: u64, length: u64, is_writable: bool) -> io::Result<Self> {
         let length = usize::try_from(length)
             .ok()
             .filter(|length| (1..isize::MAX as usize).contains(length))
@@ -179,7 +175,7 @@ mod tests {
     #[test]
     fn a_part_of_a_file_is_mapped() {
         let file = memory_file();
-        let part = ForeignFile::map_part(&file, (8192, 4096), true).expect("room");
+        let part = ForeignFile::map_part(&file, 8192, 4096, true).expect("room");
         let address = part.address(8192, 4096).expect("inside");
         assert_eq!(part.address(8192 + 4000, 96), Some(address + 4000));
         assert_eq!(part.address(8192 + 4000, 97), None);
@@ -192,7 +188,7 @@ mod tests {
         std::os::unix::fs::FileExt::read_exact_at(&file, &mut byte, 8197).expect("there");
         assert_eq!(byte, [7]);
         for (offset, length) in [(5, 4096), (0, 0), (u64::MAX - 4095, 4096), (0, 1 << 63)] {
-            let mapped = ForeignFile::map_part(&file, (offset, length), true);
+            let mapped = ForeignFile::map_part(&file, offset, length, true);
             assert!(mapped.is_err(), "{offset} {length}");
         }
     }

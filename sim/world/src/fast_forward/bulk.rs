@@ -159,8 +159,8 @@ fn copy_area<T: Timing>(
 ) -> Result<(), DmaError> {
     match devices.nodes.get_disjoint_mut([from, to]) {
         Ok([sender, receiver]) => {
-            let source = (&mut sender.host.memory, source);
-            receiver.host.memory.copy_from(target, source, length)
+            let memory = &mut receiver.host.memory;
+            memory.copy_from(target, &mut sender.host.memory, source, length)
         }
         Err(_) => {
             let memory = &mut devices.nodes[to].host.memory;
