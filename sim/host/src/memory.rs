@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use ferroce_model::ports::host::{DmaAtomic, DmaError};
 pub use lost::OwnMemory;
+pub use moved::NewPlace;
 pub use remote::RemoteMemory;
 use remote::RemoteRegion;
 use scattered::Access;

@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ferroce_host::memory::{MapError, MemoryMap};
+use ferroce_host::memory::{MapError, MemoryMap, NewPlace};
 use ferroce_platform::fork;
 use ferroce_platform::os::areas;
 use ferroce_platform::os::memory_calls::{
@@ -73,6 +73,14 @@ fn lock() -> Option<MutexGuard<'static, Functions>> {
     FUNCTIONS.try_lock_for(TIMEOUT)
 }
 
+/// Whether pages that move may leave a hole, into which another thread could map memory for a
+/// moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hole {
+    Allowed,
+    Refused,
+}
+
 /// All mappings of this process.
 struct All<'a> {
     held: [Option<Held<'a>>; MAX_FUNCTIONS],
@@ -115,15 +123,14 @@ impl<'a> All<'a> {
         is_found
     }
 
-    /// Moves all registered pages of a range to another address. `stays`: memory must remain in the
-    /// range; if that is not possible, nothing is moved.
-    fn evict(&mut self, range: &Range<usize>, stays: bool) {
+    /// Moves all registered pages of a range to another address.
+    fn evict(&mut self, range: &Range<usize>, hole: Hole) {
         if !self.cut_out(range) {
             return;
         }
         let mut rest = range.clone();
         while let Some(run) = self.next_run(&rest) {
-            self.move_away(run.clone(), stays);
+            self.move_away(run.clone(), hole);
             rest.start = run.end;
         }
     }
@@ -146,7 +153,7 @@ impl<'a> All<'a> {
             while let Some(run) = self.next_run(&rest) {
                 if let Ok(place) = memory_calls::map_again(&run) {
                     let maps = self.each();
-                    maps.for_each(|map| map.retarget(&run, Some(place), true));
+                    maps.for_each(|map| map.retarget(&run, NewPlace::Ours(place)));
                 }
                 rest.start = run.end;
             }
@@ -156,7 +163,8 @@ impl<'a> All<'a> {
     /// Marks registrations in a range as lost.
     fn lose(&mut self, range: &Range<usize>) {
         if self.cut_out(range) {
-            self.each().for_each(|map| map.retarget(range, None, false));
+            self.each()
+                .for_each(|map| map.retarget(range, NewPlace::Nowhere));
         }
     }
 
@@ -175,31 +183,31 @@ impl<'a> All<'a> {
     }
 
     /// Moves pages. A range that spans several kernel mappings is moved in parts.
-    fn move_away(&mut self, run: Range<usize>, stays: bool) {
+    fn move_away(&mut self, run: Range<usize>, hole: Hole) {
         let pages = run.len() / PAGE;
-        match move_pages(&run, stays) {
+        match move_pages(&run, hole) {
             Ok(place) => self
                 .each()
-                .for_each(|map| map.retarget(&run, Some(place), true)),
+                .for_each(|map| map.retarget(&run, NewPlace::Ours(place))),
             Err(_) if pages > 1 => {
                 let middle = run.start + pages / 2 * PAGE;
                 self.each().for_each(|map| {
                     map.cut_out(&(run.start..middle));
                 });
-                self.move_away(run.start..middle, stays);
-                self.move_away(middle..run.end, stays);
+                self.move_away(run.start..middle, hole);
+                self.move_away(middle..run.end, hole);
             }
-            Err(_) if stays => {}
-            Err(_) => self.each().for_each(|map| map.retarget(&run, None, false)),
+            Err(_) if hole == Hole::Refused => {}
+            Err(_) => self
+                .each()
+                .for_each(|map| map.retarget(&run, NewPlace::Nowhere)),
         }
     }
 }
 
-/// Moves pages to a new address and leaves empty memory of the same kind in their place.
-///
-/// With `stays` it fails if the kernel cannot do that. Otherwise it then leaves a hole, into which
-/// another thread could map memory for a moment.
-fn move_pages(range: &Range<usize>, stays: bool) -> Answer {
+/// Moves pages to a new address and leaves empty memory of the same kind in their place. If the
+/// kernel cannot do that, it leaves a hole, or fails if that is refused.
+fn move_pages(range: &Range<usize>, hole: Hole) -> Answer {
     /// Linux 5.7.
     const MREMAP_DONTUNMAP: c_int = 4;
     const RESERVE: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -218,8 +226,10 @@ fn move_pages(range: &Range<usize>, stays: bool) -> Answer {
         let arguments = [range.start, length, length, flags as usize, place, 0];
         system_call(libc::SYS_mremap, arguments)
     };
-    let moved = move_with(MOVE | MREMAP_DONTUNMAP)
-        .or_else(|error| if stays { Err(error) } else { move_with(MOVE) });
+    let moved = move_with(MOVE | MREMAP_DONTUNMAP).or_else(|error| match hole {
+        Hole::Allowed => move_with(MOVE),
+        Hole::Refused => Err(error),
+    });
     if moved.is_err() {
         let _ = memory_calls::unmap(place, length);
     }
@@ -255,7 +265,7 @@ fn after_eviction(address: usize, length: usize, call: impl FnOnce() -> Answer) 
     }
     with_all(|all| {
         if let Some(all) = all {
-            all.evict(&pages_of(address, length), false);
+            all.evict(&pages_of(address, length), Hole::Allowed);
         }
         call()
     })
@@ -317,10 +327,11 @@ pub fn mremap(from: usize, old: usize, new: usize, flags: c_int, to: usize) -> A
             return call();
         };
         if is_fixed && is_apart(from..from + old, to..to.saturating_add(new)) {
-            all.evict(&pages_of(to, new), false);
+            all.evict(&pages_of(to, new), Hole::Allowed);
         }
         if new < old && new > 0 {
-            all.evict(&(pages_of(from, new).end..pages_of(from, old).end), false);
+            let end = pages_of(from, new).end..pages_of(from, old).end;
+            all.evict(&end, Hole::Allowed);
         }
         let moving = pages_of(from, old.min(new));
         all.cut_out(&moving);
@@ -328,7 +339,7 @@ pub fn mremap(from: usize, old: usize, new: usize, flags: c_int, to: usize) -> A
         if place != from {
             register(place, moving.len());
             all.each()
-                .for_each(|map| map.retarget(&moving, Some(place), false));
+                .for_each(|map| map.retarget(&moving, NewPlace::OfProgram(place)));
         }
         Ok(place)
     })
@@ -362,7 +373,7 @@ pub fn madvise(address: usize, length: usize, advice: c_int) -> Answer {
         if advice == libc::MADV_FREE {
             return Ok(0);
         }
-        all.evict(&range, true);
+        all.evict(&range, Hole::Refused);
         call()
     })
 }

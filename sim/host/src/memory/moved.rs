@@ -18,6 +18,17 @@ pub const MAX_PIECES: usize = 1024;
 /// Pieces that a mapping or a piece becomes at most when a range is cut out of it.
 const MOST_OF_A_CUT: usize = 3;
 
+/// The address to which memory has moved.
+#[derive(Debug, Clone, Copy)]
+pub enum NewPlace {
+    /// An address that only the module that moves memory uses.
+    Ours(usize),
+    /// Another address of the program.
+    OfProgram(usize),
+    /// None: it is lost.
+    Nowhere,
+}
+
 /// A part of a mapping: IOVAs `start..end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Piece {
@@ -195,13 +206,17 @@ impl MemoryMap {
             .unwrap_or(address)
     }
 
-    /// Records that the memory at `from` has moved to the address `to`; `None`: it is lost.
-    /// `is_ours`: to an address that only this module uses.
-    pub fn retarget(&mut self, from: &Range<usize>, to: Option<usize>, is_ours: bool) {
+    /// Records that the memory at `from` has moved.
+    pub fn retarget(&mut self, from: &Range<usize>, to: NewPlace) {
         for piece in &mut self.moved.pieces {
             if piece.is_inside(from) {
-                piece.address = to.map_or(0, |to| to + (piece.address - from.start));
-                piece.is_ours = is_ours && to.is_some();
+                piece.address = match to {
+                    NewPlace::Ours(to) | NewPlace::OfProgram(to) => {
+                        to + (piece.address - from.start)
+                    }
+                    NewPlace::Nowhere => 0,
+                };
+                piece.is_ours = matches!(to, NewPlace::Ours(_));
             }
         }
     }
