@@ -263,7 +263,7 @@ impl<P: ChannelOwner> CmAgents<P> {
         let agent = &mut self.agents[from];
         let frame = frame::emit(transmit, (from, to), agent.sent);
         agent.sent = agent.sent.wrapping_add(1);
-        let arrivals = self.wire.send(now, (from, to), Qpn::GSI.value(), &frame);
+        let arrivals = self.wire.send(now, from, to, Qpn::GSI.value(), &frame);
         let peer = &mut self.agents[to];
         for arrival in arrivals.into_iter().flatten() {
             if peer.waiting.len() >= MAX_WAITING {

@@ -607,7 +607,7 @@ fn record_work(cpu: &Cpu<'_>, page: &ThreadPage, clock: Instant) {
         };
         let time = work.words().first().map_or(0, |time| *time);
         let end = Instant(work.at_ps.saturating_add(time)).min(clock);
-        cpu.record(activity, Instant(work.at_ps).min(end), end, (None, 0));
+        cpu.record(activity, Instant(work.at_ps).min(end), end, None, 0);
     }
     page.done.clear();
 }

@@ -54,7 +54,10 @@ impl WorldConfig {
             presets: Vec::new(),
             hosts,
             seed: 1,
-            topology: topology(hosts, false),
+            topology: match hosts {
+                0..=2 => Topology::Cable,
+                _ => Topology::Switch,
+            },
             icrc: false,
             elide_payload: false,
             fast_forward: false,
@@ -72,10 +75,15 @@ impl WorldConfig {
     /// Returns a configuration in which all hosts have `preset`. Two hosts are connected by a cable
     /// unless the preset has a switch.
     pub fn timed(preset: Preset, hosts: usize) -> Self {
+        let functional = Self::functional(hosts);
         Self {
-            topology: topology(hosts, preset.link.switched),
+            topology: if preset.link.switched {
+                Topology::Switch
+            } else {
+                functional.topology
+            },
             preset: Some(preset),
-            ..Self::functional(hosts)
+            ..functional
         }
     }
 
@@ -105,12 +113,5 @@ impl WorldConfig {
         let first = self.preset.as_ref()?;
         let own = self.presets.iter().rfind(|(other, _)| *other == host);
         Some(own.map_or(first, |(_, preset)| preset))
-    }
-}
-
-fn topology(hosts: usize, switched: bool) -> Topology {
-    match hosts {
-        0..=2 if !switched => Topology::Cable,
-        _ => Topology::Switch,
     }
 }

@@ -169,7 +169,8 @@ impl<T: Timing> Devices<T> {
     #[inline]
     pub fn store(
         &mut self,
-        (now, at): (Instant, Instant),
+        now: Instant,
+        at: Instant,
         host: usize,
         sequence: &mut Sequence,
         send: impl FnOnce(&mut WorldHost, Instant, Instant) -> Instant,
@@ -187,7 +188,8 @@ impl<T: Timing> Devices<T> {
     pub fn carry_aside(
         &mut self,
         at: Instant,
-        (from, to): (usize, usize),
+        from: usize,
+        to: usize,
         qpn: u32,
         frame: &[u8],
     ) -> Arrivals {
@@ -218,7 +220,7 @@ impl<T: Timing> Devices<T> {
         let now = self.clock.to_device(now);
         let host = &mut self.nodes[host].host;
         host.watchers
-            .add(thread, turns, (now, self.clock), &host.posted)
+            .add(thread, turns, now, self.clock, &host.posted)
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) trait Engine: Send + Sync {
     /// Lets a polling thread poll again.
     fn look_again(&self, thread: ThreadId, at: Instant);
     /// As [`super::Wire::send`].
-    fn carry_aside(&self, at: Instant, ends: (usize, usize), qpn: u32, frame: &[u8]) -> Arrivals;
+    fn carry_aside(&self, at: Instant, from: usize, to: usize, qpn: u32, frame: &[u8]) -> Arrivals;
     /// As [`super::World::order_by_host`].
     fn order_by_host(&self);
     fn next_event(&self) -> Option<Instant>;
@@ -121,9 +121,9 @@ impl<T: Timing + Send + 'static> Engine for Shared<T> {
         self.event_loop.lock().has_only_rechecks()
     }
 
-    fn carry_aside(&self, at: Instant, ends: (usize, usize), qpn: u32, frame: &[u8]) -> Arrivals {
+    fn carry_aside(&self, at: Instant, from: usize, to: usize, qpn: u32, frame: &[u8]) -> Arrivals {
         let mut event_loop = self.event_loop.lock();
-        event_loop.devices.carry_aside(at, ends, qpn, frame)
+        event_loop.devices.carry_aside(at, from, to, qpn, frame)
     }
 
     fn order_by_host(&self) {

@@ -124,7 +124,7 @@ impl<T: Timing> EventLoop<T> {
         let quiet_time = || self.schedule.quiet_time(self.now);
         let skipped = self
             .skipper
-            .offer(&mut self.devices, (host, mark), &quiet_time);
+            .offer(&mut self.devices, host, mark, &quiet_time);
         if let Some(time) = skipped {
             self.devices.skip_time(time);
             self.now += time;
@@ -184,8 +184,8 @@ impl<T: Timing> EventLoop<T> {
         at: Instant,
         send: impl FnOnce(&mut WorldHost, Instant, Instant) -> Instant,
     ) {
-        let times = (self.now, at);
-        self.devices.store(times, host, &mut self.sequence, send);
+        self.devices
+            .store(self.now, at, host, &mut self.sequence, send);
     }
 
     /// Wakes a parked thread at `at`.

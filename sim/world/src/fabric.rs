@@ -38,6 +38,17 @@ mod switched;
 /// Arrival times of a frame: none if it is lost, two if it is duplicated.
 pub type Arrivals = [Option<Instant>; 2];
 
+/// The way of a frame from one host to another.
+#[derive(Debug, Clone, Copy)]
+struct Transit {
+    from: usize,
+    to: usize,
+    /// When its last bit leaves the sender.
+    sent: Instant,
+    /// When its last bit arrives.
+    arrival: Instant,
+}
+
 /// A host whose NIC has work.
 #[derive(Debug, Clone, Copy)]
 pub struct Woken {
@@ -152,12 +163,19 @@ impl Fabric {
     pub fn carry_aside(&mut self, at: Instant, to: usize, qpn: u32, frame: &[u8]) -> Arrivals {
         let from = self.current;
         self.count_sent(frame.len() as u32);
-        let at = self.ends[from].line.departure(at, frame.len() as u32);
-        let arrival = self.arrival_aside(at, to, frame.len() as u32);
-        let times = (at, arrival);
-        let arrivals = match self.faults {
-            Some(_) => self.carry_aside_with_faults(times, to, qpn, frame),
-            None => [Some(self.note_arrival(times, to, qpn, frame)), None],
+        let sent = self.ends[from].line.departure(at, frame.len() as u32);
+        let arrival = self.arrival_aside(sent, to, frame.len() as u32);
+        let transit = Transit {
+            from,
+            to,
+            sent,
+            arrival,
+        };
+        let arrivals = if self.faults.is_some() {
+            self.carry_aside_with_faults(transit, qpn, frame)
+        } else {
+            self.note_arrival(transit, qpn, frame);
+            [Some(arrival), None]
         };
         let line = &self.ends[to].line;
         arrivals.map(|arrival| arrival.map(|arrival| line.reception(arrival)))
@@ -180,7 +198,14 @@ impl Fabric {
         if self.faults.is_some() {
             return self.deliver_with_faults(at, to, frame);
         }
-        let arrival = self.carry(at, to, frame.qpn(), frame.as_ref());
+        let arrival = self.travel(at, to, frame.length());
+        let transit = Transit {
+            from: self.current,
+            to,
+            sent: at,
+            arrival,
+        };
+        self.note_arrival(transit, frame.qpn(), frame.as_ref());
         self.put(arrival, to, frame);
     }
 
@@ -207,27 +232,13 @@ impl Fabric {
         });
     }
 
-    /// Carries a frame to a host. Returns when its last bit arrives.
+    /// Records and counts an arriving frame.
     #[inline]
-    fn carry(&mut self, at: Instant, to: usize, qpn: u32, frame: &[u8]) -> Instant {
-        let arrival = self.travel(at, to, frame.len() as u32);
-        self.note_arrival((at, arrival), to, qpn, frame)
-    }
-
-    /// Records and counts an arriving frame; returns its arrival.
-    #[inline]
-    fn note_arrival(
-        &mut self,
-        times: (Instant, Instant),
-        to: usize,
-        qpn: u32,
-        frame: &[u8],
-    ) -> Instant {
+    fn note_arrival(&mut self, transit: Transit, qpn: u32, frame: &[u8]) {
         if self.recorder.is_some() {
-            self.record_frame(times, (self.current, to), qpn, frame, None);
+            self.record_frame(transit, qpn, frame, None);
         }
-        self.count_received(to, frame.len() as u32);
-        times.1
+        self.count_received(transit.to, frame.len() as u32);
     }
 
     /// Returns when the last bit of a frame arrives at a host.
@@ -250,17 +261,16 @@ impl Fabric {
 
     /// Reports a frame to the recorder.
     #[cold]
-    fn record_frame(
-        &self,
-        (sent, arrival): (Instant, Instant),
-        (from, to): (usize, usize),
-        qpn: u32,
-        bytes: &[u8],
-        fault: Option<FaultSeen<'_>>,
-    ) {
+    fn record_frame(&self, transit: Transit, qpn: u32, bytes: &[u8], fault: Option<FaultSeen<'_>>) {
         let Some(recorder) = &self.recorder else {
             return;
         };
+        let Transit {
+            from,
+            to,
+            sent,
+            arrival,
+        } = transit;
         let mut recorder = recorder.lock();
         recorder.record(&Span {
             host: from,

@@ -28,7 +28,8 @@ pub(super) trait Skipper<T: Timing>: Send {
     fn offer(
         &mut self,
         devices: &mut Devices<T>,
-        stride: (usize, Mark),
+        host: usize,
+        mark: Mark,
         quiet_time: &dyn Fn() -> Duration,
     ) -> Option<Duration>;
 }
@@ -49,7 +50,8 @@ impl<T: Timing> Skipper<T> for EveryPacket {
     fn offer(
         &mut self,
         _: &mut Devices<T>,
-        _: (usize, Mark),
+        _: usize,
+        _: Mark,
         _: &dyn Fn() -> Duration,
     ) -> Option<Duration> {
         None

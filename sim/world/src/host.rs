@@ -293,7 +293,8 @@ impl WorldHost {
     #[inline]
     fn write(
         &mut self,
-        (order, kind): (WriteOrder, Kind),
+        order: WriteOrder,
+        kind: Kind,
         iova: u64,
         bytes: &[u8],
     ) -> Result<Instant, DmaError> {
@@ -304,9 +305,10 @@ impl WorldHost {
         };
         let visible = self.post(order, kind, &place, bytes.len());
         if self.pcie.is_some() {
-            let moved = (iova + elided as u64, place.address + elided);
-            self.memory.expect_write(moved.0, bytes.len() - elided);
-            self.posted.push(visible, kind, moved, &bytes[elided..]);
+            let (iova, address) = (iova + elided as u64, place.address + elided);
+            self.memory.expect_write(iova, bytes.len() - elided);
+            self.posted
+                .push(visible, kind, iova, address, &bytes[elided..]);
         }
         Ok(visible)
     }
@@ -371,7 +373,7 @@ impl Host for WorldHost {
         if source.is_empty() {
             return Ok(order.at.max(order.after));
         }
-        let visible = self.write((order, Kind::Data), iova, source)?;
+        let visible = self.write(order, Kind::Data, iova, source)?;
         if self.pcie.is_none() {
             self.memory.write(iova, source)?;
         }
@@ -420,7 +422,7 @@ impl Host for WorldHost {
         iova: u64,
         words: &[u64],
     ) -> Result<Instant, DmaError> {
-        let visible = self.write((order, Kind::Descriptor), iova, words.as_bytes())?;
+        let visible = self.write(order, Kind::Descriptor, iova, words.as_bytes())?;
         if self.pcie.is_none() {
             self.memory.write_descriptor(iova, words)?;
         }

@@ -196,8 +196,8 @@ impl Wire {
     ///
     /// # Panics
     /// If there is no such host.
-    pub fn send(&self, at: Instant, ends: (usize, usize), qpn: u32, frame: &[u8]) -> Arrivals {
-        self.0.carry_aside(at, ends, qpn, frame)
+    pub fn send(&self, at: Instant, from: usize, to: usize, qpn: u32, frame: &[u8]) -> Arrivals {
+        self.0.carry_aside(at, from, to, qpn, frame)
     }
 }
 

@@ -132,13 +132,7 @@ impl PostedWrites {
 
     /// Adds a write of `bytes` to `iova`, which is memory at `address`.
     #[inline]
-    pub fn push(
-        &mut self,
-        visible: Instant,
-        kind: Kind,
-        (iova, address): (u64, usize),
-        bytes: &[u8],
-    ) {
+    pub fn push(&mut self, visible: Instant, kind: Kind, iova: u64, address: usize, bytes: &[u8]) {
         let mut offset = 0;
         while offset < bytes.len() {
             let piece = &bytes[offset..bytes.len().min(offset + LARGE)];
@@ -298,8 +292,7 @@ mod tests {
         fn push(&mut self, visible: u64, word: usize, bytes: &[u8]) {
             let address = self.memory.as_ptr().addr() + 8 * word;
             let (visible, iova) = (Instant(visible), IOVA + 8 * word as u64);
-            self.posted
-                .push(visible, Kind::Data, (iova, address), bytes);
+            self.posted.push(visible, Kind::Data, iova, address, bytes);
         }
 
         fn word(&self, word: usize) -> u64 {

@@ -203,7 +203,7 @@ impl<'a> Cpu<'a> {
     pub fn work(&mut self, activity: Activity, time: Duration, qp: Option<u32>, bytes: u32) {
         let start = self.now();
         self.spend(time);
-        self.record(activity, start, self.now(), (qp, bytes));
+        self.record(activity, start, self.now(), qp, bytes);
     }
 
     /// Reports an activity of the thread to a recorder, with its queue pair and number of bytes.
@@ -212,7 +212,8 @@ impl<'a> Cpu<'a> {
         activity: Activity,
         start: Instant,
         end: Instant,
-        (qp, bytes): (Option<u32>, u32),
+        qp: Option<u32>,
+        bytes: u32,
     ) {
         if !self.clock.is_recorded.load(Ordering::Relaxed) {
             return;

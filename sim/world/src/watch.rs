@@ -86,7 +86,8 @@ impl Watchers {
         &mut self,
         thread: usize,
         turns: Turns,
-        (now, clock): (Instant, DeviceClock),
+        now: Instant,
+        clock: DeviceClock,
         posted: &PostedWrites,
     ) -> Option<Instant> {
         let place = self.place_of(thread, &turns);
@@ -217,7 +218,7 @@ impl Watchers {
 mod tests {
     use super::*;
 
-    const START: (Instant, DeviceClock) = (Instant::ZERO, DeviceClock::NEW);
+    const NEW: DeviceClock = DeviceClock::NEW;
 
     fn turns(not_before: u64, grid: u64, watch: Watch) -> Turns {
         Turns {
@@ -234,7 +235,7 @@ mod tests {
             write: Instant(write),
             is_waiting: true,
         };
-        let wakes_at = watcher.wakes_at(DeviceClock::NEW);
+        let wakes_at = watcher.wakes_at(NEW);
         wakes_at.expect("there is a write").as_ps()
     }
 
@@ -250,7 +251,7 @@ mod tests {
 
     fn woken(watchers: &mut Watchers) -> Vec<(usize, u64)> {
         let mut woken = Vec::new();
-        watchers.take_changes(DeviceClock::NEW, |thread, at| {
+        watchers.take_changes(NEW, |thread, at| {
             woken.push((thread, at.as_ps()));
         });
         woken.sort_unstable();
@@ -268,7 +269,8 @@ mod tests {
         ];
         for (thread, watch) in cases.into_iter().enumerate() {
             let turns = turns(0, 10, watch);
-            assert_eq!(watchers.add(thread, turns, START, &posted), None);
+            let found = watchers.add(thread, turns, Instant::ZERO, NEW, &posted);
+            assert_eq!(found, None);
         }
         watchers.note(Instant(35), Kind::Data, 990, 10);
         assert_eq!(woken(&mut watchers), [(2, 40)]);
@@ -291,7 +293,7 @@ mod tests {
         let mut watchers = Watchers::default();
         for (thread, range) in ranges.iter().enumerate() {
             let turns = turns(0, 1, Watch::Memory(range.clone()));
-            watchers.add(thread, turns, START, &PostedWrites::default());
+            watchers.add(thread, turns, Instant::ZERO, NEW, &PostedWrites::default());
         }
         for start in 0..410 {
             for length in [1, 5, 100] {

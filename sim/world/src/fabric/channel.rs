@@ -24,8 +24,10 @@ pub struct Packet<F> {
     pub frame: F,
     /// Length of the frame.
     pub bytes: u32,
-    /// The sending host, and when the last bit left its card.
-    pub from: (usize, Instant),
+    /// The sending host.
+    pub from: usize,
+    /// When the last bit left its card.
+    pub sent: Instant,
     /// The destination host.
     pub to: usize,
     /// Fields that switches use.
@@ -294,7 +296,8 @@ mod tests {
         Packet {
             frame: bytes,
             bytes,
-            from: (0, Instant::ZERO),
+            from: 0,
+            sent: Instant::ZERO,
             to: 1,
             class: Class {
                 priority,

@@ -3,7 +3,7 @@
 use ferroce_faults::{FaultCounter, Run, Verdict, corrupt, write_icrc};
 use ferroce_units::Instant;
 
-use super::{Arrivals, Fabric, MAX_UNDER_WAY};
+use super::{Arrivals, Fabric, MAX_UNDER_WAY, Transit};
 use crate::frame::Frame;
 use crate::recorder::{FaultSeen, Received};
 
@@ -11,22 +11,22 @@ impl Fabric {
     /// Sends a frame to the card of a host, if it arrives.
     #[cold]
     pub(super) fn deliver_with_faults(&mut self, at: Instant, to: usize, frame: Frame) {
-        let arrival = self.travel(at, to, frame.length());
-        self.arrive_with_faults((at, arrival), (self.current, to), frame);
+        let transit = Transit {
+            from: self.current,
+            to,
+            sent: at,
+            arrival: self.travel(at, to, frame.length()),
+        };
+        self.arrive_with_faults(transit, frame);
     }
 
-    /// Queues a frame at the card of a host unless a fault prevents it. `times`: when it was sent,
-    /// and when it would arrive.
+    /// Queues a frame at the card of a host unless a fault prevents it. `transit`: its way without
+    /// faults.
     #[cold]
-    pub(super) fn arrive_with_faults(
-        &mut self,
-        times: (Instant, Instant),
-        ends: (usize, usize),
-        mut frame: Frame,
-    ) {
+    pub(super) fn arrive_with_faults(&mut self, transit: Transit, mut frame: Frame) {
         let sent = self.recorder.as_ref().map(|_| frame.as_ref().to_vec());
-        let verdict = self.judge(times.1, ends, frame.as_ref());
-        let times = (times.0, times.1 + verdict.delay);
+        let verdict = self.judge(transit, frame.as_ref());
+        let (arrival, to) = (transit.arrival + verdict.delay, transit.to);
         if let Some((corruption, draw)) = verdict.corruption {
             if !self.icrc {
                 write_icrc(frame.as_mut());
@@ -41,12 +41,12 @@ impl Fabric {
             _ => Received::Intact,
         };
         if let Some(sent) = sent {
-            self.record_verdict(times, ends, frame.qpn(), &sent, &verdict, received);
+            let transit = Transit { arrival, ..transit };
+            self.record_verdict(transit, frame.qpn(), &sent, &verdict, received);
         }
         if verdict.is_dropped() {
             return self.pool.give_back(frame);
         }
-        let (arrival, to) = (times.1, ends.1);
         if verdict.is_duplicated {
             if let Some(copy) = self.pool.copy(&frame) {
                 self.put_if_room(arrival, to, copy);
@@ -55,41 +55,40 @@ impl Fabric {
         self.put_if_room(arrival, to, frame);
     }
 
-    /// Carries a frame that a host receives without its card and that would arrive at `arrival`. A
+    /// Carries a frame that a host receives without its card. `transit`: its way without faults. A
     /// frame with a wrong bit fails its ICRC check.
     #[cold]
     pub(super) fn carry_aside_with_faults(
         &mut self,
-        (at, arrival): (Instant, Instant),
-        to: usize,
+        transit: Transit,
         qpn: u32,
         frame: &[u8],
     ) -> Arrivals {
-        let ends = (self.current, to);
-        let verdict = self.judge(arrival, ends, frame);
-        let arrival = arrival + verdict.delay;
+        let verdict = self.judge(transit, frame);
+        let arrival = transit.arrival + verdict.delay;
         let is_lost = verdict.is_dropped() || verdict.corruption.is_some();
         let received = if is_lost {
             Received::Lost
         } else {
             Received::Intact
         };
-        self.record_verdict((at, arrival), ends, qpn, frame, &verdict, received);
+        let transit = Transit { arrival, ..transit };
+        self.record_verdict(transit, qpn, frame, &verdict, received);
         if is_lost {
             return [None, None];
         }
-        self.count_received(to, frame.len() as u32);
+        self.count_received(transit.to, frame.len() as u32);
         [Some(arrival), verdict.is_duplicated.then_some(arrival)]
     }
 
-    /// Returns the verdict on a frame that would arrive at `arrival`.
-    fn judge(&mut self, arrival: Instant, (from, to): (usize, usize), frame: &[u8]) -> Verdict {
+    /// Returns the verdict on a frame with this way without faults.
+    fn judge(&mut self, transit: Transit, frame: &[u8]) -> Verdict {
         let Some(engine) = &mut self.faults else {
             return Verdict::PASS;
         };
-        let verdict = engine.decide(arrival, from < to, frame);
+        let verdict = engine.decide(transit.arrival, transit.from < transit.to, frame);
         if !verdict.is_pass() {
-            if let Some(counters) = &mut self.ends[to].counters.faults {
+            if let Some(counters) = &mut self.ends[transit.to].counters.faults {
                 verdict.count(engine.plan(), counters);
             }
         }
@@ -98,8 +97,7 @@ impl Fabric {
 
     fn record_verdict(
         &self,
-        times: (Instant, Instant),
-        ends: (usize, usize),
+        transit: Transit,
         qpn: u32,
         sent: &[u8],
         verdict: &Verdict,
@@ -110,7 +108,7 @@ impl Fabric {
         let fault = comment
             .as_deref()
             .map(|comment| FaultSeen { comment, received });
-        self.record_frame(times, ends, qpn, sent, fault);
+        self.record_frame(transit, qpn, sent, fault);
     }
 
     /// Queues a frame unless too many are in flight: copies of frames do not wait for room.

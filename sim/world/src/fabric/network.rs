@@ -72,6 +72,13 @@ struct Switch {
     salt: u64,
 }
 
+/// The meaning of a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Pause {
+    Begins,
+    Ends,
+}
+
 /// An arriving pause frame or end of a pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Signal {
@@ -79,7 +86,7 @@ struct Signal {
     sequence: u64,
     channel: usize,
     priority: u8,
-    is_pause: bool,
+    pause: Pause,
 }
 
 /// Switches, links and the packets in them.
@@ -127,7 +134,7 @@ impl<F> Network<F> {
             let inward = channels.iter().filter(|c| c.to == Node::Switch(number));
             let headroom = inward.map(|channel| headroom_bytes(channel, hosts)).max();
             let is_embedded = plan.host_of_switch(number).is_some();
-            let switch = Switch::new(switch, (number, ports), hosts, headroom.unwrap_or(0));
+            let switch = Switch::new(switch, number, ports, hosts, headroom.unwrap_or(0));
             switch.map(|switch| Switch {
                 is_embedded,
                 ..switch
@@ -156,8 +163,8 @@ impl<F> Network<F> {
             let cable = self.cable_of(storm.host);
             let cable = cable.ok_or(FabricError::NoStormHost { host: storm.host })?;
             let downlink = reverse(cable);
-            self.plan_signal(storm.from, downlink, storm.priority, true);
-            self.plan_signal(storm.until, downlink, storm.priority, false);
+            self.plan_signal(storm.from, downlink, storm.priority, Pause::Begins);
+            self.plan_signal(storm.until, downlink, storm.priority, Pause::Ends);
         }
         Ok(())
     }
@@ -215,7 +222,8 @@ fn headroom_bytes<F>(channel: &Channel<F>, hosts: &[HostPort]) -> u64 {
 impl Switch {
     fn new(
         plan: &SwitchPlan,
-        (number, ports): (usize, usize),
+        number: usize,
+        ports: usize,
         hosts: &[HostPort],
         headroom: u64,
     ) -> Result<Self, FabricError> {
@@ -257,14 +265,15 @@ impl Switch {
 /// Interface for hosts.
 impl<F: AsRef<[u8]> + AsMut<[u8]>> Network<F> {
     /// Sends a frame from one host to another; its last bit leaves the card at `at`.
-    pub fn send(&mut self, now: Instant, at: Instant, (from, to): (usize, usize), frame: F) {
+    pub fn send(&mut self, now: Instant, at: Instant, from: usize, to: usize, frame: F) {
         let bytes = frame.as_ref().len() as u32;
         let class = Class::of(frame.as_ref());
         let uplink = self.uplinks[from];
         let packet = Packet {
             frame,
             bytes,
-            from: (from, at),
+            from,
+            sent: at,
             to,
             class,
             egress: uplink,
@@ -317,7 +326,7 @@ impl<F> Network<F> {
     }
 
     /// Returns the latency of a frame of `bytes` from one host to another through an idle network.
-    pub fn idle_latency(&self, (from, to): (usize, usize), bytes: u32) -> Duration {
+    pub fn idle_latency(&self, from: usize, to: usize, bytes: u32) -> Duration {
         let mut channel = &self.channels[self.uplinks[from]];
         let mut latency = channel.cable;
         while let Node::Switch(switch) = channel.to {
@@ -378,14 +387,14 @@ impl<F> Network<F> {
     }
 
     /// Schedules a signal at the sending end of a channel at `at`.
-    fn plan_signal(&mut self, at: Instant, channel: usize, priority: u8, is_pause: bool) {
+    fn plan_signal(&mut self, at: Instant, channel: usize, priority: u8, pause: Pause) {
         let moment = self.sequence.moment(at);
         self.signals.push(Reverse(Signal {
             at,
             sequence: moment.sequence,
             channel,
             priority,
-            is_pause,
+            pause,
         }));
         let part = self.signal_part();
         self.events.lower(part, moment);
@@ -437,7 +446,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Network<F> {
                 self.channels[egress].egress.push(now, packet);
                 if self.channels[ingress].ingress.take_pause(priority) {
                     self.channels[ingress].totals.pauses += 1;
-                    self.signal(now, ingress, priority, true);
+                    self.signal(now, ingress, priority, Pause::Begins);
                 }
                 self.send_next(now, egress);
             }
@@ -475,7 +484,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Network<F> {
                 let held = &mut self.channels[ingress].ingress;
                 held.release(buffer, priority, part, bytes);
                 if held.take_resume(pfc, buffer, priority) {
-                    self.signal(now, ingress, priority, false);
+                    self.signal(now, ingress, priority, Pause::Ends);
                 }
             }
             _ => buffer.release_lossy(bytes),
@@ -552,12 +561,12 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Network<F> {
 
     /// Sends a pause frame, or the end of a pause, against a channel. It overtakes all queued
     /// frames, but not the one being sent.
-    fn signal(&mut self, now: Instant, against: usize, priority: u8, is_pause: bool) {
+    fn signal(&mut self, now: Instant, against: usize, priority: u8, pause: Pause) {
         let channel = &mut self.channels[reverse(against)];
         let sent = channel.free_at.max(now) + channel.rate.span(pause_frame::LENGTH as u32);
         channel.free_at = sent;
         let at = sent + channel.cable;
-        self.plan_signal(at, against, priority, is_pause);
+        self.plan_signal(at, against, priority, pause);
     }
 
     /// Handles the arrival of the next signal at the sending end of its channel.
@@ -570,24 +579,25 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Network<F> {
         let Some(Reverse(signal)) = signal else {
             return;
         };
+        let is_pause = signal.pause == Pause::Begins;
         let channel = &mut self.channels[signal.channel];
-        channel.pauses.set(now, signal.priority, signal.is_pause);
+        channel.pauses.set(now, signal.priority, is_pause);
         let is_in_card = match channel.to {
             Node::Switch(switch) => self.switches[switch].is_embedded,
             Node::Host(_) => false,
         };
         match channel.from {
-            Node::Host(_) if is_in_card && signal.is_pause => {}
+            Node::Host(_) if is_in_card && is_pause => {}
             Node::Host(host) if is_in_card => self.outputs.push_back(Output::GoesOn(now, host)),
             Node::Host(host) => {
                 let frame = PauseFrame {
                     host,
                     priority: signal.priority,
-                    is_pause: signal.is_pause,
+                    is_pause,
                 };
                 self.outputs.push_back(Output::Paused(now, frame));
             }
-            Node::Switch(_) if signal.is_pause => {}
+            Node::Switch(_) if is_pause => {}
             Node::Switch(_) => self.send_next(now, signal.channel),
         }
     }

@@ -6,7 +6,7 @@ use ferroce_units::{Duration, Instant};
 use super::channel::{Channel, Packet, QueueSample};
 use super::network::{HostPort, Network, Output};
 use super::report::FabricReport;
-use super::{Fabric, Woken};
+use super::{Fabric, Transit, Woken};
 use crate::config::WorldConfig;
 use crate::fabric_plan::FabricError;
 use crate::frame::Frame;
@@ -44,6 +44,15 @@ fn observe(network: &Network<Frame>, now: Instant, recorder: &SharedRecorder) {
     }
 }
 
+fn transit_of(packet: &Packet<Frame>, arrival: Instant) -> Transit {
+    Transit {
+        from: packet.from,
+        to: packet.to,
+        sent: packet.sent,
+        arrival,
+    }
+}
+
 impl Fabric {
     /// Returns the time of the next event of the network.
     #[inline]
@@ -60,8 +69,7 @@ impl Fabric {
         while let Some(output) = network.next_output() {
             match output {
                 Output::Delivered(arrival, packet) => {
-                    let ends = (packet.from.0, packet.to);
-                    let idle = network.idle_latency(ends, packet.bytes);
+                    let idle = network.idle_latency(packet.from, packet.to, packet.bytes);
                     self.take_delivered(arrival, packet, idle);
                 }
                 Output::Dropped(at, packet) => self.take_dropped(at, packet),
@@ -77,42 +85,34 @@ impl Fabric {
 
     /// Puts a frame of the current host to another host on its cable.
     pub(super) fn send_through_network(&mut self, at: Instant, to: usize, frame: Frame) {
-        let (now, ends) = (self.now, (self.current, to));
         if let Some(network) = &mut self.network {
-            network.send(now, at, ends, frame);
+            network.send(self.now, at, self.current, to, frame);
         }
     }
 
     fn take_delivered(&mut self, arrival: Instant, packet: Packet<Frame>, idle: Duration) {
-        let Packet {
-            frame, from, to, ..
-        } = packet;
+        let transit = transit_of(&packet, arrival);
+        let Packet { frame, to, .. } = packet;
         let counters = &mut self.ends[to].counters;
-        let waited = arrival.saturating_since(from.1 + idle);
+        let waited = arrival.saturating_since(transit.sent + idle);
         counters.waited = counters.waited + waited;
-        let (times, ends) = ((from.1, arrival), (from.0, to));
         if self.faults.is_some() {
-            return self.arrive_with_faults(times, ends, frame);
+            return self.arrive_with_faults(transit, frame);
         }
-        if self.recorder.is_some() {
-            self.record_frame(times, ends, frame.qpn(), frame.as_ref(), None);
-        }
-        self.count_received(to, frame.length());
+        self.note_arrival(transit, frame.qpn(), frame.as_ref());
         self.put(arrival, to, frame);
     }
 
     #[cold]
     fn take_dropped(&mut self, at: Instant, packet: Packet<Frame>) {
-        let Packet {
-            frame, from, to, ..
-        } = packet;
+        let transit = transit_of(&packet, at);
+        let Packet { frame, to, .. } = packet;
         self.ends[to].counters.dropped_frames += 1;
         let fault = FaultSeen {
             comment: "dropped by a switch: its buffer was full",
             received: Received::Lost,
         };
-        let (times, ends) = ((from.1, at), (from.0, to));
-        self.record_frame(times, ends, frame.qpn(), frame.as_ref(), Some(fault));
+        self.record_frame(transit, frame.qpn(), frame.as_ref(), Some(fault));
         self.pool.give_back(frame);
     }
 
@@ -137,7 +137,7 @@ impl Fabric {
     pub(super) fn arrival_aside(&mut self, at: Instant, to: usize, bytes: u32) -> Instant {
         let from = self.current;
         match &self.network {
-            Some(network) if from != to => at + network.idle_latency((from, to), bytes),
+            Some(network) if from != to => at + network.idle_latency(from, to, bytes),
             _ => self.travel(at, to, bytes),
         }
     }

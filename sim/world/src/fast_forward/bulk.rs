@@ -114,14 +114,16 @@ impl UntimedHost for PlacesOf<'_> {
     }
 }
 
-/// Copies payload from its locations in host `from` to its locations in host `to`.
+/// Copies payload from `sources` in host `from` to `targets` in host `to`.
 ///
 /// # Errors
 /// [`DmaError`] if not all of it can be read and written. A part may have been copied.
 pub fn copy<T: Timing>(
     devices: &mut Devices<T>,
-    (from, sources): (usize, &Places),
-    (to, targets): (usize, &Places),
+    from: usize,
+    sources: &Places,
+    to: usize,
+    targets: &Places,
 ) -> Result<(), DmaError> {
     let mut sources = sources.0.iter().copied();
     let mut source = sources.next();
@@ -130,12 +132,8 @@ pub fn copy<T: Timing>(
         while let Some(area) = source.filter(|_| done < target.length) {
             let length = area.length.min(target.length - done);
             if !area.is_elided && !target.is_elided {
-                copy_area(
-                    devices,
-                    (from, area.iova),
-                    (to, target.iova + done),
-                    length as usize,
-                )?;
+                let at = target.iova + done;
+                copy_area(devices, from, area.iova, to, at, length as usize)?;
             }
             done += length;
             source = match area.length - length {
@@ -153,8 +151,10 @@ pub fn copy<T: Timing>(
 
 fn copy_area<T: Timing>(
     devices: &mut Devices<T>,
-    (from, source): (usize, u64),
-    (to, target): (usize, u64),
+    from: usize,
+    source: u64,
+    to: usize,
+    target: u64,
     length: usize,
 ) -> Result<(), DmaError> {
     match devices.nodes.get_disjoint_mut([from, to]) {

@@ -115,7 +115,9 @@ impl Leg {
 /// The world at the end of a stride.
 #[derive(Debug)]
 pub struct Sample {
-    lead: (usize, Mark),
+    /// The host of the NIC that marked the end.
+    host: usize,
+    mark: Mark,
     pub legs: Vec<Leg>,
     pub counters: Vec<Counters>,
 }
@@ -123,7 +125,7 @@ pub struct Sample {
 impl Sample {
     /// Takes a sample at the end of a stride of a host. Receivers without a long message are
     /// removed.
-    pub fn take<T: Timing>(devices: &mut Devices<T>, lead: (usize, Mark)) -> Self {
+    pub fn take<T: Timing>(devices: &mut Devices<T>, host: usize, mark: Mark) -> Self {
         let mut legs = Vec::new();
         for to in 0..devices.nodes.len() {
             for receiver in devices.nodes[to].nic.fast_forward().receivers() {
@@ -138,7 +140,8 @@ impl Sample {
         }
         let counters = devices.nodes.iter().map(|node| node.nic.counters().clone());
         Self {
-            lead,
+            host,
+            mark,
             legs,
             counters: counters.collect(),
         }
@@ -146,7 +149,7 @@ impl Sample {
 
     /// Returns the queue pair that marks the strides.
     pub fn lead(&self) -> End {
-        (self.lead.0, self.lead.1.index)
+        (self.host, self.mark.index)
     }
 
     /// Returns the senders of all messages.
@@ -201,7 +204,7 @@ impl Sample {
                 && after.under_way + BURST_PACKETS >= before.under_way
         };
         let is_steady = is_plain && legs.all(goes_on);
-        is_steady.then(|| self.lead.1.at - before.lead.1.at)
+        is_steady.then(|| self.mark.at - before.mark.at)
     }
 
     /// Returns true if a host sends one of the messages, or has sent no payload since `before`.

@@ -54,13 +54,14 @@ impl<T: Timing> Skipper<T> for SteadyStrides {
     fn offer(
         &mut self,
         devices: &mut Devices<T>,
-        stride: (usize, Mark),
+        host: usize,
+        mark: Mark,
         quiet_time: &dyn Fn() -> Duration,
     ) -> Option<Duration> {
         if devices.is_recorded() || devices.nodes.len() > MAX_HOSTS {
             return None;
         }
-        let sample = Sample::take(devices, stride);
+        let sample = Sample::take(devices, host, mark);
         let lead = sample.lead();
         let other = self.last.as_ref().map(Sample::lead);
         let leads_other =
@@ -76,7 +77,7 @@ impl<T: Timing> Skipper<T> for SteadyStrides {
         });
         self.paces = paces;
         self.last = Some(match skipped {
-            Some(_) => Sample::take(devices, stride),
+            Some(_) => Sample::take(devices, host, mark),
             None => sample,
         });
         skipped
@@ -184,7 +185,7 @@ impl SteadyStrides {
         targets.skip(u64::from(target.length() - train.bytes()));
         is_written
             && targets.length() == payload_bytes
-            && bulk::copy(devices, (from, sources), (to, targets)).is_ok()
+            && bulk::copy(devices, from, sources, to, targets).is_ok()
     }
 }
 

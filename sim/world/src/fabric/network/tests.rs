@@ -92,11 +92,11 @@ impl Bench {
             let bytes = frame(flow.traffic_class, flow.port, flow.bytes);
             assert!(!self.network.is_paused(host, &bytes));
             flow.frames -= 1;
-            let ends = (host, flow.to);
+            let to = flow.to;
             let at = self.now + Rate::from_gbps(GBPS).span(bytes.len() as u32);
             self.free_at[host] = at;
             self.turns[host] = index + 1;
-            self.network.send(self.now, at, ends, bytes);
+            self.network.send(self.now, at, host, to, bytes);
             return true;
         }
         false
@@ -177,7 +177,7 @@ fn an_idle_switch_cuts_through() {
     let span = Rate::from_gbps(GBPS).span(1082);
     assert_eq!(bytes, 1082);
     assert_eq!(at, Instant::ZERO + span + CABLE + SWITCH + CABLE);
-    let idle = bench.network.idle_latency((0, 1), 1082);
+    let idle = bench.network.idle_latency(0, 1, 1082);
     assert_eq!(at, Instant::ZERO + span + idle);
 }
 
@@ -198,7 +198,7 @@ fn a_slower_wire_stretches_and_a_faster_one_waits_for_the_last_bit() {
     let expected = Instant::ZERO + slow + latency;
     let (_, _, at) = bench.delivered[0];
     assert!(at == expected, "{at:?} {expected:?} {fast:?}");
-    let idle = bench.network.idle_latency((0, 1), 1082);
+    let idle = bench.network.idle_latency(0, 1, 1082);
     assert_eq!(at, Instant::ZERO + fast + idle);
 }
 
