@@ -36,6 +36,8 @@ const TAG: u8 = 1;
 pub trait ChannelOwner {
     /// Returns its unique number.
     fn id(&self) -> u64;
+    /// Returns its host.
+    fn host(&self) -> usize;
     /// Sets how many events wait in one of its channels.
     fn set_events(&self, channel: usize, count: u32);
 }
@@ -81,7 +83,7 @@ impl<P: ChannelOwner> CmAgents<P> {
         let agents = presets.iter().enumerate();
         Self {
             agents: agents
-                .map(|(host, preset)| Agent::new((host, presets.len()), preset))
+                .map(|(host, preset)| Agent::new(host, presets.len(), preset))
                 .collect(),
             wire,
             waker,
@@ -104,12 +106,12 @@ impl<P: ChannelOwner> CmAgents<P> {
         std::mem::take(&mut self.reached)
     }
 
-    /// Opens a channel for a program on a host. Returns its number.
+    /// Opens a channel for a program. Returns its number.
     ///
     /// # Errors
     /// `ENOMEM` if the program has [`MAX_CHANNELS`].
-    pub fn open(&mut self, host: usize, program: &Arc<P>) -> Result<u32, Errno> {
-        let agent = &mut self.agents[host];
+    pub fn open(&mut self, program: &Arc<P>) -> Result<u32, Errno> {
+        let agent = &mut self.agents[program.host()];
         let own = agent.channels.values();
         let own = own.filter(|channel| channel.program.id() == program.id());
         let used: Vec<usize> = own.map(|channel| channel.number).collect();
@@ -130,21 +132,18 @@ impl<P: ChannelOwner> CmAgents<P> {
     ///
     /// # Errors
     /// `EINVAL` if the program has no such channel.
-    pub fn close(
-        &mut self,
-        (now, host): (Instant, usize),
-        program: u64,
-        number: u32,
-    ) -> Result<(), Errno> {
+    pub fn close(&mut self, now: Instant, program: &P, number: u32) -> Result<(), Errno> {
+        let host = program.host();
         let id = self.agents[host].channel(program, number)?;
         self.close_channel(now, host, id);
         Ok(())
     }
 
     /// Closes all channels of a program that has ended.
-    pub fn forget(&mut self, now: Instant, host: usize, program: u64) {
+    pub fn forget(&mut self, now: Instant, program: &P) {
+        let host = program.host();
         let own = self.agents[host].channels.iter();
-        let own = own.filter(|(_, channel)| channel.program.id() == program);
+        let own = own.filter(|(_, channel)| channel.program.id() == program.id());
         let ids: Vec<ChannelId> = own.map(|(id, _)| *id).collect();
         for id in ids {
             self.close_channel(now, host, id);
@@ -164,11 +163,13 @@ impl<P: ChannelOwner> CmAgents<P> {
     /// The errors of the kernel's device file; `EINVAL` if the program has no such channel.
     pub fn command(
         &mut self,
-        (now, host): (Instant, usize),
-        (program, number): (u64, u32),
+        now: Instant,
+        program: &P,
+        number: u32,
         bytes: &[u8],
         option: &[u8],
     ) -> Result<Reply, Errno> {
+        let host = program.host();
         let listening = self.listening();
         let agent = &mut self.agents[host];
         agent.host.set_listening(listening);
@@ -200,11 +201,13 @@ impl<P: ChannelOwner> CmAgents<P> {
     /// As for [`CmAgents::command`]; the errno in `source`.
     pub fn migrate(
         &mut self,
-        (now, host): (Instant, usize),
-        (program, number): (u64, u32),
+        now: Instant,
+        program: &P,
+        number: u32,
         bytes: &[u8],
         source: Result<u32, Errno>,
     ) -> Result<Reply, Errno> {
+        let host = program.host();
         let agent = &mut self.agents[host];
         let id = agent.channel(program, number)?;
         let source = source.and_then(|number| agent.channel(program, number));
@@ -261,7 +264,7 @@ impl<P: ChannelOwner> CmAgents<P> {
             return;
         };
         let agent = &mut self.agents[from];
-        let frame = frame::emit(transmit, (from, to), agent.sent);
+        let frame = frame::emit(transmit, from, to, agent.sent);
         agent.sent = agent.sent.wrapping_add(1);
         let arrivals = self.wire.send(now, from, to, Qpn::GSI.value(), &frame);
         let peer = &mut self.agents[to];
@@ -279,7 +282,7 @@ impl<P: ChannelOwner> CmAgents<P> {
 }
 
 impl<P: ChannelOwner> Agent<P> {
-    fn new((number, hosts): (usize, usize), preset: &Preset) -> Self {
+    fn new(number: usize, hosts: usize, preset: &Preset) -> Self {
         let config = Config {
             // Unique per host, because it also seeds the PSNs.
             first_id: (number as u32) << 8 | 1,
@@ -287,7 +290,7 @@ impl<P: ChannelOwner> Agent<P> {
         };
         Self {
             cm: RdmaCm::new(config),
-            host: AgentHost::new((number, hosts), preset),
+            host: AgentHost::new(number, hosts, preset),
             thread: None,
             waiting: VecDeque::new(),
             in_hand: None,
@@ -298,9 +301,9 @@ impl<P: ChannelOwner> Agent<P> {
         }
     }
 
-    fn channel(&self, program: u64, number: u32) -> Result<ChannelId, Errno> {
+    fn channel(&self, program: &P, number: u32) -> Result<ChannelId, Errno> {
         let is_it = |channel: &Channel<P>| {
-            channel.program.id() == program && channel.number == number as usize
+            channel.program.id() == program.id() && channel.number == number as usize
         };
         let found = self.channels.iter().find(|(_, channel)| is_it(channel));
         found.map(|(id, _)| *id).ok_or(Errno::EINVAL)

@@ -66,7 +66,8 @@ impl Conductor {
     /// stands still until `held_for` programs have joined.
     pub fn new(
         world: World,
-        (names, presets): (Vec<HostName>, &[Preset]),
+        names: Vec<HostName>,
+        presets: &[Preset],
         shared: &Arc<Shared>,
         held_for: usize,
     ) -> Self {
@@ -178,7 +179,7 @@ impl Conductor {
         self.shared.take_interrupts(program.host);
         drop(places);
         let mut agents = self.common.cm_agents.borrow_mut();
-        agents.forget(now, program.host, program.id);
+        agents.forget(now, program);
         drop(agents);
         self.common.announce_cm_events(now);
         if !program.has_exited() {

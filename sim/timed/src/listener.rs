@@ -254,7 +254,7 @@ impl Listener {
         // 0: a process of another PID namespace.
         let pid = Peer::of(&connection.socket)?.process.unwrap_or(0);
         self.programs += 1;
-        let (program, file) = Program::new(self.programs, (host, &self.facts[host]), pid)?;
+        let (program, file) = Program::new(self.programs, host, &self.facts[host], pid)?;
         connection.program = Some(Arc::new(program));
         self.is_taken[host] = true;
         Ok(file)

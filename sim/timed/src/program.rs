@@ -42,12 +42,7 @@ pub struct HostFacts {
 
 impl HostFacts {
     /// Returns the facts of a host with this preset, one of `hosts`.
-    pub fn new(
-        name: HostName,
-        preset: &Preset,
-        hosts: usize,
-        (seed, push_blocks): (u64, u32),
-    ) -> Self {
+    pub fn new(name: HostName, preset: &Preset, hosts: usize, seed: u64, push_blocks: u32) -> Self {
         Self {
             name,
             costs: Costs::new(preset),
@@ -130,11 +125,7 @@ impl Program {
     ///
     /// # Errors
     /// No memory or no descriptors.
-    pub fn new(
-        id: u64,
-        (host, facts): (usize, &HostFacts),
-        pid: u32,
-    ) -> io::Result<(Self, OwnedFd)> {
+    pub fn new(id: u64, host: usize, facts: &HostFacts, pid: u32) -> io::Result<(Self, OwnedFd)> {
         let file = SharedPages::create()?;
         let pages = SharedPages::map(&file)?;
         facts.write(host as u32, &pages.pages().program);
@@ -226,6 +217,10 @@ impl ChannelOwner for Program {
         self.id
     }
 
+    fn host(&self) -> usize {
+        self.host
+    }
+
     fn set_events(&self, channel: usize, count: u32) {
         let events = &self.pages.pages().program.cm_events;
         if let Some(cell) = events.get(channel) {
@@ -252,8 +247,8 @@ mod tests {
 
     fn program() -> Program {
         let preset = Preset::load("cx5-100g").expect("built in");
-        let facts = HostFacts::new(HostName::of_host(1), &preset, 2, (7, 4));
-        Program::new(1, (1, &facts), 77).expect("memory").0
+        let facts = HostFacts::new(HostName::of_host(1), &preset, 2, 7, 4);
+        Program::new(1, 1, &facts, 77).expect("memory").0
     }
 
     #[test]

@@ -509,7 +509,7 @@ impl RemoteThread {
                 self.answer = u64::from(streams.take_name(port()?, word(0)?));
                 None
             }
-            StoreKind::Send => streams.send(word(0)?, program, (now, word(1)?))?,
+            StoreKind::Send => streams.send(word(0)?, program, word(1)?, now)?,
             StoreKind::Receive => {
                 streams.receive(word(0)?, program, word(1)?)?;
                 None

@@ -136,10 +136,9 @@ impl TimedWorld {
         let facts = names.into_iter().zip(&presets).zip(&models).enumerate();
         let facts = facts.map(|(host, ((name, preset), model))| {
             let seed = seed.wrapping_add(host as u64).wrapping_mul(SEED_STEP);
-            let own = (seed, model.push_blocks());
             HostFacts {
                 is_recorded,
-                ..HostFacts::new(name, preset, presets.len(), own)
+                ..HostFacts::new(name, preset, presets.len(), seed, model.push_blocks())
             }
         });
         let mut world = Self {
@@ -266,7 +265,7 @@ fn start_conductor(
         };
         let models = (0..config.hosts).map(|host| world.served(host)).collect();
         if sender.send(Ok(models)).is_ok() {
-            Conductor::new(world, (names, &presets), &shared, held_for).run();
+            Conductor::new(world, names, &presets, &shared, held_for).run();
         }
     };
     let thread = Builder::new().name("ferroce-world".to_owned());

@@ -181,7 +181,8 @@ impl Streams {
         &mut self,
         number: u64,
         sender: u64,
-        (now, bytes): (Instant, u64),
+        bytes: u64,
+        now: Instant,
     ) -> Result<Option<(ThreadId, Instant)>, TooMany> {
         let stream = self.stream(number)?;
         if stream.end.is_some() {

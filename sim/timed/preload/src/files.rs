@@ -23,8 +23,8 @@ pub fn input(fd: c_int, parts: &[iovec], flags: c_int, real: impl FnOnce() -> ss
         return real();
     };
     match known::connection(descriptor) {
-        Some(connection) => transfer::receive(&own, (descriptor, connection), parts, flags, real),
-        None => wait_for_input(&own, descriptor, flags & libc::MSG_DONTWAIT != 0, real),
+        Some(connection) => transfer::receive(&own, descriptor, connection, parts, flags, real),
+        None => wait_for_input(&own, descriptor, flags, real),
     }
 }
 
@@ -34,7 +34,7 @@ pub fn output(fd: c_int, parts: &[iovec], flags: c_int, real: impl FnOnce() -> s
         return real();
     };
     match known::connection(descriptor) {
-        Some(connection) => transfer::transmit(&own, (descriptor, connection), parts, flags),
+        Some(connection) => transfer::transmit(&own, descriptor, connection, parts, flags),
         None => {
             let result = real();
             if result > 0 {
@@ -53,18 +53,18 @@ fn notify(own: &Own, descriptor: Descriptor) {
     }
 }
 
-/// Waits until there is something to read, and calls `real` to read it.
+/// Waits until there is something to read, and calls `real` to read it. `flags`: of `recv`.
 pub fn wait_for_input(
     own: &Own,
     descriptor: Descriptor,
-    is_nonblocking: bool,
+    flags: c_int,
     real: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
     if !descriptor.ready(PollFlags::IN).is_empty() {
         return real();
     }
     own.catch_up();
-    if is_nonblocking || descriptor.is_nonblocking() {
+    if flags & libc::MSG_DONTWAIT != 0 || descriptor.is_nonblocking() {
         let result = real();
         if result < 0 {
             os::keeping_errno(|| own.spend_call());

@@ -83,7 +83,7 @@ pub unsafe extern "C" fn accept4(
     };
     match set_up::known_port(&own, descriptor) {
         Some(port) => set_up::accept(&own, descriptor, port, real),
-        None => wait_for_input(&own, descriptor, false, || real() as ssize_t) as c_int,
+        None => wait_for_input(&own, descriptor, 0, || real() as ssize_t) as c_int,
     }
 }
 

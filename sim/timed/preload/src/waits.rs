@@ -232,7 +232,7 @@ pub unsafe extern "C" fn pthread_cond_timedwait(
         libc::CLOCK_REALTIME
     };
     // SAFETY: by the contract of `pthread_cond_timedwait`, the arguments are valid.
-    unsafe { wait_for_condition(&own, (condition, mutex), clock, time) }
+    unsafe { wait_for_condition(&own, condition, mutex, clock, time) }
 }
 
 /// `pthread_cond_clockwait` of libc.
@@ -245,7 +245,7 @@ pub unsafe extern "C" fn pthread_cond_clockwait(
 ) -> c_int {
     match Own::enter("pthread_cond_clockwait") {
         // SAFETY: by the contract of `pthread_cond_clockwait`, the arguments are valid.
-        Some(own) => unsafe { wait_for_condition(&own, (condition, mutex), clock, time) },
+        Some(own) => unsafe { wait_for_condition(&own, condition, mutex, clock, time) },
         // SAFETY: by the contract of `pthread_cond_clockwait`, the arguments are valid.
         None => unsafe { real::pthread_cond_clockwait(condition, mutex, clock, time) },
     }
@@ -257,7 +257,8 @@ pub unsafe extern "C" fn pthread_cond_clockwait(
 /// The contract of `pthread_cond_clockwait`.
 unsafe fn wait_for_condition(
     own: &Own,
-    (condition, mutex): (*mut pthread_cond_t, *mut pthread_mutex_t),
+    condition: *mut pthread_cond_t,
+    mutex: *mut pthread_mutex_t,
     clock: clockid_t,
     time: *const timespec,
 ) -> c_int {

@@ -24,7 +24,7 @@ pub struct Received<'a> {
 }
 
 /// Returns the frame of a datagram between these two hosts.
-pub fn emit(transmit: &Transmit, (from, to): (usize, usize), number: u32) -> Vec<u8> {
+pub fn emit(transmit: &Transmit, from: usize, to: usize, number: u32) -> Vec<u8> {
     let source = Station {
         mac: numbered_hosts::mac_of(from),
         gid: transmit.from,

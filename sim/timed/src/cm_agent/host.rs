@@ -28,7 +28,7 @@ pub struct Listening {
 
 impl AgentHost {
     /// Returns the surroundings of a host in a world with this many hosts.
-    pub fn new((number, hosts): (usize, usize), preset: &Preset) -> Self {
+    pub fn new(number: usize, hosts: usize, preset: &Preset) -> Self {
         let identity = numbered_hosts::of_host(number);
         let addresses = (0..).zip(&identity.gids).map(|(gid_index, entry)| Address {
             gid: Gid(entry.gid),

@@ -40,16 +40,16 @@ impl Common {
         call: CmCall,
     ) -> Result<u32, Errno> {
         let mut agents = self.cm_agents.borrow_mut();
-        let (at, id) = ((now, program.host), program.id);
+
         let message = &page.cm_message;
         let reply = match call {
             CmCall::Open => {
                 if !agents.have_threads() {
                     self.shared.report(Event::Cm);
                 }
-                return agents.open(program.host, program);
+                return agents.open(program);
             }
-            CmCall::Close { channel } => return agents.close(at, id, channel).map(|()| 0),
+            CmCall::Close { channel } => return agents.close(now, program, channel).map(|()| 0),
             CmCall::Command {
                 channel,
                 length,
@@ -57,7 +57,7 @@ impl Common {
             } => {
                 let bytes = message.get(length as usize + option_length as usize);
                 let (bytes, option) = bytes.split_at(length as usize);
-                agents.command(at, (id, channel), bytes, option)?
+                agents.command(now, program, channel, bytes, option)?
             }
             CmCall::Migrate {
                 channel,
@@ -66,7 +66,7 @@ impl Common {
             } => {
                 let source = source.map_err(|errno| Errno(errno as i32));
                 let bytes = message.get(length as usize);
-                agents.migrate(at, (id, channel), &bytes, source)?
+                agents.migrate(now, program, channel, &bytes, source)?
             }
         };
         let address = reply.address.to_le_bytes();

@@ -106,7 +106,9 @@ fn parse(line: &str) -> Option<Watched> {
 /// `events` has room for `count`.
 unsafe fn wait(
     own: &Own,
-    (fd, events, count): (c_int, *mut epoll_event, c_int),
+    fd: c_int,
+    events: *mut epoll_event,
+    count: c_int,
     deadline_ps: u64,
 ) -> c_int {
     let wait_in_kernel = |timeout_ms| {
@@ -213,7 +215,7 @@ pub unsafe extern "C" fn epoll_wait(
     };
     let deadline_ps = poll::deadline_of_ms(&own, timeout_ms);
     // SAFETY: by the contract of `epoll_wait`, the arguments are valid.
-    unsafe { wait(&own, (fd, events, count), deadline_ps) }
+    unsafe { wait(&own, fd, events, count, deadline_ps) }
 }
 
 /// `epoll_pwait` of libc.
@@ -232,7 +234,7 @@ pub unsafe extern "C" fn epoll_pwait(
     let deadline_ps = poll::deadline_of_ms(&own, timeout_ms);
     // SAFETY: by the contract of `epoll_pwait`, the arguments are valid.
     with_mask(mask, || unsafe {
-        wait(&own, (fd, events, count), deadline_ps)
+        wait(&own, fd, events, count, deadline_ps)
     })
 }
 
@@ -256,7 +258,7 @@ pub unsafe extern "C" fn epoll_pwait2(
     };
     // SAFETY: by the contract of `epoll_pwait2`, the arguments are valid.
     with_mask(mask, || unsafe {
-        wait(&own, (fd, events, count), deadline_ps)
+        wait(&own, fd, events, count, deadline_ps)
     })
 }
 

@@ -32,12 +32,7 @@ impl Copy {
     /// Writes the copy of a loop that begins at the instruction at `first`, for address `start`. It
     /// calls `stub` with `number` on the stack, plus one for checks after the first. `None`: it
     /// cannot be written there.
-    pub fn new(
-        cycle: &Cycle,
-        first: usize,
-        start: u64,
-        (stub, number): (u64, u32),
-    ) -> Option<Self> {
+    pub fn new(cycle: &Cycle, first: usize, start: u64, stub: u64, number: u32) -> Option<Self> {
         let mut copy = Self {
             code: [0; MAX_BYTES],
             length: 0,
@@ -180,7 +175,7 @@ mod tests {
     fn branches_lead_where_they_led() {
         let cycle = cycle_of(0x21c68, WRITE_LAT);
         // The iteration begins at the load of the byte.
-        let copy = Copy::new(&cycle, 2, 0x1000, (0x1234_5678, 6)).expect("it fits");
+        let copy = Copy::new(&cycle, 2, 0x1000, 0x1234_5678, 6).expect("it fits");
         let body = (copy.body() - 0x1000) as usize;
         let code = decode(copy.body(), &copy.code()[body..]);
         let texts: Vec<_> = code.iter().map(|(i, _)| i).take(5).collect();
@@ -206,14 +201,14 @@ mod tests {
         // again: mov eax, [rip + 0x100]; test eax, eax; je again
         let code = [0x8b, 0x05, 0, 1, 0, 0, 0x85, 0xc0, 0x74, 0xf6];
         let cycle = cycle_of(0x40_0000, &code);
-        let copy = Copy::new(&cycle, 0, 0x30_0000, (0, 0)).expect("it fits");
+        let copy = Copy::new(&cycle, 0, 0x30_0000, 0, 0).expect("it fits");
         let body = (copy.body() - 0x30_0000) as usize;
         let copied = decode(copy.body(), &copy.code()[body..]);
         assert_eq!(copied[0].0.ip_rel_memory_address(), 0x40_0106);
         assert_eq!(copied[2].0.code(), Code::Jne_rel32_64);
         assert_eq!(copied[2].0.near_branch_target(), 0x40_000a);
         assert!(
-            Copy::new(&cycle, 0, 0x30_0000_0000, (0, 0)).is_none(),
+            Copy::new(&cycle, 0, 0x30_0000_0000, 0, 0).is_none(),
             "too far away"
         );
     }

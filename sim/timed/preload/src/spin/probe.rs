@@ -245,9 +245,9 @@ impl Probe {
         }
         let tried = TRIED_COUNT.fetch_add(1, Ordering::Relaxed);
         TRIED.get(tried)?.store(at, Ordering::Relaxed);
-        let call = reserve(places)?;
+        let (stub, number) = reserve(places)?;
         let room = rewrite::allocate(at, MAX_BYTES)?.expose_provenance();
-        let copy = Copy::new(&self.cycle, target, room as u64, call)?;
+        let copy = Copy::new(&self.cycle, target, room as u64, stub, number)?;
         let code = copy.code();
         // SAFETY: the memory was allocated for this copy, which is not longer.
         unsafe {

@@ -70,7 +70,8 @@ fn deadline_ps(own: &Own, descriptor: Descriptor, flags: c_int) -> u64 {
 /// Receives into `parts`, like `recvmsg`.
 pub fn receive(
     own: &Own,
-    (descriptor, connection): (Descriptor, Connection),
+    descriptor: Descriptor,
+    connection: Connection,
     parts: &[iovec],
     flags: c_int,
     real: impl FnOnce() -> ssize_t,
@@ -158,7 +159,8 @@ fn take(descriptor: Descriptor, room: &mut Room, most: usize, peeks: bool) -> Re
 /// Sends `parts`, like `sendmsg`.
 pub fn transmit(
     own: &Own,
-    (descriptor, connection): (Descriptor, Connection),
+    descriptor: Descriptor,
+    connection: Connection,
     parts: &[iovec],
     flags: c_int,
 ) -> ssize_t {

@@ -66,7 +66,7 @@ pub unsafe extern "C" fn timerfd_settime(
     let is_absolute = flags & libc::TFD_TIMER_ABSTIME != 0;
     // SAFETY: the contract of `posix::set`: the caller's times are valid or null, as
     // `timerfd_settime` requires.
-    match unsafe { posix::set(&own, timer, is_absolute, (new, old)) } {
+    match unsafe { posix::set(&own, timer, is_absolute, new, old) } {
         true => 0,
         false => real::failed(libc::EINVAL),
     }

@@ -47,7 +47,8 @@ pub unsafe fn set(
     own: &Own,
     timer: &Timer,
     is_absolute: bool,
-    (new, old): (*const itimerspec, *mut itimerspec),
+    new: *const itimerspec,
+    old: *mut itimerspec,
 ) -> bool {
     // SAFETY: the caller guarantees that `new` is null or valid.
     let Some(times) = (unsafe { new.as_ref() }) else {
@@ -130,7 +131,7 @@ pub unsafe extern "C" fn timer_settime(
             let is_absolute = flags & libc::TIMER_ABSTIME != 0;
             // SAFETY: the contract of `set`: the caller's times are valid or null, as
             // `timer_settime` requires.
-            match unsafe { set(&own, timer, is_absolute, (new, old)) } {
+            match unsafe { set(&own, timer, is_absolute, new, old) } {
                 true => 0,
                 false => real::failed(libc::EINVAL),
             }
