@@ -88,25 +88,28 @@ impl Capture {
         self.identity
     }
 
-    /// Records a frame with the current time. `carries_icrc`: its last four bytes are already
-    /// valid.
-    pub fn record(&mut self, direction: Direction, frame: &[u8], carries_icrc: bool) {
-        self.record_with(frame, carries_icrc, &packet_options(direction, None));
+    /// Records a frame with the current time. Its ICRC is valid.
+    pub fn record(&mut self, direction: Direction, frame: &[u8]) {
+        self.record_with(frame, &packet_options(direction, None), |_| {});
+    }
+
+    /// Records a frame with the current time, and with its ICRC, which its sender has not computed.
+    pub fn record_without_icrc(&mut self, direction: Direction, frame: &[u8]) {
+        self.record_with(frame, &packet_options(direction, None), write_icrc);
     }
 
     /// Records a frame with a comment. Its ICRC is valid, or deliberately invalid.
     pub fn record_commented(&mut self, direction: Direction, frame: &[u8], comment: &str) {
-        self.record_with(frame, true, &packet_options(direction, Some(comment)));
+        self.record_with(frame, &packet_options(direction, Some(comment)), |_| {});
     }
 
-    fn record_with(&mut self, frame: &[u8], carries_icrc: bool, options: &[u8]) {
+    /// Records a frame after `finish` has changed its copy.
+    fn record_with(&mut self, frame: &[u8], options: &[u8], finish: impl FnOnce(&mut [u8])) {
         let time_ns = os::realtime_ns();
         let waiting = &mut self.waiting;
         let length = begin_packet(waiting, self.interface, time_ns, frame, options.len());
         let data = self.waiting.len() - frame.len().next_multiple_of(4);
-        if !carries_icrc {
-            write_icrc(&mut self.waiting[data..data + frame.len()]);
-        }
+        finish(&mut self.waiting[data..data + frame.len()]);
         self.waiting.extend(options);
         self.waiting.extend(length.to_le_bytes());
         if self.waiting.len() >= FLUSH_BYTES {
@@ -273,10 +276,10 @@ mod tests {
         let mut two = Capture::open(&path, &named("two")).expect("there");
         assert_eq!(one.identity(), two.identity());
         let frame = write_frame(b"payload");
-        one.record(Direction::Outbound, &frame, false);
-        two.record(Direction::Inbound, &frame, false);
+        one.record_without_icrc(Direction::Outbound, &frame);
+        two.record_without_icrc(Direction::Inbound, &frame);
         two.flush();
-        one.record(Direction::Outbound, b"no RoCE", false);
+        one.record_without_icrc(Direction::Outbound, b"no RoCE");
         drop(one);
         let packets = packets(&path);
         assert_eq!(packets.len(), 3);
@@ -313,7 +316,7 @@ mod tests {
         let frame = write_frame(b"payload");
         for name in ["one", "two", "three"] {
             let mut capture = Capture::open(&path, &named(name)).expect("a capture");
-            capture.record(Direction::Outbound, &frame, false);
+            capture.record_without_icrc(Direction::Outbound, &frame);
             capture.record_commented(Direction::Inbound, &frame, "lost");
         }
         let (numbers, names) = interfaces(&path);

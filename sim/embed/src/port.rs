@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use faults::FaultEnd;
+use faults::{Captured, FaultEnd};
 use ferroce_model::ports::port::{Port, Reservation, Route};
 use ferroce_platform::shared_memory::watched;
 use ferroce_units::Instant;
@@ -567,7 +567,7 @@ impl Port for FabricPort {
             Frame::Ring(frame) if frame.place() == 0 => self.transmit_multicast(frame),
             Frame::Ring(frame) => self.hand_over(frame),
             Frame::Buffer(buffer) if self.faults.is_some() => {
-                self.transmit_with_faults(buffer, false);
+                self.transmit_with_faults(buffer, Captured::NotYet);
             }
             Frame::Buffer(buffer) => self.transmit_on_uplink(buffer),
         }

@@ -35,7 +35,7 @@ use outgoing::Outgoing;
 use parking_lot::Mutex;
 use replay::Gate;
 use station::Station;
-use wire::Wire;
+use wire::{Attempt, Wire};
 
 use crate::clock::Clock;
 use crate::error::Error;
@@ -137,19 +137,22 @@ impl Shared {
         let _ = (&self.kick).write(&[0]);
     }
 
-    /// Changes the link state, and notifies the model.
-    fn set_link(&self, is_up: bool, reason: &str) {
-        if self.is_up.swap(is_up, Ordering::SeqCst) == is_up {
-            return;
-        }
-        if is_up {
+    /// Marks the link as up, and notifies the model of a change.
+    fn set_up(&self) {
+        if !self.is_up.swap(true, Ordering::SeqCst) {
             tracing::info!("the wire works");
-        } else {
+            self.end.wake();
+        }
+    }
+
+    /// Marks the link as down, and notifies the model of a change.
+    fn set_down(&self, reason: &str) {
+        if self.is_up.swap(false, Ordering::SeqCst) {
             self.end.count(UplinkCounter::LinkDowns, 1);
             self.neighbours.clear();
             tracing::warn!(reason, "the wire has lost its other end; the link is down");
+            self.end.wake();
         }
-        self.end.wake();
     }
 
     /// Sends a frame that this module built.
@@ -331,7 +334,7 @@ fn open_with_retries(opener: &mut Opener) -> std::io::Result<Option<Wire>> {
     let may_wait = matches!(opener, Opener::Direct(UplinkSpec::QemuStream { .. }));
     let deadline = Instant::now() + CONNECT_TIMEOUT;
     loop {
-        match opener.open(true) {
+        match opener.open(Attempt::First) {
             Err(error)
                 if may_wait
                     && matches!(error.kind(), NotFound | ConnectionRefused)

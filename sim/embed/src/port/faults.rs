@@ -19,6 +19,13 @@ use ferroce_model::ports::port::Port;
 /// Maximum number of frames dropped in one step, so that other work is not blocked.
 const MAX_TAKEN: u32 = 64;
 
+/// Whether a frame is in the capture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Captured {
+    NotYet,
+    Already,
+}
+
 /// The faults of a function, and the frames that they delay.
 #[derive(Debug)]
 pub(super) struct FaultEnd {
@@ -76,13 +83,12 @@ impl FaultEnd {
     }
 
     /// Delays a frame, twice if it is duplicated. A frame for which there is no room is lost.
-    fn hold(&mut self, now: Instant, verdict: &Verdict, frame: Box<Buffer>, is_leaving: bool) {
+    fn hold(&mut self, now: Instant, verdict: &Verdict, frame: Box<Buffer>, direction: Direction) {
         let due = now + verdict.delay;
         let second = verdict.is_duplicated.then(|| self.copy(frame.bytes()));
-        let held = if is_leaving {
-            &mut self.leaving
-        } else {
-            &mut self.arriving
+        let held = match direction {
+            Direction::Inbound => &mut self.arriving,
+            Direction::Outbound => &mut self.leaving,
         };
         for frame in [Some(frame), second].into_iter().flatten() {
             if let (Err(frame), Some(engine)) = (held.push(due, frame), &mut self.engine) {
@@ -186,21 +192,21 @@ impl FabricPort {
         if verdict.is_dropped() {
             faults.release(copy);
         } else {
-            faults.hold(now, &verdict, copy, false);
+            faults.hold(now, &verdict, copy, Direction::Inbound);
         }
         self.release(frame);
         None
     }
 
-    /// Sends a frame on the uplink. `is_recorded`: it is already in the capture.
+    /// Sends a frame on the uplink.
     #[cold]
-    pub(super) fn transmit_with_faults(&mut self, mut buffer: Box<Buffer>, is_recorded: bool) {
+    pub(super) fn transmit_with_faults(&mut self, mut buffer: Box<Buffer>, captured: Captured) {
         let Some(faults) = self.faults.as_mut() else {
             return self.transmit_on_uplink(buffer);
         };
         let now = faults.clock.instant(self.now);
-        let wants_comment = self.capture.is_some();
-        let (verdict, comment) = faults.decide(now, true, buffer.bytes(), wants_comment);
+        let (is_forward, wants_comment) = (true, self.capture.is_some());
+        let (verdict, comment) = faults.decide(now, is_forward, buffer.bytes(), wants_comment);
         if let Some((corruption, draw)) = verdict.corruption {
             corrupt(buffer.bytes_mut(), corruption, draw);
         }
@@ -208,15 +214,15 @@ impl FabricPort {
             (Some(capture), Some(comment)) => {
                 capture.record_commented(Direction::Outbound, buffer.bytes(), &comment);
             }
-            (Some(capture), None) if !is_recorded => {
-                capture.record(Direction::Outbound, buffer.bytes(), true);
+            (Some(capture), None) if captured == Captured::NotYet => {
+                capture.record(Direction::Outbound, buffer.bytes());
             }
             _ => {}
         }
         if verdict.is_dropped() {
             self.release_buffer(buffer);
         } else if verdict.is_duplicated || !verdict.delay.is_zero() {
-            faults.hold(now, &verdict, buffer, true);
+            faults.hold(now, &verdict, buffer, Direction::Outbound);
             self.transmit_due();
         } else {
             self.transmit_on_uplink(buffer);

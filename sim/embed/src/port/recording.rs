@@ -34,8 +34,12 @@ impl FabricPort {
     #[cold]
     pub(super) fn record_received(&mut self, frame: &Frame) {
         let is_recorded = self.is_recorded(frame);
-        if let Some(capture) = self.capture.as_mut().filter(|_| !is_recorded) {
-            capture.record(Direction::Inbound, frame.as_ref(), carries_icrc(frame));
+        match self.capture.as_mut().filter(|_| !is_recorded) {
+            Some(capture) if carries_icrc(frame) => {
+                capture.record(Direction::Inbound, frame.as_ref());
+            }
+            Some(capture) => capture.record_without_icrc(Direction::Inbound, frame.as_ref()),
+            None => {}
         }
     }
 
@@ -73,13 +77,13 @@ impl FabricPort {
                     && self.registry.capture(to) == capture.identity()
                     && self.registry.are_faults_active(to);
                 if !is_left {
-                    capture.record(Direction::Outbound, frame.as_ref(), true);
+                    capture.record(Direction::Outbound, frame.as_ref());
                     frame.set_recorded();
                 }
             }
             // It is recorded later, with its faults.
             Frame::Buffer(_) if self.faults.is_some() => {}
-            Frame::Buffer(buffer) => capture.record(Direction::Outbound, buffer.bytes(), true),
+            Frame::Buffer(buffer) => capture.record(Direction::Outbound, buffer.bytes()),
         }
     }
 }

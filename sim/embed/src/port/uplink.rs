@@ -6,6 +6,7 @@ use ferroce_model::ports::port::Reservation;
 use ferroce_wire::{Gid, Qpn};
 
 use super::FabricPort;
+use super::faults::Captured;
 use super::frame::Frame;
 use crate::uplink::{Buffer, Uplink, station};
 
@@ -77,7 +78,7 @@ impl FabricPort {
         if let Reservation::Ready(mut buffer) = end.uplink.reserve(bytes.len()) {
             buffer.bytes_mut().copy_from_slice(bytes);
             match self.faults {
-                Some(_) => self.transmit_with_faults(buffer, true),
+                Some(_) => self.transmit_with_faults(buffer, Captured::Already),
                 None => self.transmit_on_uplink(buffer),
             }
         }

@@ -4,7 +4,7 @@ use std::io;
 
 use super::spec::UplinkSpec;
 use super::stream::Listener;
-use super::wire::Wire;
+use super::wire::{Attempt, Wire};
 use super::{datagram, stream, tap, udp};
 
 /// Opens a wire, and opens it again after it broke.
@@ -31,18 +31,17 @@ impl Opener {
         }
     }
 
-    /// Opens the wire. Returns `None` if the other end has not connected yet. `is_first`: the wire
-    /// has not broken before.
+    /// Opens the wire. Returns `None` if the other end has not connected yet.
     ///
     /// # Errors
     /// The reason why it cannot be opened.
-    pub fn open(&mut self, is_first: bool) -> io::Result<Option<Wire>> {
+    pub fn open(&mut self, attempt: Attempt) -> io::Result<Option<Wire>> {
         let spec = match self {
             Self::Listening(listener) => return listener.accept(),
             Self::Direct(spec) => spec,
         };
         let wire = match spec {
-            UplinkSpec::Tap { name } => tap::open(name, is_first)?,
+            UplinkSpec::Tap { name } => tap::open(name, attempt)?,
             UplinkSpec::QemuDatagram { local, remote } => datagram::open(local, remote)?,
             UplinkSpec::QemuStream { path, .. } => stream::connect(path)?,
             UplinkSpec::Udp { local, remote } => udp::open(local, remote)?,

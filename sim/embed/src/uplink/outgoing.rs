@@ -99,7 +99,7 @@ impl Outgoing {
                     lose(shared, frame);
                     self.quiet_checks = 0;
                     if self.had_peer {
-                        shared.set_link(false, &error.to_string());
+                        shared.set_down(&error.to_string());
                     }
                 }
                 Err(WireError::Broken(error)) => {
@@ -114,21 +114,21 @@ impl Outgoing {
     pub fn close(&mut self, shared: &Shared, reason: &str) {
         self.wire = None;
         self.lose_all(shared);
-        shared.set_link(false, reason);
+        shared.set_down(reason);
         shared.kick();
     }
 
     /// Records that the peer has sent something.
     pub fn note_peer(&mut self, shared: &Shared) {
         self.had_peer = true;
-        shared.set_link(true, "");
+        shared.set_up();
     }
 
     /// Records that the peer is absent.
     pub fn note_absent_peer(&mut self, shared: &Shared, reason: &str) {
         self.quiet_checks = 0;
         if self.had_peer {
-            shared.set_link(false, reason);
+            shared.set_down(reason);
         }
     }
 
@@ -143,13 +143,13 @@ impl Outgoing {
         match wire.flush().and_then(|()| wire.check()) {
             Ok(Health::Sound) => {
                 self.had_peer = true;
-                shared.set_link(true, "");
+                shared.set_up();
                 is_down
             }
             Ok(Health::Unknown) if is_down => {
                 self.quiet_checks += 1;
                 if self.quiet_checks > QUIET_CHECKS {
-                    shared.set_link(true, "");
+                    shared.set_up();
                 }
                 true
             }

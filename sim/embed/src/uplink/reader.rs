@@ -11,7 +11,7 @@ use ferroce_wire::{EtherType, EthernetHeader};
 use super::Shared;
 use super::buffer::Buffer;
 use super::opener::Opener;
-use super::wire::{Receive, Wire, WireError};
+use super::wire::{Attempt, Receive, Wire, WireError};
 use crate::fabric::registry::UplinkCounter;
 use crate::fabric::ring::MAX_FRAME;
 
@@ -52,10 +52,10 @@ pub fn run(
 
 /// Opens a wire that broke, or that no peer has connected to.
 fn reopen(shared: &Shared, opener: &mut Opener) -> Option<Box<dyn Receive>> {
-    match opener.open(false) {
+    match opener.open(Attempt::Again) {
         Ok(Some(Wire { transmit, receive })) => {
             shared.outgoing.lock().open(transmit);
-            shared.set_link(true, "");
+            shared.set_up();
             Some(receive)
         }
         Ok(None) => None,

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use ferroce_platform::os::network;
 
-use super::wire::{Health, Receive, Transmit, Wire, WireError};
+use super::wire::{Attempt, Health, Receive, Transmit, Wire, WireError};
 use crate::fabric::ring::MAX_FRAME;
 
 /// MTU that the interface needs for the largest path MTU.
@@ -18,8 +18,8 @@ const MTU: u16 = MAX_FRAME as u16 - 14;
 ///
 /// # Errors
 /// The error of the system, with advice.
-pub fn open(name: &str, is_first: bool) -> io::Result<Wire> {
-    if !is_first {
+pub fn open(name: &str, attempt: Attempt) -> io::Result<Wire> {
+    if attempt == Attempt::Again {
         network::interface_is_up(name)?;
     }
     let file = network::open_tap(name).map_err(|error| explain(name, error))?;

@@ -26,6 +26,14 @@ impl WireError {
     }
 }
 
+/// An attempt to open a wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attempt {
+    First,
+    /// The wire broke.
+    Again,
+}
+
 /// Result of a check of a wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Health {

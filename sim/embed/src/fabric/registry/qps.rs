@@ -63,7 +63,7 @@ impl ShownQp {
     }
 
     /// Decodes a queue pair. `None`: the words are free or invalid.
-    fn of_words((word, psns): (u64, u64)) -> Option<Self> {
+    fn of_words([word, psns]: [u64; 2]) -> Option<Self> {
         if word & USED == 0 {
             return None;
         }
@@ -85,12 +85,12 @@ impl Registry {
     pub fn add_qp(&self, place: u8, qp: ShownQp) {
         self.qp_counter(place).fetch_add(1, Ordering::Relaxed);
         let new = qp.to_word();
-        let take = |(word, _): &(&AtomicU64, &AtomicU64)| {
+        let take = |[word, _]: &[&AtomicU64; 2]| {
             word.compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
         };
         // Without free words the queue pair is only counted.
-        if let Some((_, psns)) = self.qp_words(place).find(take) {
+        if let Some([_, psns]) = self.qp_words(place).find(take) {
             psns.store(qp.psns(), Ordering::Relaxed);
         }
     }
@@ -100,7 +100,7 @@ impl Registry {
         let Some(words) = self.words_of(place, qpn) else {
             return;
         };
-        if let Some(old) = ShownQp::of_words(loaded(words)) {
+        if let Some(old) = ShownQp::of_words(words.map(loaded)) {
             let new = ShownQp {
                 state,
                 peer: change.peer.unwrap_or(old.peer),
@@ -108,15 +108,15 @@ impl Registry {
                 rq_psn: change.rq_psn.unwrap_or(old.rq_psn),
                 ..old
             };
-            words.0.store(new.to_word(), Ordering::Relaxed);
-            words.1.store(new.psns(), Ordering::Relaxed);
+            words[0].store(new.to_word(), Ordering::Relaxed);
+            words[1].store(new.psns(), Ordering::Relaxed);
         }
     }
 
     /// Removes a queue pair of a place from the list.
     pub fn forget_qp(&self, place: u8, qpn: Qpn) {
         self.qp_counter(place).fetch_sub(1, Ordering::Relaxed);
-        if let Some((word, _)) = self.words_of(place, qpn) {
+        if let Some([word, _]) = self.words_of(place, qpn) {
             word.store(0, Ordering::Relaxed);
         }
     }
@@ -124,7 +124,7 @@ impl Registry {
     /// Returns the number of queue pairs of a place, and the listed ones.
     pub fn qps(&self, place: u8) -> (u64, Vec<ShownQp>) {
         let words = self.qp_words(place);
-        let shown = words.filter_map(|words| ShownQp::of_words(loaded(words)));
+        let shown = words.filter_map(|words| ShownQp::of_words(words.map(loaded)));
         let count = self.qp_counter(place).load(Ordering::Relaxed);
         (count, shown.collect())
     }
@@ -133,23 +133,22 @@ impl Registry {
         self.memory.word(place_offset(place) + field::QP_COUNT)
     }
 
-    fn qp_words(&self, place: u8) -> impl Iterator<Item = (&AtomicU64, &AtomicU64)> {
+    fn qp_words(&self, place: u8) -> impl Iterator<Item = [&AtomicU64; 2]> {
         let word = move |field, index| self.memory.word(place_offset(place) + field + 8 * index);
-        (0..MAX_QPS).map(move |index| (word(field::QPS, index), word(field::QP_PSNS, index)))
+        (0..MAX_QPS).map(move |index| [field::QPS, field::QP_PSNS].map(|field| word(field, index)))
     }
 
-    fn words_of(&self, place: u8, qpn: Qpn) -> Option<(&AtomicU64, &AtomicU64)> {
-        let is_it = |(word, _): &(&AtomicU64, &AtomicU64)| {
-            let word = word.load(Ordering::Relaxed);
+    fn words_of(&self, place: u8, qpn: Qpn) -> Option<[&AtomicU64; 2]> {
+        let is_it = |[word, _]: &[&AtomicU64; 2]| {
+            let word = loaded(word);
             word & USED != 0 && word & NUMBER_MASK == u64::from(qpn.value())
         };
         self.qp_words(place).find(is_it)
     }
 }
 
-/// Reads the words of a queue pair.
-fn loaded((word, psns): (&AtomicU64, &AtomicU64)) -> (u64, u64) {
-    (word.load(Ordering::Relaxed), psns.load(Ordering::Relaxed))
+fn loaded(word: &AtomicU64) -> u64 {
+    word.load(Ordering::Relaxed)
 }
 
 #[cfg(test)]
