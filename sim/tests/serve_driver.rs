@@ -130,7 +130,7 @@ fn events_come_by_eventfd() {
     connect(&one, &other);
     for round in 1..=20 {
         other.post_receive(1, 64);
-        other.cq.arm(false);
+        other.cq.arm();
         one.post(SendOperation::Send, 64);
         other.expect_events(round);
         assert_eq!(other.wait().status, CompletionStatus::Success);

@@ -74,7 +74,7 @@ fn an_armed_queue_raises_an_event_without_a_poll() {
     let (one, other) = two(&rendezvous, ["a", "a"]);
     for round in 1..=20 {
         other.post_receive(1, 64);
-        other.cq.arm(false);
+        other.cq.arm();
         one.post(SendOperation::Send, 64);
         other.expect_events(round);
         let mut received = 0;
@@ -124,7 +124,7 @@ fn posting_between_two_polls_counts_as_polling() {
         after > before
     });
     assert!(counts);
-    node.cq.arm(false);
+    node.cq.arm();
     node.post(SendOperation::RdmaWrite(node.remote()), 8);
     assert_eq!(words.polls_until(), Ticks(0));
 }

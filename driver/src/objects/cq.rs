@@ -375,19 +375,19 @@ impl CompletionQueue {
     }
 
     /// Requests one event for the next completion, or for one that is present and unpolled.
-    /// `solicited_only`: for one that is solicited or failed.
-    pub fn arm(&self, solicited_only: bool) {
-        let handlers = &*self.handlers;
-        handlers.requests.fetch_add(1, Ordering::Relaxed);
-        handlers.is_requested.store(true, Ordering::Relaxed);
+    pub fn arm(&self) {
+        self.note_request();
+        self.handlers.armed.store(true, Ordering::SeqCst);
+        self.ring_doorbell(DoorbellKind::CQ_ARM);
+    }
+
+    /// Does the same as [`Self::arm`] for a completion that is solicited or failed.
+    pub fn arm_solicited(&self) {
+        self.note_request();
         // The stronger request stays in force until its event has come (IBTA vol 1, 11.4.2.2).
-        let armed = &handlers.armed;
-        if !solicited_only {
-            armed.store(true, Ordering::SeqCst);
-        }
+        let armed = &self.handlers.armed;
         if armed.load(Ordering::SeqCst) {
-            self.ring_doorbell(DoorbellKind::CQ_ARM);
-            return;
+            return self.ring_doorbell(DoorbellKind::CQ_ARM);
         }
         self.ring_doorbell(DoorbellKind::CQ_ARM_SOLICITED);
         // Another thread may have requested any completion since, and the doorbell above may have
@@ -396,6 +396,11 @@ impl CompletionQueue {
         if armed.load(Ordering::SeqCst) {
             self.ring_doorbell(DoorbellKind::CQ_ARM);
         }
+    }
+
+    fn note_request(&self) {
+        self.handlers.requests.fetch_add(1, Ordering::Relaxed);
+        self.handlers.is_requested.store(true, Ordering::Relaxed);
     }
 
     fn ring_doorbell(&self, kind: DoorbellKind) {

@@ -27,7 +27,7 @@ fn completion_events() {
             // A handler may poll and arm.
             if let Some(cq) = &*again.lock() {
                 cq.poll(1, |_| {});
-                cq.arm(true);
+                cq.arm_solicited();
             }
         })),
         on_error: None,
@@ -36,13 +36,13 @@ fn completion_events() {
     *this.lock() = Some(cq.clone());
     let slot = fake.with_state(|state| state.cqs[&cq.number().0].context.doorbell_slot);
     let doorbell = |kind| (slot, DoorbellValue::new(kind, cq.number().0, 0).bits());
-    cq.arm(true);
+    cq.arm_solicited();
     assert_eq!(
         fake.take_doorbells(),
         [doorbell(DoorbellKind::CQ_ARM_SOLICITED)]
     );
-    cq.arm(false);
-    cq.arm(true);
+    cq.arm();
+    cq.arm_solicited();
     let any = doorbell(DoorbellKind::CQ_ARM);
     assert_eq!(
         fake.take_doorbells(),

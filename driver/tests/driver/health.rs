@@ -171,7 +171,7 @@ fn a_command_that_never_ends_is_reported() {
 fn an_event_without_its_interrupt_is_found() {
     let s = setup();
     let (cq, events) = counting_cq(&s.device);
-    cq.arm(false);
+    cq.arm();
     *s.fake.loses_interrupts.lock() = true;
     s.fake.raise(1, EventType::COMPLETION, cq.number().0);
     *s.fake.loses_interrupts.lock() = false;
@@ -241,7 +241,7 @@ fn a_lost_request_for_an_event_is_answered() {
     let s = setup();
     let (cq, events) = counting_cq(&s.device);
     *s.fake.loses_doorbells.lock() = true;
-    cq.arm(true);
+    cq.arm_solicited();
     *s.fake.loses_doorbells.lock() = false;
     for _ in 0..2 {
         s.fake.check_health();
@@ -251,7 +251,7 @@ fn a_lost_request_for_an_event_is_answered() {
         s.fake.check_health();
         assert_eq!(events.load(Ordering::Relaxed), 1, "once");
     }
-    cq.arm(false);
+    cq.arm();
     for _ in 0..MANY_CHECKS {
         s.fake.check_health();
     }

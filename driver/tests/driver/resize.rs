@@ -147,8 +147,8 @@ fn moderation() {
 fn the_stronger_request_wins() {
     let s = setup();
     let cq = Arc::clone(&s.cq);
-    *s.fake.before_doorbell.lock() = Some(Box::new(move || cq.arm(false)));
-    s.cq.arm(true);
+    *s.fake.before_doorbell.lock() = Some(Box::new(move || cq.arm()));
+    s.cq.arm_solicited();
     let kinds: Vec<_> = s
         .fake
         .take_doorbells()

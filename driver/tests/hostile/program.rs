@@ -144,7 +144,7 @@ pub fn create_cq(device: &Arc<Device>, rng: &mut Rng) -> Option<Arc<CompletionQu
             let cq = again.lock().upgrade();
             if let Some(cq) = cq {
                 cq.poll(4, |_| {});
-                cq.arm(false);
+                cq.arm();
             }
         })),
         on_error: Some(Arc::new(|| {})),
@@ -390,7 +390,11 @@ fn queue_step(device: &Arc<Device>, objects: &mut Objects, rng: &mut Rng) -> Opt
         7..=9 => {
             let cq = pick(&objects.cqs, rng)?;
             cq.poll(16, |completion| assert!(completion.qpn.0 <= 0xff_ffff));
-            cq.arm(rng.one_in(2));
+            if rng.one_in(2) {
+                cq.arm_solicited();
+            } else {
+                cq.arm();
+            }
         }
         10 => {
             let cq = pick(&objects.cqs, rng)?;

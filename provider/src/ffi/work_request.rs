@@ -362,7 +362,11 @@ pub(super) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
         let cq = unsafe { Handle::<ibv_cq_ex, Cq>::look_up(cq)? };
         cq.adapter.check()?;
         cq.check_device()?;
-        cq.queue.arm(solicited_only != 0);
+        if solicited_only == 0 {
+            cq.queue.arm();
+        } else {
+            cq.queue.arm_solicited();
+        }
         Ok(())
     })
 }

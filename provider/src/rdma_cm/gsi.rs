@@ -172,7 +172,7 @@ impl Gsi {
     /// Requests an event for the next completion. Returns true if none is there already.
     pub fn arm(&self) -> bool {
         if !self.is_armed.swap(true, Ordering::AcqRel) {
-            self.cq.arm(false);
+            self.cq.arm();
         }
         self.cq.is_empty()
     }

@@ -88,7 +88,7 @@ fn check_right_one(bench: &Bench, pages: &[u32]) -> Outcome {
     let cq = CompletionQueue::create(&opened.device, config)
         .map_err(|error| hint::of_driver("no completion queue", &error, &*bench.bus))?;
     let before = bench.counters();
-    cq.arm(false);
+    cq.arm();
     let landed = || bench.counters().since(&before, Counter::doorbells);
     bench.wait(bench.timeouts.counter, || landed() > 0);
     let errors = bench.counters().since(&before, Counter::doorbell_errors);

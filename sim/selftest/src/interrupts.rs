@@ -114,7 +114,7 @@ fn check_completion_vector(bench: &Bench, vector: u16) -> Result<(), Stop> {
         .into());
     }
     for round in 1..=ROUNDS {
-        source.cq.arm(false);
+        source.cq.arm();
         source.complete(bench)?;
         if bench
             .wait(bench.timeouts.interrupt, || source.events() >= round)

@@ -130,7 +130,7 @@ fn interrupts(bench: &mut Bench, memory: &Memory) -> Result<(), Stop> {
     let pair = Pair::with_cqs(bench, Service::ReliableConnected, &cq, &cq)?;
     let times = Times::take(INTERRUPTS, || {
         let before = events.load(Ordering::Acquire);
-        cq.arm(false);
+        cq.arm();
         let data = SendData::ScatterGather(&[memory.segment(0, SMALL)]);
         let write = SendOperation::RdmaWrite(memory.remote(LARGE));
         let start = Instant::now();

@@ -358,7 +358,7 @@ fn interrupts_come_with_the_turn() {
     let sleep = Wait::OnInterrupt {
         wake_up_ps: WAKE_UP,
     };
-    a.cq.arm(false);
+    a.cq.arm();
     a.write(b.remote(), 64);
     let posted = mine.now();
     mine.wait(&sleep);
@@ -368,8 +368,8 @@ fn interrupts_come_with_the_turn() {
     let woken = mine.now();
     assert_eq!(a.completion(&mine).status, CompletionStatus::Success);
     assert_eq!(mine.now(), woken, "it is there");
-    // If a completion is already there, the thread does not sleep.
-    a.cq.arm(false);
+    // A completion that is already there keeps the thread from sleeping.
+    a.cq.arm();
     a.write(b.remote(), 64);
     mine.spend(100 * US);
     let before = mine.now();

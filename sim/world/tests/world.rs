@@ -403,7 +403,7 @@ fn an_interrupt_wakes_a_thread_that_sleeps() {
                     .borrow_mut()
                     .push((cpu.now(), seen.load(Ordering::Relaxed)));
                 received += cq.poll(16, |_| ());
-                cq.arm(false);
+                cq.arm();
                 received += cq.poll(16, |_| ());
                 if received == ROUNDS {
                     Next::Done

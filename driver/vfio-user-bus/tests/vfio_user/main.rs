@@ -129,8 +129,8 @@ fn doorbells_are_stores_where_the_server_has_pages() {
         let slot = served
             .fake
             .with_state(|state| state.cqs[&cq.number().0].context.doorbell_slot);
-        cq.arm(false);
-        // A register read returns after all earlier messages were executed.
+        cq.arm();
+        // A register read is behind the messages before it.
         device.clock_ns();
         let doorbells = served.fake.take_doorbells();
         if fault == Fault::None {
@@ -139,7 +139,7 @@ fn doorbells_are_stores_where_the_server_has_pages() {
             assert_eq!(served.slot(FUNCTION_SUMMARY_SLOT), 1);
             assert_eq!(served.woken.load(Ordering::SeqCst), 0);
             served.set_slot(SLEEPING_SLOT, 1);
-            cq.arm(false);
+            cq.arm();
             device.clock_ns();
             assert_eq!(served.slot(FUNCTION_SUMMARY_SLOT), 2);
             assert_eq!(served.woken.load(Ordering::SeqCst), 1);
@@ -207,7 +207,7 @@ fn memory_is_reached_by_messages() {
 /// all is as expected.
 fn is_foreign(bus: &dyn Bus, device: Arc<Device>, cq: Arc<CompletionQueue>) -> bool {
     expect_gone(bus);
-    cq.arm(false);
+    cq.arm();
     let is_empty = cq.poll(1, |_| {}) == 0;
     let dead = device.gid(0) == Err(Error::DeviceDead);
     let destroyed = cq.destroy().is_ok();
@@ -241,7 +241,7 @@ fn a_child_of_fork_has_no_device() {
     assert_eq!(status, 0, "what the child saw");
     assert!(!bus.is_gone());
     assert!(device.gid(0).is_ok());
-    cq.arm(false);
+    cq.arm();
     assert_eq!(running.served.slot(FUNCTION_SUMMARY_SLOT), 1);
     assert!(events.try_recv().is_err());
 }
@@ -281,7 +281,7 @@ fn a_server_that_ends_is_a_device_that_is_gone() {
     assert!(device.is_dead());
     expect_gone(&*bus);
     assert_eq!(cq.poll(1, |_| {}), 0);
-    cq.arm(false);
+    cq.arm();
     let again = MemoryRegion::register(&pd, address, 4096, 0, MemoryAccess::default());
     assert_eq!(again.err(), Some(Error::Bus(BusError::Disconnected)));
     assert_eq!(device.gid(0), Err(Error::DeviceDead));

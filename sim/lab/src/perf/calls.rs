@@ -153,7 +153,7 @@ impl SimThread {
             self.work(Activity::Doorbell, self.costs().doorbell, None, 0)
                 .await;
             self.line_up().await;
-            queue.arm(false);
+            queue.arm();
         }
     }
 

@@ -41,7 +41,7 @@ impl Queue {
         let cq =
             CompletionQueue::create(device, config).map_err(Error::driver("completion queue"))?;
         if sleeps {
-            cq.arm(false);
+            cq.arm();
         }
         Ok(Self {
             cq,
