@@ -103,9 +103,8 @@ impl RdmaCm {
         };
         let (port_space, is_reuse) = (id.port_space, id.options.is_reuse);
         let address = listen_address(id, &source);
-        // Several ids can be bound to a shared port, but an id can listen only if no other has its
-        // port.
-        if is_reuse && self.is_port_shared(handle, (port, claimed)) {
+        // Ids that share a port can be bound, but only one that has it alone can listen.
+        if is_reuse && self.is_port_shared(handle, port, claimed) {
             return Err(in_use(claimed, claimed));
         }
         let listener = self.cm.listen(&Listen {

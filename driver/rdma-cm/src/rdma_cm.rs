@@ -278,13 +278,13 @@ impl RdmaCm {
         Psn::new(mixed(self.psn_seed) as u32)
     }
 
-    /// Returns true if another id shares the port, so that this id cannot listen.
-    pub(crate) fn is_port_shared(&self, handle: u32, claim: (u16, ListenAddress)) -> bool {
+    /// Returns whether another id has the same port in a way that a listener excludes.
+    pub(crate) fn is_port_shared(&self, handle: u32, port: u16, address: ListenAddress) -> bool {
         let Some(own) = self.ids.get(&handle) else {
             return false;
         };
         self.ids.iter().any(|(other, id)| {
-            *other != handle && id.port_space == own.port_space && id.claim == Some(claim)
+            *other != handle && id.port_space == own.port_space && id.claim == Some((port, address))
         })
     }
 }

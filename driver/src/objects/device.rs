@@ -432,13 +432,14 @@ impl Device {
         self.dispatch.remove_qp(number);
     }
 
-    /// Suppresses the asynchronous events of a QP, or delivers them again.
-    pub(crate) fn mute_qp(&self, number: Qpn, mute: bool) {
-        if mute {
-            self.dispatch.remove_qp(number);
-        } else {
-            self.dispatch.add_qp(number);
-        }
+    /// Suppresses the asynchronous events of a QP.
+    pub(crate) fn mute_qp(&self, number: Qpn) {
+        self.dispatch.remove_qp(number);
+    }
+
+    /// Delivers the asynchronous events of a QP again.
+    pub(crate) fn unmute_qp(&self, number: Qpn) {
+        self.dispatch.add_qp(number);
     }
 
     pub(crate) fn modify_qp(&self, number: Qpn, input: &ModifyQp) -> Result<(), Error> {

@@ -407,10 +407,10 @@ impl QueuePair {
             return;
         }
         // Events about the error state are no longer of use.
-        self.device.mute_qp(self.number, true);
+        self.device.mute_qp(self.number);
         let flushed = input(self.service, &ModifyQp::ToErr)
             .and_then(|(_, input)| self.device.modify_qp(self.number, &input));
-        self.device.mute_qp(self.number, false);
+        self.device.unmute_qp(self.number);
         match flushed {
             Ok(()) => control.state = QpState::Err,
             Err(error) => tracing::debug!(qpn = self.number.0, %error, "QP not flushed"),
@@ -420,16 +420,14 @@ impl QueuePair {
     /// Allows posting in the states of IBTA vol 1, 10.3.1: receives from INIT on, sends from RTS
     /// on; in the error states both are accepted, and the device flushes them.
     fn open_queues(&self, state: QpState) {
-        let sends = !matches!(state, QpState::Reset | QpState::Init | QpState::Rtr);
-        self.set_open(sends, state != QpState::Reset);
-    }
-
-    fn set_open(&self, sends: bool, receives: bool) {
         if let Some(send) = &self.send {
-            send.set_open(sends);
+            send.set_open(!matches!(
+                state,
+                QpState::Reset | QpState::Init | QpState::Rtr
+            ));
         }
         if let Some(receive) = &self.receive {
-            receive.set_open(receives);
+            receive.set_open(state != QpState::Reset);
         }
     }
 
@@ -496,7 +494,7 @@ impl QueuePair {
         if !control.groups.is_empty() && !self.device.is_dead() {
             return Err(Error::Busy);
         }
-        self.set_open(false, false);
+        self.open_queues(QpState::Reset);
         self.flush_shared_receive(&mut control);
         let result = self
             .device
