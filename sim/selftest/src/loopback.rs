@@ -158,7 +158,7 @@ impl Loopback {
             let source = SendData::ScatterGather(&self.source(length));
             self.pair.execute(bench, operation, source, &what)?;
             let completion = self.received(bench, &what, length)?;
-            check_immediate(&completion, with_immediate, &what)?;
+            check_immediate(&completion, with_immediate.then_some(IMMEDIATE), &what)?;
             self.check_data(&what, message, TARGET, length)?;
         }
         Ok(LENGTHS.len())
@@ -180,7 +180,7 @@ impl Loopback {
             self.pair.execute(bench, operation, source, &what)?;
             if with_immediate {
                 let completion = self.received(bench, &what, length)?;
-                check_immediate(&completion, true, &what)?;
+                check_immediate(&completion, Some(IMMEDIATE), &what)?;
             } else {
                 self.wait_for_data(bench, message, length);
             }
@@ -316,8 +316,11 @@ impl Loopback {
     }
 }
 
-fn check_immediate(completion: &WorkCompletion, expected: bool, what: &str) -> Result<(), Failure> {
-    let immediate = expected.then_some(IMMEDIATE);
+fn check_immediate(
+    completion: &WorkCompletion,
+    immediate: Option<[u8; 4]>,
+    what: &str,
+) -> Result<(), Failure> {
     if completion.immediate != immediate {
         return Err(Failure::new(format!(
             "{what}: the completion has immediate data {:?}, not {immediate:?}",
