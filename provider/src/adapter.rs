@@ -157,7 +157,8 @@ impl Adapter {
         // Prevents a fork while the device comes up: the child would inherit SHARED locked.
         let _no_fork = ProcessLock::enter();
         let mut shared = SHARED.lock();
-        let key = (device, least_used(&shared, device, count));
+        let number = least_used(&shared, device, count);
+        let key = (device, number);
         if let Some(opened) = shared.get(&key) {
             if let Some(adapter) = opened.current() {
                 return Ok(Ok(adapter));
@@ -167,7 +168,7 @@ impl Adapter {
             }
         }
         let xrc_domains = xrc_domains(&shared, device);
-        let adapter = opening_thread::run(|| Self::bring_up(key, xrc_domains))?;
+        let adapter = opening_thread::run(|| Self::bring_up(device, number, xrc_domains))?;
         let opened = Opened {
             generation: adapter.generation,
             adapter: Arc::downgrade(&adapter),
@@ -178,7 +179,8 @@ impl Adapter {
     }
 
     fn bring_up(
-        (device, number): (u8, u8),
+        device: u8,
+        number: u8,
         xrc_domains: Arc<DomainsByFile>,
     ) -> Result<Arc<Self>, Errno> {
         let function = Function::open_function(device, number)

@@ -55,14 +55,14 @@ pub struct Change<'a> {
 }
 
 impl Mr {
-    fn new(domain: &Domain, region: Arc<MemoryRegion>, kind: Kind, zero_based: bool) -> Self {
+    fn new(domain: &Domain, region: Arc<MemoryRegion>, kind: Kind, flags: u32) -> Self {
         Self {
             adapter: domain.adapter.clone(),
             region,
             kind,
             changeable: Mutex::new(Changeable {
                 _domain: domain.lease(),
-                zero_based,
+                zero_based: flags & IBV_ACCESS_ZERO_BASED != 0,
             }),
             _memory: None,
         }
@@ -85,14 +85,14 @@ impl Mr {
         check_range(iova, length)?;
         populate(address, length, access.local_write)?;
         let region = MemoryRegion::register(&domain.protection, address, length, iova, access)?;
-        Ok(Self::new(domain, region, Kind::Memory, zero_based))
+        Ok(Self::new(domain, region, Kind::Memory, flags))
     }
 
     /// `ibv_alloc_null_mr`.
     pub fn null(domain: &Domain) -> Result<Self, Errno> {
         domain.adapter.check()?;
         let region = MemoryRegion::register_null(&domain.protection)?;
-        Ok(Self::new(domain, region, Kind::Null, false))
+        Ok(Self::new(domain, region, Kind::Null, 0))
     }
 
     /// `ibv_reg_dm_mr`.
@@ -124,7 +124,7 @@ impl Mr {
         )?;
         Ok(Self {
             _memory: Some(memory.lease()),
-            ..Self::new(domain, region, Kind::DeviceMemory, true)
+            ..Self::new(domain, region, Kind::DeviceMemory, flags)
         })
     }
 

@@ -352,24 +352,35 @@ impl Qp {
         Ok(describe(&self.pair.query()?, capacity(&self.pair)))
     }
 
-    /// `ibv_attach_mcast` and, with `attached` false, `ibv_detach_mcast`.
+    /// `ibv_attach_mcast`.
     ///
     /// # Errors
-    /// `EINVAL` for QPs other than UD, for an address that is not a group, and for leaving a group
-    /// that the QP is not in; `ENOMEM` when the group is full.
-    pub fn set_multicast(&self, group: [u8; 16], attached: bool) -> Result<(), Errno> {
+    /// `EINVAL` for QPs other than UD, and for an address that is not a group; `ENOMEM` when the
+    /// group is full.
+    pub fn attach_multicast(&self, group: [u8; 16]) -> Result<(), Errno> {
+        self.check_multicast(&group)?;
+        Ok(self.pair.attach_multicast(group)?)
+    }
+
+    /// `ibv_detach_mcast`.
+    ///
+    /// # Errors
+    /// `EINVAL` for QPs other than UD, for an address that is not a group, and for a group that the
+    /// QP is not in.
+    pub fn detach_multicast(&self, group: [u8; 16]) -> Result<(), Errno> {
+        self.check_multicast(&group)?;
+        Ok(self.pair.detach_multicast(group)?)
+    }
+
+    fn check_multicast(&self, group: &[u8; 16]) -> Result<(), Errno> {
         self.adapter.check()?;
         if self.pair.service() != Service::UnreliableDatagram {
             return Err(Errno::INVALID.because("the QP is not of type IBV_QPT_UD"));
         }
-        if !address::is_multicast(&group) {
+        if !address::is_multicast(group) {
             return Err(Errno::INVALID.because("gid is no multicast address"));
         }
-        if attached {
-            Ok(self.pair.attach_multicast(group)?)
-        } else {
-            Ok(self.pair.detach_multicast(group)?)
-        }
+        Ok(())
     }
 
     /// `ibv_query_ece`: the vendor of the options, and that there are none.

@@ -28,11 +28,11 @@ unsafe fn show(cq: *mut ibv_cq_ex, completion: &WorkCompletion) {
     }
 }
 
-/// Charges a poll, with or without a completion.
+/// Charges a poll with this many completions.
 #[inline]
-fn charge(cq: &Cq, found: bool) {
+fn charge(cq: &Cq, completions: usize) {
     if let Some(clock) = cq.adapter.program_clock() {
-        clock.polled(cq.queue.number(), usize::from(found));
+        clock.polled(cq.queue.number(), completions);
     }
 }
 
@@ -75,7 +75,7 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
         // this function.
         let mut poller = unsafe { body.lock() };
         let mut found = poller.next();
-        charge(body, found.is_some());
+        charge(body, usize::from(found.is_some()));
         if found.is_none() && body.check_device().is_err() {
             // The device may have failed since; then its outstanding requests are flushed now.
             found = poller.next();
@@ -109,7 +109,7 @@ unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
             .as_mut()
             .ok_or(Errno::INVALID.because("ibv_start_poll was not called, or was refused"))?;
         polling.current = polling.poller.next().ok_or(Errno::NO_ENTRY)?;
-        charge(body, true);
+        charge(body, 1);
         note_failure(body, &polling.current);
         // SAFETY: `borrow` has accepted the CQ, which is alive during the call (contract of
         // `ibv_next_poll`).

@@ -209,7 +209,7 @@ fn source_of(fd: u32) -> Result<ChannelId, ferroce_rdma_cm::Errno> {
 /// # Safety
 /// No other thread writes the memory meanwhile.
 unsafe fn read_memory(address: u64, length: usize) -> Result<Vec<u8>, Errno> {
-    let address = usable(address, length, false)?;
+    let address = usable(address, length, Access::Read)?;
     let mut bytes = vec![0_u8; length];
     if length != 0 {
         let source: *const u8 = std::ptr::with_exposed_provenance(address);
@@ -228,7 +228,7 @@ unsafe fn write_memory(address: u64, bytes: &[u8]) -> Result<(), Errno> {
     if bytes.is_empty() {
         return Ok(());
     }
-    let address = usable(address, bytes.len(), true)?;
+    let address = usable(address, bytes.len(), Access::Write)?;
     let target: *mut u8 = std::ptr::with_exposed_provenance_mut(address);
     // SAFETY: the memory can be written, as was just checked, and the caller guarantees that no
     // other thread uses it; `bytes` is memory of this library.
@@ -236,13 +236,20 @@ unsafe fn write_memory(address: u64, bytes: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
+/// An access to memory of the program.
+#[derive(PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
+}
+
 /// Checks memory of the program like the kernel's copies do.
-fn usable(address: u64, length: usize, write: bool) -> Result<usize, Errno> {
+fn usable(address: u64, length: usize, access: Access) -> Result<usize, Errno> {
     const PAGE: usize = 4096;
     let address = usize::try_from(address).map_err(|_| Errno::FAULT)?;
     let end = address.checked_add(length).ok_or(Errno::FAULT)?;
     let first = address / PAGE * PAGE;
-    if length == 0 || os::memory_is_usable(first, end - first, write) {
+    if length == 0 || os::memory_is_usable(first, end - first, access == Access::Write) {
         Ok(address)
     } else {
         Err(Errno::FAULT)

@@ -82,7 +82,10 @@ impl Host for ProcessHost {
         let Some(peers) = self.peers else {
             return self.own_ports.claim(space, port, address, share);
         };
-        let wanted = service_port(space, port.unwrap_or(0), address, share);
+        let wanted = ServicePort {
+            is_shared: share,
+            ..service_port(space, port.unwrap_or(0), address)
+        };
         let claimed = match port {
             Some(port) => peers.claim_port(&wanted).map(|()| port),
             None => peers.claim_ephemeral_port(&wanted),
@@ -96,7 +99,7 @@ impl Host for ProcessHost {
 
     fn release_port(&mut self, space: PortSpace, port: u16, address: ListenAddress) {
         match self.peers {
-            Some(peers) => peers.release_port(&service_port(space, port, address, false)),
+            Some(peers) => peers.release_port(&service_port(space, port, address)),
             None => self.own_ports.release(space, port, address),
         }
     }
@@ -127,12 +130,7 @@ fn device(adapter: &Adapter) -> Device {
     }
 }
 
-fn service_port(
-    space: PortSpace,
-    port: u16,
-    address: ListenAddress,
-    is_shared: bool,
-) -> ServicePort {
+fn service_port(space: PortSpace, port: u16, address: ListenAddress) -> ServicePort {
     ServicePort {
         space: space as u16,
         port,
@@ -142,6 +140,6 @@ fn service_port(
             ListenAddress::AnyIpv6 => PortAddress::AnyIpv6,
             ListenAddress::Any => PortAddress::Any,
         },
-        is_shared,
+        is_shared: false,
     }
 }

@@ -22,7 +22,7 @@ unsafe fn give(
     context: *mut ibv_context,
     pd: *mut ibv_pd,
     inner: qp::Qp,
-    extended: bool,
+    extras: Extras,
     created: &ibv_qp_init_attr,
 ) -> *mut ibv_qp {
     // SAFETY: the struct has integers, pointers, `Option`s of functions, and mutex and condition,
@@ -39,11 +39,12 @@ unsafe fn give(
     base.qp_num = inner.pair.number().0;
     base.state = QpState::Reset as c_int;
     base.qp_type = created.qp_type;
-    if extended {
+    if extras.has_send_api {
         send_api::fill(&mut public);
     }
     let source = inner.source.clone();
-    let qp: *mut ibv_qp = Handle::give(public, Qp::new(inner, extended, *created)).cast();
+    let qp: *mut ibv_qp =
+        Handle::give(public, Qp::new(inner, extras.has_send_api, *created)).cast();
     source.set_address(qp.expose_provenance());
     qp
 }
@@ -87,7 +88,7 @@ unsafe fn create(
     let inner = qp::Qp::create(domain, &queues, attr, extras)?;
     // SAFETY: the caller guarantees that `pd` and the queues are objects of this library, and
     // `look_up` has accepted them.
-    Ok(unsafe { give((*pd).context, pd, inner, extras.has_send_api, attr) })
+    Ok(unsafe { give((*pd).context, pd, inner, extras, attr) })
 }
 
 /// `ibv_create_qp`.
@@ -141,7 +142,7 @@ pub(super) unsafe extern "C" fn create_qp_ex(
             };
             // SAFETY: `borrow` has accepted the context, which is open during the call (contract of
             // `ibv_create_qp_ex`), and the PD is null or one of this library.
-            return Ok(unsafe { give(context, pd, inner, false, &created) });
+            return Ok(unsafe { give(context, pd, inner, Extras::default(), &created) });
         }
         // SAFETY: contract of `ibv_create_qp_ex`: the program's objects are null or live objects of
         // this library; null is refused where an object is required.
@@ -195,7 +196,8 @@ pub(super) unsafe extern "C" fn open_qp(
         // SAFETY: `borrow` has accepted the context, which is open during the call (contract of
         // `ibv_open_qp`), and the new QP is alive.
         unsafe {
-            let qp = give(context, std::ptr::null_mut(), inner, false, &created);
+            let (pd, extras) = (std::ptr::null_mut(), Extras::default());
+            let qp = give(context, pd, inner, extras, &created);
             (*qp).state = state;
             Ok(qp)
         }
@@ -284,21 +286,21 @@ pub unsafe extern "C" fn ibv_query_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_
     })
 }
 
-/// Attaches a QP to a multicast group, or detaches it.
+/// Calls `change` with a QP and a multicast group.
 ///
 /// # Safety
 /// `qp` is null or a live QP of this library, and `group` is null or valid.
-unsafe fn set_multicast(
+unsafe fn with_group(
     verb: &str,
     qp: *mut ibv_qp,
     group: *const ibv_gid,
-    attached: bool,
+    change: fn(&qp::Qp, [u8; 16]) -> Result<(), Errno>,
 ) -> c_int {
     status(verb, || {
         // SAFETY: the caller guarantees that `qp` is null or a live QP of this library, and `group`
         // null or valid; null is refused.
         let (body, group) = unsafe { (Handle::<ibv_qp_ex, Qp>::look_up(qp)?, group.as_ref()) };
-        body.set_multicast(group.ok_or_else(|| Errno::null("group"))?.raw, attached)
+        change(body, group.ok_or_else(|| Errno::null("group"))?.raw)
     })
 }
 
@@ -311,7 +313,7 @@ pub unsafe extern "C" fn ibv_attach_mcast(
 ) -> c_int {
     // SAFETY: contract of `ibv_attach_mcast`: the QP is null or a live QP of this library, and the
     // GID null or valid; null is refused.
-    unsafe { set_multicast("ibv_attach_mcast", qp, group, true) }
+    unsafe { with_group("ibv_attach_mcast", qp, group, qp::Qp::attach_multicast) }
 }
 
 /// `ibv_detach_mcast`.
@@ -323,5 +325,5 @@ pub unsafe extern "C" fn ibv_detach_mcast(
 ) -> c_int {
     // SAFETY: contract of `ibv_detach_mcast`: the QP is null or a live QP of this library, and the
     // GID null or valid; null is refused.
-    unsafe { set_multicast("ibv_detach_mcast", qp, group, false) }
+    unsafe { with_group("ibv_detach_mcast", qp, group, qp::Qp::detach_multicast) }
 }
