@@ -3,7 +3,7 @@
 use ferroce_units::Instant;
 use ferroce_wire::Gid;
 use ferroce_wire::cm::{
-    CommunicationId, IpCmHeader, Mad, MessageKind, Rej, RejectReason, Rep, Req, Rtu,
+    CommunicationId, IpCmHeader, Mad, MessageKind, Rej, RejectReason, Rep, Req, Rtu, ServiceId,
     TransportService,
 };
 
@@ -39,8 +39,7 @@ impl Cm {
             }
             return Disposition::Taken;
         }
-        let Some((ip, consumer)) = addresses(request.service_id.to_ip(), &request.private_data.0)
-        else {
+        let Some((ip, consumer)) = addresses(request.service_id, &request.private_data.0) else {
             self.refuse_req(from, to, mad, request, RejectReason::UNSUPPORTED_REQUEST);
             return Disposition::Taken;
         };
@@ -185,7 +184,7 @@ impl Cm {
     }
 
     /// Answers a REQ with a REP. The next event of the connection is [`Event::Established`],
-    /// [`Event::Rejected`], [`Event::Disconnected`] or [`Event::Unreachable`].
+    /// [`Event::`], [`Event::Disconnected`] or [`Event::Unreachable`].
     ///
     /// # Errors
     ///
@@ -288,8 +287,13 @@ impl Cm {
         request: &Req,
         reason: RejectReason,
     ) {
-        let refused = (request.local_communication_id, Rej::REQ);
-        self.send_stateless_rej(from, to, mad, refused, reason);
+        let rej = Rej {
+            remote_communication_id: request.local_communication_id,
+            message_rejected: Rej::REQ,
+            reason,
+            ..Rej::default()
+        };
+        self.send_stateless_rej(from, to, mad, rej);
     }
 }
 
@@ -302,10 +306,10 @@ pub(crate) fn destination(ip: Option<&IpCmHeader>, to: Gid) -> Gid {
 /// Returns the header of the RDMA IP CM service, if the service uses it, and the private data after
 /// it; `None` if the header has another version.
 pub(crate) fn addresses(
-    service: Option<(u8, u16)>,
+    service: ServiceId,
     private_data: &[u8],
 ) -> Option<(Option<IpCmHeader>, &[u8])> {
-    if service.is_none() {
+    if service.to_ip().is_none() {
         return Some((None, private_data));
     }
     let header = IpCmHeader::parse(private_data).ok()?;

@@ -279,9 +279,13 @@ impl Cm {
                 self.refuse_sidr_req(from, to, mad, request, SidrStatus::UNSUPPORTED);
             }
             Message::Rep(response) => {
-                let refused = (response.local_communication_id, Rej::REP);
-                let reason = RejectReason::INVALID_COMMUNICATION_ID;
-                self.send_stateless_rej(from, to, mad, refused, reason);
+                let rej = Rej {
+                    remote_communication_id: response.local_communication_id,
+                    message_rejected: Rej::REP,
+                    reason: RejectReason::INVALID_COMMUNICATION_ID,
+                    ..Rej::default()
+                };
+                self.send_stateless_rej(from, to, mad, rej);
             }
             Message::Dreq(dreq) => {
                 let drep = Drep {
@@ -304,22 +308,8 @@ impl Cm {
         }
     }
 
-    /// Sends a REJ without a connection, for a message given by its sender's identifier and its
-    /// kind.
-    pub(crate) fn send_stateless_rej(
-        &mut self,
-        from: Gid,
-        to: Gid,
-        mad: &Mad,
-        refused: (CommunicationId, u8),
-        reason: RejectReason,
-    ) {
-        let rej = Rej {
-            remote_communication_id: refused.0,
-            message_rejected: refused.1,
-            reason,
-            ..Rej::default()
-        };
+    /// Sends a REJ without a connection, for the message `mad`.
+    pub(crate) fn send_stateless_rej(&mut self, from: Gid, to: Gid, mad: &Mad, rej: Rej) {
         self.statistics.rejects_sent += 1;
         self.transmit(to, from, bytes(mad.header.transaction_id, rej));
     }

@@ -61,8 +61,7 @@ impl Cm {
             }
             return Disposition::Taken;
         }
-        let Some((ip, consumer)) = addresses(request.service_id.to_ip(), &request.private_data.0)
-        else {
+        let Some((ip, consumer)) = addresses(request.service_id, &request.private_data.0) else {
             self.refuse_sidr_req(from, to, mad, request, SidrStatus::UNSUPPORTED_VERSION);
             return Disposition::Taken;
         };
