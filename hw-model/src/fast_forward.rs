@@ -174,9 +174,9 @@ impl<P: Port, T: Timing, B: Blocks> FastForward<'_, P, T, B> {
         let mut dma = Dma::new(host, &mut uncounted, nic.now);
         let srqn = shared_queue_of(payload);
         protection_domain(qp, srqn, &mut nic.blocks.contexts.srqs, &mut dma).is_some_and(|pd| {
-            let (owner, send) = ((pd, qp.qpn), &mut qp.send);
+            let (qpn, send) = (qp.qpn, &mut qp.send);
             let memory = &mut nic.blocks.translation;
-            gather(owner, send, payload, destination, memory, &mut dma).is_ok()
+            gather(pd, qpn, send, payload, destination, memory, &mut dma).is_ok()
         })
     }
 
@@ -224,13 +224,13 @@ impl<P: Port, T: Timing, B: Blocks> FastForward<'_, P, T, B> {
         }
     }
 
-    /// Counts `strides` skipped strides in proportion to the strides `seen`. This NIC sends and
-    /// receives the given numbers of packets in them.
+    /// Counts `strides` skipped strides in proportion to the strides `seen`. This NIC sends `sent`
+    /// and receives `received` packets in them.
     ///
     /// The NIC sends packets in bursts and ahead while there is room, and they wait in the receive
     /// buffer. So the packets that it has sent and received in a time need not belong to the same
     /// number of strides.
-    pub fn count(&mut self, seen: &SeenStrides, strides: u64, (sent, received): (u64, u64)) {
+    pub fn count(&mut self, seen: &SeenStrides, strides: u64, sent: u64, received: u64) {
         let value = |counter| seen.counts.value(counter);
         let seen_sent = value(Counter::tx_frames).saturating_sub(value(Counter::acks_sent));
         let seen_received = value(Counter::rx_frames);

@@ -57,7 +57,7 @@ impl FaultLog {
         let key = piece.map_or(0, |piece| piece.l_key);
         match *fault {
             ProtectionFault::Bounds { address, length } => {
-                let outside = outside((address, length), region);
+                let outside = outside(address, length, region);
                 tracing::info!(target: TARGET, qpn,
                     "scatter list: {length} bytes at {address:#x}, lkey {key:#x}: {outside}");
             }
@@ -96,7 +96,7 @@ impl FaultLog {
         let operation = operation(access.rights);
         let (length, address, key) = (access.length, access.address, access.key);
         let why = match fault {
-            ProtectionFault::Bounds { .. } => outside((address, length), region),
+            ProtectionFault::Bounds { .. } => outside(address, length, region),
             ProtectionFault::Rights { .. } => {
                 format!("the region has no {}", right(access.rights))
             }
@@ -210,7 +210,7 @@ fn missing_right(operation: Operation, access: RemoteAccess) -> Option<&'static 
 }
 
 /// Describes where an access exceeds its region.
-fn outside((address, length): (u64, u64), region: Option<Region>) -> String {
+fn outside(address: u64, length: u64, region: Option<Region>) -> String {
     let Some((start, size)) = region else {
         return "outside of the memory region".to_owned();
     };
@@ -257,10 +257,10 @@ mod tests {
     #[test]
     fn what_lies_outside_is_counted() {
         let region = Some((0x1000, 100));
-        let said = |access| outside(access, region);
-        assert!(said((0x1000, 132)).starts_with("ends 32 bytes beyond"));
-        assert!(said((0x0ff0, 8)).starts_with("begins 16 bytes before"));
-        assert!(said((u64::MAX, 1)).contains("beyond"));
+        let said = |address, length| outside(address, length, region);
+        assert!(said(0x1000, 132).starts_with("ends 32 bytes beyond"));
+        assert!(said(0x0ff0, 8).starts_with("begins 16 bytes before"));
+        assert!(said(u64::MAX, 1).contains("beyond"));
     }
 
     /// Goal: a detail is reported once, and only by a status of the same side.

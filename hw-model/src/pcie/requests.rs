@@ -38,7 +38,8 @@ impl Pcie {
             let stall = begin - translated;
             self.counters.inbound_stalled = self.counters.inbound_stalled + stall;
         }
-        let memory = self.memory_latency(iova, true);
+        let hit = self.memory.read(iova);
+        let memory = self.memory_latency(hit);
         let latency = self.spread.next() + memory + self.latencies.engine_read;
         let there = at + (received - now) + latency;
         // A read does not overtake writes: it returns the data that was written before.
@@ -118,7 +119,8 @@ impl Pcie {
             let tlps = self.limits.writes(bytes);
             let sent = self.send_posted(tlps, bytes);
             let translated = self.translate(sent.at, start);
-            let memory = self.memory_latency(start, false);
+            let hit = self.memory.write(start);
+            let memory = self.memory_latency(hit);
             let latency = self.latencies.write + self.latencies.engine_write + memory;
             let piece = at + (translated - self.now) + latency;
             visible = visible.max(piece);
@@ -170,14 +172,10 @@ impl Pcie {
         }
     }
 
-    /// Returns the additional latency of host memory over the LLC of the near socket.
+    /// Returns the additional latency of host memory over the LLC of the near socket. `hit`: the
+    /// access was to the LLC.
     #[inline]
-    fn memory_latency(&mut self, iova: u64, is_read: bool) -> Duration {
-        let hit = if is_read {
-            self.memory.read(iova)
-        } else {
-            self.memory.write(iova)
-        };
+    fn memory_latency(&self, hit: bool) -> Duration {
         if hit {
             self.latencies.numa
         } else {

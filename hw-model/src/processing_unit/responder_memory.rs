@@ -76,8 +76,8 @@ pub fn execute<H: Host, M: TranslationTable>(
             access,
             srqn,
         } => {
-            let place = (r_key, virtual_address, u64::from(length));
-            let access = remote_access(qp, srqn, place, access, blocks);
+            let length = u64::from(length);
+            let access = remote_access(qp, srqn, r_key, virtual_address, length, access, blocks);
             validate(qp, access, blocks)
         }
         MemoryOp::TakeReceive if uses_srq(&qp.context) => take_shared(qp, qp.context.srqn, blocks),
@@ -96,8 +96,8 @@ pub fn execute<H: Host, M: TranslationTable>(
             length,
             srqn,
         } => {
-            let place = (r_key, virtual_address, u64::from(length));
-            let access = remote_access(qp, srqn, place, RemoteAccess::Write, blocks);
+            let (length, access) = (u64::from(length), RemoteAccess::Write);
+            let access = remote_access(qp, srqn, r_key, virtual_address, length, access, blocks);
             write_remote(qp, access, packet.payload(), blocks)
         }
         MemoryOp::WriteReceive {
@@ -120,8 +120,8 @@ pub fn execute<H: Host, M: TranslationTable>(
             operation,
             srqn,
         } => {
-            let place = (r_key, virtual_address, ATOMIC_BYTES as u64);
-            let access = remote_access(qp, srqn, place, RemoteAccess::Atomic, blocks);
+            let (length, access) = (ATOMIC_BYTES as u64, RemoteAccess::Atomic);
+            let access = remote_access(qp, srqn, r_key, virtual_address, length, access, blocks);
             atomic(qp, access, operation, blocks)
         }
         MemoryOp::Invalidate { r_key, srqn } => invalidate(qp, r_key, srqn, blocks),
@@ -184,17 +184,18 @@ pub fn protection_domain<H: Host>(
     }
 }
 
-/// Returns the access of a peer to the memory at `place`: key, first byte, bytes.
+/// Returns the access of a peer to `length` bytes of memory at `address`.
 #[inline]
 fn remote_access<H: Host, M: TranslationTable>(
     qp: &QueuePair,
     srqn: Option<u32>,
-    place: (RKey, u64, u64),
+    r_key: RKey,
+    address: u64,
+    length: u64,
     access: RemoteAccess,
     blocks: &mut MemoryBlocks<'_, '_, H, M>,
 ) -> Option<Access> {
     let pd = protection_domain(qp, srqn, blocks.srqs, blocks.dma)?;
-    let (r_key, address, length) = place;
     Some(Access {
         pd,
         key: r_key.0,

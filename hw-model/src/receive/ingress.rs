@@ -269,7 +269,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
         };
         let is_held = process_packet(now, qp, inbound, &mut blocks);
         if qp.transport.is_selective() {
-            settle_window(&mut self.reorder, (now, is_held), qp, inbound, &mut blocks);
+            settle_window(&mut self.reorder, now, is_held, qp, inbound, &mut blocks);
         }
         let srq_event = blocks.srq_event;
         qp.progress.ready = dma.at;
@@ -361,7 +361,8 @@ fn send_notification<H: Host, T: Timing, P: Port, M>(
 #[cold]
 fn settle_window<F: AsRef<[u8]>, H: Host, M: TranslationTable>(
     reorder: &mut ReorderBuffer,
-    (now, is_held): (Instant, bool),
+    now: Instant,
+    is_held: bool,
     qp: &mut QueuePair,
     packet: &Inbound<F>,
     blocks: &mut MemoryBlocks<'_, '_, H, M>,

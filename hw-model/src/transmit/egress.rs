@@ -23,6 +23,15 @@ use crate::transmit::packetizer::{Packetized, packetize, response_access};
 use crate::transmit::{Transmit, TransmitPorts};
 use crate::wqe::SendPayload;
 
+/// The place from which a packet is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// The queue of its processing unit.
+    Queue,
+    /// The packets of its queue pair that wait for the wire: it is the first one.
+    Stalled,
+}
+
 impl Transmit {
     /// Reports to queue pairs of the unreliable services which of their packets have left the card.
     /// A request completes with its last packet: not before its payload was read, and not faster
@@ -89,7 +98,7 @@ impl Transmit {
             let Some((ready, outbound)) = self.units[unit].outbound.pop_ahead() else {
                 break;
             };
-            worked |= self.packetize_one(turn, unit, (ready, outbound), false, ports);
+            worked |= self.packetize_one(turn, unit, ready, outbound, Origin::Queue, ports);
         }
         worked
     }
@@ -111,7 +120,7 @@ impl Transmit {
                 break;
             };
             let (now, packet) = (turn.now, Outbound { qp: index, packet });
-            if !self.packetize_one(turn, unit, (now, packet), true, ports) {
+            if !self.packetize_one(turn, unit, now, packet, Origin::Stalled, ports) {
                 break;
             }
             worked = true;
@@ -119,36 +128,35 @@ impl Transmit {
         worked
     }
 
-    /// Makes a frame of a packet that is available at `ready`. `has_waited`: it is the first packet
-    /// of its queue pair that waits for the wire. Returns true if the packet has left the
-    /// processing unit.
+    /// Makes a frame of a packet that is available at `ready`. Returns true if the packet has left
+    /// the processing unit.
     #[inline]
     fn packetize_one<H: Host, T: Timing, P: Port, M: TranslationTable>(
         &mut self,
         turn: &mut Turn<'_, H, T>,
         unit: usize,
-        (ready, Outbound { qp: index, packet }): (Instant, Outbound),
-        has_waited: bool,
+        ready: Instant,
+        Outbound { qp: index, packet }: Outbound,
+        origin: Origin,
         ports: &mut TransmitPorts<'_, P, M>,
     ) -> bool {
-        let contexts = &mut *ports.contexts;
-        let Some(qp) = contexts.qps.get_mut(index) else {
+        let Some(qp) = ports.contexts.qps.get_mut(index) else {
             return false;
         };
         // A packet after one that waits for the wire waits as well.
-        if !has_waited && !qp.stalled.is_empty() {
+        if origin == Origin::Queue && !qp.stalled.is_empty() {
             qp.stalled.push_back(packet);
             return false;
         }
         let mut dma = turn.dma_planned(ready);
         if matches!(packet.payload, Payload::ReadResponse { .. }) {
             // A failure here repeats with the next request, and is reported then.
-            let _ = contexts.responder.touch(index, &mut dma);
+            let _ = ports.contexts.responder.touch(index, &mut dma);
         }
         let leaves = ports.host_interface.link_is_up()
-            && (!qp.is_datagram() || datagram::aim(qp, packet.request, &contexts.gids));
+            && (!qp.is_datagram() || datagram::aim(qp, packet.request, &ports.contexts.gids));
         let srqn = shared_queue_of(&packet.payload);
-        let domain = protection_domain(qp, srqn, &mut contexts.srqs, &mut dma);
+        let domain = protection_domain(qp, srqn, &mut ports.contexts.srqs, &mut dma);
         // While a queue pair waits for its state, others are served; translation is one pipeline.
         dma.stands_until = Instant::ZERO;
         let packetized = match domain {
@@ -251,7 +259,7 @@ fn note_fault<M: TranslationTable>(
             length,
             srqn: _,
         } => {
-            let access = response_access((pd, qpn), r_key.0, virtual_address, length);
+            let access = response_access(pd, qpn, r_key.0, virtual_address, length);
             let region = memory.known_bounds(access.key);
             qp.faults.note_request(&access, fault, region);
         }

@@ -61,7 +61,8 @@ pub fn packetize<H: Host, P: Port>(
     if let Payload::Arrivals { missing, .. } = transmit.payload {
         qp.transport.write_arrivals(missing, destination);
     } else if let Err(fault) = gather(
-        (pd, qpn),
+        pd,
+        qpn,
         &mut qp.send,
         &transmit.payload,
         destination,
@@ -85,7 +86,8 @@ pub fn packetize<H: Host, P: Port>(
 /// Reads the payload of a packet into its frame.
 #[inline]
 pub(crate) fn gather<H: Host>(
-    (pd, qpn): (u32, Qpn),
+    pd: u32,
+    qpn: Qpn,
     send: &mut SendQueue,
     payload: &Payload,
     destination: &mut [u8],
@@ -114,7 +116,7 @@ pub(crate) fn gather<H: Host>(
             length,
             srqn: _,
         } => {
-            let access = response_access((pd, qpn), r_key.0, virtual_address, length);
+            let access = response_access(pd, qpn, r_key.0, virtual_address, length);
             memory.read(&access, destination, dma)
         }
     }
@@ -122,12 +124,7 @@ pub(crate) fn gather<H: Host>(
 
 /// Returns the access of a READ response.
 #[inline]
-pub(crate) fn response_access(
-    (pd, qpn): (u32, Qpn),
-    key: u32,
-    address: u64,
-    length: u32,
-) -> Access {
+pub(crate) fn response_access(pd: u32, qpn: Qpn, key: u32, address: u64, length: u32) -> Access {
     let mut rights = AccessRights::default();
     rights.set_remote_read(true);
     Access {

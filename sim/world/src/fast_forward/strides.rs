@@ -133,9 +133,9 @@ impl SteadyStrides {
                 let own = skipped.iter().filter(|skipped| of(&skipped.leg) == host);
                 own.map(|skipped| u64::from(skipped.train.packets)).sum()
             };
-            let counted = (packets(|leg| leg.from.0), packets(|leg| leg.to.0));
+            let (sent, received) = (packets(|leg| leg.from.0), packets(|leg| leg.to.0));
             let mut nic = devices.nodes[host].nic.fast_forward();
-            nic.count(seen, strides, counted);
+            nic.count(seen, strides, sent, received);
         }
         Some(pace.time_of(strides))
     }
