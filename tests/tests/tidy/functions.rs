@@ -1,6 +1,6 @@
-//! A function fits on a screen.
+//! A function fits on a screen, and its parameters have names.
 
-use super::{is_source, sources, without_tests};
+use super::{allowance, is_source, sources, without_tests};
 
 /// Lines of a function, from `fn` to the closing brace.
 const LINES_MAX: usize = 70;
@@ -68,6 +68,48 @@ fn functions_are_short() {
     }
     assert!(seen > 5000, "only {seen} functions were seen");
     assert!(long.is_empty(), "more than {LINES_MAX}: {long:#?}");
+}
+
+/// The number of parameters whose type is a tuple in the function that begins at the start of
+/// `text`.
+fn tuple_parameters(text: &str) -> usize {
+    let signature = text.split(" {\n").next().unwrap_or(text);
+    let signature = signature.split(";\n").next().unwrap_or(signature);
+    let parameters = signature.split(" -> ").next().unwrap_or(signature);
+    let types = parameters.split(": (").skip(1);
+    types
+        .filter(|rest| rest.split(')').next().is_some_and(|one| one.contains(',')))
+        .count()
+}
+
+/// A tuple hides the names of its values at the call. Pairs that callers have as such remain.
+#[test]
+fn parameters_are_no_tuples() {
+    let mut found = Vec::new();
+    for (file, text) in sources().into_iter().filter(|(name, _)| is_source(name)) {
+        let text = without_tests(&text);
+        for (name, first, _) in functions(text) {
+            let start = text.split_inclusive('\n').take(first).map(str::len).sum();
+            for _ in 0..tuple_parameters(&text[start..]) {
+                let what = format!("{name} takes a tuple");
+                found.push(allowance::Finding::new(&file, first, what));
+            }
+        }
+    }
+    allowance::check("tuples", &found);
+}
+
+#[test]
+fn tuple_parameters_are_counted() {
+    let text = "\
+fn f(
+    (a, b): (u8, u16),
+    c: &[(u8, u8)],
+    d: [u8; 2],
+    e: (u8, u8),
+) -> (u8, u8) {
+    let g: (u8, u8) = e;";
+    assert_eq!(tuple_parameters(text), 2);
 }
 
 #[test]
