@@ -156,12 +156,12 @@ module request_engine (
     assign query.message_sequence = c.msn;
     assign query.producer = c.producer;
     assign query.consumer = c.consumer;
-    logic begins_request;                  // of at least one byte, whose memory is checked next
-    assign begins_request = step == card_pkg::AT_LENGTH && !kind.is_length_wrong && p.length != 32'd0;
+    logic is_checked;                      // the next check is that of the memory
+    assign is_checked = step == card_pkg::AT_LENGTH && !kind.is_length_wrong;
     always_ff @(posedge clk) begin
         count_duplicate <= step == card_pkg::AT_PSN && is_behind && !c.failed;
-        count_write_request <= begins_request && kind.is_write && kind.starts;
-        count_read_request <= begins_request && kind.is_read;
+        count_write_request <= is_checked && kind.is_write && kind.ends && (!kind.starts || p.length != 32'd0);
+        count_read_request <= is_checked && kind.is_read && p.length != 32'd0;
     end
 
     // ---------------------------------------------------------------------- receive WQEs and memory

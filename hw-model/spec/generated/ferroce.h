@@ -398,7 +398,7 @@
 #define FERROCE_OFFSET_COUNTER_RP_CNP_HANDLED 0x1238u
 // Expiries in an adaptive phase of the ACK timer.
 #define FERROCE_OFFSET_COUNTER_ADAPTIVE_RETRANSMISSIONS 0x1240u
-// RDMA WRITE requests received, without duplicates and empty ones.
+// RDMA WRITE requests whose last packet was received, without duplicates and empty ones.
 #define FERROCE_OFFSET_COUNTER_WRITE_REQUESTS 0x1248u
 // RDMA READ requests received, without duplicates and empty ones.
 #define FERROCE_OFFSET_COUNTER_READ_REQUESTS 0x1250u

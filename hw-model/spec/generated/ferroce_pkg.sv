@@ -341,7 +341,7 @@ package ferroce_pkg;
   localparam logic [7:0] COUNTER_RP_CNP_HANDLED = 8'h47;
   // Expiries in an adaptive phase of the ACK timer.
   localparam logic [7:0] COUNTER_ADAPTIVE_RETRANSMISSIONS = 8'h48;
-  // RDMA WRITE requests received, without duplicates and empty ones.
+  // RDMA WRITE requests whose last packet was received, without duplicates and empty ones.
   localparam logic [7:0] COUNTER_WRITE_REQUESTS = 8'h49;
   // RDMA READ requests received, without duplicates and empty ones.
   localparam logic [7:0] COUNTER_READ_REQUESTS = 8'h4a;

@@ -125,7 +125,8 @@ counters! {
     np_cnp_sent, Event, "Congestion notification packets sent.";
     rp_cnp_handled, Event, "Congestion notification packets received, and reacted to.";
     adaptive_retransmissions, Event, "Expiries in an adaptive phase of the ACK timer.";
-    write_requests, Flow, "RDMA WRITE requests received, without duplicates and empty ones.";
+    write_requests, Flow,
+        "RDMA WRITE requests whose last packet was received, without duplicates and empty ones.";
     read_requests, Flow, "RDMA READ requests received, without duplicates and empty ones.";
     requester_errors, Event, "Send WQEs completed in error, flushed ones too.";
     requester_flushes, Event, "Send WQEs flushed. Not counted with the personality mlx5.";

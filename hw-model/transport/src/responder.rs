@@ -144,7 +144,8 @@ impl Responder {
                 Next::Refuse(Refusal::InvalidRequest)
             }
             (Asked::RemoteAccess, answer) => {
-                ctx.statistics.write_requests += u32::from(self.packet.is_write());
+                let ends_write = self.packet.is_write() && self.packet.position.ends_message();
+                ctx.statistics.write_requests += u32::from(ends_write);
                 ctx.statistics.read_requests += u32::from(self.packet.is_read());
                 match answer {
                     MemoryAnswer::Valid => Next::Execute,
@@ -280,7 +281,7 @@ impl Responder {
         } else if self.packet.is_atomic() {
             Next::Ask(Asked::Atomic)
         } else {
-            self.execute_write()
+            self.execute_write(ctx)
         }
     }
 
@@ -320,7 +321,7 @@ impl Responder {
     }
 
     #[inline]
-    fn execute_write(&mut self) -> Next {
+    fn execute_write(&mut self, ctx: &mut Context) -> Next {
         if self.packet.position.starts_message() {
             let reth = &self.packet.reth;
             self.message = Message::Write {
@@ -329,6 +330,8 @@ impl Responder {
                 remaining: reth.dma_length,
                 total: reth.dma_length,
             };
+        } else if self.packet.position.ends_message() {
+            ctx.statistics.write_requests += 1;
         }
         if self.packet.payload_length > 0 {
             Next::Ask(Asked::Payload)

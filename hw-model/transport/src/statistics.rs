@@ -21,7 +21,7 @@ pub struct Statistics {
     pub other_naks_sent: u32,
     /// Received NAKs that end the queue pair.
     pub other_naks_received: u32,
-    /// WRITE requests received, without duplicates and empty ones.
+    /// WRITE requests whose last packet was received, without duplicates and empty ones.
     pub write_requests: u32,
     /// READ requests received, without duplicates and empty ones.
     pub read_requests: u32,
