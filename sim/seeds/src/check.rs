@@ -6,7 +6,7 @@
 
 use crate::error::Wrong;
 use crate::flow::{Flow, Posted};
-use crate::layout::{COUNT_BITS, RECEIVE};
+use crate::layout::COUNT_BITS;
 use crate::memory::{first_difference, is_prefix};
 use crate::program::{Kind, direction};
 use crate::state::State;
@@ -128,7 +128,7 @@ impl State {
         for (number, host) in self.hosts.iter_mut().enumerate() {
             // Unfinished messages may have left some bytes there.
             for buffer in host.buffers_in_use() {
-                host.learn(buffer..buffer + RECEIVE);
+                host.learn(buffer..buffer + host.layout.receive);
             }
             let seen = host.memory.copy();
             if let Some(offset) = first_difference(&seen, &host.known) {

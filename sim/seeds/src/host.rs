@@ -11,7 +11,7 @@ use ferroce_driver::{
 use ferroce_world::World;
 
 use crate::error::Wrong;
-use crate::layout::{Layout, RECEIVE};
+use crate::layout::Layout;
 use crate::memory::Memory;
 
 /// Entries of a completion queue: more than the possible work requests.
@@ -109,7 +109,7 @@ impl Host {
             shared,
             local,
             counters,
-            free: (layout.receives.clone()).step_by(RECEIVE).collect(),
+            free: layout.receives.clone().step_by(layout.receive).collect(),
             known: memory.copy(),
             layout,
             memory,
@@ -145,18 +145,18 @@ impl Host {
     /// Returns the buffer of a new receive; its offset is the ID of the work request.
     pub fn take_buffer(&mut self) -> Option<(u64, DataSegment)> {
         let offset = self.free.pop_front()?;
-        Some((offset as u64, self.segment(offset, RECEIVE)))
+        Some((offset as u64, self.segment(offset, self.layout.receive)))
     }
 
     /// Returns the offsets of the buffers of receives that have no completion.
     pub fn buffers_in_use(&self) -> Vec<usize> {
-        let all = self.layout.receives.clone().step_by(RECEIVE);
+        let all = self.layout.receives.clone().step_by(self.layout.receive);
         all.filter(|offset| !self.free.contains(offset)).collect()
     }
 
     /// Frees a buffer whose receive is complete. Its contents were checked.
     pub fn free_buffer(&mut self, offset: usize) {
-        self.learn(offset..offset + RECEIVE);
+        self.learn(offset..offset + self.layout.receive);
         self.free.push_back(offset);
     }
 
@@ -181,7 +181,7 @@ impl Host {
 
     /// Checks that the shared queues have room for all receives that are not outstanding.
     pub fn check_shared(&mut self) -> Result<(), Wrong> {
-        let local = self.segment(self.layout.receives.start, RECEIVE);
+        let local = self.segment(self.layout.receives.start, self.layout.receive);
         for shared in &self.shared {
             let room = (shared.queue.max_wr() as usize).saturating_sub(shared.outstanding);
             let posted = (0..=room).take_while(|_| shared.queue.post(0, &[local]).is_ok());

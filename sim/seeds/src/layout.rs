@@ -7,8 +7,6 @@ use crate::program::{Kind, MAX_LENGTH, Program, SOURCE, Transport, direction};
 
 /// Alignment of each part.
 const ALIGNMENT: usize = 64;
-/// Bytes of the buffer of a receive: the longest message, and the IP header of a datagram.
-pub(crate) const RECEIVE: usize = (MAX_LENGTH + GRH).next_multiple_of(ALIGNMENT);
 /// Bytes before a datagram: room for an IP header.
 pub(crate) const GRH: usize = 40;
 /// Receives of a host in addition to two per message: some are flushed, others are used by messages
@@ -30,6 +28,8 @@ pub(crate) struct Layout {
     pub landings: BTreeMap<usize, Range<usize>>,
     /// Buffers of receives.
     pub receives: Range<usize>,
+    /// Bytes of one: the longest message, and the IP header of a datagram.
+    pub receive: usize,
     /// Total bytes.
     pub bytes: usize,
 }
@@ -53,7 +53,7 @@ impl Layouts {
             counters: BTreeMap::new(),
         };
         for (host, layout) in layouts.hosts.iter_mut().enumerate() {
-            layout.source = layout.take(SOURCE);
+            layout.source = layout.take(SOURCE * program.scale);
             layout.add_counters(program, host, &mut layouts.counters);
             layout.add_targets(program, host);
             layout.add_landings(program, host);
@@ -121,6 +121,7 @@ impl Layout {
             o.kind.takes_receive() && to == host
         });
         let receives = 2 * messages.count() + SPARE_RECEIVES * (ends + 1);
-        self.receives = self.take(receives * RECEIVE);
+        self.receive = (MAX_LENGTH * program.scale + GRH).next_multiple_of(ALIGNMENT);
+        self.receives = self.take(receives * self.receive);
     }
 }

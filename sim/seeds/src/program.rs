@@ -12,7 +12,8 @@ use ferroce_units::random::Random;
 
 use crate::scenario::Scenario;
 
-/// Bytes of each host's constant data, which is the source of messages.
+/// Bytes of each host's constant data, which is the source of messages. This and the next two are
+/// multiplied by the scale of the scenario.
 pub(crate) const SOURCE: usize = 16 << 10;
 /// Bytes at the target of a reliable connection that WRITEs and READs use.
 pub(crate) const SHARED_TARGET: usize = 4096;
@@ -93,7 +94,10 @@ impl Connection {
             2 => Transport::Xrc,
             _ => Transport::Rc,
         };
-        let mtus = [PathMtu::Mtu256, PathMtu::Mtu512, PathMtu::Mtu1024];
+        let mtus = match scenario.scale {
+            1 => [PathMtu::Mtu256, PathMtu::Mtu512, PathMtu::Mtu1024],
+            _ => [PathMtu::Mtu256, PathMtu::Mtu1024, PathMtu::Mtu4096],
+        };
         let is_shared = [flag(3), flag(3)].map(|shared| shared || transport == Transport::Xrc);
         let is_rc = transport == Transport::Rc;
         Self {
@@ -226,7 +230,8 @@ impl Operation {
         let connection = &connections[number];
         let side = connection.sender(&random);
         let kind = kind(&random, scenario, connection.transport);
-        let length = length(&random, kind, connection);
+        let length = length(&random, scenario, kind, connection);
+        let shared = SHARED_TARGET * scenario.scale;
         let pause_ns = match random.below(4) {
             0 => random.below(1_000),
             1 => random.below(30_000),
@@ -239,8 +244,8 @@ impl Operation {
             side,
             kind,
             length,
-            source: random.below((SOURCE - MAX_LENGTH) as u64) as usize,
-            target: match random.below((SHARED_TARGET - length.max(8)) as u64) as usize {
+            source: random.below(((SOURCE - MAX_LENGTH) * scenario.scale) as u64) as usize,
+            target: match random.below((shared - length.max(8)) as u64) as usize {
                 target if kind.is_atomic() => target & !7,
                 target => target,
             },
@@ -303,22 +308,23 @@ fn kind(random: &Random, scenario: &Scenario, transport: Transport) -> Kind {
     }
 }
 
-fn length(random: &Random, kind: Kind, connection: &Connection) -> usize {
+fn length(random: &Random, scenario: &Scenario, kind: Kind, connection: &Connection) -> usize {
     if kind.is_atomic() {
         return 8;
     }
     let mtu = connection.mtu.bytes() as usize;
+    let longest = MAX_LENGTH * scenario.scale;
     let length = match random.below(5) {
         0 => 0,
         1 => random.below(65) as usize,
         2 => random.below(4) as usize * mtu,
         3 => (1 + random.below(3) as usize) * mtu + random.below(3) as usize - 1,
-        _ => random.below(MAX_LENGTH as u64) as usize,
+        _ => random.below(longest as u64) as usize,
     };
     let most = match connection.transport {
         // The port's MTU limits datagrams.
         Transport::Ud => MAX_DATAGRAM,
-        _ => MAX_LENGTH,
+        _ => longest,
     };
     // A request of zero bytes needs no key (IBTA vol 1, 9.7.4.1.5).
     length.clamp(usize::from(kind == Kind::WrongKey), most)
@@ -329,6 +335,7 @@ fn length(random: &Random, kind: Kind, connection: &Connection) -> usize {
 pub(crate) struct Program {
     pub connections: Vec<Connection>,
     pub operations: Vec<Operation>,
+    pub scale: usize,
 }
 
 impl Program {
@@ -346,6 +353,7 @@ impl Program {
         let mut program = Self {
             operations: operations.collect(),
             connections,
+            scale: scenario.scale,
         };
         program.signal_some();
         program.fence_writes();
@@ -370,7 +378,7 @@ impl Program {
     pub fn target_bytes(&self, number: usize) -> usize {
         let transport = self.connections[number / 2].transport;
         if transport.is_reliable() {
-            return SHARED_TARGET;
+            return SHARED_TARGET * self.scale;
         }
         let own = self.operations.iter().filter(|o| o.direction() == number);
         own.map(|o| o.target + o.length).max().unwrap_or(0).max(8)

@@ -19,6 +19,8 @@ pub const MAX_CONNECTIONS: usize = 32;
 pub const MAX_OPERATIONS: usize = 512;
 /// Maximum rounds of a scenario.
 pub const MAX_ROUNDS: usize = 8;
+/// Maximum factor of the lengths of messages.
+pub const MAX_SCALE: usize = 8;
 /// Maximum simulated time of a round, in milliseconds.
 pub const MAX_LIMIT_MS: u64 = 100_000;
 /// The preset without timing.
@@ -127,6 +129,8 @@ pub struct Scenario {
     pub connections: usize,
     /// Total number of operations in all rounds.
     pub operations: usize,
+    /// Factor of the lengths of messages, and of the memory that they use.
+    pub scale: usize,
     /// Rounds; after each, memory is checked and failed queue pairs are reconnected.
     pub rounds: usize,
     /// The kinds of operations.
@@ -194,6 +198,7 @@ impl Scenario {
             "faults" => self.faults = plan(key, value)?,
             "connections" => self.connections = count(1..=MAX_CONNECTIONS)?,
             "operations" => self.operations = count(1..=MAX_OPERATIONS)?,
+            "scale" => self.scale = count(1..=MAX_SCALE)?,
             "rounds" => self.rounds = count(1..=MAX_ROUNDS)?,
             "limit_ms" => self.limit = Duration::from_ms(number(key, value, 1..=MAX_LIMIT_MS)?),
             "only" => {
@@ -261,6 +266,7 @@ impl Default for Scenario {
             faults: None,
             connections: 1,
             operations: 16,
+            scale: 1,
             rounds: 1,
             mix: Mix::default(),
             only: None,
@@ -333,6 +339,7 @@ impl fmt::Display for Scenario {
         writeln!(f, "faults = {:?}", faults.unwrap_or_default())?;
         writeln!(f, "connections = {}", self.connections)?;
         writeln!(f, "operations = {}", self.operations)?;
+        writeln!(f, "scale = {}", self.scale)?;
         writeln!(f, "rounds = {}", self.rounds)?;
         writeln!(f, "limit_ms = {}", self.limit.as_ns() / 1_000_000)?;
         if let Some(only) = &self.only {
