@@ -11,11 +11,15 @@ use ferroce_driver::{
 use ferroce_world::World;
 
 use crate::error::Wrong;
-use crate::layout::Layout;
+use crate::layout::{ALIGNMENT, Layout};
 use crate::memory::Memory;
 
 /// Entries of a completion queue: more than the possible work requests.
 const COMPLETIONS: u32 = 4096;
+/// Data segments of a receive.
+pub(crate) const RECEIVE_SEGMENTS: u32 = 2;
+/// The last byte at which a receive is cut.
+const LAST_CUT: usize = 300;
 /// Maximum number of receives in a shared queue.
 pub(crate) const SHARED_DEPTH: u32 = 16;
 
@@ -90,7 +94,7 @@ impl Host {
         let shared = |xrc| {
             let config = SharedReceiveQueueConfig {
                 max_wr: SHARED_DEPTH,
-                max_sge: 1,
+                max_sge: RECEIVE_SEGMENTS,
                 limit: 0,
                 xrc,
             };
@@ -142,10 +146,12 @@ impl Host {
         }
     }
 
-    /// Returns the buffer of a new receive; its offset is the ID of the work request.
-    pub fn take_buffer(&mut self) -> Option<(u64, DataSegment)> {
+    /// Returns the buffer of a new receive, cut in two; its offset is the ID of the work request.
+    pub fn take_buffer(&mut self) -> Option<(u64, [DataSegment; 2])> {
         let offset = self.free.pop_front()?;
-        Some((offset as u64, self.segment(offset, self.layout.receive)))
+        let cut = 1 + offset / ALIGNMENT % LAST_CUT;
+        let rest = self.segment(offset + cut, self.layout.receive - cut);
+        Some((offset as u64, [self.segment(offset, cut), rest]))
     }
 
     /// Returns the offsets of the buffers of receives that have no completion.
@@ -169,11 +175,11 @@ impl Host {
     /// Posts receives to a shared queue until `count` are in it.
     pub fn fill_shared(&mut self, sharing: Sharing, count: usize) -> Result<(), Wrong> {
         while self.shared(sharing).outstanding < count {
-            let Some((wr_id, segment)) = self.take_buffer() else {
+            let Some((wr_id, segments)) = self.take_buffer() else {
                 return Ok(());
             };
             let shared = self.shared(sharing);
-            shared.queue.post(wr_id, &[segment]).map_err(Wrong::of)?;
+            shared.queue.post(wr_id, &segments).map_err(Wrong::of)?;
             shared.outstanding += 1;
         }
         Ok(())

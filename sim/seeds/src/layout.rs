@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::program::{Kind, MAX_LENGTH, Program, SOURCE, Transport, direction};
 
 /// Alignment of each part.
-const ALIGNMENT: usize = 64;
+pub(crate) const ALIGNMENT: usize = 64;
 /// Bytes before a datagram: room for an IP header.
 pub(crate) const GRH: usize = 40;
 /// Receives of a host in addition to two per message: some are flushed, others are used by messages

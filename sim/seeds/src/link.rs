@@ -12,7 +12,7 @@ use ferroce_units::random::Random;
 use ferroce_world::World;
 
 use crate::error::Wrong;
-use crate::host::{Host, Sharing};
+use crate::host::{Host, RECEIVE_SEGMENTS, Sharing};
 use crate::program::{Connection, MAX_INLINE, MAX_SEGMENTS, Transport, direction};
 
 /// The Q_Key of all datagrams.
@@ -278,7 +278,7 @@ fn queue_pair(
         None => ReceiveSource::Own {
             cq,
             max_wr: OWN_DEPTH,
-            max_sge: 1,
+            max_sge: RECEIVE_SEGMENTS,
         },
     };
     let config = QueuePairConfig {

@@ -515,10 +515,10 @@ impl State {
             false => usize::MAX,
         };
         while end.outstanding < count.min(link.plan.receive_depth) {
-            let Some((wr_id, segment)) = host.take_buffer() else {
+            let Some((wr_id, segments)) = host.take_buffer() else {
                 return Ok(());
             };
-            queue.post(wr_id, &[segment]).map_err(Wrong::of)?;
+            queue.post(wr_id, &segments).map_err(Wrong::of)?;
             end.outstanding += 1;
         }
         Ok(())
