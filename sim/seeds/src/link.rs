@@ -17,7 +17,7 @@ use crate::program::{Connection, MAX_INLINE, MAX_SEGMENTS, Transport, direction}
 
 /// The Q_Key of all datagrams.
 pub(crate) const Q_KEY: u32 = 0x1234_5678;
-/// The work request ID of binds.
+/// The work request ID of binds and local invalidations.
 pub(crate) const BIND: u64 = u64::MAX;
 /// Retries of each kind; 7 for RNR NAKs means without a limit.
 const RETRIES: u8 = 7;
@@ -184,7 +184,7 @@ impl Link {
         Ok(())
     }
 
-    /// Binds a new window of a side, if it has one.
+    /// Binds the window of a side with a new key, if it has one.
     pub fn bind(&mut self, number: usize, side: usize, host: &Host) -> Result<(), Wrong> {
         let end = &mut self.ends[side];
         let range = host.layout.targets.get(&direction(number, 1 - side));
@@ -192,35 +192,35 @@ impl Link {
         let (Some(region), Some(range)) = (region, range) else {
             return Ok(());
         };
-        end.window = None;
-        let window = MemoryWindow::alloc(&host.pd, WindowType::Two).map_err(Wrong::of)?;
-        let index = window.rkey().0 & !0xff;
-        let r_key = RKey(index | (window.rkey().0 + 1) & 0xff);
-        let request = SendRequest {
-            wr_id: BIND,
-            operation: SendOperation::BindWindow(WindowBinding {
-                r_key,
-                l_key: region.lkey(),
-                address: host.memory.virtual_address(range.start),
-                length: range.len() as u64,
-                access: WindowAccess {
-                    remote_write: true,
-                    remote_read: true,
-                    remote_atomic: true,
-                    zero_based: false,
-                },
-            }),
-            destination: Destination::Connected,
-            signaled: true,
-            solicited: false,
-            fence: false,
-            data: SendData::ScatterGather(&[]),
+        let bound = end
+            .window
+            .take()
+            .and_then(|(window, key)| Some((window, key?)));
+        let (window, RKey(key)) = match bound {
+            Some((window, key)) => {
+                post_local(&end.qp, SendOperation::LocalInvalidate(key))?;
+                (window, key)
+            }
+            None => {
+                let window = MemoryWindow::alloc(&host.pd, WindowType::Two).map_err(Wrong::of)?;
+                let key = window.rkey();
+                (window, key)
+            }
         };
-        let queue = end.qp.send_queue().expect("sides with windows send");
-        let mut batch = queue.lock();
-        batch.post(&request).map_err(Wrong::of)?;
-        batch.ring();
-        drop(batch);
+        let r_key = RKey(key & !0xff | (key + 1) & 0xff);
+        let binding = WindowBinding {
+            r_key,
+            l_key: region.lkey(),
+            address: host.memory.virtual_address(range.start),
+            length: range.len() as u64,
+            access: WindowAccess {
+                remote_write: true,
+                remote_read: true,
+                remote_atomic: true,
+                zero_based: false,
+            },
+        };
+        post_local(&end.qp, SendOperation::BindWindow(binding))?;
         end.window = Some((window, Some(r_key)));
         Ok(())
     }
@@ -238,6 +238,24 @@ impl Link {
             r_key: window.or(region).unwrap_or(RKey(u32::MAX)),
         }
     }
+}
+
+/// Posts an operation on a window.
+fn post_local(qp: &QueuePair, operation: SendOperation) -> Result<(), Wrong> {
+    let request = SendRequest {
+        wr_id: BIND,
+        operation,
+        destination: Destination::Connected,
+        signaled: true,
+        solicited: false,
+        fence: false,
+        data: SendData::ScatterGather(&[]),
+    };
+    let queue = qp.send_queue().expect("sides with windows send");
+    let mut batch = queue.lock();
+    batch.post(&request).map_err(Wrong::of)?;
+    batch.ring();
+    Ok(())
 }
 
 fn accepts_writes(plan: &Connection, side: usize) -> bool {
