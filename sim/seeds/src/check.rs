@@ -92,6 +92,8 @@ impl State {
             let link = &self.links[number / 2];
             let own = &self.hosts[link.ends[number % 2].host];
             let peer = &self.hosts[link.ends[1 - number % 2].host];
+            // The counters of this direction's earlier requests.
+            let mut earlier = Vec::new();
             for posted in &flow.posted {
                 let operation = &posted.operation;
                 let Some(&(word, shift)) = self.layouts.counters.get(&operation.index) else {
@@ -108,12 +110,17 @@ impl State {
                 }
                 let landing = own.layout.landings[&operation.index].start;
                 let original = own.memory.word(landing);
-                let is_right = is_between(before, original, now, shift);
+                let is_after = |counter: &(usize, u32)| {
+                    counter.0 != word || executions(before, original, counter.1) == 1
+                };
+                let is_right =
+                    is_between(before, original, now, shift) && earlier.iter().all(is_after);
                 if posted.is_done && !is_right {
                     return Err(Wrong::new(format!(
                         "{operation} returned {original:#x}: memory was {before:#x}, is {now:#x}"
                     )));
                 }
+                earlier.push((word, shift));
             }
         }
         for host in &mut self.hosts {
