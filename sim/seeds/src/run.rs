@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use ferroce_driver::ModifyQp;
 use ferroce_faults::FaultCounters;
+use ferroce_spec::counter::Counter;
 use ferroce_units::{Duration, Instant};
 use ferroce_world::{Cpu, Next, Outcome, SharedRecorder, ThreadId, Watch, World};
 use parking_lot::Mutex;
@@ -36,6 +37,8 @@ pub struct Report {
     pub frames: u64,
     /// Number of faults.
     pub faults: u64,
+    /// NAKs for PSN sequence errors, and local ACK timeouts: none without faults.
+    pub recoveries: u64,
     /// Simulated time.
     pub took: Duration,
     /// Number of operations of each service and kind.
@@ -48,6 +51,7 @@ impl Report {
         self.results.add(&other.results);
         self.frames += other.frames;
         self.faults += other.faults;
+        self.recoveries += other.recoveries;
         self.took = self.took + other.took;
         for (kind, count) in &other.kinds {
             *self.kinds.entry(kind.clone()).or_default() += count;
@@ -372,9 +376,12 @@ impl<'a> Run<'a> {
 
     fn report(&self) -> Report {
         let state = self.state.borrow();
-        let counters = (0..self.scenario.hosts).map(|host| self.world.counters(host).link);
-        let (mut frames, mut faults) = (0, 0);
-        for link in counters {
+        let (mut frames, mut faults, mut recoveries) = (0, 0, 0);
+        for host in 0..self.scenario.hosts {
+            let counters = self.world.counters(host);
+            let (nic, link) = (&counters.nic, &counters.link);
+            recoveries += nic.value(Counter::sequence_naks_sent);
+            recoveries += nic.value(Counter::local_ack_timeouts);
             frames += link.sent_frames;
             let list = link.faults.iter().flat_map(FaultCounters::list);
             faults += list.map(|(_, value)| value).sum::<u64>();
@@ -387,6 +394,7 @@ impl<'a> Run<'a> {
             results: state.results,
             frames,
             faults,
+            recoveries,
             took: self.world.now() - Instant::ZERO,
             kinds,
         }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use ferroce_seeds::{Scenario, run, run_many};
+use ferroce_seeds::{Mix, Scenario, run, run_many};
 
 /// Seeds of a run in `make test`.
 const SEEDS: u64 = 300;
@@ -81,6 +81,33 @@ fn seeds_pass_with_other_recovery() {
     let summary = summary.expect("possible");
     check(&summary.failures);
     assert!(summary.passed.faults > summary.runs);
+}
+
+/// Goal: simulated time does not change results. Method: long messages between two hosts without
+/// faults, in the functional world and in timed ones: the reference then permits one result.
+#[test]
+fn seeds_pass_at_each_speed() {
+    for preset in ["functional", "cx5-100g", "irdma-10g", "cx3-40g"] {
+        let scenario = |seed| Scenario {
+            hosts: 2,
+            preset: preset.to_owned(),
+            faults: None,
+            connections: 6,
+            operations: 500,
+            scale: 8,
+            mix: Mix::default(),
+            ..Scenario::of_seed(seed)
+        };
+        let summary =
+            run_many(0..seeds().div_ceil(25), |seed| Ok(scenario(seed))).expect("possible");
+        check(&summary.failures);
+        let passed = summary.passed;
+        assert_eq!(
+            (passed.results.failed, passed.recoveries),
+            (0, 0),
+            "{preset}"
+        );
+    }
 }
 
 /// Goal: a fixed bug does not return. Method: each line of the file has a seed and its story.

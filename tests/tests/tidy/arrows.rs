@@ -43,7 +43,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     // Simulated time: the world, and the world of unmodified programs.
     ("world", &["driver", "faults", "host", "model", "spec", "transport", "units", "wire"]),
     // Random programs in the world.
-    ("seeds", &["driver", "faults", "host", "model", "units", "wire", "world"]),
+    ("seeds", &["driver", "faults", "host", "model", "spec", "units", "wire", "world"]),
     ("timed-protocol", &[]),
     ("preload", &["timed-protocol"]),
     ("timed-client", &["driver", "embed", "host", "linux", "model", "platform", "spec",
