@@ -60,10 +60,20 @@ impl Random {
         mixed(state)
     }
 
-    /// Returns a number below `end`, which is not zero.
+    /// Returns a number below `end`, or zero if `end` is zero.
     #[inline]
     pub fn below(&self, end: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
+    }
+
+    /// Returns true once in `times`.
+    pub fn one_in(&self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+
+    /// Returns one of several values.
+    pub fn one_of<T: Copy>(&self, values: &[T]) -> T {
+        values[self.below(values.len() as u64) as usize]
     }
 }
 

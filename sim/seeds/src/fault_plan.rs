@@ -26,7 +26,7 @@ const CLASSES: [&str; 8] = [
 /// Returns the plan of a seed; `None`, for one seed in eight: no faults.
 pub(crate) fn of_seed(seed: u64, hosts: usize) -> Option<Plan> {
     let random = Random::new(seed, STREAM);
-    if random.below(8) == 0 {
+    if random.one_in(8) {
         return None;
     }
     let mut items: Vec<String> = (0..1 + random.below(MAX_FAULTS))
@@ -39,7 +39,7 @@ pub(crate) fn of_seed(seed: u64, hosts: usize) -> Option<Plan> {
 }
 
 fn fault(random: &Random, hosts: usize) -> String {
-    let pick = |values: &[&'static str]| values[random.below(values.len() as u64) as usize];
+    let pick = |values: &[&'static str]| random.one_of(values);
     let probability = pick(&["1e-3", "5e-3", "1e-2", "5e-2"]);
     let class = match random.below(3) {
         0 => format!("@{}", pick(&CLASSES)),

@@ -80,10 +80,9 @@ pub(crate) struct Connection {
 impl Connection {
     fn of(scenario: &Scenario, index: usize) -> Self {
         let random = Random::new(scenario.seed, CONNECTION_STREAM + index as u64);
-        let flag = |times: u64| random.below(times) == 0;
         let hosts = scenario.hosts as u64;
         let one = random.below(hosts);
-        let distance = if flag(16) {
+        let distance = if random.one_in(16) {
             0
         } else {
             1 + random.below(hosts - 1)
@@ -98,14 +97,15 @@ impl Connection {
             1 => [PathMtu::Mtu256, PathMtu::Mtu512, PathMtu::Mtu1024],
             _ => [PathMtu::Mtu256, PathMtu::Mtu1024, PathMtu::Mtu4096],
         };
-        let is_shared = [flag(3), flag(3)].map(|shared| shared || transport == Transport::Xrc);
+        let is_shared = [random.one_in(3), random.one_in(3)]
+            .map(|shared| shared || transport == Transport::Xrc);
         let is_rc = transport == Transport::Rc;
         Self {
             transport,
             hosts: [one, (one + distance) % hosts].map(|host| host as usize),
-            mtu: mtus[random.below(3) as usize],
+            mtu: random.one_of(&mtus),
             is_shared,
-            has_window: [is_rc && flag(4), is_rc && flag(4)],
+            has_window: [is_rc && random.one_in(4), is_rc && random.one_in(4)],
             depth: 2 << random.below(4),
             receive_depth: 1 << random.below(5),
             max_rd_atomic: 1 << random.below(5),
@@ -225,7 +225,6 @@ impl Operation {
 
     fn of(scenario: &Scenario, index: usize, connections: &[Connection]) -> Self {
         let random = Random::new(scenario.seed, OPERATION_STREAM + index as u64);
-        let flag = |times: u64| random.below(times) == 0;
         let number = random.below(connections.len() as u64) as usize;
         let connection = &connections[number];
         let side = connection.sender(&random);
@@ -249,11 +248,11 @@ impl Operation {
                 target if kind.is_atomic() => target & !7,
                 target => target,
             },
-            is_equal: flag(2),
-            is_signaled: flag(2),
-            is_solicited: flag(8),
-            is_inline: !kind.reads() && length <= MAX_INLINE && flag(2),
-            is_fenced: flag(16),
+            is_equal: random.one_in(2),
+            is_signaled: random.one_in(2),
+            is_solicited: random.one_in(8),
+            is_inline: !kind.reads() && length <= MAX_INLINE && random.one_in(2),
+            is_fenced: random.one_in(16),
             segments: if kind.is_atomic() {
                 1
             } else {
@@ -293,7 +292,7 @@ fn kind(random: &Random, scenario: &Scenario, transport: Transport) -> Kind {
         number = number.saturating_sub(*weight);
         is_it
     });
-    let pick = |kinds: &[Kind]| kinds[random.below(kinds.len() as u64) as usize];
+    let pick = |kinds: &[Kind]| random.one_of(kinds);
     match (class, transport) {
         (_, Transport::Ud) => pick(&[Kind::Send, Kind::SendImmediate]),
         (Some(1..), Transport::Uc) => pick(&[Kind::Write, Kind::Write, Kind::WriteImmediate]),

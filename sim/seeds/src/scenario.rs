@@ -146,8 +146,8 @@ impl Scenario {
     pub fn of_seed(seed: u64) -> Self {
         let random = Random::new(seed, STREAM);
         let hosts = HOSTS.start() + skewed(&random, (HOSTS.end() - HOSTS.start()) as u64) as usize;
-        let preset = PRESETS[random.below(PRESETS.len() as u64) as usize];
-        let is_disrupted = random.below(3) == 0;
+        let preset = random.one_of(&PRESETS);
+        let is_disrupted = random.one_in(3);
         let connections = 1 + skewed(&random, 2 * hosts as u64) as usize;
         let rounds = 1 + random.below(3) as usize;
         let mut scenario = Self {
