@@ -1,6 +1,6 @@
 //! Random operations from a seed, and their expected results.
 
-use ferroce_units::random::SplitMix64;
+use ferroce_units::random::Random;
 use ferroce_verbs_client::bench::Service;
 use ferroce_verbs_client::sys::*;
 
@@ -19,38 +19,6 @@ const POLLS_BEFORE_MAX: u64 = 6;
 /// Path MTU of the QPs.
 const MTU: usize = 1024;
 const ROUNDS_MAX: u64 = 6;
-
-/// Seeded choices.
-pub struct Random(SplitMix64);
-
-impl Random {
-    /// Returns the choices of a seed.
-    pub fn new(seed: u64) -> Self {
-        Self(SplitMix64::new(
-            seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d,
-        ))
-    }
-
-    /// Returns any number.
-    pub fn next(&mut self) -> u64 {
-        self.0.number()
-    }
-
-    /// Returns a number below `end`.
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    /// Returns true once in `times`.
-    pub fn once_in(&mut self, times: u64) -> bool {
-        self.below(times) == 0
-    }
-
-    /// Returns one of several.
-    pub fn one_of<T: Copy>(&mut self, values: &[T]) -> T {
-        values[self.below(values.len() as u64) as usize]
-    }
-}
 
 /// A fault that is injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,18 +161,18 @@ impl Operation {
     }
 }
 
-fn opcode(random: &mut Random, service: Service) -> ibv_wr_opcode {
+fn opcode(random: &Random, service: Service) -> ibv_wr_opcode {
     let connected = [SENDS, WRITES].concat();
     match service {
         Service::Ud => random.one_of(&SENDS),
         Service::Uc => random.one_of(&connected),
-        _ if random.once_in(4) => random.one_of(&ATOMICS),
-        _ if random.once_in(3) => IBV_WR_RDMA_READ,
+        _ if random.one_in(4) => random.one_of(&ATOMICS),
+        _ if random.one_in(3) => IBV_WR_RDMA_READ,
         _ => random.one_of(&connected),
     }
 }
 
-fn length(random: &mut Random, service: Service, opcode: ibv_wr_opcode) -> usize {
+fn length(random: &Random, service: Service, opcode: ibv_wr_opcode) -> usize {
     if ATOMICS.contains(&opcode) {
         return 8;
     }
@@ -224,8 +192,8 @@ fn length(random: &mut Random, service: Service, opcode: ibv_wr_opcode) -> usize
 }
 
 /// Returns, for one operation in six, a fault that it can have.
-fn fault(random: &mut Random, service: Service, opcode: ibv_wr_opcode, length: usize) -> Fault {
-    if !random.once_in(6) || length == 0 {
+fn fault(random: &Random, service: Service, opcode: ibv_wr_opcode, length: usize) -> Fault {
+    if !random.one_in(6) || length == 0 {
         return Fault::None;
     }
     let takes_message = SENDS.contains(&opcode);
@@ -242,14 +210,14 @@ fn fault(random: &mut Random, service: Service, opcode: ibv_wr_opcode, length: u
     }
 }
 
-fn operation(random: &mut Random, side: usize, slot: usize, services: &[Service]) -> Operation {
+fn operation(random: &Random, side: usize, slot: usize, services: &[Service]) -> Operation {
     let service = random.one_of(services);
     let opcode = opcode(random, service);
     let length = length(random, service, opcode);
     let fault = fault(random, service, opcode, length);
     // Atomic operations need aligned memory; a datagram is placed after its header.
     let aligned = if ATOMICS.contains(&opcode) { 8 } else { 1 };
-    let mut shift = || random.below(64) as usize / aligned * aligned;
+    let shift = || random.below(64) as usize / aligned * aligned;
     let near = slot * SLOT + HEADER + shift();
     let far = SLOTS * SLOT
         + slot * SLOT
@@ -263,7 +231,7 @@ fn operation(random: &mut Random, side: usize, slot: usize, services: &[Service]
         service,
         opcode,
         flags: 0,
-        is_built: random.once_in(2),
+        is_built: random.one_in(2),
         length,
         near,
         far,
@@ -282,10 +250,10 @@ fn operation(random: &mut Random, side: usize, slot: usize, services: &[Service]
         (IBV_SEND_SOLICITED, 8),
         (IBV_SEND_FENCE, 8),
     ] {
-        operation.flags |= if random.once_in(times) { flag } else { 0 };
+        operation.flags |= if random.one_in(times) { flag } else { 0 };
     }
     let can_inline = !operation.reads() && length <= 64 && fault != Fault::LKey;
-    if can_inline && random.once_in(2) {
+    if can_inline && random.one_in(2) {
         operation.flags |= IBV_SEND_INLINE;
     }
     operation
@@ -293,7 +261,7 @@ fn operation(random: &mut Random, side: usize, slot: usize, services: &[Service]
 
 /// Returns all operations of a round, first those of side 0. After a fault a QP is idle until the
 /// next round, and the last operation of each QP is signaled.
-fn round(random: &mut Random) -> Vec<Operation> {
+fn round(random: &Random) -> Vec<Operation> {
     let mut operations: Vec<Operation> = Vec::new();
     for side in 0..2 {
         let mut services = vec![Service::Rc, Service::Uc, Service::Ud, Service::Xrc];
@@ -332,22 +300,22 @@ fn round(random: &mut Random) -> Vec<Operation> {
 
 /// Returns the plan of a seed.
 pub fn rounds(seed: u64) -> Vec<Vec<Operation>> {
-    let mut random = Random::new(seed);
+    let random = Random::new(seed, 0);
     let count = 1 + random.below(ROUNDS_MAX);
-    (0..count).map(|_| round(&mut random)).collect()
+    (0..count).map(|_| round(&random)).collect()
 }
 
 /// Returns the initial contents of both memories.
 pub fn memories(seed: u64) -> [Vec<u8>; 2] {
     [0, 1].map(|side| {
-        let mut random = Random::new(!seed ^ side);
+        let random = Random::new(seed, 1 + side);
         // Small numbers, so that some comparisons succeed.
-        let number = |random: &mut Random| match random.below(2) {
+        let number = |random: &Random| match random.below(2) {
             0 => random.below(3),
             _ => random.next(),
         };
         (0..MEMORY / 8)
-            .flat_map(|_| number(&mut random).to_ne_bytes())
+            .flat_map(|_| number(&random).to_ne_bytes())
             .collect()
     })
 }
