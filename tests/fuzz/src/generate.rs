@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::{fs, io};
 
-use ferroce_units::random::SplitMix64;
+use ferroce_units::random::Random;
 
 /// Returns the files of a corpus with their names, in alphabetical order; none if there is no such
 /// folder.
@@ -25,30 +25,6 @@ pub fn corpus(folder: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
     Ok(files)
 }
 
-/// Random numbers from a seed.
-#[derive(Debug, Clone)]
-pub struct Random(SplitMix64);
-
-impl Random {
-    /// Returns a separate sequence for each `seed` and `number`.
-    pub fn new(seed: u64, number: u64) -> Self {
-        let first = SplitMix64::new(seed).number();
-        Self(SplitMix64::new(
-            first ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
-        ))
-    }
-
-    /// Returns the next number.
-    pub fn number(&mut self) -> u64 {
-        self.0.number()
-    }
-
-    /// Returns a number below `end`.
-    pub fn below(&mut self, end: usize) -> usize {
-        (self.number() % end.max(1) as u64) as usize
-    }
-}
-
 /// Maximum number of changes to one input.
 const CHANGES: usize = 8;
 /// Maximum number of bytes that one change inserts, copies or removes.
@@ -58,46 +34,46 @@ const EDGES: [u8; 8] = [0, 1, 0x7f, 0x80, 0xff, 0xfe, 0x10, 0x40];
 
 /// Returns input `number` of `seed`: an element of `corpus` that was changed, or noise.
 pub fn input(corpus: &[Vec<u8>], seed: u64, number: u64, longest: usize) -> Vec<u8> {
-    let mut random = Random::new(seed, number);
+    let random = Random::new(seed, number);
+    let below = |end: usize| random.below(end as u64) as usize;
     let mut bytes = match corpus.len() {
         0 => Vec::new(),
-        length => corpus[random.below(length)].clone(),
+        length => corpus[below(length)].clone(),
     };
-    if bytes.is_empty() || random.below(8) == 0 {
-        let length = 1 + random.below(longest);
-        bytes = (0..length).map(|_| random.number() as u8).collect();
+    if bytes.is_empty() || below(8) == 0 {
+        let length = 1 + below(longest);
+        bytes = (0..length).map(|_| random.next() as u8).collect();
     }
-    if random.below(4) == 0 && !corpus.is_empty() {
-        let other = &corpus[random.below(corpus.len())];
-        let (keep, from) = (random.below(bytes.len()), random.below(other.len()));
+    if below(4) == 0 && !corpus.is_empty() {
+        let other = &corpus[below(corpus.len())];
+        let (keep, from) = (below(bytes.len()), below(other.len()));
         bytes.truncate(keep);
         bytes.extend(&other[from.min(other.len())..]);
     }
-    for _ in 0..1 + random.below(CHANGES) {
-        change(&mut bytes, &mut random);
+    for _ in 0..1 + below(CHANGES) {
+        change(&mut bytes, &random);
     }
     bytes.truncate(longest);
     bytes
 }
 
-fn change(bytes: &mut Vec<u8>, random: &mut Random) {
-    let at = random.below(bytes.len());
-    let end = bytes.len().min(at + 1 + random.below(PIECE));
-    match (random.below(7), bytes.get_mut(at)) {
-        (0, Some(byte)) => *byte = random.number() as u8,
-        (1, Some(byte)) => *byte ^= 1 << random.below(8),
-        (2, Some(byte)) => *byte = EDGES[random.below(EDGES.len())],
-        (3, Some(byte)) => *byte = byte.wrapping_add(random.below(9) as u8).wrapping_sub(4),
+fn change(bytes: &mut Vec<u8>, random: &Random) {
+    let below = |end: usize| random.below(end as u64) as usize;
+    let at = below(bytes.len());
+    let end = bytes.len().min(at + 1 + below(PIECE));
+    match (below(7), bytes.get_mut(at)) {
+        (0, Some(byte)) => *byte = random.next() as u8,
+        (1, Some(byte)) => *byte ^= 1 << below(8),
+        (2, Some(byte)) => *byte = EDGES[below(EDGES.len())],
+        (3, Some(byte)) => *byte = byte.wrapping_add(below(9) as u8).wrapping_sub(4),
         (4, Some(_)) => drop(bytes.drain(at..end)),
         (5, Some(_)) => {
             let piece = bytes[at..end].to_vec();
-            let to = random.below(bytes.len());
+            let to = below(bytes.len());
             bytes.splice(to..to, piece);
         }
         _ => {
-            let piece: Vec<u8> = (0..1 + random.below(PIECE))
-                .map(|_| random.number() as u8)
-                .collect();
+            let piece: Vec<u8> = (0..1 + below(PIECE)).map(|_| random.next() as u8).collect();
             bytes.splice(at..at, piece);
         }
     }
