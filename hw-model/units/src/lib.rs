@@ -1,9 +1,10 @@
 //! Basics of every simulation: time, which is always an argument and never read from a clock;
-//! seeded random numbers; and a heap of due times.
+//! seeded random numbers; a heap of due times; and shorter lists that still fail.
 
 mod clock;
 pub mod heap;
 pub mod random;
+pub mod shrink;
 mod time;
 
 pub use clock::ClockDomain;

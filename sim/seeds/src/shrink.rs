@@ -1,6 +1,7 @@
 //! Makes a failing scenario shorter.
 
 use ferroce_faults::Plan;
+use ferroce_units::shrink::shrunk;
 
 use crate::run::{Failure, run};
 use crate::scenario::{HOSTS, Scenario};
@@ -58,24 +59,12 @@ impl Shrunk {
         }
     }
 
-    /// Removes operations: half of them, then smaller parts, then single ones.
     fn fewer_operations(&mut self) {
         let all = || (0..self.scenario.operations).collect();
-        let mut left: Vec<usize> = self.scenario.only.clone().unwrap_or_else(all);
-        let mut part = left.len().div_ceil(2);
-        while part > 0 {
-            let mut start = 0;
-            while start < left.len() {
-                let end = (start + part).min(left.len());
-                let fewer: Vec<usize> = [&left[..start], &left[end..]].concat();
-                if self.try_with(|scenario| scenario.only = Some(fewer.clone())) {
-                    left = fewer;
-                } else {
-                    start = end;
-                }
-            }
-            part = if part == 1 { 0 } else { part.div_ceil(2) };
-        }
+        let left: Vec<usize> = self.scenario.only.clone().unwrap_or_else(all);
+        shrunk(&left, |rest| {
+            self.try_with(|scenario| scenario.only = Some(rest.to_vec()))
+        });
     }
 
     fn fewer_faults(&mut self) {

@@ -12,20 +12,22 @@ mod generate;
 mod plan;
 mod program;
 mod run;
-mod shrink;
 mod wqes;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ferroce_rtl_harness::seeds::for_each_seed;
+use ferroce_units::shrink::shrunk;
 use ferroce_wire::Pretty;
 use machines::device::Kind;
-use program::Program;
+use program::{Program, Step};
 use run::{Outcome, run};
 
 /// Seeds of each test.
 const SEEDS: u64 = 250;
-/// Lost frames per million of even and of odd seeds: 1 %, and more.
+/// Programs that are tried to shrink one, at most.
+const MAX_TRIES: usize = 400;
+/// Frames of a million that are lost, of even and of odd seeds: 1 %, and more.
 const LOSS_PER_MILLION: [u64; 2] = [10_000, 40_000];
 
 /// Runs a program; a panic is an error.
@@ -82,7 +84,16 @@ fn check_seeds(default: u64, loss: impl Fn(u64) -> u64) {
 /// Shrinks a failing program, and fails with the result.
 fn fail(program: &Program, kinds: [Kind; 2], what: &str) -> ! {
     println!("{what}");
-    let smallest = shrink::shrink(program, |shorter| check(shorter, kinds).is_err());
+    let with = |steps: &[Step]| Program {
+        steps: steps.to_vec(),
+        ..program.clone()
+    };
+    let mut tries = 0;
+    let steps = shrunk(&program.steps, |rest| {
+        tries += 1;
+        tries <= MAX_TRIES && check(&with(rest), kinds).is_err()
+    });
+    let smallest = with(&steps);
     let what = match check(&smallest, kinds) {
         Err(what) => what,
         Ok(_) => "a run differs from the one before".to_owned(),
