@@ -1,6 +1,6 @@
 //! NVIDIA NeoHost's hardware counters of ConnectX cards, and our counters that correspond to them.
 //!
-//! The names are from `sim/lab/reference/hw_counter_names.csv`. For each, the table has the
+//! The names are from `hw_counter_names.csv`. For each, the table has the
 //! corresponding counter of the model, or the reason why there is none.
 
 use std::fmt::Write as _;
@@ -323,4 +323,44 @@ pub fn markdown() -> String {
         let _ = writeln!(text, "| {unit} | {name} | {ours} |");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Method: all names of NVIDIA's list are in our table, in its order.
+    #[test]
+    fn counters_are_those_of_the_list() {
+        let list = include_str!("hw_counter_names.csv");
+        let rows = list.lines().filter(|line| !line.starts_with('#'));
+        let listed: Vec<_> = rows
+            .skip(1)
+            .map(|line| {
+                let (unit, rest) = line.split_once(',').expect("three columns");
+                let (name, _) = rest.rsplit_once(',').expect("three columns");
+                (unit, name)
+            })
+            .collect();
+        let known: Vec<_> = ROWS.iter().map(|row| (row.unit, row.name)).collect();
+        assert_eq!(known, listed);
+    }
+
+    /// Method: print the table anew and compare. `FERROCE_UPDATE=1` writes the file.
+    #[test]
+    fn the_document_has_the_table_of_the_code() {
+        const BEGIN: &str = "<!-- table: ferroce_world::trace::neohost::markdown -->\n";
+        const END: &str = "<!-- end -->";
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/trace/README.md");
+        let text = std::fs::read_to_string(path).expect("part of the sources");
+        let (before, rest) = text.split_once(BEGIN).expect("a place for the table");
+        let (table, behind) = rest.split_once(END).expect("its end");
+        let ours = markdown();
+        if std::env::var_os("FERROCE_UPDATE").is_some() {
+            let text = [before, BEGIN, &ours, END, behind].concat();
+            std::fs::write(path, text).expect("writable");
+            return;
+        }
+        assert_eq!(table, ours, "FERROCE_UPDATE=1 mends {path}");
+    }
 }
