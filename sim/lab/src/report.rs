@@ -3,12 +3,10 @@
 //! - [`figures`]: the list of plots. [`figure`]: the contents of a plot. [`svg`], with [`axis`],
 //!   [`labels`] and [`layout`], draws it; [`page`] puts all of them and the validation into one
 //!   file.
-//! - [`json_text`]: for programs.
 
 pub mod axis;
 pub mod figure;
 pub mod figures;
-pub mod json_text;
 pub mod labels;
 pub mod layout;
 pub mod page;

@@ -10,7 +10,7 @@ use ferroce_model::preset::Preset;
 use super::json::{self, Measured};
 use super::sweep::{Job, Listener};
 use super::*;
-use crate::report::json_text;
+use crate::json_text;
 
 const ALL: [Operation; 4] = [
     Operation::Write,
@@ -310,17 +310,6 @@ fn the_same_bytes_of_json_ten_times() {
     let mut other = jobs[0].spec.clone();
     other.seed = 2;
     assert_ne!(row(&other).bandwidth, row(&jobs[0].spec).bandwidth);
-}
-
-#[test]
-fn the_table_is_one_that_our_reader_of_perftest_understands() {
-    let spec = spec("cx5-100g", Operation::Write, Test::Latency, 8);
-    let plan = plan::Plan::new(&spec, 8).expect("legal");
-    let (header, row) = (table::header(&spec, &plan), row(&spec));
-    let columns = table::columns(Test::Latency);
-    let text = format!("{header}{columns}\n{}\n{}\n", table::row(&row), table::LINE);
-    let tables = crate::reference::perftest::parse("ib_write_lat", &text).expect("a table");
-    assert_eq!(tables.len(), 1);
 }
 
 /// Returns a card whose times do not spread, so that runs can be subtracted.

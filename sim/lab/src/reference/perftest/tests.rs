@@ -1,4 +1,8 @@
+use ferroce_model::preset::Preset;
+
 use super::*;
+use crate::perf::plan::Plan;
+use crate::perf::{self, Iterations, Operation, PerfSpec, Test, table};
 
 /// Output of perftest 4.5 itself.
 macro_rules! fixture {
@@ -167,4 +171,17 @@ fn a_missing_title_is_warned_of() {
         " #bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]\n64 9 1 1 1.953\n";
     assert_eq!(one("mine", text).warnings.len(), 1);
     assert_eq!(one("my_ib_read_bw", text).setup.verb, Verb::Read);
+}
+
+#[test]
+fn the_table_of_our_perf_is_understood() {
+    let preset = Preset::load("cx5-100g").expect("built in");
+    let mut spec = PerfSpec::new(preset, Operation::Write, Test::Latency);
+    (spec.sizes, spec.iterations) = (vec![8], Iterations::Exactly(200));
+    let plan = Plan::new(&spec, 8).expect("legal");
+    let (header, result) = (table::header(&spec, &plan), perf::run(&spec));
+    let row = table::row(&result.expect("measured").rows[0]);
+    let columns = table::columns(Test::Latency);
+    let text = format!("{header}{columns}\n{row}\n{}\n", table::LINE);
+    one("ib_write_lat", &text);
 }
