@@ -119,7 +119,7 @@ test: build
 # The crates whose tests start nothing but themselves and the C compiler. What is left to `make test`:
 # the command, the C ABI against Debian's headers, all that runs programs.
 CHECK_CRATES := qp spec units wire cm transport model driver rdma-cm linux vfio vfio-user vfio-user-bus host platform embed serve \
-	faults world seeds timed timed-protocol timed-client preload lab selftest test-support
+	faults world seeds timed timed-protocol timed-client preload perf lab selftest test-support
 
 check:
 	@rust=$$(.ci/cargo --packages); .ci/install-packages $(BUILD_PACKAGES) $$rust
@@ -136,7 +136,7 @@ check:
 soak: build rtl
 	@.ci/install-packages $(TEST_PACKAGES)
 	FERROCE_SEEDS=$(SEEDS) $(CARGO) test --locked -p ferroce-seeds --test seeds
-	FERROCE_SEEDS=5000 $(CARGO) test --locked -p ferroce-lab --test physics
+	FERROCE_SEEDS=5000 $(CARGO) test --locked -p ferroce-perf --test physics
 	FERROCE_SEEDS=$(SEEDS) $(CARGO) test --locked -p ferroce-verbs-client --test random
 	FERROCE_TEST_BUS=vfio-user $(CARGO) test --locked -p ferroce-verbs-client -- --test-threads=2
 	$(CARGO) test --locked -p ferroce --test serve_driver -- --ignored

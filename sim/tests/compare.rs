@@ -18,7 +18,7 @@ fn text(bytes: &[u8]) -> String {
 
 fn fixture(name: &str) -> String {
     let folder = env!("CARGO_MANIFEST_DIR");
-    format!("{folder}/lab/src/reference/fixtures/{name}.txt")
+    format!("{folder}/perf/fixtures/{name}.txt")
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use crate::perf::{PerfResult, PerfSpec};
+use ferroce_perf::{PerfResult, PerfSpec};
+
 use crate::reference::experiment::Simulator;
 
 type Slot = Arc<OnceLock<Result<PerfResult, String>>>;
@@ -43,8 +44,9 @@ impl Simulator for Cache<'_> {
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
+    use ferroce_perf::Operation;
+
     use super::*;
-    use crate::perf::Operation;
     use crate::validate::plan::Perf;
 
     struct Counting(AtomicU32);

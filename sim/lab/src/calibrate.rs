@@ -6,10 +6,10 @@
 //! calibration reports that.
 
 use ferroce_model::preset::{Origin, Preset};
+use ferroce_perf::utilisation::THREAD;
+use ferroce_perf::{Iterations, PerfRow, PerfSpec};
 use serde_json::{Value, json};
 
-use crate::perf::utilisation::THREAD;
-use crate::perf::{Iterations, PerfRow, PerfSpec};
 use crate::reference::experiment::{self, Simulator};
 use crate::reference::{Rows, Table};
 

@@ -6,8 +6,8 @@
 
 use ferroce_faults::Plan;
 use ferroce_model::preset::Preset;
+use ferroce_perf::{Iterations, Operation, PerfRow, PerfSpec, Test};
 
-use crate::perf::{Iterations, Operation, PerfRow, PerfSpec, Test};
 use crate::reference::experiment::Simulator;
 
 /// The card.
@@ -246,12 +246,12 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use ferroce_faults::Packet;
+    use ferroce_perf::runner;
     use ferroce_units::Instant;
     use ferroce_world::{FrameSeen, Recorder, SharedRecorder, Span};
     use parking_lot::Mutex;
 
     use super::*;
-    use crate::perf::runner;
 
     /// Times at which the last request has left and its ACK has arrived. The first request misses
     /// in the context caches, so it is not used.

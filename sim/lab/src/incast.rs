@@ -3,13 +3,13 @@
 use ferroce_model::congestion::dcqcn::DcqcnParameters;
 use ferroce_model::congestion::{Algorithm, CongestionConfig, NotificationConfig};
 use ferroce_model::preset::Preset;
+use ferroce_perf::pattern::Pattern;
+use ferroce_perf::traffic::Traffic;
+use ferroce_perf::{Iterations, Operation, PerfSpec, Test, Topology};
 use ferroce_units::Duration;
 use ferroce_world::fabric_plan::{DEFAULT_ECN, SIGCOMM_2015_ECN};
 use ferroce_world::{FabricPlan, MarkCurve};
 
-use crate::perf::pattern::Pattern;
-use crate::perf::traffic::Traffic;
-use crate::perf::{Iterations, Operation, PerfSpec, Test, Topology};
 use crate::reference::experiment::Simulator;
 
 /// The card.

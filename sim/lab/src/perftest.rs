@@ -1,22 +1,20 @@
 //! The real perftest, unmodified, in simulated time.
 //!
-//! [`RealPerftest`] measures a [`PerfSpec`] as [`perf::run`] does, but with Debian's programs: it
-//! starts a world, runs the server and the client in it, and reads the table that the client
-//! prints. So the real programs can replace the harness everywhere.
+//! [`RealPerftest`] measures a [`PerfSpec`] as [`ferroce_perf::run`] does, but with Debian's
+//! programs: it starts a world, runs the server and the client in it, and reads the table that the
+//! client prints. So the real programs can replace the harness everywhere.
 //!
 //! - [`command`]: a specification as command lines of perftest.
 //! - [`pair`]: the world and the two programs, each with a time limit.
-//!
-//! [`perf::run`]: crate::perf::run
 
 pub mod command;
 pub mod pair;
 
 use std::path::PathBuf;
 
+use ferroce_perf::{BandwidthRow, LatencyRow, Operation, PerfResult, PerfRow, PerfSpec, Test};
 use pair::Pair;
 
-use crate::perf::{BandwidthRow, LatencyRow, Operation, PerfResult, PerfRow, PerfSpec, Test};
 use crate::reference::experiment::Simulator;
 use crate::reference::table::GBPS_PER_MIBPS;
 use crate::reference::{self, Rows};

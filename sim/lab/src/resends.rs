@@ -11,7 +11,7 @@ use ferroce_units::Instant;
 use ferroce_world::{FrameSeen, Recorder, SharedRecorder, Span};
 use parking_lot::Mutex;
 
-use crate::perf::{Iterations, Operation, PerfSpec, Test, runner};
+use ferroce_perf::{Iterations, Operation, PerfSpec, Test, runner};
 
 /// The card.
 pub const CARD: &str = "cx5-100g";

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use clap::Args;
-use ferroce_lab::perf::traffic::Traffic;
+use ferroce_perf::traffic::Traffic;
 use ferroce_world::{FabricNode, FabricPlan, FabricReport};
 
 /// Maximum number of flows that are printed one by one; for more, only a summary is printed.

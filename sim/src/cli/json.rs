@@ -9,7 +9,7 @@ use std::io::{Write, stdout};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-pub use ferroce_lab::json_text;
+pub use ferroce_perf::json_text;
 use serde_json::{Map, Value};
 
 /// Version of the schemas: it changes when a key is removed or changes its meaning. Added keys do

@@ -12,9 +12,9 @@ use std::process::ExitCode;
 
 pub use arguments::Perf;
 use ferroce_lab::calibrate::Calibration;
-use ferroce_lab::perf::Error;
-use ferroce_lab::perf::plan::Plan;
-use ferroce_lab::perf::sweep::{Job, run, workers};
+use ferroce_perf::Error;
+use ferroce_perf::plan::Plan;
+use ferroce_perf::sweep::{Job, run, workers};
 use ferroce_platform::os;
 pub use output::Output;
 pub use trace::{ONE_SIZE, alone};

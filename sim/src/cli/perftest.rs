@@ -3,13 +3,13 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use ferroce_lab::perf::sweep::{Job, Listener};
-use ferroce_lab::perf::table::LINE;
-use ferroce_lab::perf::{PerfRow, PerfSpec};
 use ferroce_lab::perftest::{Explained, RealPerftest, command, ways};
 use ferroce_lab::reference::experiment::{self, Harness, Simulator};
 use ferroce_lab::reference::{Table, Verb, builtin, comparison};
 use ferroce_model::preset::Preset;
+use ferroce_perf::sweep::{Job, Listener};
+use ferroce_perf::table::LINE;
+use ferroce_perf::{PerfRow, PerfSpec};
 
 use super::measured::tables_of_file;
 use super::perf::{ONE_SIZE, Output, Perf, alone};

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
-use ferroce_lab::perf::PerfSpec;
 use ferroce_lab::reference::experiment::Harness;
 use ferroce_lab::validate::blind::{self, Folder};
 use ferroce_lab::validate::tally::Tally;
 use ferroce_lab::validate::{self, Outcome, listing, perturb};
+use ferroce_perf::PerfSpec;
 use serde_json::{Value, json};
 
 use super::json::JsonOption;

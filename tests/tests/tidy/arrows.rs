@@ -51,12 +51,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("timed", &["driver", "host", "linux", "model", "platform", "rdma-cm", "serve", "spec",
         "timed-protocol", "units", "vfio-user", "wire", "world"]),
     // Measuring and checking. The self-test does not use the model, so it also runs with a card.
-    ("lab", &["driver", "faults", "model", "spec", "units", "world"]),
+    ("perf", &["driver", "faults", "model", "spec", "units", "world"]),
+    ("lab", &["faults", "model", "perf", "spec", "units", "world"]),
     ("selftest", &["driver", "spec", "wire"]),
     // What users start and load. Only tests use these two crates.
     ("provider", &["driver", "embed", "platform", "rdma-cm", "timed-client", "units", "wire"]),
-    ("", &["driver", "embed", "faults", "lab", "model", "platform", "record", "seeds", "selftest",
-        "serve", "spec", "timed", "timed-client", "units", "vfio", "wire", "world"]),
+    ("", &["driver", "embed", "faults", "lab", "model", "perf", "platform", "record", "seeds",
+        "selftest", "serve", "spec", "timed", "timed-client", "units", "vfio", "wire", "world"]),
     // Tests.
     ("test-support", &["wire"]),
     ("test-verbs", &["driver"]),
@@ -81,11 +82,10 @@ const PURE: &[&str] = &[
     "sim/faults/",
     "sim/host/",
     "sim/world/",
+    "sim/perf/",
 ];
-/// Parts of other crates that are as pure, and the one file in them that is not: it measures on all
-/// processors.
-const PURE_PARTS: &[&str] = &["sim/lab/src/perf/", "sim/lab/src/perf.rs"];
-const PARALLEL: &str = "sim/lab/src/perf/sweep.rs";
+/// The one file of these that has threads: it measures on all processors.
+const PARALLEL: &str = "sim/perf/src/sweep.rs";
 const IMPURE: &[&str] = &[
     "std::time",
     "std::thread",
@@ -179,8 +179,7 @@ fn is_of(folder: &str, name: &str) -> bool {
 }
 
 fn is_pure(name: &str) -> bool {
-    let is_part = PURE_PARTS.iter().any(|part| name.starts_with(part));
-    let is_pure = PURE.iter().any(|folder| is_of(folder, name)) || is_part && name != PARALLEL;
+    let is_pure = PURE.iter().any(|folder| is_of(folder, name)) && name != PARALLEL;
     is_pure && !name.ends_with("/tests.rs")
 }
 

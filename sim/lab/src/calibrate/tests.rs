@@ -1,7 +1,8 @@
 //! Calibration finds a known host again.
 
+use ferroce_perf::{Operation, Test};
+
 use super::*;
-use crate::perf::{Operation, Test};
 use crate::reference::experiment::Harness;
 use crate::reference::{BandwidthRow, LatencyRow, Setup, Verb};
 

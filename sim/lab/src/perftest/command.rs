@@ -1,6 +1,6 @@
 //! A specification as command lines of perftest.
 
-use crate::perf::{
+use ferroce_perf::{
     Atomics, Iterations, Operation, PageSize, PerfSpec, Service, Sharing, Test, Topology, Workload,
 };
 

@@ -11,10 +11,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ferroce_model::preset::Origin;
+use ferroce_perf::PerfSpec;
 
 use super::RealPerftest;
 use super::command::Run;
-use crate::perf::PerfSpec;
 
 /// Time limit until programs can join the world, and until a server listens.
 const START_LIMIT: Duration = Duration::from_secs(30);

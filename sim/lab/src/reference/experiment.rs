@@ -1,11 +1,11 @@
 //! Runs of the model that repeat a measurement.
 
 use ferroce_model::preset::Preset;
+use ferroce_perf::{
+    Iterations, Operation, PerfResult, PerfRow, PerfSpec, Service, Test, Topology, Workload,
+};
 
 use super::{BandwidthRow, LatencyRow, Rows, Setup, Table, Verb};
-use crate::perf::{
-    self, Iterations, Operation, PerfResult, PerfRow, PerfSpec, Service, Test, Topology, Workload,
-};
 
 /// Number of messages of a bandwidth test, and the smallest size for which it holds: at least a
 /// millisecond of a link of 100 Gb/s. Small messages end as soon as their rate is steady.
@@ -38,13 +38,13 @@ pub trait Simulator: Sync {
     fn run(&self, spec: &PerfSpec) -> Result<PerfResult, String>;
 }
 
-/// [`perf::run`].
+/// [`ferroce_perf::run`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Harness;
 
 impl Simulator for Harness {
     fn run(&self, spec: &PerfSpec) -> Result<PerfResult, String> {
-        perf::run(spec).map_err(|error| error.to_string())
+        ferroce_perf::run(spec).map_err(|error| error.to_string())
     }
 }
 
@@ -241,7 +241,7 @@ pub(crate) mod tests {
     impl Constant {
         fn row(&self, test: Test, size: u32) -> PerfRow {
             let mib = self.rate_mpps * f64::from(size) * 1e6 / 1_048_576.0;
-            let bandwidth = perf::BandwidthRow {
+            let bandwidth = ferroce_perf::BandwidthRow {
                 peak_mib_per_s: mib,
                 average_mib_per_s: mib,
                 message_rate_mpps: self.rate_mpps,
@@ -249,7 +249,7 @@ pub(crate) mod tests {
                 messages: 1,
             };
             let us = self.latency_us;
-            let latency = perf::LatencyRow {
+            let latency = ferroce_perf::LatencyRow {
                 min_us: us,
                 max_us: us,
                 typical_us: us,
@@ -270,9 +270,9 @@ pub(crate) mod tests {
     }
 
     /// Returns the traffic of two flows that shared a cable and completed after 10 and 20 ms.
-    fn traffic() -> perf::traffic::Traffic {
+    fn traffic() -> ferroce_perf::traffic::Traffic {
         let rates = vec![50.0; 100];
-        perf::traffic::Traffic {
+        ferroce_perf::traffic::Traffic {
             flows: Vec::new(),
             window_ps: (0, 1),
             utilisation: 1.0,
@@ -281,7 +281,7 @@ pub(crate) mod tests {
             completion_ps: (10_000_000_000, 20_000_000_000),
             queue: None,
             fabric: None,
-            course: perf::course::Course {
+            course: ferroce_perf::course::Course {
                 start_ps: 0,
                 interval_ps: 100_000_000,
                 flows_gbps: vec![rates.clone(), rates.clone()],

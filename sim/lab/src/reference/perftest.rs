@@ -1,8 +1,9 @@
 //! Output of perftest, versions 4.5 and later, possibly among other text.
 
+use ferroce_perf::Service;
+
 use super::TableError;
 use super::table::{BandwidthRow, GBPS_PER_MIBPS, LatencyRow, Rows, Setup, Table, Verb};
-use crate::perf::Service;
 
 const COLUMNS_WANTED: &str =
     "perftest's line that begins with `#bytes` says what they are; keep it";

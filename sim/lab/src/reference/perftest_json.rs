@@ -1,9 +1,10 @@
 //! Output of perftest 6 with `--out_json`: one object of strings and numbers for each test. Some
 //! versions omit quotes, so this parser reads pairs of key and value and ignores the structure.
 
+use ferroce_perf::Service;
+
 use super::TableError;
 use super::table::{BandwidthRow, GBPS_PER_MIBPS, LatencyRow, Rows, Setup, Table, Verb};
-use crate::perf::Service;
 
 /// Returns true if `text` begins as JSON does.
 pub fn is_json(text: &str) -> bool {

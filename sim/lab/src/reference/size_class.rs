@@ -17,7 +17,7 @@
 
 use serde_json::{Value, json};
 
-use crate::number_text::human_bytes;
+use ferroce_perf::number_text::human_bytes;
 
 /// Minimum share of the best bandwidth of a size on the plateau.
 const PLATEAU_SHARE: f64 = 0.95;

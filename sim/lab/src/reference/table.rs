@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::perf::Service;
+use ferroce_perf::Service;
 
 /// Bytes of a MiB; perftest's MB is one.
 pub const MIB: f64 = 1_048_576.0;

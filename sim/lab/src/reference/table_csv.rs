@@ -1,9 +1,10 @@
 //! Tables of perftest in our CSV format.
 
+use ferroce_perf::Service;
+
 use super::TableError;
 use super::csv::{Csv, Row};
 use super::table::{BandwidthRow, GBPS_PER_MIBPS, LatencyRow, Rows, Setup, Table, Verb};
-use crate::perf::Service;
 
 /// Returns true if the first line that is no comment names columns of our format.
 pub fn is_table(text: &str) -> bool {

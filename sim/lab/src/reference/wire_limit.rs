@@ -1,7 +1,8 @@
 //! Goodput that the headers leave of a link: an upper limit for every NIC.
 
+use ferroce_perf::Service;
+
 use super::{Setup, Verb};
-use crate::perf::Service;
 
 /// Preamble 8, Ethernet 14, FCS 4, gap 12, IPv4 20, UDP 8, BTH 12, ICRC 4.
 const ROCE_PACKET_BYTES: u64 = 82;

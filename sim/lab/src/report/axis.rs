@@ -1,7 +1,8 @@
 //! Axes: positions of values and ticks.
 
+use ferroce_perf::number_text::{human_bytes, short};
+
 use super::figure::{Axis, Scale, Unit};
-use crate::number_text::{human_bytes, short};
 
 /// An axis with its ranges of values and positions.
 #[derive(Clone, Debug)]

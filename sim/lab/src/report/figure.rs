@@ -1,6 +1,7 @@
 //! Contents of a plot, before it is drawn.
 
-use crate::number_text::short;
+use ferroce_perf::number_text::short;
+
 use crate::reference::size_class::{self, ClassErrors};
 
 /// Which kind of line or point a series is drawn as.

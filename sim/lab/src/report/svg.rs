@@ -5,11 +5,12 @@
 
 use std::fmt::Write as _;
 
+use ferroce_perf::number_text::{human_bytes, short};
+
 use super::axis::Mapping;
 use super::figure::{Axis, Figure, Kind, Scale, Series, Unit};
 use super::labels::{self, Label};
 use super::layout::{self, Heading, Layout, wrapped};
-use crate::number_text::{human_bytes, short};
 
 /// Colours and fonts, for a page and for a separate file.
 pub const STYLE: &str = include_str!("plot.css");

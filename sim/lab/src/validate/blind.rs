@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use ferroce_model::preset::Preset;
+use ferroce_perf::PerfSpec;
 use index::MeasuredTable;
 use serde_json::{Value, json};
 use targets::BlindTarget;
@@ -20,7 +21,6 @@ use super::outcome::{self, Outcome};
 use super::tally::Tally;
 use super::{listing, measure, parallel};
 use crate::cache::Cache;
-use crate::perf::PerfSpec;
 use crate::reference::TableError;
 use crate::reference::comparison::{self, Comparison};
 use crate::reference::experiment::{self, Simulator};

@@ -11,11 +11,11 @@ mod recovery;
 use Expected::{AtMost, Band, Near, Octaves, TargetBand, Value};
 use Figure::{Goodput, KneeBytes, LoopTime, Rate, RateFarthestFrom, Step, Tail, Typical};
 use ferroce_model::pcie::bench::Direction;
+use ferroce_perf::Operation::{FetchAdd, Read, Send, Write};
+use ferroce_perf::PageSize;
 
 use super::basis::{Basis, Excuse};
 use super::plan::{Access, Datagrams, Expected, Figure, Perf, Plan, Point, Run, Slot, Statistic};
-use crate::perf::Operation::{FetchAdd, Read, Send, Write};
-use crate::perf::PageSize;
 
 /// Returns the plan of a target.
 pub fn plan(id: &str) -> Option<&'static Plan> {
@@ -80,7 +80,7 @@ const fn write_latency(preset: &'static str, size: &'static [u32]) -> Run {
 }
 
 /// Returns the run of READs or WRITEs of 8 bytes by SMART's threads.
-const fn smart(operation: crate::perf::Operation, threads: u32, depth: u32) -> Perf {
+const fn smart(operation: ferroce_perf::Operation, threads: u32, depth: u32) -> Perf {
     Perf::bandwidth(SMART_OWN_DOORBELLS, operation, &[8])
         .batches(threads, depth)
         .pages(PageSize::Huge2M)
@@ -325,7 +325,7 @@ const PLANS: &[Plan] = plans! {
     ],
 };
 
-const fn cx7(operation: crate::perf::Operation, qps: u32) -> Perf {
+const fn cx7(operation: ferroce_perf::Operation, qps: u32) -> Perf {
     Perf::bandwidth("cx7-400g", operation, &[64 * KIB])
         .mtu(4096)
         .queue_pairs(qps, 1, 128)
@@ -333,7 +333,7 @@ const fn cx7(operation: crate::perf::Operation, qps: u32) -> Perf {
 
 /// Returns the run of 64 B messages: 32 threads share `count` QPs, and keep 32 requests in flight
 /// on each QP.
-const fn many_queue_pairs(operation: crate::perf::Operation, count: u32) -> Run {
+const fn many_queue_pairs(operation: ferroce_perf::Operation, count: u32) -> Run {
     let perf = Perf::bandwidth("cx6-200g@xeon-8360y", operation, &[64]);
     Run::Perf(perf.queue_pairs(count, 32, 32), Rate)
 }

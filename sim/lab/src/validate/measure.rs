@@ -2,12 +2,12 @@
 
 use ferroce_model::pcie::{Parameters, bench};
 use ferroce_model::preset::Preset;
+use ferroce_perf::{PerfResult, PerfSpec};
 
 use super::changes::Changes;
 use super::datagram_echo;
 use super::plan::{Access, Figure, Perf, Run, Slot, Statistic};
 
-use crate::perf::{PerfResult, PerfSpec};
 use crate::reference::experiment::{self, Simulator};
 use crate::reference::{BandwidthRow, LatencyRow, Rows};
 use crate::{faulty_link, incast, resends};

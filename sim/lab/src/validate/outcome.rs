@@ -1,5 +1,6 @@
 //! Comparison of target and model.
 
+use ferroce_perf::number_text::short;
 use serde_json::{Value, json};
 
 use super::basis::{Basis, Excuse, Kind};
@@ -7,7 +8,6 @@ use super::changes::Changes;
 use super::measure;
 use super::plan::{Expected, Point};
 use super::{experiments, target::Target};
-use crate::number_text::short;
 use crate::reference::experiment::Simulator;
 
 /// Verdict on a target.

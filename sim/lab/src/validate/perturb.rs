@@ -396,8 +396,9 @@ fn preset(run: &Run) -> Option<Preset> {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use ferroce_perf::{PerfResult, PerfSpec};
+
     use super::*;
-    use crate::perf::{PerfResult, PerfSpec};
     use crate::reference::experiment::tests::Constant;
 
     /// A model that uses only two parameters of the preset.

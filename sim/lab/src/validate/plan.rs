@@ -2,10 +2,10 @@
 
 use ferroce_model::pcie::bench::Direction;
 use ferroce_model::preset::Preset;
+use ferroce_perf::{Operation, PageSize, PerfSpec, Service, Sharing, Test, Topology, Workload};
 
 use crate::faulty_link::{self, FaultyLink};
 use crate::incast::{self, Incast};
-use crate::perf::{Operation, PageSize, PerfSpec, Service, Sharing, Test, Topology, Workload};
 use crate::resends::{self, Resends};
 
 /// Plan of one target.

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use ferroce_faults::Plan;
-use ferroce_lab::perf::pattern::Pattern;
-use ferroce_lab::perf::{
+use ferroce_perf::pattern::Pattern;
+use ferroce_perf::{
     Iterations, Operation, PageSize, PerfSpec, Service, Sharing, Test, Topology, Workload,
 };
 

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use ferroce_lab::calibrate::{self, Calibration};
-use ferroce_lab::perf::PerfRow;
-use ferroce_lab::perf::sweep::Job;
-use ferroce_lab::perf::utilisation::THREAD;
 use ferroce_lab::reference::experiment::Harness;
 use ferroce_model::preset::Preset;
+use ferroce_perf::PerfRow;
+use ferroce_perf::sweep::Job;
+use ferroce_perf::utilisation::THREAD;
 
 use super::super::measured::table_of_file;
 

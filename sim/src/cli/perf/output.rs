@@ -4,12 +4,12 @@ use std::io::{Write, stdout};
 use std::path::Path;
 
 use ferroce_lab::calibrate::Calibration;
-use ferroce_lab::perf::PerfRow;
-use ferroce_lab::perf::csv;
-use ferroce_lab::perf::json::{self, Measured};
-use ferroce_lab::perf::plan::Plan;
-use ferroce_lab::perf::sweep::{Job, Listener};
-use ferroce_lab::perf::table;
+use ferroce_perf::PerfRow;
+use ferroce_perf::csv;
+use ferroce_perf::json::{self, Measured};
+use ferroce_perf::plan::Plan;
+use ferroce_perf::sweep::{Job, Listener};
+use ferroce_perf::table;
 use serde_json::json;
 
 use super::calibration::uncalibrated;

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::AtomicBool;
 
-use ferroce_lab::perf::plan::Plan;
-use ferroce_lab::perf::sensitivity::{self, report};
-use ferroce_lab::perf::sweep::{Job, workers};
-use ferroce_lab::perf::table;
+use ferroce_perf::plan::Plan;
+use ferroce_perf::sensitivity::{self, report};
+use ferroce_perf::sweep::{Job, workers};
+use ferroce_perf::table;
 use serde_json::json;
 
 use super::Perf;

@@ -1,7 +1,7 @@
 //! `--sweep`: one measurement for each value of a key.
 
 use clap::ValueEnum;
-use ferroce_lab::perf::sweep::Job;
+use ferroce_perf::sweep::Job;
 
 use super::Perf;
 use super::arguments::{Connection, Pages, bytes, loss};

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
-use ferroce_lab::perf::json::{self, Measured};
-use ferroce_lab::perf::plan::Plan;
-use ferroce_lab::perf::setup::world_config;
-use ferroce_lab::perf::sweep::Job;
-use ferroce_lab::perf::{Iterations, PerfRow, PerfSpec, Test, runner, table};
+use ferroce_perf::json::{self, Measured};
+use ferroce_perf::plan::Plan;
+use ferroce_perf::setup::world_config;
+use ferroce_perf::sweep::Job;
+use ferroce_perf::{Iterations, PerfRow, PerfSpec, Test, runner, table};
 use ferroce_platform::capture_file::create_private;
 use ferroce_units::Instant;
 use ferroce_world::trace::explain::Explanation;
@@ -197,8 +197,8 @@ fn print_counters(row: &PerfRow, spec: &PerfSpec) {
 
 #[cfg(test)]
 mod tests {
-    use ferroce_lab::perf::Operation;
     use ferroce_model::preset::Preset;
+    use ferroce_perf::Operation;
 
     use super::*;
 

@@ -1,13 +1,13 @@
 use ferroce_model::preset::Preset;
+use ferroce_perf::plan::Plan;
+use ferroce_perf::{Iterations, Operation, PerfSpec, Test, run, table};
 
 use super::*;
-use crate::perf::plan::Plan;
-use crate::perf::{self, Iterations, Operation, PerfSpec, Test, table};
 
 /// Output of perftest 4.5 itself.
 macro_rules! fixture {
     ($name:literal) => {
-        include_str!(concat!("../fixtures/", $name, ".txt"))
+        include_str!(concat!("../../../../perf/fixtures/", $name, ".txt"))
     };
 }
 
@@ -179,7 +179,7 @@ fn the_table_of_our_perf_is_understood() {
     let mut spec = PerfSpec::new(preset, Operation::Write, Test::Latency);
     (spec.sizes, spec.iterations) = (vec![8], Iterations::Exactly(200));
     let plan = Plan::new(&spec, 8).expect("legal");
-    let (header, result) = (table::header(&spec, &plan), perf::run(&spec));
+    let (header, result) = (table::header(&spec, &plan), run(&spec));
     let row = table::row(&result.expect("measured").rows[0]);
     let columns = table::columns(Test::Latency);
     let text = format!("{header}{columns}\n{row}\n{}\n", table::LINE);

@@ -1,10 +1,10 @@
 //! One card compared with another: the loops of perftest on both.
 
 use ferroce_model::preset::Preset;
+use ferroce_perf::{Operation, PerfSpec, Test};
 
 use super::tables::{Column, axes, points};
 use super::{series, stamp};
-use crate::perf::{Operation, PerfSpec, Test};
 use crate::reference::experiment::{self, Simulator};
 use crate::report::figure::{Axis, Compared, Figure, Kind};
 

@@ -1,8 +1,9 @@
 //! Plots of incast: rates and queue over time, fairness, completion times.
 
+use ferroce_perf::traffic::Traffic;
+
 use super::{Content, Recipe, load, series, stamp};
 use crate::incast::{self, Incast, Source, traffic};
-use crate::perf::traffic::Traffic;
 use crate::reference::experiment::Simulator;
 use crate::report::figure::{Axis, Figure, Kind, Series, Sizes};
 

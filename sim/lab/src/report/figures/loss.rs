@@ -199,8 +199,9 @@ fn stamp() -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use ferroce_perf::{PerfResult, PerfSpec};
+
     use super::*;
-    use crate::perf::{PerfResult, PerfSpec};
     use crate::reference::experiment::Harness;
 
     /// The harness with few messages.
@@ -209,7 +210,7 @@ mod tests {
     impl Simulator for Short {
         fn run(&self, spec: &PerfSpec) -> Result<PerfResult, String> {
             let mut spec = spec.clone();
-            spec.iterations = crate::perf::Iterations::Exactly(16);
+            spec.iterations = ferroce_perf::Iterations::Exactly(16);
             Harness.run(&spec)
         }
     }

@@ -1,9 +1,10 @@
 //! The real perftest, unmodified, in simulated time, compared with measurements and with the
 //! harness, which makes all other plots.
 
+use ferroce_perf::{Iterations, Operation, PerfRow, PerfSpec, Test};
+
 use super::tables::{Column, Curve, axes, curve, limit, points, table};
 use super::{Recipe, load, series, stamp};
-use crate::perf::{Iterations, Operation, PerfRow, PerfSpec, Test};
 use crate::reference::experiment::{self, Simulator};
 use crate::report::figure::{Figure, Kind};
 

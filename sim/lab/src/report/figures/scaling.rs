@@ -1,7 +1,8 @@
 //! Rates against QPs, regions, threads and depth: they drop when state no longer fits on the card.
 
+use ferroce_perf::{Operation, PageSize};
+
 use super::{Recipe, load, series, stamp};
-use crate::perf::{Operation, PageSize};
 use crate::reference::Rows;
 use crate::reference::builtin::Other;
 use crate::reference::experiment::{self, Simulator};

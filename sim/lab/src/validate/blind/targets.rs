@@ -1,8 +1,9 @@
 //! `targets.csv` of a blind folder: the columns of `validation_targets.csv`, and the command that
 //! measures each target.
 
+use ferroce_perf::{PerfSpec, Test, Topology};
+
 use super::{CommandLine, Folder};
-use crate::perf::{PerfSpec, Test, Topology};
 use crate::reference::TableError;
 use crate::reference::csv::{Csv, Row};
 use crate::validate::plan::{Expected, Figure};

@@ -2,10 +2,10 @@
 
 use std::fs;
 
+use ferroce_perf::{Operation, Test};
 use ferroce_test_support::{TemporaryDirectory, temporary_directory};
 
 use super::*;
-use crate::perf::{Operation, Test};
 use crate::reference::experiment::tests::Constant;
 
 const MODEL: Constant = Constant {

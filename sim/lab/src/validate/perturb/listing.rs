@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
+use ferroce_perf::number_text::short;
 use serde_json::{Value, json};
 
 use super::{Flip, Perturbation};
-use crate::number_text::short;
 use crate::validate::basis::Kind;
 
 /// Returns the table for a terminal: the flips, the examined targets, and the conclusion.
