@@ -1,5 +1,5 @@
-//! Whole NICs, driven by the contract alone. One program: the model is compiled once for all of
-//! them.
+//! Whole NICs, driven by the contract alone; their PCIe and their presets. One program: the model
+//! is compiled once for all of them.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -19,6 +19,10 @@ mod hostile_queues;
 mod many_queue_pairs;
 mod multicast;
 mod operations;
+mod pcie;
+mod pcie_effective_bandwidth;
+mod pcie_rules;
+mod preset_reference;
 mod push;
 mod queue_pairs;
 mod recovery;

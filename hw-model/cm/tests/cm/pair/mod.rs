@@ -1,5 +1,4 @@
 //! Two communication managers, and the messages of their tests.
-#![allow(dead_code, reason = "each test uses a part")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 pub mod link;

@@ -1,10 +1,8 @@
 //! Properties of every frame: parse inverts emit, emit inverts parse, and nothing panics.
 
-mod common;
-
 use std::collections::BTreeSet;
 
-use common::{all_packets, packet, parts, path, payload};
+use crate::common::{all_packets, packet, parts, path, payload};
 use ferroce_wire::{
     Bth, Error, Extension, Frame, FrameKind, IcrcMode, Immediate, NetworkPath, Opcode,
     PathTemplate, Psn, Qpn, Reth, Transport, TransportHeaders, classify, emit_frame, finish,

@@ -4,7 +4,7 @@
 use ferroce_model::pcie::bench::{Direction, bandwidth};
 use ferroce_model::pcie::{Parameters, raw_gbps, tlp_gbps};
 
-const TABLE: &str = include_str!("data/pcie_effective_bandwidth.csv");
+const TABLE: &str = include_str!("../data/pcie_effective_bandwidth.csv");
 const COLUMNS: &str = "gen,lanes,mps,mrrs,bytes,raw_gbps,tlp_gbps,write_gbps,read_gbps,\
                        read_write_gbps";
 

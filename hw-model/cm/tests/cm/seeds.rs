@@ -2,17 +2,15 @@
 //! the fate of every connection, and no state is left.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod pair;
-
 use std::collections::BTreeMap;
 
+use crate::pair::link::{Faults, Link};
+use crate::pair::{accept, connect, gid, listen, sidr, trimmed};
 use ferroce_cm::{Cm, Config, Disposition, Ece, Event, PortSpace, Reject, SidrResponse, State};
 use ferroce_units::random::Random;
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::cm::{CommunicationId, RejectReason, SidrStatus};
 use ferroce_wire::{QKey, Qpn};
-use pair::link::{Faults, Link};
-use pair::{accept, connect, gid, listen, sidr, trimmed};
 
 const SEEDS: u64 = 1000;
 const MAX_CONNECTIONS: u64 = 8;

@@ -1,14 +1,12 @@
 //! Commands of one program: sizes, ids, addresses, ports, options, queries, multicast groups.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod net;
-
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use crate::net::abi::{self, Bytes, ConnParam, sockaddr, u16_at, u32_at, u64_at};
+use crate::net::{Net, PORT, PS_IB, PS_IPOIB, PS_TCP, PS_UDP, RC, guid, v4, v6};
 use ferroce_rdma_cm::{ChannelId, Command, Errno, ListenAddress, MAX_EVENTS, State};
 use ferroce_wire::Gid;
-use net::abi::{self, Bytes, ConnParam, sockaddr, u16_at, u32_at, u64_at};
-use net::{Net, PORT, PS_IB, PS_IPOIB, PS_TCP, PS_UDP, RC, guid, v4, v6};
 
 const ANY_V4: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 const ANY_V6: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);

@@ -1,7 +1,5 @@
 //! This crate's client against its server, over a socket pair and over a path.
 
-mod common;
-
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -9,8 +7,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use common::{
-    BAD_REGISTER, BAR0_SIZE, BAR2_AREA, BAR2_FILE_OFFSET, BAR2_SIZE, Call, SLOW_REGISTER,
+use crate::common::{
+    self, BAD_REGISTER, BAR0_SIZE, BAR2_AREA, BAR2_FILE_OFFSET, BAR2_SIZE, Call, SLOW_REGISTER,
     TestDevice, TestMemory, VECTORS, event, event_count, is_same_file, memfd, pair, pair_with,
 };
 use ferroce_test_support::temporary_directory;

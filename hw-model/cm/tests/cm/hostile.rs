@@ -1,14 +1,12 @@
 //! Any datagrams in any state: no panic, and every connection ends.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod pair;
-
+use crate::pair::{self, accept, connect, gid, listen, sidr};
 use ferroce_cm::{Cm, Config, Disposition, Ece, Event, PortSpace, SidrResponse, State};
 use ferroce_units::Instant;
 use ferroce_units::random::Random;
 use ferroce_wire::cm::{CommunicationId, Mad, MadHeader, MessageKind, SidrStatus};
 use ferroce_wire::{QKey, Qpn};
-use pair::{accept, connect, gid, listen, sidr};
 
 /// Returns a datagram with a valid header, random contents, and often the identifiers of a
 /// connection.

@@ -1,18 +1,16 @@
 //! Any bytes in any state, and bad links: there is no panic, and all resources are released.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod net;
-
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
+use crate::net::abi::{self, Bytes, ConnParam};
+use crate::net::link::Faults;
+use crate::net::{NO_FAULTS, Net, PORT, PS_IB, PS_IPOIB, PS_TCP, PS_UDP, guid, v4, v6};
 use ferroce_rdma_cm::{ChannelId, Command, Errno, State};
 use ferroce_units::random::Random;
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::Gid;
-use net::abi::{self, Bytes, ConnParam};
-use net::link::Faults;
-use net::{NO_FAULTS, Net, PORT, PS_IB, PS_IPOIB, PS_TCP, PS_UDP, guid, v4, v6};
 
 fn below(random: &Random, end: usize) -> usize {
     random.below(end as u64) as usize

@@ -4,8 +4,6 @@
 //! Its client never checks the error flag, waits forever for a body that an error reply does not
 //! have, and inverts `resettable`. Its server sends no errno and serves one client.
 
-mod common;
-
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -13,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-use common::{
+use crate::common::{
     BAR0_SIZE, BAR2_AREA, BAR2_FILE_OFFSET, Call, TIMEOUT, TestDevice, TestMemory, VECTORS, event,
     event_count, is_same_file, memfd,
 };

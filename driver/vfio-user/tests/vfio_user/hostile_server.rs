@@ -1,15 +1,13 @@
 //! Servers that send invalid replies: the client returns an error or an answer, in time, and stays
 //! usable.
 
-mod common;
-
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
-use common::raw::{self, Raw, framed, record};
-use common::{Served, TIMEOUT, TestMemory};
+use crate::common::raw::{self, Raw, framed, record};
+use crate::common::{Served, TIMEOUT, TestMemory};
 use ferroce_vfio_user::{
     Client, ClientMemory, ClientOptions, ConnectError, Errno, RequestError, ServerOptions, fuzz,
     irq, region,

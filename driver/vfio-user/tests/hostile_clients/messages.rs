@@ -1,19 +1,17 @@
 //! Clients that send invalid messages, or disconnect in the middle of one. The server answers each
 //! message once, stays in step, and keeps no resources.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Duration;
 
-use common::raw::{
+use crate::common::raw::{
     self, Access, DMA_MAP, GET_INFO, GET_REGION_INFO, NO_REPLY, REGION_READ, REGION_WRITE, Raw,
     Reply, SET_IRQS, VERSION, WRITE_MULTI, conversation, marker,
 };
-use common::{BAR0_SIZE, Call, Served, TIMEOUT, TestDevice, alone, fd_count};
+use crate::common::{BAR0_SIZE, Call, Served, TIMEOUT, TestDevice, alone, fd_count};
 use ferroce_test_support::temporary_directory;
 use ferroce_vfio_user::{Capabilities, Server, ServerOptions, Stop, Timeouts};
 use proptest::collection::vec;

@@ -1,8 +1,7 @@
 //! Each transition of a connection and of a service resolution, one test for one or two of them.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod pair;
-
+use crate::pair::{self, Pair, accept, connect, gid, listen, sidr, trimmed};
 use ferroce_cm::{
     Cm, CommandError, Config, Disposition, Ece, Event, Listen, ListenAddress, MAX_BACKLOG,
     PortSpace, Reject, SidrResponse, State,
@@ -13,7 +12,6 @@ use ferroce_wire::cm::{
     RejectReason, Rep, Req, SidrStatus, TransportService,
 };
 use ferroce_wire::{Psn, QKey, Qpn};
-use pair::{Pair, accept, connect, gid, listen, sidr, trimmed};
 
 fn message(transmit: &ferroce_cm::Transmit) -> Message {
     Mad::parse(&transmit.mad[..]).unwrap().message

@@ -1,14 +1,12 @@
 //! Clients that flood the server, and clients that are killed at any moment.
 
-mod common;
-
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use common::{Call, Served, TIMEOUT, TestDevice, TestMemory, alone, event, fd_count};
+use crate::common::{Call, Served, TIMEOUT, TestDevice, TestMemory, alone, event, fd_count};
 use ferroce_test_support::temporary_directory;
 use ferroce_vfio_user::{
     Client, ClientBacking, ClientOptions, DmaRange, Server, ServerOptions, Stop, irq, region,

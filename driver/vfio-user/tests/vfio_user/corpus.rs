@@ -1,11 +1,9 @@
 //! Replays the fuzzer's findings and seeds without the fuzzer.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::raw::{Raw, conversation, framed, marker, record};
+use crate::common::raw::{Raw, conversation, framed, marker, record};
 use ferroce_vfio_user::fuzz;
 
 fn folder(target: &str) -> PathBuf {

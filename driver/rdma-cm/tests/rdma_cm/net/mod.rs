@@ -1,9 +1,8 @@
 //! Two hosts, a network between them, and programs that write commands.
-#![allow(dead_code, reason = "each test uses a part")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 pub mod abi;
-#[path = "../../../../hw-model/cm/tests/pair/link.rs"]
+#[path = "../../../../../hw-model/cm/tests/cm/pair/link.rs"]
 pub mod link;
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};

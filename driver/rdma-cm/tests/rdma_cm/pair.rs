@@ -1,18 +1,16 @@
 //! Two hosts: connections and datagrams, and their refusal, loss and destruction.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod net;
-
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use ferroce_rdma_cm::{Errno, State};
-use ferroce_units::Instant;
-use ferroce_wire::Gid;
-use net::abi::{self, Bytes, ConnParam, Event, u16_at, u32_at};
-use net::{
+use crate::net::abi::{self, Bytes, ConnParam, Event, u16_at, u32_at};
+use crate::net::{
     NO_FAULTS, Net, PORT, PS_IB, PS_TCP, PS_UDP, RC, UC, XRC_RECV, XRC_SEND, begins_with, guid, v4,
     v6,
 };
+use ferroce_rdma_cm::{Errno, State};
+use ferroce_units::Instant;
+use ferroce_wire::Gid;
 
 const ANY_V4: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 const ANY_V6: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
