@@ -1,16 +1,14 @@
 //! Skipping the middle of long messages does not change anything that a program sees.
 
-mod world_support;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use crate::world_support::*;
 use ferroce_driver::{DeviceMemory, MemoryAccess, MemoryRegion, PathMtu, SendOperation};
 use ferroce_model::preset::Preset;
 use ferroce_test_verbs as verbs;
 use ferroce_units::{Duration, Instant};
 use ferroce_world::{Cpu, Next, Watch, World, WorldConfig};
-use world_support::*;
 
 const GRID: Duration = Duration::from_ns(20);
 const BUFFER: usize = 8 << 20;

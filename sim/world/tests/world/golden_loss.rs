@@ -6,12 +6,10 @@
 //! responses is an implied NAK (IBTA vol 1, 9.7.5.2.8), while soft-RoCE waits for its timeout. The
 //! latter changes only times.
 
-#[path = "../../../hw-model/transport/tests/captures/mod.rs"]
-mod captures;
-mod world_support;
-
 use std::sync::Arc;
 
+use crate::captures;
+use crate::world_support::*;
 use ferroce_driver::{CompletionStatus, PathMtu, SendOperation};
 use ferroce_faults::{FaultCounter, Packet};
 use ferroce_model::preset::Preset;
@@ -20,7 +18,6 @@ use ferroce_units::Duration;
 use ferroce_wire::{Opcode, Psn, Transport};
 use ferroce_world::{FrameSeen, Received, Recorder, Span, World, WorldConfig};
 use parking_lot::Mutex;
-use world_support::*;
 
 const GRID: Duration = Duration::from_ns(20);
 const BUFFER: usize = 8192;

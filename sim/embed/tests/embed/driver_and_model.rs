@@ -1,12 +1,10 @@
 //! Behaviour that needs driver and model together: a CQ that is resized under traffic, and receives
 //! of an SRQ whose QP is destroyed in the middle of a message.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use common::{Node, Rendezvous, TIMEOUT};
+use crate::common::{Node, Rendezvous, TIMEOUT};
 use ferroce_driver::{
     CompletionStatus, DataSegment, ModifyQp, PostError, QueuePair, QueuePairConfig, ReceiveSource,
     SendData, SendOperation, SharedReceiveQueue, SharedReceiveQueueConfig,

@@ -1,12 +1,11 @@
 //! Programs in a simulated world: they use its pages by hand.
 
-mod timed_support;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::timed_support::*;
 use ferroce_driver::{
     CompletionQueue, CompletionStatus, Device, DeviceConfig, MemoryRegion, Qpn, QueuePair,
     QueuePairConfig, RemoteAddress, RtsAttributes, SendOperation, WorkCompletion,
@@ -22,7 +21,6 @@ use ferroce_timed_protocol::request::{Check, Wait};
 use ferroce_timed_protocol::store::StoreKind;
 use ferroce_timed_protocol::{STREAM_LATENCY_PS, VERSION};
 use ferroce_world::{FabricPlan, WorldConfig};
-use timed_support::*;
 
 const US: u64 = 1_000_000;
 const MS: u64 = 1000 * US;

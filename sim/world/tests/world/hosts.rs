@@ -1,12 +1,11 @@
 //! Hosts, NICs, links and the switch under one clock.
 
-mod world_support;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::world_support::*;
 use ferroce_driver::{
     CompletionQueue, CompletionQueueConfig, CompletionStatus, PathMtu, Qpn, SendOperation,
 };
@@ -15,7 +14,6 @@ use ferroce_test_verbs as verbs;
 use ferroce_units::{Duration, Instant};
 use ferroce_world::{Cpu, Next, Outcome, Recorder, Span, Topology, Watch, World, WorldConfig};
 use parking_lot::Mutex;
-use world_support::*;
 
 const GRID: Duration = Duration::from_ns(20);
 

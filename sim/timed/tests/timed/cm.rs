@@ -3,18 +3,15 @@
 //! Method: the other side sees each step of a connection after a time that follows from the preset,
 //! to the picosecond.
 
-#[expect(dead_code, reason = "this test uses no card")]
-mod timed_support;
-
 use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
+use crate::timed_support::*;
 use ferroce_model::preset::Preset;
 use ferroce_timed_protocol::cm::{ADDRESS_LENGTH, CmCall, INTERRUPT, result};
 use ferroce_timed_protocol::request::Wait;
-use timed_support::*;
 
 // Commands of the device file.
 const CREATE_ID: u32 = 0;

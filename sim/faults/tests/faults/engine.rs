@@ -1,8 +1,6 @@
 //! The decisions of the engine.
 
-mod faults_support;
-
-use faults_support::{Is, dropped, engine, flow, frame, frame_between, host, verdicts};
+use crate::faults_support::{Is, dropped, engine, flow, frame, frame_between, host, verdicts};
 use ferroce_faults::{
     Corruption, Engine, FaultCounter, MAX_FLOWS, MAX_LOOK_AHEAD, Plan, Run, Verdict, corrupt,
     write_icrc,

@@ -1,20 +1,16 @@
 //! Clients whose memory is in a file indexed by address: their mappings work, and their changes to
 //! the file harm no other process.
 
-#[path = "../../embed/tests/common/mod.rs"]
-mod common;
-mod serve_support;
-
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
-use common::Rendezvous;
+use crate::common::Rendezvous;
+use crate::serve_support::{Backing, ENABLED, Hand, IOVA, SIZE, TIMEOUT, memory_file, serve};
 use ferroce_platform::shared_memory::registered::ADDRESS_SPACE;
 use ferroce_spec::register::offset;
 use ferroce_test_support::Deadline;
 use ferroce_vfio_user::{ClientBacking, DmaRange, Errno};
-use serve_support::{Backing, ENABLED, Hand, IOVA, SIZE, TIMEOUT, memory_file, serve};
 
 /// Address of the client's memory.
 const ADDRESS: u64 = 0x7f12_3456_7000;

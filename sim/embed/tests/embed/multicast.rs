@@ -1,11 +1,9 @@
 //! Datagrams to multicast groups, between functions of one process.
 
-mod common;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Node, Rendezvous, TIMEOUT};
+use crate::common::{Node, Rendezvous, TIMEOUT};
 use ferroce_driver::{
     AddressVector, CompletionStatus, Destination, ModifyQp, QueuePair, QueuePairConfig, SendData,
     SendOperation, SendRequest, Service, UdInit, UdRtr, UdRts,

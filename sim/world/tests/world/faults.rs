@@ -1,14 +1,12 @@
 //! Packet faults in simulated time.
 
-mod world_support;
-
+use crate::world_support::*;
 use ferroce_driver::{CompletionStatus, SendOperation};
 use ferroce_faults::FaultCounter;
 use ferroce_model::preset::Preset;
 use ferroce_spec::counter::Counter;
 use ferroce_units::Duration;
 use ferroce_world::{HostCounters, World, WorldConfig};
-use world_support::*;
 
 const GRID: Duration = Duration::from_ns(20);
 const LENGTH: usize = 5 << 20;

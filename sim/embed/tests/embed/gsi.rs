@@ -3,8 +3,6 @@
 //!
 //! The other process runs this test binary again, with a variable that selects its role.
 
-mod common;
-
 use std::fs::File;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -12,7 +10,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{Node, Rendezvous, TIMEOUT};
+use crate::common::{Node, Rendezvous, TIMEOUT};
 use ferroce_driver::{
     AddressVector, CompletionOpcode, CompletionStatus, Qpn, QueuePair, WorkCompletion,
 };
@@ -168,7 +166,7 @@ fn a_dead_process_is_skipped() {
     let registry = Registry::open(rendezvous.0.path()).expect("usable");
     let program = std::env::current_exe().expect("a test binary");
     let mut command = Command::new(program);
-    command.args(["--exact", "other_process", "--nocapture"]);
+    command.args(["--exact", "gsi::other_process", "--nocapture"]);
     command.env(VARIABLE, rendezvous.0.path());
     let mut other = Process::start(command, &rendezvous.0, "other", LIFE);
     other.expect_output("here");

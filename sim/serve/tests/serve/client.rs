@@ -1,20 +1,16 @@
 //! Functions behind sockets, with a minimal client: the client's view, and its limits.
 
-#[path = "../../embed/tests/common/mod.rs"]
-mod common;
-mod serve_support;
-
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::PermissionsExt;
 
-use common::Rendezvous;
+use crate::common::Rendezvous;
+use crate::serve_support::{Backing, ENABLED, Hand, IOVA, SIZE, TIMEOUT, memory_file, serve};
 use ferroce_spec::doorbell::{DOORBELL_PAGES_SIZE, DoorbellKind, DoorbellValue};
 use ferroce_spec::register::{self, Control, offset};
 use ferroce_test_support::{Deadline, eventually};
 use ferroce_vfio_user::{ClientBacking, DmaRange, Errno, irq, region};
 use rustix::event::{EventfdFlags, eventfd};
-use serve_support::{Backing, ENABLED, Hand, IOVA, SIZE, TIMEOUT, memory_file, serve};
 
 /// A possible doorbell slot of a queue.
 const SLOT: u64 = 9;

@@ -1,12 +1,11 @@
 //! Traces of a timed world: explanations add up, waveforms and captures match the counters.
 
-mod trace_support;
-
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
+use crate::trace_support::{Signals, counter, run, spec};
 use ferroce_perf::pattern::Pattern;
 use ferroce_perf::setup::world_config;
 use ferroce_perf::{Iterations, Operation, PerfRow, PerfSpec, Test, Topology};
@@ -22,7 +21,6 @@ use ferroce_world::trace::{Trace, neohost};
 use ferroce_world::{FabricNode, FabricPlan};
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
-use trace_support::{Signals, counter, run, spec};
 
 fn new_file(path: &Path) -> Box<File> {
     Box::new(File::create(path).expect("new file"))

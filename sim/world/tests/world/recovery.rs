@@ -1,8 +1,7 @@
 //! Lossy links in simulated time, in each recovery mode: the data is right, a dead link is reported
 //! in time, and a loss at the end of a message costs what the timer specifies.
 
-mod world_support;
-
+use crate::world_support::*;
 use ferroce_driver::{CompletionStatus, PathMtu, RtrAttributes, RtsAttributes, SendOperation};
 use ferroce_faults::FaultCounter;
 use ferroce_model::preset::Preset;
@@ -10,7 +9,6 @@ use ferroce_spec::counter::Counter;
 use ferroce_test_verbs as verbs;
 use ferroce_units::Duration;
 use ferroce_world::{World, WorldConfig};
-use world_support::*;
 
 const GRID: Duration = Duration::from_ns(20);
 /// 4.096 us x 2^10, and 3 retries.

@@ -43,7 +43,7 @@ fn other(rendezvous: &TemporaryDirectory) -> Process {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let program = std::env::current_exe().expect("a test binary");
     let mut command = Command::new(program);
-    command.args(["--exact", "other_process", "--nocapture"]);
+    command.args(["--exact", "processes::other_process", "--nocapture"]);
     command.env(VARIABLE, rendezvous);
     let name = format!("other-{}", COUNT.fetch_add(1, Ordering::Relaxed));
     let mut other = Process::start(command, rendezvous, &name, LIFE);
@@ -103,7 +103,7 @@ fn a_process_has_the_requested_devices() {
     let program = std::env::current_exe().expect("a test binary");
     let directory = rendezvous.canonicalize().expect("it is there");
     let output = Command::new(program)
-        .args(["--exact", "other_process_with_devices"])
+        .args(["--exact", "processes::other_process_with_devices"])
         .env(DEVICES_VARIABLE, &directory)
         .env("FERROCE_DIR", &directory)
         .env("FERROCE_DEVICES", "2")
