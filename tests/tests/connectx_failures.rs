@@ -3,6 +3,7 @@
 
 use std::fs;
 
+use ferroce_tests::page::compare_part;
 use ferroce_tests::{Pair, Scratch};
 
 /// Options of a card in simulated time.
@@ -126,6 +127,7 @@ fn fits(measured: &str, found: u64) -> bool {
 fn time_outs_are_those_of_the_table() {
     let scratch = Scratch::new();
     let program = scratch.compile("failures");
+    let mut table = "| limit | T | R | measured, ms | here, ms |\n| --- | --: | --: | --: | --: |\n".to_owned();
     for row in &rows("cx6_ack_timeout.csv")[1..] {
         let [
             floor,
@@ -150,7 +152,7 @@ fn time_outs_are_those_of_the_table() {
         let error_percent = (ms / median_ms - 1.0).abs() * 100.0;
         assert!(error_percent < TOLERANCE_PERCENT, "{row:?}: {ms} ms");
         let output = &failure.requester;
-        println!("limit {floor}, T {timeout}, R {retries}: {ms} ms, measured {median_ms}");
+        table += &format!("| {floor} | {timeout} | {retries} | {median_ms} | {ms:.1} |\n");
         for (counter, measured) in [
             ("roce_adp_retrans", adaptive),
             ("local_ack_timeout_err", regular),
@@ -161,6 +163,7 @@ fn time_outs_are_those_of_the_table() {
         assert!(fits(sent, packets - VALID_PACKETS), "{row:?}:\n{output}");
         assert_eq!(value(output, "next vendor_err "), "0xf9", "{row:?}");
     }
+    compare_part("docs/src/connectx-failures.md", "time-outs", &table);
 }
 
 /// Goal: status, `vendor_err`, counters, packets and state of each scenario are those of the table.

@@ -132,7 +132,10 @@ impl FaultyLink {
     /// Returns the preset with the link's parameters.
     pub fn preset(&self) -> Result<Preset, String> {
         let is = |mode| (self.recovery == mode).to_string();
+        // A ConnectX waits for 20 ms at least, which would hide what the modes differ in.
         let changes = [
+            ("identity.mlx5", "false".to_owned()),
+            ("transport.adaptive_timer", "false".to_owned()),
             ("link.cable_ns", CABLE_NS.to_owned()),
             ("mac.rate_gbps", self.gbps.to_string()),
             ("transport.selective_repeat", is(Recovery::SelectiveRepeat)),
