@@ -280,10 +280,7 @@ impl NicConfig {
             fetch_slots: 1,
             fetch_receives: 16,
             receives_ahead: 0,
-            wqe_cache: WqeCacheShape {
-                entries: 0,
-                mshrs: 1000,
-            },
+            wqe_cache: WqeCacheShape::UNLIMITED,
             push_blocks: 0,
             polled_doorbells: false,
             max_inline: MAX_INLINE as u16,

@@ -1,5 +1,5 @@
-//! A card with the personality mlx5 fails as ConnectX-5 and ConnectX-6 were measured to fail: each row
-//! of both tables, by an unmodified program, in simulated time and in the functional model.
+//! A card with the personality mlx5 fails as ConnectX-5 and ConnectX-6 were measured to fail: each
+//! row of both tables, by an unmodified program, in simulated time and in the functional model.
 
 use std::fs;
 
@@ -127,7 +127,8 @@ fn fits(measured: &str, found: u64) -> bool {
 fn time_outs_are_those_of_the_table() {
     let scratch = Scratch::new();
     let program = scratch.compile("failures");
-    let mut table = "| limit | T | R | measured, ms | here, ms |\n| --- | --: | --: | --: | --: |\n".to_owned();
+    let mut table =
+        "| limit | T | R | measured, ms | here, ms |\n| --- | --: | --: | --: | --: |\n".to_owned();
     for row in &rows("cx6_ack_timeout.csv")[1..] {
         let [
             floor,
@@ -251,8 +252,8 @@ fn signatures_of_the_functional_model() {
     check_signatures(&FUNCTIONAL);
 }
 
-/// Goal: of a WRITE that crosses the end of its region, the packets inside are written; our own card
-/// writes nothing.
+/// Goal: of a WRITE that crosses the end of its region, the packets inside are written; our own
+/// card writes nothing.
 #[test]
 fn a_write_across_the_end_of_a_region() {
     let scratch = Scratch::new();

@@ -1,7 +1,7 @@
 //! Whose failures a device shows: the values of `vendor_err` and the counters of errors.
 //!
-//! The values of mlx5 are measured on ConnectX-5 and ConnectX-6: unionxic/rdma-fault-characterization
-//! (MIT), `counter_mapping_findings.md`.
+//! The values of mlx5 are measured on ConnectX-5 and ConnectX-6 (MIT:
+//! unionxic/rdma-fault-characterization, `counter_mapping_findings.md`).
 
 use crate::cqe::VendorError;
 

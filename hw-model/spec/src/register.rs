@@ -333,7 +333,8 @@ word! {
     pub struct RoceAccl: u32 {
         [30:28] adp_retx_profile_id, set_adp_retx_profile_id: u8,
             "Profile of the adaptive retransmission timer: 0 is the built-in one (2 to 16 ms; with \
-             the personality mlx5 the measured one of a ConnectX-6, from 20 ms on), 1 that of `adp_retx_profile`; if that is not valid, 0 applies.";
+             the personality mlx5 the measured one of a ConnectX-6, from 20 ms on), 1 that of \
+             `adp_retx_profile`; if that is not valid, 0 applies.";
         flag [0] roce_adp_retrans_en, set_roce_adp_retrans_en,
             "The adaptive retransmission timer takes the place of the local ACK timeout.";
         flag [1] roce_tx_window_en, set_roce_tx_window_en, "Zero: not implemented.";

@@ -138,13 +138,16 @@ pub fn count(statistics: &Statistics, counters: &mut Counters) {
         (Counter::other_naks_received, statistics.other_naks_received),
         (
             Counter::adaptive_retransmissions,
-            statistics.adaptive_retransmissions,
+            statistics.adaptive_retransmissions.into(),
         ),
-        (Counter::write_requests, statistics.write_requests),
-        (Counter::read_requests, statistics.read_requests),
+        (Counter::write_requests, statistics.write_requests.into()),
+        (Counter::read_requests, statistics.read_requests.into()),
         (Counter::duplicate_requests, statistics.duplicate_requests),
         (Counter::acks_sent, statistics.acks_sent),
-        (Counter::rx_q_key_violations, statistics.q_key_violations),
+        (
+            Counter::rx_q_key_violations,
+            statistics.q_key_violations.into(),
+        ),
         (Counter::rx_no_receive, statistics.no_receive_drops),
         (
             Counter::rx_out_of_sequence,

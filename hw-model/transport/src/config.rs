@@ -31,8 +31,8 @@ pub enum RemoteCheck {
     /// vol 1, 9.7.4.1.5).
     #[default]
     Message,
-    /// As measured on ConnectX: that of a WRITE packet by packet, so that the packets before the end
-    /// of the region are written; a right that the region lacks makes the request invalid.
+    /// As measured on ConnectX: that of a WRITE packet by packet, so that the packets before the
+    /// end of the region are written; a right that the region lacks makes the request invalid.
     Connectx,
 }
 

@@ -21,6 +21,7 @@
 pub(crate) mod ack_timer;
 mod adaptive_timer;
 mod connectx_timer;
+pub(crate) mod expiry;
 mod psn_set;
 mod received;
 mod sent;

@@ -145,8 +145,8 @@ impl Responder {
             }
             (Asked::RemoteAccess, answer) => {
                 let ends_write = self.packet.is_write() && self.packet.position.ends_message();
-                ctx.statistics.write_requests += u32::from(ends_write);
-                ctx.statistics.read_requests += u32::from(self.packet.is_read());
+                ctx.statistics.write_requests += u16::from(ends_write);
+                ctx.statistics.read_requests += u16::from(self.packet.is_read());
                 match answer {
                     MemoryAnswer::Valid => Next::Execute,
                     _ => Next::Refuse(Refusal::RemoteAccess),

@@ -8,7 +8,7 @@ pub struct Statistics {
     /// Local ACK timeouts.
     pub local_ack_timeouts: u32,
     /// Expiries of the adaptive phase of the timer.
-    pub adaptive_retransmissions: u32,
+    pub adaptive_retransmissions: u16,
     /// RNR NAKs sent.
     pub rnr_naks_sent: u32,
     /// RNR NAKs received that took effect.
@@ -22,15 +22,15 @@ pub struct Statistics {
     /// Received NAKs that end the queue pair.
     pub other_naks_received: u32,
     /// WRITE requests whose last packet was received, without duplicates and empty ones.
-    pub write_requests: u32,
+    pub write_requests: u16,
     /// READ requests received, without duplicates and empty ones.
-    pub read_requests: u32,
+    pub read_requests: u16,
     /// Duplicate requests received.
     pub duplicate_requests: u32,
     /// Positive ACKs sent, without READ responses.
     pub acks_sent: u32,
     /// Datagrams dropped because of their Q_Key.
-    pub q_key_violations: u32,
+    pub q_key_violations: u16,
     /// Datagrams and UC messages dropped because no receive WQE is large enough.
     pub no_receive_drops: u32,
     /// UC packets dropped because an earlier one is missing.

@@ -270,7 +270,8 @@ impl Default for Scenario {
             rounds: 1,
             mix: Mix::default(),
             only: None,
-            limit: Duration::from_ms(2000),
+            // A ConnectX reports a dead peer after 3.7 s, and a round may meet several.
+            limit: Duration::from_ms(30_000),
         }
     }
 }

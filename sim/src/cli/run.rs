@@ -147,8 +147,8 @@ pub struct Run {
           conflicts_with_all = ["device", "world"])]
     recovery: Option<String>,
 
-    /// Fail as another card does: the time-outs, vendor_err and counters of a ConnectX with mlx5, or
-    /// Ferroce's own
+    /// Fail as a card does: with the time-outs, vendor_err and counters of a ConnectX with mlx5, or
+    /// of Ferroce's own card
     #[arg(long, value_name = "CARD", value_parser = Personality::NAMES,
           conflicts_with_all = ["device", "world"])]
     personality: Option<String>,

@@ -4,6 +4,7 @@ use ferroce_units::Duration;
 
 use super::adaptive_timer::{AdaptiveTimer, TimerState};
 use super::connectx_timer::{ConnectxSchedule, ConnectxTimer};
+use super::expiry::Expiry;
 use crate::attributes::Attributes;
 use crate::retry::Retry;
 
@@ -19,80 +20,47 @@ pub enum AckTimeouts {
     Connectx(ConnectxSchedule),
 }
 
-/// What follows an expiry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// The timer starts again; nothing is sent.
-    Wait,
-    /// Unacknowledged packets are sent again.
-    Retransmit,
-    /// No retry is left.
-    GiveUp,
-}
-
-/// An expiry of the timer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Expiry {
-    /// True if it belongs to the adaptive phase, and is no local ACK timeout.
-    pub(crate) is_adaptive: bool,
-    pub(crate) outcome: Outcome,
-}
-
-impl Expiry {
-    const fn regular(is_left: bool) -> Expiry {
-        let outcome = if is_left {
-            Outcome::Retransmit
-        } else {
-            Outcome::GiveUp
-        };
-        Expiry {
-            is_adaptive: false,
-            outcome,
-        }
-    }
-}
-
-/// A queue pair's position in its schedule.
+/// A queue pair's position in its schedule. `None` is [`AckTimeouts::Iba`], whose position is the
+/// requester's retry count.
 #[derive(Debug, Clone, Default)]
-pub(crate) enum AckTimer {
-    /// The retry count of the requester is the position.
-    #[default]
-    Iba,
-    Adaptive(Box<TimerState>),
+pub(crate) struct AckTimer(Option<Box<Schedule>>);
+
+#[derive(Debug, Clone)]
+enum Schedule {
+    Adaptive(TimerState),
     Connectx(ConnectxTimer),
 }
 
 impl AckTimer {
     /// Returns the position at the begin of a schedule; `seed` chooses random times.
     pub(crate) fn new(timeouts: AckTimeouts, seed: u64) -> AckTimer {
-        match timeouts {
-            AckTimeouts::Iba => AckTimer::Iba,
-            AckTimeouts::Adaptive(profile) => {
-                AckTimer::Adaptive(Box::new(TimerState::new(profile, seed)))
-            }
-            AckTimeouts::Connectx(schedule) => AckTimer::Connectx(ConnectxTimer::new(schedule)),
-        }
+        let schedule = match timeouts {
+            AckTimeouts::Iba => return AckTimer(None),
+            AckTimeouts::Adaptive(profile) => Schedule::Adaptive(TimerState::new(profile, seed)),
+            AckTimeouts::Connectx(schedule) => Schedule::Connectx(ConnectxTimer::new(schedule)),
+        };
+        AckTimer(Some(Box::new(schedule)))
     }
 
     /// Returns the time until the next expiry, with `multiple` local ACK timeouts for
     /// [`AckTimeouts::Iba`]. `None`: the queue pair waits without a limit.
     pub(crate) fn delay(&self, attributes: &Attributes, multiple: u8) -> Option<Duration> {
         let timeout = attributes.timeout.duration()?;
-        match self {
-            AckTimer::Iba => Some(Duration(timeout.as_ps() * u64::from(multiple))),
-            AckTimer::Adaptive(state) => Some(state.delay(timeout)),
-            AckTimer::Connectx(timer) => timer.delay(attributes.timeout),
+        match self.0.as_deref() {
+            None => Some(Duration(timeout.as_ps() * u64::from(multiple))),
+            Some(Schedule::Adaptive(state)) => Some(state.delay(timeout)),
+            Some(Schedule::Connectx(timer)) => timer.delay(attributes.timeout),
         }
     }
 
     /// Handles an expiry.
     pub(crate) fn expire(&mut self, attributes: &Attributes, retry: &mut Retry) -> Expiry {
-        match (self, attributes.timeout.duration()) {
-            (AckTimer::Adaptive(state), Some(timeout)) => {
+        match (self.0.as_deref_mut(), attributes.timeout.duration()) {
+            (Some(Schedule::Adaptive(state)), Some(timeout)) => {
                 let limit = u32::from(attributes.retry_count.value());
                 Expiry::regular(state.expire(timeout, limit))
             }
-            (AckTimer::Connectx(timer), Some(_)) => timer.expire(attributes),
+            (Some(Schedule::Connectx(timer)), Some(_)) => timer.expire(attributes),
             _ => Expiry::regular(retry.spend()),
         }
     }
@@ -100,10 +68,10 @@ impl AckTimer {
     /// Records progress of the peer.
     #[inline]
     pub(crate) fn progress(&mut self) {
-        match self {
-            AckTimer::Iba => {}
-            AckTimer::Adaptive(state) => state.progress(),
-            AckTimer::Connectx(timer) => timer.progress(),
+        match self.0.as_deref_mut() {
+            None => {}
+            Some(Schedule::Adaptive(state)) => state.progress(),
+            Some(Schedule::Connectx(timer)) => timer.progress(),
         }
     }
 }

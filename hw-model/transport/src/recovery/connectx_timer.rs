@@ -14,7 +14,7 @@
 
 use ferroce_units::Duration;
 
-use super::ack_timer::{Expiry, Outcome};
+use super::expiry::{Expiry, Outcome};
 use crate::attributes::{Attributes, LocalAckTimeout};
 
 /// Distances of the adaptive retransmissions: differences of the measured times after the post

@@ -6,7 +6,7 @@ use ferroce_wire::Msn;
 use super::Requester;
 use crate::completion::{Completion, CompletionStatus};
 use crate::context::Context;
-use crate::recovery::ack_timer::Outcome;
+use crate::recovery::expiry::Outcome;
 use crate::request::SendRequest;
 use crate::span::span;
 use crate::timer::Timer;

@@ -41,9 +41,15 @@ fn modes() -> impl Iterator<Item = Mode> {
 
 fn world(mode: Mode, faults: &str) -> World {
     let mut preset = Preset::load("cx5-100g").expect("built in");
-    let timer = mode.adaptive_timer.then_some("transport.adaptive_timer");
-    for parameter in mode.parameter.into_iter().chain(timer) {
-        preset.set(parameter, "true").expect("a parameter");
+    // Time-outs as the local ACK timeout or the documented profile has them.
+    let timer = if mode.adaptive_timer { "true" } else { "false" };
+    let parameters = [
+        ("identity.mlx5", "false"),
+        ("transport.adaptive_timer", timer),
+    ];
+    let of_mode = mode.parameter.map(|parameter| (parameter, "true"));
+    for (parameter, value) in parameters.into_iter().chain(of_mode) {
+        preset.set(parameter, value).expect("a parameter");
     }
     let config = WorldConfig {
         faults: Some(faults.parse().expect("a plan")),

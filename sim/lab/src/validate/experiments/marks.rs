@@ -317,16 +317,22 @@ pub(super) const MARKS: &[Mark] = &[
     ),
     fitted(
         "V22b",
-        "units.response_cycles is of ConnectX-5 (V22a), but the tolerance was widened from 10 to 20 % \
-         after --perturb had moved the figure by 16 %",
+        "units.response_cycles is of ConnectX-5 (V22a), but the tolerance was widened from 10 to \
+         20 % after --perturb had moved the figure by 16 %",
         &[],
     ),
     predicted(
         "V23",
         "cache.wqe.* are of another host with ConnectX-6 (V12a); no value is of this one",
     ),
-    at("WRITE, 64 QPs", fitted("V23", WRITES_OF_ONE_TABLE, CX6_UNITS)),
-    at("WRITE, 512 QPs", fitted("V23", WRITES_OF_ONE_TABLE, CX6_UNITS)),
+    at(
+        "WRITE, 64 QPs",
+        fitted("V23", WRITES_OF_ONE_TABLE, CX6_UNITS),
+    ),
+    at(
+        "WRITE, 512 QPs",
+        fitted("V23", WRITES_OF_ONE_TABLE, CX6_UNITS),
+    ),
     predicted("V21", LOSS),
     identity(
         "L1",
