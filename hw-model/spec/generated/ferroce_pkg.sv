@@ -589,7 +589,7 @@ package ferroce_pkg;
     VENDOR_ERROR_LOCAL_KEY = 8'h10,
     // The lkey belongs to another protection domain than the QP.
     VENDOR_ERROR_LOCAL_DOMAIN = 8'h11,
-    // An element of the scatter list begins before or ends behind its memory region.
+    // An element of the scatter list begins before or ends after its memory region.
     VENDOR_ERROR_LOCAL_BOUNDS = 8'h12,
     // The memory region lacks IBV_ACCESS_LOCAL_WRITE, or for a bind IBV_ACCESS_MW_BIND.
     VENDOR_ERROR_LOCAL_RIGHTS = 8'h13,
@@ -615,7 +615,7 @@ package ferroce_pkg;
     VENDOR_ERROR_REQUEST_KEY = 8'h40,
     // The peer's rkey belongs to another protection domain than this QP.
     VENDOR_ERROR_REQUEST_DOMAIN = 8'h41,
-    // The peer's access begins before or ends behind the memory region.
+    // The peer's access begins before or ends after the memory region.
     VENDOR_ERROR_REQUEST_BOUNDS = 8'h42,
     // The memory region lacks the right for the peer's access.
     VENDOR_ERROR_REQUEST_RIGHTS = 8'h43,

@@ -75,7 +75,7 @@ crate::open_enum::open_enum! {
         LOCAL_KEY = 0x10,
         /// The lkey belongs to another protection domain than the QP.
         LOCAL_DOMAIN = 0x11,
-        /// An element of the scatter list begins before or ends behind its memory region.
+        /// An element of the scatter list begins before or ends after its memory region.
         LOCAL_BOUNDS = 0x12,
         /// The memory region lacks IBV_ACCESS_LOCAL_WRITE, or for a bind IBV_ACCESS_MW_BIND.
         LOCAL_RIGHTS = 0x13,
@@ -101,7 +101,7 @@ crate::open_enum::open_enum! {
         REQUEST_KEY = 0x40,
         /// The peer's rkey belongs to another protection domain than this QP.
         REQUEST_DOMAIN = 0x41,
-        /// The peer's access begins before or ends behind the memory region.
+        /// The peer's access begins before or ends after the memory region.
         REQUEST_BOUNDS = 0x42,
         /// The memory region lacks the right for the peer's access.
         REQUEST_RIGHTS = 0x43,
