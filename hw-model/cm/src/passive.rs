@@ -184,7 +184,7 @@ impl Cm {
     }
 
     /// Answers a REQ with a REP. The next event of the connection is [`Event::Established`],
-    /// [`Event::`], [`Event::Disconnected`] or [`Event::Unreachable`].
+    /// [`Event::Rejected`], [`Event::Disconnected`] or [`Event::Unreachable`].
     ///
     /// # Errors
     ///
