@@ -129,6 +129,11 @@ pub struct WqeCacheShape {
 }
 
 impl WqeCacheShape {
+    /// Room for all WQEs, and no limit to reading them again.
+    const FUNCTIONAL: Self = Self {
+        entries: 0,
+        mshrs: 1000,
+    };
     /// Room for all WQEs.
     pub const UNLIMITED: Self = Self {
         entries: 0,
@@ -280,7 +285,7 @@ impl NicConfig {
             fetch_slots: 1,
             fetch_receives: 16,
             receives_ahead: 0,
-            wqe_cache: WqeCacheShape::UNLIMITED,
+            wqe_cache: WqeCacheShape::FUNCTIONAL,
             push_blocks: 0,
             polled_doorbells: false,
             max_inline: MAX_INLINE as u16,

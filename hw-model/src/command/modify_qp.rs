@@ -46,16 +46,18 @@ pub fn transition(
         (_, QpState::Init) => Transition::Init(init(mask, context, present)),
         (_, QpState::Rtr) => Transition::Rtr {
             attributes: rtr(service, context)?,
-            update: optional_update(mask, context),
+            update: update(mask, context, true),
         },
         (QpState::Rtr, QpState::Rts) => Transition::Rts {
             attributes: rts(context),
-            update: optional_update(mask, context),
+            update: update(mask, context, true),
         },
         (QpState::Rts, QpState::Rts) | (QpState::Sqd, QpState::Sqd) => {
-            Transition::Update(update(mask, context))
+            Transition::Update(update(mask, context, false))
         }
-        (QpState::Sqd | QpState::Sqe, QpState::Rts) => Transition::Resume(update(mask, context)),
+        (QpState::Sqd | QpState::Sqe, QpState::Rts) => {
+            Transition::Resume(update(mask, context, false))
+        }
         (QpState::Rts, QpState::Sqd) => Transition::Drain {
             notify: mask.drained_event(),
         },
@@ -146,35 +148,22 @@ fn rts(context: &QpContext) -> RtsAttributes {
     }
 }
 
-/// Returns the attributes of the mask that are optional in a transition to RTR or RTS. Those that
-/// it requires are applied elsewhere.
-fn optional_update(mask: QpAttributeMask, context: &QpContext) -> AttributeUpdate {
+/// Applies the attributes of the mask that the transition does not require. `connecting`: on the
+/// way to RTR and RTS, the required attributes are applied elsewhere and are skipped here.
+fn update(mask: QpAttributeMask, context: &QpContext, connecting: bool) -> AttributeUpdate {
+    let retry = context.retry;
+    let also = |bit: bool| bit && !connecting;
     let min_rnr_timer = mask.min_rnr_timer() && !mask.path_mtu();
     AttributeUpdate {
         access: mask.access().then(|| remote_access(context)),
         p_key: mask.p_key().then_some(DEFAULT_P_KEY),
         q_key: mask.q_key().then_some(QKey(context.q_key)),
-        min_rnr_timer: min_rnr_timer.then(|| RnrTimer::new(context.retry.min_rnr_timer())),
-        ..AttributeUpdate::default()
-    }
-}
-
-/// Returns the attributes of the mask.
-fn update(mask: QpAttributeMask, context: &QpContext) -> AttributeUpdate {
-    let retry = context.retry;
-    AttributeUpdate {
-        port: mask.port().then_some(context.port),
-        timeout: mask
-            .timeout()
-            .then(|| LocalAckTimeout::new(retry.timeout())),
-        retry_count: mask
-            .retry_count()
-            .then(|| RetryCount::new(retry.retry_count())),
-        rnr_retry: mask.rnr_retry().then(|| RetryCount::new(retry.rnr_retry())),
-        max_rd_atomic: mask.max_rd_atomic().then_some(context.max_rd_atomic),
-        max_dest_rd_atomic: mask
-            .max_dest_rd_atomic()
-            .then_some(context.max_dest_rd_atomic),
-        ..optional_update(mask, context)
+        port: also(mask.port()).then_some(context.port),
+        min_rnr_timer: min_rnr_timer.then(|| RnrTimer::new(retry.min_rnr_timer())),
+        timeout: also(mask.timeout()).then(|| LocalAckTimeout::new(retry.timeout())),
+        retry_count: also(mask.retry_count()).then(|| RetryCount::new(retry.retry_count())),
+        rnr_retry: also(mask.rnr_retry()).then(|| RetryCount::new(retry.rnr_retry())),
+        max_rd_atomic: also(mask.max_rd_atomic()).then_some(context.max_rd_atomic),
+        max_dest_rd_atomic: also(mask.max_dest_rd_atomic()).then_some(context.max_dest_rd_atomic),
     }
 }
