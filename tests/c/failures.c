@@ -191,6 +191,7 @@ static void request(struct bench *bench, int socket, const char *situation,
 	struct ibv_wc wc;
 	double begin;
 
+	meet(socket);
 	if (has_valid_request) {
 		post(bench, IBV_WR_RDMA_WRITE, piece, peer, peer->rkey);
 		EQUAL(wait_for(bench->send_cq).status, IBV_WC_SUCCESS);
@@ -219,6 +220,7 @@ static void respond(struct bench *bench, int socket, const char *situation)
 	const long packets = read_counter("counters", "port_xmit_packets");
 	struct counters before;
 
+	meet(socket);
 	meet(socket);
 	if (is(situation, "peer-error"))
 		EQUAL(to_state(bench->qp[0], IBV_QPS_ERR), 0);
@@ -264,7 +266,6 @@ int main(int argc, char **argv)
 	NEED(write(socket, &own, sizeof own) == sizeof own);
 	NEED(read(socket, &peer, sizeof peer) == sizeof peer);
 	connect_qp(&bench, &peer, atoi(argv[4]), atoi(argv[5]), is(situation, "no-receive") ? 0 : 7);
-	meet(socket);
 	if (is_requester)
 		request(&bench, socket, situation, &peer);
 	else
