@@ -8,6 +8,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
 #include <infiniband/verbs.h>
@@ -15,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -293,6 +295,33 @@ static UNUSED struct ibv_wc next_wc(struct ibv_cq *cq)
 	EQUAL(found.wr_id, id); \
 	EQUAL(found.status, expected_status); \
 } while (0)
+
+/* What the peer needs to reach this side. */
+struct peer_address {
+	union ibv_gid gid;
+	uint32_t qpn, rkey;
+	uint64_t buffer;
+};
+
+/* Connects to a server, or without an address waits for a client. */
+static UNUSED int connected_socket(int port, const char *address)
+{
+	struct sockaddr_in name = { .sin_family = AF_INET, .sin_port = htons(port) };
+	int one = 1, listener = socket(AF_INET, SOCK_STREAM, 0), peer;
+
+	NEED(listener >= 0);
+	if (address) {
+		NEED(inet_pton(AF_INET, address, &name.sin_addr) == 1);
+		NEED(!connect(listener, (struct sockaddr *)&name, sizeof name));
+		return listener;
+	}
+	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	NEED(!bind(listener, (struct sockaddr *)&name, sizeof name) && !listen(listener, 1));
+	peer = accept(listener, NULL, NULL);
+	NEED(peer >= 0);
+	close(listener);
+	return peer;
+}
 
 static UNUSED int finish(void)
 {

@@ -8,16 +8,7 @@
  */
 #include "common.h"
 
-#include <arpa/inet.h>
-#include <sys/socket.h>
-
 enum { REGION = 4096, NAME_MAX_BYTES = 256, COUNTERS_MAX = 128 };
-
-struct address {
-	union ibv_gid gid;
-	uint32_t qpn, rkey;
-	uint64_t buffer;
-};
 
 struct counters {
 	int count;
@@ -71,25 +62,6 @@ static void print_moved(const struct counters *before)
 			printf("%s +%ld\n", after.name[i], after.value[i] - before->value[i]);
 }
 
-static int connected(int port, const char *address)
-{
-	struct sockaddr_in name = { .sin_family = AF_INET, .sin_port = htons(port) };
-	int one = 1, listener = socket(AF_INET, SOCK_STREAM, 0), peer;
-
-	NEED(listener >= 0);
-	if (address) {
-		NEED(inet_pton(AF_INET, address, &name.sin_addr) == 1);
-		NEED(!connect(listener, (struct sockaddr *)&name, sizeof name));
-		return listener;
-	}
-	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-	NEED(!bind(listener, (struct sockaddr *)&name, sizeof name) && !listen(listener, 1));
-	peer = accept(listener, NULL, NULL);
-	NEED(peer >= 0);
-	close(listener);
-	return peer;
-}
-
 /* Both sides send and receive one byte: neither goes on before the other is there. */
 static void meet(int socket)
 {
@@ -98,7 +70,7 @@ static void meet(int socket)
 	NEED(write(socket, &byte, 1) == 1 && read(socket, &byte, 1) == 1);
 }
 
-static void connect_qp(struct bench *bench, const struct address *peer, int timeout, int retry_cnt,
+static void connect_qp(struct bench *bench, const struct peer_address *peer, int timeout, int retry_cnt,
 		       int rnr_retry)
 {
 	struct ibv_qp_attr attr = init_attr();
@@ -120,7 +92,7 @@ static int is(const char *situation, const char *name)
 }
 
 static void post(struct bench *bench, enum ibv_wr_opcode opcode, struct ibv_sge piece,
-		 const struct address *peer, uint32_t rkey)
+		 const struct peer_address *peer, uint32_t rkey)
 {
 	struct ibv_send_wr *bad, wr = {
 		.sg_list = &piece,
@@ -154,7 +126,7 @@ static double now_in_ms(void)
 }
 
 /* Posts what fails. */
-static void fail(struct bench *bench, const char *situation, const struct address *peer)
+static void fail(struct bench *bench, const char *situation, const struct peer_address *peer)
 {
 	struct ibv_sge piece = { (uintptr_t)bench->buffer, 64, bench->mr->lkey };
 	enum ibv_wr_opcode opcode = IBV_WR_RDMA_WRITE;
@@ -180,7 +152,7 @@ static void fail(struct bench *bench, const char *situation, const struct addres
 }
 
 static void request(struct bench *bench, int socket, const char *situation,
-		    const struct address *peer)
+		    const struct peer_address *peer)
 {
 	const long packets = read_counter("counters", "port_xmit_packets");
 	/* A region that allows only reading cannot take part in a WRITE's success. */
@@ -239,7 +211,7 @@ int main(int argc, char **argv)
 {
 	int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
 	struct bench bench;
-	struct address own, peer;
+	struct peer_address own, peer;
 	const char *situation;
 	int is_requester, socket;
 
@@ -260,8 +232,8 @@ int main(int argc, char **argv)
 			      access);
 	bench.qp[0] = create_qp(&bench);
 	NEED(bench.mr && bench.qp[0]);
-	socket = connected(atoi(argv[2]), is_requester ? argv[6] : NULL);
-	own = (struct address){ bench.gid, bench.qp[0]->qp_num, bench.mr->rkey,
+	socket = connected_socket(atoi(argv[2]), is_requester ? argv[6] : NULL);
+	own = (struct peer_address){ bench.gid, bench.qp[0]->qp_num, bench.mr->rkey,
 				(uintptr_t)bench.buffer };
 	NEED(write(socket, &own, sizeof own) == sizeof own);
 	NEED(read(socket, &peer, sizeof peer) == sizeof peer);

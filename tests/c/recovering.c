@@ -9,47 +9,18 @@
  */
 #include "common.h"
 
-#include <arpa/inet.h>
-#include <sys/socket.h>
-
 enum { ROUNDS = 9, REGION = 4096 };
 
-/* What the peer needs to reach this side. */
-struct address {
-	union ibv_gid gid;
-	uint32_t qpn, rkey;
-	uint64_t buffer;
-};
-
-static int connected(int port, const char *address)
-{
-	struct sockaddr_in name = { .sin_family = AF_INET, .sin_port = htons(port) };
-	int one = 1, listener = socket(AF_INET, SOCK_STREAM, 0), peer;
-
-	NEED(listener >= 0);
-	if (address) {
-		NEED(inet_pton(AF_INET, address, &name.sin_addr) == 1);
-		NEED(!connect(listener, (struct sockaddr *)&name, sizeof name));
-		return listener;
-	}
-	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-	NEED(!bind(listener, (struct sockaddr *)&name, sizeof name) && !listen(listener, 1));
-	peer = accept(listener, NULL, NULL);
-	NEED(peer >= 0);
-	close(listener);
-	return peer;
-}
-
 /* Resets the QP and connects it to the peer's. Both sides call it at the same point. */
-static void reconnect(struct bench *bench, int socket, struct address *peer)
+static void reconnect(struct bench *bench, int socket, struct peer_address *peer)
 {
-	struct address own = { bench->gid, bench->qp[0]->qp_num, bench->mr->rkey,
+	struct peer_address own = { bench->gid, bench->qp[0]->qp_num, bench->mr->rkey,
 			       (uintptr_t)bench->buffer };
 	struct ibv_qp_attr attr = init_attr();
 	struct ibv_wc wc;
 
 	EQUAL(to_state(bench->qp[0], IBV_QPS_RESET), 0);
-	/* Completions of before belong to requests that nobody repeats. */
+	/* Old completions would be taken for those of new requests. */
 	while (ibv_poll_cq(bench->send_cq, 1, &wc) > 0)
 		;
 	NEED(write(socket, &own, sizeof own) == sizeof own);
@@ -64,7 +35,7 @@ static void reconnect(struct bench *bench, int socket, struct address *peer)
 	NEED(write(socket, "", 1) == 1 && read(socket, &own, 1) == 1);
 }
 
-static struct ibv_wc write_once(struct bench *bench, const struct address *peer)
+static struct ibv_wc write_once(struct bench *bench, const struct peer_address *peer)
 {
 	struct ibv_sge piece = { (uintptr_t)bench->buffer, 64, bench->mr->lkey };
 	struct ibv_send_wr *bad, wr = {
@@ -92,7 +63,7 @@ static double elapsed_ms(const struct timespec *begin)
 	return (now.tv_sec - begin->tv_sec) * 1e3 + (now.tv_nsec - begin->tv_nsec) / 1e6;
 }
 
-static void be_client(struct bench *bench, int socket, struct address *peer)
+static void be_client(struct bench *bench, int socket, struct peer_address *peer)
 {
 	for (int round = 0; round < ROUNDS; round++) {
 		struct timespec posted, failed;
@@ -117,7 +88,7 @@ static void be_client(struct bench *bench, int socket, struct address *peer)
 	}
 }
 
-static void be_server(struct bench *bench, int socket, struct address *peer)
+static void be_server(struct bench *bench, int socket, struct peer_address *peer)
 {
 	int round;
 	char answer;
@@ -140,14 +111,14 @@ static void be_server(struct bench *bench, int socket, struct address *peer)
 int main(int argc, char **argv)
 {
 	struct bench bench;
-	struct address peer;
+	struct peer_address peer;
 	int socket;
 
 	NEED(argc >= 3);
 	open_bench(&bench);
 	bench.qp[0] = create_qp(&bench);
 	NEED(bench.qp[0]);
-	socket = connected(atoi(argv[2]), argc > 3 ? argv[3] : NULL);
+	socket = connected_socket(atoi(argv[2]), argc > 3 ? argv[3] : NULL);
 	reconnect(&bench, socket, &peer);
 	if (argc > 3)
 		be_client(&bench, socket, &peer);
