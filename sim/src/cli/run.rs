@@ -150,7 +150,7 @@ pub struct Run {
     /// Fail as a card does: with the time-outs, vendor_err and counters of a ConnectX with mlx5, or
     /// of Ferroce's own card
     #[arg(long, value_name = "CARD", value_parser = Personality::NAMES,
-          conflicts_with_all = ["device", "world"])]
+          conflicts_with_all = ["device", "world", "rtl"])]
     personality: Option<String>,
 
     /// Stretch the time-outs of acknowledges towards peers that live, or that are beyond a wire:
