@@ -65,7 +65,7 @@ impl Failure {
             arguments,
             options,
         };
-        // The counters of a device are those of all programs of its host.
+        // A device's counters add up all programs of its host.
         let on_host = |name| match options.first() {
             Some(&"--timed") => options.to_vec(),
             _ => [options, &["--host", name]].concat(),

@@ -156,7 +156,7 @@ module request_engine (
     assign query.message_sequence = c.msn;
     assign query.producer = c.producer;
     assign query.consumer = c.consumer;
-    logic is_checked;                      // the next check is that of the memory
+    logic is_checked;                      // the memory is checked next
     assign is_checked = step == card_pkg::AT_LENGTH && !kind.is_length_wrong;
     always_ff @(posedge clk) begin
         count_duplicate <= step == card_pkg::AT_PSN && is_behind && !c.failed;

@@ -27,12 +27,12 @@ pub struct Config {
 /// How the responder checks the memory that a request names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RemoteCheck {
-    /// That of the whole message with its first packet; each fault is a remote access error (IBTA
-    /// vol 1, 9.7.4.1.5).
+    /// Checks the memory of the whole message with its first packet; each fault is a remote access
+    /// error (IBTA vol 1, 9.7.4.1.5).
     #[default]
     Message,
-    /// As measured on ConnectX: that of a WRITE packet by packet, so that the packets before the
-    /// end of the region are written; a right that the region lacks makes the request invalid.
+    /// As measured on ConnectX: checks a WRITE packet by packet, so that the packets before the end
+    /// of the region are written; a right that the region lacks makes the request invalid.
     Connectx,
 }
 
