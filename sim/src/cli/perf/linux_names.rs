@@ -9,14 +9,10 @@ use ferroce_spec::counter::linux::LINUX_COUNTERS;
 const NAME_WIDTH: usize = 63;
 
 /// Returns a table with the counters of several hosts side by side, without counters that are zero
-/// on all hosts. The card's counters come first.
+/// on all hosts.
 pub fn table(hosts: &[Vec<(&'static str, u64)>]) -> String {
     let mut text = String::from("Names of Linux, without those that are zero:\n");
-    let registers = hosts.iter().map(|host| {
-        let values = host.iter().take(COUNTERS.len());
-        values.map(|(_, value)| *value).collect::<Vec<_>>()
-    });
-    let registers: Vec<_> = registers.collect();
+    let registers: Vec<_> = hosts.iter().map(|host| registers(host)).collect();
     for counter in LINUX_COUNTERS {
         let values = registers.iter().map(|host| counter.value(host));
         let values: Vec<u64> = values.collect();
@@ -32,6 +28,16 @@ pub fn table(hosts: &[Vec<(&'static str, u64)>]) -> String {
         text.push('\n');
     }
     text
+}
+
+/// Returns the values of the card's counter registers. A host does not list the counters of blocks
+/// that its card does not have; they are zero.
+fn registers(host: &[(&'static str, u64)]) -> Vec<u64> {
+    let value = |name| host.iter().find(|(listed, _)| *listed == name);
+    let values = COUNTERS.iter().map(|counter| value(counter.name));
+    values
+        .map(|listed| listed.map_or(0, |(_, value)| *value))
+        .collect()
 }
 
 #[cfg(test)]
@@ -50,5 +56,16 @@ mod tests {
         assert_eq!(lines.len(), 1, "{text}");
         let words: Vec<&str> = lines[0].split_whitespace().collect();
         assert_eq!(words, ["counters/port_xmit_data", "100", "0"]);
+    }
+
+    #[test]
+    fn a_counter_that_is_not_listed_moves_no_other() {
+        let names = COUNTERS.iter().map(|row| row.name);
+        let names = names.filter(|name| *name != "rp_cnp_handled");
+        let host: Vec<_> = names
+            .map(|name| (name, (name == "dma_reads").into()))
+            .collect();
+        let text = table(&[host]);
+        assert_eq!(text.lines().count(), 1, "{text}");
     }
 }
