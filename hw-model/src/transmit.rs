@@ -36,6 +36,8 @@ pub(crate) struct Transmit {
     units: Vec<ProcessingUnit>,
     /// Packets of one queue pair per turn.
     quantum_packets: u32,
+    /// The processing unit that is served first in the next step.
+    first_unit: usize,
     /// Packets that found no room on the wire in this step.
     refused: u32,
     /// True if the MAC cannot take more frames: none are made.
@@ -72,6 +74,7 @@ impl Transmit {
             fetch: WqeFetch::new(config.fetch_blocks, config.fetch_slots),
             units: (0..units).map(unit).collect(),
             quantum_packets: config.quantum_packets,
+            first_unit: 0,
             refused: 0,
             egress_blocked: false,
             outbound_waits: false,
@@ -98,6 +101,7 @@ impl Transmit {
             unit.outbound.clear(drop);
             unit.stands_until = Instant::ZERO;
         }
+        self.first_unit = 0;
         self.refused = 0;
     }
 

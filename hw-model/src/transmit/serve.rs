@@ -99,9 +99,17 @@ impl Transmit {
         let has_work = !self.scheduler.is_idle() || self.outbound_waits;
         if has_work && !self.is_egress_blocked(ports) {
             let outbound_waits = std::mem::take(&mut self.outbound_waits);
-            for unit in 0..self.units.len() {
+            let (served_last, served_first) =
+                (0..self.first_unit, self.first_unit..self.units.len());
+            for unit in served_first.chain(served_last) {
+                let had_room = self.has_room(turn);
                 if outbound_waits || self.scheduler.has_work(unit) {
                     worked |= self.serve_unit(turn, unit, ports);
+                }
+                if had_room && !self.has_room(turn) {
+                    // Otherwise the unit with the smallest number would take all the room that
+                    // becomes free: the responses of one READ would delay those of all others.
+                    self.first_unit = (unit + 1) % self.units.len();
                 }
             }
         }
@@ -111,6 +119,13 @@ impl Transmit {
             self.is_egress_blocked(ports);
         }
         worked | self.report_departures(turn, ports)
+    }
+
+    /// Returns true if all processing units may still request payload and make frames in this
+    /// step.
+    #[inline]
+    fn has_room<H: Host, T: Timing>(&self, turn: &Turn<'_, H, T>) -> bool {
+        !self.egress_blocked && self.refused == 0 && payload_waits_until(turn) <= turn.now
     }
 
     /// Serves each active queue pair of one processing unit once.
@@ -175,8 +190,7 @@ impl Transmit {
         let until = turn.now + PLANNING_HORIZON;
         let context = next.and_then(|index| qps.blocked_until(index, until));
         let context = context.map_or(Instant::ZERO, |free_at| free_at - PLANNING_HORIZON);
-        let payload = turn.host.requested_until() - MAX_READ_BACKLOG;
-        let resumes_at = context.max(payload);
+        let resumes_at = context.max(payload_waits_until(turn));
         self.units[unit].resumes_at = resumes_at;
         resumes_at > turn.now
     }
@@ -293,6 +307,12 @@ impl Transmit {
             }
         }
     }
+}
+
+/// Returns the time from which processing units may request more payload.
+#[inline]
+fn payload_waits_until<H: Host, T: Timing>(turn: &Turn<'_, H, T>) -> Instant {
+    turn.host.requested_until() - MAX_READ_BACKLOG
 }
 
 /// Returns true if the rate of a queue pair does not let it send yet. It stays out of the

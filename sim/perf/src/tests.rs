@@ -220,6 +220,22 @@ fn atomics_of_more_queue_pairs_are_not_slower() {
     assert!(many > 0.9 * few, "{few} {many}");
 }
 
+/// Goal: READs of several processing units add up, however long they are.
+#[test]
+fn a_second_queue_pair_adds_to_long_reads() {
+    for size in [64 << 10, 4 << 20] {
+        let of = |qps| {
+            let mut spec = spec("cx7-400g", Operation::Read, Test::Bandwidth, size);
+            spec.iterations = Iterations::Exactly(20);
+            spec.qps = qps;
+            rate(&spec)
+        };
+        let rates = [1, 2, 4].map(of);
+        assert!(rates[1] > 1.1 * rates[0], "{size} B: {rates:?}");
+        assert!(rates[2] > 0.98 * rates[1], "{size} B: {rates:?}");
+    }
+}
+
 /// Goal: the read of a translation does not wait for the payload of all packets that could be sent.
 /// Method: a slot that is slower than the wire, and twice as many pages as the card keeps.
 #[test]
