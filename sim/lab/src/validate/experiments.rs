@@ -313,9 +313,12 @@ const PLANS: &[Plan] = plans! {
         Near(0, 5.0),
     )],
     "V22b": [
-        point("READ, 1 QP", Run::Perf(cx7(Read, 1), Goodput), Near(0, 20.0)),
-        point("READ, 2 QPs", Run::Perf(cx7(Read, 2), Goodput), Near(1, 20.0)),
-        point("WRITE, 1 QP", Run::Perf(cx7(Write, 1), Goodput), Near(2, 20.0)),
+        cx7("READ, 1 QP, 64 KiB", Read, &[64 * KIB], 1, 0),
+        cx7("READ, 1 QP, 4 MiB", Read, &[4 * MIB], 1, 1),
+        cx7("READ, 2 QPs, 4 MiB", Read, &[4 * MIB], 2, 2),
+        cx7("WRITE, 1 QP, 64 KiB", Write, &[64 * KIB], 1, 3),
+        cx7("WRITE, 1 QP, 4 MiB", Write, &[4 * MIB], 1, 4),
+        cx7("WRITE, 2 QPs, 4 MiB", Write, &[4 * MIB], 2, 5),
     ],
     "V23": [
         point("WRITE, 64 QPs", many_queue_pairs(Write, 64), Near(0, 25.0)),
@@ -325,10 +328,17 @@ const PLANS: &[Plan] = plans! {
     ],
 };
 
-const fn cx7(operation: ferroce_perf::Operation, qps: u32) -> Perf {
-    Perf::bandwidth("cx7-400g", operation, &[64 * KIB])
-        .mtu(4096)
-        .queue_pairs(qps, 1, 128)
+/// Returns a point of goodput on ConnectX-7; `index` is the number of the figure.
+const fn cx7(
+    label: &'static str,
+    operation: ferroce_perf::Operation,
+    size: &'static [u32],
+    qps: u32,
+    index: usize,
+) -> Point {
+    let perf = Perf::bandwidth("cx7-400g", operation, size).mtu(4096);
+    let run = Run::Perf(perf.queue_pairs(qps, 1, 128), Goodput);
+    point(label, run, Near(index, 20.0))
 }
 
 /// Returns the run of 64 B messages: 32 threads share `count` QPs, and keep 32 requests in flight
