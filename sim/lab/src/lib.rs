@@ -4,12 +4,14 @@
 //! - [`mod@reference`]: measured tables that the model is compared with.
 //! - [`calibrate`]: the host's cost of a post, from a measured table.
 //! - [`faulty_link`]: the cost of loss and reordering. [`resends`]: retransmission timers.
+//!   [`dead_peer`]: time until a request without an answer fails.
 //!   [`incast`]: several hosts that send to one.
 //! - [`validate`]: targets of the model, and whether it meets them. [`report`]: plots of both.
 //!   [`cache`]: runs each experiment only once.
 
 pub mod cache;
 pub mod calibrate;
+pub mod dead_peer;
 pub mod faulty_link;
 pub mod incast;
 pub mod perftest;

@@ -10,9 +10,9 @@ use crate::spec::Service;
 
 /// Q_Key of datagrams (`DEF_QKEY`).
 pub const Q_KEY: u32 = 0x1111_1111;
-/// RNR NAK timer 0.64 ms, retries.
+/// RNR NAK timer 0.64 ms, and retries after RNR NAKs.
 const RNR_TIMER: u8 = 12;
-const RETRIES: u8 = 7;
+const RNR_RETRIES: u8 = 7;
 const PORT: u8 = 1;
 
 const ACCESS: QpAccess = QpAccess {
@@ -67,8 +67,8 @@ fn reliable(psn: u32, peer: &Peer, plan: &Plan) -> [ModifyQp; 3] {
     let rts = RtsAttributes {
         sq_psn: psn,
         timeout: plan.local_ack_timeout,
-        retry_count: RETRIES,
-        rnr_retry: RETRIES,
+        retry_count: plan.retry_count,
+        rnr_retry: RNR_RETRIES,
         max_rd_atomic: plan.outstanding_reads,
         access: None,
         min_rnr_timer: None,

@@ -82,6 +82,9 @@ fn specification(spec: &PerfSpec, size: u32) -> Value {
     if let Some(timeout) = spec.local_ack_timeout {
         specification["local_ack_timeout"] = timeout.into();
     }
+    if let Some(retries) = spec.retry_count {
+        specification["retry_count"] = retries.into();
+    }
     if let Some(faults) = &spec.faults {
         specification["faults"] = faults.to_string().into();
     }

@@ -19,6 +19,8 @@ const SIGNAL_EVERY: u32 = 100;
 const SIGNAL_LIMIT: u32 = 8192;
 /// Local ACK timeout 67 ms (`DEF_QP_TIME`).
 const LOCAL_ACK_TIMEOUT: u8 = 14;
+/// perftest's `retry_cnt`.
+const RETRIES: u8 = 7;
 /// Inline payload of latency tests.
 const INLINE_WRITE: u32 = 220;
 const INLINE_SEND: u32 = 236;
@@ -65,6 +67,8 @@ pub struct Plan {
     pub unacknowledged_packets: u32,
     /// Local ACK timeout of a QP: 4.096 us times two to the power of it.
     pub local_ack_timeout: u8,
+    /// Retries of a QP after time-outs.
+    pub retry_count: u8,
     /// True if threads sleep until there is an event of their CQ.
     pub events: bool,
     /// True if both sides send.
@@ -115,6 +119,7 @@ impl Plan {
             outstanding_reads: outstanding_reads(spec)?,
             unacknowledged_packets: spec.preset.transport.max_unacknowledged_packets,
             local_ack_timeout: spec.local_ack_timeout.unwrap_or(LOCAL_ACK_TIMEOUT),
+            retry_count: spec.retry_count.unwrap_or(RETRIES),
             events: spec.events,
             bidirectional: spec.bidirectional,
             one_address: is_atomic(spec.operation) && spec.atomics.one_address,
@@ -308,6 +313,7 @@ mod tests {
         refused(&|s| s.sizes = vec![0], "--size 0");
         refused(&|s| s.qps = 0, "--qps 0");
         refused(&|s| s.local_ack_timeout = Some(32), "--qp-timeout 32");
+        refused(&|s| s.retry_count = Some(8), "--retry-count 8");
         refused(
             &|s| s.threads = 9,
             "--threads 9: the host of the preset has 8",

@@ -212,6 +212,8 @@ pub struct PerfSpec {
     /// Local ACK timeout of an RC QP (`-u` of perftest): 4.096 us times two to the power of it, 0
     /// for never; `None`: 14.
     pub local_ack_timeout: Option<u8>,
+    /// Retries of an RC QP, `retry_cnt`; `None`: 7.
+    pub retry_count: Option<u8>,
     /// Registers of each card that are written before it has a QP: offset and value.
     pub registers: Vec<(u32, u32)>,
     /// Hosts.
@@ -272,6 +274,7 @@ impl PerfSpec {
             mtu_bytes: None,
             outstanding_reads: None,
             local_ack_timeout: None,
+            retry_count: None,
             registers: Vec::new(),
             topology: Topology::Pair,
             switched: None,

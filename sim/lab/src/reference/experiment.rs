@@ -21,13 +21,18 @@ const BANDWIDTH_ITERATIONS: [(u32, u64); 5] = [
 /// not vary.
 const LATENCY_ITERATIONS: [(u32, u64); 3] = [(1 << 20, 10), (1 << 16, 50), (0, 1000)];
 
-/// Messages of all threads together.
+/// Small messages of all threads together. Of long messages there are fewer, as with one thread.
 const THREADS_MESSAGES: u64 = 40_000;
 /// Minimum number of times that each of many threads fills its queue.
 const QUEUES_PER_THREAD: u64 = 12;
 
 /// The same for each of very many QPs.
 const QUEUES_PER_QP: u64 = 3;
+
+/// Maximum number of packets of a size, in one direction: seconds of processor time.
+const MAX_PACKETS: u64 = 4 << 20;
+/// Size of packets if the table does not say it.
+const LEAST_MTU_BYTES: u32 = 1024;
 
 /// The default seed.
 pub const SEED: u64 = 1;
@@ -127,10 +132,11 @@ fn run_classes(simulator: &dyn Simulator, spec: &PerfSpec) -> Result<Vec<PerfRow
         Test::Latency => &LATENCY_ITERATIONS,
     };
     let mut rows = Vec::new();
+    let of_small = iterations.last().map_or(1, |(_, count)| *count);
     for (from, to, count) in classes(iterations).into_iter().rev() {
         let mut spec = spec.clone();
-        let count = for_each_thread(&spec, count);
         spec.sizes.retain(|size| (from..to).contains(size));
+        let count = for_each_thread(&spec, count, of_small);
         spec.iterations = match spec.test {
             // A receiver counts messages: none may be missing.
             Test::Bandwidth if from == 0 && spec.operation != Operation::Send => {
@@ -146,8 +152,9 @@ fn run_classes(simulator: &dyn Simulator, spec: &PerfSpec) -> Result<Vec<PerfRow
 }
 
 /// Returns the number of messages of each of several threads, or of QPs that are filled in
-/// round-robin order: they share the work, but each fills and empties its queues several times.
-fn for_each_thread(spec: &PerfSpec, count: u64) -> u64 {
+/// round-robin order: they share the work, but each fills and empties its queues several times. One
+/// thread would send `count` messages, or `of_small` small ones.
+fn for_each_thread(spec: &PerfSpec, count: u64, of_small: u64) -> u64 {
     let hosts = match spec.topology {
         Topology::AllToAll { hosts, .. }
         | Topology::Flows { hosts, .. }
@@ -168,7 +175,11 @@ fn for_each_thread(spec: &PerfSpec, count: u64) -> u64 {
     } else {
         QUEUES_PER_THREAD
     };
-    (THREADS_MESSAGES / threads).max(depth * rounds)
+    let count = (THREADS_MESSAGES * count / of_small / threads).max(depth * rounds);
+    let longest = spec.sizes.iter().max().copied().unwrap_or_default();
+    let mtu_bytes = spec.mtu_bytes.unwrap_or(LEAST_MTU_BYTES);
+    let packets = threads * u64::from(longest.div_ceil(mtu_bytes)).max(1);
+    count.min((MAX_PACKETS / packets).max(1))
 }
 
 /// Classes of sizes, the large ones first: from, up to, iterations.
@@ -216,6 +227,8 @@ pub fn stamp(preset: &Preset, seed: u64) -> String {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use super::*;
     use crate::reference::builtin;
 
@@ -235,6 +248,18 @@ pub(crate) mod tests {
             Ok(PerfResult {
                 rows: rows.collect(),
             })
+        }
+    }
+
+    /// A model that records the number of messages of a queue pair.
+    #[derive(Debug, Default)]
+    struct Messages(AtomicU64);
+
+    impl Simulator for Messages {
+        fn run(&self, spec: &PerfSpec) -> Result<PerfResult, String> {
+            let (Iterations::Exactly(count) | Iterations::UntilSteady(count)) = spec.iterations;
+            self.0.store(count, Ordering::Relaxed);
+            Ok(PerfResult { rows: Vec::new() })
         }
     }
 
@@ -330,5 +355,28 @@ pub(crate) mod tests {
         };
         let sizes: Vec<_> = rows.iter().map(|row| row.bytes as u32).collect();
         assert_eq!(sizes, spec.sizes);
+    }
+
+    /// Goal: no size takes minutes, however many queue pairs there are and however long the
+    /// messages.
+    #[test]
+    fn the_packets_of_each_size_are_bounded() {
+        let mut spec = spec("cx3_qdr40_ib_write_bw", "cx7-400g").expect("RC WRITE");
+        spec.bidirectional = true;
+        for qps in [1, 4, 64, 512] {
+            spec.qps = qps;
+            for size in (1..24).map(|log| 1_u32 << log) {
+                spec.sizes = vec![size];
+                let messages = Messages::default();
+                run(&messages, &spec).expect("it runs");
+                let packets = u64::from(qps)
+                    * messages.0.load(Ordering::Relaxed)
+                    * u64::from(size.div_ceil(2048));
+                assert!(
+                    packets <= MAX_PACKETS,
+                    "{qps} QPs, {size} B: {packets} packets"
+                );
+            }
+        }
     }
 }

@@ -10,7 +10,7 @@ use super::plan::{Access, Figure, Perf, Run, Slot, Statistic};
 
 use crate::reference::experiment::{self, Simulator};
 use crate::reference::{BandwidthRow, LatencyRow, Rows};
-use crate::{faulty_link, incast, resends};
+use crate::{dead_peer, faulty_link, incast, resends};
 
 /// Number of accesses of a run over PCIe; enough for a 99.9th percentile.
 const PCIE_ACCESSES: u32 = 40_000;
@@ -40,6 +40,7 @@ pub fn figure(simulator: &dyn Simulator, run: &Run, changes: &Changes) -> Result
         Run::Faulty(link, figure) => faulty_link::figure(&changed, link, *figure)?,
         Run::Incast(incast, figure) => incast::figure(&changed, incast, *figure)?,
         Run::Resends(resends, figure) => resends::figure(resends, *figure)?,
+        Run::DeadPeer(peer) => peer.detection_ms(load(dead_peer::CARD, changes)?)?,
     })
 }
 

@@ -366,7 +366,10 @@ fn is_on_lossy_link(id: &str) -> bool {
 }
 
 fn is_lossy(run: &Run) -> bool {
-    matches!(run, Run::Faulty(..) | Run::Incast(..) | Run::Resends(..))
+    matches!(
+        run,
+        Run::Faulty(..) | Run::Incast(..) | Run::Resends(..) | Run::DeadPeer(..)
+    )
 }
 
 fn is_uncertain(parameter: &Parameter<'_>, is_lossy: bool) -> bool {

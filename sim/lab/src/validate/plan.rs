@@ -4,6 +4,7 @@ use ferroce_model::pcie::bench::Direction;
 use ferroce_model::preset::Preset;
 use ferroce_perf::{Operation, PageSize, PerfSpec, Service, Sharing, Test, Topology, Workload};
 
+use crate::dead_peer::{self, DeadPeer};
 use crate::faulty_link::{self, FaultyLink};
 use crate::incast::{self, Incast};
 use crate::resends::{self, Resends};
@@ -66,6 +67,8 @@ pub enum Run {
     Incast(Incast, incast::Figure),
     /// Requests without an answer in time.
     Resends(Resends, resends::Figure),
+    /// Time in ms until a request fails whose peer is dead.
+    DeadPeer(DeadPeer),
 }
 
 impl Run {
@@ -77,6 +80,7 @@ impl Run {
             Self::Datagrams(preset, _) => preset,
             Self::Faulty(..) => faulty_link::CARD,
             Self::Resends(..) => resends::CARD,
+            Self::DeadPeer(..) => dead_peer::CARD,
             Self::Incast(..) => incast::CARD,
         }
     }

@@ -18,6 +18,8 @@ const MOST_SEGMENTS: u32 = MAX_DATA_SEGMENTS as u32;
 const ATOMIC_ALIGNMENT: u32 = 8;
 /// The largest local ACK timeout: a field of five bits.
 const LONGEST_TIMEOUT: u8 = 31;
+/// Maximum `retry_cnt`: three bits.
+const MOST_RETRIES: u8 = 7;
 
 /// Returns an error that names a part of a specification.
 pub(super) fn invalid(
@@ -131,6 +133,10 @@ fn check_counts(spec: &PerfSpec) -> Result<(), Error> {
     let timeout = spec.local_ack_timeout.filter(|it| *it > LONGEST_TIMEOUT);
     if let Some(timeout) = timeout {
         return Err(invalid("--qp-timeout", timeout, "at most 31"));
+    }
+    let retries = spec.retry_count.filter(|count| *count > MOST_RETRIES);
+    if let Some(retries) = retries {
+        return Err(invalid("--retry-count", retries, "at most 7"));
     }
     let (threads, cpus) = (spec.threads, spec.preset.host.cpus);
     if threads > cpus {

@@ -128,6 +128,10 @@ pub struct Perf {
     #[arg(short = 'u', long, value_name = "N")]
     pub qp_timeout: Option<u8>,
 
+    /// Retries after a time-out before a request fails, 0 to 7 [default: 7]
+    #[arg(long, value_name = "N")]
+    pub retry_count: Option<u8>,
+
     /// Hosts: all but one are clients of the last; with --loop window all send to all; one host has
     /// QPs that are connected with each other
     #[arg(long, value_name = "N", default_value_t = 2)]
@@ -365,6 +369,7 @@ impl Perf {
         spec.mtu_bytes = self.mtu;
         spec.outstanding_reads = self.outstanding_reads;
         spec.local_ack_timeout = self.qp_timeout;
+        spec.retry_count = self.retry_count;
         spec.workload = match self.r#loop {
             Loop::Perftest => Workload::Perftest,
             Loop::Batch => Workload::Batch,

@@ -51,6 +51,7 @@ impl Perf {
             "mtu" => self.mtu = Some(number()?),
             "outstanding-reads" => self.outstanding_reads = Some(number()?),
             "qp-timeout" => self.qp_timeout = Some(value.parse().map_err(|_| bad())?),
+            "retry-count" => self.retry_count = Some(value.parse().map_err(|_| bad())?),
             "hosts" => self.hosts = number()?,
             "vms" => self.vms = number()?,
             "seed" => self.seed = number()?.into(),
@@ -65,7 +66,7 @@ impl Perf {
                 return Err(format!(
                     "--sweep {key}: sweep size, iterations, qps, mrs, threads, depth, rx-depth, \
                      inline, sge, align, loss, signal-every, mtu, outstanding-reads, qp-timeout, \
-                     hosts, vms, seed, connection, page-size, preset, share, or a parameter of the \
+                     retry-count, hosts, vms, seed, connection, page-size, preset, share, or a parameter of the \
                      preset as pcie.lanes"
                 ));
             }

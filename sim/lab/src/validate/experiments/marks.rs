@@ -350,6 +350,12 @@ pub(super) const MARKS: &[Mark] = &[
     predicted("L12", CONGESTION),
     predicted("L13", CONGESTION),
     predicted("L8", LOSS),
+    fitted(
+        "L16",
+        "the steps of recovery/connectx_timer.rs are differences of these rows, and the rules are of \
+         their source",
+        &[],
+    ),
 ];
 
 #[cfg(test)]

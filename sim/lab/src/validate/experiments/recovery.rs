@@ -6,6 +6,7 @@ use faulty_link::Recovery::{AdaptiveRouting, GoBackN, SelectiveRepeat};
 use resends::Figure::{Interval, LongestFirst, ShortestFirst, Transmissions};
 
 use super::point;
+use crate::dead_peer::{DeadPeer, Limit};
 use crate::faulty_link::{self, FaultyLink};
 use crate::resends::{self, Profile, Range, Resends, Silence};
 use crate::validate::plan::{Expected, Plan, Point, Run};
@@ -108,6 +109,22 @@ const fn gain(loss: f64) -> Run {
 const fn sprayed(recovery: faulty_link::Recovery, reorder_ns: u32) -> Run {
     let link = FaultyLink::new(recovery).spraying(SPREAD_NS);
     Run::Faulty(link.reorder_time(reorder_ns), Retransmissions)
+}
+
+/// Returns a point of `cx6_ack_timeout.csv`; `index` is the number of the row.
+const fn dead_peer(
+    label: &'static str,
+    limit: Limit,
+    local_ack_timeout: u8,
+    retry_count: u8,
+    index: usize,
+) -> Point {
+    let run = Run::DeadPeer(DeadPeer {
+        local_ack_timeout,
+        retry_count,
+        limit,
+    });
+    point(label, run, Near(index, 5.0))
 }
 
 const fn target(id: &'static str, points: &'static [Point]) -> Plan {
@@ -220,6 +237,24 @@ pub(super) const PLANS: &[Plan] = &[
                 Band(0.5, 1.0),
             ),
             point("8 us", sprayed(AdaptiveRouting, PATIENT_NS), AtMost(0.001)),
+        ],
+    ),
+    target(
+        "L16",
+        &[
+            dead_peer("limit on, T 14, R 7", Limit::On, 14, 7, 0),
+            dead_peer("limit on, T 16, R 7", Limit::On, 16, 7, 1),
+            dead_peer("limit on, T 18, R 7", Limit::On, 18, 7, 2),
+            dead_peer("limit on, T 20, R 7", Limit::On, 20, 7, 3),
+            dead_peer("limit on, T 14, R 1", Limit::On, 14, 1, 4),
+            dead_peer("limit on, T 14, R 3", Limit::On, 14, 3, 5),
+            dead_peer("limit on, T 14, R 5", Limit::On, 14, 5, 6),
+            dead_peer("limit off, T 8, R 7", Limit::Off, 8, 7, 7),
+            dead_peer("limit off, T 8, R 3", Limit::Off, 8, 3, 8),
+            dead_peer("limit off, T 12, R 7", Limit::Off, 12, 7, 9),
+            dead_peer("limit off, T 14, R 7", Limit::Off, 14, 7, 10),
+            dead_peer("limit off, T 14, R 0", Limit::Off, 14, 0, 11),
+            dead_peer("limit off, T 18, R 7", Limit::Off, 18, 7, 12),
         ],
     ),
 ];

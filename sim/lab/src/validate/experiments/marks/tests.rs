@@ -45,7 +45,7 @@ const NEAR_BY_CHANCE: &[Named] = &[named(
 )];
 
 /// Targets that are fitted or identities by a figure in the code, not in a preset.
-const IN_THE_CODE: &[&str] = &["V20b", "V22b", "L1", "L3"];
+const IN_THE_CODE: &[&str] = &["V20b", "V22b", "L1", "L3", "L16"];
 
 /// The test searches sources for a difference of two figures only if it has at least this many
 /// digits.
