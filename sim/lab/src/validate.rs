@@ -2,7 +2,7 @@
 //!
 //! - [`target`]: the file. [`plan`]: how a target is measured, as data, and [`experiments`]: the
 //!   table of all plans. [`measure`]: executes them. [`outcome`]: compares target and model;
-//!   [`listing`]: as a table; [`tally`]: the number of passed targets.
+//!   [`listing`] and [`markdown`]: as a table; [`tally`]: the number of passed targets.
 //! - [`blind`]: targets and tables from a folder that is not part of the project.
 //! - [`perturb`]: finds targets that depend on a single value; [`changes`]: moves a value.
 //! - [`basis`]: relation of a target to the model: predicted, fitted or identity.
@@ -14,6 +14,7 @@ pub mod changes;
 pub mod datagram_echo;
 pub mod experiments;
 pub mod listing;
+pub mod markdown;
 pub mod measure;
 pub mod outcome;
 pub mod parallel;

@@ -7,7 +7,7 @@ use clap::Parser;
 use ferroce_lab::reference::experiment::Harness;
 use ferroce_lab::validate::blind::{self, Folder};
 use ferroce_lab::validate::tally::Tally;
-use ferroce_lab::validate::{self, Outcome, listing, perturb};
+use ferroce_lab::validate::{self, Outcome, listing, markdown, perturb};
 use ferroce_perf::PerfSpec;
 use serde_json::{Value, json};
 
@@ -36,6 +36,9 @@ pub struct Validate {
     /// Prints CSV, a line for each point
     #[arg(long, conflicts_with_all = ["blind", "json"])]
     csv: bool,
+    /// Prints the part of the book: counts, misses and a table of all points in Markdown
+    #[arg(long, conflicts_with_all = ["blind", "json", "csv", "perturb"])]
+    markdown: bool,
     /// Moves each value by 10 %, and prints which targets are then missed; takes minutes. Targets
     /// of loss are examined only with --only
     #[arg(long, conflicts_with = "blind")]
@@ -67,6 +70,10 @@ impl Validate {
         let bar = Bar::new("targets", count);
         let outcomes = validate::run(&Harness, &self.only, |_| bar.advance());
         bar.clear();
+        if self.markdown {
+            print!("{}", markdown::markdown(&outcomes));
+            return Ok(Tally::of(&outcomes).is_failure());
+        }
         self.print(
             || json(&outcomes),
             || listing::csv(&outcomes),
