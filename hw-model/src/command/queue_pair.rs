@@ -43,7 +43,6 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
         if srqn.is_some_and(|srqn| !self.blocks.contexts.srqs.exists(srqn)) {
             return Err(Failure::parameter(core::mem::offset_of!(QpContext, srqn)));
         }
-        let units = u32::from(self.config.processing_units);
         let mut dma = self.turn.dma();
         let chosen = chosen_number(self.config, entry);
         let qps = &mut self.blocks.contexts.qps;
@@ -54,14 +53,9 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
         if let Some(srqn) = srqn {
             self.blocks.contexts.srqs.add_user(srqn, &mut dma)?;
         }
-        if let Some(qp) = self
-            .blocks
-            .contexts
-            .qps
-            .index_of(qpn)
-            .and_then(|index| self.blocks.contexts.qps.get_mut(index))
-        {
-            qp.context.processing_unit = (qp.index % units) as u8;
+        if let Some(qp) = self.blocks.contexts.qps.find(qpn) {
+            let scheduler = self.blocks.transmit.scheduler();
+            qp.context.processing_unit = scheduler.place(qp.index);
         }
         Ok(u64::from(qpn.value()))
     }

@@ -1,5 +1,6 @@
 //! Tests of the whole harness, with presets that take time and one that does not.
 
+mod ladders;
 mod limits;
 mod memory;
 
