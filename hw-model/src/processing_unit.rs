@@ -1,8 +1,9 @@
 //! Processing unit: runs the transport of the queue pairs that are pinned to it.
 //!
 //! - `responder_memory`: the memory operations of packets. `global_route_header`: the header before
-//!   a datagram.
+//!   a datagram. `executing`: responses of atomics that are not executed yet.
 
+pub(crate) mod executing;
 mod global_route_header;
 pub(crate) mod responder_memory;
 
@@ -14,6 +15,7 @@ use ferroce_wire::{Opcode, TransportHeaders};
 
 use crate::contexts::queue_pair::QueuePair;
 use crate::ports::host::Host;
+use crate::processing_unit::executing::Executing;
 use crate::processing_unit::responder_memory::{MemoryBlocks, PacketBytes, execute};
 use crate::time::edge::Edge;
 use crate::time::timing::{PLANNING_HORIZON, Stage, Timing, Work};
@@ -101,7 +103,7 @@ impl ProcessingUnit {
     }
 
     /// Lets `qp`, whose state is available `at`, send up to `quantum` packets while the edge has
-    /// room.
+    /// room. Responses of atomics that are not executed yet go to `executing`.
     #[inline]
     pub fn transmit<T: Timing>(
         &mut self,
@@ -109,6 +111,7 @@ impl ProcessingUnit {
         at: Instant,
         qp: &mut QueuePair,
         quantum: u32,
+        executing: &mut Executing,
         timing: &mut T,
     ) {
         for _ in 0..quantum {
@@ -124,8 +127,13 @@ impl ProcessingUnit {
                 continues_read: false,
             };
             let ready = timing.reserve(now, at, Stage::Transmit(self.number), work);
-            let (qp, packet) = (qp.index, transmit);
-            self.outbound.push(ready, Outbound { qp, packet });
+            let (index, packet) = (qp.index, transmit);
+            let outbound = Outbound { qp: index, packet };
+            if executing.holds(now, qp, ready) {
+                executing.push(ready, self.number, outbound);
+            } else {
+                self.outbound.push(ready, outbound);
+            }
         }
     }
 }

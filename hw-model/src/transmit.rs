@@ -23,6 +23,7 @@ use crate::host_interface::HostInterface;
 use crate::mac::Mac;
 use crate::ports::port::Port;
 use crate::processing_unit::ProcessingUnit;
+use crate::processing_unit::executing::Executing;
 use crate::scheduler::Scheduler;
 use crate::time::timing::Timing;
 use crate::translation::memory_unit::MemoryUnit;
@@ -34,6 +35,7 @@ pub(crate) struct Transmit {
     scheduler: Scheduler,
     fetch: WqeFetch,
     units: Vec<ProcessingUnit>,
+    executing: Executing,
     /// Packets of one queue pair per turn.
     quantum_packets: u32,
     /// The processing unit that is served first in the next step.
@@ -73,6 +75,7 @@ impl Transmit {
             scheduler: Scheduler::new(usize::from(units)),
             fetch: WqeFetch::new(config.fetch_blocks, config.fetch_slots),
             units: (0..units).map(unit).collect(),
+            executing: Executing::new(),
             quantum_packets: config.quantum_packets,
             first_unit: 0,
             refused: 0,
@@ -101,6 +104,7 @@ impl Transmit {
             unit.outbound.clear(drop);
             unit.stands_until = Instant::ZERO;
         }
+        self.executing.clear();
         self.first_unit = 0;
         self.refused = 0;
     }
@@ -110,6 +114,7 @@ impl Transmit {
         for unit in &mut self.units {
             unit.outbound.retain(|packet| packet.qp != index);
         }
+        self.executing.forget(index);
     }
 
     /// Returns the time at which the next fetch of WQEs ends.
@@ -119,8 +124,16 @@ impl Transmit {
 
     /// Returns the time at which the next processing unit with work may continue.
     pub fn next_step(&self, timing: &impl Timing) -> Option<Instant> {
-        let is_idle = self.scheduler.is_idle() && !self.outbound_waits;
-        if self.is_stalled() || self.egress_blocked || is_idle {
+        if self.is_stalled() || self.egress_blocked {
+            return None;
+        }
+        let executed = self.executing.next_release(|unit| self.has_room(unit));
+        Instant::first([self.next_turn(timing), executed])
+    }
+
+    /// Returns the time at which the next processing unit with packets or queue pairs may continue.
+    fn next_turn(&self, timing: &impl Timing) -> Option<Instant> {
+        if self.scheduler.is_idle() && !self.outbound_waits {
             return None;
         }
         let turn = |unit: usize| self.units[unit].next_turn(timing);
@@ -130,6 +143,12 @@ impl Transmit {
         let waits =
             |unit: &usize| !self.units[*unit].outbound.is_empty() || self.scheduler.has_work(*unit);
         (0..self.units.len()).filter(waits).map(turn).min()
+    }
+
+    /// Returns true if a processing unit has room for a packet.
+    #[inline]
+    fn has_room(&self, unit: u8) -> bool {
+        !self.units[usize::from(unit)].outbound.is_full()
     }
 
     /// Returns the maximum number of concurrent fetches, and the time for which they ran.

@@ -12,7 +12,6 @@ use crate::ports::host::Host;
 use crate::ports::port::Port;
 use crate::processing_unit::Outbound;
 use crate::processing_unit::responder_memory::{note_list, protection_domain};
-use crate::time::edge::Edge;
 use crate::time::timing::{Stage, Timing, Work};
 use crate::time::turn::Turn;
 use crate::translation::memory_unit::MemoryUnit;
@@ -196,10 +195,24 @@ impl Transmit {
             Packetized::Fault(fault) => {
                 note_fault(qp, &packet, fault, ports.translation);
                 cqe_builder::fail_payload(turn.now, qp, &packet);
-                drop_behind(qp, &packet, &mut self.units[unit].outbound);
+                self.drop_behind(unit, qp, &packet);
             }
         }
         true
+    }
+
+    /// Drops the packets after one whose payload could not be gathered. After a request, these are
+    /// the later requests, which are sent again or flushed; after a READ response, everything,
+    /// because the queue pair is in error.
+    #[cold]
+    fn drop_behind(&mut self, unit: usize, qp: &mut QueuePair, failed: &Packet) {
+        let ends_requests_only = failed.request.is_some();
+        let stays = |packet: &Packet| ends_requests_only && packet.request.is_none();
+        qp.stalled.retain(stays);
+        let index = qp.index;
+        let keeps = |behind: &Outbound| behind.qp != index || stays(&behind.packet);
+        self.units[unit].outbound.retain(keeps);
+        self.executing.retain(keeps);
     }
 }
 
@@ -270,17 +283,6 @@ fn note_fault<M: TranslationTable>(
         }
         Payload::None | Payload::Arrivals { .. } => {}
     }
-}
-
-/// Drops the packets after one whose payload could not be gathered. After a request, these are the
-/// later requests, which are sent again or flushed; after a READ response, everything, because the
-/// queue pair is in error.
-#[cold]
-fn drop_behind(qp: &mut QueuePair, failed: &Packet, outbound: &mut Edge<Outbound>) {
-    let ends_requests_only = failed.request.is_some();
-    let stays = |packet: &Packet| ends_requests_only && packet.request.is_none();
-    qp.stalled.retain(stays);
-    outbound.retain(|behind| behind.qp != qp.index || stays(&behind.packet));
 }
 
 /// Returns the shared receive queue whose protection domain applies to a payload (XRC).

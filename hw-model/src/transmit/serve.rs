@@ -96,17 +96,18 @@ impl Transmit {
     ) -> bool {
         let mut worked = false;
         self.refused = 0;
+        self.release_executed(turn.now);
         let has_work = !self.scheduler.is_idle() || self.outbound_waits;
         if has_work && !self.is_egress_blocked(ports) {
             let outbound_waits = std::mem::take(&mut self.outbound_waits);
             let (served_last, served_first) =
                 (0..self.first_unit, self.first_unit..self.units.len());
             for unit in served_first.chain(served_last) {
-                let had_room = self.has_room(turn);
+                let had_room = self.has_shared_room(turn);
                 if outbound_waits || self.scheduler.has_work(unit) {
                     worked |= self.serve_unit(turn, unit, ports);
                 }
-                if had_room && !self.has_room(turn) {
+                if had_room && !self.has_shared_room(turn) {
                     // Otherwise the unit with the smallest number would take all the room that
                     // becomes free: the responses of one READ would delay those of all others.
                     self.first_unit = (unit + 1) % self.units.len();
@@ -124,8 +125,21 @@ impl Transmit {
     /// Returns true if all processing units may still request payload and make frames in this
     /// step.
     #[inline]
-    fn has_room<H: Host, T: Timing>(&self, turn: &Turn<'_, H, T>) -> bool {
+    fn has_shared_room<H: Host, T: Timing>(&self, turn: &Turn<'_, H, T>) -> bool {
         !self.egress_blocked && self.refused == 0 && payload_waits_until(turn) <= turn.now
+    }
+
+    /// Passes responses of atomics that are executed on to their processing units.
+    #[inline]
+    fn release_executed(&mut self, now: Instant) {
+        let units = &mut self.units;
+        while let Some((ready, unit, outbound)) = self
+            .executing
+            .pop(now, |unit| !units[usize::from(unit)].outbound.is_full())
+        {
+            units[usize::from(unit)].outbound.push(ready, outbound);
+            self.outbound_waits = true;
+        }
     }
 
     /// Serves each active queue pair of one processing unit once.
@@ -251,7 +265,8 @@ impl Transmit {
         };
         let waits_for_wire = !qp.stalled.is_empty();
         if !waits_for_wire {
-            self.units[unit].transmit(now, at, qp, quantum, turn.timing);
+            let executing = &mut self.executing;
+            self.units[unit].transmit(now, at, qp, quantum, executing, turn.timing);
         }
         let has_more = waits_for_wire || qp.transport.has_transmit();
         let counter = if has_more {
@@ -287,7 +302,8 @@ impl Transmit {
         qp.transport.flush_acknowledge();
         let at = qp.progress.ready.max(turn.now);
         let unit = self.scheduler.unit_of(index);
-        self.units[unit].transmit(turn.now, at, qp, 1, turn.timing);
+        let executing = &mut self.executing;
+        self.units[unit].transmit(turn.now, at, qp, 1, executing, turn.timing);
         self.packetize(turn, unit, ports)
     }
 
