@@ -48,6 +48,8 @@ pub(crate) struct Contexts {
     pub wqe_records: WqeRecords,
     /// Addresses of the port.
     pub gids: Box<[AddressEntry; MAX_GIDS]>,
+    /// Fault injection: no receives are taken from the queues.
+    pub withholds_receives: bool,
     /// Timers of the queue pairs.
     timers: Timers,
     /// Queue pairs with a delayed ACK, including some whose ACK has just been sent; each once.
@@ -65,6 +67,7 @@ impl Contexts {
             responder: ResponderResources::new(config.responder_cache),
             wqe_records: WqeRecords::new(config.wqe_cache),
             gids: Box::new([AddressEntry::default(); MAX_GIDS]),
+            withholds_receives: false,
             timers: Timers::default(),
             delayed_acks: Vec::new(),
         }
@@ -83,6 +86,7 @@ impl Contexts {
     pub fn reset(&mut self) {
         self.install_tables(&ContextTables::default());
         *self.gids = [AddressEntry::default(); MAX_GIDS];
+        self.withholds_receives = false;
         self.delayed_acks.clear();
         self.wqe_records.clear();
     }

@@ -204,6 +204,7 @@ impl<P: Port, T: Timing, B: Blocks> FastForward<'_, P, T, B> {
             srqs: &mut nic.blocks.contexts.srqs,
             dma: &mut dma,
             receive_fetch: ReceiveFetch { batch: 1, ahead: 0 },
+            withholds_receives: false,
             wqe_records: &mut nic.blocks.contexts.wqe_records,
             srq_event: None,
         };

@@ -4,7 +4,7 @@ use ferroce_units::Instant;
 
 use crate::config::NicConfig;
 use crate::counters::Counters;
-use crate::nic::{Nic, Progress};
+use crate::nic::{Nic, Progress, SoftwareFault};
 use crate::ports::host::Host;
 use crate::ports::port::Port;
 
@@ -56,6 +56,12 @@ pub trait Function<P: Port>: std::fmt::Debug + Send {
 
     /// Fault injection: no command completes from the next one on, until a reset.
     fn hang_commands(&mut self);
+
+    /// Fault injection: the software that uses the function fails. Returns false if the function
+    /// has no such faults.
+    fn suffer(&mut self, _fault: SoftwareFault) -> bool {
+        false
+    }
 
     /// Returns true if the function has stopped.
     fn has_stopped(&self) -> bool;
@@ -133,6 +139,11 @@ where
 
     fn hang_commands(&mut self) {
         Self::hang_commands(self);
+    }
+
+    fn suffer(&mut self, fault: SoftwareFault) -> bool {
+        Self::suffer(self, fault);
+        true
     }
 
     fn has_stopped(&self) -> bool {

@@ -52,6 +52,6 @@ pub use blocks::Blocks;
 pub use config::NicConfig;
 pub use counters::Counters;
 pub use function::Function;
-pub use nic::{Nic, Progress};
+pub use nic::{Nic, Progress, SoftwareFault};
 pub use ports::host::{DmaAtomic, DmaError, DmaFault, Doorbell, Host, UntimedHost, WriteOrder};
 pub use ports::port::{Port, Reservation, Route};

@@ -1,5 +1,6 @@
 //! One NIC function: its time, its counters, and the calls from outside.
 
+mod software_faults;
 mod usage;
 
 use ferroce_spec::register::FatalSyndrome;
@@ -17,6 +18,8 @@ use crate::ports::host::Host;
 use crate::ports::port::Port;
 use crate::time::timing::{Functional, Timing};
 use crate::time::turn::Turn;
+
+pub use software_faults::SoftwareFault;
 
 /// Maximum number of steps of all blocks in one call of [`Nic::advance`], so that it always
 /// returns.
@@ -46,6 +49,8 @@ pub struct Nic<P: Port, T: Timing = Functional, B: Blocks = Model> {
     pub(crate) blocks: Datapath<P, B>,
     /// True if a peer is lost and some of its frames have not been taken yet.
     lost_peer: bool,
+    /// True if a fault moves the queue pairs to ERR, and they were not moved yet.
+    fails_queue_pairs: bool,
     /// True if registers or commands were handled in this step.
     runs_registers: bool,
     /// Time of the next delivery, as of the last step.
@@ -69,6 +74,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
             counters: Counters::new(),
             blocks: Datapath::new(&config, units),
             lost_peer: false,
+            fails_queue_pairs: false,
             runs_registers: false,
             next: None,
             config,
@@ -201,6 +207,9 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         if self.blocks.host_interface.wants_reset() {
             self.reset(port);
         }
+        if self.fails_queue_pairs {
+            self.fail_queue_pairs(now, host);
+        }
         for _ in 0..MAX_STEPS {
             if !self.step(now, host, port) {
                 self.note_next_delivery();
@@ -277,5 +286,6 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         self.blocks.reset(self.now, port);
         self.counters = Counters::new();
         self.lost_peer = false;
+        self.fails_queue_pairs = false;
     }
 }

@@ -1,5 +1,7 @@
 //! Expired timers and lost peers.
 
+use ferroce_spec::personality::Personality;
+
 use crate::completion::Results;
 use crate::contexts::Contexts;
 use crate::ports::host::Host;
@@ -60,6 +62,9 @@ impl Results<'_> {
     }
 
     /// Fails requests to functions that no longer exist. Returns true if there were any.
+    ///
+    /// A ConnectX cannot know this: with the personality mlx5, the requests fail after the
+    /// time-outs of the queue pair.
     #[cold]
     pub fn give_up_lost_peers<H: Host, T: Timing, P: Port>(
         &mut self,
@@ -67,6 +72,9 @@ impl Results<'_> {
         contexts: &mut Contexts,
         port: &mut P,
     ) -> bool {
+        if self.host_interface.personality() == Personality::MLX5 {
+            return false;
+        }
         let mut worked = false;
         let (_, used) = contexts.qps.all();
         for index in 0..used {

@@ -36,6 +36,8 @@ pub struct MemoryBlocks<'a, 'd, H: Host, M> {
     pub dma: &'a mut Dma<'d, H>,
     /// How receive WQEs are fetched.
     pub receive_fetch: ReceiveFetch,
+    /// Fault injection: the receive queues look empty.
+    pub withholds_receives: bool,
     /// WQEs of READs and atomics in flight.
     pub wqe_records: &'a mut WqeRecords,
     /// An event of a shared receive queue, and its number.
@@ -79,6 +81,9 @@ pub fn execute<H: Host, M: TranslationTable>(
             let length = u64::from(length);
             let access = remote_access(qp, srqn, r_key, virtual_address, length, access, blocks);
             validate(qp, access, blocks)
+        }
+        MemoryOp::TakeReceive | MemoryOp::TakeShared { .. } if blocks.withholds_receives => {
+            MemoryAnswer::NoReceive
         }
         MemoryOp::TakeReceive if uses_srq(&qp.context) => take_shared(qp, qp.context.srqn, blocks),
         MemoryOp::TakeReceive => take_own(qp, blocks),

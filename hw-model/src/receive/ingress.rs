@@ -264,6 +264,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
             srqs: &mut contexts.srqs,
             dma: &mut dma,
             receive_fetch: self.receive_fetch,
+            withholds_receives: contexts.withholds_receives,
             wqe_records: &mut contexts.wqe_records,
             srq_event: None,
         };

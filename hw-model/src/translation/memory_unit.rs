@@ -98,6 +98,11 @@ impl<M: TranslationTable> MemoryUnit<M> {
         self.mpt.known_bounds(key)
     }
 
+    /// Fault injection: refuses all accesses through the present regions and windows.
+    pub fn revoke_all(&mut self) {
+        self.mpt.revoke_all();
+    }
+
     /// Checks an access without accessing memory.
     pub fn validate<H: Host>(
         &mut self,

@@ -1,5 +1,7 @@
 //! Memory protection: key to region, with bounds, protection domain and rights.
 
+use std::collections::BTreeSet;
+
 use ferroce_spec::context::{AccessRights, MemoryEntry};
 use ferroce_spec::counter::Counter;
 use ferroce_units::Duration;
@@ -63,6 +65,8 @@ pub struct Mpt {
     next_unused: u32,
     number_seed: Option<u64>,
     order: Numbering,
+    /// Fault injection: entries that no access may use, although software has not removed them.
+    revoked: BTreeSet<u32>,
 }
 
 impl Mpt {
@@ -81,6 +85,7 @@ impl Mpt {
             next_unused: 0,
             number_seed: None,
             order: Numbering::new(None, 0),
+            revoked: BTreeSet::new(),
         }
     }
 
@@ -100,7 +105,18 @@ impl Mpt {
         self.entries = if base == 0 { 0 } else { 1 << log_entries };
         self.free.clear();
         self.next_unused = 0;
+        self.revoked.clear();
         self.order = Numbering::new(self.number_seed, log_entries);
+    }
+
+    /// Fault injection: refuses all accesses through the present entries. Commands still find them,
+    /// so that software can remove them as usual.
+    pub fn revoke_all(&mut self) {
+        let allocated = (0..self.next_unused).map(|n| self.order.entry(n));
+        self.revoked = allocated.collect();
+        for index in &self.free {
+            self.revoked.remove(index);
+        }
     }
 
     /// Returns the index of the next entry. `None`: the table is full.
@@ -153,6 +169,7 @@ impl Mpt {
             self.free.push(index);
             return Err(error.into());
         }
+        self.revoked.remove(&index);
         Ok(entry.key)
     }
 
@@ -163,6 +180,7 @@ impl Mpt {
         dma: &mut Dma<'_, H>,
     ) -> Result<(), DmaError> {
         entry.word.set_valid(true);
+        self.revoked.remove(&index_of(entry.key));
         self.cache.store(index_of(entry.key), entry, dma)
     }
 
@@ -229,6 +247,9 @@ impl Mpt {
         access: &Access,
         dma: &mut Dma<'_, H>,
     ) -> Result<&MemoryEntry, ProtectionFault> {
+        if self.revoked.contains(&index_of(access.key)) {
+            return Err(ProtectionFault::InvalidKey { key: access.key });
+        }
         let entry = self.lookup(access.key, dma)?;
         if entry.pd != access.pd {
             return Err(ProtectionFault::ProtectionDomain { key: access.key });

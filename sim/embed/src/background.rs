@@ -26,6 +26,7 @@ pub fn start(function: Arc<InProcess>) -> io::Result<JoinHandle<()>> {
 
 fn run(function: &InProcess) {
     prepare_thread();
+    function.set_background_thread();
     let (clock, spans) = (*function.clock(), *function.spans());
     let processors = Processors::of_this_thread();
     let mut has_left = false;

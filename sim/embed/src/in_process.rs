@@ -34,11 +34,14 @@ pub mod mapping_calls;
 mod pinned;
 mod published;
 mod served;
+mod situations;
+mod stopped;
 mod waiting;
 
 use health::HealthCheck;
 use host::ProcessHost;
 use published::Published;
+use stopped::Stopped;
 
 /// The counters are published after this many runs of the model.
 const RUNS_PER_PUBLICATION: u32 = 256;
@@ -124,6 +127,8 @@ pub struct InProcess {
     is_removed: AtomicBool,
     /// The driver's health check of the device.
     health_check: HealthCheck,
+    /// Whether the program is stopped while the card goes on.
+    stopped: Stopped,
     /// True if the driver is in another process: doorbells may come through shared pages.
     is_served: bool,
 }
@@ -135,6 +140,9 @@ impl InProcess {
         let registry = port.place().registry();
         let place = port.place().number();
         let is_served = config.polled_doorbells;
+        if is_served {
+            registry.set_served(place);
+        }
         let (words, spans) = (registry.words(place), Spans::new(&clock));
         let mut nic: Nic = Function::new(config);
         nic.attach(port.recorder().cloned());
@@ -168,6 +176,7 @@ impl InProcess {
             is_stopping: AtomicBool::new(false),
             is_removed: AtomicBool::new(false),
             health_check: HealthCheck::default(),
+            stopped: Stopped::default(),
             is_served,
         }
     }
@@ -368,7 +377,7 @@ impl InProcess {
             // Another thread may be waiting for the progress of this run.
             self.words.dozing.wake();
         }
-        self.interrupts.deliver(raised);
+        self.deliver(raised);
         // A thread that rings while the lock is held leaves its mark before it tries the lock. With
         // this fence, either that thread gets the lock or this thread sees the mark.
         fence(Ordering::SeqCst);
@@ -397,6 +406,9 @@ impl InProcess {
         model.port.begin(ticks);
         if model.port.injected().concerns_device() {
             self.inject(model, now);
+        }
+        if model.port.may_have_steps() {
+            self.take_steps(model, now);
         }
         let Model {
             nic,

@@ -5,11 +5,13 @@ use std::cmp::Ordering;
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::{Gid, Opcode, Psn};
 
+use crate::agenda::{Agenda, DueStep};
 use crate::chance::Transmission;
 use crate::counters::FaultCounters;
 use crate::flow::{Flow, FlowTable};
 use crate::packet::{FlowKey, Packet};
-use crate::plan::{Fault, Kind, Plan, When};
+use crate::plan::situation::Situation;
+use crate::plan::{Fault, Kind, Plan, Span, When};
 use crate::verdict::Verdict;
 
 /// Maximum number of packets in which [`Engine::frames_until_event`] searches for random events.
@@ -22,6 +24,7 @@ pub struct Engine {
     flows: FlowTable,
     /// Time of the first packet.
     begun: Option<Instant>,
+    agenda: Agenda,
     counters: FaultCounters,
 }
 
@@ -33,6 +36,7 @@ impl Engine {
             plan,
             flows: FlowTable::default(),
             begun: None,
+            agenda: Agenda::default(),
             counters: FaultCounters::default(),
         }
     }
@@ -77,7 +81,10 @@ impl Engine {
         let Some(packet) = Packet::parse(frame) else {
             return Verdict::PASS;
         };
-        let begun = *self.begun.get_or_insert(now);
+        let begun = match self.begun {
+            Some(begun) => begun,
+            None => self.begin(now),
+        };
         let Self {
             plan,
             flows,
@@ -110,6 +117,25 @@ impl Engine {
             verdict.count(plan, counters);
         }
         verdict
+    }
+
+    /// Handles the first packet: the times of the plan count from it.
+    #[cold]
+    fn begin(&mut self, now: Instant) -> Instant {
+        self.agenda = Agenda::of_plan(&self.plan, now);
+        *self.begun.insert(now)
+    }
+
+    /// Returns when the next step of a situation happens; `None`: there is none before the first
+    /// packet, and after the last step.
+    #[must_use]
+    pub fn next_step(&self) -> Option<Instant> {
+        self.agenda.next()
+    }
+
+    /// Takes the next step of a situation if it happens until `now`.
+    pub fn take_step(&mut self, now: Instant) -> Option<DueStep> {
+        self.agenda.take(now)
     }
 
     /// Returns a lower bound on the number of new packets of a flow that pass before a fault may
@@ -211,6 +237,7 @@ fn clear_frames(
     let mut is_random = false;
     for (fault, process) in plan.faults.iter().zip(&flow.processes) {
         match fault.selector.during {
+            Some(span) if is_done(&fault.kind, &span, since) => continue,
             Some(span) if span.is_over(since) => continue,
             Some(_) => return 0,
             None => {}
@@ -231,6 +258,11 @@ fn clear_frames(
     } else {
         certain
     }
+}
+
+/// Returns true if nothing more of a situation happens.
+fn is_done(kind: &Kind, span: &Span, since: Duration) -> bool {
+    matches!(kind, Kind::Situation(situation) if situation.is_over(span, since))
 }
 
 /// Returns true if a fault may affect packets of a flow.
@@ -294,6 +326,22 @@ impl Arrival<'_> {
                 .as_ref()
                 .is_none_or(|psn| psn.contains(&offset))
             && selector.during.is_none_or(|span| span.has(self.since))
+            && self.is_on_link(fault)
+    }
+
+    /// Returns false if the fault is a situation, unless it is a link that is down and the packet
+    /// needs it.
+    #[inline]
+    fn is_on_link(&self, fault: &Fault) -> bool {
+        let (source, destination) = self.packet.hosts();
+        match fault.kind {
+            Kind::Situation(Situation::LinkDown) => {
+                let at = fault.selector.at;
+                at.is_none_or(|at| at == source || at == destination)
+            }
+            Kind::Situation(_) => false,
+            _ => true,
+        }
     }
 
     /// Adds the effect of a fault to the verdict.
@@ -315,7 +363,11 @@ impl Arrival<'_> {
         let draw = process.draws.other(DRAWS_OF_EFFECT).of(transmission);
         let delay = verdict.delay;
         match fault.kind {
-            Kind::Loss(_) | Kind::Burst(_) | Kind::Down | Kind::Partition(..) => {
+            Kind::Loss(_)
+            | Kind::Burst(_)
+            | Kind::Down
+            | Kind::Partition(..)
+            | Kind::Situation(_) => {
                 verdict.dropped_by = Some(index as u8);
             }
             Kind::Duplicate(_) => verdict.is_duplicated = true,

@@ -20,6 +20,7 @@
 pub mod error;
 mod expression;
 mod file;
+pub mod situation;
 mod text;
 
 use std::ops::RangeInclusive;
@@ -32,6 +33,7 @@ use crate::chance::Probability;
 use crate::corrupt::Corruption;
 use crate::packet::{FlowKey, Packet, PacketClass};
 use error::PlanError;
+use situation::Situation;
 
 /// Maximum number of faults in a plan.
 pub const MAX_FAULTS: usize = 16;
@@ -66,6 +68,14 @@ impl Plan {
     #[must_use]
     pub fn reorders(&self) -> bool {
         self.faults.iter().any(|fault| fault.kind.delays())
+    }
+
+    /// Returns the situations of programs and their devices in it.
+    pub fn situations(&self) -> impl Iterator<Item = Situation> + '_ {
+        self.faults.iter().filter_map(|fault| match fault.kind {
+            Kind::Situation(situation) => Some(situation),
+            _ => None,
+        })
     }
 }
 
@@ -120,6 +130,8 @@ pub enum Kind {
     Down,
     /// Nothing passes between two hosts.
     Partition(Gid, Gid),
+    /// Something happens to a program and its device, at the time of the selector.
+    Situation(Situation),
 }
 
 impl Kind {
@@ -138,6 +150,7 @@ impl Kind {
             Self::Spray { .. } | Self::Overtake { .. } => "reorder",
             Self::Down => "down",
             Self::Partition(..) => "partition",
+            Self::Situation(situation) => situation.name(),
         }
     }
 
@@ -257,6 +270,8 @@ pub struct Selector {
     pub to: Option<Gid>,
     /// Time since the first packet that the plan has seen.
     pub during: Option<Span>,
+    /// Of a situation: an address of the host to which it happens.
+    pub at: Option<Gid>,
 }
 
 impl Selector {

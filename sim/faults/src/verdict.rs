@@ -51,7 +51,7 @@ impl Verdict {
     pub fn count(&self, plan: &Plan, counters: &mut FaultCounters) {
         if let Some(fault) = self.dropped_by {
             counters.add(match plan.faults[usize::from(fault)].kind {
-                Kind::Down => FaultCounter::LinkDown,
+                Kind::Down | Kind::Situation(_) => FaultCounter::LinkDown,
                 Kind::Partition(..) => FaultCounter::Partition,
                 _ => FaultCounter::Lost,
             });

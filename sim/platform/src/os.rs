@@ -20,6 +20,8 @@ pub mod service;
 pub mod signals;
 pub mod time_stamp;
 
+use rustix::process::Signal;
+
 pub use ferroce_linux::eventfds::with_signals_blocked;
 
 /// Upper bound of addresses taken from the machine; more would not fit a GID table anyway.
@@ -175,6 +177,12 @@ pub fn futex_wake_all(word: &AtomicU32) {
 pub fn yield_processor() {
     // SAFETY: sched_yield has no preconditions.
     unsafe { libc::sched_yield() };
+}
+
+/// Kills this process, as `kill -9` does.
+pub fn kill_this_process() {
+    // A process may send itself any signal.
+    let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::KILL);
 }
 
 /// Requests short time slices for this thread. The scheduler runs such a thread sooner: when a

@@ -2,7 +2,7 @@
 
 use ferroce_model::ports::host::{DmaAtomic, DmaError, DmaFault, Doorbell, Host, WriteOrder};
 use ferroce_model::ports::port::Port;
-use ferroce_model::{Counters, Function, NicConfig, Progress};
+use ferroce_model::{Counters, Function, NicConfig, Progress, SoftwareFault};
 use ferroce_units::Instant;
 
 use crate::format::{Kind, flags};
@@ -134,6 +134,10 @@ impl<P: Port, F: Function<P>> Function<P> for Recorded<F> {
 
     fn hang_commands(&mut self) {
         self.function.hang_commands();
+    }
+
+    fn suffer(&mut self, fault: SoftwareFault) -> bool {
+        self.function.suffer(fault)
     }
 
     fn has_stopped(&self) -> bool {

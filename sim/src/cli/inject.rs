@@ -3,16 +3,22 @@
 mod worlds;
 
 use std::fmt::Write;
+use std::thread;
+use std::time::{Duration, Instant};
 
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use ferroce_embed::clock::{Clock, Ticks};
 use ferroce_embed::fabric::registry::{DeviceFault, Injection, Occupant, Registry};
 use ferroce_embed::runtime_directory;
-use ferroce_faults::Plan;
+use ferroce_faults::{Onset, OnsetError, Plan, Situation};
 use ferroce_platform::host::device_name;
 
 use super::devices::program_name;
 use super::progress;
+
+/// How long a function that has not taken its last situation is waited for.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// Inject a fault into devices in use.
 ///
@@ -30,6 +36,18 @@ Examples:
   ferroce inject faults drop=ack#1-3      drops the next three ACKs of each flow
   ferroce inject no-faults                the end of packet faults
 
+Situations that peers notice, of the program and its device:
+  ferroce inject peer-qp-error --pid 4711 as if it had moved its queue pairs to ERR
+  ferroce inject peer-killed qp-first     killed; the kernel destroys its queue pairs first
+  ferroce inject peer-killed mr-first     killed; its memory regions go first, the queue pairs
+                                          10 ms later (mr-first/1s: a second later)
+  ferroce inject peer-stopped 4s          stopped for this time, while its card goes on
+  ferroce inject mr-gone                  its memory regions are gone
+  ferroce inject no-receive 4s            its receives are not fetched; without a time: until
+                                          `ferroce inject no-faults`
+  ferroce inject link-down 4s             the cable is unplugged for this time; without a time:
+                                          until `ferroce inject port-up`
+
 A function of `ferroce serve` has the pid of the server. `ferroce devices` shows whose port is down,
 and which devices have stopped or are removed. `ferroce counters` shows what packet faults have
 done. The book's page on faults says what programs see.
@@ -40,10 +58,12 @@ pub struct Inject {
     #[arg(value_enum)]
     fault: Fault,
 
-    /// Of `faults`: which, as for `ferroce run --faults`. Numbers and times count from now on
-    #[arg(value_name = "PLAN", value_parser = ferroce_embed::faults::read,
-          required_if_eq("fault", "faults"))]
-    plan: Option<Plan>,
+    /// Of `faults`: the plan, as for `ferroce run --faults`; numbers and times count from now on.
+    /// Of `peer-killed`: what the kernel destroys first, qp-first or mr-first. Of `peer-stopped`,
+    /// `no-receive` and `link-down`: how long, such as 4s
+    #[arg(value_name = "VALUE", required_if_eq_any([
+        ("fault", "faults"), ("fault", "peer-killed"), ("fault", "peer-stopped")]))]
+    value: Option<String>,
 
     /// How often a fault of one access happens: to the next DMA reads, interrupts or doorbells
     #[arg(long, value_name = "N", default_value_t = 1,
@@ -91,13 +111,36 @@ enum Fault {
     FunctionLevelReset,
     /// Packets that the device receives, or sends on a wire out of this machine, suffer faults
     Faults,
-    /// Packets suffer no faults any more
+    /// Packets suffer no faults any more, and situations that last end
     NoFaults,
+    /// Situation: the queue pairs of the program move to ERR
+    PeerQpError,
+    /// Situation: the program is killed. VALUE: qp-first or mr-first
+    PeerKilled,
+    /// Situation: the program is stopped, and its card goes on. VALUE: how long
+    PeerStopped,
+    /// Situation: the memory regions of the program are deregistered
+    MrGone,
+    /// Situation: the receives of the program are not fetched. VALUE: how long, or nothing
+    NoReceive,
+    /// Situation: the cable is unplugged. VALUE: how long, or nothing
+    LinkDown,
+}
+
+/// What is injected.
+enum Order {
+    /// A fault of a device or of its port, and the message for a device where it was already in
+    /// force.
+    Device(Injection, &'static str),
+    /// Faults of packets; `None`: no faults.
+    Packets(Option<Plan>),
+    /// A situation.
+    Situation(Onset),
 }
 
 impl Fault {
     /// Returns the injection, and the message for a device where it was already in force; `None`
-    /// for faults of packets.
+    /// for faults of packets, and for situations.
     fn injection(self, count: u8) -> Option<(Injection, &'static str)> {
         let device = |fault, count| (Injection::Device(fault, count), "");
         Some(match self {
@@ -113,7 +156,14 @@ impl Fault {
             Fault::StuckDoorbell => device(DeviceFault::StuckDoorbell, count),
             Fault::CommandHang => device(DeviceFault::CommandHang, 1),
             Fault::FunctionLevelReset => device(DeviceFault::FunctionLevelReset, 1),
-            Fault::Faults | Fault::NoFaults => return None,
+            Fault::Faults
+            | Fault::NoFaults
+            | Fault::PeerQpError
+            | Fault::PeerKilled
+            | Fault::PeerStopped
+            | Fault::MrGone
+            | Fault::NoReceive
+            | Fault::LinkDown => return None,
         })
     }
 }
@@ -121,6 +171,7 @@ impl Fault {
 impl Inject {
     /// Injects the fault, and prints the affected devices.
     pub fn execute(self) -> Result<(), String> {
+        let order = self.order()?;
         let directory = runtime_directory().map_err(|error| error.to_string())?;
         let registry = Registry::open(&directory).map_err(|error| error.to_string())?;
         let occupants = registry.occupants();
@@ -128,27 +179,41 @@ impl Inject {
         if chosen.is_empty() {
             return Err(self.no_match(&occupants));
         }
-        if self.plan.is_some() && !matches!(self.fault, Fault::Faults) {
-            return Err("a plan belongs to `ferroce inject faults`".to_owned());
+        if let Order::Situation(onset) = &order {
+            refuse_served(registry, &chosen, onset.situation)?;
         }
         let now = Clock::start().ticks();
         for occupant in chosen {
-            let note = self.inject(registry, occupant.place, now);
+            let note = inject(registry, occupant.place, &order, now);
             progress::say(&format!("{}: {note}", name(occupant)));
         }
         Ok(())
     }
 
-    /// Injects the fault into the device at a place; returns the result as text.
-    fn inject(&self, registry: &Registry, place: u8, now: Ticks) -> &'static str {
-        let Some((injection, was_so)) = self.fault.injection(self.count) else {
-            registry.inject_plan(place, self.plan.as_ref(), now);
-            return "done";
-        };
-        if registry.inject(place, injection, now) {
-            "done"
-        } else {
-            was_so
+    /// Returns what is injected.
+    fn order(&self) -> Result<Order, String> {
+        let value = self.value.as_deref();
+        let name = self.fault.to_possible_value();
+        let name = name.as_ref().map_or("", PossibleValue::get_name);
+        match (self.fault, value) {
+            (Fault::Faults, plan) => {
+                let plan = ferroce_embed::faults::read(plan.unwrap_or_default());
+                plan.map(|plan| Order::Packets(Some(plan)))
+            }
+            (Fault::NoFaults, None) => Ok(Order::Packets(None)),
+            (fault, value) => match (fault.injection(self.count), value) {
+                (Some((injection, was_so)), None) => Ok(Order::Device(injection, was_so)),
+                (None, value) if !matches!(fault, Fault::NoFaults) => {
+                    let text = format!("{name} {}", value.unwrap_or_default());
+                    let onset = text.trim_end().parse().map(Order::Situation);
+                    onset.map_err(|error: OnsetError| error.to_string())
+                }
+                (_, value) => Err(format!(
+                    "`ferroce inject {name}` has no value, and {:?} was given; a plan belongs to \
+                     `ferroce inject faults`",
+                    value.unwrap_or_default()
+                )),
+            },
         }
     }
 
@@ -185,6 +250,47 @@ impl Inject {
             let _ = write!(message, "\n  {}", name(occupant));
         }
         message
+    }
+}
+
+/// Injects into the device at a place; returns the result as text.
+fn inject(registry: &Registry, place: u8, order: &Order, now: Ticks) -> &'static str {
+    match order {
+        Order::Packets(plan) => registry.inject_plan(place, plan.as_ref(), now),
+        Order::Device(injection, was_so) if !registry.inject(place, *injection, now) => {
+            return was_so;
+        }
+        Order::Device(..) => {}
+        Order::Situation(onset) => {
+            let begun = Instant::now();
+            while !registry.inject_situation(place, *onset, now) {
+                if begun.elapsed() > LONGEST_WAIT {
+                    return "its last situation has not begun yet: is the process stopped?";
+                }
+                thread::yield_now();
+            }
+        }
+    }
+    "done"
+}
+
+/// Refuses what happens to a process if the function of one is served: its program is another
+/// process, to which the system's own tools can do the same.
+fn refuse_served(
+    registry: &Registry,
+    chosen: &[&Occupant],
+    situation: Situation,
+) -> Result<(), String> {
+    let served = chosen
+        .iter()
+        .find(|occupant| registry.is_served(occupant.place));
+    match served {
+        Some(occupant) if situation.concerns_process() => Err(format!(
+            "{}: the function is served to another process, and its card goes on in any case; stop \
+             or kill that program: `kill -STOP`, `kill -KILL`; or choose another one with --pid",
+            name(occupant)
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -35,6 +35,7 @@ mod qps;
 pub(super) mod report;
 mod service_ports;
 mod signals;
+mod situations;
 mod totals;
 mod uplink_counters;
 

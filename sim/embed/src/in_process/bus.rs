@@ -27,10 +27,12 @@ const LINGER_HORIZON_NS: u64 = 50_000;
 
 impl Bus for InProcess {
     fn read32(&self, offset: u32) -> u32 {
+        self.wait_while_stopped();
         self.read(|nic, now| u64::from(nic.read32(now, offset))) as u32
     }
 
     fn write32(&self, offset: u32, value: u32) {
+        self.wait_while_stopped();
         if offset == register::offset::wake && self.is_served {
             return self.wake();
         }
@@ -44,15 +46,18 @@ impl Bus for InProcess {
     }
 
     fn read64(&self, offset: u32) -> u64 {
+        self.wait_while_stopped();
         self.read(|nic, now| nic.read64(now, offset))
     }
 
     fn write64(&self, offset: u32, value: u64) {
+        self.wait_while_stopped();
         self.write(|model| model.nic.write64(offset, value));
     }
 
     #[inline]
     fn doorbell(&self, slot: u32, value: u64) {
+        self.wait_while_stopped();
         if self.is_foreign() || !self.doorbells.store(slot, value) {
             return;
         }
@@ -183,6 +188,7 @@ impl Bus for InProcess {
 
     #[inline]
     fn relax(&self) {
+        self.wait_while_stopped();
         if self.is_foreign() {
             return;
         }
@@ -199,6 +205,7 @@ impl Bus for InProcess {
 
     #[inline]
     fn note_poll(&self) {
+        self.wait_while_stopped();
         if self.is_foreign() {
             return;
         }

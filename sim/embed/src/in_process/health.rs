@@ -32,7 +32,7 @@ impl InProcess {
     /// Runs the driver's health check of the device if it is due.
     #[inline]
     pub fn check_health(&self, now: Ticks) {
-        if now.0 >= self.health_check.due_at.load(Ordering::Relaxed) {
+        if now.0 >= self.health_check.due_at.load(Ordering::Relaxed) && !self.stopped.is_stopped() {
             self.run_health_check(now);
         }
     }

@@ -4,8 +4,11 @@
 //! Slots of a ring are returned in order. A frame that is delayed or changed is copied out of its
 //! slot; a timer delivers the copy.
 
-use ferroce_faults::{Engine, FaultCounter, Held, Plan, Verdict, corrupt, write_icrc};
+use ferroce_faults::{
+    Agenda, Engine, FaultCounter, Held, Onset, Plan, Step, Verdict, corrupt, write_icrc,
+};
 use ferroce_units::Instant;
+use ferroce_wire::Gid;
 use ferroce_wire::pcapng::Direction;
 
 use super::FabricPort;
@@ -32,6 +35,10 @@ pub(super) struct FaultEnd {
     clock: Clock,
     /// `None`: the faults were removed; delayed frames may remain.
     engine: Option<Engine>,
+    /// Situations that `ferroce inject` brings about.
+    agenda: Agenda,
+    /// What ends the situations that have begun.
+    open_ends: Vec<Step>,
     arriving: Held<Box<Buffer>>,
     leaving: Held<Box<Buffer>>,
     pool: Pool,
@@ -42,18 +49,43 @@ impl FaultEnd {
         Self {
             clock,
             engine: None,
+            agenda: Agenda::default(),
+            open_ends: Vec::new(),
             arriving: Held::default(),
             leaving: Held::default(),
             pool: Pool::default(),
         }
     }
 
-    fn set_plan(&mut self, plan: Option<Plan>) {
+    /// Replaces the plan. The situations that have begun end.
+    fn set_plan(&mut self, plan: Option<Plan>, now: Instant) {
+        self.agenda = Agenda::of_steps(now, self.open_ends.drain(..));
         let counters = self.engine.as_ref().map(|engine| *engine.counters());
         self.engine = plan.map(|plan| match counters {
             Some(counters) => Engine::counting_from(plan, counters),
             None => Engine::new(plan),
         });
+    }
+
+    /// Takes the next step of a situation that happens until `now`, if the function has the address
+    /// of its host.
+    fn take_step(&mut self, now: Instant, has: impl Fn(Gid) -> bool) -> Option<Step> {
+        loop {
+            let engine = self.engine.as_mut();
+            let due = self.agenda.take(now);
+            let due = due.or_else(|| engine.and_then(|engine| engine.take_step(now)))?;
+            if due.host.is_none_or(&has) {
+                self.open_ends.retain(|end| *end != due.step);
+                self.open_ends.extend(due.step.undone_by());
+                return Some(due.step);
+            }
+        }
+    }
+
+    /// Returns when the next step of a situation happens.
+    fn next_step(&self) -> Option<Instant> {
+        let engine = self.engine.as_ref().and_then(Engine::next_step);
+        self.agenda.next().into_iter().chain(engine).min()
     }
 
     /// Returns the verdict on a frame, and a comment on it if one is requested.
@@ -116,7 +148,30 @@ impl FabricPort {
         let faults = self
             .faults
             .get_or_insert_with(|| FaultEnd::new(clock).into());
-        faults.set_plan(plan);
+        faults.set_plan(plan, clock.instant(self.now));
+    }
+
+    /// Begins a situation that `ferroce inject` asks for.
+    fn begin_situation(&mut self, onset: Onset) {
+        let (clock, now) = (self.clock, self.now);
+        let faults = self
+            .faults
+            .get_or_insert_with(|| FaultEnd::new(clock).into());
+        faults.agenda.add(clock.instant(now), None, onset);
+    }
+
+    /// Returns true if situations may be due.
+    #[inline]
+    pub fn may_have_steps(&self) -> bool {
+        self.faults.is_some()
+    }
+
+    /// Takes the next step of a situation that is due.
+    #[cold]
+    pub fn take_step(&mut self, now: Instant) -> Option<Step> {
+        let (registry, place) = (self.registry, self.place.number());
+        let faults = self.faults.as_mut()?;
+        faults.take_step(now, |address| registry.owns_gid(place, address))
     }
 
     /// Applies a plan that `ferroce inject` has changed.
@@ -126,6 +181,12 @@ impl FabricPort {
             let plan = self.registry.injected_plan(self.place.number());
             self.set_faults(plan);
         }
+        if injected.has_situation() {
+            let onset = self.registry.take_situation(self.place.number());
+            onset
+                .into_iter()
+                .for_each(|onset| self.begin_situation(onset));
+        }
         self.injected = injected;
     }
 
@@ -134,7 +195,8 @@ impl FabricPort {
     pub fn next_delivery(&self) -> Option<Instant> {
         let faults = self.faults.as_ref()?;
         let (arriving, leaving) = (faults.arriving.next(), faults.leaving.next());
-        arriving.into_iter().chain(leaving).min()
+        let steps = faults.next_step();
+        arriving.into_iter().chain(leaving).chain(steps).min()
     }
 
     /// Publishes the counters of faults.

@@ -8,7 +8,8 @@ pub enum PlanError {
     /// The fault is unknown.
     #[error(
         "there is no fault {name:?}; faults are loss (or drop), burst, dup, corrupt, \
-         corrupt-header, corrupt-icrc, delay, jitter, reorder, down, partition; and seed=NUMBER"
+         corrupt-header, corrupt-icrc, delay, jitter, reorder, down, partition, peer-qp-error, \
+         peer-killed, peer-stopped, mr-gone, no-receive, link-down; and seed=NUMBER"
     )]
     Kind {
         /// The text.
@@ -33,8 +34,8 @@ pub enum PlanError {
     /// The selector is unknown.
     #[error(
         "@{text}: not a selector; selectors are @qpNUMBER, @flowNUMBER, @psnFIRST-LAST, @tryN, \
-         @from:ADDRESS, @to:ADDRESS, @TIME..TIME, @CLASS with any, request, response, send, write, \
-         read_request, read_response, atomic, atomic_response, ack, nak, mad, cnp, or an opcode \
+         @from:ADDRESS, @to:ADDRESS, @at:ADDRESS, @TIME..TIME, @CLASS with any, request, \
+         response, send, write, read_request, read_response, atomic, atomic_response, ack, nak, mad, cnp, or an opcode \
          such as @rc_rdma_write_middle"
     )]
     Selector {
@@ -48,6 +49,23 @@ pub enum PlanError {
         item: String,
         /// The selector.
         text: String,
+    },
+    /// A situation with a selector of packets.
+    #[error(
+        "{item}: it happens to a host, not to packets; the only selector is the host, @at:ADDRESS"
+    )]
+    Packets {
+        /// The situation.
+        item: String,
+    },
+    /// A fault of packets with a host.
+    #[error(
+        "{item}: @at:ADDRESS chooses the host of a situation, such as mr-gone; packets are \
+         selected by @from:ADDRESS and @to:ADDRESS"
+    )]
+    Place {
+        /// The fault.
+        item: String,
     },
     /// Too many faults.
     #[error("more than {MAX_FAULTS} faults")]
@@ -79,7 +97,7 @@ pub enum PlanError {
     /// A file has an unknown key.
     #[error(
         "unknown key {key:?}; a file has seed, and tables [[fault]] with kind, value, packets, qp, \
-         flow, psn, try, from, to, during"
+         flow, psn, try, from, to, during, at"
     )]
     Key {
         /// The key.

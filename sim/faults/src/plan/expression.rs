@@ -14,12 +14,17 @@
 //! | `reorder` | `Npaths[/SPREAD]`, or `PROBABILITY[/TIME]`, or `CLASS#NUMBERS[/TIME]` |
 //! | `down` | `TIME..TIME`, or `TIME..` |
 //! | `partition` | `ADDRESS-ADDRESS` |
+//! | `peer-qp-error`, `mr-gone` | `TIME` |
+//! | `peer-killed` | `TIME/qp-first`, or `TIME/mr-first[/TIME]` |
+//! | `peer-stopped` | `TIME..TIME` |
+//! | `no-receive`, `link-down` | `TIME..TIME`, or `TIME..` |
 
 use std::fmt;
 
 use ferroce_units::Duration;
 
 use super::error::PlanError;
+use super::situation::Situation;
 use super::text::{Address, Range, Time, address, duration, number, probability, range, span};
 use super::{
     Burst, Cause, DEFAULT_SEED, Fault, Kind, MAX_EXPRESSION, MAX_FAULTS, MAX_PATHS, Numbers, Plan,
@@ -84,8 +89,25 @@ pub(super) fn add(plan: &mut Plan, item: &str) -> Result<(), PlanError> {
     for text in parts {
         select(&mut selector, item, text)?;
     }
+    check_place(item, &kind, &selector)?;
     plan.faults.push(Fault { kind, selector });
     Ok(())
+}
+
+/// Checks that a situation, and nothing else, is selected by its host.
+fn check_place(item: &str, kind: &Kind, selector: &Selector) -> Result<(), PlanError> {
+    let item = item.to_owned();
+    let of_packets = Selector {
+        during: None,
+        at: None,
+        ..selector.clone()
+    };
+    match kind {
+        Kind::Situation(_) if of_packets != Selector::default() => Err(PlanError::Packets { item }),
+        Kind::Situation(_) => Ok(()),
+        _ if selector.at.is_some() => Err(PlanError::Place { item }),
+        _ => Ok(()),
+    }
 }
 
 fn wrong(key: &str, value: &str, expected: &'static str) -> PlanError {
@@ -123,8 +145,12 @@ fn parse_kind(key: &str, value: &str, selector: &mut Selector) -> Result<Kind, P
             Kind::Partition(one, other)
         }
         _ => {
-            let name = key.to_owned();
-            return Err(PlanError::Kind { name });
+            let name = || key.to_owned();
+            let known = Situation::of_plan(key, value);
+            let known = known.ok_or_else(|| PlanError::Kind { name: name() })?;
+            let (situation, during) = known.map_err(|expected| wrong(key, value, expected))?;
+            selector.during = Some(during);
+            Kind::Situation(situation)
         }
     })
 }
@@ -214,6 +240,9 @@ fn select(selector: &mut Selector, item: &str, text: &str) -> Result<(), PlanErr
     } else if let Some(to) = text.strip_prefix("to:") {
         let to = address(to).ok_or_else(unknown)?;
         selector.to.replace(to).is_none()
+    } else if let Some(at) = text.strip_prefix("at:") {
+        let at = address(at).ok_or_else(unknown)?;
+        selector.at.replace(at).is_none()
     } else if let Some(span) = span(text) {
         selector.during.replace(span).is_none()
     } else {
@@ -249,6 +278,7 @@ impl fmt::Display for Fault {
             from,
             to,
             during,
+            at,
         } = &self.selector;
         let when = |when: When| Written(when, *packets);
         write!(f, "{}=", self.kind.name())?;
@@ -274,6 +304,10 @@ impl fmt::Display for Fault {
                 during.map_or(Ok(()), |during| during.fmt(f))?;
             }
             Kind::Partition(one, other) => write!(f, "{}-{}", Address(one), Address(other))?,
+            Kind::Situation(situation) => {
+                shows_during = false;
+                during.map_or(Ok(()), |during| situation.write_value(&during, f))?;
+            }
         }
         let class = packets.filter(|_| shows_packets);
         class.map_or(Ok(()), |class| write!(f, "@{class}"))?;
@@ -286,6 +320,7 @@ impl fmt::Display for Fault {
             .map_or(Ok(()), |tries| write!(f, "@try{}", Range(tries)))?;
         from.map_or(Ok(()), |from| write!(f, "@from:{}", Address(from)))?;
         to.map_or(Ok(()), |to| write!(f, "@to:{}", Address(to)))?;
+        at.map_or(Ok(()), |at| write!(f, "@at:{}", Address(at)))?;
         let during = during.filter(|_| shows_during);
         during.map_or(Ok(()), |during| write!(f, "@{during}"))
     }

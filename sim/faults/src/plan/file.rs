@@ -7,7 +7,7 @@ use super::expression::add;
 use super::{DEFAULT_SEED, MAX_EXPRESSION, Plan};
 
 /// Keys of a table `[[fault]]` other than `kind` and `value`, with their form in an expression.
-const SELECTORS: [(&str, &str); 8] = [
+const SELECTORS: [(&str, &str); 9] = [
     ("packets", ""),
     ("qp", "qp"),
     ("flow", "flow"),
@@ -16,6 +16,7 @@ const SELECTORS: [(&str, &str); 8] = [
     ("from", "from:"),
     ("to", "to:"),
     ("during", ""),
+    ("at", "at:"),
 ];
 
 /// Parses the text of a file.

@@ -13,6 +13,8 @@ const DEVICE_FATAL: u64 = 2;
 /// The place's word of device faults is not empty and has to be read.
 const DEVICE_FAULTS: u64 = 4;
 const REMOVED: u64 = 8;
+/// The place's word of a situation is not empty and has to be read.
+const SITUATION: u64 = 16;
 
 /// A fault to inject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +67,12 @@ impl Injected {
 }
 
 impl Injected {
+    /// Returns true if a situation was injected and not taken yet.
+    #[must_use]
+    pub fn has_situation(self) -> bool {
+        self.0 & SITUATION != 0
+    }
+
     /// Returns the number of the last injected plan of packet faults.
     #[must_use]
     pub fn plan_number(self) -> u64 {
@@ -107,6 +115,18 @@ impl Registry {
     pub fn clear_device_fatal(&self, place: u8) {
         let word = self.memory.word(place_offset(place) + field::INJECTED);
         word.fetch_and(!DEVICE_FATAL, Ordering::SeqCst);
+    }
+
+    /// Sets the flag for the word of a situation.
+    pub(super) fn announce_situation(&self, place: u8) {
+        let word = self.memory.word(place_offset(place) + field::INJECTED);
+        word.fetch_or(SITUATION, Ordering::SeqCst);
+    }
+
+    /// Clears that flag. The caller reads the word of the situation afterwards.
+    pub(super) fn clear_situation_sign(&self, place: u8) {
+        let word = self.memory.word(place_offset(place) + field::INJECTED);
+        word.fetch_and(!SITUATION, Ordering::SeqCst);
     }
 
     /// Clears the flag for the word of device faults. The caller reads that word afterwards: a

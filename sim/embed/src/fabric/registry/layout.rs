@@ -21,7 +21,7 @@ pub(super) const MAX_SERVICE_PORTS: usize = 4096;
 pub const ANNOUNCE_WORDS: usize = PLACES.div_ceil(64);
 
 /// Incremented with every change to the layout of this file or of the rings.
-pub(super) const LAYOUT_VERSION: u64 = 10;
+pub(super) const LAYOUT_VERSION: u64 = 11;
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"Ferroce\n");
 pub(super) const PLACE_SIZE: usize = 12288;
 /// Ports of RDMA CM, after the pages of all 256 places.
@@ -81,6 +81,8 @@ pub(super) mod field {
     pub const FAULTS_ACTIVE: usize = 1416;
     pub const FAULT_PLAN_LENGTH: usize = 1424;
     pub const FAULT_PLAN: usize = 1432;
+    pub const SITUATION: usize = 1944;
+    pub const IS_SERVED: usize = 1952;
     pub const COUNTERS: usize = 2048;
     pub const QP_COUNT: usize = 3072;
     pub const QPS: usize = 3080;
@@ -96,7 +98,8 @@ const _: () = assert!(field::DEVICE_FAULTS + 8 <= field::UPLINK_COUNTERS);
 const _: () =
     assert!(field::UPLINK_COUNTERS + 8 * UplinkCounter::ALL.len() <= field::FAULT_COUNTERS);
 const _: () = assert!(field::FAULT_COUNTERS + 8 * FaultCounter::ALL.len() <= field::FAULTS_ACTIVE);
-const _: () = assert!(field::FAULT_PLAN + MAX_EXPRESSION <= field::COUNTERS);
+const _: () = assert!(field::FAULT_PLAN + MAX_EXPRESSION <= field::SITUATION);
+const _: () = assert!(field::IS_SERVED + 8 <= field::COUNTERS);
 const _: () = assert!(field::COUNTERS + 8 * MAX_COUNTERS <= field::QP_COUNT);
 const _: () = assert!(field::QPS + 8 * MAX_QPS <= field::GROUPS);
 const _: () = assert!(field::GROUPS + 16 * MAX_GROUPS <= field::QP_PSNS);
