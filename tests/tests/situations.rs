@@ -1,10 +1,14 @@
 //! Situations of a peer, by their names: what an unmodified program sees when its peer gets into
 //! one, as `ferroce inject` and plans bring it about, with the values of a ConnectX.
 
-use ferroce_tests::{Pair, RunningPair, Scratch, TIMEOUT};
+use ferroce_tests::{Pair, RunningPair, Scratch, TIMEOUT, eventually};
 
 /// Options of the functional model.
 const FUNCTIONAL: [&str; 2] = ["--personality", "mlx5"];
+/// Options of a card in simulated time.
+const TIMED: [&str; 2] = ["--timed", "cx6-200g"];
+/// The host of the first program in simulated time.
+const VICTIM: &str = "@at:10.0.0.1";
 /// Requests of a pair, one every millisecond: more than pass before a situation.
 const MANY: &str = "30000";
 /// With these values of the QP, a ConnectX reports a dead peer after this time.
@@ -23,6 +27,7 @@ struct Case {
     operation: &'static str,
     /// As the arguments of `ferroce inject`.
     injected: &'static [&'static str],
+    plan: &'static str,
     requester: &'static [&'static str],
     victim: &'static [&'static str],
 }
@@ -31,54 +36,63 @@ const CASES: [Case; 9] = [
     Case {
         operation: "write",
         injected: &["peer-qp-error"],
+        plan: "peer-qp-error=5ms",
         requester: &RETRY_EXCEEDED,
         victim: &["own status 5", "own vendor_err 0xf5", "state 6"],
     },
     Case {
         operation: "write",
         injected: &["mr-gone"],
+        plan: "mr-gone=5ms",
         requester: &REMOTE_ACCESS,
         victim: &["state 6", "0 failures"],
     },
     Case {
         operation: "read",
         injected: &["mr-gone"],
+        plan: "mr-gone=5ms",
         requester: &REMOTE_ACCESS,
         victim: &["0 failures"],
     },
     Case {
         operation: "send",
         injected: &["no-receive"],
+        plan: "no-receive=5ms..",
         requester: &RNR_RETRY_EXCEEDED,
         victim: &["state 3", "0 failures"],
     },
     Case {
         operation: "write",
         injected: &["link-down"],
+        plan: "link-down=5ms..10s",
         requester: &RETRY_EXCEEDED,
         victim: &["event port error", "state 3"],
     },
     Case {
         operation: "send",
         injected: &["peer-stopped", "4s"],
+        plan: "peer-stopped=5ms..4s",
         requester: &RNR_RETRY_EXCEEDED,
         victim: &["state 3", "0 failures"],
     },
     Case {
         operation: "write",
         injected: &["peer-killed", "qp-first"],
+        plan: "peer-killed=5ms/qp-first",
         requester: &RETRY_EXCEEDED,
         victim: &[],
     },
     Case {
         operation: "write",
         injected: &["peer-killed", "mr-first/1s"],
+        plan: "peer-killed=5ms/mr-first",
         requester: &REMOTE_ACCESS,
         victim: &[],
     },
     Case {
         operation: "read",
         injected: &["peer-killed", "mr-first/1s"],
+        plan: "peer-killed=5ms/mr-first",
         requester: &REMOTE_ACCESS,
         victim: &[],
     },
@@ -92,15 +106,27 @@ fn start<'a>(
     requests: &str,
     rnr_retry: &str,
 ) -> RunningPair<'a> {
+    start_with(scratch, [options, options], operation, requests, rnr_retry)
+}
+
+/// As [`start`], with options of the victim and of the requester.
+fn start_with<'a>(
+    scratch: &'a Scratch,
+    options: [&[&str]; 2],
+    operation: &str,
+    requests: &str,
+    rnr_retry: &str,
+) -> RunningPair<'a> {
     let program = scratch.compile("situations");
     let [timeout, retry_cnt] = TIMEOUT_AND_RETRIES;
     let arguments = [operation, timeout, retry_cnt, rnr_retry, requests];
     let pair = Pair {
         program: &program,
         arguments: &arguments,
-        options,
+        options: &[],
     };
-    pair.start(scratch, options, options)
+    let [victim, requester] = options;
+    pair.start(scratch, victim, requester)
 }
 
 /// Injects into the victim of a pair once requests pass.
@@ -157,6 +183,72 @@ fn injected_into_a_running_program() {
         let mut pair = start(&scratch, &FUNCTIONAL, case.operation, MANY, "0");
         inject(&scratch, &mut pair, case.injected);
         check(case, pair);
+    }
+}
+
+/// Goal: a plan brings about each situation at its time, in real time. Method: the plan is that of
+/// the victim alone.
+#[test]
+fn planned_in_real_time() {
+    for case in &CASES {
+        let scratch = Scratch::new();
+        let victim = [&FUNCTIONAL[..], &["--faults", case.plan]].concat();
+        let options = [&victim[..], &FUNCTIONAL[..]];
+        let pair = start_with(&scratch, options, case.operation, MANY, "0");
+        check(case, pair);
+    }
+}
+
+/// Goal: a plan brings about each situation at its time in simulated time.
+#[test]
+fn planned_in_simulated_time() {
+    for case in &CASES {
+        let scratch = Scratch::new();
+        let plan = format!("{}{VICTIM}", case.plan);
+        let options = [&TIMED[..], &["--faults", &plan]].concat();
+        let pair = start(&scratch, &options, case.operation, MANY, "0");
+        check(case, pair);
+    }
+}
+
+/// Goal: a program is stopped for exactly its time in simulated time, and its card goes on.
+#[test]
+fn a_stop_in_simulated_time_is_exact() {
+    let scratch = Scratch::new();
+    let plan = format!("peer-stopped=5ms..1005ms{VICTIM}");
+    let options = [&TIMED[..], &["--faults", &plan]].concat();
+    let pair = start(&scratch, &options, "write", "1500", "7");
+    let (victim, requester) = pair.finish();
+    assert!(requester.contains("status 0"), "{requester}");
+    assert!(value(&requester, "longest ") < 0.1, "{requester}");
+    let pause_ms = value(&victim, "pause ");
+    assert!((1000.0..1001.0).contains(&pause_ms), "{victim}");
+}
+
+/// Goal: an unmodified benchmark reports the values of a ConnectX when its peer dies.
+#[test]
+fn perftest_shows_them() {
+    for (words, status) in [
+        (["peer-killed", "qp-first"], "syndrom 0x81"),
+        (["peer-killed", "mr-first/1s"], "syndrom 0x88"),
+    ] {
+        let scratch = Scratch::new();
+        let pair = Pair {
+            program: "ib_write_bw",
+            arguments: &["-F", "-D", "100", "-s", "4096"],
+            options: &FUNCTIONAL,
+        };
+        let mut pair = pair.start(&scratch, &FUNCTIONAL, &FUNCTIONAL);
+        let pid = pair.server.id();
+        eventually("requests pass", TIMEOUT, || {
+            scratch.counter(pair.client.id(), "tx_frames") > 1000
+        });
+        let pid = pid.to_string();
+        let arguments = [&["inject"], &words[..], &["--pid", &pid]].concat();
+        scratch.finish(scratch.ferroce(&arguments)).expect_success();
+        pair.client.hurry(TIMEOUT);
+        let ended = pair.client.wait();
+        assert!(ended.output.contains(status), "{words:?}: {ended:?}");
     }
 }
 

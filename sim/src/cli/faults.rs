@@ -16,6 +16,8 @@ pub struct Faults {
     ///   reorder=8paths               sprayed over paths of different length
     ///   down=5ms..7ms                the link fails, 5 ms after the first packet
     ///   partition=10.0.0.1-10.0.0.2  two hosts are separated
+    ///   peer-killed=5ms/mr-first@at:10.0.0.1   that program is killed; also peer-stopped,
+    ///                                peer-qp-error, mr-gone, no-receive, link-down
     ///
     /// Several are separated by commas; the chapter "Injected packet faults" has them all.
     #[arg(
@@ -25,4 +27,16 @@ pub struct Faults {
         verbatim_doc_comment
     )]
     pub plan: Option<Plan>,
+}
+
+/// Refuses situations of programs in a plan for loops that have none.
+pub fn refuse_situations(plan: Option<&Plan>) -> Result<(), String> {
+    match plan.and_then(|plan| plan.situations().next()) {
+        Some(situation) => Err(format!(
+            "--faults {name}: {name} happens to a program: `ferroce run`, `ferroce world`; here \
+             only packets suffer faults",
+            name = situation.name()
+        )),
+        None => Ok(()),
+    }
 }

@@ -138,6 +138,17 @@ enum Order {
     Situation(Onset),
 }
 
+impl Order {
+    /// Returns true if something happens to a process, and not only to its device.
+    fn concerns_process(&self) -> bool {
+        match self {
+            Self::Device(..) | Self::Packets(None) => false,
+            Self::Packets(Some(plan)) => plan.situations().any(Situation::concerns_process),
+            Self::Situation(onset) => onset.situation.concerns_process(),
+        }
+    }
+}
+
 impl Fault {
     /// Returns the injection, and the message for a device where it was already in force; `None`
     /// for faults of packets, and for situations.
@@ -179,8 +190,8 @@ impl Inject {
         if chosen.is_empty() {
             return Err(self.no_match(&occupants));
         }
-        if let Order::Situation(onset) = &order {
-            refuse_served(registry, &chosen, onset.situation)?;
+        if order.concerns_process() {
+            refuse_served(registry, &chosen)?;
         }
         let now = Clock::start().ticks();
         for occupant in chosen {
@@ -276,21 +287,17 @@ fn inject(registry: &Registry, place: u8, order: &Order, now: Ticks) -> &'static
 
 /// Refuses what happens to a process if the function of one is served: its program is another
 /// process, to which the system's own tools can do the same.
-fn refuse_served(
-    registry: &Registry,
-    chosen: &[&Occupant],
-    situation: Situation,
-) -> Result<(), String> {
+fn refuse_served(registry: &Registry, chosen: &[&Occupant]) -> Result<(), String> {
     let served = chosen
         .iter()
         .find(|occupant| registry.is_served(occupant.place));
     match served {
-        Some(occupant) if situation.concerns_process() => Err(format!(
+        Some(occupant) => Err(format!(
             "{}: the function is served to another process, and its card goes on in any case; stop \
              or kill that program: `kill -STOP`, `kill -KILL`; or choose another one with --pid",
             name(occupant)
         )),
-        _ => Ok(()),
+        None => Ok(()),
     }
 }
 

@@ -138,7 +138,14 @@ impl Serve {
         if self.capture.is_some() {
             options.capture.clone_from(&self.capture);
         }
-        if self.faults.plan.is_some() {
+        if let Some(plan) = &self.faults.plan {
+            let mut situations = plan.situations();
+            if let Some(situation) = situations.find(|s| s.concerns_process()) {
+                return Err(format!(
+                    "--faults {}: the program is another process: `kill` stops or kills it",
+                    situation.name()
+                ));
+            }
             options.faults.clone_from(&self.faults.plan);
         }
         Ok(options)

@@ -7,7 +7,7 @@ use clap::Args;
 use ferroce_seeds::{Failure, Scenario, ScenarioError, Summary, run, run_many, shrink};
 use serde_json::{Value, json};
 
-use super::faults::Faults;
+use super::faults::{Faults, refuse_situations};
 use super::json::JsonOption;
 use super::progress::Bar;
 use super::{EXIT_FAILURE, report_error};
@@ -106,6 +106,7 @@ impl Sim {
         let prints_text = self.json.prepare()?;
         let scenario = self.scenario(&self.file()?, self.seed);
         let scenario = scenario.map_err(|error| error.to_string())?;
+        refuse_situations(scenario.faults.as_ref())?;
         let events = if self.trace { EVENTS } else { 0 };
         let outcome = run(&scenario, events).map_err(|error| error.to_string())?;
         let passes = outcome.is_ok();

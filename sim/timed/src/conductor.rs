@@ -99,6 +99,7 @@ impl Conductor {
             self.shared.dump_if_wanted(|| self.dump());
             self.resume_outsiders();
             self.go_on();
+            self.bury_killed();
         }
         let places = self.common.places.borrow();
         places.iter().for_each(|place| place.program.end());
@@ -127,7 +128,7 @@ impl Conductor {
                 common.announce_cm_events(cpu.now());
                 next
             };
-            let thread = self.world.spawn(host, Box::new(step));
+            let thread = self.world.spawn_in_kernel(host, Box::new(step));
             agents.set_thread(host, thread);
         }
     }
@@ -182,8 +183,24 @@ impl Conductor {
         agents.forget(now, program);
         drop(agents);
         self.common.announce_cm_events(now);
-        if !program.has_exited() {
+        if !program.has_exited() && !program.is_killed() {
             self.notify_partner_of(program);
+        }
+    }
+
+    /// Ends the processes of programs that a situation of the plan of faults has killed. Their
+    /// partners go on: what they see is wanted.
+    fn bury_killed(&mut self) {
+        for host in self.world.take_killed() {
+            let places = self.common.places.borrow();
+            let on_host = places.iter().filter(|place| place.program.host == host);
+            let mut programs: Vec<_> = on_host.map(|place| Arc::clone(&place.program)).collect();
+            drop(places);
+            programs.dedup_by_key(|program| program.id);
+            for program in programs {
+                program.kill();
+                self.remove(&program);
+            }
         }
     }
 

@@ -12,6 +12,7 @@ use ferroce_timed_protocol::page::{CostsPage, ProgramPage, ThreadPage};
 use ferroce_timed_protocol::{MAX_THREADS, VERSION};
 use ferroce_units::Duration;
 use parking_lot::Mutex;
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::cm_agent::ChannelOwner;
 
@@ -112,6 +113,8 @@ pub struct Program {
     /// A bit for each page in use by a thread.
     used: Mutex<u64>,
     is_over: AtomicBool,
+    /// True if the plan of faults has killed it.
+    is_killed: AtomicBool,
     /// Number of times that one of its threads has written to a descriptor for which others may
     /// wait.
     notices: AtomicU64,
@@ -137,6 +140,7 @@ impl Program {
             pages,
             used: Mutex::new(0),
             is_over: AtomicBool::new(false),
+            is_killed: AtomicBool::new(false),
             notices: AtomicU64::new(0),
         };
         Ok((program, file))
@@ -181,6 +185,21 @@ impl Program {
     /// Returns true if the program has left, or was removed.
     pub fn is_over(&self) -> bool {
         self.is_over.load(Ordering::SeqCst)
+    }
+
+    /// Kills the process, as SIGKILL does; none of its threads gets a turn any more.
+    pub fn kill(&self) {
+        self.is_killed.store(true, Ordering::SeqCst);
+        if let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) {
+            // It may have ended already.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        self.end();
+    }
+
+    /// Returns true if the plan of faults has killed it.
+    pub fn is_killed(&self) -> bool {
+        self.is_killed.load(Ordering::SeqCst)
     }
 
     /// Returns true if the program has ended normally, and was not killed.

@@ -31,14 +31,25 @@ pub(super) enum Due {
     Network,
 }
 
+/// What situations have done to the programs of hosts, until the event loop and its caller take it.
+#[derive(Debug, Default)]
+pub(super) struct Fates {
+    /// Hosts whose program continues.
+    pub continued: Vec<usize>,
+    /// Hosts whose program was killed.
+    pub killed: Vec<usize>,
+}
+
 /// Hosts, NICs and the network between them.
 pub(super) struct Devices<T: Timing> {
     pub nodes: Vec<Node<T>>,
     pub fabric: Fabric,
     clock: DeviceClock,
     /// NICs, then the interrupts of the hosts, then the network; at device times.
-    events: EventHeap,
+    pub(super) events: EventHeap,
     recorder: Option<SharedRecorder>,
+    /// What situations have done to programs.
+    pub fates: Fates,
 }
 
 /// Events.
@@ -56,6 +67,7 @@ impl<T: Timing> Devices<T> {
             clock: DeviceClock::NEW,
             events: EventHeap::new(2 * hosts + 1),
             recorder: None,
+            fates: Fates::default(),
         })
     }
 
@@ -108,6 +120,9 @@ impl<T: Timing> Devices<T> {
     pub fn step_network(&mut self, now: Instant, sequence: &mut Sequence) {
         let now = self.clock.to_device(now);
         self.fabric.step_network(now);
+        while let Some(step) = self.fabric.take_step(now) {
+            self.suffer(now, step, sequence);
+        }
         while let Some(woken) = self.fabric.next_woken() {
             self.wake(now, woken, sequence);
         }

@@ -13,6 +13,7 @@ use super::fabric::Arrivals;
 use super::fabric::channel::QueueSample;
 use super::fabric::report::FabricReport;
 use super::recorder::SharedRecorder;
+use super::schedule::Owner;
 use super::served::ServedCard;
 use super::shared::Shared;
 use super::thread::{Next, ThreadId};
@@ -26,8 +27,10 @@ pub(super) trait Engine: Send + Sync {
     fn finish(&self, thread: ThreadId, next: Next);
     fn bus(self: Arc<Self>, host: usize) -> Arc<dyn Bus>;
     fn served(self: Arc<Self>, host: usize) -> Arc<dyn ServedCard>;
-    fn add_thread(&self, host: usize);
+    fn add_thread(&self, host: usize, owner: Owner);
     fn end_thread(&self, thread: ThreadId);
+    /// As [`super::World::take_killed`].
+    fn take_killed(&self) -> Vec<usize>;
     /// Wakes a thread that is parked.
     fn wake(&self, thread: ThreadId, at: Instant);
     /// Wakes a thread that waits for an interrupt.
@@ -92,8 +95,12 @@ impl<T: Timing + Send + 'static> Engine for Shared<T> {
         Arc::new(WorldBus::new(self, host).into_served())
     }
 
-    fn add_thread(&self, host: usize) {
-        self.event_loop.lock().add_thread(host);
+    fn add_thread(&self, host: usize, owner: Owner) {
+        self.event_loop.lock().add_thread(host, owner);
+    }
+
+    fn take_killed(&self) -> Vec<usize> {
+        self.event_loop.lock().take_killed()
     }
 
     fn end_thread(&self, thread: ThreadId) {

@@ -10,7 +10,7 @@ use super::devices::{Devices, Due};
 use super::event_heap::Sequence;
 use super::fast_forward::{Skipper, skipper};
 use super::host::WorldHost;
-use super::schedule::{Recheck, Schedule, State};
+use super::schedule::{Owner, Recheck, Schedule, State};
 use super::thread::{Deadlines, Next, ThreadId};
 use super::watch::Turns;
 
@@ -72,8 +72,8 @@ impl<T: Timing> EventLoop<T> {
     }
 
     /// Adds a thread of `host`, which is stepped now.
-    pub fn add_thread(&mut self, host: usize) {
-        self.schedule.add(self.now, host, &mut self.sequence);
+    pub fn add_thread(&mut self, host: usize, owner: Owner) {
+        self.schedule.add(self.now, host, owner, &mut self.sequence);
     }
 
     /// Handles events until a thread or an interrupt handler must run, or until `until`.
@@ -103,10 +103,17 @@ impl<T: Timing> EventLoop<T> {
             match device {
                 None => {
                     self.schedule.turns.set(thread, None);
-                    return DeviceStop::Thread(thread);
+                    if !self.holds(thread) {
+                        return DeviceStop::Thread(thread);
+                    }
                 }
                 Some(Due::Interrupts(host)) => return DeviceStop::Interrupts(host),
-                Some(Due::Network) => self.devices.step_network(self.now, &mut self.sequence),
+                Some(Due::Network) => {
+                    self.devices.step_network(self.now, &mut self.sequence);
+                    if self.follow_fates() {
+                        return DeviceStop::Until;
+                    }
+                }
                 Some(Due::Nic(host)) => {
                     self.advance_nic(host);
                     if let Some(mark) = self.devices.take_mark(host) {
@@ -208,6 +215,12 @@ impl<T: Timing> EventLoop<T> {
             let moment = self.sequence.moment(time);
             self.schedule.turns.lower(thread.0, moment);
         }
+    }
+
+    /// Gives a thread a turn at `time`, unless it has an earlier one.
+    pub fn wake_thread(&mut self, thread: usize, time: Instant) {
+        let moment = self.sequence.moment(time);
+        self.schedule.turns.lower(thread, moment);
     }
 
     /// Lets a polling thread poll at the first point of its polling grid that is not before `at`.
@@ -384,7 +397,10 @@ impl<T: Timing> EventLoop<T> {
         match event {
             Some((moment, due)) if moment.time <= self.now => match due {
                 Due::Interrupts(host) => interrupts = Some((host, self.take_interrupts(host))),
-                Due::Network => self.devices.step_network(self.now, &mut self.sequence),
+                Due::Network => {
+                    self.devices.step_network(self.now, &mut self.sequence);
+                    self.follow_fates();
+                }
                 Due::Nic(host) => self.advance_nic(host),
             },
             _ => {}

@@ -69,6 +69,8 @@ struct End {
     line: Line,
     arriving: VecDeque<(Instant, Frame)>,
     counters: LinkCounters,
+    /// True while a situation keeps its link down.
+    is_down: bool,
 }
 
 /// A multicast group that at least one host has joined now or in the past.
@@ -107,6 +109,7 @@ impl Fabric {
                 faults: config.faults.as_ref().map(|_| FaultCounters::default()),
                 ..LinkCounters::default()
             },
+            is_down: false,
         };
         Ok(Self {
             now: Instant::ZERO,
@@ -409,6 +412,11 @@ impl Port for Fabric {
 
     fn computes_icrc(&self) -> bool {
         self.icrc
+    }
+
+    #[inline]
+    fn link_is_up(&self) -> bool {
+        !self.ends[self.current].is_down
     }
 
     fn carries_icrc(&self, frame: &Frame) -> bool {

@@ -45,6 +45,7 @@ pub mod recorder;
 mod schedule;
 mod served;
 mod shared;
+mod situations;
 mod switch;
 mod thread;
 pub mod trace;
@@ -75,6 +76,7 @@ pub use recorder::{
     Activity, FaultSeen, FrameSeen, Observation, PcieObservation, PortObservation, Received,
     Recorder, SharedRecorder, Span,
 };
+use schedule::Owner;
 pub use served::ServedCard;
 use shared::Shared;
 use thread::Clock;
@@ -318,13 +320,22 @@ impl World {
         }
     }
 
-    /// Starts `thread` on `host`.
+    /// Starts `thread` of the program on `host`.
     pub fn spawn(&mut self, host: usize, thread: Box<dyn Thread>) -> ThreadId {
+        self.spawn_for(Owner::Program, host, thread)
+    }
+
+    /// Starts `thread` of the kernel of `host`, which runs while the program is stopped.
+    pub fn spawn_in_kernel(&mut self, host: usize, thread: Box<dyn Thread>) -> ThreadId {
+        self.spawn_for(Owner::Kernel, host, thread)
+    }
+
+    fn spawn_for(&mut self, owner: Owner, host: usize, thread: Box<dyn Thread>) -> ThreadId {
         assert!(host < self.hosts(), "there is no host {host}");
         let id = ThreadId(self.threads.len());
         self.threads.push(Some(Slot { host, thread }));
         self.alive += 1;
-        self.engine.add_thread(host);
+        self.engine.add_thread(host, owner);
         id
     }
 
@@ -334,6 +345,13 @@ impl World {
             self.alive -= 1;
             self.engine.end_thread(thread);
         }
+    }
+
+    /// Takes the hosts whose program a situation of the plan of faults has killed since the last
+    /// call: their cards have lost all objects, and the caller ends the threads. A run ends
+    /// ([`Outcome::Until`]) when that happens.
+    pub fn take_killed(&mut self) -> Vec<usize> {
+        self.engine.take_killed()
     }
 
     /// Returns a handle that wakes parked threads, even from within a step.

@@ -31,6 +31,10 @@ pub struct Node<T: Timing> {
     pub commands: u32,
     /// True if the device no longer answers: the driver waited for it while no event was pending.
     pub is_dead: bool,
+    /// True while the program of the host is stopped or dead: its threads are held.
+    pub is_stopped: bool,
+    /// Threads whose turn came meanwhile.
+    pub held: Vec<usize>,
     /// The queue pair that was prefetched last.
     expected: Option<Qpn>,
 }
@@ -70,6 +74,8 @@ impl<T: Timing> Node<T> {
             sleepers: Vec::new(),
             commands: 0,
             is_dead: false,
+            is_stopped: false,
+            held: Vec::new(),
             expected: None,
         }
     }

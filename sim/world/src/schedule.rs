@@ -21,10 +21,21 @@ pub(super) enum State {
     Done,
 }
 
+/// To whom a thread belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// To the program of the host, which a situation may stop.
+    Program,
+    /// To the kernel of the host.
+    Kernel,
+}
+
 /// A thread in the event loop.
 #[derive(Debug)]
 pub(super) struct ThreadEntry {
     pub host: usize,
+    /// It runs while the program of the host is stopped.
+    pub is_of_kernel: bool,
     pub state: State,
     /// Its clock at the end of its last step; its next step does not begin earlier.
     pub clock: Instant,
@@ -52,10 +63,11 @@ pub(super) struct Schedule {
 
 impl Schedule {
     /// Adds a thread of `host`, which is stepped at `now`.
-    pub fn add(&mut self, now: Instant, host: usize, sequence: &mut Sequence) {
+    pub fn add(&mut self, now: Instant, host: usize, owner: Owner, sequence: &mut Sequence) {
         let thread = self.entries.len();
         self.entries.push(ThreadEntry {
             host,
+            is_of_kernel: owner == Owner::Kernel,
             state: State::Waiting,
             clock: now,
             recheck: None,

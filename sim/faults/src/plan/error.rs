@@ -35,8 +35,8 @@ pub enum PlanError {
     #[error(
         "@{text}: not a selector; selectors are @qpNUMBER, @flowNUMBER, @psnFIRST-LAST, @tryN, \
          @from:ADDRESS, @to:ADDRESS, @at:ADDRESS, @TIME..TIME, @CLASS with any, request, \
-         response, send, write, read_request, read_response, atomic, atomic_response, ack, nak, mad, cnp, or an opcode \
-         such as @rc_rdma_write_middle"
+         response, send, write, read_request, read_response, atomic, atomic_response, ack, nak, \
+         mad, cnp, or an opcode such as @rc_rdma_write_middle"
     )]
     Selector {
         /// The text.

@@ -10,7 +10,7 @@ use ferroce_perf::{
 };
 
 use super::super::fabric::Fabric;
-use super::super::faults::Faults;
+use super::super::faults::{Faults, refuse_situations};
 use super::super::json::JsonOption;
 use super::super::preset;
 use super::trace::TraceArgs;
@@ -393,6 +393,7 @@ impl Perf {
     /// Returns the faults of `--faults`, or the loss of `--loss`.
     fn fault_plan(&self) -> Result<Option<Plan>, String> {
         let Some(rate) = self.loss else {
+            refuse_situations(self.faults.plan.as_ref())?;
             return Ok(self.faults.plan.clone());
         };
         if rate == 0.0 {

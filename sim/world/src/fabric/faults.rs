@@ -1,6 +1,6 @@
 //! Packet faults between the hosts of a world.
 
-use ferroce_faults::{FaultCounter, Run, Verdict, corrupt, write_icrc};
+use ferroce_faults::{DueStep, Engine, FaultCounter, Run, Verdict, corrupt, write_icrc};
 use ferroce_units::Instant;
 
 use super::{Arrivals, Fabric, MAX_UNDER_WAY, Transit};
@@ -122,6 +122,30 @@ impl Fabric {
         }
         self.count_received(to, frame.length());
         self.put(arrival, to, frame);
+    }
+}
+
+/// Situations of hosts.
+impl Fabric {
+    /// Returns when the next step of a situation happens.
+    #[inline]
+    pub(super) fn next_step(&self) -> Option<Instant> {
+        self.faults.as_deref().and_then(Engine::next_step)
+    }
+
+    /// Takes the next step of a situation that happens until `now`.
+    pub fn take_step(&mut self, now: Instant) -> Option<DueStep> {
+        self.faults.as_mut()?.take_step(now)
+    }
+
+    /// Takes the link from the port of a host. The plan drops its frames.
+    pub fn set_link_down(&mut self, host: usize) {
+        self.ends[host].is_down = true;
+    }
+
+    /// Gives the port of a host its link again.
+    pub fn set_link_up(&mut self, host: usize) {
+        self.ends[host].is_down = false;
     }
 }
 

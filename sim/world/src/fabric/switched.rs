@@ -57,7 +57,14 @@ impl Fabric {
     /// Returns the time of the next event of the network.
     #[inline]
     pub fn next_network_event(&self) -> Option<Instant> {
-        self.network.as_ref()?.next_event()
+        let network = self
+            .network
+            .as_ref()
+            .and_then(|network| network.next_event());
+        match (network, self.next_step()) {
+            (Some(network), Some(step)) => Some(network.min(step)),
+            (network, step) => network.or(step),
+        }
     }
 
     /// Handles the events of the network up to `now`.
