@@ -134,6 +134,7 @@ impl Sim {
     fn run_many(&self, count: u64) -> Result<bool, String> {
         let prints_text = self.json.prepare()?;
         let file = self.file()?;
+        refuse_situations(self.faults.plan.as_ref())?;
         let scenario = |seed| self.scenario(&file, Some(seed));
         let end = self.first.saturating_add(count);
         let bar = Bar::new("seeds", usize::try_from(count).unwrap_or(usize::MAX));

@@ -2,7 +2,7 @@
 
 use crate::faults_support::{Is, dropped, engine, flow, frame, frame_between, host, verdicts};
 use ferroce_faults::{
-    Corruption, Engine, FaultCounter, MAX_FLOWS, MAX_LOOK_AHEAD, Plan, Run, Verdict, corrupt,
+    Corruption, Engine, FaultCounter, MAX_FLOWS, MAX_LOOK_AHEAD, Plan, Run, Step, Verdict, corrupt,
     write_icrc,
 };
 use ferroce_units::{Duration, Instant};
@@ -348,5 +348,42 @@ proptest! {
             prop_assert!(verdict.comment(engine.plan()).len() < 1000);
         }
         prop_assert!(engine.flows() <= MAX_FLOWS);
+    }
+}
+
+/// Goal: the steps of situations come at their times, which count from the first packet, and no
+/// packet before the last one may be skipped.
+#[test]
+fn steps_of_situations_come_in_order() {
+    let mut engine = engine("peer-killed=2ms/mr-first/3ms,peer-stopped=1ms..4ms");
+    assert_eq!(engine.next_step(), None);
+    let begun = Instant::ZERO + Duration::from_ms(7);
+    let packet = frame(Is::Write, 17, 0);
+    assert!(engine.decide(begun, true, &packet).is_pass());
+    let mut steps = Vec::new();
+    while let Some(at) = engine.next_step() {
+        let before = Instant(at.as_ps() - 1);
+        assert_eq!(engine.take_step(before), None);
+        let due = engine.take_step(at).expect("it is due");
+        steps.push(((at - begun).as_ns() / 1_000_000, due.step));
+    }
+    let expected = [
+        (1, Step::Stop),
+        (2, Step::Stop),
+        (2, Step::RevokeRegions),
+        (4, Step::Continue),
+        (5, Step::Kill),
+    ];
+    assert_eq!(steps, expected);
+}
+
+/// Goal: a link that is down drops the packets of its host, and no others.
+#[test]
+fn a_link_that_is_down_drops_the_packets_of_its_host() {
+    for (host, is_dropped) in [("10.0.0.1", true), ("10.0.0.9", false)] {
+        let mut engine = engine(&format!("link-down=0s..1s@at:{host}"));
+        let packet = frame(Is::Write, 17, 0);
+        let verdict = engine.decide(Instant::ZERO, true, &packet);
+        assert_eq!(verdict.is_dropped(), is_dropped, "{host}");
     }
 }

@@ -1,6 +1,7 @@
 //! Syntax of plans.
 
-use ferroce_faults::{MAX_FAULTS, Plan};
+use ferroce_faults::{MAX_FAULTS, Onset, Plan, Situation, TEARDOWN, Teardown};
+use ferroce_units::Duration;
 
 /// Goal: the grammar. Method: each plan is parsed, printed in its canonical form, and parsed again
 /// to the same plan.
@@ -40,6 +41,18 @@ fn expressions_are_read_and_printed() {
         (
             "loss=1@flow2@psn3-9@try1-2@from:10.0.0.1@to:::2@rc_rdma_write_only",
             "loss=1e0@rc_rdma_write_only@flow2@psn3-9@try1-2@from:10.0.0.1@to:::2,seed=1",
+        ),
+        (
+            "peer-qp-error=5ms,mr-gone=0s@at:10.0.0.1",
+            "peer-qp-error=5ms,mr-gone=0ms@at:10.0.0.1,seed=1",
+        ),
+        (
+            "peer-killed=5ms/qp-first,peer-killed=5ms/mr-first",
+            "peer-killed=5ms/qp-first,peer-killed=5ms/mr-first/10ms,seed=1",
+        ),
+        (
+            "peer-stopped=1ms..4s,no-receive=1ms..,link-down=2us..3us@at:::2",
+            "peer-stopped=1ms..4000ms,no-receive=1ms..,link-down=2us..3us@at:::2,seed=1",
         ),
     ] {
         let plan: Plan = text
@@ -95,6 +108,26 @@ fn refusals_say_what_is_wrong_and_what_is_right() {
         ("loss=1@try0", "not a selector"),
         ("drop=ack#1@write", "already selected"),
         ("down=1ms..2ms@3ms..4ms", "already selected"),
+        ("peer-killed=5ms", "such as 5ms/qp-first or 5ms/mr-first"),
+        ("peer-killed=5ms/qp-first/1ms", "such as 5ms/qp-first"),
+        ("peer-killed=mr-first", "such as 5ms/qp-first"),
+        (
+            "peer-stopped=5ms..",
+            "a span of time since the first packet",
+        ),
+        (
+            "mr-gone=5ms..7ms",
+            "a time since the first packet, such as 5ms",
+        ),
+        (
+            "mr-gone=5ms@qp3",
+            "the only selector is the host, @at:ADDRESS",
+        ),
+        ("mr-gone=5ms@at:x", "@at:x: not a selector"),
+        (
+            "loss=1@at:10.0.0.1",
+            "packets are selected by @from:ADDRESS",
+        ),
         ("loss=1,seed=x", "seed=x: \"x\" is not a number"),
     ] {
         let error = text.parse::<Plan>().expect_err(text).to_string();
@@ -131,9 +164,13 @@ fn files_say_the_same_as_expressions() {
         [[fault]]
         kind = 'reorder'
         value = '8paths'
+        [[fault]]
+        kind = 'peer-killed'
+        value = '5ms/mr-first'
+        at = '10.0.0.1'
     ";
     let expression = "drop=read_response#3@qp17,loss=1e-3@ack@from:10.0.0.1@1ms..2ms@psn0-99@try1,\
-                      reorder=8paths,seed=9";
+                      reorder=8paths,peer-killed=5ms/mr-first@at:10.0.0.1,seed=9";
     assert_eq!(Plan::from_toml(file), expression.parse());
     for (file, expected) in [
         ("[[fault]]\nkind = 'loss'", "a table [[fault]] needs value"),
@@ -153,5 +190,38 @@ fn files_say_the_same_as_expressions() {
     ] {
         let error = Plan::from_toml(file).expect_err(file).to_string();
         assert!(error.contains(expected), "{file}: {error}");
+    }
+}
+
+/// Goal: what `ferroce inject` takes after the name of a situation.
+#[test]
+fn onsets_have_an_order_or_a_time() {
+    let killed = Situation::PeerKilled(Teardown::MrFirst);
+    for (text, situation, time) in [
+        ("mr-gone", Situation::MrGone, None),
+        ("no-receive", Situation::NoReceive, None),
+        (
+            "peer-stopped 4s",
+            Situation::PeerStopped,
+            Some(Duration::from_ms(4000)),
+        ),
+        ("peer-killed mr-first", killed, Some(TEARDOWN)),
+        (
+            "peer-killed mr-first/1s",
+            killed,
+            Some(Duration::from_ms(1000)),
+        ),
+    ] {
+        assert_eq!(text.parse(), Ok(Onset { situation, time }));
+    }
+    for (text, expected) in [
+        ("mr-lost", "\"mr-lost\" is not the name of a situation"),
+        ("mr-gone 4s", "it happens once"),
+        ("peer-stopped", "how long it lasts"),
+        ("link-down 0s", "or nothing"),
+        ("peer-killed", "qp-first or mr-first"),
+    ] {
+        let error = text.parse::<Onset>().expect_err(text).to_string();
+        assert!(error.contains(expected), "{text}: {error}");
     }
 }
