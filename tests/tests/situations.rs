@@ -1,7 +1,7 @@
 //! Situations of a peer, by their names: what an unmodified program sees when its peer gets into
 //! one, as `ferroce inject` and plans bring it about, with the values of a ConnectX.
 
-use ferroce_tests::{Pair, RunningPair, Scratch, TIMEOUT, eventually};
+use ferroce_tests::{Pair, RunningPair, Scratch, Served, TIMEOUT, eventually};
 
 /// Options of the functional model.
 const FUNCTIONAL: [&str; 2] = ["--personality", "mlx5"];
@@ -279,6 +279,48 @@ fn receives_come_back() {
         assert!(requester.contains("status 0"), "{requester}");
         let longest = value(&requester, "longest ");
         assert!(last.is_some() || longest > 400.0, "{requester}");
+    }
+}
+
+/// Goal: what happens to a process is refused for a function that another process uses, with what
+/// does it instead; what happens to its objects is not.
+#[test]
+fn the_process_behind_a_served_function_is_left_alone() {
+    let scratch = Scratch::new();
+    let served = Served::start(&scratch, 1);
+    let pid = served.process.id().to_string();
+    for (words, is_refused) in [
+        (&["peer-killed", "mr-first"][..], true),
+        (&["peer-stopped", "4s"], true),
+        (&["faults", "peer-killed=5ms/qp-first"], true),
+        (&["faults", "mr-gone=5ms"], false),
+        (&["no-receive", "4s"], false),
+    ] {
+        let arguments = [&["inject"], words, &["--pid", &pid]].concat();
+        let ended = scratch.finish(scratch.ferroce(&arguments));
+        assert_eq!(ended.succeeded(), !is_refused, "{words:?}: {ended:?}");
+        assert!(
+            !is_refused || ended.output.contains("`kill -KILL`"),
+            "{ended:?}"
+        );
+    }
+}
+
+/// Goal: commands without programs refuse situations.
+#[test]
+fn loops_without_programs_refuse_situations() {
+    let scratch = Scratch::new();
+    let plan = ["--faults", "mr-gone=5ms"];
+    for command in [
+        &["perf", "write_bw", "--preset", "cx5-100g"][..],
+        &["sim"],
+        &["sim", "--seeds", "2"],
+    ] {
+        let arguments = [command, &plan].concat();
+        let ended = scratch.finish(scratch.ferroce(&arguments));
+        assert!(!ended.succeeded(), "{command:?}");
+        let expected = "mr-gone happens to a program";
+        assert!(ended.output.contains(expected), "{command:?}: {ended:?}");
     }
 }
 

@@ -29,6 +29,7 @@ mod recovery;
 mod regions;
 mod send_wqe;
 mod shared_receive;
+mod software_faults;
 mod timed;
 mod unreliable;
 mod vanishing;
