@@ -100,18 +100,21 @@ impl Transmit {
         let has_work = !self.scheduler.is_idle() || self.outbound_waits;
         if has_work && !self.is_egress_blocked(ports) {
             let outbound_waits = std::mem::take(&mut self.outbound_waits);
-            let (served_last, served_first) =
-                (0..self.first_unit, self.first_unit..self.units.len());
-            for unit in served_first.chain(served_last) {
-                let had_room = self.has_shared_room(turn);
+            let units = self.units.len();
+            let mut has_room = self.has_shared_room(turn);
+            let mut unit = self.first_unit;
+            for _ in 0..units {
+                let next = if unit + 1 == units { 0 } else { unit + 1 };
                 if outbound_waits || self.scheduler.has_work(unit) {
                     worked |= self.serve_unit(turn, unit, ports);
+                    if has_room && !self.has_shared_room(turn) {
+                        // Otherwise the unit with the smallest number would take all the room that
+                        // becomes free: the responses of one READ would delay those of all others.
+                        has_room = false;
+                        self.first_unit = next;
+                    }
                 }
-                if had_room && !self.has_shared_room(turn) {
-                    // Otherwise the unit with the smallest number would take all the room that
-                    // becomes free: the responses of one READ would delay those of all others.
-                    self.first_unit = (unit + 1) % self.units.len();
-                }
+                unit = next;
             }
         }
         ports.mac.transmit(turn.now, turn.timing, ports.port);
