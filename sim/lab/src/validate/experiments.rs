@@ -325,6 +325,8 @@ const PLANS: &[Plan] = plans! {
         point("WRITE, 512 QPs", many_queue_pairs(Write, 512), Near(1, 25.0)),
         point("READ, 64 QPs", many_queue_pairs(Read, 64), Near(2, 25.0)),
         point("READ, 512 QPs", many_queue_pairs(Read, 512), Near(3, 25.0)),
+        point("WRITE, 32 QPs", many_queue_pairs(Write, 32), Near(4, 25.0)),
+        point("READ, 32 QPs", many_queue_pairs(Read, 32), Near(5, 25.0)),
     ],
 };
 

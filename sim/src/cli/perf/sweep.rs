@@ -66,8 +66,8 @@ impl Perf {
                 return Err(format!(
                     "--sweep {key}: sweep size, iterations, qps, mrs, threads, depth, rx-depth, \
                      inline, sge, align, loss, signal-every, mtu, outstanding-reads, qp-timeout, \
-                     retry-count, hosts, vms, seed, connection, page-size, preset, share, or a parameter of the \
-                     preset as pcie.lanes"
+                     retry-count, hosts, vms, seed, connection, page-size, preset, share, or a \
+                     parameter of the preset as pcie.lanes"
                 ));
             }
         }

@@ -326,6 +326,10 @@ pub(super) const MARKS: &[Mark] = &[
         "cache.wqe.* are of another host with ConnectX-6 (V12a); no value is of this one",
     ),
     at(
+        "WRITE, 32 QPs",
+        fitted("V23", WRITES_OF_ONE_TABLE, CX6_UNITS),
+    ),
+    at(
         "WRITE, 64 QPs",
         fitted("V23", WRITES_OF_ONE_TABLE, CX6_UNITS),
     ),
@@ -352,8 +356,8 @@ pub(super) const MARKS: &[Mark] = &[
     predicted("L8", LOSS),
     fitted(
         "L16",
-        "the steps of recovery/connectx_timer.rs are differences of these rows, and the rules are of \
-         their source",
+        "the steps of recovery/connectx_timer.rs are differences of these rows, and the rules are \
+         of their source",
         &[],
     ),
 ];

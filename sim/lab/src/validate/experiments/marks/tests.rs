@@ -52,7 +52,7 @@ const IN_THE_CODE: &[&str] = &["V20b", "V22b", "L1", "L3", "L16"];
 const DIGITS_OF_A_DIFFERENCE: usize = 3;
 
 /// A limit of a card that is as near as this share to a measured rate was chosen from it, until
-/// somebody says why not.
+/// [`NEAR_BY_CHANCE`] has a reason.
 const NEAR_A_LIMIT: f64 = 0.02;
 
 #[test]
@@ -180,8 +180,8 @@ fn no_source_names_a_prediction() {
     }
 }
 
-/// Goal: when cycles of a preset are changed until a limit of the card is a predicted rate, the mark
-/// has to change, whatever the source of the value says.
+/// Goal: when cycles of a preset are changed until a limit of the card is a predicted rate, the
+/// mark has to change, whatever the source of the value says.
 #[test]
 fn no_limit_of_a_card_is_a_predicted_rate() {
     let targets = target::all();
