@@ -85,6 +85,14 @@ static UNUSED int64_t now_ms(void)
 	return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
 }
 
+static UNUSED double now_in_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1e3 + now.tv_nsec / 1e6;
+}
+
 /* A device and the objects that two QPs need. */
 struct bench {
 	struct ibv_context *context;
@@ -290,6 +298,18 @@ static UNUSED struct ibv_wc next_wc(struct ibv_cq *cq)
 	return wc;
 }
 
+/* Without a look at the clock: so the simulation knows that the loop waits for the card only. */
+static UNUSED struct ibv_wc wait_for(struct ibv_cq *cq)
+{
+	struct ibv_wc wc;
+	int found;
+
+	while (!(found = ibv_poll_cq(cq, 1, &wc)))
+		;
+	NEED(found == 1);
+	return wc;
+}
+
 #define EXPECT_WC(cq, id, expected_status) do { \
 	struct ibv_wc found = next_wc(cq); \
 	EQUAL(found.wr_id, id); \
@@ -321,6 +341,23 @@ static UNUSED int connected_socket(int port, const char *address)
 	NEED(peer >= 0);
 	close(listener);
 	return peer;
+}
+
+/* Connects the first QP with a peer. */
+static UNUSED void connect_qp(struct bench *bench, const struct peer_address *peer, int timeout,
+			      int retry_cnt, int rnr_retry)
+{
+	struct ibv_qp_attr attr = init_attr();
+
+	EQUAL(ibv_modify_qp(bench->qp[0], &attr, INIT_MASK), 0);
+	attr = rtr_attr(bench, peer->qpn);
+	attr.ah_attr.grh.dgid = peer->gid;
+	EQUAL(ibv_modify_qp(bench->qp[0], &attr, RTR_MASK), 0);
+	attr = rts_attr(bench);
+	attr.timeout = timeout;
+	attr.retry_cnt = retry_cnt;
+	attr.rnr_retry = rnr_retry;
+	EQUAL(ibv_modify_qp(bench->qp[0], &attr, RTS_MASK), 0);
 }
 
 static UNUSED int finish(void)

@@ -70,22 +70,6 @@ static void meet(int socket)
 	NEED(write(socket, &byte, 1) == 1 && read(socket, &byte, 1) == 1);
 }
 
-static void connect_qp(struct bench *bench, const struct peer_address *peer, int timeout, int retry_cnt,
-		       int rnr_retry)
-{
-	struct ibv_qp_attr attr = init_attr();
-
-	EQUAL(ibv_modify_qp(bench->qp[0], &attr, INIT_MASK), 0);
-	attr = rtr_attr(bench, peer->qpn);
-	attr.ah_attr.grh.dgid = peer->gid;
-	EQUAL(ibv_modify_qp(bench->qp[0], &attr, RTR_MASK), 0);
-	attr = rts_attr(bench);
-	attr.timeout = timeout;
-	attr.retry_cnt = retry_cnt;
-	attr.rnr_retry = rnr_retry;
-	EQUAL(ibv_modify_qp(bench->qp[0], &attr, RTS_MASK), 0);
-}
-
 static int is(const char *situation, const char *name)
 {
 	return !strcmp(situation, name);
@@ -103,26 +87,6 @@ static void post(struct bench *bench, enum ibv_wr_opcode opcode, struct ibv_sge 
 	};
 
 	EQUAL(ibv_post_send(bench->qp[0], &wr, &bad), 0);
-}
-
-/* Without a look at the clock: so the simulation knows that the loop waits for the card only. */
-static struct ibv_wc wait_for(struct ibv_cq *cq)
-{
-	struct ibv_wc wc;
-	int found;
-
-	while (!(found = ibv_poll_cq(cq, 1, &wc)))
-		;
-	NEED(found == 1);
-	return wc;
-}
-
-static double now_in_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1e3 + now.tv_nsec / 1e6;
 }
 
 /* Posts what fails. */

@@ -45,14 +45,9 @@ static struct ibv_wc write_once(struct bench *bench, const struct peer_address *
 		.send_flags = IBV_SEND_SIGNALED,
 		.wr.rdma = { peer->buffer, peer->rkey },
 	};
-	struct ibv_wc wc;
-	int found;
 
 	EQUAL(ibv_post_send(bench->qp[0], &wr, &bad), 0);
-	while (!(found = ibv_poll_cq(bench->send_cq, 1, &wc)))
-		;
-	NEED(found == 1);
-	return wc;
+	return wait_for(bench->send_cq);
 }
 
 static double elapsed_ms(const struct timespec *begin)

@@ -13,41 +13,6 @@
 
 enum { LENGTH = 64, PERIOD_US = 1000, LISTENS_US = 100 };
 
-static double now_in_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1e3 + now.tv_nsec / 1e6;
-}
-
-static void connect_qp(struct bench *bench, const struct peer_address *peer, char **numbers)
-{
-	struct ibv_qp_attr attr = init_attr();
-
-	EQUAL(ibv_modify_qp(bench->qp[0], &attr, INIT_MASK), 0);
-	attr = rtr_attr(bench, peer->qpn);
-	attr.ah_attr.grh.dgid = peer->gid;
-	EQUAL(ibv_modify_qp(bench->qp[0], &attr, RTR_MASK), 0);
-	attr = rts_attr(bench);
-	attr.timeout = atoi(numbers[0]);
-	attr.retry_cnt = atoi(numbers[1]);
-	attr.rnr_retry = atoi(numbers[2]);
-	EQUAL(ibv_modify_qp(bench->qp[0], &attr, RTS_MASK), 0);
-}
-
-/* Without a look at the clock: so the simulation knows that the loop waits for the card only. */
-static struct ibv_wc wait_for(struct ibv_cq *cq)
-{
-	struct ibv_wc wc;
-	int found;
-
-	while (!(found = ibv_poll_cq(cq, 1, &wc)))
-		;
-	NEED(found == 1);
-	return wc;
-}
-
 static void request(struct bench *bench, const struct peer_address *peer, const char *operation, int requests)
 {
 	const enum ibv_wr_opcode opcode = !strcmp(operation, "write") ? IBV_WR_RDMA_WRITE :
@@ -133,7 +98,7 @@ int main(int argc, char **argv)
 				(uintptr_t)bench.buffer };
 	NEED(write(socket, &own, sizeof own) == sizeof own);
 	NEED(read(socket, &peer, sizeof peer) == sizeof peer);
-	connect_qp(&bench, &peer, argv + 4);
+	connect_qp(&bench, &peer, atoi(argv[4]), atoi(argv[5]), atoi(argv[6]));
 	if (!is_requester)
 		for (int i = 0; i < RECEIVE_MAX; i++)
 			EQUAL(post_receive(bench.qp[0], 0, sge_of(&bench, bench.size / 2, LENGTH)), 0);
