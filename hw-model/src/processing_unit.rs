@@ -115,7 +115,7 @@ impl ProcessingUnit {
         timing: &mut T,
     ) {
         for _ in 0..quantum {
-            if self.outbound.is_full() || self.is_busy(now, timing) {
+            if self.outbound.is_full() || executing.is_full() || self.is_busy(now, timing) {
                 return;
             }
             let Some(transmit) = qp.transport.poll_transmit(now) else {

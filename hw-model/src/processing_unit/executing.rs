@@ -11,6 +11,9 @@ use crate::processing_unit::Outbound;
 use crate::time::edge::Edge;
 use crate::time::timing::PLANNING_HORIZON;
 
+/// Maximum number of packets: processing units make no more until some have left.
+const MAX_PACKETS: usize = 1 << 20;
+
 /// The responses, and later packets of the same queue pairs.
 #[derive(Debug)]
 pub struct Executing {
@@ -24,9 +27,15 @@ impl Executing {
     /// Returns a place without packets.
     pub fn new() -> Self {
         Self {
-            packets: Edge::new(usize::MAX),
+            packets: Edge::new(MAX_PACKETS),
             held_until: Vec::new(),
         }
+    }
+
+    /// Returns true if it cannot take another packet.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.packets.is_full()
     }
 
     /// Returns true if a packet of `qp` that is ready at `ready` has to wait here: an atomic before
