@@ -109,7 +109,7 @@ impl Transmit {
                     worked |= self.serve_unit(turn, unit, ports);
                     if has_room && !self.has_shared_room(turn) {
                         // Otherwise the unit with the smallest number would take all the room that
-                        // becomes free: the responses of one READ would delay those of all others.
+                        // becomes free: the responses of one READ would delay all others.
                         has_room = false;
                         self.first_unit = next;
                     }

@@ -69,7 +69,7 @@ impl Agenda {
         }
     }
 
-    /// Inserts a step behind those of the same time.
+    /// Inserts a step after the steps of the same time.
     fn insert(&mut self, step: DueStep) {
         let place = self.steps.partition_point(|other| other.at > step.at);
         self.steps.insert(place, step);

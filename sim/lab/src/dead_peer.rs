@@ -24,7 +24,7 @@ pub struct DeadPeer {
     pub local_ack_timeout: u8,
     /// `retry_cnt`.
     pub retry_count: u8,
-    /// Value of `min_ack_timeout_limit_disabled`.
+    /// Whether short local ACK timeouts are lengthened.
     pub limit: Limit,
 }
 

@@ -3,8 +3,8 @@
 use super::*;
 
 /// Goal: the rate of atomics does not fall as more of them are outstanding, although a responder
-/// executes those of a queue pair one after the other. Method: 24 queue pairs whose requests all
-/// have their own address, so that the queue pairs are the limit from a depth of four on.
+/// executes the atomics of a queue pair one by one. Method: 24 queue pairs whose requests all have
+/// their own address, so that the queue pairs are the limit from a depth of four on.
 #[test]
 fn more_atomics_at_once_are_not_slower() {
     let mut atomics = spec(
