@@ -17,6 +17,9 @@ pub struct DueStep {
     pub step: Step,
 }
 
+/// Number of waiting steps at which no situation is added any more.
+const MAX_STEPS: usize = 4096;
+
 /// The steps that have not happened yet.
 #[derive(Debug, Default)]
 pub struct Agenda {
@@ -67,6 +70,12 @@ impl Agenda {
                 step: *step,
             });
         }
+    }
+
+    /// Returns true if no situation may be added to those of the plan.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.steps.len() >= MAX_STEPS
     }
 
     /// Inserts a step after the steps of the same time.

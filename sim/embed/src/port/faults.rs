@@ -75,8 +75,10 @@ impl FaultEnd {
             let due = self.agenda.take(now);
             let due = due.or_else(|| engine.and_then(|engine| engine.take_step(now)))?;
             if due.host.is_none_or(&has) {
-                self.open_ends.retain(|end| *end != due.step);
-                self.open_ends.extend(due.step.undone_by());
+                let end = due.step.undone_by();
+                self.open_ends
+                    .retain(|open| *open != due.step && Some(*open) != end);
+                self.open_ends.extend(end);
                 return Some(due.step);
             }
         }
@@ -157,6 +159,10 @@ impl FabricPort {
         let faults = self
             .faults
             .get_or_insert_with(|| FaultEnd::new(clock).into());
+        if faults.agenda.is_full() {
+            tracing::warn!(?onset, "too many situations wait for their end: not begun");
+            return;
+        }
         faults.agenda.add(clock.instant(now), None, onset);
     }
 
