@@ -5,7 +5,7 @@ use ferroce_units::Instant;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::counters::Counters;
-use crate::ports::host::{DmaAtomic, DmaError, DmaFault, Host, WriteOrder};
+use crate::ports::host::{DmaAtomic, DmaError, DmaFault, Host, PostedOrder, WriteOrder};
 
 /// Maximum number of words that [`Dma::write_descriptor`] writes.
 const MAX_DESCRIPTOR_WORDS: usize = 8;
@@ -75,8 +75,23 @@ impl<H: Host> Dma<'_, H> {
     /// Writes `source` at `iova`.
     #[inline]
     pub fn write(&mut self, iova: u64, source: &[u8]) -> Result<(), DmaError> {
+        self.write_as(PostedOrder::Strict, iova, source)
+    }
+
+    /// Writes `source` at `iova`, in the order to which its memory region has a right.
+    #[inline]
+    pub fn write_as(
+        &mut self,
+        posted: PostedOrder,
+        iova: u64,
+        source: &[u8],
+    ) -> Result<(), DmaError> {
         self.count_write(source.len());
-        let result = self.host.dma_write(self.order(), iova, source);
+        let order = WriteOrder {
+            posted,
+            ..self.order()
+        };
+        let result = self.host.dma_write(order, iova, source);
         self.visible = self.count_error(result)?;
         Ok(())
     }
@@ -106,6 +121,7 @@ impl<H: Host> Dma<'_, H> {
         WriteOrder {
             at: self.at,
             after: self.visible,
+            posted: PostedOrder::Strict,
         }
     }
 

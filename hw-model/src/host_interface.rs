@@ -231,11 +231,15 @@ impl HostInterface {
     /// Sends the interrupts that were pending when their vectors were unmasked.
     #[cold]
     fn raise_unmasked<H: Host, T: Timing>(&mut self, turn: &mut Turn<'_, H, T>) {
-        let (at, after) = (turn.now, turn.now);
+        let order = WriteOrder {
+            at: turn.now,
+            after: turn.now,
+            ..WriteOrder::default()
+        };
         let unmasked = std::mem::take(&mut self.bar.unmasked_vectors);
         for vector in (0..u64::BITS as u16).filter(|vector| unmasked >> vector & 1 != 0) {
             turn.counters.add(Counter::interrupts, 1);
-            turn.host.interrupt(WriteOrder { at, after }, vector);
+            turn.host.interrupt(order, vector);
         }
     }
 

@@ -24,6 +24,7 @@
 //! | `latencies`, `spread` | fixed latencies, and the distribution of host read latency |
 //! | `iommu` | IOTLB and page table walkers |
 //! | `memory` | LLC, DDIO |
+//! | `machine` | what several cards share: switches, sockets, memory of peers |
 //! | `usage` | how long each part was in use |
 //! | `bench` | pcie-bench: random accesses, their bandwidth and latency |
 //! | `hosts` | the hosts on which pcie-bench was measured |
@@ -34,6 +35,7 @@ pub mod hosts;
 mod iommu;
 mod latencies;
 mod link;
+pub mod machine;
 mod memory;
 mod order;
 mod parameters;
@@ -49,6 +51,7 @@ use iommu::Iommu;
 use latencies::Latencies;
 use link::{Lane, Rate};
 pub use link::{raw_gbps, tlp_gbps};
+use machine::{Attachment, Direction};
 use memory::Memory;
 use order::Posted;
 pub use parameters::{IommuParameters, MemoryParameters, Parameters, PcieParameters};
@@ -56,6 +59,8 @@ use pool::Pool;
 pub use pool::Units;
 use spread::Spread;
 use tlp::{Limits, Tlps};
+
+use crate::ports::host::PostedOrder;
 
 /// Bytes of an MSI-X message.
 const INTERRUPT_BYTES: u64 = 4;
@@ -86,6 +91,8 @@ pub struct Pcie {
     posted: Pool,
     iommu: Option<Iommu>,
     memory: Memory,
+    /// The way beyond the slot; `None`: nothing limits it.
+    attachment: Option<Box<Attachment>>,
     written: Posted,
     stored: Posted,
     counters: PcieCounters,
@@ -122,10 +129,23 @@ impl Pcie {
             }),
             iommu: Iommu::new(&parameters.iommu),
             memory: Memory::new(&parameters.memory),
+            attachment: None,
             written: Posted::default(),
             stored: Posted::default(),
             counters: PcieCounters::default(),
         }
+    }
+
+    /// Connects the slot to a machine, which other cards may share.
+    pub fn attach(&mut self, attachment: Attachment) {
+        self.attachment = Some(Box::new(attachment));
+    }
+
+    /// Returns true if the machine lets this access pass to the target of a physical address.
+    #[inline]
+    pub fn allows(&self, physical: u64, access: Direction) -> bool {
+        let attachment = self.attachment.as_ref();
+        attachment.is_none_or(|attachment| attachment.allows(physical, access))
     }
 
     /// Begins an event: its requests reserve resources from `now` on.
@@ -152,18 +172,27 @@ impl Pcie {
     /// With relaxed ordering that may be before older writes are visible.
     #[inline]
     pub fn write(&mut self, at: Instant, iova: u64, length: u64) -> Instant {
-        let visible = self.post(at, iova, length);
-        if self.relaxed_ordering {
+        self.write_as(at, iova, length, PostedOrder::Strict)
+    }
+
+    /// As [`Pcie::write`], with the order to which the memory region has a right. Without a
+    /// topology, only `pcie.relaxed_ordering` counts.
+    #[inline]
+    pub fn write_as(&mut self, at: Instant, iova: u64, length: u64, order: PostedOrder) -> Instant {
+        let is_heard = self.attachment.is_some();
+        let is_relaxed = order == PostedOrder::Relaxed && is_heard || self.relaxed_ordering;
+        if is_relaxed {
+            let visible = self.post(at, iova, length, PostedOrder::Relaxed);
             self.written.push(at, visible);
             return visible;
         }
-        self.order(at, visible)
+        self.write_ordered(at, iova, length)
     }
 
     /// As [`Pcie::write`], but visible only after all earlier writes: completions, events.
     #[inline]
     pub fn write_ordered(&mut self, at: Instant, iova: u64, length: u64) -> Instant {
-        let visible = self.post(at, iova, length);
+        let visible = self.post(at, iova, length, PostedOrder::Strict);
         self.order(at, visible)
     }
 
@@ -282,5 +311,18 @@ impl Pcie {
     /// Returns when the upstream and the downstream wire are free.
     pub fn free_at(&self) -> (Instant, Instant) {
         (self.outbound.free_at(), self.inbound.free_at())
+    }
+
+    /// Returns when all writes and all reads so far have passed what limits them: the wires, and in
+    /// a machine the credits and the parts beyond the slot.
+    #[inline]
+    pub fn passed_at(&self) -> (Instant, Instant) {
+        let (outbound, inbound) = self.free_at();
+        let Some(attachment) = &self.attachment else {
+            return (outbound, inbound);
+        };
+        let [written, read] = attachment.until();
+        let granted = self.posted.granted();
+        (outbound.max(written).max(granted), inbound.max(read))
     }
 }

@@ -21,10 +21,12 @@ mod section;
 pub mod surroundings;
 #[cfg(test)]
 mod tests;
+pub mod topology;
 pub mod value;
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use card::{Caches, Clock, Datapath, Identity, Interrupt, Limits, Mac, Transport, Units};
 pub use error::PresetError;
@@ -32,6 +34,7 @@ pub use group::Group;
 pub use section::Declaration;
 use section::Section;
 use surroundings::{Host, Iommu, Link, Memory, Pcie};
+use topology::Topology;
 pub use value::{Kind, Range, Value};
 
 /// If more than this share of a preset's values is guessed, its first line begins with `guessed:`.
@@ -123,6 +126,8 @@ macro_rules! preset {
             about: String,
             /// By parameter, in the order of declaration.
             provenance: Vec<Provenance>,
+            /// The machine around the card; `None`: a slot of its own and one memory.
+            pub topology: Option<Arc<Topology>>,
             $( $(#[doc = $doc])+ pub $field: $type, )+
         }
 
@@ -133,6 +138,7 @@ macro_rules! preset {
                     name: name.to_owned(),
                     about: String::new(),
                     provenance: Vec::new(),
+                    topology: None,
                     $( $field: <$type>::default(), )+
                 }
             }
@@ -274,7 +280,12 @@ impl Preset {
     }
 
     /// Sets the parameter `key`, such as `cache.mtt.log_sets`, to the value in `text`.
+    /// Of a topology it is the value of an element, `topology.switch.0.acs`, or of all elements of
+    /// a kind, `topology.switch.*.acs`.
     pub fn set(&mut self, key: &str, text: &str) -> Result<(), PresetError> {
+        if let Some(element) = key.strip_prefix("topology.") {
+            return self.set_element(element, text.trim());
+        }
         let place = self.place(key).ok_or_else(|| self.unknown_key("", key))?;
         let text = text.trim();
         let value = place.declaration.kind.parse(text);
@@ -287,15 +298,28 @@ impl Preset {
         Ok(())
     }
 
+    fn set_element(&mut self, key: &str, text: &str) -> Result<(), PresetError> {
+        let Some(topology) = &mut self.topology else {
+            return Err(PresetError::Topology {
+                file: self.name.clone(),
+                element: key.chars().take(LONGEST_QUOTE).collect(),
+                reason: "the preset has no topology; give a host profile with one".to_owned(),
+            });
+        };
+        Arc::make_mut(topology).set(key, text)
+    }
+
     /// Returns a hash of all values, the same on every machine. It ignores name and provenance.
     pub fn hash(&self) -> u64 {
         // FNV-1a, 64 bit.
         const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
         const PRIME: u64 = 0x0000_0100_0000_01b3;
         let mut hash = OFFSET;
-        for place in self.places() {
-            let bits = self.value(&place).to_bits().to_le_bytes();
-            for byte in place.key().bytes().chain(bits) {
+        let of_card = self.places().map(|place| (place.key(), self.value(&place)));
+        let topology = self.topology.as_deref();
+        let of_machine = topology.map_or_else(Vec::new, Topology::keyed_values);
+        for (key, value) in of_card.chain(of_machine) {
+            for byte in key.bytes().chain(value.to_bits().to_le_bytes()) {
                 hash = (hash ^ u64::from(byte)).wrapping_mul(PRIME);
             }
         }

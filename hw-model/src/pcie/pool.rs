@@ -126,6 +126,11 @@ impl Pool {
             .map(|(held, capacity)| Duration::from_ps((held / u128::from(capacity)) as u64))
     }
 
+    /// Returns when the newest units were, or will be, available.
+    pub fn granted(&self) -> Instant {
+        self.granted
+    }
+
     /// Returns the units in use at `now`.
     pub fn in_use(&self, now: Instant) -> Units {
         let running = self.leases.iter().filter(|lease| lease.until > now);

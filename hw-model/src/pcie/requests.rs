@@ -3,8 +3,10 @@
 use ferroce_units::{Duration, Instant};
 
 use super::Pcie;
+use super::machine::Beyond;
 use super::pool::{Shortage, Units};
 use super::tlp::{self, Tlps};
+use crate::ports::host::PostedOrder;
 
 /// Posted TLPs: when their last byte is on the wire, and their credits.
 #[derive(Debug, Clone, Copy)]
@@ -30,17 +32,23 @@ impl Pcie {
         let (begin, sent) = self.outbound.reserve(now, requests);
         self.counters.outbound_stalled = self.counters.outbound_stalled + (begin - now);
         let sent = sent.max(start + self.outbound.span(requests.wire_bytes));
-        let translated = self.translate(sent, iova);
+        let beyond = self.read_beyond(iova, [requests, completions], length);
+        let translated = self.translate(sent, iova).max(beyond.start);
         let back = self.inbound.span(completions.wire_bytes);
         let (begin, received) = self.inbound.reserve(now, completions);
-        let received = received.max(translated + back);
+        let received = received.max(translated + back).max(beyond.until);
         if begin > translated {
             let stall = begin - translated;
             self.counters.inbound_stalled = self.counters.inbound_stalled + stall;
         }
-        let hit = self.memory.read(iova);
-        let memory = self.memory_latency(hit);
+        let memory = if beyond.has_llc {
+            let hit = self.memory.read(iova);
+            self.memory_latency(hit)
+        } else {
+            Duration::ZERO
+        };
         let latency = self.spread.next() + memory + self.latencies.engine_read;
+        let latency = latency + beyond.longer - beyond.shorter;
         let there = at + (received - now) + latency;
         // A read does not overtake writes: it returns the data that was written before.
         let ordered = self.written.before(at) + self.latencies.read_return + back;
@@ -109,24 +117,74 @@ impl Pcie {
     }
 
     /// Makes a posted write in all its pieces; returns when they would be visible if nothing was
-    /// older.
+    /// older, except in a root complex whose places for strictly ordered writes are limited.
     #[inline]
-    pub(super) fn post(&mut self, at: Instant, iova: u64, length: u64) -> Instant {
+    pub(super) fn post(
+        &mut self,
+        at: Instant,
+        iova: u64,
+        length: u64,
+        order: PostedOrder,
+    ) -> Instant {
         self.counters.writes += 1;
         self.counters.write_bytes += length;
         let mut visible = at;
         for (start, bytes) in tlp::pieces(iova, length) {
             let tlps = self.limits.writes(bytes);
             let sent = self.send_posted(tlps, bytes);
-            let translated = self.translate(sent.at, start);
-            let hit = self.memory.write(start);
-            let memory = self.memory_latency(hit);
+            let beyond = self.write_beyond(start, tlps, bytes);
+            let arrived = self.translate(sent.at, start).max(beyond.until);
+            let memory = if beyond.has_llc {
+                let hit = self.memory.write(start);
+                self.memory_latency(hit)
+            } else {
+                Duration::ZERO
+            };
             let latency = self.latencies.write + self.latencies.engine_write + memory;
-            let piece = at + (translated - self.now) + latency;
+            let latency = latency + beyond.longer - beyond.shorter;
+            let delay = self.delay_of_commit(order, arrived, start, (memory, bytes));
+            let piece = at + (arrived - self.now) + delay + latency;
             visible = visible.max(piece);
             self.return_credits(&sent, piece - at);
         }
         visible
+    }
+
+    /// Reserves what a read crosses beyond the slot.
+    #[inline]
+    fn read_beyond(&mut self, iova: u64, tlps: [Tlps; 2], length: u64) -> Beyond {
+        match &mut self.attachment {
+            None => Beyond::NOTHING,
+            Some(attachment) => attachment.read(self.now, iova, tlps, length),
+        }
+    }
+
+    /// Reserves what a write crosses beyond the slot.
+    #[inline]
+    fn write_beyond(&mut self, iova: u64, tlps: Tlps, length: u64) -> Beyond {
+        match &mut self.attachment {
+            None => Beyond::NOTHING,
+            Some(attachment) => attachment.write(self.now, iova, tlps, length),
+        }
+    }
+
+    /// Returns the delay of a strictly ordered write in the root complex. Its credits return
+    /// after that delay, so that distance and order together limit the rate. `memory`: additional
+    /// latency of the memory.
+    #[inline]
+    fn delay_of_commit(
+        &mut self,
+        order: PostedOrder,
+        arrived: Instant,
+        iova: u64,
+        (memory, bytes): (Duration, u64),
+    ) -> Duration {
+        match (&mut self.attachment, order) {
+            (Some(attachment), PostedOrder::Strict) => {
+                attachment.commit(arrived, iova, memory, bytes)
+            }
+            _ => Duration::ZERO,
+        }
     }
 
     /// Puts posted TLPs on the wire.

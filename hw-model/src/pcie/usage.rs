@@ -26,6 +26,9 @@ impl Pcie {
             let [headers, _] = credits.busy();
             parts.push(Usage::whole_pool("pcie_nonposted_headers", headers));
         }
+        if let Some(attachment) = &self.attachment {
+            parts.extend(attachment.usage());
+        }
         parts
     }
 }

@@ -78,6 +78,16 @@ pub struct Doorbell {
     pub value: u64,
 }
 
+/// The order of a posted write, which the card requests with each TLP.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PostedOrder {
+    /// It is not visible before older ones.
+    #[default]
+    Strict,
+    /// It may pass older ones (PCIe base specification, 2.4: Relaxed Ordering).
+    Relaxed,
+}
+
 /// Time of issue of a posted write, and the writes that it must not overtake.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WriteOrder {
@@ -86,6 +96,8 @@ pub struct WriteOrder {
     /// When the host sees the earlier writes of the same flow: posted writes do not overtake each
     /// other.
     pub after: Instant,
+    /// The order to which the memory region has a right.
+    pub posted: PostedOrder,
 }
 
 /// The host's side of the PCIe link, used by the NIC's DMA engine and interrupt logic.

@@ -79,6 +79,15 @@ impl Preset {
     /// Checks values that depend on each other. [`Preset::load`] and [`Preset::parse`] call it;
     /// after [`Preset::set`] the caller has to, because several changes may be needed.
     pub fn check(&self) -> Result<(), PresetError> {
+        if let Some(topology) = self.topology.as_ref().filter(|_| self.memory.remote_socket) {
+            return Err(PresetError::Topology {
+                file: topology.stated_by.clone(),
+                element: "socket".to_owned(),
+                reason: "memory.remote_socket is true, too: with a topology, the place of memory \
+                         is given for each buffer, such as `--memory dram1`"
+                    .to_owned(),
+            });
+        }
         let broken = RULES.iter().find(|rule| rule.is_broken(self));
         broken.map_or(Ok(()), |rule| Err(rule.error(self)))
     }

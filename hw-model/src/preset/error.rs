@@ -124,6 +124,16 @@ pub enum PresetError {
         /// Unit of both.
         unit: &'static str,
     },
+    /// An element of a topology has the wrong form, or cannot be where it is.
+    #[error("{file}: topology.{element}: {reason}")]
+    Topology {
+        /// The file.
+        file: String,
+        /// The element.
+        element: String,
+        /// The mistake.
+        reason: String,
+    },
     /// Presets inherit from each other in a circle, or from too many.
     #[error("{file}: inherits through more than {limit} files")]
     TooDeep {

@@ -10,10 +10,12 @@
 
 use std::borrow::Cow;
 use std::path::Path;
+use std::sync::Arc;
 
 use toml::{Table, Value as Toml};
 
 use super::near::did_you_mean;
+use super::topology::Topology;
 use super::{
     LONGEST_QUOTE, Origin, Place, Preset, PresetError, Provenance, builtin, expected, prefix,
 };
@@ -188,6 +190,10 @@ impl<'a> Reader<'a> {
             match (key.as_str(), value) {
                 ("about", Toml::String(_)) => {}
                 ("inherits", _) if self.scope == Scope::All => {}
+                ("topology", Toml::Table(topology)) if self.scope == Scope::Host => {
+                    let topology = Topology::parse(self.file, topology)?;
+                    self.preset.topology = Some(Arc::new(topology));
+                }
                 _ => self.read_entry(key, value)?,
             }
         }

@@ -15,7 +15,7 @@ use ferroce_units::{Duration, Instant};
 use crate::config::NicConfig;
 use crate::dma::Dma;
 use crate::host_interface::device_memory::DeviceMemory;
-use crate::ports::host::Host;
+use crate::ports::host::{Host, PostedOrder};
 use crate::translation::memory_unit::atomic::AtomicsUnit;
 use crate::translation::memory_unit::window::BoundWindows;
 use crate::translation::mpt::{Access, Mpt};
@@ -272,13 +272,18 @@ impl<M: TranslationTable> MemoryUnit<M> {
             }
             return Ok(());
         }
+        let posted = if entry.access.relaxed_ordering() {
+            PostedOrder::Relaxed
+        } else {
+            PostedOrder::Strict
+        };
         let mut done = 0;
         while done < source.len() {
             let run = self
                 .mtt
                 .translate(entry, access.address + done as u64, dma)?;
             let length = run.length.min((source.len() - done) as u64) as usize;
-            dma.write(run.iova, &source[done..done + length])?;
+            dma.write_as(posted, run.iova, &source[done..done + length])?;
             done += length;
         }
         Ok(())

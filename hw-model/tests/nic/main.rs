@@ -31,6 +31,7 @@ mod send_wqe;
 mod shared_receive;
 mod software_faults;
 mod timed;
+mod topology;
 mod unreliable;
 mod vanishing;
 mod window_operations;

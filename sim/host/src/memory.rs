@@ -193,6 +193,8 @@ pub struct MemoryMap {
     own: Option<Arc<dyn OwnMemory>>,
     /// Physical address of the next mapping.
     next_physical: u64,
+    /// Where new mappings lie: bits of their physical addresses.
+    target: u64,
 }
 
 impl Default for MemoryMap {
@@ -205,6 +207,7 @@ impl Default for MemoryMap {
             cache: Box::new([Region::NONE; CACHE_LINES]),
             own: None,
             next_physical: 0,
+            target: 0,
         }
     }
 }
@@ -302,7 +305,13 @@ impl MemoryMap {
         // The address of a removed mapping is not used again: 64 bits are enough for that.
         let next = self.next_physical.saturating_add(length);
         let next = next.checked_next_multiple_of(alignment).unwrap_or(next);
-        std::mem::replace(&mut self.next_physical, next)
+        self.target | std::mem::replace(&mut self.next_physical, next)
+    }
+
+    /// Lets mappings from now on lie in a target of the machine: `bits` of their physical
+    /// addresses.
+    pub fn set_target(&mut self, bits: u64) {
+        self.target = bits;
     }
 
     /// Gives the device access to memory that this process cannot map: `memory` from `offset` on.

@@ -10,7 +10,7 @@ use ferroce_driver::{
 
 use crate::buffer::Buffer;
 use crate::error::Error;
-use crate::spec::PageSize;
+use crate::spec::{PageSize, PerfSpec};
 
 /// Size of the part of a buffer through which the addresses of small messages cycle; the unit in
 /// which they advance is the cache line (`cycle_buffer`, `cache_line_size` of perftest).
@@ -35,6 +35,26 @@ const ACCESS: MemoryAccess = MemoryAccess {
     relaxed_ordering: false,
 };
 
+/// Host memory of a region.
+#[derive(Debug, Clone, Copy)]
+pub struct HostMemory {
+    page_size: PageSize,
+    /// Offset from the beginning of the first page.
+    offset: u32,
+    relaxed_order: bool,
+}
+
+impl HostMemory {
+    /// Returns the memory of a measurement.
+    pub fn of(spec: &PerfSpec) -> Self {
+        Self {
+            page_size: spec.page_size,
+            offset: spec.offset_bytes,
+            relaxed_order: spec.placement.relaxed_order,
+        }
+    }
+}
+
 /// A registered piece of memory.
 #[derive(Clone)]
 pub struct Region {
@@ -46,25 +66,27 @@ pub struct Region {
 }
 
 impl Region {
-    /// Registers `length` bytes of host memory with these pages, from an offset in the first one.
+    /// Registers `length` bytes of host memory.
     ///
     /// # Errors
     /// [`Error::Driver`], [`Error::Memory`].
-    pub fn new(
-        pd: &Arc<ProtectionDomain>,
-        length: u64,
-        (page_size, offset): (PageSize, u32),
-    ) -> Result<Self, Error> {
+    pub fn new(pd: &Arc<ProtectionDomain>, length: u64, host: HostMemory) -> Result<Self, Error> {
+        let page_size = host.page_size;
         let memory = |source| Error::Memory { length, source };
         let alignment = page_size.bytes() as usize;
-        let buffer = Buffer::new(length as usize, alignment, offset as usize).map_err(memory)?;
+        let buffer =
+            Buffer::new(length as usize, alignment, host.offset as usize).map_err(memory)?;
         let address = buffer.address();
         let range = MemoryRange {
             address,
             length: length as usize,
             virtual_address: address as u64,
         };
-        let region = MemoryRegion::register_translated(pd, range, ACCESS, page_size.translation())
+        let access = MemoryAccess {
+            relaxed_ordering: host.relaxed_order,
+            ..ACCESS
+        };
+        let region = MemoryRegion::register_translated(pd, range, access, page_size.translation())
             .map_err(Error::driver("memory region"))?;
         Ok(Self {
             buffer: Some(Rc::new(buffer)),

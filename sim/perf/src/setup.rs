@@ -21,7 +21,9 @@ use crate::lock::SpinLock;
 use crate::pattern::Pattern;
 use crate::plan::Plan;
 use crate::queue::Queue;
-use crate::region::{BATCH_REGION, LINE, PAGE, Region, RemoteRegion, WINDOW_REGION, buffer_bytes};
+use crate::region::{
+    BATCH_REGION, HostMemory, LINE, PAGE, Region, RemoteRegion, WINDOW_REGION, buffer_bytes,
+};
 use crate::side::{Endpoint, Side, queue_pair};
 use crate::spec::{PerfSpec, Service, Topology, Workload};
 
@@ -155,6 +157,7 @@ pub fn world_config(spec: &PerfSpec) -> WorldConfig {
         WorldConfig::timed(spec.preset.clone(), hosts)
     };
     config.seed = spec.seed;
+    config.cards = spec.placement.cards.max(1) as usize;
     config.fast_forward = spec.fast_forward;
     config.faults.clone_from(&spec.faults);
     config.fabric.clone_from(&spec.fabric);
@@ -280,16 +283,29 @@ impl<'a> Builder<'a> {
         } else {
             1
         };
+        let placement = &self.spec.placement;
+        let queues = placement.of_host(&placement.queues, host);
+        let completions = placement.of_host(&placement.completions, host);
+        self.world.place_memory(host, completions);
         let send_cq = Queue::new(&device, send_entries.min(most), plan.events)?;
         let receive_cq = Queue::new(&device, receive_entries.min(most), plan.events)?;
+        let buffers = if is_client {
+            &placement.local
+        } else {
+            &placement.remote
+        };
+        let buffers = placement.of_host(buffers, host);
+        self.world.place_memory(host, buffers);
         let regions = self.regions(host, is_client)?;
         let mut endpoints = Vec::new();
         for index in 0..qps {
             let cq = if own_cqs && index > 0 {
+                self.world.place_memory(host, completions);
                 Queue::new(&device, send_entries.min(most), false)?
             } else {
                 send_cq.clone()
             };
+            self.world.place_memory(host, queues);
             let qp = queue_pair(&self.nodes[host].pd, plan, depth, cq.cq(), receive_cq.cq())?;
             endpoints.push(self.endpoint(host, thread, (index, is_client), qp, cq));
         }
@@ -380,13 +396,13 @@ impl<'a> Builder<'a> {
                 } else {
                     spec.region_bytes.unwrap_or(BATCH_REGION)
                 };
-                let memory = RegionMemory::Host(spec.page_size, spec.offset_bytes);
+                let memory = RegionMemory::Host(HostMemory::of(spec));
                 let region = self.nodes[host].shared_region(is_client, length, memory)?;
                 return Ok(vec![region]);
             }
         };
         (0..plan.regions_per_thread)
-            .map(|_| Region::new(&pd, length, (spec.page_size, spec.offset_bytes)))
+            .map(|_| Region::new(&pd, length, HostMemory::of(spec)))
             .collect()
     }
 

@@ -1,5 +1,6 @@
 //! Specification of a measurement.
 
+use ferroce_model::pcie::machine::Target;
 use ferroce_model::preset::Preset;
 use ferroce_world::FabricPlan;
 
@@ -153,6 +154,31 @@ impl Default for Sharing {
     }
 }
 
+/// Where memory lies in machines with a topology; otherwise there is one memory.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Placement {
+    /// Buffers of clients, by card; empty: near the card.
+    pub local: Vec<Target>,
+    /// Buffers of servers.
+    pub remote: Vec<Target>,
+    /// Send and receive queues.
+    pub queues: Vec<Target>,
+    /// CQs.
+    pub completions: Vec<Target>,
+    /// True if regions have the right that writes to them pass each other.
+    pub relaxed_order: bool,
+    /// Cards in use of each machine: each host of the measurement is a card. 0: one.
+    pub cards: u32,
+}
+
+impl Placement {
+    /// Returns the target of a host's card among `targets`.
+    pub fn of_host(&self, targets: &[Target], host: usize) -> Target {
+        let card = host % self.cards.max(1) as usize;
+        targets.get(card).copied().unwrap_or_default()
+    }
+}
+
 /// Target of atomics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Atomics {
@@ -227,6 +253,8 @@ pub struct PerfSpec {
     pub region_bytes: Option<u64>,
     /// Objects that threads share.
     pub sharing: Sharing,
+    /// Where memory lies.
+    pub placement: Placement,
     /// Target of atomics.
     pub atomics: Atomics,
     /// Seed of all random numbers.
@@ -281,6 +309,7 @@ impl PerfSpec {
             workload: Workload::Perftest,
             region_bytes: None,
             sharing: Sharing::default(),
+            placement: Placement::default(),
             atomics: Atomics::default(),
             seed: 1,
             fast_forward: false,

@@ -207,10 +207,11 @@ fn innermost(parts: &[Part]) -> Option<Part> {
 /// entries of pools with higher levels.
 fn nesting(pool: &str) -> u32 {
     match pool {
-        FETCHES => 4,
-        "egress_packets" => 3,
-        "atomic_units" => 2,
-        name if name.ends_with("_mshrs") => 1,
+        FETCHES => 5,
+        "egress_packets" => 4,
+        "atomic_units" => 3,
+        name if name.ends_with("_mshrs") => 2,
+        name if name.starts_with("pcie_") => 1,
         _ => 0,
     }
 }
@@ -290,12 +291,39 @@ fn label(name: &str) -> &str {
     }
 }
 
+/// Returns the label of a part of a machine; `number`: its element.
+pub fn machine_label(name: &str, number: u8) -> Option<String> {
+    Some(match name {
+        "dram" => format!("memory of socket {number}"),
+        "socket_link" => "socket link".to_owned(),
+        "root_complex_p2p_reads" => format!("root complex {number}, P2P reads"),
+        "root_complex_p2p_writes" => format!("root complex {number}, P2P writes"),
+        "root_port_strict_writes" => format!("root port {number}, strictly ordered writes"),
+        "switch_up" => format!("switch {number}, link to the host"),
+        "switch_down" => format!("switch {number}, link from the host"),
+        "gpu_link_up" => format!("GPU {number}, link from it"),
+        "gpu_link_down" => format!("GPU {number}, link to it"),
+        "gpu_reads" => format!("GPU {number}, reads of its memory"),
+        "gpu_writes" => format!("GPU {number}, writes to its memory"),
+        "gpu_read_requests" => format!("GPU {number}, reads at once"),
+        "nvm_link_up" => format!("NVM {number}, link from it"),
+        "nvm_link_down" => format!("NVM {number}, link to it"),
+        "nvm_reads" => format!("NVM {number}, reads"),
+        "nvm_writes" => format!("NVM {number}, writes"),
+        "nvm_read_requests" => format!("NVM {number}, reads at once"),
+        _ => return None,
+    })
+}
+
 impl Part {
     /// Returns its name without its share of the time.
     pub fn text(&self) -> String {
         let host = self.host;
         match self.unit {
-            Some(unit) => format!("host {host}, unit {unit}, {}", label(self.name)),
+            Some(unit) => match machine_label(self.name, unit) {
+                Some(label) => format!("host {host}, {label}"),
+                None => format!("host {host}, unit {unit}, {}", label(self.name)),
+            },
             None => format!("host {host}, {}", label(self.name)),
         }
     }

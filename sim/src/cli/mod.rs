@@ -30,6 +30,7 @@ mod serve;
 mod sim;
 mod spec;
 mod top;
+mod topology;
 mod trace;
 mod validate;
 mod wire;
@@ -129,6 +130,8 @@ enum Command {
     #[command(subcommand)]
     Preset(preset::PresetCommand),
     #[command(subcommand)]
+    Topology(topology::TopologyCommand),
+    #[command(subcommand)]
     Wire(wire::Wire),
     #[command(subcommand)]
     Trace(trace::Trace),
@@ -164,6 +167,7 @@ impl Cli {
             Command::Spec(spec) => or_complain(spec.execute()),
             Command::Schema(schema) => or_complain(schema.execute()),
             Command::Preset(preset) => or_complain(preset.execute()),
+            Command::Topology(topology) => or_complain(topology.execute()),
             Command::Wire(wire) => wire.execute(),
             Command::Trace(trace) => trace.execute(),
             Command::Completions(completions) => completions.execute(Self::command()),

@@ -4,6 +4,7 @@ mod arguments;
 pub mod calibration;
 mod linux_names;
 mod output;
+mod placement;
 mod sensitivity;
 mod sweep;
 mod trace;

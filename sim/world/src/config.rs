@@ -28,6 +28,9 @@ pub struct WorldConfig {
     pub presets: Vec<(usize, Preset)>,
     /// Number of hosts; each function of a multi-function card counts.
     pub hosts: usize,
+    /// Cards in use of each machine whose preset has a topology: each host of the world is a card,
+    /// and the cards of a machine are consecutive.
+    pub cards: usize,
     /// Seed of all random numbers.
     pub seed: u64,
     /// Network between them.
@@ -53,6 +56,7 @@ impl WorldConfig {
             preset: None,
             presets: Vec::new(),
             hosts,
+            cards: 1,
             seed: 1,
             topology: match hosts {
                 0..=2 => Topology::Cable,
@@ -67,9 +71,16 @@ impl WorldConfig {
     }
 
     /// Returns true if the steady middle of long messages is skipped. Without a preset it takes no
-    /// time, so there is nothing to skip; in a network, flows are not steady.
+    /// time, so there is nothing to skip; in a network, and in a machine that other cards use, flows
+    /// are not steady.
     pub(crate) fn skips_strides(&self) -> bool {
-        self.fast_forward && self.preset.is_some() && self.fabric.is_none()
+        let has_topology = |preset: &Preset| preset.topology.is_some();
+        let all = self.preset.iter();
+        let mut all = all.chain(self.presets.iter().map(|(_, preset)| preset));
+        self.fast_forward
+            && self.preset.is_some()
+            && self.fabric.is_none()
+            && !all.any(has_topology)
     }
 
     /// Returns a configuration in which all hosts have `preset`. Two hosts are connected by a cable
@@ -95,6 +106,14 @@ impl WorldConfig {
         if self.topology == Topology::Cable && hosts > 2 {
             return Err(Error::Cable { hosts });
         }
+        for host in 0..hosts {
+            let (_, card) = self.card_of(host);
+            let topology = self.preset_of(host).and_then(|p| p.topology.as_ref());
+            let there_are = topology.map_or(1, |topology| topology.cards.len());
+            if card >= there_are {
+                return Err(Error::NoSuchCard { card, there_are });
+            }
+        }
         match self.presets.iter().find(|(host, _)| *host >= hosts) {
             Some(&(host, _)) => Err(Error::NoSuchHost { host }),
             None => Ok(()),
@@ -106,6 +125,12 @@ impl WorldConfig {
     pub fn place_of(&self, host: usize) -> (usize, Option<usize>) {
         let fabric = self.fabric.as_ref();
         fabric.map_or((host, None), |fabric| fabric.place_of(host))
+    }
+
+    /// Returns the machine of a host, and its card there.
+    pub(super) fn card_of(&self, host: usize) -> (usize, usize) {
+        let cards = self.cards.max(1);
+        (host / cards, host % cards)
     }
 
     /// Returns the preset of a host; `None` in a functional world.

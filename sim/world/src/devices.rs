@@ -16,6 +16,7 @@ use super::event_heap::{EventHeap, Moment, Sequence};
 use super::fabric::{Arrivals, Fabric, Woken};
 use super::fabric_plan::FabricError;
 use super::host::WorldHost;
+use super::machines;
 use super::node::Node;
 use super::recorder::SharedRecorder;
 use super::watch::Turns;
@@ -59,10 +60,11 @@ impl<T: Timing> Devices<T> {
         mut card: impl FnMut(usize) -> T,
     ) -> Result<Self, FabricError> {
         let hosts = config.hosts;
+        let nodes = (0..hosts).map(|host| Node::new(config, host, card(host)));
+        let mut nodes: Vec<_> = nodes.collect();
+        machines::attach(config, &mut nodes);
         Ok(Self {
-            nodes: (0..hosts)
-                .map(|host| Node::new(config, host, card(host)))
-                .collect(),
+            nodes,
             fabric: Fabric::new(config)?,
             clock: DeviceClock::NEW,
             events: EventHeap::new(2 * hosts + 1),

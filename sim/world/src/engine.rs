@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use ferroce_driver::bus::Bus;
+use ferroce_host::memory::MapChange;
+use ferroce_model::pcie::machine::Target;
 use ferroce_model::time::timing::Timing;
 use ferroce_units::{Duration, Instant};
 
@@ -27,6 +29,8 @@ pub(super) trait Engine: Send + Sync {
     fn finish(&self, thread: ThreadId, next: Next);
     fn bus(self: Arc<Self>, host: usize) -> Arc<dyn Bus>;
     fn served(self: Arc<Self>, host: usize) -> Arc<dyn ServedCard>;
+    /// As [`super::World::place_memory`].
+    fn place_memory(&self, host: usize, target: Target);
     fn add_thread(&self, host: usize, owner: Owner);
     fn end_thread(&self, thread: ThreadId);
     /// As [`super::World::take_killed`].
@@ -93,6 +97,13 @@ impl<T: Timing + Send + 'static> Engine for Shared<T> {
 
     fn served(self: Arc<Self>, host: usize) -> Arc<dyn ServedCard> {
         Arc::new(WorldBus::new(self, host).into_served())
+    }
+
+    fn place_memory(&self, host: usize, target: Target) {
+        let mut event_loop = self.event_loop.lock();
+        let host = &mut event_loop.devices.nodes[host].host;
+        let mappings = host.mappings(MapChange::Addition);
+        mappings.set_target(target.bits());
     }
 
     fn add_thread(&self, host: usize, owner: Owner) {

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use ferroce_host::memory::{MapChange, MemoryMap, Place};
 use ferroce_model::pcie::Pcie;
+use ferroce_model::pcie::machine::Direction;
 use ferroce_model::{DmaAtomic, DmaError, Doorbell, Host, WriteOrder};
 use ferroce_spec::push::{MAX_BLOCKS, WORDS_PER_BLOCK};
 use ferroce_units::Instant;
@@ -290,6 +291,30 @@ impl WorldHost {
         }
     }
 
+    /// Returns the location of a read, unless the root complex refuses it.
+    #[inline]
+    fn place_to_read(&mut self, iova: u64, length: usize) -> Result<Place, DmaError> {
+        let place = self.memory.place_to_read(iova, length)?;
+        self.allowed(place, Direction::Read)
+            .ok_or_else(|| DmaError::refused(iova, length))
+    }
+
+    /// Returns the location of a write, unless the root complex refuses it.
+    #[inline]
+    fn place_to_write(&mut self, iova: u64, length: usize) -> Result<Place, DmaError> {
+        let place = self.memory.place_to_write(iova, length)?;
+        self.allowed(place, Direction::Write)
+            .ok_or_else(|| DmaError::refused(iova, length))
+    }
+
+    /// Returns `place` if the machine lets an access to it pass.
+    #[inline]
+    fn allowed(&self, place: Place, access: Direction) -> Option<Place> {
+        let pcie = self.pcie.as_ref();
+        let is_allowed = pcie.is_none_or(|pcie| pcie.allows(place.physical, access));
+        is_allowed.then_some(place)
+    }
+
     #[inline]
     fn write(
         &mut self,
@@ -298,7 +323,7 @@ impl WorldHost {
         iova: u64,
         bytes: &[u8],
     ) -> Result<Instant, DmaError> {
-        let place = self.memory.place_to_write(iova, bytes.len())?;
+        let place = self.place_to_write(iova, bytes.len())?;
         let elided = match kind {
             Kind::Data => self.elided(&place, bytes.len()),
             Kind::Descriptor => 0,
@@ -324,7 +349,7 @@ impl WorldHost {
             return order.at;
         };
         let visible = match kind {
-            Kind::Data => pcie.write(order.at, physical, length as u64),
+            Kind::Data => pcie.write_as(order.at, physical, length as u64, order.posted),
             Kind::Descriptor => pcie.write_ordered(order.at, physical, length as u64),
         };
         let visible = visible.max(order.after);
@@ -349,7 +374,7 @@ impl Host for WorldHost {
         if length == 0 {
             return Ok(at);
         }
-        let place = self.memory.place_to_read(iova, length)?;
+        let place = self.place_to_read(iova, length)?;
         self.posted
             .apply_overlapping(place.address, length, &mut self.memory);
         let elided = self.elided(&place, length);
@@ -388,7 +413,7 @@ impl Host for WorldHost {
         scratch: &mut [u8],
     ) -> Result<Instant, DmaError> {
         let length = scratch.len();
-        let Place { physical, .. } = self.memory.place_to_read(iova, length)?;
+        let Place { physical, .. } = self.place_to_read(iova, length)?;
         let Some(pcie) = &mut self.pcie else {
             return Ok(at);
         };
@@ -404,7 +429,7 @@ impl Host for WorldHost {
         iova: u64,
         scratch: &mut [u8],
     ) -> Result<Instant, DmaError> {
-        let place = self.memory.place_to_write(iova, scratch.len())?;
+        let place = self.place_to_write(iova, scratch.len())?;
         Ok(self.post(order, Kind::Data, &place, scratch.len()))
     }
 
@@ -437,7 +462,7 @@ impl Host for WorldHost {
     ) -> Result<(u64, Instant), DmaError> {
         let Place {
             address, physical, ..
-        } = self.memory.place_to_write(iova, ATOMIC_BYTES)?;
+        } = self.place_to_write(iova, ATOMIC_BYTES)?;
         self.posted
             .apply_overlapping(address, ATOMIC_BYTES, &mut self.memory);
         let original = self.memory.atomic(iova, operation)?;
@@ -466,13 +491,13 @@ impl Host for WorldHost {
     #[inline]
     fn posted_until(&self) -> Instant {
         let pcie = self.pcie.as_ref();
-        pcie.map_or(Instant::ZERO, |pcie| pcie.free_at().0)
+        pcie.map_or(Instant::ZERO, |pcie| pcie.passed_at().0)
     }
 
     #[inline]
     fn requested_until(&self) -> Instant {
         let pcie = self.pcie.as_ref();
-        pcie.map_or(Instant::ZERO, |pcie| pcie.free_at().1)
+        pcie.map_or(Instant::ZERO, |pcie| pcie.passed_at().1)
     }
 
     #[inline]

@@ -37,6 +37,7 @@ mod fast_forward;
 mod frame;
 mod host;
 mod identity;
+mod machines;
 mod node;
 mod pause_frame;
 mod posted;
@@ -69,6 +70,7 @@ use ferroce_driver::bus::Bus;
 use ferroce_driver::{AddressVector, Device, DeviceConfig};
 use ferroce_host::identity::HostIdentity;
 use ferroce_host::numbered_hosts;
+use ferroce_model::pcie::machine::Target;
 use ferroce_model::time::timing::{Functional, Timed, Timing};
 use ferroce_units::{Duration, Instant};
 pub use pause_frame::PauseFrame;
@@ -113,6 +115,14 @@ pub enum Error {
     NoSuchHost {
         /// The host.
         host: usize,
+    },
+    /// A machine has fewer cards than are in use.
+    #[error("there is no card {card}: the machine of the preset has {there_are}")]
+    NoSuchCard {
+        /// The card.
+        card: usize,
+        /// The number of cards.
+        there_are: usize,
     },
     /// The driver cannot bring a device up.
     #[error("the device of host {host}: {source}")]
@@ -277,6 +287,16 @@ impl World {
     pub fn bus(&self, host: usize) -> Arc<dyn Bus> {
         assert!(host < self.hosts(), "there is no host {host}");
         Arc::clone(&self.engine).bus(host)
+    }
+
+    /// Lets memory that a host's driver maps from now on lie in `target` of its machine. Without a
+    /// topology there is only one memory.
+    ///
+    /// # Panics
+    /// If there is no such host.
+    pub fn place_memory(&self, host: usize, target: Target) {
+        assert!(host < self.hosts(), "there is no host {host}");
+        self.engine.place_memory(host, target);
     }
 
     /// Returns a host's NIC, to be served to another process.

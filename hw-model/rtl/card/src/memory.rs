@@ -162,6 +162,7 @@ fn write<H: Host>(rtl: &Card, now: Instant, host: &mut H) -> bool {
     let order = WriteOrder {
         at: now,
         after: now,
+        ..WriteOrder::default()
     };
     if rtl.dma_write_message() != 0 {
         host.interrupt(order, rtl.dma_write_vector().into());

@@ -9,8 +9,8 @@ use ferroce_world::World;
 use crate::error::Error;
 use crate::lock::SpinLock;
 use crate::plan::Plan;
-use crate::region::Region;
-use crate::spec::{PageSize, PerfSpec};
+use crate::region::{HostMemory, Region};
+use crate::spec::PerfSpec;
 
 /// An open device, and the objects that its threads share.
 pub(super) struct Node {
@@ -74,7 +74,7 @@ impl Node {
             return Ok(region.clone());
         }
         let region = match memory {
-            RegionMemory::Host(pages, offset) => Region::new(&self.pd, length, (pages, offset))?,
+            RegionMemory::Host(host) => Region::new(&self.pd, length, host)?,
             RegionMemory::Card => Region::of_card(&self.pd, length)?,
         };
         *place = Some(region.clone());
@@ -85,8 +85,8 @@ impl Node {
 /// Memory of a region.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum RegionMemory {
-    /// These pages, and the offset in the first one.
-    Host(PageSize, u32),
+    /// The host's.
+    Host(HostMemory),
     /// The card's.
     Card,
 }
@@ -96,7 +96,7 @@ pub(super) fn target_memory(spec: &PerfSpec) -> RegionMemory {
     if spec.atomics.device_memory {
         RegionMemory::Card
     } else {
-        RegionMemory::Host(spec.page_size, spec.offset_bytes)
+        RegionMemory::Host(HostMemory::of(spec))
     }
 }
 

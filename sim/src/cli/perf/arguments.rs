@@ -13,6 +13,7 @@ use super::super::fabric::Fabric;
 use super::super::faults::{Faults, refuse_situations};
 use super::super::json::JsonOption;
 use super::super::preset;
+use super::placement::PlacementArgs;
 use super::trace::TraceArgs;
 
 /// Run perftest on simulated hosts: the driver, two cards and the link between them, in simulated
@@ -168,6 +169,10 @@ pub struct Perf {
     /// Bytes of the region that --loop batch and window access
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub region: Option<u32>,
+
+    /// Memory of machines with a topology.
+    #[command(flatten)]
+    pub placement: PlacementArgs,
 
     /// Atomics compare and swap, instead of fetching and adding
     #[arg(long)]
@@ -387,6 +392,7 @@ impl Perf {
         spec.offset_bytes = self.align;
         spec.faults = self.fault_plan()?;
         spec.fabric = self.fabric.plan_of_hosts(self.hosts as usize)?;
+        spec.placement = self.placement.placement(&spec)?;
         Ok(spec)
     }
 
