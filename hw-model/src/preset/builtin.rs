@@ -51,6 +51,7 @@ pub(super) const HOSTS: &[(&str, &str)] = files![
     "gb10",
     "gen2-qdr",
     "gigabit",
+    "gpu-on-switch",
     "haswell-e5",
     "haswell-e5-no-iommu",
     "hdr-fast",

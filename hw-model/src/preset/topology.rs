@@ -271,7 +271,9 @@ impl Topology {
         let count = |kind: Kind| all.iter().filter(|id| id.kind == kind).count();
         let parts = Kind::ALL.map(|kind| (count(kind), kind.name()));
         let some = parts.iter().filter(|(count, _)| *count > 0);
-        let texts: Vec<_> = some.map(|(count, name)| format!("{count} {name}")).collect();
+        let texts: Vec<_> = some
+            .map(|(count, name)| format!("{count} {name}"))
+            .collect();
         texts.join(", ")
     }
 

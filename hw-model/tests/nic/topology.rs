@@ -63,17 +63,14 @@ impl Machines {
             }
             text += &values.concat();
         };
-        let socket = [
-            value("cores", 16),
-            value("dram_gbps", self.dram_gbps),
-            value("p2p_ns", 100.0),
-            value("p2p_read_gbps", self.p2p_read_gbps),
-            value("p2p_write_gbps", self.p2p_write_gbps),
-        ];
+        let socket = [value("cores", 16), value("dram_gbps", self.dram_gbps)];
         let link = [value("ns", self.socket_ns), value("gbps", self.socket_gbps)];
         let port = [
             value("strict_writes", self.strict_writes),
             value("commit_ns", self.commit_ns),
+            value("p2p_ns", 100.0),
+            value("p2p_read_gbps", self.p2p_read_gbps),
+            value("p2p_write_gbps", self.p2p_write_gbps),
         ];
         let switch = [
             value("generation", 4),

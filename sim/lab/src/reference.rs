@@ -23,7 +23,7 @@ pub mod table;
 pub mod table_csv;
 pub mod wire_limit;
 
-pub use table::{BandwidthRow, LatencyRow, Rows, Setup, Table, Verb};
+pub use table::{BandwidthRow, LatencyRow, Memory, Rows, Setup, Table, Verb};
 
 /// An error in a file of measured figures: its place, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::plan::Plan;
 use crate::result::{BandwidthRow, LatencyRow, PerfRow};
-use crate::spec::{Iterations, Operation, PageSize, PerfSpec, Test, Topology};
+use crate::spec::{Iterations, Operation, PageSize, PerfSpec, Placement, Test, Topology};
 use crate::utilisation::{Bottleneck, Part};
 
 /// A measured row, and its specification.
@@ -84,6 +84,14 @@ fn specification(spec: &PerfSpec, size: u32) -> Value {
     }
     if let Some(retries) = spec.retry_count {
         specification["retry_count"] = retries.into();
+    }
+    let placement = &spec.placement;
+    if *placement != Placement::default() {
+        let memory = placement.named();
+        let memory = memory.map(|(what, memory)| (what.to_owned(), memory.into()));
+        specification["memory"] = Value::Object(memory.collect());
+        specification["relaxed_order"] = placement.relaxed_order.into();
+        specification["cards"] = placement.cards.max(1).into();
     }
     if let Some(faults) = &spec.faults {
         specification["faults"] = faults.to_string().into();

@@ -48,8 +48,8 @@ pub mod workload;
 pub use error::Error;
 pub use result::{BandwidthRow, LatencyRow, PerfResult, PerfRow};
 pub use spec::{
-    Atomics, Iterations, Operation, PageSize, PerfSpec, Placement, Service, Sharing, Test,
-    Topology, Workload,
+    Atomics, Iterations, Location, Operation, PageSize, PerfSpec, Placement, Service, Sharing,
+    Test, Topology, Workload,
 };
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use ferroce_model::pcie::machine::Target;
 use ferroce_model::preset::Preset;
+use ferroce_model::preset::topology::{MemoryTarget, Topology as MachineTopology};
 use ferroce_world::FabricPlan;
 
 use crate::pattern::Pattern;
@@ -157,25 +158,80 @@ impl Default for Sharing {
 /// Where memory lies in machines with a topology; otherwise there is one memory.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Placement {
-    /// Buffers of clients, by card; empty: near the card.
-    pub local: Vec<Target>,
+    /// Buffers of clients.
+    pub local: Location,
     /// Buffers of servers.
-    pub remote: Vec<Target>,
+    pub remote: Location,
     /// Send and receive queues.
-    pub queues: Vec<Target>,
+    pub queues: Location,
     /// CQs.
-    pub completions: Vec<Target>,
+    pub completions: Location,
     /// True if regions have the right that writes to them pass each other.
     pub relaxed_order: bool,
     /// Cards in use of each machine: each host of the measurement is a card. 0: one.
     pub cards: u32,
 }
 
+/// A memory of the machines, by its name in their topology.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Location {
+    /// Its name; empty: the memory near the card.
+    name: String,
+    /// Its number for each card in use.
+    targets: Vec<Target>,
+}
+
+impl Location {
+    /// Finds the memory `name` of a machine with `cards` cards in use: `dram1`, `gpu0`, or `gpu`
+    /// for the GPU with the number of each card.
+    ///
+    /// # Errors
+    /// The memories that there are.
+    pub fn new(topology: Option<&MachineTopology>, name: &str, cards: u32) -> Result<Self, String> {
+        let Some(topology) = topology else {
+            return Err(format!(
+                "{name}: the preset has no topology, so there is only one memory; give a host \
+                 profile with one: `ferroce topology list`"
+            ));
+        };
+        let target = |card: u32| {
+            let own = (name == "gpu").then(|| MemoryTarget::Gpu(card as usize).to_string());
+            let found = topology.target(own.as_deref().unwrap_or(name));
+            found.map(|(_, number)| Target(number)).ok_or_else(|| {
+                let all = topology.targets().map(|target| target.to_string());
+                let all = all.collect::<Vec<_>>().join(", ");
+                format!("{name}: the machine has {all}")
+            })
+        };
+        Ok(Self {
+            name: name.to_owned(),
+            targets: (0..cards.max(1)).map(target).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Returns its name; `None`: the memory near the card.
+    pub fn name(&self) -> Option<&str> {
+        (!self.name.is_empty()).then_some(&self.name)
+    }
+}
+
 impl Placement {
-    /// Returns the target of a host's card among `targets`.
-    pub fn of_host(&self, targets: &[Target], host: usize) -> Target {
+    /// Returns the target of a host's card at `location`.
+    pub fn of_host(&self, location: &Location, host: usize) -> Target {
         let card = host % self.cards.max(1) as usize;
-        targets.get(card).copied().unwrap_or_default()
+        location.targets.get(card).copied().unwrap_or_default()
+    }
+
+    /// Returns the memories that were chosen, with what lies in them.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let all = [
+            ("buffers", &self.local),
+            ("remote buffers", &self.remote),
+            ("queues", &self.queues),
+            ("CQs", &self.completions),
+        ];
+        all.into_iter()
+            .filter_map(|(what, location)| Some((what, location.name()?)))
     }
 }
 

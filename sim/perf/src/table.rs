@@ -35,7 +35,8 @@ fn write_header(out: &mut String, spec: &PerfSpec, plan: &Plan) -> std::fmt::Res
     writeln!(out, " Number of qps   : {qps}\t\tTransport type : IB")?;
     let service = plan.service.name();
     writeln!(out, " Connection type : {service}\t\tUsing SRQ      : OFF")?;
-    let relaxed = on_off(spec.preset.pcie.relaxed_ordering);
+    let relaxed = spec.preset.pcie.relaxed_ordering || spec.placement.relaxed_order;
+    let relaxed = on_off(relaxed);
     writeln!(out, " PCIe relax order: {relaxed}")?;
     writeln!(out, " ibv_wr* API     : OFF")?;
     writeln!(out, " TX depth        : {}", plan.depth)?;
@@ -125,6 +126,12 @@ fn beyond_perftest(spec: &PerfSpec, plan: &Plan) -> Option<String> {
     }
     if spec.offset_bytes > 0 {
         parts.push(format!("buffers {} B behind a page", spec.offset_bytes));
+    }
+    for (what, memory) in spec.placement.named() {
+        parts.push(format!("{what} in {memory}"));
+    }
+    if spec.placement.cards > 1 {
+        parts.push(format!("{} cards a machine", spec.placement.cards));
     }
     if spec.sharing.threads_per_qp > 1 {
         parts.push(format!(

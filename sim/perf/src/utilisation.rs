@@ -296,8 +296,8 @@ pub fn machine_label(name: &str, number: u8) -> Option<String> {
     Some(match name {
         "dram" => format!("memory of socket {number}"),
         "socket_link" => "socket link".to_owned(),
-        "root_complex_p2p_reads" => format!("root complex {number}, P2P reads"),
-        "root_complex_p2p_writes" => format!("root complex {number}, P2P writes"),
+        "root_complex_p2p_reads" => format!("root complex, P2P reads at root port {number}"),
+        "root_complex_p2p_writes" => format!("root complex, P2P writes at root port {number}"),
         "root_port_strict_writes" => format!("root port {number}, strictly ordered writes"),
         "switch_up" => format!("switch {number}, link to the host"),
         "switch_down" => format!("switch {number}, link from the host"),

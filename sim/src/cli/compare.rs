@@ -6,6 +6,7 @@ use ferroce_lab::reference::experiment::Harness;
 use ferroce_lab::reference::{Table, builtin, pairs};
 use ferroce_lab::validate::parallel;
 use ferroce_model::preset::Preset;
+use ferroce_perf::Location;
 use serde_json::{Value, json};
 
 use super::json::JsonOption;
@@ -31,6 +32,17 @@ pub struct Compare {
     /// count as predicted
     #[arg(long, value_name = "FILE|measured")]
     calibrate_host: Option<String>,
+    /// Memory in which the client's buffers lay, of the host profile's topology: `gpu0`, `dram1`;
+    /// the default is what the command of the table says
+    #[arg(long, value_name = "MEMORY")]
+    memory: Option<String>,
+    /// Memory in which the server's buffers lay
+    #[arg(long, value_name = "MEMORY")]
+    remote_memory: Option<String>,
+    /// Register regions with the right that writes to them pass each other, as perftest does from
+    /// version 4.5 on
+    #[arg(long)]
+    relaxed_order: bool,
     #[command(flatten)]
     json: JsonOption,
     /// Lists the built-in tables
@@ -55,6 +67,15 @@ impl Compare {
         }
         let name = self.preset.as_deref().unwrap_or_default();
         let preset = Preset::load(name).map_err(|error| error.to_string())?;
+        for (option, memory) in [
+            ("--memory", &self.memory),
+            ("--remote-memory", &self.remote_memory),
+        ] {
+            if let Some(memory) = memory {
+                Location::new(preset.topology.as_deref(), memory, 1)
+                    .map_err(|error| format!("{option} {error}"))?;
+            }
+        }
         let tables = self.tables()?;
         let (preset, calibration) = self.calibrated(preset, &tables)?;
         let bar = Bar::new("tables", tables.len());
@@ -160,6 +181,18 @@ impl Compare {
         }
         for file in &self.measured {
             tables.extend(tables_of_file(file)?);
+        }
+        for table in &mut tables {
+            let memory = &mut table.setup.memory;
+            for (given, place) in [
+                (&self.memory, &mut memory.local),
+                (&self.remote_memory, &mut memory.remote),
+            ] {
+                if given.is_some() {
+                    place.clone_from(given);
+                }
+            }
+            memory.relaxed_order |= self.relaxed_order;
         }
         if tables.is_empty() {
             return Err("no table to compare with: name one, or give --measured FILE".to_owned());

@@ -117,7 +117,8 @@ impl Show {
             print!("{}", text::tree(&topology));
             print!("\n{}", text::distances(&topology, &preset));
         }
-        self.json.write("topology show", || text::json(&topology, &preset))
+        self.json
+            .write("topology show", || text::json(&topology, &preset))
     }
 }
 

@@ -111,7 +111,9 @@ impl Topology {
         let crosses_root = peer.is_none()
             || way.is_none_or(|way| {
                 let names = way.payload.iter().map(|part| machine.lanes[*part].name.0);
-                names.into_iter().any(|name| name.starts_with("root_complex"))
+                names
+                    .into_iter()
+                    .any(|name| name.starts_with("root_complex"))
             });
         match way {
             Some(way) if !crosses_root && way.there.len() <= 1 => Between::Pix,
@@ -169,7 +171,10 @@ impl Measure<'_> {
     /// Returns the slowest of the card's slot and these lanes.
     fn slowest<'a>(&self, lanes: impl Iterator<Item = &'a usize>) -> (Option<PartName>, f64) {
         let Pcie {
-            generation, lanes: width, mps_bytes, ..
+            generation,
+            lanes: width,
+            mps_bytes,
+            ..
         } = *self.pcie;
         let slot = (None, tlp_gbps(generation, width, mps_bytes));
         lanes.fold(slot, |slowest, lane| {

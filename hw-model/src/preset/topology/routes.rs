@@ -45,8 +45,8 @@ struct Path {
     hops: Vec<Hop>,
     /// Sockets between which it crosses.
     crossed: Option<(usize, usize)>,
-    /// The socket whose root complex passes it on to a peer.
-    root_complex: Option<usize>,
+    /// The root port of the card, if the root complex passes requests on to a peer.
+    root_port: Option<usize>,
     /// From the card to the target, one way, on idle links.
     one_way_ns: f64,
 }
@@ -146,12 +146,12 @@ impl Compiler<'_> {
         read.payload.push(reads);
         write.payload.push(writes);
         let (mut allows_read, mut allows_write) = (true, true);
-        if let Some(socket) = path.root_complex {
-            let values = self.topology.sockets[socket].values;
+        if let Some(port) = path.root_port {
+            let values = self.topology.root_ports[port].values;
             (allows_read, allows_write) = (values.p2p_read_gbps > 0.0, values.p2p_write_gbps > 0.0);
-            let socket = socket as u8;
-            let reads = self.lane(("root_complex_p2p_reads", socket), values.p2p_read_gbps);
-            let writes = self.lane(("root_complex_p2p_writes", socket), values.p2p_write_gbps);
+            let port = port as u8;
+            let reads = self.lane(("root_complex_p2p_reads", port), values.p2p_read_gbps);
+            let writes = self.lane(("root_complex_p2p_writes", port), values.p2p_write_gbps);
             read.payload.push(reads);
             write.payload.push(writes);
         }
@@ -188,11 +188,12 @@ impl Compiler<'_> {
         let Some(top) = top else {
             let (from, to) = (self.socket_of(card), self.socket_of(id));
             let crossed = (from != to).then_some((from, to));
-            let root_complex = self.topology.sockets[from].values.p2p_ns;
+            let port = self.root_port_of(card);
+            let root_complex = self.topology.root_ports[port].values.p2p_ns;
             return Path {
                 hops,
                 crossed,
-                root_complex: Some(from),
+                root_port: Some(port),
                 // As far as the root complex, a request takes as long as a store does back.
                 one_way_ns: self.pcie.mmio_write_ns
                     + root_complex

@@ -1,7 +1,8 @@
 //! A specification as command lines of perftest.
 
 use ferroce_perf::{
-    Atomics, Iterations, Operation, PageSize, PerfSpec, Service, Sharing, Test, Topology, Workload,
+    Atomics, Iterations, Operation, PageSize, PerfSpec, Placement, Service, Sharing, Test,
+    Topology, Workload,
 };
 
 /// Base-2 logarithm of the largest size of perftest's `-a`.
@@ -55,6 +56,9 @@ fn check(spec: &PerfSpec) -> Result<(), String> {
     }
     if spec.segments != 1 || spec.offset_bytes != 0 {
         return refused("--sge and --align");
+    }
+    if spec.placement != Placement::default() {
+        return refused("choice of the memory of a topology");
     }
     if spec.atomics != Atomics::default() || spec.region_bytes.is_some() {
         return refused("choice of where atomics go");

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use ferroce_model::preset::Preset;
+use ferroce_perf::Location;
 use serde_json::{Value, json};
 
 use super::experiment::{self, Simulator};
@@ -61,7 +62,22 @@ pub fn compare(
             "run with a link of {gbps} Gb/s, as the table has it"
         ));
     }
+    comparison.notes.extend(missing_memory(preset, table));
     Ok(comparison)
+}
+
+/// Returns a note if the buffers of the table lay in a memory that the preset does not have.
+fn missing_memory(preset: &Preset, table: &Table) -> Option<String> {
+    let memory = &table.setup.memory;
+    let mut named = memory.local.iter().chain(&memory.remote);
+    let topology = preset.topology.as_deref();
+    let missing = named.find(|name| Location::new(topology, name, 1).is_err())?;
+    Some(format!(
+        "NOT COMPARABLE: the table has its buffers in {missing}, and {} has no such memory, so the \
+         model used host memory; give a host profile whose topology has it (`ferroce topology \
+         list`)",
+        preset.name()
+    ))
 }
 
 /// Compares figures that were obtained with `preset` with `table`.

@@ -2,7 +2,8 @@
 
 use ferroce_model::preset::Preset;
 use ferroce_perf::{
-    Iterations, Operation, PerfResult, PerfRow, PerfSpec, Service, Test, Topology, Workload,
+    Iterations, Location, Operation, PerfResult, PerfRow, PerfSpec, Placement, Service, Test,
+    Topology, Workload,
 };
 
 use super::{BandwidthRow, LatencyRow, Rows, Setup, Table, Verb};
@@ -78,6 +79,18 @@ pub fn repeat(table: &Table, preset: &Preset) -> Result<PerfSpec, String> {
     spec.mtu_bytes = setup.mtu_bytes;
     spec.outstanding_reads = setup.outstanding_reads;
     spec.switched = setup.switched;
+    let topology = spec.preset.topology.as_deref();
+    let location = |name: &Option<String>| {
+        let found = name.as_deref().map(|name| Location::new(topology, name, 1));
+        // `comparison` says that the preset has no such memory.
+        found.and_then(Result::ok).unwrap_or_default()
+    };
+    spec.placement = Placement {
+        local: location(&setup.memory.local),
+        remote: location(&setup.memory.remote),
+        relaxed_order: setup.memory.relaxed_order,
+        ..Placement::default()
+    };
     Ok(spec)
 }
 

@@ -81,6 +81,46 @@ pub struct Setup {
     pub bidirectional: bool,
     /// True for InfiniBand, whose headers are shorter than RoCEv2's.
     pub infiniband: bool,
+    /// Where the buffers lie.
+    pub memory: Memory,
+}
+
+/// Where the buffers of a measurement lie: names of a topology.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// The client's; `None`: in memory near the card.
+    pub local: Option<String>,
+    /// The server's.
+    pub remote: Option<String>,
+    /// True if regions have the right that writes pass each other.
+    pub relaxed_order: bool,
+}
+
+impl Memory {
+    /// Options of perftest that place the buffers in the memory of an accelerator.
+    const OF_ACCELERATOR: [&str; 6] = [
+        "--use_cuda",
+        "--use_rocm",
+        "--use_hl",
+        "--use_neuron",
+        "--use_mlu",
+        "--use_opencl",
+    ];
+
+    /// Returns the memory that a command of perftest uses, at both ends.
+    pub fn of_command(command: &str) -> Self {
+        let is_option = |word: &str| {
+            let options = Self::OF_ACCELERATOR.iter();
+            options.clone().any(|option| word.starts_with(option))
+        };
+        let gpu = command.split_whitespace().any(is_option);
+        let gpu = gpu.then(|| "gpu0".to_owned());
+        Self {
+            local: gpu.clone(),
+            remote: gpu,
+            relaxed_order: false,
+        }
+    }
 }
 
 impl Setup {
@@ -99,6 +139,7 @@ impl Setup {
             switched: None,
             bidirectional: false,
             infiniband: false,
+            memory: Memory::default(),
         }
     }
 }

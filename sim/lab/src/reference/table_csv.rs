@@ -4,7 +4,7 @@ use ferroce_perf::Service;
 
 use super::TableError;
 use super::csv::{Csv, Row};
-use super::table::{BandwidthRow, GBPS_PER_MIBPS, LatencyRow, Rows, Setup, Table, Verb};
+use super::table::{BandwidthRow, GBPS_PER_MIBPS, LatencyRow, Memory, Rows, Setup, Table, Verb};
 
 /// Returns true if the first line that is no comment names columns of our format.
 pub fn is_table(text: &str) -> bool {
@@ -173,6 +173,7 @@ fn setup(csv: &Csv, verb: Verb) -> Setup {
             .map(|count| count as u32),
         switched: switched(note("topology")),
         bidirectional: command.split_whitespace().any(|word| word == "-b"),
+        memory: Memory::of_command(command),
         infiniband: note("link_layer").starts_with("InfiniBand"),
         ..Setup::new(verb)
     }

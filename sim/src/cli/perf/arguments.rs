@@ -174,6 +174,10 @@ pub struct Perf {
     #[command(flatten)]
     pub placement: PlacementArgs,
 
+    /// Cards of each machine in use: each host of the measurement is a card of a machine
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub cards: u32,
+
     /// Atomics compare and swap, instead of fetching and adding
     #[arg(long)]
     pub compare_swap: bool,
@@ -392,7 +396,7 @@ impl Perf {
         spec.offset_bytes = self.align;
         spec.faults = self.fault_plan()?;
         spec.fabric = self.fabric.plan_of_hosts(self.hosts as usize)?;
-        spec.placement = self.placement.placement(&spec)?;
+        spec.placement = self.placement.placement(&spec.preset, self.cards)?;
         Ok(spec)
     }
 

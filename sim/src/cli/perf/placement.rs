@@ -1,12 +1,11 @@
 //! Where memory lies in machines with a topology.
 
 use clap::Args;
-use ferroce_model::pcie::machine::Target;
-use ferroce_model::preset::topology::{MemoryTarget, Topology};
-use ferroce_perf::{PerfSpec, Placement};
+use ferroce_model::preset::Preset;
+use ferroce_perf::{Location, Placement};
 
-/// Options about memory and cards of a machine with a topology.
-#[derive(Debug, Clone, Args)]
+/// Options about the memory of a machine with a topology.
+#[derive(Debug, Clone, Default, Args)]
 pub struct PlacementArgs {
     /// Memory in which the client's buffers lie, of the host profile's topology: `dram1`, `gpu0`,
     /// `nvm0`; or `gpu`, that of the card's own number
@@ -29,60 +28,32 @@ pub struct PlacementArgs {
     /// with a topology
     #[arg(long)]
     pub relaxed_order: bool,
-
-    /// Cards of each machine in use: each host of the measurement is a card of one
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub cards: u32,
 }
 
 impl PlacementArgs {
-    /// Returns the placement in the machines of `spec`.
-    pub fn placement(&self, spec: &PerfSpec) -> Result<Placement, String> {
-        let topology = spec.preset.topology.as_deref();
-        let cards = topology.map_or(1, |topology| topology.cards.len());
-        if !(1..=cards).contains(&(self.cards as usize)) {
+    /// Returns the placement in machines of `preset` of which `cards` cards are in use.
+    pub fn placement(&self, preset: &Preset, cards: u32) -> Result<Placement, String> {
+        let topology = preset.topology.as_deref();
+        let there_are = topology.map_or(1, |topology| topology.cards.len());
+        if !(1..=there_are).contains(&(cards as usize)) {
             return Err(format!(
-                "--cards {}: the machine of {} has {cards}; must be 1 to {cards}",
-                self.cards,
-                spec.preset.name()
+                "--cards {cards}: must be 1 to {there_are}, as the machine of {} has",
+                preset.name()
             ));
         }
-        let targets = |option: &str, name: &Option<String>| match name {
-            None => Ok(Vec::new()),
-            Some(name) => self.targets(topology, option, name),
+        let location = |option: &str, name: &Option<String>| match name {
+            None => Ok(Location::default()),
+            Some(name) => {
+                Location::new(topology, name, cards).map_err(|error| format!("{option} {error}"))
+            }
         };
         Ok(Placement {
-            local: targets("--memory", &self.memory)?,
-            remote: targets("--remote-memory", &self.remote_memory)?,
-            queues: targets("--queue-memory", &self.queue_memory)?,
-            completions: targets("--cq-memory", &self.cq_memory)?,
+            local: location("--memory", &self.memory)?,
+            remote: location("--remote-memory", &self.remote_memory)?,
+            queues: location("--queue-memory", &self.queue_memory)?,
+            completions: location("--cq-memory", &self.cq_memory)?,
             relaxed_order: self.relaxed_order,
-            cards: self.cards,
+            cards: if cards > 1 { cards } else { 0 },
         })
-    }
-
-    /// Returns the memory of this name for each card in use.
-    fn targets(
-        &self,
-        topology: Option<&Topology>,
-        option: &str,
-        name: &str,
-    ) -> Result<Vec<Target>, String> {
-        let Some(topology) = topology else {
-            return Err(format!(
-                "{option} {name}: the preset has no topology, so there is only one memory; give a \
-                 host profile with one: `ferroce topology list`"
-            ));
-        };
-        let target = |card: usize| {
-            let own = (name == "gpu").then(|| MemoryTarget::Gpu(card).to_string());
-            let found = topology.target(own.as_deref().unwrap_or(name));
-            found.map(|(_, number)| Target(number)).ok_or_else(|| {
-                let all = topology.targets().map(|target| target.to_string());
-                let all = all.collect::<Vec<_>>().join(", ");
-                format!("{option} {name}: the machine has {all}")
-            })
-        };
-        (0..self.cards as usize).map(target).collect()
     }
 }

@@ -33,7 +33,9 @@ pub fn notes(topology: &Topology, preset: &Preset) -> Vec<String> {
                      with a protection error"
                 ));
             }
-            if let Some(strict) = distance.strict_write.filter(|reach| reach.gbps < SLOW * slot)
+            if let Some(strict) = distance
+                .strict_write
+                .filter(|reach| reach.gbps < SLOW * slot)
                 && distance.write.is_some_and(|write| write.gbps > strict.gbps)
             {
                 let gbps = strict.gbps;

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 /// Returns the elements that are directly on another one.
 pub fn children(topology: &Topology, above: ElementId) -> Vec<ElementId> {
     let all = topology.elements().into_iter();
-    all.filter(|id| topology.above(*id) == Some(above)).collect()
+    all.filter(|id| topology.above(*id) == Some(above))
+        .collect()
 }
 
 /// Returns the values of an element that a drawing shows.
@@ -25,16 +26,18 @@ pub fn summary(topology: &Topology, id: ElementId) -> String {
     let link = || format!("gen{} x{}", value("generation"), value("lanes"));
     match id.kind {
         Kind::Socket => format!(
-            "{} cores, memory {} Gb/s, P2P reads {} and writes {} Gb/s",
+            "{} cores, memory {} Gb/s",
             value("cores"),
-            value("dram_gbps"),
-            value("p2p_read_gbps"),
-            value("p2p_write_gbps")
+            value("dram_gbps")
         ),
-        Kind::RootPort => match value("strict_writes") {
-            Parameter::Count(0) => String::new(),
-            lines => format!("{lines} lines of strict writes, {} ns", value("commit_ns")),
-        },
+        Kind::RootPort => {
+            let (reads, writes) = (value("p2p_read_gbps"), value("p2p_write_gbps"));
+            let strict = match value("strict_writes") {
+                Parameter::Count(0) => String::new(),
+                lines => format!(", {lines} strict writes"),
+            };
+            format!("P2P reads {reads}, writes {writes} Gb/s{strict}")
+        }
         Kind::Switch => {
             let acs = if value("acs") == Parameter::Flag(true) {
                 ", ACS"
