@@ -126,7 +126,7 @@ macro_rules! preset {
             about: String,
             /// By parameter, in the order of declaration.
             provenance: Vec<Provenance>,
-            /// The machine around the card; `None`: a slot of its own and one memory.
+            /// The machine around the card; `None`: its own slot and one memory.
             pub topology: Option<Arc<Topology>>,
             $( $(#[doc = $doc])+ pub $field: $type, )+
         }
@@ -232,6 +232,13 @@ impl Preset {
         let preset = file::parse_preset(name, text)?;
         preset.check()?;
         Ok(preset)
+    }
+
+    /// Puts the host profile in the text of a file behind the preset; messages use `name` for it.
+    pub fn put_host(mut self, name: &str, text: &str) -> Result<Preset, PresetError> {
+        file::apply_host_text(&mut self, name, text)?;
+        self.check()?;
+        Ok(self)
     }
 
     /// Returns the names of the built-in presets.

@@ -142,7 +142,10 @@ impl Pcie {
             };
             let latency = self.latencies.write + self.latencies.engine_write + memory;
             let latency = latency + beyond.longer - beyond.shorter;
-            let delay = self.delay_of_commit(order, arrived, start, (memory, bytes));
+            let delay = match order {
+                PostedOrder::Strict => self.delay_of_commit(arrived, start, memory, bytes),
+                PostedOrder::Relaxed => Duration::ZERO,
+            };
             let piece = at + (arrived - self.now) + delay + latency;
             visible = visible.max(piece);
             self.return_credits(&sent, piece - at);
@@ -174,17 +177,15 @@ impl Pcie {
     #[inline]
     fn delay_of_commit(
         &mut self,
-        order: PostedOrder,
         arrived: Instant,
         iova: u64,
-        (memory, bytes): (Duration, u64),
+        memory: Duration,
+        bytes: u64,
     ) -> Duration {
-        match (&mut self.attachment, order) {
-            (Some(attachment), PostedOrder::Strict) => {
-                attachment.commit(arrived, iova, memory, bytes)
-            }
-            _ => Duration::ZERO,
-        }
+        let attachment = self.attachment.as_mut();
+        attachment.map_or(Duration::ZERO, |attachment| {
+            attachment.commit(arrived, iova, memory, bytes)
+        })
     }
 
     /// Puts posted TLPs on the wire.

@@ -66,8 +66,17 @@ pub(super) fn apply_host(preset: &mut Preset, name: &str) -> Result<(), PresetEr
             });
         }
     };
+    apply_host_text(preset, name, &text)
+}
+
+/// Applies the host profile in `text`; messages use `name` for it.
+pub(super) fn apply_host_text(
+    preset: &mut Preset,
+    name: &str,
+    text: &str,
+) -> Result<(), PresetError> {
     let file = format!("host profile {name}");
-    let table = parse_table(&file, &text)?;
+    let table = parse_table(&file, text)?;
     let mut reader = Reader::new(preset, &file, name, Scope::Host);
     reader.read_file(&table)?;
     preset.name = format!("{}@{name}", preset.name);

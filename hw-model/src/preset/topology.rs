@@ -1,6 +1,6 @@
 //! The topology of a machine: sockets, root ports, switches, cards, GPUs, persistent memory.
 //!
-//! A host profile may have a `[topology]`; without one, a card has a slot of its own and one memory.
+//! A host profile may have a `[topology]`; without one, a card has its own slot and one memory.
 //!
 //! ```toml
 //! [topology.socket.0]
@@ -23,6 +23,8 @@ mod elements;
 mod file;
 mod routes;
 mod set;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 
@@ -263,6 +265,20 @@ impl Topology {
     /// Returns the values of the link between sockets.
     pub fn socket_link_values(&self) -> Vec<ElementValue<'_>> {
         self.socket_link.as_ref().map_or_else(Vec::new, list)
+    }
+
+    /// Returns the declared values of all kinds of elements, each with the name of its kind; GPU
+    /// and NVM have the same.
+    pub fn declarations() -> impl Iterator<Item = (&'static str, &'static Declaration)> {
+        let of = |name, declarations: &'static [Declaration]| {
+            declarations.iter().map(move |one| (name, one))
+        };
+        of("socket", Socket::default().declarations())
+            .chain(of("socket_link", SocketLink::default().declarations()))
+            .chain(of("root_port", RootPort::default().declarations()))
+            .chain(of("switch", Switch::default().declarations()))
+            .chain(of("card", Card::default().declarations()))
+            .chain(of("gpu, nvm", Peer::default().declarations()))
     }
 
     /// Returns how many elements of each kind there are, in one line.

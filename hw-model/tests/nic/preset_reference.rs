@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use ferroce_model::preset::topology::Topology;
 use ferroce_model::preset::{Group, Origin, Preset};
 
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/presets/README.md");
@@ -22,6 +23,7 @@ fn tables_of_the_readme_are_those_of_the_code() {
         ("posting", posting()),
         ("groups", groups()),
         ("parameters", parameters()),
+        ("elements", elements()),
     ];
     let fresh = tables.iter().fold(old.clone(), |text, (name, table)| {
         let begin = format!("<!-- table: {name} -->\n");
@@ -122,6 +124,21 @@ fn groups() -> String {
         let of_group = preset.parameters().filter(|one| one.group() == group);
         let (about, count) = (group.about(), of_group.count());
         writeln!(table, "| {group} | {about} | {count} |").expect("a string takes all");
+    }
+    table
+}
+
+/// Returns the values of the elements of a topology.
+fn elements() -> String {
+    let mut table = "| value | unit | permitted | is |\n| --- | --- | --- | --- |\n".to_owned();
+    for (kind, declared) in Topology::declarations() {
+        let (unit, range, doc) = (declared.unit, declared.range, declared.doc);
+        writeln!(
+            table,
+            "| {kind}.{} | {unit} | {range} | {doc} |",
+            declared.name
+        )
+        .expect("a string takes all");
     }
     table
 }

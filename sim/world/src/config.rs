@@ -71,8 +71,8 @@ impl WorldConfig {
     }
 
     /// Returns true if the steady middle of long messages is skipped. Without a preset it takes no
-    /// time, so there is nothing to skip; in a network, and in a machine that other cards use, flows
-    /// are not steady.
+    /// time, so there is nothing to skip; in a network, and in a machine that other cards use,
+    /// flows are not steady.
     pub(crate) fn skips_strides(&self) -> bool {
         let has_topology = |preset: &Preset| preset.topology.is_some();
         let all = self.preset.iter();

@@ -65,20 +65,20 @@ impl Compiler<'_> {
     fn routes_of(&mut self, number: usize) -> Vec<Route> {
         let kind = Kind::Card;
         let card = ElementId { kind, number };
-        let near = self.to_dram(card, self.socket_of(card));
+        let near = self.dram_route(card, self.socket_of(card));
         let mut routes = vec![near];
         for target in self.topology.targets() {
             routes.push(match target {
-                MemoryTarget::Dram(socket) => self.to_dram(card, socket),
+                MemoryTarget::Dram(socket) => self.dram_route(card, socket),
                 MemoryTarget::Gpu(number) => {
                     let kind = Kind::Gpu;
                     let peer = &self.topology.gpus[number].values;
-                    self.to_peer(card, ElementId { kind, number }, peer)
+                    self.peer_route(card, ElementId { kind, number }, peer)
                 }
                 MemoryTarget::Nvm(number) => {
                     let kind = Kind::Nvm;
                     let peer = &self.topology.nvms[number].values;
-                    self.to_peer(card, ElementId { kind, number }, peer)
+                    self.peer_route(card, ElementId { kind, number }, peer)
                 }
             });
         }
@@ -86,7 +86,7 @@ impl Compiler<'_> {
     }
 
     /// Returns the route to the memory of a socket.
-    fn to_dram(&mut self, card: ElementId, socket: usize) -> Route {
+    fn dram_route(&mut self, card: ElementId, socket: usize) -> Route {
         let topology = self.topology;
         let own = self.socket_of(card);
         let up = self.switches_above(card).into_iter().map(Hop::Up);
@@ -130,7 +130,7 @@ impl Compiler<'_> {
     }
 
     /// Returns the route to the memory of a GPU or another peer.
-    fn to_peer(&mut self, card: ElementId, id: ElementId, peer: &Peer) -> Route {
+    fn peer_route(&mut self, card: ElementId, id: ElementId, peer: &Peer) -> Route {
         let path = self.path(card, id, peer);
         let names = peer_parts(id.kind);
         let number = id.number as u8;

@@ -63,7 +63,7 @@ pub fn tree(topology: &Topology) -> String {
     let mut text = String::new();
     let sockets = topology.elements().into_iter();
     for socket in sockets.filter(|id| id.kind == Kind::Socket) {
-        branch(topology, socket, ("", ""), &mut text);
+        branch(topology, socket, &Indent::default(), &mut text);
     }
     let link = topology.socket_link_values();
     if let [ns, gbps] = &link[..] {
@@ -73,9 +73,18 @@ pub fn tree(topology: &Topology) -> String {
     text
 }
 
-/// Draws an element after `own`, and what is on it after `below`.
-fn branch(topology: &Topology, id: ElementId, (own, below): (&str, &str), text: &mut String) {
-    let line = format!("{own}{id}  {}", summary(topology, id));
+/// What stands before the lines of a branch.
+#[derive(Default)]
+struct Indent {
+    /// Before its first line.
+    first: String,
+    /// Before the others.
+    others: String,
+}
+
+/// Draws an element, and below it what is on it.
+fn branch(topology: &Topology, id: ElementId, indent: &Indent, text: &mut String) {
+    let line = format!("{}{id}  {}", indent.first, summary(topology, id));
     let _ = writeln!(text, "{}", line.trim_end());
     let children = children(topology, id);
     for (index, child) in children.iter().enumerate() {
@@ -84,8 +93,11 @@ fn branch(topology: &Topology, id: ElementId, (own, below): (&str, &str), text: 
         } else {
             ("├─ ", "│  ")
         };
-        let places = (format!("{below}{corner}"), format!("{below}{trunk}"));
-        branch(topology, *child, (&places.0, &places.1), text);
+        let indent = Indent {
+            first: format!("{}{corner}", indent.others),
+            others: format!("{}{trunk}", indent.others),
+        };
+        branch(topology, *child, &indent, text);
     }
 }
 
