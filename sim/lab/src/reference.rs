@@ -6,7 +6,8 @@
 //! - [`builtin`]: the tables of `sim/lab/reference`, which are part of the binary.
 //! - [`wire_limit`]: the goodput that headers leave of a link.
 //! - [`experiment`]: the run of the model that repeats a measurement. [`comparison`]: a table next
-//!   to the figures of the model; [`size_class`]: its errors for small, middle and large messages.
+//!   to the figures of the model; [`size_class`]: its errors for small, middle and large messages;
+//!   `idle`: what the peak of a measured bandwidth says.
 //! - [`pairs`]: the preset that each built-in table is compared with.
 //!
 //! [`parse`] reads any of these formats.
@@ -15,6 +16,7 @@ pub mod builtin;
 pub mod comparison;
 pub mod csv;
 pub mod experiment;
+mod idle;
 pub mod pairs;
 pub mod perftest;
 pub mod perftest_json;

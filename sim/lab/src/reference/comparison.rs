@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::experiment::{self, Simulator};
 use super::size_class::{self, ClassErrors, SizeClass};
-use super::{BandwidthRow, LatencyRow, Rows, Table};
+use super::{BandwidthRow, LatencyRow, Rows, Table, idle};
 
 /// One message size.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +21,8 @@ pub struct Line {
     pub model: f64,
     /// Message rates of a bandwidth table, or 99th percentiles of a latency table that has them.
     pub second: Option<(f64, f64)>,
+    /// Measured peak of a bandwidth table that has it: the best rate between two completions.
+    pub peak: Option<f64>,
     /// The class of this size; none if there are too few sizes to determine it.
     pub class: Option<SizeClass>,
 }
@@ -138,6 +140,7 @@ fn bandwidth_line(measured: &BandwidthRow, model: &BandwidthRow) -> Line {
         measured: measured.message_rate_mpps * measured.bytes as f64 * 8e-3,
         model: model.average_gbps,
         second: Some((measured.message_rate_mpps, model.message_rate_mpps)),
+        peak: measured.peak_gbps,
         class: None,
     }
 }
@@ -153,6 +156,7 @@ fn latency_line(measured: &LatencyRow, model: &LatencyRow) -> Line {
         measured: measured.value_us(),
         model: model_us,
         second: measured.p99_us.zip(model.p99_us),
+        peak: None,
         class: None,
     }
 }
@@ -214,6 +218,7 @@ impl Comparison {
         for errors in self.class_errors() {
             let _ = writeln!(text, "  {}", errors.text());
         }
+        text.push_str(&idle::text(&self.lines));
         for note in &self.notes {
             let _ = writeln!(text, "note: {note}");
         }
@@ -229,13 +234,18 @@ impl Comparison {
             ["measured_gbps", "model_gbps"]
         };
         let lines = self.lines.iter().map(|line| {
-            json!({
+            let mut size = json!({
                 "bytes": line.bytes,
                 measured: line.measured,
                 model: line.model,
                 "error_percent": line.error_percent(),
                 "class": line.class.map(SizeClass::word),
-            })
+            });
+            if !self.latency {
+                size["peak_gbps"] = json!(line.peak);
+                size["idle_ns"] = json!(line.idle_ns());
+            }
+            size
         });
         let classes = self.class_errors();
         json!({
@@ -316,6 +326,7 @@ mod tests {
             measured: 100.0,
             model,
             second: None,
+            peak: None,
             class: None,
         };
         comparison.lines = [90.0, 101.0, 103.0].map(line).to_vec();
