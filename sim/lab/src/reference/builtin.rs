@@ -19,6 +19,7 @@ macro_rules! perftest_tables {
 
 const PERFTEST: &[(&str, &str)] = perftest_tables![
     "aws_efa_srd_send_bw_partial",
+    "aws_efa_srd_send_lat",
     "bf2_100g_roce_arm_send_bw",
     "cx3_qdr40_ib_read_bw",
     "cx3_qdr40_ib_send_bw",
@@ -30,6 +31,7 @@ const PERFTEST: &[(&str, &str)] = perftest_tables![
     "cx4_edr100_ib_ud_direct_send_lat",
     "cx4lx_10g_roce_send_bw",
     "cx4lx_25g_roce_send_bw",
+    "cx5_edr100_ib_gpumem_send_lat",
     "cx5_edr100_ib_ud_send_bw",
     "cx5_edr100_ib_ud_send_lat",
     "cx5_edr100_ib_vf_send_bw",
@@ -45,6 +47,8 @@ const PERFTEST: &[(&str, &str)] = perftest_tables![
     "hdr200_ib_aks_read_bw",
     "hdr200_ib_aks_write_bw",
     "hdr200_ib_loopback_write_bw_partial",
+    "hdr200_ib_remote_numa_write_bw",
+    "ionic_400g_roce_gpumem_write_bw",
     "mlx4_qdr40_ib_lat",
     "mlx4_qdr40_ib_read_bw",
     "mlx4_qdr40_ib_send_bw",

@@ -302,6 +302,35 @@ mod tests {
         assert!(latency.json().to_string().contains("\"measured_us\":0.98"));
     }
 
+    /// Goal: payload in a memory that the profile does not have is said, and not compared in
+    /// silence. Method: tables with payload in GPU memory and on the other socket, on presets
+    /// without and with them.
+    #[test]
+    fn a_missing_memory_is_named() {
+        for (table, memory, with_it) in [
+            (
+                "cx5_edr100_ib_gpumem_send_lat",
+                "gpu0",
+                "cx5-100g@gpu-on-switch",
+            ),
+            (
+                "hdr200_ib_remote_numa_write_bw",
+                "dram1",
+                "cx6-200g@epyc-hdr@epyc-2socket",
+            ),
+        ] {
+            let plain = compared(table).text();
+            assert!(plain.contains("NOT COMPARABLE"), "{plain}");
+            assert!(plain.contains(memory), "{plain}");
+            let preset = Preset::load(with_it).expect("built in");
+            let table = builtin::find(table).remove(0);
+            let comparison = compare(&MODEL, &preset, &table).expect("it can be run");
+            assert!(!comparison.text().contains("NOT COMPARABLE"), "{with_it}");
+        }
+        let on_host = compared("cx3_qdr40_ib_write_bw").text();
+        assert!(!on_host.contains("NOT COMPARABLE"), "{on_host}");
+    }
+
     #[test]
     fn errors_stand_by_class_of_sizes() {
         let bandwidth = compared("cx3_qdr40_ib_write_bw");

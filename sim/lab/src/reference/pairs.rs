@@ -5,11 +5,13 @@ pub type Pair = (&'static str, Result<&'static str, &'static str>);
 
 /// A table that is not compared.
 const SOFTWARE: &str = "software, not a card";
+const NO_PRESET: &str = "there is no preset of this card";
 const OTHER_PROTOCOL: &str = "the model has no SRD";
 
 /// All tables of perftest that are built in, by name.
 pub const PAIRS: &[Pair] = &[
     ("aws_efa_srd_send_bw_partial", Err(OTHER_PROTOCOL)),
+    ("aws_efa_srd_send_lat", Err(OTHER_PROTOCOL)),
     ("bf2_100g_roce_arm_send_bw", Ok("cx6dx-100g@bf2-arm")),
     ("cx3_qdr40_ib_read_bw", Ok("cx3-40g@xeon-qdr")),
     ("cx3_qdr40_ib_send_bw", Ok("cx3-40g@xeon-qdr")),
@@ -30,6 +32,10 @@ pub const PAIRS: &[Pair] = &[
     ),
     ("cx4lx_10g_roce_send_bw", Ok("cx4lx-10g")),
     ("cx4lx_25g_roce_send_bw", Ok("cx4lx-25g")),
+    (
+        "cx5_edr100_ib_gpumem_send_lat",
+        Ok("cx5-100g@edr-xeon@gpu-on-switch"),
+    ),
     ("cx5_edr100_ib_ud_send_bw", Ok("cx5-100g@edr-ud")),
     ("cx5_edr100_ib_ud_send_lat", Ok("cx5-100g@edr-ud")),
     ("cx5_edr100_ib_vf_send_bw", Ok("cx5-100g@azure-hc44rs")),
@@ -54,12 +60,20 @@ pub const PAIRS: &[Pair] = &[
         "hdr200_ib_loopback_write_bw_partial",
         Err("loopback, which the harness does not repeat"),
     ),
+    (
+        "hdr200_ib_remote_numa_write_bw",
+        Ok("cx6-200g@epyc-hdr@epyc-2socket"),
+    ),
+    ("ionic_400g_roce_gpumem_write_bw", Err(NO_PRESET)),
     ("mlx4_qdr40_ib_lat", Ok("cx3-40g@gen2-qdr")),
     ("mlx4_qdr40_ib_read_bw", Ok("cx3-40g@gen2-qdr")),
     ("mlx4_qdr40_ib_send_bw", Ok("cx3-40g@gen2-qdr")),
     ("mlx4_qdr40_ib_write_bw", Ok("cx3-40g@gen2-qdr")),
     ("mlx5_100g_roce_egx_write_bw", Ok("cx5-100g@egx-a100")),
-    ("mlx5_100g_roce_mtu1024_write_bw_gpumem", Ok("cx5-100g")),
+    (
+        "mlx5_100g_roce_mtu1024_write_bw_gpumem",
+        Ok("cx5-100g@gpu-on-switch"),
+    ),
     ("mlx5_200g_roce_mtu4096_write_bw", Ok("cx6-200g@roce200")),
     ("nonmlx_100g_roce_mtu4096_send_bw", Ok("cx5-100g@roce-350")),
     ("softroce_1g_read_bw_after_patch", Err(SOFTWARE)),

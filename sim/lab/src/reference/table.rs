@@ -113,7 +113,7 @@ impl Memory {
             let options = Self::OF_ACCELERATOR.iter();
             options.clone().any(|option| word.starts_with(option))
         };
-        let gpu = command.split_whitespace().any(is_option);
+        let gpu = command.split_whitespace().any(is_option) || command.contains("GPU memory");
         let gpu = gpu.then(|| "gpu0".to_owned());
         Self {
             local: gpu.clone(),

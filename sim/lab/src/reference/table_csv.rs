@@ -173,9 +173,20 @@ fn setup(csv: &Csv, verb: Verb) -> Setup {
             .map(|count| count as u32),
         switched: switched(note("topology")),
         bidirectional: command.split_whitespace().any(|word| word == "-b"),
-        memory: Memory::of_command(command),
+        memory: memory(csv, command),
         infiniband: note("link_layer").starts_with("InfiniBand"),
         ..Setup::new(verb)
+    }
+}
+
+/// Returns where the buffers lay: as the notes say, or the command.
+fn memory(csv: &Csv, command: &str) -> Memory {
+    let noted = |key| csv.note(key).map(str::to_owned);
+    let of_command = Memory::of_command(command);
+    Memory {
+        local: noted("local_memory").or(of_command.local),
+        remote: noted("remote_memory").or(of_command.remote),
+        ..of_command
     }
 }
 
