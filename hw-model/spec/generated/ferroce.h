@@ -1,4 +1,4 @@
-// The contract between the Ferroce function and its software, version 1.12. Printed from the
+// The contract between the Ferroce function and its software, version 1.13. Printed from the
 // declarations in hw-model/spec by ferroce spec; changes here are lost.
 
 #ifndef FERROCE_H
@@ -48,7 +48,7 @@
 // Version of this contract, major part: a driver refuses a card with another one.
 #define FERROCE_CONTRACT_MAJOR 0x1u
 // Version of this contract, minor part: grows when something is added compatibly.
-#define FERROCE_CONTRACT_MINOR 0xcu
+#define FERROCE_CONTRACT_MINOR 0xdu
 // Bytes of BAR4, the device's own memory: for memory regions near the port, and for software to
 // read and write.
 #define FERROCE_BAR4_SIZE 0x40000u
@@ -142,7 +142,7 @@
 #define FERROCE_OFFSET_CONTRACT_VERSION 0x4u
 #define FERROCE_WIDTH_CONTRACT_VERSION 0x4u
 #define FERROCE_COUNT_CONTRACT_VERSION 0x1u
-#define FERROCE_RESET_CONTRACT_VERSION 0x1000cu
+#define FERROCE_RESET_CONTRACT_VERSION 0x1000du
 // PCI device ID in bits 31:16, vendor ID in bits 15:0.
 #define FERROCE_OFFSET_DEVICE_ID 0x8u
 #define FERROCE_WIDTH_DEVICE_ID 0x4u
@@ -578,6 +578,7 @@
 #define FERROCE_EVENT_TYPE_SRQ_ERROR 0x11u
 #define FERROCE_EVENT_TYPE_PORT_ACTIVE 0x18u
 #define FERROCE_EVENT_TYPE_PORT_ERROR 0x19u
+#define FERROCE_EVENT_TYPE_GID_CHANGE 0x1au
 #define FERROCE_EVENT_TYPE_DEVICE_FATAL 0x1fu
 
 // State of a QP (IBTA vol 1, 10.3.1).
@@ -1468,7 +1469,7 @@ FERROCE_ASSERT(offsetof(struct ferroce_cqe, word) == 0x1c);
 
 // Event queue entry.
 struct ferroce_eqe {
-    // CQN, QPN or SRQN.
+    // CQN, QPN, SRQN or index.
     uint32_t number;
     // Index of this event, modulo 2^32.
     uint32_t sequence;

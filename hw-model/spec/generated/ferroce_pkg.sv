@@ -1,4 +1,4 @@
-// The contract between the Ferroce function and its software, version 1.12. Printed from the
+// The contract between the Ferroce function and its software, version 1.13. Printed from the
 // declarations in hw-model/spec by ferroce spec; changes here are lost.
 //
 // A structure of n bytes is a packed struct of 8n bits; byte 0 is in bits 7:0, so that a line as it
@@ -35,7 +35,7 @@ package ferroce_pkg;
   // Version of this contract, major part: a driver refuses a card with another one.
   localparam logic [15:0] CONTRACT_MAJOR = 16'h1;
   // Version of this contract, minor part: grows when something is added compatibly.
-  localparam logic [15:0] CONTRACT_MINOR = 16'hc;
+  localparam logic [15:0] CONTRACT_MINOR = 16'hd;
   // Bytes of BAR4, the device's own memory: for memory regions near the port, and for software to
   // read and write.
   localparam logic [31:0] BAR4_SIZE = 32'h40000;
@@ -125,7 +125,7 @@ package ferroce_pkg;
   localparam logic [31:0] RESET_MAGIC = 32'h434f5246;
   // Version of the contract that the function implements.
   localparam logic [13:0] OFFSET_CONTRACT_VERSION = 14'h4;
-  localparam logic [31:0] RESET_CONTRACT_VERSION = 32'h1000c;
+  localparam logic [31:0] RESET_CONTRACT_VERSION = 32'h1000d;
   // PCI device ID in bits 31:16, vendor ID in bits 15:0.
   localparam logic [13:0] OFFSET_DEVICE_ID = 14'h8;
   localparam logic [31:0] RESET_DEVICE_ID = 32'hf10a1172;
@@ -677,6 +677,8 @@ package ferroce_pkg;
     EVENT_TYPE_PORT_ACTIVE = 8'h18,
     // The port went down.
     EVENT_TYPE_PORT_ERROR = 8'h19,
+    // The host has set or cleared a GID table entry (contract 1.13). Number: its index.
+    EVENT_TYPE_GID_CHANGE = 8'h1a,
     // The function has stopped.
     EVENT_TYPE_DEVICE_FATAL = 8'h1f
   } event_type_t;
@@ -1823,7 +1825,7 @@ package ferroce_pkg;
     logic [31:0] reserved;
     // byte 0x4: Index of this event, modulo 2^32.
     logic [31:0] sequence_;
-    // byte 0x0: CQN, QPN or SRQN.
+    // byte 0x0: CQN, QPN, SRQN or index.
     logic [31:0] number;
   } eqe_t;
 

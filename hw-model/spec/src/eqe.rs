@@ -29,6 +29,8 @@ crate::open_enum::open_enum! {
         PORT_ACTIVE = 0x18,
         /// The port went down.
         PORT_ERROR = 0x19,
+        /// The host has set or cleared a GID table entry (contract 1.13). Number: its index.
+        GID_CHANGE = 0x1a,
         /// The function has stopped.
         DEVICE_FATAL = 0x1f,
     }
@@ -45,7 +47,7 @@ word! {
 layout! {
     /// Event queue entry.
     pub struct Eqe: 16 {
-        0x0 number: u32, "CQN, QPN or SRQN.";
+        0x0 number: u32, "CQN, QPN, SRQN or index.";
         0x4 sequence: u32, "Index of this event, modulo 2^32.";
         0x8 reserved: u32, "Zero.";
         0xc word: EqeWord, "What, and who owns the entry.";
