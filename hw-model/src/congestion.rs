@@ -15,6 +15,7 @@ pub(crate) mod reaction_point;
 
 use std::fmt;
 
+use ferroce_spec::wqe::AddressPath;
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::{Opcode, Operation};
 
@@ -27,9 +28,22 @@ pub use reaction_point::LimitedRates;
 /// The two ECN bits of a traffic class (RFC 3168).
 const ECN_MASK: u8 = 0b11;
 /// The packet can be marked: ECT(0).
-pub(crate) const ECN_CAPABLE: u8 = 0b10;
+const ECN_CAPABLE: u8 = 0b10;
 /// Congestion experienced.
 const ECN_MARKED: u8 = 0b11;
+
+/// Returns a path whose packets say that switches can mark them, if there is congestion control.
+pub(crate) fn marked(path: AddressPath, has_congestion_control: bool) -> AddressPath {
+    let ecn = if has_congestion_control {
+        ECN_CAPABLE
+    } else {
+        0
+    };
+    AddressPath {
+        traffic_class: path.traffic_class | ecn,
+        ..path
+    }
+}
 
 /// Configuration of congestion control.
 #[derive(Debug, Clone, PartialEq)]

@@ -5,10 +5,12 @@
 //!   [`completion_queue`], [`completion_resize`]: CQC.
 //! - [`fault_log`]: the reasons for completions in error.
 //! - [`timers`]: retransmission timers. [`wqe_records`]: WQEs of READs and atomics in flight.
+//! - [`gid_table`]: addresses of the port.
 
 pub mod completion_queue;
 pub mod completion_resize;
 pub mod fault_log;
+pub mod gid_table;
 pub mod path;
 pub(crate) mod pushed_wqes;
 pub mod queue_pair;
@@ -20,18 +22,17 @@ pub mod work_queue;
 pub mod wqe_records;
 
 use ferroce_spec::command::ContextTables;
-use ferroce_spec::context::AddressEntry;
 use ferroce_units::Instant;
 
 use crate::config::NicConfig;
 use crate::contexts::completion_queue::CompletionQueues;
+use crate::contexts::gid_table::GidTable;
 use crate::contexts::queue_pair::QueuePair;
 use crate::contexts::queue_pair_table::QueuePairs;
 use crate::contexts::responder_resources::ResponderResources;
 use crate::contexts::shared_receive_queue::SharedReceiveQueues;
 use crate::contexts::timers::Timers;
 use crate::contexts::wqe_records::WqeRecords;
-use crate::limits::MAX_GIDS;
 
 /// The context tables, which all blocks read, and the state that belongs to their queue pairs.
 #[derive(Debug)]
@@ -47,7 +48,7 @@ pub(crate) struct Contexts {
     /// WQEs of READs and atomics in flight.
     pub wqe_records: WqeRecords,
     /// Addresses of the port.
-    pub gids: Box<[AddressEntry; MAX_GIDS]>,
+    pub gids: GidTable,
     /// Fault injection: no receives are taken from the queues.
     pub withholds_receives: bool,
     /// Timers of the queue pairs.
@@ -66,7 +67,7 @@ impl Contexts {
             srqs: SharedReceiveQueues::new(config.srqc_cache),
             responder: ResponderResources::new(config.responder_cache),
             wqe_records: WqeRecords::new(config.wqe_cache),
-            gids: Box::new([AddressEntry::default(); MAX_GIDS]),
+            gids: GidTable::default(),
             withholds_receives: false,
             timers: Timers::default(),
             delayed_acks: Vec::new(),
@@ -85,7 +86,7 @@ impl Contexts {
     /// Forgets all objects (reset).
     pub fn reset(&mut self) {
         self.install_tables(&ContextTables::default());
-        *self.gids = [AddressEntry::default(); MAX_GIDS];
+        self.gids.clear();
         self.withholds_receives = false;
         self.delayed_acks.clear();
         self.wqe_records.clear();

@@ -49,8 +49,8 @@ pub struct Nic<P: Port, T: Timing = Functional, B: Blocks = Model> {
     pub(crate) blocks: Datapath<P, B>,
     /// True if a peer is lost and some of its frames have not been taken yet.
     lost_peer: bool,
-    /// True if a fault moves the queue pairs to ERR, and they were not moved yet.
-    fails_queue_pairs: bool,
+    /// Faults that the next [`Nic::advance`] brings about.
+    waiting_faults: Vec<SoftwareFault>,
     /// True if registers or commands were handled in this step.
     runs_registers: bool,
     /// Time of the next delivery, as of the last step.
@@ -74,7 +74,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
             counters: Counters::new(),
             blocks: Datapath::new(&config, units),
             lost_peer: false,
-            fails_queue_pairs: false,
+            waiting_faults: Vec::new(),
             runs_registers: false,
             next: None,
             config,
@@ -207,8 +207,8 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         if self.blocks.host_interface.wants_reset() {
             self.reset(port);
         }
-        if self.fails_queue_pairs {
-            self.fail_queue_pairs(now, host);
+        if !self.waiting_faults.is_empty() {
+            self.suffer_waiting(now, host);
         }
         for _ in 0..MAX_STEPS {
             if !self.step(now, host, port) {
@@ -286,6 +286,6 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         self.blocks.reset(self.now, port);
         self.counters = Counters::new();
         self.lost_peer = false;
-        self.fails_queue_pairs = false;
+        self.waiting_faults.clear();
     }
 }

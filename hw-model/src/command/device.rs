@@ -144,15 +144,13 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
 
     pub(super) fn set_address(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
         let address: AddressEntry = self.input(entry)?;
-        match self.blocks.contexts.gids.get_mut(entry.argument as usize) {
-            Some(slot) => {
-                *slot = address;
-                self.port.set_gid(entry.argument as usize, Gid(address.gid));
-                self.blocks.contexts.qps.forget_datagram_paths();
-                Ok(0)
-            }
-            None => Err(Failure::new(CommandStatus::NO_OBJECT)),
+        let index = entry.argument as usize;
+        if !self.blocks.contexts.gids.set(index, address) {
+            return Err(Failure::new(CommandStatus::NO_OBJECT));
         }
+        self.port.set_gid(index, Gid(address.gid));
+        self.blocks.contexts.qps.forget_datagram_paths();
+        Ok(0)
     }
 
     pub(super) fn query_address(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {

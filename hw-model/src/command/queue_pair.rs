@@ -10,7 +10,7 @@ use crate::blocks::Blocks;
 use crate::command::modify_qp::transition;
 use crate::command::{CommandProcessor, Failure, chosen_number, is_short_modify_qp};
 use crate::completion::cqe_builder;
-use crate::congestion::ECN_CAPABLE;
+use crate::congestion::marked;
 use crate::contexts::path::Path;
 use crate::contexts::queue_pair::{
     StaticContext, completion_queues, has_receive_queue, has_send_queue, uses_srq,
@@ -143,10 +143,7 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
         if !input.mask.path() {
             return Ok(None);
         }
-        let mut path = input.context.path;
-        if self.blocks.congestion.is_some() {
-            path.traffic_class |= ECN_CAPABLE;
-        }
+        let path = marked(input.context.path, self.blocks.congestion.is_some());
         let offset =
             core::mem::offset_of!(ModifyQp, context) + core::mem::offset_of!(QpContext, path);
         let source = self

@@ -107,6 +107,8 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
         let is_expected = match &qp.path {
             _ if qp.is_datagram() => is_own_address(&contexts.gids, parsed.destination),
             Some(path) => path.peer == parsed.source && path.local == parsed.destination,
+            // Its address is gone.
+            None if qp.transport.state().accepts_requests() => false,
             None => {
                 self.note_missing(parsed, counters);
                 return None;

@@ -1,22 +1,23 @@
 //! Datagrams: a path for each request.
 
-use ferroce_spec::context::AddressEntry;
 use ferroce_spec::wqe::AddressPath;
 use zerocopy::IntoBytes;
 
+use crate::contexts::gid_table::GidTable;
 use crate::contexts::path::Path;
 use crate::contexts::queue_pair::QueuePair;
-use crate::limits::MAX_GIDS;
 
-/// Returns true if a datagram can take this path.
-pub fn is_possible(path: &AddressPath, gids: &[AddressEntry; MAX_GIDS]) -> bool {
-    gids.get(usize::from(path.source_gid_index))
-        .is_some_and(|source| Path::connects(source, path))
+/// Returns true if a datagram can take this path. If the host has removed the address, the datagram
+/// is lost later.
+pub fn is_possible(path: &AddressPath, gids: &GidTable) -> bool {
+    let index = usize::from(path.source_gid_index);
+    let connects = |source| Path::connects(source, path);
+    gids.get(index).is_some_and(connects) || gids.is_removed(index)
 }
 
 /// Sets the path of `request` for the next packet of `qp`; returns false if that path no longer
 /// exists. Requests to one destination often follow each other, so the last path is kept.
-pub fn aim(qp: &mut QueuePair, request: Option<u32>, gids: &[AddressEntry; MAX_GIDS]) -> bool {
+pub fn aim(qp: &mut QueuePair, request: Option<u32>, gids: &GidTable) -> bool {
     let Some(datagram) = request.and_then(|request| qp.send.datagram(request)) else {
         return false;
     };

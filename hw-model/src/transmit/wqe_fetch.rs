@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-use ferroce_spec::context::AddressEntry;
 use ferroce_spec::counter::Counter;
 use ferroce_spec::cqe::VendorError;
 use ferroce_spec::wqe::{BLOCK_SIZE, MAX_BLOCKS};
@@ -10,13 +9,13 @@ use ferroce_transport::{CompletionStatus, Destination, QpState, SendOperation, S
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::Qpn;
 
+use crate::contexts::gid_table::GidTable;
 use crate::contexts::pushed_wqes::NextWqes;
 use crate::contexts::queue_pair::QueuePair;
 use crate::contexts::queue_pair_table::QueuePairs;
 use crate::contexts::wqe_records::WqeRecords;
 use crate::counters::Counters;
 use crate::dma::Dma;
-use crate::limits::MAX_GIDS;
 use crate::ports::host::Host;
 use crate::time::edge::Edge;
 use crate::time::timing::{Stage, Timing, Work};
@@ -70,7 +69,7 @@ impl WqeFetch {
         &mut self,
         now: Instant,
         qp: &mut QueuePair,
-        gids: &[AddressEntry; MAX_GIDS],
+        gids: &GidTable,
         records: &mut WqeRecords,
         dma: &mut Dma<'_, H>,
         timing: &mut T,
@@ -144,7 +143,7 @@ impl WqeFetch {
         &mut self,
         now: Instant,
         qps: &mut QueuePairs,
-        gids: &[AddressEntry; MAX_GIDS],
+        gids: &GidTable,
         records: &mut WqeRecords,
         counters: &mut Counters,
     ) -> Option<u32> {
@@ -210,7 +209,7 @@ impl WqeFetch {
 fn accept_batch(
     now: Instant,
     qp: &mut QueuePair,
-    gids: &[AddressEntry; MAX_GIDS],
+    gids: &GidTable,
     bytes: &[u8],
     records: &mut WqeRecords,
     counters: &mut Counters,
@@ -292,7 +291,7 @@ fn read_blocks<H: Host>(
 fn accept(
     now: Instant,
     qp: &mut QueuePair,
-    gids: &[AddressEntry; MAX_GIDS],
+    gids: &GidTable,
     rest: &[u8],
     records: &mut WqeRecords,
 ) -> Result<usize, WqeError> {
