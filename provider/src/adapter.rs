@@ -12,7 +12,7 @@ use ferroce_embed::devices;
 use ferroce_embed::fabric::host_peers::HostPeers;
 use ferroce_embed::fabric::shown_qps::ShownQps;
 use ferroce_embed::function::Function;
-use ferroce_platform::host::HostIdentity;
+use ferroce_platform::host::{GidEntry as HostGid, HostIdentity};
 use ferroce_platform::os;
 use parking_lot::Mutex;
 
@@ -20,6 +20,7 @@ use crate::abi::*;
 use crate::address::Neighbours;
 use crate::errno::{Errno, Right};
 use crate::event::{EventQueue, Source, Subject};
+use crate::gid_table::GidTable;
 use crate::identity;
 use crate::open_error;
 use crate::opening_thread;
@@ -61,6 +62,7 @@ pub struct Adapter {
     device: Arc<Device>,
     function: Arc<Tenancy>,
     listeners: Arc<Mutex<Listeners>>,
+    gid_table: Arc<GidTable>,
     /// Shared by all functions of the device.
     xrc_domains: Arc<DomainsByFile>,
     address_handles: UseCount,
@@ -200,8 +202,11 @@ impl Adapter {
             )?;
         }
         let listeners = Arc::new(Mutex::new(Listeners::default()));
-        let recipients = listeners.clone();
-        device.set_event_handler(Some(Arc::new(move |event| dispatch(&recipients, event))));
+        let gid_table = Arc::new(GidTable::default());
+        let (recipients, table) = (listeners.clone(), gid_table.clone());
+        device.set_event_handler(Some(Arc::new(move |event| {
+            dispatch(&recipients, &table, event);
+        })));
         Ok(Arc::new(Self {
             generation: Generation::current(),
             clock: function.bus().program_clock(),
@@ -209,6 +214,7 @@ impl Adapter {
             device,
             function,
             listeners,
+            gid_table,
             xrc_domains,
             address_handles: UseCount::default(),
             wall_clock: WallClock::default(),
@@ -294,6 +300,29 @@ impl Adapter {
     /// Returns the identity of this host on the fabric.
     pub fn host(&self) -> &HostIdentity {
         self.function.host()
+    }
+
+    /// Returns an entry of the host's GID table if the card has it.
+    pub fn gid(&self, index: usize) -> Option<&HostGid> {
+        let host = self.host();
+        let entry = host.gids.get(index)?;
+        let is_gone = self.gid_table.lacks(index, &self.device, host);
+        (!is_gone).then_some(entry)
+    }
+
+    /// Returns true if a function of a device that this process uses has lost an entry of its GID
+    /// table.
+    pub fn has_lost_gid(device: u8, index: usize) -> bool {
+        let open: Vec<Arc<Self>> = {
+            // Prevents a fork meanwhile: the child would inherit SHARED locked.
+            let _no_fork = ProcessLock::enter();
+            let shared = SHARED.lock();
+            let functions = shared.range((device, 0)..=(device, u8::MAX));
+            functions
+                .filter_map(|(_, opened)| opened.current())
+                .collect()
+        };
+        open.iter().any(|adapter| adapter.gid(index).is_none())
     }
 
     /// Returns this process and the others of its host, for a device on the fabric.
@@ -405,6 +434,10 @@ impl Neighbours for Adapter {
         self.host().gids.len()
     }
 
+    fn has_gid(&self, index: usize) -> bool {
+        self.gid(index).is_some()
+    }
+
     fn resolve_mac(&self, gid: [u8; 16]) -> Option<[u8; 6]> {
         self.function.resolve_mac(gid)
     }
@@ -416,7 +449,7 @@ fn since_1970_ns() -> u64 {
 }
 
 /// Passes an event of the driver to the contexts that it concerns.
-fn dispatch(listeners: &Mutex<Listeners>, event: AsyncEvent) {
+fn dispatch(listeners: &Mutex<Listeners>, gid_table: &GidTable, event: AsyncEvent) {
     use Object::{CompletionQueue, QueuePair, SharedReceiveQueue};
     let (object, kind) = match event {
         AsyncEvent::QpFatal(qpn) => (QueuePair(qpn), IBV_EVENT_QP_FATAL),
@@ -430,6 +463,10 @@ fn dispatch(listeners: &Mutex<Listeners>, event: AsyncEvent) {
         AsyncEvent::CqError(cqn) => (CompletionQueue(cqn), IBV_EVENT_CQ_ERR),
         AsyncEvent::PortActive => return notify_all(listeners, IBV_EVENT_PORT_ACTIVE),
         AsyncEvent::PortError => return notify_all(listeners, IBV_EVENT_PORT_ERR),
+        AsyncEvent::GidChange(_) => {
+            gid_table.note_change();
+            return notify_all(listeners, IBV_EVENT_GID_CHANGE);
+        }
         AsyncEvent::DeviceFatal => {
             notify_all(listeners, IBV_EVENT_DEVICE_FATAL);
             let called = listeners.lock().on_fatal.clone();

@@ -19,6 +19,8 @@ const DEFAULT_HOP_LIMIT: u8 = 64;
 pub trait Neighbours {
     /// Returns the number of entries of the GID table.
     fn gid_count(&self) -> usize;
+    /// Returns true if the entry at an index of the GID table is valid.
+    fn has_gid(&self, index: usize) -> bool;
     /// Returns the MAC address of the next hop to a GID; `None` when there is no answer for it.
     fn resolve_mac(&self, gid: [u8; 16]) -> Option<[u8; 6]>;
 }
@@ -42,6 +44,10 @@ pub fn parse(
     }
     let last = (host.gid_count() as u64).saturating_sub(1);
     at_most("ah_attr.grh.sgid_index", route.sgid_index, last)?;
+    if !host.has_gid(route.sgid_index.into()) {
+        let reason = "the entry of the GID table at ah_attr.grh.sgid_index is empty";
+        return Err(Errno::INVALID.because(reason));
+    }
     if route.dgid.raw == [0; 16] {
         return Err(Errno::INVALID.because("ah_attr.grh.dgid is zero"));
     }

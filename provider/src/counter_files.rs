@@ -2,7 +2,6 @@
 //! device's counter.
 
 use ferroce_embed::counters::{LINUX_COUNTERS, LinuxCounter, of_device};
-use ferroce_platform::host::device_name;
 
 use crate::errno::Errno;
 use crate::host;
@@ -22,13 +21,7 @@ impl CounterFile {
         let counter = LINUX_COUNTERS.iter().find(|counter| {
             counter.name.as_bytes() == name && counter.folder.name().as_bytes() == folder
         })?;
-        if (parts.next()?, parts.next()?) != (b"1", b"ports") {
-            return None;
-        }
-        let device = parts.next()?;
-        let hosts = host::identities().ok()?.iter();
-        let mut devices = hosts.map(|host| host.device);
-        let device = devices.find(|number| device_name(*number).as_bytes() == device)?;
+        let device = host::of_port(&mut parts)?.device;
         Some(Self { device, counter })
     }
 

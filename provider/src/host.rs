@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use ferroce_embed::identities;
-use ferroce_platform::host::HostIdentity;
+use ferroce_platform::host::{HostIdentity, device_name};
 
 use crate::errno::Errno;
 use crate::open_error;
@@ -25,6 +25,16 @@ pub fn identities() -> Result<&'static [HostIdentity], Errno> {
         open_error::report(what, &error, error.errno())
     })?;
     Ok(FOUND.get_or_init(|| found))
+}
+
+/// Returns the device at the end of a path of sysfs whose parts come last first: `DEVICE/ports/1`.
+pub fn of_port<'a>(parts: &mut impl Iterator<Item = &'a [u8]>) -> Option<&'static HostIdentity> {
+    if (parts.next()?, parts.next()?) != (b"1", b"ports") {
+        return None;
+    }
+    let device = parts.next()?;
+    let mut hosts = identities().ok()?.iter();
+    hosts.find(|host| device_name(host.device).as_bytes() == device)
 }
 
 /// Returns the index of a network interface of the machine; 0: there is none of that name.

@@ -30,8 +30,11 @@ mod event;
     reason = "the C boundary: raw pointers of the program, system calls, errno"
 )]
 pub mod ffi;
+mod gid_files;
+mod gid_table;
 mod host;
 mod identity;
+mod live_files;
 mod log;
 mod mr;
 mod netlink;

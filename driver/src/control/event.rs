@@ -55,6 +55,8 @@ pub enum AsyncEvent {
     PortActive,
     /// The port went down.
     PortError,
+    /// The host has set or cleared this entry of the GID table.
+    GidChange(u16),
     /// The device has stopped.
     DeviceFatal,
 }
@@ -217,6 +219,7 @@ impl Dispatch {
             EventType::SRQ_ERROR => AsyncEvent::SrqError(srqn()?),
             EventType::PORT_ACTIVE => AsyncEvent::PortActive,
             EventType::PORT_ERROR => AsyncEvent::PortError,
+            EventType::GID_CHANGE => AsyncEvent::GidChange(u16::try_from(number).ok()?),
             _ => return None,
         })
     }

@@ -313,12 +313,14 @@ fn events() {
     s.fake.raise(0, EventType::LAST_WQE_REACHED, qp.number().0);
     s.fake.raise(0, EventType::PORT_ERROR, 0);
     s.fake.raise(0, EventType::PORT_ACTIVE, 0);
+    s.fake.raise(0, EventType::GID_CHANGE, 1);
     let expected = [
         AsyncEvent::SrqLimit(srqn),
         AsyncEvent::SrqError(srqn),
         AsyncEvent::LastWqeReached(qp.number()),
         AsyncEvent::PortError,
         AsyncEvent::PortActive,
+        AsyncEvent::GidChange(1),
     ];
     assert_eq!(*seen.lock(), expected);
     assert_eq!(s.device.skipped_events(), 1);

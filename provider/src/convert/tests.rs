@@ -8,6 +8,10 @@ impl Neighbours for Host {
         2
     }
 
+    fn has_gid(&self, index: usize) -> bool {
+        index < self.gid_count()
+    }
+
     fn resolve_mac(&self, gid: [u8; 16]) -> Option<[u8; 6]> {
         (gid[15] != 9).then_some([2, 0, 0, 0, 0, gid[15]])
     }

@@ -12,11 +12,11 @@
 
 mod blocking;
 mod boundary;
-mod counter_file;
 mod exports;
 mod handle;
 mod interpose;
 mod kernel_copy;
+mod live_file;
 mod loading;
 mod netlink;
 mod next;

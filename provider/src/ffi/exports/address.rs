@@ -81,7 +81,12 @@ unsafe fn from_completion(
     if wc.wc_flags & IBV_WC_GRH == 0 {
         return Err(Errno::INVALID.because("wc->wc_flags lacks IBV_WC_GRH"));
     }
-    address::reply(header, &context.adapter.host().gids)
+    let reply = address::reply(header, &context.adapter.host().gids)?;
+    let source = usize::from(reply.grh.sgid_index);
+    if context.adapter.gid(source).is_none() {
+        return Err(Errno::INVALID.because("the GID that the datagram was for is gone"));
+    }
+    Ok(reply)
 }
 
 /// `ibv_init_ah_from_wc`: 0, or -1 and errno.

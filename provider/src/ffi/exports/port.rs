@@ -17,7 +17,7 @@ fn gid(context: &Context, port: u32, index: usize) -> Result<Option<&GidEntry>, 
     check_port(port)?;
     let last = identity::gid_table_length(capabilities, host).saturating_sub(1);
     at_most("index", index as u64, last as u64)?;
-    Ok(host.gids.get(index))
+    Ok(context.adapter.gid(index))
 }
 
 fn check_port(port: u32) -> Result<(), Errno> {
@@ -158,16 +158,18 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
         let context = unsafe { Context::borrow(context)? };
         context.adapter.check()?;
         within(Errno::NOT_SUPPORTED, "flags", flags, 0_u64)?;
-        let gids = &context.adapter.host().gids;
+        let count = context.adapter.host().gids.len();
+        let valid = (0..count).filter_map(|index| Some((index, context.adapter.gid(index)?)));
+        let gids: Vec<_> = valid.collect();
         if max_entries < gids.len() || entries.is_null() {
             let needed = "an array with room for all GIDs";
             return Err(Errno::wrong("max_entries", max_entries, needed));
         }
-        for (index, entry) in gids.iter().enumerate() {
-            let slot = entries.wrapping_byte_add(index * entry_size);
+        for (place, (index, entry)) in gids.iter().enumerate() {
+            let slot = entries.wrapping_byte_add(place * entry_size);
             // SAFETY: contract of `ibv_query_gid_table`: the program's array has `max_entries`
             // structs of `entry_size` bytes, and this is one of them.
-            unsafe { super::copy_sized(slot, &gid_entry(entry, index), entry_size)? };
+            unsafe { super::copy_sized(slot, &gid_entry(entry, *index), entry_size)? };
         }
         Ok(gids.len() as ssize_t)
     });

@@ -3,8 +3,8 @@
 //! There is no kernel driver, so `/sys/class/infiniband` has no `ferroce0`. Programs that read it
 //! find a directory tree of this library instead (`sysfs.rs`); every other path is passed on
 //! unchanged, at the cost of comparing its first bytes. The tree consists of real directories, so
-//! opening relative to it and listing it need no further support; only counters, whose values
-//! change, are opened by `counter_file.rs`. Nothing in it can be written.
+//! opening relative to it and listing it need no further support; only files whose content changes,
+//! such as counters, are opened by `live_file.rs`. Nothing in it can be written.
 //!
 //! Each libc call that takes a path and only reads is redirected. The page "Interfaces" of the book
 //! lists them, and a test compares that table with this library's symbols and tries each call.

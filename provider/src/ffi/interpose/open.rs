@@ -10,7 +10,7 @@ use super::redirect::{PATH_MAX, Target, is_read_only, redirect, room};
 use super::{fail, missing};
 use crate::errno::Errno;
 use crate::ffi::next::next;
-use crate::ffi::{counter_file, rdma_cm};
+use crate::ffi::{live_file, rdma_cm};
 use crate::rdma_cm::DEVICE_FILE;
 
 /// Files of sysfs cannot be written, not even by root.
@@ -35,7 +35,7 @@ unsafe fn open_at(directory: c_int, path: *const c_char, flags: c_int, mode: mod
         return rdma_cm::open(flags);
     }
     // SAFETY: the caller guarantees that `path` is null or a C string.
-    if let Some(fd) = unsafe { counter_file::open(directory, path, flags) } {
+    if let Some(fd) = unsafe { live_file::open(directory, path, flags) } {
         return fd;
     }
     let writes = flags & (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC) != libc::O_RDONLY;
@@ -112,15 +112,15 @@ unsafe fn is_read_mode(mode: *const c_char) -> bool {
     }
 }
 
-/// Result of [`open_counter`] if the path is not a counter's.
-const NO_COUNTER: c_int = -2;
+/// Result of [`open_live`] if the tree has the content of the file.
+const NOT_LIVE: c_int = -2;
 
-/// Opens the file of a counter for a stream; -1 and errno if it cannot be opened so.
+/// Opens a file whose content changes for a stream; -1 and errno if it cannot be opened so.
 ///
 /// # Safety
 /// `path` and `mode` are null or C strings.
 #[inline(never)]
-unsafe extern "C" fn open_counter(path: *const c_char, mode: *const c_char) -> c_int {
+unsafe extern "C" fn open_live(path: *const c_char, mode: *const c_char) -> c_int {
     // SAFETY: the caller guarantees that `path` and `mode` are null or C strings.
     let opened = unsafe {
         let access = if is_read_mode(mode) {
@@ -128,9 +128,9 @@ unsafe extern "C" fn open_counter(path: *const c_char, mode: *const c_char) -> c
         } else {
             libc::O_RDWR
         };
-        counter_file::open(AT_FDCWD, path, access | libc::O_CLOEXEC)
+        live_file::open(AT_FDCWD, path, access | libc::O_CLOEXEC)
     };
-    opened.unwrap_or(NO_COUNTER)
+    opened.unwrap_or(NOT_LIVE)
 }
 
 /// Returns the path of a descriptor of this process, by which the kernel opens its file anew.
@@ -150,11 +150,11 @@ type Fopen = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut FILE;
 /// `path` and `mode` are C strings, `next` is libc's `fopen`.
 unsafe fn open_stream(next: Option<Fopen>, path: *const c_char, mode: *const c_char) -> *mut FILE {
     let mut room = room();
-    // SAFETY: the caller guarantees that `path` and `mode` are C strings; the counter's descriptor
+    // SAFETY: the caller guarantees that `path` and `mode` are C strings; the new descriptor
     // is open and belongs to the stream from then on.
     unsafe {
-        match open_counter(path, mode) {
-            NO_COUNTER => {}
+        match open_live(path, mode) {
+            NOT_LIVE => {}
             -1 => return std::ptr::null_mut(),
             fd => return libc::fdopen(fd, mode),
         }
@@ -180,9 +180,9 @@ unsafe fn reopen_stream(
 ) -> *mut FILE {
     let Some(next) = next else { return missing() };
     let mut room = room();
-    // SAFETY: the caller guarantees what libc's `freopen` needs; the counter's descriptor is ours.
+    // SAFETY: the caller guarantees what libc's `freopen` needs; the new descriptor is ours.
     unsafe {
-        let fd = open_counter(path, mode);
+        let fd = open_live(path, mode);
         if fd >= 0 {
             let stream = next(path_of_descriptor(fd, &mut room), mode, stream);
             libc::close(fd);

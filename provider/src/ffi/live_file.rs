@@ -1,4 +1,4 @@
-//! Opens counter files: each open returns a memfd with the current value.
+//! Opens files whose content changes: each open returns a memfd with the current content.
 
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
@@ -6,13 +6,13 @@ use std::os::unix::ffi::OsStrExt;
 use libc::{AT_FDCWD, c_char, c_int};
 
 use super::boundary::guard;
-use crate::counter_files::{self, CounterFile};
 use crate::errno::Errno;
+use crate::live_files::{self, Content, LiveFile};
 use crate::os::{last_errno, set_errno};
 use crate::sysfs;
 
-/// Opens the counter at a path, which may be relative to a directory of the tree. `None`: the path
-/// is not a counter's. -1 and errno: a counter cannot be opened with these flags.
+/// Opens the file at a path, which may be relative to a directory of the tree. `None`: it is
+/// another file, or the tree has its content. -1 and errno: it cannot be opened with these flags.
 ///
 /// # Safety
 /// `path` is null or a C string.
@@ -22,11 +22,11 @@ pub(super) unsafe fn open(directory: c_int, path: *const c_char, flags: c_int) -
     }
     // SAFETY: the caller guarantees that `path` is a C string.
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-    if !counter_files::is_name_of_one(path) {
+    if !live_files::has_name_of_one(path) {
         return None;
     }
     let opened = guard(|| match find(directory, path) {
-        Some(file) => open_file(file, flags).map(Some),
+        Some(file) => open_file(file, flags),
         None => Ok(None),
     });
     opened.unwrap_or_else(|errno| {
@@ -35,14 +35,12 @@ pub(super) unsafe fn open(directory: c_int, path: *const c_char, flags: c_int) -
     })
 }
 
-fn find(directory: c_int, path: &[u8]) -> Option<CounterFile> {
+fn find(directory: c_int, path: &[u8]) -> Option<LiveFile> {
     if path.starts_with(b"/") {
         let mut normal = [0; libc::PATH_MAX as usize];
         let length = sysfs::normalize(path, &mut normal)?;
         let path = &normal[..length];
-        return sysfs::is_ours(path)
-            .then(|| CounterFile::at(path))
-            .flatten();
+        return sysfs::is_ours(path).then(|| LiveFile::at(path)).flatten();
     }
     let below = match directory {
         AT_FDCWD => std::fs::read_link("/proc/self/cwd"),
@@ -51,22 +49,39 @@ fn find(directory: c_int, path: &[u8]) -> Option<CounterFile> {
     let below = below.ok()?;
     let root = sysfs::root()?.as_bytes();
     let rest = below.as_os_str().as_bytes().strip_prefix(root)?;
-    CounterFile::at(&[rest, b"/", path].concat())
+    LiveFile::at(&[rest, b"/", path].concat())
 }
 
-/// Returns a descriptor of a file with the counter's value.
-fn open_file(file: CounterFile, flags: c_int) -> Result<c_int, Errno> {
+/// Returns a descriptor of a file with the content; `None`: the tree has it.
+fn open_file(file: LiveFile, flags: c_int) -> Result<Option<c_int>, Errno> {
     if flags & libc::O_ACCMODE != libc::O_RDONLY {
         return Err(Errno::new(libc::EACCES));
     }
-    let text = file.text()?;
-    let close = if flags & libc::O_CLOEXEC != 0 {
-        libc::MFD_CLOEXEC
+    let closes_on_exec = flags & libc::O_CLOEXEC != 0;
+    match file.content()? {
+        Content::AsInTree => Ok(None),
+        Content::Text(text) => filled(&text, closes_on_exec).map(Some),
+        Content::Unreadable => unreadable(closes_on_exec).map(Some),
+    }
+}
+
+/// Returns a descriptor that fails with `EINVAL` when it is read: the kernel has no read for epoll.
+fn unreadable(closes_on_exec: bool) -> Result<c_int, Errno> {
+    let close = if closes_on_exec {
+        libc::EPOLL_CLOEXEC
     } else {
         0
     };
+    // SAFETY: `epoll_create1` takes no pointers.
+    let fd = unsafe { libc::epoll_create1(close) };
+    if fd < 0 { Err(last_errno()) } else { Ok(fd) }
+}
+
+/// Returns a descriptor of a file with a text.
+fn filled(text: &str, closes_on_exec: bool) -> Result<c_int, Errno> {
+    let close = if closes_on_exec { libc::MFD_CLOEXEC } else { 0 };
     // SAFETY: `memfd_create` reads a C string, and the name is a C string literal.
-    let fd = unsafe { libc::memfd_create(c"counter".as_ptr(), close) };
+    let fd = unsafe { libc::memfd_create(c"sysfs".as_ptr(), close) };
     if fd < 0 {
         return Err(last_errno());
     }
