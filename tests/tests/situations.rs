@@ -22,6 +22,23 @@ const RETRY_EXCEEDED: [&str; 2] = ["status 12", "vendor_err 0x81"];
 const REMOTE_ACCESS: [&str; 2] = ["status 10", "vendor_err 0x88"];
 const RNR_RETRY_EXCEEDED: [&str; 2] = ["status 13", "vendor_err 0x87"];
 
+/// What a program prints when its address is removed: errors are those of Linux, and the queue pair
+/// fails later.
+const ADDRESS_GONE: [&str; 12] = [
+    "event GID table change",
+    "state at the event 3",
+    "query_gid_ex 61",
+    "query_gid_table lacks it",
+    "modify_qp 22",
+    "create_ah 22",
+    "gids 0000:0000:0000:0000:0000:0000:0000:0000",
+    "gid_attrs/types error 22",
+    "gid_attrs/ndevs error 22",
+    "the address is gone",
+    "own status 12",
+    "own vendor_err 0x81",
+];
+
 /// A situation, and what it leads to.
 struct Case {
     operation: &'static str,
@@ -32,7 +49,7 @@ struct Case {
     victim: &'static [&'static str],
 }
 
-const CASES: [Case; 9] = [
+const CASES: [Case; 10] = [
     Case {
         operation: "write",
         injected: &["peer-qp-error"],
@@ -67,6 +84,13 @@ const CASES: [Case; 9] = [
         plan: "link-down=5ms..10s",
         requester: &RETRY_EXCEEDED,
         victim: &["event port error", "state 3"],
+    },
+    Case {
+        operation: "write",
+        injected: &["address-gone"],
+        plan: "address-gone=5ms..10s",
+        requester: &RETRY_EXCEEDED,
+        victim: &ADDRESS_GONE,
     },
     Case {
         operation: "send",
@@ -146,6 +170,12 @@ fn value(output: &str, word: &str) -> f64 {
     number.unwrap_or_else(|| panic!("no line {word}…:\n{output}"))
 }
 
+/// Checks that the time behind a word is that after which a ConnectX reports a dead peer.
+fn check_time(output: &str, word: &str, what: &str) {
+    let error = value(output, word) / DEAD_AFTER_MS - 1.0;
+    assert!(error.abs() < TOLERANCE, "{what}:\n{output}");
+}
+
 /// Checks what both sides of a pair print.
 fn check(case: &Case, pair: RunningPair<'_>) {
     let what = format!("{} {:?}", case.operation, case.injected);
@@ -161,12 +191,15 @@ fn check(case: &Case, pair: RunningPair<'_>) {
         assert!(output.contains(line), "{what}: no {line}\n{output}");
     }
     if case.requester == RETRY_EXCEEDED {
-        let error = value(&output, "after ") / DEAD_AFTER_MS - 1.0;
-        assert!(error.abs() < TOLERANCE, "{what}:\n{output}");
+        check_time(&output, "after ", &what);
     }
     server.hurry(TIMEOUT);
     let victim = server.wait();
     assert_eq!(victim.succeeded(), !case.victim.is_empty(), "{victim:?}");
+    if case.victim == ADDRESS_GONE {
+        check_time(&victim.output, "the event came ", &what);
+        check_time(&victim.output, "own after ", &what);
+    }
     for line in case.victim {
         assert!(
             victim.output.contains(line),
@@ -282,6 +315,53 @@ fn receives_come_back() {
     }
 }
 
+/// Goal: a request under way succeeds once the address of the victim is back: after a time, and by
+/// `no-faults`.
+#[test]
+fn addresses_come_back() {
+    for last in [Some("no-faults"), None] {
+        let scratch = Scratch::new();
+        let mut pair = start(&scratch, &FUNCTIONAL, "write", "1500", "7");
+        let time = if last.is_some() { "100s" } else { "500ms" };
+        inject(&scratch, &mut pair, &["address-gone", time]);
+        if let Some(last) = last {
+            pair.server.expect_output("the address is gone");
+            inject(&scratch, &mut pair, &[last]);
+        }
+        check_return(pair);
+    }
+}
+
+/// Goal: the same in simulated time.
+#[test]
+fn addresses_come_back_in_simulated_time() {
+    let scratch = Scratch::new();
+    let plan = format!("address-gone=5ms..505ms{VICTIM}");
+    let options = [&TIMED[..], &["--faults", &plan]].concat();
+    let pair = start(&scratch, &options, "write", "1500", "7");
+    let requester = check_return(pair);
+    assert!(value(&requester, "longest ") >= 500.0, "{requester}");
+}
+
+/// Checks that no request of a pair has failed although the victim lost its address, and returns
+/// what the requester prints.
+fn check_return(pair: RunningPair<'_>) -> String {
+    let (victim, requester) = pair.finish();
+    assert!(requester.contains("status 0"), "{requester}");
+    for line in [
+        "the address is gone",
+        "the address is back",
+        "own status 0",
+        "gid_attrs/types RoCE v2",
+        "query_gid_ex 0",
+        "modify_qp 0",
+        "create_ah 0",
+    ] {
+        assert!(victim.contains(line), "no {line}\n{victim}");
+    }
+    requester
+}
+
 /// Goal: what happens to a process is refused for a function that another process uses, with what
 /// does it instead; what happens to its objects is not.
 #[test]
@@ -295,6 +375,7 @@ fn the_process_behind_a_served_function_is_left_alone() {
         (&["faults", "peer-killed=5ms/qp-first"], true),
         (&["faults", "mr-gone=5ms"], false),
         (&["no-receive", "4s"], false),
+        (&["address-gone", "4s"], false),
     ] {
         let arguments = [&["inject"], words, &["--pid", &pid]].concat();
         let ended = scratch.finish(scratch.ferroce(&arguments));
@@ -334,6 +415,7 @@ fn mistakes_are_named() {
         (&["peer-killed", "qp-first/1s"], "qp-first or mr-first"),
         (&["peer-stopped", "4"], "a time with its unit"),
         (&["no-receive", "soon"], "or nothing"),
+        (&["address-gone", "4"], "or nothing"),
         (&["mr-gone", "4s"], "it happens once"),
         (&["port-down", "4s"], "has no value"),
         (&["no-faults", "4s"], "has no value"),

@@ -17,7 +17,8 @@ pub struct Faults {
     ///   down=5ms..7ms                the link fails, 5 ms after the first packet
     ///   partition=10.0.0.1-10.0.0.2  two hosts are separated
     ///   peer-killed=5ms/mr-first@at:10.0.0.1   that program is killed; also peer-stopped,
-    ///                                peer-qp-error, mr-gone, no-receive, link-down
+    ///                                peer-qp-error, mr-gone, no-receive, link-down,
+    ///                                address-gone
     ///
     /// Several are separated by commas; the chapter "Injected packet faults" has them all.
     #[arg(

@@ -47,6 +47,9 @@ Situations that peers notice, of the program and its device:
                                           `ferroce inject no-faults`
   ferroce inject link-down 4s             the cable is unplugged for this time; without a time:
                                           until `ferroce inject port-up`
+  ferroce inject address-gone 4s          the IPv4 addresses of its port are removed for this
+                                          time: IBV_EVENT_GID_CHANGE; without a time: until
+                                          `ferroce inject no-faults`
 
 A function of `ferroce serve` has the pid of the server. `ferroce devices` shows whose port is down,
 and which devices have stopped or are removed. `ferroce counters` shows what packet faults have
@@ -60,7 +63,7 @@ pub struct Inject {
 
     /// Of `faults`: the plan, as for `ferroce run --faults`; numbers and times count from now on.
     /// Of `peer-killed`: what the kernel destroys first, qp-first or mr-first. Of `peer-stopped`,
-    /// `no-receive` and `link-down`: how long, such as 4s
+    /// `no-receive`, `link-down` and `address-gone`: how long, such as 4s
     #[arg(value_name = "VALUE", required_if_eq_any([
         ("fault", "faults"), ("fault", "peer-killed"), ("fault", "peer-stopped")]))]
     value: Option<String>,
@@ -125,6 +128,8 @@ enum Fault {
     NoReceive,
     /// Situation: the cable is unplugged. VALUE: how long, or nothing
     LinkDown,
+    /// Situation: the IPv4 addresses of the port are removed. VALUE: how long, or nothing
+    AddressGone,
 }
 
 /// What is injected.
@@ -174,7 +179,8 @@ impl Fault {
             | Fault::PeerStopped
             | Fault::MrGone
             | Fault::NoReceive
-            | Fault::LinkDown => return None,
+            | Fault::LinkDown
+            | Fault::AddressGone => return None,
         })
     }
 }

@@ -33,6 +33,8 @@ impl<T: Timing> Devices<T> {
             Step::ReturnReceives => node.nic.suffer(SoftwareFault::ReturnReceives),
             Step::LinkDown => self.fabric.set_link_down(host),
             Step::LinkUp => self.fabric.set_link_up(host),
+            Step::AddressGone => node.nic.suffer(SoftwareFault::RemoveAddresses),
+            Step::AddressBack => node.nic.suffer(SoftwareFault::ReturnAddresses),
             Step::Stop => node.is_stopped = true,
             Step::Continue => {
                 node.is_stopped = false;

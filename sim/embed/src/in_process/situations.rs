@@ -21,6 +21,8 @@ impl InProcess {
                 Step::ReturnReceives => suffer(model, SoftwareFault::ReturnReceives),
                 Step::LinkDown => self.set_link(Injection::PortDown),
                 Step::LinkUp => self.set_link(Injection::PortUp),
+                Step::AddressGone => suffer(model, SoftwareFault::RemoveAddresses),
+                Step::AddressBack => suffer(model, SoftwareFault::ReturnAddresses),
                 // The client is another process, which this one cannot stop.
                 Step::Stop if self.is_served => {}
                 Step::Stop => self.stopped.stop(),

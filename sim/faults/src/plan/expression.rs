@@ -17,7 +17,7 @@
 //! | `peer-qp-error`, `mr-gone` | `TIME` |
 //! | `peer-killed` | `TIME/qp-first`, or `TIME/mr-first[/TIME]` |
 //! | `peer-stopped` | `TIME..TIME` |
-//! | `no-receive`, `link-down` | `TIME..TIME`, or `TIME..` |
+//! | `no-receive`, `link-down`, `address-gone` | `TIME..TIME`, or `TIME..` |
 
 use std::fmt;
 

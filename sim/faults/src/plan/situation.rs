@@ -58,6 +58,8 @@ pub enum Situation {
     NoReceive,
     /// The port is down.
     LinkDown,
+    /// The IPv4 addresses of the port are removed.
+    AddressGone,
 }
 
 /// How long a situation lasts.
@@ -73,7 +75,7 @@ pub enum Lasting {
 
 impl Situation {
     /// All situations.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::PeerQpError,
         Self::PeerKilled(Teardown::QpFirst),
         Self::PeerKilled(Teardown::MrFirst),
@@ -81,6 +83,7 @@ impl Situation {
         Self::MrGone,
         Self::NoReceive,
         Self::LinkDown,
+        Self::AddressGone,
     ];
 
     /// Returns its name in a plan.
@@ -93,6 +96,7 @@ impl Situation {
             Self::MrGone => "mr-gone",
             Self::NoReceive => "no-receive",
             Self::LinkDown => "link-down",
+            Self::AddressGone => "address-gone",
         }
     }
 
@@ -102,7 +106,7 @@ impl Situation {
         match self {
             Self::PeerQpError | Self::PeerKilled(_) | Self::MrGone => Lasting::Event,
             Self::PeerStopped => Lasting::Time,
-            Self::NoReceive | Self::LinkDown => Lasting::TimeOrForever,
+            Self::NoReceive | Self::LinkDown | Self::AddressGone => Lasting::TimeOrForever,
         }
     }
 
@@ -124,6 +128,7 @@ impl Situation {
             Self::MrGone => &[Step::RevokeRegions],
             Self::NoReceive => &[Step::WithholdReceives],
             Self::LinkDown => &[Step::LinkDown],
+            Self::AddressGone => &[Step::AddressGone],
         }
     }
 
@@ -136,6 +141,7 @@ impl Situation {
             Self::PeerStopped => &[Step::Continue],
             Self::NoReceive => &[Step::ReturnReceives],
             Self::LinkDown => &[Step::LinkUp],
+            Self::AddressGone => &[Step::AddressBack],
         }
     }
 
@@ -299,6 +305,10 @@ pub enum Step {
     LinkDown,
     /// The port has its link again.
     LinkUp,
+    /// The port loses its IPv4 addresses.
+    AddressGone,
+    /// The port has its addresses again.
+    AddressBack,
     /// The program stops.
     Stop,
     /// The program continues.
@@ -314,6 +324,7 @@ impl Step {
         match self {
             Self::WithholdReceives => Some(Self::ReturnReceives),
             Self::LinkDown => Some(Self::LinkUp),
+            Self::AddressGone => Some(Self::AddressBack),
             Self::Stop => Some(Self::Continue),
             _ => None,
         }

@@ -54,6 +54,10 @@ fn expressions_are_read_and_printed() {
             "peer-stopped=1ms..4s,no-receive=1ms..,link-down=2us..3us@at:::2",
             "peer-stopped=1ms..4000ms,no-receive=1ms..,link-down=2us..3us@at:::2,seed=1",
         ),
+        (
+            "address-gone=5ms..,address-gone=1ms..4s@at:10.0.0.1",
+            "address-gone=5ms..,address-gone=1ms..4000ms@at:10.0.0.1,seed=1",
+        ),
     ] {
         let plan: Plan = text
             .parse()
@@ -200,6 +204,7 @@ fn onsets_have_an_order_or_a_time() {
     for (text, situation, time) in [
         ("mr-gone", Situation::MrGone, None),
         ("no-receive", Situation::NoReceive, None),
+        ("address-gone", Situation::AddressGone, None),
         (
             "peer-stopped 4s",
             Situation::PeerStopped,
