@@ -38,6 +38,34 @@ fn output_of_perftest_is_compared_as_it_is() {
     );
 }
 
+/// Goal: a stranger hears that the host of the profile is not theirs, and which measured table is
+/// nearest. Method: a table of the project under another name, on the profile that was derived from
+/// it.
+#[test]
+fn a_strangers_table_has_another_host() {
+    let folder = temporary_directory();
+    let mine = folder.join("mine.csv");
+    let table = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/lab/reference/perftest_cx6_hdr200_ib_write_lat.csv"
+    );
+    std::fs::copy(table, &mine).expect("a copy");
+    let mine = mine.display().to_string();
+    let shown = ferroce(&["compare", "cx6-200g@epyc-hdr", "--measured", &mine]);
+    let shown = text(&shown.stdout);
+    assert!(
+        shown.contains("nearest built-in table is cx6_hdr200_ib_write_lat, 0.0 % away"),
+        "{shown}"
+    );
+    assert!(shown.contains("host uncalibrated"), "{shown}");
+    let own = ferroce(&["compare", "cx6-200g@epyc-hdr", "cx6_hdr200_ib_write_lat"]);
+    let own = text(&own.stdout);
+    assert!(
+        !own.contains("nearest") && !own.contains("uncalibrated"),
+        "{own}"
+    );
+}
+
 #[test]
 fn what_is_no_table_is_refused_with_its_line() {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src/main.rs");

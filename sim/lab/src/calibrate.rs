@@ -205,15 +205,26 @@ fn set_post(preset: &mut Preset, ns: f64) -> Result<(), String> {
     changed.map_err(|error| error.to_string())
 }
 
+/// Where a table was measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Machine {
+    /// On the machine that the host profile describes.
+    OfProfile,
+    /// On a user's machine.
+    Strangers,
+}
+
 /// Returns a warning if the cost of a post is a guess or was taken from another machine. `None`: it
 /// was measured, derived from a measurement, or given for this run.
-pub fn uncalibrated(preset: &Preset) -> Option<String> {
+pub fn uncalibrated(preset: &Preset, machine: Machine) -> Option<String> {
     let mut parameters = preset.parameters();
     let post = parameters.find(|parameter| parameter.key == PARAMETER)?;
-    let is_known = matches!(
-        post.origin,
-        Origin::Measured | Origin::Derived | Origin::User
-    );
+    let is_known = match post.origin {
+        Origin::User => true,
+        // The value of another machine, however well it is known there.
+        Origin::Measured | Origin::Derived => machine == Machine::OfProfile,
+        _ => false,
+    };
     (!is_known).then(|| {
         format!(
             "host uncalibrated: host.post_ns = {} is a {} of {}; small messages are host-limited \

@@ -17,6 +17,7 @@ pub mod comparison;
 pub mod csv;
 pub mod experiment;
 mod idle;
+pub mod nearest;
 pub mod pairs;
 pub mod perftest;
 pub mod perftest_json;

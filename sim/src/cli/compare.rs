@@ -1,8 +1,9 @@
 //! `ferroce compare`: measured tables next to the model.
 
-use ferroce_lab::calibrate::{self, Calibration};
+use ferroce_lab::calibrate::{self, Calibration, Machine};
 use ferroce_lab::reference::comparison::{self, Comparison, Line};
 use ferroce_lab::reference::experiment::Harness;
+use ferroce_lab::reference::nearest::Nearest;
 use ferroce_lab::reference::{Table, builtin, pairs};
 use ferroce_lab::validate::parallel;
 use ferroce_model::preset::Preset;
@@ -86,8 +87,14 @@ impl Compare {
         });
         bar.clear();
         let mut comparisons = comparisons.into_iter().collect::<Result<Vec<_>, _>>()?;
-        for comparison in &mut comparisons {
+        for (comparison, table) in comparisons.iter_mut().zip(&tables) {
             self.note_host(&preset, calibration.as_ref(), comparison);
+            if builtin::find(&table.name).is_empty() {
+                let nearest = Nearest::of(table);
+                comparison
+                    .notes
+                    .extend(nearest.map(|nearest| nearest.text()));
+            }
         }
         if prints_text {
             let texts: Vec<_> = comparisons.iter().map(Comparison::text).collect();
@@ -127,7 +134,13 @@ impl Compare {
     ) {
         let notes = &mut comparison.notes;
         let Some(calibration) = calibration else {
-            notes.extend(calibrate::uncalibrated(preset));
+            let is_own = builtin::find(&comparison.table).is_empty();
+            let machine = if is_own {
+                Machine::Strangers
+            } else {
+                Machine::OfProfile
+            };
+            notes.extend(calibrate::uncalibrated(preset, machine));
             return;
         };
         notes.extend(calibration.text().lines().map(str::to_owned));

@@ -56,7 +56,7 @@ fn a_host_is_found_again() {
             (68.0, fitted.host.post_ns)
         );
         assert!(found.text().contains("host.post_ns = "), "{}", found.text());
-        assert!(uncalibrated(&fitted).is_none());
+        assert!(uncalibrated(&fitted, Machine::OfProfile).is_none());
     }
 }
 
@@ -116,14 +116,16 @@ fn tables_that_say_nothing_of_the_host_are_refused() {
 #[test]
 fn a_guess_is_uncalibrated() {
     let guessed = Preset::load("cx5-100g@k8s-1ghz").expect("built in");
-    let warning = uncalibrated(&guessed).expect("a guess");
+    let warning = uncalibrated(&guessed, Machine::OfProfile).expect("a guess");
     assert!(warning.contains("k8s-1ghz"), "{warning}");
     assert!(
-        uncalibrated(&preset(&[])).is_none(),
+        uncalibrated(&preset(&[]), Machine::OfProfile).is_none(),
         "derived from a measured rate"
     );
+    let strangers = uncalibrated(&preset(&[]), Machine::Strangers);
+    assert!(strangers.is_some(), "that rate is of another machine");
     assert!(
-        uncalibrated(&preset(&[("host.post_ns", "50")])).is_none(),
+        uncalibrated(&preset(&[("host.post_ns", "50")]), Machine::Strangers).is_none(),
         "given"
     );
 }

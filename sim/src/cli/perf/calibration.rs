@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ferroce_lab::calibrate::{self, Calibration};
+use ferroce_lab::calibrate::{self, Calibration, Machine};
 use ferroce_lab::reference::experiment::Harness;
 use ferroce_model::preset::Preset;
 use ferroce_perf::PerfRow;
@@ -40,6 +40,6 @@ pub fn uncalibrated(preset: &Preset, rows: &[PerfRow]) -> Option<String> {
         let utilisation = row.utilisation.as_ref();
         utilisation.is_some_and(|it| it.limit().is_some_and(|part| part.name == THREAD))
     };
-    let warning = calibrate::uncalibrated(preset)?;
+    let warning = calibrate::uncalibrated(preset, Machine::OfProfile)?;
     rows.iter().any(is_limited).then_some(warning)
 }
