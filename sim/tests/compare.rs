@@ -43,7 +43,7 @@ fn output_of_perftest_is_compared_as_it_is() {
 /// it.
 #[test]
 fn a_strangers_table_has_another_host() {
-    let folder = temporary_directory();
+    let folder = temporary_directory("compare");
     let mine = folder.join("mine.csv");
     let table = concat!(
         env!("CARGO_MANIFEST_DIR"),

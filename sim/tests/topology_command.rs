@@ -2,6 +2,8 @@
 
 use std::process::{Command, Output};
 
+use ferroce_test_support::temporary_directory;
+
 const FERROCE: &str = env!("CARGO_BIN_EXE_ferroce");
 
 fn ferroce(arguments: &str) -> Output {
@@ -46,8 +48,7 @@ fn a_machine_is_drawn_listed_and_checked() {
     assert!(drawn.contains("│     └─ gpu.0  gen5 x16"), "{drawn}");
     assert!(drawn.contains("card.0   gpu0     PIX"), "{drawn}");
     assert!(drawn.contains("card.0   gpu7     SYS"), "{drawn}");
-    let folder = std::env::temp_dir().join("ferroce-topology-command");
-    std::fs::create_dir_all(&folder).expect("a folder");
+    let folder = temporary_directory("topology");
     let svg = folder.join("dgx.svg");
     text(&format!("topology show dgx-h100 --svg {}", svg.display()));
     let svg = std::fs::read_to_string(&svg).expect("it was written");
