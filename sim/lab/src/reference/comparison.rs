@@ -32,6 +32,16 @@ impl Line {
     pub fn error_percent(&self) -> f64 {
         (self.model / self.measured - 1.0) * 100.0
     }
+
+    /// Returns the bandwidths, for what the peak says about them.
+    fn size(&self) -> idle::Size {
+        idle::Size {
+            bytes: self.bytes,
+            average: self.measured,
+            peak: self.peak,
+            model: self.model,
+        }
+    }
 }
 
 /// A table and its lines.
@@ -218,7 +228,7 @@ impl Comparison {
         for errors in self.class_errors() {
             let _ = writeln!(text, "  {}", errors.text());
         }
-        text.push_str(&idle::text(&self.lines));
+        text.push_str(&idle::text(self.lines.iter().map(Line::size)));
         for note in &self.notes {
             let _ = writeln!(text, "note: {note}");
         }
@@ -243,7 +253,7 @@ impl Comparison {
             });
             if !self.latency {
                 size["peak_gbps"] = json!(line.peak);
-                size["idle_ns"] = json!(line.idle_ns());
+                size["idle_ns"] = json!(line.size().idle_ns());
             }
             size
         });
@@ -273,8 +283,8 @@ fn figure(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reference::builtin;
     use crate::reference::experiment::tests::Constant;
+    use crate::reference::{builtin, table_csv};
 
     const MODEL: Constant = Constant {
         rate_mpps: 7.0,
@@ -363,5 +373,73 @@ mod tests {
         assert!((median - 3.0).abs() < 1e-9 && (max - 10.0).abs() < 1e-9);
         comparison.lines.push(line(105.0));
         assert!((comparison.summary().0 - 4.0).abs() < 1e-9);
+    }
+
+    /// Rows of a host with ConnectX-6 whose server ran on the socket without the card.
+    const REMOTE_SOCKET: &str = "\
+# command: ib_write_bw -a
+# link_gbps: 200
+# link_layer: InfiniBand HDR
+# mtu: 4096
+bytes,bw_peak,bw_avg,unit,msgrate_mpps
+512,1007.82,1007.51,MiB/s,2.063390
+2048,2286.24,1975.36,MiB/s,1.011383
+4096,9513.14,2561.96,MiB/s,0.655862
+16384,10586.62,5599.69,MiB/s,0.358380
+65536,10765.91,8902.73,MiB/s,0.142444
+131072,10771.95,9920.94,MiB/s,0.079368
+8388608,10788.20,10787.86,MiB/s,0.001348
+";
+
+    fn remote_socket(rate_mpps: f64) -> Comparison {
+        let model = Constant {
+            rate_mpps,
+            latency_us: 1.0,
+        };
+        let preset = Preset::load("cx6-200g").expect("a built-in preset");
+        let table = table_csv::parse("remote_socket", REMOTE_SOCKET).expect("a table");
+        compare(&model, &preset, &table[0]).expect("it can be run")
+    }
+
+    #[test]
+    fn a_peak_far_above_the_average_is_a_gap_per_message() {
+        let comparison = remote_socket(7.0);
+        let idle = comparison.lines.iter();
+        let idle: Vec<_> = idle
+            .filter_map(|line| Some((line.bytes, line.size().idle_ns()?.round())))
+            .collect();
+        assert_eq!(
+            idle,
+            [
+                (2048, 134.0),
+                (4096, 1114.0),
+                (16384, 1314.0),
+                (65536, 1215.0)
+            ]
+        );
+        let text = comparison.text();
+        assert!(
+            text.contains("idle between bursts: a gap per message"),
+            "{text}"
+        );
+        assert!(text.contains("idle for  1114 ns of each message"), "{text}");
+        let json = comparison.json();
+        assert_eq!(json["sizes"][0]["idle_ns"], Value::Null);
+        let idle = json["sizes"][2]["idle_ns"].as_f64().expect("a number");
+        assert!((idle - 1114.0).abs() < 1.0, "{json}");
+        let peak = json["sizes"][2]["peak_gbps"].as_f64().expect("a number");
+        assert!((peak - 79.8).abs() < 0.1, "{json}");
+    }
+
+    #[test]
+    fn nothing_is_said_where_the_model_is_not_faster() {
+        let comparison = remote_socket(0.001);
+        assert!(
+            comparison
+                .lines
+                .iter()
+                .all(|line| line.size().idle_ns().is_none())
+        );
+        assert!(!comparison.text().contains("idle"));
     }
 }
