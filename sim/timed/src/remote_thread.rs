@@ -22,9 +22,9 @@ use ferroce_timed_protocol::cm::{self, CmCall};
 use ferroce_timed_protocol::page::{NEVER_PS, ThreadPage, Turn};
 use ferroce_timed_protocol::request::{Check, Wait};
 use ferroce_timed_protocol::spin_policy::SpinPolicy;
-use ferroce_timed_protocol::store::{Store, StoreKind, Work};
+use ferroce_timed_protocol::store::{Store, StoreKind};
 use ferroce_units::{Duration, Instant};
-use ferroce_world::{Activity, Cpu, Next, Thread, ThreadId, Waker, Watch};
+use ferroce_world::{Cpu, Next, Thread, ThreadId, Waker, Watch};
 
 use super::cm_agent::CmAgents;
 use super::program::Program;
@@ -33,6 +33,9 @@ use super::stall::{Stall, Verdict};
 use super::streams::{Readable, Streams};
 
 mod cm_calls;
+mod record_work;
+
+use record_work::record_work;
 
 /// Time limit of a wait in the kernel. Longer than a kernel tick: for a shorter limit the kernel
 /// reprograms its timer, which costs a virtual machine more than the wait.
@@ -592,24 +595,6 @@ impl RemoteThread {
         places.retain(|place| place.thread != thread);
         Next::Done
     }
-}
-
-/// Reports to a recorder what a thread spent time on until `clock`, before its effects.
-fn record_work(cpu: &Cpu<'_>, page: &ThreadPage, clock: Instant) {
-    for work in page.done.iter() {
-        let activity = match Work::of_code(work.slot) {
-            Some(Work::Post) => Activity::Post,
-            Some(Work::PostReceive) => Activity::PostReceive,
-            Some(Work::Doorbell) => Activity::Doorbell,
-            Some(Work::Poll) => Activity::Poll,
-            Some(Work::WakeUp) => Activity::WakeUp,
-            None => continue,
-        };
-        let time = work.words().first().map_or(0, |time| *time);
-        let end = Instant(work.at_ps.saturating_add(time)).min(clock);
-        cpu.record(activity, Instant(work.at_ps).min(end), end, None, 0);
-    }
-    page.done.clear();
 }
 
 impl Thread for RemoteThread {
