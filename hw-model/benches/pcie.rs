@@ -68,6 +68,6 @@ fn main() {
         pcie.read(now, iova, 64)
     });
     measure("doorbell", &host, 20, |pcie, now, _| {
-        pcie.mmio_write(now, 8)
+        pcie.mmio_write(now, 8).arrival
     });
 }

@@ -18,6 +18,7 @@
 //! |---|---|
 //! | `tlp` | how accesses become TLPs: MPS, MRRS, RCB, page boundaries, headers |
 //! | `link` | rates, DLLP overhead, the two directions |
+//! | `inbound` | the direction from the host: completions, and stores between them |
 //! | `requests` | the way of one request |
 //! | `pool` | tags, completion buffer, credits |
 //! | `order` | the order of posted writes |
@@ -32,6 +33,7 @@
 pub mod bench;
 mod counters;
 pub mod hosts;
+mod inbound;
 mod iommu;
 mod latencies;
 mod link;
@@ -47,6 +49,7 @@ mod usage;
 
 pub use counters::PcieCounters;
 use ferroce_units::{Duration, Instant};
+use inbound::Inbound;
 use iommu::Iommu;
 use latencies::Latencies;
 use link::{Lane, Rate};
@@ -73,6 +76,15 @@ const MMIO_READ_BYTES: u64 = 4;
 /// A processor's write-combining buffer, which is flushed as one TLP.
 const WRITE_COMBINING_BYTES: u64 = 64;
 
+/// A processor's store to the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Store {
+    /// When the device has it.
+    pub arrival: Instant,
+    /// When the root port has taken it: the processor waits for that if a fence follows.
+    pub taken: Instant,
+}
+
 /// A PCIe link with a device at one end and a host at the other.
 #[derive(Debug)]
 pub struct Pcie {
@@ -82,7 +94,7 @@ pub struct Pcie {
     spread: Spread,
     relaxed_ordering: bool,
     outbound: Lane,
-    inbound: Lane,
+    inbound: Inbound,
     /// Where the DMA engine stores the data of reads.
     storage: Lane,
     reads: Pool,
@@ -109,14 +121,15 @@ impl Pcie {
                 data: u32::MAX,
             })
         });
+        let limits = Limits::new(pcie.mps_bytes, pcie.mrrs_bytes, pcie.rcb_bytes);
         Self {
             now: Instant::ZERO,
-            limits: Limits::new(pcie.mps_bytes, pcie.mrrs_bytes, pcie.rcb_bytes),
+            limits,
             latencies: Latencies::new(parameters, rate),
             spread: latencies::spread(parameters, rate, seed),
             relaxed_ordering: pcie.relaxed_ordering,
             outbound: Lane::new(rate),
-            inbound: Lane::new(rate),
+            inbound: Inbound::new(rate, limits, seed),
             storage: Lane::new(Rate::from_gbps(pcie.engine_store_gbps)),
             reads: Pool::new(Units {
                 headers: pcie.read_tags,
@@ -221,18 +234,18 @@ impl Pcie {
         self.order(at, visible)
     }
 
-    /// Stores `bytes` from a processor to the device, 64 at a time; returns when the last have
-    /// arrived.
-    pub fn mmio_write(&mut self, at: Instant, bytes: u64) -> Instant {
+    /// Stores `bytes` from a processor to the device, 64 at a time.
+    pub fn mmio_write(&mut self, at: Instant, bytes: u64) -> Store {
         self.counters.mmio_writes += 1;
         let count = bytes.div_ceil(WRITE_COMBINING_BYTES);
         let wire_bytes = count * tlp::REQUEST_HEADER_BYTES + bytes;
+        let taken = at + self.inbound.time_until_taken(self.now);
         let (begin, end) = self.inbound.reserve(self.now, Tlps { count, wire_bytes });
         self.counters.inbound_stalled = self.counters.inbound_stalled + (begin - self.now);
         let arrival = at + (end - self.now) + self.latencies.mmio_write;
         let arrival = arrival.max(self.stored.before(at));
         self.stored.push(at, arrival);
-        arrival
+        Store { arrival, taken }
     }
 
     /// Loads a register of the device to a processor; returns when the processor has the value. All
@@ -286,9 +299,9 @@ impl Pcie {
             outbound_tlps: self.outbound.tlps(),
             outbound_wire_bytes: self.outbound.wire_bytes(),
             outbound_busy: self.outbound.busy(),
-            inbound_tlps: self.inbound.tlps(),
-            inbound_wire_bytes: self.inbound.wire_bytes(),
-            inbound_busy: self.inbound.busy(),
+            inbound_tlps: self.inbound.lane().tlps(),
+            inbound_wire_bytes: self.inbound.lane().wire_bytes(),
+            inbound_busy: self.inbound.lane().busy(),
             iotlb_hits: self.iommu.as_ref().map_or(0, Iommu::hits),
             iotlb_misses: self.iommu.as_ref().map_or(0, Iommu::misses),
             iommu_stalled_no_walker: self.iommu.as_ref().map_or(Duration::ZERO, Iommu::waited),
@@ -310,7 +323,7 @@ impl Pcie {
 
     /// Returns when the upstream and the downstream wire are free.
     pub fn free_at(&self) -> (Instant, Instant) {
-        (self.outbound.free_at(), self.inbound.free_at())
+        (self.outbound.free_at(), self.inbound.lane().free_at())
     }
 
     /// Returns when all writes and all reads so far have passed what limits them: the wires, and in

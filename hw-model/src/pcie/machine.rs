@@ -96,6 +96,8 @@ pub struct Strict {
 pub struct Route {
     /// Accesses may hit the LLC.
     pub has_llc: bool,
+    /// Completions cross the root port's lanes, on which processors' stores wait for them.
+    pub crosses_root_port: bool,
     /// `None`: the root complex forbids reads.
     pub read: Option<Way>,
     /// `None`: the root complex forbids writes.
@@ -229,6 +231,8 @@ pub(super) struct Beyond {
     pub shorter: Duration,
     /// It may hit the LLC.
     pub has_llc: bool,
+    /// Completions cross the root port's lanes.
+    pub crosses_root_port: bool,
 }
 
 impl Beyond {
@@ -239,6 +243,7 @@ impl Beyond {
         longer: Duration::ZERO,
         shorter: Duration::ZERO,
         has_llc: true,
+        crosses_root_port: true,
     };
 }
 
@@ -365,6 +370,7 @@ fn beyond(route: &Route, way: &Way, start: Instant, until: Instant) -> Beyond {
         longer: way.longer,
         shorter: way.shorter,
         has_llc: route.has_llc,
+        crosses_root_port: route.crosses_root_port,
     }
 }
 

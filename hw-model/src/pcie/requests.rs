@@ -35,7 +35,11 @@ impl Pcie {
         let beyond = self.read_beyond(iova, [requests, completions], length);
         let translated = self.translate(sent, iova).max(beyond.start);
         let back = self.inbound.span(completions.wire_bytes);
-        let (begin, received) = self.inbound.reserve(now, completions);
+        let (begin, received) = if beyond.crosses_root_port {
+            self.inbound.reserve_read(now, completions)
+        } else {
+            self.inbound.reserve(now, completions)
+        };
         let received = received.max(translated + back).max(beyond.until);
         if begin > translated {
             let stall = begin - translated;

@@ -70,6 +70,11 @@ impl Limits {
         }
     }
 
+    /// Returns the completions of the longest request.
+    pub fn longest_completions(&self) -> Tlps {
+        self.completions(0, 1 << self.log_mrrs)
+    }
+
     /// Returns the TLPs of a write of `length` bytes within one page.
     #[inline]
     pub fn writes(&self, length: u64) -> Tlps {

@@ -10,7 +10,7 @@ impl Pcie {
         let [headers, data] = self.posted.busy();
         let mut parts = vec![
             Usage::server("pcie_to_host", self.outbound.busy()),
-            Usage::server("pcie_from_host", self.inbound.busy()),
+            Usage::server("pcie_from_host", self.inbound.lane().busy()),
             Usage::server("pcie_engine_store", self.storage.busy()),
         ];
         if let Some(iommu) = &self.iommu {

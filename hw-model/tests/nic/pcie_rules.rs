@@ -42,7 +42,7 @@ fn an_idle_link_has_the_latencies_of_its_parameters() {
     assert_eq!(rounded(pcie().write(ns(1000), IOVA, 64)), 1000 + WRITE_NS);
     let atomic = pcie().atomic(ns(1000), IOVA);
     assert!((1380..=1400).contains(&rounded(atomic)), "{atomic:?}");
-    assert_eq!(rounded(pcie().mmio_write(ns(1000), 8)), 1220);
+    assert_eq!(rounded(pcie().mmio_write(ns(1000), 8).arrival), 1220);
     assert_eq!(rounded(pcie().mmio_read(ns(1000))), 1600);
     let interrupt = pcie().interrupt(ns(1000));
     assert!((1285..=1300).contains(&rounded(interrupt)), "{interrupt:?}");
@@ -125,9 +125,38 @@ fn reads_do_not_pass_writes() {
 #[test]
 fn stores_of_a_processor_stay_in_order() {
     let mut pcie = Pcie::new(&host(), 1);
-    let long = pcie.mmio_write(ns(0), 4096);
-    assert!(pcie.mmio_write(ns(1), 8) > long);
+    let long = pcie.mmio_write(ns(0), 4096).arrival;
+    assert!(pcie.mmio_write(ns(1), 8).arrival > long);
     assert_eq!(pcie.counters().inbound_tlps, 65);
+}
+
+/// Goal: a processor's store waits for the rest of one request's completions, as often as it meets
+/// them. Method: reads of 4 KiB every microsecond; the mean wait is compared with the formula.
+#[test]
+fn a_store_waits_for_the_request_on_the_lanes() {
+    const COUNT: u64 = 20_000;
+    const PERIOD_NS: u64 = 1000;
+    let mean_ps = |parameters: &Parameters| {
+        let mut pcie = Pcie::new(parameters, 1);
+        let mut total = Duration::ZERO;
+        for number in 0..COUNT {
+            let now = ns(number * PERIOD_NS);
+            pcie.begin(now);
+            pcie.read(now, IOVA, 4096);
+            total = total + (pcie.mmio_write(now, 64).taken - now);
+        }
+        (total.as_ps() / COUNT) as f64
+    };
+    let parameters = host();
+    let lanes = |bytes| {
+        let mut pcie = Pcie::new(&parameters, 1);
+        pcie.read(ns(0), IOVA, bytes);
+        pcie.free_at().1.as_ps() as f64
+    };
+    let request = lanes(u64::from(parameters.pcie.mrrs_bytes));
+    let expected = lanes(4096) * request / 2.0 / (PERIOD_NS * 1000) as f64;
+    let mean = mean_ps(&parameters);
+    assert!((mean / expected - 1.0).abs() < 0.05, "{mean} {expected}");
 }
 
 #[test]
@@ -320,7 +349,7 @@ proptest! {
                 Call::Write(iova, length) => pcie.write_ordered(at, iova, length),
                 Call::Atomic(iova) => pcie.atomic(at, iova),
                 Call::Interrupt => pcie.interrupt(at),
-                Call::Store(length) => pcie.mmio_write(at, length),
+                Call::Store(length) => pcie.mmio_write(at, length).arrival,
                 Call::Load => pcie.mmio_read(at),
             };
             prop_assert!(done >= at);

@@ -309,6 +309,23 @@ fn latencies_add_up() {
     assert!((direct - (way + 100.0)).abs() < 12.0, "{direct}");
 }
 
+/// Goal: a processor's store waits for completions that cross the root port, and for no others.
+#[test]
+fn stores_wait_at_the_root_port() {
+    for (name, waits) in [("dram0", true), ("gpu2", true), ("gpu0", false)] {
+        let (mut slots, topology) = USUAL.slots();
+        let target = target(&topology, name);
+        let pcie = &mut slots[0];
+        let waited = (1..2000).any(|number| {
+            let now = Instant::from_us(number);
+            pcie.begin(now);
+            pcie.read(now, target, BYTES);
+            pcie.mmio_write(now, 64).taken > now
+        });
+        assert_eq!(waited, waits, "{name}");
+    }
+}
+
 fn machines() -> impl Strategy<Value = Machines> {
     let rates = (20.0..300.0, 20.0..300.0, 20.0..300.0, 20.0..300.0);
     let shape = (0..64u32, 50.0..400.0, 0.0..300.0, any::<(bool, bool)>());

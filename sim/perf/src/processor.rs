@@ -186,6 +186,16 @@ impl SimThread {
         .await;
     }
 
+    /// Notes the time for which the thread has waited for its stores to leave the processor.
+    #[inline]
+    fn note_waits(&self, now: Instant) {
+        let waited = now - self.now();
+        if !waited.is_zero() {
+            self.is_fresh.set(false);
+            self.worked.set(self.worked.get() + waited);
+        }
+    }
+
     /// Lets earlier stores of other threads and earlier work of the card happen first: stores of a
     /// host reach its card in the order of issue. A thread that is alone may be ahead of the card
     /// by [`MOST_AHEAD`].
@@ -222,6 +232,7 @@ impl Thread for Program {
             if self.body.as_mut().poll(&mut context).is_ready() {
                 return Next::Done;
             }
+            self.thread.note_waits(cpu.now());
             match self.thread.request.take() {
                 Some(Request::Work {
                     activity,

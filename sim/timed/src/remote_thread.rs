@@ -137,6 +137,9 @@ pub struct RemoteThread {
     has_stored: bool,
     /// Place of its next store to be executed.
     place: usize,
+    /// Time for which its fenced stores have waited for the root port in this turn: its page knows
+    /// nothing of it.
+    fenced: Duration,
     has_explained: bool,
     /// True if the last turn followed more than a check: the thread had slept, or waited for
     /// something.
@@ -170,6 +173,7 @@ impl RemoteThread {
             quiet_until: Instant::ZERO,
             has_stored: false,
             place: 0,
+            fenced: Duration::ZERO,
             has_explained: false,
             has_rested: true,
         }
@@ -221,6 +225,7 @@ impl RemoteThread {
             cell.store(value, Ordering::Relaxed);
         }
         page.turns.fetch_add(1, Ordering::Relaxed);
+        self.fenced = Duration::ZERO;
         self.goal = Goal::Turn;
     }
 
@@ -344,7 +349,7 @@ impl RemoteThread {
         clock: Instant,
     ) -> Result<Option<Instant>, ProtocolError> {
         while let Some((store, next)) = page.stores.get(self.place) {
-            let at = Instant(store.at_ps).min(clock);
+            let at = Instant(store.at_ps).min(clock) + self.fenced;
             let is_close = match store.kind {
                 StoreKind::Check => self.is_up_to_date(at),
                 _ => self.is_close(at),
@@ -357,7 +362,9 @@ impl RemoteThread {
             if store.kind != StoreKind::Check {
                 self.has_stored = true;
                 cpu.spend_until(at);
-                self.store(cpu.now(), &store)?;
+                let now = cpu.now();
+                self.store(now, &store)?;
+                self.fenced = self.fenced + (cpu.now() - now);
             }
         }
         page.stores.clear();
@@ -376,12 +383,13 @@ impl RemoteThread {
         if clock > MAX_CLOCK_PS {
             return Err(ProtocolError::Clock(clock));
         }
-        let clock = Instant(clock).max(cpu.now());
+        let clock = Instant(clock).max(cpu.now() - self.fenced);
         record_work(cpu, page, clock);
         if let Some(at) = self.execute_stores(cpu, page, clock)? {
             self.goal = Goal::Stores;
             return Ok(Some(Next::At(at)));
         }
+        let clock = clock + self.fenced;
         cpu.spend_until(clock);
         let wait = page.request.get().ok_or(ProtocolError::Request)?;
         match wait {

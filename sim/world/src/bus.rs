@@ -10,7 +10,7 @@ use ferroce_host::mapping;
 use ferroce_host::memory::MapChange;
 use ferroce_model::Doorbell;
 use ferroce_model::time::timing::Timing;
-use ferroce_spec::doorbell::{DoorbellValue, SLOTS};
+use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue, SLOTS};
 use ferroce_spec::register::{
     MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED, VECTOR_COUNT, offset,
 };
@@ -31,6 +31,7 @@ pub(super) struct WorldBus<T: Timing> {
     pub shared: Arc<Shared<T>>,
     pub host: usize,
     push_blocks: u32,
+    has_fenced_doorbells: bool,
     /// Number of calls of `now`.
     now_calls: AtomicU64,
     /// True if the client is another process: its accesses take no simulated time.
@@ -39,11 +40,15 @@ pub(super) struct WorldBus<T: Timing> {
 
 impl<T: Timing> WorldBus<T> {
     pub fn new(shared: Arc<Shared<T>>, host: usize) -> Self {
-        let push_blocks = shared.event_loop.lock().devices.nodes[host].push_blocks;
+        let (push_blocks, has_fenced_doorbells) = {
+            let node = &shared.event_loop.lock().devices.nodes[host];
+            (node.push_blocks, node.has_fenced_doorbells)
+        };
         Self {
             shared,
             host,
             push_blocks,
+            has_fenced_doorbells,
             now_calls: AtomicU64::new(0),
             is_served: false,
         }
@@ -64,6 +69,15 @@ impl<T: Timing> WorldBus<T> {
             self.shared.clock.now().max(event_loop.now)
         } else {
             event_loop.now
+        }
+    }
+
+    /// Lets the thread in its step wait until the root port has taken its store, because a fence
+    /// follows the store: it flushes the write-combining line. Plain stores are buffered.
+    #[inline]
+    fn fence(&self, event_loop: &EventLoop<T>, taken: Instant) {
+        if event_loop.is_stepping {
+            self.shared.clock.set(taken.max(self.shared.clock.now()));
         }
     }
 
@@ -132,9 +146,13 @@ impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
         let time = self.time(&event_loop);
         let doorbell = Doorbell { slot, value };
         event_loop.devices.nodes[self.host].expect(qp_of(value));
-        event_loop.store(self.host, time, |host, now, time| {
+        let taken = event_loop.store(self.host, time, |host, now, time| {
             host.ring(now, time, doorbell)
         });
+        let kind = DoorbellKind(DoorbellValue::from_bits(value).kind());
+        if self.has_fenced_doorbells && kind == DoorbellKind::SEND_QUEUE {
+            self.fence(&event_loop, taken);
+        }
     }
 
     fn push_blocks(&self) -> u32 {
@@ -148,9 +166,10 @@ impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
         if let Some(value) = words.first() {
             event_loop.devices.nodes[self.host].expect(qp_of(*value));
         }
-        event_loop.store(self.host, time, |host, now, time| {
+        let taken = event_loop.store(self.host, time, |host, now, time| {
             host.push(now, time, slot, words)
         });
+        self.fence(&event_loop, taken);
     }
 
     fn read_device_memory(&self, offset: u64, destination: &mut [u8]) {

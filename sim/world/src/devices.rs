@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use ferroce_model::fast_forward::Mark;
 use ferroce_model::nic::Nic;
+use ferroce_model::pcie::Store;
 use ferroce_model::time::timing::Timing;
 use ferroce_units::{Duration, Instant};
 
@@ -181,8 +182,8 @@ impl<T: Timing> Devices<T> {
     }
 
     /// Sends a processor's store to the card of a host at `at`, and schedules the card for its
-    /// arrival. `send` is called with the times of the event and of the store, and returns the
-    /// arrival.
+    /// arrival. `send` is called with the times of the event and of the store. Returns when the
+    /// host's root port has taken the store.
     #[inline]
     pub fn store(
         &mut self,
@@ -190,14 +191,15 @@ impl<T: Timing> Devices<T> {
         at: Instant,
         host: usize,
         sequence: &mut Sequence,
-        send: impl FnOnce(&mut WorldHost, Instant, Instant) -> Instant,
-    ) {
+        send: impl FnOnce(&mut WorldHost, Instant, Instant) -> Store,
+    ) -> Instant {
         let (now, at) = (self.clock.to_device(now), self.clock.to_device(at));
-        let arrival = send(&mut self.nodes[host].host, now, at);
+        let Store { arrival, taken } = send(&mut self.nodes[host].host, now, at);
         self.events.lower(host, sequence.moment(arrival.max(now)));
         if let Some(recorder) = &self.recorder {
             self.nodes[host].observe(now, host, recorder);
         }
+        self.clock.to_world(taken)
     }
 
     /// Carries a frame between two hosts without their cards, from `at` on; returns when it

@@ -1,6 +1,7 @@
 //! The event loop: handles the next event of the world, and schedules the events that it causes.
 
 use ferroce_model::fast_forward::Mark;
+use ferroce_model::pcie::Store;
 use ferroce_model::time::timing::Timing;
 use ferroce_units::{Duration, Instant};
 
@@ -183,16 +184,16 @@ impl<T: Timing> EventLoop<T> {
     }
 
     /// Sends a store of a processor of `host` to its card at `at`: `send` is called with the card's
-    /// times of the event and of the store, and returns the arrival of the store.
+    /// times of the event and of the store. Returns when the host's root port has taken the store.
     #[inline]
     pub fn store(
         &mut self,
         host: usize,
         at: Instant,
-        send: impl FnOnce(&mut WorldHost, Instant, Instant) -> Instant,
-    ) {
+        send: impl FnOnce(&mut WorldHost, Instant, Instant) -> Store,
+    ) -> Instant {
         self.devices
-            .store(self.now, at, host, &mut self.sequence, send);
+            .store(self.now, at, host, &mut self.sequence, send)
     }
 
     /// Wakes a parked thread at `at`.

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use ferroce_host::memory::{MapChange, MemoryMap, Place};
-use ferroce_model::pcie::Pcie;
 use ferroce_model::pcie::machine::Direction;
+use ferroce_model::pcie::{Pcie, Store};
 use ferroce_model::{DmaAtomic, DmaError, Doorbell, Host, WriteOrder};
 use ferroce_spec::push::{MAX_BLOCKS, WORDS_PER_BLOCK};
 use ferroce_units::Instant;
@@ -161,23 +161,22 @@ impl WorldHost {
         }
     }
 
-    /// Rings a doorbell at `at`; returns its arrival at the card. `now` is the time of the event.
+    /// Rings a doorbell at `at`. `now` is the time of the event.
     #[inline]
-    pub fn ring(&mut self, now: Instant, at: Instant, doorbell: Doorbell) -> Instant {
-        let arrival = self.store(now, at, STORE_BYTES);
+    pub fn ring(&mut self, now: Instant, at: Instant, doorbell: Doorbell) -> Store {
+        let store = self.store(now, at, STORE_BYTES);
         self.send(Ring {
-            arrival,
+            arrival: store.arrival,
             doorbell,
             push: None,
         });
-        arrival
+        store
     }
 
-    /// Pushes `words` to BAR2 from `slot` on, at `at`; returns their arrival at the card. Words
-    /// beyond the longest push are dropped.
-    pub fn push(&mut self, now: Instant, at: Instant, slot: u32, words: &[u64]) -> Instant {
+    /// Pushes `words` to BAR2 from `slot` on, at `at`. Words beyond the longest push are dropped.
+    pub fn push(&mut self, now: Instant, at: Instant, slot: u32, words: &[u64]) -> Store {
         let words = &words[..words.len().min(MAX_PUSH_WORDS)];
-        let arrival = self.store(now, at, size_of_val(words) as u64);
+        let store = self.store(now, at, size_of_val(words) as u64);
         let place = self.free_pushes.pop().unwrap_or_else(|| {
             self.pushes.push(Push::default());
             self.pushes.len() - 1
@@ -187,11 +186,11 @@ impl WorldHost {
         push.length = words.len();
         let value = words.first().copied().unwrap_or(0);
         self.send(Ring {
-            arrival,
+            arrival: store.arrival,
             doorbell: Doorbell { slot, value },
             push: Some(place),
         });
-        arrival
+        store
     }
 
     /// Queues a doorbell by its arrival: clocks of processors differ, so it may arrive before
@@ -208,32 +207,30 @@ impl WorldHost {
         }
     }
 
-    /// Writes a register at `at`; returns the arrival at the card.
-    pub fn write_register(
-        &mut self,
-        now: Instant,
-        at: Instant,
-        offset: u32,
-        value: u32,
-    ) -> Instant {
-        let arrival = self.store(now, at, STORE_BYTES);
+    /// Writes a register at `at`.
+    pub fn write_register(&mut self, now: Instant, at: Instant, offset: u32, value: u32) -> Store {
+        let store = self.store(now, at, STORE_BYTES);
+        let arrival = store.arrival;
         let place = self.registers.partition_point(|(at, ..)| *at <= arrival);
         self.registers.insert(place, (arrival, offset, value));
-        arrival
+        store
     }
 
-    /// Sends a processor's store over PCIe; returns its arrival at the card.
+    /// Sends a processor's store over PCIe.
     #[inline]
-    fn store(&mut self, now: Instant, at: Instant, bytes: u64) -> Instant {
-        let arrival = match &mut self.pcie {
+    fn store(&mut self, now: Instant, at: Instant, bytes: u64) -> Store {
+        let store = match &mut self.pcie {
             Some(pcie) => {
                 pcie.begin(now);
                 pcie.mmio_write(at, bytes)
             }
-            None => at,
+            None => Store {
+                arrival: at,
+                taken: at,
+            },
         };
-        self.record_span(Activity::Mmio, at, arrival, bytes as usize);
-        arrival
+        self.record_span(Activity::Mmio, at, store.arrival, bytes as usize);
+        store
     }
 
     /// Takes the next register write that has reached the card.

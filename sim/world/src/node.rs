@@ -25,6 +25,8 @@ pub struct Node<T: Timing> {
     pub host: WorldHost,
     /// Blocks of the longest push: 0 without a write-combining mapping.
     pub push_blocks: u32,
+    /// True if doorbells of send queues are fenced stores to the write-combining mapping, too.
+    pub has_fenced_doorbells: bool,
     /// Threads that wait for an interrupt, and their wake-up times.
     pub sleepers: Vec<(usize, Duration)>,
     /// Producer index of the command queue, as last written by the driver.
@@ -71,6 +73,8 @@ impl<T: Timing> Node<T> {
             nic: Nic::with_timing(nic_config, card),
             host: WorldHost::new(number, pcie, config.elide_payload),
             push_blocks,
+            has_fenced_doorbells: preset
+                .is_some_and(|preset| preset.host.write_combining && !preset.host.push_inline_only),
             sleepers: Vec::new(),
             commands: 0,
             is_dead: false,

@@ -123,6 +123,7 @@ impl Compiler<'_> {
         });
         Route {
             has_llc: true,
+            crosses_root_port: true,
             read: Some(read),
             write: Some(write),
             strict,
@@ -157,6 +158,7 @@ impl Compiler<'_> {
         }
         Route {
             has_llc: false,
+            crosses_root_port: path.root_port.is_some(),
             read: allows_read.then_some(read),
             write: allows_write.then_some(write),
             strict: None,

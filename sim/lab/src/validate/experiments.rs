@@ -172,7 +172,7 @@ const PLANS: &[Plan] = plans! {
         Octaves(0, 1.0),
     )],
     "V02c": [only(
-        Run::Perf(Perf::bandwidth("cx5-100g", Write, KNEE).mtu(1024), KneeBytes),
+        Run::Perf(Perf::bandwidth("cx5-100g@gpu-on-switch", Write, KNEE).mtu(1024).on_gpu(), KneeBytes),
         Octaves(0, 1.0),
     )],
     "V02d": [only(
@@ -180,7 +180,7 @@ const PLANS: &[Plan] = plans! {
         Octaves(0, 1.0),
     )],
     "V03a": [only(
-        Run::Perf(Perf::bandwidth("cx5-100g", Write, SMALL), RateFarthestFrom(7.0)),
+        Run::Perf(Perf::bandwidth("cx5-100g@gpu-on-switch", Write, SMALL).on_gpu(), RateFarthestFrom(7.0)),
         Near(0, 5.0),
     )],
     "V04a": [only(Run::Perf(Perf::latency(K8S, Write, &[2]), Typical), Near(0, 10.0))],

@@ -2,7 +2,9 @@
 
 use ferroce_model::pcie::bench::Direction;
 use ferroce_model::preset::Preset;
-use ferroce_perf::{Operation, PageSize, PerfSpec, Service, Sharing, Test, Topology, Workload};
+use ferroce_perf::{
+    Location, Operation, PageSize, PerfSpec, Service, Sharing, Test, Topology, Workload,
+};
 
 use crate::dead_peer::{self, DeadPeer};
 use crate::faulty_link::{self, FaultyLink};
@@ -185,6 +187,7 @@ pub struct Perf {
     pages: PageSize,
     one_address: bool,
     device_memory: bool,
+    on_gpu: bool,
 }
 
 impl Perf {
@@ -236,7 +239,14 @@ impl Perf {
             pages: PageSize::Small,
             one_address: false,
             device_memory: false,
+            on_gpu: false,
         }
+    }
+
+    /// Places the buffers of both sides in the memory of a GPU.
+    pub const fn on_gpu(mut self) -> Self {
+        self.on_gpu = true;
+        self
     }
 
     /// Sets the path MTU.
@@ -408,6 +418,12 @@ impl Perf {
         spec.page_size = self.pages;
         spec.atomics.one_address = self.one_address;
         spec.atomics.device_memory = self.device_memory;
+        if self.on_gpu {
+            let topology = spec.preset.topology.as_deref();
+            let gpu = Location::new(topology, "gpu0", 1)?;
+            spec.placement.local = gpu.clone();
+            spec.placement.remote = gpu;
+        }
         Ok(spec)
     }
 }

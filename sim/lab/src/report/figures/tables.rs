@@ -88,7 +88,7 @@ const CX5: &[Curve] = &[
     curve(
         "WRITE, 1024",
         "mlx5_100g_roce_mtu1024_write_bw_gpumem",
-        "cx5-100g",
+        "cx5-100g@gpu-on-switch",
     ),
     curve(
         "SEND, VF",
