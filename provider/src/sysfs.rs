@@ -6,6 +6,7 @@
 //! so that `realpath` of `class/infiniband/ferroce0/device` ends in a PCI address and its parents
 //! can be walked.
 
+use std::cell::Cell;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::sync::OnceLock;
@@ -73,16 +74,26 @@ pub fn normalize(path: &[u8], buffer: &mut [u8]) -> Option<usize> {
     Some(length)
 }
 
+thread_local! {
+    /// True while this thread creates the tree. Its own calls of libc come here, too.
+    static IS_CREATING: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Returns the directory that stands for `/`, and creates it if needed. `None`: it cannot be
-/// created, and no path is redirected.
+/// created, and no path is redirected; or this thread is creating it.
 pub fn root() -> Option<&'static CString> {
     static ROOT: OnceLock<Option<CString>> = OnceLock::new();
+    if IS_CREATING.get() {
+        return None;
+    }
     ROOT.get_or_init(|| {
+        IS_CREATING.set(true);
         let made = host::identities().and_then(|hosts| {
             let directory =
                 ferroce_embed::runtime_directory().map_err(|error| Errno::new(error.errno()))?;
             store::make(&directory, hosts).map_err(|_| Errno::IO)
         });
+        IS_CREATING.set(false);
         let path = made
             .inspect_err(|errno| tracing::warn!(?errno, "no sysfs tree"))
             .ok()?;

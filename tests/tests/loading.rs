@@ -2,6 +2,8 @@
 //! another one.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::{Duration, SystemTime};
 
 use ferroce_tests::Scratch;
 
@@ -43,4 +45,22 @@ fn another_libibverbs_is_named() {
     assert!(output.contains("ferroce0"), "{output}");
     let line = format!("another libibverbs was loaded, which finds no device of Ferroce: {copy}");
     assert!(output.contains(&line), "{output}");
+}
+
+/// Goal: a tree that a killed process left unfinished is removed, and not mistaken for the one that
+/// programs see. Method: one with the directories of ports, whose names are numbers as those of
+/// GIDs; it is older than the limit, and no process has its number.
+#[test]
+fn an_unfinished_sysfs_tree_is_removed() {
+    let scratch = Scratch::new();
+    let fabric = scratch.path("fabric");
+    let unfinished = fabric.join(".sysfs-4194305-0");
+    fs::create_dir_all(unfinished.join("ports/1/gids/0")).expect("our own directory");
+    fs::set_permissions(&fabric, fs::Permissions::from_mode(0o700)).expect("our own directory");
+    let long_ago = SystemTime::now() - Duration::from_secs(3600);
+    let directory = fs::File::open(&unfinished).expect("our own directory");
+    directory.set_modified(long_ago).expect("our own directory");
+    let ended = scratch.finish(scratch.run(&[], "ibv_devices", &[]));
+    assert!(ended.expect_success().contains("ferroce0"));
+    assert!(!unfinished.exists());
 }
