@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use ferroce_model::pcie::machine::Target;
+use ferroce_model::preset::Preset;
+use ferroce_model::preset::topology::MemoryTarget;
 use ferroce_platform::log;
 use ferroce_platform::os::service::{Termination, raise_descriptor_limit};
 use ferroce_timed::control::share_processor;
@@ -84,6 +87,16 @@ pub struct World {
     #[command(flatten)]
     faults: Faults,
 
+    /// Memory of all programs, or of those on one host: `dram1`, `n1=dram1`, a socket of the host
+    /// profile's topology, as with `numactl --membind`; can be given several times
+    #[arg(long, value_name = "[HOST=]MEMORY")]
+    memory: Vec<String>,
+
+    /// Cards of each machine in use, if the host profile has a topology: each host of the world is
+    /// a card, and the cards of a machine are consecutive
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    cards: u16,
+
     /// When the world ends, write to a file where the time of the last message of the last host
     /// went: from its post to the next one's
     #[arg(long, value_name = "FILE")]
@@ -111,8 +124,11 @@ impl World {
         let hosts = fabric
             .as_ref()
             .map_or(usize::from(self.hosts), |fabric| fabric.hosts());
+        let memory = self.placed(&preset, hosts)?;
         let timed = WorldConfig::timed(preset, hosts);
         let config = WorldConfig {
+            memory,
+            cards: usize::from(self.cards),
             seed: self.seed,
             elide_payload: self.elide_payload,
             fast_forward: !self.every_packet,
@@ -151,6 +167,42 @@ impl World {
             (Some(path), Some(trace)) => explain(path, trace),
             _ => Ok(()),
         }
+    }
+}
+
+impl World {
+    /// Returns where the memory of hosts lies.
+    fn placed(&self, preset: &Preset, hosts: usize) -> Result<Vec<(usize, Target)>, String> {
+        let mut placed = Vec::new();
+        for text in &self.memory {
+            let error = |reason: &str| format!("--memory {text}: {reason}");
+            let (chosen, memory) = match text.split_once('=') {
+                None => (0..hosts, text.as_str()),
+                Some((host, memory)) => {
+                    let number = host.strip_prefix('n').and_then(|n| n.parse::<usize>().ok());
+                    let number = number.filter(|number| *number < hosts);
+                    let number = number.ok_or_else(|| {
+                        error(&format!("no host {host}; they are n0 to n{}", hosts - 1))
+                    })?;
+                    (number..number + 1, memory)
+                }
+            };
+            let topology = preset.topology.as_deref();
+            let topology = topology.ok_or_else(|| {
+                error("the host profile has no topology; `ferroce topology list` names some")
+            })?;
+            let found = topology.target(memory);
+            // All memory of a program, so also its queues.
+            let of_socket = found.filter(|(target, _)| matches!(target, MemoryTarget::Dram(_)));
+            let (_, number) = of_socket.ok_or_else(|| {
+                let last = topology.sockets.len() - 1;
+                error(&format!(
+                    "must be the memory of a socket, dram0 to dram{last}"
+                ))
+            })?;
+            placed.extend(chosen.map(|host| (host, Target(number))));
+        }
+        Ok(placed)
     }
 }
 

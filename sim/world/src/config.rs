@@ -1,6 +1,7 @@
 //! Configuration of a world.
 
 use ferroce_faults::Plan;
+use ferroce_model::pcie::machine::Target;
 use ferroce_model::preset::Preset;
 
 use super::Error;
@@ -31,6 +32,8 @@ pub struct WorldConfig {
     /// Cards in use of each machine whose preset has a topology: each host of the world is a card,
     /// and the cards of a machine are consecutive.
     pub cards: usize,
+    /// Hosts whose memory does not lie next to their card, with the target in their machine.
+    pub memory: Vec<(usize, Target)>,
     /// Seed of all random numbers.
     pub seed: u64,
     /// Network between them.
@@ -57,6 +60,7 @@ impl WorldConfig {
             presets: Vec::new(),
             hosts,
             cards: 1,
+            memory: Vec::new(),
             seed: 1,
             topology: match hosts {
                 0..=2 => Topology::Cable,

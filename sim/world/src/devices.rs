@@ -64,6 +64,11 @@ impl<T: Timing> Devices<T> {
         let nodes = (0..hosts).map(|host| Node::new(config, host, card(host)));
         let mut nodes: Vec<_> = nodes.collect();
         machines::attach(config, &mut nodes);
+        for (host, target) in &config.memory {
+            if let Some(node) = nodes.get_mut(*host) {
+                node.host.memory.set_target(target.bits());
+            }
+        }
         Ok(Self {
             nodes,
             fabric: Fabric::new(config)?,
