@@ -38,11 +38,11 @@ fn output_of_perftest_is_compared_as_it_is() {
     );
 }
 
-/// Goal: a stranger hears that the host of the profile is not theirs, and which measured table is
+/// Goal: a user hears that the host of the profile is not the own one, and which measured table is
 /// nearest. Method: a table of the project under another name, on the profile that was derived from
 /// it.
 #[test]
-fn a_strangers_table_has_another_host() {
+fn a_users_table_has_another_host() {
     let folder = temporary_directory("compare");
     let mine = folder.join("mine.csv");
     let table = concat!(

@@ -211,7 +211,7 @@ pub enum Machine {
     /// On the machine that the host profile describes.
     OfProfile,
     /// On a user's machine.
-    Strangers,
+    OfUser,
 }
 
 /// Returns a warning if the cost of a post is a guess or was taken from another machine. `None`: it

@@ -136,7 +136,7 @@ impl Compare {
         let Some(calibration) = calibration else {
             let is_own = builtin::find(&comparison.table).is_empty();
             let machine = if is_own {
-                Machine::Strangers
+                Machine::OfUser
             } else {
                 Machine::OfProfile
             };

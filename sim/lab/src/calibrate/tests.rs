@@ -122,10 +122,10 @@ fn a_guess_is_uncalibrated() {
         uncalibrated(&preset(&[]), Machine::OfProfile).is_none(),
         "derived from a measured rate"
     );
-    let strangers = uncalibrated(&preset(&[]), Machine::Strangers);
-    assert!(strangers.is_some(), "that rate is of another machine");
+    let users = uncalibrated(&preset(&[]), Machine::OfUser);
+    assert!(users.is_some(), "that rate is of another machine");
     assert!(
-        uncalibrated(&preset(&[("host.post_ns", "50")]), Machine::Strangers).is_none(),
+        uncalibrated(&preset(&[("host.post_ns", "50")]), Machine::OfUser).is_none(),
         "given"
     );
 }

@@ -1,4 +1,4 @@
-//! The built-in table that is nearest to a stranger's: a hint at card and host.
+//! The built-in table that is nearest to a user's: a hint at card and host.
 
 use super::pairs::PAIRS;
 use super::size_class::median;

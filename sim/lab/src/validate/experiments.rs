@@ -53,6 +53,7 @@ const SMALL: &[u32] = &[2, 64, 256, 512];
 const STEP: &[u32] = &[128, 256];
 
 const K8S: &str = "cx5-100g@k8s-1ghz";
+const GPU: &str = "cx5-100g@gpu-on-switch";
 const DESKTOP: &str = "cx5-100g@desktop-x8";
 const CX6: &str = "cx6-200g@epyc-hdr";
 const CX3: &str = "cx3-40g@xeon-qdr";
@@ -172,7 +173,7 @@ const PLANS: &[Plan] = plans! {
         Octaves(0, 1.0),
     )],
     "V02c": [only(
-        Run::Perf(Perf::bandwidth("cx5-100g@gpu-on-switch", Write, KNEE).mtu(1024).on_gpu(), KneeBytes),
+        Run::Perf(Perf::bandwidth(GPU, Write, KNEE).mtu(1024).on_gpu(), KneeBytes),
         Octaves(0, 1.0),
     )],
     "V02d": [only(
@@ -180,7 +181,7 @@ const PLANS: &[Plan] = plans! {
         Octaves(0, 1.0),
     )],
     "V03a": [only(
-        Run::Perf(Perf::bandwidth("cx5-100g@gpu-on-switch", Write, SMALL).on_gpu(), RateFarthestFrom(7.0)),
+        Run::Perf(Perf::bandwidth(GPU, Write, SMALL).on_gpu(), RateFarthestFrom(7.0)),
         Near(0, 5.0),
     )],
     "V04a": [only(Run::Perf(Perf::latency(K8S, Write, &[2]), Typical), Near(0, 10.0))],
