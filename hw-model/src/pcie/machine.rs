@@ -261,12 +261,14 @@ pub struct Attachment {
 }
 
 impl Attachment {
-    /// Attaches `card` of the machine with these parameters.
+    /// Attaches `card` of the machine with these parameters; one that it does not have reaches
+    /// nothing.
     pub fn new(machine: SharedMachine, parameters: &MachineParameters, card: usize) -> Self {
+        let routes = parameters.routes.get(card).cloned();
         Self {
             machine,
             is_first: card == 0,
-            routes: parameters.routes.get(card).cloned().unwrap_or_default(),
+            routes: routes.unwrap_or_else(|| vec![Route::default()]),
             elder: Instant::ZERO,
             until: [Instant::ZERO; 2],
         }
