@@ -18,6 +18,7 @@ mod near;
 mod nic;
 mod pcie;
 mod section;
+mod stated;
 pub mod surroundings;
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,7 @@ pub use error::PresetError;
 pub use group::Group;
 pub use section::Declaration;
 use section::Section;
+use stated::Statement;
 use surroundings::{Host, Iommu, Link, Memory, Pcie};
 use topology::Topology;
 pub use value::{Kind, Range, Value};
@@ -234,7 +236,7 @@ impl Preset {
         Ok(preset)
     }
 
-    /// Puts the host profile in the text of a file behind the preset; messages use `name` for it.
+    /// Applies the host profile in the text of a file; messages use `name` for it.
     pub fn put_host(mut self, name: &str, text: &str) -> Result<Preset, PresetError> {
         file::apply_host_text(&mut self, name, text)?;
         self.check()?;
@@ -295,8 +297,14 @@ impl Preset {
         }
         let place = self.place(key).ok_or_else(|| self.unknown_key("", key))?;
         let text = text.trim();
+        let statement = Statement {
+            file: "",
+            stated_by: "user",
+            key,
+        };
         let value = place.declaration.kind.parse(text);
-        self.change(&place, "", text, value)?;
+        let value = statement.permitted(place.declaration, text, value)?;
+        self.store(&place, value);
         self.provenance[place.index] = Provenance {
             origin: Origin::User,
             source: Cow::Borrowed("given for this run"),
@@ -360,27 +368,10 @@ impl Preset {
         value.expect("a place names a section and one of its parameters")
     }
 
-    /// Stores a value that has the right type and is permitted.
-    fn change(
-        &mut self,
-        place: &Place,
-        file: &str,
-        text: &str,
-        value: Option<Value>,
-    ) -> Result<(), PresetError> {
-        let permitted = value.filter(|&value| place.declaration.range.contains(value));
-        let Some(value) = permitted else {
-            return Err(PresetError::Value {
-                place: prefix(file),
-                key: place.key(),
-                value: text.chars().take(LONGEST_QUOTE).collect(),
-                expected: expected(place.declaration),
-            });
-        };
+    fn store(&mut self, place: &Place, value: Value) {
         if let Some(section) = self.section_mut(place.section) {
             section.set(place.field, value);
         }
-        Ok(())
     }
 
     fn unknown_key(&self, file: &str, key: &str) -> PresetError {

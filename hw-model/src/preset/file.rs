@@ -15,10 +15,9 @@ use std::sync::Arc;
 use toml::{Table, Value as Toml};
 
 use super::near::did_you_mean;
+use super::stated::Statement;
 use super::topology::Topology;
-use super::{
-    LONGEST_QUOTE, Origin, Place, Preset, PresetError, Provenance, builtin, expected, prefix,
-};
+use super::{LONGEST_QUOTE, Place, Preset, PresetError, Provenance, builtin, expected, prefix};
 
 /// Maximum depth of inheritance.
 const MAX_DEPTH: usize = 8;
@@ -242,38 +241,15 @@ impl<'a> Reader<'a> {
                 permitted: format!("{}.*, {}", HOST_SECTIONS.join(".*, "), HOST_KEYS.join(", ")),
             });
         }
-        let Toml::Table(table) = value else {
-            return Err(self.form(&key, "is not a table"));
+        let statement = Statement {
+            file: self.file,
+            stated_by: self.name,
+            key: &key,
         };
-        let known = ["value", "origin", "source"];
-        if let Some(other) = table.keys().find(|name| !known.contains(&name.as_str())) {
-            return Err(self.form(&key, &format!("has an unknown '{}'", quote(other))));
-        }
-        let Some(value) = table.get("value") else {
-            return Err(self.form(&key, "has no value"));
-        };
-        let converted = place.declaration.kind.convert(value);
-        let text = value.to_string();
-        self.preset.change(place, self.file, &text, converted)?;
-        let provenance = self.read_provenance(&key, table)?;
+        let (value, provenance) = statement.read(place.declaration, value)?;
+        self.preset.store(place, value);
         self.provenance[place.index] = Some(provenance);
         Ok(())
-    }
-
-    fn read_provenance(&self, key: &str, table: &Table) -> Result<Provenance, PresetError> {
-        let text = |name: &str| table.get(name).and_then(Toml::as_str).unwrap_or_default();
-        let Some(origin) = Origin::parse(text("origin")) else {
-            return Err(self.form(key, "has no origin that is known"));
-        };
-        let source = text("source").trim();
-        if source.is_empty() {
-            return Err(self.form(key, "has no source"));
-        }
-        Ok(Provenance {
-            origin,
-            source: Cow::Owned(source.to_owned()),
-            stated_by: Cow::Owned(self.name.to_owned()),
-        })
     }
 
     /// Sets the provenance of the preset if every parameter has one.
@@ -292,14 +268,6 @@ impl<'a> Reader<'a> {
             expected: expected(first.declaration),
             others: missing - 1,
         })
-    }
-
-    fn form(&self, key: &str, reason: &str) -> PresetError {
-        PresetError::Form {
-            file: self.file.to_owned(),
-            key: key.to_owned(),
-            reason: reason.to_owned(),
-        }
     }
 }
 

@@ -1,14 +1,13 @@
 //! The `[topology]` of a host profile.
 
-use std::borrow::Cow;
-
 use toml::{Table, Value as Toml};
 
 use super::super::error::PresetError;
 use super::super::near::did_you_mean;
 use super::super::section::Section;
+use super::super::stated::Statement;
 use super::super::value::Value;
-use super::super::{Origin, Provenance, expected};
+use super::super::{Provenance, expected};
 use super::{Element, ElementId, Kind, Topology};
 
 const SOCKET_LINK: &str = "socket_link";
@@ -16,12 +15,10 @@ const SOCKET_LINK: &str = "socket_link";
 impl Topology {
     /// Parses the table `topology` of `file`.
     pub(in super::super) fn parse(file: &str, table: &Table) -> Result<Self, PresetError> {
-        let mut reader = Reader {
-            file,
-            topology: Self {
-                stated_by: file.to_owned(),
-                ..Self::default()
-            },
+        let reader = Reader { file };
+        let mut topology = Self {
+            stated_by: file.to_owned(),
+            ..Self::default()
         };
         for (key, value) in table {
             let is_known = key == SOCKET_LINK || Kind::ALL.iter().any(|kind| kind.name() == key);
@@ -36,26 +33,30 @@ impl Topology {
             }
         }
         if let Some(Toml::Table(link)) = table.get(SOCKET_LINK) {
-            reader.topology.socket_link = Some(reader.element(SOCKET_LINK, link, None)?);
+            topology.socket_link = Some(reader.element(SOCKET_LINK, link, None)?);
         }
         for kind in Kind::ALL {
             if let Some(Toml::Table(elements)) = table.get(kind.name()) {
-                reader.read_kind(kind, elements)?;
+                reader.read_kind(kind, elements, &mut topology)?;
             }
         }
-        reader.topology.check(file)?;
-        Ok(reader.topology)
+        topology.check(file)?;
+        Ok(topology)
     }
 }
 
 struct Reader<'a> {
     file: &'a str,
-    topology: Topology,
 }
 
 impl Reader<'_> {
     /// Reads all elements of a kind, which are numbered from 0.
-    fn read_kind(&mut self, kind: Kind, elements: &Table) -> Result<(), PresetError> {
+    fn read_kind(
+        &self,
+        kind: Kind,
+        elements: &Table,
+        topology: &mut Topology,
+    ) -> Result<(), PresetError> {
         for number in 0..elements.len() {
             let id = ElementId { kind, number };
             let name = id.to_string();
@@ -70,40 +71,29 @@ impl Reader<'_> {
                 let reason = format!("there may be {} of a kind", super::MAX_ELEMENTS);
                 return Err(self.error(&name, reason));
             }
-            let model = self.model(id, table)?;
             match kind {
-                Kind::Socket => {
-                    let model = model.map(|n| self.topology.sockets[n].clone());
-                    let element = self.element(&name, table, model)?;
-                    self.topology.sockets.push(element);
-                }
-                Kind::RootPort => {
-                    let model = model.map(|n| self.topology.root_ports[n].clone());
-                    let element = self.element(&name, table, model)?;
-                    self.topology.root_ports.push(element);
-                }
-                Kind::Switch => {
-                    let model = model.map(|n| self.topology.switches[n].clone());
-                    let element = self.element(&name, table, model)?;
-                    self.topology.switches.push(element);
-                }
-                Kind::Card => {
-                    let model = model.map(|n| self.topology.cards[n].clone());
-                    let element = self.element(&name, table, model)?;
-                    self.topology.cards.push(element);
-                }
-                Kind::Gpu => {
-                    let model = model.map(|n| self.topology.gpus[n].clone());
-                    let element = self.element(&name, table, model)?;
-                    self.topology.gpus.push(element);
-                }
-                Kind::Nvm => {
-                    let model = model.map(|n| self.topology.nvms[n].clone());
-                    let element = self.element(&name, table, model)?;
-                    self.topology.nvms.push(element);
-                }
+                Kind::Socket => self.add(id, table, &mut topology.sockets)?,
+                Kind::RootPort => self.add(id, table, &mut topology.root_ports)?,
+                Kind::Switch => self.add(id, table, &mut topology.switches)?,
+                Kind::Card => self.add(id, table, &mut topology.cards)?,
+                Kind::Gpu => self.add(id, table, &mut topology.gpus)?,
+                Kind::Nvm => self.add(id, table, &mut topology.nvms)?,
             }
         }
+        Ok(())
+    }
+
+    /// Reads one element, the next one of `elements`.
+    fn add<S: Section + Default + Clone>(
+        &self,
+        id: ElementId,
+        table: &Table,
+        elements: &mut Vec<Element<S>>,
+    ) -> Result<(), PresetError> {
+        let model = self
+            .model(id, table)?
+            .map(|number| elements[number].clone());
+        elements.push(self.element(&id.to_string(), table, model)?);
         Ok(())
     }
 
@@ -189,37 +179,12 @@ impl Reader<'_> {
         declaration: &'static super::Declaration,
         given: &Toml,
     ) -> Result<(Value, Provenance), PresetError> {
-        let key = format!("topology.{name}.{}", declaration.name);
-        let form = |reason: &str| PresetError::Form {
-            file: self.file.to_owned(),
-            key: key.clone(),
-            reason: reason.to_owned(),
+        let statement = Statement {
+            file: self.file,
+            stated_by: self.file,
+            key: &format!("topology.{name}.{}", declaration.name),
         };
-        let table = given.as_table().ok_or_else(|| form("is not a table"))?;
-        let text = |name: &str| table.get(name).and_then(Toml::as_str).unwrap_or_default();
-        let value = table.get("value").ok_or_else(|| form("has no value"))?;
-        let converted = declaration.kind.convert(value);
-        let permitted = converted.filter(|value| declaration.range.contains(*value));
-        let Some(permitted) = permitted else {
-            return Err(PresetError::Value {
-                place: format!("{}: ", self.file),
-                key,
-                value: value.to_string(),
-                expected: expected(declaration),
-            });
-        };
-        let origin = Origin::parse(text("origin"));
-        let origin = origin.ok_or_else(|| form("has no origin that is known"))?;
-        let source = text("source").trim();
-        if source.is_empty() {
-            return Err(form("has no source"));
-        }
-        let from = Provenance {
-            origin,
-            source: Cow::Owned(source.to_owned()),
-            stated_by: Cow::Owned(self.file.to_owned()),
-        };
-        Ok((permitted, from))
+        statement.read(declaration, given)
     }
 
     fn error(&self, element: &str, reason: impl Into<String>) -> PresetError {
