@@ -19,7 +19,7 @@ use super::tlp::Tlps;
 use crate::usage::Usage;
 
 /// Bytes of a line, the unit in which a root complex writes to memory.
-const LINE_BYTES: u64 = 64;
+pub const LINE_BYTES: u64 = 64;
 /// Position of the target in a physical address; below it is the address in the target.
 const TARGET_SHIFT: u32 = 56;
 

@@ -93,7 +93,7 @@ impl Kind {
 pub struct ElementId {
     /// Its kind.
     pub kind: Kind,
-    /// Its number among those of its kind.
+    /// Its number within its kind.
     pub number: usize,
 }
 
@@ -168,6 +168,18 @@ pub enum MemoryTarget {
     Nvm(usize),
 }
 
+impl MemoryTarget {
+    /// Returns the element that has it.
+    pub const fn element(self) -> ElementId {
+        let (kind, number) = match self {
+            Self::Dram(number) => (Kind::Socket, number),
+            Self::Gpu(number) => (Kind::Gpu, number),
+            Self::Nvm(number) => (Kind::Nvm, number),
+        };
+        ElementId { kind, number }
+    }
+}
+
 impl fmt::Display for MemoryTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -197,12 +209,17 @@ impl Topology {
 
     /// Returns the bytes of a memory that cards can reach; `None`: all of a socket's memory.
     pub fn reachable_bytes(&self, target: MemoryTarget) -> Option<u64> {
-        let peer = match target {
-            MemoryTarget::Dram(_) => return None,
-            MemoryTarget::Gpu(number) => &self.gpus[number],
-            MemoryTarget::Nvm(number) => &self.nvms[number],
-        };
-        Some((peer.values.bar_gib * f64::from(1 << 30)) as u64)
+        let peer = self.peer(target)?;
+        Some((peer.bar_gib * f64::from(1 << 30)) as u64)
+    }
+
+    /// Returns the values of a GPU or NVM; `None`: the memory of a socket.
+    fn peer(&self, target: MemoryTarget) -> Option<&Peer> {
+        match target {
+            MemoryTarget::Dram(_) => None,
+            MemoryTarget::Gpu(number) => Some(&self.gpus[number].values),
+            MemoryTarget::Nvm(number) => Some(&self.nvms[number].values),
+        }
     }
 
     /// Returns the element on which an element is.

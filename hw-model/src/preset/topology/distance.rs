@@ -4,7 +4,7 @@ use ferroce_units::Duration;
 
 use super::super::surroundings::Pcie;
 use super::{ElementId, Kind, MemoryTarget, Topology};
-use crate::pcie::machine::{MachineParameters, PartName, Route, Way};
+use crate::pcie::machine::{LINE_BYTES, MachineParameters, PartName, Route, Way};
 use crate::pcie::tlp_gbps;
 
 /// What lies between a card and a memory, in the words of `nvidia-smi topo`.
@@ -86,29 +86,19 @@ impl Topology {
         route: &Route,
         machine: &MachineParameters,
     ) -> Between {
-        let top = |id: ElementId| self.chain(id).last().map(|top| top.number);
-        let own = top(ElementId {
+        let card = ElementId {
             kind: Kind::Card,
             number: card,
-        });
-        let (there, peer) = match target {
-            MemoryTarget::Dram(number) => (Some(number), None),
-            MemoryTarget::Gpu(number) => {
-                let kind = Kind::Gpu;
-                let id = ElementId { kind, number };
-                (top(id), Some(id))
-            }
-            MemoryTarget::Nvm(number) => {
-                let kind = Kind::Nvm;
-                let id = ElementId { kind, number };
-                (top(id), Some(id))
-            }
         };
-        if own != there {
+        let socket_of = |id: ElementId| {
+            let top = self.chain(id).last().copied();
+            top.unwrap_or(id).number
+        };
+        if socket_of(card) != socket_of(target.element()) {
             return Between::Sys;
         }
         let way = route.read.as_ref().or(route.write.as_ref());
-        let crosses_root = peer.is_none()
+        let crosses_root = self.peer(target).is_none()
             || way.is_none_or(|way| {
                 let names = way.payload.iter().map(|part| machine.lanes[*part].name.0);
                 names
@@ -157,7 +147,7 @@ impl Measure<'_> {
         let write = self.write(way);
         let places = route.strict.map(|strict| {
             let places = self.machine.places[strict.places];
-            let bits = f64::from(places.places) * f64::from(LINE_BYTES) * 8.0;
+            let bits = f64::from(places.places) * LINE_BYTES as f64 * 8.0;
             (Some(places.name), bits / ns(strict.commit))
         });
         let (limit, gbps) = least((write.limit, write.gbps), places);
@@ -183,9 +173,6 @@ impl Measure<'_> {
         })
     }
 }
-
-/// Bytes of a line, the unit in which a root complex writes to memory.
-const LINE_BYTES: u32 = 64;
 
 type Limited = (Option<PartName>, f64);
 

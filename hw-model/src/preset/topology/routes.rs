@@ -6,7 +6,7 @@ use ferroce_units::Duration;
 
 use super::super::surroundings::Pcie;
 use super::super::value::nanoseconds;
-use super::{ElementId, Kind, MemoryTarget, Peer, Topology};
+use super::{ElementId, Kind, Peer, Topology};
 use crate::pcie::machine::{
     LaneParameters, MachineParameters, PartName, PlacesParameters, Route, Strict, Way,
 };
@@ -68,18 +68,10 @@ impl Compiler<'_> {
         let near = self.dram_route(card, self.socket_of(card));
         let mut routes = vec![near];
         for target in self.topology.targets() {
-            routes.push(match target {
-                MemoryTarget::Dram(socket) => self.dram_route(card, socket),
-                MemoryTarget::Gpu(number) => {
-                    let kind = Kind::Gpu;
-                    let peer = &self.topology.gpus[number].values;
-                    self.peer_route(card, ElementId { kind, number }, peer)
-                }
-                MemoryTarget::Nvm(number) => {
-                    let kind = Kind::Nvm;
-                    let peer = &self.topology.nvms[number].values;
-                    self.peer_route(card, ElementId { kind, number }, peer)
-                }
+            let id = target.element();
+            routes.push(match self.topology.peer(target) {
+                None => self.dram_route(card, id.number),
+                Some(peer) => self.peer_route(card, id, peer),
             });
         }
         routes

@@ -78,12 +78,8 @@ fn redirected(topology: &Topology, preset: &Preset) -> Vec<String> {
             number: card,
         });
         for (target, distance) in topology.distances(card, &preset.pcie) {
-            let MemoryTarget::Gpu(number) = target else {
-                continue;
-            };
-            let kind = Kind::Gpu;
-            let of_gpu = topology.above(ElementId { kind, number });
-            let share = of_card == of_gpu && of_card.is_some_and(|on| on.kind == Kind::Switch);
+            let share = of_card == topology.above(target.element())
+                && of_card.is_some_and(|on| on.kind == Kind::Switch);
             if share && !matches!(distance.between, Between::Pix | Between::Pxb) {
                 notes.push(format!(
                     "card.{card} and {target} are on one switch, but ACS sends their requests \
