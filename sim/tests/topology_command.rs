@@ -112,6 +112,10 @@ fn what_a_machine_does_not_have_is_refused() {
         ),
         ("--preset cx7-400g@dgx-h100 --cards 9", "must be 1 to 8"),
         (
+            "--preset cx7-400g@dgx-h100 --memory gpu0 --set topology.gpu.0.bar_gib=0.001 --mrs 999",
+            "do not fit in gpu0",
+        ),
+        (
             "--preset cx7-400g --set topology.switch.0.acs=true",
             "no topology",
         ),

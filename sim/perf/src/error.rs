@@ -28,6 +28,19 @@ pub enum Error {
         /// The error of the operating system.
         source: std::io::Error,
     },
+    /// Regions are larger than what cards can reach of a memory.
+    #[error(
+        "{bytes} B of memory regions do not fit in {memory}: its BAR maps {reachable} B \
+         (`bar_gib` of the topology)"
+    )]
+    Bar {
+        /// Bytes of a thread's regions.
+        bytes: u64,
+        /// The memory.
+        memory: String,
+        /// Bytes that its BAR maps.
+        reachable: u64,
+    },
     /// The driver or the simulated card refused something.
     #[error("{what}: {source}")]
     Driver {

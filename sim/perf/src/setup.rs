@@ -25,7 +25,7 @@ use crate::region::{
     BATCH_REGION, HostMemory, LINE, PAGE, Region, RemoteRegion, WINDOW_REGION, buffer_bytes,
 };
 use crate::side::{Endpoint, Side, queue_pair};
-use crate::spec::{PerfSpec, Service, Topology, Workload};
+use crate::spec::{Location, PerfSpec, Service, Topology, Workload};
 
 /// Number of local buffers of a thread of `Batch`; each holds a cache line or a message.
 const BATCH_BUFFERS: u64 = 64;
@@ -145,6 +145,19 @@ impl Setup {
             }
         }
         Ok(())
+    }
+}
+
+/// Checks that cards can reach all of a thread's regions.
+fn check_reach(location: &Location, regions: &[Region]) -> Result<(), Error> {
+    let bytes = regions.iter().map(|region| region.remote().length).sum();
+    match location.exceeded_by(bytes) {
+        None => Ok(()),
+        Some(reachable) => Err(Error::Bar {
+            bytes,
+            memory: location.name().unwrap_or_default().to_owned(),
+            reachable,
+        }),
     }
 }
 
@@ -289,14 +302,15 @@ impl<'a> Builder<'a> {
         self.world.place_memory(host, completions);
         let send_cq = Queue::new(&device, send_entries.min(most), plan.events)?;
         let receive_cq = Queue::new(&device, receive_entries.min(most), plan.events)?;
-        let buffers = if is_client {
+        let location = if is_client {
             &placement.local
         } else {
             &placement.remote
         };
-        let buffers = placement.of_host(buffers, host);
-        self.world.place_memory(host, buffers);
+        self.world
+            .place_memory(host, placement.of_host(location, host));
         let regions = self.regions(host, is_client)?;
+        check_reach(location, &regions)?;
         let mut endpoints = Vec::new();
         for index in 0..qps {
             let cq = if own_cqs && index > 0 {

@@ -179,6 +179,8 @@ pub struct Location {
     name: String,
     /// Its number for each card in use.
     targets: Vec<Target>,
+    /// Bytes that cards can reach through its BAR; `None`: all.
+    reachable_bytes: Option<u64>,
 }
 
 impl Location {
@@ -194,19 +196,29 @@ impl Location {
                  profile with one: `ferroce topology list`"
             ));
         };
-        let target = |card: u32| {
+        let find = |card: u32| {
             let own = (name == "gpu").then(|| MemoryTarget::Gpu(card as usize).to_string());
             let found = topology.target(own.as_deref().unwrap_or(name));
-            found.map(|(_, number)| Target(number)).ok_or_else(|| {
+            found.ok_or_else(|| {
                 let all = topology.targets().map(|target| target.to_string());
                 let all = all.collect::<Vec<_>>().join(", ");
                 format!("{name}: the machine has {all}")
             })
         };
+        let found = (0..cards.max(1)).map(find).collect::<Result<Vec<_>, _>>()?;
+        let reachable = found.iter();
         Ok(Self {
             name: name.to_owned(),
-            targets: (0..cards.max(1)).map(target).collect::<Result<_, _>>()?,
+            targets: found.iter().map(|(_, number)| Target(*number)).collect(),
+            reachable_bytes: reachable
+                .filter_map(|(target, _)| topology.reachable_bytes(*target))
+                .min(),
         })
+    }
+
+    /// Returns the bytes that cards can reach, if `bytes` are more.
+    pub fn exceeded_by(&self, bytes: u64) -> Option<u64> {
+        self.reachable_bytes.filter(|reachable| bytes > *reachable)
     }
 
     /// Returns its name; `None`: the memory near the card.
