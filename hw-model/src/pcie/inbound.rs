@@ -2,8 +2,8 @@
 //!
 //! The root port has two sources for these lanes, and serves them request by request: after the
 //! completions of one read request, it takes the processor's store if there is one. So a store
-//! waits for the rest of the completions of the request that is on the lanes, but not for those of
-//! the requests behind it.
+//! waits for the rest of the completions of the request that is on the lanes, but not for the
+//! completions of later requests.
 //!
 //! The phase between a loop of posts and the completions is not known, so a store sees the lanes at
 //! a random time of the last few reads. Reads of `D` of lane time that come every `T`, in requests
@@ -19,7 +19,7 @@ use super::tlp::{Limits, Tlps};
 /// Number of remembered reads: some messages with their WQEs. In steady traffic the number does not
 /// matter.
 const READS: usize = 8;
-/// Separates these random numbers from those of the read latencies.
+/// Makes these random numbers differ from the ones for read latencies.
 const SEED: u64 = 0x1b0d;
 
 /// Completions of one read on the lanes.
@@ -66,8 +66,8 @@ impl Inbound {
         self.lane.reserve(now, tlps)
     }
 
-    /// As [`Inbound::reserve`], for the completions of a read that cross the root port. Those of a
-    /// GPU on the card's switch do not.
+    /// As [`Inbound::reserve`], for the completions of a read that cross the root port. A GPU on
+    /// the card's switch sends none there.
     #[inline]
     pub fn reserve_read(&mut self, now: Instant, completions: Tlps) -> (Instant, Instant) {
         let (begin, end) = self.lane.reserve(now, completions);
