@@ -1,14 +1,15 @@
 //! The report: plots of model and measurement, and the page that shows them.
 //!
 //! - [`figures`]: the list of plots. [`figure`]: the contents of a plot. [`svg`], with [`axis`],
-//!   [`labels`] and [`layout`], draws it; [`page`] puts all of them and the validation into one
-//!   file.
+//!   [`labels`] and [`layout`], draws it; [`machine`] draws a topology; [`page`] puts all of them
+//!   and the validation into one file.
 
 pub mod axis;
 pub mod figure;
 pub mod figures;
 pub mod labels;
 pub mod layout;
+pub mod machine;
 pub mod page;
 pub mod svg;
 
@@ -166,7 +167,11 @@ pub fn make_blind(simulator: &dyn Simulator, folder: &Folder, done: impl Fn() + 
     } else {
         judgement.about
     };
-    let chapter = Chapter { title, figures };
+    let chapter = Chapter {
+        title,
+        drawing: None,
+        figures,
+    };
     Report {
         chapters: Vec::from_iter((!chapter.figures.is_empty()).then_some(chapter)),
         outcomes: judgement.outcomes,
@@ -185,6 +190,7 @@ pub fn make_against(simulator: &dyn Simulator, cards: &Cards, done: impl Fn() + 
     let [line, baseline] = [&cards.line, &cards.baseline].map(|(_, preset)| preset);
     let chapter = Chapter {
         title: format!("{} beside {}", line.name(), baseline.name()),
+        drawing: None,
         figures,
     };
     let shown = [line, baseline].map(|preset| card(preset.clone()));
@@ -209,6 +215,7 @@ pub fn make_of_runs(a: &Run, b: &Run, command: &str) -> Result<Report, String> {
     }
     let chapter = Chapter {
         title: format!("{} beside {}", b.name, a.name),
+        drawing: None,
         figures: figures.into_iter().map(Ok).collect(),
     };
     Ok(Report {
@@ -265,6 +272,7 @@ impl Report {
                     Some(chapter) => chapter.figures.push(figure),
                     None => self.chapters.push(Chapter {
                         title: recipe.chapter.to_owned(),
+                        drawing: figures::drawing_of(recipe.chapter),
                         figures: vec![figure],
                     }),
                 }

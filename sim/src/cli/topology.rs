@@ -1,12 +1,12 @@
 //! `ferroce topology`: the machines of host profiles.
 
 mod notes;
-mod svg;
 mod text;
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use ferroce_lab::report::machine;
 use ferroce_model::preset::Preset;
 use ferroce_model::preset::topology::Topology;
 use serde_json::{Value, json};
@@ -110,7 +110,7 @@ impl Show {
     fn execute(self) -> Result<(), String> {
         let (preset, topology) = load(&self.machine)?;
         if let Some(file) = &self.svg {
-            std::fs::write(file, svg::draw(&topology))
+            std::fs::write(file, machine::file(&topology))
                 .map_err(|error| format!("{}: {error}", file.display()))?;
         }
         if self.json.prepare()? {

@@ -3,7 +3,8 @@
 //! - [`tables`]: perftest's tables: bandwidth, message rate and latency against size.
 //! - [`scaling`]: rates against QPs, regions, threads and depth.
 //! - [`pcie`]: DMA against size and window. [`loss`]: goodput under loss, and retransmission.
-//!   [`congestion`]: several hosts that send to one. [`fpga`]: datagrams of an FPGA card.
+//!   [`congestion`]: several hosts that send to one. [`node`]: a machine with GPUs. [`fpga`]:
+//!   datagrams of an FPGA card.
 //! - [`real`]: the real perftest, if installed. [`blind`]: tables of a folder outside of the
 //!   project. [`against`]: one card compared with another. [`runs`]: two runs of `ferroce perf`.
 
@@ -12,6 +13,7 @@ pub mod blind;
 pub mod congestion;
 pub mod fpga;
 pub mod loss;
+pub mod node;
 pub mod pcie;
 pub mod real;
 pub mod runs;
@@ -112,9 +114,15 @@ pub fn all() -> Vec<Recipe> {
         pcie::RECIPES,
         loss::RECIPES,
         congestion::RECIPES,
+        node::RECIPES,
         fpga::RECIPES,
     ];
     parts.concat()
+}
+
+/// Returns the drawing at the head of a chapter, as an element of a page.
+pub fn drawing_of(chapter: &str) -> Option<String> {
+    (chapter == node::CHAPTER).then(node::drawing).flatten()
 }
 
 /// Returns a preset by name.

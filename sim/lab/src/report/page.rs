@@ -17,6 +17,8 @@ const STYLE: &str = include_str!("page.css");
 pub struct Chapter {
     /// The heading.
     pub title: String,
+    /// What the plots are about, as an element of a page.
+    pub drawing: Option<String>,
     /// Its plots.
     pub figures: Vec<Result<Figure, String>>,
 }
@@ -203,10 +205,11 @@ fn error_values(figure: &Figure) -> Vec<f64> {
 
 fn chapter_section(page: &mut String, index: usize, chapter: &Chapter) {
     let title = escape(&chapter.title);
-    let _ = writeln!(
-        page,
-        "<section id=\"part{index}\">\n<h2>{title}</h2>\n<div class=\"plots\">"
-    );
+    let _ = writeln!(page, "<section id=\"part{index}\">\n<h2>{title}</h2>");
+    if let Some(drawing) = &chapter.drawing {
+        let _ = writeln!(page, "<div class=\"wide\">{drawing}</div>");
+    }
+    page.push_str("<div class=\"plots\">\n");
     for figure in &chapter.figures {
         match figure {
             Ok(figure) => figure_element(page, figure),
@@ -404,6 +407,7 @@ mod tests {
         };
         let chapter = Chapter {
             title: "Part".into(),
+            drawing: None,
             figures: vec![Ok(figure), Err("two: no world".into())],
         };
         let page = page(&[chapter], &[], &[]);
@@ -478,6 +482,7 @@ mod tests {
         };
         let chapter = Chapter {
             title: "Part".into(),
+            drawing: None,
             figures: vec![Ok(figure)],
         };
         let page = page(&[chapter], &[], &[]);

@@ -1,11 +1,10 @@
 //! What is permitted in a topology but will be slow, or is likely a mistake.
 
+use ferroce_lab::report::machine::children;
 use ferroce_model::pcie::tlp_gbps;
 use ferroce_model::preset::Preset;
 use ferroce_model::preset::topology::distance::Between;
 use ferroce_model::preset::topology::{ElementId, Kind, MemoryTarget, Topology};
-
-use super::text::children;
 
 /// A part that is slower than this share of the card's slot is named.
 const SLOW: f64 = 0.9;

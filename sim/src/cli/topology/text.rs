@@ -2,61 +2,13 @@
 
 use std::fmt::Write as _;
 
+use ferroce_lab::report::machine::{children, summary};
 use ferroce_model::pcie::machine::PartName;
 use ferroce_model::preset::topology::distance::Reach;
 use ferroce_model::preset::topology::{ElementId, Kind, Topology};
 use ferroce_model::preset::{Preset, Value as Parameter};
 use ferroce_perf::utilisation::machine_label;
 use serde_json::{Value, json};
-
-/// Returns the elements that are directly on another one.
-pub fn children(topology: &Topology, above: ElementId) -> Vec<ElementId> {
-    let all = topology.elements().into_iter();
-    all.filter(|id| topology.above(*id) == Some(above))
-        .collect()
-}
-
-/// Returns the values of an element that a drawing shows.
-pub fn summary(topology: &Topology, id: ElementId) -> String {
-    let value = |name: &str| {
-        let values = topology.values(id);
-        let found = values.iter().find(|one| one.declaration.name == name);
-        found.map_or(Parameter::Count(0), |one| one.value)
-    };
-    let link = || format!("gen{} x{}", value("generation"), value("lanes"));
-    match id.kind {
-        Kind::Socket => format!(
-            "{} cores, memory {} Gb/s",
-            value("cores"),
-            value("dram_gbps")
-        ),
-        Kind::RootPort => {
-            let (reads, writes) = (value("p2p_read_gbps"), value("p2p_write_gbps"));
-            let strict = match value("strict_writes") {
-                Parameter::Count(0) => String::new(),
-                lines => format!(", {lines} strict writes"),
-            };
-            format!("P2P reads {reads}, writes {writes} Gb/s{strict}")
-        }
-        Kind::Switch => {
-            let acs = if value("acs") == Parameter::Flag(true) {
-                ", ACS"
-            } else {
-                ""
-            };
-            format!("{}{acs}", link())
-        }
-        Kind::Card if value("ats") == Parameter::Flag(true) => "ATS".to_owned(),
-        Kind::Card => String::new(),
-        Kind::Gpu | Kind::Nvm => format!(
-            "{}, reads {} and writes {} Gb/s, {} GiB",
-            link(),
-            value("read_gbps"),
-            value("write_gbps"),
-            value("bar_gib")
-        ),
-    }
-}
 
 /// Draws the machine as a tree.
 pub fn tree(topology: &Topology) -> String {

@@ -121,8 +121,8 @@ fn fairness(simulator: &dyn Simulator) -> Result<Figure, String> {
     let lines = over_senders(simulator, ("", 0), |traffic| traffic.least_of_most)?;
     let texts = Texts {
         title: "Hosts that send to one: the slowest flow beside the fastest".to_owned(),
-        subtitle: "in the second half of the time in which all send; WRITE 64 KiB, MTU 4096; the \
-            model only",
+        subtitle: "from one half to seven eighths of the time in which all send; WRITE 64 KiB, \
+            MTU 4096; the model only",
         caption: "1 is fair. Rates that were cut too far come back by some Mb/s a step: more flows \
             need more time than this run has.",
     };

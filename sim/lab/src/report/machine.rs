@@ -1,10 +1,9 @@
-//! A machine as SVG: columns for sockets, root ports and switches, and what is on them.
+//! A drawing of a machine: columns for sockets, root ports and switches, and what is on them.
 
 use std::fmt::Write as _;
 
+use ferroce_model::preset::Value;
 use ferroce_model::preset::topology::{ElementId, Kind, Topology};
-
-use super::text::{children, summary};
 
 const BOX_WIDTH: f64 = 190.0;
 const BOX_HEIGHT: f64 = 40.0;
@@ -15,17 +14,74 @@ const MARGIN: f64 = 20.0;
 const LETTERS: usize = 34;
 
 const STYLE: &str = "\
-svg { font-family: sans-serif; background: #fff; }
-rect { fill: #f4f6f8; stroke: #57606a; }
-.card rect { fill: #dbeafe; } .gpu rect { fill: #dcfce7; } .nvm rect { fill: #fef9c3; }
-.name { font-size: 13px; font-weight: bold; fill: #1f2328; }
-.about { font-size: 10px; fill: #57606a; }
-path { fill: none; stroke: #57606a; }
-.link { stroke-dasharray: 5 4; }
+.machine { font-family: sans-serif; background: #fff; }
+.machine rect { fill: #f4f6f8; stroke: #57606a; }
+.machine .card rect { fill: #dbeafe; }
+.machine .gpu rect { fill: #dcfce7; }
+.machine .nvm rect { fill: #fef9c3; }
+.machine .name { font-size: 13px; font-weight: bold; fill: #1f2328; }
+.machine .about { font-size: 10px; fill: #57606a; }
+.machine path { fill: none; stroke: #57606a; }
+.machine .link { stroke-dasharray: 5 4; }
 ";
 
+/// Returns the elements that are directly on another one.
+pub fn children(topology: &Topology, above: ElementId) -> Vec<ElementId> {
+    let all = topology.elements().into_iter();
+    all.filter(|id| topology.above(*id) == Some(above))
+        .collect()
+}
+
+/// Returns the values of an element that a drawing shows.
+pub fn summary(topology: &Topology, id: ElementId) -> String {
+    let value = |name: &str| {
+        let values = topology.values(id);
+        let found = values.iter().find(|one| one.declaration.name == name);
+        found.map_or(Value::Count(0), |one| one.value)
+    };
+    let link = || format!("gen{} x{}", value("generation"), value("lanes"));
+    match id.kind {
+        Kind::Socket => format!(
+            "{} cores, memory {} Gb/s",
+            value("cores"),
+            value("dram_gbps")
+        ),
+        Kind::RootPort => {
+            let (reads, writes) = (value("p2p_read_gbps"), value("p2p_write_gbps"));
+            let strict = match value("strict_writes") {
+                Value::Count(0) => String::new(),
+                lines => format!(", {lines} strict writes"),
+            };
+            format!("P2P reads {reads}, writes {writes} Gb/s{strict}")
+        }
+        Kind::Switch => {
+            let acs = if value("acs") == Value::Flag(true) {
+                ", ACS"
+            } else {
+                ""
+            };
+            format!("{}{acs}", link())
+        }
+        Kind::Card if value("ats") == Value::Flag(true) => "ATS".to_owned(),
+        Kind::Card => String::new(),
+        Kind::Gpu | Kind::Nvm => format!(
+            "{}, reads {} and writes {} Gb/s, {} GiB",
+            link(),
+            value("read_gbps"),
+            value("write_gbps"),
+            value("bar_gib")
+        ),
+    }
+}
+
 /// Returns the drawing as a file.
-pub fn draw(topology: &Topology) -> String {
+pub fn file(topology: &Topology) -> String {
+    let drawing = element(topology);
+    format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{drawing}")
+}
+
+/// Returns the drawing as an element of a page.
+pub fn element(topology: &Topology) -> String {
     let mut drawing = Drawing {
         topology,
         body: String::new(),
@@ -49,7 +105,7 @@ pub fn draw(topology: &Topology) -> String {
     let width = MARGIN * 2.0 + COLUMN * drawing.columns as f64 + BOX_WIDTH;
     let height = MARGIN * 2.0 + ROW * drawing.rows as f64;
     format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" \
+        "<svg class=\"machine\" xmlns=\"http://www.w3.org/2000/svg\" \
          viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">\n<style>{STYLE}\
          </style>\n{}</svg>\n",
         drawing.body
