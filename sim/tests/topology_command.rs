@@ -136,3 +136,22 @@ fn eight_cards_share_a_socket() {
     let of_dram = json.contains("memory of socket 0");
     assert!(of_dram, "{json}");
 }
+
+/// Goal: a host that takes payload slowly does not make the sender's timer expire: its card's
+/// buffer fills, senders wait for room, and ACKs do not wait in front of it. Method: two hosts
+/// whose root ports take few strictly ordered writes send to each other.
+#[test]
+fn a_slow_host_stops_its_sender() {
+    let slow = "--set topology.root_port.*.strict_writes=8";
+    let both = "--hosts 2 --pattern permutation --memory dram0 --remote-memory dram0";
+    let run = "perf write_bw --preset cx7-400g@dgx-h100 -s 64K -n 256 --counters";
+    let counters = text(&format!("{run} {both} {slow}"));
+    let values = |name: &str| {
+        let line = counters.lines().find(|line| line.starts_with(name));
+        let values = line.unwrap_or_else(|| panic!("no {name} in {counters}"));
+        let values = values.split_whitespace().skip(1);
+        values.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert!(values("tx_stalls").iter().all(|count| count != "0"));
+    assert!(!counters.contains("packets_retransmitted"), "{counters}");
+}

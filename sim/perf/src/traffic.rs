@@ -1,8 +1,8 @@
 //! Flows between several hosts, and how they share the fabric.
 //!
 //! A flow is the traffic from one thread of a host to another host. Rates and queues are measured
-//! in the second half of the time in which all flows send; in the first half, congestion control
-//! settles.
+//! in the second half of the time in which all flows send, without its last quarter: in the first
+//! half congestion control settles, and at the end queues become empty.
 
 use ferroce_model::preset::Preset;
 use ferroce_units::Duration;
@@ -75,7 +75,8 @@ impl Traffic {
     ) -> Option<Self> {
         let start = timelines.iter().filter_map(Timeline::start).max()?;
         let end = timelines.iter().filter_map(Timeline::end).min()?;
-        let window = (start + end.saturating_sub(start) / 2, end);
+        let common = end.saturating_sub(start);
+        let window = (start + common / 2, start + common / 8 * 7);
         let flows: Vec<Flow> = ends
             .iter()
             .zip(timelines)

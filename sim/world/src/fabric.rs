@@ -60,6 +60,10 @@ pub struct Woken {
 
 /// Maximum number of frames in flight to one host; then senders wait.
 const MAX_UNDER_WAY: usize = 4096;
+/// Bytes of frames that have arrived and that a card can keep until its host takes them. As with
+/// link-level flow control, a sender waits for room ("Port buffer size", Mellanox community,
+/// DOC-2933: ConnectX-4 and -5).
+const RECEIVE_BUFFER_BYTES: usize = 262_016;
 /// Destinations from this number on are multicast groups.
 const FIRST_GROUP: u32 = 1 << 24;
 
@@ -68,9 +72,31 @@ const FIRST_GROUP: u32 = 1 << 24;
 struct End {
     line: Line,
     arriving: VecDeque<(Instant, Frame)>,
+    /// Hosts that wait for room in this host's card; each at most once.
+    waiting: VecDeque<usize>,
     counters: LinkCounters,
     /// True while a situation keeps its link down.
     is_down: bool,
+}
+
+impl End {
+    /// Returns true if this host can be sent one more frame of `length` bytes: fewer than
+    /// [`MAX_UNDER_WAY`] are in flight, and they would fit into the card's buffer if they were all
+    /// as long as this one. Short frames such as ACKs have room when long ones have none, so two
+    /// hosts never wait for each other.
+    #[inline]
+    fn has_room(&self, now: Instant, length: usize) -> bool {
+        let buffered = RECEIVE_BUFFER_BYTES / length.max(1);
+        let is_full = |(arrival, _): &(Instant, Frame)| *arrival <= now;
+        self.arriving.len() < MAX_UNDER_WAY && !self.arriving.get(buffered).is_some_and(is_full)
+    }
+
+    #[cold]
+    fn let_wait(&mut self, host: usize) {
+        if !self.waiting.contains(&host) {
+            self.waiting.push_back(host);
+        }
+    }
 }
 
 /// A multicast group that at least one host has joined now or in the past.
@@ -105,6 +131,7 @@ impl Fabric {
         let end = |host| End {
             line: Line::new(config.preset_of(host)),
             arriving: VecDeque::new(),
+            waiting: VecDeque::new(),
             counters: LinkCounters {
                 faults: config.faults.as_ref().map(|_| FaultCounters::default()),
                 ..LinkCounters::default()
@@ -210,6 +237,24 @@ impl Fabric {
         };
         self.note_arrival(transit, frame.qpn(), frame.as_ref());
         self.put(arrival, to, frame);
+    }
+
+    /// Wakes the host that has waited longest for the room of the frame that this host's card has
+    /// taken; all of them if that was the last one.
+    #[cold]
+    fn wake_waiting(&mut self, now: Instant) {
+        let end = &mut self.ends[self.current];
+        let count = if end.arriving.is_empty() {
+            end.waiting.len()
+        } else {
+            1
+        };
+        self.woken
+            .extend(end.waiting.drain(..count).map(|host| Woken {
+                host,
+                at: now,
+                qpn: None,
+            }));
     }
 
     /// Queues an arriving frame at a host.
@@ -354,11 +399,11 @@ impl Port for Fabric {
             return Reservation::NoRoute;
         };
         // In a network, only the host's own cable stops a sender.
-        let end = self
-            .ends
-            .get(destination as usize)
-            .filter(|_| self.network.is_none());
-        if end.is_some_and(|end| end.arriving.len() >= MAX_UNDER_WAY) {
+        if self.network.is_none()
+            && let Some(end) = self.ends.get_mut(destination as usize)
+            && !end.has_room(self.now, length)
+        {
+            end.let_wait(self.current);
             return Reservation::Full;
         }
         match self.pool.take(length, destination, route.qpn.value()) {
@@ -402,7 +447,11 @@ impl Port for Fabric {
         if !self.looks_ahead && *at > now {
             return None;
         }
-        arriving.pop_front()
+        let taken = arriving.pop_front();
+        if !self.ends[self.current].waiting.is_empty() {
+            self.wake_waiting(now);
+        }
+        taken
     }
 
     #[inline]
