@@ -110,7 +110,11 @@ fn operation(verb: Verb) -> Operation {
 }
 
 fn service(setup: &Setup) -> Result<Service, String> {
-    let service = setup.service.ok_or("the model has RC, UC and UD only")?;
+    let service = setup.service.ok_or(
+        "the model has RC, UC and UD only. RC comes nearest to other reliable services, such as \
+         SRD, XRC and DC: with `-c RC` in the command of the table, the model's figures show what \
+         RC would reach on this card, not what was measured",
+    )?;
     match (service, setup.verb) {
         (Service::Uc, Verb::Read | Verb::Atomic) => {
             Err("UC has neither READ nor atomics".to_owned())

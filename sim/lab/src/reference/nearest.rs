@@ -1,11 +1,14 @@
 //! The built-in table that is nearest to a user's: a hint at card and host.
 
 use super::pairs::PAIRS;
-use super::size_class::median;
+use super::size_class::{SizeClass, median, of_bandwidths, of_latencies};
 use super::{Table, builtin};
 
 /// Fewer common sizes say too little.
 const MIN_SIZES: usize = 4;
+
+/// Maximum median difference of a class of sizes that counts as alike.
+const ALIKE_PERCENT: f64 = 10.0;
 
 /// A built-in table, and how far another one is from it.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +21,8 @@ pub struct Nearest {
     pub median_percent: f64,
     /// The number of common sizes.
     pub sizes: usize,
+    /// The same median for each class of sizes of the user's table.
+    pub classes: Vec<(SizeClass, f64)>,
 }
 
 impl Nearest {
@@ -41,11 +46,30 @@ impl Nearest {
             preset,
             median_percent,
             sizes,
+            classes,
         } = self;
+        let reasons = classes.iter().map(|(class, percent)| {
+            let subject = subject(*class);
+            if *percent <= ALIKE_PERCENT {
+                format!("{subject} alike ({} {percent:.1} %)", class.word())
+            } else {
+                format!("{subject} not ({} {percent:.1} %)", class.word())
+            }
+        });
+        let reasons = reasons.collect::<Vec<_>>().join(", ");
         format!(
             "the nearest built-in table is {table}, {median_percent:.1} % away (median of {sizes} \
-             sizes); it is compared with {preset}"
+             sizes): {reasons}; it is compared with {preset}"
         )
+    }
+}
+
+/// Returns what the sizes of a class depend on, with its verb.
+fn subject(class: SizeClass) -> &'static str {
+    match class {
+        SizeClass::Small => "host and path are",
+        SizeClass::Knee => "host and wire together are",
+        SizeClass::Plateau | SizeClass::Long => "wire, slot and memory are",
     }
 }
 
@@ -61,19 +85,31 @@ fn is_alike(table: &Table, other: &Table) -> bool {
 }
 
 fn difference(table: &Table, other: &Table, preset: &'static str) -> Option<Nearest> {
-    let points = other.points();
-    let of_both = table.points().into_iter().filter_map(|(bytes, figure)| {
-        let (_, others) = points.iter().find(|(size, _)| *size == bytes)?;
-        Some(((figure / others - 1.0) * 100.0).abs())
-    });
-    let differences: Vec<f64> = of_both.filter(|percent| percent.is_finite()).collect();
+    let points = table.points();
+    let classes = if table.is_latency() {
+        of_latencies(&points)
+    } else {
+        of_bandwidths(&points)
+    };
+    let others = other.points();
+    let mut differences: Vec<(Option<SizeClass>, f64)> = Vec::new();
+    for ((bytes, figure), class) in points.iter().zip(classes) {
+        let found = others.iter().find(|(size, _)| size == bytes);
+        let percent = found.map(|(_, others)| ((figure / others - 1.0) * 100.0).abs());
+        differences.extend(percent.filter(|it| it.is_finite()).map(|it| (class, it)));
+    }
     let sizes = differences.len();
     (sizes >= MIN_SIZES).then_some(())?;
+    let of = |class: SizeClass| {
+        let own = differences.iter().filter(|(own, _)| *own == Some(class));
+        Some((class, median(own.map(|(_, percent)| *percent).collect())?))
+    };
     Some(Nearest {
         table: other.name.clone(),
         preset,
-        median_percent: median(differences)?,
+        median_percent: median(differences.iter().map(|(_, percent)| *percent).collect())?,
         sizes,
+        classes: SizeClass::ALL.into_iter().filter_map(of).collect(),
     })
 }
 
@@ -101,6 +137,11 @@ mod tests {
             assert_eq!(nearest.table, name);
             assert!((nearest.median_percent - 2.0).abs() < 0.01, "{nearest:?}");
             assert!(nearest.text().contains(nearest.preset));
+            assert!(
+                nearest
+                    .text()
+                    .contains("host and path are alike (small 2.0 %)")
+            );
         }
         let mut few = builtin::find("cx6_hdr200_ib_write_bw").remove(0);
         few.setup.qps = 77;

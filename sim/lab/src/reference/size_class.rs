@@ -12,8 +12,7 @@
 //! | | long | all others |
 //!
 //! At least two sizes have to be near the best bandwidth or rate: a single one is an edge of the
-//! table, not a flat part of its curve. A table of fewer than three sizes has no classes. table,
-//! not a flat part of its curve. A table of fewer than three sizes has no classes.
+//! table, not a flat part of its curve. A table of fewer than three sizes has no classes.
 
 use serde_json::{Value, json};
 
