@@ -213,6 +213,13 @@ impl<P: Port, B: Blocks> Datapath<P, B> {
         results.give_up_lost_peers(turn, contexts, port)
     }
 
+    /// Returns true if received frames wait for nothing: the block that had no room for them has
+    /// made some in the last step.
+    #[inline]
+    pub fn has_input(&self) -> bool {
+        self.mac.has_room_again() || (self.mac.has_received() && self.receive.has_room())
+    }
+
     /// Returns the time of the first timer or interrupt; [`Instant::MAX`]: there is none.
     #[inline]
     pub fn next_timer(&self) -> Instant {

@@ -48,6 +48,8 @@ pub struct Mac<F> {
     left: VecDeque<(Instant, Sent)>,
     /// Frames to the depacketizer.
     ingress: Edge<F>,
+    /// True if frames stayed on the wire because there was no room.
+    leaves_frames: bool,
     /// When the last frame was received.
     received: Instant,
     /// Sums of the times, in picoseconds, at which outgoing frames began and ended to wait. Only
@@ -65,6 +67,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
             egress: Edge::new(egress_packets),
             left: VecDeque::new(),
             ingress: Edge::new(edge_capacity),
+            leaves_frames: false,
             received: Instant::ZERO,
             waiting: (0, 0),
         }
@@ -217,6 +220,12 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
         !self.ingress.is_empty()
     }
 
+    /// Returns true if frames stayed on the wire for which there is room now.
+    #[inline]
+    pub fn has_room_again(&self) -> bool {
+        self.leaves_frames && !self.ingress.is_full()
+    }
+
     /// Takes the next received frame, and the time at which its last byte has arrived.
     #[inline]
     pub fn take_received(&mut self) -> Option<(Instant, F)> {
@@ -302,8 +311,10 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
         port: &mut P,
     ) -> bool {
         let mut received = false;
+        self.leaves_frames = true;
         while !self.ingress.is_full() {
             let Some((at, frame)) = port.receive(now) else {
+                self.leaves_frames = false;
                 break;
             };
             let work = Work::bytes(frame.as_ref().len() as u32);

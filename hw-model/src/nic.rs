@@ -243,7 +243,11 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     fn has_more(&mut self, now: Instant) -> bool {
         self.next = self.blocks.next_delivery(&self.timing);
         let delivers = self.next.is_some_and(|due| due <= now);
-        delivers || self.runs_registers || self.lost_peer || self.blocks.next_timer() <= now
+        delivers
+            || self.runs_registers
+            || self.lost_peer
+            || self.blocks.has_input()
+            || self.blocks.next_timer() <= now
     }
 
     /// Steps each block once, in the direction of the data. Returns true if something moved.

@@ -99,6 +99,12 @@ impl<F> Receive<F> {
         self.inbound.is_empty()
     }
 
+    /// Returns true if another packet can pass the depacketizer.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        !self.inbound.is_full()
+    }
+
     /// Returns the time at which [`Receive::step`] has something to do.
     pub fn next_step(&self) -> Option<Instant> {
         let ready = self.inbound.next_delivery()?;

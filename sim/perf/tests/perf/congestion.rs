@@ -72,7 +72,7 @@ fn dcqcn_shares_a_full_cable_without_loss() {
         let mut fabric = FabricPlan::star(senders + 1);
         fabric.congestion = Some(sigcomm());
         fabric.for_each_switch(|switch| switch.ecn = Some(SIGCOMM_2015_ECN));
-        let row = run(fabric, Pattern::Incast, 4000);
+        let row = run(fabric, Pattern::Incast, 8000);
         let traffic = traffic(&row);
         let rates: Vec<f64> = traffic.flows.iter().map(|flow| flow.gbps).collect();
         let fair = rates.iter().sum::<f64>() / rates.len() as f64;
