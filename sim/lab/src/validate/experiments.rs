@@ -8,7 +8,7 @@ mod congestion;
 mod marks;
 mod recovery;
 
-use Expected::{AtMost, Band, Near, Octaves, TargetBand, Value};
+use Expected::{AtLeast, AtMost, Band, Near, Octaves, TargetBand, Value};
 use Figure::{Goodput, KneeBytes, LoopTime, Rate, RateFarthestFrom, Step, Tail, Typical};
 use ferroce_model::pcie::bench::Direction;
 use ferroce_perf::Operation::{FetchAdd, Read, Send, Write};
@@ -60,6 +60,9 @@ const CX3: &str = "cx3-40g@xeon-qdr";
 const APT: &str = "cx3-40g@apt-fdr";
 const SMART: &str = "cx6-200g@xeon-6240r";
 const SMART_OWN_DOORBELLS: &str = "cx6-200g@xeon-6240r@uar-per-thread";
+const EPYC: &str = "cx6-200g@epyc-2socket";
+const EMERALD_RAPIDS: &str = "cx7-400g@emerald-rapids";
+const GB10: &str = "cx7-400g@gb10";
 const U280: &str = "fpga-100g-u280";
 
 const HASWELL: &str = "nfp-6000@haswell-e5";
@@ -329,7 +332,43 @@ const PLANS: &[Plan] = plans! {
         point("WRITE, 32 QPs", many_queue_pairs(Write, 32), Near(4, 25.0)),
         point("READ, 32 QPs", many_queue_pairs(Read, 32), Near(5, 25.0)),
     ],
+    "V24": [
+        point("strict", large_writes(EPYC), Near(0, 20.0)),
+        point("relaxed", relaxed_large_writes(EPYC), Near(1, 20.0)),
+    ],
+    "V25": [
+        point("strict", large_writes(EMERALD_RAPIDS), Near(0, 20.0)),
+        point("relaxed", relaxed_large_writes(EMERALD_RAPIDS), AtLeast(320.0)),
+    ],
+    "V26": [
+        point(
+            "1 QP, MTU 1024, 64 KiB",
+            Run::Perf(Perf::bandwidth(GB10, Write, &[64 * KIB]).mtu(1024), Goodput),
+            Near(0, 20.0),
+        ),
+        point(
+            "4 QPs, MTU 4096, 1 MiB",
+            Run::Perf(
+                Perf::bandwidth(GB10, Write, &[MIB]).mtu(4096).queue_pairs(4, 1, 128),
+                Goodput,
+            ),
+            Near(1, 20.0),
+        ),
+    ],
 };
+
+/// Returns the run of strictly ordered WRITEs of 1 MiB.
+const fn large_writes(preset: &'static str) -> Run {
+    Run::Perf(Perf::bandwidth(preset, Write, &[MIB]), Goodput)
+}
+
+/// Returns the run of WRITEs of 1 MiB into regions with relaxed order.
+const fn relaxed_large_writes(preset: &'static str) -> Run {
+    Run::Perf(
+        Perf::bandwidth(preset, Write, &[MIB]).relaxed_order(),
+        Goodput,
+    )
+}
 
 /// Returns a point of goodput on ConnectX-7; `index` is the number of the figure.
 const fn cx7(

@@ -188,6 +188,7 @@ pub struct Perf {
     one_address: bool,
     device_memory: bool,
     on_gpu: bool,
+    relaxed_order: bool,
 }
 
 impl Perf {
@@ -240,12 +241,19 @@ impl Perf {
             one_address: false,
             device_memory: false,
             on_gpu: false,
+            relaxed_order: false,
         }
     }
 
     /// Places the buffers of both sides in the memory of a GPU.
     pub const fn on_gpu(mut self) -> Self {
         self.on_gpu = true;
+        self
+    }
+
+    /// Lets writes to the regions pass each other.
+    pub const fn relaxed_order(mut self) -> Self {
+        self.relaxed_order = true;
         self
     }
 
@@ -418,6 +426,7 @@ impl Perf {
         spec.page_size = self.pages;
         spec.atomics.one_address = self.one_address;
         spec.atomics.device_memory = self.device_memory;
+        spec.placement.relaxed_order = self.relaxed_order;
         if self.on_gpu {
             let topology = spec.preset.topology.as_deref();
             let gpu = Location::new(topology, "gpu0", 1)?;

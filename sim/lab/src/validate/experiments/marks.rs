@@ -57,6 +57,9 @@ const fn from(key: &'static str, words: &'static str) -> Chosen {
 const WIRE: &str = "headers and link rate are of standards and data sheets";
 const SLOPE: &str = "widths, rates and store-and-forward make the slope; datapath.cut_through, a \
                      yes or no, was chosen from the shape of this curve";
+const ROOT_COMPLEX: &str = "slot and wire limit writes that may pass each other";
+const STRICT_WRITES: &str = "the root port's places for strictly ordered writes were chosen from \
+                             this figure";
 const CONGESTION: &str =
     "rules of switch and card, and published parameters; none was chosen from a measured share";
 const LOSS: &str = "rules of the recovery; no value was chosen from a measured loss";
@@ -336,6 +339,31 @@ pub(super) const MARKS: &[Mark] = &[
     at(
         "WRITE, 512 QPs",
         fitted("V23", WRITES_OF_ONE_TABLE, CX6_UNITS),
+    ),
+    predicted("V24", ROOT_COMPLEX),
+    at(
+        "strict",
+        fitted(
+            "V24",
+            STRICT_WRITES,
+            &[from(
+                "topology.root_port.0.strict_writes",
+                "150 Gb/s strict",
+            )],
+        ),
+    ),
+    predicted("V25", ROOT_COMPLEX),
+    at(
+        "strict",
+        fitted(
+            "V25",
+            STRICT_WRITES,
+            &[from("topology.root_port.0.strict_writes", "16 GB/s strict")],
+        ),
+    ),
+    predicted(
+        "V26",
+        "generation and lanes of the slot are what lspci shows",
     ),
     predicted("V21", LOSS),
     identity(

@@ -55,6 +55,24 @@ const DIGITS_OF_A_DIFFERENCE: usize = 3;
 /// [`NEAR_BY_CHANCE`] has a reason.
 const NEAR_A_LIMIT: f64 = 0.02;
 
+/// Returns the sources of all values of a preset and its machine, with their keys.
+fn sources(preset: &Preset) -> Vec<(String, String)> {
+    let parameters = preset.parameters();
+    let mut sources: Vec<_> = parameters
+        .map(|parameter| (parameter.key, parameter.source.to_owned()))
+        .collect();
+    for topology in &preset.topology {
+        for element in topology.elements() {
+            let values = topology.values(element).into_iter();
+            sources.extend(values.map(|value| {
+                let key = format!("topology.{element}.{}", value.declaration.name);
+                (key, value.source.to_owned())
+            }));
+        }
+    }
+    sources
+}
+
 #[test]
 fn every_point_has_a_mark_and_every_mark_a_point() {
     for plan in all() {
@@ -105,12 +123,13 @@ fn chosen_values_say_so_in_their_source() {
             continue;
         };
         for chosen in basis.chosen {
-            let mut parameters = preset.parameters();
-            let parameter = parameters.find(|parameter| parameter.key == chosen.key);
-            let parameter =
-                parameter.unwrap_or_else(|| panic!("{}: no parameter {}", plan.id, chosen.key));
+            let source = sources(&preset)
+                .into_iter()
+                .find(|(key, _)| key == chosen.key);
+            let (_, source) =
+                source.unwrap_or_else(|| panic!("{}: no parameter {}", plan.id, chosen.key));
             assert!(
-                parameter.source.contains(chosen.words),
+                source.contains(chosen.words),
                 "{} {} is marked as {} because the source of {} in {} has `{}`; it now says `{}`. \
                  Change the mark in marks.rs: is the target a prediction now?",
                 plan.id,
@@ -119,7 +138,7 @@ fn chosen_values_say_so_in_their_source() {
                 chosen.key,
                 preset.name(),
                 chosen.words,
-                parameter.source
+                source
             );
         }
     }
@@ -138,22 +157,17 @@ fn no_source_names_a_prediction() {
         };
         let target = targets.iter().find(|target| target.id == plan.id);
         let figures = figures(target.expect("a target of the file"), point, &targets);
-        for parameter in preset.parameters() {
-            let quantities = quantities(parameter.source);
+        for (key, source) in sources(&preset) {
+            let quantities = quantities(&source);
             let same = figures
                 .iter()
                 .find(|(figure, _)| quantities.iter().any(|quantity| quantity.is(figure)));
-            let why = match (same, mentions(parameter.source, plan.id)) {
+            let why = match (same, mentions(&source, plan.id)) {
                 (Some((_, what)), _) => what.clone(),
                 (None, true) => format!("`{}`", plan.id),
                 (None, false) => continue,
             };
-            found.push((
-                plan.id,
-                parameter.key.clone(),
-                why,
-                parameter.source.to_owned(),
-            ));
+            found.push((plan.id, key, why, source));
         }
     }
     let is_known =
