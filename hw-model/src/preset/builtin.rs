@@ -24,6 +24,7 @@ pub(super) const PRESETS: &[(&str, &str)] = files![
     "cx7-400g",
     "bf3-400g",
     "thor2-400g",
+    "pollara-400g",
     "nfp-6000",
 ];
 
@@ -57,6 +58,7 @@ pub(super) const HOSTS: &[(&str, &str)] = files![
     "hdr-fast",
     "ivybridge-e5",
     "k8s-1ghz",
+    "mi355x",
     "mtu-4096",
     "remote-socket",
     "roce-350",

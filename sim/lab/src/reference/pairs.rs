@@ -5,7 +5,6 @@ pub type Pair = (&'static str, Result<&'static str, &'static str>);
 
 /// A table that is not compared.
 const SOFTWARE: &str = "software, not a card";
-const NO_PRESET: &str = "there is no preset of this card";
 const OTHER_PROTOCOL: &str = "the model has no SRD";
 
 /// All tables of perftest that are built in, by name.
@@ -64,7 +63,7 @@ pub const PAIRS: &[Pair] = &[
         "hdr200_ib_remote_numa_write_bw",
         Ok("cx6-200g@epyc-hdr@epyc-2socket"),
     ),
-    ("ionic_400g_roce_gpumem_write_bw", Err(NO_PRESET)),
+    ("ionic_400g_roce_gpumem_write_bw", Ok("pollara-400g@mi355x")),
     ("mlx4_qdr40_ib_lat", Ok("cx3-40g@gen2-qdr")),
     ("mlx4_qdr40_ib_read_bw", Ok("cx3-40g@gen2-qdr")),
     ("mlx4_qdr40_ib_send_bw", Ok("cx3-40g@gen2-qdr")),
