@@ -21,6 +21,7 @@ pub(super) const PRESETS: &[(&str, &str)] = files![
     "cx5-100g",
     "cx6-200g",
     "cx6dx-100g",
+    "e810-100g",
     "cx7-400g",
     "bf3-400g",
     "thor2-400g",
