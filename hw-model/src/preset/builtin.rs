@@ -26,6 +26,7 @@ pub(super) const PRESETS: &[(&str, &str)] = files![
     "bf3-400g",
     "thor2-400g",
     "pollara-400g",
+    "efa-100g",
     "nfp-6000",
 ];
 
