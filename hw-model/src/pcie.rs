@@ -61,7 +61,7 @@ pub use parameters::{IommuParameters, MemoryParameters, Parameters, PcieParamete
 use pool::Pool;
 pub use pool::Units;
 use spread::Spread;
-use tlp::{Limits, Tlps};
+use tlp::{Headers, Limits, Tlps};
 
 use crate::ports::host::PostedOrder;
 
@@ -121,7 +121,8 @@ impl Pcie {
                 data: u32::MAX,
             })
         });
-        let limits = Limits::new(pcie.mps_bytes, pcie.mrrs_bytes, pcie.rcb_bytes);
+        let headers = Headers::of(pcie.generation);
+        let limits = Limits::new(headers, pcie.mps_bytes, pcie.mrrs_bytes, pcie.rcb_bytes);
         Self {
             now: Instant::ZERO,
             limits,
@@ -214,11 +215,11 @@ impl Pcie {
         self.counters.atomics += 1;
         let request = Tlps {
             count: 1,
-            wire_bytes: tlp::REQUEST_HEADER_BYTES + ATOMIC_OPERAND_BYTES,
+            wire_bytes: self.limits.headers.request + ATOMIC_OPERAND_BYTES,
         };
         let completion = Tlps {
             count: 1,
-            wire_bytes: tlp::COMPLETION_HEADER_BYTES + ATOMIC_RESULT_BYTES,
+            wire_bytes: self.limits.headers.completion + ATOMIC_RESULT_BYTES,
         };
         self.nonposted_request(at, iova, ATOMIC_RESULT_BYTES, request, completion)
     }
@@ -238,7 +239,7 @@ impl Pcie {
     pub fn mmio_write(&mut self, at: Instant, bytes: u64) -> Store {
         self.counters.mmio_writes += 1;
         let count = bytes.div_ceil(WRITE_COMBINING_BYTES);
-        let wire_bytes = count * tlp::REQUEST_HEADER_BYTES + bytes;
+        let wire_bytes = count * self.limits.headers.request + bytes;
         let taken = at + self.inbound.time_until_taken(self.now);
         let (begin, end) = self.inbound.reserve(self.now, Tlps { count, wire_bytes });
         self.counters.inbound_stalled = self.counters.inbound_stalled + (begin - self.now);
@@ -254,11 +255,11 @@ impl Pcie {
         self.counters.mmio_reads += 1;
         let request = Tlps {
             count: 1,
-            wire_bytes: tlp::REQUEST_HEADER_BYTES,
+            wire_bytes: self.limits.headers.request,
         };
         let completion = Tlps {
             count: 1,
-            wire_bytes: tlp::COMPLETION_HEADER_BYTES + MMIO_READ_BYTES,
+            wire_bytes: self.limits.headers.completion + MMIO_READ_BYTES,
         };
         let (_, down) = self.inbound.reserve(self.now, request);
         let (_, up) = self.outbound.reserve(self.now, completion);

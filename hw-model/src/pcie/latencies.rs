@@ -6,7 +6,7 @@ use super::MMIO_READ_BYTES;
 use super::link::Rate;
 use super::parameters::{Parameters, ns};
 use super::spread::Spread;
-use super::tlp::{COMPLETION_HEADER_BYTES, REQUEST_HEADER_BYTES};
+use super::tlp::Headers;
 
 /// Bytes for which [`super::PcieParameters::mmio_write_ns`] is given.
 const MMIO_WRITE_BYTES: u64 = 8;
@@ -38,8 +38,9 @@ impl Latencies {
     /// Returns the latencies of a host on a link of `rate`.
     pub fn new(parameters: &Parameters, rate: Rate) -> Self {
         let Parameters { pcie, memory, .. } = parameters;
-        let request = |bytes| rate.span(REQUEST_HEADER_BYTES + bytes);
-        let completion = |bytes| rate.span(COMPLETION_HEADER_BYTES + bytes);
+        let headers = Headers::of(pcie.generation);
+        let request = |bytes| rate.span(headers.request + bytes);
+        let completion = |bytes| rate.span(headers.completion + bytes);
         Self {
             write: ns(pcie.write_latency_ns) - request(REFERENCE_BYTES),
             mmio_write: ns(pcie.mmio_write_ns) - request(MMIO_WRITE_BYTES),
@@ -70,7 +71,8 @@ pub fn spread(parameters: &Parameters, rate: Rate, seed: u64) -> Spread {
 }
 
 fn read(parameters: &Parameters, rate: Rate) -> Duration {
-    let request = rate.span(REQUEST_HEADER_BYTES);
-    let completion = rate.span(COMPLETION_HEADER_BYTES + REFERENCE_BYTES);
+    let headers = Headers::of(parameters.pcie.generation);
+    let request = rate.span(headers.request);
+    let completion = rate.span(headers.completion + REFERENCE_BYTES);
     ns(parameters.pcie.read_latency_ns) - request - completion
 }

@@ -2,12 +2,17 @@
 
 use ferroce_units::{Duration, Instant};
 
+use super::tlp::FLIT_GENERATION;
+
 /// Bytes of an ACK or flow control DLLP on the wire.
 const DLLP_BYTES: f64 = 8.0;
 /// A skip ordered set costs 4 bytes every 1538 bytes.
 const SKIP_SHARE: f64 = 4.0 / 1538.0;
 /// Overhead of a TLP in the specification's rule for the ACK latency limit.
 const LIMIT_OVERHEAD_BYTES: f64 = 28.0;
+
+/// Part of a FLIT that is left for TLPs: 236 of 256 bytes. The others are DLLPs 6, CRC 8 and FEC 6.
+const FLIT_SHARE: f64 = 236.0 / 256.0;
 
 /// Rate of the lanes in Gb/s after line encoding.
 pub fn raw_gbps(generation: u32, lanes: u32) -> f64 {
@@ -16,7 +21,8 @@ pub fn raw_gbps(generation: u32, lanes: u32) -> f64 {
         2 => (5.0, 8.0 / 10.0),
         3 => (8.0, 128.0 / 130.0),
         4 => (16.0, 128.0 / 130.0),
-        _ => (32.0, 128.0 / 130.0),
+        5 => (32.0, 128.0 / 130.0),
+        _ => (64.0, 1.0),
     };
     giga_transfers * encoding * f64::from(lanes.max(1))
 }
@@ -26,8 +32,11 @@ pub fn raw_gbps(generation: u32, lanes: u32) -> f64 {
 ///
 /// One ACK and one flow control update are sent per ACK latency limit of the specification, as in
 /// pcie-bench's model (Neugebauer et al., SIGCOMM 2018). For generations 4 and 5 this is accurate
-/// to about 3 %.
+/// to about 3 %. In FLIT mode, DLLPs have their own bytes in every FLIT.
 pub fn tlp_gbps(generation: u32, lanes: u32, mps_bytes: u32) -> f64 {
+    if generation >= FLIT_GENERATION {
+        return raw_gbps(generation, lanes) * FLIT_SHARE * (1.0 - SKIP_SHARE);
+    }
     let dllps = 2.0 * DLLP_BYTES / ack_limit_bytes(generation, lanes, mps_bytes);
     raw_gbps(generation, lanes) * (1.0 - dllps - SKIP_SHARE)
 }
@@ -161,6 +170,15 @@ mod tests {
             let model = ack_limit_bytes(generation, lanes, mps_bytes);
             assert_eq!(model, limit, "gen {generation} x{lanes} MPS {mps_bytes}");
         }
+    }
+
+    /// 64 GT/s x 16 lanes x 236/256 = 944 Gb/s, less the skip ordered sets.
+    #[test]
+    fn generation_6_carries_236_bytes_of_tlps_in_a_flit_of_256() {
+        assert_eq!(raw_gbps(6, 16), 1024.0);
+        let tlp = tlp_gbps(6, 16, 256);
+        assert!((tlp - 941.5).abs() < 0.1, "{tlp}");
+        assert_eq!(tlp, tlp_gbps(6, 16, 512), "no ACKs between TLPs");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use ferroce_units::Duration;
 /// The link and the DMA engine.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PcieParameters {
-    /// PCIe generation, 1 to 5.
+    /// PCIe generation, 1 to 6.
     pub generation: u32,
     /// Lanes.
     pub lanes: u32,

@@ -2,15 +2,37 @@
 //!
 //! Header sizes follow pcie-bench's model (Neugebauer et al., SIGCOMM 2018): 2 bytes of
 //! framing, 6 bytes of data link layer (sequence number and LCRC) and the TLP header itself.
+//! In FLIT mode, from generation 6 on, the FLIT has framing, sequence number and CRC.
 
-/// Request with a 64-bit address (MRd, MWr, FetchAdd, ...): 2 + 6 + 16 bytes.
-pub const REQUEST_HEADER_BYTES: u64 = 24;
-/// Completion (CplD): 2 + 6 + 12 bytes.
-pub const COMPLETION_HEADER_BYTES: u64 = 20;
+/// From this generation on, a link is in FLIT mode.
+pub const FLIT_GENERATION: u32 = 6;
+/// Framing and data link layer of a TLP outside FLIT mode.
+const FRAMING_BYTES: u64 = 2 + 6;
 /// No request crosses a multiple of this (PCIe base specification 2.2.7).
 pub const BOUNDARY_BYTES: u64 = 4096;
 /// Bytes per data credit.
 pub const CREDIT_BYTES: u64 = 16;
+
+/// Bytes of a TLP besides its payload.
+#[derive(Debug, Clone, Copy)]
+pub struct Headers {
+    /// Request with a 64-bit address (MRd, MWr, FetchAdd, ...).
+    pub request: u64,
+    /// Completion (CplD).
+    pub completion: u64,
+}
+
+impl Headers {
+    /// Returns those on a link of this generation.
+    pub fn of(generation: u32) -> Self {
+        let is_flit = generation >= FLIT_GENERATION;
+        let framing = if is_flit { 0 } else { FRAMING_BYTES };
+        Self {
+            request: framing + 16,
+            completion: framing + 12,
+        }
+    }
+}
 
 /// The TLPs of an access in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +46,8 @@ pub struct Tlps {
 /// The maximum sizes negotiated for the link: powers of two, stored as logarithms.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
+    /// Headers of its TLPs.
+    pub headers: Headers,
     log_mps: u32,
     log_mrrs: u32,
     log_rcb: u32,
@@ -32,9 +56,10 @@ pub struct Limits {
 impl Limits {
     /// Returns limits with PCIe's powers of two: maximum payload, maximum read request, read
     /// completion boundary. Other values are rounded up.
-    pub fn new(mps_bytes: u32, mrrs_bytes: u32, rcb_bytes: u32) -> Self {
+    pub fn new(headers: Headers, mps_bytes: u32, mrrs_bytes: u32, rcb_bytes: u32) -> Self {
         let log = |bytes: u32, most: u32| bytes.clamp(1, most).next_power_of_two().ilog2();
         Self {
+            headers,
             log_mps: log(mps_bytes, 4096),
             log_mrrs: log(mrrs_bytes, 4096),
             log_rcb: log(rcb_bytes, 128),
@@ -47,7 +72,7 @@ impl Limits {
         let count = shift_ceil(length, self.log_mrrs);
         Tlps {
             count,
-            wire_bytes: count * REQUEST_HEADER_BYTES,
+            wire_bytes: count * self.headers.request,
         }
     }
 
@@ -66,7 +91,7 @@ impl Limits {
         }
         Tlps {
             count,
-            wire_bytes: count * COMPLETION_HEADER_BYTES + length,
+            wire_bytes: count * self.headers.completion + length,
         }
     }
 
@@ -81,7 +106,7 @@ impl Limits {
         let count = shift_ceil(length, self.log_mps);
         Tlps {
             count,
-            wire_bytes: count * REQUEST_HEADER_BYTES + length,
+            wire_bytes: count * self.headers.request + length,
         }
     }
 
@@ -140,7 +165,7 @@ mod tests {
 
     #[test]
     fn closed_form_of_completions_is_what_one_by_one_gives() {
-        let limits = Limits::new(256, 512, 64);
+        let limits = Limits::new(Headers::of(3), 256, 512, 64);
         for offset in [0, 1, 4, 63, 64, 65, 200] {
             for length in 1..=2100 {
                 let iova = 0x1000 + offset;
@@ -163,7 +188,7 @@ mod tests {
 
     #[test]
     fn sizes_that_pcie_does_not_have_do_no_harm() {
-        let limits = Limits::new(0, 300, u32::MAX);
+        let limits = Limits::new(Headers::of(3), 0, 300, u32::MAX);
         assert_eq!(limits.read_requests(4096).count, 8);
         assert_eq!(limits.writes(4).count, 4);
         assert_eq!(limits.completions(0, 4).count, 4);

@@ -7,7 +7,7 @@ section! {
     /// The slot, the way to host memory, and the card's DMA engine.
     Pcie {
         /// PCIe generation.
-        generation: u32, "", Range::OneOf(&[1, 2, 3, 4, 5]);
+        generation: u32, "", Range::OneOf(&[1, 2, 3, 4, 5, 6]);
         /// Lanes.
         lanes: u32, "lanes", Range::OneOf(&[1, 2, 4, 8, 16]);
         /// Largest payload of a TLP.

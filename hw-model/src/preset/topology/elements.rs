@@ -49,7 +49,7 @@ section! {
     /// A PCIe switch.
     Switch {
         /// Generation of its upstream link.
-        generation: u32, "", Range::OneOf(&[1, 2, 3, 4, 5]);
+        generation: u32, "", Range::OneOf(&[1, 2, 3, 4, 5, 6]);
         /// Lanes of its upstream link.
         lanes: u32, "lanes", Range::OneOf(&[1, 2, 4, 8, 16]);
         /// From the pins of one port to those of another one.
@@ -75,7 +75,7 @@ section! {
     /// A GPU, or persistent memory behind PCIe.
     Peer {
         /// Generation of its link.
-        generation: u32, "", Range::OneOf(&[1, 2, 3, 4, 5]);
+        generation: u32, "", Range::OneOf(&[1, 2, 3, 4, 5, 6]);
         /// Lanes of its link.
         lanes: u32, "lanes", Range::OneOf(&[1, 2, 4, 8, 16]);
         /// PHY at its end of its link, one way.
