@@ -23,6 +23,7 @@ pub(super) const PRESETS: &[(&str, &str)] = files![
     "cx6dx-100g",
     "e810-100g",
     "cx7-400g",
+    "cx8-800g",
     "bf3-400g",
     "thor2-400g",
     "pollara-400g",
