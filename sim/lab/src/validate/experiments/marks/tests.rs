@@ -61,7 +61,7 @@ fn sources(preset: &Preset) -> Vec<(String, String)> {
     let mut sources: Vec<_> = parameters
         .map(|parameter| (parameter.key, parameter.source.to_owned()))
         .collect();
-    for topology in &preset.topology {
+    if let Some(topology) = &preset.topology {
         for element in topology.elements() {
             let values = topology.values(element).into_iter();
             sources.extend(values.map(|value| {
