@@ -38,6 +38,7 @@ const PARAMETERS: &[(&str, &[(&str, &str)])] = &[
             ("depacketizer_cycles", "8"),
             ("completion_cycles", "4"),
             ("lookup_cycles", "2"),
+            ("cut_through", "false"),
         ],
     ),
     (
