@@ -34,6 +34,27 @@ fn the_new_send_api_beside_the_old_one() {
     run("new_send");
 }
 
+/// Goal: a receiver that looks at the last byte of a message is found if its region permits relaxed
+/// ordering, and no other is. Method: the same program with and without the right and the option,
+/// and one that waits for the completion.
+#[test]
+fn a_receiver_that_looks_at_the_last_byte_is_found() {
+    let scratch = Scratch::new();
+    let program = scratch.compile("canary");
+    let incomplete = |options: &[&str], mode| {
+        let output = scratch.finish(scratch.run(options, &program, &[mode]));
+        let output = output.expect_success();
+        let last = output.lines().last().and_then(|line| line.split_once(' '));
+        let (count, _) = last.unwrap_or_else(|| panic!("{output}"));
+        count.parse::<u32>().expect("a number")
+    };
+    let seed = ["--relaxed-order", "7"];
+    assert!(incomplete(&seed, "relaxed") > 0);
+    assert_eq!(incomplete(&seed, "strict"), 0);
+    assert_eq!(incomplete(&seed, "correct"), 0);
+    assert_eq!(incomplete(&[], "relaxed"), 0);
+}
+
 /// Goal: threads can be cancelled in calls of libc that pass through this library.
 #[test]
 fn cancellation_in_calls_of_libc() {

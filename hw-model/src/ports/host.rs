@@ -230,6 +230,12 @@ pub trait UntimedHost {
     /// As [`Host::dma_write`].
     fn write(&mut self, iova: u64, source: &[u8]) -> Result<(), DmaError>;
 
+    /// As [`Host::dma_write`] with [`PostedOrder::Relaxed`]: it may become visible after later
+    /// relaxed writes, but before any other access.
+    fn write_relaxed(&mut self, iova: u64, source: &[u8]) -> Result<(), DmaError> {
+        self.write(iova, source)
+    }
+
     /// As [`Host::dma_write_descriptor`].
     fn write_descriptor(&mut self, iova: u64, words: &[u64]) -> Result<(), DmaError>;
 
@@ -274,7 +280,10 @@ impl<T: UntimedHost> Host for T {
         iova: u64,
         source: &[u8],
     ) -> Result<Instant, DmaError> {
-        self.write(iova, source)?;
+        match order.posted {
+            PostedOrder::Strict => self.write(iova, source)?,
+            PostedOrder::Relaxed => self.write_relaxed(iova, source)?,
+        }
         Ok(order.at)
     }
 

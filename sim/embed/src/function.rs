@@ -32,7 +32,9 @@ use crate::in_process::{self, InProcess, mapping_calls};
 use crate::neighbours::Neighbours;
 use crate::port::{FabricPort, patient};
 use crate::uplink::{Uplink, UplinkSpec};
-use crate::{background, cycles, devices, faults, personality, random_keys, recovery};
+use crate::{
+    background, cycles, devices, faults, personality, random_keys, recovery, relaxed_order,
+};
 
 /// Time limit for another thread that is opening.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -73,6 +75,8 @@ pub struct Options {
     pub faults: Option<Plan>,
     /// True if timeouts are stretched for a busy machine.
     pub is_patient: bool,
+    /// Seed of the order in which relaxed writes reach memory; `None`: in order.
+    pub relaxed_order: Option<u64>,
     /// True if the driver is in another process and rings doorbells in shared pages.
     pub is_served: bool,
 }
@@ -94,6 +98,7 @@ impl Options {
             port: UplinkSpec::from_environment(device)?,
             faults: faults::from_environment()?,
             is_patient: patient::from_environment()?,
+            relaxed_order: relaxed_order::from_environment()?,
             is_served: false,
         })
     }
@@ -270,7 +275,7 @@ impl Function {
             .with_faults(options.faults.clone())
             // The card in RTL asks whether a peer is slow on every run, not when a timer expires.
             .with_patient_mode(options.is_patient && !cfg!(feature = "rtl"));
-        let bus = Arc::new(InProcess::new(config, port, clock));
+        let bus = Arc::new(InProcess::new(config, port, clock, options.relaxed_order));
         let thread = background::start(bus.clone()).map_err(Error::Thread)?;
         mapping_calls::add(&bus);
         // Remove the report of the place's last owner, if it was killed.

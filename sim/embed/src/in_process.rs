@@ -33,6 +33,7 @@ mod host;
 pub mod mapping_calls;
 mod pinned;
 mod published;
+mod relaxed;
 mod served;
 mod situations;
 mod stopped;
@@ -134,8 +135,14 @@ pub struct InProcess {
 }
 
 impl InProcess {
-    /// Creates a function on `port`, in its power-on state.
-    pub fn new(config: NicConfig, port: FabricPort, clock: Clock) -> Self {
+    /// Creates a function on `port`, in its power-on state. `relaxed_order` is the seed of the order
+    /// in which relaxed writes reach memory.
+    pub fn new(
+        config: NicConfig,
+        port: FabricPort,
+        clock: Clock,
+        relaxed_order: Option<u64>,
+    ) -> Self {
         let doorbells = Arc::new(Doorbells::new());
         let registry = port.place().registry();
         let place = port.place().number();
@@ -146,7 +153,7 @@ impl InProcess {
         let (words, spans) = (registry.words(place), Spans::new(&clock));
         let mut nic: Nic = Function::new(config);
         nic.attach(port.recorder().cloned());
-        let host = ProcessHost::new(doorbells.clone());
+        let host = ProcessHost::new(doorbells.clone(), relaxed_order);
         Self {
             fork_generation: fork::generation(),
             clock,
@@ -419,14 +426,17 @@ impl InProcess {
             published,
             ..
         } = model;
+        host.settle();
         let Progress { worked, rests, .. } = nic.advance(now, host, port);
         self.rests.store(rests, Ordering::Relaxed);
         *is_at_rest = rests && !worked;
         port.finish(worked);
+        let held = host.has_relaxed_writes().then(|| now + relaxed::HOLD);
         let next = nic
             .next_timeout(now)
             .into_iter()
             .chain(port.next_delivery())
+            .chain(held)
             .min();
         let next = if port.holds_own_frames() {
             AT_ONCE
@@ -686,7 +696,7 @@ mod tests {
             polled_doorbells: is_served,
             ..NicConfig::functional(0x1_0000, identity.mac.0)
         };
-        InProcess::new(config, port, clock)
+        InProcess::new(config, port, clock, None)
     }
 
     /// Goal: no doorbell is lost while the lock is held for something other than a run of the

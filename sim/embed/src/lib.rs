@@ -35,6 +35,7 @@ pub mod port;
 pub mod queue_pairs;
 pub mod random_keys;
 pub mod recovery;
+pub mod relaxed_order;
 pub mod schedule;
 pub mod uplink;
 

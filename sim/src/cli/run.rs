@@ -18,10 +18,10 @@ use ferroce_embed::faults::VARIABLE;
 use ferroce_embed::function::RECORD_VARIABLE;
 use ferroce_embed::personality;
 use ferroce_embed::port::patient;
-use ferroce_embed::random_keys;
 use ferroce_embed::recovery;
 use ferroce_embed::runtime_directory;
 use ferroce_embed::uplink::{SEPARATOR, UplinkSpec};
+use ferroce_embed::{random_keys, relaxed_order};
 use ferroce_model::config::RecoveryConfig;
 use ferroce_platform::host::{
     self, FUNCTIONS_VARIABLE, parse_addresses, parse_devices, parse_functions,
@@ -69,6 +69,7 @@ Environment (what the options set; programs may also be given it directly):
   FERROCE_HOST, FERROCE_ADDRESS, FERROCE_DEVICE, FERROCE_DEVICES, FERROCE_CAPTURE,
   FERROCE_FAULTS, FERROCE_FUNCTIONS, FERROCE_ICRC, FERROCE_PART_ID, FERROCE_PATIENT,
   FERROCE_PERSONALITY, FERROCE_RANDOM_KEYS, FERROCE_RECORD, FERROCE_RECOVERY,
+  FERROCE_RELAXED_ORDER
   FERROCE_PORT   wires of several devices are separated by ;
   FERROCE_NEIGHBOURS  other stations on the wire of a card: IP=MAC, separated by commas
   FERROCE_DIR    where programs meet; if not set $XDG_RUNTIME_DIR/ferroce, or
@@ -136,6 +137,11 @@ pub struct Run {
     #[arg(long, value_name = "SEED", num_args = 0..=1, require_equals = true,
           conflicts_with_all = ["timed", "world"])]
     random_keys: Option<Option<u64>>,
+
+    /// Let writes to regions with IBV_ACCESS_RELAXED_ORDERING reach memory in a random order until a
+    /// completion, to find programs that look at the last byte; a seed reproduces a run
+    #[arg(long, value_name = "SEED", conflicts_with_all = ["timed", "world"])]
+    relaxed_order: Option<u64>,
 
     /// vendor_part_id that the program sees; some programs depend on it
     #[arg(long, value_name = "HEX")]
@@ -333,6 +339,9 @@ impl Run {
         }
         if let Some(plan) = self.timed.faults_in_real_time() {
             environment.push((VARIABLE, plan.to_string().into()));
+        }
+        if let Some(seed) = self.relaxed_order {
+            environment.push((relaxed_order::VARIABLE, seed.to_string().into()));
         }
         if let Some(seed) = self.random_keys {
             let seed = seed.unwrap_or_else(|| {

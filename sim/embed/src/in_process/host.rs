@@ -9,6 +9,7 @@ use ferroce_platform::doorbells::polled::PageTaker;
 use ferroce_platform::doorbells::{Doorbells, Taker};
 use ferroce_platform::own_memory::ProcessMemory;
 
+use super::relaxed::RelaxedWrites;
 use crate::fabric::registry::{DeviceFault, DeviceFaults};
 
 /// Maximum number of pending doorbells under the lock; further ones use the bitmap.
@@ -30,11 +31,14 @@ pub(super) struct ProcessHost {
     pub(super) raised: u64,
     /// Pending injected faults of this link.
     pub(super) faults: DeviceFaults,
+    /// Lines of relaxed writes that have not reached memory; `None`: all writes are in order.
+    pub(super) relaxed: Option<Box<RelaxedWrites>>,
 }
 
 impl UntimedHost for ProcessHost {
     #[inline]
     fn read(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
+        self.settle();
         if !self.faults.is_empty() {
             self.fail_read(iova, destination.len())?;
         }
@@ -48,15 +52,26 @@ impl UntimedHost for ProcessHost {
 
     #[inline]
     fn write(&mut self, iova: u64, source: &[u8]) -> Result<(), DmaError> {
+        self.settle();
         self.memory.write(iova, source)
     }
 
     #[inline]
+    fn write_relaxed(&mut self, iova: u64, source: &[u8]) -> Result<(), DmaError> {
+        match &mut self.relaxed {
+            None => self.memory.write(iova, source),
+            Some(relaxed) => relaxed.write(&mut self.memory, iova, source),
+        }
+    }
+
+    #[inline]
     fn write_descriptor(&mut self, iova: u64, words: &[u64]) -> Result<(), DmaError> {
+        self.settle();
         self.memory.write_descriptor(iova, words)
     }
 
     fn atomic(&mut self, iova: u64, operation: DmaAtomic) -> Result<u64, DmaError> {
+        self.settle();
         if !self.faults.is_empty() {
             self.fail_read(iova, size_of::<u64>())?;
         }
@@ -65,6 +80,7 @@ impl UntimedHost for ProcessHost {
 
     #[inline]
     fn interrupt(&mut self, vector: u16) {
+        self.settle();
         // An interrupt is a memory write as well, so it needs bus mastering.
         if self.parked.is_none() && !self.loses(DeviceFault::LostInterrupt) {
             self.raised |= 1u64.checked_shl(u32::from(vector)).unwrap_or(0);
@@ -82,7 +98,7 @@ impl UntimedHost for ProcessHost {
 
 impl ProcessHost {
     /// Returns a process without registered memory.
-    pub(super) fn new(doorbells: Arc<Doorbells>) -> Self {
+    pub(super) fn new(doorbells: Arc<Doorbells>, relaxed_order: Option<u64>) -> Self {
         Self {
             memory: MemoryMap::of_process(Arc::new(ProcessMemory)),
             parked: None,
@@ -92,7 +108,26 @@ impl ProcessHost {
             direct: Vec::with_capacity(MAX_DIRECT),
             raised: 0,
             faults: DeviceFaults::default(),
+            relaxed: relaxed_order.map(|seed| RelaxedWrites::new(seed).into()),
         }
+    }
+
+    /// Lets all relaxed writes reach memory.
+    #[inline]
+    pub(super) fn settle(&mut self) {
+        if let Some(relaxed) = &mut self.relaxed
+            && relaxed.is_waiting()
+        {
+            relaxed.settle(&mut self.memory);
+        }
+    }
+
+    /// Returns true if relaxed writes wait.
+    #[inline]
+    pub(super) fn has_relaxed_writes(&self) -> bool {
+        self.relaxed
+            .as_ref()
+            .is_some_and(|relaxed| relaxed.is_waiting())
     }
 
     #[inline]

@@ -41,6 +41,7 @@ impl Rendezvous {
             port: None,
             faults: None,
             is_patient: false,
+            relaxed_order: None,
             is_served: false,
         }
     }

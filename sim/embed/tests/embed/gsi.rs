@@ -153,6 +153,7 @@ fn options(directory: &Path, host: &str) -> Options {
         port: None,
         faults: None,
         is_patient: false,
+        relaxed_order: None,
         is_served: false,
     }
 }

@@ -34,6 +34,7 @@ fn options(directory: &Path) -> Options {
         port: None,
         faults: None,
         is_patient: false,
+        relaxed_order: None,
         is_served: false,
     }
 }
