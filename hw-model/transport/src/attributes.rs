@@ -13,6 +13,10 @@ pub struct RemoteAccess {
     pub write: bool,
     /// Atomics are allowed.
     pub atomic: bool,
+    /// FLUSH that makes writes visible to all readers.
+    pub flush_global: bool,
+    /// FLUSH that makes writes persistent.
+    pub flush_persistent: bool,
 }
 
 /// Local ACK timeout, a 5-bit exponent: 4.096 µs × 2^n; 0 waits without a limit.
@@ -210,6 +214,8 @@ impl Attributes {
                 read: false,
                 write: false,
                 atomic: false,
+                flush_global: false,
+                flush_persistent: false,
             },
             port: 0,
             path_mtu: PathMtu::Mtu256,

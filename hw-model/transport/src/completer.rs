@@ -236,7 +236,16 @@ fn place_of_packet(
     psn: Psn,
     payload_length: u32,
 ) -> Option<(MemoryOp, bool)> {
-    if !entry.request.operation.is_read() {
+    let operation = entry.request.operation;
+    if operation.expects_empty_response() {
+        let nothing = MemoryOp::WriteReadResponse {
+            request: entry.request.id,
+            offset: 0,
+            length: 0,
+        };
+        return (payload_length == 0).then_some((nothing, true));
+    }
+    if !operation.is_read() {
         return None;
     }
     let mtu = ctx.attributes.path_mtu;

@@ -1,7 +1,7 @@
 //! An inbound request packet in the responder.
 
 use ferroce_wire::{
-    Extension, Immediate, OpcodeProperties, Operation, PKey, Position, Psn, RKey, Reth,
+    Extension, Feth, Immediate, OpcodeProperties, Operation, PKey, Position, Psn, RKey, Reth,
     TransportHeaders,
 };
 
@@ -29,6 +29,8 @@ pub(crate) struct Inbound {
     pub(crate) swap_or_add: u64,
     /// Operand of a compare and swap.
     pub(crate) compare: u64,
+    /// What a FLUSH is about.
+    pub(crate) feth: Feth,
     pub(crate) immediate: Option<Immediate>,
     /// The key that the message invalidates.
     pub(crate) invalidate: Option<RKey>,
@@ -52,6 +54,7 @@ impl Inbound {
         },
         swap_or_add: 0,
         compare: 0,
+        feth: Feth::GLOBAL,
         immediate: None,
         invalidate: None,
         srqn: None,
@@ -119,13 +122,18 @@ impl Inbound {
                 self.compare = atomic.compare;
                 properties.has_atomic_eth()
             }
+            Extension::Flush(feth, reth) => {
+                self.reth = reth;
+                self.feth = feth;
+                properties.operation == Operation::Flush
+            }
             _ => false,
         }
     }
 
     /// Returns true if the opcode has an extension that [`Inbound::read_rare`] reads.
     const fn is_rare(&self) -> bool {
-        self.is_atomic() || matches!(self.operation, Operation::SendInvalidate)
+        self.is_atomic() || matches!(self.operation, Operation::SendInvalidate | Operation::Flush)
     }
 
     /// Returns the completion of receive WQE `receive`, which served the message that this packet
@@ -179,9 +187,17 @@ impl Inbound {
         matches!(self.operation, Operation::RdmaWrite) && matches!(self.position, Position::Only)
     }
 
-    /// Returns true if it is answered with data.
+    /// Returns true if it is answered with a response, and takes a responder resource.
     pub(crate) const fn fetches(&self) -> bool {
-        self.is_read() || self.is_atomic()
+        self.is_read() || self.is_atomic() || self.is_flush() || self.is_atomic_write()
+    }
+
+    pub(crate) const fn is_flush(&self) -> bool {
+        matches!(self.operation, Operation::Flush)
+    }
+
+    pub(crate) const fn is_atomic_write(&self) -> bool {
+        matches!(self.operation, Operation::AtomicWrite)
     }
 
     pub(crate) const fn is_atomic(&self) -> bool {

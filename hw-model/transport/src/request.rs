@@ -1,7 +1,7 @@
 //! Work requests of the send queue, without their memory.
 
 use ferroce_qp::Service;
-use ferroce_wire::{Immediate, QKey, Qpn, RKey};
+use ferroce_wire::{Feth, Immediate, QKey, Qpn, RKey, Reth};
 
 /// The longest message: 2^31 bytes (IBTA vol 1, 9.4).
 pub const MAX_MESSAGE_LENGTH: u32 = 1 << 31;
@@ -16,6 +16,17 @@ pub struct Remote {
     pub virtual_address: u64,
     /// Key of the region.
     pub r_key: RKey,
+}
+
+impl Remote {
+    /// Returns the header for `dma_length` bytes from here on.
+    pub(crate) const fn reth(self, dma_length: u32) -> Reth {
+        Reth {
+            virtual_address: self.virtual_address,
+            r_key: self.r_key,
+            dma_length,
+        }
+    }
 }
 
 /// Operation of a send request.
@@ -60,6 +71,21 @@ pub enum SendOperation {
         /// The number to add.
         add: u64,
     },
+    /// Makes earlier writes of the queue pair visible or persistent. It has no payload.
+    Flush {
+        /// First byte of the range.
+        remote: Remote,
+        /// Bytes of the range.
+        length: u32,
+        /// Placement, and range or whole region.
+        feth: Feth,
+    },
+    /// Writes eight bytes at once, after all earlier requests have been executed. Its payload has
+    /// eight bytes.
+    AtomicWrite {
+        /// The eight bytes.
+        remote: Remote,
+    },
     /// No packet: the caller executes it when it is next in order ([`crate::Qp::poll_local`]).
     Local(LocalKind),
 }
@@ -93,6 +119,8 @@ impl SendOperation {
             SendOperation::RdmaRead { .. } => SendKind::RdmaRead,
             SendOperation::CompareSwap { .. } => SendKind::CompareSwap,
             SendOperation::FetchAdd { .. } => SendKind::FetchAdd,
+            SendOperation::Flush { .. } => SendKind::Flush,
+            SendOperation::AtomicWrite { .. } => SendKind::AtomicWrite,
             SendOperation::Local(LocalKind::Invalidate) => SendKind::LocalInvalidate,
             SendOperation::Local(LocalKind::Bind) => SendKind::BindWindow,
             SendOperation::Local(LocalKind::Nop) => SendKind::Nop,
@@ -110,9 +138,17 @@ impl SendOperation {
         )
     }
 
-    /// Returns true if the request is answered with data rather than with an acknowledge.
+    /// Returns true if the request is answered with a response rather than with an acknowledge.
     pub const fn fetches(self) -> bool {
-        self.is_read() || self.is_atomic()
+        self.is_read() || self.is_atomic() || self.expects_empty_response()
+    }
+
+    /// Returns true if the answer is a READ response without payload (IBTA annex A19).
+    pub(crate) const fn expects_empty_response(self) -> bool {
+        matches!(
+            self,
+            SendOperation::Flush { .. } | SendOperation::AtomicWrite { .. }
+        )
     }
 
     pub(crate) const fn is_local(self) -> bool {
@@ -144,6 +180,10 @@ pub enum SendKind {
     CompareSwap,
     /// Atomic fetch and add.
     FetchAdd,
+    /// FLUSH.
+    Flush,
+    /// Atomic write.
+    AtomicWrite,
     /// Local invalidate.
     LocalInvalidate,
     /// Bind of a memory window.

@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 
 use ferroce_qp::QpState;
 use ferroce_units::Instant;
-use ferroce_wire::{AtomicEth, Connected, Msn, Position, Psn, Reth, TransportHeaders};
+use ferroce_wire::{AtomicEth, Connected, Feth, Msn, Position, Psn, Reth, TransportHeaders};
 
 use crate::completion::CompletionStatus;
 use crate::context::Context;
@@ -175,6 +175,8 @@ impl Requester {
         } else {
             if request.operation.is_atomic() {
                 request.length = ATOMIC_LENGTH;
+            } else if matches!(request.operation, SendOperation::Flush { .. }) {
+                request.length = 0;
             }
             self.ssn = self.ssn.next();
             ctx.attributes.path_mtu.packets(request.length)
@@ -201,6 +203,8 @@ impl Requester {
         }
         if request.length > MAX_MESSAGE_LENGTH
             || operation.is_atomic() && request.length < ATOMIC_LENGTH
+            || matches!(operation, SendOperation::AtomicWrite { .. })
+                && request.length != ATOMIC_LENGTH
         {
             Some(CompletionStatus::LocalLength)
         } else if !self.can_accept()
@@ -371,6 +375,12 @@ impl Requester {
                 swap,
             } => self.atomic_request(ctx, remote, swap, Some(compare)),
             SendOperation::FetchAdd { remote, add } => self.atomic_request(ctx, remote, add, None),
+            SendOperation::Flush {
+                remote,
+                length,
+                feth,
+            } => self.flush_request(ctx, feth, remote.reth(length)),
+            SendOperation::AtomicWrite { remote } => self.atomic_write_request(ctx, remote),
             _ => self.segment(ctx),
         };
         if let Some(recovery) = &mut ctx.recovery {
@@ -411,6 +421,26 @@ impl Requester {
         let request = self.queue[self.cursor].request.id;
         let operands = (swap_or_add, compare);
         let transmit = atomic_packet(ctx, request, remote, self.next, operands);
+        self.advance(1, true);
+        self.fetches_in_flight += 1;
+        transmit
+    }
+
+    /// Builds a FLUSH.
+    #[inline(never)]
+    fn flush_request(&mut self, ctx: &Context, feth: Feth, reth: Reth) -> Transmit {
+        let request = self.queue[self.cursor].request.id;
+        let transmit = flush_packet(ctx, request, self.next, feth, reth);
+        self.advance(1, true);
+        self.fetches_in_flight += 1;
+        transmit
+    }
+
+    /// Builds an ATOMIC WRITE.
+    #[inline(never)]
+    fn atomic_write_request(&mut self, ctx: &Context, remote: Remote) -> Transmit {
+        let request = self.queue[self.cursor].request.id;
+        let transmit = atomic_write_packet(ctx, request, self.next, remote);
         self.advance(1, true);
         self.fetches_in_flight += 1;
         transmit
@@ -530,6 +560,33 @@ fn atomic_packet(
             None => TransportHeaders::fetch_add(bth, operands),
         },
         payload: Payload::None,
+        request: Some(request),
+    }
+}
+
+/// Builds a FLUSH.
+fn flush_packet(ctx: &Context, request: u32, psn: Psn, feth: Feth, reth: Reth) -> Transmit {
+    let mut bth = ctx.bth(psn, 0);
+    bth.ack_request = true;
+    Transmit {
+        headers: TransportHeaders::flush(bth, feth, reth),
+        payload: Payload::None,
+        request: Some(request),
+    }
+}
+
+/// Builds an ATOMIC WRITE.
+fn atomic_write_packet(ctx: &Context, request: u32, psn: Psn, remote: Remote) -> Transmit {
+    let mut bth = ctx.bth(psn, ATOMIC_LENGTH);
+    bth.ack_request = true;
+    let payload = Payload::Request {
+        request,
+        offset: 0,
+        length: ATOMIC_LENGTH,
+    };
+    Transmit {
+        headers: TransportHeaders::atomic_write(bth, remote.reth(ATOMIC_LENGTH)),
+        payload,
         request: Some(request),
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use ferroce_qp::PathMtu;
-use ferroce_wire::{Position, Psn, RKey};
+use ferroce_wire::{Operation, Position, Psn, RKey};
 
 use crate::inbound::Inbound;
 use crate::span::span;
@@ -16,6 +16,8 @@ use crate::transmit::Payload;
 enum Content {
     /// Memory at the time at which the response leaves.
     Memory { length: u32 },
+    /// Nothing: a FLUSH or an ATOMIC WRITE has been executed.
+    Nothing { operation: Operation },
     /// The value of memory before the atomic.
     Original {
         operation: AtomicOperation,
@@ -62,6 +64,7 @@ impl Resource {
             Content::Memory { length } => {
                 request.is_read() && request.reth.dma_length == length - (index << mtu.shift())
             }
+            Content::Nothing { operation } => request.operation == operation,
             Content::Original { operation, .. } => {
                 request.is_atomic() && request.atomic() == operation
             }
@@ -109,6 +112,14 @@ impl Resource {
                     srqn: self.srqn,
                 }
             }
+            Content::Nothing { .. } => ResponsePacket::Read {
+                psn,
+                position,
+                r_key: self.r_key,
+                virtual_address: self.virtual_address,
+                length: 0,
+                srqn: self.srqn,
+            },
             Content::Original { value, .. } => ResponsePacket::Atomic {
                 psn,
                 original: value,
@@ -175,6 +186,12 @@ impl Resources {
             length: request.reth.dma_length,
         };
         self.push(request, packets, content, limit);
+    }
+
+    /// Keeps an executed FLUSH or ATOMIC WRITE.
+    pub(crate) fn push_executed(&mut self, request: &Inbound, limit: u8) {
+        let operation = request.operation;
+        self.push(request, 1, Content::Nothing { operation }, limit);
     }
 
     /// Keeps the result of an executed atomic.

@@ -13,7 +13,7 @@ mod window;
 
 use ferroce_qp::QpState;
 use ferroce_units::Instant;
-use ferroce_wire::{Msn, NakCode, Psn, Syndrome};
+use ferroce_wire::{Feth, Msn, NakCode, Psn, Syndrome};
 use refusal::Refusal;
 
 use crate::acknowledge::{Acknowledger, Nak};
@@ -44,6 +44,8 @@ enum Asked {
     EarlyPayload,
     Payload,
     Atomic,
+    Flush,
+    AtomicWrite,
     Invalidate,
 }
 
@@ -160,9 +162,12 @@ impl Responder {
                 Next::Refuse(Refusal::ReceiveProtection)
             }
             (Asked::Atomic, MemoryAnswer::Atomic(original)) => self.accept_atomic(ctx, original),
+            (Asked::Flush | Asked::AtomicWrite, MemoryAnswer::Done) => self.accept_executed(ctx),
             (Asked::Invalidate, MemoryAnswer::Done) => Next::Complete,
             (Asked::Invalidate, _) => self.fail_invalidate(ctx),
-            (Asked::Payload | Asked::Atomic, _) => Next::Refuse(Refusal::RemoteAccess),
+            (Asked::Payload | Asked::Atomic | Asked::Flush | Asked::AtomicWrite, _) => {
+                Next::Refuse(Refusal::RemoteAccess)
+            }
             // XRC: the shared receive queue does not exist here.
             (Asked::Receive, MemoryAnswer::Invalid) => Next::Refuse(Refusal::InvalidRequest),
             (Asked::Receive, _) => Next::Refuse(Refusal::ReceiveQueue),
@@ -215,19 +220,28 @@ impl Responder {
                     RemoteCheck::Connectx if self.packet.is_write() => self.packet.payload_length,
                     _ => self.packet.reth.dma_length,
                 },
-                access: if self.packet.is_write() {
-                    Access::Write
-                } else if self.packet.is_read() {
-                    Access::Read
-                } else {
-                    Access::Atomic
-                },
+                access: self.access(),
                 srqn,
             },
             Asked::Atomic => MemoryOp::Atomic {
                 r_key: self.packet.reth.r_key,
                 virtual_address: self.packet.reth.virtual_address,
                 operation: self.packet.atomic(),
+                srqn,
+            },
+            Asked::Flush => MemoryOp::Flush {
+                r_key: self.packet.reth.r_key,
+                virtual_address: self.packet.reth.virtual_address,
+                length: if self.flushes_region() {
+                    0
+                } else {
+                    self.packet.reth.dma_length
+                },
+                srqn,
+            },
+            Asked::AtomicWrite => MemoryOp::WriteAtomically {
+                r_key: self.packet.reth.r_key,
+                virtual_address: self.packet.reth.virtual_address,
                 srqn,
             },
             Asked::Invalidate => MemoryOp::Invalidate {
@@ -238,6 +252,25 @@ impl Responder {
                 Some(srqn) => MemoryOp::TakeShared { srqn },
                 None => MemoryOp::TakeReceive,
             },
+        }
+    }
+
+    /// Returns the access that the packet needs.
+    #[inline]
+    fn access(&self) -> Access {
+        if self.packet.is_write() || self.packet.is_atomic_write() {
+            Access::Write
+        } else if self.packet.is_read() {
+            Access::Read
+        } else if self.packet.is_flush() {
+            let feth = self.packet.feth;
+            Access::Flush {
+                global: feth.has(Feth::GLOBAL),
+                persistent: feth.has(Feth::PERSISTENT),
+                region: self.flushes_region(),
+            }
+        } else {
+            Access::Atomic
         }
     }
 
@@ -280,18 +313,45 @@ impl Responder {
             self.execute_send()
         } else if self.packet.is_atomic() {
             Next::Ask(Asked::Atomic)
+        } else if self.packet.is_atomic_write() {
+            Next::Ask(Asked::AtomicWrite)
+        } else if self.packet.is_flush() {
+            self.execute_flush(ctx)
         } else {
             self.execute_write(ctx)
         }
+    }
+
+    /// Executes a FLUSH. One of no bytes has nothing to do.
+    fn execute_flush(&mut self, ctx: &mut Context) -> Next {
+        if self.packet.reth.dma_length == 0 && !self.flushes_region() {
+            self.accept_executed(ctx)
+        } else {
+            Next::Ask(Asked::Flush)
+        }
+    }
+
+    /// Records an executed FLUSH or ATOMIC WRITE. It is never executed again: duplicates get the
+    /// same answer (IBTA annex A19, oA19-14, oA19-15).
+    fn accept_executed(&mut self, ctx: &mut Context) -> Next {
+        let limit = ctx.attributes.max_dest_rd_atomic;
+        self.resources.push_executed(&self.packet, limit);
+        self.pass_fetch(ctx);
+        Next::Done
+    }
+
+    /// Advances past a request whose response is one packet and acknowledges all before it.
+    fn pass_fetch(&mut self, ctx: &mut Context) {
+        self.expected = self.expected.next();
+        self.msn = self.msn.next();
+        self.acknowledger.cover(ctx);
     }
 
     /// Records an executed atomic. It is never executed again: duplicates get the same answer.
     fn accept_atomic(&mut self, ctx: &mut Context, original: u64) -> Next {
         let limit = ctx.attributes.max_dest_rd_atomic;
         self.resources.push_atomic(&self.packet, original, limit);
-        self.expected = self.expected.next();
-        self.msn = self.msn.next();
-        self.acknowledger.cover(ctx);
+        self.pass_fetch(ctx);
         Next::Done
     }
 

@@ -26,6 +26,15 @@ pub enum Access {
     Read,
     /// Atomic.
     Atomic,
+    /// FLUSH.
+    Flush {
+        /// It makes writes visible to all readers.
+        global: bool,
+        /// It makes writes persistent.
+        persistent: bool,
+        /// The whole region: address and length are not checked.
+        region: bool,
+    },
 }
 
 /// Operation of an atomic on its eight bytes.
@@ -57,7 +66,7 @@ pub enum MemoryOp {
         r_key: RKey,
         /// First byte.
         virtual_address: u64,
-        /// Bytes of the whole message; never zero.
+        /// Bytes of the whole message; never zero, except for a FLUSH of a whole region.
         length: u32,
         /// Kind of access.
         access: Access,
@@ -94,6 +103,28 @@ pub enum MemoryOp {
         virtual_address: u64,
         /// The operation.
         operation: AtomicOperation,
+        /// XRC: the SRQ whose protection domain applies.
+        srqn: Option<u32>,
+    },
+    /// Make earlier writes to validated memory visible to all readers. Result:
+    /// [`MemoryAnswer::Done`] or [`MemoryAnswer::Failed`].
+    Flush {
+        /// Key.
+        r_key: RKey,
+        /// First byte of the range; meaningless for the whole region.
+        virtual_address: u64,
+        /// Bytes of the range; zero for the whole region.
+        length: u32,
+        /// XRC: the SRQ whose protection domain applies.
+        srqn: Option<u32>,
+    },
+    /// Write the payload, eight bytes, to validated memory at once. Result: [`MemoryAnswer::Done`]
+    /// or [`MemoryAnswer::Failed`].
+    WriteAtomically {
+        /// Key.
+        r_key: RKey,
+        /// First byte, a multiple of eight.
+        virtual_address: u64,
         /// XRC: the SRQ whose protection domain applies.
         srqn: Option<u32>,
     },

@@ -4,6 +4,7 @@ use crate::aeth::Aeth;
 use crate::atomic::{AtomicAckEth, AtomicEth};
 use crate::bth::Bth;
 use crate::deth::Deth;
+use crate::flush::Feth;
 use crate::immediate::{Ieth, Immediate};
 use crate::opcode::{Opcode, OpcodeProperties};
 use crate::operation::{Operation, Transport};
@@ -42,6 +43,8 @@ impl HeaderSet {
     pub const IETH: Self = Self(1 << 8);
     /// The 16 reserved bytes of a congestion notification packet
     pub const CNP: Self = Self(1 << 9);
+    /// Flush extended transport header, which precedes the RETH
+    pub const FETH: Self = Self(1 << 10);
 
     /// Returns the union of both sets.
     #[inline]
@@ -69,7 +72,7 @@ impl HeaderSet {
 
     /// Returns the total length of the headers in bytes.
     pub const fn length(self) -> usize {
-        const LENGTHS: [(HeaderSet, usize); 10] = [
+        const LENGTHS: [(HeaderSet, usize); 11] = [
             (HeaderSet::RDETH, RDETH_LENGTH),
             (HeaderSet::DETH, Deth::LENGTH),
             (HeaderSet::XRCETH, XrcEth::LENGTH),
@@ -80,6 +83,7 @@ impl HeaderSet {
             (HeaderSet::IMMEDIATE, Immediate::LENGTH),
             (HeaderSet::IETH, Ieth::LENGTH),
             (HeaderSet::CNP, CNP_LENGTH),
+            (HeaderSet::FETH, Feth::LENGTH),
         ];
         let mut length = 0;
         let mut index = 0;
@@ -113,6 +117,7 @@ impl OpcodeProperties {
             .with_if(is_rd, HeaderSet::RDETH)
             .with_if(is_request && (is_rd || is_ud), HeaderSet::DETH)
             .with_if(is_request && is_xrc, HeaderSet::XRCETH)
+            .with_if(matches!(self.operation, Operation::Flush), HeaderSet::FETH)
             .with_if(self.has_reth(), HeaderSet::RETH)
             .with_if(self.has_atomic_eth(), HeaderSet::ATOMIC_ETH)
             .with_if(self.has_aeth(), HeaderSet::AETH)

@@ -8,6 +8,7 @@ use crate::atomic::{AtomicAckEth, AtomicEth};
 use crate::bth::Bth;
 use crate::deth::Deth;
 use crate::error::Error;
+use crate::flush::Feth;
 use crate::header_set::{CNP_LENGTH, HeaderSet};
 use crate::immediate::{Ieth, Immediate};
 use crate::opcode::Opcode;
@@ -20,7 +21,7 @@ use crate::xrc::XrcEth;
 pub enum Extension {
     /// None: SEND, middle and last WRITE, middle READ response
     None,
-    /// First or only WRITE, READ request
+    /// First or only WRITE, READ request, ATOMIC WRITE
     Reth(Reth),
     /// Only WRITE with immediate
     RethImmediate(Reth, Immediate),
@@ -38,6 +39,8 @@ pub enum Extension {
     DethImmediate(Deth, Immediate),
     /// SEND with invalidate
     Invalidate(Ieth),
+    /// FLUSH
+    Flush(Feth, Reth),
     /// An XRC request: the shared receive queue, and the headers of the same request in RC
     Xrc(XrcEth, RequestExtension),
     /// Congestion notification: 16 reserved bytes, sent as zero, kept when received
@@ -49,7 +52,7 @@ pub enum Extension {
 pub enum RequestExtension {
     /// None: SEND, middle and last WRITE
     None,
-    /// First or only WRITE, READ request
+    /// First or only WRITE, READ request, ATOMIC WRITE
     Reth(Reth),
     /// Only WRITE with immediate
     RethImmediate(Reth, Immediate),
@@ -59,6 +62,8 @@ pub enum RequestExtension {
     AtomicEth(AtomicEth),
     /// SEND with invalidate
     Invalidate(Ieth),
+    /// FLUSH
+    Flush(Feth, Reth),
 }
 
 impl From<RequestExtension> for Extension {
@@ -71,6 +76,7 @@ impl From<RequestExtension> for Extension {
             RequestExtension::Immediate(imm) => Self::Immediate(imm),
             RequestExtension::AtomicEth(atomic) => Self::AtomicEth(atomic),
             RequestExtension::Invalidate(ieth) => Self::Invalidate(ieth),
+            RequestExtension::Flush(feth, reth) => Self::Flush(feth, reth),
         }
     }
 }
@@ -90,6 +96,7 @@ impl Extension {
             Self::Deth(_) => HeaderSet::DETH,
             Self::DethImmediate(..) => HeaderSet::DETH.with(HeaderSet::IMMEDIATE),
             Self::Invalidate(_) => HeaderSet::IETH,
+            Self::Flush(..) => FLUSH,
             Self::Xrc(_, request) => HeaderSet::XRCETH.with(Self::from(*request).headers()),
             Self::Cnp(_) => HeaderSet::CNP,
         }
@@ -109,6 +116,7 @@ impl Extension {
             Self::Deth(_) => Deth::LENGTH,
             Self::DethImmediate(..) => Deth::LENGTH + Immediate::LENGTH,
             Self::Invalidate(_) => Ieth::LENGTH,
+            Self::Flush(..) => Feth::LENGTH + Reth::LENGTH,
             Self::Xrc(_, request) => XrcEth::LENGTH + Self::from(*request).length(),
             Self::Cnp(reserved) => reserved.len(),
         }
@@ -167,6 +175,10 @@ impl Extension {
                 immediate.emit(&mut buffer[Deth::LENGTH..]);
             }
             Self::Invalidate(ieth) => ieth.emit(buffer),
+            Self::Flush(feth, reth) => {
+                feth.emit(buffer);
+                reth.emit(&mut buffer[Feth::LENGTH..]);
+            }
             Self::Xrc(xrc, request) => {
                 xrc.emit(buffer);
                 Self::from(*request).emit(&mut buffer[XrcEth::LENGTH..]);
@@ -178,6 +190,7 @@ impl Extension {
 
 const RETH_IMMEDIATE: HeaderSet = HeaderSet::RETH.with(HeaderSet::IMMEDIATE);
 const ATOMIC_ACK: HeaderSet = HeaderSet::AETH.with(HeaderSet::ATOMIC_ACK_ETH);
+const FLUSH: HeaderSet = HeaderSet::FETH.with(HeaderSet::RETH);
 const DETH_IMMEDIATE: HeaderSet = HeaderSet::DETH.with(HeaderSet::IMMEDIATE);
 
 impl RequestExtension {
@@ -194,6 +207,7 @@ impl RequestExtension {
             HeaderSet::IMMEDIATE => Self::Immediate(Immediate::parse(bytes)?),
             HeaderSet::ATOMIC_ETH => Self::AtomicEth(AtomicEth::parse(bytes)?),
             HeaderSet::IETH => Self::Invalidate(Ieth::parse(bytes)?),
+            FLUSH => Self::Flush(Feth::parse(bytes)?, Reth::parse(&bytes[Feth::LENGTH..])?),
             _ => return Ok(None),
         }))
     }
@@ -429,6 +443,20 @@ impl TransportHeaders {
         )
     }
 
+    /// Returns a FLUSH.
+    #[inline]
+    pub fn flush(bth: Bth, feth: Feth, reth: Reth) -> Self {
+        let extension = Extension::Flush(feth, reth);
+        Self::rc(bth, Operation::Flush, Position::Only, extension)
+    }
+
+    /// Returns an ATOMIC WRITE, whose payload are the eight bytes.
+    #[inline]
+    pub fn atomic_write(bth: Bth, reth: Reth) -> Self {
+        let extension = Extension::Reth(reth);
+        Self::rc(bth, Operation::AtomicWrite, Position::Only, extension)
+    }
+
     /// Returns a UD SEND, with or without immediate data.
     #[inline]
     pub fn datagram(bth: Bth, deth: Deth, immediate: Option<Immediate>) -> Self {
@@ -485,6 +513,9 @@ impl TransportHeaders {
                 Extension::Xrc(xrc, RequestExtension::AtomicEth(atomic))
             }
             Extension::Invalidate(ieth) => Extension::Xrc(xrc, RequestExtension::Invalidate(ieth)),
+            Extension::Flush(feth, reth) => {
+                Extension::Xrc(xrc, RequestExtension::Flush(feth, reth))
+            }
             _ => return Err(illegal),
         };
         Self::new(Bth { opcode, ..self.bth }, extension)

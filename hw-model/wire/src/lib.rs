@@ -10,8 +10,8 @@
 //!   of [`operation`].
 //! - [`ethernet`], [`vlan`], [`ipv4`], [`ipv6`], [`udp`]: the layers below the transport; IP also
 //!   carries ICMP, which has its [`checksum`].
-//! - [`bth`], [`reth`], [`aeth`], [`deth`], [`atomic`], [`immediate`], [`xrc`]: the headers of the
-//!   transport, one file each; [`headers`]: the BTH and the extension of its opcode.
+//! - [`bth`], [`reth`], [`aeth`], [`deth`], [`atomic`], [`flush`], [`immediate`], [`xrc`]: the headers of
+//!   the transport, one file each; [`headers`]: the BTH and the extension of its opcode.
 //! - [`network_path`]: the headers below the transport. [`layout`]: the positions of the parts of a
 //!   frame.
 //! - [`frame`]: a whole frame. [`path`]: the fast way to emit frames. [`icrc`]: the invariant CRC.
@@ -34,6 +34,7 @@ mod codec;
 pub mod deth;
 pub mod error;
 pub mod ethernet;
+pub mod flush;
 pub mod frame;
 pub mod header_set;
 pub mod headers;
@@ -64,6 +65,7 @@ pub use checksum::internet_checksum;
 pub use deth::Deth;
 pub use error::{Error, NotRoce};
 pub use ethernet::{EtherType, EthernetHeader};
+pub use flush::{Feth, FlushRange};
 pub use frame::{Frame, FrameKind, classify};
 pub use header_set::HeaderSet;
 pub use headers::{

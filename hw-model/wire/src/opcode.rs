@@ -47,7 +47,11 @@ impl Opcode {
         match self.parse() {
             Some(properties) => matches!(
                 properties.operation,
-                Operation::RdmaReadRequest | Operation::CompareSwap | Operation::FetchAdd
+                Operation::RdmaReadRequest
+                    | Operation::CompareSwap
+                    | Operation::FetchAdd
+                    | Operation::Flush
+                    | Operation::AtomicWrite
             ),
             None => false,
         }
@@ -87,6 +91,8 @@ impl Opcode {
             (Operation::CompareSwap, Position::Only) => 0x13,
             (Operation::FetchAdd, Position::Only) => 0x14,
             (Operation::Resync, Position::Only) => 0x15,
+            (Operation::Flush, Position::Only) => 0x1c,
+            (Operation::AtomicWrite, Position::Only) => 0x1d,
             // The congestion notification packet is the whole byte 0x81.
             (Operation::CongestionNotification, Position::Only) => 0x01,
             _ => return None,
@@ -169,11 +175,12 @@ pub struct OpcodeProperties {
 }
 
 impl OpcodeProperties {
-    /// Returns true if a RETH follows: READ requests, and the packet that starts an RDMA WRITE.
+    /// Returns true if a RETH follows: READ requests, FLUSH, ATOMIC WRITE, and the packet that
+    /// starts an RDMA WRITE.
     #[inline]
     pub const fn has_reth(self) -> bool {
         match self.operation {
-            Operation::RdmaReadRequest => true,
+            Operation::RdmaReadRequest | Operation::Flush | Operation::AtomicWrite => true,
             Operation::RdmaWrite | Operation::RdmaWriteImmediate => self.position.starts_message(),
             _ => false,
         }
@@ -209,7 +216,7 @@ impl OpcodeProperties {
     /// Returns true if the packet may carry payload.
     #[inline]
     pub const fn has_payload(self) -> bool {
-        self.operation.is_split_into_packets()
+        self.operation.is_split_into_packets() || matches!(self.operation, Operation::AtomicWrite)
     }
 
     /// Returns true if the packet travels from the requester to the responder.
@@ -297,12 +304,13 @@ mod tests {
     fn services_have_the_opcodes_of_the_standard() {
         let known: Vec<u8> = triples().into_keys().collect();
         let expected: Vec<u8> = (0x00..=0x14)
-            .chain([0x16, 0x17])
+            .chain([0x16, 0x17, 0x1c, 0x1d])
             .chain(0x20..=0x2b)
             .chain(0x40..=0x55)
+            .chain([0x5c, 0x5d])
             .chain([0x64, 0x65, 0x81])
             .chain(0xa0..=0xb4)
-            .chain([0xb6, 0xb7])
+            .chain([0xb6, 0xb7, 0xbc, 0xbd])
             .collect();
         assert_eq!(known, expected);
     }
@@ -354,6 +362,8 @@ mod tests {
             (0x12, 24), // RC Atomic acknowledge
             (0x13, 40), // RC Compare and swap
             (0x17, 16), // RC SEND Only with invalidate
+            (0x1c, 32), // RC FLUSH
+            (0x1d, 28), // RC ATOMIC WRITE
             (0x40, 24), // RD SEND First
             (0x51, 20), // RD Acknowledge
             (0x64, 20), // UD SEND Only

@@ -102,6 +102,10 @@ pub enum Operation {
     CompareSwap,
     /// ATOMIC fetch and add
     FetchAdd,
+    /// FLUSH (IBTA annex A19)
+    Flush,
+    /// ATOMIC WRITE (IBTA annex A19)
+    AtomicWrite,
     /// RESYNC of the Reliable Datagram service
     Resync,
     /// Congestion notification packet
@@ -110,7 +114,7 @@ pub enum Operation {
 
 impl Operation {
     /// Every operation.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::Send,
         Self::SendImmediate,
         Self::SendInvalidate,
@@ -122,6 +126,8 @@ impl Operation {
         Self::AtomicAcknowledge,
         Self::CompareSwap,
         Self::FetchAdd,
+        Self::Flush,
+        Self::AtomicWrite,
         Self::Resync,
         Self::CongestionNotification,
     ];
@@ -164,6 +170,8 @@ impl Operation {
             Self::AtomicAcknowledge => "ATOMIC_ACKNOWLEDGE",
             Self::CompareSwap => "COMPARE_SWAP",
             Self::FetchAdd => "FETCH_ADD",
+            Self::Flush => "FLUSH",
+            Self::AtomicWrite => "ATOMIC_WRITE",
             Self::Resync => "RESYNC",
             Self::CongestionNotification => "CNP",
         }

@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use crate::flush::{Feth, FlushRange};
 use crate::frame::{Frame, FrameKind, classify};
 use crate::headers::{Extension, RequestExtension, TransportHeaders};
 use crate::recovery::RecoveryBits;
@@ -93,6 +94,17 @@ impl fmt::Display for Extension {
                 write!(f, "{}{}", Self::Deth(*deth), Self::Immediate(*immediate))
             }
             Self::Invalidate(ieth) => write!(f, " invalidate {:#x}", ieth.r_key.0),
+            Self::Flush(feth, reth) => {
+                let placements = [(Feth::GLOBAL, " global"), (Feth::PERSISTENT, " persistent")];
+                for (_, name) in placements.into_iter().filter(|(bit, _)| feth.has(*bit)) {
+                    f.write_str(name)?;
+                }
+                match feth.range() {
+                    Some(FlushRange::Range) => write!(f, "{}", Self::Reth(*reth)),
+                    Some(FlushRange::Region) => write!(f, " region rkey {:#x}", reth.r_key.0),
+                    None => write!(f, " reserved{}", Self::Reth(*reth)),
+                }
+            }
             Self::Xrc(xrc, RequestExtension::None) => write!(f, " srq {:#x}", xrc.srq_number),
             Self::Xrc(xrc, request) => {
                 write!(f, " srq {:#x}{}", xrc.srq_number, Self::from(*request))

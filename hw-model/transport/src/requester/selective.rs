@@ -5,7 +5,9 @@
 use ferroce_units::Instant;
 use ferroce_wire::{Psn, REORDER_WINDOW_PACKETS};
 
-use super::{Requester, atomic_packet, data_packet, read_packet};
+use super::{
+    Requester, atomic_packet, atomic_write_packet, data_packet, flush_packet, read_packet,
+};
 use crate::completion::CompletionStatus;
 use crate::context::Context;
 use crate::recovery::{Evidence, SentWindow};
@@ -75,6 +77,17 @@ impl Requester {
                 atomic_packet(ctx, entry.request.id, remote, psn, (add, None)),
                 1,
             ),
+            SendOperation::Flush {
+                remote,
+                length,
+                feth,
+            } => {
+                let reth = remote.reth(length);
+                (flush_packet(ctx, entry.request.id, psn, feth, reth), 1)
+            }
+            SendOperation::AtomicWrite { remote } => {
+                (atomic_write_packet(ctx, entry.request.id, psn, remote), 1)
+            }
             _ => {
                 let index = span(entry.first_psn, psn);
                 (data_packet(ctx, entry, psn, index, true), 1)

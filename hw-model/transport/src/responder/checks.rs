@@ -1,9 +1,10 @@
 //! The checks of an inbound request. Each one returns the next step.
 
 use ferroce_qp::QpState;
-use ferroce_wire::{NakCode, Position, Syndrome};
+use ferroce_wire::{Feth, FlushRange, NakCode, Position, Syndrome};
 
 use super::{Asked, Message, Next, Receive, Refusal, Responder};
+use crate::attributes::RemoteAccess;
 use crate::context::Context;
 use crate::event::Event;
 use crate::request::{ATOMIC_LENGTH, MAX_MESSAGE_LENGTH};
@@ -66,12 +67,22 @@ impl Responder {
         let valid = self.packet.is_send()
             || self.packet.is_write() && access.write
             || self.packet.is_read() && access.read
-            || self.packet.is_atomic() && access.atomic;
+            || self.packet.is_atomic() && access.atomic
+            || self.packet.is_atomic_write() && access.write
+            || self.packet.is_flush() && self.may_flush(access);
         if valid {
             Next::CheckResource
         } else {
             Next::Refuse(Refusal::InvalidRequest)
         }
+    }
+
+    /// Returns true if a FLUSH is well formed, and the queue pair has the rights for it.
+    fn may_flush(&self, access: &RemoteAccess) -> bool {
+        let feth = self.packet.feth;
+        feth.range().is_some()
+            && (access.flush_global || !feth.has(Feth::GLOBAL))
+            && (access.flush_persistent || !feth.has(Feth::PERSISTENT))
     }
 
     /// Checks resources: a receive WQE for the first packet of a SEND and the last of a WRITE with
@@ -92,6 +103,11 @@ impl Responder {
         } else {
             Next::CheckLength
         }
+    }
+
+    /// Returns true if the FLUSH is about a whole region.
+    pub(super) fn flushes_region(&self) -> bool {
+        self.packet.feth.range() == Some(FlushRange::Region)
     }
 
     pub(super) fn take_receive(&mut self, id: u32, capacity: u32) -> Next {
@@ -128,6 +144,10 @@ impl Responder {
             self.check_read_length(payload)
         } else if self.packet.is_atomic() {
             self.check_atomic_length(payload)
+        } else if self.packet.is_flush() {
+            self.check_flush_length(payload)
+        } else if self.packet.is_atomic_write() {
+            self.check_atomic_write_length(payload)
         } else {
             self.check_write_length(payload)
         }
@@ -169,6 +189,26 @@ impl Responder {
         }
     }
 
+    /// Checks that a FLUSH has no payload (IBTA annex A19, oA19-2).
+    fn check_flush_length(&self, payload: u32) -> Next {
+        if payload != 0 {
+            Next::Refuse(Refusal::InvalidRequest)
+        } else {
+            Next::CheckRemoteAccess
+        }
+    }
+
+    /// Checks that an ATOMIC WRITE has eight bytes (IBTA annex A19, oA19-28), naturally aligned.
+    fn check_atomic_write_length(&self, payload: u32) -> Next {
+        let reth = &self.packet.reth;
+        let is_aligned = reth.virtual_address % u64::from(ATOMIC_LENGTH) == 0;
+        if payload != ATOMIC_LENGTH || reth.dma_length != ATOMIC_LENGTH || !is_aligned {
+            Next::Refuse(Refusal::InvalidRequest)
+        } else {
+            Next::CheckRemoteAccess
+        }
+    }
+
     #[inline]
     pub(super) fn check_write_length(&self, payload: u32) -> Next {
         let remaining = match self.message {
@@ -192,7 +232,8 @@ impl Responder {
     #[inline]
     pub(super) fn check_remote_access(&self) -> Next {
         let reth = &self.packet.reth;
-        if !self.packet.position.starts_message() || reth.dma_length == 0 {
+        let is_whole_region = self.packet.is_flush() && self.flushes_region();
+        if !self.packet.position.starts_message() || reth.dma_length == 0 && !is_whole_region {
             return Next::Execute;
         }
         Next::Ask(Asked::RemoteAccess)

@@ -142,7 +142,9 @@ impl UnreliableService for Uc {
             SendOperation::SendInvalidate(_)
             | SendOperation::RdmaRead { .. }
             | SendOperation::CompareSwap { .. }
-            | SendOperation::FetchAdd { .. } => false,
+            | SendOperation::FetchAdd { .. }
+            | SendOperation::Flush { .. }
+            | SendOperation::AtomicWrite { .. } => false,
         };
         if request.length > MAX_MESSAGE_LENGTH {
             Some(CompletionStatus::LocalLength)

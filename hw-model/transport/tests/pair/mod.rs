@@ -10,10 +10,10 @@ pub mod script;
 use std::collections::{BTreeMap, VecDeque};
 
 use ferroce_transport::{
-    AtomicOperation, AttributeUpdate, Completion, Config, Destination, Event, InitAttributes,
-    LocalAckTimeout, MemoryAnswer, MemoryOp, PathMtu, Payload, Qp, Recovery, RemoteAccess,
-    RetryCount, RtrAttributes, RtsAttributes, SendRequest, Service, Statistics, Step, Transition,
-    Transmit,
+    Access, AtomicOperation, AttributeUpdate, Completion, Config, Destination, Event,
+    InitAttributes, LocalAckTimeout, MemoryAnswer, MemoryOp, PathMtu, Payload, Qp, Recovery,
+    RemoteAccess, RetryCount, RtrAttributes, RtsAttributes, SendRequest, Service, Statistics, Step,
+    Transition, Transmit,
 };
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::{PKey, Psn, QKey, Qpn, RKey, RnrTimer};
@@ -122,6 +122,8 @@ impl Default for Setup {
                 read: true,
                 write: true,
                 atomic: true,
+                flush_global: true,
+                flush_persistent: true,
             },
             uses_credits: false,
             recovery: [Recovery::default(); 2],
@@ -270,10 +272,11 @@ impl Node {
                 r_key,
                 virtual_address,
                 length,
+                access,
                 srqn,
-                ..
             } => {
-                assert!(length > 0 && srqn == self.srqn());
+                let is_region = matches!(access, Access::Flush { region: true, .. });
+                assert!((length > 0 || is_region) && srqn == self.srqn());
                 let range = self.range(virtual_address, length);
                 let valid =
                     r_key == R_KEY && range.is_some_and(|range| !self.is_gone(range.start, length));
@@ -330,6 +333,21 @@ impl Node {
                 assert_eq!(srqn, self.srqn());
                 self.invalidated.push(r_key);
                 return MemoryAnswer::Done;
+            }
+            MemoryOp::Flush { r_key, srqn, .. } => {
+                assert_eq!((r_key, srqn), (R_KEY, self.srqn()));
+                self.atomics += 1;
+                return MemoryAnswer::Done;
+            }
+            MemoryOp::WriteAtomically {
+                r_key,
+                virtual_address,
+                srqn,
+            } => {
+                assert_eq!((r_key, srqn, payload.len()), (R_KEY, self.srqn(), 8));
+                self.atomics += 1;
+                let range = self.range(virtual_address, 8).expect("it was validated");
+                (range.start, 8)
             }
             MemoryOp::Atomic {
                 virtual_address,

@@ -9,7 +9,7 @@ use ferroce_transport::{
     AtomicOperation, Completion, CompletionStatus, Destination, LocalKind, ReceiveKind,
     RecoveryMode, Remote, SendOperation, SendRequest, Service,
 };
-use ferroce_wire::{Immediate, RKey};
+use ferroce_wire::{Feth, FlushRange, Immediate, RKey};
 
 use super::rng::Rng;
 use super::{BASE, R_KEY, Receive, SRQN, Setup, destination};
@@ -97,7 +97,7 @@ impl Generator<'_> {
 
     fn request(&mut self, side: usize) {
         let length = self.length();
-        match self.rng.below(16) {
+        match self.rng.below(18) {
             0..3 => self.send(side, length, SendOperation::Send),
             3..5 => {
                 let immediate = self.immediate();
@@ -113,6 +113,8 @@ impl Generator<'_> {
             11 | 12 => self.write_and_read_back(side, length),
             13 => self.atomic_in_window(side),
             14 => self.count_in_slot(side),
+            15 => self.flush(side, length),
+            16 => self.atomic_write(side),
             _ => self.local(side),
         }
     }
@@ -229,6 +231,32 @@ impl Generator<'_> {
         self.push(side, operation, address, 8);
     }
 
+    fn flush(&mut self, side: usize, length: u32) {
+        let (range, length) = match self.rng.below(3) {
+            0 => (FlushRange::Region, 0),
+            _ => (FlushRange::Range, length),
+        };
+        let operation = SendOperation::Flush {
+            remote: remote(WINDOW),
+            length,
+            feth: Feth::new(&[Feth::GLOBAL], range),
+        };
+        self.push(side, operation, 0, 0);
+    }
+
+    /// Adds an ATOMIC WRITE to bytes that earlier requests may have written.
+    fn atomic_write(&mut self, side: usize) {
+        let anywhere = WINDOW + 8 * self.rng.below(PART as u64 / 8) as usize;
+        let offset = if self.is_relaxed {
+            self.own_range(side, 16).next_multiple_of(8)
+        } else {
+            anywhere
+        };
+        let remote = remote(offset);
+        let address = self.source(8);
+        self.push(side, SendOperation::AtomicWrite { remote }, address, 8);
+    }
+
     /// Counts up from zero: each step happens once, and a swap sees the sum.
     fn count_in_slot(&mut self, side: usize) {
         let offset = self.slots[side].next_multiple_of(8);
@@ -311,7 +339,7 @@ pub struct Outcome {
     pub memory: [Vec<u8>; 2],
     pub sends: [Vec<Completion>; 2],
     pub receives: [Vec<Completion>; 2],
-    /// Number of atomics that each side executes.
+    /// Number of atomics, FLUSHes and ATOMIC WRITEs that each side executes.
     pub atomics: [u32; 2],
 }
 
@@ -369,6 +397,16 @@ pub fn interpret(setup: &Setup, programs: &[Program; 2], memory: [Vec<u8>; 2]) -
                 }
                 SendOperation::FetchAdd { remote, add } => {
                     outcome.atomic(side, remote, AtomicOperation::FetchAdd { add }, local);
+                }
+                SendOperation::Flush { length, feth, .. } => {
+                    let executes = length > 0 || feth.range() == Some(FlushRange::Region);
+                    outcome.atomics[1 - side] += u32::from(executes);
+                }
+                SendOperation::AtomicWrite { remote } => {
+                    let source = outcome.memory[side][local].to_vec();
+                    let start = (remote.virtual_address - BASE) as usize;
+                    outcome.memory[1 - side][start..][..length].copy_from_slice(&source);
+                    outcome.atomics[1 - side] += 1;
                 }
                 SendOperation::Local(_) => {}
             }

@@ -78,6 +78,7 @@ fn responder(qpn: Qpn, rq_psn: Psn, mtu: PathMtu) -> Qp {
         read: true,
         write: true,
         atomic: true,
+        ..RemoteAccess::default()
     };
     let init = InitAttributes {
         p_key: PKey::DEFAULT,

@@ -9,9 +9,9 @@ use ferroce_transport::{
 };
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::{
-    Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Extension, Ieth, Immediate, Msn, Opcode,
-    OpcodeProperties, Operation, PKey, Psn, QKey, Qpn, RKey, RequestExtension, Reth, Syndrome,
-    Transport, TransportHeaders, XrcEth,
+    Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Extension, Feth, FlushRange, Ieth, Immediate, Msn,
+    Opcode, OpcodeProperties, Operation, PKey, Psn, QKey, Qpn, RKey, RequestExtension, Reth,
+    Syndrome, Transport, TransportHeaders, XrcEth,
 };
 use proptest::prelude::*;
 
@@ -58,6 +58,10 @@ fn psn() -> impl Strategy<Value = Psn> {
     ]
 }
 
+fn feth() -> impl Strategy<Value = Feth> {
+    any::<[u8; 4]>().prop_map(|bytes| Feth::parse(&bytes).expect("four bytes"))
+}
+
 fn reth() -> impl Strategy<Value = Reth> {
     let length = prop_oneof![Just(0u32), 1u32..2000, any::<u32>()];
     (any::<u64>(), any::<u32>(), length).prop_map(|(virtual_address, r_key, dma_length)| Reth {
@@ -94,6 +98,7 @@ fn extension() -> impl Strategy<Value = Extension> {
         1 => Just(Extension::AtomicEth(atomic)),
         1 => aeth().prop_map(|aeth| Extension::AtomicAck(aeth, AtomicAckEth { original: 7 })),
         1 => Just(Extension::Invalidate(Ieth { r_key: RKey(3) })),
+        1 => (feth(), reth()).prop_map(|(feth, reth)| Extension::Flush(feth, reth)),
         1 => Just(Extension::Cnp([0; 16])),
         1 => q_key().prop_map(|key| Extension::Deth(Deth::new(key, Qpn::new(3)))),
         1 => Just(Extension::Xrc(XrcEth::new(7), RequestExtension::None)),
@@ -110,6 +115,9 @@ fn fitting(known: OpcodeProperties, reth: Reth, aeth: Aeth) -> Extension {
         compare: 2,
     };
     let plain = match (known.has_reth(), known.has_immediate()) {
+        _ if known.operation == Operation::Flush => {
+            RequestExtension::Flush(Feth::new(&[Feth::GLOBAL], FlushRange::Range), reth)
+        }
         (true, true) => RequestExtension::RethImmediate(reth, immediate),
         (true, false) => RequestExtension::Reth(reth),
         (false, true) => RequestExtension::Immediate(immediate),

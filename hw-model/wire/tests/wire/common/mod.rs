@@ -1,7 +1,7 @@
 //! Generators of all values that the constructors can build.
 
 use ferroce_wire::{
-    Aeth, AtomicAckEth, AtomicEth, Bth, Connected, Deth, EthernetHeader, Ieth, Immediate, Ip,
+    Aeth, AtomicAckEth, AtomicEth, Bth, Connected, Deth, EthernetHeader, Feth, Ieth, Immediate, Ip,
     Ipv4Header, Ipv6Header, Mac, MessageEnd, Msn, NetworkPath, Opcode, PKey, Psn, QKey, Qpn, RKey,
     ReadPart, Reth, SendPart, Syndrome, TransportHeaders, UdpHeader, VlanTag, WritePart, XrcEth,
 };
@@ -44,6 +44,7 @@ pub struct Parts {
     deth: Deth,
     ieth: Ieth,
     xrc: XrcEth,
+    feth: Feth,
 }
 
 pub fn parts() -> impl Strategy<Value = Parts> {
@@ -83,6 +84,7 @@ pub fn parts() -> impl Strategy<Value = Parts> {
                 reserved: byte[2],
                 ..XrcEth::new(word[5])
             },
+            feth: Feth::parse(&word[2].to_be_bytes()).expect("four bytes"),
         })
 }
 
@@ -98,6 +100,7 @@ pub fn all_packets(parts: &Parts) -> Vec<TransportHeaders> {
         deth,
         ieth,
         xrc,
+        feth,
     } = *parts;
     let connected = |service| {
         let sends = [
@@ -136,6 +139,8 @@ pub fn all_packets(parts: &Parts) -> Vec<TransportHeaders> {
             TransportHeaders::atomic_acknowledge(bth, aeth, atomic_ack),
             TransportHeaders::compare_swap(bth, atomic),
             TransportHeaders::fetch_add(bth, atomic),
+            TransportHeaders::flush(bth, feth, reth),
+            TransportHeaders::atomic_write(bth, reth),
         ])
         .collect();
     let xrc = rc
