@@ -19,6 +19,10 @@ pub struct QpAccess {
     pub remote_read: bool,
     /// True if the peer may send atomics.
     pub remote_atomic: bool,
+    /// True if the peer may send FLUSHes that make writes visible to all readers.
+    pub flush_global: bool,
+    /// True if the peer may send FLUSHes that make writes persistent.
+    pub flush_persistent: bool,
 }
 
 impl From<QpAccess> for AccessRights {
@@ -27,6 +31,8 @@ impl From<QpAccess> for AccessRights {
         rights.set_remote_write(access.remote_write);
         rights.set_remote_read(access.remote_read);
         rights.set_remote_atomic(access.remote_atomic);
+        rights.set_flush_global(access.flush_global);
+        rights.set_flush_persistent(access.flush_persistent);
         rights
     }
 }
@@ -37,6 +43,8 @@ impl From<AccessRights> for QpAccess {
             remote_write: rights.remote_write(),
             remote_read: rights.remote_read(),
             remote_atomic: rights.remote_atomic(),
+            flush_global: rights.flush_global(),
+            flush_persistent: rights.flush_persistent(),
         }
     }
 }

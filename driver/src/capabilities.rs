@@ -109,6 +109,12 @@ pub struct Capabilities {
     pub atomics: bool,
     /// True if atomics are atomic also with respect to the host's processors and other devices.
     pub global_atomics: bool,
+    /// True if the device has FLUSH that makes writes visible to all readers.
+    pub flush: bool,
+    /// True if the device has FLUSH that makes writes persistent.
+    pub persistent_flush: bool,
+    /// True if the device has ATOMIC WRITE.
+    pub atomic_write: bool,
     /// True if the device has reliable connections.
     pub reliable_connected: bool,
     /// True if the device has extended reliable connections (XRC).
@@ -256,6 +262,9 @@ impl Limits {
             max_path_mtu: answer.max_path_mtu.clamp(1, 5),
             atomics: features.atomics(),
             global_atomics: features.atomics() && features.global_atomics(),
+            flush: features.flush(),
+            persistent_flush: features.persistent_flush(),
+            atomic_write: features.atomic_write(),
             reliable_connected: features.reliable_connected(),
             unreliable_datagram: features.unreliable_datagram(),
             unreliable_connected: features.unreliable_connected(),

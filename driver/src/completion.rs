@@ -127,6 +127,10 @@ pub enum CompletionOpcode {
     BindMemoryWindow = 5,
     /// A local invalidate.
     LocalInvalidate = 6,
+    /// A FLUSH.
+    Flush = 8,
+    /// An ATOMIC WRITE.
+    AtomicWrite = 9,
     /// A receive that a SEND has consumed.
     Receive = 128,
     /// A receive that an RDMA WRITE with immediate has consumed.

@@ -65,8 +65,8 @@ pub use objects::srq::{
 };
 pub use objects::xrcd::XrcDomain;
 pub use request::{
-    DataSegment, Destination, RemoteAddress, SendData, SendOperation, SendRequest, WindowAccess,
-    WindowBinding,
+    DataSegment, Destination, FlushKind, RemoteAddress, SendData, SendOperation, SendRequest,
+    WindowAccess, WindowBinding,
 };
 pub use rings::batch::{Batch, QueueState};
 pub use rings::receive_queue::{ReceiveBatch, ReceiveQueue};

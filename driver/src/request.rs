@@ -54,6 +54,24 @@ pub struct WindowBinding {
     pub access: WindowAccess,
 }
 
+/// What a FLUSH is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FlushKind {
+    /// True if writes become visible to all readers.
+    pub global: bool,
+    /// True if writes become persistent.
+    pub persistent: bool,
+    /// True if it is about the whole region instead of a range.
+    pub whole_region: bool,
+}
+
+impl FlushKind {
+    /// Returns the FETH as it goes on the wire.
+    pub(crate) fn bits(self) -> u32 {
+        u32::from(self.global) | u32::from(self.persistent) << 1 | u32::from(self.whole_region) << 4
+    }
+}
+
 /// Operation of a send work request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendOperation {
@@ -85,6 +103,17 @@ pub enum SendOperation {
         /// Value to add.
         add: u64,
     },
+    /// Makes earlier writes of this QP visible or persistent at the peer. It has no payload.
+    Flush {
+        /// First byte.
+        remote: RemoteAddress,
+        /// Bytes; ignored for a whole region.
+        length: u32,
+        /// Which writes, and what becomes of them.
+        kind: FlushKind,
+    },
+    /// Writes the payload, eight bytes, at once and after all earlier requests.
+    AtomicWrite(RemoteAddress),
     /// Invalidates the key of a local type 2 memory window.
     LocalInvalidate(RKey),
     /// Binds a memory window.

@@ -66,6 +66,12 @@ impl SendOperations {
         if capabilities.atomics {
             add(&[SendOpcode::COMPARE_SWAP, SendOpcode::FETCH_ADD]);
         }
+        if capabilities.flush || capabilities.persistent_flush {
+            add(&[SendOpcode::FLUSH]);
+        }
+        if capabilities.atomic_write {
+            add(&[SendOpcode::ATOMIC_WRITE]);
+        }
         operations
     }
 
@@ -86,6 +92,8 @@ mod tests {
         let all = &Capabilities {
             atomics: true,
             memory_windows: true,
+            flush: true,
+            atomic_write: true,
             ..Capabilities::default()
         };
         let has = |service, device, opcode| SendOperations::of(service, device).contains(opcode);
@@ -102,6 +110,9 @@ mod tests {
         for service in [Service::ReliableConnected, Service::XrcInitiator] {
             assert!(has(service, none, SendOpcode::RDMA_READ));
             assert!(!has(service, none, SendOpcode::FETCH_ADD));
+            assert!(!has(service, none, SendOpcode::FLUSH));
+            assert!(has(service, all, SendOpcode::FLUSH));
+            assert!(has(service, all, SendOpcode::ATOMIC_WRITE));
             assert!(has(service, all, SendOpcode::COMPARE_SWAP));
         }
         assert_eq!(

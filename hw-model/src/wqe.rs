@@ -5,13 +5,13 @@ pub mod scatter_list;
 
 use ferroce_spec::wqe::{
     AtomicSegment, BLOCK_SIZE, BindSegment, ControlSegment, ControlWord, DataSegment,
-    DatagramSegment, InlineHeader, MAX_BLOCKS, MAX_DATA_SEGMENTS, MAX_INLINE, RemoteAddressSegment,
-    SendOpcode,
+    DatagramSegment, FlushSegment, InlineHeader, MAX_BLOCKS, MAX_DATA_SEGMENTS, MAX_INLINE,
+    RemoteAddressSegment, SendOpcode,
 };
 use ferroce_transport::{
     Destination, LocalKind, MAX_MESSAGE_LENGTH, Remote, SendOperation, SendRequest, Service,
 };
-use ferroce_wire::{Immediate, QKey, Qpn, RKey};
+use ferroce_wire::{Feth, Immediate, QKey, Qpn, RKey};
 use zerocopy::FromBytes;
 
 use crate::wqe::scatter_list::ScatterList;
@@ -296,6 +296,18 @@ fn decode_operation(
                 },
             }
         }
+        SendOpcode::FLUSH => {
+            let remote = decode_remote(segments)?;
+            let segment: FlushSegment = segments.take()?;
+            SendOperation::Flush {
+                remote,
+                length: segment.length,
+                feth: Feth::from_bits(segment.kind),
+            }
+        }
+        SendOpcode::ATOMIC_WRITE => SendOperation::AtomicWrite {
+            remote: decode_remote(segments)?,
+        },
         other => return Err(WqeError::Opcode(other)),
     })
 }

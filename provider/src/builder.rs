@@ -224,6 +224,8 @@ fn operation_name(operation: &SendOperation) -> &'static str {
         SendOperation::RdmaRead(_) => "IBV_WR_RDMA_READ",
         SendOperation::CompareSwap { .. } => "IBV_WR_ATOMIC_CMP_AND_SWP",
         SendOperation::FetchAdd { .. } => "IBV_WR_ATOMIC_FETCH_AND_ADD",
+        SendOperation::Flush { .. } => "IBV_WR_FLUSH",
+        SendOperation::AtomicWrite(_) => "IBV_WR_ATOMIC_WRITE",
         SendOperation::BindWindow(_) => "IBV_WR_BIND_MW",
         SendOperation::LocalInvalidate(_) => "IBV_WR_LOCAL_INV",
     }

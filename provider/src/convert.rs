@@ -296,11 +296,12 @@ impl Parser<'_> {
         const RIGHTS: u32 = IBV_ACCESS_LOCAL_WRITE
             | IBV_ACCESS_REMOTE_WRITE
             | IBV_ACCESS_REMOTE_READ
-            | IBV_ACCESS_REMOTE_ATOMIC;
-        // Rights that apply to memory regions, or to operations that the device lacks. Programs set
-        // them with the others, and NICs accept them; they have no effect.
-        const IGNORED: u32 =
-            IBV_ACCESS_MW_BIND | IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_FLUSH_PERSISTENT;
+            | IBV_ACCESS_REMOTE_ATOMIC
+            | IBV_ACCESS_FLUSH_GLOBAL
+            | IBV_ACCESS_FLUSH_PERSISTENT;
+        // A right of memory regions. Programs set it with the others, and NICs accept it; it has no
+        // effect.
+        const IGNORED: u32 = IBV_ACCESS_MW_BIND;
         if !self.has(IBV_QP_ACCESS_FLAGS) {
             return Ok(None);
         }
@@ -315,6 +316,8 @@ impl Parser<'_> {
             remote_write: flags & IBV_ACCESS_REMOTE_WRITE != 0,
             remote_read: flags & IBV_ACCESS_REMOTE_READ != 0,
             remote_atomic: flags & IBV_ACCESS_REMOTE_ATOMIC != 0,
+            flush_global: flags & IBV_ACCESS_FLUSH_GLOBAL != 0,
+            flush_persistent: flags & IBV_ACCESS_FLUSH_PERSISTENT != 0,
         }))
     }
 

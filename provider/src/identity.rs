@@ -142,6 +142,15 @@ pub fn device_attributes_ex(
     let mut attr = zeroed_device_attr_ex();
     attr.orig_attr = device_attributes(capabilities, host, part_id);
     attr.device_cap_flags_ex = u64::from(attr.orig_attr.device_cap_flags);
+    for (has, flag) in [
+        (capabilities.flush, IBV_DEVICE_FLUSH_GLOBAL),
+        (capabilities.persistent_flush, IBV_DEVICE_FLUSH_PERSISTENT),
+        (capabilities.atomic_write, IBV_DEVICE_ATOMIC_WRITE),
+    ] {
+        if has {
+            attr.device_cap_flags_ex |= flag;
+        }
+    }
     attr.phys_port_cnt_ex = 1;
     attr.completion_timestamp_mask = u64::MAX;
     attr.hca_core_clock = CLOCK_KHZ;

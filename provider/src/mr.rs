@@ -18,9 +18,10 @@ const KNOWN: u32 = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_REMOTE_READ
     | IBV_ACCESS_REMOTE_ATOMIC
     | IBV_ACCESS_MW_BIND
-    | IBV_ACCESS_ZERO_BASED;
-/// Flags of verbs.h that this device does not support: on-demand paging, and remote flush.
-const NOT_SUPPORTED: u32 = IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB | 0x300;
+    | IBV_ACCESS_ZERO_BASED
+    | IBV_ACCESS_FLUSH_GLOBAL;
+/// Flags of verbs.h that this device does not support: on-demand paging, and FLUSH to persistence.
+const NOT_SUPPORTED: u32 = IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB | IBV_ACCESS_FLUSH_PERSISTENT;
 
 /// Memory of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +80,7 @@ impl Mr {
     ) -> Result<Self, Errno> {
         domain.adapter.check()?;
         let access = access(flags)?;
+        check_flush(&domain.adapter, access)?;
         check_range(address as u64, length)?;
         let zero_based = flags & IBV_ACCESS_ZERO_BASED != 0;
         let iova = if zero_based { 0 } else { iova };
@@ -109,6 +111,7 @@ impl Mr {
     ) -> Result<Self, Errno> {
         domain.adapter.check()?;
         let access = access(flags)?;
+        check_flush(&domain.adapter, access)?;
         if flags & IBV_ACCESS_ZERO_BASED == 0 {
             let right = "with IBV_ACCESS_ZERO_BASED, device memory has no address";
             return Err(Errno::wrong("access", Shown::Bits(flags.into()), right));
@@ -141,6 +144,7 @@ impl Mr {
         }
         let mut changeable = self.changeable.lock();
         let access = change.flags.map(access).transpose()?;
+        check_flush(&self.adapter, access.unwrap_or_default())?;
         let zero_based = change.flags.map_or(changeable.zero_based, |flags| {
             flags & IBV_ACCESS_ZERO_BASED != 0
         });
@@ -184,6 +188,16 @@ impl Mr {
     }
 }
 
+/// Refuses the right to be flushed on a device without FLUSH, as the kernel does.
+fn check_flush(adapter: &Adapter, access: MemoryAccess) -> Result<(), Errno> {
+    let has_flush = adapter.device()?.capabilities().flush;
+    if access.flush_global && !has_flush {
+        let text = "access has IBV_ACCESS_FLUSH_GLOBAL, and the device has no FLUSH";
+        return Err(Errno::NOT_SUPPORTED.because(text));
+    }
+    Ok(())
+}
+
 /// Parses `enum ibv_access_flags`.
 ///
 /// # Errors
@@ -207,6 +221,8 @@ pub fn access(flags: u32) -> Result<MemoryAccess, Errno> {
         remote_write: has(IBV_ACCESS_REMOTE_WRITE),
         remote_read: has(IBV_ACCESS_REMOTE_READ),
         remote_atomic: has(IBV_ACCESS_REMOTE_ATOMIC),
+        flush_global: has(IBV_ACCESS_FLUSH_GLOBAL),
+        flush_persistent: has(IBV_ACCESS_FLUSH_PERSISTENT),
         window_bind: has(IBV_ACCESS_MW_BIND),
         relaxed_ordering: has(IBV_ACCESS_RELAXED_ORDERING),
     })

@@ -36,7 +36,7 @@ pub struct Qp {
 }
 
 /// Flags of `send_ops_flags`, and the operation that each requests.
-const SEND_OPS_FLAGS: [(u64, SendOpcode); 10] = [
+const SEND_OPS_FLAGS: [(u64, SendOpcode); 12] = [
     (IBV_QP_EX_WITH_SEND, SendOpcode::SEND),
     (IBV_QP_EX_WITH_SEND_WITH_IMM, SendOpcode::SEND_IMMEDIATE),
     (IBV_QP_EX_WITH_SEND_WITH_INV, SendOpcode::SEND_INVALIDATE),
@@ -48,6 +48,8 @@ const SEND_OPS_FLAGS: [(u64, SendOpcode); 10] = [
     (IBV_QP_EX_WITH_RDMA_READ, SendOpcode::RDMA_READ),
     (IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, SendOpcode::COMPARE_SWAP),
     (IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, SendOpcode::FETCH_ADD),
+    (IBV_QP_EX_WITH_FLUSH, SendOpcode::FLUSH),
+    (IBV_QP_EX_WITH_ATOMIC_WRITE, SendOpcode::ATOMIC_WRITE),
     (IBV_QP_EX_WITH_BIND_MW, SendOpcode::BIND_WINDOW),
     (IBV_QP_EX_WITH_LOCAL_INV, SendOpcode::LOCAL_INVALIDATE),
 ];

@@ -34,6 +34,11 @@ fn the_new_send_api_beside_the_old_one() {
     run("new_send");
 }
 
+#[test]
+fn flush_and_atomic_write() {
+    run("flush");
+}
+
 /// Goal: a receiver that looks at the last byte of a message is found if its region permits relaxed
 /// ordering, and no other is. Method: the same program with and without the right and the option,
 /// and one that waits for the completion.

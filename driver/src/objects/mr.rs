@@ -27,6 +27,10 @@ pub struct MemoryAccess {
     pub remote_read: bool,
     /// True if peers may execute atomics. Needs `local_write`.
     pub remote_atomic: bool,
+    /// True if peers may make their writes visible to all readers by FLUSH.
+    pub flush_global: bool,
+    /// True if peers may make their writes persistent by FLUSH.
+    pub flush_persistent: bool,
     /// True if memory windows may be bound.
     pub window_bind: bool,
     /// True if the device's writes may be reordered (relaxed ordering).
@@ -46,6 +50,8 @@ impl From<MemoryAccess> for AccessRights {
         rights.set_remote_write(access.remote_write);
         rights.set_remote_read(access.remote_read);
         rights.set_remote_atomic(access.remote_atomic);
+        rights.set_flush_global(access.flush_global);
+        rights.set_flush_persistent(access.flush_persistent);
         rights.set_window_bind(access.window_bind);
         rights.set_relaxed_ordering(access.relaxed_ordering);
         rights

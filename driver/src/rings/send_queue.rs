@@ -5,7 +5,8 @@ use std::sync::Arc;
 use ferroce_spec::context::AccessRights;
 use ferroce_spec::wqe::{
     AddressPath, AtomicSegment, BLOCK_SIZE, BindSegment, ControlSegment, ControlWord,
-    DatagramSegment, InlineHeader, MAX_DATA_SEGMENTS, MAX_INLINE, RemoteAddressSegment, SendOpcode,
+    DatagramSegment, FlushSegment, InlineHeader, MAX_DATA_SEGMENTS, MAX_INLINE,
+    RemoteAddressSegment, SendOpcode,
 };
 use parking_lot::Mutex;
 use zerocopy::IntoBytes;
@@ -13,7 +14,8 @@ use zerocopy::IntoBytes;
 use crate::completion::CompletionOpcode;
 use crate::error::PostError;
 use crate::request::{
-    DataSegment, Destination, RemoteAddress, SendData, SendOperation, SendRequest, WindowBinding,
+    DataSegment, Destination, FlushKind, RemoteAddress, SendData, SendOperation, SendRequest,
+    WindowBinding,
 };
 use crate::rings::batch::{Batch, QueueDoorbell, QueueState};
 use crate::rings::doorbell_check::{self, Doorbell, DoorbellMark, RungState};
@@ -266,11 +268,15 @@ impl SendBatch<'_> {
     }
 }
 
+/// Bytes that an ATOMIC WRITE writes.
+const ATOMIC_WRITE_BYTES: usize = 8;
+
 /// Segments of a WQE between control and data, as the operation needs them.
 enum Middle<'a> {
     None,
     Remote(RemoteAddress),
     Atomic(RemoteAddress, u64, u64),
+    Flush(RemoteAddress, u32, FlushKind),
     Bind(&'a WindowBinding),
 }
 
@@ -342,6 +348,18 @@ impl<'a> Plan<'a> {
                 let (middle, payload) = (Middle::Atomic(remote, add, 0), Payload::Received);
                 plan(Op::FETCH_ADD, Done::FetchAdd, [0; 4], middle, payload)
             }
+            SendOperation::Flush {
+                remote,
+                length,
+                kind,
+            } => {
+                let middle = Middle::Flush(remote, length, kind);
+                plan(Op::FLUSH, Done::Flush, [0; 4], middle, Payload::None)
+            }
+            SendOperation::AtomicWrite(remote) => {
+                let (opcode, middle) = (Op::ATOMIC_WRITE, Middle::Remote(remote));
+                plan(opcode, Done::AtomicWrite, [0; 4], middle, Payload::Sent)
+            }
             SendOperation::LocalInvalidate(key) => {
                 let (opcode, done) = (Op::LOCAL_INVALIDATE, Done::LocalInvalidate);
                 let key = key.0.to_le_bytes();
@@ -361,6 +379,7 @@ impl Middle<'_> {
             Self::None => 0,
             Self::Remote(_) => RemoteAddressSegment::SIZE,
             Self::Atomic(..) => RemoteAddressSegment::SIZE + AtomicSegment::SIZE,
+            Self::Flush(..) => RemoteAddressSegment::SIZE + FlushSegment::SIZE,
             Self::Bind(_) => BindSegment::SIZE,
         }
     }
@@ -369,14 +388,21 @@ impl Middle<'_> {
     fn write(&self, writer: &mut RingWriter<'_>) {
         let remote = match self {
             Self::None => return,
-            Self::Remote(remote) | Self::Atomic(remote, ..) => remote,
+            Self::Remote(remote) | Self::Atomic(remote, ..) | Self::Flush(remote, ..) => remote,
             Self::Bind(binding) => return write_binding(binding, writer),
         };
         writer.push(remote.virtual_address);
         writer.push_halves(remote.r_key.0, 0);
-        if let Self::Atomic(_, swap_add, compare) = self {
-            writer.push(*swap_add);
-            writer.push(*compare);
+        match self {
+            Self::Atomic(_, swap_add, compare) => {
+                writer.push(*swap_add);
+                writer.push(*compare);
+            }
+            Self::Flush(_, length, kind) => {
+                writer.push_halves(*length, kind.bits());
+                writer.push(0);
+            }
+            _ => {}
         }
     }
 }
@@ -493,7 +519,12 @@ impl SendState {
                 let length = pieces
                     .iter()
                     .fold(0, |sum: usize, piece| sum.saturating_add(piece.len()));
-                if length > self.shape.max_inline as usize {
+                // An ATOMIC WRITE carries its value in the WQE, whatever the queue has for payload.
+                let least = match plan.opcode {
+                    SendOpcode::ATOMIC_WRITE => ATOMIC_WRITE_BYTES,
+                    _ => 0,
+                };
+                if length > least.max(self.shape.max_inline as usize) {
                     return Err(PostError::InlineTooLong);
                 }
                 Ok(InlineHeader::SIZE + length)

@@ -8,9 +8,9 @@ use crate::support::verbs::{
 };
 use crate::support::{HonestDevice, QPN_BASE};
 use ferroce_driver::{
-    AddressVector, CompletionOpcode, CompletionStatus, DataSegment, Destination, LKey, ModifyQp,
-    Qpn, QueuePair, QueuePairConfig, RKey, ReceiveSource, RemoteAddress, SendData, SendOperation,
-    SendRequest, Service, Srqn, WindowAccess, WindowBinding, WorkCompletion,
+    AddressVector, CompletionOpcode, CompletionStatus, DataSegment, Destination, FlushKind, LKey,
+    ModifyQp, Qpn, QueuePair, QueuePairConfig, RKey, ReceiveSource, RemoteAddress, SendData,
+    SendOperation, SendRequest, Service, Srqn, WindowAccess, WindowBinding, WorkCompletion,
 };
 use ferroce_spec::cqe::{Cqe, CqeStatus};
 use ferroce_spec::wqe::VLAN_NONE;
@@ -85,6 +85,20 @@ fn operation(vector: &GoldenVector) -> SendOperation {
             remote: remote(),
             add: operands().0,
         },
+        "FLUSH" => {
+            let segment = vector.segment("FlushSegment").expect("a range");
+            let kind = number32(segment, "kind");
+            SendOperation::Flush {
+                remote: remote(),
+                length: number32(segment, "length"),
+                kind: FlushKind {
+                    global: kind & 1 != 0,
+                    persistent: kind & 2 != 0,
+                    whole_region: kind & 0x10 != 0,
+                },
+            }
+        }
+        "ATOMIC_WRITE" => SendOperation::AtomicWrite(remote()),
         "LOCAL_INVALIDATE" => SendOperation::LocalInvalidate(key),
         "BIND_WINDOW" => SendOperation::BindWindow(binding(vector)),
         other => panic!("the driver has no {other}"),

@@ -17,6 +17,8 @@ const READ: MemoryAccess = MemoryAccess {
     remote_write: false,
     remote_read: true,
     remote_atomic: false,
+    flush_global: false,
+    flush_persistent: false,
     window_bind: false,
     relaxed_ordering: false,
 };

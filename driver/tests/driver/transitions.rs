@@ -42,6 +42,8 @@ const INIT: ModifyQp = ModifyQp::ToInit(InitAttributes {
         remote_write: true,
         remote_read: false,
         remote_atomic: false,
+        flush_global: false,
+        flush_persistent: false,
     },
 });
 const INIT_UD: ModifyQp = ModifyQp::ToInitUd(UdInit {

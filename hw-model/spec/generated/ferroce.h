@@ -1,4 +1,4 @@
-// The contract between the Ferroce function and its software, version 1.13. Printed from the
+// The contract between the Ferroce function and its software, version 1.14. Printed from the
 // declarations in hw-model/spec by ferroce spec; changes here are lost.
 
 #ifndef FERROCE_H
@@ -48,7 +48,7 @@
 // Version of this contract, major part: a driver refuses a card with another one.
 #define FERROCE_CONTRACT_MAJOR 0x1u
 // Version of this contract, minor part: grows when something is added compatibly.
-#define FERROCE_CONTRACT_MINOR 0xdu
+#define FERROCE_CONTRACT_MINOR 0xeu
 // Bytes of BAR4, the device's own memory: for memory regions near the port, and for software to
 // read and write.
 #define FERROCE_BAR4_SIZE 0x40000u
@@ -142,7 +142,7 @@
 #define FERROCE_OFFSET_CONTRACT_VERSION 0x4u
 #define FERROCE_WIDTH_CONTRACT_VERSION 0x4u
 #define FERROCE_COUNT_CONTRACT_VERSION 0x1u
-#define FERROCE_RESET_CONTRACT_VERSION 0x1000du
+#define FERROCE_RESET_CONTRACT_VERSION 0x1000eu
 // PCI device ID in bits 31:16, vendor ID in bits 15:0.
 #define FERROCE_OFFSET_DEVICE_ID 0x8u
 #define FERROCE_WIDTH_DEVICE_ID 0x4u
@@ -499,6 +499,8 @@
 #define FERROCE_SEND_OPCODE_RDMA_READ 0x10u
 #define FERROCE_SEND_OPCODE_COMPARE_SWAP 0x18u
 #define FERROCE_SEND_OPCODE_FETCH_ADD 0x19u
+#define FERROCE_SEND_OPCODE_FLUSH 0x1au
+#define FERROCE_SEND_OPCODE_ATOMIC_WRITE 0x1bu
 #define FERROCE_SEND_OPCODE_LOCAL_INVALIDATE 0x20u
 #define FERROCE_SEND_OPCODE_BIND_WINDOW 0x21u
 
@@ -511,6 +513,8 @@
 #define FERROCE_CQE_OPCODE_LOCAL_INVALIDATE 0x6u
 #define FERROCE_CQE_OPCODE_BIND_WINDOW 0x7u
 #define FERROCE_CQE_OPCODE_NOP 0x8u
+#define FERROCE_CQE_OPCODE_FLUSH 0x9u
+#define FERROCE_CQE_OPCODE_ATOMIC_WRITE 0xau
 #define FERROCE_CQE_OPCODE_RECEIVE 0x80u
 #define FERROCE_CQE_OPCODE_RECEIVE_RDMA_IMMEDIATE 0x81u
 
@@ -922,6 +926,15 @@
 // (contract 1.11).
 #define FERROCE_DEVICE_FEATURES_OWN_MULTICAST_SHIFT 11
 #define FERROCE_DEVICE_FEATURES_OWN_MULTICAST_MASK 0x800u
+// FLUSH that makes writes visible to all readers, RC and XRC (contract 1.14).
+#define FERROCE_DEVICE_FEATURES_FLUSH_SHIFT 12
+#define FERROCE_DEVICE_FEATURES_FLUSH_MASK 0x1000u
+// FLUSH that makes writes persistent (contract 1.14).
+#define FERROCE_DEVICE_FEATURES_PERSISTENT_FLUSH_SHIFT 13
+#define FERROCE_DEVICE_FEATURES_PERSISTENT_FLUSH_MASK 0x2000u
+// ATOMIC WRITE, RC and XRC (contract 1.14).
+#define FERROCE_DEVICE_FEATURES_ATOMIC_WRITE_SHIFT 14
+#define FERROCE_DEVICE_FEATURES_ATOMIC_WRITE_MASK 0x4000u
 
 // First word of a send WQE.
 // A SendOpcode.
@@ -1009,6 +1022,12 @@
 // Window of type 2: peers name its first byte 0.
 #define FERROCE_ACCESS_RIGHTS_ZERO_BASED_SHIFT 6
 #define FERROCE_ACCESS_RIGHTS_ZERO_BASED_MASK 0x40u
+// FLUSH that makes writes visible to all readers (contract 1.14).
+#define FERROCE_ACCESS_RIGHTS_FLUSH_GLOBAL_SHIFT 8
+#define FERROCE_ACCESS_RIGHTS_FLUSH_GLOBAL_MASK 0x100u
+// FLUSH that makes writes persistent (contract 1.14).
+#define FERROCE_ACCESS_RIGHTS_FLUSH_PERSISTENT_SHIFT 9
+#define FERROCE_ACCESS_RIGHTS_FLUSH_PERSISTENT_MASK 0x200u
 
 // Shape of a QP's rings.
 // Base-2 logarithm of the send queue, in 64-byte blocks.
@@ -1325,6 +1344,21 @@ struct ferroce_atomic_segment {
 FERROCE_ASSERT(sizeof(struct ferroce_atomic_segment) == 16);
 FERROCE_ASSERT(offsetof(struct ferroce_atomic_segment, swap_add) == 0x0);
 FERROCE_ASSERT(offsetof(struct ferroce_atomic_segment, compare) == 0x8);
+
+// Range and kind of a FLUSH.
+struct ferroce_flush_segment {
+    // Bytes from the remote address on; ignored for a whole region.
+    uint32_t length;
+    // The FETH as it goes on the wire, as a number: bit 0 global, bit 1 persistent, bits 5:4 zero
+    // for the range, one for the whole region.
+    uint32_t kind;
+    // Zero.
+    uint64_t reserved;
+};
+FERROCE_ASSERT(sizeof(struct ferroce_flush_segment) == 16);
+FERROCE_ASSERT(offsetof(struct ferroce_flush_segment, length) == 0x0);
+FERROCE_ASSERT(offsetof(struct ferroce_flush_segment, kind) == 0x4);
+FERROCE_ASSERT(offsetof(struct ferroce_flush_segment, reserved) == 0x8);
 
 // What a memory window is bound to. Length zero: it is unbound.
 struct ferroce_bind_segment {

@@ -1,4 +1,4 @@
-// The contract between the Ferroce function and its software, version 1.13. Printed from the
+// The contract between the Ferroce function and its software, version 1.14. Printed from the
 // declarations in hw-model/spec by ferroce spec; changes here are lost.
 //
 // A structure of n bytes is a packed struct of 8n bits; byte 0 is in bits 7:0, so that a line as it
@@ -35,7 +35,7 @@ package ferroce_pkg;
   // Version of this contract, major part: a driver refuses a card with another one.
   localparam logic [15:0] CONTRACT_MAJOR = 16'h1;
   // Version of this contract, minor part: grows when something is added compatibly.
-  localparam logic [15:0] CONTRACT_MINOR = 16'hd;
+  localparam logic [15:0] CONTRACT_MINOR = 16'he;
   // Bytes of BAR4, the device's own memory: for memory regions near the port, and for software to
   // read and write.
   localparam logic [31:0] BAR4_SIZE = 32'h40000;
@@ -125,7 +125,7 @@ package ferroce_pkg;
   localparam logic [31:0] RESET_MAGIC = 32'h434f5246;
   // Version of the contract that the function implements.
   localparam logic [13:0] OFFSET_CONTRACT_VERSION = 14'h4;
-  localparam logic [31:0] RESET_CONTRACT_VERSION = 32'h1000d;
+  localparam logic [31:0] RESET_CONTRACT_VERSION = 32'h1000e;
   // PCI device ID in bits 31:16, vendor ID in bits 15:0.
   localparam logic [13:0] OFFSET_DEVICE_ID = 14'h8;
   localparam logic [31:0] RESET_DEVICE_ID = 32'hf10a1172;
@@ -519,6 +519,10 @@ package ferroce_pkg;
     SEND_OPCODE_COMPARE_SWAP = 8'h18,
     // Atomic fetch and add.
     SEND_OPCODE_FETCH_ADD = 8'h19,
+    // Makes earlier writes visible or persistent (contract 1.14).
+    SEND_OPCODE_FLUSH = 8'h1a,
+    // Writes eight bytes at once (contract 1.14).
+    SEND_OPCODE_ATOMIC_WRITE = 8'h1b,
     // Invalidates a local key.
     SEND_OPCODE_LOCAL_INVALIDATE = 8'h20,
     // Binds a memory window.
@@ -543,6 +547,10 @@ package ferroce_pkg;
     CQE_OPCODE_BIND_WINDOW = 8'h7,
     // A NOP.
     CQE_OPCODE_NOP = 8'h8,
+    // A FLUSH (contract 1.14).
+    CQE_OPCODE_FLUSH = 8'h9,
+    // An ATOMIC WRITE (contract 1.14).
+    CQE_OPCODE_ATOMIC_WRITE = 8'ha,
     // A receive WQE that a SEND consumed.
     CQE_OPCODE_RECEIVE = 8'h80,
     // A receive WQE that an RDMA WRITE with immediate consumed.
@@ -1164,9 +1172,21 @@ package ferroce_pkg;
   localparam int DEVICE_FEATURES_CHOSEN_NUMBERS_WIDTH = 1;
   localparam int DEVICE_FEATURES_OWN_MULTICAST_LSB = 11;
   localparam int DEVICE_FEATURES_OWN_MULTICAST_WIDTH = 1;
+  localparam int DEVICE_FEATURES_FLUSH_LSB = 12;
+  localparam int DEVICE_FEATURES_FLUSH_WIDTH = 1;
+  localparam int DEVICE_FEATURES_PERSISTENT_FLUSH_LSB = 13;
+  localparam int DEVICE_FEATURES_PERSISTENT_FLUSH_WIDTH = 1;
+  localparam int DEVICE_FEATURES_ATOMIC_WRITE_LSB = 14;
+  localparam int DEVICE_FEATURES_ATOMIC_WRITE_WIDTH = 1;
   // What the device implements.
   typedef struct packed {
-    logic [19:0] reserved_12;
+    logic [16:0] reserved_15;
+    // 14: ATOMIC WRITE, RC and XRC (contract 1.14).
+    logic atomic_write;
+    // 13: FLUSH that makes writes persistent (contract 1.14).
+    logic persistent_flush;
+    // 12: FLUSH that makes writes visible to all readers, RC and XRC (contract 1.14).
+    logic flush;
     // 11: A member of a multicast group gets what it sends there, unless its QpShape says otherwise
     // (contract 1.11).
     logic own_multicast;
@@ -1302,9 +1322,18 @@ package ferroce_pkg;
   localparam int ACCESS_RIGHTS_RELAXED_ORDERING_WIDTH = 1;
   localparam int ACCESS_RIGHTS_ZERO_BASED_LSB = 6;
   localparam int ACCESS_RIGHTS_ZERO_BASED_WIDTH = 1;
+  localparam int ACCESS_RIGHTS_FLUSH_GLOBAL_LSB = 8;
+  localparam int ACCESS_RIGHTS_FLUSH_GLOBAL_WIDTH = 1;
+  localparam int ACCESS_RIGHTS_FLUSH_PERSISTENT_LSB = 9;
+  localparam int ACCESS_RIGHTS_FLUSH_PERSISTENT_WIDTH = 1;
   // Remote access rights of a QP, and local and remote rights of a memory region.
   typedef struct packed {
-    logic [24:0] reserved_7;
+    logic [21:0] reserved_10;
+    // 9: FLUSH that makes writes persistent (contract 1.14).
+    logic flush_persistent;
+    // 8: FLUSH that makes writes visible to all readers (contract 1.14).
+    logic flush_global;
+    logic reserved_7;
     // 6: Window of type 2: peers name its first byte 0.
     logic zero_based;
     // 5: Writes may pass each other.
@@ -1670,6 +1699,21 @@ package ferroce_pkg;
     // byte 0x0: Value to swap in, or to add.
     logic [63:0] swap_add;
   } atomic_segment_t;
+
+  localparam int FLUSH_SEGMENT_BYTES = 16;
+  localparam int FLUSH_SEGMENT_LENGTH_OFFSET = 0;
+  localparam int FLUSH_SEGMENT_KIND_OFFSET = 4;
+  localparam int FLUSH_SEGMENT_RESERVED_OFFSET = 8;
+  // Range and kind of a FLUSH.
+  typedef struct packed {
+    // byte 0x8: Zero.
+    logic [63:0] reserved;
+    // byte 0x4: The FETH as it goes on the wire, as a number: bit 0 global, bit 1 persistent, bits
+    // 5:4 zero for the range, one for the whole region.
+    logic [31:0] kind;
+    // byte 0x0: Bytes from the remote address on; ignored for a whole region.
+    logic [31:0] length;
+  } flush_segment_t;
 
   localparam int BIND_SEGMENT_BYTES = 32;
   localparam int BIND_SEGMENT_R_KEY_OFFSET = 0;

@@ -327,6 +327,11 @@ word! {
         flag [11] own_multicast, set_own_multicast,
             "A member of a multicast group gets what it sends there, unless its QpShape says \
              otherwise (contract 1.11).";
+        flag [12] flush, set_flush,
+            "FLUSH that makes writes visible to all readers, RC and XRC (contract 1.14).";
+        flag [13] persistent_flush, set_persistent_flush,
+            "FLUSH that makes writes persistent (contract 1.14).";
+        flag [14] atomic_write, set_atomic_write, "ATOMIC WRITE, RC and XRC (contract 1.14).";
     }
 }
 

@@ -80,6 +80,10 @@ word! {
         flag [4] window_bind, set_window_bind, "Memory windows may be bound.";
         flag [5] relaxed_ordering, set_relaxed_ordering, "Writes may pass each other.";
         flag [6] zero_based, set_zero_based, "Window of type 2: peers name its first byte 0.";
+        flag [8] flush_global, set_flush_global,
+            "FLUSH that makes writes visible to all readers (contract 1.14).";
+        flag [9] flush_persistent, set_flush_persistent,
+            "FLUSH that makes writes persistent (contract 1.14).";
     }
 }
 

@@ -43,6 +43,7 @@ pub const LAYOUTS: &[LayoutTable] = &[
     wqe::ControlSegment::TABLE,
     wqe::RemoteAddressSegment::TABLE,
     wqe::AtomicSegment::TABLE,
+    wqe::FlushSegment::TABLE,
     wqe::BindSegment::TABLE,
     wqe::SharedReceiveSegment::TABLE,
     wqe::AddressPath::TABLE,

@@ -25,6 +25,10 @@ crate::open_enum::open_enum! {
         BIND_WINDOW = 0x07,
         /// A NOP.
         NOP = 0x08,
+        /// A FLUSH (contract 1.14).
+        FLUSH = 0x09,
+        /// An ATOMIC WRITE (contract 1.14).
+        ATOMIC_WRITE = 0x0a,
         /// A receive WQE that a SEND consumed.
         RECEIVE = 0x80,
         /// A receive WQE that an RDMA WRITE with immediate consumed.

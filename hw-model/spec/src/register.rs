@@ -28,7 +28,7 @@ constants! {
     /// Version of this contract, major part: a driver refuses a card with another one.
     pub const CONTRACT_MAJOR: u16 = 1;
     /// Version of this contract, minor part: grows when something is added compatibly.
-    pub const CONTRACT_MINOR: u16 = 13;
+    pub const CONTRACT_MINOR: u16 = 14;
     /// Bytes of BAR4, the device's own memory: for memory regions near the port, and for software
     /// to read and write.
     pub const BAR4_SIZE: u32 = 256 << 10;

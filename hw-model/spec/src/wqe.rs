@@ -11,6 +11,8 @@
 //! | SEND, SEND_IMMEDIATE (UD) | control, datagram, data |
 //! | RDMA_WRITE, RDMA_WRITE_IMMEDIATE, RDMA_READ | control, remote address, data |
 //! | COMPARE_SWAP, FETCH_ADD | control, remote address, atomic, data |
+//! | FLUSH | control, remote address, flush |
+//! | ATOMIC_WRITE | control, remote address, data of eight bytes |
 //! | LOCAL_INVALIDATE, NOP | control |
 //! | BIND_WINDOW | control, bind |
 //!
@@ -63,6 +65,10 @@ crate::open_enum::open_enum! {
         COMPARE_SWAP = 0x18,
         /// Atomic fetch and add.
         FETCH_ADD = 0x19,
+        /// Makes earlier writes visible or persistent (contract 1.14).
+        FLUSH = 0x1a,
+        /// Writes eight bytes at once (contract 1.14).
+        ATOMIC_WRITE = 0x1b,
         /// Invalidates a local key.
         LOCAL_INVALIDATE = 0x20,
         /// Binds a memory window.
@@ -110,6 +116,16 @@ layout! {
     pub struct AtomicSegment: 16 {
         0x0 swap_add: u64, "Value to swap in, or to add.";
         0x8 compare: u64, "Value to compare with.";
+    }
+}
+
+layout! {
+    /// Range and kind of a FLUSH.
+    pub struct FlushSegment: 16 {
+        0x0 length: u32, "Bytes from the remote address on; ignored for a whole region.";
+        0x4 kind: u32, "The FETH as it goes on the wire, as a number: bit 0 global, bit 1 \
+             persistent, bits 5:4 zero for the range, one for the whole region.";
+        0x8 reserved: u64, "Zero.";
     }
 }
 

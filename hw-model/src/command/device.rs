@@ -57,6 +57,8 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
         features.set_cq_resize(config.cq_resize);
         features.set_chosen_numbers(config.has_chosen_numbers());
         features.set_own_multicast(true);
+        features.set_flush(true);
+        features.set_atomic_write(true);
         DeviceCapabilities {
             firmware_version: FIRMWARE_VERSION,
             qpn_base: config.qpn_base,

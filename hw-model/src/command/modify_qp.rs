@@ -99,6 +99,8 @@ fn remote_access(context: &QpContext) -> RemoteAccess {
         read: context.access.remote_read(),
         write: context.access.remote_write(),
         atomic: context.access.remote_atomic(),
+        flush_global: context.access.flush_global(),
+        flush_persistent: context.access.flush_persistent(),
     }
 }
 

@@ -198,6 +198,8 @@ fn send_opcode(kind: SendKind) -> CqeOpcode {
         SendKind::RdmaRead => CqeOpcode::RDMA_READ,
         SendKind::CompareSwap => CqeOpcode::COMPARE_SWAP,
         SendKind::FetchAdd => CqeOpcode::FETCH_ADD,
+        SendKind::Flush => CqeOpcode::FLUSH,
+        SendKind::AtomicWrite => CqeOpcode::ATOMIC_WRITE,
         SendKind::LocalInvalidate => CqeOpcode::LOCAL_INVALIDATE,
         SendKind::BindWindow => CqeOpcode::BIND_WINDOW,
         SendKind::Nop => CqeOpcode::NOP,

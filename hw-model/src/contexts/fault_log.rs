@@ -200,9 +200,15 @@ impl FaultLog {
 
 /// Returns the access right that a queue pair does not grant to its peer.
 fn missing_right(operation: Operation, access: RemoteAccess) -> Option<&'static str> {
-    use Operation::{CompareSwap, FetchAdd, RdmaReadRequest, RdmaWrite, RdmaWriteImmediate};
+    use Operation::{
+        AtomicWrite, CompareSwap, FetchAdd, Flush, RdmaReadRequest, RdmaWrite, RdmaWriteImmediate,
+    };
     match operation {
-        RdmaWrite | RdmaWriteImmediate if !access.write => Some("IBV_ACCESS_REMOTE_WRITE"),
+        Flush if !access.flush_global => Some("IBV_ACCESS_FLUSH_GLOBAL"),
+        Flush if !access.flush_persistent => Some("IBV_ACCESS_FLUSH_PERSISTENT"),
+        RdmaWrite | RdmaWriteImmediate | AtomicWrite if !access.write => {
+            Some("IBV_ACCESS_REMOTE_WRITE")
+        }
         RdmaReadRequest if !access.read => Some("IBV_ACCESS_REMOTE_READ"),
         CompareSwap | FetchAdd if !access.atomic => Some("IBV_ACCESS_REMOTE_ATOMIC"),
         _ => None,

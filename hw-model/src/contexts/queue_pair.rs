@@ -248,6 +248,8 @@ impl QueuePair {
         access.set_remote_read(attributes.access.read);
         access.set_remote_write(attributes.access.write);
         access.set_remote_atomic(attributes.access.atomic);
+        access.set_flush_global(attributes.access.flush_global);
+        access.set_flush_persistent(attributes.access.flush_persistent);
         let mut retry = RetryAttributes::default();
         retry.set_retry_count(attributes.retry_count.value());
         retry.set_rnr_retry(attributes.rnr_retry.value());

@@ -79,7 +79,12 @@ pub fn execute<H: Host, M: TranslationTable>(
             srqn,
         } => {
             let length = u64::from(length);
-            let access = remote_access(qp, srqn, r_key, virtual_address, length, access, blocks);
+            let is_region = matches!(access, RemoteAccess::Flush { region: true, .. });
+            let mut access =
+                remote_access(qp, srqn, r_key, virtual_address, length, access, blocks);
+            if is_region {
+                access = whole_region(qp, access, blocks);
+            }
             validate(qp, access, blocks)
         }
         MemoryOp::TakeReceive | MemoryOp::TakeShared { .. } if blocks.withholds_receives => {
@@ -128,6 +133,30 @@ pub fn execute<H: Host, M: TranslationTable>(
             let (length, access) = (ATOMIC_BYTES as u64, RemoteAccess::Atomic);
             let access = remote_access(qp, srqn, r_key, virtual_address, length, access, blocks);
             atomic(qp, access, operation, blocks)
+        }
+        MemoryOp::Flush {
+            r_key,
+            virtual_address,
+            length,
+            access,
+            srqn,
+        } => {
+            let length = u64::from(length);
+            let mut access =
+                remote_access(qp, srqn, r_key, virtual_address, length, access, blocks);
+            if length == 0 {
+                access = whole_region(qp, access, blocks);
+            }
+            flush(qp, access, blocks)
+        }
+        MemoryOp::WriteAtomically {
+            r_key,
+            virtual_address,
+            srqn,
+        } => {
+            let (length, access) = (ATOMIC_BYTES as u64, RemoteAccess::Write);
+            let access = remote_access(qp, srqn, r_key, virtual_address, length, access, blocks);
+            write_atomically(qp, access, packet.payload(), blocks)
         }
         MemoryOp::Invalidate { r_key, srqn } => invalidate(qp, r_key, srqn, blocks),
     }
@@ -233,6 +262,58 @@ fn atomic<H: Host, M: TranslationTable>(
             MemoryAnswer::Failed
         }
     }
+}
+
+/// Returns the access to the whole region of `access`; `None`: there is none with this key.
+#[cold]
+fn whole_region<H: Host, M: TranslationTable>(
+    qp: &mut QueuePair,
+    access: Option<Access>,
+    blocks: &mut MemoryBlocks<'_, '_, H, M>,
+) -> Option<Access> {
+    let access = access?;
+    let whole = blocks.memory.whole_region(access, blocks.dma);
+    whole
+        .inspect_err(|fault| refuse(qp, &access, fault, blocks.memory))
+        .ok()
+}
+
+/// Makes earlier writes of the peer visible, after earlier atomics of the queue pair.
+#[cold]
+fn flush<H: Host, M: TranslationTable>(
+    qp: &mut QueuePair,
+    access: Option<Access>,
+    blocks: &mut MemoryBlocks<'_, '_, H, M>,
+) -> MemoryAnswer {
+    blocks.dma.at = blocks.dma.at.max(qp.progress.executed);
+    let Some(access) = access else {
+        return MemoryAnswer::Failed;
+    };
+    let flushed = blocks.memory.flush(&access, blocks.dma);
+    if let Err(fault) = &flushed {
+        refuse(qp, &access, fault, blocks.memory);
+    }
+    qp.progress.executed = blocks.dma.at;
+    done(flushed.is_ok())
+}
+
+/// Writes the payload of an ATOMIC WRITE, after earlier atomics of the queue pair.
+#[cold]
+fn write_atomically<H: Host, M: TranslationTable>(
+    qp: &mut QueuePair,
+    access: Option<Access>,
+    payload: &[u8],
+    blocks: &mut MemoryBlocks<'_, '_, H, M>,
+) -> MemoryAnswer {
+    blocks.dma.at = blocks.dma.at.max(qp.progress.executed);
+    let (Some(access), Ok(value)) = (access, payload.try_into()) else {
+        return MemoryAnswer::Failed;
+    };
+    let written = blocks.memory.write_atomically(&access, value, blocks.dma);
+    if let Err(fault) = &written {
+        refuse(qp, &access, fault, blocks.memory);
+    }
+    done(written.is_ok())
 }
 
 /// Invalidates a key at the request of the peer.
@@ -411,6 +492,12 @@ fn remote_rights(access: RemoteAccess) -> AccessRights {
         RemoteAccess::Write => rights.set_remote_write(true),
         RemoteAccess::Read => rights.set_remote_read(true),
         RemoteAccess::Atomic => rights.set_remote_atomic(true),
+        RemoteAccess::Flush {
+            global, persistent, ..
+        } => {
+            rights.set_flush_global(global);
+            rights.set_flush_persistent(persistent);
+        }
     }
     rights
 }

@@ -1,9 +1,10 @@
 //! Access to registered memory: protection (MPT), translation (MTT), then DMA.
 //!
-//! - [`atomic`]: AtomicOps. [`window`]: memory windows. `registration`: entries of the tables, as
-//!   commands create them.
+//! - [`atomic`]: AtomicOps. [`flush`]: FLUSH and ATOMIC WRITE. [`window`]: memory windows.
+//!   `registration`: entries of the tables, as commands create them.
 
 pub mod atomic;
+pub mod flush;
 pub(crate) mod registration;
 pub mod window;
 

@@ -51,7 +51,12 @@ impl Access {
     /// Returns true if a peer requests it. Local accesses must not use a window.
     #[inline]
     fn is_remote(&self) -> bool {
-        self.rights.remote_write() || self.rights.remote_read() || self.rights.remote_atomic()
+        let rights = self.rights;
+        rights.remote_write()
+            || rights.remote_read()
+            || rights.remote_atomic()
+            || rights.flush_global()
+            || rights.flush_persistent()
     }
 }
 

@@ -587,6 +587,7 @@ impl<T: Timing> Machine<T> {
         access.set_remote_read(true);
         access.set_remote_write(true);
         access.set_remote_atomic(true);
+        access.set_flush_global(true);
         let mut retry = RetryAttributes::default();
         retry.set_retry_count(7);
         retry.set_rnr_retry(7);

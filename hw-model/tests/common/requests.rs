@@ -18,7 +18,10 @@ impl Machine {
         control.set_signaled(true);
         let data = usize::from(matches!(
             opcode,
-            SendOpcode::SEND_INVALIDATE | SendOpcode::COMPARE_SWAP | SendOpcode::FETCH_ADD
+            SendOpcode::SEND_INVALIDATE
+                | SendOpcode::COMPARE_SWAP
+                | SendOpcode::FETCH_ADD
+                | SendOpcode::ATOMIC_WRITE
         ));
         control.set_data_segments(data as u8);
         let head = ControlSegment {

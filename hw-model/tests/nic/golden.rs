@@ -9,7 +9,7 @@ use ferroce_spec::context::{AccessRights, PathMtuCode};
 use ferroce_spec::wqe::DatagramSegment;
 use ferroce_test_support::{GoldenSegment, GoldenVector, golden_vectors};
 use ferroce_transport::{Destination, LocalKind, Remote, SendOperation, SendRequest, Service};
-use ferroce_wire::{Immediate, QKey, Qpn, RKey};
+use ferroce_wire::{Feth, Immediate, QKey, Qpn, RKey};
 use zerocopy::FromBytes;
 
 fn number32(segment: &GoldenSegment, field: &str) -> u32 {
@@ -54,6 +54,15 @@ fn operation(vector: &GoldenVector) -> SendOperation {
             remote: remote(),
             add: operand("swap_add"),
         },
+        "FLUSH" => {
+            let segment = part(vector, "FlushSegment");
+            SendOperation::Flush {
+                remote: remote(),
+                length: number32(segment, "length"),
+                feth: Feth::from_bits(number32(segment, "kind")),
+            }
+        }
+        "ATOMIC_WRITE" => SendOperation::AtomicWrite { remote: remote() },
         "LOCAL_INVALIDATE" => SendOperation::Local(LocalKind::Invalidate),
         "BIND_WINDOW" => SendOperation::Local(LocalKind::Bind),
         other => panic!("no operation {other}"),

@@ -11,6 +11,7 @@ mod contract;
 mod datagrams;
 mod departures;
 mod device_faults;
+mod flush;
 mod golden;
 mod gsi;
 mod hostile;

@@ -237,6 +237,7 @@ impl Responder {
                 } else {
                     self.packet.reth.dma_length
                 },
+                access: self.access(),
                 srqn,
             },
             Asked::AtomicWrite => MemoryOp::WriteAtomically {

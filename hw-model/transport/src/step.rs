@@ -115,6 +115,8 @@ pub enum MemoryOp {
         virtual_address: u64,
         /// Bytes of the range; zero for the whole region.
         length: u32,
+        /// [`Access::Flush`], as it was validated.
+        access: Access,
         /// XRC: the SRQ whose protection domain applies.
         srqn: Option<u32>,
     },

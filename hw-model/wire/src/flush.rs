@@ -44,6 +44,18 @@ impl Feth {
         Self(bits)
     }
 
+    /// Returns the header with these bits.
+    #[must_use]
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    /// Returns its bits.
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
     /// Returns true if it has this placement.
     #[must_use]
     pub const fn has(self, placement: Self) -> bool {

@@ -129,6 +129,21 @@ pub const IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD: u64 = 1 << 6;
 pub const IBV_QP_EX_WITH_LOCAL_INV: u64 = 1 << 7;
 pub const IBV_QP_EX_WITH_BIND_MW: u64 = 1 << 8;
 pub const IBV_QP_EX_WITH_SEND_WITH_INV: u64 = 1 << 9;
+pub const IBV_QP_EX_WITH_FLUSH: u64 = 1 << 11;
+pub const IBV_QP_EX_WITH_ATOMIC_WRITE: u64 = 1 << 12;
+
+/// `enum ibv_placement_type`
+pub const IBV_FLUSH_GLOBAL: u8 = 1 << 0;
+pub const IBV_FLUSH_PERSISTENT: u8 = 1 << 1;
+
+/// `enum ibv_selectivity_level`
+pub const IBV_FLUSH_RANGE: u8 = 0;
+pub const IBV_FLUSH_MR: u8 = 1;
+
+/// Bits of `device_cap_flags_ex` that are not in `device_cap_flags`.
+pub const IBV_DEVICE_FLUSH_GLOBAL: u64 = 1 << 38;
+pub const IBV_DEVICE_FLUSH_PERSISTENT: u64 = 1 << 39;
+pub const IBV_DEVICE_ATOMIC_WRITE: u64 = 1 << 40;
 
 pub const IBV_QP_STATE: c_int = 1 << 0;
 pub const IBV_QP_CUR_STATE: c_int = 1 << 1;

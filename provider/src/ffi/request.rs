@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use ferroce_driver::{
-    DataSegment, LKey, RKey, RemoteAddress, SendOperation, WindowAccess, WindowBinding,
+    DataSegment, FlushKind, LKey, RKey, RemoteAddress, SendOperation, WindowAccess, WindowBinding,
 };
 
 use super::handle::Handle;
@@ -120,6 +120,50 @@ pub(super) fn remote(r_key: u32, virtual_address: u64) -> RemoteAddress {
         virtual_address,
         r_key: RKey(r_key),
     }
+}
+
+/// Returns the operation of `ibv_wr_flush`.
+///
+/// # Errors
+/// `EINVAL` for a placement or a level that verbs.h does not have, and for a range of more than
+/// 2^32 - 1 bytes, which the packet has no room for.
+pub(super) fn flush(
+    remote: RemoteAddress,
+    length: usize,
+    placement: u8,
+    level: u8,
+) -> Result<SendOperation, Errno> {
+    const PLACEMENTS: u32 = (IBV_FLUSH_GLOBAL | IBV_FLUSH_PERSISTENT) as u32;
+    within(Errno::INVALID, "type", u32::from(placement), PLACEMENTS)?;
+    if placement == 0 {
+        let right = "IBV_FLUSH_GLOBAL, IBV_FLUSH_PERSISTENT or both";
+        return Err(Errno::wrong("type", 0, right));
+    }
+    let whole_region = match level {
+        IBV_FLUSH_RANGE => false,
+        IBV_FLUSH_MR => true,
+        other => {
+            return Err(Errno::wrong(
+                "level",
+                u32::from(other),
+                "IBV_FLUSH_RANGE or IBV_FLUSH_MR",
+            ));
+        }
+    };
+    let length = match u32::try_from(length) {
+        Ok(length) => length,
+        Err(_) if whole_region => 0,
+        Err(_) => return Err(Errno::above("len", length, u64::from(u32::MAX))),
+    };
+    Ok(SendOperation::Flush {
+        remote,
+        length,
+        kind: FlushKind {
+            global: placement & IBV_FLUSH_GLOBAL != 0,
+            persistent: placement & IBV_FLUSH_PERSISTENT != 0,
+            whole_region,
+        },
+    })
 }
 
 /// Returns the destination of a datagram.

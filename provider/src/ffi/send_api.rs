@@ -10,11 +10,16 @@ use libc::{c_int, c_void, size_t};
 use super::boundary::{guard, status};
 use super::handle::Handle;
 use super::objects::{Posting, Qp};
-use super::request::{binding_of_type_2, datagram, piece, remote, scatter_list, with_pieces};
+use super::request::{
+    binding_of_type_2, datagram, flush, piece, remote, scatter_list, with_pieces,
+};
 use crate::abi::*;
 use crate::builder::{Builder, Target};
 use crate::errno::Errno;
 use crate::os::set_errno;
+
+/// Bytes that `ibv_wr_atomic_write` reads.
+const ATOMIC_WRITE_BYTES: usize = 8;
 
 /// Runs a step in the open section of a QP. Without a section it does nothing, and `wr_complete`
 /// reports that.
@@ -197,6 +202,48 @@ unsafe extern "C" fn wr_atomic_fetch_add(qp: *mut ibv_qp_ex, r_key: u32, address
     unsafe { begin(qp, operation) }
 }
 
+unsafe extern "C" fn wr_atomic_write(
+    qp: *mut ibv_qp_ex,
+    r_key: u32,
+    address: u64,
+    value: *const c_void,
+) {
+    let operation = SendOperation::AtomicWrite(remote(r_key, address));
+    // SAFETY: contract of `ibv_wr_atomic_write`: `qp` is null or a live QP of this library in a
+    // section of this thread, and `value` null or eight readable bytes that stay unchanged during
+    // the call; null is refused.
+    unsafe {
+        step(qp, |Posting { batch, builder }| {
+            if value.is_null() {
+                return Err(Errno::null("atomic_wr"));
+            }
+            let value = piece(value.expose_provenance() as u64, ATOMIC_WRITE_BYTES)?;
+            builder.begin(batch, (*qp).wr_id, (*qp).wr_flags, operation);
+            builder.data(batch, SendData::Inline(&[value]));
+            Ok(())
+        });
+    }
+}
+
+unsafe extern "C" fn wr_flush(
+    qp: *mut ibv_qp_ex,
+    r_key: u32,
+    address: u64,
+    length: size_t,
+    placement: u8,
+    level: u8,
+) {
+    // SAFETY: contract of `ibv_wr_flush`: `qp` is null or a live QP of this library, and this
+    // thread opened its section with `ibv_wr_start`.
+    unsafe {
+        step(qp, |Posting { batch, builder }| {
+            let operation = flush(remote(r_key, address), length, placement, level)?;
+            builder.begin(batch, (*qp).wr_id, (*qp).wr_flags, operation);
+            Ok(())
+        });
+    }
+}
+
 unsafe extern "C" fn wr_local_inv(qp: *mut ibv_qp_ex, r_key: u32) {
     // SAFETY: contract of `ibv_wr_local_inv`: `qp` is null or a live QP of this library, and this
     // thread opened its section with `ibv_wr_start`.
@@ -328,6 +375,8 @@ pub(super) fn fill(qp: &mut ibv_qp_ex) {
     qp.wr_send_inv = Some(wr_send_inv);
     qp.wr_atomic_cmp_swp = Some(wr_atomic_cmp_swp);
     qp.wr_atomic_fetch_add = Some(wr_atomic_fetch_add);
+    qp.wr_atomic_write = Some(wr_atomic_write);
+    qp.wr_flush = Some(wr_flush);
     qp.wr_local_inv = Some(wr_local_inv);
     qp.wr_bind_mw = Some(wr_bind_mw);
     qp.wr_set_ud_addr = Some(wr_set_ud_addr);

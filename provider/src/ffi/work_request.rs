@@ -53,6 +53,7 @@ unsafe fn operation(wr: &ibv_send_wr) -> Result<SendOperation, Errno> {
             remote: remote(atomic().rkey, atomic().remote_addr),
             add: atomic().compare_add,
         }),
+        IBV_WR_ATOMIC_WRITE => Ok(SendOperation::AtomicWrite(target())),
         IBV_WR_SEND_WITH_INV => Ok(SendOperation::SendInvalidate(RKey(wr.imm_data))),
         IBV_WR_LOCAL_INV => Ok(SendOperation::LocalInvalidate(RKey(wr.imm_data))),
         // SAFETY: the caller guarantees that the objects that the work request names are of this
@@ -66,8 +67,13 @@ unsafe fn operation(wr: &ibv_send_wr) -> Result<SendOperation, Errno> {
 #[cold]
 fn unknown_operation(opcode: c_int) -> Errno {
     match opcode {
-        IBV_WR_TSO | IBV_WR_FLUSH | IBV_WR_ATOMIC_WRITE => {
-            let right = Right::Text("no segmentation, remote flush or atomic write");
+        IBV_WR_TSO => {
+            let right = Right::Text("no segmentation");
+            Errno::NOT_SUPPORTED.argument("wr->opcode", opcode, right)
+        }
+        // struct ibv_send_wr has no place for its arguments.
+        IBV_WR_FLUSH => {
+            let right = Right::Text("ibv_wr_flush, which posts it");
             Errno::NOT_SUPPORTED.argument("wr->opcode", opcode, right)
         }
         _ => Errno::wrong("wr->opcode", opcode, "a value of enum ibv_wr_opcode"),

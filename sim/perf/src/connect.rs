@@ -19,6 +19,8 @@ const ACCESS: QpAccess = QpAccess {
     remote_write: true,
     remote_read: true,
     remote_atomic: true,
+    flush_global: false,
+    flush_persistent: false,
 };
 
 /// The remote end of a connection.

@@ -31,6 +31,8 @@ const ACCESS: MemoryAccess = MemoryAccess {
     remote_write: true,
     remote_read: true,
     remote_atomic: true,
+    flush_global: false,
+    flush_persistent: false,
     window_bind: false,
     relaxed_ordering: false,
 };

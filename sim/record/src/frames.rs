@@ -248,6 +248,10 @@ fn add_extension(fields: &mut Vec<Field>, extension: &Extension) {
         Extension::Invalidate(ieth) => {
             fields.push(number("invalidate", ieth.r_key.0.into(), Class::Number));
         }
+        Extension::Flush(feth, reth) => {
+            fields.push(number("flush", feth.bits().into(), Class::Exact));
+            add_extension(fields, &Extension::Reth(*reth));
+        }
         Extension::Xrc(xrc, request) => {
             fields.push(number("srqn", xrc.srq_number.into(), Class::Number));
             if *request != RequestExtension::None {

@@ -29,6 +29,8 @@ const ALL_ACCESS: MemoryAccess = MemoryAccess {
     remote_write: true,
     remote_read: true,
     remote_atomic: true,
+    flush_global: false,
+    flush_persistent: false,
     window_bind: true,
     relaxed_ordering: false,
 };
@@ -36,6 +38,8 @@ const LOCAL_ACCESS: MemoryAccess = MemoryAccess {
     remote_write: false,
     remote_read: false,
     remote_atomic: false,
+    flush_global: false,
+    flush_persistent: false,
     window_bind: false,
     ..ALL_ACCESS
 };

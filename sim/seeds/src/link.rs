@@ -27,6 +27,8 @@ const ALL_REMOTE: QpAccess = QpAccess {
     remote_write: true,
     remote_read: true,
     remote_atomic: true,
+    flush_global: false,
+    flush_persistent: false,
 };
 
 /// One side of a connection.

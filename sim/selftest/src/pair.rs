@@ -161,6 +161,8 @@ fn transitions(opened: &Opened, timeout: u8, service: Service, peer: &QueuePair)
         remote_write: true,
         remote_read: is_reliable,
         remote_atomic: is_reliable,
+        flush_global: false,
+        flush_persistent: false,
     };
     let init = ModifyQp::ToInit(InitAttributes {
         p_key_index: 0,

@@ -50,6 +50,8 @@ impl Memory {
             remote_write: true,
             remote_read: true,
             remote_atomic: true,
+            flush_global: false,
+            flush_persistent: false,
             ..MemoryAccess::default()
         };
         Self::new(pd, length, access)

@@ -224,6 +224,8 @@ const IMPOSSIBLE: &[(&str, &str)] = &[
     ("BindSegment", "access.local_write"),
     ("BindSegment", "access.window_bind"),
     ("BindSegment", "access.relaxed_ordering"),
+    ("BindSegment", "access.flush_global"),
+    ("BindSegment", "access.flush_persistent"),
     ("QpContext", "access.local_write"),
     ("QpContext", "access.window_bind"),
     ("QpContext", "access.relaxed_ordering"),

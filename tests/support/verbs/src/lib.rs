@@ -21,6 +21,8 @@ pub const ALL_REMOTE: QpAccess = QpAccess {
     remote_write: true,
     remote_read: true,
     remote_atomic: true,
+    flush_global: false,
+    flush_persistent: false,
 };
 
 /// Memory that begins at a page boundary, like large buffers of programs: the position within pages
@@ -94,6 +96,8 @@ pub fn register(pd: &Arc<ProtectionDomain>, memory: &[AtomicU64]) -> Arc<MemoryR
         remote_write: true,
         remote_read: true,
         remote_atomic: true,
+        flush_global: false,
+        flush_persistent: false,
         window_bind: true,
         ..MemoryAccess::default()
     };

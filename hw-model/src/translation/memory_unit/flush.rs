@@ -1,0 +1,108 @@
+//! FLUSH and ATOMIC WRITE of peers (IBTA annex A19).
+
+use ferroce_spec::counter::Counter;
+
+use super::{MemoryUnit, count_fault, is_in_host_memory, on_chip};
+use crate::dma::{ATOMIC_BYTES, Dma};
+use crate::ports::host::Host;
+use crate::translation::mpt::Access;
+use crate::translation::mtt::TranslationTable;
+use crate::translation::protection::ProtectionFault;
+
+/// Bytes of the read that pushes posted writes before it.
+const PUSH_BYTES: u64 = 8;
+
+impl<M: TranslationTable> MemoryUnit<M> {
+    /// Returns an access without bytes to the region of `access`: what a FLUSH of a whole region
+    /// needs. Bounds are those of the region, so only key, domain and rights can be wrong.
+    pub fn whole_region<H: Host>(
+        &mut self,
+        access: Access,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<Access, ProtectionFault> {
+        let start = self.mpt.lookup(access.key, dma)?.start;
+        Ok(Access {
+            address: start,
+            length: 0,
+            ..access
+        })
+    }
+
+    /// Makes earlier writes visible to all readers.
+    ///
+    /// Writes to host memory are posted. A read of the same memory pushes them (PCIe: a completion
+    /// does not pass posted writes), so the flow continues when its data are here. Writes to the
+    /// device's own memory are visible at once.
+    pub fn flush<H: Host>(
+        &mut self,
+        access: &Access,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<(), ProtectionFault> {
+        let result = self.flush_checked(access, dma);
+        count_fault(result, dma)
+    }
+
+    fn flush_checked<H: Host>(
+        &mut self,
+        access: &Access,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<(), ProtectionFault> {
+        let entry = self.mpt.check(access, dma)?;
+        if !is_in_host_memory(entry) {
+            return Ok(());
+        }
+        let (address, length) = match access.length {
+            0 => (entry.start, entry.length),
+            length => (access.address, length),
+        };
+        let bytes = length.min(PUSH_BYTES);
+        if bytes == 0 {
+            return Ok(());
+        }
+        // The last bytes: they are written last.
+        let run = self.mtt.translate(entry, address + (length - bytes), dma)?;
+        let bytes = bytes.min(run.length) as usize;
+        let arrival = dma.request(run.iova, &mut [0; PUSH_BYTES as usize][..bytes])?;
+        dma.at = dma.at.max(arrival);
+        Ok(())
+    }
+
+    /// Writes eight bytes at once: no reader sees a part of them.
+    pub fn write_atomically<H: Host>(
+        &mut self,
+        access: &Access,
+        value: [u8; ATOMIC_BYTES],
+        dma: &mut Dma<'_, H>,
+    ) -> Result<(), ProtectionFault> {
+        let result = self.write_atomically_checked(access, value, dma);
+        count_fault(result, dma)
+    }
+
+    fn write_atomically_checked<H: Host>(
+        &mut self,
+        access: &Access,
+        value: [u8; ATOMIC_BYTES],
+        dma: &mut Dma<'_, H>,
+    ) -> Result<(), ProtectionFault> {
+        let address = access.address;
+        let entry = self.mpt.check(access, dma)?;
+        if !is_in_host_memory(entry) {
+            return match on_chip(&mut self.device, entry, access)? {
+                Some((offset, bytes)) if offset % ATOMIC_BYTES as u64 == 0 => {
+                    bytes.copy_from_slice(&value);
+                    Ok(())
+                }
+                Some(_) => Err(ProtectionFault::Alignment { address }),
+                None => Ok(()),
+            };
+        }
+        // As with atomics, the region need not begin at a multiple of eight.
+        let run = self.mtt.translate(entry, address, dma)?;
+        if run.iova % ATOMIC_BYTES as u64 != 0 {
+            return Err(ProtectionFault::Alignment { address });
+        }
+        dma.write_descriptor(run.iova, &value)?;
+        dma.counters.add(Counter::atomics, 1);
+        Ok(())
+    }
+}
