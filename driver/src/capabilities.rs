@@ -71,6 +71,10 @@ pub struct Capabilities {
     pub page_sizes: u64,
     /// Bytes of an inline payload.
     pub max_inline_data: u32,
+    /// True if memory regions may be on demand ([`Translation::OnDemand`]).
+    ///
+    /// [`Translation::OnDemand`]: crate::Translation::OnDemand
+    pub on_demand_paging: bool,
     /// READs and atomics of one QP outstanding as requester.
     pub max_rd_atomic: u8,
     /// READs and atomics of one QP held as responder.

@@ -6,10 +6,12 @@
 
 use std::any::Any;
 use std::mem::ManuallyDrop;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::Mutex;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::bus::{BufferPages, Bus, BusError, DmaAccess, DmaMapping, HUGE_PAGE_SIZE, PAGE_SIZE};
@@ -21,6 +23,8 @@ use crate::range::RangeAllocator;
 pub struct DmaSpace {
     bus: Arc<dyn Bus>,
     allocator: RangeAllocator,
+    /// Users of the visible address space.
+    address_space_users: Mutex<usize>,
     /// Last field: dropped when no memory of the space is mapped any more.
     _keeper: Option<Keeper>,
 }
@@ -45,6 +49,7 @@ impl DmaSpace {
         Arc::new(Self {
             bus,
             allocator,
+            address_space_users: Mutex::new(0),
             _keeper: keeper,
         })
     }
@@ -270,5 +275,54 @@ impl Drop for UserMapping {
     fn drop(&mut self) {
         // A failure has been logged; the IOVA range then stays reserved.
         self.space.unmap(self.iova, self.length).ok();
+    }
+}
+
+/// The program's address space, visible to the device while any such value lives: memory of
+/// on-demand regions. The driver never accesses it.
+pub(crate) struct AddressSpace {
+    iovas: Range<u64>,
+    space: Arc<DmaSpace>,
+}
+
+impl AddressSpace {
+    /// Makes the address space visible.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotSupported`] when the bus cannot, [`Error::Bus`] when it fails.
+    pub(crate) fn new(space: &Arc<DmaSpace>) -> Result<Self, Error> {
+        let what = "on-demand paging on this bus";
+        let iovas = space.bus.address_space();
+        let iovas = iovas.ok_or(Error::NotSupported { what })?;
+        let mut users = space.address_space_users.lock();
+        if *users == 0 {
+            space.bus.map_address_space()?;
+        }
+        *users += 1;
+        Ok(Self {
+            iovas,
+            space: Arc::clone(space),
+        })
+    }
+
+    /// Returns the IOVA of `address`, and how many of the `length` bytes from there on have IOVAs:
+    /// what lies beyond is no address of a program.
+    pub(crate) fn place(&self, address: usize, length: usize) -> (u64, u64) {
+        let size = self.iovas.end - self.iovas.start;
+        let offset = (address as u64).min(size);
+        (self.iovas.start + offset, (length as u64).min(size - offset))
+    }
+}
+
+impl Drop for AddressSpace {
+    fn drop(&mut self) {
+        let mut users = self.space.address_space_users.lock();
+        *users -= 1;
+        if *users == 0 {
+            if let Err(error) = self.space.bus.unmap_address_space() {
+                tracing::warn!(%error, "cannot hide the address space from the device");
+            }
+        }
     }
 }

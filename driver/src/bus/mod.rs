@@ -228,6 +228,33 @@ pub trait Bus: Send + Sync {
     /// Any [`BusError`]; the device may then still access the memory.
     fn unmap(&self, iova: u64, length: usize) -> Result<(), BusError>;
 
+    /// Returns the IOVAs at which the device can see the address space of this process: the byte at
+    /// address `a` has the IOVA `start + a`. `None`: the device's accesses do not go through the
+    /// page tables of this process, so that there is no on-demand paging.
+    fn address_space(&self) -> Option<Range<u64>> {
+        None
+    }
+
+    /// Makes the address space of this process visible to the device. Each access reaches what the
+    /// process has mapped at that moment, within the process's own rights; what it has not mapped
+    /// is refused. Called only when [`Bus::address_space`] is not `None`.
+    ///
+    /// # Errors
+    ///
+    /// [`BusError::AlreadyMapped`], or another [`BusError`].
+    fn map_address_space(&self) -> Result<(), BusError> {
+        Err(BusError::InvalidMapping)
+    }
+
+    /// Hides the address space again. When this returns, the device no longer accesses it.
+    ///
+    /// # Errors
+    ///
+    /// Any [`BusError`]; the device may then still access the memory.
+    fn unmap_address_space(&self) -> Result<(), BusError> {
+        Err(BusError::NotMapped)
+    }
+
     /// Returns the maximum number of simultaneous mappings. `None`: limited by memory alone.
     fn mapping_limit(&self) -> Option<u32> {
         None

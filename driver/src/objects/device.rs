@@ -675,6 +675,7 @@ fn describe(
         ports: capability.ports().max(1),
         completion_vectors: event_queues.saturating_sub(1).max(1),
         max_mr: described.max_mr.min(mapped_regions),
+        on_demand_paging: bus.address_space().is_some(),
         ..described
     }
 }

@@ -7,7 +7,7 @@ use ferroce_spec::context::{AccessRights, MemoryEntry, MemoryEntryWord};
 use parking_lot::Mutex;
 
 use crate::bus::{DmaAccess, PAGE_SIZE};
-use crate::dma::UserMapping;
+use crate::dma::{AddressSpace, UserMapping};
 use crate::error::Error;
 use crate::identifier::{LKey, RKey};
 use crate::objects::device::Device;
@@ -70,6 +70,15 @@ pub struct MemoryRange {
     pub virtual_address: u64,
 }
 
+impl MemoryRange {
+    /// All addresses: the range of an implicit on-demand region, and of a null region.
+    pub const ALL: Self = Self {
+        address: 0,
+        length: usize::MAX,
+        virtual_address: 0,
+    };
+}
+
 /// Changes of a memory region in a reregistration; `None`: unchanged.
 #[derive(Clone, Default)]
 pub struct Reregistration {
@@ -79,6 +88,19 @@ pub struct Reregistration {
     pub range: Option<MemoryRange>,
     /// Rights.
     pub access: Option<MemoryAccess>,
+    /// Way of address translation: this pins a region that was on demand, or the reverse.
+    pub translation: Option<Translation>,
+}
+
+/// An on-demand region, for prefetching.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OnDemandMemory {
+    /// Number of its protection domain.
+    pub pd: u32,
+    /// Its memory.
+    pub range: MemoryRange,
+    /// True if the device may write it.
+    pub writable: bool,
 }
 
 /// A memory region: memory of the application that the device may use.
@@ -118,6 +140,8 @@ impl Owner {
 /// Location of the memory.
 enum Backing {
     Application(Pages),
+    /// What the program has mapped at each access.
+    OnDemand(AddressSpace),
     /// None: the region has no bytes.
     Empty,
     Device {
@@ -141,6 +165,11 @@ pub enum Translation {
     Pages(u8),
     /// By an offset: the region is contiguous in IOVA space.
     Direct,
+    /// By the page tables of the program, at each access ([`Bus::address_space`]): nothing is
+    /// pinned or mapped for the region, and the memory need not exist.
+    ///
+    /// [`Bus::address_space`]: crate::bus::Bus::address_space
+    OnDemand,
 }
 
 impl Backing {
@@ -153,13 +182,33 @@ impl Backing {
         if range.length == 0 {
             return Ok(Self::Empty);
         }
+        if translation == Translation::OnDemand {
+            return AddressSpace::new(device.space()).map(Self::OnDemand);
+        }
         Pages::new(device, range, access, translation).map(Self::Application)
+    }
+
+    /// Returns the way of translation.
+    fn translation(&self) -> Translation {
+        match self {
+            Self::Application(pages) => pages.translation,
+            Self::OnDemand(_) => Translation::OnDemand,
+            Self::Empty | Self::Device { .. } | Self::Null => Translation::Kernel,
+        }
     }
 
     /// Writes the location of the memory to an entry.
     fn place(&self, entry: &mut MemoryEntry, range: &MemoryRange) {
         match self {
             Self::Application(pages) => place(entry, range, pages),
+            Self::OnDemand(space) => {
+                let (iova, length) = space.place(range.address, range.length);
+                entry.word = word(|word| word.set_direct(true));
+                entry.start = range.virtual_address;
+                entry.length = length;
+                entry.translation = iova;
+                entry.first_page_offset = 0;
+            }
             Self::Empty => {
                 // No address is ever translated: each access of a byte is out of bounds.
                 entry.word = word(|word| word.set_direct(true));
@@ -204,7 +253,7 @@ impl Pages {
                 let what = "page size of a memory region";
                 return Err(Error::InvalidArgument { what });
             }
-            Translation::Direct => PAGE_SIZE.trailing_zeros() as u8,
+            Translation::Direct | Translation::OnDemand => PAGE_SIZE.trailing_zeros() as u8,
         };
         let writable = access.writes();
         let dma_access = if writable {
@@ -266,7 +315,7 @@ impl MemoryRegion {
         translation: Translation,
     ) -> Result<Arc<Self>, Error> {
         let device = pd.device();
-        check_range(device, &range)?;
+        check_range(device, &range, translation)?;
         check_access(access)?;
         Self::create(
             device,
@@ -333,11 +382,7 @@ impl MemoryRegion {
     /// [`Error::NoResources`], and errors of the device.
     pub fn register_null(pd: &Arc<ProtectionDomain>) -> Result<Arc<Self>, Error> {
         let device = pd.device();
-        let range = MemoryRange {
-            address: 0,
-            length: usize::MAX,
-            virtual_address: 0,
-        };
+        let range = MemoryRange::ALL;
         let access = MemoryAccess {
             local_write: true,
             ..MemoryAccess::default()
@@ -388,6 +433,18 @@ impl MemoryRegion {
         self.range().map_or(0, |range| range.length)
     }
 
+    /// Returns what a prefetch needs; `None` when deregistered, or not on demand.
+    pub fn on_demand(&self) -> Option<OnDemandMemory> {
+        let state = self.state.lock();
+        let region = state.as_ref()?;
+        let is_on_demand = region.backing.translation() == Translation::OnDemand;
+        is_on_demand.then_some(OnDemandMemory {
+            pd: region.owner.pd,
+            range: region.range,
+            writable: region.access.writes(),
+        })
+    }
+
     /// Changes protection domain, memory and rights, or some of them, with one command. The keys
     /// stay the same, because programs have sent them to their peers.
     ///
@@ -410,19 +467,18 @@ impl MemoryRegion {
             Some(pd) => Some(Owner::new(pd)?),
             None => None,
         };
-        let translation = match &region.backing {
-            Backing::Application(pages) => pages.translation,
-            _ => Translation::Kernel,
-        };
+        let present = region.backing.translation();
+        let translation = change.translation.unwrap_or(present);
+        let is_moved = change.range.is_some() || translation != present;
         let backing = match &region.backing {
-            Backing::Application(_) | Backing::Empty if change.range.is_some() => {
-                check_range(&self.device, &range)?;
+            Backing::Application(_) | Backing::OnDemand(_) | Backing::Empty if is_moved => {
+                check_range(&self.device, &range, translation)?;
                 Some(Backing::new(&self.device, &range, access, translation)?)
             }
             Backing::Application(pages) if access.writes() && !pages.writable => {
                 Some(Backing::new(&self.device, &range, access, translation)?)
             }
-            Backing::Application(_) | Backing::Empty => None,
+            Backing::Application(_) | Backing::OnDemand(_) | Backing::Empty => None,
             Backing::Device { .. } | Backing::Null if change.range.is_some() => {
                 let what = "other memory for a region without memory of the application";
                 return Err(Error::NotSupported { what });
@@ -523,14 +579,20 @@ fn place(entry: &mut MemoryEntry, range: &MemoryRange, pages: &Pages) {
     }
 }
 
-fn check_range(device: &Device, range: &MemoryRange) -> Result<(), Error> {
+fn check_range(
+    device: &Device,
+    range: &MemoryRange,
+    translation: Translation,
+) -> Result<(), Error> {
     let end = range.address.checked_add(range.length);
     let virtual_end = range.virtual_address.checked_add(range.length as u64);
     if end.is_none() || virtual_end.is_none() {
         let what = "the memory region wraps around";
         return Err(Error::InvalidArgument { what });
     }
-    if range.length as u64 > device.limits().max_mr_length {
+    // An implicit region has no pages in a table.
+    let is_implicit = translation == Translation::OnDemand && *range == MemoryRange::ALL;
+    if range.length as u64 > device.limits().max_mr_length && !is_implicit {
         let what = "the memory region is too long";
         return Err(Error::InvalidArgument { what });
     }

@@ -10,6 +10,7 @@ mod golden;
 mod health;
 mod memory;
 mod objects;
+mod on_demand;
 mod push;
 mod resize;
 mod shared;

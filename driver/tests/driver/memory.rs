@@ -54,6 +54,7 @@ fn rereg_in_all_combinations() {
             pd: (combination & 1 != 0).then(|| Arc::clone(&pds[1])),
             range: (combination & 2 != 0).then(|| range(new, 0)),
             access: (combination & 4 != 0).then_some(WRITE),
+            translation: None,
         };
         assert_eq!(region.reregister(&change), Ok(()));
         assert_eq!((region.lkey(), region.rkey().0), (key, key.0));
@@ -97,6 +98,7 @@ fn a_refused_rereg_changes_nothing() {
         pd: Some(Arc::clone(&pds[1])),
         range: Some(range(&memory, 7)),
         access: Some(WRITE),
+        translation: None,
     };
     let errno = |change: &Reregistration| {
         let error = region.reregister(change).expect_err("refused");

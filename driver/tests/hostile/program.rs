@@ -317,6 +317,7 @@ fn memory_step(
                 pd: pick(&objects.pds, rng).filter(|_| rng.one_in(2)).cloned(),
                 range: rng.one_in(2).then(|| range(memory, rng)),
                 access: rng.one_in(2).then(|| access(rng)),
+                translation: None,
             };
             pick(&objects.mrs, rng)?.reregister(&change).ok();
         }

@@ -37,6 +37,8 @@ pub const QPN_BASE: u32 = 0x100;
 pub const SRQN_BASE: u32 = 0x40;
 /// Bytes of the device's own memory.
 pub const DEVICE_MEMORY: usize = 4096;
+/// Where a device sees the program's address space.
+pub const ADDRESS_SPACE: Range<u64> = 1 << 48..(1 << 48) + (1 << 47);
 
 #[derive(Default)]
 pub struct HonestDevice {
@@ -74,6 +76,9 @@ pub struct HonestDevice {
     pub max_inline: u16,
     /// True if IOVAs do not depend on addresses, as on simulated hosts.
     pub has_independent_iovas: bool,
+    /// True if the program's address space can be shown, and whether it is.
+    pub has_address_space: bool,
+    pub address_space: Mutex<bool>,
     /// True if the driver may choose the numbers of objects.
     pub takes_numbers: bool,
     /// True if the device panics when the driver breaks the contract.
@@ -191,6 +196,14 @@ impl HonestDevice {
     pub fn with_chosen_numbers() -> Arc<Self> {
         Arc::new(Self {
             takes_numbers: true,
+            ..Self::noting()
+        })
+    }
+
+    /// Returns a device that can see the program's address space.
+    pub fn with_address_space() -> Arc<Self> {
+        Arc::new(Self {
+            has_address_space: true,
             ..Self::noting()
         })
     }
@@ -768,6 +781,24 @@ impl Bus for HonestDevice {
 
     fn unmap(&self, iova: u64, length: usize) -> Result<(), BusError> {
         self.memory.unmap(iova, length)
+    }
+
+    fn address_space(&self) -> Option<Range<u64>> {
+        self.has_address_space.then_some(ADDRESS_SPACE)
+    }
+
+    fn map_address_space(&self) -> Result<(), BusError> {
+        match std::mem::replace(&mut *self.address_space.lock(), true) {
+            false => Ok(()),
+            true => Err(BusError::AlreadyMapped),
+        }
+    }
+
+    fn unmap_address_space(&self) -> Result<(), BusError> {
+        match std::mem::replace(&mut *self.address_space.lock(), false) {
+            true => Ok(()),
+            false => Err(BusError::NotMapped),
+        }
     }
 
     fn iova_range(&self) -> Range<u64> {

@@ -9,6 +9,10 @@ use crate::memory::{MapError, Rights};
 /// IOVAs that the driver may use: all 48-bit addresses, except the first pages.
 pub const IOVAS: Range<u64> = 0x1_0000..1 << 48;
 
+/// IOVAs of the address space of a process, for on-demand regions: above those that the driver
+/// chooses. It is as long as the addresses that x86-64 gives to programs.
+pub const ADDRESS_SPACE: Range<u64> = 1 << 48..(1 << 48) + (1 << 47);
+
 /// Returns the device's rights to the memory of a mapping, if the mapping is valid.
 ///
 /// # Errors

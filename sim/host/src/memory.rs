@@ -27,6 +27,7 @@ use zerocopy::IntoBytes;
 
 use crate::prefetch::{LINE_BYTES, line_to_read, line_to_write};
 
+mod address_space;
 mod copy;
 pub mod guarded;
 mod lost;
@@ -126,6 +127,8 @@ struct Region {
     readable: bool,
     writable: bool,
     is_remote: bool,
+    /// True if nothing is pinned: the program's page tables decide at each access what is there.
+    is_on_demand: bool,
     /// True if its location is that of its pieces.
     is_moved: bool,
     /// True if the application has removed rights from some of its memory, which a card would not
@@ -145,6 +148,7 @@ impl Region {
         readable: false,
         writable: false,
         is_remote: false,
+        is_on_demand: false,
         is_moved: false,
         is_forced: false,
         has_reported_loss: false,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ferroce_driver::bus::BufferPages;
 use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
+use ferroce_host::mapping::ADDRESS_SPACE;
 use ferroce_linux::buffer_memory::BufferMemory;
 use ferroce_linux::{clock, huge_page};
 use ferroce_model::Function as _;
@@ -141,6 +142,30 @@ impl Bus for InProcess {
             memory_calls::deregister(address, length);
         }
         result.map_err(BusError::from)
+    }
+
+    /// Only x86-64 has guarded copies: elsewhere an access to memory that is not mapped ends the
+    /// program.
+    fn address_space(&self) -> Option<Range<u64>> {
+        cfg!(target_arch = "x86_64").then_some(ADDRESS_SPACE)
+    }
+
+    fn map_address_space(&self) -> Result<(), BusError> {
+        if self.is_foreign() {
+            return Err(BusError::Disconnected);
+        }
+        let length = ADDRESS_SPACE.end - ADDRESS_SPACE.start;
+        self.with_mappings(|map| map.map_address_space(ADDRESS_SPACE.start, length))?;
+        Ok(())
+    }
+
+    fn unmap_address_space(&self) -> Result<(), BusError> {
+        if self.is_foreign() {
+            return Err(BusError::Disconnected);
+        }
+        let length = ADDRESS_SPACE.end - ADDRESS_SPACE.start;
+        self.with_mappings(|map| map.unmap(ADDRESS_SPACE.start, length))?;
+        Ok(())
     }
 
     fn iova_range(&self) -> Range<u64> {

@@ -108,6 +108,15 @@ impl MemoryMap {
                 Access::Read => "read",
                 Access::Write => "write",
             };
+            if region.is_on_demand {
+                tracing::error!(
+                    "the card cannot {access} {length} bytes at {:#x} of an on-demand region \
+                     (IBV_ACCESS_ON_DEMAND): the program has no memory there that it may {access} \
+                     itself",
+                    iova - region.start,
+                );
+                return DmaError::refused(iova, length);
+            }
             tracing::error!(
                 "the card cannot {access} {length} bytes at {:#x}: that memory is registered \
                  ({:#x}, {} bytes) and is gone: it was unmapped, or its file truncated, before \

@@ -138,7 +138,7 @@ impl MemoryMap {
     pub fn cut_out(&mut self, range: &Range<usize>) -> bool {
         for region in self.regions.values_mut() {
             let is_there = overlap(&region.addresses(), range);
-            if region.is_moved || region.is_remote || !is_there {
+            if region.is_moved || !region.is_pinned() || !is_there {
                 continue;
             }
             region.is_moved = true;
@@ -165,7 +165,7 @@ impl MemoryMap {
     /// addresses that only this module uses.
     fn overlapping(&self, range: &Range<usize>) -> impl Iterator<Item = Range<usize>> {
         let unmoved = self.regions.values();
-        let unmoved = unmoved.filter(|region| !region.is_moved && !region.is_remote);
+        let unmoved = unmoved.filter(|region| !region.is_moved && region.is_pinned());
         let pieces = self.moved.pieces.iter().filter(|piece| !piece.is_ours);
         let all = unmoved
             .map(Region::addresses)
@@ -235,7 +235,7 @@ impl MemoryMap {
             }
         };
         for region in self.regions.values_mut() {
-            region.is_forced |= !region.is_remote && is_there(region, &self.moved.pieces);
+            region.is_forced |= region.is_pinned() && is_there(region, &self.moved.pieces);
         }
         self.cache.fill(Region::NONE);
     }
