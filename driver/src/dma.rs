@@ -311,7 +311,10 @@ impl AddressSpace {
     pub(crate) fn place(&self, address: usize, length: usize) -> (u64, u64) {
         let size = self.iovas.end - self.iovas.start;
         let offset = (address as u64).min(size);
-        (self.iovas.start + offset, (length as u64).min(size - offset))
+        (
+            self.iovas.start + offset,
+            (length as u64).min(size - offset),
+        )
     }
 }
 

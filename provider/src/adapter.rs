@@ -22,6 +22,7 @@ use crate::errno::{Errno, Right};
 use crate::event::{EventQueue, Source, Subject};
 use crate::gid_table::GidTable;
 use crate::identity;
+use crate::on_demand::Keys;
 use crate::open_error;
 use crate::opening_thread;
 use crate::os::fork::{Generation, ProcessLock};
@@ -66,6 +67,7 @@ pub struct Adapter {
     /// Shared by all functions of the device.
     xrc_domains: Arc<DomainsByFile>,
     address_handles: UseCount,
+    pub keys: Keys,
     wall_clock: WallClock,
     /// Where `ferroce top` finds the QPs; `None`: the device is not on the fabric.
     pub shown_qps: Option<ShownQps>,
@@ -217,6 +219,7 @@ impl Adapter {
             gid_table,
             xrc_domains,
             address_handles: UseCount::default(),
+            keys: Keys::default(),
             wall_clock: WallClock::default(),
         }))
     }

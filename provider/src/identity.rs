@@ -6,6 +6,7 @@ use ferroce_driver::Capabilities;
 use ferroce_platform::host::HostIdentity;
 
 use crate::abi::*;
+use crate::on_demand;
 
 /// Returns the name of a device's uverbs, which programs use for a character device.
 pub fn uverbs_name(device: u8) -> String {
@@ -132,8 +133,7 @@ fn capability_flags(capabilities: &Capabilities) -> u32 {
     flags
 }
 
-/// Returns the extended attributes of the device. Zero means that the feature is missing: on-demand
-/// paging, TSO, RSS, raw packets, packet pacing, tag matching.
+/// Returns the extended attributes of the device. Zero means that the feature is missing: TSO, RSS, raw packets, packet pacing, tag matching.
 pub fn device_attributes_ex(
     capabilities: &Capabilities,
     host: &HostIdentity,
@@ -159,6 +159,7 @@ pub fn device_attributes_ex(
         max_cq_period: u16::MAX,
     };
     attr.max_dm_size = capabilities.device_memory_length;
+    (attr.odp_caps, attr.xrc_odp_caps) = on_demand::capabilities(capabilities);
     if capabilities.global_atomics {
         attr.pci_atomic_caps.fetch_add = IBV_PCI_ATOMIC_OPERATION_8_BYTE_SIZE_SUP;
         attr.pci_atomic_caps.compare_swap = IBV_PCI_ATOMIC_OPERATION_8_BYTE_SIZE_SUP;

@@ -38,6 +38,7 @@ mod live_files;
 mod log;
 mod mr;
 mod netlink;
+mod on_demand;
 mod open_error;
 mod opening_thread;
 #[expect(

@@ -10,6 +10,7 @@ use crate::adapter::Adapter;
 use crate::dm::Dm;
 use crate::domain::Domain;
 use crate::errno::{Errno, Shown, within};
+use crate::on_demand::{self, PAGING_FLAGS, Paging};
 use crate::os::memory::populate;
 
 /// Flags that a region may be registered with, in addition to the optional ones.
@@ -20,8 +21,8 @@ const KNOWN: u32 = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_MW_BIND
     | IBV_ACCESS_ZERO_BASED
     | IBV_ACCESS_FLUSH_GLOBAL;
-/// Flags of verbs.h that this device does not support: on-demand paging, and FLUSH to persistence.
-const NOT_SUPPORTED: u32 = IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB | IBV_ACCESS_FLUSH_PERSISTENT;
+/// Flags of verbs.h that this device does not support: FLUSH to persistence.
+const NOT_SUPPORTED: u32 = IBV_ACCESS_FLUSH_PERSISTENT;
 
 /// Memory of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,15 +79,28 @@ impl Mr {
         iova: u64,
         flags: u32,
     ) -> Result<Self, Errno> {
-        domain.adapter.check()?;
-        let access = access(flags)?;
+        let device = domain.adapter.device()?;
+        let access = access(flags & !PAGING_FLAGS)?;
         check_flush(&domain.adapter, access)?;
+        let paging = Paging::parse(flags, device.capabilities())?;
         check_range(address as u64, length)?;
         let zero_based = flags & IBV_ACCESS_ZERO_BASED != 0;
         let iova = if zero_based { 0 } else { iova };
         check_range(iova, length)?;
-        populate(address, length, access.local_write)?;
-        let region = MemoryRegion::register(&domain.protection, address, length, iova, access)?;
+        let range = MemoryRange {
+            address,
+            length,
+            virtual_address: iova,
+        };
+        match paging {
+            Paging::Pinned => populate(address, length, access.local_write)?,
+            Paging::OnDemand => on_demand::check_range(&range, flags)?,
+        }
+        let (protection, translation) = (&domain.protection, paging.translation());
+        let region = MemoryRegion::register_translated(protection, range, access, translation)?;
+        if paging == Paging::OnDemand {
+            domain.adapter.keys.add(&region);
+        }
         Ok(Self::new(domain, region, Kind::Memory, flags))
     }
 
@@ -94,6 +108,7 @@ impl Mr {
     pub fn null(domain: &Domain) -> Result<Self, Errno> {
         domain.adapter.check()?;
         let region = MemoryRegion::register_null(&domain.protection)?;
+        domain.adapter.keys.add_null(&region);
         Ok(Self::new(domain, region, Kind::Null, 0))
     }
 
@@ -143,7 +158,8 @@ impl Mr {
             return Err(Errno::NOT_SUPPORTED.because(text));
         }
         let mut changeable = self.changeable.lock();
-        let access = change.flags.map(access).transpose()?;
+        let rights = change.flags.map(|flags| flags & !PAGING_FLAGS);
+        let access = rights.map(access).transpose()?;
         check_flush(&self.adapter, access.unwrap_or_default())?;
         let zero_based = change.flags.map_or(changeable.zero_based, |flags| {
             flags & IBV_ACCESS_ZERO_BASED != 0
@@ -154,7 +170,8 @@ impl Mr {
             .ok_or(Errno::INVALID.because("the region was deregistered"))?;
         let (address, length) = change.range.unwrap_or((old.address, old.length));
         check_range(address as u64, length)?;
-        if change.range.is_some() || access.is_some() {
+        let paging = self.paging_after(change, &old)?;
+        if paging == Paging::Pinned && (change.range.is_some() || access.is_some()) {
             populate(
                 address,
                 length,
@@ -170,7 +187,11 @@ impl Mr {
             pd: change.domain.map(|domain| domain.protection.clone()),
             range,
             access,
+            translation: Some(paging.translation()),
         })?;
+        if paging == Paging::OnDemand {
+            self.adapter.keys.add(&self.region);
+        }
         changeable.zero_based = zero_based;
         if let Some(domain) = change.domain {
             changeable._domain = domain.lease();
@@ -184,7 +205,28 @@ impl Mr {
     /// `EBUSY` while windows are bound to it.
     pub fn deregister(&self) -> Result<(), Errno> {
         self.adapter.check()?;
-        Ok(self.region.deregister()?)
+        self.region.deregister()?;
+        self.adapter.keys.forget(&self.region);
+        Ok(())
+    }
+
+    /// Returns how the pages come into memory after a change.
+    fn paging_after(&self, change: &Change<'_>, old: &MemoryRange) -> Result<Paging, Errno> {
+        let present = match self.region.on_demand() {
+            Some(_) => Paging::OnDemand,
+            None => Paging::Pinned,
+        };
+        let device = self.adapter.device()?;
+        let wanted = change
+            .flags
+            .map(|flags| Paging::parse(flags, device.capabilities()));
+        let paging = wanted.transpose()?.unwrap_or(present);
+        let is_implicit = present == Paging::OnDemand && *old == MemoryRange::ALL;
+        if is_implicit && paging == Paging::Pinned && change.range.is_none() {
+            let text = "an implicit on-demand region without IBV_ACCESS_ON_DEMAND needs a range";
+            return Err(Errno::INVALID.because(text));
+        }
+        Ok(paging)
     }
 }
 
@@ -202,7 +244,7 @@ fn check_flush(adapter: &Adapter, access: MemoryAccess) -> Result<(), Errno> {
 ///
 /// # Errors
 /// `EINVAL` for unknown flags and for remote write or atomic without local write, `EOPNOTSUPP` for
-/// on-demand paging and remote flush. Unknown flags of the optional range are ignored, as their
+/// remote flush. Unknown flags of the optional range are ignored, as their
 /// name implies.
 pub fn access(flags: u32) -> Result<MemoryAccess, Errno> {
     let required = flags & !IBV_ACCESS_OPTIONAL_RANGE;
@@ -256,9 +298,11 @@ mod tests {
         assert!(access(IBV_ACCESS_OPTIONAL_RANGE).is_ok());
         assert_eq!(access(1 << 15).err(), Some(Errno::INVALID));
         assert_eq!(
-            access(IBV_ACCESS_ON_DEMAND).err(),
+            access(IBV_ACCESS_FLUSH_GLOBAL).err(),
             Some(Errno::NOT_SUPPORTED)
         );
+        // A flag of paging, which is no right: device memory is never paged.
+        assert_eq!(access(IBV_ACCESS_ON_DEMAND).err(), Some(Errno::INVALID));
     }
 
     #[test]

@@ -52,10 +52,16 @@ fn the_address_space_is_visible_while_a_region_needs_it() {
     assert_eq!(now.translation, ADDRESS_SPACE.start + 0x7000_0123);
     let size = ADDRESS_SPACE.end - ADDRESS_SPACE.start;
     let now = entry(&fake, &other);
-    assert_eq!((now.start, now.length, now.translation), (0, size, ADDRESS_SPACE.start));
+    assert_eq!(
+        (now.start, now.length, now.translation),
+        (0, size, ADDRESS_SPACE.start)
+    );
     assert_eq!(other.range(), Some(MemoryRange::ALL));
     let memory = one.on_demand().expect("it is");
-    assert_eq!((memory.pd, memory.range, memory.writable), (pd.number(), range, true));
+    assert_eq!(
+        (memory.pd, memory.range, memory.writable),
+        (pd.number(), range, true)
+    );
     drop(one);
     assert!(*fake.address_space.lock());
     drop(other);

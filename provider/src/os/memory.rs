@@ -64,15 +64,65 @@ pub(crate) fn populate(address: usize, length: usize, writable: bool) -> Result<
 /// The errno of the system call.
 fn populate_part(start: usize, pages: usize, page: usize, writable: bool) -> Result<(), i32> {
     let pointer: *mut c_void = std::ptr::with_exposed_provenance_mut(start);
-    let length = pages * page;
     if pages >= LEAST_PAGES && is_resident(pointer, pages, page) {
         return Ok(());
     }
-    let advice = if writable {
-        libc::MADV_POPULATE_WRITE
+    let access = if writable {
+        Access::Write
     } else {
-        libc::MADV_POPULATE_READ
+        Access::Read
     };
+    bring_in(start, pages * page, access)
+}
+
+/// An access of the device that pages are to be ready for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
+
+/// Brings the pages of a range into memory, so that an access causes no fault. The range may be
+/// empty.
+///
+/// # Errors
+/// `EFAULT` when nothing is mapped there, or not with this right.
+pub(crate) fn prefetch(address: usize, length: usize, access: Access) -> Result<(), Errno> {
+    if length == 0 {
+        return Ok(());
+    }
+    let page = page_size();
+    let start = address & !(page - 1);
+    let end = address
+        .checked_add(length)
+        .and_then(|end| end.checked_next_multiple_of(page));
+    let brought = end.map_or(Err(libc::EFAULT), |end| {
+        bring_in(start, end - start, access)
+    });
+    match brought {
+        Ok(()) => Ok(()),
+        // A kernel before 5.14: the pages come with the first access.
+        Err(libc::EINVAL) if bring_in(start, 0, access).is_err() => Ok(()),
+        Err(_) => {
+            let right = match access {
+                Access::Read => Right::Text("mapped memory that may be read"),
+                Access::Write => Right::Text("mapped memory that may be written"),
+            };
+            Err(Errno::FAULT.argument("sg_list->addr", Shown::Bits(address as u64), right))
+        }
+    }
+}
+
+/// Brings pages in. For no bytes it only returns whether the kernel has the call.
+///
+/// # Errors
+/// The errno of the system call.
+fn bring_in(start: usize, length: usize, access: Access) -> Result<(), i32> {
+    let advice = match access {
+        Access::Read => libc::MADV_POPULATE_READ,
+        Access::Write => libc::MADV_POPULATE_WRITE,
+    };
+    let pointer: *mut c_void = std::ptr::with_exposed_provenance_mut(start);
     // SAFETY: the call only brings pages in; a range that is not mapped is an error, not an access.
     match unsafe { libc::madvise(pointer, length, advice) } {
         0 => Ok(()),

@@ -8,6 +8,7 @@ use crate::abi::*;
 use crate::domain::Domain;
 use crate::errno::{Errno, Shown};
 use crate::mr::{Change, Mr};
+use crate::on_demand;
 use crate::os::memory::Mapping;
 use crate::os::set_errno;
 
@@ -144,6 +145,29 @@ pub(super) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
         // library; `look_up` refuses null.
         let region = Mr::null(unsafe { Handle::<ibv_pd, Domain>::look_up(pd)? })?;
         Ok(give(pd, std::ptr::null_mut(), size_t::MAX, region))
+    })
+}
+
+/// `ibv_advise_mr`.
+pub(super) unsafe extern "C" fn advise_mr(
+    pd: *mut ibv_pd,
+    advice: c_int,
+    flags: u32,
+    list: *mut ibv_sge,
+    count: u32,
+) -> c_int {
+    status("ibv_advise_mr", || {
+        // SAFETY: contract of `ibv_advise_mr`: the program passes null or a live PD of this
+        // library; `look_up` refuses null.
+        let domain = unsafe { Handle::<ibv_pd, Domain>::look_up(pd)? };
+        let list = match (list.is_null(), count) {
+            (_, 0) => &[],
+            (true, _) => return Err(Errno::null("sg_list")),
+            // SAFETY: contract of `ibv_advise_mr`: the list has `count` elements, which do not
+            // change during the call.
+            (false, _) => unsafe { std::slice::from_raw_parts(list, count as usize) },
+        };
+        on_demand::advise(domain, advice, flags, list)
     })
 }
 

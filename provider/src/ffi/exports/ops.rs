@@ -22,6 +22,7 @@ pub(super) fn fill(context: &mut verbs_context) {
     context.query_rt_values = Some(device::query_rt_values);
     context.create_cq_ex = Some(completion::create_cq_ex);
     context.modify_cq = Some(completion::modify_cq);
+    context.advise_mr = Some(memory::advise_mr);
     context.alloc_null_mr = Some(memory::alloc_null_mr);
     context.alloc_dm = Some(device_memory::alloc_dm);
     context.free_dm = Some(device_memory::free_dm);

@@ -28,6 +28,7 @@ pub(super) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_int) -> *mut i
             }
         };
         let window = MemoryWindow::alloc(&domain.protection, window_type)?;
+        domain.adapter.keys.add_window(&window);
         let public = ibv_mw {
             // SAFETY: `look_up` has accepted the PD, which is alive during the call (contract of
             // `ibv_alloc_mw`).
@@ -56,6 +57,7 @@ pub(super) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
         unsafe {
             let claim = Handle::<ibv_mw, Mw>::claim(mw)?;
             claim.adapter.check()?;
+            claim.adapter.keys.forget_window(&claim.window);
             claim.window.dealloc()?;
             claim.free();
         }
