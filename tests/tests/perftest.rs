@@ -200,6 +200,13 @@ tools! {
     write_bw_moderation_1: "write_bw" "-Q 1 -n 500";
     write_bw_depth_1: "write_bw" "-t 1 -n 500";
     read_bw_one_outstanding: "read_bw" "-o 1 -n 500";
+    write_bw_on_demand: "write_bw" "--odp -n 500";
+    read_bw_on_demand: "read_bw" "--odp -n 500";
+    send_bw_on_demand: "send_bw" "--odp -n 500";
+    send_bw_srq_on_demand: "send_bw" "--odp --use-srq -q 4 -n 500";
+    send_bw_ud_on_demand: "send_bw" "--odp -c UD -s 1024 -n 500";
+    send_lat_xrc_on_demand: "send_lat" "--odp -c XRC";
+    write_lat_on_demand: "write_lat" "--odp";
     write_bw_gbits: "write_bw" "--report_gbits -n 500";
 }
 

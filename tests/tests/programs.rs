@@ -61,6 +61,11 @@ pingpongs! {
     rc_pingpong_mtu_4096:
         "ibv_rc_pingpong" "-g 1 -c -m 4096 -s 100000 -n 100", client says "100 iters in";
     rc_pingpong_device_memory: "ibv_rc_pingpong" "-g 1 -c -j", client says "1000 iters in";
+    rc_pingpong_on_demand: "ibv_rc_pingpong" "-g 1 -c -o", client says "1000 iters in";
+    rc_pingpong_implicit: "ibv_rc_pingpong" "-g 1 -c -o -O", client says "1000 iters in";
+    rc_pingpong_prefetch: "ibv_rc_pingpong" "-g 1 -c -o -P", client says "1000 iters in";
+    rc_pingpong_implicit_prefetch:
+        "ibv_rc_pingpong" "-g 1 -c -o -O -P -e -N", client says "1000 iters in";
     uc_pingpong: "ibv_uc_pingpong" "-g 1 -c", client says "1000 iters in";
     uc_pingpong_events: "ibv_uc_pingpong" "-g 1 -c -e -s 32768 -n 100", client says "100 iters in";
     ud_pingpong: "ibv_ud_pingpong" "-g 1 -c -s 1024", client says "1000 iters in";
@@ -69,6 +74,8 @@ pingpongs! {
     srq_pingpong_events:
         "ibv_srq_pingpong" "-g 1 -c -e -q 4 -s 20000 -n 100", client says "100 iters in";
     srq_pingpong_32_qps: "ibv_srq_pingpong" "-g 1 -c -q 32 -n 50", client says "50 iters in";
+    srq_pingpong_on_demand: "ibv_srq_pingpong" "-g 1 -c -o", client says "1000 iters in";
+    xsrq_pingpong_on_demand: "ibv_xsrq_pingpong" "-g 1 -o", client says "";
     xsrq_pingpong: "ibv_xsrq_pingpong" "-g 1", client says "";
     xsrq_pingpong_events: "ibv_xsrq_pingpong" "-g 1 -e", client says "";
 }

@@ -1,11 +1,14 @@
 //! Random operations on all transports between two processes, and the expected memory and
-//! completions.
+//! completions. By the lowest bits of the seed, the memory of either side is on demand, and its pages
+//! come and go meanwhile.
 //!
 //! Both processes derive the same plan from the same seed (`random/plan.rs`), so each knows the
 //! operations of the other; they exchange addresses, and a byte at each barrier. The reference is
 //! `plan::Operation::apply`, ten lines. `FERROCE_SEED=n` runs seed n, `FERROCE_SEEDS=n` runs n
 //! seeds.
 
+#[path = "random/paging.rs"]
+mod paging;
 #[path = "random/plan.rs"]
 mod plan;
 #[path = "random/side.rs"]

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use ferroce_tests::{TIMEOUT, eventually_some, time_limit};
 use ferroce_verbs_client::address::{Ah, path_to};
-use ferroce_verbs_client::bench::{Bench, Service, register_all};
+use ferroce_verbs_client::bench::{Bench, Service};
 use ferroce_verbs_client::context::{gid_bytes, gid_of};
 use ferroce_verbs_client::cq::imm_data;
 use ferroce_verbs_client::memory::{ALL_ACCESS, Buffer, Mr};
@@ -18,6 +18,7 @@ use ferroce_verbs_client::srq::Srq;
 use ferroce_verbs_client::sys::*;
 use ferroce_verbs_client::work_request::{ReceiveWr, SendWr};
 
+use crate::paging::Paged;
 use crate::plan::{Fault, HEADER, MEMORY, Operation, SLOT, SLOTS, memories, rounds};
 
 const KEY_FAULT: u32 = 0x5a5a_5a00;
@@ -73,6 +74,8 @@ struct Side {
     which: usize,
     bench: Bench,
     buffer: Arc<Buffer>,
+    /// `None`: the memory is pinned.
+    paged: Option<Paged>,
     mr: Mr,
     qps: [Qp; 5],
     srq: Srq,
@@ -96,10 +99,15 @@ fn index(service: Service, sends: bool) -> usize {
 }
 
 impl Side {
-    fn new(which: usize) -> Self {
+    /// The seed also decides whether the memory of this side is on demand, if the device has that.
+    fn new(which: usize, seed: u64) -> Self {
         let bench = Bench::new();
         let buffer = Buffer::new(MEMORY);
-        let mr = register_all(&bench.pd, &buffer);
+        let device = bench.context.query_device_ex(0).expect("it answers");
+        let is_on_demand = device.odp_caps.general_caps != 0 && seed >> which & 1 == 1;
+        let paged = is_on_demand.then(|| Paged::new(&buffer, seed));
+        let mr = bench.pd.register(&buffer, access(paged.as_ref()));
+        let mr = mr.expect("an MR");
         let xrcd = bench.context.private_xrcd().expect("an XRC domain");
         let srq = bench
             .context
@@ -123,6 +131,7 @@ impl Side {
             which,
             bench,
             buffer,
+            paged,
             mr,
             qps,
             srq,
@@ -202,7 +211,8 @@ impl Side {
         for operation in operations.iter().filter(theirs) {
             let slot = operation.far / SLOT;
             let (pd, buffer) = (&self.bench.pd, &self.buffer);
-            let mr = pd.register_part(buffer, slot * SLOT, SLOT, ALL_ACCESS);
+            let access = access(self.paged.as_ref());
+            let mr = pd.register_part(buffer, slot * SLOT, SLOT, access);
             let mr = mr.expect("an MR");
             mine[(slot - SLOTS) * 4..][..4].copy_from_slice(&mr.rkey().to_ne_bytes());
             regions.push((operation.polls_before, mr));
@@ -272,6 +282,9 @@ impl Side {
                 break;
             }
             regions.retain(|(polls_before, _)| poll < *polls_before);
+            if let Some(paged) = &self.paged {
+                paged.invalidate(&self.buffer);
+            }
             assert!(
                 Instant::now() < deadline,
                 "missing sends {sends:?} and receives {receives:?} of {operations:#?}"
@@ -381,6 +394,11 @@ impl Side {
     }
 }
 
+/// Returns all rights, for pinned or for on-demand memory.
+fn access(paged: Option<&Paged>) -> u32 {
+    ALL_ACCESS | paged.map_or(0, |_| IBV_ACCESS_ON_DEMAND)
+}
+
 /// Returns true for the header of a datagram, whose content is not part of the reference.
 fn is_header(at: usize) -> bool {
     at >= SLOTS * SLOT && at % SLOT < HEADER - 24
@@ -445,7 +463,7 @@ pub fn run(which: usize, seeds: Range<u64>, survives: bool, path: &Path) {
     let mut line = Line::open(which, path);
     for seed in seeds {
         println!("seed {seed}");
-        let mut side = Side::new(which);
+        let mut side = Side::new(which, seed);
         side.meet(&mut line);
         let mut memory = memories(seed);
         side.restore(&memory[which]);
