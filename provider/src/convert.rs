@@ -10,6 +10,7 @@ use libc::c_int;
 use crate::abi::*;
 use crate::address::{self, Neighbours};
 use crate::errno::{Errno, ONE_PORT, at_most, within};
+use crate::on_demand::PAGING_FLAGS;
 
 mod mask;
 
@@ -299,9 +300,9 @@ impl Parser<'_> {
             | IBV_ACCESS_REMOTE_ATOMIC
             | IBV_ACCESS_FLUSH_GLOBAL
             | IBV_ACCESS_FLUSH_PERSISTENT;
-        // A right of memory regions. Programs set it with the others, and NICs accept it; it has no
-        // effect.
-        const IGNORED: u32 = IBV_ACCESS_MW_BIND;
+        // Flags that apply to memory regions. Programs set them with the others, and NICs accept
+        // them; they have no effect.
+        const IGNORED: u32 = IBV_ACCESS_MW_BIND | PAGING_FLAGS;
         if !self.has(IBV_QP_ACCESS_FLAGS) {
             return Ok(None);
         }
