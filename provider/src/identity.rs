@@ -133,7 +133,8 @@ fn capability_flags(capabilities: &Capabilities) -> u32 {
     flags
 }
 
-/// Returns the extended attributes of the device. Zero means that the feature is missing: TSO, RSS, raw packets, packet pacing, tag matching.
+/// Returns the extended attributes of the device. Zero means that the feature is missing: TSO, RSS,
+/// raw packets, packet pacing, tag matching.
 pub fn device_attributes_ex(
     capabilities: &Capabilities,
     host: &HostIdentity,

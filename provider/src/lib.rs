@@ -17,6 +17,7 @@
 pub mod abi;
 mod adapter;
 mod address;
+mod advice;
 mod builder;
 mod convert;
 mod counter_files;

@@ -365,7 +365,8 @@ verbs_tests! {
         let bench = Bench::new();
         let mut sges = [bench.sge(0, 4096)];
         let result = bench.pd.advise(IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH, 0, &mut sges);
-        let is_lacking = bench.context.query_device_ex(0).expect("it answers").odp_caps.general_caps == 0;
+        let ex = bench.context.query_device_ex(0).expect("query_device_ex");
+        let is_lacking = ex.odp_caps.general_caps == 0;
         let expected = if is_lacking { libc::EOPNOTSUPP } else { libc::ENOENT };
         assert_eq!(result, Err(expected));
         assert_eq!(bench.pd.advise(77, 0, &mut sges), Err(libc::EOPNOTSUPP));

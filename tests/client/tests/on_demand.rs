@@ -215,7 +215,7 @@ verbs_tests! {
         let pair = bench.pair(Service::Rc);
         assert_eq!(send_from(&bench, &pair, &mr, address), IBV_WC_SUCCESS);
         bench.receive_cq.expect(5, IBV_WC_SUCCESS);
-        // As the target of a READ of its own.
+        // As the place of a READ's data.
         let (source, source_key) = bench.remote(TARGET);
         let own = SendWr::new(7, IBV_WR_RDMA_READ).sge(mr.sge(address, 8));
         pair.post(own.remote(source, source_key));

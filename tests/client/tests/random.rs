@@ -1,6 +1,6 @@
 //! Random operations on all transports between two processes, and the expected memory and
-//! completions. By the lowest bits of the seed, the memory of either side is on demand, and its pages
-//! come and go meanwhile.
+//! completions. By the lowest bits of the seed, the memory of either side is on demand, and its
+//! pages come and go meanwhile.
 //!
 //! Both processes derive the same plan from the same seed (`random/plan.rs`), so each knows the
 //! operations of the other; they exchange addresses, and a byte at each barrier. The reference is

@@ -5,10 +5,10 @@ use libc::{c_int, c_uint, c_void, size_t};
 use super::super::boundary::{guard, minus_one, pointer, refused, status};
 use super::super::handle::Handle;
 use crate::abi::*;
+use crate::advice;
 use crate::domain::Domain;
 use crate::errno::{Errno, Shown};
 use crate::mr::{Change, Mr};
-use crate::on_demand;
 use crate::os::memory::Mapping;
 use crate::os::set_errno;
 
@@ -167,7 +167,7 @@ pub(super) unsafe extern "C" fn advise_mr(
             // change during the call.
             (false, _) => unsafe { std::slice::from_raw_parts(list, count as usize) },
         };
-        on_demand::advise(domain, advice, flags, list)
+        advice::advise(domain, advice, flags, list)
     })
 }
 
