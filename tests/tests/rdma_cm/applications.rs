@@ -114,6 +114,10 @@ fn fio_send() {
     fio("send");
 }
 
+/// Values of `FI_VERBS_USE_ODP`.
+const PINNED: &str = "0";
+const ON_DEMAND: &str = "1";
+
 /// Declares one test of `fi_pingpong` for each line.
 macro_rules! libfabric {
     ($( $test:ident: $arguments:literal; )*) => {
@@ -121,7 +125,7 @@ macro_rules! libfabric {
             $(
                 #[test]
                 fn $test() {
-                    super::fi_pingpong(&[], $arguments);
+                    super::fi_pingpong(&[], $arguments, super::PINNED);
                 }
             )*
         }
@@ -140,7 +144,7 @@ libfabric! {
 /// Runs `fi_pingpong`, whose two sides find each other over TCP. Switches off libfabric's memory
 /// monitor: while it patches libc's `munmap`, the page is not executable, and another thread that
 /// calls it at that time ends with SIGSEGV.
-fn fi_pingpong(options: &[&str], arguments: &str) {
+fn fi_pingpong(options: &[&str], arguments: &str, on_demand: &str) {
     let scratch = Scratch::new();
     let port = free_port();
     let server = format!("fi_pingpong {arguments} -B PORT");
@@ -148,6 +152,7 @@ fn fi_pingpong(options: &[&str], arguments: &str) {
     let [server, client] = [server, client].map(|line| {
         let mut command = command(&scratch, options, &line, port);
         command.env("FI_MR_CACHE_MONITOR", "disabled");
+        command.env("FI_VERBS_USE_ODP", on_demand);
         command
     });
     let (_, client) = run_pair(&scratch, port, server, client);
@@ -159,7 +164,18 @@ fn fi_pingpong(options: &[&str], arguments: &str) {
 #[test]
 fn libfabric_in_simulated_time() {
     for arguments in ["-p verbs -e msg -c -I 5", "-p verbs;ofi_rxm -e rdm -c -I 5"] {
-        fi_pingpong(&["--timed", "cx5-100g"], arguments);
+        fi_pingpong(&["--timed", "cx5-100g"], arguments, PINNED);
+    }
+}
+
+/// Goal: libfabric moves data through regions that are on demand.
+#[test]
+fn libfabric_on_demand() {
+    for arguments in [
+        "-p verbs -e msg -c -I 20 -S 1000000",
+        "-p verbs;ofi_rxm -e rdm -c -I 20",
+    ] {
+        fi_pingpong(&[], arguments, ON_DEMAND);
     }
 }
 
