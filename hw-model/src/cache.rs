@@ -177,6 +177,13 @@ impl<T: Entry> Cache<T> {
         }
     }
 
+    /// Reads the entry at `index` in host memory, whether it is cached or not, and drops it: a read
+    /// that pushes the posted writes before it.
+    #[cold]
+    pub fn read_again<H: Host>(&self, index: u32, dma: &mut Dma<'_, H>) -> Result<(), DmaError> {
+        T::read(self.address(index), dma).map(drop)
+    }
+
     /// Returns the entry at `index` if it is cached. This does not count as a use.
     pub fn peek(&self, index: u32) -> Option<&T> {
         self.find(index).map(|slot| &self.values[slot])

@@ -243,6 +243,7 @@ fn operation(rights: AccessRights) -> &'static str {
         () if rights.remote_write() => "RDMA WRITE",
         () if rights.remote_read() => "RDMA READ",
         () if rights.remote_atomic() => "atomic",
+        () if rights.flush_global() || rights.flush_persistent() => "FLUSH",
         () => "SEND with invalidate",
     }
 }
@@ -252,6 +253,8 @@ fn right(rights: AccessRights) -> &'static str {
     match () {
         () if rights.remote_write() => "IBV_ACCESS_REMOTE_WRITE",
         () if rights.remote_read() => "IBV_ACCESS_REMOTE_READ",
+        () if rights.flush_persistent() => "IBV_ACCESS_FLUSH_PERSISTENT",
+        () if rights.flush_global() => "IBV_ACCESS_FLUSH_GLOBAL",
         () => "IBV_ACCESS_REMOTE_ATOMIC",
     }
 }

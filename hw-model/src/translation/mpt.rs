@@ -233,6 +233,16 @@ impl Mpt {
         Ok(entry)
     }
 
+    /// Reads the entry of `key` in host memory, to push the posted writes before it.
+    #[cold]
+    pub fn push_writes<H: Host>(
+        &self,
+        key: u32,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<(), ProtectionFault> {
+        Ok(self.cache.read_again(index_of(key), dma)?)
+    }
+
     /// Returns first byte and length of the region that `key` names, if its entry is cached. It is
     /// for messages: nothing is counted.
     #[cold]

@@ -30,9 +30,9 @@ impl<M: TranslationTable> MemoryUnit<M> {
 
     /// Makes earlier writes visible to all readers.
     ///
-    /// Writes to host memory are posted. A read of the same memory pushes them (PCIe: a completion
-    /// does not pass posted writes), so the flow continues when its data are here. Writes to the
-    /// device's own memory are visible at once.
+    /// Writes to host memory are posted. A read of the same memory, for a whole region of its entry,
+    /// pushes them (PCIe: a completion does not pass posted writes), so the flow continues when its
+    /// data are here. Writes to the device's own memory are visible at once.
     pub fn flush<H: Host>(
         &mut self,
         access: &Access,
@@ -51,16 +51,14 @@ impl<M: TranslationTable> MemoryUnit<M> {
         if !is_in_host_memory(entry) {
             return Ok(());
         }
-        let (address, length) = match access.length {
-            0 => (entry.start, entry.length),
-            length => (access.address, length),
-        };
-        let bytes = length.min(PUSH_BYTES);
-        if bytes == 0 {
-            return Ok(());
+        // Any address of a whole region may be without memory, if it is on demand.
+        if access.length == 0 {
+            return self.mpt.push_writes(access.key, dma);
         }
+        let bytes = access.length.min(PUSH_BYTES);
         // The last bytes: they are written last.
-        let run = self.mtt.translate(entry, address + (length - bytes), dma)?;
+        let last = access.address + (access.length - bytes);
+        let run = self.mtt.translate(entry, last, dma)?;
         let bytes = bytes.min(run.length) as usize;
         let arrival = dma.request(run.iova, &mut [0; PUSH_BYTES as usize][..bytes])?;
         dma.at = dma.at.max(arrival);
