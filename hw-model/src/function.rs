@@ -1,9 +1,12 @@
 //! A function as the bus uses it: the model's NIC, or a card in RTL instead.
 
+use std::sync::Arc;
+
 use ferroce_units::Instant;
 
 use crate::config::NicConfig;
 use crate::counters::Counters;
+use crate::host_interface::device_memory::LentMemory;
 use crate::nic::{Nic, Progress, SoftwareFault};
 use crate::ports::host::Host;
 use crate::ports::port::Port;
@@ -30,6 +33,12 @@ pub trait Function<P: Port>: std::fmt::Debug + Send {
 
     /// Writes the device's own memory (BAR4).
     fn write_device_memory(&mut self, offset: u64, source: &[u8]);
+
+    /// Keeps the device's own memory in `memory` from now on, which has the same content, until the
+    /// next reset. Returns false if the function cannot do that.
+    fn lend_memory(&mut self, _memory: Arc<dyn LentMemory>) -> bool {
+        false
+    }
 
     /// Returns the counters.
     fn counters(&mut self) -> Counters;
@@ -107,6 +116,11 @@ where
     #[inline]
     fn write_device_memory(&mut self, offset: u64, source: &[u8]) {
         Self::write_device_memory(self, offset, source);
+    }
+
+    fn lend_memory(&mut self, memory: Arc<dyn LentMemory>) -> bool {
+        Self::lend_memory(self, memory);
+        true
     }
 
     fn counters(&mut self) -> Counters {

@@ -3,6 +3,8 @@
 mod software_faults;
 mod usage;
 
+use std::sync::Arc;
+
 use ferroce_spec::register::FatalSyndrome;
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::Qpn;
@@ -14,6 +16,7 @@ use crate::congestion::LimitedRates;
 use crate::contexts::queue_pair::QueuePair;
 use crate::counters::Counters;
 use crate::datapath::Datapath;
+use crate::host_interface::device_memory::LentMemory;
 use crate::ports::host::Host;
 use crate::ports::port::Port;
 use crate::time::timing::{Functional, Timing};
@@ -120,6 +123,11 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     pub fn write_device_memory(&mut self, offset: u64, source: &[u8]) {
         let memory = &mut self.blocks.translation;
         memory.write_device_memory(offset, source);
+    }
+
+    /// Keeps the device's own memory in `memory`, which has the same content, until the next reset.
+    pub fn lend_memory(&mut self, memory: Arc<dyn LentMemory>) {
+        self.blocks.translation.lend_memory(memory);
     }
 
     /// Returns the queue pair with number `qpn`.

@@ -8,6 +8,8 @@ pub mod flush;
 pub(crate) mod registration;
 pub mod window;
 
+use std::sync::Arc;
+
 use ferroce_spec::command::ContextTables;
 use ferroce_spec::context::{AccessRights, MemoryEntry};
 use ferroce_spec::counter::Counter;
@@ -15,7 +17,7 @@ use ferroce_units::{Duration, Instant};
 
 use crate::config::NicConfig;
 use crate::dma::Dma;
-use crate::host_interface::device_memory::DeviceMemory;
+use crate::host_interface::device_memory::{DeviceMemory, LentMemory};
 use crate::ports::host::{Host, PostedOrder};
 use crate::translation::memory_unit::atomic::AtomicsUnit;
 use crate::translation::memory_unit::window::BoundWindows;
@@ -91,6 +93,11 @@ impl<M: TranslationTable> MemoryUnit<M> {
     /// Writes the device's own memory.
     pub fn write_device_memory(&mut self, offset: u64, source: &[u8]) {
         self.device.write(offset, source);
+    }
+
+    /// Keeps the device's own memory in `memory`, which has the same content, until the next reset.
+    pub fn lend_memory(&mut self, memory: Arc<dyn LentMemory>) {
+        self.device.lend(memory);
     }
 
     /// Returns first byte and length of the region that `key` names, if they are known without DMA.
@@ -241,8 +248,8 @@ impl<M: TranslationTable> MemoryUnit<M> {
     ) -> Result<Instant, ProtectionFault> {
         let entry = self.mpt.check(access, dma)?;
         if !is_in_host_memory(entry) {
-            match on_chip(&mut self.device, entry, access)? {
-                Some((_, bytes)) => destination.copy_from_slice(bytes),
+            match on_chip(entry, access)? {
+                Some(offset) => self.device.read(offset, destination),
                 None => destination.fill(0),
             }
             return Ok(dma.at);
@@ -268,8 +275,8 @@ impl<M: TranslationTable> MemoryUnit<M> {
     ) -> Result<(), ProtectionFault> {
         let entry = self.mpt.check(access, dma)?;
         if !is_in_host_memory(entry) {
-            if let Some((_, bytes)) = on_chip(&mut self.device, entry, access)? {
-                bytes.copy_from_slice(source);
+            if let Some(offset) = on_chip(entry, access)? {
+                self.device.write(offset, source);
             }
             return Ok(());
         }
@@ -291,23 +298,20 @@ impl<M: TranslationTable> MemoryUnit<M> {
     }
 }
 
-/// Returns the bytes of an access to a region outside of host memory, and their offset in the
-/// device's memory; `None`: a null region, which reads as zeros and ignores writes.
+/// Returns the offset in the device's memory of an access to a region outside of host memory;
+/// `None`: a null region, which reads as zeros and ignores writes.
 #[cold]
-fn on_chip<'a>(
-    device: &'a mut DeviceMemory,
-    entry: &MemoryEntry,
-    access: &Access,
-) -> Result<Option<(u64, &'a mut [u8])>, ProtectionFault> {
+fn on_chip(entry: &MemoryEntry, access: &Access) -> Result<Option<u64>, ProtectionFault> {
     if entry.word.null() {
         return Ok(None);
     }
     let (address, length) = (access.address, access.length);
     let offset = entry.translation.wrapping_add(address - entry.start);
     // CREATE_MR has checked the range, but the entry has been in host memory since.
-    match device.range(offset, length as usize) {
-        Some(bytes) => Ok(Some((offset, bytes))),
-        None => Err(ProtectionFault::Bounds { address, length }),
+    if DeviceMemory::contains(offset, length) {
+        Ok(Some(offset))
+    } else {
+        Err(ProtectionFault::Bounds { address, length })
     }
 }
 

@@ -1,5 +1,8 @@
 //! A function with a recorder at its edges, or without one.
 
+use std::sync::Arc;
+
+use ferroce_model::host_interface::device_memory::LentMemory;
 use ferroce_model::ports::host::{DmaAtomic, DmaError, DmaFault, Doorbell, Host, WriteOrder};
 use ferroce_model::ports::port::Port;
 use ferroce_model::{Counters, Function, NicConfig, Progress, SoftwareFault};
@@ -95,6 +98,11 @@ impl<P: Port, F: Function<P>> Function<P> for Recorded<F> {
     fn write_device_memory(&mut self, offset: u64, source: &[u8]) {
         self.note(Kind::MEMORY_WRITE, offset, source);
         self.function.write_device_memory(offset, source);
+    }
+
+    /// Refuses while a recorder is attached: it would not see the writes of others.
+    fn lend_memory(&mut self, memory: Arc<dyn LentMemory>) -> bool {
+        self.recorder.is_none() && self.function.lend_memory(memory)
     }
 
     fn counters(&mut self) -> Counters {

@@ -142,9 +142,9 @@ impl<M: TranslationTable> MemoryUnit<M> {
         let address = access.address;
         let entry = self.mpt.check(access, dma)?;
         if !is_in_host_memory(entry) {
-            let (offset, original) = match on_chip(&mut self.device, entry, access)? {
-                Some((offset, bytes)) if offset % ATOMIC_BYTES as u64 == 0 => {
-                    (offset, apply(operation, bytes))
+            let (offset, original) = match on_chip(entry, access)? {
+                Some(offset) if offset % ATOMIC_BYTES as u64 == 0 => {
+                    (offset, self.device.atomic(offset, operation))
                 }
                 Some(_) => return Err(ProtectionFault::Alignment { address }),
                 None => {
@@ -164,13 +164,4 @@ impl<M: TranslationTable> MemoryUnit<M> {
         }
         Ok(self.atomics.execute(run.iova, operation, dma)?)
     }
-}
-
-/// Changes eight bytes of the device's memory; returns the old value.
-fn apply(operation: DmaAtomic, bytes: &mut [u8]) -> u64 {
-    let mut value = [0; ATOMIC_BYTES];
-    value.copy_from_slice(bytes);
-    let original = u64::from_ne_bytes(value);
-    bytes.copy_from_slice(&operation.apply(original).to_ne_bytes());
-    original
 }
