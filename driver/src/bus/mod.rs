@@ -42,7 +42,8 @@ pub struct DmaMapping {
     pub access: DmaAccess,
     /// True for memory that the driver has allocated itself: the bus need not check that it exists.
     pub is_buffer: bool,
-    /// The file mapped at `address`, if another process could map the memory.
+    /// The file mapped at `address`, if another process could map the memory. The bus need not
+    /// check that the memory exists.
     pub file: Option<DmaFile>,
 }
 
@@ -191,6 +192,28 @@ pub trait Bus: Send + Sync {
     /// Writes the device's own memory (BAR4) from byte `offset` on. Bytes beyond its end are
     /// dropped.
     fn write_device_memory(&self, offset: u64, source: &[u8]);
+
+    /// Moves `length` bytes of the device's own memory, from `offset` on, to a file that begins with
+    /// them, and returns a descriptor of it, which belongs to the caller. The bytes stay the
+    /// device's: it and the mappings of the file see each other's writes. Both numbers are multiples
+    /// of [`PAGE_SIZE`]. A second call for the same range returns another descriptor of the same
+    /// file.
+    ///
+    /// # Errors
+    ///
+    /// [`BusError::Os`] with EOPNOTSUPP, unless the device's memory is memory of this process; any
+    /// other [`BusError`].
+    fn export_device_memory(&self, offset: u64, length: u64) -> Result<i32, BusError> {
+        let _ = (offset, length);
+        Err(BusError::Os(errno::EOPNOTSUPP))
+    }
+
+    /// Ends an export: the device continues with zeroed memory of its own, and the file, which others
+    /// may still have open or mapped, keeps its content. Exactly the range of one
+    /// [`Bus::export_device_memory`].
+    fn withdraw_device_memory(&self, offset: u64, length: u64) {
+        let _ = (offset, length);
+    }
 
     /// Allocates `length` bytes of zeroed pages for a buffer of the driver, of the kind that is
     /// fastest on this bus. `length` is a multiple of [`PAGE_SIZE`] and not zero.

@@ -1,7 +1,10 @@
 //! The device's own memory (BAR4).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::bus::{BusError, PAGE_SIZE};
+use crate::errno;
 use crate::error::Error;
 use crate::objects::device::Device;
 use crate::use_count::{Lease, UseCount};
@@ -18,6 +21,8 @@ pub struct DeviceMemory {
     /// Bytes requested, and bytes allocated.
     length: u64,
     taken: u64,
+    /// True if the memory is in a file that others may have mapped.
+    is_exported: AtomicBool,
     users: UseCount,
 }
 
@@ -56,6 +61,7 @@ impl DeviceMemory {
             offset,
             length,
             taken,
+            is_exported: AtomicBool::new(false),
             users: UseCount::default(),
         };
         // Erases the data of a previous owner.
@@ -96,6 +102,43 @@ impl DeviceMemory {
         Ok(())
     }
 
+    /// Moves the memory to a file that other processes may map, and returns a descriptor of it,
+    /// which belongs to the caller. The file has the memory's whole pages, and outlives the memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`] when the memory shares a page with other memory: its alignment and
+    /// its length have to be at least [`PAGE_SIZE`]. [`Error::NotSupported`] when the device's
+    /// memory is not in this process; [`Error::Destroyed`]; errors of the system.
+    pub fn export(&self) -> Result<i32, Error> {
+        let _lease = self.lease()?;
+        if !self.owns_pages() {
+            let what = "device memory that shares a page with other memory";
+            return Err(Error::InvalidArgument { what });
+        }
+        match self
+            .device
+            .bus()
+            .export_device_memory(self.offset, self.taken)
+        {
+            Ok(descriptor) => {
+                self.is_exported.store(true, Ordering::Release);
+                Ok(descriptor)
+            }
+            Err(BusError::Os(errno::EOPNOTSUPP)) => {
+                let what = "a file of device memory that is not in this process";
+                Err(Error::NotSupported { what })
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns true if no other memory lies in the same pages.
+    fn owns_pages(&self) -> bool {
+        let page = PAGE_SIZE as u64;
+        self.offset % page == 0 && self.taken % page == 0
+    }
+
     /// Frees the memory.
     ///
     /// # Errors
@@ -103,6 +146,10 @@ impl DeviceMemory {
     /// [`Error::Busy`] while memory regions lie on it, [`Error::Destroyed`] the second time.
     pub fn free(&self) -> Result<(), Error> {
         self.users.close_forever()?;
+        if self.is_exported.load(Ordering::Acquire) {
+            let bus = self.device.bus();
+            bus.withdraw_device_memory(self.offset, self.taken);
+        }
         self.device.device_memory().release(self.offset, self.taken);
         Ok(())
     }

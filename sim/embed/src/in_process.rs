@@ -27,6 +27,7 @@ use crate::schedule::tunables::{
 };
 
 mod bus;
+mod device_window;
 mod faults;
 mod health;
 mod host;
@@ -39,6 +40,7 @@ mod situations;
 mod stopped;
 mod waiting;
 
+use device_window::DeviceWindow;
 use health::HealthCheck;
 use host::ProcessHost;
 use published::Published;
@@ -71,6 +73,8 @@ struct Model {
     nic: Nic,
     port: FabricPort,
     host: ProcessHost,
+    /// The device's memory with its exports; `None` until the first export.
+    window: Option<Arc<DeviceWindow>>,
     runs: u32,
     /// True if the last run found nothing to do.
     is_at_rest: bool,
@@ -165,6 +169,7 @@ impl InProcess {
                 nic,
                 port,
                 host,
+                window: None,
                 runs: 0,
                 is_at_rest: false,
                 published: Published::default(),

@@ -21,6 +21,10 @@ use watched::Watched;
 use crate::os::memory_calls;
 use ferroce_host::prefetch;
 
+/// Name of the files with which a function exports its own memory as a dma-buf. By it a function of
+/// another process recognises one.
+pub const EXPORT_NAME: &str = "ferroce-dma-buf";
+
 /// Creates a file of memory, all zero, whose size is sealed: other processes that map it cannot
 /// truncate it.
 ///

@@ -41,6 +41,8 @@ impl Bus for InProcess {
         self.write(|model| {
             if is_reset {
                 self.keep_counters(model);
+                // The reset ends all exports: the device goes on with its own memory.
+                model.window = None;
             }
             model.nic.write32(offset, value);
         });
@@ -104,6 +106,19 @@ impl Bus for InProcess {
         let mut model = self.model.lock();
         model.nic.write_device_memory(offset, source);
         self.unlock(model);
+    }
+
+    fn export_device_memory(&self, offset: u64, length: u64) -> Result<i32, BusError> {
+        if self.is_foreign() || self.is_removed() {
+            return Err(BusError::Disconnected);
+        }
+        self.export_window(offset..offset.saturating_add(length))
+    }
+
+    fn withdraw_device_memory(&self, offset: u64, length: u64) {
+        if !self.is_foreign() && !self.is_removed() {
+            self.withdraw_window(&(offset..offset.saturating_add(length)));
+        }
     }
 
     fn map(&self, mapping: &DmaMapping) -> Result<(), BusError> {
