@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::bus::{BufferPages, Bus, BusError, DmaAccess, DmaMapping, HUGE_PAGE_SIZE, PAGE_SIZE};
+use crate::bus::{BufferPages, Bus, BusError, DmaAccess, DmaFile, DmaMapping};
+use crate::bus::{HUGE_PAGE_SIZE, PAGE_SIZE};
 use crate::errno;
 use crate::error::Error;
 use crate::range::RangeAllocator;
@@ -220,7 +221,9 @@ pub(crate) struct UserMapping {
 }
 
 impl UserMapping {
-    /// Maps the pages of size `page_size` that hold `address .. address + length`.
+    /// Maps the pages of size `page_size` that hold `address .. address + length`. `file` is mapped
+    /// at `address`, if that is memory of a file that another process may map; then pages have 4
+    /// KiB.
     ///
     /// # Errors
     ///
@@ -231,6 +234,7 @@ impl UserMapping {
         length: usize,
         page_size: usize,
         access: DmaAccess,
+        file: Option<DmaFile>,
     ) -> Result<Self, Error> {
         let what = "the address range is empty or wraps around";
         let invalid = Error::InvalidArgument { what };
@@ -250,7 +254,10 @@ impl UserMapping {
             length: mapped_length,
             access,
             is_buffer: false,
-            file: None,
+            file: file.map(|file| DmaFile {
+                offset: file.offset.wrapping_sub((address - start) as u64),
+                ..file
+            }),
         };
         let iova = space.map(mapping, alignment)?;
         Ok(Self {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use ferroce_spec::context::{AccessRights, MemoryEntry, MemoryEntryWord};
 use parking_lot::Mutex;
 
-use crate::bus::{DmaAccess, PAGE_SIZE};
+use crate::bus::{DmaAccess, DmaFile, PAGE_SIZE};
 use crate::dma::{AddressSpace, UserMapping};
 use crate::error::Error;
 use crate::identifier::{LKey, RKey};
@@ -165,11 +165,23 @@ pub enum Translation {
     Pages(u8),
     /// By an offset: the region is contiguous in IOVA space.
     Direct,
+    /// By pages of 4 KiB, of a file whose mapping the memory is.
+    File(DmaFile),
     /// By the page tables of the program, at each access ([`Bus::address_space`]): nothing is
     /// pinned or mapped for the region, and the memory need not exist.
     ///
     /// [`Bus::address_space`]: crate::bus::Bus::address_space
     OnDemand,
+}
+
+impl Translation {
+    /// Returns the file whose mapping the memory is.
+    fn file(self) -> Option<DmaFile> {
+        match self {
+            Self::File(file) => Some(file),
+            Self::Kernel | Self::Pages(_) | Self::Direct | Self::OnDemand => None,
+        }
+    }
 }
 
 impl Backing {
@@ -253,7 +265,9 @@ impl Pages {
                 let what = "page size of a memory region";
                 return Err(Error::InvalidArgument { what });
             }
-            Translation::Direct | Translation::OnDemand => PAGE_SIZE.trailing_zeros() as u8,
+            Translation::Direct | Translation::File(_) | Translation::OnDemand => {
+                PAGE_SIZE.trailing_zeros() as u8
+            }
         };
         let writable = access.writes();
         let dma_access = if writable {
@@ -263,7 +277,9 @@ impl Pages {
         };
         let page_size = 1 << log_page_size;
         let lease = device.lease_mapping()?;
-        let mapping = UserMapping::new(device.space(), address, length, page_size, dma_access)?;
+        let space = device.space();
+        let file = translation.file();
+        let mapping = UserMapping::new(space, address, length, page_size, dma_access, file)?;
         let pages = mapping.length() as u64 >> log_page_size;
         let table = (translation != Translation::Direct)
             .then(|| TranslationRange::new(device, mapping.iova(), pages, log_page_size));
@@ -326,6 +342,22 @@ impl MemoryRegion {
                 access,
             },
         )
+    }
+
+    /// Registers memory that is a mapping of `file`, which begins at the offset of the range's first
+    /// byte. The mapping belongs to the caller, who keeps it until the region is deregistered; the
+    /// descriptor has to be open during this call only.
+    ///
+    /// # Errors
+    ///
+    /// As [`MemoryRegion::register`].
+    pub fn register_file(
+        pd: &Arc<ProtectionDomain>,
+        range: MemoryRange,
+        file: DmaFile,
+        access: MemoryAccess,
+    ) -> Result<Arc<Self>, Error> {
+        Self::register_translated(pd, range, access, Translation::File(file))
     }
 
     /// Registers `length` bytes of device memory from byte `offset` on; zero bytes are allowed.
@@ -451,8 +483,8 @@ impl MemoryRegion {
     /// # Errors
     ///
     /// As [`MemoryRegion::register`]; [`Error::NotSupported`] for other memory of a null region or
-    /// one of device memory, [`Error::Command`] while windows are bound to the region,
-    /// [`Error::Destroyed`]. The region is unchanged then.
+    /// one of device memory, and for a region of a file; [`Error::Command`] while windows are bound
+    /// to the region, [`Error::Destroyed`]. The region is unchanged then.
     pub fn reregister(&self, change: &Reregistration) -> Result<(), Error> {
         let mut state = self.state.lock();
         let region = state.as_mut().ok_or(Error::Destroyed)?;
@@ -468,6 +500,10 @@ impl MemoryRegion {
             None => None,
         };
         let present = region.backing.translation();
+        if present.file().is_some() {
+            let what = "reregistration of a mapped file";
+            return Err(Error::NotSupported { what });
+        }
         let translation = change.translation.unwrap_or(present);
         let is_moved = change.range.is_some() || translation != present;
         let backing = match &region.backing {

@@ -14,7 +14,8 @@ use crate::os;
 pub fn rights_of(mapping: &DmaMapping) -> Result<Rights, BusError> {
     let rights = mapping::rights_of(mapping)?;
     let writes = mapping.access == DmaAccess::ReadWrite;
-    if mapping.is_buffer || os::memory_is_usable(mapping.address, mapping.length, writes) {
+    let is_known = mapping.is_buffer || mapping.file.is_some();
+    if is_known || os::memory_is_usable(mapping.address, mapping.length, writes) {
         Ok(rights)
     } else {
         Err(BusError::BadAddress)

@@ -184,8 +184,14 @@ impl Bus for TimedBus {
             Some(_) => card.map(mapping),
         });
         if result.is_ok() && mapping.access == DmaAccess::ReadWrite {
-            self.library
-                .note_card_memory(mapping.address, mapping.length);
+            // The program may have mapped its file elsewhere, or do so later.
+            let is_file_of_program = mapping.file.is_some() && !mapping.is_buffer;
+            let (start, length) = if is_file_of_program {
+                (0, usize::MAX)
+            } else {
+                (mapping.address, mapping.length)
+            };
+            self.library.note_card_memory(start, length);
         }
         result
     }
