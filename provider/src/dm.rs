@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use ferroce_driver::{DeviceMemory, Lease, UseCount};
+use ferroce_driver::{Device, DeviceMemory, Error, Lease, UseCount};
+use libc::c_int;
 
 use crate::abi::ibv_alloc_dm_attr;
 use crate::adapter::Adapter;
@@ -12,6 +13,7 @@ use crate::errno::{Errno, Right, at_most, within};
 const COPY_ALIGNMENT: u64 = 4;
 /// Base-2 logarithm of the coarsest allowed alignment: a page.
 const LOG_MAX_ALIGNMENT: u32 = 12;
+const PAGE: u64 = 1 << LOG_MAX_ALIGNMENT;
 
 /// Body of `struct ibv_dm`.
 pub struct Dm {
@@ -43,7 +45,7 @@ impl Dm {
         at_most("attr->log_align_req", log_alignment, LOG_MAX_ALIGNMENT)?;
         Ok(Self {
             adapter: adapter.clone(),
-            memory: DeviceMemory::alloc(device, length, log_alignment)?,
+            memory: allocate(device, length, log_alignment)?,
             length,
             users: UseCount::default(),
         })
@@ -98,6 +100,27 @@ impl Dm {
         Ok(self.memory.copy_out(offset, destination)?)
     }
 
+    /// `ibv_dm_export_dmabuf_fd`.
+    ///
+    /// # Errors
+    /// `EINVAL` for memory that shares a page with other memory: of less than a page, and without
+    /// the alignment of one. `EOPNOTSUPP` when the device is not in this process.
+    pub fn export(&self) -> Result<c_int, Errno> {
+        self.adapter.check()?;
+        self.memory.export().map_err(|error| match error {
+            Error::InvalidArgument { .. } => {
+                let text = "the memory shares its page with other memory; right: attr->length of at \
+                            least 4096, or attr->log_align_req of 12";
+                Errno::INVALID.because(text)
+            }
+            Error::NotSupported { .. } => {
+                let text = "the device's memory is in another process, or on a card";
+                Errno::NOT_SUPPORTED.because(text)
+            }
+            error => error.into(),
+        })
+    }
+
     /// `ibv_free_dm`.
     ///
     /// # Errors
@@ -109,4 +132,21 @@ impl Dm {
         }
         Ok(self.memory.free()?)
     }
+}
+
+/// Allocates memory. A page or more, or memory with the alignment of one, gets pages that no other
+/// memory shares, so that it can be exported, if that many are free.
+fn allocate(
+    device: &Arc<Device>,
+    length: u64,
+    log_alignment: u32,
+) -> Result<Arc<DeviceMemory>, Error> {
+    if length >= PAGE || log_alignment == LOG_MAX_ALIGNMENT {
+        let pages = length.next_multiple_of(PAGE);
+        match DeviceMemory::alloc(device, pages, LOG_MAX_ALIGNMENT) {
+            Err(Error::NoResources { .. }) => {}
+            result => return result,
+        }
+    }
+    DeviceMemory::alloc(device, length, log_alignment)
 }

@@ -23,6 +23,7 @@ mod convert;
 mod counter_files;
 mod cq;
 mod dm;
+mod dma_buf;
 mod domain;
 mod errno;
 mod event;

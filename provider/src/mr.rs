@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use crate::abi::*;
 use crate::adapter::Adapter;
 use crate::dm::Dm;
+use crate::dma_buf;
 use crate::domain::Domain;
 use crate::errno::{Errno, Shown, within};
 use crate::on_demand::{self, PAGING_FLAGS, Paging};
@@ -29,6 +30,7 @@ const NOT_SUPPORTED: u32 = IBV_ACCESS_FLUSH_PERSISTENT;
 enum Kind {
     Memory,
     DeviceMemory,
+    DmaBuf,
     Null,
 }
 
@@ -39,6 +41,8 @@ pub struct Mr {
     kind: Kind,
     changeable: Mutex<Changeable>,
     _memory: Option<Lease>,
+    /// Unmapped last: the region has ended before.
+    _mapping: Option<dma_buf::Mapping>,
 }
 
 /// State that reregistration may change.
@@ -67,6 +71,7 @@ impl Mr {
                 zero_based: flags & IBV_ACCESS_ZERO_BASED != 0,
             }),
             _memory: None,
+            _mapping: None,
         }
     }
 
@@ -144,6 +149,18 @@ impl Mr {
             _memory: Some(memory.lease()),
             ..Self::new(domain, region, Kind::DeviceMemory, flags)
         })
+    }
+
+    /// Returns the region of a dma-buf, which [`dma_buf::register`] has registered in its mapping.
+    pub fn of_dma_buf(
+        domain: &Domain,
+        region: Arc<MemoryRegion>,
+        mapping: dma_buf::Mapping,
+    ) -> Self {
+        Self {
+            _mapping: Some(mapping),
+            ..Self::new(domain, region, Kind::DmaBuf, 0)
+        }
     }
 
     /// `ibv_rereg_mr`. After a failure the region is unchanged.

@@ -10,7 +10,7 @@
 //! - [`devices`]: the NICs of a program. [`identities`]: their names and addresses.
 //!   [`neighbours`]: resolution of addresses. [`capture`]: frames of this process in a file.
 //!   [`clock`]: real time for the model. [`cycles`]: clock cycles of cards in RTL.
-//! - [`faults`]: plans of packet faults. [`counters`]: counters of the devices of this process.
+//! - [`dma_buf`]: files that count as dma-bufs. [`faults`]: plans of packet faults. [`counters`]: counters of the devices of this process.
 //! - [`address`]: names of devices. [`mod@open`]: opens those that are not in this process.
 //!   [`attached`]: devices that another crate opens instead.
 
@@ -22,6 +22,7 @@ pub mod clock;
 pub mod counters;
 pub mod cycles;
 pub mod devices;
+pub mod dma_buf;
 pub mod error;
 pub mod fabric;
 pub mod faults;

@@ -14,6 +14,7 @@ use std::process::{Command, ExitCode};
 use clap::{Args, ValueEnum};
 use ferroce_embed::capture::Capture;
 use ferroce_embed::devices;
+use ferroce_embed::dma_buf;
 use ferroce_embed::faults::VARIABLE;
 use ferroce_embed::function::RECORD_VARIABLE;
 use ferroce_embed::personality;
@@ -67,8 +68,8 @@ Examples:
 
 Environment (what the options set; programs may also be given it directly):
   FERROCE_HOST, FERROCE_ADDRESS, FERROCE_DEVICE, FERROCE_DEVICES, FERROCE_CAPTURE,
-  FERROCE_FAULTS, FERROCE_FUNCTIONS, FERROCE_ICRC, FERROCE_PART_ID, FERROCE_PATIENT,
-  FERROCE_PERSONALITY, FERROCE_RANDOM_KEYS, FERROCE_RECORD, FERROCE_RECOVERY,
+  FERROCE_DMA_BUF, FERROCE_FAULTS, FERROCE_FUNCTIONS, FERROCE_ICRC, FERROCE_PART_ID,
+  FERROCE_PATIENT, FERROCE_PERSONALITY, FERROCE_RANDOM_KEYS, FERROCE_RECORD, FERROCE_RECOVERY,
   FERROCE_RELAXED_ORDER
   FERROCE_PORT   wires of several devices are separated by ;
   FERROCE_NEIGHBOURS  other stations on the wire of a card: IP=MAC, separated by commas
@@ -146,6 +147,11 @@ pub struct Run {
     /// vendor_part_id that the program sees; some programs depend on it
     #[arg(long, value_name = "HEX")]
     part_id: Option<String>,
+
+    /// Which files ibv_reg_dmabuf_mr takes: dma-bufs only, as the kernel (kernel), or memory files of
+    /// memfd_create, too (memfd), for tests without a GPU
+    #[arg(long, value_name = "FILES", value_parser = dma_buf::Stand::NAMES)]
+    dma_buf: Option<String>,
 
     /// How lost packets are recovered. Both ends have to want more than go-back-n, or they do that.
     /// +adaptive-timer takes the place of the program's ACK timeout
@@ -356,6 +362,9 @@ impl Run {
         if let Some(mode) = &self.recovery {
             environment.push((recovery::VARIABLE, mode.into()));
         }
+        if let Some(files) = &self.dma_buf {
+            environment.push((dma_buf::VARIABLE, files.into()));
+        }
         if let Some(personality) = &self.personality {
             environment.push((personality::VARIABLE, personality.into()));
         }
@@ -423,6 +432,8 @@ mod tests {
             "--part-id",
             "0x1017",
             "--patient",
+            "--dma-buf",
+            "memfd",
             "--port",
             "shm",
             "--port",
@@ -437,6 +448,7 @@ mod tests {
             ("FERROCE_DEVICES", "2"),
             ("FERROCE_PORT", "shm;qemu-dgram:/a,/b"),
             ("FERROCE_ICRC", "on"),
+            ("FERROCE_DMA_BUF", "memfd"),
             ("FERROCE_PATIENT", "on"),
             ("FERROCE_PART_ID", "1017"),
         ];

@@ -354,10 +354,14 @@ verbs_tests! {
         }
     }
 
-    fn dmabuf_is_refused() {
+    /// `tests/dma_buf.rs` has the whole list, and dma-bufs.
+    fn what_is_no_dma_buf_is_refused() {
         let bench = Bench::new();
-        let result = bench.pd.register_dmabuf(0, 4096);
-        assert_eq!(result.err(), Some(libc::EOPNOTSUPP));
+        let closed = bench.pd.register_dmabuf(-1, 4096);
+        assert_eq!(closed.err(), Some(libc::EBADF));
+        let file = File::open("/dev/null").expect("Linux has it");
+        let other = bench.pd.register_dmabuf(file.as_raw_fd(), 4096);
+        assert_eq!(other.err(), Some(libc::EINVAL));
     }
 
     /// Advice is for on-demand regions (tests/on_demand.rs).

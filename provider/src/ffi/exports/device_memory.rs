@@ -2,7 +2,7 @@
 
 use libc::{c_int, c_uint, c_void, size_t};
 
-use super::super::boundary::{pointer, status};
+use super::super::boundary::{minus_one, pointer, status};
 use super::super::handle::Handle;
 use super::super::objects::Context;
 use crate::abi::*;
@@ -43,6 +43,16 @@ pub(super) unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
             claim.free();
         }
         Ok(())
+    })
+}
+
+/// `ibv_dm_export_dmabuf_fd`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_dm_export_dmabuf_fd(dm: *mut ibv_dm) -> c_int {
+    minus_one("ibv_dm_export_dmabuf_fd", || {
+        // SAFETY: contract of `ibv_dm_export_dmabuf_fd`: `dm` is null or a live memory of this
+        // library; `look_up` refuses null.
+        unsafe { Handle::<ibv_dm, Dm>::look_up(dm)? }.export()
     })
 }
 

@@ -6,6 +6,7 @@ use super::super::boundary::{guard, minus_one, pointer, refused, status};
 use super::super::handle::Handle;
 use crate::abi::*;
 use crate::advice;
+use crate::dma_buf::{self, Request};
 use crate::domain::Domain;
 use crate::errno::{Errno, Shown};
 use crate::mr::{Change, Mr};
@@ -89,6 +90,67 @@ pub unsafe extern "C" fn ibv_reg_mr_iova2(
     })
 }
 
+/// Registers a dma-buf.
+///
+/// # Safety
+/// `pd` is null or a live PD of this library.
+unsafe fn register_dma_buf(pd: *mut ibv_pd, request: &Request) -> Result<*mut ibv_mr, Errno> {
+    // SAFETY: the caller's contract; `look_up` refuses null.
+    let domain = unsafe { Handle::<ibv_pd, Domain>::look_up(pd)? };
+    let region = dma_buf::register(domain, request)?;
+    // As in rdma-core, whose regions of dma-bufs have no address.
+    let offset = std::ptr::without_provenance_mut(request.offset as usize);
+    Ok(give(pd, offset, request.length, region))
+}
+
+/// `ibv_reg_dmabuf_mr`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_reg_dmabuf_mr(
+    pd: *mut ibv_pd,
+    offset: u64,
+    length: size_t,
+    iova: u64,
+    descriptor: c_int,
+    access: c_int,
+) -> *mut ibv_mr {
+    let request = Request {
+        descriptor,
+        offset,
+        length,
+        iova,
+        flags: access as c_uint,
+    };
+    pointer("ibv_reg_dmabuf_mr", || {
+        // SAFETY: contract of `ibv_reg_dmabuf_mr`: the PD is null or a live one of this library.
+        unsafe { register_dma_buf(pd, &request) }
+    })
+}
+
+/// Reads the arguments of a registration by `IBV_REG_MR_MASK_FD`.
+///
+/// # Errors
+/// `EINVAL` for a buffer, or without an offset.
+fn request_of(attr: &ibv_mr_init_attr) -> Result<Request, Errno> {
+    let has = |bit: u64| attr.comp_mask & bit != 0;
+    if has(IBV_REG_MR_MASK_BUF) || !has(IBV_REG_MR_MASK_FD_OFFSET) {
+        let right =
+            "IBV_REG_MR_MASK_FD with IBV_REG_MR_MASK_FD_OFFSET, without IBV_REG_MR_MASK_BUF";
+        let mask = Shown::Bits(attr.comp_mask);
+        return Err(Errno::wrong("mr_init_attr->comp_mask", mask, right));
+    }
+    Ok(Request {
+        descriptor: attr.fd,
+        offset: attr.fd_offset,
+        length: attr.length,
+        iova: if has(IBV_REG_MR_MASK_IOVA) {
+            attr.iova
+        } else {
+            0
+        },
+        flags: attr.access as c_uint,
+    })
+}
+
 /// `ibv_reg_mr_ex`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_reg_mr_ex(
@@ -105,9 +167,18 @@ pub unsafe extern "C" fn ibv_reg_mr_ex(
             let mask = Shown::Bits(attr.comp_mask);
             return Err(Errno::wrong("mr_init_attr->comp_mask", mask, right));
         }
-        if has(IBV_REG_MR_MASK_FD) || has(IBV_REG_MR_MASK_FD_OFFSET) || has(IBV_REG_MR_MASK_DMAH) {
-            let text = "files and DMA handles are not supported";
-            return Err(Errno::NOT_SUPPORTED.because(text));
+        if has(IBV_REG_MR_MASK_DMAH) {
+            return Err(Errno::NOT_SUPPORTED.because("DMA handles are not supported"));
+        }
+        if has(IBV_REG_MR_MASK_FD) {
+            let request = request_of(attr)?;
+            // SAFETY: contract of `ibv_reg_mr_ex`: the PD is null or a live one of this library.
+            return unsafe { register_dma_buf(pd, &request) };
+        }
+        if has(IBV_REG_MR_MASK_FD_OFFSET) {
+            let right = "IBV_REG_MR_MASK_FD_OFFSET with IBV_REG_MR_MASK_FD only";
+            let mask = Shown::Bits(attr.comp_mask);
+            return Err(Errno::wrong("mr_init_attr->comp_mask", mask, right));
         }
         if has(IBV_REG_MR_MASK_BUF) {
             // SAFETY: contract of `ibv_reg_mr_ex`: the program passes null or a live buffer of this

@@ -4,7 +4,7 @@
 
 use libc::{c_int, c_void};
 
-use super::super::boundary::{minus_one, pointer, status};
+use super::super::boundary::{pointer, status};
 use crate::errno::Errno;
 
 /// The error that all of them return.
@@ -32,17 +32,6 @@ macro_rules! errno {
     )*};
 }
 
-/// Declares entries that return a descriptor, or -1.
-macro_rules! descriptor {
-    ($($name:ident)*) => {$(
-        #[doc = concat!("`", stringify!($name), "`: -1 and `EOPNOTSUPP`.")]
-        #[unsafe(no_mangle)]
-        pub extern "C" fn $name() -> c_int {
-            minus_one(stringify!($name), || Err(LACKING))
-        }
-    )*};
-}
-
 /// Declares entries that return no value, for objects that cannot exist.
 macro_rules! nothing {
     ($($name:ident)*) => {$(
@@ -53,7 +42,6 @@ macro_rules! nothing {
 }
 
 null! {
-    ibv_reg_dmabuf_mr
     ibv_import_device ibv_import_pd ibv_import_mr ibv_import_dm
     ibv_alloc_dmah
     ibv_create_comp_cntr
@@ -64,10 +52,6 @@ errno! {
     _ibv_query_comp_cntr_caps ibv_destroy_comp_cntr ibv_qp_attach_comp_cntr
     ibv_inc_comp_cntr ibv_inc_err_comp_cntr ibv_set_comp_cntr ibv_set_err_comp_cntr
     ibv_read_comp_cntr ibv_read_err_comp_cntr
-}
-
-descriptor! {
-    ibv_dm_export_dmabuf_fd
 }
 
 nothing! {

@@ -1,0 +1,164 @@
+//! Regions of dma-bufs: memory that another driver, a program or this device exports as a
+//! descriptor.
+//!
+//! The checks and their order are those of the kernel, because clients find out by calls with wrong
+//! arguments whether dma-bufs are supported. A dma-buf is mapped into this process and then
+//! registered like memory, at the IOVA of the program's choice.
+
+use ferroce_driver::bus::{BusError, DmaFile, PAGE_SIZE};
+use ferroce_driver::{Error, MemoryRange, MemoryRegion};
+use ferroce_embed::dma_buf::{self, Stand};
+use ferroce_platform::os::memory_calls;
+use libc::c_int;
+
+use crate::abi::*;
+use crate::domain::Domain;
+use crate::errno::{Errno, Shown, within};
+use crate::mr::{self, Mr};
+use crate::os::descriptor::{FileKind, ProgramFile};
+use crate::os::memory::populate;
+
+/// Access flags of these regions. Unlike for memory, all others are errors, even optional ones.
+const KNOWN: u32 = IBV_ACCESS_LOCAL_WRITE
+    | IBV_ACCESS_REMOTE_WRITE
+    | IBV_ACCESS_REMOTE_READ
+    | IBV_ACCESS_REMOTE_ATOMIC
+    | IBV_ACCESS_RELAXED_ORDERING;
+const PAGE_MASK: u64 = PAGE_SIZE as u64 - 1;
+
+/// Arguments of `ibv_reg_dmabuf_mr`.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    pub descriptor: c_int,
+    /// First byte of the region in the dma-buf.
+    pub offset: u64,
+    pub length: usize,
+    /// Address of the first byte for work requests and the peer.
+    pub iova: u64,
+    /// `enum ibv_access_flags`.
+    pub flags: u32,
+}
+
+/// A mapping of a dma-buf in this process.
+pub struct Mapping {
+    address: usize,
+    length: usize,
+}
+
+impl Mapping {
+    /// Maps the pages of a file with `length` bytes from `offset` on. The mapping outlives the
+    /// descriptor, which callers close after the registration.
+    ///
+    /// # Errors
+    /// `ENOMEM`; `EOPNOTSUPP` for a file that cannot be mapped, as that of a device whose memory is
+    /// out of the processor's reach.
+    fn new(file: &ProgramFile, offset: u64, length: usize, writable: bool) -> Result<Self, Errno> {
+        let start = offset & !PAGE_MASK;
+        let length = length + (offset & PAGE_MASK) as usize;
+        let length = length.checked_next_multiple_of(PAGE_SIZE);
+        let length = length.ok_or(Errno::NO_MEMORY)?;
+        let protection = if writable {
+            libc::PROT_READ | libc::PROT_WRITE
+        } else {
+            libc::PROT_READ
+        };
+        let (protection, flags) = (protection as usize, libc::MAP_SHARED as usize);
+        let descriptor = file.descriptor() as usize;
+        let arguments = [0, length, protection, flags, descriptor, start as usize];
+        match memory_calls::map_apart(arguments) {
+            Ok(address) => Ok(Self { address, length }),
+            Err(libc::ENOMEM) => Err(Errno::NO_MEMORY),
+            Err(_) => {
+                let text = "the dma-buf cannot be mapped into this process, where the device is";
+                Err(Errno::NOT_SUPPORTED.because(text))
+            }
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // The region ended before. On failure the pages stay mapped at an address that nothing uses.
+        let _ = memory_calls::unmap(self.address, self.length);
+    }
+}
+
+/// Registers a dma-buf.
+///
+/// # Errors
+/// In the kernel's order: `EINVAL` for `iova` and `offset` that differ within a page, for rights
+/// that such regions do not have, and for a range that wraps around; `EBADF`; `EINVAL` for a file
+/// that is no dma-buf, and for a range that is empty or not in it. Then `EOPNOTSUPP` for a dma-buf
+/// that this process, or the device, cannot map.
+pub fn register(domain: &Domain, request: &Request) -> Result<Mr, Errno> {
+    domain.adapter.check()?;
+    let Request { offset, length, .. } = *request;
+    if (offset ^ request.iova) & PAGE_MASK != 0 {
+        let right = "an address with the page offset of offset";
+        return Err(Errno::wrong("iova", Shown::Bits(request.iova), right));
+    }
+    within(Errno::INVALID, "access", request.flags, KNOWN)?;
+    let access = mr::access(request.flags)?;
+    mr::check_range(offset, length)?;
+    let file = ProgramFile::of(request.descriptor)?;
+    check_kind(&file)?;
+    let size = file.size()?;
+    if offset + length as u64 > size {
+        return Err(Errno::above(
+            "offset + length",
+            offset + length as u64,
+            size,
+        ));
+    }
+    if length == 0 {
+        return Err(Errno::wrong("length", length, "at least 1"));
+    }
+    let mapping = Mapping::new(&file, offset, length, access.local_write)?;
+    if file.kind() != FileKind::DmaBuf {
+        // The pages of a dma-buf are there.
+        populate(mapping.address, mapping.length, access.local_write)?;
+    }
+    let range = MemoryRange {
+        address: mapping.address + (offset & PAGE_MASK) as usize,
+        length,
+        virtual_address: request.iova,
+    };
+    let descriptor = request.descriptor;
+    let file = DmaFile { descriptor, offset };
+    let region = MemoryRegion::register_file(&domain.protection, range, file, access);
+    Ok(Mr::of_dma_buf(domain, region.map_err(refusal)?, mapping))
+}
+
+/// Checks that a file is a dma-buf, or may stand for one.
+///
+/// # Errors
+/// `EINVAL`.
+fn check_kind(file: &ProgramFile) -> Result<(), Errno> {
+    let memfd = match dma_buf::from_environment() {
+        Ok(stand) => stand == Stand::Memfd,
+        Err(_) => {
+            let text = "FERROCE_DMA_BUF has a wrong value; right: kernel, memfd, or not set";
+            return Err(Errno::INVALID.because(text));
+        }
+    };
+    match file.kind() {
+        FileKind::DmaBuf | FileKind::Export => Ok(()),
+        FileKind::Memory if memfd => Ok(()),
+        FileKind::Memory => {
+            let text = "fd is a memory file; right: a dma-buf, or `ferroce run --dma-buf memfd`";
+            Err(Errno::INVALID.because(text))
+        }
+        FileKind::Other => Err(Errno::INVALID.because("fd is not a dma-buf")),
+    }
+}
+
+/// Converts the driver's error: a bus that does not map the file does not support it.
+fn refusal(error: Error) -> Errno {
+    match error {
+        Error::Bus(BusError::InvalidMapping | BusError::BadAddress | BusError::Os(_)) => {
+            let text = "the device cannot map this dma-buf, as it is in another process";
+            Errno::NOT_SUPPORTED.because(text)
+        }
+        error => error.into(),
+    }
+}
