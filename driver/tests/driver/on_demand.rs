@@ -14,6 +14,8 @@ const WRITE: MemoryAccess = MemoryAccess {
     remote_write: true,
     remote_read: true,
     remote_atomic: false,
+    flush_global: false,
+    flush_persistent: false,
     window_bind: false,
     relaxed_ordering: false,
 };

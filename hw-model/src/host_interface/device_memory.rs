@@ -11,6 +11,9 @@ use crate::ports::host::DmaAtomic;
 /// Value of a PCIe read that no device answers.
 const UNMAPPED_BYTE: u8 = 0xff;
 
+/// Maximum number of attempts to swap eight bytes that others change, too.
+const MAX_SWAPS: usize = 64;
+
 /// The device's memory outside of the model, [`DeviceMemory::LENGTH`] bytes, which the system can
 /// give others access to. All ranges are inside.
 pub trait LentMemory: Debug + Send + Sync {
@@ -97,6 +100,21 @@ impl DeviceMemory {
         let original = u64::from_ne_bytes(value);
         self.write(offset, &operation.apply(original).to_ne_bytes());
         original
+    }
+
+    /// Writes the eight bytes from `offset` on, which are inside, at once.
+    pub fn store(&mut self, offset: u64, value: u64) {
+        let mut compare = 0;
+        for _ in 0..MAX_SWAPS {
+            let swap = value;
+            let original = self.atomic(offset, DmaAtomic::CompareSwap { compare, swap });
+            if original == compare {
+                return;
+            }
+            compare = original;
+        }
+        // A program that changes the bytes all the time reads no meaning into them.
+        self.write(offset, &value.to_ne_bytes());
     }
 
     /// Returns the memory that holds a range, if all of the range is inside.

@@ -85,9 +85,9 @@ impl<M: TranslationTable> MemoryUnit<M> {
         let address = access.address;
         let entry = self.mpt.check(access, dma)?;
         if !is_in_host_memory(entry) {
-            return match on_chip(&mut self.device, entry, access)? {
-                Some((offset, bytes)) if offset % ATOMIC_BYTES as u64 == 0 => {
-                    bytes.copy_from_slice(&value);
+            return match on_chip(entry, access)? {
+                Some(offset) if offset % ATOMIC_BYTES as u64 == 0 => {
+                    self.device.store(offset, u64::from_ne_bytes(value));
                     Ok(())
                 }
                 Some(_) => Err(ProtectionFault::Alignment { address }),
