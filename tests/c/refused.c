@@ -49,7 +49,7 @@ static void memory(struct bench *bench)
 
 	NONE(ibv_reg_mr(bench->pd, bench->buffer, 64, IBV_ACCESS_REMOTE_WRITE), EINVAL);
 	NONE(ibv_reg_mr(bench->pd, ADDRESS, 64, IBV_ACCESS_LOCAL_WRITE), EFAULT);
-	NONE(ibv_reg_mr(bench->pd, bench->buffer, 64, IBV_ACCESS_ON_DEMAND), EOPNOTSUPP);
+	NONE(ibv_reg_mr(bench->pd, bench->buffer, 64, IBV_ACCESS_HUGETLB), EINVAL);
 	NONE(ibv_alloc_dm(bench->context, &dm), EINVAL);
 	NONE(ibv_open_xrcd(bench->context, &xrcd), EINVAL);
 	EQUAL(ibv_dealloc_pd(bench->pd), EBUSY);
