@@ -18,7 +18,9 @@ use std::path::PathBuf;
 use std::ptr::null_mut;
 use std::sync::Mutex;
 
-use ferroce_provider::abi::{IBV_QPT_RC, IBV_QPT_UD, ibv_context, verbs_context};
+use ferroce_provider::abi::{
+    IBV_ACCESS_ON_DEMAND, IBV_QPT_RC, IBV_QPT_UD, ibv_context, verbs_context,
+};
 use ffi::*;
 use objects::Objects;
 
@@ -141,6 +143,22 @@ impl Program {
         let fits = length <= room || length > room + GUARD / 2;
         (place.cast(), if fits { length } else { room })
     }
+
+    /// Returns a length for a region at a place in the arena. On-demand regions may be longer than
+    /// the memory that exists, and would give the device what lies beyond the arena.
+    fn length(&self, address: *mut c_void, length: usize, is_on_demand: bool) -> usize {
+        let room = ARENA - (address.addr() - self.arena.addr());
+        if is_on_demand {
+            length.min(room)
+        } else {
+            length
+        }
+    }
+}
+
+/// Returns true if a region with these access flags is not pinned.
+fn is_on_demand(access: u64) -> bool {
+    access & u64::from(IBV_ACCESS_ON_DEMAND) != 0
 }
 
 /// One run of the program.

@@ -8,7 +8,7 @@ use libc::c_int;
 
 use super::ffi::*;
 use super::objects::call;
-use super::{Session, table};
+use super::{Session, is_on_demand, table};
 use crate::input::Input;
 
 /// Types of queue pairs: existing ones, and others.
@@ -158,7 +158,9 @@ impl Session {
         } else {
             input.number()
         };
-        let access = mask(input, 0x1f) as u32;
+        let access = mask(input, 0x1f);
+        let length = self.program.length(address, length, is_on_demand(access));
+        let access = access as u32;
         let pd = self.objects.pds.pick(input);
         // SAFETY: the memory exists, or the length extends into inaccessible memory.
         let mr = unsafe { ibv_reg_mr_iova2(pd, address, length, iova, access) };
@@ -172,6 +174,7 @@ impl Session {
         let (pd, table) = (self.objects.pds.pick(input), table(self.program.context));
         let (address, length) = self.program.range(input);
         let access = mask(input, 0xf);
+        let length = self.program.length(address, length, is_on_demand(access));
         // SAFETY: as in `register`; zeros are a valid attribute.
         let mr = unsafe {
             match input.below(3) {

@@ -8,7 +8,7 @@ use libc::{c_int, c_void};
 
 use super::ffi::*;
 use super::objects::call;
-use super::{ARENA, Session, table};
+use super::{ARENA, Session, is_on_demand, table};
 use crate::input::Input;
 
 /// Maximum number of requests in one list.
@@ -404,6 +404,10 @@ impl Session {
                 0 => {
                     let (mr, pd) = (self.objects.mrs.pick(input), self.objects.pds.pick(input));
                     let (flags, access) = (input.number() as c_int, input.number() as c_int);
+                    // Without new access flags it stays what it is.
+                    let is_pinned =
+                        flags & IBV_REREG_MR_CHANGE_ACCESS != 0 && !is_on_demand(access as u64);
+                    let length = self.program.length(address, length, !is_pinned);
                     ibv_rereg_mr(mr, flags, pd, address, length, access);
                 }
                 1 => drop(ibv_resize_cq(
