@@ -109,8 +109,8 @@ impl Dm {
         self.adapter.check()?;
         self.memory.export().map_err(|error| match error {
             Error::InvalidArgument { .. } => {
-                let text = "the memory shares its page with other memory; right: attr->length of at \
-                            least 4096, or attr->log_align_req of 12";
+                let text = "the memory shares its page with other memory; right: attr->length of \
+                            at least 4096, or attr->log_align_req of 12";
                 Errno::INVALID.because(text)
             }
             Error::NotSupported { .. } => {

@@ -8,7 +8,6 @@
 use ferroce_driver::bus::{BusError, DmaFile, PAGE_SIZE};
 use ferroce_driver::{Error, MemoryRange, MemoryRegion};
 use ferroce_embed::dma_buf::{self, Stand};
-use ferroce_platform::os::memory_calls;
 use libc::c_int;
 
 use crate::abi::*;
@@ -16,7 +15,7 @@ use crate::domain::Domain;
 use crate::errno::{Errno, Shown, within};
 use crate::mr::{self, Mr};
 use crate::os::descriptor::{FileKind, ProgramFile};
-use crate::os::memory::populate;
+use crate::os::memory::{FileMapping, populate};
 
 /// Access flags of these regions. Unlike for memory, all others are errors, even optional ones.
 const KNOWN: u32 = IBV_ACCESS_LOCAL_WRITE
@@ -37,50 +36,6 @@ pub struct Request {
     pub iova: u64,
     /// `enum ibv_access_flags`.
     pub flags: u32,
-}
-
-/// A mapping of a dma-buf in this process.
-pub struct Mapping {
-    address: usize,
-    length: usize,
-}
-
-impl Mapping {
-    /// Maps the pages of a file with `length` bytes from `offset` on. The mapping outlives the
-    /// descriptor, which callers close after the registration.
-    ///
-    /// # Errors
-    /// `ENOMEM`; `EOPNOTSUPP` for a file that cannot be mapped, as that of a device whose memory is
-    /// out of the processor's reach.
-    fn new(file: &ProgramFile, offset: u64, length: usize, writable: bool) -> Result<Self, Errno> {
-        let start = offset & !PAGE_MASK;
-        let length = length + (offset & PAGE_MASK) as usize;
-        let length = length.checked_next_multiple_of(PAGE_SIZE);
-        let length = length.ok_or(Errno::NO_MEMORY)?;
-        let protection = if writable {
-            libc::PROT_READ | libc::PROT_WRITE
-        } else {
-            libc::PROT_READ
-        };
-        let (protection, flags) = (protection as usize, libc::MAP_SHARED as usize);
-        let descriptor = file.descriptor() as usize;
-        let arguments = [0, length, protection, flags, descriptor, start as usize];
-        match memory_calls::map_apart(arguments) {
-            Ok(address) => Ok(Self { address, length }),
-            Err(libc::ENOMEM) => Err(Errno::NO_MEMORY),
-            Err(_) => {
-                let text = "the dma-buf cannot be mapped into this process, where the device is";
-                Err(Errno::NOT_SUPPORTED.because(text))
-            }
-        }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // The region ended before. On failure the pages stay mapped at an address that nothing uses.
-        let _ = memory_calls::unmap(self.address, self.length);
-    }
 }
 
 /// Registers a dma-buf.
@@ -113,13 +68,13 @@ pub fn register(domain: &Domain, request: &Request) -> Result<Mr, Errno> {
     if length == 0 {
         return Err(Errno::wrong("length", length, "at least 1"));
     }
-    let mapping = Mapping::new(&file, offset, length, access.local_write)?;
+    let mapping = FileMapping::new(&file, offset, length, access.local_write)?;
     if file.kind() != FileKind::DmaBuf {
         // The pages of a dma-buf are there.
-        populate(mapping.address, mapping.length, access.local_write)?;
+        populate(mapping.address(), length, access.local_write)?;
     }
     let range = MemoryRange {
-        address: mapping.address + (offset & PAGE_MASK) as usize,
+        address: mapping.address(),
         length,
         virtual_address: request.iova,
     };

@@ -8,11 +8,10 @@ use parking_lot::Mutex;
 use crate::abi::*;
 use crate::adapter::Adapter;
 use crate::dm::Dm;
-use crate::dma_buf;
 use crate::domain::Domain;
 use crate::errno::{Errno, Shown, within};
 use crate::on_demand::{self, PAGING_FLAGS, Paging};
-use crate::os::memory::populate;
+use crate::os::memory::{FileMapping, populate};
 
 /// Flags that a region may be registered with, in addition to the optional ones.
 const KNOWN: u32 = IBV_ACCESS_LOCAL_WRITE
@@ -42,7 +41,7 @@ pub struct Mr {
     changeable: Mutex<Changeable>,
     _memory: Option<Lease>,
     /// Unmapped last: the region has ended before.
-    _mapping: Option<dma_buf::Mapping>,
+    _mapping: Option<FileMapping>,
 }
 
 /// State that reregistration may change.
@@ -151,12 +150,8 @@ impl Mr {
         })
     }
 
-    /// Returns the region of a dma-buf, which [`dma_buf::register`] has registered in its mapping.
-    pub fn of_dma_buf(
-        domain: &Domain,
-        region: Arc<MemoryRegion>,
-        mapping: dma_buf::Mapping,
-    ) -> Self {
+    /// Returns the region of a dma-buf, which is registered in its mapping.
+    pub fn of_dma_buf(domain: &Domain, region: Arc<MemoryRegion>, mapping: FileMapping) -> Self {
         Self {
             _mapping: Some(mapping),
             ..Self::new(domain, region, Kind::DmaBuf, 0)

@@ -15,7 +15,13 @@
 
 typedef uint64_t address;
 /* CUresult */
-enum result { SUCCESS, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_DEVICE = 101, NOT_FOUND = 500 };
+enum result {
+	SUCCESS,
+	INVALID_VALUE,
+	OUT_OF_MEMORY,
+	INVALID_DEVICE = 101,
+	NOT_FOUND = 500,
+};
 /* CUdevice_attribute, CUmemRangeHandleType */
 enum { UNIFIED_ADDRESSING = 41, DMA_BUF_SUPPORTED = 124, DMA_BUF_FD = 1 };
 enum { AREAS = 64, DEVICE_PAGE = 64 << 10, VERSION = 12090 };

@@ -1,7 +1,7 @@
 /*
  * Regions of dma-bufs, as clients probe and use them: the answers to wrong arguments, data, device
- * memory that is exported. The first argument says what stands for a dma-buf: "memfd", memory files;
- * "kernel", nothing here. The second says whether device memory can be exported: "export" or not.
+ * memory that is exported. The first argument says what stands for a dma-buf: "memfd", memory
+ * files; "kernel", nothing here. The second says whether device memory can be exported: "export" or not.
  */
 #include "common.h"
 #include <dlfcn.h>

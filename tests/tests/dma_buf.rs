@@ -40,8 +40,8 @@ fn another_function_uses_exported_device_memory() {
     run(&Scratch::new(), &options, &["memfd", "export"]);
 }
 
-/// Goal: in simulated time the world maps the files; device memory, which is in the world's process,
-/// is not exported.
+/// Goal: in simulated time the world maps the files; device memory, which is in the world's
+/// process, is not exported.
 #[test]
 fn dma_bufs_in_simulated_time() {
     let options = [MEMFD, &["--timed", "cx5-100g"]].concat();
@@ -89,8 +89,8 @@ fn cuda_stub(scratch: &Scratch) -> String {
     scratch.as_ref().to_string_lossy().into_owned()
 }
 
-/// Goal: perftest's `--use_cuda=0 --use_cuda_dmabuf` works. Debian's perftest is built without CUDA,
-/// so a client makes its calls in its order.
+/// Goal: perftest's `--use_cuda=0 --use_cuda_dmabuf` works. Debian's perftest is built without
+/// CUDA, so a client makes its calls in its order.
 #[test]
 fn device_memory_of_a_gpu_to_another() {
     let scratch = Scratch::new();

@@ -193,11 +193,11 @@ pub trait Bus: Send + Sync {
     /// dropped.
     fn write_device_memory(&self, offset: u64, source: &[u8]);
 
-    /// Moves `length` bytes of the device's own memory, from `offset` on, to a file that begins with
-    /// them, and returns a descriptor of it, which belongs to the caller. The bytes stay the
-    /// device's: it and the mappings of the file see each other's writes. Both numbers are multiples
-    /// of [`PAGE_SIZE`]. A second call for the same range returns another descriptor of the same
-    /// file.
+    /// Moves `length` bytes of the device's own memory, from `offset` on, to a file that begins
+    /// with them, and returns a descriptor of it, which belongs to the caller. The bytes stay the
+    /// device's: it and the mappings of the file see each other's writes. Both numbers are
+    /// multiples of [`PAGE_SIZE`]. A second call for the same range returns another descriptor of
+    /// the same file.
     ///
     /// # Errors
     ///
@@ -208,7 +208,7 @@ pub trait Bus: Send + Sync {
         Err(BusError::Os(errno::EOPNOTSUPP))
     }
 
-    /// Ends an export: the device continues with zeroed memory of its own, and the file, which others
+    /// Ends an export: the device continues with other, zeroed memory, and the file, which others
     /// may still have open or mapped, keeps its content. Exactly the range of one
     /// [`Bus::export_device_memory`].
     fn withdraw_device_memory(&self, offset: u64, length: u64) {

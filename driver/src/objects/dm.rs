@@ -107,9 +107,9 @@ impl DeviceMemory {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] when the memory shares a page with other memory: its alignment and
-    /// its length have to be at least [`PAGE_SIZE`]. [`Error::NotSupported`] when the device's
-    /// memory is not in this process; [`Error::Destroyed`]; errors of the system.
+    /// [`Error::InvalidArgument`] when the memory shares a page with other memory: its alignment
+    /// and its length have to be multiples of [`PAGE_SIZE`]. [`Error::NotSupported`] when the
+    /// device's memory is not in this process; [`Error::Destroyed`]; errors of the system.
     pub fn export(&self) -> Result<i32, Error> {
         let _lease = self.lease()?;
         if !self.owns_pages() {

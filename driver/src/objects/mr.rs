@@ -344,9 +344,9 @@ impl MemoryRegion {
         )
     }
 
-    /// Registers memory that is a mapping of `file`, which begins at the offset of the range's first
-    /// byte. The mapping belongs to the caller, who keeps it until the region is deregistered; the
-    /// descriptor has to be open during this call only.
+    /// Registers memory that is a mapping of `file`, from the range's first byte on at the file's
+    /// offset. The mapping belongs to the caller, who keeps it until the region is deregistered;
+    /// the descriptor has to be open during this call only.
     ///
     /// # Errors
     ///

@@ -1,7 +1,9 @@
 //! Memory of the program: prefaulting of registered memory, and the buffers of `ibv_alloc_buf`.
 
+use ferroce_platform::os::memory_calls::{map_apart, unmap};
 use libc::c_void;
 
+use super::descriptor::ProgramFile;
 use super::last_errno;
 use crate::errno::{Errno, Right, Shown};
 
@@ -181,5 +183,66 @@ impl Drop for Mapping {
         // SAFETY: address and length are one mapping of `new`, and `self`, its only owner, is being
         // dropped; the program no longer uses the buffer (contract of `ibv_free_buf`).
         unsafe { libc::munmap(self.address, self.length) };
+    }
+}
+
+/// The pages of a file of the program, mapped by this library apart from the program's mappings.
+pub(crate) struct FileMapping {
+    /// First page, and its offset to the first byte.
+    start: usize,
+    shift: usize,
+    length: usize,
+}
+
+impl FileMapping {
+    /// Maps the pages of a file with `length` bytes from `offset` on. The mapping outlives the
+    /// descriptor, which programs close after a registration.
+    ///
+    /// # Errors
+    /// `ENOMEM`; `EOPNOTSUPP` for a file that cannot be mapped, as that of a device whose memory is
+    /// out of the processor's reach.
+    pub(crate) fn new(
+        file: &ProgramFile,
+        offset: u64,
+        length: usize,
+        writable: bool,
+    ) -> Result<Self, Errno> {
+        let page = page_size();
+        let shift = offset as usize & (page - 1);
+        let length = length
+            .checked_add(shift)
+            .and_then(|length| length.checked_next_multiple_of(page))
+            .ok_or(Errno::NO_MEMORY)?;
+        let protection = if writable {
+            libc::PROT_READ | libc::PROT_WRITE
+        } else {
+            libc::PROT_READ
+        };
+        let (protection, flags) = (protection as usize, libc::MAP_SHARED as usize);
+        let (descriptor, first) = (file.descriptor() as usize, offset as usize - shift);
+        match map_apart([0, length, protection, flags, descriptor, first]) {
+            Ok(start) => Ok(Self {
+                start,
+                shift,
+                length,
+            }),
+            Err(libc::ENOMEM) => Err(Errno::NO_MEMORY),
+            Err(_) => {
+                let text = "the file cannot be mapped into this process, where the device is";
+                Err(Errno::NOT_SUPPORTED.because(text))
+            }
+        }
+    }
+
+    /// Returns the address of the first byte.
+    pub(crate) fn address(&self) -> usize {
+        self.start + self.shift
+    }
+}
+
+impl Drop for FileMapping {
+    fn drop(&mut self) {
+        // The region has ended before. On failure the pages stay mapped at an unused address.
+        let _ = unmap(self.start, self.length);
     }
 }

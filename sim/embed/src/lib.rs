@@ -10,7 +10,8 @@
 //! - [`devices`]: the NICs of a program. [`identities`]: their names and addresses.
 //!   [`neighbours`]: resolution of addresses. [`capture`]: frames of this process in a file.
 //!   [`clock`]: real time for the model. [`cycles`]: clock cycles of cards in RTL.
-//! - [`dma_buf`]: files that count as dma-bufs. [`faults`]: plans of packet faults. [`counters`]: counters of the devices of this process.
+//! - [`faults`]: plans of packet faults. [`counters`]: counters of the devices of this process.
+//!   [`dma_buf`]: files that count as dma-bufs.
 //! - [`address`]: names of devices. [`mod@open`]: opens those that are not in this process.
 //!   [`attached`]: devices that another crate opens instead.
 

@@ -148,8 +148,8 @@ pub struct Run {
     #[arg(long, value_name = "HEX")]
     part_id: Option<String>,
 
-    /// Which files ibv_reg_dmabuf_mr takes: dma-bufs only, as the kernel (kernel), or memory files of
-    /// memfd_create, too (memfd), for tests without a GPU
+    /// Which files ibv_reg_dmabuf_mr takes: dma-bufs only, as the kernel (kernel), or memory files
+    /// of memfd_create, too (memfd), for tests without a GPU
     #[arg(long, value_name = "FILES", value_parser = dma_buf::Stand::NAMES)]
     dma_buf: Option<String>,
 

@@ -39,7 +39,8 @@ pub fn install() {
     crate::signals::ignore(crate::signals::PROBE_SIGNAL);
 }
 
-/// Announces that the card may write to this many bytes from this address on.
+/// Announces that the card may write to this many bytes from this address on. All bytes from zero
+/// on: it writes to memory that the program may have mapped at addresses that are not known.
 pub fn note_card_memory(start: usize, length: usize) {
     #[cfg(target_arch = "x86_64")]
     card_memory::CARD_MEMORY.add(start, length);

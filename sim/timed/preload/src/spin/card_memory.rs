@@ -50,6 +50,12 @@ impl CardMemory {
         }
     }
 
+    /// Returns true if the card may write to memory that has several addresses: a range of all
+    /// addresses was added. Then the address of a write is not always that of a load.
+    pub fn has_other_addresses(&self) -> bool {
+        self.known().any(|known| known == (0..usize::MAX))
+    }
+
     /// Returns true if the card may write to any of these addresses, or if no range is known.
     pub fn touches(&self, addresses: &Range<u64>) -> bool {
         let count = self.count.load(Ordering::Acquire);

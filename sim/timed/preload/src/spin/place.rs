@@ -127,6 +127,9 @@ impl Places {
     /// Returns what can end the loop's waiting with these registers: writes of the card to the
     /// places that it may write to.
     pub fn check(&self, registers: &Registers, card: &CardMemory) -> Check {
+        if card.has_other_addresses() {
+            return Check::Everything;
+        }
         let mut own = None;
         let mut watched: Option<Range<u64>> = None;
         for place in self.0.iter().flatten() {
@@ -186,6 +189,8 @@ mod tests {
             places.check(&registers, &card),
             Check::Memory(0x7010..0x71f8)
         );
+        card.add(0, usize::MAX);
+        assert_eq!(places.check(&registers, &card), Check::Everything);
     }
 
     #[test]
