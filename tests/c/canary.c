@@ -1,6 +1,7 @@
 /*
- * A receiver that looks at the last byte of a message in memory instead of its completion. Argument:
- * `strict` or `relaxed` (the order of its region), or `correct`, which waits for the completion.
+ * A receiver that looks at the last byte of a message in memory instead of its completion.
+ * Argument: `strict` or `relaxed` (the order of its region), or `correct`, which waits for the
+ * completion.
  * The last line has the number of messages that were not complete.
  */
 #include "common.h"

@@ -134,6 +134,22 @@ pub fn execute<H: Host, M: TranslationTable>(
             let access = remote_access(qp, srqn, r_key, virtual_address, length, access, blocks);
             atomic(qp, access, operation, blocks)
         }
+        MemoryOp::Invalidate { r_key, srqn } => invalidate(qp, r_key, srqn, blocks),
+        annex @ (MemoryOp::Flush { .. } | MemoryOp::WriteAtomically { .. }) => {
+            execute_annex(annex, qp, packet, blocks)
+        }
+    }
+}
+
+/// Executes a FLUSH or an ATOMIC WRITE.
+#[cold]
+fn execute_annex<H: Host, M: TranslationTable>(
+    operation: MemoryOp,
+    qp: &mut QueuePair,
+    packet: &PacketBytes<'_>,
+    blocks: &mut MemoryBlocks<'_, '_, H, M>,
+) -> MemoryAnswer {
+    match operation {
         MemoryOp::Flush {
             r_key,
             virtual_address,
@@ -158,7 +174,8 @@ pub fn execute<H: Host, M: TranslationTable>(
             let access = remote_access(qp, srqn, r_key, virtual_address, length, access, blocks);
             write_atomically(qp, access, packet.payload(), blocks)
         }
-        MemoryOp::Invalidate { r_key, srqn } => invalidate(qp, r_key, srqn, blocks),
+        // The caller passes no other operation.
+        _ => MemoryAnswer::Failed,
     }
 }
 

@@ -10,8 +10,8 @@
 //!   of [`operation`].
 //! - [`ethernet`], [`vlan`], [`ipv4`], [`ipv6`], [`udp`]: the layers below the transport; IP also
 //!   carries ICMP, which has its [`checksum`].
-//! - [`bth`], [`reth`], [`aeth`], [`deth`], [`atomic`], [`flush`], [`immediate`], [`xrc`]: the headers of
-//!   the transport, one file each; [`headers`]: the BTH and the extension of its opcode.
+//! - [`bth`], [`reth`], [`aeth`], [`deth`], [`atomic`], [`flush`], [`immediate`], [`xrc`]: the
+//!   headers of the transport, one file each; [`headers`]: the BTH and the extension of its opcode.
 //! - [`network_path`]: the headers below the transport. [`layout`]: the positions of the parts of a
 //!   frame.
 //! - [`frame`]: a whole frame. [`path`]: the fast way to emit frames. [`icrc`]: the invariant CRC.

@@ -139,8 +139,8 @@ pub struct Run {
           conflicts_with_all = ["timed", "world"])]
     random_keys: Option<Option<u64>>,
 
-    /// Let writes to regions with IBV_ACCESS_RELAXED_ORDERING reach memory in a random order until a
-    /// completion, to find programs that look at the last byte; a seed reproduces a run
+    /// Let writes to regions with IBV_ACCESS_RELAXED_ORDERING reach memory in a random order until
+    /// a completion, to find programs that look at the last byte; a seed reproduces a run
     #[arg(long, value_name = "SEED", conflicts_with_all = ["timed", "world"])]
     relaxed_order: Option<u64>,
 

@@ -30,9 +30,9 @@ impl<M: TranslationTable> MemoryUnit<M> {
 
     /// Makes earlier writes visible to all readers.
     ///
-    /// Writes to host memory are posted. A read of the same memory, for a whole region of its entry,
-    /// pushes them (PCIe: a completion does not pass posted writes), so the flow continues when its
-    /// data are here. Writes to the device's own memory are visible at once.
+    /// Writes to host memory are posted. A read of the same memory, or for a whole region of its
+    /// entry, pushes them (PCIe: a completion does not pass posted writes), so the flow continues
+    /// when its data are here. Writes to the device's own memory are visible at once.
     pub fn flush<H: Host>(
         &mut self,
         access: &Access,
