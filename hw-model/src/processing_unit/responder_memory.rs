@@ -124,6 +124,20 @@ pub fn execute<H: Host, M: TranslationTable>(
         MemoryOp::WriteAtomicResult { request, value } => {
             write_response(qp, request, 0, &value.to_ne_bytes(), blocks)
         }
+        MemoryOp::Invalidate { r_key, srqn } => invalidate(qp, r_key, srqn, blocks),
+        other => execute_at_once(other, qp, packet, blocks),
+    }
+}
+
+/// Executes an atomic, a FLUSH or an ATOMIC WRITE.
+#[inline(never)]
+fn execute_at_once<H: Host, M: TranslationTable>(
+    operation: MemoryOp,
+    qp: &mut QueuePair,
+    packet: &PacketBytes<'_>,
+    blocks: &mut MemoryBlocks<'_, '_, H, M>,
+) -> MemoryAnswer {
+    match operation {
         MemoryOp::Atomic {
             r_key,
             virtual_address,
@@ -134,22 +148,6 @@ pub fn execute<H: Host, M: TranslationTable>(
             let access = remote_access(qp, srqn, r_key, virtual_address, length, access, blocks);
             atomic(qp, access, operation, blocks)
         }
-        MemoryOp::Invalidate { r_key, srqn } => invalidate(qp, r_key, srqn, blocks),
-        annex @ (MemoryOp::Flush { .. } | MemoryOp::WriteAtomically { .. }) => {
-            execute_annex(annex, qp, packet, blocks)
-        }
-    }
-}
-
-/// Executes a FLUSH or an ATOMIC WRITE.
-#[cold]
-fn execute_annex<H: Host, M: TranslationTable>(
-    operation: MemoryOp,
-    qp: &mut QueuePair,
-    packet: &PacketBytes<'_>,
-    blocks: &mut MemoryBlocks<'_, '_, H, M>,
-) -> MemoryAnswer {
-    match operation {
         MemoryOp::Flush {
             r_key,
             virtual_address,

@@ -139,8 +139,8 @@ pub struct InProcess {
 }
 
 impl InProcess {
-    /// Creates a function on `port`, in its power-on state. `relaxed_order` is the seed of the order
-    /// in which relaxed writes reach memory.
+    /// Creates a function on `port`, in its power-on state. `relaxed_order` is the seed of the
+    /// order in which relaxed writes reach memory.
     pub fn new(
         config: NicConfig,
         port: FabricPort,
