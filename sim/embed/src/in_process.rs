@@ -431,12 +431,11 @@ impl InProcess {
             published,
             ..
         } = model;
-        host.settle();
         let Progress { worked, rests, .. } = nic.advance(now, host, port);
+        let held = host.settle_old(now);
         self.rests.store(rests, Ordering::Relaxed);
         *is_at_rest = rests && !worked;
         port.finish(worked);
-        let held = host.has_relaxed_writes().then(|| now + relaxed::HOLD);
         let next = nic
             .next_timeout(now)
             .into_iter()

@@ -8,6 +8,7 @@ use ferroce_model::{DmaError, Doorbell, UntimedHost};
 use ferroce_platform::doorbells::polled::PageTaker;
 use ferroce_platform::doorbells::{Doorbells, Taker};
 use ferroce_platform::own_memory::ProcessMemory;
+use ferroce_units::Instant;
 
 use super::relaxed::RelaxedWrites;
 use crate::fabric::registry::{DeviceFault, DeviceFaults};
@@ -122,12 +123,12 @@ impl ProcessHost {
         }
     }
 
-    /// Returns true if relaxed writes wait.
+    /// Lets relaxed writes reach memory that have waited for long; returns until when the others
+    /// wait.
     #[inline]
-    pub(super) fn has_relaxed_writes(&self) -> bool {
-        self.relaxed
-            .as_ref()
-            .is_some_and(|relaxed| relaxed.is_waiting())
+    pub(super) fn settle_old(&mut self, now: Instant) -> Option<Instant> {
+        let relaxed = self.relaxed.as_mut()?;
+        relaxed.settle_old(&mut self.memory, now)
     }
 
     #[inline]

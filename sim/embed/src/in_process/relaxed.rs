@@ -7,15 +7,15 @@
 
 use ferroce_host::memory::MemoryMap;
 use ferroce_model::DmaError;
-use ferroce_units::Duration;
 use ferroce_units::random::Random;
+use ferroce_units::{Duration, Instant};
 
 /// Bytes of a line: what a root complex orders.
 const LINE_BYTES: u64 = 64;
 /// Maximum number of lines that wait; then all are written.
 const MAX_WAITING: usize = 1024;
 /// How long lines wait if no other access of the function pushes them.
-pub(super) const HOLD: Duration = Duration::from_us(200);
+const HOLD: Duration = Duration::from_us(200);
 /// Stream of the random numbers of a seed.
 const STREAM: u64 = 0x7265_6c61_7865_6431;
 
@@ -24,6 +24,8 @@ const STREAM: u64 = 0x7265_6c61_7865_6431;
 pub(super) struct RelaxedWrites {
     random: Random,
     waiting: Vec<Line>,
+    /// Since when some of them wait, as of the last run of the function.
+    since: Option<Instant>,
 }
 
 /// Part of a write.
@@ -39,6 +41,7 @@ impl RelaxedWrites {
         Self {
             random: Random::new(seed, STREAM),
             waiting: Vec::new(),
+            since: None,
         }
     }
 
@@ -80,8 +83,23 @@ impl RelaxedWrites {
         Ok(())
     }
 
+    /// Writes all lines if the oldest has waited for [`HOLD`]; otherwise returns until when it
+    /// waits.
+    pub(super) fn settle_old(&mut self, memory: &mut MemoryMap, now: Instant) -> Option<Instant> {
+        if !self.is_waiting() {
+            return None;
+        }
+        let until = *self.since.get_or_insert(now) + HOLD;
+        if until > now {
+            return Some(until);
+        }
+        self.settle(memory);
+        None
+    }
+
     /// Writes all lines that wait.
     pub(super) fn settle(&mut self, memory: &mut MemoryMap) {
+        self.since = None;
         shuffle(&self.random, &mut self.waiting);
         for line in self.waiting.drain(..) {
             // The region was valid when the write came; the peer has its answer.
