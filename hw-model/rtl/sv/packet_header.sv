@@ -78,14 +78,15 @@ module packet_header (
     logic [19:0]  sum0;
     logic [5:0]   transport0;              // at most 32
     logic         known0, other0;          // for the assertion
-    logic         has_xrceth0, has_deth0, has_atomiceth0, has_atomicacketh0, has_ieth0;
+    logic         has_xrceth0, has_deth0, has_feth0, has_atomiceth0, has_atomicacketh0, has_ieth0;
     wire unused_transport0 = &{1'b0, transport0};
     roce_opcode headers (
-        .opcode(packet0.opcode), .known(known0), .has_xrceth(has_xrceth0), .has_deth(has_deth0), .has_reth(has_reth0),
-        .has_atomiceth(has_atomiceth0), .has_aeth(has_aeth0), .has_atomicacketh(has_atomicacketh0),
-        .has_immediate(has_immediate0), .has_ieth(has_ieth0), .length(transport0)
+        .opcode(packet0.opcode), .known(known0), .has_xrceth(has_xrceth0), .has_deth(has_deth0),
+        .has_feth(has_feth0), .has_reth(has_reth0), .has_atomiceth(has_atomiceth0), .has_aeth(has_aeth0),
+        .has_atomicacketh(has_atomicacketh0), .has_immediate(has_immediate0), .has_ieth(has_ieth0),
+        .length(transport0)
     );
-    assign other0 = has_xrceth0 || has_deth0 || has_atomiceth0 || has_atomicacketh0;
+    assign other0 = has_xrceth0 || has_deth0 || has_feth0 || has_atomiceth0 || has_atomicacketh0;
     always_comb begin
         v4_0 = is_mapped_v4(gid0[95:0]) && is_mapped_v4(packet0.path.dest_gid[95:0]);
         extension0 = (has_reth0 ? 5'd16 : 5'd0) + (has_aeth0 ? 5'd4 : 5'd0)

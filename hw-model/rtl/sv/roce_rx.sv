@@ -181,18 +181,19 @@ module roce_rx (
         be64 = {be32(d, at), be32(d, at + 4)};
     endfunction
 
-    logic       known3, has_xrceth3, has_deth3, has_reth3, has_atomicacketh3;
+    logic       known3, has_xrceth3, has_deth3, has_feth3, has_reth3, has_atomicacketh3;
     logic [5:0] transport3;   // bytes of all transport headers
     /* verilator lint_off PINCONNECTEMPTY */   // these headers are ignored
     roce_opcode headers (
-        .opcode(udp3[8*8 +: 8]), .known(known3), .has_xrceth(has_xrceth3), .has_deth(has_deth3), .has_reth(has_reth3),
-        .has_atomiceth(), .has_aeth(), .has_atomicacketh(has_atomicacketh3), .has_immediate(), .has_ieth(),
-        .length(transport3)
+        .opcode(udp3[8*8 +: 8]), .known(known3), .has_xrceth(has_xrceth3), .has_deth(has_deth3), .has_feth(has_feth3),
+        .has_reth(has_reth3), .has_atomiceth(), .has_aeth(), .has_atomicacketh(has_atomicacketh3), .has_immediate(),
+        .has_ieth(), .length(transport3)
     );
     /* verilator lint_on PINCONNECTEMPTY */
 
-    logic [415:0] body3;      // after XRCETH or DETH
-    assign body3 = has_xrceth3 ? udp3 >> 8*24 : has_deth3 ? udp3 >> 8*28 : udp3 >> 8*20;
+    logic [415:0] body3;      // after XRCETH, DETH and FETH
+    assign body3 = has_deth3 || (has_xrceth3 && has_feth3) ? udp3 >> 8*28
+                 : has_xrceth3 || has_feth3 ? udp3 >> 8*24 : udp3 >> 8*20;
 
     logic        ip_ok3, udp_ok3, length_ok3, checksum_ok3;
     logic [16:0] transport_bytes3, fold3;

@@ -63,6 +63,10 @@ fn compare_extension(frame: &Frame<'_>, verdict: &Verdict, context: &str) {
     let deth_is = (at32(at), at32(at + 4));
     match extension {
         Extension::Reth(_) => assert_eq!(reth, reth_is, "{context}"),
+        Extension::Flush(..) => {
+            let reth_is = (at64(at + 4), at32(at + 12), at32(at + 16));
+            assert_eq!(reth, reth_is, "{context}");
+        }
         Extension::RethImmediate(..) => {
             let expected = (reth_is, at32(at + 16));
             assert_eq!((reth, verdict.immediate), expected, "{context}");
@@ -173,7 +177,7 @@ fn random_frames_get_the_verdict_of_the_wire_crate() {
          {cycles} cycles",
         opcodes.len()
     );
-    assert!(opcodes.len() >= 61 && wrong_icrc > 0 && malformed > 0);
+    assert!(opcodes.len() >= 65 && wrong_icrc > 0 && malformed > 0);
 }
 
 /// Goal: every bit of a frame is covered by the ICRC, or checked, or the network may change it.

@@ -23,6 +23,8 @@ fn extension_length(opcode: u8) -> Option<usize> {
         (0 | 5, 18) => return Some(12),
         (0 | 5, 19 | 20) => 28,
         (0 | 5, 22 | 23) => 4,
+        (0 | 5, 28) => 20,
+        (0 | 5, 29) => 16,
         _ => return None,
     };
     Some(length + if xrc { 4 } else { 0 } + if deth { 8 } else { 0 })

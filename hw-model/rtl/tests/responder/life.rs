@@ -444,7 +444,7 @@ fn model(qpn: u32, shape: &Shape) -> Qp {
     let access = RemoteAccess {
         write: shape.access & REMOTE_WRITE != 0,
         read: shape.access & REMOTE_READ != 0,
-        atomic: false,
+        ..RemoteAccess::default()
     };
     let init = InitAttributes {
         p_key: PKey::DEFAULT,
