@@ -122,7 +122,7 @@ static void refuse_bad_arguments(void)
 		.qp_type = IBV_QPT_RC,
 		.pd = pd,
 		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-		.send_ops_flags = IBV_QP_EX_WITH_ATOMIC_WRITE,
+		.send_ops_flags = IBV_QP_EX_WITH_TSO,
 	};
 	struct ibv_srq_init_attr srq = { .attr = { 0, 1, 0 } };
 	const int vectors = context->num_comp_vectors;

@@ -205,7 +205,7 @@ fn send_wqes_are_the_vectors() {
         assert_eq!(bytes[..end], expected[..end], "{}", vector.name);
         count += 1;
     }
-    assert_eq!(count, 13);
+    assert_eq!(count, 15);
 }
 
 /// Number of bytes from the start of a WQE to the end of its last segment.
