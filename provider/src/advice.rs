@@ -30,7 +30,7 @@ impl Advice {
     }
 }
 
-/// `ibv_advise_mr`. Its errors are those of ConnectX. Without the flag FLUSH the pages may come at
+/// `ibv_advise_mr`, with ConnectX's errors. Without the flag FLUSH the pages may come at
 /// any time, and what fails then is dropped; here they come before the call returns, too.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! Regions of dma-bufs: memory that another driver, a program or this device exports as a
 //! descriptor.
 //!
-//! The checks and their order are those of the kernel, because clients find out by calls with wrong
+//! The kernel makes the same checks in the same order: clients find out by calls with wrong
 //! arguments whether dma-bufs are supported. A dma-buf is mapped into this process and then
 //! registered like memory, at the IOVA of the program's choice.
 

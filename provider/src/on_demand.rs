@@ -170,8 +170,7 @@ impl Keys {
     /// Returns the on-demand region of a key.
     ///
     /// # Errors
-    /// `ENOENT` if the key is not that of an on-demand region, `EINVAL` if it is that of a window
-    /// or of a null region.
+    /// `ENOENT` if no on-demand region has the key, `EINVAL` if a window or a null region has it.
     pub fn find(&self, key: u32) -> Result<OnDemandMemory, Errno> {
         let wrong = |errno: Errno, right: &'static str| {
             errno.argument("sg_list->lkey", Shown::Bits(key.into()), Right::Text(right))

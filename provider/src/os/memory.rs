@@ -1,5 +1,7 @@
 //! Memory of the program: prefaulting of registered memory, and the buffers of `ibv_alloc_buf`.
 
+use std::ops::Range;
+
 use ferroce_platform::os::memory_calls::{map_apart, unmap};
 use libc::c_void;
 
@@ -19,6 +21,14 @@ fn page_size() -> usize {
     usize::try_from(size).unwrap_or(4096)
 }
 
+/// Returns the addresses of the pages that contain a range; `None` if they end beyond 2^64.
+fn whole_pages(address: usize, length: usize, page: usize) -> Option<Range<usize>> {
+    let end = address
+        .checked_add(length)?
+        .checked_next_multiple_of(page)?;
+    Some(address & !(page - 1)..end)
+}
+
 /// Brings the missing pages of a range into memory, like pinning in the kernel. The range may be
 /// empty. It does not check whether resident pages are writable: the bus checks that.
 ///
@@ -29,11 +39,9 @@ pub(crate) fn populate(address: usize, length: usize, writable: bool) -> Result<
         return Ok(());
     }
     let page = page_size();
-    let start = address & !(page - 1);
-    let end = address
-        .checked_add(length)
-        .and_then(|end| end.checked_next_multiple_of(page));
-    let end = end.ok_or_else(|| Errno::wrong("length", length, "an end below 2^64"))?;
+    let pages = whole_pages(address, length, page);
+    let Range { start, end } =
+        pages.ok_or_else(|| Errno::wrong("length", length, "an end below 2^64"))?;
     let part_bytes = PART_PAGES * page;
     for part in (start..end).step_by(part_bytes) {
         let pages = (end - part).min(part_bytes) / page;
@@ -95,11 +103,8 @@ pub(crate) fn prefetch(address: usize, length: usize, access: Access) -> Result<
     }
     let page = page_size();
     let start = address & !(page - 1);
-    let end = address
-        .checked_add(length)
-        .and_then(|end| end.checked_next_multiple_of(page));
-    let brought = end.map_or(Err(libc::EFAULT), |end| {
-        bring_in(start, end - start, access)
+    let brought = whole_pages(address, length, page).map_or(Err(libc::EFAULT), |pages| {
+        bring_in(pages.start, pages.len(), access)
     });
     match brought {
         Ok(()) => Ok(()),
@@ -199,8 +204,8 @@ impl FileMapping {
     /// descriptor, which programs close after a registration.
     ///
     /// # Errors
-    /// `ENOMEM`; `EOPNOTSUPP` for a file that cannot be mapped, as that of a device whose memory is
-    /// out of the processor's reach.
+    /// `ENOMEM`; `EOPNOTSUPP` for a file that cannot be mapped: its device's memory is out of the
+    /// processor's reach.
     pub(crate) fn new(
         file: &ProgramFile,
         offset: u64,

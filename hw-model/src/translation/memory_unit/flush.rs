@@ -14,7 +14,7 @@ const PUSH_BYTES: u64 = 8;
 
 impl<M: TranslationTable> MemoryUnit<M> {
     /// Returns an access without bytes to the region of `access`: what a FLUSH of a whole region
-    /// needs. Bounds are those of the region, so only key, domain and rights can be wrong.
+    /// needs. It always lies in the region, so only key, domain and rights can be wrong.
     pub fn whole_region<H: Host>(
         &mut self,
         access: Access,

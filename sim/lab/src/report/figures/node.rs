@@ -71,7 +71,7 @@ struct Variant {
 /// The root complex of a variant.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Root {
-    /// That of the profile.
+    /// The profile's root complex.
     Own,
     /// Of [`STRICT`].
     Strict,
@@ -126,7 +126,7 @@ impl Variant {
         Ok(preset)
     }
 
-    /// Measures WRITEs of `bytes` from `cards` cards of one node to those of another, and back.
+    /// Measures WRITEs of `bytes` from `cards` cards of one node to as many of another, and back.
     fn run(&self, simulator: &dyn Simulator, cards: u32, bytes: u32) -> Result<PerfRow, String> {
         let preset = self.preset()?;
         let location = Location::new(preset.topology.as_deref(), self.memory, cards)?;
