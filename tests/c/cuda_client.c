@@ -7,22 +7,13 @@
  *     cuda_client [-x] -p PORT [ADDRESS]     -x: by ibv_reg_mr_ex
  */
 #include "common.h"
+#include "init_attr.h"
 #include <dlfcn.h>
 #include <stdbool.h>
 
 enum { MESSAGE = 65536, MESSAGES = 40, BUFFER = 4 * MESSAGE, DEVICE_PAGE = 64 << 10 };
-enum { DMA_BUF_SUPPORTED = 124, DMA_BUF_FD = 1, MASK_IOVA = 1, MASK_FD = 4, MASK_FD_OFFSET = 8 };
+enum { DMA_BUF_SUPPORTED = 124, DMA_BUF_FD = 1 };
 enum { CUDA_2_0 = 2000, CUDA_3_2 = 3020, CUDA_4_0 = 4000, CUDA_11_7 = 11070 };
-
-struct init_attr {
-	size_t length;
-	int access;
-	uint64_t comp_mask, iova;
-	void *addr;
-	int fd;
-	uint64_t fd_offset;
-	void *dmah, *buf;
-};
 
 static struct {
 	int (*init)(unsigned);

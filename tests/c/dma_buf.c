@@ -4,6 +4,8 @@
  * files; "kernel", nothing here. The second says whether device memory can be exported: "export" or not.
  */
 #include "common.h"
+#include "init_attr.h"
+#include "pattern.h"
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -17,17 +19,6 @@ enum { PAGE = 4096, SIZE = 16 * PAGE, SHIFT = 100, LENGTH = 3 * PAGE, DM_SIZE = 
 #define ALL (WRITES | IBV_ACCESS_REMOTE_ATOMIC)
 
 /* The newer calls, which an older header and library lack. */
-struct init_attr {
-	size_t length;
-	int access;
-	uint64_t comp_mask, iova;
-	void *addr;
-	int fd;
-	uint64_t fd_offset;
-	void *dmah, *buf;
-};
-enum { MASK_IOVA = 1, MASK_ADDR = 2, MASK_FD = 4, MASK_FD_OFFSET = 8, MASK_DMAH = 16 };
-
 typedef struct ibv_mr *register_dma_buf(struct ibv_pd *, uint64_t, size_t, uint64_t, int, int);
 static register_dma_buf *reg_1_12;
 static struct ibv_mr *(*reg_mr_ex)(struct ibv_pd *, struct init_attr *);
@@ -191,20 +182,6 @@ static void allow_atomics(struct bench *bench)
 
 	connect_pair(bench);
 	EQUAL(ibv_modify_qp(bench->qp[1], &attr, IBV_QP_ACCESS_FLAGS), 0);
-}
-
-static void fill(char *bytes, size_t length, unsigned seed)
-{
-	for (size_t i = 0; i < length; i++)
-		bytes[i] = (char)(seed + i * 7 + i / 251);
-}
-
-static bool is_filled(const char *bytes, size_t length, unsigned seed)
-{
-	for (size_t i = 0; i < length; i++)
-		if (bytes[i] != (char)(seed + i * 7 + i / 251))
-			return false;
-	return true;
 }
 
 static bool is_mapped(const char *name)

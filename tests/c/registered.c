@@ -4,6 +4,7 @@
  * is registered; with "shared" as the first argument the program requires that.
  */
 #include "common.h"
+#include "pattern.h"
 #include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -23,20 +24,6 @@ static bool is_shared(void)
 		found |= strstr(line, "ferroce-registered") != NULL;
 	fclose(maps);
 	return found;
-}
-
-static void fill(char *bytes, size_t length, unsigned seed)
-{
-	for (size_t i = 0; i < length; i++)
-		bytes[i] = (char)(seed + i * 7 + i / 251);
-}
-
-static bool is_filled(const char *bytes, size_t length, unsigned seed)
-{
-	for (size_t i = 0; i < length; i++)
-		if (bytes[i] != (char)(seed + i * 7 + i / 251))
-			return false;
-	return true;
 }
 
 static bool is_zero(const char *bytes, size_t length)
