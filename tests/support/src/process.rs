@@ -2,17 +2,19 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 pub use rustix::process::Signal;
-use rustix::process::{Pid, kill_process};
+use rustix::process::{Pid, kill_process, kill_process_group};
 
 use crate::wait::timed_out;
 use crate::{TIMEOUT, TemporaryDirectory, eventually_some, temporary_directory, time_limit};
 
-/// A process that is killed, by its pid, when this is dropped or when it has run for too long.
+/// A process that is killed, with all that it started, when this is dropped or when it has run for
+/// too long.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -81,6 +83,7 @@ impl Process {
             .expect("a file descriptor can be duplicated");
         let what = format!("{command:?}");
         command.stdin(Stdio::null()).stdout(file).stderr(errors);
+        command.process_group(0);
         let child = spawn(&mut command).unwrap_or_else(|error| panic!("{what}: {error}"));
         let started = Instant::now();
         Self {
@@ -140,10 +143,11 @@ impl Process {
         send_signal(self.id(), signal);
     }
 
-    /// Kills it.
+    /// Kills it, and what it started: a program that outlives its shell would stay in the way of
+    /// other tests.
     pub fn kill(&mut self) {
-        // It may have ended by itself meanwhile.
-        let _ = self.child.kill();
+        // All may have ended by themselves meanwhile.
+        let _ = kill_process_group(pid(self.id()), Signal::KILL);
     }
 
     /// Limits its time to `timeout` from now on.
@@ -195,8 +199,13 @@ fn spawn(command: &mut Command) -> io::Result<Child> {
 }
 
 /// Sends a signal to a process.
-pub fn send_signal(pid: u32, signal: Signal) {
-    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    let sent = kill_process(pid.expect("a process ID"), signal);
+pub fn send_signal(id: u32, signal: Signal) {
+    let sent = kill_process(pid(id), signal);
     assert!(sent.is_ok(), "signal {signal:?}: {sent:?}");
+}
+
+/// Returns the number of a process as the system's own type.
+fn pid(id: u32) -> Pid {
+    let id = i32::try_from(id).ok().and_then(Pid::from_raw);
+    id.expect("a process ID")
 }
