@@ -37,7 +37,7 @@ use section::Section;
 use stated::Statement;
 use surroundings::{Host, Iommu, Link, Memory, Pcie};
 use topology::Topology;
-pub use value::{Kind, Range, Value};
+pub use value::{Kind, Range, RegionTranslation, Value};
 
 /// If more than this share of a preset's values is guessed, its first line begins with `guessed:`.
 pub const MOSTLY_GUESSED: f64 = 0.6;
@@ -302,7 +302,7 @@ impl Preset {
             stated_by: "user",
             key,
         };
-        let value = place.declaration.kind.parse(text);
+        let value = place.declaration.parse(text);
         let value = statement.permitted(place.declaration, text, value)?;
         self.store(&place, value);
         self.provenance[place.index] = Provenance {

@@ -17,6 +17,33 @@ pub struct Declaration {
     pub doc: &'static str,
 }
 
+impl Declaration {
+    /// Parses a value from a command line.
+    pub(super) fn parse(&self, text: &str) -> Option<Value> {
+        match self.kind {
+            Kind::Real => text.parse().ok().map(Value::Real),
+            Kind::Count => text.parse().ok().map(Value::Count),
+            Kind::Flag => text.parse().ok().map(Value::Flag),
+            Kind::Name => self.range.name(text).map(Value::Name),
+        }
+    }
+
+    /// Converts a value of a TOML file; an integer is also a number.
+    pub(super) fn convert(&self, value: &toml::Value) -> Option<Value> {
+        match (self.kind, value) {
+            (Kind::Real, toml::Value::Float(real)) => Some(Value::Real(*real)),
+            // No integer of a valid preset exceeds 2^53; ranges refuse the others.
+            (Kind::Real, toml::Value::Integer(integer)) => Some(Value::Real(*integer as f64)),
+            (Kind::Count, toml::Value::Integer(integer)) => {
+                u32::try_from(*integer).ok().map(Value::Count)
+            }
+            (Kind::Flag, toml::Value::Boolean(flag)) => Some(Value::Flag(*flag)),
+            (Kind::Name, toml::Value::String(text)) => self.range.name(text).map(Value::Name),
+            _ => None,
+        }
+    }
+}
+
 /// A section of a preset, seen as a list of parameters.
 pub(super) trait Section {
     /// Returns the declarations of the parameters.

@@ -35,7 +35,7 @@ impl Statement<'_> {
         let value = table
             .get("value")
             .ok_or_else(|| self.form("has no value"))?;
-        let converted = declaration.kind.convert(value);
+        let converted = declaration.convert(value);
         let value = self.permitted(declaration, &value.to_string(), converted)?;
         Ok((value, self.provenance(table)?))
     }

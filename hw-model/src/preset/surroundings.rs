@@ -1,7 +1,7 @@
 //! The parameters of what is around the card: slot, memory, IOMMU, cable, processors.
 
 use super::section::{range, section};
-use super::value::Range;
+use super::value::{Range, RegionTranslation};
 
 section! {
     /// The slot, the way to host memory, and the card's DMA engine.
@@ -140,6 +140,8 @@ section! {
         write_combining: bool, "", range::FLAG;
         /// The provider pushes WQEs with inline payload only; else every WQE that is posted alone.
         push_inline_only: bool, "", range::FLAG;
+        /// Pages by which the card translates a program's memory regions; `physical`: none.
+        translation: RegionTranslation, "", Range::Names(RegionTranslation::NAMES);
         /// Doorbell registers that a program's threads share.
         doorbells: u32, "registers", range::SOME;
         /// Spread of the processor's times.

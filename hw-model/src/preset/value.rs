@@ -13,6 +13,8 @@ pub enum Value {
     Count(u32),
     /// Yes or no.
     Flag(bool),
+    /// One of several names.
+    Name(&'static str),
 }
 
 /// The type of a parameter.
@@ -24,6 +26,8 @@ pub enum Kind {
     Count,
     /// [`Value::Flag`].
     Flag,
+    /// [`Value::Name`].
+    Name,
 }
 
 /// The values that a parameter may have.
@@ -37,6 +41,8 @@ pub enum Range {
     PowerOfTwo(u32, u32),
     /// `true` or `false`.
     Any,
+    /// One of these names.
+    Names(&'static [&'static str]),
 }
 
 impl Range {
@@ -52,7 +58,16 @@ impl Range {
                 count.is_power_of_two() && (*low..=*high).contains(&count)
             }
             (Range::Any, Value::Flag(_)) => true,
+            (Range::Names(names), Value::Name(name)) => names.contains(&name),
             _ => false,
+        }
+    }
+
+    /// Returns the permitted name that `text` is.
+    pub(super) fn name(&self, text: &str) -> Option<&'static str> {
+        match self {
+            Range::Names(names) => names.iter().find(|name| **name == text).copied(),
+            _ => None,
         }
     }
 }
@@ -67,6 +82,7 @@ impl fmt::Display for Range {
             }
             Range::PowerOfTwo(low, high) => write!(f, "a power of two from {low} to {high}"),
             Range::Any => f.write_str("true or false"),
+            Range::Names(names) => write!(f, "one of {}", names.join(", ")),
         }
     }
 }
@@ -77,6 +93,7 @@ impl fmt::Display for Kind {
             Kind::Real => "number",
             Kind::Count => "whole number",
             Kind::Flag => "flag",
+            Kind::Name => "name",
         })
     }
 }
@@ -87,31 +104,7 @@ impl fmt::Display for Value {
             Value::Real(real) => write!(f, "{real}"),
             Value::Count(count) => write!(f, "{count}"),
             Value::Flag(flag) => write!(f, "{flag}"),
-        }
-    }
-}
-
-impl Kind {
-    /// Parses a value from a command line.
-    pub(super) fn parse(self, text: &str) -> Option<Value> {
-        match self {
-            Kind::Real => text.parse().ok().map(Value::Real),
-            Kind::Count => text.parse().ok().map(Value::Count),
-            Kind::Flag => text.parse().ok().map(Value::Flag),
-        }
-    }
-
-    /// Converts a value of a TOML file; an integer is also a number.
-    pub(super) fn convert(self, value: &toml::Value) -> Option<Value> {
-        match (self, value) {
-            (Kind::Real, toml::Value::Float(real)) => Some(Value::Real(*real)),
-            // No integer of a valid preset exceeds 2^53; ranges refuse the others.
-            (Kind::Real, toml::Value::Integer(integer)) => Some(Value::Real(*integer as f64)),
-            (Kind::Count, toml::Value::Integer(integer)) => {
-                u32::try_from(*integer).ok().map(Value::Count)
-            }
-            (Kind::Flag, toml::Value::Boolean(flag)) => Some(Value::Flag(*flag)),
-            _ => None,
+            Value::Name(name) => f.write_str(name),
         }
     }
 }
@@ -123,6 +116,11 @@ impl Value {
             Value::Real(real) => (real + 0.0).to_bits(), // -0.0 and 0.0 are one value
             Value::Count(count) => u64::from(count),
             Value::Flag(flag) => u64::from(flag),
+            // Names differ in their first eight bytes.
+            Value::Name(name) => {
+                let bytes = name.bytes().take(8);
+                bytes.fold(0, |bits, byte| bits << 8 | u64::from(byte))
+            }
         }
     }
 }
@@ -159,6 +157,40 @@ macro_rules! scalar {
 scalar!(f64, Real);
 scalar!(u32, Count);
 scalar!(bool, Flag);
+
+/// How the driver lets the card translate the addresses of a program's memory regions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RegionTranslation {
+    /// By pages of the size with which the kernel backs the memory.
+    #[default]
+    Kernel,
+    /// By pages of 4 KiB.
+    Pages4K,
+    /// By pages of 2 MiB.
+    Pages2M,
+    /// By one offset, without a table, as memory that is physically contiguous allows it.
+    Physical,
+}
+
+impl RegionTranslation {
+    const ALL: [Self; 4] = [Self::Kernel, Self::Pages4K, Self::Pages2M, Self::Physical];
+    /// The names of all.
+    pub(super) const NAMES: &[&str] = &["kernel", "pages-4k", "pages-2m", "physical"];
+}
+
+impl From<RegionTranslation> for Value {
+    fn from(translation: RegionTranslation) -> Self {
+        Self::Name(RegionTranslation::NAMES[translation as usize])
+    }
+}
+
+impl Scalar for RegionTranslation {
+    const KIND: Kind = Kind::Name;
+
+    fn from_value(value: Value) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| Value::from(*one) == value)
+    }
+}
 
 /// Converts a parameter in nanoseconds to a duration.
 pub(crate) fn nanoseconds(ns: f64) -> Duration {

@@ -138,6 +138,7 @@ fn preset(spec: &PerfSpec) -> Value {
             preset::Value::Real(value) => value.into(),
             preset::Value::Count(value) => value.into(),
             preset::Value::Flag(value) => value.into(),
+            preset::Value::Name(name) => name.into(),
         };
         (parameter.key, value)
     });

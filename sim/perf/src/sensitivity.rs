@@ -124,7 +124,7 @@ fn number(value: Value) -> Option<f64> {
     match value {
         Value::Real(real) => Some(real),
         Value::Count(count) => Some(f64::from(count)),
-        Value::Flag(_) => None,
+        Value::Flag(_) | Value::Name(_) => None,
     }
 }
 
@@ -133,6 +133,7 @@ fn neighbours(value: Value, range: &Range) -> [Option<Value>; 2] {
     let permitted = |value: Value| Some(value).filter(|value| range.contains(*value));
     match (value, range) {
         (Value::Flag(flag), _) => [None, Some(Value::Flag(!flag))],
+        (Value::Name(_), _) => [None, None],
         (Value::Count(count), Range::PowerOfTwo(..)) => [
             permitted(Value::Count(count / 2)),
             count

@@ -108,7 +108,7 @@ fn scale(preset: &mut Preset, key: &str, random: &Random) {
     let scaled = match found.expect(key).value {
         Value::Real(value) => (value * factor).to_string(),
         Value::Count(value) => (f64::from(value) * factor).round().to_string(),
-        Value::Flag(_) => return,
+        Value::Flag(_) | Value::Name(_) => return,
     };
     let _ = preset.set(key, &scaled);
 }

@@ -198,6 +198,7 @@ fn json_of(value: Value) -> serde_json::Value {
         Value::Real(value) => value.into(),
         Value::Count(value) => value.into(),
         Value::Flag(value) => value.into(),
+        Value::Name(name) => name.into(),
     }
 }
 

@@ -73,7 +73,7 @@ fn change<'a, S: Section + 'a>(
             format!("no value '{name}'; there are {}", names.join(", "))
         })?;
         let declaration = &declarations[index];
-        let value: Option<Value> = declaration.kind.parse(text);
+        let value: Option<Value> = declaration.parse(text);
         let permitted = value.filter(|value| declaration.range.contains(*value));
         let Some(permitted) = permitted else {
             return Err(format!("{text} must be {}", expected(declaration)));

@@ -44,7 +44,8 @@ impl Changes {
 pub fn moved(parameter: &Parameter<'_>, up: bool) -> Option<Value> {
     let range = parameter.declaration.range;
     let value = match (parameter.value, range) {
-        (_, Range::OneOf(_) | Range::PowerOfTwo(..)) | (Value::Flag(_), _) => return None,
+        (_, Range::OneOf(_) | Range::PowerOfTwo(..)) => return None,
+        (Value::Flag(_) | Value::Name(_), _) => return None,
         (Value::Real(0.0), _) => return None,
         (Value::Real(real), _) if up => Value::Real(real * (1.0 + SHARE)),
         (Value::Real(real), _) => Value::Real(real * (1.0 - SHARE)),

@@ -143,6 +143,7 @@ fn value(value: Value) -> serde_json::Value {
         Value::Real(real) => real.into(),
         Value::Count(count) => count.into(),
         Value::Flag(flag) => flag.into(),
+        Value::Name(name) => name.into(),
     }
 }
 

@@ -95,6 +95,7 @@ pub fn json(topology: &Topology, preset: &Preset) -> Value {
                 Parameter::Real(real) => json!(real),
                 Parameter::Count(count) => json!(count),
                 Parameter::Flag(flag) => json!(flag),
+                Parameter::Name(name) => json!(name),
             };
             json!({
                 "name": one.declaration.name,
