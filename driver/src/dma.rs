@@ -212,16 +212,26 @@ impl Drop for DmaBuffer {
     }
 }
 
+/// Page sizes of a mapping, powers of two.
+pub(crate) struct PageSizes {
+    /// Pages of this size are mapped, whole.
+    pub memory: usize,
+    /// The first IOVA is a multiple of this size; `memory` or more.
+    pub iova: u64,
+}
+
 /// Memory of the application, mapped for DMA. The driver never accesses it. The application
 /// guarantees that the memory stays mapped in the process while this value lives, as for every DMA.
 pub(crate) struct UserMapping {
+    /// Address of the first page in this process.
+    address: usize,
     iova: u64,
     length: usize,
     space: Arc<DmaSpace>,
 }
 
 impl UserMapping {
-    /// Maps the pages of size `page_size` that hold `address .. address + length`. `file` is mapped
+    /// Maps the pages that hold `address .. address + length`. `file` is mapped
     /// at `address`, if that is memory of a file that another process may map; then pages have 4
     /// KiB.
     ///
@@ -232,7 +242,7 @@ impl UserMapping {
         space: &Arc<DmaSpace>,
         address: usize,
         length: usize,
-        page_size: usize,
+        page_sizes: PageSizes,
         access: DmaAccess,
         file: Option<DmaFile>,
     ) -> Result<Self, Error> {
@@ -241,13 +251,14 @@ impl UserMapping {
         if length == 0 {
             return Err(invalid);
         }
+        let page_size = page_sizes.memory;
         let start = address & !(page_size - 1);
         let end = address
             .checked_add(length)
             .and_then(|end| end.checked_next_multiple_of(page_size))
             .ok_or(invalid)?;
         let mapped_length = end - start;
-        let alignment = alignment_for(mapped_length).max(page_size as u64);
+        let alignment = alignment_for(mapped_length).max(page_sizes.iova);
         let mapping = DmaMapping {
             iova: 0,
             address: start,
@@ -261,10 +272,16 @@ impl UserMapping {
         };
         let iova = space.map(mapping, alignment)?;
         Ok(Self {
+            address: start,
             iova,
             length: mapped_length,
             space: Arc::clone(space),
         })
+    }
+
+    /// Returns the address of the first page in this process.
+    pub(crate) fn address(&self) -> usize {
+        self.address
     }
 
     /// Returns the IOVA of the first page.

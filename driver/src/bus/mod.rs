@@ -18,6 +18,16 @@ pub use program_clock::{PollFunction, PolledQueue, ProgramClock, Slept};
 
 use crate::errno;
 
+/// How a device translates the addresses of a region of application memory. IOVAs of a region are
+/// contiguous, so each way is right for each region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RegionTranslation {
+    /// By pages of `1 << .0` bytes.
+    Pages(u8),
+    /// By an offset.
+    Direct,
+}
+
 /// Accesses of the device to mapped memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DmaAccess {
@@ -230,6 +240,12 @@ pub trait Bus: Send + Sync {
     fn log_page_size(&self, address: usize, length: usize, page_sizes: u64) -> u8 {
         let _ = (address, length, page_sizes);
         PAGE_SIZE.trailing_zeros() as u8
+    }
+
+    /// Returns how the device translates regions of application memory, whatever pages the kernel
+    /// uses for it; `None`: by pages of [`Bus::log_page_size`].
+    fn region_translation(&self) -> Option<RegionTranslation> {
+        None
     }
 
     /// Makes memory of this process visible to the device.

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use ferroce_spec::context::{AccessRights, MemoryEntry, MemoryEntryWord};
 use parking_lot::Mutex;
 
-use crate::bus::{DmaAccess, DmaFile, PAGE_SIZE};
-use crate::dma::{AddressSpace, UserMapping};
+use crate::bus::{DmaAccess, DmaFile, PAGE_SIZE, RegionTranslation};
+use crate::dma::{AddressSpace, PageSizes, UserMapping};
 use crate::error::Error;
 use crate::identifier::{LKey, RKey};
 use crate::objects::device::Device;
@@ -157,7 +157,8 @@ enum Backing {
 /// Way in which the device translates the addresses of a region to IOVAs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Translation {
-    /// By pages of the size with which the kernel backs the memory.
+    /// By pages of the size with which the kernel backs the memory, unless the bus has another
+    /// way ([`Bus::region_translation`](crate::bus::Bus::region_translation)).
     #[default]
     Kernel,
     /// By pages of `1 << .0` bytes: 12, 21 or 30. The memory must be mapped in the process up to
@@ -238,6 +239,51 @@ impl Backing {
     }
 }
 
+/// Base-2 logarithm of [`PAGE_SIZE`].
+const LOG_PAGE_SIZE: u8 = PAGE_SIZE.trailing_zeros() as u8;
+
+/// Base-2 logarithms of the page sizes of a region.
+struct Sizes {
+    /// Whole pages of this size are mapped for the device.
+    log_mapped: u8,
+    /// By pages of this size the device translates addresses; `None`: by an offset.
+    log_translated: Option<u8>,
+}
+
+impl Sizes {
+    fn choose(
+        device: &Device,
+        range: &MemoryRange,
+        translation: Translation,
+    ) -> Result<Self, Error> {
+        let page_sizes = device.limits().page_sizes;
+        let is_supported = |log: u8| log < 64 && page_sizes >> log & 1 == 1;
+        let bus = device.bus();
+        let small = |log_translated| Self {
+            log_mapped: LOG_PAGE_SIZE,
+            log_translated,
+        };
+        let both = |log| Self {
+            log_mapped: log,
+            log_translated: Some(log),
+        };
+        Ok(match (translation, bus.region_translation()) {
+            (Translation::Pages(log), _) if is_supported(log) => both(log),
+            (Translation::Pages(_), _) => {
+                let what = "page size of a memory region";
+                return Err(Error::InvalidArgument { what });
+            }
+            (Translation::Direct | Translation::OnDemand, _) => small(None),
+            (_, Some(RegionTranslation::Direct)) => small(None),
+            (_, Some(RegionTranslation::Pages(log))) if is_supported(log) => small(Some(log)),
+            (Translation::File(_), _) => small(Some(LOG_PAGE_SIZE)),
+            (Translation::Kernel, _) => {
+                both(bus.log_page_size(range.address, range.length, page_sizes))
+            }
+        })
+    }
+}
+
 /// Pages of the application.
 struct Pages {
     mapping: UserMapping,
@@ -256,39 +302,32 @@ impl Pages {
         access: MemoryAccess,
         translation: Translation,
     ) -> Result<Self, Error> {
-        let (address, length) = (range.address, range.length);
-        let page_sizes = device.limits().page_sizes;
-        let log_page_size = match translation {
-            Translation::Kernel => device.bus().log_page_size(address, length, page_sizes),
-            Translation::Pages(log) if log < 64 && page_sizes >> log & 1 == 1 => log,
-            Translation::Pages(_) => {
-                let what = "page size of a memory region";
-                return Err(Error::InvalidArgument { what });
-            }
-            Translation::Direct | Translation::File(_) | Translation::OnDemand => {
-                PAGE_SIZE.trailing_zeros() as u8
-            }
-        };
+        let sizes = Sizes::choose(device, range, translation)?;
         let writable = access.writes();
         let dma_access = if writable {
             DmaAccess::ReadWrite
         } else {
             DmaAccess::Read
         };
-        let page_size = 1 << log_page_size;
+        let page_sizes = PageSizes {
+            memory: 1 << sizes.log_mapped,
+            iova: 1 << sizes.log_translated.unwrap_or(sizes.log_mapped),
+        };
         let lease = device.lease_mapping()?;
         let space = device.space();
         let file = translation.file();
-        let mapping = UserMapping::new(space, address, length, page_size, dma_access, file)?;
-        let pages = mapping.length() as u64 >> log_page_size;
-        let table = (translation != Translation::Direct)
-            .then(|| TranslationRange::new(device, mapping.iova(), pages, log_page_size));
+        let (address, length) = (range.address, range.length);
+        let mapping = UserMapping::new(space, address, length, page_sizes, dma_access, file)?;
+        let table = sizes.log_translated.map(|log| {
+            let pages = (mapping.length() as u64).div_ceil(1 << log);
+            TranslationRange::new(device, mapping.iova(), pages, log)
+        });
         Ok(Self {
             table: table.transpose()?,
             mapping,
             _lease: lease,
             translation,
-            log_page_size,
+            log_page_size: sizes.log_translated.unwrap_or(LOG_PAGE_SIZE),
             writable,
         })
     }
@@ -597,11 +636,10 @@ fn word(set: impl FnOnce(&mut MemoryEntryWord)) -> MemoryEntryWord {
 
 /// Writes the location of application pages to an entry.
 fn place(entry: &mut MemoryEntry, range: &MemoryRange, pages: &Pages) {
-    let page_mask = (1usize << pages.log_page_size) - 1;
     entry.word = word(|word| word.set_log_page_size(pages.log_page_size));
     entry.start = range.virtual_address;
     entry.length = range.length as u64;
-    let offset = (range.address & page_mask) as u64;
+    let offset = (range.address - pages.mapping.address()) as u64;
     match &pages.table {
         Some(table) => {
             entry.translation = table.start();

@@ -1,8 +1,8 @@
 //! Specification of a measurement.
 
 use ferroce_model::pcie::machine::Target;
-use ferroce_model::preset::Preset;
 use ferroce_model::preset::topology::{MemoryTarget, Topology as MachineTopology};
+use ferroce_model::preset::{Preset, RegionTranslation};
 use ferroce_world::FabricPlan;
 
 use crate::pattern::Pattern;
@@ -83,6 +83,17 @@ pub enum PageSize {
     Huge1G,
     /// One physically contiguous piece, without translation.
     Physical,
+}
+
+impl From<RegionTranslation> for PageSize {
+    /// A measurement's own memory has small pages unless it asks for others.
+    fn from(translation: RegionTranslation) -> Self {
+        match translation {
+            RegionTranslation::Kernel | RegionTranslation::Pages4K => Self::Small,
+            RegionTranslation::Pages2M => Self::Huge2M,
+            RegionTranslation::Physical => Self::Physical,
+        }
+    }
 }
 
 /// The hosts, and which of them send to which.
@@ -347,6 +358,7 @@ impl PerfSpec {
             (Operation::Write, Test::Bandwidth) => 5000,
             _ => 1000,
         };
+        let page_size = preset.host.translation.into();
         Self {
             preset,
             operation,
@@ -357,7 +369,7 @@ impl PerfSpec {
             service: Service::Rc,
             qps: 1,
             memory_regions: 1,
-            page_size: PageSize::Small,
+            page_size,
             threads: 1,
             depth: None,
             receive_depth: None,

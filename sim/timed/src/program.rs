@@ -4,11 +4,12 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::{fmt, io};
 
-use ferroce_model::preset::Preset;
 use ferroce_model::preset::costs::Costs;
+use ferroce_model::preset::{Preset, RegionTranslation};
 use ferroce_timed_protocol::host_name::HostName;
 use ferroce_timed_protocol::map::SharedPages;
 use ferroce_timed_protocol::page::{CostsPage, ProgramPage, ThreadPage};
+use ferroce_timed_protocol::page::{NO_REGION_PAGES, REGION_PAGES_OF_KERNEL};
 use ferroce_timed_protocol::{MAX_THREADS, VERSION};
 use ferroce_units::Duration;
 use parking_lot::Mutex;
@@ -35,6 +36,8 @@ pub struct HostFacts {
     pub push_blocks: u32,
     /// True if the card accepts a push only of WQEs with all their data inline.
     pub push_inline_only: bool,
+    /// How the card translates the program's memory regions.
+    pub translation: RegionTranslation,
     /// Data rate of the port, in Mb/s.
     pub rate_mbps: u32,
     /// True if a trace records what the program's threads spend time on.
@@ -53,6 +56,7 @@ impl HostFacts {
             path_mtu_bytes: preset.transport.path_mtu_bytes,
             push_blocks,
             push_inline_only: preset.host.push_inline_only,
+            translation: preset.host.translation,
             rate_mbps: (preset.mac.rate_gbps * 1000.0).round() as u32,
             is_recorded: false,
         }
@@ -66,6 +70,7 @@ impl HostFacts {
             (&page.path_mtu_bytes, self.path_mtu_bytes),
             (&page.push_inline_only, self.push_inline_only.into()),
             (&page.push_blocks, self.push_blocks),
+            (&page.region_pages, region_pages(self.translation)),
             (&page.rate_mbps, self.rate_mbps),
             (&page.is_recorded, self.is_recorded.into()),
             (&page.version, VERSION),
@@ -96,6 +101,16 @@ impl HostFacts {
             cell.store(value.as_ps(), Ordering::Relaxed);
         }
         page.seed.store(self.seed, Ordering::Relaxed);
+    }
+}
+
+/// Returns the code of a way of translation for [`ProgramPage::region_pages`].
+fn region_pages(translation: RegionTranslation) -> u32 {
+    match translation {
+        RegionTranslation::Kernel => REGION_PAGES_OF_KERNEL,
+        RegionTranslation::Pages4K => 12,
+        RegionTranslation::Pages2M => 21,
+        RegionTranslation::Physical => NO_REGION_PAGES,
     }
 }
 

@@ -72,9 +72,9 @@ pub struct Perf {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub mrs: u32,
 
-    /// Pages of the memory regions
-    #[arg(long, value_enum, default_value = "4K")]
-    pub page_size: Pages,
+    /// Pages of the memory regions [default: 4K, or as host.translation of the preset says]
+    #[arg(long, value_enum)]
+    pub page_size: Option<Pages>,
 
     /// Threads of the client, each with its part of the QPs
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -362,12 +362,14 @@ impl Perf {
         }
         spec.qps = self.qps;
         spec.memory_regions = self.mrs;
-        spec.page_size = match self.page_size {
-            Pages::Small => PageSize::Small,
-            Pages::Huge2M => PageSize::Huge2M,
-            Pages::Huge1G => PageSize::Huge1G,
-            Pages::Physical => PageSize::Physical,
-        };
+        if let Some(pages) = self.page_size {
+            spec.page_size = match pages {
+                Pages::Small => PageSize::Small,
+                Pages::Huge2M => PageSize::Huge2M,
+                Pages::Huge1G => PageSize::Huge1G,
+                Pages::Physical => PageSize::Physical,
+            };
+        }
         spec.threads = self.threads;
         spec.depth = self.depth;
         spec.receive_depth = self.rx_depth;

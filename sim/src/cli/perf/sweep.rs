@@ -58,7 +58,7 @@ impl Perf {
             "connection" => {
                 self.connection = Connection::from_str(value, true).map_err(|_| bad())?;
             }
-            "page-size" => self.page_size = Pages::from_str(value, true).map_err(|_| bad())?,
+            "page-size" => self.page_size = Some(Pages::from_str(value, true).map_err(|_| bad())?),
             "preset" => self.preset = value.to_owned(),
             "share" => self.share = vec![value.to_owned()],
             _ if key.contains('.') => self.set.push(format!("{key}={value}")),

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ferroce_driver::bus::BufferPages;
+use ferroce_driver::bus::RegionTranslation;
 use ferroce_driver::bus::{Bus, BusError, DmaAccess, DmaMapping, InterruptHandler, ProgramClock};
 use ferroce_platform::shared_memory::registered::Registered;
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
@@ -23,6 +24,7 @@ use ferroce_spec::register::{
     Control, MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED, VECTOR_COUNT, offset,
 };
 use ferroce_timed_protocol::control::card_socket;
+use ferroce_timed_protocol::page::{NO_REGION_PAGES, REGION_PAGES_OF_KERNEL};
 use ferroce_timed_protocol::request::Wait;
 use ferroce_timed_protocol::store::StoreKind;
 use ferroce_units::Duration;
@@ -172,6 +174,15 @@ impl Bus for TimedBus {
 
     fn log_page_size(&self, address: usize, length: usize, page_sizes: u64) -> u8 {
         self.card().log_page_size(address, length, page_sizes)
+    }
+
+    fn region_translation(&self) -> Option<RegionTranslation> {
+        let pages = &self.library.program().region_pages;
+        match pages.load(Ordering::Relaxed) {
+            REGION_PAGES_OF_KERNEL => None,
+            NO_REGION_PAGES => Some(RegionTranslation::Direct),
+            log => Some(RegionTranslation::Pages(log as u8)),
+        }
     }
 
     fn now(&self) -> std::time::Duration {

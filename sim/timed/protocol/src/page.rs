@@ -19,6 +19,11 @@ pub const PAGE_SIZE: usize = 4096;
 /// "Never".
 pub const NEVER_PS: u64 = u64::MAX;
 
+/// [`ProgramPage::region_pages`]: regions have the pages of the kernel.
+pub const REGION_PAGES_OF_KERNEL: u32 = 0;
+/// [`ProgramPage::region_pages`]: one offset translates a region.
+pub const NO_REGION_PAGES: u32 = u32::MAX;
+
 /// The side that has the turn of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
@@ -98,6 +103,9 @@ pub struct ProgramPage {
     pub push_inline_only: AtomicU32,
     /// Longest push that the card accepts, in blocks.
     pub push_blocks: AtomicU32,
+    /// Base-2 logarithm of the pages by which the card translates memory regions,
+    /// [`REGION_PAGES_OF_KERNEL`] or [`NO_REGION_PAGES`].
+    pub region_pages: AtomicU32,
     /// Not zero: the world has ended.
     pub has_ended: AtomicU32,
     /// Costs of calls.
