@@ -57,16 +57,22 @@ impl Resource {
     /// Returns true if `request` repeats this request or the rest of it.
     fn is_of(&self, request: &Inbound, mtu: PathMtu) -> bool {
         let index = span(self.first_psn, request.psn);
-        if index >= self.packets || !self.begins_at(request, index, mtu) {
+        if index >= self.packets {
             return false;
         }
+        let begins_here = self.begins_at(request, index, mtu);
         match self.content {
             Content::Memory { length } => {
-                request.is_read() && request.reth.dma_length == length - (index << mtu.shift())
+                let rest = length - (index << mtu.shift());
+                begins_here && request.is_read() && request.reth.dma_length == rest
             }
-            Content::Nothing { operation } => request.operation == operation,
+            // The answer is the same for all addresses, and soft-RoCE of Linux 6.12 repeats a FLUSH
+            // or ATOMIC WRITE with address 0.
+            Content::Nothing { operation } => {
+                request.operation == operation && request.reth.r_key == self.r_key
+            }
             Content::Original { operation, .. } => {
-                request.is_atomic() && request.atomic() == operation
+                begins_here && request.is_atomic() && request.atomic() == operation
             }
         }
     }
@@ -457,6 +463,41 @@ mod tests {
         }
         resources.replay(&add, PathMtu::Mtu256);
         assert_eq!(drain(&mut resources), [(10, Position::Only, 77)]);
+    }
+
+    #[test]
+    fn a_flush_is_answered_again_whatever_its_address() {
+        let mut resources = Resources::new();
+        let flush = Inbound {
+            operation: Operation::Flush,
+            ..read(10, 0x1000, 8)
+        };
+        let at_zero = Inbound {
+            operation: Operation::Flush,
+            ..read(10, 0, 8)
+        };
+        let other_key = Inbound {
+            reth: Reth {
+                r_key: RKey(8),
+                ..flush.reth
+            },
+            ..flush
+        };
+        resources.push_executed(&flush, 2);
+        assert_eq!(drain(&mut resources), [(10, Position::Only, 0)]);
+        for other in [
+            read(10, 0x1000, 8),
+            other_key,
+            Inbound {
+                operation: Operation::AtomicWrite,
+                ..flush
+            },
+        ] {
+            resources.replay(&other, PathMtu::Mtu256);
+            assert!(!resources.has_pending(), "{other:?}");
+        }
+        resources.replay(&at_zero, PathMtu::Mtu256);
+        assert_eq!(drain(&mut resources), [(10, Position::Only, 0)]);
     }
 
     #[test]
