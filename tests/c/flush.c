@@ -1,43 +1,7 @@
 /* FLUSH and ATOMIC WRITE: what completes, what is refused, and by whom. */
-#include "common.h"
+#include "flush.h"
 
-enum { TARGET = 64 * 1024, FLUSH_OPCODE = 14, WC_FLUSH = 8, WC_ATOMIC_WRITE = 9 };
-
-#define ACCESS_FLUSH_GLOBAL (1 << 8)
-#define ACCESS_FLUSH_PERSISTENT (1 << 9)
-#define QP_EX_WITH_FLUSH (1 << 11)
-#define QP_EX_WITH_ATOMIC_WRITE (1 << 12)
-
-
-enum { GLOBAL = 1, PERSISTENT = 2, RANGE = 0, REGION = 1 };
-
-static void wr_flush(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t address, size_t length,
-		     uint8_t type, uint8_t level)
-{
-	/* Headers before rdma-core 45 end before the call. */
-	size_t end = offsetof(struct ibv_qp_ex, wr_atomic_write) + sizeof(void *);
-	void (*call)(struct ibv_qp_ex *, uint32_t, uint64_t, size_t, uint8_t, uint8_t);
-
-	memcpy(&call, (char *)qp + end, sizeof call);
-	call(qp, rkey, address, length, type, level);
-}
-
-static struct ibv_qp *create(struct bench *bench)
-{
-	struct ibv_qp_init_attr_ex attr = {
-		.send_cq = bench->send_cq,
-		.recv_cq = bench->receive_cq,
-		/* No inline data: an ATOMIC WRITE has its own place. */
-		.cap = { SEND_MAX, RECEIVE_MAX, SGE_MAX, SGE_MAX, 0 },
-		.qp_type = IBV_QPT_RC,
-		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-		.pd = bench->pd,
-		.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE | QP_EX_WITH_FLUSH |
-				  QP_EX_WITH_ATOMIC_WRITE,
-	};
-
-	return ibv_create_qp_ex(bench->context, &attr);
-}
+enum { TARGET = 64 * 1024 };
 
 /* Two new connected QPs whose peers have these rights. */
 static struct ibv_qp_ex *pair(struct bench *bench, int rights)
@@ -45,7 +9,7 @@ static struct ibv_qp_ex *pair(struct bench *bench, int rights)
 	for (int i = 0; i < 2; i++) {
 		if (bench->qp[i])
 			EQUAL(ibv_destroy_qp(bench->qp[i]), 0);
-		bench->qp[i] = create(bench);
+		bench->qp[i] = create_flush_qp(bench);
 		NEED(bench->qp[i]);
 	}
 	for (int i = 0; i < 2; i++) {
@@ -59,22 +23,6 @@ static struct ibv_qp_ex *pair(struct bench *bench, int rights)
 		EQUAL(ibv_modify_qp(bench->qp[i], &attr, RTS_MASK), 0);
 	}
 	return ibv_qp_to_qp_ex(bench->qp[0]);
-}
-
-static void begin(struct ibv_qp_ex *qp, uint64_t wr_id)
-{
-	qp->wr_id = wr_id;
-	qp->wr_flags = IBV_SEND_SIGNALED;
-}
-
-static void expect(struct bench *bench, uint64_t id, int status, int opcode)
-{
-	struct ibv_wc wc = next_wc(bench->send_cq);
-
-	EQUAL(wc.wr_id, id);
-	EQUAL(wc.status, status);
-	if (!status)
-		EQUAL(wc.opcode, opcode);
 }
 
 /* A log entry, a FLUSH of it, and the pointer to it: what libraries for persistent memory post. */
@@ -95,10 +43,10 @@ static void check_log(struct bench *bench)
 	begin(qp, 4);
 	wr_flush(qp, bench->mr->rkey, 0, 0, GLOBAL, REGION);
 	EQUAL(ibv_wr_complete(qp), 0);
-	expect(bench, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-	expect(bench, 2, IBV_WC_SUCCESS, WC_FLUSH);
-	expect(bench, 3, IBV_WC_SUCCESS, WC_ATOMIC_WRITE);
-	expect(bench, 4, IBV_WC_SUCCESS, WC_FLUSH);
+	expect_send(bench, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+	expect_send(bench, 2, IBV_WC_SUCCESS, WC_FLUSH);
+	expect_send(bench, 3, IBV_WC_SUCCESS, WC_ATOMIC_WRITE);
+	expect_send(bench, 4, IBV_WC_SUCCESS, WC_FLUSH);
 	CHECK(!strcmp(bench->buffer + TARGET, "entry"));
 	CHECK(!memcmp(bench->buffer + TARGET + 64, &head, 8));
 }
@@ -144,28 +92,28 @@ static void check_refusals(struct bench *bench, struct ibv_mr *without)
 	begin(qp, 10);
 	wr_flush(qp, bench->mr->rkey, target, 8, GLOBAL, RANGE);
 	EQUAL(ibv_wr_complete(qp), 0);
-	expect(bench, 10, IBV_WC_REM_INV_REQ_ERR, 0);
+	expect_send(bench, 10, IBV_WC_REM_INV_REQ_ERR, 0);
 
 	qp = pair(bench, ACCESS_FLUSH_GLOBAL | ACCESS_FLUSH_PERSISTENT);
 	ibv_wr_start(qp);
 	begin(qp, 11);
 	wr_flush(qp, bench->mr->rkey, target, 8, PERSISTENT, RANGE);
 	EQUAL(ibv_wr_complete(qp), 0);
-	expect(bench, 11, IBV_WC_REM_ACCESS_ERR, 0);
+	expect_send(bench, 11, IBV_WC_REM_ACCESS_ERR, 0);
 
 	qp = pair(bench, ACCESS_FLUSH_GLOBAL);
 	ibv_wr_start(qp);
 	begin(qp, 12);
 	wr_flush(qp, without->rkey, target, 8, GLOBAL, RANGE);
 	EQUAL(ibv_wr_complete(qp), 0);
-	expect(bench, 12, IBV_WC_REM_ACCESS_ERR, 0);
+	expect_send(bench, 12, IBV_WC_REM_ACCESS_ERR, 0);
 
 	qp = pair(bench, ACCESS_FLUSH_GLOBAL);
 	ibv_wr_start(qp);
 	begin(qp, 13);
 	ibv_wr_atomic_write(qp, bench->mr->rkey, target + 4, &value);
 	EQUAL(ibv_wr_complete(qp), 0);
-	expect(bench, 13, IBV_WC_REM_INV_REQ_ERR, 0);
+	expect_send(bench, 13, IBV_WC_REM_INV_REQ_ERR, 0);
 }
 
 int main(void)
