@@ -49,6 +49,23 @@ fn programs_complete_with_delay() {
     programs_complete("delay=20us,jitter=20us,seed=6");
 }
 
+/// Goal: WRITE, FLUSH and ATOMIC WRITE are executed once and in order with 15 % loss. Method:
+/// tests/c/remote_log.c, whose server looks at each entry and replaces its head.
+#[test]
+fn a_remote_log_is_written_once_with_loss() {
+    let scratch = Scratch::new();
+    let program = scratch.compile("remote_log");
+    let pair = Pair {
+        program: &program,
+        arguments: &["-n", "60"],
+        options: &["--faults", "loss=0.15,seed=3"],
+    };
+    let (server, client) = pair.run_in(&scratch);
+    for output in [server, client] {
+        assert!(output.contains("0 failures"), "{output}");
+    }
+}
+
 /// Few packets, because go-back-N treats each overtaken packet as lost.
 #[test]
 fn programs_complete_with_reordering() {
