@@ -417,3 +417,27 @@ fn captures_with_linux_are_clean() {
         wire_check(&scratch, &file).expect_success();
     }
 }
+
+/// Goal: Linux and the model use the same packets for FLUSH and ATOMIC WRITE, and for the answers.
+/// Method: each packet of `tests/c/remote_log.c` is decoded, and emitted again byte for byte.
+#[test]
+fn captures_with_linux_have_flush_and_atomic_write() {
+    let scratch = Scratch::new();
+    for serves in ["guest", "model"] {
+        let name = format!("tests/golden/interop/remote_log_gid1_{serves}_serves.pcapng");
+        let output = wire_check(&scratch, &root().join(name)).expect_success();
+        for (opcode, count) in [
+            ("RC_FLUSH", "14"),
+            ("RC_ATOMIC_WRITE", "10"),
+            ("RC_RDMA_READ_RESPONSE_ONLY", "16"),
+        ] {
+            let found = output
+                .lines()
+                .find(|line| line.trim_start().starts_with(&format!("{opcode} ")));
+            assert!(
+                found.is_some_and(|line| line.trim_end().ends_with(&format!(" {count}"))),
+                "{serves}: {opcode}: {output}"
+            );
+        }
+    }
+}
