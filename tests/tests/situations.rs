@@ -109,14 +109,14 @@ const CASES: [Case; 10] = [
     Case {
         operation: "write",
         injected: &["peer-killed", "mr-first/1s"],
-        plan: "peer-killed=5ms/mr-first",
+        plan: "peer-killed=5ms/mr-first/1s",
         requester: &REMOTE_ACCESS,
         victim: &[],
     },
     Case {
         operation: "read",
         injected: &["peer-killed", "mr-first/1s"],
-        plan: "peer-killed=5ms/mr-first",
+        plan: "peer-killed=5ms/mr-first/1s",
         requester: &REMOTE_ACCESS,
         victim: &[],
     },
