@@ -343,6 +343,21 @@ static UNUSED int connected_socket(int port, const char *address)
 	return peer;
 }
 
+/* Tells the peer of a socket where this side is. */
+static UNUSED void send_word(int socket, char word)
+{
+	NEED(send(socket, &word, 1, MSG_NOSIGNAL) == 1);
+}
+
+/* Waits until the peer is there. */
+static UNUSED void expect_word(int socket, char word)
+{
+	char found = 0;
+
+	NEED(recv(socket, &found, 1, MSG_WAITALL) == 1);
+	EQUAL(found, word);
+}
+
 /* Connects the first QP with a peer. */
 static UNUSED void connect_qp(struct bench *bench, const struct peer_address *peer, int timeout,
 			      int retry_cnt, int rnr_retry)

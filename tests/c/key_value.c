@@ -59,7 +59,7 @@ int main(int argc, char **argv)
 	struct bench bench;
 	struct peer_address peer, self;
 	struct ibv_mr *table;
-	char *memory, word;
+	char *memory;
 	int socket;
 
 	NEED(argc >= 3);
@@ -73,14 +73,16 @@ int main(int argc, char **argv)
 	NEED(table);
 	self = (struct peer_address){ bench.gid, bench.qp[0]->qp_num, table->rkey, (uintptr_t)memory };
 	socket = connected_socket(atoi(argv[2]), argc > 3 ? argv[3] : NULL);
-	NEED(write(socket, &self, sizeof self) == sizeof self);
+	NEED(send(socket, &self, sizeof self, MSG_NOSIGNAL) == sizeof self);
 	NEED(recv(socket, &peer, sizeof peer, MSG_WAITALL) == sizeof peer);
 	connect_qp(&bench, &peer, 14, 7, 7);
-	NEED(write(socket, "c", 1) == 1 && read(socket, &word, 1) == 1);
+	send_word(socket, 'c');
+	expect_word(socket, 'c');
 	if (argc > 3)
 		be_client(&bench, &peer);
 	/* The server serves until the client is done. */
-	NEED(write(socket, "d", 1) == 1 && read(socket, &word, 1) == 1);
+	send_word(socket, 'd');
+	expect_word(socket, 'd');
 	close(socket);
 	EQUAL(ibv_dereg_mr(table), 0);
 	EQUAL(munmap(memory, TABLE), 0);

@@ -84,19 +84,6 @@ static void expect_filled(const char *area, struct round round, int is_answer, c
 	}
 }
 
-static void tell(char word)
-{
-	NEED(send(socket_fd, &word, 1, MSG_NOSIGNAL) == 1);
-}
-
-static void await(char word)
-{
-	char found = 0;
-
-	NEED(recv(socket_fd, &found, 1, MSG_WAITALL) == 1);
-	EQUAL(found, word);
-}
-
 static void post(enum ibv_wr_opcode opcode, struct round round, struct ibv_sge *sges, int count)
 {
 	struct ibv_send_wr *bad, wr = {
@@ -142,15 +129,15 @@ static void client_round(struct round round)
 	fill(bench.buffer + SOURCE, round, 0);
 	memset(bench.buffer + LANDING, UNTOUCHED, AREA);
 	count = segments(SOURCE, round, sges);
-	await('r');
+	expect_word(socket_fd, 'r');
 	post(has_immediate(round) ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE, round, sges, count);
-	tell('w');
-	await('a');
+	send_word(socket_fd, 'w');
+	expect_word(socket_fd, 'a');
 	count = segments(LANDING, round, sges);
 	post(IBV_WR_RDMA_READ, round, sges, count);
 	expect_filled(bench.buffer + LANDING, round, 1, "RDMA READ");
 	expect_filled(bench.buffer + SOURCE, round, 0, "source of the RDMA WRITE");
-	tell('d');
+	send_word(socket_fd, 'd');
 }
 
 static void server_round(struct round round)
@@ -160,8 +147,8 @@ static void server_round(struct round round)
 	memset(bench.buffer + TARGET, UNTOUCHED, AREA);
 	if (has_immediate(round))
 		NEED(!post_receive(bench.qp[0], round.number, none));
-	tell('r');
-	await('w');
+	send_word(socket_fd, 'r');
+	expect_word(socket_fd, 'w');
 	if (has_immediate(round)) {
 		struct ibv_wc wc = next_wc(bench.receive_cq);
 
@@ -172,8 +159,8 @@ static void server_round(struct round round)
 	}
 	expect_filled(bench.buffer + TARGET, round, 0, "RDMA WRITE");
 	fill(bench.buffer + TARGET, round, 1);
-	tell('a');
-	await('d');
+	send_word(socket_fd, 'a');
+	expect_word(socket_fd, 'd');
 	expect_filled(bench.buffer + TARGET, round, 1, "source of the RDMA READ");
 }
 
@@ -231,8 +218,8 @@ static void meet(int timeout)
 	attr.timeout = timeout;
 	EQUAL(ibv_modify_qp(bench.qp[0], &attr, RTS_MASK), 0);
 	/* Neither side sends before the other one is ready. */
-	tell('c');
-	await('c');
+	send_word(socket_fd, 'c');
+	expect_word(socket_fd, 'c');
 }
 
 int main(int argc, char **argv)

@@ -49,19 +49,6 @@ static char byte_of(uint32_t number, uint32_t place)
 	return (number * 2654435761u + place * 40503u) >> 16;
 }
 
-static void tell(char word)
-{
-	NEED(send(socket_fd, &word, 1, MSG_NOSIGNAL) == 1);
-}
-
-static void await(char word)
-{
-	char found = 0;
-
-	NEED(recv(socket_fd, &found, 1, MSG_WAITALL) == 1);
-	EQUAL(found, word);
-}
-
 /* Connects a new QP with the other side's; the peer has these rights at this end. */
 static struct ibv_qp_ex *meet(int rights)
 {
@@ -87,8 +74,8 @@ static struct ibv_qp_ex *meet(int rights)
 	attr.timeout = timeout;
 	EQUAL(ibv_modify_qp(bench.qp[0], &attr, RTS_MASK), 0);
 	/* Neither side sends before the other one is ready. */
-	tell('c');
-	await('c');
+	send_word(socket_fd, 'c');
+	expect_word(socket_fd, 'c');
 	return ibv_qp_to_qp_ex(bench.qp[0]);
 }
 
@@ -139,7 +126,7 @@ static void client_log(uint32_t entries)
 	struct ibv_qp_ex *qp;
 	struct ibv_wc wc;
 
-	await('r');
+	expect_word(socket_fd, 'r');
 	qp = meet(0);
 	for (uint32_t number = 0; number < entries + window && !failures; number++) {
 		if (number >= window)
@@ -147,8 +134,8 @@ static void client_log(uint32_t entries)
 		if (number < entries)
 			append(qp, number);
 	}
-	tell('d');
-	await('d');
+	send_word(socket_fd, 'd');
+	expect_word(socket_fd, 'd');
 	EQUAL(ibv_poll_cq(bench.send_cq, 1, &wc), 0);
 }
 
@@ -178,7 +165,7 @@ static void server_log(uint32_t entries)
 	memset(bench.buffer, UNTOUCHED, bench.size);
 	for (uint32_t number = 0; number < entries; number++)
 		memset(bench.buffer + number * SLOT, 0, ENTRY);
-	tell('r');
+	send_word(socket_fd, 'r');
 	meet(ACCESS_FLUSH_GLOBAL);
 	for (uint32_t number = 0; number < entries && !failures; number++) {
 		volatile uint64_t *head = (volatile uint64_t *)(bench.buffer + number * SLOT);
@@ -190,10 +177,10 @@ static void server_log(uint32_t entries)
 		check_slot(number, found, "when its head came");
 		*head = ~found;
 	}
-	await('d');
+	expect_word(socket_fd, 'd');
 	for (uint32_t number = 0; number < entries && !failures; number++)
 		check_slot(number, ~(uint64_t)(number + 1), "at the end");
-	tell('d');
+	send_word(socket_fd, 'd');
 }
 
 /* What the server refuses, each on a new connection. */
@@ -231,7 +218,7 @@ static void client_refusals(void)
 			ibv_wr_atomic_write(qp, rkey, address, &value);
 		EQUAL(ibv_wr_complete(qp), 0);
 		expect_send(&bench, i, it->status, 0);
-		tell('n');
+		send_word(socket_fd, 'n');
 	}
 }
 
@@ -239,7 +226,7 @@ static void server_refusals(void)
 {
 	for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
 		meet(refusals[i].rights);
-		await('n');
+		expect_word(socket_fd, 'n');
 	}
 }
 
