@@ -132,16 +132,21 @@ fn planned(plan: &Plan) -> [(&'static str, Value); 15] {
     ]
 }
 
+/// Returns the value of a parameter as JSON.
+pub fn parameter_value(value: preset::Value) -> Value {
+    match value {
+        preset::Value::Real(real) => real.into(),
+        preset::Value::Count(count) => count.into(),
+        preset::Value::Flag(flag) => flag.into(),
+        preset::Value::Name(name) => name.into(),
+    }
+}
+
 fn preset(spec: &PerfSpec) -> Value {
-    let parameters = spec.preset.parameters().map(|parameter| {
-        let value = match parameter.value {
-            preset::Value::Real(value) => value.into(),
-            preset::Value::Count(value) => value.into(),
-            preset::Value::Flag(value) => value.into(),
-            preset::Value::Name(name) => name.into(),
-        };
-        (parameter.key, value)
-    });
+    let parameters = spec
+        .preset
+        .parameters()
+        .map(|parameter| (parameter.key, parameter_value(parameter.value)));
     json!({
         "name": spec.preset.name(),
         "hash": format!("{:016x}", spec.preset.hash()),

@@ -1,7 +1,8 @@
 //! `ferroce preset`: the parameters of a card and its surroundings, and the source of each value.
 
 use clap::{Args, Subcommand};
-use ferroce_model::preset::{Group, Parameter, Preset, Value};
+use ferroce_model::preset::{Group, Parameter, Preset};
+use ferroce_perf::json::parameter_value;
 use serde_json::json;
 
 use super::json::JsonOption;
@@ -183,7 +184,7 @@ impl Show {
 fn described(parameter: &Parameter<'_>) -> serde_json::Value {
     json!({
         "key": parameter.key,
-        "value": json_of(parameter.value),
+        "value": parameter_value(parameter.value),
         "unit": parameter.declaration.unit,
         "group": parameter.group().to_string(),
         "origin": parameter.origin.to_string(),
@@ -191,15 +192,6 @@ fn described(parameter: &Parameter<'_>) -> serde_json::Value {
         "stated_by": parameter.stated_by,
         "about": parameter.declaration.doc,
     })
-}
-
-fn json_of(value: Value) -> serde_json::Value {
-    match value {
-        Value::Real(value) => value.into(),
-        Value::Count(value) => value.into(),
-        Value::Flag(value) => value.into(),
-        Value::Name(name) => name.into(),
-    }
 }
 
 impl Diff {
@@ -216,8 +208,8 @@ impl Diff {
         let differences = different.iter().map(|(left, right)| {
             json!({
                 "key": left.key,
-                "left": json_of(left.value),
-                "right": json_of(right.value),
+                "left": parameter_value(left.value),
+                "right": parameter_value(right.value),
                 "unit": left.declaration.unit,
             })
         });

@@ -6,6 +6,7 @@ use ferroce_model::preset::Value;
 use serde_json::json;
 
 use super::{Effect, LEAST_EFFECT, Moved, Sensitivity};
+use crate::json::parameter_value;
 
 /// Maximum number of parameters that a line names.
 const MOST_NAMES: usize = 8;
@@ -122,7 +123,7 @@ fn effect(effect: &Effect, figure: f64) -> serde_json::Value {
     let moved = |moved: Option<Moved>| {
         moved.map(|moved| {
             json!({
-                "value": value(moved.value),
+                "value": parameter_value(moved.value),
                 "figure": moved.figure,
                 "change": moved.change,
             })
@@ -131,20 +132,11 @@ fn effect(effect: &Effect, figure: f64) -> serde_json::Value {
     json!({
         "parameter": effect.key,
         "unit": effect.unit,
-        "value": value(effect.value),
+        "value": parameter_value(effect.value),
         "lower": moved(effect.down),
         "higher": moved(effect.up),
         "elasticity": effect.elasticity(figure),
     })
-}
-
-fn value(value: Value) -> serde_json::Value {
-    match value {
-        Value::Real(real) => real.into(),
-        Value::Count(count) => count.into(),
-        Value::Flag(flag) => flag.into(),
-        Value::Name(name) => name.into(),
-    }
 }
 
 /// Returns a line for each parameter with an effect.

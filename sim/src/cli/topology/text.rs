@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 use ferroce_lab::report::machine::{children, summary};
 use ferroce_model::pcie::machine::PartName;
+use ferroce_model::preset::Preset;
 use ferroce_model::preset::topology::distance::Reach;
 use ferroce_model::preset::topology::{ElementId, Kind, Topology};
-use ferroce_model::preset::{Preset, Value as Parameter};
+use ferroce_perf::json::parameter_value;
 use ferroce_perf::utilisation::machine_label;
 use serde_json::{Value, json};
 
@@ -91,15 +92,9 @@ pub fn json(topology: &Topology, preset: &Preset) -> Value {
     let elements = topology.elements().into_iter().map(|id| {
         let values = topology.values(id);
         let values = values.iter().map(|one| {
-            let value = match one.value {
-                Parameter::Real(real) => json!(real),
-                Parameter::Count(count) => json!(count),
-                Parameter::Flag(flag) => json!(flag),
-                Parameter::Name(name) => json!(name),
-            };
             json!({
                 "name": one.declaration.name,
-                "value": value,
+                "value": parameter_value(one.value),
                 "origin": one.origin.to_string(),
                 "source": one.source,
             })
