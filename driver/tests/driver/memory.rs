@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::support::verbs::open;
 use crate::support::{DEVICE_MEMORY, HonestDevice};
-use ferroce_driver::bus::{DmaAccess, PAGE_SIZE};
+use ferroce_driver::bus::{DmaAccess, PAGE_SIZE, RegionTranslation};
 use ferroce_driver::{
     DeviceMemory, DmaBuffer, DmaSpace, Error, MemoryAccess, MemoryRange, MemoryRegion,
     MemoryWindow, Reregistration, Translation, WindowType,
@@ -279,6 +279,43 @@ fn translation_of_choice() {
     );
     for log in [13, 64, 255] {
         assert!(register(Translation::Pages(log)).is_err(), "{log}");
+    }
+}
+
+/// Goal: a bus chooses how regions are translated, whatever the memory is; a page size that the
+/// device lacks is not chosen. Method: a region of small pages that a page of 2 MiB does not hold,
+/// begins inside a page, and ends before the large page does.
+#[test]
+fn translation_that_the_bus_chooses() {
+    let memory = vec![7u8; 3 << 20];
+    let start = (memory.as_ptr() as usize).next_multiple_of(PAGE_SIZE) + 0x234;
+    for (translation, log) in [
+        (RegionTranslation::Direct, None),
+        (RegionTranslation::Pages(12), Some(12)),
+        (RegionTranslation::Pages(21), Some(21)),
+        (RegionTranslation::Pages(13), Some(12)),
+    ] {
+        let fake = HonestDevice::with_region_translation(translation);
+        let device = ferroce_driver::Device::open(fake.clone()).expect("opens");
+        let pd = device.alloc_pd().expect("first PD");
+        let region = MemoryRegion::register(&pd, start, 5 << 19, 0x7000, WRITE).expect("memory");
+        let now = entry(&fake, &region);
+        assert_eq!(
+            (now.start, now.length),
+            (0x7000, 5 << 19),
+            "{translation:?}"
+        );
+        assert_eq!(now.word.direct(), log.is_none(), "{translation:?}");
+        let Some(log) = log else {
+            assert_eq!(now.translation % PAGE_SIZE as u64, 0x234);
+            continue;
+        };
+        assert_eq!(now.word.log_page_size(), log, "{translation:?}");
+        assert_eq!(now.first_page_offset, 0x234, "{translation:?}");
+        let last = ((5 << 19) + 0x234) >> log;
+        let [first, end] = [0, last].map(|page| fake.translation(region.lkey().0, page).iova());
+        assert_eq!((first % (1 << log), end - first), (0, last << log));
+        assert_eq!(region.deregister(), Ok(()));
     }
 }
 

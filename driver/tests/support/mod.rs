@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use ferroce_driver::bus::fake::FakeMemory;
-use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
+use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler, RegionTranslation};
 use ferroce_spec::command::{
     CommandCompletion, CommandEntry, CommandOpcode, CommandStatus, ContextTables,
     DeviceCapabilities, DeviceFeatures, MAILBOX_ALIGNMENT, ModifyQp, MulticastGroup, NewNumber,
@@ -76,6 +76,8 @@ pub struct HonestDevice {
     pub max_inline: u16,
     /// True if IOVAs do not depend on addresses, as on simulated hosts.
     pub has_independent_iovas: bool,
+    /// How the bus translates regions, if not by the pages of the kernel.
+    pub region_translation: Option<RegionTranslation>,
     /// True if the program's address space can be shown, and whether it is.
     pub has_address_space: bool,
     pub address_space: Mutex<bool>,
@@ -212,6 +214,15 @@ impl HonestDevice {
     pub fn with_independent_iovas() -> Arc<Self> {
         Arc::new(Self {
             has_independent_iovas: true,
+            ..Self::noting()
+        })
+    }
+
+    /// Returns such a device whose bus chooses how regions are translated.
+    pub fn with_region_translation(translation: RegionTranslation) -> Arc<Self> {
+        Arc::new(Self {
+            has_independent_iovas: true,
+            region_translation: Some(translation),
             ..Self::noting()
         })
     }
@@ -803,6 +814,10 @@ impl Bus for HonestDevice {
 
     fn iova_range(&self) -> Range<u64> {
         0..1 << 39
+    }
+
+    fn region_translation(&self) -> Option<RegionTranslation> {
+        self.region_translation
     }
 
     fn has_congruent_iovas(&self) -> bool {

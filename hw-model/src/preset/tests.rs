@@ -207,6 +207,10 @@ fn refusals_say_what_would_be_right() {
         refusal("link.switched", "yes"),
         "link.switched = yes: must be true or false"
     );
+    assert_eq!(
+        refusal("host.translation", "pages-1g"),
+        "host.translation = pages-1g: must be a name: one of kernel, pages-4k, pages-2m, physical"
+    );
     for number in ["NaN", "inf", "-1", "1e300", "", "0x10"] {
         let text = refusal("pcie.read_latency_ns", number);
         assert!(text.ends_with("a number of ns: 0 to 1000000000"), "{text}");
