@@ -179,7 +179,10 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        self.kill();
+        // The number of a group whose first process has ended may belong to another one by now.
+        if self.is_running() {
+            self.kill();
+        }
         let _ = self.child.wait();
     }
 }
