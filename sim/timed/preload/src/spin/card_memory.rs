@@ -51,8 +51,7 @@ impl CardMemory {
     }
 
     /// Returns true if the card may write to memory that has several addresses: a range of all
-    /// addresses was added. Then the card and the program may use
-    /// different addresses for one byte.
+    /// addresses was added. Then the card and the program may use different addresses for one byte.
     pub fn has_other_addresses(&self) -> bool {
         self.known().any(|known| known == (0..usize::MAX))
     }
