@@ -231,8 +231,8 @@ pub(crate) struct UserMapping {
 }
 
 impl UserMapping {
-    /// Maps the pages that hold `address .. address + length`. `file` is mapped at `address`, if that
-    /// is memory of a file that another process may map; then pages have 4 KiB.
+    /// Maps the pages that hold `address .. address + length`. `file` is mapped at `address`, if
+    /// that is memory of a file that another process may map; then pages have 4 KiB.
     ///
     /// # Errors
     ///
