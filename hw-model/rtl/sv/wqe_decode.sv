@@ -8,7 +8,7 @@
 // `done`, the segment `segment_number` is available in the next cycle. Inline payload starts at byte
 // `wqe.inline_at` of the WQE.
 // Invariants: at most ten blocks of a WQE are read; `done` comes when all of them have arrived.
-// Atomics, LOCAL_INVALIDATE and BIND_WINDOW fail, because the card does not support them.
+// Atomics, FLUSH, LOCAL_INVALIDATE and BIND_WINDOW fail, because the card does not support them.
 module wqe_decode (
     input  logic         clk,
     input  logic         rst,
@@ -87,6 +87,8 @@ module wqe_decode (
     // Valid WQEs of operations that the card lacks: the start of the next WQE is known.
     assign is_known = opcode == ferroce_pkg::SEND_OPCODE_COMPARE_SWAP
                    || opcode == ferroce_pkg::SEND_OPCODE_FETCH_ADD
+                   || opcode == ferroce_pkg::SEND_OPCODE_FLUSH
+                   || opcode == ferroce_pkg::SEND_OPCODE_ATOMIC_WRITE
                    || opcode == ferroce_pkg::SEND_OPCODE_LOCAL_INVALIDATE
                    || opcode == ferroce_pkg::SEND_OPCODE_BIND_WINDOW;
     assign inline_at = has_remote ? 7'd36 : 7'd20;

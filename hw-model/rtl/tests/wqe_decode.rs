@@ -14,7 +14,18 @@ const SEEDS: u64 = 20;
 const WQES_PER_SEED: usize = 2000;
 const CYCLES_MAX: u64 = 1000;
 
-const OPCODES: [SendOpcode; 12] = [
+/// Operations that the card lacks.
+const MISSING: &[SendOpcode] = &[
+    SendOpcode::COMPARE_SWAP,
+    SendOpcode::FETCH_ADD,
+    SendOpcode::FLUSH,
+    SendOpcode::ATOMIC_WRITE,
+    SendOpcode::LOCAL_INVALIDATE,
+    SendOpcode::BIND_WINDOW,
+];
+
+/// Its operations, and a number that is none.
+const OPCODES: &[SendOpcode] = &[
     SendOpcode::NOP,
     SendOpcode::SEND,
     SendOpcode::SEND_IMMEDIATE,
@@ -22,10 +33,6 @@ const OPCODES: [SendOpcode; 12] = [
     SendOpcode::RDMA_WRITE,
     SendOpcode::RDMA_WRITE_IMMEDIATE,
     SendOpcode::RDMA_READ,
-    SendOpcode::COMPARE_SWAP,
-    SendOpcode::FETCH_ADD,
-    SendOpcode::LOCAL_INVALIDATE,
-    SendOpcode::BIND_WINDOW,
     SendOpcode(0x30),
 ];
 
@@ -34,7 +41,8 @@ fn random_wqe(random: &mut SplitMix64, index: u32) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..MAX_BLOCKS * LINE)
         .map(|_| random.number() as u8)
         .collect();
-    let opcode = OPCODES[random.below(12) as usize].0;
+    let opcodes = [OPCODES, MISSING].concat();
+    let opcode = opcodes[random.below(opcodes.len() as u64) as usize].0;
     let is_inline = random.below(3) == 0;
     let segments = random.below(18) as u32 * u32::from(random.below(2) == 0);
     let blocks = match random.below(4) {
@@ -82,7 +90,7 @@ fn expected(bytes: &[u8], index: u32, available: u32) -> Verdict {
         )
     });
     let opcode = SendOpcode(bytes[0]);
-    let is_missing = OPCODES[7..11].contains(&opcode);
+    let is_missing = MISSING.contains(&opcode);
     let is_inline_read = opcode == SendOpcode::RDMA_READ && bytes[1] & 8 != 0;
     match verdict {
         Err(WqeError::Stale { .. } | WqeError::Blocks(_)) => {
