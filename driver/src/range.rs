@@ -124,7 +124,22 @@ impl RangeAllocator {
         Some(start)
     }
 
-    /// Releases a range: exactly one that [`RangeAllocator::allocate`] returned.
+    /// Enlarges an allocated range, which ends at `end`, by `length` numbers. Returns false, and
+    /// leaves everything as it is, unless they are free.
+    pub(crate) fn extend(&self, end: u64, length: u64) -> bool {
+        let mut free = self.free.lock();
+        match free.by_start.get(&end) {
+            Some(&piece_length) if piece_length >= length => {
+                free.remove(end);
+                free.insert(end + length, piece_length - length);
+                true
+            }
+            _ => length == 0,
+        }
+    }
+
+    /// Releases a range: exactly one that [`RangeAllocator::allocate`] returned, with what
+    /// [`RangeAllocator::extend`] added to it.
     pub(crate) fn release(&self, start: u64, length: u64) {
         let mut free = self.free.lock();
         let mut merged_start = start;
@@ -181,6 +196,23 @@ mod tests {
         allocator.release(0x5_3000, 0x1000);
         allocator.release(0x25_3000, 0x1000);
         assert_eq!(pieces(&allocator), [(0x1000, 0xff_f000)]);
+    }
+
+    #[test]
+    fn a_range_grows_into_the_free_piece_after_it() {
+        let allocator = RangeAllocator::new(0..64);
+        assert_eq!(allocator.allocate(8, 8, 0), Some(0));
+        assert_eq!(allocator.allocate(8, 32, 0), Some(32));
+        assert!(!allocator.extend(8, 25), "another range is there");
+        assert!(allocator.extend(8, 0));
+        assert!(allocator.extend(8, 4));
+        assert!(allocator.extend(12, 20));
+        assert!(!allocator.extend(32, 1));
+        assert!(allocator.extend(32, 0));
+        assert_eq!(pieces(&allocator), [(40, 24)]);
+        allocator.release(0, 32);
+        allocator.release(32, 8);
+        assert_eq!(pieces(&allocator), [(0, 64)]);
     }
 
     /// Goal: the cost of a range does not depend on the number of ranges. Method: ranges longer

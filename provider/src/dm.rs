@@ -103,8 +103,9 @@ impl Dm {
     /// `ibv_dm_export_dmabuf_fd`.
     ///
     /// # Errors
-    /// `EINVAL` for memory that shares a page with other memory: of less than a page, and without
-    /// the alignment of one. `EOPNOTSUPP` when the device is not in this process.
+    /// `EINVAL` for memory that shares a page with other memory, or does not begin with a page: of
+    /// less than a page, and without the alignment of one. `EOPNOTSUPP` when the device is not in
+    /// this process.
     pub fn export(&self) -> Result<c_int, Errno> {
         self.adapter.check()?;
         self.memory.export().map_err(|error| match error {

@@ -309,19 +309,52 @@ static void refuse_export(struct bench *bench)
 	EQUAL(ibv_free_dm(dm), 0);
 }
 
+/* Memory of less than a page is exported if it is alone in a page. The rest of the page is zero. */
+static void export_small(struct bench *bench)
+{
+	struct ibv_dm *before = device_memory(bench, PAGE), *small = device_memory(bench, 100),
+		      *neighbour = device_memory(bench, 64);
+	char data[100], *bytes;
+	int fd;
+
+	fill(data, sizeof data, 1);
+	EQUAL(ibv_memcpy_to_dm(small, 0, data, sizeof data), 0);
+	EQUAL(ibv_memcpy_to_dm(neighbour, 0, data, 64), 0);
+	for (int i = 0; i < 2; i++) {
+		errno = 0;
+		EQUAL(export_dm(i ? small : neighbour), -1);
+		EQUAL(errno, EINVAL);
+	}
+	EQUAL(ibv_free_dm(neighbour), 0);
+	fd = export_dm(small);
+	NEED(fd >= 0);
+	EQUAL(lseek(fd, 0, SEEK_END), PAGE);
+	bytes = mapped(fd, PAGE);
+	close(fd);
+	CHECK(is_filled(bytes, sizeof data, 1));
+	for (int i = sizeof data; i < PAGE; i++)
+		NEED(!bytes[i]);
+	/* The page is no longer free. */
+	neighbour = device_memory(bench, 64);
+	fill(data, 64, 2);
+	EQUAL(ibv_memcpy_to_dm(neighbour, 0, data, 64), 0);
+	for (int i = sizeof data; i < PAGE; i++)
+		NEED(!bytes[i]);
+	munmap(bytes, PAGE);
+	EQUAL(ibv_free_dm(neighbour), 0);
+	EQUAL(ibv_free_dm(small), 0);
+	EQUAL(ibv_free_dm(before), 0);
+}
+
 /* Device memory, its file, and a region of the file show the same bytes. `other` may be a bench on
  * another function. */
 static void export(struct bench *bench, struct bench *other)
 {
-	struct ibv_dm *small = device_memory(bench, 64), *dm = device_memory(bench, DM_SIZE - 8), *next;
+	struct ibv_dm *dm = device_memory(bench, DM_SIZE - 8), *next;
 	char *bytes, found[DM_SIZE - 8], data[64];
 	struct ibv_mr *mr, *dm_mr;
 	int fd, again;
 
-	errno = 0;
-	EQUAL(export_dm(small), -1);
-	EQUAL(errno, EINVAL);
-	EQUAL(ibv_free_dm(small), 0);
 	fill(data, sizeof data, 1);
 	EQUAL(ibv_memcpy_to_dm(dm, 4, data, sizeof data), 0);
 	fd = export_dm(dm);
@@ -389,6 +422,7 @@ int main(int count, char **arguments)
 		wait_for_byte(&bench);
 	}
 	if (is_exportable) {
+		export_small(&bench);
 		export(&bench, &bench);
 		export(&bench, &other);
 	} else {

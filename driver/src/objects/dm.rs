@@ -1,7 +1,8 @@
 //! The device's own memory (BAR4).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
 
 use crate::bus::{BusError, PAGE_SIZE};
 use crate::errno;
@@ -18,12 +19,19 @@ pub struct DeviceMemory {
     device: Arc<Device>,
     /// Offset of its first byte in BAR4.
     offset: u64,
-    /// Bytes requested, and bytes allocated.
+    /// Bytes requested.
     length: u64,
-    taken: u64,
-    /// True if the memory is in a file that others may have mapped.
-    is_exported: AtomicBool,
+    taken: Mutex<Taken>,
     users: UseCount,
+}
+
+/// What the memory takes of the device's memory.
+#[derive(Debug)]
+struct Taken {
+    /// Bytes allocated.
+    length: u64,
+    /// True if the memory is in a file that others may have mapped.
+    is_exported: bool,
 }
 
 impl DeviceMemory {
@@ -60,8 +68,10 @@ impl DeviceMemory {
             device: Arc::clone(device),
             offset,
             length,
-            taken,
-            is_exported: AtomicBool::new(false),
+            taken: Mutex::new(Taken {
+                length: taken,
+                is_exported: false,
+            }),
             users: UseCount::default(),
         };
         // Erases the data of a previous owner.
@@ -107,22 +117,20 @@ impl DeviceMemory {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] when the memory shares a page with other memory: its alignment
-    /// and its length have to be multiples of [`PAGE_SIZE`]. [`Error::NotSupported`] when the
-    /// device's memory is not in this process; [`Error::Destroyed`]; errors of the system.
+    /// [`Error::InvalidArgument`] when the memory does not begin with a page of [`PAGE_SIZE`], or
+    /// other memory lies in its last page. [`Error::NotSupported`] when the device's memory is not
+    /// in this process; [`Error::Destroyed`]; errors of the system.
     pub fn export(&self) -> Result<i32, Error> {
         let _lease = self.lease()?;
-        if !self.owns_pages() {
+        let mut taken = self.taken.lock();
+        if !self.take_pages(&mut taken) {
             let what = "device memory that shares a page with other memory";
             return Err(Error::InvalidArgument { what });
         }
-        match self
-            .device
-            .bus()
-            .export_device_memory(self.offset, self.taken)
-        {
+        let bus = self.device.bus();
+        match bus.export_device_memory(self.offset, taken.length) {
             Ok(descriptor) => {
-                self.is_exported.store(true, Ordering::Release);
+                taken.is_exported = true;
                 Ok(descriptor)
             }
             Err(BusError::Os(errno::EOPNOTSUPP)) => {
@@ -133,10 +141,20 @@ impl DeviceMemory {
         }
     }
 
-    /// Returns true if no other memory lies in the same pages.
-    fn owns_pages(&self) -> bool {
+    /// Takes the rest of the last page: all of a page is in the file. Returns false if the rest is
+    /// not free, or if the memory does not begin with a page.
+    fn take_pages(&self, taken: &mut Taken) -> bool {
         let page = PAGE_SIZE as u64;
-        self.offset % page == 0 && self.taken % page == 0
+        let end = self.offset + taken.length;
+        let rest = end.next_multiple_of(page) - end;
+        if self.offset % page != 0 || !self.device.device_memory().extend(end, rest) {
+            return false;
+        }
+        // Erases the data of a previous owner.
+        let zeros = vec![0; rest as usize];
+        self.device.bus().write_device_memory(end, &zeros);
+        taken.length += rest;
+        true
     }
 
     /// Frees the memory.
@@ -146,11 +164,13 @@ impl DeviceMemory {
     /// [`Error::Busy`] while memory regions lie on it, [`Error::Destroyed`] the second time.
     pub fn free(&self) -> Result<(), Error> {
         self.users.close_forever()?;
-        if self.is_exported.load(Ordering::Acquire) {
+        let taken = self.taken.lock();
+        if taken.is_exported {
             let bus = self.device.bus();
-            bus.withdraw_device_memory(self.offset, self.taken);
+            bus.withdraw_device_memory(self.offset, taken.length);
         }
-        self.device.device_memory().release(self.offset, self.taken);
+        let memory = self.device.device_memory();
+        memory.release(self.offset, taken.length);
         Ok(())
     }
 
