@@ -39,6 +39,8 @@ const MASK_DEST_QPN: u32 = 1 << 20;
 const REMOTE_WRITE: u32 = 1 << 1;
 const REMOTE_READ: u32 = 1 << 2;
 const REMOTE_ATOMIC: u32 = 1 << 3;
+const FLUSH_GLOBAL: u32 = 1 << 8;
+const FLUSH_PERSISTENT: u32 = 1 << 9;
 
 impl RdmaCm {
     /// INIT_QP_ATTR
@@ -98,10 +100,14 @@ impl RdmaCm {
 
 fn fill_init(attr: &mut abi::QpAttr, parameters: &QpParameters, at: &Attachment) {
     attr.port_num = at.port_num;
-    attr.qp_access_flags = match parameters.responder_resources {
-        0 => REMOTE_WRITE,
-        _ => REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC,
-    };
+    attr.qp_access_flags = REMOTE_WRITE;
+    if parameters.responder_resources > 0 {
+        attr.qp_access_flags |= REMOTE_READ | REMOTE_ATOMIC;
+        if at.has_flush {
+            // Linux sets both for a device that has one of them.
+            attr.qp_access_flags |= FLUSH_GLOBAL | FLUSH_PERSISTENT;
+        }
+    }
     attr.qp_attr_mask = MASK_STATE | MASK_ACCESS_FLAGS | MASK_PKEY_INDEX | MASK_PORT;
 }
 

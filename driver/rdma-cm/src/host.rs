@@ -25,6 +25,8 @@ pub struct Device {
     pub port_num: u8,
     /// Active MTU of the port, numbered as in the verbs
     pub active_mtu: u8,
+    /// True if the device has FLUSH
+    pub has_flush: bool,
     /// The GID table
     pub addresses: Vec<Address>,
 }

@@ -73,6 +73,7 @@ pub(crate) struct Attachment {
     pub(crate) device_index: u32,
     pub(crate) port_num: u8,
     pub(crate) mtu: u8,
+    pub(crate) has_flush: bool,
     pub(crate) gid: Gid,
     pub(crate) gid_index: u8,
 }
@@ -91,6 +92,7 @@ impl Attachment {
                 device_index: device.index,
                 port_num: device.port_num,
                 mtu: device.active_mtu,
+                has_flush: device.has_flush,
                 gid: address.gid,
                 gid_index: address.gid_index,
             })

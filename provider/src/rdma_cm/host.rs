@@ -126,6 +126,9 @@ fn device(adapter: &Adapter) -> Device {
         index: identity::device_index(host.device) as u32,
         port_num: 1,
         active_mtu: adapter.active_mtu(MAX_PATH_MTU),
+        has_flush: adapter
+            .device()
+            .is_ok_and(|device| device.capabilities().flush),
         addresses: addresses.collect(),
     }
 }

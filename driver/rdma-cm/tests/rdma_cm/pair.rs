@@ -117,12 +117,15 @@ fn attributes_are_those_of_the_kernel() {
     assert_eq!((u32_at(&init, MASK), u32_at(&init, ACCESS)), (0x39, 0));
     net.connect(0, active, &ConnParam::new(0x11, &[])).unwrap();
     let init = net.qp_attr(0, active, INIT).unwrap();
-    assert_eq!((u32_at(&init, MASK), u32_at(&init, ACCESS)), (0x39, 0xe));
+    let access = u32_at(&init, ACCESS);
+    assert_eq!((u32_at(&init, MASK), access), (0x39, 0x30e), "with FLUSH");
     assert_eq!(init[133], 1, "port");
     assert_eq!(net.qp_attr(0, active, RTR), Err(Errno::EINVAL));
     net.settle();
 
     let passive = net.event(1, 4).id;
+    let init = net.qp_attr(1, passive, INIT).unwrap();
+    assert_eq!(u32_at(&init, ACCESS), 0xe, "without FLUSH");
     let rtr = net.qp_attr(1, passive, RTR).unwrap();
     assert_eq!(u32_at(&rtr, MASK), 0x12_9181);
     assert_eq!(rtr[AH..AH + 16], Gid::from_ip(v4(0)).0);

@@ -43,6 +43,7 @@ impl AgentHost {
                 index: 1,
                 port_num: 1,
                 active_mtu: (MTU_4096 - halvings) as u8,
+                has_flush: true,
                 addresses: addresses.collect(),
             },
             ports: PortTable::of_host(number),

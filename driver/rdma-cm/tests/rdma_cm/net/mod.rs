@@ -100,6 +100,7 @@ pub fn host(side: usize) -> FakeHost {
             index: side as u32 + 4,
             port_num: 1,
             active_mtu: 3,
+            has_flush: side == 0,
             addresses: gids
                 .map(|(gid, gid_index)| Address { gid, gid_index })
                 .collect(),
