@@ -68,8 +68,8 @@ fn send_operations(qp_type: c_int, limits: &Capabilities) -> u64 {
 /// What a program asks for with attributes that only `ibv_create_qp_ex` has.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Extras {
-    /// True if it also posts by `ibv_wr_*`.
-    pub has_send_api: bool,
+    /// `send_ops_flags`, if it also posts by `ibv_wr_*`.
+    pub send_operations: Option<u64>,
     /// `IBV_QP_CREATE_BLOCK_SELF_MCAST_LB`: the QP does not receive its own multicast datagrams.
     pub blocks_own_multicast: bool,
 }
@@ -103,18 +103,13 @@ pub fn check_extended(attr: &ibv_qp_init_attr_ex, limits: &Capabilities) -> Resu
         };
         within(refusal, "attr->create_flags", create_flags, allowed)?;
     }
-    let has_send_api = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS);
-    if has_send_api {
+    let requested = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS).then_some(attr.send_ops_flags);
+    if let Some(operations) = requested {
         let possible = send_operations(attr.qp_type, limits);
-        within(
-            refusal,
-            "attr->send_ops_flags",
-            attr.send_ops_flags,
-            possible,
-        )?;
+        within(refusal, "attr->send_ops_flags", operations, possible)?;
     }
     Ok(Extras {
-        has_send_api,
+        send_operations: requested,
         blocks_own_multicast: create_flags & IBV_QP_CREATE_BLOCK_SELF_MCAST_LB != 0,
     })
 }

@@ -108,6 +108,14 @@ static void check_abort(struct bench *bench, struct ibv_qp_ex *qp)
 	EXPECT_WC(bench->send_cq, 9, IBV_WC_SUCCESS);
 }
 
+/* librpma calls whatever entry is there. */
+static void check_entries(const struct ibv_qp_ex *qp)
+{
+	CHECK(qp->wr_send && qp->wr_send_imm && qp->wr_rdma_write && qp->wr_rdma_read);
+	CHECK(!qp->wr_send_inv && !qp->wr_local_inv && !qp->wr_bind_mw);
+	CHECK(!qp->wr_atomic_cmp_swp && !qp->wr_atomic_fetch_add && !qp->wr_atomic_write);
+}
+
 int main(void)
 {
 	struct bench bench;
@@ -116,6 +124,7 @@ int main(void)
 	open_bench(&bench);
 	qp = create_qp_ex(&bench, &bench.qp[0]);
 	create_qp_ex(&bench, &bench.qp[1]);
+	check_entries(qp);
 	to_rts(&bench, bench.qp[0], bench.qp[1]->qp_num);
 	to_rts(&bench, bench.qp[1], bench.qp[0]->qp_num);
 	check_batch(&bench, qp);

@@ -361,24 +361,35 @@ unsafe extern "C" fn wr_set_inline_data_list(
     }
 }
 
-/// Fills the table of a QP that was created with `send_ops_flags`. Entries of operations that
-/// cannot be requested stay empty, as in every provider.
-pub(super) fn fill(qp: &mut ibv_qp_ex) {
+/// Fills the entries of those operations whose flag is set.
+macro_rules! fill_operations {
+    ($qp:ident, $operations:ident: $($flag:ident => $entry:ident,)*) => {
+        $(if $operations & $flag != 0 {
+            $qp.$entry = Some($entry);
+        })*
+    };
+}
+
+/// Fills the table of a QP that was created with these `send_ops_flags`. Entries of other
+/// operations stay empty, as in every provider: programs look which are there.
+pub(super) fn fill(qp: &mut ibv_qp_ex, operations: u64) {
+    fill_operations! { qp, operations:
+        IBV_QP_EX_WITH_SEND => wr_send,
+        IBV_QP_EX_WITH_SEND_WITH_IMM => wr_send_imm,
+        IBV_QP_EX_WITH_SEND_WITH_INV => wr_send_inv,
+        IBV_QP_EX_WITH_RDMA_WRITE => wr_rdma_write,
+        IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM => wr_rdma_write_imm,
+        IBV_QP_EX_WITH_RDMA_READ => wr_rdma_read,
+        IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP => wr_atomic_cmp_swp,
+        IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD => wr_atomic_fetch_add,
+        IBV_QP_EX_WITH_ATOMIC_WRITE => wr_atomic_write,
+        IBV_QP_EX_WITH_FLUSH => wr_flush,
+        IBV_QP_EX_WITH_LOCAL_INV => wr_local_inv,
+        IBV_QP_EX_WITH_BIND_MW => wr_bind_mw,
+    }
     qp.wr_start = Some(wr_start);
     qp.wr_complete = Some(wr_complete);
     qp.wr_abort = Some(wr_abort);
-    qp.wr_send = Some(wr_send);
-    qp.wr_send_imm = Some(wr_send_imm);
-    qp.wr_rdma_write = Some(wr_rdma_write);
-    qp.wr_rdma_write_imm = Some(wr_rdma_write_imm);
-    qp.wr_rdma_read = Some(wr_rdma_read);
-    qp.wr_send_inv = Some(wr_send_inv);
-    qp.wr_atomic_cmp_swp = Some(wr_atomic_cmp_swp);
-    qp.wr_atomic_fetch_add = Some(wr_atomic_fetch_add);
-    qp.wr_atomic_write = Some(wr_atomic_write);
-    qp.wr_flush = Some(wr_flush);
-    qp.wr_local_inv = Some(wr_local_inv);
-    qp.wr_bind_mw = Some(wr_bind_mw);
     qp.wr_set_ud_addr = Some(wr_set_ud_addr);
     qp.wr_set_xrc_srqn = Some(wr_set_xrc_srqn);
     qp.wr_set_sge = Some(wr_set_sge);

@@ -39,12 +39,15 @@ unsafe fn give(
     base.qp_num = inner.pair.number().0;
     base.state = QpState::Reset as c_int;
     base.qp_type = created.qp_type;
-    if extras.has_send_api {
-        send_api::fill(&mut public);
+    if let Some(operations) = extras.send_operations {
+        send_api::fill(&mut public, operations);
     }
     let source = inner.source.clone();
-    let qp: *mut ibv_qp =
-        Handle::give(public, Qp::new(inner, extras.has_send_api, *created)).cast();
+    let qp: *mut ibv_qp = Handle::give(
+        public,
+        Qp::new(inner, extras.send_operations.is_some(), *created),
+    )
+    .cast();
     source.set_address(qp.expose_provenance());
     qp
 }
