@@ -175,17 +175,31 @@ impl Scratch {
     /// As [`Self::compile`], with further options for the compiler.
     pub fn compile_with(&self, name: &str, options: &[&str]) -> String {
         let binary = self.path(name);
-        let source = format!("{}/c/{name}.c", env!("CARGO_MANIFEST_DIR"));
-        let mut compiler = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
+        let mut compiler = compiler(name, &binary);
         compiler
-            .args(["-O1", "-g", "-Wall", "-Wextra", "-Werror"])
             .args(options)
-            .arg("-o")
-            .arg(&binary)
-            .args([&source, "-libverbs", "-lpthread", "-ldl"]);
+            .args(["-libverbs", "-lpthread", "-ldl"]);
         self.finish(compiler).expect_success();
         binary.to_string_lossy().into_owned()
     }
+
+    /// Compiles a file of `tests/c` as a shared library.
+    pub fn compile_library(&self, name: &str, library: &Path) {
+        let mut compiler = compiler(name, library);
+        compiler.args(["-shared", "-fPIC", "-lpthread", "-ldl"]);
+        self.finish(compiler).expect_success();
+    }
+}
+
+/// Returns the command that compiles a file of `tests/c`, without libraries.
+fn compiler(name: &str, binary: &Path) -> Command {
+    let source = format!("{}/c/{name}.c", env!("CARGO_MANIFEST_DIR"));
+    let mut compiler = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
+    compiler
+        .args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o"])
+        .arg(binary)
+        .arg(source);
+    compiler
 }
 
 impl Scratch {

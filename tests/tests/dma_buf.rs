@@ -1,8 +1,6 @@
 //! Regions of dma-bufs and exports of device memory, by C programs that call what clients call. No
 //! GPU is needed: memory files stand for dma-bufs, where the user says so.
 
-use std::process::Command;
-
 use ferroce_tests::{Scratch, Served, free_port, run_pair};
 
 /// The option with which memory files are accepted.
@@ -75,17 +73,7 @@ fn a_wrong_value_of_the_variable_is_named() {
 
 /// Compiles the CUDA driver without a GPU; returns the folder of `libcuda.so`.
 fn cuda_stub(scratch: &Scratch) -> String {
-    let library = scratch.path("libcuda.so");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/c/cuda_stub.c");
-    let mut compiler = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
-    compiler
-        .args([
-            "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC",
-        ])
-        .arg("-o")
-        .arg(&library)
-        .args([source, "-lpthread"]);
-    scratch.finish(compiler).expect_success();
+    scratch.compile_library("cuda_stub", &scratch.path("libcuda.so"));
     scratch.as_ref().to_string_lossy().into_owned()
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use ferroce_tests::{Process, Scratch};
+use ferroce_tests::{Ended, Process, Scratch};
 
 /// Folder in which python3-pyverbs installs the suite, partly compressed.
 const SUITE: &str = "/usr/share/doc/rdma-core/tests";
@@ -48,6 +48,30 @@ fn list(scratch: &Scratch, folder: &str) -> BTreeMap<String, Vec<String>> {
     modules
 }
 
+/// Runs Debian's Python under `ferroce run`, on a machine that seems to have a GPU.
+fn python(scratch: &Scratch, options: &[&str], name: &str, arguments: &[&str]) -> Ended {
+    // The preload of `ferroce run` opens files by system call, so another one comes before it.
+    const EXTENDED: &str = "LD_PRELOAD=$0:$LD_PRELOAD exec \"$@\"";
+    let node = scratch.path("render_node.so");
+    if !node.exists() {
+        scratch.compile_library("render_node", &node);
+    }
+    let node = node.to_string_lossy();
+    let options = [&["--dma-buf", "memfd"], options].concat();
+    let arguments = [&["-c", EXTENDED, &node, PYTHON], arguments].concat();
+    let command = scratch.run(&options, "sh", &arguments);
+    Process::start(command, scratch, name, MODULE_TIMEOUT).wait()
+}
+
+/// Returns true if this pyverbs allocates dma-bufs: it is built with libdrm.
+fn has_dma_bufs(scratch: &Scratch) -> bool {
+    let program = "from pyverbs.dmabuf import DmaBuf; DmaBuf(1)";
+    let ended = python(scratch, &[], "dma-buf", &["-c", program]);
+    let is_without = ended.output.contains("Operation not supported");
+    assert!(ended.succeeded() != is_without, "{}", ended.output);
+    !is_without
+}
+
 /// Returns outcome and reason of each test of one file, and the whole output.
 fn run(
     scratch: &Scratch,
@@ -58,8 +82,7 @@ fn run(
     let script = project("pyverbs/run.py");
     let script = script.to_string_lossy();
     let arguments = [&script, folder, "--dev", "ferroce0", "--gid", "1", module];
-    let command = scratch.run(options, PYTHON, &arguments);
-    let ended = Process::start(command, scratch, module, MODULE_TIMEOUT).wait();
+    let ended = python(scratch, options, module, &arguments);
     let mut outcomes = BTreeMap::new();
     for line in ended.output.lines() {
         if let [test, outcome, reason] = line.split('\t').collect::<Vec<_>>()[..] {
@@ -79,6 +102,14 @@ fn named(text: &str) -> BTreeSet<String> {
 
 /// The section of tests that may pass or be skipped.
 const EITHER: &str = "## Depends on the machine";
+/// The section of tests that are required of a pyverbs that allocates dma-bufs.
+const DMA_BUFS: &str = "## A pyverbs without libdrm";
+
+/// Names of tests in one section of the list of skips.
+fn section(skips: &str, title: &str) -> BTreeSet<String> {
+    let (_, section) = skips.split_once(title).expect(title);
+    named(section.split("\n## ").next().unwrap_or(section))
+}
 
 /// Returns the error in one test's outcome.
 fn judge(outcome: Option<&[String; 2]>, required: bool, excused: bool) -> Option<String> {
@@ -116,10 +147,16 @@ fn run_all(options: &[&str]) {
     let scratch = Scratch::new();
     let folder = unpack(&scratch);
     let read = |name| fs::read_to_string(project(name)).expect("a file of the project");
-    let required = named(&read("pyverbs/required.txt"));
+    let mut required = named(&read("pyverbs/required.txt"));
     let skips = read("pyverbs-skips.md");
-    let (excused, either) = skips.split_once(EITHER).expect("both parts");
-    let (excused, either) = (named(excused), named(either));
+    let either = section(&skips, EITHER);
+    let mut excused: BTreeSet<_> = named(&skips).difference(&either).cloned().collect();
+    if has_dma_bufs(&scratch) {
+        for test in section(&skips, DMA_BUFS) {
+            excused.remove(&test);
+            required.insert(test);
+        }
+    }
     let both: Vec<_> = required.intersection(&excused).collect();
     assert!(both.is_empty(), "required and excused: {both:?}");
     let modules = list(&scratch, &folder);
