@@ -104,7 +104,9 @@ pub fn capabilities(device: &Capabilities) -> (ibv_odp_caps, u32) {
     let srq = when(device.shared_receive_queues, IBV_ODP_SUPPORT_SRQ_RECV);
     let messages = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | srq;
     let atomic = when(device.atomics, IBV_ODP_SUPPORT_ATOMIC);
-    let reliable = messages | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | atomic;
+    let newer = when(device.flush, IBV_ODP_SUPPORT_FLUSH)
+        | when(device.atomic_write, IBV_ODP_SUPPORT_ATOMIC_WRITE);
+    let reliable = messages | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | atomic | newer;
     let of = |has_service: bool, bits: u32| when(device.on_demand_paging && has_service, bits);
     let caps = ibv_odp_caps {
         general_caps: match device.on_demand_paging {

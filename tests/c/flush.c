@@ -120,13 +120,22 @@ int main(void)
 {
 	const int rights = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
 	struct ibv_device_attr_ex attr = { 0 };
-	struct ibv_mr *without;
+	struct ibv_mr *without, *on_demand;
 	struct bench bench;
 
 	open_bench(&bench);
 	EQUAL(ibv_query_device_ex(bench.context, NULL, &attr), 0);
 	EQUAL(attr.device_cap_flags_ex >> 38 & 7, 5);
 	without = bench.mr;
+	if (attr.odp_caps.per_transport_caps.rc_odp_caps >> 6 == 3) {
+		on_demand = ibv_reg_mr(bench.pd, bench.buffer, bench.size,
+				       rights | ACCESS_FLUSH_GLOBAL | IBV_ACCESS_ON_DEMAND);
+		NEED(on_demand);
+		bench.mr = on_demand;
+		check_log(&bench);
+		memset(bench.buffer, 0, bench.size);
+		EQUAL(ibv_dereg_mr(on_demand), 0);
+	}
 	bench.mr = ibv_reg_mr(bench.pd, bench.buffer, bench.size, rights | ACCESS_FLUSH_GLOBAL);
 	NEED(bench.mr);
 	check_log(&bench);

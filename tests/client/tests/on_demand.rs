@@ -106,7 +106,7 @@ verbs_tests! {
             return;
         }
         assert_eq!(caps.general_caps, u64::from(IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT));
-        assert_eq!((of.rc_odp_caps, xrc, of.uc_odp_caps), (0x3f, 0x3f, 0));
+        assert_eq!((of.rc_odp_caps, xrc, of.uc_odp_caps), (0xff, 0xff, 0));
         let messages = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
         assert_eq!(of.ud_odp_caps, messages);
     }
