@@ -140,6 +140,9 @@ impl Responder {
                 self.take_receive(id, capacity)
             }
             (Asked::Receive, MemoryAnswer::NoReceive) => self.refuse_for_now(ctx),
+            (Asked::EarlyAccess | Asked::EarlyPayload, MemoryAnswer::NotPresent) => self.hold(ctx),
+            (Asked::Nothing, MemoryAnswer::NotPresent) => Next::Done,
+            (_, MemoryAnswer::NotPresent) => self.await_page(ctx),
             (Asked::RemoteAccess, MemoryAnswer::Forbidden)
                 if ctx.config.remote_check == RemoteCheck::Connectx =>
             {

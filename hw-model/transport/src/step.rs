@@ -246,6 +246,9 @@ pub enum MemoryAnswer {
     Done,
     /// It could not be done.
     Failed,
+    /// A page of the memory is not present: it is on demand. Nothing was done, or a part that is
+    /// done again with the packet, which will come again.
+    NotPresent,
     /// The atomic operation is done; this is the old value.
     Atomic(u64),
 }

@@ -94,7 +94,7 @@ impl Responder {
         } else {
             self.packet.immediate.is_some()
         };
-        if takes_receive {
+        if takes_receive && self.receive.is_none() {
             Next::Ask(Asked::Receive)
         } else if self.packet.fetches()
             && !self.resources.has_room(ctx.attributes.max_dest_rd_atomic)
@@ -113,6 +113,15 @@ impl Responder {
     pub(super) fn take_receive(&mut self, id: u32, capacity: u32) -> Next {
         self.receive = Some(Receive { id, capacity });
         Next::CheckLength
+    }
+
+    /// Sends an RNR NAK because a page of the memory is not present, as ConnectX does with on-demand
+    /// regions. The packet will be retransmitted; its message keeps the receive WQE.
+    pub(super) fn await_page(&mut self, ctx: &mut Context) -> Next {
+        if self.packet.position.starts_message() {
+            self.message = Message::None;
+        }
+        self.refuse_for_now(ctx)
     }
 
     /// Sends an RNR NAK because there is no receive WQE. The packet will be retransmitted.

@@ -108,6 +108,7 @@ impl UnreliableService for Uc {
                 ctx.fault = true;
                 Step::Done
             }
+            (Asked::Payload, MemoryAnswer::NotPresent) => self.drop_message(),
             (Asked::RemoteAccess, MemoryAnswer::Valid) => self.execute(ctx),
             (Asked::Payload, MemoryAnswer::Done) => self.complete(ctx),
             (Asked::Payload, _) if self.packet.is_send() => self.fail_receive(ctx),

@@ -100,6 +100,8 @@ impl UnreliableService for Ud {
                 ctx.fault = true;
                 Step::Done
             }
+            // The datagram is lost. The next one gets the receive WQE.
+            (Asked::Grh | Asked::Payload, MemoryAnswer::NotPresent) => Step::Done,
             (Asked::Grh, MemoryAnswer::Done) => self.write_payload(ctx),
             (Asked::Payload, MemoryAnswer::Done) => {
                 self.complete(ctx, CompletionStatus::Success);

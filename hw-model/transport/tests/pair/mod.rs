@@ -9,6 +9,7 @@ pub mod script;
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::pair::rng::Rng;
 use ferroce_transport::{
     Access, AtomicOperation, AttributeUpdate, Completion, Config, Destination, Event,
     InitAttributes, LocalAckTimeout, MemoryAnswer, MemoryOp, PathMtu, Payload, Qp, Recovery,
@@ -41,6 +42,9 @@ pub struct Receive {
     pub capacity: u32,
 }
 
+/// One in so many accesses finds a page that is not present, if pages are on demand.
+const ABSENCE: u64 = 12;
+
 /// One side.
 pub struct Node {
     pub qp: Qp,
@@ -67,6 +71,8 @@ pub struct Node {
     pub broken: bool,
     /// Memory that stops being registered, and when.
     pub vanishing: Option<Vanishing>,
+    /// Chooses the accesses whose page is not present: one in [`ABSENCE`].
+    pub absent_pages: Option<Rng>,
     pub uses_credits: bool,
     /// Held packets by PSN.
     pub held: BTreeMap<u32, Packet>,
@@ -205,6 +211,7 @@ impl Node {
             unreadable: Vec::new(),
             broken: false,
             vanishing: None,
+            absent_pages: None,
             uses_credits: setup.uses_credits,
             held: BTreeMap::new(),
             hold_limit: setup.hold_limit,
@@ -262,10 +269,23 @@ impl Node {
         (self.qp.service() == Service::XrcTarget).then_some(SRQN)
     }
 
+    /// Returns true if a page that the operation accesses is not present this time.
+    fn is_absent(&mut self, operation: &MemoryOp) -> bool {
+        let is_access = !matches!(
+            operation,
+            MemoryOp::TakeReceive | MemoryOp::TakeShared { .. } | MemoryOp::Invalidate { .. }
+        );
+        let pages = self.absent_pages.as_mut().filter(|_| is_access);
+        pages.is_some_and(|rng| rng.chance(1, ABSENCE))
+    }
+
     /// Executes a memory operation of this side.
     pub fn execute(&mut self, operation: MemoryOp, payload: &[u8]) -> MemoryAnswer {
         if self.broken {
             return MemoryAnswer::Failed;
+        }
+        if self.is_absent(&operation) {
+            return MemoryAnswer::NotPresent;
         }
         let (start, length) = match operation {
             MemoryOp::Validate {

@@ -193,7 +193,7 @@ fn input() -> impl Strategy<Value = Input> {
 }
 
 fn answer(choice: u8) -> MemoryAnswer {
-    match choice % 11 {
+    match choice % 12 {
         0 => MemoryAnswer::Invalid,
         1 => MemoryAnswer::NoReceive,
         2 => MemoryAnswer::Failed,
@@ -204,6 +204,7 @@ fn answer(choice: u8) -> MemoryAnswer {
         },
         6 | 7 => MemoryAnswer::Valid,
         8 => MemoryAnswer::Atomic(u64::from(choice)),
+        9 => MemoryAnswer::NotPresent,
         _ => MemoryAnswer::Done,
     }
 }

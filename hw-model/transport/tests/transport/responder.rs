@@ -181,6 +181,36 @@ fn an_rnr_nak_in_the_middle_of_a_write_keeps_its_place() {
 }
 
 #[test]
+fn a_page_that_is_not_present_is_an_rnr_nak_and_keeps_the_receive() {
+    let mut s = script();
+    let step = s.send_part(0, SendPart::First, 256);
+    assert_eq!(step, Step::Memory(MemoryOp::TakeReceive));
+    let taken = MemoryAnswer::Receive {
+        id: 4,
+        capacity: 300,
+    };
+    let write = |offset, length| {
+        Step::Memory(MemoryOp::WriteReceive {
+            receive: 4,
+            offset,
+            length,
+        })
+    };
+    assert_eq!(s.answer(taken), write(0, 256));
+    assert_eq!(s.answer(MemoryAnswer::NotPresent), Step::Done);
+    let [(0, Syndrome::RnrNak { .. })] = s.responses()[..] else {
+        panic!("an RNR NAK")
+    };
+    assert_eq!(s.send_part(0, SendPart::First, 256), write(0, 256));
+    assert_eq!(s.answer(MemoryAnswer::Done), Step::Done);
+    assert_eq!(s.send_part(1, SendPart::Last, 44), write(256, 44));
+    assert_eq!(s.answer(MemoryAnswer::NotPresent), Step::Done);
+    assert_eq!(s.send_part(1, SendPart::Last, 44), write(256, 44));
+    assert_eq!(s.answer(MemoryAnswer::Done), Step::Done);
+    assert_eq!(s.statuses(), [(4, CompletionStatus::Success)]);
+}
+
+#[test]
 fn a_gap_is_reported_once() {
     let mut s = script();
     s.good_send(0, 0);

@@ -244,14 +244,39 @@ fn assert_same_memory(seen: &[u8], expected: &[u8]) {
 
 /// Checks that everything arrives eventually.
 fn arrives(seed: u64, modes: Option<Modes>) -> Vec<Statistics> {
+    arrives_in(seed, modes, Pages::Pinned)
+}
+
+/// Checks that everything arrives eventually although pages are often not present.
+fn arrives_on_demand(seed: u64, modes: Option<Modes>) -> Vec<Statistics> {
+    arrives_in(seed, modes, Pages::OnDemand)
+}
+
+/// The memory of both sides.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pages {
+    Pinned,
+    OnDemand,
+}
+
+fn arrives_in(seed: u64, modes: Option<Modes>, pages: Pages) -> Vec<Statistics> {
     let mut rng = Rng::new(seed);
     let mut setup = random_setup(&mut rng);
     let mut faults = random_faults(&mut rng);
     if let Some(modes) = modes {
         set_recovery(&mut rng, &mut setup, &mut faults, modes);
     }
+    if pages == Pages::OnDemand {
+        // A response whose page is not present is lost, too: with more, seven retries would end.
+        faults.loss = faults.loss.min(10);
+    }
     let programs = program::generate(&mut rng, &setup, 24);
     let mut run = Run::new(&setup, faults, programs, rng);
+    if pages == Pages::OnDemand {
+        for (node, seed) in run.pair.nodes.iter_mut().zip([seed, !seed]) {
+            node.absent_pages = Some(Rng::new(seed));
+        }
+    }
     let memory = [
         run.pair.nodes[0].memory.clone(),
         run.pair.nodes[1].memory.clone(),
@@ -485,6 +510,17 @@ fn a_lossy_link_changes_nothing() {
         (0, 0),
         "no side was wrong"
     );
+}
+
+#[test]
+fn pages_that_are_not_present_change_nothing() {
+    for modes in [None, Some(SELECTIVE), Some(ADAPTIVE)] {
+        let Some(sum) = for_seeds(|seed| arrives_on_demand(seed, modes)) else {
+            return;
+        };
+        expect_recovered(&sum, 300);
+        assert_eq!((sum.other_naks_sent, sum.other_naks_received), (0, 0));
+    }
 }
 
 #[test]
