@@ -196,6 +196,7 @@ impl<'a, 't, H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'a, 't, H,
             CommandOpcode::QUERY_MR => self.query_mr(entry),
             CommandOpcode::DESTROY_MR => self.destroy_mr(entry),
             CommandOpcode::MODIFY_MR => self.modify_mr(entry),
+            CommandOpcode::SYNC_MR => self.sync_mr(entry),
             _ => Err(Failure::new(CommandStatus::BAD_OPCODE)),
         }
     }

@@ -53,7 +53,7 @@ impl Results<'_> {
             };
             if let Some(kind) = cqe_builder::event_type(qp, event) {
                 let (eqn, number) = (ASYNC_EQN, qp.qpn.value());
-                let event = Event { eqn, kind, number };
+                let event = Event::new(eqn, kind, number);
                 self.host_interface.raise(turn, turn.now, event);
             }
         }

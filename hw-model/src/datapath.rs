@@ -1,5 +1,6 @@
 //! The blocks of one NIC function, connected to each other.
 
+use ferroce_spec::counter::Counter;
 use ferroce_units::Instant;
 
 use crate::blocks::Blocks;
@@ -10,6 +11,7 @@ use crate::congestion::Congestion;
 use crate::contexts::Contexts;
 use crate::doorbells::Doorbells;
 use crate::host_interface::HostInterface;
+use crate::host_interface::event_queue::Event;
 use crate::mac::Mac;
 use crate::ports::host::Host;
 use crate::ports::port::Port;
@@ -124,7 +126,37 @@ impl<P: Port, B: Blocks> Datapath<P, B> {
         worked |= transmit.step(turn, &mut ports);
         let (contexts, events) = (&mut self.contexts, &mut self.host_interface);
         worked |= self.completions.step(turn, contexts, events);
-        worked | events.write_events(turn)
+        if self.translation.has_page_fault() {
+            self.raise_page_faults(turn);
+        }
+        worked | self.host_interface.write_events(turn)
+    }
+
+    /// Raises the events of page faults.
+    #[cold]
+    fn raise_page_faults<H: Host, T: Timing>(&mut self, turn: &mut Turn<'_, H, T>) {
+        while self.host_interface.takes_events() {
+            let Some(absent) = self.translation.take_page_fault() else {
+                break;
+            };
+            turn.counters.add(Counter::page_faults, 1);
+            let event = Event::page_fault(absent);
+            self.host_interface.raise(turn, turn.now, event);
+        }
+    }
+
+    /// Handles the answers of software to page faults. Returns true if there were some.
+    #[inline]
+    pub fn take_page_fault_answers(&mut self) -> bool {
+        let mut has_answers = false;
+        for answer in self.host_interface.take_page_fault_answers() {
+            has_answers |= self.translation.answer_page_faults(answer);
+        }
+        if has_answers {
+            let qps = &mut self.contexts.qps;
+            self.transmit.resume_page_waiters(qps);
+        }
+        has_answers
     }
 
     /// Steps the receive path. Returns true if something moved.

@@ -133,7 +133,8 @@ impl<P: Port, T: Timing, B: Blocks> FastForward<'_, P, T, B> {
     }
 
     /// Returns true if the queue pairs have nothing to do except to send and receive the trains
-    /// that `trains_of` returns for each. Returns false as well if there are too many queue pairs.
+    /// that `trains_of` returns for each. Returns false as well if there are too many queue pairs,
+    /// or if a page may be missing.
     pub fn is_idle_but_for<'t>(
         &self,
         trains_of: impl Fn(u32) -> (Option<&'t Train>, Option<&'t Train>),
@@ -143,7 +144,8 @@ impl<P: Port, T: Timing, B: Blocks> FastForward<'_, P, T, B> {
             let (sent, received) = trains_of(qp.index);
             qp.transport.is_idle_but_for(sent, received)
         };
-        used <= MAX_QPS && all.all(is_idle)
+        let has_pages = !self.0.blocks.translation.has_on_demand();
+        has_pages && used <= MAX_QPS && all.all(is_idle)
     }
 
     /// Returns where a queue pair writes the payload of a train:

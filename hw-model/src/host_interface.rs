@@ -12,7 +12,7 @@ mod recovery;
 use ferroce_spec::counter::Counter;
 use ferroce_spec::eqe::EventType;
 use ferroce_spec::personality::Personality;
-use ferroce_spec::register::FatalSyndrome;
+use ferroce_spec::register::{FatalSyndrome, PageFaultAnswer};
 use ferroce_transport::Recovery;
 use ferroce_units::Instant;
 
@@ -154,7 +154,7 @@ impl HostInterface {
             EventType::PORT_ERROR
         };
         let (eqn, number) = (ASYNC_EQN, PORT_NUMBER);
-        self.raise(turn, turn.now, Event { eqn, kind, number });
+        self.raise(turn, turn.now, Event::new(eqn, kind, number));
         true
     }
 
@@ -167,7 +167,7 @@ impl HostInterface {
         let (eqn, kind, number) = (ASYNC_EQN, EventType::DEVICE_FATAL, 0);
         let ready = timing.reserve(now, now, Stage::Event, Work::default());
         if self.takes_events() {
-            self.events.push(ready, Event { eqn, kind, number });
+            self.events.push(ready, Event::new(eqn, kind, number));
         }
         self.bar.stop(syndrome);
     }
@@ -226,6 +226,12 @@ impl HostInterface {
             }
         }
         worked
+    }
+
+    /// Takes the answers of software to page faults.
+    #[inline]
+    pub fn take_page_fault_answers(&mut self) -> impl Iterator<Item = PageFaultAnswer> {
+        self.bar.page_fault_answers.drain(..)
     }
 
     /// Sends the interrupts that were pending when their vectors were unmasked.

@@ -274,6 +274,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
             self.runs_registers = CommandProcessor::new(turn, &self.config, blocks, port).step();
         }
         self.runs_registers |= blocks.host_interface.handle_writes(turn);
+        self.runs_registers |= blocks.take_page_fault_answers();
         worked |= self.runs_registers;
         if blocks.host_interface.has_stopped() {
             blocks.mac.drop_received(port);

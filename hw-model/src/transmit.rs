@@ -19,6 +19,7 @@ use crate::completion::completion_writer::CompletionWriter;
 use crate::config::NicConfig;
 use crate::congestion::Congestion;
 use crate::contexts::Contexts;
+use crate::contexts::queue_pair_table::QueuePairs;
 use crate::host_interface::HostInterface;
 use crate::mac::Mac;
 use crate::ports::port::Port;
@@ -46,6 +47,8 @@ pub(crate) struct Transmit {
     egress_blocked: bool,
     /// True if a processing unit has packets for the packetizer.
     outbound_waits: bool,
+    /// Queue pairs that wait for a page of an on-demand region, each once.
+    page_waiters: Vec<u32>,
 }
 
 /// The blocks that the transmit path uses.
@@ -81,6 +84,7 @@ impl Transmit {
             refused: 0,
             egress_blocked: false,
             outbound_waits: false,
+            page_waiters: Vec::new(),
         }
     }
 
@@ -107,6 +111,17 @@ impl Transmit {
         self.executing.clear();
         self.first_unit = 0;
         self.refused = 0;
+        self.page_waiters.clear();
+    }
+
+    /// Activates the queue pairs that wait for pages: software has answered page faults.
+    pub fn resume_page_waiters(&mut self, qps: &mut QueuePairs) {
+        for index in self.page_waiters.drain(..) {
+            if let Some(qp) = qps.get_mut(index).filter(|qp| qp.awaits_page) {
+                qp.awaits_page = false;
+                self.scheduler.activate(qp);
+            }
+        }
     }
 
     /// Drops the packets of a queue pair that is reset or destroyed.
@@ -115,6 +130,7 @@ impl Transmit {
             unit.outbound.retain(|packet| packet.qp != index);
         }
         self.executing.forget(index);
+        self.page_waiters.retain(|waiter| *waiter != index);
     }
 
     /// Returns the time at which the next fetch of WQEs ends.

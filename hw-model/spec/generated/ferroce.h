@@ -1,4 +1,4 @@
-// The contract between the Ferroce function and its software, version 1.14. Printed from the
+// The contract between the Ferroce function and its software, version 1.15. Printed from the
 // declarations in hw-model/spec by ferroce spec; changes here are lost.
 
 #ifndef FERROCE_H
@@ -48,7 +48,7 @@
 // Version of this contract, major part: a driver refuses a card with another one.
 #define FERROCE_CONTRACT_MAJOR 0x1u
 // Version of this contract, minor part: grows when something is added compatibly.
-#define FERROCE_CONTRACT_MINOR 0xeu
+#define FERROCE_CONTRACT_MINOR 0xfu
 // Bytes of BAR4, the device's own memory: for memory regions near the port, and for software to
 // read and write.
 #define FERROCE_BAR4_SIZE 0x40000u
@@ -142,7 +142,7 @@
 #define FERROCE_OFFSET_CONTRACT_VERSION 0x4u
 #define FERROCE_WIDTH_CONTRACT_VERSION 0x4u
 #define FERROCE_COUNT_CONTRACT_VERSION 0x1u
-#define FERROCE_RESET_CONTRACT_VERSION 0x1000eu
+#define FERROCE_RESET_CONTRACT_VERSION 0x1000fu
 // PCI device ID in bits 31:16, vendor ID in bits 15:0.
 #define FERROCE_OFFSET_DEVICE_ID 0x8u
 #define FERROCE_WIDTH_DEVICE_ID 0x4u
@@ -208,6 +208,11 @@
 #define FERROCE_WIDTH_WAKE 0x4u
 #define FERROCE_COUNT_WAKE 0x1u
 #define FERROCE_RESET_WAKE 0x0u
+// Answers PAGE_FAULT events (from version 1.15 on).
+#define FERROCE_OFFSET_PAGE_FAULT_ANSWER 0x58u
+#define FERROCE_WIDTH_PAGE_FAULT_ANSWER 0x4u
+#define FERROCE_COUNT_PAGE_FAULT_ANSWER 0x1u
+#define FERROCE_RESET_PAGE_FAULT_ANSWER 0x0u
 // Consumer index of event queue n, and whether it may interrupt.
 #define FERROCE_OFFSET_EVENT_QUEUE_DOORBELL 0x100u
 #define FERROCE_WIDTH_EVENT_QUEUE_DOORBELL 0x4u
@@ -251,7 +256,7 @@
 
 // ---- Counters: offset in BAR0 ----
 
-#define FERROCE_COUNTER_COUNT 0x54u
+#define FERROCE_COUNTER_COUNT 0x56u
 // Frames sent.
 #define FERROCE_OFFSET_COUNTER_TX_FRAMES 0x1000u
 // Bytes of the frames sent, from the Ethernet header to the ICRC.
@@ -420,6 +425,10 @@
 #define FERROCE_OFFSET_COUNTER_RESPONDER_FLUSHES 0x1290u
 // Receive WQEs completed with LOCAL_LENGTH. Not counted with the personality mlx5.
 #define FERROCE_OFFSET_COUNTER_RESPONDER_LENGTH_ERRORS 0x1298u
+// Page faults of on-demand regions: events raised.
+#define FERROCE_OFFSET_COUNTER_PAGE_FAULTS 0x12a0u
+// Accesses put off because a page of an on-demand region was not present.
+#define FERROCE_OFFSET_COUNTER_PAGE_WAITS 0x12a8u
 
 // ---- Named values ----
 
@@ -474,6 +483,7 @@
 #define FERROCE_COMMAND_OPCODE_QUERY_MR 0x51u
 #define FERROCE_COMMAND_OPCODE_DESTROY_MR 0x52u
 #define FERROCE_COMMAND_OPCODE_MODIFY_MR 0x53u
+#define FERROCE_COMMAND_OPCODE_SYNC_MR 0x54u
 
 // How a command ended.
 #define FERROCE_COMMAND_STATUS_SUCCESS 0x0u
@@ -583,6 +593,7 @@
 #define FERROCE_EVENT_TYPE_PORT_ACTIVE 0x18u
 #define FERROCE_EVENT_TYPE_PORT_ERROR 0x19u
 #define FERROCE_EVENT_TYPE_GID_CHANGE 0x1au
+#define FERROCE_EVENT_TYPE_PAGE_FAULT 0x1bu
 #define FERROCE_EVENT_TYPE_DEVICE_FATAL 0x1fu
 
 // State of a QP (IBTA vol 1, 10.3.1).
@@ -676,6 +687,14 @@
 // The port has a link.
 #define FERROCE_STATUS_LINK_UP_SHIFT 3
 #define FERROCE_STATUS_LINK_UP_MASK 0x8u
+
+// Answer to PAGE_FAULT events, in their order.
+// PAGE_FAULT events answered so far, modulo 2^24: their pages are present now.
+#define FERROCE_PAGE_FAULT_ANSWER_COUNT_SHIFT 0
+#define FERROCE_PAGE_FAULT_ANSWER_COUNT_MASK 0xffffffu
+// The page of the last of them cannot be present: the access fails.
+#define FERROCE_PAGE_FAULT_ANSWER_REFUSED_SHIFT 31
+#define FERROCE_PAGE_FAULT_ANSWER_REFUSED_MASK 0x80000000u
 
 // Consumer index of an event queue.
 // Events consumed so far, modulo 2^24.
@@ -935,6 +954,9 @@
 // ATOMIC WRITE, RC and XRC (contract 1.14).
 #define FERROCE_DEVICE_FEATURES_ATOMIC_WRITE_SHIFT 14
 #define FERROCE_DEVICE_FEATURES_ATOMIC_WRITE_MASK 0x4000u
+// Memory regions may be on demand: RC, XRC and UD (contract 1.15).
+#define FERROCE_DEVICE_FEATURES_ON_DEMAND_PAGING_SHIFT 15
+#define FERROCE_DEVICE_FEATURES_ON_DEMAND_PAGING_MASK 0x8000u
 
 // First word of a send WQE.
 // A SendOpcode.
@@ -1085,6 +1107,9 @@
 // The window is bound. Set by the device.
 #define FERROCE_MEMORY_ENTRY_WORD_BOUND_SHIFT 14
 #define FERROCE_MEMORY_ENTRY_WORD_BOUND_MASK 0x4000u
+// On demand: an access to a page that is not present is a page fault (contract 1.15).
+#define FERROCE_MEMORY_ENTRY_WORD_ON_DEMAND_SHIFT 15
+#define FERROCE_MEMORY_ENTRY_WORD_ON_DEMAND_MASK 0x8000u
 
 // Memory translation table entry: one page of a memory region.
 // IOVA of the page, divided by 4096.
@@ -1503,19 +1528,19 @@ FERROCE_ASSERT(offsetof(struct ferroce_cqe, word) == 0x1c);
 
 // Event queue entry.
 struct ferroce_eqe {
-    // CQN, QPN, SRQN or index.
+    // CQN, QPN, SRQN, key or index.
     uint32_t number;
     // Index of this event, modulo 2^32.
     uint32_t sequence;
-    // Zero.
-    uint32_t reserved;
+    // PAGE_FAULT: index of the page in the region. Otherwise zero.
+    uint32_t page;
     // What, and who owns the entry.
     uint32_t word;
 };
 FERROCE_ASSERT(sizeof(struct ferroce_eqe) == 16);
 FERROCE_ASSERT(offsetof(struct ferroce_eqe, number) == 0x0);
 FERROCE_ASSERT(offsetof(struct ferroce_eqe, sequence) == 0x4);
-FERROCE_ASSERT(offsetof(struct ferroce_eqe, reserved) == 0x8);
+FERROCE_ASSERT(offsetof(struct ferroce_eqe, page) == 0x8);
 FERROCE_ASSERT(offsetof(struct ferroce_eqe, word) == 0xc);
 
 // QP context.
@@ -1912,5 +1937,7 @@ FERROCE_ASSERT(offsetof(struct ferroce_memory_entry, reserved_3c) == 0x3c);
 #define FERROCE_OUTPUT_BYTES_DESTROY_MR 0x0u
 #define FERROCE_INPUT_BYTES_MODIFY_MR 0x40u
 #define FERROCE_OUTPUT_BYTES_MODIFY_MR 0x0u
+#define FERROCE_INPUT_BYTES_SYNC_MR 0x0u
+#define FERROCE_OUTPUT_BYTES_SYNC_MR 0x0u
 
 #endif

@@ -1,4 +1,4 @@
-// The contract between the Ferroce function and its software, version 1.14. Printed from the
+// The contract between the Ferroce function and its software, version 1.15. Printed from the
 // declarations in hw-model/spec by ferroce spec; changes here are lost.
 //
 // A structure of n bytes is a packed struct of 8n bits; byte 0 is in bits 7:0, so that a line as it
@@ -35,7 +35,7 @@ package ferroce_pkg;
   // Version of this contract, major part: a driver refuses a card with another one.
   localparam logic [15:0] CONTRACT_MAJOR = 16'h1;
   // Version of this contract, minor part: grows when something is added compatibly.
-  localparam logic [15:0] CONTRACT_MINOR = 16'he;
+  localparam logic [15:0] CONTRACT_MINOR = 16'hf;
   // Bytes of BAR4, the device's own memory: for memory regions near the port, and for software to
   // read and write.
   localparam logic [31:0] BAR4_SIZE = 32'h40000;
@@ -125,7 +125,7 @@ package ferroce_pkg;
   localparam logic [31:0] RESET_MAGIC = 32'h434f5246;
   // Version of the contract that the function implements.
   localparam logic [13:0] OFFSET_CONTRACT_VERSION = 14'h4;
-  localparam logic [31:0] RESET_CONTRACT_VERSION = 32'h1000e;
+  localparam logic [31:0] RESET_CONTRACT_VERSION = 32'h1000f;
   // PCI device ID in bits 31:16, vendor ID in bits 15:0.
   localparam logic [13:0] OFFSET_DEVICE_ID = 14'h8;
   localparam logic [31:0] RESET_DEVICE_ID = 32'hf10a1172;
@@ -165,6 +165,9 @@ package ferroce_pkg;
   // Any write wakes a device that polls its doorbell pages and sleeps.
   localparam logic [13:0] OFFSET_WAKE = 14'h54;
   localparam logic [31:0] RESET_WAKE = 32'h0;
+  // Answers PAGE_FAULT events (from version 1.15 on).
+  localparam logic [13:0] OFFSET_PAGE_FAULT_ANSWER = 14'h58;
+  localparam logic [31:0] RESET_PAGE_FAULT_ANSWER = 32'h0;
   // Consumer index of event queue n, and whether it may interrupt.
   localparam logic [13:0] OFFSET_EVENT_QUEUE_DOORBELL = 14'h100;
   localparam logic [31:0] RESET_EVENT_QUEUE_DOORBELL = 32'h0;
@@ -194,7 +197,7 @@ package ferroce_pkg;
 
   // ---- Counters, by their number ----
 
-  localparam int COUNTER_COUNT = 84;
+  localparam int COUNTER_COUNT = 86;
   // Frames sent.
   localparam logic [7:0] COUNTER_TX_FRAMES = 8'h0;
   // Bytes of the frames sent, from the Ethernet header to the ICRC.
@@ -363,6 +366,10 @@ package ferroce_pkg;
   localparam logic [7:0] COUNTER_RESPONDER_FLUSHES = 8'h52;
   // Receive WQEs completed with LOCAL_LENGTH. Not counted with the personality mlx5.
   localparam logic [7:0] COUNTER_RESPONDER_LENGTH_ERRORS = 8'h53;
+  // Page faults of on-demand regions: events raised.
+  localparam logic [7:0] COUNTER_PAGE_FAULTS = 8'h54;
+  // Accesses put off because a page of an on-demand region was not present.
+  localparam logic [7:0] COUNTER_PAGE_WAITS = 8'h55;
 
   // ---- Named values ----
 
@@ -468,7 +475,9 @@ package ferroce_pkg;
     // Destroys a region (BUSY while it has windows), or a window by any variant of its key.
     COMMAND_OPCODE_DESTROY_MR = 16'h52,
     // Replaces a memory region. Argument: key. Input: MemoryEntry. Result: its new key. Or BUSY.
-    COMMAND_OPCODE_MODIFY_MR = 16'h53
+    COMMAND_OPCODE_MODIFY_MR = 16'h53,
+    // Drops the cached pages of a memory region (contract 1.15). Argument: key.
+    COMMAND_OPCODE_SYNC_MR = 16'h54
   } command_opcode_t;
 
   // How a command ended.
@@ -687,6 +696,8 @@ package ferroce_pkg;
     EVENT_TYPE_PORT_ERROR = 8'h19,
     // The host has set or cleared a GID table entry (contract 1.13). Number: its index.
     EVENT_TYPE_GID_CHANGE = 8'h1a,
+    // An on-demand region lacks a page that is needed (contract 1.15). Number: its key.
+    EVENT_TYPE_PAGE_FAULT = 8'h1b,
     // The function has stopped.
     EVENT_TYPE_DEVICE_FATAL = 8'h1f
   } event_type_t;
@@ -835,6 +846,19 @@ package ferroce_pkg;
     // 0: Reset is done; the function may be enabled.
     logic ready;
   } status_t;
+
+  localparam int PAGE_FAULT_ANSWER_COUNT_LSB = 0;
+  localparam int PAGE_FAULT_ANSWER_COUNT_WIDTH = 24;
+  localparam int PAGE_FAULT_ANSWER_REFUSED_LSB = 31;
+  localparam int PAGE_FAULT_ANSWER_REFUSED_WIDTH = 1;
+  // Answer to PAGE_FAULT events, in their order.
+  typedef struct packed {
+    // 31: The page of the last of them cannot be present: the access fails.
+    logic refused;
+    logic [6:0] reserved_24;
+    // 23:0: PAGE_FAULT events answered so far, modulo 2^24: their pages are present now.
+    logic [23:0] count;
+  } page_fault_answer_t;
 
   localparam int EVENT_QUEUE_DOORBELL_CONSUMER_INDEX_LSB = 0;
   localparam int EVENT_QUEUE_DOORBELL_CONSUMER_INDEX_WIDTH = 24;
@@ -1178,9 +1202,13 @@ package ferroce_pkg;
   localparam int DEVICE_FEATURES_PERSISTENT_FLUSH_WIDTH = 1;
   localparam int DEVICE_FEATURES_ATOMIC_WRITE_LSB = 14;
   localparam int DEVICE_FEATURES_ATOMIC_WRITE_WIDTH = 1;
+  localparam int DEVICE_FEATURES_ON_DEMAND_PAGING_LSB = 15;
+  localparam int DEVICE_FEATURES_ON_DEMAND_PAGING_WIDTH = 1;
   // What the device implements.
   typedef struct packed {
-    logic [16:0] reserved_15;
+    logic [15:0] reserved_16;
+    // 15: Memory regions may be on demand: RC, XRC and UD (contract 1.15).
+    logic on_demand_paging;
     // 14: ATOMIC WRITE, RC and XRC (contract 1.14).
     logic atomic_write;
     // 13: FLUSH that makes writes persistent (contract 1.14).
@@ -1415,9 +1443,13 @@ package ferroce_pkg;
   localparam int MEMORY_ENTRY_WORD_DEVICE_MEMORY_WIDTH = 1;
   localparam int MEMORY_ENTRY_WORD_BOUND_LSB = 14;
   localparam int MEMORY_ENTRY_WORD_BOUND_WIDTH = 1;
+  localparam int MEMORY_ENTRY_WORD_ON_DEMAND_LSB = 15;
+  localparam int MEMORY_ENTRY_WORD_ON_DEMAND_WIDTH = 1;
   // First word of a memory protection table entry.
   typedef struct packed {
-    logic [16:0] reserved_15;
+    logic [15:0] reserved_16;
+    // 15: On demand: an access to a page that is not present is a page fault (contract 1.15).
+    logic on_demand;
     // 14: The window is bound. Set by the device.
     logic bound;
     // 13: translation is the offset of the first byte in the device's memory (BAR4).
@@ -1859,17 +1891,17 @@ package ferroce_pkg;
   localparam int EQE_BYTES = 16;
   localparam int EQE_NUMBER_OFFSET = 0;
   localparam int EQE_SEQUENCE_OFFSET = 4;
-  localparam int EQE_RESERVED_OFFSET = 8;
+  localparam int EQE_PAGE_OFFSET = 8;
   localparam int EQE_WORD_OFFSET = 12;
   // Event queue entry.
   typedef struct packed {
     // byte 0xc: What, and who owns the entry.
     eqe_word_t word;
-    // byte 0x8: Zero.
-    logic [31:0] reserved;
+    // byte 0x8: PAGE_FAULT: index of the page in the region. Otherwise zero.
+    logic [31:0] page;
     // byte 0x4: Index of this event, modulo 2^32.
     logic [31:0] sequence_;
-    // byte 0x0: CQN, QPN, SRQN or index.
+    // byte 0x0: CQN, QPN, SRQN, key or index.
     logic [31:0] number;
   } eqe_t;
 
@@ -2267,6 +2299,8 @@ package ferroce_pkg;
   localparam int OUTPUT_BYTES_DESTROY_MR = 0;
   localparam int INPUT_BYTES_MODIFY_MR = 64;
   localparam int OUTPUT_BYTES_MODIFY_MR = 0;
+  localparam int INPUT_BYTES_SYNC_MR = 0;
+  localparam int OUTPUT_BYTES_SYNC_MR = 0;
 
 endpackage
 // verilator lint_on UNUSEDPARAM

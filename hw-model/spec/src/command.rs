@@ -66,6 +66,8 @@ crate::open_enum::open_enum! {
         DESTROY_MR = 0x52,
         /// Replaces a memory region. Argument: key. Input: MemoryEntry. Result: its new key. Or BUSY.
         MODIFY_MR = 0x53,
+        /// Drops the cached pages of a memory region (contract 1.15). Argument: key.
+        SYNC_MR = 0x54,
     }
 }
 
@@ -332,6 +334,8 @@ word! {
         flag [13] persistent_flush, set_persistent_flush,
             "FLUSH that makes writes persistent (contract 1.14).";
         flag [14] atomic_write, set_atomic_write, "ATOMIC WRITE, RC and XRC (contract 1.14).";
+        flag [15] on_demand_paging, set_on_demand_paging,
+            "Memory regions may be on demand: RC, XRC and UD (contract 1.15).";
     }
 }
 

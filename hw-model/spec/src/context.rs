@@ -236,6 +236,8 @@ word! {
         flag [13] device_memory, set_device_memory,
             "`translation` is the offset of the first byte in the device's memory (BAR4).";
         flag [14] bound, set_bound, "The window is bound. Set by the device.";
+        flag [15] on_demand, set_on_demand,
+            "On demand: an access to a page that is not present is a page fault (contract 1.15).";
     }
 }
 

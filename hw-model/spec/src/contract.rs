@@ -10,6 +10,7 @@ pub const WORDS: &[WordTable] = &[
     register::Capability::TABLE,
     register::Control::TABLE,
     register::Status::TABLE,
+    register::PageFaultAnswer::TABLE,
     register::EventQueueDoorbell::TABLE,
     register::RoceAcclSelect::TABLE,
     register::RoceAccl::TABLE,

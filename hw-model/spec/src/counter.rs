@@ -139,6 +139,8 @@ counters! {
     responder_flushes, Event, "Receive WQEs flushed. Not counted with the personality mlx5.";
     responder_length_errors, Event,
         "Receive WQEs completed with LOCAL_LENGTH. Not counted with the personality mlx5.";
+    page_faults, Event, "Page faults of on-demand regions: events raised.";
+    page_waits, Event, "Accesses put off because a page of an on-demand region was not present.";
 }
 
 /// Number of counters.

@@ -31,6 +31,8 @@ crate::open_enum::open_enum! {
         PORT_ERROR = 0x19,
         /// The host has set or cleared a GID table entry (contract 1.13). Number: its index.
         GID_CHANGE = 0x1a,
+        /// An on-demand region lacks a page that is needed (contract 1.15). Number: its key.
+        PAGE_FAULT = 0x1b,
         /// The function has stopped.
         DEVICE_FATAL = 0x1f,
     }
@@ -47,9 +49,9 @@ word! {
 layout! {
     /// Event queue entry.
     pub struct Eqe: 16 {
-        0x0 number: u32, "CQN, QPN, SRQN or index.";
+        0x0 number: u32, "CQN, QPN, SRQN, key or index.";
         0x4 sequence: u32, "Index of this event, modulo 2^32.";
-        0x8 reserved: u32, "Zero.";
+        0x8 page: u32, "PAGE_FAULT: index of the page in the region. Otherwise zero.";
         0xc word: EqeWord, "What, and who owns the entry.";
     }
 }

@@ -28,7 +28,7 @@ constants! {
     /// Version of this contract, major part: a driver refuses a card with another one.
     pub const CONTRACT_MAJOR: u16 = 1;
     /// Version of this contract, minor part: grows when something is added compatibly.
-    pub const CONTRACT_MINOR: u16 = 14;
+    pub const CONTRACT_MINOR: u16 = 15;
     /// Bytes of BAR4, the device's own memory: for memory regions near the port, and for software
     /// to read and write.
     pub const BAR4_SIZE: u32 = 256 << 10;
@@ -166,6 +166,8 @@ registers! {
         "Commands completed so far, modulo 2^32.";
     0x054 wake: WO<u32>, reset 0,
         "Any write wakes a device that polls its doorbell pages and sleeps.";
+    0x058 page_fault_answer: WO<PageFaultAnswer>, reset 0,
+        "Answers PAGE_FAULT events (from version 1.15 on).";
     0x100 event_queue_doorbell: [WO<EventQueueDoorbell>; 16], reset 0,
         "Consumer index of event queue n, and whether it may interrupt.";
     0x200 roce_accl_select: RO<RoceAcclSelect>, reset 0x1000_0061,
@@ -200,7 +202,8 @@ registers! {
         command_queue_doorbell: WO<u32>,
         command_queue_consumer: RO<u32>,
         wake: WO<u32>,
-        _reserved_058: [u32; 42],
+        page_fault_answer: WO<PageFaultAnswer>,
+        _reserved_05c: [u32; 41],
         event_queue_doorbell: [WO<EventQueueDoorbell>; 16],
         _reserved_140: [u32; 48],
         roce_accl_select: RO<RoceAcclSelect>,
@@ -237,6 +240,16 @@ impl ContractVersion {
     #[must_use]
     pub fn has_cq_resize_feature(self) -> bool {
         self.minor() >= 6
+    }
+}
+
+word! {
+    /// Answer to PAGE_FAULT events, in their order.
+    pub struct PageFaultAnswer: u32 {
+        [23:0] count, set_count: u32,
+            "PAGE_FAULT events answered so far, modulo 2^24: their pages are present now.";
+        flag [31] refused, set_refused,
+            "The page of the last of them cannot be present: the access fails.";
     }
 }
 

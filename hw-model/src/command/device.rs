@@ -59,6 +59,7 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
         features.set_own_multicast(true);
         features.set_flush(true);
         features.set_atomic_write(true);
+        features.set_on_demand_paging(true);
         DeviceCapabilities {
             firmware_version: FIRMWARE_VERSION,
             qpn_base: config.qpn_base,

@@ -61,6 +61,14 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
         Ok(u64::from(region.key))
     }
 
+    /// Drops the cached pages of a region.
+    pub(super) fn sync_mr(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
+        let mut dma = self.turn.dma();
+        let key = existing_key(entry)?;
+        self.blocks.translation.synchronize(key, &mut dma)?;
+        Ok(0)
+    }
+
     pub(super) fn query_mr(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
         let present = self.region_or_window(entry)?;
         self.output(entry, &present)
@@ -93,8 +101,9 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
     fn check_region(&self, region: &MemoryEntry) -> Result<(), Failure> {
         let word = region.word;
         let kinds = [word.direct(), word.null(), word.device_memory()];
-        let one_kind = kinds.iter().filter(|kind| **kind).count() <= 1;
-        require(one_kind, core::mem::offset_of!(MemoryEntry, word))?;
+        let kinds = kinds.iter().filter(|kind| **kind).count();
+        let fits = kinds == 0 || kinds == 1 && !word.on_demand();
+        require(fits, core::mem::offset_of!(MemoryEntry, word))?;
         require(
             region.start.checked_add(region.length).is_some(),
             core::mem::offset_of!(MemoryEntry, length),

@@ -168,11 +168,7 @@ impl CompletionQueues {
         }
         // A context that cannot be read is treated like a queue that cannot be written.
         let Ok(cq) = self.cache.get_mut(cqn, dma).and_then(checked) else {
-            return Some(Event {
-                eqn: ASYNC_EQN,
-                kind: EventType::CQ_ERROR,
-                number: cqn,
-            });
+            return Some(Event::new(ASYNC_EQN, EventType::CQ_ERROR, cqn));
         };
         if cq.state == STATE_ERROR {
             return None;
@@ -180,11 +176,7 @@ impl CompletionQueues {
         if write_entry(cq, entry.cqe, now.as_ns(), dma).is_err() {
             cq.state = STATE_ERROR;
             dma.counters.add(Counter::cq_overruns, 1);
-            return Some(Event {
-                eqn: ASYNC_EQN,
-                kind: EventType::CQ_ERROR,
-                number: cqn,
-            });
+            return Some(Event::new(ASYNC_EQN, EventType::CQ_ERROR, cqn));
         }
         let urgent = entry.cqe.word.solicited() || entry.cqe.word.status() != CqeStatus::SUCCESS.0;
         if urgent {
@@ -219,11 +211,7 @@ impl CompletionQueues {
             // The event may have been raised meanwhile because moderation was switched off.
             Ok(cq) if cq.armed == 0 || cq.producer == cq.notified_producer => None,
             Ok(cq) => Some(completion_event(cq, cqn)),
-            Err(_) => Some(Event {
-                eqn: ASYNC_EQN,
-                kind: EventType::CQ_ERROR,
-                number: cqn,
-            }),
+            Err(_) => Some(Event::new(ASYNC_EQN, EventType::CQ_ERROR, cqn)),
         }
     }
 
@@ -379,9 +367,5 @@ fn write_entry<H: Host>(
 fn completion_event(cq: &mut CqContext, cqn: u32) -> Event {
     cq.armed = 0;
     cq.notified_producer = cq.producer;
-    Event {
-        eqn: cq.eqn,
-        kind: EventType::COMPLETION,
-        number: cqn,
-    }
+    Event::new(cq.eqn, EventType::COMPLETION, cqn)
 }

@@ -48,7 +48,9 @@ impl FaultLog {
                 VendorError::LOCAL_BINDING
             }
             ProtectionFault::QueuePair { .. } => VendorError::LOCAL_QUEUE_PAIR,
-            ProtectionFault::Page { .. } | ProtectionFault::Dma(_) => VendorError::LOCAL_PAGE,
+            ProtectionFault::Page { .. }
+            | ProtectionFault::NotPresent(_)
+            | ProtectionFault::Dma(_) => VendorError::LOCAL_PAGE,
         };
         let is_new = self.note(detail);
         if !is_new {
@@ -88,7 +90,9 @@ impl FaultLog {
             ProtectionFault::Binding { .. } => VendorError::REQUEST_BINDING,
             ProtectionFault::QueuePair { .. } => VendorError::REQUEST_QUEUE_PAIR,
             ProtectionFault::Alignment { .. } => VendorError::REQUEST_ALIGNMENT,
-            ProtectionFault::Page { .. } | ProtectionFault::Dma(_) => VendorError::REQUEST_PAGE,
+            ProtectionFault::Page { .. }
+            | ProtectionFault::NotPresent(_)
+            | ProtectionFault::Dma(_) => VendorError::REQUEST_PAGE,
         };
         if !self.note(detail) {
             return;

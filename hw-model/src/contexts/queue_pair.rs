@@ -40,8 +40,10 @@ pub struct QueuePair {
     pub holds_acknowledge: bool,
     /// The last header written into a receive buffer was IPv4 (UD).
     pub header_is_ipv4: bool,
-    /// Packets for which the wire had no room.
+    /// Packets for which the wire had no room, or whose payload is in a page that is not present.
     pub stalled: VecDeque<Transmit>,
+    /// True if the first of them waits for a page of an on-demand region.
+    pub awaits_page: bool,
     /// True if a fetch of WQEs is in progress.
     pub fetching: bool,
     /// The reason for its next completion in error.
@@ -164,6 +166,7 @@ impl QueuePair {
             holds_acknowledge: false,
             header_is_ipv4: false,
             stalled: VecDeque::new(),
+            awaits_page: false,
             fetching: false,
             faults: FaultLog::default(),
             progress: TimeProgress::default(),
@@ -205,9 +208,18 @@ impl QueuePair {
         self.context.pd
     }
 
+    /// Returns true if it sends nothing until a page is present. A queue pair in ERR does not wait.
+    #[inline]
+    pub fn waits_for_page(&self) -> bool {
+        self.awaits_page && self.transport.state() != QpState::Err
+    }
+
     /// Returns true if it may have something to send, to fetch or to flush.
     #[inline]
     pub fn has_work(&self) -> bool {
+        if self.waits_for_page() {
+            return false;
+        }
         if !self.stalled.is_empty() || self.transport.has_transmit() || self.transport.has_local() {
             return true;
         }
@@ -235,6 +247,7 @@ impl QueuePair {
         self.send.reset();
         self.receive.reset();
         self.stalled.clear();
+        self.awaits_page = false;
         self.fetching = false;
         self.faults = FaultLog::default();
         self.path = None;

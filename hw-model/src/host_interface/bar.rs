@@ -9,7 +9,7 @@ use ferroce_spec::personality::Personality;
 use ferroce_spec::register::{
     BAR0_SIZE, COMMAND_QUEUE_LOG_SIZE_MAX, COUNTERS_OFFSET, Capability, ContractVersion, Control,
     DEVICE_ID, EventQueueDoorbell, FatalSyndrome, MAGIC, MSIX_ENTRY_SIZE, MSIX_PENDING_OFFSET,
-    MSIX_TABLE_OFFSET, Status, UNMAPPED_READ, VECTOR_COUNT, VENDOR_ID, offset,
+    MSIX_TABLE_OFFSET, PageFaultAnswer, Status, UNMAPPED_READ, VECTOR_COUNT, VENDOR_ID, offset,
 };
 use ferroce_units::Instant;
 
@@ -17,6 +17,7 @@ use crate::config::NicConfig;
 use crate::counters::Counters;
 use crate::host_interface::msix::MsixTable;
 use crate::host_interface::recovery::RecoveryRegisters;
+use crate::translation::page_faults::MAX_PAGE_FAULTS;
 
 /// Revision that the model reports.
 const HARDWARE_REVISION: u32 = 1;
@@ -61,6 +62,8 @@ pub struct Bar {
     pub has_event_queue_doorbells: bool,
     /// Vectors with a pending interrupt that have been unmasked.
     pub unmasked_vectors: u64,
+    /// Answers to page faults that have arrived and are not yet handled.
+    pub page_fault_answers: Vec<PageFaultAnswer>,
     /// Recovery settings of queue pairs.
     pub recovery: RecoveryRegisters,
     /// MSI-X table.
@@ -99,6 +102,7 @@ impl Bar {
             event_queue_doorbells: [None; VECTOR_COUNT as usize],
             has_event_queue_doorbells: false,
             unmasked_vectors: 0,
+            page_fault_answers: Vec::new(),
             recovery: RecoveryRegisters::new(config.recovery, config.personality),
             msix: MsixTable::new(),
             link_up: true,
@@ -112,6 +116,7 @@ impl Bar {
         self.fatal = FatalSyndrome::NONE;
         self.commands = CommandQueueRegisters::default();
         self.event_queue_doorbells = [None; VECTOR_COUNT as usize];
+        self.page_fault_answers.clear();
         self.recovery.reset();
         self.latch.set(None);
     }
@@ -186,7 +191,7 @@ impl Bar {
             offset::command_queue_log_size => self.commands.log_size,
             offset::command_queue_consumer => self.commands.consumer,
             // Write-only registers read as zero.
-            offset::command_queue_doorbell | offset::wake => 0,
+            offset::command_queue_doorbell | offset::wake | offset::page_fault_answer => 0,
             _ if event_queue_of(at).is_some() => 0,
             _ => self.recovery.read32(at).unwrap_or(UNMAPPED_READ),
         }
@@ -221,6 +226,11 @@ impl Bar {
         match at {
             offset::control => self.write_control(Control::from_bits(value)),
             offset::command_queue_doorbell => self.commands.ring(value),
+            // Each answers at least one page fault; a wrong one more is dropped.
+            offset::page_fault_answer if self.page_fault_answers.len() < MAX_PAGE_FAULTS => {
+                let answer = PageFaultAnswer::from_bits(value);
+                self.page_fault_answers.push(answer);
+            }
             offset::command_queue_log_size if disabled => {
                 self.commands.log_size = value.min(COMMAND_QUEUE_LOG_SIZE_MAX);
             }

@@ -11,6 +11,7 @@ use crate::config::InterruptModeration;
 use crate::dma::Dma;
 use crate::host_interface::msix::MsixTable;
 use crate::ports::host::{DmaError, Host};
+use crate::translation::page_faults::AbsentPage;
 
 /// Bits of the index that an event queue doorbell carries.
 const DOORBELL_INDEX_BITS: u32 = 24;
@@ -22,8 +23,33 @@ pub struct Event {
     pub eqn: u32,
     /// The type of the event.
     pub kind: EventType,
-    /// CQN, QPN or SRQN.
+    /// CQN, QPN, SRQN, key or index.
     pub number: u32,
+    /// Page fault: index of the page in its region. Otherwise zero.
+    pub page: u32,
+}
+
+impl Event {
+    /// Returns an event of an object.
+    #[inline]
+    pub const fn new(eqn: u32, kind: EventType, number: u32) -> Self {
+        Self {
+            eqn,
+            kind,
+            number,
+            page: 0,
+        }
+    }
+
+    /// Returns the event of a page fault.
+    pub const fn page_fault(absent: AbsentPage) -> Self {
+        Self {
+            eqn: ASYNC_EQN,
+            kind: EventType::PAGE_FAULT,
+            number: absent.key,
+            page: absent.page,
+        }
+    }
 }
 
 /// Event queue 0 gets all events except completion events.
@@ -130,7 +156,7 @@ impl EventQueues {
         let eqe = Eqe {
             number: event.number,
             sequence: queue.producer,
-            reserved: 0,
+            page: event.page,
             word,
         };
         let slot = queue.producer & ((1 << queue.log_size) - 1);

@@ -75,7 +75,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         };
         for number in indices {
             let (eqn, kind) = (ASYNC_EQN, EventType::GID_CHANGE);
-            let event = Event { eqn, kind, number };
+            let event = Event::new(eqn, kind, number);
             self.blocks.host_interface.raise(turn, now, event);
         }
     }

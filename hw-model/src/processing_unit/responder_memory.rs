@@ -214,7 +214,7 @@ fn write_remote<H: Host, M: TranslationTable>(
     if let Err(fault) = &written {
         refuse(qp, &access, fault, blocks.memory);
     }
-    done(written.is_ok())
+    outcome(&written)
 }
 
 /// Returns the protection domain in which a request of the peer is executed: the domain of the
@@ -274,7 +274,7 @@ fn atomic<H: Host, M: TranslationTable>(
         }
         Err(fault) => {
             refuse(qp, &access, &fault, blocks.memory);
-            MemoryAnswer::Failed
+            failure(&fault)
         }
     }
 }
@@ -309,7 +309,7 @@ fn flush<H: Host, M: TranslationTable>(
         refuse(qp, &access, fault, blocks.memory);
     }
     qp.progress.executed = blocks.dma.at;
-    done(flushed.is_ok())
+    outcome(&flushed)
 }
 
 /// Writes the payload of an ATOMIC WRITE, after earlier atomics of the queue pair.
@@ -328,7 +328,7 @@ fn write_atomically<H: Host, M: TranslationTable>(
     if let Err(fault) = &written {
         refuse(qp, &access, fault, blocks.memory);
     }
-    done(written.is_ok())
+    outcome(&written)
 }
 
 /// Invalidates a key at the request of the peer.
@@ -357,7 +357,7 @@ fn invalidate<H: Host, M: TranslationTable>(
         };
         refuse(qp, &access, fault, blocks.memory);
     }
-    done(invalidated.is_ok())
+    outcome(&invalidated)
 }
 
 /// Takes a WQE of the queue pair's own receive queue.
@@ -423,7 +423,7 @@ fn write_receive<H: Host, M: TranslationTable>(
     if let Err(fault) = &written {
         note_list(&mut qp.faults, qp.qpn, &wqe.list, fault, blocks.memory);
     }
-    done(written.is_ok())
+    outcome(&written)
 }
 
 /// Writes the data of a READ or atomic response.
@@ -446,13 +446,13 @@ fn write_response<H: Host, M: TranslationTable>(
             if let Err(fault) = &written {
                 note_list(&mut qp.faults, qp.qpn, list, fault, blocks.memory);
             }
-            done(written.is_ok())
+            outcome(&written)
         }
         _ => MemoryAnswer::Failed,
     }
 }
 
-/// Records that a request of the peer is refused.
+/// Records that a request of the peer is refused, unless it is only put off.
 #[cold]
 fn refuse<M: TranslationTable>(
     qp: &mut QueuePair,
@@ -460,11 +460,14 @@ fn refuse<M: TranslationTable>(
     fault: &ProtectionFault,
     memory: &MemoryUnit<M>,
 ) {
+    if matches!(fault, ProtectionFault::NotPresent(_)) {
+        return;
+    }
     let region = memory.known_bounds(access.key);
     qp.faults.note_request(access, fault, region);
 }
 
-/// Records that memory of a local scatter list cannot be used.
+/// Records that memory of a local scatter list cannot be used, unless the access is only put off.
 #[cold]
 pub(crate) fn note_list<M: TranslationTable>(
     faults: &mut FaultLog,
@@ -473,6 +476,9 @@ pub(crate) fn note_list<M: TranslationTable>(
     fault: &ProtectionFault,
     memory: &MemoryUnit<M>,
 ) {
+    if matches!(fault, ProtectionFault::NotPresent(_)) {
+        return;
+    }
     let piece = piece_of(list, fault);
     let region = piece.and_then(|piece| memory.known_bounds(piece.l_key));
     faults.note_local(qpn.value(), fault, piece, region);
@@ -492,11 +498,18 @@ fn piece_of(list: &ScatterList, fault: &ProtectionFault) -> Option<DataSegment> 
     list.pieces(0, list.length()).find(is_meant)
 }
 
-fn done(success: bool) -> MemoryAnswer {
-    if success {
-        MemoryAnswer::Done
-    } else {
-        MemoryAnswer::Failed
+fn outcome(result: &Result<(), ProtectionFault>) -> MemoryAnswer {
+    match result {
+        Ok(()) => MemoryAnswer::Done,
+        Err(fault) => failure(fault),
+    }
+}
+
+#[cold]
+fn failure(fault: &ProtectionFault) -> MemoryAnswer {
+    match fault {
+        ProtectionFault::NotPresent(_) => MemoryAnswer::NotPresent,
+        _ => MemoryAnswer::Failed,
     }
 }
 

@@ -280,7 +280,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
         ports.marks.note(now, qp, inbound);
         if let Some((kind, number)) = srq_event {
             let (eqn, events) = (ASYNC_EQN, &mut *ports.results.host_interface);
-            events.raise(turn, now, Event { eqn, kind, number });
+            events.raise(turn, now, Event::new(eqn, kind, number));
         }
         ports.results.settle(turn, contexts, index);
     }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use ferroce_spec::command::ContextTables;
 use ferroce_spec::context::{AccessRights, MemoryEntry};
 use ferroce_spec::counter::Counter;
+use ferroce_spec::register::PageFaultAnswer;
 use ferroce_units::{Duration, Instant};
 
 use crate::config::NicConfig;
@@ -22,7 +23,8 @@ use crate::ports::host::{Host, PostedOrder};
 use crate::translation::memory_unit::atomic::AtomicsUnit;
 use crate::translation::memory_unit::window::BoundWindows;
 use crate::translation::mpt::{Access, Mpt};
-use crate::translation::mtt::{Mtt, TranslationTable};
+use crate::translation::mtt::{Mtt, Run, TranslationTable};
+use crate::translation::page_faults::{AbsentPage, PageFaults, Verdict};
 use crate::translation::protection::ProtectionFault;
 use crate::wqe::scatter_list::ScatterList;
 
@@ -46,6 +48,10 @@ pub struct MemoryUnit<M = Mtt> {
     bound_windows: BoundWindows,
     /// Atomics are PCIe AtomicOps.
     atomics: AtomicsUnit,
+    /// Pages of on-demand regions that software has still to bring in.
+    page_faults: PageFaults,
+    /// True if a region was on demand since the last reset.
+    has_on_demand: bool,
 }
 
 impl<M: TranslationTable> MemoryUnit<M> {
@@ -57,6 +63,8 @@ impl<M: TranslationTable> MemoryUnit<M> {
             device: DeviceMemory::default(),
             bound_windows: BoundWindows::new(),
             atomics: AtomicsUnit::new(config),
+            page_faults: PageFaults::default(),
+            has_on_demand: false,
         }
     }
 
@@ -78,11 +86,13 @@ impl<M: TranslationTable> MemoryUnit<M> {
         self.mtt.reset(tables.mtt_base, tables.log_mtts);
     }
 
-    /// Drops tables, device memory and bound windows.
+    /// Drops tables, device memory, bound windows and page faults.
     pub fn reset(&mut self) {
         self.install_tables(&ContextTables::default());
         self.device.reset();
         self.bound_windows.clear();
+        self.page_faults.clear();
+        self.has_on_demand = false;
     }
 
     /// Reads the device's own memory.
@@ -106,6 +116,31 @@ impl<M: TranslationTable> MemoryUnit<M> {
         self.mpt.known_bounds(key)
     }
 
+    /// Returns true if a region was on demand since the last reset: its pages come and go.
+    pub fn has_on_demand(&self) -> bool {
+        self.has_on_demand
+    }
+
+    /// Returns true if the event of a page fault has to be raised.
+    #[inline]
+    pub fn has_page_fault(&self) -> bool {
+        self.page_faults.has_new()
+    }
+
+    /// Returns the next page fault whose event has to be raised, and counts it as raised.
+    pub fn take_page_fault(&mut self) -> Option<AbsentPage> {
+        self.page_faults.take_new()
+    }
+
+    /// Handles the answer of software to page faults. Returns true if it answers one.
+    pub fn answer_page_faults(&mut self, answer: PageFaultAnswer) -> bool {
+        let pages = self.page_faults.answer(answer);
+        for page in &pages {
+            self.mtt.invalidate(page.entry, 1);
+        }
+        !pages.is_empty()
+    }
+
     /// Fault injection: refuses all accesses through the present regions and windows.
     pub fn revoke_all(&mut self) {
         self.mpt.revoke_all();
@@ -118,7 +153,7 @@ impl<M: TranslationTable> MemoryUnit<M> {
         dma: &mut Dma<'_, H>,
     ) -> Result<(), ProtectionFault> {
         let result = self.mpt.check(access, dma).map(|_| ());
-        count_fault(result, dma)
+        self.judge(access, result, dma)
     }
 
     /// Reads `destination.len()` bytes of a region.
@@ -142,7 +177,7 @@ impl<M: TranslationTable> MemoryUnit<M> {
         dma: &mut Dma<'_, H>,
     ) -> Result<Instant, ProtectionFault> {
         let result = self.request_checked(access, destination, dma);
-        count_fault(result, dma)
+        self.judge(access, result, dma)
     }
 
     /// Writes `source` to a region.
@@ -154,7 +189,7 @@ impl<M: TranslationTable> MemoryUnit<M> {
         dma: &mut Dma<'_, H>,
     ) -> Result<(), ProtectionFault> {
         let result = self.write_checked(access, source, dma);
-        count_fault(result, dma)
+        self.judge(access, result, dma)
     }
 
     /// Fills `destination` from a scatter list, starting `offset` bytes into it. The pieces are
@@ -240,6 +275,39 @@ impl<M: TranslationTable> MemoryUnit<M> {
         Ok(())
     }
 
+    /// Counts an access that was refused or is put off.
+    #[inline]
+    fn judge<T, H: Host>(
+        &mut self,
+        access: &Access,
+        result: Result<T, ProtectionFault>,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<T, ProtectionFault> {
+        result.map_err(|fault| self.judge_fault(access, fault, dma))
+    }
+
+    #[cold]
+    fn judge_fault<H: Host>(
+        &mut self,
+        access: &Access,
+        fault: ProtectionFault,
+        dma: &mut Dma<'_, H>,
+    ) -> ProtectionFault {
+        if let ProtectionFault::NotPresent(page) = fault
+            && self.page_faults.note(page) == Verdict::Wait
+        {
+            dma.counters.add(Counter::page_waits, 1);
+            return fault;
+        }
+        dma.counters.add(Counter::protection_errors, 1);
+        match fault {
+            ProtectionFault::NotPresent(_) => ProtectionFault::Page {
+                address: access.address,
+            },
+            other => other,
+        }
+    }
+
     fn request_checked<H: Host>(
         &mut self,
         access: &Access,
@@ -256,9 +324,8 @@ impl<M: TranslationTable> MemoryUnit<M> {
         }
         let (mut done, mut complete) = (0, dma.at);
         while done < destination.len() {
-            let run = self
-                .mtt
-                .translate(entry, access.address + done as u64, dma)?;
+            let address = access.address + done as u64;
+            let run = locate(&mut self.mtt, &self.page_faults, entry, address, dma)?;
             let length = run.length.min((destination.len() - done) as u64) as usize;
             let there = dma.request(run.iova, &mut destination[done..done + length])?;
             complete = complete.max(there);
@@ -287,9 +354,8 @@ impl<M: TranslationTable> MemoryUnit<M> {
         };
         let mut done = 0;
         while done < source.len() {
-            let run = self
-                .mtt
-                .translate(entry, access.address + done as u64, dma)?;
+            let address = access.address + done as u64;
+            let run = locate(&mut self.mtt, &self.page_faults, entry, address, dma)?;
             let length = run.length.min((source.len() - done) as u64) as usize;
             dma.write_as(posted, run.iova, &source[done..done + length])?;
             done += length;
@@ -321,7 +387,7 @@ fn is_in_host_memory(entry: &MemoryEntry) -> bool {
     !entry.word.null() && !entry.word.device_memory()
 }
 
-/// Counts an access that was refused.
+/// Counts a bind or an invalidation that was refused.
 fn count_fault<T, H: Host>(
     result: Result<T, ProtectionFault>,
     dma: &mut Dma<'_, H>,
@@ -330,4 +396,25 @@ fn count_fault<T, H: Host>(
         dma.counters.add(Counter::protection_errors, 1);
     }
     result
+}
+
+/// Returns the location of `address`, which is inside of `entry`.
+#[inline]
+fn locate<M: TranslationTable, H: Host>(
+    mtt: &mut M,
+    page_faults: &PageFaults,
+    entry: &MemoryEntry,
+    address: u64,
+    dma: &mut Dma<'_, H>,
+) -> Result<Run, ProtectionFault> {
+    let is_on_demand = entry.word.on_demand();
+    if is_on_demand && page_faults.awaits(entry, address) {
+        return Err(ProtectionFault::NotPresent(AbsentPage::of(entry, address)));
+    }
+    match mtt.translate(entry, address, dma) {
+        Err(ProtectionFault::Page { .. }) if is_on_demand => {
+            Err(ProtectionFault::NotPresent(AbsentPage::of(entry, address)))
+        }
+        located => located,
+    }
 }

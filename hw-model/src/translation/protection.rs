@@ -1,6 +1,7 @@
 //! Reasons why an access to memory was refused.
 
 use crate::ports::host::DmaError;
+use crate::translation::page_faults::AbsentPage;
 
 /// A protection check that failed, or the DMA that followed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -55,6 +56,9 @@ pub enum ProtectionFault {
         /// Virtual address in the region.
         address: u64,
     },
+    /// A page of an on-demand region is not present: the access is put off.
+    #[error("page {} of the on-demand region {:#x} is not present yet", .0.page, .0.key)]
+    NotPresent(AbsentPage),
     /// The host refused the DMA.
     #[error(transparent)]
     Dma(#[from] DmaError),

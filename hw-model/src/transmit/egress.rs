@@ -1,7 +1,7 @@
 //! Makes frames of packets, and reports frames that have left the card.
 
 use ferroce_spec::counter::Counter;
-use ferroce_transport::{Payload, Transmit as Packet};
+use ferroce_transport::{Payload, QpState, Transmit as Packet};
 use ferroce_units::Instant;
 
 use crate::completion::cqe_builder;
@@ -192,6 +192,9 @@ impl Transmit {
                     ports.mac.send(turn, departure, departing, ports.port);
                 }
             }
+            Packetized::Fault(Some(ProtectionFault::NotPresent(_))) => {
+                return self.await_page(qp, packet);
+            }
             Packetized::Fault(fault) => {
                 note_fault(qp, &packet, fault, ports.translation);
                 cqe_builder::fail_payload(turn.now, qp, &packet);
@@ -199,6 +202,21 @@ impl Transmit {
             }
         }
         true
+    }
+
+    /// Lets a queue pair wait for the page of its packet, and with it all later packets. Returns
+    /// true if it is in ERR and drops the packet instead.
+    #[cold]
+    fn await_page(&mut self, qp: &mut QueuePair, packet: Packet) -> bool {
+        if qp.transport.state() == QpState::Err {
+            return true;
+        }
+        qp.stalled.push_front(packet);
+        if !qp.awaits_page {
+            qp.awaits_page = true;
+            self.page_waiters.push(qp.index);
+        }
+        false
     }
 
     /// Drops the packets after one whose payload could not be gathered. After a request, these are

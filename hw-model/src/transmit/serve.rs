@@ -246,6 +246,9 @@ impl Transmit {
             return false;
         };
         qp.scheduled = false;
+        if qp.waits_for_page() {
+            return false;
+        }
         dma.at = dma.at.max(qp.progress.ready);
         let mut worked = self.fetch.fetch(
             now,

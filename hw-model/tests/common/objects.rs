@@ -436,6 +436,12 @@ impl<T: Timing> Machine<T> {
 
     /// Takes the next event.
     pub fn poll_event(&mut self) -> Option<(EventType, u32)> {
+        self.poll_event_of_page()
+            .map(|(event, number, _)| (event, number))
+    }
+
+    /// Takes the next event, with the page that it is about.
+    pub fn poll_event_of_page(&mut self) -> Option<(EventType, u32, u32)> {
         const LOG_EQES: u32 = 4;
         let slot = u64::from(self.events) % (1 << LOG_EQES);
         let eqe: Eqe = self.host.read(place::EQ + slot * Eqe::SIZE as u64);
@@ -448,7 +454,7 @@ impl<T: Timing> Machine<T> {
         self.nic
             .write32(offset::event_queue_doorbell, doorbell.bits());
         self.run(1);
-        Some((EventType(eqe.word.event()), eqe.number))
+        Some((EventType(eqe.word.event()), eqe.number, eqe.page))
     }
 }
 

@@ -19,6 +19,7 @@ mod hostile_contexts;
 mod hostile_queues;
 mod many_queue_pairs;
 mod multicast;
+mod on_demand;
 mod operations;
 mod pcie;
 mod pcie_effective_bandwidth;

@@ -4,7 +4,7 @@ use ferroce_spec::counter::Counter;
 use ferroce_transport::AtomicOperation;
 use ferroce_units::{Duration, Instant};
 
-use super::{MemoryUnit, count_fault, is_in_host_memory, on_chip};
+use super::{MemoryUnit, is_in_host_memory, locate, on_chip};
 use crate::config::NicConfig;
 use crate::dma::{ATOMIC_BYTES, Dma};
 use crate::ports::host::{DmaAtomic, DmaError, Host};
@@ -130,7 +130,7 @@ impl<M: TranslationTable> MemoryUnit<M> {
         if result.is_ok() {
             dma.counters.add(Counter::atomics, 1);
         }
-        count_fault(result, dma)
+        self.judge(access, result, dma)
     }
 
     fn atomic_checked<H: Host>(
@@ -158,7 +158,7 @@ impl<M: TranslationTable> MemoryUnit<M> {
         }
         // The virtual address is a multiple of eight, but the region or window need not begin at
         // one. A page does, so an aligned operand does not cross its end.
-        let run = self.mtt.translate(entry, address, dma)?;
+        let run = locate(&mut self.mtt, &self.page_faults, entry, address, dma)?;
         if run.iova % ATOMIC_BYTES as u64 != 0 {
             return Err(ProtectionFault::Alignment { address });
         }

@@ -2,7 +2,7 @@
 
 use ferroce_spec::counter::Counter;
 
-use super::{MemoryUnit, count_fault, is_in_host_memory, on_chip};
+use super::{MemoryUnit, is_in_host_memory, locate, on_chip};
 use crate::dma::{ATOMIC_BYTES, Dma};
 use crate::ports::host::Host;
 use crate::translation::mpt::Access;
@@ -39,7 +39,7 @@ impl<M: TranslationTable> MemoryUnit<M> {
         dma: &mut Dma<'_, H>,
     ) -> Result<(), ProtectionFault> {
         let result = self.flush_checked(access, dma);
-        count_fault(result, dma)
+        self.judge(access, result, dma)
     }
 
     fn flush_checked<H: Host>(
@@ -58,7 +58,7 @@ impl<M: TranslationTable> MemoryUnit<M> {
         let bytes = access.length.min(PUSH_BYTES);
         // The last bytes: they are written last.
         let last = access.address + (access.length - bytes);
-        let run = self.mtt.translate(entry, last, dma)?;
+        let run = locate(&mut self.mtt, &self.page_faults, entry, last, dma)?;
         let bytes = bytes.min(run.length) as usize;
         let arrival = dma.request(run.iova, &mut [0; PUSH_BYTES as usize][..bytes])?;
         dma.at = dma.at.max(arrival);
@@ -73,7 +73,7 @@ impl<M: TranslationTable> MemoryUnit<M> {
         dma: &mut Dma<'_, H>,
     ) -> Result<(), ProtectionFault> {
         let result = self.write_atomically_checked(access, value, dma);
-        count_fault(result, dma)
+        self.judge(access, result, dma)
     }
 
     fn write_atomically_checked<H: Host>(
@@ -95,7 +95,7 @@ impl<M: TranslationTable> MemoryUnit<M> {
             };
         }
         // As with atomics, the region need not begin at a multiple of eight.
-        let run = self.mtt.translate(entry, address, dma)?;
+        let run = locate(&mut self.mtt, &self.page_faults, entry, address, dma)?;
         if run.iova % ATOMIC_BYTES as u64 != 0 {
             return Err(ProtectionFault::Alignment { address });
         }

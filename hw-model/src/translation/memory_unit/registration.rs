@@ -20,6 +20,7 @@ impl<M: TranslationTable> MemoryUnit<M> {
         dma: &mut Dma<'_, H>,
     ) -> Result<u32, CreateError> {
         let key = self.mpt.create(entry, chosen, dma)?;
+        self.has_on_demand |= entry.word.on_demand();
         self.forget_pages(&entry);
         Ok(key)
     }
@@ -50,6 +51,7 @@ impl<M: TranslationTable> MemoryUnit<M> {
         dma: &mut Dma<'_, H>,
     ) -> Result<(), DmaError> {
         self.mpt.replace(region, dma)?;
+        self.has_on_demand |= region.word.on_demand();
         self.forget_pages(present);
         self.forget_pages(&region);
         Ok(())
@@ -73,6 +75,18 @@ impl<M: TranslationTable> MemoryUnit<M> {
     /// Returns true if the pages of a region are in the memory translation table.
     pub fn contains_pages(&self, region: &MemoryEntry) -> bool {
         self.mtt.contains(region.translation, pages(region))
+    }
+
+    /// Drops cached translations and refusals of the pages of an existing region.
+    pub fn synchronize<H: Host>(
+        &mut self,
+        key: u32,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<(), ProtectionFault> {
+        let region = *self.mpt.lookup(key, dma)?;
+        self.forget_pages(&region);
+        self.page_faults.forget_refusals(key);
+        Ok(())
     }
 
     /// Drops cached translations of a region's pages: software has written them, or may.
