@@ -75,6 +75,9 @@ pub struct Capabilities {
     ///
     /// [`Translation::OnDemand`]: crate::Translation::OnDemand
     pub on_demand_paging: bool,
+    /// True if the device raises page faults for pages of on-demand regions: such regions have to
+    /// be explicit, and a datagram to a page that is not present is lost.
+    pub page_faults: bool,
     /// READs and atomics of one QP outstanding as requester.
     pub max_rd_atomic: u8,
     /// READs and atomics of one QP held as responder.

@@ -7,3 +7,4 @@ pub(crate) mod event;
 pub(crate) mod health;
 pub(crate) mod mmio;
 pub(crate) mod numbers;
+pub(crate) mod page_fault;

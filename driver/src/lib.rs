@@ -55,10 +55,10 @@ pub use identifier::{Cqn, LKey, Qpn, RKey, Srqn};
 pub use objects::cq::{CompletionQueue, CompletionQueueConfig, Poller};
 pub use objects::device::Device;
 pub use objects::dm::DeviceMemory;
-pub use objects::mr::{
-    MemoryAccess, MemoryRange, MemoryRegion, OnDemandMemory, Reregistration, Translation,
-};
+pub use objects::memory::{MemoryAccess, MemoryRange};
+pub use objects::mr::{MemoryRegion, Reregistration, Translation};
 pub use objects::mw::{MemoryWindow, WindowType};
+pub use objects::on_demand::OnDemandMemory;
 pub use objects::pd::ProtectionDomain;
 pub use objects::qp::QueuePair;
 pub use objects::qp_config::{QueuePairCapacity, QueuePairConfig, ReceiveSource};

@@ -1,6 +1,8 @@
 //! `ibv_advise_mr`: prefetching for on-demand regions.
 
-use ferroce_driver::{MemoryRange, OnDemandMemory};
+use std::sync::Arc;
+
+use ferroce_driver::{MemoryRange, MemoryRegion};
 use libc::c_int;
 
 use crate::abi::*;
@@ -49,10 +51,10 @@ pub fn advise(domain: &Domain, advice: c_int, flags: u32, list: &[ibv_sge]) -> R
     }
     let advice = Advice::parse(advice)?;
     let find = |element: &ibv_sge| find(domain, element, advice);
-    let memories = list.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+    let regions = list.iter().map(find).collect::<Result<Vec<_>, _>>()?;
     let is_synchronous = flags & IBV_ADVISE_MR_FLAG_FLUSH != 0;
-    for (element, memory) in list.iter().zip(&memories) {
-        let result = bring_in(element, memory, advice);
+    for (element, region) in list.iter().zip(&regions) {
+        let result = bring_in(element, region, advice);
         if is_synchronous {
             result?;
         }
@@ -61,9 +63,10 @@ pub fn advise(domain: &Domain, advice: c_int, flags: u32, list: &[ibv_sge]) -> R
 }
 
 /// Returns the region of an element, if the advice is allowed for it.
-fn find(domain: &Domain, element: &ibv_sge, advice: Advice) -> Result<OnDemandMemory, Errno> {
+fn find(domain: &Domain, element: &ibv_sge, advice: Advice) -> Result<Arc<MemoryRegion>, Errno> {
     const NOT_PERMITTED: Errno = Errno::new(libc::EPERM);
-    let memory = domain.adapter.keys.find(element.lkey)?;
+    let region = domain.adapter.keys.find(element.lkey)?;
+    let memory = region.on_demand().ok_or(Errno::NO_ENTRY)?;
     if memory.pd != domain.protection.number() {
         return Err(NOT_PERMITTED.because("the region is of another PD"));
     }
@@ -71,21 +74,29 @@ fn find(domain: &Domain, element: &ibv_sge, advice: Advice) -> Result<OnDemandMe
         let text = "IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE needs a region with IBV_ACCESS_LOCAL_WRITE";
         return Err(NOT_PERMITTED.because(text));
     }
-    Ok(memory)
+    Ok(region)
 }
 
 /// Brings the pages of an element into memory.
-fn bring_in(element: &ibv_sge, memory: &OnDemandMemory, advice: Advice) -> Result<(), Errno> {
+fn bring_in(element: &ibv_sge, region: &MemoryRegion, advice: Advice) -> Result<(), Errno> {
     let (start, length) = (element.addr, element.length as usize);
-    let address = address_of(&memory.range, start, length).ok_or_else(|| {
-        let right = Right::Text("a range inside of the region");
-        Errno::FAULT.argument("sg_list->addr", Shown::Bits(start), right)
-    })?;
-    match advice {
-        Advice::Prefetch => prefetch(address, length, Access::Read),
-        Advice::PrefetchWrite => prefetch(address, length, Access::Write),
-        // The program's page tables have already what is in memory.
-        Advice::PrefetchNoFault => Ok(()),
+    let wrong = |right: &'static str| {
+        Errno::FAULT.argument("sg_list->addr", Shown::Bits(start), Right::Text(right))
+    };
+    let range = region.range().ok_or(Errno::NO_ENTRY)?;
+    let address = address_of(&range, start, length);
+    let address = address.ok_or_else(|| wrong("a range inside of the region"))?;
+    let access = match advice {
+        Advice::Prefetch => Access::Read,
+        Advice::PrefetchWrite => Access::Write,
+        // The program's page tables have already what is in memory. In simulated time the card
+        // does not know it: that depends on the machine.
+        Advice::PrefetchNoFault => return Ok(()),
+    };
+    prefetch(address, length, access)?;
+    match region.prefetch(address, length)? {
+        true => Ok(()),
+        false => Err(wrong("memory that permits the accesses of the region")),
     }
 }
 

@@ -98,7 +98,9 @@ impl Mr {
         };
         match paging {
             Paging::Pinned => populate(address, length, access.local_write)?,
-            Paging::OnDemand => on_demand::check_range(&range, flags)?,
+            Paging::OnDemand => {
+                on_demand::check_range(&range, flags, device.capabilities())?;
+            }
         }
         let (protection, translation) = (&domain.protection, paging.translation());
         let region = MemoryRegion::register_translated(protection, range, access, translation)?;

@@ -7,9 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
-use ferroce_driver::{
-    Capabilities, MemoryRange, MemoryRegion, MemoryWindow, OnDemandMemory, Translation,
-};
+use ferroce_driver::{Capabilities, MemoryRange, MemoryRegion, MemoryWindow, Translation};
 use parking_lot::Mutex;
 
 use crate::abi::*;
@@ -45,8 +43,8 @@ impl Paging {
             };
         }
         if !device.on_demand_paging {
-            let text = "IBV_ACCESS_ON_DEMAND needs a device that runs in the program itself: not a \
-                        card, not one of another process, and not one in simulated time";
+            let text = "IBV_ACCESS_ON_DEMAND needs a device that runs in the program itself or in \
+                        simulated time: not a card, and not one of another process";
             return Err(Errno::NOT_SUPPORTED.because(text));
         }
         Ok(Self::OnDemand)
@@ -64,9 +62,9 @@ impl Paging {
 /// Checks the range of an on-demand region. The memory need not exist.
 ///
 /// # Errors
-/// `EINVAL` for an implicit region (null, `SIZE_MAX`) with an IOVA or with huge pages, and for a
+/// `EOPNOTSUPP` for an implicit region if the device has none, `EINVAL` for an implicit region (null, `SIZE_MAX`) with an IOVA or with huge pages, and for a
 /// range that is half implicit.
-pub fn check_range(range: &MemoryRange, flags: u32) -> Result<(), Errno> {
+pub fn check_range(range: &MemoryRange, flags: u32, device: &Capabilities) -> Result<(), Errno> {
     let (is_null, is_all) = (range.address == 0, range.length == usize::MAX);
     match (is_null, is_all) {
         (true, true) if range.virtual_address != 0 => {
@@ -80,6 +78,11 @@ pub fn check_range(range: &MemoryRange, flags: u32) -> Result<(), Errno> {
         (true, true) if flags & IBV_ACCESS_HUGETLB != 0 => {
             let right = "no IBV_ACCESS_HUGETLB for an implicit on-demand region";
             Err(Errno::wrong("access", Shown::Bits(flags.into()), right))
+        }
+        (true, true) if device.page_faults => {
+            let text = "an implicit on-demand region needs a device that runs in the program \
+                        itself; in simulated time register the buffers";
+            Err(Errno::NOT_SUPPORTED.because(text))
         }
         (true, false) if range.length > 0 => {
             let right = "SIZE_MAX for an implicit on-demand region, whose addr is null";
@@ -98,7 +101,8 @@ pub fn check_range(range: &MemoryRange, flags: u32) -> Result<(), Errno> {
 }
 
 /// Returns `odp_caps` and `xrc_odp_caps`: of each service of a device with on-demand paging all
-/// that it has, as the program's page tables serve every access; of UC nothing, as on ConnectX.
+/// that it has; of UC nothing, as on ConnectX. A device with page faults loses datagrams to pages
+/// that are not present, so that UD can only send.
 pub fn capabilities(device: &Capabilities) -> (ibv_odp_caps, u32) {
     let when = |condition: bool, bits: u32| if condition { bits } else { 0 };
     let srq = when(device.shared_receive_queues, IBV_ODP_SUPPORT_SRQ_RECV);
@@ -107,16 +111,22 @@ pub fn capabilities(device: &Capabilities) -> (ibv_odp_caps, u32) {
     let newer = when(device.flush, IBV_ODP_SUPPORT_FLUSH)
         | when(device.atomic_write, IBV_ODP_SUPPORT_ATOMIC_WRITE);
     let reliable = messages | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | atomic | newer;
+    let datagrams = if device.page_faults {
+        IBV_ODP_SUPPORT_SEND
+    } else {
+        messages
+    };
     let of = |has_service: bool, bits: u32| when(device.on_demand_paging && has_service, bits);
     let caps = ibv_odp_caps {
-        general_caps: match device.on_demand_paging {
-            true => IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT,
-            false => 0,
+        general_caps: match (device.on_demand_paging, device.page_faults) {
+            (true, false) => IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT,
+            (true, true) => IBV_ODP_SUPPORT,
+            (false, _) => 0,
         },
         per_transport_caps: [
             of(device.reliable_connected, reliable),
             0,
-            of(device.unreliable_datagram, messages),
+            of(device.unreliable_datagram, datagrams),
         ],
     };
     (caps, of(device.extended_reliable_connected, reliable))
@@ -173,7 +183,7 @@ impl Keys {
     ///
     /// # Errors
     /// `ENOENT` if no on-demand region has the key, `EINVAL` if a window or a null region has it.
-    pub fn find(&self, key: u32) -> Result<OnDemandMemory, Errno> {
+    pub fn find(&self, key: u32) -> Result<Arc<MemoryRegion>, Errno> {
         let wrong = |errno: Errno, right: &'static str| {
             errno.argument("sg_list->lkey", Shown::Bits(key.into()), Right::Text(right))
         };
@@ -182,7 +192,7 @@ impl Keys {
         match keys.get(&index_of(key)) {
             Some(Named::OnDemand(region)) => {
                 let region = region.upgrade().filter(|region| region.lkey().0 == key);
-                region.and_then(|region| region.on_demand()).ok_or(unknown)
+                region.ok_or(unknown)
             }
             Some(Named::Window) => Err(wrong(Errno::INVALID, "a region's, not a window's")),
             Some(Named::Null(_)) => Err(wrong(Errno::INVALID, "a region's that has memory")),
@@ -221,13 +231,14 @@ mod tests {
 
     #[test]
     fn implicit_is_all_or_nothing() {
+        let device = Capabilities::default();
         let check = |address, length, virtual_address, flags| {
             let range = MemoryRange {
                 address,
                 length,
                 virtual_address,
             };
-            number(check_range(&range, flags))
+            number(check_range(&range, flags, &device))
         };
         assert_eq!(check(0, usize::MAX, 0, 0), Ok(()));
         assert_eq!(check(0, usize::MAX, 1, 0), Err(libc::EINVAL));
@@ -238,6 +249,12 @@ mod tests {
         assert_eq!(check(0, 4096, 0, 0), Err(libc::EINVAL));
         assert_eq!(check(4096, usize::MAX, 0, 0), Err(libc::EINVAL));
         assert_eq!(check(4096, 4096, 7, IBV_ACCESS_HUGETLB), Ok(()));
+        let faulting = Capabilities {
+            page_faults: true,
+            ..Capabilities::default()
+        };
+        let without = check_range(&MemoryRange::ALL, 0, &faulting);
+        assert_eq!(number(without), Err(libc::EOPNOTSUPP));
     }
 
     #[test]
@@ -255,6 +272,10 @@ mod tests {
             (0, [0; 3], 0)
         );
         device.on_demand_paging = true;
+        device.page_faults = true;
+        let (caps, _) = capabilities(&device);
+        assert_eq!((caps.general_caps, caps.per_transport_caps[2]), (1, 1));
+        device.page_faults = false;
         let (caps, xrc) = capabilities(&device);
         assert_eq!(
             (caps.general_caps, caps.per_transport_caps, xrc),

@@ -2,7 +2,9 @@
  * A key-value store with one-sided READs: a GET reads a slot of the server's table, and then the
  * value to which the slot points. Both are anywhere in the table.
  *
- *   key_value -p PORT [SERVER]
+ *   key_value [--odp] -p PORT [SERVER]
+ *
+ * With --odp the table is an on-demand region.
  *
  * The client prints the mean time of a GET.
  */
@@ -60,8 +62,13 @@ int main(int argc, char **argv)
 	struct peer_address peer, self;
 	struct ibv_mr *table;
 	char *memory;
-	int socket;
+	int socket, rights = IBV_ACCESS_REMOTE_READ;
 
+	if (argc > 1 && !strcmp(argv[1], "--odp")) {
+		rights |= IBV_ACCESS_ON_DEMAND;
+		argc--;
+		argv++;
+	}
 	NEED(argc >= 3);
 	open_bench(&bench);
 	bench.qp[0] = create_qp(&bench);
@@ -69,7 +76,7 @@ int main(int argc, char **argv)
 	memory = mmap(NULL, TABLE, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	NEED(memory != MAP_FAILED);
-	table = ibv_reg_mr(bench.pd, memory, TABLE, IBV_ACCESS_REMOTE_READ);
+	table = ibv_reg_mr(bench.pd, memory, TABLE, rights);
 	NEED(table);
 	self = (struct peer_address){ bench.gid, bench.qp[0]->qp_num, table->rkey, (uintptr_t)memory };
 	socket = connected_socket(atoi(argv[2]), argc > 3 ? argv[3] : NULL);

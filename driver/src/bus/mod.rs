@@ -71,6 +71,13 @@ pub const PAGE_SIZE: usize = 4096;
 /// Size of a huge page. See [`Bus::has_congruent_iovas`].
 pub const HUGE_PAGE_SIZE: u64 = 2 << 20;
 
+/// How on-demand regions get their pages from a device that raises page faults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageFaulting {
+    /// Bytes that are brought in together with the page of a fault, and follow it.
+    pub prefetch_bytes: u64,
+}
+
 /// Called when the device sends the interrupt of a vector.
 ///
 /// It may be called on any thread, including a thread inside [`Bus::doorbell`], [`Bus::push`],
@@ -293,6 +300,22 @@ pub trait Bus: Send + Sync {
     fn unmap_address_space(&self) -> Result<(), BusError> {
         Err(BusError::NotMapped)
     }
+
+    /// Returns how on-demand regions get their pages if the device raises page faults; `None`: each
+    /// access goes through the page tables of this process, and the device knows no pages.
+    fn page_faults(&self) -> Option<PageFaulting> {
+        None
+    }
+
+    /// Brings `length` bytes at `address` into memory: whole pages of an on-demand region. Returns
+    /// false if some of them do not exist, or do not permit the access. Called only when
+    /// [`Bus::page_faults`] is not `None`.
+    fn bring_in(&self, _address: usize, _length: usize, _access: DmaAccess) -> bool {
+        false
+    }
+
+    /// Lets the time pass that a prefetch takes, after its pages were brought in.
+    fn wait_for_prefetch(&self) {}
 
     /// Returns the maximum number of simultaneous mappings. `None`: limited by memory alone.
     fn mapping_limit(&self) -> Option<u32> {

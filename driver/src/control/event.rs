@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use crate::bus::{Bus, BusError};
 use crate::control::health::Health;
 use crate::control::mmio;
+use crate::control::page_fault::PageFaults;
 use crate::dma::{DmaBuffer, DmaSpace};
 use crate::error::Error;
 use crate::identifier::{Cqn, Qpn, Srqn};
@@ -24,7 +25,7 @@ use crate::identifier::{Cqn, Qpn, Srqn};
 const MAX_DRAIN_ROUNDS: u32 = 4;
 /// Interrupts that one call of the handler serves when others arrive meanwhile on other threads.
 const MAX_INTERRUPTS_SERVED: u32 = 1024;
-/// An EQE is two words: number and sequence, reserved and [`EqeWord`].
+/// An EQE is two words: number and sequence, page and [`EqeWord`].
 const WORDS_PER_EQE: usize = Eqe::SIZE / 8;
 
 const _: () = assert!(WORDS_PER_EQE == 2 && offset_of!(Eqe, number) == 0);
@@ -85,6 +86,7 @@ pub(crate) struct CqHandlers {
 /// Maps numbers in EQEs to handlers.
 pub(crate) struct Dispatch {
     health: Health,
+    page_faults: PageFaults,
     cqs: Mutex<BTreeMap<u32, Arc<CqHandlers>>>,
     qps: Mutex<BTreeSet<u32>>,
     srqs: Mutex<BTreeSet<u32>>,
@@ -96,9 +98,10 @@ pub(crate) struct Dispatch {
 }
 
 impl Dispatch {
-    pub(crate) fn new(health: &Health) -> Arc<Self> {
+    pub(crate) fn new(health: &Health, bus: &Arc<dyn Bus>) -> Arc<Self> {
         Arc::new(Self {
             health: health.clone(),
+            page_faults: PageFaults::new(bus),
             cqs: Mutex::default(),
             qps: Mutex::default(),
             srqs: Mutex::default(),
@@ -110,6 +113,10 @@ impl Dispatch {
 
     pub(crate) fn health(&self) -> &Health {
         &self.health
+    }
+
+    pub(crate) fn page_faults(&self) -> &PageFaults {
+        &self.page_faults
     }
 
     pub(crate) fn set_async_handler(&self, handler: Option<AsyncEventHandler>) {
@@ -153,8 +160,12 @@ impl Dispatch {
     }
 
     /// Calls the handler of one event. No lock is held during the call.
-    fn dispatch(&self, event: EventType, number: u32) {
+    fn dispatch(&self, event: EventType, number: u32, page: u32) {
         let known = match event {
+            EventType::PAGE_FAULT => {
+                self.page_faults.serve(number, page);
+                true
+            }
             EventType::COMPLETION => self.completion(number),
             EventType::CQ_ERROR => self.cq_error(number),
             EventType::DEVICE_FATAL => {
@@ -422,24 +433,25 @@ impl EventQueue {
     /// Dispatches the events in the ring, at most one lap.
     fn drain(&self, consumer: &mut u32) {
         for _ in 0..1u32 << self.log_size {
-            let Some((event, number)) = self.peek(*consumer) else {
+            let Some((event, number, page)) = self.peek(*consumer) else {
                 return;
             };
             *consumer = consumer.wrapping_add(1);
-            self.dispatch.dispatch(event, number);
+            self.dispatch.dispatch(event, number, page);
         }
     }
 
-    /// Returns the event at `index`, if the device has written it.
-    fn peek(&self, index: u32) -> Option<(EventType, u32)> {
+    /// Returns the event at `index`, with number and page, if the device has written it.
+    fn peek(&self, index: u32) -> Option<(EventType, u32, u32)> {
         let place = (index as usize & ((1 << self.log_size) - 1)) * WORDS_PER_EQE;
         let words = &self.buffer.words()[place..][..WORDS_PER_EQE];
-        let word = EqeWord::from_bits((words[1].load(Ordering::Acquire) >> 32) as u32);
+        let last = words[1].load(Ordering::Acquire);
+        let word = EqeWord::from_bits((last >> 32) as u32);
         if word.owner() != owner_at(index, self.log_size) {
             return None;
         }
         let number = words[0].load(Ordering::Relaxed) as u32;
-        Some((EventType(word.event()), number))
+        Some((EventType(word.event()), number, last as u32))
     }
 
     fn arm(&self, consumer: u32) {

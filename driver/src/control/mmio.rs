@@ -7,7 +7,8 @@
 use std::marker::PhantomData;
 
 use ferroce_spec::register::{
-    Bar0, COUNTERS_OFFSET, Capability, ContractVersion, Control, EventQueueDoorbell, Status, offset,
+    Bar0, COUNTERS_OFFSET, Capability, ContractVersion, Control, EventQueueDoorbell,
+    PageFaultAnswer, Status, offset,
 };
 use volatile_register::{RO, RW, WO};
 
@@ -51,6 +52,8 @@ pub(crate) const COMMAND_QUEUE_DOORBELL: Register<WO<u32>> =
     register(offset::command_queue_doorbell, |b| {
         &b.command_queue_doorbell
     });
+pub(crate) const PAGE_FAULT_ANSWER: Register<WO<PageFaultAnswer>> =
+    register(offset::page_fault_answer, |b| &b.page_fault_answer);
 pub(crate) const EVENT_QUEUE_DOORBELL: Register<[WO<EventQueueDoorbell>; 16]> =
     register(offset::event_queue_doorbell, |b| &b.event_queue_doorbell);
 
@@ -89,6 +92,7 @@ register_value! { read32, write32:
     Control, Control::from_bits, Control::bits;
     Status, Status::from_bits, Status::bits;
     EventQueueDoorbell, EventQueueDoorbell::from_bits, EventQueueDoorbell::bits;
+    PageFaultAnswer, PageFaultAnswer::from_bits, PageFaultAnswer::bits;
 }
 register_value! { read64, write64:
     u64, std::convert::identity, std::convert::identity;

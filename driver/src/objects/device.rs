@@ -27,6 +27,7 @@ use crate::control::event::{AsyncEventHandler, CqHandlers, Dispatch, EventQueue}
 use crate::control::health::Health;
 use crate::control::mmio;
 use crate::control::numbers::{AllNumbers, Numbers};
+use crate::control::page_fault::PageFaults;
 use crate::dma::{DmaBuffer, DmaSpace, Keeper};
 use crate::error::Error;
 use crate::identifier::{Cqn, Qpn, Srqn};
@@ -119,7 +120,7 @@ impl Device {
         // Locals are dropped in reverse order: the value that stops the device is declared last and
         // dropped first, before the memory that the device uses.
         let space = DmaSpace::kept(Arc::clone(&bus), keeper);
-        let dispatch = Dispatch::new(&health);
+        let dispatch = Dispatch::new(&health, &bus);
         let (commands, tables, event_queues);
 
         // 1. Check identity and version.
@@ -286,6 +287,10 @@ impl Device {
 
     pub(crate) fn dispatch(&self) -> &Dispatch {
         &self.dispatch
+    }
+
+    pub(crate) fn page_faults(&self) -> &PageFaults {
+        self.dispatch.page_faults()
     }
 
     pub(crate) fn health(&self) -> &Health {
@@ -534,6 +539,13 @@ impl Device {
         u32::try_from(key).map_err(|_| Error::BadAnswer { what: "memory key" })
     }
 
+    /// Drops what the device has cached of a memory region's pages.
+    pub(crate) fn sync_mr(&self, key: u32) -> Result<(), Error> {
+        let opcode = CommandOpcode::SYNC_MR;
+        self.commands.execute(opcode, key.into())?;
+        Ok(())
+    }
+
     /// Creates a memory region or window; returns its key.
     pub(crate) fn create_mr(&self, entry: &MemoryEntry) -> Result<u32, Error> {
         let mut numbers = self.numbers.lock();
@@ -664,6 +676,8 @@ fn describe(
     let described = limits.capabilities(answer);
     // Queues need mappings as well.
     let mapped_regions = bus.mapping_limit().map_or(u32::MAX, |limit| limit / 2);
+    let page_faults = bus.page_faults().is_some();
+    let raises_page_faults = answer.features.on_demand_paging();
     let identity = mmio::DEVICE_ID.read(bus);
     let [_, _, mac @ ..] = mmio::PORT_MAC.read(bus).to_be_bytes();
     Capabilities {
@@ -675,7 +689,8 @@ fn describe(
         ports: capability.ports().max(1),
         completion_vectors: event_queues.saturating_sub(1).max(1),
         max_mr: described.max_mr.min(mapped_regions),
-        on_demand_paging: bus.address_space().is_some(),
+        on_demand_paging: bus.address_space().is_some() && (!page_faults || raises_page_faults),
+        page_faults,
         ..described
     }
 }

@@ -1,83 +1,22 @@
 //! Memory regions: mapped, described page by page in the translation table, and named by a key.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
 
-use ferroce_spec::context::{AccessRights, MemoryEntry, MemoryEntryWord};
+use ferroce_spec::context::MemoryEntry;
 use parking_lot::Mutex;
 
-use crate::bus::{DmaAccess, DmaFile, PAGE_SIZE, RegionTranslation};
-use crate::dma::{AddressSpace, PageSizes, UserMapping};
+use crate::bus::{DmaFile, PAGE_SIZE, RegionTranslation};
+use crate::dma::{PageSizes, UserMapping};
 use crate::error::Error;
 use crate::identifier::{LKey, RKey};
 use crate::objects::device::Device;
 use crate::objects::dm::DeviceMemory;
+use crate::objects::memory::{MemoryAccess, MemoryRange, word};
+use crate::objects::on_demand::{DemandPages, OnDemand, OnDemandMemory};
 use crate::objects::pd::ProtectionDomain;
 use crate::objects::translation_range::TranslationRange;
 use crate::use_count::Lease;
-
-/// Access rights of a memory region. Reading by the local device is always allowed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct MemoryAccess {
-    /// True if the local device may write, for receives and READs.
-    pub local_write: bool,
-    /// True if peers may write by RDMA WRITE. Needs `local_write`.
-    pub remote_write: bool,
-    /// True if peers may read by RDMA READ.
-    pub remote_read: bool,
-    /// True if peers may execute atomics. Needs `local_write`.
-    pub remote_atomic: bool,
-    /// True if peers may make their writes visible to all readers by FLUSH.
-    pub flush_global: bool,
-    /// True if peers may make their writes persistent by FLUSH.
-    pub flush_persistent: bool,
-    /// True if memory windows may be bound.
-    pub window_bind: bool,
-    /// True if the device's writes may be reordered (relaxed ordering).
-    pub relaxed_ordering: bool,
-}
-
-impl MemoryAccess {
-    fn writes(self) -> bool {
-        self.local_write || self.remote_write || self.remote_atomic
-    }
-}
-
-impl From<MemoryAccess> for AccessRights {
-    fn from(access: MemoryAccess) -> Self {
-        let mut rights = Self::default();
-        rights.set_local_write(access.local_write);
-        rights.set_remote_write(access.remote_write);
-        rights.set_remote_read(access.remote_read);
-        rights.set_remote_atomic(access.remote_atomic);
-        rights.set_flush_global(access.flush_global);
-        rights.set_flush_persistent(access.flush_persistent);
-        rights.set_window_bind(access.window_bind);
-        rights.set_relaxed_ordering(access.relaxed_ordering);
-        rights
-    }
-}
-
-/// Memory of the application, and the virtual address of its first byte.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MemoryRange {
-    /// First address in this process.
-    pub address: usize,
-    /// Bytes.
-    pub length: usize,
-    /// Virtual address of the first byte in WQEs and for peers: its address, an IOVA that the
-    /// application chose, or zero.
-    pub virtual_address: u64,
-}
-
-impl MemoryRange {
-    /// All addresses: the range of an implicit on-demand region, and of a null region.
-    pub const ALL: Self = Self {
-        address: 0,
-        length: usize::MAX,
-        virtual_address: 0,
-    };
-}
 
 /// Changes of a memory region in a reregistration; `None`: unchanged.
 #[derive(Clone, Default)]
@@ -90,17 +29,6 @@ pub struct Reregistration {
     pub access: Option<MemoryAccess>,
     /// Way of address translation: this pins a region that was on demand, or the reverse.
     pub translation: Option<Translation>,
-}
-
-/// An on-demand region, for prefetching.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OnDemandMemory {
-    /// Number of its protection domain.
-    pub pd: u32,
-    /// Its memory.
-    pub range: MemoryRange,
-    /// True if the device may write it.
-    pub writable: bool,
 }
 
 /// A memory region: memory of the application that the device may use.
@@ -141,7 +69,7 @@ impl Owner {
 enum Backing {
     Application(Pages),
     /// What the program has mapped at each access.
-    OnDemand(AddressSpace),
+    OnDemand(OnDemand),
     /// None: the region has no bytes.
     Empty,
     Device {
@@ -196,7 +124,7 @@ impl Backing {
             return Ok(Self::Empty);
         }
         if translation == Translation::OnDemand {
-            return AddressSpace::new(device.space()).map(Self::OnDemand);
+            return OnDemand::new(device, range, access.of_device()).map(Self::OnDemand);
         }
         Pages::new(device, range, access, translation).map(Self::Application)
     }
@@ -210,18 +138,19 @@ impl Backing {
         }
     }
 
+    /// Returns the pages of an on-demand region that the device knows.
+    fn demand_pages(&self) -> Option<&Arc<DemandPages>> {
+        match self {
+            Self::OnDemand(memory) => memory.pages(),
+            _ => None,
+        }
+    }
+
     /// Writes the location of the memory to an entry.
     fn place(&self, entry: &mut MemoryEntry, range: &MemoryRange) {
         match self {
             Self::Application(pages) => place(entry, range, pages),
-            Self::OnDemand(space) => {
-                let (iova, length) = space.place(range.address, range.length);
-                entry.word = word(|word| word.set_direct(true));
-                entry.start = range.virtual_address;
-                entry.length = length;
-                entry.translation = iova;
-                entry.first_page_offset = 0;
-            }
+            Self::OnDemand(memory) => memory.place(entry, range),
             Self::Empty => {
                 // No address is ever translated: each access of a byte is out of bounds.
                 entry.word = word(|word| word.set_direct(true));
@@ -303,12 +232,7 @@ impl Pages {
         translation: Translation,
     ) -> Result<Self, Error> {
         let sizes = Sizes::choose(device, range, translation)?;
-        let writable = access.writes();
-        let dma_access = if writable {
-            DmaAccess::ReadWrite
-        } else {
-            DmaAccess::Read
-        };
+        let dma_access = access.of_device();
         let page_sizes = PageSizes {
             memory: 1 << sizes.log_mapped,
             iova: 1 << sizes.log_translated.unwrap_or(sizes.log_mapped),
@@ -328,7 +252,7 @@ impl Pages {
             _lease: lease,
             translation,
             log_page_size: sizes.log_translated.unwrap_or(LOG_PAGE_SIZE),
-            writable,
+            writable: access.writes(),
         })
     }
 }
@@ -471,6 +395,7 @@ impl MemoryRegion {
 
     fn create(device: &Arc<Device>, region: Region) -> Result<Arc<Self>, Error> {
         let key = device.create_mr(&region.entry(device.next_key_variant()))?;
+        region.note_pages(device, key);
         Ok(Arc::new(Self {
             device: Arc::clone(device),
             key: AtomicU32::new(key),
@@ -576,8 +501,33 @@ impl MemoryRegion {
         }
         if let Some(backing) = backing {
             region.backing = backing;
+            region.note_pages(&self.device, key);
         }
         Ok(())
+    }
+
+    /// Brings in pages of an on-demand region: `length` bytes at `address`. Without page faults
+    /// there is nothing to do for the device. Returns false if some of the memory does not exist,
+    /// or does not permit the region's accesses; other regions have all their pages.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`] for memory outside of the region, [`Error::Destroyed`], errors of
+    /// the device.
+    pub fn prefetch(&self, address: usize, length: usize) -> Result<bool, Error> {
+        let state = self.state.lock();
+        let region = state.as_ref().ok_or(Error::Destroyed)?;
+        if !region.range.contains(address, length) {
+            let what = "memory outside of the region";
+            return Err(Error::InvalidArgument { what });
+        }
+        let Some(pages) = region.backing.demand_pages().filter(|_| length > 0) else {
+            return Ok(true);
+        };
+        let is_there = pages.prefetch(address, length);
+        self.device.sync_mr(self.key.load(Ordering::Relaxed))?;
+        self.device.bus().wait_for_prefetch();
+        Ok(is_there)
     }
 
     /// Deregisters the region. The device no longer accesses the memory.
@@ -593,6 +543,7 @@ impl MemoryRegion {
         }
         let key = self.key.load(Ordering::Relaxed);
         self.device.destroy_mr(key)?;
+        self.device.page_faults().remove(key);
         *state = None;
         Ok(())
     }
@@ -611,6 +562,17 @@ impl Drop for MemoryRegion {
 }
 
 impl Region {
+    /// Lets page faults of the region with this key find its pages.
+    fn note_pages(&self, device: &Device, key: u32) {
+        match self.backing.demand_pages() {
+            Some(pages) => {
+                let pages: Weak<DemandPages> = Arc::downgrade(pages);
+                device.page_faults().add(key, pages);
+            }
+            None => device.page_faults().remove(key),
+        }
+    }
+
     /// Returns the region's MPT entry, with a key of this variant.
     fn entry(&self, variant: u8) -> MemoryEntry {
         let mut entry = MemoryEntry {
@@ -624,14 +586,6 @@ impl Region {
         self.backing.place(&mut entry, &self.range);
         entry
     }
-}
-
-fn word(set: impl FnOnce(&mut MemoryEntryWord)) -> MemoryEntryWord {
-    let mut word = MemoryEntryWord::default();
-    word.set_log_page_size(12);
-    word.set_valid(true);
-    set(&mut word);
-    word
 }
 
 /// Writes the location of application pages to an entry.

@@ -33,16 +33,35 @@ impl TranslationTable {
     /// Allocates entries for `pages` pages of `1 << log_page_size` bytes from `iova` on, fills them
     /// in, and returns the index of the first one.
     pub(crate) fn allocate(&self, iova: u64, pages: u64, log_page_size: u8) -> Result<u64, Error> {
+        self.allocate_filled(pages, |page| {
+            TranslationEntry::new(iova + (page << log_page_size))
+        })
+    }
+
+    /// Allocates entries for `pages` pages that are not present; returns the index of the first.
+    pub(crate) fn allocate_absent(&self, pages: u64) -> Result<u64, Error> {
+        self.allocate_filled(pages, |_| TranslationEntry::default())
+    }
+
+    fn allocate_filled(
+        &self,
+        pages: u64,
+        entry_of: impl Fn(u64) -> TranslationEntry,
+    ) -> Result<u64, Error> {
         let start = self.allocator.allocate(pages, MTT_ALIGNMENT, 0);
         let start = start.ok_or(Error::NoResources {
             what: "memory translation table entry",
         })?;
         let words = &self.buffer.words()[start as usize..][..pages as usize];
         for (page, word) in (0u64..).zip(words) {
-            let entry = TranslationEntry::new(iova + (page << log_page_size));
-            word.store(entry.bits(), Ordering::Relaxed);
+            word.store(entry_of(page).bits(), Ordering::Relaxed);
         }
         Ok(start)
+    }
+
+    /// Replaces an allocated entry.
+    pub(crate) fn set(&self, index: u64, entry: TranslationEntry) {
+        self.buffer.words()[index as usize].store(entry.bits(), Ordering::Release);
     }
 
     /// Frees `length` entries from `start` on.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use ferroce_spec::context::TranslationEntry;
+
 use crate::error::Error;
 use crate::objects::device::Device;
 
@@ -27,6 +29,28 @@ impl TranslationRange {
             device: Arc::clone(device),
             length: pages,
         })
+    }
+
+    /// Allocates entries for `pages` pages that are not present.
+    pub(crate) fn absent(device: &Arc<Device>, pages: u64) -> Result<Self, Error> {
+        let table = device.translation_table();
+        Ok(Self {
+            start: table.allocate_absent(pages)?,
+            device: Arc::clone(device),
+            length: pages,
+        })
+    }
+
+    /// Returns the number of entries.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Replaces the entry of a page of the region.
+    pub(crate) fn set(&self, page: u64, entry: TranslationEntry) {
+        assert!(page < self.length, "a page of the region");
+        let table = self.device.translation_table();
+        table.set(self.start + page, entry);
     }
 
     /// Returns the index of the first entry.

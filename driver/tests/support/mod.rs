@@ -340,7 +340,7 @@ impl HonestDevice {
             let eqe = Eqe {
                 number,
                 sequence: queue.producer,
-                reserved: 0,
+                page: 0,
                 word,
             };
             let place = u64::from(queue.producer & ((1 << log_size) - 1));

@@ -116,6 +116,61 @@ impl VfioUser {
     }
 }
 
+/// The address space of this process, for on-demand regions.
+impl VfioUser {
+    /// Makes the address space visible at `iovas`: the byte at address `a` has the IOVA `start +
+    /// a`. Unlike a [`Bus::map`], this does not check that there is memory: see
+    /// [`Self::bring_in`].
+    ///
+    /// # Errors
+    /// [`BusError::AlreadyMapped`], and errors of the server.
+    pub fn map_address_space(&self, iovas: Range<u64>) -> Result<(), BusError> {
+        if self.is_gone() {
+            return Err(BusError::Disconnected);
+        }
+        let mapping = all_memory(&iovas);
+        self.link.add(&mapping)?;
+        self.map_memory(&mapping).map_err(|error| {
+            self.link.remove(mapping.iova, mapping.length).ok();
+            bus_error(error)
+        })
+    }
+
+    /// Hides the address space again.
+    ///
+    /// # Errors
+    /// Those of [`Bus::unmap`].
+    pub fn unmap_address_space(&self, iovas: Range<u64>) -> Result<(), BusError> {
+        let mapping = all_memory(&iovas);
+        self.unmap(mapping.iova, mapping.length)
+    }
+
+    /// Brings memory of this process in. Returns false if some of it does not exist, or does not
+    /// permit the access.
+    pub fn bring_in(&self, address: usize, length: usize, access: DmaAccess) -> bool {
+        memory::is_usable(&DmaMapping {
+            address,
+            length,
+            access,
+            iova: 0,
+            file: None,
+            is_buffer: false,
+        })
+    }
+}
+
+/// Returns the mapping of the address space at `iovas`.
+fn all_memory(iovas: &Range<u64>) -> DmaMapping {
+    DmaMapping {
+        address: 0,
+        length: (iovas.end - iovas.start) as usize,
+        iova: iovas.start,
+        access: DmaAccess::ReadWrite,
+        file: None,
+        is_buffer: false,
+    }
+}
+
 impl Bus for VfioUser {
     fn read32(&self, offset: u32) -> u32 {
         let mut data = [0; 4];

@@ -13,6 +13,7 @@
 //! | arming a CQ for an event | `doorbell_ns` |
 //! | sleep until an event | `interrupt_ns` after the MSI-X message; 0 if the event is there |
 //! | a system call that does not wait, of a program in simulated time | `syscall_ns` |
+//! | a page fault, or a prefetch of on-demand memory, of a program in simulated time | `page_fault_ns` |
 //! | a command of RDMA CM, of a program in simulated time | `cm_command_ns` |
 //! | a received datagram of RDMA CM, of a host in simulated time | `cm_mad_ns` |
 //! | a contended lock | a queue of the threads that wait for it |
@@ -50,6 +51,8 @@ pub struct Costs {
     pub wake_up: Duration,
     /// System call that does not wait.
     pub system_call: Duration,
+    /// Page fault of an on-demand region.
+    pub page_fault: Duration,
     /// Command of RDMA CM.
     pub cm_command: Duration,
     /// Received datagram of RDMA CM.
@@ -82,6 +85,7 @@ impl Costs {
             memory_poll: duration(host.memory_poll_ns),
             wake_up: duration(host.interrupt_ns),
             system_call: duration(host.syscall_ns),
+            page_fault: duration(host.page_fault_ns),
             cm_command: duration(host.cm_command_ns),
             cm_mad: duration(host.cm_mad_ns),
             lock: duration(host.lock_ns),

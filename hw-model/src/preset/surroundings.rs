@@ -142,6 +142,10 @@ section! {
         push_inline_only: bool, "", range::FLAG;
         /// Pages by which the card translates a program's memory regions; `physical`: none.
         translation: RegionTranslation, "", Range::Names(RegionTranslation::NAMES);
+        /// Page fault of an on-demand region: from its event to the effect of the kernel's answer.
+        page_fault_ns: f64, "ns", range::NS;
+        /// Memory that the kernel brings in with the page of a fault, after it.
+        page_fault_prefetch_bytes: u32, "bytes", Range::Between(0.0, 1_073_741_824.0);
         /// Doorbell registers that a program's threads share.
         doorbells: u32, "registers", range::SOME;
         /// Spread of the processor's times.

@@ -277,8 +277,10 @@ impl Rc {
         let waiting = std::mem::replace(&mut self.waiting, Waiting::Idle);
         let step = match waiting {
             Waiting::Responder => self.responder.handle_memory(now, ctx, answer),
-            // The response is asked for again by a timeout, as if it had been lost.
-            Waiting::Completer if answer == MemoryAnswer::NotPresent => Step::Done,
+            Waiting::Completer if answer == MemoryAnswer::NotPresent => {
+                completer::await_page(&mut self.requester, now, ctx);
+                Step::Done
+            }
             Waiting::Completer => {
                 let written = answer == MemoryAnswer::Done;
                 completer::finish_response(&mut self.requester, now, ctx, written);

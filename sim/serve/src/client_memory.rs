@@ -13,8 +13,9 @@ use super::client_file::{ClientFile, ClientFiles};
 
 /// Maximum number of mappings of a client; the same as in VFIO (`dma_entry_limit`).
 pub const MAX_MAPPINGS: usize = 65535;
-/// Upper bound of their total size: the address range of a processor.
-const MAX_BYTES: u64 = 1 << 47;
+/// Upper bound of their total size: the address range of a processor as a whole, for on-demand
+/// regions, and once more in pieces.
+const MAX_BYTES: u64 = 1 << 48;
 /// Mappings begin and end at multiples of this size.
 pub const PAGE_SIZE: u64 = 4096;
 

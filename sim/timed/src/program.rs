@@ -38,6 +38,8 @@ pub struct HostFacts {
     pub push_inline_only: bool,
     /// How the card translates the program's memory regions.
     pub translation: RegionTranslation,
+    /// Bytes that are brought in with the page of a fault of an on-demand region.
+    pub page_fault_prefetch_bytes: u32,
     /// Data rate of the port, in Mb/s.
     pub rate_mbps: u32,
     /// True if a trace records what the program's threads spend time on.
@@ -57,6 +59,7 @@ impl HostFacts {
             push_blocks,
             push_inline_only: preset.host.push_inline_only,
             translation: preset.host.translation,
+            page_fault_prefetch_bytes: preset.host.page_fault_prefetch_bytes,
             rate_mbps: (preset.mac.rate_gbps * 1000.0).round() as u32,
             is_recorded: false,
         }
@@ -71,6 +74,10 @@ impl HostFacts {
             (&page.push_inline_only, self.push_inline_only.into()),
             (&page.push_blocks, self.push_blocks),
             (&page.region_pages, region_pages(self.translation)),
+            (
+                &page.page_fault_prefetch_bytes,
+                self.page_fault_prefetch_bytes,
+            ),
             (&page.rate_mbps, self.rate_mbps),
             (&page.is_recorded, self.is_recorded.into()),
             (&page.version, VERSION),
@@ -83,7 +90,7 @@ impl HostFacts {
 
     fn write_costs(&self, page: &CostsPage) {
         let costs = &self.costs;
-        let cells: [(_, Duration); 12] = [
+        let cells: [(_, Duration); 13] = [
             (&page.post_ps, costs.post),
             (&page.doorbell_ps, costs.doorbell),
             (&page.push_block_ps, costs.push_block),
@@ -94,6 +101,7 @@ impl HostFacts {
             (&page.memory_poll_ps, costs.memory_poll),
             (&page.wake_up_ps, costs.wake_up),
             (&page.system_call_ps, costs.system_call),
+            (&page.page_fault_ps, costs.page_fault),
             (&page.cm_command_ps, costs.cm_command),
             (&page.jitter_ps, costs.jitter),
         ];

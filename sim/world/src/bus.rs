@@ -97,7 +97,7 @@ impl<T: Timing> WorldBus<T> {
 
     fn write(&self, at: u32, value: u32) {
         let mut event_loop = self.shared.event_loop.lock();
-        if !is_event_queue_doorbell(at) {
+        if !is_answer(at) {
             return self.write_at_once(&mut event_loop, at, value);
         }
         let time = self.time(&event_loop);
@@ -249,9 +249,11 @@ impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
     }
 }
 
-fn is_event_queue_doorbell(at: u32) -> bool {
+/// Returns true for the registers by which software answers events. Their stores take their time.
+fn is_answer(at: u32) -> bool {
     let first = offset::event_queue_doorbell;
-    (first..first + 4 * u32::from(VECTOR_COUNT)).contains(&at)
+    let is_doorbell = (first..first + 4 * u32::from(VECTOR_COUNT)).contains(&at);
+    is_doorbell || at == offset::page_fault_answer
 }
 
 /// Returns the number in a doorbell: a QPN, unless it is the doorbell of another kind of queue.

@@ -7,7 +7,8 @@ use ferroce_model::pcie::machine::Direction;
 use ferroce_model::pcie::{Pcie, Store};
 use ferroce_model::{DmaAtomic, DmaError, Doorbell, Host, WriteOrder};
 use ferroce_spec::push::{MAX_BLOCKS, WORDS_PER_BLOCK};
-use ferroce_units::Instant;
+use ferroce_spec::register::offset;
+use ferroce_units::{Duration, Instant};
 use zerocopy::IntoBytes;
 
 use super::posted::{Kind, PostedWrites};
@@ -61,6 +62,8 @@ pub struct WorldHost {
     elides_payload: bool,
     /// PCIe; without it, everything is immediate.
     pub pcie: Option<Box<Pcie>>,
+    /// Time of the kernel for a page fault of an on-demand region.
+    page_fault: Duration,
     pub posted: PostedWrites,
     pub watchers: Watchers,
     /// Doorbells in flight to the card, in order.
@@ -86,6 +89,7 @@ impl WorldHost {
             parked: None,
             elides_payload,
             pcie: pcie.map(Box::new),
+            page_fault: Duration::ZERO,
             posted: PostedWrites::default(),
             watchers: Watchers::default(),
             doorbells: VecDeque::new(),
@@ -96,6 +100,11 @@ impl WorldHost {
             interrupts: VecDeque::new(),
             recorder: None,
         }
+    }
+
+    /// Sets the time of the kernel for a page fault.
+    pub fn with_page_fault(self, page_fault: Duration) -> Self {
+        Self { page_fault, ..self }
     }
 
     /// Begins an event.
@@ -207,10 +216,14 @@ impl WorldHost {
         }
     }
 
-    /// Writes a register at `at`.
+    /// Writes a register at `at`. The answer to a page fault follows the work of the kernel, which
+    /// another processor does.
     pub fn write_register(&mut self, now: Instant, at: Instant, offset: u32, value: u32) -> Store {
         let store = self.store(now, at, STORE_BYTES);
-        let arrival = store.arrival;
+        let arrival = match offset {
+            offset::page_fault_answer => store.arrival + self.page_fault,
+            _ => store.arrival,
+        };
         let place = self.registers.partition_point(|(at, ..)| *at <= arrival);
         self.registers.insert(place, (arrival, offset, value));
         store

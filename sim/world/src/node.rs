@@ -4,6 +4,7 @@ use ferroce_host::numbered_hosts;
 use ferroce_host::prefetch::prefetch;
 use ferroce_model::nic::Nic;
 use ferroce_model::pcie::{Parameters, Pcie};
+use ferroce_model::preset::costs::Costs;
 use ferroce_model::time::timing::Timing;
 use ferroce_model::{NicConfig, Progress};
 use ferroce_spec::push::MAX_BLOCKS;
@@ -68,10 +69,12 @@ impl<T: Timing> Node<T> {
                 0
             }
         });
+        let page_fault = preset.map(|preset| Costs::new(preset).page_fault);
+        let page_fault = page_fault.unwrap_or(Duration::ZERO);
         let pcie = preset.map(|preset| Pcie::new(&Parameters::from(preset), seed));
         Self {
             nic: Nic::with_timing(nic_config, card),
-            host: WorldHost::new(number, pcie, config.elide_payload),
+            host: WorldHost::new(number, pcie, config.elide_payload).with_page_fault(page_fault),
             push_blocks,
             has_fenced_doorbells: preset
                 .is_some_and(|preset| preset.host.write_combining && !preset.host.push_inline_only),

@@ -140,12 +140,17 @@ impl Requester {
     /// Goes back after an RNR NAK of the peer.
     pub(crate) fn back_off(&mut self, ctx: &mut Context, until: Instant) {
         if self.retry.spend_rnr(&ctx.attributes) {
-            self.go_back(ctx);
-            ctx.timers.stop(Timer::Retransmit);
-            ctx.timers.set(Timer::RnrBackoff, until);
+            self.pause(ctx, until);
         } else {
             self.fail_front(ctx, CompletionStatus::RnrRetryExceeded);
         }
+    }
+
+    /// Goes back, and sends nothing until then.
+    pub(crate) fn pause(&mut self, ctx: &mut Context, until: Instant) {
+        self.go_back(ctx);
+        ctx.timers.stop(Timer::Retransmit);
+        ctx.timers.set(Timer::RnrBackoff, until);
     }
 
     /// Handles the expiry of the timer of unacknowledged packets.

@@ -336,15 +336,23 @@ impl Requester {
             return;
         };
         recovery.sent.forget_arrival(psn);
-        if !recovery.sent.lose(psn) {
+        if !self.ask_later(ctx, psn, until) {
             return; // a repetition
         }
         ctx.statistics.rnr_naks_received += 1;
-        ctx.timers.set(Timer::RnrBackoff, until);
-        self.start_timer(until, ctx);
         if !self.retry.spend_rnr(&ctx.attributes) {
             self.fail_front(ctx, CompletionStatus::RnrRetryExceeded);
         }
+    }
+
+    /// Sends the request of `psn` again, not before `until`. Returns false if this is known.
+    pub(crate) fn ask_later(&mut self, ctx: &mut Context, psn: Psn, until: Instant) -> bool {
+        let is_new = ctx.recovery.as_mut().is_some_and(|r| r.sent.lose(psn));
+        if is_new {
+            ctx.timers.set(Timer::RnrBackoff, until);
+            self.start_timer(until, ctx);
+        }
+        is_new
     }
 }
 

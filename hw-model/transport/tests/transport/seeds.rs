@@ -518,7 +518,7 @@ fn pages_that_are_not_present_change_nothing() {
         let Some(sum) = for_seeds(|seed| arrives_on_demand(seed, modes)) else {
             return;
         };
-        expect_recovered(&sum, 300);
+        expect_recovered(&sum, 100);
         assert_eq!((sum.other_naks_sent, sum.other_naks_received), (0, 0));
     }
 }

@@ -1,7 +1,7 @@
 //! The bus of a program in simulated time.
 //!
 //! Frequent stores go through the pages that the program shares with its world, each with its time:
-//! doorbells, pushes, and the doorbells of event queues. Everything else goes to the card's socket
+//! doorbells, pushes, and the answers to events. Everything else goes to the card's socket
 //! and takes no simulated time: registers, the device's memory, mappings. Before such an access,
 //! the card gets all stores that it has not seen.
 //!
@@ -16,7 +16,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ferroce_driver::bus::BufferPages;
 use ferroce_driver::bus::RegionTranslation;
-use ferroce_driver::bus::{Bus, BusError, DmaAccess, DmaMapping, InterruptHandler, ProgramClock};
+use ferroce_driver::bus::{
+    Bus, BusError, DmaAccess, DmaMapping, InterruptHandler, PageFaulting, ProgramClock,
+};
 use ferroce_platform::shared_memory::registered::Registered;
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::push::WORDS_PER_BLOCK;
@@ -33,10 +35,15 @@ use parking_lot::Mutex;
 
 use crate::interrupts;
 use crate::library::Library;
+use crate::paging;
 use crate::processor::Processor;
 
 /// Longest time that the last acknowledgements may be in flight.
 const LINGER: Duration = Duration::from_us(20);
+
+/// IOVAs of the program's addresses, for its on-demand regions: beyond those of all mappings. A
+/// program has 47 bits of addresses.
+const ADDRESS_SPACE: Range<u64> = 1 << 48..(1 << 48) + (1 << 47);
 
 /// The bus to a card of a world.
 pub struct TimedBus {
@@ -107,7 +114,7 @@ impl TimedBus {
         if is_reset && self.is_in_use.swap(true, Ordering::Relaxed) {
             self.linger();
         }
-        if is_event_queue_doorbell(at) {
+        if is_answer(at) {
             let words = [u64::from(value)];
             return self.library.store(StoreKind::Register, at, &words);
         }
@@ -217,6 +224,40 @@ impl Bus for TimedBus {
         })
     }
 
+    fn address_space(&self) -> Option<Range<u64>> {
+        Some(ADDRESS_SPACE)
+    }
+
+    fn map_address_space(&self) -> Result<(), BusError> {
+        self.with_flushed_card(|card| card.map_address_space(ADDRESS_SPACE))?;
+        self.library.note_card_memory(0, usize::MAX);
+        paging::start(self.library);
+        Ok(())
+    }
+
+    fn unmap_address_space(&self) -> Result<(), BusError> {
+        self.with_flushed_card(|card| card.unmap_address_space(ADDRESS_SPACE))
+    }
+
+    fn page_faults(&self) -> Option<PageFaulting> {
+        let prefetch_bytes = &self.library.program().page_fault_prefetch_bytes;
+        Some(PageFaulting {
+            prefetch_bytes: prefetch_bytes.load(Ordering::Relaxed).into(),
+        })
+    }
+
+    fn bring_in(&self, address: usize, length: usize, access: DmaAccess) -> bool {
+        self.library
+            .outside(|| self.card().bring_in(address, length, access))
+    }
+
+    /// The kernel works as long as for a page fault, while the program waits in its call.
+    fn wait_for_prefetch(&self) {
+        let cost_ps = &self.library.program().costs.page_fault_ps;
+        let time_ps = self.library.now_ps() + cost_ps.load(Ordering::Relaxed);
+        self.library.wait(&Wait::At { time_ps });
+    }
+
     fn mapping_limit(&self) -> Option<u32> {
         self.card().mapping_limit()
     }
@@ -294,7 +335,9 @@ impl Drop for TimedBus {
     }
 }
 
-fn is_event_queue_doorbell(at: u32) -> bool {
+/// Returns true for the registers by which the driver answers events.
+fn is_answer(at: u32) -> bool {
     let first = offset::event_queue_doorbell;
-    (first..first + 4 * u32::from(VECTOR_COUNT)).contains(&at)
+    let is_doorbell = (first..first + 4 * u32::from(VECTOR_COUNT)).contains(&at);
+    is_doorbell || at == offset::page_fault_answer
 }

@@ -2,13 +2,15 @@
 //!
 //! [`library`] wraps the preloaded time library, [`membership`] joins a world, [`bus`] reaches the
 //! card, `interrupts` calls the handlers of interrupts, [`connection_manager`] reaches the host's
-//! RDMA CM agent, and [`processor`] charges the costs of calls.
+//! RDMA CM agent, `paging` brings in pages of on-demand regions, and [`processor`] charges the costs
+//! of calls.
 
 pub mod bus;
 pub mod connection_manager;
 mod interrupts;
 pub mod library;
 pub mod membership;
+mod paging;
 pub mod processor;
 #[expect(unsafe_code, reason = "a symbol of another library")]
 mod time_table;

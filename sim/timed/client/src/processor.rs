@@ -381,6 +381,7 @@ fn costs_of(page: &CostsPage) -> Costs {
         memory_poll: time(&page.memory_poll_ps),
         wake_up: time(&page.wake_up_ps),
         system_call: time(&page.system_call_ps),
+        page_fault: time(&page.page_fault_ps),
         cm_command: time(&page.cm_command_ps),
         // The world charges the time of its agents.
         cm_mad: Duration::ZERO,

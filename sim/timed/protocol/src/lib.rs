@@ -38,7 +38,7 @@ pub mod store;
 pub mod table;
 
 /// Version of this protocol; the sides communicate only if they have the same one.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 /// Maximum number of programs of a world.
 pub const MAX_PROGRAMS: usize = 64;

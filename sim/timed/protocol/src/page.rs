@@ -77,6 +77,8 @@ pub struct CostsPage {
     pub wake_up_ps: AtomicU64,
     /// System call that does not wait.
     pub system_call_ps: AtomicU64,
+    /// Page fault of an on-demand region.
+    pub page_fault_ps: AtomicU64,
     /// Command of RDMA CM.
     pub cm_command_ps: AtomicU64,
     /// Half width of the spread of all of these.
@@ -106,6 +108,8 @@ pub struct ProgramPage {
     /// Base-2 logarithm of the pages by which the card translates memory regions,
     /// [`REGION_PAGES_OF_KERNEL`] or [`NO_REGION_PAGES`].
     pub region_pages: AtomicU32,
+    /// Bytes that are brought in with the page of a fault of an on-demand region.
+    pub page_fault_prefetch_bytes: AtomicU32,
     /// Not zero: the world has ended.
     pub has_ended: AtomicU32,
     /// Costs of calls.
