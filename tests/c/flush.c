@@ -108,6 +108,17 @@ static void check_refusals(struct bench *bench, struct ibv_mr *without)
 	EQUAL(ibv_wr_complete(qp), 0);
 	expect_send(bench, 12, IBV_WC_REM_ACCESS_ERR, 0);
 
+	/* A FLUSH of no bytes is checked, too. */
+	qp = pair(bench, ACCESS_FLUSH_GLOBAL);
+	ibv_wr_start(qp);
+	begin(qp, 14);
+	wr_flush(qp, bench->mr->rkey, target, 0, GLOBAL, RANGE);
+	begin(qp, 15);
+	wr_flush(qp, bench->mr->rkey ^ 1, target, 0, GLOBAL, RANGE);
+	EQUAL(ibv_wr_complete(qp), 0);
+	expect_send(bench, 14, IBV_WC_SUCCESS, WC_FLUSH);
+	expect_send(bench, 15, IBV_WC_REM_ACCESS_ERR, 0);
+
 	qp = pair(bench, ACCESS_FLUSH_GLOBAL);
 	ibv_wr_start(qp);
 	begin(qp, 13);

@@ -79,12 +79,7 @@ pub fn execute<H: Host, M: TranslationTable>(
             srqn,
         } => {
             let length = u64::from(length);
-            let is_region = matches!(access, RemoteAccess::Flush { region: true, .. });
-            let mut access =
-                remote_access(qp, srqn, r_key, virtual_address, length, access, blocks);
-            if is_region {
-                access = whole_region(qp, access, blocks);
-            }
+            let access = remote_access(qp, srqn, r_key, virtual_address, length, access, blocks);
             validate(qp, access, blocks)
         }
         MemoryOp::TakeReceive | MemoryOp::TakeShared { .. } if blocks.withholds_receives => {
@@ -156,11 +151,7 @@ fn execute_at_once<H: Host, M: TranslationTable>(
             srqn,
         } => {
             let length = u64::from(length);
-            let mut access =
-                remote_access(qp, srqn, r_key, virtual_address, length, access, blocks);
-            if length == 0 {
-                access = whole_region(qp, access, blocks);
-            }
+            let access = remote_access(qp, srqn, r_key, virtual_address, length, access, blocks);
             flush(qp, access, blocks)
         }
         MemoryOp::WriteAtomically {
@@ -233,10 +224,10 @@ pub fn protection_domain<H: Host>(
     }
 }
 
-/// Returns the access of a peer to `length` bytes of memory at `address`.
+/// Returns the access of a peer to `length` bytes of memory at `address`, or to a whole region.
 #[inline]
 fn remote_access<H: Host, M: TranslationTable>(
-    qp: &QueuePair,
+    qp: &mut QueuePair,
     srqn: Option<u32>,
     r_key: RKey,
     address: u64,
@@ -245,14 +236,18 @@ fn remote_access<H: Host, M: TranslationTable>(
     blocks: &mut MemoryBlocks<'_, '_, H, M>,
 ) -> Option<Access> {
     let pd = protection_domain(qp, srqn, blocks.srqs, blocks.dma)?;
-    Some(Access {
+    let range = Access {
         pd,
         key: r_key.0,
         address,
         length,
         rights: remote_rights(access),
         qpn: qp.qpn.value(),
-    })
+    };
+    match access {
+        RemoteAccess::Flush { region: true, .. } => whole_region(qp, range, blocks),
+        _ => Some(range),
+    }
 }
 
 /// Executes an atomic operation permitted by `access`, after earlier ones of the queue pair.
@@ -283,10 +278,9 @@ fn atomic<H: Host, M: TranslationTable>(
 #[cold]
 fn whole_region<H: Host, M: TranslationTable>(
     qp: &mut QueuePair,
-    access: Option<Access>,
+    access: Access,
     blocks: &mut MemoryBlocks<'_, '_, H, M>,
 ) -> Option<Access> {
-    let access = access?;
     let whole = blocks.memory.whole_region(access, blocks.dma);
     whole
         .inspect_err(|fault| refuse(qp, &access, fault, blocks.memory))

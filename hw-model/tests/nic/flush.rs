@@ -102,6 +102,26 @@ fn a_flush_without_a_right_or_outside_of_the_region_is_refused() {
 }
 
 #[test]
+fn a_flush_of_no_bytes_is_checked_but_a_write_of_no_bytes_is_not() {
+    for whole in [0, WHOLE_REGION] {
+        let (mut a, mut b, key) = scene();
+        post_flush(&mut a, remote(REGION_START, key ^ 1), 0, GLOBAL | whole);
+        expect(&mut a, &mut b, CqeStatus::REMOTE_ACCESS);
+        // The region has no right to be flushed.
+        let (mut a, mut b, _) = scene();
+        post_flush(&mut a, remote(REGION_START, b.key), 0, GLOBAL | whole);
+        expect(&mut a, &mut b, CqeStatus::REMOTE_ACCESS);
+    }
+    let (mut a, mut b, key) = scene();
+    post_flush(&mut a, remote(REGION_START - 1, key), 0, GLOBAL);
+    expect(&mut a, &mut b, CqeStatus::REMOTE_ACCESS);
+    let (mut a, mut b, key) = scene();
+    let rest = [remote(REGION_START, key ^ 1)];
+    a.post_block(SendOpcode::RDMA_WRITE, [0; 4], &[rest.as_bytes()]);
+    expect(&mut a, &mut b, CqeStatus::SUCCESS);
+}
+
+#[test]
 fn an_atomic_write_writes_eight_aligned_bytes() {
     let (mut a, mut b, key) = scene();
     a.data(0, 8).copy_from_slice(b"8 bytes!");

@@ -235,11 +235,7 @@ impl Responder {
             Asked::Flush => MemoryOp::Flush {
                 r_key: self.packet.reth.r_key,
                 virtual_address: self.packet.reth.virtual_address,
-                length: if self.flushes_region() {
-                    0
-                } else {
-                    self.packet.reth.dma_length
-                },
+                length: self.packet.reth.dma_length,
                 access: self.access(),
                 srqn,
             },

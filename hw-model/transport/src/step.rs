@@ -66,7 +66,7 @@ pub enum MemoryOp {
         r_key: RKey,
         /// First byte.
         virtual_address: u64,
-        /// Bytes of the whole message; never zero, except for a FLUSH of a whole region.
+        /// Bytes of the whole message; never zero, except for a FLUSH.
         length: u32,
         /// Kind of access.
         access: Access,
@@ -113,7 +113,7 @@ pub enum MemoryOp {
         r_key: RKey,
         /// First byte of the range; meaningless for the whole region.
         virtual_address: u64,
-        /// Bytes of the range; zero for the whole region.
+        /// Bytes of the range, never zero; meaningless for the whole region.
         length: u32,
         /// [`Access::Flush`], as it was validated.
         access: Access,

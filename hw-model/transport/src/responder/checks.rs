@@ -236,13 +236,13 @@ impl Responder {
         }
     }
 
-    /// Checks key, bounds, protection domain and rights, once per message. For a message of zero
-    /// bytes the key is not checked.
+    /// Checks key, bounds, protection domain and rights, once per message. For a WRITE or READ of
+    /// zero bytes the key is not checked (IBTA C9-88). That rule is about these two: like soft-RoCE,
+    /// a FLUSH of zero bytes is checked.
     #[inline]
     pub(super) fn check_remote_access(&self) -> Next {
-        let reth = &self.packet.reth;
-        let is_whole_region = self.packet.is_flush() && self.flushes_region();
-        if !self.packet.position.starts_message() || reth.dma_length == 0 && !is_whole_region {
+        let is_empty = self.packet.reth.dma_length == 0 && !self.packet.is_flush();
+        if !self.packet.position.starts_message() || is_empty {
             return Next::Execute;
         }
         Next::Ask(Asked::RemoteAccess)

@@ -295,8 +295,8 @@ impl Node {
                 access,
                 srqn,
             } => {
-                let is_region = matches!(access, Access::Flush { region: true, .. });
-                assert!((length > 0 || is_region) && srqn == self.srqn());
+                let is_flush = matches!(access, Access::Flush { .. });
+                assert!((length > 0 || is_flush) && srqn == self.srqn());
                 let range = self.range(virtual_address, length);
                 let valid =
                     r_key == R_KEY && range.is_some_and(|range| !self.is_gone(range.start, length));
