@@ -14,7 +14,8 @@ use ferroce_spec::eqe::{Eqe, EventType};
 use ferroce_spec::register::{EventQueueDoorbell, offset};
 use ferroce_spec::wqe::{
     AddressPath, AtomicSegment, BLOCK_SIZE, ControlSegment, ControlWord, DataSegment,
-    DatagramSegment, L_KEY_END, RemoteAddressSegment, SendOpcode, SharedReceiveSegment, VLAN_NONE,
+    DatagramSegment, FlushSegment, L_KEY_END, RemoteAddressSegment, SendOpcode,
+    SharedReceiveSegment, VLAN_NONE,
 };
 use ferroce_wire::Gid;
 use zerocopy::IntoBytes;
@@ -71,6 +72,7 @@ pub struct Request<'a> {
     pub immediate: Option<[u8; 4]>,
     pub remote: Option<(u64, u32)>,
     pub atomic: Option<AtomicSegment>,
+    pub flush: Option<FlushSegment>,
     pub datagram: Option<DatagramSegment>,
     pub srqn: u32,
     pub solicited: bool,
@@ -289,6 +291,7 @@ impl<T: Timing> Machine<T> {
         access.set_remote_read(true);
         access.set_remote_write(true);
         access.set_remote_atomic(true);
+        access.set_flush_global(true);
         let mut retry = RetryAttributes::default();
         retry.set_retry_count(7);
         retry.set_rnr_retry(7);
@@ -360,6 +363,9 @@ impl<T: Timing> Machine<T> {
         }
         if let Some(atomic) = request.atomic {
             segments.extend(atomic.as_bytes());
+        }
+        if let Some(flush) = request.flush {
+            segments.extend(flush.as_bytes());
         }
         if let Some(datagram) = request.datagram {
             segments.extend(datagram.as_bytes());

@@ -20,11 +20,13 @@ use ferroce_model::{Doorbell, NicConfig};
 use ferroce_spec::command::{
     CommandCompletion, CommandEntry, CommandOpcode, input_size, output_size,
 };
-use ferroce_spec::context::ServiceCode;
+use ferroce_spec::context::{AccessRights, ServiceCode};
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue, SLOTS};
 use ferroce_spec::register::{BAR0_SIZE, Control, offset};
-use ferroce_spec::wqe::{AtomicSegment, DataSegment, SendOpcode};
-use ferroce_wire::Frame;
+use ferroce_spec::wqe::{AtomicSegment, DataSegment, FlushSegment, SendOpcode};
+use ferroce_wire::{
+    Extension, Feth, FlushRange, Frame, IcrcMode, RKey, Reth, TransportHeaders, emit_frame,
+};
 use zerocopy::IntoBytes;
 
 use crate::input::Input;
@@ -45,7 +47,7 @@ const SERVICES: [ServiceCode; 4] = [
     ServiceCode::XRC_INITIATOR,
 ];
 
-const OPCODES: [SendOpcode; 11] = [
+const OPCODES: [SendOpcode; 13] = [
     SendOpcode::NOP,
     SendOpcode::SEND,
     SendOpcode::SEND_IMMEDIATE,
@@ -57,6 +59,8 @@ const OPCODES: [SendOpcode; 11] = [
     SendOpcode::FETCH_ADD,
     SendOpcode::LOCAL_INVALIDATE,
     SendOpcode::BIND_WINDOW,
+    SendOpcode::FLUSH,
+    SendOpcode::ATOMIC_WRITE,
 ];
 
 const DOORBELLS: [DoorbellKind; 9] = [
@@ -108,6 +112,8 @@ struct Side {
     machine: Machine,
     qps: Vec<TestQp>,
     srq: TestSrq,
+    /// A key that also permits atomics and FLUSH.
+    permissive_key: u32,
 }
 
 struct Scene {
@@ -126,10 +132,12 @@ impl Scene {
             let mut machine = Machine::with(number, port, configure);
             let cqn = machine.cqn;
             let srq = machine.create_srq(2, Some((DOMAIN, cqn)));
+            let permissive_key = machine.create_region(rights()).expect("room");
             Side {
                 machine,
                 qps: Vec::new(),
                 srq,
+                permissive_key,
             }
         });
         for service in SERVICES {
@@ -162,7 +170,6 @@ impl Scene {
     fn step(&mut self, input: &mut Input<'_>) {
         let kind = input.u8();
         let which = usize::from(kind >> 7);
-        let peer_key = self.sides[1 - which].machine.key;
         let side = &mut self.sides[which];
         match kind & 0xf {
             0 => side.hostile_command(input),
@@ -173,7 +180,7 @@ impl Scene {
             7 => side.access_register(input),
             8 => side.make_up_frame(input),
             9 => side.tamper(input),
-            10 | 11 => self.send(which, peer_key, input),
+            10 | 11 => self.send(which, input),
             12 => side.receive(input),
             13 => while side.machine.poll().is_some() {},
             14 => side.machine.port.link_up = input.flag(),
@@ -186,26 +193,45 @@ impl Scene {
     }
 
     /// Posts a request like a correct program, except for keys, addresses and lengths.
-    fn send(&mut self, which: usize, peer_key: u32, input: &mut Input<'_>) {
+    fn send(&mut self, which: usize, input: &mut Input<'_>) {
         let qp = usize::from(input.below(SERVICES.len() as u8));
         let destination = (
             self.sides[1 - which].machine.gid(),
             self.sides[1 - which].qps[qp].qpn,
         );
         let srqn = self.sides[1 - which].srq.srqn;
-        let Side { machine, qps, .. } = &mut self.sides[which];
         let opcode = input.choose(&OPCODES);
-        let count = usize::from(input.below(4));
-        let data: Vec<_> = (0..count).map(|_| segment(machine.key, input)).collect();
-        let remote = segment(peer_key, input);
-        let has_remote = opcode.0 >= SendOpcode::RDMA_WRITE.0;
         let is_atomic = matches!(opcode, SendOpcode::COMPARE_SWAP | SendOpcode::FETCH_ADD);
+        let is_flush = opcode == SendOpcode::FLUSH;
+        let peer_key = match is_atomic || is_flush {
+            true => self.sides[1 - which].permissive_key,
+            false => self.sides[1 - which].machine.key,
+        };
+        let Side { machine, qps, .. } = &mut self.sides[which];
+        let count = match opcode {
+            SendOpcode::FLUSH => 0,
+            SendOpcode::ATOMIC_WRITE => 1,
+            _ => usize::from(input.below(4)),
+        };
+        let mut data: Vec<_> = (0..count).map(|_| segment(machine.key, input)).collect();
+        let mut remote = segment(peer_key, input);
+        let has_remote = opcode.0 >= SendOpcode::RDMA_WRITE.0;
+        // Any other length or address is refused before the peer writes.
+        if opcode == SendOpcode::ATOMIC_WRITE && input.u8() < 0xe0 {
+            data[0].length = 8;
+            remote.address &= !7;
+        }
         let request = Request {
             data: &data,
             remote: has_remote.then_some((remote.address, remote.l_key)),
             atomic: is_atomic.then(|| AtomicSegment {
                 swap_add: input.number(),
                 compare: input.number(),
+            }),
+            flush: is_flush.then(|| FlushSegment {
+                length: remote.length,
+                kind: u32::from(input.below(0x40)),
+                reserved: 0,
             }),
             datagram: match qps[qp].service {
                 ServiceCode::UNRELIABLE_DATAGRAM => {
@@ -233,6 +259,41 @@ fn forget(config: &mut NicConfig, hardly_anything: bool) {
     };
     (config.qpc_cache, config.cqc_cache, config.srqc_cache) = (shape, shape, shape);
     (config.mpt_cache, config.mtt_cache) = (shape, shape);
+}
+
+/// Returns everything that a region or a queue pair can permit.
+fn rights() -> AccessRights {
+    let mut access = common::objects::every_right();
+    access.set_flush_global(true);
+    access
+}
+
+/// Returns a FLUSH or an ATOMIC WRITE in place of the packet in `frame`, with its PSN.
+fn placement(frame: &[u8], input: &mut Input<'_>) -> Option<Vec<u8>> {
+    let frame = Frame::parse(frame).ok()?;
+    let old = frame.headers;
+    let reth = match old.extension {
+        Extension::Reth(reth) => reth,
+        _ => Reth {
+            virtual_address: REGION_START.wrapping_add(input.number()),
+            r_key: RKey(input.u32()),
+            dma_length: input.number() as u32,
+        },
+    };
+    let mut bth = old.bth;
+    bth.pad_count = 0;
+    let length = 4 * usize::from(input.below(4));
+    let headers = if input.flag() {
+        let range = input.choose(&[FlushRange::Range, FlushRange::Region]);
+        let placements = input.choose(&[&[][..], &[Feth::GLOBAL], &[Feth::PERSISTENT]]);
+        TransportHeaders::flush(bth, Feth::new(placements, range), reth)
+    } else {
+        TransportHeaders::atomic_write(bth, reth)
+    };
+    let mut buffer = [0; MADE_UP];
+    let payload = &[0x5a; 12][..length];
+    let path = frame.path();
+    Some(emit_frame(&path, &headers, payload, IcrcMode::Computed, &mut buffer).to_vec())
 }
 
 /// Returns the service that answers `service`.
@@ -427,6 +488,7 @@ impl Side {
                 return;
             }
             3 => frame.truncate(usize::from(input.u8())),
+            4 => frame = placement(&frame, input).unwrap_or(frame),
             _ => {}
         }
         for _ in 0..input.below(4) {

@@ -11,8 +11,8 @@ use ferroce_spec::wqe::VLAN_NONE;
 use ferroce_wire::Gid;
 use zerocopy::IntoBytes;
 
-use super::common::{all_rights, objects::LOG_SIZE, place};
-use super::{DOMAIN, Side};
+use super::common::{objects::LOG_SIZE, place};
+use super::{DOMAIN, Side, rights};
 use crate::input::Input;
 
 /// Every command; those that change the most occur more than once.
@@ -189,7 +189,7 @@ fn queue_pair(side: &Side, input: &mut Input<'_>) -> QpContext {
         srqn: u32::from(input.below(4)),
         send_doorbell_slot: 64 + u32::from(input.below(8)),
         receive_doorbell_slot: 72 + u32::from(input.below(8)),
-        access: all_rights(),
+        access: rights(),
         // Often the only value that is allowed for a GSI.
         q_key: match input.number() as u32 {
             even if even % 2 == 0 => GSI_Q_KEY,
@@ -247,7 +247,7 @@ fn memory(input: &mut Input<'_>) -> MemoryEntry {
         word,
         key: u32::from(input.u8()),
         pd: 7,
-        access: all_rights(),
+        access: rights(),
         start: super::REGION_START.wrapping_add(input.number()),
         length: input.number(),
         translation: input.number(),

@@ -5,6 +5,7 @@ use std::mem::zeroed;
 use ferroce_provider::abi::*;
 use libc::c_int;
 
+use super::create::ALL_OPERATIONS;
 use super::ffi::*;
 use super::objects::call;
 use super::work::MASKS;
@@ -53,7 +54,7 @@ impl Session {
             };
             attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
             attr.send_ops_flags = match kind {
-                IBV_QPT_RC => 0x3ff,
+                IBV_QPT_RC => ALL_OPERATIONS,
                 _ => IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM,
             };
             call!(table.create_qp_ex)(self.program.context, &mut attr)
@@ -69,7 +70,7 @@ impl Session {
             let mut attr: ibv_qp_attr = zeroed();
             attr.path_mtu = IBV_MTU_256;
             (attr.qkey, attr.dest_qp_num, attr.port_num) = (Q_KEY, peer, 1);
-            attr.qp_access_flags = 0xf;
+            attr.qp_access_flags = 0x10f;
             (attr.max_rd_atomic, attr.max_dest_rd_atomic) = (4, 4);
             (attr.timeout, attr.retry_cnt, attr.rnr_retry) = (1, 1, 1);
             attr.min_rnr_timer = 1;

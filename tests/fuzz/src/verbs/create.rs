@@ -27,6 +27,9 @@ const TYPES: [c_int; 12] = [
     -1,
 ];
 
+/// All operations that a queue pair can have.
+pub(super) const ALL_OPERATIONS: u64 = 0x3ff | IBV_QP_EX_WITH_FLUSH | IBV_QP_EX_WITH_ATOMIC_WRITE;
+
 /// Returns a mask that contains `usual`, or any mask.
 fn mask(input: &mut Input<'_>, usual: u64) -> u64 {
     match input.u8() {
@@ -98,7 +101,7 @@ impl Session {
                 IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS
             };
             attr.comp_mask = mask(input, u64::from(usual)) as u32;
-            attr.send_ops_flags = mask(input, 0x3ff);
+            attr.send_ops_flags = mask(input, ALL_OPERATIONS);
             attr.create_flags = input.number() as u32;
             let table = table(self.program.context);
             let qp = call!(table.create_qp_ex)(self.program.context, &mut attr);
@@ -158,7 +161,7 @@ impl Session {
         } else {
             input.number()
         };
-        let access = mask(input, 0x1f);
+        let access = mask(input, 0x11f);
         let length = self.program.length(address, length, is_on_demand(access));
         let access = access as u32;
         let pd = self.objects.pds.pick(input);

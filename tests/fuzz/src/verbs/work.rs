@@ -102,7 +102,7 @@ impl Session {
             } else {
                 (*peer).qp_num
             };
-            attr.qp_access_flags = input.choose(&[0xf, 0xe, 0, 0xff, u32::MAX]);
+            attr.qp_access_flags = input.choose(&[0x10f, 0xe, 0, 0xff, u32::MAX]);
             attr.ah_attr = self.address(input);
             attr.alt_ah_attr = attr.ah_attr;
             attr.pkey_index = u16::from(input.choose(&[0u8, 0, 0, 1]));
@@ -318,26 +318,42 @@ impl Session {
         // SAFETY: by the contract; objects are null or alive.
         unsafe {
             let table = &*qp;
+            // A queue pair has no functions for operations that were not asked for.
+            macro_rules! operate {
+                ($name:ident, $($argument:expr),*) => {
+                    if let Some(function) = table.$name {
+                        function(qp, $($argument),*);
+                    }
+                };
+            }
             match input.below(14) {
-                0 => call!(table.wr_send)(qp),
-                1 => call!(table.wr_send_imm)(qp, input.u32()),
-                2 => call!(table.wr_send_inv)(qp, rkey),
-                3 => call!(table.wr_rdma_write)(qp, rkey, address),
-                4 => call!(table.wr_rdma_write_imm)(qp, rkey, address, input.u32()),
-                5 => call!(table.wr_rdma_read)(qp, rkey, address),
-                6 => call!(table.wr_atomic_cmp_swp)(qp, rkey, address, input.number(), 1),
-                7 => call!(table.wr_atomic_fetch_add)(qp, rkey, address, input.number()),
-                8 => call!(table.wr_local_inv)(qp, rkey),
+                0 => operate!(wr_send,),
+                1 => operate!(wr_send_imm, input.u32()),
+                2 => operate!(wr_send_inv, rkey),
+                3 => operate!(wr_rdma_write, rkey, address),
+                4 => operate!(wr_rdma_write_imm, rkey, address, input.u32()),
+                5 => operate!(wr_rdma_read, rkey, address),
+                6 => operate!(wr_atomic_cmp_swp, rkey, address, input.number(), 1),
+                7 => operate!(wr_atomic_fetch_add, rkey, address, input.number()),
+                8 => operate!(wr_local_inv, rkey),
                 9 => {
                     let (mw, info) = (self.objects.mws.pick(input), self.bind_info(input));
-                    call!(table.wr_bind_mw)(qp, mw, input.number() as u32, &info);
+                    operate!(wr_bind_mw, mw, input.number() as u32, &info);
                 }
                 10 => {
                     let ah = self.objects.ahs.pick(input);
-                    call!(table.wr_set_ud_addr)(qp, ah, self.qp_number(input), 1);
+                    operate!(wr_set_ud_addr, ah, self.qp_number(input), 1);
                 }
-                11 => call!(table.wr_set_xrc_srqn)(qp, input.number() as u32),
-                _ => {}
+                11 => operate!(wr_set_xrc_srqn, input.number() as u32),
+                12 => {
+                    let (kind, level) = (input.below(4), input.below(3));
+                    let length = input.number() as usize;
+                    operate!(wr_flush, rkey, address, length, kind, level);
+                }
+                _ => {
+                    let value = input.u64().to_ne_bytes();
+                    operate!(wr_atomic_write, rkey, address, value.as_ptr().cast());
+                }
             }
         }
     }
