@@ -120,11 +120,12 @@ impl Backing {
         access: MemoryAccess,
         translation: Translation,
     ) -> Result<Self, Error> {
-        if range.length == 0 {
-            return Ok(Self::Empty);
-        }
+        // Before the length: a region without bytes is on demand for prefetching, too.
         if translation == Translation::OnDemand {
             return OnDemand::new(device, range, access.of_device()).map(Self::OnDemand);
+        }
+        if range.length == 0 {
+            return Ok(Self::Empty);
         }
         Pages::new(device, range, access, translation).map(Self::Application)
     }

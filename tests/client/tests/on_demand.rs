@@ -322,6 +322,24 @@ verbs_tests! {
         assert_eq!(advise(PREFETCH, 0, &[all]), Err(libc::ENOENT));
     }
 
+    fn a_region_of_no_bytes_can_be_prefetched() {
+        if is_served() {
+            return;
+        }
+        let bench = Bench::new();
+        let (buffer, _) = on_demand(&bench.pd);
+        let addr = buffer.address(16);
+        let mr = bench.pd.register_raw(addr, 0, ON_DEMAND);
+        assert!(!mr.is_null());
+        // SAFETY: it was registered just now.
+        let nothing = ibv_sge { addr, length: 0, lkey: unsafe { (*mr).lkey } };
+        for advice in [PREFETCH, PREFETCH_WRITE, PREFETCH_NO_FAULT] {
+            assert_eq!(bench.pd.advise(advice, 0, &mut [nothing]), Ok(()));
+        }
+        // SAFETY: registered above, and not used any more.
+        assert_eq!(unsafe { ibv_dereg_mr(mr) }, 0);
+    }
+
     fn advice_is_refused_for_other_keys() {
         if is_served() {
             return;
