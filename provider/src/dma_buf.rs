@@ -111,7 +111,7 @@ fn check_kind(file: &ProgramFile) -> Result<(), Errno> {
 fn refusal(error: Error) -> Errno {
     match error {
         Error::Bus(BusError::InvalidMapping | BusError::BadAddress | BusError::Os(_)) => {
-            let text = "the device cannot map this dma-buf, as it is in another process";
+            let text = "the device, which is not in this process, cannot map this dma-buf";
             Errno::NOT_SUPPORTED.because(text)
         }
         error => error.into(),

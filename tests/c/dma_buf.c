@@ -1,14 +1,17 @@
 /*
  * Regions of dma-bufs, as clients probe and use them: the answers to wrong arguments, data, device
- * memory that is exported. The first argument says what stands for a dma-buf: "memfd", memory
- * files; "kernel", nothing here. The second says whether device memory can be exported: "export" or not.
+ * memory that is exported. The first argument says what is a dma-buf here: "memfd", memory files
+ * stand for them; "udmabuf", those of the kernel, around memory files; "kernel", nothing. The second
+ * says whether device memory can be exported: "export" or not.
  */
 #include "common.h"
 #include "init_attr.h"
 #include "pattern.h"
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <linux/udmabuf.h>
 #include <stdbool.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 
 enum { PAGE = 4096, SIZE = 16 * PAGE, SHIFT = 100, LENGTH = 3 * PAGE, DM_SIZE = 2 * PAGE };
@@ -23,7 +26,7 @@ typedef struct ibv_mr *register_dma_buf(struct ibv_pd *, uint64_t, size_t, uint6
 static register_dma_buf *reg_1_12;
 static struct ibv_mr *(*reg_mr_ex)(struct ibv_pd *, struct init_attr *);
 static int (*export_dm)(struct ibv_dm *);
-static bool takes_memory_files, is_exportable;
+static bool takes_memory_files, makes_dma_bufs, is_exportable;
 
 static void look_up(void)
 {
@@ -37,12 +40,26 @@ static void look_up(void)
 	NEED(reg_1_12 && reg_mr_ex && export_dm);
 }
 
+/* The kernel's dma-buf around a memory file, which it keeps. */
+static int dma_buf_of(int fd, size_t size)
+{
+	struct udmabuf_create create = { .memfd = fd, .flags = UDMABUF_FLAGS_CLOEXEC, .size = size };
+	int device = open("/dev/udmabuf", O_RDWR | O_CLOEXEC), dma_buf;
+
+	NEED(device >= 0 && !fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK));
+	dma_buf = ioctl(device, UDMABUF_CREATE, &create);
+	NEED(dma_buf >= 0);
+	close(device);
+	close(fd);
+	return dma_buf;
+}
+
 static int memory_file(size_t size)
 {
-	int fd = memfd_create("buffer of a test", MFD_CLOEXEC);
+	int fd = memfd_create("buffer of a test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
 	NEED(fd >= 0 && !ftruncate(fd, size));
-	return fd;
+	return makes_dma_bufs ? dma_buf_of(fd, size) : fd;
 }
 
 static char *mapped(int fd, size_t size)
@@ -113,8 +130,8 @@ static void refuse(struct bench *bench)
 	EQUAL(refused(bench, 1ull << 62, PAGE, 0, file, 0), EINVAL);
 	if (memory)
 		EQUAL(refused(bench, 0, PAGE, 0, file, WRITES), memory);
-	if (!memory) {
-		/* Like a dma-buf that cannot be mapped. */
+	if (!memory && !makes_dma_bufs) {
+		/* Like a dma-buf that cannot be mapped. The kernel opens no dma-buf again. */
 		snprintf(path, sizeof path, "/proc/self/fd/%d", file);
 		reader = open(path, O_RDONLY | O_CLOEXEC);
 		NEED(reader >= 0);
@@ -201,6 +218,8 @@ static bool is_mapped(const char *name)
 static void use(struct bench *bench, bool is_extended)
 {
 	const uint64_t offset = PAGE + SHIFT;
+	/* Its name in the list of mappings. */
+	const char *name = makes_dma_bufs ? "/dmabuf:" : "buffer of a test";
 	int fd = memory_file(SIZE);
 	char *bytes = mapped(fd, SIZE), *part = bytes + offset;
 	uint64_t *word = (uint64_t *)(part + LENGTH - PAGE - SHIFT);
@@ -232,9 +251,9 @@ static void use(struct bench *bench, bool is_extended)
 	      IBV_REREG_MR_ERR_INPUT);
 	transfer(bench, IBV_WR_RDMA_WRITE, 8, IOVA + LENGTH - 4, mr->rkey, IBV_WC_REM_ACCESS_ERR);
 	munmap(bytes, SIZE);
-	CHECK(is_mapped("buffer of a test"));
+	CHECK(is_mapped(name));
 	EQUAL(ibv_dereg_mr(mr), 0);
-	CHECK(!is_mapped("buffer of a test"));
+	CHECK(!is_mapped(name));
 }
 
 /* A program waits for the last byte in a second mapping, which the library does not know. */
@@ -406,7 +425,8 @@ int main(int count, char **arguments)
 	struct bench bench, other;
 	int open_files;
 
-	takes_memory_files = count > 1 && !strcmp(arguments[1], "memfd");
+	makes_dma_bufs = count > 1 && !strcmp(arguments[1], "udmabuf");
+	takes_memory_files = makes_dma_bufs || (count > 1 && !strcmp(arguments[1], "memfd"));
 	is_exportable = count > 2 && !strcmp(arguments[2], "export");
 	look_up();
 	open_bench(&bench);
@@ -418,7 +438,8 @@ int main(int count, char **arguments)
 	if (takes_memory_files) {
 		use(&bench, false);
 		use(&bench, true);
-		read_only(&bench);
+		if (!makes_dma_bufs)
+			read_only(&bench);
 		wait_for_byte(&bench);
 	}
 	if (is_exportable) {
