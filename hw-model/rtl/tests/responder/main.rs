@@ -17,7 +17,7 @@ use ferroce_rtl::words;
 use ferroce_units::random::SplitMix64;
 use life::{Answer, Completed, ERR, Life, RESET, RTR, Shape};
 use memory::{PD, Piece, Request, translate};
-use packet::{Packet, READ};
+use packet::{ATOMIC_WRITE, FLUSH, Packet, READ};
 
 const SEEDS: u64 = 12;
 const PACKETS_PER_SEED: usize = 1500;
@@ -347,6 +347,9 @@ impl Bench {
                 ended: packet.payload == 0,
             });
             self.count("packets", 1);
+            if matches!(packet.opcode, FLUSH | ATOMIC_WRITE) {
+                self.count("FLUSH and ATOMIC WRITE", 1);
+            }
         }
         if self.rtl.done() == 1 {
             assert!(self.busy, "a packet was handed over");
@@ -675,6 +678,7 @@ fn random_requests_get_the_answers_of_the_model() {
         }
     });
     println!("{counts:?}, CQEs by status {cqes:?}, events by type {events:?}");
+    assert!(counts.contains_key("FLUSH and ATOMIC WRITE"));
     // Success, length, protection, flush, access, invalid request.
     for status in [0, 1, 4, 5, 8, 9] {
         assert!(cqes.contains_key(&status), "no CQE has status {status}");

@@ -1,13 +1,17 @@
 //! Request packets, in the formats of the receive buffer and of the model.
 
 use ferroce_wire::{
-    AtomicEth, Bth, Extension, Ieth, Immediate, Opcode, PKey, Psn, Qpn, RKey, Reth,
-    TransportHeaders,
+    AtomicEth, Bth, Extension, Feth, FlushRange, Ieth, Immediate, Opcode, PKey, Psn, Qpn, RKey,
+    Reth, TransportHeaders,
 };
 
 use crate::bits::pack;
 
 pub const READ: u8 = 0x0c;
+pub const FETCH_ADD: u8 = 0x14;
+/// IBTA annex A19.
+pub const FLUSH: u8 = 0x1c;
+pub const ATOMIC_WRITE: u8 = 0x1d;
 
 /// A request packet.
 #[derive(Debug, Clone, Copy)]
@@ -25,7 +29,7 @@ pub struct Packet {
 
 impl Packet {
     pub fn is_send(&self) -> bool {
-        self.opcode <= 5 || self.opcode >= 0x16
+        matches!(self.opcode, 0..=5 | 0x16 | 0x17)
     }
 
     /// Number of PSNs that it uses.
@@ -36,7 +40,13 @@ impl Packet {
         }
     }
 
+    /// Returns the headers for the model. It executes an ATOMIC WRITE, which the card lacks, if the
+    /// queue pair permits WRITEs: it gets an atomic instead, which both of them refuse.
     pub fn headers(&self, qpn: u32) -> TransportHeaders {
+        let opcode = match self.opcode {
+            ATOMIC_WRITE => FETCH_ADD,
+            other => other,
+        };
         let (virtual_address, r_key) = (self.address, RKey(self.r_key));
         let reth = Reth {
             virtual_address,
@@ -44,11 +54,12 @@ impl Packet {
             dma_length: self.length,
         };
         let immediate = Immediate(self.immediate);
-        let extension = match self.opcode {
+        let extension = match opcode {
             0x03 | 0x05 | 0x09 => Extension::Immediate(immediate),
             0x06 | 0x0a | 0x0c => Extension::Reth(reth),
             0x0b => Extension::RethImmediate(reth, immediate),
-            0x13 | 0x14 => Extension::AtomicEth(AtomicEth {
+            FLUSH => Extension::Flush(Feth::new(&[Feth::GLOBAL], FlushRange::Range), reth),
+            0x13 | FETCH_ADD => Extension::AtomicEth(AtomicEth {
                 virtual_address,
                 r_key,
                 swap_or_add: 1,
@@ -58,7 +69,7 @@ impl Packet {
             _ => Extension::None,
         };
         let bth = Bth {
-            opcode: Opcode(self.opcode),
+            opcode: Opcode(opcode),
             solicited: self.solicited,
             migration: false,
             pad_count: self.payload.wrapping_neg() as u8 & 3,

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use ferroce_units::random::SplitMix64;
 
 use crate::memory::{KEY_BAD, KEY_GOOD, KEY_HOLES, KEY_READ};
-use crate::packet::{Packet, READ};
+use crate::packet::{ATOMIC_WRITE, FLUSH, Packet, READ};
 
 /// Packets that may be repeated.
 const HISTORY: usize = 8;
@@ -48,9 +48,27 @@ impl Peer {
             }
             40 => {
                 let opcodes = [
-                    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0x13, 0x14, 0x16, 0x17,
+                    0,
+                    1,
+                    2,
+                    3,
+                    4,
+                    5,
+                    6,
+                    7,
+                    8,
+                    9,
+                    10,
+                    11,
+                    12,
+                    0x13,
+                    0x14,
+                    0x16,
+                    0x17,
+                    FLUSH,
+                    ATOMIC_WRITE,
                 ];
-                packet.opcode = opcodes[random.below(17) as usize];
+                packet.opcode = opcodes[random.below(opcodes.len() as u64) as usize];
                 packet
             }
             41 => {
