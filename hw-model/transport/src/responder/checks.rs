@@ -237,8 +237,8 @@ impl Responder {
     }
 
     /// Checks key, bounds, protection domain and rights, once per message. For a WRITE or READ of
-    /// zero bytes the key is not checked (IBTA C9-88). That rule is about these two: like soft-RoCE,
-    /// a FLUSH of zero bytes is checked.
+    /// zero bytes the key is not checked (IBTA C9-88). That rule is about these two: a FLUSH of
+    /// zero bytes is checked, as by soft-RoCE.
     #[inline]
     pub(super) fn check_remote_access(&self) -> Next {
         let is_empty = self.packet.reth.dma_length == 0 && !self.packet.is_flush();
