@@ -140,7 +140,7 @@ impl<P: Port, B: Blocks> Datapath<P, B> {
                 break;
             };
             turn.counters.add(Counter::page_faults, 1);
-            let event = Event::page_fault(absent);
+            let event = Event::page_fault(absent.key, absent.page);
             self.host_interface.raise(turn, turn.now, event);
         }
     }

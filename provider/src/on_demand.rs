@@ -62,8 +62,8 @@ impl Paging {
 /// Checks the range of an on-demand region. The memory need not exist.
 ///
 /// # Errors
-/// `EOPNOTSUPP` for an implicit region if the device has none, `EINVAL` for an implicit region (null, `SIZE_MAX`) with an IOVA or with huge pages, and for a
-/// range that is half implicit.
+/// `EOPNOTSUPP` for an implicit region (null, `SIZE_MAX`) if the device has none, `EINVAL` for one
+/// with an IOVA or with huge pages, and for a range that is half implicit.
 pub fn check_range(range: &MemoryRange, flags: u32, device: &Capabilities) -> Result<(), Errno> {
     let (is_null, is_all) = (range.address == 0, range.length == usize::MAX);
     match (is_null, is_all) {

@@ -27,7 +27,6 @@ use crate::control::event::{AsyncEventHandler, CqHandlers, Dispatch, EventQueue}
 use crate::control::health::Health;
 use crate::control::mmio;
 use crate::control::numbers::{AllNumbers, Numbers};
-use crate::control::page_fault::PageFaults;
 use crate::dma::{DmaBuffer, DmaSpace, Keeper};
 use crate::error::Error;
 use crate::identifier::{Cqn, Qpn, Srqn};
@@ -287,10 +286,6 @@ impl Device {
 
     pub(crate) fn dispatch(&self) -> &Dispatch {
         &self.dispatch
-    }
-
-    pub(crate) fn page_faults(&self) -> &PageFaults {
-        self.dispatch.page_faults()
     }
 
     pub(crate) fn health(&self) -> &Health {

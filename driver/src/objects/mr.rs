@@ -544,7 +544,7 @@ impl MemoryRegion {
         }
         let key = self.key.load(Ordering::Relaxed);
         self.device.destroy_mr(key)?;
-        self.device.page_faults().remove(key);
+        self.device.dispatch().page_faults().remove(key);
         *state = None;
         Ok(())
     }
@@ -568,9 +568,9 @@ impl Region {
         match self.backing.demand_pages() {
             Some(pages) => {
                 let pages: Weak<DemandPages> = Arc::downgrade(pages);
-                device.page_faults().add(key, pages);
+                device.dispatch().page_faults().add(key, pages);
             }
-            None => device.page_faults().remove(key),
+            None => device.dispatch().page_faults().remove(key),
         }
     }
 

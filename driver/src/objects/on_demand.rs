@@ -43,6 +43,7 @@ impl OnDemand {
     ) -> Result<Self, Error> {
         let space = AddressSpace::new(device.space())?;
         let faulting = device.bus().page_faults();
+        let faulting = faulting.filter(|_| range.length > 0);
         let pages = faulting.map(|faulting| {
             if *range == MemoryRange::ALL {
                 let what = "an implicit on-demand region on this bus";

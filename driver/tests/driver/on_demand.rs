@@ -8,6 +8,7 @@ use ferroce_driver::{
     Device, MemoryAccess, MemoryRange, MemoryRegion, Reregistration, Translation,
 };
 use ferroce_spec::context::MemoryEntry;
+use ferroce_spec::eqe::EventType;
 
 const WRITE: MemoryAccess = MemoryAccess {
     local_write: true,
@@ -114,4 +115,57 @@ fn a_bus_without_page_tables_refuses() {
     let errno = |translation| register(translation).map(|error| error.errno());
     assert_eq!(errno(Translation::OnDemand), Some(libc::EOPNOTSUPP));
     assert_eq!(errno(Translation::Kernel), Some(libc::EINVAL), "too long");
+}
+
+/// Goal: on a bus with page faults the device has an entry for each page, which is present after
+/// the event of its first access, or a prefetch.
+#[test]
+fn page_faults_are_served_and_answered_in_order() {
+    let fake = HonestDevice::with_page_faults();
+    let device = Device::open(fake.clone()).expect("an honest device opens");
+    assert!(device.capabilities().on_demand_paging && device.capabilities().page_faults);
+    let pd = device.alloc_pd().expect("first PD");
+    let register =
+        |range| MemoryRegion::register_translated(&pd, range, WRITE, Translation::OnDemand);
+    let implicit = register(MemoryRange::ALL).err().map(|error| error.errno());
+    assert_eq!(implicit, Some(libc::EOPNOTSUPP));
+    let range = MemoryRange {
+        address: 0x7000_0123,
+        length: 6 * 4096,
+        virtual_address: 0x55,
+    };
+    let region = register(range).expect("no memory is needed");
+    let key = region.lkey().0;
+    let now = entry(&fake, &region);
+    assert!(now.word.on_demand() && !now.word.direct());
+    assert_eq!(
+        (now.start, now.length, now.first_page_offset),
+        (0x55, 6 * 4096, 0x123)
+    );
+    let present = || {
+        let entries = (0..7).map(|page| fake.translation(key, page));
+        let present = entries.map(|entry| entry.present().then(|| entry.iova()));
+        present.collect::<Vec<_>>()
+    };
+    let at = |page: u64| Some(ADDRESS_SPACE.start + 0x7000_0000 + page * 4096);
+    assert_eq!(present(), [None; 7]);
+    let fault = |key, page| fake.raise_for_page(0, EventType::PAGE_FAULT, key, page);
+    fault(key, 2);
+    assert_eq!(present(), [None, None, at(2), at(3), None, None, None]);
+    // Memory is missing: first after the page, then at the page.
+    *fake.missing_page.lock() = 0x7000_5000;
+    fault(key, 4);
+    assert_eq!(present(), [None, None, at(2), at(3), at(4), None, None]);
+    fault(key, 5);
+    // A page that no region has, and a region that is gone.
+    fault(key, 7);
+    fault(key ^ 0x100, 0);
+    let refused = 1 << 31;
+    let answers = [1, 2, 3 | refused, 4 | refused, 5];
+    assert_eq!(*fake.page_fault_answers.lock(), answers);
+    assert_eq!(region.prefetch(0x7000_0fff, 2), Ok(true));
+    assert_eq!(present(), [at(0), at(1), at(2), at(3), at(4), None, None]);
+    assert_eq!(region.prefetch(0x7000_5000, 1), Ok(false));
+    assert_eq!(region.prefetch(0x7000_0123, 0), Ok(true));
+    assert!(region.prefetch(0x7000_0122, 1).is_err(), "outside");
 }

@@ -11,7 +11,9 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use ferroce_driver::bus::fake::FakeMemory;
-use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler, RegionTranslation};
+use ferroce_driver::bus::{
+    Bus, BusError, DmaAccess, DmaMapping, InterruptHandler, PageFaulting, RegionTranslation,
+};
 use ferroce_spec::command::{
     CommandCompletion, CommandEntry, CommandOpcode, CommandStatus, ContextTables,
     DeviceCapabilities, DeviceFeatures, MAILBOX_ALIGNMENT, ModifyQp, MulticastGroup, NewNumber,
@@ -80,6 +82,11 @@ pub struct HonestDevice {
     pub region_translation: Option<RegionTranslation>,
     /// True if the program's address space can be shown, and whether it is.
     pub has_address_space: bool,
+    pub page_faults: Option<PageFaulting>,
+    /// An address of which the program has no memory.
+    pub missing_page: Mutex<usize>,
+    /// Values of the register.
+    pub page_fault_answers: Mutex<Vec<u32>>,
     pub address_space: Mutex<bool>,
     /// True if the driver may choose the numbers of objects.
     pub takes_numbers: bool,
@@ -210,6 +217,17 @@ impl HonestDevice {
         })
     }
 
+    /// Returns a device that raises page faults, each of which brings in one more page.
+    pub fn with_page_faults() -> Arc<Self> {
+        Arc::new(Self {
+            has_address_space: true,
+            page_faults: Some(PageFaulting {
+                prefetch_bytes: 4096,
+            }),
+            ..Self::noting()
+        })
+    }
+
     /// Returns a device whose IOVAs do not depend on addresses.
     pub fn with_independent_iovas() -> Arc<Self> {
         Arc::new(Self {
@@ -330,6 +348,11 @@ impl HonestDevice {
 
     /// Writes an event, and interrupts when the event queue is armed.
     pub fn raise(&self, eqn: u32, event: EventType, number: u32) {
+        self.raise_for_page(eqn, event, number, 0);
+    }
+
+    /// Does the same as [`Self::raise`] with the page of a page fault.
+    pub fn raise_for_page(&self, eqn: u32, event: EventType, number: u32, page: u32) {
         {
             let mut state = self.state.lock();
             let queue = state.eqs.get_mut(&eqn).expect("the test names an EQ");
@@ -340,7 +363,7 @@ impl HonestDevice {
             let eqe = Eqe {
                 number,
                 sequence: queue.producer,
-                page: 0,
+                page,
                 word,
             };
             let place = u64::from(queue.producer & ((1 << log_size) - 1));
@@ -527,6 +550,9 @@ impl HonestDevice {
                 let key = number & !0xff | region.key & 0xff;
                 state.mrs.insert(key, region);
                 return Ok(key.into());
+            }
+            CommandOpcode::SYNC_MR => {
+                state.mrs.get(&number).ok_or(CommandStatus::NO_OBJECT)?;
             }
             CommandOpcode::ATTACH_MULTICAST => {
                 let group: MulticastGroup = self.read(entry.input_iova);
@@ -716,6 +742,7 @@ impl Bus for HonestDevice {
                 self.with_state(|state| state.command_log_size = value);
             }
             offset::command_queue_doorbell => self.run_commands(value),
+            offset::page_fault_answer => self.page_fault_answers.lock().push(value),
             _ if (offset::event_queue_doorbell..0x140).contains(&at) => {
                 self.event_queue_doorbell((at - offset::event_queue_doorbell) / 4, value);
             }
@@ -792,6 +819,15 @@ impl Bus for HonestDevice {
 
     fn unmap(&self, iova: u64, length: usize) -> Result<(), BusError> {
         self.memory.unmap(iova, length)
+    }
+
+    fn page_faults(&self) -> Option<PageFaulting> {
+        self.page_faults
+    }
+
+    fn bring_in(&self, address: usize, length: usize, _access: DmaAccess) -> bool {
+        let missing = *self.missing_page.lock();
+        !(address..address + length).contains(&missing)
     }
 
     fn address_space(&self) -> Option<Range<u64>> {

@@ -169,11 +169,11 @@ fn random_event(random: &mut SplitMix64) -> Event {
         EventType::CQ_ERROR,
         EventType::QP_FATAL,
     ];
-    Event {
-        eqn: random.below(EQS) as u32,
-        kind: kinds[random.below(3) as usize],
-        number: random.below(1 << 24) as u32,
-    }
+    Event::new(
+        random.below(EQS) as u32,
+        kinds[random.below(3) as usize],
+        random.below(1 << 24) as u32,
+    )
 }
 
 /// Both implementations. Events of full queues wait in front of the model's.
@@ -437,7 +437,7 @@ fn software_that_sleeps_gets_all_events() {
             if pending.is_none() && left != 0 && kept < PARKED && random.below(20) == 0 {
                 let eqn = random.below(4) as u32;
                 let kind = EventType::COMPLETION;
-                pending = Some(Event { eqn, kind, number });
+                pending = Some(Event::new(eqn, kind, number));
                 sleepers[eqn as usize].raised.push(number);
                 number += 1;
                 left -= 1;

@@ -17,7 +17,7 @@ use crate::config::NicConfig;
 use crate::counters::Counters;
 use crate::host_interface::msix::MsixTable;
 use crate::host_interface::recovery::RecoveryRegisters;
-use crate::translation::page_faults::MAX_PAGE_FAULTS;
+use crate::limits::MAX_PAGE_FAULTS;
 
 /// Revision that the model reports.
 const HARDWARE_REVISION: u32 = 1;

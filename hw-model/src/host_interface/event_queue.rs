@@ -11,7 +11,6 @@ use crate::config::InterruptModeration;
 use crate::dma::Dma;
 use crate::host_interface::msix::MsixTable;
 use crate::ports::host::{DmaError, Host};
-use crate::translation::page_faults::AbsentPage;
 
 /// Bits of the index that an event queue doorbell carries.
 const DOORBELL_INDEX_BITS: u32 = 24;
@@ -41,13 +40,13 @@ impl Event {
         }
     }
 
-    /// Returns the event of a page fault.
-    pub const fn page_fault(absent: AbsentPage) -> Self {
+    /// Returns the event of a page fault in the region with this key.
+    pub const fn page_fault(key: u32, page: u32) -> Self {
         Self {
             eqn: ASYNC_EQN,
             kind: EventType::PAGE_FAULT,
-            number: absent.key,
-            page: absent.page,
+            number: key,
+            page,
         }
     }
 }

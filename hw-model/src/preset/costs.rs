@@ -13,7 +13,7 @@
 //! | arming a CQ for an event | `doorbell_ns` |
 //! | sleep until an event | `interrupt_ns` after the MSI-X message; 0 if the event is there |
 //! | a system call that does not wait, of a program in simulated time | `syscall_ns` |
-//! | a page fault, or a prefetch of on-demand memory, of a program in simulated time | `page_fault_ns` |
+//! | a page fault or prefetch of on-demand memory, in simulated time | `page_fault_ns` |
 //! | a command of RDMA CM, of a program in simulated time | `cm_command_ns` |
 //! | a received datagram of RDMA CM, of a host in simulated time | `cm_mad_ns` |
 //! | a contended lock | a queue of the threads that wait for it |
@@ -180,6 +180,7 @@ mod tests {
             memory_poll: ns(2),
             wake_up: ns(4000),
             system_call: ns(100),
+            page_fault: ns(200_000),
             cm_command: ns(2000),
             cm_mad: ns(10_000),
             lock: ns(15),

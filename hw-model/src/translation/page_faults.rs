@@ -5,9 +5,8 @@ use std::collections::VecDeque;
 use ferroce_spec::context::MemoryEntry;
 use ferroce_spec::register::PageFaultAnswer;
 
-/// Maximum number of page faults without an answer. Accesses to further pages are put off without
-/// an event, and raise it when they come again.
-pub const MAX_PAGE_FAULTS: usize = 64;
+use crate::limits::MAX_PAGE_FAULTS;
+
 /// Bits of the number of answers in a [`PageFaultAnswer`].
 const COUNT_BITS: u32 = 24;
 

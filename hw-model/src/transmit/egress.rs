@@ -171,8 +171,8 @@ impl Transmit {
                 charge(ports.congestion.as_deref_mut(), turn.now, index, work.bytes);
                 let ready = turn.reserve(payload_read, Stage::Packetize, work);
                 let (frame, sent) = (Some(frame), report_of(qp, &packet));
-                let departing = Departing { frame, sent };
                 let departure = in_order(qp, ready);
+                let departing = Departing { frame, sent };
                 ports.mac.send(turn, departure, departing, ports.port);
             }
             Packetized::Full => {
@@ -192,13 +192,9 @@ impl Transmit {
                     ports.mac.send(turn, departure, departing, ports.port);
                 }
             }
-            Packetized::Fault(Some(ProtectionFault::NotPresent(_))) => {
-                return self.await_page(qp, packet);
-            }
             Packetized::Fault(fault) => {
                 note_fault(qp, &packet, fault, ports.translation);
-                cqe_builder::fail_payload(turn.now, qp, &packet);
-                self.drop_behind(unit, qp, &packet);
+                return self.settle_fault(turn.now, unit, qp, packet, fault);
             }
         }
         true
@@ -217,6 +213,25 @@ impl Transmit {
             self.page_waiters.push(qp.index);
         }
         false
+    }
+
+    /// Fails the request or response of a packet whose payload could not be gathered, unless its
+    /// page is only not present yet. Returns true if the packet is gone.
+    #[cold]
+    fn settle_fault(
+        &mut self,
+        now: Instant,
+        unit: usize,
+        qp: &mut QueuePair,
+        packet: Packet,
+        fault: Option<ProtectionFault>,
+    ) -> bool {
+        if let Some(ProtectionFault::NotPresent(_)) = fault {
+            return self.await_page(qp, packet);
+        }
+        cqe_builder::fail_payload(now, qp, &packet);
+        self.drop_behind(unit, qp, &packet);
+        true
     }
 
     /// Drops the packets after one whose payload could not be gathered. After a request, these are
@@ -282,6 +297,9 @@ fn note_fault<M: TranslationTable>(
     let Some(fault) = &fault else {
         return;
     };
+    if matches!(fault, ProtectionFault::NotPresent(_)) {
+        return;
+    }
     let (pd, qpn) = (qp.pd(), qp.qpn);
     match packet.payload {
         Payload::ReadResponse {

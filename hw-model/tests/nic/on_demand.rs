@@ -246,7 +246,7 @@ fn pages_come_and_go() {
     assert_eq!(unknown, Err(CommandStatus::NO_OBJECT));
 }
 
-/// Goal: a queue pair that waits for a page can be reset, and answers that nobody waits for do no
+/// Goal: a queue pair that waits for a page can be reset, and answers for which nothing waits do no
 /// harm.
 #[test]
 fn a_reset_ends_the_wait() {

@@ -115,8 +115,8 @@ impl Responder {
         Next::CheckLength
     }
 
-    /// Sends an RNR NAK because a page of the memory is not present, as ConnectX does with on-demand
-    /// regions. The packet will be retransmitted; its message keeps the receive WQE.
+    /// Sends an RNR NAK because a page of the memory is not present, as ConnectX does for on-demand
+    /// regions. The packet comes again; its message keeps the receive WQE.
     pub(super) fn await_page(&mut self, ctx: &mut Context) -> Next {
         if self.packet.position.starts_message() {
             self.message = Message::None;

@@ -1,9 +1,9 @@
 //! Unmodified programs in simulated time: the program's side.
 //!
 //! [`library`] wraps the preloaded time library, [`membership`] joins a world, [`bus`] reaches the
-//! card, `interrupts` calls the handlers of interrupts, [`connection_manager`] reaches the host's
-//! RDMA CM agent, `paging` brings in pages of on-demand regions, and [`processor`] charges the costs
-//! of calls.
+//! card, `interrupts` calls the handlers of interrupts, `paging` does so while the program waits,
+//! [`connection_manager`] reaches the host's RDMA CM agent, and [`processor`] charges the costs of
+//! calls.
 
 pub mod bus;
 pub mod connection_manager;
