@@ -72,6 +72,9 @@ pub struct NicConfig {
     /// Atomics are PCIe AtomicOps, which are also atomic with respect to the host's processors.
     /// Otherwise they are a read and a write, atomic only among the queue pairs of this function.
     pub global_atomics: bool,
+    /// The host has persistent memory, and makes it persistent when the card asks
+    /// ([`crate::Host::persist`]): FLUSH can do that, too.
+    pub persistent_flush: bool,
     /// CQs can be resized.
     pub cq_resize: bool,
     /// Delay in which events are coalesced into one interrupt; only for a NIC with timing.
@@ -294,6 +297,7 @@ impl NicConfig {
             atomic_units: u8::MAX,
             atomic_execution: Duration::ZERO,
             global_atomics: true,
+            persistent_flush: false,
             cq_resize: true,
             interrupt_moderation: InterruptModeration::NONE,
             transport: TransportConfig {

@@ -148,6 +148,11 @@ impl<H: Host> Dma<'_, H> {
         Ok(original)
     }
 
+    /// Makes `length` bytes at `iova` persistent. The cursor advances to when they are.
+    pub fn persist(&mut self, iova: u64, length: u64) {
+        self.at = self.at.max(self.host.persist(self.at, iova, length));
+    }
+
     /// Reads a structure of the contract.
     pub fn read_value<T: FromBytes + IntoBytes + Default>(
         &mut self,

@@ -58,6 +58,7 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
         features.set_chosen_numbers(config.has_chosen_numbers());
         features.set_own_multicast(true);
         features.set_flush(true);
+        features.set_persistent_flush(config.persistent_flush);
         features.set_atomic_write(true);
         features.set_on_demand_paging(true);
         DeviceCapabilities {

@@ -183,6 +183,15 @@ pub trait Host {
         Err(DmaError::refused(iova, 8))
     }
 
+    /// Makes the content of `length` bytes at `iova` persistent: what FLUSH with placement
+    /// PERSISTENT needs (IBTA annex A19). Called after a read that has pushed the earlier posted
+    /// writes. Returns when all of it is in the persistence domain. A host without persistent
+    /// memory does nothing; [`crate::NicConfig::persistent_flush`] is then false.
+    fn persist(&mut self, at: Instant, iova: u64, length: u64) -> Instant {
+        let _ = (iova, length);
+        at
+    }
+
     /// Sends the MSI-X message of `vector`.
     ///
     /// The host must not call back into the NIC from this method.

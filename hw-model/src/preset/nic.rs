@@ -50,6 +50,7 @@ impl Preset {
             atomic_execution: ClockDomain::from_mhz(self.clock.core_mhz)
                 .cycles(self.datapath.atomic_cycles),
             global_atomics: self.pcie.atomic_ops,
+            persistent_flush: false,
             cq_resize: true,
             interrupt_moderation: InterruptModeration {
                 count: self.interrupt.moderation_count,

@@ -56,6 +56,8 @@ pub struct TestHost {
     pub descriptors: Vec<Instant>,
     /// Writes by the device.
     pub device_writes: usize,
+    /// First byte and length of each range that was made persistent.
+    pub persisted: Vec<(u64, u64)>,
     /// The read that fails, counted from the next one, and why.
     pub failing_read: Option<(usize, DmaFault)>,
 }
@@ -72,6 +74,7 @@ impl TestHost {
             read_latency: Duration::ZERO,
             descriptors: Vec::new(),
             device_writes: 0,
+            persisted: Vec::new(),
             failing_read: None,
         }
     }
@@ -163,6 +166,11 @@ impl Host for TestHost {
         let original = u64::from_ne_bytes(bytes);
         self.write(iova, &operation.apply(original).to_ne_bytes())?;
         Ok((original, at))
+    }
+
+    fn persist(&mut self, at: Instant, iova: u64, length: u64) -> Instant {
+        self.persisted.push((iova, length));
+        at
     }
 
     fn interrupt(&mut self, _order: WriteOrder, vector: u16) {
@@ -629,6 +637,17 @@ impl<T: Timing> Machine<T> {
         rts.set_rnr_retry(true);
         rts.set_max_rd_atomic(true);
         self.modify(QpStateCode::RTS, rts, context);
+    }
+
+    /// Gives the peer of the connected QP these rights.
+    pub fn permit(&mut self, access: AccessRights) {
+        let mut mask = QpAttributeMask::default();
+        mask.set_access(true);
+        let context = QpContext {
+            access,
+            ..QpContext::default()
+        };
+        self.modify(QpStateCode::RTS, mask, context);
     }
 
     /// Takes the QP from RESET to INIT.

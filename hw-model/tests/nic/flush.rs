@@ -141,3 +141,27 @@ fn an_atomic_write_writes_eight_aligned_bytes() {
         expect(&mut a, &mut b, status);
     }
 }
+
+/// Goal: exactly the range, or the region, is made persistent, page by page. Method: a host that
+/// records what it is asked for.
+#[test]
+fn a_flush_makes_persistent_what_it_names() {
+    const PAGE: u64 = 4096;
+    let (mut a, mut b) = connected(PathMtuCode::MTU_1024);
+    let mut rights = flush_rights();
+    rights.set_flush_persistent(true);
+    let key = b.create_region(rights).expect("room");
+    b.permit(rights);
+    let mut flush = |address, length, kind| {
+        b.host.persisted.clear();
+        post_flush(&mut a, remote(address, key), length, kind);
+        expect(&mut a, &mut b, CqeStatus::SUCCESS);
+        std::mem::take(&mut b.host.persisted)
+    };
+    assert_eq!(flush(REGION_START, 100, GLOBAL), []);
+    let within = flush(REGION_START + PAGE - 100, 300, PERSISTENT);
+    let lengths: Vec<u64> = within.iter().map(|(_, length)| *length).collect();
+    assert_eq!(lengths, [100, 200]);
+    let whole = flush(0, 0, GLOBAL | PERSISTENT | WHOLE_REGION);
+    assert!(whole.len() > 2 && whole.iter().all(|(_, length)| *length <= PAGE));
+}

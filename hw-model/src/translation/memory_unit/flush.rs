@@ -1,5 +1,7 @@
 //! FLUSH and ATOMIC WRITE of peers (IBTA annex A19).
 
+use std::ops::Range;
+
 use ferroce_spec::counter::Counter;
 
 use super::{MemoryUnit, is_in_host_memory, locate, on_chip};
@@ -28,11 +30,12 @@ impl<M: TranslationTable> MemoryUnit<M> {
         })
     }
 
-    /// Makes earlier writes visible to all readers.
+    /// Makes earlier writes visible to all readers, and persistent if the right for that is needed.
     ///
     /// Writes to host memory are posted. A read of the same memory, or for a whole region of its
     /// entry, pushes them (PCIe: a completion does not pass posted writes), so the flow continues
-    /// when its data are here. Writes to the device's own memory are visible at once.
+    /// when its data are here. Writes to the device's own memory are visible at once. What is
+    /// visible may still lie in a cache of the processor, so the host is asked to write it back.
     pub fn flush<H: Host>(
         &mut self,
         access: &Access,
@@ -53,7 +56,9 @@ impl<M: TranslationTable> MemoryUnit<M> {
         }
         // Any address of a whole region may be without memory, if it is on demand.
         if access.length == 0 {
-            return self.mpt.push_writes(access.key, dma);
+            let (start, length) = (entry.start, entry.length);
+            self.mpt.push_writes(access.key, dma)?;
+            return self.persist(access, start..start.saturating_add(length), dma);
         }
         let bytes = access.length.min(PUSH_BYTES);
         // The last bytes: they are written last.
@@ -62,6 +67,31 @@ impl<M: TranslationTable> MemoryUnit<M> {
         let bytes = bytes.min(run.length) as usize;
         let arrival = dma.request(run.iova, &mut [0; PUSH_BYTES as usize][..bytes])?;
         dma.at = dma.at.max(arrival);
+        let end = access.address + access.length;
+        self.persist(access, access.address..end, dma)
+    }
+
+    /// Makes a range of a region persistent, if the access needs the right for that. The range is
+    /// inside of the region. It takes no time beyond the translation of its pages: no card and no
+    /// host has it, so there is no figure for the write-back.
+    fn persist<H: Host>(
+        &mut self,
+        access: &Access,
+        range: Range<u64>,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<(), ProtectionFault> {
+        if !access.rights.flush_persistent() {
+            return Ok(());
+        }
+        let entry = self.mpt.lookup(access.key, dma)?;
+        let mut next = range.start;
+        // At most once for each page of the region.
+        while next < range.end {
+            let run = self.mtt.translate(entry, next, dma)?;
+            let length = run.length.min(range.end - next);
+            dma.persist(run.iova, length);
+            next += length;
+        }
         Ok(())
     }
 
