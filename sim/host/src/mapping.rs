@@ -13,6 +13,15 @@ pub const IOVAS: Range<u64> = 0x1_0000..1 << 48;
 /// chooses. It is as long as the addresses that x86-64 gives to programs.
 pub const ADDRESS_SPACE: Range<u64> = 1 << 48..(1 << 48) + (1 << 47);
 
+/// Device and inode of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileIdentity {
+    /// The device, as `stat` numbers it.
+    pub device: u64,
+    /// The inode; never zero.
+    pub inode: u64,
+}
+
 /// Returns the device's rights to the memory of a mapping, if the mapping is valid.
 ///
 /// # Errors

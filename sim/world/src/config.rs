@@ -6,6 +6,7 @@ use ferroce_model::preset::Preset;
 
 use super::Error;
 use super::fabric_plan::FabricPlan;
+use super::persistence::PersistentMemory;
 
 /// Addresses of hosts contain a 16-bit number.
 pub(super) const MAX_HOSTS: usize = 1 << 16;
@@ -34,6 +35,8 @@ pub struct WorldConfig {
     pub cards: usize,
     /// Hosts whose memory does not lie next to their card, with the target in their machine.
     pub memory: Vec<(usize, Target)>,
+    /// Persistent memory of hosts, at most one of each. Ignored in a functional world.
+    pub persistent: Vec<(usize, PersistentMemory)>,
     /// Seed of all random numbers.
     pub seed: u64,
     /// Network between them.
@@ -61,6 +64,7 @@ impl WorldConfig {
             hosts,
             cards: 1,
             memory: Vec::new(),
+            persistent: Vec::new(),
             seed: 1,
             topology: match hosts {
                 0..=2 => Topology::Cable,
@@ -76,7 +80,7 @@ impl WorldConfig {
 
     /// Returns true if the steady middle of long messages is skipped. Without a preset it takes no
     /// time, so there is nothing to skip; in a network, and in a machine that other cards use,
-    /// flows are not steady.
+    /// flows are not steady. A power failure may come in the middle of a message.
     pub(crate) fn skips_strides(&self) -> bool {
         let has_topology = |preset: &Preset| preset.topology.is_some();
         let all = self.preset.iter();
@@ -84,6 +88,7 @@ impl WorldConfig {
         self.fast_forward
             && self.preset.is_some()
             && self.fabric.is_none()
+            && self.persistent.is_empty()
             && !all.any(has_topology)
     }
 
@@ -135,6 +140,13 @@ impl WorldConfig {
     pub(super) fn card_of(&self, host: usize) -> (usize, usize) {
         let cards = self.cards.max(1);
         (host / cards, host % cards)
+    }
+
+    /// Returns the persistent memory of a host.
+    pub fn persistent_of(&self, host: usize) -> Option<&PersistentMemory> {
+        let mut persistent = self.persistent.iter();
+        let found = persistent.find(|(other, _)| *other == host && self.preset.is_some());
+        found.map(|(_, memory)| memory)
     }
 
     /// Returns the preset of a host; `None` in a functional world.

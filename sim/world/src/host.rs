@@ -1,7 +1,9 @@
 //! A host: memory, PCIe and the stores of its processors.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
+use ferroce_host::mapping::FileIdentity;
 use ferroce_host::memory::{MapChange, MemoryMap, Place};
 use ferroce_model::pcie::machine::Direction;
 use ferroce_model::pcie::{Pcie, Store};
@@ -114,6 +116,7 @@ impl WorldHost {
         if let Some(pcie) = &mut self.pcie {
             pcie.begin(now);
         }
+        self.posted.begin(now);
         self.apply(now);
     }
 
@@ -147,6 +150,32 @@ impl WorldHost {
                 self.parked = Some(std::mem::take(&mut self.memory));
             }
             (_, parked) => self.parked = parked,
+        }
+    }
+
+    /// Loses everything that is in flight, and what is not persistent of persistent memory.
+    pub fn lose_power(&mut self, now: Instant) {
+        self.begin(now);
+        self.posted.drop_all();
+        self.forget_stores();
+        let persistence = self.posted.persistence.as_mut();
+        let lost = persistence.map(|persistence| persistence.fail(now));
+        let (host, at_ns) = (self.number, now.as_ps() / 1000);
+        tracing::warn!(host, at_ns, lines_lost = lost, "power failure");
+    }
+
+    /// Records that mapped IOVAs are memory of `file` from `offset` on: it may be persistent.
+    pub fn note_file(&mut self, iovas: Range<u64>, file: FileIdentity, offset: u64) {
+        if let Some(persistence) = &mut self.posted.persistence {
+            persistence.map(iovas, file, offset);
+        }
+    }
+
+    /// Forgets which unmapped IOVAs were persistent memory.
+    pub fn forget_unmapped(&mut self) {
+        if let Some(persistence) = &mut self.posted.persistence {
+            let memory = self.parked.as_mut().unwrap_or(&mut self.memory);
+            persistence.forget_unmapped(memory);
         }
     }
 
@@ -475,14 +504,27 @@ impl Host for WorldHost {
         } = self.place_to_write(iova, ATOMIC_BYTES)?;
         self.posted
             .apply_overlapping(address, ATOMIC_BYTES, &mut self.memory);
-        let original = self.memory.atomic(iova, operation)?;
         let done = match &mut self.pcie {
             Some(pcie) => pcie.atomic(at, physical),
             None => at,
         };
+        if let Some(persistence) = &mut self.posted.persistence {
+            persistence.keep(iova, ATOMIC_BYTES, done);
+        }
+        let original = self.memory.atomic(iova, operation)?;
         self.watchers.note(done, Kind::Data, address, ATOMIC_BYTES);
         self.record_span(Activity::PcieAtomic, at, done, ATOMIC_BYTES);
         Ok((original, done))
+    }
+
+    fn persist(&mut self, at: Instant, iova: u64, length: u64) -> Instant {
+        let bytes = usize::try_from(length).unwrap_or(usize::MAX);
+        if let Ok(place) = self.place_to_read(iova, bytes) {
+            self.posted
+                .apply_overlapping(place.address, bytes, &mut self.memory);
+        }
+        let persistence = self.posted.persistence.as_mut();
+        persistence.map_or(at, |persistence| persistence.flush(at, iova, length))
     }
 
     fn interrupt(&mut self, order: WriteOrder, vector: u16) {

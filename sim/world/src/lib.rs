@@ -40,6 +40,7 @@ mod identity;
 mod machines;
 mod node;
 mod pause_frame;
+mod persistence;
 mod posted;
 mod rate;
 pub mod recorder;
@@ -74,6 +75,7 @@ use ferroce_model::pcie::machine::Target;
 use ferroce_model::time::timing::{Functional, Timed, Timing};
 use ferroce_units::{Duration, Instant};
 pub use pause_frame::PauseFrame;
+pub use persistence::{MAX_BYTES as MAX_PERSISTENT_BYTES, PersistentMemory};
 pub use recorder::{
     Activity, FaultSeen, FrameSeen, Observation, PcieObservation, PortObservation, Received,
     Recorder, SharedRecorder, Span,

@@ -15,6 +15,7 @@ use ferroce_wire::Qpn;
 use super::config::WorldConfig;
 use super::fabric::Fabric;
 use super::host::WorldHost;
+use super::persistence::Persistence;
 use super::recorder::{Observation, PcieObservation, SharedRecorder};
 
 /// QPN of the first queue pair of each NIC, after the reserved ones.
@@ -50,7 +51,9 @@ impl<T: Timing> Node<T> {
             || NicConfig::functional(FIRST_QPN, mac),
             |preset| preset.nic_config(FIRST_QPN, mac),
         );
+        let persistent = config.persistent_of(number).cloned();
         let nic_config = NicConfig {
+            persistent_flush: persistent.is_some(),
             congestion: config
                 .fabric
                 .as_ref()
@@ -72,9 +75,14 @@ impl<T: Timing> Node<T> {
         let page_fault = preset.map(|preset| Costs::new(preset).page_fault);
         let page_fault = page_fault.unwrap_or(Duration::ZERO);
         let pcie = preset.map(|preset| Pcie::new(&Parameters::from(preset), seed));
+        let host = WorldHost::new(number, pcie, config.elide_payload);
+        let mut host = host.with_page_fault(page_fault);
+        let has_ddio = preset.is_some_and(|preset| preset.memory.ddio);
+        let persistence = persistent.map(|memory| Persistence::new(memory, has_ddio));
+        host.posted.persistence = persistence.map(Box::new);
         Self {
             nic: Nic::with_timing(nic_config, card),
-            host: WorldHost::new(number, pcie, config.elide_payload).with_page_fault(page_fault),
+            host,
             push_blocks,
             has_fenced_doorbells: preset
                 .is_some_and(|preset| preset.host.write_combining && !preset.host.push_inline_only),

@@ -11,6 +11,8 @@ use ferroce_host::memory::MemoryMap;
 use ferroce_units::Instant;
 use zerocopy::IntoBytes;
 
+use super::persistence::Persistence;
+
 /// Bytes of a small write: a CQE, or a small payload.
 const SMALL: usize = 64;
 /// Bytes of a large one: a payload of the largest MTU, plus a cache line so that slots use
@@ -96,6 +98,8 @@ pub struct PostedWrites {
     large: Slots,
     /// Summary bitmap: one bit for each page, modulo 64, that a write may touch.
     pages: u64,
+    /// Persistent memory, to which some of them may go.
+    pub persistence: Option<Box<Persistence>>,
 }
 
 impl Default for PostedWrites {
@@ -105,11 +109,35 @@ impl Default for PostedWrites {
             small: Slots::new(SMALL),
             large: Slots::new(LARGE),
             pages: 0,
+            persistence: None,
         }
     }
 }
 
 impl PostedWrites {
+    /// Begins an event.
+    #[inline]
+    pub fn begin(&mut self, now: Instant) {
+        if let Some(persistence) = &mut self.persistence {
+            persistence.begin(now);
+        }
+    }
+
+    /// Drops all of them: their card has lost its power.
+    pub fn drop_all(&mut self) {
+        while let Some(write) = self.writes.pop_front() {
+            self.slots_of(&write).free.push(write.slot);
+        }
+        self.pages = 0;
+    }
+
+    fn slots_of(&mut self, write: &Write) -> &mut Slots {
+        match write.length as usize {
+            ..=SMALL => &mut self.small,
+            _ => &mut self.large,
+        }
+    }
+
     /// Returns the number of posted writes.
     pub fn len(&self) -> usize {
         self.writes.len()
@@ -227,10 +255,10 @@ impl PostedWrites {
     #[inline]
     fn apply(&mut self, write: &Write, memory: &mut MemoryMap) {
         let length = write.length as usize;
-        let slots = match length {
-            ..=SMALL => &mut self.small,
-            _ => &mut self.large,
-        };
+        if let Some(persistence) = &mut self.persistence {
+            persistence.keep(write.iova, length, write.visible);
+        }
+        let slots = self.slots_of(write);
         let words = slots.words(write.slot);
         let result = match write.kind {
             Kind::Data => memory.write(write.iova, &words.as_bytes()[..length]),

@@ -1,8 +1,10 @@
 //! Serves a NIC of a world to another process.
 
 use std::fmt::Debug;
+use std::ops::Range;
 
 use ferroce_driver::bus::Bus;
+use ferroce_host::mapping::FileIdentity;
 use ferroce_host::memory::{MapChange, MemoryMap};
 use ferroce_model::time::timing::Timing;
 use ferroce_spec::register::{
@@ -16,6 +18,9 @@ use super::bus::WorldBus;
 pub trait ServedCard: Bus + Debug {
     /// Changes the mappings. When it returns the device uses the new ones only.
     fn change_mappings(&self, kind: MapChange, change: &mut dyn FnMut(&mut MemoryMap));
+
+    /// Records that mapped IOVAs are memory of `file` from `offset` on, until they are unmapped.
+    fn note_file(&self, iovas: Range<u64>, file: FileIdentity, offset: u64);
 
     /// Sets whether the device may read and write memory, and interrupt (PCI command register, bit
     /// 2).
@@ -39,7 +44,17 @@ impl<T: Timing> Debug for WorldBus<T> {
 impl<T: Timing + Send + 'static> ServedCard for WorldBus<T> {
     fn change_mappings(&self, kind: MapChange, change: &mut dyn FnMut(&mut MemoryMap)) {
         let mut event_loop = self.shared.event_loop.lock();
-        change(event_loop.devices.nodes[self.host].host.mappings(kind));
+        let host = &mut event_loop.devices.nodes[self.host].host;
+        change(host.mappings(kind));
+        if kind == MapChange::Removal {
+            host.forget_unmapped();
+        }
+    }
+
+    fn note_file(&self, iovas: Range<u64>, file: FileIdentity, offset: u64) {
+        let mut event_loop = self.shared.event_loop.lock();
+        let host = &mut event_loop.devices.nodes[self.host].host;
+        host.note_file(iovas, file, offset);
     }
 
     fn set_bus_master(&self, is_allowed: bool) {

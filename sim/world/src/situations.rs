@@ -24,6 +24,14 @@ impl<T: Timing> Devices<T> {
         }
     }
 
+    fn kill(&mut self, now: Instant, host: usize) {
+        let node = &mut self.nodes[host];
+        node.is_stopped = true;
+        self.fabric.select(now, host);
+        node.nic.power_off(now, &mut self.fabric);
+        self.fates.killed.push(host);
+    }
+
     fn suffer_at(&mut self, now: Instant, host: usize, step: Step) {
         let node = &mut self.nodes[host];
         match step {
@@ -40,11 +48,10 @@ impl<T: Timing> Devices<T> {
                 node.is_stopped = false;
                 self.fates.continued.push(host);
             }
-            Step::Kill => {
-                node.is_stopped = true;
-                self.fabric.select(now, host);
-                node.nic.power_off(now, &mut self.fabric);
-                self.fates.killed.push(host);
+            Step::Kill => self.kill(now, host),
+            Step::PowerFailure => {
+                self.kill(now, host);
+                self.nodes[host].host.lose_power(now);
             }
         }
     }

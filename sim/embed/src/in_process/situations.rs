@@ -27,7 +27,8 @@ impl InProcess {
                 Step::Stop if self.is_served => {}
                 Step::Stop => self.stopped.stop(),
                 Step::Continue => model.host.raised |= self.stopped.end(),
-                Step::Kill => self.kill(model, now),
+                // In process no memory is persistent: `persistent_flush` is off.
+                Step::Kill | Step::PowerFailure => self.kill(model, now),
             }
         }
     }

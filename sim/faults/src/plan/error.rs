@@ -9,7 +9,8 @@ pub enum PlanError {
     #[error(
         "there is no fault {name:?}; faults are loss (or drop), burst, dup, corrupt, \
          corrupt-header, corrupt-icrc, delay, jitter, reorder, down, partition, peer-qp-error, \
-         peer-killed, peer-stopped, mr-gone, no-receive, link-down, address-gone; and \
+         peer-killed, peer-stopped, power-failure, mr-gone, no-receive, link-down, \
+         address-gone; and \
          seed=NUMBER"
     )]
     Kind {

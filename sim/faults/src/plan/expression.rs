@@ -14,7 +14,7 @@
 //! | `reorder` | `Npaths[/SPREAD]`, or `PROBABILITY[/TIME]`, or `CLASS#NUMBERS[/TIME]` |
 //! | `down` | `TIME..TIME`, or `TIME..` |
 //! | `partition` | `ADDRESS-ADDRESS` |
-//! | `peer-qp-error`, `mr-gone` | `TIME` |
+//! | `peer-qp-error`, `power-failure`, `mr-gone` | `TIME` |
 //! | `peer-killed` | `TIME/qp-first`, or `TIME/mr-first[/TIME]` |
 //! | `peer-stopped` | `TIME..TIME` |
 //! | `no-receive`, `link-down`, `address-gone` | `TIME..TIME`, or `TIME..` |

@@ -52,6 +52,9 @@ pub enum Situation {
     PeerKilled(Teardown),
     /// The program is stopped; its card goes on.
     PeerStopped,
+    /// The host has no power: the program is killed, and persistent memory loses what was not
+    /// persistent.
+    PowerFailure,
     /// The memory regions of the program are deregistered.
     MrGone,
     /// The receives of the program are not fetched.
@@ -75,11 +78,12 @@ pub enum Lasting {
 
 impl Situation {
     /// All situations.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::PeerQpError,
         Self::PeerKilled(Teardown::QpFirst),
         Self::PeerKilled(Teardown::MrFirst),
         Self::PeerStopped,
+        Self::PowerFailure,
         Self::MrGone,
         Self::NoReceive,
         Self::LinkDown,
@@ -93,6 +97,7 @@ impl Situation {
             Self::PeerQpError => "peer-qp-error",
             Self::PeerKilled(_) => "peer-killed",
             Self::PeerStopped => "peer-stopped",
+            Self::PowerFailure => "power-failure",
             Self::MrGone => "mr-gone",
             Self::NoReceive => "no-receive",
             Self::LinkDown => "link-down",
@@ -104,7 +109,9 @@ impl Situation {
     #[must_use]
     pub const fn lasting(self) -> Lasting {
         match self {
-            Self::PeerQpError | Self::PeerKilled(_) | Self::MrGone => Lasting::Event,
+            Self::PeerQpError | Self::PeerKilled(_) | Self::PowerFailure | Self::MrGone => {
+                Lasting::Event
+            }
             Self::PeerStopped => Lasting::Time,
             Self::NoReceive | Self::LinkDown | Self::AddressGone => Lasting::TimeOrForever,
         }
@@ -113,7 +120,10 @@ impl Situation {
     /// Returns true if it happens to a process, and not only to its device.
     #[must_use]
     pub const fn concerns_process(self) -> bool {
-        matches!(self, Self::PeerKilled(_) | Self::PeerStopped)
+        matches!(
+            self,
+            Self::PeerKilled(_) | Self::PeerStopped | Self::PowerFailure
+        )
     }
 
     /// Returns what happens when it begins.
@@ -125,6 +135,7 @@ impl Situation {
             // A program that is being killed runs no more.
             Self::PeerKilled(Teardown::MrFirst) => &[Step::Stop, Step::RevokeRegions],
             Self::PeerStopped => &[Step::Stop],
+            Self::PowerFailure => &[Step::PowerFailure],
             Self::MrGone => &[Step::RevokeRegions],
             Self::NoReceive => &[Step::WithholdReceives],
             Self::LinkDown => &[Step::LinkDown],
@@ -136,7 +147,10 @@ impl Situation {
     #[must_use]
     pub const fn end(self) -> &'static [Step] {
         match self {
-            Self::PeerQpError | Self::PeerKilled(Teardown::QpFirst) | Self::MrGone => &[],
+            Self::PeerQpError
+            | Self::PeerKilled(Teardown::QpFirst)
+            | Self::PowerFailure
+            | Self::MrGone => &[],
             Self::PeerKilled(Teardown::MrFirst) => &[Step::Kill],
             Self::PeerStopped => &[Step::Continue],
             Self::NoReceive => &[Step::ReturnReceives],
@@ -315,6 +329,8 @@ pub enum Step {
     Continue,
     /// The program is killed, and all its objects are gone.
     Kill,
+    /// The same, and persistent memory loses what was not persistent.
+    PowerFailure,
 }
 
 impl Step {

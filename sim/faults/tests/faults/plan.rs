@@ -43,8 +43,8 @@ fn expressions_are_read_and_printed() {
             "loss=1e0@rc_rdma_write_only@flow2@psn3-9@try1-2@from:10.0.0.1@to:::2,seed=1",
         ),
         (
-            "peer-qp-error=5ms,mr-gone=0s@at:10.0.0.1",
-            "peer-qp-error=5ms,mr-gone=0ms@at:10.0.0.1,seed=1",
+            "peer-qp-error=5ms,mr-gone=0s@at:10.0.0.1,power-failure=2us",
+            "peer-qp-error=5ms,mr-gone=0ms@at:10.0.0.1,power-failure=2us,seed=1",
         ),
         (
             "peer-killed=5ms/qp-first,peer-killed=5ms/mr-first",
