@@ -20,9 +20,8 @@ const KNOWN: u32 = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_REMOTE_ATOMIC
     | IBV_ACCESS_MW_BIND
     | IBV_ACCESS_ZERO_BASED
-    | IBV_ACCESS_FLUSH_GLOBAL;
-/// Flags of verbs.h that this device does not support: FLUSH to persistence.
-const NOT_SUPPORTED: u32 = IBV_ACCESS_FLUSH_PERSISTENT;
+    | IBV_ACCESS_FLUSH_GLOBAL
+    | IBV_ACCESS_FLUSH_PERSISTENT;
 
 /// Memory of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +47,8 @@ pub struct Mr {
 struct Changeable {
     _domain: Lease,
     zero_based: bool,
+    /// True if it has the right to be flushed to persistence.
+    is_persistent: bool,
 }
 
 /// Changes of `ibv_rereg_mr`; `None`: unchanged.
@@ -68,6 +69,7 @@ impl Mr {
             changeable: Mutex::new(Changeable {
                 _domain: domain.lease(),
                 zero_based: flags & IBV_ACCESS_ZERO_BASED != 0,
+                is_persistent: flags & IBV_ACCESS_FLUSH_PERSISTENT != 0,
             }),
             _memory: None,
             _mapping: None,
@@ -85,8 +87,9 @@ impl Mr {
     ) -> Result<Self, Errno> {
         let device = domain.adapter.device()?;
         let access = access(flags & !PAGING_FLAGS)?;
-        check_flush(&domain.adapter, access)?;
+        check_flush(&domain.adapter, access, Some((address, length)))?;
         let paging = Paging::parse(flags, device.capabilities())?;
+        check_pinned(paging, access)?;
         check_range(address as u64, length)?;
         let zero_based = flags & IBV_ACCESS_ZERO_BASED != 0;
         let iova = if zero_based { 0 } else { iova };
@@ -132,7 +135,7 @@ impl Mr {
     ) -> Result<Self, Errno> {
         domain.adapter.check()?;
         let access = access(flags)?;
-        check_flush(&domain.adapter, access)?;
+        check_flush(&domain.adapter, access, None)?;
         if flags & IBV_ACCESS_ZERO_BASED == 0 {
             let right = "with IBV_ACCESS_ZERO_BASED, device memory has no address";
             return Err(Errno::wrong("access", Shown::Bits(flags.into()), right));
@@ -174,7 +177,8 @@ impl Mr {
         let mut changeable = self.changeable.lock();
         let rights = change.flags.map(|flags| flags & !PAGING_FLAGS);
         let access = rights.map(access).transpose()?;
-        check_flush(&self.adapter, access.unwrap_or_default())?;
+        let is_persistent =
+            access.map_or(changeable.is_persistent, |access| access.flush_persistent);
         let zero_based = change.flags.map_or(changeable.zero_based, |flags| {
             flags & IBV_ACCESS_ZERO_BASED != 0
         });
@@ -184,7 +188,13 @@ impl Mr {
             .ok_or(Errno::INVALID.because("the region was deregistered"))?;
         let (address, length) = change.range.unwrap_or((old.address, old.length));
         check_range(address as u64, length)?;
+        let flushed = MemoryAccess {
+            flush_persistent: is_persistent,
+            ..access.unwrap_or_default()
+        };
+        check_flush(&self.adapter, flushed, Some((address, length)))?;
         let paging = self.paging_after(change, &old)?;
+        check_pinned(paging, flushed)?;
         if paging == Paging::Pinned && (change.range.is_some() || access.is_some()) {
             populate(
                 address,
@@ -207,6 +217,7 @@ impl Mr {
             self.adapter.keys.add(&self.region);
         }
         changeable.zero_based = zero_based;
+        changeable.is_persistent = is_persistent;
         if let Some(domain) = change.domain {
             changeable._domain = domain.lease();
         }
@@ -244,11 +255,43 @@ impl Mr {
     }
 }
 
-/// Refuses the right to be flushed on a device without FLUSH, as the kernel does.
-fn check_flush(adapter: &Adapter, access: MemoryAccess) -> Result<(), Errno> {
-    let has_flush = adapter.device()?.capabilities().flush;
-    if access.flush_global && !has_flush {
+/// Refuses the right to be flushed on a device without FLUSH, as the kernel does. `memory`: address
+/// and length of the region; `None`: it is not memory of the program.
+///
+/// # Errors
+/// `EOPNOTSUPP` if the device lacks the FLUSH; `EINVAL` if the region is to be flushed to
+/// persistence and is not persistent memory, as with rxe of Linux.
+fn check_flush(
+    adapter: &Adapter,
+    access: MemoryAccess,
+    memory: Option<(usize, usize)>,
+) -> Result<(), Errno> {
+    let device = adapter.device()?;
+    let capabilities = device.capabilities();
+    if access.flush_global && !capabilities.flush {
         let text = "access has IBV_ACCESS_FLUSH_GLOBAL, and the device has no FLUSH";
+        return Err(Errno::NOT_SUPPORTED.because(text));
+    }
+    if !access.flush_persistent {
+        return Ok(());
+    }
+    if !capabilities.persistent_flush {
+        let text = "access has IBV_ACCESS_FLUSH_PERSISTENT, and the host has no persistent memory: \
+                    that is there in simulated time, with `ferroce world --persistent`";
+        return Err(Errno::NOT_SUPPORTED.because(text));
+    }
+    if memory.is_some_and(|(address, length)| device.has_persistent(address, length)) {
+        return Ok(());
+    }
+    let text = "access has IBV_ACCESS_FLUSH_PERSISTENT, and not all of the region is a shared \
+                mapping of the file that is the host's persistent memory";
+    Err(Errno::INVALID.because(text))
+}
+
+/// Refuses an on-demand region of persistent memory.
+fn check_pinned(paging: Paging, access: MemoryAccess) -> Result<(), Errno> {
+    if paging == Paging::OnDemand && access.flush_persistent {
+        let text = "access has IBV_ACCESS_FLUSH_PERSISTENT and IBV_ACCESS_ON_DEMAND";
         return Err(Errno::NOT_SUPPORTED.because(text));
     }
     Ok(())
@@ -257,14 +300,10 @@ fn check_flush(adapter: &Adapter, access: MemoryAccess) -> Result<(), Errno> {
 /// Parses `enum ibv_access_flags`.
 ///
 /// # Errors
-/// `EINVAL` for unknown flags and for remote write or atomic without local write, `EOPNOTSUPP` for
-/// remote flush. Unknown flags of the optional range are ignored, as their
-/// name implies.
+/// `EINVAL` for unknown flags and for remote write or atomic without local write. Unknown flags of
+/// the optional range are ignored, as their name implies.
 pub fn access(flags: u32) -> Result<MemoryAccess, Errno> {
     let required = flags & !IBV_ACCESS_OPTIONAL_RANGE;
-    if required & NOT_SUPPORTED != 0 {
-        within(Errno::NOT_SUPPORTED, "access", required, KNOWN)?;
-    }
     within(Errno::INVALID, "access", required, KNOWN)?;
     let has = |bit: u32| flags & bit != 0;
     let writes = has(IBV_ACCESS_REMOTE_WRITE) || has(IBV_ACCESS_REMOTE_ATOMIC);
@@ -312,10 +351,7 @@ mod tests {
         assert!(access(IBV_ACCESS_OPTIONAL_RANGE).is_ok());
         assert_eq!(access(1 << 15).err(), Some(Errno::INVALID));
         assert!(access(IBV_ACCESS_FLUSH_GLOBAL).is_ok());
-        assert_eq!(
-            access(IBV_ACCESS_FLUSH_PERSISTENT).err(),
-            Some(Errno::NOT_SUPPORTED)
-        );
+        assert!(access(IBV_ACCESS_FLUSH_PERSISTENT).is_ok());
         // A flag of paging, which is no right: device memory is never paged.
         assert_eq!(access(IBV_ACCESS_ON_DEMAND).err(), Some(Errno::INVALID));
     }

@@ -255,6 +255,14 @@ pub trait Bus: Send + Sync {
         None
     }
 
+    /// Returns true if all of this memory is persistent, and the device can make what it has
+    /// written there persistent by FLUSH. Only a device with
+    /// [`Capabilities::persistent_flush`](crate::Capabilities::persistent_flush) can.
+    fn is_persistent(&self, address: usize, length: usize) -> bool {
+        let _ = (address, length);
+        false
+    }
+
     /// Makes memory of this process visible to the device.
     ///
     /// The memory stays mapped in this process until [`Bus::unmap`] has returned. If the

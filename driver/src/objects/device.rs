@@ -280,6 +280,12 @@ impl Device {
 /// Operations for the objects of the device.
 impl Device {
     #[inline]
+    /// Returns true if all of this memory of the process is persistent: a region of it may have the
+    /// right to be flushed to persistence.
+    pub fn has_persistent(&self, address: usize, length: usize) -> bool {
+        self.capabilities().persistent_flush && self.bus.is_persistent(address, length)
+    }
+
     pub(crate) fn bus(&self) -> &Arc<dyn Bus> {
         &self.bus
     }

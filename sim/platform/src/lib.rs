@@ -1,7 +1,7 @@
 //! The machine below a model: its process and its operating system.
 //!
 //! - [`mapping`]: checks of a bus before a mapping. [`own_memory`]: memory of this process,
-//!   whatever its rights to it are.
+//!   whatever its rights to it are. [`mapped_file`]: memory that is a mapping of a known file.
 //! - [`shared_memory`]: files that two processes map. [`doorbells`]: BAR2, and doorbells that come
 //!   through such files.
 //! - [`served`]: a model that another process uses as its card.
@@ -19,6 +19,7 @@ pub mod explain;
 pub mod fork;
 pub mod host;
 pub mod log;
+pub mod mapped_file;
 pub mod mapping;
 pub mod os;
 pub mod own_memory;

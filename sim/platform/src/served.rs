@@ -1,11 +1,13 @@
 //! Models that can be served.
 
 use std::fmt::Debug;
+use std::ops::Range;
 use std::sync::Arc;
 
 use ferroce_driver::bus::Bus;
 
 use crate::doorbells::polled::DoorbellPages;
+use ferroce_host::mapping::FileIdentity;
 use ferroce_host::memory::{MapChange, MemoryMap};
 
 /// A model of a card, as the vfio-user server uses it: the bus, and operations that a process with
@@ -19,6 +21,12 @@ pub trait ServedModel: Bus + Debug {
 
     /// Changes the mappings. When it returns the device uses the new ones only.
     fn change_mappings(&self, kind: MapChange, change: &mut dyn FnMut(&mut MemoryMap));
+
+    /// Reports that mapped IOVAs are memory of `file` from `offset` on, until they are unmapped. A
+    /// model without persistent memory does not use it.
+    fn note_file(&self, iovas: Range<u64>, file: FileIdentity, offset: u64) {
+        let _ = (iovas, file, offset);
+    }
 
     /// Sets whether the device may read and write memory, and interrupt (PCI command register, bit
     /// 2).

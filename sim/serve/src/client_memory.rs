@@ -6,6 +6,7 @@ use std::io;
 use std::sync::Arc;
 
 use ferroce_host::memory::{MapChange, MapError, MemoryMap, RemoteMemory, Rights, UnmapError};
+use ferroce_platform::mapped_file::identity_of;
 use ferroce_platform::served::ServedModel;
 use ferroce_vfio_user::{DmaBacking, DmaMap, DmaMessages, Errno};
 
@@ -88,9 +89,11 @@ impl ClientMemory {
         let bytes = self.bytes.checked_add(length);
         let bytes = bytes.filter(|bytes| *bytes <= MAX_BYTES);
         let bytes = bytes.ok_or(Errno::NOMEM)?;
+        let mut identity = None;
         let (file, offset) = match backing {
             DmaBacking::Mmap { file, offset } => {
                 let file = File::from(file);
+                identity = file.metadata().ok().map(|file| identity_of(&file));
                 let file = self.files.map(file, offset, length, writable)?;
                 (Some(file), offset)
             }
@@ -106,6 +109,9 @@ impl ClientMemory {
             })
             .ok_or(Errno::IO)?
             .map_err(errno_of)?;
+        if let Some(identity) = identity {
+            function.note_file(iova..iova + length, identity, offset);
+        }
         let held = Held {
             length,
             _file: file,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
+use ferroce_host::mapping::FileIdentity;
 use ferroce_host::memory::{MapChange, MemoryMap};
 use ferroce_platform::doorbells::polled::DoorbellPages;
 use ferroce_platform::served::ServedModel;
@@ -122,6 +123,10 @@ impl ServedModel for Card {
     fn change_mappings(&self, kind: MapChange, change: &mut dyn FnMut(&mut MemoryMap)) {
         self.shared.note_use(self.host);
         self.model.change_mappings(kind, change);
+    }
+
+    fn note_file(&self, iovas: Range<u64>, file: FileIdentity, offset: u64) {
+        self.model.note_file(iovas, file, offset);
     }
 
     fn set_bus_master(&self, is_allowed: bool) {

@@ -4,13 +4,14 @@
 //! `card` the device served to a program, `conductor` advances the world, `remote_thread` makes
 //! threads of programs threads of the world, `cm_agent` is RDMA CM of the hosts, `streams`
 //! determines when data on a stream can be read, and `stall` finds out why a thread does not pass
-//! its turn.
+//! its turn. [`persistent_file`] opens a file as persistent memory of a host.
 
 mod card;
 mod cm_agent;
 mod conductor;
 pub mod control;
 mod listener;
+pub mod persistent_file;
 mod program;
 mod remote_thread;
 pub mod server;

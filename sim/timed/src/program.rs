@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::{fmt, io};
 
+use ferroce_host::mapping::FileIdentity;
 use ferroce_model::preset::costs::Costs;
 use ferroce_model::preset::{Preset, RegionTranslation};
 use ferroce_timed_protocol::host_name::HostName;
@@ -44,6 +45,8 @@ pub struct HostFacts {
     pub rate_mbps: u32,
     /// True if a trace records what the program's threads spend time on.
     pub is_recorded: bool,
+    /// The file that is the host's persistent memory.
+    pub persistent: Option<FileIdentity>,
 }
 
 impl HostFacts {
@@ -62,6 +65,7 @@ impl HostFacts {
             page_fault_prefetch_bytes: preset.host.page_fault_prefetch_bytes,
             rate_mbps: (preset.mac.rate_gbps * 1000.0).round() as u32,
             is_recorded: false,
+            persistent: None,
         }
     }
 
@@ -82,6 +86,10 @@ impl HostFacts {
             (&page.is_recorded, self.is_recorded.into()),
             (&page.version, VERSION),
         ];
+        if let Some(file) = self.persistent {
+            page.persistent_device.store(file.device, Ordering::Relaxed);
+            page.persistent_inode.store(file.inode, Ordering::Relaxed);
+        }
         self.write_costs(&page.costs);
         for (cell, value) in cells {
             cell.store(value, Ordering::Relaxed);

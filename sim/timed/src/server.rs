@@ -124,6 +124,9 @@ impl TimedWorld {
         let presets = presets.ok_or(Error::Functional)?;
         let names: Vec<HostName> = (0..config.hosts).map(|host| name(&config, host)).collect();
         let shared = Arc::new(Shared::new(config.hosts));
+        let persistent = (0..hosts).map(|host| config.persistent_of(host));
+        let persistent = persistent.map(|memory| memory.map(|memory| memory.identity));
+        let persistent: Vec<_> = persistent.collect();
         let seed = config.seed;
         let is_recorded = record.is_some();
         let conducted = Conducted {
@@ -138,6 +141,7 @@ impl TimedWorld {
             let seed = seed.wrapping_add(host as u64).wrapping_mul(SEED_STEP);
             HostFacts {
                 is_recorded,
+                persistent: persistent[host],
                 ..HostFacts::new(name, preset, presets.len(), seed, model.push_blocks())
             }
         });

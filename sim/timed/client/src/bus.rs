@@ -9,7 +9,9 @@
 //! possible ([`Registered`]).
 
 use std::collections::BTreeMap;
+use std::io;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,8 +19,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ferroce_driver::bus::BufferPages;
 use ferroce_driver::bus::RegionTranslation;
 use ferroce_driver::bus::{
-    Bus, BusError, DmaAccess, DmaMapping, InterruptHandler, PageFaulting, ProgramClock,
+    Bus, BusError, DmaAccess, DmaFile, DmaMapping, InterruptHandler, PageFaulting, ProgramClock,
 };
+use ferroce_host::mapping::FileIdentity;
+use ferroce_platform::mapped_file::{Mapped, shared_mapping};
 use ferroce_platform::shared_memory::registered::Registered;
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::push::WORDS_PER_BLOCK;
@@ -94,8 +98,41 @@ impl TimedBus {
         self.library.outside(|| action(self.card()))
     }
 
-    /// Maps memory of the program: shared if possible, otherwise as private memory.
+    /// Returns how much of a range is persistent memory of the host.
+    fn persistent(&self, address: usize, length: usize) -> io::Result<Mapped> {
+        let program = self.library.program();
+        let file = FileIdentity {
+            device: program.persistent_device.load(Ordering::Relaxed),
+            inode: program.persistent_inode.load(Ordering::Relaxed),
+        };
+        if file.inode == 0 {
+            return Ok(Mapped::Nothing);
+        }
+        shared_mapping(&(address..address.saturating_add(length)), file)
+    }
+
+    /// Maps memory of the program: as a part of the host's persistent memory, shared if possible,
+    /// otherwise as private memory.
     fn map_program_memory(&self, card: &VfioUser, mapping: &DmaMapping) -> Result<(), BusError> {
+        match self.persistent(mapping.address, mapping.length) {
+            Ok(Mapped::Nothing) => {}
+            Ok(Mapped::Whole(file, offset)) => {
+                let descriptor = file.as_raw_fd();
+                let file = Some(DmaFile { descriptor, offset });
+                return card.map(&DmaMapping { file, ..*mapping });
+            }
+            Ok(Mapped::Part) => {
+                tracing::warn!(
+                    "a memory region lies partly in the persistent memory of its host; right: \
+                     one mapping of the file, or none of it"
+                );
+                return Err(BusError::InvalidMapping);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the persistent memory of the host cannot be mapped");
+                return Err(BusError::BadAddress);
+            }
+        }
         if let Some(registered) = Registered::share(mapping.address, mapping.length) {
             let file = Some(registered.file());
             match card.map(&DmaMapping { file, ..*mapping }) {
@@ -190,6 +227,11 @@ impl Bus for TimedBus {
             NO_REGION_PAGES => Some(RegionTranslation::Direct),
             log => Some(RegionTranslation::Pages(log as u8)),
         }
+    }
+
+    fn is_persistent(&self, address: usize, length: usize) -> bool {
+        let found = self.library.outside(|| self.persistent(address, length));
+        matches!(found, Ok(Mapped::Whole(..)))
     }
 
     fn now(&self) -> std::time::Duration {

@@ -124,6 +124,10 @@ pub struct ProgramPage {
     pub has_lost_partner: AtomicU32,
     /// Not zero: the clock of the world stands still until more programs have joined.
     pub is_held: AtomicU32,
+    /// The file that is the host's persistent memory: device, as `stat` numbers it.
+    pub persistent_device: AtomicU64,
+    /// Its inode. Zero: the host has none.
+    pub persistent_inode: AtomicU64,
     /// Events that wait in each channel of RDMA CM, by number: see [`crate::cm`].
     pub cm_events: [AtomicU32; MAX_CHANNELS],
 }
