@@ -18,7 +18,7 @@ pub struct Faults {
     ///   partition=10.0.0.1-10.0.0.2  two hosts are separated
     ///   peer-killed=5ms/mr-first@at:10.0.0.1   that program is killed; also peer-stopped,
     ///                                peer-qp-error, mr-gone, no-receive, link-down,
-    ///                                address-gone
+    ///                                address-gone, power-failure
     ///
     /// Several are separated by commas; the chapter "Injected packet faults" has them all.
     #[arg(

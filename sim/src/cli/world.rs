@@ -1,5 +1,6 @@
 //! `ferroce world`: a simulated world that programs join.
 
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,10 +12,10 @@ use ferroce_model::preset::topology::MemoryTarget;
 use ferroce_platform::log;
 use ferroce_platform::os::service::{Termination, raise_descriptor_limit};
 use ferroce_timed::control::share_processor;
-use ferroce_timed::{Lifetime, MAX_PROGRAMS, TimedWorld};
+use ferroce_timed::{Lifetime, MAX_PROGRAMS, TimedWorld, persistent_file};
 use ferroce_world::trace::explain::Explanation;
 use ferroce_world::trace::{SharedTrace, Trace};
-use ferroce_world::{Topology, WorldConfig};
+use ferroce_world::{PersistentMemory, Topology, WorldConfig};
 use tracing::level_filters::LevelFilter;
 
 use super::fabric::Fabric;
@@ -92,6 +93,18 @@ pub struct World {
     #[arg(long, value_name = "[HOST=]MEMORY")]
     memory: Vec<String>,
 
+    /// Make a file the persistent memory of a host, for programs that map it (MAP_SHARED) and
+    /// register the mapping. After `--faults power-failure=TIME@at:ADDRESS`, the file has what was
+    /// persistent then. Can be given once for each host; every packet is simulated
+    #[arg(long, value_name = "HOST=FILE", conflicts_with = "elide_payload")]
+    persistent: Vec<String>,
+
+    /// The caches of the processors are in the persistence domain, too (eADR): what a card has
+    /// written survives a power failure. Without it, a host with `memory.ddio` loses what was not
+    /// flushed (ADR)
+    #[arg(long, requires = "persistent")]
+    eadr: bool,
+
     /// Cards of each machine in use, if the host profile has a topology: each host of the world is
     /// a card, and the cards of a machine are consecutive
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -125,9 +138,11 @@ impl World {
             .as_ref()
             .map_or(usize::from(self.hosts), |fabric| fabric.hosts());
         let memory = self.placed(&preset, hosts)?;
+        let persistent = self.persistent(hosts)?;
         let timed = WorldConfig::timed(preset, hosts);
         let config = WorldConfig {
             memory,
+            persistent,
             cards: usize::from(self.cards),
             seed: self.seed,
             elide_payload: self.elide_payload,
@@ -171,6 +186,30 @@ impl World {
 }
 
 impl World {
+    /// Returns the persistent memory of hosts.
+    fn persistent(&self, hosts: usize) -> Result<Vec<(usize, PersistentMemory)>, String> {
+        let mut found: Vec<(usize, PersistentMemory)> = Vec::new();
+        for text in &self.persistent {
+            let error = |reason: &dyn Display| format!("--persistent {text}: {reason}");
+            let parts = text.split_once('=');
+            let (host, file) = parts.ok_or_else(|| error(&"must be HOST=FILE, such as n1=log"))?;
+            let number = number_of(host, hosts).map_err(|reason| error(&reason))?;
+            if found.iter().any(|(other, _)| *other == number) {
+                return Err(error(&"the host has persistent memory already"));
+            }
+            let memory = persistent_file::open(Path::new(file), self.eadr);
+            let memory = memory.map_err(|reason| error(&reason))?;
+            if found
+                .iter()
+                .any(|(_, other)| other.identity == memory.identity)
+            {
+                return Err(error(&"the file is the memory of another host"));
+            }
+            found.push((number, memory));
+        }
+        Ok(found)
+    }
+
     /// Returns where the memory of hosts lies.
     fn placed(&self, preset: &Preset, hosts: usize) -> Result<Vec<(usize, Target)>, String> {
         let mut placed = Vec::new();
@@ -179,11 +218,7 @@ impl World {
             let (chosen, memory) = match text.split_once('=') {
                 None => (0..hosts, text.as_str()),
                 Some((host, memory)) => {
-                    let number = host.strip_prefix('n').and_then(|n| n.parse::<usize>().ok());
-                    let number = number.filter(|number| *number < hosts);
-                    let number = number.ok_or_else(|| {
-                        error(&format!("no host {host}; they are n0 to n{}", hosts - 1))
-                    })?;
+                    let number = number_of(host, hosts).map_err(|reason| error(&reason))?;
                     (number..number + 1, memory)
                 }
             };
@@ -204,6 +239,13 @@ impl World {
         }
         Ok(placed)
     }
+}
+
+/// Returns the number of the host with this name, of so many.
+fn number_of(host: &str, hosts: usize) -> Result<usize, String> {
+    let number = host.strip_prefix('n').and_then(|n| n.parse::<usize>().ok());
+    let number = number.filter(|number| *number < hosts);
+    number.ok_or_else(|| format!("no host {host}; they are n0 to n{}", hosts - 1))
 }
 
 /// Prints that programs can join. `places`: the number of each host, and of its function.
