@@ -34,8 +34,8 @@ static UNUSED struct ibv_qp *create_flush_qp(struct bench *bench)
 		.qp_type = IBV_QPT_RC,
 		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
 		.pd = bench->pd,
-		.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE | QP_EX_WITH_FLUSH |
-				  QP_EX_WITH_ATOMIC_WRITE,
+		.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ |
+				  QP_EX_WITH_FLUSH | QP_EX_WITH_ATOMIC_WRITE,
 	};
 
 	return ibv_create_qp_ex(bench->context, &attr);
