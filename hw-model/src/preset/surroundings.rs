@@ -58,7 +58,7 @@ section! {
     Memory {
         /// Last-level cache.
         llc_bytes: u32, "bytes", range::BYTES;
-        /// The card's writes go to the LLC (DDIO).
+        /// The card's writes go to the LLC (DDIO): without a FLUSH, persistent memory loses them.
         ddio: bool, "", range::FLAG;
         /// What a read takes longer that misses the LLC.
         dram_ns: f64, "ns", range::NS;
