@@ -75,6 +75,8 @@ struct End {
     /// Hosts that wait for room in this host's card; each at most once.
     waiting: VecDeque<usize>,
     counters: LinkCounters,
+    /// When its last frame leaves it.
+    last_sent: Instant,
     /// True while a situation keeps its link down.
     is_down: bool,
 }
@@ -121,6 +123,8 @@ pub struct Fabric {
     network: Option<Box<Network<Frame>>>,
     /// Faults of frames; `None`: no faults.
     faults: Option<Box<Engine>>,
+    /// True while the card of `current` loses its power: what it sends is dropped.
+    is_muted: bool,
     /// Hosts to which frames were sent, until [`Fabric::next_woken`] takes them.
     woken: Vec<Woken>,
     recorder: Option<SharedRecorder>,
@@ -136,6 +140,7 @@ impl Fabric {
                 faults: config.faults.as_ref().map(|_| FaultCounters::default()),
                 ..LinkCounters::default()
             },
+            last_sent: Instant::ZERO,
             is_down: false,
         };
         Ok(Self {
@@ -150,6 +155,7 @@ impl Fabric {
             icrc: config.icrc,
             network: switched::network(config)?,
             faults: config.faults.clone().map(|plan| Engine::new(plan).into()),
+            is_muted: false,
             woken: Vec::new(),
             recorder: None,
         })
@@ -186,6 +192,17 @@ impl Fabric {
     pub fn next_arrival(&self, host: usize, now: Instant) -> Option<Instant> {
         let (at, _) = self.ends[host].arriving.front()?;
         (*at > now).then_some(*at)
+    }
+
+    /// Sets whether the frames of this host are dropped, because its card has no power.
+    pub fn mute(&mut self, is_muted: bool) {
+        self.is_muted = is_muted;
+    }
+
+    /// Returns when the last frame of a host leaves it. That may be later than now: cards plan
+    /// ahead, and their peers take frames in advance.
+    pub fn last_sent(&self, host: usize) -> Instant {
+        self.ends[host].last_sent
     }
 
     /// Carries a frame to a host that receives it without its card, from this host's MAC at `at`.
@@ -427,6 +444,11 @@ impl Port for Fabric {
 
     #[inline]
     fn transmit(&mut self, at: Instant, frame: Frame) {
+        if self.is_muted {
+            return self.pool.give_back(frame);
+        }
+        let end = &mut self.ends[self.current];
+        end.last_sent = end.last_sent.max(at);
         self.count_sent(frame.length());
         match frame.destination() {
             group @ FIRST_GROUP.. => {

@@ -153,14 +153,14 @@ impl WorldHost {
         }
     }
 
-    /// Loses everything that is in flight, and what is not persistent of persistent memory.
-    pub fn lose_power(&mut self, now: Instant) {
-        self.begin(now);
+    /// Loses everything that is in flight at `at`, and what is not persistent of persistent memory.
+    pub fn lose_power(&mut self, at: Instant) {
+        self.apply(at);
         self.posted.drop_all();
         self.forget_stores();
         let persistence = self.posted.persistence.as_mut();
-        let lost = persistence.map(|persistence| persistence.fail(now));
-        let (host, at_ns) = (self.number, now.as_ps() / 1000);
+        let lost = persistence.map(|persistence| persistence.fail(at));
+        let (host, at_ns) = (self.number, at.as_ps() / 1000);
         tracing::warn!(host, at_ns, lines_lost = lost, "power failure");
     }
 

@@ -50,8 +50,13 @@ impl<T: Timing> Devices<T> {
             }
             Step::Kill => self.kill(now, host),
             Step::PowerFailure => {
+                self.fabric.mute(true);
                 self.kill(now, host);
-                self.nodes[host].host.lose_power(now);
+                self.fabric.mute(false);
+                // Frames that the card has begun to send, up to the horizon of its plans, leave.
+                // What is visible until then is not lost: the peer may know of it by these frames.
+                let until = now.max(self.fabric.last_sent(host));
+                self.nodes[host].host.lose_power(until);
             }
         }
     }
