@@ -12,6 +12,8 @@ const SLOT: usize = 4096;
 const ENTRY: usize = 3000;
 /// When the host of the server loses its power, after the first packet.
 const FAILURE_NS: u64 = 350_000;
+/// A time at which the card has the answer to a READ ready, and has not sent it.
+const WITH_AN_ANSWER_NS: u64 = 351_118;
 /// Times of failures of the long mode, and the distance between them: less than a step of the
 /// client, of which there are a few in 4 us.
 const FAILURES: u64 = 100;
@@ -173,6 +175,8 @@ fn a_read_is_enough_without_a_cache_that_is_lost() {
             assert_eq!(left.torn, 0, "{world:?} {method}");
         }
     }
+    let left = fail_at(WITH_AN_ANSWER_NS, &WITHOUT_DDIO, "read");
+    assert_eq!(left.head, left.acknowledged);
 }
 
 #[test]
