@@ -124,7 +124,7 @@ fn what_was_flushed_survives() {
     assert_eq!(number(&client.expect_success(), "acknowledged "), 255);
 }
 
-/// Goal: an error of a protocol is found. Method: a client that flushes only its heads, so that they
+/// Goal: an error of a protocol is found. Method: a client that flushes only its heads, which then
 /// name entries that the cache loses.
 #[test]
 fn a_head_without_its_entries_is_found() {
