@@ -111,28 +111,32 @@ impl TimedBus {
         shared_mapping(&(address..address.saturating_add(length)), file)
     }
 
-    /// Maps memory of the program: as a part of the host's persistent memory, shared if possible,
-    /// otherwise as private memory.
-    fn map_program_memory(&self, card: &VfioUser, mapping: &DmaMapping) -> Result<(), BusError> {
+    /// Maps memory of the program if it is a part of the host's persistent memory. Returns whether
+    /// it is.
+    fn map_persistent(&self, card: &VfioUser, mapping: &DmaMapping) -> Result<bool, BusError> {
         match self.persistent(mapping.address, mapping.length) {
-            Ok(Mapped::Nothing) => {}
+            Ok(Mapped::Nothing) => Ok(false),
             Ok(Mapped::Whole(file, offset)) => {
                 let descriptor = file.as_raw_fd();
                 let file = Some(DmaFile { descriptor, offset });
-                return card.map(&DmaMapping { file, ..*mapping });
+                card.map(&DmaMapping { file, ..*mapping }).map(|()| true)
             }
             Ok(Mapped::Part) => {
                 tracing::warn!(
                     "a memory region lies partly in the persistent memory of its host; right: \
                      one mapping of the file, or none of it"
                 );
-                return Err(BusError::InvalidMapping);
+                Err(BusError::InvalidMapping)
             }
             Err(error) => {
                 tracing::warn!(%error, "the persistent memory of the host cannot be mapped");
-                return Err(BusError::BadAddress);
+                Err(BusError::BadAddress)
             }
         }
+    }
+
+    /// Maps memory of the program: shared if possible, otherwise as private memory.
+    fn map_program_memory(&self, card: &VfioUser, mapping: &DmaMapping) -> Result<(), BusError> {
         if let Some(registered) = Registered::share(mapping.address, mapping.length) {
             let file = Some(registered.file());
             match card.map(&DmaMapping { file, ..*mapping }) {
@@ -239,13 +243,20 @@ impl Bus for TimedBus {
     }
 
     fn map(&self, mapping: &DmaMapping) -> Result<(), BusError> {
-        let result = self.with_flushed_card(|card| match mapping.file {
-            None => self.map_program_memory(card, mapping),
-            Some(_) => card.map(mapping),
+        let mut is_file = mapping.file.is_some();
+        let result = self.with_flushed_card(|card| {
+            if is_file {
+                return card.map(mapping);
+            }
+            is_file = self.map_persistent(card, mapping)?;
+            if is_file {
+                return Ok(());
+            }
+            self.map_program_memory(card, mapping)
         });
         if result.is_ok() && mapping.access == DmaAccess::ReadWrite {
             // The program may have mapped its file elsewhere, or do so later.
-            let is_file_of_program = mapping.file.is_some() && !mapping.is_buffer;
+            let is_file_of_program = is_file && !mapping.is_buffer;
             let (start, length) = if is_file_of_program {
                 (0, usize::MAX)
             } else {
