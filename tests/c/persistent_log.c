@@ -5,7 +5,7 @@
  *   persistent_log -p PORT [-d DEVICE] -f FILE -m METHOD [SERVER]
  *
  * DEVICE is ignored, because the host has one device. FILE is the persistent memory of the server's
- * host; the server says what it finds there. After each write METHOD makes it persistent: flush
+ * host; the server says what it finds there, and waits until the last head arrives. After each write METHOD makes it persistent: flush
  * (FLUSH PERSISTENT), visible (FLUSH GLOBAL), read (a READ of its last bytes), or none. The method
  * head has an error: it flushes the head only, and not the entry.
  */
@@ -164,7 +164,11 @@ int main(int argc, char **argv)
 			acknowledged++;
 		printf("acknowledged %lu entries\n", acknowledged);
 	} else {
-		/* Until the client has gone. */
+		volatile uint64_t *head = (volatile uint64_t *)self.buffer;
+
+		/* Until the power fails, or the log is full and the client has gone. */
+		while (*head != ENTRIES_MAX)
+			;
 		EQUAL(recv(socket_fd, &word, 1, 0), 0);
 		EQUAL(ibv_dereg_mr(mr), 0);
 	}
