@@ -5,9 +5,9 @@
  *   persistent_log -p PORT [-d DEVICE] -f FILE -m METHOD [SERVER]
  *
  * DEVICE is ignored, because the host has one device. FILE is the persistent memory of the server's
- * host; the server says what it finds there, and waits until the last head arrives. After each write METHOD makes it persistent: flush
- * (FLUSH PERSISTENT), visible (FLUSH GLOBAL), read (a READ of its last bytes), or none. The method
- * head has an error: it flushes the head only, and not the entry.
+ * host; the server says what it finds there, and waits until the last head arrives. After each write
+ * METHOD makes it persistent: flush (FLUSH PERSISTENT), visible (FLUSH GLOBAL), read (a READ of its
+ * last bytes), or none. The method head has an error: it flushes the head only, and not the entry.
  */
 #include "flush.h"
 
