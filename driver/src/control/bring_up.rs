@@ -2,13 +2,15 @@
 
 use core::time::Duration;
 
-use ferroce_spec::command::CommandOpcode;
+use ferroce_spec::command::{CommandOpcode, DeviceCapabilities};
 use ferroce_spec::counter::COUNTERS;
+use ferroce_spec::personality::Personality;
 use ferroce_spec::register::{
     CONTRACT_MAJOR, Capability, ContractVersion, Control, MAGIC, UNMAPPED_READ,
 };
 
 use crate::bus::Bus;
+use crate::capabilities::{Capabilities, Limits};
 use crate::control::command::CommandQueue;
 use crate::control::mmio;
 use crate::error::Error;
@@ -125,4 +127,34 @@ pub(crate) fn check_commands(commands: &CommandQueue) -> Result<(), Error> {
         return Err(Error::BadAnswer { what });
     }
     Ok(())
+}
+
+/// Returns the capabilities, completed from the registers.
+pub(crate) fn describe(
+    bus: &dyn Bus,
+    capability: Capability,
+    limits: &Limits,
+    answer: &DeviceCapabilities,
+    event_queues: u16,
+) -> Capabilities {
+    let described = limits.capabilities(answer);
+    // Queues need mappings as well.
+    let mapped_regions = bus.mapping_limit().map_or(u32::MAX, |limit| limit / 2);
+    let page_faults = bus.page_faults().is_some();
+    let raises_page_faults = answer.features.on_demand_paging();
+    let identity = mmio::DEVICE_ID.read(bus);
+    let [_, _, mac @ ..] = mmio::PORT_MAC.read(bus).to_be_bytes();
+    Capabilities {
+        vendor_id: identity & 0xffff,
+        part_id: identity >> 16,
+        hardware_version: mmio::HARDWARE_REVISION.read(bus),
+        personality: Personality(capability.personality()),
+        port_mac: mac,
+        ports: capability.ports().max(1),
+        completion_vectors: event_queues.saturating_sub(1).max(1),
+        max_mr: described.max_mr.min(mapped_regions),
+        on_demand_paging: bus.address_space().is_some() && (!page_faults || raises_page_faults),
+        page_faults,
+        ..described
+    }
 }

@@ -11,8 +11,7 @@ use ferroce_spec::context::{
     AddressEntry, CqContext, MemoryEntry, QpContext, ServiceCode, SrqContext, TranslationEntry,
 };
 use ferroce_spec::counter::COUNTERS;
-use ferroce_spec::personality::Personality;
-use ferroce_spec::register::{Capability, VECTOR_COUNT};
+use ferroce_spec::register::VECTOR_COUNT;
 use ferroce_spec::wqe::VLAN_NONE;
 use parking_lot::Mutex;
 use zerocopy::{Immutable, IntoBytes};
@@ -20,7 +19,7 @@ use zerocopy::{Immutable, IntoBytes};
 use crate::attributes::GidEntry;
 use crate::bus::Bus;
 use crate::capabilities::{Capabilities, Limits};
-use crate::control::bring_up::{Identity, check_commands, enable, identify, reset};
+use crate::control::bring_up::{Identity, check_commands, describe, enable, identify, reset};
 use crate::control::command::{CommandQueue, has_stopped};
 use crate::control::device_config::DeviceConfig;
 use crate::control::event::{AsyncEventHandler, CqHandlers, Dispatch, EventQueue};
@@ -664,36 +663,6 @@ fn create_event_queue(
     let opcode = CommandOpcode::CREATE_EQ;
     commands.execute_with(opcode, number.into(), &queue.context())?;
     Ok(queue)
-}
-
-/// Returns the capabilities, completed from the registers.
-fn describe(
-    bus: &dyn Bus,
-    capability: Capability,
-    limits: &Limits,
-    answer: &DeviceCapabilities,
-    event_queues: u16,
-) -> Capabilities {
-    let described = limits.capabilities(answer);
-    // Queues need mappings as well.
-    let mapped_regions = bus.mapping_limit().map_or(u32::MAX, |limit| limit / 2);
-    let page_faults = bus.page_faults().is_some();
-    let raises_page_faults = answer.features.on_demand_paging();
-    let identity = mmio::DEVICE_ID.read(bus);
-    let [_, _, mac @ ..] = mmio::PORT_MAC.read(bus).to_be_bytes();
-    Capabilities {
-        vendor_id: identity & 0xffff,
-        part_id: identity >> 16,
-        hardware_version: mmio::HARDWARE_REVISION.read(bus),
-        personality: Personality(capability.personality()),
-        port_mac: mac,
-        ports: capability.ports().max(1),
-        completion_vectors: event_queues.saturating_sub(1).max(1),
-        max_mr: described.max_mr.min(mapped_regions),
-        on_demand_paging: bus.address_space().is_some() && (!page_faults || raises_page_faults),
-        page_faults,
-        ..described
-    }
 }
 
 fn number(result: u64) -> Result<u32, Error> {
