@@ -527,6 +527,8 @@ impl MemoryRegion {
         };
         let is_there = pages.prefetch(address, length);
         self.device.sync_mr(self.key.load(Ordering::Relaxed))?;
+        // Other threads use the region meanwhile.
+        drop(state);
         self.device.bus().wait_for_prefetch();
         Ok(is_there)
     }
