@@ -194,6 +194,7 @@ module registers (
             ferroce_pkg::OFFSET_COMMAND_QUEUE_BASE: pair = ring_base;
             ferroce_pkg::OFFSET_COMMAND_QUEUE_LOG_SIZE: pair = {32'b0, 28'b0, ring_log};
             ferroce_pkg::OFFSET_COMMAND_QUEUE_CONSUMER: pair = {32'b0, completed};
+            ferroce_pkg::OFFSET_PAGE_FAULT_ANSWER: pair = {HOLE, 32'b0};
             default: begin
                 if (read_at[13:6] == ferroce_pkg::OFFSET_EVENT_QUEUE_DOORBELL[13:6]) pair = '0;
                 if (read_at[13:12] == ferroce_pkg::COUNTERS_OFFSET[13:12]

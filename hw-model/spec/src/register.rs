@@ -236,6 +236,12 @@ impl ContractVersion {
         self.minor() >= 6
     }
 
+    /// Returns true if the register `page_fault_answer` exists.
+    #[must_use]
+    pub fn has_page_fault_answer(self) -> bool {
+        self.minor() >= 15
+    }
+
     /// Returns true if `DeviceFeatures.cq_resize` says whether CQs can be resized; else they can.
     #[must_use]
     pub fn has_cq_resize_feature(self) -> bool {

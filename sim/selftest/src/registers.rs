@@ -2,8 +2,8 @@
 
 use ferroce_driver::bus::Bus;
 use ferroce_spec::register::{
-    COMMAND_QUEUE_LOG_SIZE_MAX, COUNTERS_OFFSET, Capability, Control, MSIX_TABLE_OFFSET, REGISTERS,
-    Register, RegisterAccess, Status, UNMAPPED_READ, offset,
+    COMMAND_QUEUE_LOG_SIZE_MAX, COUNTERS_OFFSET, Capability, ContractVersion, Control,
+    MSIX_TABLE_OFFSET, REGISTERS, Register, RegisterAccess, Status, UNMAPPED_READ, offset,
 };
 
 use super::bench::Bench;
@@ -206,7 +206,11 @@ fn check_read_only(bus: &dyn Bus) -> Result<usize, Failure> {
 }
 
 fn check_write_only(bus: &dyn Bus) -> Result<(), Failure> {
-    let is_write_only = |register: &&Register| register.access == RegisterAccess::WriteOnly;
+    let version = ContractVersion::from_bits(bus.read32(offset::contract_version));
+    let is_write_only = |register: &&Register| {
+        register.access == RegisterAccess::WriteOnly
+            && (register.offset != offset::page_fault_answer || version.has_page_fault_answer())
+    };
     for register in REGISTERS.iter().filter(is_write_only) {
         for at in elements(register) {
             let value = read(bus, at, register.width);
