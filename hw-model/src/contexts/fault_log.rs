@@ -30,7 +30,8 @@ pub struct FaultLog {
 }
 
 impl FaultLog {
-    /// Records that memory of a WQE of this queue pair cannot be used.
+    /// Records that memory of a WQE of this queue pair cannot be used. Nothing is recorded of an
+    /// access that is only put off, here and in the next function.
     #[cold]
     pub fn note_local(
         &mut self,
@@ -48,9 +49,8 @@ impl FaultLog {
                 VendorError::LOCAL_BINDING
             }
             ProtectionFault::QueuePair { .. } => VendorError::LOCAL_QUEUE_PAIR,
-            ProtectionFault::Page { .. }
-            | ProtectionFault::NotPresent(_)
-            | ProtectionFault::Dma(_) => VendorError::LOCAL_PAGE,
+            ProtectionFault::Page { .. } | ProtectionFault::Dma(_) => VendorError::LOCAL_PAGE,
+            ProtectionFault::NotPresent(_) => return,
         };
         let is_new = self.note(detail);
         if !is_new {
@@ -90,9 +90,8 @@ impl FaultLog {
             ProtectionFault::Binding { .. } => VendorError::REQUEST_BINDING,
             ProtectionFault::QueuePair { .. } => VendorError::REQUEST_QUEUE_PAIR,
             ProtectionFault::Alignment { .. } => VendorError::REQUEST_ALIGNMENT,
-            ProtectionFault::Page { .. }
-            | ProtectionFault::NotPresent(_)
-            | ProtectionFault::Dma(_) => VendorError::REQUEST_PAGE,
+            ProtectionFault::Page { .. } | ProtectionFault::Dma(_) => VendorError::REQUEST_PAGE,
+            ProtectionFault::NotPresent(_) => return,
         };
         if !self.note(detail) {
             return;

@@ -446,7 +446,7 @@ fn write_response<H: Host, M: TranslationTable>(
     }
 }
 
-/// Records that a request of the peer is refused, unless it is only put off.
+/// Records that a request of the peer is refused.
 #[cold]
 fn refuse<M: TranslationTable>(
     qp: &mut QueuePair,
@@ -454,14 +454,11 @@ fn refuse<M: TranslationTable>(
     fault: &ProtectionFault,
     memory: &MemoryUnit<M>,
 ) {
-    if matches!(fault, ProtectionFault::NotPresent(_)) {
-        return;
-    }
     let region = memory.known_bounds(access.key);
     qp.faults.note_request(access, fault, region);
 }
 
-/// Records that memory of a local scatter list cannot be used, unless the access is only put off.
+/// Records that memory of a local scatter list cannot be used.
 #[cold]
 pub(crate) fn note_list<M: TranslationTable>(
     faults: &mut FaultLog,
@@ -470,9 +467,6 @@ pub(crate) fn note_list<M: TranslationTable>(
     fault: &ProtectionFault,
     memory: &MemoryUnit<M>,
 ) {
-    if matches!(fault, ProtectionFault::NotPresent(_)) {
-        return;
-    }
     let piece = piece_of(list, fault);
     let region = piece.and_then(|piece| memory.known_bounds(piece.l_key));
     faults.note_local(qpn.value(), fault, piece, region);

@@ -297,9 +297,6 @@ fn note_fault<M: TranslationTable>(
     let Some(fault) = &fault else {
         return;
     };
-    if matches!(fault, ProtectionFault::NotPresent(_)) {
-        return;
-    }
     let (pd, qpn) = (qp.pd(), qp.qpn);
     match packet.payload {
         Payload::ReadResponse {

@@ -87,7 +87,7 @@ impl<M: TranslationTable> MemoryUnit<M> {
         let mut next = range.start;
         // At most once for each page of the region.
         while next < range.end {
-            let run = self.mtt.translate(entry, next, dma)?;
+            let run = locate(&mut self.mtt, &self.page_faults, entry, next, dma)?;
             let length = run.length.min(range.end - next);
             dma.persist(run.iova, length);
             next += length;
