@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use ferroce_spec::command::{CommandStatus, DeviceCapabilities, NewNumber};
+use ferroce_spec::context::KEY_VARIANT_BITS;
 
 use crate::capabilities::Limits;
 use crate::error::Error;
@@ -15,8 +16,6 @@ use crate::error::Error;
 /// Entries of the QP context table that are used last. Entries 0 and 1 are QP0 and the GSI on
 /// devices that have them; all devices then begin with the same number.
 const LAST_QPS: u32 = 2;
-/// Bits of a key below its number.
-const KEY_VARIANT_BITS: u32 = 8;
 
 /// Order in which freed numbers are used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

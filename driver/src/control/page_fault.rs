@@ -3,16 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
+use ferroce_spec::context::KEY_VARIANT_BITS;
 use ferroce_spec::register::PageFaultAnswer;
 use parking_lot::Mutex;
 
 use crate::bus::Bus;
 use crate::control::mmio;
-
-/// Bits of a key that are its variant; the others are the index of the region.
-const VARIANT_BITS: u32 = 8;
-/// Mask of the number of answers in its register.
-const COUNT_MASK: u32 = 0xff_ffff;
 
 /// The pages of an on-demand region.
 pub(crate) trait Pages: Send + Sync {
@@ -40,25 +36,25 @@ impl PageFaults {
 
     /// Adds the pages of the region with this key.
     pub(crate) fn add(&self, key: u32, pages: Weak<dyn Pages>) {
-        self.regions.lock().insert(key >> VARIANT_BITS, pages);
+        self.regions.lock().insert(key >> KEY_VARIANT_BITS, pages);
     }
 
     /// Removes the region with this key.
     pub(crate) fn remove(&self, key: u32) {
-        self.regions.lock().remove(&(key >> VARIANT_BITS));
+        self.regions.lock().remove(&(key >> KEY_VARIANT_BITS));
     }
 
     /// Handles the event of a page fault. The access to a region that is gone fails when the device
     /// tries it again.
     pub(crate) fn serve(&self, key: u32, page: u32) {
         let mut answered = self.answered.lock();
-        let region = self.regions.lock().get(&(key >> VARIANT_BITS)).cloned();
+        let region = self.regions.lock().get(&(key >> KEY_VARIANT_BITS)).cloned();
         let pages = region.and_then(|region| region.upgrade());
         let is_there = pages.is_none_or(|pages| pages.serve(page.into()));
         if !is_there {
             tracing::info!(key, page, "an on-demand region has no memory at this page");
         }
-        *answered = answered.wrapping_add(1) & COUNT_MASK;
+        *answered = answered.wrapping_add(1) & PageFaultAnswer::COUNT_MASK;
         let mut answer = PageFaultAnswer::default();
         answer.set_count(*answered);
         answer.set_refused(!is_there);

@@ -284,5 +284,8 @@ impl TranslationEntry {
     }
 }
 
+/// Bits of a key that are its variant; the others are the index in the memory protection table.
+pub const KEY_VARIANT_BITS: u32 = 8;
+
 /// Base-2 logarithms of the page sizes that a memory region may have.
 pub const LOG_PAGE_SIZES: [u8; 3] = [12, 21, 30];

@@ -225,6 +225,19 @@ word! {
     }
 }
 
+impl PageFaultAnswer {
+    /// Mask of the number of events answered so far.
+    pub const COUNT_MASK: u32 = 0xff_ffff;
+}
+
+/// Returns true for the registers by which software answers events.
+#[must_use]
+pub const fn answers_events(at: u32) -> bool {
+    let first = offset::event_queue_doorbell;
+    let is_doorbell = first <= at && at < first + 4 * VECTOR_COUNT as u32;
+    is_doorbell || at == offset::page_fault_answer
+}
+
 impl ContractVersion {
     /// The version that this crate declares.
     pub const OURS: Self = Self::from_bits((CONTRACT_MAJOR as u32) << 16 | CONTRACT_MINOR as u32);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ferroce_spec::context::{AccessRights, MemoryEntry};
+use ferroce_spec::context::{AccessRights, KEY_VARIANT_BITS, MemoryEntry};
 use ferroce_spec::counter::Counter;
 use ferroce_units::Duration;
 
@@ -13,8 +13,6 @@ use crate::numbering::{CreateError, Numbering};
 use crate::ports::host::{DmaError, Host};
 use crate::translation::protection::ProtectionFault;
 
-/// Number of bits of a key that are its variant; the others are the index in the table.
-const KEY_VARIANT_BITS: u32 = 8;
 /// Mask of the variant in a key.
 const KEY_VARIANT_MASK: u32 = (1 << KEY_VARIANT_BITS) - 1;
 

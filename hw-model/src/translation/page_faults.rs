@@ -7,9 +7,6 @@ use ferroce_spec::register::PageFaultAnswer;
 
 use crate::limits::MAX_PAGE_FAULTS;
 
-/// Bits of the number of answers in a [`PageFaultAnswer`].
-const COUNT_BITS: u32 = 24;
-
 /// A page of an on-demand region that an access needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AbsentPage {
@@ -129,8 +126,7 @@ impl PageFaults {
     /// Handles an answer; returns the pages that it answers. An answer to more events than were
     /// raised is ignored.
     pub fn answer(&mut self, answer: PageFaultAnswer) -> Vec<AbsentPage> {
-        let mask = (1 << COUNT_BITS) - 1;
-        let count = answer.count().wrapping_sub(self.answered) & mask;
+        let count = answer.count().wrapping_sub(self.answered) & PageFaultAnswer::COUNT_MASK;
         let raised = |(_, state): &&(AbsentPage, State)| *state == State::Raised;
         if count as usize > self.faults.iter().filter(raised).count() {
             return Vec::new();

@@ -12,7 +12,7 @@ use ferroce_model::Doorbell;
 use ferroce_model::time::timing::Timing;
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue, SLOTS};
 use ferroce_spec::register::{
-    MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED, VECTOR_COUNT, offset,
+    MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED, answers_events, offset,
 };
 use ferroce_units::Instant;
 use ferroce_wire::Qpn;
@@ -97,7 +97,7 @@ impl<T: Timing> WorldBus<T> {
 
     fn write(&self, at: u32, value: u32) {
         let mut event_loop = self.shared.event_loop.lock();
-        if !is_answer(at) {
+        if !answers_events(at) {
             return self.write_at_once(&mut event_loop, at, value);
         }
         let time = self.time(&event_loop);
@@ -247,13 +247,6 @@ impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
         drop(event_loop);
         self.shared.deliver(now, host, vectors);
     }
-}
-
-/// Returns true for the registers by which software answers events. Their stores take their time.
-fn is_answer(at: u32) -> bool {
-    let first = offset::event_queue_doorbell;
-    let is_doorbell = (first..first + 4 * u32::from(VECTOR_COUNT)).contains(&at);
-    is_doorbell || at == offset::page_fault_answer
 }
 
 /// Returns the number in a doorbell: a QPN, unless it is the doorbell of another kind of queue.

@@ -1,9 +1,9 @@
 //! The bus of a program in simulated time.
 //!
 //! Frequent stores go through the pages that the program shares with its world, each with its time:
-//! doorbells, pushes, and the answers to events. Everything else goes to the card's socket
-//! and takes no simulated time: registers, the device's memory, mappings. Before such an access,
-//! the card gets all stores that it has not seen.
+//! doorbells, pushes, and the answers to events. Everything else goes to the card's socket and
+//! takes no simulated time: registers, the device's memory, mappings. Before such an access, the
+//! card gets all stores that it has not seen.
 //!
 //! Memory that the program registers is shared with its world while it is registered, where that is
 //! possible ([`Registered`]).
@@ -27,7 +27,7 @@ use ferroce_platform::shared_memory::registered::Registered;
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::push::WORDS_PER_BLOCK;
 use ferroce_spec::register::{
-    Control, MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED, VECTOR_COUNT, offset,
+    Control, MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED, answers_events, offset,
 };
 use ferroce_timed_protocol::control::card_socket;
 use ferroce_timed_protocol::page::{NO_REGION_PAGES, REGION_PAGES_OF_KERNEL};
@@ -45,7 +45,7 @@ use crate::processor::Processor;
 /// Longest time that the last acknowledgements may be in flight.
 const LINGER: Duration = Duration::from_us(20);
 
-/// IOVAs of the program's addresses, for its on-demand regions: beyond those of all mappings. A
+/// IOVAs of the program's address space, for on-demand regions: above the IOVAs of all mappings. A
 /// program has 47 bits of addresses.
 const ADDRESS_SPACE: Range<u64> = 1 << 48..(1 << 48) + (1 << 47);
 
@@ -155,7 +155,7 @@ impl TimedBus {
         if is_reset && self.is_in_use.swap(true, Ordering::Relaxed) {
             self.linger();
         }
-        if is_answer(at) {
+        if answers_events(at) {
             let words = [u64::from(value)];
             return self.library.store(StoreKind::Register, at, &words);
         }
@@ -386,11 +386,4 @@ impl Drop for TimedBus {
             self.registered.get_mut().clear();
         });
     }
-}
-
-/// Returns true for the registers by which the driver answers events.
-fn is_answer(at: u32) -> bool {
-    let first = offset::event_queue_doorbell;
-    let is_doorbell = (first..first + 4 * u32::from(VECTOR_COUNT)).contains(&at);
-    is_doorbell || at == offset::page_fault_answer
 }
