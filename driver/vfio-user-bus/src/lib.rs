@@ -139,7 +139,7 @@ impl VfioUser {
     /// Hides the address space again.
     ///
     /// # Errors
-    /// Those of [`Bus::unmap`].
+    /// As [`Bus::unmap`].
     pub fn unmap_address_space(&self, iovas: Range<u64>) -> Result<(), BusError> {
         let mapping = all_memory(&iovas);
         self.unmap(mapping.iova, mapping.length)

@@ -16,7 +16,7 @@ const PAGE: u64 = 4096;
 /// Pages of the region. Their memory is the machine's data from its second page on.
 const PAGES: u64 = 8;
 const LENGTH: u64 = PAGES * PAGE;
-/// The first entry of the region in the translation table: after that of the machine's region.
+/// Index of the region's first entry in the translation table. The machine's own region is before.
 const FIRST_ENTRY: u64 = 0x800;
 /// Turns after which nothing moves, or only RNR NAKs and their timers do.
 const TURNS: usize = 40;

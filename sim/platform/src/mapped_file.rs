@@ -29,9 +29,9 @@ pub fn identity_of(metadata: &Metadata) -> FileIdentity {
 
 /// Returns how much of `range` is a shared mapping of the file `wanted`.
 ///
-/// The mappings name the file's path. Their numbers of device and inode are not those of `stat` on
-/// every file system (overlayfs, btrfs), so the path is looked up. A file that has no path any more
-/// is not found.
+/// A mapping names the path of its file, and the path is looked up: on some file systems
+/// (overlayfs, btrfs) the device and inode of the mapping differ from what `stat` returns. A file
+/// that has no path any more is not found.
 ///
 /// # Errors
 /// The error of the system.

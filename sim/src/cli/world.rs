@@ -241,7 +241,7 @@ impl World {
     }
 }
 
-/// Returns the number of the host with this name, of so many.
+/// Returns the number of the host with this name, in a world of `hosts` hosts.
 fn number_of(host: &str, hosts: usize) -> Result<usize, String> {
     let number = host.strip_prefix('n').and_then(|n| n.parse::<usize>().ok());
     let number = number.filter(|number| *number < hosts);

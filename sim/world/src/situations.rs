@@ -53,8 +53,8 @@ impl<T: Timing> Devices<T> {
                 self.fabric.mute(true);
                 self.kill(now, host);
                 self.fabric.mute(false);
-                // Frames that the card has begun to send, up to the horizon of its plans, leave.
-                // What is visible until then is not lost: the peer may know of it by these frames.
+                // Frames that the card has begun to send still leave it. Writes that are visible by
+                // then are kept, because the peer may learn of them from these frames.
                 let until = now.max(self.fabric.last_sent(host));
                 self.nodes[host].host.lose_power(until);
             }

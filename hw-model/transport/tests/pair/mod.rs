@@ -42,7 +42,7 @@ pub struct Receive {
     pub capacity: u32,
 }
 
-/// One in so many accesses finds a page that is not present, if pages are on demand.
+/// With pages on demand, one of this many accesses finds its page not present, on average.
 const ABSENCE: u64 = 12;
 
 /// One side.
