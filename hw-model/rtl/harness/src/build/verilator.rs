@@ -78,6 +78,7 @@ impl Verilator {
             .cpp(true)
             .std("c++17")
             .warnings(false)
+            .debug(false) // generated code: its debug information would take 300 MB
             .flag("-fno-strict-aliasing")
             .flag_if_supported("-Wno-attributes")
             .flag("-include")
