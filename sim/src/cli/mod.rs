@@ -32,6 +32,7 @@ mod spec;
 mod top;
 mod topology;
 mod trace;
+mod trace_files;
 mod validate;
 mod wire;
 mod world;

@@ -21,6 +21,7 @@ use tracing::level_filters::LevelFilter;
 use super::fabric::Fabric;
 use super::faults::Faults;
 use super::preset;
+use super::trace_files::TraceFiles;
 
 /// Period of checks that the world is still running.
 const SUPERVISION_PERIOD: Duration = Duration::from_millis(20);
@@ -115,6 +116,10 @@ pub struct World {
     #[arg(long, value_name = "FILE")]
     explain: Option<PathBuf>,
 
+    /// The files of its whole time. Every packet is simulated
+    #[command(flatten)]
+    files: TraceFiles,
+
     /// Hold the clock until N programs have joined: then the figures do not depend on when each was
     /// started. Servers accept connections meanwhile, clients connect and wait
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
@@ -146,7 +151,7 @@ impl World {
             cards: usize::from(self.cards),
             seed: self.seed,
             elide_payload: self.elide_payload,
-            fast_forward: !self.every_packet,
+            fast_forward: !self.every_packet && !self.files.are_wanted(),
             faults: self.faults.plan.clone(),
             fabric,
             topology: match (self.direct, self.switch) {
@@ -160,7 +165,7 @@ impl World {
         if let Ok(socket) = std::path::absolute(&socket) {
             share_processor(&socket);
         }
-        let trace = self.explain.as_ref().map(|_| Trace::of_steps().shared());
+        let trace = self.trace(&config)?;
         let lifetime = Lifetime {
             is_once: self.once,
             held_for: usize::from(self.programs),
@@ -178,14 +183,30 @@ impl World {
             }
         }
         drop(world);
-        match (&self.explain, &trace) {
-            (Some(path), Some(trace)) => explain(path, trace),
-            _ => Ok(()),
+        let Some(trace) = trace else {
+            return Ok(());
+        };
+        if let Some(path) = &self.explain {
+            explain(path, &trace)?;
         }
+        let finished = trace.lock().finish();
+        finished
     }
 }
 
 impl World {
+    /// Returns what records the world, if anything was asked for.
+    fn trace(&self, config: &WorldConfig) -> Result<Option<SharedTrace>, String> {
+        if self.explain.is_none() && !self.files.are_wanted() {
+            return Ok(None);
+        }
+        let trace = Trace {
+            keeps_steps: self.explain.is_some(),
+            ..self.files.create(config)?
+        };
+        Ok(Some(trace.shared()))
+    }
+
     /// Returns the persistent memory of hosts.
     fn persistent(&self, hosts: usize) -> Result<Vec<(usize, PersistentMemory)>, String> {
         let mut found: Vec<(usize, PersistentMemory)> = Vec::new();

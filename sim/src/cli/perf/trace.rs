@@ -1,7 +1,5 @@
 //! Traces of `ferroce perf`: explanation, waveform, capture, counters.
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
@@ -10,17 +8,15 @@ use ferroce_perf::plan::Plan;
 use ferroce_perf::setup::world_config;
 use ferroce_perf::sweep::Job;
 use ferroce_perf::{Iterations, PerfRow, PerfSpec, Test, runner, table};
-use ferroce_platform::capture_file::create_private;
 use ferroce_units::Instant;
 use ferroce_world::trace::explain::Explanation;
 use ferroce_world::trace::neohost::{self, Counted};
-use ferroce_world::trace::packets::Packets;
-use ferroce_world::trace::waveform::Waveform;
 use ferroce_world::trace::{SharedTrace, Trace};
 use serde_json::json;
 
 use super::linux_names;
 use crate::cli::json::JsonOption;
+use crate::cli::trace_files::TraceFiles;
 
 /// Number of messages of a trace by default: the caches are warm by then.
 const MESSAGES: u64 = 16;
@@ -37,13 +33,8 @@ pub struct TraceArgs {
     #[arg(long)]
     explain: bool,
 
-    /// Write queues, busy blocks, PCIe and caches over time to a file for GTKWave or Surfer (FST)
-    #[arg(long, value_name = "FILE")]
-    waveform: Option<PathBuf>,
-
-    /// Write all frames to a file for Wireshark, with simulated time stamps (pcapng)
-    #[arg(long, value_name = "FILE")]
-    pcap: Option<PathBuf>,
+    #[command(flatten)]
+    files: TraceFiles,
 
     /// Print the counters of cards and slots, under the names of NVIDIA NeoHost, of Linux and of
     /// Ferroce
@@ -54,18 +45,17 @@ pub struct TraceArgs {
 impl TraceArgs {
     /// Returns true if any trace was requested.
     pub fn is_wanted(&self) -> bool {
-        self.explain || self.waveform.is_some() || self.pcap.is_some() || self.counters
+        self.is_short() || self.counters
     }
 
     /// Returns true if the time of one message is the only requested output.
     pub fn only_explains(&self) -> bool {
-        let is_file_wanted = self.waveform.is_some() || self.pcap.is_some();
-        self.explain && !is_file_wanted && !self.counters
+        self.explain && !self.files.are_wanted() && !self.counters
     }
 
     /// Returns true if a few messages are enough.
     fn is_short(&self) -> bool {
-        self.explain || self.waveform.is_some() || self.pcap.is_some()
+        self.explain || self.files.are_wanted()
     }
 
     /// Measures the only one of `jobs`, with traces. `all_messages`: uses the number of messages in
@@ -89,7 +79,11 @@ impl TraceArgs {
             alone(&mut spec)?;
         }
         let plan = Plan::new(&spec, job.size).map_err(|error| error.to_string())?;
-        let trace = self.trace(&spec)?.shared();
+        let trace = Trace {
+            keeps_steps: self.explain,
+            ..self.files.create(&world_config(&spec))?
+        };
+        let trace = trace.shared();
         let row = runner::run(&spec, job.size, stop, Some(&trace));
         let finished = trace.lock().finish();
         let row = row.map_err(|error| error.to_string())?;
@@ -124,26 +118,6 @@ impl TraceArgs {
                 result["explanation"] = json::explanation(explanation);
             }
             result
-        })
-    }
-
-    fn trace(&self, spec: &PerfSpec) -> Result<Trace, String> {
-        let config = world_config(spec);
-        let named = |path: &Path, error: String| format!("{}: {error}", path.display());
-        let waveform = self.waveform.as_deref().map(|path| {
-            let file = File::create(path).map_err(|error| named(path, error.to_string()))?;
-            Waveform::new(Box::new(file), &config).map_err(|error| named(path, error.to_string()))
-        });
-        let packets = self.pcap.as_deref().map(|path| {
-            create_private(path)
-                .and_then(|file| Packets::new(Box::new(file), config.hosts))
-                .map_err(|error| named(path, error.to_string()))
-        });
-        Ok(Trace {
-            keeps_steps: self.explain,
-            waveform: waveform.transpose()?,
-            packets: packets.transpose()?,
-            ..Trace::default()
         })
     }
 }
@@ -215,8 +189,7 @@ mod tests {
             .collect();
         let arguments = TraceArgs {
             explain: true,
-            waveform: None,
-            pcap: None,
+            files: TraceFiles::default(),
             counters: true,
         };
         arguments.execute(
