@@ -79,7 +79,8 @@ pub struct World {
     elide_payload: bool,
 
     /// Simulate every packet, also those in the middle of long messages, which otherwise are
-    /// skipped when they flow steadily: their time is taken from those before them
+    /// skipped when they flow steadily: their time is taken from those before them. --waveform and
+    /// --pcap imply it
     #[arg(long)]
     every_packet: bool,
 
@@ -116,7 +117,6 @@ pub struct World {
     #[arg(long, value_name = "FILE")]
     explain: Option<PathBuf>,
 
-    /// The files of its whole time. Every packet is simulated
     #[command(flatten)]
     files: TraceFiles,
 
