@@ -24,7 +24,7 @@
 #   make demo-rtl   unmodified ib_write_bw and ibv_rc_pingpong between two of that card
 #   make rtl-programs  programs on that card, with itself and with the model
 #   make rtl-test   blocks of the card in SystemVerilog against those of the model; more with
-#                 FERROCE_RTL_SEEDS=1000
+#                 RTL_SEEDS=1000
 #   make rtl-lint, rtl-synth, rtl-formal, rtl-cover, rtl-mutants   warnings; LUTs, flip-flops and block
 #                 RAM and how they change; proofs; lines that the tests reach; whether the
 #                 tests find one-line faults

@@ -4,9 +4,8 @@ use ferroce_rtl_harness::build::{Module, Sources, modules};
 
 fn main() {
     let module = |name, parameters| Module {
-        name,
-        top: name,
         parameters,
+        ..Module::new(name)
     };
     // mutants/run builds a copy of the sources.
     println!("cargo:rerun-if-env-changed=FERROCE_RTL_SV");

@@ -11,10 +11,5 @@ fn main() {
         folder: &folder,
         packages: &["../../spec/generated/ferroce_pkg.sv", &card_package],
     };
-    let card = Module {
-        name: "card",
-        top: "card",
-        parameters: &[],
-    };
-    modules("ferroce_rtl_card", sources, &[card]);
+    modules("ferroce_rtl_card", sources, &[Module::new("card")]);
 }

@@ -10,13 +10,16 @@
 
 #[cfg(feature = "build")]
 pub mod build;
+mod clock;
 mod line;
+pub mod packed;
 mod port;
 pub mod seeds;
 #[expect(unsafe_code, reason = "the only calls of the generated C++")]
 mod simulation;
 mod waves;
 
+pub use clock::{Clock, Clocks, Rising};
 pub use line::{LINE, bytes, words};
 pub use port::{Direction, Port, PortValue};
 pub use simulation::{Functions, Simulation, TraceError};

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-/// Returns the seeds of a test: `default` seeds from 0 on, or the ones in `FERROCE_RTL_SEEDS`,
+/// Returns the seeds of a test: `default` seeds from 0 on, or the ones in `RTL_SEEDS`,
 /// which is a number of seeds or a range `FROM..TO`.
 ///
 /// # Panics
 /// If the variable has another form.
 pub fn seeds(default: u64) -> Range<u64> {
-    let Ok(text) = std::env::var("FERROCE_RTL_SEEDS") else {
+    let Ok(text) = std::env::var("RTL_SEEDS") else {
         return 0..default;
     };
     let number = |text: &str| text.parse::<u64>().ok();
@@ -16,7 +16,7 @@ pub fn seeds(default: u64) -> Range<u64> {
         Some((from, to)) => number(from).zip(number(to)).map(|(from, to)| from..to),
         None => number(&text).map(|count| 0..count),
     };
-    range.unwrap_or_else(|| panic!("FERROCE_RTL_SEEDS={text}: neither COUNT nor FROM..TO"))
+    range.unwrap_or_else(|| panic!("RTL_SEEDS={text}: neither COUNT nor FROM..TO"))
 }
 
 /// Runs `test` for each seed of [`seeds`]; prints the seed that failed.
@@ -34,7 +34,7 @@ struct Failed(Option<u64>);
 impl Drop for Failed {
     fn drop(&mut self) {
         if let (true, Some(seed)) = (std::thread::panicking(), self.0) {
-            eprintln!("seed {seed} failed: FERROCE_RTL_SEEDS={seed}..{}", seed + 1);
+            eprintln!("seed {seed} failed: RTL_SEEDS={seed}..{}", seed + 1);
         }
     }
 }

@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::clock::{Clocks, Rising};
 use crate::port::{Direction, Port, PortValue, storage_bytes};
 use crate::waves::Waves;
 
@@ -18,7 +19,8 @@ pub struct Functions {
     /// Updates the outputs with the clock low. Both functions return the text of a failed
     /// assertion.
     settle: unsafe extern "C" fn(*mut c_void) -> *const c_char,
-    edge: unsafe extern "C" fn(*mut c_void) -> *const c_char,
+    /// The clocks of these bits rise, at this time of the waveform.
+    edge: unsafe extern "C" fn(*mut c_void, u64, u64) -> *const c_char,
     trace: unsafe extern "C" fn(*mut c_void, *const c_char, u64, u64) -> c_int,
     coverage: unsafe extern "C" fn(*mut c_void, *const c_char) -> c_int,
     port: unsafe extern "C" fn(*mut c_void, u32) -> *mut c_void,
@@ -68,7 +70,7 @@ fn set_bits(port: &mut [u8], low: u32, bits: u32, value: u8) {
 /// An instance of a Verilated module: its ports and its clock.
 ///
 /// A clock cycle is: set inputs, [`Simulation::settle`] if outputs depend on them, read outputs,
-/// [`Simulation::cycle`].
+/// [`Simulation::cycle`]. With several clocks, it is [`Simulation::step`].
 pub struct Simulation {
     name: &'static str,
     functions: &'static Functions,
@@ -76,6 +78,8 @@ pub struct Simulation {
     ports: &'static [Port],
     addresses: Box<[NonNull<c_void>]>,
     cycles: u64,
+    /// Time of the next edge in waveforms; it only increases.
+    time: u64,
 }
 
 // SAFETY: a module has no thread and no thread-local state; its context belongs to it alone.
@@ -108,7 +112,7 @@ macro_rules! verilated {
 
 impl Simulation {
     /// Creates an instance after power-on, with all inputs zero. Writes a waveform if
-    /// `FERROCE_RTL_WAVES` is set.
+    /// `RTL_WAVES` is set.
     ///
     /// # Safety
     /// `functions` belong to a module with these ports, in this order.
@@ -136,11 +140,12 @@ impl Simulation {
             ports,
             addresses: (0..ports.len()).map(address).collect(),
             cycles: 0,
+            time: 0,
         };
         if let Some(waves) = Waves::of_environment() {
             let path = waves.folder.join(unique(name, "fst"));
             let begun = simulation.trace(&path, waves.cycles);
-            begun.unwrap_or_else(|error| panic!("FERROCE_RTL_WAVES: {error}"));
+            begun.unwrap_or_else(|error| panic!("RTL_WAVES: {error}"));
         }
         simulation
     }
@@ -150,7 +155,7 @@ impl Simulation {
         self.ports
     }
 
-    /// Returns the clock cycles so far.
+    /// Returns the clock cycles so far; with several clocks, their edges.
     pub fn cycles(&self) -> u64 {
         self.cycles
     }
@@ -230,16 +235,36 @@ impl Simulation {
         self.check(failure);
     }
 
-    /// Runs one clock cycle: the rising edge, and then the update of the outputs.
+    /// Runs one cycle of the first clock: the rising edge, and then the update of the outputs.
     ///
     /// # Panics
     /// If an assertion of the module fails.
     #[inline]
     pub fn cycle(&mut self) {
+        self.rise(Rising::first());
+    }
+
+    /// Runs the next edge of free-running clocks, and then updates the outputs. Returns the clocks
+    /// that have risen. Inputs of a clock are set before its edge.
+    ///
+    /// # Panics
+    /// If an assertion of the module fails.
+    #[inline]
+    pub fn step(&mut self, clocks: &mut Clocks) -> Rising {
+        let (time, rising) = clocks.take_next();
+        self.time = self.time.max(time);
+        self.rise(rising);
+        rising
+    }
+
+    #[inline]
+    fn rise(&mut self, clocks: Rising) {
         // SAFETY: the handle belongs to a live object.
-        let failure = unsafe { (self.functions.edge)(self.handle.as_ptr()) };
+        let failure =
+            unsafe { (self.functions.edge)(self.handle.as_ptr(), clocks.bits(), self.time) };
         self.check(failure);
         self.cycles += 1;
+        self.time += 1;
         self.settle();
     }
 
@@ -286,10 +311,7 @@ impl Simulation {
 
 impl Drop for Simulation {
     fn drop(&mut self) {
-        if let (true, Ok(folder)) = (
-            cfg!(feature = "coverage"),
-            std::env::var("FERROCE_RTL_COVERAGE"),
-        ) {
+        if let (true, Ok(folder)) = (cfg!(feature = "coverage"), std::env::var("RTL_COVERAGE")) {
             let path = Path::new(&folder).join(unique(self.name, "dat"));
             let name = CString::new(path.as_os_str().as_encoded_bytes()).unwrap_or_default();
             // SAFETY: the handle belongs to a live object, the name a C string.

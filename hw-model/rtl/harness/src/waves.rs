@@ -1,4 +1,4 @@
-//! The requested waveforms: `FERROCE_RTL_WAVES=FOLDER[:FROM..TO]`.
+//! The requested waveforms: `RTL_WAVES=FOLDER[:FROM..TO]`.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -35,14 +35,14 @@ impl Waves {
         })
     }
 
-    /// Returns the waveforms that `FERROCE_RTL_WAVES` requests; `None` if it is not set.
+    /// Returns the waveforms that `RTL_WAVES` requests; `None` if it is not set.
     ///
     /// # Panics
     /// If its bounds are not numbers.
     pub fn of_environment() -> Option<Self> {
-        let text = std::env::var("FERROCE_RTL_WAVES").ok()?;
+        let text = std::env::var("RTL_WAVES").ok()?;
         let waves = Self::parse(&text);
-        Some(waves.unwrap_or_else(|| panic!("FERROCE_RTL_WAVES={text}: not FOLDER[:FROM..TO]")))
+        Some(waves.unwrap_or_else(|| panic!("RTL_WAVES={text}: not FOLDER[:FROM..TO]")))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Random programs on two functions, card or model. The same program runs on two models, two cards,
 //! and one of each; software and the wire must show the same results.
 //!
-//! `FERROCE_RTL_SEEDS=17..18` runs one seed, without and with loss.
+//! `RTL_SEEDS=17..18` runs one seed, without and with loss.
 
 #[path = "../machines/mod.rs"]
 mod machines;

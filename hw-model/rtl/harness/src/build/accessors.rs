@@ -1,34 +1,19 @@
 //! The generated Rust: a type with an accessor for each port.
 
 use super::header::PortOfHeader;
+use super::names::{camel, identifier, storage};
 use super::structs::Field;
 use crate::port::Direction;
 
-/// Returns the Rust type in which a port of this width is stored.
-fn storage(bits: u32) -> String {
-    match bits {
-        0..=8 => "u8".to_owned(),
-        9..=16 => "u16".to_owned(),
-        17..=32 => "u32".to_owned(),
-        33..=64 => "u64".to_owned(),
-        more => format!("[u32; {}]", more.div_ceil(32)),
-    }
-}
-
-/// Returns `roce_rx` as `RoceRx`.
-fn camel(name: &str) -> String {
-    let capital = |word: &str| {
-        let (first, rest) = word.split_at(1.min(word.len()));
-        first.to_uppercase() + rest
-    };
-    name.split('_').map(capital).collect()
-}
-
 /// Returns the Rust of the module `name`, to be included in its own module.
-pub fn print(name: &str, ports: &[PortOfHeader]) -> String {
+pub fn print(name: &str, ports: &[PortOfHeader], clocks: &[&str]) -> String {
     let kind = camel(name);
+    let constants: String = (0..).zip(clocks).map(clock).collect();
     let rows: String = ports.iter().map(row).collect();
-    let accessors: String = ports.iter().enumerate().map(accessor).collect();
+    // Clocks have no accessors: the simulation drives them.
+    let others = ports.iter().enumerate();
+    let others = others.filter(|(_, port)| !clocks.contains(&port.name.as_str()));
+    let accessors: String = others.map(accessor).collect();
     format!(
         "\
 /// The Verilated module `{name}`.
@@ -39,7 +24,7 @@ static PORTS: &[::ferroce_rtl_harness::Port] = &[
 {rows}];
 
 impl {kind} {{
-    /// Creates an instance after power-on, with all inputs zero.
+{constants}    /// Creates an instance after power-on, with all inputs zero.
     pub fn new() -> Self {{
         Self(::ferroce_rtl_harness::verilated!(\"{name}\", {name}_functions, PORTS))
     }}
@@ -79,16 +64,22 @@ fn row(port: &PortOfHeader) -> String {
     format!("    ::ferroce_rtl_harness::Port {{ {fields} }},\n")
 }
 
-/// The clock has no accessor: the simulation drives it.
+/// Returns the constant of a clock.
+fn clock((index, name): (usize, &&str)) -> String {
+    let constant = name.to_uppercase();
+    format!(
+        "    /// The clock `{name}`.
+    pub const {constant}: ::ferroce_rtl_harness::Clock = ::ferroce_rtl_harness::Clock::new({index});\n"
+    )
+}
+
 fn accessor((index, port): (usize, &PortOfHeader)) -> String {
     let (name, bits, kind) = (&port.name, port.bits, storage(port.bits));
-    if name == "clk" {
-        return String::new();
-    }
+    let getter = identifier(name);
     let get = format!(
         "    /// Returns a port of {bits} bits.
     #[inline]
-    pub fn {name}(&self) -> {kind} {{ self.0.get({index}) }}\n"
+    pub fn {getter}(&self) -> {kind} {{ self.0.get({index}) }}\n"
     );
     let set = format!(
         "    /// Sets a port of {bits} bits.
@@ -128,13 +119,7 @@ fn accessor_of_field(index: usize, port: &PortOfHeader, field: &Field) -> String
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_of_types() {
-        assert_eq!(camel("roce_rx"), "RoceRx");
-        assert_eq!(camel("mtt"), "Mtt");
-        assert_eq!(camel("crc32_512"), "Crc32512");
-    }
+    use crate::build::structs::Kind;
 
     #[test]
     fn outputs_cannot_be_set() {
@@ -149,16 +134,18 @@ mod tests {
             name: "c".to_owned(),
             low: 7,
             bits: 9,
+            kind: Kind::Bits,
         });
         let ports = [
             port("clk", Direction::Input, 1),
             port("a", Direction::Input, 33),
             b,
         ];
-        let text = print("m", &ports);
+        let text = print("m", &ports, &["clk"]);
         assert!(text.contains("pub fn set_a(&mut self, value: u64)"));
         assert!(text.contains("pub fn b(&self) -> [u32; 3]"));
         assert!(text.contains("pub fn b_c(&self) -> u16 { self.0.field(2, 7, 9) }"));
+        assert!(text.contains("pub const CLK: ::ferroce_rtl_harness::Clock"));
         assert!(!text.contains("set_b") && !text.contains("fn clk"));
     }
 }

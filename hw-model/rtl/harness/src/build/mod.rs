@@ -2,7 +2,9 @@
 
 mod accessors;
 mod header;
+mod names;
 mod objects;
+mod packages;
 mod shim;
 mod structs;
 mod verilator;
@@ -26,6 +28,21 @@ pub struct Module<'a> {
     pub top: &'a str,
     /// Parameters that override the source's.
     pub parameters: &'a [(&'a str, u64)],
+    /// Its clocks, inputs of one bit: at least one. The first is the clock of
+    /// [`Simulation::cycle`](crate::Simulation::cycle).
+    pub clocks: &'a [&'a str],
+}
+
+impl<'a> Module<'a> {
+    /// Returns the module of this name with its own parameters and the clock `clk`.
+    pub const fn new(name: &'a str) -> Self {
+        Self {
+            name,
+            top: name,
+            parameters: &[],
+            clocks: &["clk"],
+        }
+    }
 }
 
 /// Location of the sources.
@@ -44,8 +61,9 @@ impl Sources<'_> {
     }
 }
 
-/// Builds `modules` into the static library `library`, and writes `NAME.rs` for each. Every warning
-/// of Verilator is an error; FST waveforms and assertions are always enabled.
+/// Builds `modules` into the static library `library`, and writes to `OUT_DIR` a file `NAME.rs` for
+/// each, and `packages.rs` with the packed structs of the packages. Every warning of Verilator is an
+/// error; FST waveforms and assertions are always enabled.
 ///
 /// # Panics
 /// If Verilator is missing or refuses a source. Cargo shows the message to the developer.
@@ -62,6 +80,7 @@ pub fn modules(library: &str, sources: Sources<'_>, modules: &[Module<'_>]) {
     for package in sources.packages {
         structs.read(&read(Path::new(package)));
     }
+    write(&out.join("packages.rs"), &packages::print(&structs));
     for (module, folder) in modules.iter().zip(&folders) {
         let source = read(&sources.of(module));
         let fields = |port: &str| structs.of_port(&source, port).to_vec();
@@ -114,13 +133,19 @@ fn write_interface(
     for port in &mut ports {
         port.fields = fields(&port.name);
     }
-    let has_clock = ports.iter().any(|port| port.name == "clk");
-    assert!(has_clock, "{name}: Verilator's header has no port clk");
-    write(&folder.join("shim.cpp"), &shim::print(name, &ports));
-    write(
-        &out.join(format!("{name}.rs")),
-        &accessors::print(name, &ports),
-    );
+    let clocks = module.clocks;
+    assert!(!clocks.is_empty(), "{name}: a module needs a clock");
+    for clock in clocks {
+        let is_port = |port: &PortOfHeader| port.name == *clock && port.bits == 1;
+        assert!(
+            ports.iter().any(is_port),
+            "{name}: no input {clock} of one bit"
+        );
+    }
+    let shim = shim::print(name, &ports, clocks);
+    write(&folder.join("shim.cpp"), &shim);
+    let accessors = accessors::print(name, &ports, clocks);
+    write(&out.join(format!("{name}.rs")), &accessors);
 }
 
 fn read(path: &Path) -> String {

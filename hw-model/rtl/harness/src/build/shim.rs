@@ -6,8 +6,8 @@ use super::header::PortOfHeader;
 
 /// Included in every C++ file: redirects the output of Verilator's runtime.
 pub const PRINTING: &str = "\
-extern int ferroce_print(const char* format, ...);
-#define VL_PRINTF ferroce_print
+extern int rtl_harness_print(const char* format, ...);
+#define VL_PRINTF rtl_harness_print
 ";
 
 /// Common code of all modules: the text of a failed assertion is stored, and the next return to
@@ -27,7 +27,7 @@ void vl_stop(const char* file, int line, const char*) VL_MT_UNSAFE {
     has_failed = true;
 }
 
-int ferroce_print(const char* format, ...) {
+int rtl_harness_print(const char* format, ...) {
     char line[1024];
     va_list arguments;
     va_start(arguments, format);
@@ -36,7 +36,7 @@ int ferroce_print(const char* format, ...) {
     return std::strstr(line, ": Assertion failed in ") ? 0 : std::fputs(line, stderr);
 }
 
-const char* ferroce_take_failure() {
+const char* rtl_harness_take_failure() {
     if (!has_failed) return nullptr;
     has_failed = false;
     return failure.c_str();
@@ -54,7 +54,7 @@ const TEMPLATE: &str = r#"
 #endif
 #include "V@NAME.h"
 
-const char* ferroce_take_failure();
+const char* rtl_harness_take_failure();
 
 namespace {
 
@@ -99,20 +99,18 @@ void destroy(void* p) { delete static_cast<Instance*>(p); }
 const char* settle(void* p) {
     Instance& i = *static_cast<Instance*>(p);
     i.enter();
-    i.top->clk = 0;
-    i.top->eval();
-    return ferroce_take_failure();
+@LOWS    i.top->eval();
+    return rtl_harness_take_failure();
 }
 
-const char* edge(void* p) {
+const char* edge(void* p, uint64_t clocks, uint64_t time) {
     Instance& i = *static_cast<Instance*>(p);
     i.enter();
-    i.dump(2 * i.cycle);
-    i.top->clk = 1;
-    i.top->eval();
-    i.dump(2 * i.cycle + 1);
+    i.dump(2 * time);
+@EDGES    i.top->eval();
+    i.dump(2 * time + 1);
     ++i.cycle;
-    return ferroce_take_failure();
+    return rtl_harness_take_failure();
 }
 
 int trace(void* p, const char* path, uint64_t from, uint64_t to) {
@@ -152,7 +150,7 @@ struct Functions {
     void* (*create)();
     void (*destroy)(void*);
     const char* (*settle)(void*);
-    const char* (*edge)(void*);
+    const char* (*edge)(void*, uint64_t, uint64_t);
     int (*trace)(void*, const char*, uint64_t, uint64_t);
     int (*coverage)(void*, const char*);
     void* (*port)(void*, uint32_t);
@@ -166,11 +164,17 @@ extern "C" const void* @NAME_functions() { return &functions; }
 "#;
 
 /// Returns the C++ of the module `name`.
-pub fn print(name: &str, ports: &[PortOfHeader]) -> String {
-    let mut cases = String::new();
+pub fn print(name: &str, ports: &[PortOfHeader], clocks: &[&str]) -> String {
+    let (mut cases, mut lows, mut edges) = (String::new(), String::new(), String::new());
+    for (index, clock) in clocks.iter().enumerate() {
+        writeln!(lows, "    i.top->{clock} = 0;").expect("writing to a String cannot fail");
+        writeln!(edges, "    i.top->{clock} = clocks >> {index} & 1;")
+            .expect("writing to a String cannot fail");
+    }
     for (index, port) in ports.iter().enumerate() {
         writeln!(cases, "    case {index}: return &t->{};", port.name)
             .expect("writing to a String cannot fail");
     }
-    TEMPLATE.replace("@NAME", name).replace("@PORTS", &cases)
+    let text = TEMPLATE.replace("@NAME", name).replace("@PORTS", &cases);
+    text.replace("@LOWS", &lows).replace("@EDGES", &edges)
 }

@@ -3,13 +3,33 @@
 
 use std::collections::BTreeMap;
 
-/// A field of a port.
+/// A field of a struct.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
     pub name: String,
-    /// Its lowest bit in the port.
+    /// Its lowest bit in the struct.
     pub low: u32,
     pub bits: u32,
+    /// Its type in Rust.
+    pub kind: Kind,
+}
+
+/// The type of a field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// One bit without a range.
+    Bit,
+    /// Bits, or an enumeration.
+    Bits,
+    /// A struct of this name.
+    Struct(String),
+}
+
+/// A member whose place is not known yet; without a width, it is not supported.
+struct Member {
+    name: String,
+    bits: Option<u32>,
+    kind: Kind,
 }
 
 /// The declarations of packages that determine the widths of fields.
@@ -28,7 +48,7 @@ impl Structs {
             .lines()
             .map(|line| line.split("//").next().unwrap_or_default());
         let code = code.collect::<Vec<_>>().join(" ");
-        let mut members: Vec<(String, Option<u32>)> = Vec::new();
+        let mut members: Vec<Member> = Vec::new();
         for statement in code.split(';').map(str::trim) {
             if let Some((name, value)) = constant(statement) {
                 self.constants
@@ -44,7 +64,7 @@ impl Structs {
                     members.clear();
                 }
                 if let Some((kind, name)) = first.unwrap_or(statement).rsplit_once(' ') {
-                    members.push((name.to_owned(), self.width(kind.trim())));
+                    members.push(self.member(kind.trim(), name));
                 }
             }
         }
@@ -63,13 +83,37 @@ impl Structs {
         fields.map_or(&[], Vec::as_slice)
     }
 
+    /// Returns the structs by name.
+    pub fn all(&self) -> impl Iterator<Item = (&str, &[Field])> {
+        let all = self.fields.iter();
+        all.map(|(name, fields)| (name.as_str(), fields.as_slice()))
+    }
+
+    fn member(&self, kind: &str, name: &str) -> Member {
+        let kind_of = match kind {
+            "logic" => Kind::Bit,
+            name if self.fields.contains_key(name) => Kind::Struct(name.to_owned()),
+            _ => Kind::Bits,
+        };
+        Member {
+            name: name.to_owned(),
+            bits: self.width(kind),
+            kind: kind_of,
+        }
+    }
+
     /// Adds a struct. The last member is in the lowest bits.
-    fn add(&mut self, name: &str, members: Vec<(String, Option<u32>)>) {
+    fn add(&mut self, name: &str, members: Vec<Member>) {
         let mut fields = Vec::new();
         let mut low = 0;
-        for (name, width) in members.into_iter().rev() {
-            let Some(bits) = width else { return };
-            fields.push(Field { name, low, bits });
+        for Member { name, bits, kind } in members.into_iter().rev() {
+            let Some(bits) = bits else { return };
+            fields.push(Field {
+                name,
+                low,
+                bits,
+                kind,
+            });
             low += bits;
         }
         self.widths.insert(name.to_owned(), low);
@@ -159,6 +203,22 @@ endpackage";
         assert_eq!(
             fields("outer_t"),
             [field("inner", 0, 6), field("number", 6, 6)]
+        );
+    }
+
+    #[test]
+    fn fields_have_the_types_of_their_declarations() {
+        let mut structs = Structs::default();
+        structs.read(PACKAGE);
+        let kinds = |wanted: &str| -> Vec<Kind> {
+            let found = structs.all().find(|(name, _)| *name == wanted);
+            let fields = found.expect("the package has it").1;
+            fields.iter().map(|field| field.kind.clone()).collect()
+        };
+        assert_eq!(kinds("inner_t"), [Kind::Bit, Kind::Bits, Kind::Bits]);
+        assert_eq!(
+            kinds("outer_t"),
+            [Kind::Struct("inner_t".to_owned()), Kind::Bits]
         );
     }
 

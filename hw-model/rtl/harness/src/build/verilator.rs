@@ -7,8 +7,8 @@ use std::{env, fs};
 use super::{Module, Sources};
 
 /// Advice if it is missing.
-const MISSING: &str = "Verilator 5.006 or newer is needed: `make rtl-test` installs Debian's, \
-     `apt-get install verilator g++ zlib1g-dev` does so by hand; VERILATOR names another one";
+const MISSING: &str = "Verilator 5.006 or newer is needed, on Debian by \
+     `apt-get install verilator g++ zlib1g-dev`; the variable VERILATOR names another one";
 
 /// Flags of every module. Undefined state after power-on is zero, so that runs are reproducible.
 const FLAGS: [&str; 10] = [
