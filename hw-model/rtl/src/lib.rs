@@ -28,4 +28,13 @@ pub mod verilated {
     );
 }
 
+/// The packed structs of the packages.
+#[allow(
+    missing_docs,
+    reason = "generated: `card_pkg` and the contract describe them"
+)]
+pub mod structs {
+    include!(concat!(env!("OUT_DIR"), "/packages.rs"));
+}
+
 pub use ferroce_rtl_harness::{LINE, bytes, seeds, words};

@@ -6,14 +6,13 @@ mod common;
 use std::collections::VecDeque;
 
 use common::memory::{Effect, Memory};
-use common::packed::Pack;
 use ferroce_model::Counters;
 use ferroce_model::config::CacheShape;
 use ferroce_model::contexts::completion_queue::{CompletionEntry, CompletionQueues};
 use ferroce_model::dma::Dma;
 use ferroce_rtl::seeds::for_each_seed;
 use ferroce_rtl::verilated::completion_writer::CompletionWriter;
-use ferroce_rtl::{LINE, bytes, words};
+use ferroce_rtl::{LINE, bytes, structs, words};
 use ferroce_spec::context::CqContext;
 use ferroce_spec::counter::Counter;
 use ferroce_spec::cqe::{Cqe, CqeStatus, CqeWord};
@@ -55,20 +54,21 @@ enum Engine {
 
 /// A CQE in the format of the port.
 fn completion(cqn: u8, frame: u16, cqe: &Cqe) -> [u32; 6] {
-    let pack = Pack::new()
-        .field(1, cqe.word.solicited().into())
-        .field(1, cqe.word.with_invalidate().into())
-        .field(1, cqe.word.with_immediate().into())
-        .field(8, cqe.word.vendor_error().into())
-        .field(8, cqe.word.status().into())
-        .field(8, cqe.word.opcode().into())
-        .field(32, u32::from_le_bytes(cqe.immediate).into())
-        .field(32, cqe.byte_count.into())
-        .field(32, cqe.wqe_index.into())
-        .field(24, cqe.qpn.into())
-        .field(16, frame.into())
-        .field(8, cqn.into());
-    pack.words()
+    let completion = structs::Completion {
+        cqn,
+        frame,
+        qpn: cqe.qpn,
+        wqe_index: cqe.wqe_index,
+        byte_count: cqe.byte_count,
+        immediate: u32::from_le_bytes(cqe.immediate),
+        opcode: cqe.word.opcode(),
+        status: cqe.word.status(),
+        vendor_error: cqe.word.vendor_error(),
+        with_immediate: cqe.word.with_immediate(),
+        with_invalidate: cqe.word.with_invalidate(),
+        solicited: cqe.word.solicited(),
+    };
+    completion.into()
 }
 
 /// The module, its host, and its outputs.

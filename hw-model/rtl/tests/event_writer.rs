@@ -4,7 +4,6 @@
 mod common;
 
 use common::memory::{Effect, Memory};
-use common::packed::Pack;
 use ferroce_model::Counters;
 use ferroce_model::config::InterruptModeration;
 use ferroce_model::dma::Dma;
@@ -12,7 +11,7 @@ use ferroce_model::host_interface::event_queue::{Event, EventQueues};
 use ferroce_model::host_interface::msix::MsixTable;
 use ferroce_rtl::seeds::for_each_seed;
 use ferroce_rtl::verilated::event_writer::EventWriter;
-use ferroce_rtl::{LINE, bytes, words};
+use ferroce_rtl::{LINE, bytes, structs, words};
 use ferroce_spec::context::EqContext;
 use ferroce_spec::counter::Counter;
 use ferroce_spec::cqe::owner_at;
@@ -124,13 +123,12 @@ impl Card {
     fn set_event(&mut self, event: Option<&Event>) {
         self.rtl.set_event_valid(event.is_some().into());
         if let Some(event) = event {
-            let pack = Pack::<2>::new()
-                .field(24, event.number.into())
-                .field(8, event.kind.0.into())
-                .field(4, event.eqn.into());
-            let [low, high] = pack.words();
-            self.rtl
-                .set_event_data(u64::from(high) << 32 | u64::from(low));
+            let data = structs::Event {
+                eqn: event.eqn,
+                event_type: event.kind.0,
+                number: event.number,
+            };
+            self.rtl.set_event_data(data.into());
         }
     }
 

@@ -5,8 +5,8 @@ mod common;
 
 use std::collections::VecDeque;
 
-use common::bundles::piece;
 use common::lines::Lines;
+use common::pieces::piece;
 use ferroce_rtl::seeds::for_each_seed;
 use ferroce_rtl::verilated::gather::Gather;
 use ferroce_rtl::{LINE, bytes};

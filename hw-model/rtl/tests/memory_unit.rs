@@ -5,7 +5,6 @@ mod common;
 
 use std::collections::VecDeque;
 
-use common::bundles::{Bundle, fields_of_piece};
 use common::host::{BASE, Table};
 use ferroce_model::Counters;
 use ferroce_model::dma::Dma;
@@ -15,6 +14,7 @@ use ferroce_model::translation::mtt::{Mtt, TranslationTable};
 use ferroce_model::translation::protection::ProtectionFault;
 use ferroce_rtl::mtt::SHAPE;
 use ferroce_rtl::seeds::for_each_seed;
+use ferroce_rtl::structs::{MemoryRequest, Piece};
 use ferroce_rtl::verilated::memory_unit::MemoryUnit;
 use ferroce_rtl::{LINE, bytes, words};
 use ferroce_spec::context::{
@@ -53,16 +53,22 @@ struct Request {
 impl Request {
     fn bundle(&self) -> [u32; 6] {
         let access = &self.access;
-        Bundle::default()
-            .member(1, self.check_only.into())
-            .member(32, access.length.into())
-            .member(64, access.address.into())
-            .member(4, access.rights.bits().into())
-            .member(24, access.qpn.into())
-            .member(24, access.pd.into())
-            .member(32, access.key.into())
-            .port()
+        let request = MemoryRequest {
+            key: access.key,
+            pd: access.pd,
+            qpn: access.qpn,
+            rights: access.rights.bits(),
+            address: access.address,
+            length: access.length,
+            check_only: self.check_only,
+        };
+        request.into()
     }
+}
+
+/// Address, bytes and `last` of a piece.
+fn fields(piece: Piece) -> (u64, u32, bool) {
+    (piece.iova, piece.bytes.into(), piece.last)
 }
 
 /// A piece and its fault.
@@ -293,7 +299,7 @@ impl Bench {
         let answered = self.rtl.answer_valid() & self.rtl.answer_ready();
         assert!(self.rtl.answer_valid().count_ones() <= 1);
         if answered != 0 {
-            let answer = (fields_of_piece(self.rtl.answer()), self.rtl.answer_fault());
+            let answer = (fields(self.rtl.answer().into()), self.rtl.answer_fault());
             self.answers[answered.trailing_zeros() as usize].push(answer);
         }
         let valid = self.rtl.request_valid();

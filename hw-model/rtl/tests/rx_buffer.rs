@@ -5,8 +5,9 @@ mod common;
 
 use std::collections::VecDeque;
 
-use common::{frames, packed::Unpack};
+use common::frames;
 use ferroce_rtl::seeds::for_each_seed;
+use ferroce_rtl::structs::RxPacket;
 use ferroce_rtl::verilated::rx_buffer::RxBuffer;
 use ferroce_rtl::{LINE, bytes, words};
 use ferroce_units::random::SplitMix64;
@@ -125,7 +126,7 @@ impl Bench {
 
     fn take_packet(&mut self) {
         let expected = self.packets.pop_front().expect("a frame was right");
-        compare(&expected, &self.rtl.packet());
+        compare(&expected, &self.rtl.packet().into());
     }
 
     fn take_payload(&mut self) {
@@ -189,48 +190,40 @@ fn source(frame: &Frame<'_>) -> u128 {
     }
 }
 
-fn compare(expected: &Expected, packet: &[u32]) {
+fn compare(expected: &Expected, packet: &RxPacket) {
     let frame = Frame::parse(&expected.bytes).expect("it is right");
-    let mut fields = Unpack::new(packet);
-    let payload_bytes = fields.field(13);
-    let immediate = fields.field(32);
-    let aeth = fields.field(32);
-    let [length, r_key, address] = [32, 32, 64].map(|bits| fields.field(bits));
-    let from = fields.field(128);
-    let is_v6 = fields.field(1) != 0;
-    let [psn, dest_qpn, p_key] = [24, 24, 16].map(|bits| fields.field(bits));
-    let [ack_request, solicited] = [1, 1].map(|bits| fields.field(bits) != 0);
-    let [opcode, number] = [8, 16].map(|bits| fields.field(bits));
     let bth = &frame.headers.bth;
-    assert_eq!(number, expected.number.into());
-    assert_eq!(payload_bytes as usize, frame.layout().payload().len());
+    assert_eq!(packet.number, expected.number);
+    let payload = frame.layout().payload().len();
+    assert_eq!(usize::from(packet.payload_bytes), payload);
+    let words = packet.source.iter().rev();
+    let from = words.fold(0, |value, word| value << 32 | u128::from(*word));
     assert_eq!(from, source(&frame));
-    assert_eq!(is_v6, !matches!(frame.ip, Ip::V4(_)));
-    let said = (opcode, solicited, ack_request);
-    assert_eq!(said, (bth.opcode.0.into(), bth.solicited, bth.ack_request));
-    let said = (psn, dest_qpn, p_key);
+    assert_eq!(packet.is_v6, !matches!(frame.ip, Ip::V4(_)));
+    let said = (packet.opcode, packet.solicited, packet.ack_request);
+    assert_eq!(said, (bth.opcode.0, bth.solicited, bth.ack_request));
+    let said = (packet.psn, packet.dest_qpn, packet.p_key);
     let expected = (bth.psn.value(), bth.dest_qp.value(), bth.p_key.0);
-    assert_eq!(
-        said,
-        (expected.0.into(), expected.1.into(), expected.2.into())
-    );
+    assert_eq!(said, expected);
     let mut raw = vec![0; 64];
     frame.headers.emit(&mut raw);
     let big = |at: usize, count: usize| {
         let digits = raw[at..at + count].iter();
-        digits.fold(0, |value, byte| value << 8 | u128::from(*byte))
+        digits.fold(0, |value, byte| value << 8 | u64::from(*byte))
     };
-    let reth = (address, r_key, length);
+    let reth = (packet.address, packet.r_key.into(), packet.length.into());
     match frame.headers.extension {
         Extension::Reth(_) => assert_eq!(reth, (big(12, 8), big(20, 4), big(24, 4))),
         Extension::RethImmediate(..) => {
             assert_eq!(reth, (big(12, 8), big(20, 4), big(24, 4)));
-            assert_eq!((immediate as u32).to_le_bytes(), raw[28..32]);
+            assert_eq!(packet.immediate.to_le_bytes(), raw[28..32]);
         }
         Extension::Immediate(_) | Extension::Invalidate(_) => {
-            assert_eq!((immediate as u32).to_le_bytes(), raw[12..16]);
+            assert_eq!(packet.immediate.to_le_bytes(), raw[12..16]);
         }
-        Extension::Aeth(_) | Extension::AtomicAck(..) => assert_eq!(aeth, big(12, 4)),
+        Extension::Aeth(_) | Extension::AtomicAck(..) => {
+            assert_eq!(u64::from(packet.aeth), big(12, 4))
+        }
         _ => {}
     }
 }

@@ -5,7 +5,7 @@ mod common;
 
 use std::collections::VecDeque;
 
-use common::packed::piece;
+use common::pieces::piece;
 use ferroce_rtl::seeds::for_each_seed;
 use ferroce_rtl::verilated::scatter::Scatter;
 use ferroce_rtl::{LINE, bytes, words};

@@ -4,9 +4,9 @@ mod common;
 
 use std::collections::VecDeque;
 
-use common::bundles::piece;
 use common::lines::Lines;
 use common::packets::{GIDS, Packet, gid_table};
+use common::pieces::piece;
 use ferroce_rtl::bytes;
 use ferroce_rtl::seeds::for_each_seed;
 use ferroce_rtl::verilated::transmit::Transmit;
@@ -132,7 +132,7 @@ impl Bench {
                 is_wrong |= self.lines.is_unreadable(iova + i as u64);
             }
             left -= bytes;
-            pieces.push(piece(iova, bytes as u32, left == 0));
+            pieces.push(piece(iova, bytes as u16, left == 0));
         }
         let source = &mut self.sources[source];
         source.packets.push_back(packet.bundle());
@@ -304,7 +304,7 @@ fn whole_path_sends_a_beat_a_cycle() {
             let source = &mut bench.sources[0];
             source.packets.push_back(packet.bundle());
             if length != 0 {
-                source.pieces.push_back(piece(iova, length as u32, true));
+                source.pieces.push_back(piece(iova, length as u16, true));
             }
             source.expected.push_back(Expected {
                 packet,

@@ -7,10 +7,9 @@
     reason = "each test uses a part of it"
 )]
 
-pub mod bundles;
 pub mod frames;
 pub mod host;
 pub mod lines;
 pub mod memory;
-pub mod packed;
 pub mod packets;
+pub mod pieces;

@@ -1,6 +1,7 @@
 //! Random packets, as the bundle for the transmit path and as the frame that the model sends.
 
 use ferroce_model::contexts::path::Path;
+use ferroce_rtl::structs;
 use ferroce_spec::context::AddressEntry;
 use ferroce_spec::wqe::{AddressPath, VLAN_NONE};
 use ferroce_units::random::SplitMix64;
@@ -8,8 +9,6 @@ use ferroce_wire::{
     Aeth, Bth, Extension, IcrcMode, Ieth, Immediate, Opcode, Psn, Qpn, RKey, Reth,
     TransportHeaders, finish,
 };
-
-use super::bundles::Bundle;
 
 /// Entries of the GID table.
 pub const GIDS: usize = 16;
@@ -124,35 +123,38 @@ impl Packet {
     /// Returns the `tx_packet_t`.
     pub fn bundle(&self) -> [u32; 17] {
         let little = |bytes: &[u8]| {
-            bytes
-                .iter()
-                .rev()
-                .fold(0, |all, &b| all << 8 | u128::from(b))
+            let bytes = bytes.iter().rev();
+            bytes.fold(0, |all, byte| all << 8 | u64::from(*byte))
         };
         let path = &self.path;
-        Bundle::default()
-            .member(8, self.qp.into())
-            .member(13, self.payload.len() as u128)
-            .member(32, self.aeth.into())
-            .member(32, little(&self.immediate))
-            .member(32, self.length.into())
-            .member(32, self.r_key.into())
-            .member(64, self.address.into())
-            .member(24, self.psn.into())
-            .member(24, self.dest_qpn.into())
-            .member(1, self.ack_request.into())
-            .member(1, self.solicited.into())
-            .member(8, self.opcode.into())
-            .member(20, path.flow_label.into())
-            .member(4, path.service_level.into())
-            .member(8, path.hop_limit.into())
-            .member(8, path.traffic_class.into())
-            .member(16, path.udp_source_port.into())
-            .member(8, path.source_gid_index.into())
-            .member(16, path.vlan.into())
-            .member(48, little(&path.dest_mac))
-            .member(128, little(&path.dest_gid))
-            .port()
+        let gid_word = |n: usize| little(&path.dest_gid[4 * n..4 * n + 4]) as u32;
+        let path = structs::Path {
+            dest_gid: core::array::from_fn(gid_word),
+            dest_mac: little(&path.dest_mac),
+            vlan: path.vlan,
+            source_gid_index: path.source_gid_index as u8,
+            udp_source_port: path.udp_source_port,
+            traffic_class: path.traffic_class,
+            hop_limit: path.hop_limit,
+            service_level: path.service_level,
+            flow_label: path.flow_label,
+        };
+        let packet = structs::TxPacket {
+            path,
+            opcode: self.opcode,
+            solicited: self.solicited,
+            ack_request: self.ack_request,
+            dest_qpn: self.dest_qpn,
+            psn: self.psn,
+            address: self.address,
+            r_key: self.r_key,
+            length: self.length,
+            immediate: u32::from_le_bytes(self.immediate),
+            aeth: self.aeth,
+            payload_bytes: self.payload.len() as u16,
+            qp: self.qp,
+        };
+        packet.into()
     }
 
     fn headers(&self) -> TransportHeaders {
