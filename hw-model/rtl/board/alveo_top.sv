@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // The card on an Alveo-class board (U250, U55C): PCIe gen3 x16 and one 100G port. An example: lint
 // checks it, but no vendor tool has built it. Pins, clocks and placement are in the board's
 // constraints.
@@ -126,3 +129,5 @@ module alveo_top #(
     );
     /* verilator lint_on PINCONNECTEMPTY */
 endmodule
+
+`default_nettype wire

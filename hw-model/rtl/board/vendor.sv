@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // For lint only: the ports of the vendor's blocks on an Alveo-class board, as alveo_top uses them.
 // The vendor's IP gets these names when it is generated in the board's project. pcie_completer is not
 // written yet (docs/src/board.md).
@@ -135,3 +138,5 @@ module pcie_completer (
     output logic [63:0]  doorbell_value
 );
 endmodule
+
+`default_nettype wire

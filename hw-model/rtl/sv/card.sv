@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // The card: a RoCEv2 NIC with the registers, commands and queues of the contract. Wiring; CARD.md has
 // the picture.
 //
@@ -515,3 +518,5 @@ module card (
     assign quiet = !reset && !event_doorbell_valid && !message_valid && !interrupt_valid && event_turns_idle && events_idle
                 && (stopped || (host_idle && datapath_idle));
 endmodule
+
+`default_nettype wire

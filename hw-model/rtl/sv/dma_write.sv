@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Posted writes of several clients: DMA writes of parts of a line, and MSI-X messages, in the order
 // in which they were taken.
 //
@@ -85,3 +88,5 @@ module dma_write #(
             end
     end
 endmodule
+
+`default_nettype wire

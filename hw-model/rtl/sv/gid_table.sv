@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // The GID table: source addresses of the function.
 //
 // Ports: write_* sets an entry; reader n gives its part of `index` and gets GID, MAC and VLAN in the
@@ -35,3 +38,5 @@ module gid_table #(
             end
     end
 endmodule
+
+`default_nettype wire

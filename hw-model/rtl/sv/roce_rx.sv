@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // RoCEv2 receive parser and ICRC check: one 64-byte beat per cycle without stalls, one verdict per
 // frame.
 //
@@ -281,3 +284,5 @@ module roce_rx (
         end
     end
 endmodule
+
+`default_nettype wire

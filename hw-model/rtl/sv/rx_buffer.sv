@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Receive buffer: holds frames until the verdict of roce_rx; passes on valid ones as packets, and
 // their payloads as a stream of aligned beats.
 //
@@ -196,3 +199,5 @@ module rx_buffer #(
         if (!rst && verdict) assert (judged_valid);
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Passes valid packets to the engine of their QP: requests to the responder, answers to the
 // completer, one at a time. Drops all others.
 //
@@ -136,3 +139,5 @@ module steer (
         if (!rst && step == WORK && is_done) assert (has_ended || (place_valid && place_ready && place.last));
     end
 endmodule
+
+`default_nettype wire

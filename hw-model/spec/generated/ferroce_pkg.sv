@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // The contract between the Ferroce function and its software, version 1.15. Printed from the
 // declarations in hw-model/spec by ferroce spec; changes here are lost.
 //
@@ -2304,3 +2307,5 @@ package ferroce_pkg;
 
 endpackage
 // verilator lint_on UNUSEDPARAM
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Bundles that the blocks of the card hand to each other, and the sizes of the card.
 // The interface to software is in ferroce_pkg; nothing in this package is part of the contract.
 /* verilator lint_off UNUSEDPARAM */   // each module uses only some of them
@@ -430,3 +433,5 @@ package card_pkg;
     } retire_state_t;
 endpackage
 /* verilator lint_on UNUSEDPARAM */
+
+`default_nettype wire
