@@ -215,11 +215,11 @@ package ferroce_pkg;
   localparam logic [7:0] COUNTER_RX_BYTES = 8'h5;
   // Frames dropped: not RoCEv2, or a header that makes no sense.
   localparam logic [7:0] COUNTER_RX_MALFORMED = 8'h6;
-  // Frames dropped: invariant CRC wrong.
+  // Frames dropped: invariant CRC wrong, or the MAC found the FCS wrong.
   localparam logic [7:0] COUNTER_RX_ICRC_ERRORS = 8'h7;
   // Frames dropped: no such QP, or in a state that does not receive.
   localparam logic [7:0] COUNTER_RX_NO_QP = 8'h8;
-  // Frames dropped: not from the peer to which the QP is connected.
+  // Frames dropped: not from or to the addresses of the QP's path.
   localparam logic [7:0] COUNTER_RX_WRONG_PATH = 8'h9;
   // Doorbells landed.
   localparam logic [7:0] COUNTER_DOORBELLS = 8'ha;
