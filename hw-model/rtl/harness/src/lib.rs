@@ -12,6 +12,7 @@
 pub mod build;
 mod line;
 mod port;
+pub mod power_on;
 pub mod seeds;
 #[expect(unsafe_code, reason = "the only calls of the generated C++")]
 mod simulation;
